@@ -2,9 +2,10 @@
  *
  *   loader_speed DATASET SIZE rrc|pad|center|random WORKERS BATCH SECONDS [cold]
  *
- * In turn, so that both meet the same machine: the loader (trainer/data/loader_bench.h) and, for JPEGs, libjpeg-turbo alone on
- * as many threads, decoding the split's images into memory: whole, and whole at the scale that each crop allows. stderr tells;
- * stdout gets one line of JSON. Training split, three rounds, the best of each. */
+ * In turn, so that both meet the same machine: the loader (trainer/data/loader_bench.h) and, for JPEGs,
+ * libjpeg-turbo alone on as many threads, decoding the split's images into memory: whole, and whole at the
+ * scale that each crop allows. stderr tells; stdout gets one line of JSON. Training split, three rounds, the
+ * best of each. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

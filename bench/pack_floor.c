@@ -1,10 +1,11 @@
-/* pack_floor: what libjpeg alone takes to decode a tree of photographs, on several threads: the time that fpack --store raw has to
- * beat, nearly. With OUT each image's pixels are written to that file too, which whoever stores them cannot do without.
+/* pack_floor: what libjpeg alone takes to decode a tree of photographs, on several threads: the time that
+ * fpack --store raw has to beat, nearly. With OUT each image's pixels are written to that file too, which
+ * whoever stores them cannot do without.
  *
  *   pack_floor DIR JOBS [OUT]
  *
- * prints "COUNT SECONDS CPU BYTES": JPEGs decoded, by the clock, CPU seconds of all threads, bytes of their pixels. Files are read before the clock starts. Those
- * that are no JPEGs, or damaged, are left out. */
+ * prints "COUNT SECONDS CPU BYTES": JPEGs decoded, by the clock, CPU seconds of all threads, bytes of their
+ * pixels. Files are read before the clock starts. Those that are no JPEGs, or damaged, are left out. */
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>

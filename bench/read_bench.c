@@ -1,9 +1,11 @@
 /* read_bench - makes datasets of records of one size, and reads them as fast as they can be read.
  *
- *   read_bench make shards|lmdb|tar|mdb|files DIR COUNT BYTES     (mdb: liblmdb alone, keys "00000042"; files: a file each)
+ *   read_bench make shards|lmdb|tar|mdb|files DIR COUNT BYTES     (mdb: liblmdb alone, keys "00000042";
+ *                                                                 files: a file each)
  *   read_bench read DIR COUNT [THREADS]                           prints one line of JSON
  *
- * "random": every record once, in an order drawn beforehand; its length and the first byte of the payload are looked at. "sequential": in order, every byte is summed. Both warm, the best of three. */
+ * "random": every record once, in an order drawn beforehand; its length and the first byte of the payload are
+ * looked at. "sequential": in order, every byte is summed. Both warm, the best of three. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

@@ -1,14 +1,15 @@
 /* resize_floor: what libjpeg alone takes for fresize's job, with nothing in between: the time to beat.
  *
- * Every JPEG below a folder is read into memory, decoded to RGB at the smallest of 1/8, 1/4, 1/2 and 1 that keeps twice the
- * wanted edges (fresize's rule), and pixels of the wanted size are encoded at quality 90, 4:2:0. Only these two are timed,
- * in CPU time of this one thread; the pixels to encode are resampled between the two clocks, because a file of noise or of
- * aliases would take longer to encode. An image that is small enough is decoded at 1/8, as fresize does before it copies it.
+ * Every JPEG below a folder is read into memory, decoded to RGB at the smallest of 1/8, 1/4, 1/2 and 1 that
+ * keeps twice the wanted edges (fresize's rule), and pixels of the wanted size are encoded at quality 90,
+ * 4:2:0. Only these two are timed, in CPU time of this one thread; the pixels to encode are resampled between
+ * the two clocks, because a file of noise or of aliases would take longer to encode. An image that is small
+ * enough is decoded at 1/8, as fresize does before it copies it.
  *
  *   resize_floor DIR SIZE      SIZE: of the short edge
  *
- * prints images per CPU second: "decode N", "encode N", "floor N" (both). Files that are not JPEGs, or cannot be decoded,
- * are left out and counted on stderr. */
+ * prints images per CPU second: "decode N", "encode N", "floor N" (both). Files that are not JPEGs, or cannot
+ * be decoded, are left out and counted on stderr. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -13,7 +13,8 @@
 #include "imaging/encode.h"
 #include "imaging/image.h"
 
-/* Changes with any struct below, and with ImageFormat, Image, ImageInfo, ImageMetadata, Buffer and FshError. */
+/* Changes with any struct below, and with ImageFormat, Image, ImageInfo, ImageMetadata, Buffer and
+ * FshError. */
 #define IMAGE_PLUGIN_VERSION 3
 #define IMAGE_PLUGIN_SYMBOL  "fshard_image_plugin"
 #define IMAGE_PLUGIN_FILE    "libfshard-vips.so"

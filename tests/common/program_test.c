@@ -73,7 +73,8 @@ TEST(test_a_full_disk_under_stdout_is_a_failure)
 
 TEST(test_a_reader_that_leaves_is_a_failure_without_a_word)
 {
-    /* More and less than a pipe and a buffer of stdio hold: the pipe breaks on an early write, or on the last. */
+    /* More and less than a pipe and a buffer of stdio hold: the pipe breaks on an early write, or on the
+     * last. */
     static const char *const counts[] = {"1000000", "100"};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         RunResult result =

@@ -351,7 +351,8 @@ TEST(test_a_bar_is_cut_to_the_width_of_the_terminal)
     close_terminal(&terminal);
 }
 
-/* The bar goes first, then bytes: what was cut off in 80 columns were the time that is left and the failures. */
+/* The bar goes first, then bytes: what was cut off in 80 columns were the time that is left and the
+ * failures. */
 TEST(test_80_columns_hold_what_matters)
 {
     assert_int_equal(setenv("TERM", "xterm", 1), 0);

@@ -1,4 +1,5 @@
-/* Pages that cannot be read: zeros and a note for those that asked, the old handler or death for all others. */
+/* Pages that cannot be read: zeros and a note for those that asked, the old handler or death for all
+ * others. */
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>

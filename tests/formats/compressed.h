@@ -1,5 +1,5 @@
-/* compressed.h - datasets of small compressed fields: a head that all have in common, as JPEG tables are, and a tail of
- * their own. */
+/* compressed.h - datasets of small compressed fields: a head that all have in common, as JPEG tables are, and
+ * a tail of their own. */
 #ifndef FSHARD_TESTS_FORMATS_COMPRESSED_H
 #define FSHARD_TESTS_FORMATS_COMPRESSED_H
 
@@ -19,7 +19,8 @@ typedef struct CompressedPlan {
 
 /* Writes the dataset and its manifest into folder (made). Fails the test on errors. */
 void compressed_write(const CompressedPlan *plan, const char *folder);
-/* What field `field` of sample `index` holds; replaces what is in drawn, which the caller frees. Any thread. */
+/* What field `field` of sample `index` holds; replaces what is in drawn, which the caller frees. Any
+ * thread. */
 void compressed_draw(uint64_t index, unsigned field, Buffer *drawn);
 /* Trained on such fields when first asked for. compressed_forget frees it. */
 const Buffer *compressed_dictionary(void);

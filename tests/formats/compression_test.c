@@ -385,8 +385,8 @@ TEST_IN_FOLDER(test_every_changed_byte_of_a_compressed_record_is_found, folder)
     }
 }
 
-/* Without the CRC: zstd may take some of these, but never more or fewer bytes than the record says, and none that lie
- * outside (the sanitizers see to that). */
+/* Without the CRC: zstd may take some of these, but never more or fewer bytes than the record says, and none
+ * that lie outside (the sanitizers see to that). */
 TEST_IN_FOLDER(test_a_changed_or_cut_frame_gives_exactly_its_length_or_nothing, folder)
 {
     Opened opened;

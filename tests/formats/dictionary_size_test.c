@@ -1,5 +1,6 @@
-/* What a dictionary makes of many small images ($FSHARD_DATA/cifar10, 60,000 JPEGs of 900 bytes): packed with one, they
- * shrink to less than 1 / 2.5 and come back byte for byte. Prints what each size of dictionary gives on this machine. */
+/* What a dictionary makes of many small images ($FSHARD_DATA/cifar10, 60,000 JPEGs of 900 bytes): packed with
+ * one, they shrink to less than 1 / 2.5 and come back byte for byte. Prints what each size of dictionary
+ * gives on this machine. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -51,7 +51,8 @@ TEST_IN_FOLDER(test_full_disk_leaves_no_tar_behind, folder)
     assert_full_disk_is_reported(folder, "tar", "train-000000.tar");
 }
 
-/* A write that is cut short comes back from LMDB as an I/O error; the user must hear of the disk all the same. */
+/* A write that is cut short comes back from LMDB as an I/O error; the user must hear of the disk all the
+ * same. */
 TEST_IN_FOLDER(test_full_disk_is_told_from_an_io_error, folder)
 {
     FshError error = {0};

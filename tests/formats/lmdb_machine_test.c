@@ -16,7 +16,8 @@
 
 static const DatasetPlan small_plan = {.container = FSH_CONTAINER_LMDB, .train_count = 12};
 
-/* Appending fills each page before the next is begun: 89 %, for a record is never cut. Inserting leaves 83 %. */
+/* Appending fills each page before the next is begun: 89 %, for a record is never cut. Inserting leaves 83
+ * %. */
 TEST_IN_FOLDER(test_pages_are_filled_by_appending, folder)
 {
     const DatasetPlan plan = {

@@ -2,14 +2,15 @@
  *
  *   python_peer make FOLDER (shards|lmdb) (zstd|dictionary) COUNT
  *
- * writes a dataset of compressed fields: sample i of split train has the key of its number and the label i % 2. Where
- * i % 4 is 3 its field is of codec other and holds a text; else it holds raw pixels, 20 + i % 3 high, 16 + i % 5 wide, in
- * three channels: (3 * x + 5 * y + 7 * i + channel) & 255.
+ * writes a dataset of compressed fields: sample i of split train has the key of its number and the label i %
+ * 2. Where i % 4 is 3 its field is of codec other and holds a text; else it holds raw pixels, 20 + i % 3
+ * high, 16 + i % 5 wide, in three channels: (3 * x + 5 * y + 7 * i + channel) & 255.
  *
  *   python_peer read
  *
- * opens each path that comes on stdin, verifies and unpacks every sample, and answers with a line: "ok", their number,
- * one CRC32C over all keys, labels and contents, and the dataset's id; or the failure's status and message. */
+ * opens each path that comes on stdin, verifies and unpacks every sample, and answers with a line: "ok",
+ * their number, one CRC32C over all keys, labels and contents, and the dataset's id; or the failure's status
+ * and message. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -59,7 +59,8 @@ TEST(test_hostile_lengths_in_a_record_are_refused)
                                       UINT64_MAX / 2 + 1,
                                       UINT64_MAX - 63,
                                       UINT64_MAX};
-    /* harmless: some other values leave a good record, such as another label or a key that takes its bytes from the padding. */
+    /* harmless: some other values leave a good record, such as another label or a key that takes its bytes
+     * from the padding. */
     static const struct {
         size_t at, bytes;
         bool harmless;
@@ -103,7 +104,8 @@ TEST(test_hostile_lengths_in_a_record_are_refused)
     }
 }
 
-/* A record whose payloads were put to their places beforehand, in memory that held something else, is the same. */
+/* A record whose payloads were put to their places beforehand, in memory that held something else, is the
+ * same. */
 TEST(test_payloads_that_lie_in_place_make_the_same_record)
 {
     const DatasetPlan plan = {.kind = FSH_KIND_PAIRS};
@@ -131,7 +133,8 @@ TEST(test_payloads_that_lie_in_place_make_the_same_record)
     }
 }
 
-/* Numbers that contradict each other only in a sum that wraps, or not at all but for the layout being tight. */
+/* Numbers that contradict each other only in a sum that wraps, or not at all but for the layout being
+ * tight. */
 TEST(test_forged_layouts_are_refused)
 {
     const DatasetPlan plan = {.kind = FSH_KIND_PAIRS};
@@ -193,7 +196,8 @@ TEST(test_reserved_bytes_are_of_a_later_version)
     sample_free(&made);
 }
 
-/* What stands in the padding is covered by the CRC, but a writer with the wrong idea could put anything there. */
+/* What stands in the padding is covered by the CRC, but a writer with the wrong idea could put anything
+ * there. */
 TEST(test_padding_that_is_not_zero_is_corrupt)
 {
     const DatasetPlan plan = {.kind = FSH_KIND_PAIRS};
@@ -283,8 +287,8 @@ TEST(test_a_compact_record_holds_all_of_a_sample)
     }
 }
 
-/* Every value of every byte, in memory of exactly that length; and what is taken can be built again to the same bytes: no
- * record has two forms. */
+/* Every value of every byte, in memory of exactly that length; and what is taken can be built again to the
+ * same bytes: no record has two forms. */
 TEST(test_no_byte_of_a_compact_record_leads_outside)
 {
     const DatasetPlan plan = {.kind = FSH_KIND_PAIRS, .payload_bytes_max = 40};
@@ -335,8 +339,8 @@ TEST(test_no_byte_of_a_compact_record_leads_outside)
 TEST(test_numbers_that_are_too_long_or_too_large_are_refused)
 {
     static const struct {
-        const char *
-            numbers; /* after the checksum: label and fields, key_bytes, key_place, one field, key, payload */
+        /* after the checksum: label and fields, key_bytes, key_place, one field, key, payload */
+        const char *numbers;
         size_t bytes;
         FshStatus status;
     } records[] = {

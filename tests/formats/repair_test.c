@@ -1,4 +1,5 @@
-/* fsh_repair: what a torn or damaged shard still holds comes back, record by record, and what is lost is told. */
+/* fsh_repair: what a torn or damaged shard still holds comes back, record by record, and what is lost is
+ * told. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -285,7 +286,8 @@ TEST_IN_FOLDER(test_an_intact_shard_comes_back_as_it_is, folder)
 
 enum { CANDIDATE_STEP = 128 };
 
-/* Beginnings of records that claim `left` bytes, and are sound but for their CRC: within CANDIDATE_STEP bytes. */
+/* Beginnings of records that claim `left` bytes, and are sound but for their CRC: within CANDIDATE_STEP
+ * bytes. */
 static void forge_aligned(uint8_t *at, size_t left)
 {
     enum { AT_BYTES = 8, AT_FIELD_BYTES = RECORD_HEADER_BYTES + 8, PAYLOAD_AT = 128 };
@@ -304,7 +306,8 @@ static void forge_aligned(uint8_t *at, size_t left)
 
 static void forge_compact(uint8_t *at, size_t left)
 {
-    /* magic, CRC; label and field_count, key_bytes, key_place; codec and channels, width, height; bytes follow. */
+    /* magic, CRC; label and field_count, key_bytes, key_place; codec and channels, width, height; bytes
+     * follow. */
     const uint8_t begin[] = {'F', 'R', 'e', 'c', 0, 0, 0, 0, 8, 1, 0, FSH_CODEC_JPEG | 2 << 6, 9, 9};
     uint8_t numbers[8] = {0};
     size_t count = 0, payload_bytes = 0, before = 0;
@@ -321,8 +324,8 @@ static void forge_compact(uint8_t *at, size_t left)
     at[sizeof begin + count + 1] = 'k';
 }
 
-/* A shard of `length` bytes behind its header, a multiple of CANDIDATE_STEP, where a record seems to begin every so often,
- * each as long as all the rest. Returns the processor's seconds for repairing it. */
+/* A shard of `length` bytes behind its header, a multiple of CANDIDATE_STEP, where a record seems to begin
+ * every so often, each as long as all the rest. Returns the processor's seconds for repairing it. */
 static double repair_overlapping(TestFolder *folder, const Whole *whole, size_t length)
 {
     const char *hostile = test_path(folder, "hostile.fshard");

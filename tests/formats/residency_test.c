@@ -15,8 +15,8 @@
 
 enum { PAYLOAD_BYTES = 8 << 20, SHARDS = 3 };
 
-/* A split of SHARDS shards, each one record of zeros that the disk then gives back: the file reads as before, and none of
- * those pages is in memory, on tmpfs either. */
+/* A split of SHARDS shards, each one record of zeros that the disk then gives back: the file reads as before,
+ * and none of those pages is in memory, on tmpfs either. */
 static FshDataset *open_with_holes(TestFolder *folder)
 {
     uint8_t *zeros = calloc(PAYLOAD_BYTES, 1);

@@ -291,8 +291,8 @@ TEST_IN_FOLDER(test_changed_record_fails_to_verify_by_name, folder)
 
 /* ---- shards as hostile bytes ---- */
 
-/* Everything that opening looks at and then every record, in a copy of exactly `length` bytes, so that a sanitizer sees
- * every read outside. */
+/* Everything that opening looks at and then every record, in a copy of exactly `length` bytes, so that a
+ * sanitizer sees every read outside. */
 static FshStatus read_exact(const uint8_t *bytes, size_t length)
 {
     ShardView view;
@@ -409,7 +409,8 @@ TEST_IN_FOLDER(test_hostile_numbers_with_right_sums_are_refused, folder)
         mend_sums(changed, length, header_bytes, index);
         assert_int_equal(read_exact(changed, length), FSH_ERR_CORRUPT);
     }
-    /* A first record so long that the sum of offset and length wraps to 64 bytes before it; all else adds up. */
+    /* A first record so long that the sum of offset and length wraps to 64 bytes before it; all else adds
+     * up. */
     memcpy(changed, whole, length);
     uint64_t second = load_le64(whole + index + INDEX_ROW_BYTES),
              third = load_le64(whole + index + 2 * INDEX_ROW_BYTES);

@@ -1,4 +1,5 @@
-/* test_tar.h - tars made for a test, and what opening them gives. Whatever should work and does not fails the running test. */
+/* test_tar.h - tars made for a test, and what opening them gives. Whatever should work and does not fails the
+ * running test. */
 #ifndef FSHARD_TESTS_FORMATS_TEST_TAR_H
 #define FSHARD_TESTS_FORMATS_TEST_TAR_H
 

@@ -1,6 +1,6 @@
-/* write_dataset FOLDER (shards|lmdb|tar) (classes|pairs) TRAIN VAL PAYLOAD_MAX: a data set of samples.h, and on
- * stdout a listing of what is in it, computed from the samples and not from the files. python_test.py prints
- * the same from what it reads. enospc_test runs it on a disk that fills up. */
+/* write_dataset FOLDER (shards|lmdb|tar) (classes|pairs) TRAIN VAL PAYLOAD_MAX: a data set of samples.h, and
+ * on stdout a listing of what is in it, computed from the samples and not from the files. python_test.py
+ * prints the same from what it reads. enospc_test runs it on a disk that fills up. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,9 @@
 /* fuzz.h - what the fuzz targets share. docs/fuzzing.md says how they are run.
  *
- * A target is one file, fuzz_NAME.c, with LLVMFuzzerTestOneInput: hostile bytes in, always 0 out. What it finds out about
- * them must agree with itself (fuzz_expect); all else is for the sanitizers to say. Each target is built twice: with
- * libFuzzer, by the preset "fuzz", and in every build with fuzz_main.c, which only plays the saved corpus.
+ * A target is one file, fuzz_NAME.c, with LLVMFuzzerTestOneInput: hostile bytes in, always 0 out. What it
+ * finds out about them must agree with itself (fuzz_expect); all else is for the sanitizers to say. Each
+ * target is built twice: with libFuzzer, by the preset "fuzz", and in every build with fuzz_main.c, which
+ * only plays the saved corpus.
  *
  * Threads: one input at a time. */
 #ifndef FSHARD_TESTS_FUZZ_FUZZ_H
@@ -19,8 +20,8 @@
 /* The target: bytes are exactly length long, so that a read behind them is seen. */
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length);
 
-/* Makes checksums right again after a mutation, so that the fuzzer gets behind them; bits of choice tell which. Only
- * targets of formats with checksums have it: see fuzz_mutator.c. */
+/* Makes checksums right again after a mutation, so that the fuzzer gets behind them; bits of choice tell
+ * which. Only targets of formats with checksums have it: see fuzz_mutator.c. */
 void fuzz_mend(uint8_t *bytes, size_t length, uint32_t choice);
 
 /* Aborts, naming what, unless it holds: a find. */
@@ -53,15 +54,16 @@ typedef struct FuzzFolder {
 } FuzzFolder;
 
 FuzzFolder fuzz_folder_open(const char *name, const uint8_t *bytes, size_t length);
-/* Writes the input into its file again with the right checksum (common/seal.h), where it is a JSON object: a mark is read only then. */
+/* Writes the input into its file again with the right checksum (common/seal.h), where it is a JSON object: a
+ * mark is read only then. */
 void fuzz_folder_seal(const FuzzFolder *folder, const uint8_t *bytes, size_t length);
 /* Removes another file from it, if it is there. */
 void fuzz_folder_empty(const FuzzFolder *folder, const char *name);
 /* Removes the folder and all files in it. */
 void fuzz_folder_close(FuzzFolder *folder);
 
-/* Opens a dataset by path and does all that can be done with it: reads and verifies each sample, checks the whole
- * (fsh_check) and compares the answers: what has no problem must open, read and verify. */
+/* Opens a dataset by path and does all that can be done with it: reads and verifies each sample, checks the
+ * whole (fsh_check) and compares the answers: what has no problem must open, read and verify. */
 void fuzz_dataset(const char *path);
 
 #endif

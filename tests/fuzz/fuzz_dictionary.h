@@ -1,4 +1,5 @@
-/* fuzz_dictionary.h - a small zstd dictionary, the same each time: for the seeds and for the target "unpack". */
+/* fuzz_dictionary.h - a small zstd dictionary, the same each time: for the seeds and for the target
+ * "unpack". */
 #ifndef FSHARD_TESTS_FUZZ_FUZZ_DICTIONARY_H
 #define FSHARD_TESTS_FUZZ_FUZZ_DICTIONARY_H
 

@@ -1,4 +1,5 @@
-/* Formats of graphics that are read, or looked over, by code of ours: PBM, PGM and PPM; a GIF's codes; a TGA's header. */
+/* Formats of graphics that are read, or looked over, by code of ours: PBM, PGM and PPM; a GIF's codes; a
+ * TGA's header. */
 #include "imaging/gif_check.h"
 #include "imaging/pnm_decode.h"
 #include "tests/fuzz/fuzz.h"

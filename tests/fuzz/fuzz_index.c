@@ -1,5 +1,5 @@
-/* An index alone: 16 bytes say where the records end and how many classes there are, rows follow. A sound index covers the
- * records without gaps, and its labels are classes. */
+/* An index alone: 16 bytes say where the records end and how many classes there are, rows follow. A sound
+ * index covers the records without gaps, and its labels are classes. */
 #include "common/bytes.h"
 #include "common/crc32c.h"
 #include "formats/internal.h"

@@ -1,5 +1,5 @@
-/* A JPEG: its header and what it carries, its pixels, a part of them, and itself made smaller by planes. libjpeg-turbo does the decoding; what
- * is fuzzed is our way through it. */
+/* A JPEG: its header and what it carries, its pixels, a part of them, and itself made smaller by planes.
+ * libjpeg-turbo does the decoding; what is fuzzed is our way through it. */
 #include "imaging/decode.h"
 #include "imaging/jpeg_decode.h"
 #include "imaging/jpeg_shrink.h"

@@ -1,4 +1,5 @@
-/* The list of fresize's outputs: the whole file, with checksums mended, or hardly more than the header would be looked at. */
+/* The list of fresize's outputs: the whole file, with checksums mended, or hardly more than the header would
+ * be looked at. */
 #include <string.h>
 
 #define XXH_INLINE_ALL
@@ -30,7 +31,8 @@ static void seal(uint8_t *checksum, const uint8_t *bytes, size_t length)
         checksum[i] = (uint8_t)(hash >> (8 * i));
 }
 
-/* resize_ledger.h: the header's checksum stands at its end, a record's at its beginning, its length behind that. */
+/* resize_ledger.h: the header's checksum stands at its end, a record's at its beginning, its length behind
+ * that. */
 void fuzz_mend(uint8_t *bytes, size_t length, uint32_t choice)
 {
     enum { HEADER_BYTES = 8 + LEDGER_RECIPE_BYTES + 16, RECORD_HEAD_BYTES = 16 };

@@ -1,5 +1,5 @@
-/* data.mdb of our own LMDBs: the walk over its pages, in memory that ends where the file ends, and the records it finds; then
- * as a dataset, mapped, by fsh_open and fsh_check. */
+/* data.mdb of our own LMDBs: the walk over its pages, in memory that ends where the file ends, and the
+ * records it finds; then as a dataset, mapped, by fsh_open and fsh_check. */
 #include <string.h>
 
 #include "common/bytes.h"

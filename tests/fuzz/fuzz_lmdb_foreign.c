@@ -1,5 +1,5 @@
-/* data.mdb of others: the walk over all entries, folder2lmdb's table, and BasicSR's with the meta_info.txt that the keys
- * would have. */
+/* data.mdb of others: the walk over all entries, folder2lmdb's table, and BasicSR's with the meta_info.txt
+ * that the keys would have. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-/* dataset.json: what is read keeps all promises, and can be written; what was written reads as the same text. */
+/* dataset.json: what is read keeps all promises, and can be written; what was written reads as the same
+ * text. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

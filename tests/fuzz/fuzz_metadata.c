@@ -1,5 +1,5 @@
-/* What a file says of itself: JSON of a shard (no count) and of an LMDB (a count). What is read can be written, and what was
- * written is the same. */
+/* What a file says of itself: JSON of a shard (no count) and of an LMDB (a count). What is read can be
+ * written, and what was written is the same. */
 #include <stdlib.h>
 
 #include "formats/internal.h"

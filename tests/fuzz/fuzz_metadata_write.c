@@ -1,5 +1,5 @@
-/* Metadata put into a PNG and a WebP. Three bytes say how much of what follows is EXIF, profile and XMP; the rest is the file,
- * as an encoder is said to have written it. */
+/* Metadata put into a PNG and a WebP. Three bytes say how much of what follows is EXIF, profile and XMP; the
+ * rest is the file, as an encoder is said to have written it. */
 #include "imaging/image_metadata_write.h"
 #include "tests/fuzz/fuzz.h"
 

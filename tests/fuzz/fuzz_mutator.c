@@ -1,5 +1,5 @@
-/* Mutations for formats that checksums guard, and whose parts lie at fixed offsets: half of the time a stretch is changed in
- * place and nothing moves; then most checksums are made right again. */
+/* Mutations for formats that checksums guard, and whose parts lie at fixed offsets: half of the time a
+ * stretch is changed in place and nothing moves; then most checksums are made right again. */
 #include <string.h>
 
 #include "tests/fuzz/fuzz.h"

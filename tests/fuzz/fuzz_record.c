@@ -1,4 +1,5 @@
-/* One record: its structure, its CRC; and that the format is canonical: what verifies is what a writer would write. */
+/* One record: its structure, its CRC; and that the format is canonical: what verifies is what a writer would
+ * write. */
 #include <stdlib.h>
 #include <string.h>
 

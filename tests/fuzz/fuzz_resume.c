@@ -1,5 +1,5 @@
-/* What a finished output left behind for a packing that goes on: .NAME.json. The output itself is not there, so all of it is
- * read and none of it is used. */
+/* What a finished output left behind for a packing that goes on: .NAME.json. The output itself is not there,
+ * so all of it is read and none of it is used. */
 #include "tests/fuzz/fuzz.h"
 #include "tools/pack/resume.h"
 

@@ -1,5 +1,5 @@
-/* A shard: header, metadata, footer, index and records by the parsers, in memory that ends where the file ends; then as a
- * dataset, mapped, by fsh_open and fsh_check. */
+/* A shard: header, metadata, footer, index and records by the parsers, in memory that ends where the file
+ * ends; then as a dataset, mapped, by fsh_open and fsh_check. */
 #include "formats/internal.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,5 +1,5 @@
-/* fuzz_mend of targets whose input is a tar: a header's sum, over itself with blanks where the sum is. Any block that says
- * "ustar" is taken for a header. */
+/* fuzz_mend of targets whose input is a tar: a header's sum, over itself with blanks where the sum is. Any
+ * block that says "ustar" is taken for a header. */
 #include <stdio.h>
 #include <string.h>
 

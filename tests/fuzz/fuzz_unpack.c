@@ -1,5 +1,5 @@
-/* A zstd frame in a field: four bytes say how much it claims to unpack to, a fifth whether the dataset has a dictionary, the
- * rest is the frame. Without a dictionary the answer must be libzstd's own. */
+/* A zstd frame in a field: four bytes say how much it claims to unpack to, a fifth whether the dataset has a
+ * dictionary, the rest is the frame. Without a dictionary the answer must be libzstd's own. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* A tar of samples (WebDataset) by our own parser: members, the table of samples, each sample; then as a dataset by fsh_open
- * and fsh_check. */
+/* A tar of samples (WebDataset) by our own parser: members, the table of samples, each sample; then as a
+ * dataset by fsh_open and fsh_check. */
 #include <string.h>
 
 #include "formats/foreign.h"

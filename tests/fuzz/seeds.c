@@ -1,5 +1,5 @@
-/* fuzz_seeds FOLDER: writes FOLDER/TARGET/NAME for every fuzz target. The corpus in tests/fuzz/corpus is what libFuzzer
- * kept of these and of what it found (docs/fuzzing.md). */
+/* fuzz_seeds FOLDER: writes FOLDER/TARGET/NAME for every fuzz target. The corpus in tests/fuzz/corpus is what
+ * libFuzzer kept of these and of what it found (docs/fuzzing.md). */
 #include "tests/fuzz/seeds.h"
 
 #include <limits.h>

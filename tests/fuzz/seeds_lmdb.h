@@ -1,5 +1,5 @@
-/* seeds_lmdb.h - an LMDB of pages of 256 bytes, which liblmdb would not write: all kinds of pages in a few kilobytes, so
- * that most mutations hit something. */
+/* seeds_lmdb.h - an LMDB of pages of 256 bytes, which liblmdb would not write: all kinds of pages in a few
+ * kilobytes, so that most mutations hit something. */
 #ifndef FSHARD_TESTS_FUZZ_SEEDS_LMDB_H
 #define FSHARD_TESTS_FUZZ_SEEDS_LMDB_H
 

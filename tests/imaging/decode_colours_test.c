@@ -1,5 +1,5 @@
-/* Decoding what libjpeg-turbo alone cannot: CMYK, profiles, PNG and other formats. These tests skip where the plugin is not
- * built. */
+/* Decoding what libjpeg-turbo alone cannot: CMYK, profiles, PNG and other formats. These tests skip where the
+ * plugin is not built. */
 #include <omp.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -98,7 +98,8 @@ DECODE_TEST(test_own_conversion_agrees_with_libvips, tools)
     uint8_t icc[1024];
     assert_ok(image_plugin_load(&plugin, &tools->error), &tools->error);
     for (uint32_t channels = 1; channels <= 3; channels += 2) {
-        /* for gray of gamma 1 Little CMS interpolates too coarsely in the dark: 6 becomes 37, and should become 42 */
+        /* for gray of gamma 1 Little CMS interpolates too coarsely in the dark: 6 becomes 37, and should
+         * become 42 */
         for (MakeCurve curve = channels == 1 ? MAKE_CURVE_TABLE : MAKE_CURVE_GAMMA;
              curve <= MAKE_CURVE_PARAMETRIC; curve++) {
             size_t length = make_icc(channels == 1, curve, "Wide", icc), count = (size_t)64 * 64 * channels;

@@ -1,5 +1,5 @@
-/* Files that a library reads wrongly, or goes on reading where they are damaged: each made here. Where Pillow has an opinion,
- * ours is the same. */
+/* Files that a library reads wrongly, or goes on reading where they are damaged: each made here. Where Pillow
+ * has an opinion, ours is the same. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* Parts of JPEGs: the pixels of a whole decode, bit for bit, whatever the sampling, the coding and the scale. */
+/* Parts of JPEGs: the pixels of a whole decode, bit for bit, whatever the sampling, the coding and the
+ * scale. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,8 @@ static bool same_pixels(const Image *whole, const Image *part, const ImagePlace 
     if (part->channels != whole->channels || right > whole->width ||
         place->top + part->height > whole->height)
         return false;
-    /* what libjpeg gives beside the part, to whole blocks, is of no use, and may differ in its first and last columns */
+    /* what libjpeg gives beside the part, to whole blocks, is of no use, and may differ in its first and last
+     * columns */
     for (size_t y = 0; y < part->height; y++)
         if (memcmp(part->pixels + y * row_bytes,
                    whole->pixels + ((place->top + y) * whole->width + left) * whole->channels,
@@ -54,7 +56,8 @@ static ImagePart draw_part(Random *random, uint32_t width, uint32_t height)
     return part;
 }
 
-/* Some parts of tools->file, which is width x height, at every scale. Returns false with a message where one differs. */
+/* Some parts of tools->file, which is width x height, at every scale. Returns false with a message where one
+ * differs. */
 static bool check_parts(DecodeTools *tools, uint32_t width, uint32_t height, uint32_t channels, int parts,
                         char *message, size_t message_bytes)
 {

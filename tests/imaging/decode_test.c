@@ -38,8 +38,8 @@ DECODE_TEST(test_kinds_of_jpeg, tools)
     }
 }
 
-/* Pixels come to the memory that was lent if they fit and nothing is done with them; and after a file for which the decoder
- * exchanged images, nobody writes to what was lent before, which is freed here. */
+/* Pixels come to the memory that was lent if they fit and nothing is done with them; and after a file for
+ * which the decoder exchanged images, nobody writes to what was lent before, which is freed here. */
 DECODE_TEST(test_pixels_go_to_memory_that_is_lent, tools)
 {
     static const struct {
@@ -259,7 +259,8 @@ DECODE_TEST(test_missing_scans_are_damage, tools)
     }
 }
 
-/* Bytes behind a scan that its decoding did not need: it was out of step. Behind the last scan they may be padding. */
+/* Bytes behind a scan that its decoding did not need: it was out of step. Behind the last scan they may be
+ * padding. */
 DECODE_TEST(test_scans_out_of_step_are_damage, tools)
 {
     static const uint8_t junk[] = {1, 2, 3, 4, 5, 6, 7, 8};

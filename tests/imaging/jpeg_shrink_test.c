@@ -175,7 +175,8 @@ static double lanczos(double x)
     return fabs(x) < 3 ? 3 * sin(M_PI * x) * sin(M_PI * x / 3) / (M_PI * M_PI * x * x) : 0;
 }
 
-/* count values at from, step apart, to one: the output whose centre lies at centre, each scale inputs wide. */
+/* count values at from, step apart, to one: the output whose centre lies at centre, each scale inputs
+ * wide. */
 static double resample_one(const double *from, size_t step, uint32_t count, double centre, double scale)
 {
     double filter_scale = scale < 1 ? 1 : scale, sum = 0, weights = 0;
@@ -360,8 +361,9 @@ static void check_flat(Tools *tools, const Kind *kind, const JpegShrinkOptions *
     image_free(&back);
 }
 
-/* A flat colour stays that colour up to the last sample, whatever the edges: the weights are normalised there, and an
- * odd edge's halved sample, whose centre may lie behind the last one of a 4:1:1 file, has something to take. */
+/* A flat colour stays that colour up to the last sample, whatever the edges: the weights are normalised
+ * there, and an odd edge's halved sample, whose centre may lie behind the last one of a 4:1:1 file, has
+ * something to take. */
 TEST_WITH(test_flat_colour_reaches_the_edges, setup, teardown, Tools *tools)
 {
     static const uint8_t colour[3] = {0xD2, 0x3C, 0x64};

@@ -54,8 +54,8 @@ typedef enum MakeCurve {
     MAKE_CURVE_PARAMETRIC, /* sRGB's own, type 3 */
 } MakeCurve;
 
-/* A profile that describes Adobe-RGB-like colours (wide green), or gray. description: "sRGB" makes readers take it for
- * sRGB. Returns its length; bytes has room for 1024. */
+/* A profile that describes Adobe-RGB-like colours (wide green), or gray. description: "sRGB" makes readers
+ * take it for sRGB. Returns its length; bytes has room for 1024. */
 size_t make_icc(bool gray, MakeCurve curve, const char *description, uint8_t *bytes);
 
 /* Changes the size a JPEG's or PNG's header claims. */

@@ -1,4 +1,5 @@
-/* make_odd.h - TIFF, GIF and TGA files for tests, made on the spot, whole or damaged. Failures end the test program. */
+/* make_odd.h - TIFF, GIF and TGA files for tests, made on the spot, whole or damaged. Failures end the test
+ * program. */
 #ifndef FSHARD_TESTS_IMAGING_MAKE_ODD_H
 #define FSHARD_TESTS_IMAGING_MAKE_ODD_H
 
@@ -21,8 +22,8 @@ typedef struct MakeTiff {
 /* Little endian. */
 void make_tiff(const MakeTiff *options, Buffer *out);
 
-/* One image of 128 grays, in LZW codes of 8 bits that never use the table. pixels: width * height bytes below 128. The codes
- * begin at byte *codes_at_ret, in blocks of 127 (a byte of length before each). */
+/* One image of 128 grays, in LZW codes of 8 bits that never use the table. pixels: width * height bytes below
+ * 128. The codes begin at byte *codes_at_ret, in blocks of 127 (a byte of length before each). */
 void make_gif(uint16_t width, uint16_t height, const uint8_t *pixels, Buffer *out, size_t *codes_at_ret);
 
 /* An 18-byte header of this image type and depth, then bytes; the first row comes first. */

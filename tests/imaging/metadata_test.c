@@ -45,8 +45,8 @@ TEST(test_exif_without_the_tag_stays_as_it_is)
     assert_memory_equal(block, same, length);
 }
 
-/* Every prefix, every byte changed to every value: upright as our own reader sees it, or refused; nothing is touched
- * outside (ASan watches). */
+/* Every prefix, every byte changed to every value: upright as our own reader sees it, or refused; nothing is
+ * touched outside (ASan watches). */
 TEST(test_hostile_exif_is_upright_or_refused)
 {
     uint8_t whole[70] = "Exif\0";

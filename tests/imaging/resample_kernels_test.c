@@ -1,5 +1,5 @@
-/* Every kernel against the portable one, on random and edge shapes: the same bytes, and none outside the target.
- * `resample_kernels_test time` prints how fast each is. */
+/* Every kernel against the portable one, on random and edge shapes: the same bytes, and none outside the
+ * target. `resample_kernels_test time` prints how fast each is. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -119,7 +119,8 @@ TEST(test_kernels_give_the_portable_bytes)
     }
 }
 
-/* The whole resampler on images without slack, of one pixel to a few: what kernels may read behind a row they get. */
+/* The whole resampler on images without slack, of one pixel to a few: what kernels may read behind a row they
+ * get. */
 TEST(test_small_images_are_read_within_their_bounds)
 {
     Image source = {0}, expected = {0}, target = {0};

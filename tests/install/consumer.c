@@ -1,4 +1,5 @@
-/* What a user of libfshard writes: compiled against the installed header through pkg-config, linked to libfshard.so. */
+/* What a user of libfshard writes: compiled against the installed header through pkg-config, linked to
+ * libfshard.so. */
 #include <fshard.h>
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
-/* A disk that cannot read a page, and a file that is cut short, under every program that maps datasets: none of them dies of it,
- * each names file, record and byte, and those that may go on do. */
+/* A disk that cannot read a page, and a file that is cut short, under every program that maps datasets: none
+ * of them dies of it, each names file, record and byte, and those that may go on do. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

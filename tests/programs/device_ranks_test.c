@@ -1,4 +1,5 @@
-/* ftrain --gpus 2: two GPUs train as one with twice the batch, and end together. Left out (77) where there are fewer than two. */
+/* ftrain --gpus 2: two GPUs train as one with twice the batch, and end together. Left out (77) where there
+ * are fewer than two. */
 #include "tests/programs/ranks_support.h"
 
 #include <math.h>
@@ -25,8 +26,9 @@ static const DatasetSpec pairs = {.codec = FSH_CODEC_RAW,
 #define UNET                                                                                                 \
     "--jobs", "4", "--device", "cuda", "--model", "unet", "--width", "8", "--epochs", "4", "--opt", "sgd",   \
         "--lr", "0.05", "--lr-warmup-epochs", "0", "--val-interval", "1", "--deterministic"
-/* A network without norms. The weights' distance comes from roundings: of sums in another order (float32: 2^-24 each, grown by the
- * steps), of activations and gradients (bf16: 2^-8, fp16: 2^-11), where a weight's sum falls on the other side of a rounding. */
+/* A network without norms. The weights' distance comes from roundings: of sums in another order (float32:
+ * 2^-24 each, grown by the steps), of activations and gradients (bf16: 2^-8, fp16: 2^-11), where a weight's
+ * sum falls on the other side of a rounding. */
 static void compare_with_one_gpu(TestFolder *folder, const char *amp, double bound)
 {
     const char *shards = make_set(folder, &pairs);

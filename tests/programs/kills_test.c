@@ -1,6 +1,6 @@
-/* fpack, fresize and ftrain, killed by strace at one system call after the other that changes a folder, and again on the way
- * back: the same command goes on to what an undisturbed run makes. Moments chosen by the clock miss those that are short.
- * FSHARD_KILLS_STRIDE=1 takes every call; the test leaves some out. */
+/* fpack, fresize and ftrain, killed by strace at one system call after the other that changes a folder, and
+ * again on the way back: the same command goes on to what an undisturbed run makes. Moments chosen by the
+ * clock miss those that are short. FSHARD_KILLS_STRIDE=1 takes every call; the test leaves some out. */
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -50,8 +50,8 @@ static void finish(const Job *job, const char *output, unsigned call)
     run_result_free(&result);
 }
 
-/* Runs the job; what strace calls `fault` happens to its call of `which` of this number, counted in each of its threads. log: gets its
- * calls. The result is the caller's. */
+/* Runs the job; what strace calls `fault` happens to its call of `which` of this number, counted in each of
+ * its threads. log: gets its calls. The result is the caller's. */
 static RunResult run_with(const char *which, const char *fault, unsigned call, const char *log,
                           const Job *job, const char *output)
 {
@@ -251,8 +251,8 @@ static unsigned last_call_to(const char *log, const char *name)
     return last;
 }
 
-/* The best epoch's weights do not come to disk: the run says so, and fails, for good unless it was the last epoch's or a later one was as
- * good. */
+/* The best epoch's weights do not come to disk: the run says so, and fails, for good unless it was the last
+ * epoch's or a later one was as good. */
 static void lose_best_weights(TestFolder *folder, const char *shards, const char *rate)
 {
     enum { EPOCHS = 6 };

@@ -1,4 +1,5 @@
-/* ranks_support.h - ftrain as several ranks, started as torchrun starts them, and how far two files of weights are apart.
+/* ranks_support.h - ftrain as several ranks, started as torchrun starts them, and how far two files of
+ * weights are apart.
  *
  * Whatever cannot be done fails the running test. */
 #ifndef FSHARD_TESTS_PROGRAMS_RANKS_SUPPORT_H
@@ -8,8 +9,8 @@
 
 enum { RANKS_MOST = 3 };
 
-/* On the CPU, with one thread. job: its own number for each run of a test that is under way at the same time. stop_at: of
- * RunOptions, or NULL. */
+/* On the CPU, with one thread. job: its own number for each run of a test that is under way at the same time.
+ * stop_at: of RunOptions, or NULL. */
 RunningProgram start_rank(int rank, int ranks, int job, const char *stop_at, const char *const *arguments);
 
 typedef struct RanksResult {

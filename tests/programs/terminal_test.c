@@ -1,4 +1,5 @@
-/* Names of files come from strangers: no program lets a terminal obey what is in them, or show it in another order. */
+/* Names of files come from strangers: no program lets a terminal obey what is in them, or show it in another
+ * order. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +7,8 @@
 #include "common/text.h"
 #include "tests/programs/train_support.h"
 
-/* ESC, U+009B (the C1 control that stands for ESC [), the same as a byte alone, U+202E (right to left), U+2066. */
+/* ESC, U+009B (the C1 control that stands for ESC [), the same as a byte alone, U+202E (right to left),
+ * U+2066. */
 #define NASTY                                                                                                \
     "a\x1b[31mb\xc2\x9b"                                                                                     \
     "31mc\xe2\x80\xae"                                                                                       \

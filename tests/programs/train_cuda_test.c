@@ -1,5 +1,5 @@
-/* ftrain on a GPU from outside: what runs of the other tests do on the CPU, where steps are under way while others are looked at.
- * Leaves with 77 where there is no GPU. */
+/* ftrain on a GPU from outside: what runs of the other tests do on the CPU, where steps are under way while
+ * others are looked at. Leaves with 77 where there is no GPU. */
 #include "tests/programs/train_support.h"
 
 #include <math.h>
@@ -301,7 +301,8 @@ TEST_IN_FOLDER(test_fusions_can_be_left_out, folder)
 
 /* ---- files that the device's decoder refuses ---- */
 
-/* Its head is good, so the device gets it; with Huffman tables of impossible sizes neither decoder reads it. */
+/* Its head is good, so the device gets it; with Huffman tables of impossible sizes neither decoder reads
+ * it. */
 TEST_IN_FOLDER(test_a_file_that_no_decoder_reads_is_skipped_or_stops, folder)
 {
     DatasetSpec spec = learnable;

@@ -252,7 +252,8 @@ TEST_IN_FOLDER(test_a_disk_too_small_is_refused_before_anything_is_decoded, fold
     run_result_free(&result);
 }
 
-/* What --dry-run tells is what a run takes: no less, and not much more. With a byte less it does not begin. */
+/* What --dry-run tells is what a run takes: no less, and not much more. With a byte less it does not
+ * begin. */
 TEST_IN_FOLDER(test_what_is_needed_is_what_is_written, folder)
 {
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");

@@ -1,5 +1,5 @@
-/* ftrain as several ranks, with the environment that torchrun gives them, on the CPU: the same result as one process with the total
- * batch, one voice, and an end for all when one of them ends. */
+/* ftrain as several ranks, with the environment that torchrun gives them, on the CPU: the same result as one
+ * process with the total batch, one voice, and an end for all when one of them ends. */
 #include "tests/programs/ranks_support.h"
 
 #include <math.h>
@@ -69,7 +69,8 @@ TEST_IN_FOLDER(test_two_ranks_clip_as_one, folder)
     compare_with_one_process(folder, "off", "0.01", 2e-6);
 }
 
-/* Gathered gradients, loss scaling's decisions and averages come out alike on all ranks: they end, with one result. */
+/* Gathered gradients, loss scaling's decisions and averages come out alike on all ranks: they end, with one
+ * result. */
 TEST_IN_FOLDER(test_ranks_share_every_kind_of_update, folder)
 {
     DatasetSpec spec = train_plain;
@@ -106,7 +107,8 @@ static json_t *evaluate_with(int ranks, const char *weights, const char *shards)
     return object;
 }
 
-/* 23 samples in batches of 4: the last step of two ranks, and of three, has batches that are half full or empty. */
+/* 23 samples in batches of 4: the last step of two ranks, and of three, has batches that are half full or
+ * empty. */
 TEST_IN_FOLDER(test_evaluation_counts_every_sample_once, folder)
 {
     static const char *const names[] = {"samples", "top1", "top5", "loss"};
@@ -182,7 +184,8 @@ TEST_IN_FOLDER(test_a_rank_that_is_killed_ends_the_run, folder)
     "--model", "conv8", "--epochs", "12", "--batch-size", "2", "--opt", "adamw", "--lr", "0.003",            \
         "--grad-accum-steps", "2", "--model-ema", "--model-ema-decay", "0.9", "--mixup-alpha", "0.2"
 
-/* The signal comes to one rank alone, the second: all stop behind the same step, and the state is that of a run without a stop. */
+/* The signal comes to one rank alone, the second: all stop behind the same step, and the state is that of a
+ * run without a stop. */
 static void stop_and_go_on(TestFolder *folder, int signal_number, int signalled)
 {
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "stopped");

@@ -1,4 +1,5 @@
-/* ftrain from outside: what a run is made of - schedules, optimizers, averages, sizes, mixed samples - and files of options. */
+/* ftrain from outside: what a run is made of - schedules, optimizers, averages, sizes, mixed samples - and
+ * files of options. */
 #include "tests/programs/train_support.h"
 
 #include <math.h>

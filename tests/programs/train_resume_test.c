@@ -9,8 +9,8 @@
 
 #include "common/file.h"
 
-/* 12 epochs of 20 steps with state in everything: two averages, a half-gathered gradient, a plateau, mixed samples. Checkpoints
- * fall between the two halves of an update, too. */
+/* 12 epochs of 20 steps with state in everything: two averages, a half-gathered gradient, a plateau, mixed
+ * samples. Checkpoints fall between the two halves of an update, too. */
 #define RICH                                                                                                 \
     "--jobs", "1", "--model", "conv8", "--epochs", "12", "--batch-size", "2", "--opt", "adamw", "--lr",      \
         "0.003", "--grad-accum-steps", "2", "--model-ema", "--model-ema-decay", "0.9", "--lr-scheduler",     \

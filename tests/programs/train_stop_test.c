@@ -1,5 +1,5 @@
-/* ftrain from outside: what stops it or gets in its way - signals, a full disk, samples gone bad, numbers that are none - and how
- * it goes on. */
+/* ftrain from outside: what stops it or gets in its way - signals, a full disk, samples gone bad, numbers
+ * that are none - and how it goes on. */
 #include "tests/programs/train_support.h"
 
 #include <signal.h>
@@ -100,7 +100,8 @@ static int64_t steps_of(const char *path)
     return steps;
 }
 
-/* A long run over 40 steps an epoch gets the signal; what it says and what it has saved must agree to the step. */
+/* A long run over 40 steps an epoch gets the signal; what it says and what it has saved must agree to the
+ * step. */
 static void stop_with(TestFolder *folder, const char *shards, int signal_number, int exit_status,
                       uint64_t files)
 {
@@ -150,7 +151,8 @@ TEST_IN_FOLDER(test_a_signal_ends_training_without_evaluation_too, folder)
 TEST_IN_FOLDER(test_a_full_disk_costs_a_warning_and_not_the_run, folder)
 {
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
-    /* Room for the tables, the first epoch's checkpoint and two or three times the 85 kB that conv8's weights take. */
+    /* Room for the tables, the first epoch's checkpoint and two or three times the 85 kB that conv8's weights
+     * take. */
     const RunOptions options = {.limit_disk = true, .disk_bytes = 420000};
     const char *const arguments[] = {"--model",   "conv8", "--epochs", "4", "--no-tensorboard",
                                      "--no-html", shards,  out,        NULL};

@@ -7,8 +7,8 @@
  *       REFUSED(1, "at least two class folders", test_path(*state, "out"), make_set(*state, &spec));
  *   }
  *
- * Whatever cannot be done fails the running test. ftrain runs with one thread unless a test gives --jobs first: these networks
- * are small, and threads that wait for each other take long on a busy machine. */
+ * Whatever cannot be done fails the running test. ftrain runs with one thread unless a test gives --jobs
+ * first: these networks are small, and threads that wait for each other take long on a busy machine. */
 #ifndef FSHARD_TESTS_PROGRAMS_TRAIN_SUPPORT_H
 #define FSHARD_TESTS_PROGRAMS_TRAIN_SUPPORT_H
 
@@ -21,15 +21,16 @@
 
 enum { COLOURS_EDGE = 32, COLOURS = 3 };
 
-/* Images that are easy to tell apart, red, green and blue noise: class folders under FOLDER/images, then fpack. Returns
- * FOLDER/shards. */
+/* Images that are easy to tell apart, red, green and blue noise: class folders under FOLDER/images, then
+ * fpack. Returns FOLDER/shards. */
 const char *pack_colours(TestFolder *folder, int train_count, int val_count);
 /* The same under other names than "red", "green" and "blue". */
 const char *pack_named(TestFolder *folder, const char *const names[COLOURS], int train_count, int val_count);
 
 /* 40 and 8 raw images of 32 x 32 pixels, 4 classes, two shards. */
 extern const DatasetSpec train_plain;
-/* Pairs whose target is the negative of the input: easy to learn, and the input is far from it. Sizes differ in evaluation. */
+/* Pairs whose target is the negative of the input: easy to learn, and the input is far from it. Sizes differ
+ * in evaluation. */
 extern const DatasetSpec train_negatives;
 /* Makes FOLDER/set and returns its path. */
 const char *make_set(TestFolder *folder, const DatasetSpec *spec);
@@ -72,7 +73,8 @@ json_t *read_json(const char *text);
 json_t *read_json_file(const char *path);
 size_t count_lines(const char *text);
 
-/* The value in the last row of FOLDER/out/summary.csv under this heading; `row` counts from 0 below the head. */
+/* The value in the last row of FOLDER/out/summary.csv under this heading; `row` counts from 0 below the
+ * head. */
 double summary_number(const char *output, size_t row, const char *column);
 /* summary.csv with the column of time left out; free it. */
 char *summary_without_time(const char *output);
@@ -82,11 +84,12 @@ bool same_bytes(const char *a, const char *b);
 void assert_same_file(TestFolder *folder, const char *a, const char *b, bool same);
 /* Changes the first `from` in a file to `to`, which is as long. */
 void replace_in_file(const char *path, const char *from, const char *to);
-/* Makes a safetensors file one without checksums, as others write them: for a test that changes more of it. */
+/* Makes a safetensors file one without checksums, as others write them: for a test that changes more of
+ * it. */
 void forget_checksums(const char *path);
 
-/* What every run leaves beside tables, weights and checkpoint: config.json and model.safetensors (classes), TensorBoard's
- * events, report.html. */
+/* What every run leaves beside tables, weights and checkpoint: config.json and model.safetensors (classes),
+ * TensorBoard's events, report.html. */
 enum { REPORT_FILES = 4 };
 
 #endif

@@ -36,7 +36,8 @@ static void check_records(TestFolder *folder, size_t epochs)
     free(text);
 }
 
-/* The table of the last evaluation, and what --evaluate --json says of the best weights: all 63 samples, 21 of each class. */
+/* The table of the last evaluation, and what --evaluate --json says of the best weights: all 63 samples, 21
+ * of each class. */
 static void check_classes(const char *path, const json_t *classes)
 {
     char *text = test_file_read(path, NULL);

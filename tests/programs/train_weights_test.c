@@ -53,7 +53,8 @@ static const char *without_metadata(TestFolder *folder, const char *weights)
     return path;
 }
 
-/* Writes the weights as PyTorch would: each name with `prefix` before it, no metadata, and without the tensors of `dropped`. */
+/* Writes the weights as PyTorch would: each name with `prefix` before it, no metadata, and without the
+ * tensors of `dropped`. */
 static const char *rewritten(TestFolder *folder, const char *weights, const char *prefix, const char *dropped)
 {
     const char *path = test_path(folder, "rewritten.safetensors"), *key;
@@ -277,8 +278,8 @@ TEST_IN_FOLDER(test_a_run_does_not_go_on_with_other_classes, folder)
          "--no-aug", make_other(folder, "backwards", &spec), run);
 }
 
-/* Flips a bit of the file at the place that `turn` draws, of the header's for each third; runs; and flips it back. What is said names the
- * file, and the tensor if the bit is of one. */
+/* Flips a bit of the file at the place that `turn` draws, of the header's for each third; runs; and flips it
+ * back. What is said names the file, and the tensor if the bit is of one. */
 static void expect_told(const char *path, uint64_t turn, const char *const *arguments)
 {
     size_t length = 0;

@@ -1,8 +1,10 @@
-/* bad_disk.c - a disk that cannot read, for one process: LD_PRELOAD of build/tests/libfshard-test-bad-disk.so.
+/* bad_disk.c - a disk that cannot read, for one process: LD_PRELOAD of
+ * build/tests/libfshard-test-bad-disk.so.
  *
  * FSHARD_BAD_DISK is a list of rules with ';' between them, each "END:WHAT:…", for every path that ends so:
- *   END:pages:OFFSET:BYTES:FROM   the pages of these bytes cannot be read through mappings, from the file's FROM-th mapping
- *                                 on (1: all of them); touching one is SIGBUS, and EFAULT in a system call, as on a disk that fails
+ *   END:pages:OFFSET:BYTES:FROM   the pages of these bytes cannot be read through mappings, from the file's
+ *                                 FROM-th mapping on (1: all of them); touching one is SIGBUS, and EFAULT in
+ *                                 a system call, as on a disk that fails
  *   END:cut:LENGTH:FROM           the file is cut to LENGTH bytes behind its FROM-th mapping
  *   END:open:ERRNO                it cannot be opened
  *   END:read:ERRNO                it can, and not be read

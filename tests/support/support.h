@@ -65,9 +65,9 @@ uint64_t test_count_files(const char *path);
  * it. */
 char *test_tree_difference(const char *a, const char *b);
 
-/* Makes permissions hold for root too, for this thread and all that come from it: call it first in test_program_begin,
- * before OpenMP starts threads. False: this machine does not allow it, and a test of unreadable files must
- * skip(). */
+/* Makes permissions hold for root too, for this thread and all that come from it: call it first in
+ * test_program_begin, before OpenMP starts threads. False: this machine does not allow it, and a test of
+ * unreadable files must skip(). */
 bool test_bind_to_permissions(void);
 
 /* ---- programs ---- */
@@ -81,9 +81,9 @@ typedef struct RunOptions {
     bool limit_disk;         /* regular files take disk_bytes in all, then ENOSPC (see enospc.c) */
     uint64_t disk_bytes;
     uint64_t told_free_bytes; /* with limit_disk: what statvfs says is free; 0: the truth */
-    const char *
-        stop_at; /* the end of a path: when that file gets its name, the program stops itself (see stop_at.c); not with
-                          * limit_disk */
+    /* the end of a path: when that file gets its name, the program stops itself (see stop_at.c); not with
+     * limit_disk */
+    const char *stop_at;
     const char *bad_disk; /* what cannot be read: rules of bad_disk.c; not with the two above */
 } RunOptions;
 

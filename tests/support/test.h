@@ -1,4 +1,5 @@
-/* test.h - a test registers itself where it is defined; the main of test_main.c runs a program's tests in the order of their lines.
+/* test.h - a test registers itself where it is defined; the main of test_main.c runs a program's tests in the
+ * order of their lines.
  *
  *   TEST(test_two_and_two_are_four)
  *   {
@@ -30,8 +31,9 @@ typedef struct TestRecord {
     struct TestRecord *next;
 } TestRecord;
 
-/* Adds a record to the tests of this program: among those of its file by its line, and after those of other files. The record
- * must outlive main. TEST and TEST_WITH call it before main starts; test_program_begin may call it for tests made from a table. */
+/* Adds a record to the tests of this program: among those of its file by its line, and after those of other
+ * files. The record must outlive main. TEST and TEST_WITH call it before main starts; test_program_begin may
+ * call it for tests made from a table. */
 void test_register(TestRecord *record);
 
 /* TEST(name) { … } defines a test without a fixture. */
@@ -45,9 +47,10 @@ void test_register(TestRecord *record);
     TEST_REGISTER(name, NULL, NULL)                                                                          \
     static void name(void)
 
-/* TEST_WITH(name, setup, teardown, parameter) { … } defines a test with a fixture: cmocka calls setup(&state) before it and
- * teardown(&state) after it, and the test gets state as its parameter, a declaration such as `Bench *bench`. The teardown runs after
- * a failure too. NULL and NULL: the parameter is the state that test_group_setup has set. */
+/* TEST_WITH(name, setup, teardown, parameter) { … } defines a test with a fixture: cmocka calls setup(&state)
+ * before it and teardown(&state) after it, and the test gets state as its parameter, a declaration such as
+ * `Bench *bench`. The teardown runs after a failure too. NULL and NULL: the parameter is the state that
+ * test_group_setup has set. */
 /* NOLINTBEGIN(bugprone-macro-parentheses): a declaration takes none */
 #define TEST_WITH(name, setup, teardown, parameter)                                                          \
     static void name(parameter);                                                                             \

@@ -1,4 +1,5 @@
-/* tar_tools.h - tars for the tests, and what the reader says of them. Whatever cannot be done fails the running test. */
+/* tar_tools.h - tars for the tests, and what the reader says of them. Whatever cannot be done fails the
+ * running test. */
 #ifndef FSHARD_TESTS_TAR_TOOLS_H
 #define FSHARD_TESTS_TAR_TOOLS_H
 
@@ -13,8 +14,8 @@ void tar_finish(TarWriter **writer);
 /* The file as an entry of that name. */
 void tar_add_file(TarWriter *writer, const char *name, const char *path);
 
-/* FOLDER/name with "a" ("first"), "b/b" ("second") and "c" (5,000 bytes, a 7 and zeros): headers at bytes 0, 1024, 2048. The
- * folder's path. */
+/* FOLDER/name with "a" ("first"), "b/b" ("second") and "c" (5,000 bytes, a 7 and zeros): headers at bytes 0,
+ * 1024, 2048. The folder's path. */
 const char *tar_write_small(TestFolder *folder, const char *name);
 /* Makes the checksum of the header, 512 bytes, right again. */
 void tar_sign_header(uint8_t *block);
@@ -22,8 +23,8 @@ void tar_sign_header(uint8_t *block);
 /* `command` by a shell, $0 being the test's folder. */
 void run_shell(TestFolder *folder, const char *command);
 
-/* The walk as text: a line "PATH (BYTES)" or "PATH: REASON" for each entry, the tar itself as "(tar)", then "N hidden"; with
- * content, a line of the message too where it cannot be read. Free it. */
+/* The walk as text: a line "PATH (BYTES)" or "PATH: REASON" for each entry, the tar itself as "(tar)", then
+ * "N hidden"; with content, a line of the message too where it cannot be read. Free it. */
 char *tar_listing(const char *path, bool with_content);
 /* With content and without. */
 void assert_tar_listing(const char *path, const char *expected);

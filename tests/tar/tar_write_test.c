@@ -365,7 +365,8 @@ TEST_IN_FOLDER(test_a_full_disk_is_told_and_leaves_whole_entries, folder)
     }
 }
 
-/* A write that is cut short, and then fails, leaves no part of an entry: RLIMIT_FSIZE does that to every file. */
+/* A write that is cut short, and then fails, leaves no part of an entry: RLIMIT_FSIZE does that to every
+ * file. */
 TEST_IN_FOLDER(test_a_part_of_an_entry_is_cut_off_again, folder)
 {
     const char *path = test_path(folder, "a.tar");

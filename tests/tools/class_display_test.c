@@ -198,7 +198,8 @@ static void change_manifest(const char *path, const char *text, const char *othe
     free(manifest);
 }
 
-/* Repairs the manifest and expects to hear, or not, that names of classes are gone, and what gives them again. */
+/* Repairs the manifest and expects to hear, or not, that names of classes are gone, and what gives them
+ * again. */
 static void run_repair(const char *packed, bool names_lost)
 {
     RunResult result = run_expecting(0, "fpack", "--repair-manifest", packed, NULL);

@@ -1,5 +1,5 @@
-/* fpack: what it may remove, and the last step of a replacement when it fails. The two calls that rename folders are this
- * program's own: they fail where a test says so. */
+/* fpack: what it may remove, and the last step of a replacement when it fails. The two calls that rename
+ * folders are this program's own: they fail where a test says so. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -19,7 +19,8 @@
 /* ---- memory ---- */
 
 #if !defined(__SANITIZE_ADDRESS__)
-/* A folder of images with count links to one of width x height gray pixels without detail: few bytes of JPEG. */
+/* A folder of images with count links to one of width x height gray pixels without detail: few bytes of
+ * JPEG. */
 static void make_plain_class(const char *root, const char *class_name, unsigned count, uint32_t width,
                              uint32_t height)
 {
@@ -39,8 +40,8 @@ static void make_plain_class(const char *root, const char *class_name, unsigned 
 }
 #endif
 
-/* What is small on disk may be large decoded: 6 million pixels in 37,000 bytes. First of all tests: the number is that of
- * the largest child so far. */
+/* What is small on disk may be large decoded: 6 million pixels in 37,000 bytes. First of all tests: the
+ * number is that of the largest child so far. */
 TEST_IN_FOLDER(test_memory_is_bounded_by_jobs_and_not_by_what_images_become, folder)
 {
 #if defined(__SANITIZE_ADDRESS__)

@@ -1,4 +1,5 @@
-/* jpeg_size: what it says of a header is what libjpeg says, and where libjpeg finds a fault it says nothing. */
+/* jpeg_size: what it says of a header is what libjpeg says, and where libjpeg finds a fault it says
+ * nothing. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,7 +18,8 @@ static Buffer make(const MakeJpeg *options)
     return file;
 }
 
-/* Returns whether jpeg_size knows the size. The bytes lie at the end of memory of their own, so that reading on is seen. */
+/* Returns whether jpeg_size knows the size. The bytes lie at the end of memory of their own, so that reading
+ * on is seen. */
 static bool check(ImageDecoder *decoder, const uint8_t *bytes, size_t length)
 {
     ImageInfo quick = {0}, probed = {0};

@@ -1,5 +1,6 @@
-/* fpack against the power switch, the full disk and itself, in each of its layouts: what is there verifies or is recognised as
- * unfinished, the same command goes on to the same bytes, and a second writer is refused. FSHARD_KILLS=100 kills so often. */
+/* fpack against the power switch, the full disk and itself, in each of its layouts: what is there verifies or
+ * is recognised as unfinished, the same command goes on to the same bytes, and a second writer is refused.
+ * FSHARD_KILLS=100 kills so often. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -121,8 +122,8 @@ static unsigned kill_count(void)
     return text ? (unsigned)strtoul(text, NULL, 10) : KILLS;
 }
 
-/* Kills at moments spread over an undisturbed run, every other one early, so that much is left to go on from. A dataset that
- * got ready is compared, and the next begun. */
+/* Kills at moments spread over an undisturbed run, every other one early, so that much is left to go on from.
+ * A dataset that got ready is compared, and the next begun. */
 static void kill_often(TestFolder *folder, const Layout *layout)
 {
     const Scene scene = make_scene(folder, layout, 32);

@@ -184,7 +184,8 @@ TEST_IN_FOLDER(test_compressed_fields_are_unpacked_on_the_way_in, folder)
     assert_same_samples(test_path(folder, "copy"), test_path(folder, "copy-again"));
 }
 
-/* Gray pixels beside colours have three channels in a raw dataset, as gray files would; a copy keeps them gray. */
+/* Gray pixels beside colours have three channels in a raw dataset, as gray files would; a copy keeps them
+ * gray. */
 TEST_IN_FOLDER(test_gray_pixels_become_three_channels_beside_colours, folder)
 {
     static const uint8_t gray[2] = {7, 9}, colours[6] = {1, 2, 3, 4, 5, 6};

@@ -1,5 +1,5 @@
-/* fpack --store and --dictionary: what is stored is what was asked for, the bytes do not depend on threads or kills, and the
- * statistics are those of the stored pixels. */
+/* fpack --store and --dictionary: what is stored is what was asked for, the bytes do not depend on threads or
+ * kills, and the statistics are those of the stored pixels. */
 #include <inttypes.h>
 #include <math.h>
 #include <signal.h>
@@ -432,8 +432,8 @@ static double run_whole(const char *const *arguments)
     return seconds;
 }
 
-/* kill -9 at random moments, a hundred times over all stores: what is there is unfinished or verifies, and the run that is
- * let through comes to the bytes of an undisturbed one. */
+/* kill -9 at random moments, a hundred times over all stores: what is there is unfinished or verifies, and
+ * the run that is let through comes to the bytes of an undisturbed one. */
 TEST_IN_FOLDER(test_a_hundred_kills_and_the_same_bytes, folder)
 {
     static const char *const stores[][6] = {

@@ -6,7 +6,8 @@
 #include "tar/tar_write.h"
 #include "tests/tools/sources.h"
 
-/* A tar as webdataset.ShardWriter makes them, each counting from 0: count images, labels from first_label on. */
+/* A tar as webdataset.ShardWriter makes them, each counting from 0: count images, labels from first_label
+ * on. */
 static void source_tar(TestFolder *folder, const char *path, unsigned count, unsigned first_label)
 {
     TarWriter *writer = NULL;
@@ -69,8 +70,8 @@ TEST_IN_FOLDER(test_tars_are_packed, folder)
     fsh_close(&dataset);
 }
 
-/* FOLDER/set-train-….tar: a part is packed of them, then they are written again in their places, alike but for what an image
- * shows; the rest must not be added to the part. */
+/* FOLDER/set-train-….tar: a part is packed of them, then they are written again in their places, alike but
+ * for what an image shows; the rest must not be added to the part. */
 static void expect_a_new_start(TestFolder *folder, const char *source, const char *packed, unsigned round)
 {
     const char *tar = test_path(folder, "moving/set-train-000000.tar");

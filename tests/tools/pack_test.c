@@ -1,4 +1,5 @@
-/* fpack: what a dataset holds of the images that went into it: bytes, pixels, keys, labels, order, statistics. */
+/* fpack: what a dataset holds of the images that went into it: bytes, pixels, keys, labels, order,
+ * statistics. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

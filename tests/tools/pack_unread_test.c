@@ -1,4 +1,5 @@
-/* What the system cannot read today: a dataset without it is not finished, and the same command goes on with it. */
+/* What the system cannot read today: a dataset without it is not finished, and the same command goes on with
+ * it. */
 #include <errno.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -23,7 +24,8 @@ static RunResult pack(const char *bad_disk, const char *on_error, const char *so
     return run_program_arguments(&options, "fpack", arguments);
 }
 
-/* It ends with 1, names the path and the reason, and has finished nothing; the same command then packs all. */
+/* It ends with 1, names the path and the reason, and has finished nothing; the same command then packs
+ * all. */
 static void expect_unfinished(TestFolder *folder, const char *bad_disk, const char *named)
 {
     const char *source = test_path(folder, "photos"), *target = test_path(folder, "shards");

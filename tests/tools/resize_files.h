@@ -1,5 +1,5 @@
-/* resize_files.h - images for the tests of fresize, and what they must have become. Whatever cannot be done fails the
- * running test. */
+/* resize_files.h - images for the tests of fresize, and what they must have become. Whatever cannot be done
+ * fails the running test. */
 #ifndef FSHARD_TESTS_TOOLS_RESIZE_FILES_H
 #define FSHARD_TESTS_TOOLS_RESIZE_FILES_H
 
@@ -29,7 +29,8 @@ void assert_same_bytes(const char *path, const char *other);
 void shell(TestFolder *folder, const char *command);
 bool exists(const char *path);
 
-/* Runs fresize with these arguments (NULL at the end) and expects the exit status. The result is the caller's. */
+/* Runs fresize with these arguments (NULL at the end) and expects the exit status. The result is the
+ * caller's. */
 RunResult fresize_expecting(int exit_status, ...) __attribute__((sentinel));
 /* The same, and forgets what was printed. */
 void fresize_ok(const char *argument, ...) __attribute__((sentinel));

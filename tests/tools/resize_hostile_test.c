@@ -1,4 +1,5 @@
-/* fresize and what it must not fall for: names that no file can have, links, ledgers of another recipe, a broken state. */
+/* fresize and what it must not fall for: names that no file can have, links, ledgers of another recipe, a
+ * broken state. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -93,7 +94,8 @@ TEST_IN_FOLDER(test_a_link_in_the_destination_does_not_lead_into_the_source, fol
     assert_image(test_path(folder, "in/b/x.jpg"), IMAGE_JPEG, 80, 80, 3);
 }
 
-/* A link above the destination, one into it, and one to an output: each was resized again, and a level deeper each time. */
+/* A link above the destination, one into it, and one to an output: each was resized again, and a level deeper
+ * each time. */
 TEST_IN_FOLDER(test_a_link_in_the_source_does_not_lead_into_the_destination, folder)
 {
     static const char *const links[] = {"ln -s .. in/z", "ln -s ../out/a in/z",
@@ -209,7 +211,8 @@ TEST_IN_FOLDER(test_a_damaged_ledger_is_refused_and_an_old_one_named, folder)
     fresize_ok("--max-size=30", in, out, NULL);
 }
 
-/* A part that began anew by another recipe, and went on as its message says: what the whole did before is not done. */
+/* A part that began anew by another recipe, and went on as its message says: what the whole did before is not
+ * done. */
 TEST_IN_FOLDER(test_rows_of_an_earlier_recipe_are_not_taken_for_done, folder)
 {
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out");

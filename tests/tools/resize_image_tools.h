@@ -1,5 +1,5 @@
-/* resize_image_tools.h - what the tests of shrink_image share: a file, what it became, and what that must be. Whatever cannot
- * be done fails the running test. */
+/* resize_image_tools.h - what the tests of shrink_image share: a file, what it became, and what that must be.
+ * Whatever cannot be done fails the running test. */
 #ifndef FSHARD_TESTS_TOOLS_RESIZE_IMAGE_TOOLS_H
 #define FSHARD_TESTS_TOOLS_RESIZE_IMAGE_TOOLS_H
 
@@ -30,8 +30,8 @@ int resize_tools_teardown(void **state);
 /* Skips the test, with a message, where the plugin is not there. */
 void need_libvips(void);
 
-/* Into tools->file: a JPEG (of a smooth picture unless pixels are given), a smooth RGB PNG, a smooth picture in a format of
- * ours, these bytes. */
+/* Into tools->file: a JPEG (of a smooth picture unless pixels are given), a smooth RGB PNG, a smooth picture
+ * in a format of ours, these bytes. */
 void take_jpeg(ResizeTools *tools, MakeJpeg options);
 void take_png(ResizeTools *tools, uint32_t width, uint32_t height);
 void take_encoded(ResizeTools *tools, ImageFormat format, uint32_t width, uint32_t height,

@@ -178,7 +178,8 @@ static void fill(TestFolder *folder, bool settled)
     ledger_close(&ledger);
 }
 
-/* A run that was killed, or lost power, while it wrote: whole commits count, and the next run goes on behind them. */
+/* A run that was killed, or lost power, while it wrote: whole commits count, and the next run goes on behind
+ * them. */
 TEST_IN_FOLDER(test_what_was_cut_short_is_done_again, folder)
 {
     const char *path = test_path(folder, "outputs.ledger");

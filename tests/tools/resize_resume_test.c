@@ -25,8 +25,8 @@ static void write_tree(TestFolder *folder, unsigned count, uint32_t size)
                    (MakeJpeg){.width = size + i, .height = size, .colours = MAKE_RGB});
 }
 
-/* A hundred kills at random moments: what is there is whole at each, and the tree at the end, state included, is that of a
- * run that nobody killed. */
+/* A hundred kills at random moments: what is there is whole at each, and the tree at the end, state included,
+ * is that of a run that nobody killed. */
 TEST_IN_FOLDER(test_a_hundred_kills_leave_no_trace, folder)
 {
     enum { KILLS = 100, IMAGES = 120 };

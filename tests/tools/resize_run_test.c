@@ -155,7 +155,8 @@ TEST_IN_FOLDER(test_other_recipe_is_refused_and_force_does_all_anew, folder)
     run_result_free(&result);
 }
 
-/* Files of the old recipe have their source's time, too. A forced run that stops must not have them taken for its own. */
+/* Files of the old recipe have their source's time, too. A forced run that stops must not have them taken for
+ * its own. */
 TEST_IN_FOLDER(test_forced_run_that_stops_resumes_with_its_own_recipe, folder)
 {
     write_many(folder, "in", 6, 60);

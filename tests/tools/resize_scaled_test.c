@@ -1,4 +1,5 @@
-/* What decoding at a fraction of the size may change: hardly anything. Every orientation, straight by planes and over RGB. */
+/* What decoding at a fraction of the size may change: hardly anything. Every orientation, straight by planes
+ * and over RGB. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +14,8 @@ static uint8_t *copy_pixels(const Image *image, size_t *length)
     return pixels;
 }
 
-/* Sizes that no fraction divides: the last column and row are covered in part, and turning moves them to the front. */
+/* Sizes that no fraction divides: the last column and row are covered in part, and turning moves them to the
+ * front. */
 static void check_against_exact(ResizeTools *tools, MakeJpeg options)
 {
     take_jpeg(tools, options);

@@ -110,7 +110,8 @@ TEST_IN_FOLDER(test_gray_stays_gray_and_kinds_of_jpeg_are_read, folder)
     assert_image(test_path(folder, "out/arithmetic.jpg"), IMAGE_JPEG, 45, 30, 3);
 }
 
-/* Pixels are those of the resampler on a full decode, through one JPEG: quality, subsampling and filter as asked for. */
+/* Pixels are those of the resampler on a full decode, through one JPEG: quality, subsampling and filter as
+ * asked for. */
 TEST_IN_FOLDER(test_exact_pixels_and_the_options_that_change_them, folder)
 {
     write_jpeg(test_path(folder, "in/a.jpg"), (MakeJpeg){.width = 480, .height = 360, .colours = MAKE_RGB});

@@ -1,4 +1,5 @@
-/* What the system cannot read today: a folder or a tar without it is not finished; the same command goes on. */
+/* What the system cannot read today: a folder or a tar without it is not finished; the same command goes
+ * on. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

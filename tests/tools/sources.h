@@ -1,5 +1,5 @@
-/* sources.h - source trees for the tests of the tools, and what they must have become. Whatever cannot be done fails the
- * running test. */
+/* sources.h - source trees for the tests of the tools, and what they must have become. Whatever cannot be
+ * done fails the running test. */
 #ifndef FSHARD_TESTS_TOOLS_SOURCES_H
 #define FSHARD_TESTS_TOOLS_SOURCES_H
 
@@ -25,7 +25,8 @@ void source_two_classes(const char *root);
 void source_slow_class(const char *root, const char *class_name, unsigned count, uint32_t width,
                        uint32_t height);
 
-/* Runs fpack or fverify with these arguments (NULL at the end) and expects the exit status. The result is the caller's. */
+/* Runs fpack or fverify with these arguments (NULL at the end) and expects the exit status. The result is the
+ * caller's. */
 RunResult run_expecting(int exit_status, const char *program, ...) __attribute__((sentinel));
 /* The same for exit status 0, and forgets what was printed. */
 #define run_ok(...) run_forget(run_expecting(0, __VA_ARGS__))
@@ -37,7 +38,8 @@ FshDataset *packed_open(const char *path);
 uint64_t packed_count(const char *path, const char *split);
 /* "key label\n" for every sample of a split, in order; free it. */
 char *packed_list(const char *path, const char *split);
-/* Every field of every sample holds the bytes of the file it names, and the label is the class of that name. */
+/* Every field of every sample holds the bytes of the file it names, and the label is the class of that
+ * name. */
 void packed_assert_copies(const char *path, const char *source_root);
 
 /* A JSON text, parsed; json_decref it. */

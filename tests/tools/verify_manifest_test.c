@@ -20,7 +20,8 @@ static const struct Form {
              {"pair-tar", {"--pairs", "a:b", "--format", "tar"}}};
 enum { FORMS = sizeof forms / sizeof forms[0] };
 
-/* Twelve photographs in two classes, of which some are gray, as both classes and sides of pairs. Returns FOLDER/NAME, packed. */
+/* Twelve photographs in two classes, of which some are gray, as both classes and sides of pairs. Returns
+ * FOLDER/NAME, packed. */
 static const char *pack_form(TestFolder *folder, const struct Form *form)
 {
     const char *packed = test_path(folder, "%s", form->name);
@@ -111,7 +112,8 @@ TEST_IN_FOLDER(test_a_manifest_is_made_again_to_the_byte, folder)
         char *good = test_file_read(path, &bytes);
         /* One bit in each of a hundred places, of which some make it no JSON any more. */
         for (size_t at = 40; at < bytes; at += bytes / 100) {
-            /* What it tells of its making is kept as it stands, and only the files of a tar or of BasicSR know its names. */
+            /* What it tells of its making is kept as it stands, and only the files of a tar or of BasicSR
+             * know its names. */
             const char *provenance = strstr(good, "\n  \"provenance\": "),
                        *end = strstr(good, "\n  \"splits\": ");
             if (good + at > provenance && good + at < end)

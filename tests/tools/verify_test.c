@@ -137,7 +137,8 @@ static void write_undecodable(const char *path, unsigned count)
     fsh_writer_close(&writer);
 }
 
-/* A wrong column of a disk, say: a look through all problems for each problem would be 16 times the time here, not 4. */
+/* A wrong column of a disk, say: a look through all problems for each problem would be 16 times the time
+ * here, not 4. */
 TEST_IN_FOLDER(test_many_problems_take_no_more_time_each, folder)
 {
     double seconds[2];

@@ -1,4 +1,5 @@
-/* Mixed precision on the CPU: every layer and a network in bf16 against themselves in f32, and what a machine cannot do is said. */
+/* Mixed precision on the CPU: every layer and a network in bf16 against themselves in f32, and what a machine
+ * cannot do is said. */
 #include "trainer/graph/graph_internal.h"
 
 #include <math.h>
@@ -13,14 +14,15 @@
 /* bf16 has eight significant bits: what is rounded is wrong by 2^-9 at most, 1.1e-3 in the mean square. */
 static const double forward_tolerance = 1e-2, gradient_tolerance = 3e-2;
 
-/* Skips the test on a processor that oneDNN does not compute in bf16 on, or that is told to be one: there is nothing to compare. */
+/* Skips the test on a processor that oneDNN does not compute in bf16 on, or that is told to be one: there is
+ * nothing to compare. */
 static void need_bf16(void)
 {
     if (dnn_check_type(DATA_BF16, NULL))
         skip();
 }
 
-/* ---- layers ------------------------------------------------------------------------------------------------------------ */
+/* ---- layers ---- */
 
 typedef struct Layer {
     const char *name;
@@ -405,7 +407,7 @@ TEST(test_layers_in_bf16_agree_with_f32)
     assert_int_equal(wrong, 0);
 }
 
-/* ---- a network ----------------------------------------------------------------------------------------------------------- */
+/* ---- a network ---- */
 
 static Graph *network_graph(const char *model, int64_t batch, int64_t size, DataType type,
                             double rate_of_decay)
@@ -447,9 +449,9 @@ static LayerRun start_network(Backend *backend, const char *model, int64_t batch
     return run;
 }
 
-/* Twenty layers forward and back, each of which rounds: gradients of the first ones differ much from f32's. So do those of PyTorch
- * 1.13 under autocast(dtype=bfloat16), on a batch like this: logits 0.040, fc 0.040, layer4.1.conv2 0.17, layer1.0.conv1 0.37,
- * conv1 0.37. */
+/* Twenty layers forward and back, each of which rounds: gradients of the first ones differ much from f32's.
+ * So do those of PyTorch 1.13 under autocast(dtype=bfloat16), on a batch like this: logits 0.040, fc 0.040,
+ * layer4.1.conv2 0.17, layer1.0.conv1 0.37, conv1 0.37. */
 TEST(test_resnet18_step_in_bf16_agrees_with_f32)
 {
     need_bf16();
@@ -583,7 +585,7 @@ TEST(test_same_bf16_run_gives_the_same_bits)
     backend_close(&backend);
 }
 
-/* ---- refusals ------------------------------------------------------------------------------------------------------------ */
+/* ---- refusals ---- */
 
 TEST(test_fp16_is_refused_with_what_to_do)
 {

@@ -7,8 +7,9 @@
 
 #include "common/random.h"
 
-/* How far two tensors may be apart: rms of the difference, against rms of the reference. `rounding` is what sums leave that nearly
- * cancel; a tensor whose numbers are all below `nothing` is 0 but for rounding (the gradient of a bias in front of a batch norm). */
+/* How far two tensors may be apart: rms of the difference, against rms of the reference. `rounding` is what
+ * sums leave that nearly cancel; a tensor whose numbers are all below `nothing` is 0 but for rounding (the
+ * gradient of a bias in front of a batch norm). */
 static const double tolerance = 1e-4, rounding = 2e-8, nothing = 1e-7;
 enum { DRAWS_MAX = 16 };
 
@@ -117,7 +118,8 @@ static bool decisions_agree(const Node *node, DataType type, const void *ours, c
     return true;
 }
 
-/* Kept activations and the gradients of parameters. False where a decision differs: what comes later says nothing then. */
+/* Kept activations and the gradients of parameters. False where a decision differs: what comes later says
+ * nothing then. */
 static bool compare_program(Comparison *comparison, const Graph *graph, Side sides[2], const char *name)
 {
     FshError error = {0};

@@ -2,8 +2,9 @@
  *
  * Memory is poisoned before the first run, so that what is read before it is written shows as NaN.
  *
- * A ReLU's sign and a maximum's place are decisions: where two values are equal but for rounding both answers are right, and the
- * gradients that follow differ for good. A comparison that meets such a case is made again on other weights and inputs. */
+ * A ReLU's sign and a maximum's place are decisions: where two values are equal but for rounding both answers
+ * are right, and the gradients that follow differ for good. A comparison that meets such a case is made again
+ * on other weights and inputs. */
 #ifndef FSHARD_TESTS_TRAINER_BACKEND_COMPARE_H
 #define FSHARD_TESTS_TRAINER_BACKEND_COMPARE_H
 
@@ -30,7 +31,8 @@ typedef struct Side {
 void side_start(Side *side, Backend *backend, const Graph *graph, const Comparison *comparison);
 void side_end(Side *side);
 
-/* Images and labels of the seed and step, every seventh label -1 (a sample that does not count), learning rate 0.05. */
+/* Images and labels of the seed and step, every seventh label -1 (a sample that does not count), learning
+ * rate 0.05. */
 void side_write_inputs(Side *side, const Graph *graph, uint64_t step, const Comparison *comparison);
 
 /* True for tensors that live in a State. */
@@ -41,7 +43,8 @@ void graph_keep_everything(Graph *graph);
 /* Prints and counts a mismatch where ours is not near theirs, or where either is not finite. */
 void compare_values(Comparison *comparison, const char *what, const float *ours, const float *theirs,
                     size_t count);
-/* Everything after each of `steps` runs, the state at the end. Keeps all tensors of the graph, and frees it. */
+/* Everything after each of `steps` runs, the state at the end. Keeps all tensors of the graph, and frees
+ * it. */
 void compare_graph(Comparison *comparison, Backend *ours, Graph *graph, const char *name, uint64_t steps);
 
 #endif

@@ -1,4 +1,5 @@
-/* States and programs of the CPU backend: what goes in comes out, the same run gives the same bits, mistakes are named. */
+/* States and programs of the CPU backend: what goes in comes out, the same run gives the same bits, mistakes
+ * are named. */
 #include "trainer/backend/backend.h"
 
 #include <malloc.h>
@@ -9,7 +10,7 @@
 #include "tests/support/support.h"
 #include "tests/trainer/network_support.h"
 
-/* ---- opening ---------------------------------------------------------------------------------------------------------- */
+/* ---- opening ---- */
 
 TEST(test_unknown_device_names_the_choices)
 {
@@ -30,7 +31,7 @@ TEST(test_description_names_library_and_threads)
     assert_null(backend);
 }
 
-/* ---- state ------------------------------------------------------------------------------------------------------------ */
+/* ---- state ---- */
 
 TEST(test_state_gives_back_what_was_written)
 {
@@ -148,7 +149,7 @@ TEST(test_program_of_another_network_is_refused)
     backend_close(&backend);
 }
 
-/* ---- programs ----------------------------------------------------------------------------------------------------------- */
+/* ---- programs ---- */
 
 TEST(test_program_refuses_wrong_tensors_and_sizes)
 {
@@ -401,7 +402,7 @@ TEST(test_profile_measures_every_node)
     backend_close(&backend);
 }
 
-/* ---- fusion --------------------------------------------------------------------------------------------------------------- */
+/* ---- fusion ---- */
 
 /* resnet18 with chosen fusions, its gradients kept by name. */
 static Graph *fused_graph(unsigned fusions)

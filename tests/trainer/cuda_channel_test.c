@@ -1,9 +1,10 @@
-/* Boxes, shuffles, gates, channel scales and layer norms on the CUDA backend against the CPU's, alone and between layer norms, which
- * add up over the padding of narrow images; unet and nafnet as whole networks.
+/* Boxes, shuffles, gates, channel scales and layer norms on the CUDA backend against the CPU's, alone and
+ * between layer norms, which add up over the padding of narrow images; unet and nafnet as whole networks.
  *
- * Inputs have eight significant bits, so they are the same in every type. The CPU computes in f32: of f32, 1e-5 of a tensor's size (rms)
- * is allowed, the order of sums; of a narrow type, whose numbers are off by epsilon / 2 at most each time they are stored, one epsilon
- * for an op alone (its result and its gradient are stored once) and four between norms (four times, amplified by up to 2). */
+ * Inputs have eight significant bits, so they are the same in every type. The CPU computes in f32: of f32,
+ * 1e-5 of a tensor's size (rms) is allowed, the order of sums; of a narrow type, whose numbers are off by
+ * epsilon / 2 at most each time they are stored, one epsilon for an op alone (its result and its gradient are
+ * stored once) and four between norms (four times, amplified by up to 2). */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -135,8 +136,8 @@ enum { OPS = sizeof ops / sizeof *ops };
 typedef struct Case {
     const ChannelOp *op;
     int64_t shape[4]; /* n, h, w, c of ChannelOp */
-    bool
-        between_norms; /* a layer norm before and one behind; results may lie in the bytes of operands then */
+    /* a layer norm before and one behind; results may lie in the bytes of operands then */
+    bool between_norms;
     DataType type;
 } Case;
 
@@ -350,7 +351,8 @@ CUDA_TEST(test_large_images_are_like_the_cpus)
 
 /* ---- whole networks ---- */
 
-/* A network that begins as the identity, so that it takes two steps before all gradients are something. Sizes that it pads. */
+/* A network that begins as the identity, so that it takes two steps before all gradients are something. Sizes
+ * that it pads. */
 static void compare_restoration(const char *name, int64_t batch, int64_t height, int64_t width,
                                 uint64_t steps)
 {

@@ -1,5 +1,5 @@
-/* Convolutions on the CUDA backend against the CPU backend: 16-bit types with padded channels, the stem folded and plain, depthwise
- * and in groups; and plans that are kept for the next start.
+/* Convolutions on the CUDA backend against the CPU backend: 16-bit types with padded channels, the stem
+ * folded and plain, depthwise and in groups; and plans that are kept for the next start.
  *
  * Usage: cuda_support.h. */
 #include <dirent.h>
@@ -31,7 +31,8 @@ static void compare_convolution(int64_t batch, int64_t height, int64_t width, in
     compare_narrow(one_convolution, name, 4, (int64_t[4]){batch, height, width, channels}, roundings);
 }
 
-/* Every pair of odd and padded channel counts would take minutes: each count is there once in and once out. */
+/* Every pair of odd and padded channel counts would take minutes: each count is there once in and once
+ * out. */
 CUDA_TEST(test_narrow_convolutions_agree)
 {
     static const int64_t channels[][2] = {{3, 5}, {5, 13}, {13, 21}, {21, 3}, {8, 16}, {16, 8}, {1, 1}};
@@ -48,8 +49,9 @@ CUDA_TEST(test_narrow_convolutions_agree)
         }
 }
 
-/* What the kernels for few channels take without having been timed: all their widths, images smaller than the 16 pixels of a warp and
- * with an odd rest, pixels that no tap reads, a kernel that reaches beyond the image on both sides. */
+/* What the kernels for few channels take without having been timed: all their widths, images smaller than the
+ * 16 pixels of a warp and with an odd rest, pixels that no tap reads, a kernel that reaches beyond the image
+ * on both sides. */
 CUDA_TEST(test_convolutions_of_few_channels_agree)
 {
     static const int64_t cases[][8] = {
@@ -140,7 +142,8 @@ static TensorId convolution_and_relu(Graph *graph, TensorId x)
     return graph_relu(graph, one_convolution(graph, x));
 }
 
-/* Steep: where our own pass adds the bias to what is rounded already, a sign near 0 may differ, and moves a gradient by little. */
+/* Steep: where our own pass adds the bias to what is rounded already, a sign near 0 may differ, and moves a
+ * gradient by little. */
 static TensorId convolution_and_leaky_relu(Graph *graph, TensorId x)
 {
     return graph_leaky_relu(graph, one_convolution(graph, x), 0.9375F);
@@ -325,7 +328,8 @@ CUDA_TEST(test_narrow_groups_that_are_padded_inside_are_refused)
 
 /* ---- what cuDNN does behind a convolution ---- */
 
-/* A training norm behind a convolution in f16, from the sums that the convolution makes or from a pass of the norm's own; y is kept. */
+/* A training norm behind a convolution in f16, from the sums that the convolution makes or from a pass of the
+ * norm's own; y is kept. */
 static Graph *normed_graph(int64_t size, int64_t in, int64_t channels, int64_t kernel, int64_t stride,
                            bool sums)
 {

@@ -1,7 +1,7 @@
-/* What our own kernels reach of the memory's speed, at resnet50's shapes (160 px, batch 512, f16) and a few small ones. No test:
- * scripts/device.sh time runs it. Each line: time of one call, bytes that must cross memory, their share of 4.29 TB/s (a copy's speed
- * on an H200). Operands rotate through more memory than the cache holds.
- * usage: cuda_kernel_time */
+/* What our own kernels reach of the memory's speed, at resnet50's shapes (160 px, batch 512, f16) and a few
+ * small ones. No test: scripts/device.sh time runs it. Each line: time of one call, bytes that must cross
+ * memory, their share of 4.29 TB/s (a copy's speed on an H200). Operands rotate through more memory than the
+ * cache holds. usage: cuda_kernel_time */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,5 +1,6 @@
-/* Every loss and its gradient on the CUDA backend against the CPU backend, and what both leave out. Inputs and sums are the same
- * numbers on both, so only exp, log and the order of sums differ: 2e-6 of a tensor's size (rms) is allowed. */
+/* Every loss and its gradient on the CUDA backend against the CPU backend, and what both leave out. Inputs
+ * and sums are the same numbers on both, so only exp, log and the order of sums differ: 2e-6 of a tensor's
+ * size (rms) is allowed. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,8 +76,8 @@ static float *draw_floats(Random *random, size_t count, float scale)
     return values;
 }
 
-/* Every fifth sample left out; of mixed ones every third is its label's alone, and has no other. Where an image is left out,
- * it holds NaN; of the others every seventh value is its target's. */
+/* Every fifth sample left out; of mixed ones every third is its label's alone, and has no other. Where an
+ * image is left out, it holds NaN; of the others every seventh value is its target's. */
 static Inputs draw_inputs(const LossCase *c)
 {
     const size_t samples = (size_t)c->shape[0];
@@ -335,7 +336,8 @@ CUDA_TEST(test_labels_of_no_class_are_refused)
 
 /* ---- images ---- */
 
-/* Of one value; of images whose values are a multiple of four, and not; cut into several pieces, with a rest. */
+/* Of one value; of images whose values are a multiple of four, and not; cut into several pieces, with a
+ * rest. */
 CUDA_TEST(test_losses_of_images_agree)
 {
     static const int64_t shapes[][4] = {

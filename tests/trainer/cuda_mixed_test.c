@@ -1,5 +1,5 @@
-/* Mixed precision on the CUDA backend: how narrow tensors lie, the layers that core lowers in bf16 and f16, and narrow copies of
- * weights that follow their masters.
+/* Mixed precision on the CUDA backend: how narrow tensors lie, the layers that core lowers in bf16 and f16,
+ * and narrow copies of weights that follow their masters.
  *
  * Usage: cuda_support.h. */
 #include "tests/trainer/cuda_narrow.h"
@@ -257,8 +257,8 @@ CUDA_TEST(test_written_weights_are_seen_by_the_next_run)
     }
 }
 
-/* What an evaluation computes after updates is what it computes from the masters. The other type's copies are those that no update
- * knows: its program is made after the training program. */
+/* What an evaluation computes after updates is what it computes from the masters. The other type's copies are
+ * those that no update knows: its program is made after the training program. */
 CUDA_TEST(test_evaluation_sees_what_the_update_left)
 {
     FshError error = {0};
@@ -355,7 +355,8 @@ static float *train_on_one_batch(Backend *backend, const Graph *graph, float los
     return values;
 }
 
-/* roundings: of what the network makes of a batch, in epsilons of its size. Training: the loss falls, and by as much as in f32. */
+/* roundings: of what the network makes of a batch, in epsilons of its size. Training: the loss falls, and by
+ * as much as in f32. */
 static void compare_network(const char *name, int64_t batch, int64_t size, int64_t channels, double roundings)
 {
     float losses[2][TRAINING_STEPS];

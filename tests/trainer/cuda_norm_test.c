@@ -1,5 +1,5 @@
-/* Batch norm in bf16 and f16 on the CUDA backend against the CPU backend in f32, at shapes that deal rows and channels out in every
- * way; and rewrites of the graph against the graph without them, on the GPU itself. */
+/* Batch norm in bf16 and f16 on the CUDA backend against the CPU backend in f32, at shapes that deal rows and
+ * channels out in every way; and rewrites of the graph against the graph without them, on the GPU itself. */
 #include <stdio.h>
 
 #include "tests/trainer/cuda_narrow.h"
@@ -66,8 +66,8 @@ CUDA_TEST(test_narrow_norms_of_matrices_agree)
         compare_narrow(norm_relu, "norm of a matrix, relu", 2, shapes[i], 2);
 }
 
-/* Enough rows for every block of a sum to walk over several lines. The first is too large for one launch; of the others, some do not stay
- * in shared memory whole (rows_whole.cuh). */
+/* Enough rows for every block of a sum to walk over several lines. The first is too large for one launch; of
+ * the others, some do not stay in shared memory whole (rows_whole.cuh). */
 CUDA_TEST(test_norms_of_many_rows)
 {
     static const int64_t shapes[][4] = {

@@ -390,12 +390,14 @@ CUDA_TEST(test_decoded_files_agree)
                 if (again == 0)
                     print_message("%u channels, file %u: %.1f dB from libjpeg-turbo's\n", channels, i,
                                   decibels);
-                /* rounding of the transform alone, and subsampled chroma brought to full size in another way */
+                /* rounding of the transform alone, and subsampled chroma brought to full size in another
+                 * way */
                 if (decibels < (list[i].is_jpeg ? 35 : 99))
                     fail_msg("%u channels, file %u: %.1f dB", channels, i, decibels);
             }
         }
-        /* cut off: refused with the sample's name; decoded elsewhere, the batch goes through, and the others are as before */
+        /* cut off: refused with the sample's name; decoded elsewhere, the batch goes through, and the others
+         * are as before */
         size_t refused = 0;
         list[2].bytes = 50;
         assert_int_equal(program_write_pixels(reader.program, reader.inputs[0], store, 0, &batch, &error),

@@ -1,5 +1,5 @@
-/* Batches and results of the CUDA backend while several runs are under way: nothing overtakes, each run has its own.
- * Usage: cuda_support.h. */
+/* Batches and results of the CUDA backend while several runs are under way: nothing overtakes, each run has
+ * its own. Usage: cuda_support.h. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,13 +1,14 @@
-/* cuda_support.h - what the tests of the CUDA backend share: its backends, graphs of a few layers, and a program that leaves with 77
- * where there is no GPU.
+/* cuda_support.h - what the tests of the CUDA backend share: its backends, graphs of a few layers, and a
+ * program that leaves with 77 where there is no GPU.
  *
  *   CUDA_TEST(test_gates_agree)
  *   {
  *       compare_layers(gates, "gates", false);
  *   }
  *
- * usage of each: cuda_X_test [SEED [PATTERN]]     other inputs; only the tests whose name matches, as '*_agree'
- * Tests that scripts/device.sh runs under compute-sanitizer have names that end with _agree: small shapes, every kernel. */
+ * usage of each: cuda_X_test [SEED [PATTERN]]     other inputs; only the tests whose name matches, as
+ * '*_agree' Tests that scripts/device.sh runs under compute-sanitizer have names that end with _agree: small
+ * shapes, every kernel. */
 #ifndef FSHARD_TESTS_TRAINER_CUDA_SUPPORT_H
 #define FSHARD_TESTS_TRAINER_CUDA_SUPPORT_H
 
@@ -25,15 +26,16 @@ int cuda_begin_test(void **state);
 int cuda_end_test(void **state);
 #define CUDA_TEST(name) TEST_WITH(name, cuda_begin_test, cuda_end_test, void *nothing)
 
-/* The last test of a program: every op that the table in cuda_support.c gives to this program was compared, and what was
- * compared stands in the table. */
+/* The last test of a program: every op that the table in cuda_support.c gives to this program was compared,
+ * and what was compared stands in the table. */
 void expect_every_op_was_compared(void);
 
 typedef TensorId (*Layers)(Graph *graph, TensorId x);
 extern const Optimizer plain_sgd, nesterov_sgd;
 TensorId conv(Graph *graph, const char *name, TensorId x, int64_t channels, int64_t kernel, int64_t stride,
               int64_t padding, bool bias);
-/* image -> normalize -> layers -> global average pool or flatten -> linear -> loss, differentiated, with its update. */
+/* image -> normalize -> layers -> global average pool or flatten -> linear -> loss, differentiated, with its
+ * update. */
 Graph *network(Layers layers, int64_t batch, int64_t height, int64_t width, int64_t channels, bool flat,
                bool fuse, const Optimizer *sgd);
 /* Several shapes of it, one sample and odd edges among them, pooled and flattened, three steps each. */

@@ -1,6 +1,5 @@
-/* The CUDA backend against the CPU backend, on every op, on whole networks, and on its own promises: the same bits in every run, whatever
- * shares memory.
- * Usage: cuda_support.h. */
+/* The CUDA backend against the CPU backend, on every op, on whole networks, and on its own promises: the same
+ * bits in every run, whatever shares memory. Usage: cuda_support.h. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,10 @@
-/* The update on the CUDA backend against the CPU backend, run by run: every optimizer, and what stands around it.
+/* The update on the CUDA backend against the CPU backend, run by run: every optimizer, and what stands around
+ * it.
  *
- * The gradients are nearly the same bits on both: layers of one sample whose output's gradient is an input, so that each is one
- * product. What remains is a rounding less where the compiler joins a product and a sum: 3e-6 of a tensor's size (rms) is allowed
- * after eight runs; what a run counts must be equal. Narrow gradients and copies: optimizer_kernel_test.c. */
+ * The gradients are nearly the same bits on both: layers of one sample whose output's gradient is an input,
+ * so that each is one product. What remains is a rounding less where the compiler joins a product and a sum:
+ * 3e-6 of a tensor's size (rms) is allowed after eight runs; what a run counts must be equal. Narrow
+ * gradients and copies: optimizer_kernel_test.c. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,8 +31,8 @@ static void drive(Graph *graph, TensorId y, const char *layer)
     graph_contribute_gradient(graph, y, graph_input(graph, name, DATA_F32, rank, shape));
 }
 
-/* Parameters of one piece and of several, of rows that four divides and not, filters; those of a norm, which do not decay, and its
- * buffers; "loss" is an input. */
+/* Parameters of one piece and of several, of rows that four divides and not, filters; those of a norm, which
+ * do not decay, and its buffers; "loss" is an input. */
 static Graph *update_graph(const Optimizer *wanted)
 {
     FshError error = {0};
@@ -314,7 +316,8 @@ CUDA_TEST(test_scaled_runs_with_lost_losses_agree)
 
 /* ---- what a checkpoint carries ---- */
 
-/* Run, save, load into another program, run on: the same bits as without. Also: the order of all sums is fixed. */
+/* Run, save, load into another program, run on: the same bits as without. Also: the order of all sums is
+ * fixed. */
 CUDA_TEST(test_a_run_goes_on_from_its_state_bit_for_bit)
 {
     enum { STOP = 3 };
@@ -399,8 +402,8 @@ static float *read_weights(const Side *side, const Graph *graph)
     return read_state(side, graph_tensor(graph, graph_find(graph, "hidden.weight")));
 }
 
-/* In f16, from a scale at which nothing fits: nothing moves but the scale, until gradients are finite; then the update is that of f32
- * to rounding. Inputs are the same in each run. */
+/* In f16, from a scale at which nothing fits: nothing moves but the scale, until gradients are finite; then
+ * the update is that of f32 to rounding. Inputs are the same in each run. */
 CUDA_TEST(test_a_scale_that_is_too_large_falls_until_gradients_fit)
 {
     FshError error = {0};

@@ -1,5 +1,6 @@
-/* Pools and reflection pads in bf16 and f16 on the CUDA backend against the CPU backend in f32: every kernel that the shape of a window
- * chooses, sizes that leave rows without a window, channels that fill no vector. */
+/* Pools and reflection pads in bf16 and f16 on the CUDA backend against the CPU backend in f32: every kernel
+ * that the shape of a window chooses, sizes that leave rows without a window, channels that fill no
+ * vector. */
 #include <stdio.h>
 
 #include "tests/trainer/cuda_narrow.h"

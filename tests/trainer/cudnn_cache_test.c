@@ -91,7 +91,8 @@ TEST_WITH(test_plans_that_nobody_uses_are_forgotten_when_there_are_many, NULL, N
     cudnn_cache_free(&cache);
 }
 
-/* What competes with a plan is timed once, as the plan is; a time of something else, or of another machine, does not count. */
+/* What competes with a plan is timed once, as the plan is; a time of something else, or of another machine,
+ * does not count. */
 TEST(test_a_time_is_kept_for_the_next_start)
 {
     TestFolder folder;

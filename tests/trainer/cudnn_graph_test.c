@@ -168,7 +168,8 @@ TEST_WITH(test_convolutions_in_groups_have_plans, NULL, NULL, CudnnDevice *devic
         }
 }
 
-/* Weight gradients of 16-bit tensors come in 16 bits only: cuDNN proposes nothing (9.19) or what must be refused (9.14). */
+/* Weight gradients of 16-bit tensors come in 16 bits only: cuDNN proposes nothing (9.19) or what must be
+ * refused (9.14). */
 TEST_WITH(test_a_pattern_without_an_engine_is_told, NULL, NULL, CudnnDevice *device)
 {
     CudnnPlan *plan = NULL;

@@ -47,8 +47,8 @@ FshStatus case_build(const CudnnDevice *device, const Case *c, ConvolutionKind k
 const Case middle_case = {64, 64, 128, 40, 3, 2, 1};
 
 #ifdef __SANITIZE_ADDRESS__
-/* Some precompiled engines make a cuBLASLt handle of their own and keep it, the heuristics descriptors: not ours to free. What we
- * forget would show with libcudnn_graph alone. */
+/* Some precompiled engines make a cuBLASLt handle of their own and keep it, the heuristics descriptors: not
+ * ours to free. What we forget would show with libcudnn_graph alone. */
 FSH_API const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void)
 {
@@ -75,8 +75,8 @@ FshStatus plan_build_unwatched(CudnnPlan *plan, const CudnnPolicy *policy, FshEr
     return status;
 }
 
-/* Makes the device, the *state of all tests here, and a first plan: what cuDNN's libraries keep for good when they are loaded is not
- * watched. */
+/* Makes the device, the *state of all tests here, and a first plan: what cuDNN's libraries keep for good when
+ * they are loaded is not watched. */
 int test_group_setup(void **state)
 {
     static CudnnDevice device;

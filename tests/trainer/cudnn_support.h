@@ -1,4 +1,5 @@
-/* cudnn_support.h - what the tests of cuDNN's plans share: a GPU that need not be here, convolutions, leaks that are not ours. */
+/* cudnn_support.h - what the tests of cuDNN's plans share: a GPU that need not be here, convolutions, leaks
+ * that are not ours. */
 #ifndef FSHARD_TESTS_TRAINER_CUDNN_SUPPORT_H
 #define FSHARD_TESTS_TRAINER_CUDNN_SUPPORT_H
 

@@ -19,8 +19,8 @@ typedef struct DatasetSpec {
     bool compressed;                 /* every field is a zstd frame, made with a trained dictionary */
     bool broken_frame; /* and that of sample 5 of each split is none, but its checksum is right */
     bool garbage;      /* sample 5 of each split is no image, but its checksum is right */
-    /* Sample 5 of each split is a JPEG file whose Huffman tables have more codes than there are: its frame looks plain, and no decoder
-     * reads it; its checksum is right. */
+    /* Sample 5 of each split is a JPEG file whose Huffman tables have more codes than there are: its frame
+     * looks plain, and no decoder reads it; its checksum is right. */
     bool untabled;
     bool uneven;         /* the target of pair 5 is a pixel narrower than its input */
     uint32_t claimed;    /* records of JPEG files say that they are squares of this edge; 0: the truth */
@@ -39,8 +39,8 @@ void dataset_make(const char *folder, const DatasetSpec *spec);
 uint32_t dataset_width(const DatasetSpec *spec, uint64_t index);
 uint32_t dataset_height(const DatasetSpec *spec, uint64_t index);
 
-/* The pixels of sample i as dataset_make draws them: [height, width, channels]. A pair's target is the negative of its input.
- */
+/* The pixels of sample i as dataset_make draws them: [height, width, channels]. A pair's target is the
+ * negative of its input. */
 void dataset_draw(const DatasetSpec *spec, uint64_t index, uint8_t *pixels);
 
 #endif

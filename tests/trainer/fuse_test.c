@@ -1,4 +1,5 @@
-/* Rewrites of the graph: each finds its pattern, and leaves alone what it must. That results stay is in fusion_test. */
+/* Rewrites of the graph: each finds its pattern, and leaves alone what it must. That results stay is in
+ * fusion_test. */
 #include "trainer/graph/graph.h"
 
 #include <stdio.h>
@@ -168,7 +169,8 @@ TEST(test_convolutions_in_f16_make_the_sums_of_the_norm)
         }
 }
 
-/* A norm with or without activation, whose result is read `readers` times: sums of gradients that are left in the graph. */
+/* A norm with or without activation, whose result is read `readers` times: sums of gradients that are left in
+ * the graph. */
 static int gradient_sums_left(bool relu, int readers, bool keeps)
 {
     const BatchNorm norm = {.training = true};
@@ -219,7 +221,8 @@ TEST(test_fusing_is_refused_at_the_wrong_time)
     graph_free(&graph);
 }
 
-/* Channels of padding that a sum adds nothing to are neither written nor cropped again; anything else is left alone. */
+/* Channels of padding that a sum adds nothing to are neither written nor cropped again; anything else is left
+ * alone. */
 TEST(test_padding_of_channels_is_part_of_the_sum)
 {
     static const struct {
@@ -279,7 +282,8 @@ TEST(test_fusions_are_left_out_by_their_whole_names)
     assert_int_equal(fusions_leave_out(&fusions, "norm", "cpu", NULL), FSH_ERR_USAGE);
 }
 
-/* Two convolutions of `batch` images of 256 x 256; the images' own sum, where `elsewhere`, too. Returns how often they are normalised. */
+/* Two convolutions of `batch` images of 256 x 256; the images' own sum, where `elsewhere`, too. Returns how
+ * often they are normalised. */
 static int count_normalized(int64_t batch, bool elsewhere, unsigned fusions)
 {
     FshError error = {0};

@@ -1,5 +1,6 @@
-/* Rewrites of the graph on the CPU: each changes no result. That each finds its pattern, and leaves alone what it must, is in
- * fuse_test; gradients of the rewritten graph against finite differences in gradient_test. */
+/* Rewrites of the graph on the CPU: each changes no result. That each finds its pattern, and leaves alone
+ * what it must, is in fuse_test; gradients of the rewritten graph against finite differences in
+ * gradient_test. */
 #include <stddef.h>
 
 #include "tests/support/support.h"
@@ -35,7 +36,8 @@ static bool lacks_bf16(void)
     return lacks;
 }
 
-/* A ReLU of what was rounded, or what is rounded of a ReLU: the same. A leaky one's values below 0 are rounded once less. */
+/* A ReLU of what was rounded, or what is rounded of a ReLU: the same. A leaky one's values below 0 are
+ * rounded once less. */
 TEST(test_a_relu_behind_a_convolution_changes_little_in_bf16)
 {
     if (lacks_bf16())

@@ -1,7 +1,9 @@
-/* golden.h - the golden files of golden/make_golden.py: inputs that are computed, results that are summarised.
+/* golden.h - the golden files of golden/make_golden.py: inputs that are computed, results that are
+ * summarised.
  *
- * A tensor of inputs is a function of its name and the index (golden_generate); a result is stored as norm, sum and a few
- * values at places that follow from its size. Whatever is wrong with a file fails the running test. */
+ * A tensor of inputs is a function of its name and the index (golden_generate); a result is stored as norm,
+ * sum and a few values at places that follow from its size. Whatever is wrong with a file fails the running
+ * test. */
 #ifndef FSHARD_TESTS_TRAINER_GOLDEN_H
 #define FSHARD_TESTS_TRAINER_GOLDEN_H
 
@@ -30,9 +32,9 @@ void golden_uniform(const char *name, double *values, size_t count);
 void golden_generate(const json_t *spec, float *values);
 void golden_generate_bytes(const json_t *spec, uint8_t *values);
 
-/* The relative error of values, against summary {norm, sum, samples, floor}: the larger of ||a - b|| / ||b|| over the samples (b's
- * norm being at least the share that so many values have of the tensor's), the
- * error of the norm, and that of the sum relative to norm * sqrt(count). Infinite if anything is not finite. */
+/* The relative error of values, against summary {norm, sum, samples, floor}: the larger of ||a - b|| / ||b||
+ * over the samples (b's norm being at least the share that so many values have of the tensor's), the error of
+ * the norm, and that of the sum relative to norm * sqrt(count). Infinite if anything is not finite. */
 double golden_error(const json_t *summary, const float *values, size_t count);
 
 #endif

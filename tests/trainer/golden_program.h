@@ -1,4 +1,5 @@
-/* golden_program.h - a program against a golden file: inputs written, results compared. Whatever fails ends the running test. */
+/* golden_program.h - a program against a golden file: inputs written, results compared. Whatever fails ends
+ * the running test. */
 #ifndef FSHARD_TESTS_TRAINER_GOLDEN_PROGRAM_H
 #define FSHARD_TESTS_TRAINER_GOLDEN_PROGRAM_H
 

@@ -1,5 +1,5 @@
-/* Gradients against finite differences, through the whole of builder, autodiff, plan and backend: along the gradient g of
- * one parameter, (loss(w + h g) - loss(w - h g)) / 2 h must be ||g||^2. */
+/* Gradients against finite differences, through the whole of builder, autodiff, plan and backend: along the
+ * gradient g of one parameter, (loss(w + h g) - loss(w - h g)) / 2 h must be ||g||^2. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,8 @@
 
 enum { BATCH = 3, SIZE = 12 };
 
-/* Every op of the classifiers that has a gradient, with smooth activations but for max pool and a leaky ReLU; x is used twice. */
+/* Every op of the classifiers that has a gradient, with smooth activations but for max pool and a leaky ReLU;
+ * x is used twice. */
 static Graph *every_op(bool training)
 {
     const double mean[3] = {0.5, 0.5, 0.5}, deviation[3] = {0.25, 0.25, 0.25};

@@ -62,7 +62,7 @@ static Graph *model_or_fail(const char *name, int64_t batch, int64_t size, bool 
     return graph;
 }
 
-/* ---- shapes and names ---------------------------------------------------------------------------------------------- */
+/* ---- shapes and names ---- */
 
 TEST(test_shapes_follow_pytorch)
 {
@@ -135,7 +135,7 @@ TEST(test_models_are_found_by_name)
     assert_contains(model_names(names, sizeof names), "conv8, toynet, resnet9, resnet18");
 }
 
-/* ---- failures -------------------------------------------------------------------------------------------------------- */
+/* ---- failures ---- */
 
 TEST(test_kernel_that_does_not_fit_names_layer_and_shapes)
 {
@@ -329,7 +329,7 @@ TEST(test_only_a_trained_number_is_differentiated)
     assert_failure(graph, FSH_ERR_USAGE, "sgd: no parameter has a gradient; call graph_differentiate first");
 }
 
-/* ---- gradients and fusion -------------------------------------------------------------------------------------------- */
+/* ---- gradients and fusion ---- */
 
 static size_t count_ops(const Graph *graph, OpKind op)
 {
@@ -399,7 +399,8 @@ TEST(test_nodes_stand_in_execution_order)
 TEST(test_norms_are_fused_with_what_follows)
 {
     Graph *graph = model_or_fail("resnet18", 2, 64, true);
-    /* 20 norms: the three of the shortcuts stand alone, since the block's second norm has taken the addition. */
+    /* 20 norms: the three of the shortcuts stand alone, since the block's second norm has taken the
+     * addition. */
     size_t fused = 0, with_addend = 0;
     for (size_t i = 0; i < graph_node_count(graph); i++) {
         const Node *node = graph_node(graph, (NodeId)i);
@@ -416,7 +417,7 @@ TEST(test_norms_are_fused_with_what_follows)
     graph_free(&graph);
 }
 
-/* ---- memory plan ------------------------------------------------------------------------------------------------------ */
+/* ---- memory plan ---- */
 
 static uint64_t packed_bytes(const Graph *graph, TensorId id, void *context)
 {
@@ -523,7 +524,8 @@ TEST(test_inference_needs_little_memory)
     MemoryPlan of_train, of_evaluation;
     assert_int_equal(memory_plan_make(train, packed_bytes, NULL, &of_train, NULL), FSH_OK);
     assert_int_equal(memory_plan_make(evaluate, packed_bytes, NULL, &of_evaluation, NULL), FSH_OK);
-    /* Evaluation holds the first convolution's result and at most two of a quarter of its size; the norm works in place. */
+    /* Evaluation holds the first convolution's result and at most two of a quarter of its size; the norm
+     * works in place. */
     const uint64_t largest = UINT64_C(8) * 32 * 32 * 64 * 4;
     assert_in_range(of_evaluation.arena_bytes, largest, largest * 3 / 2);
     assert_true(of_train.arena_bytes > 3 * of_evaluation.arena_bytes);

@@ -1,4 +1,5 @@
-/* PSNR and SSIM against an implementation in NumPy that looks at each window by itself (golden/make_golden_optim.py). */
+/* PSNR and SSIM against an implementation in NumPy that looks at each window by itself
+ * (golden/make_golden_optim.py). */
 #include "trainer/report/image_metrics.h"
 
 #include <math.h>

@@ -135,7 +135,7 @@ static NormBackward backward_of(const Bench *b, int flags)
                           .constant = b->in[2]};
 }
 
-/* ---- one run function for each kernel; flags select its variations ------------------------------------------------------ */
+/* ---- one run function for each kernel; flags select its variations ---- */
 
 static void run_normalize(const CpuKernels *k, const Bench *b, Size s, int flags)
 {
@@ -355,7 +355,7 @@ static void run_sum_squares(const CpuKernels *k, const Bench *b, Size s, int fla
     b->sums[0] = k->update->sum_squares(b->in[0], s.rows * s.width);
 }
 
-/* ---- loops over pixels (kernels_channel.h) ------------------------------------------------------------------------------ */
+/* ---- loops over pixels (kernels_channel.h) ---- */
 
 static void run_channel_scale(const CpuKernels *k, const Bench *b, Size s, int flags)
 {

@@ -1,4 +1,5 @@
-/* kernels_support.h - every loop of the CPU backend (kernels.h) as a row of a table, and the memory that rows are run on. */
+/* kernels_support.h - every loop of the CPU backend (kernels.h) as a row of a table, and the memory that rows
+ * are run on. */
 #ifndef FSHARD_TESTS_TRAINER_KERNELS_SUPPORT_H
 #define FSHARD_TESTS_TRAINER_KERNELS_SUPPORT_H
 
@@ -7,8 +8,8 @@
 enum { ROWS = 70, WIDTH_MAX = 200, GUARD = 32, VALUES = ROWS * WIDTH_MAX, BUFFERS = 8 };
 #define GUARD_VALUE 12345.5F
 
-/* Inputs, and outputs with guards around them; `out` starts one float off alignment. Values that activations are made of are
- * bf16's, so that both types read the same ones. */
+/* Inputs, and outputs with guards around them; `out` starts one float off alignment. Values that activations
+ * are made of are bf16's, so that both types read the same ones. */
 typedef struct Bench {
     DataType type; /* of activations */
     float *in[BUFFERS];

@@ -1,6 +1,6 @@
-/* Every compiled variant of the CPU backend's loops against the baseline, to the bit, on random values, odd widths and unaligned
- * memory, and nothing written outside of the outputs; the bf16 loops against the f32 ones with what they write rounded.
- * `kernels_test time` also times them. */
+/* Every compiled variant of the CPU backend's loops against the baseline, to the bit, on random values, odd
+ * widths and unaligned memory, and nothing written outside of the outputs; the bf16 loops against the f32
+ * ones with what they write rounded. `kernels_test time` also times them. */
 #include "tests/trainer/kernels_support.h"
 
 #include <math.h>
@@ -65,7 +65,7 @@ TEST(test_variants_agree_to_the_bit)
         skip(); /* this machine runs the baseline only */
 }
 
-/* ---- bf16 --------------------------------------------------------------------------------------------------------------- */
+/* ---- bf16 ---- */
 
 /* Outputs of f32 rounded are those of bf16; sums and indices are the same. */
 static void compare_rounded(const Bench *wanted, const Bench *got, const Kernel *kernel, Size s, int flags)
@@ -128,7 +128,7 @@ TEST(test_bf16_rounds_to_even_and_keeps_nan_and_infinity)
         }
 }
 
-/* ---- what the baseline means -------------------------------------------------------------------------------------------- */
+/* ---- what the baseline means ---- */
 
 TEST(test_relu_keeps_nan_and_zero)
 {
@@ -210,7 +210,7 @@ TEST(test_sum_of_squares_is_finite_where_every_value_is)
     }
 }
 
-/* ---- timing --------------------------------------------------------------------------------------------------------------- */
+/* ---- timing ---- */
 
 static void time_kernels(void)
 {

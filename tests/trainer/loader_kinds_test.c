@@ -1,4 +1,5 @@
-/* What loader_test.c leaves out: pairs, mixing, sizes that change, colours, and that none of it depends on workers or ranks. */
+/* What loader_test.c leaves out: pairs, mixing, sizes that change, colours, and that none of it depends on
+ * workers or ranks. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -235,7 +236,8 @@ TEST_IN_FOLDER(test_a_skipped_sample_is_not_mixed_with, folder)
 
 /* ---- pairs ---- */
 
-/* Raw pairs whose target is the negative of the input: it stays that, wherever the crop is and however it is laid. */
+/* Raw pairs whose target is the negative of the input: it stays that, wherever the crop is and however it is
+ * laid. */
 TEST_IN_FOLDER(test_both_sides_of_a_pair_get_the_same_geometry, folder)
 {
     FshDataset *dataset = open_dataset(folder, &pairs_spec);

@@ -356,8 +356,8 @@ TEST_IN_FOLDER(test_the_first_bad_sample_in_order_is_the_one_reported, folder)
     fsh_close(&dataset);
 }
 
-/* A flipped byte in raw pixels, which "decode" whatever they hold: only the checksum tells, in each epoch anew, and also
- * for a sample that the first epoch left over. */
+/* A flipped byte in raw pixels, which "decode" whatever they hold: only the checksum tells, in each epoch
+ * anew, and also for a sample that the first epoch left over. */
 TEST_IN_FOLDER(test_a_wrong_checksum_is_left_out_in_every_epoch, folder)
 {
     enum { EPOCHS = 6, BAD = 24 };

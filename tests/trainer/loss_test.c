@@ -1,4 +1,5 @@
-/* The losses and their gradients against PyTorch in float64 (golden/make_golden_optim.py), and what they refuse and leave out. */
+/* The losses and their gradients against PyTorch in float64 (golden/make_golden_optim.py), and what they
+ * refuse and leave out. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -101,7 +102,7 @@ static void loss_free(Loss *loss)
     backend_close(&loss->backend);
 }
 
-/* ---- against PyTorch ------------------------------------------------------------------------------------------------ */
+/* ---- against PyTorch ---- */
 
 static void write_integers(const Loss *loss, const char *name, const json_t *array)
 {
@@ -188,7 +189,7 @@ TEST(test_losses_agree_with_pytorch)
         fail_msg("worst relative error %.2e, allowed %.0e", worst, TOLERANCE);
 }
 
-/* ---- what is left out ----------------------------------------------------------------------------------------------- */
+/* ---- what is left out ---- */
 
 TEST(test_images_left_out_may_hold_anything)
 {
@@ -261,7 +262,7 @@ TEST(test_large_logits_do_not_overflow)
     }
 }
 
-/* ---- mistakes ------------------------------------------------------------------------------------------------------- */
+/* ---- mistakes ---- */
 
 TEST(test_labels_and_shares_out_of_range_are_named)
 {

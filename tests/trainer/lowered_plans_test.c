@@ -1,10 +1,11 @@
-/* What each network becomes on a device: the list of its steps, held against the recorded one, so that a change that was meant to
- * change nothing is seen to change nothing.
+/* What each network becomes on a device: the list of its steps, held against the recorded one, so that a
+ * change that was meant to change nothing is seen to change nothing.
  *
- * usage: lowered_plans_test cpu|cuda [accept]     accept, or FSHARD_ACCEPT=1: writes what it finds in place of comparing
+ * usage: lowered_plans_test cpu|cuda [accept]     accept, or FSHARD_ACCEPT=1: writes what it finds in place
+ * of comparing
  *
- * Recorded: $FSHARD_SOURCE/tests/trainer/plans/DEVICE.txt. What was found lies in $FSHARD_BIN/../tests/lowered_plans-DEVICE.txt after a
- * failure. An intended change is one command:
+ * Recorded: $FSHARD_SOURCE/tests/trainer/plans/DEVICE.txt. What was found lies in
+ * $FSHARD_BIN/../tests/lowered_plans-DEVICE.txt after a failure. An intended change is one command:
  *   FSHARD_ACCEPT=1 ctest -R lowered_plans
  * On a lent machine with a GPU, to bring the file back in $OUT:
  *   FSHARD_ACCEPT=1 FSHARD_SOURCE=$OUT build/tests/lowered_plans_test cuda
@@ -12,15 +13,18 @@
  * The file has a section for each network, type and kind of program, and a line for each step:
  *   == resnet18 bf16 train 8x64x64x3: weights 1 copies 2 gradients 3 activations 4 inputs 5
  *   f layer1.0.conv1 conv2d+relu bf16[8,16,16,64] [64,64,3,3] - > bf16[8,16,16,64] | onednn | 410000
- * f, b, u: forward, backward, update. Then the layer, the operation (+relu: its activation is part of it), its inputs and outputs (no type:
- * f32; -: an optional one that is not there; *3: three such), what computes it (program_node_engine), and the bytes that it moves at least, as
- * --profile counts them. The first line has the bytes that the program takes. Steps that repeat, but for numbers in the layers' names,
- * are written once.
+ * f, b, u: forward, backward, update. Then the layer, the operation (+relu: its activation is part of it),
+ * its inputs and outputs (no type: f32; -: an optional one that is not there; *3: three such), what computes
+ * it (program_node_engine), and the bytes that it moves at least, as --profile counts them. The first line
+ * has the bytes that the program takes. Steps that repeat, but for numbers in the layers' names, are written
+ * once.
  *
- * Nothing in it depends on the machine. On the CPU what computes a step follows from shapes and types alone, not from the instruction set
- * or from the number of threads, which choose among oneDNN's implementations and its scratch memory; neither is in the file (the test
- * runs under several instruction sets). A CPU without bf16 leaves those sections unchecked. On a GPU ways are not timed here (BackendOptions.benchmark), since the fastest
- * differs from run to run. Whether a norm takes the sums of a convolution depends on the GPU's size: the file is an H200's. */
+ * Nothing in it depends on the machine. On the CPU what computes a step follows from shapes and types alone,
+ * not from the instruction set or from the number of threads, which choose among oneDNN's implementations and
+ * its scratch memory; neither is in the file (the test runs under several instruction sets). A CPU without
+ * bf16 leaves those sections unchecked. On a GPU ways are not timed here (BackendOptions.benchmark), since
+ * the fastest differs from run to run. Whether a norm takes the sums of a convolution depends on the GPU's
+ * size: the file is an H200's. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,9 +63,10 @@ typedef struct Case {
 
 enum { F32 = 1 << DATA_F32, BF16 = 1 << DATA_BF16, F16 = 1 << DATA_F16, ALL = F32 | BF16 | F16 };
 
-/* Each network of the registry. resnet34 and resnet101 repeat the blocks of resnet18 and resnet50, so they are here in one type. On a GPU
- * there are sizes at which other ways are chosen: in the larger resnet50 norms are too large for one launch and take the sums of
- * convolutions; the images of the larger resnet18 are made again for the backward pass. */
+/* Each network of the registry. resnet34 and resnet101 repeat the blocks of resnet18 and resnet50, so they
+ * are here in one type. On a GPU there are sizes at which other ways are chosen: in the larger resnet50 norms
+ * are too large for one launch and take the sums of convolutions; the images of the larger resnet18 are made
+ * again for the backward pass. */
 static const Case cases[] = {
     {"toynet", ALL, false, 16, 28, 1, 10, 0, NULL, NULL},
     {"conv8", ALL, false, 16, 28, 1, 10, 0, NULL, NULL},

@@ -1,11 +1,13 @@
-/* What a graph would take of a GPU's memory, and what is said where that is not there: arithmetic, for which no GPU need be here. */
+/* What a graph would take of a GPU's memory, and what is said where that is not there: arithmetic, for which
+ * no GPU need be here. */
 #include "trainer/backend/cuda/memory_use.h"
 
 #include "tests/support/support.h"
 #include "tests/trainer/odd_network.h"
 #include "trainer/backend/cuda/device/memory_advice.h"
 
-/* Every tensor takes a multiple of 256 bytes; copies and gradients of weights are padded to 8 channels both ways. */
+/* Every tensor takes a multiple of 256 bytes; copies and gradients of weights are padded to 8 channels both
+ * ways. */
 TEST(test_each_kind_of_memory_is_foreseen)
 {
     static const DataType types[] = {DATA_F32, DATA_F16};

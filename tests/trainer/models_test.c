@@ -1,4 +1,5 @@
-/* The networks: sizes known from their sources, names, and what they refuse. Numbers are held against PyTorch in parity_test. */
+/* The networks: sizes known from their sources, names, and what they refuse. Numbers are held against PyTorch
+ * in parity_test. */
 #include "trainer/models/models.h"
 
 #include <math.h>
@@ -45,8 +46,8 @@ static void assert_refused(const char *name, const ModelSpec *spec, FshStatus st
     assert_string_equal(error.message, message);
 }
 
-/* Parameters: counted by PyTorch, or the source's own word. Multiply-adds: torchvision's "GFLOPS" (resnets), NAFNet's paper (16 G);
- * a billion of them is 2 GFLOP here. */
+/* Parameters: counted by PyTorch, or the source's own word. Multiply-adds: torchvision's "GFLOPS" (resnets),
+ * NAFNet's paper (16 G); a billion of them is 2 GFLOP here. */
 TEST(test_sizes_are_the_sources)
 {
     static const struct {

@@ -1,7 +1,7 @@
 /* Three training steps of each network, from the same weights on the same batch, against PyTorch in float64
- * (golden/golden_networks.py): losses, results and gradients of the first, all of the state after the last. Prints the worst relative
- * error of each; more than GOLDEN_TOLERANCE fails.
- * `network_parity_test NAME` runs one. */
+ * (golden/golden_networks.py): losses, results and gradients of the first, all of the state after the last.
+ * Prints the worst relative error of each; more than GOLDEN_TOLERANCE fails. `network_parity_test NAME` runs
+ * one. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,7 +56,8 @@ static Graph *classification_graph(const json_t *document)
     return graph;
 }
 
-/* The network, and the gradient of factor / 2 * ||restored - target||^2 from its result on; the squares are added up outside. */
+/* The network, and the gradient of factor / 2 * ||restored - target||^2 from its result on; the squares are
+ * added up outside. */
 static Graph *restoration_graph(const json_t *document)
 {
     static const double zeros[3] = {0}, ones[3] = {1, 1, 1};

@@ -1,4 +1,5 @@
-/* network_support.h - a model with its state, program and a batch of made-up images, for tests of backends. */
+/* network_support.h - a model with its state, program and a batch of made-up images, for tests of
+ * backends. */
 #ifndef FSHARD_TESTS_TRAINER_NETWORK_SUPPORT_H
 #define FSHARD_TESTS_TRAINER_NETWORK_SUPPORT_H
 
@@ -21,7 +22,8 @@ Backend *test_backend(int threads);
 /* NULL with the error, where the model refuses. */
 Graph *test_model(const char *name, int64_t batch, int64_t size, bool training);
 
-/* A model in training (sgd, momentum 0.9, weight decay 0.01), weights of seed 1, images and labels written, learning rate 0.01. */
+/* A model in training (sgd, momentum 0.9, weight decay 0.01), weights of seed 1, images and labels written,
+ * learning rate 0.01. */
 TestNetwork test_network(Backend *backend, const char *name, int64_t batch, int64_t size);
 void test_network_free(TestNetwork *network);
 /* Images and labels (0, 1, 2, …) of a program of test_model's. */

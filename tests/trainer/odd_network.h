@@ -1,11 +1,12 @@
-/* odd_network.h - a small network whose channel counts are all odd, for how tensors lie on a GPU; no GPU need be here. */
+/* odd_network.h - a small network whose channel counts are all odd, for how tensors lie on a GPU; no GPU need
+ * be here. */
 #ifndef FSHARD_TESTS_TRAINER_ODD_NETWORK_H
 #define FSHARD_TESTS_TRAINER_ODD_NETWORK_H
 
 #include "trainer/graph/graph.h"
 
-/* Two images of 5 x 6, "normalized" (kept); "conv" with a bias, a norm, "grouped" of 9 channels in so many groups, "linear"; differentiated.
- * The caller frees it. */
+/* Two images of 5 x 6, "normalized" (kept); "conv" with a bias, a norm, "grouped" of 9 channels in so many
+ * groups, "linear"; differentiated. The caller frees it. */
 Graph *odd_network(DataType type, int64_t groups);
 
 #endif

@@ -1,6 +1,6 @@
-/* The update's kernel on narrow gradients and with narrow copies, against itself on dense float32 gradients of the same values, which
- * cuda_update_test holds to the CPU backend: the same bits. Copies are the weights rounded, in padded rows, and pads stay as they
- * were. Needs a GPU; leaves with 77 where there is none. */
+/* The update's kernel on narrow gradients and with narrow copies, against itself on dense float32 gradients
+ * of the same values, which cuda_update_test holds to the CPU backend: the same bits. Copies are the weights
+ * rounded, in padded rows, and pads stay as they were. Needs a GPU; leaves with 77 where there is none. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,7 +79,8 @@ static uint16_t bits_of(ElementType element, float value)
 typedef struct Weights {
     int rows, channels;
 } Weights;
-/* Channels that are a multiple of eight, of four, of neither; one piece and several, cut in the middle of a row. */
+/* Channels that are a multiple of eight, of four, of neither; one piece and several, cut in the middle of a
+ * row. */
 static const Weights shapes[] = {{5, 8}, {300, 16}, {70, 301}, {77, 12}, {9 * 9 * 64, 3}, {1, 1}, {1000, 13}};
 enum { TENSORS = sizeof shapes / sizeof *shapes, PIECES_MAX = 64, COPIES = 2 };
 static const uint16_t pad_mark = 0x3C01; /* a number in both types */

@@ -9,7 +9,7 @@
 #include "tests/trainer/golden_program.h"
 #include "trainer/graph/graph_internal.h"
 
-/* ---- the graph of one layer ---------------------------------------------------------------------------------------- */
+/* ---- the graph of one layer ---- */
 
 static TensorId make_conv2d(Graph *graph, const json_t *c, TensorId x, TensorId other)
 {
@@ -214,8 +214,8 @@ static TensorId input_with_gradient(Graph *graph, const json_t *spec)
     return id;
 }
 
-/* The layer on inputs x (and addend, other or labels), its result kept as "y", the gradients that follow from input "dy"
- * kept as "dx" and "daddend" or "dother". */
+/* The layer on inputs x (and addend, other or labels), its result kept as "y", the gradients that follow from
+ * input "dy" kept as "dx" and "daddend" or "dother". */
 static Graph *layer_graph(json_t *c, bool fuse)
 {
     Graph *graph = graph_new();
@@ -249,7 +249,7 @@ static Graph *layer_graph(json_t *c, bool fuse)
     return graph;
 }
 
-/* ---- running it ------------------------------------------------------------------------------------------------------ */
+/* ---- running it ---- */
 
 static double layer_error(Backend *backend, json_t *c, bool fuse)
 {

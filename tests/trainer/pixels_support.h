@@ -1,5 +1,5 @@
-/* pixels_support.h - random images, augmentations and recipes, and what the loader's code makes of them: what a backend's own pixels
- * are held against. */
+/* pixels_support.h - random images, augmentations and recipes, and what the loader's code makes of them: what
+ * a backend's own pixels are held against. */
 #ifndef FSHARD_TESTS_TRAINER_PIXELS_SUPPORT_H
 #define FSHARD_TESTS_TRAINER_PIXELS_SUPPORT_H
 
@@ -22,17 +22,20 @@ typedef struct PixelsCase {
     bool exact;           /* false: noise, whose last place is the library's */
 } PixelsCase;
 
-/* Case number i of a seed: modes, channels, sizes, colours and mixing take turns. False: there are no more. */
+/* Case number i of a seed: modes, channels, sizes, colours and mixing take turns. False: there are no
+ * more. */
 bool pixels_case_make(PixelsCase *test, uint64_t seed, unsigned number);
 void pixels_case_free(PixelsCase *test);
 
-/* Fails the test where pixels are not side `side` of expected; inexact cases may differ by one level in one value of a thousand. */
+/* Fails the test where pixels are not side `side` of expected; inexact cases may differ by one level in one
+ * value of a thousand. */
 void pixels_case_compare(const PixelsCase *test, unsigned side, const uint8_t *pixels);
 
 /* What the kernels do, in loops: side `side` of the batch from a store in host memory. */
 void pixels_apply(const PixelBatch *batch, const uint8_t *store, unsigned side, uint8_t *pixels);
 
-/* The same of a batch whose files come with it: JPEGs decoded by libjpeg-turbo into memory of stored_bytes (owned by the caller). */
+/* The same of a batch whose files come with it: JPEGs decoded by libjpeg-turbo into memory of stored_bytes
+ * (owned by the caller). */
 uint8_t *pixels_bring_files(const PixelBatch *batch);
 
 #endif

@@ -1,4 +1,5 @@
-/* The arithmetic of a backend's own pixels, done here in loops, against the loader's rendering: the same bytes. */
+/* The arithmetic of a backend's own pixels, done here in loops, against the loader's rendering: the same
+ * bytes. */
 #include "trainer/backend/pixels.h"
 
 #include <stdlib.h>

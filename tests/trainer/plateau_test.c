@@ -1,4 +1,5 @@
-/* The rate that falls on a plateau, against PyTorch's ReduceLROnPlateau, measure by measure (golden/make_golden_optim.py). */
+/* The rate that falls on a plateau, against PyTorch's ReduceLROnPlateau, measure by measure
+ * (golden/make_golden_optim.py). */
 #include "trainer/optim/plateau.h"
 
 #include <float.h>

@@ -52,7 +52,8 @@ TEST(test_a_node_moves_inputs_and_outputs_once)
     assert_true(profile_node_bytes(graph, find_op(graph, OP_RELU)) == 2 * 4 * pixels * OUT);
     assert_true(profile_node_bytes(graph, find_op(graph, OP_CONV2D_BACKWARD_WEIGHT)) ==
                 4 * (pixels * OUT + pixels * IN + weights));
-    /* Weights and momentum read and written, gradients read: 20 bytes for each parameter, and a few numbers. */
+    /* Weights and momentum read and written, gradients read: 20 bytes for each parameter, and a few
+     * numbers. */
     const double update = profile_node_bytes(graph, find_op(graph, OP_UPDATE));
     assert_true(update >= 20 * parameters && update < 20 * parameters + 64);
     graph_free(&graph);

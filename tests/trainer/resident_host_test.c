@@ -1,5 +1,5 @@
-/* Splits that lie decoded in RAM, where they differ from those in a GPU's memory (resident_split_test.c): evaluation, whole images, bad
- * samples, and what is said of memory. */
+/* Splits that lie decoded in RAM, where they differ from those in a GPU's memory (resident_split_test.c):
+ * evaluation, whole images, bad samples, and what is said of memory. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

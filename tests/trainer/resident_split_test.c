@@ -1,5 +1,6 @@
-/* Splits that lie in a backend's memory, here a fake one of malloc, or in RAM: loaded whole, and batches of recipes, or rendered from there,
- * that give the loader's bytes. What is RAM's alone: resident_host_test.c. */
+/* Splits that lie in a backend's memory, here a fake one of malloc, or in RAM: loaded whole, and batches of
+ * recipes, or rendered from there, that give the loader's bytes. What is RAM's alone:
+ * resident_host_test.c. */
 #include "trainer/data/resident_split.h"
 
 #include <stdio.h>
@@ -172,8 +173,8 @@ static void compare_single(Loader *loader, const Batch *drawn, const Batch *plai
 
 enum { SAMPLES_MAX = 200, AHEAD = 2 };
 
-/* Every third file of the batch is refused. seen: for each sample the step in which it was, plus 1: long behind that it comes as
- * pixels. */
+/* Every third file of the batch is refused. seen: for each sample the step in which it was, plus 1: long
+ * behind that it comes as pixels. */
 static void refuse_some(Loader *loader, const Batch *drawn, uint64_t step, uint64_t seen[SAMPLES_MAX])
 {
     uint64_t places[BATCH];
@@ -198,8 +199,8 @@ static void refuse_some(Loader *loader, const Batch *drawn, uint64_t step, uint6
             assert_false(drawn->recipes->files[side][places[i]].is_jpeg);
 }
 
-/* Loaders of pixels, of pixels from a split in RAM, of recipes for a split that is loaded, of recipes with files, and of such files
- * that are refused, give the same batches. */
+/* Loaders of pixels, of pixels from a split in RAM, of recipes for a split that is loaded, of recipes with
+ * files, and of such files that are refused, give the same batches. */
 enum { PLAIN, DECODED, RESIDENT, FILES, REFUSED, LOADERS };
 
 static void compare_loaders(const DatasetSpec *spec, const LoaderOptions *wanted)
@@ -364,8 +365,8 @@ TEST(test_a_bad_sample_is_left_out_and_named)
     compare_loaders(&spec, &(LoaderOptions){.augmentation = view, .skip_bad = true});
 }
 
-/* A JPEG file whose head is good goes to the device; what the device refuses and the host cannot read either is left out, and its
- * neighbour is not mixed with it, or it is the failure. */
+/* A JPEG file whose head is good goes to the device; what the device refuses and the host cannot read either
+ * is left out, and its neighbour is not mixed with it, or it is the failure. */
 static void check_untabled_file(bool skip_bad)
 {
     TestFolder folder;

@@ -1,5 +1,5 @@
-/* Two ranks, of which one cannot take its batch: the other ends as well, and does not wait in an exchange for gradients that never
- * come. The backend of one rank fails in the place of a device that would. */
+/* Two ranks, of which one cannot take its batch: the other ends as well, and does not wait in an exchange for
+ * gradients that never come. The backend of one rank fails in the place of a device that would. */
 #include "trainer/loop/train_internal.h"
 
 #include <poll.h>

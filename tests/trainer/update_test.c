@@ -1,5 +1,6 @@
-/* The update against PyTorch, run by run (golden/make_golden_optim.py): every optimizer, and what stands around it. Prints the
- * worst relative error of each case; more than TOLERANCE fails. Then what PyTorch has no number for. */
+/* The update against PyTorch, run by run (golden/make_golden_optim.py): every optimizer, and what stands
+ * around it. Prints the worst relative error of each case; more than TOLERANCE fails. Then what PyTorch has
+ * no number for. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,9 +48,10 @@ static float read_number(Program *program, const char *name)
     return value;
 }
 
-/* ---- the golden network --------------------------------------------------------------------------------------------- */
+/* ---- the golden network ---- */
 
-/* Convolution, batch norm, convolution, squared error against "target"; "x" and "target" are f32 images, "valid" their weights. */
+/* Convolution, batch norm, convolution, squared error against "target"; "x" and "target" are f32 images,
+ * "valid" their weights. */
 static Graph *golden_graph(const int64_t shape[4], const Optimizer *wanted)
 {
     FshError error = {0};
@@ -180,7 +182,7 @@ static void training_run(Training *training, double rate, bool overflows)
     free(uniform);
 }
 
-/* ---- against PyTorch ------------------------------------------------------------------------------------------------ */
+/* ---- against PyTorch ---- */
 
 /* The error of what a run tells; infinite where it did something else. */
 static double run_error(const Training *training, const json_t *run)
@@ -263,7 +265,7 @@ TEST(test_updates_agree_with_pytorch)
         fail_msg("worst relative error %.2e, allowed %.0e", worst, TOLERANCE);
 }
 
-/* ---- what a checkpoint carries -------------------------------------------------------------------------------------- */
+/* ---- what a checkpoint carries ---- */
 
 static bool lives_in_state(const Tensor *tensor)
 {
@@ -385,10 +387,10 @@ TEST(test_a_loss_that_is_no_number_changes_nothing)
     json_decref(document);
 }
 
-/* ---- threads -------------------------------------------------------------------------------------------------------- */
+/* ---- threads ---- */
 
-/* A linear layer of one sample, its output's gradient given: what reaches the update does not depend on threads. Inputs "x",
- * "dy" and "learning_rate". */
+/* A linear layer of one sample, its output's gradient given: what reaches the update does not depend on
+ * threads. Inputs "x", "dy" and "learning_rate". */
 static Training linear_start(int threads, const Optimizer *wanted, int64_t in, int64_t out)
 {
     FshError error = {0};
@@ -454,7 +456,7 @@ TEST(test_threads_do_not_change_a_bit)
     }
 }
 
-/* ---- mistakes ------------------------------------------------------------------------------------------------------- */
+/* ---- mistakes ---- */
 
 static void assert_refused(Optimizer optimizer, bool scales, FshStatus status, const char *message)
 {
@@ -523,7 +525,7 @@ TEST(test_only_the_networks_tensors_are_weights)
     graph_free(&graph);
 }
 
-/* ---- timing: update_test time --------------------------------------------------------------------------------------- */
+/* ---- timing: update_test time ---- */
 
 enum { TIMED_EDGE = 3420, TIMED_RUNS = 40 }; /* 3420 x 3420 + 3420: resnet18's 11.7 million parameters */
 
@@ -547,7 +549,8 @@ static double processor_seconds(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* Seconds of the update's node on one thread, and of a += b on as many values run in turn with it: the best of some runs. */
+/* Seconds of the update's node on one thread, and of a += b on as many values run in turn with it: the best
+ * of some runs. */
 static double update_seconds(const Optimizer *optimizer, double *stream_seconds_ret)
 {
     FshError error = {0};

@@ -168,10 +168,11 @@ void program_memory(const Program *program, MemoryUse *use);
 /* How the program computes a node, for people: "cuDNN engine 47, 1.5 MiB workspace, 0.123 ms"; "" where there
  * is nothing to choose, and on the CPU. Good for the program's life. */
 const char *program_node_plan(const Program *program, NodeId node);
-/* Returns the kinds of code that compute a node, in the order of their launches: "onednn" or "loop" on the CPU, "cudnn+bias+relu",
- * "cudnn sums", "direct" or "kernel" on a GPU; "+" joins what one launch does. Unlike program_node_plan it tells neither times nor
- * which of a library's engines was chosen: with the shapes of the graph it is what a refactoring must not change
- * (tests/trainer/lowered_plans_test.c). Good for the program's life. */
+/* Returns the kinds of code that compute a node, in the order of their launches: "onednn" or "loop" on the
+ * CPU, "cudnn+bias+relu", "cudnn sums", "direct" or "kernel" on a GPU; "+" joins what one launch does. Unlike
+ * program_node_plan it tells neither times nor which of a library's engines was chosen: with the shapes of
+ * the graph it is what a refactoring must not change (tests/trainer/lowered_plans_test.c). Good for the
+ * program's life. */
 const char *program_node_engine(const Program *program, NodeId node);
 /* enable: later runs measure their nodes. seconds: NULL, or what each node took over all measured runs so
  * far, node_count values; then FSH_ERR_UNSUPPORTED if no run was measured. */

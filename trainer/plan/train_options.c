@@ -175,11 +175,15 @@ void train_options_rows(TrainOptions *o, Option *rows)
          .help = "when a sample cannot be read: stop, or skip it and name it (exit status 1)"},
         {.name = "workers", .kind = OPTION_INTEGER, .value = &o->workers, .argument = "N", .maximum = 1024,
          .help = "threads that decode and augment ahead of training; 0: half the cores"},
-        {.name = "cache", .kind = OPTION_CHOICE, .value = &o->cache, .argument = "HOW", .choices = cache_choices,
-         .help = "before the first step: none, bring the dataset into memory (ram), lock it there too (lock), or "
+        {.name = "cache", .kind = OPTION_CHOICE, .value = &o->cache, .argument = "HOW",
+         .choices = cache_choices,
+         .help = "before the first step: none, bring the dataset into memory (ram), lock it there too "
+                 "(lock), or "
                  "decode it into memory (pixels) or into the GPU's (gpu)"},
-        {.name = "decode", .kind = OPTION_CHOICE, .value = &o->decode, .argument = "WHERE", .choices = decode_choices,
-         .help = "who decodes the JPEG files of training: the loader's threads (cpu), or nvJPEG (gpu), whose pixels "
+        {.name = "decode", .kind = OPTION_CHOICE, .value = &o->decode, .argument = "WHERE",
+         .choices = decode_choices,
+         .help = "who decodes the JPEG files of training: the loader's threads (cpu), or nvJPEG (gpu), whose"
+                 " pixels "
                  "differ by a few levels"},
         {.name = "bench-loader", .kind = OPTION_FLAG, .value = &o->bench_loader,
          .help = "run the loader alone: images/s, MB/s, time by stage, and what bounds it"},
@@ -213,29 +217,38 @@ void train_options_rows(TrainOptions *o, Option *rows)
         {.name = "evaluate", .kind = OPTION_FLAG, .value = &o->evaluate, .alias = "test-only",
          .help = "evaluate --weights and leave; writes nothing"},
         {.name = "predict", .kind = OPTION_TEXT, .value = &o->predict, .argument = "DIR",
-         .help = "with --weights: predicted classes as a table, or restored images, into DIR; SHARDS may be a folder of "
+         .help = "with --weights: predicted classes as a table, or restored images, into DIR; SHARDS may be "
+                 "a folder of "
                  "images, a tar, or an image too"},
         {.name = "export", .kind = OPTION_TEXT, .value = &o->export_path, .argument = "FILE",
-         .help = "with --weights: a table with a row for each sample of the evaluation split, or for each image"},
+         .help = "with --weights: a table with a row for each sample of the evaluation split, or for each "
+                 "image"},
         {.name = "predict-format", .kind = OPTION_CHOICE, .value = &o->predict_format, .argument = "FORMAT",
          .choices = predict_choices,
-         .help = "tables as csv or jsonl (auto: csv), restored images as png or jpeg (auto: by the name of the input)"},
+         .help = "tables as csv or jsonl (auto: csv), restored images as png or jpeg (auto: by the name of "
+                 "the input)"},
         {.name = "files-from", .kind = OPTION_TEXT, .value = &o->files_from, .argument = "FILE",
-         .help = "predict the images below SHARDS (or here) that FILE lists, a path a line; -: standard input"},
+         .help = "predict the images below SHARDS (or here) that FILE lists, a path a line; -: standard "
+                 "input"},
         {.name = "tile", .kind = OPTION_INTEGER, .value = &o->tile, .argument = "PX", .maximum = 16384,
          .help = "restore images in squares of this edge; 0: whole, or in the largest that fit into memory"},
         {.name = "tile-overlap", .kind = OPTION_INTEGER, .value = &o->tile_overlap, .argument = "PX",
          .maximum = 4096,
-         .help = "pixels that neighbouring tiles share, so that no seam is seen; 0: 128, but half of a tile at most"},
+         .help = "pixels that neighbouring tiles share, so that no seam is seen; 0: 128, but half of a tile "
+                 "at most"},
         {.name = "device", .kind = OPTION_CHOICE, .value = &o->device, .argument = "NAME",
          .choices = device_choices, .hints = train_device_hints,
-         .help = "where to compute; cuda is the first GPU of CUDA_VISIBLE_DEVICES; auto: cuda if this build and this "
+         .help = "where to compute; cuda is the first GPU of CUDA_VISIBLE_DEVICES; auto: cuda if this build "
+                 "and this "
                  "machine have it"},
         {.name = "gpus", .kind = OPTION_TEXT, .value = &o->gpus, .argument = "N",
-         .help = "train on so many GPUs of this host, or all: a process for each, --batch-size images on each; "
+         .help = "train on so many GPUs of this host, or all: a process for each, --batch-size images on "
+                 "each; "
                  "torchrun --no-python, mpirun and srun start ranks too"},
-        {.name = "amp", .kind = OPTION_CHOICE, .value = &o->amp, .argument = "TYPE", .choices = amp_choices, .hints = train_amp_hints,
-         .help = "type of activations and products: off is float32; auto: on a GPU fp16, or bf16 for networks "
+        {.name = "amp", .kind = OPTION_CHOICE, .value = &o->amp, .argument = "TYPE",
+         .choices = amp_choices, .hints = train_amp_hints,
+         .help = "type of activations and products: off is float32; auto: on a GPU fp16, or bf16 for "
+                 "networks "
                  "without batch norm, else off"},
         {.name = "tf32", .kind = OPTION_FLAG, .value = &o->tf32, .alias = "allow-tf32",
          .help = "on a GPU, with --amp off: products round what they multiply to TF32, which is much faster"},
@@ -243,13 +256,15 @@ void train_options_rows(TrainOptions *o, Option *rows)
          .help = "on a GPU: time the ways to compute each convolution and keep the fastest; off with "
                  "--deterministic unless given"},
         {.name = "no-fuse", .kind = OPTION_TEXT, .value = &o->no_fuse, .argument = "NAME,NAME,...",
-         .help = "rewrites of the network to leave out, for measuring: norm-relu, norm-add-relu, norm-add, bias-norm, "
+         .help = "rewrites of the network to leave out, for measuring: norm-relu, norm-add-relu, norm-add, "
+                 "bias-norm, "
                  "conv-statistics, gradient-add, pad-add, conv-bias-relu, images-again"},
 
         {.name = "epochs", .kind = OPTION_INTEGER, .value = &o->epochs, .argument = "N", .minimum = 1,
          .maximum = EPOCHS_MAX, .group = "Training",
          .help = "passes over the training split"},
-        {.name = "batch-size", .letter = 'b', .kind = OPTION_INTEGER, .value = &o->batch_size, .argument = "N",
+        {.name = "batch-size", .letter = 'b', .kind = OPTION_INTEGER, .value = &o->batch_size,
+         .argument = "N",
          .maximum = BATCH_MAX,
          .help = "images in a step; 0: 64 (16 for pairs), fewer where the split is small"},
         {.name = "val-batch-size", .kind = OPTION_INTEGER, .value = &o->val_batch_size, .argument = "N",
@@ -257,14 +272,17 @@ void train_options_rows(TrainOptions *o, Option *rows)
          .help = "images in a step of evaluation; 0: as in training"},
         {.name = "val-interval", .kind = OPTION_INTEGER, .value = &o->val_interval, .argument = "N",
          .maximum = EPOCHS_MAX,
-         .help = "epochs between two evaluations; the last epoch is always evaluated; 0: 1, or, for pairs, as many as keep "
+         .help = "epochs between two evaluations; the last epoch is always evaluated; 0: 1, or, for pairs, "
+                 "as many as keep "
                  "evaluation under a fifth of the time"},
         {.name = "grad-accum-steps", .kind = OPTION_INTEGER, .value = &o->grad_accum_steps, .argument = "N",
          .minimum = 1, .maximum = 65536,
          .help = "batches whose gradients are averaged for one update"},
-        {.name = "loss", .kind = OPTION_CHOICE, .value = &o->loss, .argument = "NAME", .choices = loss_choices, .hints = train_loss_hints,
+        {.name = "loss", .kind = OPTION_CHOICE, .value = &o->loss, .argument = "NAME",
+         .choices = loss_choices, .hints = train_loss_hints,
          .help = "auto: cross-entropy, or for pairs charbonnier"},
-        {.name = "opt", .kind = OPTION_CHOICE, .value = &o->optimizer, .argument = "NAME", .alias = "optimizer",
+        {.name = "opt", .kind = OPTION_CHOICE, .value = &o->optimizer, .argument = "NAME",
+         .alias = "optimizer",
          .choices = optimizer_choices, .hints = train_optimizer_hints,
          .help = "the optimizer; auto: sgd, or adamw for pairs"},
         {.name = "momentum", .kind = OPTION_REAL, .value = &o->momentum, .argument = "X", .maximum = 0.9999,
@@ -273,14 +291,17 @@ void train_options_rows(TrainOptions *o, Option *rows)
          .help = "Nesterov's form of momentum, for sgd"},
         {.name = "opt-betas", .kind = OPTION_TEXT, .value = &o->betas, .argument = "B1:B2",
          .help = "of adam, adamw and lamb"},
-        {.name = "opt-eps", .kind = OPTION_REAL, .value = &o->optimizer_epsilon, .argument = "X", .maximum = 1,
+        {.name = "opt-eps", .kind = OPTION_REAL, .value = &o->optimizer_epsilon, .argument = "X",
+         .maximum = 1,
          .help = "of adam, adamw and lamb"},
         {.name = "trust-coefficient", .kind = OPTION_REAL, .value = &o->trust_coefficient, .argument = "X",
          .maximum = 1,
          .help = "of lars"},
-        {.name = "weight-decay", .kind = OPTION_REAL, .value = &o->weight_decay, .argument = "X", .maximum = 1,
+        {.name = "weight-decay", .kind = OPTION_REAL, .value = &o->weight_decay, .argument = "X",
+         .maximum = 1,
          .alias = "wd",
-         .help = "on weights; norms and biases have none; 0.0005, 0.05 with adamw, none for pairs, unless given"},
+         .help = "on weights; norms and biases have none; 0.0005, 0.05 with adamw, none for pairs, unless "
+                 "given"},
         {.name = "label-smoothing", .kind = OPTION_REAL, .value = &o->label_smoothing, .argument = "X",
          .maximum = 0.99, .alias = "smoothing",
          .help = "part of each label that is spread over all classes"},
@@ -329,7 +350,8 @@ void train_options_rows(TrainOptions *o, Option *rows)
         {.name = "lr-warmup-decay", .kind = OPTION_REAL, .value = &o->lr_warmup_factor, .argument = "X",
          .maximum = 1,
          .help = "where it begins to rise, as a part of the highest"},
-        {.name = "lr-step-size", .kind = OPTION_INTEGER, .value = &o->lr_step_size, .argument = "N", .minimum = 1,
+        {.name = "lr-step-size", .kind = OPTION_INTEGER, .value = &o->lr_step_size, .argument = "N",
+         .minimum = 1,
          .maximum = EPOCHS_MAX,
          .help = "for step: epochs between two drops"},
         {.name = "lr-gamma", .kind = OPTION_REAL, .value = &o->lr_gamma, .argument = "X", .maximum = 1,
@@ -357,13 +379,16 @@ void train_options_rows(TrainOptions *o, Option *rows)
         {.name = "plateau-cooldown", .kind = OPTION_INTEGER, .value = &o->plateau_cooldown, .argument = "N",
          .maximum = EPOCHS_MAX,
          .help = "for plateau: evaluations after a drop that do not count"},
-        {.name = "early-stop-patience", .kind = OPTION_INTEGER, .value = &o->early_stop_patience, .argument = "N",
+        {.name = "early-stop-patience", .kind = OPTION_INTEGER, .value = &o->early_stop_patience,
+         .argument = "N",
          .maximum = EPOCHS_MAX,
          .help = "stop after so many evaluations without improvement; 0: never"},
-        {.name = "early-stop-min-delta", .kind = OPTION_REAL, .value = &o->early_stop_min_delta, .argument = "X",
+        {.name = "early-stop-min-delta", .kind = OPTION_REAL, .value = &o->early_stop_min_delta,
+         .argument = "X",
          .maximum = 1e6,
          .help = "by how much a measure must be better to count, for early stopping"},
-        {.name = "early-stop-metric", .kind = OPTION_CHOICE, .value = &o->early_stop_metric, .argument = "NAME",
+        {.name = "early-stop-metric", .kind = OPTION_CHOICE, .value = &o->early_stop_metric,
+         .argument = "NAME",
          .choices = metric_choices,
          .help = "what must improve"},
 
@@ -386,9 +411,11 @@ void train_options_rows(TrainOptions *o, Option *rows)
          .choices = crop_mode_choices,
          .help = "rrc: random part, resized; pad: the centre, moved; center: no chance; auto: pad up to "
                  "40 pixels, else rrc"},
-        {.name = "scale", .kind = OPTION_TEXT, .value = &o->scale, .argument = "MIN:MAX", .alias = "rrc-scale",
+        {.name = "scale", .kind = OPTION_TEXT, .value = &o->scale, .argument = "MIN:MAX",
+         .alias = "rrc-scale",
          .help = "for rrc: part of the image's area"},
-        {.name = "ratio", .kind = OPTION_TEXT, .value = &o->ratio, .argument = "MIN:MAX", .alias = "rrc-ratio",
+        {.name = "ratio", .kind = OPTION_TEXT, .value = &o->ratio, .argument = "MIN:MAX",
+         .alias = "rrc-ratio",
          .help = "for rrc: width / height of the part"},
         {.name = "crop-padding", .kind = OPTION_INTEGER, .value = &o->crop_padding, .argument = "PX",
          .maximum = EDGE_MAX,
@@ -400,22 +427,28 @@ void train_options_rows(TrainOptions *o, Option *rows)
          .alias = "vflip",
          .help = "for pairs: probability of a flip upside down"},
         {.name = "rotate-prob", .kind = OPTION_REAL, .value = &o->rotate_prob, .argument = "P", .maximum = 1,
-         .help = "for pairs: probability that rows and columns change places, which with the flips gives quarter turns"},
+         .help = "for pairs: probability that rows and columns change places, which with the flips gives "
+                 "quarter turns"},
         {.name = "color-jitter", .kind = OPTION_TEXT, .value = &o->color_jitter, .argument = "B:C:S:H",
          .help = "brightness, contrast, saturation, hue as torchvision's ColorJitter; one number is for "
                  "the first three"},
-        {.name = "random-erase", .kind = OPTION_REAL, .value = &o->random_erase, .argument = "P", .maximum = 1,
+        {.name = "random-erase", .kind = OPTION_REAL, .value = &o->random_erase, .argument = "P",
+         .maximum = 1,
          .alias = "reprob",
          .help = "probability of a random box being erased"},
-        {.name = "random-erase-mode", .kind = OPTION_CHOICE, .value = &o->random_erase_mode, .argument = "HOW",
+        {.name = "random-erase-mode", .kind = OPTION_CHOICE, .value = &o->random_erase_mode,
+         .argument = "HOW",
          .alias = "remode", .choices = erasing_fill_names,
          .help = "with the mean (const), one random colour (rand), random pixels (pixel)"},
         {.name = "noise", .kind = OPTION_REAL, .value = &o->noise, .argument = "X", .maximum = 255,
-         .help = "for pairs: noise on the input alone, of a deviation drawn up to this, in grey levels of 255"},
-        {.name = "mixup-alpha", .kind = OPTION_REAL, .value = &o->mixup_alpha, .argument = "X", .maximum = 100,
+         .help = "for pairs: noise on the input alone, of a deviation drawn up to this, in grey levels of "
+                 "255"},
+        {.name = "mixup-alpha", .kind = OPTION_REAL, .value = &o->mixup_alpha, .argument = "X",
+         .maximum = 100,
          .alias = "mixup",
          .help = "mixup with a share drawn from beta(X, X), 0.2 for one; 0: none"},
-        {.name = "cutmix-alpha", .kind = OPTION_REAL, .value = &o->cutmix_alpha, .argument = "X", .maximum = 100,
+        {.name = "cutmix-alpha", .kind = OPTION_REAL, .value = &o->cutmix_alpha, .argument = "X",
+         .maximum = 100,
          .alias = "cutmix",
          .help = "cutmix with a share drawn from beta(X, X), 1 for one; 0: none"},
         {.name = "mixup-prob", .kind = OPTION_REAL, .value = &o->mixup_prob, .argument = "P", .maximum = 1,
@@ -434,7 +467,8 @@ void train_options_rows(TrainOptions *o, Option *rows)
         {.name = "y-channel", .kind = OPTION_FLAG, .value = &o->y_channel,
          .help = "pairs: PSNR and SSIM of luma (ITU-R 601) alone"},
 
-        {.name = "log-interval", .kind = OPTION_INTEGER, .value = &o->log_interval, .argument = "N", .minimum = 1,
+        {.name = "log-interval", .kind = OPTION_INTEGER, .value = &o->log_interval, .argument = "N",
+         .minimum = 1,
          .maximum = 1e9, .alias = "print-freq", .group = "Run",
          .help = "steps between two lines of the log"},
         {.name = "profile", .kind = OPTION_INTEGER, .value = &o->profile, .argument = "N", .maximum = 1e6,
@@ -442,7 +476,8 @@ void train_options_rows(TrainOptions *o, Option *rows)
         {.name = "resume", .kind = OPTION_TEXT, .value = &o->resume, .argument = "PATH",
          .help = "go on from a checkpoint (file or output folder); auto: from the output's own if it has "
                  "one"},
-        {.name = "checkpoint-interval", .kind = OPTION_INTEGER, .value = &o->checkpoint_interval, .argument = "N",
+        {.name = "checkpoint-interval", .kind = OPTION_INTEGER, .value = &o->checkpoint_interval,
+         .argument = "N",
          .maximum = 1e9,
          .help = "steps between two checkpoints within an epoch; 0: at its end, and when stopped"},
         {.name = "checkpoint-hist", .kind = OPTION_INTEGER, .value = &o->checkpoint_hist, .argument = "N",

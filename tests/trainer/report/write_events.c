@@ -1,5 +1,6 @@
-/* write_events FOLDER: a run of six steps that goes on from its fourth, for tensorboard_read.py. With FSHARD_ENOSPC in front of
- * it and a second argument, images until the disk is full, then a point each time: exits 3 if a write has failed. */
+/* write_events FOLDER: a run of six steps that goes on from its fourth, for tensorboard_read.py. With
+ * FSHARD_ENOSPC in front of it and a second argument, images until the disk is full, then a point each time:
+ * exits 3 if a write has failed. */
 #include <stdio.h>
 
 #include "trainer/report/tensorboard.h"

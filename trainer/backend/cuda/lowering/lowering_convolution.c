@@ -364,13 +364,14 @@ static void try_direct(CudaBackend *backend, Step *step, ConvolutionPlan *plan)
 
 /* ---- the steps ---- */
 
-/* The passes of our own that the convolution's launch leaves to do: over y, or, for the gradient of the bias, over that of y. */
+/* The passes of our own that the convolution's launch leaves to do: over y, or, for the gradient of the bias,
+ * over that of y. */
 typedef struct Passes {
     bool bias, relu, sums, bias_gradient; /* bias: with the activation, if there is one */
 } Passes;
 
-/* Kernels for depthwise convolutions add the bias and make its gradient; those for few channels add the bias, activate and make the
- * sums. */
+/* Kernels for depthwise convolutions add the bias and make its gradient; those for few channels add the bias,
+ * activate and make the sums. */
 static Passes passes_left(const Step *step, const ConvolutionPlan *plan)
 {
     const bool forward = step->node->op == OP_CONV2D, depthwise = plan->way == WAY_DEPTHWISE;
