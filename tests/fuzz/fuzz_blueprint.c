@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "tests/fuzz/fuzz.h"
-#include "tools/pack/blueprint.h"
+#include "tools/pack/pack_blueprint.h"
 #include "tools/job/contents.h"
 
 static void finish(Blueprint *blueprint, const char *folder)

@@ -1,7 +1,7 @@
 /* What a finished output left behind for a packing that goes on: .NAME.json. The output itself is not there,
  * so all of it is read and none of it is used. */
 #include "tests/fuzz/fuzz.h"
-#include "tools/pack/resume.h"
+#include "tools/pack/pack_resume.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 {

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "tests/support/support.h"
-#include "tools/pack/settings.h"
+#include "tools/pack/pack_settings.h"
 #include "tools/verify/verify_settings.h"
 #include "trainer/plan/train_options.h"
 

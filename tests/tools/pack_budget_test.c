@@ -4,7 +4,7 @@
 #include "common/pool.h"
 #include "common/random.h"
 #include "tests/support/support.h"
-#include "tools/pack/budget.h"
+#include "tools/pack/pack_budget.h"
 
 enum { ITEMS = 2000, MOST = 1000, LARGEST = 700 };
 

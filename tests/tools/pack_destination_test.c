@@ -102,7 +102,7 @@ static FshStatus pack_as(FshContainer container, const char *source, const char 
                                  .quiet = true};
     Plan plan = {.folder = -1};
     PackResult result = {0};
-    FshStatus status = plan_make(&plan, &options, error);
+    FshStatus status = pack_plan_make(&plan, &options, error);
     if (!status)
         status = pack_run(&plan, &options, NULL, NULL, &result, error);
     *kept_ret = result.kept_output_count;

@@ -34,7 +34,7 @@ FshStatus contents_look(const char *folder, Contents *contents, FshError *error)
 enum {
     CONTENTS_MANIFEST = 1,
     CONTENTS_OUTPUTS = 2,
-    /* .train-00000-of-00002.fshard.json: see resume.h; the blueprint; locks of parts */
+    /* .train-00000-of-00002.fshard.json: see pack_resume.h; the blueprint; locks of parts */
     CONTENTS_PROGRESS = 4,
     CONTENTS_TEMPORARY = 8, /* .train-00000-of-00002.fshard.tmp-4711-0 */
     CONTENTS_PARTIAL = 16,  /* .fpack-unfinished */

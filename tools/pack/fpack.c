@@ -1,5 +1,5 @@
 /* fpack - class folders, pairs of images, or another dataset into one dataset: shards or LMDB. The options
- * are in settings.h, the work is in plan.h and pack.h. */
+ * are in pack_settings.h, the work is in pack_plan.h and pack.h. */
 #include <inttypes.h>
 #if defined(__GLIBC__)
 #include <malloc.h>
@@ -14,10 +14,10 @@
 #include "common/progress.h"
 #include "imaging/decode.h"
 #include "tools/job/destination.h"
-#include "tools/pack/merge.h"
+#include "tools/pack/pack_merge.h"
 #include "tools/pack/pack_report.h"
-#include "tools/pack/repair_manifest.h"
-#include "tools/pack/settings.h"
+#include "tools/pack/pack_repair_manifest.h"
+#include "tools/pack/pack_settings.h"
 
 static void print_left_out(const Note *note, void *context)
 {
@@ -168,7 +168,7 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
         status = report_check_path(settings->report, settings->force, error);
     if (status)
         return status;
-    status = plan_make(&plan, &options, error);
+    status = pack_plan_make(&plan, &options, error);
     if (status == FSH_ERR_INTERRUPTED)
         status = fsh_error_set(error, status, "%s: interrupted before anything was written", options.source);
     print_warnings(settings, &plan.warnings); /* first: they say what would mend a long list */

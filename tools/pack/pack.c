@@ -8,10 +8,10 @@
 #include "common/file.h"
 #include "common/pool.h"
 #include "common/progress.h"
-#include "tools/pack/blueprint.h"
-#include "tools/pack/budget.h"
+#include "tools/pack/pack_blueprint.h"
+#include "tools/pack/pack_budget.h"
 #include "tools/job/destination.h"
-#include "tools/pack/work.h"
+#include "tools/pack/pack_work.h"
 
 /* What a thread takes at a time: a few neighbouring samples of one output, since a sample of a kilobyte costs
  * less than handing it from thread to thread. */

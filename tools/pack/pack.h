@@ -6,9 +6,9 @@
 #ifndef FSHARD_PACK_PACK_H
 #define FSHARD_PACK_PACK_H
 
-#include "tools/pack/blueprint.h"
+#include "tools/pack/pack_blueprint.h"
 #include "tools/job/destination.h"
-#include "tools/pack/plan.h"
+#include "tools/pack/pack_plan.h"
 
 typedef struct PackResult {
     /* as written to dataset.json; of a part: what it added to it; of a preview: counts only */
@@ -39,7 +39,7 @@ void pack_result_free(PackResult *result);
  * the destination as pack_run's. */
 FshStatus pack_preview(const Plan *plan, const PackOptions *options, PackResult *result, FshError *error);
 
-/* ---- for merge.c, which ends as a packing does ---- */
+/* ---- for pack_merge.c, which ends as a packing does ---- */
 
 /* Counts a finished output. FSH_ERR_MEMORY. */
 FshStatus pack_result_add(PackResult *result, const OutputResult *output, FshError *error);

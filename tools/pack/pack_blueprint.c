@@ -1,0 +1,306 @@
+#include "tools/pack/pack_blueprint.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/file.h"
+#include "common/seal.h"
+#include "tools/job/contents.h"
+#include "tools/pack/pack_provenance.h"
+
+void blueprint_free(Blueprint *blueprint)
+{
+    fsh_manifest_free(&blueprint->manifest);
+    *blueprint = (Blueprint){0};
+}
+
+static FshStatus out_of_memory(FshError *error)
+{
+    return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", FSH_MANIFEST_NAME);
+}
+
+/* ---- parts of a manifest ---- */
+
+static bool copy_names(char ***copies_ret, size_t *count_ret, const char *const *names, size_t count)
+{
+    char **copies = calloc(count + 1, sizeof *copies);
+    *copies_ret = copies;
+    for (size_t i = 0; copies && i < count; i++) {
+        copies[i] = strdup(names[i]);
+        if (!copies[i])
+            return false;
+        *count_ret = i + 1;
+    }
+    return copies != NULL;
+}
+
+/* Appends a split of file_count files to the manifest, which has room for it. False: out of memory. */
+static bool add_split(Blueprint *blueprint, const char *name, size_t file_count)
+{
+    FshManifest *manifest = &blueprint->manifest;
+    FshSplitInfo *split = &manifest->splits[manifest->split_count++];
+    split->name = strdup(name);
+    split->files = calloc(file_count + 1, sizeof *split->files);
+    if (manifest->kind == FSH_KIND_CLASSES)
+        split->class_counts = calloc(manifest->class_count + 1, sizeof *split->class_counts);
+    if (!split->name || !split->files || (manifest->kind == FSH_KIND_CLASSES && !split->class_counts))
+        return false;
+    for (size_t i = 0; i < file_count; i++) {
+        char file_name[NAME_MAX + 1];
+        (void)fsh_file_name(file_name, sizeof file_name, manifest->container, name, (uint32_t)i,
+                            (uint32_t)file_count);
+        split->files[i].name = strdup(file_name);
+        if (!split->files[i].name)
+            return false;
+        split->file_count++;
+        blueprint->output_count++;
+    }
+    return true;
+}
+
+FshStatus blueprint_make(Blueprint *blueprint, const Plan *plan, const PackOptions *options, FshError *error)
+{
+    *blueprint = (Blueprint){.left_out_count = plan->left_out.count};
+    FshManifest *manifest = &blueprint->manifest;
+    manifest->container = options->container;
+    manifest->kind = plan->kind;
+    manifest->pair_scale = plan->pair_scale;
+    memcpy(manifest->id, plan->id, sizeof manifest->id);
+    manifest->provenance_json = provenance_json(plan, options);
+    manifest->splits = calloc(PLAN_SPLITS, sizeof *manifest->splits);
+    bool complete =
+        manifest->provenance_json && manifest->splits &&
+        copy_names(&manifest->field_names, &manifest->field_count, plan->field_names, plan->field_count);
+    if (complete && plan->class_count)
+        complete = copy_names(&manifest->class_names, &manifest->class_count,
+                              (const char *const *)plan->class_names, plan->class_count);
+    size_t display_count = 0;
+    if (complete && plan->display_names)
+        complete = copy_names(&manifest->class_display_names, &display_count,
+                              (const char *const *)plan->display_names, plan->class_count);
+    for (uint32_t split = 0; split < PLAN_SPLITS && complete; split++) {
+        size_t file_count = 0;
+        for (size_t i = 0; i < plan->output_count; i++)
+            file_count += plan->outputs[i].split == split;
+        if (file_count)
+            complete = add_split(blueprint, fsh_split_name(split), file_count);
+    }
+    FshStatus status = complete ? FSH_OK : out_of_memory(error);
+    if (!status && plan->dictionary)
+        status =
+            fsh_dictionary_describe(plan->dictionary, plan->dictionary_bytes, &manifest->dictionary, error);
+    if (status)
+        blueprint_free(blueprint);
+    return status;
+}
+
+/* ---- adding up ---- */
+
+FshFileInfo *blueprint_output(const Blueprint *blueprint, size_t index, FshSplitInfo **split_ret)
+{
+    FshSplitInfo *split = blueprint->manifest.splits;
+    while (index >= split->file_count) {
+        index -= split->file_count;
+        split++;
+    }
+    *split_ret = split;
+    return &split->files[index];
+}
+
+void blueprint_add(Blueprint *blueprint, size_t index, OutputResult *output)
+{
+    FshSplitInfo *split = NULL;
+    FshFileInfo *file = blueprint_output(blueprint, index, &split);
+    free(file->name);
+    *file = output->info;
+    output->info.name = NULL;
+    split->sample_count += file->sample_count;
+    for (size_t i = 0; split->class_counts && i < blueprint->manifest.class_count; i++)
+        split->class_counts[i] += output->class_counts[i];
+    stats_merge(&blueprint->statistics, &output->statistics);
+    blueprint->left_out_count += output->left_out.count;
+}
+
+FshStatus blueprint_finish(Blueprint *blueprint, FshError *error)
+{
+    FshManifest *manifest = &blueprint->manifest;
+    manifest->statistics = stats_finish(&blueprint->statistics);
+    json_t *provenance = json_loads(manifest->provenance_json, 0, NULL);
+    char *text = NULL;
+    if (provenance &&
+        json_object_set_new(provenance, "left_out", json_integer((json_int_t)blueprint->left_out_count)) == 0)
+        text = json_dumps(provenance, JSON_COMPACT | JSON_SORT_KEYS);
+    json_decref(provenance);
+    if (!text)
+        return out_of_memory(error);
+    free(manifest->provenance_json);
+    manifest->provenance_json = text;
+    return FSH_OK;
+}
+
+/* ---- the file ---- */
+
+enum { BLUEPRINT_VERSION = 2, BLUEPRINT_BYTES_MAX = 256 << 20 };
+
+static json_t *names_to_json(char *const *names, size_t count)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; i < count; i++) {
+        if (json_array_append_new(array, json_string(names[i]))) {
+            json_decref(array);
+            return NULL;
+        }
+    }
+    return array;
+}
+
+static json_t *dictionary_to_json(const FshDictionaryInfo *dictionary)
+{
+    char hash[33];
+    resume_hash_to_text(&dictionary->hash, hash);
+    return json_pack("[I, I, s]", (json_int_t)dictionary->bytes, (json_int_t)dictionary->id, hash);
+}
+
+static bool dictionary_from_json(const json_t *array, FshDictionaryInfo *dictionary)
+{
+    const json_int_t bytes = json_integer_value(json_array_get(array, 0));
+    const json_int_t id = json_integer_value(json_array_get(array, 1));
+    *dictionary = (FshDictionaryInfo){.bytes = (uint32_t)bytes, .id = (uint32_t)id};
+    return bytes >= 0 && bytes <= FSH_DICTIONARY_BYTES_MAX && id >= 0 && id <= UINT32_MAX &&
+           resume_hash_from_text(json_string_value(json_array_get(array, 2)), &dictionary->hash);
+}
+
+FshStatus blueprint_save(const Blueprint *blueprint, const char *folder, FshError *error)
+{
+    char path[PATH_MAX];
+    const FshManifest *manifest = &blueprint->manifest;
+    json_t *splits = json_array();
+    int failed = !splits;
+    for (size_t i = 0; i < manifest->split_count; i++)
+        failed |= json_array_append_new(splits, json_pack("[s, I]", manifest->splits[i].name,
+                                                          (json_int_t)manifest->splits[i].file_count));
+    json_t *object = json_pack("{s:i, s:s, s:i, s:i, s:I, s:o, s:o, s:o, s:I, s:o, s:o}", "version",
+                               BLUEPRINT_VERSION, "id", manifest->id, "container", (int)manifest->container,
+                               "kind", (int)manifest->kind, "pair_scale", (json_int_t)manifest->pair_scale,
+                               "fields", names_to_json(manifest->field_names, manifest->field_count),
+                               "classes", names_to_json(manifest->class_names, manifest->class_count),
+                               "splits", splits, "left_out", (json_int_t)blueprint->left_out_count,
+                               "provenance", json_loads(manifest->provenance_json, 0, NULL), "dictionary",
+                               dictionary_to_json(&manifest->dictionary));
+    if (object && manifest->class_display_names)
+        failed |= json_object_set_new(object, "display_names",
+                                      names_to_json(manifest->class_display_names, manifest->class_count));
+    FshStatus status =
+        object && !failed
+            ? file_join(path, sizeof path, folder, CONTENTS_BLUEPRINT_NAME, error)
+            : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory, or names that are not UTF-8",
+                            CONTENTS_BLUEPRINT_NAME);
+    if (!status)
+        status = seal_write(path, object, JSON_COMPACT, error);
+    json_decref(object);
+    return status;
+}
+
+static bool names_from_json(const json_t *array, char ***names_ret, size_t *count_ret)
+{
+    const size_t count = json_array_size(array);
+    const char **names = calloc(count + 1, sizeof *names);
+    bool good = names && json_is_array(array);
+    for (size_t i = 0; good && i < count; i++) {
+        names[i] = json_string_value(json_array_get(array, i));
+        good = names[i] != NULL;
+    }
+    good = good && copy_names(names_ret, count_ret, names, count);
+    free((void *)names);
+    return good;
+}
+
+/* Names of files are made of it: one with a slash in it would lead out of the dataset. */
+static bool is_split_name(const char *name)
+{
+    bool found = false;
+    for (size_t i = 0; i < PLAN_SPLITS; i++)
+        found |= strcmp(name, fsh_split_name(i)) == 0;
+    return found;
+}
+
+static bool splits_from_json(const json_t *array, Blueprint *blueprint)
+{
+    const size_t count = json_array_size(array);
+    if (count < 1 || count > PLAN_SPLITS)
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        const json_t *split = json_array_get(array, i);
+        const char *name = json_string_value(json_array_get(split, 0));
+        const json_int_t file_count = json_integer_value(json_array_get(split, 1));
+        if (!name || !is_split_name(name) || file_count < 1 || file_count > PLAN_SHARDS_MAX ||
+            !add_split(blueprint, name, (size_t)file_count))
+            return false;
+    }
+    return true;
+}
+
+static bool from_json(const json_t *object, Blueprint *blueprint)
+{
+    FshManifest *manifest = &blueprint->manifest;
+    const char *id = json_string_value(json_object_get(object, "id"));
+    const json_t *provenance = json_object_get(object, "provenance");
+    if (json_integer_value(json_object_get(object, "version")) != BLUEPRINT_VERSION || !id ||
+        strlen(id) != sizeof manifest->id - 1 || !json_is_object(provenance))
+        return false;
+    memcpy(manifest->id, id, sizeof manifest->id);
+    manifest->container = (FshContainer)json_integer_value(json_object_get(object, "container"));
+    manifest->kind = (FshKind)json_integer_value(json_object_get(object, "kind"));
+    manifest->pair_scale = (uint32_t)json_integer_value(json_object_get(object, "pair_scale"));
+    blueprint->left_out_count = (uint64_t)json_integer_value(json_object_get(object, "left_out"));
+    manifest->provenance_json = json_dumps(provenance, JSON_COMPACT | JSON_SORT_KEYS);
+    manifest->splits = calloc(PLAN_SPLITS, sizeof *manifest->splits);
+    const json_t *classes = json_object_get(object, "classes");
+    bool good =
+        manifest->provenance_json && manifest->splits &&
+        names_from_json(json_object_get(object, "fields"), &manifest->field_names, &manifest->field_count);
+    if (good && json_array_size(classes))
+        good = names_from_json(classes, &manifest->class_names, &manifest->class_count);
+    const json_t *display = json_object_get(object, "display_names");
+    size_t display_count = 0;
+    if (good && display)
+        good = json_array_size(display) == manifest->class_count &&
+               names_from_json(display, &manifest->class_display_names, &display_count);
+    return good && dictionary_from_json(json_object_get(object, "dictionary"), &manifest->dictionary) &&
+           splits_from_json(json_object_get(object, "splits"), blueprint);
+}
+
+/* A folder without a blueprint: why it has none. */
+static FshStatus refuse_folder(const char *folder, FshError *error)
+{
+    char manifest[PATH_MAX];
+    if (!file_join(manifest, sizeof manifest, folder, FSH_MANIFEST_NAME, NULL) && file_exists(manifest))
+        return fsh_error_set(error, FSH_ERR_NOT_FOUND,
+                             "%s: holds a finished dataset, and no part of one is left", folder);
+    return fsh_error_set(error, FSH_ERR_NOT_FOUND, "%s: holds no part of a dataset (no %s)", folder,
+                         CONTENTS_BLUEPRINT_NAME);
+}
+
+FshStatus blueprint_load(Blueprint *blueprint, const char *folder, FshError *error)
+{
+    char path[PATH_MAX];
+    json_t *object = NULL;
+    FshError damage = {0};
+    *blueprint = (Blueprint){0};
+    FshStatus status = file_join(path, sizeof path, folder, CONTENTS_BLUEPRINT_NAME, error);
+    if (!status && !file_exists(path))
+        status = refuse_folder(folder, error);
+    if (status)
+        return status;
+    status = seal_read(path, BLUEPRINT_BYTES_MAX, true, &object, &damage);
+    if (status && status != FSH_ERR_CORRUPT)
+        return fsh_error_set(error, status, "%s", damage.message);
+    if (status || !from_json(object, blueprint)) {
+        blueprint_free(blueprint);
+        status = fsh_error_set(error, FSH_ERR_CORRUPT,
+                               "%s: is damaged, or of another version of fpack; pack that part again", path);
+    }
+    json_decref(object);
+    return status;
+}

@@ -1,0 +1,43 @@
+/* pack_blueprint.h - the manifest in the making: what a plan says of the whole dataset, filled in output by
+ * output.
+ *
+ * Where many machines pack one dataset, each leaves the blueprint in a hidden file beside its outputs,
+ * .fpack-plan.json: the same bytes whoever wrote it. `fpack --merge` needs it, and not the source. One
+ * machine alone makes its manifest by the same calls, so that both come to the same bytes.
+ *
+ * Threads: a Blueprint belongs to one thread at a time. */
+#ifndef FSHARD_PACK_BLUEPRINT_H
+#define FSHARD_PACK_BLUEPRINT_H
+
+#include "tools/pack/pack_plan.h"
+#include "tools/pack/pack_resume.h"
+
+typedef struct Blueprint {
+    FshManifest manifest; /* of its files only the names stand, until they are added */
+    PixelStatistics statistics;
+    uint64_t left_out_count; /* by the plan, and by the outputs added */
+    size_t output_count;
+} Blueprint;
+
+/* On failure *blueprint is empty. FSH_ERR_MEMORY. */
+FshStatus blueprint_make(Blueprint *blueprint, const Plan *plan, const PackOptions *options, FshError *error);
+void blueprint_free(Blueprint *blueprint);
+
+/* Writes folder/.fpack-plan.json: of a blueprint to which nothing was added. */
+FshStatus blueprint_save(const Blueprint *blueprint, const char *folder, FshError *error);
+
+/* FSH_ERR_NOT_FOUND: there is none. FSH_ERR_CORRUPT: it is no blueprint, or of another version of fpack. On
+ * failure *blueprint is empty. */
+FshStatus blueprint_load(Blueprint *blueprint, const char *folder, FshError *error);
+
+/* Split and file of an output; outputs count through the splits. index < output_count. */
+FshFileInfo *blueprint_output(const Blueprint *blueprint, size_t index, FshSplitInfo **split_ret);
+
+/* Takes a finished output in; its info moves over. */
+void blueprint_add(Blueprint *blueprint, size_t index, OutputResult *output);
+
+/* All are added: fills in statistics and provenance. After it blueprint->manifest can be saved.
+ * FSH_ERR_MEMORY. */
+FshStatus blueprint_finish(Blueprint *blueprint, FshError *error);
+
+#endif

@@ -1,0 +1,183 @@
+/* pack_chosen.c - --classes: these classes and no others, in the order of a file. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/file.h"
+#include "tools/pack/pack_plan.h"
+
+enum { LIST_BYTES_MAX = 64 << 20 };
+
+/* A name and its place in a list. */
+typedef struct ClassPlace {
+    const char *name;
+    size_t place;
+} ClassPlace;
+
+static int compare_places(const void *a, const void *b)
+{
+    const ClassPlace *left = a, *right = b;
+    int order = strcmp(left->name, right->name);
+    return order ? order : (left->place > right->place) - (left->place < right->place);
+}
+
+/* The names of the list in byte order, owned by the caller; NULL: out of memory. */
+static ClassPlace *sort_places(const NameList *names)
+{
+    ClassPlace *places = calloc(names->count + 1, sizeof *places);
+    for (size_t i = 0; places && i < names->count; i++)
+        places[i] = (ClassPlace){.name = names->names[i], .place = i};
+    if (places && names->count)
+        qsort(places, names->count, sizeof *places, compare_places);
+    return places;
+}
+
+/* ---- the file ---- */
+
+static FshStatus refuse_twice(const char *path, const NameList *names, FshError *error)
+{
+    ClassPlace *places = sort_places(names);
+    FshStatus status = places ? FSH_OK : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
+    for (size_t i = 1; i < names->count && !status; i++) {
+        if (strcmp(places[i - 1].name, places[i].name) == 0)
+            status = fsh_error_set(error, FSH_ERR_CORRUPT,
+                                   "%s: the class '%s' is there twice, as names %zu and %zu", path,
+                                   places[i].name, places[i - 1].place + 1, places[i].place + 1);
+    }
+    free(places);
+    return status;
+}
+
+FshStatus plan_read_class_list(const char *path, NameList *names, FshError *error)
+{
+    Buffer text = {0};
+    FshStatus status = file_read_stream(path, LIST_BYTES_MAX, &text, error);
+    if (!status)
+        status = buffer_append(&text, "\n", 2, error); /* and a NUL */
+    if (!status && memchr(text.bytes, '\0', text.length - 1))
+        status = fsh_error_set(error, FSH_ERR_CORRUPT, "%s: is no text file", path);
+    for (char *line = (char *)text.bytes, *end = NULL; !status && (end = strchr(line, '\n'));
+         line = end + 1) {
+        *end = '\0';
+        line[strcspn(line, "\r\t")] = '\0'; /* words.txt of ImageNet has words behind a tab */
+        if (*line)
+            status = names_add(names, line, error);
+    }
+    if (!status && names->count == 0)
+        status = fsh_error_set(error, FSH_ERR_CORRUPT, "%s: names no class", path);
+    buffer_free(&text);
+    return status ? status : refuse_twice(path, names, error);
+}
+
+/* ---- choosing ---- */
+
+/* What each class of the plan becomes: its place in the list, or -1. Owned by the caller; NULL: out of
+ * memory. */
+static int32_t *match_classes(const Plan *plan, const NameList *chosen)
+{
+    int32_t *labels = calloc(plan->class_count + 1, sizeof *labels);
+    ClassPlace *places = sort_places(chosen);
+    for (size_t i = 0; i < plan->class_count && labels && places; i++) {
+        const ClassPlace key = {.name = plan->class_names[i]};
+        size_t low = 0, high = chosen->count; /* the first place that is not below the name */
+        while (low < high) {
+            const size_t middle = low + (high - low) / 2;
+            if (strcmp(places[middle].name, key.name) < 0)
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        labels[i] =
+            low < chosen->count && strcmp(places[low].name, key.name) == 0 ? (int32_t)places[low].place : -1;
+    }
+    if (!places) {
+        free(labels);
+        labels = NULL;
+    }
+    free(places);
+    return labels;
+}
+
+void plan_count_other_class(Plan *plan, const char *path)
+{
+    if (plan->other_class_count++ == 0)
+        (void)snprintf(plan->other_class_example, sizeof plan->other_class_example, "%s", path);
+}
+
+/* Keeps the samples of chosen classes. */
+static FshStatus keep_samples(Plan *plan, const PackOptions *options, const int32_t *labels,
+                              size_t chosen_count, FshError *error)
+{
+    uint64_t kept = 0;
+    char name[PATH_MAX];
+    for (uint64_t i = 0; i < plan->sample_count; i++) {
+        PlanSample *sample = &plan->samples[i];
+        const int32_t label = sample->label >= 0 ? labels[sample->label] : -1;
+        if (label < 0) {
+            plan_count_other_class(plan, plan_source_name(plan, sample, 0, name));
+            continue;
+        }
+        sample->label = label;
+        plan->samples[kept++] = *sample;
+    }
+    plan->sample_count = kept;
+    if (kept == 0)
+        return fsh_error_set(
+            error, FSH_ERR_NOT_FOUND,
+            "--classes: %s has no image of any of the %zu classes in %s; its own classes are "
+            "named like '%s'",
+            plan->root, chosen_count, options->classes, plan->class_count ? plan->class_names[0] : "");
+    if (plan->other_class_count == 0)
+        return FSH_OK;
+    return notes_addf(&plan->warnings, FSH_OK, error, "--classes",
+                      "%llu images of other classes, such as %s, are left out",
+                      (unsigned long long)plan->other_class_count, plan->other_class_example);
+}
+
+static FshStatus tell_missing(Plan *plan, const PackOptions *options, const NameList *chosen, FshError *error)
+{
+    size_t missing = 0;
+    const char *example = NULL;
+    uint64_t *counts = calloc(chosen->count + 1, sizeof *counts);
+    if (!counts)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", options->classes);
+    for (uint64_t i = 0; i < plan->sample_count; i++)
+        counts[plan->samples[i].label]++;
+    for (size_t i = chosen->count; i-- > 0;) {
+        missing += counts[i] == 0;
+        example = counts[i] == 0 ? chosen->names[i] : example;
+    }
+    free(counts);
+    if (!missing)
+        return FSH_OK;
+    return notes_addf(
+        &plan->warnings, FSH_OK, error, options->classes,
+        "%zu of its %zu classes have no image, '%s' is the first; kept as classes with no sample", missing,
+        chosen->count, example);
+}
+
+FshStatus plan_choose_classes(Plan *plan, const PackOptions *options, FshError *error)
+{
+    NameList chosen = {0};
+    int32_t *labels = NULL;
+    if (plan->kind != FSH_KIND_CLASSES)
+        return fsh_error_set(error, FSH_ERR_USAGE, "--classes: pairs have no classes");
+    FshStatus status = plan_read_class_list(options->classes, &chosen, error);
+    if (!status) {
+        labels = match_classes(plan, &chosen);
+        status = labels ? keep_samples(plan, options, labels, chosen.count, error)
+                        : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", options->classes);
+    }
+    if (!status)
+        status = tell_missing(plan, options, &chosen, error);
+    if (!status) {
+        NameList before = {.names = plan->class_names, .count = plan->class_count};
+        names_free(&before);
+        plan->class_names = chosen.names;
+        plan->class_count = chosen.count;
+        chosen = (NameList){0};
+    }
+    free(labels);
+    names_free(&chosen);
+    return status;
+}

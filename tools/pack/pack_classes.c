@@ -1,0 +1,514 @@
+/* pack_classes.c - class folders to samples, and flat folders where a file of labels says what is in them
+ * (ImageNet's val).
+ *
+ * Folders, not files, say what the classes are: an empty class folder is a class with no samples, so that
+ * training and validation sets made at different times keep the same class indexes. */
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "common/file.h"
+#include "tools/job/labels.h"
+#include "tools/pack/pack_names.h"
+#include "tools/pack/pack_plan.h"
+
+/* Adds the name if a folder has it. One that cannot be looked at may be a class: not with skip_unread. */
+static FshStatus add_folder(const char *path, const struct dirent *entry, bool skip_unread, NameList *list,
+                            FshError *error)
+{
+    struct stat found;
+    bool is_folder = entry->d_type == DT_DIR;
+    if (!is_folder && stat(path, &found)) {
+        const bool leads_nowhere = errno == ENOENT || errno == ELOOP;
+        return leads_nowhere || skip_unread
+                   ? FSH_OK
+                   : fsh_error_system(error, errno,
+                                      "%s: cannot be looked at, and may be a class; nothing was packed "
+                                      "(--on-error skip packs without it)",
+                                      path);
+    }
+    is_folder = is_folder || S_ISDIR(found.st_mode);
+    return is_folder ? names_add(list, entry->d_name, error) : FSH_OK;
+}
+
+/* The folders directly in `folder`, hidden ones left out, links followed: as walk_files sees them. */
+static FshStatus list_folders(const char *folder, bool skip_unread, NameList *list, FshError *error)
+{
+    FshStatus status = FSH_OK;
+    DIR *stream = opendir(folder);
+    if (!stream)
+        return fsh_error_system(error, errno, "%s: cannot open the folder", folder);
+    for (;;) {
+        char path[PATH_MAX];
+        errno = 0;
+        const struct dirent *entry = readdir(stream);
+        if (!entry) {
+            if (errno)
+                status = fsh_error_system(error, errno, "%s: cannot read the folder", folder);
+            break;
+        }
+        if (entry->d_name[0] == '.' || entry->d_type == DT_REG)
+            continue;
+        status = file_join(path, sizeof path, folder, entry->d_name, error);
+        if (!status)
+            status = add_folder(path, entry, skip_unread, list, error);
+        if (status)
+            break;
+    }
+    (void)closedir(stream);
+    names_sort(list);
+    return status;
+}
+
+/* A folder whose folders are classes: the root itself, or train, val, test below it. */
+typedef struct ClassRoot {
+    PlanSplitIndex split;
+    char name[16]; /* "" for the root itself */
+    NameList classes;
+    uint64_t stray_count; /* images directly in it */
+    bool flat;            /* its folders are no classes: its images have labels in a file, if anywhere */
+} ClassRoot;
+
+enum { CLASS_ROOTS_MAX = 8 };
+
+typedef struct Layout {
+    ClassRoot roots[CLASS_ROOTS_MAX];
+    size_t root_count;
+    const ClassRoot *reference; /* whose classes the others must have */
+    NameList classes;           /* the dataset's: the reference's or, where --classes chooses, those of all */
+    uint64_t outside_count;     /* images below no class root */
+    const char *outside_example;
+    uint64_t *class_counts; /* [root][class] */
+    Labels *labels;         /* --labels; NULL: none */
+    const char **texts;     /* where nothing but labels tells classes: each sample's */
+} Layout;
+
+/* Fills the roots. Split folders are recognised by name and by having folders in them: a data set of vehicles
+ * may have a class called train, whose folder holds images. */
+static FshStatus find_roots(const Plan *plan, bool skip_unread, Layout *layout, FshError *error)
+{
+    NameList top = {0};
+    size_t split_roots = 0, other_folders = 0;
+    FshStatus status = list_folders(plan->root, skip_unread, &top, error);
+    for (size_t i = 0; i < top.count && !status; i++) {
+        PlanSplitIndex split = plan_split_by_name(top.names[i], strlen(top.names[i]));
+        if (split == PLAN_SPLITS) {
+            other_folders++;
+            continue;
+        }
+        char path[PATH_MAX];
+        ClassRoot *root = &layout->roots[layout->root_count++];
+        root->split = split;
+        (void)snprintf(root->name, sizeof root->name, "%s", top.names[i]);
+        status = file_join(path, sizeof path, plan->root, root->name, error);
+        if (!status)
+            status = list_folders(path, skip_unread, &root->classes, error);
+        split_roots += root->classes.count > 0;
+    }
+    const bool flat_splits =
+        layout->labels && layout->root_count; /* val/ beside a folder of something else */
+    if (!status && split_roots == 0 && other_folders > 0 &&
+        !flat_splits) { /* class folders directly below the source */
+        for (size_t i = 0; i < layout->root_count; i++)
+            names_free(&layout->roots[i].classes);
+        layout->roots[0] = (ClassRoot){.split = PLAN_TRAIN, .classes = top};
+        layout->root_count = 1;
+        return FSH_OK;
+    }
+    names_free(&top);
+    if (!status && layout->root_count == 0 && layout->labels) /* nothing but images */
+        layout->roots[layout->root_count++] = (ClassRoot){.split = PLAN_TRAIN};
+    return status;
+}
+
+/* Whether the folders of one are all unlike those of the other. */
+static bool share_nothing(const NameList *a, const NameList *b)
+{
+    for (size_t i = 0; i < a->count; i++) {
+        if (names_find(b, a->names[i], NULL))
+            return false;
+    }
+    return true;
+}
+
+/* The first root with classes, in the order of the splits; the flat ones. With a file of labels a single
+ * folder is one of images (Tiny ImageNet's val/images), and so is one that is no class of train. */
+static FshStatus find_reference(const Plan *plan, const PackOptions *options, Layout *layout, FshError *error)
+{
+    bool any_flat = false;
+    for (size_t i = 0; i < layout->root_count; i++)
+        layout->roots[i].flat = layout->roots[i].classes.count <= (layout->labels ? 1 : 0);
+    for (uint32_t split = 0; split < PLAN_SPLITS && !layout->reference; split++) {
+        for (size_t i = 0; i < layout->root_count && !layout->reference; i++) {
+            if (layout->roots[i].split == split && !layout->roots[i].flat)
+                layout->reference = &layout->roots[i];
+        }
+    }
+    for (size_t i = 0; i < layout->root_count && layout->labels; i++) {
+        ClassRoot *root = &layout->roots[i];
+        if (layout->reference && share_nothing(&root->classes, &layout->reference->classes))
+            root->flat = true;
+        any_flat = any_flat || root->flat;
+    }
+    if (layout->labels && !any_flat)
+        return fsh_error_set(
+            error, FSH_ERR_USAGE,
+            "--labels: the images of %s lie in class folders already, which say what %s would "
+            "say; leave --labels out",
+            plan->root, options->labels);
+    return FSH_OK;
+}
+
+/* Which root an image is below; *rest_ret is its path below that root. */
+static ClassRoot *root_of(Layout *layout, const char *path, const char **rest_ret)
+{
+    for (size_t i = 0; i < layout->root_count; i++) {
+        size_t length = strlen(layout->roots[i].name);
+        if (length == 0) {
+            *rest_ret = path;
+            return &layout->roots[i];
+        }
+        if (strncmp(path, layout->roots[i].name, length) == 0 && path[length] == '/') {
+            *rest_ret = path + length + 1;
+            return &layout->roots[i];
+        }
+    }
+    return NULL;
+}
+
+/* The class that a label names: by its name or, of a file that names images, by its number. */
+static bool find_label(const Layout *layout, const char *text, size_t *class_ret)
+{
+    uint64_t number = 0;
+    if (names_find(&layout->classes, text, class_ret))
+        return true;
+    if (!labels_have_names(layout->labels) || !names_parse_number(text, &number) ||
+        number >= layout->classes.count)
+        return false;
+    *class_ret = (size_t)number;
+    return true;
+}
+
+/* An image of a flat folder. */
+static FshStatus add_labelled(Plan *plan, const PackOptions *options, Layout *layout, const ClassRoot *root,
+                              uint64_t file, const char *rest, FshError *error)
+{
+    const char *path = plan->files.files[file].path, *text = labels_find(layout->labels, rest);
+    size_t class_index = 0;
+    if (!text)
+        return notes_addf(&plan->left_out, FSH_ERR_NOT_FOUND, error, path, "has no label in %s",
+                          options->labels);
+    if (!layout->reference) {
+        layout->texts[plan->sample_count] = text;
+    } else if (!find_label(layout, text, &class_index)) {
+        if (options->classes) {
+            plan_count_other_class(plan, path);
+            return FSH_OK;
+        }
+        return fsh_error_set(
+            error, FSH_ERR_MISMATCH, "%s/%s: its label '%s' in %s is no class of %s%s", plan->root, path,
+            text, options->labels, layout->reference->name[0] ? layout->reference->name : plan->root,
+            labels_have_names(layout->labels)
+                ? "; numbers count from 0, in byte order of the class folders"
+                : "; ILSVRC's ground truth has numbers of its own: take a file that names the classes");
+    } else {
+        layout->class_counts[(size_t)(root - layout->roots) * layout->classes.count + class_index]++;
+    }
+    plan_add_sample(plan, rest, plan_stem_bytes(rest), (int32_t)class_index, root->split, &file);
+    return FSH_OK;
+}
+
+static FshStatus add_samples(Plan *plan, const PackOptions *options, Layout *layout, FshError *error)
+{
+    FshStatus status = FSH_OK;
+    for (uint64_t file = 0; file < plan->files.count && !status; file++) {
+        if (!plan->is_image[file])
+            continue;
+        const char *path = plan->files.files[file].path, *rest = NULL;
+        ClassRoot *root = root_of(layout, path, &rest);
+        if (!root) {
+            layout->outside_count++;
+            if (!layout->outside_example)
+                layout->outside_example = path;
+            continue;
+        }
+        if (layout->labels && root->flat) {
+            status = add_labelled(plan, options, layout, root, file, rest, error);
+            continue;
+        }
+        const char *slash = strchr(rest, '/');
+        char name[NAME_MAX + 1];
+        size_t class_index = 0;
+        if (slash && (size_t)(slash - rest) < sizeof name) {
+            memcpy(name, rest, (size_t)(slash - rest));
+            name[slash - rest] = '\0';
+        }
+        if (!slash || !names_find(&layout->classes, name, &class_index)) {
+            root->stray_count++;
+            status = notes_add(&plan->left_out, FSH_ERR_MISMATCH, path, "lies in no class folder", error);
+            continue;
+        }
+        layout->class_counts[(size_t)(root - layout->roots) * layout->classes.count + class_index]++;
+        plan_add_sample(plan, rest, plan_stem_bytes(rest), (int32_t)class_index, root->split, &file);
+    }
+    return status;
+}
+
+/* The splits must agree on the classes, and each split has one folder. */
+static FshStatus check_roots(const Plan *plan, Layout *layout, FshError *error)
+{
+    for (size_t i = 0; i < layout->root_count; i++) {
+        const ClassRoot *root = &layout->roots[i];
+        for (size_t j = 0; j < i; j++) {
+            if (layout->roots[j].split == root->split)
+                return fsh_error_set(error, FSH_ERR_MISMATCH,
+                                     "%s: both '%s' and '%s' are there; keep one as the %s split", plan->root,
+                                     layout->roots[j].name, root->name, fsh_split_name(root->split));
+        }
+    }
+    return FSH_OK;
+}
+
+/* The dataset's classes: those of the reference, which has all that the others have. Where --classes chooses,
+ * classes that are not in all splits may be none of those: all are taken, and what is not chosen goes
+ * later. */
+static FshStatus collect_classes(const Plan *plan, const PackOptions *options, Layout *layout,
+                                 FshError *error)
+{
+    const NameList *reference = &layout->reference->classes;
+    FshStatus status = FSH_OK;
+    for (size_t i = 0; i < reference->count && !status; i++)
+        status = names_add(&layout->classes, reference->names[i], error);
+    for (size_t i = 0; i < layout->root_count && !status; i++) {
+        const ClassRoot *root = &layout->roots[i];
+        size_t missing_count = 0;
+        const char *missing = NULL;
+        for (size_t c = 0; c < root->classes.count && !root->flat && !status; c++) {
+            if (names_find(reference, root->classes.names[c], NULL))
+                continue;
+            if (missing_count++ == 0)
+                missing = root->classes.names[c];
+            if (options->classes)
+                status = names_add(&layout->classes, root->classes.names[c], error);
+        }
+        const char *sides = missing_count && !options->classes ? plan_hint_sides(plan) : NULL;
+        if (missing_count && !options->classes)
+            return fsh_error_set(error, FSH_ERR_MISMATCH,
+                                 "%s: class '%s' of %s is missing from %s%s; the splits must have the same "
+                                 "classes (an empty folder counts)%s%s",
+                                 plan->root, missing, root->name, layout->reference->name,
+                                 missing_count > 1 ? ", and others" : "",
+                                 sides ? "; for image pairs use --pairs "
+                                 : missing_count == root->classes.count && !options->labels
+                                     ? "; where its folders are none of classes, say with --labels what its "
+                                       "images are"
+                                     : "",
+                                 sides ? sides : "");
+    }
+    names_sort(&layout->classes);
+    size_t kept = 0; /* val and test may have added the same */
+    for (size_t i = 0; i < layout->classes.count; i++) {
+        if (kept && strcmp(layout->classes.names[kept - 1], layout->classes.names[i]) == 0)
+            free(layout->classes.names[i]);
+        else
+            layout->classes.names[kept++] = layout->classes.names[i];
+    }
+    layout->classes.count = kept;
+    return status;
+}
+
+/* What is odd, once the images are counted. */
+static FshStatus warn_layout(Plan *plan, const PackOptions *options, const Layout *layout, FshError *error)
+{
+    const size_t class_count = layout->classes.count;
+    FshStatus status = FSH_OK;
+    for (size_t i = 0; i < layout->root_count && !status; i++) {
+        const ClassRoot *root = &layout->roots[i];
+        const char *separator = root->name[0] ? "/" : "";
+        if (root->flat && !layout->labels)
+            status = notes_add(&plan->warnings, FSH_OK, root->name,
+                               "holds no class folder: the split is left out", error);
+        for (size_t c = 0; c < class_count && !status && !options->classes; c++) {
+            const char *name = layout->classes.names[c];
+            char path[NAME_MAX + 32];
+            if (layout->class_counts[i * class_count + c] || !names_find(&root->classes, name, NULL))
+                continue;
+            (void)snprintf(path, sizeof path, "%s%s%s", root->name, separator, name);
+            status = notes_addf(&plan->warnings, FSH_OK, error, path,
+                                "a class folder without images; kept as class %zu with no sample", c);
+        }
+    }
+    if (!status && layout->outside_count)
+        status = notes_addf(&plan->warnings, FSH_OK, error, layout->outside_example,
+                            "%llu images such as this one lie outside train, val and test; left alone",
+                            (unsigned long long)layout->outside_count);
+    if (!status && class_count == 1)
+        status = notes_add(&plan->warnings, FSH_OK, layout->classes.names[0],
+                           "the only class: there is nothing for a classifier to tell apart", error);
+    return status;
+}
+
+/* A sample's path below its class folder, without the extension. */
+typedef struct ClassFile {
+    const char *path;
+    size_t path_bytes;
+    uint32_t split;
+    int32_t label;
+} ClassFile;
+
+static int compare_places(const ClassFile *left, const ClassFile *right)
+{
+    if (left->split != right->split)
+        return left->split < right->split ? -1 : 1;
+    if (left->path_bytes != right->path_bytes)
+        return left->path_bytes < right->path_bytes ? -1 : 1;
+    return memcmp(left->path, right->path, left->path_bytes);
+}
+
+/* By split and path, then class. */
+static int compare_class_files(const void *a, const void *b)
+{
+    const ClassFile *left = a, *right = b;
+    int order = compare_places(left, right);
+    return order ? order : (left->label > right->label) - (left->label < right->label);
+}
+
+/* cat/0.jpg and dog/0.jpg: photographs that were counted in each class are no pairs. */
+static bool is_number(const ClassFile *file)
+{
+    size_t digits = 0;
+    while (digits < file->path_bytes && file->path[digits] >= '0' && file->path[digits] <= '9')
+        digits++;
+    return digits == file->path_bytes;
+}
+
+/* Pairs below folders of films, or of days, which are no classes. */
+static FshStatus warn_sides(Plan *plan, FshError *error)
+{
+    const char *sides = plan_hint_sides(plan);
+    return sides
+               ? notes_addf(&plan->warnings, FSH_OK, error, plan->root,
+                            "its images lie in folders of sides, below what is taken for classes; for image "
+                            "pairs use --pairs %s",
+                            sides)
+               : FSH_OK;
+}
+
+/* Pairs that are packed without --pairs look like two classes of the same names. Before plan_mend_keys: keys
+ * have no extension yet. */
+static FshStatus warn_pairs(Plan *plan, const NameList *classes, FshError *error)
+{
+    if (classes->count != 2)
+        return warn_sides(plan, error);
+    ClassFile *files = calloc(plan->sample_count + 1, sizeof *files);
+    if (!files)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->root);
+    uint64_t counts[2] = {0}, same_count = 0;
+    for (uint64_t i = 0; i < plan->sample_count; i++) {
+        const PlanSample *sample = &plan->samples[i];
+        const size_t folder_bytes = strlen(classes->names[sample->label]) + 1;
+        files[i] = (ClassFile){.path = sample->key + folder_bytes,
+                               .path_bytes = sample->key_bytes - folder_bytes,
+                               .split = sample->split,
+                               .label = sample->label};
+        counts[sample->label]++;
+    }
+    qsort(files, plan->sample_count, sizeof *files, compare_class_files);
+    for (uint64_t i = 1; i < plan->sample_count; i++)
+        same_count += files[i].label != files[i - 1].label && !is_number(&files[i]) &&
+                      compare_places(&files[i], &files[i - 1]) == 0;
+    free(files);
+    if (same_count <= (counts[0] > counts[1] ? counts[0] : counts[1]) / 2)
+        return warn_sides(plan, error);
+    return notes_addf(&plan->warnings, FSH_OK, error, plan->root,
+                      "the classes '%s' and '%s' hold files of the same names; for image pairs use "
+                      "--pairs %s:%s",
+                      classes->names[0], classes->names[1], classes->names[0], classes->names[1]);
+}
+
+/* Images in a folder that should have class folders. */
+static FshStatus refuse_stray(const Plan *plan, const Layout *layout, FshError *error)
+{
+    for (size_t i = 0; i < layout->root_count; i++) {
+        const ClassRoot *root = &layout->roots[i];
+        if (root->flat && root->stray_count)
+            return fsh_error_set(
+                error, FSH_ERR_MISMATCH,
+                "%s/%s: its %llu images lie in no class folder; put each into a folder named "
+                "after its class, as in %s, or say with --labels what they are",
+                plan->root, root->name, (unsigned long long)root->stray_count, layout->reference->name);
+    }
+    return FSH_OK;
+}
+
+/* No class folder anywhere: only labels can tell. */
+static FshStatus plan_flat(Plan *plan, const PackOptions *options, Layout *layout, FshError *error)
+{
+    if (!layout->labels) {
+        /* Split folders that hold no folders, or nothing at all. */
+        if (layout->root_count && plan->files.count > plan->other_file_count)
+            return fsh_error_set(error, FSH_ERR_NOT_FOUND,
+                                 "%s/%s: its images lie in no class folder; put each into a folder named "
+                                 "after its class, or say with --labels what they are",
+                                 plan->root, layout->roots[0].name);
+        return FSH_OK;
+    }
+    layout->texts = calloc(plan->files.count + 1, sizeof *layout->texts);
+    if (!layout->texts)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->root);
+    FshStatus status = add_samples(plan, options, layout, error);
+    if (!status)
+        status = plan_label_by_texts(plan, options, layout->texts, options->labels, error);
+    return status ? status : plan_mend_keys(plan, error);
+}
+
+static FshStatus plan_folders(Plan *plan, const PackOptions *options, Layout *layout, FshError *error)
+{
+    FshStatus status = collect_classes(plan, options, layout, error);
+    if (status)
+        return status;
+    layout->class_counts =
+        calloc(layout->root_count * layout->classes.count + 1, sizeof *layout->class_counts);
+    if (!layout->class_counts)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->root);
+    status = add_samples(plan, options, layout, error);
+    if (!status)
+        status = refuse_stray(plan, layout, error);
+    if (!status)
+        status = warn_layout(plan, options, layout, error);
+    if (!status && !layout->labels)
+        status = warn_pairs(plan, &layout->classes, error);
+    if (!status)
+        status = plan_mend_keys(plan, error);
+    if (!status) { /* the list becomes the plan's */
+        plan->class_names = layout->classes.names;
+        plan->class_count = layout->classes.count;
+        layout->classes = (NameList){0};
+    }
+    return status;
+}
+
+FshStatus plan_classes(Plan *plan, const PackOptions *options, FshError *error)
+{
+    Layout layout = {0};
+    FshStatus status = options->labels ? labels_load(&layout.labels, options->labels, error) : FSH_OK;
+    if (!status)
+        status = find_roots(plan, options->skip_unread, &layout, error);
+    if (!status)
+        status = check_roots(plan, &layout, error);
+    if (!status)
+        status = find_reference(plan, options, &layout, error);
+    if (!status)
+        status = (layout.reference ? plan_folders : plan_flat)(plan, options, &layout, error);
+    free(layout.class_counts);
+    free(layout.texts);
+    labels_free(&layout.labels);
+    names_free(&layout.classes);
+    for (size_t i = 0; i < layout.root_count; i++)
+        names_free(&layout.roots[i].classes);
+    return status;
+}

@@ -1,0 +1,377 @@
+/* pack_dataset.c - a dataset as the source: its samples with the keys, labels, classes and splits that they
+ * have, to be put into other shards, another container, another order or other splits.
+ *
+ * Bytes and keys stay where they are, in the dataset's mapping. */
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <xxhash.h>
+
+#include "common/file.h"
+#include "common/path.h"
+#include "tools/job/labels.h"
+#include "tools/pack/pack_names.h"
+#include "tools/pack/pack_plan.h"
+
+/* ---- is it one? ---- */
+
+static bool ends_in(const char *name, const char *end)
+{
+    const size_t length = strlen(name), end_length = strlen(end);
+    return length > end_length && strcmp(name + length - end_length, end) == 0;
+}
+
+/* Tars beside class folders are downloads that were forgotten there; among themselves they are a dataset. */
+static bool folder_is_dataset(const char *folder)
+{
+    bool dataset = false, containers = false, others = false;
+    DIR *stream = opendir(folder);
+    for (const struct dirent *entry; stream && !dataset && (entry = readdir(stream));) {
+        const char *name = entry->d_name;
+        char path[PATH_MAX];
+        if (name[0] == '.' || file_join(path, sizeof path, folder, name, NULL))
+            continue;
+        const bool is_folder = entry->d_type == DT_DIR || (entry->d_type != DT_REG && file_is_folder(path));
+        dataset = !is_folder && (strcmp(name, FSH_MANIFEST_NAME) == 0 || strcmp(name, "data.mdb") == 0);
+        if (ends_in(name, ".lmdb") || (!is_folder && (ends_in(name, ".tar") || ends_in(name, ".fshard"))))
+            containers = true;
+        else
+            others = others || is_folder;
+    }
+    if (stream)
+        (void)closedir(stream);
+    return dataset || (containers && !others);
+}
+
+bool plan_is_dataset(const char *source)
+{
+    if (file_is_folder(source))
+        return folder_is_dataset(source);
+    return file_exists(source) || path_names_several(source);
+}
+
+/* ---- which of its parts ---- */
+
+FshStatus plan_dataset_sample(const Plan *plan, uint64_t item, FshSample *sample, size_t *field_ret,
+                              const FshSplit **split_ret, FshError *error)
+{
+    const PlanDataset *from = &plan->from;
+    const uint64_t number = item / from->field_count;
+    uint32_t at = PLAN_SPLITS;
+    while (at-- > 0 && (!from->splits[at] || from->first_samples[at] > number))
+        ;
+    if (at >= PLAN_SPLITS)
+        return fsh_error_set(error, FSH_ERR_NOT_FOUND, "no such sample");
+    *field_ret = item % from->field_count;
+    if (split_ret)
+        *split_ret = from->splits[at];
+    FshStatus status = fsh_sample_get(from->splits[at], number - from->first_samples[at], sample, error);
+    if (!status && *field_ret >= sample->field_count)
+        status = fsh_error_set(error, FSH_ERR_MISMATCH, "has %u fields of %zu", sample->field_count,
+                               from->field_count);
+    return status;
+}
+
+/* Which of the dataset's splits are train, val and test. A single one of any other name is train. */
+static FshStatus take_splits(Plan *plan, const FshManifest *manifest, FshError *error)
+{
+    PlanDataset *from = &plan->from;
+    for (size_t i = 0; i < manifest->split_count; i++) {
+        const char *name = manifest->splits[i].name;
+        PlanSplitIndex split = plan_split_by_name(name, strlen(name));
+        if (split == PLAN_SPLITS && manifest->split_count == 1)
+            split = PLAN_TRAIN;
+        if (split == PLAN_SPLITS || from->splits[split])
+            return fsh_error_set(error, FSH_ERR_MISMATCH,
+                                 "%s: its split '%s' is not one of train, val and test, once each",
+                                 plan->root, name);
+        from->splits[split] = fsh_split(from->dataset, name);
+    }
+    uint64_t sample_count = 0;
+    for (uint32_t split = 0; split < PLAN_SPLITS; split++) {
+        from->first_samples[split] = sample_count;
+        sample_count += from->splits[split] ? from->splits[split]->sample_count : 0;
+    }
+    plan->item_count = sample_count * from->field_count;
+    return FSH_OK;
+}
+
+static FshStatus refuse_field(const Plan *plan, const FshManifest *manifest, const char *name,
+                              FshError *error)
+{
+    char names[512] = "";
+    size_t used = 0;
+    for (size_t i = 0; i < manifest->field_count && used < sizeof names; i++)
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ":" : "",
+                                 manifest->field_names[i]);
+    return fsh_error_set(error, FSH_ERR_USAGE, "--pairs: %s has no field '%s'; it has %s", plan->root, name,
+                         names);
+}
+
+/* fields[i] is the dataset's field that becomes the plan's field i. */
+static FshStatus take_fields(Plan *plan, const PackOptions *options, const FshManifest *manifest,
+                             size_t fields[FSH_FIELDS_MAX], FshError *error)
+{
+    plan->kind = manifest->kind;
+    plan->from.field_count = manifest->field_count;
+    if (options->field_count && manifest->kind != FSH_KIND_PAIRS)
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "--pairs: %s is a dataset of classes, which holds no pairs", plan->root);
+    plan->field_count = options->field_count ? options->field_count : manifest->field_count;
+    for (size_t i = 0; i < plan->field_count; i++) {
+        size_t field = options->field_count ? 0 : i;
+        while (options->field_count && field < manifest->field_count &&
+               strcmp(manifest->field_names[field], options->field_names[i]) != 0)
+            field++;
+        if (field == manifest->field_count)
+            return refuse_field(plan, manifest, options->field_names[i], error);
+        fields[i] = field;
+        plan->field_names[i] = manifest->field_names[field];
+    }
+    /* Kept where the small side still comes first; without it the others are of one size. */
+    if (options->pair_scale <= 1 && fields[0] == 0 && plan->field_count > 1)
+        plan->pair_scale = manifest->pair_scale;
+    if (plan->pair_scale > 1 && options->resize.max_size)
+        return fsh_error_set(
+            error, FSH_ERR_USAGE,
+            "--max-size: the sides of %s differ by a factor of %u, and each image is made smaller "
+            "by its own; leave it out",
+            plan->root, (unsigned)plan->pair_scale);
+    return FSH_OK;
+}
+
+/* ---- its samples ---- */
+
+static FshStatus take_sample(Plan *plan, PlanSplitIndex split, PlanSplitIndex become, uint64_t index,
+                             const size_t fields[FSH_FIELDS_MAX], FshError *error)
+{
+    const PlanDataset *from = &plan->from;
+    uint64_t items[FSH_FIELDS_MAX];
+    FshSample sample;
+    FshError failure = {0};
+    size_t field = 0;
+    const uint64_t first_item = (from->first_samples[split] + index) * from->field_count;
+    FshStatus status = plan_dataset_sample(plan, first_item + from->field_count - 1, &sample, &field, NULL,
+                                           &failure); /* its last field: all are there */
+    if (!status && sample.label > INT32_MAX)
+        status = fsh_error_set(&failure, FSH_ERR_MISMATCH, "its label is out of range");
+    if (status == FSH_ERR_MEMORY)
+        return fsh_error_set(error, status, "%s", failure.message);
+    if (status) {
+        char where[PATH_MAX];
+        return notes_add(&plan->left_out, status,
+                         fsh_sample_where(from->splits[split], index, where, sizeof where), failure.message,
+                         error);
+    }
+    for (size_t i = 0; i < plan->field_count; i++)
+        items[i] = first_item + fields[i];
+    plan_add_sample(plan, sample.key, sample.key_bytes, (int32_t)sample.label, become, items);
+    return FSH_OK;
+}
+
+static FshStatus take_samples(Plan *plan, const PackOptions *options, const size_t fields[FSH_FIELDS_MAX],
+                              FshError *error)
+{
+    FshStatus status = FSH_OK;
+    const uint64_t count = plan->item_count / plan->from.field_count;
+    plan->samples = calloc(count + 1, sizeof *plan->samples);
+    plan->sources = calloc(count * plan->field_count + 1, sizeof *plan->sources);
+    if (!plan->samples || !plan->sources)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->root);
+    for (uint32_t split = 0; split < PLAN_SPLITS; split++) {
+        const FshSplit *samples = plan->from.splits[split];
+        const bool joins = split == PLAN_VAL && options->val_fraction > 0; /* to be drawn anew */
+        for (uint64_t i = 0; samples && i < samples->sample_count && !status; i++)
+            status = take_sample(plan, (PlanSplitIndex)split, joins ? PLAN_TRAIN : (PlanSplitIndex)split, i,
+                                 fields, error);
+        if (joins && samples && !status)
+            status = notes_addf(&plan->warnings, FSH_OK, error, "--split",
+                                "the val split that is there is put back: %llu samples join train",
+                                (unsigned long long)samples->sample_count);
+    }
+    return status;
+}
+
+/* The names of the classes; where the container knows numbers only, the numbers. */
+static FshStatus take_classes(Plan *plan, const FshManifest *manifest, FshError *error)
+{
+    NameList names = {0};
+    FshStatus status = FSH_OK;
+    int64_t most = -1;
+    if (plan->kind != FSH_KIND_CLASSES)
+        return FSH_OK;
+    for (size_t i = 0; i < manifest->class_count && !status; i++)
+        status = names_add(&names, manifest->class_names[i], error);
+    for (uint64_t i = 0; i < plan->sample_count && !manifest->class_count; i++)
+        most = plan->samples[i].label > most ? plan->samples[i].label : most;
+    if (!manifest->class_count)
+        status = names_add_numbers(&names, (uint64_t)(most + 1), plan->root, error);
+    plan->class_names = names.names;
+    plan->class_count = names.count;
+    return status;
+}
+
+/* By the key, which has no extension; labels are of files, which have one. */
+static const char *find_text(const Labels *labels, const PlanSample *sample)
+{
+    static const char *const extensions[] = {"",      ".jpg", ".JPEG", ".jpeg", ".JPG", ".png",
+                                             ".webp", ".tif", ".bmp",  ".gif",  ".ppm", ".PNG"};
+    const char *text = NULL;
+    for (size_t i = 0; i < sizeof extensions / sizeof extensions[0] && !text; i++) {
+        char name[PATH_MAX];
+        const int length =
+            snprintf(name, sizeof name, "%.*s%s", (int)sample->key_bytes, sample->key, extensions[i]);
+        if (length > 0 && (size_t)length < sizeof name)
+            text = labels_find(labels, name);
+    }
+    return text;
+}
+
+/* --labels, of a dataset in which samples have none: they are looked for by key. Samples that have a label
+ * keep it, by the name of its class. Fills texts, and removes samples that have no text either. */
+static FshStatus find_texts(Plan *plan, const PackOptions *options, const Labels *labels, const char **texts,
+                            FshError *error)
+{
+    const FshManifest *manifest = fsh_manifest(plan->from.dataset);
+    FshStatus status = FSH_OK;
+    uint64_t kept = 0, unlabelled = 0;
+    for (uint64_t i = 0; i < plan->sample_count && !status; i++) {
+        const PlanSample *sample = &plan->samples[i];
+        const char *text =
+            sample->label >= 0 ? manifest->class_names[sample->label] : find_text(labels, sample);
+        unlabelled += sample->label < 0;
+        if (text) {
+            texts[kept] = text;
+            plan->samples[kept++] = *sample;
+        } else {
+            char key[PATH_MAX];
+            (void)snprintf(key, sizeof key, "%.*s", (int)sample->key_bytes, sample->key);
+            status = notes_addf(&plan->left_out, FSH_ERR_NOT_FOUND, error, key, "has no label in %s",
+                                options->labels);
+        }
+    }
+    plan->sample_count = kept;
+    if (!status && kept == 0)
+        status = fsh_error_set(error, FSH_ERR_NOT_FOUND, "--labels: %s names none of the %llu samples of %s",
+                               options->labels, (unsigned long long)unlabelled, plan->root);
+    if (!status && !unlabelled)
+        status = fsh_error_set(error, FSH_ERR_USAGE,
+                               "--labels: %s is a dataset in which every sample has a label; leave it out",
+                               plan->root);
+    return status;
+}
+
+static FshStatus take_labels(Plan *plan, const PackOptions *options, FshError *error)
+{
+    Labels *labels = NULL;
+    if (plan->kind != FSH_KIND_CLASSES)
+        return fsh_error_set(error, FSH_ERR_USAGE, "--labels: %s is a dataset of pairs, which have no labels",
+                             plan->root);
+    FshStatus status = labels_load(&labels, options->labels, error);
+    const char **texts = status ? NULL : calloc(plan->sample_count + 1, sizeof *texts);
+    if (!status && !texts)
+        status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->root);
+    if (!status)
+        status = find_texts(plan, options, labels, texts, error);
+    if (!status)
+        status = plan_label_by_texts(plan, options, texts, options->labels, error);
+    free(texts);
+    labels_free(&labels);
+    return status;
+}
+
+/* What its own packing noted: where it comes from and how its images were made smaller. */
+static void take_provenance(Plan *plan, const FshManifest *manifest)
+{
+    plan->provenance = manifest->provenance_json ? json_loads(manifest->provenance_json, 0, NULL) : NULL;
+    plan->recipe = json_incref(json_object_get(plan->provenance, "recipe"));
+    if (json_object_size(plan->provenance) == 0) { /* another tool's, or a single file */
+        json_decref(plan->provenance);
+        plan->provenance = NULL;
+    }
+}
+
+/* A tar of images alone may hold none. */
+static FshStatus check_labels(Plan *plan, FshError *error)
+{
+    uint64_t count = 0;
+    const PlanSample *example = NULL;
+    for (uint64_t i = plan->kind == FSH_KIND_CLASSES ? plan->sample_count : 0; i-- > 0;) {
+        count += plan->samples[i].label < 0;
+        example = plan->samples[i].label < 0 ? &plan->samples[i] : example;
+    }
+    if (!count)
+        return FSH_OK;
+    if (count == plan->sample_count)
+        return fsh_error_set(error, FSH_ERR_MISMATCH,
+                             "%s: none of its %llu samples has a label, and they are no pairs: %ssay with "
+                             "--labels what they are",
+                             plan->root, (unsigned long long)count,
+                             memchr(example->key, '/', example->key_bytes)
+                                 ? "where they lie in class folders, unpack them and pack that folder; else "
+                                 : "");
+    return notes_addf(&plan->warnings, FSH_OK, error, plan->root,
+                      "%llu samples have no label, %.*s is the first; kept without one",
+                      (unsigned long long)count, (int)example->key_bytes, example->key);
+}
+
+static uint64_t mix_times(uint64_t hash, uint64_t bytes, int64_t modified_ns)
+{
+    const uint64_t numbers[] = {hash, bytes, (uint64_t)modified_ns};
+    return XXH3_64bits(numbers, sizeof numbers);
+}
+
+/* Times and sizes of all files that are the dataset, in one number: a tar may be written again in its place,
+ * and the folder knows nothing of it. */
+static FshStatus note_times(Plan *plan, const FshManifest *manifest, int jobs, FshError *error)
+{
+    uint64_t hash = 0;
+    FshStatus status = FSH_OK;
+    if (file_is_folder(plan->root)) {
+        FileList list = {0};
+        status = walk_files(plan->root, jobs, &list, error);
+        for (uint64_t i = 0; i < list.count; i++)
+            hash = mix_times(hash, list.files[i].bytes, list.files[i].modified_ns);
+        file_list_free(&list);
+        plan->from.modified = (int64_t)hash;
+        return status;
+    }
+    /* One file, or several in one word, which are named by whole paths then. */
+    const bool single = file_exists(plan->root);
+    for (size_t i = 0; i < manifest->split_count; i++) {
+        for (size_t f = 0; f < manifest->splits[i].file_count; f++) {
+            struct stat facts;
+            if (stat(single ? plan->root : manifest->splits[i].files[f].name, &facts) == 0)
+                hash = mix_times(hash, (uint64_t)facts.st_size, file_time_ns(facts.st_mtim));
+        }
+    }
+    plan->from.modified = (int64_t)hash;
+    return FSH_OK;
+}
+
+FshStatus plan_dataset(Plan *plan, const PackOptions *options, FshError *error)
+{
+    size_t fields[FSH_FIELDS_MAX] = {0};
+    FshStatus status = fsh_open(&plan->from.dataset, plan->root, error);
+    if (status)
+        return status;
+    const FshManifest *manifest = fsh_manifest(plan->from.dataset);
+    status = note_times(plan, manifest, options->jobs, error);
+    if (status)
+        return status;
+    take_provenance(plan, manifest);
+    status = take_fields(plan, options, manifest, fields, error);
+    if (!status)
+        status = take_splits(plan, manifest, error);
+    if (!status)
+        status = take_samples(plan, options, fields, error);
+    if (!status && options->labels)
+        status = take_labels(plan, options, error);
+    if (!status)
+        status = check_labels(plan, error);
+    if (!status && !options->labels)
+        status = take_classes(plan, manifest, error);
+    return status ? status : plan_mend_keys(plan, error);
+}

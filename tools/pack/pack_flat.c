@@ -1,0 +1,161 @@
+/* A folder of 0001_blur.png, 0001_sharp.png, 0002_blur.png …, or of blur_0001.png …, sharp_0001.png …, is
+ * pairs in a form that fpack does not read by itself: which word is a side would be a guess. But whoever
+ * packs it is told what to do. */
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tools/pack/pack_plan.h"
+
+/* A file's name without folder and extension. */
+typedef struct Stem {
+    const char *text; /* length long */
+    size_t length;
+} Stem;
+
+static Stem stem_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    const char *name = slash ? slash + 1 : path;
+    return (Stem){.text = name, .length = plan_stem_bytes(path) - (size_t)(name - path)};
+}
+
+static bool stems_equal(Stem a, Stem b)
+{
+    return a.length == b.length && memcmp(a.text, b.text, a.length) == 0;
+}
+
+/* What is left of two names when the end that they share is cut off, or the beginning. False: they share
+ * nothing. */
+static bool cut_shared(Stem *a, Stem *b, bool beginning)
+{
+    const size_t most = a->length < b->length ? a->length : b->length;
+    size_t shared = 0;
+    while (shared < most && (beginning ? a->text[shared] == b->text[shared]
+                                       : a->text[a->length - 1 - shared] == b->text[b->length - 1 - shared]))
+        shared++;
+    a->length -= shared;
+    b->length -= shared;
+    if (beginning) {
+        a->text += shared;
+        b->text += shared;
+    }
+    return shared > 0;
+}
+
+static bool is_number(Stem stem)
+{
+    return strspn(stem.text, "0123456789") >= stem.length;
+}
+
+/* The next image of the plan from *file on, in byte order of the paths; NULL: there is none. */
+static const char *next_image(const Plan *plan, uint64_t *file)
+{
+    while (*file < plan->files.count && !plan->is_image[*file])
+        (*file)++;
+    return *file < plan->files.count ? plan->files.files[(*file)++].path : NULL;
+}
+
+static bool one_folder(const Plan *plan, uint64_t *count_ret)
+{
+    uint64_t file = 0;
+    const char *first = next_image(plan, &file);
+    const char *slash = first ? strrchr(first, '/') : NULL;
+    const size_t folder_bytes = slash ? (size_t)(slash - first) + 1 : 0;
+    *count_ret = first != NULL;
+    for (const char *path = first; path; path = next_image(plan, &file)) {
+        if (strncmp(path, first, folder_bytes) != 0 || strchr(path + folder_bytes, '/'))
+            return false;
+        *count_ret += path != first;
+    }
+    return true;
+}
+
+/* Whether image i and its other side differ in the same two words for every i. by_beginning: neighbours, told
+ * apart by their ends; else a first half and a second half, told apart by their beginnings. Fills example
+ * with the first two paths and words with how they differ. */
+static bool all_pairs(const Plan *plan, uint64_t count, bool by_beginning, const char *example[2],
+                      Stem words[2])
+{
+    uint64_t a_file = 0, b_file = 0;
+    for (uint64_t i = 0; i < (by_beginning ? 1 : count / 2); i++)
+        (void)next_image(plan, &b_file);
+    for (uint64_t pair = 0; pair < count / 2; pair++) {
+        const char *a_path = next_image(plan, &a_file), *b_path = next_image(plan, &b_file);
+        Stem a = stem_of(a_path), b = stem_of(b_path);
+        if (!cut_shared(&a, &b, by_beginning) || stems_equal(a, b) || (is_number(a) && is_number(b)))
+            return false; /* of blur_1, blur_2, sharp_1 and sharp_2, the numbers are not the sides */
+        if (pair == 0) {
+            words[0] = a;
+            words[1] = b;
+            example[0] = a_path;
+            example[1] = b_path;
+        } else if (!stems_equal(a, words[0]) || !stems_equal(b, words[1])) {
+            return false;
+        }
+        if (by_beginning) { /* a's next is behind b */
+            (void)next_image(plan, &a_file);
+            (void)next_image(plan, &b_file);
+        }
+    }
+    return true;
+}
+
+/* Whether the image lies in a folder of this name. */
+static bool lies_in(const char *path, const char *folder, size_t folder_bytes)
+{
+    const char *slash = strrchr(path, '/');
+    if (!slash)
+        return false;
+    const size_t before = (size_t)(slash - path);
+    return before >= folder_bytes && memcmp(slash - folder_bytes, folder, folder_bytes) == 0 &&
+           (before == folder_bytes || slash[-(ptrdiff_t)folder_bytes - 1] == '/');
+}
+
+const char *plan_hint_sides(const Plan *plan)
+{
+    static const char *const known[] = {"blur:sharp", "blurry:sharp", "input:target", "lq:gt"};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        const size_t first_bytes = strcspn(known[i], ":");
+        const char *second = known[i] + first_bytes + 1;
+        uint64_t first_count = 0, second_count = 0, count = 0, file = 0;
+        for (const char *path; (path = next_image(plan, &file)); count++) {
+            first_count += lies_in(path, known[i], first_bytes);
+            second_count += lies_in(path, second, strlen(second));
+        }
+        if (first_count && second_count && first_count + second_count > count / 2)
+            return known[i];
+    }
+    return NULL;
+}
+
+FshStatus plan_hint_flat_pairs(const Plan *plan, FshStatus status, FshError *error)
+{
+    const char *example[2] = {NULL, NULL};
+    uint64_t count = 0;
+    if (!error || !plan->is_image || !one_folder(plan, &count) || count < 4 || count % 2 != 0)
+        return status;
+    const FshError before = *error;
+    Stem words[2] = {{0}, {0}};
+    if (all_pairs(plan, count, true, example, words) && example[0]) {
+        const char *slash = strrchr(example[0], '/');
+        const int folder_bytes = slash ? (int)(slash - example[0]) : 0;
+        char folder[512], rules[160];
+        (void)snprintf(folder, sizeof folder, "%s%s%.*s", plan->root, folder_bytes ? "/" : "", folder_bytes,
+                       example[0]);
+        (void)snprintf(rules, sizeof rules, "%s%.*s%s%s%.*s", words[0].length ? "A=" : "",
+                       (int)words[0].length, words[0].text, words[0].length && words[1].length ? ":" : "",
+                       words[1].length ? "B=" : "", (int)words[1].length, words[1].text);
+        return fsh_error_set(
+            error, status,
+            "%s; '%s' and '%s' look like a pair: --pairs A=%s:B=%s --pair-suffix %s packs them",
+            before.message, example[0], example[1], folder, folder, rules);
+    }
+    if (!all_pairs(plan, count, false, example, words))
+        return status;
+    return fsh_error_set(
+        error, status,
+        "%s; '%s' and '%s' look like a pair: put the two sides into folders of their own, A and B, "
+        "under the same names, and pack them with --pairs A:B",
+        before.message, example[0], example[1]);
+}

@@ -1,0 +1,280 @@
+/* pack_list.c - --files-from: a list of images and their labels, in the order that it has.
+ *
+ * A line is a path below the source, a tab, and a label: a name, or a number where all of them are. Further
+ * columns are passed over. What stands in the list and cannot be used is told, and left out. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/file.h"
+#include "common/pool.h"
+#include "common/path.h"
+#include "tools/pack/pack_plan.h"
+
+enum { LIST_BYTES_MAX = 1 << 30 };
+
+typedef struct Line {
+    char *path; /* as written, then relative to the source; in the list's text */
+    const char *label;
+    uint64_t number; /* from 1 */
+} Line;
+
+typedef struct List {
+    const char *name; /* for messages */
+    Buffer text;
+    Line *lines;
+    uint64_t count;
+    FshStatus *failures; /* of each line, after looking */
+    int *errnos;
+} List;
+
+/* ---- reading ---- */
+
+static FshStatus read_text(List *list, const char *path, FshError *error)
+{
+    FshStatus status = file_read_stream(path, LIST_BYTES_MAX, &list->text, error);
+    if (!status && memchr(list->text.bytes, '\0', list->text.length))
+        status = fsh_error_set(error, FSH_ERR_CORRUPT, "%s: is no text", list->name);
+    return status ? status : buffer_append(&list->text, "\n", 2, error); /* and a NUL */
+}
+
+static char *trim(char *text)
+{
+    text += strspn(text, " ");
+    size_t length = strlen(text);
+    while (length && text[length - 1] == ' ')
+        text[--length] = '\0';
+    return text;
+}
+
+static FshStatus read_line(List *list, char *line, uint64_t number, FshError *error)
+{
+    char *tab = strchr(line, '\t');
+    if (!tab)
+        return fsh_error_set(error, FSH_ERR_CORRUPT, "%s: line %llu has no tab: a line is PATH<tab>LABEL",
+                             list->name, (unsigned long long)number);
+    *tab = '\0';
+    char *label = tab + 1;
+    label[strcspn(label, "\t")] = '\0';
+    label = trim(label);
+    if (!*label || !*line)
+        return fsh_error_set(error, FSH_ERR_CORRUPT, "%s: line %llu has no %s", list->name,
+                             (unsigned long long)number, *line ? "label" : "path");
+    list->lines[list->count++] = (Line){.path = line, .label = label, .number = number};
+    return FSH_OK;
+}
+
+static FshStatus read_lines(List *list, FshError *error)
+{
+    char *text = (char *)list->text.bytes;
+    uint64_t most = 0, number = 0;
+    FshStatus status = FSH_OK;
+    for (const char *at = text; (at = strchr(at, '\n')); at++)
+        most++;
+    list->lines = calloc(most + 1, sizeof *list->lines);
+    list->failures = calloc(most + 1, sizeof *list->failures);
+    list->errnos = calloc(most + 1, sizeof *list->errnos);
+    if (!list->lines || !list->failures || !list->errnos)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", list->name);
+    for (char *line = text, *end = NULL; !status && (end = strchr(line, '\n')); line = end + 1) {
+        *end = '\0';
+        number++;
+        if (end > line && end[-1] == '\r')
+            end[-1] = '\0';
+        if (*line)
+            status = read_line(list, line, number, error);
+    }
+    if (!status && list->count == 0)
+        status = fsh_error_set(error, FSH_ERR_NOT_FOUND, "%s: the list is empty", list->name);
+    return status;
+}
+
+/* ---- paths ---- */
+
+/* Drops "." parts and doubled slashes, in place; false where the path leads outside, or nowhere. */
+static bool normalise(char *path)
+{
+    if (!path || *path == '/' || path_goes_up(path))
+        return false;
+    path_clean(path);
+    return *path != '\0';
+}
+
+/* A full path below the source becomes a relative one. */
+static char *below(char *path, const char *root)
+{
+    const size_t length = strlen(root);
+    const bool ends = length && root[length - 1] == '/'; /* "/", the root of all */
+    return path && strncmp(path, root, length) == 0 && (ends || path[length] == '/')
+               ? path + length + strspn(path + length, "/")
+               : path;
+}
+
+/* For sorting. */
+typedef struct LinePlace {
+    const Line *line;
+} LinePlace;
+
+static int compare_lines(const void *a, const void *b)
+{
+    const Line *left = ((const LinePlace *)a)->line, *right = ((const LinePlace *)b)->line;
+    int order = strcmp(left->path, right->path);
+    return order ? order : (left->number > right->number) - (left->number < right->number);
+}
+
+/* Marks lines whose path another line has: one image is one sample. */
+static FshStatus find_repeated(const List *list, uint64_t *first_ret, FshError *error)
+{
+    FshStatus status = FSH_OK;
+    LinePlace *sorted = calloc(list->count + 1, sizeof *sorted);
+    if (!sorted)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", list->name);
+    for (uint64_t i = 0; i < list->count; i++)
+        sorted[i].line = &list->lines[i];
+    qsort(sorted, list->count, sizeof *sorted, compare_lines);
+    const Line *first = sorted[0].line;
+    for (uint64_t i = 1; i < list->count && !status; i++) {
+        const Line *line = sorted[i].line;
+        if (strcmp(line->path, first->path) != 0)
+            first = line;
+        else if (strcmp(line->label, first->label) != 0)
+            status = fsh_error_set(error, FSH_ERR_CORRUPT,
+                                   "%s: line %llu gives %s the label %s, and line %llu the label %s",
+                                   list->name, (unsigned long long)line->number, line->path, line->label,
+                                   (unsigned long long)first->number, first->label);
+        else
+            first_ret[line - list->lines] = first->number;
+    }
+    free(sorted);
+    return status;
+}
+
+/* ---- files ---- */
+
+typedef struct LookJob {
+    Plan *plan;
+    List *list;
+} LookJob;
+
+static FshStatus look(uint64_t item, int thread, void *context, FshError *error)
+{
+    (void)thread;
+    (void)error;
+    const LookJob *job = context;
+    List *list = job->list;
+    FileEntry *file = &job->plan->files.files[item];
+    struct stat facts;
+    if (list->failures[item])
+        return FSH_OK;
+    if (fstatat(job->plan->folder, file->path, &facts, 0)) {
+        const bool stays = errno == ENOENT || errno == ENOTDIR || errno == ENAMETOOLONG || errno == ELOOP;
+        list->failures[item] = stays ? FSH_ERR_NOT_FOUND : FSH_ERR_SYSTEM;
+        list->errnos[item] = errno;
+    } else if (!S_ISREG(facts.st_mode)) {
+        list->failures[item] = FSH_ERR_UNSUPPORTED;
+    } else {
+        file->bytes = (uint64_t)facts.st_size;
+        file->modified_ns = file_time_ns(facts.st_mtim);
+    }
+    return FSH_OK;
+}
+
+static FshStatus note_failure(Plan *plan, const List *list, uint64_t i, uint64_t first, FshError *error)
+{
+    const Line *line = &list->lines[i];
+    const FshStatus failure = first ? FSH_ERR_EXISTS : list->failures[i];
+    char reason[256];
+    if (first)
+        (void)snprintf(reason, sizeof reason, "is in line %llu of the list already",
+                       (unsigned long long)first);
+    else if (failure == FSH_ERR_MISMATCH)
+        (void)snprintf(reason, sizeof reason, "leads outside of the source");
+    else if (failure == FSH_ERR_UNSUPPORTED)
+        (void)snprintf(reason, sizeof reason, "is no file");
+    else if (list->errnos[i] == ENOENT || list->errnos[i] == ENOTDIR)
+        (void)snprintf(reason, sizeof reason, "is not there");
+    else
+        (void)snprintf(reason, sizeof reason, "cannot be read: %s", strerror(list->errnos[i]));
+    return notes_addf(&plan->left_out, failure, error, line->path, "line %llu of %s: %s",
+                      (unsigned long long)line->number, list->name, reason);
+}
+
+/* The files of the list, in its order, as a walk would have listed them. */
+static FshStatus take_files(Plan *plan, const PackOptions *options, List *list, FshError *error)
+{
+    char root[PATH_MAX];
+    const bool known = realpath(plan->root, root);
+    plan->files.files = calloc(list->count + 1, sizeof *plan->files.files);
+    plan->files.count = plan->item_count = list->count;
+    if (!plan->files.files)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", list->name);
+    for (uint64_t i = 0; i < list->count; i++) {
+        Line *line = &list->lines[i];
+        line->path = known ? below(line->path, root) : line->path;
+        list->failures[i] = normalise(line->path) ? FSH_OK : FSH_ERR_MISMATCH;
+        plan->files.files[i].path = line->path;
+    }
+    LookJob job = {.plan = plan, .list = list};
+    return pool_run(options->jobs, list->count, look, &job, error);
+}
+
+/* ---- samples ---- */
+
+static FshStatus add_samples(Plan *plan, const List *list, const char **texts, FshError *error)
+{
+    FshStatus status = FSH_OK;
+    uint64_t *first = calloc(list->count + 1, sizeof *first);
+    if (!first)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", list->name);
+    status = find_repeated(list, first, error);
+    for (uint64_t i = 0; i < list->count && !status; i++) {
+        if (first[i] || list->failures[i]) {
+            status = note_failure(plan, list, i, first[i], error);
+            continue;
+        }
+        const char *path = list->lines[i].path, *slash = strchr(path, '/');
+        const PlanSplitIndex split = slash ? plan_split_by_name(path, (size_t)(slash - path)) : PLAN_SPLITS;
+        const char *key = split == PLAN_SPLITS ? path : slash + 1;
+        texts[plan->sample_count] = list->lines[i].label;
+        plan_add_sample(plan, key, plan_stem_bytes(key), 0, split == PLAN_SPLITS ? PLAN_TRAIN : split, &i);
+    }
+    free(first);
+    return status;
+}
+
+FshStatus plan_list(Plan *plan, const PackOptions *options, FshError *error)
+{
+    List list = {.name = strcmp(options->files_from, "-") == 0 ? "standard input" : options->files_from};
+    const char **texts = NULL;
+    FshStatus status = read_text(&list, options->files_from, error);
+    if (!status)
+        status = read_lines(&list, error);
+    if (!status)
+        status = take_files(plan, options, &list, error);
+    if (!status) {
+        texts = calloc(list.count + 1, sizeof *texts);
+        plan->samples = calloc(list.count + 1, sizeof *plan->samples);
+        plan->sources = calloc(list.count + 1, sizeof *plan->sources);
+        status = texts && plan->samples && plan->sources
+                     ? add_samples(plan, &list, texts, error)
+                     : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", list.name);
+    }
+    if (!status)
+        status = plan_label_by_texts(plan, options, texts, list.name, error);
+    if (!status)
+        status = plan_mend_keys(plan, error);
+    if (!status && plan->sample_count == 0)
+        status = fsh_error_set(error, FSH_ERR_NOT_FOUND,
+                               "%s: none of the %llu files in it can be packed; paths are below %s",
+                               list.name, (unsigned long long)list.count, plan->root);
+    plan->list_text = list.text; /* paths point into it */
+    free(texts);
+    free(list.lines);
+    free(list.failures);
+    free(list.errnos);
+    return status;
+}

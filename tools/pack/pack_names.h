@@ -1,0 +1,36 @@
+/* pack_names.h - a list of names, each its own string. A list belongs to one thread at a time. */
+#ifndef FSHARD_TOOLS_PACK_NAME_LIST_H
+#define FSHARD_TOOLS_PACK_NAME_LIST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/error.h"
+
+typedef struct NameList {
+    char **names; /* owned */
+    size_t count, capacity;
+} NameList;
+
+enum { NAMES_NUMBERS_MAX = 1 << 20 };
+
+/* Copies the name behind the others. FSH_ERR_MEMORY. */
+FshStatus names_add(NameList *list, const char *name, FshError *error);
+/* Puts the string behind the others, which is the list's from here on: on failure it is freed.
+ * FSH_ERR_MEMORY. */
+FshStatus names_take(NameList *list, char *name, FshError *error);
+/* "0", "1", … count of them: classes that have no other name. FSH_ERR_MISMATCH, beginning with what: more
+ * than NAMES_NUMBERS_MAX. */
+FshStatus names_add_numbers(NameList *list, uint64_t count, const char *what, FshError *error);
+/* Into byte order. */
+void names_sort(NameList *list);
+/* In a sorted list. index_ret may be NULL. */
+bool names_find(const NameList *list, const char *name, size_t *index_ret);
+/* Frees and empties. */
+void names_free(NameList *list);
+
+/* A number as we write class numbers: digits, no zero before others, below NAMES_NUMBERS_MAX. */
+bool names_parse_number(const char *text, uint64_t *number_ret);
+
+#endif

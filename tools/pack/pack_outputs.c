@@ -1,0 +1,225 @@
+/* pack_outputs.c - which shard each record goes to, and the dataset's id. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "tools/pack/pack_plan.h"
+
+/* ---- shards ---- */
+
+static uint64_t scale(uint64_t bytes, uint64_t numerator, uint64_t denominator)
+{
+    __extension__ typedef unsigned __int128 Wide;
+    return (uint64_t)((Wide)bytes * numerator / denominator);
+}
+
+/* Bytes of a sample in its file as planned: of its record; in a tar, of its members .jpg, .cls and .json,
+ * each with a header and filled up to blocks. */
+static uint64_t planned_bytes(const Plan *plan, const PackOptions *options, const PlanSample *sample)
+{
+    enum { BLOCK_BYTES = 512, JSON_BLOCKS = 2, CLASS_BLOCKS = 2 };
+    if (options->container != FSH_CONTAINER_TAR)
+        return plan_record_bytes(plan, sample);
+    FshSample description;
+    pack_plan_describe(plan, sample, &description);
+    uint64_t blocks = JSON_BLOCKS + (plan->kind == FSH_KIND_CLASSES ? CLASS_BLOCKS : 0);
+    for (unsigned i = 0; i < description.field_count; i++)
+        blocks += 1 + (description.fields[i].bytes + BLOCK_BYTES - 1) / BLOCK_BYTES;
+    return blocks * BLOCK_BYTES;
+}
+
+bool plan_is_cut(const PackOptions *options)
+{
+    return options->container == FSH_CONTAINER_SHARDS || options->container == FSH_CONTAINER_TAR;
+}
+
+/* Cuts a split into as many shards as its records, as they will be stored, have times shard_bytes; all about
+ * equal (a last shard of a few records would make ranks wait for each other). Shard k starts with the first
+ * record at or past k / n of the planned bytes: what is decided here is which samples a shard holds, and what
+ * they come to does not change it. */
+static FshStatus cut_split(Plan *plan, uint32_t split, const PackOptions *options, const PlanShare *stored,
+                           FshError *error)
+{
+    const uint64_t shard_bytes = plan_is_cut(options) ? options->shard_bytes : 0;
+    const PlanSplit *range = &plan->splits[split];
+    const uint64_t end = range->first_sample + range->sample_count;
+    uint64_t total = 0;
+    for (uint64_t i = range->first_sample; i < end; i++)
+        total += planned_bytes(plan, options, &plan->samples[i]);
+    const uint64_t bytes_stored = scale(total, stored->numerator, stored->denominator);
+    uint64_t shard_count = shard_bytes ? bytes_stored / shard_bytes + (bytes_stored % shard_bytes != 0) : 1;
+    if (shard_count > range->sample_count)
+        shard_count = range->sample_count;
+    if (shard_count == 0)
+        shard_count = 1;
+    if (shard_count > PLAN_SHARDS_MAX)
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "--shard-size: %s would need %" PRIu64 " shards; choose a larger size",
+                             fsh_split_name(split), shard_count);
+    PlanOutput *outputs = reallocarray(plan->outputs, plan->output_count + shard_count, sizeof *outputs);
+    if (!outputs)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->root);
+    plan->outputs = outputs;
+
+    const size_t first_output = plan->output_count;
+    const double share = (double)total / (double)shard_count;
+    uint64_t before = 0; /* bytes of the split's earlier samples */
+    for (uint64_t i = range->first_sample; i < end; i++) {
+        const size_t made = plan->output_count - first_output;
+        if (made == 0 || (made < shard_count && (double)before >= share * (double)made))
+            plan->outputs[plan->output_count++] =
+                (PlanOutput){.split = split, .shard_index = (uint32_t)made, .first_sample = i};
+        PlanOutput *output = &plan->outputs[plan->output_count - 1];
+        uint64_t bytes = planned_bytes(plan, options, &plan->samples[i]);
+        output->sample_count++;
+        output->record_bytes += bytes;
+        before += bytes;
+    }
+    /* One huge record may span the shares of several shards: there are fewer then. */
+    for (size_t i = first_output; i < plan->output_count; i++) {
+        PlanOutput *output = &plan->outputs[i];
+        output->shard_count = (uint32_t)(plan->output_count - first_output);
+        output->record_bytes = scale(output->record_bytes, stored->numerator, stored->denominator);
+    }
+    return FSH_OK;
+}
+
+/* ---- the id ---- */
+
+static void hash_u64(XXH3_state_t *state, uint64_t value)
+{
+    uint8_t bytes[8];
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (uint8_t)(value >> (8 * i));
+    (void)XXH3_128bits_update(state, bytes, sizeof bytes);
+}
+
+/* Length first, so that "ab", "c" and "a", "bc" differ. */
+static void hash_text(XXH3_state_t *state, const char *text, size_t length)
+{
+    hash_u64(state, length);
+    (void)XXH3_128bits_update(state, text, length);
+}
+
+/* The recipe of this run, not that of the source, and what decides how samples are stored. */
+static void hash_recipe(XXH3_state_t *state, const Plan *plan, const PackOptions *options)
+{
+    const ShrinkRecipe *recipe = &options->resize;
+    if (options->store == PACK_STORE_JPEG)
+        hash_u64(state, (uint64_t)recipe->quality);
+    if (options->store == PACK_STORE_ZSTD || plan->dictionary)
+        hash_u64(state, (uint64_t)options->level);
+    if (options->store == PACK_STORE_AUTO)
+        hash_text(state, (const char *)plan->is_raw, plan->sample_count);
+    hash_text(state, plan->dictionary, plan->dictionary_bytes);
+    const uint64_t numbers[] = {recipe->max_size, recipe->long_edge, (uint64_t)recipe->filter,
+                                (uint64_t)recipe->quality, recipe->exact};
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0] && recipe->max_size; i++)
+        hash_u64(state, numbers[i]);
+}
+
+/* Over everything that decides the bytes: version, options, classes, and each sample's place, key, label and
+ * sources (path and size). Not over modification times: a copy of the source gives the same dataset. */
+static FshStatus make_id(Plan *plan, const PackOptions *options, FshError *error)
+{
+    XXH3_state_t *state = XXH3_createState();
+    if (!state)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->root);
+    (void)XXH3_128bits_reset(state);
+    hash_text(state, FSHARD_VERSION, strlen(FSHARD_VERSION));
+    const uint64_t numbers[] = {FSH_FORMAT_VERSION,   (uint64_t)options->container,
+                                (uint64_t)plan->kind, (uint64_t)options->store,
+                                plan->raw_channels,   options->check,
+                                options->max_pixels,  plan->field_count,
+                                plan->class_count,    plan->sample_count};
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        hash_u64(state, numbers[i]);
+    hash_recipe(state, plan, options);
+    if (plan->from.dataset) /* of foreign containers, a hash of their own */
+        hash_text(state, fsh_manifest(plan->from.dataset)->id, strlen(fsh_manifest(plan->from.dataset)->id));
+    for (size_t i = 0; i < plan->field_count; i++)
+        hash_text(state, plan->field_names[i], strlen(plan->field_names[i]));
+    for (size_t i = 0; i < plan->class_count; i++)
+        hash_text(state, plan->class_names[i], strlen(plan->class_names[i]));
+    for (size_t i = 0; i < plan->output_count; i++) {
+        hash_u64(state, plan->outputs[i].split);
+        hash_u64(state, plan->outputs[i].sample_count);
+    }
+    for (uint64_t i = 0; i < plan->sample_count; i++) {
+        const PlanSample *sample = &plan->samples[i];
+        hash_text(state, sample->key, sample->key_bytes);
+        hash_u64(state, (uint64_t)(int64_t)sample->label);
+        for (size_t field = 0; field < plan->field_count; field++) {
+            const PlanSource source = plan_source(plan, sample, field);
+            hash_text(state, source.path, source.path_bytes);
+            hash_u64(state, source.bytes);
+        }
+    }
+    XXH128_hash_t hash = XXH3_128bits_digest(state);
+    (void)snprintf(plan->id, sizeof plan->id, "%016" PRIx64 "%016" PRIx64, (uint64_t)hash.high64,
+                   (uint64_t)hash.low64);
+    (void)XXH3_freeState(state);
+    return FSH_OK;
+}
+
+/* BasicSR reads image files. The writer would refuse pixels too, but only when it comes to them. */
+static FshStatus refuse_pixels(const Plan *plan, const PackOptions *options, FshError *error)
+{
+    if (!plan->from.dataset || options->store != PACK_STORE_COPY || options->resize.max_size)
+        return FSH_OK;
+    for (uint64_t i = 0; i < plan->sample_count; i++) {
+        FshSample sample;
+        size_t field = 0;
+        char name[PATH_MAX];
+        if (plan_dataset_sample(plan, plan_item(plan, &plan->samples[i], 0), &sample, &field, NULL, NULL) ||
+            sample.fields[field].codec != FSH_CODEC_RAW)
+            continue;
+        return fsh_error_set(
+            error, FSH_ERR_MISMATCH,
+            "--layout basicsr: %s holds raw pixels (%s), and BasicSR reads image files; give "
+            "--store jpeg, or use --format lmdb, with --store zstd for small files without loss",
+            plan->root, plan_source_name(plan, &plan->samples[i], 0, name));
+    }
+    return FSH_OK;
+}
+
+FshStatus plan_outputs(Plan *plan, const PackOptions *options, FshError *error)
+{
+    PlanShare stored = {1, 1};
+    if (options->container == FSH_CONTAINER_BASICSR && plan->class_count)
+        return fsh_error_set(
+            error, FSH_ERR_USAGE,
+            "--layout basicsr: has no place for classes; use --format lmdb, or give --pairs");
+    FshStatus status =
+        options->container == FSH_CONTAINER_BASICSR ? refuse_pixels(plan, options, error) : FSH_OK;
+    if (!status)
+        status = plan_store(plan, options, error);
+    if (!status)
+        status = plan_trial(plan, options, &stored, error);
+    for (uint32_t split = 0; split < PLAN_SPLITS && !status; split++) {
+        if (plan->splits[split].present)
+            status = cut_split(plan, split, options, &stored, error);
+    }
+    return status ? status : make_id(plan, options, error);
+}
+
+FshStatus plan_part(const Plan *plan, const PackOptions *options, size_t *begin_ret, size_t *end_ret,
+                    FshError *error)
+{
+    uint64_t begin = 0, end = plan->output_count;
+    if (options->part.count) {
+        PartScan *scan = malloc(sizeof *scan);
+        if (!scan)
+            return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->root);
+        part_scan_init(scan);
+        for (size_t i = 0; i < plan->output_count; i++)
+            part_scan_add(scan, plan->outputs[i].record_bytes);
+        part_scan_range(scan, options->part, &begin, &end);
+        free(scan);
+    }
+    *begin_ret = (size_t)begin;
+    *end_ret = (size_t)end;
+    return FSH_OK;
+}

@@ -1,0 +1,209 @@
+#include "tools/pack/pack_repair_manifest.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/file.h"
+#include "common/json_text.h"
+#include "common/pool.h"
+#include "common/progress.h"
+#include "imaging/decode.h"
+#include "tools/job/destination.h"
+#include "tools/job/stats.h"
+
+enum { OLD_MANIFEST_BYTES_MAX = 1 << 30 };
+
+typedef struct RepairThread {
+    ImageDecoder *decoder;
+    FshUnpacker *unpacker;
+    Image image;
+} RepairThread;
+
+typedef struct Repair {
+    const FshSplit *split;
+    bool sums_pixels; /* it is the split whose mean the manifest tells */
+    RepairThread *threads;
+    PixelStatistics statistics;
+    RepairResult *result;
+    Progress progress;
+} Repair;
+
+/* What came of a sample; slots are not cleared between samples. */
+typedef struct RepairSample {
+    PixelStatistics statistics;
+    FshError failure;
+    char key[PATH_MAX];
+} RepairSample;
+
+/* The pixels of a field, its channels, and its size where the record does not tell it. */
+static FshStatus take_pixels(RepairThread *own, const FshSplit *split, const FshField *field,
+                             bool sums_pixels, PixelStatistics *statistics, FshError *error)
+{
+    const void *data = NULL;
+    size_t bytes = 0;
+    const bool told = field->width && field->height && field->channels;
+    if (told)
+        stats_add_size(statistics, field->width, field->height, field->channels);
+    if (told && !sums_pixels)
+        return FSH_OK;
+    FshStatus status = own->unpacker ? FSH_OK : fsh_unpacker_new(&own->unpacker, error);
+    if (!status)
+        status = fsh_field_unpack(own->unpacker, split, field, &data, &bytes, error);
+    if (!status && field->codec == FSH_CODEC_RAW) {   /* its size is told, and was checked */
+        const Image raw = {.pixels = (uint8_t *)data, /* is only read */
+                           .width = field->width,
+                           .height = field->height,
+                           .channels = field->channels};
+        if (raw.channels != 1 && raw.channels != 3)
+            return fsh_error_set(error, FSH_ERR_CORRUPT, "%u channels, not 1 or 3", (unsigned)raw.channels);
+        stats_add_pixels(statistics, &raw);
+        return FSH_OK;
+    }
+    if (!status && !own->decoder)
+        status = image_decoder_new(&own->decoder, error);
+    const ImageDecodeOptions options = {.max_pixels = told ? (uint64_t)field->width * field->height : 0};
+    if (!status)
+        status = image_decode(own->decoder, data, bytes, &options, &own->image, NULL, error);
+    if (!status && !told)
+        stats_add_size(statistics, own->image.width, own->image.height, own->image.channels);
+    if (!status && sums_pixels)
+        stats_add_pixels(statistics, &own->image);
+    return status;
+}
+
+static FshStatus work(uint64_t item, int thread, void *slot, void *context, FshError *error)
+{
+    Repair *repair = context;
+    RepairSample *own = slot;
+    FshSample sample = {0};
+    own->statistics = (PixelStatistics){0};
+    own->failure.status = FSH_OK;
+    FshStatus status = fsh_sample_get(repair->split, item, &sample, &own->failure);
+    sample.index = item; /* of one that cannot be told, too */
+    (void)snprintf(own->key, sizeof own->key, "%.*s", (int)sample.key_bytes, sample.key ? sample.key : "");
+    for (unsigned i = 0; i < sample.field_count && !status; i++)
+        status = take_pixels(&repair->threads[thread], repair->split, &sample.fields[i], repair->sums_pixels,
+                             &own->statistics, &own->failure);
+    /* What the disk cannot read says nothing of the images: no mean is made of the others. */
+    if (fsh_sample_check_read(repair->split, &sample, &own->failure))
+        status = FSH_ERR_SYSTEM;
+    return status == FSH_ERR_MEMORY || status == FSH_ERR_SYSTEM
+               ? fsh_error_set(error, status, "%s", own->failure.message)
+               : FSH_OK;
+}
+
+static FshStatus deliver(uint64_t item, void *slot, void *context, FshError *error)
+{
+    Repair *repair = context;
+    const RepairSample *own = slot;
+    char where[PATH_MAX];
+    progress_add(&repair->progress, 1, 0, own->failure.status != FSH_OK);
+    if (own->failure.status == FSH_OK) {
+        stats_merge(&repair->statistics, &own->statistics);
+        return FSH_OK;
+    }
+    const char *name = own->key[0] ? own->key : fsh_sample_where(repair->split, item, where, sizeof where);
+    return notes_add(&repair->result->undecodable, own->failure.status, name, own->failure.message, error);
+}
+
+/* Mean and deviation are those of train or, where there is none, of the first split; sizes those of all. */
+static FshStatus measure(const RepairOptions *options, RepairResult *result, FshError *error)
+{
+    const FshManifest *manifest = fsh_manifest(result->dataset);
+    const char *main_split = fsh_split(result->dataset, "train") ? "train" : manifest->splits[0].name;
+    Repair repair = {.threads = calloc((size_t)options->jobs, sizeof *repair.threads), .result = result};
+    uint64_t count = 0;
+    if (!repair.threads)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", options->folder);
+    for (size_t i = 0; i < manifest->split_count; i++)
+        count += manifest->splits[i].sample_count;
+    progress_start(&repair.progress, stderr, "measuring", "samples", count, options->quiet);
+    FshStatus status = FSH_OK;
+    for (size_t i = 0; i < manifest->split_count && !status; i++) {
+        repair.split = fsh_split(result->dataset, manifest->splits[i].name);
+        repair.sums_pixels = strcmp(manifest->splits[i].name, main_split) == 0;
+        status = pool_run_ordered(options->jobs, repair.split->sample_count, 0, sizeof(RepairSample), work,
+                                  deliver, NULL, &repair, error);
+    }
+    progress_finish(&repair.progress);
+    for (int thread = 0; thread < options->jobs; thread++) {
+        image_decoder_free(&repair.threads[thread].decoder);
+        fsh_unpacker_free(&repair.threads[thread].unpacker);
+        image_free(&repair.threads[thread].image);
+    }
+    free(repair.threads);
+    if (repair.statistics.image_count)
+        result->statistics = stats_finish(&repair.statistics);
+    return status;
+}
+
+static FshStatus save_indexes(const RepairOptions *options, const FshManifest *manifest, FshError *error)
+{
+    FshStatus status = FSH_OK;
+    for (size_t i = 0; i < manifest->split_count; i++) {
+        const FshSplitInfo *split = &manifest->splits[i];
+        for (size_t j = 0; j < split->file_count && !status; j++) {
+            char path[PATH_MAX];
+            status = file_join(path, sizeof path, options->folder, split->files[j].name, error);
+            if (!status)
+                status = fsh_tar_index_save(path, error);
+        }
+    }
+    return status;
+}
+
+/* Tells whether what people call the classes went with the old manifest of folder, or may have gone: one that
+ * is missing or is no JSON does not say whether it had any. To be called before manifest, the new one, takes
+ * its place. */
+static bool loses_names(const char *folder, const FshManifest *manifest)
+{
+    char path[PATH_MAX];
+    if (manifest->kind != FSH_KIND_CLASSES || manifest->class_display_names ||
+        file_join(path, sizeof path, folder, FSH_MANIFEST_NAME, NULL))
+        return false;
+    json_t *old = json_file_load(path, OLD_MANIFEST_BYTES_MAX);
+    const bool lost = !json_is_object(old) || json_object_get(old, "class_display_names");
+    json_decref(old);
+    return lost;
+}
+
+/* Does what repair_manifest does, while nobody else writes there. */
+static FshStatus repair(const RepairOptions *options, RepairResult *result, FshError *error)
+{
+    FshStatus status = fsh_open_without_manifest(&result->dataset, options->folder, error);
+    if (!status)
+        status = measure(options, result, error);
+    if (!status)
+        result->names_lost = loses_names(options->folder, fsh_manifest(result->dataset));
+    if (status || options->dry_run)
+        return status;
+    FshManifest manifest = *fsh_manifest(result->dataset); /* borrows */
+    manifest.statistics = result->statistics;
+    if (manifest.container == FSH_CONTAINER_TAR)
+        status = save_indexes(options, &manifest, error);
+    return status ? status : fsh_manifest_save(&manifest, options->folder, true, error);
+}
+
+FshStatus repair_manifest(const RepairOptions *options, RepairResult *result, FshError *error)
+{
+    int lock = -1;
+    *result = (RepairResult){0};
+    if (!file_is_folder(options->folder))
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "--repair-manifest: %s is no folder; name that of the dataset", options->folder);
+    FshStatus status = options->dry_run ? destination_check_finished(options->folder, error)
+                                        : destination_hold_dataset(options->folder, &lock, error);
+    if (!status)
+        status = repair(options, result, error);
+    destination_release(options->folder, lock);
+    return status;
+}
+
+void repair_result_free(RepairResult *result)
+{
+    fsh_close(&result->dataset);
+    notes_free(&result->undecodable);
+    *result = (RepairResult){0};
+}

@@ -1,0 +1,213 @@
+#include "tools/pack/pack_resume.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "common/file.h"
+#include "common/seal.h"
+
+/* Of a progress file: what was left out of an output may be all of it, with a path and a reason each. */
+enum { PROGRESS_BYTES_MAX = 1 << 30 };
+
+void output_result_free(OutputResult *result)
+{
+    free(result->info.name);
+    free(result->class_counts);
+    notes_free(&result->left_out);
+    *result = (OutputResult){0};
+}
+
+const char *resume_name(char *buffer, size_t buffer_bytes, const char *name)
+{
+    (void)snprintf(buffer, buffer_bytes, ".%s.json", name);
+    return buffer;
+}
+
+static FshStatus progress_path(char path[PATH_MAX], const char *folder, const char *name, FshError *error)
+{
+    char hidden[NAME_MAX + sizeof "..json"];
+    return file_join(path, PATH_MAX, folder, resume_name(hidden, sizeof hidden, name), error);
+}
+
+void resume_hash_to_text(const FshHash128 *hash, char text[33])
+{
+    for (size_t i = 0; i < sizeof hash->bytes; i++)
+        (void)snprintf(text + 2 * i, 3, "%02x", hash->bytes[i]);
+}
+
+/* Content is taken to be unchanged where path, size and time are. */
+void resume_sources(const Plan *plan, const PlanOutput *output, char text[RESUME_SOURCES_BYTES])
+{
+    uint64_t hash = 0;
+    for (uint64_t i = 0; i < output->sample_count; i++) {
+        const PlanSample *sample = &plan->samples[output->first_sample + i];
+        for (size_t field = 0; field < plan->field_count; field++) {
+            const PlanSource source = plan_source(plan, sample, field);
+            const uint64_t facts[] = {hash, source.bytes, (uint64_t)source.modified_ns};
+            hash = XXH3_64bits_withSeed(source.path, source.path_bytes, XXH3_64bits(facts, sizeof facts));
+        }
+    }
+    (void)snprintf(text, RESUME_SOURCES_BYTES, "%016" PRIx64, hash);
+}
+
+FshStatus resume_save(const Plan *plan, const PlanOutput *output, const char *folder,
+                      const OutputResult *result, FshError *error)
+{
+    char path[PATH_MAX], hash[33], sources[RESUME_SOURCES_BYTES];
+    FshStatus status = progress_path(path, folder, result->info.name, error);
+    if (status)
+        return status;
+    resume_hash_to_text(&result->info.hash, hash);
+    resume_sources(plan, output, sources);
+    json_t *counts = json_array(), *left_out = json_array();
+    int failed = !counts || !left_out;
+    for (size_t i = 0; i < plan->class_count && !failed; i++)
+        failed |= json_array_append_new(counts, json_integer((json_int_t)result->class_counts[i]));
+    for (size_t i = 0; i < result->left_out.count && !failed; i++) {
+        const Note *note =
+            &result->left_out.items[i]; /* a path that is no UTF-8 fails here: see the header */
+        failed |= json_array_append_new(left_out,
+                                        json_pack("[i, s, s]", (int)note->status, note->path, note->reason));
+    }
+    json_t *object = json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:o}", "id", plan->id, "hash", hash,
+                               "sources", sources, "samples", (json_int_t)result->info.sample_count, "bytes",
+                               (json_int_t)result->info.bytes, "source_bytes",
+                               (json_int_t)result->source_bytes, "class_counts", counts, "left_out", left_out,
+                               "statistics", stats_to_json(&result->statistics));
+    if (object && !failed)
+        status = seal_write(path, object, JSON_COMPACT, error);
+    json_decref(object);
+    return status;
+}
+
+/* A tar says nothing of the dataset it belongs to: all of it is hashed. Its index is made with it. */
+static bool tar_agrees(const char *path, const FshFileInfo *info)
+{
+    FileMapping mapping = {0};
+    if (file_map(path, &mapping, NULL))
+        return false;
+    XXH128_canonical_t canonical;
+    XXH128_canonicalFromHash(&canonical, XXH3_128bits(mapping.bytes, mapping.length));
+    const bool agrees = mapping.length == info->bytes &&
+                        memcmp(canonical.digest, info->hash.bytes, sizeof info->hash.bytes) == 0;
+    file_unmap(&mapping);
+    return agrees && fsh_tar_index_check(path, NULL) == FSH_OK;
+}
+
+/* The output's own word: its id, split and count and, for a shard, the hash in its footer. An LMDB has none;
+ * its pages are gone through by fsh_open. */
+static bool output_agrees(const ResumeKey *key, const char *folder, const FshFileInfo *info)
+{
+    char path[PATH_MAX];
+    FshDataset *dataset = NULL;
+    if (file_join(path, sizeof path, folder, info->name, NULL))
+        return false;
+    if (key->container == FSH_CONTAINER_TAR)
+        return tar_agrees(path, info);
+    if (fsh_open(&dataset, path, NULL))
+        return false;
+    const FshManifest *manifest = fsh_manifest(dataset);
+    bool agrees = manifest->container == key->container && manifest->split_count == 1 &&
+                  manifest->splits[0].file_count == 1;
+    if (agrees && key->container != FSH_CONTAINER_BASICSR) /* which is as BasicSR reads it, without more */
+        agrees =
+            strcmp(manifest->files_id, key->id) == 0 && strcmp(manifest->splits[0].name, key->split) == 0;
+    if (agrees) {
+        const FshFileInfo *own = &manifest->splits[0].files[0];
+        agrees = own->sample_count == info->sample_count && own->bytes == info->bytes &&
+                 (key->container != FSH_CONTAINER_SHARDS ||
+                  memcmp(own->hash.bytes, info->hash.bytes, sizeof own->hash.bytes) == 0);
+    }
+    fsh_close(&dataset);
+    return agrees;
+}
+
+bool resume_hash_from_text(const char *text, FshHash128 *hash)
+{
+    if (!text || strlen(text) != 2 * sizeof hash->bytes)
+        return false;
+    for (size_t i = 0; i < sizeof hash->bytes; i++) {
+        unsigned byte = 0;
+        if (sscanf(text + 2 * i, "%2x", &byte) != 1)
+            return false;
+        hash->bytes[i] = (uint8_t)byte;
+    }
+    return true;
+}
+
+static bool count_from_json(const json_t *value, uint64_t *count_ret)
+{
+    *count_ret = (uint64_t)json_integer_value(value);
+    return json_is_integer(value) && json_integer_value(value) >= 0;
+}
+
+/* Reads what resume_save wrote. *readable_ret false: it is something else. */
+static FshStatus parse(size_t class_count, const json_t *object, OutputResult *result, bool *readable_ret,
+                       FshError *error)
+{
+    const json_t *counts = json_object_get(object, "class_counts"),
+                 *left_out = json_object_get(object, "left_out");
+    const char *hash = json_string_value(json_object_get(object, "hash"));
+    uint64_t counted = 0;
+    *readable_ret = false;
+    if (!resume_hash_from_text(hash, &result->info.hash) || json_array_size(counts) != class_count ||
+        !stats_from_json(json_object_get(object, "statistics"), &result->statistics))
+        return FSH_OK;
+    if (!count_from_json(json_object_get(object, "samples"), &result->info.sample_count) ||
+        !count_from_json(json_object_get(object, "bytes"), &result->info.bytes) ||
+        !count_from_json(json_object_get(object, "source_bytes"), &result->source_bytes))
+        return FSH_OK;
+    result->class_counts = calloc(class_count + 1, sizeof *result->class_counts);
+    if (!result->class_counts)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", result->info.name);
+    for (size_t i = 0; i < class_count; i++)
+        if (!count_from_json(json_array_get(counts, i), &result->class_counts[i]) ||
+            __builtin_add_overflow(counted, result->class_counts[i], &counted))
+            return FSH_OK;
+    if (counted > result->info.sample_count)
+        return FSH_OK;
+    for (size_t i = 0; i < json_array_size(left_out); i++) {
+        const json_t *note = json_array_get(left_out, i);
+        const char *path = json_string_value(json_array_get(note, 1));
+        const char *reason = json_string_value(json_array_get(note, 2));
+        if (!path || !reason)
+            return FSH_OK;
+        FshStatus status = notes_add(
+            &result->left_out, (FshStatus)json_integer_value(json_array_get(note, 0)), path, reason, error);
+        if (status)
+            return status;
+    }
+    *readable_ret = true;
+    return FSH_OK;
+}
+
+FshStatus resume_load(const ResumeKey *key, const char *folder, OutputResult *result, bool *kept_ret,
+                      FshError *error)
+{
+    char path[PATH_MAX];
+    *kept_ret = false;
+    *result = (OutputResult){0};
+    FshStatus status = progress_path(path, folder, key->name, error);
+    if (status)
+        return status;
+    json_t *object = NULL;
+    /* One that is damaged is none: what it is of is made again. */
+    if (seal_read(path, PROGRESS_BYTES_MAX, true, &object, error) == FSH_ERR_MEMORY)
+        return FSH_ERR_MEMORY;
+    const char *id = json_string_value(json_object_get(object, "id"));
+    const char *then = json_string_value(json_object_get(object, "sources"));
+    if (id && then && strcmp(id, key->id) == 0 && (!key->sources || strcmp(then, key->sources) == 0)) {
+        result->info.name = strdup(key->name);
+        status = result->info.name ? parse(key->class_count, object, result, kept_ret, error)
+                                   : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
+        *kept_ret = *kept_ret && output_agrees(key, folder, &result->info);
+    }
+    json_decref(object);
+    if (status || !*kept_ret)
+        output_result_free(result);
+    return status;
+}

@@ -1,0 +1,350 @@
+#include "tools/pack/pack_work.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tools/job/codec.h"
+#include "imaging/jpeg_size.h"
+
+void worker_free(Worker *worker)
+{
+    image_decoder_free(&worker->decoder);
+    intake_free(&worker->intake);
+    image_encoder_free(&worker->encoder);
+    fsh_packer_free(&worker->packer);
+    for (size_t field = 0; field < FSH_FIELDS_MAX; field++) {
+        image_free(&worker->images[field]);
+        buffer_free(&worker->encoded[field]);
+    }
+}
+
+/* Failures of the machine and not of the image: leaving samples out because of them would be a loss that
+ * depends on the day.
+ */
+static bool is_fatal(const FshError *failure)
+{
+    const int number = failure->system_errno;
+    return failure->status == FSH_ERR_MEMORY || number == EMFILE || number == ENFILE || number == ENOMEM;
+}
+
+static FshStatus refuse_size(uint32_t width, uint32_t height, const PackOptions *options, FshError *failure)
+{
+    return fsh_error_set(failure, FSH_ERR_MISMATCH,
+                         "%" PRIu32 "x%" PRIu32 " is more than --max-pixels %" PRIu64, width, height,
+                         options->max_pixels);
+}
+
+/* Pixels that need no decoding: as they are, or gray ones in three channels. */
+static FshStatus take_pixels(const IntakeBytes *taken, uint32_t channels, Image *image, FshError *error)
+{
+    const uint8_t *pixels = taken->data;
+    const size_t pixel_count = (size_t)taken->width * taken->height;
+    FshStatus status = image_reserve(image, taken->width, taken->height, channels, error);
+    if (status)
+        return status;
+    if (channels == taken->channels) {
+        memcpy(image->pixels, pixels, taken->bytes);
+        return FSH_OK;
+    }
+    if (channels < taken->channels)
+        return fsh_error_set(error, FSH_ERR_MISMATCH, "has colours, in a dataset that was planned gray");
+    for (size_t i = 0; i < pixel_count; i++)
+        memset(image->pixels + 3 * i, pixels[i], 3);
+    return FSH_OK;
+}
+
+/* Decodes, or takes pixels as they are; channels: 0 for what the image has. */
+static FshStatus take_image(Worker *worker, const PackOptions *options, const IntakeBytes *taken,
+                            uint32_t channels, Image *image, FshCodec *codec, FshError *failure)
+{
+    ImageInfo info = {0};
+    FshStatus status = FSH_OK;
+    if (taken->is_raw) {
+        *codec = FSH_CODEC_RAW;
+        return (uint64_t)taken->width * taken->height > options->max_pixels
+                   ? refuse_size(taken->width, taken->height, options, failure)
+                   : take_pixels(taken, channels ? channels : taken->channels, image, failure);
+    }
+    const ImageDecodeOptions decode = {.channels = channels, .max_pixels = options->max_pixels};
+    status = image_decode(worker->decoder, taken->data, taken->bytes, &decode, image, &info, failure);
+    *codec = codec_of_format(info.format);
+    return status;
+}
+
+/* Encodes the image again and, where its pixels will be summed, decodes what came of it: statistics are of
+ * what is stored. */
+static FshStatus encode_again(Worker *worker, const PackOptions *options, size_t field, bool sum_pixels,
+                              FshField *description, FshError *failure)
+{
+    Image *image = &worker->images[field];
+    Buffer *encoded = &worker->encoded[field];
+    const ImageEncodeOptions encode = {
+        .format = IMAGE_JPEG, .quality = options->resize.quality, .subsampling = options->resize.subsampling};
+    FshStatus status = worker->encoder ? FSH_OK : image_encoder_new(&worker->encoder, failure);
+    if (!status)
+        status = image_encode(worker->encoder, image, &encode, encoded, failure);
+    if (!status && sum_pixels) {
+        const ImageDecodeOptions decode = {.max_pixels = options->max_pixels};
+        status =
+            image_decode(worker->decoder, encoded->bytes, encoded->length, &decode, image, NULL, failure);
+    }
+    description->codec = FSH_CODEC_JPEG;
+    description->data = encoded->bytes;
+    description->bytes = encoded->length;
+    return status;
+}
+
+/* By its pixels, which are checked so. */
+static FshStatus take_whole(Worker *worker, const Plan *plan, const PackOptions *options, PackStore store,
+                            const IntakeBytes *taken, size_t field, bool sum_pixels, FshField *description,
+                            FshError *failure)
+{
+    const bool pixels = store == PACK_STORE_RAW || store == PACK_STORE_ZSTD;
+    Image *image = &worker->images[field];
+    FshStatus status = take_image(worker, options, taken, pixels ? plan->raw_channels : 0, image,
+                                  &description->codec, failure);
+    if (status)
+        return status;
+    description->width = image->width;
+    description->height = image->height;
+    description->channels = (uint8_t)image->channels;
+    description->data = taken->data;
+    description->bytes = taken->bytes;
+    if (pixels) {
+        description->codec = FSH_CODEC_RAW;
+        description->data = image->pixels;
+        description->bytes = (size_t)image->width * image->height * image->channels;
+    } else if (store == PACK_STORE_JPEG && !(taken->is_new && description->codec == FSH_CODEC_JPEG)) {
+        status = encode_again(worker, options, field, sum_pixels, description, failure);
+    }
+    return status;
+}
+
+/* Without a look at the pixels. */
+static FshStatus take_header(Worker *worker, const PackOptions *options, const IntakeBytes *taken,
+                             FshField *description, FshError *failure)
+{
+    ImageInfo info = {.width = taken->width, .height = taken->height, .channels = taken->channels};
+    FshStatus status = taken->is_raw
+                           ? FSH_OK
+                           : jpeg_size_or_probe(worker->decoder, taken->data, taken->bytes, &info, failure);
+    if (status)
+        return status;
+    if ((uint64_t)info.width * info.height > options->max_pixels)
+        return refuse_size(info.width, info.height, options, failure);
+    description->width = info.width;
+    description->height = info.height;
+    description->channels = (uint8_t)info.channels;
+    description->codec = taken->is_raw ? FSH_CODEC_RAW : codec_of_format(info.format);
+    description->data = taken->data;
+    description->bytes = taken->bytes;
+    return FSH_OK;
+}
+
+/* Where in the record that is made in room the field's payload goes, with all that is free behind it; empty
+ * if nowhere. */
+static Buffer place_of(const Buffer *room, const FshSample *description, size_t field)
+{
+    const size_t offset = room ? fsh_record_payload_offset(description, (unsigned)field) : 0;
+    if (!room || offset >= room->capacity)
+        return (Buffer){0};
+    return (Buffer){.bytes = room->bytes + offset, .capacity = room->capacity - offset};
+}
+
+/* The bytes of one field; as they are stored, at their place. */
+static FshStatus take_bytes(Worker *worker, const Plan *plan, const PackOptions *options,
+                            const PlanSample *sample, size_t field, const Buffer *place, IntakeBytes *taken,
+                            FshError *failure)
+{
+    const bool as_it_is =
+        plan_store_of(plan, options, sample) == PACK_STORE_COPY && !options->resize.max_size;
+    return as_it_is ? intake_original(&worker->intake, plan, options, sample, field, place, taken, failure)
+                    : intake_take(&worker->intake, plan, options, sample, field, taken, failure);
+}
+
+/* Takes one field and looks at it as closely as the options ask; fills description's field. */
+static FshStatus take_field(Worker *worker, const Plan *plan, const PackOptions *options,
+                            const PlanSample *sample, size_t field, bool sum_pixels, const Buffer *room,
+                            FshSample *descriptions, WorkResult *result, FshError *failure)
+{
+    const PackStore store = plan_store_of(plan, options, sample);
+    const bool whole = store != PACK_STORE_COPY || options->check;
+    const Buffer place = place_of(room, descriptions, field);
+    FshField *description = &descriptions->fields[field];
+    IntakeBytes taken = {0};
+    if (place.bytes && store == PACK_STORE_RAW)
+        image_lend(&worker->images[field], place.bytes, place.capacity);
+    else if (worker->images[field].lent)
+        image_free(&worker->images[field]); /* another sample's place */
+    FshStatus status = take_bytes(worker, plan, options, sample, field, &place, &taken, failure);
+    if (status)
+        return status;
+    result->source_bytes += taken.source_bytes;
+    status = whole ? take_whole(worker, plan, options, store, &taken, field, sum_pixels, description, failure)
+                   : take_header(worker, options, &taken, description, failure);
+    if (status)
+        return status;
+    if (whole && sum_pixels)
+        stats_add_pixels(&result->statistics, &worker->images[field]);
+    stats_add_size(&result->statistics, description->width, description->height, description->channels);
+    return FSH_OK;
+}
+
+/* All sides of a pair show the same scene pixel for pixel, or so many pixels for each: sizes that differ
+ * otherwise mean that they do not belong together. */
+static FshStatus check_sizes(const Plan *plan, const FshSample *description, FshError *failure)
+{
+    const FshField *first = &description->fields[0];
+    const uint64_t scale = plan->pair_scale ? plan->pair_scale : 1;
+    for (size_t field = 1; field < description->field_count; field++) {
+        const FshField *other = &description->fields[field];
+        char hint[PAIR_SCALE_HINT_BYTES];
+        if (other->width != scale * first->width || other->height != scale * first->height)
+            return fsh_error_set(
+                failure, FSH_ERR_MISMATCH,
+                "sizes differ%s: %s is %" PRIu32 "x%" PRIu32 ", %s%s%.*s%s is %" PRIu32 "x%" PRIu32 "%s",
+                scale > 1 ? " by another factor than --pair-scale" : "", plan->field_names[0], first->width,
+                first->height, plan->field_names[field], other->source_bytes ? " (" : "",
+                (int)other->source_bytes, other->source_bytes ? other->source : "",
+                other->source_bytes ? ")" : "", other->width, other->height,
+                intake_hint_scale(first->width, first->height, other->width, other->height, false, hint));
+    }
+    return FSH_OK;
+}
+
+/* Notes why a sample is left out. A failure of the machine is one of the call. */
+static FshStatus leave_out(const Plan *plan, const PlanSample *sample, size_t field, const FshError *failure,
+                           WorkResult *result, FshError *error)
+{
+    if (is_fatal(failure)) {
+        char name[PATH_MAX];
+        return fsh_error_set(error, failure->status, "%s: %s", plan_source_name(plan, sample, field, name),
+                             failure->message);
+    }
+    result->failure = failure->status;
+    result->failed_field = field;
+    (void)snprintf(result->reason, sizeof result->reason, "%s", failure->message);
+    result->statistics = (PixelStatistics){0};
+    return FSH_OK;
+}
+
+FshStatus work_describe(Worker *worker, const Plan *plan, const PackOptions *options,
+                        const PlanSample *sample, bool sum_pixels, const Buffer *room, WorkResult *result,
+                        FshSample *description, FshError *error)
+{
+    FshError failure = {0};
+    FshStatus status = worker->decoder ? FSH_OK : image_decoder_new(&worker->decoder, error);
+    if (status)
+        return status;
+    result->failure = FSH_OK;
+    result->source_bytes = 0;
+    result->record_bytes = 0;
+    result->statistics = (PixelStatistics){0};
+    pack_plan_describe(plan, sample, description);
+
+    size_t field = 0;
+    for (; field < plan->field_count && !status; field++)
+        status =
+            take_field(worker, plan, options, sample, field, sum_pixels, room, description, result, &failure);
+    field = status ? field - 1 : 0;
+    if (!status)
+        status = check_sizes(plan, description, &failure);
+    if (intake_check_read(plan, sample, &failure))
+        status = FSH_ERR_SYSTEM; /* whatever else seemed wrong */
+    return status ? leave_out(plan, sample, field, &failure, result, error) : FSH_OK;
+}
+
+bool work_compresses(const Plan *plan, const PackOptions *options)
+{
+    return options->store == PACK_STORE_ZSTD || plan->dictionary;
+}
+
+FshRecordForm work_record_form(const Plan *plan, const PackOptions *options)
+{
+    return options->container == FSH_CONTAINER_SHARDS && work_compresses(plan, options) ? FSH_RECORD_COMPACT
+                                                                                        : FSH_RECORD_ALIGNED;
+}
+
+/* Room behind the records for this one as it was planned, and for the byte more by which a file shows that it
+ * has grown. No room, which is no failure, where the record is made of other bytes than those that are
+ * taken. */
+static FshStatus reserve_room(const Plan *plan, const PackOptions *options, const PlanSample *sample,
+                              Buffer *records, Buffer *room, FshError *error)
+{
+    const PackStore store = plan_store_of(plan, options, sample);
+    *room = (Buffer){0};
+    if (work_compresses(plan, options) || (store != PACK_STORE_COPY && store != PACK_STORE_RAW))
+        return FSH_OK;
+    const uint64_t bytes = plan_record_bytes(plan, sample);
+    if (bytes >= SIZE_MAX / 2 - records->length)
+        return FSH_OK;
+    FshStatus status = buffer_reserve(records, records->length + (size_t)bytes + FSH_ALIGNMENT, error);
+    if (!status)
+        *room = (Buffer){.bytes = records->bytes + records->length,
+                         .capacity = records->capacity - records->length};
+    return status;
+}
+
+/* Room for more bytes behind the records. The old memory is the caller's to free: fields may still lie in
+ * it. */
+static FshStatus grow(Buffer *records, size_t more_bytes, Buffer *old, FshError *error)
+{
+    Buffer grown = {0};
+    const size_t amortized = records->capacity + records->capacity / 2, least = records->length + more_bytes;
+    FshStatus status = buffer_reserve(&grown, least > amortized ? least : amortized, error);
+    if (!status)
+        status = buffer_append(&grown, records->bytes, records->length, error);
+    if (status) {
+        buffer_free(&grown);
+        return status;
+    }
+    *old = *records;
+    *records = grown;
+    return FSH_OK;
+}
+
+FshStatus work_sample(Worker *worker, const Plan *plan, const PackOptions *options, const PlanSample *sample,
+                      bool sum_pixels, Buffer *records, WorkResult *result, FshError *error)
+{
+    FshError failure = {0};
+    FshSample description;
+    Buffer room;
+    FshStatus status = reserve_room(plan, options, sample, records, &room, error);
+    if (!status)
+        status = work_describe(worker, plan, options, sample, sum_pixels, room.bytes ? &room : NULL, result,
+                               &description, error);
+    if (status || result->failure)
+        return status;
+    if (fsh_key_fits(options->container, sample->key, sample->key_bytes, &failure))
+        return leave_out(plan, sample, 0, &failure, result, error);
+    if (work_compresses(plan, options)) {
+        if (!worker->packer)
+            status = fsh_packer_new(&worker->packer, options->level, plan->dictionary, plan->dictionary_bytes,
+                                    error);
+        if (!status)
+            status = fsh_sample_pack(worker->packer, &description, &description, error);
+        if (status)
+            return status;
+    }
+    const FshRecordForm form = work_record_form(plan, options);
+    size_t record_bytes = fsh_record_bytes(&description, form);
+    if (record_bytes == 0)
+        status = fsh_error_set(&failure, FSH_ERR_MISMATCH, "too large for a record");
+    Buffer before = {0};
+    if (!status && record_bytes > records->capacity - records->length)
+        status = grow(records, record_bytes, &before, &failure);
+    if (!status)
+        status =
+            fsh_record_build(&description, form, records->bytes + records->length, record_bytes, &failure);
+    buffer_free(&before);
+    if (!status)
+        status = intake_check_read(plan, sample, &failure); /* the record has copied from the dataset */
+    if (status)
+        return leave_out(plan, sample, 0, &failure, result, error);
+    result->record_offset = records->length;
+    result->record_bytes = record_bytes;
+    records->length += record_bytes;
+    return FSH_OK;
+}

@@ -1,0 +1,56 @@
+/* pack_work.h - one sample from its source to its record: take (pack_intake.h), check by decoding, build.
+ *
+ * Where a record is made of what is read or decoded as it is, files are read, and pixels decoded, to their
+ * place in it.
+ *
+ * Threads: one Worker per thread. A Worker keeps its decoder and buffers from sample to sample, so after the
+ * first few samples nothing is allocated. */
+#ifndef FSHARD_PACK_WORK_H
+#define FSHARD_PACK_WORK_H
+
+#include "imaging/encode.h"
+#include "tools/pack/pack_intake.h"
+#include "tools/job/stats.h"
+
+typedef struct Worker {
+    ImageDecoder *decoder;
+    Intake intake;
+    Image images[FSH_FIELDS_MAX];
+    ImageEncoder *encoder; /* these are made when they are needed */
+    FshPacker *packer;
+    Buffer encoded[FSH_FIELDS_MAX];
+} Worker;
+
+void worker_free(Worker *worker);
+
+/* What a sample became: a record, or the reason why it is left out. */
+typedef struct WorkResult {
+    size_t record_offset, record_bytes; /* in records */
+    FshStatus failure;                  /* FSH_OK: the record is good */
+    size_t failed_field;                /* whose file the reason is about */
+    char reason[sizeof((FshError *)0)->message];
+    uint64_t source_bytes;      /* read */
+    PixelStatistics statistics; /* sizes; pixels too where they were asked for and decoded */
+} WorkResult;
+
+/* Appends the record to records and fills *result. sum_pixels: add the pixels to the statistics. A
+ * sample that cannot be packed is no failure of the call: FSH_ERR_MEMORY, or a system without file
+ * descriptors, is. */
+FshStatus work_sample(Worker *worker, const Plan *plan, const PackOptions *options, const PlanSample *sample,
+                      bool sum_pixels, Buffer *records, WorkResult *result, FshError *error);
+
+/* The first half: the sample with its fields as they are stored, before compression. It borrows from worker
+ * and source until the worker's next sample. Good only where result->failure is FSH_OK. room, which may be
+ * NULL: memory with place for the aligned record, to which fields may then be read or decoded. */
+FshStatus work_describe(Worker *worker, const Plan *plan, const PackOptions *options,
+                        const PlanSample *sample, bool sum_pixels, const Buffer *room, WorkResult *result,
+                        FshSample *description, FshError *error);
+
+/* Whether fields are compressed then. */
+bool work_compresses(const Plan *plan, const PackOptions *options);
+
+/* How records are laid out: compact in shards whose fields are compressed, which nobody uses where they
+ * lie. */
+FshRecordForm work_record_form(const Plan *plan, const PackOptions *options);
+
+#endif
