@@ -1,29 +1,19 @@
 /* One training step, again and again: forward, backward, update, on a made-up batch that stays where it is. A
  * program of train.sh's and train_cpu.sh's.
  *
- * usage: train_step time MODEL TYPE PIXELS BATCH STEPS [DEVICE]      the best and the median step, the
- * processor time of the best,
- *                                                                    and of a GPU what a step takes at least
- *                                                                    (the sum of what each
- *                                                                    node does, see profile.h) and memory:
- *                                                                    planned_gib, what the
- *                                                                    step was given; memory_gib, all that is
- *                                                                    gone of the device
- *                                                                    since it was opened, kernels too; as
- *                                                                    JSON
- *        train_step profile MODEL TYPE PIXELS BATCH STEPS [DEVICE]   where the time goes, by op and by layer,
- *                                                                    beside what each takes at least: of
- *                                                                    every node the best of the steps, which
- *                                                                    a shared machine disturbs least
- *        train_step memory MODEL TYPE PIXELS BATCH [DEVICE]          bytes of the plan, as JSON
+ * usage: train_step time MODEL TYPE PIXELS BATCH STEPS [DEVICE]
+ *            as JSON: the best and the median step, the processor time of the best; of a GPU what a step takes
+ *            at least (the sum of what each node takes, see profile.h) and memory: planned_gib, what the step
+ *            was given; memory_gib, all that is gone of the device since it was opened, kernels too
+ *        train_step profile MODEL TYPE PIXELS BATCH STEPS [DEVICE]
+ *            where the time goes, by op and by layer, beside what each takes at least: of every node the best
+ *            of the steps, which a shared machine disturbs least
+ *        train_step memory MODEL TYPE PIXELS BATCH [DEVICE]
+ *            bytes of the plan, as JSON
  *        train_step gradients MODEL TYPE PIXELS BATCH FOLDER [DEVICE]
- *                                                                    loss and gradients of one step, into
- *                                                                    FOLDER/TYPE.safetensors, with the
- *                                                                    weights of FOLDER/weights.safetensors
- *                                                                    (ten classes; depth and the like in its
- *                                                                    metadata) on the inputs of
- *                                                                    FOLDER/batch.safetensors (rounding.py
- *                                                                    makes them)
+ *            loss and gradients of one step, into FOLDER/TYPE.safetensors, with the weights of
+ *            FOLDER/weights.safetensors (ten classes; depth and the like in its metadata) on the inputs of
+ *            FOLDER/batch.safetensors (rounding.py makes them)
  * TYPE: f32, tf32 (on a GPU), bf16 or f16. DEVICE: cpu (the usual) or cuda. FSHARD_BENCH_PLANS: a folder for
  * cuDNN's plans. FSHARD_BENCH_NO_FUSE: fusions to leave out, as --no-fuse. Threads: those that OpenMP is
  * given.

@@ -10,6 +10,7 @@ for tool in clang-format clang-tidy; do
     }
 done
 [ -f build/compile_commands.json ] || ./run build
+scripts/layout.sh --headers
 mapfile -t sources < <(git ls-files '*.c' | grep -v -e '^python/' -e '^tests/install/')
 mapfile -t headers < <(git ls-files '*.h')
 clang-format --dry-run -Werror "${sources[@]}" "${headers[@]}"
