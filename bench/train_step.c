@@ -2,8 +2,9 @@
  * program of train.sh's and train_cpu.sh's.
  *
  * usage: train_step time MODEL TYPE PIXELS BATCH STEPS [DEVICE]
- *            as JSON: the best and the median step, the processor time of the best; of a GPU what a step takes
- *            at least (the sum of what each node takes, see profile.h) and memory: planned_gib, what the step
+ *            as JSON: the best and the median step, the processor time of the best; of a GPU what a step
+ *            takes at least (the sum of what each node takes, see profile.h) and memory: planned_gib, what
+ *            the step
  *            was given; memory_gib, all that is gone of the device since it was opened, kernels too
  *        train_step profile MODEL TYPE PIXELS BATCH STEPS [DEVICE]
  *            where the time goes, by op and by layer, beside what each takes at least: of every node the best
