@@ -192,20 +192,41 @@ static void fold(const char *text, char folded[NAME_MAX_LENGTH + 1])
     folded[length] = '\0';
 }
 
+const char *options_choice_text(const Option *option, int index)
+{
+    return index == OPTION_AUTO && option->has_auto ? "auto" : index < 0 ? NULL : option->choices[index];
+}
+
+int options_first_choice(const Option *option)
+{
+    return option->has_auto ? OPTION_AUTO : 0;
+}
+
+bool options_find_choice(const Option *option, const char *text, int *index_ret)
+{
+    const char *choice = NULL;
+    int index = options_first_choice(option);
+    while ((choice = options_choice_text(option, index)) && strcmp(choice, text) != 0)
+        index++;
+    if (choice)
+        *index_ret = index;
+    return choice != NULL;
+}
+
 /* What was meant, for the message: the same but for case and signs, or else a word with one letter off that
  * is not the first ("jpg", and not "422"; "gpu" is no "cpu"). NULL: nobody knows. */
 static const char *nearest_choice(const Option *option, const char *text)
 {
     char typed[NAME_MAX_LENGTH + 1], known[NAME_MAX_LENGTH + 1];
-    const char *nearest = NULL;
+    const char *nearest = NULL, *choice = NULL;
     fold(text, typed);
-    for (const char *const *choice = option->choices; *choice && *typed; choice++) {
-        fold(*choice, known);
+    for (int i = options_first_choice(option); *typed && (choice = options_choice_text(option, i)); i++) {
+        fold(choice, known);
         if (strcmp(known, typed) == 0)
-            return *choice;
+            return choice;
         if (!nearest && isalpha((unsigned char)typed[0]) && typed[0] == known[0] &&
             edit_distance(typed, known) == 1)
-            nearest = *choice;
+            nearest = choice;
     }
     return nearest;
 }
@@ -227,14 +248,13 @@ static FshStatus store_choice(const Option *option, const char *text, FshError *
 {
     char known[512] = "";
     size_t length = 0;
-    for (const char *const *choice = option->choices; *choice; choice++) {
-        if (strcmp(*choice, text) == 0) {
-            *(const char **)option->value = *choice;
-            return FSH_OK;
-        }
+    const char *choice = NULL;
+    if (options_find_choice(option, text, option->value))
+        return FSH_OK;
+    for (int i = options_first_choice(option); (choice = options_choice_text(option, i)); i++) {
         if (length < sizeof known)
             length +=
-                (size_t)snprintf(known + length, sizeof known - length, "%s%s", length ? ", " : "", *choice);
+                (size_t)snprintf(known + length, sizeof known - length, "%s%s", length ? ", " : "", choice);
     }
     const char *hint = find_hint(option, text);
     const char *nearest = hint ? NULL : nearest_choice(option, text);

@@ -44,9 +44,11 @@ typedef enum OptionKind {
     OPTION_SIZE,    /* value: uint64_t *    bytes, with suffix; minimum..maximum */
     OPTION_REAL,    /* value: double *      minimum..maximum, finite */
     OPTION_TEXT,    /* value: const char ** points into argv */
-    OPTION_CHOICE,  /* value: const char ** set to the matching entry of choices, exact match */
-    OPTION_LIST,    /* value: OptionList *  repeatable text */
+    OPTION_CHOICE, /* value: int *         index of the matching entry of choices, exact match; OPTION_AUTO */
+    OPTION_LIST,   /* value: OptionList *  repeatable text */
 } OptionKind;
+
+enum { OPTION_AUTO = -1 }; /* the value of a choice that is "auto" (Option.has_auto) */
 
 typedef struct OptionList {
     const char **items; /* owned by the list, items point into argv; free with option_list_free */
@@ -61,7 +63,8 @@ typedef struct Option {
     const char *argument;       /* "N", "DIR": the word in --help; NULL for flags */
     const char *help;           /* one sentence, lower case, no full stop; wrapped by --help */
     double minimum, maximum;    /* both 0: unchecked; maximum below minimum, or infinite: no upper bound */
-    const char *const *choices; /* NULL-terminated, for OPTION_CHOICE */
+    const char *const *choices; /* NULL-terminated, for OPTION_CHOICE: in the order of the caller's enum */
+    bool has_auto;              /* OPTION_CHOICE: "auto" is a choice too, the first; stored as OPTION_AUTO */
     /* Values that peers have, each with a sentence as ours, and "" for where the value is missing or no
      * choice: told after the error. Ends with a NULL name; may be NULL. */
     const struct OptionForeign *hints;
@@ -116,6 +119,14 @@ void option_list_free(OptionList *list);
 /* --help: summary, usage, options by group with defaults, examples. 80 columns. The defaults are the values
  * as they are, so call it before anything is stored (options_parse stores nothing when it meets --help). */
 void options_print_help(const OptionTable *table, FILE *stream);
+
+/* Returns the text of a choice: choices[index], or "auto" for OPTION_AUTO where the option has it. NULL: there
+ * is no such choice, so that a loop from options_first_choice on ends. */
+const char *options_choice_text(const Option *option, int index);
+/* Returns the index of the first choice of an OPTION_CHOICE: OPTION_AUTO or 0. */
+int options_first_choice(const Option *option);
+/* Finds the choice of this text. *index_ret: its index; untouched where false is returned, for there is none. */
+bool options_find_choice(const Option *option, const char *text, int *index_ret);
 
 /* "-j, --jobs N"; "--flip, --no-flip" for a flag that is on by default. */
 void options_spelling(const Option *option, char *buffer, size_t buffer_bytes);

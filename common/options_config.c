@@ -343,8 +343,9 @@ static json_t *value_of(const Option *option)
         return json_integer((json_int_t) * (const uint64_t *)option->value);
     case OPTION_REAL:
         return json_real(*(const double *)option->value);
-    case OPTION_TEXT:
     case OPTION_CHOICE:
+        return json_text(options_choice_text(option, *(const int *)option->value));
+    case OPTION_TEXT:
         return json_text(*(const char *const *)option->value);
     case OPTION_LIST:
         break;

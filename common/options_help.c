@@ -86,8 +86,10 @@ static bool format_default(const Option *option, char *buffer, size_t buffer_byt
     case OPTION_REAL:
         (void)snprintf(buffer, buffer_bytes, "%.9g", *(const double *)option->value);
         return true;
-    case OPTION_TEXT:
     case OPTION_CHOICE:
+        text = options_choice_text(option, *(const int *)option->value);
+        break;
+    case OPTION_TEXT:
         text = *(const char *const *)option->value;
         break;
     case OPTION_LIST:
@@ -141,9 +143,10 @@ static void print_option(const Option *option, void *context)
     wrap_text(&wrapper, option->help);
     if (option->kind == OPTION_CHOICE) {
         wrap_text(&wrapper, "[one of:");
-        for (const char *const *choice = option->choices; *choice; choice++) {
+        const char *choice = NULL;
+        for (int i = options_first_choice(option); (choice = options_choice_text(option, i)); i++) {
             char word[128];
-            (void)snprintf(word, sizeof word, "%s%s", *choice, choice[1] ? "," : "]");
+            (void)snprintf(word, sizeof word, "%s%s", choice, options_choice_text(option, i + 1) ? "," : "]");
             wrap_text(&wrapper, word);
         }
     }

@@ -17,9 +17,10 @@
 typedef struct Settings {
     ProgramOptions program;
     int64_t count, edge_min, edge_max, seed;
-    const char *set;
+    int set; /* of set_names */
 } Settings;
 
+enum { SET_BLOSSOMS, SET_LANDSCAPES, SET_NIGHT };
 static const char *const set_names[] = {"blossoms", "landscapes", "night", NULL};
 
 /* A set: its scenes, and whether each picture is a pair. */
@@ -131,11 +132,11 @@ static FshStatus make_folders(const Job *job, FshError *error)
     return status;
 }
 
-static PictureSet set_of(const char *name)
+static PictureSet set_of(int set)
 {
-    if (strcmp(name, "blossoms") == 0)
+    if (set == SET_BLOSSOMS)
         return (PictureSet){blossoms, blossom_count, false};
-    return (PictureSet){landscapes, landscape_count, strcmp(name, "night") == 0};
+    return (PictureSet){landscapes, landscape_count, set == SET_NIGHT};
 }
 
 static FshStatus run(const ProgramContext *context, bool *partial, FshError *error)
@@ -179,7 +180,7 @@ static FshStatus run(const ProgramContext *context, bool *partial, FshError *err
 
 int main(int argc, char **argv)
 {
-    Settings settings = {.count = 100, .edge_min = 180, .edge_max = 480, .seed = 1, .set = "blossoms"};
+    Settings settings = {.count = 100, .edge_min = 180, .edge_max = 480, .seed = 1, .set = SET_BLOSSOMS};
     const Option options[] = {
         {.name = "set",
          .kind = OPTION_CHOICE,

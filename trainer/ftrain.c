@@ -88,12 +88,12 @@ static FshStatus check_uses(const TrainOptions *options, FshError *error)
     return FSH_OK;
 }
 
-static const char *const of_prediction[] = {"predict-format", "files-from", "tile", "tile-overlap"};
-
 static FshStatus check_complete(const TrainOptions *options, FshError *error)
 {
     const char *what = options->predict ? "--predict" : options->export_path ? "--export" : "--evaluate";
     const bool predicts = options->predict || options->export_path;
+    const void *const of_prediction[] = {&options->predict_format, &options->files_from, &options->tile,
+                                         &options->tile_overlap};
     if (!options->shards && !options->files_from && options->predict)
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "'%s' is taken for the folder of --predict, and IMAGES (or SHARDS) are missing: "
@@ -102,9 +102,9 @@ static FshStatus check_complete(const TrainOptions *options, FshError *error)
     if (!options->shards && !(options->files_from && predicts))
         return fsh_error_set(error, FSH_ERR_USAGE, "SHARDS is missing: ftrain SHARDS OUTPUT");
     for (size_t i = 0; i < sizeof of_prediction / sizeof *of_prediction && !predicts; i++)
-        if (train_options_given(options, of_prediction[i]))
+        if (train_given(options, of_prediction[i]))
             return fsh_error_set(error, FSH_ERR_USAGE, "--%s: does nothing here; it is for --predict%s",
-                                 of_prediction[i], i < 2 ? " and --export" : "");
+                                 train_option_name(options, of_prediction[i]), i < 2 ? " and --export" : "");
     if (uses_weights(options) && !options->weights)
         return fsh_error_set(error, FSH_ERR_USAGE, "%s needs --weights FILE", what);
     if ((uses_weights(options) || options->bench_loader) && options->output)
@@ -220,11 +220,11 @@ static FshStatus start_ranks(TrainOptions *options, RankPlace *place, FshError *
             error, FSH_ERR_USAGE,
             "--gpus: starts processes, and %s has started %llu already; leave one of them out",
             place->launcher, (unsigned long long)place->world_size);
-    if (strcmp(options->device, "cpu") == 0)
+    if (options->device == DEVICE_CPU)
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "--gpus: not with --device cpu; several processes on the CPU are for torchrun "
                              "--no-python, mpirun or srun to start");
-    options->device = "cuda";
+    options->device = DEVICE_CUDA;
     if (strcmp(options->gpus, "1") == 0) /* opening it says what is wrong with it */
         return FSH_OK;
     FshStatus status = check_ranks(options, place, error);

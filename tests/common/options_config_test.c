@@ -9,10 +9,12 @@ typedef struct Settings {
     int64_t size;
     double rate;
     bool flip, force, size_given;
-    const char *model, *mode, *config;
+    const char *model, *config;
+    int mode;
     uint64_t bytes;
 } Settings;
 
+enum { MODE_FAST, MODE_SLOW };
 static const char *const modes[] = {"fast", "slow", NULL};
 static const char *const skip[] = {"config", "force", NULL};
 
@@ -26,7 +28,7 @@ typedef struct Fixture {
 
 static void begin(Fixture *f)
 {
-    *f = (Fixture){.settings = {.size = 7, .rate = 0.5, .flip = true, .mode = "fast"}};
+    *f = (Fixture){.settings = {.size = 7, .rate = 0.5, .flip = true, .mode = MODE_FAST}};
     Settings *s = &f->settings;
     const Option rows[] = {
         {.name = "size",
@@ -104,7 +106,7 @@ TEST_IN_FOLDER(test_toml_and_json_read_the_same, folder)
         assert_true(f.settings.rate == 1e-3);
         assert_false(f.settings.flip);
         assert_string_equal(f.settings.model, "a \"b\"");
-        assert_string_equal(f.settings.mode, "slow");
+        assert_int_equal(f.settings.mode, MODE_SLOW);
         assert_int_equal(f.settings.bytes, 4096);
         options_arguments_free(&f.arguments);
     }

@@ -16,12 +16,13 @@ typedef struct Settings {
     uint64_t shard_size;
     double rate;
     bool force, verbose, flip, max_size_given;
-    const char *filter, *source;
+    const char *source;
+    int filter;
     OptionList pairs;
 } Settings;
 
 static const Settings defaults = {
-    .max_size = 256, .shard_size = UINT64_C(64) << 20, .rate = 0.1, .flip = true, .filter = "lanczos3"};
+    .max_size = 256, .shard_size = UINT64_C(64) << 20, .rate = 0.1, .flip = true, .filter = 2};
 
 /* A table over one Settings, and what options_parse made of a line. */
 typedef struct Fixture {
@@ -135,6 +136,35 @@ static void assert_refused(const char *line, const char *message)
     tear_down(&fixture);
 }
 
+TEST(test_auto_is_a_choice_before_the_others_where_the_option_has_it)
+{
+    int filter = OPTION_AUTO, index = 7;
+    FshError error = {0};
+    const Option options[] = {{.name = "filter",
+                               .kind = OPTION_CHOICE,
+                               .value = &filter,
+                               .argument = "NAME",
+                               .choices = filters,
+                               .has_auto = true,
+                               .help = "how"},
+                              {0}};
+    const OptionTable table = {.program = "t", .usage = "", .options = options};
+    assert_string_equal(options_choice_text(&options[0], filter), "auto");
+    assert_string_equal(options_choice_text(&options[0], 2), "lanczos3");
+    assert_null(options_choice_text(&options[0], 3));
+    assert_ok(options_store(&table, "filter", "bicubic", &error), &error);
+    assert_int_equal(filter, 1);
+    assert_ok(options_store(&table, "filter", "auto", &error), &error);
+    assert_int_equal(filter, OPTION_AUTO);
+    assert_int_equal(options_store(&table, "filter", "sinc", &error), FSH_ERR_USAGE);
+    assert_string_equal(error.message, "--filter: 'sinc' is not one of: auto, box, bicubic, lanczos3");
+    assert_false(options_find_choice(&options[0], "Box", &index));
+    assert_int_equal(index, 7);
+    const Option without = {.choices = filters};
+    assert_null(options_choice_text(&without, OPTION_AUTO));
+    assert_false(options_find_choice(&without, "auto", &index));
+}
+
 TEST(test_every_kind_of_value_is_read)
 {
     Fixture fixture;
@@ -146,7 +176,7 @@ TEST(test_every_kind_of_value_is_read)
     assert_int_equal(fixture.settings.shard_size, UINT64_C(1) << 30);
     assert_true(fixture.settings.rate == 0.25);
     assert_true(fixture.settings.force);
-    assert_ptr_equal(fixture.settings.filter, filters[0]);
+    assert_int_equal(fixture.settings.filter, 0);
     assert_string_equal(fixture.settings.source, "photos");
     assert_int_equal(fixture.settings.seed, -5);
     assert_int_equal(fixture.arguments.count, 2);

@@ -9,11 +9,23 @@
 
 typedef struct Settings {
     ProgramOptions program;
-    const char *end, *ready, *write_path, *stdio_path;
+    int end; /* of ends */
+    const char *ready, *write_path, *stdio_path;
     int64_t bytes, lines;
     OptionList list;
 } Settings;
 
+enum {
+    END_OK,
+    END_PARTIAL,
+    END_CORRUPT,
+    END_USAGE,
+    END_SILENT,
+    END_INTERRUPTED,
+    END_WAIT,
+    END_IGNORE,
+    END_REQUEUE,
+};
 static const char *const ends[] = {"ok",          "partial", "corrupt", "usage",   "silent",
                                    "interrupted", "wait",    "ignore",  "requeue", NULL};
 
@@ -76,21 +88,21 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
         (void)printf("%s\n", context->arguments->items[i]);
     if (status)
         return status;
-    if (strcmp(settings->end, "partial") == 0)
+    if (settings->end == END_PARTIAL)
         *partial_ret = true;
-    if (strcmp(settings->end, "corrupt") == 0)
+    if (settings->end == END_CORRUPT)
         return fsh_error_set(error, FSH_ERR_CORRUPT, "a.fshard: torn");
-    if (strcmp(settings->end, "usage") == 0)
+    if (settings->end == END_USAGE)
         return fsh_error_set(error, FSH_ERR_USAGE, "--a and --b contradict each other");
-    if (strcmp(settings->end, "silent") == 0)
+    if (settings->end == END_SILENT)
         return FSH_ERR_LIBRARY;
-    if (strcmp(settings->end, "interrupted") == 0)
+    if (settings->end == END_INTERRUPTED)
         return fsh_error_set(error, FSH_ERR_INTERRUPTED, "stopped");
-    if (strcmp(settings->end, "requeue") == 0)
+    if (settings->end == END_REQUEUE)
         interrupt_install_requeue();
-    if (strcmp(settings->end, "wait") == 0 || strcmp(settings->end, "requeue") == 0)
+    if (settings->end == END_WAIT || settings->end == END_REQUEUE)
         return wait_for_signal(settings, false, error);
-    if (strcmp(settings->end, "ignore") == 0)
+    if (settings->end == END_IGNORE)
         return wait_for_signal(settings, true, error);
     return FSH_OK;
 }
@@ -103,7 +115,7 @@ static const char *versions(char *buffer, size_t buffer_bytes)
 
 int main(int argc, char **argv)
 {
-    Settings settings = {.end = "ok"};
+    Settings settings = {.end = END_OK};
     const Option options[] = {
         {.name = "end",
          .kind = OPTION_CHOICE,

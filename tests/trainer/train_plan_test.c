@@ -191,7 +191,7 @@ TEST(test_a_least_learning_rate_above_the_highest_is_refused)
     made.options.lr_min = 0.2;
     assert_int_equal(plan_case(&made), FSH_ERR_USAGE);
     assert_contains(made.error.message, "--lr-min: 0.2 is more than the highest learning rate of 0.1");
-    made.options.lr_scheduler = "constant"; /* has no use for it */
+    made.options.lr_scheduler = SCHEDULE_CONSTANT; /* has no use for it */
     assert_ok(plan_case(&made), &made.error);
 }
 
@@ -241,7 +241,7 @@ TEST(test_images_grow_with_the_epochs)
     assert_int_equal(made.plan.edges[2], 192);
     assert_int_equal(made.plan.train_augmentation.size, 192);
     made.options.progressive = "32:512"; /* an eighth of the last is more than the first */
-    made.options.train_crop_mode = "pad";
+    made.options.train_crop_mode = CROP_PADDED;
     made.options.progressive_epochs = NULL;
     assert_ok(plan_case(&made), &made.error);
     assert_int_equal(made.plan.train_augmentation.padding, 64);
@@ -315,14 +315,14 @@ TEST(test_options_of_evaluation_without_a_split_for_it_are_refused)
 TEST(test_what_does_not_fit_the_kind_of_data_is_refused)
 {
     Case made = make_case((Facts){256, 3, false, 1000, false});
-    made.options.loss = "l1";
+    made.options.loss = LOSS_L1;
     assert_int_equal(plan_case(&made), FSH_ERR_USAGE);
     assert_contains(made.error.message, "l1 is for pairs");
-    made.options.loss = "auto";
-    made.options.early_stop_metric = "psnr";
+    made.options.loss = OPTION_AUTO;
+    made.options.early_stop_metric = METRIC_PSNR;
     assert_int_equal(plan_case(&made), FSH_ERR_USAGE);
     assert_contains(made.error.message, "psnr is measured on pairs");
-    made.options.early_stop_metric = "auto";
+    made.options.early_stop_metric = OPTION_AUTO;
     made.options.mixup_alpha = 0.2;
     made.options.batch_size = 33;
     assert_int_equal(plan_case(&made), FSH_ERR_USAGE);
@@ -346,14 +346,14 @@ TEST(test_loader_threads_are_half_of_the_cores)
 TEST(test_precision_follows_device_and_network)
 {
     static const struct {
-        const char *device, *amp;
+        int device, amp;
         DataType type;
         bool pairs, chosen;
     } cases[] = {
-        {"cpu", "auto", DATA_F32, false, true},  {"auto", "auto", DATA_F32, false, true},
-        {"cuda", "auto", DATA_F16, false, true}, {"cuda", "auto", DATA_BF16, true, true},
-        {"cuda", "off", DATA_F32, false, false}, {"cuda", "bf16", DATA_BF16, false, false},
-        {"cpu", "bf16", DATA_BF16, true, false}, {"cuda", "fp16", DATA_F16, true, false},
+        {DEVICE_CPU, OPTION_AUTO, DATA_F32, false, true},  {OPTION_AUTO, OPTION_AUTO, DATA_F32, false, true},
+        {DEVICE_CUDA, OPTION_AUTO, DATA_F16, false, true}, {DEVICE_CUDA, OPTION_AUTO, DATA_BF16, true, true},
+        {DEVICE_CUDA, AMP_OFF, DATA_F32, false, false},    {DEVICE_CUDA, AMP_BF16, DATA_BF16, false, false},
+        {DEVICE_CPU, AMP_BF16, DATA_BF16, true, false},    {DEVICE_CUDA, AMP_FP16, DATA_F16, true, false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Case made = make_case((Facts){256, 3, false, 1000, cases[i].pairs});
@@ -369,13 +369,13 @@ TEST(test_precision_follows_device_and_network)
 TEST(test_options_of_a_gpu_are_taken_on_one)
 {
     Case made = make_case((Facts){256, 3, false, 1000, false});
-    made.options.device = "cuda";
+    made.options.device = DEVICE_CUDA;
     give(&made, "cudnn-benchmark");
     assert_ok(plan_case(&made), &made.error);
     made.options.tf32 = true;
     give(&made, "tf32");
     assert_int_equal(plan_case(&made), FSH_ERR_USAGE); /* fp16 */
-    made.options.amp = "off";
+    made.options.amp = AMP_OFF;
     assert_ok(plan_case(&made), &made.error);
     assert_true(made.plan.tf32);
 }
@@ -409,7 +409,7 @@ TEST(test_fusions_can_be_left_out_by_name)
 {
     const unsigned there = FUSE_NORM_RELU | FUSE_NORM_ADD_RELU | FUSE_GRADIENT_ADD;
     Case made = make_case((Facts){256, 3, false, 1000, false});
-    made.options.device = "cpu";
+    made.options.device = DEVICE_CPU;
     assert_ok(plan_case(&made), &made.error);
     assert_ok(plan_fusions(&made.plan, &made.options, there, &made.error), &made.error);
     assert_int_equal(made.plan.recipe.fusions, there);

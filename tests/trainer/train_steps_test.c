@@ -53,7 +53,7 @@ static int run_rank(const char *shards, int rank, bool refuses, int tells, int s
     (void)setenv("RANK", text, 1);
     (void)setenv("LOCAL_RANK", text, 1);
     options.shards = shards;
-    options.device = "cpu";
+    options.device = DEVICE_CPU;
     options.model = "conv8";
     options.batch_size = 4;
     options.program.quiet = true;

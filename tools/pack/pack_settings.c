@@ -65,12 +65,9 @@ static FshStatus check_outside(const PackOptions *options, size_t field, FshErro
 /* fresize's recipe, with its defaults where fpack has no option. */
 static FshStatus take_recipe(const Settings *settings, ShrinkRecipe *recipe, FshError *error)
 {
-    size_t filter = 0;
-    while (strcmp(resample_filter_names[filter], settings->filter) != 0)
-        filter++; /* the option table has checked that it is one of them */
     *recipe = (ShrinkRecipe){.max_size = (uint32_t)settings->max_size,
-                             .long_edge = strcmp(settings->edge, "long") == 0,
-                             .filter = (ResampleFilter)filter,
+                             .long_edge = settings->edge == SETTINGS_LONG,
+                             .filter = (ResampleFilter)settings->filter,
                              .format = IMAGE_UNKNOWN,
                              .quality = (int)settings->quality,
                              .subsampling = IMAGE_SUBSAMPLING_420,
@@ -86,12 +83,7 @@ static FshStatus take_recipe(const Settings *settings, ShrinkRecipe *recipe, Fsh
 /* How samples are stored; an option that would do nothing is refused. */
 static FshStatus take_store(const Settings *settings, PackOptions *options, FshError *error)
 {
-    options->store = PACK_STORE_COPY;
-    for (int store = 0; pack_store_names[store];
-         store++) { /* the option table has checked that it is one of them */
-        if (strcmp(pack_store_names[store], settings->store) == 0)
-            options->store = (PackStore)store;
-    }
+    options->store = (PackStore)settings->store;
     const bool automatic = options->store == PACK_STORE_AUTO;
     const bool compresses = options->store == PACK_STORE_ZSTD || settings->dictionary;
     const char *message = NULL;
@@ -120,16 +112,17 @@ static FshStatus take_store(const Settings *settings, PackOptions *options, FshE
 /* By --format and --layout. */
 static FshStatus take_container(const Settings *settings, FshContainer *container, FshError *error)
 {
-    static const FshContainer containers[] = {FSH_CONTAINER_SHARDS, FSH_CONTAINER_LMDB, FSH_CONTAINER_TAR};
-    for (size_t i = 0; settings_formats[i]; i++) { /* the option table has checked that it is one of them */
-        if (strcmp(settings_formats[i], settings->format) == 0)
-            *container = containers[i];
-    }
-    if (strcmp(settings->layout, "basicsr") != 0)
+    static const FshContainer containers[] = {
+        [SETTINGS_SHARDS] = FSH_CONTAINER_SHARDS,
+        [SETTINGS_LMDB] = FSH_CONTAINER_LMDB,
+        [SETTINGS_TAR] = FSH_CONTAINER_TAR,
+    };
+    *container = containers[settings->format];
+    if (settings->layout != SETTINGS_BASICSR)
         return FSH_OK;
     if (settings->format_given && *container != FSH_CONTAINER_LMDB)
         return fsh_error_set(error, FSH_ERR_USAGE, "--layout basicsr: is of LMDBs; leave out --format %s",
-                             settings->format);
+                             settings_formats[settings->format]);
     *container = FSH_CONTAINER_BASICSR;
     return FSH_OK;
 }
@@ -157,7 +150,7 @@ FshStatus settings_take(const ProgramContext *context, PackOptions *options, Fsh
         .shuffle_seed = (uint64_t)settings->shuffle,
         .limit = (uint64_t)settings->limit,
         .check = settings->check,
-        .skip_unread = strcmp(settings->on_error, "skip") == 0,
+        .skip_unread = settings->on_error == SETTINGS_SKIP,
         .force = settings->force,
         .max_pixels = (uint64_t)settings->max_pixels,
         .jobs = cpu_jobs(settings->program.jobs),
@@ -201,8 +194,9 @@ static size_t option_value_bytes(OptionKind kind)
         return sizeof(double);
     case OPTION_LIST:
         return sizeof(OptionList);
-    case OPTION_TEXT:
     case OPTION_CHOICE:
+        return sizeof(int);
+    case OPTION_TEXT:
         break;
     }
     return sizeof(const char *);

@@ -10,19 +10,26 @@
 
 typedef struct Settings {
     ProgramOptions program;
-    const char *source, *destination, *format, *store, *pairs, *fields, *report, *edge, *filter;
-    const char *files_from, *labels, *classes, *class_names, *on_error;
+    const char *source, *destination, *pairs, *fields, *report;
+    const char *files_from, *labels, *classes, *class_names;
+    /* Indices of choices: SettingsFormat, SettingsLayout, PackStore, SettingsEdge, ResampleFilter,
+     * SettingsOnError. */
+    int format, layout, store, edge, filter, on_error;
     uint64_t shard_size, raw_under, budget, dictionary_size;
     double split;
     int64_t pair_scale, seed, shuffle, limit, max_pixels, max_size, quality, level;
-    const char *part, *layout, *pair_suffix;
+    const char *part, *pair_suffix;
     const struct Settings *defaults;
     bool check, force, merge, repair_manifest, format_given, dedupe, dictionary, quality_given, level_given,
         dictionary_size_given, seed_given, shard_size_given, exact,
         sizing; /* sizing: an option was given that says how to make images smaller */
 } Settings;
 
-/* What the choices of --format, --layout and --edge are; NULL behind the last. */
+/* The choices of --format, --layout, --edge and --on-error, in the order of these enums; NULL ends each. */
+enum SettingsFormat { SETTINGS_SHARDS, SETTINGS_LMDB, SETTINGS_TAR };
+enum SettingsLayout { SETTINGS_FSHARD, SETTINGS_BASICSR };
+enum SettingsEdge { SETTINGS_SHORT, SETTINGS_LONG };
+enum SettingsOnError { SETTINGS_STOP, SETTINGS_SKIP };
 extern const char *const settings_formats[], *const settings_layouts[], *const settings_edges[],
                                                                             *const settings_on_error[];
 

@@ -11,17 +11,17 @@
 void settings_init(Settings *settings)
 {
     *settings = (Settings){
-        .format = settings_formats[0],
-        .layout = settings_layouts[0],
-        .store = pack_store_names[PACK_STORE_COPY],
+        .format = SETTINGS_SHARDS,
+        .layout = SETTINGS_FSHARD,
+        .store = PACK_STORE_COPY,
         .level = FSH_PACK_LEVEL_DEFAULT,
         .dictionary_size = 16384,
         .shard_size = (uint64_t)256 << 20,
         .check = true,
         .max_pixels = (int64_t)IMAGE_MAX_PIXELS_DEFAULT,
-        .edge = settings_edges[0],
-        .on_error = settings_on_error[0],
-        .filter = "lanczos",
+        .edge = SETTINGS_SHORT,
+        .on_error = SETTINGS_STOP,
+        .filter = RESAMPLE_LANCZOS,
         .quality = 90,
         .pair_scale = 1,
     };

@@ -13,8 +13,8 @@
 
 typedef struct Settings {
     ProgramOptions program;
-    const char *source, *destination, *report, *edge, *filter, *subsampling, *format, *orient, *icc,
-        *on_error;
+    const char *source, *destination, *report;
+    int edge, filter, subsampling, format, orient, icc, on_error; /* indices of the choices below */
     const char *files_from, *labels, *pairs, *part;
     int64_t max_size, min_size, quality, max_pixels;
     bool exact, force, link, check, keep_metadata, null_separated;
@@ -24,12 +24,16 @@ typedef struct Settings {
     } given; /* what of the recipe was on the command line */
 } Settings;
 
+enum { EDGE_SHORT, EDGE_LONG };
 static const char *const edges[] = {"short", "long", NULL};
-static const char *const subsamplings[] = {"420", "444", NULL};
+static const char *const subsamplings[] = {"420", "444", NULL}; /* ImageSubsampling */
 static const char *const formats[] = {"keep", "jpeg", "png", "webp", NULL};
 static const ImageFormat format_values[] = {IMAGE_UNKNOWN, IMAGE_JPEG, IMAGE_PNG, IMAGE_WEBP};
+enum { ORIENT_APPLY, ORIENT_IGNORE };
 static const char *const orients[] = {"apply", "ignore", NULL};
+enum { ICC_SRGB, ICC_IGNORE };
 static const char *const iccs[] = {"srgb", "ignore", NULL};
+enum { ON_ERROR_STOP, ON_ERROR_SKIP, ON_ERROR_FAIL };
 static const char *const on_errors[] = {"stop", "skip", "fail", NULL};
 
 /* What Pillow scripts, img2dataset, FFCV's writer, vipsthumbnail and mogrify call it. */
@@ -132,15 +136,6 @@ static void print_failure(const char *path, const char *reason, void *context)
 static bool is(const char *choice, const char *name)
 {
     return strcmp(choice, name) == 0;
-}
-
-/* The option table has checked that it is one of them. */
-static size_t index_of(const char *const *choices, const char *name)
-{
-    size_t index = 0;
-    while (!is(choices[index], name))
-        index++;
-    return index;
 }
 
 /* ---- --check ---- */
@@ -279,14 +274,13 @@ static ResizeOptions options_of(const Settings *settings)
         .report = settings->report,
         .recipe = {.max_size = (uint32_t)settings->max_size,
                    .min_size = (uint32_t)settings->min_size,
-                   .long_edge = is(settings->edge, "long"),
-                   .filter = (ResampleFilter)index_of(resample_filter_names, settings->filter),
-                   .format = format_values[index_of(formats, settings->format)],
+                   .long_edge = settings->edge == EDGE_LONG,
+                   .filter = (ResampleFilter)settings->filter,
+                   .format = format_values[settings->format],
                    .quality = (int)settings->quality,
-                   .subsampling =
-                       is(settings->subsampling, "444") ? IMAGE_SUBSAMPLING_444 : IMAGE_SUBSAMPLING_420,
-                   .ignore_orientation = is(settings->orient, "ignore"),
-                   .ignore_icc = is(settings->icc, "ignore"),
+                   .subsampling = (ImageSubsampling)settings->subsampling,
+                   .ignore_orientation = settings->orient == ORIENT_IGNORE,
+                   .ignore_icc = settings->icc == ICC_IGNORE,
                    .keep_metadata = settings->keep_metadata,
                    .exact = settings->exact,
                    .max_pixels = (uint64_t)settings->max_pixels},
@@ -295,8 +289,8 @@ static ResizeOptions options_of(const Settings *settings)
         .dry_run = settings->program.dry_run,
         .quiet = settings->program.quiet,
         .verbose = settings->program.verbose,
-        .fail_on_error = is(settings->on_error, "fail"),
-        .skip_unread = is(settings->on_error, "skip"),
+        .fail_on_error = settings->on_error == ON_ERROR_FAIL,
+        .skip_unread = settings->on_error == ON_ERROR_SKIP,
         .jobs = cpu_jobs(settings->program.jobs),
     };
 }
@@ -349,13 +343,11 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
 int main(int argc, char **argv)
 {
     Settings settings = {
-        .edge = "short",
-        .filter = "lanczos",
-        .subsampling = "420",
-        .format = "keep",
-        .orient = "apply",
-        .icc = "srgb",
-        .on_error = "stop",
+        .edge = EDGE_SHORT,
+        .filter = RESAMPLE_LANCZOS,
+        .orient = ORIENT_APPLY,
+        .icc = ICC_SRGB,
+        .on_error = ON_ERROR_STOP,
         .max_size = 256,
         .quality = 90,
         .max_pixels = (int64_t)IMAGE_MAX_PIXELS_DEFAULT,

@@ -16,10 +16,8 @@ static void take_integer(const Option *option, const json_t *value)
 static void take_choice(const Option *option, const json_t *value)
 {
     const char *text = json_string_value(value);
-    for (const char *const *choice = option->choices; text && *choice; choice++) {
-        if (strcmp(*choice, text) == 0)
-            *(const char **)option->value = *choice;
-    }
+    if (text)
+        (void)options_find_choice(option, text, option->value);
 }
 
 /* A "?" may stand for a byte that JSON cannot hold. */

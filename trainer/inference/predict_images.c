@@ -82,24 +82,25 @@ FshStatus predict_images_wanted(const TrainOptions *options, bool *wanted_ret, F
     return status;
 }
 
-static bool is_format(const Prediction *prediction, const char *name)
+static bool is_format(const Prediction *prediction, PredictFormat format)
 {
-    return strcmp(prediction->options.predict_format, name) == 0;
+    return prediction->options.predict_format == (int)format;
 }
 
 /* Refuses what does nothing here: whoever gives it believes in it. */
 static FshStatus check_options(const Prediction *prediction, FshError *error)
 {
     const TrainOptions *options = &prediction->options;
-    const bool images = is_format(prediction, "png") || is_format(prediction, "jpeg");
-    const bool tables = is_format(prediction, "csv") || is_format(prediction, "jsonl");
+    const bool images = is_format(prediction, PREDICT_PNG) || is_format(prediction, PREDICT_JPEG);
+    const bool tables = is_format(prediction, PREDICT_CSV) || is_format(prediction, PREDICT_JSONL);
     const char *tiles = options->tile ? "--tile" : options->tile_overlap ? "--tile-overlap" : NULL;
     if (options->evaluate)
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "--evaluate: nobody knows what is in these images; leave it out, or fpack them");
     if (prediction->restores ? tables : images)
         return fsh_error_set(error, FSH_ERR_USAGE, "--predict-format: '%s' is for networks that %s",
-                             options->predict_format, images ? "restore images" : "tell classes apart");
+                             predict_format_name(options->predict_format),
+                             images ? "restore images" : "tell classes apart");
     if (prediction->restores && options->export_path)
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "--export: images without targets give no table; --predict DIR restores them");
@@ -129,7 +130,7 @@ static FshStatus name_classes(Prediction *prediction, const Model *model, FshErr
         prediction->names[i] = i < known->count ? known->names[i] : prediction->numbers[i];
     }
     prediction->rows = (ClassRows){.key_name = "file",
-                                   .json = is_format(prediction, "jsonl"),
+                                   .json = is_format(prediction, PREDICT_JSONL),
                                    .names = prediction->names,
                                    .classes = (int64_t)count};
     return FSH_OK;
@@ -144,13 +145,14 @@ static char *describe_identity(const TrainOptions *options)
         weights[0] = '\0';
     if (!realpath(options->shards ? options->shards : ".", images))
         images[0] = '\0';
-    json_t *object = json_pack(
-        "{s:o, s:o, s:I, s:I, s:o, s:s, s:s, s:s, s:b, s:I, s:I, s:I}", "weights", json_text(weights), "list",
-        json_text(options->files_from), "bytes", (json_int_t)status.st_size, "modified",
-        (json_int_t)file_time_ns(status.st_mtim), "images", json_text(images), "format",
-        options->predict_format, "amp", options->amp, "model", options->model ? options->model : "",
-        "flip_tta", options->flip_tta, "resize", (json_int_t)options->val_resize_size, "crop",
-        (json_int_t)options->val_crop_size, "train_crop", (json_int_t)options->train_crop_size);
+    json_t *object =
+        json_pack("{s:o, s:o, s:I, s:I, s:o, s:s, s:s, s:s, s:b, s:I, s:I, s:I}", "weights",
+                  json_text(weights), "list", json_text(options->files_from), "bytes",
+                  (json_int_t)status.st_size, "modified", (json_int_t)file_time_ns(status.st_mtim), "images",
+                  json_text(images), "format", predict_format_name(options->predict_format), "amp",
+                  train_amp_name(options->amp), "model", options->model ? options->model : "", "flip_tta",
+                  options->flip_tta, "resize", (json_int_t)options->val_resize_size, "crop",
+                  (json_int_t)options->val_crop_size, "train_crop", (json_int_t)options->train_crop_size);
     text = object ? json_dumps(object, JSON_COMPACT) : NULL;
     json_decref(object);
     return text;
@@ -323,11 +325,11 @@ static FshStatus open_session(Prediction *prediction, FshError *error)
     TrainOptions *options = &prediction->options;
     Console console = prediction->session.console;
     options->images = &prediction->source;
-    options->on_error = "skip";
+    options->on_error = TRAIN_SKIP;
     /* What a run's args.json may say of its dataset: nothing is seen twice here. */
     options->train_split = options->val_split = NULL;
-    options->cache = "none";
-    options->decode = "cpu";
+    options->cache = CACHE_NONE;
+    options->decode = DECODE_CPU;
     FshStatus status = session_open(&prediction->session, options, SESSION_EVALUATE, error);
     if (status)
         prediction->session.console = console;
@@ -596,9 +598,9 @@ FshStatus predict_images(const TrainOptions *options, bool *partial_ret, FshErro
     if (status)
         goto done;
     prediction.restores = model->task == TASK_RESTORATION;
-    prediction.format = is_format(&prediction, "png")    ? IMAGE_PNG
-                        : is_format(&prediction, "jpeg") ? IMAGE_JPEG
-                                                         : IMAGE_UNKNOWN;
+    prediction.format = is_format(&prediction, PREDICT_PNG)    ? IMAGE_PNG
+                        : is_format(&prediction, PREDICT_JPEG) ? IMAGE_JPEG
+                                                               : IMAGE_UNKNOWN;
     status = check_options(&prediction, error);
     if (!status && !prediction.restores)
         status = name_classes(&prediction, model, error);

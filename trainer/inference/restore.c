@@ -158,7 +158,7 @@ static FshStatus measure_memory(Restorer *restorer, FshError *error)
 {
     double bytes = 0;
     restorer->pixels_most = HUGE_VAL;
-    if (strcmp(restorer->session->plan.device, "cpu") != 0) /* a GPU says when it is full */
+    if (restorer->session->plan.device != DEVICE_CPU) /* a GPU says when it is full */
         return FSH_OK;
     FshStatus status = network_foresee_pixel(&restorer->session->network, &bytes, error);
     if (!status && bytes > 0)

@@ -50,14 +50,13 @@ static void print_text(const Metrics *metrics, int64_t classes, double seconds)
 static FshStatus check_packed(const TrainOptions *options, const Session *session, FshError *error)
 {
     const bool classes = session->plan.model->task == TASK_CLASSIFICATION;
-    const char *format = options->predict_format;
+    const int format = options->predict_format;
     const char *alone = options->tile ? "--tile" : options->tile_overlap ? "--tile-overlap" : NULL;
     if (alone)
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "%s: %s is a dataset, whose pairs are restored whole; give a folder of images",
                              alone, options->shards);
-    if (strcmp(format, "auto") == 0 || strcmp(format, "csv") == 0 ||
-        strcmp(format, classes ? "jsonl" : "png") == 0)
+    if (format == OPTION_AUTO || format == PREDICT_CSV || format == (classes ? PREDICT_JSONL : PREDICT_PNG))
         return FSH_OK;
     return fsh_error_set(error, FSH_ERR_USAGE, "--predict-format: of a dataset, %s",
                          classes ? "classes are told as csv or jsonl"
@@ -83,7 +82,7 @@ FshStatus train_evaluate(const TrainOptions *options, bool *partial_ret, FshErro
         status = check_packed(options, &session, error);
     if (!status && (options->predict || options->export_path))
         status = predictor_new(&predictor, &session, options->predict, options->export_path,
-                               strcmp(options->predict_format, "jsonl") == 0, options->force, error);
+                               options->predict_format == PREDICT_JSONL, options->force, error);
     if (!status && predictor)
         run_output_warn(&session.console, predictor_lock(predictor), options->predict);
     if (!status)

@@ -31,11 +31,6 @@ struct Predictor {
     Image image;
 };
 
-static bool is_pairs(const Predictor *predictor)
-{
-    return predictor->session->plan.model->task == TASK_RESTORATION;
-}
-
 /* ---- rows ---- */
 
 FSH_PRINTF(3, 4) static FshStatus add(Predictor *predictor, FshError *error, const char *format, ...);
@@ -136,7 +131,7 @@ FshStatus predictor_visit(void *context, const Batch *batch, const Evaluated *ev
 {
     Predictor *predictor = context;
     FshStatus status = FSH_OK;
-    if (is_pairs(predictor))
+    if (plan_is_pairs(&predictor->session->plan))
         return write_pair(predictor, batch, evaluated, error);
     for (int64_t i = 0; !status && i < predictor->session->plan.evaluation_spec.batch; i++)
         if (batch->labels[i] >= 0)
@@ -189,8 +184,9 @@ FshStatus predictor_new(Predictor **predictor_ret, const Session *session, const
     if (!status && csv_path)
         status = open_csv(predictor, csv_path, error);
     if (!status)
-        status = is_pairs(predictor) ? add(predictor, error, "key,psnr,ssim,input_psnr\n")
-                                     : class_rows_head(&predictor->classes, &predictor->row, error);
+        status = plan_is_pairs(&predictor->session->plan)
+                     ? add(predictor, error, "key,psnr,ssim,input_psnr\n")
+                     : class_rows_head(&predictor->classes, &predictor->row, error);
     if (!status)
         status = write_row(predictor, error);
     if (status)

@@ -53,11 +53,6 @@ static void warn_once(RunReport *report, bool *warned, FshStatus status, const F
     *warned = status != FSH_OK;
 }
 
-static bool is_pairs(const RunReport *report)
-{
-    return report->session->plan.model->task == TASK_RESTORATION;
-}
-
 /* ---- facts ---- */
 
 FSH_PRINTF(3, 4) static void add_fact(FactList *list, const char *name, const char *format, ...);
@@ -85,7 +80,7 @@ static void list_run(RunReport *report)
     add_fact(list, "dataset", "%s", fsh_path(session->data.dataset));
     add_fact(list, "training samples", "%" PRIu64, plan->train_count);
     add_fact(list, "evaluation samples", "%" PRIu64, plan->evaluation_count);
-    if (!is_pairs(report))
+    if (!plan_is_pairs(&report->session->plan))
         add_fact(list, "classes", "%lld", (long long)session->data.class_count);
     add_fact(list, "image size", "%u px", plan->train_augmentation.size);
     add_fact(list, "batch", "%lld", (long long)plan->train_spec.batch);
@@ -189,7 +184,7 @@ FshStatus run_report_open(RunReport **report_ret, Session *session, const Record
                                    state->steps_done ? state->steps_done + 1 : 0, &written),
                   &written);
     bool warned = false;
-    if (!is_pairs(report))
+    if (!plan_is_pairs(&report->session->plan))
         warn_once(report, &warned, write_config(report, &written), &written);
     return FSH_OK;
 }
@@ -352,7 +347,7 @@ static FshStatus visit(void *context, const Batch *batch, const Evaluated *evalu
     FshError failure = {0};
     if (!report->findings)
         return FSH_OK;
-    if (is_pairs(report))
+    if (plan_is_pairs(&report->session->plan))
         status = visit_pair(report, batch, evaluated, &failure);
     for (size_t i = 0; batch->labels && !status && i < (size_t)report->session->plan.evaluation_spec.batch;
          i++)
@@ -370,7 +365,7 @@ SessionVisitor run_report_visitor(RunReport *report)
     if (!report)
         return (SessionVisitor){NULL, NULL};
     const Session *session = report->session;
-    const FindingsOptions options = {.pairs = is_pairs(report),
+    const FindingsOptions options = {.pairs = plan_is_pairs(&report->session->plan),
                                      .classes = (uint64_t)session->data.class_count,
                                      .samples = session->plan.evaluation_count};
     FshError error = {0};
@@ -397,8 +392,8 @@ static void show_examples(RunReport *report, uint64_t steps_done)
             const Image *part = parts[k].image;
             const ImageView view = {part->pixels, (size_t)part->width * part->channels, part->width,
                                     part->height, part->channels};
-            image(report, is_pairs(report) ? "val/pairs" : "val/mistakes", i, parts[k].name, steps_done,
-                  &view);
+            image(report, plan_is_pairs(&report->session->plan) ? "val/pairs" : "val/mistakes", i,
+                  parts[k].name, steps_done, &view);
         }
     }
 }
@@ -425,7 +420,7 @@ static FshStatus write_page(RunReport *report, const ReportStatus *status_now, F
                        .steps_per_epoch = plan->steps_per_epoch,
                        .facts = facts,
                        .fact_tables = 2,
-                       .classes = is_pairs(report) ? NULL : &session->class_counts,
+                       .classes = plan_is_pairs(&report->session->plan) ? NULL : &session->class_counts,
                        .findings = report->findings,
                        .class_names = (const char *const *)session->data.display_names};
     const double begin = progress_now_seconds();
@@ -495,7 +490,7 @@ void run_report_epoch(RunReport *report, const EpochReport *epoch, uint64_t step
         metrics(report, "ema", steps_done, &epoch->average);
     if (epoch->evaluated) /* else they are those of an epoch before */
         show_examples(report, steps_done);
-    if (epoch->evaluated && !is_pairs(report))
+    if (epoch->evaluated && !plan_is_pairs(&report->session->plan))
         warn_once(report, &report->warned_classes, write_classes(report, &error), &error);
     (void)snprintf(report->verdict, sizeof report->verdict, "%s", verdict);
     if (report->html && page_age(report) >= 20 * report->page_seconds) /* short epochs do not each have one */

@@ -255,7 +255,7 @@ static void say_verdict(const Training *training, char *text, size_t text_bytes)
     const Session *session = &training->session;
     const TrainPlan *plan = &session->plan;
     verdict_of_speed(&(SpeedFacts){.waited_percent = loader_share(training),
-                                   .cuda = strcmp(plan->device, "cuda") == 0,
+                                   .cuda = plan->device == DEVICE_CUDA,
                                    .compute_type = plan->recipe.compute_type,
                                    .workers = plan->workers,
                                    .cores = plan->cores,

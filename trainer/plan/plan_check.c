@@ -1,5 +1,5 @@
 /* Options that would do nothing: whoever gives one believes in it. */
-#include <string.h>
+#include <stddef.h>
 
 #include "trainer/plan/train_plan.h"
 
@@ -10,7 +10,7 @@ typedef struct Facts {
 
 static bool is_pairs(const Facts *f)
 {
-    return f->plan->model->task == TASK_RESTORATION;
+    return plan_is_pairs(f->plan);
 }
 
 static bool is_classes(const Facts *f)
@@ -102,7 +102,7 @@ static bool is_fp16(const Facts *f)
 
 static bool is_cuda(const Facts *f)
 {
-    return strcmp(f->plan->device, "cuda") == 0;
+    return f->plan->device == DEVICE_CUDA;
 }
 
 static bool is_cuda_f32(const Facts *f)
@@ -178,68 +178,70 @@ static bool smooths(const Facts *f)
 #define WITH_EVALUATION                                                                                      \
     "a dataset with a split to evaluate on (fpack --split 0.1 makes one, --val-split names one)"
 
+#define AT(field) offsetof(TrainOptions, field)
+
 static const struct Rule {
-    const char *option;
+    size_t option; /* where its value lies in TrainOptions */
     bool (*useful)(const Facts *facts);
     const char *when;
 } rules[] = {
-    {"lr-unit", changes_rate,
+    {AT(lr_unit), changes_rate,
      "a learning rate that changes by steps: a warm-up, cosine, linear or polynomial"},
-    {"lr-step-size", is_step, "--lr-scheduler step"},
-    {"lr-power", is_polynomial, "--lr-scheduler polynomial"},
-    {"lr-min", has_end, "--lr-scheduler cosine, linear, polynomial and plateau"},
-    {"plateau-metric", is_plateau, "--lr-scheduler plateau"},
-    {"plateau-factor", is_plateau, "--lr-scheduler plateau"},
-    {"plateau-patience", is_plateau, "--lr-scheduler plateau"},
-    {"plateau-threshold", is_plateau, "--lr-scheduler plateau"},
-    {"plateau-threshold-mode", is_plateau, "--lr-scheduler plateau"},
-    {"plateau-cooldown", is_plateau, "--lr-scheduler plateau"},
-    {"lr-gamma", is_step, "--lr-scheduler step"},
-    {"lr-warmup-method", has_warmup, "a warm-up (--lr-warmup-epochs)"},
-    {"lr-warmup-decay", has_warmup, "a warm-up (--lr-warmup-epochs)"},
-    {"lr-base", scales_lr, "sgd and lars without --lr"},
-    {"momentum", has_momentum, "--opt sgd and lars"},
-    {"nesterov", is_sgd, "--opt sgd"},
-    {"trust-coefficient", is_lars, "--opt lars"},
-    {"opt-betas", has_moments, "--opt adam, adamw and lamb"},
-    {"opt-eps", has_moments, "--opt adam, adamw and lamb"},
-    {"lookahead-alpha", looks_ahead, "--lookahead"},
-    {"model-ema-decay", averages, "--model-ema"},
-    {"model-ema-warmup", averages, "--model-ema"},
-    {"loss-scale", is_fp16, "--amp fp16"},
-    {"tf32", is_cuda_f32, "--device cuda with --amp off"},
-    {"cudnn-benchmark", is_cuda, "--device cuda"},
-    {"early-stop-min-delta", stops_early, "--early-stop-patience"},
-    {"early-stop-metric", stops_early, "--early-stop-patience"},
-    {"label-smoothing", smooths, "classes"},
-    {"train-crop-mode", is_random_classes, "classes, and not with --no-aug"},
-    {"scale", is_resized_crop, "random resized crops (--train-crop-mode rrc), and not with --no-aug"},
-    {"ratio", is_resized_crop, "random resized crops (--train-crop-mode rrc), and not with --no-aug"},
-    {"crop-padding", is_padded, "padded crops (--train-crop-mode pad), and not with --no-aug"},
-    {"hflip-prob", is_random, "random views, and not with --no-aug"},
-    {"vflip-prob", is_random_pairs, "pairs, and not with --no-aug"},
-    {"rotate-prob", is_random_pairs, "pairs, and not with --no-aug"},
-    {"color-jitter", is_random, "random views, and not with --no-aug"},
-    {"random-erase", is_random_classes, "classes, and not with --no-aug"},
-    {"random-erase-mode", erases, "--random-erase"},
-    {"noise", is_random_pairs, "pairs, and not with --no-aug"},
-    {"mixup-alpha", is_random_classes, "classes, and not with --no-aug"},
-    {"cutmix-alpha", is_random_classes, "classes, and not with --no-aug"},
-    {"mixup-prob", mixes, "--mixup-alpha or --cutmix-alpha"},
-    {"mixup-switch-prob", mixes_both, "--mixup-alpha and --cutmix-alpha together"},
-    {"val-resize-size", is_classes, "classes; pairs are evaluated whole"},
-    {"val-crop-size", is_classes, "classes; pairs are evaluated whole"},
-    {"val-batch-size", is_classes, "classes; pairs are evaluated one by one"},
-    {"crop-border", is_pairs, "pairs"},
-    {"y-channel", is_pairs, "pairs"},
+    {AT(lr_step_size), is_step, "--lr-scheduler step"},
+    {AT(lr_power), is_polynomial, "--lr-scheduler polynomial"},
+    {AT(lr_min), has_end, "--lr-scheduler cosine, linear, polynomial and plateau"},
+    {AT(plateau_metric), is_plateau, "--lr-scheduler plateau"},
+    {AT(plateau_factor), is_plateau, "--lr-scheduler plateau"},
+    {AT(plateau_patience), is_plateau, "--lr-scheduler plateau"},
+    {AT(plateau_threshold), is_plateau, "--lr-scheduler plateau"},
+    {AT(plateau_threshold_mode), is_plateau, "--lr-scheduler plateau"},
+    {AT(plateau_cooldown), is_plateau, "--lr-scheduler plateau"},
+    {AT(lr_gamma), is_step, "--lr-scheduler step"},
+    {AT(lr_warmup_method), has_warmup, "a warm-up (--lr-warmup-epochs)"},
+    {AT(lr_warmup_factor), has_warmup, "a warm-up (--lr-warmup-epochs)"},
+    {AT(lr_base), scales_lr, "sgd and lars without --lr"},
+    {AT(momentum), has_momentum, "--opt sgd and lars"},
+    {AT(nesterov), is_sgd, "--opt sgd"},
+    {AT(trust_coefficient), is_lars, "--opt lars"},
+    {AT(betas), has_moments, "--opt adam, adamw and lamb"},
+    {AT(optimizer_epsilon), has_moments, "--opt adam, adamw and lamb"},
+    {AT(lookahead_alpha), looks_ahead, "--lookahead"},
+    {AT(model_ema_decay), averages, "--model-ema"},
+    {AT(model_ema_warmup), averages, "--model-ema"},
+    {AT(loss_scale), is_fp16, "--amp fp16"},
+    {AT(tf32), is_cuda_f32, "--device cuda with --amp off"},
+    {AT(cudnn_benchmark), is_cuda, "--device cuda"},
+    {AT(early_stop_min_delta), stops_early, "--early-stop-patience"},
+    {AT(early_stop_metric), stops_early, "--early-stop-patience"},
+    {AT(label_smoothing), smooths, "classes"},
+    {AT(train_crop_mode), is_random_classes, "classes, and not with --no-aug"},
+    {AT(scale), is_resized_crop, "random resized crops (--train-crop-mode rrc), and not with --no-aug"},
+    {AT(ratio), is_resized_crop, "random resized crops (--train-crop-mode rrc), and not with --no-aug"},
+    {AT(crop_padding), is_padded, "padded crops (--train-crop-mode pad), and not with --no-aug"},
+    {AT(hflip_prob), is_random, "random views, and not with --no-aug"},
+    {AT(vflip_prob), is_random_pairs, "pairs, and not with --no-aug"},
+    {AT(rotate_prob), is_random_pairs, "pairs, and not with --no-aug"},
+    {AT(color_jitter), is_random, "random views, and not with --no-aug"},
+    {AT(random_erase), is_random_classes, "classes, and not with --no-aug"},
+    {AT(random_erase_mode), erases, "--random-erase"},
+    {AT(noise), is_random_pairs, "pairs, and not with --no-aug"},
+    {AT(mixup_alpha), is_random_classes, "classes, and not with --no-aug"},
+    {AT(cutmix_alpha), is_random_classes, "classes, and not with --no-aug"},
+    {AT(mixup_prob), mixes, "--mixup-alpha or --cutmix-alpha"},
+    {AT(mixup_switch_prob), mixes_both, "--mixup-alpha and --cutmix-alpha together"},
+    {AT(val_resize_size), is_classes, "classes; pairs are evaluated whole"},
+    {AT(val_crop_size), is_classes, "classes; pairs are evaluated whole"},
+    {AT(val_batch_size), is_classes, "classes; pairs are evaluated one by one"},
+    {AT(crop_border), is_pairs, "pairs"},
+    {AT(y_channel), is_pairs, "pairs"},
     /* Without a split the sizes of evaluation stand in the weights' file all the same. */
-    {"val-interval", evaluates, WITH_EVALUATION},
-    {"val-batch-size", evaluates, WITH_EVALUATION},
-    {"flip-tta", evaluates, WITH_EVALUATION},
-    {"crop-border", evaluates, WITH_EVALUATION},
-    {"y-channel", evaluates, WITH_EVALUATION},
-    {"progressive-epochs", progresses, "--progressive"},
-    {"drop-caches", benches, "--bench-loader"},
+    {AT(val_interval), evaluates, WITH_EVALUATION},
+    {AT(val_batch_size), evaluates, WITH_EVALUATION},
+    {AT(flip_tta), evaluates, WITH_EVALUATION},
+    {AT(crop_border), evaluates, WITH_EVALUATION},
+    {AT(y_channel), evaluates, WITH_EVALUATION},
+    {AT(progressive_epochs), progresses, "--progressive"},
+    {AT(drop_caches), benches, "--bench-loader"},
 };
 
 FshStatus plan_check(const TrainPlan *plan, const TrainOptions *options, FshError *error)
@@ -253,9 +255,11 @@ FshStatus plan_check(const TrainPlan *plan, const TrainOptions *options, FshErro
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "--profile: %lld is more than the %llu steps of all epochs",
                              (long long)options->profile, (unsigned long long)steps);
-    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
-        if (train_options_given(options, rules[i].option) && !rules[i].useful(&facts))
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
+        const void *option = (const char *)options + rules[i].option;
+        if (train_given(options, option) && !rules[i].useful(&facts))
             return fsh_error_set(error, FSH_ERR_USAGE, "--%s: does nothing here; it is for %s",
-                                 rules[i].option, rules[i].when);
+                                 train_option_name(options, option), rules[i].when);
+    }
     return FSH_OK;
 }

@@ -36,16 +36,11 @@ static void tell(const Teller *teller, Line *line)
     *line = (Line){0};
 }
 
-static bool is_pairs(const TrainPlan *plan)
-{
-    return plan->model->task == TASK_RESTORATION;
-}
-
 static void tell_dataset(const Teller *teller, const TrainPlan *plan, const TrainingData *data)
 {
     Line line = {0};
     say(&line, "dataset: %s, ", fsh_path(data->dataset));
-    if (is_pairs(plan))
+    if (plan_is_pairs(plan))
         say(&line, "pairs (%s to %s), ", data->input_name, data->target_name);
     else
         say(&line, "%zu classes, ", /* its own, whatever those of the weights are */
@@ -53,7 +48,7 @@ static void tell_dataset(const Teller *teller, const TrainPlan *plan, const Trai
     say(&line, "%s, short edge %s%u pixels", data->channels == 1 ? "gray" : "colour",
         data->uniform ? "" : "about ", data->short_edge);
     tell(teller, &line);
-    if (!data->measured && !is_pairs(plan)) {
+    if (!data->measured && !plan_is_pairs(plan)) {
         say(&line,
             "normalisation: ImageNet's mean and deviation, for the dataset has none (fpack --no-check)");
         tell(teller, &line);
@@ -144,7 +139,7 @@ static void tell_evaluation(const Teller *teller, const TrainPlan *plan)
 {
     const Augmentation *evaluation = &plan->evaluation_augmentation;
     Line line = {0};
-    if (is_pairs(plan)) {
+    if (plan_is_pairs(plan)) {
         say(&line, "evaluation: whole images, PSNR and SSIM on %s", plan->y_channel ? "luma" : "RGB");
         if (plan->crop_border)
             say(&line, " without %u pixels at the edges", plan->crop_border);

@@ -1,6 +1,5 @@
 /* The device: what it is asked for, and the precision that it computes in. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/cpu.h"
 #include "common/file.h"
@@ -21,7 +20,7 @@ static bool find_cache(char *path, size_t path_bytes)
 void plan_backend(PlanBackend *backend, const TrainOptions *options)
 {
     /* Which of several ways is the fastest is chance. */
-    const bool benchmark = train_options_given(options, "cudnn-benchmark") || !options->deterministic
+    const bool benchmark = train_given(options, &options->cudnn_benchmark) || !options->deterministic
                                ? options->cudnn_benchmark
                                : false;
     backend->options = (BackendOptions){.threads = plan_threads(options),
@@ -33,30 +32,24 @@ void plan_backend(PlanBackend *backend, const TrainOptions *options)
         backend->options.plan_cache = backend->plan_cache;
 }
 
-static const struct {
-    const char *name;
-    DataType type;
-} types[] = {{"off", DATA_F32}, {"bf16", DATA_BF16}, {"fp16", DATA_F16}};
+static const DataType types[] = {[AMP_OFF] = DATA_F32, [AMP_BF16] = DATA_BF16, [AMP_FP16] = DATA_F16};
 
 const char *plan_amp_name(DataType type)
 {
-    size_t i = 0;
-    while (types[i].type != type)
-        i++;
-    return types[i].name;
+    int amp = 0;
+    while (types[amp] != type)
+        amp++;
+    return train_amp_name(amp);
 }
 
 /* cuDNN's fused engines for batch norm are for fp16; where nothing normalises a batch, bf16 needs no loss
  * scale. */
 void plan_precision(TrainPlan *plan, const TrainOptions *options)
 {
-    const bool automatic = strcmp(options->amp, "auto") == 0;
-    plan->recipe.compute_type = DATA_F32;
-    if (automatic && strcmp(plan->device, "cuda") == 0)
+    const bool automatic = options->amp == OPTION_AUTO;
+    plan->recipe.compute_type = automatic ? DATA_F32 : types[options->amp];
+    if (automatic && plan->device == DEVICE_CUDA)
         plan->recipe.compute_type = plan->model->batch_norm ? DATA_F16 : DATA_BF16;
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (strcmp(options->amp, types[i].name) == 0)
-            plan->recipe.compute_type = types[i].type;
     plan->tf32 = options->tf32;
     plan->deterministic = options->deterministic;
     plan->precision_chosen = automatic;
@@ -65,6 +58,7 @@ void plan_precision(TrainPlan *plan, const TrainOptions *options)
 FshStatus plan_fusions(TrainPlan *plan, const TrainOptions *options, unsigned there, FshError *error)
 {
     plan->recipe.fusions = there;
-    FshStatus status = fusions_leave_out(&plan->recipe.fusions, options->no_fuse, plan->device, error);
+    FshStatus status =
+        fusions_leave_out(&plan->recipe.fusions, options->no_fuse, train_device_name(plan->device), error);
     return status ? fsh_error_prepend(error, "--no-fuse") : FSH_OK;
 }

@@ -1,6 +1,5 @@
 /* Sizes and augmentation. */
 #include <math.h>
-#include <string.h>
 
 #include "trainer/report/image_metrics.h"
 #include "trainer/plan/train_plan.h"
@@ -168,12 +167,8 @@ static FshStatus list_edges(TrainPlan *plan, const TrainOptions *options, FshErr
 
 static CropMode choose_mode(const TrainOptions *options, uint32_t crop)
 {
-    if (strcmp(options->train_crop_mode, "rrc") == 0)
-        return CROP_RESIZED;
-    if (strcmp(options->train_crop_mode, "pad") == 0)
-        return CROP_PADDED;
-    if (strcmp(options->train_crop_mode, "center") == 0)
-        return CROP_CENTER;
+    if (options->train_crop_mode != OPTION_AUTO)
+        return (CropMode)options->train_crop_mode;
     return crop <= PAD_UP_TO ? CROP_PADDED : CROP_RESIZED;
 }
 
@@ -222,16 +217,14 @@ static FshStatus plan_class_chance(TrainPlan *plan, const TrainOptions *options,
                              "--crop-padding: %u is not less than the crop of %u pixels", train->padding,
                              train->size);
     /* A mirrored 3 is no 3: gray sets are digits, letters and scans more often than not. */
-    const bool flips = train_options_given(options, "hflip-prob") || data->channels == 3;
+    const bool flips = train_given(options, &options->hflip_prob) || data->channels == 3;
     train->flip_probability = flips ? options->hflip_prob : 0;
     train->erasing = (RandomErasing){.probability = options->random_erase,
                                      .scale_min = 0.02,
                                      .scale_max = 0.33,
                                      .ratio_min = 0.3,
-                                     .ratio_max = 3.3};
-    for (int fill = 0; fill < ERASING_FILL_COUNT; fill++)
-        if (strcmp(options->random_erase_mode, erasing_fill_names[fill]) == 0)
-            train->erasing.fill = (ErasingFill)fill;
+                                     .ratio_max = 3.3,
+                                     .fill = (ErasingFill)options->random_erase_mode};
     for (uint32_t c = 0; c < data->channels; c++)
         train->erasing.deviation[c] = data->standard_deviation[c] * 255;
     if (plan->recipe.mixes)
@@ -257,7 +250,7 @@ static void plan_pair_chance(TrainPlan *plan, const TrainOptions *options)
 
 FshStatus plan_images(TrainPlan *plan, const TrainOptions *options, const TrainingData *data, FshError *error)
 {
-    const bool pairs = plan->model->task == TASK_RESTORATION;
+    const bool pairs = plan_is_pairs(plan);
     FshStatus status = plan_progression(plan, options, error);
     if (!status)
         status = pairs ? plan_pair_sizes(plan, options, data, error)

@@ -1,32 +1,24 @@
 /* Loss, optimizer, schedule. */
 #include <math.h>
-#include <string.h>
 
 #include "trainer/plan/train_plan.h"
 
 static const double lr_of_moments = 0.001; /* adam, adamw, lamb: PyTorch's and NAFNet's */
 
-static bool is_pairs(const TrainPlan *plan)
-{
-    return plan->model->task == TASK_RESTORATION;
-}
-
 /* ---- loss ---- */
 
 static FshStatus plan_loss(TrainPlan *plan, const TrainOptions *options, FshError *error)
 {
-    int kind = 0;
-    while (kind < LOSS_KIND_COUNT && strcmp(loss_names[kind], options->loss) != 0)
-        kind++;
-    plan->recipe.loss =
-        kind == LOSS_KIND_COUNT ? (is_pairs(plan) ? LOSS_CHARBONNIER : LOSS_CROSS_ENTROPY) : (LossKind)kind;
+    plan->recipe.loss = options->loss != OPTION_AUTO ? (LossKind)options->loss
+                        : plan_is_pairs(plan)        ? LOSS_CHARBONNIER
+                                                     : LOSS_CROSS_ENTROPY;
     const bool of_classes = plan->recipe.loss == LOSS_CROSS_ENTROPY || plan->recipe.loss == LOSS_BCE;
-    if (of_classes == is_pairs(plan))
+    if (of_classes == plan_is_pairs(plan))
         return fsh_error_set(error, FSH_ERR_USAGE, "--loss: %s is for %s, and this dataset holds %s",
-                             options->loss, of_classes ? "classes" : "pairs",
+                             loss_names[plan->recipe.loss], of_classes ? "classes" : "pairs",
                              of_classes ? "pairs" : "classes");
-    plan->recipe.label_smoothing = is_pairs(plan) ? 0 : (float)options->label_smoothing;
-    plan->recipe.mixes = !is_pairs(plan) && options->augment && options->mixup_prob > 0 &&
+    plan->recipe.label_smoothing = plan_is_pairs(plan) ? 0 : (float)options->label_smoothing;
+    plan->recipe.mixes = !plan_is_pairs(plan) && options->augment && options->mixup_prob > 0 &&
                          (options->mixup_alpha > 0 || options->cutmix_alpha > 0);
     return FSH_OK;
 }
@@ -35,17 +27,16 @@ static FshStatus plan_loss(TrainPlan *plan, const TrainOptions *options, FshErro
 
 static OptimizerKind choose_optimizer(const TrainPlan *plan, const TrainOptions *options)
 {
-    for (int kind = 0; kind < OPTIMIZER_KIND_COUNT; kind++)
-        if (strcmp(options->optimizer, optimizer_names[kind]) == 0)
-            return (OptimizerKind)kind;
-    return is_pairs(plan) ? OPTIMIZER_ADAMW : OPTIMIZER_SGD;
+    if (options->optimizer != OPTION_AUTO)
+        return (OptimizerKind)options->optimizer;
+    return plan_is_pairs(plan) ? OPTIMIZER_ADAMW : OPTIMIZER_SGD;
 }
 
 static double choose_decay(const TrainPlan *plan, const TrainOptions *options, OptimizerKind kind)
 {
-    if (train_options_given(options, "weight-decay"))
+    if (train_given(options, &options->weight_decay))
         return options->weight_decay;
-    if (is_pairs(plan))
+    if (plan_is_pairs(plan))
         return 0;
     return kind == OPTIMIZER_ADAMW ? 0.05 : options->weight_decay;
 }
@@ -84,7 +75,7 @@ static FshStatus plan_optimizer(TrainPlan *plan, const TrainOptions *options, Fs
         .scale_interval = 2000,
         .learning_rate = TENSOR_NONE,
     };
-    if (options->nesterov && train_options_given(options, "nesterov") && options->momentum == 0)
+    if (options->nesterov && train_given(options, &options->nesterov) && options->momentum == 0)
         return fsh_error_set(error, FSH_ERR_USAGE, "--nesterov: wants --momentum above 0");
     return FSH_OK;
 }
@@ -104,7 +95,7 @@ static double choose_rate(const TrainPlan *plan, const TrainOptions *options)
 static FshStatus plan_warmup(TrainPlan *plan, const TrainOptions *options, FshError *error)
 {
     const double epochs = (double)options->epochs;
-    const double warmup_epochs = train_options_given(options, "lr-warmup-epochs")
+    const double warmup_epochs = train_given(options, &options->lr_warmup_epochs)
                                      ? options->lr_warmup_epochs
                                      : fmin(options->lr_warmup_epochs, 0.2 * epochs);
     if (warmup_epochs >= epochs)
@@ -121,14 +112,14 @@ static FshStatus plan_warmup(TrainPlan *plan, const TrainOptions *options, FshEr
 
 static FshStatus plan_schedule(TrainPlan *plan, const TrainOptions *options, FshError *error)
 {
-    plan->uses_plateau = strcmp(options->lr_scheduler, "plateau") == 0;
-    const ScheduleKind kind = plan->uses_plateau ? SCHEDULE_CONSTANT : schedule_find(options->lr_scheduler);
-    const bool by_epochs = strcmp(options->lr_unit, "epoch") == 0;
+    plan->uses_plateau = options->lr_scheduler == TRAIN_PLATEAU;
+    const ScheduleKind kind = plan->uses_plateau ? SCHEDULE_CONSTANT : (ScheduleKind)options->lr_scheduler;
+    const bool by_epochs = options->lr_unit == UNIT_EPOCH;
     plan->schedule = (Schedule){
         .kind = kind,
         .base = choose_rate(plan, options),
         .minimum = options->lr_min,
-        .warmup = strcmp(options->lr_warmup_method, "cosine") == 0 ? WARMUP_COSINE : WARMUP_LINEAR,
+        .warmup = (WarmupKind)options->lr_warmup_method,
         .warmup_factor = options->lr_warmup_factor,
         .hold_steps = by_epochs ? plan->steps_per_epoch : 0,
         .warmup_hold_steps = by_epochs ? plan->steps_per_epoch : 0,
@@ -153,20 +144,21 @@ static FshStatus plan_schedule(TrainPlan *plan, const TrainOptions *options, Fsh
 
 /* ---- what is watched ---- */
 
-static FshStatus find_metric(const TrainPlan *plan, const char *option, const char *name, Metric *metric_ret,
+static FshStatus find_metric(const TrainPlan *plan, const char *option, int metric, Metric *metric_ret,
                              FshError *error)
 {
-    *metric_ret = strcmp(name, "auto") == 0 ? plan->main_metric : metric_find(name);
+    *metric_ret = metric == OPTION_AUTO ? plan->main_metric : (Metric)metric;
     const bool of_pairs = *metric_ret == METRIC_PSNR || *metric_ret == METRIC_SSIM;
-    if (*metric_ret == METRIC_LOSS || of_pairs == is_pairs(plan))
+    if (*metric_ret == METRIC_LOSS || of_pairs == plan_is_pairs(plan))
         return FSH_OK;
     return fsh_error_set(error, FSH_ERR_USAGE, "--%s: %s is measured on %s, and this dataset holds %s",
-                         option, name, of_pairs ? "pairs" : "classes", of_pairs ? "classes" : "pairs");
+                         option, metric_names[*metric_ret], of_pairs ? "pairs" : "classes",
+                         of_pairs ? "classes" : "pairs");
 }
 
 static FshStatus plan_watch(TrainPlan *plan, const TrainOptions *options, FshError *error)
 {
-    plan->main_metric = is_pairs(plan) ? METRIC_PSNR : METRIC_TOP1;
+    plan->main_metric = plan_is_pairs(plan) ? METRIC_PSNR : METRIC_TOP1;
     FshStatus status =
         find_metric(plan, "plateau-metric", options->plateau_metric, &plan->plateau_metric, error);
     if (!status)
@@ -176,7 +168,7 @@ static FshStatus plan_watch(TrainPlan *plan, const TrainOptions *options, FshErr
         return status;
     plan->plateau = (PlateauOptions){
         .higher_is_better = metric_rises(plan->plateau_metric),
-        .threshold_is_absolute = strcmp(options->plateau_threshold_mode, "abs") == 0,
+        .threshold_is_absolute = options->plateau_threshold_mode == THRESHOLD_ABSOLUTE,
         .threshold = options->plateau_threshold,
         .factor = options->plateau_factor,
         .patience = options->plateau_patience,

@@ -1,14 +1,15 @@
 #include "trainer/plan/train_options.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "trainer/data/augment.h"
 #include "trainer/data/random_erasing.h"
 #include "trainer/checkpoint/run_state.h"
 #include "trainer/plan/train_hints.h"
 #include "trainer/models/models.h"
-#include "trainer/optim/schedule.h"
 
 static const char summary[] =
     "Train a network on a dataset that fpack made, classes or pairs of images, or evaluate one. Every "
@@ -78,17 +79,17 @@ TrainOptions train_options_default(void)
     return (TrainOptions){
         .verdict = true,
         .train_split = "train",
-        .on_error = "stop",
-        .cache = "none",
-        .decode = "cpu",
-        .device = "auto",
-        .amp = "auto",
-        .predict_format = "auto",
+        .on_error = TRAIN_STOP,
+        .cache = CACHE_NONE,
+        .decode = DECODE_CPU,
+        .device = OPTION_AUTO,
+        .amp = OPTION_AUTO,
+        .predict_format = OPTION_AUTO,
         .cudnn_benchmark = true,
         .epochs = 16,
         .grad_accum_steps = 1,
-        .loss = "auto",
-        .optimizer = "auto",
+        .loss = OPTION_AUTO,
+        .optimizer = OPTION_AUTO,
         .momentum = 0.9,
         .nesterov = true,
         .betas = "0.9:0.999",
@@ -101,27 +102,27 @@ TrainOptions train_options_default(void)
         .model_ema_warmup = true,
         .loss_scale = 65536,
         .lr_base = 0.2,
-        .lr_scheduler = "cosine",
-        .lr_unit = "step",
+        .lr_scheduler = SCHEDULE_COSINE,
+        .lr_unit = UNIT_STEP,
         .lr_warmup_epochs = 5,
-        .lr_warmup_method = "linear",
+        .lr_warmup_method = WARMUP_LINEAR,
         .lr_warmup_factor = 0.01,
         .lr_step_size = 30,
         .lr_gamma = 0.1,
         .lr_power = 1,
-        .plateau_metric = "auto",
+        .plateau_metric = OPTION_AUTO,
         .plateau_factor = 0.1,
         .plateau_patience = 10,
         .plateau_threshold = 1e-4,
-        .plateau_threshold_mode = "rel",
-        .early_stop_metric = "auto",
-        .train_crop_mode = "auto",
+        .plateau_threshold_mode = THRESHOLD_RELATIVE,
+        .early_stop_metric = OPTION_AUTO,
+        .train_crop_mode = OPTION_AUTO,
         .scale = "0.35:1",
         .ratio = "0.75:1.3333",
         .hflip_prob = 0.5,
         .vflip_prob = 0.5,
         .rotate_prob = 0.5,
-        .random_erase_mode = "const",
+        .random_erase_mode = ERASING_CONST,
         .mixup_prob = 1,
         .mixup_switch_prob = 0.5,
         .augment = true,
@@ -134,20 +135,22 @@ TrainOptions train_options_default(void)
 static const char *const on_error_choices[] = {"stop", "skip", NULL};
 static const char *const cache_choices[] = {"none", "ram", "lock", "pixels", "gpu", NULL};
 static const char *const decode_choices[] = {"cpu", "gpu", NULL};
-static const char *const predict_choices[] = {"auto", "csv", "jsonl", "png", "jpeg", NULL};
-static const char *const device_choices[] = {"auto", "cpu", "cuda", NULL};
-static const char *const amp_choices[] = {"auto", "off", "bf16", "fp16", NULL};
-static const char *const crop_mode_choices[] = {"auto", "rrc", "pad", "center", NULL};
-static const char *const loss_choices[] = {"auto",        "cross-entropy", "bce",  "l1",
-                                           "charbonnier", "mse",           "psnr", NULL};
-static const char *const optimizer_choices[] = {"auto", "sgd", "adam", "adamw", "lars", "lamb", NULL};
-static const char *const metric_choices[] = {"auto", "loss", "top1", "top5", "psnr", "ssim", NULL};
+static const char *const predict_choices[] = {"csv", "jsonl", "png", "jpeg", NULL};
+static const char *const device_choices[] = {"cpu", "cuda", NULL};
+static const char *const amp_choices[] = {"off", "bf16", "fp16", NULL};
+static const char *const metric_choices[] = {"loss", "top1", "top5", "psnr", "ssim", NULL};
 static const char *const schedule_choices[] = {"constant",   "step",    "cosine", "linear",
                                                "polynomial", "plateau", NULL};
 static const char *const schedule_unit_choices[] = {"step", "epoch", NULL};
 static const char *const threshold_mode_choices[] = {"rel", "abs", NULL};
 
 enum { EDGE_MAX = 4096, BATCH_MAX = 1 << 20, EPOCHS_MAX = 1000000 };
+
+/* Returns where in the struct of options the value lies, in bytes. */
+static size_t place_of(const TrainOptions *options, const void *value)
+{
+    return (size_t)((const char *)value - (const char *)options);
+}
 
 /* One row is two lines: what it is, and its help. */
 /* clang-format off */
@@ -224,7 +227,7 @@ void train_options_rows(TrainOptions *o, Option *rows)
          .help = "with --weights: a table with a row for each sample of the evaluation split, or for each "
                  "image"},
         {.name = "predict-format", .kind = OPTION_CHOICE, .value = &o->predict_format, .argument = "FORMAT",
-         .choices = predict_choices,
+         .choices = predict_choices, .has_auto = true,
          .help = "tables as csv or jsonl (auto: csv), restored images as png or jpeg (auto: by the name of "
                  "the input)"},
         {.name = "files-from", .kind = OPTION_TEXT, .value = &o->files_from, .argument = "FILE",
@@ -237,7 +240,7 @@ void train_options_rows(TrainOptions *o, Option *rows)
          .help = "pixels that neighbouring tiles share, so that no seam is seen; 0: 128, but half of a tile "
                  "at most"},
         {.name = "device", .kind = OPTION_CHOICE, .value = &o->device, .argument = "NAME",
-         .choices = device_choices, .hints = train_device_hints,
+         .choices = device_choices, .has_auto = true, .hints = train_device_hints,
          .help = "where to compute; cuda is the first GPU of CUDA_VISIBLE_DEVICES; auto: cuda if this build "
                  "and this "
                  "machine have it"},
@@ -246,7 +249,7 @@ void train_options_rows(TrainOptions *o, Option *rows)
                  "each; "
                  "torchrun --no-python, mpirun and srun start ranks too"},
         {.name = "amp", .kind = OPTION_CHOICE, .value = &o->amp, .argument = "TYPE",
-         .choices = amp_choices, .hints = train_amp_hints,
+         .choices = amp_choices, .has_auto = true, .hints = train_amp_hints,
          .help = "type of activations and products: off is float32; auto: on a GPU fp16, or bf16 for "
                  "networks "
                  "without batch norm, else off"},
@@ -279,11 +282,11 @@ void train_options_rows(TrainOptions *o, Option *rows)
          .minimum = 1, .maximum = 65536,
          .help = "batches whose gradients are averaged for one update"},
         {.name = "loss", .kind = OPTION_CHOICE, .value = &o->loss, .argument = "NAME",
-         .choices = loss_choices, .hints = train_loss_hints,
+         .choices = loss_names, .has_auto = true, .hints = train_loss_hints,
          .help = "auto: cross-entropy, or for pairs charbonnier"},
         {.name = "opt", .kind = OPTION_CHOICE, .value = &o->optimizer, .argument = "NAME",
          .alias = "optimizer",
-         .choices = optimizer_choices, .hints = train_optimizer_hints,
+         .choices = optimizer_names, .has_auto = true, .hints = train_optimizer_hints,
          .help = "the optimizer; auto: sgd, or adamw for pairs"},
         {.name = "momentum", .kind = OPTION_REAL, .value = &o->momentum, .argument = "X", .maximum = 0.9999,
          .help = "of sgd and lars"},
@@ -362,7 +365,7 @@ void train_options_rows(TrainOptions *o, Option *rows)
         {.name = "lr-min", .kind = OPTION_REAL, .value = &o->lr_min, .argument = "X", .maximum = 1e6,
          .help = "where cosine, linear, polynomial and plateau end"},
         {.name = "plateau-metric", .kind = OPTION_CHOICE, .value = &o->plateau_metric, .argument = "NAME",
-         .choices = metric_choices,
+         .choices = metric_choices, .has_auto = true,
          .help = "for plateau: what must get better"},
         {.name = "plateau-factor", .kind = OPTION_REAL, .value = &o->plateau_factor, .argument = "X",
          .minimum = 1e-6, .maximum = 0.999999,
@@ -389,7 +392,7 @@ void train_options_rows(TrainOptions *o, Option *rows)
          .help = "by how much a measure must be better to count, for early stopping"},
         {.name = "early-stop-metric", .kind = OPTION_CHOICE, .value = &o->early_stop_metric,
          .argument = "NAME",
-         .choices = metric_choices,
+         .choices = metric_choices, .has_auto = true,
          .help = "what must improve"},
 
         {.name = "train-crop-size", .kind = OPTION_INTEGER, .value = &o->train_crop_size, .argument = "PX",
@@ -408,7 +411,7 @@ void train_options_rows(TrainOptions *o, Option *rows)
          .help = "edge of the centre square that is evaluated; 0: as in training; pairs are evaluated "
                  "whole"},
         {.name = "train-crop-mode", .kind = OPTION_CHOICE, .value = &o->train_crop_mode, .argument = "MODE",
-         .choices = crop_mode_choices,
+         .choices = crop_mode_names, .has_auto = true,
          .help = "rrc: random part, resized; pad: the centre, moved; center: no chance; auto: pad up to "
                  "40 pixels, else rrc"},
         {.name = "scale", .kind = OPTION_TEXT, .value = &o->scale, .argument = "MIN:MAX",
@@ -495,20 +498,46 @@ void train_options_rows(TrainOptions *o, Option *rows)
     };
     _Static_assert(sizeof table / sizeof *table <= TRAIN_OPTION_ROWS, "TRAIN_OPTION_ROWS is too small");
     memcpy(rows, table, sizeof table);
+    _Static_assert(offsetof(TrainOptions, given) <= TRAIN_OPTIONS_BYTES, "TRAIN_OPTIONS_BYTES is too small");
     for (size_t i = 0; rows[i].name; i++)
-        rows[i].given = &o->given[i];
+        rows[i].given = &o->given[place_of(o, rows[i].value)];
 }
 /* clang-format on */
 
-bool train_options_given(const TrainOptions *options, const char *name)
+bool train_given(const TrainOptions *options, const void *field)
 {
-    TrainOptions copy = *options;
+    return options->given[place_of(options, field)];
+}
+
+const char *train_option_name(const TrainOptions *options, const void *field)
+{
+    TrainOptions copy;
     Option rows[TRAIN_OPTION_ROWS];
+    const Option *row = rows;
     train_options_rows(&copy, rows);
-    for (size_t i = 0; rows[i].name; i++)
-        if (strcmp(rows[i].name, name) == 0)
-            return options->given[i];
-    return false;
+    while (place_of(&copy, row->value) != place_of(options, field))
+        row++;
+    return row->name;
+}
+
+const char *train_device_name(int device)
+{
+    return device == OPTION_AUTO ? "auto" : device_choices[device];
+}
+
+const char *train_amp_name(int amp)
+{
+    return amp == OPTION_AUTO ? "auto" : amp_choices[amp];
+}
+
+const char *train_cache_name(int cache)
+{
+    return cache_choices[cache];
+}
+
+const char *predict_format_name(int format)
+{
+    return format == OPTION_AUTO ? "auto" : predict_choices[format];
 }
 
 OptionTable train_options_table(const Option *rows)

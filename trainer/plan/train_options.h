@@ -7,15 +7,26 @@
 #define FSHARD_TRAINER_PLAN_TRAIN_OPTIONS_H
 
 #include "common/program.h"
+#include "trainer/optim/schedule.h"
 #include "trainer/ranks/rank_place.h"
 
-enum { TRAIN_OPTION_ROWS = 128 };
+enum { TRAIN_OPTION_ROWS = 128, TRAIN_OPTIONS_BYTES = 2048 };
+
+/* What the choices of options are, in the order of their names; "auto" is OPTION_AUTO. */
+typedef enum TrainOnError { TRAIN_STOP, TRAIN_SKIP } TrainOnError;
+typedef enum TrainDecode { DECODE_CPU, DECODE_GPU } TrainDecode;
+typedef enum TrainCache { CACHE_NONE, CACHE_RAM, CACHE_LOCK, CACHE_PIXELS, CACHE_GPU } TrainCache;
+typedef enum TrainDevice { DEVICE_CPU, DEVICE_CUDA } TrainDevice;
+typedef enum TrainAmp { AMP_OFF, AMP_BF16, AMP_FP16 } TrainAmp;
+typedef enum PredictFormat { PREDICT_CSV, PREDICT_JSONL, PREDICT_PNG, PREDICT_JPEG } PredictFormat;
+typedef enum TrainUnit { UNIT_STEP, UNIT_EPOCH } TrainUnit;
+typedef enum ThresholdMode { THRESHOLD_RELATIVE, THRESHOLD_ABSOLUTE } ThresholdMode;
+enum { TRAIN_PLATEAU = SCHEDULE_KIND_COUNT }; /* --lr-scheduler plateau, after the schedules */
 
 /* By theme: there is one of it, its padding is nobody's loss. */
 /* NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding) */
 typedef struct TrainOptions {
     ProgramOptions program;
-    bool given[TRAIN_OPTION_ROWS]; /* by row: on the command line or in the file; see train_options_given */
     /* not an option: this process among the ranks of the run; world_size 0: alone (session.h) */
     RankPlace place;
     struct ImageSource
@@ -26,23 +37,23 @@ typedef struct TrainOptions {
     /* Data */
     const char *shards, *output;         /* given as options, or as arguments (main) */
     const char *train_split, *val_split; /* val_split NULL: val, else test */
-    const char *on_error;                /* "stop", "skip" */
+    int on_error;                        /* TrainOnError */
     int64_t workers;                     /* loader threads; 0: chosen */
-    const char *decode;                  /* "cpu", "gpu": JPEG files */
-    const char *cache;                   /* "none", "ram", "lock", "pixels", "gpu" */
+    int decode;                          /* TrainDecode: of JPEG files */
+    int cache;                           /* TrainCache */
 
     /* Network */
     const char *model;   /* NULL: resnet18, or unet for pairs */
     const char *weights; /* NULL: drawn from the seed */
-    const char *device;  /* "auto", "cpu", "cuda" */
+    int device;          /* TrainDevice; auto */
     const char *gpus;    /* a number, "all"; NULL: this process alone, or as a launcher says */
-    const char *amp;     /* "auto", "off", "bf16", "fp16" */
+    int amp;             /* TrainAmp; auto */
     bool tf32, cudnn_benchmark;
     const char *no_fuse; /* NAME,NAME; NULL: all that the backend has */
     int64_t depth, alpha, width;
     const char *encoder_blocks, *middle_blocks, *decoder_blocks;
     const char *predict, *export_path;
-    const char *predict_format; /* "auto", "csv", "jsonl", "png", "jpeg" */
+    int predict_format;         /* PredictFormat; auto */
     const char *files_from;     /* images that nobody has packed, a list of them; NULL: all */
     int64_t tile, tile_overlap; /* pixels; tile 0: whole images where memory allows it */
 
@@ -51,8 +62,8 @@ typedef struct TrainOptions {
     int64_t batch_size, val_batch_size; /* 0: chosen */
     int64_t val_interval;               /* epochs; 0: chosen */
     int64_t grad_accum_steps;
-    const char *loss;      /* "auto" or one of loss_names */
-    const char *optimizer; /* one of optimizer_names */
+    int loss;      /* LossKind; auto */
+    int optimizer; /* OptimizerKind; auto */
     double momentum, weight_decay, label_smoothing, optimizer_epsilon, trust_coefficient, clip_grad;
     bool nesterov;
     const char *betas; /* BETA1:BETA2 */
@@ -67,31 +78,32 @@ typedef struct TrainOptions {
     /* Learning rate */
     double lr; /* 0: lr_base for each 256 images of the batch */
     double lr_base;
-    const char *lr_scheduler, *lr_unit;
-    const char *lr_warmup_method;
+    int lr_scheduler;     /* ScheduleKind, or TRAIN_PLATEAU */
+    int lr_unit;          /* TrainUnit */
+    int lr_warmup_method; /* WarmupKind */
     double lr_warmup_epochs, lr_warmup_factor;
     int64_t lr_step_size; /* epochs */
     double lr_gamma, lr_min, lr_power;
-    const char *plateau_metric; /* "auto" or a metric's name */
-    const char *plateau_threshold_mode;
+    int plateau_metric;         /* Metric; auto */
+    int plateau_threshold_mode; /* ThresholdMode */
     double plateau_factor, plateau_threshold;
     int64_t plateau_patience, plateau_cooldown;
     int64_t early_stop_patience; /* evaluations; 0: none */
     double early_stop_min_delta;
-    const char *early_stop_metric;
+    int early_stop_metric; /* Metric; auto */
 
     /* Images */
     int64_t train_crop_size, val_resize_size, val_crop_size; /* pixels; 0: chosen */
     const char *progressive;                                 /* FROM:TO */
     const char *progressive_epochs; /* FIRST:LAST; NULL: the first and the last third stay */
-    const char *train_crop_mode;    /* "auto" or one of crop_mode_names */
+    int train_crop_mode;            /* CropMode; auto */
     const char *scale, *ratio;      /* MIN:MAX */
     int64_t crop_padding;           /* pixels; 0: an eighth of the crop */
     double hflip_prob, vflip_prob, rotate_prob;
     const char *color_jitter; /* BRIGHTNESS:CONTRAST:SATURATION:HUE, or one number for the first three */
     double random_erase;
-    const char *random_erase_mode; /* one of erasing_fill_names */
-    double noise;                  /* pairs: deviation of noise on the input alone, of 255 */
+    int random_erase_mode; /* ErasingFill */
+    double noise;          /* pairs: deviation of noise on the input alone, of 255 */
     double mixup_alpha, cutmix_alpha, mixup_prob, mixup_switch_prob;
     bool augment, flip_tta;
     int64_t crop_border;
@@ -104,6 +116,9 @@ typedef struct TrainOptions {
     int64_t checkpoint_hist;     /* weights of the best epochs that are kept */
     int64_t checkpoint_interval; /* steps between two checkpoints within an epoch; 0: at its end alone */
     bool tensorboard, html;
+
+    /* Not an option: by a value's place in this struct, whether the user gave it; see train_given. */
+    bool given[TRAIN_OPTIONS_BYTES];
 } TrainOptions;
 
 /* The defaults. */
@@ -112,8 +127,17 @@ TrainOptions train_options_default(void);
 /* The rows; the last is empty. Points into options. rows has room for TRAIN_OPTION_ROWS. */
 void train_options_rows(TrainOptions *options, Option *rows);
 
-/* True if the user has said the option of this name. */
-bool train_options_given(const TrainOptions *options, const char *name);
+/* Returns true if the user gave the option whose value is *field, a member of *options, on the command line or
+ * in a file: train_given(options, &options->lr). */
+bool train_given(const TrainOptions *options, const void *field);
+/* Returns the name of the option whose value is *field, a member of *options; for messages. */
+const char *train_option_name(const TrainOptions *options, const void *field);
+
+/* Return the text of a value of --device ("auto", "cpu", "cuda"), --amp, --cache and --predict-format. */
+const char *train_device_name(int device);
+const char *train_amp_name(int amp);
+const char *train_cache_name(int cache);
+const char *predict_format_name(int format);
 
 /* The whole table but for its rows, which it points to. */
 OptionTable train_options_table(const Option *rows);

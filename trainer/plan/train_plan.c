@@ -1,7 +1,6 @@
 #include "trainer/plan/train_plan.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "common/cpu.h"
 
@@ -34,9 +33,14 @@ uint64_t plan_total_batch(const TrainPlan *plan)
     return (uint64_t)plan->train_spec.batch * plan->world_size;
 }
 
+bool plan_is_pairs(const TrainPlan *plan)
+{
+    return plan->model->task == TASK_RESTORATION;
+}
+
 static FshStatus plan_batch(TrainPlan *plan, const TrainOptions *options, FshError *error)
 {
-    const bool pairs = plan->model->task == TASK_RESTORATION;
+    const bool pairs = plan_is_pairs(plan);
     const uint64_t least = pairs ? 1 : BATCH_LEAST;
     uint64_t batch = (uint64_t)options->batch_size;
     const uint64_t ranks = plan->world_size, share = plan->train_count / ranks; /* of each rank */
@@ -101,14 +105,14 @@ static void plan_network(TrainPlan *plan, const TrainOptions *options, const Tra
     plan->train_spec.training = true;
     plan->train_spec.height = plan->train_spec.width = plan->train_augmentation.size;
     plan->evaluation_spec.height = plan->evaluation_spec.width = plan->evaluation_augmentation.size;
-    if (plan->model->task == TASK_RESTORATION) { /* the largest, so that the memory that is told is enough */
+    const bool pairs = plan_is_pairs(plan);
+    if (pairs) { /* the largest, so that the memory that is told is enough */
         const int64_t crop = plan->train_augmentation.size;
         plan->evaluation_spec.height = data->height_max ? data->height_max : crop;
         plan->evaluation_spec.width = data->width_max ? data->width_max : crop;
     }
     for (uint32_t c = 0; c < data->channels; c++) {
         /* Pairs stay in 0..1: what is added to the input has its scale. */
-        const bool pairs = plan->model->task == TASK_RESTORATION;
         plan->recipe.mean[c] = pairs ? 0 : data->mean[c];
         plan->recipe.deviation[c] = pairs ? 1 : data->standard_deviation[c];
         plan->fill[c] = (uint8_t)fmin(255, fmax(0, nearbyint(data->mean[c] * 255)));
@@ -129,21 +133,24 @@ int plan_threads(const TrainOptions *options)
 
 static FshStatus plan_cache(TrainPlan *plan, const TrainOptions *options, FshError *error)
 {
-    plan->cache_gpu = strcmp(options->cache, "gpu") == 0;
-    plan->cache_pixels = strcmp(options->cache, "pixels") == 0;
+    static const FshCache caches[] = {[CACHE_NONE] = FSH_CACHE_NONE,
+                                      [CACHE_RAM] = FSH_CACHE_RAM,
+                                      [CACHE_LOCK] = FSH_CACHE_LOCK,
+                                      [CACHE_PIXELS] = FSH_CACHE_NONE,
+                                      [CACHE_GPU] = FSH_CACHE_NONE};
+    plan->cache_gpu = options->cache == CACHE_GPU;
+    plan->cache_pixels = options->cache == CACHE_PIXELS;
+    plan->cache = caches[options->cache];
     const bool decoded = plan->cache_gpu || plan->cache_pixels;
-    if (!decoded && !fsh_cache_from_name(options->cache, &plan->cache))
-        return fsh_error_set(error, FSH_ERR_USAGE, "--cache: '%s' is none of none, ram, lock, pixels, gpu",
-                             options->cache);
     if (plan->cache_gpu && options->bench_loader)
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "--cache gpu: leaves --bench-loader nothing to measure; use --cache ram");
-    plan->decode_gpu = strcmp(options->decode, "gpu") == 0;
+    plan->decode_gpu = options->decode == DECODE_GPU;
     if (plan->decode_gpu && decoded)
         return fsh_error_set(
             error, FSH_ERR_USAGE,
             "--decode gpu: with --cache %s every image is decoded once, by the CPU; give one of the two",
-            options->cache);
+            train_cache_name(options->cache));
     if (plan->cache_pixels && options->drop_caches)
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "--cache pixels: no file is read while the loader is measured, so "
@@ -151,16 +158,16 @@ static FshStatus plan_cache(TrainPlan *plan, const TrainOptions *options, FshErr
     if (plan->decode_gpu && options->bench_loader)
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "--decode gpu: leaves --bench-loader nothing to measure; use --decode cpu");
-    if (plan->decode_gpu && strcmp(plan->device, "cuda") != 0)
+    if (plan->decode_gpu && plan->device != DEVICE_CUDA)
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "--decode gpu: decodes on a GPU, and the device is %s; use --device cuda, or "
                              "--decode cpu",
-                             plan->device);
-    if (plan->cache_gpu && strcmp(plan->device, "cuda") != 0)
+                             train_device_name(plan->device));
+    if (plan->cache_gpu && plan->device != DEVICE_CUDA)
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "--cache gpu: keeps pixels in the memory of a GPU, and the device is %s; use "
                              "--device cuda, or --cache ram",
-                             plan->device);
+                             train_device_name(plan->device));
     return FSH_OK;
 }
 
@@ -169,7 +176,7 @@ static FshStatus plan_cache(TrainPlan *plan, const TrainOptions *options, FshErr
 static uint64_t plan_evaluation_interval(const TrainPlan *plan, const TrainOptions *options)
 {
     const bool counts = plan->uses_plateau || options->early_stop_patience > 0;
-    const bool chosen_later = plan->model->task == TASK_RESTORATION && !counts;
+    const bool chosen_later = plan_is_pairs(plan) && !counts;
     return options->val_interval ? (uint64_t)options->val_interval : chosen_later ? 0 : 1;
 }
 
@@ -188,7 +195,7 @@ FshStatus plan_make(TrainPlan *plan, const TrainOptions *options, const Model *m
         .threads = plan_threads(options),
         .cores = count_cores(options),
         .batches_ahead = BATCHES_AHEAD,
-        .skip_bad = strcmp(options->on_error, "skip") == 0,
+        .skip_bad = options->on_error == TRAIN_SKIP,
     };
     int half = plan->threads / 2;
     plan->workers = options->workers ? (int)options->workers : half < 1 ? 1 : half;

@@ -39,7 +39,7 @@ typedef struct TrainPlan {
      * largest size. */
     ModelSpec train_spec, evaluation_spec;
     ModelRecipe recipe;
-    const char *device; /* "cpu", "cuda"; "auto" where nothing is computed */
+    int device; /* TrainDevice; OPTION_AUTO where nothing is computed */
     Augmentation train_augmentation, evaluation_augmentation;
     Mixing mixing;
     Progression progression;        /* from = to: one size */
@@ -73,7 +73,7 @@ typedef struct TrainPlan {
     bool cache_pixels; /* the same in this process's */
 } TrainPlan;
 
-/* options->device is that of the backend that is open, or "auto". FSH_ERR_USAGE: options that contradict each
+/* options->device is that of the backend that is open, or OPTION_AUTO. FSH_ERR_USAGE: options that contradict each
  * other or would do nothing. FSH_ERR_MISMATCH: fewer samples than a batch, images smaller than a crop. model:
  * chosen by plan_model. */
 FshStatus plan_make(TrainPlan *plan, const TrainOptions *options, const Model *model,
@@ -97,6 +97,8 @@ void plan_backend(PlanBackend *backend, const TrainOptions *options);
 FshStatus plan_fusions(TrainPlan *plan, const TrainOptions *options, unsigned there, FshError *error);
 /* "off", "bf16", "fp16" */
 const char *plan_amp_name(DataType type);
+/* Returns true if the network restores images: its dataset holds pairs. */
+bool plan_is_pairs(const TrainPlan *plan);
 /* Images in a step of all ranks. */
 uint64_t plan_total_batch(const TrainPlan *plan);
 

@@ -252,7 +252,7 @@ static FshStatus describe_without_device(const TrainOptions *options, FshError *
 static bool lacks_device(const TrainOptions *options, FshStatus status)
 {
     int count = 0;
-    return status == FSH_ERR_UNSUPPORTED && strcmp(options->device, "cuda") == 0 &&
+    return status == FSH_ERR_UNSUPPORTED && options->device == DEVICE_CUDA &&
            backend_device_count("cuda", &count, NULL) == FSH_ERR_UNSUPPORTED;
 }
 

@@ -6,7 +6,7 @@
 
 static bool on_device(const Session *session)
 {
-    return strcmp(session->plan.device, "cpu") != 0;
+    return session->plan.device != DEVICE_CPU;
 }
 
 static void add_pixels(const Session *session, MemoryUse *use)

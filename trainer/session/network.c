@@ -142,7 +142,8 @@ static FshStatus build_training(Network *network, const TrainPlan *plan, FshErro
 
 static FshStatus foresee(NetworkProgram *part, const TrainPlan *plan, FshError *error)
 {
-    FshStatus status = backend_foresee(plan->device, part->graph, NULL, &part->foreseen, error);
+    FshStatus status =
+        backend_foresee(train_device_name(plan->device), part->graph, NULL, &part->foreseen, error);
     const uint64_t results = part->spec.training ? network_result_bytes(part, NETWORK_STEPS_AHEAD) : 0;
     part->foreseen.bytes[MEMORY_RESULTS] += results;
     part->foreseen.bytes[MEMORY_PINNED] += results;
@@ -498,7 +499,7 @@ FshStatus network_foresee_pixel(const Network *network, double *bytes_ret, FshEr
     spec.height = spec.width = EDGE;
     FshStatus status = build_graph(&part, network->plan, &spec, error);
     if (!status)
-        status = backend_foresee(network->plan->device, part.graph, NULL, &use, error);
+        status = backend_foresee(train_device_name(network->plan->device), part.graph, NULL, &use, error);
     free_program(&part);
     free_graph(&part);
     /* The weights do not grow with the image; what the host reads back does. */

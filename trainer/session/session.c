@@ -150,8 +150,9 @@ static FshStatus open_backend(Session *session, Backend **backend, const TrainOp
     PlanBackend wanted;
     FshError why = {0};
     plan_backend(&wanted, options);
-    if (strcmp(options->device, "auto") != 0)
-        return ranks_agree(communicator, backend_open(backend, options->device, &wanted.options, error),
+    if (options->device != OPTION_AUTO)
+        return ranks_agree(communicator,
+                           backend_open(backend, train_device_name(options->device), &wanted.options, error),
                            error);
     const FshStatus status = backend_open(backend, "cuda", &wanted.options, &why);
     if (ranks_agree(communicator, status, NULL) == FSH_OK)
@@ -202,7 +203,7 @@ static FshStatus open_data(Session *session, const TrainOptions *options, Sessio
     if (!status && use != SESSION_LOAD)
         status = open_backend(session, backend, options, error);
     if (!status && *backend)
-        settled.device = (*backend)->interface->device;
+        settled.device = strcmp((*backend)->interface->device, "cuda") == 0 ? DEVICE_CUDA : DEVICE_CPU;
     if (!status)
         status = plan_make(&session->plan, &settled, model, &session->data, error);
     if (!status && *backend)
