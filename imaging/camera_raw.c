@@ -37,7 +37,7 @@ bool camera_raw_is(const void *bytes, size_t length)
         made |= tag.tag == TAG_MAKE;
         has_folders |= tag.tag == TAG_SUB_FOLDERS;
     }
-    /* Nikon NEF, Sony ARW: what a camera made, small, with folders that hold the real thing. A pyramid's
-     * first folder is the full image. */
+    /* Nikon NEF, Sony ARW: a camera made it, the first folder is a reduced image, and other folders hold the
+     * photograph. The first folder of a pyramid is the full image. */
     return reduced && made && has_folders;
 }

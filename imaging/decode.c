@@ -14,14 +14,14 @@
 
 struct ImageDecoder {
     JpegDecoder *jpeg;
-    const ImagePlugin *plugin; /* NULL until an image needs it */
-    Image scratch;             /* pixels before they are turned, or before their channels change */
-    bool profile_waits;        /* the last image's profile is still to be applied */
-    IccConversion *conversion; /* of the profile met last: cameras write the same one into every file */
-    Buffer conversion_profile; /* its bytes; empty if there is none */
-    ImageMetadata metadata;    /* of the image decoded last, if it was asked for */
-    Buffer metadata_bytes;     /* its blocks as libvips gave them */
-    Buffer upright_bytes;      /* its blocks as they fit turned pixels */
+    const ImagePlugin *plugin; /* loaded when an image first needs it; NULL before */
+    Image scratch;             /* pixels before they are turned or before their channels change */
+    bool profile_waits;        /* image_convert_profile has still to apply the last image's profile */
+    IccConversion *conversion; /* the last profile, prepared: cameras write the same one into every file */
+    Buffer conversion_profile; /* bytes of that profile; empty if there is none */
+    ImageMetadata metadata;    /* of the last decoded image, with keep_metadata */
+    Buffer metadata_bytes;     /* blocks as libvips gave them */
+    Buffer upright_bytes;      /* blocks changed to fit turned pixels */
 };
 
 FshStatus image_decoder_new(ImageDecoder **decoder_ret, FshError *error)
@@ -61,7 +61,8 @@ static FshStatus unknown_format(size_t length, FshError *error)
     return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "not an image of a known format");
 }
 
-/* The header by whoever reads this format. A CMYK JPEG is read by libjpeg here and decoded by libvips. */
+/* Reads the header with the reader of the file's format. A CMYK JPEG is read by libjpeg here and decoded by
+ * libvips. */
 static FshStatus read_header(ImageDecoder *decoder, const void *bytes, size_t length, bool strict,
                              ImageInfo *info, FshError *error)
 {
@@ -101,7 +102,7 @@ FshStatus image_check_size(const ImageInfo *info, uint64_t max_pixels, FshError 
         info->stored_width, info->stored_height, (unsigned long long)most);
 }
 
-/* Pixels as stored, in the channels that come out of the format. */
+/* Decodes the pixels as stored. *channels: how many are wanted; set to how many the image has. */
 static FshStatus read_pixels(ImageDecoder *decoder, const void *bytes, size_t length,
                              const ImageDecodeOptions *options, uint32_t *channels, Image *image,
                              ImageInfo *info, FshError *error)
@@ -112,7 +113,7 @@ static FshStatus read_pixels(ImageDecoder *decoder, const void *bytes, size_t le
         uint32_t least_height = turned ? options->least_width : options->least_height;
         bool convert = (info->quirks & IMAGE_QUIRK_ICC) && options->convert_icc;
         bool defer = options->defer_icc && *channels == info->channels;
-        /* libjpeg changes gray to RGB and back by itself; but a profile is for the file's own channels */
+        /* libjpeg converts gray to RGB and back by itself, but a profile is for the file's own channels */
         if (convert)
             *channels = info->channels;
         FshStatus status =
@@ -127,8 +128,7 @@ static FshStatus read_pixels(ImageDecoder *decoder, const void *bytes, size_t le
     uint32_t quirks = info->quirks;
     FshStatus status = need_plugin(decoder, error);
     if (!status && info->format == IMAGE_JPEG && !options->allow_truncated)
-        status =
-            jpeg_decoder_check(decoder->jpeg, info, error); /* libvips goes on where its scan is damaged */
+        status = jpeg_decoder_check(decoder->jpeg, info, error); /* libvips goes on if the scan is damaged */
     if (!status)
         status = decoder->plugin->decode(bytes, length, info->format, options, image, info,
                                          &decoder->metadata, &decoder->metadata_bytes, error);
@@ -142,7 +142,8 @@ JpegDecoder *image_decoder_jpeg(ImageDecoder *decoder)
     return decoder->jpeg;
 }
 
-/* decoder->metadata as it fits the pixels. libvips has filled it, but for what libjpeg has read. */
+/* Takes the metadata of a JPEG from libjpeg (libvips has filled the rest), then changes it to fit the
+ * pixels. */
 FshStatus image_decoder_fit_metadata(ImageDecoder *decoder, const ImageDecodeOptions *options,
                                      const ImageInfo *info, FshError *error)
 {
@@ -161,14 +162,14 @@ void image_decoder_metadata(const ImageDecoder *decoder, ImageMetadata *metadata
     *metadata = decoder->metadata;
 }
 
-/* All of image_decode behind the header. */
+/* Does everything of image_decode that follows the header. */
 static FshStatus decode_whole(ImageDecoder *decoder, const void *bytes, size_t length,
                               const ImageDecodeOptions *options, Image *image, ImageInfo *info,
                               FshError *error)
 {
     uint8_t orientation = options->ignore_orientation ? 1 : info->orientation;
     uint32_t wanted = options->channels ? options->channels : info->channels, have = wanted;
-    /* each step that is needed exchanges the two images, so that the last one ends in the caller's */
+    /* each needed step exchanges the two images, so that the last result ends in the caller's */
     FshStatus status = read_pixels(decoder, bytes, length, options, &have, image, info, error);
     if (!status && have != wanted) {
         status = image_convert_channels(image, wanted, &decoder->scratch, error);
@@ -178,14 +179,14 @@ static FshStatus decode_whole(ImageDecoder *decoder, const void *bytes, size_t l
         status = image_orient(image, orientation, &decoder->scratch, error);
         image_exchange(image, &decoder->scratch);
     }
-    if (decoder->scratch.lent) /* to the caller, for this image only */
+    if (decoder->scratch.lent) /* memory lent by the caller, for this image only */
         image_free(&decoder->scratch);
     if (!status && options->keep_metadata)
         status = image_decoder_fit_metadata(decoder, options, info, error);
     return status;
 }
 
-/* The header, and whether its size is allowed. */
+/* Reads the header and checks that the size is allowed. */
 static FshStatus begin(ImageDecoder *decoder, const void *bytes, size_t length,
                        const ImageDecodeOptions *options, ImageInfo *info, FshError *error)
 {
@@ -225,19 +226,19 @@ FshStatus image_decode_part(ImageDecoder *decoder, const void *bytes, size_t len
                                  options->least_width, options->least_height, part, image, place, &info,
                                  error);
     whole.least_width = whole.least_height =
-        0; /* what is mirrored has its part of a pixel at the other end */
+        0; /* a mirrored image has its fraction of a pixel at the other end */
     return decode_whole(decoder, bytes, length, &whole, image, &info, error);
 }
 
-/* The conversion of this profile, from the last file or made now; NULL in *conversion: it is one for
- * libvips. */
+/* Sets *conversion to the prepared conversion of this profile: the last file's if the profile is the same,
+ * else a new one; NULL if only libvips can convert it. */
 static FshStatus find_conversion(ImageDecoder *decoder, const void *profile, size_t length, uint32_t channels,
                                  const IccConversion **conversion, FshError *error)
 {
     Buffer *known = &decoder->conversion_profile;
     *conversion = decoder->conversion;
     if (known->length == length && memcmp(known->bytes, profile, length) == 0)
-        return FSH_OK; /* and it is for the same channels: they stand in its header */
+        return FSH_OK; /* the channels are the same too: the profile's header names them */
     *conversion = NULL;
     known->length = 0;
     if (!decoder->conversion)
@@ -276,7 +277,7 @@ const char *image_library_versions(char *buffer, size_t buffer_bytes)
 {
     const ImagePlugin *plugin = NULL;
     FshError error = {0};
-    (void)image_plugin_load(&plugin, &error); /* without it the line says so */
+    (void)image_plugin_load(&plugin, &error); /* a failure leaves plugin NULL, and the line says so */
     (void)snprintf(buffer, buffer_bytes, "%s, %s", jpeg_library_version(),
                    plugin ? plugin->library : "no libvips");
     return buffer;

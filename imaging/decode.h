@@ -1,22 +1,24 @@
 /* decode.h - image bytes to 8-bit pixels.
  *
- * JPEG goes straight through libjpeg-turbo, PBM, PGM and PPM are read here; everything else, CMYK and YCCK
- * JPEGs, and colour profiles of unusual kinds (icc.h) go through libvips, which is a plugin
- * (libfshard-vips.so) loaded at the first such image: programs start in a millisecond, and a machine without
- * libvips still trains on JPEG and raw. Without the plugin such an image is FSH_ERR_UNSUPPORTED, and the
- * message says how to get it.
+ * libjpeg-turbo decodes JPEG, and the reader in pnm_decode.h decodes PBM, PGM and PPM. Everything else, CMYK
+ * and YCCK JPEGs, and colour profiles of unusual kinds (icc.h) go through libvips. libvips is a plugin
+ * (libfshard-vips.so) that is loaded at the first image that needs it: programs start in a millisecond, and a
+ * machine without libvips still trains on JPEG and raw. Without the plugin such an image is
+ * FSH_ERR_UNSUPPORTED, and the message says how to get it.
  *
- * One rule of colours, for every format:
- *   gray stays gray (channels 1) unless RGB is asked for, then r = g = b; palette is expanded; CMYK and YCCK
- * are converted to sRGB by their profile, or by libvips' default one (Adobe's inversion undone); 16-bit keeps
- * the high byte (rounded); alpha is composited over white, as a page shows it (Pillow's convert("RGB") drops
- * it and shows what was hidden); an embedded ICC profile is applied if convert_icc is set, else ignored, as
- * Pillow does.
+ * Colours follow one rule for every format:
+ *   - gray stays gray (channels 1) unless RGB is asked for, then r = g = b;
+ *   - a palette is expanded;
+ *   - CMYK and YCCK become sRGB by their profile, or by libvips' default one (Adobe's inversion undone);
+ *   - 16 bits become 8, rounded;
+ *   - alpha is composited over white, as a page shows it (Pillow's convert("RGB") drops alpha and so shows
+ *     what was hidden);
+ *   - an embedded ICC profile is applied if convert_icc is set, else ignored, as Pillow does.
  *
- * EXIF orientation is applied unless ignore_orientation: the result is what a viewer shows.
+ * EXIF orientation is applied unless ignore_orientation is set: the result is what a viewer shows.
  *
- * Where the file is to be made smaller, image_convert_profile after the resampling has fewer pixels to do
- * than convert_icc. Threads: one ImageDecoder per thread. */
+ * When an image is also made smaller, call image_convert_profile after resampling instead of setting
+ * convert_icc: there are fewer pixels to convert. Threads: one ImageDecoder per thread. */
 #ifndef FSHARD_IMAGING_DECODE_H
 #define FSHARD_IMAGING_DECODE_H
 
@@ -36,75 +38,76 @@ typedef struct ImageDecodeOptions {
     uint32_t channels; /* 1 or 3; 0: 1 for gray images, else 3 */
     bool ignore_orientation;
     bool convert_icc;     /* apply an embedded profile (to sRGB) */
-    bool keep_metadata;   /* image_decoder_metadata is to be asked */
+    bool keep_metadata;   /* keep the metadata for image_decoder_metadata */
     bool defer_icc;       /* with convert_icc, where it can wait (JPEG): leave it to image_convert_profile */
-    bool allow_truncated; /* false: a JPEG that ends early, or has corrupt data, fails; true: what is there,
-                             and a warning */
+    bool allow_truncated; /* what a JPEG that ends early or has corrupt data gives. False: FSH_ERR_CORRUPT;
+                           * true: the pixels that are there, and a warning */
     uint64_t max_pixels;  /* 0: IMAGE_MAX_PIXELS_DEFAULT; checked before memory is taken */
-    /* Scaled decode, JPEG only: the result may be smaller than the image by a factor 1/2, 1/4, 1/8, as long
-     * as it keeps at least this many pixels on each edge (as displayed). 0: full size. Others decode in full.
-     */
+    /* Scaled decode, JPEG only: the result may be smaller than the image by a factor of 1/2, 1/4 or 1/8, as
+     * long as it keeps at least this many pixels on each edge (as displayed). 0: full size. Other formats are
+     * decoded at full size. */
     uint32_t least_width, least_height;
 } ImageDecodeOptions;
 
-/* The header alone: format, size, orientation, quirks. Takes no memory for pixels. */
+/* Reads the header alone and fills info: format, size, orientation, quirks. Allocates no pixels. */
 FshStatus image_probe(ImageDecoder *decoder, const void *bytes, size_t length, ImageInfo *info,
                       FshError *error);
 
-/* FSH_ERR_MISMATCH, with the message of image_decode, if the header claims more than max_pixels (0:
+/* Returns FSH_ERR_MISMATCH, with the message of image_decode, if the header claims more than max_pixels (0:
  * IMAGE_MAX_PIXELS_DEFAULT). */
 FshStatus image_check_size(const ImageInfo *info, uint64_t max_pixels, FshError *error);
 
-/* Decodes into image (reserved here, kept by the caller for the next). info may be NULL; it is filled even
- * where decoding fails after the header. FSH_ERR_CORRUPT: truncated or damaged; FSH_ERR_UNSUPPORTED: no
- * image, 12-bit JPEG, a camera's raw file (camera_raw.h), or a format no decoder here reads;
- * FSH_ERR_MISMATCH: more than max_pixels; FSH_ERR_MEMORY. Messages do not name the file: the caller knows it
- * and prepends. */
+/* Decodes into image, which is reserved here and kept by the caller for the next file. info may be NULL; it
+ * is filled even if decoding fails after the header. FSH_ERR_CORRUPT: truncated or damaged;
+ * FSH_ERR_UNSUPPORTED: no image, 12-bit JPEG, a camera's raw file (camera_raw.h), or a format no decoder here
+ * reads; FSH_ERR_MISMATCH: more than max_pixels; FSH_ERR_MEMORY. Messages do not name the file: the caller
+ * prepends its name. */
 FshStatus image_decode(ImageDecoder *decoder, const void *bytes, size_t length,
                        const ImageDecodeOptions *options, Image *image, ImageInfo *info, FshError *error);
 
-/* A part of an image: pixels of its full size, as displayed. */
+/* A rectangle of an image, in pixels of the full size as displayed. */
 typedef struct ImagePart {
     uint32_t left, top, width, height;
 } ImagePart;
 
-/* Where the pixels of a decoded part lie: the first is pixel (left, top) of the image at eighths/8 of its
- * size. */
+/* Where a decoded part lies: its first pixel is pixel (left, top) of the image scaled to eighths/8. */
 typedef struct ImagePlace {
     uint32_t left, top, eighths;
 } ImagePlace;
 
-/* image_decode for one who needs no more than `part`: image holds that, and maybe more; place says where it
- * lies. An upright JPEG is transformed only there (in whole blocks), and not read behind the part's last row:
- * damage further down is not seen. Everything else is decoded whole, and in full size if it is not upright.
- * Pixels are those of image_decode, bit for bit. convert_icc and keep_metadata must not be set.
- * FSH_ERR_MISMATCH also where the image is not width x height as displayed: the part was chosen for
- * another. */
+/* Decodes at least `part` of an image into `image`; `place` is set to where the decoded pixels lie. The
+ * pixels are those of image_decode, bit for bit. An upright JPEG is transformed only there (in whole blocks)
+ * and not read beyond the part's last row, so damage further down is not noticed. Every other image is
+ * decoded whole, and at full size if it is not upright. convert_icc and keep_metadata must not be set. Errors
+ * are those of image_decode; FSH_ERR_MISMATCH also if the image is not width x height as displayed, since the
+ * part was chosen for another image. */
 FshStatus image_decode_part(ImageDecoder *decoder, const void *bytes, size_t length,
                             const ImageDecodeOptions *options, uint32_t width, uint32_t height,
                             const ImagePart *part, Image *image, ImagePlace *place, FshError *error);
 
-/* What the image that was decoded last carries, after an image_decode with keep_metadata that succeeded: of
- * JPEG, PNG, WebP, HEIF; of TIFF profile and XMP, not its own tags of the camera. It fits the pixels that
- * came out: EXIF and XMP say orientation 1 unless ignore_orientation was set (in HEIF always: its pixels come
- * turned), and an EXIF block too damaged for that is left out; the profile is left out if convert_icc was
- * set, and if the pixels are of other colours than the file's (CMYK, Lab). Blocks are the decoder's, until
- * its next image. */
+/* Fills metadata with the blocks of the last image that image_decode decoded with keep_metadata: of JPEG,
+ * PNG, WebP and HEIF all; of TIFF the profile and XMP, but not the camera's own tags. The blocks fit the
+ * decoded pixels. EXIF and XMP say orientation 1 unless ignore_orientation was set (in HEIF always: its
+ * pixels come turned); an EXIF block too damaged to be changed is left out. The profile is left out if
+ * convert_icc was set, or if the pixels no longer have the file's colours (CMYK, Lab). The blocks belong to
+ * the decoder and are valid until its next image. */
 void image_decoder_metadata(const ImageDecoder *decoder, ImageMetadata *metadata);
 
-/* Past image_decode: jpeg_shrink takes the planes of the JPEG whose header image_probe has read. The decoder
- * of that, which stays this one's; and what image_decoder_metadata is then to give, as after image_decode
- * with these options. */
+/* Returns the JpegDecoder whose header image_probe has read, for jpeg_shrink, which takes the planes of a
+ * JPEG instead of its pixels. The decoder stays owned by this ImageDecoder. */
+/* Prepares what image_decoder_metadata gives, as image_decode with these options would. For jpeg_shrink,
+ * which does not call image_decode. FSH_ERR_MEMORY. */
 JpegDecoder *image_decoder_jpeg(ImageDecoder *decoder);
 FshStatus image_decoder_fit_metadata(ImageDecoder *decoder, const ImageDecodeOptions *options,
                                      const ImageInfo *info, FshError *error);
 
-/* Converts image, which the last image_decode gave or which was resampled from that, from its embedded
- * profile to sRGB. Does nothing where there is nothing left to do. FSH_ERR_CORRUPT: the profile is unusable;
- * the pixels are untouched. */
+/* Converts image from the embedded profile of the last decoded file to sRGB. image: the pixels of the last
+ * image_decode, resampled or not. Does nothing if nothing is left to convert. FSH_ERR_CORRUPT: the profile is
+ * unusable; the pixels are untouched. */
 FshStatus image_convert_profile(ImageDecoder *decoder, Image *image, FshError *error);
 
-/* "libjpeg-turbo 2.1.5, libvips 8.14.1" (the latter loads the plugin), for --version. Returns buffer. */
+/* Writes "libjpeg-turbo 2.1.5, libvips 8.14.1" to buffer for --version, and returns buffer. Loads the
+ * plugin. */
 const char *image_library_versions(char *buffer, size_t buffer_bytes);
 
 #endif

@@ -3,7 +3,7 @@
 enum { FIRST_LETTER = ' ', LETTERS = 95, LETTER_WIDTH = 5 };
 
 /* clang-format off */
-/* From space to "~": five columns each, the lowest bit at the top. */
+/* Space to "~": five columns each, the lowest bit at the top. */
 static const uint8_t letters[LETTERS][LETTER_WIDTH] = {
     {0x00, 0x00, 0x00, 0x00, 0x00}, {0x00, 0x00, 0x5F, 0x00, 0x00}, {0x00, 0x07, 0x00, 0x07, 0x00},
     {0x14, 0x7F, 0x14, 0x7F, 0x14}, {0x24, 0x2A, 0x7F, 0x2A, 0x12}, {0x23, 0x13, 0x08, 0x64, 0x62},
@@ -59,7 +59,7 @@ static void draw_letter(Image *image, size_t left, size_t top, unsigned scale, c
                 fill(image, left + x * scale, top + y * scale, scale, colour);
 }
 
-/* Returns how many characters there are: bytes that continue one of UTF-8 are none. */
+/* Returns the number of UTF-8 characters: continuation bytes are not counted. */
 static size_t character_count(const char *text, size_t bytes)
 {
     size_t count = 0;

@@ -8,7 +8,7 @@
 
 struct ImageEncoder {
     JpegEncoder *jpeg;
-    const ImagePlugin *plugin; /* NULL until an image needs it */
+    const ImagePlugin *plugin; /* loaded when an image first needs it; NULL before */
 };
 
 FshStatus image_encoder_new(ImageEncoder **encoder_ret, FshError *error)

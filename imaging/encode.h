@@ -21,7 +21,7 @@ typedef struct ImageEncodeOptions {
     const ImageMetadata *metadata; /* written with the pixels, byte for byte, and nothing else; NULL: none */
 } ImageEncodeOptions;
 
-/* out's length is set to the file's.
+/* Encodes image into out and sets its length.
  *
  *   JPEG  libjpeg-turbo, baseline, standard Huffman tables (optimised ones cost ten times the time for 5 % of
  *         the bytes). A metadata block that its markers cannot hold is left out (jpeg_encode.h).
@@ -34,7 +34,8 @@ typedef struct ImageEncodeOptions {
 FshStatus image_encode(ImageEncoder *encoder, const Image *image, const ImageEncodeOptions *options,
                        Buffer *out, FshError *error);
 
-/* For jpeg_shrink, which has planes instead of an image; it stays this encoder's. */
+/* Returns the JPEG encoder, for jpeg_shrink, which has planes instead of an image. It stays owned by this
+ * encoder. */
 JpegEncoder *image_encoder_jpeg(ImageEncoder *encoder);
 
 #endif

@@ -17,12 +17,12 @@ uint8_t exif_orientation(const void *bytes, size_t length, bool *damaged_ret)
     TiffTags tags;
     const uint8_t *block = bytes;
     if (prefix)
-        block += prefix; /* which may be NULL, of no bytes */
+        block += prefix; /* if length is 0 this may still be NULL */
     if (!tiff_tags_open(&tags, block, length - prefix)) {
         *damaged_ret = true;
         return 1;
     }
-    if (tags.cut_short) /* what is there may still hold the tag */
+    if (tags.cut_short) /* the entries that are there may still hold the tag */
         *damaged_ret = true;
     for (size_t i = 0; i < tags.count; i++) {
         TiffTag tag = tiff_tags_get(&tags, i);
@@ -40,13 +40,13 @@ uint8_t exif_orientation(const void *bytes, size_t length, bool *damaged_ret)
 
 bool exif_make_upright(uint8_t *bytes, size_t length)
 {
-    /* type, count and value: a SHORT that is 1, the rest of its four bytes 0 */
+    /* type, count and value: a SHORT with value 1, the rest of its four bytes 0 */
     static const uint8_t big[] = {0, 3, 0, 0, 0, 1, 0, 1, 0, 0}, little[] = {3, 0, 1, 0, 0, 0, 1, 0, 0, 0};
     size_t prefix = exif_prefix_bytes(bytes, length);
     TiffTags tags;
     if (!tiff_tags_open(&tags, bytes + prefix, length - prefix) || tags.cut_short)
         return false;
-    for (size_t i = 0; i < tags.count; i++) { /* all of them: readers differ in which one they take */
+    for (size_t i = 0; i < tags.count; i++) { /* every entry: readers differ in which one they take */
         TiffTag tag = tiff_tags_get(&tags, i);
         if (tag.tag == TAG_ORIENTATION)
             memcpy(bytes + prefix + tag.at + 2, tags.big_endian ? big : little, sizeof big);

@@ -1,5 +1,5 @@
-/* exif.h - the one thing of EXIF that changes pixels: orientation. Bytes may be hostile; nothing outside them
- * is read. Source: EXIF 2.32, section 4.6 (TIFF 6.0 structure). */
+/* exif.h - orientation, the one EXIF tag that changes pixels. Bytes may be hostile; nothing outside them is
+ * read. Source: EXIF 2.32, section 4.6 (TIFF 6.0 structure). */
 #ifndef FSHARD_IMAGING_EXIF_H
 #define FSHARD_IMAGING_EXIF_H
 
@@ -7,22 +7,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* How many bytes of "Exif\0\0" a block has in front of its TIFF header: 6 (JPEG's APP1, some WebP and HEIF
- * files) or 0. */
+/* Returns the length of the "Exif\0\0" that precedes the TIFF header of an EXIF block: 6 (JPEG's APP1, some
+ * WebP and HEIF files) or 0. */
 size_t exif_prefix_bytes(const void *bytes, size_t length);
 
-/* bytes: an EXIF block, with "Exif\0\0" in front or without.
- * Returns 1..8; 1 when the tag is absent or its value is nonsense. *damaged_ret is set to true when the block
- * contradicts itself, and left alone otherwise. */
+/* Returns the orientation that an EXIF block gives, 1..8; 1 if the tag is absent or its value is invalid.
+ * bytes may begin with "Exif\0\0". Sets *damaged_ret to true if the block contradicts itself, and leaves it
+ * alone otherwise. */
 uint8_t exif_orientation(const void *bytes, size_t length, bool *damaged_ret);
 
-/* Makes the block say orientation 1, whatever it said, in place: for pixels that are turned already. A block
- * without the tag says so by that. False: the block is too damaged to tell what a reader would find in it (no
- * TIFF header, a folder outside it or cut short); it is not to be passed on. The thumbnail's own orientation,
- * in the second folder, stays. */
+/* Sets the orientation of an EXIF block to 1, in place, for pixels that are turned already. A block without
+ * the tag is left as it is. The thumbnail's own orientation, in the second folder, stays. Returns false if
+ * the block is so damaged that readers may disagree about its tags (no TIFF header, a folder outside it or
+ * cut short): do not pass such a block on. */
 bool exif_make_upright(uint8_t *bytes, size_t length);
 
-/* The same for tiff:Orientation of an XMP packet (XMP part 2, 3.2), as an attribute or as an element. */
+/* Sets tiff:Orientation of an XMP packet to 1, in place, be it an attribute or an element (XMP part 2,
+ * 3.2). */
 void xmp_make_upright(char *text, size_t length);
 
 #endif

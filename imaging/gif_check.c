@@ -18,18 +18,18 @@ enum {
 typedef struct GifCodes {
     const uint8_t *bytes;
     size_t length, at;
-    size_t block_left; /* bytes of the block in hand */
-    uint32_t bits;     /* that were read and not used, the next one lowest */
+    size_t block_left; /* not yet read, of the current block */
+    uint32_t bits;     /* read and not yet used, the next one lowest */
     unsigned bits_count;
 } GifCodes;
 
-/* Bytes of the colour table that a packed field tells of. */
+/* Returns the bytes of the colour table that a packed field announces. */
 static size_t table_bytes(uint8_t packed)
 {
     return packed & HAS_COLOURS ? (size_t)3 << ((packed & 7) + 1) : 0;
 }
 
-/* Passes over blocks up to the empty one. */
+/* Returns the position after the sub-blocks that begin at `at` and their empty terminator. */
 static size_t skip_blocks(const uint8_t *bytes, size_t length, size_t at)
 {
     while (at < length && bytes[at])
@@ -66,10 +66,10 @@ static bool next_code(GifCodes *codes, unsigned code_bits, unsigned *code_ret)
     return true;
 }
 
-/* Counts the pixels that codes stand for, up to the wanted number. */
+/* Follows the codes until they stand for `wanted` pixels. FSH_ERR_CORRUPT: an impossible code, or too few. */
 static FshStatus follow(GifCodes *codes, unsigned literal_bits, uint64_t wanted, FshError *error)
 {
-    uint16_t pixels[CODES_MAX]; /* that a code stands for */
+    uint16_t pixels[CODES_MAX]; /* how many a code stands for */
     const unsigned clear = 1u << literal_bits, end = clear + 1;
     unsigned next = clear + 2, code_bits = literal_bits + 1, previous = NO_CODE, code = 0;
     uint64_t count = 0;
@@ -82,7 +82,7 @@ static FshStatus follow(GifCodes *codes, unsigned literal_bits, uint64_t wanted,
             previous = NO_CODE;
             continue;
         }
-        /* the code that is about to be made may be used already */
+        /* a code may be used in the very step that defines it */
         const bool is_made_now = code == next && previous != NO_CODE && next < CODES_MAX;
         if ((code >= next && !is_made_now) || (previous == NO_CODE && code > clear))
             return fsh_error_set(error, FSH_ERR_CORRUPT,

@@ -1,9 +1,9 @@
-/* gif_check.h - whether the first image of a GIF is all there. Bytes may be hostile; nothing outside them is
- * read. Internal to imaging.
+/* gif_check.h - checks that the first image of a GIF is complete. Bytes may be hostile; nothing outside them
+ * is read. Internal to imaging.
  *
- * libvips' reader (libnsgif) takes a damaged image for one that ends there, as a browser would show it: what
- * follows the damage is left in the background's colour, and nothing is said. Here the LZW codes are
- * followed, without their pixels. Source: GIF89a specification, sections 17 to 26 and appendix F. */
+ * libvips' reader (libnsgif) lets a damaged image end at the damage, as a browser would: the rest keeps the
+ * colour of the background, and nothing is reported. gif_check follows the LZW codes without making pixels.
+ * Source: GIF89a specification, sections 17 to 26 and appendix F. */
 #ifndef FSHARD_IMAGING_GIF_CHECK_H
 #define FSHARD_IMAGING_GIF_CHECK_H
 
@@ -11,8 +11,8 @@
 
 #include "common/error.h"
 
-/* FSH_ERR_CORRUPT: a code that does not exist, or fewer pixels than the image has. FSH_OK also where no image
- * is found, which is libvips' to tell. */
+/* Returns FSH_ERR_CORRUPT for a code that does not exist or for fewer pixels than the image has. Returns
+ * FSH_OK also if no image is found, which libvips reports. */
 FshStatus gif_check(const void *file, size_t length, FshError *error);
 
 #endif

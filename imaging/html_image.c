@@ -14,7 +14,7 @@ void html_add_image(HtmlPage *page, HtmlImages *images, const Image *image, cons
         page->status = image_encode(images->encoder, image, &options, &images->jpeg, page->error);
     if (page->status)
         return;
-    /* What is shown larger than it is shows its pixels. */
+    /* An image that is shown enlarged shows its pixels. */
     html_add(page, "<img%s width=\"%" PRIu32 "\" height=\"%" PRIu32 "\" alt=\"",
              image->width < SMALL_PX && image->height < SMALL_PX ? " class=\"small\"" : "", image->width,
              image->height);

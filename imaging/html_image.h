@@ -5,15 +5,16 @@
 #include "common/html.h"
 #include "imaging/encode.h"
 
-/* What encodes them, kept from image to image. Begin with the first two members alone. */
+/* The encoder and its buffer, kept from image to image. The caller sets the first two members and zeroes the
+ * rest. */
 typedef struct HtmlImages {
     int quality;                  /* of JPEG, 1..100 */
-    ImageSubsampling subsampling; /* of its colours */
-    ImageEncoder *encoder;        /* owned; made at the first image */
+    ImageSubsampling subsampling; /* of JPEG */
+    ImageEncoder *encoder;        /* made at the first image; owned */
     Buffer jpeg;
 } HtmlImages;
 
-/* An <img> of the image's size, as JPEG. alt is escaped. */
+/* Adds an <img> to the page: the image as JPEG, at its own size. alt is escaped. */
 void html_add_image(HtmlPage *page, HtmlImages *images, const Image *image, const char *alt,
                     size_t alt_bytes);
 void html_images_free(HtmlImages *images);

@@ -15,13 +15,14 @@ static uint32_t read_u32(const uint8_t *p)
     return read_u16(p) << 16 | read_u16(p + 2);
 }
 
-/* s15Fixed16Number */
+/* Reads an s15Fixed16Number. */
 static double read_fixed(const uint8_t *p)
 {
     return (int32_t)read_u32(p) / 65536.0;
 }
 
-/* The bytes of a tag; NULL: it is not there, or points outside the profile. */
+/* Returns the bytes of the tag and sets *size_ret. Returns NULL if the tag is absent or points outside the
+ * profile. */
 static const uint8_t *find_tag(const void *profile, size_t length, const char *name, size_t *size_ret)
 {
     const uint8_t *bytes = profile;
@@ -56,9 +57,9 @@ bool icc_profile_is_srgb(const void *profile, size_t length)
                            memmem(description, size, "s\0R\0G\0B", 7) != NULL);
 }
 
-/* ---- curves: a sample's light ---- */
+/* ---- curves: from a sample to light ---- */
 
-/* Table 68: what each function type does with g, a, b, c, d, e, f. */
+/* Applies a parametric curve to x. type: one of Table 68; p: its g, a, b, c, d, e, f. */
 static double parametric(unsigned type, const double p[7], double x)
 {
     double g = p[0], a = p[1], b = p[2], c = p[3], d = p[4], e = p[5], f = p[6];
@@ -175,7 +176,7 @@ bool icc_conversion_prepare(const void *profile, size_t length, uint32_t channel
     if (!icc_profile_matches(profile, length, channels) || memcmp(bytes + PCS_AT, "XYZ ", 4) != 0)
         return false;
     for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++) {
-        if (find_tag(profile, length, tables[i], &size)) /* these come before matrix and curves */
+        if (find_tag(profile, length, tables[i], &size)) /* these take precedence over matrix and curves */
             return false;
     }
     conversion->channels = channels;
@@ -183,7 +184,7 @@ bool icc_conversion_prepare(const void *profile, size_t length, uint32_t channel
                               : read_matrix(profile, length, conversion->matrix);
     for (size_t i = 0; channels == 3 && i < 3 && read; i++)
         read = read_curve(profile, length, curves[i], conversion->linear[i]);
-    if (read && !conversion->encoded[STEPS - 1]) /* the same for all profiles */
+    if (read && !conversion->encoded[STEPS - 1]) /* the table is the same for all profiles */
         fill_encoded(conversion->encoded);
     return read;
 }

@@ -57,7 +57,7 @@ static const struct {
     {".tif", IMAGE_TIFF},
     {".tiff", IMAGE_TIFF},
     {".webp", IMAGE_WEBP},
-    /* These are read by other programs and not here: left out by name rather than passed over. */
+    /* Other programs read these; here they are refused by name rather than passed over as no images. */
     {".cur", IMAGE_OTHER},
     {".dds", IMAGE_OTHER},
     {".exr", IMAGE_OTHER},
@@ -102,8 +102,7 @@ FshStatus image_reserve(Image *image, uint32_t width, uint32_t height, uint32_t 
         return fsh_error_set(error, FSH_ERR_MEMORY, "an image of %u x %u pixels does not fit into memory",
                              width, height);
     if (bytes > image->capacity_bytes || !image->pixels) {
-        /* aligned_alloc wants a multiple of the alignment; the old pixels are not kept, so there is nothing
-         * to copy */
+        /* aligned_alloc wants a multiple of the alignment; the old pixels need not be copied */
         size_t capacity = (bytes / IMAGE_ALIGNMENT_BYTES + 1) * IMAGE_ALIGNMENT_BYTES;
         uint8_t *pixels = aligned_alloc(IMAGE_ALIGNMENT_BYTES, capacity);
         if (!pixels)
@@ -201,7 +200,7 @@ static const struct {
 } magics[] = {
     MAGIC(0, "\xff\xd8\xff", IMAGE_JPEG),
     MAGIC(0, "\x89PNG\r\n\x1a\n", IMAGE_PNG),
-    MAGIC(8, "WEBP", IMAGE_WEBP), /* RIFF before it is checked below */
+    MAGIC(8, "WEBP", IMAGE_WEBP), /* "RIFF" before it is checked below */
     MAGIC(0, "II*\0", IMAGE_TIFF),
     MAGIC(0, "MM\0*", IMAGE_TIFF),
     MAGIC(0, "II+\0", IMAGE_TIFF),
@@ -222,8 +221,7 @@ static const struct {
     MAGIC(0, "\0\0\0\x0cJXL \r\n\x87\n", IMAGE_OTHER),
 };
 
-/* "BM" alone would take any text that begins so: the size of the header that follows must be one that exists.
- */
+/* Returns whether this is a BMP: "BM" and the length of a header that exists. "BM" alone would match text. */
 static bool is_bmp(const uint8_t *bytes, size_t length)
 {
     static const uint8_t header_bytes[] = {12, 16, 40, 52, 56, 64, 108, 124};
@@ -232,7 +230,8 @@ static bool is_bmp(const uint8_t *bytes, size_t length)
     return memchr(header_bytes, bytes[14], sizeof header_bytes) != NULL;
 }
 
-/* P1 to P6, then white space or a comment, then a digit somewhere: "P5\n" and not "P5 in the list". */
+/* Returns whether this is a PNM: P1 to P6, white space, then a digit or a comment. "P5\n" is one, "P5 in the
+ * list" is not. */
 static bool is_pnm(const uint8_t *bytes, size_t length)
 {
     if (length < 4 || bytes[0] != 'P' || bytes[1] < '1' || bytes[1] > '6')
@@ -243,9 +242,9 @@ static bool is_pnm(const uint8_t *bytes, size_t length)
     return i > 2 && i < length && ((bytes[i] >= '0' && bytes[i] <= '9') || bytes[i] == '#');
 }
 
-/* A bare JPEG XL codestream. Its magic is two bytes, which a Latin-1 text may begin with too (y with
- * diaeresis, end of line): the bit-packed headers that follow are no text, so that control characters are
- * among them. */
+/* Returns whether this is a bare JPEG XL codestream. Its magic is two bytes with which a Latin-1 text may
+ * begin too (y with diaeresis, end of line), so a control character is required among the bit-packed headers
+ * that follow. */
 static bool is_jxl(const uint8_t *bytes, size_t length)
 {
     size_t most = length < IMAGE_SNIFF_BYTES ? length : IMAGE_SNIFF_BYTES;
@@ -279,7 +278,7 @@ bool image_is_tga(const void *bytes, size_t length)
 {
     enum { HEADER_BYTES = 18, PALETTE = 1, COLOURS = 2, GRAY = 3, RUN_LENGTHS = 8 };
     const uint8_t *header = bytes;
-    if (length < HEADER_BYTES || header[1] > 1 || header[17] >> 6) /* palette there or not; no interleaving */
+    if (length < HEADER_BYTES || header[1] > 1 || header[17] >> 6) /* palette there or not; not interleaved */
         return false;
     const unsigned kind = header[2] & ~(unsigned)RUN_LENGTHS, depth = header[16], palette_depth = header[7];
     const bool has_size = (header[12] || header[13]) && (header[14] || header[15]);

@@ -7,7 +7,8 @@ static bool is_there(const ImageBlock *block)
     return block->bytes && block->length;
 }
 
-/* Chunk lengths have 31 bits in PNG and 32 in WebP; what is near that is no metadata. */
+/* Returns FSH_ERR_MISMATCH for a block or file above 256 MiB. Chunk lengths have 31 bits in PNG and 32 in
+ * WebP; real metadata is far below that. */
 static FshStatus check_lengths(const Buffer *file, const ImageMetadata *metadata, FshError *error)
 {
     const size_t most = (size_t)256 << 20;
@@ -27,7 +28,7 @@ static bool is_empty(const ImageMetadata *metadata)
     return !metadata || !(is_there(&metadata->icc) || is_there(&metadata->exif) || is_there(&metadata->xmp));
 }
 
-/* Makes room for `length` bytes at `at`; returns where they begin, NULL without memory. */
+/* Inserts `length` bytes at `at` into file. Returns where they begin, or NULL without memory. */
 static uint8_t *open_gap(Buffer *file, size_t at, size_t length, FshError *error)
 {
     if (buffer_reserve(file, file->length + length, error))
@@ -55,7 +56,7 @@ static uint8_t *put_be32(uint8_t *to, uint32_t value)
     return to;
 }
 
-/* CRC-32 of ISO 3309, half a byte at a time: table[n] is n after four zero bits. */
+/* Returns the CRC-32 of ISO 3309, computed half a byte at a time: table[n] is n after four zero bits. */
 static uint32_t crc32_of(const uint8_t *bytes, size_t length)
 {
     static const uint32_t table[16] = {0x00000000, 0x1DB71064, 0x3B6E20C8, 0x26D930AC, 0x76DC4190, 0x6B6B51F4,
@@ -75,7 +76,7 @@ static uint8_t *begin_chunk(uint8_t *to, size_t length, const char *type)
     return put(put_be32(to, (uint32_t)length), type, 4);
 }
 
-/* The sum over type and data, whose length is known. */
+/* Appends the checksum of a chunk whose data of `length` bytes ends at `end`. Returns the new end. */
 static uint8_t *end_chunk(uint8_t *end, size_t length)
 {
     return put_be32(end, crc32_of(end - length - 4, length + 4));
@@ -83,7 +84,8 @@ static uint8_t *end_chunk(uint8_t *end, size_t length)
 
 enum { STORED_MAX = 65535, STORED_HEAD_BYTES = 5 };
 
-/* zlib (RFC 1950) of stored blocks: a profile is a few kB, of which compression would save a fifth. */
+/* Returns the bytes of a zlib stream (RFC 1950) of stored blocks. A profile is a few kB, of which compression
+ * would save a fifth. */
 static size_t zlib_stored_bytes(size_t length)
 {
     return 2 + (length + STORED_MAX - 1) / STORED_MAX * STORED_HEAD_BYTES + length + 4;
@@ -106,7 +108,7 @@ static uint8_t *put_zlib_stored(uint8_t *to, const uint8_t *bytes, size_t length
     return put_be32(to, high << 16 | low);
 }
 
-static const char icc_head[] = "ICC profile\0"; /* its name, method 0: zlib */
+static const char icc_head[] = "ICC profile\0"; /* profile name, method 0: zlib */
 static const char xmp_head[] =
     "XML:com.adobe.xmp\0\0\0\0"; /* keyword, not compressed, no language, no translation */
 
@@ -115,7 +117,7 @@ static size_t get_be32(const uint8_t *from)
     return (size_t)from[0] << 24 | (size_t)from[1] << 16 | (size_t)from[2] << 8 | from[3];
 }
 
-/* Leaves the critical chunks, whose names begin with a capital: header, pixels, end. */
+/* Keeps only the critical chunks, whose names begin with a capital: header, pixels, end. */
 static FshStatus strip_png(Buffer *file, FshError *error)
 {
     size_t from = PNG_SIGNATURE_BYTES, to = from;
@@ -147,7 +149,8 @@ FshStatus metadata_write_png(Buffer *file, const ImageMetadata *metadata, FshErr
     size_t exif = is_there(&metadata->exif) ? metadata->exif.length : 0;
     size_t xmp = is_there(&metadata->xmp) ? sizeof xmp_head + metadata->xmp.length : 0;
     size_t total = icc + exif + xmp + (size_t)PNG_CHUNK_BYTES * ((icc > 0) + (exif > 0) + (xmp > 0));
-    uint8_t *to = open_gap(file, PNG_HEADER_END, total, error); /* a profile precedes palette and pixels */
+    uint8_t *to = open_gap(file, PNG_HEADER_END, total, error); /* the profile must precede palette and
+                                                                 * pixels */
     if (!to)
         return FSH_ERR_MEMORY;
     if (icc) {
@@ -175,7 +178,7 @@ static uint8_t *put_le(uint8_t *to, size_t count, size_t value)
     return to;
 }
 
-/* With the byte that fills an odd length up. */
+/* Returns the bytes of a block's chunk, with the byte that pads an odd length; 0 for an empty block. */
 static size_t riff_bytes(const ImageBlock *block)
 {
     return is_there(block) ? RIFF_CHUNK_BYTES + block->length + block->length % 2 : 0;
@@ -199,7 +202,7 @@ static void set_riff_length(Buffer *file)
     (void)put_le(file->bytes + 4, 4, file->length - RIFF_CHUNK_BYTES);
 }
 
-/* Leaves the one chunk that holds the pixels: a simple lossy file. */
+/* Keeps only the chunk with the pixels, which makes the file a simple lossy one. */
 static FshStatus strip_webp(Buffer *file, FshError *error)
 {
     size_t at = RIFF_HEADER_BYTES;

@@ -14,7 +14,7 @@ FshStatus image_plugin_load(const ImagePlugin **plugin, FshError *error)
                              "again, or name its folder in FSHARD_PLUGINS");
     if (status)
         return fsh_error_prepend(error, "this needs the libvips plugin");
-    /* ISO C has no cast from object to function pointer; POSIX promises that this works */
+    /* ISO C has no cast from object to function pointer; POSIX guarantees that this works */
     ImagePluginOpen open_plugin = NULL;
     *(const void **)(&open_plugin) = address;
     *plugin = open_plugin(IMAGE_PLUGIN_VERSION);

@@ -11,7 +11,7 @@
 
 enum { CHANNELS = 3 };
 
-/* ---- a file in memory, as libtiff wants it ---- */
+/* ---- a file in memory, through libtiff's callbacks ---- */
 
 typedef struct Memory {
     const uint8_t *bytes;
@@ -68,7 +68,7 @@ static uint16_t number_of(TIFF *tiff, uint32_t tag)
     return TIFFGetFieldDefaulted(tiff, tag, &number) ? number : 0;
 }
 
-/* Samples that are colours; 0: unknown, or a palette, which libvips expands. */
+/* Returns how many samples of a pixel are colours; 0: unknown, or a palette, which libvips expands. */
 static int colours_of(uint16_t photometric)
 {
     switch (photometric) {
@@ -85,8 +85,8 @@ static int colours_of(uint16_t photometric)
     }
 }
 
-/* Whether the first folder says what the samples after the colours are; libtiff makes that up where it does
- * not. Not found out of BigTIFF. */
+/* Returns whether the first folder has ExtraSamples; libtiff makes up a value where it is absent. Returns
+ * true for BigTIFF, which is not searched. */
 static bool tells_extra_samples(const Memory *memory)
 {
     TiffTags tags;
@@ -99,8 +99,8 @@ static bool tells_extra_samples(const Memory *memory)
     return false;
 }
 
-/* Whether the first sample after the colours is alpha. Files that have one more and do not say what it is
- * mean alpha, to Pillow too; who says "unspecified" means anything else. */
+/* Returns whether the first sample after the colours is alpha. A file with one extra sample and no
+ * ExtraSamples means alpha, to Pillow too; "unspecified" means something else. */
 static bool has_alpha(TIFF *tiff, const Memory *memory, int extra_count)
 {
     uint16_t told_count = 0, *told = NULL;
@@ -140,7 +140,8 @@ void tiff_describe(const void *bytes, size_t length, TiffFacts *facts)
 
 /* ---- pixels ---- */
 
-/* libtiff's are red, green, blue and alpha of one number each, colours multiplied by alpha. */
+/* Converts libtiff's raster to RGB: a number holds red, green, blue and alpha, with colours multiplied by
+ * alpha. */
 static void take_pixels(const uint32_t *raster, size_t count, bool over_white, uint8_t *pixels)
 {
     for (size_t i = 0; i < count; i++) {

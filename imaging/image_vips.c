@@ -1,8 +1,9 @@
 /* image_vips.c - the libvips plugin: every format but plain JPEG, and colours that need a profile.
  *
- * libvips as fshard uses it: one image per thread, so no threads of its own; no operation cache, since no
- * file comes twice; pixels are pulled strip by strip in the calling thread. Its error buffer is shared by all
- * threads: what fails is done again, alone, and then the reason in it is this image's (run_call). */
+ * libvips is set up for one image per thread: no threads of its own; no operation cache, since no file comes
+ * twice; pixels are pulled strip by strip in the calling thread. All threads share its error buffer, so a
+ * call that failed is repeated while no other runs, and the reason in the buffer is then that of its image
+ * (call_for_reason). */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,12 +19,12 @@
 
 enum { STRIP_ROWS = 64 };
 
-/* Loaders by the format we sniffed, not by libvips' own guess: content never reaches a loader of documents
- * (PDF, SVG). */
+/* Loaders, chosen by the format we sniffed and not by libvips' own guess, so that content never reaches a
+ * loader of documents (PDF, SVG). */
 static const struct {
     const char *loader;           /* libvips' operation */
     const char *domain;           /* what its error lines begin with */
-    int least_major, least_minor; /* older libvips is refused: it writes outside its memory on such files */
+    int least_major, least_minor; /* older libvips is refused: it writes out of bounds on such files */
 } loaders[] = {
     [IMAGE_JPEG] = {.loader = "jpegload_buffer", .domain = "VipsJpeg"},
     [IMAGE_PNG] = {.loader = "pngload_buffer", .domain = "png"},
@@ -40,7 +41,7 @@ static const struct {
 
 /* ---- headers ---- */
 
-/* Leaves out samples that are no colour and no alpha, as the file itself says. */
+/* Removes the samples that, as the file says, are neither colour nor alpha. */
 static FshStatus drop_samples(const TiffFacts *facts, VipsImage **image, FshError *error)
 {
     VipsImage *whole = *image;
@@ -53,12 +54,13 @@ static FshStatus drop_samples(const TiffFacts *facts, VipsImage **image, FshErro
     return failed ? notes_failure(FSH_ERR_LIBRARY, "extract_band", error) : FSH_OK;
 }
 
-/* ImageMagick gives a gray TGA as RGB, and takes gray with alpha for 15 bits of colour. */
+/* Makes a gray TGA gray again, which ImageMagick gives as RGB. Refuses gray with alpha, which ImageMagick
+ * takes for 15-bit colour. */
 static FshStatus mend_tga(const uint8_t *bytes, VipsImage **image, FshError *error)
 {
     enum { GRAY = 3, GRAY_RUN_LENGTHS = 11 };
     const bool is_gray =
-        bytes[2] == GRAY || bytes[2] == GRAY_RUN_LENGTHS; /* image_is_tga has seen the header */
+        bytes[2] == GRAY || bytes[2] == GRAY_RUN_LENGTHS; /* image_is_tga has checked the header */
     if (!is_gray)
         return FSH_OK;
     if (bytes[16] != 8)
@@ -75,7 +77,7 @@ static FshStatus mend_tga(const uint8_t *bytes, VipsImage **image, FshError *err
     return FSH_OK;
 }
 
-/* Opens the header; pixels come when they are asked for. with_pixels: they will be. */
+/* Opens the header; pixels are decoded when they are pulled. with_pixels: they will be. */
 static FshStatus open_image(const void *bytes, size_t length, ImageFormat format, bool with_pixels,
                             VipsFailOn fail_on, VipsImage **image, FshError *error)
 {
@@ -95,7 +97,7 @@ static FshStatus open_image(const void *bytes, size_t length, ImageFormat format
         tiff_describe(bytes, length, &facts);
     if (facts.needs_libtiff)
         return tiff_open(bytes, length, with_pixels, fail_on != VIPS_FAIL_ON_NONE, image, error);
-    /* libvips only reads, and does not own the bytes */
+    /* libvips borrows the bytes and only reads them */
     VipsBlob *blob = vips_blob_new(NULL, bytes, length);
     int failed = vips_call(loader, blob, image, "access", VIPS_ACCESS_SEQUENTIAL, "fail_on", fail_on, NULL);
     vips_area_unref(VIPS_AREA(blob));
@@ -104,7 +106,8 @@ static FshStatus open_image(const void *bytes, size_t length, ImageFormat format
     return format == IMAGE_TGA ? mend_tga(bytes, image, error) : drop_samples(&facts, image, error);
 }
 
-/* The tag as libvips read it; PNG and WebP files may carry it in EXIF only. HEIF is turned by its loader. */
+/* Returns the orientation as libvips read it. PNG and WebP files may have it in EXIF only. HEIF is turned by
+ * its loader. */
 static uint8_t find_orientation(VipsImage *image, ImageFormat format, ImageInfo *info)
 {
     if (vips_image_get_typeof(image, VIPS_META_ORIENTATION)) {
@@ -133,7 +136,7 @@ static unsigned colour_bands(VipsImage *image)
     return (unsigned)image->Bands - (vips_image_hasalpha(image) ? 1 : 0);
 }
 
-/* The embedded profile, if it is for the colours this image has and would change them. */
+/* Returns whether the image has an embedded profile that is for its colours and would change them. */
 static bool has_profile(VipsImage *image)
 {
     const void *profile = NULL;
@@ -144,7 +147,7 @@ static bool has_profile(VipsImage *image)
            !icc_profile_is_srgb(profile, length);
 }
 
-/* APNG: a chunk before the pixels says so. */
+/* Returns whether a PNG is animated (APNG): a chunk before the pixels tells. */
 static bool png_is_animated(const uint8_t *bytes, size_t length)
 {
     size_t at = 8, chunk = 0;
@@ -194,7 +197,8 @@ static void fill_info(VipsImage *image, const void *bytes, size_t length, ImageF
         info->quirks |= IMAGE_QUIRK_ANIMATION;
 }
 
-/* Colours that no device has: they leave with their profile. */
+/* Returns whether the colours are of no device (Lab, XYZ). Decoding converts them, and their profile no
+ * longer applies. */
 static bool is_device_independent(const VipsImage *image)
 {
     return image->Type == VIPS_INTERPRETATION_LAB || image->Type == VIPS_INTERPRETATION_LABS ||
@@ -218,7 +222,7 @@ static FshStatus keep_block(VipsImage *image, const char *name, Buffer *room, Im
     return buffer_append(room, bytes, length, error);
 }
 
-/* The blocks, one behind another in room. */
+/* Copies the file's blocks into room, one after another, and fills metadata with them. */
 static FshStatus keep_metadata(VipsImage *image, ImageMetadata *metadata, Buffer *room, FshError *error)
 {
     bool profile_applies = !is_cmyk(image) && !is_device_independent(image);
@@ -231,7 +235,7 @@ static FshStatus keep_metadata(VipsImage *image, ImageMetadata *metadata, Buffer
         status = keep_block(image, VIPS_META_ICC_NAME, room, &metadata->icc, error);
     if (status || !room->length)
         return status;
-    const uint8_t *next = room->bytes; /* which does not move any more */
+    const uint8_t *next = room->bytes; /* room does not move any more */
     ImageBlock *const blocks[] = {&metadata->exif, &metadata->xmp, &metadata->icc};
     for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++) {
         blocks[i]->bytes = blocks[i]->length ? next : NULL;
@@ -253,7 +257,7 @@ static FshStatus probe(const void *bytes, size_t length, ImageFormat format, Ima
         info->quirks |= IMAGE_QUIRK_WARNING;
     if (image)
         g_object_unref(image);
-    vips_thread_shutdown(); /* this thread may never come back: libvips keeps buffers for each */
+    vips_thread_shutdown(); /* this thread may never come back, and libvips keeps buffers for each */
     return status;
 }
 
@@ -261,21 +265,23 @@ static FshStatus probe(const void *bytes, size_t length, ImageFormat format, Ima
 
 enum { POOL_IMAGES = 8 };
 
-/* By the embedded profile if `embedded`, and if it is there and usable; else by the fallback. */
+/* Converts to sRGB by the embedded profile if `embedded` is set and the profile is usable, else by the
+ * fallback. */
 static int to_srgb(VipsImage *from, VipsImage **to, bool embedded, const char *fallback)
 {
     return vips_icc_transform(from, to, "srgb", "embedded", (gboolean)embedded, "input_profile", fallback,
                               "depth", 8, NULL);
 }
 
-/* By the embedded profile or not at all. Where it is unusable, libvips warns and takes another. */
+/* Converts to sRGB by the embedded profile. Fails if the profile is unusable, where libvips warns and takes
+ * another. */
 static int embedded_to_srgb(VipsImage *from, VipsImage **to)
 {
     unsigned before = notes_warnings();
     return to_srgb(from, to, true, "srgb") || notes_warnings() != before;
 }
 
-/* Goes on after an attempt that may fail. */
+/* Clears the error of an attempt that may fail, and marks the image with a warning. */
 static void forget_failure(ImageInfo *info)
 {
     notes_forget_failure();
@@ -287,7 +293,7 @@ static FshStatus convert_colours(VipsImage *from, VipsImage **pool, const ImageD
 {
     *to = from;
     if (is_cmyk(from)) {
-        /* an unusable profile is as good as none */
+        /* an unusable CMYK profile counts as none */
         if (to_srgb(from, &pool[0], true, "cmyk")) {
             forget_failure(info);
             if (to_srgb(from, &pool[0], false, "cmyk"))
@@ -299,7 +305,7 @@ static FshStatus convert_colours(VipsImage *from, VipsImage **pool, const ImageD
     if (options->convert_icc && (info->quirks & IMAGE_QUIRK_ICC)) {
         if (embedded_to_srgb(from, &pool[0])) {
             forget_failure(info);
-        } else if (info->channels == 1) { /* r = g = b, perhaps with alpha behind */
+        } else if (info->channels == 1) { /* r = g = b, perhaps followed by alpha */
             if (vips_extract_band(pool[0], &pool[1], 0, NULL) ||
                 (pool[0]->Bands > 3 && (vips_extract_band(pool[0], &pool[2], 3, NULL) ||
                                         vips_bandjoin2(pool[1], pool[2], &pool[3], NULL))) ||
@@ -314,7 +320,7 @@ static FshStatus convert_colours(VipsImage *from, VipsImage **pool, const ImageD
         }
     }
     if (from->BandFmt == VIPS_FORMAT_USHORT) { /* 65535 / 257 = 255: rounded, not cut */
-        /* and no longer 16-bit by name */
+        /* and the image is no longer 16-bit by name */
         if (vips_linear1(from, &pool[1], 1.0 / 257.0, 0.5, "uchar", TRUE, NULL) ||
             vips_copy(pool[1], &pool[2], "interpretation",
                       info->channels == 1 ? VIPS_INTERPRETATION_B_W : VIPS_INTERPRETATION_sRGB, NULL))
@@ -332,7 +338,8 @@ static FshStatus convert_colours(VipsImage *from, VipsImage **pool, const ImageD
     return FSH_OK;
 }
 
-/* The image as it will be copied: 8 bits, gray or RGB, perhaps with alpha behind. */
+/* Builds the pipeline that gives 8 bits, gray or RGB, perhaps followed by alpha. *to: its end, owned by
+ * pool. */
 static FshStatus build_pipeline(VipsImage *from, VipsImage **pool, const ImageDecodeOptions *options,
                                 bool drop_alpha, ImageInfo *info, VipsImage **to, FshError *error)
 {
@@ -351,7 +358,7 @@ static FshStatus build_pipeline(VipsImage *from, VipsImage **pool, const ImageDe
     return FSH_OK;
 }
 
-/* A row of pixels with alpha, over white. */
+/* Composites a row of pixels with alpha over white. */
 static void composite_row(const uint8_t *from, uint8_t *to, uint32_t width, uint32_t channels)
 {
     for (uint32_t x = 0; x < width; x++, from += channels + 1, to += channels) {
@@ -361,7 +368,7 @@ static void composite_row(const uint8_t *from, uint8_t *to, uint32_t width, uint
     }
 }
 
-/* Pulls the pixels strip by strip, in this thread. */
+/* Pulls the pixels strip by strip in this thread and copies them to image. */
 static FshStatus copy_pixels(VipsImage *from, uint32_t channels, Image *image, const char *domain,
                              FshError *error)
 {
@@ -389,9 +396,9 @@ static FshStatus copy_pixels(VipsImage *from, uint32_t channels, Image *image, c
     return status;
 }
 
-/* A BMP has alpha only where its header names a mask for it; else the fourth byte of a pixel means nothing,
- * whatever ImageMagick makes of it. Header of 56 bytes and more: masks of red, green, blue, alpha from byte
- * 54 on. */
+/* Returns whether the fourth byte of a BMP's pixels is no alpha, although ImageMagick reads it as such. It is
+ * alpha only if the header names a mask for it; headers of 56 bytes and more have masks of red, green, blue,
+ * alpha from byte 54 on. */
 static bool bmp_alpha_is_junk(const uint8_t *bytes, size_t length)
 {
     static const uint8_t none[4];
@@ -448,7 +455,7 @@ typedef struct Call {
     Buffer *room;
     FshError *error;
     FshStatus status;
-    bool reason_is_shared; /* it comes from the buffer that all threads share */
+    bool reason_is_shared; /* the message comes from the buffer that all threads share */
 } Call;
 
 static void *run_call(void *context)
@@ -475,11 +482,11 @@ static FshStatus call_safely(Call *call)
     return call->status;
 }
 
-/* Held to write by who is to be alone in libvips; waiting writers come first. */
+/* A writer has libvips to itself. Waiting writers come first. */
 static pthread_rwlock_t reasons_lock = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
 
-/* libvips keeps what went wrong in one buffer for all threads, whose lines do not say whose they are. What
- * failed is done once more with the buffer empty and nobody else about. */
+/* Runs the call. If it fails with a reason from libvips' shared error buffer, runs it once more while no
+ * other thread is in libvips: the lines of the buffer do not name their thread. */
 static FshStatus call_for_reason(Call *call)
 {
     (void)pthread_rwlock_rdlock(&reasons_lock);
@@ -518,7 +525,7 @@ static FshStatus plugin_decode(const void *bytes, size_t length, ImageFormat for
                                    .error = error});
 }
 
-/* ---- pixels that are in memory already ---- */
+/* ---- pixels in memory ---- */
 
 static VipsImage *wrap_pixels(const Image *image)
 {
@@ -548,7 +555,7 @@ static FshStatus plugin_convert_to_srgb(Image *image, const void *profile, size_
         status = fsh_error_set(error, FSH_ERR_CORRUPT, "the embedded colour profile is unusable");
         goto done;
     }
-    /* each pixel depends on itself alone, and strips are copied after they are computed: the image can be its
+    /* each pixel depends on itself alone, and a strip is copied after it is computed: the image can be its
      * own target */
     status = copy_pixels(image->channels == 1 ? pool[1] : pool[0], image->channels, image, "icc", error);
 done:
@@ -596,7 +603,7 @@ static FshStatus plugin_encode(const Image *image, const ImageEncodeOptions *opt
     return status;
 }
 
-/* ---- what the loader sees ---- */
+/* ---- the symbol that the loader looks up ---- */
 
 static bool started; /* written once, under pthread_once */
 static char library[64];

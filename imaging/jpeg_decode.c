@@ -14,15 +14,15 @@ enum {
     /* A progressive file may repeat scans over the whole image as often as it likes; each costs a pass over
      * all coefficients. Real files have about ten. libjpeg-turbo's own fuzzers stop at this number too. */
     MAX_SCANS = 500,
-    MAX_ROWS_AT_ONCE = 4, /* libjpeg gives no more at a time */
+    MAX_ROWS_AT_ONCE = 4, /* libjpeg reads no more in one call */
     /* On x86 libjpeg-turbo writes a row that begins at a multiple of 16 (SSE2) or 32 (AVX2) past the caches,
-     * to memory, and so waits for it: a small image takes 1.5 times as long as one whose rows begin
-     * elsewhere, and who looks at the pixels next waits again. Such rows go by way of one that begins
+     * to memory, and waits for it: a small image takes 1.5 times as long as with rows that begin elsewhere,
+     * and the next reader of the pixels waits again. Such rows are first decoded to a buffer that begins
      * here. */
     STREAMED_ALIGNMENT = 16,
     UNALIGNED = 8,
-    /* Colour planes are upsampled from neighbours; libjpeg takes a cut for the image's edge. So far from it,
-     * pixels are right. */
+    /* Colour planes are upsampled from neighbours, and libjpeg treats a cut as the image's edge. Pixels at
+     * least this far from the cut are right. */
     CUT_MARGIN = 2,
 };
 
@@ -31,21 +31,21 @@ struct JpegDecoder {
     struct jpeg_decompress_struct cinfo;
     struct jpeg_progress_mgr progress;
     bool created;
-    Buffer between;      /* rows on their way to the image */
-    JpegMarkers markers; /* of the file in hand, while its bytes are there */
-    Buffer exif, xmp;    /* of the file in hand */
-    Buffer profile;      /* the same; empty: none that applies */
+    Buffer between;      /* rows decoded elsewhere first: STREAMED_ALIGNMENT */
+    JpegMarkers markers; /* of the current file, while its bytes are there */
+    Buffer exif, xmp;    /* of the current file */
+    Buffer profile;      /* of the current file; empty: none that applies */
     /* arguments of the step in progress */
     const unsigned char *bytes;
     unsigned long length;
     ImageInfo *info;
     Image *image;
     uint32_t channels, least_width, least_height;
-    const ImagePart *part; /* NULL: all */
+    const ImagePart *part; /* NULL: the whole image */
     ImagePlace *place;
     /* planes */
     bool header_waits; /* a header was read, its pixels were not */
-    bool in_planes;    /* libjpeg is to give planes at these scales: */
+    bool in_planes;    /* decode planes, at these scales: */
     uint32_t eighths[JPEG_PLANES_MAX];
     uint32_t next_group;
     uint8_t *const *group_rows;
@@ -61,7 +61,7 @@ const char *jpeg_library_version(void)
     return "libjpeg-turbo " TEXT(LIBJPEG_TURBO_VERSION);
 }
 
-/* Called by libjpeg for each row of blocks it reads. */
+/* Refuses too many scans. libjpeg calls it for each row of blocks it reads. */
 static void on_progress(j_common_ptr common)
 {
     if (((j_decompress_ptr)common)->input_scan_number <= MAX_SCANS)
@@ -73,11 +73,11 @@ static void on_progress(j_common_ptr common)
                                   MAX_SCANS));
 }
 
-/* libjpeg scales all components alike (and subsampled ones less, to spare the upsampling). We want each plane
- * at the scale that its own resampling needs: half as large for colour that ends up subsampled. The scales
- * may be set between the computation of the output's dimensions and the choice of the inverse transforms;
- * both lie in jpeg_start_decompress, and of what it calls between the two, the request for memory is one that
- * we may replace. */
+/* Sets the scale of each plane. libjpeg scales all components alike (subsampled ones less, to spare the
+ * upsampling); we want each plane at the scale that its own resampling needs, half as large for colour that
+ * ends up subsampled. The scales may be set between the computation of the output's dimensions and the choice
+ * of the inverse transforms. Both happen in jpeg_start_decompress, and of what it calls in between, the
+ * request for memory is the one function that we may replace: by this. */
 static void on_realize(j_common_ptr common)
 {
     JpegDecoder *jpeg = common->client_data;
@@ -92,7 +92,7 @@ static void on_realize(j_common_ptr common)
     jpeg->realize_virt_arrays(common);
 }
 
-/* All other APPn and COM markers are passed over by libjpeg, which takes a step for each. */
+/* Reads an APP1 or APP2 marker. libjpeg skips all other APPn and COM markers in one step each. */
 static boolean on_marker(j_decompress_ptr cinfo)
 {
     JpegDecoder *jpeg = cinfo->client_data;
@@ -142,7 +142,7 @@ void jpeg_decoder_free(JpegDecoder **jpeg)
     *jpeg = NULL;
 }
 
-/* Copies a block of the file, whose bytes are not the decoder's. */
+/* Copies a block, whose bytes belong to the file, into `copy`. */
 static void keep_block(JpegDecoder *jpeg, const ImageBlock *block, Buffer *copy)
 {
     copy->length = 0;
@@ -162,7 +162,7 @@ static void find_orientation(JpegDecoder *jpeg, ImageInfo *info)
         info->quirks |= IMAGE_QUIRK_WARNING;
 }
 
-/* Keeps the profile if it is for the colours this file has. */
+/* Keeps the profile if it is for this file's colours. */
 static void find_profile(JpegDecoder *jpeg)
 {
     Buffer *profile = &jpeg->profile;
@@ -241,7 +241,7 @@ static void step_header(void *context)
 FshStatus jpeg_decoder_header(JpegDecoder *jpeg, const void *bytes, size_t length, bool strict,
                               ImageInfo *info, FshError *error)
 {
-    jpeg_abort_decompress(&jpeg->cinfo); /* whatever the last file left behind */
+    jpeg_abort_decompress(&jpeg->cinfo); /* drops what the last file left */
     jpeg->bytes = bytes;
     jpeg->length = length;
     jpeg->info = info;
@@ -256,7 +256,7 @@ FshStatus jpeg_decoder_header(JpegDecoder *jpeg, const void *bytes, size_t lengt
     return status;
 }
 
-/* The smallest of 1/8, 1/4, 1/2 and 1 that keeps enough pixels on both edges. */
+/* Returns the smallest of 1/8, 1/4, 1/2 and 1, in eighths, that keeps enough pixels on both edges. */
 static unsigned scale_eighths(const JpegDecoder *jpeg)
 {
     if (!jpeg->least_width || !jpeg->least_height)
@@ -275,7 +275,8 @@ static uint32_t least_u32(uint64_t a, uint64_t b)
     return (uint32_t)(a < b ? a : b);
 }
 
-/* Begins to read the columns of the part, and skips the rows above it. Returns the row behind it. */
+/* Restricts reading to the columns of the part, and skips the rows above it. Returns the row after the part's
+ * last. */
 static JDIMENSION begin_part(JpegDecoder *jpeg)
 {
     struct jpeg_decompress_struct *cinfo = &jpeg->cinfo;
@@ -299,7 +300,7 @@ static size_t between_stride(size_t row_bytes)
     return (row_bytes + UNALIGNED + STREAMED_ALIGNMENT - 1) / STREAMED_ALIGNMENT * STREAMED_ALIGNMENT;
 }
 
-/* Reads at most count rows to target, one behind the other. */
+/* Reads at most `count` rows into target, one after another. */
 static void read_rows(JpegDecoder *jpeg, uint8_t *target, size_t row_bytes, JDIMENSION count)
 {
     JSAMPROW rows[MAX_ROWS_AT_ONCE];
@@ -315,13 +316,13 @@ static void read_rows(JpegDecoder *jpeg, uint8_t *target, size_t row_bytes, JDIM
     }
 }
 
-/* Whether all of the image has come: each component in a scan, and in a progressive file each coefficient
- * down to its last bit. A file that was cut between two scans and then closed properly lacks some, of which
- * libjpeg says nothing: it invents them, smoothly, and each version otherwise. */
+/* Returns whether all of the image has come: each component in a scan, and in a progressive file each
+ * coefficient down to its last bit. A file cut between two scans and then closed properly lacks some. libjpeg
+ * does not report that: it invents them, smoothly, each version differently. */
 static bool has_all_scans(const struct jpeg_decompress_struct *cinfo)
 {
     for (int i = 0; i < cinfo->num_components; i++) {
-        if (!cinfo->comp_info[i].quant_table) /* libjpeg takes it along with the first scan */
+        if (!cinfo->comp_info[i].quant_table) /* libjpeg copies it at the component's first scan */
             return false;
         for (int k = 0; k < DCTSIZE2 && cinfo->coef_bits; k++) {
             if (cinfo->coef_bits[i][k] != 0)
@@ -331,7 +332,8 @@ static bool has_all_scans(const struct jpeg_decompress_struct *cinfo)
     return true;
 }
 
-/* jpeg_start_decompress, which reads all scans of a file that has several. */
+/* Runs jpeg_start_decompress, which reads all scans of a file that has several, and warns if scans are
+ * missing. */
 static void start_decompress(JpegDecoder *jpeg)
 {
     (void)jpeg_start_decompress(&jpeg->cinfo);
@@ -387,7 +389,7 @@ static void step_check(void *context)
     JpegDecoder *jpeg = context;
     struct jpeg_decompress_struct *cinfo = &jpeg->cinfo;
     cinfo->out_color_space = cinfo->jpeg_color_space;
-    cinfo->scale_num = 1; /* all codes are read, and few pixels made */
+    cinfo->scale_num = 1; /* reads all codes and makes few pixels */
     cinfo->scale_denom = 8;
     start_decompress(jpeg);
     if (buffer_reserve(&jpeg->between, (size_t)cinfo->output_width * (size_t)cinfo->output_components,
@@ -470,7 +472,7 @@ static void step_planes_start(void *context)
 {
     JpegDecoder *jpeg = context;
     jpeg->cinfo.raw_data_out = TRUE;
-    jpeg->cinfo.scale_num = jpeg->cinfo.scale_denom = 1; /* on_realize sets the scales that count */
+    jpeg->cinfo.scale_num = jpeg->cinfo.scale_denom = 1; /* on_realize sets the real scales */
     jpeg->cinfo.out_color_space = jpeg->cinfo.jpeg_color_space;
     start_decompress(jpeg);
 }
@@ -482,7 +484,7 @@ FshStatus jpeg_decoder_planes_start(JpegDecoder *jpeg, const uint32_t eighths[JP
     jpeg->in_planes = true;
     jpeg->header_waits = false;
     jpeg->next_group = 0;
-    jpeg->guard.strict = strict; /* the header's warnings still count */
+    jpeg->guard.strict = strict; /* the warnings of the header still count */
     FshStatus status = jpeg_guard(&jpeg->guard, step_planes_start, jpeg, error);
     if (status)
         jpeg_abort_decompress(&jpeg->cinfo);

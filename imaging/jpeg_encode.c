@@ -11,7 +11,8 @@ enum {
     GROUP_ROWS_MAX = 16,
     MAX_EXIF_BYTES = 65533 - JPEG_EXIF_SIGNATURE_BYTES, /* a marker holds 65533 bytes */
     MAX_XMP_BYTES = 65502,                              /* Adobe's specification leaves two unused */
-    MAX_ICC_BYTES = 255 * (65533 - 14),                 /* markers are counted in a byte, after a signature */
+    MAX_ICC_BYTES = 255 * (65533 - 14),                 /* the count of markers is a byte; 14 bytes of each
+                                                         * are a signature */
 };
 
 struct JpegEncoder {
@@ -21,7 +22,7 @@ struct JpegEncoder {
     bool created;
     /* arguments of the step in progress */
     const Image *image;
-    const JpegSamples *planes; /* NULL: image */
+    const JpegSamples *planes; /* NULL: encode `image` */
     uint32_t planes_count, width, height;
     int quality;
     ImageSubsampling subsampling;
@@ -29,7 +30,7 @@ struct JpegEncoder {
     Buffer *out;
 };
 
-/* ---- libjpeg writes straight into the caller's buffer, which grows and is kept for the next file ---- */
+/* ---- libjpeg writes into the caller's buffer, which grows and is kept for the next file ---- */
 
 static JpegEncoder *encoder_of(j_compress_ptr cinfo)
 {
@@ -57,7 +58,7 @@ static void on_start(j_compress_ptr cinfo)
     grow(jpeg, FIRST_CAPACITY_BYTES);
 }
 
-/* libjpeg calls this when the whole buffer is used, whatever free_in_buffer says. */
+/* Grows the buffer. libjpeg calls it when the whole buffer is used, whatever free_in_buffer says. */
 static boolean on_full(j_compress_ptr cinfo)
 {
     JpegEncoder *jpeg = encoder_of(cinfo);
@@ -118,7 +119,8 @@ static void write_app1(j_compress_ptr cinfo, const char *signature, size_t signa
         jpeg_write_m_byte(cinfo, bytes[i]);
 }
 
-/* After the start, which writes JFIF's own marker, and before the first row. */
+/* Writes the metadata markers. Call it after the start, which writes libjpeg's JFIF marker, and before the
+ * first row. */
 static void write_metadata(j_compress_ptr cinfo, const ImageMetadata *metadata)
 {
     if (!metadata)
@@ -167,8 +169,8 @@ static void step_encode(void *context)
     jpeg_finish_compress(cinfo);
 }
 
-/* A group of rows at a time: eight or sixteen of Y, eight of the others. Behind the last row it is
- * repeated. */
+/* Encodes groups of rows: eight or sixteen of Y, eight of Cb and Cr. The last row is repeated to fill the
+ * last group. */
 static void step_encode_planes(void *context)
 {
     JpegEncoder *jpeg = context;

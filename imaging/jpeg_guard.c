@@ -2,7 +2,7 @@
 
 #include <jerror.h>
 
-/* What libjpeg's error codes mean to us. Codes that are not here are damage in the file. */
+/* Statuses of libjpeg's error codes. Any other code means damage in the file. */
 static const struct {
     int code;
     FshStatus status;
@@ -20,7 +20,7 @@ static const struct {
      "an arithmetic-coded JPEG, which this libjpeg was built without"},
 };
 
-/* Warnings that mean lost or invented pixels. */
+/* Warnings about lost or invented pixels. */
 static const int damages[] = {JWRN_JPEG_EOF,       JWRN_HIT_MARKER,  JWRN_HUFF_BAD_CODE,
                               JWRN_ARITH_BAD_CODE, JWRN_MUST_RESYNC, JWRN_BOGUS_PROGRESSION};
 
@@ -41,7 +41,7 @@ static void set_message(JpegGuard *guard, j_common_ptr cinfo, FshStatus status, 
     if (!message) {
         cinfo->err->format_message(cinfo, text);
         if (text[0] >= 'A' && text[0] <= 'Z' && text[1] >= 'a' && text[1] <= 'z')
-            text[0] = (char)(text[0] - 'A' + 'a'); /* it goes on after "PATH: " */
+            text[0] = (char)(text[0] - 'A' + 'a'); /* it follows "PATH: " */
         message = text;
     }
     (void)fsh_error_set(guard->error, status, "%s", message);
@@ -62,8 +62,9 @@ static void on_error(j_common_ptr cinfo)
     jpeg_guard_fail(guard, status);
 }
 
-/* Bytes left over from one scan of a progressive file before the marker of the next: the scan was read out of
- * step. Before the end of the image they may be padding, as some cameras write it. */
+/* Returns whether bytes were left over between one scan of a progressive file and the marker of the next,
+ * which means that the scan was read out of step. At the end of the image such bytes may be padding, as some
+ * cameras write it. */
 static bool is_scan_out_of_step(j_common_ptr cinfo)
 {
     enum { MARKER_PARAMETER = 1 };
@@ -97,7 +98,7 @@ void jpeg_guard_warn(JpegGuard *guard, FshStatus status, const char *message)
         jpeg_guard_fail(guard, fsh_error_set(guard->error, status, "%s", message));
 }
 
-/* libjpeg would print; a library of ours never does. */
+/* Prints nothing, where libjpeg would print. */
 static void on_output(j_common_ptr cinfo)
 {
     (void)cinfo;

@@ -4,14 +4,15 @@
 
 #include "imaging/jpeg_guard.h"
 
-enum { ICC_HEAD_BYTES = 14 }; /* "ICC_PROFILE\0", the part's number, how many there are */
+enum { ICC_HEAD_BYTES = 14 }; /* "ICC_PROFILE\0", the number of the part, how many there are */
 
 static bool begins(const ImageBlock *block, const char *signature, size_t signature_bytes)
 {
     return block->length >= signature_bytes && memcmp(block->bytes, signature, signature_bytes) == 0;
 }
 
-/* Keeps what stands after the signature; Pillow takes the first such marker, too. */
+/* Keeps what follows the signature if `block` has it and is the first such marker, as Pillow does. Returns
+ * whether it has the signature. */
 static bool keep_first(const ImageBlock *block, const char *signature, size_t signature_bytes,
                        ImageBlock *kept)
 {
@@ -38,7 +39,8 @@ static void keep_icc_part(JpegMarkers *markers, const ImageBlock *block)
     markers->icc_parts[number] = (ImageBlock){bytes + ICC_HEAD_BYTES, block->length - ICC_HEAD_BYTES};
 }
 
-/* The next byte; libjpeg's source in memory goes on with an end of image where the file ends. */
+/* Returns the next byte. At the end of the file libjpeg's memory source goes on with an end-of-image
+ * marker. */
 static uint8_t next_byte(j_decompress_ptr cinfo)
 {
     struct jpeg_source_mgr *source = cinfo->src;
@@ -51,11 +53,11 @@ static uint8_t next_byte(j_decompress_ptr cinfo)
 boolean jpeg_markers_take(JpegMarkers *markers, j_decompress_ptr cinfo)
 {
     const size_t high = next_byte(cinfo), claimed = high << 8 | next_byte(cinfo);
-    const size_t length = claimed > 2 ? claimed - 2 : 0; /* the claim counts its own two bytes */
+    const size_t length = claimed > 2 ? claimed - 2 : 0; /* the claimed length includes its own two bytes */
     const ImageBlock block = {cinfo->src->next_input_byte, length};
     if (length == 0)
         return TRUE;
-    if (length <= cinfo->src->bytes_in_buffer) { /* one that is cut short is none */
+    if (length <= cinfo->src->bytes_in_buffer) { /* a truncated marker is ignored */
         if (cinfo->unread_marker == JPEG_APP0 + 2)
             keep_icc_part(markers, &block);
         else if (!keep_first(&block, JPEG_EXIF_SIGNATURE, JPEG_EXIF_SIGNATURE_BYTES, &markers->exif))

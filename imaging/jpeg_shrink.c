@@ -11,25 +11,25 @@ enum {
     ROW_ALIGNMENT = 64,
 };
 
-/* The vertical pass comes first: it runs along rows as they lie in memory, several times faster for each
- * sample than the horizontal one, which then has fewer rows to do. */
+/* One colour plane on its way. The vertical pass comes first: it runs along rows as they lie in memory,
+ * several times faster for each sample than the horizontal pass, which then has fewer rows to do. */
 typedef struct Plane {
     JpegPlane source;
     uint32_t width, height; /* of the target */
     const ResampleAxis *columns, *rows;
-    size_t stride_bytes; /* of window and strip */
-    Buffer window;       /* source rows window_first …, window_rows of them, and room for window_capacity */
+    size_t stride_bytes; /* of a row in window and strip */
+    Buffer window;       /* window_rows source rows from window_first on; room for window_capacity */
     uint32_t window_first, window_rows, window_capacity;
-    Buffer strip; /* strip_rows rows as wide as the source and as high as the target */
+    Buffer strip; /* strip_rows rows that have passed vertically, still as wide as the source */
     uint32_t strip_rows;
     Buffer target;
     size_t target_stride_bytes;
-    uint32_t next_row; /* of the target: the first that is not in target or strip */
+    uint32_t next_row; /* first row of the target that is not yet in target or strip */
 } Plane;
 
 struct JpegShrinker {
     const ResampleKernels *kernels;
-    ResampleAxisCache axes; /* of both directions: upright photographs share those of the others */
+    ResampleAxisCache axes; /* for both directions: portrait photographs reuse the axes of landscape ones */
     Plane planes[JPEG_PLANES_MAX];
 };
 
@@ -79,7 +79,8 @@ static uint32_t choose_scale(const JpegDecoder *decoder, uint32_t index, uint32_
     return 8;
 }
 
-/* The weights of one direction. divisor 2: a halved plane, whose last sample reaches behind an odd edge. */
+/* Finds the weights of one direction. divisor 2: a halved plane, whose last sample reaches beyond an odd
+ * edge. */
 static FshStatus find_axis(JpegShrinker *shrinker, uint32_t source_size, double covered, uint32_t image_size,
                            uint32_t target_size, uint32_t divisor, ResampleFilter filter,
                            const ResampleAxis **axis, FshError *error)
@@ -111,7 +112,7 @@ static FshStatus prepare_plane(JpegShrinker *shrinker, Plane *plane, const JpegS
         return status;
     plane->stride_bytes = round_up(source->row_bytes, ROW_ALIGNMENT);
     plane->target_stride_bytes = round_up(plane->width, ROW_ALIGNMENT);
-    /* with twice the filter's reach, what is kept when the window is full is moved once and no more */
+    /* with twice the filter's reach, the rows kept when the window is full are moved only once */
     uint32_t reach = longest(plane->rows);
     plane->window_capacity = reach + (reach > 2 * source->group_rows ? reach : 2 * source->group_rows);
     plane->window_first = plane->window_rows = plane->strip_rows = plane->next_row = 0;
@@ -125,7 +126,7 @@ static FshStatus prepare_plane(JpegShrinker *shrinker, Plane *plane, const JpegS
     return status;
 }
 
-/* Where the next group of rows goes. Rows that no output needs any more make room. */
+/* Returns where the next group of rows is to be decoded. Drops rows that no output needs any more. */
 static uint8_t *make_room(Plane *plane)
 {
     if (plane->window_rows + plane->source.group_rows > plane->window_capacity) {
@@ -141,12 +142,12 @@ static uint8_t *make_room(Plane *plane)
     return plane->window.bytes + plane->window_rows * plane->stride_bytes;
 }
 
-/* The strip's rows in width; they are the target's last ones so far. */
+/* Resamples the strip's rows in width into target, as its next rows. */
 static void finish_strip(const ResampleKernels *kernels, Plane *plane)
 {
     uint8_t *target =
         plane->target.bytes + (plane->next_row - plane->strip_rows) * plane->target_stride_bytes;
-    /* all of it, even if less is filled: whole groups of rows are what the kernels do well */
+    /* the whole strip even if it is not full: kernels are fastest with whole groups of rows */
     kernels->horizontal(plane->columns, plane->strip.bytes, plane->stride_bytes, STRIP_ROWS, 1, target,
                         plane->target_stride_bytes);
     size_t padding = round_up(plane->width, 8) - plane->width;
@@ -157,7 +158,7 @@ static void finish_strip(const ResampleKernels *kernels, Plane *plane)
     plane->strip_rows = 0;
 }
 
-/* All outputs whose rows are there by now. */
+/* Takes the group of rows just decoded, and computes all outputs whose source rows are now there. */
 static void take_group(const ResampleKernels *kernels, Plane *plane)
 {
     uint32_t end = plane->window_first + plane->window_rows, rest = plane->source.height - end;
@@ -176,7 +177,7 @@ static void take_group(const ResampleKernels *kernels, Plane *plane)
     }
 }
 
-/* Seconds since *start_seconds, which becomes now. */
+/* Returns the seconds since *start_seconds, and sets it to now. */
 static double lap(double *start_seconds)
 {
     double now = progress_now_seconds(), taken = now - *start_seconds;
@@ -184,7 +185,7 @@ static double lap(double *start_seconds)
     return taken;
 }
 
-/* All planes from the decoder's first row to its last, into their targets. */
+/* Decodes all planes from first row to last and resamples them into their targets. */
 static FshStatus fill_targets(JpegShrinker *shrinker, JpegDecoder *decoder, uint32_t count,
                               const uint32_t eighths[JPEG_PLANES_MAX], JpegShrinkReport *report,
                               double *start_seconds, FshError *error)

@@ -4,15 +4,15 @@
  *   if (!status && jpeg_decoder_planes_count(decoder))
  *       status = jpeg_shrink(shrinker, decoder, encoder, &options, &out, &report, &error);
  *
- * Decoding, resampling and encoding work on planes: Y, Cb and Cr each at the smallest DCT scale that its own
- * target needs, resampled with Pillow's weights straight to the size that the encoder wants. What the way
- * over RGB does between these (upsampling, conversion there and back, subsampling) is left out: it costs
- * time, and rounds four times. Where the source's colour is subsampled and the target's too, a colour sample
- * is filtered once instead of three times.
+ * Decoding, resampling and encoding work on planes: each of Y, Cb and Cr is decoded at the smallest DCT scale
+ * that its target needs, and resampled with Pillow's weights straight to the size that the encoder wants. The
+ * steps that a detour through RGB would add (upsampling, conversion there and back, subsampling) are left
+ * out: they cost time, and round four times. Where the source's colour is subsampled and the target's too, a
+ * colour sample is filtered once instead of three times.
  *
- * Rows go through vertical and horizontal pass while they are in the first-level cache; of the source no more
- * than the filter's reach is held. Colour is sited in the centre, as libjpeg has it: a halved sample covers
- * columns 2j and 2j + 1.
+ * Rows go through the vertical and the horizontal pass while they are in the first-level cache; no more
+ * source rows are held than the filter reaches. Colour is sited in the centre, as libjpeg does it: a halved
+ * sample covers columns 2j and 2j + 1.
  *
  * Measured on 286 ImageNet photographs (300 files for the rate), margin 2, against Pillow's full decoding and
  * Lanczos:
@@ -25,8 +25,8 @@
  *   images/s of one core  planes                     845              (libjpeg's decode and encode alone:
  *                         840) over RGB                   710
  *
- * What is lost at quality 100 is rounding (the passes come in another order than Pillow's) and, from 4:2:0
- * files, the smoothing that libjpeg's upsampling does to colour. Both are far below what quality 90 takes.
+ * The loss at quality 100 is rounding (the passes run in another order than Pillow's) and, for 4:2:0 files,
+ * the smoothing of colour by libjpeg's upsampling. Both are far below what quality 90 takes.
  *
  * Threads: one JpegShrinker per thread; it keeps weights and buffers from image to image. */
 #ifndef FSHARD_IMAGING_JPEG_SHRINK_H
@@ -43,8 +43,9 @@ FshStatus jpeg_shrinker_new(JpegShrinker **shrinker, FshError *error);
 void jpeg_shrinker_free(JpegShrinker **shrinker);
 
 typedef struct JpegShrinkOptions {
-    uint32_t width, height; /* of the result; as stored: orientation is the caller's */
-    /* Each plane is decoded at 1/8, 1/4 or 1/2 where this many times its wanted edges remain; 0: in full. */
+    uint32_t width, height; /* of the result as stored; the caller handles orientation */
+    /* Each plane is decoded at the smallest of 1/8, 1/4 and 1/2 that leaves `margin` times its target's
+     * edges; 0: in full. */
     uint32_t margin;
     ResampleFilter filter;
     int quality; /* 1..100 */
@@ -52,20 +53,20 @@ typedef struct JpegShrinkOptions {
     const ImageMetadata *metadata; /* NULL: none */
 } JpegShrinkOptions;
 
-/* What a file's shrinking took by the clock, and what was noticed. */
+/* Seconds that each phase took, and warnings. */
 typedef struct JpegShrinkReport {
     uint32_t quirks; /* IMAGE_QUIRK_WARNING if libjpeg warned, else 0 */
     double decode_seconds, resample_seconds, encode_seconds;
 } JpegShrinkReport;
 
-/* The file whose header decoder has read, and that has planes, at options' size into out. report is filled
- * after a failure, too. Strict: FSH_ERR_CORRUPT for a truncated or damaged file; FSH_ERR_MISMATCH: an empty
+/* Makes the JPEG smaller whose header `decoder` has read, to the size in options, and writes it to out. Fills
+ * report after a failure too. FSH_ERR_CORRUPT: truncated or damaged, as if strict; FSH_ERR_MISMATCH: an empty
  * size, or an edge above 65500; FSH_ERR_UNSUPPORTED: no planes, or no header waiting; FSH_ERR_MEMORY. */
 FshStatus jpeg_shrink(JpegShrinker *shrinker, JpegDecoder *decoder, JpegEncoder *encoder,
                       const JpegShrinkOptions *options, Buffer *out, JpegShrinkReport *report,
                       FshError *error);
 
-/* Tests: use these kernels. */
+/* Makes the shrinker use these kernels. For tests. */
 void jpeg_shrinker_use_kernels(JpegShrinker *shrinker, const ResampleKernels *kernels);
 
 #endif

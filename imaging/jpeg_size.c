@@ -1,5 +1,5 @@
-/* Markers as ITU-T T.81 B.1 has them, each as closely as libjpeg's header reading looks at it. What is seldom
- * is left to libjpeg. */
+/* Markers as in ITU-T T.81 B.1, each checked as closely as libjpeg's header reading does. Rare ones are left
+ * to libjpeg. */
 #include "imaging/jpeg_size.h"
 
 enum {
@@ -18,7 +18,7 @@ enum {
     EDGE_MAX = 65500, /* libjpeg's JPEG_MAX_DIMENSION */
 };
 
-/* What is left of a segment behind its length. */
+/* The bytes of a segment after its length field. */
 typedef struct Segment {
     const uint8_t *bytes;
     size_t length;
@@ -89,7 +89,7 @@ static bool frame_is_good(Segment segment, Frame *frame)
     return true;
 }
 
-/* The first scan: of components of the frame, each once and in its order. */
+/* Returns whether the first scan names components of the frame, each once and in the frame's order. */
 static bool scan_is_good(Segment segment, const Frame *frame)
 {
     if (segment.length < 1 || segment.bytes[0] < 1 || segment.length != (size_t)4 + 2 * segment.bytes[0])
@@ -104,7 +104,7 @@ static bool scan_is_good(Segment segment, const Frame *frame)
     return true;
 }
 
-/* Whether the segment may stand before the first scan. */
+/* Returns whether the segment is valid before the first scan. */
 static bool segment_is_good(unsigned marker, Segment segment, Frame *frame)
 {
     switch (marker) {
@@ -130,7 +130,7 @@ bool jpeg_size(const void *bytes, size_t length, ImageInfo *info)
         return false;
     for (size_t at = 2; length - at >= 4 && jpeg[at] == 0xFF;) {
         const unsigned marker = jpeg[at + 1];
-        const size_t segment_bytes = load_be16(jpeg + at + 2); /* with these two */
+        const size_t segment_bytes = load_be16(jpeg + at + 2); /* including its own two bytes */
         if (segment_bytes < 2 || segment_bytes > length - at - 2)
             return false;
         const Segment segment = {jpeg + at + 4, segment_bytes - 2};

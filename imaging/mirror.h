@@ -1,4 +1,4 @@
-/* mirror.h - rows of pixels from right to left.
+/* mirror.h - reverses rows of pixels from left to right.
  *
  * Threads: no state. */
 #ifndef FSHARD_IMAGING_MIRROR_H
@@ -7,15 +7,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* target: width pixels of channels (1 or 3) bytes each, source's in reverse order. Nothing outside is read or
- * written; the two do not overlap. */
+/* Writes the `width` pixels of source, of `channels` (1 or 3) bytes each, to target in reverse order. Reads
+ * and writes nothing outside; the two must not overlap. */
 void image_mirror_row(const uint8_t *source, size_t width, uint32_t channels, uint8_t *target);
 
-/* The definition, which the fast one is held against. */
+/* Does the same in plain C: the definition that the fast version is tested against. */
 void image_mirror_row_portable(const uint8_t *source, size_t width, uint32_t channels, uint8_t *target);
 
 #ifdef FSHARD_RESAMPLE_X86
-/* Only where the processor has AVX2. */
+/* Does the same on processors with AVX2. */
 void image_mirror_row_avx2(const uint8_t *source, size_t width, uint32_t channels, uint8_t *target);
 #endif
 

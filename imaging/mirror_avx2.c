@@ -1,5 +1,5 @@
-/* mirror_avx2.c - sixteen bytes at a time: sixteen gray pixels, or five of RGB and a byte that the next store
- * covers. */
+/* mirror_avx2.c - mirrors sixteen bytes at a time: sixteen gray pixels, or five RGB pixels and one byte that
+ * the next store overwrites. */
 #include "imaging/mirror.h"
 
 #include <immintrin.h>
@@ -14,8 +14,8 @@ static __m128i load(const uint8_t *from)
     return _mm_loadu_si128((const __m128i *)(const void *)from);
 }
 
-/* The last five pixels of source become the first of target: 15 bytes in two halves that overlap, for nothing
- * covers a byte too many here. */
+/* Writes the last five pixels of source as the first of target, in two overlapping halves of 8 bytes: here no
+ * later store would overwrite a sixteenth byte. */
 static void mirror_last_five(const uint8_t *source_end, uint8_t *target)
 {
     const __m128i reverse = _mm_setr_epi8(13, 14, 15, 10, 11, 12, 7, 8, 9, 4, 5, 6, 1, 2, 3, -1);
@@ -31,7 +31,7 @@ void image_mirror_row_avx2(const uint8_t *source, size_t width, uint32_t channel
     size_t x = 0;
     for (; channels == 1 && x + 16 <= width; x += 16)
         store(target + width - x - 16, _mm_shuffle_epi8(load(source + x), reverse_gray));
-    /* five pixels at x; the byte before them in target, and the one behind them in source, belong to a
+    /* five pixels from x on; the byte before them in target and the byte after them in source belong to a
      * sixth */
     for (; channels == 3 && x + 6 <= width; x += 5)
         store(target + 3 * (width - x - 5) - 1, _mm_shuffle_epi8(load(source + 3 * x), reverse_rgb));

@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-/* EXIF 2.32, 4.6.5: where the stored row 0 and column 0 are shown. A stored pixel (x, y) is shown at (x',
- * y'), after mirroring in stored coordinates and then, for 5 to 8, exchanging the axes. */
+/* Where the stored row 0 and column 0 are shown (EXIF 2.32, 4.6.5): mirror in stored coordinates, then, for 5
+ * to 8, exchange the axes. */
 static const struct {
     bool mirror_x, mirror_y, exchange;
 } turns[9] = {
@@ -20,7 +20,7 @@ FshStatus image_orient(const Image *source, uint8_t orientation, Image *target, 
         image_reserve(target, exchange ? height : width, exchange ? width : height, channels, error);
     if (status)
         return status;
-    /* target steps for one step right and one step down in the source */
+    /* steps in target for one step right and one step down in source */
     ptrdiff_t step_x = exchange ? (ptrdiff_t)target->width * channels : (ptrdiff_t)channels;
     ptrdiff_t step_y = exchange ? (ptrdiff_t)channels : (ptrdiff_t)target->width * channels;
     uint8_t *start = target->pixels;

@@ -1,6 +1,6 @@
-/* Two blocks at a time: a byte of the one beside that of the other, as 16-bit numbers, is what the
- * multiply-and-add of pairs wants: with itself it gives the sum of two squares, with ones the sum of two
- * bytes, each in the 32 bits of its lane. Six times as fast as what the compiler makes of the portable
+/* Takes two blocks at a time. A byte of one block and the byte of the other, as neighbouring 16-bit numbers,
+ * are a pair for multiply-and-add: multiplied with itself it gives the sum of two squares, with ones the sum
+ * of two bytes, each in its 32-bit lane. Six times as fast as what the compiler makes of the portable
  * loop. */
 #include <immintrin.h>
 

@@ -18,7 +18,7 @@ static bool is_space(uint8_t byte)
     return byte == ' ' || (byte >= '\t' && byte <= '\r');
 }
 
-/* White space, and comments to the end of their line. */
+/* Skips white space and comments. */
 static void skip_space(PnmReader *reader)
 {
     bool in_comment = false;
@@ -33,7 +33,7 @@ static void skip_space(PnmReader *reader)
     }
 }
 
-/* A decimal number of at most `most`. */
+/* Reads a decimal number of at most `most`. */
 static bool read_number(PnmReader *reader, uint32_t most, uint32_t *number_ret)
 {
     uint64_t number = 0;
@@ -51,7 +51,7 @@ static bool read_number(PnmReader *reader, uint32_t most, uint32_t *number_ret)
     return reader->at > begin;
 }
 
-/* A pixel of a PBM in text: one digit, and white space is a matter of taste. */
+/* Reads one digit, a pixel of a PBM in text. White space between digits is optional. */
 static bool read_bit(PnmReader *reader, uint32_t *bit_ret)
 {
     skip_space(reader);
@@ -62,7 +62,7 @@ static bool read_bit(PnmReader *reader, uint32_t *bit_ret)
     return true;
 }
 
-/* Leaves the reader at the first sample. */
+/* Reads the header; the reader then stands at the first sample. */
 static FshStatus read_header(PnmReader *reader, const void *bytes, size_t length, FshError *error)
 {
     *reader = (PnmReader){.bytes = bytes, .length = length, .at = 2, .most = 1};
@@ -101,13 +101,13 @@ FshStatus pnm_header(const void *bytes, size_t length, ImageInfo *info, FshError
     return FSH_OK;
 }
 
-/* A sample to 0..255; in doubles, so that Pillow gives the same. */
+/* Scales a sample to 0..255, in doubles, so that the result is Pillow's. */
 static uint8_t scale(uint32_t sample, uint32_t most)
 {
     return sample >= most ? UINT8_MAX : (uint8_t)rint((double)sample / most * UINT8_MAX);
 }
 
-/* Returns how many samples there were. */
+/* Reads samples in text. Returns how many there were. */
 static size_t read_text(PnmReader *reader, uint8_t *samples, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -119,7 +119,7 @@ static size_t read_text(PnmReader *reader, uint8_t *samples, size_t count)
     return count;
 }
 
-/* Rows begin at a byte. */
+/* Reads the bits of a PBM, whose rows begin at a byte. Returns how many there were. */
 static size_t read_bits(PnmReader *reader, uint8_t *samples)
 {
     const size_t row_bytes = ((size_t)reader->width + 7) / 8;

@@ -29,8 +29,8 @@ const ResampleKernels *resample_kernels_best(void)
 struct Resampler {
     const ResampleKernels *kernels;
     ResampleAxisCache columns, rows;
-    Image between;       /* after the horizontal pass */
-    uint8_t *padded_row; /* a row with slack behind it */
+    Image between;       /* the result of the horizontal pass */
+    uint8_t *padded_row; /* a row followed by slack */
     size_t padded_capacity;
 };
 
@@ -62,7 +62,7 @@ void resampler_use_kernels(Resampler *resampler, const ResampleKernels *kernels)
     resampler->kernels = kernels;
 }
 
-/* Rows first..first+rows-1 of source, resampled in width, become target, rows without padding. */
+/* Resamples rows first..first+rows-1 of source in width into target, rows without padding. */
 static FshStatus horizontal_pass(Resampler *resampler, const ResampleAxis *axis, const ImageView *source,
                                  uint32_t first, uint32_t rows, uint8_t *target, FshError *error)
 {
@@ -76,8 +76,8 @@ static FshStatus horizontal_pass(Resampler *resampler, const ResampleAxis *axis,
         resampler->padded_row = row;
         resampler->padded_capacity = needed;
     }
-    /* Kernels may read a little behind a row. Behind the source's last rows nothing may be read: they take a
-     * detour. */
+    /* Kernels may read a little beyond a row. Nothing may be read beyond the source's last row, so the last
+     * rows are copied to padded_row first. */
     uint32_t detour = 0;
     while (detour < rows && (source->height - first - rows + detour) * stride < RESAMPLE_SLACK_BYTES)
         detour++;
@@ -93,7 +93,7 @@ static FshStatus horizontal_pass(Resampler *resampler, const ResampleAxis *axis,
     return FSH_OK;
 }
 
-/* source holds the rows from first_row on, row_bytes each, without padding. */
+/* Resamples in height. source begins with row first_row; rows of row_bytes, without padding. */
 static void vertical_pass(const Resampler *resampler, const ResampleAxis *axis, const uint8_t *source,
                           size_t row_bytes, uint32_t first_row, uint8_t *target)
 {
@@ -109,7 +109,7 @@ static void copy_rows(const ImageView *source, uint32_t first, uint32_t rows, ui
         memcpy(target + y * row_bytes, source->pixels + (first + y) * source->stride_bytes, row_bytes);
 }
 
-/* columns, rows: NULL where that axis stays as it is. */
+/* Runs the passes that are needed. columns, rows: NULL for an axis that stays as it is. */
 static FshStatus run_passes(Resampler *resampler, const ImageView *source, const ResampleAxis *columns,
                             const ResampleAxis *rows, uint8_t *target, FshError *error)
 {
@@ -124,7 +124,7 @@ static FshStatus run_passes(Resampler *resampler, const ImageView *source, const
         vertical_pass(resampler, rows, source->pixels, row_bytes, 0, target);
         return FSH_OK;
     }
-    /* only the rows that the vertical pass will look at */
+    /* only the rows that the vertical pass reads */
     uint32_t first_row = rows->first[0];
     uint32_t rows_count = rows->first[rows->count - 1] + rows->length[rows->count - 1] - first_row;
     uint32_t width = columns ? columns->count : source->width;
@@ -157,7 +157,7 @@ FshStatus resample_view(Resampler *resampler, const ImageView *source, const Res
         window = &all;
     bool inside =
         box->left >= 0 && box->top >= 0 && box->right <= source->width && box->bottom <= source->height;
-    /* as float, which is what the weights are computed from */
+    /* float, from which the weights are computed */
     float left = (float)box->left, top = (float)box->top, right = (float)box->right,
           bottom = (float)box->bottom;
     if (!inside || !(left < right) || !(top < bottom) || !within(window->left, window->width, width) ||
@@ -198,7 +198,8 @@ FshStatus resample(Resampler *resampler, const Image *source, const ResampleBox 
     return status;
 }
 
-/* edge * max_size / reference, exactly a half to the even number, as Python's round. */
+/* Returns edge * max_size / reference, rounded; exactly a half goes to the even number, as in Python's
+ * round. */
 static uint32_t scale_edge(uint32_t edge, uint32_t max_size, uint32_t reference)
 {
     const uint64_t product = (uint64_t)edge * max_size, rest = product % reference;

@@ -1,8 +1,9 @@
 /* resample_avx2.c - resampling with 256-bit vectors, the portable kernels' results bit for bit.
  *
  * AVX2 multiplies 32-bit numbers slowly, and 16-bit pairs fast (pmaddwd). So a weight is split into two
- * 16-bit digits, weight = high * 2^15 + low with 0 <= low < 2^15, sums are kept for each digit, and put
- * together at the end. All is modulo 2^32, as is the portable sum; nothing is rounded on the way.
+ * 16-bit digits, weight = high * 2^15 + low with 0 <= low < 2^15; each digit has a sum of its own, and the
+ * two are joined at the end. All arithmetic is modulo 2^32, as the portable sum is; nothing is rounded on the
+ * way.
  *
  * Packed weights: for each 4 taps, 4 low digits, then 4 high ones, 16 bits each. */
 #include "imaging/resample_kernels.h"
@@ -53,7 +54,7 @@ static __m256i load_32(const uint8_t *bytes)
     return _mm256_loadu_si256((const __m256i *)(const void *)bytes);
 }
 
-/* Digits' sums to results, not yet clamped. */
+/* Joins the sums of the two digits. The result is not clamped yet. */
 static __m256i join(__m256i low, __m256i high)
 {
     return _mm256_add_epi32(_mm256_slli_epi32(high, LOW_BITS), low);
@@ -61,8 +62,9 @@ static __m256i join(__m256i low, __m256i high)
 
 /* ---- horizontal ---- */
 
-/* rows is a constant where this is called: the loops over it vanish. The lower half of a vector holds taps 0
- * and 1, the upper one taps 2 and 3, each as pairs for red, green, blue, nothing. */
+/* Resamples `rows` RGB rows; rows is a constant at each call, so that the loops over it are unrolled. The
+ * lower half of a vector holds taps 0 and 1, the upper one taps 2 and 3, each as pairs for red, green, blue,
+ * nothing. */
 static inline __attribute__((always_inline)) void rgb_rows(const ResampleAxis *axis, const uint8_t *source,
                                                            size_t source_stride_bytes, int rows,
                                                            uint8_t *target, size_t target_stride_bytes)
@@ -108,7 +110,7 @@ static void gray_row(const ResampleAxis *axis, const uint8_t *row, uint8_t *targ
         __m256i low = _mm256_setzero_si256(), high = low;
         for (uint32_t k = 0; k < axis->length[i];
              k += TAPS, weights += TAPS * sizeof(int32_t), from += TAPS) {
-            /* quarters of four taps: 0 2 | 1 3, as unpacking leaves the digits */
+            /* quarters of four taps in the order 0 2 | 1 3, which unpacking leaves the digits in */
             __m256i first = load_32(weights), second = load_32(weights + 32);
             __m256i pixels =
                 _mm256_permute4x64_epi64(_mm256_cvtepu8_epi16(load_16(from)), _MM_SHUFFLE(3, 1, 2, 0));
@@ -123,8 +125,8 @@ static void gray_row(const ResampleAxis *axis, const uint8_t *row, uint8_t *targ
     }
 }
 
-/* Two rows times four outputs: the sums of each output stay a vector until four are there to be added up
- * together. */
+/* Resamples two gray rows to four outputs each. The sums of an output stay a vector until four outputs are
+ * ready to be added up together. */
 static void gray_block(const ResampleAxis *axis, uint32_t first_output, const uint8_t *source,
                        size_t source_stride_bytes, uint8_t *target, size_t target_stride_bytes)
 {
@@ -139,7 +141,7 @@ static void gray_block(const ResampleAxis *axis, uint32_t first_output, const ui
             low[r] = high[r] = _mm256_setzero_si256();
         for (uint32_t k = 0; k < length; k += TAPS, weights += TAPS * sizeof(int32_t), from += TAPS) {
             __m256i first = load_32(weights), second = load_32(weights + 32);
-            /* quarters of four taps: 0 2 | 1 3, put into order */
+            /* quarters of four taps, 0 2 | 1 3, put into order */
             __m256i low_weights =
                 _mm256_permute4x64_epi64(_mm256_unpacklo_epi64(first, second), _MM_SHUFFLE(3, 1, 2, 0));
             __m256i high_weights =
@@ -170,7 +172,7 @@ static void gray_rows(const ResampleAxis *axis, const uint8_t *source, size_t so
     uint32_t i = 0;
     for (; i + GRAY_OUTPUTS <= axis->count; i += GRAY_OUTPUTS)
         gray_block(axis, i, source, source_stride_bytes, target, target_stride_bytes);
-    if (i < axis->count) /* the last block overlaps the one before, and gives the same there */
+    if (i < axis->count) /* the last block overlaps the one before, and gives the same values there */
         gray_block(axis, axis->count - GRAY_OUTPUTS, source, source_stride_bytes, target,
                    target_stride_bytes);
 }
@@ -210,8 +212,8 @@ static __m256i broadcast_pair(const uint8_t *digits)
     return _mm256_set1_epi32(pair);
 }
 
-/* 32 columns. Two rows at a time are woven into pairs; unpacking and packing both stay within half a vector,
- * so the order comes out right. */
+/* Computes 32 columns. Rows are interleaved in twos to form pairs; unpacking and packing both stay within
+ * half a vector, so the order comes out right. */
 static void vertical_block(const uint8_t *weights, uint32_t length, const uint8_t *source, size_t row_bytes,
                            uint8_t *target)
 {
@@ -248,7 +250,7 @@ static void vertical(const ResampleAxis *axis, uint32_t output, const uint8_t *s
     size_t x = 0;
     for (; x + COLUMNS_AT_ONCE <= row_bytes; x += COLUMNS_AT_ONCE)
         vertical_block(weights, length, source + x, row_bytes, target + x);
-    if (x < row_bytes) { /* the last block overlaps the one before, and gives the same there */
+    if (x < row_bytes) { /* the last block overlaps the one before, and gives the same values there */
         x = row_bytes - COLUMNS_AT_ONCE;
         vertical_block(weights, length, source + x, row_bytes, target + x);
     }

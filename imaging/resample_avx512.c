@@ -3,11 +3,11 @@
  * vpdpbusd multiplies four unsigned bytes with four signed ones and adds all four products to a 32-bit sum.
  * Pixels are unsigned bytes; a weight is written in three signed digits, weight = d2 * 2^16 + d1 * 2^8 + d0
  * with -128 <= d < 128, which holds all weights below 1.98. So four taps take three instructions for 16 sums.
- * Sums are kept for each digit and put together at the end, modulo 2^32, as is the portable sum.
+ * Each digit has a sum of its own; they are joined at the end, modulo 2^32 as the portable sum is.
  *
- * Vectors of 512 bits lower the clock of the whole core on some processors, which costs the Huffman decoding
- * beside them more than they save: resizing JPEGs by planes is 6 % faster with 256 bits. Only the horizontal
- * pass over RGB, where four rows at once halve the work, keeps 512.
+ * On some processors vectors of 512 bits lower the clock of the whole core, which costs Huffman decoding in
+ * the same thread more than they save: resizing JPEGs by planes is 6 % faster with 256 bits. Only the
+ * horizontal pass over RGB, where four rows at once halve the work, keeps 512.
  *
  * Packed weights: for each 4 taps, 4 digits d0, 4 digits d1, 4 digits d2, 4 zeros. */
 #include "imaging/resample_kernels.h"
@@ -39,7 +39,7 @@ static void pack(const int32_t *weights, uint32_t stride, uint8_t *packed)
         for (uint32_t i = 0; i < GROUP_TAPS; i++) {
             int32_t rest = weights[k + i];
             for (uint32_t digit = 0; digit < DIGITS; digit++) {
-                int32_t value = (rest & 0xFF) - (rest & 0x80) * 2; /* the low byte, as signed */
+                int32_t value = (rest & 0xFF) - (rest & 0x80) * 2; /* the low byte as a signed number */
                 packed[digit * GROUP_TAPS + i] = (uint8_t)value;
                 rest = (rest - value) >> DIGIT_BITS;
             }
@@ -92,7 +92,7 @@ static __m256i finish(const __m256i sums[DIGITS])
     return round_off(join(sums));
 }
 
-/* Digits' sums to results below 256 in 32 bits; those below 0 are still negative. */
+/* Joins the sums of the digits into results below 256 in 32 bits; negative ones are not clamped yet. */
 static __m512i finish_512(const __m512i sums[DIGITS])
 {
     __m512i sum = _mm512_add_epi32(sums[0], _mm512_slli_epi32(sums[1], DIGIT_BITS));
@@ -103,7 +103,7 @@ static __m512i finish_512(const __m512i sums[DIGITS])
 
 /* ---- horizontal ---- */
 
-/* 16 bytes from the same place of four rows. Broadcasts under a mask come from the load ports; inserting
+/* Loads 16 bytes from the same place of four rows. Broadcasts under a mask use the load ports; inserting
  * would compete with the shuffles. */
 static __m512i load_rows(const uint8_t *from, size_t stride_bytes)
 {
@@ -121,7 +121,7 @@ static inline void store_pixel(uint8_t *to, int pixel, size_t bytes)
         memcpy(to, &pixel, 3);
 }
 
-/* 4 * blocks rows; blocks is a constant where this is called. */
+/* Resamples 4 * blocks RGB rows; blocks is a constant at each call. */
 static inline __attribute__((always_inline)) void rgb_rows(const ResampleAxis *axis, const uint8_t *source,
                                                            size_t source_stride_bytes, int blocks,
                                                            uint8_t *target, size_t target_stride_bytes)
@@ -152,7 +152,7 @@ static inline __attribute__((always_inline)) void rgb_rows(const ResampleAxis *a
             __m512i values = _mm512_max_epi32(finish_512(sums[b]), _mm512_setzero_si512());
             const __m128i pixels = _mm512_cvtusepi32_epi8(values);
             uint8_t *to = target + (size_t)(b * LANE_ROWS) * target_stride_bytes + (size_t)i * 3;
-            const size_t stored = i + 1 < axis->count ? 4 : 3; /* the next pixel covers the byte too many */
+            const size_t stored = i + 1 < axis->count ? 4 : 3; /* the next pixel overwrites the fourth byte */
             store_pixel(to, _mm_cvtsi128_si32(pixels), stored);
             store_pixel(to + target_stride_bytes, _mm_extract_epi32(pixels, 1), stored);
             store_pixel(to + 2 * target_stride_bytes, _mm_extract_epi32(pixels, 2), stored);
@@ -161,7 +161,7 @@ static inline __attribute__((always_inline)) void rgb_rows(const ResampleAxis *a
     }
 }
 
-/* A row that has no three others beside it: the same four times, one of them kept. */
+/* Resamples one RGB row that is left over from the groups of four. */
 static void rgb_single_row(const ResampleAxis *axis, const uint8_t *row, uint8_t *target)
 {
     const __m128i gather = _mm_setr_epi8(0, 3, 6, 9, 1, 4, 7, 10, 2, 5, 8, 11, -1, -1, -1, -1);
@@ -184,8 +184,8 @@ static void rgb_single_row(const ResampleAxis *axis, const uint8_t *row, uint8_t
     }
 }
 
-/* Sixteen taps at once: each four pixels meet their four digits d0, d1, d2 in the three sums of a quarter
- * vector. */
+/* Resamples one gray row, sixteen taps at a time: in each quarter of a vector four pixels are multiplied with
+ * their digits d0, d1, d2, into three sums. */
 static void gray_row(const ResampleAxis *axis, const uint8_t *row, uint8_t *target)
 {
     enum { TAPS = 16 };
@@ -210,15 +210,15 @@ static void gray_row(const ResampleAxis *axis, const uint8_t *row, uint8_t *targ
     }
 }
 
-/* 16 bytes from the same place of two rows. */
+/* Loads 16 bytes from the same place of two rows. */
 static __m256i load_two_rows(const uint8_t *from, size_t stride_bytes)
 {
     return _mm256_mask_broadcast_i32x4(_mm256_broadcast_i32x4(load_16(from)), 0xF0,
                                        load_16(from + stride_bytes));
 }
 
-/* Four rows times four outputs: half a vector holds a row's sixteen pixels, then the four sums of an output's
- * digits, then, added up across outputs, a row's four results. */
+/* Resamples four gray rows to four outputs each. Half a vector holds sixteen pixels of a row, then the four
+ * sums of an output's digits, and after the addition across outputs the four results of a row. */
 static void gray_block(const ResampleAxis *axis, uint32_t first_output, const uint8_t *source,
                        size_t source_stride_bytes, uint8_t *target, size_t target_stride_bytes)
 {
@@ -269,7 +269,7 @@ static void gray_rows(const ResampleAxis *axis, const uint8_t *source, size_t so
     uint32_t i = 0;
     for (; i + GRAY_OUTPUTS <= axis->count; i += GRAY_OUTPUTS)
         gray_block(axis, i, source, source_stride_bytes, target, target_stride_bytes);
-    if (i < axis->count) /* the last block overlaps the one before, and gives the same there */
+    if (i < axis->count) /* the last block overlaps the one before, and gives the same values there */
         gray_block(axis, axis->count - GRAY_OUTPUTS, source, source_stride_bytes, target,
                    target_stride_bytes);
 }
@@ -299,8 +299,9 @@ static void horizontal(const ResampleAxis *axis, const uint8_t *source, size_t s
 
 /* ---- vertical ---- */
 
-/* Up to 32 columns, those of the mask. Four rows at a time are woven so that a column's four bytes lie side
- * by side; unpacking and packing both stay within half a vector, so the order comes out right. */
+/* Computes up to 32 columns, those of the mask. Rows are interleaved in fours, so that the four bytes of a
+ * column lie side by side; unpacking and packing both stay within half a vector, so the order comes out
+ * right. */
 static inline void vertical_block(const uint8_t *weights, uint32_t length, const uint8_t *source,
                                   size_t row_bytes, __mmask32 columns, uint8_t *target)
 {
@@ -310,7 +311,7 @@ static inline void vertical_block(const uint8_t *weights, uint32_t length, const
     for (uint32_t k = 0; k < length; k += GROUP_TAPS, weights += GROUP_BYTES) {
         __m256i rows[GROUP_TAPS];
         for (uint32_t r = 0; r < GROUP_TAPS;
-             r++) { /* behind the last row the weights are 0: any row will do */
+             r++) { /* beyond the last row the weights are 0, and any row will do */
             uint32_t row = k + r < length ? k + r : length - 1;
             rows[r] = _mm256_maskz_loadu_epi8(columns, source + row * row_bytes);
         }

@@ -6,7 +6,7 @@
 
 /* ---- filters, written as Pillow writes them: the order of operations decides the last bit ---- */
 
-/* values[k] = the filter at source pixel first + k, for an output whose centre lies at centre. */
+/* Sets values[k] to the filter at source pixel first + k, for an output centred at `centre`. */
 typedef void FilterFill(double first, double centre, double step, uint32_t count, double *values);
 
 static void fill_box(double first, double centre, double step, uint32_t count, double *values)
@@ -35,10 +35,10 @@ static void fill_bicubic(double first, double centre, double step, uint32_t coun
     }
 }
 
-/* sinc(x) sinc(x / 3) = sin(pi x) sin(pi x / 3) * 3 / (pi x)^2 on -3 <= x < 3. Two sines for each weight made
- * up 6 % of the time of resizing a photograph. sin(pi x) follows from s = sin(pi x / 3) as 3 s - 4 s^3, and s
- * turns from weight to weight by a constant angle; what is lost, some 1e-16 for each step, is far below the
- * weights' 22 bits. */
+/* Fills Lanczos weights: sinc(x) sinc(x / 3) = sin(pi x) sin(pi x / 3) * 3 / (pi x)^2 on -3 <= x < 3. Two
+ * sines for each weight took 6 % of the time of resizing a photograph. So sin(pi x) is computed from s =
+ * sin(pi x / 3) as 3 s - 4 s^3, and s is rotated from weight to weight by a constant angle. The error, some
+ * 1e-16 for each step, is far below the weights' 22 bits. */
 static void fill_lanczos(double first, double centre, double step, uint32_t count, double *values)
 {
     const double third = M_PI / 3;
@@ -47,7 +47,7 @@ static void fill_lanczos(double first, double centre, double step, uint32_t coun
     const double turn_s = sin(third * step), turn_c = cos(third * step);
     for (uint32_t k = 0; k < count; k++) {
         double x = (k + first - centre + 0.5) * step;
-        if (fabs(x) < 1e-5) /* here the quotient would magnify the loss */
+        if (fabs(x) < 1e-5) /* the quotient would magnify the error */
             values[k] = 1.0;
         else
             values[k] = -3.0 <= x && x < 3.0 ? (3 - 4 * s * s) * s * s * 3 / (M_PI * M_PI * x * x) : 0.0;
@@ -59,7 +59,7 @@ static void fill_lanczos(double first, double centre, double step, uint32_t coun
 
 static const struct {
     FilterFill *fill;
-    double support; /* where it ends, in source pixels at scale 1 */
+    double support; /* half the width, in source pixels at scale 1 */
 } filters[] = {
     [RESAMPLE_BOX] = {fill_box, 0.5},
     [RESAMPLE_BILINEAR] = {fill_bilinear, 1.0},
@@ -110,7 +110,7 @@ static FshStatus axis_allocate(ResampleAxis *axis, uint32_t count, size_t stride
     return FSH_OK;
 }
 
-/* Pillow's precompute_coeffs and normalize_coeffs_8bpc in one. */
+/* Computes the weights of an axis: Pillow's precompute_coeffs and normalize_coeffs_8bpc in one. */
 static FshStatus axis_compute(ResampleAxisCache *cache, const ResampleAxisKey *key,
                               const ResampleKernels *kernels, ResampleAxis *axis, FshError *error)
 {
@@ -166,7 +166,7 @@ static void drop(ResampleAxisCache *cache, size_t index)
     cache->entries[index].used_at = 0;
 }
 
-/* The entry used longest ago; an empty one before all others. */
+/* Returns the least recently used entry; an empty one comes first. */
 static size_t oldest(const ResampleAxisCache *cache)
 {
     size_t found = 0;
@@ -177,7 +177,7 @@ static size_t oldest(const ResampleAxisCache *cache)
     return found;
 }
 
-/* Of those that hold something. */
+/* Returns the least recently used entry that is not empty; RESAMPLE_CACHE_COUNT: all are empty. */
 static size_t oldest_held(const ResampleAxisCache *cache)
 {
     size_t found = RESAMPLE_CACHE_COUNT;

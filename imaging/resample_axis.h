@@ -4,21 +4,22 @@
 
 #include "imaging/resample_kernels.h"
 
-/* What the weights of an axis depend on. */
+/* Everything that the weights of an axis depend on. */
 typedef struct ResampleAxisKey {
     uint32_t source_size, target_size;
-    float begin, end; /* the box's edges on this axis; float as in Pillow, so that weights are the same */
+    float begin, end; /* edges of the box on this axis; float as in Pillow, so that the weights are the
+                       * same */
     ResampleFilter filter;
-    uint32_t first_output, outputs_count; /* of target_size; count 0: all */
+    uint32_t first_output, outputs_count; /* the outputs to compute, within target_size; count 0: all */
     bool mirrored;                        /* the last output comes first */
 } ResampleAxisKey;
 
-/* Data sets repeat a few sizes: half of ImageNet is 500x375, 500x333 or 375x500. An axis of such a photograph
- * takes 30 kB, one of a hostile header megabytes. */
+/* Data sets repeat a few sizes: half of ImageNet is 500x375, 500x333 or 375x500. The axis of such a
+ * photograph takes 30 kB, that of a hostile header megabytes. */
 enum {
     RESAMPLE_CACHE_COUNT = 64,
-    RESAMPLE_CACHE_BYTES = 4 << 20, /* what is older than the axes in use is dropped above that */
-    RESAMPLE_CACHE_KEPT = 6, /* axes that may be in use: two for each of three planes, asked for last */
+    RESAMPLE_CACHE_BYTES = 4 << 20, /* above this, axes that are not in use are dropped */
+    RESAMPLE_CACHE_KEPT = 6,        /* the axes last asked for may be in use: two for each of three planes */
 };
 
 typedef struct ResampleAxisCache {
@@ -33,12 +34,12 @@ typedef struct ResampleAxisCache {
     size_t scratch_count;
 } ResampleAxisCache;
 
-/* The axis for key, computed unless it is there. Stays valid until RESAMPLE_CACHE_KEPT - 1 other keys were
- * asked for. FSH_ERR_MEMORY. */
+/* Sets *axis to the axis for key, computed unless the cache has it. It stays valid until RESAMPLE_CACHE_KEPT
+ * - 1 other keys were asked for. FSH_ERR_MEMORY. */
 FshStatus resample_axis_get(ResampleAxisCache *cache, const ResampleAxisKey *key,
                             const ResampleKernels *kernels, const ResampleAxis **axis, FshError *error);
 
-/* Empties the cache: the kernels have changed, or the end. */
+/* Frees all entries: when the kernels change, and at the end. */
 void resample_axis_cache_clear(ResampleAxisCache *cache);
 
 #endif

@@ -48,7 +48,8 @@ static void horizontal(const ResampleAxis *axis, const uint8_t *source, size_t s
     }
 }
 
-/* Sums stay in a small array while the rows pass by, so that the compiler's vectors run along the row. */
+/* Computes one output row. Sums stay in a small array while the source rows pass by, so that the compiler
+ * vectorises along the row. */
 static void vertical(const ResampleAxis *axis, uint32_t output, const uint8_t *source, size_t row_bytes,
                      uint8_t *target)
 {

@@ -6,9 +6,9 @@
 #include "imaging/decode.h"
 #include "imaging/jpeg_shrink.h"
 
-/* A JPEG decoded at 1/2, 1/4 or 1/8 of its size must keep at least this many times the wanted edges. Of 286
- * ImageNet photographs at 160 px, against Pillow's full decoding: 1 gives 39.9 dB on average and 27.7 at
- * worst, 2 48.9 and 39.6, 3 and 4 the same within 0.03; 3 takes 7 % longer. */
+/* Scaled decoding must leave at least this many times the wanted edges. Measured on 286 ImageNet photographs
+ * at 160 px against Pillow's full decoding: 1 gives 39.9 dB on average and 27.7 at worst, 2 gives 48.9 and
+ * 39.6, 3 and 4 the same within 0.03; 3 takes 7 % longer. */
 enum { SCALED_DECODE_MARGIN = 2 };
 
 struct ShrinkWorker {
@@ -87,7 +87,7 @@ FshStatus shrink_image_plan(ShrinkWorker *worker, const void *bytes, size_t leng
     uint32_t width = recipe->ignore_orientation ? info->stored_width : info->width;
     uint32_t height = recipe->ignore_orientation ? info->stored_height : info->height;
     bool turned = info->orientation != 1 && !recipe->ignore_orientation;
-    /* a PNG of which libpng complains is one that stricter readers refuse, Pillow among them */
+    /* libpng warns about this PNG: stricter readers, Pillow among them, refuse it */
     bool doubtful = info->format == IMAGE_PNG && (info->quirks & IMAGE_QUIRK_WARNING);
     bool changed = resized->format != info->format || turned || (info->quirks & IMAGE_QUIRK_CMYK) || doubtful;
     if (width < recipe->min_size || height < recipe->min_size) {
@@ -103,7 +103,7 @@ FshStatus shrink_image_plan(ShrinkWorker *worker, const void *bytes, size_t leng
     return FSH_OK;
 }
 
-/* Seconds since *start_seconds, which becomes now. */
+/* Returns the seconds since *start_seconds, and sets it to now. */
 static double lap(double *start_seconds)
 {
     double now = progress_now_seconds(), taken = now - *start_seconds;
@@ -121,7 +121,7 @@ static ImageDecodeOptions decode_options(const ShrinkRecipe *recipe, const Shrun
         .max_pixels = recipe->max_pixels,
     };
     if (resized->action == SHRINK_COPIED) {
-        options.least_width = options.least_height = 1; /* only to see that it can be decoded */
+        options.least_width = options.least_height = 1; /* only to check that it can be decoded */
     } else if (resized->action == SHRINK_RESIZED && !recipe->exact) {
         options.least_width = resized->width * SCALED_DECODE_MARGIN;
         options.least_height = resized->height * SCALED_DECODE_MARGIN;
@@ -129,7 +129,8 @@ static ImageDecodeOptions decode_options(const ShrinkRecipe *recipe, const Shrun
     return options;
 }
 
-/* JPEG to smaller JPEG, upright, colours as they are: most of all photographs. They need never be RGB. */
+/* Returns whether jpeg_shrink can do it: from JPEG to a smaller JPEG, upright, colours unchanged. Most
+ * photographs are so, and never become RGB. */
 static bool can_shrink(ShrinkWorker *worker, const ShrinkRecipe *recipe, const ShrunkImage *resized,
                        const ImageDecodeOptions *options)
 {
@@ -141,7 +142,7 @@ static bool can_shrink(ShrinkWorker *worker, const ShrinkRecipe *recipe, const S
            jpeg_decoder_planes_count(image_decoder_jpeg(worker->decoder)) > 0;
 }
 
-/* The file whose header is read. */
+/* Makes the JPEG smaller whose header is read, by its planes. */
 static FshStatus shrink(ShrinkWorker *worker, const ShrinkRecipe *recipe,
                         const ImageDecodeOptions *decode_options, ShrunkImage *resized, double start_seconds,
                         FshError *error)
@@ -174,9 +175,9 @@ static FshStatus shrink(ShrinkWorker *worker, const ShrinkRecipe *recipe,
     return status;
 }
 
-/* The part of the decoded pixels that the image covers. libjpeg rounds a scaled size up: the last column and
- * row (the first ones, if they were turned there) may lie half behind the image's edge. Taken as whole ones
- * they would move the picture; at 64 px that costs 5 dB. */
+/* Returns the part of the decoded pixels that the image covers. libjpeg rounds a scaled size up, so the image
+ * may end in the middle of the last column and row (of the first ones, if it was mirrored). Taking those as
+ * whole would shift the picture, which at 64 px costs 5 dB. */
 static ResampleBox covered_box(const ImageInfo *info, bool ignore_orientation, const Image *decoded)
 {
     static const struct {
@@ -206,7 +207,7 @@ static ResampleBox covered_box(const ImageInfo *info, bool ignore_orientation, c
     return box;
 }
 
-/* The pixels as they will be written. */
+/* Sets *pixels to the pixels to be written: decoded, resampled, with their colours converted. */
 static FshStatus make_pixels(ShrinkWorker *worker, const void *bytes, size_t length,
                              const ShrinkRecipe *recipe, const ImageDecodeOptions *options,
                              ShrunkImage *resized, const Image **pixels, double *start_seconds,
@@ -223,7 +224,7 @@ static FshStatus make_pixels(ShrinkWorker *worker, const void *bytes, size_t len
     }
     if (!status && image_convert_profile(worker->decoder, image, error)) {
         status = error->status;
-        if (status == FSH_ERR_CORRUPT) { /* an unusable profile says nothing about the pixels */
+        if (status == FSH_ERR_CORRUPT) { /* an unusable profile tells nothing about the pixels */
             resized->info.quirks |= IMAGE_QUIRK_WARNING;
             *error = (FshError){0};
             status = FSH_OK;

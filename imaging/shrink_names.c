@@ -16,7 +16,7 @@ FshStatus shrink_name_target(const char *path, ImageFormat format, char target[P
                              ImageFormat *format_ret, FshError *error)
 {
     ImageFormat promised = image_name_format(path);
-    if (promised == IMAGE_OTHER) /* its content says what it becomes, as where the name says nothing */
+    if (promised == IMAGE_OTHER) /* its content decides, as with a name that promises nothing */
         promised = IMAGE_UNKNOWN;
     *format_ret = format != IMAGE_UNKNOWN     ? format
                   : promised != IMAGE_UNKNOWN ? shrink_format_for(promised)
@@ -32,15 +32,16 @@ FshStatus shrink_name_target(const char *path, ImageFormat format, char target[P
 
 /* ---- claims ---- */
 
-/* One that is remembered while sources still begin with its stem: in byte order they are neighbours. */
+/* A name given away. It is kept while the sources still begin with its stem: in byte order these are
+ * neighbours. */
 typedef struct Claim {
-    char *target, *owner; /* the path that has it */
+    char *target, *owner; /* owner: the path that has the name */
     size_t stem_bytes;    /* of both */
 } Claim;
 
 struct NameClaims {
     bool sorted;
-    Claim *stack; /* sorted: each one's stem begins with that of the one below it */
+    Claim *stack; /* sorted: each stem begins with the stem below it */
     size_t depth, capacity;
     XXH128_hash_t *table; /* not sorted: open addressing; {0, 0} is free */
     size_t slots, used;   /* slots: a power of two */
@@ -106,7 +107,7 @@ static FshStatus take_sorted(NameClaims *claims, const char *path, const char *t
     return FSH_OK;
 }
 
-/* The slot that holds hash, or the free one where it belongs. */
+/* Returns the slot that holds hash, or the free one where it belongs. */
 static XXH128_hash_t *find_slot(XXH128_hash_t *table, size_t slots, XXH128_hash_t hash)
 {
     size_t at = (size_t)hash.low64 & (slots - 1);

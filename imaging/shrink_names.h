@@ -1,4 +1,5 @@
-/* shrink_names.h - under which name an image is written, and who gets a name that two want.
+/* shrink_names.h - chooses the name that an image is written under, and which of two sources gets a name that
+ * both want.
  *
  * The name decides the format of the output, the content that of the input:
  *   --format keep    .jpg .jpeg .jpe .jfif .png .webp   the same name, in that format
@@ -8,8 +9,8 @@
  *   --format jpeg    a name of that format is kept, any other image extension becomes .jpg; a name without
  *                    one gets it
  *
- * Of two sources that would be written to one name, the one that has this name already gets it, else the
- * first in order; the other is told and left out. */
+ * Of two sources that would be written to one name, the one that already has this name gets it, else the
+ * first in order; the other is left out and reported. */
 #ifndef FSHARD_IMAGING_SHRINK_NAMES_H
 #define FSHARD_IMAGING_SHRINK_NAMES_H
 
@@ -17,23 +18,25 @@
 
 #include "imaging/image.h"
 
-/* format: IMAGE_UNKNOWN keeps, else what all images become. *format_ret: what the name of target promises;
- * IMAGE_UNKNOWN: nothing. FSH_ERR_MEMORY: the new name is longer than PATH_MAX. */
+/* Writes the name of path's output to target. format: what all images become; IMAGE_UNKNOWN: keep. Sets
+ * *format_ret to the format that the target's name promises, IMAGE_UNKNOWN if none. FSH_ERR_MEMORY: the new
+ * name is longer than PATH_MAX. */
 FshStatus shrink_name_target(const char *path, ImageFormat format, char target[PATH_MAX],
                              ImageFormat *format_ret, FshError *error);
 
-/* Names that are given away. Where sources come in byte order of their paths, only those that another can
- * still want are remembered: a handful. Else all of them, by a hash: 16 to 32 bytes each. */
+/* The names already given to sources. If the sources come sorted in byte order of their paths, only the few
+ * names that a later source can still want are kept; otherwise all of them are, as hashes of 16 to 32 bytes
+ * each. */
 typedef struct NameClaims NameClaims;
 
 FshStatus name_claims_new(NameClaims **claims, bool sorted, FshError *error);
-/* Gives target to path, sources in their order. *taken_ret: it was given away before; then *owner_ret is the
- * path that has it, until the next call, or NULL where that is not remembered (unsorted). Sorted sources
- * whose target is their own path need no claim (but may make one): whether a source has the name that another
- * is to get is for the caller to look up. FSH_ERR_MEMORY. */
+/* Gives the name target to the source path; call it for the sources in their order. Sets *taken_ret to true
+ * if the name was given away before; *owner_ret is then the path that has it, valid until the next call, or
+ * NULL if paths are not kept (unsorted). Sorted sources whose target is their own path need no claim, but may
+ * make one: the caller looks up whether such a source exists. FSH_ERR_MEMORY. */
 FshStatus name_claims_take(NameClaims *claims, const char *path, const char *target, bool *taken_ret,
                            const char **owner_ret, FshError *error);
-/* Whether target was given away; unsorted only. */
+/* Returns whether target was given away; for unsorted sources only. */
 bool name_claims_has(const NameClaims *claims, const char *target);
 void name_claims_free(NameClaims **claims);
 

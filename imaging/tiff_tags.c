@@ -4,7 +4,7 @@
 
 enum { HEADER_BYTES = 8, ENTRY_BYTES = 12, TYPE_SHORT = 3, TYPE_LONG = 4 };
 
-/* The caller has checked that the bytes are there. */
+/* Reads a number; the caller has checked that its bytes are there. */
 static uint32_t read_u16(const TiffTags *tags, size_t offset)
 {
     const uint8_t *p = tags->bytes + offset;

@@ -23,8 +23,8 @@ static void note_damage(const char *text)
         (void)snprintf(notes.damage, sizeof notes.damage, "%s", text);
 }
 
-/* libvips warns by GLib's log, which would print: "error reading resolution". Of a PNG's chunks that libpng
- * passes over, two make its pixels: the transparent colours, and the palette. */
+/* Counts the warnings that libvips sends to GLib's log, which would print them. Two of the PNG chunks that
+ * libpng skips with a warning change pixels: transparent colours and the palette. */
 static void on_log(const gchar *domain, GLogLevelFlags level, const gchar *message, gpointer context)
 {
     (void)domain;
@@ -41,8 +41,8 @@ static bool begins(const char *text, const char *with)
     return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* libtiff names the function that it speaks of. What these meet in a file's tags does not stop it, and
- * libvips neither; who reads strips, tiles and their codes has lost pixels. */
+/* Returns whether libtiff's function `module` deals with tags. An error there stops neither libtiff nor
+ * libvips; an error in functions that read strips, tiles and their codes loses pixels. */
 static bool is_about_tags(const char *module)
 {
     static const char *const parts[] = {"Directory", "SetField", "GetField", "Fetch",
@@ -65,7 +65,8 @@ static void on_tiff_error(thandle_t handle, const char *module, const char *form
         note_damage(text);
 }
 
-/* libtiff only warns of what libjpeg met in a strip, and of PackBits that do not fill it. */
+/* Notes damage that libtiff only warns about: what libjpeg met in a strip, and PackBits that do not fill
+ * it. */
 static void on_tiff_warning(thandle_t handle, const char *module, const char *format, va_list arguments)
 {
     (void)handle;
@@ -82,7 +83,7 @@ static void on_tiff_warning(thandle_t handle, const char *module, const char *fo
 void notes_start(void)
 {
     (void)g_log_set_handler("VIPS", G_LOG_LEVEL_MASK | G_LOG_FLAG_FATAL | G_LOG_FLAG_RECURSION, on_log, NULL);
-    /* the other pair of libtiff's handlers is libvips', which sets it anew for each file */
+    /* libvips uses the other pair of libtiff's handlers, which it sets for each file */
     (void)TIFFSetErrorHandlerExt(on_tiff_error);
     (void)TIFFSetWarningHandlerExt(on_tiff_warning);
 }
@@ -109,7 +110,7 @@ bool notes_are_shared(void)
 
 /* ---- reasons ---- */
 
-/* ImageMagick's text without where in its source it was raised: "improper image header `' @
+/* Returns the length of ImageMagick's text without the place in its source: "improper image header `' @
  * error/bmp.c/…". */
 static size_t without_origin(const char *line, size_t length)
 {
@@ -121,7 +122,8 @@ static size_t without_origin(const char *line, size_t length)
     return length;
 }
 
-/* Libraries tell what they met, and not what it means: "libpng read error". */
+/* Sets a message that says what the library's line means. Libraries only tell what they met: "libpng read
+ * error". */
 static FshStatus describe_damage(const char *line, size_t length, FshError *error)
 {
     static const char *const kinds[] = {"unsupported", "not supported", "unknown"};
@@ -134,7 +136,7 @@ static FshStatus describe_damage(const char *line, size_t length, FshError *erro
     return fsh_error_set(error, FSH_ERR_CORRUPT, "damaged or truncated (%s)", text);
 }
 
-/* The line of this domain, or the first, without its domain. */
+/* Returns the line of this domain, or else the first line, without its domain, and sets *length_ret. */
 static const char *choose_line(const char *text, const char *domain, size_t *length_ret)
 {
     const char *line = text;

@@ -1,12 +1,12 @@
-/* vips_notes.h - what libvips and the libraries below it say while an image is read or written: warnings,
- * errors that are no failure, reasons of failures. Internal to the plugin.
+/* vips_notes.h - collects what libvips and the libraries below it report while an image is read or written:
+ * warnings, errors that do not stop them, reasons of failures. Internal to the plugin.
  *
  *   notes_begin();                                          // before each image
  *   if (vips_…) status = notes_failure(FSH_ERR_CORRUPT, "png", error);
  *   else if (notes_damage()[0]) …    // it went on, and what it made is not the picture
  *
- * Notes are this thread's own, but for the text of a failure: libvips writes that to one buffer for the whole
- * process. So image_vips.c runs what has failed a second time, alone, if notes_are_shared. */
+ * Notes belong to their thread, except the text of a failure, which libvips writes to one buffer for the
+ * whole process. So if notes_are_shared, image_vips.c repeats a failed call while no other runs. */
 #ifndef FSHARD_IMAGING_VIPS_NOTES_H
 #define FSHARD_IMAGING_VIPS_NOTES_H
 
@@ -14,27 +14,27 @@
 
 #include "common/error.h"
 
-/* Installs the handlers of GLib's log and of libtiff. Once, after libvips has started. */
+/* Installs handlers for GLib's log and for libtiff. Call it once, after libvips has started. */
 void notes_start(void);
 
 /* Forgets all notes of this thread. */
 void notes_begin(void);
 
-/* How many warnings there were. */
+/* Returns how many warnings this thread has noted. */
 unsigned notes_warnings(void);
 
-/* What was said of pixels that cannot be right, though reading went on; "" if nothing. This thread's, until
- * notes_begin. */
+/* Returns what was said about pixels that cannot be right although reading went on; "" if nothing. The text
+ * is this thread's, until notes_begin. */
 const char *notes_damage(void);
 
-/* Returns status, with the reason as its message: what was said of damage, or else libvips' line of this
- * domain, or its first. Empties libvips' buffer. */
+/* Returns status and sets the reason as its message: the noted damage, else the line of this domain in
+ * libvips' buffer, else its first line. Empties the buffer. */
 FshStatus notes_failure(FshStatus status, const char *domain, FshError *error);
 
-/* Whether notes_failure has looked at the buffer that all threads share. */
+/* Returns whether notes_failure has used the buffer that all threads share. */
 bool notes_are_shared(void);
 
-/* Undoes what an attempt that may fail has left in libvips' buffer. */
+/* Empties libvips' buffer after an attempt that was allowed to fail. */
 void notes_forget_failure(void);
 
 #endif
