@@ -84,7 +84,7 @@ ClassRow class_counts_row(const ClassCounts *counts, uint64_t label)
                     .confused_with = -1};
     row.recall = row.samples ? 100 * (double)row.right / (double)row.samples : NAN;
     row.precision = row.taken ? 100 * (double)row.right / (double)row.taken : NAN;
-    /* 2 right / (samples + taken): of a class that nothing was taken for it is 0, not unknown */
+    /* 2 right / (samples + taken): 0, not unknown, for a class that no sample was taken for */
     row.f1 = row.samples ? 200 * (double)row.right / (double)(row.samples + row.taken) : NAN;
     for (uint64_t i = 0; counts->confusion && i < counts->classes; i++) {
         const uint64_t count = counts->confusion[label * counts->classes + i];
@@ -101,7 +101,7 @@ static FshStatus append_text(Buffer *text, const char *added, FshError *error)
     return buffer_append(text, added, strlen(added), error);
 }
 
-/* Adds ",62.5", or "," where nothing is known. */
+/* Appends ",62.5", or "," if the value is not finite. */
 static FshStatus append_percent(Buffer *text, double value, FshError *error)
 {
     char cell[32] = ",";
@@ -110,7 +110,7 @@ static FshStatus append_percent(Buffer *text, double value, FshError *error)
     return append_text(text, cell, error);
 }
 
-/* Adds the class's name as a cell; its number where there are no names. */
+/* Appends the class's name as a cell, or its number without names. */
 static FshStatus append_name(Buffer *text, const char *const *names, uint64_t class, FshError *error)
 {
     char number[32];

@@ -19,7 +19,8 @@ static bool is_above(float a, float b)
     return a > b || (isnan(b) && !isnan(a));
 }
 
-/* Finds the indices of the highest logits, falling; of equal ones the lower first. Returns how many. */
+/* Finds the indices of the highest logits in descending order; of equal ones the lower index first. Returns
+ * how many. */
 static int find_likeliest(const float *logits, int64_t classes, int64_t likeliest[CLASS_ROWS_LIKELIEST])
 {
     int count = 0;
@@ -36,7 +37,7 @@ static int find_likeliest(const float *logits, int64_t classes, int64_t likelies
     return count;
 }
 
-/* Returns the class's share of the softmax, in which NaN has none; NaN where nothing can be said. */
+/* Returns the softmax probability of the chosen class; NaN logits count as none. NaN if it is undefined. */
 static double probability_of(const float *logits, int64_t classes, int64_t chosen)
 {
     double sum = isnan(logits[chosen]) ? NAN : 1;

@@ -1,10 +1,10 @@
-/* class_rows.h - what a classifier makes of an image, as a row of a table: CSV (RFC 4180), or JSON lines.
+/* class_rows.h - a classifier's prediction for an image as a row of a table: CSV (RFC 4180) or JSON lines.
  *
  *   CSV     key,label,prediction,probability,prediction2,probability2,…,prediction5,probability5
  *   JSON    {"key": "cat/1", "label": "cat", "top5": [{"class": "cat", "probability": 0.98}, …]}
  *
- * The likeliest classes come first, five of them, fewer where there are fewer classes. Probabilities are
- * those of a softmax; of a network that gives NaN the cell is empty, in JSON null. */
+ * A row has the five likeliest classes, or fewer if there are fewer, the likeliest first. Probabilities are
+ * those of a softmax; if the network gives NaN the cell is empty, in JSON null. */
 #ifndef FSHARD_TRAINER_REPORT_CLASS_ROWS_H
 #define FSHARD_TRAINER_REPORT_CLASS_ROWS_H
 
@@ -19,22 +19,22 @@ enum { CLASS_ROWS_LIKELIEST = 5 };
 typedef struct ClassRows {
     const char *key_name; /* the first column: "key" */
     bool json;            /* JSON lines; false: CSV */
-    bool labelled;        /* the classes of the images are known */
-    char *const *names;   /* of the classes, borrowed */
+    bool labelled;        /* the labels of the images are known */
+    char *const *names;   /* of the classes; borrowed */
     int64_t classes;
-    uint64_t formulas; /* text cells of CSV rows so far that a spreadsheet would run (csv.h) */
+    uint64_t formulas; /* how many text cells of the CSV rows so far a spreadsheet would run as formulas
+                        * (csv.h) */
 } ClassRows;
 
-/* Appends the line above all rows; JSON lines have none. */
+/* Appends the header line; JSON lines have none. */
 FshStatus class_rows_head(const ClassRows *rows, Buffer *text, FshError *error);
 
-/* Appends the row of an image: its key, its label where rows are labelled, and what the network gave,
+/* Appends the row of an image: its key, its label if rows are labelled, and the classes that follow from
  * `classes` logits. */
 FshStatus class_rows_add(ClassRows *rows, const char *key, size_t key_bytes, int64_t label,
                          const float *logits, Buffer *text, FshError *error);
 
-/* Returns the row of an image as an object, a new reference, whatever the table is written as; NULL: no
- * memory. */
+/* Returns the row of an image as an object, a new reference, be the table CSV or JSON; NULL: no memory. */
 json_t *class_rows_json(const ClassRows *rows, const char *key, int64_t label, const float *logits);
 
 /* Writes the likeliest classes for people: "tench 93.1 %, goldfish 4.2 %". Returns text. */

@@ -27,12 +27,12 @@ void console_clear(Console *console)
 
 static void print_line(Console *console, const char *prefix, const char *format, va_list arguments)
 {
-    char text[4096]; /* messages are shorter; keys and paths in them are strangers' */
+    char text[4096]; /* messages are shorter; the keys and paths in them may be hostile */
     (void)vsnprintf(text, sizeof text, format, arguments);
     console_clear(console);
     (void)fputs(prefix, console->stream);
     for (char *part = text, *tab = NULL; part;
-         part = tab) { /* columns stand between tabs, which are harmless */
+         part = tab) { /* columns are separated by tabs, which are harmless */
         tab = strchr(part, '\t');
         if (tab)
             *tab++ = '\0';
@@ -82,7 +82,7 @@ static int digits_of(uint64_t number)
     return digits;
 }
 
-/* Appends to text as far as there is room. */
+/* Appends to text as far as there is room. Returns the new length. */
 FSH_PRINTF(4, 5) static size_t append(char *text, size_t text_bytes, size_t length, const char *format, ...);
 
 static size_t append(char *text, size_t text_bytes, size_t length, const char *format, ...)
@@ -96,7 +96,7 @@ static size_t append(char *text, size_t text_bytes, size_t length, const char *f
     return length + (wrote > 0 ? (size_t)wrote : 0);
 }
 
-/* Returns the seconds to the end of the run. */
+/* Returns the seconds to the end of the run, evaluation included. */
 static double remaining_seconds(const StepReport *report)
 {
     return report->remaining_seconds + report->remaining_evaluation_seconds;
@@ -128,7 +128,7 @@ static size_t terminal_columns(const Console *console)
     return 80;
 }
 
-/* Time to draw again? */
+/* Returns whether the progress line is due to be drawn again. */
 static bool is_due(Console *console)
 {
     double now = progress_now_seconds();
@@ -138,7 +138,8 @@ static bool is_due(Console *console)
     return true;
 }
 
-/* A line wider than the terminal would wrap and leave its first half standing: cut it. */
+/* Draws the progress line, cut to the terminal's width: a wider line would wrap and its first half would
+ * stay. */
 static void draw(Console *console, const char *text)
 {
     (void)fprintf(console->stream, "\r%.*s\033[K", (int)terminal_columns(console) - 1, text);
@@ -146,8 +147,8 @@ static void draw(Console *console, const char *text)
     console->drawn = true;
 }
 
-/* Returns its length, which may be more than text has room for. `brief`: without the words that a narrow
- * terminal has no room for. */
+/* Formats the progress line. Returns its length, which may be more than text has room for. brief: leaves out
+ * words, for a narrow terminal. */
 static size_t format_progress(const StepReport *report, bool brief, char *text, size_t text_bytes)
 {
     static const Metric shown[] = {METRIC_LOSS, METRIC_TOP1, METRIC_PSNR};

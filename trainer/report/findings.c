@@ -13,19 +13,19 @@ enum {
     PAIR_EXAMPLES = 12,
     CLASS_EDGE_PX = 128,
     PAIR_EDGE_PX = 256,
-    WINDOW_STEPS = 4, /* windows that are looked at begin a quarter of a window apart */
-    SAMPLE_STEP = 4,  /* and every fourth pixel of every fourth row decides */
+    WINDOW_STEPS = 4, /* candidate windows begin a quarter of a window apart */
+    SAMPLE_STEP = 4,  /* and are compared by every fourth pixel of every fourth row */
 };
 
-/* An example and what it is ranked by. */
+/* An example and the number that it is ranked by. */
 typedef struct Entry {
     Example example;
     double rank;
 } Entry;
 
-/* The entries of the highest ranks, highest first; among equal ones the first that came. */
+/* The entries of the highest ranks, highest first; of equal ones the earlier first. */
 typedef struct List {
-    Entry *entries; /* owned; capacity */
+    Entry *entries; /* [capacity]; owned */
     size_t count, capacity;
     ExampleReason reason;
 } List;
@@ -35,7 +35,7 @@ enum { LIST_FIRST, LIST_LEAST, LIST_MOST, LIST_COUNT };
 struct Findings {
     FindingsOptions options;
     uint64_t added; /* samples so far */
-    /* LIST_FIRST: wrong ones, or pairs evenly spread; the others are of pairs. */
+    /* LIST_FIRST: wrong predictions, or pairs evenly spread. LIST_LEAST, LIST_MOST: pairs only. */
     List lists[LIST_COUNT];
     Resampler *resampler;
 };
@@ -106,8 +106,8 @@ void findings_free(Findings **findings_ret)
 
 /* ---- examples ---- */
 
-/* The place for a new entry of this rank, or NULL: the list is full of higher ones. The entry that falls out
- * gives its memory. */
+/* Returns the place for a new entry of this rank, or NULL if the list is full of higher ones. An entry that
+ * falls out of the list leaves its memory to the new one. */
 static Entry *list_place(List *list, double rank)
 {
     size_t at = list->count;
@@ -135,7 +135,7 @@ static FshStatus set_key(Findings *findings, Example *example, const char *key, 
     return example->key ? FSH_OK : fsh_error_set(error, FSH_ERR_MEMORY, "examples: out of memory");
 }
 
-/* The image, no larger than the edge. */
+/* Copies the image, shrunk if it is larger than edge_px. */
 static FshStatus copy_small(Findings *findings, const ImageView *pixels, Image *image, FshError *error)
 {
     uint32_t width, height;
@@ -183,7 +183,8 @@ FshStatus findings_add_class(Findings *findings, const char *key, size_t key_byt
     return status;
 }
 
-/* How much a window differs, by every SAMPLE_STEP-th pixel; one channel tells. */
+/* Returns how much two windows differ: the squared differences of every SAMPLE_STEP-th pixel in one
+ * channel. */
 static uint64_t window_difference(const ImageView *a, const ImageView *b)
 {
     uint64_t sum = 0;
@@ -206,7 +207,8 @@ static ImageView cut(const ImageView *view, const Window *window)
     return image_view_part(view, window->left, window->top, window->width, window->height);
 }
 
-/* The middle of an image may well be sky: shown is where there was most to restore. */
+/* Returns the window where input and target differ most, that is where most was to be restored; the middle of
+ * an image may be plain sky. */
 static Window find_window(const ImageView *input, const ImageView *target, uint32_t edge)
 {
     Window window = {.width = input->width < edge ? input->width : edge,
@@ -234,7 +236,7 @@ static bool same_shape(const ImageView *a, const ImageView *b)
     return a->width == b->width && a->height == b->height && a->channels == b->channels;
 }
 
-/* Whether the sample that comes is the next of those evenly spread over the split. */
+/* Returns whether the next sample is one of those evenly spread over the split. */
 static bool is_spread(const Findings *findings)
 {
     const List *list = &findings->lists[LIST_FIRST];
@@ -251,10 +253,10 @@ FshStatus findings_add_pair(Findings *findings, const char *key, size_t key_byte
 {
     if (!findings->options.pairs || !same_shape(input, output) || !same_shape(input, target))
         return fsh_error_set(error, FSH_ERR_MISMATCH, "input, output and target are not of one size");
-    /* Both infinite: nothing to gain. */
+    /* NaN: both are infinite, and there is nothing to gain. */
     const double gain = isnan(psnr - input_psnr) ? 0 : psnr - input_psnr;
     Entry *entries[LIST_COUNT] = {
-        /* In the order of the samples: each ranks below those before. */
+        /* in the order of the samples: each ranks below those before it */
         is_spread(findings) ? list_place(&findings->lists[LIST_FIRST], -(double)findings->added) : NULL,
         list_place(&findings->lists[LIST_LEAST], -gain), list_place(&findings->lists[LIST_MOST], gain)};
     FshStatus status = FSH_OK;
@@ -297,7 +299,7 @@ size_t findings_examples(const Findings *findings, const Example *examples[FINDI
     for (size_t i = 0; i < LIST_COUNT; i++)
         for (size_t j = 0; j < lists[i].count; j++) {
             const Example *example = &lists[i].entries[j].example;
-            /* Extremes are told as such; of few pairs one may be both. */
+            /* An extreme is listed as such only; with few pairs one may be both. */
             if ((i == LIST_FIRST && is_listed(&lists[LIST_MOST], example->number)) ||
                 (i != LIST_LEAST && is_listed(&lists[LIST_LEAST], example->number)))
                 continue;

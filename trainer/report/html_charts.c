@@ -8,14 +8,14 @@
 #include "common/html_axis.h"
 #include "common/progress.h"
 
-/* In units of the drawing (common/html_axis.h). */
+/* Places, in the units of the drawing (common/html_axis.h). */
 enum {
     LEFT = HTML_CHART_LEFT,
     RIGHT = HTML_CHART_RIGHT,
     TOP = HTML_CHART_TOP,
     BOTTOM = HTML_CHART_BOTTOM,
-    POINTS_MAX = 600, /* of a line: more are no finer than the screen */
-    MARKED_MAX = 80,  /* points that get a mark each */
+    POINTS_MAX = 600, /* of a line: more would be finer than the screen */
+    MARKED_MAX = 80,  /* up to this many points of a line get a mark each */
     BAR_HEIGHT = 26,
 };
 
@@ -31,8 +31,8 @@ static int compare_numbers(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Widens low..high by the series' finite values; of single steps the outermost hundredth is left out: one
- * wild loss would flatten all that follows. */
+/* Widens low..high to include the finite values of the series. Of LOOK_FINE series (single steps) the
+ * outermost hundredth is left out: one wild loss would flatten all that follows. */
 static void widen(const ChartSeries *series, HtmlPage *page, double *low, double *high)
 {
     double *sorted = malloc((series->count ? series->count : 1) * sizeof *sorted);
@@ -54,7 +54,7 @@ static void widen(const ChartSeries *series, HtmlPage *page, double *low, double
     free(sorted);
 }
 
-/* Names of epochs; below 0 there is none. */
+/* Adds the x axis with the numbers of epochs; none below 0. */
 static void add_x_axis(HtmlPage *page, const HtmlAxis *x, const char *x_name)
 {
     const size_t names = (size_t)(x->high / x->step + 1e-6) + 1;
@@ -66,7 +66,7 @@ static void add_x_axis(HtmlPage *page, const HtmlAxis *x, const char *x_name)
     }
 }
 
-/* Adds the line, thinned to means of neighbours where it is finer than the screen. */
+/* Adds the line; where it is finer than the screen, neighbours are averaged. */
 static void add_line(HtmlPage *page, const ChartSeries *series, const HtmlAxis *x, const HtmlAxis *y)
 {
     const size_t group = (series->count + POINTS_MAX - 1) / POINTS_MAX;
@@ -111,7 +111,7 @@ static void add_marks(HtmlPage *page, const Chart *chart, const ChartSeries *ser
     }
 }
 
-/* The last value of the series. */
+/* Returns the last finite value of the series; NaN if there is none. */
 static double last_value(const ChartSeries *series)
 {
     for (size_t i = series->count; i-- > 0;)

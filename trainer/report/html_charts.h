@@ -1,5 +1,5 @@
-/* html_charts.h - curves and bars in a page of common/html.h, as inline SVG that takes its colours from the
- * page's style (common/html_style.h). Names are escaped. */
+/* html_charts.h - adds curves and bars to a page of common/html.h, as inline SVG that takes its colours from
+ * the page's style (common/html_style.h). Names are escaped. */
 #ifndef FSHARD_TRAINER_REPORT_HTML_CHARTS_H
 #define FSHARD_TRAINER_REPORT_HTML_CHARTS_H
 
@@ -10,7 +10,7 @@
 
 enum { CHART_SERIES_MAX = 6 };
 
-/* One look for each meaning, the same in all charts of a page. */
+/* The look of a line, one for each meaning, the same in all charts of a page. */
 typedef enum ChartLook { LOOK_TRAINING, LOOK_EVALUATION, LOOK_AVERAGE, LOOK_REFERENCE, LOOK_FINE } ChartLook;
 
 typedef struct ChartSeries {
@@ -22,13 +22,13 @@ typedef struct ChartSeries {
 
 typedef struct Chart {
     const char *title, *unit; /* unit: "" or "%", "dB" */
-    const char *x_name;       /* "epoch": below the axis, and in marks' titles, "at epoch 3" */
-    bool from_zero;           /* the axis begins at 0: how much values vary is seen in proportion */
+    const char *x_name;       /* "epoch": written below the axis, and in the titles of marks, "at epoch 3" */
+    bool from_zero;           /* the axis begins at 0, so that variation is seen in proportion */
     ChartSeries series[CHART_SERIES_MAX];
     size_t series_count;
 } Chart;
 
-/* The chart with its title and legend; nothing where no series has a point. */
+/* Adds the chart with its title and legend; nothing if no series has a point. */
 void html_add_chart(HtmlPage *page, const Chart *chart);
 
 typedef struct ChartPart {
@@ -36,8 +36,8 @@ typedef struct ChartPart {
     double seconds;
 } ChartPart;
 
-/* A bar of parts (four at most: p0 to p3 of the style) with a legend that gives each one's time and share;
- * nothing where all are 0. */
+/* Adds a bar of at most four parts (p0 to p3 of the style) with a legend that gives each part's time and
+ * share; nothing if all are 0. */
 void html_add_parts(HtmlPage *page, const ChartPart *parts, size_t count);
 
 #endif

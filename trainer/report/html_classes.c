@@ -7,12 +7,12 @@
 
 enum {
     MATRIX_CLASSES_MAX = 40, /* more cells could not be told apart */
-    MATRIX_COUNTS_MAX = 20,  /* up to so many classes each cell has its count */
+    MATRIX_COUNTS_MAX = 20,  /* up to this many classes each cell shows its count */
     MATRIX_EDGE = 640,
     CELL_MAX = 40,
     CELL_MIN = 15,
     LABEL_ROOM = 148,
-    LABEL_HEIGHT = 126, /* of the turned ones below */
+    LABEL_HEIGHT = 126, /* of the turned labels below the matrix */
     LABEL_BYTES = 18,
     LABEL_LEAST = 3,
     CONFUSED_ROWS = 15,
@@ -27,8 +27,8 @@ void html_add_class_name(HtmlPage *page, const char *const *names, uint64_t clas
         html_add(page, "%" PRIu64, class);
 }
 
-/* Adds the same, cut where it is too long for the matrix: before a synonym or the id, else at a character's
- * end; the whole is in a title. */
+/* Adds the class's name, cut if it is too long for the matrix: before a synonym or the id, else at the end of
+ * a character. The title has the whole name. */
 static void add_short_name(HtmlPage *page, const char *const *names, uint64_t class)
 {
     const size_t length = names ? strlen(names[class]) : 0;
@@ -65,7 +65,7 @@ static void add_cell(HtmlPage *page, const Matrix *matrix, uint64_t label, uint6
         return;
     const double share = (double)count / (double)total, cell = matrix->cell;
     const double x = LABEL_ROOM + (double)prediction * cell, y = (double)label * cell;
-    const double strength = 0.12 + 0.88 * sqrt(share); /* rare mistakes are to be seen too */
+    const double strength = 0.12 + 0.88 * sqrt(share); /* the root makes rare mistakes visible */
     html_add(
         page,
         "<g><rect class=\"%s\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill-opacity=\"%.2f\"/>",
@@ -120,8 +120,8 @@ typedef struct Confused {
     uint64_t label, prediction, count;
 } Confused;
 
-/* Finds the pairs of classes that were taken for each other most often, most first; among equal ones the
- * lower label. */
+/* Finds the pairs of classes that were confused most often, most first; of equal ones the lower label first.
+ * Returns how many. */
 static size_t find_confused(const uint64_t *counts, uint64_t classes, Confused rows[CONFUSED_ROWS])
 {
     size_t found = 0;
@@ -202,7 +202,7 @@ static void add_percent(HtmlPage *page, double value)
         html_add(page, "<td class=\"n\">");
 }
 
-/* Adds the table that the script sorts. */
+/* Adds the table of all classes, which the script sorts. */
 static void add_table(HtmlPage *page, const ClassCounts *counts, const char *const *names)
 {
     html_add(page,

@@ -11,10 +11,10 @@
 #include "trainer/report/html_classes.h"
 #include "trainer/report/html_findings.h"
 
-enum { ROWS_OPEN = 30 /* of epochs; a longer table is folded up */ };
+enum { ROWS_OPEN = 30 /* rows of epochs; a longer table is folded */ };
 
-/* What is drawn: a chart is left out where the run has none of its columns. The last column of all is of
- * logged steps. */
+/* The charts. A chart is left out if the run has none of its columns. step_column: a column of logged
+ * steps. */
 static const struct {
     const char *title, *unit;
     struct {
@@ -81,7 +81,7 @@ static const struct {
     {"images_per_second", "images/s", "%.0f"},
 };
 
-/* Metrics as tiles name them. */
+/* Titles and formats of metrics in tiles. */
 static const struct {
     const char *name, *title, *format;
 } metric_rows[] = {
@@ -96,7 +96,7 @@ static const double *column_of(const HtmlReport *report, const char *prefix, con
     return run_table_column(&report->history->epochs, column);
 }
 
-/* The row with the best value; row_count where there is none. */
+/* Returns the row with the best value; row_count if there is none. */
 static size_t best_row(const HtmlReport *report, const double *values)
 {
     const size_t rows = report->history->epochs.row_count;
@@ -119,7 +119,7 @@ static double sum_of(const HtmlReport *report, const char *column)
 
 /* ---- status ---- */
 
-/* Adds where the run stands: "Running: epoch 3 of 20, step 120 of 157, about 4:10 left". */
+/* Adds the state of the run: "Running: epoch 3 of 20, step 120 of 157, about 4:10 left". */
 static void add_status(HtmlPage *page, const ReportStatus *status)
 {
     const uint64_t all = status->epochs * status->steps, done = status->epoch * status->steps + status->step;
@@ -171,7 +171,7 @@ static void add_metric_tile(HtmlPage *page, const HtmlReport *report, const char
     }
 }
 
-/* How much better than the input, for pairs. */
+/* Adds, for pairs, how much better the output is than the input. */
 static void add_gain_tile(HtmlPage *page, const HtmlReport *report)
 {
     const double *psnr = column_of(report, "eval_", "psnr"),
@@ -185,7 +185,7 @@ static void add_gain_tile(HtmlPage *page, const HtmlReport *report)
     html_add_tile(page, value, name);
 }
 
-/* Returns all images over all seconds of training steps, as the log's last line does; NaN where nothing is
+/* Returns the images per second of all training steps, as the log's last line does; NaN if it is not
  * known. */
 static double training_rate(const HtmlReport *report)
 {
@@ -223,8 +223,8 @@ static void add_tiles(HtmlPage *page, const HtmlReport *report)
 
 /* ---- charts ---- */
 
-/* Where epochs and steps lie on the axis of epochs; owned. Epoch 3 lies at 3, as tables and the log call it:
- * what is known at its end. Its steps lie between 2 and 3, so those of the first epoch lie before 0. */
+/* Positions of epochs and steps on the axis of epochs; owned. Epoch 3 lies at 3, as tables and the log call
+ * it, with the values at its end. Its steps lie between 2 and 3, so those of the first epoch lie before 0. */
 typedef struct Places {
     double *epochs, *steps;
 } Places;
@@ -265,7 +265,7 @@ static void add_time(HtmlPage *page, const HtmlReport *report)
     html_add(page, "</figure>");
 }
 
-/* Returns whether the page leaves a column out: top-5 where there are few classes. */
+/* Returns whether the page leaves the column out: top-5 with few classes. */
 static bool is_left_out(const HtmlReport *report, const char *column)
 {
     return !report->top5 && strstr(column, "top5") != NULL;

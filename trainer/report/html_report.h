@@ -1,5 +1,5 @@
-/* html_report.h - a run as one page to look at, report.html: curves, where time went, what is confused with
- * what, images.
+/* html_report.h - writes report.html, a run on one page: curves, where the time went, which classes are
+ * confused, images.
  *
  *   RunHistory history;
  *   if (!run_history_read(&history, "out/metrics.jsonl", &error)) {
@@ -7,10 +7,10 @@
  *       status = html_report_write(&report, "out/report.html", &error);
  *   }
  *
- * The page of a run that goes on loads itself again every REPORT_REFRESH_SECONDS.
+ * While the run goes on, the page reloads itself every REPORT_REFRESH_SECONDS.
  *
- * Self-contained (common/html.h): no network; light and dark as the reader's system says; from a telephone's
- * width up. What is not there (no evaluation, no findings) is left out. All names are escaped.
+ * The page is self-contained (common/html.h): it needs no network, is light or dark as the reader's system
+ * is, and fits a telephone. Missing parts (no evaluation, no findings) are left out. All names are escaped.
  *
  * Threads: one. */
 #ifndef FSHARD_TRAINER_REPORT_HTML_REPORT_H
@@ -38,36 +38,37 @@ typedef struct ReportFacts {
 
 typedef enum ReportState { REPORT_FINISHED, REPORT_RUNNING, REPORT_STOPPED } ReportState;
 
-/* Where the run stands. */
+/* The state of the run. */
 typedef struct ReportStatus {
     ReportState state;
-    /* the epoch under way, from 0; those that are to be. epochs 0: no status is told */
+    /* epoch: the current one, from 0; epochs: how many are planned, 0: show no status */
     uint64_t epoch, epochs;
-    uint64_t step, steps;     /* steps of it that are done; steps of an epoch */
+    uint64_t step, steps;     /* step: steps done of the epoch; steps: all of it */
     double remaining_seconds; /* NaN: not known */
     int64_t written;          /* now, seconds since 1970 */
-    const char *why;          /* it stopped, or finished before the last epoch; NULL: no more to say */
+    const char *why;          /* why it stopped, or finished before the last epoch; NULL: nothing to say */
 } ReportStatus;
 
-/* All borrowed. */
+/* Everything on the page; all borrowed. */
 typedef struct HtmlReport {
     const char *title;    /* the output folder */
     const char *subtitle; /* "resnet9 on cifar10, 2 threads of …"; NULL: none */
-    const char *verdict;  /* what --verdict says; NULL: none */
+    const char *verdict;  /* the sentence of verdict_of_speed or verdict_of_divergence; NULL: none */
     ReportStatus status;
     const RunHistory *history;
-    const char *main_metric; /* "top1", "psnr", "loss": the best epoch is that of eval_… (loss: eval_loss) */
-    bool metric_rises;       /* more is better */
-    bool top5;               /* is shown */
-    uint64_t steps_per_epoch; /* where in an epoch a logged step lies; 0: steps are not drawn */
+    const char *main_metric;  /* "top1", "psnr", "loss": the best epoch has the best eval_ value of it */
+    bool metric_rises;        /* a higher main_metric is better */
+    bool top5;                /* show top-5 */
+    uint64_t steps_per_epoch; /* places a logged step within its epoch; 0: steps are not drawn */
     const ReportFacts *facts;
     size_t fact_tables;
     const ClassCounts *classes;     /* of the last evaluation; NULL: none, or pairs */
-    const Findings *findings;       /* of the same; NULL: none */
+    const Findings *findings;       /* of the same evaluation; NULL: none */
     const char *const *class_names; /* [classes]; NULL: numbers */
 } HtmlReport;
 
-/* Writes path atomically; an existing file is replaced. FSH_ERR_MEMORY, FSH_ERR_NO_SPACE, FSH_ERR_SYSTEM. */
+/* Writes the page to path atomically; replaces an existing file. FSH_ERR_MEMORY, FSH_ERR_NO_SPACE,
+ * FSH_ERR_SYSTEM. */
 FshStatus html_report_write(const HtmlReport *report, const char *path, FshError *error);
 
 #endif

@@ -6,9 +6,9 @@
 
 enum { WINDOW = IMAGE_METRICS_WINDOW, RADIUS = WINDOW / 2 };
 
-/* What is left of both images after the border, as planes to read rows of. */
+/* Both images without their border, as planes to read rows of. */
 typedef struct Compared {
-    const uint8_t *a, *b; /* the first pixel left */
+    const uint8_t *a, *b; /* the first pixel inside the border */
     size_t row_bytes;
     size_t width, height, channels;
     size_t planes; /* 1 with y_channel */
@@ -36,7 +36,7 @@ static FshStatus compared_start(Compared *compared, const uint8_t *a, const uint
     return FSH_OK;
 }
 
-/* Row of a plane in double: a channel, or the luma. */
+/* Reads a row of a plane into doubles: a channel, or the luma. */
 static void read_row(const Compared *compared, const uint8_t *image, size_t row, size_t plane, double *values)
 {
     const uint8_t *pixels = image + row * compared->row_bytes;
@@ -97,10 +97,11 @@ FshStatus image_metrics_psnr(const uint8_t *a, const uint8_t *b, const ImageSize
 
 /* ---- SSIM ---- */
 
-/* What is averaged over each window. */
+/* The moments averaged over each window. */
 enum { OF_A, OF_B, OF_AA, OF_BB, OF_AB, MOMENTS };
 
-/* Rows filtered along x wait in a ring until WINDOW of them can be filtered along y. */
+/* The state of a pass over one plane. Rows filtered along x wait in a ring until WINDOW of them can be
+ * filtered along y. */
 typedef struct Ssim {
     const Compared *compared;
     double weights[WINDOW];
@@ -111,7 +112,7 @@ typedef struct Ssim {
     double *moments; /* [MOMENTS][columns] */
 } Ssim;
 
-/* cv2.getGaussianKernel(11, 1.5) */
+/* Computes cv2.getGaussianKernel(11, 1.5). */
 static void find_weights(double weights[WINDOW])
 {
     const double deviation = 1.5;
@@ -152,7 +153,7 @@ static void take_row(const Ssim *ssim, size_t row, size_t plane)
     }
 }
 
-/* The sum of the similarity over the windows whose last row is the one that was taken last. */
+/* Returns the sum of the similarity over the windows that end in last_row, the row taken last. */
 static double sum_windows(const Ssim *ssim, size_t last_row)
 {
     const double c1 = 0.01 * 255 * (0.01 * 255), c2 = 0.03 * 255 * (0.03 * 255);

@@ -1,5 +1,5 @@
-/* image_metrics.h - how near a restored image is to what it should be: PSNR and SSIM as BasicSR and NAFNet
- * report them (basicsr/metrics/psnr_ssim.py), on 8-bit images [height, width, channels], in double.
+/* image_metrics.h - how close a restored image is to its target: PSNR and SSIM as BasicSR and NAFNet compute
+ * them (basicsr/metrics/psnr_ssim.py), on 8-bit images [height, width, channels], in double.
  *
  *   crop_border   pixels that are cut off at each edge before anything else
  *   y_channel     of RGB images only the luma of ITU-R BT.601, 16 + (65.481 R + 128.553 G + 24.966 B) / 255,
@@ -24,17 +24,17 @@ typedef struct ImageMetricOptions {
     bool y_channel;
 } ImageMetricOptions;
 
-/* 10 log10(255^2 / mean squared difference), in dB; infinite where the images are equal.
+/* Sets *psnr_ret to 10 log10(255^2 / mean squared difference), in dB; infinite for equal images.
  * FSH_ERR_MISMATCH: crop_border leaves nothing. */
 FshStatus image_metrics_psnr(const uint8_t *a, const uint8_t *b, const ImageSize *size,
                              const ImageMetricOptions *options, double *psnr_ret, FshError *error);
 
-/* Edge of SSIM's window: images want as many pixels each way. */
+/* Edge of SSIM's window in pixels: the smallest image that it accepts. */
 enum { IMAGE_METRICS_WINDOW = 11 };
 
-/* Structural similarity (Wang et al. 2004), -1 to 1: an 11 x 11 Gaussian window of deviation 1.5, where it
- * lies wholly in the image, k1 0.01, k2 0.03, the mean over windows and channels. FSH_ERR_MISMATCH: fewer
- * than 11 pixels are left; FSH_ERR_MEMORY. */
+/* Sets *ssim_ret to the structural similarity (Wang et al. 2004), -1 to 1: an 11 x 11 Gaussian window of
+ * deviation 1.5 wherever it lies wholly in the image, k1 0.01, k2 0.03, averaged over windows and channels.
+ * FSH_ERR_MISMATCH: fewer than 11 pixels are left on an edge; FSH_ERR_MEMORY. */
 FshStatus image_metrics_ssim(const uint8_t *a, const uint8_t *b, const ImageSize *size,
                              const ImageMetricOptions *options, double *ssim_ret, FshError *error);
 

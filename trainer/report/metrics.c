@@ -25,8 +25,8 @@ bool metric_is_shown(Metric metric, int64_t classes)
     return metric != METRIC_TOP5 || classes >= CLASSES_FOR_TOP5;
 }
 
-/* How many classes stand before the label's. NaN ranks above every number, and as the label's own logit
- * behind any place that counts, so that a network gone bad is never right. */
+/* Returns how many classes rank above the label. A NaN ranks above every number; a label whose own logit is
+ * NaN ranks below all that counts, so that a diverged network is never right. */
 static uint64_t rank_of(const float *logits, uint64_t classes, uint64_t label)
 {
     float own = logits[label];

@@ -6,7 +6,7 @@
 
 enum { SUMMARY_KINDS = 5 };
 
-/* ---- what a node takes at least ---- */
+/* ---- the least that a node must move and compute ---- */
 
 static bool is_narrow(const Tensor *tensor)
 {
@@ -19,7 +19,8 @@ static bool multiplies_weights(OpKind op)
            op == OP_LINEAR || op == OP_LINEAR_BACKWARD_DATA || op == OP_LINEAR_BACKWARD_WEIGHT;
 }
 
-/* A product of narrow activations has a narrow weight, and gradient of it, whatever the graph calls them. */
+/* Returns the bytes of a tensor. In a product of narrow activations the weight and its gradient count as
+ * narrow too, whatever type the graph gives them. */
 static double tensor_bytes(const Graph *graph, const Node *node, TensorId id)
 {
     const Tensor *tensor = graph_tensor(graph, id), *first = graph_tensor(graph, node->inputs[0]);
@@ -29,7 +30,8 @@ static double tensor_bytes(const Graph *graph, const Node *node, TensorId id)
     return (double)tensor_count(tensor) * (double)data_type_bytes(type);
 }
 
-/* Each parameter that has a gradient, and all that belongs to it: read and written; the gradient read. */
+/* Returns the bytes of an update: each parameter with a gradient, and its state, read and written; the
+ * gradient read. */
 static double update_bytes(const Graph *graph)
 {
     double bytes = 0;
@@ -60,7 +62,8 @@ double profile_node_bytes(const Graph *graph, NodeId id)
     return bytes;
 }
 
-/* Of dy [.., K] and a weight [K, ...]: each element of dy meets the weights of its channel once. */
+/* Returns the FLOP of a backward product: each element of dy [.., K] meets the weights of its channel in
+ * weight [K, ...] once. */
 static double backward_flops(const Graph *graph, TensorId dy, TensorId weight)
 {
     const Tensor *w = graph_tensor(graph, weight);
@@ -125,13 +128,13 @@ void profile_free(Profile *profile)
 
 /* ---- telling ---- */
 
-/* All nodes of one kind: op holds it, node the number of them. */
+/* The sum over all nodes of one kind; sum.node is the number of them. */
 typedef struct KindSum {
     OpKind op;
     ProfileNode sum;
 } KindSum;
 
-/* Sums by kind, longest first; returns how many kinds there are. */
+/* Sums by kind, longest first. Returns how many kinds there are. */
 static size_t sum_kinds(const Profile *profile, KindSum kinds[OP_KIND_COUNT])
 {
     size_t count = 0;

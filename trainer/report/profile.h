@@ -1,9 +1,10 @@
-/* profile.h - where the time of a training step goes, layer by layer, beside what each layer takes at least.
+/* profile.h - where the time of a training step goes, layer by layer, and the least that each layer could
+ * take.
  *
  * The floor of a node is the longer of two times: its inputs and outputs once through memory, at the rate of
  * a copy; its operations, at the rate of a large product. An update moves its parameters, their state and
- * their gradients. What is smaller than a cache can be faster than its floor; what has no operations that
- * count is held against memory alone.
+ * their gradients. A node that fits a cache can be faster than its floor. A node without countable operations
+ * is compared with memory alone.
  *
  * Threads: any, each with its own. */
 #ifndef FSHARD_TRAINER_REPORT_PROFILE_H
@@ -16,7 +17,7 @@
 typedef struct ProfileNode {
     NodeId node;
     double seconds;      /* of one step */
-    double bytes, flops; /* at least moved; done, a multiply-add being two */
+    double bytes, flops; /* bytes moved at least; operations, a multiply-add counted as two */
     double floor_seconds;
 } ProfileNode;
 
@@ -28,18 +29,18 @@ typedef struct Profile {
     double seconds, floor_seconds; /* sums */
 } Profile;
 
-/* seconds: of each node, over `steps` steps. FSH_ERR_MEMORY. On failure nothing is held. */
+/* Makes a profile. seconds: of each node, over `steps` steps. FSH_ERR_MEMORY. On failure nothing is held. */
 FshStatus profile_make(Profile *profile, const Graph *graph, const double *seconds, uint64_t steps,
                        const BackendRates *rates, FshError *error);
 void profile_free(Profile *profile);
 
-/* By kind of operation, then by layer. */
+/* Prints the profile by kind of operation, then by layer. */
 void profile_print(const Profile *profile, FILE *stream);
-/* "33.0 ms, floor 12.1 ms (37 %); conv2d 12.3 ms, batch_norm 4.2 ms, …": the five kinds that take longest.
- * Returns buffer. */
+/* Writes "33.0 ms, floor 12.1 ms (37 %); conv2d 12.3 ms, batch_norm 4.2 ms, …" to buffer, with the five
+ * longest kinds. Returns buffer. */
 const char *profile_summary(const Profile *profile, char *buffer, size_t buffer_bytes);
 
-/* Of one node, for tests too. */
+/* Return the least bytes that the node moves, and its operations. */
 double profile_node_bytes(const Graph *graph, NodeId id);
 double profile_node_flops(const Graph *graph, NodeId id);
 

@@ -43,13 +43,13 @@ static FshStatus grow(RunTable *table, FshError *error)
     return FSH_OK;
 }
 
-/* A column that the rows so far did not have. */
+/* Adds a column, with NaN in the rows so far. */
 static FshStatus add_column(RunTable *table, const char *name, FshError *error)
 {
     RunColumn *column = &table->columns[table->column_count];
     column->name = strdup(name);
     column->values = malloc(table->capacity * sizeof *column->values);
-    table->column_count++; /* also of a failed one: run_history_free takes what is there */
+    table->column_count++; /* also if it fails: run_history_free frees what is there */
     if (!column->name || !column->values)
         return no_memory(error);
     for (size_t i = 0; i < table->row_count; i++)

@@ -1,12 +1,12 @@
-/* run_history.h - metrics.jsonl read back: the whole run, with the parts before it was resumed, as columns of
- * numbers.
+/* run_history.h - reads metrics.jsonl back as columns of numbers: the whole run, with the parts before it was
+ * resumed.
  *
  *   RunHistory history = {0};
  *   if (!run_history_read(&history, "out/metrics.jsonl", &error))
  *       accuracy = run_table_column(&history.epochs, "eval_top1");   // [history.epochs.row_count], or NULL
  *   run_history_free(&history);
  *
- * What the columns are named is said by run_record.h, which writes them. Threads: after reading it is
+ * run_record.h writes the file and documents the names of the columns. Threads: after reading it is
  * constant. */
 #ifndef FSHARD_TRAINER_REPORT_RUN_HISTORY_H
 #define FSHARD_TRAINER_REPORT_RUN_HISTORY_H
@@ -20,7 +20,7 @@ enum { RUN_COLUMNS_MAX = 64 };
 
 typedef struct RunColumn {
     char *name;     /* owned */
-    double *values; /* [capacity]; NaN where a row does not have it, or has null */
+    double *values; /* [capacity]; NaN in a row that has no such member, or null */
 } RunColumn;
 
 typedef struct RunTable {
@@ -29,15 +29,15 @@ typedef struct RunTable {
 } RunTable;
 
 typedef struct RunHistory {
-    RunTable epochs, steps; /* of the rows whose "event" is "epoch", "step" */
+    RunTable epochs, steps; /* rows whose "event" is "epoch", rows whose "event" is "step" */
 } RunHistory;
 
-/* Rows that are no JSON (a last one that was cut off) and members that are no numbers are passed over.
+/* Reads the file. Skips rows that are no JSON (a last one that was cut off) and members that are no numbers.
  * FSH_ERR_NOT_FOUND, FSH_ERR_SYSTEM, FSH_ERR_MEMORY; nothing is held then. */
 FshStatus run_history_read(RunHistory *history, const char *path, FshError *error);
 void run_history_free(RunHistory *history);
 
-/* NULL: no row has it. */
+/* Returns the column's values; NULL: no row has it. */
 const double *run_table_column(const RunTable *table, const char *name);
 
 #endif

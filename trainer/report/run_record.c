@@ -28,7 +28,7 @@ static const char summary_name[] = "summary.csv";
 const char record_metrics_name[] = "metrics.jsonl";
 const char record_classes_name[] = "per_class.csv";
 
-/* What a run leaves behind; the patterns are those of fnmatch(3). */
+/* The files that a run leaves, as patterns of fnmatch(3). */
 static const char *const file_patterns[] = {
     "model_best.safetensors",
     "last.safetensors",
@@ -59,16 +59,19 @@ static bool is_of_a_run(const char *name)
 static bool is_there(const char *folder, const char *name)
 {
     char path[PATH_MAX];
-    return file_join(path, sizeof path, folder, name, NULL) || file_exists(path); /* too long: better yes */
+    return file_join(path, sizeof path, folder, name, NULL) || file_exists(path); /* too long a path counts as
+                                                                                   * there, to be safe */
 }
 
-/* Weights or a checkpoint. model.safetensors is made at the beginning, a link to what is not there yet. */
+/* Returns whether the name is that of weights or a checkpoint, and the file is there. model.safetensors is
+ * made at the beginning, as a link to a file that comes later. */
 static bool is_saved_state(const char *folder, const char *name)
 {
     return fnmatch("*.safetensors", name, 0) == 0 && is_there(folder, name);
 }
 
-/* What a folder holds: names of one entry each, "" where there is none. */
+/* Names found in a folder, one of each kind: any entry, a file that no run of ours leaves, weights or a
+ * checkpoint. "": none. */
 typedef struct Holdings {
     char any[NAME_MAX + 1], foreign[NAME_MAX + 1], state[NAME_MAX + 1];
 } Holdings;
@@ -92,7 +95,7 @@ static bool look_into(const char *folder, Holdings *holdings)
     return entries != NULL;
 }
 
-/* Others have files of these names too. */
+/* Returns whether args.json is one of ours: other programs have files of that name too. */
 static bool has_our_arguments(const char *folder)
 {
     char path[PATH_MAX];
@@ -127,7 +130,7 @@ uint64_t record_held_bytes(const char *folder)
     for (const struct dirent *entry = entries ? readdir(entries) : NULL; entry; entry = readdir(entries)) {
         struct stat file;
         if (is_of_a_run(entry->d_name) && fnmatch("*.safetensors", entry->d_name, 0) == 0 &&
-            strcmp(entry->d_name, record_diverged_name) != 0 && /* stays where the run goes on */
+            strcmp(entry->d_name, record_diverged_name) != 0 && /* it stays when the run goes on */
             fstatat(dirfd(entries), entry->d_name, &file, AT_SYMLINK_NOFOLLOW) == 0 &&
             S_ISREG(file.st_mode) && file.st_nlink == 1)
             bytes += (uint64_t)file.st_blocks * BLOCK_BYTES;
@@ -186,8 +189,8 @@ static FshStatus remove_file(const Record *record, const char *name, FshError *e
     return status;
 }
 
-/* So that an interrupted second run is never taken for a mixture of both. args.json goes last: it tells that
- * what is left is a run's. */
+/* Removes the files of an earlier run, so that an interrupted second run is never taken for a mixture of
+ * both. args.json goes last: it marks the rest as a run's. */
 static FshStatus remove_earlier(const Record *record, FshError *error)
 {
     FshStatus status = FSH_OK;
@@ -213,7 +216,7 @@ static FshStatus open_table(const Record *record, const char *name, int *descrip
     return FSH_OK;
 }
 
-/* All of it or nothing: a row cut in half would spoil the next one too. */
+/* Appends all of the text or nothing: half a row would spoil the next one too. */
 static FshStatus append(const Record *record, int descriptor, const char *name, const char *text,
                         FshError *error)
 {
@@ -226,7 +229,7 @@ static FshStatus append(const Record *record, int descriptor, const char *name, 
         if (written < 0) {
             FshStatus status = fsh_error_system(error, errno, "%s/%s: cannot write", record->folder, name);
             if (before >= 0 && done > 0)
-                (void)!ftruncate(descriptor, before); /* the failure is told already */
+                (void)!ftruncate(descriptor, before); /* the failure is reported already */
             return status;
         }
         done += (size_t)written;
@@ -259,7 +262,7 @@ static FshStatus take_folder(Record *record, const char *folder, const RecordSha
     return record->folder ? FSH_OK : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", folder);
 }
 
-/* The columns after the loss of evaluation. */
+/* The columns that follow eval_loss. */
 typedef struct Columns {
     Metric metrics[2];
     size_t count;
@@ -309,7 +312,7 @@ FshStatus record_open(Record *record, const char *folder, bool force, const Reco
     if (!status)
         status = write_head(record, error);
     if (status) {
-        (void)remove_earlier(record, NULL); /* nothing half-made stays */
+        (void)remove_earlier(record, NULL); /* leave nothing half-made */
         if (!existed)
             (void)rmdir(folder);
         record_close(record);
@@ -317,9 +320,9 @@ FshStatus record_open(Record *record, const char *folder, bool force, const Reco
     return status;
 }
 
-/* ---- going on ---- */
+/* ---- resuming ---- */
 
-/* A row of metrics.jsonl that the checkpoint knows of. */
+/* Returns whether a row of metrics.jsonl is from before the checkpoint. */
 static bool object_stays(const char *row, size_t length, uint64_t epoch, uint64_t step)
 {
     json_t *object = json_loadb(row, length, 0, NULL);
@@ -331,7 +334,7 @@ static bool object_stays(const char *row, size_t length, uint64_t epoch, uint64_
     return stays;
 }
 
-/* A row of summary.csv: the head, or an epoch that is over. */
+/* Returns whether a row of summary.csv is from before the checkpoint: the head, or a finished epoch. */
 static bool row_stays(const char *row, size_t length, uint64_t epoch, uint64_t step)
 {
     char *end = NULL;
@@ -351,12 +354,12 @@ static FshStatus keep_rows(const Record *record, const char *name, uint64_t epoc
     if (!status && file_exists(path))
         status = file_read(path, &whole, error);
     if (!status)
-        status = buffer_append(&whole, "", 1, error); /* numbers at the end of it are read as text */
+        status = buffer_append(&whole, "", 1, error); /* ends the text for strtoull */
     const char *at = (const char *)whole.bytes, *end = status ? at : at + whole.length - 1;
     while (!status && at < end) {
         const char *newline = memchr(at, '\n', (size_t)(end - at));
         const size_t length = newline ? (size_t)(newline - at) + 1 : (size_t)(end - at);
-        if (newline && stays(at, length, epoch, step)) /* a row cut in half is dropped */
+        if (newline && stays(at, length, epoch, step)) /* half a row at the end is dropped */
             status = buffer_append(&kept, at, length, error);
         at += length;
     }
@@ -383,7 +386,7 @@ FshStatus record_resume(Record *record, const char *folder, const RecordShape *s
         status = keep_rows(record, record_metrics_name, epoch, step, object_stays, error);
     if (!status)
         status = open_tables(record, error);
-    /* A checkpoint that was taken elsewhere, or a table that was lost. */
+    /* The checkpoint is from another folder, or the table was lost. */
     if (!status && lseek(record->summary_descriptor, 0, SEEK_END) == 0)
         status = write_head(record, error);
     if (status)
@@ -401,7 +404,7 @@ void record_close(Record *record)
     *record = (Record)RECORD_NONE;
 }
 
-/* Takes the object. */
+/* Appends the object as a row, and releases it in any case. */
 static FshStatus append_object(const Record *record, json_t *object, FshError *error)
 {
     char *text = object ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
@@ -419,7 +422,8 @@ static FshStatus append_object(const Record *record, json_t *object, FshError *e
     return status;
 }
 
-/* What is not finite becomes null, which is all that JSON knows. False: no memory. */
+/* Sets a number; one that is not finite becomes null, since JSON has no other word for it. Returns false
+ * without memory. */
 static bool set_number(json_t *object, const char *prefix, const char *name, double value)
 {
     char key[64];

@@ -57,7 +57,7 @@ static const char file_prefix[] = "events.out.tfevents.";
 struct TensorBoard {
     char *path; /* owned, as all below */
     int descriptor;
-    Buffer record; /* the event that is being made, framed */
+    Buffer record; /* the framed event under construction */
     Buffer event, summary, value, part;
     ImageEncoder *encoder;
     Image image;
@@ -127,14 +127,14 @@ static FshStatus put_message(Buffer *buffer, unsigned field, const Buffer *messa
 
 /* ---- records ---- */
 
-/* A CRC of bytes that have CRCs in them is weak; this is what TensorFlow does about it (crc32c.h, Mask). */
+/* Returns TensorFlow's masked CRC (crc32c.h, Mask), since a CRC of bytes that contain CRCs is weak. */
 static uint32_t masked_crc(const void *bytes, size_t length)
 {
     const uint32_t crc = fsh_crc32c(0, bytes, length);
     return (crc >> 15 | crc << 17) + 0xA282EAD8U;
 }
 
-/* All of it or nothing: what stands behind half a record is never read. */
+/* Appends the record or nothing: readers stop at half a record. */
 static FshStatus write_record(TensorBoard *board, FshError *error)
 {
     const uint8_t *bytes = board->record.bytes;
@@ -147,7 +147,7 @@ static FshStatus write_record(TensorBoard *board, FshError *error)
         if (written < 0) {
             const FshStatus status = fsh_error_system(error, errno, "%s: cannot write", board->path);
             if (before >= 0 && done > 0)
-                (void)!ftruncate(board->descriptor, before); /* the failure is told already */
+                (void)!ftruncate(board->descriptor, before); /* the failure is reported already */
             return status;
         }
         done += (size_t)written;
@@ -181,7 +181,7 @@ static FshStatus begin_event(TensorBoard *board, uint64_t step, FshError *error)
     return status ? status : put_number(&board->event, EVENT_STEP, step, error);
 }
 
-/* Of one value, which the caller goes on with in board->value. */
+/* Begins an event's value in board->value, to which the caller appends. */
 static FshStatus begin_value(TensorBoard *board, const char *tag, FshError *error)
 {
     board->value.length = 0;
@@ -265,7 +265,8 @@ FshStatus tensorboard_text(TensorBoard *board, const char *tag, uint64_t step, c
 
 /* ---- the file ---- */
 
-/* Now, or a second behind the last event file of folder: a run may go on within the second. */
+/* Returns the time for the file's name: now, or a second after the latest event file in the folder, since a
+ * run may resume within the second. */
 static unsigned long long name_seconds(const char *folder)
 {
     const size_t prefix_bytes = sizeof file_prefix - 1;
@@ -283,7 +284,7 @@ static unsigned long long name_seconds(const char *folder)
     return seconds;
 }
 
-/* The first events: which version of the format this is, and from which step on older files do not count. */
+/* Writes the first events: the version of the format, and the step from which on older files do not count. */
 static FshStatus write_start(TensorBoard *board, uint64_t first_step, FshError *error)
 {
     FshStatus status = begin_event(board, 0, error);

@@ -9,10 +9,10 @@
 #include "common/file.h"
 #include "common/json_text.h"
 
-/* What timm knows of networks that are the same as ours. */
+/* What timm stores for the networks that are the same as ours. */
 static const struct {
     const char *architecture;
-    int features; /* channels before the last linear layer */
+    int features; /* channels of the last linear layer's input */
     const char *first_convolution, *classifier;
 } known[] = {
     {"resnet18", 512, "conv1", "fc"},
@@ -21,7 +21,7 @@ static const struct {
     {"resnet101", 2048, "conv1", "fc"},
 };
 
-/* Takes value; NULL in any of the two gives NULL. */
+/* Appends value, whose reference it takes, and returns the array. Returns NULL if either was NULL. */
 static json_t *append(json_t *array, json_t *value)
 {
     if (array && json_array_append_new(array, value) == 0)
@@ -38,7 +38,7 @@ static json_t *numbers(const double *values, uint32_t count)
     return array;
 }
 
-/* timm resizes to floor(edge / crop_pct): what that gives back must be resize_px exactly. */
+/* Returns crop_pct such that timm, which resizes to floor(edge / crop_pct), gets exactly resize_px. */
 static double crop_part(const TimmConfig *config)
 {
     const double edge = config->height < config->width ? config->height : config->width;
@@ -67,13 +67,14 @@ static json_t *class_names(const TimmConfig *config)
     return array;
 }
 
-/* Takes value; false for NULL in any of the two, and without memory. */
+/* Sets a member and takes the reference of value. Returns false if object or value is NULL, or without
+ * memory. */
 static bool set(json_t *object, const char *name, json_t *value)
 {
     return json_object_set_new(object, name, value) == 0;
 }
 
-/* NULL: no memory. */
+/* Returns the whole object; NULL: no memory. */
 static json_t *make(const TimmConfig *config)
 {
     json_t *pretrained = preprocessing(config);
@@ -90,7 +91,7 @@ static json_t *make(const TimmConfig *config)
         complete = set(object, "label_names", class_names(config));
     if (complete && config->channels != 3)
         complete = set(object, "model_args", json_pack("{s:i}", "in_chans", (int)config->channels));
-    complete = set(object, "pretrained_cfg", pretrained) && complete; /* which takes it in any case */
+    complete = set(object, "pretrained_cfg", pretrained) && complete; /* takes the reference in any case */
     if (complete)
         return object;
     json_decref(object);

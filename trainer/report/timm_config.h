@@ -1,6 +1,6 @@
-/* timm_config.h - config.json beside the weights, as timm and the Hugging Face hub keep it.
+/* timm_config.h - writes config.json beside the weights, in the form of timm and the Hugging Face hub.
  *
- * timm (1.0) then makes the network, with its preprocessing and the names of its classes, from the folder:
+ * From the folder timm (1.0) then makes the network, with its preprocessing and the names of its classes:
  *
  *   timm.create_model("local-dir:FOLDER", pretrained=True)                        # weights:
  *                                                                                 FOLDER/model.safetensors
@@ -8,8 +8,8 @@
  *                     pretrained_cfg=config["pretrained_cfg"],
  *                     checkpoint_path="FOLDER/model_best.safetensors")
  *
- * if it has a network of that architecture: of ours resnet18, resnet34, resnet50 and resnet101, with the same
- * names of tensors. Of the others the file tells the same, for people and for programs that know them.
+ * if it knows the architecture: of ours resnet18, resnet34, resnet50 and resnet101, whose tensors have the
+ * same names. For other networks the file holds the same facts, for people and for programs that know them.
  *
  * Source: timm/models/_hub.py, save_config_for_hf and _parse_model_cfg. */
 #ifndef FSHARD_TRAINER_REPORT_TIMM_CONFIG_H
@@ -24,13 +24,14 @@ typedef struct TimmConfig {
     uint64_t classes;               /* 0: none */
     const char *const *class_names; /* [classes], or NULL */
     uint32_t channels;              /* 1 or 3 */
-    uint32_t height, width;         /* of the images that evaluation gives to the network */
-    uint32_t resize_px;             /* the short edge before their middle is cut out; 0: not resized */
+    uint32_t height, width;         /* of the image that evaluation feeds to the network */
+    uint32_t resize_px;             /* short edge before the centre crop; 0: not resized */
     const char *interpolation;      /* resample_filter_names */
     const double *mean, *deviation; /* [channels], of full scale 0..1 */
 } TimmConfig;
 
-/* Writes path atomically; an existing file is replaced. FSH_ERR_MEMORY, FSH_ERR_NO_SPACE, FSH_ERR_SYSTEM. */
+/* Writes the file to path atomically; replaces an existing file. FSH_ERR_MEMORY, FSH_ERR_NO_SPACE,
+ * FSH_ERR_SYSTEM. */
 FshStatus timm_config_write(const TimmConfig *config, const char *path, FshError *error);
 
 #endif

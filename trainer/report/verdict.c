@@ -6,9 +6,9 @@
 
 #include "trainer/report/run_record.h"
 
-static const double waited_little = 5; /* percent */
+static const double waited_little = 5; /* percent of waiting below which the loader did not bound the run */
 
-/* "a, b or c" of those that are there. */
+/* Writes "a, b or c" to text. */
 static void list_ways(const char *const *ways, size_t count, char *text, size_t text_bytes)
 {
     size_t length = 0;

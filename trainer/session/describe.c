@@ -25,8 +25,8 @@ FshStatus describe_print_json(json_t *object, FshError *error)
     return FSH_OK;
 }
 
-/* "options", by name as Python would spell it (train_crop_size), and "given", the names of those that the
- * user has said. */
+/* Sets "options", all options by name as Python spells it (train_crop_size), and "given", the names of those
+ * that the user gave. Returns 0 on success. */
 static int set_options(json_t *object, const TrainOptions *options)
 {
     TrainOptions copy = *options;
@@ -57,7 +57,7 @@ static json_t *view_json(const Augmentation *view)
     return object;
 }
 
-/* What was chosen where the options left it open, and what it is trained on. */
+/* Returns what was chosen where the options left it open, and the facts of the dataset. */
 static json_t *plan_json(const Session *session)
 {
     const TrainPlan *plan = &session->plan;
@@ -88,7 +88,7 @@ static json_t *plan_json(const Session *session)
     return object;
 }
 
-/* A text file ends with a line feed. */
+/* Appends a line feed, with which a text file ends. */
 static FshStatus end_line(char **text, FshError *error)
 {
     const size_t length = strlen(*text);
@@ -177,7 +177,7 @@ void describe_network(const Session *session, FILE *stream)
     memory_table_print(session, stream);
 }
 
-/* expected: NULL where nothing can be timed. */
+/* Returns the whole run as JSON. expected: NULL if nothing could be timed. */
 static json_t *run_json(const TrainOptions *options, const Session *session, const ExpectedTime *expected)
 {
     json_t *object = json_object();
@@ -210,14 +210,14 @@ static void print_steps(const Session *session, const TrainOptions *options)
 
 static void warn_of_folder(Session *session, const TrainOptions *options)
 {
-    FshError refusal = {0}; /* no error of a run that writes nothing */
+    FshError refusal = {0}; /* a run that writes nothing only warns */
     if (options->output && !options->resume &&
         record_check_folder(options->output, options->force, &refusal) != FSH_OK)
         console_warning(&session->console, "%s", refusal.message);
 }
 
-/* Where the GPU is not here, but the backend is: on the host of a cluster on which runs are written, say.
- * why: what session_open said. */
+/* Describes a CUDA run on a machine without a GPU, for instance the login host of a cluster; the build must
+ * know CUDA. why: the error of session_open. */
 static FshStatus describe_without_device(const TrainOptions *options, FshError *why)
 {
     Session session;
@@ -290,7 +290,7 @@ FshStatus describe_run(const TrainOptions *options, FshError *error)
 
 /* ---- --list-models ---- */
 
-/* One column of the list: images of this kind. */
+/* A column of the list: the images that networks are made for. */
 typedef struct ListedSize {
     int64_t edge, channels, classes;
     FshKind kind; /* 0: both */
@@ -367,7 +367,7 @@ static FshStatus list_json(const ListedSize *sizes, size_t size_count, FshError 
 
 FshStatus describe_models(const TrainOptions *options, FshError *error)
 {
-    /* CIFAR's and ImageNet's, unless there is a dataset. */
+    /* CIFAR's and ImageNet's images, unless a dataset is given. */
     ListedSize sizes[] = {{32, 3, 10, 0}, {224, 3, 1000, 0}};
     size_t size_count = 2;
     if (options->shards) {

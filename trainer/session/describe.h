@@ -1,5 +1,5 @@
-/* describe.h - ftrain about itself: tables of networks and layers, and the run as JSON. memory_table.h:
- * memory. */
+/* describe.h - prints tables of networks and layers, and the run as JSON (memory_table.h: the tables of
+ * memory). */
 #ifndef FSHARD_TRAINER_SESSION_DESCRIBE_H
 #define FSHARD_TRAINER_SESSION_DESCRIBE_H
 
@@ -8,27 +8,28 @@
 
 #include "trainer/session/session.h"
 
-/* Prints a table: each layer with its output, parameters and GFLOP for one image; then where memory goes. */
+/* Prints a table of layers, each with its output, parameters and GFLOP for one image, and then the table of
+ * memory. */
 void describe_network(const Session *session, FILE *stream);
 
-/* How the backend computes each node of the largest training graph, or of evaluation's, as far as it had a
- * choice. */
+/* Prints how the backend computes each node for which it had a choice, of the largest training graph, or of
+ * the evaluation graph if nothing is trained. */
 void describe_plans(const Session *session, FILE *stream);
 
-/* --dry-run: what train_run would do, on stdout; nothing is written. With --device cuda where there is no
- * GPU, but a build that knows it: what can be foreseen. */
+/* Prints what train_run would do on stdout, for --dry-run; writes no files. With --device cuda on a machine
+ * without a GPU it prints what can be foreseen, if the build knows CUDA. */
 FshStatus describe_run(const TrainOptions *options, FshError *error);
 
-/* --list-models: a line for each network, on stdout: for the dataset options->shards, or for what the model
- * was made for. */
+/* Prints a line for each network on stdout, for --list-models: its cost for the dataset options->shards, or
+ * for the images that the model was made for. */
 FshStatus describe_models(const TrainOptions *options, FshError *error);
 
-/* args.json: options by name (with _ for -), what was chosen, dataset, network, device. *text_ret: owned by
- * the caller, free(). */
+/* Sets *text_ret to the text of args.json: options by name (with _ for -), what was chosen, dataset, network,
+ * device. The caller frees it with free(). */
 FshStatus describe_arguments(const TrainOptions *options, const Session *session, char **text_ret,
                              FshError *error);
 
-/* Prints the object on stdout, indented, and takes it. NULL is "no memory". */
+/* Prints the object on stdout, indented, and releases it. NULL gives FSH_ERR_MEMORY. */
 FshStatus describe_print_json(json_t *object, FshError *error);
 
 #endif

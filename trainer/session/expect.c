@@ -3,7 +3,7 @@
 #include "common/progress.h"
 #include "trainer/plan/evaluation_interval.h"
 
-enum { TRIES = 2 }; /* the first one is slower: memory is touched, code is made */
+enum { TRIES = 2 }; /* the first try is slower: memory is touched, code is made */
 
 static FshStatus time_training(Session *session, double *seconds_ret, FshError *error)
 {
@@ -44,7 +44,7 @@ static FshStatus time_evaluation(Session *session, double *seconds_ret, FshError
     return status;
 }
 
-/* Of an epoch's images beside the first epoch's. */
+/* Returns the work of an epoch's images relative to the first epoch's. */
 static double relative_work(const Session *session, uint64_t epoch)
 {
     const TrainPlan *plan = &session->plan;
@@ -69,7 +69,8 @@ FshStatus expect_time(Session *session, ExpectedTime *expected, FshError *error)
             expected->step_seconds * relative_work(session, epoch) * (double)plan->steps_per_epoch;
     const double one = evaluation_step * (double)plan->evaluation_steps * (session->network.average ? 2 : 1);
     uint64_t evaluations = evaluation_count(plan->evaluation_interval, 0, plan->epochs);
-    if (!plan->evaluation_interval && plan->epochs) { /* the first, and what follows from it */
+    if (!plan->evaluation_interval && plan->epochs) { /* the first evaluation, and the interval that follows
+                                                       * from it */
         const uint64_t interval = evaluation_interval_choose(
             expected->training_seconds / (double)plan->epochs, one, 0, plan->epochs);
         evaluations = 1 + evaluation_count(interval, 1, plan->epochs);

@@ -18,13 +18,14 @@ static void add_pixels(const Session *session, MemoryUse *use)
         pixel_store_memory(session->files_store, use);
 }
 
-/* Whether images lie on the device, once they are there. */
+/* Returns whether images will lie on the device. */
 static bool wants_pixels(const Session *session)
 {
     return session->plan.cache_gpu || (session->plan.decode_gpu && session->plan.train_count);
 }
 
-/* Without a GPU at hand: what only its libraries know is missing. */
+/* Returns whether the run is described without its GPU, where the shares of the GPU's libraries are
+ * unknown. */
 static bool is_foreseen(const Session *session)
 {
     return on_device(session) && !session->network.backend;
@@ -36,7 +37,7 @@ static uint64_t loader_bytes(const Session *session)
            (session->evaluation ? loader_ring_bytes(session->evaluation) : 0);
 }
 
-/* In RAM, once they are there. */
+/* Returns the bytes of decoded images in RAM. */
 static uint64_t decoded_bytes(const Session *session)
 {
     uint64_t bytes = 0;
@@ -46,7 +47,7 @@ static uint64_t decoded_bytes(const Session *session)
     return bytes;
 }
 
-/* Every size has its own activations. */
+/* Returns the sum over all programs: every size has its own activations. */
 static MemoryUse sum_of(const Session *session)
 {
     const Network *network = &session->network;
@@ -62,7 +63,8 @@ static MemoryUse sum_of(const Session *session)
     return use;
 }
 
-/* On the device; where that is the host, all that the process takes but the dataset's pages. */
+/* Returns the bytes taken on the device. If the device is the host, loader and decoded images count too, but
+ * not the dataset's pages. */
 static uint64_t total_of(const Session *session, const MemoryUse *use)
 {
     return memory_total(use) + (on_device(session) ? 0 : loader_bytes(session) + decoded_bytes(session));
@@ -76,7 +78,8 @@ static void print_bytes(FILE *stream, const char *what, uint64_t bytes, const ch
     (void)fprintf(stream, "%-38s %12s%s\n", what, progress_format_bytes(text, sizeof text, bytes), note);
 }
 
-/* The optimizer's is what is left of the State: gaps between tensors with it. */
+/* Prints the rows of the State. The optimizer's row is the rest of the State, with the gaps between
+ * tensors. */
 static void print_state(const Session *session, FILE *stream)
 {
     const Graph *graph = network_graph(&session->network);
@@ -93,7 +96,7 @@ static void print_state(const Session *session, FILE *stream)
     if (on_device(session))
         print_bytes(stream, "copies of weights in 16 bits",
                     use.bytes[MEMORY_COPIES] + average.bytes[MEMORY_COPIES], "");
-    if (use.bytes[MEMORY_GRADIENTS]) /* else each program has its own */
+    if (use.bytes[MEMORY_GRADIENTS]) /* otherwise each program has its own */
         print_bytes(stream, "gradients", use.bytes[MEMORY_GRADIENTS], "");
 }
 

@@ -1,8 +1,8 @@
-/* memory_table.h - what a session takes of memory, before it is taken or while it is: in one place, for the
- * table of --dry-run, for the line at the start of a run, and for JSON.
+/* memory_table.h - the memory that a session takes, computed before or after it is taken: for the table of
+ * --dry-run, the line at the start of a run, and JSON.
  *
- * Plans and tables of a device's libraries, their code and its driver's share are not in it: what is free
- * then is told beside it. */
+ * Not included: plans and tables of the device's libraries, their code, the driver's share. The table shows
+ * the device's free memory beside the sum. */
 #ifndef FSHARD_TRAINER_SESSION_MEMORY_TABLE_H
 #define FSHARD_TRAINER_SESSION_MEMORY_TABLE_H
 
@@ -11,13 +11,13 @@
 
 #include "trainer/session/session.h"
 
-/* A row for each thing, and their sum. */
+/* Prints a row for each kind of use, and their sum. */
 void memory_table_print(const Session *session, FILE *stream);
-/* Writes "1.2 GiB: weights and optimizer 195 MiB, gradients …" and returns buffer. The sum is that of the
- * table's last row. */
+/* Writes "1.2 GiB: weights and optimizer 195 MiB, gradients …" to buffer and returns it. The sum is that of
+ * the table's last row. */
 const char *memory_table_line(const Session *session, char *buffer, size_t buffer_bytes);
-/* {"weights": bytes, "weight_copies": …, "total": of the device (the CPU: loader and decoded images too),
- * "pinned": …, "loader": …, with --cache pixels "decoded_images": …}; NULL: no memory. */
+/* Returns {"weights": bytes, "weight_copies": …, "total": on the device (the CPU: loader and decoded images
+ * too), "pinned": …, "loader": …, with --cache pixels "decoded_images": …}; NULL: no memory. */
 json_t *memory_table_json(const Session *session);
 
 #endif

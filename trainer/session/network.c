@@ -75,7 +75,7 @@ static FshStatus make_program(NetworkProgram *part, State *state, FshError *erro
     return FSH_OK;
 }
 
-/* Graphs outlive what was made from them: programs and States go first. */
+/* Frees the program and its output. Its graph is freed later: programs and States refer to their graph. */
 static void free_program(NetworkProgram *part)
 {
     if (part->program)
@@ -102,13 +102,15 @@ static bool has_average(const TrainPlan *plan)
     return plan->recipe.optimizer.ema_decay > 0 && plan->train_count > 0;
 }
 
-/* Without an evaluation split too: the average needs a State, and --dry-run shows what it costs. */
+/* Returns whether there is a graph of evaluation. With an average of the weights there is one even without an
+ * evaluation split: the average needs a State, and --dry-run shows its memory. */
 static bool has_evaluation(const TrainPlan *plan)
 {
     return plan->evaluation_count > 0 || plan->recipe.optimizer.ema_decay > 0;
 }
 
-/* A State for evaluation is made from a graph of evaluation, which has no optimizer. That graph stays. */
+/* Makes the programs for evaluation, and the States that do not exist yet, each from an evaluation graph,
+ * which has no optimizer. Those graphs are kept. */
 static FshStatus open_evaluation(Network *network, FshError *error)
 {
     const TrainPlan *plan = network->plan;
@@ -168,7 +170,7 @@ FshStatus network_foresee(Network *network, const TrainPlan *plan, FshError *err
     return status;
 }
 
-/* The graph that the State of these weights is made from. */
+/* Returns the program whose graph the State of these weights is made from. */
 static const NetworkProgram *origin_of(const Network *network, NetworkWeights weights)
 {
     const size_t last = network->plan->edge_count;
@@ -180,7 +182,8 @@ static uint64_t larger(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* Programs of one State read the same copies, but for biases that one of them leaves out. */
+/* Adds the memory foreseen for a State. Programs of one State share its copies, except for biases that one of
+ * them may leave out: the larger number counts. */
 static void add_foreseen_state(const Network *network, NetworkWeights weights, MemoryUse *use)
 {
     const NetworkProgram *evaluation = &network->evaluation[weights][0],
@@ -275,7 +278,7 @@ static FshStatus open_size(Network *network, NetworkWeights weights, NetworkProg
     return status;
 }
 
-/* Programs of other sizes, but the first of each: true if there was one. */
+/* Frees every evaluation program except the first for each kind of weights. Returns true if any was freed. */
 static bool forget_sizes(Network *network)
 {
     bool any = false;
@@ -290,8 +293,8 @@ static bool forget_sizes(Network *network)
     return any;
 }
 
-/* The program for images of this size: one that is there, or a new one in place of the one that was used
- * longest ago. The first keeps its graph, from which the State was made. */
+/* Sets *part_ret to the evaluation program for the batch's image size: an existing one, or a new one in place
+ * of the least recently used. The first keeps its graph, from which the State was made. */
 static FshStatus find_evaluation(Network *network, NetworkWeights weights, const Batch *batch,
                                  NetworkProgram **part_ret, FshError *error)
 {
@@ -313,7 +316,7 @@ static FshStatus find_evaluation(Network *network, NetworkWeights weights, const
     spec.height = batch->height;
     spec.width = batch->width;
     FshStatus status = open_size(network, weights, oldest, &spec, error);
-    if (status == FSH_ERR_MEMORY && forget_sizes(network)) /* what is kept for speed alone is in the way */
+    if (status == FSH_ERR_MEMORY && forget_sizes(network)) /* programs kept only for speed make room */
         status = open_size(network, weights, oldest, &spec, error);
     if (status)
         return status;
@@ -328,7 +331,7 @@ static void mirror_rows(const uint8_t *from, uint8_t *to, size_t rows, size_t wi
         image_mirror_row(from, width, (uint32_t)channels, to);
 }
 
-/* output = (output + mirrored, turned back) / 2 */
+/* Computes output = (output + mirrored, flipped back) / 2. */
 static void average_images(float *output, const float *mirrored, size_t rows, size_t width, size_t channels)
 {
     for (size_t row = 0; row < rows; row++, output += width * channels, mirrored += width * channels)
@@ -353,7 +356,7 @@ static FshStatus reserve_mirror(Network *network, size_t pixel_bytes, size_t out
     return FSH_OK;
 }
 
-/* One batch through the program: its loss, and its output in part->host_output. */
+/* Runs one batch; sets *loss, and the output in part->host_output. */
 static FshStatus run_batch(NetworkProgram *part, const Batch *batch, float *loss, FshError *error)
 {
     FshStatus status = network_write_batch(part, batch, error);
@@ -364,7 +367,7 @@ static FshStatus run_batch(NetworkProgram *part, const Batch *batch, float *loss
     return status ? status : read_output(part, error);
 }
 
-/* batch turned round, in memory of network->mirrored. */
+/* Copies the recipes to `turned`, each with its flip reversed. */
 static void mirror_recipes(const PixelBatch *batch, PixelRecipe *turned)
 {
     for (uint64_t i = 0; i < batch->count; i++) {
@@ -373,7 +376,7 @@ static void mirror_recipes(const PixelBatch *batch, PixelRecipe *turned)
     }
 }
 
-/* Runs the mirror image first, then the batch itself, whose output and loss stay. */
+/* Runs the batch, with flip_tta after its mirror image, and averages outputs and losses of both. */
 static FshStatus run_evaluation(Network *network, NetworkProgram *part, const Batch *batch, float *loss,
                                 FshError *error)
 {
@@ -420,13 +423,13 @@ static FshStatus run_evaluation(Network *network, NetworkProgram *part, const Ba
     return FSH_OK;
 }
 
-/* 0..1 as pixels, to the nearest, over the floats: what was read is not needed again. */
+/* Converts floats in [0, 1] to bytes in place, rounding to nearest. Returns the bytes. */
 static const uint8_t *to_pixels(float *values, size_t count)
 {
     uint8_t *pixels = (uint8_t *)values;
     for (size_t i = 0; i < count; i++) {
         const float level = values[i] * 255;
-        pixels[i] = level > 0 ? (uint8_t)(level < 255 ? lrintf(level) : 255) : 0; /* NaN is 0 */
+        pixels[i] = level > 0 ? (uint8_t)(level < 255 ? lrintf(level) : 255) : 0; /* NaN becomes 0 */
     }
     return pixels;
 }
@@ -502,7 +505,7 @@ FshStatus network_foresee_pixel(const Network *network, double *bytes_ret, FshEr
         status = backend_foresee(train_device_name(network->plan->device), part.graph, NULL, &use, error);
     free_program(&part);
     free_graph(&part);
-    /* The weights do not grow with the image; what the host reads back does. */
+    /* The weights do not grow with the image; the output that the host reads back does. */
     const uint64_t bytes = memory_total(&use) - use.bytes[MEMORY_WEIGHTS] - use.bytes[MEMORY_COPIES];
     *bytes_ret = (double)bytes / ((double)EDGE * EDGE) + (double)(spec.channels * (int64_t)sizeof(float));
     return status;
@@ -527,7 +530,7 @@ FshStatus network_read_pixels(Network *network, NetworkWeights weights, const Ba
     return program_read(part->program, part->image, network->pixels, bytes, error);
 }
 
-/* ---- the average ---- */
+/* ---- the average of the weights ---- */
 
 FshStatus network_take_average(Network *network, FshError *error)
 {

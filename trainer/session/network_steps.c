@@ -1,4 +1,4 @@
-/* Training: steps that are begun, and ended when their results are there. */
+/* network_steps.c - training steps: begun, and ended when their results have arrived. */
 #include "trainer/session/network.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 
 /* ---- opening ---- */
 
-/* What a step leaves, in this order; TENSOR_NONE where the network has none. */
+/* Results of a step, in this order; TENSOR_NONE if the network has no such tensor. */
 enum { RESULT_LOSS, RESULT_OUTPUT, RESULT_NORM, RESULT_UPDATED, RESULT_COUNT };
 
 static void list_results(const NetworkProgram *part, TensorId results[RESULT_COUNT])
@@ -82,7 +82,7 @@ FshStatus network_write_input(NetworkProgram *part, TensorId input, const void *
                          (size_t)tensor_count(tensor) * data_type_bytes(tensor->type), error);
 }
 
-/* The backend makes the pixels itself. */
+/* Makes the backend compute the pixels from recipes. */
 static FshStatus write_recipes(NetworkProgram *part, const Batch *batch, FshError *error)
 {
     FshStatus status =
@@ -94,7 +94,7 @@ static FshStatus write_recipes(NetworkProgram *part, const Batch *batch, FshErro
 
 FshStatus network_write_batch(NetworkProgram *part, const Batch *batch, FshError *error)
 {
-    /* Where nobody knows the targets, the loss is of no interest. */
+    /* Without targets the loss is meaningless, but the tensor must be written. */
     const uint8_t *target = batch->target ? batch->target : batch->pixels;
     const struct {
         TensorId tensor;
@@ -105,7 +105,7 @@ FshStatus network_write_batch(NetworkProgram *part, const Batch *batch, FshError
     };
     FshStatus status = FSH_OK;
     for (size_t i = 0; !status && i < sizeof inputs / sizeof *inputs; i++)
-        if (inputs[i].values || !batch->recipes) /* pixels, of which the host has none */
+        if (inputs[i].values || !batch->recipes) /* with recipes the host has no pixels */
             status = network_write_input(part, inputs[i].tensor, inputs[i].values, error);
     return !status && batch->recipes ? write_recipes(part, batch, error) : status;
 }
@@ -146,7 +146,7 @@ FshStatus network_begin_step(Network *network, const Batch *batch, FshError *err
     return status;
 }
 
-/* NULL where the network has none. */
+/* Sets values to the results of the step; NULL for those that the network does not have. */
 static FshStatus collect(const NetworkStep *step, const float *values[RESULT_COUNT], FshError *error)
 {
     TensorId results[RESULT_COUNT];

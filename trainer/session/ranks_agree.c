@@ -10,16 +10,17 @@
 
 const char ranks_told_elsewhere[] = "told by another rank";
 
-/* Returns a hash of the message, by which ranks compare theirs; 0: there is none. */
+/* Returns a hash of the message, with which ranks compare theirs; 0: no message. */
 static uint64_t hash_of(const FshError *error)
 {
     return error ? XXH3_64bits(error->message, strlen(error->message)) | 1 : 0;
 }
 
-/* A rank that has this for its reason leaves the telling to the others, however often they agree. */
+/* The message of a rank that only ends because another one failed. Such a rank never counts as one that
+ * reports, however often the ranks agree. */
 static const char told_by_another[] = "another rank has failed, and says why; this one ends with it";
 
-/* What a rank says of itself; the greatest of all counts. A signal's number is less. */
+/* The status of a rank; the maximum over ranks counts. A signal's number lies between the two. */
 enum { WELL = 0, FAILED = 1000 };
 
 void ranks_leave_to_first(const Communicator *communicator, FshError *error)
@@ -42,11 +43,12 @@ FshStatus ranks_agree(Communicator *communicator, FshStatus mine, FshError *erro
     const uint64_t own = mine && !stops ? FAILED : stops ? (signal_here ? signal_here : 1) : WELL;
     const bool tells = !(own == FAILED && error && strcmp(error->message, told_by_another) == 0);
     const bool is_first = communicator_place(communicator)->rank == 0;
-    /* What rank 0 fails with, and whether it does. */
+    /* the maximum of: all statuses, the status of rank 0 if it reports its own failure, the hash of rank 0's
+     * message */
     uint64_t said[3] = {own, is_first && tells ? own : WELL, is_first && own == FAILED ? hash_of(error) : 0};
     FshError lost = {0};
     FshStatus status = communicator_max_u64(communicator, said, 3, &lost);
-    if (own == FAILED) { /* with a message of its own, or with rank 0's */
+    if (own == FAILED) { /* this rank failed, with a message of its own or with rank 0's */
         if (!status && said[1] == FAILED && (!tells || said[2] == hash_of(error)))
             ranks_leave_to_first(communicator, error);
         return mine;
@@ -111,7 +113,7 @@ FshStatus ranks_check_same(Communicator *communicator, const char *text, FshErro
     if (!communicator)
         return FSH_OK;
     const uint64_t hash = XXH3_64bits(text, strlen(text));
-    uint64_t most[2] = {hash, ~hash}; /* the greatest, and the least */
+    uint64_t most[2] = {hash, ~hash}; /* the maximum, and the complement of the minimum */
     FshStatus status = communicator_max_u64(communicator, most, 2, error);
     if (!status && most[0] != ~most[1])
         status = fsh_error_set(

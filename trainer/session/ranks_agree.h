@@ -1,20 +1,20 @@
-/* ranks_agree.h - what the ranks of one run agree on in the loop: when to stop, what was measured, that they
- * are of one run at all.
+/* ranks_agree.h - agreements between the ranks of a run: when to stop, what was measured, that all were
+ * started alike.
  *
- * `communicator` is NULL in a run of one process: then everything is as this process says, and nothing costs
- * anything.
+ * `communicator` is NULL in a run of one process: then each function returns at once, with this process's own
+ * values.
  *
  * Every rank has its own network, loader and optimizer, and takes the same decisions, because it has the same
- * numbers: gradients and loss are means over the ranks (backend_join), metrics are sums. Rank 0 alone writes
- * and speaks; the others warn, by name.
+ * numbers: gradients and loss are means over the ranks (backend_join), metrics are sums. Only rank 0 writes
+ * and prints; the others print warnings, with their rank.
  *
- * Norms: each rank has its own running statistics in training, of its own batches, as under PyTorch's
- * DistributedDataParallel, where those of rank 0 replace the others' in each forward pass. Here they do so
- * before an evaluation, which comes to the same: rank 0's are never touched by another's, and theirs are used
- * nowhere but in evaluation. Rank 0's are saved.
+ * Norms: in training each rank keeps running statistics of its own batches. PyTorch's DistributedDataParallel
+ * replaces them by those of rank 0 in each forward pass; here that happens before an evaluation, with the
+ * same result, since running statistics are used only in evaluation and rank 0 never takes those of others.
+ * Rank 0's are saved.
  *
- * A sample that is skipped (--on-error skip) counts in its rank's mean alone: the gradient is the mean over
- * ranks of the means over what each has, as DistributedDataParallel's is.
+ * A skipped sample (--on-error skip) changes only its rank's mean: the gradient is the mean over ranks of
+ * each rank's mean, as in DistributedDataParallel.
  *
  * Threads: one. */
 #ifndef FSHARD_TRAINER_SESSION_RANKS_AGREE_H
@@ -24,36 +24,37 @@
 #include "trainer/ranks/communicator.h"
 #include "trainer/report/metrics.h"
 
-/* Every rank says how it stands: FSH_OK, a failure, FSH_ERR_INTERRUPTED. All go on, or none: returns FSH_OK
- * where all are well, mine where that is none; else FSH_ERR_INTERRUPTED (the signal then counts as come here
- * too), or FSH_ERR_SYSTEM: another rank has failed, or ended. With several ranks a signal that came to this
- * process counts as mine. */
+/* Exchanges the statuses of all ranks: FSH_OK, a failure, or FSH_ERR_INTERRUPTED; either all go on or none
+ * does. Returns FSH_OK if all are well, and `mine` if this rank failed. Otherwise returns FSH_ERR_INTERRUPTED
+ * if a rank was interrupted (the signal then counts as received here too), or FSH_ERR_SYSTEM if another rank
+ * failed or ended. With several ranks a signal that this process received counts as its status. */
 FshStatus ranks_agree(Communicator *communicator, FshStatus mine, FshError *error);
-/* True where this process alone decides by signals. */
+/* Returns whether this process was interrupted; false with several ranks, which decide in ranks_agree. */
 bool ranks_interrupted(const Communicator *communicator);
 
-/* FSH_ERR_SYSTEM where a rank has ended or failed: what a device gives then may be worth nothing. */
+/* Returns FSH_ERR_SYSTEM if a rank has ended or failed: results of the device may then be invalid. */
 FshStatus ranks_check_there(Communicator *communicator, FshError *error);
 
-/* After a failure: where a rank has ended, that is what to say, whatever a library makes of it. */
+/* Replaces the message of a failure by that of a rank that has ended, if one has: it is the cause, whatever a
+ * library says. */
 void ranks_explain(Communicator *communicator, FshError *error);
 
-/* Becomes the sum over the ranks. */
+/* Replaces metrics by their sum over the ranks. */
 FshStatus ranks_sum_metrics(Communicator *communicator, Metrics *metrics, FshError *error);
-/* Becomes the greatest of all ranks'. */
+/* Replace count by its maximum, or its sum, over the ranks. */
 FshStatus ranks_max_count(Communicator *communicator, uint64_t *count, FshError *error);
 FshStatus ranks_sum_count(Communicator *communicator, uint64_t *count, FshError *error);
 
-/* FSH_ERR_USAGE: not all ranks have given the same text, which stands for what they were started with. */
+/* Returns FSH_ERR_USAGE if not all ranks have given the same text, which describes how they were started. */
 FshStatus ranks_check_same(Communicator *communicator, const char *text, FshError *error);
 
-/* Rank 0's running statistics, and whatever else its norms keep, come to all. */
+/* Copies rank 0's buffers, such as the running statistics of norms, to all ranks. */
 FshStatus ranks_share_buffers(Communicator *communicator, State *state, const Graph *graph, FshError *error);
 
-/* The message of a failure that rank 0 tells too, or that is told by the rank it happened to: not worth a
- * line. */
+/* The message of a failure that another rank reports: print no line for it. */
 extern const char ranks_told_elsewhere[];
-/* This rank's message becomes that, if rank 0 tells the same: on ranks other than 0. */
+/* Replaces this rank's message by ranks_told_elsewhere unless this is rank 0. For failures that rank 0
+ * reports too. */
 void ranks_leave_to_first(const Communicator *communicator, FshError *error);
 
 #endif

@@ -8,7 +8,7 @@
 #include "trainer/checkpoint/state_file.h"
 #include "trainer/report/run_record.h"
 
-/* Tables, report, events of TensorBoard: what a run of some hundred epochs leaves. */
+/* Tables, report and TensorBoard events of a run of some hundred epochs. */
 static const uint64_t tables_bytes = UINT64_C(2) << 20;
 
 RunSpace run_space_needed(const Session *session, const TrainOptions *options)
@@ -30,7 +30,7 @@ FshStatus run_space_check(Session *session, const TrainOptions *options, const c
     struct statvfs disk;
     char total[32], checkpoint[32], weights[32], free_text[32], text[sizeof((FshError *)NULL)->message];
     if (statvfs(folder, &disk) || disk.f_blocks == 0)
-        return FSH_OK; /* not told: what does not fit is told when it is written */
+        return FSH_OK; /* unknown: a full disk will show when a file is written */
     const uint64_t held = record_held_bytes(folder);
     const uint64_t free_bytes = (uint64_t)disk.f_bavail * disk.f_frsize + held;
     if (space.total_bytes <= free_bytes)

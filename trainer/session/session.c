@@ -14,7 +14,8 @@
 
 enum { PROBLEMS_TOLD_MAX = 20 }; /* one by one; a broken disk would fill the log */
 
-/* The edge of each epoch's images, up to the last that differs from the one before. */
+/* Lists the image edge of each epoch, up to the last that differs from the one before. *sizes_ret is owned by
+ * the caller. */
 static FshStatus list_sizes(const TrainPlan *plan, uint32_t **sizes_ret, size_t *count_ret, FshError *error)
 {
     const size_t count = plan->edge_count > 1 ? (size_t)ceil(plan->progression.last) + 1 : 0;
@@ -74,7 +75,7 @@ static FshStatus open_loader(Session *session, bool training, Loader **loader, F
     return status;
 }
 
-/* 0: whatever the dataset holds. */
+/* Sets *kind_ret to the kind of dataset that the network takes; 0: any. */
 static FshStatus wanted_kind(const TrainOptions *options, const Model *named, FshKind *kind_ret,
                              FshError *error)
 {
@@ -90,7 +91,7 @@ static FshStatus wanted_kind(const TrainOptions *options, const Model *named, Fs
     return FSH_OK;
 }
 
-/* Weights were made for pixels normalised in their way, whatever this dataset's mean is. */
+/* Takes the normalisation that the weights were trained with, whatever the dataset's mean is. */
 static void take_normalisation(Session *session, const WeightsOrigin *origin)
 {
     ModelRecipe *recipe = &session->plan.recipe;
@@ -101,7 +102,7 @@ static void take_normalisation(Session *session, const WeightsOrigin *origin)
     memcpy(recipe->deviation, origin->deviation, sizeof recipe->deviation);
 }
 
-/* The network that the weights are of has their depth, width and blocks, where the user says nothing else. */
+/* Sets depth, width and blocks to those of the weights' network, where the user did not set them. */
 static void take_shape(TrainOptions *options, const WeightsOrigin *origin)
 {
     const struct {
@@ -122,7 +123,7 @@ static void take_shape(TrainOptions *options, const WeightsOrigin *origin)
     }
 }
 
-/* Evaluation has the sizes that the weights were evaluated with, where the user says none. */
+/* Sets the evaluation sizes to those that the weights were evaluated with, if the user set none. */
 static void take_sizes(TrainOptions *options, const WeightsOrigin *origin)
 {
     enum { LARGEST = 4096 };
@@ -134,15 +135,15 @@ static void take_sizes(TrainOptions *options, const WeightsOrigin *origin)
     options->val_resize_size = origin->resize;
 }
 
-/* The kernel's driver is loaded, and the user has not hidden the GPUs. */
+/* Returns whether the kernel's driver is loaded and the user has not hidden the GPUs. */
 static bool expects_gpu(void)
 {
     const char *shown = getenv("CUDA_VISIBLE_DEVICES");
     return access("/dev/nvidiactl", F_OK) == 0 && !(shown && (!*shown || strcmp(shown, "-1") == 0));
 }
 
-/* auto: the best there is, on all ranks, and never a failure for want of a GPU; but whoever has one should
- * know why it is left idle. */
+/* Opens the backend that the options name. "auto" takes the best that works on all ranks and never fails for
+ * lack of a GPU, but warns if there is one that cannot be used. */
 static FshStatus open_backend(Session *session, Backend **backend, const TrainOptions *options,
                               FshError *error)
 {
@@ -159,11 +160,11 @@ static FshStatus open_backend(Session *session, Backend **backend, const TrainOp
         return FSH_OK;
     if (status && expects_gpu())
         console_warning(&session->console, "the CPU computes, for the GPU cannot: %s", why.message);
-    backend_close(backend); /* that of a rank that could */
+    backend_close(backend); /* of a rank whose GPU works */
     return backend_open(backend, "cpu", &wanted.options, error);
 }
 
-/* Opens the dataset that the options name, of the kind that the network takes. */
+/* Opens the dataset that the options name, with the kind that the network takes. */
 static FshStatus open_dataset(Session *session, const TrainOptions *options, SessionUse use,
                               const Model **model_ret, FshError *error)
 {
@@ -179,7 +180,8 @@ static FshStatus open_dataset(Session *session, const TrainOptions *options, Ses
     return session_choose_model(session, options, use, model_ret, error);
 }
 
-/* *backend: opened before the plan is made, which follows the device; NULL for SESSION_LOAD. */
+/* Opens dataset, backend and plan. Sets *backend, which must exist before the plan, since the plan depends on
+ * the device; NULL for SESSION_LOAD. */
 static FshStatus open_data(Session *session, const TrainOptions *options, SessionUse use, Backend **backend,
                            FshError *error)
 {
@@ -225,7 +227,7 @@ static FshStatus open_network(Session *session, const TrainOptions *options, Ses
     return status;
 }
 
-enum { MISSING_RANK_SECONDS = 10 }; /* until somebody may wonder */
+enum { MISSING_RANK_SECONDS = 10 }; /* before the first rank tells who is missing */
 
 static void tell_who_is_missing(void *context, const char *text)
 {
@@ -233,7 +235,7 @@ static void tell_who_is_missing(void *context, const char *text)
     console_warning(&session->console, "%s", text);
 }
 
-/* Loaders alone are one process's affair. */
+/* Finds this rank's place and connects the ranks. A session that only loads has one rank. */
 static FshStatus join_ranks(Session *session, TrainOptions *options, SessionUse use, FshError *error)
 {
     const CommunicatorHint hint = {
@@ -249,7 +251,7 @@ static FshStatus join_ranks(Session *session, TrainOptions *options, SessionUse 
     return status;
 }
 
-/* What must be the same for the ranks to make the same steps. */
+/* Checks that everything that decides the ranks' steps is the same on all. */
 static FshStatus check_alike(const Session *session, const TrainOptions *options, FshError *error)
 {
     const TrainPlan *plan = &session->plan;
@@ -267,7 +269,7 @@ static FshStatus check_alike(const Session *session, const TrainOptions *options
     return ranks_check_same(session->communicator, text, error);
 }
 
-/* Where images are while their batch is made. */
+/* Opens the store on the GPU that holds encoded images while their batch is made. */
 static FshStatus open_files_store(Session *session, FshError *error)
 {
     FshStatus status = backend_decodes(session->network.backend, error);
@@ -300,7 +302,7 @@ FshStatus session_open(Session *session, const TrainOptions *given, SessionUse u
         status = open_loader(session, false, &session->evaluation, error);
     if (session->communicator)
         status = ranks_agree(session->communicator, status, error);
-    backend_close(&backend); /* the network has it, unless there is none */
+    backend_close(&backend); /* NULL if the network has taken it over */
     if (status)
         session_close(session);
     return status;
@@ -335,7 +337,7 @@ void session_describe(Session *session)
     const ModelSpec *spec = plan->edge_count ? &plan->train_spec : &plan->evaluation_spec;
     char memory[400];
     console_line(&session->console, "ftrain (fshard) %s", FSHARD_VERSION);
-    if (!session->data.inputs_alone) /* of images there is less to say, and --predict says it */
+    if (!session->data.inputs_alone) /* for images without a dataset --predict prints the rest */
         plan_describe(plan, &session->data, print_plan_line, &session->console);
     if (session->data.train && session->data.train == session->data.evaluation)
         console_warning(&session->console,
@@ -355,7 +357,7 @@ void session_describe(Session *session)
             "ranks: %llu (%s), one device each: %llu images in a step; the dataset is mapped once for all%s",
             (unsigned long long)plan->world_size, communicator_place(session->communicator)->launcher,
             (unsigned long long)plan_total_batch(plan), plan->cache_pixels ? ", and decoded by each" : "");
-    if (!session->network.backend) /* foreseen */
+    if (!session->network.backend) /* the device is only foreseen */
         return;
     console_line(&session->console, "device: %s; loader: %d thread%s, %zu batches ahead",
                  backend_description(session->network.backend), plan->workers, plan->workers == 1 ? "" : "s",
@@ -389,14 +391,15 @@ static FshStatus cache_split(Session *session, const FshSplit *split, FshError *
     return FSH_OK;
 }
 
-/* A split that is decoded once: train, evaluation. */
+/* A split whose images are decoded once: train or evaluation. */
 typedef struct Decoded {
-    ResidentSplit *resident; /* NULL: it is not */
+    ResidentSplit *resident; /* NULL: this split is not */
     ResidentOptions options;
-    double seconds; /* so far */
+    double seconds; /* time taken so far */
 } Decoded;
 
-/* Pairs are evaluated whole, each in its own size, which no GPU does: the loader has them. */
+/* Returns whether the split is decoded once. The GPU cannot hold evaluation pairs, each of its own size: the
+ * loader reads those. */
 static bool is_resident(const Session *session, bool training)
 {
     return training ? session->data.train != NULL
@@ -445,7 +448,8 @@ static FshStatus load_resident(Session *session, Decoded *decoded, FshError *err
     return FSH_OK;
 }
 
-/* The ranks of this host look at what is free when all know what they want and none has taken it. */
+/* Checks that the decoded splits fit this host's free memory. Called between two agreements: all ranks know
+ * what they want, and none has taken it yet. */
 static FshStatus check_room(const Session *session, FshError *error)
 {
     const Communicator *communicator = session->communicator;
@@ -457,7 +461,8 @@ static FshStatus check_room(const Session *session, FshError *error)
     return resident_split_check_room(split, bytes, ranks, cpu_free_memory_bytes(ranks), error);
 }
 
-/* Behind each part the ranks agree, once: a rank that fails says why, the others that one has. */
+/* Decodes the splits in phases. After each phase all ranks exchange their status: a failing rank keeps its
+ * message, the others report that one failed. */
 static FshStatus decode_splits(Session *session, FshError *error)
 {
     Communicator *communicator = session->communicator;
@@ -499,7 +504,7 @@ FshStatus session_write_step(Session *session, const Batch *batch, double learni
 {
     FshStatus status = network_write_step(&session->network, batch, learning_rate, error);
     size_t count = 0;
-    /* Once for each side of pairs: what was refused is pixels then. */
+    /* Once for each side of pairs: images that were refused are pixels after it. */
     for (int side = 0; side < 2 && status && batch->recipes; side++) {
         const uint64_t *refused = pixel_store_refused(batch->store, &count);
         if (count == 0)
@@ -548,7 +553,7 @@ const char *session_key(const FshSplit *split, uint64_t sample, size_t *bytes_re
     return record.key;
 }
 
-/* Visitors look at pixels. */
+/* Calls the visitor, with pixels read back if the device made them. */
 static FshStatus visit(Session *session, NetworkWeights weights, const SessionVisitor *visitor,
                        const Batch *batch, const Evaluated *evaluated, FshError *error)
 {
@@ -587,11 +592,12 @@ FshStatus session_evaluate(Session *session, NetworkWeights weights, const Sessi
     for (uint64_t step = 0; !status && step < steps; step++) {
         const Batch *batch;
         Evaluated evaluated = {0};
-        if (interrupt_requested()) /* this rank's share is over; all learn of it behind the last batch */
+        if (interrupt_requested()) /* this rank's share ends here; all ranks learn of it after the last
+                                    * batch */
             status = fsh_error_set(error, FSH_ERR_INTERRUPTED, "interrupted while evaluating");
         if (!status)
             status = loader_next(session->evaluation, &batch, error);
-        if (!status && batch->valid_count) /* of nothing but skipped samples there is nothing to say */
+        if (!status && batch->valid_count) /* a batch of only skipped samples is not evaluated */
             status = network_evaluate(&session->network, weights, batch, metrics, &evaluated, error);
         if (!status && batch->valid_count)
             status = count_classes(session, batch, &evaluated, error);

@@ -5,7 +5,7 @@
 
 #include "trainer/data/image_source.h"
 
-enum { NAMES_BYTES = 320 }; /* of one list, in a message */
+enum { NAMES_BYTES = 320 }; /* of one list in a message */
 
 /* ---- the network ---- */
 
@@ -26,7 +26,7 @@ FshStatus session_choose_model(const Session *session, const TrainOptions *optio
     return status || !named || named == *model_ret ? status : refuse_network(options->weights, named, error);
 }
 
-/* ---- images that nobody has packed ---- */
+/* ---- images without a dataset ---- */
 
 FshStatus session_take_images(Session *session, const TrainOptions *options, const Model **model_ret,
                               FshError *error)
@@ -51,7 +51,7 @@ FshStatus session_take_images(Session *session, const TrainOptions *options, con
 
 /* ---- classes ---- */
 
-/* Lists the classes that differ: "'scorpion'; they alone know 'n01770393'". */
+/* Writes the classes that differ: "'scorpion'; the weights alone know 'n01770393'". Returns text. */
 static const char *list_difference(const ClassNames *dataset, const ClassNames *weights, char *text,
                                    size_t text_bytes)
 {
@@ -150,7 +150,7 @@ FshStatus session_check_classes(const Session *session, const char *path, const 
     return status ? fsh_error_prepend(error, "%s", path) : FSH_OK;
 }
 
-/* Says what became of the classes, where that is not what it looks like. */
+/* Prints what became of the classes, if the names alone do not tell. */
 static void describe_classes(Session *session)
 {
     const ClassMap *classes = &session->classes;
