@@ -5,11 +5,12 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { BLOCK_BYTES = 512, FIRST_READ_BYTES = 8 << 10, MOST_READ_BYTES = 256 << 10 };
+#include "tar/tar_sniff.h"
+
+enum { FIRST_READ_BYTES = 8 << 10, MOST_READ_BYTES = 256 << 10 };
 
 /* ---- reading ---- */
 
@@ -99,73 +100,6 @@ struct archive *tar_source_archive(TarSource *source, int (*support_format)(stru
 
 /* ---- is it a tar? ---- */
 
-/* Not libarchive's own judgement, which takes zeros and other things. */
-static bool is_header(const uint8_t *block)
-{
-    enum { CHECKSUM_AT = 148, CHECKSUM_BYTES = 8 };
-    int64_t sum = 0, signed_sum = 0; /* old writers on some machines summed signed chars */
-    for (size_t i = 0; i < BLOCK_BYTES; i++) {
-        uint8_t byte = i - CHECKSUM_AT < CHECKSUM_BYTES ? ' ' : block[i];
-        sum += byte;
-        signed_sum += (int8_t)byte;
-    }
-    int64_t told = 0;
-    size_t digits = 0;
-    for (size_t i = 0; i < CHECKSUM_BYTES; i++) {
-        uint8_t byte = block[CHECKSUM_AT + i];
-        if (byte >= '0' && byte <= '7') {
-            told = 8 * told + (byte - '0');
-            digits++;
-        } else if (digits || (byte != ' ' && byte != '\0')) {
-            break;
-        }
-    }
-    return block[0] && digits && (told == sum || told == signed_sum);
-}
-
-bool tar_source_is_start(const uint8_t *bytes, size_t length, bool named_tar)
-{
-    if (length < BLOCK_BYTES)
-        return false;
-    if (is_header(bytes))
-        return true;
-    for (size_t i = 0; i < TAR_START_BYTES; i++)
-        if (!named_tar || i >= length || bytes[i])
-            return false;
-    return true;
-}
-
-size_t tar_name_stem(const char *path)
-{
-    static const char *const endings[] = {".tar",  ".tar.bz2", ".tar.gz", ".tar.xz", ".tar.zst",
-                                          ".tbz2", ".tgz",     ".txz",    ".tzst"};
-    size_t length = strlen(path);
-    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
-        size_t ending_bytes = strlen(endings[i]);
-        if (length > ending_bytes && strcasecmp(path + length - ending_bytes, endings[i]) == 0 &&
-            path[length - ending_bytes - 1] != '/')
-            return length - ending_bytes;
-    }
-    return 0;
-}
-
-bool tar_source_is_compressed(const uint8_t *bytes, size_t length)
-{
-    static const struct {
-        const char *bytes;
-        size_t length;
-    } magics[] = {{"\x1F\x8B", 2},
-                  {"BZh", 3},
-                  {"\xFD"
-                   "7zXZ",
-                   6},
-                  {"\x28\xB5\x2F\xFD", 4}};
-    for (size_t i = 0; i < sizeof magics / sizeof *magics; i++)
-        if (length >= magics[i].length && memcmp(bytes, magics[i].bytes, magics[i].length) == 0)
-            return true;
-    return false;
-}
-
 /* Up to TAR_START_BYTES of what is in the source, uncompressed; fewer where it ends or breaks. */
 static size_t read_start(TarSource source, uint8_t start[TAR_START_BYTES], int *failure_ret)
 {
@@ -207,7 +141,7 @@ FshStatus tar_source_open(const char *path, TarSource *source, FshError *error)
         size_t length = read_start(*source, start, &failure);
         if (failure)
             status = fsh_error_system(error, failure, "%s: cannot read", path);
-        else if (!tar_source_is_start(start, length, tar_name_stem(path) > 0))
+        else if (!tar_sniff_start(start, length, tar_name_stem(path) > 0))
             status = fsh_error_set(error, FSH_ERR_UNSUPPORTED,
                                    "%s: is no tar, plain or compressed by gzip, bzip2, xz, zstd, lz4 or lzip",
                                    path);

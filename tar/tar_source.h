@@ -12,8 +12,6 @@
 
 #include "common/error.h"
 
-enum { TAR_START_BYTES = 1024 }; /* what tells a tar: two blocks */
-
 /* A stretch of the file, or the content of the outer tar's entry in hand. */
 typedef struct TarSource {
     int descriptor;
@@ -36,14 +34,5 @@ FshStatus tar_source_open(const char *path, TarSource *source, FshError *error);
  * must stay where it is for as long as the archive is open, and its bytes are to be freed after that. NULL:
  * out of memory. What cannot be read says so at its first header. */
 struct archive *tar_source_archive(TarSource *source, int (*support_format)(struct archive *));
-
-/* Whether these first bytes (TAR_START_BYTES, or all there are) begin a tar: a header whose checksum is
- * right, or two blocks of zeros where the name says that it is a tar. */
-bool tar_source_is_start(const uint8_t *bytes, size_t length, bool named_tar);
-/* Whether they begin what gzip, bzip2, xz or zstd write. */
-bool tar_source_is_compressed(const uint8_t *bytes, size_t length);
-
-/* Length of the name without ".tar", ".tgz" and the like; 0: it is not named like a tar. */
-size_t tar_name_stem(const char *path);
 
 #endif

@@ -1,4 +1,4 @@
-/* A tar, and the tars in it, through libarchive (tar/tar_read.h). */
+/* A tar, and the tars in it, through libarchive (tar/archive_read.c). */
 #include <string.h>
 
 #include "tar/tar_read.h"

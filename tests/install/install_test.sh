@@ -14,6 +14,9 @@ for program in fresize fpack fverify ftrain; do
     "$prefix/bin/$program" --version | grep -q "^$program (fshard) [0-9]" || fail "$program --version does not name itself"
     [ -f "$prefix/share/man/man1/$program.1" ] || fail "no man page for $program"
 done
+for plugin in archive; do
+    [ -f "$prefix/lib/fshard/libfshard-$plugin.so" ] || fail "no libfshard-$plugin.so"
+done
 [ -f "$prefix/share/man/man5/fshard.5" ] || fail "no fshard.5"
 [ -f "$prefix/share/fshard/python/fshard/__init__.py" ] || fail "no Python package"
 [ -f "$prefix/share/fshard/python/pyproject.toml" ] || fail "pip cannot install the Python package"

@@ -1,0 +1,21 @@
+/* tar_sniff.h - whether bytes, or a name, are a tar's. Internal to tar/. */
+#ifndef FSHARD_TAR_TAR_SNIFF_H
+#define FSHARD_TAR_TAR_SNIFF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { TAR_START_BYTES = 1024 }; /* what tells a tar: two blocks */
+
+/* Returns whether a file that begins with these bytes (TAR_START_BYTES of them, or all there are) is a tar: they are
+ * a header whose checksum is right or, if the file is named like a tar, two blocks of zeros. */
+bool tar_sniff_start(const uint8_t *bytes, size_t length, bool named_tar);
+
+/* Returns whether gzip, bzip2, xz or zstd writes files that begin so. */
+bool tar_sniff_compressed(const uint8_t *bytes, size_t length);
+
+/* Returns the length of the name without ".tar", ".tgz" and the like; 0: it is not named like a tar. */
+size_t tar_name_stem(const char *path);
+
+#endif
