@@ -1,4 +1,4 @@
-/* ftrain: trains a network on a dataset that fpack made. */
+/* ftrain.c - the program ftrain: trains a network on a dataset that fpack made. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@
 #include "trainer/plan/train_options.h"
 #include "trainer/loop/train.h"
 
-/* True where the text comes from --config: arguments on the command line win over it. */
+/* Returns whether the text comes from --config; arguments on the command line win over it. */
 static bool is_from_file(const OptionArguments *arguments, const char *text)
 {
     const char *key;
@@ -31,7 +31,7 @@ static bool is_from_file(const OptionArguments *arguments, const char *text)
     return false;
 }
 
-/* The option whose value stands at `value` counts as given: args.json then holds it. */
+/* Marks the option whose value is at `value` as given, so that args.json holds it. */
 static void note_given(const OptionTable *table, const void *value)
 {
     for (const Option *option = table->options; option->name; option++)
@@ -39,7 +39,7 @@ static void note_given(const OptionTable *table, const void *value)
             *option->given = true;
 }
 
-/* SHARDS and OUTPUT, given as arguments or as options, but not as both. */
+/* Takes SHARDS and OUTPUT, which are given as arguments or as options, but not as both. */
 static FshStatus take_arguments(TrainOptions *options, const OptionTable *table,
                                 const OptionArguments *arguments, FshError *error)
 {
@@ -62,7 +62,7 @@ static bool uses_weights(const TrainOptions *options)
     return options->evaluate || options->predict || options->export_path;
 }
 
-/* Each does one thing and leaves: of two, one would be believed in for nothing. */
+/* Refuses two of the options that each do one thing and end the program: the second would be ignored. */
 static FshStatus check_uses(const TrainOptions *options, FshError *error)
 {
     const struct {
@@ -127,7 +127,7 @@ static FshStatus check_complete(const TrainOptions *options, FshError *error)
     return FSH_OK;
 }
 
-/* What speaks of one process alone is for one process. */
+/* Refuses options that apply to one process if there are several ranks. */
 static FshStatus check_ranks(const TrainOptions *options, const RankPlace *place, FshError *error)
 {
     const struct {
@@ -149,7 +149,7 @@ static FshStatus check_ranks(const TrainOptions *options, const RankPlace *place
     return FSH_OK;
 }
 
-/* Says of a file that is no dataset that it is no image either, where it could have been one. */
+/* Extends the message about a file that is no dataset: it is no image either, if images were allowed. */
 static FshStatus tell_no_image(const TrainOptions *options, FshStatus status, FshError *error)
 {
     char message[sizeof error->message];
@@ -182,7 +182,8 @@ static FshStatus do_what_is_asked(const TrainOptions *options, bool *partial_ret
     return train_run(options, partial_ret, error);
 }
 
-/* Rank 0 speaks for all. The others print nothing but warnings and failures of their own, which name them. */
+/* Runs as a rank. Rank 0 prints for all; the others print only warnings and failures of their own, with their
+ * rank. */
 static FshStatus run_as_rank(const TrainOptions *options, const RankPlace *place, bool *partial_ret,
                              FshError *error)
 {
@@ -191,7 +192,7 @@ static FshStatus run_as_rank(const TrainOptions *options, const RankPlace *place
     return do_what_is_asked(options, partial_ret, error);
 }
 
-/* "all", or a number of GPUs that are there. */
+/* Sets *count_ret from "all", or from a number of existing GPUs. */
 static FshStatus count_ranks(const char *text, int *count_ret, FshError *error)
 {
     char *end = NULL;
@@ -225,7 +226,7 @@ static FshStatus start_ranks(TrainOptions *options, RankPlace *place, FshError *
                              "--gpus: not with --device cpu; several processes on the CPU are for torchrun "
                              "--no-python, mpirun or srun to start");
     options->device = DEVICE_CUDA;
-    if (strcmp(options->gpus, "1") == 0) /* opening it says what is wrong with it */
+    if (strcmp(options->gpus, "1") == 0) /* if it cannot be opened, the backend will say why */
         return FSH_OK;
     FshStatus status = check_ranks(options, place, error);
     if (!status)
@@ -238,15 +239,15 @@ static FshStatus start_ranks(TrainOptions *options, RankPlace *place, FshError *
     return status || is_parent ? status : rank_place_from_environment(place, error);
 }
 
-/* Ends this rank with its failure, which its message names it in, unless the table does; in silence where
- * another rank tells the same. What is wrong with the options every rank tells, though all may have the same
- * ones: they have not met yet, and one alone may have others. */
+/* Ends this rank with its failure. The message names the rank, unless the option table does; nothing is
+ * printed if another rank reports the same failure. Wrong options are reported by every rank: they have not
+ * met yet, and one rank alone may have them. */
 static FshStatus tell_as_rank(FshStatus status, const OptionTable *table, const RankPlace *place,
                               FshError *error)
 {
     if (status && place->rank > 0 && strcmp(error->message, ranks_told_elsewhere) == 0)
         (void)!freopen("/dev/null", "w", stderr);
-    else if (status && place->world_size > 1 && !table->speaker) /* one that --gpus has started */
+    else if (status && place->world_size > 1 && !table->speaker) /* a rank that --gpus has started */
         (void)fsh_error_prepend(error, "rank %llu", (unsigned long long)place->rank);
     return status;
 }
@@ -285,15 +286,15 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
     if (options->list_models)
         return describe_models(options, error);
     if (uses_weights(options) && is_from_file(context->arguments, options->output))
-        options->output = NULL; /* the file is that of the run that made the weights */
+        options->output = NULL; /* the file is from the run that made the weights */
     return check_and_run(context, &place, partial_ret, error);
 }
 
-/* Threads that wait at the end of a parallel region spin, by libgomp's default until the scheduler takes
- * their core away. Where anything else runs on the cores (the loader's workers do), the thread they wait for
- * is then the one that has none: an epoch of 10 s took 58 s beside a load of 10 on 2 cores. A short spin
- * costs an idle machine nothing that can be measured. libgomp reads it from the environment before main, so
- * the program starts itself once more; whoever has set either variable is left alone. */
+/* Limits how long OpenMP threads spin at the end of a parallel region. By libgomp's default they spin until
+ * the scheduler takes their core away; if anything else runs on the cores (the loader's workers do), the
+ * thread that they wait for may be the one without a core: an epoch of 10 s took 58 s beside a load of 10 on
+ * 2 cores. A short spin costs an idle machine nothing measurable. libgomp reads the variable before main, so
+ * the program starts itself once more, unless the user has set either variable. */
 static void limit_spinning(char **argv)
 {
     char program[PATH_MAX];
@@ -303,11 +304,11 @@ static void limit_spinning(char **argv)
     if (length <= 0 || setenv("GOMP_SPINCOUNT", "1000", 1))
         return;
     program[length] = '\0';
-    (void)execv(program, argv); /* where that fails, all goes on, only slower */
+    (void)execv(program, argv); /* if that fails, all goes on, only slower */
 }
 
-/* Writes who speaks where a launcher has started several ranks; false where it has not, or cannot have: that
- * is a failure of its own. */
+/* Writes "ftrain: rank N" to text if a launcher has started several ranks. Returns false otherwise, also if
+ * the launcher's environment is invalid, which is reported elsewhere. */
 static bool name_speaker(char *text, size_t text_bytes)
 {
     RankPlace place = {0};

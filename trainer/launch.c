@@ -14,15 +14,15 @@
 #include "trainer/backend/backend.h"
 #include "trainer/ranks/rank_place.h"
 
-/* What the others are given once one has failed: to notice, then to obey. */
+/* After one rank has failed: seconds that the others have to notice it, then to obey. */
 static const double notice_seconds = 15, obey_seconds = 15;
 
 typedef struct Ranks {
-    pid_t processes[RANKS_MAX]; /* 0: ended */
+    pid_t processes[RANKS_MAX]; /* 0: it has ended */
     int count, living;
     int first_failure;        /* exit status; 0: none */
-    double next_step_seconds; /* when to press on, once one has failed */
-    int pressed;              /* signals sent for that: SIGTERM, SIGKILL */
+    double next_step_seconds; /* when to send the next signal, once one has failed */
+    int pressed;              /* signals sent so far: SIGTERM, SIGKILL */
 } Ranks;
 
 /* ---- a child ---- */
@@ -53,7 +53,7 @@ static FshStatus set_place(int rank, int count, pid_t parent, FshError *error)
 static FshStatus begin_child(int rank, int count, pid_t parent, const sigset_t *mask, FshError *error)
 {
     (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (getppid() != parent) /* it went before that was set */
+    if (getppid() != parent) /* the parent ended before that was set */
         (void)raise(SIGTERM);
     if (sigprocmask(SIG_SETMASK, mask, NULL))
         return fsh_error_system(error, errno, "signals cannot be taken");
@@ -102,15 +102,15 @@ static void press_on(Ranks *ranks)
     ranks->next_step_seconds = progress_now_seconds() + obey_seconds;
 }
 
-/* Until all have ended. watched is blocked. */
+/* Waits until all ranks have ended, and passes signals on. watched: the signals to wait for, which are
+ * blocked. */
 static void watch(Ranks *ranks, const sigset_t *watched)
 {
     const struct timespec second = {.tv_sec = 1};
     while (ranks->living > 0) {
         siginfo_t info;
         const int signal_number = sigtimedwait(watched, &info, &second);
-        /* SI_KERNEL: from the terminal, which has sent it to the ranks too; a second one would end them at
-         * once. */
+        /* SI_KERNEL: the terminal has sent it to the ranks too; a second one would end them at once. */
         if (signal_number > 0 && signal_number != SIGCHLD &&
             !(signal_number == SIGINT && info.si_code == SI_KERNEL))
             send_all(ranks, signal_number);
@@ -136,7 +136,7 @@ FshStatus launch_ranks(int count, bool *parent_ret, int *exit_status_ret, FshErr
     (void)sigaddset(&watched, SIGUSR1);
     if (sigprocmask(SIG_BLOCK, &watched, &before))
         return fsh_error_system(error, errno, "signals cannot be held back");
-    (void)fflush(NULL); /* or every child would write what waits in a buffer */
+    (void)fflush(NULL); /* otherwise every child would write what is still buffered */
     for (int rank = 0; rank < count && !status; rank++) {
         const pid_t child = fork();
         if (child == 0) {

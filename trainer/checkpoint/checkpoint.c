@@ -9,7 +9,7 @@ static const char notes_key[] = "fshard.checkpoint";
 FshStatus checkpoint_save(const char *path, State *state, const Graph *graph, const json_t *notes,
                           FshError *error)
 {
-    /* 17 digits: a double comes back as it was. */
+    /* 17 digits: a double is read back exactly. */
     char *text = json_dumps(notes, JSON_COMPACT | JSON_REAL_PRECISION(17));
     if (!text)
         return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);

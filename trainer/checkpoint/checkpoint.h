@@ -1,10 +1,10 @@
-/* checkpoint.h - everything that a run needs to go on where it stopped, in one file.
+/* checkpoint.h - saves everything that a run needs to resume, in one file.
  *
- * OUTPUT/checkpoint.safetensors holds every tensor of the State (parameters, buffers, the optimizer's) as
- * float32, bit for bit, and in its metadata, under "fshard.checkpoint", where the run stood: a JSON object
- * made by the loop (progress.h). So N steps are the same as k steps, a stop, and N - k steps.
+ * OUTPUT/checkpoint.safetensors holds every tensor of the State (parameters, buffers, optimizer) as float32,
+ * bit for bit. Its metadata has "fshard.checkpoint", a JSON object made by the loop, which says where the run
+ * stood (run_state.h). So N steps give the same as k steps, a stop, and N - k steps.
  *
- * It is replaced atomically: at any moment the file is the one before or the new one. */
+ * The file is replaced atomically: at any moment it is the old one or the new one. */
 #ifndef FSHARD_TRAINER_CHECKPOINT_CHECKPOINT_H
 #define FSHARD_TRAINER_CHECKPOINT_CHECKPOINT_H
 
@@ -12,16 +12,16 @@
 
 #include "trainer/backend/backend.h"
 
-/* notes: borrowed. */
+/* Writes the checkpoint; borrows notes. */
 FshStatus checkpoint_save(const char *path, State *state, const Graph *graph, const json_t *notes,
                           FshError *error);
 
-/* The notes alone, a new reference. FSH_ERR_NOT_FOUND; FSH_ERR_MISMATCH: weights without a checkpoint's
- * notes; FSH_ERR_CORRUPT. */
+/* Reads the notes alone and sets *notes_ret to a new reference. FSH_ERR_NOT_FOUND; FSH_ERR_MISMATCH: weights
+ * without the notes of a checkpoint; FSH_ERR_CORRUPT. */
 FshStatus checkpoint_notes(const char *path, json_t **notes_ret, FshError *error);
 
-/* Sets the State. FSH_ERR_MISMATCH: the checkpoint is of another network or optimizer (the first tensor that
- * differs); nothing is changed then. */
+/* Sets the State from the checkpoint. FSH_ERR_MISMATCH: it is from another network or optimizer (the message
+ * names the first tensor that differs); nothing is changed then. */
 FshStatus checkpoint_load(const char *path, State *state, const Graph *graph, FshError *error);
 
 #endif

@@ -62,9 +62,9 @@ void class_names_free(ClassNames *names)
     *names = (ClassNames){0};
 }
 
-/* ---- from one list to another ---- */
+/* ---- matching two lists ---- */
 
-/* A name and where it stands in its list. */
+/* A name and its index in its list. */
 typedef struct Placed {
     const char *name;
     int32_t place;
@@ -76,7 +76,7 @@ static int compare_names(const void *a, const void *b)
     return strcmp(left->name, right->name);
 }
 
-/* Returns the names in byte order; NULL: no memory. */
+/* Returns the names sorted in byte order; NULL: no memory. */
 static Placed *sort_names(const ClassNames *names)
 {
     Placed *sorted = calloc(names->count + 1, sizeof *sorted);
@@ -93,7 +93,7 @@ static const Placed *find_name(const Placed *sorted, size_t count, const char *n
     return bsearch(&wanted, sorted, count, sizeof *sorted, compare_names);
 }
 
-/* Returns a name that stands twice in the list; NULL: none does. */
+/* Returns a name that occurs twice in the list; NULL: none does. */
 static const char *find_twice(const Placed *sorted, size_t count)
 {
     for (size_t i = 1; i < count; i++)
@@ -140,7 +140,7 @@ FshStatus class_map_make(ClassMap *map, const ClassNames *dataset, const ClassNa
         weights->count > INT32_MAX)
         status =
             fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for %zu names of classes", dataset->count);
-    else if (map->same) /* whatever the names are */
+    else if (map->same) /* also if a name occurs twice */
         for (size_t i = 0; i < dataset->count; i++)
             map->places[i] = (int32_t)i;
     else
@@ -160,7 +160,7 @@ void class_map_free(ClassMap *map)
 
 /* ---- for people ---- */
 
-/* Returns how many bytes of the name are shown: at most SHOWN_BYTES_MAX, and whole characters. */
+/* Returns how many bytes of the name to show: at most SHOWN_BYTES_MAX, in whole characters. */
 static size_t shown_bytes(const char *name)
 {
     enum { SHOWN_BYTES_MAX = 60 };
@@ -171,7 +171,7 @@ static size_t shown_bytes(const char *name)
     return bytes;
 }
 
-/* Appends the name in quotes if it fits with what may follow it. */
+/* Appends the name in quotes and returns true, if it fits together with what may follow it. */
 static bool append_name(char *text, size_t text_bytes, const char *name)
 {
     enum { ROOM_AFTER = 24 }; /* " and 12345 more" */

@@ -4,14 +4,14 @@
 #include <stddef.h>
 #include <string.h>
 
-/* One row for each number; the whole is a JSON object of them. */
+/* One row for each number of the state; together they are a JSON object. */
 typedef enum FieldKind { FIELD_COUNT, FIELD_REAL, FIELD_FLAG } FieldKind;
 
 typedef struct Field {
     const char *name;
     size_t offset;
     FieldKind kind;
-    bool may_miss; /* in checkpoints of runs before there was one: 0 then */
+    bool may_miss; /* checkpoints of older versions lack it, which means 0 */
 } Field;
 
 /* clang-format off */
@@ -39,7 +39,7 @@ enum { FIELD_ROWS = sizeof fields / sizeof *fields };
 
 /* ---- writing ---- */
 
-/* JSON knows no NaN: the loss of a network gone bad is null. */
+/* Returns the value, or null if it is not finite, which JSON cannot express. */
 static json_t *number_or_null(double value)
 {
     return isfinite(value) ? json_real(value) : json_null();
@@ -108,7 +108,7 @@ json_t *run_state_object(const RunState *state)
 
 typedef struct Reading {
     const json_t *object;
-    const char *missing; /* the first member that is not as it should be */
+    const char *missing; /* the first member that is missing or of another type */
 } Reading;
 
 static const json_t *member(Reading *reading, const char *name, bool (*is)(const json_t *value))
@@ -168,7 +168,7 @@ static void read_field(Reading *reading, RunState *state, const Field *field)
     }
 }
 
-/* True if the array has so many numbers. */
+/* Reads `count` numbers, null as NaN. Returns false if the array has others. */
 static bool read_numbers(Reading *reading, const char *name, double *numbers, size_t count)
 {
     const json_t *array = member(reading, name, is_array);

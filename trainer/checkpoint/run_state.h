@@ -1,7 +1,7 @@
-/* run_state.h - where a run stands, beside its weights: what a checkpoint's notes hold.
+/* run_state.h - where a run stands, apart from its weights: the content of a checkpoint's notes.
  *
- * Pure data: a run that goes on from its notes does what it would have done without the stop.
- * Threads: one. */
+ * Pure data: a run that resumes from its notes does what it would have done without the stop. Threads:
+ * one. */
 #ifndef FSHARD_TRAINER_CHECKPOINT_RUN_STATE_H
 #define FSHARD_TRAINER_CHECKPOINT_RUN_STATE_H
 
@@ -15,35 +15,36 @@
 
 enum { KEPT_EPOCHS_MAX = 100 };
 
-/* An epoch's weights on disk. */
+/* An epoch whose weights were kept on disk. */
 typedef struct KeptEpoch {
     uint64_t epoch;
-    double value; /* of the main metric; the loss is better when lower */
+    double value; /* of the main metric, or the epoch's number without evaluation; higher is better */
 } KeptEpoch;
 
-/* Of the epochs that were evaluated, the one with the highest main metric; of equal ones the first. */
+/* The evaluated epoch with the highest main metric; of equal ones the first. */
 typedef struct BestEpoch {
     bool any;
     uint64_t epoch;
     Metrics metrics;
 } BestEpoch;
 
+/* Where a run stands. The loop writes it after each step and each epoch; a run that resumes reads it. */
 typedef struct RunState {
-    /* the next step: step of epoch; step may be that epoch's count (evaluation is due) */
+    /* the next step: number `step` of epoch `epoch`; step may equal the epoch's steps (evaluation is due) */
     uint64_t epoch, step;
     uint64_t steps_done; /* over all epochs */
-    uint64_t images;     /* trained */
-    double seconds;      /* of the run so far, all its parts */
-    double step_seconds; /* of it in training steps, waiting included */
+    uint64_t images;     /* trained on */
+    double seconds;      /* of the run so far, with earlier parts */
+    double step_seconds; /* of that, in training steps, including waiting */
     double wait_seconds; /* of that, waiting for the loader */
     double evaluation_seconds;
-    double last_evaluation_seconds; /* of the weights and of their average */
-    /* where the plan has none: chosen after the first evaluation, then kept; 0: not yet */
+    double last_evaluation_seconds; /* of the weights and their average */
+    /* chosen after the first evaluation and then kept, if the plan has none; 0: not chosen yet */
     uint64_t evaluation_interval;
-    Metrics metrics;                          /* of the epoch under way */
-    double epoch_seconds, epoch_wait_seconds; /* of the epoch under way */
-    BestEpoch best, best_average;             /* of the weights, and of the averaged ones */
-    /* of those whose weights could be saved: the same, but where a disk failed */
+    Metrics metrics;                          /* of the current epoch */
+    double epoch_seconds, epoch_wait_seconds; /* of the current epoch */
+    BestEpoch best, best_average;             /* of the weights; of the averaged weights */
+    /* the best that are on disk: the same, unless a save failed */
     BestEpoch saved, saved_average;
     bool finished; /* nothing is left to do */
     Plateau plateau;
@@ -52,9 +53,11 @@ typedef struct RunState {
     KeptEpoch kept[KEPT_EPOCHS_MAX]; /* --checkpoint-hist */
 } RunState;
 
+/* Returns the state as a new JSON object; NULL: no memory. */
 /* A new object; NULL: no memory. */
 json_t *run_state_object(const RunState *state);
-/* FSH_ERR_CORRUPT: a member is missing or of another type. path names the checkpoint in the message. */
+/* Reads the object into state. FSH_ERR_CORRUPT: a member is missing or of another type. path: the checkpoint,
+ * for the message. */
 FshStatus run_state_read(RunState *state, const char *path, const json_t *object, FshError *error);
 
 #endif

@@ -10,7 +10,7 @@
 #include "common/read_fault.h"
 #include "common/file.h"
 
-/* Data is used as it lies in the file, which is little endian. */
+/* Data is used in place, as little endian numbers. */
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "safetensors are read in place: a little endian machine is needed");
 
@@ -36,8 +36,8 @@ static void format_checksum(char digits[DIGITS + 1], uint64_t checksum)
     (void)snprintf(digits, DIGITS + 1, "%016" PRIx64, checksum);
 }
 
-/* Finds where in a header's text the value of a key of checksums begins. NULL: the text has no such key. The
- * bytes that are looked for can be nowhere else: within a string, quotes stand after a backslash. */
+/* Finds the value of a key of checksums in a header's text. NULL: the text has no such key. The pattern can
+ * occur nowhere else: inside a string, quotes have a backslash before them. */
 static const char *find_checksums(const char *text, size_t text_bytes, const char *key)
 {
     char pattern[64];
@@ -46,7 +46,7 @@ static const char *find_checksums(const char *text, size_t text_bytes, const cha
     return found ? found + length : NULL;
 }
 
-/* Hashes a header with zeros for the digits of its own checksum. False: no memory. */
+/* Hashes a header with zeros in place of its own checksum's digits. Returns false without memory. */
 static bool hash_header(const char *text, size_t text_bytes, const char *digits, char checksum[DIGITS + 1])
 {
     static const char zeros[] = "0000000000000000";
@@ -106,7 +106,7 @@ static float bf16_at(const uint8_t *bytes)
 static const struct {
     const char *name;
     uint64_t bytes;
-    float (*at)(const uint8_t *bytes); /* NULL: no floating-point type */
+    float (*at)(const uint8_t *bytes); /* NULL: not a floating-point type */
 } types[SAFETENSORS_TYPE_COUNT] = {
     [SAFETENSORS_F64] = {"F64", 8, f64_at}, [SAFETENSORS_F32] = {"F32", 4, f32_at},
     [SAFETENSORS_F16] = {"F16", 2, f16_at}, [SAFETENSORS_BF16] = {"BF16", 2, bf16_at},
@@ -127,7 +127,7 @@ bool safetensors_type_is_float(SafetensorsType type)
 
 /* ---- reading ---- */
 
-/* The JSON number as an offset or dimension; false if it is negative or no whole number. */
+/* Reads a JSON number as an offset or dimension. Returns false if it is negative or not an integer. */
 static bool whole_number(const json_t *value, uint64_t *number_ret)
 {
     if (!json_is_integer(value) || json_integer_value(value) < 0)
@@ -207,7 +207,7 @@ static int by_offset(const void *a, const void *b)
     return left->bytes < right->bytes ? -1 : left->bytes > right->bytes;
 }
 
-/* Tensors must follow each other without gap or overlap, to the last byte. */
+/* Checks that tensors follow each other without gap or overlap, up to the last byte. */
 static FshStatus check_coverage(const Safetensors *file, const char *path, const uint8_t *data,
                                 uint64_t data_bytes, FshError *error)
 {
@@ -258,7 +258,7 @@ static FshStatus check_header(const Safetensors *file, const char *path, uint64_
     return FSH_OK;
 }
 
-/* Gives each entry its checksum; the header is right. */
+/* Points each entry to its checksum; the header was checked. */
 static FshStatus read_checksums(Safetensors *file, const char *path, FshError *error)
 {
     const char *checksums = safetensors_metadata(file, tensor_checksums_key);
@@ -273,7 +273,7 @@ static FshStatus read_checksums(Safetensors *file, const char *path, FshError *e
     return FSH_OK;
 }
 
-/* Drops what wrappers of PyTorch put before every name, DistributedDataParallel and torch.compile. */
+/* Removes the prefix that PyTorch's wrappers DistributedDataParallel and torch.compile add to every name. */
 static void drop_wrapper(Safetensors *file)
 {
     static const char *const wrappers[] = {"module.", "_orig_mod."};
@@ -319,8 +319,8 @@ static FshStatus read_header(Safetensors *file, const char *path, uint64_t heade
     qsort(file->entries, file->count, sizeof *file->entries, by_offset);
     FshStatus status = check_coverage(file, path, data, data_bytes, error);
     drop_wrapper(file);
-    /* One of the two strings is enough: where a bit has changed in the key of the other, they are not a
-     * stranger's. */
+    /* One of the two strings marks a file of ours: if a bit has flipped in one key, the other is still
+     * there. */
     if (status || (!safetensors_metadata(file, header_checksum_key) &&
                    !safetensors_metadata(file, tensor_checksums_key)))
         return status;
@@ -328,7 +328,7 @@ static FshStatus read_header(Safetensors *file, const char *path, uint64_t heade
     return status ? status : read_checksums(file, path, error);
 }
 
-/* torch.save writes a zip, formerly a pickle of protocol 2. */
+/* Returns whether the file was written by torch.save: a zip, formerly a pickle of protocol 2. */
 static bool is_pickled(const FileMapping *mapping)
 {
     return mapping->length > 4 &&
@@ -342,7 +342,7 @@ FshStatus safetensors_open(Safetensors **file, const char *path, FshError *error
     if (!made)
         return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
     FshStatus status = file_map(path, &made->mapping, error);
-    if (!status) { /* all of it is read anyway: then rather before it is believed */
+    if (!status) { /* all of it is read in any case; here read errors show before anything is used */
         read_fault_touch(made->mapping.bytes, (size_t)made->mapping.length);
         if (file_mapping_check(&made->mapping, 0, made->mapping.length, error))
             status = fsh_error_prepend(error, "%s", path);
@@ -439,11 +439,11 @@ FshStatus safetensors_check(const Safetensors *file, const char *path, FshError 
 /* ---- writing ---- */
 
 typedef struct Placed {
-    size_t number; /* in the caller's list */
+    size_t number; /* index in the caller's list */
     uint64_t begin, end;
 } Placed;
 
-/* Offsets: wide elements first, the caller's order among equals. */
+/* Sets offsets: tensors with wide elements first, those of equal width in the caller's order. */
 static FshStatus place_tensors(const SafetensorsTensor *tensors, size_t tensor_count, Placed *placed,
                                uint64_t *largest_ret, FshError *error)
 {
@@ -480,7 +480,7 @@ static json_t *tensor_json(const SafetensorsTensor *tensor, const Placed *placed
                      "data_offsets", (json_int_t)placed->begin, (json_int_t)placed->end);
 }
 
-/* Takes text; gives it with spaces at its end. NULL: no memory. */
+/* Takes over text, and returns it padded with spaces to DATA_ALIGNMENT. NULL: no memory. */
 static char *pad(char *text)
 {
     const size_t text_bytes = strlen(text);
@@ -495,7 +495,7 @@ static char *pad(char *text)
     return padded;
 }
 
-/* Returns room for so many checksums: zeros with spaces between them. NULL: no memory. */
+/* Returns a text with room for `count` checksums: zeros separated by spaces. NULL: no memory. */
 static char *blank_checksums(size_t count)
 {
     char *text = malloc(count * (DIGITS + 1) + 1);
@@ -506,8 +506,8 @@ static char *blank_checksums(size_t count)
     return text;
 }
 
-/* Returns the header as text, its checksums blank, with spaces at the end that align what follows; NULL
- * without memory. Free with free(). */
+/* Returns the header as text, with blank checksums and padded with spaces to the alignment of the data. NULL:
+ * no memory. Free it with free(). */
 static char *header_text(const SafetensorsTensor *tensors, const Placed *placed, size_t tensor_count,
                          const SafetensorsMetadata *metadata, size_t metadata_count)
 {
@@ -536,7 +536,7 @@ static FshStatus write_header(AtomicFile *file, const char *text, FshError *erro
     return status ? status : atomic_file_write(file, text, header_bytes, error);
 }
 
-/* Writes the header again, with the checksum of itself: all others stand in it. */
+/* Writes the header again, now with its own checksum; all others must be in the text. */
 static FshStatus seal_header(AtomicFile *file, char *text, FshError *error)
 {
     const size_t text_bytes = strlen(text);

@@ -9,16 +9,16 @@
  *
  * Format (https://huggingface.co/docs/safetensors): 8 bytes, the header's length, little endian; the header,
  * a JSON object that gives each tensor its dtype, shape and offsets, and strings under "__metadata__"; then
- * the tensors' bytes, little endian, row by row, without gaps.
+ * the tensors' bytes, little endian, in row-major order, without gaps.
  *
  * Every length, offset and shape of a file is checked before use; a hostile file gives FSH_ERR_CORRUPT.
  *
  * Files written here carry checksums (XXH3-64, 16 hexadecimal digits each) as two strings of the metadata:
- * "fshard.tensors_xxh3", one of each tensor's bytes, in the order of the file, with a space between them; and
- * "fshard.header_xxh3", of the header as it stands in the file, with "0" for its own 16 digits. So a changed
- * byte anywhere is found: in the header by safetensors_open, in a tensor by safetensors_check. Files of
- * others have none. Who rewrites a file must leave both strings out.
- * Threads: an open file is constant. */
+ * "fshard.tensors_xxh3" has one for the bytes of each tensor, in the order of the file, separated by spaces;
+ * "fshard.header_xxh3" is that of the header as it is in the file, with "0" for its own 16 digits. So any
+ * changed byte is found: in the header by safetensors_open, in a tensor by safetensors_check. Files of other
+ * programs have no checksums. A program that rewrites a file must leave both strings out. Threads: an open
+ * file is constant. */
 #ifndef FSHARD_TRAINER_CHECKPOINT_SAFETENSORS_H
 #define FSHARD_TRAINER_CHECKPOINT_SAFETENSORS_H
 
@@ -47,13 +47,14 @@ typedef enum SafetensorsType {
     SAFETENSORS_TYPE_COUNT
 } SafetensorsType;
 
-/* "F32", …; static. */
+/* Returns "F32", …; static. */
 const char *safetensors_type_name(SafetensorsType type);
-/* One that safetensors_read_f32 converts. */
+/* Returns whether safetensors_read_f32 converts this type. */
 bool safetensors_type_is_float(SafetensorsType type);
 
 typedef struct SafetensorsEntry {
-    const char *name; /* owned by the file; without "module." or "_orig_mod.", where all begin with it */
+    const char *name; /* owned by the file; without the prefix "module." or "_orig_mod.", if all names have
+                       * it */
     SafetensorsType type;
     int rank;
     uint64_t shape[SAFETENSORS_RANK_MAX];
@@ -65,30 +66,30 @@ typedef struct SafetensorsEntry {
 
 typedef struct Safetensors Safetensors;
 
-/* Opens a file and checks its header. FSH_ERR_NOT_FOUND, FSH_ERR_CORRUPT (also: the header does not match its
- * checksum), FSH_ERR_UNSUPPORTED (a dtype or rank that this reader does not know). */
+/* Opens a file and checks its header. FSH_ERR_NOT_FOUND; FSH_ERR_CORRUPT, also if the header does not match
+ * its checksum; FSH_ERR_UNSUPPORTED: a dtype or rank that this reader does not know. */
 FshStatus safetensors_open(Safetensors **file, const char *path, FshError *error);
 /* Frees and sets to NULL; NULL is fine. */
 void safetensors_close(Safetensors **file);
 
-/* In the file's order. */
+/* Return the number of tensors, and tensor `number`, in the order of the file. */
 size_t safetensors_count(const Safetensors *file);
 const SafetensorsEntry *safetensors_entry(const Safetensors *file, size_t number);
-/* NULL if there is none of this name. */
+/* Returns the tensor of this name; NULL: there is none. */
 const SafetensorsEntry *safetensors_find(const Safetensors *file, const char *name);
-/* A string of "__metadata__", or NULL. */
+/* Returns a string of "__metadata__"; NULL: there is none. */
 const char *safetensors_metadata(const Safetensors *file, const char *key);
 
-/* Returns true if the file has checksums. */
+/* Returns whether the file has checksums. */
 bool safetensors_has_checksums(const Safetensors *file);
-/* Reads every tensor and compares its checksum, where the file has them. path: for the message of
- * FSH_ERR_CORRUPT, which names the first tensor that does not match. */
+/* Reads every tensor and compares its checksum, if the file has checksums. FSH_ERR_CORRUPT names path and the
+ * first tensor that does not match. */
 FshStatus safetensors_check(const Safetensors *file, const char *path, FshError *error);
 
-/* Converts F64, F32, F16 and BF16. FSH_ERR_MISMATCH: another type, or count is not the entry's. */
+/* Converts F64, F32, F16 or BF16 to values. FSH_ERR_MISMATCH: another type, or count is not the entry's. */
 FshStatus safetensors_read_f32(const SafetensorsEntry *entry, float *values, uint64_t count, FshError *error);
 
-/* What is to be written. */
+/* A tensor to write. */
 typedef struct SafetensorsTensor {
     const char *name;
     SafetensorsType type;
@@ -100,12 +101,11 @@ typedef struct SafetensorsMetadata {
     const char *key, *value;
 } SafetensorsMetadata;
 
-/* Puts tensor `number` (of the caller's list) into values, which has room for it. */
+/* Fills values with tensor `number` of the caller's list; there is room for all of it. */
 typedef FshStatus (*SafetensorsRead)(size_t number, void *values, void *context, FshError *error);
 
-/* Writes path atomically: it is the old file or the complete new one (an existing file is replaced). Tensors
- * with wider elements come first, so that each is aligned to its elements. read is called once for each, one
- * at a time. */
+/* Writes path atomically: it is the old file or the complete new one. Tensors with wider elements come first,
+ * so that each is aligned to its elements. Calls read once for each tensor, one at a time. */
 FshStatus safetensors_write(const char *path, const SafetensorsTensor *tensors, size_t tensor_count,
                             const SafetensorsMetadata *metadata, size_t metadata_count, SafetensorsRead read,
                             void *context, FshError *error);

@@ -102,7 +102,7 @@ uint64_t state_file_bytes(const Graph *graph, StatePart part)
     enum {
         HEADER_BYTES = 65536,
         ROW_BYTES = 2 * (GRAPH_NAME_MAX + 128)
-    }; /* the notes; a tensor, and its counter */
+    }; /* the notes; a tensor and its counter */
     uint64_t bytes = HEADER_BYTES;
     for (size_t i = 0; i < graph_tensor_count(graph); i++) {
         const Tensor *tensor = graph_tensor(graph, (TensorId)i);
@@ -125,7 +125,7 @@ static const char *format_shape(char *buffer, size_t buffer_bytes, int rank, con
     return buffer;
 }
 
-/* For "it holds …": the model that wrote the file, if it says. */
+/* Returns the model that wrote the file, to follow "it holds …". */
 static const char *held_network(const Safetensors *file)
 {
     const char *model = safetensors_metadata(file, "model");
@@ -134,7 +134,8 @@ static const char *held_network(const Safetensors *file)
     return model ? model : "another network";
 }
 
-/* [1, C, 1, 1] and [C] hold the same numbers in the same order. */
+/* Returns whether two shapes are the same apart from ones: [1, C, 1, 1] and [C] hold the same numbers in the
+ * same order. */
 static bool same_but_ones(int rank, const int64_t *shape, int other_rank, const int64_t *other)
 {
     int i = 0, k = 0;
@@ -174,7 +175,7 @@ static FshStatus check_tensor(const char *path, const Safetensors *file, const T
         format_shape(wanted, sizeof wanted, tensor->rank, tensor->shape));
 }
 
-/* Returns the first tensor of the file that the part has not. NULL: there is none. */
+/* Returns the first tensor of the file that is not in the part. NULL: there is none. */
 static const char *find_unknown(const Safetensors *file, const Graph *graph, StatePart part)
 {
     for (size_t i = 0; i < safetensors_count(file); i++) {

@@ -1,12 +1,11 @@
-/* state_file.h - tensors of a State in a safetensors file, and back.
+/* state_file.h - writes the tensors of a State to a safetensors file, and reads them back.
  *
- * Parameters and buffers stand under their names, which are torchvision's. Beside each running_var stands
- * num_batches_tracked, as PyTorch's batch norm has it, so that
- * model.load_state_dict(safetensors.torch.load_file(path)) takes a file of STATE_NETWORK with strict=True.
- * A checkpoint (STATE_ALL) holds the optimizer's tensors too: "conv1.weight.momentum_buffer",
- * "optimizer.step".
+ * Parameters and buffers have their names, which are torchvision's. Each running_var is accompanied by
+ * num_batches_tracked, as in PyTorch's batch norm, so that
+ * model.load_state_dict(safetensors.torch.load_file(path)) takes a file of STATE_NETWORK with strict=True. A
+ * checkpoint (STATE_ALL) holds the optimizer's tensors too: "conv1.weight.momentum_buffer", "optimizer.step".
  *
- * Shapes are those of the graph. A file's may have ones more or fewer ([1, C, 1, 1] for [C]).
+ * Shapes are those of the graph. Those of a file may have more or fewer ones ([1, C, 1, 1] for [C]).
  *
  * Threads: one at a time on a State. */
 #ifndef FSHARD_TRAINER_CHECKPOINT_STATE_FILE_H
@@ -16,31 +15,31 @@
 #include "trainer/checkpoint/safetensors.h"
 
 typedef enum StatePart {
-    STATE_NETWORK, /* parameters and buffers of layers: what evaluation needs */
-    STATE_ALL,     /* and the optimizer's: what training needs to go on */
+    STATE_NETWORK, /* parameters and buffers of layers, which evaluation needs */
+    STATE_ALL,     /* the optimizer's tensors too, which training needs to resume */
 } StatePart;
 
-/* True if the tensor of the graph belongs to the part. */
+/* Returns whether the tensor belongs to the part. */
 bool state_part_has(StatePart part, const Tensor *tensor);
 
-/* Writes path atomically, replacing what is there. batches: num_batches_tracked. */
+/* Writes path atomically and replaces an existing file. batches: num_batches_tracked. */
 FshStatus state_file_write(const char *path, State *state, const Graph *graph, StatePart part,
                            uint64_t batches, const SafetensorsMetadata *metadata, size_t metadata_count,
                            FshError *error);
 
-/* Returns what a file of the part takes on disk, and a little more: headers are taken for longer than they
- * are. */
+/* Returns an upper bound of the bytes that a file of the part takes on disk: the size of headers is
+ * overestimated. */
 uint64_t state_file_bytes(const Graph *graph, StatePart part);
 
-/* Checks that file holds every tensor of the part with its shape, as floating-point numbers, and nothing that
- * the graph has not; left_out: names (layers' tensors) that are not asked for, NULL-terminated, or NULL.
- * FSH_ERR_MISMATCH names the first that differs; FSH_ERR_CORRUPT the first whose bytes do not match their
+/* Checks that the file holds every tensor of the part with its shape, as floating-point numbers, and no
+ * tensor that the graph lacks. left_out: names of tensors that need not be there, NULL-terminated, or NULL.
+ * FSH_ERR_MISMATCH names the first tensor that differs; FSH_ERR_CORRUPT the first that does not match its
  * checksum. */
 FshStatus state_file_check(const char *path, const Safetensors *file, const Graph *graph, StatePart part,
                            const char *const *left_out, FshError *error);
-/* Returns true if file and part have tensors of the same names. */
+/* Returns whether file and part have the same tensor names. */
 bool state_file_has_names(const Safetensors *file, const Graph *graph, StatePart part);
-/* Sets the part's tensors of the State but those left out; the file was checked. */
+/* Sets the part's tensors of the State, except those left out, from a checked file. */
 FshStatus state_file_read(const char *path, const Safetensors *file, State *state, const Graph *graph,
                           StatePart part, const char *const *left_out, FshError *error);
 

@@ -30,7 +30,7 @@ static const char *or_empty(const char *text)
     return text ? text : "";
 }
 
-/* NULL: no memory. */
+/* Returns the metadata "shape"; NULL: no memory. */
 static char *format_shape(const WeightsInfo *info)
 {
     const ModelSpec *spec = info->spec;
@@ -62,7 +62,7 @@ FshStatus weights_save(const char *path, State *state, const Graph *graph, const
         status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
         goto done;
     }
-    /* "format": what transformers and timm look for. */
+    /* "format" is what transformers and timm look for. */
     SafetensorsMetadata metadata[KNOWN_MAX] = {
         {"format", "pt"},
         {"writer", "fshard " FSHARD_VERSION},
@@ -86,7 +86,7 @@ done:
     return status;
 }
 
-/* ---- where they come from ---- */
+/* ---- origin ---- */
 
 static bool read_numbers(const char *text, double numbers[4], uint32_t *count_ret)
 {
@@ -115,7 +115,8 @@ static void shape_text(const json_t *shape, const char *name, char *text, size_t
     (void)snprintf(text, text_bytes, "%s", value && strlen(value) < text_bytes ? value : "");
 }
 
-/* What a stranger's file says is checked where the network is built. */
+/* Reads what the network leaves open. The file may be hostile: values are checked when the network is
+ * built. */
 static void read_shape(const Safetensors *file, WeightsOrigin *origin)
 {
     const char *text = safetensors_metadata(file, "shape");
@@ -146,7 +147,7 @@ static void read_normalisation(const Safetensors *file, WeightsOrigin *origin)
     origin->channels = origin->normalised ? means : 0;
 }
 
-/* Reads the epoch, and the metric under its name. */
+/* Reads the epoch, and the metric that the file has under its name. */
 static void read_training(const Safetensors *file, WeightsOrigin *origin)
 {
     const char *epoch = safetensors_metadata(file, "epoch");
@@ -164,7 +165,7 @@ static void read_training(const Safetensors *file, WeightsOrigin *origin)
     }
 }
 
-/* Refuses a folder, and names the weights in it where it is a run's. */
+/* Refuses a folder. If it is a run's, the message names the weights in it. */
 static FshStatus refuse_folder(const char *path, FshError *error)
 {
     static const char *const names[] = {"model_best.safetensors", "last.safetensors"};
@@ -206,7 +207,7 @@ void weights_origin_free(WeightsOrigin *origin)
 
 /* ---- loading ---- */
 
-/* The linear layer that makes the logits. NULL: the graph has none. */
+/* Returns the linear layer that makes the logits. NULL: the graph has none. */
 static const Node *find_head(const Graph *graph)
 {
     for (size_t i = graph_node_count(graph); i-- > 0;) {
@@ -219,7 +220,7 @@ static const Node *find_head(const Graph *graph)
 
 enum { HEAD_TENSORS = 2 }; /* weight and bias */
 
-/* Puts the names of the last layer's tensors into names, which ends with NULL; returns how many there are. */
+/* Sets names, NULL-terminated, to the names of the last layer's tensors. Returns how many there are. */
 static size_t head_parts(const Graph *graph, const char *names[HEAD_TENSORS + 1])
 {
     const Node *head = find_head(graph);
@@ -231,7 +232,8 @@ static size_t head_parts(const Graph *graph, const char *names[HEAD_TENSORS + 1]
     return count;
 }
 
-/* The file has none of the layer, as a backbone, or it with as many inputs and another number of outputs. */
+/* Returns whether the file lacks the last layer, as a backbone does, or has it with the same inputs and
+ * another number of outputs. */
 static bool has_other_classes(const Safetensors *file, const Graph *graph, const Node *head)
 {
     const Tensor *weight = graph_tensor(graph, head->inputs[1]);
@@ -243,7 +245,7 @@ static bool has_other_classes(const Safetensors *file, const Graph *graph, const
            entry->shape[1] == (uint64_t)weight->shape[1];
 }
 
-/* Builds *graph_ret, a graph of whatever size, for the names of its tensors. */
+/* Builds *graph_ret for the names of its tensors; its size does not matter. */
 static FshStatus build_graph(const Model *model, const WeightsOrigin *origin, Graph **graph_ret,
                              FshError *error)
 {
@@ -286,8 +288,8 @@ FshStatus weights_class_count(const char *path, const Model *model, const Weight
     return status;
 }
 
-/* True if the file has the network's tensors under their names, in its shapes too where the network leaves
- * none open, whatever the number of classes. */
+/* Returns whether the file has the network's tensors by name, and also by shape if the network leaves none
+ * open; the number of classes does not matter. */
 static bool has_network(const char *path, const Safetensors *file, const Model *model, uint32_t channels)
 {
     const WeightsOrigin origin = {.channels = channels};
@@ -316,7 +318,7 @@ const Model *weights_recognise(const char *path)
     return found;
 }
 
-/* Checks that the file has a tensor of the head with this many rows. */
+/* Checks that the file has this tensor of the last layer, with `rows` rows. */
 static FshStatus check_rows(const char *path, const Safetensors *file, const Tensor *tensor, uint64_t rows,
                             FshError *error)
 {
@@ -333,7 +335,7 @@ static FshStatus check_rows(const char *path, const Safetensors *file, const Ten
     return FSH_OK;
 }
 
-/* Sets a tensor of the head from the file's rows. */
+/* Sets a tensor of the last layer from the file's rows. */
 static FshStatus read_rows(const char *path, const Safetensors *file, State *state, const Tensor *tensor,
                            const WeightsHead *head, FshError *error)
 {

@@ -13,9 +13,9 @@ enum { JPEG_QUALITY = 95 };
 
 typedef enum JobState {
     JOB_FREE,
-    JOB_FILLING, /* by image_writer_put */
+    JOB_FILLING, /* image_writer_put is filling it */
     JOB_READY,
-    JOB_TAKEN, /* by a thread */
+    JOB_TAKEN, /* a thread is writing it */
 } JobState;
 
 typedef struct Job {
@@ -31,16 +31,16 @@ struct ImageWriter {
     size_t job_count;
     pthread_t *threads;
     int thread_count;
-    pthread_mutex_t mutex; /* guards all below, and the jobs' states */
+    pthread_mutex_t mutex; /* guards everything below, and the states of jobs */
     pthread_cond_t changed;
     bool mutex_made, changed_made, stop;
     uint64_t written;
-    FshError error; /* the first; status FSH_OK: none */
+    FshError error; /* the first failure; status FSH_OK: none */
 };
 
 /* ---- the threads ---- */
 
-/* Returns a job in this state, with the mutex held; NULL: there is none. */
+/* Returns a job in this state; NULL: there is none. The caller holds the mutex. */
 static Job *find_job(ImageWriter *writer, JobState state)
 {
     for (size_t i = 0; i < writer->job_count; i++)
@@ -62,7 +62,7 @@ static FshStatus write_job(const ImageWriter *writer, const Job *job, ImageEncod
                   : file_write_atomic(job->path, bytes->bytes, bytes->length, writer->force, false, error);
 }
 
-/* Keeps the first failure, with the mutex held. */
+/* Keeps the first failure. The caller holds the mutex. */
 static void note_failure(ImageWriter *writer, const FshError *error)
 {
     if (!writer->error.status)
@@ -103,9 +103,9 @@ static void *write_jobs(void *argument)
     return NULL;
 }
 
-/* ---- the one who puts ---- */
+/* ---- the caller's side ---- */
 
-/* Returns the first failure, if there is one, with the mutex held. */
+/* Copies the first failure to error and returns its status. The caller holds the mutex. */
 static FshStatus failure_of(const ImageWriter *writer, FshError *error)
 {
     if (writer->error.status && error)
@@ -156,7 +156,7 @@ uint64_t image_writer_count(ImageWriter *writer)
     return written;
 }
 
-/* ---- life ---- */
+/* ---- opening and closing ---- */
 
 FshStatus image_writer_new(ImageWriter **writer_ret, int threads, bool force, FshError *error)
 {

@@ -27,7 +27,7 @@
 enum { TOLD_MOST = 1000 };
 
 typedef struct Prediction {
-    TrainOptions options; /* own: bad images are left out */
+    TrainOptions options; /* a copy: bad images are skipped */
     Session session;
     ImageSource source;
     Progress progress;
@@ -35,28 +35,28 @@ typedef struct Prediction {
     bool restores;
     uint64_t done, bad, existing;
     double seconds;
-    /* Restorers. */
-    FolderLock lock;    /* on the folder of outputs; a table has its own */
-    ImageFormat format; /* IMAGE_UNKNOWN: by the names of the inputs */
+    /* For restorers. */
+    FolderLock lock;    /* on the output folder; a table has a lock of its own */
+    ImageFormat format; /* IMAGE_UNKNOWN: by the input's name */
     Restorer *restorer;
-    void *targets;    /* names that are given away, tsearch's tree; owned */
-    uint32_t tile;    /* told of */
-    FshError failure; /* of what finding the images calls */
-    /* Classifiers. */
+    void *targets;    /* output names already given to inputs, tsearch's tree; owned */
+    uint32_t tile;    /* already reported */
+    FshError failure; /* of the callbacks that find the images */
+    /* For classifiers. */
     ClassRows rows;
-    char (*numbers)[24]; /* names of classes that the weights do not name; owned */
-    char **names;        /* owned, what they point to is not */
+    char (*numbers)[24]; /* class names where the weights have none; owned */
+    char **names;        /* owned, but not the names themselves */
     PredictionTable *table;
     char table_path[PATH_MAX];
     Buffer row;
-    char likeliest[1024]; /* of the only image, for people */
-    json_t *only;         /* its row, for --json; NULL: there are more, or none */
+    char likeliest[1024]; /* prediction of a single image, for people */
+    json_t *only;         /* the row of a single image, for --json; NULL: there are more, or none */
 } Prediction;
 
-/* ---- what is asked for ---- */
+/* ---- options ---- */
 
-/* Finds what the weights say, and *model_ret, the network that they are of: NULL where neither they nor the
- * user says it. */
+/* Reads the origin of the weights, and sets *model_ret to their network; NULL if neither they nor the user
+ * names it. */
 static FshStatus find_model(const TrainOptions *options, WeightsOrigin *origin, const Model **model_ret,
                             FshError *error)
 {
@@ -87,7 +87,7 @@ static bool is_format(const Prediction *prediction, PredictFormat format)
     return prediction->options.predict_format == (int)format;
 }
 
-/* Refuses what does nothing here: whoever gives it believes in it. */
+/* Refuses options that would be ignored. */
 static FshStatus check_options(const Prediction *prediction, FshError *error)
 {
     const TrainOptions *options = &prediction->options;
@@ -111,7 +111,7 @@ static FshStatus check_options(const Prediction *prediction, FshError *error)
 
 /* ---- tables ---- */
 
-/* Names the classes that the weights tell apart: by their names, else by their numbers. */
+/* Sets the class names to those of the weights, or to numbers. */
 static FshStatus name_classes(Prediction *prediction, const Model *model, FshError *error)
 {
     const TrainOptions *options = &prediction->options;
@@ -136,7 +136,7 @@ static FshStatus name_classes(Prediction *prediction, const Model *model, FshErr
     return FSH_OK;
 }
 
-/* Returns the text of what the rows depend on; free it. NULL: no memory. */
+/* Returns a text of everything that the rows depend on; free it. NULL: no memory. */
 static char *describe_identity(const TrainOptions *options)
 {
     char weights[PATH_MAX], images[PATH_MAX], *text = NULL;
@@ -210,7 +210,7 @@ static FshStatus finish_table(Prediction *prediction, FshError *error)
     return status;
 }
 
-/* ---- finding them ---- */
+/* ---- finding images ---- */
 
 static void tell(void *context, const char *message)
 {
@@ -223,7 +223,7 @@ static int compare_names(const void *a, const void *b)
     return strcmp(a, b);
 }
 
-/* Returns false where an image before this one has its name. */
+/* Gives the output name to this image. Returns false if an earlier image has it. */
 static bool claim(Prediction *prediction, const char *path, const char *target)
 {
     char *copy = strdup(target);
@@ -240,7 +240,7 @@ static bool claim(Prediction *prediction, const char *path, const char *target)
     return false;
 }
 
-/* Checks that a restored image would not take the place of its input: an image may be given by itself, and
+/* Returns whether a restored image would not replace its own input: an image may be given by itself, and
  * links lead anywhere. */
 static bool is_apart(Prediction *prediction, const char *path, const char *into)
 {
@@ -256,7 +256,7 @@ static bool is_apart(Prediction *prediction, const char *path, const char *into)
     return false;
 }
 
-/* Returns whether an input is to be restored: what is there already is not. */
+/* Returns whether an input is to be restored: not if its output is there already. */
 static bool is_to_be_restored(void *context, const char *path)
 {
     Prediction *prediction = context;
@@ -280,7 +280,7 @@ static bool has_no_row(void *context, const char *path)
     return !has;
 }
 
-/* Inputs and outputs of one name would lie in one place. */
+/* Refuses an output folder that is the input folder: a file and its output would have the same path. */
 static FshStatus check_folders(const Prediction *prediction, FshError *error)
 {
     char in[PATH_MAX], out[PATH_MAX];
@@ -326,7 +326,7 @@ static FshStatus open_session(Prediction *prediction, FshError *error)
     Console console = prediction->session.console;
     options->images = &prediction->source;
     options->on_error = TRAIN_SKIP;
-    /* What a run's args.json may say of its dataset: nothing is seen twice here. */
+    /* Options of the run's args.json that make no sense for images seen once. */
     options->train_split = options->val_split = NULL;
     options->cache = CACHE_NONE;
     options->decode = DECODE_CPU;
@@ -360,7 +360,7 @@ static void describe(Prediction *prediction)
                  view->size, session->plan.flip_tta ? ", mirrored too" : "");
 }
 
-/* Names what the loader could not read. */
+/* Reports the images that the loader could not read. */
 static void tell_problems(Prediction *prediction)
 {
     Session *session = &prediction->session;
@@ -378,7 +378,7 @@ static void tell_problems(Prediction *prediction)
     }
 }
 
-/* Keeps what is said of the only image: its result is more than that it was predicted. */
+/* Keeps the prediction of the only image, so that it can be printed. */
 static void keep_only(Prediction *prediction, const char *key, size_t key_bytes, const float *logits)
 {
     char *name = text_copy(key, key_bytes);
@@ -450,7 +450,7 @@ static FshStatus restore_image(Prediction *prediction, const Batch *batch, FshEr
     return status;
 }
 
-/* Returns FSH_ERR_INTERRUPTED, and says how to go on: --force begins again each time. */
+/* Returns FSH_ERR_INTERRUPTED with a message that says how to go on; with --force the command begins anew. */
 static FshStatus tell_interrupted(const TrainOptions *options, FshError *error)
 {
     return fsh_error_set(error, FSH_ERR_INTERRUPTED, "interrupted; the same command %s",
@@ -479,7 +479,7 @@ static FshStatus run(Prediction *prediction, FshError *error)
     }
     if (status == FSH_ERR_INTERRUPTED)
         status = tell_interrupted(&prediction->options, error);
-    if (prediction->restores) { /* what is computed is written, whatever comes */
+    if (prediction->restores) { /* finished images are written in any case */
         FshError failure = {0};
         const FshStatus written = restorer_finish(prediction->restorer, &failure);
         if (written && !status && error)
@@ -492,7 +492,7 @@ static FshStatus run(Prediction *prediction, FshError *error)
     return status;
 }
 
-/* ---- what came of it ---- */
+/* ---- results ---- */
 
 static double rate(const Prediction *prediction)
 {
@@ -515,7 +515,7 @@ static FshStatus print_json(const Prediction *prediction, FshError *error)
     return describe_print_json(object, error);
 }
 
-/* Returns what the only image is called: as the command line names it, else as its row does. */
+/* Returns the name of the only image: as on the command line, else as in its row. */
 static const char *only_name(const Prediction *prediction)
 {
     const char *given = prediction->options.shards;
@@ -547,7 +547,8 @@ static void print_text(const Prediction *prediction)
     (void)printf("; %.1f s, %.4g images/s\n", prediction->seconds, rate(prediction));
 }
 
-/* Makes what writes. Two at a time in one folder would mix their images: the second is told who writes. */
+/* Makes the restorer and takes the folder's lock. Two runs in one folder would mix their images: the second
+ * is told about the first. */
 static FshStatus begin(Prediction *prediction, FshError *error)
 {
     const TrainOptions *options = &prediction->options;
@@ -565,7 +566,7 @@ static FshStatus begin(Prediction *prediction, FshError *error)
         status = folder_lock_take(&prediction->lock, options->predict, record_lock_name, "ftrain", error);
     if (!status)
         run_output_warn(&prediction->session.console, &prediction->lock, options->predict);
-    if (!status && !options->force) /* another may have begun and ended since the folder was looked at */
+    if (!status && !options->force) /* another run may have begun and ended since the folder was checked */
         status = restore_origin_check(options->predict, options, error);
     return status ? status : restore_origin_write(options->predict, options, error);
 }

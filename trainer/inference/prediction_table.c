@@ -23,8 +23,8 @@ struct PredictionTable {
     bool force, json, finished;
     int descriptor;
     size_t head_bytes;
-    uint64_t row_count; /* of earlier runs and this one: writes, to be exact */
-    void *files;        /* that have rows, tsearch's tree; owned */
+    uint64_t row_count; /* rows of earlier runs; writes of this one */
+    void *files;        /* files that have rows, tsearch's tree; owned */
 };
 
 static int compare(const void *a, const void *b)
@@ -34,8 +34,8 @@ static int compare(const void *a, const void *b)
 
 /* ---- rows of earlier runs ---- */
 
-/* Finds the end of the CSV row at `at`, and the bytes of its first cell, still quoted. NULL: it is cut off.
- */
+/* Returns the end of the CSV row at `at`, and sets *cell_bytes_ret to the length of its first cell, still
+ * quoted. Returns NULL if the row is cut off. */
 static const char *csv_row_end(const char *at, const char *end, size_t *cell_bytes_ret)
 {
     bool quoted = false, first = true;
@@ -53,7 +53,7 @@ static const char *csv_row_end(const char *at, const char *end, size_t *cell_byt
     return NULL;
 }
 
-/* Takes the quotes of a cell away. NULL: no memory. */
+/* Returns the cell without its quotes; free it. NULL: no memory. */
 static char *plain_cell(const char *cell, size_t bytes)
 {
     const bool quoted = bytes >= 2 && cell[0] == '"';
@@ -67,8 +67,8 @@ static char *plain_cell(const char *cell, size_t bytes)
     return text;
 }
 
-/* Returns the end of the row at `at`, and in *file_ret the file that it is of, to be freed; NULL: it is cut
- * off, or none of ours. */
+/* Returns the end of the row at `at`, and sets *file_ret to the name of its file; free it. Returns NULL if
+ * the row is cut off or is not one of ours. */
 static const char *take_row(const PredictionTable *table, const char *at, const char *end, char **file_ret)
 {
     size_t bytes = 0;
@@ -95,7 +95,7 @@ static FshStatus note_file(PredictionTable *table, char *file, FshError *error)
     return found ? FSH_OK : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", table->part);
 }
 
-/* Takes the rows of an earlier run, and drops what a kill has left of the last one. */
+/* Takes over the rows of an earlier run, except a last row that was cut off. */
 static FshStatus take_rows(PredictionTable *table, const char *head, FshError *error)
 {
     Buffer text = {0};
@@ -128,7 +128,7 @@ static FshStatus take_rows(PredictionTable *table, const char *head, FshError *e
     return status;
 }
 
-/* ---- life ---- */
+/* ---- opening and closing ---- */
 
 static FshStatus name_part(PredictionTable *table, const char *identity, FshError *error)
 {
@@ -148,9 +148,10 @@ static FshStatus open_part(PredictionTable *table, FshError *error)
     table->descriptor = open(table->part, O_RDWR | O_CREAT | O_CLOEXEC, MODE);
     if (table->descriptor < 0)
         return fsh_error_system(error, errno, "%s: cannot be made", table->part);
-    if (flock(table->descriptor, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) { /* some disks have no locks */
+    if (flock(table->descriptor, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) { /* some file systems have no
+                                                                                * locks */
         (void)close(table->descriptor);
-        table->descriptor = -1; /* the other's: nothing here is ours to take away */
+        table->descriptor = -1; /* it belongs to the other run: leave it alone */
         return fsh_error_set(error, FSH_ERR_EXISTS, "%s: another ftrain is writing it; wait for its end",
                              table->path);
     }

@@ -13,9 +13,9 @@
 #include "trainer/inference/tiles.h"
 
 enum {
-    OVERLAP = 128, /* the unet's outermost influence is 90 pixels away, and most of it far nearer */
-    /* Programs of so many sizes are kept (network.h), and what the loader and the writer hold comes on top.
-     */
+    OVERLAP = 128, /* an input pixel of the unet influences outputs up to 90 pixels away, most of it much
+                    * nearer */
+    /* Parts of memory: the programs that are kept (network.h), and what loader and writer hold. */
     MEMORY_PARTS = NETWORK_SIZES_KEPT + 2,
 };
 
@@ -23,8 +23,8 @@ struct Restorer {
     Session *session;
     RestoreOptions options;
     ImageWriter *writer;
-    uint32_t multiple;  /* tiles begin at multiples of what the network halves down to */
-    double pixels_most; /* that fit into memory at a time */
+    uint32_t multiple;  /* sides and tile positions are multiples of this, since the network halves images */
+    double pixels_most; /* that fit into memory at a time; lowered when the device runs out */
     uint32_t tile;      /* of the last image */
     Buffer canvas, piece;
 };
@@ -48,8 +48,8 @@ FshStatus restore_target(const char *path, ImageFormat wanted, char target[PATH_
 
 /* ---- tiles ---- */
 
-/* Returns what the height and width of an image are multiples of wherever the network halves them: nafnet
- * once for each level. */
+/* Returns the number whose multiples the network can halve at every level. nafnet has one level for each of
+ * its encoder blocks. */
 static uint32_t find_multiple(const ModelSpec *spec)
 {
     enum { USUAL_LEVELS = 4, LEVELS_MOST = 8 };
@@ -73,7 +73,7 @@ static uint32_t find_overlap(const Restorer *restorer, uint32_t tile)
     return round_up(wanted < TILE_RAMP ? TILE_RAMP : wanted, restorer->multiple);
 }
 
-/* Returns the edge of the largest tiles that fit; 0: the image as a whole does. */
+/* Returns the edge of the largest tiles that fit; 0: the whole image fits. */
 static uint32_t choose_tile(const Restorer *restorer, const Batch *batch)
 {
     if (restorer->options.tile)
@@ -130,8 +130,8 @@ static FshStatus run_tiles(Restorer *restorer, const Batch *batch, uint32_t edge
     return status;
 }
 
-/* Restores the image, *pixels_ret, whole or in tiles: in smaller ones where the device finds that it has no
- * room for them. */
+/* Restores the image whole or in tiles, in smaller tiles if the device runs out of memory, and sets
+ * *pixels_ret. */
 static FshStatus restore(Restorer *restorer, const Batch *batch, const uint8_t **pixels_ret, FshError *error)
 {
     for (;;) {
@@ -152,13 +152,13 @@ static FshStatus restore(Restorer *restorer, const Batch *batch, const uint8_t *
     }
 }
 
-/* ---- life ---- */
+/* ---- opening and closing ---- */
 
 static FshStatus measure_memory(Restorer *restorer, FshError *error)
 {
     double bytes = 0;
     restorer->pixels_most = HUGE_VAL;
-    if (restorer->session->plan.device != DEVICE_CPU) /* a GPU says when it is full */
+    if (restorer->session->plan.device != DEVICE_CPU) /* a GPU reports when it is full */
         return FSH_OK;
     FshStatus status = network_foresee_pixel(&restorer->session->network, &bytes, error);
     if (!status && bytes > 0)

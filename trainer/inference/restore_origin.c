@@ -15,7 +15,7 @@
 
 static const char name[] = ".ftrain-restored";
 
-/* Makes *object_ret, what is written down of this run; a new reference. */
+/* Sets *object_ret to the description of this run, a new reference. */
 static FshStatus make_origin(const TrainOptions *options, json_t **object_ret, FshError *error)
 {
     FileMapping weights = {0};
@@ -42,7 +42,7 @@ static bool is_same(const json_t *a, const json_t *b)
     return same;
 }
 
-/* Returns whether the folder has more than hidden files. */
+/* Returns whether the folder has files that are not hidden. */
 static bool has_images(const char *folder)
 {
     DIR *entries = opendir(folder);

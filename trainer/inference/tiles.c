@@ -51,11 +51,11 @@ void tile_cut(const uint8_t *image, const TileAxis *columns, const Tile *tile, u
                image + ((size_t)(tile->y + row) * columns->length + tile->x) * channels, row_bytes);
 }
 
-/* What of a tile is used along one side: from `begin` on, less than all of it for TILE_RAMP pixels, to
- * `end`. */
+/* The part of a tile that is used along one side: from `begin`, in the first TILE_RAMP pixels mixed with the
+ * tile before, to `end`. */
 typedef struct Used {
     uint32_t begin, end;
-    bool cut; /* there is a tile in front */
+    bool cut; /* there is a tile before it */
 } Used;
 
 static Used used_part(const TileAxis *axis, uint32_t at, uint32_t length)
@@ -65,7 +65,7 @@ static Used used_part(const TileAxis *axis, uint32_t at, uint32_t length)
     return (Used){.begin = at ? unused : 0, .end = last ? length : length - unused, .cut = at > 0};
 }
 
-/* Returns the share, of TILE_RAMP, that the tile has of a place; the one in front has the rest. */
+/* Returns the weight of the tile at a place, out of TILE_RAMP; the tile before has the rest. */
 static uint32_t share_at(const Used *used, uint32_t place)
 {
     const uint32_t into = place - used->begin;
@@ -84,7 +84,7 @@ void tile_join(uint8_t *image, const TileAxis *columns, const TileAxis *rows, co
         for (uint32_t column = across.begin; column < across.end; column++) {
             const uint32_t share = share_at(&down, row) * share_at(&across, column);
             for (uint32_t c = 0; c < channels;
-                 c++, from++, to++) /* where no tile was, nothing is to be read */
+                 c++, from++, to++) /* the image is not read where no tile has written */
                 *to = share == whole ? *from
                                      : (uint8_t)((*to * (whole - share) + *from * share + whole / 2) / whole);
         }

@@ -1,4 +1,4 @@
-/* --bench-loader */
+/* bench_loader.c - ftrain --bench-loader: times the loader alone. */
 #include <stdlib.h>
 
 #include "trainer/data/loader_bench.h"

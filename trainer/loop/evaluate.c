@@ -1,4 +1,4 @@
-/* --evaluate, --predict, --export: weights on the evaluation split. */
+/* evaluate.c - ftrain --evaluate, --predict, --export: runs weights on the evaluation split. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "trainer/loop/run_output.h"
 #include "trainer/loop/train.h"
 
-/* JSON knows no NaN: a network gone bad has a loss of null. */
+/* Returns the value, or null if it is not finite, which JSON cannot express. */
 static json_t *number_or_null(double value)
 {
     return isfinite(value) ? json_real(value) : json_null();
@@ -46,7 +46,7 @@ static void print_text(const Metrics *metrics, int64_t classes, double seconds)
                  metrics->count, seconds);
 }
 
-/* Refuses options that do nothing with a dataset: they are for images that nobody has packed. */
+/* Refuses options that apply only to plain images and do nothing for a dataset. */
 static FshStatus check_packed(const TrainOptions *options, const Session *session, FshError *error)
 {
     const bool classes = session->plan.model->task == TASK_CLASSIFICATION;
@@ -107,7 +107,7 @@ FshStatus train_evaluate(const TrainOptions *options, bool *partial_ret, FshErro
         goto done;
     *partial_ret = skipped > 0;
     if (session.plan.rank > 0)
-        goto done; /* the first speaks */
+        goto done; /* rank 0 prints */
     if (options->program.json)
         status = print_json(options, &session, &metrics, skipped, seconds, error);
     else

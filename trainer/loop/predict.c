@@ -20,12 +20,12 @@ enum { CSVS = 2 };
 
 struct Predictor {
     const Session *session;
-    char *folder; /* of images; NULL: none */
+    char *folder; /* for images; NULL: none */
     AtomicFile csvs[CSVS];
     size_t csv_count;
     bool force;
     FolderLock lock;   /* on folder */
-    ClassRows classes; /* of classifiers */
+    ClassRows classes; /* of classifiers; unused for pairs */
     Buffer row, png;
     ImageEncoder *encoder;
     Image image;
@@ -69,7 +69,8 @@ static FshStatus write_class(Predictor *predictor, const Batch *batch, const Eva
 
 /* ---- pairs ---- */
 
-/* Keys come from strangers: none may name a place outside the folder. */
+/* Writes the path of an image to `path`. Keys may be hostile: FSH_ERR_UNSUPPORTED if one names a place
+ * outside the folder. */
 static FshStatus image_path(const Predictor *predictor, const char *key, const char *what, char *path,
                             size_t path_bytes, FshError *error)
 {

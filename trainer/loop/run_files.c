@@ -30,7 +30,7 @@ static const char *file_name(RunFile file)
 
 /* ---- options ---- */
 
-/* Those that decide the result, by name. */
+/* Returns the options that decide the result, by name. */
 static json_t *deciding_options(const TrainOptions *options)
 {
     TrainOptions copy = *options;
@@ -163,7 +163,7 @@ static void kept_name(char *name, size_t name_bytes, uint64_t epoch)
     (void)snprintf(name, name_bytes, "checkpoint-%" PRIu64 ".safetensors", epoch);
 }
 
-/* The one to leave next: the worst, of equal ones the oldest. */
+/* Returns the index of the epoch to drop next: the one with the lowest value, of equal ones the oldest. */
 static size_t worst_kept(const RunState *state)
 {
     size_t worst = 0;
@@ -192,15 +192,15 @@ void run_files_keep(RunFiles *files, RunState *state, const Metrics *metrics)
     const size_t most = (size_t)files->history; /* at most KEPT_EPOCHS_MAX */
     const Metric main_metric = files->session->plan.main_metric;
     if (!metrics && files->session->evaluation)
-        return; /* nothing is known of it beside those that were evaluated */
-    /* Without evaluation the newest are the best. */
+        return; /* with evaluation, only evaluated epochs are kept */
+    /* Without evaluation newer epochs count as better. */
     const double value = metrics ? metrics_value(metrics, main_metric) : (double)state->epoch;
     char name[64];
     FshError error = {0};
     FshStatus status = FSH_OK;
     if (!most || !files->record)
         return;
-    while (!status && state->kept_count > most) /* the run goes on with a lower --checkpoint-hist */
+    while (!status && state->kept_count > most) /* the run was resumed with a lower --checkpoint-hist */
         status = drop_worst(files, state, &error);
     if (!status && state->kept_count == most && value < state->kept[worst_kept(state)].value)
         return;
@@ -215,7 +215,7 @@ void run_files_keep(RunFiles *files, RunState *state, const Metrics *metrics)
         console_warning(&files->session->console, "%s; training goes on", error.message);
 }
 
-/* ---- a loss that is no number ---- */
+/* ---- divergence ---- */
 
 static json_t *diverged_object(const RunFiles *files, const RunState *state, const uint64_t *batch_samples,
                                double loss)
@@ -260,7 +260,7 @@ bool run_files_save_diverged(RunFiles *files, const RunState *state, const uint6
     return !status;
 }
 
-/* ---- going on ---- */
+/* ---- resuming ---- */
 
 FshStatus run_files_find(const TrainOptions *options, char *buffer, size_t buffer_bytes, FshError *error)
 {
@@ -293,7 +293,7 @@ bool run_files_lies_in(const char *checkpoint, const char *folder)
            there.st_ino == here.st_ino;
 }
 
-/* "--lr 0.1 (was 0.2), --epochs 3 (was 2)" of what differs; empty if nothing does. */
+/* Writes the options that differ, "--lr 0.1 (was 0.2), --epochs 3 (was 2)"; "" if none does. */
 static void list_differences(const json_t *now, const json_t *before, char *text, size_t text_bytes)
 {
     size_t length = 0;
@@ -325,7 +325,8 @@ static FshStatus check_same_run(const char *path, const Session *session, const 
     char differences[700];
     const char *dataset = json_string_value(json_object_get(notes, "dataset"));
     const char *model = json_string_value(json_object_get(notes, "model"));
-    const char *classes = json_string_value(json_object_get(notes, "class_names")); /* not in older ones */
+    const char *classes = json_string_value(json_object_get(notes, "class_names")); /* missing in older
+                                                                                     * checkpoints */
     if (json_integer_value(json_object_get(notes, "version")) != CHECKPOINT_VERSION)
         return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "%s: is of another version of ftrain", path);
     if (!model || strcmp(model, session->plan.model->name) != 0)
@@ -335,11 +336,12 @@ static FshStatus check_same_run(const char *path, const Session *session, const 
     if (status)
         return status;
     const FshManifest *manifest = fsh_manifest(session->data.dataset);
-    /* Checkpoints of earlier versions have what was the id then, which covered no content. */
+    /* Checkpoints of earlier versions have files_id, which covers no content. */
     if (!dataset || (strcmp(dataset, manifest->id) != 0 && strcmp(dataset, manifest->files_id) != 0))
         return fsh_error_set(error, FSH_ERR_MISMATCH, "%s: is of a run on another dataset than %s", path,
                              fsh_path(session->data.dataset));
-    const json_t *noted = json_object_get(notes, "ranks"); /* not in those of runs before there were any */
+    const json_t *noted = json_object_get(notes, "ranks"); /* missing in checkpoints from before there were
+                                                            * ranks */
     const long long ranks = noted ? (long long)json_integer_value(noted) : 1;
     if (ranks != (long long)session->plan.world_size)
         return fsh_error_set(
@@ -350,7 +352,7 @@ static FshStatus check_same_run(const char *path, const Session *session, const 
     json_t *now = deciding_options(options);
     if (!now)
         return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
-    /* 0 stands for 1 here; it was the default of earlier versions. */
+    /* Earlier versions had 0 as their default, which meant 1. */
     json_t *interval = json_object_get(json_object_get(notes, "options"), "val_interval");
     if (session->plan.evaluation_interval == 1 && json_is_integer(interval) &&
         json_integer_value(interval) <= 1)

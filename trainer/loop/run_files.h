@@ -1,7 +1,7 @@
-/* run_files.h - the weights and checkpoints that a run leaves, and going on from one.
+/* run_files.h - saves a run's weights and checkpoints, and resumes from a checkpoint.
  *
- * Saving is never a reason to stop: a disk that is full costs a warning, the file before it stays, training
- * goes on. Threads: one. */
+ * A failure to save never stops a run: on a full disk it prints a warning, the previous file stays, and
+ * training goes on. Threads: one. */
 #ifndef FSHARD_TRAINER_LOOP_RUN_FILES_H
 #define FSHARD_TRAINER_LOOP_RUN_FILES_H
 
@@ -10,45 +10,46 @@
 #include "trainer/report/run_record.h"
 
 typedef struct RunFiles {
-    Session *session; /* borrowed */
-    const Record
-        *record;     /* borrowed; NULL: nothing is written, and nothing fails (a rank other than the first) */
-    json_t *options; /* what decides the result, for the checkpoint; owned */
-    int64_t history; /* --checkpoint-hist */
-    bool stale_of[4]; /* by RunFile: what is on disk is not the newest, for the last save has failed */
+    Session *session;     /* borrowed */
+    const Record *record; /* borrowed; NULL (a rank other than 0): nothing is written, and nothing fails */
+    json_t *options;      /* options that decide the result, for the checkpoint; owned */
+    int64_t history;      /* --checkpoint-hist */
+    bool stale_of[4]; /* by RunFile: the last save failed, so the file on disk is not the newest; written by
+                       * each save */
 } RunFiles;
 
 typedef enum RunFile { RUN_LAST, RUN_BEST, RUN_AVERAGE, RUN_CHECKPOINT } RunFile;
 
-/* FSH_ERR_MEMORY. */
+/* Prepares saving; borrows session and record. FSH_ERR_MEMORY. */
 FshStatus run_files_open(RunFiles *files, Session *session, const Record *record, const TrainOptions *options,
                          FshError *error);
 void run_files_close(RunFiles *files);
 
-/* Weights after an epoch under the name of `file`; metrics: NULL where they were not evaluated. */
+/* Saves the weights of an epoch under the name of `file`. metrics: NULL if they were not evaluated. */
 void run_files_save_weights(RunFiles *files, RunFile file, const RunState *state, const Metrics *metrics);
-/* checkpoint.safetensors. */
+/* Saves checkpoint.safetensors. */
 void run_files_save_checkpoint(RunFiles *files, const RunState *state);
-/* Keeps the epoch's weights as checkpoint-EPOCH.safetensors if it is among the best, and removes the one that
- * no longer is; of a run with evaluation, those alone that were evaluated. */
+/* Keeps the epoch's weights as checkpoint-EPOCH.safetensors if it is among the best, and removes the file of
+ * the epoch that it replaces. In a run with evaluation only evaluated epochs count. */
 void run_files_keep(RunFiles *files, RunState *state, const Metrics *metrics);
-/* diverged.safetensors and diverged.json: the state and the samples of a step whose loss is no number, or
- * whose gradients never are finite. False: they are not on disk; a warning says why. */
+/* Saves diverged.safetensors and diverged.json: the state and the samples of a step whose loss was not
+ * finite, or after many steps whose gradients were not. Returns false if they are not on disk; a warning says
+ * why. */
 bool run_files_save_diverged(RunFiles *files, const RunState *state, const uint64_t *batch_samples,
                              double loss);
 
-/* True if something that the user would count on is not on disk: weights, or the checkpoint too. */
+/* Return whether the newest weights are missing on disk; whether the newest weights or checkpoint are. */
 bool run_files_weights_stale(const RunFiles *files);
 bool run_files_stale(const RunFiles *files);
 
-/* Where options->resume points: a path in buffer, or "" to begin anew (auto without a checkpoint).
- * FSH_ERR_USAGE, FSH_ERR_MEMORY: the path is too long. */
+/* Writes the path of the checkpoint that options->resume means to buffer, or "" to begin anew ("auto" and no
+ * checkpoint). FSH_ERR_USAGE, FSH_ERR_MEMORY: the path is too long. */
 FshStatus run_files_find(const TrainOptions *options, char *buffer, size_t buffer_bytes, FshError *error);
-/* True if the checkpoint is in this folder, by whatever path: its run goes on there, and nothing in it may be
- * replaced. */
+/* Returns whether the checkpoint lies in this folder, by whatever path: its run then goes on there, and
+ * nothing in the folder may be replaced. */
 bool run_files_lies_in(const char *checkpoint, const char *folder);
-/* Reads state and the session's State from the checkpoint at path. FSH_ERR_MISMATCH: a run of other options
- * (they are listed), another dataset, network or optimizer. */
+/* Reads `state` and the session's State from the checkpoint at path. FSH_ERR_MISMATCH: it is from a run with
+ * other options (they are listed), another dataset, network or optimizer. */
 FshStatus run_files_resume(const char *path, Session *session, const TrainOptions *options, RunState *state,
                            FshError *error);
 

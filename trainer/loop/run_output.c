@@ -17,7 +17,7 @@ bool run_output_may_empty(const TrainOptions *options, const char *checkpoint)
     return options->force || (options->resume && !checkpoint[0] && record_has_only_begun(options->output));
 }
 
-/* Returns FSH_OK where the run may write into what is there. */
+/* Returns FSH_OK if the run may write to the folder as it is. */
 static FshStatus judge_output(const TrainOptions *options, const char *checkpoint, FshError *error)
 {
     return run_output_goes_on(options, checkpoint)

@@ -18,7 +18,7 @@
 #include "trainer/report/tensorboard.h"
 #include "trainer/report/timm_config.h"
 
-static const double page_interval_seconds = 10; /* of a run that goes on */
+static const double page_interval_seconds = 10; /* between two pages of a run that goes on */
 
 enum { SHOWN_IMAGES = 4, FACTS_MAX = 160, FACT_TEXT = 256 };
 
@@ -32,16 +32,16 @@ struct RunReport {
     Session *session;
     const Record *record;
     const TrainOptions *options;
-    const RunState *state; /* as the run goes on */
-    TensorBoard *board;    /* NULL: not wanted, or it could not be opened */
+    const RunState *state; /* where the run stands; borrowed */
+    TensorBoard *board;    /* NULL: not wanted, or it failed to open */
     bool html;
     bool warned_board, warned_html, warned_findings, warned_classes;
     bool batch_shown;
-    Findings *findings;            /* of the last evaluation */
-    FactList run, changed;         /* options that are not the defaults */
-    char verdict[512];             /* of the last epoch; "": none yet */
-    bool live;                     /* the page that is there says that the run goes on */
-    double page_end, page_seconds; /* when the page was written last, and what that took */
+    Findings *findings;            /* of the last evaluation; made by run_report_visitor */
+    FactList run, changed;         /* changed: options that are not the defaults */
+    char verdict[512];             /* of the last epoch; "" before the first */
+    bool live;                     /* the page that was written last says that the run goes on */
+    double page_end, page_seconds; /* when the page was last written, and how long that took */
 };
 
 /* ---- warnings ---- */
@@ -132,8 +132,8 @@ static FshStatus list_changed(RunReport *report, FshError *error)
 
 /* ---- opening and closing ---- */
 
-/* timm looks for model.safetensors in a folder that it is given: a link to the best weights, which may come
- * later. */
+/* Writes config.json, and model.safetensors, which timm looks for in a folder: a link to the best weights,
+ * which may come later. */
 static FshStatus write_config(RunReport *report, FshError *error)
 {
     const Session *session = report->session;
@@ -154,7 +154,7 @@ static FshStatus write_config(RunReport *report, FshError *error)
         status = timm_config_write(&config, path, error);
     if (!status)
         status = record_path(report->record, link_path, sizeof link_path, "model.safetensors", error);
-    /* one that is there is of the part of the run before; a file system without links has none */
+    /* an existing link is from an earlier part of the run; a file system without links goes without */
     if (!status)
         (void)!symlink(plan->evaluation_count ? record_best_name : record_last_name, link_path);
     return status;
@@ -178,7 +178,7 @@ FshStatus run_report_open(RunReport **report_ret, Session *session, const Record
         run_report_close(report_ret);
         return status;
     }
-    if (options->tensorboard && !state->finished) /* a run with nothing left to do has nothing to tell */
+    if (options->tensorboard && !state->finished) /* a finished run has nothing to add */
         warn_once(report, &report->warned_board,
                   tensorboard_open(&report->board, record->folder,
                                    state->steps_done ? state->steps_done + 1 : 0, &written),
@@ -236,7 +236,7 @@ static void metrics(RunReport *report, const char *group, uint64_t step, const M
 
 static void write_running(RunReport *report, uint64_t epoch, uint64_t step, double remaining_seconds);
 
-/* Returns the seconds since the page was written; a great many where there is none yet. */
+/* Returns the seconds since the page was written; a very large number if it never was. */
 static double page_age(const RunReport *report)
 {
     return progress_now_seconds() - report->page_end;
@@ -251,7 +251,7 @@ void run_report_step(RunReport *report, const StepReport *step, uint64_t steps_d
     scalar(report, "train", "images_per_second", steps_done, step->images_per_second);
     if (!isnan(step->gradient_norm))
         scalar(report, "train", "gradient_norm", steps_done, step->gradient_norm);
-    /* A hundredth of the time at most, however long the page is. */
+    /* Takes at most a hundredth of the time, however long the page is. */
     if (report->html && page_age(report) >= fmax(page_interval_seconds, 100 * report->page_seconds))
         write_running(report, step->epoch, step->step + 1,
                       step->remaining_seconds + step->remaining_evaluation_seconds);
@@ -270,7 +270,7 @@ static void show_sample(RunReport *report, size_t number, const ImageView *input
     image(report, "train/samples", number, "target", 1, target);
 }
 
-/* Of pixels that the GPU makes the host has none: a few are rendered here too. */
+/* Shows a few images of a batch whose pixels are made on the GPU, by rendering them on the host too. */
 static void show_rendered(RunReport *report, const Batch *batch)
 {
     const Session *session = report->session;
@@ -353,7 +353,7 @@ static FshStatus visit(void *context, const Batch *batch, const Evaluated *evalu
          i++)
         if (batch->labels[i] >= 0)
             status = visit_class(report, batch, evaluated, i, &failure);
-    (void)error; /* an evaluation does not end for want of something to show */
+    (void)error; /* the lack of something to show does not stop an evaluation */
     if (status)
         findings_free(&report->findings);
     warn_once(report, &report->warned_findings, status, &failure);
@@ -465,7 +465,7 @@ static FshStatus write_classes(RunReport *report, FshError *error)
                                       (const char *const *)session->data.display_names, path, error);
 }
 
-/* Returns the seconds from the end of an epoch to that of the run, as the log tells them. */
+/* Returns the seconds from the end of an epoch to the end of the run, as the log prints them. */
 static double remaining_after(const RunReport *report, const EpochReport *epoch)
 {
     const TrainPlan *plan = &report->session->plan;
@@ -488,12 +488,13 @@ void run_report_epoch(RunReport *report, const EpochReport *epoch, uint64_t step
         metrics(report, "val", steps_done, &epoch->evaluation);
     if (epoch->averaged)
         metrics(report, "ema", steps_done, &epoch->average);
-    if (epoch->evaluated) /* else they are those of an epoch before */
+    if (epoch->evaluated) /* otherwise they are from an earlier epoch */
         show_examples(report, steps_done);
     if (epoch->evaluated && !plan_is_pairs(&report->session->plan))
         warn_once(report, &report->warned_classes, write_classes(report, &error), &error);
     (void)snprintf(report->verdict, sizeof report->verdict, "%s", verdict);
-    if (report->html && page_age(report) >= 20 * report->page_seconds) /* short epochs do not each have one */
+    if (report->html && page_age(report) >= 20 * report->page_seconds) /* short epochs do not get a page
+                                                                        * each */
         write_running(report, epoch->epoch + 1, 0, remaining_after(report, epoch));
 }
 

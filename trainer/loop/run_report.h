@@ -1,8 +1,8 @@
-/* run_report.h - what a run shows to people while it goes on: TensorBoard's event files, report.html,
- * config.json for timm, and the samples of the last evaluation that are worth a look.
+/* run_report.h - shows a run to people while it goes on: TensorBoard's event files, report.html, config.json
+ * for timm, and a few samples of the last evaluation.
  *
- * None of it decides anything: what cannot be written costs a warning, told once for each file, and training
- * goes on. Threads: one. */
+ * Nothing here influences the run: a file that cannot be written costs one warning, and training goes on.
+ * Threads: one. */
 #ifndef FSHARD_TRAINER_LOOP_RUN_REPORT_H
 #define FSHARD_TRAINER_LOOP_RUN_REPORT_H
 
@@ -12,25 +12,25 @@
 
 typedef struct RunReport RunReport;
 
-/* Begins the report, and writes config.json (classes). session, record and state, which is where the run
- * stands: borrowed. FSH_ERR_MEMORY. */
+/* Begins the report and writes config.json (classes). session, record and state, which says where the run
+ * stands, are borrowed. FSH_ERR_MEMORY. */
 FshStatus run_report_open(RunReport **report, Session *session, const Record *record,
                           const TrainOptions *options, const RunState *state, FshError *error);
-/* Frees and sets to NULL; NULL is fine, here and below: then nothing is shown. */
+/* Frees and sets to NULL. NULL is fine, here and below: nothing is shown then. */
 void run_report_close(RunReport **report);
 
-/* Shows a logged step, and every now and then the page anew; steps_done: over all epochs, this one
- * included. */
+/* Shows a logged step, and from time to time writes the page anew. steps_done: over all epochs, with this
+ * one. */
 void run_report_step(RunReport *report, const StepReport *step, uint64_t steps_done);
-/* The first batch of the run, as the network sees it. */
+/* Shows the first batch of the run, as the network sees it. */
 void run_report_batch(RunReport *report, const Batch *batch);
-/* Looks at an evaluation: for session_evaluate, from this call on a new one. */
+/* Begins to collect samples of a new evaluation, and returns the visitor for session_evaluate. */
 SessionVisitor run_report_visitor(RunReport *report);
-/* Shows the end of an epoch, after record_epoch: curves, per_class.csv, and the page anew where the last has
- * been there for a while. verdict: one sentence. */
+/* Shows the end of an epoch, after record_epoch: curves, per_class.csv, and a new page if the last one is old
+ * enough. verdict: one sentence. */
 void run_report_epoch(RunReport *report, const EpochReport *epoch, uint64_t steps_done, const char *verdict);
 
-/* Says in the page how the run has ended, where the page says that it goes on. why: a sentence, or NULL. */
+/* Writes how the run ended into the page, if the page says that it goes on. why: a sentence, or NULL. */
 void run_report_end(RunReport *report, const RunState *state, const char *why);
 
 #endif

@@ -23,7 +23,7 @@ double training_seconds(const Training *training)
     return progress_now_seconds() - training->start_seconds;
 }
 
-/* Returns the interval in force: the plan's, or the chosen one, or 0: none is chosen yet. */
+/* Returns the interval in force: the plan's, or the chosen one; 0: none was chosen yet. */
 static uint64_t evaluation_interval(const Training *training)
 {
     const uint64_t planned = training->session.plan.evaluation_interval;
@@ -52,7 +52,7 @@ static void save_checkpoint(Training *training, const RunState *at)
     training->saved = true;
     training->state.seconds = state.seconds = training_seconds(training);
     (void)ranks_sum_metrics(training->session.communicator, &state.metrics,
-                            NULL); /* who is lost is lost later too */
+                            NULL); /* a lost rank is reported by the next exchange */
     run_files_save_checkpoint(&training->files, &state);
 }
 
@@ -93,8 +93,8 @@ static bool is_better(const Training *training, const Metrics *metrics, const Be
     return !than->any || value > other || (isnan(other) && !isnan(value));
 }
 
-/* Whether these are the best weights so far. They are saved where they are better than those on disk: where
- * the best could not be saved, a later epoch takes their place there. */
+/* Returns whether these are the best weights so far. Saves them if they are better than those on disk, which
+ * may be older than the best: a save that failed is made up for by a later epoch. */
 static bool save_if_best(Training *training, RunFile file, const Metrics *metrics, BestEpoch *best,
                          BestEpoch *saved)
 {
@@ -133,8 +133,8 @@ static FshStatus evaluate_weights(Training *training, NetworkWeights weights, Me
     return FSH_OK;
 }
 
-/* Chooses the interval from what the epoch and its evaluation have taken, for all ranks and for good: a run
- * that goes on finds it in its checkpoint. */
+/* Chooses the evaluation interval from the times of the epoch and of its evaluation, for all ranks and for
+ * good: a resumed run finds it in its checkpoint. */
 static FshStatus choose_interval(Training *training, FshError *error)
 {
     Session *session = &training->session;
@@ -164,7 +164,7 @@ static FshStatus choose_interval(Training *training, FshError *error)
     return FSH_OK;
 }
 
-/* Evaluation of the weights and of their average. */
+/* Evaluates the weights and their average, if an evaluation is due. */
 static FshStatus evaluate_epoch(Training *training, EpochReport *report, FshError *error)
 {
     Session *session = &training->session;
@@ -197,7 +197,7 @@ static FshStatus evaluate_epoch(Training *training, EpochReport *report, FshErro
     return choose_interval(training, error);
 }
 
-/* What follows from an evaluation for the epochs to come. */
+/* Applies an evaluation to the epochs to come: plateau schedule and early stopping. */
 static void look_at(Training *training, const EpochReport *report)
 {
     const TrainPlan *plan = &training->session.plan;
@@ -216,8 +216,8 @@ static void look_at(Training *training, const EpochReport *report)
                             metrics_value(&report->evaluation, plan->early_stop_metric));
 }
 
-/* Writes the line of an epoch: with ", 4:10 left" where there is more to come, and ", order 6be5…" for those
- * who compare runs. */
+/* Prints the line of an epoch, with ", 4:10 left" unless it is the last, and with --verbose ", order 6be5…"
+ * to compare runs by. */
 static void tell_epoch(Training *training, const EpochReport *report)
 {
     const TrainPlan *plan = &training->session.plan;
@@ -265,8 +265,8 @@ static void say_verdict(const Training *training, char *text, size_t text_bytes)
                      text, text_bytes);
 }
 
-/* Fails where every sample of the epoch was left out: there is no loss to tell, and the next epoch has no
- * more. */
+/* Fails if every sample of the epoch was skipped: there is no loss to report, and the next epoch would have
+ * no more. */
 static FshStatus check_learnt(const Training *training, const Epoch *epoch, const Metrics *total,
                               FshError *error)
 {
@@ -290,7 +290,7 @@ static FshStatus run_epoch(Training *training, FshError *error)
 {
     Session *session = &training->session;
     RunState *state = &training->state;
-    /* Where all its steps are done and the run goes on with the evaluation, that of the last of them. */
+    /* If all steps were done before the run was resumed for the evaluation: the rate of the last of them. */
     const uint64_t last = state->step ? state->steps_done - 1 : state->steps_done;
     Epoch epoch = {.learning_rate = training_learning_rate(training, last), .gradient_norm = NAN};
     FshStatus status = training_steps(training, &epoch, error);
@@ -301,11 +301,11 @@ static FshStatus run_epoch(Training *training, FshError *error)
         status = check_learnt(training, &epoch, &total, error);
     if (status)
         return status;
-    /* From here on there are weights in the folder: a run that is killed while the first of them are written
-     * goes on too. */
+    /* From here on the folder has weights, and a checkpoint before them: a run that is killed while it writes
+     * the first weights can be resumed. */
     if (!training->saved)
         training_save_checkpoint(training);
-    RunState learnt = *state; /* evaluation is due */
+    RunState learnt = *state; /* the state with which the evaluation is repeated */
     learnt.metrics = training_writes(training) ? total : (Metrics){0};
     EpochReport report = {
         .epoch = state->epoch,
@@ -338,7 +338,7 @@ static FshStatus run_epoch(Training *training, FshError *error)
     state->metrics = (Metrics){0};
     state->epoch_seconds = state->epoch_wait_seconds = 0;
     state->finished = training->stopped_early || state->epoch == session->plan.epochs;
-    /* What could not be saved at the end is saved by going on: with the evaluation. */
+    /* If weights could not be saved at the end, resuming saves them: it begins with the evaluation. */
     save_checkpoint(training, state->finished && run_files_weights_stale(&training->files) ? &learnt : state);
     return FSH_OK;
 }
@@ -386,7 +386,8 @@ static void print_best(const Training *training, const char *what, const BestEpo
     (void)printf(" (epoch %" PRIu64 ")\n", best->epoch);
 }
 
-/* A run that goes on in another folder has left its best in the first. */
+/* Returns whether the file is in the run's folder. A run that was resumed in another folder has left its best
+ * weights in the first. */
 static bool is_there(const Training *training, const char *name)
 {
     char path[PATH_MAX];
@@ -455,7 +456,7 @@ static FshStatus print_result_json(const Training *training, uint64_t skipped, F
     return describe_print_json(object, error);
 }
 
-/* True where weights were better than those on disk. */
+/* Warns, and returns true, if weights better than those on disk could not be saved. */
 static bool tell_lost(Training *training, const char *name, const BestEpoch *best, const BestEpoch *saved)
 {
     const Metric metric = training->session.plan.main_metric;
@@ -471,7 +472,7 @@ static bool tell_lost(Training *training, const char *name, const BestEpoch *bes
     return true;
 }
 
-/* True when something is missing that the user would count on. */
+/* Warns of everything that is missing and that the user would count on. Returns true if something is. */
 static bool tell_losses(Training *training, uint64_t skipped)
 {
     Session *session = &training->session;
@@ -493,7 +494,7 @@ static bool tell_losses(Training *training, uint64_t skipped)
     return stale || skipped || lost || lost_average;
 }
 
-/* A folder of its own, or the one in which an earlier part of the run has left its checkpoint. */
+/* Opens the run's own folder, or the one in which an earlier part of the run has left its checkpoint. */
 static FshStatus open_record(Training *training, const TrainOptions *options, const char *checkpoint,
                              FshError *error)
 {
@@ -513,7 +514,7 @@ static FshStatus open_record(Training *training, const TrainOptions *options, co
     return status;
 }
 
-/* All ranks have read the same checkpoint. */
+/* Checks that all ranks have read the same checkpoint. */
 static FshStatus check_same_place(const Training *training, FshError *error)
 {
     char text[64];
@@ -521,18 +522,18 @@ static FshStatus check_same_place(const Training *training, FshError *error)
     return ranks_check_same(training->session.communicator, text, error);
 }
 
-/* Reads the data and builds the network. */
+/* Opens the session: data and network. */
 static FshStatus open_session(Training *training, const TrainOptions *options, const char *checkpoint,
                               FshError *error)
 {
     TrainOptions own = *options;
     if (checkpoint[0])
-        own.weights = NULL; /* the checkpoint's take their place */
+        own.weights = NULL; /* those of the checkpoint take their place */
     return session_open(&training->session, &own, SESSION_TRAIN, error);
 }
 
-/* Goes to where the checkpoint stands, or to the beginning, and looks whether there is room for what is to
- * come. */
+/* Sets the state to that of the checkpoint or to the beginning, and checks that the disk has room for the
+ * run's files. */
 static FshStatus open_state(Training *training, const TrainOptions *options, const char *checkpoint,
                             FshError *error)
 {
@@ -543,7 +544,7 @@ static FshStatus open_state(Training *training, const TrainOptions *options, con
     if (checkpoint[0])
         status = run_files_resume(checkpoint, session, options, state, error);
     if (session->plan.rank > 0)
-        state->metrics = (Metrics){0}; /* what was counted before stands once */
+        state->metrics = (Metrics){0}; /* rank 0 alone keeps what was counted before */
     if (!status && training_writes(training) && !state->finished)
         status = run_space_check(session, options, options->output, error);
     return status ? status : training_open_steps(training, error);
@@ -576,8 +577,7 @@ static FshStatus open_files(Training *training, const TrainOptions *options, con
     FshStatus status = writes ? open_record(training, options, checkpoint, error) : FSH_OK;
     if (!status)
         status = run_files_open(&training->files, session, writes ? &training->record : NULL, options, error);
-    if (!status && writes &&
-        !training->state.finished) /* nothing is shown of a run that has nothing left to do */
+    if (!status && writes && !training->state.finished) /* a finished run has nothing to show */
         status =
             run_report_open(&training->report, session, &training->record, options, &training->state, error);
     return status;
@@ -597,8 +597,8 @@ FshStatus train_run(const TrainOptions *options, bool *partial_ret, FshError *er
     FshStatus status = run_files_find(options, checkpoint, sizeof checkpoint, error);
     if (!status)
         status = open_session(&training, options, checkpoint, error);
-    /* After the dataset: where the arguments are swapped, that is what to speak of. Before the checkpoint is
-     * read: a run at work has not written its last. */
+    /* After the dataset: if the two arguments are swapped, the error should say that. Before the checkpoint
+     * is read: a running run has not written its last one. */
     const bool writes = training_writes(&training);
     if (!status && writes)
         status =
@@ -616,7 +616,7 @@ FshStatus train_run(const TrainOptions *options, bool *partial_ret, FshError *er
     if (!state->finished)
         status = session_cache(session, error);
     if (status)
-        goto done; /* nothing was written, nor an earlier run's files removed */
+        goto done; /* nothing was written, and no file of an earlier run removed */
     status = open_files(&training, options, checkpoint, error);
     if (session->communicator)
         status = ranks_agree(session->communicator, status, error);
@@ -651,6 +651,6 @@ done:
     folder_lock_release(&training.lock);
     session_close(session);
     if (status && made_folder)
-        (void)rmdir(options->output); /* fails where something is in it, as it should */
+        (void)rmdir(options->output); /* fails if the folder is not empty, as intended */
     return status;
 }

@@ -1,4 +1,4 @@
-/* train_internal.h - what train.c (epochs, the run) and train_steps.c (steps) share.
+/* train_internal.h - shared by train.c (epochs, the run), train_steps.c (steps) and train_profile.c.
  *
  * Threads: one. */
 #ifndef FSHARD_TRAINER_LOOP_TRAIN_INTERNAL_H
@@ -9,54 +9,59 @@
 #include "trainer/loop/run_report.h"
 #include "trainer/session/session.h"
 
-/* A step that is under way: what must be known of it once its loss is. */
+/* A step that is under way: what is needed of it when its loss arrives. Written when the step begins. */
 typedef struct StepNote {
-    bool runs; /* false: its batch has nothing but skipped samples */
+    bool runs; /* false: all samples of its batch were skipped */
     double learning_rate, data_seconds;
     uint64_t valid_count;
     uint64_t *samples; /* [batch]; owned */
 } StepNote;
 
+/* A run of ftrain. train_run fills it in this order: session, state, record, files, report; then the steps
+ * write. */
 typedef struct Training {
     Session session;
-    FolderLock lock; /* on OUTPUT, for as long as this run writes there; none on ranks other than the first */
+    FolderLock lock; /* on OUTPUT, as long as this run writes there; ranks other than 0 have none */
     Record record;
     RunFiles files;
     RunReport *report;
-    RunState state; /* of the steps whose results have been seen: what a checkpoint holds */
-    /* Steps that were begun behind state: the first is state.step, and note n of the ring is its. */
+    RunState state; /* after the steps whose results have arrived, which is what a checkpoint holds; written
+                     * by end_step */
+    /* Steps that were begun but are not in state yet: the ring's first is state.step. Written by begin_step
+     * and end_step. */
     StepNote notes[NETWORK_STEPS_AHEAD];
     size_t first_note, under_way;
-    /* --profile: its first step and how many, by the run's count; the steps in front of it in this part of
-     * the run. */
+    /* --profile: the first step to measure and how many, counted over the run (training_plan_profile); how
+     * many steps of this part of the run came before, and their seconds (end_step). */
     uint64_t profile_first, profile_count, profile_before_count;
-    double profile_before; /* seconds of them */
-    double lap_seconds;    /* when the last step ended, or the first one began */
+    double profile_before;
+    double lap_seconds; /* when the last step ended, or the first one began; written by end_step */
     uint64_t log_interval, checkpoint_interval;
-    double start_seconds;      /* of this part of the run, less what earlier parts took */
-    uint64_t updates_missed;   /* in a row, for gradients that were not finite */
-    bool stopped_early, saved; /* saved: by this part of the run, a checkpoint */
+    double start_seconds;      /* when this part of the run began, minus the time that earlier parts took */
+    uint64_t updates_missed;   /* how many in a row, because gradients were not finite; written by end_step */
+    bool stopped_early, saved; /* stopped_early: by --early-stop; saved: this part of the run has saved a
+                                * checkpoint */
     bool verbose;
 } Training;
 
-/* What the epoch under way has beside RunState. */
+/* Sums over the current epoch that are not in RunState; written by the steps. */
 typedef struct Epoch {
     double learning_rate; /* of the last step */
     double gradient_norm;
-    uint64_t steps, samples; /* that this process has taken; what cannot be read is no sample */
+    uint64_t steps, samples; /* taken by this process; a sample that cannot be read does not count */
 } Epoch;
 
-/* Memory for the notes; freed by training_close_steps, which takes zeroed ones too. */
+/* Allocates the notes. training_close_steps frees them, also zeroed ones. */
 FshStatus training_open_steps(Training *training, FshError *error);
 void training_close_steps(Training *training);
-/* The steps that are left of state.epoch; none is under way when it returns. On a signal, a sample that
- * cannot be read, a loss that is no number: what was learnt is saved as far as that makes sense, and the
- * message says where. */
+/* Does the remaining steps of state.epoch; none is under way when it returns. It stops at a signal, at a
+ * sample that cannot be read, and at a loss that is not finite: it then saves what was learnt, as far as that
+ * makes sense, and the message says where. */
 FshStatus training_steps(Training *training, Epoch *epoch, FshError *error);
-/* What the step after steps_done others learns with. */
+/* Returns the learning rate of the step that follows steps_done others. */
 double training_learning_rate(const Training *training, uint64_t steps_done);
 
-/* True on the rank that writes files and prints: the first. */
+/* Returns whether this rank writes files and prints: rank 0 does. */
 static inline bool training_writes(const Training *training)
 {
     return training->session.plan.rank == 0;
@@ -64,26 +69,27 @@ static inline bool training_writes(const Training *training)
 
 /* ---- train_profile.c ---- */
 
-/* `steps` in the middle of training; 0: none. After state is known. */
+/* Chooses `steps` steps in the middle of training to profile; 0: none. Call it when state is known. */
 void training_plan_profile(Training *training, uint64_t steps);
-/* True if that step of the run is measured. */
+/* Returns whether that step of the run is profiled. */
 bool training_profiles(const Training *training, uint64_t step);
-/* Writes PROFILE.txt, and says the shortest of it. What fails costs a warning. */
+/* Writes PROFILE.txt and prints its summary. A failure costs a warning. */
 void training_end_profile(Training *training);
 
 /* ---- train.c ---- */
 
+/* Returns the seconds since training began, with earlier parts of the run. */
 double training_seconds(const Training *training);
-/* Returns the seconds that the evaluations to come will take, that of the epoch under way included, by the
- * last one; 0 before the first. */
+/* Returns the seconds that the evaluations to come will take, with that of the current epoch, each as long as
+ * the last one; 0 before the first. */
 double training_evaluation_left(const Training *training);
-/* A record that cannot be written costs a warning. */
+/* Prints a warning if a record could not be written. */
 void training_warn_of(Training *training, FshStatus status, const FshError *error);
 void training_save_checkpoint(Training *training);
-/* Before a stop that nobody has planned: a sample that cannot be read is no reason to lose what was learnt.
- * False: the disk would not have it. */
+/* Saves checkpoint and weights before an unplanned stop: an unreadable sample is no reason to lose what was
+ * learnt. Returns false if the disk would not take them. */
 bool training_keep_learnt(Training *training);
-/* The state is saved; FSH_ERR_INTERRUPTED, with where. */
+/* Saves the state. Returns FSH_ERR_INTERRUPTED; the message says where the state is. */
 FshStatus training_stop_for_signal(Training *training, FshError *error);
 
 #endif

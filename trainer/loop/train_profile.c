@@ -1,4 +1,5 @@
-/* --profile: N steps in the middle of training are measured layer by layer, and PROFILE.txt tells of them. */
+/* train_profile.c - ftrain --profile: measures N steps in the middle of training layer by layer, and writes
+ * PROFILE.txt. */
 #include "trainer/loop/train_internal.h"
 
 #include <inttypes.h>
@@ -14,8 +15,8 @@ void training_plan_profile(Training *training, uint64_t steps)
     const TrainPlan *plan = &training->session.plan;
     const uint64_t total = plan->epochs * plan->steps_per_epoch, done = training->state.steps_done;
     training->profile_count = steps < total - done ? steps : total - done;
-    training->profile_first = (total - steps) / 2; /* plan_check: there are as many */
-    if (training->profile_first < done)            /* that part is over: as soon as may be */
+    training->profile_first = (total - steps) / 2; /* plan_check: there are at least that many */
+    if (training->profile_first < done)            /* the middle is over: begin at once */
         training->profile_first = done;
 }
 
@@ -79,7 +80,7 @@ static FshStatus write_profile(Training *training, NetworkProgram *part, const P
     return status;
 }
 
-/* Of the size of images that was measured first; where sizes change in between, the others are left out. */
+/* Returns the program that was measured first; if image sizes change in between, the others are left out. */
 static NetworkProgram *measured_program(Network *network)
 {
     for (size_t i = 0; i < network->plan->edge_count; i++)

@@ -1,8 +1,9 @@
-/* Steps of training: begun in order, ended in order, as many under way at a time as the network takes.
+/* train_steps.c - training steps: begun in order, ended in order, as many under way at a time as the network
+ * takes.
  *
- * On a device that works on its own, step k + 1 is enqueued before step k's results are looked at. All that
- * follows from a result (metrics, the log, a loss that is no number) is of the step that has ended; RunState
- * too, so a checkpoint is of that step: nothing may be under way when it is written. */
+ * On a device that works on its own, step k + 1 is enqueued before the results of step k are read. Everything
+ * that depends on a result (metrics, the log, the check for divergence) concerns the step that has ended. So
+ * does RunState: a checkpoint is written only when no step is under way. */
 #include "trainer/loop/train_internal.h"
 
 #include <inttypes.h>
@@ -34,7 +35,7 @@ void training_close_steps(Training *training)
     }
 }
 
-/* ---- what a step tells ---- */
+/* ---- reports and checks ---- */
 
 static StepReport report_step(const Training *training, const Epoch *epoch, uint64_t step, const Metrics *now,
                               double seconds, double data_seconds)
@@ -63,7 +64,7 @@ static StepReport report_step(const Training *training, const Epoch *epoch, uint
     };
 }
 
-/* "a/b, a/c and 62 more" */
+/* Writes "a/b, a/c and 62 more" to text. */
 static void list_keys(const Training *training, const StepNote *note, char *text, size_t text_bytes)
 {
     const int64_t count = training->session.plan.train_spec.batch;
@@ -85,7 +86,7 @@ static FshStatus fail_diverged(Training *training, const StepNote *note, double 
     const RunState *state = &training->state;
     list_keys(training, note, keys, sizeof keys);
     const bool saved = run_files_save_diverged(&training->files, state, note->samples, loss);
-    if (!training_writes(training)) { /* the loss is everybody's */
+    if (!training_writes(training)) { /* all ranks have the same loss */
         ranks_leave_to_first(training->session.communicator, error);
         return FSH_ERR_MISMATCH;
     }
@@ -102,15 +103,16 @@ static FshStatus fail_diverged(Training *training, const StepNote *note, double 
     return fsh_error_set(error, FSH_ERR_MISMATCH, "%s", text);
 }
 
-/* With a loss scale a step that overflows is left out and the scale falls: that is no divergence unless it
- * goes on. */
+/* Fails if the loss is not finite, or too many updates in a row were skipped. With a loss scale a step that
+ * overflows is skipped and the scale falls: that is no divergence unless it continues. */
 static FshStatus check_loss(Training *training, const StepNote *note, const StepResult *result,
                             FshError *error)
 {
     const bool scales = training->session.plan.recipe.optimizer.loss_scaling;
     if (result->updated)
         training->updates_missed = 0;
-    else if (!isfinite(result->gradient_norm)) /* else it only accumulates, which says nothing */
+    else if (!isfinite(result->gradient_norm)) /* otherwise gradients are being accumulated, which says
+                                                * nothing */
         training->updates_missed++;
     if (isfinite(result->loss) && training->updates_missed < SKIPPED_UPDATES_MAX)
         return FSH_OK;
@@ -119,7 +121,7 @@ static FshStatus check_loss(Training *training, const StepNote *note, const Step
     return fail_diverged(training, note, result->loss, error);
 }
 
-/* The plateau's rate begins where the warm-up ends. */
+/* Returns the learning rate of a step; a plateau schedule takes over where the warm-up ends. */
 double training_learning_rate(const Training *training, uint64_t step)
 {
     const TrainPlan *plan = &training->session.plan;
@@ -129,7 +131,7 @@ double training_learning_rate(const Training *training, uint64_t step)
 
 /* ---- one step ---- */
 
-/* Counts the step as done, and tells of it. */
+/* Counts the step as done and reports it. */
 static void note_step(Training *training, const Epoch *epoch, const StepNote *note, const Metrics *now)
 {
     Session *session = &training->session;
@@ -152,7 +154,7 @@ static void note_step(Training *training, const Epoch *epoch, const StepNote *no
     StepReport report = report_step(training, epoch, step, now, seconds, note->data_seconds);
     if (step % training->log_interval == 0 || step + 1 == session->plan.steps_per_epoch) {
         FshError error = {0};
-        /* Of all ranks. Should one be lost, the next step says so. */
+        /* Sums over all ranks. If one is lost, the next step reports it. */
         (void)ranks_sum_metrics(session->communicator, &report.now, NULL);
         (void)ranks_sum_metrics(session->communicator, &report.mean, NULL);
         if (!session->console.terminal)
@@ -164,7 +166,7 @@ static void note_step(Training *training, const Epoch *epoch, const StepNote *no
     console_progress(&session->console, &report);
 }
 
-/* The oldest that is under way. */
+/* Ends the oldest step that is under way. */
 static FshStatus end_step(Training *training, Epoch *epoch, FshError *error)
 {
     const StepNote *note = &training->notes[training->first_note];
@@ -193,8 +195,9 @@ static FshStatus end_step(Training *training, Epoch *epoch, FshError *error)
     return FSH_OK;
 }
 
-/* No batch can be had, here or on another rank, or a signal has come. What was begun before is good, unless
- * its loss is what to speak of, or a rank has ended in the middle of it. */
+/* Ends the run after a failure to get a batch, here or on another rank, or after a signal. Steps begun before
+ * are ended and count, unless one of them fails, whose error is then reported, or a rank has ended in the
+ * middle of one. */
 static FshStatus stop_for_failure(Training *training, Epoch *epoch, FshStatus failed, FshError *error)
 {
     FshError later = {0};
@@ -221,8 +224,8 @@ static StepNote *next_note(Training *training)
     return &training->notes[(training->first_note + training->under_way) % NETWORK_STEPS_AHEAD];
 }
 
-/* The next batch, written; nothing runs yet: all ranks have come this far, or none goes on, for a rank that
- * runs a step waits for the others' gradients. */
+/* Takes the next batch and writes it; nothing runs yet. Either all ranks go on from here or none does, since
+ * a rank that runs a step waits for the others' gradients. */
 static FshStatus take_batch(Training *training, uint64_t number, const Batch **batch_ret, StepNote *note,
                             FshError *error)
 {
@@ -232,12 +235,11 @@ static FshStatus take_batch(Training *training, uint64_t number, const Batch **b
     const Batch *batch = *batch_ret;
     note->data_seconds = loader_wait_seconds(session->train) - waited_before;
     note->learning_rate = training_learning_rate(training, number);
-    /* A batch of nothing but skipped samples has no mean loss; but other ranks may wait for this one's
-     * gradient. */
+    /* A batch of only skipped samples has no mean loss, but other ranks may wait for this one's gradient. */
     if (!status && (batch->valid_count > 0 || session->communicator))
         status = session_write_step(session, batch, note->learning_rate, error);
     if (!status) {
-        /* less, where the device has refused what cannot be decoded here either */
+        /* fewer, if images that the device refused cannot be decoded here either */
         note->valid_count = batch->valid_count;
         note->runs = batch->valid_count > 0 || session->communicator;
     }
@@ -268,8 +270,9 @@ static FshStatus begin_step(Training *training, Epoch *epoch, FshError *error)
 
 /* ---- the steps of an epoch ---- */
 
-/* True where the state is wanted as it is behind the last step that was begun; and where one update after the
- * other is left out, which may be the end: that must come at its step; and around a step that is measured. */
+/* Returns whether no further step may begin until those under way have ended: the state after the last one is
+ * needed (for a checkpoint or a signal), the last update was skipped, so that the run may have to stop at
+ * that very step, or a step is measured. */
 static bool holds_back(const Training *training)
 {
     const uint64_t interval = training->checkpoint_interval,

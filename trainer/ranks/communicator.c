@@ -1,16 +1,16 @@
-/* A file in /dev/shm, mapped by all ranks: a head with one cell for each, a slot of SLOT_BYTES for each, and
- * one for results.
+/* communicator.c - reductions through a file in /dev/shm that all ranks map: a head with one cell for each
+ * rank, a slot of SLOT_BYTES for each rank, and one slot for results.
  *
  * A reduction goes through the slots in pieces: every rank copies its piece into its slot; barrier; every
  * rank adds up its share of the piece over all slots into the result; barrier; every rank copies the result
- * out. Two barriers are enough: a slot is written anew only behind the second one, the result only behind the
- * next first one. So whatever is written before a first barrier goes into a slot, never into the result:
- * others may still copy that out.
+ * out. Two barriers are enough: a slot is overwritten only after the second barrier, and the result only
+ * after the first barrier of the next piece. So whatever is written before a first barrier goes into a slot,
+ * never into the result, which other ranks may still be copying.
  *
- * Every rank holds a lock (fcntl) on its own byte of the file for as long as it lives: the kernel lets go of
- * it however the process ends, and it works across process id name spaces, where asking for a pid would not.
- * Byte 0 is the gate: who holds it may make the file anew or take a place in it. A file in which no place is
- * held is left over from a run that was killed. */
+ * Every rank holds a lock (fcntl) on its own byte of the file as long as it lives. The kernel releases it
+ * however the process ends, and it works across pid name spaces, where asking for a pid would not. Byte 0 is
+ * the gate: its holder may make the file anew or take a place in it. A file without a held place is left over
+ * from a run that was killed. */
 #include "trainer/ranks/communicator.h"
 
 #include <errno.h>
@@ -32,7 +32,7 @@
 #include "common/progress.h"
 
 enum { SLOT_BYTES = 512 * 1024, HEAD_BYTES = 16384, SPINS = 1000, GATE_BYTE = 0, FIRST_RANK_BYTE = 1 };
-static const double look_seconds = 0.1; /* between two looks whether those waited for still live */
+static const double look_seconds = 0.1; /* between two checks that the awaited ranks still live */
 
 enum RankState { RANK_ABSENT, RANK_THERE, RANK_LEFT };
 
@@ -42,7 +42,7 @@ typedef struct RankCell {
 } RankCell;
 
 typedef struct SharedHead {
-    atomic_uint arrived;    /* at the barrier under way */
+    atomic_uint arrived;    /* ranks at the current barrier */
     atomic_uint generation; /* barriers passed; a futex */
     RankCell ranks[RANKS_MAX];
 } SharedHead;
@@ -54,8 +54,8 @@ struct Communicator {
     int descriptor;
     SharedHead *head; /* the mapping */
     size_t bytes;     /* of it */
-    bool lost;        /* a rank has ended: nothing works any more */
-    char loss[200];   /* what was said of it */
+    bool lost;        /* a rank has ended: every call fails */
+    char loss[200];   /* the message about it */
 };
 
 /* ---- places ---- */
@@ -75,7 +75,8 @@ static struct flock lock_of(short type, off_t first, off_t count)
     return (struct flock){.l_type = type, .l_whence = SEEK_SET, .l_start = first, .l_len = count};
 }
 
-/* Whether a process other than this one holds a byte of the range; its id, 0 if it cannot be told. */
+/* Returns whether another process holds a byte of the range. Sets *process_ret to its id; 0 if it is
+ * unknown. */
 static bool is_held(int descriptor, off_t first, off_t count, long *process_ret)
 {
     struct flock lock = lock_of(F_WRLCK, first, count);
@@ -90,7 +91,7 @@ static double most_seconds(const CommunicatorHint *hint)
     return hint && hint->most_seconds > 0 ? hint->most_seconds : COMMUNICATOR_GATHERING_SECONDS;
 }
 
-/* Waits for the gate. The ranks of the job are in it for a moment each: whoever stays there is a stranger. */
+/* Waits for the gate. Ranks of the job hold it only for a moment: a process that stays is a stranger. */
 static FshStatus enter_gate(const Communicator *communicator, const CommunicatorHint *hint, FshError *error)
 {
     struct flock lock = lock_of(F_WRLCK, GATE_BYTE, 1);
@@ -129,8 +130,8 @@ static void leave_gate(const Communicator *communicator)
 
 /* ---- making and joining ---- */
 
-/* Opens the file and stands in its gate. One whose last name went in between belongs to a job that is
- * complete. Nobody waits for another user. */
+/* Opens the file and waits in its gate. A file that was unlinked meanwhile belongs to a complete job; then
+ * opens a new one. Never waits for another user's file. */
 static FshStatus open_file(Communicator *communicator, const CommunicatorHint *hint, struct stat *status_ret,
                            FshError *error)
 {
@@ -153,7 +154,8 @@ static FshStatus open_file(Communicator *communicator, const CommunicatorHint *h
     }
 }
 
-/* Room is taken now: where /dev/shm is full, that is a message and not a signal in the middle of a step. */
+/* Allocates the file's memory now, so that a full /dev/shm is an error message and not a signal in the middle
+ * of a step. */
 static FshStatus make_room(const Communicator *communicator, FshError *error)
 {
     if (ftruncate(communicator->descriptor, 0) < 0)
@@ -201,7 +203,8 @@ static FshStatus take_place(Communicator *communicator, const struct stat *file,
     return FSH_OK;
 }
 
-/* A rank that was there and is no more. The lock first: who leaves in order says so before it lets go. */
+/* Returns whether a rank was there and died. The lock is tested first: a rank that leaves in order says so
+ * before it releases the lock. */
 static bool has_died(const Communicator *communicator, uint64_t rank)
 {
     return !is_held(communicator->descriptor, FIRST_RANK_BYTE + (off_t)rank, 1, NULL) &&
@@ -219,8 +222,8 @@ static FshStatus set_lost(Communicator *communicator, uint64_t rank, const char 
     return fsh_error_set(error, FSH_ERR_SYSTEM, "%s", communicator->loss);
 }
 
-/* The first rank that nobody need wait for. One that died comes before those that left, who may have left
- * because of it. */
+/* Fails with the first rank that will not come any more. One that died is named before those that left, who
+ * may have left because of it. */
 static FshStatus look_for_losses(Communicator *communicator, FshError *error)
 {
     const RankPlace *place = &communicator->place;
@@ -247,7 +250,7 @@ static void give_hint(const Communicator *communicator, const CommunicatorHint *
     char text[96];
     for (uint64_t rank = 0; rank < communicator->place.rank; rank++)
         if (atomic_load(&communicator->head->ranks[rank].state) != RANK_ABSENT)
-            return; /* says it */
+            return; /* that rank gives the hint */
     (void)snprintf(text, sizeof text, "rank %" PRIu64 " of %" PRIu64 " is waited for, %.0f seconds at most",
                    absent, communicator->place.world_size, most_seconds(hint));
     hint->tell(hint->context, text);
@@ -286,8 +289,8 @@ static FshStatus wait_for_all(Communicator *communicator, const CommunicatorHint
     return FSH_OK;
 }
 
-/* The name is for finding each other alone. Only of the file that is open: another may have taken the
- * name. */
+/* Removes the name, which only serves to meet. Removes it only if it still belongs to the open file: another
+ * job may have taken the name. */
 static void remove_name(const Communicator *communicator)
 {
     struct stat file, named;
@@ -324,7 +327,7 @@ FshStatus communicator_open(Communicator **communicator_ret, const RankPlace *pl
             remove_name(communicator);
     }
     if (in_gate && !is_held(communicator->descriptor, FIRST_RANK_BYTE, RANKS_MAX, NULL))
-        remove_name(communicator); /* nobody waits in what could not be made */
+        remove_name(communicator); /* no rank waits in a file that could not be made */
     if (status)
         communicator_close(&communicator);
     *communicator_ret = communicator;
@@ -341,7 +344,7 @@ void communicator_close(Communicator **communicator_ret)
         (void)munmap(communicator->head, communicator->bytes);
     }
     if (communicator->descriptor >= 0)
-        (void)close(communicator->descriptor); /* and all locks with it */
+        (void)close(communicator->descriptor); /* releases all locks */
     free(communicator);
     *communicator_ret = NULL;
 }
@@ -429,7 +432,7 @@ FshStatus communicator_barrier(Communicator *communicator, FshError *error)
         if (atomic_load(&head->generation) != generation)
             break;
         FshStatus status = look_for_losses(communicator, error);
-        /* The last one may have passed the barrier and left since the look before. */
+        /* The last rank may have passed the barrier and left since the last check. */
         if (status && atomic_load(&head->generation) != generation) {
             communicator->lost = false;
             break;
@@ -445,7 +448,7 @@ FshStatus communicator_barrier(Communicator *communicator, FshError *error)
 
 /* ---- reductions ---- */
 
-/* result[i] = result[i] + slot[i], or the like, for from <= i < to. */
+/* Combines result[i] with slot[i] for from <= i < to, for instance as a sum. */
 typedef void (*Combine)(void *result, const void *slot, size_t from, size_t to);
 
 static void add_f64(void *result, const void *slot, size_t from, size_t to)
@@ -480,7 +483,7 @@ static void max_u64(void *result, const void *slot, size_t from, size_t to)
         most[i] = values[i] > most[i] ? values[i] : most[i];
 }
 
-/* This rank's share of a piece: elements from..to over all slots, in the order of the ranks. */
+/* Combines this rank's share of a piece over all slots, in the order of the ranks. */
 static void combine_share(const Communicator *communicator, size_t count, size_t element_bytes,
                           Combine combine)
 {

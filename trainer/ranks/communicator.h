@@ -1,5 +1,5 @@
-/* communicator.h - what the ranks of a run tell each other through the host's memory: small sums and flags
- * for all, and the gradients of the CPU backend.
+/* communicator.h - communication between the ranks of a run through the host's memory: small sums and flags,
+ * and the gradients of the CPU backend.
  *
  *   Communicator *communicator;
  *   communicator_open(&communicator, &place, NULL, &error);    // returns when all ranks are there
@@ -9,15 +9,16 @@
  * Every rank makes the same calls in the same order with the same counts; each call returns when all have
  * made it. Results are the same bits on all ranks: each element is added in the order of the ranks, once.
  *
- * A rank that ends in the middle of a run, in whatever way, is noticed by all that wait for it, in a fraction
- * of a second: its lock on the shared file goes with its process. FSH_ERR_SYSTEM then ("rank 1 (process 4711)
- * has ended"), from this and every later call. A rank that lives and does not come for
+ * When a rank ends in the middle of a run, however it ends, all ranks that wait for it notice within a
+ * fraction of a second, because its lock on the shared file is released. That call and every later one then
+ * fail with FSH_ERR_SYSTEM ("rank 1 (process 4711) has ended"). A rank that lives but does not come for
  * COMMUNICATOR_PATIENCE_SECONDS counts as lost too.
  *
- * All ranks on one host: a file in /dev/shm, of the user alone, named after the job, gone as soon as all have
- * opened it. This interface says nothing of that; several hosts can be put behind it.
+ * All ranks are on one host. They share a file in /dev/shm, accessible to the user alone, named after the
+ * job, and unlinked as soon as all have opened it. The interface does not depend on that: an implementation
+ * for several hosts can replace it.
  *
- * Threads: one at a time, but for the calls that say otherwise. */
+ * Threads: one at a time, except where a call says otherwise. */
 #ifndef FSHARD_TRAINER_RANKS_COMMUNICATOR_H
 #define FSHARD_TRAINER_RANKS_COMMUNICATOR_H
 
@@ -30,34 +31,35 @@ enum { COMMUNICATOR_PATIENCE_SECONDS = 1800, COMMUNICATOR_GATHERING_SECONDS = 12
 
 typedef struct Communicator Communicator;
 
-/* Who is told, once, that ranks are missing yet, by the first rank that is there: "rank 3 of 4 is waited
- * for"; or that another process keeps this one from meeting them. */
+/* Told once, by the first rank that is there, that ranks are still missing ("rank 3 of 4 is waited for"), or
+ * that another process keeps this one from meeting them. */
 typedef struct CommunicatorHint {
     double after_seconds;
-    double most_seconds; /* then it is a failure; 0: COMMUNICATOR_GATHERING_SECONDS */
+    double most_seconds; /* until it is a failure; 0: COMMUNICATOR_GATHERING_SECONDS */
     void (*tell)(void *context, const char *text);
     void *context;
 } CommunicatorHint;
 
-/* Waits for all ranks of the job, COMMUNICATOR_GATHERING_SECONDS at most; place is copied; hint may be NULL.
- * FSH_ERR_USAGE: two processes with the same rank, or of another world size under the same job; the file is
- * another user's. FSH_ERR_SYSTEM: one has not come, or has ended; a process that is none of them holds the
- * file; shared memory cannot be had. FSH_ERR_INTERRUPTED. On failure *communicator is NULL. */
+/* Waits for all ranks of the job, at most COMMUNICATOR_GATHERING_SECONDS. Copies place; hint may be NULL.
+ * FSH_ERR_USAGE: two processes have the same rank, or another world size under the same job; the file belongs
+ * to another user. FSH_ERR_SYSTEM: a rank has not come, or has ended; a process that is no rank holds the
+ * file; there is no shared memory. FSH_ERR_INTERRUPTED. On failure *communicator is NULL. */
 FshStatus communicator_open(Communicator **communicator, const RankPlace *place, const CommunicatorHint *hint,
                             FshError *error);
-/* Says that this rank leaves. Whoever waits for it from now on is told that it has ended. NULL is fine. */
+/* Leaves and frees. A rank that waits for this one from now on is told that it has ended. NULL is fine. */
 void communicator_close(Communicator **communicator);
 
 const RankPlace *communicator_place(const Communicator *communicator);
 
+/* Waits until all ranks have come here. */
 FshStatus communicator_barrier(Communicator *communicator, FshError *error);
-/* values[i] becomes the sum, or the greatest, over the ranks. */
+/* Replace values[i] by its sum, or its maximum, over the ranks. */
 FshStatus communicator_sum_f64(Communicator *communicator, double *values, size_t count, FshError *error);
 FshStatus communicator_sum_u64(Communicator *communicator, uint64_t *values, size_t count, FshError *error);
 FshStatus communicator_max_u64(Communicator *communicator, uint64_t *values, size_t count, FshError *error);
-/* values[i] becomes the mean over the ranks: added up in f32, then divided. */
+/* Replaces values[i] by its mean over the ranks: added up in f32, then divided. */
 FshStatus communicator_mean_f32(Communicator *communicator, float *values, size_t count, FshError *error);
-/* bytes of rank `root` come to all. */
+/* Copies the bytes of rank `root` to all ranks. */
 FshStatus communicator_broadcast(Communicator *communicator, uint64_t root, void *bytes, size_t byte_count,
                                  FshError *error);
 /* At rank 0 all[rank * byte_count] becomes that rank's bytes; elsewhere `all` may be NULL and is left
@@ -65,12 +67,12 @@ FshStatus communicator_broadcast(Communicator *communicator, uint64_t root, void
 FshStatus communicator_gather(Communicator *communicator, const void *bytes, size_t byte_count, void *all,
                               FshError *error);
 
-/* FSH_OK, or FSH_ERR_SYSTEM with the rank that has ended without communicator_close. Asks the system, waits
- * for nobody; from any thread. */
+/* Returns FSH_OK, or FSH_ERR_SYSTEM with the rank that has ended without communicator_close. Asks the system
+ * and waits for no rank; from any thread. */
 FshStatus communicator_check(Communicator *communicator, FshError *error);
-/* The same, and for one that has called communicator_close too: nobody need wait for it. */
+/* Does the same, and also fails for a rank that has called communicator_close: no other need wait for it. */
 FshStatus communicator_check_all_there(Communicator *communicator, FshError *error);
-/* True where a call has failed because a rank has ended: no later one will do. */
+/* Returns whether a call has failed because a rank has ended: every later one fails too. */
 bool communicator_is_broken(const Communicator *communicator);
 /* True once all other ranks have called communicator_close, or ended. From any thread. */
 bool communicator_is_last(Communicator *communicator);

@@ -10,15 +10,16 @@
 
 enum { JOB_VARIABLES_MAX = 4 };
 
-/* What a launcher sets. Innermost first: torchrun may run under srun, mpirun starts its daemons by srun, and
- * what is outside stays in the environment. */
+/* Environment variables of each launcher, innermost first: torchrun may run under srun, mpirun starts its
+ * daemons by srun, and the variables of outer launchers stay in the environment. */
 static const struct Launcher {
     const char *name;
     const char *rank, *world_size;
     const char *local_rank, *local_world;
-    bool says_locals;  /* always; else all ranks are taken to be on this host where it does not */
-    const char *hosts; /* their number; NULL: known from the local world */
-    const char *step;  /* what must be set too, or the launcher is not there; NULL: nothing */
+    bool says_locals;  /* it always sets the local ones; if another does not, all ranks are taken to be on
+                        * this host */
+    const char *hosts; /* the number of hosts; NULL: known from the local world */
+    const char *step;  /* must be set too, or the launcher is not there; NULL: nothing */
     const char *job[JOB_VARIABLES_MAX];
 } launchers[] = {
     {.name = "torchrun",
@@ -63,7 +64,8 @@ static const char *value_of(const Environment *environment, const char *name)
     return value && *value ? value : NULL;
 }
 
-/* The variable's number. *known_ret is false where it is not set and need not be. */
+/* Sets *number_ret to the variable's number. *known_ret is set to false if the variable is not set and need
+ * not be. */
 static FshStatus read_number(const Environment *environment, const struct Launcher *launcher,
                              const char *name, bool needed, uint64_t *number_ret, bool *known_ret,
                              FshError *error)
@@ -97,7 +99,7 @@ static bool is_there(const Environment *environment, const struct Launcher *laun
            (!launcher->step || value_of(environment, launcher->step));
 }
 
-/* rank < world_size, by the names of the variables. */
+/* Checks that rank < world_size; the message names the variables. */
 static FshStatus check_below(const char *name, uint64_t number, const char *of, uint64_t count,
                              FshError *error)
 {
@@ -116,7 +118,7 @@ static FshStatus refuse_hosts(const struct Launcher *launcher, const char *name,
                          name, number, launcher->world_size, world_size);
 }
 
-/* Where the ranks of one host are, or that there are several. */
+/* Reads the place among the ranks of this host. FSH_ERR_UNSUPPORTED: there are several hosts. */
 static FshStatus read_locals(const Environment *environment, const struct Launcher *launcher,
                              RankPlace *place, FshError *error)
 {
@@ -147,15 +149,16 @@ static FshStatus read_locals(const Environment *environment, const struct Launch
     return check_below(launcher->local_rank, place->local_rank, launcher->local_world, local_world, error);
 }
 
-/* FNV-1a, 64 bits. */
+/* Adds text to a hash (FNV-1a, 64 bits). */
 static uint64_t hash_text(uint64_t hash, const char *text)
 {
     for (; *text; text++)
         hash = (hash ^ (unsigned char)*text) * UINT64_C(0x100000001B3);
-    return (hash ^ 0xFF) * UINT64_C(0x100000001B3); /* an end: "a", "b" is not "ab" */
+    return (hash ^ 0xFF) * UINT64_C(0x100000001B3); /* marks the end: "a", "b" is not "ab" */
 }
 
-/* Where the launcher names no job, it is the parent of all ranks of this host. */
+/* Names the job. If the launcher names none, the parent process does, which is the same for all ranks of this
+ * host. */
 static void name_job(const Environment *environment, const struct Launcher *launcher, RankPlace *place)
 {
     uint64_t hash = UINT64_C(0xCBF29CE484222325);
@@ -185,7 +188,7 @@ static FshStatus read_ranks(const Environment *environment, const struct Launche
                   : check_below(launcher->rank, place->rank, launcher->world_size, place->world_size, error);
 }
 
-/* Two launchers that speak of the same number of processes should mean the same ones. */
+/* Checks that another launcher with the same number of processes means the same ranks. */
 static FshStatus check_others(const Environment *environment, const struct Launcher *chosen,
                               const RankPlace *place, FshError *error)
 {

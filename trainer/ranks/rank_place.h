@@ -1,7 +1,7 @@
-/* rank_place.h - which of the processes that train together this one is.
+/* rank_place.h - finds this process's place among those that train together.
  *
- * A run of several processes (ranks) is started by a launcher, which tells each of them its place by the
- * environment. Known, in the order in which they are asked, the innermost first:
+ * A run of several processes (ranks) is started by a launcher, which gives each its place in environment
+ * variables. These launchers are known, in the order in which they are tried, the innermost first:
  *
  *   ftrain --gpus    as torchrun, with FSHARD_JOB
  *   torchrun         RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_PORT; TORCHELASTIC_RUN_ID,
@@ -12,8 +12,8 @@
  *                    SLURM_STEP_ID. The shell of a batch script or of salloc is no step: what it runs is one
  *                    process.
  *
- * None of them: one process. All ranks on one host is what can be trained today; the struct has what several
- * will need.
+ * Without any of them there is one process. Today all ranks must be on one host; the struct has what several
+ * hosts will need.
  *
  * Threads: any. */
 #ifndef FSHARD_TRAINER_RANKS_RANK_PLACE_H
@@ -27,20 +27,20 @@ enum { RANKS_MAX = 256, RANK_JOB_MAX = 64 };
 
 typedef struct RankPlace {
     uint64_t rank, world_size;        /* 0 and 1: one process */
-    uint64_t local_rank, local_world; /* among those of this host */
+    uint64_t local_rank, local_world; /* among the ranks of this host */
     const char *launcher;             /* "torchrun", "srun", …; NULL: one process */
-    /* The same for all ranks of a job, another for another job on this host: letters, digits and '-'. */
+    /* The same for all ranks of a job, and different for other jobs on this host: letters, digits and '-'. */
     char job[RANK_JOB_MAX];
 } RankPlace;
 
-/* The value of an environment variable; NULL: not set. */
+/* Returns the value of an environment variable; NULL: not set. */
 typedef const char *(*RankLookup)(void *context, const char *name);
 
-/* FSH_ERR_USAGE: a launcher's variables are incomplete, are no numbers, or contradict each other or another
- * launcher's; FSH_ERR_UNSUPPORTED: several hosts, or more than RANKS_MAX ranks. The message names the
+/* Fills place. FSH_ERR_USAGE: a launcher's variables are incomplete, not numbers, or contradict each other or
+ * another launcher's; FSH_ERR_UNSUPPORTED: several hosts, or more than RANKS_MAX ranks. The message names the
  * variables. */
 FshStatus rank_place_find(RankPlace *place, RankLookup lookup, void *context, FshError *error);
-/* The same from this process's environment. */
+/* Fills place from this process's environment. */
 FshStatus rank_place_from_environment(RankPlace *place, FshError *error);
 
 #endif
