@@ -223,9 +223,10 @@ static void compare_resident(const FshSplit *split, FshKind kind, const Augmenta
     const PixelBatch shape = {
         .count = RESIDENT_BATCH, .width = view->size, .height = view->size, .channels = view->channels};
     const size_t bytes = (size_t)RESIDENT_BATCH * view->size * view->size * view->channels;
-    const ResidentOptions load = {.samples = {.split = split, .kind = kind, .target_field = sides - 1},
-                                  .channels = view->channels,
-                                  .threads = 4};
+    const PixelSourceOptions load = {.samples = {.split = split, .kind = kind, .target_field = sides - 1},
+                                     .channels = view->channels,
+                                     .threads = 4,
+                                     .backend = backends[CUDA]};
     LoaderOptions options = {.split = split,
                              .kind = kind,
                              .target_field = sides - 1,
@@ -236,15 +237,16 @@ static void compare_resident(const FshSplit *split, FshKind kind, const Augmenta
                              .training = true,
                              .workers = 2,
                              .batches_ahead = 2};
-    ResidentSplit resident;
+    PixelSource *resident = NULL;
     Loader *loaders[2] = {NULL};
     FshError error = {0};
     uint8_t *pixels = malloc(bytes);
     assert_non_null(pixels);
-    check(resident_split_measure(&resident, &load, &error), &error);
-    check(resident_split_load(&resident, backends[CUDA], &load, &error), &error);
+    check(pixel_source_new(&resident, pixel_source_type("gpu"), &load, &error), &error);
+    check(pixel_source_measure(resident, &error), &error);
+    check(pixel_source_load(resident, &error), &error);
     for (int i = 0; i < 2; i++) {
-        options.resident = i ? &resident : NULL;
+        options.source = i ? resident : NULL;
         check(loader_new(&loaders[i], &options, &error), &error);
         loader_start(loaders[i], 0, 2 * loader_step_count(loaders[i]));
     }
@@ -264,7 +266,7 @@ static void compare_resident(const FshSplit *split, FshKind kind, const Augmenta
     close_reader(&reader);
     loader_free(&loaders[0]);
     loader_free(&loaders[1]);
-    resident_split_free(&resident);
+    pixel_source_free(&resident);
     free(pixels);
 }
 

@@ -384,7 +384,6 @@ TEST_IN_FOLDER(test_the_crop_grows_with_the_epochs, folder)
         uint32_t expected = sizes[number / 6 < 2 ? number / 6 : 2];
         assert_int_equal(batch->width, expected);
         assert_int_equal(batch->height, expected);
-        assert_int_equal(loader_epoch_size(loader, number / 6), expected);
         assert_int_equal(batch->valid_count, BATCH);
     }
     assert_int_equal(number, 30);

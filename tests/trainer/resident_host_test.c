@@ -7,6 +7,7 @@
 #include "tests/support/support.h"
 #include "tests/trainer/dataset_support.h"
 #include "tests/trainer/loader_support.h"
+#include "trainer/data/decoded_split.h"
 #include "trainer/data/loader.h"
 
 enum { EDGE = 24, BATCH = 16 };
@@ -72,17 +73,27 @@ static LoaderOptions options_of(const FshDataset *dataset, const Augmentation *v
                            .fill = {9, 8, 7}};
 }
 
-/* Decodes the split that these options are of. */
-static void decode_split(ResidentSplit *decoded, const LoaderOptions *options)
+static PixelSource *open_source(const LoaderOptions *options)
 {
+    PixelSource *source = NULL;
     FshError error = {0};
-    const ResidentOptions wanted = {
+    const PixelSourceOptions wanted = {
         .samples = {.split = options->split, .kind = options->kind, .target_field = options->target_field},
         .channels = options->augmentation.channels,
         .threads = 2,
         .skip_bad = options->skip_bad};
-    assert_ok(resident_split_measure(decoded, &wanted, &error), &error);
-    assert_ok(resident_split_load_host(decoded, &wanted, &error), &error);
+    assert_ok(pixel_source_new(&source, pixel_source_type("pixels"), &wanted, &error), &error);
+    return source;
+}
+
+/* Decodes the split that these options are of. */
+static PixelSource *decode_split(const LoaderOptions *options)
+{
+    PixelSource *source = open_source(options);
+    FshError error = {0};
+    assert_ok(pixel_source_measure(source, &error), &error);
+    assert_ok(pixel_source_load(source, &error), &error);
+    return source;
 }
 
 static void compare_batches(const Batch *a, const Batch *b, const LoaderOptions *options)
@@ -105,14 +116,13 @@ static uint64_t compare_loaders(TestFolder *folder, const DatasetSpec *spec, con
                                 bool training, bool skip_bad)
 {
     FshDataset *dataset = open_dataset(folder, spec);
-    ResidentSplit decoded;
     LoaderOptions options = options_of(dataset, view, training);
     char messages[2][1024] = {"", ""};
     options.skip_bad = skip_bad;
-    decode_split(&decoded, &options);
-    assert_int_equal((uintptr_t)decoded.pixels % 64, 0);
+    PixelSource *decoded = decode_split(&options);
+    assert_int_equal((uintptr_t)decoded_split_of(decoded)->memory % 64, 0);
     Loader *plain = open_loader(&options);
-    options.decoded = &decoded;
+    options.source = decoded;
     Loader *fast = open_loader(&options);
     const uint64_t steps = 2 * loader_step_count(plain);
     loader_start(plain, 0, steps);
@@ -127,8 +137,8 @@ static uint64_t compare_loaders(TestFolder *folder, const DatasetSpec *spec, con
     assert_string_equal(messages[0], messages[1]);
     loader_free(&plain);
     loader_free(&fast);
-    resident_split_free(&decoded);
-    assert_null(decoded.pixels);
+    pixel_source_free(&decoded);
+    assert_null(decoded);
     fsh_close(&dataset);
     return problems;
 }
@@ -169,11 +179,10 @@ TEST_IN_FOLDER(test_whole_raw_pairs_are_the_same, folder)
 TEST_IN_FOLDER(test_batches_come_from_memory, folder)
 {
     FshDataset *dataset = open_dataset(folder, &small_spec);
-    ResidentSplit decoded;
     LoaderOptions options = options_of(dataset, &rrc_view, true);
-    decode_split(&decoded, &options);
+    PixelSource *decoded = decode_split(&options);
     Loader *plain = open_loader(&options);
-    options.decoded = &decoded;
+    options.source = decoded;
     options.measure = true;
     Loader *fast = open_loader(&options);
     LoaderStatistics statistics;
@@ -197,7 +206,7 @@ TEST_IN_FOLDER(test_batches_come_from_memory, folder)
     assert_true(statistics.samples.seconds[SAMPLE_DECODE] == 0);
     loader_free(&plain);
     loader_free(&fast);
-    resident_split_free(&decoded);
+    pixel_source_free(&decoded);
     fsh_close(&dataset);
 }
 
@@ -222,18 +231,15 @@ TEST_IN_FOLDER(test_a_bad_sample_stops_the_load_by_name, folder)
     DatasetSpec spec = small_spec;
     spec.untabled = true;
     FshDataset *dataset = open_dataset(folder, &spec);
-    ResidentSplit decoded;
     FshError error = {0};
-    const ResidentOptions options = {
-        .samples = {.split = fsh_split(dataset, "train"), .kind = FSH_KIND_CLASSES},
-        .channels = 3,
-        .threads = 2};
-    assert_ok(resident_split_measure(&decoded, &options, &error), &error);
-    assert_int_equal(resident_split_load_host(&decoded, &options, &error), FSH_ERR_CORRUPT);
+    const LoaderOptions options = options_of(dataset, &rrc_view, true);
+    PixelSource *decoded = open_source(&options);
+    assert_ok(pixel_source_measure(decoded, &error), &error);
+    assert_int_equal(pixel_source_load(decoded, &error), FSH_ERR_CORRUPT);
     assert_contains(error.message, "packed from train/class01/000005.png");
-    assert_null(decoded.pixels);
-    assert_true(decoded.bytes > 0);
-    resident_split_free(&decoded);
+    assert_null(decoded_split_of(decoded)->memory);
+    assert_true(pixel_source_ram_bytes(decoded) > 0);
+    pixel_source_free(&decoded);
     fsh_close(&dataset);
 }
 
@@ -242,7 +248,6 @@ TEST_IN_FOLDER(test_nothing_but_bad_samples_is_an_empty_split, folder)
     DatasetSpec spec = small_spec;
     spec.val_count = spec.shard_count = 1;
     FshDataset *dataset = open_dataset(folder, &spec);
-    ResidentSplit decoded;
     FshError error = {0};
     LoaderOptions options = options_of(dataset, &center_view, false);
     const char *shard = test_path(folder, "set/val-00000-of-00001.fshard");
@@ -255,15 +260,15 @@ TEST_IN_FOLDER(test_nothing_but_bad_samples_is_an_empty_split, folder)
     test_file_flip_byte(shard, at - bytes + 100);
     free(bytes);
     options.skip_bad = true;
-    decode_split(&decoded, &options);
-    assert_int_equal(decoded.bytes, 0);
-    options.decoded = &decoded;
+    PixelSource *decoded = decode_split(&options);
+    assert_int_equal(pixel_source_ram_bytes(decoded), 0);
+    options.source = decoded;
     Loader *loader = open_loader(&options);
     loader_start(loader, 0, 1);
     assert_int_equal(next_batch(loader)->valid_count, 0);
     assert_int_equal(loader_problem_count(loader), 1);
     loader_free(&loader);
-    resident_split_free(&decoded);
+    pixel_source_free(&decoded);
     fsh_close(&dataset);
 }
 
@@ -271,15 +276,14 @@ TEST_IN_FOLDER(test_nothing_but_bad_samples_is_an_empty_split, folder)
 TEST_IN_FOLDER(test_a_crop_larger_than_a_pair_names_it, folder)
 {
     FshDataset *dataset = open_dataset(folder, &pairs_spec);
-    ResidentSplit decoded;
     FshError errors[2] = {{0}, {0}};
     LoaderOptions options = options_of(dataset, &random_view, true);
     options.augmentation.size = 36;
     options.workers = 1;
-    decode_split(&decoded, &options);
+    PixelSource *decoded = decode_split(&options);
     for (int i = 0; i < 2; i++) {
         const Batch *batch;
-        options.decoded = i ? &decoded : NULL;
+        options.source = i ? decoded : NULL;
         Loader *loader = open_loader(&options);
         loader_start(loader, 0, 1);
         assert_int_equal(loader_next(loader, &batch, &errors[i]), FSH_ERR_MISMATCH);
@@ -287,7 +291,7 @@ TEST_IN_FOLDER(test_a_crop_larger_than_a_pair_names_it, folder)
     }
     assert_contains(errors[1].message, "x 30 pixels, too small for a crop of 36 x 36");
     assert_string_equal(errors[1].message, errors[0].message);
-    resident_split_free(&decoded);
+    pixel_source_free(&decoded);
     fsh_close(&dataset);
 }
 
@@ -296,24 +300,19 @@ TEST_IN_FOLDER(test_a_crop_larger_than_a_pair_names_it, folder)
 TEST_IN_FOLDER(test_a_loader_wants_its_split_loaded, folder)
 {
     FshDataset *dataset = open_dataset(folder, &small_spec);
-    ResidentSplit decoded;
     FshError error = {0};
     const Batch *batch;
     LoaderOptions options = options_of(dataset, &rrc_view, true);
-    const ResidentOptions wanted = {
-        .samples = {.split = options.split, .kind = FSH_KIND_CLASSES}, .channels = 3, .threads = 1};
-    resident_split_expect(&(ResidentSplit){0}, 0); /* as workers do before they look */
-    assert_ok(resident_split_measure(&decoded, &wanted, &error), &error);
-    options.decoded = &decoded;
+    PixelSource *decoded = open_source(&options);
+    decoded->type->prefetch(decoded, NULL, 0); /* as workers do before they look */
+    assert_ok(pixel_source_measure(decoded, &error), &error);
+    options.source = decoded;
     Loader *loader = open_loader(&options);
     loader_start(loader, 0, 1);
     assert_int_equal(loader_next(loader, &batch, &error), FSH_ERR_USAGE);
     assert_contains(error.message, "was not loaded");
     loader_free(&loader);
-    options.resident = &decoded;
-    assert_int_equal(loader_new(&loader, &options, &error), FSH_ERR_USAGE);
-    assert_null(loader);
-    resident_split_free(&decoded);
+    pixel_source_free(&decoded);
     fsh_close(&dataset);
 }
 
@@ -321,19 +320,21 @@ TEST_IN_FOLDER(test_room_is_that_of_all_ranks_with_some_left, folder)
 {
     enum { MEGABYTE = 1 << 20 };
     FshDataset *dataset = open_dataset(folder, &small_spec);
-    const FshSplit *split = fsh_split(dataset, "train");
+    const LoaderOptions options = options_of(dataset, &rrc_view, true);
+    PixelSource *decoded = open_source(&options);
     FshError error = {0};
-    assert_ok(resident_split_check_room(split, 4 * MEGABYTE, 1, 260 * MEGABYTE, &error), &error);
-    assert_int_equal(resident_split_check_room(split, 4 * MEGABYTE + 1, 1, 260 * MEGABYTE, &error),
+    assert_ok(pixel_source_check_room(decoded, 4 * MEGABYTE, 1, 260 * MEGABYTE, &error), &error);
+    assert_int_equal(pixel_source_check_room(decoded, 4 * MEGABYTE + 1, 1, 260 * MEGABYTE, &error),
                      FSH_ERR_MEMORY);
     assert_contains(error.message,
                     "set: --cache pixels: the decoded images take 4 MiB, and 4 MiB of memory are free; "
                     "pack smaller images (fpack --max-size), or use --cache ram");
-    assert_int_equal(resident_split_check_room(split, 4 * MEGABYTE, 2, 260 * MEGABYTE, &error),
+    assert_int_equal(pixel_source_check_room(decoded, 4 * MEGABYTE, 2, 260 * MEGABYTE, &error),
                      FSH_ERR_MEMORY);
     assert_contains(error.message, "take 4 MiB in each of 2 ranks, and 4 MiB of memory");
     assert_contains(error.message, "start fewer ranks, or");
-    assert_ok(resident_split_check_room(split, 2 * MEGABYTE, 2, 260 * MEGABYTE, &error), &error);
-    assert_int_equal(resident_split_check_room(split, 1, 1, 100, &error), FSH_ERR_MEMORY);
+    assert_ok(pixel_source_check_room(decoded, 2 * MEGABYTE, 2, 260 * MEGABYTE, &error), &error);
+    assert_int_equal(pixel_source_check_room(decoded, 1, 1, 100, &error), FSH_ERR_MEMORY);
+    pixel_source_free(&decoded);
     fsh_close(&dataset);
 }

@@ -1,7 +1,7 @@
 /* Splits that lie in a backend's memory, here a fake one of malloc, or in RAM: loaded whole, and batches of
  * recipes, or rendered from there, that give the loader's bytes. What is RAM's alone:
  * resident_host_test.c. */
-#include "trainer/data/resident_split.h"
+#include "trainer/data/pixel_source.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,8 +57,18 @@ static FshStatus fake_memory(Backend *backend, uint64_t *bytes, FshError *error)
     return FSH_OK;
 }
 
-static const PixelInterface fake_pixels = {
-    .store_new = fake_new, .store_free = fake_free, .store_put = fake_put, .free_memory = fake_memory};
+static FshStatus fake_decodes(Backend *backend, FshError *error)
+{
+    (void)backend;
+    (void)error;
+    return FSH_OK;
+}
+
+static const PixelInterface fake_pixels = {.store_new = fake_new,
+                                           .store_free = fake_free,
+                                           .store_put = fake_put,
+                                           .decodes = fake_decodes,
+                                           .free_memory = fake_memory};
 static const BackendInterface fake_interface = {.device = "fake", .pixels = &fake_pixels};
 static Backend fake = {.interface = &fake_interface};
 
@@ -97,19 +107,30 @@ static void open_split(TestFolder *folder, const DatasetSpec *spec, FshDataset *
     assert_non_null(*split);
 }
 
-static ResidentOptions options_of(const FshSplit *split, FshKind kind, uint32_t channels)
+static PixelSourceOptions options_of(const FshSplit *split, FshKind kind, uint32_t channels)
 {
-    return (ResidentOptions){
+    return (PixelSourceOptions){
         .samples = {.split = split, .kind = kind, .target_field = kind == FSH_KIND_PAIRS},
         .channels = channels,
-        .threads = 3};
+        .threads = 3,
+        .backend = &fake};
 }
 
-static void load(ResidentSplit *resident, const ResidentOptions *options)
+static PixelSource *open_source(const char *name, const PixelSourceOptions *options)
 {
+    PixelSource *source = NULL;
     FshError error = {0};
-    assert_ok(resident_split_measure(resident, options, &error), &error);
-    assert_ok(resident_split_load(resident, &fake, options, &error), &error);
+    assert_ok(pixel_source_new(&source, pixel_source_type(name), options, &error), &error);
+    return source;
+}
+
+static PixelSource *load(const char *name, const PixelSourceOptions *options)
+{
+    PixelSource *source = open_source(name, options);
+    FshError error = {0};
+    assert_ok(pixel_source_measure(source, &error), &error);
+    assert_ok(pixel_source_load(source, &error), &error);
+    return source;
 }
 
 static void compare_samples(const Batch *plain, const Batch *drawn, unsigned sides)
@@ -202,16 +223,16 @@ static void refuse_some(Loader *loader, const Batch *drawn, uint64_t step, uint6
 /* Loaders of pixels, of pixels from a split in RAM, of recipes for a split that is loaded, of recipes with
  * files, and of such files that are refused, give the same batches. */
 enum { PLAIN, DECODED, RESIDENT, FILES, REFUSED, LOADERS };
+static const char *const source_names[LOADERS] = {"records", "pixels", "gpu", "nvjpeg", "nvjpeg"};
 
 static void compare_loaders(const DatasetSpec *spec, const LoaderOptions *wanted)
 {
     TestFolder folder;
     FshDataset *dataset = NULL;
-    ResidentSplit resident, decoded;
+    PixelSource *sources[LOADERS] = {NULL};
     LoaderOptions options = *wanted;
     Loader *loaders[LOADERS] = {NULL};
     uint64_t seen[SAMPLES_MAX] = {0};
-    FakeStore files_store = {.base = {.backend = &fake}};
     FshError error = {0};
     const unsigned sides = spec->kind == FSH_KIND_PAIRS ? 2 : 1;
     open_split(&folder, spec, &dataset, &options.split);
@@ -224,15 +245,11 @@ static void compare_loaders(const DatasetSpec *spec, const LoaderOptions *wanted
     options.batches_ahead = AHEAD;
     options.workers = 3;
     memcpy(options.fill, (uint8_t[]){100, 110, 120, 0}, 4);
-    ResidentOptions resident_options = options_of(options.split, options.kind, options.augmentation.channels);
-    resident_options.skip_bad = options.skip_bad;
-    load(&resident, &resident_options);
-    assert_ok(resident_split_measure(&decoded, &resident_options, &error), &error);
-    assert_ok(resident_split_load_host(&decoded, &resident_options, &error), &error);
+    PixelSourceOptions source_options =
+        options_of(options.split, options.kind, options.augmentation.channels);
+    source_options.skip_bad = options.skip_bad;
     for (int i = 0; i < LOADERS; i++) {
-        options.decoded = i == DECODED ? &decoded : NULL;
-        options.resident = i == RESIDENT ? &resident : NULL;
-        options.files_store = i >= FILES ? &files_store.base : NULL;
+        options.source = sources[i] = load(source_names[i], &source_options);
         assert_ok(loader_new(&loaders[i], &options, &error), &error);
         loader_start(loaders[i], 0, 2 * loader_step_count(loaders[i]));
     }
@@ -244,9 +261,8 @@ static void compare_loaders(const DatasetSpec *spec, const LoaderOptions *wanted
         for (int i = 1; i < LOADERS; i++) {
             const Batch *drawn = NULL;
             assert_ok(loader_next(loaders[i], &drawn, &error), &error);
-            assert_ptr_equal(drawn->store, i == DECODED    ? NULL
-                                           : i == RESIDENT ? resident.store
-                                                           : &files_store.base);
+            assert_ptr_equal(drawn->store, sources[i]->store);
+            assert_int_equal(drawn->store == NULL, i == DECODED);
             if (i == REFUSED)
                 refuse_some(loaders[i], drawn, step, seen);
             if (i == FILES && drawn->valid[0] > 0)
@@ -268,10 +284,10 @@ static void compare_loaders(const DatasetSpec *spec, const LoaderOptions *wanted
         }
     }
     free(pixels);
-    for (int i = 0; i < LOADERS; i++)
+    for (int i = 0; i < LOADERS; i++) {
         loader_free(&loaders[i]);
-    resident_split_free(&resident);
-    resident_split_free(&decoded);
+        pixel_source_free(&sources[i]);
+    }
     fsh_close(&dataset);
     test_folder_remove(&folder);
 }
@@ -371,8 +387,8 @@ static void check_untabled_file(bool skip_bad)
 {
     TestFolder folder;
     FshDataset *dataset = NULL;
-    FakeStore store = {.base = {.backend = &fake}};
     DatasetSpec spec = raw_spec;
+    PixelSource *source = NULL;
     Loader *loader = NULL;
     FshError error = {0};
     const Batch *batch = NULL;
@@ -386,9 +402,10 @@ static void check_untabled_file(bool skip_bad)
                              .training = true,
                              .workers = 2,
                              .batches_ahead = 1,
-                             .skip_bad = skip_bad,
-                             .files_store = &store.base};
+                             .skip_bad = skip_bad};
     open_split(&folder, &spec, &dataset, &options.split);
+    const PixelSourceOptions source_options = options_of(options.split, FSH_KIND_CLASSES, 3);
+    options.source = source = open_source("nvjpeg", &source_options);
     assert_ok(loader_new(&loader, &options, &error), &error);
     loader_start(loader, 0, 2 * loader_step_count(loader));
     uint64_t place = BATCH;
@@ -419,6 +436,7 @@ static void check_untabled_file(bool skip_bad)
         assert_non_null(strstr(error.message, "packed from train/class01/000005.png"));
     }
     loader_free(&loader);
+    pixel_source_free(&source);
     fsh_close(&dataset);
     test_folder_remove(&folder);
 }
@@ -434,19 +452,19 @@ TEST(test_a_bad_sample_stops_the_load)
     TestFolder folder;
     FshDataset *dataset = NULL;
     const FshSplit *split = NULL;
-    ResidentSplit resident;
     FshError error = {0};
     DatasetSpec spec = raw_spec;
     spec.codec = FSH_CODEC_JPEG;
     spec.garbage = true;
     open_split(&folder, &spec, &dataset, &split);
-    const ResidentOptions options = options_of(split, FSH_KIND_CLASSES, 3);
-    FshStatus status = resident_split_measure(&resident, &options, &error);
+    const PixelSourceOptions options = options_of(split, FSH_KIND_CLASSES, 3);
+    PixelSource *source = open_source("gpu", &options);
+    FshStatus status = pixel_source_measure(source, &error);
     if (!status)
-        status = resident_split_load(&resident, &fake, &options, &error);
+        status = pixel_source_load(source, &error);
     assert_int_not_equal(status, FSH_OK);
     assert_non_null(strstr(error.message, "packed from train/"));
-    resident_split_free(&resident);
+    pixel_source_free(&source);
     fsh_close(&dataset);
     test_folder_remove(&folder);
 }
@@ -475,18 +493,18 @@ TEST(test_what_does_not_fit_is_told_before_it_is_loaded)
     TestFolder folder;
     FshDataset *dataset = NULL;
     const FshSplit *split = NULL;
-    ResidentSplit resident;
     FshError error = {0};
     open_split(&folder, &raw_spec, &dataset, &split);
-    const ResidentOptions options = options_of(split, FSH_KIND_CLASSES, 3);
-    assert_int_equal(resident_split_measure(&resident, &options, &error), FSH_OK);
+    const PixelSourceOptions options = options_of(split, FSH_KIND_CLASSES, 3);
+    PixelSource *source = open_source("gpu", &options);
+    assert_int_equal(pixel_source_measure(source, &error), FSH_OK);
     free_bytes = 1000;
-    assert_int_equal(resident_split_load(&resident, &fake, &options, &error), FSH_ERR_MEMORY);
+    assert_int_equal(pixel_source_load(source, &error), FSH_ERR_MEMORY);
     free_bytes = UINT64_C(1) << 40;
     assert_non_null(strstr(error.message, "--cache gpu"));
     assert_non_null(strstr(error.message, "'train'"));
-    assert_null(resident.store);
-    resident_split_free(&resident);
+    assert_null(source->store);
+    pixel_source_free(&source);
     fsh_close(&dataset);
     test_folder_remove(&folder);
 }

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "common/progress.h"
-#include "trainer/data/batch_recipes.h"
 #include "trainer/data/loader_internal.h"
 
 /* ---- life ---- */
@@ -17,8 +16,8 @@ static FshStatus make_slot(const Loader *loader, LoaderSlot *slot, FshError *err
                        .channels = options->augmentation.channels,
                        .pairs = loader_has_pairs(loader) && !options->inputs_alone,
                        .mixes = mixing_is_on(&options->mixing),
-                       .recipes = options->resident || options->files_store,
-                       .files = options->files_store != NULL};
+                       .recipes = loader->source->type->recipes,
+                       .files = loader->source->type->files};
     shape.colours = shape.recipes && (shape.mixes || sample_recipe_has_colours(&options->augmentation));
     uint32_t largest = loader_has_whole_images(loader) ? 1 : 0;
     for (size_t i = 0; i < loader->augmentation_count && !loader_has_whole_images(loader); i++)
@@ -50,13 +49,6 @@ static FshStatus make_samples(const Loader *loader, SampleLoader **samples, FshE
                              .measure = loader->options.measure};
     memcpy(options.fill, loader->options.fill, sizeof options.fill);
     return sample_loader_new(samples, &options, &loader->checksums, error);
-}
-
-FshStatus loader_single(Loader *loader, SampleLoader **single_ret, FshError *error)
-{
-    FshStatus status = loader->single ? FSH_OK : make_samples(loader, &loader->single, error);
-    *single_ret = loader->single;
-    return status;
 }
 
 static FshStatus make_worker(Loader *loader, LoaderWorker *worker, FshError *error)
@@ -102,9 +94,6 @@ static FshStatus make_loader(Loader *loader, FshError *error)
         !loader->workers || !loader->bad_seen || !loader->problems)
         return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for a loader");
     FshStatus status = sample_checksums_make(&loader->checksums, options->split->sample_count, error);
-    if (!status && options->files_store &&
-        !(loader->decoded_here = calloc(options->split->sample_count / 8 + 1, sizeof(atomic_uchar))))
-        status = fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for a loader");
     if (!status)
         status = make_augmentations(loader, error);
     for (size_t i = 0; !status && i < loader->slot_count; i++)
@@ -128,10 +117,8 @@ static FshStatus check_options(const Loader *loader, FshError *error)
     if (pairs && (mixing_is_on(&options->mixing) || options->augmentation.erasing.probability > 0))
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "mixup, cutmix and random erasing are for classes, not for pairs");
-    if (whole && (options->resident || options->files_store))
+    if (whole && !loader->source->type->whole)
         return fsh_error_set(error, FSH_ERR_USAGE, "whole images are not made on the device");
-    if ((options->decoded != NULL) + (options->resident != NULL) + (options->files_store != NULL) > 1)
-        return fsh_error_set(error, FSH_ERR_USAGE, "images come from one place");
     if (whole && options->batch != 1)
         return fsh_error_set(error, FSH_ERR_USAGE, "whole images come one to a batch, not %llu",
                              (unsigned long long)options->batch);
@@ -160,6 +147,7 @@ FshStatus loader_new(Loader **loader, const LoaderOptions *options, FshError *er
         return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for a loader");
     Loader *made = *loader;
     made->options = *options;
+    made->source = options->source ? options->source : pixel_source_plain();
     if (!made->options.kind)
         made->options.kind = FSH_KIND_CLASSES;
     made->sampler = (Sampler){.sample_count = options->split->sample_count,
@@ -213,7 +201,6 @@ void loader_free(Loader **loader)
         (void)pthread_mutex_destroy(&freed->mutex);
     free(freed->problems);
     free(freed->bad_seen);
-    free(freed->decoded_here);
     free(freed->augmentations);
     sample_checksums_free(&freed->checksums);
     free(freed->slots);
@@ -224,6 +211,14 @@ void loader_free(Loader **loader)
 
 /* ---- the consumer ---- */
 
+/* The decoder of the consumer's thread. */
+static FshStatus open_single(Loader *loader, SampleLoader **single_ret, FshError *error)
+{
+    FshStatus status = loader->single ? FSH_OK : make_samples(loader, &loader->single, error);
+    *single_ret = loader->single;
+    return status;
+}
+
 FshStatus loader_image(Loader *loader, const Batch *batch, uint64_t place, uint8_t *pixels, uint8_t *target,
                        FshError *error)
 {
@@ -232,9 +227,10 @@ FshStatus loader_image(Loader *loader, const Batch *batch, uint64_t place, uint8
         return fsh_error_set(error, FSH_ERR_NOT_FOUND, "place %llu of the batch is empty",
                              (unsigned long long)place);
     SampleLoader *single = NULL;
-    FshStatus status = loader_single(loader, &single, error);
+    FshStatus status = open_single(loader, &single, error);
     if (!status)
-        status = loader_open_sample(loader, single, batch->epoch, batch->samples[place], &info, error);
+        status = loader->source->type->open_sample(loader->source, single, batch->epoch,
+                                                   batch->samples[place], &info, error);
     return status ? status
                   : sample_loader_render(single, loader_augmentation(loader, batch->epoch), pixels, target,
                                          error);
@@ -243,11 +239,6 @@ FshStatus loader_image(Loader *loader, const Batch *batch, uint64_t place, uint8
 uint64_t loader_step_count(const Loader *loader)
 {
     return loader->step_count;
-}
-
-uint32_t loader_epoch_size(const Loader *loader, uint64_t epoch)
-{
-    return loader_augmentation(loader, epoch)->size;
 }
 
 const Sampler *loader_sampler(const Loader *loader)
@@ -300,6 +291,12 @@ static LoaderSlot *take_slot(Loader *loader)
     return &loader->slots[loader->consumed++ % loader->slot_count];
 }
 
+static void finish_recipes(const Loader *loader, LoaderSlot *slot)
+{
+    if (loader->source->type->finish)
+        slot->recipes.stored_bytes = loader->source->type->finish(&slot->memory);
+}
+
 FshStatus loader_next(Loader *loader, const Batch **batch, FshError *error)
 {
     double before = progress_now_seconds();
@@ -317,8 +314,7 @@ FshStatus loader_next(Loader *loader, const Batch **batch, FshError *error)
         return slot->error.status;
     }
     BatchSlot *memory = &slot->memory;
-    if (loader->options.files_store)
-        slot->recipes.stored_bytes = batch_recipes_place_files(memory);
+    finish_recipes(loader, slot);
     slot->recipes.width = memory->width;
     slot->recipes.height = memory->height;
     slot->batch = (Batch){.epoch = number / loader->step_count,
@@ -328,8 +324,7 @@ FshStatus loader_next(Loader *loader, const Batch **batch, FshError *error)
                           .pixels = memory->pixels,
                           .target = memory->target,
                           .recipes = memory->shape.recipes ? &slot->recipes : NULL,
-                          .store = loader->options.resident ? loader->options.resident->store
-                                                            : loader->options.files_store,
+                          .store = loader->source->store,
                           .labels = loader_has_pairs(loader) ? NULL : memory->labels,
                           .labels_mixed = memory->labels_mixed,
                           .mix = memory->mix,
@@ -338,6 +333,44 @@ FshStatus loader_next(Loader *loader, const Batch **batch, FshError *error)
                           .valid_count = batch_slot_valid_count(memory)};
     *batch = &slot->batch;
     return FSH_OK;
+}
+
+/* Renders a place again. FSH_OK too where the sample is left out. */
+static FshStatus render_refused(Loader *loader, LoaderSlot *slot, uint64_t epoch, uint64_t place,
+                                SampleLoader *single, FshError *error)
+{
+    BatchSlot *memory = &slot->memory;
+    const uint64_t sample = memory->samples[place];
+    const SampleView view = loader_view(loader, epoch);
+    FshError failure = {0};
+    loader->source->type->refuse(loader->source, sample);
+    FshStatus status =
+        loader->source->type->render(loader->source, single, &view, sample, memory, place, &failure);
+    if (!status)
+        return FSH_OK;
+    if (!loader->options.skip_bad || status == FSH_ERR_MEMORY)
+        return fsh_error_set(error, status, "%s", failure.message);
+    batch_slot_leave_out(memory, place);
+    (void)pthread_mutex_lock(&loader->mutex);
+    loader_note_problem(loader, sample, &failure);
+    (void)pthread_mutex_unlock(&loader->mutex);
+    return FSH_OK;
+}
+
+FshStatus loader_decode_refused(Loader *loader, const uint64_t *places, size_t count, FshError *error)
+{
+    const uint64_t number = loader->consumed - 1, epoch = number / loader->step_count;
+    LoaderSlot *slot = &loader->slots[number % loader->slot_count];
+    SampleLoader *single = NULL;
+    FshStatus status = open_single(loader, &single, error);
+    for (size_t i = 0; i < count && !status; i++) {
+        status = render_refused(loader, slot, epoch, places[i], single, error);
+        if (!status && slot->memory.shape.mixes)
+            loader_mix_pair(loader, &slot->memory, epoch, places[i] / 2 * 2);
+    }
+    finish_recipes(loader, slot);
+    slot->batch.valid_count = batch_slot_valid_count(&slot->memory);
+    return status;
 }
 
 bool loader_problem(Loader *loader, uint64_t number, char *message, size_t message_bytes)

@@ -35,8 +35,7 @@
 #include "formats/fshard.h"
 #include "trainer/data/augment.h"
 #include "trainer/data/mixing.h"
-#include "trainer/data/resident_split.h"
-#include "trainer/data/sample_loader.h"
+#include "trainer/data/pixel_source.h"
 #include "trainer/data/sampler.h"
 
 typedef struct LoaderOptions {
@@ -63,16 +62,9 @@ typedef struct LoaderOptions {
      * batch norm */
     uint8_t fill[4];
     bool measure; /* where the time goes, for loader_statistics */
-    /* Batches of recipes for pixels that lie in a backend's memory, in place of pixels. Borrowed, of the same
-     * split; may be loaded later, before loader_start. Not for CROP_WHOLE. NULL: pixels. */
-    const ResidentSplit *resident;
-    /* Pixels rendered from images that lie decoded in RAM (resident_split_load_host). Borrowed, of the same
-     * split and for as many channels; may be loaded later, before loader_start. Not with resident. NULL: from
-     * records. */
-    const ResidentSplit *decoded;
-    /* Batches of recipes and files, which the store's backend decodes. Borrowed. Not with resident or
-     * decoded, nor for CROP_WHOLE. */
-    PixelStore *files_store;
+    /* What samples are rendered from. Borrowed, of the same split; may be loaded later, before loader_start.
+     * NULL: records. */
+    const PixelSource *source;
 } LoaderOptions;
 
 typedef struct Batch {
@@ -81,7 +73,8 @@ typedef struct Batch {
     uint32_t height, width;
     const uint8_t *pixels; /* [batch, height, width, channels] u8, 64-byte aligned; recipes: NULL */
     const uint8_t *target; /* pairs: the same for what shall come out; classes, inputs_alone, recipes: NULL */
-    /* resident, files_store: what pixels and target are to be made from, with store; else NULL */
+    /* of sources that leave the pixels to a backend: what pixels and target are to be made from, with store;
+     * else NULL */
     const PixelBatch *recipes;
     PixelStore *store;
     const int64_t *labels; /* [batch]; -1: padding, or a skipped sample; pairs: NULL */
@@ -104,21 +97,19 @@ FshStatus loader_new(Loader **loader, const LoaderOptions *options, FshError *er
 void loader_free(Loader **loader);
 
 /* The image at a place of the batch in hand as the batch has it but for mixing: [height, width, channels],
- * target too for pairs (else NULL). For resident batches, of which the host has no pixels, a few at a time:
- * it is rendered anew. */
+ * target too for pairs (else NULL). It is rendered anew, for batches of recipes from its
+ * record: a few at a time. */
 FshStatus loader_image(Loader *loader, const Batch *batch, uint64_t place, uint8_t *pixels, uint8_t *target,
                        FshError *error);
 
-/* Of files_store: the files at these places of the batch in hand, which the store's backend has refused
- * (pixel_store_refused), come as pixels from now on, in this batch, which can be written again then, and
- * whenever their samples come again. One that cannot be decoded here either is left out with a problem,
- * valid_count less by one (skip_bad), or is the failure, named. */
+/* Renders these places of the batch in hand again, whose files the store's backend has refused
+ * (pixel_store_refused): as pixels, now and whenever their samples come again. Then the batch can be written
+ * again. A file that cannot be decoded here either is left out with a problem, valid_count less by one
+ * (skip_bad), or is the failure, named. */
 FshStatus loader_decode_refused(Loader *loader, const uint64_t *places, size_t count, FshError *error);
 
 /* Steps of one epoch, > 0. */
 uint64_t loader_step_count(const Loader *loader);
-/* The crop's edge in an epoch. */
-uint32_t loader_epoch_size(const Loader *loader, uint64_t epoch);
 /* The order that it follows. */
 const Sampler *loader_sampler(const Loader *loader);
 /* Bytes of the ring; CROP_WHOLE: so far. */

@@ -16,7 +16,7 @@ enum { LOADER_PROBLEMS_KEPT = 1000 }; /* messages; beyond that they are only cou
 /* One batch of the ring. */
 typedef struct LoaderSlot {
     Batch batch;        /* what the consumer sees; its arrays are memory's */
-    PixelBatch recipes; /* resident: batch.recipes */
+    PixelBatch recipes; /* batch.recipes, where the source has them */
     BatchSlot memory;
     uint64_t unfilled;  /* samples that no worker has finished yet */
     uint64_t bad_place; /* lowest place with a failure, UINT64_MAX: none */
@@ -34,14 +34,13 @@ typedef struct LoaderWorker {
 
 struct Loader {
     LoaderOptions options;
+    const PixelSource *source;   /* options.source, or that of records */
     Augmentation *augmentations; /* of epoch 0, 1, …; the last one of all behind */
     size_t augmentation_count;
     Sampler sampler;
     uint64_t step_count;
     SampleChecksums checksums;
     SampleLoader *single; /* of the consumer's own thread (loader_single); made when it is wanted */
-    /* A bit for each sample of the split: the store's backend has refused it. NULL: no files_store. */
-    atomic_uchar *decoded_here;
     size_t slot_count;
     LoaderSlot *slots;
     LoaderWorker *workers;
@@ -80,16 +79,15 @@ static inline const Augmentation *loader_augmentation(const Loader *loader, uint
     return &loader->augmentations[epoch < last ? epoch : last];
 }
 
-static inline bool loader_decodes_here(const Loader *loader, uint64_t sample)
+/* How the samples of an epoch are to look. */
+static inline SampleView loader_view(const Loader *loader, uint64_t epoch)
 {
-    return loader->decoded_here[sample / 8] >> sample % 8 & 1;
+    return (SampleView){.augmentation = loader_augmentation(loader, epoch),
+                        .fill = loader->options.fill,
+                        .seed = loader->options.seed,
+                        .epoch = epoch};
 }
 
-/* sample_loader_open, or what stands in for it where images are decoded already. */
-FshStatus loader_open_sample(const Loader *loader, SampleLoader *samples, uint64_t epoch, uint64_t sample,
-                             SampleInfo *info, FshError *error);
-/* The decoder of the consumer's thread. */
-FshStatus loader_single(Loader *loader, SampleLoader **single_ret, FshError *error);
 /* With the mutex held: a sample that is left out. */
 void loader_note_problem(Loader *loader, uint64_t sample, const FshError *error);
 /* Mixes the pair that begins at this place, anew if it was mixed before and has recipes. */

@@ -5,16 +5,7 @@
 #include <time.h>
 
 #include "common/progress.h"
-#include "trainer/data/batch_recipes.h"
 #include "trainer/data/loader_internal.h"
-#include "trainer/data/sample_recipe.h"
-
-enum {
-    /* samples that a worker takes at a time: the lock is cheap beside them, the tail is short. Even: pairs to
-     * mix stay together */
-    CHUNK_MAX = 16,
-    RECIPES_CHUNK_MAX = 256 /* the same of recipes, which are a third of a microsecond each */
-};
 
 /* Samples first..first+count-1 of the batch with this number. */
 typedef struct Chunk {
@@ -46,63 +37,6 @@ static void note_failure(Loader *loader, const Chunk *chunk, uint64_t place, uin
     (void)pthread_mutex_unlock(&loader->mutex);
 }
 
-FshStatus loader_open_sample(const Loader *loader, SampleLoader *samples, uint64_t epoch, uint64_t sample,
-                             SampleInfo *info, FshError *error)
-{
-    return loader->options.decoded
-               ? resident_split_open(loader->options.decoded, samples, epoch, sample, info, error)
-               : sample_loader_open(samples, epoch, sample, info, error);
-}
-
-static FshStatus load_sample(LoaderWorker *worker, BatchSlot *memory, uint64_t place, uint64_t epoch,
-                             uint64_t sample, FshError *error)
-{
-    const Loader *loader = worker->loader;
-    SampleInfo info;
-    FshStatus status = loader_open_sample(loader, worker->samples, epoch, sample, &info, error);
-    if (!status && loader_has_whole_images(loader))
-        status = batch_slot_resize(memory, info.width, info.height, error);
-    if (!status)
-        status =
-            sample_loader_render(worker->samples, loader_augmentation(loader, epoch),
-                                 batch_slot_pixels(memory, place), batch_slot_target(memory, place), error);
-    if (!status)
-        batch_slot_take(memory, place, info.label);
-    return status;
-}
-
-/* The same for pixels that lie in the backend's memory. */
-static FshStatus draw_sample(const Loader *loader, BatchSlot *memory, uint64_t place, uint64_t epoch,
-                             uint64_t sample, FshError *error)
-{
-    const ResidentDraw draw = {.split = loader->options.split,
-                               .augmentation = loader_augmentation(loader, epoch),
-                               .fill = loader->options.fill,
-                               .seed = loader->options.seed,
-                               .epoch = epoch};
-    int64_t label = FSH_NO_LABEL;
-    FshStatus status = resident_split_draw(loader->options.resident, &draw, sample, &memory->recipes[place],
-                                           memory->colours ? &memory->colours[place] : NULL, &label, error);
-    if (!status)
-        batch_slot_take(memory, place, label);
-    return status;
-}
-
-static FshStatus fill_place(LoaderWorker *worker, BatchSlot *memory, uint64_t place, uint64_t epoch,
-                            uint64_t sample, FshError *error)
-{
-    const Loader *loader = worker->loader;
-    if (loader->options.resident)
-        return draw_sample(loader, memory, place, epoch, sample, error);
-    if (!loader->options.files_store)
-        return load_sample(worker, memory, place, epoch, sample, error);
-    FshStatus status =
-        batch_recipes_read(memory, place, worker->samples, loader_augmentation(loader, epoch),
-                           loader->options.fill, epoch, sample, loader_decodes_here(loader, sample), error);
-    sample_loader_stage(worker->samples, SAMPLE_DECODE);
-    return status;
-}
-
 /* Padding, or a sample that cannot be used. A whole image has no size then. */
 static void leave_out(const Loader *loader, BatchSlot *memory, uint64_t place)
 {
@@ -125,32 +59,25 @@ static void mix_chunk(LoaderWorker *worker, const Chunk *chunk, uint64_t epoch)
     sample_loader_stage(worker->samples, SAMPLE_AUGMENT);
 }
 
-static void expect_sample(const LoaderWorker *worker, uint64_t sample)
-{
-    const LoaderOptions *options = &worker->loader->options;
-    if (options->decoded)
-        resident_split_expect(options->decoded, sample);
-    else if (!options->resident)
-        sample_loader_expect(worker->samples, sample);
-}
-
 static void fill_chunk(LoaderWorker *worker, const Chunk *chunk)
 {
     const Loader *loader = worker->loader;
+    const PixelSource *source = loader->source;
     BatchSlot *memory = &chunk->slot->memory;
     uint64_t epoch = chunk->batch_number / loader->step_count,
              step = chunk->batch_number % loader->step_count;
+    const SampleView view = loader_view(loader, epoch);
     for (uint64_t place = chunk->first; place < chunk->first + chunk->count; place++) {
         memory->samples[place] = sampler_at(&loader->sampler, epoch, step, place);
-        if (memory->samples[place] != SAMPLER_PADDING)
-            expect_sample(worker, memory->samples[place]);
+        if (memory->samples[place] != SAMPLER_PADDING && source->type->prefetch)
+            source->type->prefetch(source, worker->samples, memory->samples[place]);
     }
     for (uint64_t place = chunk->first; place < chunk->first + chunk->count; place++) {
         uint64_t sample = memory->samples[place];
         FshError error = {0};
         if (sample == SAMPLER_PADDING) {
             leave_out(loader, memory, place);
-        } else if (fill_place(worker, memory, place, epoch, sample, &error)) {
+        } else if (source->type->render(source, worker->samples, &view, sample, memory, place, &error)) {
             leave_out(loader, memory, place);
             note_failure(worker->loader, chunk, place, sample, &error);
         }
@@ -218,7 +145,7 @@ static Chunk take_chunk(Loader *loader)
             loader_augmentation(loader, loader->next_batch / loader->step_count)->size;
     }
     uint64_t count = batch / ((uint64_t)loader->options.workers * 2);
-    const uint64_t most = loader->options.resident ? RECIPES_CHUNK_MAX : CHUNK_MAX;
+    const uint64_t most = loader->source->type->chunk;
     count = count < 1 ? 1 : count > most ? most : count;
     if (slot->memory.shape.mixes && count % 2)
         count++;

@@ -7,7 +7,6 @@
 #include "common/progress.h"
 #include "common/read_fault.h"
 #include "imaging/decode.h"
-#include "trainer/data/jpeg_plain.h"
 #include "trainer/data/sample_recipe.h"
 
 const char *const sample_stage_names[] = {"read", "decode", "augment", "copy", NULL};
@@ -362,35 +361,20 @@ FshStatus sample_loader_image(SampleLoader *loader, unsigned side, uint32_t deco
     return check_read(loader, status, error);
 }
 
-FshStatus sample_loader_file(SampleLoader *loader, unsigned side, uint32_t decoded, PixelFile *file,
-                             FshError *error)
+const FshField *sample_loader_field(const SampleLoader *loader, unsigned side)
 {
-    const FshField *field = &loader->fields[side];
-    const bool in_mapping = stored_field(loader, side)->compression == FSH_COMPRESSION_NONE;
-    uint32_t width = 0, height = 0;
-    if (field->codec == FSH_CODEC_JPEG && jpeg_is_plain(field->data, field->bytes, &width, &height) &&
-        width == field->width && height == field->height) {
-        *file =
-            (PixelFile){.data = field->data, .bytes = field->bytes, .is_jpeg = true, .lasting = in_mapping};
-        read_fault_touch(field->data, field->bytes); /* the backend reads them where they lie */
-        return check_read(loader, FSH_OK, error);
-    }
-    return sample_loader_pixels(loader, side, decoded, file, error);
+    return &loader->fields[side];
 }
 
-FshStatus sample_loader_pixels(SampleLoader *loader, unsigned side, uint32_t decoded, PixelFile *file,
-                               FshError *error)
+bool sample_loader_in_mapping(const SampleLoader *loader, unsigned side)
 {
-    const FshField *field = &loader->fields[side];
-    const bool in_mapping = stored_field(loader, side)->compression == FSH_COMPRESSION_NONE;
-    ImageView view;
-    FshStatus status = sample_loader_image(loader, side, decoded, &view, error);
-    if (status)
-        return status;
-    *file = (PixelFile){.data = view.pixels,
-                        .bytes = (size_t)view.width * view.height * view.channels,
-                        .lasting = field->codec == FSH_CODEC_RAW && in_mapping};
-    return FSH_OK;
+    return stored_field(loader, side)->compression == FSH_COMPRESSION_NONE;
+}
+
+FshStatus sample_loader_touch(SampleLoader *loader, unsigned side, FshError *error)
+{
+    read_fault_touch(loader->fields[side].data, loader->fields[side].bytes);
+    return check_read(loader, FSH_OK, error);
 }
 
 FshStatus sample_loader_draw(SampleLoader *loader, const Augmentation *augmentation, SampleRecipe *recipe,

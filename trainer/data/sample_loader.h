@@ -98,13 +98,14 @@ FshStatus sample_loader_image(SampleLoader *loader, unsigned side, uint32_t deco
 /* That sample's recipe for an augmentation. FSH_ERR_MISMATCH as sample_loader_render. */
 FshStatus sample_loader_draw(SampleLoader *loader, const Augmentation *augmentation, SampleRecipe *recipe,
                              FshError *error);
-/* That image as a backend takes it: the JPEG file, if it is plain (jpeg_plain.h) and of the size that its
- * record says; else sample_loader_pixels. What does not last is the loader's until its next call. */
-FshStatus sample_loader_file(SampleLoader *loader, unsigned side, uint32_t decoded, PixelFile *file,
-                             FshError *error);
-/* sample_loader_image for a backend, rows without padding. */
-FshStatus sample_loader_pixels(SampleLoader *loader, unsigned side, uint32_t decoded, PixelFile *file,
-                               FshError *error);
+/* The unpacked field of a side of that sample: a file, or raw pixels. */
+const FshField *sample_loader_field(const SampleLoader *loader, unsigned side);
+/* Whether its bytes lie in the mapping, where they stay for as long as the dataset is open; else they are the
+ * loader's until its next call. Not of a sample that is decoded already. */
+bool sample_loader_in_mapping(const SampleLoader *loader, unsigned side);
+/* Reads all bytes of the field once, for one who reads them where they lie. FSH_ERR_SYSTEM: a page cannot be
+ * read. */
+FshStatus sample_loader_touch(SampleLoader *loader, unsigned side, FshError *error);
 
 /* Of what this one has done; the caller may add to it. */
 SampleStatistics *sample_loader_statistics(SampleLoader *loader);

@@ -260,8 +260,8 @@ static void say_verdict(const Training *training, char *text, size_t text_bytes)
                                    .workers = plan->workers,
                                    .cores = plan->cores,
                                    .raw = is_raw(session->data.train),
-                                   .cache_gpu = plan->cache_gpu,
-                                   .cache_pixels = plan->cache_pixels},
+                                   .cache_gpu = plan->source->residence == PIXELS_ON_DEVICE,
+                                   .cache_pixels = plan->source->residence == PIXELS_IN_RAM},
                      text, text_bytes);
 }
 

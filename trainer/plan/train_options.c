@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "trainer/data/augment.h"
+#include "trainer/data/pixel_source.h"
 #include "trainer/data/random_erasing.h"
 #include "trainer/checkpoint/run_state.h"
 #include "trainer/plan/train_hints.h"
@@ -80,7 +81,7 @@ TrainOptions train_options_default(void)
         .verdict = true,
         .train_split = "train",
         .on_error = TRAIN_STOP,
-        .cache = CACHE_NONE,
+        .cache = PIXEL_CACHE_NONE,
         .decode = DECODE_CPU,
         .device = OPTION_AUTO,
         .amp = OPTION_AUTO,
@@ -133,7 +134,6 @@ TrainOptions train_options_default(void)
 }
 
 static const char *const on_error_choices[] = {"stop", "skip", NULL};
-static const char *const cache_choices[] = {"none", "ram", "lock", "pixels", "gpu", NULL};
 static const char *const decode_choices[] = {"cpu", "gpu", NULL};
 static const char *const predict_choices[] = {"csv", "jsonl", "png", "jpeg", NULL};
 static const char *const device_choices[] = {"cpu", "cuda", NULL};
@@ -179,7 +179,7 @@ void train_options_rows(TrainOptions *o, Option *rows)
         {.name = "workers", .kind = OPTION_INTEGER, .value = &o->workers, .argument = "N", .maximum = 1024,
          .help = "threads that decode and augment ahead of training; 0: half the cores"},
         {.name = "cache", .kind = OPTION_CHOICE, .value = &o->cache, .argument = "HOW",
-         .choices = cache_choices,
+         .choices = pixel_source_caches,
          .help = "before the first step: none, bring the dataset into memory (ram), lock it there too "
                  "(lock), or "
                  "decode it into memory (pixels) or into the GPU's (gpu)"},
@@ -528,11 +528,6 @@ const char *train_device_name(int device)
 const char *train_amp_name(int amp)
 {
     return amp == OPTION_AUTO ? "auto" : amp_choices[amp];
-}
-
-const char *train_cache_name(int cache)
-{
-    return cache_choices[cache];
 }
 
 const char *predict_format_name(int format)

@@ -15,7 +15,6 @@ enum { TRAIN_OPTION_ROWS = 128, TRAIN_OPTIONS_BYTES = 2048 };
 /* What the choices of options are, in the order of their names; "auto" is OPTION_AUTO. */
 typedef enum TrainOnError { TRAIN_STOP, TRAIN_SKIP } TrainOnError;
 typedef enum TrainDecode { DECODE_CPU, DECODE_GPU } TrainDecode;
-typedef enum TrainCache { CACHE_NONE, CACHE_RAM, CACHE_LOCK, CACHE_PIXELS, CACHE_GPU } TrainCache;
 typedef enum TrainDevice { DEVICE_CPU, DEVICE_CUDA } TrainDevice;
 typedef enum TrainAmp { AMP_OFF, AMP_BF16, AMP_FP16 } TrainAmp;
 typedef enum PredictFormat { PREDICT_CSV, PREDICT_JSONL, PREDICT_PNG, PREDICT_JPEG } PredictFormat;
@@ -40,7 +39,7 @@ typedef struct TrainOptions {
     int on_error;                        /* TrainOnError */
     int64_t workers;                     /* loader threads; 0: chosen */
     int decode;                          /* TrainDecode: of JPEG files */
-    int cache;                           /* TrainCache */
+    int cache;                           /* place in pixel_source_caches */
 
     /* Network */
     const char *model;   /* NULL: resnet18, or unet for pairs */
@@ -133,10 +132,9 @@ bool train_given(const TrainOptions *options, const void *field);
 /* Returns the name of the option whose value is *field, a member of *options; for messages. */
 const char *train_option_name(const TrainOptions *options, const void *field);
 
-/* Return the text of a value of --device ("auto", "cpu", "cuda"), --amp, --cache and --predict-format. */
+/* Return the text of a value of --device ("auto", "cpu", "cuda"), --amp and --predict-format. */
 const char *train_device_name(int device);
 const char *train_amp_name(int amp);
-const char *train_cache_name(int cache);
 const char *predict_format_name(int format);
 
 /* The whole table but for its rows, which it points to. */

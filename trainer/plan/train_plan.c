@@ -131,44 +131,51 @@ int plan_threads(const TrainOptions *options)
     return options->program.jobs ? cpu_jobs(options->program.jobs) : count_cores(options);
 }
 
-static FshStatus plan_cache(TrainPlan *plan, const TrainOptions *options, FshError *error)
+/* Checks what a source asks of the rest of the options. */
+static FshStatus check_source(const TrainPlan *plan, const TrainOptions *options, FshError *error)
 {
-    static const FshCache caches[] = {[CACHE_NONE] = FSH_CACHE_NONE,
-                                      [CACHE_RAM] = FSH_CACHE_RAM,
-                                      [CACHE_LOCK] = FSH_CACHE_LOCK,
-                                      [CACHE_PIXELS] = FSH_CACHE_NONE,
-                                      [CACHE_GPU] = FSH_CACHE_NONE};
-    plan->cache_gpu = options->cache == CACHE_GPU;
-    plan->cache_pixels = options->cache == CACHE_PIXELS;
-    plan->cache = caches[options->cache];
-    const bool decoded = plan->cache_gpu || plan->cache_pixels;
-    if (plan->cache_gpu && options->bench_loader)
+    const PixelSourceType *source = plan->source;
+    if (source->gpu_work && options->bench_loader)
+        return fsh_error_set(error, FSH_ERR_USAGE, "%s: leaves --bench-loader nothing to measure; use %s",
+                             source->option, source->instead);
+    if (source->residence == PIXELS_IN_RAM && options->drop_caches)
         return fsh_error_set(error, FSH_ERR_USAGE,
-                             "--cache gpu: leaves --bench-loader nothing to measure; use --cache ram");
-    plan->decode_gpu = options->decode == DECODE_GPU;
-    if (plan->decode_gpu && decoded)
+                             "%s: no file is read while the loader is measured, so --drop-caches does "
+                             "nothing; give one of the two",
+                             source->option);
+    if (source->gpu_work && plan->device != DEVICE_CUDA)
+        return fsh_error_set(error, FSH_ERR_USAGE, "%s: %s, and the device is %s; use --device cuda, or %s",
+                             source->option, source->gpu_work, train_device_name(plan->device),
+                             source->instead);
+    return FSH_OK;
+}
+
+/* Chooses where pixels come from. --cache names a cache of files, or a source. */
+static FshStatus plan_source(TrainPlan *plan, const TrainOptions *options, FshError *error)
+{
+    const char *cache = pixel_source_caches[options->cache];
+    const PixelSourceType *records = pixel_source_type("records"),
+                          *cached = pixel_source_of_option("cache", cache),
+                          *decoding = options->decode == DECODE_GPU ? pixel_source_type("nvjpeg") : NULL;
+    if (!cached)
+        (void)fsh_cache_from_name(cache, &plan->cache);
+    if (cached && decoding)
         return fsh_error_set(
             error, FSH_ERR_USAGE,
             "--decode gpu: with --cache %s every image is decoded once, by the CPU; give one of the two",
-            train_cache_name(options->cache));
-    if (plan->cache_pixels && options->drop_caches)
-        return fsh_error_set(error, FSH_ERR_USAGE,
-                             "--cache pixels: no file is read while the loader is measured, so "
-                             "--drop-caches does nothing; give one of the two");
-    if (plan->decode_gpu && options->bench_loader)
-        return fsh_error_set(error, FSH_ERR_USAGE,
-                             "--decode gpu: leaves --bench-loader nothing to measure; use --decode cpu");
-    if (plan->decode_gpu && plan->device != DEVICE_CUDA)
-        return fsh_error_set(error, FSH_ERR_USAGE,
-                             "--decode gpu: decodes on a GPU, and the device is %s; use --device cuda, or "
-                             "--decode cpu",
-                             train_device_name(plan->device));
-    if (plan->cache_gpu && plan->device != DEVICE_CUDA)
-        return fsh_error_set(error, FSH_ERR_USAGE,
-                             "--cache gpu: keeps pixels in the memory of a GPU, and the device is %s; use "
-                             "--device cuda, or --cache ram",
-                             train_device_name(plan->device));
-    return FSH_OK;
+            cache);
+    plan->source = cached ? cached : decoding ? decoding : records;
+    FshStatus status = check_source(plan, options, error);
+    if (!plan->train_count && !plan->source->evaluates)
+        plan->source = records;
+    return status;
+}
+
+const PixelSourceType *plan_evaluation_source(const TrainPlan *plan)
+{
+    const bool whole = plan->evaluation_augmentation.mode == CROP_WHOLE;
+    return plan->source->evaluates && (plan->source->whole || !whole) ? plan->source
+                                                                      : pixel_source_type("records");
 }
 
 /* Returns the interval, 0: chosen later, by the clock; not where the number of evaluations decides, which
@@ -199,7 +206,7 @@ FshStatus plan_make(TrainPlan *plan, const TrainOptions *options, const Model *m
     };
     int half = plan->threads / 2;
     plan->workers = options->workers ? (int)options->workers : half < 1 ? 1 : half;
-    FshStatus status = plan_cache(plan, options, error);
+    FshStatus status = plan_source(plan, options, error);
     if (!status)
         status = plan_batch(plan, options, error);
     if (!status)

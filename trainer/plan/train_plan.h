@@ -16,6 +16,7 @@
 #include "trainer/backend/backend.h"
 #include "trainer/data/augment.h"
 #include "trainer/data/mixing.h"
+#include "trainer/data/pixel_source.h"
 #include "trainer/data/training_data.h"
 #include "trainer/report/metrics.h"
 #include "trainer/plan/train_options.h"
@@ -68,9 +69,7 @@ typedef struct TrainPlan {
     bool skip_bad, deterministic, tf32;
     bool precision_chosen; /* recipe.compute_type is not the user's */
     FshCache cache;
-    bool decode_gpu;   /* training's JPEG files are decoded by the device */
-    bool cache_gpu;    /* pixels of the splits lie in the GPU's memory; cache is FSH_CACHE_NONE then */
-    bool cache_pixels; /* the same in this process's */
+    const PixelSourceType *source; /* of training's pixels; see plan_evaluation_source */
 } TrainPlan;
 
 /* options->device is that of the backend that is open, or OPTION_AUTO. FSH_ERR_USAGE: options that contradict each
@@ -78,6 +77,10 @@ typedef struct TrainPlan {
  * chosen by plan_model. */
 FshStatus plan_make(TrainPlan *plan, const TrainOptions *options, const Model *model,
                     const TrainingData *data, FshError *error);
+
+/* Returns where the pixels of evaluation come from: from plan->source where that serves evaluation in the
+ * size that images have there, else from records. */
+const PixelSourceType *plan_evaluation_source(const TrainPlan *plan);
 
 /* The network that options name, or the default for the kind of dataset. FSH_ERR_USAGE: there is none of that
  * name. */

@@ -267,7 +267,7 @@ FshStatus describe_run(const TrainOptions *options, FshError *error)
     session_describe(&session);
     warn_of_folder(&session, options);
     ExpectedTime expected;
-    if (session.plan.cache_gpu || session.plan.cache_pixels) /* batches are made from it */
+    if (session.plan.source->residence != PIXELS_DECODED_AT_USE) /* batches are made from it */
         status = session_cache(&session, error);
     if (!status)
         status = expect_time(&session, &expected, error);

@@ -12,16 +12,19 @@ static bool on_device(const Session *session)
 static void add_pixels(const Session *session, MemoryUse *use)
 {
     for (int i = 0; i < 2; i++)
-        if (session->resident[i].store)
-            pixel_store_memory(session->resident[i].store, use);
-    if (session->files_store)
-        pixel_store_memory(session->files_store, use);
+        pixel_source_device_memory(session->sources[i], use);
 }
 
 /* Returns whether images will lie on the device. */
 static bool wants_pixels(const Session *session)
 {
-    return session->plan.cache_gpu || (session->plan.decode_gpu && session->plan.train_count);
+    return session->plan.source->recipes;
+}
+
+/* Returns whether images lie decoded in RAM, once they are there. */
+static bool wants_ram(const Session *session)
+{
+    return session->plan.source->residence == PIXELS_IN_RAM;
 }
 
 /* Returns whether the run is described without its GPU, where the shares of the GPU's libraries are
@@ -40,11 +43,7 @@ static uint64_t loader_bytes(const Session *session)
 /* Returns the bytes of decoded images in RAM. */
 static uint64_t decoded_bytes(const Session *session)
 {
-    uint64_t bytes = 0;
-    for (int i = 0; i < 2; i++)
-        if (session->resident[i].pixels)
-            bytes += session->resident[i].bytes;
-    return bytes;
+    return pixel_source_ram_bytes(session->sources[0]) + pixel_source_ram_bytes(session->sources[1]);
 }
 
 /* Returns the sum over all programs: every size has its own activations. */
@@ -140,7 +139,7 @@ static void print_decoded(const Session *session, const char *what, FILE *stream
     const uint64_t bytes = decoded_bytes(session);
     if (bytes)
         print_bytes(stream, what, bytes, "");
-    else if (session->plan.cache_pixels)
+    else if (wants_ram(session))
         (void)fprintf(stream, "%-38s %12s\n", what, "not known");
 }
 
@@ -154,7 +153,7 @@ static void print_sums(const Session *session, FILE *stream)
         print_bytes(stream, "loader", ring, "");
         print_decoded(session, "decoded images", stream);
         print_bytes(stream, "in all, beside the dataset's pages", total_of(session, &use),
-                    session->plan.cache_pixels && !decoded ? "  (without what is not known)" : "");
+                    wants_ram(session) && !decoded ? "  (without what is not known)" : "");
         return;
     }
     if (session->network.backend && !backend_free_memory(session->network.backend, &left, NULL))
@@ -226,7 +225,7 @@ const char *memory_table_line(const Session *session, char *buffer, size_t buffe
         length += (size_t)snprintf(buffer + length, buffer_bytes - length, "; %s pinned on the host",
                                    progress_format_bytes(text, sizeof text, use.bytes[MEMORY_PINNED]));
     const uint64_t decoded = decoded_bytes(session);
-    if (session->plan.cache_pixels && length < buffer_bytes)
+    if (wants_ram(session) && length < buffer_bytes)
         length += (size_t)snprintf(buffer + length, buffer_bytes - length, "%s decoded images%s%s",
                                    decoded && !on_device(session) ? "," : ";", decoded ? " " : " come on top",
                                    decoded ? progress_format_bytes(text, sizeof text, decoded) : "");
@@ -252,7 +251,7 @@ json_t *memory_table_json(const Session *session)
     }
     failed |= json_object_set_new(object, "total", json_integer((json_int_t)total_of(session, &use)));
     failed |= json_object_set_new(object, "loader", json_integer((json_int_t)loader_bytes(session)));
-    if (session->plan.cache_pixels)
+    if (wants_ram(session))
         failed |= json_object_set_new(
             object, "decoded_images",
             is_foreseen(session) ? json_null() : json_integer((json_int_t)decoded_bytes(session)));

@@ -1,6 +1,5 @@
 #include "trainer/session/session.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,14 +49,9 @@ FshStatus session_loader_options(const Session *session, bool training, LoaderOp
         .skip_bad = plan->skip_bad,
     };
     memcpy(options->fill, plan->fill, sizeof options->fill);
-    const ResidentSplit *resident = &session->resident[training ? 0 : 1];
-    if (plan->cache_gpu && options->augmentation.mode != CROP_WHOLE)
-        options->resident = resident;
-    if (plan->cache_pixels)
-        options->decoded = resident;
+    options->source = session->sources[training ? 0 : 1];
     if (!training)
         return FSH_OK;
-    options->files_store = session->files_store;
     options->mixing = plan->recipe.mixes ? plan->mixing : (Mixing){0};
     FshStatus status = list_sizes(plan, sizes_ret, &options->epoch_size_count, error);
     options->epoch_sizes = *sizes_ret;
@@ -72,6 +66,48 @@ static FshStatus open_loader(Session *session, bool training, Loader **loader, F
     if (!status)
         status = loader_new(loader, &options, error);
     free(sizes);
+    return status;
+}
+
+/* Opens where the pixels of a split come from. Without evaluation loaders its samples stay records. */
+static FshStatus open_source(Session *session, bool training, SessionUse use, FshError *error)
+{
+    const TrainPlan *plan = &session->plan;
+    LoaderOptions loader;
+    uint32_t *sizes = NULL;
+    FshStatus status = session_loader_options(session, training, &loader, &sizes, error);
+    free(sizes);
+    if (status)
+        return status;
+    const PixelSourceType *type = training              ? plan->source
+                                  : use == SESSION_LOAD ? pixel_source_type("records")
+                                                        : plan_evaluation_source(plan);
+    const PixelSourceOptions options = {.samples = {.split = loader.split,
+                                                    .kind = loader.kind,
+                                                    .input_field = loader.input_field,
+                                                    .target_field = loader.target_field,
+                                                    .label_places = loader.label_places,
+                                                    .inputs_alone = loader.inputs_alone},
+                                        .channels = loader.augmentation.channels,
+                                        .cache = plan->cache,
+                                        .threads = plan->threads,
+                                        .skip_bad = loader.skip_bad,
+                                        .backend = session->network.backend};
+    return pixel_source_new(&session->sources[training ? 0 : 1], type, &options, error);
+}
+
+/* Opens the sources of the splits that there are and, but for SESSION_LOAD, their loaders. */
+static FshStatus open_loaders(Session *session, SessionUse use, FshError *error)
+{
+    const FshSplit *const splits[] = {session->data.train, session->data.evaluation};
+    Loader **const loaders[] = {&session->train, &session->evaluation};
+    FshStatus status = FSH_OK;
+    for (int i = 0; i < 2 && !status; i++) {
+        if (splits[i])
+            status = open_source(session, i == 0, use, error);
+        if (splits[i] && !status && use != SESSION_LOAD)
+            status = open_loader(session, i == 0, loaders[i], error);
+    }
     return status;
 }
 
@@ -269,13 +305,6 @@ static FshStatus check_alike(const Session *session, const TrainOptions *options
     return ranks_check_same(session->communicator, text, error);
 }
 
-/* Opens the store on the GPU that holds encoded images while their batch is made. */
-static FshStatus open_files_store(Session *session, FshError *error)
-{
-    FshStatus status = backend_decodes(session->network.backend, error);
-    return status ? status : pixel_store_new(&session->files_store, session->network.backend, 0, error);
-}
-
 FshStatus session_open(Session *session, const TrainOptions *given, SessionUse use, FshError *error)
 {
     TrainOptions own = *given;
@@ -294,12 +323,8 @@ FshStatus session_open(Session *session, const TrainOptions *given, SessionUse u
     if (!status && use != SESSION_LOAD)
         status =
             ranks_agree(session->communicator, open_network(session, options, use, &backend, error), error);
-    if (!status && session->plan.decode_gpu && session->data.train && use != SESSION_LOAD)
-        status = open_files_store(session, error);
-    if (!status && session->data.train && use != SESSION_LOAD)
-        status = open_loader(session, true, &session->train, error);
-    if (!status && session->data.evaluation && use != SESSION_LOAD)
-        status = open_loader(session, false, &session->evaluation, error);
+    if (!status)
+        status = open_loaders(session, use, error);
     if (session->communicator)
         status = ranks_agree(session->communicator, status, error);
     backend_close(&backend); /* NULL if the network has taken it over */
@@ -313,9 +338,8 @@ void session_close(Session *session)
     console_clear(&session->console);
     loader_free(&session->train);
     loader_free(&session->evaluation);
-    pixel_store_free(&session->files_store);
-    resident_split_free(&session->resident[0]);
-    resident_split_free(&session->resident[1]);
+    pixel_source_free(&session->sources[0]);
+    pixel_source_free(&session->sources[1]);
     network_close(&session->network);
     training_data_close(&session->data);
     communicator_close(&session->communicator);
@@ -356,7 +380,8 @@ void session_describe(Session *session)
             &session->console,
             "ranks: %llu (%s), one device each: %llu images in a step; the dataset is mapped once for all%s",
             (unsigned long long)plan->world_size, communicator_place(session->communicator)->launcher,
-            (unsigned long long)plan_total_batch(plan), plan->cache_pixels ? ", and decoded by each" : "");
+            (unsigned long long)plan_total_batch(plan),
+            plan->source->residence == PIXELS_IN_RAM ? ", and decoded by each" : "");
     if (!session->network.backend) /* the device is only foreseen */
         return;
     console_line(&session->console, "device: %s; loader: %d thread%s, %zu batches ahead",
@@ -367,85 +392,13 @@ void session_describe(Session *session)
         console_warning(&session->console, "%s", warning);
 }
 
-static FshStatus cache_split(Session *session, const FshSplit *split, FshError *error)
+static FshStatus measure_sources(Session *session, FshError *error)
 {
-    const TrainPlan *plan = &session->plan;
-    FshResidency residency;
-    char resident[32], whole[32];
-    FshStatus status = fsh_split_cache(split, plan->cache, plan->threads, error);
-    if (!status)
-        status = fsh_split_residency(split, &residency, error);
-    if (status)
-        return fsh_error_prepend(error, "%s: --cache", fsh_path(session->data.dataset));
-    const char *locked = plan->cache == FSH_CACHE_LOCK ? ", locked" : "";
-    (void)progress_format_bytes(whole, sizeof whole, residency.bytes);
-    if (residency.known)
-        console_line(&session->console, "%s: %s of %s resident%s", split->info->name,
-                     progress_format_bytes(resident, sizeof resident, residency.resident_bytes), whole,
-                     locked);
-    else
-        console_line(
-            &session->console,
-            "%s: %s read into memory%s; how much of it stays is not told, for the files are not yours",
-            split->info->name, whole, locked);
-    return FSH_OK;
-}
-
-/* A split whose images are decoded once: train or evaluation. */
-typedef struct Decoded {
-    ResidentSplit *resident; /* NULL: this split is not */
-    ResidentOptions options;
-    double seconds; /* time taken so far */
-} Decoded;
-
-/* Returns whether the split is decoded once. The GPU cannot hold evaluation pairs, each of its own size: the
- * loader reads those. */
-static bool is_resident(const Session *session, bool training)
-{
-    return training ? session->data.train != NULL
-                    : session->evaluation &&
-                          (session->plan.cache_pixels || session->data.kind == FSH_KIND_CLASSES);
-}
-
-static FshStatus measure_resident(Session *session, bool training, Decoded *decoded, FshError *error)
-{
-    LoaderOptions loader;
-    uint32_t *sizes = NULL;
-    const double start = progress_now_seconds();
-    FshStatus status = session_loader_options(session, training, &loader, &sizes, error);
-    free(sizes);
-    if (status)
-        return status;
-    decoded->options = (ResidentOptions){.samples = {.split = loader.split,
-                                                     .kind = loader.kind,
-                                                     .input_field = loader.input_field,
-                                                     .target_field = loader.target_field,
-                                                     .label_places = loader.label_places},
-                                         .channels = loader.augmentation.channels,
-                                         .threads = session->plan.threads,
-                                         .skip_bad = loader.skip_bad};
-    decoded->resident = &session->resident[training ? 0 : 1];
-    status = resident_split_measure(decoded->resident, &decoded->options, error);
-    decoded->seconds = progress_now_seconds() - start;
+    FshStatus status = FSH_OK;
+    for (int i = 0; i < 2 && !status; i++)
+        if (session->sources[i])
+            status = pixel_source_measure(session->sources[i], error);
     return status;
-}
-
-static FshStatus load_resident(Session *session, Decoded *decoded, FshError *error)
-{
-    char bytes[32];
-    ResidentSplit *resident = decoded->resident;
-    const bool gpu = session->plan.cache_gpu;
-    const double start = progress_now_seconds();
-    FshStatus status = gpu ? resident_split_load(resident, session->network.backend, &decoded->options, error)
-                           : resident_split_load_host(resident, &decoded->options, error);
-    if (status)
-        return status;
-    console_line(&session->console, "%s: %" PRIu64 " samples, %s of pixels %s, in %.1f s",
-                 decoded->options.samples.split->info->name, resident->sample_count,
-                 progress_format_bytes(bytes, sizeof bytes, resident->bytes),
-                 gpu ? "on the GPU" : "in memory, decoded",
-                 decoded->seconds + progress_now_seconds() - start);
-    return FSH_OK;
 }
 
 /* Checks that the decoded splits fit this host's free memory. Called between two agreements: all ranks know
@@ -453,51 +406,43 @@ static FshStatus load_resident(Session *session, Decoded *decoded, FshError *err
 static FshStatus check_room(const Session *session, FshError *error)
 {
     const Communicator *communicator = session->communicator;
-    const FshSplit *split = session->data.train ? session->data.train : session->data.evaluation;
+    const PixelSource *const *sources = (const PixelSource *const *)session->sources;
     const uint64_t ranks = communicator ? communicator_place(communicator)->local_world : 1;
     uint64_t bytes = 0;
-    if (__builtin_add_overflow(session->resident[0].bytes, session->resident[1].bytes, &bytes))
+    if (__builtin_add_overflow(pixel_source_ram_bytes(sources[0]), pixel_source_ram_bytes(sources[1]),
+                               &bytes))
         bytes = UINT64_MAX;
-    return resident_split_check_room(split, bytes, ranks, cpu_free_memory_bytes(ranks), error);
+    return bytes ? pixel_source_check_room(sources[0] ? sources[0] : sources[1], bytes, ranks,
+                                           cpu_free_memory_bytes(ranks), error)
+                 : FSH_OK;
 }
 
-/* Decodes the splits in phases. After each phase all ranks exchange their status: a failing rank keeps its
- * message, the others report that one failed. */
-static FshStatus decode_splits(Session *session, FshError *error)
+static FshStatus load_sources(Session *session, FshError *error)
 {
-    Communicator *communicator = session->communicator;
-    Decoded decoded[2] = {0};
     FshStatus status = FSH_OK;
-    for (int i = 0; i < 2 && !status; i++)
-        if (is_resident(session, i == 0))
-            status = measure_resident(session, i == 0, &decoded[i], error);
-    status = ranks_agree(communicator, status, error);
-    if (!status && session->plan.cache_pixels)
-        status = ranks_agree(communicator, check_room(session, error), error);
-    if (status)
-        return status;
-    for (int i = 0; i < 2 && !status; i++)
-        if (decoded[i].resident)
-            status = load_resident(session, &decoded[i], error);
-    return ranks_agree(communicator, status, error);
-}
-
-static FshStatus cache_splits(Session *session, FshError *error)
-{
-    const FshSplit *const splits[] = {session->data.train, session->data.evaluation};
-    FshStatus status = FSH_OK;
-    for (int i = 0; i < 2 && !status && session->plan.cache != FSH_CACHE_NONE; i++) {
-        if (splits[i])
-            status = cache_split(session, splits[i], error);
+    for (int i = 0; i < 2 && !status; i++) {
+        char line[512] = "";
+        if (session->sources[i])
+            status = pixel_source_load(session->sources[i], error);
+        if (session->sources[i] && !status)
+            status = pixel_source_tell(session->sources[i], line, sizeof line, error);
+        if (*line)
+            console_line(&session->console, "%s", line);
     }
     return status;
 }
 
+/* Measures, checks and loads the sources. After each phase all ranks exchange their status: a failing rank keeps
+ * its message, the others report that one failed. */
 FshStatus session_cache(Session *session, FshError *error)
 {
-    return session->plan.cache_gpu || session->plan.cache_pixels
-               ? decode_splits(session, error)
-               : ranks_agree(session->communicator, cache_splits(session, error), error);
+    Communicator *communicator = session->communicator;
+    FshStatus status = ranks_agree(communicator, measure_sources(session, error), error);
+    if (!status)
+        status = ranks_agree(communicator, check_room(session, error), error);
+    if (!status)
+        status = ranks_agree(communicator, load_sources(session, error), error);
+    return status;
 }
 
 FshStatus session_write_step(Session *session, const Batch *batch, double learning_rate, FshError *error)

@@ -20,9 +20,7 @@ typedef struct Session {
     TrainPlan plan;
     Network network;
     Loader *train, *evaluation; /* NULL if the plan has no such split */
-    PixelStore *files_store;    /* with plan.decode_gpu; else NULL */
-    ResidentSplit resident[2];  /* with cache_gpu or cache_pixels: train, evaluation; filled by
-                                * session_cache */
+    PixelSource *sources[2];    /* of train, evaluation; NULL likewise; loaded by session_cache */
     const char *weights;        /* --weights, borrowed; NULL: none */
     WeightsOrigin origin;       /* of --weights */
     ClassMap classes;           /* the dataset's classes among those of --weights; count 0: --weights names

@@ -1,0 +1,103 @@
+/* Images that lie decoded in a backend's memory (--cache gpu): batches are recipes, which the backend
+ * renders. */
+#include "common/progress.h"
+#include "trainer/data/decoded_split.h"
+
+enum { KEPT_FREE_BYTES = 256 << 20 }; /* programs for other sizes, libraries' own */
+
+static FshStatus measure(PixelSource *source, FshError *error)
+{
+    return decoded_split_measure(&((DecodedSource *)source)->split, &source->options, &decoded_rows, error);
+}
+
+static FshStatus check_fits(const PixelSource *source, FshError *error)
+{
+    const FshSplit *split = source->options.samples.split;
+    const uint64_t bytes = decoded_split_of(source)->bytes;
+    uint64_t free_bytes = 0;
+    char needed[32], available[32];
+    FshStatus status = backend_free_memory(source->options.backend, &free_bytes, error);
+    free_bytes = free_bytes > KEPT_FREE_BYTES ? free_bytes - KEPT_FREE_BYTES : 0;
+    if (status || bytes <= free_bytes)
+        return status;
+    return fsh_error_set(
+        error, FSH_ERR_MEMORY,
+        "%s: --cache gpu: the pixels of split '%s' take %s, and %s of the GPU's memory are free; "
+        "pack smaller images (fpack --max-size), lower --batch-size, or use --cache pixels",
+        fsh_path(split->dataset), split->info->name, progress_format_bytes(needed, sizeof needed, bytes),
+        progress_format_bytes(available, sizeof available, free_bytes));
+}
+
+static FshStatus load(PixelSource *source, FshError *error)
+{
+    DecodedSplit *split = &((DecodedSource *)source)->split;
+    FshStatus status = check_fits(source, error);
+    if (!status)
+        status = pixel_store_new(&source->store, source->options.backend, split->bytes, error);
+    if (!status)
+        status = decoded_split_load_store(split, &source->options, source->store, error);
+    if (status)
+        pixel_store_free(&source->store);
+    return status;
+}
+
+static FshStatus fail_too_small(const PixelSource *source, const SampleView *view, uint64_t sample,
+                                const DecodedImage *image, FshError *error)
+{
+    char where[256];
+    const FshSplit *split = source->options.samples.split;
+    const uint32_t size = view->augmentation->size;
+    return fsh_error_set(error, FSH_ERR_MISMATCH,
+                         "%s: %s: it is %u x %u pixels, too small for a crop of %u x %u; use a smaller "
+                         "--train-crop-size",
+                         fsh_path(split->dataset), fsh_sample_where(split, sample, where, sizeof where),
+                         image->width, image->height, size, size);
+}
+
+/* Draws the recipe: a third of a microsecond. */
+static FshStatus render(const PixelSource *source, SampleLoader *samples, const SampleView *view,
+                        uint64_t sample, BatchSlot *slot, uint64_t place, FshError *error)
+{
+    const DecodedSplit *split = decoded_split_of(source);
+    const Augmentation *augmentation = view->augmentation;
+    const DecodedImage *images = NULL;
+    PixelRecipe *recipe = &slot->recipes[place];
+    SampleRecipe drawn;
+    (void)samples;
+    FshStatus status = decoded_split_find(split, sample, &images, error);
+    if (status)
+        return status;
+    const uint32_t width = images[0].width, height = images[0].height;
+    if (augmentation->mode == CROP_RANDOM && (width < augmentation->size || height < augmentation->size))
+        return fail_too_small(source, view, sample, &images[0], error);
+    sample_recipe_draw(&drawn, augmentation, view->seed, view->epoch, sample, width, height);
+    sample_recipe_pixels(&drawn, augmentation, width, height, recipe);
+    for (unsigned side = 0; side < 2; side++) {
+        const DecodedImage *stored = side < split->sides ? &images[side] : NULL;
+        recipe->offset_bytes[side] = stored ? stored->offset_bytes : PIXELS_NONE;
+        recipe->channels[side] = stored ? stored->channels : 0;
+    }
+    if (slot->colours)
+        sample_recipe_colours(&drawn, augmentation, view->fill, &slot->colours[place]);
+    batch_slot_take(slot, place, decoded_split_label(split, sample));
+    return FSH_OK;
+}
+
+const PixelSourceType source_gpu = {
+    .name = "gpu",
+    .option = "--cache gpu",
+    .instead = "--cache ram",
+    .gpu_work = "keeps pixels in the memory of a GPU",
+    .loaded = "on the GPU",
+    .residence = PIXELS_ON_DEVICE,
+    .recipes = true,
+    .evaluates = true,
+    .chunk = 256, /* a recipe is quickly drawn */
+    .bytes = sizeof(DecodedSource),
+    .measure = measure,
+    .load = load,
+    .tell = decoded_source_tell,
+    .close = decoded_source_close,
+    .open_sample = pixel_source_open_record,
+    .render = render,
+};
