@@ -1,13 +1,13 @@
-/* async_copy.cuh - copies from the device's memory to shared memory that are on their way while a thread does
- * something else. They belong to the thread that asks for them, in groups: copies_close() ends one,
- * copies_wait<Open>() waits until all but its last `Open` groups have landed. Source: PTX ISA, "cp.async". */
+/* async_copy.cuh - asynchronous copies from device memory to shared memory. They belong to the thread that
+ * starts them, in groups: copies_close() ends a group, copies_wait<Open>() waits until all but the last
+ * `Open` groups have arrived. Source: PTX ISA, "cp.async". */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_ASYNC_COPY_CUH
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_ASYNC_COPY_CUH
 
 namespace fshard
 {
 
-/* 16 bytes, both ends at a multiple of 16; zeros where from is NULL. */
+/* Copies 16 bytes, both ends at a multiple of 16; writes zeros if from is NULL. */
 __device__ inline void copy_16(void *to, const void *from)
 {
     const unsigned there = (unsigned)__cvta_generic_to_shared(to);

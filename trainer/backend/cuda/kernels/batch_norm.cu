@@ -1,14 +1,15 @@
-/* batch_norm.cu - sums over the rows of a [rows, channels] matrix, and batch norm, which is built of them.
+/* batch_norm.cu - sums over the rows of a [rows, channels] matrix, and batch norm, which consists of such
+ * sums and maps.
  *
- * A sum takes two launches (rows.cuh): each block leaves a partial sum for its channels; then the partial
- * sums are joined in float64, and what is to be done with the result is done there. Of small images sums and
- * what follows are one launch (rows_whole.cuh), on cards that hold its blocks at once. No atomics: the same
- * input gives the same bits, on any such card.
+ * A sum takes two launches (rows.cuh): each block writes a partial sum for its channels; then the partial
+ * sums are joined in float64, and the same launch does what is to be done with the result. For small images
+ * the sums and what follows are one launch (rows_whole.cuh), on cards that hold its blocks at once. No
+ * atomics: the same input gives the same bits, on any such card.
  *
- * Bytes of large images, in tensors of x's size, forward: statistics read 1; apply reads x (and the addend)
- * and writes y, 2 or 3. Backward: the sums read dy and x, 2, and dx reads them again and is written, 3. With
- * an addend the sums read dy, x and y and write g, 4 (one more where dy comes in two parts), and dx needs g
- * and x alone, 3. Of small images nothing that stays in shared memory is read twice. */
+ * Bytes moved for large images, in tensors of x's size. Forward: the statistics read 1; apply reads x (and
+ * the addend) and writes y, 2 or 3. Backward: the sums read dy and x, 2; dx reads them again and is written,
+ * 3. With an addend the sums read dy, x and y and write g, 4 (5 if dy has two parts), and dx needs only g and
+ * x, 3. For small images nothing that stays in shared memory is read twice. */
 #include <initializer_list>
 
 #include "trainer/backend/cuda/kernels/batch_norm_whole.cuh"
@@ -46,7 +47,7 @@ Moments moments_of(const NormTensors *tensors, const NormRunning *running)
     return moments;
 }
 
-/* Parameters and statistics of norms are float32 in every mode. */
+/* Returns whether all tensors are float32, as parameters and statistics of norms are in every mode. */
 bool all_f32(std::initializer_list<const DeviceTensor *> tensors)
 {
     for (const DeviceTensor *tensor : tensors)
@@ -118,7 +119,7 @@ Backward<T, gate> backward_map(const NormGradient *gradient, const NormTensors *
     Backward<T, gate> map = {};
     map.norm = norm;
     if (gradient->g)
-        map.norm.slope = 1; /* g is through the activation already */
+        map.norm.slope = 1; /* g has passed the activation */
     map.dy = data_of<T>(gradient->g ? gradient->g : gradient->dy);
     map.x = data_of<T>(tensors->x);
     map.y = maybe_data<T>(gradient->y);
@@ -175,7 +176,7 @@ extern "C" uint64_t kernel_column_scratch_bytes(const DeviceTensor *x)
     int width = x->element == ELEMENT_F32 ? vector_width<float> : vector_width<__half>;
     if (x->pitch % width)
         width = 1;
-    /* deal_whole has fewer blocks: at least as many across, of at most as many columns, and one on a
+    /* deal_whole has fewer blocks: at most as many columns of at most as many blocks, one on each
      * multiprocessor */
     return 2 * (uint64_t)x->pitch * deal_sums(x, width, most_resident * multiprocessors, 1).blocks_y *
            sizeof(float);

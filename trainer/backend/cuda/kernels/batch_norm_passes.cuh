@@ -1,6 +1,6 @@
-/* batch_norm_passes.cuh - what batch_norm.cu computes for each element and each channel: terms of sums, what
- * is done with the sums, and maps, in the form that rows.cuh runs over a matrix; batch_norm_whole.cuh joins
- * them. For batch_norm.cu alone. */
+/* batch_norm_passes.cuh - the arithmetic of batch_norm.cu for each element and each channel: terms of sums,
+ * what is done with the sums, and maps, in the form that rows.cuh runs over a matrix. batch_norm_whole.cuh
+ * combines them. For batch_norm.cu alone. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_BATCH_NORM_PASSES_CUH
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_BATCH_NORM_PASSES_CUH
 
@@ -38,8 +38,8 @@ template <typename T> struct SumTerm {
     }
 };
 
-/* x - x[0, c] and its square: the shift by a value of the channel's own keeps the variance of values far from
- * 0 exact. */
+/* Terms x - x[0, c] and its square: shifting by a value of the channel keeps the variance exact even if
+ * values are far from 0. */
 template <typename T> struct MomentsTerm {
     static constexpr int sums = 2, unroll = 4, resident = 4;
     const T *x;
@@ -78,13 +78,13 @@ struct FinishSum {
     }
 };
 
-/* What batch statistics leave behind; the running mean is that of x + bias where the layer in front has one
- * that was left out. */
+/* What the batch's statistics are written to. The running mean is that of x + bias if the layer before the
+ * norm has a bias that was left out. */
 struct Moments {
     double inverse_rows, unbiasing, epsilon, momentum; /* unbiasing: rows / (rows - 1) */
     const float *bias;                                 /* may be NULL */
     float *mean, *inverse_deviation, *running_mean, *running_var;
-    /* What a channel had before. */
+    /* The channel's running statistics before this batch. */
     struct Before {
         float mean, var, bias;
     };
@@ -105,7 +105,7 @@ struct Moments {
     }
 };
 
-/* Out of the sums about a shift. Returns the inverse of the deviation. */
+/* Computes mean and variance from sums about a shift. Returns the inverse of the deviation. */
 __device__ inline float moments_about(double shift, const double *sums, const Moments &moments,
                                       bool is_channel, double *mean, double *variance)
 {
@@ -126,14 +126,14 @@ template <typename T> struct FinishMoments {
     }
 };
 
-/* Sums of x over its rows and of its square, and what is made of them. */
+/* The sums over rows of x and of its squares, and what is made of them. */
 struct SumsOfX {
     const float *sum, *squares;
     int channels;
     Moments moments;
 };
 
-/* Sums of x and of its square out of those about the shift. */
+/* Computes the sums of x and of its squares from those about the shift. */
 template <typename T> struct FinishChannelSums {
     const T *x;
     double rows;
@@ -159,14 +159,14 @@ static __global__ void running_statistics_kernel(const float *running_mean, cons
 
 /* ---- forward ---- */
 
-/* What apply and backward need of the channels. slope: 1 where there is no activation. */
+/* What apply and backward need to know of the channels. slope: 1 without activation. */
 struct Norm {
     const float *weight, *bias, *mean, *inverse_deviation;
     float slope;
 };
 
-/* The norm of a channel as x * scale + shift. Both directions tell by the same bits where the activation is
- * on. */
+/* Writes the norm of a channel as x * scale + shift. Forward and backward use the same bits, so that they
+ * agree where the activation is on. */
 __device__ inline void affine_of(float weight, float bias, float mean, float inverse, float *scale,
                                  float *shift)
 {
@@ -174,7 +174,7 @@ __device__ inline void affine_of(float weight, float bias, float mean, float inv
     *shift = (float)((double)bias - (double)mean * (double)*scale);
 }
 
-/* Of channels c..c + Width. */
+/* Scales and shifts of channels c..c + Width. */
 template <int Width> struct Affine {
     float scale[Width], shift[Width];
     __device__ Affine(const float *scales, const float *shifts)
@@ -208,20 +208,20 @@ template <int Width> struct Affine {
     }
 };
 
-/* Statistics of channels c..c + Width out of sums of x and of its square; every thread of a channel computes
- * the same.
+/* Statistics of channels c..c + Width from the sums of x and of its squares; every thread of a channel
+ * computes the same.
  *
- * Sums of squares in float32 lose digits where the mean is many deviations from 0. How far 1 / deviation is
- * off, cuDNN's way imitated on the CPU (sums over 128 pixels, added up in float32 one by one), 819,200 values
- * in f16, rms and worst of 24 channels:
+ * Sums of squares in float32 lose digits if the mean is many deviations away from 0. The relative error of 1
+ * / deviation, with cuDNN's way imitated on the CPU (sums over 128 pixels, added up in float32 one by one),
+ * for 819,200 values in f16, rms and worst of 24 channels:
  *
  *     mean / deviation                              3         10          30          100
  *     cuDNN's sums                          2e-5 4e-5  1e-4 3e-4   2e-3 3e-3  1.3e-2 3e-2
  *     own (direct.cu: joined in float64)         6e-7       5e-6        6e-5         5e-4
  *     f16: rounding of one value, deviations     6e-4       2e-3        5e-3         2e-2
  *
- * So what f16 does to each value is more than what the sums do to all of them, up to 100 deviations. Without
- * conv-statistics the sums are about a value of the channel's own (MomentsTerm), and exact. */
+ * So up to 100 deviations the rounding of each value to f16 is a larger error than that of the sums. Without
+ * conv-statistics the sums are shifted by a value of the channel (MomentsTerm), and exact. */
 template <int Width> struct FromSums {
     float mean[Width], inverse[Width];
     __device__ FromSums(const SumsOfX &sums, int c, bool first)
@@ -242,7 +242,7 @@ template <int Width> struct FromSums {
     }
 };
 
-/* Narrower: of fewer channels than x, the others add 0. */
+/* narrower: it has fewer channels than x; the missing ones add 0. */
 enum class Addend { none, like_x, narrower };
 
 template <typename T, Addend kind, bool HasSums> struct Apply {
@@ -250,7 +250,7 @@ template <typename T, Addend kind, bool HasSums> struct Apply {
     const T *x, *addend;
     int addend_pitch, addend_channels;
     T *y;
-    SumsOfX sums; /* with HasSums: what makes norm.mean and norm.inverse_deviation */
+    SumsOfX sums; /* with HasSums: norm.mean and norm.inverse_deviation are made from it */
     template <int Width> struct Columns {
         Affine<Width> affine;
         __device__ explicit Columns(const Affine<Width> &known) : affine(known)
@@ -333,14 +333,14 @@ template <typename T> struct AddBias {
 
 /* ---- backward ---- */
 
-/* What tells where the activation was on. */
+/* The tensor that tells where the activation was on. */
 enum class Gate { x, y };
 
-/* Wider: of more channels than x, which do not count. */
+/* The second part of dy. wider: it has more channels than x, which are ignored. */
 enum class Second { none, like_x, wider };
 
-/* g and g * (x - mean), g = (dy + dy2) through the activation, which is left at g where Stores, and in the
- * row. */
+/* Terms g and g * (x - mean), with g = (dy + dy2) through the activation. With Stores, g is also written to
+ * term.g; it stays in the row in any case. */
 template <typename T, Gate gate, Second second, bool Stores> struct BackwardTerm {
     static constexpr int sums = 2, unroll = second != Second::none || gate == Gate::y ? 2 : 4, resident = 2;
     Norm norm;
@@ -366,7 +366,7 @@ template <typename T, Gate gate, Second second, bool Stores> struct BackwardTerm
         Raw<T, Width> dy, dy2, x, y;
         __device__ void read(const BackwardTerm &term, const Spot &at)
         {
-            /* With g nothing else is read again. */
+            /* With g written, dy and dy2 are not read again. */
             dy = Stores ? fetch_last<T, Width>(term.dy + at.element) : fetch<T, Width>(term.dy + at.element);
             x = fetch<T, Width>(term.x + at.element);
             if constexpr (second == Second::like_x)
@@ -409,7 +409,7 @@ template <typename T, Gate gate, Second second, bool Stores> struct BackwardTerm
 
 struct FinishBackward {
     const float *inverse_deviation;
-    float *dweight, *dbias, *zero; /* zero: may be NULL */
+    float *dweight, *dbias, *zero; /* zero may be NULL */
     __device__ void operator()(int c, const double *sums, bool) const
     {
         set(c, (float)(sums[1] * (double)inverse_deviation[c]), (float)sums[0]);
@@ -423,7 +423,7 @@ struct FinishBackward {
     }
 };
 
-/* dx = from_g * g + from_x * x + constant, from_g being the norm's scale. inverse_rows: 0 where the
+/* Computes dx = from_g * g + from_x * x + constant, from_g being the norm's scale. inverse_rows: 0 if the
  * statistics are not the batch's. */
 __device__ inline void gradient_of(float scale, float mean, float inverse, float dweight, float dbias,
                                    double inverse_rows, float *from_x, float *constant)

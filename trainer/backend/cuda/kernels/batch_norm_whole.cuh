@@ -1,5 +1,5 @@
-/* batch_norm_whole.cuh - batch norm of small images: its terms and maps (batch_norm_passes.cuh) as the passes
- * that rows_whole.cuh runs, with what goes from the one to the other. For batch_norm.cu alone. */
+/* batch_norm_whole.cuh - batch norm of small images: its terms and maps (batch_norm_passes.cuh) as passes for
+ * rows_whole.cuh, and what is kept between sums and map. For batch_norm.cu alone. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_BATCH_NORM_WHOLE_CUH
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_BATCH_NORM_WHOLE_CUH
 
@@ -12,7 +12,7 @@ namespace fshard
 template <typename T, Addend kind> struct ForwardPass {
     using Piece = Raw<T, vector_width<T>>;
     static constexpr int mapped = kind == Addend::none ? 1 : 2, vectors = mapped;
-    static constexpr bool fits = sizeof(T) == 2 || kind != Addend::narrower; /* rows are whole vectors */
+    static constexpr bool fits = sizeof(T) == 2 || kind != Addend::narrower; /* rows must be whole vectors */
     MomentsTerm<T> term;
     Apply<T, kind, false> map;
     Moments moments;
@@ -80,13 +80,13 @@ template <typename T, Addend kind> struct ForwardPass {
 };
 
 template <typename T, Gate gate, Second second, bool Stores> struct BackwardPass {
-    /* What was stored is through the activation. */
+    /* The g that was stored has passed the activation. */
     static constexpr Gate map_gate = Stores ? Gate::x : gate;
     using Piece = Raw<T, vector_width<T>>;
-    /* dy (or g), x; y; dy2 */
+    /* pieces in order: dy (or g), x; y; dy2 */
     static constexpr int mapped = map_gate == Gate::y ? 3 : 2, with_y = gate == Gate::y ? 3 : 2,
                          vectors = with_y + (second != Second::none ? 1 : 0);
-    static constexpr bool fits = sizeof(T) == 2 || second != Second::wider; /* rows are whole vectors */
+    static constexpr bool fits = sizeof(T) == 2 || second != Second::wider; /* rows must be whole vectors */
     BackwardTerm<T, gate, second, Stores> term;
     Backward<T, map_gate> map;
     FinishBackward finish_first;

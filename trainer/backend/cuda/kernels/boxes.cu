@@ -1,9 +1,9 @@
-/* boxes.cu - values that move and stay as they are: boxes of images, channels of two images side by side,
- * pixels to channels and back.
+/* boxes.cu - operations that move values unchanged: boxes of images, concatenation of channels, pixels to
+ * channels and back.
  *
- * Each thread makes one 16-byte vector of the result (a pixel shuffle by two: four), padding included; reads
- * and writes once, bound by memory. Where channels do not move between vectors, the vectors are read whole;
- * else element by element, out of the cache. */
+ * Each thread writes one 16-byte vector of the result (in a pixel shuffle by two: four), padding included.
+ * Each value is read and written once; memory is the bound. If channels stay within their vectors, whole
+ * vectors are read; else single elements, from the cache. */
 #include "trainer/backend/cuda/kernels/kernels_channel.h"
 #include "trainer/backend/cuda/kernels/kernels_common.cuh"
 
@@ -15,7 +15,7 @@ using namespace fshard;
 namespace
 {
 
-/* What is moved is never looked into: bits of its size. */
+/* An image. Values are never computed with: Bits is an integer of their size. */
 template <typename Bits> struct Image {
     Bits *data;
     unsigned height, width, channels, pitch;
@@ -33,7 +33,7 @@ template <typename Bits> Image<Bits> image_of(const DeviceTensor *tensor)
 }
 
 /* Calls launch(bits, width) with the type of an element's bits and the elements of one access: whole vectors
- * in narrow images; in those of f32 where `f32_fits`. */
+ * in narrow images, and in f32 images if `f32_fits`. */
 template <typename Launch> cudaError_t with_bits(ElementType element, bool f32_fits, Launch launch)
 {
     if (element_is_narrow(element))
@@ -57,8 +57,8 @@ template <int Width, typename Bits> __device__ void store_pack(Bits *to, const P
     *reinterpret_cast<Pack<Bits, Width> *>(to) = pack;
 }
 
-/* Calls move.at<Width>(n, h, w, c) for each vector of the images' pixels, c its first channel: height x width
- * x columns of them. */
+/* Calls move.at<Width>(n, h, w, c) for each vector of each pixel, c being its first channel: height x width x
+ * columns of them in each image. */
 template <int Width, typename Move>
 __global__ void __launch_bounds__(block_threads)
     move_kernel(unsigned images, unsigned height, unsigned width, unsigned columns,
@@ -83,8 +83,8 @@ void move_images(int64_t images, unsigned height, unsigned width, unsigned colum
     move_kernel<Width><<<grid, block_threads, 0, stream>>>((unsigned)images, height, width, columns, move);
 }
 
-/* y[n, h, w, c] = x[n, h, w, c + shift] where x has that, else 0. Whole: shift is a number of whole
- * vectors. */
+/* Computes y[n, h, w, c] = x[n, h, w, c + shift] inside x, else 0. Whole: shift is a multiple of the
+ * vector. */
 template <bool Whole, typename Bits> struct Box {
     Image<Bits> x, y;
     int shift;
@@ -92,7 +92,8 @@ template <bool Whole, typename Bits> struct Box {
     template <int Width> __device__ void at(unsigned n, unsigned h, unsigned w, unsigned c) const
     {
         int from = (int)c + shift;
-        int inside = min((int)x.channels - from, (int)y.channels - (int)c); /* elements, from the first on */
+        int inside = min((int)x.channels - from, (int)y.channels - (int)c); /* how many elements lie inside,
+                                                                             * from the first on */
         Pack<Bits, Width> pack = {};
         if (h < x.height && w < x.width) {
             const Bits *pixel = x.pixel(n, h, w);
@@ -112,7 +113,7 @@ template <bool Whole, typename Bits> struct Box {
     }
 };
 
-/* Whole: a has whole vectors of channels, so b's padding becomes y's. */
+/* Concatenates channels. Whole: a's channels are whole vectors, so b's padding becomes y's. */
 template <bool Whole, typename Bits> struct Concat {
     Image<Bits> a, b, y;
 
@@ -134,7 +135,7 @@ template <bool Whole, typename Bits> struct Concat {
     }
 };
 
-/* Any factor, any channels: element by element. */
+/* Shuffles by any factor and with any channels, element by element. */
 template <typename Bits> struct Shuffle {
     Image<Bits> x, y;
     unsigned r;
@@ -169,9 +170,9 @@ template <typename Bits> struct Unshuffle {
     }
 };
 
-/* By two, with whole vectors of channels in the large image: of a pixel of the small image a thread takes the
- * 4 Width channels that are one vector in each of four pixels of the large one. c counts the large image's
- * channels. */
+/* Shuffles by two, in either direction, if the large image's channels are whole vectors: of a pixel of the
+ * small image a thread takes the 4 Width channels that make one vector in each of four pixels of the large
+ * image. c counts the large image's channels. */
 template <bool Forward, typename Bits> struct ShuffleByTwo {
     Image<Bits> small, large;
 
@@ -200,7 +201,7 @@ template <bool Forward, typename Bits> struct ShuffleByTwo {
     }
 };
 
-/* Images of one type, whose numbers fit the kernels' indices. */
+/* Returns whether the images have one type and few enough elements for the kernels' indices. */
 bool images_fit(std::initializer_list<const DeviceTensor *> images)
 {
     const DeviceTensor *first = *images.begin();
@@ -229,7 +230,7 @@ cudaError_t move_box(const DeviceTensor *x, int64_t shift, const DeviceTensor *y
     });
 }
 
-/* Both ways. */
+/* Launches a pixel shuffle or unshuffle. */
 cudaError_t shuffle(const DeviceTensor *x, int64_t r, const DeviceTensor *y, bool forward,
                     cudaStream_t stream)
 {

@@ -1,8 +1,8 @@
 /* channel.cu - gates, and images times one factor for each channel, forward and backward.
  *
- * All are bound by memory: a gate reads its input and writes its output once; a channel scale too, with its
- * addend; backward reads dy and x once and writes dx once, the sums over pixels leave in the same pass
- * (channel_tiles.cuh) and a launch over the partial sums, some hundred for each channel, ends it. */
+ * Memory is the bound. A gate reads its input and writes its output once, and so does a channel scale, with
+ * its addend. Backward reads dy and x once and writes dx once; the sums over pixels are taken in the same
+ * pass (channel_tiles.cuh), and a second launch joins the partial sums, some hundred for each channel. */
 #include "trainer/backend/cuda/kernels/channel_tiles.cuh"
 #include "trainer/backend/cuda/kernels/kernels_channel.h"
 
@@ -13,13 +13,14 @@ namespace
 
 /* ---- gate ---- */
 
-/* Rows of 2 C channels and of C, and how many elements lie between rows of each. */
+/* Rows of 2 C and of C channels, and the distance between rows of each. */
 struct GateShape {
     int64_t rows;
     unsigned channels, x_pitch, y_pitch;
 };
 
-/* A vector of y for each thread. Halves: C is whole vectors, so that both halves of x are read as such. */
+/* Computes a vector of y in each thread. Halves: C is whole vectors, so both halves of x can be read as
+ * vectors. */
 template <int Width, bool Halves, typename T>
 __global__ void __launch_bounds__(block_threads)
     gate_kernel(const T *x, T *y, const __grid_constant__ GateShape shape)
@@ -49,8 +50,8 @@ __global__ void __launch_bounds__(block_threads)
     }
 }
 
-/* A vector of dy for each thread, and its two of dx: each element of x is read by the thread that writes
- * there. */
+/* Computes the two vectors of dx for a vector of dy in each thread. Each element of x is read by the thread
+ * that writes there. */
 template <int Width, bool Halves, typename T>
 __global__ void __launch_bounds__(block_threads)
     gate_backward_kernel(const T *dy, const T *x, T *dx, const __grid_constant__ GateShape shape)
@@ -82,7 +83,7 @@ __global__ void __launch_bounds__(block_threads)
                     dx[left_at + k] = (T)(gradients[k] * right);
                     dx[right_at + k] = (T)(gradients[k] * left);
                 }
-                /* dy's row has as many elements as dx's has of padding, at least */
+                /* dy's row has at least as many elements as dx's row has padding */
                 unsigned pad = 2 * shape.channels + c + k;
                 if (pad < shape.x_pitch)
                     dx[row * shape.x_pitch + pad] = (T)0.0F;
@@ -102,8 +103,8 @@ bool gate_fits(const DeviceTensor *x, const DeviceTensor *y)
     return x->element == y->element && device_tensor_channels(x) == 2 * device_tensor_channels(y);
 }
 
-/* A gate at full speed needs more threads than grid_blocks gives: one access of each is on its way at a
- * time. */
+/* Returns the number of blocks for a gate. It needs more threads than grid_blocks gives, since each has only
+ * one access under way at a time. */
 unsigned gate_blocks(int64_t vectors)
 {
     constexpr int64_t blocks_max = 1 << 24;
@@ -113,7 +114,7 @@ unsigned gate_blocks(int64_t vectors)
 
 /* ---- channel scale ---- */
 
-/* factors: of all rows, or of each sample. */
+/* factors: for all rows, or for each sample. */
 template <typename T> struct ChannelScale {
     const T *x, *addend; /* addend may be NULL */
     const float *factors;
@@ -122,7 +123,8 @@ template <typename T> struct ChannelScale {
     int channels;
 };
 
-/* Rows of f32 are not padded: what lies behind the last channel is the next sample's. */
+/* Loads a thread's factors. Rows of f32 are not padded: after the last channel comes the next sample's
+ * first. */
 template <int Width>
 __device__ void load_factors(const float *factors, const ChannelPlace &p, int channels,
                              float (&values)[Width])
@@ -216,7 +218,7 @@ __global__ void __launch_bounds__(block_threads, 4)
     channel_leave_partial(t, p, scale.channels, sums, scale.partial);
 }
 
-/* Factors [C] or [1, C, 1, 1]: all images are one sample. */
+/* Returns how many samples the factors distinguish; 1 for factors [C] or [1, C, 1, 1]. */
 int64_t factor_samples(const DeviceTensor *x, const DeviceTensor *factors)
 {
     return device_tensor_count(factors) == device_tensor_channels(x) ? 1 : x->shape[0];

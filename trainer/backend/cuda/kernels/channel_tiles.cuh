@@ -1,11 +1,11 @@
-/* channel_tiles.cuh - work on the rows of [samples, rows, channels] that keeps each thread at the same
- * channels: factors stay in registers, and so do sums over rows.
+/* channel_tiles.cuh - tiles of [samples, rows, channels] in which each thread keeps its channels, so that
+ * factors and sums over rows stay in registers.
  *
- * A block takes some rows of one sample, a strip, and some vectors of channels (mostly all of a row):
- * neighbouring threads take neighbouring vectors, then the next row's. Sums over rows are joined in shared
- * memory lane by lane; each strip leaves one partial sum for each channel, and a second launch joins the
- * strips in float64, a warp for each channel. Shapes alone decide the tiles: the same input gives the same
- * bits, on any card. */
+ * A block takes a strip, some rows of one sample, and some vectors of channels (mostly all of a row).
+ * Neighbouring threads take neighbouring vectors, then those of the next row. Sums over rows are joined in
+ * shared memory lane by lane; each strip writes one partial sum for each channel, and a second launch joins
+ * the strips in float64, a warp for each channel. Shapes alone decide the tiles: the same input gives the
+ * same bits on any card. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_CHANNEL_TILES_CUH
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_CHANNEL_TILES_CUH
 
@@ -16,8 +16,9 @@
 namespace fshard
 {
 
-/* Calls launch(T{}, width) with the storage type and std::integral_constant<int>: the elements of one access.
- * Narrow rows are padded to whole vectors; those of f32 may not be: one at a time then. */
+/* Calls launch(T{}, width) with the storage type and a std::integral_constant<int>, the elements of one
+ * access. Narrow rows are padded to whole vectors; f32 rows that are not whole vectors are accessed element
+ * by element. */
 template <typename Launch> cudaError_t with_vectors(const DeviceTensor *tensor, bool f32_fits, Launch launch)
 {
     return with_storage(tensor, [&](auto zero) {
@@ -35,14 +36,14 @@ template <typename Launch> cudaError_t with_vectors(const DeviceTensor *tensor, 
 
 struct ChannelTiles {
     int64_t rows, rows_per_strip; /* of a sample */
-    unsigned samples, strips;     /* strips: of a sample */
+    unsigned samples, strips;     /* strips of one sample */
     int columns;                  /* vectors in a row */
     int columns_per_block;
     unsigned column_blocks;
     int lanes; /* rows that a block works on at a time */
 };
 
-/* Rows of a thread that are on their way at once. */
+/* Rows of a thread whose loads are under way at once. */
 constexpr int rows_in_flight = 2;
 
 inline ChannelTiles channel_tiles(int64_t samples, int64_t rows, int64_t columns)
@@ -70,8 +71,8 @@ inline dim3 channel_tiles_grid(const ChannelTiles &t)
     return dim3(t.strips * t.samples, t.column_blocks);
 }
 
-/* Where a thread works: rows first, first + lanes, … before end, of all samples counted on; first is end for
- * a thread without work. */
+/* Where a thread works: at rows first, first + lanes, … before end, counted over all samples. A thread
+ * without work has first = end. */
 struct ChannelPlace {
     int64_t first, end;
     unsigned sample, strip;
@@ -92,14 +93,14 @@ __device__ inline ChannelPlace channel_place(const ChannelTiles &t)
     return p;
 }
 
-/* Floats of scratch memory for so many sums. */
+/* Returns the floats of scratch memory for this many sums. */
 inline int64_t channel_partial_count(const ChannelTiles &t, int sums, int64_t channels)
 {
     return (int64_t)t.samples * sums * channels * t.strips;
 }
 
-/* Adds up the lanes of the block: the first lane's threads that have a column get the sums and true. All
- * threads of the block call it. */
+/* Adds up the lanes of the block. Returns true, with the sums, in the first lane's threads that have a
+ * column. All threads of the block must call it. */
 template <int Sums, int Width>
 __device__ bool channel_sum_lanes(const ChannelTiles &t, const ChannelPlace &p, float (&sums)[Sums][Width])
 {
@@ -131,7 +132,7 @@ __device__ bool channel_sum_lanes(const ChannelTiles &t, const ChannelPlace &p, 
     return true;
 }
 
-/* The same, left in partial [samples, Sums, channels, strips]. */
+/* Does the same, and writes the sums to partial [samples, Sums, channels, strips]. */
 template <int Sums, int Width>
 __device__ void channel_leave_partial(const ChannelTiles &t, const ChannelPlace &p, int channels,
                                       float (&sums)[Sums][Width], float *partial)
@@ -148,8 +149,8 @@ __device__ void channel_leave_partial(const ChannelTiles &t, const ChannelPlace 
         }
 }
 
-/* What partial [samples, Sums, channels, strips] is joined to: to[s] [samples, channels], NULL: not wanted;
- * each sample's channels from `channels` to `written` become 0. */
+/* Where channel_join writes the sums of partial [samples, Sums, channels, strips]: to[s] [samples, channels],
+ * NULL: not wanted. Each sample's channels from `channels` to `written` become 0. */
 template <int Sums> struct ChannelSums {
     float *to[Sums];
     int64_t samples;

@@ -1,6 +1,6 @@
-/* depthwise.cu - convolutions with one channel a group. Bound by memory: a pixel is read once from device
- * memory by each block that touches it, so a block covers 8 rows, and each thread a strip of pixels of one
- * 16-byte vector of channels, whose rows it reads from the cache. Products and sums are float32. */
+/* depthwise.cu - convolutions with one channel a group. Memory is the bound: each block reads a pixel once
+ * from device memory. A block covers 8 rows; a thread computes a strip of pixels for one 16-byte vector of
+ * channels and reads its rows from the cache. Products and sums are float32. */
 #include "trainer/backend/cuda/kernels/depthwise_layout.cuh"
 
 using namespace fshard;
@@ -10,9 +10,9 @@ namespace
 {
 
 constexpr int tile_rows = 8, strip_columns_of_3x3 = 8;
-constexpr int64_t blocks_wanted = 4224; /* of a card with 132 processors, 32 each */
+constexpr int64_t blocks_wanted = 4224; /* for a card with 132 multiprocessors, 32 each */
 
-/* The block's channels' weights to shared memory: [tap][lane * Width + i]. */
+/* Loads the weights of the block's channels to shared memory: [tap][lane * Width + i]. */
 template <int Width>
 __device__ void load_weights(const float *weight, float *shared, int taps, const Layout &layout)
 {
@@ -25,7 +25,7 @@ __device__ void load_weights(const float *weight, float *shared, int taps, const
     __syncthreads();
 }
 
-/* Where a thread works in a tile. */
+/* A thread's place in a tile. */
 struct Place {
     int64_t sample;
     int row, strip;
@@ -41,8 +41,8 @@ __device__ Place place_in(int64_t tile, int task, const Layout &layout)
     return place;
 }
 
-/* y = x * weight + bias at stride S; bias may be NULL; a data gradient at stride 1, too, with flipped
- * weights. Each pixel read serves the up to K outputs of the strip that it is a neighbour of. */
+/* Computes y = x * weight + bias at stride S; bias may be NULL. With flipped weights it is the data gradient
+ * at stride 1. Each pixel that is read serves the up to K outputs of the strip that it contributes to. */
 template <typename T, int Width, int K, int S, int R>
 __global__ void __launch_bounds__(256) depthwise_kernel(const T *x, const float *weight, const float *bias,
                                                         T *y, const __grid_constant__ Layout layout)
@@ -104,8 +104,8 @@ __global__ void __launch_bounds__(256) depthwise_kernel(const T *x, const float 
     }
 }
 
-/* dx at stride 2: a strip begins where column + padding is even, so which taps meet which column of dy is
- * known to the compiler. */
+/* Computes dx at stride 2. A strip begins where column + padding is even, so the compiler knows which taps
+ * meet which column of dy. */
 template <typename T, int Width, int K, int R>
 __global__ void __launch_bounds__(256)
     depthwise_data_kernel(const T *dy, const float *weight, T *dx, const __grid_constant__ Layout layout)

@@ -1,5 +1,5 @@
-/* depthwise_layout.cuh - what depthwise.cu and depthwise_weight.cu share: how images are divided, and what
- * they are called with. */
+/* depthwise_layout.cuh - shared by depthwise.cu and depthwise_weight.cu: how images are divided among blocks,
+ * and which instances are launched. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_DEPTHWISE_LAYOUT_CUH
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_DEPTHWISE_LAYOUT_CUH
 
@@ -14,17 +14,17 @@ namespace fshard
 namespace depthwise
 {
 
-/* A block's threads: `lanes` vectors beside each other, for each of `tasks` strips. */
+/* A block's threads are `lanes` neighbouring vectors for each of `tasks` strips. */
 constexpr int lanes_max = 16, strip_columns = 4;
 
-/* Images and how they are divided; the same for all samples. */
+/* The images and how each sample is divided. */
 struct Layout {
     int64_t samples;
-    int in_height, in_width, out_height, out_width; /* read, written */
+    int in_height, in_width, out_height, out_width; /* the image that is read, the image that is written */
     int stride, padding;
     int channels, pitch, vectors, lanes, tasks;
-    int strips, strips_of_tile, tiles_high, tiles_wide; /* tiles of 8 rows and some strips */
-    bool flipped;                                       /* weights are taken from the last to the first */
+    int strips, strips_of_tile, tiles_high, tiles_wide; /* tiles have 8 rows and some strips */
+    bool flipped;                                       /* weights are taken in reverse order */
 };
 
 template <int Width> __device__ void clear(float (&values)[Width])
@@ -34,7 +34,8 @@ template <int Width> __device__ void clear(float (&values)[Width])
         values[i] = 0;
 }
 
-/* in: what is read; out: what is written, or dy. threads_of_a_strip: for each lane. */
+/* Returns the layout. in: the image read; out: the image written, or dy. threads_of_a_strip: for each
+ * lane. */
 inline Layout layout_of(const DeviceTensor *in, const DeviceTensor *out, const Depthwise *depthwise,
                         int width, int threads_of_a_strip)
 {
@@ -49,7 +50,7 @@ inline Layout layout_of(const DeviceTensor *in, const DeviceTensor *out, const D
     layout.channels = (int)in->shape[3];
     layout.pitch = (int)in->pitch;
     layout.vectors = layout.pitch / width;
-    /* slabs of channels as equal as can be */
+    /* slabs of channels of nearly equal width */
     const int slabs = (layout.vectors + lanes_max - 1) / lanes_max;
     layout.lanes = (layout.vectors + slabs - 1) / slabs;
     layout.tasks = block_threads / (layout.lanes * threads_of_a_strip);
@@ -74,8 +75,8 @@ template <typename Launch> void with_kernel(int64_t kernel, Launch launch)
     }
 }
 
-/* Calls launch(T{}, width) with the storage type and the elements of one access: one where rows of channels
- * are no whole vectors. */
+/* Calls launch(T{}, width) with the storage type and the elements of one access; 1 if rows of channels are
+ * not whole vectors. */
 template <typename Launch> cudaError_t with_vectors(const DeviceTensor *tensor, Launch launch)
 {
     if (tensor->element == ELEMENT_F32 && tensor->pitch % vector_width<float> != 0) {

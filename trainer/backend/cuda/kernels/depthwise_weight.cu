@@ -1,5 +1,5 @@
-/* depthwise_weight.cu - the gradients of the weights of convolutions with one channel a group: sums over runs
- * of rows, one for each block, joined in their order. */
+/* depthwise_weight.cu - weight gradients of convolutions with one channel a group: each block sums over a run
+ * of rows, and the sums are joined in the order of the blocks. */
 #include "trainer/backend/cuda/kernels/depthwise_layout.cuh"
 
 using namespace fshard;
@@ -11,8 +11,8 @@ namespace
 constexpr int64_t partial_sums_wanted = 1056; /* blocks of a weight gradient */
 constexpr int64_t rows_of_a_partial_sum = 4;  /* at least */
 
-/* The sum of the strips' values, in their order, from the threads of the first strip. joined: of the
- * block. */
+/* Writes the sum of the strips' values, in their order, from the threads of the first strip. joined: shared
+ * memory of the block. */
 template <int Width>
 __device__ void join_strips(float *joined, const float (&values)[Width], const Layout &layout,
                             int threads_of_a_strip, bool wanted, float *to)
@@ -34,9 +34,9 @@ __device__ void join_strips(float *joined, const float (&values)[Width], const L
     store(to, total);
 }
 
-/* Sums of dy * x over a run of rows of dy, one run for each block, and behind the taps of dy alone:
- * partial[block][K * K + 1][pitch]. Threads: lanes, for each of K rows of taps, for each of `tasks` strips.
- * in: x; out: dy. */
+/* Computes sums of dy * x over a run of rows of dy, one run for each block, and after the taps the sums of dy
+ * alone: partial[block][K * K + 1][pitch]. A block's threads are lanes, for each of K rows of taps, for each
+ * of `tasks` strips. in: x; out: dy. */
 template <typename T, int Width, int K, int S, int R>
 __global__ void __launch_bounds__(256)
     depthwise_weight_kernel(const T *dy, const T *x, float *partial, const __grid_constant__ Layout layout)
@@ -106,16 +106,16 @@ __global__ void __launch_bounds__(256)
 
 constexpr int weight_lanes = 16, weight_strip = 4, weight_sums = 10; /* 9 taps, and dy alone */
 
-/* A thread walks down `segment_rows` rows of dy in a strip of columns. */
+/* How threads walk: down `segment_rows` rows of dy in a strip of columns. */
 struct WeightWalk {
     int64_t walks;                                            /* samples * segments * strips */
-    int height, width, out_height, out_width, padding, pitch; /* of x, of dy */
+    int height, width, out_height, out_width, padding, pitch; /* sizes of x, then of dy */
     int vectors, lanes, tasks, strips, segments, segment_rows;
 };
 
-/* The same sums as depthwise_weight_kernel's. Each row of x meets the last three rows of dy, which stay in
- * registers, so that both are read once but for the two columns beside a strip and the two rows behind a
- * segment. */
+/* Computes the same sums as depthwise_weight_kernel. Each row of x is multiplied with the last three rows of
+ * dy, which stay in registers, so that both are read once, except for the two columns beside a strip and the
+ * two rows after a segment. */
 template <typename T, int Width>
 __global__ void __launch_bounds__(block_threads, 2)
     depthwise_weight_3x3_kernel(const T *dy, const T *x, float *partial,
@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(block_threads, 2)
         const T *of_y =
             dy + (sample * walk.out_height * walk.out_width + first) * walk.pitch + vector * Width;
         const T *of_x = x + (sample * walk.height * walk.width + column0) * walk.pitch + vector * Width;
-        Raw<T, Width> gradients[3][R] = {}; /* of rows row, row - 1, row - 2 */
+        Raw<T, Width> gradients[3][R] = {}; /* rows row, row - 1, row - 2 */
         for (int row = begin; row < end + 2; row++) {
             const int in_row = row - walk.padding;
             const bool inside = in_row >= 0 && in_row < walk.height;
@@ -196,7 +196,8 @@ __global__ void __launch_bounds__(block_threads, 2)
 
 WeightWalk weight_walk(const DeviceTensor *x, const DeviceTensor *dy, const Depthwise *depthwise, int width)
 {
-    constexpr int64_t threads_wanted = 2 * 264 * block_threads; /* two rounds of a card with 132 processors */
+    constexpr int64_t threads_wanted = 2 * 264 * block_threads; /* two rounds on a card with 132
+                                                                 * multiprocessors */
     constexpr int rows_least = 8;
     WeightWalk walk = {};
     walk.height = (int)x->shape[1];
@@ -231,7 +232,7 @@ bool is_walked(const Depthwise *depthwise)
     return depthwise->kernel == 3 && depthwise->stride == 1;
 }
 
-/* Of a thread of that kernel: four channels, so that its sums stay in registers. */
+/* Returns the channels of a thread of that kernel: four, so that its sums stay in registers. */
 int walk_width(const DeviceTensor *tensor)
 {
     return tensor->pitch % 4 == 0 ? 4 : 1;
@@ -239,8 +240,8 @@ int walk_width(const DeviceTensor *tensor)
 
 constexpr int join_columns = 32, join_rows = 32;
 
-/* dweight[c][tap] = sum of partial[..][tap][c]; dbias[c] the same of what lies behind the taps, up to the
- * pitch. */
+/* Joins the partial sums: dweight[c][tap] = sum of partial[..][tap][c], and dbias[c] from what follows the
+ * taps; both up to the pitch. */
 __global__ void join_kernel(const float *partial, float *dweight, float *dbias, int64_t count, int taps,
                             int channels, int pitch)
 {
@@ -271,7 +272,7 @@ int64_t partial_sums_of(const Layout &layout)
     return most < wanted ? most : wanted;
 }
 
-/* Returns how many partial sums there are. */
+/* Launches the walk. Returns the number of partial sums. */
 template <typename T, int Width>
 int64_t walk_weight(const DeviceTensor *dy, const DeviceTensor *x, const Depthwise *depthwise, float *partial,
                     cudaStream_t stream)

@@ -1,6 +1,6 @@
-/* direct.cu - convolutions of few channels and their data gradients on the matrix units, straight from device
- * memory: what a layer reads fits in the caches, and a tap's pixels lie one behind the other, so nothing is
- * staged in shared memory but the weights. */
+/* direct.cu - convolutions of few channels and their data gradients on the matrix units, directly from device
+ * memory. What a layer reads fits in the caches, and the pixels of a row of taps are contiguous, so only the
+ * weights are staged in shared memory. Step by step: docs/kernels.md. */
 #include "trainer/backend/cuda/kernels/direct_layout.cuh"
 
 using namespace fshard;
@@ -9,7 +9,7 @@ using namespace fshard::direct;
 namespace
 {
 
-/* Two channels of a pixel that is there; and what was written counted in moments: sums, then sums of
+/* Writes two channels of a pixel, if it exists, and adds the written values to moments: sums, then sums of
  * squares. */
 template <typename T>
 __device__ void write_two(T *here, const Place &place, int channel, float first, float second,
@@ -25,8 +25,8 @@ __device__ void write_two(T *here, const Place &place, int channel, float first,
     moments[3] += (float)b * (float)b;
 }
 
-/* The element of the weights where chunk s begins, for channel 0 of what is written; -1: there is no such
- * chunk. */
+/* Returns the index of the weights' element where chunk s begins, for channel 0 of the output; -1: there is
+ * no such chunk. */
 __device__ int weight_begin(int s, int chunks, const Layout &layout, const Side &rows, const Side &columns)
 {
     const int each = layout.there_pitch / chunk, tap = s / each, first_channel = s % each * chunk;
@@ -39,7 +39,7 @@ __device__ int weight_begin(int s, int chunks, const Layout &layout, const Side 
                                 : (first_channel * taps + at) * layout.weight_pitch;
 }
 
-/* Two channels of a chunk for channel n of what is written; row: elements of all taps of one channel of y. */
+/* Returns two channels of a chunk for output channel n. row: elements of all taps of one channel of y. */
 template <typename T>
 __device__ unsigned two_weights(const T *weight, int begin, int quarter, int n, int row, const Layout &layout)
 {
@@ -51,7 +51,7 @@ __device__ unsigned two_weights(const T *weight, int begin, int quarter, int n, 
     return pair_of(of_two[0], of_two[row]);
 }
 
-/* Sums of what is written, and of its squares, by channel, over a block: to[2][here_pitch]. */
+/* Sums the moments over a block, by channel, to to[2][here_pitch]. */
 template <int N> __device__ void write_moments(const float (&moments)[N][4], float *to, int pitch)
 {
     __shared__ float of_warps[warps][2 * N * chunk];
@@ -78,7 +78,8 @@ template <int N> __device__ void write_moments(const float (&moments)[N][4], flo
     to[squares * pitch + channel] = sum;
 }
 
-/* What lies behind the last chunk of the table is any pixel's, times weights of 0. */
+/* Adds up the taps of 16 pixels. Entries after the last chunk of the table may point to any pixel: their
+ * weights are 0. */
 template <bool Inside, typename T, int N>
 __device__ void add_taps(const T *there, const Place &low, const Place &high, const int2 *table,
                          const uint2 *weights, int steps, float (&sums)[N][4])
@@ -102,8 +103,8 @@ __device__ void add_taps(const T *there, const Place &low, const Place &high, co
     }
 }
 
-/* A warp makes 16 pixels of all channels, N chunks. Of a data gradient at stride 2 a block has pixels of one
- * of four classes, by what is left of row and column: each class has taps of its own. */
+/* Computes all channels, N chunks, of 16 pixels in each warp. In a data gradient at stride 2 a block has
+ * pixels of one of four classes, by the remainders of row and column: each class has taps of its own. */
 template <typename T, int N>
 __global__ void __launch_bounds__(block_threads)
     direct_kernel(const T *there, const T *weight, const float *bias, float slope, T *here,
@@ -171,7 +172,7 @@ __global__ void __launch_bounds__(block_threads)
                       layout.here_pitch);
 }
 
-/* sums[i], i < count: the sum of the blocks' ones. */
+/* Joins the moments of the blocks: sums[i] for i < count. */
 __global__ void __launch_bounds__(join_columns *join_rows)
     join_moments_kernel(const float *partial, float *sums, int parts, int count)
 {
@@ -183,7 +184,7 @@ __global__ void __launch_bounds__(join_columns *join_rows)
 
 /* ---- launches ---- */
 
-/* From the pixels of dx, to those of dy. */
+/* Returns the layout that walks over dx and reads dy. */
 Layout backward_layout(const DeviceTensor *dy, const DeviceTensor *dx, const Direct *direct)
 {
     const int kernel = (int)direct->kernel, stride = (int)direct->stride, padding = (int)direct->padding;
@@ -203,7 +204,8 @@ Layout backward_layout(const DeviceTensor *dy, const DeviceTensor *dx, const Dir
     return layout;
 }
 
-/* Of a convolution that reads `from` channels, for any class of pixels. */
+/* Returns the shared memory for the weights of a convolution that reads `from` channels, for any class of
+ * pixels. */
 int64_t weight_bytes(int64_t from, int64_t to, int64_t kernel)
 {
     const int64_t chunks = kernel * kernel * from / chunk, steps = (chunks + 1) / 2;
@@ -211,7 +213,7 @@ int64_t weight_bytes(int64_t from, int64_t to, int64_t kernel)
            (int64_t)sizeof(uint2);
 }
 
-/* Of direct_kernel. Class 0 has the most pixels. */
+/* Returns the blocks of direct_kernel. Class 0 has the most pixels. */
 int64_t direct_blocks(int64_t pixels, int64_t classes)
 {
     const int64_t tiles = (pixels + tile_pixels - 1) / tile_pixels;
@@ -219,7 +221,7 @@ int64_t direct_blocks(int64_t pixels, int64_t classes)
     return (wanted < most ? wanted : most) * classes;
 }
 
-/* moments: [2, pitch] of what is written, made by way of partial; or NULL. */
+/* Launches direct_kernel. moments: [2, pitch] of what is written, joined from partial; or NULL. */
 cudaError_t launch_direct(const DeviceTensor *there, const DeviceTensor *weight, const DeviceTensor *bias,
                           float slope, const DeviceTensor *here, const DeviceTensor *moments, float *partial,
                           const Layout &layout, cudaStream_t stream)

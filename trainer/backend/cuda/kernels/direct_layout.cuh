@@ -1,9 +1,10 @@
-/* direct_layout.cuh - what the kernels of direct.cu and direct_weight.cu share: how pixels and taps are
- * found, how parts are joined.
+/* direct_layout.cuh - shared by direct.cu and direct_weight.cu: how pixels and taps are found, and how
+ * partial sums are joined.
  *
- * In units of 8 channels ("chunks"), a product of matrices 16 wide takes two chunks of neighbouring pixels. A
- * lane finds its pixels' place and which taps lie inside of the image (a bit each) once for all taps. Sums
- * are float32 in the order of the chunks; those of blocks are joined in their order. */
+ * The unit is a chunk of 8 channels: a matrix product 16 wide takes two chunks, mostly of neighbouring
+ * pixels. A lane computes the places of its pixels, and a bit for each tap that lies inside the image, once
+ * for all taps. Sums are float32 in the order of the chunks; the sums of blocks are joined in their order.
+ * Step by step: docs/kernels.md. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_DIRECT_LAYOUT_CUH
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_DIRECT_LAYOUT_CUH
 
@@ -19,15 +20,15 @@ namespace direct
 
 constexpr int tile_pixels = 16, warps = block_threads / 32;
 constexpr int chunk = 8, chunks_max = DIRECT_KERNEL_MAX * DIRECT_KERNEL_MAX * DIRECT_CHANNELS_MAX / chunk;
-constexpr int unrolled_steps = 3; /* of two chunks; 9 taps of 8, 16, 32 channels are 5, 9, 18 */
+constexpr int unrolled_steps = 3; /* steps of two chunks; 9 taps of 8, 16, 32 channels are 5, 9, 18 steps */
 constexpr int table_max = chunks_max + 2 * unrolled_steps;
 constexpr int64_t processors = 132, blocks_wanted = 4 * processors;
-/* Beside the table and the sums of warps. */
+/* Shared memory left by the table and the sums of warps. */
 constexpr int weight_bytes_max = (48 << 10) - table_max * (int)(sizeof(int2) + sizeof(int)) -
                                  warps * 2 * DIRECT_CHANNELS_MAX * (int)sizeof(float);
-constexpr unsigned never = 31; /* a bit that is set in no mask: there are 25 taps */
+constexpr unsigned never = 31; /* a bit that no mask has: there are at most 25 taps */
 
-/* x / divisor for x < 2^31, without a division: Granlund and Montgomery, 1994. */
+/* Division of x < 2^31 by a constant without a division: Granlund and Montgomery, 1994. */
 struct Divider {
     unsigned divisor, multiplier, shift;
 };
@@ -45,11 +46,11 @@ __device__ inline unsigned divide(unsigned x, const Divider &by)
     return (unsigned)(((uint64_t)x * by.multiplier) >> by.shift);
 }
 
-/* Taps along one side, as seen from the pixels that are written: pixel a * out_step + first_out reads in_step
- * * a + first_in + u * direction for each u < count, through tap first_tap + u * tap_step. */
+/* Taps along one side, seen from the pixels that are written: pixel a * out_step + first_out reads in_step *
+ * a + first_in + u * direction for each u < count, through tap first_tap + u * tap_step. */
 struct Side {
     int first_out, first_in, first_tap, count;
-    unsigned first_bits; /* where rows of `count` bits begin */
+    unsigned first_bits; /* the first bit of each row of `count` bits */
 };
 
 inline Side side_of(int first_out, int first_in, int first_tap, int count)
@@ -60,33 +61,33 @@ inline Side side_of(int first_out, int first_in, int first_tap, int count)
     return side;
 }
 
-/* One of two images is gone through pixel by pixel ("here"), of the other one each tap reads a pixel
- * ("there"). */
+/* The two images. The kernel walks over the pixels of "here"; each tap of a pixel reads a pixel of
+ * "there". */
 struct Layout {
     int here_height, here_width, here_pitch;
     int there_height, there_width, there_pitch;
     int kernel, in_step, out_step, tap_step, direction;
     int weight_pitch;
-    Side sides[2]; /* by what is left of the row or column divided by out_step */
-    /* For each pair of sides, first that of rows: pixels of that class. */
+    Side sides[2]; /* by the remainder of row or column divided by out_step */
+    /* By class, a pair of sides with the rows' first: how many pixels it has. */
     Divider rows[2], columns[2];
     unsigned pixels[4];
     int samples;
 };
 
-/* What a lane needs of a pixel. here < 0: there is no such pixel. */
+/* What a lane needs to know of a pixel. here < 0: there is no such pixel. */
 struct Place {
-    int here, there; /* elements before them */
-    unsigned mask;   /* of the taps that lie inside */
+    int here, there; /* elements that precede it */
+    unsigned mask;   /* a bit for each tap inside the image */
 };
 
-/* Bits first..end - 1. */
+/* Returns a number with bits first..end - 1 set. */
 __device__ inline unsigned bits_between(int first, int end)
 {
     return first < end ? (1U << end) - (1U << first) : 0;
 }
 
-/* The range of u for which 0 <= first + u * direction < size. */
+/* Sets *from and *end to the range of u for which 0 <= first + u * direction < size. */
 __device__ inline void range_inside(int first, int direction, int size, int count, int *from, int *end)
 {
     *from = max(0, direction > 0 ? -first : first - size + 1);
@@ -130,7 +131,7 @@ __device__ inline Place place_from(const Place &place, int lane)
     return other;
 }
 
-/* Chunk s of the taps: where it lies from a pixel's first tap, and the tap's bit. */
+/* Returns for chunk s of the taps its distance from a pixel's first tap, and its tap's bit. */
 __device__ inline int2 table_entry(int s, int chunks, const Layout &layout, int columns)
 {
     const int each = layout.there_pitch / chunk, tap = s / each;
@@ -140,7 +141,7 @@ __device__ inline int2 table_entry(int s, int chunks, const Layout &layout, int 
     return make_int2(moved * layout.there_pitch + s % each * chunk, tap);
 }
 
-/* Two elements of the chunk; zeros outside of the image, where there may be an outside. */
+/* Returns two elements of the chunk; zeros if it lies outside the image. Inside: it never does. */
 template <bool Inside, typename T>
 __device__ inline unsigned two_of(const T *there, const Place &place, int2 entry, int quarter)
 {
@@ -148,7 +149,7 @@ __device__ inline unsigned two_of(const T *there, const Place &place, int2 entry
     return inside ? *reinterpret_cast<const unsigned *>(there + place.there + entry.x + 2 * quarter) : 0;
 }
 
-/* Whether all taps of all pixels of the warp lie inside of the image. */
+/* Returns whether all taps of all pixels of the warp lie inside the image. */
 __device__ inline bool all_inside(const Place &mine, const Layout &layout, int row_class, int column_class)
 {
     const int taps = layout.sides[row_class].count * layout.sides[column_class].count;
@@ -163,7 +164,7 @@ template <typename T> __device__ unsigned pair_of(T first, T second)
 
 constexpr int join_columns = 32, join_rows = 16;
 
-/* The sum of element i of the parts, in the first row's threads. */
+/* Returns the sum of element i over the parts, in the threads of the first row. */
 __device__ inline double join_parts(const float *partial, int i, int parts, int count)
 {
     __shared__ double joined[join_rows][join_columns];
@@ -206,7 +207,7 @@ inline void count_pixels(Layout *layout)
             layout->pixels[i * 2 + j] = (unsigned)(layout->samples * lines[i] * across[j]);
 }
 
-/* From the pixels of y, to those of x. */
+/* Returns the layout that walks over y and reads x. */
 inline Layout forward_layout(const DeviceTensor *x, const DeviceTensor *y, const Direct *direct)
 {
     Layout layout = {};
@@ -220,7 +221,7 @@ inline Layout forward_layout(const DeviceTensor *x, const DeviceTensor *y, const
     return layout;
 }
 
-/* Calls launch with the number of chunks of which a kernel has an instance. */
+/* Calls launch with a number of chunks for which kernels have an instance. */
 template <typename Launch> void with_chunks(int64_t pitch, Launch launch)
 {
     if (pitch <= chunk)

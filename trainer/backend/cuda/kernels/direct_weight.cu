@@ -1,6 +1,5 @@
-/* direct_weight.cu - the gradients of the weights of convolutions of few channels: pixels are the long side
- * of the product, so both its matrices are turned in registers on their way from memory to the matrix
- * units. */
+/* direct_weight.cu - weight gradients of convolutions of few channels. Pixels are the long side of the
+ * product, so both matrices are transposed in registers on their way from memory to the matrix units. */
 #include "trainer/backend/cuda/kernels/direct_layout.cuh"
 
 using namespace fshard;
@@ -9,9 +8,9 @@ using namespace fshard::direct;
 namespace
 {
 
-constexpr int warp_tiles = 5; /* of a weight gradient: two chunks each, all that 9 taps of 8 channels need */
-/* Blocks of a weight gradient on a processor at a time, for N chunks of y: what their registers leave room
- * for. */
+constexpr int warp_tiles = 5; /* products in a warp, of two chunks each: enough for 9 taps of 8 channels */
+/* Blocks of a weight gradient that run on a multiprocessor at a time, for N chunks of y: as many as registers
+ * allow. */
 template <int N> constexpr int weight_blocks = N == 1 ? 4 : 2;
 
 template <bool Inside, typename T>
@@ -29,8 +28,8 @@ __device__ void load_taps(const T *there, const Place &low, const Place &high, c
     }
 }
 
-/* Sums over pixels of x (there) by dy (here): 16 channels and taps by N chunks of y, warp_tiles such products
- * in a warp. Blocks are `parts` of the pixels for each of `groups` runs of taps;
+/* Sums over pixels the products of x (there) and dy (here): 16 channels and taps by N chunks of y, warp_tiles
+ * such products in a warp. Blocks are `parts` of the pixels for each of `groups` runs of taps;
  * partial[part][group][tile][n][sum][lane]. */
 template <typename T, int N>
 __global__ void __launch_bounds__(block_threads, weight_blocks<N>)
@@ -107,7 +106,7 @@ __global__ void __launch_bounds__(block_threads, weight_blocks<N>)
     }
 }
 
-/* dweight from the sum of the parts; count: elements of a part. */
+/* Computes dweight from the sum of the parts. count: elements of a part. */
 template <typename T, int N>
 __global__ void __launch_bounds__(join_columns *join_rows)
     direct_join_kernel(const float *partial, T *dweight, int parts, int count, int chunks, int taps, int rows,
@@ -123,9 +122,9 @@ __global__ void __launch_bounds__(join_columns *join_rows)
         dweight[((int64_t)o * taps + s / each) * pitch + s % each * chunk + lane / 4] = (T)(float)sum;
 }
 
-/* How the pixels and taps of a weight gradient are divided among blocks. */
+/* How pixels and taps of a weight gradient are divided among blocks. */
 struct Division {
-    int64_t parts, groups, count; /* count: sums of a part */
+    int64_t parts, groups, count; /* count: sums in a part */
 };
 
 Division division_of(const DeviceTensor *dy, const DeviceTensor *x, const Direct *direct)
@@ -134,7 +133,7 @@ Division division_of(const DeviceTensor *dy, const DeviceTensor *x, const Direct
     const int64_t tiles = (dy->shape[0] * dy->shape[1] * dy->shape[2] + tile_pixels - 1) / tile_pixels;
     const int64_t chunks = direct->kernel * direct->kernel * x->pitch / chunk;
     division.groups = (chunks + 2 * warp_tiles - 1) / (2 * warp_tiles);
-    /* two tiles for each warp, at least */
+    /* at least two tiles for each warp */
     const int64_t wanted = (tiles + 2 * warps - 1) / (2 * warps);
     const int64_t most =
         processors * (dy->pitch == chunk ? weight_blocks<1> : weight_blocks<2>) / division.groups;

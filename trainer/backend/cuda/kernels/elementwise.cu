@@ -1,5 +1,5 @@
-/* elementwise.cu - operations that read each element once and write each element once: bound by memory, so
- * elements travel in 16-byte accesses, four floats or eight narrow ones. */
+/* elementwise.cu - operations that read and write each element once. Memory is the bound, so elements are
+ * moved in 16-byte accesses, four floats or eight narrow ones. */
 #include "trainer/backend/cuda/kernels/kernels_common.cuh"
 #include "trainer/backend/cuda/kernels/kernels_pointwise.h"
 
@@ -31,10 +31,10 @@ extern "C" int64_t device_tensor_stored(const DeviceTensor *tensor)
 namespace
 {
 
-/* y[i] = function(a[i], b[i]) over all that is stored: 0 goes to 0, so padding stays. Loads in flight hide
- * the memory's latency: each thread has four of them before it computes, where there is work enough for all
- * threads of a card. A block's part is read before it is written, and is its own: y may be a or b. The last
- * elements that fill no vector go to the first threads. */
+/* Computes y[i] = function(a[i], b[i]) over all that is stored; 0 must map to 0, so that padding stays. Loads
+ * in flight hide the memory's latency: each thread has `Depth` of them before it computes. A block reads its
+ * part before it writes it, and no other block touches that part: y may be a or b. The last elements, which
+ * fill no vector, go to the first threads. */
 template <typename T, bool Binary, int Depth, typename Function>
 __global__ void map_kernel(const T *a, const T *b, T *y, int64_t count, Function function)
 {
@@ -84,7 +84,7 @@ void launch_map(const DeviceTensor *a, const DeviceTensor *b, const DeviceTensor
         data_of<T>(a), data_of<T>(b), data_of<T>(y), count, function);
 }
 
-/* One operand: b is a. */
+/* Launches the map. With one operand b is a. */
 template <bool Binary, typename Function>
 cudaError_t map(const DeviceTensor *a, const DeviceTensor *b, const DeviceTensor *y, Function function,
                 cudaStream_t stream)
@@ -104,7 +104,7 @@ cudaError_t map(const DeviceTensor *a, const DeviceTensor *b, const DeviceTensor
     });
 }
 
-/* Of small tensors: the seed of a backward pass. */
+/* Fills small tensors, such as the seed of a backward pass. */
 template <typename T>
 __global__ void fill_kernel(T *y, int64_t stored, int64_t pitch, int64_t channels, float value)
 {
@@ -113,8 +113,8 @@ __global__ void fill_kernel(T *y, int64_t stored, int64_t pitch, int64_t channel
         y[i] = (T)(i % pitch < channels ? value : 0.0F);
 }
 
-/* Eight channels of a row, from `channel` on; 0 behind the last. Rows of narrow tensors are whole vectors
- * with zeros at the end. */
+/* Eight channels of a row from `channel` on, with 0 after the last. Rows of narrow tensors are whole vectors
+ * that end in zeros. */
 constexpr int row_width = 8;
 
 template <typename T> struct RowVector {
@@ -188,10 +188,10 @@ struct ChannelConstants {
     float scale[4], shift[4];
 };
 
-constexpr int normalize_pixels = 1024; /* of a block */
+constexpr int normalize_pixels = 1024; /* pixels of a block */
 
-/* The block's bytes go through shared memory: neither three bytes nor eight channels of two bytes are what 32
- * threads read and write in one piece otherwise. */
+/* Normalises pixels. The block's bytes pass through shared memory: otherwise neither three bytes in nor eight
+ * channels of two bytes out would be contiguous for 32 threads. */
 template <typename T>
 __global__ void normalize_kernel(const uint8_t *x, T *y, int64_t pixels, int channels,
                                  const __grid_constant__ ChannelConstants constants)
@@ -224,17 +224,17 @@ __global__ void normalize_kernel(const uint8_t *x, T *y, int64_t pixels, int cha
     }
 }
 
-/* How the transposition of a sample's matrix [rows, columns] lies: elements from one row to the next, from
- * one sample to the next. */
+/* How each sample's matrix [rows, columns] and its transpose lie: distances between rows and between
+ * samples. */
 struct TransposeLayout {
     int rows, columns;
     int64_t x_pitch, x_sample, y_pitch, y_sample;
-    int rows_written; /* columns of y: from rows on zeros */
-    int tail;         /* zeros behind each sample of y */
+    int rows_written; /* columns of y; those after `rows` are zeros */
+    int tail;         /* zeros after each sample of y */
 };
 
-/* Transposes each sample's matrix, a tile of 32 x 32 in a block at a time; the 33rd column keeps the banks of
- * shared memory apart. */
+/* Transposes each sample's matrix in tiles of 32 x 32. The 33rd column avoids bank conflicts in shared
+ * memory. */
 template <typename T>
 __global__ void transpose_kernel(const T *x, T *y, int64_t samples, const TransposeLayout layout)
 {
@@ -269,12 +269,13 @@ cudaError_t transpose(const DeviceTensor *x, const DeviceTensor *y, int64_t samp
     });
 }
 
-/* Narrow images that are flattened: a block takes a group of a sample's channels, whose elements lie one
- * behind the other in the matrix and are turned in shared memory, so that both sides see 16-byte accesses. */
+/* Flattens narrow images. A block takes a group of a sample's channels, whose elements are contiguous in the
+ * matrix, and transposes them in shared memory, so that both sides have 16-byte accesses. */
 constexpr int flatten_elements = 8192;
 
 struct FlattenLayout {
-    int pixels, channels, pitch, group; /* pitch of the image; channels of a block, a multiple of eight */
+    int pixels, channels, pitch, group; /* pitch of the image; group: channels of a block, a multiple of
+                                         * eight */
     int64_t matrix_pitch;
 };
 
@@ -347,7 +348,7 @@ cudaError_t flatten_narrow(const DeviceTensor *image, const DeviceTensor *matrix
     });
 }
 
-/* One pixel, or one packed channel: the same elements in the same order. */
+/* Copies: one pixel, or one packed channel, has the same elements in the same order. */
 cudaError_t copy(const DeviceTensor *x, const DeviceTensor *y, cudaStream_t stream)
 {
     const size_t bytes = (size_t)device_tensor_stored(y) * (x->element == ELEMENT_F32 ? 4 : 2);

@@ -1,21 +1,21 @@
-/* kernels.h - what our own CUDA kernels have in common: the tensor that they work on, and their rules.
+/* kernels.h - the common part of our CUDA kernels: the tensor that they work on, and their rules.
  *
  * Functions are declared by topic in kernels_*.h and defined in .cu files. Each enqueues one operation on a
- * stream and returns the launch's cudaError_t; none allocates, none synchronizes, so all can be captured.
+ * stream and returns the launch's cudaError_t; none allocates or synchronizes, so all can be captured.
+ * docs/kernels.md shows how two of the kernels came to be.
  *
  * - Activations are NHWC. Arithmetic and sums are float32 whatever the storage is (partial sums are joined in
- *   float64). No atomics on values: every sum has one order, fixed by the shapes, so the same input gives the
- *   same bits, on any card.
- * - Storage of activations, and of the gradients of weights, is ELEMENT_F32, ELEMENT_BF16 or ELEMENT_F16, the
- *   same for all of them in one call; parameters of norms, biases, statistics, losses and the optimizer's
- *   state are ELEMENT_F32 in every mode. A call with types that have no instance returns
- *   cudaErrorNotSupported.
- * - Narrow tensors (16 bits) are padded to a multiple of PADDED_CHANNELS channels (DeviceTensor.pitch):
- *   16-byte accesses then fit every row, and the tensor cores have what they want. What lies between is 0,
- *   always: who writes a tensor writes zeros there, and may rely on them when it reads. So what maps 0 to 0
- *   need not know the padding, and a sum over channels may run over it.
- * - Vectors of one float32 for each channel, [C], lie in rooms of 256 bytes: they can be read up to the pitch
- *   of the images they belong to, and are 0 there; a kernel that makes one writes it up to there. */
+ *   float64). There are no atomics on values: every sum has one order, fixed by the shapes, so the same input
+ *   gives the same bits on any card.
+ * - Activations and gradients of weights are stored as ELEMENT_F32, ELEMENT_BF16 or ELEMENT_F16, the same for
+ *   all of them in one call. Parameters of norms, biases, statistics, losses and the optimizer's state are
+ *   ELEMENT_F32 in every mode. A call with types that have no instance returns cudaErrorNotSupported.
+ * - Narrow tensors (16 bits) are padded to a multiple of PADDED_CHANNELS channels (DeviceTensor.pitch), so
+ *   that 16-byte accesses fit every row, as the tensor cores need. The padding is always 0: a kernel that
+ *   writes a tensor writes zeros there, and a kernel that reads it may rely on them. So a function that maps
+ *   0 to 0 need not know the padding, and a sum over channels may include it.
+ * - Vectors of one float32 for each channel, [C], lie in blocks of 256 bytes. They can be read up to the
+ *   pitch of their images, and are 0 there; a kernel that makes one writes it up to there. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_KERNELS_H
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_KERNELS_H
 
@@ -39,29 +39,28 @@ typedef enum ElementType {
 
 enum { PADDED_CHANNELS = 8 };
 
-/* A tensor in device memory. data: owned by the program or the state, 256-byte aligned. */
+/* A tensor in device memory. data is 256-byte aligned and owned by the program or the state. */
 typedef struct DeviceTensor {
     void *data;
     ElementType element;
     int rank;
     int64_t shape[4]; /* in memory order, the last one dense: [N, H, W, C], [N, C], filters [O, kernel_h,
-                         kernel_w, I]; padding not counted */
-    /* elements from one row of channels to the next: shape[rank - 1], in narrow tensors rounded up */
+                       * kernel_w, I]; without padding */
+    /* distance in elements between two rows of channels: shape[rank - 1], rounded up in narrow tensors */
     int64_t pitch;
-    /* rows of channels that lie there: the product of the other dimensions; in narrow weights the first of
-     * them is rounded up, too */
+    /* rows of channels in memory: the product of the other dimensions; in narrow weights the first of them is
+     * rounded up too */
     int64_t rows;
-    bool is_filter; /* OHWI here, OIHW to the graph */
+    bool is_filter; /* OHWI here, OIHW in the graph */
 } DeviceTensor;
 
-/* Of the shape: elements; the last dimension; elements for each of those: rows of a matrix whose columns are
- * channels. */
+/* Return, by the shape: the number of elements; the last dimension; the number of rows of that length. */
 int64_t device_tensor_count(const DeviceTensor *tensor);
 int64_t device_tensor_channels(const DeviceTensor *tensor);
 int64_t device_tensor_rows(const DeviceTensor *tensor);
-/* Elements that lie there, padding included: rows * pitch. */
+/* Returns the number of elements in memory, padding included: rows * pitch. */
 int64_t device_tensor_stored(const DeviceTensor *tensor);
-/* 16 bits: bf16 or f16. */
+/* Returns whether an element has 16 bits: bf16 or f16. */
 static inline bool element_is_narrow(ElementType element)
 {
     return element == ELEMENT_BF16 || element == ELEMENT_F16;

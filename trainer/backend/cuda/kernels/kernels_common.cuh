@@ -1,4 +1,4 @@
-/* kernels_common.cuh - what the .cu files share: wide access, launch sizes, choice of the instance for a
+/* kernels_common.cuh - shared by the .cu files: wide accesses, launch sizes, choice of the instance for a
  * storage type. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_KERNELS_COMMON_CUH
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_KERNELS_COMMON_CUH
@@ -12,7 +12,7 @@ namespace fshard
 {
 
 constexpr int block_threads = 256;
-/* Enough blocks to fill any card several times over; loops over the grid do the rest. */
+/* Enough blocks to fill any card several times over; kernels loop over the rest. */
 constexpr int64_t grid_blocks_max = 4096;
 
 inline unsigned grid_blocks(int64_t threads_wanted)
@@ -21,7 +21,7 @@ inline unsigned grid_blocks(int64_t threads_wanted)
     return (unsigned)(blocks < grid_blocks_max ? (blocks > 0 ? blocks : 1) : grid_blocks_max);
 }
 
-/* Width elements that one instruction loads: 16 bytes for four floats or eight narrow ones. */
+/* Width elements that one instruction loads: 16 bytes are four floats or eight narrow elements. */
 template <typename T, int Width> struct alignas(sizeof(T) * Width) Pack {
     T values[Width];
 };
@@ -43,10 +43,10 @@ template <int Width, typename T> __device__ void store(T *to, const float (&valu
     *reinterpret_cast<Pack<T, Width> *>(to) = pack;
 }
 
-/* Elements of T that one 16-byte access moves. */
+/* The number of elements in one 16-byte access. */
 template <typename T> constexpr int vector_width = 16 / (int)sizeof(T);
 
-/* Calls launch(T{}) with the storage type's C++ type. A new type is a new line here. */
+/* Calls launch(T{}) with the C++ type of the storage type. A new type needs a line here. */
 template <typename Launch> cudaError_t with_storage(const DeviceTensor *tensor, Launch launch)
 {
     switch (tensor->element) {
@@ -69,7 +69,7 @@ template <typename T> T *data_of(const DeviceTensor *tensor)
     return static_cast<T *>(tensor->data);
 }
 
-/* Or absent. */
+/* Returns whether the tensor is float32 or absent. */
 inline bool is_f32(const DeviceTensor *tensor)
 {
     return !tensor || tensor->element == ELEMENT_F32;

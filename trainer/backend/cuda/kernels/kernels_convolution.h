@@ -1,5 +1,5 @@
-/* kernels_convolution.h - convolutions that cuDNN does badly: few channels at stride 2 (stem.cu), one channel
- * a group (depthwise.cu, depthwise_weight.cu). Rules: kernels.h. */
+/* kernels_convolution.h - convolutions for which cuDNN is slow: few channels at stride 2 (stem.cu), one
+ * channel a group (depthwise.cu, depthwise_weight.cu). Rules: kernels.h. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_KERNELS_CONVOLUTION_H
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_KERNELS_CONVOLUTION_H
 
@@ -11,11 +11,11 @@ extern "C" {
 
 /* ---- the stem ----
  *
- * A convolution of stride 2 over images of at most 4 channels is one of stride 1 without padding over images
- * of half the size, whose 16 channels are squares of 2 x 2 pixels: ((row % 2) * 2 + column % 2) * 4 +
- * channel. A front of an even number of zeros stands for the padding, so the kernel begins with `lead` taps
- * that are 0. Kernel 7, padding 3: front 4, lead 1, 4 taps. The squares that a row of taps meets lie beside
- * each other as channels, so the kernel is `taps` high and 1 wide. */
+ * A convolution of stride 2 over images of at most 4 channels is the same as one of stride 1 without padding
+ * over images of half the size, whose 16 channels are squares of 2 x 2 pixels: ((row % 2) * 2 + column % 2) *
+ * 4 + channel. Zeros in front, an even number of them, replace the padding, so the kernel begins with `lead`
+ * taps that are 0. Kernel 7, padding 3: front 4, lead 1, 4 taps. The squares that a row of taps multiplies
+ * are stored as channels of one pixel, so the kernel is `taps` high and 1 wide. */
 enum { FOLD_CHANNELS_MAX = 4, FOLDED_CHANNELS = 16 };
 
 typedef struct Fold {
@@ -28,36 +28,36 @@ static inline Fold fold_of(int64_t kernel, int64_t padding)
     return (Fold){padding + lead, lead, (kernel + lead + 1) / 2};
 }
 
-/* folded [N, h, w, taps * 16] of x [N, H, W, at most 4], both narrow: pixel i, j holds squares j to j + taps
- * - 1 of row i; square k of it rows 2 i - front and the next one, columns 2 k - front and the next one; zeros
- * where x has none. */
+/* Computes folded [N, h, w, taps * 16] from x [N, H, W, at most 4], both narrow. Pixel i, j holds squares j
+ * to j + taps - 1 of row i; square k has rows 2 i - front and the next one, columns 2 k - front and the next
+ * one, with zeros outside x. */
 cudaError_t kernel_fold_image(const DeviceTensor *x, const Fold *fold, const DeviceTensor *folded,
                               cudaStream_t stream);
-/* folded [O, taps, 1, taps * 16] of weight [O, k, k, at most 4], both narrow and padded in O. */
+/* Computes folded [O, taps, 1, taps * 16] from weight [O, k, k, at most 4], both narrow and padded in O. */
 cudaError_t kernel_fold_weight(const DeviceTensor *weight, const Fold *fold, const DeviceTensor *folded,
                                cudaStream_t stream);
-/* The way back, for the gradient. */
+/* Does the inverse of kernel_fold_weight, for the gradient. */
 cudaError_t kernel_unfold_weight(const DeviceTensor *folded, const Fold *fold, const DeviceTensor *weight,
                                  cudaStream_t stream);
 
 /* ---- depthwise ----
  *
- * y[n, h, w, c] = sum of x[n, h * stride - padding + i, w * stride - padding + j, c] * weight[c, i, j], +
- * bias[c] where there is one. x, y: one type; weight and bias [C, k, k, 1], [C], and their gradients:
- * float32. Kernels 3, 5, 7 at strides 1 and 2; else cudaErrorNotSupported. */
+ * y[n, h, w, c] = bias[c] + sum of x[n, h * stride - padding + i, w * stride - padding + j, c] * weight[c, i,
+ * j]. x and y have one type; weight [C, k, k, 1], bias [C] and their gradients are float32. Kernels 3, 5, 7
+ * at strides 1 and 2; else cudaErrorNotSupported. */
 typedef struct Depthwise {
     int64_t kernel, stride, padding;
 } Depthwise;
 
 bool kernel_depthwise_fits(const Depthwise *depthwise);
-/* bias: may be NULL. */
+/* bias may be NULL. */
 cudaError_t kernel_depthwise(const DeviceTensor *x, const DeviceTensor *weight, const DeviceTensor *bias,
                              const Depthwise *depthwise, const DeviceTensor *y, cudaStream_t stream);
 cudaError_t kernel_depthwise_backward_data(const DeviceTensor *dy, const DeviceTensor *weight,
                                            const Depthwise *depthwise, const DeviceTensor *dx,
                                            cudaStream_t stream);
 uint64_t kernel_depthwise_scratch_bytes(const DeviceTensor *dy, const Depthwise *depthwise);
-/* dbias: may be NULL. */
+/* dbias may be NULL. */
 cudaError_t kernel_depthwise_backward_weight(const DeviceTensor *dy, const DeviceTensor *x,
                                              const Depthwise *depthwise, const DeviceTensor *dweight,
                                              const DeviceTensor *dbias, void *scratch, cudaStream_t stream);

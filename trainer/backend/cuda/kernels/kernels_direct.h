@@ -1,5 +1,6 @@
-/* kernels_direct.h - convolutions of few channels, up to 32 in and out (direct.cu, direct_weight.cu): there
- * cuDNN's kernels take some ten times what the memory needs. Rules: kernels.h. */
+/* kernels_direct.h - convolutions of few channels, up to 32 in and out (direct.cu, direct_weight.cu), for
+ * which cuDNN's kernels take some ten times what the memory needs. How they became fast: docs/kernels.md.
+ * Rules: kernels.h. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_KERNELS_DIRECT_H
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_KERNELS_DIRECT_H
 
@@ -16,13 +17,14 @@ typedef struct Direct {
     int64_t kernel, stride, padding;
 } Direct;
 
-/* x, y, weight (or their gradients): one narrow type, 8 to 32 padded channels, fewer than 2^31 elements;
- * kernel 1 to 5 whose weights fit in 48 KiB; no groups. What does not fit yields cudaErrorNotSupported
- * below. */
+/* Returns whether the kernels below accept the tensors (or their gradients): one narrow type, 8 to 32 padded
+ * channels, fewer than 2^31 elements; kernel 1 to 5 whose weights fit in 48 KiB; no groups. Otherwise they
+ * return cudaErrorNotSupported. */
 bool kernel_direct_fits(const DeviceTensor *x, const DeviceTensor *weight, const DeviceTensor *y,
                         const Direct *direct);
-/* y as above, + bias, then v > 0 ? v : slope * v; slope 1: no activation. bias: f32 [C of y], or NULL. sums:
- * f32 [2, pitch of y], of y and of its squares, by way of scratch; or NULL, and scratch is not needed. */
+/* kernel_direct computes v = the sum above + bias, then y = v > 0 ? v : slope * v; slope 1: no activation.
+ * bias: f32 [C of y], or NULL. sums: f32 [2, pitch of y], set to the sums of y and of its squares with the
+ * help of scratch; NULL: neither. */
 uint64_t kernel_direct_sums_scratch_bytes(const DeviceTensor *y);
 cudaError_t kernel_direct(const DeviceTensor *x, const DeviceTensor *weight, const DeviceTensor *bias,
                           float slope, const Direct *direct, const DeviceTensor *y, const DeviceTensor *sums,

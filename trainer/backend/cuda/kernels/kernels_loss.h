@@ -1,7 +1,7 @@
-/* kernels_loss.h - losses (loss.cu, pixel_loss.cu). All tensors are float32 but labels. Rules: kernels.h.
+/* kernels_loss.h - losses (loss.cu, pixel_loss.cu). All tensors except labels are float32. Rules: kernels.h.
  *
- * arrivals: one number in device memory, 0 before the first call; a call leaves it 0. Calls that may overlap
- * need one each. */
+ * arrivals: one number in device memory, 0 before the first call; each call leaves it 0. Calls that may
+ * overlap need one each. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_KERNELS_LOSS_H
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_KERNELS_LOSS_H
 
@@ -12,39 +12,41 @@
 extern "C" {
 #endif
 
-/* A sample's target: mix (1 without) at its label, the rest at the other one, all of it times 1 - smoothing;
- * plus smoothing / K everywhere. A sample whose label is -1 does not count. Where a label names no class, or
- * a share is not within 0..1, loss and gradient are NaN (program_write refuses such labels; nothing beside
- * the logits is read). */
+/* The targets of samples. A target has the share mix (1 without mixing) at its label and the rest at the
+ * other label, both times 1 - smoothing, plus smoothing / K everywhere. A sample whose label is -1 does not
+ * count. If a label names no class, or a share is not within 0..1, loss and gradient are NaN (program_write
+ * refuses such labels; nothing outside the logits is read). */
 typedef struct ClassTargets {
     const DeviceTensor *labels, *labels_mixed; /* i64 [N] */
-    const DeviceTensor *mix;                   /* f32 [N]; both NULL: samples are not mixed */
+    const DeviceTensor *mix;                   /* f32 [N]; labels_mixed and mix NULL: samples are not mixed */
     double smoothing;
-    bool binary; /* each class by itself; else their softmax */
+    bool binary; /* each class by itself; else the softmax of all */
 } ClassTargets;
 
 uint64_t kernel_class_loss_scratch_bytes(const DeviceTensor *logits);
-/* loss [1]: the mean over samples that count (binary: and over classes); probabilities [N, K]. One launch. */
+/* Computes loss [1], the mean over samples that count (binary: and over classes), and probabilities [N, K].
+ * One launch. */
 cudaError_t kernel_class_loss(const ClassTargets *targets, const DeviceTensor *logits,
                               const DeviceTensor *loss, const DeviceTensor *probabilities, void *scratch,
                               unsigned *arrivals, cudaStream_t stream);
-/* dlogits = dloss / (samples that count, binary: times classes) * (probabilities - target); 0 for the others.
- * dlogits may be probabilities. */
+/* Computes dlogits = dloss / (samples that count, binary: times classes) * (probabilities - target); 0 for
+ * samples that do not count. dlogits may be probabilities. */
 cudaError_t kernel_class_loss_backward(const ClassTargets *targets, const DeviceTensor *dloss,
                                        const DeviceTensor *probabilities, const DeviceTensor *dlogits,
                                        cudaStream_t stream);
 
-/* Images [N, H, W, C], the formulas of graph_pixel_loss. valid: f32 [N], or NULL. */
+/* Images [N, H, W, C] for the formulas of graph_pixel_loss. valid: f32 [N], or NULL. */
 typedef struct PixelImages {
     const DeviceTensor *prediction, *target, *valid;
     LossKind kind;
 } PixelImages;
 
 uint64_t kernel_pixel_loss_scratch_bytes(const DeviceTensor *prediction);
-/* loss [1]; errors [N]: the mean squared difference of each image. One launch, 8 bytes read for a value. */
+/* Computes loss [1], and errors [N], the mean squared difference of each image. One launch; reads 8 bytes for
+ * a value. */
 cudaError_t kernel_pixel_loss(const PixelImages *images, const DeviceTensor *loss, const DeviceTensor *errors,
                               void *scratch, unsigned *arrivals, cudaStream_t stream);
-/* 8 bytes read and 4 written for a value. dprediction may be prediction or target. */
+/* Computes the gradient; reads 8 bytes and writes 4 for a value. dprediction may be prediction or target. */
 cudaError_t kernel_pixel_loss_backward(const PixelImages *images, const DeviceTensor *dloss,
                                        const DeviceTensor *errors, const DeviceTensor *dprediction,
                                        cudaStream_t stream);

@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-/* A weight and its copy: rows of channels, packed in the one, pitch apart in the other. */
+/* A weight and its copy. Both are rows of channels: packed in the weight, `pitch` apart in the copy. */
 typedef struct NarrowCopy {
     const float *weight;
     void *copy; /* bf16 or f16 */
@@ -16,8 +16,8 @@ typedef struct NarrowCopy {
     ElementType element;
 } NarrowCopy;
 
-/* Rounds all of them in one launch, and writes zeros from channels to pitch; rows behind `rows` stay as they
- * are. copies: in device memory; count: at most 65535. */
+/* Rounds all weights to their copies in one launch, and writes zeros from channels to pitch. Rows after
+ * `rows` are left alone. copies: in device memory; count: at most 65535. */
 cudaError_t kernel_narrow_copies(const NarrowCopy *copies, int64_t count, cudaStream_t stream);
 
 #ifdef __cplusplus

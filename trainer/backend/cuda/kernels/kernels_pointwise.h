@@ -1,4 +1,4 @@
-/* kernels_pointwise.h - one pass over a tensor (elementwise.cu). Rules: kernels.h. */
+/* kernels_pointwise.h - operations that pass over a tensor once (elementwise.cu). Rules: kernels.h. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_KERNELS_POINTWISE_H
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_KERNELS_POINTWISE_H
 
@@ -8,23 +8,23 @@
 extern "C" {
 #endif
 
-/* y = value everywhere */
+/* Computes y = value everywhere. */
 cudaError_t kernel_fill(const DeviceTensor *y, float value, cudaStream_t stream);
-/* y = x in y's type; any two of float32, bf16, f16. */
+/* Computes y = x in y's type; any two of float32, bf16, f16. */
 cudaError_t kernel_cast(const DeviceTensor *x, const DeviceTensor *y, cudaStream_t stream);
-/* y = factor * x */
+/* Computes y = factor * x. */
 cudaError_t kernel_scale(const DeviceTensor *x, float factor, const DeviceTensor *y, cudaStream_t stream);
-/* y[.., c] = (x[.., c] - mean[c]) / deviation[c]; x u8, at most 4 channels. */
+/* Computes y[.., c] = (x[.., c] - mean[c]) / deviation[c]; x u8, at most 4 channels. */
 cudaError_t kernel_normalize(const DeviceTensor *x, const float *mean, const float *deviation,
                              const DeviceTensor *y, cudaStream_t stream);
-/* y = x > 0 ? x : slope * x */
+/* Computes y = x > 0 ? x : slope * x. */
 cudaError_t kernel_relu(const DeviceTensor *x, float slope, const DeviceTensor *y, cudaStream_t stream);
-/* dx = y > 0 ? dy : slope * dy */
+/* Computes dx = y > 0 ? dy : slope * dy. */
 cudaError_t kernel_relu_backward(const DeviceTensor *dy, const DeviceTensor *y, float slope,
                                  const DeviceTensor *dx, cudaStream_t stream);
 cudaError_t kernel_add(const DeviceTensor *a, const DeviceTensor *b, const DeviceTensor *y,
                        cudaStream_t stream);
-/* [N, H, W, C] -> [N, C * H * W] in the order C, H, W; and back, for the gradient. */
+/* Reorder [N, H, W, C] to [N, C * H * W] in the order C, H, W; and back, for the gradient. */
 cudaError_t kernel_flatten(const DeviceTensor *x, const DeviceTensor *y, cudaStream_t stream);
 cudaError_t kernel_flatten_backward(const DeviceTensor *dy, const DeviceTensor *dx, cudaStream_t stream);
 

@@ -1,5 +1,5 @@
-/* kernels_reduce.cuh - sums over a warp and over a block, in an order that the sizes fix; and the block that
- * comes last. */
+/* kernels_reduce.cuh - sums over a warp and over a block, in an order fixed by the sizes; and the test for
+ * the last block. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_KERNELS_REDUCE_CUH
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_KERNELS_REDUCE_CUH
 
@@ -10,7 +10,7 @@ namespace fshard
 
 constexpr int block_warps = block_threads / 32;
 
-/* In every lane: addition commutes, so all of them end at the same bits. */
+/* Returns the sum over the warp, in every lane: addition commutes, so all lanes get the same bits. */
 template <typename T> __device__ T warp_sum(T value)
 {
 #pragma unroll
@@ -27,12 +27,12 @@ __device__ inline float warp_max(float value)
     return value;
 }
 
-/* Over a block of block_threads, all of which call it; in every thread. */
+/* Returns the sum over a block of block_threads, in every thread. All of them must call it. */
 template <typename T> __device__ T block_sum(T value)
 {
     __shared__ T sums[block_warps];
     value = warp_sum(value);
-    __syncthreads(); /* the sums of an earlier call were read */
+    __syncthreads(); /* the sums of an earlier call have been read */
     if (threadIdx.x % 32 == 0)
         sums[threadIdx.x / 32] = value;
     __syncthreads();
@@ -58,8 +58,8 @@ __device__ inline float block_max(float value)
     return value;
 }
 
-/* True in all threads of the block that calls it last of the grid's: it sees what all blocks wrote before
- * they called. *arrivals is 0 before the launch, and again after it. */
+/* Returns true in all threads of the last block of the grid to call it, which sees everything that the others
+ * wrote before their call. *arrivals must be 0 before the launch, and is 0 after it. */
 __device__ inline bool block_is_last(unsigned *arrivals)
 {
     __shared__ bool last;

@@ -1,4 +1,4 @@
-/* kernels_results.h - what a run leaves for the host (results.cu). Rules: kernels.h. */
+/* kernels_results.h - gathers the results of a run for the host (results.cu). Rules: kernels.h. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_KERNELS_RESULTS_H
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_KERNELS_RESULTS_H
 
@@ -9,21 +9,22 @@
 extern "C" {
 #endif
 
-/* By value in the launch: packed f32 values that lie in several places. */
+/* Packed f32 values in several places. Passed by value in the launch. */
 typedef struct ResultSources {
     const float *from[PROGRAM_RESULTS_MAX];
-    int64_t first[PROGRAM_RESULTS_MAX], count[PROGRAM_RESULTS_MAX]; /* where they go, how many */
+    int64_t first[PROGRAM_RESULTS_MAX], count[PROGRAM_RESULTS_MAX]; /* [tensor]: where its values go in the
+                                                                     * slot, and how many they are */
     int tensor_count;
 } ResultSources;
-/* slot[first[t] + i] = from[t][i] */
+/* Copies all results to the slot: slot[first[t] + i] = from[t][i]. */
 cudaError_t kernel_gather_results(const ResultSources *sources, float *slot, cudaStream_t stream);
 
-/* In device memory; zeroed, it does nothing. */
+/* State of the guard, in device memory; zeroed it does nothing. */
 typedef struct LossGuard {
     int32_t armed, tripped;
 } LossGuard;
-/* Armed, it remembers a loss [1] that was no number, and makes each later one NaN: an update that reads it
- * changes nothing. */
+/* If the guard is armed: remembers a loss [1] that is not finite, and sets each later one to NaN, so that an
+ * update that reads it changes nothing. */
 cudaError_t kernel_guard_loss(LossGuard *guard, float *loss, cudaStream_t stream);
 
 #ifdef __cplusplus

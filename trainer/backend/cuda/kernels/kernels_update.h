@@ -1,5 +1,5 @@
-/* kernels_update.h - the update of the parameters (optimizer.cu), as graph.h's Optimizer says. Rules:
- * kernels.h. */
+/* kernels_update.h - the update of the parameters (optimizer.cu), as Optimizer of graph.h describes it.
+ * Rules: kernels.h. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_KERNELS_UPDATE_H
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_KERNELS_UPDATE_H
 
@@ -10,22 +10,22 @@
 extern "C" {
 #endif
 
-/* A parameter with all that belongs to it, or a buffer with its average. Master, slots and float32 gradients
- * are dense rows of `channels` values; narrow gradients and copies have a pitch (kernels.h), and hold the
- * same values at the same places in their rows. */
+/* A parameter with its gradient, slots and copies, or a buffer with its average. Values, slots and float32
+ * gradients are dense rows of `channels` values; narrow gradients and copies have a pitch (kernels.h), with
+ * the same values at the same places in their rows. */
 enum { UPDATE_COPIES_MAX = 2 };
 typedef struct UpdateTensor {
     float *values;
     float *slots[OPTIMIZER_SLOT_COUNT]; /* NULL: not kept */
     const void *gradient;               /* NULL: a buffer */
-    void *copies[UPDATE_COPIES_MAX];    /* narrow ones, written with the parameter; NULL: fewer */
+    void *copies[UPDATE_COPIES_MAX];    /* narrow copies, written with the parameter; NULL: fewer */
     ElementType gradient_element, copy_elements[UPDATE_COPIES_MAX];
     int32_t channels, gradient_pitch, copy_pitch; /* all copies have one pitch */
     int32_t first_piece, piece_count;
     bool decays;
 } UpdateTensor;
 
-/* What one block works on. */
+/* The part of a tensor that one block works on. */
 enum { UPDATE_PIECE = 4096 };
 typedef struct UpdatePiece {
     int64_t first; /* a multiple of UPDATE_PIECE */
@@ -35,24 +35,25 @@ typedef struct UpdatePiece {
     int32_t tensor;
 } UpdatePiece;
 
-/* Parameters stand before buffers, and so do their pieces. All in device memory. */
+/* All tensors and pieces of an update, in device memory. Parameters come before buffers, and so do their
+ * pieces. */
 typedef struct UpdateTable {
     const UpdateTensor *tensors;
     const UpdatePiece *pieces;
     int64_t parameter_count, parameter_pieces, piece_count;
-    void *control; /* kernel_update_control_bytes, zeros before the first run */
+    void *control; /* kernel_update_control_bytes, zeroed before the first run */
 } UpdateTable;
 uint64_t kernel_update_control_bytes(int64_t parameter_count);
 
 /* Inputs and outputs of OP_UPDATE, f32 [1] each; NULL: absent. */
 typedef struct UpdateNumbers {
     const float *learning_rate, *loss;
-    float *step, *micro, *scale, *tracker; /* of the State */
-    float *gradient_norm, *updated;        /* written */
+    float *step, *micro, *scale, *tracker; /* in the State: read and written */
+    float *gradient_norm, *updated;        /* outputs */
 } UpdateNumbers;
 
 uint64_t kernel_update_scratch_bytes(const UpdateTable *table);
-/* One run: two launches, lamb three. */
+/* Runs the update: two launches, lamb three. */
 cudaError_t kernel_update(const Optimizer *optimizer, const UpdateTable *table, const UpdateNumbers *numbers,
                           void *scratch, cudaStream_t stream);
 

@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-/* The stream does nothing for so long: what is enqueued behind it meanwhile then runs without gaps. */
+/* Makes the stream pause this long, so that what is enqueued after it meanwhile runs without gaps. */
 cudaError_t kernel_wait(uint64_t nanoseconds, cudaStream_t stream);
 
 #ifdef __cplusplus

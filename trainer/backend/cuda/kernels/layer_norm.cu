@@ -1,12 +1,12 @@
 /* layer_norm.cu - layer norm over the channels of each pixel, forward and backward.
  *
- * A pixel belongs to a group of 4 to 32 lanes of a warp. Each lane holds one to four 16-byte vectors of it,
- * so that forward reads x once and writes y once, backward reads dy and x once (and what else is part of dx)
- * and writes dx once; sums over the pixel are shuffles. A lane stays at its channels from pixel to pixel: in
- * backward it adds up its part of dweight and dbias in registers, blocks leave partial sums, and a launch
- * over those ends it (channel_join). Pixels that do not fit (f32 with channels that are not whole vectors, or
- * more channels than the lanes hold) go another way: a warp for each pixel that reads it again for each sum,
- * and the sums over pixels by channel_tiles. */
+ * A pixel belongs to a group of 4 to 32 lanes of a warp, each of which holds one to four of its 16-byte
+ * vectors. So forward reads x once and writes y once; backward reads dy and x once (and the other parts of
+ * dx) and writes dx once; sums over a pixel are shuffles. A lane keeps its channels from pixel to pixel: in
+ * backward it adds up its part of dweight and dbias in registers, blocks write partial sums, and a second
+ * launch joins them (channel_join). Pixels that do not fit (f32 with channels that are not whole vectors, or
+ * more channels than the lanes hold) take another path: a warp for each pixel that reads it again for each
+ * sum, and channel_tiles for the sums over pixels. */
 #include "trainer/backend/cuda/kernels/channel_tiles.cuh"
 #include "trainer/backend/cuda/kernels/kernels_channel.h"
 
@@ -44,11 +44,11 @@ template <typename T> struct Backward {
     int channels;
 };
 
-/* How a group walks over pixels: `Rows` at a time, a grid apart. Groups of a warp go through the loop
- * together, since they shuffle together: one without a pixel left works on zeros. */
+/* How a group walks over pixels: `Rows` at a time, a grid apart. The groups of a warp loop together, since
+ * they shuffle together: a group without a pixel works on zeros. */
 template <int Lanes> struct GroupPlace {
-    int64_t row, rows_apart; /* of the first pixel; of two pixels in flight */
-    int64_t warp_row;        /* of the warp's first group */
+    int64_t row, rows_apart; /* the first pixel; the distance between two pixels in flight */
+    int64_t warp_row;        /* the pixel of the warp's first group */
     int lane;
 
     __device__ GroupPlace()
@@ -61,7 +61,7 @@ template <int Lanes> struct GroupPlace {
     }
 };
 
-/* First channel of a lane's vector v: lanes side by side, then the next vectors. */
+/* Returns the first channel of a lane's vector v: lanes side by side, then their next vectors. */
 template <int Width, int Lanes> __device__ int first_channel(int lane, int v)
 {
     return (v * Lanes + lane) * Width;
@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(block_threads) layer_norm_kernel(const __grid_
                 int c = first_channel<Width, Lanes>(place.lane, v);
                 if (c >= norm.pitch)
                     continue;
-                    /* weight and bias are 0 in the padding, so y is */
+                    /* weight and bias are 0 in the padding, and so is y */
 #pragma unroll
                 for (int k = 0; k < Width; k++)
                     x[r][v][k] = fmaf(x[r][v][k] * inverse, weight[v][k], bias[v][k]);
@@ -134,8 +134,8 @@ __global__ void __launch_bounds__(block_threads) layer_norm_kernel(const __grid_
     }
 }
 
-/* Leaves a block's sums over its pixels: values of all lanes of one vector, joined over the groups of the
- * warp, then over the warps. partial: of the sum's first channel, [channels, strips]. */
+/* Writes a block's sums over its pixels: one vector of each lane, joined over the groups of a warp, then over
+ * the warps. partial: at the sum's first channel, [channels, strips]. */
 template <int Width, int Lanes>
 __device__ void leave_sums(const float (&values)[Width], int first, int channels, float *partial)
 {
@@ -202,7 +202,7 @@ __global__ void __launch_bounds__(block_threads, Vectors > 2 ? 1 : 2)
         for (int r = 0; r < Rows; r++) {
             int64_t row = place.row + done + r * place.rows_apart;
             float sum_g = 0, sum_gx = 0;
-            /* In the padding dy is 0, and so is what it adds to the sums. */
+            /* In the padding dy is 0, and so is its share of the sums. */
 #pragma unroll
             for (int v = 0; v < Vectors; v++)
 #pragma unroll
@@ -241,9 +241,9 @@ __global__ void __launch_bounds__(block_threads, Vectors > 2 ? 1 : 2)
     }
 }
 
-/* ---- pixels of any size: a warp for each, that reads it again for each sum ---- */
+/* ---- pixels of any size: a warp for each, which reads it again for each sum ---- */
 
-/* Sum of function(c, values) over the elements of a pixel's vectors, on all lanes. */
+/* Returns the sum of function(c) over the vectors of a pixel, on all lanes. */
 template <int Width, typename Function> __device__ float warp_sum(int64_t pitch, Function function)
 {
     float sum = 0;
@@ -341,7 +341,7 @@ __global__ void __launch_bounds__(block_threads)
     }
 }
 
-/* dweight and dbias of all rows. */
+/* Computes the partial sums of dweight and dbias over all rows. */
 template <int Width, typename T>
 __global__ void __launch_bounds__(block_threads)
     layer_norm_sums_kernel(const __grid_constant__ ChannelTiles t, const __grid_constant__ Backward<T> norm)
@@ -362,10 +362,10 @@ __global__ void __launch_bounds__(block_threads)
     channel_leave_partial(t, p, norm.channels, sums, norm.partial);
 }
 
-/* ---- which way, and how many blocks ---- */
+/* ---- choice of the path and of the number of blocks ---- */
 
-/* Lanes and vectors for a row of so many vectors, as call(lanes, vectors, forward's rows in flight); false
- * where it does not fit. */
+/* Calls call(lanes, vectors, forward's rows in flight) for a row of `columns` vectors. Returns false if the
+ * row does not fit a group. */
 template <typename Call> bool with_group(int64_t columns, Call call)
 {
 #define FSHARD_GROUP(lanes, vectors, rows)                                                                   \
@@ -394,7 +394,7 @@ int width_of(const DeviceTensor *x)
     return element_is_narrow(x->element) ? 8 : f32_fits(x) ? 4 : 1;
 }
 
-/* So that each group has `rows` pixels; at most `most`. */
+/* Returns as many blocks as give each group `rows` pixels; at most `most`. */
 unsigned group_blocks(int64_t pixels, int lanes, int rows, int64_t most)
 {
     int64_t of_block = (int64_t)(block_threads / lanes) * rows;
@@ -402,7 +402,8 @@ unsigned group_blocks(int64_t pixels, int lanes, int rows, int64_t most)
     return (unsigned)(blocks < most ? blocks : most);
 }
 
-/* Backward's blocks stay: two for each multiprocessor of an H200. Shapes alone decide. */
+/* Blocks of backward, which stay resident: two for each multiprocessor of an H200. Only shapes change the
+ * division. */
 constexpr int64_t backward_blocks = 264;
 
 bool all_f32(std::initializer_list<const DeviceTensor *> tensors)
@@ -443,7 +444,7 @@ void backward(const Backward<T> &norm, const DeviceTensor *dweight, const Device
     bool fits = Width > 1 && with_group(norm.pitch / Width, [&](auto lanes, auto vectors, auto) {
                     if constexpr (Width > 1) {
                         constexpr int Lanes = decltype(lanes)::value, Vectors = decltype(vectors)::value,
-                                      Rows = Vectors == 1 ? 2 : 1; /* what registers hold */
+                                      Rows = Vectors == 1 ? 2 : 1; /* as many as registers allow */
                         unsigned blocks = group_blocks(norm.rows, Lanes, Rows, backward_blocks);
                         layer_norm_backward_kernel<Width, Lanes, Vectors, Rows>
                             <<<blocks, block_threads, 0, stream>>>(norm);
@@ -451,7 +452,7 @@ void backward(const Backward<T> &norm, const DeviceTensor *dweight, const Device
                     }
                 });
     if (!fits) {
-        /* the sums first: dx may lie where dy or x does */
+        /* sums first: dx may share the bytes of dy or x */
         ChannelTiles tiles = channel_tiles(1, norm.rows, norm.pitch / Width);
         layer_norm_sums_kernel<Width><<<channel_tiles_grid(tiles), block_threads, 0, stream>>>(tiles, norm);
         sums.strips = (int)tiles.strips;

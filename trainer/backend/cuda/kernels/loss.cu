@@ -1,6 +1,6 @@
-/* loss.cu - cross-entropy of classes, softmax and binary. A warp for each sample, or a block where there are
- * many classes; the samples' losses meet in the block that comes last, in a fixed order. Sums run in float64,
- * as the CPU's: there are few of them. */
+/* loss.cu - cross-entropy of classes, softmax and binary. A warp works on each sample, or a block if there
+ * are many classes; the last block adds up the samples' losses in a fixed order. Sums are float64, as on the
+ * CPU: there are few of them. */
 #include <type_traits>
 
 #include "trainer/backend/cuda/kernels/kernels_loss.h"
@@ -11,8 +11,8 @@ using namespace fshard;
 namespace
 {
 
-constexpr int64_t no_label = -1; /* a padded sample of a last batch */
-/* From so many classes on a block works on each sample. */
+constexpr int64_t no_label = -1; /* a padding sample of the last batch */
+/* With this many classes or more a block works on each sample. */
 constexpr int block_classes = 256;
 
 struct Targets {
@@ -23,10 +23,10 @@ struct Targets {
     double smoothing;
 };
 
-/* What the target of one sample is made of. */
+/* What the target of a sample consists of. */
 struct Sample {
     bool counts, sound;
-    int label, other; /* other: -1 where the label's share is all */
+    int label, other; /* other: -1 if the label has the whole share */
     double share;
 };
 
@@ -80,7 +80,8 @@ __device__ double softmax_row(const Targets &targets, const Sample &sample, cons
     return log(sum) - (1 - targets.smoothing) * of_labels - targets.smoothing / targets.classes * sum_x;
 }
 
-/* max(x, 0) - x t + log(1 + exp(-|x|)), which overflows for no x. */
+/* Computes probabilities and loss of a row: max(x, 0) - x t + log(1 + exp(-|x|)), which overflows for no
+ * x. */
 template <int Threads>
 __device__ double binary_row(const Targets &targets, const Sample &sample, const float *x, float *p)
 {
@@ -96,7 +97,7 @@ __device__ double binary_row(const Targets &targets, const Sample &sample, const
     return !sample.counts ? 0 : sample.sound ? sum : (double)NAN;
 }
 
-/* In every thread of the block. */
+/* Returns how many samples count, in every thread of the block. */
 __device__ int samples_that_count(const Targets &targets)
 {
     int count = 0;
@@ -110,7 +111,7 @@ __global__ void class_loss_kernel(Targets targets, const float *logits, float *p
                                   double *sample_losses, unsigned *arrivals, float *loss)
 {
     const int64_t n = ((int64_t)blockIdx.x * block_threads + threadIdx.x) / Threads;
-    if (n < targets.samples) { /* all of a row's threads, or none */
+    if (n < targets.samples) { /* true for all threads of a row, or for none */
         const Sample sample = sample_of(targets, n);
         const float *x = logits + n * targets.classes;
         float *p = probabilities + n * targets.classes;
@@ -143,7 +144,7 @@ __global__ void class_loss_backward_kernel(Targets targets, const float *dloss, 
     const float *p = probabilities + n * targets.classes;
     float *dx = dlogits + n * targets.classes;
     for (int k = (int)threadIdx.x % Threads; k < targets.classes; k += Threads)
-        dx[k] = !sample.counts ? 0 /* one left out may hold anything, NaN too */
+        dx[k] = !sample.counts ? 0 /* a sample that does not count may hold anything, NaN too */
                 : sample.sound ? (float)(factor * ((double)p[k] - target_at(targets, sample, k)))
                                : NAN;
 }

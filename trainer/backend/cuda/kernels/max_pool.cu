@@ -1,4 +1,4 @@
-/* max_pool.cu - max pools. How threads are dealt out: window_places.cuh. */
+/* max_pool.cu - max pools. How work is divided among threads: window_places.cuh. */
 #include "trainer/backend/cuda/kernels/window_places.cuh"
 
 using namespace fshard;
@@ -7,7 +7,7 @@ using namespace fshard::window;
 namespace
 {
 
-/* The places of maxima, u8, packed: pitch need not be that of the image. */
+/* Places of maxima, u8, packed; the pitch may differ from the image's. */
 template <int Width> struct alignas(Width) Places8 {
     uint8_t values[Width];
 };
@@ -41,11 +41,11 @@ __device__ Places8<Width> fetch_index(const uint8_t *index, const Image &like, i
     Places8<Width> pack;
 #pragma unroll
     for (int k = 0; k < Width; k++)
-        pack.values[k] = c + k < index_pitch ? from[k] : 0; /* what lies between is 0 in dy */
+        pack.values[k] = c + k < index_pitch ? from[k] : 0; /* in the padding dy is 0 */
     return pack;
 }
 
-/* The first of equals stays; NaN wins, as in PyTorch. */
+/* Takes a value into the maximum: of equal values the first stays, and NaN wins, as in PyTorch. */
 template <typename T, int Width>
 __device__ void meet(const Raw<T, Width> &raw, int position, float (&best)[Width], int (&positions)[Width])
 {
@@ -59,7 +59,7 @@ __device__ void meet(const Raw<T, Width> &raw, int position, float (&best)[Width
     }
 }
 
-/* Kernel: known when compiling, so that all of a window is in flight at once, or 0. */
+/* Kernel: the size if the compiler knows it, so that all loads of a window are in flight at once; else 0. */
 template <typename T, int Width, int Kernel>
 __global__ void __launch_bounds__(block_threads)
     max_pool_kernel(const T *x, Image in, PoolShape pool, T *y, uint8_t *index, int index_pitch, Image out,
@@ -124,14 +124,14 @@ __global__ void __launch_bounds__(block_threads)
     put(dx + in.element(p.n, p.h, p.w, c), sum);
 }
 
-/* The same where the shape is known when compiling: a thread makes Stride x Stride pixels out of the Windows
- * x Windows windows that hold any of them, all in flight at once. */
+/* Computes the gradient for a shape known to the compiler: a thread computes Stride x Stride pixels from the
+ * windows x windows windows that contain any of them, all in flight at once. */
 template <typename T, int Width, int Kernel, int Stride, int Padding>
 __global__ void __launch_bounds__(block_threads)
     max_pool_backward_tile_kernel(const T *dy, const uint8_t *index, int index_pitch, Image out, T *dx,
                                   Image in, Places places)
 {
-    /* Of pixel q * Stride + r: windows q + first(r) .. q + last(r). */
+    /* Pixel q * Stride + r lies in windows q + first(r) .. q + last(r). */
     constexpr int first = -((Kernel - 1 - Padding) / Stride), last = (Stride - 1 + Padding) / Stride;
     constexpr int windows = last - first + 1;
     const Place p = place_of_thread(places);
@@ -157,7 +157,7 @@ __global__ void __launch_bounds__(block_threads)
         unpack(gradients[i], values);
 #pragma unroll
         for (int r = 0; r < Stride * Stride; r++) {
-            /* Where in the window this pixel lies. */
+            /* The pixel's place in the window. */
             const int kh = r / Stride + Padding - (first + i / windows) * Stride,
                       kw = r % Stride + Padding - (first + i % windows) * Stride;
             if (kh < 0 || kh >= Kernel || kw < 0 || kw >= Kernel)

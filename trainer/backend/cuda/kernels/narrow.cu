@@ -1,5 +1,6 @@
-/* narrow.cu - narrow copies of weights, all in one launch: a column of blocks for each, eight elements of a
- * row for each thread. Run when weights came from outside; the update writes the copies it knows itself. */
+/* narrow.cu - rounds all weights to their narrow copies in one launch: a column of blocks for each weight,
+ * eight elements of a row in each thread. Run after weights were loaded; the update writes the copies
+ * itself. */
 #include "trainer/backend/cuda/kernels/kernels_common.cuh"
 #include "trainer/backend/cuda/kernels/kernels_narrow.h"
 

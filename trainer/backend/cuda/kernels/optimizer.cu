@@ -1,21 +1,21 @@
-/* optimizer.cu - the update of all parameters. They are cut into pieces of UPDATE_PIECE elements, a block for
- * each, listed in a table in device memory: small tensors (biases, norms) cost a block, not a launch. What
- * happens to an element happens while it is in registers: gradient unscaled, moments, weight, lookahead,
- * average, narrow copies.
+/* optimizer.cu - the update of all parameters. They are cut into pieces of UPDATE_PIECE elements, one for
+ * each block, listed in a table in device memory: small tensors (biases, norms) cost a block, not a launch.
+ * Everything that happens to an element happens while it is in registers: gradient unscaled, moments, weight,
+ * lookahead, average, narrow copies.
  *
- * The host knows nothing of a run. A first launch decides: whether the loss is a number, whether this run
- * only accumulates, whether the gradient overflowed, what the scale becomes, by what the gradient is
- * multiplied. Clipping, loss scaling and lars need the gradient's norm for that, so the launch is a pass over
- * the gradient, and its last block decides; else it is one block. The second launch, the update, does as was
- * decided, and takes the norm in passing where nobody needed it before. lamb needs norms in the middle: its
- * update is two launches.
+ * The host knows nothing about a run. The first launch decides: whether the loss is finite, whether this run
+ * only accumulates, whether the gradient overflowed, what the scale becomes, and the gradient's factor.
+ * Clipping, loss scaling and lars need the gradient's norm for that, so the launch is then a pass over the
+ * gradient whose last block decides; otherwise it is one block. The second launch, the update, carries out
+ * the decision, and measures the norm in passing if it was not needed before. lamb needs norms in the middle:
+ * its update is two launches.
  *
  * Bytes for a parameter (gradient g bytes, narrow copy c): sgd 16 + g + c, adam 24 + g + c, clipping or
  * scaling + g, lars + 4 + g, lamb 36 + g + c, accumulation + 4, average + 8, lookahead + 8 every so many
  * updates.
  *
- * Order and precision are cpu_update.c's, but for multiplications and additions that the compiler joins.
- * Norms: a sum of squares in float64 for each piece, added in the pieces' order. */
+ * Order and precision are those of cpu_update.c, except for multiplications and additions that the compiler
+ * fuses. Norms: a sum of squares in float64 for each piece, added in the order of the pieces. */
 #include "trainer/backend/cuda/kernels/kernels_reduce.cuh"
 #include "trainer/backend/cuda/kernels/optimizer_elements.cuh"
 
@@ -24,11 +24,11 @@ using namespace fshard;
 namespace
 {
 
-/* On one multiprocessor, which bounds registers: 1,024 threads with three or four 16-byte loads each keep the
- * memory busy. */
+/* Blocks on one multiprocessor, which limits registers: 1,024 threads with three or four 16-byte loads each
+ * keep the memory busy. */
 constexpr int blocks_at_once = 4;
 
-/* ---- what happens to them ---- */
+/* ---- the work on a piece ---- */
 
 struct Accumulate {
     static constexpr bool reads_gradient = true;
@@ -47,7 +47,7 @@ struct Accumulate {
 
 struct Measure {
     static constexpr bool reads_gradient = true;
-    static constexpr int vectors_at_once = 4; /* it stores nothing that loads would have to wait for */
+    static constexpr int vectors_at_once = 4; /* there are no stores that loads must wait for */
     template <int Width, typename G>
     __device__ static void step(const Place &at, int i, double (&sums)[SUM_COUNT])
     {
@@ -62,7 +62,7 @@ struct Measure {
     }
 };
 
-/* The average of a buffer, which begins as what the first update's run left. */
+/* Updates the average of a buffer, which begins as the buffer's value at the first update. */
 struct AverageBuffer {
     static constexpr bool reads_gradient = false;
     static constexpr int vectors_at_once = 1;
@@ -191,7 +191,8 @@ struct LambApply {
     }
 };
 
-/* The piece, in vectors of four: pieces begin at 16-byte boundaries; then what is left, one by one. */
+/* Works through the piece in vectors of four, since pieces begin at 16-byte boundaries, then through the rest
+ * one by one. */
 template <typename Work, typename G> __device__ void walk_with(const Place &at, double (&sums)[SUM_COUNT])
 {
     const int whole = at.piece.count / 4 * 4, left = whole + (int)threadIdx.x;
@@ -202,7 +203,7 @@ template <typename Work, typename G> __device__ void walk_with(const Place &at, 
         Work::template step<1, G>(at, left, sums);
 }
 
-/* What the gradient is stored in is chosen here, outside of the loop. */
+/* Chooses the storage of the gradient outside the loop. */
 template <typename Work> __device__ void walk(const Place &at, double (&sums)[SUM_COUNT])
 {
     const UpdateTensor &t = at.tensor;
@@ -228,7 +229,7 @@ __device__ void leave_sum(const Launch &launch, Sum which, double value)
         launch.sums[which * launch.table.parameter_pieces + blockIdx.x] = value;
 }
 
-/* By the last block; in every thread. */
+/* Returns the sum of the gradient's squares, in every thread. For the last block. */
 __device__ double gradient_square(const Launch &launch)
 {
     double sum = 0;
@@ -238,7 +239,7 @@ __device__ double gradient_square(const Launch &launch)
     return block_sum(sum);
 }
 
-/* By one warp; in every lane. */
+/* Returns a tensor's sum of squares, in every lane. For one warp. */
 __device__ double tensor_square(const Launch &launch, const UpdateTensor &tensor, Sum which)
 {
     const double *sums = launch.sums + which * launch.table.parameter_pieces + tensor.first_piece;
@@ -249,7 +250,7 @@ __device__ double tensor_square(const Launch &launch, const UpdateTensor &tensor
     return warp_sum(sum);
 }
 
-/* timm's: 1 where either norm is 0. */
+/* Returns timm's trust ratio: 1 if either norm is 0. */
 __device__ double trust_of(double numerator, double denominator)
 {
     return numerator > 0 && denominator > 0 ? numerator / denominator : 1;
@@ -270,7 +271,7 @@ __device__ double lamb_trust(const Launch &launch, const UpdateTensor &tensor)
                     sqrt(tensor_square(launch, tensor, OF_DIRECTION)));
 }
 
-/* By the last block, a warp for each tensor in turn. */
+/* Computes the trust of all tensors, a warp for each in turn. For the last block. */
 template <bool Lars> __device__ void find_trusts(const Launch &launch, float factor)
 {
     for (int64_t k = threadIdx.x / 32; k < launch.table.parameter_count; k += block_warps) {
@@ -283,9 +284,9 @@ template <bool Lars> __device__ void find_trusts(const Launch &launch, float fac
     }
 }
 
-/* ---- what a run does ---- */
+/* ---- one run ---- */
 
-/* All numbers of a run, read before the first is written: they come together then. 0: absent. */
+/* All numbers of a run. They are read together, before the first is written. 0: absent. */
 struct Counters {
     float learning_rate, loss, step, micro, scale, tracker;
 
@@ -296,7 +297,7 @@ struct Counters {
     }
 };
 
-/* GradScaler.update: torch/amp/grad_scaler.py, ATen's _amp_update_scale_. */
+/* Does GradScaler.update: torch/amp/grad_scaler.py, ATen's _amp_update_scale_. */
 __device__ void move_scale(const Launch &launch, const Counters &counters, bool overflowed)
 {
     const Optimizer &o = launch.optimizer;
@@ -314,7 +315,7 @@ __device__ void move_scale(const Launch &launch, const Counters &counters, bool 
 
 __device__ float clip_factor(const Optimizer &o, double norm)
 {
-    const double factor = o.clip_norm / (norm + 1e-6); /* clip_grad_norm_'s epsilon */
+    const double factor = o.clip_norm / (norm + 1e-6); /* the epsilon of clip_grad_norm_ */
     return factor < 1 ? (float)factor : isnan(factor) ? NAN : 1;
 }
 
@@ -324,7 +325,8 @@ __device__ double ema_decay_of(const Optimizer &o, int64_t updates_before)
     return o.ema_warmup && warm < o.ema_decay ? warm : o.ema_decay;
 }
 
-/* With a loss scale the gradient tells, and the scale must learn of it. */
+/* Returns whether the loss stops the update. With a loss scale it does not: the gradient tells, and the scale
+ * must learn of it. */
 __device__ bool loss_is_no_number(const Launch &launch, const Counters &counters)
 {
     return !launch.numbers.scale && !isfinite(counters.loss);
@@ -346,8 +348,8 @@ __device__ void decide_rates(const Optimizer &o, Decision &decision, int64_t upd
     decision.shrink = o.kind == OPTIMIZER_ADAMW ? (float)(1 - decision.learning_rate * o.weight_decay) : 1;
 }
 
-/* By one thread; moves all counters. square: of the gradient before it is multiplied by the factor, where it
- * was measured. */
+/* Decides, in one thread, and moves all counters. square: that of the gradient before it is multiplied by the
+ * factor, if it was measured. */
 __device__ Decision decide(const Launch &launch, const Counters &counters, double square)
 {
     const Optimizer &o = launch.optimizer;
@@ -395,7 +397,7 @@ __global__ void decide_kernel(const __grid_constant__ Launch launch)
     launch.control->decision = decide(launch, Counters(launch.numbers), 0);
 }
 
-/* Over the pieces of parameters. Counters do not move before all blocks have read them. */
+/* Measures the pieces of parameters, then decides. Counters move only after all blocks have read them. */
 __global__ void __launch_bounds__(block_threads, blocks_at_once)
     measure_kernel(const __grid_constant__ Launch launch)
 {
@@ -423,7 +425,7 @@ __global__ void __launch_bounds__(block_threads, blocks_at_once)
         find_trusts<true>(launch, decision.factor);
 }
 
-/* Over the pieces of parameters; where Work is the last, over those of buffers too. */
+/* Works on the pieces of parameters, and of buffers too if Work is the last. */
 template <typename Work>
 __global__ void __launch_bounds__(block_threads, blocks_at_once)
     update_kernel(const __grid_constant__ Launch launch)

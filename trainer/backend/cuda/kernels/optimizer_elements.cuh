@@ -1,5 +1,5 @@
-/* optimizer_elements.cuh - what the launches of the update (optimizer.cu) are told, and how they read and
- * write the elements of a piece. */
+/* optimizer_elements.cuh - parameters of the update's launches (optimizer.cu), and how they read and write
+ * the elements of a piece. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_OPTIMIZER_ELEMENTS_CUH
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_OPTIMIZER_ELEMENTS_CUH
 
@@ -9,19 +9,19 @@
 namespace fshard
 {
 
-/* Sums of squares that each piece leaves. */
+/* The sums of squares that each piece writes. */
 enum Sum { OF_GRADIENT, OF_WEIGHT, OF_DIRECTION, SUM_COUNT };
 
 enum Action { NOTHING, ACCUMULATE, UPDATE };
 
-/* What the first launch found, for the others. */
+/* What the first launch decides for the others. */
 struct Decision {
     double learning_rate;
     Action action;
-    bool first_micro; /* of a run that accumulates */
-    bool begins;      /* no update was made before */
-    bool looks_ahead; /* after this update */
-    float factor;     /* from what was accumulated to the gradient that the update takes */
+    bool first_micro; /* the first of the runs that accumulate */
+    bool begins;      /* the first update of all */
+    bool looks_ahead; /* this update is followed by a lookahead step */
+    float factor;     /* the update's gradient is the accumulated one times this */
     float ema_share;  /* 1 - decay of this update */
     /* adam, lamb: the learning rate / (1 - beta1^t), 1 / sqrt(1 - beta2^t), 1 / (1 - beta1^t); adamw: 1 -
      * rate * decay */
@@ -34,28 +34,28 @@ struct Control {
 };
 constexpr uint64_t control_bytes = (sizeof(Control) + 15) / 16 * 16;
 
-/* Of the optimizer, as the arithmetic wants them. */
+/* The optimizer's constants in the form that the arithmetic uses. */
 struct Constants {
     float momentum, decay, beta1, one_minus_beta1, beta2, one_minus_beta2, epsilon, alpha;
     bool nesterov;
 };
 
-/* The parameter of all launches. */
+/* The parameter of every launch. */
 struct Launch {
     Optimizer optimizer;
     Constants constants;
     UpdateTable table;
     UpdateNumbers numbers;
     Control *control;
-    double *trusts; /* [parameter_count], of the run */
+    double *trusts; /* [parameter_count], of this run */
     double *sums;   /* [SUM_COUNT][parameter_pieces] */
-    bool measures;  /* the gradient's norm is taken by the update */
+    bool measures;  /* the update measures the gradient's norm */
     bool trusting;  /* lars, lamb */
 };
 
 /* ---- elements ---- */
 
-/* One piece of a tensor, in an update. */
+/* A piece of a tensor during an update. */
 struct Place {
     const Launch &launch;
     const Decision &decision;
@@ -69,7 +69,7 @@ struct Place {
     }
 };
 
-/* Where elements i.. of the piece lie in rows of another pitch. */
+/* Walks over the elements of a piece, from the i-th on, in rows of another pitch. */
 struct PitchedElement {
     int64_t row;
     int column, channels, pitch;
@@ -105,7 +105,7 @@ __device__ void store_rows(const Place &at, void *to, int pitch, int i, const fl
         data[element.next()] = (T)values[k];
 }
 
-/* How a gradient is read: its type, and whether its rows have a pitch of their own. */
+/* How a gradient is read: by its type, and whether its rows have a pitch of their own. */
 template <typename T, bool Pitched> struct Gradient {
     template <int Width> __device__ static void load_from(const Place &at, int i, float (&g)[Width])
     {
@@ -137,7 +137,7 @@ template <int Width> __device__ void load_values(const Place &at, int i, float (
     load(at.tensor.values + at.piece.first + i, w);
 }
 
-/* With what was accumulated before. */
+/* Loads the gradient plus what was accumulated before. */
 template <typename G, int Width> __device__ void load_sum(const Place &at, int i, float (&g)[Width])
 {
     G::load_from(at, i, g);
@@ -150,7 +150,7 @@ template <typename G, int Width> __device__ void load_sum(const Place &at, int i
         g[k] += accumulated[k];
 }
 
-/* What the update takes for the gradient. */
+/* Loads the gradient that the update uses. */
 template <typename G, int Width> __device__ void take_gradient(const Place &at, int i, float (&g)[Width])
 {
     load_sum<G>(at, i, g);
@@ -173,7 +173,7 @@ template <int Width> __device__ void average(float (&mean)[Width], const float (
         mean[k] += share * (w[k] - mean[k]);
 }
 
-/* slow or ema of the weights that were old and are w: before the first update it is what they were. */
+/* Loads the slow weights or the average; before the first update these are the old weights. */
 template <int Width>
 __device__ void load_follower(const Place &at, OptimizerSlot slot, int i, const float (&old)[Width],
                               float (&x)[Width])
@@ -187,7 +187,8 @@ __device__ void load_follower(const Place &at, OptimizerSlot slot, int i, const 
         x[k] = old[k];
 }
 
-/* The weights, which were old, and what follows them. */
+/* Writes the weights w, their followers (slow weights, average) and their narrow copies. old: the weights
+ * before. */
 template <int Width>
 __device__ void finish(const Place &at, int i, const float (&old)[Width], float (&w)[Width])
 {

@@ -1,6 +1,5 @@
-/* pixel_loss.cu - losses of images. Each image is cut into pieces, a block for each; a piece leaves two sums
- * in float64, that of the loss's own terms and that of the squares, which the block that comes last adds in
- * their order. */
+/* pixel_loss.cu - losses of images. Each image is cut into pieces, one for each block. A piece writes two
+ * sums in float64, of the loss's own terms and of the squares; the last block adds them in their order. */
 #include <type_traits>
 
 #include "trainer/backend/cuda/kernels/kernels_loss.h"
@@ -17,8 +16,8 @@ constexpr int piece_values = 4096;          /* 16 for each thread */
 
 struct Images {
     const float *prediction, *target, *valid;
-    int64_t images, values; /* values of each image */
-    int64_t pieces;         /* of each image */
+    int64_t images, values; /* values of one image */
+    int64_t pieces;         /* pieces of one image */
 };
 
 __device__ double weight_of(const Images &images, int64_t n)
@@ -26,7 +25,7 @@ __device__ double weight_of(const Images &images, int64_t n)
     return images.valid ? (double)images.valid[n] : 1;
 }
 
-/* In every thread of the block. */
+/* Returns the sum of the weights, in every thread of the block. */
 __device__ double total_weight(const Images &images)
 {
     double sum = 0;
@@ -35,7 +34,7 @@ __device__ double total_weight(const Images &images)
     return block_sum(sum);
 }
 
-/* The loss of one image from its sums. */
+/* Returns the loss of one image from its sums. */
 template <LossKind Kind> __device__ double image_loss(double terms, double squares, double values)
 {
     if (Kind == LOSS_MSE)
@@ -45,7 +44,7 @@ template <LossKind Kind> __device__ double image_loss(double terms, double squar
     return terms / values;
 }
 
-/* A warp for each image in turn. */
+/* Joins the pieces of each image, a warp for each in turn, then the images. */
 template <LossKind Kind>
 __device__ void join_pieces(const Images &images, const double2 *sums, float *loss, float *errors)
 {
@@ -64,7 +63,7 @@ __device__ void join_pieces(const Images &images, const double2 *sums, float *lo
             continue;
         const double values = (double)images.values, weight = weight_of(images, n);
         errors[n] = (float)(squares / values);
-        if (weight != 0) /* what is left out may be anything, NaN too */
+        if (weight != 0) /* an image that does not count may hold anything, NaN too */
             of_warp += weight * image_loss<Kind>(terms, squares, values);
     }
     const double sum = block_sum(of_warp), weights = total_weight(images);
@@ -72,7 +71,7 @@ __device__ void join_pieces(const Images &images, const double2 *sums, float *lo
         *loss = weights > 0 ? (float)(sum / weights) : 0;
 }
 
-/* Width 4: images begin at 16-byte boundaries. */
+/* Sums a piece. Width 4: images begin at 16-byte boundaries. */
 template <LossKind Kind, int Width>
 __global__ void pixel_loss_kernel(Images images, double2 *sums, unsigned *arrivals, float *loss,
                                   float *errors)
@@ -105,7 +104,8 @@ __global__ void pixel_loss_kernel(Images images, double2 *sums, unsigned *arriva
         join_pieces<Kind>(images, sums, loss, errors);
 }
 
-/* d loss / d prediction = factor * d (mse, psnr), * sign d (l1), * d / sqrt(d^2 + e^2) (charbonnier). */
+/* Returns the factor in d loss / d prediction = factor * d (mse, psnr), * sign d (l1), * d / sqrt(d^2 + e^2)
+ * (charbonnier). */
 template <LossKind Kind>
 __device__ float factor_of(const Images &images, int64_t image, const float *dloss, const float *errors)
 {
@@ -143,7 +143,7 @@ __global__ void pixel_loss_backward_kernel(Images images, const float *dloss, co
         load(images.prediction + first + i, a);
         load(images.target + first + i, b);
 #pragma unroll
-        for (int k = 0; k < Width; k++) /* 0: left out, whatever lies there */
+        for (int k = 0; k < Width; k++) /* 0: the image does not count, whatever it holds */
             dx[k] = factor == 0 ? 0 : gradient_of<Kind>(a[k], b[k], factor);
         store(dprediction + first + i, dx);
     }

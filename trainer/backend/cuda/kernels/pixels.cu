@@ -1,5 +1,5 @@
-/* pixels.cu - compiled with --fmad=false: pixel_math.h gives the CPU's bytes only where no product and sum
- * are joined. */
+/* pixels.cu - compiled with --fmad=false: pixel_math.h gives the CPU's bytes only if no product and sum are
+ * fused. */
 #include "trainer/backend/cuda/kernels/kernels_pixels.h"
 
 #include "trainer/backend/cuda/kernels/kernels_common.cuh"
@@ -8,7 +8,7 @@
 namespace fshard
 {
 
-/* Of the kernel that sums an image's luma: one block works on an image. */
+/* Threads of the kernels that sum an image's luma: one block works on an image. */
 constexpr int colour_threads = 512;
 
 __device__ PixelAxis axis_of(const PixelJob &job, uint64_t image, int axis)
@@ -17,7 +17,7 @@ __device__ PixelAxis axis_of(const PixelJob &job, uint64_t image, int axis)
     return pixel_axis_at(job.axes + (2 * image + axis) * words, job.outputs);
 }
 
-/* A thread for each output of both axes; blockIdx.x: the image. */
+/* Computes the weights, a thread for each output of both axes; blockIdx.x: the image. */
 __global__ void fill_axes(PixelJob job)
 {
     const PixelRecipe &recipe = job.recipes[blockIdx.x];
@@ -35,8 +35,8 @@ __global__ void fill_axes(PixelJob job)
     }
 }
 
-/* blockIdx.x: the image; a thread takes one of its pixels, and where there are not so many threads (grid_of)
- * others behind it. */
+/* Renders the pixels of image blockIdx.x. A thread takes one of them, and further ones if there are fewer
+ * threads than pixels (grid_of). */
 __global__ void render(PixelJob job)
 {
     const uint32_t pixel_count = job.width * job.height, threads = gridDim.y * blockDim.x;
@@ -55,7 +55,7 @@ __global__ void render(PixelJob job)
     }
 }
 
-/* The same in every thread. Whole numbers: the order of adding does not matter. */
+/* Returns the sum over the block, in every thread. Integers: the order of addition does not matter. */
 __device__ uint64_t sum_over_block(uint64_t value)
 {
     __shared__ uint64_t sums[colour_threads];
@@ -70,7 +70,7 @@ __device__ uint64_t sum_over_block(uint64_t value)
     return sums[0];
 }
 
-/* A block for each image; every pixel stays with one thread from step to step. */
+/* Applies the colour steps, a block for each image; every pixel stays with one thread from step to step. */
 __global__ void change_colours(PixelJob job)
 {
     const PixelColours &colours = job.colours[blockIdx.x];
@@ -97,7 +97,7 @@ __global__ void change_colours(PixelJob job)
                      i / job.width, image + (size_t)i * channels);
 }
 
-/* The same with pixels of a pair of images; blockIdx.x: the pair. */
+/* Mixes the pixels of a pair of images; blockIdx.x: the pair. */
 __global__ void mix(PixelJob job)
 {
     const uint32_t pixel_count = job.width * job.height, threads = gridDim.y * blockDim.x;
@@ -116,9 +116,9 @@ __global__ void mix(PixelJob job)
 }
 
 constexpr uint64_t blocks_most =
-    65535; /* of a grid's second dimension: 256 threads each make 4096 x 4096 pixels but a few */
+    65535; /* limit of a grid's second dimension: with 256 threads each nearly 4096 x 4096 pixels */
 
-/* images by as many blocks as items take, or fewer. */
+/* Returns a grid of images by as many blocks as the items need, or fewer. */
 static dim3 grid_of(uint64_t images, uint64_t items)
 {
     const uint64_t blocks = (items + block_threads - 1) / block_threads;

@@ -1,4 +1,5 @@
-/* results.cu - a run's results in one place, and the guard behind a loss that is no number. */
+/* results.cu - gathers a run's results in one place, and guards later steps after a loss that is not
+ * finite. */
 #include "trainer/backend/cuda/kernels/kernels_common.cuh"
 #include "trainer/backend/cuda/kernels/kernels_results.h"
 
@@ -6,7 +7,7 @@ namespace
 {
 using namespace fshard;
 
-/* Bytes: twice the results', once for a batch: 4 MB for 512 times 1000 logits. */
+/* Copies the results. Bytes: twice theirs, once for a batch: 4 MB for 512 times 1000 logits. */
 __global__ void gather_kernel(ResultSources sources, float *slot)
 {
     const int64_t first = (int64_t)blockIdx.x * block_threads + threadIdx.x,

@@ -1,13 +1,13 @@
-/* rows.cuh - passes over [rows, channels] matrices at the speed of memory: how a matrix is dealt out to
+/* rows.cuh - passes over [rows, channels] matrices at the speed of memory: how a matrix is divided among
  * threads.
  *
- * A thread owns `Width` neighbouring channels (16 bytes of them) and walks over rows; what belongs to its
+ * A thread owns `Width` neighbouring channels (16 bytes of them) and walks over rows; what it knows of its
  * channels stays in registers. A block is threads_x such columns of channels wide and threads_y rows high: a
- * `line` of the matrix. Neighbouring threads lie side by side in memory, then in the next row. Narrow rows
- * are taken up to their pitch, so that pads are written as what 0 becomes.
+ * `line` of the matrix. Neighbouring threads are neighbours in memory, then in the next row. Narrow rows are
+ * processed up to their pitch, so the padding is written as the image of 0.
  *
- * Each pass can run from the last line to the first: what the pass before left in the L2 cache is then read
- * first. Shapes alone decide how a matrix is dealt out, so results do not depend on the card. */
+ * A pass may run from the last line to the first, so that it begins with what the pass before left in the L2
+ * cache. Shapes alone decide the division, so results do not depend on the card. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_ROWS_CUH
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_ROWS_CUH
 
@@ -20,7 +20,7 @@ namespace fshard
 
 /* ---- 16 bytes at a time ---- */
 
-/* Elements as they lie in memory, in 32-bit words: what is in flight before it is used. */
+/* Elements as they are in memory, in 32-bit words: loaded and not used yet. */
 template <typename T, int Width> struct alignas(sizeof(T) * Width) Raw {
     unsigned words[sizeof(T) * Width / sizeof(unsigned)];
 };
@@ -30,7 +30,7 @@ template <typename T, int Width> __device__ Raw<T, Width> fetch(const T *from)
     return *reinterpret_cast<const Raw<T, Width> *>(from);
 }
 
-/* The same for what is not read again soon: the first to leave the cache. */
+/* Fetches what is not read again soon: it leaves the cache first. */
 template <typename T, int Width> __device__ Raw<T, Width> fetch_last(const T *from)
 {
     Raw<T, Width> raw;
@@ -46,8 +46,8 @@ template <typename T, int Width> __device__ Raw<T, Width> fetch_last(const T *fr
     return raw;
 }
 
-/* Of a row with its own number of channels, from c on; 0 behind the last. Of narrow rows what lies behind it
- * may be read, up to the pitch. */
+/* Fetches elements of a row with its own number of channels, from c on, with 0 after the last. Of narrow rows
+ * the padding may be read, up to the pitch. */
 template <typename T, int Width>
 __device__ Raw<T, Width> fetch_part(const T *row, int pitch, int channels, int c)
 {
@@ -78,7 +78,7 @@ template <typename T, int Width> __device__ void unpack(const Raw<T, Width> &raw
                 const float2 pair = __half22float2(*reinterpret_cast<const __half2 *>(&word));
                 values[k] = pair.x;
                 values[k + 1] = pair.y;
-            } else { /* bf16: a float's upper half */
+            } else { /* bf16 is the upper half of a float */
                 values[k] = __uint_as_float(word << 16);
                 values[k + 1] = __uint_as_float(word & 0xFFFF0000U);
             }
@@ -121,10 +121,10 @@ template <typename T, int Width> __device__ void put(T *to, const float (&values
     put(to, pack<T, Width>(values));
 }
 
-/* ---- dealing out ---- */
+/* ---- division among threads ---- */
 
 struct Deal {
-    int64_t rows, lines; /* lines: of threads_y rows */
+    int64_t rows, lines; /* lines have threads_y rows each */
     int pitch;
     unsigned threads_x, threads_y;
     unsigned blocks_x; /* along channels */
@@ -133,11 +133,11 @@ struct Deal {
 };
 
 constexpr int multiprocessors =
-    132; /* of the cards that sizes are chosen for; nothing depends on it but speed */
+    132; /* of the cards that sizes are chosen for; only the speed depends on it */
 constexpr int columns_per_block = 32; /* 512 bytes of a row */
 
-/* Channels of a thread: 16 bytes, or one where rows of floats are not whole vectors; narrow ones always
- * are. */
+/* Returns how many channels a thread has: 16 bytes of them, or one if rows of floats are not whole vectors;
+ * narrow rows always are. */
 template <typename T> int width_for(const DeviceTensor *x)
 {
     return sizeof(T) == 2 || x->pitch % vector_width<T> == 0 ? vector_width<T> : 1;
@@ -157,8 +157,8 @@ inline Deal deal(const DeviceTensor *x, int width)
     return d;
 }
 
-/* For sums: `resident` blocks that run at the same time, each taking every blocks_y-th line; `least` lines
- * for each. */
+/* Returns a division for sums: `resident` blocks that run at the same time, each with every blocks_y-th line,
+ * at least `least` lines each. */
 inline Deal deal_sums(const DeviceTensor *x, int width, int resident, int least)
 {
     Deal d = deal(x, width);
@@ -168,7 +168,8 @@ inline Deal deal_sums(const DeviceTensor *x, int width, int resident, int least)
     return d;
 }
 
-/* For maps: neighbouring lines, as many for each block as leave every multiprocessor several blocks. */
+/* Returns a division for maps: neighbouring lines, as many for each block as leave several blocks for every
+ * multiprocessor. */
 inline Deal deal_map(const DeviceTensor *x, int width)
 {
     constexpr int64_t lines_most = 16, blocks_wanted = 4 * multiprocessors;
@@ -182,8 +183,8 @@ inline Deal deal_map(const DeviceTensor *x, int width)
 
 /* ---- maps ---- */
 
-/* Where something is read: row, first channel c, and the element that lies there in the matrix that is dealt
- * out. */
+/* A place to read: the row, the first channel c, and the index of its element in the matrix that is
+ * divided. */
 struct Spot {
     int64_t row, element;
     int c;
@@ -194,10 +195,10 @@ __device__ inline Spot spot(const Deal &d, int64_t row, int c)
     return {row, row * d.pitch + c, c};
 }
 
-/* A Map has, for each Width: Columns, what it knows of channels c..c + Width (constructed from (map, c,
- * first); first is true in one thread for each channel of the matrix); Row, what it reads of one row, with
- * read(map, spot); and write(columns, row, i) for element i. What it writes at an element it has read before
- * in the same call, so results may lie in the bytes of operands. */
+/* Runs a Map over a matrix. For each Width a Map has: Columns, what it knows of channels c..c + Width
+ * (constructed from (map, c, first); first is true in one thread for each channel of the matrix); Row, what
+ * it reads of one row, with read(map, spot); and write(columns, row, i) for element i. It reads an element
+ * before it writes there, in the same call, so results may share the bytes of operands. */
 template <int Width, int Unroll, typename Map>
 __global__ void __launch_bounds__(block_threads, 2) map_kernel(const Map map, const Deal d)
 {
@@ -238,9 +239,10 @@ void run_map(const Map &map, const DeviceTensor *x, cudaStream_t stream)
 
 /* ---- sums over rows ---- */
 
-/* A Term is a Map whose add(columns, row, i, sums) adds its `sums` terms of each channel instead of writing;
- * `unroll` rows are in flight in each thread, `resident` blocks on each multiprocessor. Leaves one partial
- * sum for each block and channel: partial [blocks_y, sums, pitch]. From the last line to the first. */
+/* Computes sums over rows, from the last line to the first. A Term is a Map that has add(columns, row, i,
+ * sums) in place of write, which adds its `sums` terms of each channel; `unroll` rows are in flight in each
+ * thread, `resident` blocks on each multiprocessor. Writes one partial sum for each block and channel:
+ * partial [blocks_y, sums, pitch]. */
 template <int Width, typename Term>
 __global__ void __launch_bounds__(block_threads, Term::resident)
     partial_sums_kernel(const Term term, const Deal d, float *partial)
@@ -294,7 +296,7 @@ __global__ void __launch_bounds__(block_threads, Term::resident)
 
 constexpr int finish_channels = 16, finish_strips = 32;
 
-/* Joins the partial sums in float64 and calls finish(c, sums, c < channels) for every channel up to the
+/* Joins the partial sums in float64, and calls finish(c, sums, c < channels) for every channel up to the
  * pitch. */
 template <int Sums, typename Finish>
 __global__ void finish_sums_kernel(const float *partial, int partials, int pitch, int channels,
@@ -334,7 +336,8 @@ template <typename Term> Deal deal_term(const DeviceTensor *x, int width)
     return deal_sums(x, width, Term::resident * multiprocessors, Term::unroll);
 }
 
-/* scratch: room for sums * pitch floats for each of deal_term's blocks. */
+/* Launches the sums of a term and their finish. scratch: sums * pitch floats for each of deal_term's
+ * blocks. */
 template <typename T, typename Term, typename Finish>
 void sum_rows(const Term &term, const Finish &finish, const DeviceTensor *x, void *scratch,
               cudaStream_t stream)

@@ -1,16 +1,16 @@
-/* rows_whole.cuh - sums over the rows of a matrix and the map that needs them, in one launch, for matrices so
- * small that the launches take as long as the bytes do.
+/* rows_whole.cuh - sums over the rows of a matrix, and the map that needs them, in one launch, for matrices
+ * so small that launches take as long as the bytes do. Step by step: docs/kernels.md.
  *
- * All blocks run at the same time, one on each multiprocessor, and wait for each other between the two (a
- * cooperative launch: it is refused where they do not fit, and then sums and map are launched one by one,
- * rows.cuh). What the map reads is brought once, by copies that are all on their way at the same time, and
- * stays in shared memory in between, as much of it as there is room for; each thread brings, sums and maps
- * the same rows. Sums have one order, fixed by the shapes.
+ * All blocks run at the same time, one on each multiprocessor, and wait for each other between the two
+ * passes. It is a cooperative launch, which fails if the blocks do not fit; sums and map are then launched
+ * one by one (rows.cuh). What the map reads is fetched once, by copies that are all under way at the same
+ * time, and as much of it as fits stays in shared memory between the passes; each thread fetches, sums and
+ * maps the same rows. Sums have one order, fixed by the shapes.
  *
- * Such a kernel is over in 6 to 20 us, and its code comes out of a cold instruction cache: loops are not
- * unrolled, and what belongs to a channel is computed once, in shared memory. (pyramidnet at batch 64, 310 of
- * these launches, ms a step, H200, 2026-11-21: what was read twice, 28 KB of code 12.2; kept, 105 to 166 KB
- * 12.3; 20 KB 11.2; 14 KB 11.1; partial sums joined by vectors 10.7.) */
+ * Such a kernel takes 6 to 20 us, and its code comes from a cold instruction cache: loops are not unrolled,
+ * and what belongs to a channel is computed once, in shared memory. Measured with pyramidnet at batch 64, 310
+ * of these launches, in ms a step (H200, 2026-11-21): matrix read twice, 28 KB of code 12.2; matrix kept, 105
+ * to 166 KB of code 12.3; 20 KB 11.2; 14 KB 11.1; partial sums joined by vectors 10.7. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_ROWS_WHOLE_CUH
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_ROWS_WHOLE_CUH
 
@@ -23,15 +23,15 @@ namespace fshard
 {
 
 constexpr int whole_threads = 256, whole_columns_most = 16; /* of a block */
-/* Of a matrix: what the shared memory of all multiprocessors holds (resnet50 at batch 64: 4.90 ms a step;
- * with 16 MiB 4.94). */
+/* The largest matrix: what the shared memory of all multiprocessors holds (resnet50 at batch 64: 4.90 ms a
+ * step; with 16 MiB 4.94). */
 constexpr int64_t whole_bytes_most = 28 << 20;
 constexpr int joined_at_once = 8; /* vectors of partial sums that a thread reads at once */
 
-/* Bytes that cost as much as a block's pieces of rows, read twice and written once, and the partial sums that
- * it joins, with what could be moved while it waits for each batch of them. Whole rows cost their bytes;
- * pieces of them also what else lies in the sectors that memory is read by: more where they do not begin with
- * a sector. Fitted to stamps of the clock at 24 shapes (docs/measurements/2026-11-21-cuda.md). */
+/* Returns the cost of a division as a number of bytes: a block's pieces of rows, read twice and written once;
+ * the partial sums that it joins; and for each batch of these what could be moved while it waits for them.
+ * Whole rows cost their bytes. Pieces of rows also cost the rest of their memory sectors, more if they do not
+ * begin with a sector. Fitted to clock stamps at 24 shapes (docs/measurements/2026-11-21-cuda.md). */
 inline int64_t cost_of_whole(const Deal &d, int width, int columns)
 {
     constexpr int vector_bytes = 16, passes = 3, of_a_wait = 20 << 10;
@@ -44,7 +44,7 @@ inline int64_t cost_of_whole(const Deal &d, int width, int columns)
            (joined + at_once - 1) / at_once * of_a_wait;
 }
 
-/* Of all widths of a block the one that costs least. */
+/* Returns the division whose block width costs least. */
 inline Deal deal_whole(const DeviceTensor *x, int width)
 {
     Deal d = deal(x, width), best = {};
@@ -68,15 +68,16 @@ inline Deal deal_whole(const DeviceTensor *x, int width)
     return best;
 }
 
-/* Of one sum of half of a block's threads, and eight banks further for the next sum. */
+/* The room for one sum of half of a block's threads; the next sum begins eight banks further. */
 constexpr int whole_lanes = whole_threads / 2 + whole_columns_most + 24;
 
-/* What block_sums works in. */
+/* Shared memory of block_sums. */
 template <int Values> struct Lanes {
     float halves[Values][whole_lanes], strips[whole_threads];
 };
 
-/* The sums of a block's threads, by channel, to partial [Sums, pitch]: the first `own` of each row. */
+/* Adds up a block's threads by channel, and writes the first `own` channels of each sum to partial [Sums,
+ * pitch]. */
 template <int Width, int Sums>
 __device__ void block_sums(float (&sum)[Sums][Width], Lanes<Sums * Width> &lanes, const Deal &d,
                            float *partial, int own)
@@ -115,23 +116,27 @@ __device__ void block_sums(float (&sum)[Sums][Width], Lanes<Sums * Width> &lanes
     partial[value / Width * d.pitch + channel] = result;
 }
 
-/* Rows of a block's threads lie in shared memory in `stages` chunks of `lines` lines: piece v of the thread's
- * row in line l of a stage at [stage][l][v][thread]. */
+/* How rows lie in shared memory: in `stages` chunks of `lines` lines; piece v of a thread's row in line l of
+ * a stage is at [stage][l][v][thread]. */
 struct Stages {
-    int lines;  /* of a chunk */
-    int chunks; /* that a block goes through; never fewer than stages, the last ones empty then */
+    int lines;  /* lines of a chunk */
+    int chunks; /* chunks of a block; at least `stages`, the last ones may be empty */
 };
 constexpr int stages = 4;
 
-/* A Pass has a term, a map (rows.cuh), and Kept, what a block keeps of its channels in shared memory.
- * fetch(c, c < channels, first) reads of channel c what is needed sooner or later, before anything is written
- * (first: in one block for each channel); keep(kept, early, k) puts down what the sums need of it, c being
- * the block's k-th, and finish(kept, early, k, c, sums, c < channels, first) what the map needs;
- * term_columns(kept, k, c) and map_columns(kept, k) are the Columns of term and map for that channel and the
- * next ones. Of each row `vectors` pieces are brought for the sums; the first `mapped` are what the map
- * needs, again where they did not stay: source(v, spot, again) is where the v-th lies, NULL for zeros.
- * term_row(slot, stride) is the term's row, piece v being slot[v * stride]; keep_row(row, slot) puts back
- * what the sums changed; map_row(slot, stride) is the map's row. partial: [blocks_y, sums, pitch]. */
+/* Runs a Pass. partial: [blocks_y, sums, pitch]. A Pass has a term, a map (rows.cuh), and Kept, what a block
+ * keeps of its channels in shared memory:
+ *
+ * - fetch(c, c < channels, first) reads everything that is needed of channel c, before anything is written
+ *   (first: in one block for each channel).
+ * - keep(kept, early, k) stores what the sums need of channel c, the block's k-th.
+ * - finish(kept, early, k, c, sums, c < channels, first) stores what the map needs.
+ * - term_columns(kept, k, c) and map_columns(kept, k) return the Columns of term and map for that channel and
+ *   the next ones.
+ * - source(v, spot, again) returns the address of piece v, NULL for zeros. Each row has `vectors` pieces for
+ *   the sums; the first `mapped` are what the map needs, fetched again if they did not stay.
+ * - term_row(slot, stride) returns the term's row, piece v being slot[v * stride]; keep_row(row, slot) stores
+ *   what the sums changed; map_row(slot, stride) returns the map's row. */
 template <int Width, typename Pass>
 __global__ void __launch_bounds__(whole_threads, 1)
     whole_kernel(const Pass pass, const Deal d, const Stages staged, float *partial, int channels)
@@ -160,7 +165,7 @@ __global__ void __launch_bounds__(whole_threads, 1)
     typename Pass::Early early = {};
     if (thread < own)
         early = pass.fetch(first_channel + thread, first_channel + thread < channels, block == 0);
-    /* Into places that the thread itself has read, and written, before. */
+    /* Fetches a chunk into a place that only this thread reads and writes. */
     const auto bring = [&](int chunk, int place, int vectors, bool again) {
         int row = first_row + chunk * staged.lines * row_step;
         Piece *slot = slots + place * staged.lines * slot_step;
@@ -194,14 +199,14 @@ __global__ void __launch_bounds__(whole_threads, 1)
         }
         if (chunk + stages < staged.chunks)
             bring(chunk + stages, chunk % stages, Pass::vectors, false);
-        copies_close(); /* one group for each chunk, be it empty */
+        copies_close(); /* one group for each chunk, even an empty one */
     }
     block_sums<Width, sums>(sum, shared.lanes, d, partial + (int64_t)block * sums * d.pitch + first_channel,
                             own);
     cooperative_groups::this_grid().sync();
 
-    /* Of the block's partial sums, [sums, Width] of each column, four at a time by each thread, a strip of
-     * blocks; then the strips. */
+    /* Joins the block's partial sums, [sums, Width] of each column: each thread takes four at a time from a
+     * strip of blocks; then the strips are joined. */
     constexpr int quads = sums * Width / 4, quads_of_sum = Width / 4;
     const int quad = (int)threadIdx.y % quads, strip = (int)threadIdx.y / quads,
               strips = (int)d.threads_y / quads;
@@ -246,8 +251,8 @@ __global__ void __launch_bounds__(whole_threads, 1)
     if (c >= d.pitch)
         return;
     const auto of_map = pass.map_columns(kept, (int)threadIdx.x * Width);
-    /* First the chunks that are there, the last ones of the sums; into the place of each comes one of those
-     * that are not. */
+    /* First the chunks that are still there, the last ones of the sums; the place of each is then filled with
+     * one that is not. */
 #pragma unroll 1
     for (int step = 0; step < staged.chunks; step++) {
         const int absent = staged.chunks - stages;
@@ -265,7 +270,7 @@ __global__ void __launch_bounds__(whole_threads, 1)
     }
 }
 
-/* Whether matrix and card are fit for it; then *d says how. */
+/* Returns whether matrix and card suit it; *d is then the division. */
 template <typename T> bool is_whole(const DeviceTensor *x, Deal *d)
 {
     constexpr int width = vector_width<T>;
@@ -279,8 +284,8 @@ template <typename T> bool is_whole(const DeviceTensor *x, Deal *d)
            cooperates && d->blocks_y > 0 && (int64_t)there >= (int64_t)d->blocks_x * d->blocks_y;
 }
 
-/* As many lines at a time as there is room for. Allows the kernel all the shared memory that there is: what
- * is allowed is the kernel's, for all its launches. False where the card has not enough. */
+/* Chooses how many lines fit into shared memory, of which it allows the kernel all there is (the limit
+ * belongs to the kernel, for all its launches). Returns false if the card has too little. */
 inline bool stage(const void *kernel, const Deal &d, int vectors, Stages *staged, size_t *bytes)
 {
     int device = 0, most = 0;
@@ -301,7 +306,7 @@ inline bool stage(const void *kernel, const Deal &d, int vectors, Stages *staged
     return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most) == cudaSuccess;
 }
 
-/* True where it was launched; false where it cannot be: nothing was done then. scratch: as sum_rows. */
+/* Launches the pass. Returns false, and does nothing, if it cannot be launched. scratch: as in sum_rows. */
 template <typename T, typename Pass>
 bool run_whole(const Pass &pass, const DeviceTensor *x, void *scratch, cudaStream_t stream)
 {

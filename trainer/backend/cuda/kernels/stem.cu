@@ -1,12 +1,12 @@
-/* stem.cu - a convolution of stride 2 over few channels made one of stride 1 over four times as many: see
- * kernels_convolution.h.
+/* stem.cu - turns a convolution of stride 2 over few channels into one of stride 1 over four times as many:
+ * see kernels_convolution.h.
  *
- * resnet's stem, 7x7 over 3 channels: cuDNN does the plain form at 15 % of the roof, since 3 channels padded
- * to 8 in 49 taps are five eighths zeros; as 4 x 4 taps of 16 channels a quarter is. With 16 channels the
- * forward step took 0.75 ms (H200, 160 px, batch 512, 2026-11-21), of which the pass over the image is about
- * 0.1 by its bytes; so the taps of a row become channels, too: 4 x 1 taps of 64, for four times the memory.
- * The image is folded anew for the weight gradient: that costs one pass, and keeping it would cost its memory
- * through the whole step. */
+ * For resnet's stem, 7x7 over 3 channels, cuDNN reaches 15 % of the roof in the plain form, since 3 channels
+ * padded to 8 in 49 taps are five eighths zeros; as 4 x 4 taps of 16 channels only a quarter is. With 16
+ * channels the forward step took 0.75 ms (H200, 160 px, batch 512, 2026-11-21), of which the pass over the
+ * image takes about 0.1 by its bytes. So the taps of a row become channels too: 4 x 1 taps of 64, for four
+ * times the memory. The image is folded again for the weight gradient: that costs one pass, and keeping it
+ * would cost its memory throughout the step. */
 #include "trainer/backend/cuda/kernels/kernels_common.cuh"
 #include "trainer/backend/cuda/kernels/kernels_convolution.h"
 
@@ -15,9 +15,9 @@ using namespace fshard;
 namespace
 {
 
-/* A block is 64 vectors wide and 4 rows high. A thread writes 16 bytes: two pixels beside each other, of four
- * channels each; threads beside each other take the two rows of one square, then the next square, so that a
- * warp writes 512 bytes in a row. Eight bytes each are copied as they are: narrow types do not matter. */
+/* Size of a block: 64 vectors wide and 4 rows high. A thread writes 16 bytes: two neighbouring pixels of four
+ * channels each. Neighbouring threads take the two rows of one square, then the next square, so that a warp
+ * writes 512 contiguous bytes. Pixels are copied as 8 bytes: the narrow type does not matter. */
 constexpr int fold_columns = 64, fold_rows = 4;
 
 __global__ void fold_image_kernel(const uint2 *x, uint4 *folded, int64_t rows, int height, int width,
@@ -34,7 +34,7 @@ __global__ void fold_image_kernel(const uint2 *x, uint4 *folded, int64_t rows, i
             const uint2 nothing = make_uint2(0, 0);
             uint2 left = nothing, right = nothing;
             if (from_row >= 0 && from_row < height) {
-                /* a pixel is 16 bytes, of which the first 8 are asked for */
+                /* a pixel is 16 bytes, of which the first 8 are needed */
                 const uint2 *from = x + 2 * ((sample * height + from_row) * width + from_column);
                 if (from_column >= 0 && from_column < width)
                     left = from[0];
@@ -46,8 +46,8 @@ __global__ void fold_image_kernel(const uint2 *x, uint4 *folded, int64_t rows, i
     }
 }
 
-/* Where element i of folded weights stands in the plain ones, of `kernel` taps and `pitch` channels; -1:
- * nowhere, it is 0. */
+/* Returns the index in the plain weights of element i of the folded ones; -1: it is 0. The plain ones have
+ * `kernel` taps and `pitch` channels. */
 __device__ int64_t plain_index(int64_t i, int taps, int lead, int kernel, int pitch)
 {
     const int channel = (int)(i % FOLD_CHANNELS_MAX), square = (int)(i / FOLD_CHANNELS_MAX % 4);
@@ -69,7 +69,7 @@ __global__ void fold_weight_kernel(const uint16_t *weight, uint16_t *folded, int
     folded[i] = from < 0 ? (uint16_t)0 : weight[from];
 }
 
-/* By plain elements, so that the padding is written too. */
+/* Walks over plain elements, so that the padding is written too. */
 __global__ void unfold_weight_kernel(const uint16_t *folded, uint16_t *weight, int64_t count, int taps,
                                      int lead, int kernel, int pitch)
 {
@@ -85,7 +85,7 @@ __global__ void unfold_weight_kernel(const uint16_t *folded, uint16_t *weight, i
     weight[i] = channel < FOLD_CHANNELS_MAX ? folded[from] : (uint16_t)0;
 }
 
-/* Every element of a weight has a thread: there are few. */
+/* Returns enough blocks for a thread for each element of a weight: there are few. */
 unsigned blocks_for(int64_t count)
 {
     return (unsigned)((count + block_threads - 1) / block_threads);

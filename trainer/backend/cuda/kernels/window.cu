@@ -1,4 +1,4 @@
-/* window.cu - average pools and reflection pads. How threads are dealt out: window_places.cuh. */
+/* window.cu - average pools and reflection pads. How work is divided among threads: window_places.cuh. */
 #include "trainer/backend/cuda/kernels/channel_tiles.cuh"
 #include "trainer/backend/cuda/kernels/kernels_reduce.cuh"
 #include "trainer/backend/cuda/kernels/window_places.cuh"
@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(block_threads)
 
 constexpr int pool_rows_in_flight = 4;
 
-/* x [N, pixels, pitch] -> y [N, pitch] where a sample is one strip of pixels, else partial [N, pitch,
+/* Sums x [N, pixels, pitch] to y [N, pitch] if a sample is one strip of pixels, else to partial [N, pitch,
  * strips]. */
 template <int Width, typename T>
 __global__ void __launch_bounds__(block_threads, 4)
@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(block_threads, 4)
     put(y + (int64_t)p.sample * pitch + c, sums[0]);
 }
 
-/* partial [rows, strips] -> y [rows]: sums over strips, divided; a warp for each row. */
+/* Joins partial [rows, strips] to y [rows]: sums over strips, divided; a warp for each row. */
 template <typename T>
 __global__ void __launch_bounds__(block_threads)
     global_avg_pool_join_kernel(const float *partial, T *y, int64_t rows, int strips, int64_t pixels)
@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(block_threads)
         y[row] = (T)(float)(sum / (double)pixels);
 }
 
-/* Tiles of whole rows, pads too. */
+/* Returns tiles of whole rows, padding included. */
 ChannelTiles pool_tiles(const DeviceTensor *x, int width)
 {
     return channel_tiles(x->shape[0], x->shape[1] * x->shape[2], x->pitch / width);
@@ -143,7 +143,7 @@ __global__ void __launch_bounds__(block_threads)
 
 /* ---- reflection pad ---- */
 
-/* Position h of the padded axis in the axis itself: the edge is the mirror. */
+/* Returns the position on the axis that position h of the padded axis shows; the edge is the mirror. */
 __device__ int reflect(int h, int padding, int count)
 {
     const int at = abs(h - padding);
@@ -162,8 +162,8 @@ __global__ void __launch_bounds__(block_threads)
         fetch<T, Width>(x + in.element(p.n, h, w, c));
 }
 
-/* The positions of the padded axis that show position h: itself, and its images beyond either edge. Returns
- * how many. */
+/* Sets positions to those of the padded axis that show position h: itself, and its reflections at either
+ * edge. Returns how many. */
 __device__ int reflections(int h, int padding, int count, int positions[3])
 {
     int found = 0;

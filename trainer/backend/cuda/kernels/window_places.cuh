@@ -1,8 +1,8 @@
-/* window_places.cuh - what max_pool.cu and window.cu share: each element of the result gathers what it is
- * made of, the gradients too, so nothing is added by atomics. A thread makes 16 bytes of channels of one
- * pixel (of a small tile of pixels, where windows overlap); neighbouring threads take neighbouring channels,
- * then pixels, so that accesses are dense and what windows share is found in the cache. Bytes: each operand
- * once, from device memory. */
+/* window_places.cuh - shared by max_pool.cu and window.cu. Each element of a result, of a gradient too,
+ * gathers what it is made of, so there are no atomics. A thread computes 16 bytes of channels of one pixel
+ * (of a small tile of pixels if windows overlap); neighbouring threads take neighbouring channels, then
+ * pixels, so that accesses are dense and what windows share is found in the cache. Device memory moves each
+ * operand once. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_WINDOW_PLACES_CUH
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_WINDOW_PLACES_CUH
 
@@ -14,7 +14,8 @@ namespace fshard
 namespace window
 {
 
-/* Division of numbers below 2^31 by one divisor, as a multiplication (Granlund and Montgomery 1994). */
+/* Division of numbers below 2^31 by a constant divisor, as a multiplication (Granlund and Montgomery
+ * 1994). */
 struct Divider {
     unsigned divisor, factor, shift;
     explicit Divider(int d) : divisor((unsigned)d), factor(0), shift(0)
@@ -29,7 +30,7 @@ struct Divider {
     }
 };
 
-/* What threads are dealt: `vectors` of 16 bytes (or single floats) for each of height x width places of each
+/* The work of a launch: `vectors` of 16 bytes (or single floats) for each of height x width places of each
  * image. */
 struct Places {
     int height, width, vectors;
@@ -61,7 +62,7 @@ __device__ inline Place place_of_thread(const Places &places)
     return place;
 }
 
-/* [N, H, W, C] as it lies: pitch elements from pixel to pixel. */
+/* [N, H, W, C] in memory, pixels `pitch` elements apart. */
 struct Image {
     int height, width, pitch, channels;
     __device__ int64_t pixel(int n, int h, int w) const
@@ -83,7 +84,8 @@ inline Image image_of(const DeviceTensor *tensor)
     return {(int)tensor->shape[1], (int)tensor->shape[2], (int)tensor->pitch, (int)tensor->shape[3]};
 }
 
-/* Launches kernel<T, Width>(…) for every place of the image. False where the places are too many to count. */
+/* Launches kernel<T, Width>(…) for every place of the image. cudaErrorNotSupported: there are 2^31 places or
+ * more. */
 template <typename T, typename Launch>
 cudaError_t for_places(const DeviceTensor *image, int tile, Launch launch)
 {
@@ -102,7 +104,7 @@ cudaError_t for_places(const DeviceTensor *image, int tile, Launch launch)
     return cudaGetLastError();
 }
 
-/* As with_storage, for launches that give a code of their own. */
+/* Does what with_storage does, for launches that return a code of their own. */
 template <typename Launch> cudaError_t with_storage_checked(const DeviceTensor *tensor, Launch launch)
 {
     cudaError_t code = cudaSuccess;
@@ -110,7 +112,7 @@ template <typename Launch> cudaError_t with_storage_checked(const DeviceTensor *
     return code != cudaSuccess ? code : launched;
 }
 
-/* The windows of a pool that hold position h of the input: first .. last. */
+/* The windows of a pool that contain position h of the input: first .. last. */
 struct Range {
     int first, last;
 };
