@@ -83,9 +83,7 @@ static void describe_data(const Job *job, ModelSpec *spec)
             spec->classes = 10;
     if (job->folder) {
         spec->classes = 10;
-        spec->depth = job->origin.depth;
-        spec->alpha = job->origin.alpha;
-        spec->base_channels = job->origin.base_channels;
+        spec->options = job->origin.options;
     }
 }
 

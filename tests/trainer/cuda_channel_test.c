@@ -359,15 +359,11 @@ static void compare_restoration(const char *name, int64_t batch, int64_t height,
     FshError error = {0};
     Graph *graph = NULL;
     const bool has_blocks = strcmp(name, "nafnet") == 0;
-    const ModelSpec spec = {.batch = batch,
-                            .height = height,
-                            .width = width,
-                            .channels = 3,
-                            .training = true,
-                            .base_channels = 8,
-                            .encoder_blocks = has_blocks ? "1,2" : NULL,
-                            .middle_blocks = has_blocks ? "1" : NULL,
-                            .decoder_blocks = has_blocks ? "1,1" : NULL};
+    ModelSpec spec = {.batch = batch, .height = height, .width = width, .channels = 3, .training = true};
+    model_value(&spec.options, "width")->integer = 8;
+    model_value(&spec.options, "encoder-blocks")->text = has_blocks ? "1,2" : NULL;
+    model_value(&spec.options, "middle-blocks")->text = has_blocks ? "1" : NULL;
+    model_value(&spec.options, "decoder-blocks")->text = has_blocks ? "1,1" : NULL;
     const ModelRecipe recipe = {
         .deviation = {1, 1, 1}, .loss = LOSS_CHARBONNIER, .optimizer = {.momentum = 0.9}};
     assert_ok(model_graph(model_find(name), &spec, &recipe, &graph, &error), &error);

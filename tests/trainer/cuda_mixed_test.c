@@ -305,15 +305,15 @@ static Graph *mixed_model(const char *name, int64_t batch, int64_t size, int64_t
     Graph *graph = NULL;
     const Model *model = model_find(name);
     const bool restores = model->task == TASK_RESTORATION;
-    const bool pyramid = (model->options & MODEL_ALPHA) != 0; /* odd channels in every block */
-    const ModelSpec spec = {.batch = batch,
-                            .height = size,
-                            .width = size,
-                            .channels = channels,
-                            .classes = restores ? 0 : 10,
-                            .training = true,
-                            .depth = pyramid ? 38 : 0,
-                            .alpha = pyramid ? 47 : 0};
+    const bool pyramid = strcmp(name, "pyramidnet") == 0; /* odd channels in every block */
+    ModelSpec spec = {.batch = batch,
+                      .height = size,
+                      .width = size,
+                      .channels = channels,
+                      .classes = restores ? 0 : 10,
+                      .training = true};
+    model_value(&spec.options, "depth")->integer = pyramid ? 38 : 0;
+    model_value(&spec.options, "alpha")->integer = pyramid ? 47 : 0;
     const ModelRecipe recipe = {.mean = {0.5, 0.5, 0.5},
                                 .deviation = {0.25, 0.25, 0.25},
                                 .loss = restores ? LOSS_CHARBONNIER : LOSS_CROSS_ENTROPY,

@@ -143,21 +143,18 @@ TEST(test_restored_images_have_the_size_of_theirs)
 TEST(test_options_shape_the_network)
 {
     ModelSpec spec = {.batch = 1, .height = 32, .width = 32, .channels = 3, .classes = 10};
-    spec.depth = 20;
-    spec.alpha = 47; /* growth 47 / 9: rounded to 21, 26, 32, 37, 42, 47 */
+    model_value(&spec.options, "depth")->integer = 20;
+    model_value(&spec.options, "alpha")->integer = 47; /* growth 47 / 9: rounded to 21, 26, 32, 37, 42, 47 */
     Graph *graph = make_or_fail("pyramidnet", &spec);
     assert_tensor(graph, "layer1.1.conv1.weight", "26 x 21 x 3 x 3");
     assert_tensor(graph, "fc_out.weight", "10 x 47");
     assert_int_equal(graph_find(graph, "layer1.2.conv1.weight"), TENSOR_NONE);
     graph_free(&graph);
-    spec = (ModelSpec){.batch = 1,
-                       .height = 32,
-                       .width = 32,
-                       .channels = 3,
-                       .base_channels = 12,
-                       .encoder_blocks = "1,2",
-                       .middle_blocks = "3",
-                       .decoder_blocks = "0,1"};
+    spec = (ModelSpec){.batch = 1, .height = 32, .width = 32, .channels = 3};
+    model_value(&spec.options, "width")->integer = 12;
+    model_value(&spec.options, "encoder_blocks")->text = "1,2";
+    model_value(&spec.options, "middle_blocks")->text = "3";
+    model_value(&spec.options, "decoder_blocks")->text = "0,1";
     graph = make_or_fail("nafnet", &spec);
     assert_tensor(graph, "encoders.1.1.norm2.weight", "24");
     assert_tensor(graph, "middle_blks.2.gamma", "1 x 48 x 1 x 1");
@@ -169,35 +166,35 @@ TEST(test_options_shape_the_network)
 TEST(test_what_does_not_fit_is_refused)
 {
     ModelSpec spec = {.batch = 1, .height = 32, .width = 32, .channels = 3, .classes = 10};
-    spec.depth = 110;
+    model_value(&spec.options, "depth")->integer = 110;
     assert_refused("resnet50", &spec, FSH_ERR_USAGE, "resnet50: this network has no depth to choose");
-    spec.depth = 100;
+    model_value(&spec.options, "depth")->integer = 100;
     assert_refused("pyramidnet", &spec, FSH_ERR_USAGE,
                    "pyramidnet: depth 100, alpha 270; the depth must be 6 n + 2 and at least 14, alpha at "
                    "least 1");
-    spec.depth = 0;
+    model_value(&spec.options, "depth")->integer = 0;
     spec.height = 30;
     assert_refused("pyramidnet", &spec, FSH_ERR_USAGE,
                    "pyramidnet: height and width must be multiples of 4, not 30 x 32");
-    spec.middle_blocks = "1,2";
+    model_value(&spec.options, "middle-blocks")->text = "1,2";
     assert_refused(
         "nafnet", &spec, FSH_ERR_USAGE,
         "nafnet: blocks of 4 encoder, 2 middle and 4 decoder levels; as many decoders as encoders, "
         "and one number for the middle");
-    assert_refused("unet", &spec, FSH_ERR_USAGE, "unet: this network has no block counts to choose");
+    assert_refused("unet", &spec, FSH_ERR_USAGE, "unet: this network has no middle-blocks to choose");
     static const char *const bad[] = {"", "1,", "1;2", "-1", "1,2,3,4,5,6,7,8,9", "1,257", "x", " 1"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char message[256];
-        spec.middle_blocks = NULL;
-        spec.encoder_blocks = bad[i];
+        model_value(&spec.options, "middle-blocks")->text = NULL;
+        model_value(&spec.options, "encoder-blocks")->text = bad[i];
         (void)snprintf(message, sizeof message,
                        "nafnet: encoder blocks '%s'; it must be up to 8 numbers of at most 256, with commas "
                        "between them, like 1,1,1,28",
                        bad[i]);
         assert_refused("nafnet", &spec, FSH_ERR_USAGE, message);
     }
-    spec.encoder_blocks = NULL;
-    spec.base_channels = -4;
+    model_value(&spec.options, "encoder-blocks")->text = NULL;
+    model_value(&spec.options, "width")->integer = -4;
     assert_refused("unet", &spec, FSH_ERR_USAGE, "unet: width -4; it must be 1 to 1024");
     spec = (ModelSpec){.batch = 1, .height = 12, .width = 12, .channels = 1, .classes = 10};
     assert_refused("toynet", &spec, FSH_ERR_MISMATCH,
@@ -206,7 +203,8 @@ TEST(test_what_does_not_fit_is_refused)
 
 TEST(test_every_network_computes_in_bf16)
 {
-    for (const Model *model = models; model->name; model++) {
+    const Model *model = NULL;
+    for (size_t m = 0; (model = model_at(m)); m++) {
         const bool classes = model->task == TASK_CLASSIFICATION;
         const ModelSpec spec = {.batch = 2,
                                 .height = 32,

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tests/support/support.h"
 #include "tests/trainer/golden_program.h"
@@ -16,18 +17,24 @@ static ModelSpec spec_of(const json_t *document)
     const json_t *options = json_object_get(document, "options");
     int64_t shape[4];
     golden_shape(json_object_get(document, "image"), shape);
-    return (ModelSpec){.batch = shape[0],
-                       .height = shape[1],
-                       .width = shape[2],
-                       .channels = shape[3],
-                       .classes = json_integer_value(json_object_get(document, "classes")),
-                       .training = true,
-                       .depth = json_integer_value(json_object_get(options, "depth")),
-                       .alpha = json_integer_value(json_object_get(options, "alpha")),
-                       .base_channels = json_integer_value(json_object_get(options, "base_channels")),
-                       .encoder_blocks = json_string_value(json_object_get(options, "encoder_blocks")),
-                       .middle_blocks = json_string_value(json_object_get(options, "middle_blocks")),
-                       .decoder_blocks = json_string_value(json_object_get(options, "decoder_blocks"))};
+    ModelSpec spec = {.batch = shape[0],
+                      .height = shape[1],
+                      .width = shape[2],
+                      .channels = shape[3],
+                      .classes = json_integer_value(json_object_get(document, "classes")),
+                      .training = true};
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)options, name, value)
+    {
+        ModelValue *own = model_value(&spec.options, strcmp(name, "base_channels") == 0 ? "width" : name);
+        assert_non_null(own);
+        if (json_is_string(value))
+            own->text = json_string_value(value);
+        else
+            own->integer = json_integer_value(value);
+    }
+    return spec;
 }
 
 static Optimizer optimizer_of(const json_t *document)

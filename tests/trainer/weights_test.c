@@ -88,7 +88,10 @@ TEST_IN_FOLDER(test_twenty_thousand_long_names_fit, folder)
 
 TEST_IN_FOLDER(test_the_number_of_classes_is_known_without_names, folder)
 {
-    for (const Model *model = models; model->task == TASK_CLASSIFICATION && model->name; model++) {
+    const Model *model = NULL;
+    for (size_t m = 0; (model = model_at(m)); m++) {
+        if (model->task != TASK_CLASSIFICATION)
+            continue;
         const char *path = test_path(folder, "a.safetensors");
         WeightsOrigin origin;
         FshError error = {0};
@@ -106,7 +109,10 @@ TEST_IN_FOLDER(test_the_number_of_classes_is_known_without_names, folder)
 TEST_IN_FOLDER(test_weights_of_each_network_are_recognised, folder)
 {
     const char *path = test_path(folder, "a.safetensors");
-    for (const Model *model = models; model->task == TASK_CLASSIFICATION && model->name; model++) {
+    const Model *model = NULL;
+    for (size_t m = 0; (model = model_at(m)); m++) {
+        if (model->task != TASK_CLASSIFICATION)
+            continue;
         save(path, model->name, NULL, 0);
         const Model *found = weights_recognise(path);
         assert_non_null(found);

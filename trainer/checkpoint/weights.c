@@ -25,22 +25,14 @@ static void format_numbers(char *buffer, size_t buffer_bytes, const double *numb
             (size_t)snprintf(buffer + length, buffer_bytes - length, "%s%.9g", i ? "," : "", numbers[i]);
 }
 
-static const char *or_empty(const char *text)
-{
-    return text ? text : "";
-}
-
-/* Returns the metadata "shape"; NULL: no memory. */
+/* Returns the metadata "shape", to be freed; NULL: no memory. */
 static char *format_shape(const WeightsInfo *info)
 {
-    const ModelSpec *spec = info->spec;
-    json_t *object =
-        json_pack("{s:I, s:I, s:I, s:s, s:s, s:s, s:I, s:I}", "depth", (json_int_t)spec->depth, "alpha",
-                  (json_int_t)spec->alpha, "width", (json_int_t)spec->base_channels, "encoder_blocks",
-                  or_empty(spec->encoder_blocks), "middle_blocks", or_empty(spec->middle_blocks),
-                  "decoder_blocks", or_empty(spec->decoder_blocks), "val_crop_size", (json_int_t)info->crop,
-                  "val_resize_size", (json_int_t)info->resize);
-    char *text = object ? json_dumps(object, JSON_COMPACT) : NULL;
+    json_t *object = json_object();
+    const bool wrote = object && model_write_shape(&info->spec->options, object) &&
+                       !json_object_set_new(object, "val_crop_size", json_integer(info->crop)) &&
+                       !json_object_set_new(object, "val_resize_size", json_integer(info->resize));
+    char *text = wrote ? json_dumps(object, JSON_COMPACT) : NULL;
     json_decref(object);
     return text;
 }
@@ -109,27 +101,15 @@ static int64_t shape_number(const json_t *shape, const char *name)
     return number > 0 ? (int64_t)number : 0;
 }
 
-static void shape_text(const json_t *shape, const char *name, char *text, size_t text_bytes)
-{
-    const char *value = json_string_value(json_object_get(shape, name));
-    (void)snprintf(text, text_bytes, "%s", value && strlen(value) < text_bytes ? value : "");
-}
-
 /* Reads what the network leaves open. The file may be hostile: values are checked when the network is
  * built. */
 static void read_shape(const Safetensors *file, WeightsOrigin *origin)
 {
     const char *text = safetensors_metadata(file, "shape");
-    json_t *shape = text ? json_loads(text, 0, NULL) : NULL;
-    origin->depth = shape_number(shape, "depth");
-    origin->alpha = shape_number(shape, "alpha");
-    origin->base_channels = shape_number(shape, "width");
-    origin->crop = shape_number(shape, "val_crop_size");
-    origin->resize = shape_number(shape, "val_resize_size");
-    shape_text(shape, "encoder_blocks", origin->encoder_blocks, sizeof origin->encoder_blocks);
-    shape_text(shape, "middle_blocks", origin->middle_blocks, sizeof origin->middle_blocks);
-    shape_text(shape, "decoder_blocks", origin->decoder_blocks, sizeof origin->decoder_blocks);
-    json_decref(shape);
+    origin->shape = text ? json_loads(text, 0, NULL) : NULL;
+    model_read_shape(origin->shape, &origin->options);
+    origin->crop = shape_number(origin->shape, "val_crop_size");
+    origin->resize = shape_number(origin->shape, "val_resize_size");
 }
 
 static void read_normalisation(const Safetensors *file, WeightsOrigin *origin)
@@ -196,12 +176,15 @@ FshStatus weights_origin(const char *path, WeightsOrigin *origin, FshError *erro
     if (classes)
         status = class_names_parse(&origin->classes, classes, error);
     safetensors_close(&file);
+    if (status)
+        weights_origin_free(origin);
     return status ? fsh_error_prepend(error, "%s", path) : FSH_OK;
 }
 
 void weights_origin_free(WeightsOrigin *origin)
 {
     class_names_free(&origin->classes);
+    json_decref(origin->shape);
     *origin = (WeightsOrigin){0};
 }
 
@@ -250,14 +233,13 @@ static FshStatus build_graph(const Model *model, const WeightsOrigin *origin, Gr
                              FshError *error)
 {
     enum { EDGE = 64, CLASSES = 2 };
-    const bool same = model == origin->model;
-    const ModelSpec spec = {.batch = 1,
-                            .height = EDGE,
-                            .width = EDGE,
-                            .channels = origin->channels == 1 ? 1 : 3,
-                            .classes = model->task == TASK_CLASSIFICATION ? CLASSES : 0,
-                            .depth = same ? origin->depth : 0,
-                            .alpha = same ? origin->alpha : 0};
+    ModelSpec spec = {.batch = 1,
+                      .height = EDGE,
+                      .width = EDGE,
+                      .channels = origin->channels == 1 ? 1 : 3,
+                      .classes = model->task == TASK_CLASSIFICATION ? CLASSES : 0};
+    if (model == origin->model)
+        spec.options = origin->options;
     const ModelRecipe recipe = {.deviation = {1, 1, 1, 1}};
     return model_graph(model, &spec, &recipe, graph_ret, error);
 }
@@ -298,8 +280,9 @@ static bool has_network(const char *path, const Safetensors *file, const Model *
     bool has = build_graph(model, &origin, &graph, NULL) == FSH_OK;
     if (has) {
         (void)head_parts(graph, left_out);
-        has = model->options ? state_file_has_names(file, graph, STATE_NETWORK)
-                             : state_file_check(path, file, graph, STATE_NETWORK, left_out, NULL) == FSH_OK;
+        has = model_has_shapes(model)
+                  ? state_file_has_names(file, graph, STATE_NETWORK)
+                  : state_file_check(path, file, graph, STATE_NETWORK, left_out, NULL) == FSH_OK;
     }
     graph_free(&graph);
     return has;
@@ -308,10 +291,10 @@ static bool has_network(const char *path, const Safetensors *file, const Model *
 const Model *weights_recognise(const char *path)
 {
     Safetensors *file = NULL;
-    const Model *found = NULL;
+    const Model *found = NULL, *model = NULL;
     if (safetensors_open(&file, path, NULL))
         return NULL;
-    for (const Model *model = models; model->name && !found; model++)
+    for (size_t i = 0; !found && (model = model_at(i)); i++)
         if (has_network(path, file, model, 3) || has_network(path, file, model, 1))
             found = model;
     safetensors_close(&file);

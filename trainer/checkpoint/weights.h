@@ -13,8 +13,7 @@
  * name, "mean" and "std" as "0.48,0.45,0.40", "class_names" as a JSON array of strings. */
 typedef struct WeightsInfo {
     const char *model;
-    const ModelSpec
-        *spec; /* depth, width and blocks, which the network leaves open; in the metadata as JSON, "shape" */
+    const ModelSpec *spec; /* its options, which the network leaves open; in the metadata as JSON, "shape" */
     uint32_t crop, resize; /* of evaluation, in pixels, in the metadata with the spec; 0: whole images */
     const char *dataset_id;
     uint64_t epoch;          /* the last one trained, counted from 0 as in summary.csv */
@@ -37,12 +36,11 @@ typedef struct WeightsOrigin {
     bool normalised;    /* mean and deviation hold `channels` values */
     uint32_t channels;
     double mean[4], deviation[4];
-    /* What the network leaves open; 0 or "": the network's default. */
-    int64_t depth, alpha, base_channels;
+    ModelValues options;  /* what the network leaves open; texts point into shape */
+    json_t *shape;        /* owned; NULL: the file has none */
     int64_t crop, resize; /* image sizes of evaluation; 0: not given */
-    char encoder_blocks[128], middle_blocks[32], decoder_blocks[128];
-    ClassNames classes; /* count 0: not given, as in weights of PyTorch and timm, and of restorers */
-    bool trained;       /* the epoch is given; and the metric, unless metric_name is NULL */
+    ClassNames classes;   /* count 0: not given, as in weights of PyTorch and timm, and of restorers */
+    bool trained;         /* the epoch is given; and the metric, unless metric_name is NULL */
     uint64_t epoch;
     const char *metric_name; /* one of metric_names */
     double metric;

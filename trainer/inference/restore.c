@@ -48,18 +48,6 @@ FshStatus restore_target(const char *path, ImageFormat wanted, char target[PATH_
 
 /* ---- tiles ---- */
 
-/* Returns the number whose multiples the network can halve at every level. nafnet has one level for each of
- * its encoder blocks. */
-static uint32_t find_multiple(const ModelSpec *spec)
-{
-    enum { USUAL_LEVELS = 4, LEVELS_MOST = 8 };
-    uint32_t levels = 1;
-    for (const char *at = spec->encoder_blocks ? spec->encoder_blocks : ""; *at; at++)
-        levels += *at == ',';
-    levels = levels < USUAL_LEVELS ? USUAL_LEVELS : levels > LEVELS_MOST ? LEVELS_MOST : levels;
-    return 1U << levels;
-}
-
 static uint32_t round_up(uint32_t value, uint32_t multiple)
 {
     return (value + multiple - 1) / multiple * multiple;
@@ -174,7 +162,7 @@ FshStatus restorer_new(Restorer **restorer_ret, Session *session, const RestoreO
         return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for restoring images");
     restorer->session = session;
     restorer->options = *options;
-    restorer->multiple = find_multiple(&session->plan.evaluation_spec);
+    restorer->multiple = session->plan.model->multiple(&session->plan.evaluation_spec);
     const uint32_t tile = round_up(options->tile, restorer->multiple), overlap = find_overlap(restorer, tile);
     FshStatus status = FSH_OK;
     if (options->tile && tile <= overlap)

@@ -1,8 +1,13 @@
+/* The net of suiyizhao/Pytorch-speedup (src/train.py): eight times reflection pad 1, convolution 3x3, batch
+ * norm, leaky ReLU 0.2; channels 3, 3, 8, 8, 16, 16, 32, 32; strides 2, 1, 2, 1, 2, 1, 2, 1; then a linear
+ * layer. One nn.Sequential named "model", so the convolutions are "model.1", "model.5", …, the norms
+ * "model.2", "model.6", …, and the linear layer "model.33". Images of at least 17 pixels; 128 features before
+ * the linear layer from 17 to 32 pixels. */
 #include "trainer/models/networks.h"
 
 #include <stdio.h>
 
-TensorId conv8_build(Graph *graph, TensorId x, const ModelSpec *spec)
+static TensorId build(Graph *graph, TensorId x, const ModelSpec *spec)
 {
     static const struct {
         int64_t channels, stride;
@@ -28,3 +33,13 @@ TensorId conv8_build(Graph *graph, TensorId x, const ModelSpec *spec)
     graph_set_initializer(graph, "model.33.bias", (Initializer){INIT_ZEROS, 0});
     return x;
 }
+
+const Model conv8_models[] = {
+    {.name = "conv8",
+     .summary =
+         "eight 3x3 convolutions with reflection padding (suiyizhao/Pytorch-speedup), for small images",
+     .task = TASK_CLASSIFICATION,
+     .batch_norm = true,
+     .build = build},
+    {0},
+};

@@ -15,3 +15,9 @@ TensorId model_conv_norm_relu(Graph *graph, const char *conv_name, const char *n
     x = graph_batch_norm(graph, norm_name, x, &(BatchNorm){.training = training});
     return graph_relu(graph, x);
 }
+
+const ModelOption model_width = {.row = {.name = "width",
+                                         .kind = OPTION_INTEGER,
+                                         .argument = "N",
+                                         .maximum = 1024,
+                                         .help = "unet, nafnet: channels of the first level; 0: 32"}};

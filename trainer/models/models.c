@@ -5,35 +5,28 @@
 
 #include "trainer/models/networks.h"
 
-const Model models[] = {
-    {"conv8", "eight 3x3 convolutions with reflection padding (suiyizhao/Pytorch-speedup), for small images",
-     TASK_CLASSIFICATION, 0, true, conv8_build},
-    {"toynet", "four 3x3 convolutions for MNIST (Lance0218's DDP training tricks)", TASK_CLASSIFICATION, 0,
-     true, toynet_build},
-    {"resnet9", "the CIFAR-10 speed net (davidcpage/cifar10-fast)", TASK_CLASSIFICATION, 0, true,
-     resnet9_build},
-    {"resnet18", "ResNet-18 (He et al. 2015, torchvision's)", TASK_CLASSIFICATION, 0, true, resnet18_build},
-    {"resnet34", "ResNet-34 (He et al. 2015, torchvision's)", TASK_CLASSIFICATION, 0, true, resnet34_build},
-    {"resnet50", "ResNet-50 v1.5 (He et al. 2015, torchvision's)", TASK_CLASSIFICATION, 0, true,
-     resnet50_build},
-    {"resnet101", "ResNet-101 v1.5 (He et al. 2015, torchvision's)", TASK_CLASSIFICATION, 0, true,
-     resnet101_build},
-    {"pyramidnet",
-     "PyramidNet, depth 110, alpha 270 (Han et al. 2016, dnddnjs/pytorch-multigpu), for CIFAR-10",
-     TASK_CLASSIFICATION, MODEL_DEPTH | MODEL_ALPHA, true, pyramidnet_build},
-    {"unet", "U-Net that adds to its input (Ronneberger et al. 2015), for pairs", TASK_RESTORATION,
-     MODEL_BASE_CHANNELS, false, unet_build},
-    {"nafnet", "NAFNet (Chen et al. 2022, megvii-research), for pairs", TASK_RESTORATION,
-     MODEL_BASE_CHANNELS | MODEL_BLOCKS, false, nafnet_build},
-    {NULL, NULL, TASK_CLASSIFICATION, 0, false, NULL},
-};
+/* Each of a file of this folder, with one network or several; the last of them has no name. */
+extern const Model conv8_models[], toynet_models[], resnet9_models[], resnet_models[], pyramidnet_models[],
+    unet_models[], nafnet_models[];
+static const Model *const files[] = {conv8_models,      toynet_models, resnet9_models, resnet_models,
+                                     pyramidnet_models, unet_models,   nafnet_models};
+
+const Model *model_at(size_t index)
+{
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        for (const Model *model = files[i]; model->name; model++)
+            if (index-- == 0)
+                return model;
+    return NULL;
+}
 
 const Model *model_find(const char *name)
 {
-    for (const Model *model = models; model->name; model++)
-        if (strcmp(model->name, name) == 0)
-            return model;
-    return NULL;
+    const Model *model = NULL;
+    size_t i = 0;
+    while ((model = model_at(i)) && strcmp(model->name, name) != 0)
+        i++;
+    return model;
 }
 
 const char *model_names(char *buffer, size_t buffer_bytes)
@@ -41,9 +34,9 @@ const char *model_names(char *buffer, size_t buffer_bytes)
     size_t used = 0;
     if (buffer_bytes)
         buffer[0] = '\0';
-    for (const Model *model = models; model->name && used < buffer_bytes; model++) {
-        int wrote =
-            snprintf(buffer + used, buffer_bytes - used, "%s%s", model == models ? "" : ", ", model->name);
+    const Model *model = NULL;
+    for (size_t i = 0; (model = model_at(i)) && used < buffer_bytes; i++) {
+        int wrote = snprintf(buffer + used, buffer_bytes - used, "%s%s", i ? ", " : "", model->name);
         used += wrote > 0 ? (size_t)wrote : 0;
     }
     return buffer;
@@ -53,16 +46,6 @@ const char *model_names(char *buffer, size_t buffer_bytes)
 static FshStatus check_spec(const Model *model, const ModelSpec *spec, FshError *error)
 {
     const bool classes = model->task == TASK_CLASSIFICATION;
-    const struct {
-        unsigned option;
-        bool given;
-        const char *name;
-    } options[] = {
-        {MODEL_DEPTH, spec->depth != 0, "depth"},
-        {MODEL_ALPHA, spec->alpha != 0, "alpha"},
-        {MODEL_BASE_CHANNELS, spec->base_channels != 0, "width"},
-        {MODEL_BLOCKS, spec->encoder_blocks || spec->middle_blocks || spec->decoder_blocks, "block counts"},
-    };
     if (spec->batch < 1 || spec->height < 1 || spec->width < 1 || (classes && spec->classes < 1) ||
         (spec->channels != 1 && spec->channels != 3))
         return fsh_error_set(
@@ -71,11 +54,7 @@ static FshStatus check_spec(const Model *model, const ModelSpec *spec, FshError 
             "1, and channels 1 or 3",
             model->name, (long long)spec->batch, (long long)spec->height, (long long)spec->width,
             (long long)spec->channels, (long long)spec->classes);
-    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
-        if (options[i].given && !(model->options & options[i].option))
-            return fsh_error_set(error, FSH_ERR_USAGE, "%s: this network has no %s to choose", model->name,
-                                 options[i].name);
-    return FSH_OK;
+    return model_check_options(model, &spec->options, error);
 }
 
 static TensorId build_classification(Graph *graph, const Model *model, const ModelSpec *spec,

@@ -1,8 +1,30 @@
+/* NAFNet (Chen et al. 2022, megvii-research/NAFNet), its keys and arithmetic: published weights load. Any
+ * size, as its check_image_size has it. */
 #include "trainer/models/networks.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+static const ModelOption encoder_blocks = {
+    .row = {.name = "encoder-blocks",
+            .alias = "enc-blk-nums",
+            .kind = OPTION_TEXT,
+            .argument = "N,N,...",
+            .help = "nafnet: blocks of each level on the way down; 1,1,1,28 unless given"}};
+static const ModelOption middle_blocks = {.row = {.name = "middle-blocks",
+                                                  .alias = "middle-blk-num",
+                                                  .kind = OPTION_TEXT,
+                                                  .argument = "N",
+                                                  .help = "nafnet: blocks at the bottom; 1 unless given"}};
+static const ModelOption decoder_blocks = {
+    .row = {.name = "decoder-blocks",
+            .alias = "dec-blk-nums",
+            .kind = OPTION_TEXT,
+            .argument = "N,N,...",
+            .help = "nafnet: blocks of each level on the way up; 1,1,1,1 unless given"}};
+static const ModelOption *const options[] = {&model_width, &encoder_blocks, &middle_blocks, &decoder_blocks,
+                                             NULL};
 
 enum { LEVELS_MAX = 8, BLOCKS_MAX = 256, BASE_CHANNELS = 32, BASE_CHANNELS_MAX = 1024 };
 
@@ -32,10 +54,10 @@ static bool parse_blocks(Graph *graph, const char *what, const char *text, Block
     }
 }
 
-static TensorId conv(Graph *graph, const char *prefix, const char *suffix, TensorId x, const Conv2d *options)
+static TensorId conv(Graph *graph, const char *prefix, const char *suffix, TensorId x, const Conv2d *conv2d)
 {
     char name[GRAPH_NAME_MAX];
-    return graph_conv2d(graph, model_join(name, prefix, suffix), x, options);
+    return graph_conv2d(graph, model_join(name, prefix, suffix), x, conv2d);
 }
 
 static TensorId pointwise(Graph *graph, const char *prefix, const char *suffix, TensorId x, int64_t channels)
@@ -87,15 +109,13 @@ static TensorId blocks_of(Graph *graph, const char *list, int level, int count, 
     return x;
 }
 
-TensorId nafnet_build(Graph *graph, TensorId x, const ModelSpec *spec)
+static TensorId build(Graph *graph, TensorId x, const ModelSpec *spec)
 {
     Blocks encoders, middle, decoders;
-    int64_t channels = spec->base_channels ? spec->base_channels : BASE_CHANNELS;
-    if (!parse_blocks(graph, "encoder blocks", spec->encoder_blocks ? spec->encoder_blocks : "1,1,1,28",
-                      &encoders) ||
-        !parse_blocks(graph, "middle blocks", spec->middle_blocks ? spec->middle_blocks : "1", &middle) ||
-        !parse_blocks(graph, "decoder blocks", spec->decoder_blocks ? spec->decoder_blocks : "1,1,1,1",
-                      &decoders))
+    int64_t channels = model_integer(spec, &model_width, BASE_CHANNELS);
+    if (!parse_blocks(graph, "encoder blocks", model_text(spec, &encoder_blocks, "1,1,1,28"), &encoders) ||
+        !parse_blocks(graph, "middle blocks", model_text(spec, &middle_blocks, "1"), &middle) ||
+        !parse_blocks(graph, "decoder blocks", model_text(spec, &decoder_blocks, "1,1,1,1"), &decoders))
         return TENSOR_NONE;
     if (encoders.count != decoders.count || middle.count != 1)
         return graph_refuse(graph,
@@ -137,3 +157,25 @@ TensorId nafnet_build(Graph *graph, TensorId x, const ModelSpec *spec)
     x = graph_add(graph, graph_conv2d(graph, "ending", x, &ending), input);
     return padded ? graph_crop(graph, x, spec->height, spec->width) : x;
 }
+
+/* At least 16, for tiles that are few and large. */
+static uint32_t multiple_of_levels(const ModelSpec *spec)
+{
+    enum { LEVELS_LEAST = 4 };
+    uint32_t levels = 1;
+    for (const char *at = model_text(spec, &encoder_blocks, ""); *at; at++)
+        levels += *at == ',';
+    levels = levels < LEVELS_LEAST ? LEVELS_LEAST : levels > LEVELS_MAX ? LEVELS_MAX : levels;
+    return 1U << levels;
+}
+
+const Model nafnet_models[] = {
+    {.name = "nafnet",
+     .summary = "NAFNet (Chen et al. 2022, megvii-research), for pairs",
+     .task = TASK_RESTORATION,
+     .batch_norm = false,
+     .build = build,
+     .multiple = multiple_of_levels,
+     .options = options},
+    {0},
+};

@@ -1,8 +1,27 @@
+/* PyramidNet (Han et al. 2016) as dnddnjs/pytorch-multigpu has it for CIFAR-10: 3x3 to 16 channels and batch
+ * norm, then three stages of (depth - 2) / 6 - 1 blocks (17 of depth 110: one less than the paper's)
+ * BN-conv-BN-ReLU-conv-BN, each with alpha / (3 * (depth - 2) / 6) channels more than the one before it; the
+ * shortcut is padded with zeros and, where the stride is 2, average pooled. Height and width must be
+ * multiples of 4. */
 #include "trainer/models/networks.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+
+static const ModelOption depth_option = {
+    .row = {.name = "depth",
+            .kind = OPTION_INTEGER,
+            .argument = "N",
+            .maximum = 1202,
+            .help = "pyramidnet: layers, 2 more than a multiple of 6; 0: 110"}};
+static const ModelOption alpha_option = {
+    .row = {.name = "alpha",
+            .kind = OPTION_INTEGER,
+            .argument = "N",
+            .maximum = 1000,
+            .help = "pyramidnet: channels added from the first block to the last; 0: 270"}};
+static const ModelOption *const options[] = {&depth_option, &alpha_option, NULL};
 
 enum { STAGES = 3, DEPTH = 110, ALPHA = 270, FIRST_CHANNELS = 16, SIZE_MULTIPLE = 4 };
 
@@ -35,9 +54,10 @@ static TensorId block(Graph *graph, const char *prefix, TensorId input, int64_t 
     return graph_add(graph, x, shortcut);
 }
 
-TensorId pyramidnet_build(Graph *graph, TensorId x, const ModelSpec *spec)
+static TensorId build(Graph *graph, TensorId x, const ModelSpec *spec)
 {
-    const int64_t depth = spec->depth ? spec->depth : DEPTH, alpha = spec->alpha ? spec->alpha : ALPHA;
+    const int64_t depth = model_integer(spec, &depth_option, DEPTH);
+    const int64_t alpha = model_integer(spec, &alpha_option, ALPHA);
     const int64_t layers = (depth - 2) / 6;
     if (depth < 14 || (depth - 2) % 6 || alpha < 1)
         return graph_refuse(graph,
@@ -64,3 +84,13 @@ TensorId pyramidnet_build(Graph *graph, TensorId x, const ModelSpec *spec)
     x = graph_global_avg_pool(graph, graph_relu(graph, x)); /* the source's 8 x 8 is all of a 32 x 32 image */
     return graph_linear(graph, "fc_out", x, spec->classes, true);
 }
+
+const Model pyramidnet_models[] = {
+    {.name = "pyramidnet",
+     .summary = "PyramidNet, depth 110, alpha 270 (Han et al. 2016, dnddnjs/pytorch-multigpu), for CIFAR-10",
+     .task = TASK_CLASSIFICATION,
+     .batch_norm = true,
+     .build = build,
+     .options = options},
+    {0},
+};

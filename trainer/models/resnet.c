@@ -1,3 +1,5 @@
+/* torchvision's, v1.5 (the stride of a bottleneck is in its 3x3): stem 7x7/2 and max pool 3x3/2, four stages
+ * of basic blocks (18, 34) or bottlenecks (50, 101), global average pool, "fc". */
 #include "trainer/models/networks.h"
 
 #include <stdio.h>
@@ -88,22 +90,46 @@ static TensorId build(Graph *graph, TensorId x, const ModelSpec *spec, const Res
     return graph_linear(graph, "fc", x, spec->classes, true);
 }
 
-TensorId resnet18_build(Graph *graph, TensorId x, const ModelSpec *spec)
+static TensorId build_18(Graph *graph, TensorId x, const ModelSpec *spec)
 {
     return build(graph, x, spec, &(Resnet){{2, 2, 2, 2}, false});
 }
 
-TensorId resnet34_build(Graph *graph, TensorId x, const ModelSpec *spec)
+static TensorId build_34(Graph *graph, TensorId x, const ModelSpec *spec)
 {
     return build(graph, x, spec, &(Resnet){{3, 4, 6, 3}, false});
 }
 
-TensorId resnet50_build(Graph *graph, TensorId x, const ModelSpec *spec)
+static TensorId build_50(Graph *graph, TensorId x, const ModelSpec *spec)
 {
     return build(graph, x, spec, &(Resnet){{3, 4, 6, 3}, true});
 }
 
-TensorId resnet101_build(Graph *graph, TensorId x, const ModelSpec *spec)
+static TensorId build_101(Graph *graph, TensorId x, const ModelSpec *spec)
 {
     return build(graph, x, spec, &(Resnet){{3, 4, 23, 3}, true});
 }
+
+const Model resnet_models[] = {
+    {.name = "resnet18",
+     .summary = "ResNet-18 (He et al. 2015, torchvision's)",
+     .task = TASK_CLASSIFICATION,
+     .batch_norm = true,
+     .build = build_18},
+    {.name = "resnet34",
+     .summary = "ResNet-34 (He et al. 2015, torchvision's)",
+     .task = TASK_CLASSIFICATION,
+     .batch_norm = true,
+     .build = build_34},
+    {.name = "resnet50",
+     .summary = "ResNet-50 v1.5 (He et al. 2015, torchvision's)",
+     .task = TASK_CLASSIFICATION,
+     .batch_norm = true,
+     .build = build_50},
+    {.name = "resnet101",
+     .summary = "ResNet-101 v1.5 (He et al. 2015, torchvision's)",
+     .task = TASK_CLASSIFICATION,
+     .batch_norm = true,
+     .build = build_101},
+    {0},
+};

@@ -1,3 +1,6 @@
+/* The CIFAR-10 speed net of davidcpage/cifar10-fast (dawn.py): 3x3 convolutions with batch norm and ReLU of
+ * 64, 128, 256, 512 channels, the last three max pooled, a residual pair after the second and the fourth; the
+ * maximum over what is left of the image (4 x 4 of 32 x 32), a linear layer without bias, times 0.125. */
 #include "trainer/models/networks.h"
 
 #include <stdio.h>
@@ -40,7 +43,7 @@ static TensorId image_maximum(Graph *graph, TensorId x)
     }
 }
 
-TensorId resnet9_build(Graph *graph, TensorId x, const ModelSpec *spec)
+static TensorId build(Graph *graph, TensorId x, const ModelSpec *spec)
 {
     static const struct {
         const char *name;
@@ -57,3 +60,12 @@ TensorId resnet9_build(Graph *graph, TensorId x, const ModelSpec *spec)
     x = graph_linear(graph, "linear", image_maximum(graph, x), spec->classes, false);
     return graph_scale(graph, x, 0.125F);
 }
+
+const Model resnet9_models[] = {
+    {.name = "resnet9",
+     .summary = "the CIFAR-10 speed net (davidcpage/cifar10-fast)",
+     .task = TASK_CLASSIFICATION,
+     .batch_norm = true,
+     .build = build},
+    {0},
+};

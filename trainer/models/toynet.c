@@ -1,8 +1,11 @@
+/* Toy_Net of Lance0218/Pytorch-DistributedDataParallel-Training-Tricks: two pairs of unpadded 3x3
+ * convolutions with batch norm and ReLU (64, 128, max pool, 256, 512, max pool), linear to 512, batch norm,
+ * ReLU, linear. Images of at least 16 pixels. */
 #include "trainer/models/networks.h"
 
 #include <stdio.h>
 
-TensorId toynet_build(Graph *graph, TensorId x, const ModelSpec *spec)
+static TensorId build(Graph *graph, TensorId x, const ModelSpec *spec)
 {
     static const struct {
         int64_t channels;
@@ -27,3 +30,12 @@ TensorId toynet_build(Graph *graph, TensorId x, const ModelSpec *spec)
     x = graph_relu(graph, graph_batch_norm(graph, "dense.2", x, &(BatchNorm){.training = spec->training}));
     return graph_linear(graph, "dense.4", x, spec->classes, true);
 }
+
+const Model toynet_models[] = {
+    {.name = "toynet",
+     .summary = "four 3x3 convolutions for MNIST (Lance0218's DDP training tricks)",
+     .task = TASK_CLASSIFICATION,
+     .batch_norm = true,
+     .build = build},
+    {0},
+};

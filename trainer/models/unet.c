@@ -1,7 +1,13 @@
+/* A U-Net (Ronneberger et al. 2015) that adds to its input: four levels of pairs of padded 3x3 convolutions
+ * with leaky ReLU 0.2, channels doubled by 2x2/2 convolutions down and halved by 1x1 convolutions with pixel
+ * shuffle up, the level's own result beside what comes up. Its last convolution begins as zero, so that
+ * training starts at the input itself. Any size: padded with zeros to a multiple of 8, and cropped. */
 #include "trainer/models/networks.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+
+static const ModelOption *const options[] = {&model_width, NULL};
 
 enum { UNSHUFFLE = 2, DOWNS = 3, BASE_CHANNELS = 32, BASE_CHANNELS_MAX = 1024 };
 
@@ -32,12 +38,12 @@ static TensorId up(Graph *graph, const char *name, TensorId x, int64_t channels)
     return graph_pixel_shuffle(graph, x, 2);
 }
 
-TensorId unet_build(Graph *graph, TensorId x, const ModelSpec *spec)
+static TensorId build(Graph *graph, TensorId x, const ModelSpec *spec)
 {
-    const int64_t multiple = UNSHUFFLE * (INT64_C(1) << DOWNS);
-    const int64_t height = (spec->height + multiple - 1) / multiple * multiple;
-    const int64_t width = (spec->width + multiple - 1) / multiple * multiple;
-    int64_t channels = spec->base_channels ? spec->base_channels : BASE_CHANNELS;
+    const int64_t edge = UNSHUFFLE << DOWNS;
+    const int64_t height = (spec->height + edge - 1) / edge * edge;
+    const int64_t width = (spec->width + edge - 1) / edge * edge;
+    int64_t channels = model_integer(spec, &model_width, BASE_CHANNELS);
     TensorId levels[DOWNS];
     char name[GRAPH_NAME_MAX];
     if (channels < 1 || channels > BASE_CHANNELS_MAX)
@@ -74,3 +80,20 @@ TensorId unet_build(Graph *graph, TensorId x, const ModelSpec *spec)
     return height == spec->height && width == spec->width ? x
                                                           : graph_crop(graph, x, spec->height, spec->width);
 }
+
+static uint32_t multiple(const ModelSpec *spec)
+{
+    (void)spec;
+    return UNSHUFFLE << DOWNS;
+}
+
+const Model unet_models[] = {
+    {.name = "unet",
+     .summary = "U-Net that adds to its input (Ronneberger et al. 2015), for pairs",
+     .task = TASK_RESTORATION,
+     .batch_norm = false,
+     .build = build,
+     .multiple = multiple,
+     .options = options},
+    {0},
+};

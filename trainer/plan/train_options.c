@@ -10,7 +10,6 @@
 #include "trainer/data/random_erasing.h"
 #include "trainer/checkpoint/run_state.h"
 #include "trainer/plan/train_hints.h"
-#include "trainer/models/models.h"
 
 static const char summary[] =
     "Train a network on a dataset that fpack made, classes or pairs of images, or evaluate one. Every "
@@ -152,6 +151,21 @@ static size_t place_of(const TrainOptions *options, const void *value)
     return (size_t)((const char *)value - (const char *)options);
 }
 
+/* Stands for the rows of network_rows in the table below. */
+static const char networks_options[] = "the networks' own";
+
+/* Writes a row for each option of the networks, whose values are in *values; returns their number. */
+static size_t network_rows(ModelValues *values, Option *rows)
+{
+    const ModelOption *option = NULL;
+    size_t count = 0;
+    for (; (option = model_option(count)); count++) {
+        rows[count] = option->row;
+        rows[count].value = &values->at[count];
+    }
+    return count;
+}
+
 /* One row is two lines: what it is, and its help. */
 /* clang-format off */
 void train_options_rows(TrainOptions *o, Option *rows)
@@ -199,21 +213,7 @@ void train_options_rows(TrainOptions *o, Option *rows)
                  "takes the one that the weights name"},
         {.name = "list-models", .kind = OPTION_FLAG, .value = &o->list_models,
          .help = "list the networks with parameters and GFLOP, for SHARDS if given"},
-        {.name = "depth", .kind = OPTION_INTEGER, .value = &o->depth, .argument = "N", .maximum = 1202,
-         .help = "pyramidnet: layers, 2 more than a multiple of 6; 0: 110"},
-        {.name = "alpha", .kind = OPTION_INTEGER, .value = &o->alpha, .argument = "N", .maximum = 1000,
-         .help = "pyramidnet: channels added from the first block to the last; 0: 270"},
-        {.name = "width", .kind = OPTION_INTEGER, .value = &o->width, .argument = "N", .maximum = 1024,
-         .help = "unet, nafnet: channels of the first level; 0: 32"},
-        {.name = "encoder-blocks", .kind = OPTION_TEXT, .value = &o->encoder_blocks, .argument = "N,N,...",
-         .alias = "enc-blk-nums",
-         .help = "nafnet: blocks of each level on the way down; 1,1,1,28 unless given"},
-        {.name = "middle-blocks", .kind = OPTION_TEXT, .value = &o->middle_blocks, .argument = "N",
-         .alias = "middle-blk-num",
-         .help = "nafnet: blocks at the bottom; 1 unless given"},
-        {.name = "decoder-blocks", .kind = OPTION_TEXT, .value = &o->decoder_blocks, .argument = "N,N,...",
-         .alias = "dec-blk-nums",
-         .help = "nafnet: blocks of each level on the way up; 1,1,1,1 unless given"},
+        {.name = networks_options},
         {.name = "weights", .kind = OPTION_TEXT, .value = &o->weights, .argument = "FILE",
          .help = "start from, evaluate or predict with these weights (safetensors with the names of "
                  "torchvision, timm, NAFNet)"},
@@ -496,8 +496,15 @@ void train_options_rows(TrainOptions *o, Option *rows)
         PROGRAM_OPTIONS(&o->program),
         {0},
     };
-    _Static_assert(sizeof table / sizeof *table <= TRAIN_OPTION_ROWS, "TRAIN_OPTION_ROWS is too small");
-    memcpy(rows, table, sizeof table);
+    _Static_assert(sizeof table / sizeof *table + MODEL_OPTIONS_MAX <= TRAIN_OPTION_ROWS,
+                   "TRAIN_OPTION_ROWS is too small");
+    Option *row = rows;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        if (table[i].name == networks_options)
+            row += network_rows(&o->network, row);
+        else
+            *row++ = table[i];
+    }
     _Static_assert(offsetof(TrainOptions, given) <= TRAIN_OPTIONS_BYTES, "TRAIN_OPTIONS_BYTES is too small");
     for (size_t i = 0; rows[i].name; i++)
         rows[i].given = &o->given[place_of(o, rows[i].value)];

@@ -7,10 +7,11 @@
 #define FSHARD_TRAINER_PLAN_TRAIN_OPTIONS_H
 
 #include "common/program.h"
+#include "trainer/models/models.h"
 #include "trainer/optim/schedule.h"
 #include "trainer/ranks/rank_place.h"
 
-enum { TRAIN_OPTION_ROWS = 128, TRAIN_OPTIONS_BYTES = 2048 };
+enum { TRAIN_OPTION_ROWS = 192, TRAIN_OPTIONS_BYTES = 2048 };
 
 /* What the choices of options are, in the order of their names; "auto" is OPTION_AUTO. */
 typedef enum TrainOnError { TRAIN_STOP, TRAIN_SKIP } TrainOnError;
@@ -49,8 +50,7 @@ typedef struct TrainOptions {
     int amp;             /* TrainAmp; auto */
     bool tf32, cudnn_benchmark;
     const char *no_fuse; /* NAME,NAME; NULL: all that the backend has */
-    int64_t depth, alpha, width;
-    const char *encoder_blocks, *middle_blocks, *decoder_blocks;
+    ModelValues network; /* the networks' own options: --width, --depth, … (models.h) */
     const char *predict, *export_path;
     int predict_format;         /* PredictFormat; auto */
     const char *files_from;     /* images that nobody has packed, a list of them; NULL: all */

@@ -90,12 +90,7 @@ static void plan_spec(const TrainOptions *options, const TrainingData *data, Mod
 {
     spec->channels = data->channels;
     spec->classes = data->class_count;
-    spec->depth = options->depth;
-    spec->alpha = options->alpha;
-    spec->base_channels = options->width;
-    spec->encoder_blocks = options->encoder_blocks;
-    spec->middle_blocks = options->middle_blocks;
-    spec->decoder_blocks = options->decoder_blocks;
+    spec->options = options->network;
 }
 
 static void plan_network(TrainPlan *plan, const TrainOptions *options, const TrainingData *data)

@@ -353,7 +353,8 @@ static json_t *cost_json(const ListedSize *size, const ListedCost *cost)
 static FshStatus list_json(const ListedSize *sizes, size_t size_count, FshError *error)
 {
     json_t *list = json_array();
-    for (const Model *model = models; model->name; model++) {
+    const Model *model = NULL;
+    for (size_t m = 0; (model = model_at(m)); m++) {
         json_t *costs = json_array();
         for (size_t i = 0; i < size_count; i++) {
             const ListedCost cost = cost_of(model, &sizes[i]);
@@ -385,7 +386,8 @@ FshStatus describe_models(const TrainOptions *options, FshError *error)
     for (size_t i = 0; i < size_count; i++)
         (void)printf("  %12s %11s", "parameters", "GFLOP");
     (void)printf("\n");
-    for (const Model *model = models; model->name; model++) {
+    const Model *model = NULL;
+    for (size_t m = 0; (model = model_at(m)); m++) {
         (void)printf("%-12s", model->name);
         for (size_t i = 0; i < size_count; i++) {
             const ListedCost cost = cost_of(model, &sizes[i]);

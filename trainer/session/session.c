@@ -138,27 +138,6 @@ static void take_normalisation(Session *session, const WeightsOrigin *origin)
     memcpy(recipe->deviation, origin->deviation, sizeof recipe->deviation);
 }
 
-/* Sets depth, width and blocks to those of the weights' network, where the user did not set them. */
-static void take_shape(TrainOptions *options, const WeightsOrigin *origin)
-{
-    const struct {
-        int64_t *option, value;
-    } numbers[] = {{&options->depth, origin->depth},
-                   {&options->alpha, origin->alpha},
-                   {&options->width, origin->base_channels}};
-    const struct {
-        const char **option, *value;
-    } texts[] = {{&options->encoder_blocks, origin->encoder_blocks},
-                 {&options->middle_blocks, origin->middle_blocks},
-                 {&options->decoder_blocks, origin->decoder_blocks}};
-    for (size_t i = 0; i < 3; i++) {
-        if (!*numbers[i].option)
-            *numbers[i].option = numbers[i].value;
-        if (!*texts[i].option && *texts[i].value)
-            *texts[i].option = texts[i].value;
-    }
-}
-
 /* Sets the evaluation sizes to those that the weights were evaluated with, if the user set none. */
 static void take_sizes(TrainOptions *options, const WeightsOrigin *origin)
 {
@@ -233,7 +212,7 @@ static FshStatus open_data(Session *session, const TrainOptions *options, Sessio
     if (!status)
         status = training_data_name_classes(&session->data, error);
     if (!status && model == origin->model)
-        take_shape(&settled, origin);
+        model_take_shape(&settled.network, &origin->options);
     if (!status && use == SESSION_EVALUATE && model->task == TASK_CLASSIFICATION)
         take_sizes(&settled, origin);
     if (session->communicator)
