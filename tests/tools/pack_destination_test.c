@@ -100,14 +100,14 @@ static FshStatus pack_as(FshContainer container, const char *source, const char 
                                  .max_pixels = IMAGE_MAX_PIXELS_DEFAULT,
                                  .jobs = 1,
                                  .quiet = true};
-    Plan plan = {.folder = -1};
+    PackPlan plan = {0};
     PackResult result = {0};
     FshStatus status = pack_plan_make(&plan, &options, error);
     if (!status)
         status = pack_run(&plan, &options, NULL, NULL, &result, error);
     *kept_ret = result.kept_output_count;
     pack_result_free(&result);
-    plan_free(&plan);
+    pack_plan_free(&plan);
     return status;
 }
 

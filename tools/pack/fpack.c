@@ -149,7 +149,7 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
 {
     const Settings *settings = context->settings;
     PackOptions options;
-    Plan plan = {.folder = -1};
+    PackPlan plan = {0};
     PackResult result = {0};
     ProgramNotes notes = {.program = context->table->program, .verbose = settings->program.verbose};
     const double begin = progress_now_seconds();
@@ -171,13 +171,13 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
     status = pack_plan_make(&plan, &options, error);
     if (status == FSH_ERR_INTERRUPTED)
         status = fsh_error_set(error, status, "%s: interrupted before anything was written", options.source);
-    print_warnings(settings, &plan.warnings); /* first: they say what would mend a long list */
-    for (size_t i = 0; i < plan.left_out.count; i++)
-        print_left_out(&plan.left_out.items[i], &notes);
+    print_warnings(settings, &plan.notes.warnings); /* first: they say what would mend a long list */
+    for (size_t i = 0; i < plan.notes.left_out.count; i++)
+        print_left_out(&plan.notes.left_out.items[i], &notes);
     if (!status && settings->program.dry_run)
         status = pack_preview(&plan, &options, &result, error);
     else if (!status)
-        status = plan_check_read(&plan, &options, error);
+        status = pack_plan_check_read(&plan, &options, error);
     if (!status && !settings->program.dry_run)
         status = pack_run(&plan, &options, print_left_out, &notes, &result, error);
 
@@ -186,27 +186,27 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
     /* Also after a stop: what was found by then is worth reading. */
     if (settings->report && !settings->program.dry_run) {
         FshError report_error = {0};
-        if (report_write_left_out(settings->report, &plan.left_out, &result.left_out, &report_error) &&
+        if (report_write_left_out(settings->report, &plan.notes.left_out, &result.left_out, &report_error) &&
             !status)
             status = fsh_error_set(error, report_error.status, "--report: %s", report_error.message);
     }
     const Report report = {.destination = options.destination,
                            .result = &result,
-                           .planned_left_out = &plan.left_out,
-                           .other_file_count = plan.other_file_count,
+                           .planned_left_out = &plan.notes.left_out,
+                           .other_file_count = plan.found.other_file_count,
                            .part = options.part,
                            .dry_run = settings->program.dry_run,
-                           .duplicates = options.dedupe ? plan.duplicates : NULL,
-                           .chosen = options.store == PACK_STORE_AUTO ? &plan.chosen : NULL};
+                           .duplicates = options.dedupe ? plan.keyed.duplicates : NULL,
+                           .chosen = options.store == PACK_STORE_AUTO ? &plan.stored.chosen : NULL};
     if (!status && !settings->program.quiet)
         report_print(stderr, &report);
     if (!status && settings->program.json)
         status = report_print_json(stdout, &report, error);
     *partial_ret = result.left_out.count > 0;
-    for (size_t i = 0; i < plan.left_out.count; i++)
-        *partial_ret = *partial_ret || plan.left_out.items[i].status; /* FSH_OK: left out as asked */
+    for (size_t i = 0; i < plan.notes.left_out.count; i++)
+        *partial_ret = *partial_ret || plan.notes.left_out.items[i].status; /* FSH_OK: left out as asked */
     pack_result_free(&result);
-    plan_free(&plan);
+    pack_plan_free(&plan);
     return status;
 }
 

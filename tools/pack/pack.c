@@ -22,7 +22,7 @@ enum { CHUNK_SAMPLES = 32, CHUNK_BYTES = 64 * 1024 };
 enum { JOB_BYTES = 32 << 20, BUFFER_KEPT_BYTES = JOB_BYTES / 4 };
 
 typedef struct Chunk {
-    uint64_t first_sample; /* of plan->samples */
+    uint64_t first_sample; /* of plan->split.samples */
     uint32_t count;
     uint64_t bytes; /* of its records, about: payloads, or the source's files */
 } Chunk;
@@ -35,7 +35,7 @@ typedef struct ChunkResult {
 
 /* One run. The work only reads plan, options and chunks; the rest is the deliverer's. */
 typedef struct Run {
-    const Plan *plan;
+    const PackPlan *plan;
     const PackOptions *options;
     Destination destination;
     uint32_t statistics_split; /* whose pixels are summed: train, or the first there is */
@@ -71,9 +71,9 @@ static FshStatus work(uint64_t item, int thread, void *slot, void *context, FshE
     budget_take(&run->budget, item, chunk->bytes);
     result->records.length = 0;
     for (uint32_t i = 0; i < chunk->count && !status; i++) {
-        const PlanSample *sample = &run->plan->samples[chunk->first_sample + i];
+        const PackSample *sample = &run->plan->split.samples[chunk->first_sample + i];
         status =
-            work_sample(&run->workers[thread], run->plan, run->options, sample,
+            work_sample(&run->workers[thread], &run->plan->stored, run->options, sample,
                         sample->split == run->statistics_split, &result->records, &result->results[i], error);
     }
     if (status)
@@ -90,8 +90,8 @@ static void chunk_result_free(void *slot)
 
 static FshStatus start_output(Run *run, FshError *error)
 {
-    const Plan *plan = run->plan;
-    const PlanOutput *output = &plan->outputs[run->pending[run->current]];
+    const PackPlan *plan = run->plan;
+    const PackOutput *output = &plan->outputs[run->pending[run->current]];
     const char *split = fsh_split_name(output->split);
     char name[NAME_MAX + 1], path[PATH_MAX];
     (void)fsh_file_name(name, sizeof name, run->options->container, split, output->shard_index,
@@ -99,23 +99,23 @@ static FshStatus start_output(Run *run, FshError *error)
     FshStatus status = file_join(path, sizeof path, run->destination.folder, name, error);
     if (status)
         return status;
-    run->output.class_counts = calloc(plan->class_count + 1, sizeof *run->output.class_counts);
+    run->output.class_counts = calloc(plan->keyed.class_count + 1, sizeof *run->output.class_counts);
     if (!run->output.class_counts)
         return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
     const FshWriterOptions options = {
         .container = run->options->container,
         .dataset_id = plan->id,
         .split = split,
-        .kind = plan->kind,
-        .field_names = plan->field_names,
-        .field_count = plan->field_count,
-        .class_names = (const char *const *)plan->class_names,
-        .class_count = plan->class_count,
+        .kind = plan->found.kind,
+        .field_names = plan->found.field_names,
+        .field_count = plan->found.field_count,
+        .class_names = (const char *const *)plan->keyed.class_names,
+        .class_count = plan->keyed.class_count,
         .shard_index = output->shard_index,
         .shard_count = output->shard_count,
-        .dictionary = plan->dictionary,
-        .dictionary_bytes = plan->dictionary_bytes,
-        .record_form = work_record_form(plan, run->options),
+        .dictionary = plan->stored.dictionary,
+        .dictionary_bytes = plan->stored.dictionary_bytes,
+        .record_form = work_record_form(&plan->stored, run->options),
         .force = true, /* an output of this name in our locked folder is one that must be made again */
     };
     return fsh_writer_open(&run->writer, path, &options, error);
@@ -162,14 +162,15 @@ static FshStatus finish_output(Run *run, FshError *error)
     return status;
 }
 
-static FshStatus note_left_out(Run *run, const PlanSample *sample, const WorkResult *work_result,
+static FshStatus note_left_out(Run *run, const PackSample *sample, const WorkResult *work_result,
                                FshError *error)
 {
     NoteList *list = &run->output.left_out;
     char name[PATH_MAX];
-    FshStatus status = notes_add(list, work_result->failure,
-                                 plan_source_name(run->plan, sample, work_result->failed_field, name),
-                                 work_result->reason, error);
+    FshStatus status =
+        notes_add(list, work_result->failure,
+                  sample_source_name(&run->plan->found, sample, work_result->failed_field, name),
+                  work_result->reason, error);
     if (!status && run->left_out) {
         progress_clear(&run->progress);
         run->left_out(&list->items[list->count - 1], run->left_out_context);
@@ -182,7 +183,7 @@ static bool is_unread(const Run *run, FshStatus failure)
     return failure == FSH_ERR_SYSTEM && !run->options->skip_unread;
 }
 
-static FshStatus deliver_sample(Run *run, const PlanSample *sample, const WorkResult *work_result,
+static FshStatus deliver_sample(Run *run, const PackSample *sample, const WorkResult *work_result,
                                 const Buffer *records, FshError *error)
 {
     FshStatus status = FSH_OK;
@@ -204,12 +205,12 @@ static FshStatus deliver_sample(Run *run, const PlanSample *sample, const WorkRe
 
 static FshStatus deliver_chunk(Run *run, const Chunk *chunk, const ChunkResult *result, FshError *error)
 {
-    const PlanOutput *output = &run->plan->outputs[run->pending[run->current]];
+    const PackOutput *output = &run->plan->outputs[run->pending[run->current]];
     const uint64_t end = chunk->first_sample + chunk->count;
     uint64_t bytes = 0, failed = 0;
     FshStatus status = run->writer ? FSH_OK : start_output(run, error);
     for (uint32_t i = 0; i < chunk->count && !status; i++) {
-        status = deliver_sample(run, &run->plan->samples[chunk->first_sample + i], &result->results[i],
+        status = deliver_sample(run, &run->plan->split.samples[chunk->first_sample + i], &result->results[i],
                                 &result->records, error);
         bytes += result->results[i].source_bytes;
         failed += result->results[i].failure != FSH_OK;
@@ -240,11 +241,11 @@ static FshStatus deliver(uint64_t item, void *slot, void *context, FshError *err
 
 static FshStatus allocate(Run *run, FshError *error)
 {
-    const Plan *plan = run->plan;
+    const PackPlan *plan = run->plan;
     run->pending = calloc(plan->output_count + 1, sizeof *run->pending);
     run->workers = calloc((size_t)run->options->jobs, sizeof *run->workers);
     if (!run->pending || !run->workers)
-        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->root);
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->found.root);
     return blueprint_make(&run->blueprint, plan, run->options, error);
 }
 
@@ -266,7 +267,7 @@ static FshStatus add_chunk(Run *run, const Chunk *chunk, FshError *error)
         uint64_t capacity = run->chunk_capacity ? 2 * run->chunk_capacity : 256;
         Chunk *chunks = reallocarray(run->chunks, capacity, sizeof *chunks);
         if (!chunks)
-            return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", run->plan->root);
+            return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", run->plan->found.root);
         run->chunks = chunks;
         run->chunk_capacity = capacity;
     }
@@ -277,8 +278,8 @@ static FshStatus add_chunk(Run *run, const Chunk *chunk, FshError *error)
 /* Cuts an output into chunks of at most CHUNK_SAMPLES and about CHUNK_BYTES. */
 static FshStatus add_pending(Run *run, size_t index, FshError *error)
 {
-    const Plan *plan = run->plan;
-    const PlanOutput *output = &plan->outputs[index];
+    const PackPlan *plan = run->plan;
+    const PackOutput *output = &plan->outputs[index];
     Chunk chunk = {.first_sample = output->first_sample};
     FshStatus status = FSH_OK;
     run->pending[run->pending_count++] = index;
@@ -287,7 +288,7 @@ static FshStatus add_pending(Run *run, size_t index, FshError *error)
             status = add_chunk(run, &chunk, error);
             chunk = (Chunk){.first_sample = output->first_sample + i};
         }
-        chunk.bytes += plan_sample_bytes(plan, &plan->samples[output->first_sample + i]);
+        chunk.bytes += stored_sample_bytes(&plan->stored, &plan->split.samples[output->first_sample + i]);
         chunk.count++;
     }
     return status ? status : add_chunk(run, &chunk, error);
@@ -297,8 +298,8 @@ static FshStatus add_pending(Run *run, size_t index, FshError *error)
 static FshStatus find_output(const Run *run, size_t index, OutputResult *result, bool *kept_ret,
                              FshError *error)
 {
-    const Plan *plan = run->plan;
-    const PlanOutput *output = &plan->outputs[index];
+    const PackPlan *plan = run->plan;
+    const PackOutput *output = &plan->outputs[index];
     char sources[RESUME_SOURCES_BYTES];
     FshSplitInfo *split = NULL;
     const FshFileInfo *file = blueprint_output(&run->blueprint, index, &split);
@@ -307,7 +308,7 @@ static FshStatus find_output(const Run *run, size_t index, OutputResult *result,
                            .split = split->name,
                            .name = file->name,
                            .container = run->options->container,
-                           .class_count = plan->class_count,
+                           .class_count = plan->keyed.class_count,
                            .sources = sources};
     return resume_load(&key, run->destination.folder, result, kept_ret, error);
 }
@@ -315,10 +316,10 @@ static FshStatus find_output(const Run *run, size_t index, OutputResult *result,
 /* Takes over what an earlier run finished; the rest is pending. */
 static FshStatus find_pending_outputs(Run *run, uint64_t *sample_count_ret, FshError *error)
 {
-    const Plan *plan = run->plan;
+    const PackPlan *plan = run->plan;
     size_t end = 0;
     *sample_count_ret = 0;
-    FshStatus status = plan_part(plan, run->options, &run->result->first_output, &end, error);
+    FshStatus status = pack_plan_part(plan, run->options, &run->result->first_output, &end, error);
     run->result->output_count = end - run->result->first_output;
     for (size_t i = run->result->first_output; i < end && !status; i++) {
         bool kept = false;
@@ -364,7 +365,7 @@ static FshStatus finish(Run *run, FshError *error)
                    ? status
                    : fsh_error_set(error, FSH_ERR_CORRUPT,
                                    "%s: none of its %" PRIu64 " samples can be packed; nothing was written",
-                                   run->plan->root, run->plan->sample_count);
+                                   run->plan->found.root, run->plan->split.sample_count);
     }
     return pack_finish(&run->blueprint, &run->destination, run->result, error);
 }
@@ -390,7 +391,7 @@ static const char *walked_source(const PackOptions *options)
     return options->files_from || options->root[0] ? NULL : options->source;
 }
 
-FshStatus pack_run(const Plan *plan, const PackOptions *options, PackLeftOut left_out, void *context,
+FshStatus pack_run(const PackPlan *plan, const PackOptions *options, PackLeftOut left_out, void *context,
                    PackResult *result, FshError *error)
 {
     Run run = {.plan = plan,
@@ -400,7 +401,7 @@ FshStatus pack_run(const Plan *plan, const PackOptions *options, PackLeftOut lef
                .left_out_context = context};
     *result = (PackResult){0};
     budget_init(&run.budget, (uint64_t)options->jobs * JOB_BYTES);
-    run.statistics_split = plan_main_split(plan);
+    run.statistics_split = split_main(&plan->split);
 
     const DestinationOptions where = {
         .source = walked_source(options), .id = plan->id, .force = options->force, .part = options->part};
@@ -437,7 +438,7 @@ FshStatus pack_run(const Plan *plan, const PackOptions *options, PackLeftOut lef
     return status;
 }
 
-FshStatus pack_preview(const Plan *plan, const PackOptions *options, PackResult *result, FshError *error)
+FshStatus pack_preview(const PackPlan *plan, const PackOptions *options, PackResult *result, FshError *error)
 {
     const DestinationOptions where = {
         .source = walked_source(options), .id = plan->id, .force = options->force, .part = options->part};
@@ -446,19 +447,19 @@ FshStatus pack_preview(const Plan *plan, const PackOptions *options, PackResult 
     *result = (PackResult){0};
     FshStatus status = destination_check(options->destination, &where, error);
     if (!status)
-        status = plan_part(plan, options, &result->first_output, &end, error);
+        status = pack_plan_part(plan, options, &result->first_output, &end, error);
     if (!status)
         status = blueprint_make(&blueprint, plan, options, error);
     if (status)
         return status;
     result->output_count = end - result->first_output;
     for (size_t index = result->first_output; index < end; index++) {
-        const PlanOutput *output = &plan->outputs[index];
+        const PackOutput *output = &plan->outputs[index];
         FshSplitInfo *split = NULL;
         (void)blueprint_output(&blueprint, index, &split);
         split->sample_count += output->sample_count;
         for (uint64_t i = 0; i < output->sample_count && split->class_counts; i++) {
-            const int32_t label = plan->samples[output->first_sample + i].label;
+            const int32_t label = plan->split.samples[output->first_sample + i].label;
             if (label >= 0) /* a tar's sample may have none */
                 split->class_counts[label]++;
         }

@@ -59,27 +59,28 @@ static bool add_split(Blueprint *blueprint, const char *name, size_t file_count)
     return true;
 }
 
-FshStatus blueprint_make(Blueprint *blueprint, const Plan *plan, const PackOptions *options, FshError *error)
+FshStatus blueprint_make(Blueprint *blueprint, const PackPlan *plan, const PackOptions *options,
+                         FshError *error)
 {
-    *blueprint = (Blueprint){.left_out_count = plan->left_out.count};
+    *blueprint = (Blueprint){.left_out_count = plan->notes.left_out.count};
     FshManifest *manifest = &blueprint->manifest;
     manifest->container = options->container;
-    manifest->kind = plan->kind;
-    manifest->pair_scale = plan->pair_scale;
+    manifest->kind = plan->found.kind;
+    manifest->pair_scale = plan->found.pair_scale;
     memcpy(manifest->id, plan->id, sizeof manifest->id);
     manifest->provenance_json = provenance_json(plan, options);
-    manifest->splits = calloc(PLAN_SPLITS, sizeof *manifest->splits);
-    bool complete =
-        manifest->provenance_json && manifest->splits &&
-        copy_names(&manifest->field_names, &manifest->field_count, plan->field_names, plan->field_count);
-    if (complete && plan->class_count)
+    manifest->splits = calloc(PACK_SPLITS, sizeof *manifest->splits);
+    bool complete = manifest->provenance_json && manifest->splits &&
+                    copy_names(&manifest->field_names, &manifest->field_count, plan->found.field_names,
+                               plan->found.field_count);
+    if (complete && plan->keyed.class_count)
         complete = copy_names(&manifest->class_names, &manifest->class_count,
-                              (const char *const *)plan->class_names, plan->class_count);
+                              (const char *const *)plan->keyed.class_names, plan->keyed.class_count);
     size_t display_count = 0;
-    if (complete && plan->display_names)
+    if (complete && plan->keyed.display_names)
         complete = copy_names(&manifest->class_display_names, &display_count,
-                              (const char *const *)plan->display_names, plan->class_count);
-    for (uint32_t split = 0; split < PLAN_SPLITS && complete; split++) {
+                              (const char *const *)plan->keyed.display_names, plan->keyed.class_count);
+    for (uint32_t split = 0; split < PACK_SPLITS && complete; split++) {
         size_t file_count = 0;
         for (size_t i = 0; i < plan->output_count; i++)
             file_count += plan->outputs[i].split == split;
@@ -87,9 +88,9 @@ FshStatus blueprint_make(Blueprint *blueprint, const Plan *plan, const PackOptio
             complete = add_split(blueprint, fsh_split_name(split), file_count);
     }
     FshStatus status = complete ? FSH_OK : out_of_memory(error);
-    if (!status && plan->dictionary)
-        status =
-            fsh_dictionary_describe(plan->dictionary, plan->dictionary_bytes, &manifest->dictionary, error);
+    if (!status && plan->stored.dictionary)
+        status = fsh_dictionary_describe(plan->stored.dictionary, plan->stored.dictionary_bytes,
+                                         &manifest->dictionary, error);
     if (status)
         blueprint_free(blueprint);
     return status;
@@ -220,7 +221,7 @@ static bool names_from_json(const json_t *array, char ***names_ret, size_t *coun
 static bool is_split_name(const char *name)
 {
     bool found = false;
-    for (size_t i = 0; i < PLAN_SPLITS; i++)
+    for (size_t i = 0; i < PACK_SPLITS; i++)
         found |= strcmp(name, fsh_split_name(i)) == 0;
     return found;
 }
@@ -228,13 +229,13 @@ static bool is_split_name(const char *name)
 static bool splits_from_json(const json_t *array, Blueprint *blueprint)
 {
     const size_t count = json_array_size(array);
-    if (count < 1 || count > PLAN_SPLITS)
+    if (count < 1 || count > PACK_SPLITS)
         return false;
     for (size_t i = 0; i < count; i++) {
         const json_t *split = json_array_get(array, i);
         const char *name = json_string_value(json_array_get(split, 0));
         const json_int_t file_count = json_integer_value(json_array_get(split, 1));
-        if (!name || !is_split_name(name) || file_count < 1 || file_count > PLAN_SHARDS_MAX ||
+        if (!name || !is_split_name(name) || file_count < 1 || file_count > PACK_SHARDS_MAX ||
             !add_split(blueprint, name, (size_t)file_count))
             return false;
     }
@@ -255,7 +256,7 @@ static bool from_json(const json_t *object, Blueprint *blueprint)
     manifest->pair_scale = (uint32_t)json_integer_value(json_object_get(object, "pair_scale"));
     blueprint->left_out_count = (uint64_t)json_integer_value(json_object_get(object, "left_out"));
     manifest->provenance_json = json_dumps(provenance, JSON_COMPACT | JSON_SORT_KEYS);
-    manifest->splits = calloc(PLAN_SPLITS, sizeof *manifest->splits);
+    manifest->splits = calloc(PACK_SPLITS, sizeof *manifest->splits);
     const json_t *classes = json_object_get(object, "classes");
     bool good =
         manifest->provenance_json && manifest->splits &&

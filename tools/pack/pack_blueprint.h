@@ -20,7 +20,8 @@ typedef struct Blueprint {
 } Blueprint;
 
 /* On failure *blueprint is empty. FSH_ERR_MEMORY. */
-FshStatus blueprint_make(Blueprint *blueprint, const Plan *plan, const PackOptions *options, FshError *error);
+FshStatus blueprint_make(Blueprint *blueprint, const PackPlan *plan, const PackOptions *options,
+                         FshError *error);
 void blueprint_free(Blueprint *blueprint);
 
 /* Writes folder/.fpack-plan.json: of a blueprint to which nothing was added. */

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "common/file.h"
-#include "tools/pack/pack_plan.h"
+#include "tools/pack/pack_keyed.h"
 
 enum { LIST_BYTES_MAX = 64 << 20 };
 
@@ -48,7 +48,7 @@ static FshStatus refuse_twice(const char *path, const NameList *names, FshError 
     return status;
 }
 
-FshStatus plan_read_class_list(const char *path, NameList *names, FshError *error)
+FshStatus key_read_class_list(const char *path, NameList *names, FshError *error)
 {
     Buffer text = {0};
     FshStatus status = file_read_stream(path, LIST_BYTES_MAX, &text, error);
@@ -71,14 +71,14 @@ FshStatus plan_read_class_list(const char *path, NameList *names, FshError *erro
 
 /* ---- choosing ---- */
 
-/* What each class of the plan becomes: its place in the list, or -1. Owned by the caller; NULL: out of
+/* Returns what each class found becomes: its place in the list, or -1. Owned by the caller; NULL: out of
  * memory. */
-static int32_t *match_classes(const Plan *plan, const NameList *chosen)
+static int32_t *match_classes(const PackKeyed *keyed, const NameList *chosen)
 {
-    int32_t *labels = calloc(plan->class_count + 1, sizeof *labels);
+    int32_t *labels = calloc(keyed->class_count + 1, sizeof *labels);
     ClassPlace *places = sort_places(chosen);
-    for (size_t i = 0; i < plan->class_count && labels && places; i++) {
-        const ClassPlace key = {.name = plan->class_names[i]};
+    for (size_t i = 0; i < keyed->class_count && labels && places; i++) {
+        const ClassPlace key = {.name = keyed->class_names[i]};
         size_t low = 0, high = chosen->count; /* the first place that is not below the name */
         while (low < high) {
             const size_t middle = low + (high - low) / 2;
@@ -98,51 +98,53 @@ static int32_t *match_classes(const Plan *plan, const NameList *chosen)
     return labels;
 }
 
-void plan_count_other_class(Plan *plan, const char *path)
+void keyed_count_other_class(PackKeyed *keyed, const char *path)
 {
-    if (plan->other_class_count++ == 0)
-        (void)snprintf(plan->other_class_example, sizeof plan->other_class_example, "%s", path);
+    if (keyed->other_class_count++ == 0)
+        (void)snprintf(keyed->other_class_example, sizeof keyed->other_class_example, "%s", path);
 }
 
 /* Keeps the samples of chosen classes. */
-static FshStatus keep_samples(Plan *plan, const PackOptions *options, const int32_t *labels,
+static FshStatus keep_samples(PackKeyed *keyed, const PackOptions *options, const int32_t *labels,
                               size_t chosen_count, FshError *error)
 {
     uint64_t kept = 0;
     char name[PATH_MAX];
-    for (uint64_t i = 0; i < plan->sample_count; i++) {
-        PlanSample *sample = &plan->samples[i];
+    for (uint64_t i = 0; i < keyed->sample_count; i++) {
+        PackSample *sample = &keyed->samples[i];
         const int32_t label = sample->label >= 0 ? labels[sample->label] : -1;
         if (label < 0) {
-            plan_count_other_class(plan, plan_source_name(plan, sample, 0, name));
+            keyed_count_other_class(keyed, sample_source_name(keyed->found, sample, 0, name));
             continue;
         }
         sample->label = label;
-        plan->samples[kept++] = *sample;
+        keyed->samples[kept++] = *sample;
     }
-    plan->sample_count = kept;
+    keyed->sample_count = kept;
     if (kept == 0)
         return fsh_error_set(
             error, FSH_ERR_NOT_FOUND,
             "--classes: %s has no image of any of the %zu classes in %s; its own classes are "
             "named like '%s'",
-            plan->root, chosen_count, options->classes, plan->class_count ? plan->class_names[0] : "");
-    if (plan->other_class_count == 0)
+            keyed->found->root, chosen_count, options->classes,
+            keyed->class_count ? keyed->class_names[0] : "");
+    if (keyed->other_class_count == 0)
         return FSH_OK;
-    return notes_addf(&plan->warnings, FSH_OK, error, "--classes",
+    return notes_addf(&keyed->found->notes->warnings, FSH_OK, error, "--classes",
                       "%llu images of other classes, such as %s, are left out",
-                      (unsigned long long)plan->other_class_count, plan->other_class_example);
+                      (unsigned long long)keyed->other_class_count, keyed->other_class_example);
 }
 
-static FshStatus tell_missing(Plan *plan, const PackOptions *options, const NameList *chosen, FshError *error)
+static FshStatus tell_missing(PackKeyed *keyed, const PackOptions *options, const NameList *chosen,
+                              FshError *error)
 {
     size_t missing = 0;
     const char *example = NULL;
     uint64_t *counts = calloc(chosen->count + 1, sizeof *counts);
     if (!counts)
         return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", options->classes);
-    for (uint64_t i = 0; i < plan->sample_count; i++)
-        counts[plan->samples[i].label]++;
+    for (uint64_t i = 0; i < keyed->sample_count; i++)
+        counts[keyed->samples[i].label]++;
     for (size_t i = chosen->count; i-- > 0;) {
         missing += counts[i] == 0;
         example = counts[i] == 0 ? chosen->names[i] : example;
@@ -151,30 +153,30 @@ static FshStatus tell_missing(Plan *plan, const PackOptions *options, const Name
     if (!missing)
         return FSH_OK;
     return notes_addf(
-        &plan->warnings, FSH_OK, error, options->classes,
+        &keyed->found->notes->warnings, FSH_OK, error, options->classes,
         "%zu of its %zu classes have no image, '%s' is the first; kept as classes with no sample", missing,
         chosen->count, example);
 }
 
-FshStatus plan_choose_classes(Plan *plan, const PackOptions *options, FshError *error)
+FshStatus key_choose_classes(PackKeyed *keyed, const PackOptions *options, FshError *error)
 {
     NameList chosen = {0};
     int32_t *labels = NULL;
-    if (plan->kind != FSH_KIND_CLASSES)
+    if (keyed->found->kind != FSH_KIND_CLASSES)
         return fsh_error_set(error, FSH_ERR_USAGE, "--classes: pairs have no classes");
-    FshStatus status = plan_read_class_list(options->classes, &chosen, error);
+    FshStatus status = key_read_class_list(options->classes, &chosen, error);
     if (!status) {
-        labels = match_classes(plan, &chosen);
-        status = labels ? keep_samples(plan, options, labels, chosen.count, error)
+        labels = match_classes(keyed, &chosen);
+        status = labels ? keep_samples(keyed, options, labels, chosen.count, error)
                         : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", options->classes);
     }
     if (!status)
-        status = tell_missing(plan, options, &chosen, error);
+        status = tell_missing(keyed, options, &chosen, error);
     if (!status) {
-        NameList before = {.names = plan->class_names, .count = plan->class_count};
+        NameList before = {.names = keyed->class_names, .count = keyed->class_count};
         names_free(&before);
-        plan->class_names = chosen.names;
-        plan->class_count = chosen.count;
+        keyed->class_names = chosen.names;
+        keyed->class_count = chosen.count;
         chosen = (NameList){0};
     }
     free(labels);

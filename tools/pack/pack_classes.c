@@ -14,7 +14,7 @@
 #include "common/file.h"
 #include "tools/job/labels.h"
 #include "tools/pack/pack_names.h"
-#include "tools/pack/pack_plan.h"
+#include "tools/pack/pack_keyed.h"
 
 /* Adds the name if a folder has it. One that cannot be looked at may be a class: not with skip_unread. */
 static FshStatus add_folder(const char *path, const struct dirent *entry, bool skip_unread, NameList *list,
@@ -66,7 +66,7 @@ static FshStatus list_folders(const char *folder, bool skip_unread, NameList *li
 
 /* A folder whose folders are classes: the root itself, or train, val, test below it. */
 typedef struct ClassRoot {
-    PlanSplitIndex split;
+    PackSplitIndex split;
     char name[16]; /* "" for the root itself */
     NameList classes;
     uint64_t stray_count; /* images directly in it */
@@ -89,14 +89,14 @@ typedef struct Layout {
 
 /* Fills the roots. Split folders are recognised by name and by having folders in them: a data set of vehicles
  * may have a class called train, whose folder holds images. */
-static FshStatus find_roots(const Plan *plan, bool skip_unread, Layout *layout, FshError *error)
+static FshStatus find_roots(const PackKeyed *keyed, bool skip_unread, Layout *layout, FshError *error)
 {
     NameList top = {0};
     size_t split_roots = 0, other_folders = 0;
-    FshStatus status = list_folders(plan->root, skip_unread, &top, error);
+    FshStatus status = list_folders(keyed->found->root, skip_unread, &top, error);
     for (size_t i = 0; i < top.count && !status; i++) {
-        PlanSplitIndex split = plan_split_by_name(top.names[i], strlen(top.names[i]));
-        if (split == PLAN_SPLITS) {
+        PackSplitIndex split = pack_split_by_name(top.names[i], strlen(top.names[i]));
+        if (split == PACK_SPLITS) {
             other_folders++;
             continue;
         }
@@ -104,7 +104,7 @@ static FshStatus find_roots(const Plan *plan, bool skip_unread, Layout *layout, 
         ClassRoot *root = &layout->roots[layout->root_count++];
         root->split = split;
         (void)snprintf(root->name, sizeof root->name, "%s", top.names[i]);
-        status = file_join(path, sizeof path, plan->root, root->name, error);
+        status = file_join(path, sizeof path, keyed->found->root, root->name, error);
         if (!status)
             status = list_folders(path, skip_unread, &root->classes, error);
         split_roots += root->classes.count > 0;
@@ -115,13 +115,13 @@ static FshStatus find_roots(const Plan *plan, bool skip_unread, Layout *layout, 
         !flat_splits) { /* class folders directly below the source */
         for (size_t i = 0; i < layout->root_count; i++)
             names_free(&layout->roots[i].classes);
-        layout->roots[0] = (ClassRoot){.split = PLAN_TRAIN, .classes = top};
+        layout->roots[0] = (ClassRoot){.split = PACK_TRAIN, .classes = top};
         layout->root_count = 1;
         return FSH_OK;
     }
     names_free(&top);
     if (!status && layout->root_count == 0 && layout->labels) /* nothing but images */
-        layout->roots[layout->root_count++] = (ClassRoot){.split = PLAN_TRAIN};
+        layout->roots[layout->root_count++] = (ClassRoot){.split = PACK_TRAIN};
     return status;
 }
 
@@ -137,12 +137,13 @@ static bool share_nothing(const NameList *a, const NameList *b)
 
 /* The first root with classes, in the order of the splits; the flat ones. With a file of labels a single
  * folder is one of images (Tiny ImageNet's val/images), and so is one that is no class of train. */
-static FshStatus find_reference(const Plan *plan, const PackOptions *options, Layout *layout, FshError *error)
+static FshStatus find_reference(const PackKeyed *keyed, const PackOptions *options, Layout *layout,
+                                FshError *error)
 {
     bool any_flat = false;
     for (size_t i = 0; i < layout->root_count; i++)
         layout->roots[i].flat = layout->roots[i].classes.count <= (layout->labels ? 1 : 0);
-    for (uint32_t split = 0; split < PLAN_SPLITS && !layout->reference; split++) {
+    for (uint32_t split = 0; split < PACK_SPLITS && !layout->reference; split++) {
         for (size_t i = 0; i < layout->root_count && !layout->reference; i++) {
             if (layout->roots[i].split == split && !layout->roots[i].flat)
                 layout->reference = &layout->roots[i];
@@ -159,7 +160,7 @@ static FshStatus find_reference(const Plan *plan, const PackOptions *options, La
             error, FSH_ERR_USAGE,
             "--labels: the images of %s lie in class folders already, which say what %s would "
             "say; leave --labels out",
-            plan->root, options->labels);
+            keyed->found->root, options->labels);
     return FSH_OK;
 }
 
@@ -194,41 +195,42 @@ static bool find_label(const Layout *layout, const char *text, size_t *class_ret
 }
 
 /* An image of a flat folder. */
-static FshStatus add_labelled(Plan *plan, const PackOptions *options, Layout *layout, const ClassRoot *root,
-                              uint64_t file, const char *rest, FshError *error)
+static FshStatus add_labelled(PackKeyed *keyed, const PackOptions *options, Layout *layout,
+                              const ClassRoot *root, uint64_t file, const char *rest, FshError *error)
 {
-    const char *path = plan->files.files[file].path, *text = labels_find(layout->labels, rest);
+    const char *path = keyed->found->files.files[file].path, *text = labels_find(layout->labels, rest);
     size_t class_index = 0;
     if (!text)
-        return notes_addf(&plan->left_out, FSH_ERR_NOT_FOUND, error, path, "has no label in %s",
-                          options->labels);
+        return notes_addf(&keyed->found->notes->left_out, FSH_ERR_NOT_FOUND, error, path,
+                          "has no label in %s", options->labels);
     if (!layout->reference) {
-        layout->texts[plan->sample_count] = text;
+        layout->texts[keyed->sample_count] = text;
     } else if (!find_label(layout, text, &class_index)) {
         if (options->classes) {
-            plan_count_other_class(plan, path);
+            keyed_count_other_class(keyed, path);
             return FSH_OK;
         }
         return fsh_error_set(
-            error, FSH_ERR_MISMATCH, "%s/%s: its label '%s' in %s is no class of %s%s", plan->root, path,
-            text, options->labels, layout->reference->name[0] ? layout->reference->name : plan->root,
+            error, FSH_ERR_MISMATCH, "%s/%s: its label '%s' in %s is no class of %s%s", keyed->found->root,
+            path, text, options->labels,
+            layout->reference->name[0] ? layout->reference->name : keyed->found->root,
             labels_have_names(layout->labels)
                 ? "; numbers count from 0, in byte order of the class folders"
                 : "; ILSVRC's ground truth has numbers of its own: take a file that names the classes");
     } else {
         layout->class_counts[(size_t)(root - layout->roots) * layout->classes.count + class_index]++;
     }
-    plan_add_sample(plan, rest, plan_stem_bytes(rest), (int32_t)class_index, root->split, &file);
+    keyed_add_sample(keyed, rest, pack_stem_bytes(rest), (int32_t)class_index, root->split, &file);
     return FSH_OK;
 }
 
-static FshStatus add_samples(Plan *plan, const PackOptions *options, Layout *layout, FshError *error)
+static FshStatus add_samples(PackKeyed *keyed, const PackOptions *options, Layout *layout, FshError *error)
 {
     FshStatus status = FSH_OK;
-    for (uint64_t file = 0; file < plan->files.count && !status; file++) {
-        if (!plan->is_image[file])
+    for (uint64_t file = 0; file < keyed->found->files.count && !status; file++) {
+        if (!keyed->found->is_image[file])
             continue;
-        const char *path = plan->files.files[file].path, *rest = NULL;
+        const char *path = keyed->found->files.files[file].path, *rest = NULL;
         ClassRoot *root = root_of(layout, path, &rest);
         if (!root) {
             layout->outside_count++;
@@ -237,7 +239,7 @@ static FshStatus add_samples(Plan *plan, const PackOptions *options, Layout *lay
             continue;
         }
         if (layout->labels && root->flat) {
-            status = add_labelled(plan, options, layout, root, file, rest, error);
+            status = add_labelled(keyed, options, layout, root, file, rest, error);
             continue;
         }
         const char *slash = strchr(rest, '/');
@@ -249,25 +251,26 @@ static FshStatus add_samples(Plan *plan, const PackOptions *options, Layout *lay
         }
         if (!slash || !names_find(&layout->classes, name, &class_index)) {
             root->stray_count++;
-            status = notes_add(&plan->left_out, FSH_ERR_MISMATCH, path, "lies in no class folder", error);
+            status = notes_add(&keyed->found->notes->left_out, FSH_ERR_MISMATCH, path,
+                               "lies in no class folder", error);
             continue;
         }
         layout->class_counts[(size_t)(root - layout->roots) * layout->classes.count + class_index]++;
-        plan_add_sample(plan, rest, plan_stem_bytes(rest), (int32_t)class_index, root->split, &file);
+        keyed_add_sample(keyed, rest, pack_stem_bytes(rest), (int32_t)class_index, root->split, &file);
     }
     return status;
 }
 
 /* The splits must agree on the classes, and each split has one folder. */
-static FshStatus check_roots(const Plan *plan, Layout *layout, FshError *error)
+static FshStatus check_roots(const PackKeyed *keyed, Layout *layout, FshError *error)
 {
     for (size_t i = 0; i < layout->root_count; i++) {
         const ClassRoot *root = &layout->roots[i];
         for (size_t j = 0; j < i; j++) {
             if (layout->roots[j].split == root->split)
-                return fsh_error_set(error, FSH_ERR_MISMATCH,
-                                     "%s: both '%s' and '%s' are there; keep one as the %s split", plan->root,
-                                     layout->roots[j].name, root->name, fsh_split_name(root->split));
+                return fsh_error_set(
+                    error, FSH_ERR_MISMATCH, "%s: both '%s' and '%s' are there; keep one as the %s split",
+                    keyed->found->root, layout->roots[j].name, root->name, fsh_split_name(root->split));
         }
     }
     return FSH_OK;
@@ -276,7 +279,7 @@ static FshStatus check_roots(const Plan *plan, Layout *layout, FshError *error)
 /* The dataset's classes: those of the reference, which has all that the others have. Where --classes chooses,
  * classes that are not in all splits may be none of those: all are taken, and what is not chosen goes
  * later. */
-static FshStatus collect_classes(const Plan *plan, const PackOptions *options, Layout *layout,
+static FshStatus collect_classes(const PackKeyed *keyed, const PackOptions *options, Layout *layout,
                                  FshError *error)
 {
     const NameList *reference = &layout->reference->classes;
@@ -295,12 +298,12 @@ static FshStatus collect_classes(const Plan *plan, const PackOptions *options, L
             if (options->classes)
                 status = names_add(&layout->classes, root->classes.names[c], error);
         }
-        const char *sides = missing_count && !options->classes ? plan_hint_sides(plan) : NULL;
+        const char *sides = missing_count && !options->classes ? found_hint_sides(keyed->found) : NULL;
         if (missing_count && !options->classes)
             return fsh_error_set(error, FSH_ERR_MISMATCH,
                                  "%s: class '%s' of %s is missing from %s%s; the splits must have the same "
                                  "classes (an empty folder counts)%s%s",
-                                 plan->root, missing, root->name, layout->reference->name,
+                                 keyed->found->root, missing, root->name, layout->reference->name,
                                  missing_count > 1 ? ", and others" : "",
                                  sides ? "; for image pairs use --pairs "
                                  : missing_count == root->classes.count && !options->labels
@@ -322,7 +325,8 @@ static FshStatus collect_classes(const Plan *plan, const PackOptions *options, L
 }
 
 /* What is odd, once the images are counted. */
-static FshStatus warn_layout(Plan *plan, const PackOptions *options, const Layout *layout, FshError *error)
+static FshStatus warn_layout(PackKeyed *keyed, const PackOptions *options, const Layout *layout,
+                             FshError *error)
 {
     const size_t class_count = layout->classes.count;
     FshStatus status = FSH_OK;
@@ -330,7 +334,7 @@ static FshStatus warn_layout(Plan *plan, const PackOptions *options, const Layou
         const ClassRoot *root = &layout->roots[i];
         const char *separator = root->name[0] ? "/" : "";
         if (root->flat && !layout->labels)
-            status = notes_add(&plan->warnings, FSH_OK, root->name,
+            status = notes_add(&keyed->found->notes->warnings, FSH_OK, root->name,
                                "holds no class folder: the split is left out", error);
         for (size_t c = 0; c < class_count && !status && !options->classes; c++) {
             const char *name = layout->classes.names[c];
@@ -338,16 +342,16 @@ static FshStatus warn_layout(Plan *plan, const PackOptions *options, const Layou
             if (layout->class_counts[i * class_count + c] || !names_find(&root->classes, name, NULL))
                 continue;
             (void)snprintf(path, sizeof path, "%s%s%s", root->name, separator, name);
-            status = notes_addf(&plan->warnings, FSH_OK, error, path,
+            status = notes_addf(&keyed->found->notes->warnings, FSH_OK, error, path,
                                 "a class folder without images; kept as class %zu with no sample", c);
         }
     }
     if (!status && layout->outside_count)
-        status = notes_addf(&plan->warnings, FSH_OK, error, layout->outside_example,
+        status = notes_addf(&keyed->found->notes->warnings, FSH_OK, error, layout->outside_example,
                             "%llu images such as this one lie outside train, val and test; left alone",
                             (unsigned long long)layout->outside_count);
     if (!status && class_count == 1)
-        status = notes_add(&plan->warnings, FSH_OK, layout->classes.names[0],
+        status = notes_add(&keyed->found->notes->warnings, FSH_OK, layout->classes.names[0],
                            "the only class: there is nothing for a classifier to tell apart", error);
     return status;
 }
@@ -387,29 +391,29 @@ static bool is_number(const ClassFile *file)
 }
 
 /* Pairs below folders of films, or of days, which are no classes. */
-static FshStatus warn_sides(Plan *plan, FshError *error)
+static FshStatus warn_sides(PackKeyed *keyed, FshError *error)
 {
-    const char *sides = plan_hint_sides(plan);
+    const char *sides = found_hint_sides(keyed->found);
     return sides
-               ? notes_addf(&plan->warnings, FSH_OK, error, plan->root,
+               ? notes_addf(&keyed->found->notes->warnings, FSH_OK, error, keyed->found->root,
                             "its images lie in folders of sides, below what is taken for classes; for image "
                             "pairs use --pairs %s",
                             sides)
                : FSH_OK;
 }
 
-/* Pairs that are packed without --pairs look like two classes of the same names. Before plan_mend_keys: keys
+/* Pairs that are packed without --pairs look like two classes of the same names. Before key_mend: keys
  * have no extension yet. */
-static FshStatus warn_pairs(Plan *plan, const NameList *classes, FshError *error)
+static FshStatus warn_pairs(PackKeyed *keyed, const NameList *classes, FshError *error)
 {
     if (classes->count != 2)
-        return warn_sides(plan, error);
-    ClassFile *files = calloc(plan->sample_count + 1, sizeof *files);
+        return warn_sides(keyed, error);
+    ClassFile *files = calloc(keyed->sample_count + 1, sizeof *files);
     if (!files)
-        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->root);
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", keyed->found->root);
     uint64_t counts[2] = {0}, same_count = 0;
-    for (uint64_t i = 0; i < plan->sample_count; i++) {
-        const PlanSample *sample = &plan->samples[i];
+    for (uint64_t i = 0; i < keyed->sample_count; i++) {
+        const PackSample *sample = &keyed->samples[i];
         const size_t folder_bytes = strlen(classes->names[sample->label]) + 1;
         files[i] = (ClassFile){.path = sample->key + folder_bytes,
                                .path_bytes = sample->key_bytes - folder_bytes,
@@ -417,21 +421,21 @@ static FshStatus warn_pairs(Plan *plan, const NameList *classes, FshError *error
                                .label = sample->label};
         counts[sample->label]++;
     }
-    qsort(files, plan->sample_count, sizeof *files, compare_class_files);
-    for (uint64_t i = 1; i < plan->sample_count; i++)
+    qsort(files, keyed->sample_count, sizeof *files, compare_class_files);
+    for (uint64_t i = 1; i < keyed->sample_count; i++)
         same_count += files[i].label != files[i - 1].label && !is_number(&files[i]) &&
                       compare_places(&files[i], &files[i - 1]) == 0;
     free(files);
     if (same_count <= (counts[0] > counts[1] ? counts[0] : counts[1]) / 2)
-        return warn_sides(plan, error);
-    return notes_addf(&plan->warnings, FSH_OK, error, plan->root,
+        return warn_sides(keyed, error);
+    return notes_addf(&keyed->found->notes->warnings, FSH_OK, error, keyed->found->root,
                       "the classes '%s' and '%s' hold files of the same names; for image pairs use "
                       "--pairs %s:%s",
                       classes->names[0], classes->names[1], classes->names[0], classes->names[1]);
 }
 
 /* Images in a folder that should have class folders. */
-static FshStatus refuse_stray(const Plan *plan, const Layout *layout, FshError *error)
+static FshStatus refuse_stray(const PackKeyed *keyed, const Layout *layout, FshError *error)
 {
     for (size_t i = 0; i < layout->root_count; i++) {
         const ClassRoot *root = &layout->roots[i];
@@ -440,70 +444,71 @@ static FshStatus refuse_stray(const Plan *plan, const Layout *layout, FshError *
                 error, FSH_ERR_MISMATCH,
                 "%s/%s: its %llu images lie in no class folder; put each into a folder named "
                 "after its class, as in %s, or say with --labels what they are",
-                plan->root, root->name, (unsigned long long)root->stray_count, layout->reference->name);
+                keyed->found->root, root->name, (unsigned long long)root->stray_count,
+                layout->reference->name);
     }
     return FSH_OK;
 }
 
 /* No class folder anywhere: only labels can tell. */
-static FshStatus plan_flat(Plan *plan, const PackOptions *options, Layout *layout, FshError *error)
+static FshStatus key_flat(PackKeyed *keyed, const PackOptions *options, Layout *layout, FshError *error)
 {
     if (!layout->labels) {
         /* Split folders that hold no folders, or nothing at all. */
-        if (layout->root_count && plan->files.count > plan->other_file_count)
+        if (layout->root_count && keyed->found->files.count > keyed->found->other_file_count)
             return fsh_error_set(error, FSH_ERR_NOT_FOUND,
                                  "%s/%s: its images lie in no class folder; put each into a folder named "
                                  "after its class, or say with --labels what they are",
-                                 plan->root, layout->roots[0].name);
+                                 keyed->found->root, layout->roots[0].name);
         return FSH_OK;
     }
-    layout->texts = calloc(plan->files.count + 1, sizeof *layout->texts);
+    layout->texts = calloc(keyed->found->files.count + 1, sizeof *layout->texts);
     if (!layout->texts)
-        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->root);
-    FshStatus status = add_samples(plan, options, layout, error);
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", keyed->found->root);
+    FshStatus status = add_samples(keyed, options, layout, error);
     if (!status)
-        status = plan_label_by_texts(plan, options, layout->texts, options->labels, error);
-    return status ? status : plan_mend_keys(plan, error);
+        status = key_label_by_texts(keyed, options, layout->texts, options->labels, error);
+    return status ? status : key_mend(keyed, error);
 }
 
-static FshStatus plan_folders(Plan *plan, const PackOptions *options, Layout *layout, FshError *error)
+static FshStatus key_folders(PackKeyed *keyed, const PackOptions *options, Layout *layout, FshError *error)
 {
-    FshStatus status = collect_classes(plan, options, layout, error);
+    FshStatus status = collect_classes(keyed, options, layout, error);
     if (status)
         return status;
     layout->class_counts =
         calloc(layout->root_count * layout->classes.count + 1, sizeof *layout->class_counts);
     if (!layout->class_counts)
-        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->root);
-    status = add_samples(plan, options, layout, error);
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", keyed->found->root);
+    status = add_samples(keyed, options, layout, error);
     if (!status)
-        status = refuse_stray(plan, layout, error);
+        status = refuse_stray(keyed, layout, error);
     if (!status)
-        status = warn_layout(plan, options, layout, error);
+        status = warn_layout(keyed, options, layout, error);
     if (!status && !layout->labels)
-        status = warn_pairs(plan, &layout->classes, error);
+        status = warn_pairs(keyed, &layout->classes, error);
     if (!status)
-        status = plan_mend_keys(plan, error);
-    if (!status) { /* the list becomes the plan's */
-        plan->class_names = layout->classes.names;
-        plan->class_count = layout->classes.count;
+        status = key_mend(keyed, error);
+    if (!status) { /* the list moves over */
+        keyed->class_names = layout->classes.names;
+        keyed->class_count = layout->classes.count;
         layout->classes = (NameList){0};
     }
     return status;
 }
 
-FshStatus plan_classes(Plan *plan, const PackOptions *options, FshError *error)
+FshStatus key_classes(PackKeyed *keyed, const PackOptions *options, FshError *error)
 {
     Layout layout = {0};
     FshStatus status = options->labels ? labels_load(&layout.labels, options->labels, error) : FSH_OK;
     if (!status)
-        status = find_roots(plan, options->skip_unread, &layout, error);
+        status = find_roots(keyed, options->skip_unread, &layout, error);
     if (!status)
-        status = check_roots(plan, &layout, error);
+        status = check_roots(keyed, &layout, error);
     if (!status)
-        status = find_reference(plan, options, &layout, error);
+        status = find_reference(keyed, options, &layout, error);
     if (!status)
-        status = (layout.reference ? plan_folders : plan_flat)(plan, options, &layout, error);
+        status = (layout.reference ? key_folders : key_flat)(keyed, options, &layout, error);
     free(layout.class_counts);
     free(layout.texts);
     labels_free(&layout.labels);

@@ -13,7 +13,7 @@
 #include "common/path.h"
 #include "tools/job/labels.h"
 #include "tools/pack/pack_names.h"
-#include "tools/pack/pack_plan.h"
+#include "tools/pack/pack_keyed.h"
 
 /* ---- is it one? ---- */
 
@@ -45,7 +45,7 @@ static bool folder_is_dataset(const char *folder)
     return dataset || (containers && !others);
 }
 
-bool plan_is_dataset(const char *source)
+bool find_is_dataset(const char *source)
 {
     if (file_is_folder(source))
         return folder_is_dataset(source);
@@ -54,15 +54,15 @@ bool plan_is_dataset(const char *source)
 
 /* ---- which of its parts ---- */
 
-FshStatus plan_dataset_sample(const Plan *plan, uint64_t item, FshSample *sample, size_t *field_ret,
-                              const FshSplit **split_ret, FshError *error)
+FshStatus found_dataset_sample(const PackFound *found, uint64_t item, FshSample *sample, size_t *field_ret,
+                               const FshSplit **split_ret, FshError *error)
 {
-    const PlanDataset *from = &plan->from;
+    const FoundDataset *from = &found->from;
     const uint64_t number = item / from->field_count;
-    uint32_t at = PLAN_SPLITS;
+    uint32_t at = PACK_SPLITS;
     while (at-- > 0 && (!from->splits[at] || from->first_samples[at] > number))
         ;
-    if (at >= PLAN_SPLITS)
+    if (at >= PACK_SPLITS)
         return fsh_error_set(error, FSH_ERR_NOT_FOUND, "no such sample");
     *field_ret = item % from->field_count;
     if (split_ret)
@@ -75,30 +75,30 @@ FshStatus plan_dataset_sample(const Plan *plan, uint64_t item, FshSample *sample
 }
 
 /* Which of the dataset's splits are train, val and test. A single one of any other name is train. */
-static FshStatus take_splits(Plan *plan, const FshManifest *manifest, FshError *error)
+static FshStatus take_splits(PackFound *found, const FshManifest *manifest, FshError *error)
 {
-    PlanDataset *from = &plan->from;
+    FoundDataset *from = &found->from;
     for (size_t i = 0; i < manifest->split_count; i++) {
         const char *name = manifest->splits[i].name;
-        PlanSplitIndex split = plan_split_by_name(name, strlen(name));
-        if (split == PLAN_SPLITS && manifest->split_count == 1)
-            split = PLAN_TRAIN;
-        if (split == PLAN_SPLITS || from->splits[split])
+        PackSplitIndex split = pack_split_by_name(name, strlen(name));
+        if (split == PACK_SPLITS && manifest->split_count == 1)
+            split = PACK_TRAIN;
+        if (split == PACK_SPLITS || from->splits[split])
             return fsh_error_set(error, FSH_ERR_MISMATCH,
                                  "%s: its split '%s' is not one of train, val and test, once each",
-                                 plan->root, name);
+                                 found->root, name);
         from->splits[split] = fsh_split(from->dataset, name);
     }
     uint64_t sample_count = 0;
-    for (uint32_t split = 0; split < PLAN_SPLITS; split++) {
+    for (uint32_t split = 0; split < PACK_SPLITS; split++) {
         from->first_samples[split] = sample_count;
         sample_count += from->splits[split] ? from->splits[split]->sample_count : 0;
     }
-    plan->item_count = sample_count * from->field_count;
+    found->item_count = sample_count * from->field_count;
     return FSH_OK;
 }
 
-static FshStatus refuse_field(const Plan *plan, const FshManifest *manifest, const char *name,
+static FshStatus refuse_field(const PackFound *found, const FshManifest *manifest, const char *name,
                               FshError *error)
 {
     char names[512] = "";
@@ -106,88 +106,141 @@ static FshStatus refuse_field(const Plan *plan, const FshManifest *manifest, con
     for (size_t i = 0; i < manifest->field_count && used < sizeof names; i++)
         used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ":" : "",
                                  manifest->field_names[i]);
-    return fsh_error_set(error, FSH_ERR_USAGE, "--pairs: %s has no field '%s'; it has %s", plan->root, name,
+    return fsh_error_set(error, FSH_ERR_USAGE, "--pairs: %s has no field '%s'; it has %s", found->root, name,
                          names);
 }
 
-/* fields[i] is the dataset's field that becomes the plan's field i. */
-static FshStatus take_fields(Plan *plan, const PackOptions *options, const FshManifest *manifest,
-                             size_t fields[FSH_FIELDS_MAX], FshError *error)
+/* Chooses the fields: all of them, or those that --pairs names. */
+static FshStatus take_fields(PackFound *found, const PackOptions *options, const FshManifest *manifest,
+                             FshError *error)
 {
-    plan->kind = manifest->kind;
-    plan->from.field_count = manifest->field_count;
+    found->kind = manifest->kind;
+    found->from.field_count = manifest->field_count;
     if (options->field_count && manifest->kind != FSH_KIND_PAIRS)
         return fsh_error_set(error, FSH_ERR_USAGE,
-                             "--pairs: %s is a dataset of classes, which holds no pairs", plan->root);
-    plan->field_count = options->field_count ? options->field_count : manifest->field_count;
-    for (size_t i = 0; i < plan->field_count; i++) {
+                             "--pairs: %s is a dataset of classes, which holds no pairs", found->root);
+    found->field_count = options->field_count ? options->field_count : manifest->field_count;
+    for (size_t i = 0; i < found->field_count; i++) {
         size_t field = options->field_count ? 0 : i;
         while (options->field_count && field < manifest->field_count &&
                strcmp(manifest->field_names[field], options->field_names[i]) != 0)
             field++;
         if (field == manifest->field_count)
-            return refuse_field(plan, manifest, options->field_names[i], error);
-        fields[i] = field;
-        plan->field_names[i] = manifest->field_names[field];
+            return refuse_field(found, manifest, options->field_names[i], error);
+        found->from.fields[i] = field;
+        found->field_names[i] = manifest->field_names[field];
     }
     /* Kept where the small side still comes first; without it the others are of one size. */
-    if (options->pair_scale <= 1 && fields[0] == 0 && plan->field_count > 1)
-        plan->pair_scale = manifest->pair_scale;
-    if (plan->pair_scale > 1 && options->resize.max_size)
+    if (options->pair_scale <= 1 && found->from.fields[0] == 0 && found->field_count > 1)
+        found->pair_scale = manifest->pair_scale;
+    if (found->pair_scale > 1 && options->resize.max_size)
         return fsh_error_set(
             error, FSH_ERR_USAGE,
             "--max-size: the sides of %s differ by a factor of %u, and each image is made smaller "
             "by its own; leave it out",
-            plan->root, (unsigned)plan->pair_scale);
+            found->root, (unsigned)found->pair_scale);
     return FSH_OK;
+}
+
+/* What its own packing noted: where it comes from and how its images were made smaller. */
+static void take_provenance(PackFound *found, const FshManifest *manifest)
+{
+    found->provenance = manifest->provenance_json ? json_loads(manifest->provenance_json, 0, NULL) : NULL;
+    found->recipe = json_incref(json_object_get(found->provenance, "recipe"));
+    if (json_object_size(found->provenance) == 0) { /* another tool's, or a single file */
+        json_decref(found->provenance);
+        found->provenance = NULL;
+    }
+}
+
+static uint64_t mix_times(uint64_t hash, uint64_t bytes, int64_t modified_ns)
+{
+    const uint64_t numbers[] = {hash, bytes, (uint64_t)modified_ns};
+    return XXH3_64bits(numbers, sizeof numbers);
+}
+
+/* Times and sizes of all files that are the dataset, in one number: a tar may be written again in its place,
+ * and the folder knows nothing of it. */
+static FshStatus note_times(PackFound *found, const FshManifest *manifest, int jobs, FshError *error)
+{
+    uint64_t hash = 0;
+    FshStatus status = FSH_OK;
+    if (file_is_folder(found->root)) {
+        FileList list = {0};
+        status = walk_files(found->root, jobs, &list, error);
+        for (uint64_t i = 0; i < list.count; i++)
+            hash = mix_times(hash, list.files[i].bytes, list.files[i].modified_ns);
+        file_list_free(&list);
+        found->from.modified = (int64_t)hash;
+        return status;
+    }
+    /* One file, or several in one word, which are named by whole paths then. */
+    const bool single = file_exists(found->root);
+    for (size_t i = 0; i < manifest->split_count; i++) {
+        for (size_t f = 0; f < manifest->splits[i].file_count; f++) {
+            struct stat facts;
+            if (stat(single ? found->root : manifest->splits[i].files[f].name, &facts) == 0)
+                hash = mix_times(hash, (uint64_t)facts.st_size, file_time_ns(facts.st_mtim));
+        }
+    }
+    found->from.modified = (int64_t)hash;
+    return FSH_OK;
+}
+
+FshStatus find_dataset(PackFound *found, const PackOptions *options, FshError *error)
+{
+    FshStatus status = fsh_open(&found->from.dataset, found->root, error);
+    if (status)
+        return status;
+    const FshManifest *manifest = fsh_manifest(found->from.dataset);
+    status = note_times(found, manifest, options->jobs, error);
+    if (status)
+        return status;
+    take_provenance(found, manifest);
+    status = take_fields(found, options, manifest, error);
+    return status ? status : take_splits(found, manifest, error);
 }
 
 /* ---- its samples ---- */
 
-static FshStatus take_sample(Plan *plan, PlanSplitIndex split, PlanSplitIndex become, uint64_t index,
-                             const size_t fields[FSH_FIELDS_MAX], FshError *error)
+static FshStatus take_sample(PackKeyed *keyed, PackSplitIndex split, PackSplitIndex become, uint64_t index,
+                             FshError *error)
 {
-    const PlanDataset *from = &plan->from;
+    const FoundDataset *from = &keyed->found->from;
     uint64_t items[FSH_FIELDS_MAX];
     FshSample sample;
     FshError failure = {0};
     size_t field = 0;
     const uint64_t first_item = (from->first_samples[split] + index) * from->field_count;
-    FshStatus status = plan_dataset_sample(plan, first_item + from->field_count - 1, &sample, &field, NULL,
-                                           &failure); /* its last field: all are there */
+    FshStatus status = found_dataset_sample(keyed->found, first_item + from->field_count - 1, &sample, &field,
+                                            NULL, &failure); /* its last field: all are there */
     if (!status && sample.label > INT32_MAX)
         status = fsh_error_set(&failure, FSH_ERR_MISMATCH, "its label is out of range");
     if (status == FSH_ERR_MEMORY)
         return fsh_error_set(error, status, "%s", failure.message);
     if (status) {
         char where[PATH_MAX];
-        return notes_add(&plan->left_out, status,
+        return notes_add(&keyed->found->notes->left_out, status,
                          fsh_sample_where(from->splits[split], index, where, sizeof where), failure.message,
                          error);
     }
-    for (size_t i = 0; i < plan->field_count; i++)
-        items[i] = first_item + fields[i];
-    plan_add_sample(plan, sample.key, sample.key_bytes, (int32_t)sample.label, become, items);
+    for (size_t i = 0; i < keyed->found->field_count; i++)
+        items[i] = first_item + from->fields[i];
+    keyed_add_sample(keyed, sample.key, sample.key_bytes, (int32_t)sample.label, become, items);
     return FSH_OK;
 }
 
-static FshStatus take_samples(Plan *plan, const PackOptions *options, const size_t fields[FSH_FIELDS_MAX],
-                              FshError *error)
+static FshStatus take_samples(PackKeyed *keyed, const PackOptions *options, FshError *error)
 {
-    FshStatus status = FSH_OK;
-    const uint64_t count = plan->item_count / plan->from.field_count;
-    plan->samples = calloc(count + 1, sizeof *plan->samples);
-    plan->sources = calloc(count * plan->field_count + 1, sizeof *plan->sources);
-    if (!plan->samples || !plan->sources)
-        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->root);
-    for (uint32_t split = 0; split < PLAN_SPLITS; split++) {
-        const FshSplit *samples = plan->from.splits[split];
-        const bool joins = split == PLAN_VAL && options->val_fraction > 0; /* to be drawn anew */
+    FshStatus status = keyed_reserve(keyed, keyed->found->item_count / keyed->found->from.field_count, error);
+    for (uint32_t split = 0; split < PACK_SPLITS; split++) {
+        const FshSplit *samples = keyed->found->from.splits[split];
+        const bool joins = split == PACK_VAL && options->val_fraction > 0; /* to be drawn anew */
         for (uint64_t i = 0; samples && i < samples->sample_count && !status; i++)
-            status = take_sample(plan, (PlanSplitIndex)split, joins ? PLAN_TRAIN : (PlanSplitIndex)split, i,
-                                 fields, error);
+            status = take_sample(keyed, (PackSplitIndex)split, joins ? PACK_TRAIN : (PackSplitIndex)split, i,
+                                 error);
         if (joins && samples && !status)
-            status = notes_addf(&plan->warnings, FSH_OK, error, "--split",
+            status = notes_addf(&keyed->found->notes->warnings, FSH_OK, error, "--split",
                                 "the val split that is there is put back: %llu samples join train",
                                 (unsigned long long)samples->sample_count);
     }
@@ -195,26 +248,26 @@ static FshStatus take_samples(Plan *plan, const PackOptions *options, const size
 }
 
 /* The names of the classes; where the container knows numbers only, the numbers. */
-static FshStatus take_classes(Plan *plan, const FshManifest *manifest, FshError *error)
+static FshStatus take_classes(PackKeyed *keyed, const FshManifest *manifest, FshError *error)
 {
     NameList names = {0};
     FshStatus status = FSH_OK;
     int64_t most = -1;
-    if (plan->kind != FSH_KIND_CLASSES)
+    if (keyed->found->kind != FSH_KIND_CLASSES)
         return FSH_OK;
     for (size_t i = 0; i < manifest->class_count && !status; i++)
         status = names_add(&names, manifest->class_names[i], error);
-    for (uint64_t i = 0; i < plan->sample_count && !manifest->class_count; i++)
-        most = plan->samples[i].label > most ? plan->samples[i].label : most;
+    for (uint64_t i = 0; i < keyed->sample_count && !manifest->class_count; i++)
+        most = keyed->samples[i].label > most ? keyed->samples[i].label : most;
     if (!manifest->class_count)
-        status = names_add_numbers(&names, (uint64_t)(most + 1), plan->root, error);
-    plan->class_names = names.names;
-    plan->class_count = names.count;
+        status = names_add_numbers(&names, (uint64_t)(most + 1), keyed->found->root, error);
+    keyed->class_names = names.names;
+    keyed->class_count = names.count;
     return status;
 }
 
 /* By the key, which has no extension; labels are of files, which have one. */
-static const char *find_text(const Labels *labels, const PlanSample *sample)
+static const char *find_text(const Labels *labels, const PackSample *sample)
 {
     static const char *const extensions[] = {"",      ".jpg", ".JPEG", ".jpeg", ".JPG", ".png",
                                              ".webp", ".tif", ".bmp",  ".gif",  ".ppm", ".PNG"};
@@ -231,147 +284,89 @@ static const char *find_text(const Labels *labels, const PlanSample *sample)
 
 /* --labels, of a dataset in which samples have none: they are looked for by key. Samples that have a label
  * keep it, by the name of its class. Fills texts, and removes samples that have no text either. */
-static FshStatus find_texts(Plan *plan, const PackOptions *options, const Labels *labels, const char **texts,
-                            FshError *error)
+static FshStatus find_texts(PackKeyed *keyed, const PackOptions *options, const Labels *labels,
+                            const char **texts, FshError *error)
 {
-    const FshManifest *manifest = fsh_manifest(plan->from.dataset);
+    const FshManifest *manifest = fsh_manifest(keyed->found->from.dataset);
     FshStatus status = FSH_OK;
     uint64_t kept = 0, unlabelled = 0;
-    for (uint64_t i = 0; i < plan->sample_count && !status; i++) {
-        const PlanSample *sample = &plan->samples[i];
+    for (uint64_t i = 0; i < keyed->sample_count && !status; i++) {
+        const PackSample *sample = &keyed->samples[i];
         const char *text =
             sample->label >= 0 ? manifest->class_names[sample->label] : find_text(labels, sample);
         unlabelled += sample->label < 0;
         if (text) {
             texts[kept] = text;
-            plan->samples[kept++] = *sample;
+            keyed->samples[kept++] = *sample;
         } else {
             char key[PATH_MAX];
             (void)snprintf(key, sizeof key, "%.*s", (int)sample->key_bytes, sample->key);
-            status = notes_addf(&plan->left_out, FSH_ERR_NOT_FOUND, error, key, "has no label in %s",
-                                options->labels);
+            status = notes_addf(&keyed->found->notes->left_out, FSH_ERR_NOT_FOUND, error, key,
+                                "has no label in %s", options->labels);
         }
     }
-    plan->sample_count = kept;
+    keyed->sample_count = kept;
     if (!status && kept == 0)
         status = fsh_error_set(error, FSH_ERR_NOT_FOUND, "--labels: %s names none of the %llu samples of %s",
-                               options->labels, (unsigned long long)unlabelled, plan->root);
+                               options->labels, (unsigned long long)unlabelled, keyed->found->root);
     if (!status && !unlabelled)
         status = fsh_error_set(error, FSH_ERR_USAGE,
                                "--labels: %s is a dataset in which every sample has a label; leave it out",
-                               plan->root);
+                               keyed->found->root);
     return status;
 }
 
-static FshStatus take_labels(Plan *plan, const PackOptions *options, FshError *error)
+static FshStatus take_labels(PackKeyed *keyed, const PackOptions *options, FshError *error)
 {
     Labels *labels = NULL;
-    if (plan->kind != FSH_KIND_CLASSES)
+    if (keyed->found->kind != FSH_KIND_CLASSES)
         return fsh_error_set(error, FSH_ERR_USAGE, "--labels: %s is a dataset of pairs, which have no labels",
-                             plan->root);
+                             keyed->found->root);
     FshStatus status = labels_load(&labels, options->labels, error);
-    const char **texts = status ? NULL : calloc(plan->sample_count + 1, sizeof *texts);
+    const char **texts = status ? NULL : calloc(keyed->sample_count + 1, sizeof *texts);
     if (!status && !texts)
-        status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->root);
+        status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", keyed->found->root);
     if (!status)
-        status = find_texts(plan, options, labels, texts, error);
+        status = find_texts(keyed, options, labels, texts, error);
     if (!status)
-        status = plan_label_by_texts(plan, options, texts, options->labels, error);
+        status = key_label_by_texts(keyed, options, texts, options->labels, error);
     free(texts);
     labels_free(&labels);
     return status;
 }
 
-/* What its own packing noted: where it comes from and how its images were made smaller. */
-static void take_provenance(Plan *plan, const FshManifest *manifest)
-{
-    plan->provenance = manifest->provenance_json ? json_loads(manifest->provenance_json, 0, NULL) : NULL;
-    plan->recipe = json_incref(json_object_get(plan->provenance, "recipe"));
-    if (json_object_size(plan->provenance) == 0) { /* another tool's, or a single file */
-        json_decref(plan->provenance);
-        plan->provenance = NULL;
-    }
-}
-
 /* A tar of images alone may hold none. */
-static FshStatus check_labels(Plan *plan, FshError *error)
+static FshStatus check_labels(PackKeyed *keyed, FshError *error)
 {
     uint64_t count = 0;
-    const PlanSample *example = NULL;
-    for (uint64_t i = plan->kind == FSH_KIND_CLASSES ? plan->sample_count : 0; i-- > 0;) {
-        count += plan->samples[i].label < 0;
-        example = plan->samples[i].label < 0 ? &plan->samples[i] : example;
+    const PackSample *example = NULL;
+    for (uint64_t i = keyed->found->kind == FSH_KIND_CLASSES ? keyed->sample_count : 0; i-- > 0;) {
+        count += keyed->samples[i].label < 0;
+        example = keyed->samples[i].label < 0 ? &keyed->samples[i] : example;
     }
     if (!count)
         return FSH_OK;
-    if (count == plan->sample_count)
+    if (count == keyed->sample_count)
         return fsh_error_set(error, FSH_ERR_MISMATCH,
                              "%s: none of its %llu samples has a label, and they are no pairs: %ssay with "
                              "--labels what they are",
-                             plan->root, (unsigned long long)count,
+                             keyed->found->root, (unsigned long long)count,
                              memchr(example->key, '/', example->key_bytes)
                                  ? "where they lie in class folders, unpack them and pack that folder; else "
                                  : "");
-    return notes_addf(&plan->warnings, FSH_OK, error, plan->root,
+    return notes_addf(&keyed->found->notes->warnings, FSH_OK, error, keyed->found->root,
                       "%llu samples have no label, %.*s is the first; kept without one",
                       (unsigned long long)count, (int)example->key_bytes, example->key);
 }
 
-static uint64_t mix_times(uint64_t hash, uint64_t bytes, int64_t modified_ns)
+FshStatus key_dataset(PackKeyed *keyed, const PackOptions *options, FshError *error)
 {
-    const uint64_t numbers[] = {hash, bytes, (uint64_t)modified_ns};
-    return XXH3_64bits(numbers, sizeof numbers);
-}
-
-/* Times and sizes of all files that are the dataset, in one number: a tar may be written again in its place,
- * and the folder knows nothing of it. */
-static FshStatus note_times(Plan *plan, const FshManifest *manifest, int jobs, FshError *error)
-{
-    uint64_t hash = 0;
-    FshStatus status = FSH_OK;
-    if (file_is_folder(plan->root)) {
-        FileList list = {0};
-        status = walk_files(plan->root, jobs, &list, error);
-        for (uint64_t i = 0; i < list.count; i++)
-            hash = mix_times(hash, list.files[i].bytes, list.files[i].modified_ns);
-        file_list_free(&list);
-        plan->from.modified = (int64_t)hash;
-        return status;
-    }
-    /* One file, or several in one word, which are named by whole paths then. */
-    const bool single = file_exists(plan->root);
-    for (size_t i = 0; i < manifest->split_count; i++) {
-        for (size_t f = 0; f < manifest->splits[i].file_count; f++) {
-            struct stat facts;
-            if (stat(single ? plan->root : manifest->splits[i].files[f].name, &facts) == 0)
-                hash = mix_times(hash, (uint64_t)facts.st_size, file_time_ns(facts.st_mtim));
-        }
-    }
-    plan->from.modified = (int64_t)hash;
-    return FSH_OK;
-}
-
-FshStatus plan_dataset(Plan *plan, const PackOptions *options, FshError *error)
-{
-    size_t fields[FSH_FIELDS_MAX] = {0};
-    FshStatus status = fsh_open(&plan->from.dataset, plan->root, error);
-    if (status)
-        return status;
-    const FshManifest *manifest = fsh_manifest(plan->from.dataset);
-    status = note_times(plan, manifest, options->jobs, error);
-    if (status)
-        return status;
-    take_provenance(plan, manifest);
-    status = take_fields(plan, options, manifest, fields, error);
-    if (!status)
-        status = take_splits(plan, manifest, error);
-    if (!status)
-        status = take_samples(plan, options, fields, error);
+    FshStatus status = take_samples(keyed, options, error);
     if (!status && options->labels)
-        status = take_labels(plan, options, error);
+        status = take_labels(keyed, options, error);
     if (!status)
-        status = check_labels(plan, error);
+        status = check_labels(keyed, error);
     if (!status && !options->labels)
-        status = take_classes(plan, manifest, error);
-    return status ? status : plan_mend_keys(plan, error);
+        status = take_classes(keyed, fsh_manifest(keyed->found->from.dataset), error);
+    return status ? status : key_mend(keyed, error);
 }

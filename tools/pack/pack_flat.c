@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tools/pack/pack_plan.h"
+#include "tools/pack/pack_found.h"
 
 /* A file's name without folder and extension. */
 typedef struct Stem {
@@ -17,7 +17,7 @@ static Stem stem_of(const char *path)
 {
     const char *slash = strrchr(path, '/');
     const char *name = slash ? slash + 1 : path;
-    return (Stem){.text = name, .length = plan_stem_bytes(path) - (size_t)(name - path)};
+    return (Stem){.text = name, .length = pack_stem_bytes(path) - (size_t)(name - path)};
 }
 
 static bool stems_equal(Stem a, Stem b)
@@ -48,22 +48,23 @@ static bool is_number(Stem stem)
     return strspn(stem.text, "0123456789") >= stem.length;
 }
 
-/* The next image of the plan from *file on, in byte order of the paths; NULL: there is none. */
-static const char *next_image(const Plan *plan, uint64_t *file)
+/* Returns the path of the next image from *file on, in byte order of the paths, and moves *file past it;
+ * NULL: there is none. */
+static const char *next_image(const PackFound *found, uint64_t *file)
 {
-    while (*file < plan->files.count && !plan->is_image[*file])
+    while (*file < found->files.count && !found->is_image[*file])
         (*file)++;
-    return *file < plan->files.count ? plan->files.files[(*file)++].path : NULL;
+    return *file < found->files.count ? found->files.files[(*file)++].path : NULL;
 }
 
-static bool one_folder(const Plan *plan, uint64_t *count_ret)
+static bool one_folder(const PackFound *found, uint64_t *count_ret)
 {
     uint64_t file = 0;
-    const char *first = next_image(plan, &file);
+    const char *first = next_image(found, &file);
     const char *slash = first ? strrchr(first, '/') : NULL;
     const size_t folder_bytes = slash ? (size_t)(slash - first) + 1 : 0;
     *count_ret = first != NULL;
-    for (const char *path = first; path; path = next_image(plan, &file)) {
+    for (const char *path = first; path; path = next_image(found, &file)) {
         if (strncmp(path, first, folder_bytes) != 0 || strchr(path + folder_bytes, '/'))
             return false;
         *count_ret += path != first;
@@ -74,14 +75,14 @@ static bool one_folder(const Plan *plan, uint64_t *count_ret)
 /* Whether image i and its other side differ in the same two words for every i. by_beginning: neighbours, told
  * apart by their ends; else a first half and a second half, told apart by their beginnings. Fills example
  * with the first two paths and words with how they differ. */
-static bool all_pairs(const Plan *plan, uint64_t count, bool by_beginning, const char *example[2],
+static bool all_pairs(const PackFound *found, uint64_t count, bool by_beginning, const char *example[2],
                       Stem words[2])
 {
     uint64_t a_file = 0, b_file = 0;
     for (uint64_t i = 0; i < (by_beginning ? 1 : count / 2); i++)
-        (void)next_image(plan, &b_file);
+        (void)next_image(found, &b_file);
     for (uint64_t pair = 0; pair < count / 2; pair++) {
-        const char *a_path = next_image(plan, &a_file), *b_path = next_image(plan, &b_file);
+        const char *a_path = next_image(found, &a_file), *b_path = next_image(found, &b_file);
         Stem a = stem_of(a_path), b = stem_of(b_path);
         if (!cut_shared(&a, &b, by_beginning) || stems_equal(a, b) || (is_number(a) && is_number(b)))
             return false; /* of blur_1, blur_2, sharp_1 and sharp_2, the numbers are not the sides */
@@ -94,8 +95,8 @@ static bool all_pairs(const Plan *plan, uint64_t count, bool by_beginning, const
             return false;
         }
         if (by_beginning) { /* a's next is behind b */
-            (void)next_image(plan, &a_file);
-            (void)next_image(plan, &b_file);
+            (void)next_image(found, &a_file);
+            (void)next_image(found, &b_file);
         }
     }
     return true;
@@ -112,14 +113,14 @@ static bool lies_in(const char *path, const char *folder, size_t folder_bytes)
            (before == folder_bytes || slash[-(ptrdiff_t)folder_bytes - 1] == '/');
 }
 
-const char *plan_hint_sides(const Plan *plan)
+const char *found_hint_sides(const PackFound *found)
 {
     static const char *const known[] = {"blur:sharp", "blurry:sharp", "input:target", "lq:gt"};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         const size_t first_bytes = strcspn(known[i], ":");
         const char *second = known[i] + first_bytes + 1;
         uint64_t first_count = 0, second_count = 0, count = 0, file = 0;
-        for (const char *path; (path = next_image(plan, &file)); count++) {
+        for (const char *path; (path = next_image(found, &file)); count++) {
             first_count += lies_in(path, known[i], first_bytes);
             second_count += lies_in(path, second, strlen(second));
         }
@@ -129,19 +130,19 @@ const char *plan_hint_sides(const Plan *plan)
     return NULL;
 }
 
-FshStatus plan_hint_flat_pairs(const Plan *plan, FshStatus status, FshError *error)
+FshStatus found_hint_flat_pairs(const PackFound *found, FshStatus status, FshError *error)
 {
     const char *example[2] = {NULL, NULL};
     uint64_t count = 0;
-    if (!error || !plan->is_image || !one_folder(plan, &count) || count < 4 || count % 2 != 0)
+    if (!error || !found->is_image || !one_folder(found, &count) || count < 4 || count % 2 != 0)
         return status;
     const FshError before = *error;
     Stem words[2] = {{0}, {0}};
-    if (all_pairs(plan, count, true, example, words) && example[0]) {
+    if (all_pairs(found, count, true, example, words) && example[0]) {
         const char *slash = strrchr(example[0], '/');
         const int folder_bytes = slash ? (int)(slash - example[0]) : 0;
         char folder[512], rules[160];
-        (void)snprintf(folder, sizeof folder, "%s%s%.*s", plan->root, folder_bytes ? "/" : "", folder_bytes,
+        (void)snprintf(folder, sizeof folder, "%s%s%.*s", found->root, folder_bytes ? "/" : "", folder_bytes,
                        example[0]);
         (void)snprintf(rules, sizeof rules, "%s%.*s%s%s%.*s", words[0].length ? "A=" : "",
                        (int)words[0].length, words[0].text, words[0].length && words[1].length ? ":" : "",
@@ -151,7 +152,7 @@ FshStatus plan_hint_flat_pairs(const Plan *plan, FshStatus status, FshError *err
             "%s; '%s' and '%s' look like a pair: --pairs A=%s:B=%s --pair-suffix %s packs them",
             before.message, example[0], example[1], folder, folder, rules);
     }
-    if (!all_pairs(plan, count, false, example, words))
+    if (!all_pairs(found, count, false, example, words))
         return status;
     return fsh_error_set(
         error, status,

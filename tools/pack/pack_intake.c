@@ -22,25 +22,25 @@ void intake_free(Intake *intake)
 
 /* A file that no image of --max-pixels pixels can be, sparse ones among them, is not read: it might not fit
  * into memory. */
-static FshStatus check_length(const Plan *plan, uint64_t bytes, FshError *error)
+static FshStatus check_length(const PackFound *found, uint64_t bytes, FshError *error)
 {
-    if (bytes <= plan->file_most_bytes)
+    if (bytes <= found->file_most_bytes)
         return FSH_OK;
     return fsh_error_set(error, FSH_ERR_MISMATCH,
                          "%" PRIu64 " bytes, and at most %" PRIu64
                          " are read; raise --max-pixels if it is an image",
-                         bytes, plan->file_most_bytes);
+                         bytes, found->file_most_bytes);
 }
 
 /* ---- from a dataset ---- */
 
-static FshStatus take_record(Intake *intake, const Plan *plan, const PackOptions *options,
-                             const PlanSample *sample, size_t field, IntakeBytes *taken, FshError *error)
+static FshStatus take_record(Intake *intake, const PackFound *found, const PackOptions *options,
+                             const PackSample *sample, size_t field, IntakeBytes *taken, FshError *error)
 {
     FshSample record;
     const FshSplit *split = NULL;
     size_t at = 0;
-    FshStatus status = plan_dataset_sample(plan, plan_item(plan, sample, field), &record, &at, &split, error);
+    FshStatus status = found_dataset_sample(found, sample->items[field], &record, &at, &split, error);
     if (status)
         return status;
     const FshField *from = &record.fields[at];
@@ -51,7 +51,7 @@ static FshStatus take_record(Intake *intake, const Plan *plan, const PackOptions
                            .height = from->height,
                            .channels = from->channels,
                            .source_bytes = from->bytes};
-    status = check_length(plan, from->bytes, error);
+    status = check_length(found, from->bytes, error);
     if (status)
         return status;
     /* Once for each sample: damage must not get a new checksum. */
@@ -85,16 +85,15 @@ static FshStatus wrap_pixels(Buffer *file, IntakeBytes *taken, FshError *error)
     return status;
 }
 
-FshStatus intake_check_read(const Plan *plan, const PlanSample *sample, FshError *error)
+FshStatus intake_check_read(const PackFound *found, const PackSample *sample, FshError *error)
 {
-    const bool may_have_failed = plan->from.dataset && read_faults_any();
-    for (size_t field = 0; may_have_failed && field < plan->field_count; field++) {
+    const bool may_have_failed = found->from.dataset && read_faults_any();
+    for (size_t field = 0; may_have_failed && field < found->field_count; field++) {
         FshSample record;
         FshError failure = {0};
         const FshSplit *split = NULL;
         size_t at = 0;
-        FshStatus status =
-            plan_dataset_sample(plan, plan_item(plan, sample, field), &record, &at, &split, &failure);
+        FshStatus status = found_dataset_sample(found, sample->items[field], &record, &at, &split, &failure);
         if (!status)
             status = fsh_sample_check_read(split, &record, &failure);
         if (status == FSH_ERR_SYSTEM)
@@ -105,18 +104,18 @@ FshStatus intake_check_read(const Plan *plan, const PlanSample *sample, FshError
 
 /* ---- either ---- */
 
-FshStatus intake_original(Intake *intake, const Plan *plan, const PackOptions *options,
-                          const PlanSample *sample, size_t field, const Buffer *place, IntakeBytes *taken,
+FshStatus intake_original(Intake *intake, const PackFound *found, const PackOptions *options,
+                          const PackSample *sample, size_t field, const Buffer *place, IntakeBytes *taken,
                           FshError *error)
 {
-    if (plan->from.dataset)
-        return take_record(intake, plan, options, sample, field, taken, error);
-    const FileEntry *file = &plan->files.files[plan_item(plan, sample, field)];
+    if (found->from.dataset)
+        return take_record(intake, found, options, sample, field, taken, error);
+    const FileEntry *file = &found->files.files[sample->items[field]];
     Buffer borrowed = place ? *place : (Buffer){0};
     Buffer *buffer = file->bytes < borrowed.capacity ? &borrowed : &intake->files[field];
-    FshStatus status = check_length(plan, file->bytes, error);
+    FshStatus status = check_length(found, file->bytes, error);
     if (!status)
-        status = source_read(plan->folder, file->path, file->bytes, buffer, error);
+        status = source_read(found->folder, file->path, file->bytes, buffer, error);
     *taken = (IntakeBytes){
         .data = buffer->bytes, .bytes = buffer->length, .source_bytes = status ? 0 : buffer->length};
     return status;
@@ -126,11 +125,11 @@ FshStatus intake_original(Intake *intake, const Plan *plan, const PackOptions *o
 
 /* What the name of the source promises, which is what fresize would write. Where it promises nothing, the
  * content says. */
-static FshStatus format_by_name(const Plan *plan, const PlanSample *sample, size_t field, ImageFormat *format,
-                                FshError *error)
+static FshStatus format_by_name(const PackFound *found, const PackSample *sample, size_t field,
+                                ImageFormat *format, FshError *error)
 {
     char name[PATH_MAX], target[PATH_MAX];
-    const PlanSource source = plan_source(plan, sample, field);
+    const PackSource source = sample_source(found, sample, field);
     *format = IMAGE_UNKNOWN;
     if (source.path_bytes == 0 || source.path_bytes >= sizeof name)
         return FSH_OK;
@@ -139,15 +138,15 @@ static FshStatus format_by_name(const Plan *plan, const PlanSample *sample, size
     return shrink_name_target(name, IMAGE_UNKNOWN, target, format, error);
 }
 
-static FshStatus prepare_resizing(Intake *intake, const Plan *plan, const PlanSample *sample, size_t field,
-                                  IntakeBytes *taken, ImageFormat *format, FshError *error)
+static FshStatus prepare_resizing(Intake *intake, const PackFound *found, const PackSample *sample,
+                                  size_t field, IntakeBytes *taken, ImageFormat *format, FshError *error)
 {
     const bool was_raw = taken->is_raw;
     FshStatus status = intake->resizer ? FSH_OK : shrink_worker_new(&intake->resizer, error);
     if (!status && was_raw)
         status = wrap_pixels(&intake->files[field], taken, error);
     *format = IMAGE_PNG; /* pixels have no loss behind them yet */
-    return status || was_raw ? status : format_by_name(plan, sample, field, format, error);
+    return status || was_raw ? status : format_by_name(found, sample, field, format, error);
 }
 
 const char *intake_hint_scale(uint32_t width, uint32_t height, uint32_t other_width, uint32_t other_height,
@@ -167,7 +166,7 @@ const char *intake_hint_scale(uint32_t width, uint32_t height, uint32_t other_wi
 }
 
 /* Sides of different sizes may come out equal; they belong together no more for that. */
-static FshStatus check_sizes(Intake *intake, const Plan *plan, size_t field, const ImageInfo *info,
+static FshStatus check_sizes(Intake *intake, const PackFound *found, size_t field, const ImageInfo *info,
                              FshError *error)
 {
     intake->widths[field] = info->width;
@@ -177,23 +176,23 @@ static FshStatus check_sizes(Intake *intake, const Plan *plan, size_t field, con
     char hint[PAIR_SCALE_HINT_BYTES];
     return fsh_error_set(
         error, FSH_ERR_MISMATCH,
-        "sizes differ: %s is %" PRIu32 "x%" PRIu32 ", %s is %" PRIu32 "x%" PRIu32 "%s", plan->field_names[0],
-        intake->widths[0], intake->heights[0], plan->field_names[field], info->width, info->height,
+        "sizes differ: %s is %" PRIu32 "x%" PRIu32 ", %s is %" PRIu32 "x%" PRIu32 "%s", found->field_names[0],
+        intake->widths[0], intake->heights[0], found->field_names[field], info->width, info->height,
         intake_hint_scale(intake->widths[0], intake->heights[0], info->width, info->height, true, hint));
 }
 
-static FshStatus make_smaller(Intake *intake, const Plan *plan, const PackOptions *options,
-                              const PlanSample *sample, size_t field, IntakeBytes *taken, FshError *error)
+static FshStatus make_smaller(Intake *intake, const PackFound *found, const PackOptions *options,
+                              const PackSample *sample, size_t field, IntakeBytes *taken, FshError *error)
 {
     const IntakeBytes original = *taken;
     ImageFormat format = IMAGE_UNKNOWN;
     ShrunkImage resized = {0};
-    FshStatus status = prepare_resizing(intake, plan, sample, field, taken, &format, error);
+    FshStatus status = prepare_resizing(intake, found, sample, field, taken, &format, error);
     if (!status)
         status = shrink_image(intake->resizer, taken->data, taken->bytes, format, &options->resize, &resized,
                               error);
     if (!status)
-        status = check_sizes(intake, plan, field, &resized.info, error);
+        status = check_sizes(intake, found, field, &resized.info, error);
     if (status)
         return status;
     if (original.is_raw && resized.action != SHRINK_RESIZED) {
@@ -211,19 +210,19 @@ static FshStatus make_smaller(Intake *intake, const Plan *plan, const PackOption
     return status;
 }
 
-FshStatus intake_take(Intake *intake, const Plan *plan, const PackOptions *options, const PlanSample *sample,
-                      size_t field, IntakeBytes *taken, FshError *error)
+FshStatus intake_take(Intake *intake, const PackFound *found, const PackOptions *options,
+                      const PackSample *sample, size_t field, IntakeBytes *taken, FshError *error)
 {
-    FshStatus status = intake_original(intake, plan, options, sample, field, NULL, taken, error);
+    FshStatus status = intake_original(intake, found, options, sample, field, NULL, taken, error);
     if (!status && options->resize.max_size)
-        status = make_smaller(intake, plan, options, sample, field, taken, error);
+        status = make_smaller(intake, found, options, sample, field, taken, error);
     return status;
 }
 
 /* ---- by the header ---- */
 
-static FshStatus probe_bytes(Intake *intake, ImageDecoder *decoder, const Plan *plan,
-                             const PackOptions *options, const PlanSample *sample, size_t field,
+static FshStatus probe_bytes(Intake *intake, ImageDecoder *decoder, const PackFound *found,
+                             const PackOptions *options, const PackSample *sample, size_t field,
                              IntakeBytes *taken, ImageInfo *info, FshError *error)
 {
     if (!options->resize.max_size) {
@@ -232,7 +231,7 @@ static FshStatus probe_bytes(Intake *intake, ImageDecoder *decoder, const Plan *
     }
     ShrunkImage resized = {0};
     ImageFormat format = IMAGE_UNKNOWN;
-    FshStatus status = prepare_resizing(intake, plan, sample, field, taken, &format, error);
+    FshStatus status = prepare_resizing(intake, found, sample, field, taken, &format, error);
     if (!status)
         status = shrink_image_plan(intake->resizer, taken->data, taken->bytes, format, &options->resize,
                                    &resized, error);
@@ -242,8 +241,9 @@ static FshStatus probe_bytes(Intake *intake, ImageDecoder *decoder, const Plan *
     return status;
 }
 
-FshStatus intake_probe(Intake *intake, ImageDecoder *decoder, const Plan *plan, const PackOptions *options,
-                       const PlanSample *sample, size_t field, ImageInfo *info, FshError *error)
+FshStatus intake_probe(Intake *intake, ImageDecoder *decoder, const PackFound *found,
+                       const PackOptions *options, const PackSample *sample, size_t field, ImageInfo *info,
+                       FshError *error)
 {
     /* The first holds the header of most JPEGs, the second that of nearly every image; where it does not (a
      * JPEG with a large thumbnail), the file is read whole. Others than JPEGs may have their orientation
@@ -251,24 +251,24 @@ FshStatus intake_probe(Intake *intake, ImageDecoder *decoder, const Plan *plan, 
     static const size_t starts_bytes[] = {4 * 1024, 64 * 1024};
     IntakeBytes taken = {0};
     FshStatus status = FSH_OK;
-    for (size_t i = 0; !plan->from.dataset && i < sizeof starts_bytes / sizeof starts_bytes[0]; i++) {
-        const FileEntry *file = &plan->files.files[plan_item(plan, sample, field)];
+    for (size_t i = 0; !found->from.dataset && i < sizeof starts_bytes / sizeof starts_bytes[0]; i++) {
+        const FileEntry *file = &found->files.files[sample->items[field]];
         Buffer *buffer = &intake->files[field];
         FshError failure = {0};
         /* As many as were listed: asking for more would take a second call for each small file. */
         const bool whole = file->bytes && file->bytes <= starts_bytes[i];
-        status = source_read_start(plan->folder, file->path, whole ? (size_t)file->bytes : starts_bytes[i],
+        status = source_read_start(found->folder, file->path, whole ? (size_t)file->bytes : starts_bytes[i],
                                    buffer, &failure);
         taken = (IntakeBytes){.data = buffer->bytes, .bytes = buffer->length};
         if (!status && i == 0 && !whole && image_sniff(taken.data, taken.bytes) != IMAGE_JPEG)
             continue;
         if (!status)
-            status = probe_bytes(intake, decoder, plan, options, sample, field, &taken, info, &failure);
+            status = probe_bytes(intake, decoder, found, options, sample, field, &taken, info, &failure);
         if (!status || status == FSH_ERR_MEMORY || whole || file->bytes == 0)
             return status ? fsh_error_set(error, status, "%s", failure.message) : FSH_OK;
     }
-    status = intake_original(intake, plan, options, sample, field, NULL, &taken, error);
+    status = intake_original(intake, found, options, sample, field, NULL, &taken, error);
     if (!status)
-        status = probe_bytes(intake, decoder, plan, options, sample, field, &taken, info, error);
-    return intake_check_read(plan, sample, error) ? FSH_ERR_SYSTEM : status;
+        status = probe_bytes(intake, decoder, found, options, sample, field, &taken, info, error);
+    return intake_check_read(found, sample, error) ? FSH_ERR_SYSTEM : status;
 }

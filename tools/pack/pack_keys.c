@@ -4,36 +4,36 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "tools/pack/pack_plan.h"
+#include "tools/pack/pack_keyed.h"
 
 /* Samples by split and key: slots hold a sample's index plus one. */
 typedef struct KeyTable {
-    const Plan *plan;
+    const PackKeyed *keyed;
     uint64_t *slots;
     uint64_t slot_count; /* a power of two, at least twice the samples */
     uint32_t *numbers;   /* the last number given to the key in this slot; NULL before the first clash */
 } KeyTable;
 
-static bool table_make(KeyTable *table, const Plan *plan)
+static bool table_make(KeyTable *table, const PackKeyed *keyed)
 {
-    *table = (KeyTable){.plan = plan, .slot_count = 16};
-    while (table->slot_count < 2 * plan->sample_count)
+    *table = (KeyTable){.keyed = keyed, .slot_count = 16};
+    while (table->slot_count < 2 * keyed->sample_count)
         table->slot_count *= 2;
     table->slots = calloc(table->slot_count, sizeof *table->slots);
     return table->slots != NULL;
 }
 
-static bool same_key(const PlanSample *a, const PlanSample *b)
+static bool same_key(const PackSample *a, const PackSample *b)
 {
     return a->split == b->split && a->key_bytes == b->key_bytes && memcmp(a->key, b->key, a->key_bytes) == 0;
 }
 
 /* The slot that holds a sample of this key, or the empty one where it belongs. */
-static uint64_t *table_find(const KeyTable *table, const PlanSample *sample)
+static uint64_t *table_find(const KeyTable *table, const PackSample *sample)
 {
     const uint64_t mask = table->slot_count - 1;
     uint64_t slot = XXH3_64bits_withSeed(sample->key, sample->key_bytes, sample->split) & mask;
-    while (table->slots[slot] && !same_key(&table->plan->samples[table->slots[slot] - 1], sample))
+    while (table->slots[slot] && !same_key(&table->keyed->samples[table->slots[slot] - 1], sample))
         slot = (slot + 1) & mask;
     return &table->slots[slot];
 }
@@ -43,9 +43,9 @@ static uint64_t mark_clashes(KeyTable *table, uint8_t *clashes)
 {
     uint64_t marked = 0;
     memset(table->slots, 0, table->slot_count * sizeof *table->slots);
-    memset(clashes, 0, table->plan->sample_count);
-    for (uint64_t i = 0; i < table->plan->sample_count; i++) {
-        uint64_t *slot = table_find(table, &table->plan->samples[i]);
+    memset(clashes, 0, table->keyed->sample_count);
+    for (uint64_t i = 0; i < table->keyed->sample_count; i++) {
+        uint64_t *slot = table_find(table, &table->keyed->samples[i]);
         if (*slot) {
             clashes[i] = clashes[*slot - 1] = 1;
             marked++;
@@ -58,32 +58,32 @@ static uint64_t mark_clashes(KeyTable *table, uint8_t *clashes)
 
 /* x.jpg and x.png in one folder would share the key x: each keeps its extension then. Longer keys may clash
  * with others in turn ("x.jpg" and "x.jpg.png"), so it is repeated, until nothing can be made longer. */
-static void keep_extensions(Plan *plan, KeyTable *table, uint8_t *clashes)
+static void keep_extensions(PackKeyed *keyed, KeyTable *table, uint8_t *clashes)
 {
     for (bool changed = true; changed && mark_clashes(table, clashes);) {
         changed = false;
-        for (uint64_t i = 0; i < plan->sample_count; i++) {
-            const uint32_t length = clashes[i] ? (uint32_t)strlen(plan->samples[i].key) : 0;
-            changed = changed || length > plan->samples[i].key_bytes;
-            plan->samples[i].key_bytes = clashes[i] ? length : plan->samples[i].key_bytes;
+        for (uint64_t i = 0; i < keyed->sample_count; i++) {
+            const uint32_t length = clashes[i] ? (uint32_t)strlen(keyed->samples[i].key) : 0;
+            changed = changed || length > keyed->samples[i].key_bytes;
+            keyed->samples[i].key_bytes = clashes[i] ? length : keyed->samples[i].key_bytes;
         }
     }
 }
 
 /* The key of a sample that has another's: KEY~2, or the next number that is free. */
-static FshStatus number_key(Plan *plan, KeyTable *table, PlanSample *sample, FshError *error)
+static FshStatus number_key(PackKeyed *keyed, KeyTable *table, PackSample *sample, FshError *error)
 {
     enum { NUMBER_BYTES = 24 };
-    const PlanSample before = *sample;
+    const PackSample before = *sample;
     const uint64_t slot = (uint64_t)(table_find(table, sample) - table->slots);
     if (!table->numbers)
         table->numbers = calloc(table->slot_count, sizeof *table->numbers);
     char *key = malloc((size_t)before.key_bytes + NUMBER_BYTES);
     if (!table->numbers || !key || before.key_bytes > UINT16_MAX - NUMBER_BYTES) {
         free(key);
-        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: no room for a longer key", plan->root);
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: no room for a longer key", keyed->found->root);
     }
-    FshStatus status = names_take(&plan->made_keys, key, error);
+    FshStatus status = names_take(&keyed->made_keys, key, error);
     if (status)
         return status;
     memcpy(key, before.key, before.key_bytes);
@@ -101,16 +101,16 @@ static FshStatus number_key(Plan *plan, KeyTable *table, PlanSample *sample, Fsh
 
 /* What clashes still comes from two splits that became one, from tars that know no better, or from val/x and
  * valid/x in a list. */
-static FshStatus number_keys(Plan *plan, KeyTable *table, FshError *error)
+static FshStatus number_keys(PackKeyed *keyed, KeyTable *table, FshError *error)
 {
     memset(table->slots, 0, table->slot_count * sizeof *table->slots);
     uint64_t count = 0;
-    const PlanSample *example = NULL;
+    const PackSample *example = NULL;
     FshStatus status = FSH_OK;
-    for (uint64_t i = 0; i < plan->sample_count && !status; i++) {
-        PlanSample *sample = &plan->samples[i];
+    for (uint64_t i = 0; i < keyed->sample_count && !status; i++) {
+        PackSample *sample = &keyed->samples[i];
         if (*table_find(table, sample)) {
-            status = number_key(plan, table, sample, error);
+            status = number_key(keyed, table, sample, error);
             example = example ? example : sample;
             count++;
         }
@@ -119,23 +119,23 @@ static FshStatus number_keys(Plan *plan, KeyTable *table, FshError *error)
     }
     if (status || !count)
         return status;
-    return notes_addf(&plan->warnings, FSH_OK, error, plan->root,
+    return notes_addf(&keyed->found->notes->warnings, FSH_OK, error, keyed->found->root,
                       "%llu samples have a key that another of their split has; they get a number, such as "
                       "%.*s",
                       (unsigned long long)count, (int)example->key_bytes, example->key);
 }
 
-FshStatus plan_mend_keys(Plan *plan, FshError *error)
+FshStatus key_mend(PackKeyed *keyed, FshError *error)
 {
     KeyTable table;
     FshStatus status = FSH_OK;
-    uint8_t *clashes = calloc(plan->sample_count + 1, 1);
-    if (!table_make(&table, plan) || !clashes)
-        status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->root);
-    else if (!plan->from.dataset) /* whose keys are whole */
-        keep_extensions(plan, &table, clashes);
+    uint8_t *clashes = calloc(keyed->sample_count + 1, 1);
+    if (!table_make(&table, keyed) || !clashes)
+        status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", keyed->found->root);
+    else if (!keyed->found->from.dataset) /* whose keys are whole */
+        keep_extensions(keyed, &table, clashes);
     if (!status)
-        status = number_keys(plan, &table, error);
+        status = number_keys(keyed, &table, error);
     free(table.slots);
     free(table.numbers);
     free(clashes);

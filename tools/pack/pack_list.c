@@ -13,7 +13,7 @@
 #include "common/file.h"
 #include "common/pool.h"
 #include "common/path.h"
-#include "tools/pack/pack_plan.h"
+#include "tools/pack/pack_keyed.h"
 
 enum { LIST_BYTES_MAX = 1 << 30 };
 
@@ -156,7 +156,7 @@ static FshStatus find_repeated(const List *list, uint64_t *first_ret, FshError *
 /* ---- files ---- */
 
 typedef struct LookJob {
-    Plan *plan;
+    PackFound *found;
     List *list;
 } LookJob;
 
@@ -166,11 +166,11 @@ static FshStatus look(uint64_t item, int thread, void *context, FshError *error)
     (void)error;
     const LookJob *job = context;
     List *list = job->list;
-    FileEntry *file = &job->plan->files.files[item];
+    FileEntry *file = &job->found->files.files[item];
     struct stat facts;
     if (list->failures[item])
         return FSH_OK;
-    if (fstatat(job->plan->folder, file->path, &facts, 0)) {
+    if (fstatat(job->found->folder, file->path, &facts, 0)) {
         const bool stays = errno == ENOENT || errno == ENOTDIR || errno == ENAMETOOLONG || errno == ELOOP;
         list->failures[item] = stays ? FSH_ERR_NOT_FOUND : FSH_ERR_SYSTEM;
         list->errnos[item] = errno;
@@ -183,7 +183,7 @@ static FshStatus look(uint64_t item, int thread, void *context, FshError *error)
     return FSH_OK;
 }
 
-static FshStatus note_failure(Plan *plan, const List *list, uint64_t i, uint64_t first, FshError *error)
+static FshStatus note_failure(PackFound *found, const List *list, uint64_t i, uint64_t first, FshError *error)
 {
     const Line *line = &list->lines[i];
     const FshStatus failure = first ? FSH_ERR_EXISTS : list->failures[i];
@@ -199,82 +199,96 @@ static FshStatus note_failure(Plan *plan, const List *list, uint64_t i, uint64_t
         (void)snprintf(reason, sizeof reason, "is not there");
     else
         (void)snprintf(reason, sizeof reason, "cannot be read: %s", strerror(list->errnos[i]));
-    return notes_addf(&plan->left_out, failure, error, line->path, "line %llu of %s: %s",
+    return notes_addf(&found->notes->left_out, failure, error, line->path, "line %llu of %s: %s",
                       (unsigned long long)line->number, list->name, reason);
 }
 
 /* The files of the list, in its order, as a walk would have listed them. */
-static FshStatus take_files(Plan *plan, const PackOptions *options, List *list, FshError *error)
+static FshStatus take_files(PackFound *found, const PackOptions *options, List *list, FshError *error)
 {
     char root[PATH_MAX];
-    const bool known = realpath(plan->root, root);
-    plan->files.files = calloc(list->count + 1, sizeof *plan->files.files);
-    plan->files.count = plan->item_count = list->count;
-    if (!plan->files.files)
+    const bool known = realpath(found->root, root);
+    found->files.files = calloc(list->count + 1, sizeof *found->files.files);
+    found->files.count = found->item_count = list->count;
+    if (!found->files.files)
         return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", list->name);
     for (uint64_t i = 0; i < list->count; i++) {
         Line *line = &list->lines[i];
         line->path = known ? below(line->path, root) : line->path;
         list->failures[i] = normalise(line->path) ? FSH_OK : FSH_ERR_MISMATCH;
-        plan->files.files[i].path = line->path;
+        found->files.files[i].path = line->path;
     }
-    LookJob job = {.plan = plan, .list = list};
+    LookJob job = {.found = found, .list = list};
     return pool_run(options->jobs, list->count, look, &job, error);
 }
 
-/* ---- samples ---- */
-
-static FshStatus add_samples(Plan *plan, const List *list, const char **texts, FshError *error)
+/* Marks what cannot be used, and keeps the labels of the others. */
+static FshStatus take_labels(PackFound *found, const List *list, FshError *error)
 {
-    FshStatus status = FSH_OK;
     uint64_t *first = calloc(list->count + 1, sizeof *first);
-    if (!first)
-        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", list->name);
-    status = find_repeated(list, first, error);
+    found->list_labels = calloc(list->count + 1, sizeof *found->list_labels);
+    FshStatus status = first && found->list_labels
+                           ? find_repeated(list, first, error)
+                           : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", list->name);
     for (uint64_t i = 0; i < list->count && !status; i++) {
-        if (first[i] || list->failures[i]) {
-            status = note_failure(plan, list, i, first[i], error);
-            continue;
-        }
-        const char *path = list->lines[i].path, *slash = strchr(path, '/');
-        const PlanSplitIndex split = slash ? plan_split_by_name(path, (size_t)(slash - path)) : PLAN_SPLITS;
-        const char *key = split == PLAN_SPLITS ? path : slash + 1;
-        texts[plan->sample_count] = list->lines[i].label;
-        plan_add_sample(plan, key, plan_stem_bytes(key), 0, split == PLAN_SPLITS ? PLAN_TRAIN : split, &i);
+        if (first[i] || list->failures[i])
+            status = note_failure(found, list, i, first[i], error);
+        else
+            found->list_labels[i] = list->lines[i].label;
     }
     free(first);
     return status;
 }
 
-FshStatus plan_list(Plan *plan, const PackOptions *options, FshError *error)
+static const char *list_name(const PackOptions *options)
 {
-    List list = {.name = strcmp(options->files_from, "-") == 0 ? "standard input" : options->files_from};
-    const char **texts = NULL;
+    return strcmp(options->files_from, "-") == 0 ? "standard input" : options->files_from;
+}
+
+FshStatus find_list(PackFound *found, const PackOptions *options, FshError *error)
+{
+    List list = {.name = list_name(options)};
     FshStatus status = read_text(&list, options->files_from, error);
     if (!status)
         status = read_lines(&list, error);
     if (!status)
-        status = take_files(plan, options, &list, error);
-    if (!status) {
-        texts = calloc(list.count + 1, sizeof *texts);
-        plan->samples = calloc(list.count + 1, sizeof *plan->samples);
-        plan->sources = calloc(list.count + 1, sizeof *plan->sources);
-        status = texts && plan->samples && plan->sources
-                     ? add_samples(plan, &list, texts, error)
-                     : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", list.name);
-    }
+        status = take_files(found, options, &list, error);
     if (!status)
-        status = plan_label_by_texts(plan, options, texts, list.name, error);
-    if (!status)
-        status = plan_mend_keys(plan, error);
-    if (!status && plan->sample_count == 0)
-        status = fsh_error_set(error, FSH_ERR_NOT_FOUND,
-                               "%s: none of the %llu files in it can be packed; paths are below %s",
-                               list.name, (unsigned long long)list.count, plan->root);
-    plan->list_text = list.text; /* paths point into it */
-    free(texts);
+        status = take_labels(found, &list, error);
+    found->list_text = list.text; /* paths and labels point into it */
     free(list.lines);
     free(list.failures);
     free(list.errnos);
+    return status;
+}
+
+/* ---- samples ---- */
+
+FshStatus key_list(PackKeyed *keyed, const PackOptions *options, FshError *error)
+{
+    const PackFound *found = keyed->found;
+    const char *name = list_name(options);
+    FshStatus status = keyed_reserve(keyed, found->files.count, error);
+    const char **texts = status ? NULL : calloc(found->files.count + 1, sizeof *texts);
+    if (!status && !texts)
+        status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", name);
+    for (uint64_t i = 0; i < found->files.count && !status; i++) {
+        const char *path = found->files.files[i].path, *slash = strchr(path, '/');
+        if (!found->list_labels[i])
+            continue;
+        const PackSplitIndex split = slash ? pack_split_by_name(path, (size_t)(slash - path)) : PACK_SPLITS;
+        const char *key = split == PACK_SPLITS ? path : slash + 1;
+        texts[keyed->sample_count] = found->list_labels[i];
+        keyed_add_sample(keyed, key, pack_stem_bytes(key), 0, split == PACK_SPLITS ? PACK_TRAIN : split, &i);
+    }
+    if (!status)
+        status = key_label_by_texts(keyed, options, texts, name, error);
+    if (!status)
+        status = key_mend(keyed, error);
+    if (!status && keyed->sample_count == 0)
+        status = fsh_error_set(error, FSH_ERR_NOT_FOUND,
+                               "%s: none of the %llu files in it can be packed; paths are below %s", name,
+                               (unsigned long long)found->files.count, found->root);
+    free((void *)texts);
     return status;
 }

@@ -17,20 +17,20 @@ static uint64_t scale(uint64_t bytes, uint64_t numerator, uint64_t denominator)
 
 /* Bytes of a sample in its file as planned: of its record; in a tar, of its members .jpg, .cls and .json,
  * each with a header and filled up to blocks. */
-static uint64_t planned_bytes(const Plan *plan, const PackOptions *options, const PlanSample *sample)
+static uint64_t planned_bytes(const PackPlan *plan, const PackOptions *options, const PackSample *sample)
 {
     enum { BLOCK_BYTES = 512, JSON_BLOCKS = 2, CLASS_BLOCKS = 2 };
     if (options->container != FSH_CONTAINER_TAR)
-        return plan_record_bytes(plan, sample);
+        return stored_record_bytes(&plan->stored, sample);
     FshSample description;
-    pack_plan_describe(plan, sample, &description);
-    uint64_t blocks = JSON_BLOCKS + (plan->kind == FSH_KIND_CLASSES ? CLASS_BLOCKS : 0);
+    stored_describe(&plan->stored, sample, &description);
+    uint64_t blocks = JSON_BLOCKS + (plan->found.kind == FSH_KIND_CLASSES ? CLASS_BLOCKS : 0);
     for (unsigned i = 0; i < description.field_count; i++)
         blocks += 1 + (description.fields[i].bytes + BLOCK_BYTES - 1) / BLOCK_BYTES;
     return blocks * BLOCK_BYTES;
 }
 
-bool plan_is_cut(const PackOptions *options)
+bool pack_is_cut(const PackOptions *options)
 {
     return options->container == FSH_CONTAINER_SHARDS || options->container == FSH_CONTAINER_TAR;
 }
@@ -39,28 +39,28 @@ bool plan_is_cut(const PackOptions *options)
  * equal (a last shard of a few records would make ranks wait for each other). Shard k starts with the first
  * record at or past k / n of the planned bytes: what is decided here is which samples a shard holds, and what
  * they come to does not change it. */
-static FshStatus cut_split(Plan *plan, uint32_t split, const PackOptions *options, const PlanShare *stored,
-                           FshError *error)
+static FshStatus cut_split(PackPlan *plan, uint32_t split, const PackOptions *options,
+                           const StoredShare *stored, FshError *error)
 {
-    const uint64_t shard_bytes = plan_is_cut(options) ? options->shard_bytes : 0;
-    const PlanSplit *range = &plan->splits[split];
+    const uint64_t shard_bytes = pack_is_cut(options) ? options->shard_bytes : 0;
+    const SplitRange *range = &plan->split.ranges[split];
     const uint64_t end = range->first_sample + range->sample_count;
     uint64_t total = 0;
     for (uint64_t i = range->first_sample; i < end; i++)
-        total += planned_bytes(plan, options, &plan->samples[i]);
+        total += planned_bytes(plan, options, &plan->split.samples[i]);
     const uint64_t bytes_stored = scale(total, stored->numerator, stored->denominator);
     uint64_t shard_count = shard_bytes ? bytes_stored / shard_bytes + (bytes_stored % shard_bytes != 0) : 1;
     if (shard_count > range->sample_count)
         shard_count = range->sample_count;
     if (shard_count == 0)
         shard_count = 1;
-    if (shard_count > PLAN_SHARDS_MAX)
+    if (shard_count > PACK_SHARDS_MAX)
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "--shard-size: %s would need %" PRIu64 " shards; choose a larger size",
                              fsh_split_name(split), shard_count);
-    PlanOutput *outputs = reallocarray(plan->outputs, plan->output_count + shard_count, sizeof *outputs);
+    PackOutput *outputs = reallocarray(plan->outputs, plan->output_count + shard_count, sizeof *outputs);
     if (!outputs)
-        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->root);
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->found.root);
     plan->outputs = outputs;
 
     const size_t first_output = plan->output_count;
@@ -70,16 +70,16 @@ static FshStatus cut_split(Plan *plan, uint32_t split, const PackOptions *option
         const size_t made = plan->output_count - first_output;
         if (made == 0 || (made < shard_count && (double)before >= share * (double)made))
             plan->outputs[plan->output_count++] =
-                (PlanOutput){.split = split, .shard_index = (uint32_t)made, .first_sample = i};
-        PlanOutput *output = &plan->outputs[plan->output_count - 1];
-        uint64_t bytes = planned_bytes(plan, options, &plan->samples[i]);
+                (PackOutput){.split = split, .shard_index = (uint32_t)made, .first_sample = i};
+        PackOutput *output = &plan->outputs[plan->output_count - 1];
+        uint64_t bytes = planned_bytes(plan, options, &plan->split.samples[i]);
         output->sample_count++;
         output->record_bytes += bytes;
         before += bytes;
     }
     /* One huge record may span the shares of several shards: there are fewer then. */
     for (size_t i = first_output; i < plan->output_count; i++) {
-        PlanOutput *output = &plan->outputs[i];
+        PackOutput *output = &plan->outputs[i];
         output->shard_count = (uint32_t)(plan->output_count - first_output);
         output->record_bytes = scale(output->record_bytes, stored->numerator, stored->denominator);
     }
@@ -104,16 +104,16 @@ static void hash_text(XXH3_state_t *state, const char *text, size_t length)
 }
 
 /* The recipe of this run, not that of the source, and what decides how samples are stored. */
-static void hash_recipe(XXH3_state_t *state, const Plan *plan, const PackOptions *options)
+static void hash_recipe(XXH3_state_t *state, const PackPlan *plan, const PackOptions *options)
 {
     const ShrinkRecipe *recipe = &options->resize;
     if (options->store == PACK_STORE_JPEG)
         hash_u64(state, (uint64_t)recipe->quality);
-    if (options->store == PACK_STORE_ZSTD || plan->dictionary)
+    if (options->store == PACK_STORE_ZSTD || plan->stored.dictionary)
         hash_u64(state, (uint64_t)options->level);
     if (options->store == PACK_STORE_AUTO)
-        hash_text(state, (const char *)plan->is_raw, plan->sample_count);
-    hash_text(state, plan->dictionary, plan->dictionary_bytes);
+        hash_text(state, (const char *)plan->stored.is_raw, plan->split.sample_count);
+    hash_text(state, plan->stored.dictionary, plan->stored.dictionary_bytes);
     const uint64_t numbers[] = {recipe->max_size, recipe->long_edge, (uint64_t)recipe->filter,
                                 (uint64_t)recipe->quality, recipe->exact};
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0] && recipe->max_size; i++)
@@ -122,37 +122,38 @@ static void hash_recipe(XXH3_state_t *state, const Plan *plan, const PackOptions
 
 /* Over everything that decides the bytes: version, options, classes, and each sample's place, key, label and
  * sources (path and size). Not over modification times: a copy of the source gives the same dataset. */
-static FshStatus make_id(Plan *plan, const PackOptions *options, FshError *error)
+static FshStatus make_id(PackPlan *plan, const PackOptions *options, FshError *error)
 {
     XXH3_state_t *state = XXH3_createState();
     if (!state)
-        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->root);
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->found.root);
     (void)XXH3_128bits_reset(state);
     hash_text(state, FSHARD_VERSION, strlen(FSHARD_VERSION));
-    const uint64_t numbers[] = {FSH_FORMAT_VERSION,   (uint64_t)options->container,
-                                (uint64_t)plan->kind, (uint64_t)options->store,
-                                plan->raw_channels,   options->check,
-                                options->max_pixels,  plan->field_count,
-                                plan->class_count,    plan->sample_count};
+    const uint64_t numbers[] = {FSH_FORMAT_VERSION,         (uint64_t)options->container,
+                                (uint64_t)plan->found.kind, (uint64_t)options->store,
+                                plan->stored.raw_channels,  options->check,
+                                options->max_pixels,        plan->found.field_count,
+                                plan->keyed.class_count,    plan->split.sample_count};
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
         hash_u64(state, numbers[i]);
     hash_recipe(state, plan, options);
-    if (plan->from.dataset) /* of foreign containers, a hash of their own */
-        hash_text(state, fsh_manifest(plan->from.dataset)->id, strlen(fsh_manifest(plan->from.dataset)->id));
-    for (size_t i = 0; i < plan->field_count; i++)
-        hash_text(state, plan->field_names[i], strlen(plan->field_names[i]));
-    for (size_t i = 0; i < plan->class_count; i++)
-        hash_text(state, plan->class_names[i], strlen(plan->class_names[i]));
+    if (plan->found.from.dataset) /* of foreign containers, a hash of their own */
+        hash_text(state, fsh_manifest(plan->found.from.dataset)->id,
+                  strlen(fsh_manifest(plan->found.from.dataset)->id));
+    for (size_t i = 0; i < plan->found.field_count; i++)
+        hash_text(state, plan->found.field_names[i], strlen(plan->found.field_names[i]));
+    for (size_t i = 0; i < plan->keyed.class_count; i++)
+        hash_text(state, plan->keyed.class_names[i], strlen(plan->keyed.class_names[i]));
     for (size_t i = 0; i < plan->output_count; i++) {
         hash_u64(state, plan->outputs[i].split);
         hash_u64(state, plan->outputs[i].sample_count);
     }
-    for (uint64_t i = 0; i < plan->sample_count; i++) {
-        const PlanSample *sample = &plan->samples[i];
+    for (uint64_t i = 0; i < plan->split.sample_count; i++) {
+        const PackSample *sample = &plan->split.samples[i];
         hash_text(state, sample->key, sample->key_bytes);
         hash_u64(state, (uint64_t)(int64_t)sample->label);
-        for (size_t field = 0; field < plan->field_count; field++) {
-            const PlanSource source = plan_source(plan, sample, field);
+        for (size_t field = 0; field < plan->found.field_count; field++) {
+            const PackSource source = sample_source(&plan->found, sample, field);
             hash_text(state, source.path, source.path_bytes);
             hash_u64(state, source.bytes);
         }
@@ -165,54 +166,55 @@ static FshStatus make_id(Plan *plan, const PackOptions *options, FshError *error
 }
 
 /* BasicSR reads image files. The writer would refuse pixels too, but only when it comes to them. */
-static FshStatus refuse_pixels(const Plan *plan, const PackOptions *options, FshError *error)
+static FshStatus refuse_pixels(const PackSplit *split, const PackOptions *options, FshError *error)
 {
-    if (!plan->from.dataset || options->store != PACK_STORE_COPY || options->resize.max_size)
+    if (!split->found->from.dataset || options->store != PACK_STORE_COPY || options->resize.max_size)
         return FSH_OK;
-    for (uint64_t i = 0; i < plan->sample_count; i++) {
+    for (uint64_t i = 0; i < split->sample_count; i++) {
         FshSample sample;
         size_t field = 0;
         char name[PATH_MAX];
-        if (plan_dataset_sample(plan, plan_item(plan, &plan->samples[i], 0), &sample, &field, NULL, NULL) ||
+        if (found_dataset_sample(split->found, split->samples[i].items[0], &sample, &field, NULL, NULL) ||
             sample.fields[field].codec != FSH_CODEC_RAW)
             continue;
         return fsh_error_set(
             error, FSH_ERR_MISMATCH,
             "--layout basicsr: %s holds raw pixels (%s), and BasicSR reads image files; give "
             "--store jpeg, or use --format lmdb, with --store zstd for small files without loss",
-            plan->root, plan_source_name(plan, &plan->samples[i], 0, name));
+            split->found->root, sample_source_name(split->found, &split->samples[i], 0, name));
     }
     return FSH_OK;
 }
 
-FshStatus plan_outputs(Plan *plan, const PackOptions *options, FshError *error)
+FshStatus pack_check_container(const PackSplit *split, const PackOptions *options, FshError *error)
 {
-    PlanShare stored = {1, 1};
-    if (options->container == FSH_CONTAINER_BASICSR && plan->class_count)
+    if (options->container != FSH_CONTAINER_BASICSR)
+        return FSH_OK;
+    if (split->keyed->class_count)
         return fsh_error_set(
             error, FSH_ERR_USAGE,
             "--layout basicsr: has no place for classes; use --format lmdb, or give --pairs");
-    FshStatus status =
-        options->container == FSH_CONTAINER_BASICSR ? refuse_pixels(plan, options, error) : FSH_OK;
-    if (!status)
-        status = plan_store(plan, options, error);
-    if (!status)
-        status = plan_trial(plan, options, &stored, error);
-    for (uint32_t split = 0; split < PLAN_SPLITS && !status; split++) {
-        if (plan->splits[split].present)
-            status = cut_split(plan, split, options, &stored, error);
+    return refuse_pixels(split, options, error);
+}
+
+FshStatus pack_cut(PackPlan *plan, const PackOptions *options, FshError *error)
+{
+    FshStatus status = FSH_OK;
+    for (uint32_t split = 0; split < PACK_SPLITS && !status; split++) {
+        if (plan->split.ranges[split].present)
+            status = cut_split(plan, split, options, &plan->stored.share, error);
     }
     return status ? status : make_id(plan, options, error);
 }
 
-FshStatus plan_part(const Plan *plan, const PackOptions *options, size_t *begin_ret, size_t *end_ret,
-                    FshError *error)
+FshStatus pack_plan_part(const PackPlan *plan, const PackOptions *options, size_t *begin_ret, size_t *end_ret,
+                         FshError *error)
 {
     uint64_t begin = 0, end = plan->output_count;
     if (options->part.count) {
         PartScan *scan = malloc(sizeof *scan);
         if (!scan)
-            return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->root);
+            return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->found.root);
         part_scan_init(scan);
         for (size_t i = 0; i < plan->output_count; i++)
             part_scan_add(scan, plan->outputs[i].record_bytes);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/pack/pack_plan.h"
+#include "tools/pack/pack_keyed.h"
 
 /* By split, key, field, then path. */
 static int compare_images(const void *a, const void *b)
@@ -34,14 +34,15 @@ static bool same_sample(const SideImage *a, const SideImage *b)
 
 /* Finds the side folders among the folders of path: *field_ret and the place of the first, and how many there
  * are. */
-static size_t find_sides(const Plan *plan, const char *path, uint32_t *field_ret, size_t *begin_ret)
+static size_t find_sides(const PackKeyed *keyed, const char *path, uint32_t *field_ret, size_t *begin_ret)
 {
     size_t found = 0;
     const char *part = path;
     for (const char *slash = strchr(part, '/'); slash; part = slash + 1, slash = strchr(part, '/')) {
-        for (size_t field = 0; field < plan->field_count; field++) {
-            size_t length = strlen(plan->field_names[field]);
-            if (length != (size_t)(slash - part) || memcmp(part, plan->field_names[field], length) != 0)
+        for (size_t field = 0; field < keyed->found->field_count; field++) {
+            size_t length = strlen(keyed->found->field_names[field]);
+            if (length != (size_t)(slash - part) ||
+                memcmp(part, keyed->found->field_names[field], length) != 0)
                 continue;
             if (found++ == 0) {
                 *field_ret = (uint32_t)field;
@@ -64,7 +65,7 @@ static bool ends_in(const char *text, size_t bytes, const char *end)
  * at all. */
 static uint32_t find_folder(const PackOptions *options, const char *path, bool *below_ret)
 {
-    const size_t stem_bytes = plan_stem_bytes(path);
+    const size_t stem_bytes = pack_stem_bytes(path);
     size_t best = options->field_count;
     *below_ret = false;
     for (size_t field = 0; field < options->field_count; field++) {
@@ -84,21 +85,21 @@ static uint32_t find_folder(const PackOptions *options, const char *path, bool *
 static size_t make_key(const char *path, size_t side_begin, size_t side_end, size_t suffix_bytes,
                        char *storage, SideImage *image)
 {
-    size_t stem_bytes = plan_stem_bytes(path) - suffix_bytes;
+    size_t stem_bytes = pack_stem_bytes(path) - suffix_bytes;
     memcpy(storage, path, side_begin);
     memcpy(storage + side_begin, path + side_end, stem_bytes - side_end);
     size_t length = side_begin + stem_bytes - side_end;
     const char *slash = memchr(storage, '/', length);
-    PlanSplitIndex split = slash ? plan_split_by_name(storage, (size_t)(slash - storage)) : PLAN_SPLITS;
-    size_t skipped = split == PLAN_SPLITS ? 0 : (size_t)(slash - storage) + 1;
-    image->split = split == PLAN_SPLITS ? PLAN_TRAIN : split;
+    PackSplitIndex split = slash ? pack_split_by_name(storage, (size_t)(slash - storage)) : PACK_SPLITS;
+    size_t skipped = split == PACK_SPLITS ? 0 : (size_t)(slash - storage) + 1;
+    image->split = split == PACK_SPLITS ? PACK_TRAIN : split;
     image->key = storage + skipped;
     image->key_bytes = length - skipped;
     return length;
 }
 
 /* Collects the images of all sides; *count_ret of them. */
-static FshStatus collect(Plan *plan, const PackOptions *options, SideImage *images, uint64_t *count_ret,
+static FshStatus collect(PackKeyed *keyed, const PackOptions *options, SideImage *images, uint64_t *count_ret,
                          FshError *error)
 {
     const bool own_folders = options->root[0] != '\0';
@@ -106,31 +107,32 @@ static FshStatus collect(Plan *plan, const PackOptions *options, SideImage *imag
     uint64_t count = 0, outside_count = 0;
     const char *outside_example = NULL;
     size_t used = 0;
-    for (uint64_t file = 0; file < plan->files.count && !status; file++) {
-        const char *path = plan->files.files[file].path;
+    for (uint64_t file = 0; file < keyed->found->files.count && !status; file++) {
+        const char *path = keyed->found->files.files[file].path;
         uint32_t field = 0;
         size_t side_begin = 0;
-        if (!plan->is_image[file])
+        if (!keyed->found->is_image[file])
             continue;
         bool below = false;
         if (own_folders)
             field = find_folder(options, path, &below);
-        size_t sides = own_folders ? below : find_sides(plan, path, &field, &side_begin);
-        const char *suffix = field < plan->field_count ? options->side_suffixes[field] : "";
-        const bool fits = field < plan->field_count && ends_in(path, plan_stem_bytes(path), suffix);
+        size_t sides = own_folders ? below : find_sides(keyed, path, &field, &side_begin);
+        const char *suffix = field < keyed->found->field_count ? options->side_suffixes[field] : "";
+        const bool fits = field < keyed->found->field_count && ends_in(path, pack_stem_bytes(path), suffix);
         if (sides == 1 && fits) {
-            const char *folder = own_folders ? options->side_folders[field] : plan->field_names[field];
+            const char *folder =
+                own_folders ? options->side_folders[field] : keyed->found->field_names[field];
             SideImage *image = &images[count++];
             *image = (SideImage){.file = file, .field = field};
             used += make_key(path, side_begin, side_begin + strlen(folder) + 1, strlen(suffix),
-                             plan->key_storage + used, image);
+                             keyed->key_storage + used, image);
         } else if (sides == 1) {
-            status = notes_addf(&plan->left_out, FSH_ERR_MISMATCH, error, path,
+            status = notes_addf(&keyed->found->notes->left_out, FSH_ERR_MISMATCH, error, path,
                                 "its name does not end as --pair-suffix says of its side%s%s%s",
                                 *suffix ? ": '" : "", suffix, *suffix ? "'" : "");
         } else if (sides > 1) {
             status =
-                notes_add(&plan->left_out, FSH_ERR_MISMATCH, path,
+                notes_add(&keyed->found->notes->left_out, FSH_ERR_MISMATCH, path,
                           "lies below more than one side folder: which side it is cannot be told", error);
         } else {
             outside_count++;
@@ -139,7 +141,7 @@ static FshStatus collect(Plan *plan, const PackOptions *options, SideImage *imag
         }
     }
     if (!status && outside_count)
-        status = notes_addf(&plan->warnings, FSH_OK, error, outside_example,
+        status = notes_addf(&keyed->found->notes->warnings, FSH_OK, error, outside_example,
                             "%llu images such as this one lie below no side folder; left alone",
                             (unsigned long long)outside_count);
     *count_ret = count;
@@ -148,7 +150,7 @@ static FshStatus collect(Plan *plan, const PackOptions *options, SideImage *imag
 
 /* A run of images with one key: a sample if each side has exactly one, else a note for each image.
  * *orphans_ret: it lacks a side. */
-static FshStatus add_group(Plan *plan, const SideImage *images, size_t count, bool *orphans_ret,
+static FshStatus add_group(PackKeyed *keyed, const SideImage *images, size_t count, bool *orphans_ret,
                            FshError *error)
 {
     uint64_t sources[FSH_FIELDS_MAX] = {0};
@@ -158,26 +160,26 @@ static FshStatus add_group(Plan *plan, const SideImage *images, size_t count, bo
         per_field[images[i].field]++;
         sources[images[i].field] = images[i].file;
     }
-    for (size_t field = plan->field_count; field-- > 0;) {
+    for (size_t field = keyed->found->field_count; field-- > 0;) {
         missing = per_field[field] == 0 ? field : missing;
         doubled = per_field[field] > 1 ? field : doubled;
     }
     *orphans_ret = missing < FSH_FIELDS_MAX;
     if (missing == FSH_FIELDS_MAX && doubled == FSH_FIELDS_MAX) {
-        plan_add_sample(plan, images[0].key, images[0].key_bytes, FSH_NO_LABEL, images[0].split, sources);
+        keyed_add_sample(keyed, images[0].key, images[0].key_bytes, FSH_NO_LABEL, images[0].split, sources);
         return FSH_OK;
     }
     FshStatus status = FSH_OK;
     for (size_t i = 0; i < count && !status; i++) {
-        const char *path = plan->files.files[images[i].file].path;
+        const char *path = keyed->found->files.files[images[i].file].path;
         if (doubled < FSH_FIELDS_MAX)
-            status = notes_addf(&plan->left_out, FSH_ERR_MISMATCH, error, path,
+            status = notes_addf(&keyed->found->notes->left_out, FSH_ERR_MISMATCH, error, path,
                                 "'%s' has %zu images for '%.*s': which one is meant cannot be told",
-                                plan->field_names[doubled], per_field[doubled], (int)images[i].key_bytes,
-                                images[i].key);
+                                keyed->found->field_names[doubled], per_field[doubled],
+                                (int)images[i].key_bytes, images[i].key);
         else
-            status = notes_addf(&plan->left_out, FSH_ERR_NOT_FOUND, error, path, "has no counterpart in '%s'",
-                                plan->field_names[missing]);
+            status = notes_addf(&keyed->found->notes->left_out, FSH_ERR_NOT_FOUND, error, path,
+                                "has no counterpart in '%s'", keyed->found->field_names[missing]);
     }
     return status;
 }
@@ -205,8 +207,8 @@ static int compare_image_counts(const void *a, const void *b)
     return compare_folder_names(a, b);
 }
 
-static void set_missing_error(const Plan *plan, const char *missing, const FolderName *names, size_t count,
-                              FshError *error)
+static void set_missing_error(const PackKeyed *keyed, const char *missing, const FolderName *names,
+                              size_t count, FshError *error)
 {
     enum { SHOWN_MAX = 6 };
     char shown[512] = "";
@@ -218,27 +220,27 @@ static void set_missing_error(const Plan *plan, const char *missing, const Folde
                                  (int)names[i].bytes, names[i].text);
     }
     (void)fsh_error_set(error, FSH_ERR_NOT_FOUND,
-                        "%s: no folder named '%s' holds an image; folders that do: %s%s", plan->root, missing,
-                        shown, count > SHOWN_MAX ? ", ..." : "");
+                        "%s: no folder named '%s' holds an image; folders that do: %s%s", keyed->found->root,
+                        missing, shown, count > SHOWN_MAX ? ", ..." : "");
 }
 
 /* A side that is nowhere is one mistake in the command, not one of each image of the other side. Where no
  * image lies in a folder, what was looked for is explained elsewhere. */
-static FshStatus check_sides(const Plan *plan, FshError *error)
+static FshStatus check_sides(const PackKeyed *keyed, FshError *error)
 {
     FshStatus status = FSH_OK;
     size_t capacity = 1, count = 0, distinct = 0;
     bool seen[FSH_FIELDS_MAX] = {0};
-    for (uint64_t file = 0; file < plan->files.count; file++) {
-        for (const char *at = plan->files.files[file].path; (at = strchr(at, '/')); at++)
+    for (uint64_t file = 0; file < keyed->found->files.count; file++) {
+        for (const char *at = keyed->found->files.files[file].path; (at = strchr(at, '/')); at++)
             capacity++;
     }
     FolderName *names = calloc(capacity, sizeof *names);
     if (!names)
-        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->root);
-    for (uint64_t file = 0; file < plan->files.count; file++) {
-        const char *part = plan->files.files[file].path;
-        for (const char *slash; plan->is_image[file] && (slash = strchr(part, '/')); part = slash + 1)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", keyed->found->root);
+    for (uint64_t file = 0; file < keyed->found->files.count; file++) {
+        const char *part = keyed->found->files.files[file].path;
+        for (const char *slash; keyed->found->is_image[file] && (slash = strchr(part, '/')); part = slash + 1)
             names[count++] = (FolderName){.text = part, .bytes = (size_t)(slash - part), .image_count = 1};
     }
     if (count)
@@ -250,20 +252,20 @@ static FshStatus check_sides(const Plan *plan, FshError *error)
             names[distinct++] = names[i];
     }
     for (size_t i = 0; i < distinct; i++) {
-        for (size_t field = 0; field < plan->field_count; field++)
-            seen[field] |= strlen(plan->field_names[field]) == names[i].bytes &&
-                           memcmp(plan->field_names[field], names[i].text, names[i].bytes) == 0;
+        for (size_t field = 0; field < keyed->found->field_count; field++)
+            seen[field] |= strlen(keyed->found->field_names[field]) == names[i].bytes &&
+                           memcmp(keyed->found->field_names[field], names[i].text, names[i].bytes) == 0;
     }
     size_t kept = 0; /* names that could be sides */
     for (size_t i = 0; i < distinct; i++) {
-        if (plan_split_by_name(names[i].text, names[i].bytes) == PLAN_SPLITS)
+        if (pack_split_by_name(names[i].text, names[i].bytes) == PACK_SPLITS)
             names[kept++] = names[i];
     }
     if (kept)
         qsort(names, kept, sizeof *names, compare_image_counts);
-    for (size_t field = 0; field < plan->field_count && kept && !status; field++) {
+    for (size_t field = 0; field < keyed->found->field_count && kept && !status; field++) {
         if (!seen[field]) {
-            set_missing_error(plan, plan->field_names[field], names, kept, error);
+            set_missing_error(keyed, keyed->found->field_names[field], names, kept, error);
             status = FSH_ERR_NOT_FOUND;
         }
     }
@@ -271,22 +273,22 @@ static FshStatus check_sides(const Plan *plan, FshError *error)
     return status;
 }
 
-FshStatus plan_pairs(Plan *plan, const PackOptions *options, FshError *error)
+FshStatus key_pairs(PackKeyed *keyed, const PackOptions *options, FshError *error)
 {
-    FshStatus status = options->root[0] ? FSH_OK : check_sides(plan, error);
+    FshStatus status = options->root[0] ? FSH_OK : check_sides(keyed, error);
     if (status)
         return status;
     uint64_t count = 0, orphan_count = 0;
     size_t path_bytes = 1;
-    for (uint64_t file = 0; file < plan->files.count; file++)
-        path_bytes += strlen(plan->files.files[file].path);
-    SideImage *images = calloc(plan->files.count + 1, sizeof *images);
-    plan->key_storage = malloc(path_bytes); /* a key is shorter than its path */
-    if (!images || !plan->key_storage) {
-        status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->root);
+    for (uint64_t file = 0; file < keyed->found->files.count; file++)
+        path_bytes += strlen(keyed->found->files.files[file].path);
+    SideImage *images = calloc(keyed->found->files.count + 1, sizeof *images);
+    keyed->key_storage = malloc(path_bytes); /* a key is shorter than its path */
+    if (!images || !keyed->key_storage) {
+        status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", keyed->found->root);
         goto done;
     }
-    status = collect(plan, options, images, &count, error);
+    status = collect(keyed, options, images, &count, error);
     if (status)
         goto done;
     if (count)
@@ -295,14 +297,15 @@ FshStatus plan_pairs(Plan *plan, const PackOptions *options, FshError *error)
         bool orphans = false;
         for (end = begin + 1; end < count && same_sample(&images[begin], &images[end]);)
             end++;
-        status = add_group(plan, &images[begin], (size_t)(end - begin), &orphans, error);
+        status = add_group(keyed, &images[begin], (size_t)(end - begin), &orphans, error);
         for (uint64_t i = begin; i < end && orphans; i++)
             images[orphan_count++] = images[i]; /* where a group before was */
     }
-    if (!status && orphan_count && plan->field_count == 2)
-        status = plan_hint_suffix(plan, images, (size_t)orphan_count, error);
-    if (!status && plan->pair_hint[0] && plan->sample_count)
-        status = notes_add(&plan->warnings, FSH_OK, plan->root, plan->pair_hint, error);
+    if (!status && orphan_count && keyed->found->field_count == 2)
+        status = key_hint_suffix(keyed, images, (size_t)orphan_count, error);
+    if (!status && keyed->pair_hint[0] && keyed->sample_count)
+        status =
+            notes_add(&keyed->found->notes->warnings, FSH_OK, keyed->found->root, keyed->pair_hint, error);
 done:
     free(images);
     return status;

@@ -12,7 +12,7 @@ static int add_integer(json_t *object, const char *key, uint64_t value)
 }
 
 /* What goes with --store, and what auto chose. */
-static int add_store(json_t *object, const Plan *plan, const PackOptions *options)
+static int add_store(json_t *object, const PackPlan *plan, const PackOptions *options)
 {
     int failed = 0;
     if (options->store == PACK_STORE_JPEG)
@@ -27,18 +27,19 @@ static int add_store(json_t *object, const Plan *plan, const PackOptions *option
         failed |= add_integer(object, "raw_under", options->raw_under);
     if (options->budget_bytes)
         failed |= add_integer(object, "budget", options->budget_bytes);
-    return failed | json_object_set_new(object, "chosen",
-                                        json_pack("{s:I, s:I}", "raw", (json_int_t)plan->chosen.raw_count,
-                                                  "copy", (json_int_t)plan->chosen.copy_count));
+    return failed |
+           json_object_set_new(object, "chosen",
+                               json_pack("{s:I, s:I}", "raw", (json_int_t)plan->stored.chosen.raw_count,
+                                         "copy", (json_int_t)plan->stored.chosen.copy_count));
 }
 
 /* The options that decide what the dataset is; those left at "do nothing" are left out of the text too. */
-static json_t *options_to_json(const Plan *plan, const PackOptions *options)
+static json_t *options_to_json(const PackPlan *plan, const PackOptions *options)
 {
     json_t *object =
         json_pack("{s:s, s:b}", "store", pack_store_names[options->store], "check", options->check);
     int failed = !object || add_store(object, plan, options);
-    if (plan_is_cut(options))
+    if (pack_is_cut(options))
         failed |= json_object_set_new(object, "shard_size", json_integer((json_int_t)options->shard_bytes));
     if (options->shuffle)
         failed |= json_object_set_new(object, "shuffle", json_integer((json_int_t)options->shuffle_seed));
@@ -62,8 +63,8 @@ static json_t *options_to_json(const Plan *plan, const PackOptions *options)
         failed |= json_object_set_new(object, "dedupe", json_true());
     if (options->field_count) {
         json_t *fields = json_array();
-        for (size_t i = 0; i < plan->field_count; i++)
-            failed |= json_array_append_new(fields, json_string(plan->field_names[i]));
+        for (size_t i = 0; i < plan->found.field_count; i++)
+            failed |= json_array_append_new(fields, json_string(plan->found.field_names[i]));
         failed |= json_object_set_new(object, "fields", fields);
     }
     json_t *sides = options->root[0] ? json_array() : NULL, *suffixes = NULL;
@@ -101,13 +102,13 @@ static json_t *source_to_json(const char *source)
     return text ? text : json_string("");
 }
 
-char *provenance_json(const Plan *plan, const PackOptions *options)
+char *provenance_json(const PackPlan *plan, const PackOptions *options)
 {
     char *text = NULL;
-    json_t *object = json_pack("{s:s, s:s, s:o, s:o, s:I, s:O*, s:O*}", "tool", "fpack", "version",
-                               FSHARD_VERSION, "source", source_to_json(options->source), "options",
-                               options_to_json(plan, options), "planned", (json_int_t)plan->sample_count,
-                               "recipe", plan->recipe, "from", plan->provenance);
+    json_t *object = json_pack(
+        "{s:s, s:s, s:o, s:o, s:I, s:O*, s:O*}", "tool", "fpack", "version", FSHARD_VERSION, "source",
+        source_to_json(options->source), "options", options_to_json(plan, options), "planned",
+        (json_int_t)plan->split.sample_count, "recipe", plan->stored.recipe, "from", plan->found.provenance);
     if (object)
         text = json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS);
     json_decref(object);

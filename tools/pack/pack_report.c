@@ -133,7 +133,7 @@ static void print_speed(FILE *stream, const PackResult *result)
 }
 
 /* "fpack: auto: 800 samples raw (1.2 GiB), 200 as they are (20 MiB)" */
-static void print_chosen(FILE *stream, const PlanChosen *chosen)
+static void print_chosen(FILE *stream, const PackChosen *chosen)
 {
     char raw_count[32], copy_count[32], raw_bytes[32], copy_bytes[32];
     (void)fprintf(stream, "fpack: auto: %s samples raw (%s), %s as they are (%s)\n",
@@ -149,7 +149,7 @@ static void print_duplicates(FILE *stream, const uint64_t *duplicates)
     char count[32];
     const char *before = "left out ";
     (void)fputs("fpack: --dedupe: ", stream);
-    for (uint32_t split = 0; split < PLAN_SPLITS; split++) {
+    for (uint32_t split = 0; split < PACK_SPLITS; split++) {
         if (!duplicates[split])
             continue;
         (void)fprintf(stream, "%s%s of %s", before,
@@ -239,9 +239,9 @@ static json_t *left_out_to_json(const Report *report)
 /* {"train": 12, "val": 3, "test": 0} */
 static json_t *duplicates_to_json(const uint64_t *duplicates)
 {
-    return json_pack("{s:I, s:I, s:I}", fsh_split_name(PLAN_TRAIN), (json_int_t)duplicates[PLAN_TRAIN],
-                     fsh_split_name(PLAN_VAL), (json_int_t)duplicates[PLAN_VAL], fsh_split_name(PLAN_TEST),
-                     (json_int_t)duplicates[PLAN_TEST]);
+    return json_pack("{s:I, s:I, s:I}", fsh_split_name(PACK_TRAIN), (json_int_t)duplicates[PACK_TRAIN],
+                     fsh_split_name(PACK_VAL), (json_int_t)duplicates[PACK_VAL], fsh_split_name(PACK_TEST),
+                     (json_int_t)duplicates[PACK_TEST]);
 }
 
 FshStatus report_print_json(FILE *stream, const Report *report, FshError *error)

@@ -24,7 +24,7 @@ typedef struct Report {
     Part part;                        /* {0, 0}: all of it */
     bool dry_run, merged;
     const uint64_t *duplicates; /* that --dedupe left out, for each split; NULL: it was not given */
-    const PlanChosen *chosen;   /* by --store auto, for the whole dataset; NULL: nothing was chosen */
+    const PackChosen *chosen;   /* by --store auto, for the whole dataset; NULL: nothing was chosen */
 } Report;
 
 /* The summary: a few lines for people. */

@@ -40,13 +40,13 @@ void resume_hash_to_text(const FshHash128 *hash, char text[33])
 }
 
 /* Content is taken to be unchanged where path, size and time are. */
-void resume_sources(const Plan *plan, const PlanOutput *output, char text[RESUME_SOURCES_BYTES])
+void resume_sources(const PackPlan *plan, const PackOutput *output, char text[RESUME_SOURCES_BYTES])
 {
     uint64_t hash = 0;
     for (uint64_t i = 0; i < output->sample_count; i++) {
-        const PlanSample *sample = &plan->samples[output->first_sample + i];
-        for (size_t field = 0; field < plan->field_count; field++) {
-            const PlanSource source = plan_source(plan, sample, field);
+        const PackSample *sample = &plan->split.samples[output->first_sample + i];
+        for (size_t field = 0; field < plan->found.field_count; field++) {
+            const PackSource source = sample_source(&plan->found, sample, field);
             const uint64_t facts[] = {hash, source.bytes, (uint64_t)source.modified_ns};
             hash = XXH3_64bits_withSeed(source.path, source.path_bytes, XXH3_64bits(facts, sizeof facts));
         }
@@ -54,7 +54,7 @@ void resume_sources(const Plan *plan, const PlanOutput *output, char text[RESUME
     (void)snprintf(text, RESUME_SOURCES_BYTES, "%016" PRIx64, hash);
 }
 
-FshStatus resume_save(const Plan *plan, const PlanOutput *output, const char *folder,
+FshStatus resume_save(const PackPlan *plan, const PackOutput *output, const char *folder,
                       const OutputResult *result, FshError *error)
 {
     char path[PATH_MAX], hash[33], sources[RESUME_SOURCES_BYTES];
@@ -65,7 +65,7 @@ FshStatus resume_save(const Plan *plan, const PlanOutput *output, const char *fo
     resume_sources(plan, output, sources);
     json_t *counts = json_array(), *left_out = json_array();
     int failed = !counts || !left_out;
-    for (size_t i = 0; i < plan->class_count && !failed; i++)
+    for (size_t i = 0; i < plan->keyed.class_count && !failed; i++)
         failed |= json_array_append_new(counts, json_integer((json_int_t)result->class_counts[i]));
     for (size_t i = 0; i < result->left_out.count && !failed; i++) {
         const Note *note =

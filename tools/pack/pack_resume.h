@@ -23,7 +23,7 @@ void output_result_free(OutputResult *result);
 
 /* Writes the progress file of an output that was just finished in folder. None is written where a path left
  * out is no UTF-8, which JSON cannot hold: that output is then made again after a stop. */
-FshStatus resume_save(const Plan *plan, const PlanOutput *output, const char *folder,
+FshStatus resume_save(const PackPlan *plan, const PackOutput *output, const char *folder,
                       const OutputResult *result, FshError *error);
 
 enum { RESUME_SOURCES_BYTES = 17 };
@@ -37,7 +37,7 @@ typedef struct ResumeKey {
 } ResumeKey;
 
 /* A hash over path, size and modification time of the output's sources, as hexadecimal digits into text. */
-void resume_sources(const Plan *plan, const PlanOutput *output, char text[RESUME_SOURCES_BYTES]);
+void resume_sources(const PackPlan *plan, const PackOutput *output, char text[RESUME_SOURCES_BYTES]);
 
 /* Fills *result if the output lies in folder and is what was asked for; *kept_ret says so. Only running out
  * of memory is a failure. */

@@ -43,7 +43,7 @@ static FshStatus check_usage(const Settings *settings, const PackOptions *option
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "--seed: says which samples --split and --limit choose; give one of them (the "
                              "order goes by --shuffle SEED)");
-    if (settings->shard_size_given && !plan_is_cut(options))
+    if (settings->shard_size_given && !pack_is_cut(options))
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "--shard-size: a split is one LMDB, whatever its size; leave it out, or use "
                              "--format shards or tar");

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/pack/pack_plan.h"
+#include "tools/pack/pack_keyed.h"
 
 enum { ENDS_MAX = 20, TRIED_MAX = 200 };
 
@@ -116,23 +116,23 @@ static void take_sign(const Side sides[2], Ends *ends)
     }
 }
 
-/* Fills plan->pair_hint. */
-static void tell(Plan *plan, const Side sides[2], const Ends *ends)
+/* Fills keyed->pair_hint. */
+static void tell(PackKeyed *keyed, const Side sides[2], const Ends *ends)
 {
     char rules[2][96] = {"", ""};
     for (size_t side = 0; side < 2; side++) {
         const SideImage *image = sides[side].images[0];
         if (ends->bytes[side])
-            (void)snprintf(rules[side], sizeof rules[side], "%.60s=%.*s", plan->field_names[side],
+            (void)snprintf(rules[side], sizeof rules[side], "%.60s=%.*s", keyed->found->field_names[side],
                            (int)ends->bytes[side], image->key + image->key_bytes - ends->bytes[side]);
     }
-    (void)snprintf(plan->pair_hint, sizeof plan->pair_hint,
+    (void)snprintf(keyed->pair_hint, sizeof keyed->pair_hint,
                    "--pair-suffix %s%s%s would pair %zu of %zu images of '%.60s' that have no counterpart",
                    rules[0], rules[0][0] && rules[1][0] ? ":" : "", rules[1], ends->pairs, sides[0].count,
-                   plan->field_names[0]);
+                   keyed->found->field_names[0]);
 }
 
-FshStatus plan_hint_suffix(Plan *plan, const SideImage *orphans, size_t count, FshError *error)
+FshStatus key_hint_suffix(PackKeyed *keyed, const SideImage *orphans, size_t count, FshError *error)
 {
     Side sides[2] = {{0}};
     size_t longest = 0;
@@ -141,7 +141,7 @@ FshStatus plan_hint_suffix(Plan *plan, const SideImage *orphans, size_t count, F
     sides[0].images = calloc(count + 1, sizeof(const SideImage *));
     sides[1].images = calloc(count + 1, sizeof(const SideImage *));
     if (!sides[0].images || !sides[1].images) {
-        status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->root);
+        status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", keyed->found->root);
         goto done;
     }
     for (size_t i = 0; i < count; i++) {
@@ -152,7 +152,7 @@ FshStatus plan_hint_suffix(Plan *plan, const SideImage *orphans, size_t count, F
     if (sides[0].count && sides[1].count) {
         key = malloc(longest + ENDS_MAX + 1);
         if (!key)
-            status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->root);
+            status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", keyed->found->root);
     }
     if (key) {
         find_shared(&sides[0]);
@@ -162,7 +162,7 @@ FshStatus plan_hint_suffix(Plan *plan, const SideImage *orphans, size_t count, F
         if (ends.pairs * 2 >= tried && ends.pairs) {
             take_sign(sides, &ends);
             ends.pairs = count_pairs(&sides[0], &sides[1], ends.bytes[0], ends.bytes[1], SIZE_MAX, key);
-            tell(plan, sides, &ends);
+            tell(keyed, sides, &ends);
         }
     }
 done:

@@ -22,7 +22,7 @@ typedef struct TrialSample {
 } TrialSample;
 
 typedef struct Trial {
-    const Plan *plan;
+    const PackStored *stored;
     const PackOptions *options;
     Worker *workers;
     TrialSample *samples;
@@ -34,12 +34,12 @@ static FshStatus try_one(uint64_t item, int thread, void *context, FshError *err
 {
     Trial *trial = context;
     TrialSample *result = &trial->samples[item];
-    const PlanSample *sample = &trial->plan->samples[trial->first + item * trial->of / trial->count];
+    const PackSample *sample = &trial->stored->split->samples[trial->first + item * trial->of / trial->count];
     WorkResult work = {0};
-    FshStatus status = work_describe(&trial->workers[thread], trial->plan, trial->options, sample, false,
+    FshStatus status = work_describe(&trial->workers[thread], trial->stored, trial->options, sample, false,
                                      NULL, &work, &result->sample, error);
     if (!status && !work.failure) {
-        result->planned_bytes = plan_record_bytes(trial->plan, sample);
+        result->planned_bytes = stored_record_bytes(trial->stored, sample);
         result->stored_bytes = fsh_record_bytes(&result->sample, FSH_RECORD_ALIGNED);
         for (size_t i = 0; i < result->sample.field_count && !status; i++) {
             result->sizes[i] = result->sample.fields[i].bytes;
@@ -55,18 +55,18 @@ static FshStatus try_one(uint64_t item, int thread, void *context, FshError *err
 }
 
 /* All samples' bytes in a row, and the size of each field. */
-static FshStatus train(const Trial *trial, Plan *plan, FshError *error)
+static FshStatus train(const Trial *trial, PackStored *stored, FshError *error)
 {
     Buffer bytes = {0};
     size_t count = 0;
     FshStatus status = FSH_OK;
-    size_t *sizes = calloc(trial->count * plan->field_count + 1, sizeof *sizes);
+    size_t *sizes = calloc(trial->count * stored->found->field_count + 1, sizeof *sizes);
     if (!sizes)
-        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->root);
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", stored->found->root);
     for (uint64_t i = 0; i < trial->count && !status; i++) {
         const TrialSample *sample = &trial->samples[i];
         status = buffer_append(&bytes, sample->bytes.bytes, sample->bytes.length, error);
-        for (size_t field = 0; field < plan->field_count; field++) {
+        for (size_t field = 0; field < stored->found->field_count; field++) {
             if (sample->sizes[field])
                 sizes[count++] = sample->sizes[field];
         }
@@ -74,9 +74,10 @@ static FshStatus train(const Trial *trial, Plan *plan, FshError *error)
     if (!status) {
         FshError failure = {0};
         status = fsh_dictionary_train(bytes.bytes, sizes, count, trial->options->dictionary_bytes,
-                                      &plan->dictionary, &plan->dictionary_bytes, &failure);
+                                      &stored->dictionary, &stored->dictionary_bytes, &failure);
         if (status)
-            status = fsh_error_set(error, status, "--dictionary: %s: %s", plan->root, failure.message);
+            status =
+                fsh_error_set(error, status, "--dictionary: %s: %s", stored->found->root, failure.message);
     }
     free(sizes);
     buffer_free(&bytes);
@@ -84,16 +85,16 @@ static FshStatus train(const Trial *trial, Plan *plan, FshError *error)
 }
 
 /* Adds up planned and stored bytes, the latter compressed where the options say so. */
-static FshStatus measure(const Trial *trial, PlanShare *share, FshError *error)
+static FshStatus measure(const Trial *trial, StoredShare *share, FshError *error)
 {
     const PackOptions *options = trial->options;
     FshPacker *packer = NULL;
     FshStatus status = FSH_OK;
-    const FshRecordForm form = work_record_form(trial->plan, options);
+    const FshRecordForm form = work_record_form(trial->stored, options);
     uint64_t planned = 0, stored = 0;
-    if (work_compresses(trial->plan, options))
-        status = fsh_packer_new(&packer, options->level, trial->plan->dictionary,
-                                trial->plan->dictionary_bytes, error);
+    if (work_compresses(trial->stored, options))
+        status = fsh_packer_new(&packer, options->level, trial->stored->dictionary,
+                                trial->stored->dictionary_bytes, error);
     const uint64_t step = trial->count > MEASURED_SAMPLES ? trial->count / MEASURED_SAMPLES : 1;
     for (uint64_t i = 0; i < trial->count && !status; i += step) {
         TrialSample *sample = &trial->samples[i];
@@ -105,35 +106,35 @@ static FshStatus measure(const Trial *trial, PlanShare *share, FshError *error)
         stored += packer && !status ? fsh_record_bytes(&sample->sample, form) : sample->stored_bytes;
     }
     if (planned && stored)
-        *share = (PlanShare){stored, planned};
+        *share = (StoredShare){stored, planned};
     fsh_packer_free(&packer);
     return status;
 }
 
 /* How many samples come to about `bytes`, at least one. */
-static uint64_t samples_for(const Plan *plan, const PlanSplit *split, uint64_t bytes)
+static uint64_t samples_for(const PackStored *stored, const SplitRange *split, uint64_t bytes)
 {
     enum { LOOKED_AT = 1024 };
     const uint64_t step = split->sample_count / LOOKED_AT + 1;
     uint64_t seen_bytes = 0, seen = 0;
     for (uint64_t i = 0; i < split->sample_count; i += step, seen++)
-        seen_bytes += plan_sample_bytes(plan, &plan->samples[split->first_sample + i]);
+        seen_bytes += stored_sample_bytes(stored, &stored->split->samples[split->first_sample + i]);
     const uint64_t each = seen_bytes / (seen ? seen : 1) + 1;
     const uint64_t count = bytes / each + 1;
     return count < TRAINED_SAMPLES_MAX ? count : TRAINED_SAMPLES_MAX;
 }
 
-FshStatus plan_trial(Plan *plan, const PackOptions *options, PlanShare *share, FshError *error)
+FshStatus store_trial(PackStored *stored, const PackOptions *options, FshError *error)
 {
-    const PlanSplit *split = &plan->splits[plan_main_split(plan)];
+    const SplitRange *split = &stored->split->ranges[split_main(stored->split)];
     if (options->store != PACK_STORE_JPEG && options->store != PACK_STORE_ZSTD && !options->dictionary_bytes)
         return FSH_OK;
     uint64_t count = MEASURED_SAMPLES;
     if (options->dictionary_bytes)
-        count = samples_for(plan, split, options->dictionary_bytes * TRAINED_TIMES);
+        count = samples_for(stored, split, options->dictionary_bytes * TRAINED_TIMES);
     if (count > split->sample_count)
         count = split->sample_count;
-    Trial trial = {.plan = plan,
+    Trial trial = {.stored = stored,
                    .options = options,
                    .workers = calloc((size_t)options->jobs, sizeof *trial.workers),
                    .samples = calloc(count + 1, sizeof *trial.samples),
@@ -142,13 +143,13 @@ FshStatus plan_trial(Plan *plan, const PackOptions *options, PlanShare *share, F
                    .of = split->sample_count};
     FshStatus status = FSH_OK;
     if (!trial.workers || !trial.samples)
-        status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->root);
+        status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", stored->found->root);
     if (!status)
         status = pool_run(options->jobs, count, try_one, &trial, error);
     if (!status && options->dictionary_bytes)
-        status = train(&trial, plan, error);
+        status = train(&trial, stored, error);
     if (!status)
-        status = measure(&trial, share, error);
+        status = measure(&trial, &stored->share, error);
     for (int thread = 0; trial.workers && thread < options->jobs; thread++)
         worker_free(&trial.workers[thread]);
     for (uint64_t i = 0; trial.samples && i < count; i++)

@@ -97,13 +97,13 @@ static FshStatus encode_again(Worker *worker, const PackOptions *options, size_t
 }
 
 /* By its pixels, which are checked so. */
-static FshStatus take_whole(Worker *worker, const Plan *plan, const PackOptions *options, PackStore store,
-                            const IntakeBytes *taken, size_t field, bool sum_pixels, FshField *description,
-                            FshError *failure)
+static FshStatus take_whole(Worker *worker, const PackStored *stored, const PackOptions *options,
+                            PackStore store, const IntakeBytes *taken, size_t field, bool sum_pixels,
+                            FshField *description, FshError *failure)
 {
     const bool pixels = store == PACK_STORE_RAW || store == PACK_STORE_ZSTD;
     Image *image = &worker->images[field];
-    FshStatus status = take_image(worker, options, taken, pixels ? plan->raw_channels : 0, image,
+    FshStatus status = take_image(worker, options, taken, pixels ? stored->raw_channels : 0, image,
                                   &description->codec, failure);
     if (status)
         return status;
@@ -154,22 +154,22 @@ static Buffer place_of(const Buffer *room, const FshSample *description, size_t 
 }
 
 /* The bytes of one field; as they are stored, at their place. */
-static FshStatus take_bytes(Worker *worker, const Plan *plan, const PackOptions *options,
-                            const PlanSample *sample, size_t field, const Buffer *place, IntakeBytes *taken,
+static FshStatus take_bytes(Worker *worker, const PackStored *stored, const PackOptions *options,
+                            const PackSample *sample, size_t field, const Buffer *place, IntakeBytes *taken,
                             FshError *failure)
 {
-    const bool as_it_is =
-        plan_store_of(plan, options, sample) == PACK_STORE_COPY && !options->resize.max_size;
-    return as_it_is ? intake_original(&worker->intake, plan, options, sample, field, place, taken, failure)
-                    : intake_take(&worker->intake, plan, options, sample, field, taken, failure);
+    const bool as_it_is = stored_as(stored, options, sample) == PACK_STORE_COPY && !options->resize.max_size;
+    return as_it_is ? intake_original(&worker->intake, stored->found, options, sample, field, place, taken,
+                                      failure)
+                    : intake_take(&worker->intake, stored->found, options, sample, field, taken, failure);
 }
 
 /* Takes one field and looks at it as closely as the options ask; fills description's field. */
-static FshStatus take_field(Worker *worker, const Plan *plan, const PackOptions *options,
-                            const PlanSample *sample, size_t field, bool sum_pixels, const Buffer *room,
+static FshStatus take_field(Worker *worker, const PackStored *stored, const PackOptions *options,
+                            const PackSample *sample, size_t field, bool sum_pixels, const Buffer *room,
                             FshSample *descriptions, WorkResult *result, FshError *failure)
 {
-    const PackStore store = plan_store_of(plan, options, sample);
+    const PackStore store = stored_as(stored, options, sample);
     const bool whole = store != PACK_STORE_COPY || options->check;
     const Buffer place = place_of(room, descriptions, field);
     FshField *description = &descriptions->fields[field];
@@ -178,12 +178,13 @@ static FshStatus take_field(Worker *worker, const Plan *plan, const PackOptions 
         image_lend(&worker->images[field], place.bytes, place.capacity);
     else if (worker->images[field].lent)
         image_free(&worker->images[field]); /* another sample's place */
-    FshStatus status = take_bytes(worker, plan, options, sample, field, &place, &taken, failure);
+    FshStatus status = take_bytes(worker, stored, options, sample, field, &place, &taken, failure);
     if (status)
         return status;
     result->source_bytes += taken.source_bytes;
-    status = whole ? take_whole(worker, plan, options, store, &taken, field, sum_pixels, description, failure)
-                   : take_header(worker, options, &taken, description, failure);
+    status = whole
+                 ? take_whole(worker, stored, options, store, &taken, field, sum_pixels, description, failure)
+                 : take_header(worker, options, &taken, description, failure);
     if (status)
         return status;
     if (whole && sum_pixels)
@@ -194,10 +195,10 @@ static FshStatus take_field(Worker *worker, const Plan *plan, const PackOptions 
 
 /* All sides of a pair show the same scene pixel for pixel, or so many pixels for each: sizes that differ
  * otherwise mean that they do not belong together. */
-static FshStatus check_sizes(const Plan *plan, const FshSample *description, FshError *failure)
+static FshStatus check_sizes(const PackStored *stored, const FshSample *description, FshError *failure)
 {
     const FshField *first = &description->fields[0];
-    const uint64_t scale = plan->pair_scale ? plan->pair_scale : 1;
+    const uint64_t scale = stored->found->pair_scale ? stored->found->pair_scale : 1;
     for (size_t field = 1; field < description->field_count; field++) {
         const FshField *other = &description->fields[field];
         char hint[PAIR_SCALE_HINT_BYTES];
@@ -205,22 +206,23 @@ static FshStatus check_sizes(const Plan *plan, const FshSample *description, Fsh
             return fsh_error_set(
                 failure, FSH_ERR_MISMATCH,
                 "sizes differ%s: %s is %" PRIu32 "x%" PRIu32 ", %s%s%.*s%s is %" PRIu32 "x%" PRIu32 "%s",
-                scale > 1 ? " by another factor than --pair-scale" : "", plan->field_names[0], first->width,
-                first->height, plan->field_names[field], other->source_bytes ? " (" : "",
-                (int)other->source_bytes, other->source_bytes ? other->source : "",
-                other->source_bytes ? ")" : "", other->width, other->height,
+                scale > 1 ? " by another factor than --pair-scale" : "", stored->found->field_names[0],
+                first->width, first->height, stored->found->field_names[field],
+                other->source_bytes ? " (" : "", (int)other->source_bytes,
+                other->source_bytes ? other->source : "", other->source_bytes ? ")" : "", other->width,
+                other->height,
                 intake_hint_scale(first->width, first->height, other->width, other->height, false, hint));
     }
     return FSH_OK;
 }
 
 /* Notes why a sample is left out. A failure of the machine is one of the call. */
-static FshStatus leave_out(const Plan *plan, const PlanSample *sample, size_t field, const FshError *failure,
-                           WorkResult *result, FshError *error)
+static FshStatus leave_out(const PackFound *found, const PackSample *sample, size_t field,
+                           const FshError *failure, WorkResult *result, FshError *error)
 {
     if (is_fatal(failure)) {
         char name[PATH_MAX];
-        return fsh_error_set(error, failure->status, "%s: %s", plan_source_name(plan, sample, field, name),
+        return fsh_error_set(error, failure->status, "%s: %s", sample_source_name(found, sample, field, name),
                              failure->message);
     }
     result->failure = failure->status;
@@ -230,8 +232,8 @@ static FshStatus leave_out(const Plan *plan, const PlanSample *sample, size_t fi
     return FSH_OK;
 }
 
-FshStatus work_describe(Worker *worker, const Plan *plan, const PackOptions *options,
-                        const PlanSample *sample, bool sum_pixels, const Buffer *room, WorkResult *result,
+FshStatus work_describe(Worker *worker, const PackStored *stored, const PackOptions *options,
+                        const PackSample *sample, bool sum_pixels, const Buffer *room, WorkResult *result,
                         FshSample *description, FshError *error)
 {
     FshError failure = {0};
@@ -242,42 +244,43 @@ FshStatus work_describe(Worker *worker, const Plan *plan, const PackOptions *opt
     result->source_bytes = 0;
     result->record_bytes = 0;
     result->statistics = (PixelStatistics){0};
-    pack_plan_describe(plan, sample, description);
+    stored_describe(stored, sample, description);
 
     size_t field = 0;
-    for (; field < plan->field_count && !status; field++)
-        status =
-            take_field(worker, plan, options, sample, field, sum_pixels, room, description, result, &failure);
+    for (; field < stored->found->field_count && !status; field++)
+        status = take_field(worker, stored, options, sample, field, sum_pixels, room, description, result,
+                            &failure);
     field = status ? field - 1 : 0;
     if (!status)
-        status = check_sizes(plan, description, &failure);
-    if (intake_check_read(plan, sample, &failure))
+        status = check_sizes(stored, description, &failure);
+    if (intake_check_read(stored->found, sample, &failure))
         status = FSH_ERR_SYSTEM; /* whatever else seemed wrong */
-    return status ? leave_out(plan, sample, field, &failure, result, error) : FSH_OK;
+    return status ? leave_out(stored->found, sample, field, &failure, result, error) : FSH_OK;
 }
 
-bool work_compresses(const Plan *plan, const PackOptions *options)
+bool work_compresses(const PackStored *stored, const PackOptions *options)
 {
-    return options->store == PACK_STORE_ZSTD || plan->dictionary;
+    return options->store == PACK_STORE_ZSTD || stored->dictionary;
 }
 
-FshRecordForm work_record_form(const Plan *plan, const PackOptions *options)
+FshRecordForm work_record_form(const PackStored *stored, const PackOptions *options)
 {
-    return options->container == FSH_CONTAINER_SHARDS && work_compresses(plan, options) ? FSH_RECORD_COMPACT
-                                                                                        : FSH_RECORD_ALIGNED;
+    return options->container == FSH_CONTAINER_SHARDS && work_compresses(stored, options)
+               ? FSH_RECORD_COMPACT
+               : FSH_RECORD_ALIGNED;
 }
 
 /* Room behind the records for this one as it was planned, and for the byte more by which a file shows that it
  * has grown. No room, which is no failure, where the record is made of other bytes than those that are
  * taken. */
-static FshStatus reserve_room(const Plan *plan, const PackOptions *options, const PlanSample *sample,
+static FshStatus reserve_room(const PackStored *stored, const PackOptions *options, const PackSample *sample,
                               Buffer *records, Buffer *room, FshError *error)
 {
-    const PackStore store = plan_store_of(plan, options, sample);
+    const PackStore store = stored_as(stored, options, sample);
     *room = (Buffer){0};
-    if (work_compresses(plan, options) || (store != PACK_STORE_COPY && store != PACK_STORE_RAW))
+    if (work_compresses(stored, options) || (store != PACK_STORE_COPY && store != PACK_STORE_RAW))
         return FSH_OK;
-    const uint64_t bytes = plan_record_bytes(plan, sample);
+    const uint64_t bytes = stored_record_bytes(stored, sample);
     if (bytes >= SIZE_MAX / 2 - records->length)
         return FSH_OK;
     FshStatus status = buffer_reserve(records, records->length + (size_t)bytes + FSH_ALIGNMENT, error);
@@ -305,30 +308,31 @@ static FshStatus grow(Buffer *records, size_t more_bytes, Buffer *old, FshError 
     return FSH_OK;
 }
 
-FshStatus work_sample(Worker *worker, const Plan *plan, const PackOptions *options, const PlanSample *sample,
-                      bool sum_pixels, Buffer *records, WorkResult *result, FshError *error)
+FshStatus work_sample(Worker *worker, const PackStored *stored, const PackOptions *options,
+                      const PackSample *sample, bool sum_pixels, Buffer *records, WorkResult *result,
+                      FshError *error)
 {
     FshError failure = {0};
     FshSample description;
     Buffer room;
-    FshStatus status = reserve_room(plan, options, sample, records, &room, error);
+    FshStatus status = reserve_room(stored, options, sample, records, &room, error);
     if (!status)
-        status = work_describe(worker, plan, options, sample, sum_pixels, room.bytes ? &room : NULL, result,
+        status = work_describe(worker, stored, options, sample, sum_pixels, room.bytes ? &room : NULL, result,
                                &description, error);
     if (status || result->failure)
         return status;
     if (fsh_key_fits(options->container, sample->key, sample->key_bytes, &failure))
-        return leave_out(plan, sample, 0, &failure, result, error);
-    if (work_compresses(plan, options)) {
+        return leave_out(stored->found, sample, 0, &failure, result, error);
+    if (work_compresses(stored, options)) {
         if (!worker->packer)
-            status = fsh_packer_new(&worker->packer, options->level, plan->dictionary, plan->dictionary_bytes,
-                                    error);
+            status = fsh_packer_new(&worker->packer, options->level, stored->dictionary,
+                                    stored->dictionary_bytes, error);
         if (!status)
             status = fsh_sample_pack(worker->packer, &description, &description, error);
         if (status)
             return status;
     }
-    const FshRecordForm form = work_record_form(plan, options);
+    const FshRecordForm form = work_record_form(stored, options);
     size_t record_bytes = fsh_record_bytes(&description, form);
     if (record_bytes == 0)
         status = fsh_error_set(&failure, FSH_ERR_MISMATCH, "too large for a record");
@@ -340,9 +344,10 @@ FshStatus work_sample(Worker *worker, const Plan *plan, const PackOptions *optio
             fsh_record_build(&description, form, records->bytes + records->length, record_bytes, &failure);
     buffer_free(&before);
     if (!status)
-        status = intake_check_read(plan, sample, &failure); /* the record has copied from the dataset */
+        status =
+            intake_check_read(stored->found, sample, &failure); /* the record has copied from the dataset */
     if (status)
-        return leave_out(plan, sample, 0, &failure, result, error);
+        return leave_out(stored->found, sample, 0, &failure, result, error);
     result->record_offset = records->length;
     result->record_bytes = record_bytes;
     records->length += record_bytes;

@@ -10,6 +10,7 @@
 
 #include "imaging/encode.h"
 #include "tools/pack/pack_intake.h"
+#include "tools/pack/pack_stored.h"
 #include "tools/job/stats.h"
 
 typedef struct Worker {
@@ -36,21 +37,22 @@ typedef struct WorkResult {
 /* Appends the record to records and fills *result. sum_pixels: add the pixels to the statistics. A
  * sample that cannot be packed is no failure of the call: FSH_ERR_MEMORY, or a system without file
  * descriptors, is. */
-FshStatus work_sample(Worker *worker, const Plan *plan, const PackOptions *options, const PlanSample *sample,
-                      bool sum_pixels, Buffer *records, WorkResult *result, FshError *error);
+FshStatus work_sample(Worker *worker, const PackStored *stored, const PackOptions *options,
+                      const PackSample *sample, bool sum_pixels, Buffer *records, WorkResult *result,
+                      FshError *error);
 
 /* The first half: the sample with its fields as they are stored, before compression. It borrows from worker
  * and source until the worker's next sample. Good only where result->failure is FSH_OK. room, which may be
  * NULL: memory with place for the aligned record, to which fields may then be read or decoded. */
-FshStatus work_describe(Worker *worker, const Plan *plan, const PackOptions *options,
-                        const PlanSample *sample, bool sum_pixels, const Buffer *room, WorkResult *result,
+FshStatus work_describe(Worker *worker, const PackStored *stored, const PackOptions *options,
+                        const PackSample *sample, bool sum_pixels, const Buffer *room, WorkResult *result,
                         FshSample *description, FshError *error);
 
 /* Whether fields are compressed then. */
-bool work_compresses(const Plan *plan, const PackOptions *options);
+bool work_compresses(const PackStored *stored, const PackOptions *options);
 
 /* How records are laid out: compact in shards whose fields are compressed, which nobody uses where they
  * lie. */
-FshRecordForm work_record_form(const Plan *plan, const PackOptions *options);
+FshRecordForm work_record_form(const PackStored *stored, const PackOptions *options);
 
 #endif

@@ -1,0 +1,249 @@
+#include "tools/pack/pack_found.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/pool.h"
+#include "common/seal.h"
+#include "imaging/image.h"
+#include "tools/pack/pack_source.h"
+
+/* ---- names ---- */
+
+/* What researchers call their split folders. */
+static const struct {
+    const char *name;
+    PackSplitIndex split;
+} split_folders[] = {
+    {"train", PACK_TRAIN},    {"training", PACK_TRAIN}, {"val", PACK_VAL},      {"valid", PACK_VAL},
+    {"validation", PACK_VAL}, {"test", PACK_TEST},      {"testing", PACK_TEST},
+};
+
+PackSplitIndex pack_split_by_name(const char *name, size_t length)
+{
+    for (size_t i = 0; i < sizeof split_folders / sizeof split_folders[0]; i++) {
+        if (strlen(split_folders[i].name) == length && memcmp(split_folders[i].name, name, length) == 0)
+            return split_folders[i].split;
+    }
+    return PACK_SPLITS;
+}
+
+size_t pack_stem_bytes(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    const char *name = slash ? slash + 1 : path;
+    const char *dot = strrchr(name, '.');
+    return dot && dot != name && image_name_is_image(path) ? (size_t)(dot - path) : strlen(path);
+}
+
+/* ---- where bytes come from ---- */
+
+PackSource found_source(const PackFound *found, uint64_t item)
+{
+    if (!found->from.dataset) {
+        const FileEntry *file = &found->files.files[item];
+        return (PackSource){.path = file->path,
+                            .path_bytes = strlen(file->path),
+                            .bytes = file->bytes,
+                            .modified_ns = file->modified_ns};
+    }
+    FshSample from;
+    size_t at = 0;
+    if (found_dataset_sample(found, item, &from, &at, NULL, NULL))
+        return (PackSource){.path = ""};
+    return (PackSource){.path = from.fields[at].source ? from.fields[at].source : "", /* a tar has none */
+                        .path_bytes = from.fields[at].source_bytes,
+                        .bytes = from.fields[at].unpacked_bytes,
+                        .modified_ns = found->from.modified};
+}
+
+/* ---- which files are images ---- */
+
+enum { NOT_AN_IMAGE, AN_IMAGE, UNREADABLE };
+
+typedef struct SniffJob {
+    PackFound *found;
+    const uint64_t *files;
+    Buffer *buffers; /* for each thread */
+} SniffJob;
+
+static FshStatus sniff_one(uint64_t item, int thread, void *context, FshError *error)
+{
+    SniffJob *job = context;
+    PackFound *found = job->found;
+    Buffer *buffer = &job->buffers[thread];
+    FshError failure = {0};
+    uint64_t file = job->files[item];
+    FshStatus status =
+        source_read_start(found->folder, found->files.files[file].path, IMAGE_SNIFF_BYTES, buffer, &failure);
+    if (status == FSH_ERR_MEMORY)
+        return fsh_error_set(error, status, "%s", failure.message);
+    if (status)
+        found->is_image[file] = UNREADABLE;
+    else if (image_sniff(buffer->bytes, buffer->length) != IMAGE_UNKNOWN)
+        found->is_image[file] = AN_IMAGE;
+    return FSH_OK;
+}
+
+/* A name that says "image" is believed until the work reads the file (a text called .jpg is then reported,
+ * not passed over); a file of any other name is an image if its first bytes are one's. */
+static FshStatus find_images(PackFound *found, int jobs, FshError *error)
+{
+    FshStatus status = FSH_OK;
+    const uint64_t count = found->files.count;
+    uint64_t odd_count = 0;
+    uint64_t *odd = calloc(count + 1, sizeof *odd);
+    Buffer *buffers = calloc((size_t)jobs, sizeof *buffers);
+    found->is_image = calloc(count + 1, sizeof *found->is_image);
+    if (!odd || !buffers || !found->is_image) {
+        status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", found->root);
+        goto done;
+    }
+    for (uint64_t file = 0; file < count; file++) {
+        found->is_image[file] = image_name_is_image(found->files.files[file].path) ? AN_IMAGE : NOT_AN_IMAGE;
+        if (found->is_image[file] == NOT_AN_IMAGE)
+            odd[odd_count++] = file;
+    }
+    SniffJob job = {.found = found, .files = odd, .buffers = buffers};
+    status = pool_run(jobs, odd_count, sniff_one, &job, error);
+    for (uint64_t i = 0; i < odd_count && !status; i++) {
+        uint8_t *kind = &found->is_image[odd[i]];
+        if (*kind == UNREADABLE) {
+            *kind = NOT_AN_IMAGE;
+            status = notes_add(&found->notes->left_out, FSH_ERR_SYSTEM, found->files.files[odd[i]].path,
+                               "cannot be read to see whether it is an image", error);
+        }
+        found->other_file_count += *kind == NOT_AN_IMAGE;
+    }
+done:
+    for (int thread = 0; buffers && thread < jobs; thread++)
+        buffer_free(&buffers[thread]);
+    free(buffers);
+    free(odd);
+    return status;
+}
+
+/* ---- a tree ---- */
+
+/* What the walk could not read is input left out too: a dangling link may have been a photograph. */
+static FshStatus note_walk_problems(PackFound *found, FshError *error)
+{
+    FshStatus status = FSH_OK;
+    for (uint64_t i = 0; i < found->files.problem_count && !status; i++) {
+        const WalkProblem *problem = &found->files.problems[i];
+        status = notes_add(&found->notes->left_out, problem->unread ? FSH_ERR_SYSTEM : FSH_ERR_UNSUPPORTED,
+                           problem->path, problem->reason, error);
+    }
+    return status;
+}
+
+/* fresize leaves its recipe in the tree it writes: it belongs in the provenance. A tree that it has not
+ * finished is packed as it is, with a warning: images may be missing that nobody will miss later. */
+static FshStatus read_resize_recipe(PackFound *found, const PackOptions *options, FshError *error)
+{
+    enum { RECIPE_BYTES_MAX = 1 << 20 };
+    static const char name[] = ".fresize/recipe.json";
+    char path[PATH_MAX];
+    FshStatus status = file_join(path, sizeof path, found->root, name, error);
+    if (status || options->root[0]) /* folders anywhere have recipes of their own, or none */
+        return status;
+    FshError damage = {0};
+    status = seal_read(path, RECIPE_BYTES_MAX, false, &found->recipe, &damage);
+    if (status == FSH_ERR_NOT_FOUND)
+        return FSH_OK;
+    if (status)
+        return notes_add(&found->notes->warnings, FSH_OK, name,
+                         "is damaged, so the dataset will not tell how its images were made smaller; "
+                         "fresize --check finds out whether they are right",
+                         error);
+    (void)json_object_del(found->recipe, "checksum"); /* of that file alone */
+    if (!json_is_true(json_object_get(found->recipe, "complete")))
+        status = notes_add(&found->notes->warnings, FSH_OK, name,
+                           "fresize did not come to its end here: images may be missing; run it again first",
+                           error);
+    (void)json_object_del(found->recipe, "complete");
+    return status;
+}
+
+/* By the bytes of the paths below them: "a/b-" comes before "a/b", since '-' comes before '/'. */
+static int compare_folders(const void *a, const void *b)
+{
+    const char *left = *(const char *const *)a, *right = *(const char *const *)b;
+    while (*left && *left == *right) {
+        left++;
+        right++;
+    }
+    return (*left ? (unsigned char)*left : '/') - (*right ? (unsigned char)*right : '/');
+}
+
+/* Lists the files of the source, or of the sides' own folders. */
+static FshStatus find_files(PackFound *found, const PackOptions *options, FshError *error)
+{
+    const char *folders[FSH_FIELDS_MAX];
+    size_t count = 0, kept = 0;
+    if (!options->root[0])
+        return walk_files(options->source, options->jobs, &found->files, error);
+    for (; count < options->field_count; count++)
+        folders[count] = options->side_folders[count];
+    qsort(folders, count, sizeof *folders, compare_folders);
+    for (size_t i = 0; i < count; i++) {
+        if (!kept || strcmp(folders[kept - 1], folders[i]) != 0)
+            folders[kept++] = folders[i];
+    }
+    return walk_folders(found->root, folders, kept, options->jobs, &found->files, error);
+}
+
+/* Finds the files of a tree: by walking it, or in a list. */
+static FshStatus find_tree(PackFound *found, const PackOptions *options, FshError *error)
+{
+    FshStatus status = source_open(options->source, &found->folder, error);
+    if (!status)
+        status = read_resize_recipe(found, options, error);
+    if (status || options->files_from)
+        return status ? status : find_list(found, options, error);
+    status = find_files(found, options, error);
+    if (!status)
+        status = note_walk_problems(found, error);
+    if (!status)
+        status = find_images(found, options->jobs, error);
+    found->item_count = found->files.count;
+    return status;
+}
+
+/* ---- all of it ---- */
+
+FshStatus pack_find(PackFound *found, const PackOptions *options, PackNotes *notes, FshError *error)
+{
+    const ShrinkRecipe limits = {.max_pixels = options->max_pixels};
+    *found = (PackFound){.root = options->source,
+                         .notes = notes,
+                         .file_most_bytes = shrink_most_bytes(&limits),
+                         .folder = -1,
+                         .kind = options->field_count ? FSH_KIND_PAIRS : FSH_KIND_CLASSES,
+                         .field_count = options->field_count ? options->field_count : 1,
+                         .pair_scale = options->pair_scale,
+                         .field_names = {"image"}};
+    for (size_t field = 0; field < options->field_count; field++)
+        found->field_names[field] = options->field_names[field];
+    /* A list says what there is: nothing else is looked for. */
+    const bool dataset = !options->files_from && !options->root[0] && find_is_dataset(options->source);
+    return dataset ? find_dataset(found, options, error) : find_tree(found, options, error);
+}
+
+void pack_found_free(PackFound *found)
+{
+    if (!found->root) /* nothing was looked for */
+        return;
+    if (found->folder >= 0)
+        (void)close(found->folder);
+    free(found->is_image);
+    free((void *)found->list_labels);
+    buffer_free(&found->list_text);
+    file_list_free(&found->files);
+    fsh_close(&found->from.dataset);
+    json_decref(found->recipe);
+    json_decref(found->provenance);
+    *found = (PackFound){.folder = -1};
+}

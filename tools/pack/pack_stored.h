@@ -1,0 +1,69 @@
+/* pack_stored.h - the fourth phase of a plan: how each sample is stored, and about how many bytes that takes.
+ *
+ *   PackStored stored;
+ *   FshStatus status = pack_store(&split, &options, &stored, &error);
+ *   pack_stored_free(&stored);                                        // after a failure, too
+ *
+ * Headers are read where sizes follow from them (pack_stored.c). Where they do not, the work is done for some
+ * samples of the main split to measure by, and the dictionary is trained on them (pack_trial.c). */
+#ifndef FSHARD_PACK_STORED_H
+#define FSHARD_PACK_STORED_H
+
+#include "tools/pack/pack_split.h"
+
+/* How many samples are stored in which way, and the bytes of their records. */
+typedef struct PackChosen {
+    uint64_t raw_count, raw_bytes, copy_count, copy_bytes;
+} PackChosen;
+
+/* Stored bytes are about numerator / denominator times the planned ones. */
+typedef struct StoredShare {
+    uint64_t numerator, denominator;
+} StoredShare;
+
+typedef struct PackStored {
+    const PackFound *found;
+    const PackSplit *split;
+    json_t *recipe; /* how the images are made smaller, here or by fresize before; NULL: they are not */
+    /* what an image made smaller takes, about: JPEG and WebP, others; 0: as they are */
+    uint64_t smaller_bytes[2];
+    /* from the headers: raw, zstd and auto */
+    uint32_t raw_channels;   /* of raw pixels: 1 where every image is gray, else 3 */
+    uint64_t *payload_bytes; /* for each item; NULL: no headers were read */
+    uint8_t *is_raw;         /* PACK_STORE_AUTO: for each sample; else NULL */
+    PackChosen chosen;       /* PACK_STORE_AUTO */
+    /* from the trial */
+    void *dictionary; /* owned; NULL: none */
+    size_t dictionary_bytes;
+    StoredShare share;
+} PackStored;
+
+/* Fills *stored; *split must stay where it is. The same for any number of threads. FSH_ERR_MISMATCH: too few
+ * samples for a dictionary. FSH_ERR_INTERRUPTED, FSH_ERR_MEMORY. */
+FshStatus pack_store(const PackSplit *split, const PackOptions *options, PackStored *stored, FshError *error);
+
+/* Frees what pack_store took, and empties *stored. */
+void pack_stored_free(PackStored *stored);
+
+/* Returns how a sample of the split is stored: never PACK_STORE_AUTO. */
+PackStore stored_as(const PackStored *stored, const PackOptions *options, const PackSample *sample);
+
+/* Returns the payload bytes of a sample in its record, about: known for raw, the files' for copy, guessed for
+ * images that are made smaller. */
+uint64_t stored_sample_bytes(const PackStored *stored, const PackSample *sample);
+
+/* Returns the bytes of its record as planned: aligned, before compression, and before encoding again. 0: too
+ * large for a record, or unreadable; the work leaves it out. */
+uint64_t stored_record_bytes(const PackStored *stored, const PackSample *sample);
+
+/* Describes the sample as fsh_record_bytes wants it: key, label, sources, and the payload's length as
+ * planned. Data, geometry and codec are placeholders until the work fills them in. */
+void stored_describe(const PackStored *stored, const PackSample *sample, FshSample *description);
+
+/* ---- for the parts of this phase ---- */
+
+/* Where the planned sizes are not the stored ones: does the work for some samples, trains the dictionary on
+ * them and measures stored->share. */
+FshStatus store_trial(PackStored *stored, const PackOptions *options, FshError *error);
+
+#endif
