@@ -64,6 +64,16 @@ static Graph *model_or_fail(const char *name, int64_t batch, int64_t size, bool 
 
 /* ---- shapes and names ---- */
 
+TEST(test_every_op_has_a_row)
+{
+    for (int op = 0; op < OP_KIND_COUNT; op++) {
+        if (!op_name((OpKind)op))
+            fail_msg("op %d has no row in the op table", op);
+        for (int other = 0; other < op; other++)
+            assert_string_not_equal(op_name((OpKind)op), op_name((OpKind)other));
+    }
+}
+
 TEST(test_shapes_follow_pytorch)
 {
     Graph *graph = graph_new();

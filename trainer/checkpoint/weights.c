@@ -219,11 +219,11 @@ static size_t head_parts(const Graph *graph, const char *names[HEAD_TENSORS + 1]
  * another number of outputs. */
 static bool has_other_classes(const Safetensors *file, const Graph *graph, const Node *head)
 {
-    const Tensor *weight = graph_tensor(graph, head->inputs[1]);
+    const Tensor *weight = graph_tensor(graph, head->inputs[CONV_WEIGHT]);
     const SafetensorsEntry *entry = safetensors_find(file, weight->name);
     if (!entry)
-        return head->input_count < 3 || head->inputs[2] == TENSOR_NONE ||
-               !safetensors_find(file, graph_tensor(graph, head->inputs[2])->name);
+        return head->input_count <= CONV_BIAS || head->inputs[CONV_BIAS] == TENSOR_NONE ||
+               !safetensors_find(file, graph_tensor(graph, head->inputs[CONV_BIAS])->name);
     return entry && entry->rank == 2 && entry->shape[0] != (uint64_t)weight->shape[0] &&
            entry->shape[1] == (uint64_t)weight->shape[1];
 }
@@ -257,7 +257,7 @@ FshStatus weights_class_count(const char *path, const Model *model, const Weight
         status = safetensors_open(&file, path, error);
     if (!status) {
         const Node *head = find_head(graph);
-        const char *name = head ? graph_tensor(graph, head->inputs[1])->name : "";
+        const char *name = head ? graph_tensor(graph, head->inputs[CONV_WEIGHT])->name : "";
         const SafetensorsEntry *entry = safetensors_find(file, name);
         if (entry && entry->rank == 2)
             *class_count_ret = entry->shape[0];

@@ -9,7 +9,7 @@ void graph_append_backward_pass(Graph *graph, size_t forward_count)
         const Node node = graph->nodes[i]; /* a copy: appending moves the array */
         TensorId gradient = node.output_count ? graph_gradient(graph, node.outputs[0]) : TENSOR_NONE;
         if (gradient != TENSOR_NONE)
-            op_table[node.op].differentiate(graph, &node, gradient);
+            op_row(node.op)->differentiate(graph, &node, gradient);
     }
 }
 

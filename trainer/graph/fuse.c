@@ -112,7 +112,7 @@ static void fuse_convolutions(Graph *graph, const GraphUses *uses)
 {
     for (size_t i = 0; i < graph->node_count; i++) {
         Node *conv = &graph->nodes[i];
-        if (conv->op != OP_CONV2D || conv->inputs[2] == TENSOR_NONE)
+        if (conv->op != OP_CONV2D || conv->inputs[CONV_BIAS] == TENSOR_NONE)
             continue;
         Node *relu = only_consumer(graph, uses, conv->outputs[0], OP_RELU);
         if (!relu)
@@ -133,7 +133,8 @@ static void fuse_norm(Graph *graph, Node *norm, Node *add, Node *relu)
 {
     Node fused = *norm, *last = relu ? relu : add;
     if (add)
-        fused.inputs[5] = add->inputs[0] == norm->outputs[0] ? add->inputs[1] : add->inputs[0];
+        fused.inputs[NORM_ADDEND] =
+            add->inputs[ADD_A] == norm->outputs[NORM_Y] ? add->inputs[ADD_B] : add->inputs[ADD_A];
     if (relu) {
         fused.as.norm.relu = true;
         fused.as.norm.slope = relu->as.relu.slope;
@@ -152,7 +153,7 @@ static void fuse_norms(Graph *graph, const GraphUses *uses, unsigned fusions)
 {
     for (size_t i = 0; i < graph->node_count; i++) {
         Node *norm = &graph->nodes[i];
-        if (norm->op != OP_BATCH_NORM || norm->as.norm.relu || norm->inputs[5] != TENSOR_NONE ||
+        if (norm->op != OP_BATCH_NORM || norm->as.norm.relu || norm->inputs[NORM_ADDEND] != TENSOR_NONE ||
             !norm->output_count)
             continue;
         Node *relu = only_consumer(graph, uses, norm->outputs[0], OP_RELU);
@@ -186,14 +187,14 @@ static void add_without_padding(Graph *graph, const GraphUses *uses)
     for (size_t i = 0; i < graph->node_count; i++) {
         Node *norm = &graph->nodes[i];
         const TensorId addend =
-            norm->op == OP_BATCH_NORM && norm->output_count ? norm->inputs[5] : TENSOR_NONE;
+            norm->op == OP_BATCH_NORM && norm->output_count ? norm->inputs[NORM_ADDEND] : TENSOR_NONE;
         if (addend == TENSOR_NONE || norm->as.norm.relu || uses->counts[addend] != 1 ||
             graph->tensors[addend].tensor.keep || graph->tensors[addend].tensor.producer == NODE_NONE)
             continue;
         Node *pad = &graph->nodes[graph->tensors[addend].tensor.producer];
         if (pad->op != OP_ZERO_PAD || !graph_pads_channels(graph, pad))
             continue;
-        norm->inputs[5] = pad->inputs[0];
+        norm->inputs[NORM_ADDEND] = pad->inputs[0];
         forget(graph, pad);
         graph_empty_node(pad);
     }
@@ -217,11 +218,11 @@ static void move_biases(Graph *graph, const GraphUses *uses)
 {
     for (size_t i = 0; i < graph->node_count; i++) {
         Node *norm = &graph->nodes[i], *layer = layer_before(graph, norm);
-        if (!layer || layer->inputs[2] == TENSOR_NONE ||
+        if (!layer || layer->inputs[CONV_BIAS] == TENSOR_NONE ||
             !only_consumer(graph, uses, layer->outputs[0], OP_BATCH_NORM))
             continue;
-        norm->inputs[7] = layer->inputs[2];
-        layer->inputs[2] = TENSOR_NONE;
+        norm->inputs[NORM_LAYER_BIAS] = layer->inputs[CONV_BIAS];
+        layer->inputs[CONV_BIAS] = TENSOR_NONE;
     }
 }
 
@@ -230,19 +231,19 @@ static void sum_in_convolutions(Graph *graph)
 {
     for (size_t i = 0; i < graph->node_count; i++) {
         Node *layer = layer_before(graph, &graph->nodes[i]);
-        if (!layer || layer->op != OP_CONV2D || layer->inputs[2] != TENSOR_NONE || layer->output_count > 1 ||
-            layer->as.conv.options.groups > 1)
+        if (!layer || layer->op != OP_CONV2D || layer->inputs[CONV_BIAS] != TENSOR_NONE ||
+            layer->output_count > 1 || layer->as.conv.options.groups > 1)
             continue;
         const Tensor y = graph->tensors[layer->outputs[0]].tensor; /* a copy: graph_output moves the table */
         if (y.type != DATA_F16)
             continue;
-        graph_output(graph, layer, 1, DATA_F32, 2,
+        graph_output(graph, layer, CONV_SUMS, DATA_F32, 2,
                      (int64_t[]){2, (y.shape[3] + STATISTICS_MULTIPLE - 1) / STATISTICS_MULTIPLE *
                                         STATISTICS_MULTIPLE});
         if (graph->failure.status)
             return;
-        graph->tensors[layer->outputs[1]].tensor.producer = y.producer;
-        graph->nodes[i].inputs[6] = layer->outputs[1];
+        graph->tensors[layer->outputs[CONV_SUMS]].tensor.producer = y.producer;
+        graph->nodes[i].inputs[NORM_SUMS] = layer->outputs[CONV_SUMS];
     }
 }
 

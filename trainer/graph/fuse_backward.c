@@ -3,12 +3,12 @@
 #include <string.h>
 
 /* A sum of two gradients that a batch norm's backward node reads is made there. The node leaves what it read,
- * through the activation, as its output 3: where there was an addend, that is the addend's gradient anyhow;
+ * through the activation, as its output g: where there was an addend, that is the addend's gradient anyhow;
  * where not, the sum's tensor becomes it. */
 static bool take_in_sum(Graph *graph, const GraphUses *uses, Node *add, Node *backward)
 {
     const TensorId sum = add->outputs[0];
-    const bool has_g = backward->outputs[3] != TENSOR_NONE;
+    const bool has_g = backward->outputs[NORM_BACK_G] != TENSOR_NONE;
     /* Others that read the sum get it from the backward node, if that does not change it on the way and
      * stands in front of them. */
     if (graph->tensors[sum].tensor.keep || (uses->counts[sum] > 1 && (has_g || backward->as.norm.relu)))
@@ -17,10 +17,10 @@ static bool take_in_sum(Graph *graph, const GraphUses *uses, Node *add, Node *ba
         for (int k = 0; k < other->input_count; k++)
             if (other->inputs[k] == sum)
                 return false;
-    backward->inputs[0] = add->inputs[0];
-    backward->inputs[7] = add->inputs[1];
+    backward->inputs[NORM_BACK_DY] = add->inputs[ADD_A];
+    backward->inputs[NORM_BACK_DY2] = add->inputs[ADD_B];
     if (!has_g)
-        backward->outputs[3] = sum;
+        backward->outputs[NORM_BACK_G] = sum;
     /* The sum is made no more, or it is what came through the activation. */
     if (has_g || backward->as.norm.relu) {
         const TensorId of = graph->tensors[sum].tensor.of;
@@ -37,9 +37,9 @@ static void add_gradients_in_norms(Graph *graph, const GraphUses *uses)
 {
     for (size_t i = 0; i < graph->node_count; i++) {
         Node *backward = &graph->nodes[i];
-        if (backward->op != OP_BATCH_NORM_BACKWARD || backward->inputs[7] != TENSOR_NONE)
+        if (backward->op != OP_BATCH_NORM_BACKWARD || backward->inputs[NORM_BACK_DY2] != TENSOR_NONE)
             continue;
-        const NodeId producer = graph->tensors[backward->inputs[0]].tensor.producer;
+        const NodeId producer = graph->tensors[backward->inputs[NORM_BACK_DY]].tensor.producer;
         if (producer != NODE_NONE && graph->nodes[producer].op == OP_ADD)
             take_in_sum(graph, uses, &graph->nodes[producer], backward);
     }
@@ -50,10 +50,10 @@ static void add_before_cropping(Graph *graph, const GraphUses *uses)
 {
     for (size_t i = 0; i < graph->node_count; i++) {
         Node *backward = &graph->nodes[i];
-        if (backward->op != OP_BATCH_NORM_BACKWARD || backward->inputs[7] == TENSOR_NONE ||
+        if (backward->op != OP_BATCH_NORM_BACKWARD || backward->inputs[NORM_BACK_DY2] == TENSOR_NONE ||
             backward->as.norm.relu)
             continue;
-        static const int sides[2] = {7, 0};
+        static const int sides[2] = {NORM_BACK_DY2, NORM_BACK_DY};
         for (int k = 0; k < 2; k++) {
             const TensorId part = backward->inputs[sides[k]];
             const NodeId producer = graph->tensors[part].tensor.producer;
@@ -61,8 +61,8 @@ static void add_before_cropping(Graph *graph, const GraphUses *uses)
             if (!crop || crop->op != OP_CROP || !graph_pads_channels(graph, crop) ||
                 uses->counts[part] != 1 || graph->tensors[part].tensor.keep)
                 continue;
-            backward->inputs[sides[k]] = backward->inputs[7];
-            backward->inputs[7] = crop->inputs[0];
+            backward->inputs[sides[k]] = backward->inputs[NORM_BACK_DY2];
+            backward->inputs[NORM_BACK_DY2] = crop->inputs[0];
             graph->tensors[part].tensor.producer = NODE_NONE;
             graph_empty_node(crop);
             break;

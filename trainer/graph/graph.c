@@ -80,11 +80,6 @@ void graph_set_compute_type(Graph *graph, DataType type)
     graph->compute_type = type;
 }
 
-DataType graph_compute_type(const Graph *graph)
-{
-    return graph->compute_type;
-}
-
 FshStatus graph_check(const Graph *graph, FshError *error)
 {
     if (!graph)
@@ -198,7 +193,7 @@ static void join_names(char target[GRAPH_NAME_MAX], const char *a, const char *b
 
 void node_name_after(Node *node, const Tensor *input)
 {
-    join_names(node->name, input->name, op_table[node->op].name);
+    join_names(node->name, input->name, op_name(node->op));
 }
 
 TensorId graph_add_tensor(Graph *graph, const Tensor *tensor)
@@ -320,10 +315,10 @@ TensorId graph_append(Graph *graph, Node *node)
     bool needs_gradient = false;
     for (int i = 0; i < node->input_count; i++)
         needs_gradient |= node->inputs[i] != TENSOR_NONE && graph->tensors[node->inputs[i]].needs_gradient;
-    op_table[node->op].infer(graph, node);
+    op_row(node->op)->infer(graph, node);
     if (!push_node(graph, node))
         return TENSOR_NONE;
-    if (node->output_count && op_table[node->op].differentiate)
+    if (node->output_count && op_row(node->op)->differentiate)
         graph->tensors[node->outputs[0]].needs_gradient = needs_gradient;
     return node->outputs[0];
 }
@@ -446,7 +441,8 @@ int64_t graph_parameter_count(const Graph *graph)
 int64_t graph_node_flops(const Graph *graph, NodeId id)
 {
     const Node *node = &graph->nodes[id];
-    return op_table[node->op].flops ? op_table[node->op].flops(graph, node) : 0;
+    const OpRow *row = op_row(node->op);
+    return row->flops ? row->flops(graph, node) : 0;
 }
 
 int64_t graph_forward_flops(const Graph *graph)
@@ -457,18 +453,29 @@ int64_t graph_forward_flops(const Graph *graph)
     return flops;
 }
 
+const OpRow *op_row(OpKind op)
+{
+    static const OpRow *const families[] = {op_rows_pointwise, op_rows_convolution, op_rows_norm,
+                                            op_rows_channel,   op_rows_box,         op_rows_pool,
+                                            op_rows_loss,      op_rows_optimizer,   NULL};
+    for (const OpRow *const *family = families; *family; family++)
+        for (const OpRow *row = *family; row->name; row++)
+            if (row->op == op)
+                return row;
+    return NULL;
+}
+
 const char *op_name(OpKind op)
 {
-    return op_table[op].name;
+    const OpRow *row = op_row(op);
+    return row ? row->name : NULL;
 }
 
 bool node_may_overwrite(const Graph *graph, const Node *node, int output, int input)
 {
-    const OpRow *row = &op_table[node->op];
-    for (int i = 0; i < row->overwrite_count; i++)
-        if (row->overwrites[i].output == output && row->overwrites[i].input == input)
-            return tensor_count(graph_tensor(graph, node->outputs[output])) ==
-                       tensor_count(graph_tensor(graph, node->inputs[input])) &&
-                   (!row->overwrites_if || row->overwrites_if(graph, node));
-    return false;
+    const OpRow *row = op_row(node->op);
+    return (row->overwrites[output] >> input & 1) &&
+           tensor_count(graph_tensor(graph, node->outputs[output])) ==
+               tensor_count(graph_tensor(graph, node->inputs[input])) &&
+           (!row->overwrites_if || row->overwrites_if(graph, node));
 }

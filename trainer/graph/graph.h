@@ -173,6 +173,85 @@ typedef enum OpKind {
     OP_KIND_COUNT
 } OpKind;
 
+/* The places of operands in Node.inputs and Node.outputs, in the order of OpKind; the one input and output of
+ * an op that is not here have place 0. _BACK: of the op's backward node. */
+enum { CONV_X, CONV_WEIGHT, CONV_BIAS }; /* OP_CONV2D, OP_LINEAR */
+enum { CONV_Y, CONV_SUMS };
+enum { CONV_DATA_DY, CONV_DATA_WEIGHT }; /* OP_CONV2D_BACKWARD_DATA, OP_LINEAR_BACKWARD_DATA */
+enum { CONV_WEIGHT_DY, CONV_WEIGHT_X };  /* OP_CONV2D_BACKWARD_WEIGHT, OP_LINEAR_BACKWARD_WEIGHT */
+enum { CONV_WEIGHT_DWEIGHT, CONV_WEIGHT_DBIAS };
+enum {
+    NORM_X,
+    NORM_WEIGHT,
+    NORM_BIAS,
+    NORM_RUNNING_MEAN,
+    NORM_RUNNING_VAR,
+    NORM_ADDEND,
+    NORM_SUMS,
+    NORM_LAYER_BIAS,
+    NORM_INPUTS
+};
+enum {
+    NORM_Y,
+    NORM_MEAN,
+    NORM_INVERSE_DEVIATION,
+    NORM_MOVED_MEAN, /* the buffers running_mean and running_var again */
+    NORM_MOVED_VAR,
+    NORM_OUTPUTS
+};
+enum {
+    NORM_BACK_DY,
+    NORM_BACK_X,
+    NORM_BACK_WEIGHT,
+    NORM_BACK_BIAS,
+    NORM_BACK_MEAN,
+    NORM_BACK_INVERSE_DEVIATION,
+    NORM_BACK_Y,
+    NORM_BACK_DY2,
+    NORM_BACK_INPUTS
+};
+enum { NORM_BACK_DX, NORM_BACK_DWEIGHT, NORM_BACK_DBIAS, NORM_BACK_G, NORM_BACK_DLAYER_BIAS };
+enum { RELU_BACK_DY, RELU_BACK_Y };
+enum { ADD_A, ADD_B };
+enum { MAX_POOL_Y, MAX_POOL_INDEX };
+enum { MAX_POOL_BACK_DY, MAX_POOL_BACK_INDEX };
+enum { CONCAT_A, CONCAT_B };
+enum { CHANNEL_X, CHANNEL_FACTORS, CHANNEL_ADDEND }; /* OP_CHANNEL_SCALE (weight), OP_CHANNEL_MULTIPLY (s) */
+enum { CHANNEL_BACK_DY, CHANNEL_BACK_X, CHANNEL_BACK_FACTORS };
+enum { CHANNEL_BACK_DX, CHANNEL_BACK_DFACTORS };
+enum { GATE_BACK_DY, GATE_BACK_X };
+enum { LAYER_NORM_X, LAYER_NORM_WEIGHT, LAYER_NORM_BIAS };
+enum { LAYER_NORM_Y, LAYER_NORM_MEAN, LAYER_NORM_INVERSE_DEVIATION };
+enum {
+    LAYER_NORM_BACK_DY,
+    LAYER_NORM_BACK_X,
+    LAYER_NORM_BACK_WEIGHT,
+    LAYER_NORM_BACK_MEAN,
+    LAYER_NORM_BACK_INVERSE_DEVIATION,
+    LAYER_NORM_BACK_ADDEND
+};
+enum { LAYER_NORM_BACK_DX, LAYER_NORM_BACK_DWEIGHT, LAYER_NORM_BACK_DBIAS };
+enum { CLASS_LOSS_LOGITS, CLASS_LOSS_LABELS, CLASS_LOSS_LABELS_MIXED, CLASS_LOSS_MIX };
+enum { CLASS_LOSS_LOSS, CLASS_LOSS_PROBABILITIES }; /* OP_SOFTMAX_CROSS_ENTROPY, OP_BINARY_CROSS_ENTROPY */
+enum {
+    CLASS_LOSS_BACK_DLOSS,
+    CLASS_LOSS_BACK_PROBABILITIES,
+    CLASS_LOSS_BACK_LABELS,
+    CLASS_LOSS_BACK_LABELS_MIXED,
+    CLASS_LOSS_BACK_MIX
+};
+enum { PIXEL_LOSS_PREDICTION, PIXEL_LOSS_TARGET, PIXEL_LOSS_VALID };
+enum { PIXEL_LOSS_LOSS, PIXEL_LOSS_ERRORS };
+enum {
+    PIXEL_LOSS_BACK_DLOSS,
+    PIXEL_LOSS_BACK_PREDICTION,
+    PIXEL_LOSS_BACK_TARGET,
+    PIXEL_LOSS_BACK_ERRORS,
+    PIXEL_LOSS_BACK_VALID
+};
+enum { UPDATE_LEARNING_RATE, UPDATE_STEP, UPDATE_MICRO, UPDATE_SCALE, UPDATE_TRACKER, UPDATE_LOSS };
+enum { UPDATE_GRADIENT_NORM, UPDATE_UPDATED };
+
 /* Square kernels. */
 typedef struct Conv2d {
     int64_t channels; /* out */
@@ -345,7 +424,6 @@ void graph_free(Graph **graph);
  * casting what they read; norms, pools and the like keep the type they are given, with parameters and
  * statistics in f32; losses cast to f32. */
 void graph_set_compute_type(Graph *graph, DataType type);
-DataType graph_compute_type(const Graph *graph);
 
 /* ---- building: returns the result, TENSOR_NONE after a failure ---- */
 

@@ -1,9 +1,8 @@
 /* graph_internal.h - what the files of graph/ share: the graph's tables, the op table, and how ops append
  * themselves.
  *
- * An op is one row of op_table (op_table.c) and one place in an op_*.c file that holds its builder call,
- * shape rule, gradient and cost. A new op is a kind in graph.h, a row, and those functions; backends then
- * fail to lower it by name until they know it. */
+ * An op is a kind and its operands' names in graph.h, and a row at the end of an op_*.c file, which holds its
+ * builder call, shape rule, gradient and cost. A backend that has no row for an op refuses it by name. */
 #ifndef FSHARD_TRAINER_GRAPH_GRAPH_INTERNAL_H
 #define FSHARD_TRAINER_GRAPH_GRAPH_INTERNAL_H
 
@@ -26,29 +25,39 @@ struct Graph {
     FshError failure; /* the first; later builder calls do nothing */
 };
 
-/* output may take the bytes of input (node_may_overwrite). */
-typedef struct Overwrite {
-    int8_t output, input;
-} Overwrite;
-
 typedef struct OpRow {
+    OpKind op;
     const char *name;
-    /* Forward ops: checks inputs and attributes, creates the outputs by graph_output. node is not in the
+    /* Forward ops: checks inputs and attributes and creates the outputs by graph_output. node is not in the
      * graph yet. NULL for backward ops, whose outputs are shaped like what they are the gradients of. Fails
      * through graph_fail. */
     void (*infer)(Graph *graph, Node *node);
     /* Appends the backward nodes of node, given the gradient of its output 0, through graph_append_backward.
      * NULL: the op has no gradient. node is a copy: the graph may move its own. */
     void (*differentiate)(Graph *graph, const Node *node, TensorId output_gradient);
-    /* Multiply-adds times two; NULL: not counted. */
+    /* Returns multiply-adds times two; NULL: not counted. */
     int64_t (*flops)(const Graph *graph, const Node *node);
-    int overwrite_count;
-    Overwrite overwrites[8];
-    /* NULL: overwrites hold for all shapes. */
+    /* For each output the inputs whose bytes it may take (node_may_overwrite), bit 1 << input each. */
+    uint8_t overwrites[NODE_OUTPUTS_MAX];
+    /* Returns true where overwrites hold for the shapes of this node; NULL: for all shapes. */
     bool (*overwrites_if)(const Graph *graph, const Node *node);
 } OpRow;
 
-extern const OpRow op_table[OP_KIND_COUNT];
+/* The op table: the rows of each op_*.c file; each list ends with a row without a name. */
+extern const OpRow op_rows_pointwise[], op_rows_convolution[], op_rows_norm[], op_rows_channel[],
+    op_rows_box[], op_rows_pool[], op_rows_loss[], op_rows_optimizer[];
+/* Returns the row of an op. */
+const OpRow *op_row(OpKind op);
+
+/* ---- shared by the op_*.c files ---- */
+
+/* An infer: output 0 has the type and shape of input 0. */
+void same_shape_infer(Graph *graph, Node *node);
+/* Returns how many windows of `kernel` fit at every `stride` along an axis of `in` pixels padded on both
+ * ends. */
+int64_t window_count(int64_t in, int64_t kernel, int64_t stride, int64_t padding);
+/* Appends the gradient of input k, an image whose channels were added to the first of the result's. */
+void crop_gradient(Graph *graph, const Node *node, int k, TensorId output_gradient);
 
 /* ---- for builder calls ---- */
 

@@ -1,4 +1,4 @@
-#include "trainer/graph/ops.h"
+#include "trainer/graph/graph_internal.h"
 
 /* ---- zero pad and crop ---- */
 
@@ -34,7 +34,7 @@ TensorId graph_crop(Graph *graph, TensorId x, int64_t height, int64_t width)
     return image ? append_box(graph, OP_CROP, x, (int64_t[]){height, width, image->shape[3]}) : TENSOR_NONE;
 }
 
-void box_infer(Graph *graph, Node *node)
+static void box_infer(Graph *graph, Node *node)
 {
     const Tensor *x = graph_tensor(graph, node->inputs[0]);
     graph_output(graph, node, 0, x->type, 4,
@@ -54,7 +54,7 @@ static void append_opposite(Graph *graph, const Node *node, OpKind op, int k, in
     graph_append_backward(graph, node, &backward, &node->inputs[k], 1);
 }
 
-void zero_pad_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
+static void zero_pad_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
 {
     append_opposite(graph, node, OP_CROP, 0, node->as.box.first_channel, output_gradient);
 }
@@ -64,7 +64,7 @@ void crop_gradient(Graph *graph, const Node *node, int k, TensorId output_gradie
     append_opposite(graph, node, OP_CROP, k, 0, output_gradient);
 }
 
-void crop_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
+static void crop_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
 {
     append_opposite(graph, node, OP_ZERO_PAD, 0, node->as.box.first_channel, output_gradient);
 }
@@ -91,18 +91,19 @@ TensorId graph_concat(Graph *graph, TensorId a, TensorId b)
     return graph_append(graph, &node);
 }
 
-void concat_infer(Graph *graph, Node *node)
+static void concat_infer(Graph *graph, Node *node)
 {
-    const Tensor *a = graph_tensor(graph, node->inputs[0]), *b = graph_tensor(graph, node->inputs[1]);
+    const Tensor *a = graph_tensor(graph, node->inputs[CONCAT_A]),
+                 *b = graph_tensor(graph, node->inputs[CONCAT_B]);
     graph_output(graph, node, 0, a->type, 4,
                  (int64_t[]){a->shape[0], a->shape[1], a->shape[2], a->shape[3] + b->shape[3]});
 }
 
-void concat_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
+static void concat_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
 {
-    const int64_t channels = graph_tensor(graph, node->inputs[0])->shape[3];
-    append_opposite(graph, node, OP_CROP, 0, 0, output_gradient);
-    append_opposite(graph, node, OP_CROP, 1, channels, output_gradient);
+    const int64_t channels = graph_tensor(graph, node->inputs[CONCAT_A])->shape[3];
+    append_opposite(graph, node, OP_CROP, CONCAT_A, 0, output_gradient);
+    append_opposite(graph, node, OP_CROP, CONCAT_B, channels, output_gradient);
 }
 
 /* ---- pixel shuffle ---- */
@@ -137,7 +138,7 @@ TensorId graph_pixel_unshuffle(Graph *graph, TensorId x, int64_t factor)
     return append_shuffle(graph, OP_PIXEL_UNSHUFFLE, x, factor);
 }
 
-void pixel_shuffle_infer(Graph *graph, Node *node)
+static void pixel_shuffle_infer(Graph *graph, Node *node)
 {
     const Tensor *x = graph_tensor(graph, node->inputs[0]);
     const int64_t r = node->as.shuffle.factor;
@@ -149,7 +150,7 @@ void pixel_shuffle_infer(Graph *graph, Node *node)
                      (int64_t[]){x->shape[0], x->shape[1] / r, x->shape[2] / r, x->shape[3] * r * r});
 }
 
-void pixel_shuffle_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
+static void pixel_shuffle_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
 {
     Node backward = {.op = node->op == OP_PIXEL_SHUFFLE ? OP_PIXEL_UNSHUFFLE : OP_PIXEL_SHUFFLE,
                      .inputs = {output_gradient},
@@ -157,3 +158,18 @@ void pixel_shuffle_differentiate(Graph *graph, const Node *node, TensorId output
     backward.as.shuffle = node->as.shuffle;
     graph_append_backward(graph, node, &backward, &node->inputs[0], 1);
 }
+
+const OpRow op_rows_box[] = {
+    {.op = OP_ZERO_PAD, .name = "zero_pad", .infer = box_infer, .differentiate = zero_pad_differentiate},
+    {.op = OP_CROP, .name = "crop", .infer = box_infer, .differentiate = crop_differentiate},
+    {.op = OP_CONCAT, .name = "concat", .infer = concat_infer, .differentiate = concat_differentiate},
+    {.op = OP_PIXEL_SHUFFLE,
+     .name = "pixel_shuffle",
+     .infer = pixel_shuffle_infer,
+     .differentiate = pixel_shuffle_differentiate},
+    {.op = OP_PIXEL_UNSHUFFLE,
+     .name = "pixel_unshuffle",
+     .infer = pixel_shuffle_infer,
+     .differentiate = pixel_shuffle_differentiate},
+    {.name = NULL},
+};

@@ -1,4 +1,4 @@
-#include "trainer/graph/ops.h"
+#include "trainer/graph/graph_internal.h"
 
 #include <string.h>
 
@@ -18,7 +18,7 @@ TensorId graph_scale(Graph *graph, TensorId x, float factor)
     return graph_append(graph, &node);
 }
 
-void scale_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
+static void scale_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
 {
     Node backward = {.op = OP_SCALE, .inputs = {output_gradient}, .input_count = 1};
     backward.as.scale = node->as.scale;
@@ -47,19 +47,20 @@ TensorId graph_channel_scale(Graph *graph, const char *layer, const char *parame
     const int64_t shape[4] = {1, image->shape[3], 1, 1};
     Node node = {.op = OP_CHANNEL_SCALE, .input_count = 3};
     node_name_after(&node, image);
-    node.inputs[0] = x;
-    node.inputs[1] = graph_parameter(graph, layer, parameter, 4, shape, (Initializer){INIT_ZEROS, 0}, false);
-    node.inputs[2] = addend;
+    node.inputs[CHANNEL_X] = x;
+    node.inputs[CHANNEL_FACTORS] =
+        graph_parameter(graph, layer, parameter, 4, shape, (Initializer){INIT_ZEROS, 0}, false);
+    node.inputs[CHANNEL_ADDEND] = addend;
     return graph_append(graph, &node);
 }
 
-void channel_scale_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
+static void channel_scale_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
 {
     Node backward = {.op = OP_CHANNEL_SCALE_BACKWARD,
-                     .inputs = {output_gradient, node->inputs[0], node->inputs[1]},
+                     .inputs = {output_gradient, node->inputs[CHANNEL_X], node->inputs[CHANNEL_FACTORS]},
                      .input_count = 3};
     graph_append_backward(graph, node, &backward, node->inputs, 2);
-    graph_contribute_gradient(graph, node->inputs[2], output_gradient);
+    graph_contribute_gradient(graph, node->inputs[CHANNEL_ADDEND], output_gradient);
 }
 
 /* ---- channel multiply ---- */
@@ -85,10 +86,10 @@ TensorId graph_channel_multiply(Graph *graph, TensorId x, TensorId s)
     return graph_append(graph, &node);
 }
 
-void channel_multiply_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
+static void channel_multiply_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
 {
     Node backward = {.op = OP_CHANNEL_MULTIPLY_BACKWARD,
-                     .inputs = {output_gradient, node->inputs[0], node->inputs[1]},
+                     .inputs = {output_gradient, node->inputs[CHANNEL_X], node->inputs[CHANNEL_FACTORS]},
                      .input_count = 3};
     graph_append_backward(graph, node, &backward, node->inputs, 2);
 }
@@ -109,14 +110,14 @@ TensorId graph_gate(Graph *graph, TensorId x)
     return graph_append(graph, &node);
 }
 
-void gate_infer(Graph *graph, Node *node)
+static void gate_infer(Graph *graph, Node *node)
 {
     const Tensor *x = graph_tensor(graph, node->inputs[0]);
     graph_output(graph, node, 0, x->type, 4,
                  (int64_t[]){x->shape[0], x->shape[1], x->shape[2], x->shape[3] / 2});
 }
 
-void gate_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
+static void gate_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
 {
     Node backward = {.op = OP_GATE_BACKWARD, .inputs = {output_gradient, node->inputs[0]}, .input_count = 2};
     graph_append_backward(graph, node, &backward, &node->inputs[0], 1);
@@ -136,30 +137,73 @@ TensorId graph_layer_norm(Graph *graph, const char *name, TensorId x, double eps
     Node node = {.op = OP_LAYER_NORM, .inputs = {x}, .input_count = 3};
     graph_set_name(graph, node.name, name);
     node.as.layer_norm.epsilon = (float)epsilon;
-    node.inputs[1] = graph_parameter(graph, name, "weight", 1, &channels, (Initializer){INIT_ONES, 0}, false);
-    node.inputs[2] = graph_parameter(graph, name, "bias", 1, &channels, (Initializer){INIT_ZEROS, 0}, false);
+    node.inputs[LAYER_NORM_WEIGHT] =
+        graph_parameter(graph, name, "weight", 1, &channels, (Initializer){INIT_ONES, 0}, false);
+    node.inputs[LAYER_NORM_BIAS] =
+        graph_parameter(graph, name, "bias", 1, &channels, (Initializer){INIT_ZEROS, 0}, false);
     return graph_append(graph, &node);
 }
 
-void layer_norm_infer(Graph *graph, Node *node)
+static void layer_norm_infer(Graph *graph, Node *node)
 {
     const Tensor *x = graph_tensor(graph, node->inputs[0]);
     const int64_t shape[4] = {x->shape[0], x->shape[1], x->shape[2], 1};
     same_shape_infer(graph, node);
-    graph_output(graph, node, 1, DATA_F32, 4, shape);
-    graph_output(graph, node, 2, DATA_F32, 4, shape);
+    graph_output(graph, node, LAYER_NORM_MEAN, DATA_F32, 4, shape);
+    graph_output(graph, node, LAYER_NORM_INVERSE_DEVIATION, DATA_F32, 4, shape);
 }
 
-void layer_norm_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
+static void layer_norm_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
 {
     /* A norm stands at the head of a branch whose input goes on beside it: what has come back there is added
      * in the same pass. */
-    const TensorId x = node->inputs[0], addend = graph->tensors[x].gradient;
+    const TensorId x = node->inputs[LAYER_NORM_X], addend = graph->tensors[x].gradient;
     Node backward = {
         .op = OP_LAYER_NORM_BACKWARD,
-        .inputs = {output_gradient, x, node->inputs[1], node->outputs[1], node->outputs[2], addend},
+        .inputs = {[LAYER_NORM_BACK_DY] = output_gradient,
+                   [LAYER_NORM_BACK_X] = x,
+                   [LAYER_NORM_BACK_WEIGHT] = node->inputs[LAYER_NORM_WEIGHT],
+                   [LAYER_NORM_BACK_MEAN] = node->outputs[LAYER_NORM_MEAN],
+                   [LAYER_NORM_BACK_INVERSE_DEVIATION] = node->outputs[LAYER_NORM_INVERSE_DEVIATION],
+                   [LAYER_NORM_BACK_ADDEND] = addend},
         .input_count = 6};
     backward.as.layer_norm = node->as.layer_norm;
     graph->tensors[x].gradient = TENSOR_NONE;
     graph_append_backward(graph, node, &backward, node->inputs, 3);
 }
+
+const OpRow op_rows_channel[] = {
+    {.op = OP_SCALE,
+     .name = "scale",
+     .infer = same_shape_infer,
+     .differentiate = scale_differentiate,
+     .overwrites = {1}},
+    {.op = OP_CHANNEL_SCALE,
+     .name = "channel_scale",
+     .infer = same_shape_infer,
+     .differentiate = channel_scale_differentiate,
+     .overwrites = {1 << CHANNEL_X | 1 << CHANNEL_ADDEND}},
+    {.op = OP_CHANNEL_SCALE_BACKWARD,
+     .name = "channel_scale_backward",
+     .overwrites = {[CHANNEL_BACK_DX] = 1 << CHANNEL_BACK_DY | 1 << CHANNEL_BACK_X}},
+    {.op = OP_CHANNEL_MULTIPLY,
+     .name = "channel_multiply",
+     .infer = same_shape_infer,
+     .differentiate = channel_multiply_differentiate,
+     .overwrites = {1}},
+    {.op = OP_CHANNEL_MULTIPLY_BACKWARD,
+     .name = "channel_multiply_backward",
+     .overwrites = {[CHANNEL_BACK_DX] = 1 << CHANNEL_BACK_DY | 1 << CHANNEL_BACK_X}},
+    {.op = OP_GATE, .name = "gate", .infer = gate_infer, .differentiate = gate_differentiate},
+    {.op = OP_GATE_BACKWARD, .name = "gate_backward", .overwrites = {1 << GATE_BACK_X}},
+    {.op = OP_LAYER_NORM,
+     .name = "layer_norm",
+     .infer = layer_norm_infer,
+     .differentiate = layer_norm_differentiate,
+     .overwrites = {[LAYER_NORM_Y] = 1 << LAYER_NORM_X}},
+    {.op = OP_LAYER_NORM_BACKWARD,
+     .name = "layer_norm_backward",
+     .overwrites = {[LAYER_NORM_BACK_DX] =
+                        1 << LAYER_NORM_BACK_DY | 1 << LAYER_NORM_BACK_X | 1 << LAYER_NORM_BACK_ADDEND}},
+    {.name = NULL},
+};

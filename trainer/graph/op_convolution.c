@@ -1,4 +1,4 @@
-#include "trainer/graph/ops.h"
+#include "trainer/graph/graph_internal.h"
 
 #include <math.h>
 
@@ -52,23 +52,23 @@ TensorId graph_conv2d(Graph *graph, const char *name, TensorId x, const Conv2d *
     Node node = {.op = OP_CONV2D, .input_count = 3, .as.conv.options = *conv};
     node.as.conv.options.groups = groups;
     graph_set_name(graph, node.name, name);
-    node.inputs[0] = x;
-    node.inputs[1] = graph_parameter(graph, name, "weight", 4, weight_shape,
-                                     conv_weight_initializer(conv, in_channels), true);
-    node.inputs[2] = TENSOR_NONE;
+    node.inputs[CONV_X] = x;
+    node.inputs[CONV_WEIGHT] = graph_parameter(graph, name, "weight", 4, weight_shape,
+                                               conv_weight_initializer(conv, in_channels), true);
+    node.inputs[CONV_BIAS] = TENSOR_NONE;
     if (conv->bias) {
         Initializer initializer = {INIT_UNIFORM,
                                    1 / sqrt((double)(in_channels * conv->kernel * conv->kernel))};
         if (conv->init == CONV_INIT_XAVIER_NORMAL)
             initializer = (Initializer){INIT_ZEROS, 0};
-        node.inputs[2] = graph_parameter(graph, name, "bias", 1, &conv->channels, initializer, false);
+        node.inputs[CONV_BIAS] = graph_parameter(graph, name, "bias", 1, &conv->channels, initializer, false);
     }
     return graph_append(graph, &node);
 }
 
-void conv2d_infer(Graph *graph, Node *node)
+static void conv2d_infer(Graph *graph, Node *node)
 {
-    const Tensor *x = graph_tensor(graph, node->inputs[0]);
+    const Tensor *x = graph_tensor(graph, node->inputs[CONV_X]);
     const Conv2d *conv = &node->as.conv.options;
     const int64_t height = window_count(x->shape[1], conv->kernel, conv->stride, conv->padding);
     const int64_t width = window_count(x->shape[2], conv->kernel, conv->stride, conv->padding);
@@ -86,7 +86,7 @@ void conv2d_infer(Graph *graph, Node *node)
  * gone, so the result stands for it, and keeps its own gradient. */
 static TensorId through_activation(Graph *graph, const Node *node, TensorId output_gradient)
 {
-    const TensorId y = node->outputs[0];
+    const TensorId y = node->outputs[CONV_Y];
     Node backward = {.op = OP_RELU_BACKWARD,
                      .inputs = {output_gradient, y},
                      .input_count = 2,
@@ -97,25 +97,26 @@ static TensorId through_activation(Graph *graph, const Node *node, TensorId outp
     return backward.outputs[0];
 }
 
-void conv2d_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
+static void conv2d_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
 {
     if (node->as.conv.relu)
         output_gradient = through_activation(graph, node, output_gradient);
     Node weight = {.op = OP_CONV2D_BACKWARD_WEIGHT,
-                   .inputs = {output_gradient, node->inputs[0]},
+                   .inputs = {output_gradient, node->inputs[CONV_X]},
                    .input_count = 2,
                    .as.conv.options = node->as.conv.options};
-    graph_append_backward(graph, node, &weight, &node->inputs[1], 2);
+    graph_append_backward(graph, node, &weight, &node->inputs[CONV_WEIGHT], 2);
     Node data = {.op = OP_CONV2D_BACKWARD_DATA,
-                 .inputs = {output_gradient, node->inputs[1]},
+                 .inputs = {output_gradient, node->inputs[CONV_WEIGHT]},
                  .input_count = 2,
                  .as.conv.options = node->as.conv.options};
-    graph_append_backward(graph, node, &data, &node->inputs[0], 1);
+    graph_append_backward(graph, node, &data, &node->inputs[CONV_X], 1);
 }
 
-int64_t conv2d_flops(const Graph *graph, const Node *node)
+static int64_t conv2d_flops(const Graph *graph, const Node *node)
 {
-    const Tensor *weight = graph_tensor(graph, node->inputs[1]), *y = graph_tensor(graph, node->outputs[0]);
+    const Tensor *weight = graph_tensor(graph, node->inputs[CONV_WEIGHT]),
+                 *y = graph_tensor(graph, node->outputs[CONV_Y]);
     return 2 * tensor_count(y) * (tensor_count(weight) / weight->shape[0]);
 }
 
@@ -141,10 +142,10 @@ static TensorId append_linear(Graph *graph, const char *name, TensorId x, int64_
     const Initializer initializer = {INIT_UNIFORM, 1 / sqrt((double)in)};
     Node node = {.op = OP_LINEAR, .input_count = 3};
     graph_set_name(graph, node.name, name);
-    node.inputs[0] = x;
-    node.inputs[1] = graph_parameter(graph, name, "weight", weight_rank, (int64_t[]){features, in, 1, 1},
-                                     initializer, true);
-    node.inputs[2] =
+    node.inputs[CONV_X] = x;
+    node.inputs[CONV_WEIGHT] = graph_parameter(graph, name, "weight", weight_rank,
+                                               (int64_t[]){features, in, 1, 1}, initializer, true);
+    node.inputs[CONV_BIAS] =
         bias ? graph_parameter(graph, name, "bias", 1, &features, initializer, false) : TENSOR_NONE;
     return graph_append(graph, &node);
 }
@@ -159,24 +160,45 @@ TensorId graph_linear_1x1(Graph *graph, const char *name, TensorId x, int64_t ch
     return append_linear(graph, name, x, channels, bias, 4);
 }
 
-void linear_infer(Graph *graph, Node *node)
+static void linear_infer(Graph *graph, Node *node)
 {
-    const Tensor *x = graph_tensor(graph, node->inputs[0]), *weight = graph_tensor(graph, node->inputs[1]);
+    const Tensor *x = graph_tensor(graph, node->inputs[CONV_X]),
+                 *weight = graph_tensor(graph, node->inputs[CONV_WEIGHT]);
     graph_output(graph, node, 0, x->type, 2, (int64_t[]){x->shape[0], weight->shape[0]});
 }
 
-void linear_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
+static void linear_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
 {
     Node weight = {
-        .op = OP_LINEAR_BACKWARD_WEIGHT, .inputs = {output_gradient, node->inputs[0]}, .input_count = 2};
-    graph_append_backward(graph, node, &weight, &node->inputs[1], 2);
-    Node data = {
-        .op = OP_LINEAR_BACKWARD_DATA, .inputs = {output_gradient, node->inputs[1]}, .input_count = 2};
-    graph_append_backward(graph, node, &data, &node->inputs[0], 1);
+        .op = OP_LINEAR_BACKWARD_WEIGHT, .inputs = {output_gradient, node->inputs[CONV_X]}, .input_count = 2};
+    graph_append_backward(graph, node, &weight, &node->inputs[CONV_WEIGHT], 2);
+    Node data = {.op = OP_LINEAR_BACKWARD_DATA,
+                 .inputs = {output_gradient, node->inputs[CONV_WEIGHT]},
+                 .input_count = 2};
+    graph_append_backward(graph, node, &data, &node->inputs[CONV_X], 1);
 }
 
-int64_t linear_flops(const Graph *graph, const Node *node)
+static int64_t linear_flops(const Graph *graph, const Node *node)
 {
-    const Tensor *x = graph_tensor(graph, node->inputs[0]), *weight = graph_tensor(graph, node->inputs[1]);
+    const Tensor *x = graph_tensor(graph, node->inputs[CONV_X]),
+                 *weight = graph_tensor(graph, node->inputs[CONV_WEIGHT]);
     return 2 * x->shape[0] * tensor_count(weight);
 }
+
+const OpRow op_rows_convolution[] = {
+    {.op = OP_CONV2D,
+     .name = "conv2d",
+     .infer = conv2d_infer,
+     .differentiate = conv2d_differentiate,
+     .flops = conv2d_flops},
+    {.op = OP_CONV2D_BACKWARD_DATA, .name = "conv2d_backward_data"},
+    {.op = OP_CONV2D_BACKWARD_WEIGHT, .name = "conv2d_backward_weight"},
+    {.op = OP_LINEAR,
+     .name = "linear",
+     .infer = linear_infer,
+     .differentiate = linear_differentiate,
+     .flops = linear_flops},
+    {.op = OP_LINEAR_BACKWARD_DATA, .name = "linear_backward_data"},
+    {.op = OP_LINEAR_BACKWARD_WEIGHT, .name = "linear_backward_weight"},
+    {.name = NULL},
+};

@@ -1,4 +1,4 @@
-#include "trainer/graph/ops.h"
+#include "trainer/graph/graph_internal.h"
 
 const char *const loss_names[] = {"cross-entropy", "bce", "l1", "charbonnier", "mse", "psnr", NULL};
 
@@ -66,22 +66,25 @@ TensorId graph_binary_cross_entropy(Graph *graph, TensorId logits, TensorId labe
                              labels_mixed, mix, smoothing);
 }
 
-void class_loss_infer(Graph *graph, Node *node)
+static void class_loss_infer(Graph *graph, Node *node)
 {
     const Tensor *logits = graph_tensor(graph, node->inputs[0]);
     const int64_t shape[2] = {logits->shape[0], logits->shape[1]};
-    graph_output(graph, node, 0, DATA_F32, 1, (int64_t[]){1});
-    graph_output(graph, node, 1, DATA_F32, 2, shape);
+    graph_output(graph, node, CLASS_LOSS_LOSS, DATA_F32, 1, (int64_t[]){1});
+    graph_output(graph, node, CLASS_LOSS_PROBABILITIES, DATA_F32, 2, shape);
 }
 
-void class_loss_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
+static void class_loss_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
 {
     const bool is_binary = node->op == OP_BINARY_CROSS_ENTROPY;
-    Node backward = {
-        .op = is_binary ? OP_BINARY_CROSS_ENTROPY_BACKWARD : OP_SOFTMAX_CROSS_ENTROPY_BACKWARD,
-        .inputs = {output_gradient, node->outputs[1], node->inputs[1], node->inputs[2], node->inputs[3]},
-        .input_count = 5,
-        .as.loss = node->as.loss};
+    Node backward = {.op = is_binary ? OP_BINARY_CROSS_ENTROPY_BACKWARD : OP_SOFTMAX_CROSS_ENTROPY_BACKWARD,
+                     .inputs = {[CLASS_LOSS_BACK_DLOSS] = output_gradient,
+                                [CLASS_LOSS_BACK_PROBABILITIES] = node->outputs[CLASS_LOSS_PROBABILITIES],
+                                [CLASS_LOSS_BACK_LABELS] = node->inputs[CLASS_LOSS_LABELS],
+                                [CLASS_LOSS_BACK_LABELS_MIXED] = node->inputs[CLASS_LOSS_LABELS_MIXED],
+                                [CLASS_LOSS_BACK_MIX] = node->inputs[CLASS_LOSS_MIX]},
+                     .input_count = 5,
+                     .as.loss = node->as.loss};
     graph_append_backward(graph, node, &backward, &node->inputs[0], 1);
 }
 
@@ -126,22 +129,50 @@ TensorId graph_pixel_loss_error(Graph *graph, TensorId loss)
         return TENSOR_NONE;
     if (tensor->producer == NODE_NONE || graph->nodes[tensor->producer].op != OP_PIXEL_LOSS)
         return graph_fail(graph, FSH_ERR_USAGE, "%s: no loss of images made it", tensor->name);
-    return graph->nodes[tensor->producer].outputs[1];
+    return graph->nodes[tensor->producer].outputs[PIXEL_LOSS_ERRORS];
 }
 
-void pixel_loss_infer(Graph *graph, Node *node)
+static void pixel_loss_infer(Graph *graph, Node *node)
 {
     const int64_t images = graph_tensor(graph, node->inputs[0])->shape[0];
-    graph_output(graph, node, 0, DATA_F32, 1, (int64_t[]){1});
-    graph_output(graph, node, 1, DATA_F32, 1, &images);
+    graph_output(graph, node, PIXEL_LOSS_LOSS, DATA_F32, 1, (int64_t[]){1});
+    graph_output(graph, node, PIXEL_LOSS_ERRORS, DATA_F32, 1, &images);
 }
 
-void pixel_loss_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
+static void pixel_loss_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
 {
-    Node backward = {
-        .op = OP_PIXEL_LOSS_BACKWARD,
-        .inputs = {output_gradient, node->inputs[0], node->inputs[1], node->outputs[1], node->inputs[2]},
-        .input_count = 5,
-        .as.pixel_loss = node->as.pixel_loss};
+    Node backward = {.op = OP_PIXEL_LOSS_BACKWARD,
+                     .inputs = {[PIXEL_LOSS_BACK_DLOSS] = output_gradient,
+                                [PIXEL_LOSS_BACK_PREDICTION] = node->inputs[PIXEL_LOSS_PREDICTION],
+                                [PIXEL_LOSS_BACK_TARGET] = node->inputs[PIXEL_LOSS_TARGET],
+                                [PIXEL_LOSS_BACK_ERRORS] = node->outputs[PIXEL_LOSS_ERRORS],
+                                [PIXEL_LOSS_BACK_VALID] = node->inputs[PIXEL_LOSS_VALID]},
+                     .input_count = 5,
+                     .as.pixel_loss = node->as.pixel_loss};
     graph_append_backward(graph, node, &backward, &node->inputs[0], 1);
 }
+
+const OpRow op_rows_loss[] = {
+    {.op = OP_SOFTMAX_CROSS_ENTROPY,
+     .name = "softmax_cross_entropy",
+     .infer = class_loss_infer,
+     .differentiate = class_loss_differentiate},
+    {.op = OP_SOFTMAX_CROSS_ENTROPY_BACKWARD,
+     .name = "softmax_cross_entropy_backward",
+     .overwrites = {1 << CLASS_LOSS_BACK_PROBABILITIES}},
+    {.op = OP_BINARY_CROSS_ENTROPY,
+     .name = "binary_cross_entropy",
+     .infer = class_loss_infer,
+     .differentiate = class_loss_differentiate},
+    {.op = OP_BINARY_CROSS_ENTROPY_BACKWARD,
+     .name = "binary_cross_entropy_backward",
+     .overwrites = {1 << CLASS_LOSS_BACK_PROBABILITIES}},
+    {.op = OP_PIXEL_LOSS,
+     .name = "pixel_loss",
+     .infer = pixel_loss_infer,
+     .differentiate = pixel_loss_differentiate},
+    {.op = OP_PIXEL_LOSS_BACKWARD,
+     .name = "pixel_loss_backward",
+     .overwrites = {1 << PIXEL_LOSS_BACK_PREDICTION | 1 << PIXEL_LOSS_BACK_TARGET}},
+    {.name = NULL},
+};

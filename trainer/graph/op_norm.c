@@ -1,4 +1,4 @@
-#include "trainer/graph/ops.h"
+#include "trainer/graph/graph_internal.h"
 
 TensorId graph_normalize(Graph *graph, TensorId x, const double *mean, const double *deviation)
 {
@@ -29,7 +29,7 @@ TensorId graph_normalize_to(Graph *graph, TensorId x, const double *mean, const 
     return graph_append(graph, &node);
 }
 
-void normalize_infer(Graph *graph, Node *node)
+static void normalize_infer(Graph *graph, Node *node)
 {
     const Tensor *x = graph_tensor(graph, node->inputs[0]);
     graph_output(graph, node, 0, node->as.normalize.type, 4,
@@ -53,7 +53,7 @@ TensorId graph_batch_norm(Graph *graph, const char *name, TensorId x, const Batc
             "%s: batch norm in training needs more than one value for each channel, not [%s]; use "
             "a larger batch or larger images",
             name, tensor_shape_text(image, shape, sizeof shape));
-    Node node = {.op = OP_BATCH_NORM, .inputs = {x}, .input_count = 8};
+    Node node = {.op = OP_BATCH_NORM, .inputs = {x}, .input_count = NORM_INPUTS};
     graph_set_name(graph, node.name, name);
     node.as.norm.options = *batch_norm;
     if (node.as.norm.options.epsilon == 0)
@@ -61,15 +61,16 @@ TensorId graph_batch_norm(Graph *graph, const char *name, TensorId x, const Batc
     if (node.as.norm.options.momentum == 0)
         node.as.norm.options.momentum = 0.1;
     const Initializer zeros = {INIT_ZEROS, 0}, ones = {INIT_ONES, 0};
-    node.inputs[1] = graph_parameter(graph, name, "weight", 1, &channels, ones, false);
-    node.inputs[2] = graph_parameter(graph, name, "bias", 1, &channels, zeros, false);
-    node.inputs[3] = graph_buffer(graph, name, "running_mean", channels, zeros);
-    node.inputs[4] = graph_buffer(graph, name, "running_var", channels, ones);
-    node.inputs[5] = node.inputs[6] = node.inputs[7] = TENSOR_NONE; /* what graph_fuse may put there */
+    node.inputs[NORM_WEIGHT] = graph_parameter(graph, name, "weight", 1, &channels, ones, false);
+    node.inputs[NORM_BIAS] = graph_parameter(graph, name, "bias", 1, &channels, zeros, false);
+    node.inputs[NORM_RUNNING_MEAN] = graph_buffer(graph, name, "running_mean", channels, zeros);
+    node.inputs[NORM_RUNNING_VAR] = graph_buffer(graph, name, "running_var", channels, ones);
+    /* What graph_fuse may put there. */
+    node.inputs[NORM_ADDEND] = node.inputs[NORM_SUMS] = node.inputs[NORM_LAYER_BIAS] = TENSOR_NONE;
     return graph_append(graph, &node);
 }
 
-void batch_norm_infer(Graph *graph, Node *node)
+static void batch_norm_infer(Graph *graph, Node *node)
 {
     const Tensor *x = graph_tensor(graph, node->inputs[0]);
     const int64_t channels = x->shape[x->rank - 1];
@@ -77,34 +78,57 @@ void batch_norm_infer(Graph *graph, Node *node)
     const int rank = x->rank;
     for (int i = 0; i < rank; i++)
         shape[i] = x->shape[i];
-    graph_output(graph, node, 0, x->type, rank, shape);
-    graph_output(graph, node, 1, DATA_F32, 1, &channels);
-    graph_output(graph, node, 2, DATA_F32, 1, &channels);
+    graph_output(graph, node, NORM_Y, x->type, rank, shape);
+    graph_output(graph, node, NORM_MEAN, DATA_F32, 1, &channels);
+    graph_output(graph, node, NORM_INVERSE_DEVIATION, DATA_F32, 1, &channels);
     if (node->as.norm.options.training) {
-        node->outputs[3] = node->inputs[3];
-        node->outputs[4] = node->inputs[4];
-        node->output_count = 5;
+        node->outputs[NORM_MOVED_MEAN] = node->inputs[NORM_RUNNING_MEAN];
+        node->outputs[NORM_MOVED_VAR] = node->inputs[NORM_RUNNING_VAR];
+        node->output_count = NORM_OUTPUTS;
     }
 }
 
-void batch_norm_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
+static void batch_norm_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
 {
-    const TensorId addend = node->inputs[5];
+    const TensorId addend = node->inputs[NORM_ADDEND];
     const bool gated_by_y = addend != TENSOR_NONE && node->as.norm.relu;
     Node backward = {.op = OP_BATCH_NORM_BACKWARD,
-                     .inputs = {output_gradient, node->inputs[0], node->inputs[1], node->inputs[2],
-                                node->outputs[1], node->outputs[2],
-                                gated_by_y ? node->outputs[0] : TENSOR_NONE, TENSOR_NONE},
-                     .input_count = 8};
+                     .inputs = {[NORM_BACK_DY] = output_gradient,
+                                [NORM_BACK_X] = node->inputs[NORM_X],
+                                [NORM_BACK_WEIGHT] = node->inputs[NORM_WEIGHT],
+                                [NORM_BACK_BIAS] = node->inputs[NORM_BIAS],
+                                [NORM_BACK_MEAN] = node->outputs[NORM_MEAN],
+                                [NORM_BACK_INVERSE_DEVIATION] = node->outputs[NORM_INVERSE_DEVIATION],
+                                [NORM_BACK_Y] = gated_by_y ? node->outputs[NORM_Y] : TENSOR_NONE,
+                                [NORM_BACK_DY2] = TENSOR_NONE},
+                     .input_count = NORM_BACK_INPUTS};
     backward.as.norm = node->as.norm;
-    const TensorId of[5] = {node->inputs[0], node->inputs[1], node->inputs[2],
-                            gated_by_y ? addend : TENSOR_NONE, node->inputs[7]};
+    const TensorId of[5] = {[NORM_BACK_DX] = node->inputs[NORM_X],
+                            [NORM_BACK_DWEIGHT] = node->inputs[NORM_WEIGHT],
+                            [NORM_BACK_DBIAS] = node->inputs[NORM_BIAS],
+                            [NORM_BACK_G] = gated_by_y ? addend : TENSOR_NONE,
+                            [NORM_BACK_DLAYER_BIAS] = node->inputs[NORM_LAYER_BIAS]};
     graph_append_backward(graph, node, &backward, of, 5);
     if (addend == TENSOR_NONE || gated_by_y)
         return;
-    const Tensor *y = graph_tensor(graph, node->outputs[0]);
+    const Tensor *y = graph_tensor(graph, node->outputs[NORM_Y]);
     if (tensor_count(graph_tensor(graph, addend)) < tensor_count(y))
-        crop_gradient(graph, node, 5, output_gradient);
+        crop_gradient(graph, node, NORM_ADDEND, output_gradient);
     else
         graph_contribute_gradient(graph, addend, output_gradient);
 }
+
+const OpRow op_rows_norm[] = {
+    {.op = OP_NORMALIZE, .name = "normalize", .infer = normalize_infer},
+    {.op = OP_BATCH_NORM,
+     .name = "batch_norm",
+     .infer = batch_norm_infer,
+     .differentiate = batch_norm_differentiate,
+     .overwrites = {[NORM_Y] = 1 << NORM_X | 1 << NORM_ADDEND}},
+    {.op = OP_BATCH_NORM_BACKWARD,
+     .name = "batch_norm_backward",
+     .overwrites = {[NORM_BACK_DX] =
+                        1 << NORM_BACK_DY | 1 << NORM_BACK_X | 1 << NORM_BACK_Y | 1 << NORM_BACK_DY2,
+                    [NORM_BACK_G] = 1 << NORM_BACK_DY | 1 << NORM_BACK_Y | 1 << NORM_BACK_DY2}},
+    {.name = NULL},
+};

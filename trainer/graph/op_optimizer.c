@@ -1,4 +1,4 @@
-#include "trainer/graph/ops.h"
+#include "trainer/graph/graph_internal.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -189,24 +189,33 @@ void graph_update(Graph *graph, const Optimizer *optimizer)
         return;
     add_state(graph, optimizer);
     const TensorId scale = find_loss_scale(graph, optimizer);
-    Node node = {
-        .op = OP_UPDATE,
-        .inputs = {optimizer->learning_rate, TENSOR_NONE, TENSOR_NONE, scale, TENSOR_NONE, graph->loss},
-        .input_count = 6,
-        .as.update = *optimizer};
+    Node node = {.op = OP_UPDATE,
+                 .inputs = {[UPDATE_LEARNING_RATE] = optimizer->learning_rate,
+                            [UPDATE_STEP] = TENSOR_NONE,
+                            [UPDATE_MICRO] = TENSOR_NONE,
+                            [UPDATE_SCALE] = scale,
+                            [UPDATE_TRACKER] = TENSOR_NONE,
+                            [UPDATE_LOSS] = graph->loss},
+                 .input_count = UPDATE_LOSS + 1,
+                 .as.update = *optimizer};
     graph_set_name(graph, node.name, optimizer_names[optimizer->kind]);
-    node.inputs[1] = graph_counter(graph, "optimizer.step", 0);
+    node.inputs[UPDATE_STEP] = graph_counter(graph, "optimizer.step", 0);
     if (optimizer->accumulation_steps > 1)
-        node.inputs[2] = graph_counter(graph, "optimizer.micro", 0);
+        node.inputs[UPDATE_MICRO] = graph_counter(graph, "optimizer.micro", 0);
     if (optimizer->loss_scaling)
-        node.inputs[4] = graph_counter(graph, "scaler.tracker", 0);
+        node.inputs[UPDATE_TRACKER] = graph_counter(graph, "scaler.tracker", 0);
     graph_append(graph, &node);
-    graph_keep(graph, node.outputs[0], "gradient_norm");
-    graph_keep(graph, node.outputs[1], "updated");
+    graph_keep(graph, node.outputs[UPDATE_GRADIENT_NORM], "gradient_norm");
+    graph_keep(graph, node.outputs[UPDATE_UPDATED], "updated");
 }
 
-void update_infer(Graph *graph, Node *node)
+static void update_infer(Graph *graph, Node *node)
 {
-    graph_output(graph, node, 0, DATA_F32, 1, (int64_t[]){1});
-    graph_output(graph, node, 1, DATA_F32, 1, (int64_t[]){1});
+    graph_output(graph, node, UPDATE_GRADIENT_NORM, DATA_F32, 1, (int64_t[]){1});
+    graph_output(graph, node, UPDATE_UPDATED, DATA_F32, 1, (int64_t[]){1});
 }
+
+const OpRow op_rows_optimizer[] = {
+    {.op = OP_UPDATE, .name = "update", .infer = update_infer},
+    {.name = NULL},
+};

@@ -1,4 +1,4 @@
-#include "trainer/graph/ops.h"
+#include "trainer/graph/graph_internal.h"
 
 #include <string.h>
 
@@ -26,13 +26,13 @@ TensorId graph_cast(Graph *graph, TensorId x, DataType type)
     return graph_append(graph, &node);
 }
 
-void cast_infer(Graph *graph, Node *node)
+static void cast_infer(Graph *graph, Node *node)
 {
     const Tensor x = *graph_tensor(graph, node->inputs[0]);
     graph_output(graph, node, 0, node->as.cast.type, x.rank, x.shape);
 }
 
-void cast_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
+static void cast_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
 {
     Node backward = {.op = OP_CAST,
                      .inputs = {output_gradient},
@@ -63,7 +63,7 @@ TensorId graph_leaky_relu(Graph *graph, TensorId x, float slope)
     return graph_append(graph, &node);
 }
 
-void relu_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
+static void relu_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
 {
     Node backward = {.op = OP_RELU_BACKWARD,
                      .inputs = {output_gradient, node->outputs[0]},
@@ -89,9 +89,9 @@ TensorId graph_add(Graph *graph, TensorId a, TensorId b)
     return graph_append(graph, &node);
 }
 
-void add_infer(Graph *graph, Node *node)
+static void add_infer(Graph *graph, Node *node)
 {
-    const Tensor *a = graph_tensor(graph, node->inputs[0]), *b = graph_tensor(graph, node->inputs[1]);
+    const Tensor *a = graph_tensor(graph, node->inputs[ADD_A]), *b = graph_tensor(graph, node->inputs[ADD_B]);
     char left[96], right[96];
     if (a->rank != b->rank || a->type != b->type || !data_type_is_float(a->type) ||
         memcmp(a->shape, b->shape, (size_t)a->rank * sizeof *a->shape) != 0) {
@@ -104,10 +104,10 @@ void add_infer(Graph *graph, Node *node)
     same_shape_infer(graph, node);
 }
 
-void add_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
+static void add_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
 {
-    graph_contribute_gradient(graph, node->inputs[0], output_gradient);
-    graph_contribute_gradient(graph, node->inputs[1], output_gradient);
+    graph_contribute_gradient(graph, node->inputs[ADD_A], output_gradient);
+    graph_contribute_gradient(graph, node->inputs[ADD_B], output_gradient);
 }
 
 TensorId graph_flatten(Graph *graph, TensorId x)
@@ -120,23 +120,50 @@ TensorId graph_flatten(Graph *graph, TensorId x)
     return graph_append(graph, &node);
 }
 
-void flatten_infer(Graph *graph, Node *node)
+static void flatten_infer(Graph *graph, Node *node)
 {
     const Tensor *x = graph_tensor(graph, node->inputs[0]);
     graph_output(graph, node, 0, x->type, 2,
                  (int64_t[]){x->shape[0], x->shape[1] * x->shape[2] * x->shape[3]});
 }
 
-void flatten_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
+static void flatten_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
 {
     Node backward = {.op = OP_FLATTEN_BACKWARD, .inputs = {output_gradient}, .input_count = 1};
     graph_append_backward(graph, node, &backward, &node->inputs[0], 1);
 }
 
 /* Of one pixel; of one channel where a backend may not pad it, as one does with narrow types. */
-bool flatten_is_a_view(const Graph *graph, const Node *node)
+static bool flatten_is_a_view(const Graph *graph, const Node *node)
 {
     const Tensor *a = graph_tensor(graph, node->inputs[0]), *b = graph_tensor(graph, node->outputs[0]);
     const Tensor *image = a->rank == 4 ? a : b;
     return image->shape[1] * image->shape[2] == 1 || (image->shape[3] == 1 && image->type == DATA_F32);
 }
+
+const OpRow op_rows_pointwise[] = {
+    {.op = OP_FILL, .name = "fill"},
+    {.op = OP_CAST, .name = "cast", .infer = cast_infer, .differentiate = cast_differentiate},
+    {.op = OP_RELU,
+     .name = "relu",
+     .infer = same_shape_infer,
+     .differentiate = relu_differentiate,
+     .overwrites = {1}},
+    {.op = OP_RELU_BACKWARD, .name = "relu_backward", .overwrites = {1 << RELU_BACK_DY | 1 << RELU_BACK_Y}},
+    {.op = OP_ADD,
+     .name = "add",
+     .infer = add_infer,
+     .differentiate = add_differentiate,
+     .overwrites = {1 << ADD_A | 1 << ADD_B}},
+    {.op = OP_FLATTEN,
+     .name = "flatten",
+     .infer = flatten_infer,
+     .differentiate = flatten_differentiate,
+     .overwrites = {1},
+     .overwrites_if = flatten_is_a_view},
+    {.op = OP_FLATTEN_BACKWARD,
+     .name = "flatten_backward",
+     .overwrites = {1},
+     .overwrites_if = flatten_is_a_view},
+    {.name = NULL},
+};

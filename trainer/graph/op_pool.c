@@ -1,4 +1,4 @@
-#include "trainer/graph/ops.h"
+#include "trainer/graph/graph_internal.h"
 
 enum { MAX_POOL_KERNEL_MAX = 15 }; /* the index of the maximum within its window is one byte */
 
@@ -47,7 +47,7 @@ TensorId graph_max_pool(Graph *graph, TensorId x, const Pool2d *pool)
     return append_pool(graph, OP_MAX_POOL, x, pool);
 }
 
-void max_pool_infer(Graph *graph, Node *node)
+static void max_pool_infer(Graph *graph, Node *node)
 {
     int64_t shape[4];
     if (!pool_shape(graph, node, shape))
@@ -56,10 +56,10 @@ void max_pool_infer(Graph *graph, Node *node)
     graph_output(graph, node, 1, DATA_U8, 4, shape);
 }
 
-void max_pool_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
+static void max_pool_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
 {
     Node backward = {.op = OP_MAX_POOL_BACKWARD,
-                     .inputs = {output_gradient, node->outputs[1]},
+                     .inputs = {output_gradient, node->outputs[MAX_POOL_INDEX]},
                      .input_count = 2,
                      .as.pool = node->as.pool};
     graph_append_backward(graph, node, &backward, &node->inputs[0], 1);
@@ -70,14 +70,14 @@ TensorId graph_avg_pool(Graph *graph, TensorId x, const Pool2d *pool)
     return append_pool(graph, OP_AVG_POOL, x, pool);
 }
 
-void avg_pool_infer(Graph *graph, Node *node)
+static void avg_pool_infer(Graph *graph, Node *node)
 {
     int64_t shape[4];
     if (pool_shape(graph, node, shape))
         graph_output(graph, node, 0, graph_tensor(graph, node->inputs[0])->type, 4, shape);
 }
 
-void avg_pool_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
+static void avg_pool_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
 {
     Node backward = {
         .op = OP_AVG_POOL_BACKWARD, .inputs = {output_gradient}, .input_count = 1, .as.pool = node->as.pool};
@@ -94,13 +94,13 @@ TensorId graph_global_avg_pool(Graph *graph, TensorId x)
     return graph_append(graph, &node);
 }
 
-void global_avg_pool_infer(Graph *graph, Node *node)
+static void global_avg_pool_infer(Graph *graph, Node *node)
 {
     const Tensor *x = graph_tensor(graph, node->inputs[0]);
     graph_output(graph, node, 0, x->type, 2, (int64_t[]){x->shape[0], x->shape[3]});
 }
 
-void global_avg_pool_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
+static void global_avg_pool_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
 {
     Node backward = {.op = OP_GLOBAL_AVG_POOL_BACKWARD, .inputs = {output_gradient}, .input_count = 1};
     graph_append_backward(graph, node, &backward, &node->inputs[0], 1);
@@ -116,7 +116,7 @@ TensorId graph_reflection_pad(Graph *graph, TensorId x, int64_t padding)
     return graph_append(graph, &node);
 }
 
-void reflection_pad_infer(Graph *graph, Node *node)
+static void reflection_pad_infer(Graph *graph, Node *node)
 {
     const Tensor *x = graph_tensor(graph, node->inputs[0]);
     const int64_t padding = node->as.pad.padding;
@@ -131,7 +131,7 @@ void reflection_pad_infer(Graph *graph, Node *node)
                  (int64_t[]){x->shape[0], x->shape[1] + 2 * padding, x->shape[2] + 2 * padding, x->shape[3]});
 }
 
-void reflection_pad_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
+static void reflection_pad_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
 {
     Node backward = {.op = OP_REFLECTION_PAD_BACKWARD,
                      .inputs = {output_gradient},
@@ -139,3 +139,21 @@ void reflection_pad_differentiate(Graph *graph, const Node *node, TensorId outpu
                      .as.pad = node->as.pad};
     graph_append_backward(graph, node, &backward, &node->inputs[0], 1);
 }
+
+const OpRow op_rows_pool[] = {
+    {.op = OP_MAX_POOL, .name = "max_pool", .infer = max_pool_infer, .differentiate = max_pool_differentiate},
+    {.op = OP_MAX_POOL_BACKWARD, .name = "max_pool_backward"},
+    {.op = OP_AVG_POOL, .name = "avg_pool", .infer = avg_pool_infer, .differentiate = avg_pool_differentiate},
+    {.op = OP_AVG_POOL_BACKWARD, .name = "avg_pool_backward"},
+    {.op = OP_GLOBAL_AVG_POOL,
+     .name = "global_avg_pool",
+     .infer = global_avg_pool_infer,
+     .differentiate = global_avg_pool_differentiate},
+    {.op = OP_GLOBAL_AVG_POOL_BACKWARD, .name = "global_avg_pool_backward"},
+    {.op = OP_REFLECTION_PAD,
+     .name = "reflection_pad",
+     .infer = reflection_pad_infer,
+     .differentiate = reflection_pad_differentiate},
+    {.op = OP_REFLECTION_PAD_BACKWARD, .name = "reflection_pad_backward"},
+    {.name = NULL},
+};

@@ -44,7 +44,7 @@ static void zero_pad_part(void *context, int part, int64_t begin, int64_t end)
     }
 }
 
-FshStatus cpu_zero_pad_run(CpuStep *step, FshError *error)
+static FshStatus zero_pad_run(CpuStep *step, FshError *error)
 {
     const Tensor *y = cpu_output(step, 0);
     (void)error;
@@ -68,7 +68,7 @@ static void crop_part(void *context, int part, int64_t begin, int64_t end)
     }
 }
 
-FshStatus cpu_crop_run(CpuStep *step, FshError *error)
+static FshStatus crop_run(CpuStep *step, FshError *error)
 {
     const Tensor *y = cpu_output(step, 0);
     (void)error;
@@ -91,7 +91,7 @@ static void concat_part(void *context, int part, int64_t begin, int64_t end)
     }
 }
 
-FshStatus cpu_concat_run(CpuStep *step, FshError *error)
+static FshStatus concat_run(CpuStep *step, FshError *error)
 {
     const Tensor *y = cpu_output(step, 0);
     (void)error;
@@ -167,10 +167,19 @@ static void shuffle_part(void *context, int part, int64_t begin, int64_t end)
         }
 }
 
-FshStatus cpu_pixel_shuffle_run(CpuStep *step, FshError *error)
+static FshStatus pixel_shuffle_run(CpuStep *step, FshError *error)
 {
     const Tensor *small = step->node->op == OP_PIXEL_SHUFFLE ? cpu_input(step, 0) : cpu_output(step, 0);
     (void)error;
     cpu_parallel(step->program->backend, small->shape[0] * small->shape[1], shuffle_part, step);
     return FSH_OK;
 }
+
+const CpuOp cpu_ops_box[] = {
+    {OP_ZERO_PAD, .run = zero_pad_run},
+    {OP_CROP, .run = crop_run},
+    {OP_CONCAT, .run = concat_run},
+    {OP_PIXEL_SHUFFLE, .run = pixel_shuffle_run},
+    {OP_PIXEL_UNSHUFFLE, .run = pixel_shuffle_run},
+    {OP_KIND_COUNT, NULL, NULL},
+};

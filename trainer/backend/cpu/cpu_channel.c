@@ -85,7 +85,7 @@ static void scale_part(void *context, int part, int64_t begin, int64_t end)
                          end - begin);
 }
 
-FshStatus cpu_scale_run(CpuStep *step, FshError *error)
+static FshStatus scale_run(CpuStep *step, FshError *error)
 {
     (void)error;
     cpu_parallel(step->program->backend, tensor_count(cpu_output(step, 0)), scale_part, step);
@@ -99,18 +99,19 @@ static void channel_scale_part(void *context, int part, int64_t begin, int64_t e
     const CpuStep *step = context;
     const int64_t channels = channels_of(cpu_input(step, 0)), first = begin * channels;
     (void)part;
-    kernels_of(step)->scale(cpu_read(step, 0, first), step->inputs[1], cpu_read(step, 2, first),
-                            cpu_write(step, 0, first), end - begin, channels);
+    kernels_of(step)->scale(cpu_read(step, CHANNEL_X, first), step->inputs[CHANNEL_FACTORS],
+                            cpu_read(step, CHANNEL_ADDEND, first), cpu_write(step, 0, first), end - begin,
+                            channels);
 }
 
-FshStatus cpu_channel_scale_run(CpuStep *step, FshError *error)
+static FshStatus channel_scale_run(CpuStep *step, FshError *error)
 {
     (void)error;
     cpu_parallel(step->program->backend, pixels_of(cpu_input(step, 0)), channel_scale_part, step);
     return FSH_OK;
 }
 
-FshStatus cpu_channel_scale_backward_prepare(CpuStep *step, FshError *error)
+static FshStatus channel_scale_backward_prepare(CpuStep *step, FshError *error)
 {
     return plan_sums(step, channels_of(cpu_input(step, 0)), step->program->backend->threads, error);
 }
@@ -119,18 +120,19 @@ static void channel_scale_backward_part(void *context, int part, int64_t begin, 
 {
     const CpuStep *step = context;
     const int64_t channels = channels_of(cpu_input(step, 0)), first = begin * channels;
-    kernels_of(step)->scale_backward(cpu_read(step, 0, first), cpu_read(step, 1, first), step->inputs[2],
-                                     cpu_write(step, 0, first), end - begin, channels, part_block(step, part),
-                                     part_sums(step, part));
+    kernels_of(step)->scale_backward(cpu_read(step, CHANNEL_BACK_DY, first),
+                                     cpu_read(step, CHANNEL_BACK_X, first),
+                                     step->inputs[CHANNEL_BACK_FACTORS], cpu_write(step, 0, first),
+                                     end - begin, channels, part_block(step, part), part_sums(step, part));
 }
 
-FshStatus cpu_channel_scale_backward_run(CpuStep *step, FshError *error)
+static FshStatus channel_scale_backward_run(CpuStep *step, FshError *error)
 {
     const SumPlan *plan = step->plan;
     (void)error;
     clear_sums(step);
     cpu_parallel(step->program->backend, pixels_of(cpu_input(step, 0)), channel_scale_backward_part, step);
-    gather_sums(step, 0, plan->parts, 0, plan->width, step->outputs[1]);
+    gather_sums(step, 0, plan->parts, 0, plan->width, step->outputs[CHANNEL_BACK_DFACTORS]);
     return FSH_OK;
 }
 
@@ -158,19 +160,19 @@ static void channel_multiply_part(void *context, int part, int64_t begin, int64_
         int64_t sample, first, count;
         piece_pixels(image, i, &sample, &first, &count);
         kernels_of(step)->scale(cpu_read(step, 0, first * channels),
-                                (const float *)step->inputs[1] + sample * channels, NULL,
+                                (const float *)step->inputs[CHANNEL_FACTORS] + sample * channels, NULL,
                                 cpu_write(step, 0, first * channels), count, channels);
     }
 }
 
-FshStatus cpu_channel_multiply_run(CpuStep *step, FshError *error)
+static FshStatus channel_multiply_run(CpuStep *step, FshError *error)
 {
     (void)error;
     cpu_parallel(step->program->backend, cpu_input(step, 0)->shape[0] * PIECES, channel_multiply_part, step);
     return FSH_OK;
 }
 
-FshStatus cpu_channel_multiply_backward_prepare(CpuStep *step, FshError *error)
+static FshStatus channel_multiply_backward_prepare(CpuStep *step, FshError *error)
 {
     const Tensor *image = cpu_input(step, 0);
     return plan_sums(step, channels_of(image), image->shape[0] * PIECES, error);
@@ -186,17 +188,18 @@ static void channel_multiply_backward_part(void *context, int part, int64_t begi
         int64_t sample, first, count;
         piece_pixels(image, i, &sample, &first, &count);
         kernels_of(step)->scale_backward(
-            cpu_read(step, 0, first * channels), cpu_read(step, 1, first * channels),
-            (const float *)step->inputs[2] + sample * channels, cpu_write(step, 0, first * channels), count,
-            channels, part_block(step, i), part_sums(step, i));
+            cpu_read(step, CHANNEL_BACK_DY, first * channels),
+            cpu_read(step, CHANNEL_BACK_X, first * channels),
+            (const float *)step->inputs[CHANNEL_BACK_FACTORS] + sample * channels,
+            cpu_write(step, 0, first * channels), count, channels, part_block(step, i), part_sums(step, i));
     }
 }
 
-FshStatus cpu_channel_multiply_backward_run(CpuStep *step, FshError *error)
+static FshStatus channel_multiply_backward_run(CpuStep *step, FshError *error)
 {
     const SumPlan *plan = step->plan;
     const int64_t samples = cpu_input(step, 0)->shape[0];
-    float *ds = step->outputs[1];
+    float *ds = step->outputs[CHANNEL_BACK_DFACTORS];
     (void)error;
     clear_sums(step);
     cpu_parallel(step->program->backend, plan->parts, channel_multiply_backward_part, step);
@@ -216,7 +219,7 @@ static void gate_part(void *context, int part, int64_t begin, int64_t end)
                            end - begin, channels);
 }
 
-FshStatus cpu_gate_run(CpuStep *step, FshError *error)
+static FshStatus gate_run(CpuStep *step, FshError *error)
 {
     (void)error;
     cpu_parallel(step->program->backend, pixels_of(cpu_output(step, 0)), gate_part, step);
@@ -229,11 +232,11 @@ static void gate_backward_part(void *context, int part, int64_t begin, int64_t e
     const int64_t channels = channels_of(cpu_input(step, 0));
     (void)part;
     kernels_of(step)->gate_backward(cpu_read(step, 0, begin * channels),
-                                    cpu_read(step, 1, 2 * begin * channels),
+                                    cpu_read(step, GATE_BACK_X, 2 * begin * channels),
                                     cpu_write(step, 0, 2 * begin * channels), end - begin, channels);
 }
 
-FshStatus cpu_gate_backward_run(CpuStep *step, FshError *error)
+static FshStatus gate_backward_run(CpuStep *step, FshError *error)
 {
     (void)error;
     cpu_parallel(step->program->backend, pixels_of(cpu_input(step, 0)), gate_backward_part, step);
@@ -246,24 +249,24 @@ static void layer_norm_part(void *context, int part, int64_t begin, int64_t end)
 {
     const CpuStep *step = context;
     const LayerNormRows norm = {.x = step->inputs[0],
-                                .weight = step->inputs[1],
-                                .bias = step->inputs[2],
+                                .weight = step->inputs[LAYER_NORM_WEIGHT],
+                                .bias = step->inputs[LAYER_NORM_BIAS],
                                 .y = step->outputs[0],
-                                .mean = step->outputs[1],
-                                .inverse = step->outputs[2],
+                                .mean = step->outputs[LAYER_NORM_MEAN],
+                                .inverse = step->outputs[LAYER_NORM_INVERSE_DEVIATION],
                                 .epsilon = step->node->as.layer_norm.epsilon};
     (void)part;
     kernels_of(step)->layer_norm(&norm, begin, end - begin, channels_of(cpu_input(step, 0)));
 }
 
-FshStatus cpu_layer_norm_run(CpuStep *step, FshError *error)
+static FshStatus layer_norm_run(CpuStep *step, FshError *error)
 {
     (void)error;
     cpu_parallel(step->program->backend, pixels_of(cpu_input(step, 0)), layer_norm_part, step);
     return FSH_OK;
 }
 
-FshStatus cpu_layer_norm_backward_prepare(CpuStep *step, FshError *error)
+static FshStatus layer_norm_backward_prepare(CpuStep *step, FshError *error)
 {
     return plan_sums(step, 2 * channels_of(cpu_input(step, 0)), step->program->backend->threads, error);
 }
@@ -272,24 +275,38 @@ static void layer_norm_backward_part(void *context, int part, int64_t begin, int
 {
     const CpuStep *step = context;
     const LayerNormRows norm = {.dy = step->inputs[0],
-                                .x = step->inputs[1],
-                                .weight = step->inputs[2],
-                                .mean = step->inputs[3],
-                                .inverse = step->inputs[4],
-                                .addend = step->inputs[5],
+                                .x = step->inputs[LAYER_NORM_BACK_X],
+                                .weight = step->inputs[LAYER_NORM_BACK_WEIGHT],
+                                .mean = step->inputs[LAYER_NORM_BACK_MEAN],
+                                .inverse = step->inputs[LAYER_NORM_BACK_INVERSE_DEVIATION],
+                                .addend = step->inputs[LAYER_NORM_BACK_ADDEND],
                                 .dx = step->outputs[0]};
     kernels_of(step)->layer_norm_backward(&norm, begin, end - begin, channels_of(cpu_input(step, 0)),
                                           part_block(step, part), part_sums(step, part));
 }
 
-FshStatus cpu_layer_norm_backward_run(CpuStep *step, FshError *error)
+static FshStatus layer_norm_backward_run(CpuStep *step, FshError *error)
 {
     const SumPlan *plan = step->plan;
     const int64_t channels = plan->width / 2;
     (void)error;
     clear_sums(step);
     cpu_parallel(step->program->backend, pixels_of(cpu_input(step, 0)), layer_norm_backward_part, step);
-    gather_sums(step, 0, plan->parts, 0, channels, step->outputs[1]);
-    gather_sums(step, 0, plan->parts, channels, channels, step->outputs[2]);
+    gather_sums(step, 0, plan->parts, 0, channels, step->outputs[LAYER_NORM_BACK_DWEIGHT]);
+    gather_sums(step, 0, plan->parts, channels, channels, step->outputs[LAYER_NORM_BACK_DBIAS]);
     return FSH_OK;
 }
+
+const CpuOp cpu_ops_channel[] = {
+    {OP_SCALE, .run = scale_run},
+    {OP_CHANNEL_SCALE, .run = channel_scale_run},
+    {OP_CHANNEL_SCALE_BACKWARD, .prepare = channel_scale_backward_prepare, .run = channel_scale_backward_run},
+    {OP_CHANNEL_MULTIPLY, .run = channel_multiply_run},
+    {OP_CHANNEL_MULTIPLY_BACKWARD, .prepare = channel_multiply_backward_prepare,
+     .run = channel_multiply_backward_run},
+    {OP_GATE, .run = gate_run},
+    {OP_GATE_BACKWARD, .run = gate_backward_run},
+    {OP_LAYER_NORM, .run = layer_norm_run},
+    {OP_LAYER_NORM_BACKWARD, .prepare = layer_norm_backward_prepare, .run = layer_norm_backward_run},
+    {OP_KIND_COUNT, NULL, NULL},
+};

@@ -45,7 +45,7 @@ void cpu_convolution_activate(CpuStep *step)
         cpu_parallel(step->program->backend, tensor_count(cpu_output(step, 0)), rectify_part, step);
 }
 
-FshStatus cpu_convolution_run(CpuStep *step, FshError *error)
+static FshStatus convolution_run(CpuStep *step, FshError *error)
 {
     FshStatus status = dnn_primitive_run(step->primitive, error);
     if (!status)
@@ -53,7 +53,7 @@ FshStatus cpu_convolution_run(CpuStep *step, FshError *error)
     return status;
 }
 
-FshStatus cpu_convolution_prepare(CpuStep *step, FshError *error)
+static FshStatus convolution_prepare(CpuStep *step, FshError *error)
 {
     const Node *node = step->node;
     DnnEngine *engine = step->program->backend->dnn;
@@ -64,52 +64,71 @@ FshStatus cpu_convolution_prepare(CpuStep *step, FshError *error)
         geometry.relu = node->as.conv.relu && !is_plain_relu(node);
         geometry.slope = node->as.conv.slope;
         if (cpu_side_by_side_wins(&geometry))
-            return cpu_side_by_side_prepare(step, &geometry, weight_layout(step, node->inputs[1]), error);
+            return cpu_side_by_side_prepare(step, &geometry, weight_layout(step, node->inputs[CONV_WEIGHT]),
+                                            error);
         return dnn_convolution_forward_new(&step->primitive, engine, &geometry,
-                                           weight_layout(step, node->inputs[1]), step->inputs[0],
-                                           step->inputs[1], step->inputs[2], step->outputs[0], error);
+                                           weight_layout(step, node->inputs[CONV_WEIGHT]),
+                                           step->inputs[CONV_X], step->inputs[CONV_WEIGHT],
+                                           step->inputs[CONV_BIAS], step->outputs[0], error);
     case OP_CONV2D_BACKWARD_DATA:
         geometry = cpu_convolution_geometry(cpu_output(step, 0), cpu_input(step, 0), &node->as.conv.options);
         if (cpu_side_by_side_wins(&geometry))
-            return cpu_side_by_side_prepare(step, &geometry, weight_layout(step, node->inputs[1]), error);
-        return dnn_convolution_backward_data_new(&step->primitive, engine, &geometry,
-                                                 weight_layout(step, node->inputs[1]), step->inputs[0],
-                                                 step->inputs[1], step->outputs[0], error);
+            return cpu_side_by_side_prepare(step, &geometry,
+                                            weight_layout(step, node->inputs[CONV_DATA_WEIGHT]), error);
+        return dnn_convolution_backward_data_new(
+            &step->primitive, engine, &geometry, weight_layout(step, node->inputs[CONV_DATA_WEIGHT]),
+            step->inputs[CONV_DATA_DY], step->inputs[CONV_DATA_WEIGHT], step->outputs[0], error);
     default:
-        geometry = cpu_convolution_geometry(cpu_input(step, 1), cpu_input(step, 0), &node->as.conv.options);
+        geometry = cpu_convolution_geometry(cpu_input(step, CONV_WEIGHT_X), cpu_input(step, CONV_WEIGHT_DY),
+                                            &node->as.conv.options);
         if (cpu_side_by_side_wins(&geometry))
-            return cpu_side_by_side_prepare(step, &geometry, weight_layout(step, node->outputs[0]), error);
+            return cpu_side_by_side_prepare(step, &geometry,
+                                            weight_layout(step, node->outputs[CONV_WEIGHT_DWEIGHT]), error);
         if (cpu_small_gradient_wins(step, &geometry))
-            return cpu_small_gradient_prepare(step, &geometry, weight_layout(step, node->outputs[0]), error);
+            return cpu_small_gradient_prepare(step, &geometry,
+                                              weight_layout(step, node->outputs[CONV_WEIGHT_DWEIGHT]), error);
         return dnn_convolution_backward_weight_new(
-            &step->primitive, engine, &geometry, weight_layout(step, node->outputs[0]), step->inputs[0],
-            step->inputs[1], step->outputs[0], step->outputs[1], error);
+            &step->primitive, engine, &geometry, weight_layout(step, node->outputs[CONV_WEIGHT_DWEIGHT]),
+            step->inputs[CONV_WEIGHT_DY], step->inputs[CONV_WEIGHT_X], step->outputs[CONV_WEIGHT_DWEIGHT],
+            step->outputs[CONV_WEIGHT_DBIAS], error);
     }
 }
 
-FshStatus cpu_linear_prepare(CpuStep *step, FshError *error)
+static FshStatus linear_prepare(CpuStep *step, FshError *error)
 {
     const Node *node = step->node;
     DnnEngine *engine = step->program->backend->dnn;
     const Tensor *x = node->op == OP_LINEAR                 ? cpu_input(step, 0)
                       : node->op == OP_LINEAR_BACKWARD_DATA ? cpu_output(step, 0)
-                                                            : cpu_input(step, 1);
+                                                            : cpu_input(step, CONV_WEIGHT_X);
     const Tensor *y = node->op == OP_LINEAR ? cpu_output(step, 0) : cpu_input(step, 0);
     const DnnLinear linear = {x->type, x->shape[0], x->shape[1], y->shape[1]};
     switch (node->op) {
     case OP_LINEAR:
-        return dnn_linear_forward_new(&step->primitive, engine, &linear, step->inputs[0], step->inputs[1],
-                                      step->inputs[2], step->outputs[0], error);
+        return dnn_linear_forward_new(&step->primitive, engine, &linear, step->inputs[CONV_X],
+                                      step->inputs[CONV_WEIGHT], step->inputs[CONV_BIAS], step->outputs[0],
+                                      error);
     case OP_LINEAR_BACKWARD_DATA:
-        return dnn_linear_backward_data_new(&step->primitive, engine, &linear, step->inputs[0],
-                                            step->inputs[1], step->outputs[0], error);
+        return dnn_linear_backward_data_new(&step->primitive, engine, &linear, step->inputs[CONV_DATA_DY],
+                                            step->inputs[CONV_DATA_WEIGHT], step->outputs[0], error);
     default:
-        return dnn_linear_backward_weight_new(&step->primitive, engine, &linear, step->inputs[0],
-                                              step->inputs[1], step->outputs[0], step->outputs[1], error);
+        return dnn_linear_backward_weight_new(&step->primitive, engine, &linear, step->inputs[CONV_WEIGHT_DY],
+                                              step->inputs[CONV_WEIGHT_X], step->outputs[CONV_WEIGHT_DWEIGHT],
+                                              step->outputs[CONV_WEIGHT_DBIAS], error);
     }
 }
 
-FshStatus cpu_primitive_run(CpuStep *step, FshError *error)
+static FshStatus primitive_run(CpuStep *step, FshError *error)
 {
     return dnn_primitive_run(step->primitive, error);
 }
+
+const CpuOp cpu_ops_convolution[] = {
+    {OP_CONV2D, .prepare = convolution_prepare, .run = convolution_run},
+    {OP_CONV2D_BACKWARD_DATA, .prepare = convolution_prepare, .run = primitive_run},
+    {OP_CONV2D_BACKWARD_WEIGHT, .prepare = convolution_prepare, .run = primitive_run},
+    {OP_LINEAR, .prepare = linear_prepare, .run = primitive_run},
+    {OP_LINEAR_BACKWARD_DATA, .prepare = linear_prepare, .run = primitive_run},
+    {OP_LINEAR_BACKWARD_WEIGHT, .prepare = linear_prepare, .run = primitive_run},
+    {OP_KIND_COUNT, NULL, NULL},
+};

@@ -2,9 +2,9 @@
  *
  * Files: cpu_backend.c (opening, threads, memory), cpu_state.c (parameters), cpu_program.c (a graph made
  * runnable), cpu_convolution.c, cpu_small_gradient.c, cpu_side_by_side.c, cpu_norm.c, cpu_pointwise.c,
- * cpu_window.c, cpu_box.c, cpu_channel.c, cpu_loss.c, cpu_loss_pixel.c, cpu_update.c (one pair of functions
- * for each op), kernels*.c (loops), onednn*.c (convolution and matrix product). A new op is a row in
- * cpu_program.c's table.
+ * cpu_window.c, cpu_box.c, cpu_channel.c, cpu_loss.c, cpu_loss_pixel.c, cpu_update.c (ops: functions
+ * and, at the end of the file, their rows), cpu_kernels*.c (loops), onednn*.c (convolution and matrix
+ * product).
  *
  * Activations are packed NHWC and NC, in f32 or bf16 (DataType of the tensor): an op is one function for both
  * (cpu_read, cpu_write, CpuStep.kernels; kernels_value.h). Results depend on the number of threads (it
@@ -138,74 +138,31 @@ FshStatus cpu_program_poison(Program *base, FshError *error);
 
 /* ---- ops ---- */
 
-/* cpu_convolution.c: the geometry of a convolution, from the tensors it reads and writes. */
-DnnConvolution cpu_convolution_geometry(const Tensor *x, const Tensor *y, const Conv2d *conv);
+/* How an op is computed. */
+typedef struct CpuOp {
+    OpKind op;
+    /* Fills what CpuStep marks as set by prepare, once; the addresses of the step are known. NULL: nothing to
+     * prepare. */
+    FshStatus (*prepare)(CpuStep *step, FshError *error);
+    /* Computes the outputs from the inputs. */
+    FshStatus (*run)(CpuStep *step, FshError *error);
+} CpuOp;
 
-/* prepare: fills plan, primitive and scratch_bytes once. run: the work. Pointers of the step are set before
- * both. */
-FshStatus cpu_convolution_prepare(CpuStep *step, FshError *error);
-/* cpu_small_gradient.c: where it is the faster way to a convolution's weight gradient; it replaces
- * step->run. */
+/* The rows of each file that computes ops; each list ends with a row without run. */
+extern const CpuOp cpu_ops_pointwise[], cpu_ops_convolution[], cpu_ops_norm[], cpu_ops_channel[],
+    cpu_ops_box[], cpu_ops_window[], cpu_ops_loss[], cpu_ops_loss_pixel[], cpu_ops_update[];
+
+/* cpu_convolution.c: returns the geometry of a convolution, from the tensors it reads and writes. */
+DnnConvolution cpu_convolution_geometry(const Tensor *x, const Tensor *y, const Conv2d *conv);
+/* cpu_small_gradient.c: a faster way to some weight gradients of convolutions; prepare replaces step->run. */
 bool cpu_small_gradient_wins(const CpuStep *step, const DnnConvolution *convolution);
 FshStatus cpu_small_gradient_prepare(CpuStep *step, const DnnConvolution *convolution,
                                      const DnnLayout *weights, FshError *error);
-/* cpu_side_by_side.c: where it is the faster way to a convolution or its gradients; it replaces step->run. */
+/* cpu_side_by_side.c: a faster way to some convolutions and their gradients; prepare replaces step->run. */
 bool cpu_side_by_side_wins(const DnnConvolution *convolution);
 FshStatus cpu_side_by_side_prepare(CpuStep *step, const DnnConvolution *convolution, const DnnLayout *weights,
                                    FshError *error);
-FshStatus cpu_linear_prepare(CpuStep *step, FshError *error);
-FshStatus cpu_primitive_run(CpuStep *step, FshError *error);
-/* Forward: the primitive, and cpu_convolution_activate. */
-FshStatus cpu_convolution_run(CpuStep *step, FshError *error);
-/* The part of a convolution's activation that its primitive leaves. */
+/* Computes the part of a convolution's activation that its primitive leaves. */
 void cpu_convolution_activate(CpuStep *step);
-FshStatus cpu_batch_norm_prepare(CpuStep *step, FshError *error);
-FshStatus cpu_batch_norm_run(CpuStep *step, FshError *error);
-FshStatus cpu_batch_norm_backward_run(CpuStep *step, FshError *error);
-FshStatus cpu_normalize_prepare(CpuStep *step, FshError *error);
-FshStatus cpu_normalize_run(CpuStep *step, FshError *error);
-FshStatus cpu_fill_run(CpuStep *step, FshError *error);
-FshStatus cpu_cast_run(CpuStep *step, FshError *error);
-FshStatus cpu_relu_run(CpuStep *step, FshError *error);
-FshStatus cpu_relu_backward_run(CpuStep *step, FshError *error);
-FshStatus cpu_add_run(CpuStep *step, FshError *error);
-FshStatus cpu_flatten_run(CpuStep *step, FshError *error);
-FshStatus cpu_flatten_backward_run(CpuStep *step, FshError *error);
-FshStatus cpu_max_pool_run(CpuStep *step, FshError *error);
-FshStatus cpu_max_pool_backward_run(CpuStep *step, FshError *error);
-FshStatus cpu_avg_pool_run(CpuStep *step, FshError *error);
-FshStatus cpu_avg_pool_backward_run(CpuStep *step, FshError *error);
-FshStatus cpu_global_avg_pool_run(CpuStep *step, FshError *error);
-FshStatus cpu_global_avg_pool_backward_run(CpuStep *step, FshError *error);
-FshStatus cpu_reflection_pad_run(CpuStep *step, FshError *error);
-FshStatus cpu_reflection_pad_backward_run(CpuStep *step, FshError *error);
-/* cpu_box.c, cpu_channel.c */
-FshStatus cpu_zero_pad_run(CpuStep *step, FshError *error);
-FshStatus cpu_crop_run(CpuStep *step, FshError *error);
-FshStatus cpu_concat_run(CpuStep *step, FshError *error);
-FshStatus cpu_pixel_shuffle_run(CpuStep *step, FshError *error);
-FshStatus cpu_scale_run(CpuStep *step, FshError *error);
-FshStatus cpu_channel_scale_run(CpuStep *step, FshError *error);
-FshStatus cpu_channel_scale_backward_prepare(CpuStep *step, FshError *error);
-FshStatus cpu_channel_scale_backward_run(CpuStep *step, FshError *error);
-FshStatus cpu_channel_multiply_run(CpuStep *step, FshError *error);
-FshStatus cpu_channel_multiply_backward_prepare(CpuStep *step, FshError *error);
-FshStatus cpu_channel_multiply_backward_run(CpuStep *step, FshError *error);
-FshStatus cpu_gate_run(CpuStep *step, FshError *error);
-FshStatus cpu_gate_backward_run(CpuStep *step, FshError *error);
-FshStatus cpu_layer_norm_run(CpuStep *step, FshError *error);
-FshStatus cpu_layer_norm_backward_prepare(CpuStep *step, FshError *error);
-FshStatus cpu_layer_norm_backward_run(CpuStep *step, FshError *error);
-FshStatus cpu_class_loss_prepare(CpuStep *step, FshError *error);
-FshStatus cpu_softmax_cross_entropy_run(CpuStep *step, FshError *error);
-FshStatus cpu_softmax_cross_entropy_backward_run(CpuStep *step, FshError *error);
-FshStatus cpu_binary_cross_entropy_run(CpuStep *step, FshError *error);
-FshStatus cpu_binary_cross_entropy_backward_run(CpuStep *step, FshError *error);
-FshStatus cpu_pixel_loss_prepare(CpuStep *step, FshError *error);
-FshStatus cpu_pixel_loss_run(CpuStep *step, FshError *error);
-FshStatus cpu_pixel_loss_backward_prepare(CpuStep *step, FshError *error);
-FshStatus cpu_pixel_loss_backward_run(CpuStep *step, FshError *error);
-FshStatus cpu_update_prepare(CpuStep *step, FshError *error);
-FshStatus cpu_update_run(CpuStep *step, FshError *error);
 
 #endif

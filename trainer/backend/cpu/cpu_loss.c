@@ -73,7 +73,7 @@ static double *sample_losses(const ClassLoss *loss)
     return (double *)loss->step->program->scratch;
 }
 
-FshStatus cpu_class_loss_prepare(CpuStep *step, FshError *error)
+static FshStatus class_loss_prepare(CpuStep *step, FshError *error)
 {
     (void)error;
     step->scratch_bytes = (uint64_t)cpu_input(step, 0)->shape[0] * sizeof(double); /* loss of each sample */
@@ -115,7 +115,7 @@ static void softmax_part(void *context, int part, int64_t begin, int64_t end)
     (void)part;
     for (int64_t n = begin; n < end; n++) {
         const float *x = (const float *)loss->step->inputs[0] + n * classes;
-        float *p = (float *)loss->step->outputs[1] + n * classes;
+        float *p = (float *)loss->step->outputs[CLASS_LOSS_PROBABILITIES] + n * classes;
         double sum = 0, sum_x = 0;
         float largest = x[0];
         for (int64_t k = 1; k < classes; k++)
@@ -131,7 +131,7 @@ static void softmax_part(void *context, int part, int64_t begin, int64_t end)
     }
 }
 
-FshStatus cpu_softmax_cross_entropy_run(CpuStep *step, FshError *error)
+static FshStatus softmax_cross_entropy_run(CpuStep *step, FshError *error)
 {
     return run_class_loss(step, softmax_part, 1, error);
 }
@@ -146,7 +146,7 @@ static void binary_part(void *context, int part, int64_t begin, int64_t end)
     (void)part;
     for (int64_t n = begin; n < end; n++) {
         const float *x = (const float *)loss->step->inputs[0] + n * loss->classes;
-        float *p = (float *)loss->step->outputs[1] + n * loss->classes;
+        float *p = (float *)loss->step->outputs[CLASS_LOSS_PROBABILITIES] + n * loss->classes;
         double sum = 0;
         for (int64_t k = 0; k < loss->classes; k++) {
             const float small = expf(-fabsf(x[k]));
@@ -158,7 +158,7 @@ static void binary_part(void *context, int part, int64_t begin, int64_t end)
     }
 }
 
-FshStatus cpu_binary_cross_entropy_run(CpuStep *step, FshError *error)
+static FshStatus binary_cross_entropy_run(CpuStep *step, FshError *error)
 {
     return run_class_loss(step, binary_part, (double)cpu_input(step, 0)->shape[1], error);
 }
@@ -173,7 +173,7 @@ static void backward_part(void *context, int part, int64_t begin, int64_t end)
     const double everywhere = loss->smoothing / (double)loss->classes;
     (void)part;
     for (int64_t n = begin; n < end; n++) {
-        const float *p = (const float *)loss->step->inputs[1] + n * loss->classes;
+        const float *p = (const float *)loss->step->inputs[CLASS_LOSS_BACK_PROBABILITIES] + n * loss->classes;
         float *dx = (float *)loss->step->outputs[0] + n * loss->classes;
         const bool counts = loss->labels[n] != -1; /* one left out may hold anything, NaN too */
         for (int64_t k = 0; k < loss->classes; k++)
@@ -189,14 +189,22 @@ static FshStatus run_backward(CpuStep *step, double terms)
     return FSH_OK;
 }
 
-FshStatus cpu_softmax_cross_entropy_backward_run(CpuStep *step, FshError *error)
+static FshStatus softmax_cross_entropy_backward_run(CpuStep *step, FshError *error)
 {
     (void)error;
     return run_backward(step, 1);
 }
 
-FshStatus cpu_binary_cross_entropy_backward_run(CpuStep *step, FshError *error)
+static FshStatus binary_cross_entropy_backward_run(CpuStep *step, FshError *error)
 {
     (void)error;
-    return run_backward(step, (double)cpu_input(step, 1)->shape[1]);
+    return run_backward(step, (double)cpu_input(step, CLASS_LOSS_BACK_PROBABILITIES)->shape[1]);
 }
+
+const CpuOp cpu_ops_loss[] = {
+    {OP_SOFTMAX_CROSS_ENTROPY, .prepare = class_loss_prepare, .run = softmax_cross_entropy_run},
+    {OP_SOFTMAX_CROSS_ENTROPY_BACKWARD, .run = softmax_cross_entropy_backward_run},
+    {OP_BINARY_CROSS_ENTROPY, .prepare = class_loss_prepare, .run = binary_cross_entropy_run},
+    {OP_BINARY_CROSS_ENTROPY_BACKWARD, .run = binary_cross_entropy_backward_run},
+    {OP_KIND_COUNT, NULL, NULL},
+};

@@ -51,7 +51,7 @@ static double image_values(const PixelLoss *loss)
     return (double)(loss->rows * loss->row_values);
 }
 
-FshStatus cpu_pixel_loss_prepare(CpuStep *step, FshError *error)
+static FshStatus pixel_loss_prepare(CpuStep *step, FshError *error)
 {
     const Tensor *image = cpu_input(step, 0);
     (void)error;
@@ -59,10 +59,11 @@ FshStatus cpu_pixel_loss_prepare(CpuStep *step, FshError *error)
     return FSH_OK;
 }
 
-FshStatus cpu_pixel_loss_backward_prepare(CpuStep *step, FshError *error)
+static FshStatus pixel_loss_backward_prepare(CpuStep *step, FshError *error)
 {
     (void)error;
-    step->scratch_bytes = (uint64_t)cpu_input(step, 1)->shape[0] * sizeof(double); /* factors */
+    step->scratch_bytes =
+        (uint64_t)cpu_input(step, PIXEL_LOSS_BACK_PREDICTION)->shape[0] * sizeof(double); /* factors */
     return FSH_OK;
 }
 
@@ -118,10 +119,10 @@ static double image_loss(const PixelLoss *loss, double terms, double squares)
     }
 }
 
-FshStatus cpu_pixel_loss_run(CpuStep *step, FshError *error)
+static FshStatus pixel_loss_run(CpuStep *step, FshError *error)
 {
     PixelLoss loss = pixel_loss(step, 0, 2);
-    float *loss_ret = step->outputs[0], *errors_ret = step->outputs[1];
+    float *loss_ret = step->outputs[PIXEL_LOSS_LOSS], *errors_ret = step->outputs[PIXEL_LOSS_ERRORS];
     const double weights = total_weight(&loss);
     double sum = 0;
     (void)error;
@@ -175,10 +176,10 @@ static void backward_part(void *context, int part, int64_t begin, int64_t end)
     }
 }
 
-FshStatus cpu_pixel_loss_backward_run(CpuStep *step, FshError *error)
+static FshStatus pixel_loss_backward_run(CpuStep *step, FshError *error)
 {
     PixelLoss loss = pixel_loss(step, 1, 4);
-    const float *errors = step->inputs[3];
+    const float *errors = step->inputs[PIXEL_LOSS_BACK_ERRORS];
     double *factors = (double *)step->program->scratch;
     const double weights = total_weight(&loss), dloss = (double)*(const float *)step->inputs[0];
     (void)error;
@@ -194,3 +195,9 @@ FshStatus cpu_pixel_loss_backward_run(CpuStep *step, FshError *error)
     cpu_parallel(step->program->backend, loss.images * loss.rows, backward_part, &loss);
     return FSH_OK;
 }
+
+const CpuOp cpu_ops_loss_pixel[] = {
+    {OP_PIXEL_LOSS, .prepare = pixel_loss_prepare, .run = pixel_loss_run},
+    {OP_PIXEL_LOSS_BACKWARD, .prepare = pixel_loss_backward_prepare, .run = pixel_loss_backward_run},
+    {OP_KIND_COUNT, NULL, NULL},
+};

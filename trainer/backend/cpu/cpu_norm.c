@@ -45,7 +45,7 @@ static float *part_vector(const CpuStep *step, int64_t part, int which)
     return coefficient(step, COEFFICIENT_COUNT) + (part * PART_COUNT + which) * shape->stride;
 }
 
-FshStatus cpu_batch_norm_prepare(CpuStep *step, FshError *error)
+static FshStatus batch_norm_prepare(CpuStep *step, FshError *error)
 {
     const Tensor *x = cpu_input(step, step->node->op == OP_BATCH_NORM ? 0 : 1);
     const int64_t channels = x->shape[x->rank - 1], pixels = tensor_count(x) / channels;
@@ -150,8 +150,8 @@ static void find_batch_statistics(CpuStep *step, float *mean, float *inverse_dev
 {
     const NormShape *shape = step->plan;
     const BatchNorm *options = &step->node->as.norm.options;
-    float *running_mean = step->outputs[3], *running_var = step->outputs[4];
-    const float *layer_bias = step->inputs[7];
+    float *running_mean = step->outputs[NORM_MOVED_MEAN], *running_var = step->outputs[NORM_MOVED_VAR];
+    const float *layer_bias = step->inputs[NORM_LAYER_BIAS];
     float *shift = coefficient(step, MEAN);
     const double count = (double)shape->pixels;
     choose_shift(step, shift);
@@ -174,7 +174,8 @@ static void find_batch_statistics(CpuStep *step, float *mean, float *inverse_dev
 static void take_running_statistics(CpuStep *step, float *mean, float *inverse_deviation)
 {
     const NormShape *shape = step->plan;
-    const float *running_mean = step->inputs[3], *running_var = step->inputs[4];
+    const float *running_mean = step->inputs[NORM_RUNNING_MEAN],
+                *running_var = step->inputs[NORM_RUNNING_VAR];
     for (int64_t c = 0; c < shape->channels; c++) {
         mean[c] = running_mean[c];
         inverse_deviation[c] =
@@ -201,7 +202,7 @@ static void set_coefficients(const CpuStep *step, const float *mean, const float
 static NormForward forward_arguments(const CpuStep *step, int64_t offset)
 {
     return (NormForward){.x = cpu_read(step, 0, offset),
-                         .addend = cpu_read(step, 5, offset),
+                         .addend = cpu_read(step, NORM_ADDEND, offset),
                          .y = cpu_write(step, 0, offset),
                          .mean = coefficient(step, MEAN),
                          .scale = coefficient(step, SCALE),
@@ -224,16 +225,16 @@ static void forward_part(void *context, int part, int64_t begin, int64_t end)
     step->kernels->norm_forward(&last, 0, 1, shape->rest_width);
 }
 
-FshStatus cpu_batch_norm_run(CpuStep *step, FshError *error)
+static FshStatus batch_norm_run(CpuStep *step, FshError *error)
 {
     const NormShape *shape = step->plan;
-    float *mean = step->outputs[1], *inverse_deviation = step->outputs[2];
+    float *mean = step->outputs[NORM_MEAN], *inverse_deviation = step->outputs[NORM_INVERSE_DEVIATION];
     (void)error;
     if (step->node->as.norm.options.training)
         find_batch_statistics(step, mean, inverse_deviation);
     else
         take_running_statistics(step, mean, inverse_deviation);
-    set_coefficients(step, mean, inverse_deviation, step->inputs[1], step->inputs[2]);
+    set_coefficients(step, mean, inverse_deviation, step->inputs[NORM_WEIGHT], step->inputs[NORM_BIAS]);
     cpu_parallel(step->program->backend, item_count(shape), forward_part, step);
     return FSH_OK;
 }
@@ -243,10 +244,10 @@ FshStatus cpu_batch_norm_run(CpuStep *step, FshError *error)
 static NormBackward backward_arguments(const CpuStep *step, int64_t offset)
 {
     return (NormBackward){.dy = cpu_read(step, 0, offset),
-                          .x = cpu_read(step, 1, offset),
-                          .dy2 = cpu_read(step, 7, offset),
-                          .y = cpu_read(step, 6, offset),
-                          .g = cpu_write(step, 3, offset),
+                          .x = cpu_read(step, NORM_BACK_X, offset),
+                          .dy2 = cpu_read(step, NORM_BACK_DY2, offset),
+                          .y = cpu_read(step, NORM_BACK_Y, offset),
+                          .g = cpu_write(step, NORM_BACK_G, offset),
                           .dx = cpu_write(step, 0, offset),
                           .mean = coefficient(step, MEAN),
                           .scale = coefficient(step, SCALE),
@@ -294,14 +295,16 @@ static void backward_apply_part(void *context, int part, int64_t begin, int64_t 
  * 2015):
  *   dbias = sum g;  dweight = sum g x';  dx = weight * inverse_deviation * (g - dbias / n - x' dweight / n)
  * and without the last two terms where mean and deviation are the running ones, which do not depend on x. */
-FshStatus cpu_batch_norm_backward_run(CpuStep *step, FshError *error)
+static FshStatus batch_norm_backward_run(CpuStep *step, FshError *error)
 {
     const NormShape *shape = step->plan;
-    const float *weight = step->inputs[2], *inverse_deviation = step->inputs[5];
-    float *dweight = step->outputs[1], *dbias = step->outputs[2];
+    const float *weight = step->inputs[NORM_BACK_WEIGHT],
+                *inverse_deviation = step->inputs[NORM_BACK_INVERSE_DEVIATION];
+    float *dweight = step->outputs[NORM_BACK_DWEIGHT], *dbias = step->outputs[NORM_BACK_DBIAS];
     const double count = (double)shape->pixels;
     (void)error;
-    set_coefficients(step, step->inputs[4], inverse_deviation, weight, step->inputs[3]);
+    set_coefficients(step, step->inputs[NORM_BACK_MEAN], inverse_deviation, weight,
+                     step->inputs[NORM_BACK_BIAS]);
     clear_sums(step);
     cpu_parallel(step->program->backend, item_count(shape), backward_sums_part, step);
     for (int64_t c = 0; c < shape->channels; c++) {
@@ -317,8 +320,8 @@ FshStatus cpu_batch_norm_backward_run(CpuStep *step, FshError *error)
         coefficient(step, FROM_X)[c] = training ? (float)(-factor * inverse * sum_gx / count) : 0;
         coefficient(step, CONSTANT)[c] = training ? (float)(-factor * sum_g / count) : 0;
     }
-    if (step->outputs[4])
-        memset(step->outputs[4], 0, (size_t)shape->channels * sizeof(float));
+    if (step->outputs[NORM_BACK_DLAYER_BIAS])
+        memset(step->outputs[NORM_BACK_DLAYER_BIAS], 0, (size_t)shape->channels * sizeof(float));
     if (!step->outputs[0])
         return FSH_OK;
     repeat(shape, coefficient(step, FROM_G));
@@ -327,3 +330,9 @@ FshStatus cpu_batch_norm_backward_run(CpuStep *step, FshError *error)
     cpu_parallel(step->program->backend, item_count(shape), backward_apply_part, step);
     return FSH_OK;
 }
+
+const CpuOp cpu_ops_norm[] = {
+    {OP_BATCH_NORM, .prepare = batch_norm_prepare, .run = batch_norm_run},
+    {OP_BATCH_NORM_BACKWARD, .prepare = batch_norm_prepare, .run = batch_norm_backward_run},
+    {OP_KIND_COUNT, NULL, NULL},
+};

@@ -5,7 +5,7 @@
 
 /* ---- fill ---- */
 
-FshStatus cpu_fill_run(CpuStep *step, FshError *error)
+static FshStatus fill_run(CpuStep *step, FshError *error)
 {
     float *y = step->outputs[0];
     (void)error;
@@ -29,7 +29,7 @@ static void cast_part(void *context, int part, int64_t begin, int64_t end)
         cpu_kernels(backend, to)->from_f32(cpu_read(step, 0, begin), cpu_write(step, 0, begin), end - begin);
 }
 
-FshStatus cpu_cast_run(CpuStep *step, FshError *error)
+static FshStatus cast_run(CpuStep *step, FshError *error)
 {
     (void)error;
     cpu_parallel(step->program->backend, tensor_count(cpu_output(step, 0)), cast_part, step);
@@ -44,7 +44,7 @@ typedef struct NormalizePlan {
     float scale[NORMALIZE_PIXELS * GRAPH_CHANNELS_MAX], shift[NORMALIZE_PIXELS * GRAPH_CHANNELS_MAX];
 } NormalizePlan;
 
-FshStatus cpu_normalize_prepare(CpuStep *step, FshError *error)
+static FshStatus normalize_prepare(CpuStep *step, FshError *error)
 {
     const int64_t channels = cpu_input(step, 0)->shape[3];
     NormalizePlan *plan = step->plan = calloc(1, sizeof *plan);
@@ -72,7 +72,7 @@ static void normalize_part(void *context, int part, int64_t begin, int64_t end)
                              rest * channels);
 }
 
-FshStatus cpu_normalize_run(CpuStep *step, FshError *error)
+static FshStatus normalize_run(CpuStep *step, FshError *error)
 {
     const Tensor *x = cpu_input(step, 0);
     (void)error;
@@ -90,7 +90,7 @@ static void relu_part(void *context, int part, int64_t begin, int64_t end)
                         step->node->as.relu.slope);
 }
 
-FshStatus cpu_relu_run(CpuStep *step, FshError *error)
+static FshStatus relu_run(CpuStep *step, FshError *error)
 {
     (void)error;
     cpu_parallel(step->program->backend, tensor_count(cpu_output(step, 0)), relu_part, step);
@@ -101,11 +101,11 @@ static void relu_backward_part(void *context, int part, int64_t begin, int64_t e
 {
     const CpuStep *step = context;
     (void)part;
-    step->kernels->relu_backward(cpu_read(step, 0, begin), cpu_read(step, 1, begin),
+    step->kernels->relu_backward(cpu_read(step, RELU_BACK_DY, begin), cpu_read(step, RELU_BACK_Y, begin),
                                  cpu_write(step, 0, begin), end - begin, step->node->as.relu.slope);
 }
 
-FshStatus cpu_relu_backward_run(CpuStep *step, FshError *error)
+static FshStatus relu_backward_run(CpuStep *step, FshError *error)
 {
     (void)error;
     cpu_parallel(step->program->backend, tensor_count(cpu_output(step, 0)), relu_backward_part, step);
@@ -116,11 +116,11 @@ static void add_part(void *context, int part, int64_t begin, int64_t end)
 {
     const CpuStep *step = context;
     (void)part;
-    step->kernels->add(cpu_read(step, 0, begin), cpu_read(step, 1, begin), cpu_write(step, 0, begin),
+    step->kernels->add(cpu_read(step, ADD_A, begin), cpu_read(step, ADD_B, begin), cpu_write(step, 0, begin),
                        end - begin);
 }
 
-FshStatus cpu_add_run(CpuStep *step, FshError *error)
+static FshStatus add_run(CpuStep *step, FshError *error)
 {
     (void)error;
     cpu_parallel(step->program->backend, tensor_count(cpu_output(step, 0)), add_part, step);
@@ -152,7 +152,7 @@ static void transpose(const CpuStep *step, int64_t samples, int64_t rows, int64_
     cpu_parallel(step->program->backend, samples, transpose_part, &transposition);
 }
 
-FshStatus cpu_flatten_run(CpuStep *step, FshError *error)
+static FshStatus flatten_run(CpuStep *step, FshError *error)
 {
     const Tensor *x = cpu_input(step, 0);
     (void)error;
@@ -160,10 +160,22 @@ FshStatus cpu_flatten_run(CpuStep *step, FshError *error)
     return FSH_OK;
 }
 
-FshStatus cpu_flatten_backward_run(CpuStep *step, FshError *error)
+static FshStatus flatten_backward_run(CpuStep *step, FshError *error)
 {
     const Tensor *dx = cpu_output(step, 0);
     (void)error;
     transpose(step, dx->shape[0], dx->shape[3], dx->shape[1] * dx->shape[2]);
     return FSH_OK;
 }
+
+const CpuOp cpu_ops_pointwise[] = {
+    {OP_FILL, .run = fill_run},
+    {OP_CAST, .run = cast_run},
+    {OP_NORMALIZE, .prepare = normalize_prepare, .run = normalize_run},
+    {OP_RELU, .run = relu_run},
+    {OP_RELU_BACKWARD, .run = relu_backward_run},
+    {OP_ADD, .run = add_run},
+    {OP_FLATTEN, .run = flatten_run},
+    {OP_FLATTEN_BACKWARD, .run = flatten_backward_run},
+    {OP_KIND_COUNT, NULL, NULL},
+};

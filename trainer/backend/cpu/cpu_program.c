@@ -8,58 +8,20 @@
 
 enum { ALIGNMENT = 64 };
 
-/* How each op is made ready, and run. */
-static const struct CpuOp {
-    FshStatus (*prepare)(CpuStep *step, FshError *error); /* NULL: nothing to prepare */
-    FshStatus (*run)(CpuStep *step, FshError *error);     /* NULL: this backend does not know the op */
-} cpu_ops[OP_KIND_COUNT] = {
-    [OP_FILL] = {NULL, cpu_fill_run},
-    [OP_CAST] = {NULL, cpu_cast_run},
-    [OP_NORMALIZE] = {cpu_normalize_prepare, cpu_normalize_run},
-    [OP_CONV2D] = {cpu_convolution_prepare, cpu_convolution_run},
-    [OP_CONV2D_BACKWARD_DATA] = {cpu_convolution_prepare, cpu_primitive_run},
-    [OP_CONV2D_BACKWARD_WEIGHT] = {cpu_convolution_prepare, cpu_primitive_run},
-    [OP_BATCH_NORM] = {cpu_batch_norm_prepare, cpu_batch_norm_run},
-    [OP_BATCH_NORM_BACKWARD] = {cpu_batch_norm_prepare, cpu_batch_norm_backward_run},
-    [OP_RELU] = {NULL, cpu_relu_run},
-    [OP_RELU_BACKWARD] = {NULL, cpu_relu_backward_run},
-    [OP_ADD] = {NULL, cpu_add_run},
-    [OP_MAX_POOL] = {NULL, cpu_max_pool_run},
-    [OP_MAX_POOL_BACKWARD] = {NULL, cpu_max_pool_backward_run},
-    [OP_AVG_POOL] = {NULL, cpu_avg_pool_run},
-    [OP_AVG_POOL_BACKWARD] = {NULL, cpu_avg_pool_backward_run},
-    [OP_GLOBAL_AVG_POOL] = {NULL, cpu_global_avg_pool_run},
-    [OP_GLOBAL_AVG_POOL_BACKWARD] = {NULL, cpu_global_avg_pool_backward_run},
-    [OP_REFLECTION_PAD] = {NULL, cpu_reflection_pad_run},
-    [OP_REFLECTION_PAD_BACKWARD] = {NULL, cpu_reflection_pad_backward_run},
-    [OP_FLATTEN] = {NULL, cpu_flatten_run},
-    [OP_FLATTEN_BACKWARD] = {NULL, cpu_flatten_backward_run},
-    [OP_LINEAR] = {cpu_linear_prepare, cpu_primitive_run},
-    [OP_LINEAR_BACKWARD_DATA] = {cpu_linear_prepare, cpu_primitive_run},
-    [OP_LINEAR_BACKWARD_WEIGHT] = {cpu_linear_prepare, cpu_primitive_run},
-    [OP_ZERO_PAD] = {NULL, cpu_zero_pad_run},
-    [OP_CROP] = {NULL, cpu_crop_run},
-    [OP_CONCAT] = {NULL, cpu_concat_run},
-    [OP_SCALE] = {NULL, cpu_scale_run},
-    [OP_CHANNEL_SCALE] = {NULL, cpu_channel_scale_run},
-    [OP_CHANNEL_SCALE_BACKWARD] = {cpu_channel_scale_backward_prepare, cpu_channel_scale_backward_run},
-    [OP_CHANNEL_MULTIPLY] = {NULL, cpu_channel_multiply_run},
-    [OP_CHANNEL_MULTIPLY_BACKWARD] = {cpu_channel_multiply_backward_prepare,
-                                      cpu_channel_multiply_backward_run},
-    [OP_GATE] = {NULL, cpu_gate_run},
-    [OP_GATE_BACKWARD] = {NULL, cpu_gate_backward_run},
-    [OP_LAYER_NORM] = {NULL, cpu_layer_norm_run},
-    [OP_LAYER_NORM_BACKWARD] = {cpu_layer_norm_backward_prepare, cpu_layer_norm_backward_run},
-    [OP_PIXEL_SHUFFLE] = {NULL, cpu_pixel_shuffle_run},
-    [OP_PIXEL_UNSHUFFLE] = {NULL, cpu_pixel_shuffle_run},
-    [OP_SOFTMAX_CROSS_ENTROPY] = {cpu_class_loss_prepare, cpu_softmax_cross_entropy_run},
-    [OP_SOFTMAX_CROSS_ENTROPY_BACKWARD] = {NULL, cpu_softmax_cross_entropy_backward_run},
-    [OP_BINARY_CROSS_ENTROPY] = {cpu_class_loss_prepare, cpu_binary_cross_entropy_run},
-    [OP_BINARY_CROSS_ENTROPY_BACKWARD] = {NULL, cpu_binary_cross_entropy_backward_run},
-    [OP_PIXEL_LOSS] = {cpu_pixel_loss_prepare, cpu_pixel_loss_run},
-    [OP_PIXEL_LOSS_BACKWARD] = {cpu_pixel_loss_backward_prepare, cpu_pixel_loss_backward_run},
-    [OP_UPDATE] = {cpu_update_prepare, cpu_update_run},
-};
+/* The rows of all cpu_*.c files that compute ops. */
+static const CpuOp *const families[] = {
+    cpu_ops_box,  cpu_ops_channel,   cpu_ops_convolution, cpu_ops_loss,   cpu_ops_loss_pixel,
+    cpu_ops_norm, cpu_ops_pointwise, cpu_ops_update,      cpu_ops_window, NULL};
+
+/* Returns the row of an op; NULL: this backend does not know it. */
+static const CpuOp *find_op(OpKind op)
+{
+    for (const CpuOp *const *family = families; *family; family++)
+        for (const CpuOp *row = *family; row->run; row++)
+            if (row->op == op)
+                return row;
+    return NULL;
+}
 
 const Tensor *cpu_input(const CpuStep *step, int k)
 {
@@ -220,8 +182,8 @@ static FshStatus make_step(CpuProgram *program, NodeId id, FshError *error)
         step->inputs[k] = address(program, node->inputs[k]);
     for (int k = 0; k < node->output_count; k++)
         step->outputs[k] = address(program, node->outputs[k]);
-    const struct CpuOp *op = &cpu_ops[node->op];
-    if (!op->run)
+    const CpuOp *op = find_op(node->op);
+    if (!op)
         return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "%s: the CPU backend has no %s", node->name,
                              op_name(node->op));
     step->run = op->run;

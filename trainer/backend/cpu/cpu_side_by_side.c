@@ -117,7 +117,7 @@ static FshStatus run(CpuStep *step, FshError *error)
     else
         copy_y(step, step->inputs[0], true);
     if (op == OP_CONV2D_BACKWARD_WEIGHT)
-        copy_x(step, step->inputs[1], true);
+        copy_x(step, step->inputs[CONV_WEIGHT_X], true);
     FshStatus status = dnn_primitive_run(plan->primitive, error);
     if (op == OP_CONV2D) {
         copy_y(step, step->outputs[0], false);
@@ -141,7 +141,7 @@ static FshStatus bind_scratch(CpuStep *step, FshError *error)
     void *memories[3] = {y, x, NULL};
     int count = 2;
     if (step->node->op == OP_CONV2D) {
-        void *bias = step->inputs[2];
+        void *bias = step->inputs[CONV_BIAS];
         memories[0] = x;
         memories[bias ? 1 : 2] = bias;
         memories[bias ? 2 : 1] = y;
@@ -189,15 +189,16 @@ FshStatus cpu_side_by_side_prepare(CpuStep *step, const DnnConvolution *convolut
     switch (step->node->op) {
     case OP_CONV2D:
         status = dnn_convolution_forward_new(&plan->primitive, engine, &plan->wide, weights, NULL,
-                                             step->inputs[1], step->inputs[2], NULL, error);
+                                             step->inputs[CONV_WEIGHT], step->inputs[CONV_BIAS], NULL, error);
         break;
     case OP_CONV2D_BACKWARD_DATA:
         status = dnn_convolution_backward_data_new(&plan->primitive, engine, &plan->wide, weights, NULL,
-                                                   step->inputs[1], NULL, error);
+                                                   step->inputs[CONV_DATA_WEIGHT], NULL, error);
         break;
     default:
         status = dnn_convolution_backward_weight_new(&plan->primitive, engine, &plan->wide, weights, NULL,
-                                                     NULL, step->outputs[0], step->outputs[1], error);
+                                                     NULL, step->outputs[CONV_WEIGHT_DWEIGHT],
+                                                     step->outputs[CONV_WEIGHT_DBIAS], error);
         break;
     }
     if (!status)

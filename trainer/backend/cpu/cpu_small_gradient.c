@@ -33,7 +33,7 @@ typedef struct SmallGradient {
 bool cpu_small_gradient_wins(const CpuStep *step, const DnnConvolution *convolution)
 {
     /* A kernel of one pixel is a single product to oneDNN, too. */
-    return convolution->type == DATA_F32 && !step->outputs[1] && convolution->kernel > 1 &&
+    return convolution->type == DATA_F32 && !step->outputs[CONV_WEIGHT_DBIAS] && convolution->kernel > 1 &&
            convolution->groups == 1 && convolution->out_height * convolution->out_width <= OUT_PIXELS_MAX &&
            convolution->in_channels >= CHANNELS_MIN && convolution->out_channels >= CHANNELS_MIN;
 }
@@ -112,7 +112,7 @@ static void gather_part(void *context, int part, int64_t begin, int64_t end)
                 continue;
             const int64_t x_pixel = (image * c->in_height + in_row) * c->in_width + in_column;
             const int64_t dy_pixel = image * c->out_height * c->out_width + i;
-            memcpy(x_to, (const float *)gather->step->inputs[1] + x_pixel * c->in_channels,
+            memcpy(x_to, (const float *)gather->step->inputs[CONV_WEIGHT_X] + x_pixel * c->in_channels,
                    (size_t)c->in_channels * sizeof *x_to);
             memcpy(dy_to, (const float *)gather->step->inputs[0] + dy_pixel * c->out_channels,
                    (size_t)c->out_channels * sizeof *dy_to);

@@ -10,7 +10,7 @@ static const Node *convolution_of(const Graph *graph, TensorId parameter)
 {
     for (size_t i = 0; i < graph_node_count(graph); i++) {
         const Node *node = graph_node(graph, (NodeId)i);
-        if (node->op == OP_CONV2D && node->inputs[1] == parameter)
+        if (node->op == OP_CONV2D && node->inputs[CONV_WEIGHT] == parameter)
             return node;
     }
     return NULL;

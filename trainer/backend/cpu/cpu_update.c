@@ -117,7 +117,7 @@ static uint64_t room_bytes(const CpuStep *step)
     return (uint64_t)step->program->backend->threads * CHUNK * sizeof(float);
 }
 
-FshStatus cpu_update_prepare(CpuStep *step, FshError *error)
+static FshStatus update_prepare(CpuStep *step, FshError *error)
 {
     const CpuProgram *program = step->program;
     const Graph *graph = program->base.graph;
@@ -447,7 +447,7 @@ static double ema_decay_of(const Optimizer *o, int64_t updates_before)
 /* In a run that only adds to the gradient: true. */
 static bool only_accumulates(UpdateRun *run)
 {
-    float *micro = run->step->inputs[2];
+    float *micro = run->step->inputs[UPDATE_MICRO];
     if (!micro)
         return false;
     run->first_micro = *micro == 0;
@@ -470,30 +470,31 @@ static FshStatus share_gradients(const CpuStep *step, FshError *error)
         return FSH_OK;
     FshStatus status = communicator_mean_f32(communicator, (float *)state->gradients,
                                              state->parameter_bytes / sizeof(float), error);
-    if (!status && step->inputs[5])
-        status = communicator_mean_f32(communicator, step->inputs[5], 1, error);
+    if (!status && step->inputs[UPDATE_LOSS])
+        status = communicator_mean_f32(communicator, step->inputs[UPDATE_LOSS], 1, error);
     return status;
 }
 
-FshStatus cpu_update_run(CpuStep *step, FshError *error)
+static FshStatus update_run(CpuStep *step, FshError *error)
 {
     const Optimizer *o = &step->node->as.update;
     const CpuProgram *program = step->program;
-    float *steps = step->inputs[1], *scale = step->inputs[3], *tracker = step->inputs[4];
-    float *norm_ret = step->outputs[0], *updated_ret = step->outputs[1];
+    float *steps = step->inputs[UPDATE_STEP], *scale = step->inputs[UPDATE_SCALE],
+          *tracker = step->inputs[UPDATE_TRACKER];
+    float *norm_ret = step->outputs[UPDATE_GRADIENT_NORM], *updated_ret = step->outputs[UPDATE_UPDATED];
     UpdateRun run = {.step = step,
                      .plan = step->plan,
                      .optimizer = o,
                      .kernels = program->backend->kernels->update,
                      .updates = (int64_t)*steps,
-                     .rate = (double)*(const float *)step->inputs[0],
+                     .rate = (double)*(const float *)step->inputs[UPDATE_LEARNING_RATE],
                      .sums = (double *)(program->scratch + room_bytes(step))};
     *norm_ret = *updated_ret = 0;
     FshStatus status = share_gradients(step, error);
     if (status)
         return status;
     /* With a loss scale the gradient tells, and the scale must learn of it. */
-    if (!scale && step->inputs[5] && !isfinite(*(const float *)step->inputs[5])) {
+    if (!scale && step->inputs[UPDATE_LOSS] && !isfinite(*(const float *)step->inputs[UPDATE_LOSS])) {
         *norm_ret = NAN;
         return FSH_OK;
     }
@@ -523,3 +524,8 @@ FshStatus cpu_update_run(CpuStep *step, FshError *error)
     *updated_ret = 1;
     return FSH_OK;
 }
+
+const CpuOp cpu_ops_update[] = {
+    {OP_UPDATE, .prepare = update_prepare, .run = update_run},
+    {OP_KIND_COUNT, NULL, NULL},
+};

@@ -38,10 +38,10 @@ static void max_pool_part(void *context, int part, int64_t begin, int64_t end)
     for (int64_t i = begin; i < end; i++)
         step->kernels->max_pool(&job->shape, cpu_read(step, 0, i / job->shape.out_height * job->in_size),
                                 i % job->shape.out_height, cpu_write(step, 0, i * job->out_row),
-                                cpu_write(step, 1, i * job->out_row));
+                                cpu_write(step, MAX_POOL_INDEX, i * job->out_row));
 }
 
-FshStatus cpu_max_pool_run(CpuStep *step, FshError *error)
+static FshStatus max_pool_run(CpuStep *step, FshError *error)
 {
     PoolJob job = pool_job(step, cpu_input(step, 0), cpu_output(step, 0));
     (void)error;
@@ -57,12 +57,13 @@ static void max_pool_backward_part(void *context, int part, int64_t begin, int64
     (void)part;
     for (int64_t i = begin; i < end; i++) {
         const int64_t image = i / job->shape.in_height * job->out_size;
-        step->kernels->max_pool_backward(&job->shape, cpu_read(step, 0, image), cpu_read(step, 1, image),
-                                         i % job->shape.in_height, cpu_write(step, 0, i * job->in_row));
+        step->kernels->max_pool_backward(&job->shape, cpu_read(step, MAX_POOL_BACK_DY, image),
+                                         cpu_read(step, MAX_POOL_BACK_INDEX, image), i % job->shape.in_height,
+                                         cpu_write(step, 0, i * job->in_row));
     }
 }
 
-FshStatus cpu_max_pool_backward_run(CpuStep *step, FshError *error)
+static FshStatus max_pool_backward_run(CpuStep *step, FshError *error)
 {
     PoolJob job = pool_job(step, cpu_output(step, 0), cpu_input(step, 0));
     (void)error;
@@ -81,7 +82,7 @@ static void avg_pool_part(void *context, int part, int64_t begin, int64_t end)
                                 i % job->shape.out_height, cpu_write(step, 0, i * job->out_row));
 }
 
-FshStatus cpu_avg_pool_run(CpuStep *step, FshError *error)
+static FshStatus avg_pool_run(CpuStep *step, FshError *error)
 {
     PoolJob job = pool_job(step, cpu_input(step, 0), cpu_output(step, 0));
     (void)error;
@@ -101,7 +102,7 @@ static void avg_pool_backward_part(void *context, int part, int64_t begin, int64
                                          i % job->shape.in_height, cpu_write(step, 0, i * job->in_row));
 }
 
-FshStatus cpu_avg_pool_backward_run(CpuStep *step, FshError *error)
+static FshStatus avg_pool_backward_run(CpuStep *step, FshError *error)
 {
     PoolJob job = pool_job(step, cpu_output(step, 0), cpu_input(step, 0));
     (void)error;
@@ -123,7 +124,7 @@ static void global_avg_pool_part(void *context, int part, int64_t begin, int64_t
                                 cpu_write(step, 0, n * channels));
 }
 
-FshStatus cpu_global_avg_pool_run(CpuStep *step, FshError *error)
+static FshStatus global_avg_pool_run(CpuStep *step, FshError *error)
 {
     (void)error;
     cpu_parallel(step->program->backend, cpu_input(step, 0)->shape[0], global_avg_pool_part, step);
@@ -141,7 +142,7 @@ static void global_avg_pool_backward_part(void *context, int part, int64_t begin
                              cpu_write(step, 0, i * channels), channels);
 }
 
-FshStatus cpu_global_avg_pool_backward_run(CpuStep *step, FshError *error)
+static FshStatus global_avg_pool_backward_run(CpuStep *step, FshError *error)
 {
     const Tensor *image = cpu_output(step, 0);
     (void)error;
@@ -194,7 +195,7 @@ static void reflection_pad_part(void *context, int part, int64_t begin, int64_t 
     }
 }
 
-FshStatus cpu_reflection_pad_run(CpuStep *step, FshError *error)
+static FshStatus reflection_pad_run(CpuStep *step, FshError *error)
 {
     const Tensor *out = cpu_output(step, 0);
     (void)error;
@@ -226,10 +227,22 @@ static void reflection_pad_backward_part(void *context, int part, int64_t begin,
     }
 }
 
-FshStatus cpu_reflection_pad_backward_run(CpuStep *step, FshError *error)
+static FshStatus reflection_pad_backward_run(CpuStep *step, FshError *error)
 {
     const Tensor *in = cpu_output(step, 0);
     (void)error;
     cpu_parallel(step->program->backend, in->shape[0] * in->shape[1], reflection_pad_backward_part, step);
     return FSH_OK;
 }
+
+const CpuOp cpu_ops_window[] = {
+    {OP_MAX_POOL, .run = max_pool_run},
+    {OP_MAX_POOL_BACKWARD, .run = max_pool_backward_run},
+    {OP_AVG_POOL, .run = avg_pool_run},
+    {OP_AVG_POOL_BACKWARD, .run = avg_pool_backward_run},
+    {OP_GLOBAL_AVG_POOL, .run = global_avg_pool_run},
+    {OP_GLOBAL_AVG_POOL_BACKWARD, .run = global_avg_pool_backward_run},
+    {OP_REFLECTION_PAD, .run = reflection_pad_run},
+    {OP_REFLECTION_PAD_BACKWARD, .run = reflection_pad_backward_run},
+    {OP_KIND_COUNT, NULL, NULL},
+};

@@ -207,7 +207,6 @@ static FshStatus make_steps(CudaProgram *program, FshError *error)
 /* Means over the ranks, where there are several. */
 static FshStatus share_gradients(const CudaProgram *program, const Step *update, FshError *error)
 {
-    enum { UPDATE_LOSS = 5 }; /* graph.h, OP_UPDATE */
     const CudaBackend *backend = program_backend(program);
     return device_ranks_share(backend->ranks, program->gradients, update->inputs[UPDATE_LOSS].data,
                               backend->stream, error);

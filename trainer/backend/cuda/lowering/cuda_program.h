@@ -16,9 +16,11 @@
 
 typedef struct Step {
     const Node *node;
-    DeviceTensor inputs[NODE_INPUTS_MAX],
-        outputs[NODE_OUTPUTS_MAX]; /* data is NULL for an optional one that is absent */
-    uint64_t scratch_bytes;        /* what prepare asks for */
+    /* inputs[i] is where node->inputs[i] lies and how, outputs alike: shapes, type and pitch as in
+     * CudaProgram.tensors, the address once memory is there. data is NULL for an optional one that is absent.
+     * want and prepare may put another tensor in the place of an input (a weight's narrow copy). */
+    DeviceTensor inputs[NODE_INPUTS_MAX], outputs[NODE_OUTPUTS_MAX];
+    uint64_t scratch_bytes; /* what prepare asks for */
     /* Of OP_UPDATE, set by prepare: how many of the State's narrow copies it writes, cuda_state_narrow_count
      * or 0; the others are made good before the next run. */
     size_t narrow_known;

@@ -16,12 +16,13 @@ bool direct_step_fits(const Step *step, Direct *direct)
         return false;
     switch (step->node->op) {
     case OP_CONV2D_BACKWARD_DATA:
-        return kernel_direct_fits(out(step, 0), in(step, 1), in(step, 0), direct);
+        return kernel_direct_fits(out(step, 0), in(step, CONV_DATA_WEIGHT), in(step, CONV_DATA_DY), direct);
     case OP_CONV2D_BACKWARD_WEIGHT:
-        return kernel_direct_fits(in(step, 1), out(step, 0), in(step, 0), direct);
+        return kernel_direct_fits(in(step, CONV_WEIGHT_X), out(step, CONV_WEIGHT_DWEIGHT),
+                                  in(step, CONV_WEIGHT_DY), direct);
     default:
-        return kernel_direct_fits(in(step, 0), in(step, 1), out(step, 0), direct) &&
-               (!maybe_out(step, 1) || out(step, 1)->pitch == out(step, 0)->pitch);
+        return kernel_direct_fits(in(step, CONV_X), in(step, CONV_WEIGHT), out(step, CONV_Y), direct) &&
+               (!maybe_out(step, CONV_SUMS) || out(step, CONV_SUMS)->pitch == out(step, CONV_Y)->pitch);
     }
 }
 
@@ -31,9 +32,9 @@ uint64_t direct_step_scratch_bytes(const Step *step, const Direct *direct)
     case OP_CONV2D_BACKWARD_DATA:
         return 0;
     case OP_CONV2D_BACKWARD_WEIGHT:
-        return kernel_direct_scratch_bytes(in(step, 0), in(step, 1), direct);
+        return kernel_direct_scratch_bytes(in(step, CONV_WEIGHT_DY), in(step, CONV_WEIGHT_X), direct);
     default:
-        return maybe_out(step, 1) ? kernel_direct_sums_scratch_bytes(out(step, 0)) : 0;
+        return maybe_out(step, CONV_SUMS) ? kernel_direct_sums_scratch_bytes(out(step, CONV_Y)) : 0;
     }
 }
 
@@ -42,16 +43,18 @@ FshStatus direct_step_run(const Step *step, const Direct *direct, void *scratch,
 {
     switch (step->node->op) {
     case OP_CONV2D_BACKWARD_DATA:
-        return CUDA_TRY(kernel_direct_backward_data(in(step, 0), in(step, 1), direct, out(step, 0), stream),
+        return CUDA_TRY(kernel_direct_backward_data(in(step, CONV_DATA_DY), in(step, CONV_DATA_WEIGHT),
+                                                    direct, out(step, 0), stream),
                         error);
     case OP_CONV2D_BACKWARD_WEIGHT:
-        return CUDA_TRY(
-            kernel_direct_backward_weight(in(step, 0), in(step, 1), direct, out(step, 0), scratch, stream),
-            error);
+        return CUDA_TRY(kernel_direct_backward_weight(in(step, CONV_WEIGHT_DY), in(step, CONV_WEIGHT_X),
+                                                      direct, out(step, CONV_WEIGHT_DWEIGHT), scratch,
+                                                      stream),
+                        error);
     default:
-        return CUDA_TRY(kernel_direct(in(step, 0), in(step, 1), maybe_in(step, 2),
+        return CUDA_TRY(kernel_direct(in(step, CONV_X), in(step, CONV_WEIGHT), maybe_in(step, CONV_BIAS),
                                       step->node->as.conv.relu ? step->node->as.conv.slope : 1, direct,
-                                      out(step, 0), maybe_out(step, 1), scratch, stream),
+                                      out(step, CONV_Y), maybe_out(step, CONV_SUMS), scratch, stream),
                         error);
     }
 }
@@ -72,7 +75,7 @@ FshStatus direct_step_milliseconds(CudaBackend *backend, const Step *step, const
                                    const char *pattern, double *milliseconds_ret, FshError *error)
 {
     char name[1200];
-    const bool sums = step->node->op == OP_CONV2D && maybe_out(step, 1);
+    const bool sums = step->node->op == OP_CONV2D && maybe_out(step, CONV_SUMS);
     int length = snprintf(name, sizeof name, TIMED_AS "%s%s", pattern, sums ? "and sums" : "");
     const bool named = length > 0 && (size_t)length < sizeof name;
     if (named && cudnn_cache_recall(backend->plans, name, milliseconds_ret))

@@ -21,8 +21,9 @@ FshStatus lowering_narrow_weight(const CudaProgram *program, Step *step, int i, 
 extern const LoweringRow lowering_pointwise[], lowering_channel[], lowering_window[], lowering_norm[],
     lowering_convolution[], lowering_linear[], lowering_loss[], lowering_update[];
 
-/* Tensors of the step; what the op table marks optional is asked for with maybe_, and NULL where it is
- * absent. */
+/* Return operand i of the step's node in device memory: i is a name of graph.h for the op, NORM_ADDEND, …, or
+ * 0 for the one operand of an op that has no names. in and out are for operands that are always there, maybe_in
+ * and maybe_out return NULL for an optional one that is absent. */
 static inline const DeviceTensor *in(const Step *step, int i)
 {
     return &step->inputs[i];

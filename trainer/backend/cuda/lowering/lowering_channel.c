@@ -16,7 +16,7 @@ static FshStatus crop(const Step *step, cudaStream_t stream, FshError *error)
 
 static FshStatus concat(const Step *step, cudaStream_t stream, FshError *error)
 {
-    return CUDA_TRY(kernel_concat(in(step, 0), in(step, 1), out(step, 0), stream), error);
+    return CUDA_TRY(kernel_concat(in(step, CONCAT_A), in(step, CONCAT_B), out(step, 0), stream), error);
 }
 
 static FshStatus pixel_shuffle(const Step *step, cudaStream_t stream, FshError *error)
@@ -40,57 +40,69 @@ static FshStatus gate(const Step *step, cudaStream_t stream, FshError *error)
 
 static FshStatus gate_backward(const Step *step, cudaStream_t stream, FshError *error)
 {
-    return CUDA_TRY(kernel_gate_backward(in(step, 0), in(step, 1), out(step, 0), stream), error);
+    return CUDA_TRY(kernel_gate_backward(in(step, GATE_BACK_DY), in(step, GATE_BACK_X), out(step, 0), stream),
+                    error);
 }
 
 /* ---- channel scale and channel multiply: the shape of the factors tells them apart ---- */
 
 static FshStatus channel_scale(const Step *step, cudaStream_t stream, FshError *error)
 {
-    const DeviceTensor *addend = step->node->op == OP_CHANNEL_SCALE ? maybe_in(step, 2) : NULL;
-    return CUDA_TRY(kernel_channel_scale(in(step, 0), in(step, 1), addend, out(step, 0), stream), error);
+    const DeviceTensor *addend = step->node->op == OP_CHANNEL_SCALE ? maybe_in(step, CHANNEL_ADDEND) : NULL;
+    return CUDA_TRY(
+        kernel_channel_scale(in(step, CHANNEL_X), in(step, CHANNEL_FACTORS), addend, out(step, 0), stream),
+        error);
 }
 
 static FshStatus channel_scale_backward_prepare(const CudaProgram *program, Step *step, FshError *error)
 {
     (void)program;
     (void)error;
-    want_scratch(step, kernel_channel_scale_scratch_bytes(in(step, 1), in(step, 2)));
+    want_scratch(
+        step, kernel_channel_scale_scratch_bytes(in(step, CHANNEL_BACK_X), in(step, CHANNEL_BACK_FACTORS)));
     return FSH_OK;
 }
 
 static FshStatus channel_scale_backward(const Step *step, cudaStream_t stream, FshError *error)
 {
-    return CUDA_TRY(kernel_channel_scale_backward(in(step, 0), in(step, 1), in(step, 2), maybe_out(step, 0),
-                                                  maybe_out(step, 1), step->scratch, stream),
-                    error);
+    return CUDA_TRY(
+        kernel_channel_scale_backward(in(step, CHANNEL_BACK_DY), in(step, CHANNEL_BACK_X),
+                                      in(step, CHANNEL_BACK_FACTORS), maybe_out(step, CHANNEL_BACK_DX),
+                                      maybe_out(step, CHANNEL_BACK_DFACTORS), step->scratch, stream),
+        error);
 }
 
 /* ---- layer norm ---- */
 
 static FshStatus layer_norm(const Step *step, cudaStream_t stream, FshError *error)
 {
-    const LayerNormTensors tensors = {
-        .x = in(step, 0), .weight = in(step, 1), .mean = out(step, 1), .inverse_deviation = out(step, 2)};
-    return CUDA_TRY(
-        kernel_layer_norm(&tensors, in(step, 2), step->node->as.layer_norm.epsilon, out(step, 0), stream),
-        error);
+    const LayerNormTensors tensors = {.x = in(step, LAYER_NORM_X),
+                                      .weight = in(step, LAYER_NORM_WEIGHT),
+                                      .mean = out(step, LAYER_NORM_MEAN),
+                                      .inverse_deviation = out(step, LAYER_NORM_INVERSE_DEVIATION)};
+    return CUDA_TRY(kernel_layer_norm(&tensors, in(step, LAYER_NORM_BIAS), step->node->as.layer_norm.epsilon,
+                                      out(step, LAYER_NORM_Y), stream),
+                    error);
 }
 
 static FshStatus layer_norm_backward_prepare(const CudaProgram *program, Step *step, FshError *error)
 {
     (void)program;
     (void)error;
-    want_scratch(step, kernel_layer_norm_scratch_bytes(in(step, 1)));
+    want_scratch(step, kernel_layer_norm_scratch_bytes(in(step, LAYER_NORM_BACK_X)));
     return FSH_OK;
 }
 
 static FshStatus layer_norm_backward(const Step *step, cudaStream_t stream, FshError *error)
 {
-    const LayerNormTensors tensors = {
-        .x = in(step, 1), .weight = in(step, 2), .mean = in(step, 3), .inverse_deviation = in(step, 4)};
-    return CUDA_TRY(kernel_layer_norm_backward(in(step, 0), &tensors, maybe_in(step, 5), maybe_out(step, 0),
-                                               maybe_out(step, 1), maybe_out(step, 2), step->scratch, stream),
+    const LayerNormTensors tensors = {.x = in(step, LAYER_NORM_BACK_X),
+                                      .weight = in(step, LAYER_NORM_BACK_WEIGHT),
+                                      .mean = in(step, LAYER_NORM_BACK_MEAN),
+                                      .inverse_deviation = in(step, LAYER_NORM_BACK_INVERSE_DEVIATION)};
+    return CUDA_TRY(kernel_layer_norm_backward(
+                        in(step, LAYER_NORM_BACK_DY), &tensors, maybe_in(step, LAYER_NORM_BACK_ADDEND),
+                        maybe_out(step, LAYER_NORM_BACK_DX), maybe_out(step, LAYER_NORM_BACK_DWEIGHT),
+                        maybe_out(step, LAYER_NORM_BACK_DBIAS), step->scratch, stream),
                     error);
 }
 

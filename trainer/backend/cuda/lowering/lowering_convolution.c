@@ -40,7 +40,7 @@ typedef enum ConvolutionWay {
 /* What cuDNN may do with y on its way to memory, in place of a pass of our own. */
 typedef struct Epilogue {
     enum { EPILOGUE_NONE, EPILOGUE_SUMS, EPILOGUE_BIAS, EPILOGUE_BIAS_RELU } kind;
-    /* SUMS: [2, pitch of y] f32, the step's output 1, for a norm. BIAS, BIAS_RELU: the bias, of y's type. */
+    /* SUMS: [2, pitch of y] f32, the step's CONV_SUMS, for a norm. BIAS, BIAS_RELU: the bias, of y's type. */
     DeviceTensor tensor;
     float slope; /* of the ReLU */
 } Epilogue;
@@ -77,11 +77,14 @@ static Convolution convolution_of(const Step *step)
     const ConvolutionShape shape = {conv->stride, conv->padding};
     switch (step->node->op) {
     case OP_CONV2D_BACKWARD_DATA:
-        return (Convolution){CONVOLUTION_BACKWARD_DATA, *out(step, 0), *in(step, 1), *in(step, 0), shape};
+        return (Convolution){CONVOLUTION_BACKWARD_DATA, *out(step, 0), *in(step, CONV_DATA_WEIGHT),
+                             *in(step, CONV_DATA_DY), shape};
     case OP_CONV2D_BACKWARD_WEIGHT:
-        return (Convolution){CONVOLUTION_BACKWARD_WEIGHT, *in(step, 1), *out(step, 0), *in(step, 0), shape};
+        return (Convolution){CONVOLUTION_BACKWARD_WEIGHT, *in(step, CONV_WEIGHT_X),
+                             *out(step, CONV_WEIGHT_DWEIGHT), *in(step, CONV_WEIGHT_DY), shape};
     default:
-        return (Convolution){CONVOLUTION_FORWARD, *in(step, 0), *in(step, 1), *out(step, 0), shape};
+        return (Convolution){CONVOLUTION_FORWARD, *in(step, CONV_X), *in(step, CONV_WEIGHT),
+                             *out(step, CONV_Y), shape};
     }
 }
 
@@ -244,19 +247,19 @@ static double milliseconds_of_pass(const DeviceTensor *y, bool writes)
  * and kept; those with a bias alone or a plain ReLU are there. */
 static FshStatus find_epilogue(const CudaProgram *program, Step *step, ConvolutionPlan *plan, FshError *error)
 {
-    const DeviceTensor *y = &plan->convolution.y, *sums = maybe_out(step, 1);
+    const DeviceTensor *y = &plan->convolution.y, *sums = maybe_out(step, CONV_SUMS);
     if (step->node->op != OP_CONV2D || !element_is_narrow(y->element))
         return FSH_OK;
     const bool relu = step->node->as.conv.relu;
     const float slope = relu ? step->node->as.conv.slope : 0;
-    if (node_reads_copy(program->base.graph, step->node, 2) && (slope == 0 || plan->timed)) {
-        const DeviceTensor bias = *in(step, 2); /* our own pass would add the float32 one */
-        FshStatus status = lowering_narrow_weight(program, step, 2, error);
+    if (node_reads_copy(program->base.graph, step->node, CONV_BIAS) && (slope == 0 || plan->timed)) {
+        const DeviceTensor bias = *in(step, CONV_BIAS); /* our own pass would add the float32 one */
+        FshStatus status = lowering_narrow_weight(program, step, CONV_BIAS, error);
         if (status)
             return status;
-        plan->possible = (Epilogue){relu ? EPILOGUE_BIAS_RELU : EPILOGUE_BIAS, *in(step, 2), slope};
-        step->inputs[2] = bias;
-    } else if (sums && !maybe_in(step, 2) && !program_backend(program)->deterministic &&
+        plan->possible = (Epilogue){relu ? EPILOGUE_BIAS_RELU : EPILOGUE_BIAS, *in(step, CONV_BIAS), slope};
+        step->inputs[CONV_BIAS] = bias;
+    } else if (sums && !maybe_in(step, CONV_BIAS) && !program_backend(program)->deterministic &&
                sums->pitch == y->pitch) {
         plan->possible = (Epilogue){EPILOGUE_SUMS, *sums, 0};
     }
@@ -339,9 +342,9 @@ static bool direct_is_faster(CudaBackend *backend, const Step *step, const Convo
     if (direct_step_milliseconds(backend, step, &plan->direct, cudnn_plan_text(plan->cudnn), milliseconds,
                                  &ignored))
         return false;
-    if (forward && maybe_in(step, 2) && !plan->fused)
+    if (forward && maybe_in(step, CONV_BIAS) && !plan->fused)
         theirs += milliseconds_of_pass(y, true);
-    if (forward && maybe_out(step, 1) && !plan->fused)
+    if (forward && maybe_out(step, CONV_SUMS) && !plan->fused)
         theirs += milliseconds_of_pass(y, false);
     return *milliseconds < theirs;
 }
@@ -378,11 +381,11 @@ static Passes passes_left(const Step *step, const ConvolutionPlan *plan)
     const bool direct = plan->way == WAY_DIRECT;
     const bool added = plan->fused && adds_bias(&plan->possible);
     const bool makes_sums = plan->fused && plan->possible.kind == EPILOGUE_SUMS;
-    return (Passes){.bias = forward && maybe_in(step, 2) && !depthwise && !direct && !added,
+    return (Passes){.bias = forward && maybe_in(step, CONV_BIAS) && !depthwise && !direct && !added,
                     .relu = forward && step->node->as.conv.relu && depthwise,
-                    .sums = forward && maybe_out(step, 1) && !direct && !makes_sums,
-                    .bias_gradient =
-                        step->node->op == OP_CONV2D_BACKWARD_WEIGHT && maybe_out(step, 1) && !depthwise};
+                    .sums = forward && maybe_out(step, CONV_SUMS) && !direct && !makes_sums,
+                    .bias_gradient = step->node->op == OP_CONV2D_BACKWARD_WEIGHT &&
+                                     maybe_out(step, CONV_WEIGHT_DBIAS) && !depthwise};
 }
 
 static const char *const way_names[] = {[WAY_CUDNN] = "cudnn",
@@ -411,7 +414,7 @@ static FshStatus prepare_depthwise(Step *step, ConvolutionPlan *plan)
     plan->way = WAY_DEPTHWISE;
     plan->depthwise = (Depthwise){conv->kernel, conv->stride, conv->padding};
     if (step->node->op == OP_CONV2D_BACKWARD_WEIGHT)
-        want_scratch(step, kernel_depthwise_scratch_bytes(in(step, 0), &plan->depthwise));
+        want_scratch(step, kernel_depthwise_scratch_bytes(in(step, CONV_WEIGHT_DY), &plan->depthwise));
     (void)snprintf(step->told, sizeof step->told, "own depthwise kernel");
     name_engine(step, plan);
     return FSH_OK;
@@ -437,9 +440,9 @@ static bool pays_to_time(const CudaProgram *program, const Convolution *convolut
 static void leave_out_sums(Step *step)
 {
     Direct direct;
-    if (step->node->op == OP_CONV2D && maybe_out(step, 1) && kernel_batch_norm_is_whole(out(step, 0)) &&
-        !direct_step_fits(step, &direct))
-        step->outputs[1].data = NULL; /* the norm's step looks here */
+    if (step->node->op == OP_CONV2D && maybe_out(step, CONV_SUMS) &&
+        kernel_batch_norm_is_whole(out(step, CONV_Y)) && !direct_step_fits(step, &direct))
+        step->outputs[CONV_SUMS].data = NULL; /* the norm's step looks here */
 }
 
 /* Decides the way, and wants cuDNN's plans. */
@@ -455,8 +458,8 @@ static FshStatus convolution_want(const CudaProgram *program, Step *step, FshErr
     plan->convolution = convolution_of(step);
     plan->timed = backend->benchmark && pays_to_time(program, &plan->convolution);
     /* behind the convolution, on the same scratch memory */
-    if (step->node->op == OP_CONV2D_BACKWARD_WEIGHT && maybe_out(step, 1))
-        want_scratch(step, kernel_column_scratch_bytes(in(step, 0)));
+    if (step->node->op == OP_CONV2D_BACKWARD_WEIGHT && maybe_out(step, CONV_WEIGHT_DBIAS))
+        want_scratch(step, kernel_column_scratch_bytes(in(step, CONV_WEIGHT_DY)));
     if (node_is_depthwise(program->base.graph, step->node))
         return prepare_depthwise(step, plan);
     if (conv->groups > 1 && !groups_fit(step, &plan->convolution))
@@ -466,15 +469,15 @@ static FshStatus convolution_want(const CudaProgram *program, Step *step, FshErr
                              "multiple of %d; use --amp off",
                              (long long)conv->groups,
                              (long long)(plan->convolution.x.shape[3] / conv->groups), PADDED_CHANNELS);
-    if (node_reads_copy(program->base.graph, step->node, 1)) {
-        FshStatus status = lowering_narrow_weight(program, step, 1, error);
+    if (node_reads_copy(program->base.graph, step->node, CONV_WEIGHT)) {
+        FshStatus status = lowering_narrow_weight(program, step, CONV_WEIGHT, error);
         if (status)
             return status;
-        plan->convolution.weight = *in(step, 1);
+        plan->convolution.weight = *in(step, CONV_WEIGHT);
     }
     leave_out_sums(step);
-    if (step->node->op == OP_CONV2D && maybe_out(step, 1))
-        want_scratch(step, kernel_column_scratch_bytes(out(step, 0)));
+    if (step->node->op == OP_CONV2D && maybe_out(step, CONV_SUMS))
+        want_scratch(step, kernel_column_scratch_bytes(out(step, CONV_Y)));
     if (is_stem(step, &plan->convolution)) {
         fold(plan, conv);
     } else if (plan->convolution.weight.element != plan->convolution.y.element) {
@@ -522,16 +525,19 @@ static FshStatus run_depthwise(const Step *step, const Depthwise *depthwise, cud
 {
     switch (step->node->op) {
     case OP_CONV2D_BACKWARD_DATA:
-        return CUDA_TRY(
-            kernel_depthwise_backward_data(in(step, 0), in(step, 1), depthwise, out(step, 0), stream), error);
+        return CUDA_TRY(kernel_depthwise_backward_data(in(step, CONV_DATA_DY), in(step, CONV_DATA_WEIGHT),
+                                                       depthwise, out(step, 0), stream),
+                        error);
     case OP_CONV2D_BACKWARD_WEIGHT:
-        return CUDA_TRY(kernel_depthwise_backward_weight(in(step, 0), in(step, 1), depthwise, out(step, 0),
-                                                         maybe_out(step, 1), step->scratch, stream),
+        return CUDA_TRY(kernel_depthwise_backward_weight(in(step, CONV_WEIGHT_DY), in(step, CONV_WEIGHT_X),
+                                                         depthwise, out(step, CONV_WEIGHT_DWEIGHT),
+                                                         maybe_out(step, CONV_WEIGHT_DBIAS), step->scratch,
+                                                         stream),
                         error);
     default:
-        return CUDA_TRY(
-            kernel_depthwise(in(step, 0), in(step, 1), maybe_in(step, 2), depthwise, out(step, 0), stream),
-            error);
+        return CUDA_TRY(kernel_depthwise(in(step, CONV_X), in(step, CONV_WEIGHT), maybe_in(step, CONV_BIAS),
+                                         depthwise, out(step, CONV_Y), stream),
+                        error);
     }
 }
 
@@ -543,18 +549,20 @@ static FshStatus run_cudnn(const Step *step, const ConvolutionPlan *plan, cudaSt
     const bool folded = plan->way == WAY_FOLDED, backward = step->node->op == OP_CONV2D_BACKWARD_WEIGHT;
     FshStatus status = FSH_OK;
     if (folded)
-        status = CUDA_TRY(
-            kernel_fold_image(backward ? in(step, 1) : in(step, 0), &plan->fold, &convolution->x, stream),
-            error);
+        status = CUDA_TRY(kernel_fold_image(backward ? in(step, CONV_WEIGHT_X) : in(step, CONV_X),
+                                            &plan->fold, &convolution->x, stream),
+                          error);
     if (!status && folded && !backward)
-        status = CUDA_TRY(kernel_fold_weight(in(step, 1), &plan->fold, &convolution->weight, stream), error);
+        status = CUDA_TRY(
+            kernel_fold_weight(in(step, CONV_WEIGHT), &plan->fold, &convolution->weight, stream), error);
     if (!status)
         status = cudnn_plan_run(plan->cudnn, plan->pack, error);
     if (!status && folded && backward)
-        status =
-            CUDA_TRY(kernel_unfold_weight(&convolution->weight, &plan->fold, out(step, 0), stream), error);
+        status = CUDA_TRY(
+            kernel_unfold_weight(&convolution->weight, &plan->fold, out(step, CONV_WEIGHT_DWEIGHT), stream),
+            error);
     if (!status && !folded && plan->own_weight)
-        status = CUDA_TRY(kernel_cast(&convolution->weight, out(step, 0), stream), error);
+        status = CUDA_TRY(kernel_cast(&convolution->weight, out(step, CONV_WEIGHT_DWEIGHT), stream), error);
     return status;
 }
 
@@ -569,14 +577,18 @@ static FshStatus convolution(const Step *step, cudaStream_t stream, FshError *er
                            ? direct_step_run(step, &plan->direct, step->scratch, stream, error)
                            : run_cudnn(step, plan, stream, error);
     if (!status && left.bias)
-        status = CUDA_TRY(
-            kernel_add_bias(out(step, 0), in(step, 2), step->node->as.conv.relu ? slope : 1, stream), error);
+        status = CUDA_TRY(kernel_add_bias(out(step, CONV_Y), in(step, CONV_BIAS),
+                                          step->node->as.conv.relu ? slope : 1, stream),
+                          error);
     if (!status && left.relu)
-        status = CUDA_TRY(kernel_relu(out(step, 0), slope, out(step, 0), stream), error);
+        status = CUDA_TRY(kernel_relu(out(step, CONV_Y), slope, out(step, CONV_Y), stream), error);
     if (!status && left.sums)
-        status = CUDA_TRY(kernel_channel_sums(out(step, 0), out(step, 1), step->scratch, stream), error);
+        status = CUDA_TRY(kernel_channel_sums(out(step, CONV_Y), out(step, CONV_SUMS), step->scratch, stream),
+                          error);
     if (!status && left.bias_gradient)
-        status = CUDA_TRY(kernel_column_sum(in(step, 0), out(step, 1), step->scratch, stream), error);
+        status = CUDA_TRY(
+            kernel_column_sum(in(step, CONV_WEIGHT_DY), out(step, CONV_WEIGHT_DBIAS), step->scratch, stream),
+            error);
     return status;
 }
 

@@ -26,6 +26,7 @@ static FshStatus linear_prepare(const CudaProgram *program, Step *step, FshError
             status = lowering_narrow_weight(program, step, i, error);
     if (status)
         return status;
+    /* All three are a product of their first two inputs. */
     const DeviceTensor *a = in(step, 0), *b = in(step, 1), *result = out(step, 0);
     MatmulShape shape = {.rows = result->rows,
                          .columns = result->pitch,
@@ -39,11 +40,11 @@ static FshStatus linear_prepare(const CudaProgram *program, Step *step, FshError
     if (op == OP_LINEAR_BACKWARD_WEIGHT) { /* dweight = dy' x */
         shape.inner = a->rows;
         shape.transpose_a = true;
-        if (maybe_out(step, 1))
+        if (maybe_out(step, CONV_WEIGHT_DBIAS))
             want_scratch(step, kernel_column_scratch_bytes(a));
     } else if (op == OP_LINEAR) { /* else dx = dy weight */
         shape.transpose_b = true;
-        shape.bias = maybe_in(step, 2) != NULL;
+        shape.bias = maybe_in(step, CONV_BIAS) != NULL;
     }
     MatmulPlan *plan = NULL;
     status = matmul_plan_new(&plan, program_backend(program)->cublas_lt, &shape, error);
@@ -51,17 +52,21 @@ static FshStatus linear_prepare(const CudaProgram *program, Step *step, FshError
         return status;
     step_own(step, plan, free_plan);
     (void)snprintf(step->engine, sizeof step->engine, "cublaslt%s%s", shape.bias ? "+bias" : "",
-                   op == OP_LINEAR_BACKWARD_WEIGHT && maybe_out(step, 1) ? " bias-gradient" : "");
+                   op == OP_LINEAR_BACKWARD_WEIGHT && maybe_out(step, CONV_WEIGHT_DBIAS) ? " bias-gradient"
+                                                                                         : "");
     want_scratch(step, matmul_plan_workspace_bytes(plan));
     return FSH_OK;
 }
 
 static FshStatus linear(const Step *step, cudaStream_t stream, FshError *error)
 {
-    FshStatus status = matmul_plan_run(step->plan, in(step, 0)->data, in(step, 1)->data, step->inputs[2].data,
-                                       out(step, 0)->data, step->scratch, stream, error);
-    if (!status && step->node->op == OP_LINEAR_BACKWARD_WEIGHT && maybe_out(step, 1))
-        status = CUDA_TRY(kernel_column_sum(in(step, 0), out(step, 1), step->scratch, stream), error);
+    FshStatus status =
+        matmul_plan_run(step->plan, in(step, 0)->data, in(step, 1)->data, step->inputs[CONV_BIAS].data,
+                        out(step, 0)->data, step->scratch, stream, error);
+    if (!status && step->node->op == OP_LINEAR_BACKWARD_WEIGHT && maybe_out(step, CONV_WEIGHT_DBIAS))
+        status = CUDA_TRY(
+            kernel_column_sum(in(step, CONV_WEIGHT_DY), out(step, CONV_WEIGHT_DBIAS), step->scratch, stream),
+            error);
     return status;
 }
 

@@ -39,15 +39,16 @@ static FshStatus class_loss_prepare(const CudaProgram *program, Step *step, FshE
 static FshStatus class_loss(const Step *step, cudaStream_t stream, FshError *error)
 {
     const ClassTargets targets = targets_of(step, 1);
-    return CUDA_TRY(kernel_class_loss(&targets, in(step, 0), out(step, 0), out(step, 1), step->scratch,
-                                      step->plan, stream),
+    return CUDA_TRY(kernel_class_loss(&targets, in(step, CLASS_LOSS_LOGITS), out(step, CLASS_LOSS_LOSS),
+                                      out(step, CLASS_LOSS_PROBABILITIES), step->scratch, step->plan, stream),
                     error);
 }
 
 static FshStatus class_loss_backward(const Step *step, cudaStream_t stream, FshError *error)
 {
     const ClassTargets targets = targets_of(step, 2);
-    return CUDA_TRY(kernel_class_loss_backward(&targets, in(step, 0), in(step, 1), out(step, 0), stream),
+    return CUDA_TRY(kernel_class_loss_backward(&targets, in(step, CLASS_LOSS_BACK_DLOSS),
+                                               in(step, CLASS_LOSS_BACK_PROBABILITIES), out(step, 0), stream),
                     error);
 }
 
@@ -61,15 +62,19 @@ static FshStatus pixel_loss_prepare(const CudaProgram *program, Step *step, FshE
 
 static FshStatus pixel_loss(const Step *step, cudaStream_t stream, FshError *error)
 {
-    const PixelImages images = {in(step, 0), in(step, 1), maybe_in(step, 2), step->node->as.pixel_loss.kind};
-    return CUDA_TRY(kernel_pixel_loss(&images, out(step, 0), out(step, 1), step->scratch, step->plan, stream),
+    const PixelImages images = {in(step, PIXEL_LOSS_PREDICTION), in(step, PIXEL_LOSS_TARGET),
+                                maybe_in(step, PIXEL_LOSS_VALID), step->node->as.pixel_loss.kind};
+    return CUDA_TRY(kernel_pixel_loss(&images, out(step, PIXEL_LOSS_LOSS), out(step, PIXEL_LOSS_ERRORS),
+                                      step->scratch, step->plan, stream),
                     error);
 }
 
 static FshStatus pixel_loss_backward(const Step *step, cudaStream_t stream, FshError *error)
 {
-    const PixelImages images = {in(step, 1), in(step, 2), maybe_in(step, 4), step->node->as.pixel_loss.kind};
-    return CUDA_TRY(kernel_pixel_loss_backward(&images, in(step, 0), in(step, 3), out(step, 0), stream),
+    const PixelImages images = {in(step, PIXEL_LOSS_BACK_PREDICTION), in(step, PIXEL_LOSS_BACK_TARGET),
+                                maybe_in(step, PIXEL_LOSS_BACK_VALID), step->node->as.pixel_loss.kind};
+    return CUDA_TRY(kernel_pixel_loss_backward(&images, in(step, PIXEL_LOSS_BACK_DLOSS),
+                                               in(step, PIXEL_LOSS_BACK_ERRORS), out(step, 0), stream),
                     error);
 }
 

@@ -30,14 +30,14 @@ static FshStatus relu(const Step *step, cudaStream_t stream, FshError *error)
 
 static FshStatus relu_backward(const Step *step, cudaStream_t stream, FshError *error)
 {
-    return CUDA_TRY(
-        kernel_relu_backward(in(step, 0), in(step, 1), step->node->as.relu.slope, out(step, 0), stream),
-        error);
+    return CUDA_TRY(kernel_relu_backward(in(step, RELU_BACK_DY), in(step, RELU_BACK_Y),
+                                         step->node->as.relu.slope, out(step, 0), stream),
+                    error);
 }
 
 static FshStatus add(const Step *step, cudaStream_t stream, FshError *error)
 {
-    return CUDA_TRY(kernel_add(in(step, 0), in(step, 1), out(step, 0), stream), error);
+    return CUDA_TRY(kernel_add(in(step, ADD_A), in(step, ADD_B), out(step, 0), stream), error);
 }
 
 static FshStatus flatten(const Step *step, cudaStream_t stream, FshError *error)

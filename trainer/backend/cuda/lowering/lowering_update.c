@@ -193,14 +193,14 @@ static float *number(const DeviceTensor *tensor)
 static FshStatus update(const Step *step, cudaStream_t stream, FshError *error)
 {
     const UpdatePlan *plan = step->plan;
-    const UpdateNumbers numbers = {.learning_rate = number(in(step, 0)),
-                                   .step = number(in(step, 1)),
-                                   .micro = number(in(step, 2)),
-                                   .scale = number(in(step, 3)),
-                                   .tracker = number(in(step, 4)),
-                                   .loss = number(in(step, 5)),
-                                   .gradient_norm = number(out(step, 0)),
-                                   .updated = number(out(step, 1))};
+    const UpdateNumbers numbers = {.learning_rate = number(in(step, UPDATE_LEARNING_RATE)),
+                                   .step = number(in(step, UPDATE_STEP)),
+                                   .micro = number(in(step, UPDATE_MICRO)),
+                                   .scale = number(in(step, UPDATE_SCALE)),
+                                   .tracker = number(in(step, UPDATE_TRACKER)),
+                                   .loss = number(in(step, UPDATE_LOSS)),
+                                   .gradient_norm = number(out(step, UPDATE_GRADIENT_NORM)),
+                                   .updated = number(out(step, UPDATE_UPDATED))};
     return CUDA_TRY(kernel_update(&step->node->as.update, &plan->table, &numbers, step->scratch, stream),
                     error);
 }

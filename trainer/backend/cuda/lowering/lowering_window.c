@@ -10,13 +10,16 @@ static PoolShape pool_shape(const Step *step)
 static FshStatus max_pool(const Step *step, cudaStream_t stream, FshError *error)
 {
     const PoolShape pool = pool_shape(step);
-    return CUDA_TRY(kernel_max_pool(in(step, 0), &pool, out(step, 0), out(step, 1), stream), error);
+    return CUDA_TRY(
+        kernel_max_pool(in(step, 0), &pool, out(step, MAX_POOL_Y), out(step, MAX_POOL_INDEX), stream), error);
 }
 
 static FshStatus max_pool_backward(const Step *step, cudaStream_t stream, FshError *error)
 {
     const PoolShape pool = pool_shape(step);
-    return CUDA_TRY(kernel_max_pool_backward(in(step, 0), in(step, 1), &pool, out(step, 0), stream), error);
+    return CUDA_TRY(kernel_max_pool_backward(in(step, MAX_POOL_BACK_DY), in(step, MAX_POOL_BACK_INDEX), &pool,
+                                             out(step, 0), stream),
+                    error);
 }
 
 static FshStatus avg_pool(const Step *step, cudaStream_t stream, FshError *error)

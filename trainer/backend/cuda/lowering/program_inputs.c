@@ -12,8 +12,8 @@ static int64_t classes_of(const Graph *graph, TensorId input)
     for (size_t n = 0; n < graph_node_count(graph); n++) {
         const Node *node = graph_node(graph, (NodeId)n);
         if ((node->op == OP_SOFTMAX_CROSS_ENTROPY || node->op == OP_BINARY_CROSS_ENTROPY) &&
-            (node->inputs[1] == input || node->inputs[2] == input))
-            return graph_tensor(graph, node->inputs[0])->shape[1];
+            (node->inputs[CLASS_LOSS_LABELS] == input || node->inputs[CLASS_LOSS_LABELS_MIXED] == input))
+            return graph_tensor(graph, node->inputs[CLASS_LOSS_LOGITS])->shape[1];
     }
     return 0;
 }

@@ -1,7 +1,5 @@
 #include "trainer/backend/cuda/lowering/program_results.h"
 
-enum { UPDATE_LOSS = 5 }; /* the update's input: graph.h, OP_UPDATE */
-
 /* With a loss scale the update looks at the gradient, and goes on. */
 static bool wants_guard(const Node *node)
 {

@@ -8,7 +8,8 @@ bool node_is_depthwise(const Graph *graph, const Node *node)
     if (!gradient && node->op != OP_CONV2D && node->op != OP_CONV2D_BACKWARD_DATA)
         return false;
     const Conv2d *conv = &node->as.conv.options;
-    const Tensor *weight = graph_tensor(graph, gradient ? node->outputs[0] : node->inputs[1]);
+    const Tensor *weight =
+        graph_tensor(graph, gradient ? node->outputs[CONV_WEIGHT_DWEIGHT] : node->inputs[CONV_WEIGHT]);
     const Depthwise depthwise = {conv->kernel, conv->stride, conv->padding};
     return conv->groups > 1 && weight->shape[0] == conv->groups && weight->shape[1] == 1 &&
            kernel_depthwise_fits(&depthwise);
@@ -21,6 +22,6 @@ bool node_reads_copy(const Graph *graph, const Node *node, int input)
     if ((!forward && !backward) || input >= node->input_count || node->inputs[input] == TENSOR_NONE ||
         node_is_depthwise(graph, node))
         return false;
-    const bool makes_sums = node->output_count > 1 && node->outputs[1] != TENSOR_NONE;
-    return input == 1 || (input == 2 && forward && !makes_sums);
+    const bool makes_sums = node->output_count > CONV_SUMS && node->outputs[CONV_SUMS] != TENSOR_NONE;
+    return input == CONV_WEIGHT || (input == CONV_BIAS && forward && !makes_sums);
 }
