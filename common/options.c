@@ -595,7 +595,7 @@ static FshStatus store_config(const OptionTable *table, char **words, OptionArgu
         return FSH_OK;
     FshStatus status = options_config_read(path, &arguments->config, error);
     if (!status)
-        status = options_config_apply(table, path, arguments->config, table->config_skip, error);
+        status = options_config_apply(table, path, arguments->config, error);
     return status;
 }
 

@@ -55,6 +55,11 @@ typedef struct OptionList {
     size_t count;
 } OptionList;
 
+typedef enum OptionMark {
+    OPTION_NOT_IN_FILE = 1, /* for the command line alone: a file that gives it is refused */
+    OPTION_FREE = 2,        /* says how or where, and not what comes out: may differ where a run goes on */
+} OptionMark;
+
 typedef struct Option {
     const char *name; /* kebab-case, without dashes; NULL ends the table */
     char letter;      /* 0: none */
@@ -70,7 +75,8 @@ typedef struct Option {
     const struct OptionForeign *hints;
     const char *alias; /* an older spelling that works too ("src"), or NULL; not listed */
     const char *group; /* heading in --help; NULL: as the row before */
-    bool *given;       /* set to true when the option was on the command line; may be NULL */
+    bool *given;       /* set to true when the option was on the command line or in a file; may be NULL */
+    unsigned marks;    /* OptionMark */
 } Option;
 
 /* What another program of the field calls an option. */
@@ -90,9 +96,8 @@ typedef struct OptionTable {
     const OptionForeign *answers; /* what is no option here, with a sentence as ours; NULL: none */
     const char *examples;         /* printed verbatim at the end of --help; NULL: none */
     /* The OPTION_TEXT row that names a file of values (options_config.h), read before the command line is
-     * stored, and names that no file may give, NULL-terminated. NULL: none. */
+     * stored. NULL: none. */
     const char *config;
-    const char *const *config_skip;
     size_t arguments_min, arguments_max;
 } OptionTable;
 

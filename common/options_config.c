@@ -260,14 +260,6 @@ static bool same_name(const char *name, const char *given)
     return *name == *given;
 }
 
-static bool is_skipped(const char *const *skip, const char *name)
-{
-    for (; skip && *skip; skip++)
-        if (same_name(*skip, name))
-            return true;
-    return false;
-}
-
 /* By name or alias; NULL: none. */
 static const Option *option_of(const OptionTable *table, const char *key)
 {
@@ -309,7 +301,7 @@ static FshStatus store(const OptionTable *table, const char *key, const json_t *
 }
 
 FshStatus options_config_apply(const OptionTable *table, const char *path, const json_t *object,
-                               const char *const *skip, FshError *error)
+                               FshError *error)
 {
     const char *key;
     json_t *value;
@@ -319,7 +311,7 @@ FshStatus options_config_apply(const OptionTable *table, const char *path, const
             continue;
         const Option *option = option_of(table, key);
         const char *other = option ? other_spelling(table, object, key) : NULL;
-        if (option && is_skipped(skip, option->name))
+        if (option && (option->marks & OPTION_NOT_IN_FILE))
             return fsh_error_set(error, FSH_ERR_USAGE, "%s: --%s is for the command line alone", path, key);
         if (other)
             return fsh_error_set(error, FSH_ERR_USAGE, "%s: %s and %s are the same option", path, other, key);
@@ -363,12 +355,12 @@ static const char *python_name(char *name, size_t name_bytes, const Option *opti
     return name;
 }
 
-json_t *options_config_given(const OptionTable *table, const char *const *skip)
+json_t *options_config_given(const OptionTable *table, unsigned without)
 {
     char name[64];
     json_t *array = json_array();
     for (const Option *option = table->options; array && option->name; option++)
-        if (!is_skipped(skip, option->name) && option->given && *option->given &&
+        if (!(option->marks & without) && option->given && *option->given &&
             json_array_append_new(array, json_string(python_name(name, sizeof name, option)))) {
             json_decref(array);
             return NULL;
@@ -376,12 +368,12 @@ json_t *options_config_given(const OptionTable *table, const char *const *skip)
     return array;
 }
 
-json_t *options_config_object(const OptionTable *table, const char *const *skip)
+json_t *options_config_object(const OptionTable *table, unsigned without)
 {
     char name[64];
     json_t *object = json_object();
     for (const Option *option = table->options; object && option->name; option++) {
-        if (is_skipped(skip, option->name))
+        if ((option->marks & without))
             continue;
         if (json_object_set_new(object, python_name(name, sizeof name, option), value_of(option))) {
             json_decref(object);
@@ -391,7 +383,7 @@ json_t *options_config_object(const OptionTable *table, const char *const *skip)
     return object;
 }
 
-void options_config_print(const OptionTable *table, const char *const *skip, FILE *stream)
+void options_config_print(const OptionTable *table, unsigned without, FILE *stream)
 {
     const char *group = NULL;
     (void)fprintf(stream, "# %s --config FILE; what the command line says wins\n", table->program);
@@ -399,7 +391,7 @@ void options_config_print(const OptionTable *table, const char *const *skip, FIL
         const char *heading =
             option->group && (!group || strcmp(group, option->group) != 0) ? option->group : NULL;
         group = option->group ? option->group : group;
-        if (is_skipped(skip, option->name) || option->kind == OPTION_LIST)
+        if ((option->marks & without) || option->kind == OPTION_LIST)
             continue;
         json_t *value = value_of(option);
         char *text = value ? json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15)) : NULL;

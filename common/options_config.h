@@ -27,18 +27,18 @@ FshStatus options_config_read(const char *path, json_t **object_ret, FshError *e
 
 /* Stores every value into the table's options, as if it stood on the command line; the command line comes
  * later and wins. Texts point into object, which must live as long as the values. path names the file in
- * messages. FSH_ERR_USAGE: no such option, an option that no file may give (skip: NULL-terminated names), a
+ * messages. FSH_ERR_USAGE: no such option, an option that no file may give (OPTION_NOT_IN_FILE), a
  * value it does not take. */
 FshStatus options_config_apply(const OptionTable *table, const char *path, const json_t *object,
-                               const char *const *skip, FshError *error);
+                               FshError *error);
 
-/* The options in force as such an object, by names with "_" for "-" (as Python spells them), in table order.
+/* The options in force, but those with one of the marks `without`, as such an object, by names with "_" for "-" (as Python spells them), in table order.
  * NULL: no memory. */
-json_t *options_config_object(const OptionTable *table, const char *const *skip);
+json_t *options_config_object(const OptionTable *table, unsigned without);
 /* Names of those that were given, on the command line or in a file (Option.given). NULL: no memory. */
-json_t *options_config_given(const OptionTable *table, const char *const *skip);
+json_t *options_config_given(const OptionTable *table, unsigned without);
 /* The same as TOML, with each option's help above it and headings: a file to begin from. What is unset (NULL)
  * or was not given is commented out: read back, it is as open as it was. */
-void options_config_print(const OptionTable *table, const char *const *skip, FILE *stream);
+void options_config_print(const OptionTable *table, unsigned without, FILE *stream);
 
 #endif

@@ -27,15 +27,16 @@ typedef struct ProgramOptions {
 /* clang-format off */
 #define PROGRAM_OPTIONS(p)                                                                                   \
     {.name = "jobs", .letter = 'j', .kind = OPTION_INTEGER, .value = &(p)->jobs, .argument = "N",            \
-     .help = "threads to use; 0: as many as this process may use", .maximum = 4096, .group = "General"},     \
+     .help = "threads to use; 0: as many as this process may use", .maximum = 4096, .group = "General",      \
+     .marks = OPTION_FREE},                                                                                  \
     {.name = "dry-run", .letter = 'n', .kind = OPTION_FLAG, .value = &(p)->dry_run,                          \
-     .help = "say what would be done, write nothing"},                                                       \
+     .marks = OPTION_FREE | OPTION_NOT_IN_FILE, .help = "say what would be done, write nothing"},            \
     {.name = "quiet", .letter = 'q', .kind = OPTION_FLAG, .value = &(p)->quiet,                              \
-     .help = "print errors only"},                                                                           \
+     .marks = OPTION_FREE, .help = "print errors only"},                                                     \
     {.name = "verbose", .letter = 'v', .kind = OPTION_FLAG, .value = &(p)->verbose,                          \
-     .help = "print more"},                                                                                  \
+     .marks = OPTION_FREE, .help = "print more"},                                                            \
     {.name = "json", .kind = OPTION_FLAG, .value = &(p)->json,                                               \
-     .help = "print the result as one JSON object on standard output"}
+     .marks = OPTION_FREE, .help = "print the result as one JSON object on standard output"}
 
 /* For programs with SRC and DST as arguments: the same by name. PROGRAM_PATHS(&settings.source,
  * &settings.destination), each a const char *; program_take_paths puts both ways together. */

@@ -280,7 +280,7 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
     if (status)
         return status;
     if (options->print_config) {
-        options_config_print(context->table, train_options_no_file, stdout);
+        options_config_print(context->table, OPTION_NOT_IN_FILE, stdout);
         return FSH_OK;
     }
     if (options->list_models)

@@ -16,7 +16,6 @@ typedef struct Settings {
 
 enum { MODE_FAST, MODE_SLOW };
 static const char *const modes[] = {"fast", "slow", NULL};
-static const char *const skip[] = {"config", "force", NULL};
 
 typedef struct Fixture {
     Settings settings;
@@ -47,7 +46,12 @@ static void begin(Fixture *f)
          .help = "rate",
          .alias = "lr"},
         {.name = "flip", .kind = OPTION_FLAG, .value = &s->flip, .help = "mirror"},
-        {.name = "force", .kind = OPTION_FLAG, .value = &s->force, .help = "replace", .alias = "overwrite"},
+        {.name = "force",
+         .kind = OPTION_FLAG,
+         .value = &s->force,
+         .help = "replace",
+         .alias = "overwrite",
+         .marks = OPTION_NOT_IN_FILE},
         {.name = "model",
          .kind = OPTION_TEXT,
          .value = &s->model,
@@ -61,15 +65,16 @@ static void begin(Fixture *f)
          .help = "speed",
          .choices = modes},
         {.name = "bytes", .kind = OPTION_SIZE, .value = &s->bytes, .argument = "SIZE", .help = "bytes"},
-        {.name = "config", .kind = OPTION_TEXT, .value = &s->config, .argument = "FILE", .help = "values"},
+        {.name = "config",
+         .kind = OPTION_TEXT,
+         .value = &s->config,
+         .argument = "FILE",
+         .help = "values",
+         .marks = OPTION_NOT_IN_FILE},
         {0}};
     memcpy(f->rows, rows, sizeof rows);
-    f->table = (OptionTable){.program = "test",
-                             .summary = "",
-                             .usage = "",
-                             .options = f->rows,
-                             .config = "config",
-                             .config_skip = skip};
+    f->table =
+        (OptionTable){.program = "test", .summary = "", .usage = "", .options = f->rows, .config = "config"};
 }
 
 /* Parses `--config FILE`, a file that holds text, with up to two more words. */
@@ -190,7 +195,7 @@ TEST_IN_FOLDER(test_what_is_printed_reads_back, folder)
     f.settings.flip = false;
     FILE *file = fmemopen(text, sizeof text, "w");
     assert_non_null(file);
-    options_config_print(&f.table, skip, file);
+    options_config_print(&f.table, OPTION_NOT_IN_FILE, file);
     assert_int_equal(fclose(file), 0);
     assert_non_null(strstr(text, "\n# Network\n# network\nmodel = "));
     assert_null(strstr(text, "force"));
@@ -213,18 +218,18 @@ TEST_IN_FOLDER(test_what_was_left_open_stays_open, folder)
     begin(&f);
     FILE *file = fmemopen(text, sizeof text, "w");
     assert_non_null(file);
-    options_config_print(&f.table, skip, file);
+    options_config_print(&f.table, OPTION_NOT_IN_FILE, file);
     assert_int_equal(fclose(file), 0);
     assert_non_null(strstr(text, "\n# size = 7\n"));
     assert_int_equal(parse(&again, folder, text, NULL, NULL), FSH_OK);
     assert_false(again.settings.size_given);
     options_arguments_free(&again.arguments);
 
-    json_t *given = options_config_given(&f.table, skip);
+    json_t *given = options_config_given(&f.table, OPTION_NOT_IN_FILE);
     assert_int_equal(json_array_size(given), 0);
     json_decref(given);
     f.settings.size_given = true;
-    given = options_config_given(&f.table, skip);
+    given = options_config_given(&f.table, OPTION_NOT_IN_FILE);
     assert_int_equal(json_array_size(given), 1);
     assert_string_equal(json_string_value(json_array_get(given, 0)), "size");
     json_decref(given);

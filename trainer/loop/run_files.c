@@ -37,7 +37,7 @@ static json_t *deciding_options(const TrainOptions *options)
     Option rows[TRAIN_OPTION_ROWS];
     train_options_rows(&copy, rows);
     const OptionTable table = train_options_table(rows);
-    return options_config_object(&table, train_options_free);
+    return options_config_object(&table, OPTION_FREE);
 }
 
 FshStatus run_files_open(RunFiles *files, Session *session, const Record *record, const TrainOptions *options,

@@ -106,8 +106,8 @@ static FshStatus list_changed(RunReport *report, FshError *error)
     train_options_rows(&plain, plain_rows);
     const OptionTable given_table = train_options_table(given_rows),
                       plain_table = train_options_table(plain_rows);
-    json_t *now = options_config_object(&given_table, train_options_no_file);
-    json_t *before = options_config_object(&plain_table, train_options_no_file);
+    json_t *now = options_config_object(&given_table, OPTION_NOT_IN_FILE);
+    json_t *before = options_config_object(&plain_table, OPTION_NOT_IN_FILE);
     FshStatus status = FSH_OK;
     const char *name;
     json_t *value;

@@ -31,49 +31,6 @@ static const char examples[] =
     "  ftrain --print-config --model resnet50 > run.toml; ftrain --config run.toml shards/ out/\n"
     "  ftrain --list-models\n";
 
-const char *const train_options_no_file[] = {"config",     "print-config", "list-models",  "evaluate",
-                                             "predict",    "export",       "bench-loader", "drop-caches",
-                                             "files-from", "tile",         "tile-overlap", "predict-format",
-                                             "resume",     "force",        "dry-run",      NULL};
-
-const char *const train_options_free[] = {"config",
-                                          "print-config",
-                                          "list-models",
-                                          "evaluate",
-                                          "predict",
-                                          "export",
-                                          "predict-format",
-                                          "files-from",
-                                          "tile",
-                                          "tile-overlap",
-                                          "bench-loader",
-                                          "drop-caches",
-                                          "weights", /* where it began; the checkpoint has its own */
-                                          "resume",
-                                          "force",
-                                          "dry-run",
-                                          "shards",
-                                          "output",
-                                          "workers",
-                                          "cache",
-                                          "device",
-                                          "cudnn-benchmark",
-                                          "gpus", /* how many ranks is noted by itself */
-                                          "log-interval",
-                                          "profile",
-                                          "checkpoint-interval",
-                                          "checkpoint-hist",
-                                          "tensorboard",
-                                          "html",
-                                          "verdict",
-                                          "jobs",
-                                          "quiet",
-                                          "verbose",
-                                          "json",
-                                          "on-error",
-                                          "val-batch-size",
-                                          NULL};
-
 TrainOptions train_options_default(void)
 {
     return (TrainOptions){
@@ -173,15 +130,20 @@ void train_options_rows(TrainOptions *o, Option *rows)
     const Option table[] = {
         {.name = "shards", .kind = OPTION_TEXT, .value = &o->shards, .argument = "DIR", .alias = "data-dir",
          .group = "Data",
+         .marks = OPTION_FREE,
          .help = "the dataset, if it is not the first argument"},
         {.name = "output", .kind = OPTION_TEXT, .value = &o->output, .argument = "DIR", .alias = "output-dir",
+         .marks = OPTION_FREE,
          .help = "where weights, tables and log go, if it is not the second argument"},
         {.name = "force", .letter = 'f', .kind = OPTION_FLAG, .value = &o->force,
+         .marks = OPTION_FREE | OPTION_NOT_IN_FILE,
          .help = "use an output folder that is not empty, and replace an earlier run's files in it"},
         {.name = "config", .kind = OPTION_TEXT, .value = &o->config, .argument = "FILE",
+         .marks = OPTION_FREE | OPTION_NOT_IN_FILE,
          .help = "values for options from a TOML or JSON file, args.json of a run too; the command line "
                  "wins"},
         {.name = "print-config", .kind = OPTION_FLAG, .value = &o->print_config,
+         .marks = OPTION_FREE | OPTION_NOT_IN_FILE,
          .help = "print all options as they are in force, as such a file, and leave"},
         {.name = "train-split", .kind = OPTION_TEXT, .value = &o->train_split, .argument = "NAME",
          .help = "the split to learn from"},
@@ -189,11 +151,14 @@ void train_options_rows(TrainOptions *o, Option *rows)
          .help = "the split to evaluate on; val, else test, unless given"},
         {.name = "on-error", .kind = OPTION_CHOICE, .value = &o->on_error, .argument = "WHAT",
          .choices = on_error_choices,
+         .marks = OPTION_FREE,
          .help = "when a sample cannot be read: stop, or skip it and name it (exit status 1)"},
         {.name = "workers", .kind = OPTION_INTEGER, .value = &o->workers, .argument = "N", .maximum = 1024,
+         .marks = OPTION_FREE,
          .help = "threads that decode and augment ahead of training; 0: half the cores"},
         {.name = "cache", .kind = OPTION_CHOICE, .value = &o->cache, .argument = "HOW",
          .choices = pixel_source_caches,
+         .marks = OPTION_FREE,
          .help = "before the first step: none, bring the dataset into memory (ram), lock it there too "
                  "(lock), or "
                  "decode it into memory (pixels) or into the GPU's (gpu)"},
@@ -203,8 +168,10 @@ void train_options_rows(TrainOptions *o, Option *rows)
                  " pixels "
                  "differ by a few levels"},
         {.name = "bench-loader", .kind = OPTION_FLAG, .value = &o->bench_loader,
+         .marks = OPTION_FREE | OPTION_NOT_IN_FILE,
          .help = "run the loader alone: images/s, MB/s, time by stage, and what bounds it"},
         {.name = "drop-caches", .kind = OPTION_FLAG, .value = &o->drop_caches,
+         .marks = OPTION_FREE | OPTION_NOT_IN_FILE,
          .help = "for --bench-loader: forget the files' pages first, so that the disk is measured too"},
 
         {.name = "model", .letter = 'm', .kind = OPTION_TEXT, .value = &o->model, .argument = "NAME",
@@ -212,39 +179,50 @@ void train_options_rows(TrainOptions *o, Option *rows)
          .help = "the network; see --list-models; resnet18, or unet for pairs, unless given; --evaluate "
                  "takes the one that the weights name"},
         {.name = "list-models", .kind = OPTION_FLAG, .value = &o->list_models,
+         .marks = OPTION_FREE | OPTION_NOT_IN_FILE,
          .help = "list the networks with parameters and GFLOP, for SHARDS if given"},
         {.name = networks_options},
         {.name = "weights", .kind = OPTION_TEXT, .value = &o->weights, .argument = "FILE",
+         .marks = OPTION_FREE,
          .help = "start from, evaluate or predict with these weights (safetensors with the names of "
                  "torchvision, timm, NAFNet)"},
         {.name = "evaluate", .kind = OPTION_FLAG, .value = &o->evaluate, .alias = "test-only",
+         .marks = OPTION_FREE | OPTION_NOT_IN_FILE,
          .help = "evaluate --weights and leave; writes nothing"},
         {.name = "predict", .kind = OPTION_TEXT, .value = &o->predict, .argument = "DIR",
+         .marks = OPTION_FREE | OPTION_NOT_IN_FILE,
          .help = "with --weights: predicted classes as a table, or restored images, into DIR; SHARDS may be "
                  "a folder of "
                  "images, a tar, or an image too"},
         {.name = "export", .kind = OPTION_TEXT, .value = &o->export_path, .argument = "FILE",
+         .marks = OPTION_FREE | OPTION_NOT_IN_FILE,
          .help = "with --weights: a table with a row for each sample of the evaluation split, or for each "
                  "image"},
         {.name = "predict-format", .kind = OPTION_CHOICE, .value = &o->predict_format, .argument = "FORMAT",
          .choices = predict_choices, .has_auto = true,
+         .marks = OPTION_FREE | OPTION_NOT_IN_FILE,
          .help = "tables as csv or jsonl (auto: csv), restored images as png or jpeg (auto: by the name of "
                  "the input)"},
         {.name = "files-from", .kind = OPTION_TEXT, .value = &o->files_from, .argument = "FILE",
+         .marks = OPTION_FREE | OPTION_NOT_IN_FILE,
          .help = "predict the images below SHARDS (or here) that FILE lists, a path a line; -: standard "
                  "input"},
         {.name = "tile", .kind = OPTION_INTEGER, .value = &o->tile, .argument = "PX", .maximum = 16384,
+         .marks = OPTION_FREE | OPTION_NOT_IN_FILE,
          .help = "restore images in squares of this edge; 0: whole, or in the largest that fit into memory"},
         {.name = "tile-overlap", .kind = OPTION_INTEGER, .value = &o->tile_overlap, .argument = "PX",
          .maximum = 4096,
+         .marks = OPTION_FREE | OPTION_NOT_IN_FILE,
          .help = "pixels that neighbouring tiles share, so that no seam is seen; 0: 128, but half of a tile "
                  "at most"},
         {.name = "device", .kind = OPTION_CHOICE, .value = &o->device, .argument = "NAME",
          .choices = device_choices, .has_auto = true, .hints = train_device_hints,
+         .marks = OPTION_FREE,
          .help = "where to compute; cuda is the first GPU of CUDA_VISIBLE_DEVICES; auto: cuda if this build "
                  "and this "
                  "machine have it"},
         {.name = "gpus", .kind = OPTION_TEXT, .value = &o->gpus, .argument = "N",
+         .marks = OPTION_FREE,
          .help = "train on so many GPUs of this host, or all: a process for each, --batch-size images on "
                  "each; "
                  "torchrun --no-python, mpirun and srun start ranks too"},
@@ -256,6 +234,7 @@ void train_options_rows(TrainOptions *o, Option *rows)
         {.name = "tf32", .kind = OPTION_FLAG, .value = &o->tf32, .alias = "allow-tf32",
          .help = "on a GPU, with --amp off: products round what they multiply to TF32, which is much faster"},
         {.name = "cudnn-benchmark", .kind = OPTION_FLAG, .value = &o->cudnn_benchmark,
+         .marks = OPTION_FREE,
          .help = "on a GPU: time the ways to compute each convolution and keep the fastest; off with "
                  "--deterministic unless given"},
         {.name = "no-fuse", .kind = OPTION_TEXT, .value = &o->no_fuse, .argument = "NAME,NAME,...",
@@ -272,6 +251,7 @@ void train_options_rows(TrainOptions *o, Option *rows)
          .help = "images in a step; 0: 64 (16 for pairs), fewer where the split is small"},
         {.name = "val-batch-size", .kind = OPTION_INTEGER, .value = &o->val_batch_size, .argument = "N",
          .maximum = BATCH_MAX,
+         .marks = OPTION_FREE,
          .help = "images in a step of evaluation; 0: as in training"},
         {.name = "val-interval", .kind = OPTION_INTEGER, .value = &o->val_interval, .argument = "N",
          .maximum = EPOCHS_MAX,
@@ -473,24 +453,32 @@ void train_options_rows(TrainOptions *o, Option *rows)
         {.name = "log-interval", .kind = OPTION_INTEGER, .value = &o->log_interval, .argument = "N",
          .minimum = 1,
          .maximum = 1e9, .alias = "print-freq", .group = "Run",
+         .marks = OPTION_FREE,
          .help = "steps between two lines of the log"},
         {.name = "profile", .kind = OPTION_INTEGER, .value = &o->profile, .argument = "N", .maximum = 1e6,
+         .marks = OPTION_FREE,
          .help = "measure N steps in the middle of training layer by layer, into PROFILE.txt; 0: none"},
         {.name = "resume", .kind = OPTION_TEXT, .value = &o->resume, .argument = "PATH",
+         .marks = OPTION_FREE | OPTION_NOT_IN_FILE,
          .help = "go on from a checkpoint (file or output folder); auto: from the output's own if it has "
                  "one"},
         {.name = "checkpoint-interval", .kind = OPTION_INTEGER, .value = &o->checkpoint_interval,
          .argument = "N",
          .maximum = 1e9,
+         .marks = OPTION_FREE,
          .help = "steps between two checkpoints within an epoch; 0: at its end, and when stopped"},
         {.name = "checkpoint-hist", .kind = OPTION_INTEGER, .value = &o->checkpoint_hist, .argument = "N",
          .maximum = KEPT_EPOCHS_MAX,
+         .marks = OPTION_FREE,
          .help = "keep the weights of the N best epochs too, as checkpoint-EPOCH.safetensors"},
         {.name = "tensorboard", .kind = OPTION_FLAG, .value = &o->tensorboard,
+         .marks = OPTION_FREE,
          .help = "write event files for TensorBoard"},
         {.name = "html", .kind = OPTION_FLAG, .value = &o->html,
+         .marks = OPTION_FREE,
          .help = "write report.html while the run goes on, and at its end"},
         {.name = "verdict", .kind = OPTION_FLAG, .value = &o->verdict,
+         .marks = OPTION_FREE,
          .help = "say at the end what bounded the speed, and what to do about it"},
 
         PROGRAM_OPTIONS(&o->program),
@@ -552,7 +540,6 @@ OptionTable train_options_table(const Option *rows)
                          .answers = train_answers,
                          .examples = examples,
                          .config = "config",
-                         .config_skip = train_options_no_file,
                          .arguments_max = 2};
 }
 

@@ -140,12 +140,6 @@ const char *predict_format_name(int format);
 /* The whole table but for its rows, which it points to. */
 OptionTable train_options_table(const Option *rows);
 
-/* Options that say how a run is shown or where it lies, and not what comes out of it: a run may go on with
- * others. NULL-terminated, as options_config.h wants them. */
-extern const char *const train_options_free[];
-/* Options that no file may give. */
-extern const char *const train_options_no_file[];
-
 /* "0.25:1" as two numbers with low <= MIN <= MAX <= high. FSH_ERR_USAGE names the option. */
 FshStatus train_options_range(const char *name, const char *text, double low, double high,
                               double *minimum_ret, double *maximum_ret, FshError *error);

@@ -34,8 +34,8 @@ static int set_options(json_t *object, const TrainOptions *options)
     train_options_rows(&copy, rows);
     const OptionTable table = train_options_table(rows);
     const int failed =
-        json_object_set_new(object, "options", options_config_object(&table, train_options_no_file));
-    return json_object_set_new(object, "given", options_config_given(&table, train_options_no_file)) | failed;
+        json_object_set_new(object, "options", options_config_object(&table, OPTION_NOT_IN_FILE));
+    return json_object_set_new(object, "given", options_config_given(&table, OPTION_NOT_IN_FILE)) | failed;
 }
 
 static json_t *view_json(const Augmentation *view)
