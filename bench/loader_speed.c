@@ -1,11 +1,11 @@
-/* loader_speed - the trainer's loader alone, and what it is measured by.
+/* loader_speed.c - times the trainer's loader alone, and libjpeg-turbo as its yardstick.
  *
  *   loader_speed DATASET SIZE rrc|pad|center|random WORKERS BATCH SECONDS [cold]
  *
- * In turn, so that both meet the same machine: the loader (trainer/data/loader_bench.h) and, for JPEGs,
- * libjpeg-turbo alone on as many threads, decoding the split's images into memory: whole, and whole at the
- * scale that each crop allows. stderr tells; stdout gets one line of JSON. Training split, three rounds, the
- * best of each. */
+ * The two take turns, so that the machine is the same for both: the loader (trainer/data/loader_bench.h) and,
+ * for JPEGs, libjpeg-turbo alone on as many threads. libjpeg-turbo decodes the split's images into memory:
+ * whole at full size, and whole at the scale that each crop allows. Progress goes to stderr, one line of JSON
+ * to stdout. Training split, three rounds, the best of each. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,7 +33,7 @@ static void print_line(void *context, const char *line)
 
 /* ---- libjpeg-turbo alone ---- */
 
-/* One thread's share: samples first, first + step, … for some seconds. */
+/* The share of one thread: samples first, first + step, … for some seconds. */
 typedef struct FloorThread {
     pthread_t thread;
     JpegGuard guard;
@@ -44,7 +44,7 @@ typedef struct FloorThread {
     double seconds, used, cpu_seconds;
     uint64_t count;
     Image image;
-    FshSample sample; /* in hand */
+    FshSample sample; /* the current one */
     unsigned eighths;
     FshError error;
 } FloorThread;
@@ -76,7 +76,7 @@ static void step_decode(void *context)
     (void)jpeg_finish_decompress(cinfo);
 }
 
-/* The scale that the loader chooses for this sample's crop in epoch 0. */
+/* Returns the scale, in eighths, that the loader chooses for this sample's crop in epoch 0. */
 static unsigned scale_of(const FloorThread *own)
 {
     const Augmentation *augmentation = &own->options->augmentation;
@@ -116,7 +116,8 @@ static void *floor_main(void *argument)
         own->eighths = own->scaled ? scale_of(own) : 8;
         jpeg_guard_reset(&own->guard, false);
         if (jpeg_guard(&own->guard, step_decode, own, &own->error))
-            jpeg_abort_decompress(&own->decompress); /* CMYK and the like: the loader does them otherwise */
+            jpeg_abort_decompress(&own->decompress); /* CMYK and the like, which the loader decodes by
+                                                      * libvips */
         own->count++;
         own->used = progress_now_seconds() - begin;
     }
@@ -126,7 +127,7 @@ static void *floor_main(void *argument)
     return NULL;
 }
 
-/* The best of what was seen: by the clock, and by each second on a processor. */
+/* The best rates so far: per second, and per second of processor time. */
 typedef struct Rate {
     double per_second, per_cpu_second;
 } Rate;
@@ -139,7 +140,7 @@ static void keep_best(Rate *best, double count, double seconds, double cpu_secon
     best->per_cpu_second = per_cpu > best->per_cpu_second ? per_cpu : best->per_cpu_second;
 }
 
-/* Images of all threads together. */
+/* Measures libjpeg on all threads together and keeps the best rate. */
 static void measure_libjpeg(const LoaderOptions *options, double seconds, bool scaled, Rate *best)
 {
     double count = 0, cpu_seconds = 0, longest = 0;

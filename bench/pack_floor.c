@@ -1,11 +1,10 @@
-/* pack_floor: what libjpeg alone takes to decode a tree of photographs, on several threads: the time that
- * fpack --store raw has to beat, nearly. With OUT each image's pixels are written to that file too, which
- * whoever stores them cannot do without.
+/* pack_floor.c - times libjpeg alone decoding a tree of photographs on several threads: nearly a lower bound
+ * for fpack --store raw. With OUT it also writes each image's pixels to that file, which fpack must do too.
  *
  *   pack_floor DIR JOBS [OUT]
  *
  * prints "COUNT SECONDS CPU BYTES": JPEGs decoded, by the clock, CPU seconds of all threads, bytes of their
- * pixels. Files are read before the clock starts. Those that are no JPEGs, or damaged, are left out. */
+ * pixels. Files are read before the clock starts. Files that are not JPEGs, or damaged, are skipped. */
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -26,14 +25,14 @@ typedef struct FloorThread {
     struct jpeg_decompress_struct decompress;
     bool ready;
     Image image;
-    const Buffer *file; /* in hand */
+    const Buffer *file; /* the current one */
     uint64_t count, bytes;
 } FloorThread;
 
 typedef struct Floor {
     Buffer *files;
     FloorThread *threads;
-    int out; /* -1: not written */
+    int out; /* -1: pixels are not written */
     _Atomic uint64_t out_bytes;
 } Floor;
 

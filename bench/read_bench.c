@@ -1,11 +1,11 @@
-/* read_bench - makes datasets of records of one size, and reads them as fast as they can be read.
+/* read_bench.c - makes datasets of records of one size, and reads them as fast as possible.
  *
  *   read_bench make shards|lmdb|tar|mdb|files DIR COUNT BYTES     (mdb: liblmdb alone, keys "00000042";
  *                                                                 files: a file each)
  *   read_bench read DIR COUNT [THREADS]                           prints one line of JSON
  *
- * "random": every record once, in an order drawn beforehand; its length and the first byte of the payload are
- * looked at. "sequential": in order, every byte is summed. Both warm, the best of three. */
+ * "random" reads the length and the first payload byte of every record once, in an order drawn beforehand.
+ * "sequential" sums every byte in order. Both are warm, the best of three. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -150,7 +150,7 @@ static void make_files(const char *folder, uint64_t count, size_t bytes)
     free(payload);
 }
 
-/* ---- reading: one interface over what was made ---- */
+/* ---- reading: one interface for all containers ---- */
 
 typedef struct Reader {
     const char *folder;
@@ -161,7 +161,7 @@ typedef struct Reader {
     bool files;
 } Reader;
 
-/* What a thread needs besides. */
+/* State of a thread. */
 typedef struct Hand {
     const Reader *reader;
     MDB_txn *txn;
@@ -303,7 +303,7 @@ static void *run_task(void *context)
     return NULL;
 }
 
-/* Seconds of the best round. */
+/* Returns the seconds of the best round. */
 static double measure(const Reader *reader, const uint64_t *order, uint64_t count, unsigned threads,
                       uint64_t *bytes_ret, uint64_t *sum_ret)
 {
@@ -347,7 +347,7 @@ static void read_all(const char *folder, uint64_t count, unsigned threads)
         die(folder, "no memory");
     for (uint64_t i = 0; i < count; i++)
         order[i] = random_permute(i, count, 3, 0);
-    (void)measure(&reader, NULL, count, 1, &bytes, &sum); /* into the page cache, and mapped */
+    (void)measure(&reader, NULL, count, 1, &bytes, &sum); /* maps everything and fills the page cache */
     double random_seconds = measure(&reader, order, count, threads, &bytes, &random_sum);
     double sequential_seconds = measure(&reader, NULL, count, threads, &bytes, &sum);
     (void)printf("{\"open_ms\": %.3f, \"random_per_s\": %.0f, \"sequential_per_s\": %.0f, "

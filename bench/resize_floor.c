@@ -1,15 +1,16 @@
-/* resize_floor: what libjpeg alone takes for fresize's job, with nothing in between: the time to beat.
+/* resize_floor.c - times libjpeg alone at fresize's job, without anything in between: a lower bound for
+ * fresize.
  *
  * Every JPEG below a folder is read into memory, decoded to RGB at the smallest of 1/8, 1/4, 1/2 and 1 that
  * keeps twice the wanted edges (fresize's rule), and pixels of the wanted size are encoded at quality 90,
- * 4:2:0. Only these two are timed, in CPU time of this one thread; the pixels to encode are resampled between
- * the two clocks, because a file of noise or of aliases would take longer to encode. An image that is small
+ * 4:2:0. Only these two are timed, in CPU time of this one thread; the pixels to encode are resampled while
+ * no clock runs, because a file of noise or aliases would take longer to encode. An image that is small
  * enough is decoded at 1/8, as fresize does before it copies it.
  *
  *   resize_floor DIR SIZE      SIZE: of the short edge
  *
  * prints images per CPU second: "decode N", "encode N", "floor N" (both). Files that are not JPEGs, or cannot
- * be decoded, are left out and counted on stderr. */
+ * be decoded, are skipped and counted on stderr. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,8 +31,8 @@ typedef struct Floor {
     Image decoded, resampled;
     uint32_t max_size, width, height;
     bool resized;
-    const Buffer *file; /* in hand */
-    Buffer encoded;     /* as large as any JPEG of these pixels: libjpeg need not grow it */
+    const Buffer *file; /* the current one */
+    Buffer encoded;     /* as large as any JPEG of these pixels, so that libjpeg need not grow it */
     uint64_t decoded_count, encoded_count;
     double decode_seconds, encode_seconds;
 } Floor;
@@ -147,7 +148,7 @@ static FshStatus measure(Floor *floor, const Buffer *file, FshError *error)
     return FSH_OK;
 }
 
-/* Returns the exit status. */
+/* Runs the benchmark. Returns the exit status. */
 static int run(const char *root, uint32_t max_size)
 {
     Floor floor = {.max_size = max_size};

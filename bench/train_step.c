@@ -1,14 +1,13 @@
-/* One training step, again and again: forward, backward, update, on a made-up batch that stays where it is. A
- * program of train.sh's and train_cpu.sh's.
+/* train_step.c - repeats one training step: forward, backward, update, on a synthetic batch that stays in
+ * place. Used by train.sh and train_cpu.sh.
  *
  * usage: train_step time MODEL TYPE PIXELS BATCH STEPS [DEVICE]
- *            as JSON: the best and the median step, the processor time of the best; of a GPU what a step
- *            takes at least (the sum of what each node takes, see profile.h) and memory: planned_gib, what
- *            the step
- *            was given; memory_gib, all that is gone of the device since it was opened, kernels too
+ *            as JSON: the best and the median step, the processor time of the best; on a GPU also the least
+ *            that a step could take (the sum over nodes, see profile.h) and memory: planned_gib, what was
+ *            planned for the step; memory_gib, all that the device has lost since it was opened, with kernels
  *        train_step profile MODEL TYPE PIXELS BATCH STEPS [DEVICE]
- *            where the time goes, by op and by layer, beside what each takes at least: of every node the best
- *            of the steps, which a shared machine disturbs least
+ *            where the time goes, by op and by layer, beside the least that each could take: for every node
+ *            the best of the steps, which a shared machine disturbs least
  *        train_step memory MODEL TYPE PIXELS BATCH [DEVICE]
  *            bytes of the plan, as JSON
  *        train_step gradients MODEL TYPE PIXELS BATCH FOLDER [DEVICE]
@@ -22,7 +21,7 @@
  * Several processes with the environment of torchrun, mpirun or srun (scripts/device_ranks.sh), or
  * TRAIN_STEP_GPUS=N, which starts them, step together: images_per_second is of all, BATCH of each.
  *
- * A GPU works behind the program that feeds it: there STEPS steps are timed together, five times over. */
+ * A GPU runs asynchronously, so there STEPS steps are timed together, five times over. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,15 +47,15 @@ typedef struct Job {
     bool tf32;
     int64_t pixels, batch;
     int steps;
-    const char *folder;   /* of gradients; NULL: weights and batch are made up */
-    WeightsOrigin origin; /* what the folder's weights say of their network */
-    Safetensors *inputs;  /* its batch */
-    double loss_scale;    /* in f16, at the start */
+    const char *folder;   /* of gradients; NULL: weights and batch are synthetic */
+    WeightsOrigin origin; /* of the folder's weights */
+    Safetensors *inputs;  /* the folder's batch */
+    double loss_scale;    /* in f16, at the beginning */
     RankPlace place;
     Communicator *communicator; /* NULL: one process */
     Graph *graph;
     Backend *backend;
-    uint64_t free_bytes; /* of the device before anything was made; 0: it does not say */
+    uint64_t free_bytes; /* on the device before anything was made; 0: unknown */
     State *state;
     Program *program;
 } Job;
@@ -66,7 +65,7 @@ static bool on_cpu(const Job *job)
     return strcmp(job->device, "cpu") == 0;
 }
 
-/* The data that a network is known for. */
+/* Sets channels and classes to those of the data that the network is usually trained on, or the folder's. */
 static void describe_data(const Job *job, ModelSpec *spec)
 {
     static const char *const mnist[] = {"toynet", "conv8", NULL}, *const cifar[] = {"resnet9", "pyramidnet",
@@ -87,7 +86,7 @@ static void describe_data(const Job *job, ModelSpec *spec)
     }
 }
 
-/* FOLDER/NAME.safetensors */
+/* Writes FOLDER/NAME.safetensors to path and returns it. */
 static const char *file_in_folder(const Job *job, const char *name, char *path, size_t path_bytes)
 {
     (void)snprintf(path, path_bytes, "%s/%s.safetensors", job->folder, name);
@@ -158,7 +157,8 @@ static FshStatus make(Job *job, FshError *error)
     return status ? status : program_new(&job->program, job->state, job->graph, error);
 }
 
-/* Bytes spread over all values; labels over three classes, which every network has; ones. */
+/* Fills the tensor with synthetic values: bytes spread over all values; labels over three classes, which
+ * every network has; ones. */
 static void make_up(const Tensor *tensor, void *values)
 {
     const int64_t count = tensor_count(tensor);
@@ -175,7 +175,7 @@ static void make_up(const Tensor *tensor, void *values)
         }
 }
 
-/* What the folder's batch has under the tensor's name; all else is made up. */
+/* Fills the tensor with what the folder's batch has under its name, else with synthetic values. */
 static FshStatus find_input(const Job *job, const Tensor *tensor, void *values, FshError *error)
 {
     const SafetensorsEntry *entry = job->inputs ? safetensors_find(job->inputs, tensor->name) : NULL;
@@ -220,7 +220,7 @@ static FshStatus write_batch(const Job *job, FshError *error)
     return status;
 }
 
-/* Of all threads. */
+/* Returns the processor seconds of all threads. */
 static double processor_seconds(void)
 {
     struct timespec now;
@@ -228,13 +228,13 @@ static double processor_seconds(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-/* Waits for all steps that were started. */
+/* Reads the loss, and so waits for all steps that were started. */
 static FshStatus read_loss(const Job *job, float *loss, FshError *error)
 {
     return program_read(job->program, graph_find(job->graph, "loss"), loss, sizeof *loss, error);
 }
 
-/* processor_ret: of the step that took least of it. */
+/* Times each step. *processor_ret is set to the processor seconds of the step that took the fewest. */
 static FshStatus run_steps(const Job *job, int steps, double *seconds, double *processor_ret, FshError *error)
 {
     FshStatus status = FSH_OK;
@@ -248,7 +248,7 @@ static FshStatus run_steps(const Job *job, int steps, double *seconds, double *p
     return status;
 }
 
-/* Seconds of a step in each of the rounds, the device at work all the time. */
+/* Times the rounds, in seconds per step, with the device busy all the time. */
 static FshStatus run_rounds(const Job *job, double *seconds, double *processor_ret, FshError *error)
 {
     float loss;
@@ -276,7 +276,7 @@ static int by_value(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-/* What network and step have taken of the device's memory, whatever for; 0 on the CPU. */
+/* Returns how much of the device's memory network and step have taken, for any purpose; 0 on the CPU. */
 static double taken_gib(const Job *job)
 {
     uint64_t left = 0;
@@ -285,7 +285,7 @@ static double taken_gib(const Job *job)
     return (double)(job->free_bytes - left) / (1 << 30);
 }
 
-/* What was set aside for the step on the device; what libraries have taken for themselves is not in it. */
+/* Returns the memory planned for the step on the device, without what libraries take for themselves. */
 static double planned_gib(const Job *job)
 {
     MemoryUse use = {0};
@@ -294,7 +294,7 @@ static double planned_gib(const Job *job)
     return (double)memory_total(&use) / (1 << 30);
 }
 
-/* The sum of each node's least time. Takes memory for a while. */
+/* Sets *seconds_ret to the sum of each node's least time. Takes some memory meanwhile. */
 static FshStatus find_floor(const Job *job, double *seconds_ret, FshError *error)
 {
     Profile profile = {0};
@@ -345,7 +345,7 @@ static FshStatus time_steps(Job *job, FshError *error)
     return FSH_OK;
 }
 
-/* Beside what each layer takes at least. */
+/* Prints the profile, each layer beside its least time. */
 static FshStatus print_profile(const Job *job, const double *seconds, FshError *error)
 {
     Profile profile;
@@ -402,7 +402,7 @@ typedef struct GradientList {
     TensorId *gradients;
 } GradientList;
 
-/* Of the loss, which may have been scaled. Number 0 is the loss. */
+/* Reads a gradient of the loss, undoing the loss scale. Number 0 is the loss. */
 static FshStatus read_gradient(size_t number, void *values, void *context, FshError *error)
 {
     const GradientList *list = context;
@@ -418,7 +418,7 @@ static FshStatus read_gradient(size_t number, void *values, void *context, FshEr
     return status;
 }
 
-/* Under the parameters' names. */
+/* Writes the gradients under the names of their parameters. */
 static FshStatus write_gradients(Job *job, FshError *error)
 {
     const size_t count_max = graph_tensor_count(job->graph) + 1;
@@ -452,7 +452,8 @@ static FshStatus write_gradients(Job *job, FshError *error)
     return status;
 }
 
-/* TRAIN_STEP_GPUS=N: that many processes. Those return; the one that started them ends here. */
+/* Starts N processes for TRAIN_STEP_GPUS=N, and finds the place of each. Only those return; the process that
+ * started them ends here. */
 static FshStatus find_place(RankPlace *place, FshError *error)
 {
     const char *text = getenv("TRAIN_STEP_GPUS");

@@ -1,6 +1,6 @@
-/* blossoms.c - six kinds of flowers that differ in the number and the tips of their petals alone: colour,
- * size, place, tilt, leaves in front and the meadow are drawn from the same distributions for all. A network
- * has to look closely, and takes some epochs. */
+/* blossoms.c - draws six kinds of flowers that differ only in the number and the tips of their petals.
+ * Colour, size, place, tilt, leaves in front and the meadow have the same distributions for all, so a network
+ * must look closely and takes some epochs. */
 #include <math.h>
 
 #include "examples/scenes.h"
@@ -8,7 +8,7 @@
 
 static const float pi = 3.14159265F;
 
-/* Two numbers are all that tells one species from another. */
+/* What tells one species from another. */
 typedef struct Species {
     float petals;
     bool pointed;
@@ -57,7 +57,7 @@ static SceneColor blossom(SceneColor color, const Species *kind, float x, float 
     return scene_scale(petal, (0.45F + 0.55F * radius) * (1.0F - 0.45F * off * off));
 }
 
-/* Scene.kind of each is its place here. */
+/* Species by Scene.kind. */
 static const Species species[] = {{5, true}, {8, true}, {8, false}, {13, false}, {5, false}, {3, true}};
 
 static SceneColor flower(const SceneView *view, float u, float v)
@@ -71,7 +71,7 @@ static SceneColor flower(const SceneView *view, float u, float v)
     float along = dx * cosf(angle) + dy * sinf(angle);
     float across = (dy * cosf(angle) - dx * sinf(angle)) / tilt;
     color = blossom(color, &species[view->kind], along, across, p[4], p[5]);
-    /* Blades in front of it all. */
+    /* Blades of grass in front of everything. */
     float blade = scene_fractal(view->seed + 9U, x * 14.0F + 2.0F * y, y * 1.5F, 2);
     if (blade > 0.74F)
         color = scene_scale((SceneColor){0.1F, 0.24F, 0.04F}, 0.5F + blade);

@@ -1,5 +1,5 @@
-/* make_photos.c - small data sets of rendered pictures, for ./run demo: blossoms in class folders, and
- * landscapes with a noisy copy of each. */
+/* make_photos.c - renders small data sets for ./run demo: blossoms in class folders, and landscapes with a
+ * noisy copy of each. */
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 typedef struct Settings {
     ProgramOptions program;
     int64_t count, edge_min, edge_max, seed;
-    int set; /* of set_names */
+    int set; /* an index of set_names */
 } Settings;
 
 enum { SET_BLOSSOMS, SET_LANDSCAPES, SET_NIGHT };
@@ -30,7 +30,7 @@ typedef struct PictureSet {
     bool pairs;
 } PictureSet;
 
-/* What a thread keeps from picture to picture. */
+/* Buffers that a thread keeps from picture to picture. */
 typedef struct Worker {
     Image image, noisy;
     ImageEncoder *encoder;
@@ -45,7 +45,7 @@ typedef struct Job {
     Progress progress;
 } Job;
 
-/* Edges between the bounds, evenly in the logarithm, in one of the shapes cameras make. */
+/* Draws a size between the bounds, with a uniform logarithm, in one of the shapes of cameras. */
 static void draw_size(const Settings *settings, Random *random, uint32_t *width, uint32_t *height)
 {
     static const double shapes[] = {4.0 / 3.0, 3.0 / 2.0, 16.0 / 9.0, 1.0, 3.0 / 4.0, 2.0 / 3.0};
@@ -76,7 +76,7 @@ static FshStatus save(Job *job, Worker *worker, const Image *image, int quality,
     return status;
 }
 
-/* Writes both sides of a pair: clean/NAME, and noisy/NAME, as a camera sees it at night. */
+/* Writes both sides of a pair: clean/NAME, and noisy/NAME with a camera's noise at night. */
 static FshStatus save_pair(Job *job, Worker *worker, const char *file, Random *random, FshError *error)
 {
     const int quality = 97;
@@ -103,7 +103,7 @@ static FshStatus make_one(uint64_t item, int thread, void *context, FshError *er
     random_start(&random, seed, 0);
     uint32_t width = 0, height = 0;
     draw_size(settings, &random, &width, &height);
-    /* As in ImageNet, one picture in fifty is gray; of pairs none. */
+    /* As in ImageNet, one picture in fifty is gray; never in pairs. */
     const bool gray = random_below(&random, 50) == 0 && !set->pairs;
     FshStatus status =
         scene_render(scene, seed, width, height, gray ? 1 : 3, !set->pairs, &worker->image, error);

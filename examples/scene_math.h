@@ -1,5 +1,4 @@
-/* scene_math.h - the arithmetic that scenes are drawn with: integer hashes and IEEE floats, the same on every
- * machine. */
+/* scene_math.h - arithmetic for drawing scenes: integer hashes and IEEE floats, the same on every machine. */
 #ifndef FSHARD_EXAMPLES_SCENE_MATH_H
 #define FSHARD_EXAMPLES_SCENE_MATH_H
 

@@ -132,7 +132,7 @@ static SceneColor flowers(const SceneView *view, float u, float v)
     SceneColor color = scene_mix((SceneColor){0.03F, 0.12F, 0.01F}, (SceneColor){0.25F, 0.5F, 0.08F}, blades);
     float cells = 4.0F + 5.0F * p[0];
     float x = u * cells * view->aspect, y = v * cells;
-    /* The nearest of the blossoms in the cells around. */
+    /* The nearest blossom in the neighbouring cells. */
     for (int32_t j = (int32_t)floorf(y) - 1; j <= (int32_t)floorf(y) + 1; j++) {
         for (int32_t i = (int32_t)floorf(x) - 1; i <= (int32_t)floorf(x) + 1; i++) {
             float present = scene_lattice(view->seed + 21U, i, j);
@@ -162,7 +162,7 @@ const Scene landscapes[] = {
 };
 const int landscape_count = (int)(sizeof landscapes / sizeof landscapes[0]);
 
-/* Linear light to the 8 bits of a file, sRGB's curve approximated by a power. */
+/* Converts linear light to 8 bits; a power approximates sRGB's curve. */
 static uint8_t encode_level(float linear)
 {
     return (uint8_t)(255.0F * powf(scene_clamp(linear), 1.0F / 2.2F) + 0.5F);
