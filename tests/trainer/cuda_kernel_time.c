@@ -115,13 +115,6 @@ static NormTensors norm_tensors(const Case *c)
 
 static const NormActivation relu = {true, 0};
 
-static cudaError_t statistics(Case *c)
-{
-    const NormTensors tensors = norm_tensors(c);
-    const NormRunning running = {&c->vectors[RUNNING_MEAN], &c->vectors[RUNNING_VAR], NULL, 1e-5, 0.1};
-    return kernel_batch_norm_statistics(&tensors, &running, c->room->scratch, c->room->stream);
-}
-
 static cudaError_t apply(Case *c)
 {
     const NormTensors tensors = norm_tensors(c);
@@ -303,7 +296,6 @@ static Case case_of(Room *room, int64_t n, int64_t size, int64_t channels)
 static void time_norms(Room *room, int64_t n, int64_t size, int64_t channels, bool block_end)
 {
     Case c = case_of(room, n, size, channels);
-    time_calls("statistics", &c, 1, statistics);
     time_calls("apply", &c, 2, apply);
     time_calls("statistics, apply", &c, 3, forward);
     time_calls("backward sums", &c, 2, backward_sums);

@@ -417,11 +417,6 @@ FshStatus safetensors_read_f32(const SafetensorsEntry *entry, float *values, uin
     return FSH_OK;
 }
 
-bool safetensors_has_checksums(const Safetensors *file)
-{
-    return file->has_checksums;
-}
-
 FshStatus safetensors_check(const Safetensors *file, const char *path, FshError *error)
 {
     for (size_t i = 0; i < file->count && file->has_checksums; i++) {

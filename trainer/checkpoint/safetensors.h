@@ -80,8 +80,6 @@ const SafetensorsEntry *safetensors_find(const Safetensors *file, const char *na
 /* Returns a string of "__metadata__"; NULL: there is none. */
 const char *safetensors_metadata(const Safetensors *file, const char *key);
 
-/* Returns whether the file has checksums. */
-bool safetensors_has_checksums(const Safetensors *file);
 /* Reads every tensor and compares its checksum, if the file has checksums. FSH_ERR_CORRUPT names path and the
  * first tensor that does not match. */
 FshStatus safetensors_check(const Safetensors *file, const char *path, FshError *error);

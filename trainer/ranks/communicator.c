@@ -388,16 +388,6 @@ bool communicator_is_broken(const Communicator *communicator)
     return communicator->lost;
 }
 
-bool communicator_is_last(Communicator *communicator)
-{
-    for (uint64_t rank = 0; rank < communicator->place.world_size; rank++)
-        if (rank != communicator->place.rank &&
-            atomic_load(&communicator->head->ranks[rank].state) == RANK_THERE &&
-            !has_died(communicator, rank))
-            return false;
-    return true;
-}
-
 /* ---- the barrier ---- */
 
 static void sleep_on(atomic_uint *futex, unsigned value)
@@ -551,23 +541,6 @@ FshStatus communicator_broadcast(Communicator *communicator, uint64_t root, void
         status = communicator_barrier(communicator, error);
         if (!status && communicator->place.rank != root)
             memcpy((char *)bytes + at, slot_of(communicator, root), now);
-        if (!status)
-            status = communicator_barrier(communicator, error);
-    }
-    return status;
-}
-
-FshStatus communicator_gather(Communicator *communicator, const void *bytes, size_t byte_count, void *all,
-                              FshError *error)
-{
-    FshStatus status = FSH_OK;
-    for (size_t at = 0; at < byte_count && !status; at += SLOT_BYTES) {
-        const size_t now = byte_count - at < SLOT_BYTES ? byte_count - at : SLOT_BYTES;
-        memcpy(slot_of(communicator, communicator->place.rank), (const char *)bytes + at, now);
-        status = communicator_barrier(communicator, error);
-        for (uint64_t rank = 0;
-             rank < communicator->place.world_size && !status && communicator->place.rank == 0; rank++)
-            memcpy((char *)all + rank * byte_count + at, slot_of(communicator, rank), now);
         if (!status)
             status = communicator_barrier(communicator, error);
     }

@@ -62,10 +62,6 @@ FshStatus communicator_mean_f32(Communicator *communicator, float *values, size_
 /* Copies the bytes of rank `root` to all ranks. */
 FshStatus communicator_broadcast(Communicator *communicator, uint64_t root, void *bytes, size_t byte_count,
                                  FshError *error);
-/* At rank 0 all[rank * byte_count] becomes that rank's bytes; elsewhere `all` may be NULL and is left
- * alone. */
-FshStatus communicator_gather(Communicator *communicator, const void *bytes, size_t byte_count, void *all,
-                              FshError *error);
 
 /* Returns FSH_OK, or FSH_ERR_SYSTEM with the rank that has ended without communicator_close. Asks the system
  * and waits for no rank; from any thread. */
@@ -74,7 +70,5 @@ FshStatus communicator_check(Communicator *communicator, FshError *error);
 FshStatus communicator_check_all_there(Communicator *communicator, FshError *error);
 /* Returns whether a call has failed because a rank has ended: every later one fails too. */
 bool communicator_is_broken(const Communicator *communicator);
-/* True once all other ranks have called communicator_close, or ended. From any thread. */
-bool communicator_is_last(Communicator *communicator);
 
 #endif

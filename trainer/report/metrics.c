@@ -6,14 +6,6 @@
 const char *const metric_names[METRIC_COUNT] = {"loss", "top1", "top5", "psnr", "ssim", "input_psnr"};
 const char *const metric_titles[METRIC_COUNT] = {"Loss", "Acc@1", "Acc@5", "PSNR", "SSIM", "input PSNR"};
 
-Metric metric_find(const char *name)
-{
-    int metric = 0;
-    while (metric < METRIC_COUNT && strcmp(metric_names[metric], name) != 0)
-        metric++;
-    return (Metric)metric;
-}
-
 bool metric_rises(Metric metric)
 {
     return metric != METRIC_LOSS;

@@ -26,8 +26,6 @@ typedef enum Metric {
 extern const char *const metric_names[METRIC_COUNT];
 /* Titles in the log, as the peers write them: "Loss", "Acc@1", …. */
 extern const char *const metric_titles[METRIC_COUNT];
-/* Returns the metric of this name, METRIC_COUNT if there is none. */
-Metric metric_find(const char *name);
 /* Returns whether more is better. */
 bool metric_rises(Metric metric);
 

@@ -15,7 +15,7 @@
 #include "common/crc32c.h"
 #include "imaging/encode.h"
 
-/* The numbers of fields in event.proto, summary.proto, tensor.proto and types.proto. */
+/* The numbers of fields in event.proto and summary.proto. */
 enum {
     EVENT_WALL_TIME = 1,
     EVENT_STEP = 2,
@@ -28,18 +28,10 @@ enum {
     VALUE_TAG = 1,
     VALUE_SIMPLE = 2,
     VALUE_IMAGE = 4,
-    VALUE_TENSOR = 8,
-    VALUE_METADATA = 9,
     IMAGE_FIELD_HEIGHT = 1,
     IMAGE_FIELD_WIDTH = 2,
     IMAGE_FIELD_COLORSPACE = 3, /* 1: gray, 3: RGB, which is the count of channels */
     IMAGE_FIELD_ENCODED = 4,
-    METADATA_PLUGIN = 1,
-    PLUGIN_NAME = 1,
-    TENSOR_DTYPE = 1,
-    TENSOR_SHAPE = 2,
-    TENSOR_STRING = 8,
-    DTYPE_STRING = 7, /* a value of the dtype */
 };
 
 enum {
@@ -231,35 +223,6 @@ FshStatus tensorboard_image(TensorBoard *board, const char *tag, uint64_t step, 
         status = put_message(&board->part, IMAGE_FIELD_ENCODED, &board->encoded, error);
     if (!status)
         status = put_message(&board->value, VALUE_IMAGE, &board->part, error);
-    return status ? status : write_value(board, step, error);
-}
-
-/* The plugin that shows the value: SummaryMetadata { plugin_data { plugin_name } }. */
-static FshStatus put_plugin(TensorBoard *board, const char *name, FshError *error)
-{
-    Buffer *plugin = &board->part, *metadata = &board->summary;
-    plugin->length = metadata->length = 0;
-    FshStatus status = put_text(plugin, PLUGIN_NAME, name, error);
-    if (!status)
-        status = put_message(metadata, METADATA_PLUGIN, plugin, error);
-    return status ? status : put_message(&board->value, VALUE_METADATA, metadata, error);
-}
-
-FshStatus tensorboard_text(TensorBoard *board, const char *tag, uint64_t step, const char *text,
-                           FshError *error)
-{
-    FshStatus status = begin_value(board, tag, error);
-    if (!status)
-        status = put_plugin(board, "text", error);
-    board->part.length = 0;
-    if (!status)
-        status = put_number(&board->part, TENSOR_DTYPE, DTYPE_STRING, error);
-    if (!status) /* no dimensions: one text */
-        status = put_bytes(&board->part, TENSOR_SHAPE, "", 0, error);
-    if (!status)
-        status = put_text(&board->part, TENSOR_STRING, text, error);
-    if (!status)
-        status = put_message(&board->value, VALUE_TENSOR, &board->part, error);
     return status ? status : write_value(board, step, error);
 }
 

@@ -1,4 +1,4 @@
-/* tensorboard.h - event files that TensorBoard reads: curves, images and text of a run.
+/* tensorboard.h - event files that TensorBoard reads: curves and images of a run.
  *
  *   TensorBoard *board = NULL;
  *   if (!tensorboard_open(&board, "runs/a", 0, &error))
@@ -40,8 +40,5 @@ FshStatus tensorboard_scalar(TensorBoard *board, const char *tag, uint64_t step,
 /* Appends an image, as JPEG of quality 95 without chroma subsampling. */
 FshStatus tensorboard_image(TensorBoard *board, const char *tag, uint64_t step, const ImageView *image,
                             FshError *error);
-/* Text, which TensorBoard shows as Markdown: a table of options, for instance. */
-FshStatus tensorboard_text(TensorBoard *board, const char *tag, uint64_t step, const char *text,
-                           FshError *error);
 
 #endif

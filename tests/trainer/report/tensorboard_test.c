@@ -185,22 +185,6 @@ TEST_IN_FOLDER(test_an_image_is_a_jpeg_of_its_size, folder)
     free(read.file);
 }
 
-TEST_IN_FOLDER(test_text_names_its_plugin, folder)
-{
-    TensorBoard *board = NULL;
-    FshError error = {0};
-    const char *names[8] = {0};
-    assert_ok(tensorboard_open(&board, folder->path, 0, &error), &error);
-    assert_ok(tensorboard_text(board, "options", 0, "| lr | 0.1 |", &error), &error);
-    tensorboard_close(&board);
-    assert_int_equal(list(folder, names), 1);
-    Events read = read_events(names[0]);
-    const Piece value = value_of(read.events[2]);
-    assert_text(field(field(field(value, 9, NULL), 1, NULL), 1, NULL), "text");
-    assert_text(field(field(value, 8, NULL), 8, NULL), "| lr | 0.1 |");
-    free(read.file);
-}
-
 TEST_IN_FOLDER(test_a_file_sorts_behind_the_earlier_ones, folder)
 {
     FshError error = {0};

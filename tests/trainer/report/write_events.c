@@ -17,8 +17,6 @@ static FshStatus write_steps(const char *folder, uint64_t first, double shift, F
         status = tensorboard_scalar(board, "train/loss", step, (double)step + shift, error);
     if (!status)
         status = tensorboard_image(board, "val/samples", 5, &image, error);
-    if (!status)
-        status = tensorboard_text(board, "options", first, "**lr** 0.1", error);
     tensorboard_close(&board);
     return status;
 }

@@ -220,19 +220,6 @@ extern "C" cudaError_t kernel_add_bias(const DeviceTensor *y, const DeviceTensor
     });
 }
 
-extern "C" cudaError_t kernel_batch_norm_statistics(const NormTensors *tensors, const NormRunning *running,
-                                                    void *scratch, cudaStream_t stream)
-{
-    const DeviceTensor *x = tensors->x;
-    if (!all_f32({tensors->mean, tensors->inverse_deviation, running->mean, running->var, running->bias}))
-        return cudaErrorNotSupported;
-    return with_storage(x, [&](auto zero) {
-        using T = decltype(zero);
-        const FinishMoments<T> finish = {data_of<T>(x), moments_of(tensors, running)};
-        sum_rows<T>(MomentsTerm<T>{data_of<T>(x)}, finish, x, scratch, stream);
-    });
-}
-
 extern "C" cudaError_t kernel_batch_norm_running(const NormTensors *tensors, const NormRunning *running,
                                                  cudaStream_t stream)
 {

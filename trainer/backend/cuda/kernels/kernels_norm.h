@@ -25,7 +25,7 @@ typedef struct NormTensors {
     const DeviceTensor *x;             /* [.., C] */
     const DeviceTensor *weight, *bias; /* [C] f32 */
     const DeviceTensor *mean,
-        *inverse_deviation; /* [C] f32: written by statistics, running or forward below, read by the others */
+        *inverse_deviation; /* [C] f32: written by running, forward and apply_sums below, read by the others */
 } NormTensors;
 /* The activation that was fused into the norm, if any. */
 typedef struct NormActivation {
@@ -42,10 +42,6 @@ typedef struct NormRunning {
     double epsilon, momentum;
 } NormRunning;
 
-/* Computes mean and inverse_deviation = 1 / sqrt(variance + epsilon) of the batch, and moves the running
- * statistics by momentum (with the unbiased variance). */
-cudaError_t kernel_batch_norm_statistics(const NormTensors *tensors, const NormRunning *running,
-                                         void *scratch, cudaStream_t stream);
 /* Computes sums [2, at least the pitch of x] f32, of x and of its squares over its rows, for the norm that
  * follows a convolution that cannot compute them itself. */
 cudaError_t kernel_channel_sums(const DeviceTensor *x, const DeviceTensor *sums, void *scratch,
@@ -58,8 +54,9 @@ cudaError_t kernel_batch_norm_running(const NormTensors *tensors, const NormRunn
 cudaError_t kernel_batch_norm_apply(const NormTensors *tensors, const NormActivation *activation,
                                     const DeviceTensor *addend, const DeviceTensor *y, cudaStream_t stream);
 
-/* Does kernel_batch_norm_statistics and kernel_batch_norm_apply, for small images in one launch
- * (rows_whole.cuh). */
+/* Computes mean and inverse_deviation = 1 / sqrt(variance + epsilon) of the batch, moves the running
+ * statistics by momentum (with the unbiased variance), and then does what kernel_batch_norm_apply does; for
+ * small images in one launch (rows_whole.cuh). */
 cudaError_t kernel_batch_norm_forward(const NormTensors *tensors, const NormRunning *running,
                                       const NormActivation *activation, const DeviceTensor *addend,
                                       const DeviceTensor *y, void *scratch, cudaStream_t stream);
@@ -68,8 +65,8 @@ cudaError_t kernel_batch_norm_forward(const NormTensors *tensors, const NormRunn
  * not for narrower addends in f32, and on a device whose shared memory is less than one line takes. */
 bool kernel_batch_norm_is_whole(const DeviceTensor *x);
 
-/* Does statistics and apply in one launch if the sums of x are known (from kernel_channel_sums or a
- * convolution): writes mean and inverse_deviation, and moves the running statistics. */
+/* Does what kernel_batch_norm_forward does, in one launch, if the sums of x are known (from
+ * kernel_channel_sums or a convolution). */
 cudaError_t kernel_batch_norm_apply_sums(const NormTensors *tensors, const NormRunning *running,
                                          const DeviceTensor *sums, const NormActivation *activation,
                                          const DeviceTensor *addend, const DeviceTensor *y,
