@@ -1,5 +1,6 @@
 #include "common/json_text.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +22,11 @@ json_t *json_text(const char *text)
         string = json_string(ascii);
     free(ascii);
     return string;
+}
+
+json_t *json_number(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
 }
 
 /* Returns the bytes of the longest run between two quotes that come one after the other, and the line it

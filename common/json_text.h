@@ -9,6 +9,10 @@
  * text that is none, every byte above 127 becomes "?". NULL when out of memory. */
 json_t *json_text(const char *text);
 
+/* Returns the value as a new reference, null if it is not finite, which JSON cannot express. NULL when out of
+ * memory. */
+json_t *json_number(double value);
+
 /* What a string of a file that is read may take, as it is written there: as much as a key or a source path.
  * jansson takes 150 ns and three bytes of memory for each byte of a string. */
 enum { JSON_STRING_BYTES_MAX = 65535 };

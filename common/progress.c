@@ -26,6 +26,13 @@ double progress_now_seconds(void)
     return (double)now_ns() * 1e-9;
 }
 
+double progress_lap_seconds(double *start_seconds)
+{
+    const double now = progress_now_seconds(), taken = now - *start_seconds;
+    *start_seconds = now;
+    return taken;
+}
+
 /* ---- numbers for people ---- */
 
 const char *progress_format_bytes(char *buffer, size_t buffer_bytes, uint64_t bytes)

@@ -62,6 +62,8 @@ void progress_finish(Progress *progress);
 
 /* Seconds on the monotonic clock. */
 double progress_now_seconds(void);
+/* Returns the seconds since *start_seconds, and sets it to now. */
+double progress_lap_seconds(double *start_seconds);
 
 /* "1.5 GiB", "320 KiB", "17 B": binary units, three significant digits (four from 1000 to 1023). Returns
  * buffer. */

@@ -177,14 +177,6 @@ static void take_group(const ResampleKernels *kernels, Plane *plane)
     }
 }
 
-/* Returns the seconds since *start_seconds, and sets it to now. */
-static double lap(double *start_seconds)
-{
-    double now = progress_now_seconds(), taken = now - *start_seconds;
-    *start_seconds = now;
-    return taken;
-}
-
 /* Decodes all planes from first row to last and resamples them into their targets. */
 static FshStatus fill_targets(JpegShrinker *shrinker, JpegDecoder *decoder, uint32_t count,
                               const uint32_t eighths[JPEG_PLANES_MAX], JpegShrinkReport *report,
@@ -200,10 +192,10 @@ static FshStatus fill_targets(JpegShrinker *shrinker, JpegDecoder *decoder, uint
         for (uint32_t i = 0; i < count; i++)
             rows[i] = make_room(&shrinker->planes[i]);
         status = jpeg_decoder_planes_next(decoder, rows, strides, &report->quirks, error);
-        report->decode_seconds += lap(start_seconds);
+        report->decode_seconds += progress_lap_seconds(start_seconds);
         for (uint32_t i = 0; !status && i < count; i++)
             take_group(shrinker->kernels, &shrinker->planes[i]);
-        report->resample_seconds += lap(start_seconds);
+        report->resample_seconds += progress_lap_seconds(start_seconds);
     }
     return status;
 }
@@ -234,13 +226,13 @@ FshStatus jpeg_shrink(JpegShrinker *shrinker, JpegDecoder *decoder, JpegEncoder 
         status = prepare_plane(shrinker, plane, options, halved, error);
         samples[i] = (JpegSamples){plane->target.bytes, plane->target_stride_bytes};
     }
-    report->resample_seconds = lap(&start_seconds);
+    report->resample_seconds = progress_lap_seconds(&start_seconds);
     if (!status)
         status = fill_targets(shrinker, decoder, count, eighths, report, &start_seconds, error);
     if (!status)
         status =
             jpeg_encoder_encode_planes(encoder, samples, count, options->width, options->height,
                                        options->quality, options->subsampling, options->metadata, out, error);
-    report->encode_seconds = lap(&start_seconds);
+    report->encode_seconds = progress_lap_seconds(&start_seconds);
     return status;
 }

@@ -103,14 +103,6 @@ FshStatus shrink_image_plan(ShrinkWorker *worker, const void *bytes, size_t leng
     return FSH_OK;
 }
 
-/* Returns the seconds since *start_seconds, and sets it to now. */
-static double lap(double *start_seconds)
-{
-    double now = progress_now_seconds(), taken = now - *start_seconds;
-    *start_seconds = now;
-    return taken;
-}
-
 static ImageDecodeOptions decode_options(const ShrinkRecipe *recipe, const ShrunkImage *resized)
 {
     ImageDecodeOptions options = {
@@ -154,7 +146,7 @@ static FshStatus shrink(ShrinkWorker *worker, const ShrinkRecipe *recipe,
             return status;
         image_decoder_metadata(worker->decoder, &metadata);
     }
-    resized->decode_seconds = lap(&start_seconds);
+    resized->decode_seconds = progress_lap_seconds(&start_seconds);
     const JpegShrinkOptions options = {.width = resized->width,
                                        .height = resized->height,
                                        .margin = SCALED_DECODE_MARGIN,
@@ -215,7 +207,7 @@ static FshStatus make_pixels(ShrinkWorker *worker, const void *bytes, size_t len
 {
     Image *image = &worker->decoded;
     FshStatus status = image_decode(worker->decoder, bytes, length, options, image, &resized->info, error);
-    resized->decode_seconds = lap(start_seconds);
+    resized->decode_seconds = progress_lap_seconds(start_seconds);
     if (!status && resized->action == SHRINK_RESIZED) {
         const ResampleBox box = covered_box(&resized->info, recipe->ignore_orientation, &worker->decoded);
         image = &worker->resampled;
@@ -230,7 +222,7 @@ static FshStatus make_pixels(ShrinkWorker *worker, const void *bytes, size_t len
             status = FSH_OK;
         }
     }
-    resized->resample_seconds = lap(start_seconds);
+    resized->resample_seconds = progress_lap_seconds(start_seconds);
     *pixels = image;
     return status;
 }
@@ -262,7 +254,7 @@ FshStatus shrink_image(ShrinkWorker *worker, const void *bytes, size_t length, I
                                         .subsampling = recipe->subsampling,
                                         .metadata = recipe->keep_metadata ? &metadata : NULL};
     status = image_encode(worker->encoder, pixels, &options, &worker->encoded, error);
-    resized->encode_seconds = lap(&start_seconds);
+    resized->encode_seconds = progress_lap_seconds(&start_seconds);
     resized->bytes = worker->encoded.bytes;
     resized->length = worker->encoded.length;
     return status;

@@ -4,6 +4,8 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "common/json_text.h"
+
 /* One row for each number of the state; together they are a JSON object. */
 typedef enum FieldKind { FIELD_COUNT, FIELD_REAL, FIELD_FLAG } FieldKind;
 
@@ -39,17 +41,11 @@ enum { FIELD_ROWS = sizeof fields / sizeof *fields };
 
 /* ---- writing ---- */
 
-/* Returns the value, or null if it is not finite, which JSON cannot express. */
-static json_t *number_or_null(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
 static json_t *metrics_object(const Metrics *metrics)
 {
     json_t *sums = json_array();
     for (int i = 0; i < METRIC_COUNT; i++)
-        (void)json_array_append_new(sums, number_or_null(metrics->sums[i]));
+        (void)json_array_append_new(sums, json_number(metrics->sums[i]));
     return json_pack("{s:I, s:I, s:o}", "count", (json_int_t)metrics->count, "measured",
                      (json_int_t)metrics->measured, "sums", sums);
 }

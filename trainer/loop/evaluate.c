@@ -1,6 +1,5 @@
 /* evaluate.c - ftrain --evaluate, --predict, --export: runs weights on the evaluation split. */
 #include <inttypes.h>
-#include <math.h>
 #include <string.h>
 
 #include "common/json_text.h"
@@ -9,12 +8,6 @@
 #include "trainer/loop/predict.h"
 #include "trainer/loop/run_output.h"
 #include "trainer/loop/train.h"
-
-/* Returns the value, or null if it is not finite, which JSON cannot express. */
-static json_t *number_or_null(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
 
 static FshStatus print_json(const TrainOptions *options, const Session *session, const Metrics *metrics,
                             uint64_t skipped, double seconds, FshError *error)
@@ -25,7 +18,7 @@ static FshStatus print_json(const TrainOptions *options, const Session *session,
     for (int i = 0; object && i < METRIC_COUNT; i++)
         if (metrics_has(metrics, (Metric)i))
             (void)json_object_set_new(object, metric_names[i],
-                                      number_or_null(metrics_value(metrics, (Metric)i)));
+                                      json_number(metrics_value(metrics, (Metric)i)));
     if (object && class_counts_any(&session->class_counts))
         (void)json_object_set_new(
             object, "classes",

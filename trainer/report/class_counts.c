@@ -162,11 +162,6 @@ FshStatus class_table_write(const ClassCounts *counts, const char *const *names,
     return status;
 }
 
-static json_t *percent(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
 static json_t *name_json(const char *const *names, int64_t class)
 {
     if (class < 0)
@@ -182,8 +177,8 @@ json_t *class_table_json(const ClassCounts *counts, const char *const *names)
         json_t *object = json_pack(
             "{s:I, s:o, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:I}", "index", (json_int_t)i, "class",
             name_json(names, (int64_t)i), "samples", (json_int_t)row.samples, "correct",
-            (json_int_t)row.right, "predicted", (json_int_t)row.taken, "recall", percent(row.recall),
-            "precision", percent(row.precision), "f1", percent(row.f1), "confused_with",
+            (json_int_t)row.right, "predicted", (json_int_t)row.taken, "recall", json_number(row.recall),
+            "precision", json_number(row.precision), "f1", json_number(row.f1), "confused_with",
             name_json(names, row.confused_with), "confused_count", (json_int_t)row.confused_count);
         if (!object || json_array_append_new(array, object)) {
             json_decref(array);

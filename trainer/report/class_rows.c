@@ -126,7 +126,7 @@ json_t *class_rows_json(const ClassRows *rows, const char *key, int64_t label, c
     for (int i = 0; i < count && made; i++) {
         const double probability = probability_of(logits, rows->classes, likeliest[i]);
         json_t *one = json_pack("{s:o, s:o}", "class", json_text(name_of(rows, likeliest[i])), "probability",
-                                isfinite(probability) ? json_real(probability) : json_null());
+                                json_number(probability));
         made = one && json_array_append_new(top, one) == 0;
     }
     made = made && json_object_set(object, "top5", top) == 0;

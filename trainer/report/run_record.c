@@ -428,7 +428,7 @@ static bool set_number(json_t *object, const char *prefix, const char *name, dou
 {
     char key[64];
     (void)snprintf(key, sizeof key, "%s%s", prefix, name);
-    return json_object_set_new(object, key, isfinite(value) ? json_real(value) : json_null()) == 0;
+    return json_object_set_new(object, key, json_number(value)) == 0;
 }
 
 static bool set_metrics(json_t *object, const char *prefix, const Metrics *metrics)
