@@ -1,5 +1,5 @@
 /* fsh_check: which files there are, each checked on its own (check_file.c), and what they add up to. */
-#include "formats/check.h"
+#include "formats/container.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -118,7 +118,7 @@ static FshStatus list_manifest(Check *check, FshError *error)
         const FshSplitInfo *split = &manifest->splits[i];
         status = fsh_metadata_make(&check->expected[i], manifest, split->name, error);
         for (size_t j = 0; j < split->file_count && !status; j++) {
-            FileCheck file = {.container = manifest->container,
+            FileCheck file = {.container = fsh_container_find(manifest->container),
                               .expected = &check->expected[i],
                               .info = &split->files[j],
                               .file_index = j,
@@ -135,23 +135,18 @@ static bool ends_with(const char *text, const char *suffix)
     return length > suffix_length && strcmp(text + length - suffix_length, suffix) == 0;
 }
 
-/* What the files of a dataset are called. */
-static const struct {
-    const char *suffix;
-    FshContainer container; /* 0: what stands beside tars */
-} suffixes[] = {{".fshard", FSH_CONTAINER_SHARDS}, {".lmdb", FSH_CONTAINER_LMDB},
-                {".tar", FSH_CONTAINER_TAR},       {".basicsr", FSH_CONTAINER_BASICSR},
-                {FSH_TAR_INDEX_SUFFIX, 0},         {WIDS_SUFFIX, 0}};
-
-/* Whether a name looks like one of ours; *container_ret as in the table. */
-static bool is_ours(const char *name, FshContainer *container_ret)
+/* Returns whether a name looks like one of ours. *container_ret: the container of such files; NULL: it is of
+ * what stands beside them. */
+static bool is_ours(const char *name, const Container **container_ret)
 {
-    for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
-        *container_ret = suffixes[i].container;
-        if (ends_with(name, suffixes[i].suffix))
+    const Container *container = NULL;
+    *container_ret = fsh_container_of_name(name);
+    for (size_t i = 0; !*container_ret && (container = fsh_container_row(i)); i++) {
+        if ((container->index_suffix && ends_with(name, container->index_suffix)) ||
+            (container->list_suffix && ends_with(name, container->list_suffix)))
             return true;
     }
-    return false;
+    return *container_ret != NULL;
 }
 
 static int compare_names(const void *a, const void *b)
@@ -212,50 +207,40 @@ static FshStatus sort_listed(const Check *check, char ***listed_ret, FshError *e
     return FSH_OK;
 }
 
-/* Whether a name, of what stands beside tars, belongs to a tar or to a split that the manifest lists. */
-static bool is_beside_a_tar(const Check *check, char **listed, size_t listed_count, const char *name)
+/* Returns whether a name is that of the index of a listed file, or of a list of one of the splits. */
+static bool is_beside(const Check *check, char **listed, size_t listed_count, const char *name)
 {
     const FshManifest *manifest = &check->manifest;
-    char tar[NAME_MAX + 8];
-    const char *wanted = tar;
-    const size_t stem =
-        strlen(name) - (ends_with(name, WIDS_SUFFIX) ? strlen(WIDS_SUFFIX) : strlen(FSH_TAR_INDEX_SUFFIX));
-    if (manifest->container != FSH_CONTAINER_TAR)
-        return false;
-    for (size_t i = 0; ends_with(name, WIDS_SUFFIX) && i < manifest->split_count; i++) {
-        if (strlen(manifest->splits[i].name) == stem && memcmp(manifest->splits[i].name, name, stem) == 0)
-            return true;
+    const Container *container = fsh_container_find(manifest->container);
+    char file[NAME_MAX + 8];
+    const char *wanted = file;
+    const size_t length = strlen(name);
+    if (container->list_suffix && ends_with(name, container->list_suffix)) {
+        const size_t stem = length - strlen(container->list_suffix);
+        for (size_t i = 0; i < manifest->split_count; i++) {
+            if (strlen(manifest->splits[i].name) == stem && memcmp(manifest->splits[i].name, name, stem) == 0)
+                return true;
+        }
     }
-    (void)snprintf(tar, sizeof tar, "%.*s.tar", (int)stem, name);
-    return ends_with(name, FSH_TAR_INDEX_SUFFIX) &&
-           bsearch(&wanted, listed, listed_count, sizeof *listed, compare_names);
+    if (!container->index_suffix || !ends_with(name, container->index_suffix))
+        return false;
+    (void)snprintf(file, sizeof file, "%.*s%s", (int)(length - strlen(container->index_suffix)), name,
+                   container->suffix);
+    return bsearch(&wanted, listed, listed_count, sizeof *listed, compare_names) != NULL;
 }
 
-/* What in the folder of an LMDB, or of BasicSR's with one for each field, is none of its files. */
+/* Reports what in the folder that a file is, as an LMDB, is none of its own. */
 static void check_inside(Check *check, const FileCheck *file)
 {
-    const FshManifest *manifest = &check->manifest;
-    const bool has_sides = file->container == FSH_CONTAINER_BASICSR;
     char **names = NULL;
     size_t count = 0;
-    if ((file->container != FSH_CONTAINER_LMDB && !has_sides) ||
-        list_folder(file->path, &names, &count, NULL))
+    if (!file->container->owns || list_folder(file->path, &names, &count, NULL))
         return; /* whoever opens it says what is wrong */
     for (size_t i = 0; i < count; i++) {
-        static const char *const own[] = {LMDB_DATA_NAME, "lock.mdb", BASICSR_META_NAME};
-        const size_t own_count = has_sides ? 0 : 2;
-        bool known = names[i][0] == '.';
-        for (size_t k = 0; k < own_count; k++)
-            known = known || strcmp(names[i], own[k]) == 0;
-        for (size_t k = 0; k < manifest->field_count && has_sides; k++) {
-            const size_t length = strlen(manifest->field_names[k]);
-            known = known || (strncmp(names[i], manifest->field_names[k], length) == 0 &&
-                              strcmp(names[i] + length, ".lmdb") == 0);
-        }
         char reason[NAME_MAX + 64];
         (void)snprintf(reason, sizeof reason, "holds %.*s, which is not of it: remove it", NAME_MAX,
                        names[i]);
-        if (!known)
+        if (names[i][0] != '.' && !file->container->owns(&check->manifest, names[i]))
             tell_file(check, file->name, FSH_ERR_MISMATCH, reason);
     }
     fsh_names_free(names, count);
@@ -285,7 +270,7 @@ static FshStatus look_for_others(Check *check, FshError *error)
                 tell_file(check, names[i], FSH_OK, mark);
         } else if (ours) {
             const bool known = bsearch(&names[i], listed, listed_count, sizeof *listed, compare_names) ||
-                               (!file.container && is_beside_a_tar(check, listed, listed_count, names[i]));
+                               (!file.container && is_beside(check, listed, listed_count, names[i]));
             if (!known)
                 tell_file(check, names[i], FSH_ERR_MISMATCH, left_over);
         } else if (strcmp(names[i], check->manifest_name) != 0) {
@@ -299,15 +284,16 @@ static FshStatus look_for_others(Check *check, FshError *error)
     return status;
 }
 
-/* The lists of shards that stand beside tars. */
+/* The lists of files that stand beside them, as tars have them. */
 static FshStatus check_lists(Check *check, FshError *error)
 {
     const FshManifest *manifest = &check->manifest;
-    for (size_t i = 0; manifest->container == FSH_CONTAINER_TAR && i < manifest->split_count; i++) {
+    const Container *container = fsh_container_find(manifest->container);
+    for (size_t i = 0; container->check_list && i < manifest->split_count; i++) {
         FshError found = {0};
         char name[FSH_FILE_NAME_BYTES];
-        (void)snprintf(name, sizeof name, "%s" WIDS_SUFFIX, manifest->splits[i].name);
-        if (fsh_wids_check(manifest, &manifest->splits[i], check->folder, &found) == FSH_ERR_MEMORY)
+        (void)snprintf(name, sizeof name, "%s%s", manifest->splits[i].name, container->list_suffix);
+        if (container->check_list(manifest, &manifest->splits[i], check->folder, &found) == FSH_ERR_MEMORY)
             return fsh_error_set(error, FSH_ERR_MEMORY, "%s", found.message);
         if (found.status)
             tell_file(check, name, found.status, found.message);
@@ -548,14 +534,14 @@ static FshStatus list_own(Check *check, const char *path, FshError *error)
         if (ends_with(name, ".json"))
             return list_dataset(check, plain, name, error);
         if (ends_with(name, ".fshard")) /* by name: its content may be what is damaged */
-            return add_file(check, name, (FileCheck){.container = FSH_CONTAINER_SHARDS}, 0, error);
+            return add_file(check, name, (FileCheck){.container = &fsh_shards_container}, 0, error);
         bool lmdb = ends_with(name, ".mdb");
         if (!lmdb)
             status = is_lmdb(plain, &lmdb, error);
         if (status)
             return status;
         if (lmdb)
-            return add_file(check, name, (FileCheck){.container = FSH_CONTAINER_LMDB}, 0, error);
+            return add_file(check, name, (FileCheck){.container = &fsh_lmdb_container}, 0, error);
         return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "%s: is neither a shard nor a " FSH_MANIFEST_NAME,
                              path);
     }
@@ -563,7 +549,7 @@ static FshStatus list_own(Check *check, const char *path, FshError *error)
     if (!status && file_exists(inside)) {
         status = take_folder(check, plain, &name, error);
         return status ? status
-                      : add_file(check, name, (FileCheck){.container = FSH_CONTAINER_LMDB}, 0, error);
+                      : add_file(check, name, (FileCheck){.container = &fsh_lmdb_container}, 0, error);
     }
     (void)snprintf(check->folder, sizeof check->folder, "%s", plain);
     status = file_join(inside, sizeof inside, plain, FSH_MANIFEST_NAME, error);
@@ -601,7 +587,7 @@ static FshStatus list_path(Check *check, const char *path, FshError *error)
 {
     Collection collection;
     FshStatus status = fsh_collection_find(&collection, path, error);
-    bool found = collection.container != 0;
+    bool found = collection.container != NULL;
     if (!status && found)
         status = list_collection(check, &collection, error);
     fsh_collection_free(&collection);

@@ -8,7 +8,7 @@
 /* What is to be checked. */
 typedef struct FileCheck {
     const char *path, *name;
-    FshContainer container;
+    const Container *container;
     FshCheckLevel level;
     const Metadata *expected; /* NULL, with info, where there is no manifest */
     const FshFileInfo *info;
@@ -44,6 +44,11 @@ FshStatus fsh_check_file(const FileCheck *check, FileReport *report, FshError *e
 /* Appends a problem. sample may be NULL, or gives key and source. */
 FshStatus fsh_report_add(FileReport *report, FshStatus status, int64_t record, const FshSample *sample,
                          const char *reason, FshError *error);
+/* Appends a problem as a function of (found) left it. */
+FshStatus fsh_report_found(FileReport *report, int64_t record, const FshSample *sample, const FshError *found,
+                           FshError *error);
+/* Makes room for the counts of class_count classes, zeroed. FSH_ERR_MEMORY. */
+FshStatus fsh_report_classes(FileReport *report, size_t class_count, FshError *error);
 /* The sample of a record that its index leads to, if its structure is good. */
 bool fsh_report_sample(const FileReport *report, uint64_t record, FshSample *sample);
 /* Frees what it holds; also the pool's way to free a slot. */

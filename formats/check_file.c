@@ -1,4 +1,4 @@
-#include "formats/check.h"
+#include "formats/container.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -41,11 +41,17 @@ FshStatus fsh_report_add(FileReport *report, FshStatus status, int64_t record, c
     return FSH_OK;
 }
 
-/* A finding as a function of (found) left it. */
-static FshStatus add_found(FileReport *report, int64_t record, const FshSample *sample, const FshError *found,
+FshStatus fsh_report_found(FileReport *report, int64_t record, const FshSample *sample, const FshError *found,
                            FshError *error)
 {
     return fsh_report_add(report, found->status, record, sample, found->message, error);
+}
+
+FshStatus fsh_report_classes(FileReport *report, size_t class_count, FshError *error)
+{
+    report->class_count = class_count;
+    report->class_counts = calloc(class_count + 1, sizeof *report->class_counts);
+    return report->class_counts ? FSH_OK : out_of_memory(error);
 }
 
 bool fsh_report_sample(const FileReport *report, uint64_t record, FshSample *sample)
@@ -54,12 +60,12 @@ bool fsh_report_sample(const FileReport *report, uint64_t record, FshSample *sam
     RecordHead head;
     if (!report->indexed || record >= file->record_count)
         return false;
-    if (fsh_container_is_foreign(file->container))
+    if (!container_has(file->container, FSH_HAS_METADATA))
         return fsh_split_file_sample(file, record, sample, &head, NULL) == FSH_OK;
     /* Of a record that contradicts its index row the key is told all the same. */
     IndexRow row = fsh_index_row_load(file->rows + record * INDEX_ROW_BYTES);
-    return fsh_record_parse(file->mapping.bytes + row.offset, row.record_bytes, file->shard.record_form,
-                            sample, &head, NULL) == FSH_OK;
+    return fsh_record_parse(file->mapping.bytes + row.offset, row.record_bytes, file->record_form, sample,
+                            &head, NULL) == FSH_OK;
 }
 
 static void drop_problems(FileReport *report)
@@ -167,7 +173,7 @@ static FshStatus check_foreign_record(const FileCheck *check, FileReport *report
     }
     (void)fsh_error_prepend(&found, "at byte %" PRIu64,
                             fsh_index_row_load(file->rows + record * INDEX_ROW_BYTES).offset);
-    return add_found(report, (int64_t)record, readable ? &sample : NULL, &found, error);
+    return fsh_report_found(report, (int64_t)record, readable ? &sample : NULL, &found, error);
 }
 
 static FshStatus check_record(const FileCheck *check, FileReport *report, const Metadata *metadata,
@@ -176,24 +182,24 @@ static FshStatus check_record(const FileCheck *check, FileReport *report, const 
     const SplitFile *file = &report->file;
     IndexRow row = fsh_index_row_load(file->rows + record * INDEX_ROW_BYTES);
     const uint8_t *bytes = file->mapping.bytes + row.offset;
-    bool in_shard = check->container == FSH_CONTAINER_SHARDS;
+    const bool rows_tell = !container_has(check->container, CONTAINER_LABELS_IN_RECORDS);
     FshSample sample;
     RecordHead head;
     FshError found; /* not cleared whole: that is a kilobyte for every record */
     found.status = FSH_OK;
     found.system_errno = 0;
     found.message[0] = '\0';
-    if (fsh_record_parse(bytes, row.record_bytes, file->shard.record_form, &sample, &head, &found)) {
+    if (fsh_record_parse(bytes, row.record_bytes, file->record_form, &sample, &head, &found)) {
         if (fsh_split_file_check_read(file, record, &found) == FSH_OK)
             (void)fsh_error_prepend(&found, "at byte %" PRIu64, row.offset);
-        return add_found(report, (int64_t)record, NULL, &found, error);
+        return fsh_report_found(report, (int64_t)record, NULL, &found, error);
     }
     if (fsh_record_verify(bytes, &sample, &head, &found)) {
         (void)fsh_split_file_check_read(file, record, &found); /* meanwhile: why it was wrong */
-        return add_found(report, (int64_t)record, &sample, &found, error);
+        return fsh_report_found(report, (int64_t)record, &sample, &found, error);
     }
     if (head.record_bytes != row.record_bytes ||
-        (in_shard && (head.label != row.label || head.crc != row.crc)))
+        (rows_tell && (head.label != row.label || head.crc != row.crc)))
         (void)fsh_error_set(&found, FSH_ERR_CORRUPT,
                             "its index row says %" PRIu64 " bytes, label %" PRId64 ", CRC32C %08" PRIx32
                             ", the record %" PRIu64 ", %" PRId64 ", %08" PRIx32,
@@ -201,9 +207,9 @@ static FshStatus check_record(const FileCheck *check, FileReport *report, const 
     else
         (void)fsh_record_fits(&sample, metadata, &found);
     if (found.status)
-        return add_found(report, (int64_t)record, &sample, &found, error);
+        return fsh_report_found(report, (int64_t)record, &sample, &found, error);
     note_record(check, report, record, &sample);
-    if (!in_shard && report->class_counts && head.label >= 0)
+    if (!rows_tell && report->class_counts && head.label >= 0)
         report->class_counts[head.label]++;
     return FSH_OK;
 }
@@ -214,7 +220,7 @@ static bool is_readable(FileReport *report, uint64_t record, FshStatus *status_r
     FshError found = {0};
     if (fsh_split_file_populate(&report->file, record, &found) == FSH_OK)
         return true;
-    *status_ret = add_found(report, (int64_t)record, NULL, &found, error);
+    *status_ret = fsh_report_found(report, (int64_t)record, NULL, &found, error);
     return false;
 }
 
@@ -226,162 +232,20 @@ static FshStatus check_records(const FileCheck *check, FileReport *report, const
     for (uint64_t i = 0; i < file->record_count && !status; i++) {
         /* In a shard the hash runs ahead of the records, so that each byte comes from the disk once: by a
          * piece at least, since a record of a kilobyte takes less time than asking for its page. */
-        if (check->container == FSH_CONTAINER_SHARDS) {
+        if (container_has(check->container, FSH_HAS_HASH)) {
             IndexRow row = fsh_index_row_load(file->rows + i * INDEX_ROW_BYTES);
             const uint64_t end = row.offset + row.record_bytes, piece = hashing->position + PIECE_BYTES;
-            const uint64_t ahead = piece < file->shard.footer_offset ? piece : file->shard.footer_offset;
+            const uint64_t ahead = piece < file->hashed_bytes ? piece : file->hashed_bytes;
             if (end > hashing->position)
                 status = hash_to(hashing, end > ahead ? end : ahead, error);
         }
         if (status || (hashing->unreadable.status && !is_readable(report, i, &status, error)))
             continue;
-        status = fsh_container_is_foreign(check->container) ? check_foreign_record(check, report, i, error)
-                                                            : check_record(check, report, metadata, i, error);
+        status = container_has(check->container, FSH_HAS_METADATA)
+                     ? check_record(check, report, metadata, i, error)
+                     : check_foreign_record(check, report, i, error);
     }
     return status;
-}
-
-/* ---- structure ---- */
-
-/* A shard that cannot be used by its index: what is left of it? */
-static FshStatus add_with_intact(FileReport *report, int64_t row, const FshError *found, FshError *error)
-{
-    char reason[sizeof found->message + 64];
-    (void)snprintf(reason, sizeof reason, "%s; %" PRIu64 " intact records can be recovered", found->message,
-                   fsh_shard_count_intact(&report->file.shard));
-    return fsh_report_add(report, found->status, row, NULL, reason, error);
-}
-
-/* Header, metadata, footer and index, each problem by itself. *metadata_ret is the file's own. */
-static FshStatus check_shard_structure(const FileCheck *check, FileReport *report, Metadata *metadata_ret,
-                                       FshError *error)
-{
-    SplitFile *file = &report->file;
-    ShardView *shard = &file->shard;
-    FshError found = {0};
-    if (fsh_shard_parse_header(shard, file->mapping.bytes, file->mapping.length, &found))
-        return add_found(report, -1, NULL, &found, error);
-    bool readable =
-        fsh_metadata_parse(metadata_ret, shard->metadata, shard->metadata_bytes, NULL, &found) == FSH_OK;
-    if (readable && check->expected)
-        (void)fsh_metadata_compare(shard->metadata, shard->metadata_bytes, NULL, check->expected, &found);
-    if (readable && !found.status)
-        (void)fsh_dictionary_check(shard->dictionary, shard->dictionary_bytes, &metadata_ret->dictionary,
-                                   &found);
-    FshStatus status = found.status ? add_found(report, -1, NULL, &found, error) : FSH_OK;
-    bool torn = false;
-    if (!status && fsh_shard_parse_footer(shard, &torn, &found))
-        return add_with_intact(report, -1, &found, error);
-    if (status || !readable)
-        return status;
-    report->class_count = metadata_ret->class_count;
-    report->class_counts = calloc(report->class_count + 1, sizeof *report->class_counts);
-    if (!report->class_counts)
-        return out_of_memory(error);
-    int64_t row = -1;
-    if (fsh_shard_check_index(shard, report->class_count, report->class_counts, &row, &found))
-        return add_with_intact(report, row, &found, error);
-    file->record_count = shard->record_count;
-    status = fsh_shard_rows(shard, &file->own_rows, &file->rows, error);
-    if (status)
-        return status;
-    report->indexed = true;
-    return FSH_OK;
-}
-
-static FshStatus check_lmdb_structure(const FileCheck *check, FileReport *report, Metadata *metadata_ret,
-                                      FshError *error)
-{
-    SplitFile *file = &report->file;
-    LmdbView *lmdb = &file->lmdb;
-    FshError found = {0};
-    uint64_t count = 0;
-    if (fsh_lmdb_parse(lmdb, file->mapping.bytes, file->mapping.length, &found) ||
-        fsh_metadata_parse(metadata_ret, lmdb->metadata, lmdb->metadata_bytes, &count, &found))
-        return add_found(report, -1, NULL, &found, error);
-    if (count != lmdb->record_count)
-        (void)fsh_error_set(&found, FSH_ERR_CORRUPT,
-                            "holds %" PRIu64 " samples, not the %" PRIu64 " its metadata says",
-                            lmdb->record_count, count);
-    else if (check->expected)
-        (void)fsh_metadata_compare(lmdb->metadata, lmdb->metadata_bytes, &count, check->expected, &found);
-    if (!found.status)
-        (void)fsh_dictionary_check(lmdb->dictionary, lmdb->dictionary_bytes, &metadata_ret->dictionary,
-                                   &found);
-    if (check->level >= FSH_CHECK_RECORDS) { /* labels are in the records only */
-        report->class_count = metadata_ret->class_count;
-        report->class_counts = calloc(report->class_count + 1, sizeof *report->class_counts);
-        if (!report->class_counts)
-            return out_of_memory(error);
-    }
-    file->record_count = lmdb->record_count;
-    file->rows = lmdb->rows.bytes;
-    report->indexed = true;
-    return found.status ? add_found(report, -1, NULL, &found, error) : FSH_OK;
-}
-
-/* Maps the file too. Where there is a manifest, its fields are expected. */
-static FshStatus check_foreign_structure(const FileCheck *check, FileReport *report, FshError *error)
-{
-    SplitFile *file = &report->file;
-    const Metadata *expected = check->expected;
-    FshError found = {0};
-    size_t path_bytes = strlen(check->path);
-    if (fsh_foreign_open(file, check->path, check->container,
-                         expected ? (const char *const *)expected->field_names : NULL,
-                         expected ? expected->field_count : 0, expected != NULL, &found)) {
-        /* The problem names its file already. */
-        bool named = strncmp(found.message, check->path, path_bytes) == 0 && found.message[path_bytes] == ':';
-        const char *reason = found.status == FSH_ERR_NOT_FOUND ? "missing"
-                             : named                           ? found.message + path_bytes + 2
-                                                               : found.message;
-        return fsh_report_add(report, found.status, -1, NULL, reason, error);
-    }
-    report->indexed = true;
-    if (!expected)
-        return FSH_OK;
-    if (check->container == FSH_CONTAINER_TAR && fsh_tar_index_check(check->path, &found)) {
-        FshStatus status = add_found(report, -1, NULL, &found, error);
-        if (status)
-            return status;
-        found = (FshError){0};
-    }
-    if (file->table.label_max >= (int64_t)expected->class_count)
-        (void)fsh_error_set(&found, FSH_ERR_CORRUPT, "label %" PRId32 " in a dataset of %zu classes",
-                            file->table.label_max, expected->class_count);
-    if (found.status)
-        return add_found(report, -1, NULL, &found, error);
-    report->class_count = expected->class_count;
-    report->class_counts = calloc(report->class_count + 1, sizeof *report->class_counts);
-    if (!report->class_counts)
-        return out_of_memory(error);
-    for (uint64_t i = 0; i < file->record_count; i++) {
-        int64_t label = fsh_index_row_load(file->rows + i * INDEX_ROW_BYTES).label;
-        if (label >= 0)
-            report->class_counts[label]++;
-    }
-    return FSH_OK;
-}
-
-/* Maps the file. A file that cannot be mapped is a problem, and *mapped_ret is false. */
-static FshStatus map_file(const FileCheck *check, FileReport *report, bool *mapped_ret, FshError *error)
-{
-    char data_path[PATH_MAX];
-    const char *path = check->path;
-    FshError found = {0};
-    bool is_lmdb = check->container == FSH_CONTAINER_LMDB;
-    report->file.container = check->container;
-    if (is_lmdb) {
-        path = data_path;
-        (void)fsh_lmdb_data_path(data_path, check->path, &found);
-    }
-    if (!found.status)
-        (void)file_map(path, &report->file.mapping, &found);
-    *mapped_ret = !found.status;
-    if (found.status == FSH_ERR_NOT_FOUND)
-        (void)fsh_error_set(&found, FSH_ERR_NOT_FOUND, "%s",
-                            is_lmdb ? "missing, or without " LMDB_DATA_NAME : "missing");
-    return found.status ? add_found(report, -1, NULL, &found, error) : FSH_OK;
 }
 
 /* ---- the whole file ---- */
@@ -391,29 +255,29 @@ static FshStatus check_contents(const FileCheck *check, FileReport *report, cons
                                 Hashing *hashing, FshError *error)
 {
     SplitFile *file = &report->file;
-    bool in_shard = check->container == FSH_CONTAINER_SHARDS;
+    const bool has_hash = container_has(check->container, FSH_HAS_HASH);
     bool every_record = check->level >= FSH_CHECK_RECORDS;
     const size_t problems_before = report->problem_count;
-    const FshHash128 *stored = in_shard ? &file->shard.hash : check->info ? &check->info->hash : NULL;
+    const FshHash128 *stored = has_hash ? &file->hash : check->info ? &check->info->hash : NULL;
     FshStatus status = FSH_OK;
     if (every_record) {
         report->keys = calloc(file->record_count + 1, sizeof *report->keys);
         report->contents =
             check->with_contents ? calloc(file->record_count + 1, sizeof *report->contents) : NULL;
-        const bool counts = check->counting && !fsh_container_is_foreign(check->container);
+        const bool counts = check->counting && container_has(check->container, FSH_HAS_METADATA);
         report->counted = counts ? calloc(1, check->counting->own_bytes) : NULL;
         if (!report->keys || (check->with_contents && !report->contents) || (counts && !report->counted))
             return out_of_memory(error);
     }
-    for (size_t i = 0; i < fsh_split_file_mapping_count(file) && !in_shard && !status; i++) {
+    for (size_t i = 0; i < fsh_split_file_mapping_count(file) && !has_hash && !status; i++) {
         hashing->mapping = fsh_split_file_mapping(file, i);
         hashing->position = 0;
         status = hash_to(hashing, hashing->mapping->length, error);
     }
     if (every_record && !status)
         status = check_records(check, report, metadata, hashing, error);
-    if (!status && in_shard)
-        status = hash_to(hashing, file->shard.footer_offset, error);
+    if (!status && has_hash)
+        status = hash_to(hashing, file->hashed_bytes, error);
     if (!status && hashing->unreadable.status && !every_record)
         status = check_records(check, report, metadata, hashing, error); /* tell which */
     if (status)
@@ -421,7 +285,7 @@ static FshStatus check_contents(const FileCheck *check, FileReport *report, cons
     if (hashing->unreadable.status) /* a record's own message says more */
         return report->problem_count > problems_before
                    ? FSH_OK
-                   : add_found(report, -1, NULL, &hashing->unreadable, error);
+                   : fsh_report_found(report, -1, NULL, &hashing->unreadable, error);
     XXH128_canonical_t canonical;
     XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(hashing->state));
     memcpy(report->hash.bytes, canonical.digest, sizeof report->hash.bytes);
@@ -435,7 +299,7 @@ static FshStatus check_contents(const FileCheck *check, FileReport *report, cons
     fsh_hash_format(&report->hash, computed);
     fsh_hash_format(stored, expected);
     (void)snprintf(reason, sizeof reason, "XXH3-128 is %s, %s says %s: bytes were changed", computed,
-                   in_shard ? "its footer" : "the manifest", expected);
+                   has_hash ? "its footer" : "the manifest", expected);
     return fsh_report_add(report, FSH_ERR_CORRUPT, -1, NULL, reason, error);
 }
 
@@ -444,7 +308,17 @@ static FshStatus refuse_unread(FileReport *report, const FshError *found, FshErr
 {
     drop_problems(report);
     report->indexed = false;
-    return add_found(report, -1, NULL, found, error);
+    return fsh_report_found(report, -1, NULL, found, error);
+}
+
+OpenRequest fsh_check_request(const FileCheck *check)
+{
+    const Metadata *expected = check->expected;
+    if (!expected)
+        return (OpenRequest){0};
+    return (OpenRequest){.field_names = (const char *const *)expected->field_names,
+                         .field_count = expected->field_count,
+                         .written_by_us = true};
 }
 
 FshStatus fsh_check_file(const FileCheck *check, FileReport *report, FshError *error)
@@ -452,15 +326,8 @@ FshStatus fsh_check_file(const FileCheck *check, FileReport *report, FshError *e
     Metadata metadata = {0};
     Hashing hashing = {.mapping = &report->file.mapping};
     FshError found = {0};
-    bool mapped = false;
     fsh_report_empty(report);
-    bool foreign = fsh_container_is_foreign(check->container);
-    FshStatus status =
-        foreign ? check_foreign_structure(check, report, error) : map_file(check, report, &mapped, error);
-    if (!status && mapped)
-        status = check->container == FSH_CONTAINER_LMDB
-                     ? check_lmdb_structure(check, report, &metadata, error)
-                     : check_shard_structure(check, report, &metadata, error);
+    FshStatus status = check->container->check(check, report, &metadata, error);
     if (!status && fsh_split_file_check_all_read(&report->file, &found)) {
         status = refuse_unread(report, &found, error);
         goto done;
@@ -469,7 +336,7 @@ FshStatus fsh_check_file(const FileCheck *check, FileReport *report, FshError *e
         goto done;
     if (check->info &&
         fsh_split_file_compare(&report->file, check->info, check->file_index, check->file_count, &found))
-        status = add_found(report, -1, NULL, &found, error);
+        status = fsh_report_found(report, -1, NULL, &found, error);
     hashing.state = XXH3_createState();
     if (!hashing.state || XXH3_128bits_reset(hashing.state) == XXH_ERROR) {
         status = out_of_memory(error);
@@ -478,7 +345,8 @@ FshStatus fsh_check_file(const FileCheck *check, FileReport *report, FshError *e
     size_t problems_before = report->problem_count;
     if (!status)
         status = check_contents(check, report, &metadata, &hashing, error);
-    if (check->container == FSH_CONTAINER_LMDB && report->problem_count > problems_before) {
+    if (container_has(check->container, CONTAINER_LABELS_IN_RECORDS) &&
+        report->problem_count > problems_before) {
         free(report->class_counts); /* damaged records were not counted */
         report->class_counts = NULL;
     }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "common/interrupt.h"
+#include "formats/container.h"
 #include "formats/hash_set.h"
 
 /* A file that was checked, opened again for keys and sources: of each pair of splits the last one asked for
@@ -38,16 +39,8 @@ static void close_file(OpenFile *file)
 
 static bool open_file(SplitFile *file, const FileCheck *check)
 {
-    const Metadata *expected = check->expected; /* NULL: no manifest tells */
-    if (!fsh_container_is_foreign(check->container))
-        return fsh_split_file_open(file, check->path, check->container, NULL, NULL, NULL) == FSH_OK;
-    *file = (SplitFile){.container = check->container};
-    if (fsh_foreign_open(file, check->path, check->container,
-                         expected ? (const char *const *)expected->field_names : NULL,
-                         expected ? expected->field_count : 0, expected != NULL, NULL) == FSH_OK)
-        return true;
-    fsh_split_file_close(file);
-    return false;
+    const OpenRequest request = fsh_check_request(check);
+    return fsh_split_file_open(file, check->path, check->container, &request, NULL) == FSH_OK;
 }
 
 /* The record's sample; false where its file cannot be read any more. */

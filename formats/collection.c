@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/internal.h"
+#include "formats/container.h"
 #include "formats/xxh3.h"
 
 /* ---- which split ---- */
@@ -96,8 +96,8 @@ static FshStatus assign_splits(Collection *collection, FshError *error)
     for (size_t i = 0; i < collection->count; i++) {
         size_t bytes = 0;
         CollectionFile *file = &collection->files[i];
-        int split =
-            find_split(fsh_path_name(file->path, &bytes), collection->container == FSH_CONTAINER_BASICSR);
+        int split = find_split(fsh_path_name(file->path, &bytes),
+                               container_has(collection->container, CONTAINER_SIDES));
         file->split = fsh_split_name(split < 0 ? 0 : split);
         *(split < 0 ? &without : &with) = file;
     }
@@ -150,50 +150,24 @@ static FshStatus unmap_read(const char *path, FileMapping *mapping, FshError *er
     return status ? fsh_error_prepend(error, "%s", path) : FSH_OK;
 }
 
-/* An LMDB of folder2lmdb: a folder with data.mdb, or the file itself. */
-static FshStatus is_folder2lmdb(const char *path, bool *is_ret, FshError *error)
+/* Finds the container of others that a single path is of; NULL: none. A file that cannot be read may be
+ * anything: FSH_ERR_SYSTEM. */
+static FshStatus sniff_path(const char *path, const Container **container_ret, FshError *error)
 {
     char data_path[PATH_MAX];
     FileMapping mapping;
-    *is_ret = false;
+    const Container *container = NULL;
+    *container_ret = NULL;
     if (fsh_lmdb_data_path(data_path, path, NULL) || !file_exists(data_path))
         return FSH_OK;
     FshStatus status = map_any(data_path, &mapping, error);
     if (status)
         return status;
-    *is_ret = mapping.bytes && fsh_lmdb_sniff(mapping.bytes, mapping.length) &&
-              fsh_folder2lmdb_sniff(mapping.bytes, mapping.length);
-    return unmap_read(data_path, &mapping, error);
-}
-
-/* What a single path is; 0: nothing of the kind. A file that cannot be read may be anything:
- * FSH_ERR_SYSTEM. */
-static FshStatus sniff_path(const char *path, FshContainer *container_ret, FshError *error)
-{
-    FileMapping mapping;
-    bool is_tar = false, is_lmdb = false;
-    *container_ret = 0;
-    if (file_is_folder(path)) {
-        if (is_in(path, LMDB_DATA_NAME) && is_in(path, BASICSR_META_NAME)) {
-            *container_ret = FSH_CONTAINER_BASICSR;
-            return FSH_OK;
-        }
-        if (!is_in(path, LMDB_DATA_NAME))
-            return FSH_OK;
-    } else if (file_exists(path)) {
-        FshStatus status = map_any(path, &mapping, error);
-        if (status)
-            return status;
-        is_tar = mapping.bytes && (fsh_tar_sniff(mapping.bytes, mapping.length) ||
-                                   (has_suffix(path, ".tar") && mapping.bytes[0] == 0));
-        status = unmap_read(path, &mapping, error);
-        if (status)
-            return status;
+    for (size_t i = 0; !*container_ret && (container = fsh_container_row(i)); i++) {
+        if (container->gathered && container->sniff(path, &mapping))
+            *container_ret = container;
     }
-    FshStatus status = is_tar ? FSH_OK : is_folder2lmdb(path, &is_lmdb, error);
-    if (!status)
-        *container_ret = is_tar ? FSH_CONTAINER_TAR : is_lmdb ? FSH_CONTAINER_FOLDER2LMDB : 0;
-    return status;
+    return unmap_read(data_path, &mapping, error);
 }
 
 /* Names that tars have when they are packed, which nobody can read in place. */
@@ -209,9 +183,8 @@ static FshStatus refuse_compressed(const char *path, FshError *error)
     return FSH_OK;
 }
 
-/* Puts the folder's entries with this suffix that are of the container into the collection. */
-static FshStatus gather(Collection *collection, const char *path, const char *suffix, FshContainer container,
-                        FshError *error)
+/* Puts the folder's entries that are of the container into the collection. */
+static FshStatus gather(Collection *collection, const char *path, const Container *container, FshError *error)
 {
     FshStatus status = FSH_OK;
     DIR *folder = opendir(path);
@@ -221,11 +194,11 @@ static FshStatus gather(Collection *collection, const char *path, const char *su
     while (!status && (errno = 0, entry = readdir(folder))) {
         char inside[PATH_MAX];
         const char *name = entry->d_name;
-        FshContainer found = FSH_CONTAINER_TAR;
-        if (name[0] == '.' || !has_suffix(name, suffix))
+        const Container *found = container;
+        if (name[0] == '.' || !has_suffix(name, container->gathered))
             continue;
         status = file_join(inside, sizeof inside, path, name, error);
-        if (!status && container != FSH_CONTAINER_TAR)
+        if (!status && !container_has(container, CONTAINER_BY_NAME))
             status = sniff_path(inside, &found, error);
         if (!status && found == container)
             status = add_file(collection, path, name, error);
@@ -262,17 +235,21 @@ static FshStatus make_sides(Collection *collection, const char *path, FshError *
     return collection->files[0].name ? FSH_OK : out_of_memory(path, error);
 }
 
+/* Finds files of others in a folder, of the first container that any of them is of: those that go by their
+ * names before those that must be looked into. */
 static FshStatus find_in_folder(Collection *collection, const char *path, FshError *error)
 {
-    FshStatus status = gather(collection, path, ".tar", FSH_CONTAINER_TAR, error);
-    if (!status && !collection->container) {
-        status = gather(collection, path, ".lmdb", FSH_CONTAINER_BASICSR, error);
-        if (!status && collection->container)
-            status = make_sides(collection, path, error);
+    FshStatus status = FSH_OK;
+    for (int by_name = 1; by_name >= 0; by_name--) {
+        const Container *container = NULL;
+        for (size_t i = 0; !status && !collection->container && (container = fsh_container_row(i)); i++) {
+            if (container->gathered && container_has(container, CONTAINER_BY_NAME) == by_name)
+                status = gather(collection, path, container, error);
+        }
     }
-    if (!status && !collection->container)
-        status = gather(collection, path, ".lmdb", FSH_CONTAINER_FOLDER2LMDB, error);
-    return status;
+    return !status && collection->container && container_has(collection->container, CONTAINER_SIDES)
+               ? make_sides(collection, path, error)
+               : status;
 }
 
 /* By content what a list is of: all of it is taken for what its first file is. Tars where that tells
@@ -281,7 +258,7 @@ static FshStatus sniff_list(Collection *collection, const char *text, FshError *
 {
     FileMapping mapping;
     const char *first = collection->files[0].path;
-    collection->container = FSH_CONTAINER_TAR;
+    collection->container = &fsh_webdataset_container;
     if (file_is_folder(first) || has_suffix(first, FSH_MANIFEST_NAME))
         return fsh_error_set(
             error, FSH_ERR_UNSUPPORTED,
@@ -291,8 +268,8 @@ static FshStatus sniff_list(Collection *collection, const char *text, FshError *
     FshStatus status = file_map(first, &mapping, error);
     if (status)
         return status;
-    if (fsh_shard_sniff(mapping.bytes, mapping.length))
-        collection->container = FSH_CONTAINER_SHARDS;
+    if (fsh_shards_container.sniff(first, &mapping))
+        collection->container = &fsh_shards_container;
     status = file_mapping_check(&mapping, 0, mapping.length, error);
     file_unmap(&mapping);
     return status ? fsh_error_prepend(error, "%s", first) : FSH_OK;
@@ -458,7 +435,7 @@ static FshStatus append_edges(Buffer *text, const SplitFile *file, FshError *err
 {
     enum { EDGE_BYTES = 64, EDGES_MAX = 4096 };
     const uint64_t spread = file->record_count / EDGES_MAX + 1;
-    const uint64_t step = file->container == FSH_CONTAINER_BASICSR ? spread : 1;
+    const uint64_t step = container_has(file->container, CONTAINER_SIDES) ? spread : 1;
     FshStatus status = FSH_OK;
     for (uint64_t i = 0; i < file->record_count && !status; i += step) {
         FshSample sample;
@@ -485,9 +462,9 @@ static FshStatus make_id(FshManifest *manifest, const Collection *collection, co
     FshStatus status = FSH_OK;
     for (size_t i = 0; i < collection->count && !status; i++) {
         char numbers[96];
-        int length = snprintf(numbers, sizeof numbers, "\n%s %" PRIu64 " %" PRIu64 "\n",
-                              fsh_container_name(collection->container), fsh_split_file_bytes(&files[i]),
-                              files[i].record_count);
+        int length =
+            snprintf(numbers, sizeof numbers, "\n%s %" PRIu64 " %" PRIu64 "\n", collection->container->name,
+                     fsh_split_file_bytes(&files[i]), files[i].record_count);
         status = buffer_append(&text, collection->files[i].name, strlen(collection->files[i].name), error);
         if (!status)
             status = buffer_append(&text, numbers, (size_t)length, error);
@@ -510,7 +487,7 @@ FshStatus fsh_collection_manifest(FshManifest *manifest, const Collection *colle
                                   FshError *error)
 {
     const SampleTable *table = &files[0].table;
-    *manifest = (FshManifest){.container = collection->container,
+    *manifest = (FshManifest){.container = collection->container->id,
                               .kind = table->field_count > 1 ? FSH_KIND_PAIRS : FSH_KIND_CLASSES,
                               .provenance_json = strdup("{}"),
                               .splits = calloc(FSH_SPLIT_COUNT, sizeof *manifest->splits)};

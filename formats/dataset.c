@@ -11,7 +11,7 @@
 #include "common/pool.h"
 #include "common/read_fault.h"
 #include "common/bytes.h"
-#include "formats/internal.h"
+#include "formats/container.h"
 
 struct FshDataset {
     char *path;   /* as it was given to fsh_open */
@@ -50,13 +50,17 @@ static FshStatus open_split(FshDataset *dataset, size_t split_index, FshError *e
     files->files = calloc(info->file_count, sizeof *files->files);
     if (!files->files)
         return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");
+    const Container *container = fsh_container_find(manifest->container);
+    const OpenRequest request = {.expected = &files->metadata,
+                                 .field_names = (const char *const *)files->metadata.field_names,
+                                 .field_count = files->metadata.field_count,
+                                 .written_by_us = true};
     uint64_t first = 0;
     for (size_t i = 0; i < info->file_count && !status; i++) {
         char path[PATH_MAX];
         status = file_path(path, sizeof path, dataset->folder, info->files[i].name, error);
         if (!status)
-            status = fsh_split_file_open(&files->files[i], path, manifest->container, &files->metadata, NULL,
-                                         error);
+            status = fsh_split_file_open(&files->files[i], path, container, &request, error);
         if (status)
             break;
         files->count = i + 1;
@@ -92,7 +96,7 @@ static FshStatus open_manifest(FshDataset *dataset, const char *manifest_path, F
 
 /* The manifest of files that have none, made of what they say of themselves. */
 static FshStatus make_manifest(FshDataset *dataset, const CollectionFile *list, size_t count,
-                               FshContainer container, FshError *error)
+                               const Container *container, FshError *error)
 {
     struct FshSplitFiles *files = dataset->split_files;
     FshStatus status = FSH_OK;
@@ -101,21 +105,22 @@ static FshStatus make_manifest(FshDataset *dataset, const CollectionFile *list, 
         const FshFileInfo info = {.name = list[i].name,
                                   .sample_count = file->record_count,
                                   .bytes = file->mapping.length,
-                                  .hash = file->shard.hash}; /* zero for LMDB: no one has computed it */
-        status = i ? fsh_manifest_add_file(&dataset->manifest, &info, error)
-                   : fsh_manifest_from_file(&dataset->manifest, &files->metadata, container, &info, error);
+                                  .hash = file->hash}; /* zero for LMDB: no one has computed it */
+        status =
+            i ? fsh_manifest_add_file(&dataset->manifest, &info, error)
+              : fsh_manifest_from_file(&dataset->manifest, &files->metadata, container->id, &info, error);
     }
     return status;
 }
 
 /* The id of files without a manifest: of shards by their footers' hashes. Nobody has hashed an LMDB: the
  * sizes and CRC32Cs that its records tell stand for what they hold. */
-static FshStatus identify_alone(FshDataset *dataset, FshContainer container, FshError *error)
+static FshStatus identify_alone(FshDataset *dataset, const Container *container, FshError *error)
 {
     Buffer sums = {0};
     const SplitFile *file = &dataset->split_files->files[0];
     FshStatus status = fsh_manifest_identify(&dataset->manifest, error);
-    if (status || container != FSH_CONTAINER_LMDB)
+    if (status || container_has(container, FSH_HAS_HASH))
         return status;
     status = buffer_reserve(&sums, (size_t)file->record_count * 12, error);
     for (uint64_t i = 0; i < file->record_count && !status; i++) {
@@ -137,20 +142,18 @@ static FshStatus identify_alone(FshDataset *dataset, FshContainer container, Fsh
 static FshStatus compare_neighbours(const SplitFile *file, const CollectionFile *before_name,
                                     const SplitFile *before, FshError *error)
 {
-    if (file->shard.shard_count == before->shard.shard_count &&
-        file->shard.shard_index > before->shard.shard_index)
+    if (file->shard_count == before->shard_count && file->shard_index > before->shard_index)
         return FSH_OK;
-    return fsh_error_set(error, FSH_ERR_MISMATCH,
-                         "is shard %" PRIu32 " of %" PRIu32
-                         " by its header and comes after %s, shard %" PRIu32 " of %" PRIu32
-                         "; name each shard of a split once, in order",
-                         file->shard.shard_index, file->shard.shard_count, before_name->path,
-                         before->shard.shard_index, before->shard.shard_count);
+    return fsh_error_set(
+        error, FSH_ERR_MISMATCH,
+        "is shard %" PRIu32 " of %" PRIu32 " by its header and comes after %s, shard %" PRIu32 " of %" PRIu32
+        "; name each shard of a split once, in order",
+        file->shard_index, file->shard_count, before_name->path, before->shard_index, before->shard_count);
 }
 
 /* One LMDB, or shards of one split, without a manifest. */
 static FshStatus open_alone(FshDataset *dataset, const CollectionFile *list, size_t count,
-                            FshContainer container, FshError *error)
+                            const Container *container, FshError *error)
 {
     dataset->splits = calloc(1, sizeof *dataset->splits);
     dataset->split_files = calloc(1, sizeof *dataset->split_files);
@@ -165,8 +168,9 @@ static FshStatus open_alone(FshDataset *dataset, const CollectionFile *list, siz
     uint64_t first = 0;
     for (size_t i = 0; i < count && !status; i++) {
         SplitFile *file = &files->files[i];
-        status = fsh_split_file_open(file, list[i].path, container, i ? &files->metadata : NULL,
-                                     i ? NULL : &files->metadata, error);
+        const OpenRequest request = {.expected = i ? &files->metadata : NULL,
+                                     .metadata_ret = i ? NULL : &files->metadata};
+        status = fsh_split_file_open(file, list[i].path, container, &request, error);
         if (status)
             break;
         files->count = i + 1;
@@ -221,10 +225,13 @@ static FshStatus open_collection_file(uint64_t item, int thread, void *context, 
     const size_t index = (size_t)(opening->first + item);
     /* The first file has found out what the fields are. */
     const SampleTable *table = &opening->files[0].table;
-    bool known = index > 0;
-    return fsh_foreign_open(
-        &opening->files[index], opening->collection->files[index].path, opening->collection->container,
-        known ? (const char *const *)table->field_names : NULL, known ? table->field_count : 0, false, error);
+    OpenRequest request = {0};
+    if (index) {
+        request.field_names = (const char *const *)table->field_names;
+        request.field_count = table->field_count;
+    }
+    return fsh_split_file_open(&opening->files[index], opening->collection->files[index].path,
+                               opening->collection->container, &request, error);
 }
 
 /* Hands the opened files to the splits of the manifest, which are in their order. */
@@ -287,7 +294,7 @@ static FshStatus open_collection(FshDataset *dataset, const Collection *collecti
         status =
             pool_run(cpu_count_available(), collection->count - 1, open_collection_file, &opening, error);
     if (!status)
-        status = fsh_foreign_unite_classes(opening.files, collection->count, error);
+        status = fsh_webdataset_unite_classes(opening.files, collection->count, error);
     if (!status)
         status = take_files(dataset, collection, opening.files, error);
     for (size_t i = 0; i < collection->count; i++) {
@@ -323,7 +330,28 @@ static FshStatus open_folder(FshDataset *dataset, const char *path, FshError *er
     if (status)
         return status;
     const CollectionFile alone = {.path = (char *)path, .name = name};
-    return open_alone(dataset, &alone, 1, FSH_CONTAINER_LMDB, error);
+    return open_alone(dataset, &alone, 1, &fsh_lmdb_container, error);
+}
+
+static bool begins_as_json(const FileMapping *mapping)
+{
+    static const char beginnings[] = {' ', '\t', '\r', '\n', '{'}; /* NUL is none of them */
+    for (uint64_t i = 0; i < mapping->length; i++) {
+        if (mapping->bytes[i] == '{' || !memchr(beginnings, mapping->bytes[i], sizeof beginnings))
+            return mapping->bytes[i] == '{';
+    }
+    return false;
+}
+
+/* Returns the container of records that the mapped file is of; NULL: none. */
+static const Container *sniff_records(const char *path, const FileMapping *mapping)
+{
+    const Container *container = NULL;
+    for (size_t i = 0; (container = fsh_container_row(i)); i++) {
+        if (container_has(container, FSH_HAS_METADATA) && container->sniff(path, mapping))
+            break;
+    }
+    return container;
 }
 
 /* A shard, a manifest, or the one file of an LMDB. */
@@ -333,14 +361,8 @@ static FshStatus open_file(FshDataset *dataset, const char *path, FshError *erro
     FshStatus status = file_map(path, &mapping, error);
     if (status)
         return status;
-    bool is_shard = fsh_shard_sniff(mapping.bytes, mapping.length);
-    bool is_lmdb = fsh_lmdb_sniff(mapping.bytes, mapping.length);
-    bool is_json = false;
-    static const char beginnings[] = {' ', '\t', '\r', '\n', '{'}; /* NUL is none of them */
-    for (uint64_t i = 0;
-         i < mapping.length && !is_json && memchr(beginnings, mapping.bytes[i], sizeof beginnings); i++) {
-        is_json = mapping.bytes[i] == '{';
-    }
+    const Container *container = sniff_records(path, &mapping);
+    const bool is_json = begins_as_json(&mapping);
     status = file_mapping_check(&mapping, 0, mapping.length, error);
     file_unmap(&mapping);
     if (status)
@@ -350,12 +372,10 @@ static FshStatus open_file(FshDataset *dataset, const char *path, FshError *erro
     if (status)
         return status;
     const CollectionFile alone = {.path = (char *)path, .name = name};
-    if (is_shard)
-        return open_alone(dataset, &alone, 1, FSH_CONTAINER_SHARDS, error);
+    if (container)
+        return open_alone(dataset, &alone, 1, container, error);
     if (is_json)
         return open_manifest(dataset, path, error);
-    if (is_lmdb)
-        return open_alone(dataset, &alone, 1, FSH_CONTAINER_LMDB, error);
     return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
                          "%s: is neither a shard nor a tar nor a " FSH_MANIFEST_NAME, path);
 }
@@ -364,7 +384,7 @@ static FshStatus open_path(FshDataset *dataset, const char *path, FshError *erro
 {
     Collection collection = {0};
     FshStatus status = fsh_collection_find(&collection, path, error);
-    if (!status && collection.container == FSH_CONTAINER_SHARDS) {
+    if (!status && collection.container && container_has(collection.container, FSH_HAS_METADATA)) {
         dataset->folder = strdup(collection.folder);
         status = dataset->folder
                      ? open_alone(dataset, collection.files, collection.count, collection.container, error)
@@ -381,9 +401,8 @@ const void *fsh_dictionary(const FshDataset *dataset, size_t *bytes_ret)
 {
     /* All files have the same, and there is at least one. */
     const SplitFile *file = dataset->split_files[0].files;
-    bool is_shard = file->container == FSH_CONTAINER_SHARDS; /* foreign ones have none: their lmdb is empty */
-    *bytes_ret = is_shard ? file->shard.dictionary_bytes : file->lmdb.dictionary_bytes;
-    return is_shard ? file->shard.dictionary : file->lmdb.dictionary;
+    *bytes_ret = file->dictionary_bytes;
+    return file->dictionary;
 }
 
 static FshStatus prepare_dictionary(FshDataset *dataset, FshError *error)
@@ -610,14 +629,11 @@ FshStatus fsh_sample_get(const FshSplit *split, uint64_t index, FshSample *sampl
 int64_t fsh_sample_label(const FshSplit *split, uint64_t index)
 {
     const SplitFile *file = find_file(split, index);
-    IndexRow row = fsh_index_row_load(file->rows + (index - file->first) * INDEX_ROW_BYTES);
-    int64_t label = row.label; /* checked when the file was opened */
-    if (file->container == FSH_CONTAINER_LMDB) {
-        label = row.record_bytes < RECORD_BYTES_MIN ? FSH_NO_LABEL
-                                                    : fsh_record_label(file->mapping.bytes + row.offset);
-        if (label < 0 || label >= (int64_t)split->files->manifest->class_count)
-            label = FSH_NO_LABEL;
-    }
+    int64_t label = fsh_split_file_label(file, index - file->first);
+    /* One of an index row was checked when the file was opened. */
+    if (container_has(file->container, CONTAINER_LABELS_IN_RECORDS) &&
+        (label < 0 || label >= (int64_t)split->files->manifest->class_count))
+        label = FSH_NO_LABEL;
     return fsh_split_file_check_read(file, index - file->first, NULL) ? FSH_NO_LABEL : label;
 }
 
@@ -625,7 +641,7 @@ void fsh_sample_prefetch(const FshSplit *split, uint64_t index, bool from_disk)
 {
     enum { LINE_BYTES = 64, LINES = 4 }; /* a record's head, its key and its field's row, as a rule */
     const SplitFile *file = find_file(split, index);
-    if (file->container != FSH_CONTAINER_SHARDS)
+    if (!container_has(file->container, CONTAINER_CONTIGUOUS))
         return;
     IndexRow row = fsh_index_row_load(file->rows + (index - file->first) * INDEX_ROW_BYTES);
     const uint8_t *record = file->mapping.bytes + row.offset;
@@ -675,8 +691,10 @@ uint64_t fsh_split_bytes(const FshSplit *split)
     uint64_t bytes = 0;
     for (size_t i = 0; i < split->files->count; i++) {
         const SplitFile *file = &split->files->files[i];
-        if (file->container == FSH_CONTAINER_SHARDS) {
-            bytes += file->shard.index_offset - file->shard.header_bytes;
+        if (container_has(file->container, CONTAINER_CONTIGUOUS) && file->record_count) {
+            const IndexRow first = fsh_index_row_load(file->rows);
+            const IndexRow last = fsh_index_row_load(file->rows + (file->record_count - 1) * INDEX_ROW_BYTES);
+            bytes += last.offset + last.record_bytes - first.offset;
             continue;
         }
         for (uint64_t j = 0; j < file->record_count; j++) {

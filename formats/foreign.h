@@ -133,20 +133,21 @@ bool fsh_json_slice_unescape(const JsonSlice *slice, char *out, size_t *bytes_re
 /* Appends bytes as a JSON text with its quotes, the other way of the above. */
 FshStatus fsh_json_append_text(Buffer *out, const char *bytes, size_t length, FshError *error);
 
-/* ---- samples of a tar (tar_samples.c) ---- */
+/* ---- samples of a tar (webdataset_samples.c) ---- */
 
 /* Groups members as webdataset does: neighbours whose paths are equal up to the first dot of the last part.
  * names: the fields to expect, or NULL and 0: then those of the first sample with images, in their order.
  * with_class_names: the table gets those that .json or .cls tells, which no manifest has told; else a .cls
  * must be a number. On failure the table is empty. FSH_ERR_CORRUPT, FSH_ERR_MISMATCH: a sample with other
  * fields than the first; FSH_ERR_UNSUPPORTED, FSH_ERR_MEMORY. */
-FshStatus fsh_tar_table(SampleTable *table, const uint8_t *bytes, uint64_t length, const char *const *names,
-                        size_t name_count, bool with_class_names, FshError *error);
+FshStatus fsh_webdataset_table(SampleTable *table, const uint8_t *bytes, uint64_t length,
+                               const char *const *names, size_t name_count, bool with_class_names,
+                               FshError *error);
 
 /* The path of a key in a tar, without extension, NUL-terminated: '%', blanks and control characters, dots in
  * the last part and a first '_' of two become %XX. FSH_ERR_MISMATCH: a key that no reader of tars would take
  * (absolute, with "..", ending in '/', longer than 65,535 bytes); FSH_ERR_MEMORY. */
-FshStatus fsh_tar_key_encode(const char *key, size_t key_bytes, Buffer *path, FshError *error);
+FshStatus fsh_webdataset_key_encode(const char *key, size_t key_bytes, Buffer *path, FshError *error);
 
 /* ---- LMDB of any making (lmdb_reader.c) ---- */
 

@@ -114,6 +114,31 @@ typedef enum FshContainer {
     FSH_CONTAINER_FILES = 6,       /* files that nobody has packed (fsh_open_files); in no manifest */
 } FshContainer;
 
+/* What a container can do, for fsh_container_has. */
+typedef enum FshContainerFact {
+    FSH_HAS_METADATA = 1 << 0,    /* each file tells its dataset's id, split, fields and classes */
+    FSH_HAS_CHECKSUMS = 1 << 1,   /* of each record */
+    FSH_HAS_HASH = 1 << 2,        /* of the whole file, in the file */
+    FSH_HAS_SIZES = 1 << 3,       /* of each image, in pixels */
+    FSH_HAS_CLASSES = 1 << 4,     /* a place for labels */
+    FSH_HAS_SHARDS = 1 << 5,      /* a split may be several files */
+    FSH_HAS_RAW = 1 << 6,         /* may hold raw pixels */
+    FSH_HAS_COMPRESSION = 1 << 7, /* may hold fields that are compressed */
+    FSH_HAS_COMPACT = 1 << 8,     /* may hold records of FSH_RECORD_COMPACT */
+    FSH_HAS_MEMBERS = 1 << 9,     /* each field is a file inside, with a path and a header: a tar */
+    FSH_HAS_INDEX = 1 << 10,      /* an index stands beside each file */
+    FSH_HAS_FILES = 1 << 11,      /* each field is a file of its own, which nobody has packed */
+} FshContainerFact;
+
+/* Returns whether the container can do that; false for an id that is unknown. */
+FSH_API bool fsh_container_has(FshContainer container, FshContainerFact fact);
+/* Returns "shards", "lmdb", …, as a manifest and --format have it; "unknown" for a value not above. */
+FSH_API const char *fsh_container_name(FshContainer container);
+/* Returns what count files of it are called: "shard", "LMDBs". */
+FSH_API const char *fsh_container_noun(FshContainer container, size_t count);
+/* Finds a container by its name. False, and *container_ret as it was: no container has it. */
+FSH_API bool fsh_container_from_name(const char *text, FshContainer *container_ret);
+
 typedef enum FshKind {
     FSH_KIND_CLASSES = 1, /* one field "image" and a label */
     FSH_KIND_PAIRS = 2,   /* two or more fields of equal geometry, no label */

@@ -39,10 +39,8 @@ bool fsh_split_name_valid(const char *name);
 const char *fsh_path_name(const char *path, size_t *length_ret);
 /* A name in the manifest's own folder: no '/', not hidden, not empty, at most 255 bytes. */
 bool fsh_file_name_valid(const char *name);
-const char *fsh_container_name(FshContainer container);
 const char *fsh_kind_name(FshKind kind);
 /* False if text names none. */
-bool fsh_container_from_name(const char *text, FshContainer *container_ret);
 bool fsh_kind_from_name(const char *text, FshKind *kind_ret);
 /* 32 digits and a NUL into text. */
 void fsh_hash_format(const FshHash128 *hash, char text[FSH_HASH_TEXT_BYTES]);
@@ -122,6 +120,8 @@ FshStatus fsh_metadata_parse(Metadata *metadata, const char *text, size_t bytes,
 /* FSH_ERR_CORRUPT, naming the first thing in which the text differs from what is expected. */
 FshStatus fsh_metadata_compare(const char *text, size_t bytes, uint64_t *count_ret, const Metadata *expected,
                                FshError *error);
+/* Moves metadata into *to; frees it where to is NULL. */
+void fsh_metadata_hand_over(Metadata *metadata, Metadata *to);
 void fsh_metadata_free(Metadata *metadata);
 
 /* ---- records (record.c) ---- */
@@ -267,32 +267,40 @@ void fsh_lmdb_free(LmdbView *view);
 
 /* ---- one file of a split, mapped (split_file.c) ---- */
 
+typedef struct Container Container;
+struct OpenRequest;
+
 typedef struct SplitFile {
-    FshContainer container;
+    const Container *container;
     FileMapping mapping;
     FileMapping *others; /* BasicSR has several: see fsh_split_file_mapping; owned */
     size_t other_count;
     uint64_t first; /* index in the split of this file's first record */
     uint64_t record_count;
-    /* record_count index rows: of the shard (in own_rows where they are compact), or of lmdb, where they have
-     * no labels and CRCs; of foreign containers those in own_rows, with label, the first field's offset and
-     * the bytes of all fields, without CRC */
+    /* record_count index rows: of the shard, or in own_rows. An LMDB's have no labels and no CRCs; those of
+     * tables have the label, the first field's offset and the bytes of all fields, without CRC. */
     const uint8_t *rows;
-    ShardView shard;
-    LmdbView lmdb;
-    SampleTable table; /* foreign containers */
     Buffer own_rows;
-    bool written_by_us; /* foreign containers: a manifest lists it, so a tar's .json must tell the CRCs */
+    /* What a file of records says of itself: */
+    const char *metadata; /* JSON, not NUL-terminated */
+    size_t metadata_bytes;
+    const uint8_t *dictionary;
+    size_t dictionary_bytes; /* 0: none */
+    FshRecordForm record_form;
+    uint32_t shard_index, shard_count; /* shard_count 0: it does not say */
+    /* FSH_HAS_HASH: */
+    FshHash128 hash;
+    uint64_t hashed_bytes; /* from the file's first on */
+    /* All others: */
+    SampleTable table;
+    bool written_by_us; /* a manifest lists it, so a tar's .json must tell the CRCs */
 } SplitFile;
 
-/* Containers whose samples are no records: tar, BasicSR, folder2lmdb, files. */
-bool fsh_container_is_foreign(FshContainer container);
-
-/* Maps and parses path (a .fshard file, or an .lmdb folder). `expected` may be NULL: then *metadata_ret, if
- * not NULL, gets the file's own (owned by the caller). The index of a shard is checked. Messages begin with
- * the path. */
-FshStatus fsh_split_file_open(SplitFile *file, const char *path, FshContainer container,
-                              const Metadata *expected, Metadata *metadata_ret, FshError *error);
+/* Maps and parses path. Messages begin with the path. On failure *file is closed. (container.h) */
+FshStatus fsh_split_file_open(SplitFile *file, const char *path, const Container *container,
+                              const struct OpenRequest *request, FshError *error);
+/* The label of a record: of its index row or, where that has none, of the record itself. */
+int64_t fsh_split_file_label(const SplitFile *file, uint64_t record);
 /* Whether the opened file is the one that the manifest lists as file_index of file_count. FSH_ERR_CORRUPT;
  * the message names no file. */
 FshStatus fsh_split_file_compare(const SplitFile *file, const FshFileInfo *info, size_t file_index,
@@ -317,16 +325,12 @@ FshStatus fsh_split_file_check_all_read(const SplitFile *file, FshError *error);
 /* Reads that record into the page cache and maps it, as fsh_populate. */
 FshStatus fsh_split_file_populate(const SplitFile *file, uint64_t record, FshError *error);
 
-/* Opens a file of a foreign container, *file zeroed before, for fsh_split_file_open and collections. names:
- * fields to expect, or NULL. written_by_us: as in SplitFile. (foreign_file.c) */
-FshStatus fsh_foreign_open(SplitFile *file, const char *path, FshContainer container,
-                           const char *const *names, size_t name_count, bool written_by_us, FshError *error);
-/* Makes the index rows of a file whose table is made. FSH_ERR_MEMORY. (foreign_file.c) */
-FshStatus fsh_foreign_rows(SplitFile *file, FshError *error);
+/* Makes the index rows of a file whose table is made. FSH_ERR_MEMORY. (table_file.c) */
+FshStatus fsh_table_rows(SplitFile *file, FshError *error);
 /* Where a .cls in one of the files is a name, in all of them: labels become places among the names of all
- * files, in byte order, and numbers are names too. The first table has the names. (tar_names.c)
+ * files, in byte order, and numbers are names too. The first table has the names. (webdataset_names.c)
  * FSH_ERR_UNSUPPORTED: too many; FSH_ERR_MEMORY. */
-FshStatus fsh_foreign_unite_classes(SplitFile *files, size_t count, FshError *error);
+FshStatus fsh_webdataset_unite_classes(SplitFile *files, size_t count, FshError *error);
 
 /* ---- datasets without a manifest, of foreign containers (collection.c) ---- */
 
@@ -336,14 +340,14 @@ typedef struct CollectionFile {
 } CollectionFile;
 
 typedef struct Collection {
-    FshContainer container;
-    CollectionFile *files; /* split by split: train, val, test; in each by name, or as given */
+    const Container *container; /* NULL: nothing was found */
+    CollectionFile *files;      /* split by split: train, val, test; in each by name, or as given */
     size_t count;
     char *folder; /* what the names are relative to; owned; "" for none */
 } Collection;
 
 /* What is at path: a tar, a folder of tars, LMDBs of others, a list with braces, of tars or of shards.
- * *container of the result is 0 where there is nothing of the kind. FSH_ERR_UNSUPPORTED, FSH_ERR_SYSTEM,
+ * Its container is NULL where there is nothing of the kind. FSH_ERR_UNSUPPORTED, FSH_ERR_SYSTEM,
  * FSH_ERR_MEMORY. */
 FshStatus fsh_collection_find(Collection *collection, const char *path, FshError *error);
 /* The manifest of its opened files (file i is collection file i): fields, classes, counts, an id that names,
@@ -357,10 +361,8 @@ void fsh_collection_free(Collection *collection);
 FshStatus fsh_collection_open(FshDataset **dataset_ret, const char *path, const Collection *collection,
                               SplitFile *opened, FshError *error);
 
-/* ---- files that nobody has packed (image_files.c) ---- */
+/* ---- files that nobody has packed (container_files.c) ---- */
 
-/* Fills the sample of a file in FSH_CONTAINER_FILES; its index is not set. */
-void fsh_files_sample(const SplitFile *file, uint64_t record, FshSample *sample);
 /* Reads the file of a field of FSH_COMPRESSION_FILE. Messages begin with its path. */
 FshStatus fsh_files_read(const FshSplit *split, const FshField *field, Buffer *bytes, FshError *error);
 
@@ -426,10 +428,10 @@ typedef struct ContainerWriter {
     void (*close)(FshWriter *writer);
 } ContainerWriter;
 
-/* shard_writer.c, lmdb_writer.c, tar_writer.c, basicsr_writer.c */
-extern const ContainerWriter fsh_shard_writer, fsh_lmdb_writer, fsh_tar_writer, fsh_basicsr_writer;
+/* shard_writer.c, lmdb_writer.c, webdataset_writer.c, basicsr_writer.c */
+extern const ContainerWriter fsh_shard_writer, fsh_lmdb_writer, fsh_webdataset_writer, fsh_basicsr_writer;
 
-/* folder/SPLIT-wids.json, the shard list that webdataset's indexed reader takes. (wids.c) */
+/* folder/SPLIT-wids.json, the shard list that webdataset's indexed reader takes. (webdataset_wids.c) */
 FshStatus fsh_wids_save(const FshManifest *manifest, const FshSplitInfo *split, const char *folder,
                         bool force, FshError *error);
 /* Proves it. FSH_ERR_NOT_FOUND, FSH_ERR_CORRUPT; the message names no file. */

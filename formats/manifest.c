@@ -1,5 +1,5 @@
 /* dataset.json: reading, writing, and the rules that hold for both. */
-#include "formats/internal.h"
+#include "formats/container.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -14,16 +14,6 @@
 
 /* ---- rules ---- */
 
-static const char *file_suffix(FshContainer container)
-{
-    static const char *const suffixes[] = {[FSH_CONTAINER_SHARDS] = ".fshard",
-                                           [FSH_CONTAINER_LMDB] = ".lmdb",
-                                           [FSH_CONTAINER_TAR] = ".tar",
-                                           [FSH_CONTAINER_BASICSR] = ".basicsr",
-                                           [FSH_CONTAINER_FOLDER2LMDB] = ".lmdb"};
-    return suffixes[container];
-}
-
 static FshStatus check_file(const FshManifest *manifest, const FshFileInfo *file, FshStatus status,
                             FshError *error)
 {
@@ -33,7 +23,7 @@ static FshStatus check_file(const FshManifest *manifest, const FshFileInfo *file
             "file name \"%s\": must be a plain name in the dataset's folder, not a path or hidden",
             file->name);
     /* The suffix keeps a manifest from naming any other file of the folder, itself for one. */
-    const char *suffix = file_suffix(manifest->container);
+    const char *suffix = fsh_container_find(manifest->container)->suffix;
     size_t name_bytes = strlen(file->name), suffix_bytes = strlen(suffix);
     if (name_bytes <= suffix_bytes || strcmp(file->name + name_bytes - suffix_bytes, suffix) != 0)
         return fsh_error_set(error, status, "file name \"%s\" does not end in %s", file->name, suffix);
@@ -47,8 +37,7 @@ static FshStatus check_split(const FshManifest *manifest, const FshSplitInfo *sp
         return fsh_error_set(error, status, "split \"%s\": letters, digits, '_' and '-' only, at most 64",
                              split->name);
     if (split->file_count < 1 || split->file_count > UINT32_MAX ||
-        ((manifest->container == FSH_CONTAINER_LMDB || manifest->container == FSH_CONTAINER_BASICSR) &&
-         split->file_count != 1))
+        (!fsh_container_has(manifest->container, FSH_HAS_SHARDS) && split->file_count != 1))
         return fsh_error_set(error, status, "split %s: %zu files in a dataset of %s", split->name,
                              split->file_count, fsh_container_name(manifest->container));
     uint64_t in_files = 0, in_classes = 0;
@@ -335,7 +324,7 @@ static FshStatus parse_identity(FshManifest *manifest, const json_t *object, uin
     if (status)
         return status;
     if (!fsh_container_from_name(container, &manifest->container) ||
-        manifest->container == FSH_CONTAINER_FOLDER2LMDB)
+        !fsh_container_find(manifest->container)->writer)
         return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "container \"%s\" is unknown to this version",
                              container);
     if (!fsh_kind_from_name(kind, &manifest->kind))
@@ -599,6 +588,7 @@ FshStatus fsh_manifest_save(const FshManifest *given, const char *folder, bool f
     size_t length = 0;
     FshManifest own = *given; /* borrows; its id is to be made */
     const FshManifest *manifest = &own;
+    const Container *container = fsh_container_find(given->container);
     json_t *object = NULL;
     json_error_t where;
     json_t *provenance = json_loads(manifest->provenance_json ? manifest->provenance_json : "{}",
@@ -606,7 +596,7 @@ FshStatus fsh_manifest_save(const FshManifest *given, const char *folder, bool f
     FshStatus status = file_join(path, sizeof path, folder, FSH_MANIFEST_NAME, error);
     if (status)
         goto done;
-    if (manifest->container < FSH_CONTAINER_SHARDS || manifest->container > FSH_CONTAINER_BASICSR)
+    if (!container || !container->writer)
         status = fsh_error_set(error, FSH_ERR_USAGE, "container %d is not written", (int)manifest->container);
     else if (!json_is_object(provenance))
         status = fsh_error_set(error, FSH_ERR_USAGE, "provenance is no JSON object");
@@ -618,10 +608,8 @@ FshStatus fsh_manifest_save(const FshManifest *given, const char *folder, bool f
         (void)fsh_error_prepend(error, "%s", path);
         goto done;
     }
-    for (size_t i = 0; i < manifest->split_count && manifest->container == FSH_CONTAINER_TAR && !status;
-         i++) {
-        status = fsh_wids_save(manifest, &manifest->splits[i], folder, force, error);
-    }
+    for (size_t i = 0; i < manifest->split_count && container->save_list && !status; i++)
+        status = container->save_list(manifest, &manifest->splits[i], folder, force, error);
     if (status)
         goto done;
     object = manifest_to_json(manifest, provenance);

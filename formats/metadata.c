@@ -191,6 +191,15 @@ FshStatus fsh_metadata_compare(const char *text, size_t bytes, uint64_t *count_r
     return status;
 }
 
+void fsh_metadata_hand_over(Metadata *metadata, Metadata *to)
+{
+    if (to)
+        *to = *metadata;
+    else
+        fsh_metadata_free(metadata);
+    *metadata = (Metadata){0};
+}
+
 void fsh_metadata_free(Metadata *metadata)
 {
     free(metadata->split);

@@ -13,9 +13,7 @@ static const struct {
     {FSH_CODEC_BMP, "bmp"},   {FSH_CODEC_PNM, "pnm"},   {FSH_CODEC_OTHER, "other"},
 };
 
-/* Indexed by FshContainer and FshKind. */
-static const char *const container_names[] = {NULL,      "shards",      "lmdb", "tar",
-                                              "basicsr", "folder2lmdb", "files"};
+/* Indexed by FshKind. */
 static const char *const kind_names[] = {NULL, "classes", "pairs"};
 
 static const char lower_digits[] = "0123456789abcdef";
@@ -95,25 +93,9 @@ bool fsh_file_name_valid(const char *name)
     return length >= 1 && length <= 255 && name[0] != '.' && !strchr(name, '/');
 }
 
-const char *fsh_container_name(FshContainer container)
-{
-    return container_names[container];
-}
-
 const char *fsh_kind_name(FshKind kind)
 {
     return kind_names[kind];
-}
-
-bool fsh_container_from_name(const char *text, FshContainer *container_ret)
-{
-    for (int i = FSH_CONTAINER_SHARDS; i <= FSH_CONTAINER_FOLDER2LMDB; i++) {
-        if (strcmp(text, container_names[i]) == 0) {
-            *container_ret = (FshContainer)i;
-            return true;
-        }
-    }
-    return false;
 }
 
 bool fsh_kind_from_name(const char *text, FshKind *kind_ret)
@@ -151,21 +133,6 @@ bool fsh_hash_parse(const char *text, FshHash128 *hash_ret)
 bool fsh_hash_equal(const FshHash128 *a, const FshHash128 *b)
 {
     return memcmp(a->bytes, b->bytes, sizeof a->bytes) == 0;
-}
-
-const char *fsh_file_name(char *buffer, size_t buffer_bytes, FshContainer container, const char *split,
-                          uint32_t shard_index, uint32_t shard_count)
-{
-    if (container == FSH_CONTAINER_LMDB)
-        (void)snprintf(buffer, buffer_bytes, "%s.lmdb", split);
-    else if (container == FSH_CONTAINER_TAR)
-        (void)snprintf(buffer, buffer_bytes, "%s-%06" PRIu32 ".tar", split, shard_index);
-    else if (container == FSH_CONTAINER_BASICSR)
-        (void)snprintf(buffer, buffer_bytes, "%s.basicsr", split);
-    else
-        (void)snprintf(buffer, buffer_bytes, "%s-%05" PRIu32 "-of-%05" PRIu32 ".fshard", split, shard_index,
-                       shard_count);
-    return buffer;
 }
 
 const char *fsh_split_name(size_t index)

@@ -1,6 +1,6 @@
 /* A manifest made again from the files of its folder: what each of them tells of itself, and of the old
  * manifest what is still as it was written. */
-#include "formats/internal.h"
+#include "formats/container.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -24,7 +24,7 @@ typedef struct Part {
 
 typedef struct Rebuild {
     const char *folder;
-    FshContainer container;
+    const Container *container;
     Part *parts;
     size_t count;
     Buffer text; /* of the old manifest; empty where there is none */
@@ -72,26 +72,6 @@ static const json_t *old_member(const Rebuild *rebuild, const char *name)
 
 /* ---- the files ---- */
 
-static const struct {
-    const char *suffix;
-    FshContainer container;
-} suffixes[] = {{".fshard", FSH_CONTAINER_SHARDS},
-                {".lmdb", FSH_CONTAINER_LMDB},
-                {".tar", FSH_CONTAINER_TAR},
-                {".basicsr", FSH_CONTAINER_BASICSR}};
-
-/* By its suffix; 0: none of ours. */
-static FshContainer container_of(const char *name)
-{
-    const size_t length = strlen(name);
-    for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes && name[0] != '.'; i++) {
-        const size_t suffix = strlen(suffixes[i].suffix);
-        if (length > suffix && strcmp(name + length - suffix, suffixes[i].suffix) == 0)
-            return suffixes[i].container;
-    }
-    return 0;
-}
-
 static FshStatus add_part(Rebuild *rebuild, const char *name, FshError *error)
 {
     Part *parts = reallocarray(rebuild->parts, rebuild->count + 1, sizeof *parts);
@@ -111,12 +91,14 @@ static FshStatus list_parts(Rebuild *rebuild, FshError *error)
 {
     FshStatus status = FSH_OK;
     const char *listed = json_string_value(old_member(rebuild, "container")), *first = NULL;
-    (void)(listed && fsh_container_from_name(listed, &rebuild->container));
+    FshContainer id = 0;
+    if (listed && fsh_container_from_name(listed, &id))
+        rebuild->container = fsh_container_find(id);
     DIR *entries = opendir(rebuild->folder);
     if (!entries)
         return fsh_error_system(error, errno, "%s: cannot open the folder", rebuild->folder);
     for (const struct dirent *entry; !status && (entry = readdir(entries));) {
-        const FshContainer container = container_of(entry->d_name);
+        const Container *container = entry->d_name[0] == '.' ? NULL : fsh_container_of_name(entry->d_name);
         if (!container || (listed && container != rebuild->container))
             continue;
         if (!listed && first && container != rebuild->container)
@@ -166,27 +148,26 @@ static FshStatus hash_part(const Rebuild *rebuild, Part *part, FshError *error)
 /* A shard or an LMDB, which must say the same of the dataset as the first does. */
 static FshStatus open_own(Rebuild *rebuild, Part *part, const char *path, FshError *error)
 {
-    FshStatus status =
-        fsh_split_file_open(&part->file, path, rebuild->container, NULL, &part->metadata, error);
+    const SplitFile *file = &part->file;
+    const OpenRequest request = {.metadata_ret = &part->metadata};
+    FshStatus status = fsh_split_file_open(&part->file, path, rebuild->container, &request, error);
     if (status)
         return status;
-    const bool is_shard = rebuild->container == FSH_CONTAINER_SHARDS;
-    const ShardView *shard = &part->file.shard;
-    const LmdbView *lmdb = &part->file.lmdb;
     Metadata expected = rebuild->parts[0].metadata;
     uint64_t count = 0;
+    const bool counts = container_has(rebuild->container, CONTAINER_COUNTS);
     expected.split = part->metadata.split; /* which differs as it should */
     expected.text = NULL;
-    status = is_shard ? fsh_metadata_compare(shard->metadata, shard->metadata_bytes, NULL, &expected, error)
-                      : fsh_metadata_compare(lmdb->metadata, lmdb->metadata_bytes, &count, &expected, error);
+    status =
+        fsh_metadata_compare(file->metadata, file->metadata_bytes, counts ? &count : NULL, &expected, error);
     if (status)
         return fsh_error_prepend(error, "%s: and %s", path, rebuild->parts[0].name);
     part->split = strdup(part->metadata.split);
-    part->index = shard->shard_index;
-    part->hash = shard->hash;
+    part->index = file->shard_index;
+    part->hash = file->hash;
     if (!part->split)
         return out_of_memory(rebuild, error);
-    return is_shard ? FSH_OK : hash_part(rebuild, part, error);
+    return container_has(rebuild->container, FSH_HAS_HASH) ? FSH_OK : hash_part(rebuild, part, error);
 }
 
 /* SPLIT-000003.tar, SPLIT.basicsr. */
@@ -194,7 +175,7 @@ static FshStatus read_name(const Rebuild *rebuild, Part *part, FshError *error)
 {
     const char *end = strrchr(part->name, '.');
     char *rest = NULL;
-    if (rebuild->container == FSH_CONTAINER_TAR) {
+    if (container_has(rebuild->container, FSH_HAS_SHARDS)) {
         const char *dash = memrchr(part->name, '-', (size_t)(end - part->name));
         part->index = dash ? strtoull(dash + 1, &rest, 10) : 0;
         end = dash && rest == end && rest > dash + 1 ? dash : NULL;
@@ -212,29 +193,32 @@ static FshStatus open_foreign(Rebuild *rebuild, Part *part, const char *path, Fs
 {
     const FshManifest *manifest = rebuild->manifest;
     const SampleTable *first = &rebuild->parts[0].file.table;
-    const bool known = manifest->field_count, is_first = part == rebuild->parts;
-    const char *const *names = known ? (const char *const *)manifest->field_names
-                                     : (const char *const *)(is_first ? NULL : first->field_names);
-    const size_t name_count = known ? manifest->field_count : is_first ? 0 : first->field_count;
-    /* Without a list of classes each .json tells the name of its own. */
-    const bool ours = manifest->class_count || rebuild->container == FSH_CONTAINER_BASICSR;
+    OpenRequest request = {/* Without a list of classes each .json tells the name of its own. */
+                           .written_by_us =
+                               manifest->class_count || !container_has(rebuild->container, FSH_HAS_CLASSES)};
+    if (manifest->field_count) {
+        request.field_names = (const char *const *)manifest->field_names;
+        request.field_count = manifest->field_count;
+    } else if (part != rebuild->parts) {
+        request.field_names = (const char *const *)first->field_names;
+        request.field_count = first->field_count;
+    }
     FshStatus status = read_name(rebuild, part, error);
     if (!status)
-        status = fsh_foreign_open(&part->file, path, rebuild->container, names, name_count, ours, error);
+        status = fsh_split_file_open(&part->file, path, rebuild->container, &request, error);
     return status ? status : hash_part(rebuild, part, error);
 }
 
 static FshStatus open_parts(Rebuild *rebuild, FshError *error)
 {
     FshStatus status = FSH_OK;
-    const bool foreign = fsh_container_is_foreign(rebuild->container);
+    const bool own = container_has(rebuild->container, FSH_HAS_METADATA);
     for (size_t i = 0; i < rebuild->count && !status; i++) {
         char path[PATH_MAX];
         Part *part = &rebuild->parts[i];
         status = file_join(path, sizeof path, rebuild->folder, part->name, error);
         if (!status)
-            status =
-                foreign ? open_foreign(rebuild, part, path, error) : open_own(rebuild, part, path, error);
+            status = own ? open_own(rebuild, part, path, error) : open_foreign(rebuild, part, path, error);
     }
     return status;
 }
@@ -246,7 +230,7 @@ static FshStatus take_old_names(Rebuild *rebuild, FshError *error)
 {
     FshManifest *manifest = rebuild->manifest;
     FshStatus status = FSH_OK;
-    if (!fsh_container_is_foreign(rebuild->container))
+    if (container_has(rebuild->container, FSH_HAS_METADATA))
         return FSH_OK;
     if (old_member(rebuild, "fields"))
         status =
@@ -359,8 +343,7 @@ static FshStatus add_split(Rebuild *rebuild, size_t begin, size_t end, FshError 
     for (size_t i = begin; i < end; i++) {
         const Part *part = &rebuild->parts[i];
         const SplitFile *file = &part->file;
-        const uint64_t count =
-            rebuild->container == FSH_CONTAINER_SHARDS ? file->shard.shard_count : end - begin;
+        const uint64_t count = file->shard_count ? file->shard_count : end - begin;
         if (part->index < i - begin)
             return fsh_error_set(error, FSH_ERR_CORRUPT, "%s: %s and %s are the same file of split %s",
                                  rebuild->folder, rebuild->parts[i - 1].name, part->name, split->name);
@@ -378,12 +361,7 @@ static FshStatus add_split(Rebuild *rebuild, size_t begin, size_t end, FshError 
             return out_of_memory(rebuild, error);
         split->sample_count += file->record_count;
         for (uint64_t record = 0; split->class_counts && record < file->record_count; record++) {
-            const IndexRow row = fsh_index_row_load(file->rows + record * INDEX_ROW_BYTES);
-            int64_t label = row.label;
-            if (rebuild->container == FSH_CONTAINER_LMDB)
-                label = row.record_bytes < RECORD_BYTES_MIN
-                            ? FSH_NO_LABEL
-                            : fsh_record_label(file->mapping.bytes + row.offset);
+            const int64_t label = fsh_split_file_label(file, record);
             if (label >= 0 && (uint64_t)label < manifest->class_count)
                 split->class_counts[label]++;
         }
@@ -489,11 +467,11 @@ static FshStatus make_manifest(Rebuild *rebuild, FshError *error)
 {
     FshManifest *manifest = rebuild->manifest;
     FshStatus status = FSH_OK;
-    manifest->container = rebuild->container;
-    if (fsh_container_is_foreign(rebuild->container))
-        status = describe_foreign(rebuild, error);
-    else
+    manifest->container = rebuild->container->id;
+    if (container_has(rebuild->container, FSH_HAS_METADATA))
         describe_own(rebuild);
+    else
+        status = describe_foreign(rebuild, error);
     if (status)
         return status;
     qsort(rebuild->parts, rebuild->count, sizeof *rebuild->parts, compare_parts);

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "common/bytes.h"
-#include "formats/internal.h"
+#include "formats/container.h"
 
 enum { ALONE_BYTES = 64 << 10 };
 
@@ -23,29 +23,11 @@ static FshStatus copy_dictionary(FshWriter *writer, const FshWriterOptions *opti
     return FSH_OK;
 }
 
-/* NULL: not written. */
-static const ContainerWriter *find_writer(FshContainer container)
-{
-    switch (container) {
-    case FSH_CONTAINER_SHARDS:
-        return &fsh_shard_writer;
-    case FSH_CONTAINER_LMDB:
-        return &fsh_lmdb_writer;
-    case FSH_CONTAINER_TAR:
-        return &fsh_tar_writer;
-    case FSH_CONTAINER_BASICSR:
-        return &fsh_basicsr_writer;
-    case FSH_CONTAINER_FOLDER2LMDB:
-    case FSH_CONTAINER_FILES:
-        break;
-    }
-    return NULL;
-}
-
 FshStatus fsh_writer_open(FshWriter **writer_ret, const char *path, const FshWriterOptions *options,
                           FshError *error)
 {
     *writer_ret = NULL;
+    const Container *container = fsh_container_find(options->container);
     FshWriter *writer = calloc(1, sizeof *writer);
     if (!writer)
         return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
@@ -70,15 +52,14 @@ FshStatus fsh_writer_open(FshWriter **writer_ret, const char *path, const FshWri
     else if (options->shard_index >= options->shard_count)
         status = fsh_error_set(error, FSH_ERR_USAGE, "shard %" PRIu32 " of %" PRIu32, options->shard_index,
                                options->shard_count);
-    else if ((options->container == FSH_CONTAINER_LMDB || options->container == FSH_CONTAINER_BASICSR) &&
-             options->shard_count != 1)
+    else if (!container || !container->writer)
+        status = fsh_error_set(error, FSH_ERR_USAGE, "container %d is unknown", (int)options->container);
+    else if (!container_has(container, FSH_HAS_SHARDS) && options->shard_count != 1)
         status = fsh_error_set(error, FSH_ERR_USAGE, "an LMDB is not split into shards");
     else if (options->record_form != FSH_RECORD_ALIGNED &&
-             (options->record_form != FSH_RECORD_COMPACT || options->container != FSH_CONTAINER_SHARDS))
+             (options->record_form != FSH_RECORD_COMPACT || !container_has(container, FSH_HAS_COMPACT)))
         status = fsh_error_set(error, FSH_ERR_USAGE, "records of form %d: compact ones are in shards only",
                                (int)options->record_form);
-    else if (!find_writer(options->container))
-        status = fsh_error_set(error, FSH_ERR_USAGE, "container %d is unknown", (int)options->container);
     else if (!options->dataset_id || !fsh_id_valid(options->dataset_id))
         status =
             fsh_error_set(error, FSH_ERR_USAGE, "dataset id \"%s\" is not 32 lower-case hexadecimal digits",
@@ -93,7 +74,7 @@ FshStatus fsh_writer_open(FshWriter **writer_ret, const char *path, const FshWri
         (void)fsh_error_prepend(error, "%s", path);
         goto done;
     }
-    writer->container = find_writer(options->container);
+    writer->container = container->writer;
     status = buffer_reserve(&writer->batch, writer->container->batch_bytes, error);
     if (!status)
         status = writer->container->open(writer, error);
@@ -198,18 +179,6 @@ static FshStatus put_alone(FshWriter *writer, const void *record, const RecordHe
     }
     if (status)
         writer->state = WRITER_ENDED;
-    return status;
-}
-
-FshStatus fsh_key_fits(FshContainer container, const char *key, size_t key_bytes, FshError *error)
-{
-    Buffer encoded = {0};
-    FshStatus status = FSH_OK;
-    if (container == FSH_CONTAINER_TAR)
-        status = fsh_tar_key_encode(key, key_bytes, &encoded, error);
-    else if (container == FSH_CONTAINER_BASICSR)
-        status = fsh_basicsr_key_encode(key, key_bytes, &encoded, error);
-    buffer_free(&encoded);
     return status;
 }
 

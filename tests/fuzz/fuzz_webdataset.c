@@ -31,7 +31,7 @@ static void read_table(const uint8_t *bytes, size_t length)
     const FileMapping *sides[FSH_FIELDS_MAX];
     for (size_t i = 0; i < FSH_FIELDS_MAX; i++)
         sides[i] = &tar;
-    if (fsh_tar_table(&table, bytes, length, NULL, 0, true, &error) != FSH_OK)
+    if (fsh_webdataset_table(&table, bytes, length, NULL, 0, true, &error) != FSH_OK)
         return;
     for (uint64_t record = 0; record < table.sample_count; record++) {
         FshSample sample = {0};

@@ -20,7 +20,7 @@ static uint64_t scale(uint64_t bytes, uint64_t numerator, uint64_t denominator)
 static uint64_t planned_bytes(const PackPlan *plan, const PackOptions *options, const PackSample *sample)
 {
     enum { BLOCK_BYTES = 512, JSON_BLOCKS = 2, CLASS_BLOCKS = 2 };
-    if (options->container != FSH_CONTAINER_TAR)
+    if (!fsh_container_has(options->container, FSH_HAS_MEMBERS))
         return stored_record_bytes(&plan->stored, sample);
     FshSample description;
     stored_describe(&plan->stored, sample, &description);
@@ -32,7 +32,7 @@ static uint64_t planned_bytes(const PackPlan *plan, const PackOptions *options, 
 
 bool pack_is_cut(const PackOptions *options)
 {
-    return options->container == FSH_CONTAINER_SHARDS || options->container == FSH_CONTAINER_TAR;
+    return fsh_container_has(options->container, FSH_HAS_SHARDS);
 }
 
 /* Cuts a split into as many shards as its records, as they will be stored, have times shard_bytes; all about
@@ -188,13 +188,11 @@ static FshStatus refuse_pixels(const PackSplit *split, const PackOptions *option
 
 FshStatus pack_check_container(const PackSplit *split, const PackOptions *options, FshError *error)
 {
-    if (options->container != FSH_CONTAINER_BASICSR)
-        return FSH_OK;
-    if (split->keyed->class_count)
+    if (!fsh_container_has(options->container, FSH_HAS_CLASSES) && split->keyed->class_count)
         return fsh_error_set(
             error, FSH_ERR_USAGE,
             "--layout basicsr: has no place for classes; use --format lmdb, or give --pairs");
-    return refuse_pixels(split, options, error);
+    return fsh_container_has(options->container, FSH_HAS_RAW) ? FSH_OK : refuse_pixels(split, options, error);
 }
 
 FshStatus pack_cut(PackPlan *plan, const PackOptions *options, FshError *error)

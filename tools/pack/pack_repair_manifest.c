@@ -181,7 +181,7 @@ static FshStatus repair(const RepairOptions *options, RepairResult *result, FshE
         return status;
     FshManifest manifest = *fsh_manifest(result->dataset); /* borrows */
     manifest.statistics = result->statistics;
-    if (manifest.container == FSH_CONTAINER_TAR)
+    if (fsh_container_has(manifest.container, FSH_HAS_INDEX))
         status = save_indexes(options, &manifest, error);
     return status ? status : fsh_manifest_save(&manifest, options->folder, true, error);
 }

@@ -80,32 +80,6 @@ static void print_kind(FILE *stream, const FshManifest *manifest)
     }
 }
 
-static const struct {
-    FshContainer container;
-    const char *name, *one, *many;
-} container_words[] = {
-    {FSH_CONTAINER_SHARDS, "shards", "shard", "shards"},
-    {FSH_CONTAINER_LMDB, "lmdb", "LMDB", "LMDBs"},
-    {FSH_CONTAINER_TAR, "tar", "tar", "tars"},
-    {FSH_CONTAINER_BASICSR, "basicsr", "folder of LMDBs", "folders of LMDBs"},
-};
-
-static const char *container_word(FshContainer container, size_t count)
-{
-    size_t i = 0;
-    while (container_words[i].container != container)
-        i++;
-    return count == 1 ? container_words[i].one : container_words[i].many;
-}
-
-static const char *container_name(FshContainer container)
-{
-    size_t i = 0;
-    while (container_words[i].container != container)
-        i++;
-    return container_words[i].name;
-}
-
 static uint64_t left_out_count(const Report *report)
 {
     return report->result->left_out.count + (report->planned_left_out ? report->planned_left_out->count : 0);
@@ -174,7 +148,7 @@ void report_print(FILE *stream, const Report *report)
     (void)fputs("; ", stream);
     print_kind(stream, manifest);
     (void)fprintf(stream, ") in %zu %s, %s%s\n", result->output_count,
-                  container_word(manifest->container, result->output_count),
+                  fsh_container_noun(manifest->container, result->output_count),
                   progress_format_bytes(bytes, sizeof bytes, result->written_bytes),
                   report->dry_run ? "; nothing was written" : "");
     if (report->chosen)
@@ -251,8 +225,8 @@ FshStatus report_print_json(FILE *stream, const Report *report, FshError *error)
     json_t *object =
         json_pack("{s:s, s:o, s:s, s:s, s:I, s:I, s:o, s:o, s:I}", "program", "fpack", "destination",
                   json_text(report->destination), "id", manifest->id, "container",
-                  container_name(manifest->container), "files", (json_int_t)result->output_count, "samples",
-                  (json_int_t)result->sample_count, "splits", splits_to_json(manifest), "left_out",
+                  fsh_container_name(manifest->container), "files", (json_int_t)result->output_count,
+                  "samples", (json_int_t)result->sample_count, "splits", splits_to_json(manifest), "left_out",
                   left_out_to_json(report), "other_files", (json_int_t)report->other_file_count);
     int failed = !object;
     if (!failed && report->part.count)

@@ -106,20 +106,20 @@ static bool output_agrees(const ResumeKey *key, const char *folder, const FshFil
     FshDataset *dataset = NULL;
     if (file_join(path, sizeof path, folder, info->name, NULL))
         return false;
-    if (key->container == FSH_CONTAINER_TAR)
+    if (fsh_container_has(key->container, FSH_HAS_INDEX))
         return tar_agrees(path, info);
     if (fsh_open(&dataset, path, NULL))
         return false;
     const FshManifest *manifest = fsh_manifest(dataset);
     bool agrees = manifest->container == key->container && manifest->split_count == 1 &&
                   manifest->splits[0].file_count == 1;
-    if (agrees && key->container != FSH_CONTAINER_BASICSR) /* which is as BasicSR reads it, without more */
+    if (agrees && fsh_container_has(key->container, FSH_HAS_METADATA))
         agrees =
             strcmp(manifest->files_id, key->id) == 0 && strcmp(manifest->splits[0].name, key->split) == 0;
     if (agrees) {
         const FshFileInfo *own = &manifest->splits[0].files[0];
         agrees = own->sample_count == info->sample_count && own->bytes == info->bytes &&
-                 (key->container != FSH_CONTAINER_SHARDS ||
+                 (!fsh_container_has(key->container, FSH_HAS_HASH) ||
                   memcmp(own->hash.bytes, info->hash.bytes, sizeof own->hash.bytes) == 0);
     }
     fsh_close(&dataset);

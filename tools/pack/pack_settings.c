@@ -95,11 +95,11 @@ static FshStatus take_store(const Settings *settings, PackOptions *options, FshE
         message = "--quality: nothing is encoded; give --max-size too, or --store jpeg";
     else if (settings->dictionary && (automatic || options->store == PACK_STORE_RAW))
         message = "--dictionary: raw pixels are mapped as they are; use --store zstd, copy or jpeg";
-    else if (options->container == FSH_CONTAINER_BASICSR &&
+    else if (!fsh_container_has(options->container, FSH_HAS_RAW) &&
              ((options->store != PACK_STORE_COPY && options->store != PACK_STORE_JPEG) || compresses))
         message = "--layout basicsr: holds image files: --store copy or jpeg, no --dictionary; "
                   "pixels go into --format lmdb, with --store raw or zstd";
-    else if (options->container == FSH_CONTAINER_TAR && compresses)
+    else if (!fsh_container_has(options->container, FSH_HAS_COMPRESSION) && compresses)
         message =
             "--format tar: holds files as others read them, not compressed: no --store zstd, no --dictionary";
     else if (settings->dictionary_size_given && !settings->dictionary)
@@ -109,21 +109,15 @@ static FshStatus take_store(const Settings *settings, PackOptions *options, FshE
     return message ? fsh_error_set(error, FSH_ERR_USAGE, "%s", message) : FSH_OK;
 }
 
-/* By --format and --layout. */
+/* By --format, or by --layout where that names a container. */
 static FshStatus take_container(const Settings *settings, FshContainer *container, FshError *error)
 {
-    static const FshContainer containers[] = {
-        [SETTINGS_SHARDS] = FSH_CONTAINER_SHARDS,
-        [SETTINGS_LMDB] = FSH_CONTAINER_LMDB,
-        [SETTINGS_TAR] = FSH_CONTAINER_TAR,
-    };
-    *container = containers[settings->format];
-    if (settings->layout != SETTINGS_BASICSR)
+    (void)fsh_container_from_name(settings_formats[settings->format], container);
+    if (!fsh_container_from_name(settings_layouts[settings->layout], container))
         return FSH_OK;
-    if (settings->format_given && *container != FSH_CONTAINER_LMDB)
+    if (settings->format_given && settings->format != SETTINGS_LMDB)
         return fsh_error_set(error, FSH_ERR_USAGE, "--layout basicsr: is of LMDBs; leave out --format %s",
                              settings_formats[settings->format]);
-    *container = FSH_CONTAINER_BASICSR;
     return FSH_OK;
 }
 

@@ -265,7 +265,7 @@ bool work_compresses(const PackStored *stored, const PackOptions *options)
 
 FshRecordForm work_record_form(const PackStored *stored, const PackOptions *options)
 {
-    return options->container == FSH_CONTAINER_SHARDS && work_compresses(stored, options)
+    return fsh_container_has(options->container, FSH_HAS_COMPACT) && work_compresses(stored, options)
                ? FSH_RECORD_COMPACT
                : FSH_RECORD_ALIGNED;
 }

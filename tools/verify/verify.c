@@ -411,7 +411,7 @@ static FshStatus verify_dataset(Verification *verification, FshError *error)
     if (status)
         return status;
     open_against(verification);
-    if (report->manifest.container > FSH_CONTAINER_LMDB) {
+    if (!fsh_container_has(report->manifest.container, FSH_HAS_METADATA)) {
         status = verify_opened(verification, error);
         return status ? status : compare_statistics(report, error);
     }

@@ -138,7 +138,7 @@ static void add_heading(HtmlPage *page, const VerifyReport *report, const Verify
     html_add(page, "</h1>");
     if (report->opened) {
         const FshManifest *manifest = &report->manifest;
-        html_add(page, "<p class=\"sub\">%s%s", verify_container_name(manifest->container),
+        html_add(page, "<p class=\"sub\">%s%s", fsh_container_name(manifest->container),
                  manifest->kind == FSH_KIND_PAIRS ? " of pairs" : "");
         if (manifest->id[0]) /* containers of others have none */
             html_add(page, ", id %s", manifest->id);

@@ -140,7 +140,7 @@ json_t *verify_to_json(const VerifyReport *report, const VerifyOptions *options)
     if (!failed && report->opened)
         failed |= json_object_set_new(object, "id", json_string(report->manifest.id)) ||
                   json_object_set_new(object, "container",
-                                      json_string(verify_container_name(report->manifest.container)));
+                                      json_string(fsh_container_name(report->manifest.container)));
     if (!failed && report->opened && report->manifest.class_display_names)
         failed |= json_object_set_new(object, "class_names", display_names_to_json(&report->manifest));
     if (!failed && report->opened && report->image_count)

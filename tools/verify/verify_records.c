@@ -176,7 +176,8 @@ typedef struct RecordsJob {
  * contradict. */
 static bool tells_size(const FshField *field, const FshManifest *manifest)
 {
-    return manifest->container <= FSH_CONTAINER_LMDB || field->width || field->height || field->channels;
+    return fsh_container_has(manifest->container, FSH_HAS_SIZES) || field->width || field->height ||
+           field->channels;
 }
 
 /* The pixels that the field promises; of one that promises none, field gets what they are. */

@@ -231,18 +231,11 @@ void verify_print_problems(FILE *stream, const VerifyReport *report, bool all)
                       report->problem_count - shown);
 }
 
-const char *verify_container_name(FshContainer container)
-{
-    static const char *const names[] = {"unknown", "shards", "lmdb", "tar", "basicsr", "folder2lmdb"};
-    const size_t index = (size_t)container;
-    return names[index < sizeof names / sizeof *names ? index : 0];
-}
-
 static void print_heading(FILE *stream, const VerifyReport *report)
 {
     const FshManifest *manifest = &report->manifest;
     print_name(stream, "", report->path, ": ");
-    (void)fprintf(stream, "%s, ", verify_container_name(manifest->container));
+    (void)fprintf(stream, "%s, ", fsh_container_name(manifest->container));
     if (manifest->kind == FSH_KIND_CLASSES && !has_labels(report))
         (void)fprintf(stream, "no labels");
     else if (manifest->kind == FSH_KIND_CLASSES)
@@ -260,7 +253,8 @@ const char *verify_claim(char *text, size_t text_bytes, const VerifyReport *repo
     char decoded[64] = "; images were not decoded (--decode does)", compared[64] = "", count[32];
     const char *proved = options->level == VERIFY_QUICK ? "headers, indexes and checksums of files"
                                                         : "checksums of files and records";
-    if (report->manifest.container > FSH_CONTAINER_LMDB && !report->from_manifest)
+    if (report->opened && !report->from_manifest &&
+        !fsh_container_has(report->manifest.container, FSH_HAS_CHECKSUMS))
         proved = "structure of files and samples"; /* they carry no checksums */
     if (options->level == VERIFY_DECODE)
         (void)snprintf(decoded, sizeof decoded, ", %s images decoded",

@@ -17,9 +17,6 @@ typedef struct VerifyPrint {
 const char *verify_claim(char *text, size_t text_bytes, const VerifyReport *report,
                          const VerifyOptions *options);
 
-/* "shards", "lmdb", "tar", … */
-const char *verify_container_name(FshContainer container);
-
 /* What is wrong, a line each; all of them, or the first fifty. */
 void verify_print_problems(FILE *stream, const VerifyReport *report, bool all);
 

@@ -158,7 +158,7 @@ static FshStatus add_place(SampleLoader *loader, unsigned side, FshError *error)
     const FshField *field = stored_field(loader, side);
     if (loader->options.inputs_alone) /* it is a file, whose path is its key */
         return fsh_error_prepend(error, "%s%s%.*s", fsh_path(split->dataset),
-                                 fsh_manifest(split->dataset)->container == FSH_CONTAINER_FILES ? "/" : ": ",
+                                 field->compression == FSH_COMPRESSION_FILE ? "/" : ": ",
                                  (int)sample->key_bytes, sample->key);
     return fsh_error_prepend(error, "%s: %s (key %.*s, packed from %.*s)", fsh_path(split->dataset),
                              fsh_sample_where(split, loader->index, where, sizeof where),

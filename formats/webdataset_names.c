@@ -92,7 +92,7 @@ static FshStatus take_places(SplitFile *file, const char **names, size_t name_co
     return FSH_OK;
 }
 
-FshStatus fsh_foreign_unite_classes(SplitFile *files, size_t count, FshError *error)
+FshStatus fsh_webdataset_unite_classes(SplitFile *files, size_t count, FshError *error)
 {
     const char **names = NULL;
     char **copies = NULL;

@@ -1,69 +1,42 @@
-/* One file (or folder) of a foreign container: mapped, and its table made. */
+/* The container of BasicSR's LMDBs: a folder of them, one for each field, or a single one. Tables are
+ * basicsr.c's. */
 #include <dirent.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
-#include "formats/internal.h"
+#include "formats/container.h"
 
-/* Index rows as shards have them, so that labels, places and sizes are asked for in one way. */
-FshStatus fsh_foreign_rows(SplitFile *file, FshError *error)
+static void write_name(char *buffer, size_t buffer_bytes, const char *split, uint32_t index, uint32_t count)
 {
-    const SampleTable *table = &file->table;
-    FshStatus status = buffer_reserve(&file->own_rows, (size_t)table->sample_count * INDEX_ROW_BYTES, error);
-    for (uint64_t i = 0; i < table->sample_count && !status; i++) {
-        const FieldRow *fields = fsh_table_fields(table, i);
-        IndexRow row = {.offset = fields[0].offset, .label = fsh_table_row(table, i)->label};
-        for (unsigned j = 0; j < table->field_count; j++) {
-            row.record_bytes += fields[j].bytes;
-        }
-        fsh_index_row_store(file->own_rows.bytes + i * INDEX_ROW_BYTES, &row);
+    (void)index;
+    (void)count;
+    (void)snprintf(buffer, buffer_bytes, "%s.basicsr", split);
+}
+
+static bool sniff(const char *path, const FileMapping *data)
+{
+    char meta_path[PATH_MAX];
+    (void)data;
+    return file_is_folder(path) &&
+           file_join(meta_path, sizeof meta_path, path, BASICSR_META_NAME, NULL) == FSH_OK &&
+           file_exists(meta_path);
+}
+
+static bool owns(const FshManifest *manifest, const char *name)
+{
+    bool owned = false;
+    for (size_t i = 0; i < manifest->field_count; i++) {
+        const size_t length = strlen(manifest->field_names[i]);
+        owned = owned ||
+                (strncmp(name, manifest->field_names[i], length) == 0 && strcmp(name + length, ".lmdb") == 0);
     }
-    file->own_rows.length = (size_t)table->sample_count * INDEX_ROW_BYTES;
-    file->rows = file->own_rows.bytes;
-    file->record_count = table->sample_count;
-    return status;
+    return owned;
 }
 
-static FshStatus fail_at_path(const char *path, FshStatus status, FshError *error)
-{
-    return status ? fsh_error_prepend(error, "%s", path) : FSH_OK;
-}
-
-static FshStatus open_tar(SplitFile *file, const char *path, const char *const *names, size_t name_count,
-                          FshError *error)
-{
-    FshStatus status = file_map(path, &file->mapping, error);
-    if (status)
-        return status;
-    /* Only headers are looked at: without this a disk would read everything between them too. */
-    if (file->mapping.length)
-        (void)madvise((void *)file->mapping.bytes, (size_t)file->mapping.length, MADV_RANDOM);
-    status = fsh_tar_table(&file->table, file->mapping.bytes, file->mapping.length, names, name_count,
-                           !file->written_by_us, error);
-    if (file->mapping.length)
-        (void)madvise((void *)file->mapping.bytes, (size_t)file->mapping.length, MADV_NORMAL);
-    return fail_at_path(path, status, error);
-}
-
-/* An LMDB is a folder with data.mdb, or that file under any name. */
-static FshStatus open_folder2lmdb(SplitFile *file, const char *path, FshError *error)
-{
-    char data_path[PATH_MAX];
-    FshStatus status = fsh_lmdb_data_path(data_path, path, error);
-    if (!status)
-        status = file_map(data_path, &file->mapping, error);
-    if (status)
-        return status;
-    status = fsh_folder2lmdb_table(&file->table, file->mapping.bytes, file->mapping.length, error);
-    return fail_at_path(data_path, status, error);
-}
-
-/* ---- BasicSR ---- */
+/* ---- opening ---- */
 
 static bool has_suffix(const char *name, const char *suffix)
 {
@@ -147,12 +120,13 @@ static FshStatus open_sides(SplitFile *file, const char *path, bool path_is_lmdb
     if (status)
         return status;
     status = fsh_basicsr_table(&file->table, sides, count, file->written_by_us, error);
-    return fail_at_path(path, status, error);
+    return fsh_split_file_conclude(file, path, status, error);
 }
 
-static FshStatus open_basicsr(SplitFile *file, const char *path, const char *const *names, size_t name_count,
-                              FshError *error)
+static FshStatus open_file(SplitFile *file, const char *path, const OpenRequest *request, FshError *error)
 {
+    const char *const *names = request->field_names;
+    const size_t name_count = request->field_count;
     char *found[FSH_FIELDS_MAX] = {0}, meta_path[PATH_MAX];
     size_t count = 0;
     FshStatus status = file_join(meta_path, sizeof meta_path, path, BASICSR_META_NAME, error);
@@ -173,24 +147,23 @@ static FshStatus open_basicsr(SplitFile *file, const char *path, const char *con
     return status;
 }
 
-FshStatus fsh_foreign_open(SplitFile *file, const char *path, FshContainer container,
-                           const char *const *names, size_t name_count, bool written_by_us, FshError *error)
-{
-    FshStatus status = FSH_OK;
-    *file = (SplitFile){.container = container, .written_by_us = written_by_us};
-    if (container == FSH_CONTAINER_TAR)
-        status = open_tar(file, path, names, name_count, error);
-    else if (container == FSH_CONTAINER_BASICSR)
-        status = open_basicsr(file, path, names, name_count, error);
-    else
-        status = open_folder2lmdb(file, path, error);
-    if (!status && file->table.field_count == 0)
-        status = fsh_error_set(error, FSH_ERR_UNSUPPORTED, "%s: holds no sample with an image", path);
-    if (!status)
-        status = fsh_foreign_rows(file, error);
-    if (status != FSH_ERR_MEMORY && fsh_split_file_check_all_read(file, error))
-        status = fail_at_path(path, FSH_ERR_SYSTEM, error); /* why the rest was wrong */
-    if (status)
-        fsh_split_file_close(file);
-    return status;
-}
+const Container fsh_basicsr_container = {
+    .id = FSH_CONTAINER_BASICSR,
+    .name = "basicsr",
+    .one = "folder of LMDBs",
+    .many = "folders of LMDBs",
+    .facts = CONTAINER_SIDES,
+    .suffix = ".basicsr",
+    .gathered = ".lmdb",
+    .data_name = LMDB_DATA_NAME,
+    .writer = &fsh_basicsr_writer,
+    .sniff = sniff,
+    .write_name = write_name,
+    .encode_key = fsh_basicsr_key_encode,
+    .open = open_file,
+    .sample = fsh_table_file_sample,
+    .verify = fsh_table_file_verify,
+    .stretches = fsh_table_file_stretches,
+    .check = fsh_table_file_check,
+    .owns = owns,
+};

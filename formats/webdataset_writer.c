@@ -157,7 +157,7 @@ static FshStatus add_sample(FshWriter *writer, const FshSample *sample, FshError
     TarShard *shard = writer->private_data;
     uint32_t crcs[FSH_FIELDS_MAX] = {0};
     char label[32];
-    FshStatus status = fsh_tar_key_encode(sample->key, sample->key_bytes, &shard->key, error);
+    FshStatus status = fsh_webdataset_key_encode(sample->key, sample->key_bytes, &shard->key, error);
     if (!status && shard->key.length == shard->last_key.length &&
         memcmp(shard->key.bytes, shard->last_key.bytes, shard->key.length) == 0)
         status = fsh_error_set(error, FSH_ERR_MISMATCH,
@@ -298,7 +298,7 @@ static void tar_close(FshWriter *writer)
     writer->private_data = NULL;
 }
 
-const ContainerWriter fsh_tar_writer = {
+const ContainerWriter fsh_webdataset_writer = {
     .batch_bytes = 1 << 20,
     .record_bytes_max = RECORD_BYTES_MAX,
     .record_count_max = UINT32_MAX,

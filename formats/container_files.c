@@ -5,16 +5,19 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "formats/internal.h"
+#include "formats/container.h"
 
 static const char split_name[] = "images", field_name[] = "image";
 
 /* ---- below a folder ---- */
 
-void fsh_files_sample(const SplitFile *file, uint64_t record, FshSample *sample)
+static FshStatus read_sample(const SplitFile *file, uint64_t record, FshSample *sample, RecordHead *head,
+                             FshError *error)
 {
     const SampleRow *row = fsh_table_row(&file->table, record);
     const char *path = (const char *)file->table.text.bytes + row->text_at;
+    (void)error;
+    *head = (RecordHead){.label = FSH_NO_LABEL};
     sample->label = FSH_NO_LABEL;
     sample->key = path;
     sample->key_bytes = row->key_bytes;
@@ -25,6 +28,7 @@ void fsh_files_sample(const SplitFile *file, uint64_t record, FshSample *sample)
                                    .compression = FSH_COMPRESSION_FILE,
                                    .source = path,
                                    .source_bytes = row->key_bytes};
+    return FSH_OK;
 }
 
 FshStatus fsh_files_read(const FshSplit *split, const FshField *field, Buffer *bytes, FshError *error)
@@ -49,7 +53,7 @@ static FshStatus open_alone(FshDataset **dataset, const char *path, const char *
     const Collection collection = {
         .container = file->container, .files = &list, .count = 1, .folder = (char *)folder};
     FshStatus status = file->table.sample_count
-                           ? fsh_foreign_rows(file, error)
+                           ? fsh_table_rows(file, error)
                            : fsh_error_set(error, FSH_ERR_MISMATCH, "%s: has no images", path);
     if (!status)
         return fsh_collection_open(dataset, path, &collection, file, error);
@@ -60,7 +64,7 @@ static FshStatus open_alone(FshDataset **dataset, const char *path, const char *
 FshStatus fsh_open_files(FshDataset **dataset, const char *folder, const char *const *paths, uint64_t count,
                          FshError *error)
 {
-    SplitFile file = {.container = FSH_CONTAINER_FILES, .table = {.label_max = FSH_NO_LABEL}};
+    SplitFile file = {.container = &fsh_files_container, .table = {.label_max = FSH_NO_LABEL}};
     *dataset = NULL;
     FshStatus status = fsh_table_name_field(&file.table, field_name, strlen(field_name), error);
     for (uint64_t i = 0; i < count && !status; i++) {
@@ -108,7 +112,7 @@ static FshStatus add_members(SplitFile *file, bool (*wanted)(void *context, cons
 FshStatus fsh_open_tar_files(FshDataset **dataset, const char *path,
                              bool (*wanted)(void *context, const char *path), void *context, FshError *error)
 {
-    SplitFile file = {.container = FSH_CONTAINER_TAR, .table = {.label_max = FSH_NO_LABEL}};
+    SplitFile file = {.container = &fsh_webdataset_container, .table = {.label_max = FSH_NO_LABEL}};
     *dataset = NULL;
     FshStatus status = file_map(path, &file.mapping, error);
     if (status)
@@ -128,3 +132,14 @@ FshStatus fsh_open_tar_files(FshDataset **dataset, const char *path,
     fsh_split_file_close(&file);
     return fsh_error_prepend(error, "%s", path);
 }
+
+const Container fsh_files_container = {
+    .id = FSH_CONTAINER_FILES,
+    .name = "files",
+    .one = "file",
+    .many = "files",
+    .facts = FSH_HAS_FILES,
+    .sample = read_sample,
+    .verify = fsh_table_file_verify,
+    .stretches = fsh_table_file_stretches,
+};

@@ -57,7 +57,7 @@ static FshStatus append_percent(Buffer *path, unsigned char c, FshError *error)
     return buffer_append(path, text, sizeof text, error);
 }
 
-FshStatus fsh_tar_key_encode(const char *key, size_t key_bytes, Buffer *path, FshError *error)
+FshStatus fsh_webdataset_key_encode(const char *key, size_t key_bytes, Buffer *path, FshError *error)
 {
     const char *slash = memrchr(key, '/', key_bytes);
     size_t base_at = slash ? (size_t)(slash + 1 - key) : 0;
@@ -190,7 +190,7 @@ static FshStatus unescape(Grouping *grouping, const JsonSlice *slice, size_t *by
     return status;
 }
 
-/* The key as it was before fsh_tar_key_encode, if the note's encodes to the one in the tar. */
+/* The key as it was before fsh_webdataset_key_encode, if the note's encodes to the one in the tar. */
 static FshStatus true_key(Grouping *grouping, const NoteFacts *facts, const char **key, size_t *key_bytes,
                           FshError *error)
 {
@@ -201,7 +201,7 @@ static FshStatus true_key(Grouping *grouping, const NoteFacts *facts, const char
     if (status)
         return status;
     const char *plain = (const char *)grouping->scratch.bytes;
-    status = fsh_tar_key_encode(plain, bytes, &grouping->encoded, NULL);
+    status = fsh_webdataset_key_encode(plain, bytes, &grouping->encoded, NULL);
     if (!status && grouping->encoded.length == grouping->key.length &&
         memcmp(grouping->encoded.bytes, grouping->key.bytes, grouping->key.length) == 0) {
         *key = plain;
@@ -530,8 +530,9 @@ static FshStatus make_table(SampleTable *table, const uint8_t *bytes, uint64_t l
     return status;
 }
 
-FshStatus fsh_tar_table(SampleTable *table, const uint8_t *bytes, uint64_t length, const char *const *names,
-                        size_t name_count, bool with_class_names, FshError *error)
+FshStatus fsh_webdataset_table(SampleTable *table, const uint8_t *bytes, uint64_t length,
+                               const char *const *names, size_t name_count, bool with_class_names,
+                               FshError *error)
 {
     bool named = false;
     FshStatus status = make_table(table, bytes, length, names, name_count, with_class_names, &named, error);

@@ -1,0 +1,90 @@
+/* The table of containers, and what may be asked of it. */
+#include "formats/container.h"
+
+#include <string.h>
+
+/* In the order in which a path is sniffed. */
+static const Container *const containers[] = {
+    &fsh_shards_container,
+    &fsh_lmdb_container,
+    &fsh_basicsr_container,
+    &fsh_webdataset_container,
+    &fsh_folder2lmdb_container,
+    &fsh_files_container,
+    NULL,
+};
+
+const Container *fsh_container_row(size_t i)
+{
+    return containers[i];
+}
+
+const Container *fsh_container_find(FshContainer id)
+{
+    const Container *container = NULL;
+    for (size_t i = 0; (container = fsh_container_row(i)) && container->id != id;)
+        i++;
+    return container;
+}
+
+const Container *fsh_container_of_name(const char *name)
+{
+    const size_t length = strlen(name);
+    const Container *container = NULL;
+    for (size_t i = 0; (container = fsh_container_row(i)); i++) {
+        const char *suffix = container->suffix ? container->suffix : "";
+        const size_t suffix_bytes = strlen(suffix);
+        if (container->writer && length > suffix_bytes && strcmp(name + length - suffix_bytes, suffix) == 0)
+            break;
+    }
+    return container;
+}
+
+bool fsh_container_has(FshContainer id, FshContainerFact fact)
+{
+    const Container *container = fsh_container_find(id);
+    return container && container_has(container, fact);
+}
+
+const char *fsh_container_name(FshContainer id)
+{
+    const Container *container = fsh_container_find(id);
+    return container ? container->name : "unknown";
+}
+
+const char *fsh_container_noun(FshContainer id, size_t count)
+{
+    const Container *container = fsh_container_find(id);
+    return !container ? "unknown" : count == 1 ? container->one : container->many;
+}
+
+bool fsh_container_from_name(const char *text, FshContainer *container_ret)
+{
+    const Container *container = NULL;
+    for (size_t i = 0; (container = fsh_container_row(i)) && strcmp(text, container->name) != 0;)
+        i++;
+    *container_ret = container ? container->id : *container_ret;
+    return container != NULL;
+}
+
+const char *fsh_file_name(char *buffer, size_t buffer_bytes, FshContainer id, const char *split,
+                          uint32_t shard_index, uint32_t shard_count)
+{
+    const Container *container = fsh_container_find(id);
+    if (container && container->write_name)
+        container->write_name(buffer, buffer_bytes, split, shard_index, shard_count);
+    else if (buffer_bytes)
+        buffer[0] = '\0';
+    return buffer;
+}
+
+FshStatus fsh_key_fits(FshContainer id, const char *key, size_t key_bytes, FshError *error)
+{
+    const Container *container = fsh_container_find(id);
+    Buffer encoded = {0};
+    if (!container || !container->encode_key)
+        return FSH_OK;
+    const FshStatus status = container->encode_key(key, key_bytes, &encoded, error);
+    buffer_free(&encoded);
+    return status;
+}

@@ -1,0 +1,40 @@
+/* The container of folder2lmdb's LMDBs, which are only read. Bytes are folder2lmdb.c's. */
+#include <limits.h>
+
+#include "formats/container.h"
+
+static bool sniff(const char *path, const FileMapping *data)
+{
+    (void)path;
+    return fsh_lmdb_sniff(data->bytes, data->length) && fsh_folder2lmdb_sniff(data->bytes, data->length);
+}
+
+static FshStatus open_file(SplitFile *file, const char *path, const OpenRequest *request, FshError *error)
+{
+    char data_path[PATH_MAX];
+    (void)request;
+    FshStatus status = fsh_lmdb_data_path(data_path, path, error);
+    if (!status)
+        status = file_map(data_path, &file->mapping, error);
+    if (status)
+        return status;
+    status = fsh_folder2lmdb_table(&file->table, file->mapping.bytes, file->mapping.length, error);
+    return fsh_split_file_conclude(file, data_path, status, error);
+}
+
+const Container fsh_folder2lmdb_container = {
+    .id = FSH_CONTAINER_FOLDER2LMDB,
+    .name = "folder2lmdb",
+    .one = "LMDB",
+    .many = "LMDBs",
+    .facts = FSH_HAS_CLASSES,
+    .suffix = ".lmdb",
+    .gathered = ".lmdb",
+    .data_name = LMDB_DATA_NAME,
+    .sniff = sniff,
+    .open = open_file,
+    .sample = fsh_table_file_sample,
+    .verify = fsh_table_file_verify,
+    .stretches = fsh_table_file_stretches,
+    .check = fsh_table_file_check,
+};

@@ -1,0 +1,70 @@
+/* Files of records, shards and LMDBs: what both do alike once they are mapped and their index rows are known. */
+#include <inttypes.h>
+#include <limits.h>
+
+#include "formats/container.h"
+
+FshStatus fsh_record_file_take(const SplitFile *file, const OpenRequest *request, Metadata *metadata_ret,
+                               uint64_t *count_ret, FshError *error)
+{
+    const Metadata *expected = request->expected;
+    FshStatus status =
+        expected ? fsh_metadata_compare(file->metadata, file->metadata_bytes, count_ret, expected, error)
+                 : fsh_metadata_parse(metadata_ret, file->metadata, file->metadata_bytes, count_ret, error);
+    return status ? status
+                  : fsh_dictionary_check(file->dictionary, file->dictionary_bytes,
+                                         expected ? &expected->dictionary : &metadata_ret->dictionary, error);
+}
+
+FshStatus fsh_record_file_check_map(const FileCheck *check, FileReport *report, bool *mapped_ret,
+                                    FshError *error)
+{
+    const char *data_name = check->container->data_name, *path = check->path;
+    char data_path[PATH_MAX];
+    FshError found = {0};
+    report->file.container = check->container;
+    if (data_name) {
+        path = data_path;
+        (void)fsh_lmdb_data_path(data_path, check->path, &found);
+    }
+    if (!found.status)
+        (void)file_map(path, &report->file.mapping, &found);
+    *mapped_ret = !found.status;
+    if (found.status == FSH_ERR_NOT_FOUND)
+        (void)fsh_error_set(&found, FSH_ERR_NOT_FOUND, data_name ? "missing, or without %s" : "missing",
+                            data_name);
+    return found.status ? fsh_report_found(report, -1, NULL, &found, error) : FSH_OK;
+}
+
+FshStatus fsh_record_file_sample(const SplitFile *file, uint64_t record, FshSample *sample, RecordHead *head,
+                                 FshError *error)
+{
+    const IndexRow row = fsh_index_row_load(file->rows + record * INDEX_ROW_BYTES);
+    FshStatus status = fsh_record_parse(file->mapping.bytes + row.offset, row.record_bytes, file->record_form,
+                                        sample, head, error);
+    if (!status && head->record_bytes != row.record_bytes)
+        status =
+            fsh_error_set(error, FSH_ERR_CORRUPT, "record of %" PRIu64 " bytes where the index has %" PRIu64,
+                          head->record_bytes, row.record_bytes);
+    if (!status && !container_has(file->container, CONTAINER_LABELS_IN_RECORDS) &&
+        (head->label != row.label || head->crc != row.crc))
+        status = fsh_error_set(error, FSH_ERR_CORRUPT,
+                               "label or CRC32C of the record is not that of its index row");
+    return status;
+}
+
+FshStatus fsh_record_file_verify(const SplitFile *file, uint64_t record, FshError *error)
+{
+    FshSample sample = {0};
+    RecordHead head = {0};
+    const FshStatus status = fsh_record_file_sample(file, record, &sample, &head, error);
+    const IndexRow row = fsh_index_row_load(file->rows + record * INDEX_ROW_BYTES);
+    return status ? status : fsh_record_verify(file->mapping.bytes + row.offset, &sample, &head, error);
+}
+
+size_t fsh_record_file_stretches(const SplitFile *file, uint64_t record, Stretch stretches[STRETCHES_MAX])
+{
+    const IndexRow row = fsh_index_row_load(file->rows + record * INDEX_ROW_BYTES);
+    stretches[0] = (Stretch){&file->mapping, row.offset, row.record_bytes};
+    return 1;
+}
