@@ -33,10 +33,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
     Labels *labels = NULL;
     FshError error = {0};
     FuzzFile file = fuzz_file_open(bytes, length);
-    if (labels_load(&labels, file.path, &error) == FSH_OK) {
-        fuzz_expect(labels_count(labels) > 0, "there is a label");
+    if (labels_load(&labels, file.path, &error) == FSH_OK)
         find_all(labels, bytes, length);
-    }
     labels_free(&labels);
     fuzz_file_close(&file);
     return 0;

@@ -15,11 +15,13 @@ static FshStatus visit(const char *target, const char *source, const LedgerRow *
 {
     Ledger *ledger = context;
     LedgerRow found_row;
+    char found_source[PATH_MAX];
     bool found = false;
     fuzz_touch(target, strlen(target));
     fuzz_touch(source, strlen(source));
     fuzz_touch(row, sizeof *row);
-    fuzz_expect_ok(ledger_find(ledger, target, &found, &found_row, error), error, "ledger_find");
+    fuzz_expect_ok(ledger_find(ledger, target, &found, &found_row, found_source, error), error,
+                   "ledger_find");
     fuzz_expect(found, "a row that is visited is found");
     return FSH_OK;
 }
@@ -31,7 +33,7 @@ static void seal(uint8_t *checksum, const uint8_t *bytes, size_t length)
         checksum[i] = (uint8_t)(hash >> (8 * i));
 }
 
-/* resize_ledger.h: the header's checksum stands at its end, a record's at its beginning, its length behind
+/* resize_ledger.h: the header's checksum stands at its end, a record's at its beginning, its length after
  * that. */
 void fuzz_mend(uint8_t *bytes, size_t length, uint32_t choice)
 {

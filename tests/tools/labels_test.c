@@ -45,7 +45,6 @@ TEST_IN_FOLDER(test_every_form_of_the_field_is_read, folder)
     };
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         Labels *labels = load(folder, files[i]);
-        assert_int_equal(labels_count(labels), 2);
         assert_label(labels, "ILSVRC2012_val_00000001.JPEG", "n01751748");
         assert_label(labels, "./val/ILSVRC2012_val_00000002.JPEG", "n09193705");
         assert_label(labels, "ILSVRC2012_val_00000003.JPEG", NULL);
@@ -61,7 +60,6 @@ TEST_IN_FOLDER(test_the_whole_path_is_looked_for_before_the_name, folder)
 {
     Labels *labels =
         load(folder, "a/x.jpg left\nx.jpg both\n./b/x.jpg right\ny stem\na/z stem2\na/x.jpg left\n");
-    assert_int_equal(labels_count(labels), 5);
     assert_label(labels, "a/x.jpg", "left");
     assert_label(labels, "b/x.jpg", "right");
     assert_label(labels, "c/x.jpg", "both");
@@ -76,7 +74,6 @@ TEST_IN_FOLDER(test_the_whole_path_is_looked_for_before_the_name, folder)
 TEST_IN_FOLDER(test_labels_without_names_go_by_the_number, folder)
 {
     Labels *labels = load(folder, "490\n361\n171\n");
-    assert_int_equal(labels_count(labels), 3);
     assert_label(labels, "1.JPEG", "490");
     assert_label(labels, "2012_val_2", "361");
     assert_label(labels, "x/v2.0_0003.JPEG", "171");
@@ -171,7 +168,6 @@ TEST_IN_FOLDER(test_fifty_thousand_names_are_found, folder)
     }
     Labels *labels = load(folder, text);
     free(text);
-    assert_int_equal(labels_count(labels), COUNT);
     for (unsigned number = 1; number <= COUNT; number++) {
         char name[64], label[16];
         (void)snprintf(name, sizeof name, "ILSVRC2012_val_%08u.JPEG", number);

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "tests/tools/sources.h"
-#include "tools/pack/pack_source.h"
+#include "tools/pack/pack_found.h"
 
 static bool permissions_bind, png_is_readable;
 

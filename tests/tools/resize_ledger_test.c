@@ -29,8 +29,9 @@ static bool has_row(Ledger *ledger, const char *target, uint64_t number)
 {
     LedgerRow row, expected = row_of(number);
     bool found = false;
+    char source[PATH_MAX];
     FshError error = {0};
-    assert_ok(ledger_find(ledger, target, &found, &row, &error), &error);
+    assert_ok(ledger_find(ledger, target, &found, &row, source, &error), &error);
     return found && row.source_bytes == expected.source_bytes &&
            row.source_modified_ns == expected.source_modified_ns && row.bytes == expected.bytes &&
            memcmp(row.hash, expected.hash, sizeof row.hash) == 0;

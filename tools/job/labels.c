@@ -358,11 +358,6 @@ const char *labels_find(const Labels *labels, const char *path)
     return found;
 }
 
-uint64_t labels_count(const Labels *labels)
-{
-    return labels->count;
-}
-
 bool labels_have_names(const Labels *labels)
 {
     return labels->form != FORM_LABEL_ONLY;

@@ -37,8 +37,6 @@ FshStatus labels_load(Labels **labels, const char *path, FshError *error);
 /* The label of this image (a path relative to the root of the set; its name alone is looked for after the
  * whole, each without the extension after that); NULL: it has none. The labels' own. Any thread. */
 const char *labels_find(const Labels *labels, const char *path);
-/* Names that have a label (lines that say the same twice count once), or labels where there are no names. */
-uint64_t labels_count(const Labels *labels);
 /* Whether each label has a name; else they are told apart by their line alone, as those of ILSVRC's ground
  * truth, whose numbers are not those of the class folders. */
 bool labels_have_names(const Labels *labels);

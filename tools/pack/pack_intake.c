@@ -6,7 +6,6 @@
 
 #include "common/read_fault.h"
 #include "imaging/jpeg_size.h"
-#include "tools/pack/pack_source.h"
 #include "imaging/shrink_names.h"
 
 void intake_free(Intake *intake)

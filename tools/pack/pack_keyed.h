@@ -97,7 +97,7 @@ FshStatus key_choose_classes(PackKeyed *keyed, const PackOptions *options, FshEr
 
 /* Gives every sample the class that its text names, and *keyed its classes: the names in byte order or, if
  * all texts are numbers, what they count: the names in the file of --classes, else themselves. what: the file
- * they come from. (pack_texts.c) */
+ * they come from. */
 FshStatus key_label_by_texts(PackKeyed *keyed, const PackOptions *options, const char *const *texts,
                              const char *what, FshError *error);
 

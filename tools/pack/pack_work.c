@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tools/job/codec.h"
 #include "imaging/jpeg_size.h"
 
 void worker_free(Worker *worker)

@@ -7,7 +7,6 @@
 #include "common/program.h"
 #include "imaging/decode.h"
 #include "tools/resize/resize_findings.h"
-#include "tools/resize/resize_given.h"
 #include "tools/resize/resize_report.h"
 #include "tools/resize/resize_state.h"
 
@@ -318,7 +317,7 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
     if (!status)
         status = take_destination(settings, part_name, error);
     if (!status && settings->check)
-        status = resize_given_fill(context->table->options, settings->destination, &recipe, error);
+        status = recipe_fill_options(context->table->options, settings->destination, &recipe, error);
     if (status)
         return status;
     options = options_of(settings);

@@ -14,21 +14,13 @@
 
 #include "common/file.h"
 #include "common/progress.h"
+#include "tools/resize/resize_ledger_record.h"
 
 enum {
-    MAGIC_BYTES = 8,
-    HEADER_BYTES = MAGIC_BYTES + LEDGER_RECIPE_BYTES + 2 * 8, /* settled length, checksum */
-    RECORD_HEAD_BYTES = 16,                                   /* checksum, length, kind */
-    ROW_BYTES = RECORD_HEAD_BYTES + 3 * 8 + 16,               /* what stands before the paths */
-    COMMIT_BYTES = RECORD_HEAD_BYTES + 2 * 8,                 /* where its rows begin, the tar's end */
-    RECORD_BYTES_MAX = ROW_BYTES + 2 * PATH_MAX,
     READ_BYTES = 1 << 20,
     KEPT_BACK_MAX = 1 << 22, /* bytes of rows waiting for a commit */
-    KIND_ROW = 1,
-    KIND_COMMIT = 2,
 };
 
-static const char magic[MAGIC_BYTES + 1] = "fshldgr1";
 static const double commit_interval_seconds = 1.0;
 
 /* Where a target's last row is. */
@@ -53,93 +45,9 @@ struct Ledger {
     double committed_seconds;
 };
 
-/* ---- records as bytes ---- */
-
-static void store_number(uint8_t *bytes, uint64_t number)
-{
-    for (int i = 0; i < 8; i++)
-        bytes[i] = (uint8_t)(number >> (8 * i));
-}
-
-static uint64_t load_number(const uint8_t *bytes)
-{
-    uint64_t number = 0;
-    for (int i = 7; i >= 0; i--)
-        number = number << 8 | bytes[i];
-    return number;
-}
-
-void ledger_hash(const void *bytes, size_t length, uint8_t hash[16])
-{
-    XXH128_canonical_t canonical;
-    XXH128_canonicalFromHash(&canonical, XXH3_128bits(bytes, length));
-    memcpy(hash, &canonical, sizeof canonical);
-}
-
 static uint64_t hash_target(const char *target)
 {
     return XXH3_64bits(target, strlen(target));
-}
-
-/* Fills in length and kind and then the checksum, which is that of all after it. */
-static void seal_record(uint8_t *record, size_t length, uint64_t kind)
-{
-    store_number(record + 8, (uint64_t)length | kind << 32);
-    store_number(record, XXH3_64bits(record + 8, length - 8));
-}
-
-typedef struct Record {
-    uint64_t kind;
-    size_t length;
-    LedgerRow row; /* of a row, as are the two that point into the bytes */
-    const char *source, *target;
-    uint64_t begin, tar_offset; /* of a commit */
-} Record;
-
-/* Fills record with the one that begins there. Returns false where none does, or it is not whole. */
-static bool read_record(const uint8_t *bytes, size_t length, Record *record)
-{
-    if (length < RECORD_HEAD_BYTES)
-        return false;
-    const uint64_t head = load_number(bytes + 8);
-    *record = (Record){.kind = head >> 32, .length = (uint32_t)head};
-    const bool is_row =
-        record->kind == KIND_ROW && record->length >= ROW_BYTES + 2 && record->length <= RECORD_BYTES_MAX;
-    const bool is_commit = record->kind == KIND_COMMIT && record->length == COMMIT_BYTES;
-    if ((!is_row && !is_commit) || record->length > length ||
-        load_number(bytes) != XXH3_64bits(bytes + 8, record->length - 8))
-        return false;
-    if (is_commit) {
-        record->begin = load_number(bytes + RECORD_HEAD_BYTES);
-        record->tar_offset = load_number(bytes + RECORD_HEAD_BYTES + 8);
-        return true;
-    }
-    record->row.source_bytes = load_number(bytes + 16);
-    record->row.source_modified_ns = (int64_t)load_number(bytes + 24);
-    record->row.bytes = load_number(bytes + 32);
-    memcpy(record->row.hash, bytes + 40, sizeof record->row.hash);
-    record->source = (const char *)bytes + ROW_BYTES;
-    const size_t paths_bytes = record->length - ROW_BYTES,
-                 source_bytes = strnlen(record->source, paths_bytes) + 1;
-    record->target = record->source + source_bytes;
-    return source_bytes < paths_bytes &&
-           strnlen(record->target, paths_bytes - source_bytes) + 1 == paths_bytes - source_bytes;
-}
-
-static void make_commit(uint8_t bytes[COMMIT_BYTES], uint64_t begin, uint64_t tar_offset)
-{
-    store_number(bytes + RECORD_HEAD_BYTES, begin);
-    store_number(bytes + RECORD_HEAD_BYTES + 8, tar_offset);
-    seal_record(bytes, COMMIT_BYTES, KIND_COMMIT);
-}
-
-static void make_header(uint8_t bytes[HEADER_BYTES], const uint8_t recipe[LEDGER_RECIPE_BYTES],
-                        uint64_t settled_end)
-{
-    memcpy(bytes, magic, MAGIC_BYTES);
-    memcpy(bytes + MAGIC_BYTES, recipe, LEDGER_RECIPE_BYTES);
-    store_number(bytes + HEADER_BYTES - 16, settled_end);
-    store_number(bytes + HEADER_BYTES - 8, XXH3_64bits(bytes, HEADER_BYTES - 8));
 }
 
 /* ---- the file ---- */
@@ -192,7 +100,7 @@ static FshStatus look_at(const Ledger *ledger, Window *window, uint64_t at, cons
                          size_t *length_ret, FshError *error)
 {
     const uint64_t end = window->begin + window->bytes.length;
-    if (at < window->begin || at > end || (end - at < RECORD_BYTES_MAX && !window->is_last)) {
+    if (at < window->begin || at > end || (end - at < LEDGER_RECORD_BYTES_MAX && !window->is_last)) {
         FshStatus status = buffer_reserve(&window->bytes, READ_BYTES, error);
         if (status)
             return status;
@@ -261,14 +169,14 @@ static FshStatus is_followed(const Ledger *ledger, Window *window, uint64_t at, 
 {
     const uint8_t *bytes = NULL;
     size_t length = 0;
-    Record record;
+    LedgerRecord record;
     *followed_ret = at < ledger->settled_end; /* which was on disk before it had its name */
     for (uint64_t next = at + 1; !*followed_ret; next++) {
         FshStatus status = look_at(ledger, window, next, &bytes, &length, error);
-        if (status || length < COMMIT_BYTES)
+        if (status || length < LEDGER_COMMIT_BYTES)
             return status;
-        *followed_ret = load_number(bytes + 8) == (COMMIT_BYTES | (uint64_t)KIND_COMMIT << 32) &&
-                        read_record(bytes, length, &record) && record.begin > at;
+        *followed_ret = ledger_record_may_be_commit(bytes) && ledger_record_read(bytes, length, &record) &&
+                        record.begin > at;
     }
     return FSH_OK;
 }
@@ -282,15 +190,15 @@ static FshStatus read_rows(Ledger *ledger, FshError *error)
     const uint8_t *bytes = NULL;
     size_t length = 0;
     bool followed = false;
-    uint64_t at = HEADER_BYTES;
+    uint64_t at = LEDGER_HEADER_BYTES;
     FshStatus status = FSH_OK;
     ledger->end = at;
     for (;;) {
-        Record record;
+        LedgerRecord record;
         status = look_at(ledger, &window, at, &bytes, &length, error);
-        if (status || !read_record(bytes, length, &record))
+        if (status || !ledger_record_read(bytes, length, &record))
             break;
-        if (record.kind == KIND_ROW) {
+        if (record.kind == LEDGER_ROW) {
             const Slot row = {hash_target(record.target), at};
             status = buffer_append(&rows, &row, sizeof row, error);
         } else if (record.begin != ledger->end) {
@@ -316,9 +224,9 @@ static FshStatus read_rows(Ledger *ledger, FshError *error)
 
 static FshStatus begin_file(Ledger *ledger, FshError *error)
 {
-    uint8_t header[HEADER_BYTES];
-    make_header(header, ledger->recipe, HEADER_BYTES);
-    ledger->end = ledger->settled_end = HEADER_BYTES;
+    uint8_t header[LEDGER_HEADER_BYTES];
+    ledger_header_make(header, ledger->recipe, LEDGER_HEADER_BYTES);
+    ledger->end = ledger->settled_end = LEDGER_HEADER_BYTES;
     if (ftruncate(ledger->descriptor, 0))
         return fsh_error_system(error, errno, "%s: cannot write", ledger->path);
     return write_at(ledger, ledger->descriptor, 0, header, sizeof header, error);
@@ -327,20 +235,20 @@ static FshStatus begin_file(Ledger *ledger, FshError *error)
 /* The rows of the file that is open; any_recipe: whichever it is. */
 static FshStatus load(Ledger *ledger, bool any_recipe, FshError *error)
 {
-    uint8_t header[HEADER_BYTES];
+    uint8_t header[LEDGER_HEADER_BYTES];
     size_t taken = 0;
     if (!read_at(ledger->descriptor, 0, header, sizeof header, &taken))
         return fsh_error_system(error, errno, "%s: cannot read", ledger->path);
     if (taken < sizeof header) /* stopped before its first row */
         return ledger->read_only ? FSH_OK : begin_file(ledger, error);
-    if (memcmp(header, magic, MAGIC_BYTES) != 0)
+    if (!ledger_header_is_ours(header))
         return fsh_error_set(error, FSH_ERR_CORRUPT,
                              "%s: is no list of outputs; --force makes the output anew", ledger->path);
-    if (load_number(header + HEADER_BYTES - 8) != XXH3_64bits(header, HEADER_BYTES - 8))
+    if (!ledger_header_is_whole(header))
         return damaged(ledger, 0, error);
-    if (!any_recipe && memcmp(header + MAGIC_BYTES, ledger->recipe, LEDGER_RECIPE_BYTES) != 0)
+    if (!any_recipe && memcmp(ledger_header_recipe(header), ledger->recipe, LEDGER_RECIPE_BYTES) != 0)
         return ledger->read_only ? FSH_OK : begin_file(ledger, error);
-    ledger->settled_end = load_number(header + HEADER_BYTES - 16);
+    ledger->settled_end = ledger_header_settled_end(header);
     FshStatus status = read_rows(ledger, error);
     if (!status && !ledger->read_only && ftruncate(ledger->descriptor, (off_t)ledger->end))
         status = fsh_error_system(error, errno, "%s: cannot write", ledger->path);
@@ -405,12 +313,11 @@ bool ledger_is_blank(const char *path)
     return is_blank;
 }
 
-/* source: PATH_MAX bytes, or NULL. */
-static FshStatus find(Ledger *ledger, const char *target, bool *found_ret, LedgerRow *row, char *source,
-                      FshError *error)
+FshStatus ledger_find(Ledger *ledger, const char *target, bool *found_ret, LedgerRow *row,
+                      char source[PATH_MAX], FshError *error)
 {
-    uint8_t room[RECORD_BYTES_MAX];
-    Record record;
+    uint8_t room[LEDGER_RECORD_BYTES_MAX];
+    LedgerRecord record;
     size_t taken = 0;
     uint64_t offset = 0;
     *found_ret = false;
@@ -422,24 +329,13 @@ static FshStatus find(Ledger *ledger, const char *target, bool *found_ret, Ledge
         return FSH_OK;
     if (!read_at(ledger->descriptor, offset, room, sizeof room, &taken))
         return fsh_error_system(error, errno, "%s: cannot read", ledger->path);
-    if (!read_record(room, taken, &record) || record.kind != KIND_ROW)
+    if (!ledger_record_read(room, taken, &record) || record.kind != LEDGER_ROW)
         return damaged(ledger, offset, error);
     if (strcmp(record.target, target) != 0)
         return FSH_OK;
     *row = record.row;
-    *found_ret = !source || snprintf(source, PATH_MAX, "%s", record.source) < PATH_MAX;
+    *found_ret = snprintf(source, PATH_MAX, "%s", record.source) < PATH_MAX;
     return FSH_OK;
-}
-
-FshStatus ledger_find(Ledger *ledger, const char *target, bool *found_ret, LedgerRow *row, FshError *error)
-{
-    return find(ledger, target, found_ret, row, NULL, error);
-}
-
-FshStatus ledger_find_source(Ledger *ledger, const char *target, bool *found_ret, LedgerRow *row,
-                             char source[PATH_MAX], FshError *error)
-{
-    return find(ledger, target, found_ret, row, source, error);
 }
 
 uint64_t ledger_tar_offset(const Ledger *ledger)
@@ -459,21 +355,10 @@ typedef struct Sorted {
     size_t count;
 } Sorted;
 
-static size_t length_at(const uint8_t *place)
-{
-    return (uint32_t)load_number(place + 8);
-}
-
-/* Of a row that read_record has seen. */
-static const char *target_at(const uint8_t *place)
-{
-    const char *source = (const char *)place + ROW_BYTES;
-    return source + strlen(source) + 1;
-}
-
 static int compare_places(const void *a, const void *b)
 {
-    return strcmp(target_at(*(const uint8_t *const *)a), target_at(*(const uint8_t *const *)b));
+    return strcmp(ledger_record_target(*(const uint8_t *const *)a),
+                  ledger_record_target(*(const uint8_t *const *)b));
 }
 
 static void free_sorted(Sorted *sorted)
@@ -485,7 +370,7 @@ static void free_sorted(Sorted *sorted)
 static FshStatus sort_rows(Ledger *ledger, Sorted *sorted, FshError *error)
 {
     size_t taken = 0;
-    Record record;
+    LedgerRecord record;
     *sorted = (Sorted){0};
     FshStatus status = buffer_reserve(&sorted->file, (size_t)ledger->end, error);
     sorted->places = calloc(ledger->count + 1, sizeof *sorted->places);
@@ -499,7 +384,8 @@ static FshStatus sort_rows(Ledger *ledger, Sorted *sorted, FshError *error)
         const uint64_t offset = ledger->slots[i].offset;
         if (offset == 0)
             continue;
-        if (offset > taken || !read_record(sorted->file.bytes + offset, taken - (size_t)offset, &record))
+        if (offset > taken ||
+            !ledger_record_read(sorted->file.bytes + offset, taken - (size_t)offset, &record))
             return damaged(ledger, offset, error);
         sorted->places[sorted->count++] = sorted->file.bytes + offset;
     }
@@ -512,8 +398,8 @@ FshStatus ledger_each(Ledger *ledger, LedgerVisit visit, void *context, FshError
     Sorted sorted = {0};
     FshStatus status = ledger->count ? sort_rows(ledger, &sorted, error) : FSH_OK;
     for (size_t i = 0; i < sorted.count && !status; i++) {
-        Record record;
-        if (read_record(sorted.places[i], length_at(sorted.places[i]), &record))
+        LedgerRecord record;
+        if (ledger_record_read(sorted.places[i], ledger_record_length(sorted.places[i]), &record))
             status = visit(record.target, record.source, &record.row, context, error);
     }
     free_sorted(&sorted);
@@ -525,18 +411,10 @@ FshStatus ledger_each(Ledger *ledger, LedgerVisit visit, void *context, FshError
 FshStatus ledger_add(Ledger *ledger, const char *target, const char *source, const LedgerRow *row,
                      FshError *error)
 {
-    uint8_t record[RECORD_BYTES_MAX];
-    const size_t target_bytes = strlen(target) + 1, source_bytes = strlen(source) + 1;
-    const size_t length = ROW_BYTES + source_bytes + target_bytes;
-    if (length > sizeof record)
+    uint8_t record[LEDGER_RECORD_BYTES_MAX];
+    const size_t length = ledger_record_make_row(record, target, source, row);
+    if (length == 0)
         return fsh_error_set(error, FSH_ERR_MEMORY, "%s: a path is too long for it", ledger->path);
-    store_number(record + 16, row->source_bytes);
-    store_number(record + 24, (uint64_t)row->source_modified_ns);
-    store_number(record + 32, row->bytes);
-    memcpy(record + 40, row->hash, sizeof row->hash);
-    memcpy(record + ROW_BYTES, source, source_bytes);
-    memcpy(record + ROW_BYTES + source_bytes, target, target_bytes);
-    seal_record(record, length, KIND_ROW);
     return buffer_append(&ledger->kept_back, record, length, error);
 }
 
@@ -548,12 +426,12 @@ bool ledger_is_due(const Ledger *ledger)
 
 FshStatus ledger_commit(Ledger *ledger, uint64_t tar_offset, FshError *error)
 {
-    uint8_t commit[COMMIT_BYTES];
+    uint8_t commit[LEDGER_COMMIT_BYTES];
     const size_t rows_bytes = ledger->kept_back.length;
     ledger->committed_seconds = progress_now_seconds();
     if (rows_bytes == 0 && (tar_offset == 0 || tar_offset == ledger->tar_offset))
         return FSH_OK;
-    make_commit(commit, ledger->end, tar_offset ? tar_offset : ledger->tar_offset);
+    ledger_record_make_commit(commit, ledger->end, tar_offset ? tar_offset : ledger->tar_offset);
     FshStatus status = buffer_append(&ledger->kept_back, commit, sizeof commit, error);
     if (!status)
         status = write_at(ledger, ledger->descriptor, ledger->end, ledger->kept_back.bytes,
@@ -567,8 +445,9 @@ FshStatus ledger_commit(Ledger *ledger, uint64_t tar_offset, FshError *error)
         return status;
     }
     (void)pthread_rwlock_wrlock(&ledger->lock);
-    for (size_t at = 0; at < rows_bytes && !status; at += length_at(ledger->kept_back.bytes + at)) {
-        const Slot row = {hash_target(target_at(ledger->kept_back.bytes + at)), ledger->end + at};
+    for (size_t at = 0; at < rows_bytes && !status;
+         at += ledger_record_length(ledger->kept_back.bytes + at)) {
+        const Slot row = {hash_target(ledger_record_target(ledger->kept_back.bytes + at)), ledger->end + at};
         status = index_rows(ledger, &row, 1, error);
     }
     (void)pthread_rwlock_unlock(&ledger->lock);
@@ -581,13 +460,13 @@ FshStatus ledger_commit(Ledger *ledger, uint64_t tar_offset, FshError *error)
 /* Writes the rows in their order, after the header of a new file. */
 static FshStatus write_sorted(const Ledger *ledger, int descriptor, const Sorted *sorted, FshError *error)
 {
-    uint8_t header[HEADER_BYTES], commit[COMMIT_BYTES];
+    uint8_t header[LEDGER_HEADER_BYTES], commit[LEDGER_COMMIT_BYTES];
     Buffer rows = {0};
-    uint64_t at = HEADER_BYTES;
+    uint64_t at = LEDGER_HEADER_BYTES;
     FshStatus status = FSH_OK;
     for (size_t i = 0; i <= sorted->count && !status; i++) {
         if (i < sorted->count)
-            status = buffer_append(&rows, sorted->places[i], length_at(sorted->places[i]), error);
+            status = buffer_append(&rows, sorted->places[i], ledger_record_length(sorted->places[i]), error);
         if (!status && (rows.length >= READ_BYTES || i == sorted->count)) {
             status = write_at(ledger, descriptor, at, rows.bytes, rows.length, error);
             at += rows.length;
@@ -595,8 +474,8 @@ static FshStatus write_sorted(const Ledger *ledger, int descriptor, const Sorted
         }
     }
     buffer_free(&rows);
-    make_commit(commit, HEADER_BYTES, ledger->tar_offset);
-    make_header(header, ledger->recipe, at + COMMIT_BYTES);
+    ledger_record_make_commit(commit, LEDGER_HEADER_BYTES, ledger->tar_offset);
+    ledger_header_make(header, ledger->recipe, at + LEDGER_COMMIT_BYTES);
     if (!status)
         status = write_at(ledger, descriptor, at, commit, sizeof commit, error);
     if (!status)

@@ -50,13 +50,13 @@ FshStatus ledger_open(Ledger **ledger, const char *path, const uint8_t recipe[LE
  * False where that cannot be found out. */
 bool ledger_is_blank(const char *path);
 
-/* Finds a committed row; nobody asks for what this run has made. *found_ret: whether there is one; row is as
- * it was where there is none. FSH_ERR_CORRUPT: what was read at ledger_open has changed since. */
-FshStatus ledger_find(Ledger *ledger, const char *target, bool *found_ret, LedgerRow *row, FshError *error);
-/* The same, and the path of its source. */
-FshStatus ledger_find_source(Ledger *ledger, const char *target, bool *found_ret, LedgerRow *row,
-                             char source[PATH_MAX], FshError *error);
+/* Finds a committed row (rows of this run need not be found) and the path of its source. *found_ret: whether
+ * there is one; *row is as it was where there is none. FSH_ERR_CORRUPT: what was read at ledger_open has
+ * changed since. */
+FshStatus ledger_find(Ledger *ledger, const char *target, bool *found_ret, LedgerRow *row,
+                      char source[PATH_MAX], FshError *error);
 
+/* Adds a row, which waits for the next commit. FSH_ERR_MEMORY. */
 FshStatus ledger_add(Ledger *ledger, const char *target, const char *source, const LedgerRow *row,
                      FshError *error);
 /* Whether a second's worth of rows waits for ledger_commit. */

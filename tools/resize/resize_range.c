@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 
 #include "common/pool.h"
-#include "tools/resize/resize_pairs.h"
 
 enum { SLOTS_PER_JOB = 32 };
 
@@ -50,7 +49,7 @@ static uint64_t pair_bytes(const char *root, const ResizeItem *item, FshError *u
     char partner[PATH_MAX];
     if (item->is_second_side)
         return 0;
-    const FshStatus status = pair_find_partner(root, item, partner, unread);
+    const FshStatus status = resize_source_partner(root, item, partner, unread);
     if (status && status != FSH_ERR_SYSTEM && status != FSH_ERR_MEMORY)
         *unread = (FshError){0}; /* it stays so */
     return file_bytes(root, item->path, unread) + (status ? 0 : file_bytes(root, partner, unread));

@@ -70,6 +70,12 @@ void resize_source_position(const ResizeSource *source, uint64_t *position_ret, 
 /* Names passed over so far because they begin with ".". */
 uint64_t resize_source_hidden_count(const ResizeSource *source);
 
+/* Finds the partner of an item of pairs, below root: the file item->partner names, else the one image in that
+ * folder whose name is the same but for the extension. FSH_ERR_NOT_FOUND: there is none; FSH_ERR_MISMATCH:
+ * there are several. */
+FshStatus resize_source_partner(const char *root, const ResizeItem *item, char partner[PATH_MAX],
+                                FshError *error);
+
 /* Frees and sets to NULL; NULL is fine. */
 void resize_source_close(ResizeSource **source);
 

@@ -13,15 +13,13 @@
 #include "common/file.h"
 #include "common/path.h"
 #include "tools/resize/resize_folder.h"
-#include "tools/resize/resize_report.h"
-#include "tools/resize/resize_state_recipe.h"
+#include "tools/resize/resize_state_internal.h"
 
-#define LEDGER_NAME       "outputs" LEDGER_ENDING
-#define OLD_LEDGER_ENDING ".lmdb"
+#define LEDGER_NAME "outputs" LEDGER_ENDING
 
 /* ---- where things lie ---- */
 
-static bool has_ending(const char *name, const char *ending)
+bool state_has_ending(const char *name, const char *ending)
 {
     size_t length = strlen(name), ending_length = strlen(ending);
     return length > ending_length && strcmp(name + length - ending_length, ending) == 0;
@@ -29,7 +27,7 @@ static bool has_ending(const char *name, const char *ending)
 
 bool resize_state_is_tar(const char *destination)
 {
-    return has_ending(destination, ".tar");
+    return state_has_ending(destination, ".tar");
 }
 
 FshStatus resize_state_part_name(const char *destination, Part part, char name[PATH_MAX], FshError *error)
@@ -58,213 +56,6 @@ FshStatus resize_state_place(ResizeState *state, const char *destination, FshErr
     if (written < 0 || (size_t)written >= sizeof state->folder)
         return fsh_error_set(error, FSH_ERR_USAGE, "%s: the path is too long", destination);
     return FSH_OK;
-}
-
-/* ---- checking ---- */
-
-/* Any name but the state's: a run that was killed early left nothing else. */
-static FshStatus is_folder_empty(const char *path, bool *empty_ret, FshError *error)
-{
-    *empty_ret = true;
-    DIR *folder = opendir(path);
-    if (!folder)
-        return errno == ENOENT
-                   ? FSH_OK
-                   : fsh_error_system(error, errno, "%s: cannot be used as the destination", path);
-    FshStatus status = FSH_OK;
-    for (const struct dirent *entry = folder_next(folder, path, &status, error); entry;
-         entry = folder_next(folder, path, &status, error)) {
-        const char *name = entry->d_name;
-        if (strcmp(name, ".") != 0 && strcmp(name, "..") != 0 && strcmp(name, RESIZE_STATE_FOLDER) != 0)
-            *empty_ret = false;
-    }
-    folder_close(folder);
-    return status;
-}
-
-static FshStatus refuse_places_in_each_other(ResizeState *state, const ResizeOptions *options,
-                                             FshError *error)
-{
-    char to[PATH_MAX], *from = state->source;
-    FshStatus status = recipe_resolve(options->source.path, from, error);
-    if (!status)
-        status = recipe_resolve(options->destination, to, error);
-    if (!status && (path_lies_in(to, from) || path_lies_in(from, to)))
-        status = fsh_error_set(error, FSH_ERR_USAGE,
-                               "%s: source and destination lie in each other; take a destination beside %s",
-                               options->destination, options->source.path);
-    return status;
-}
-
-FshStatus resize_state_refuse_report(const ResizeOptions *options, FshError *error)
-{
-    ResizeState state = {.locks = {-1, -1}};
-    const char *const places[] = {options->destination, state.folder};
-    char report[PATH_MAX], place[PATH_MAX];
-    if (!options->report || resize_report_is_stdout(options->report))
-        return FSH_OK;
-    FshStatus status = resize_state_place(&state, options->destination, error);
-    if (!status)
-        status = recipe_resolve(options->report, report, error);
-    for (size_t i = 0; i < sizeof places / sizeof places[0] && !status; i++) {
-        status = recipe_resolve(places[i], place, error);
-        if (!status && path_lies_in(report, place))
-            status = fsh_error_set(
-                error, FSH_ERR_USAGE,
-                "--report: %s lies in %s, which is to hold images and nothing else; choose a name outside",
-                options->report, places[i]);
-    }
-    return status;
-}
-
-/* A destination without a state of ours must be empty, or a tar that does not exist. */
-static FshStatus refuse_foreign(ResizeState *state, const ResizeOptions *options, FshError *error)
-{
-    const char *destination = options->destination;
-    FshStatus status = FSH_OK;
-    if (state->is_tar) {
-        state->fresh = true;
-        return FSH_OK;
-    }
-    status = is_folder_empty(destination, &state->fresh, error);
-    if (!status && !state->fresh && !options->force)
-        status = fsh_error_set(error, FSH_ERR_EXISTS,
-                               "%s: is not empty; take another destination, or --force to write into it",
-                               destination);
-    return status;
-}
-
-/* The state is files of ours in a folder of ours: a link that somebody put there would have others truncated
- * or removed. */
-static FshStatus refuse_links(const ResizeState *state, FshError *error)
-{
-    struct stat kind;
-    FshStatus status = FSH_OK;
-    if (lstat(state->folder, &kind))
-        return FSH_OK; /* what it is to hold will tell, if it is not that there is none */
-    if (!S_ISDIR(kind.st_mode))
-        return fsh_error_set(error, FSH_ERR_EXISTS,
-                             "%s: is no folder, and fresize keeps its state there; remove it", state->folder);
-    DIR *folder = NULL;
-    status = folder_open(state->folder, &folder, error);
-    for (const struct dirent *entry = folder_next(folder, state->folder, &status, error); entry;
-         entry = folder_next(folder, state->folder, &status, error)) {
-        if (entry->d_name[0] != '.' && !fstatat(dirfd(folder), entry->d_name, &kind, AT_SYMLINK_NOFOLLOW) &&
-            !S_ISREG(kind.st_mode))
-            status = fsh_error_set(error, FSH_ERR_EXISTS, "%s/%s: is not a file that fresize made; remove it",
-                                   state->folder, entry->d_name);
-    }
-    folder_close(folder);
-    return status;
-}
-
-/* A tar that has its name, one that is under way, both, or neither: what the recipe says of it holds only as
- * far as it is there. */
-static FshStatus look_at_tar(ResizeState *state, const ResizeOptions *options, const json_t *recipe,
-                             FshError *error)
-{
-    char path[PATH_MAX];
-    FshStatus status = file_join(path, sizeof path, state->folder, RESIZE_TAR_NAME, error);
-    if (status || options->force)
-        return status;
-    const bool is_there = file_exists(options->destination), under_way = file_exists(path);
-    state->finished = is_there && !under_way && json_is_true(json_object_get(recipe, "complete"));
-    state->resume = recipe && (state->finished || under_way);
-    if (is_there && !recipe)
-        return fsh_error_set(error, FSH_ERR_EXISTS,
-                             "%s: exists already, and fresize has not made it; take another name, or --force "
-                             "to write it anew",
-                             options->destination);
-    if (is_there && !state->finished)
-        return fsh_error_set(
-            error, FSH_ERR_EXISTS,
-            "%s: exists already, and another is under way in its place; --force writes it anew",
-            options->destination);
-    return FSH_OK;
-}
-
-/* Whether the run that left this has made nothing that is known: a slip of the hand must not bind the next
- * one. Parts may run at this moment. */
-static bool has_made_nothing(const ResizeState *state, const ResizeOptions *options)
-{
-    char path[PATH_MAX];
-    bool empty = options->part.count == 0;
-    if (empty && !state->is_tar)
-        empty = is_folder_empty(options->destination, &empty, NULL) == FSH_OK && empty;
-    DIR *folder = NULL;
-    FshStatus status = empty ? folder_open(state->folder, &folder, NULL) : FSH_OK;
-    for (const struct dirent *entry = folder_next(folder, state->folder, &status, NULL); entry && empty;
-         entry = folder_next(folder, state->folder, &status, NULL)) {
-        if (has_ending(entry->d_name, LEDGER_ENDING))
-            empty = file_join(path, sizeof path, state->folder, entry->d_name, NULL) == FSH_OK &&
-                    ledger_is_blank(path);
-    }
-    folder_close(folder);
-    return empty && !status;
-}
-
-/* Earlier versions kept their lists in LMDBs, which are not read any more: what they say is done would be
- * done again. */
-static FshStatus refuse_old_ledgers(const ResizeState *state, FshError *error)
-{
-    bool found = false;
-    DIR *folder = NULL;
-    FshStatus status = folder_open(state->folder, &folder, error);
-    for (const struct dirent *entry = folder_next(folder, state->folder, &status, error); entry && !found;
-         entry = folder_next(folder, state->folder, &status, error))
-        found = has_ending(entry->d_name, OLD_LEDGER_ENDING);
-    folder_close(folder);
-    return found ? fsh_error_set(error, FSH_ERR_EXISTS,
-                                 "%s: an older fresize has made this, and its list of outputs is not read "
-                                 "any more; --force "
-                                 "makes the output anew",
-                                 state->folder)
-                 : status;
-}
-
-/* What resize_state_check says; again under the locks, where it holds. */
-static FshStatus look(ResizeState *state, const ResizeOptions *options, FshError *error)
-{
-    json_t *recipe = NULL;
-    state->fresh = state->resume = state->finished = false;
-    FshStatus status = resize_state_place(state, options->destination, error);
-    if (!status)
-        status = refuse_places_in_each_other(state, options, error);
-    if (!status)
-        status = refuse_links(state, error);
-    if (!status)
-        status = recipe_hash(state, options, error);
-    if (!status && state->is_tar && file_is_folder(options->destination))
-        status = fsh_error_set(error, FSH_ERR_EXISTS, "%s: is a folder, and a tar is to have this name",
-                               options->destination);
-    if (!status)
-        status = recipe_read_json(state, RECIPE_NAME, &recipe, error);
-    if (status == FSH_ERR_CORRUPT && options->force) /* what it said does not matter any more */
-        status = FSH_OK;
-    if (status)
-        return status;
-    state->resume = recipe && !options->force;
-    if (state->is_tar)
-        status = look_at_tar(state, options, recipe, error);
-    if (!status && state->resume)
-        status = refuse_old_ledgers(state, error);
-    if (!status && state->resume) {
-        status = recipe_compare(state, recipe, options, true, error);
-        if (status == FSH_ERR_EXISTS && !state->finished && has_made_nothing(state, options)) {
-            state->resume = false;
-            status = FSH_OK;
-        }
-    }
-    if (!status && !state->resume)
-        status = refuse_foreign(state, options, error);
-    json_decref(recipe);
-    return status;
-}
-
-FshStatus resize_state_check(ResizeState *state, const ResizeOptions *options, FshError *error)
-{
-    *state = (ResizeState){.locks = {-1, -1}};
-    return look(state, options, error);
 }
 
 bool resize_state_leads_to_source(const ResizeState *state, const char *output)
@@ -317,8 +108,8 @@ static FshStatus take_locks(ResizeState *state, const ResizeOptions *options, bo
 
 static bool is_from_earlier_run(const char *name)
 {
-    return has_ending(name, LEDGER_ENDING) || has_ending(name, OLD_LEDGER_ENDING) ||
-           has_ending(name, ".json") || has_ending(name, ".tar");
+    return state_has_ending(name, LEDGER_ENDING) || state_has_ending(name, OLD_LEDGER_ENDING) ||
+           state_has_ending(name, ".json") || state_has_ending(name, ".tar");
 }
 
 static bool is_of_part(const char *name)
@@ -382,7 +173,7 @@ static FshStatus open_parts(ResizeState *state, FshError *error)
     FshStatus status = folder_open(state->folder, &folder, error);
     for (const struct dirent *entry = folder_next(folder, state->folder, &status, error); entry;
          entry = folder_next(folder, state->folder, &status, error)) {
-        if (!is_of_part(entry->d_name) || !has_ending(entry->d_name, LEDGER_ENDING))
+        if (!is_of_part(entry->d_name) || !state_has_ending(entry->d_name, LEDGER_ENDING))
             continue;
         status = file_join(path, sizeof path, state->folder, entry->d_name, error);
         if (!status)
@@ -476,7 +267,7 @@ FshStatus resize_state_begin(ResizeState *state, const ResizeOptions *options, F
     if (!status)
         status = take_locks(state, options, false, error);
     if (!status)
-        status = look(state, options, error);
+        status = state_look(state, options, error);
     if (!status && state->finished) {
         status = open_to_read(state, options->part, error);
         return status ? status : compare_length(state, options, error);
@@ -543,7 +334,7 @@ FshStatus resize_state_note_part(const ResizeState *state, Part part, uint64_t i
          entry = folder_next(folder, state->folder, &status, error)) {
         unsigned index = 0, count = 0;
         json_t *theirs = NULL;
-        if (!has_ending(entry->d_name, ".json") || strcmp(entry->d_name, name) == 0 ||
+        if (!state_has_ending(entry->d_name, ".json") || strcmp(entry->d_name, name) == 0 ||
             sscanf(entry->d_name, "part-%u-of-%u.json", &index, &count) != 2)
             continue;
         status = recipe_read_json(state, entry->d_name, &theirs, error);
@@ -576,9 +367,9 @@ FshStatus resize_state_find(const ResizeState *state, const char *target, bool *
 {
     *found_ret = false;
     FshStatus status =
-        state->ledger ? ledger_find_source(state->ledger, target, found_ret, row, source, error) : FSH_OK;
+        state->ledger ? ledger_find(state->ledger, target, found_ret, row, source, error) : FSH_OK;
     for (size_t i = 0; i < state->others_count && !status && !*found_ret; i++)
-        status = ledger_find_source(state->others[i], target, found_ret, row, source, error);
+        status = ledger_find(state->others[i], target, found_ret, row, source, error);
     return status;
 }
 

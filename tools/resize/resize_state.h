@@ -13,6 +13,9 @@
 #ifndef FSHARD_RESIZE_STATE_H
 #define FSHARD_RESIZE_STATE_H
 
+#include <jansson.h>
+
+#include "common/options.h"
 #include "tools/resize/resize_ledger.h"
 #include "tools/resize/resize_options.h"
 
@@ -64,6 +67,13 @@ FshStatus resize_state_look(ResizeState *state, const ResizeOptions *options, Fs
 /* Opens what a finished or stopped run left, to be read; for --check. FSH_ERR_NOT_FOUND: fresize has not made
  * this. */
 FshStatus resize_state_open(ResizeState *state, const ResizeOptions *options, FshError *error);
+
+/* Stores, into each option whose `given` is there and false, what recipe.json of destination says of it: a
+ * check asks for what the destination was made by. What recipe.json does not say, or not as the option takes
+ * it, stays. Texts point into *recipe_ret, which is the caller's to json_decref; NULL where there is none: the
+ * check will tell. FSH_ERR_USAGE: the path is too long; FSH_ERR_SYSTEM, FSH_ERR_MEMORY. */
+FshStatus recipe_fill_options(const Option *options, const char *destination, json_t **recipe_ret,
+                              FshError *error);
 
 /* Notes what this part's scan of the source found, and compares it with the other parts': parts that saw
  * another source would leave images out, or do them twice. FSH_ERR_MISMATCH. */

@@ -8,7 +8,6 @@
 #include "common/progress.h"
 #include "imaging/shrink_names.h"
 #include "tools/resize/resize_output.h"
-#include "tools/resize/resize_pairs.h"
 
 FshStatus resize_thread_init(ResizeThread *thread, bool pairs, FshError *error)
 {
@@ -379,7 +378,8 @@ static FshStatus work_on_pair(const ResizeJob *job, ResizeThread *thread, Resize
 {
     const ResizeItem *item = &slot->item;
     ResizeResult *results = slot->results;
-    FshStatus status = pair_find_partner(job->options->source.path, item, slot->partner, &results[0].reason);
+    FshStatus status =
+        resize_source_partner(job->options->source.path, item, slot->partner, &results[0].reason);
     if (status) {
         results[0].is_other = !image_name_is_image(item->path);
         results[0].is_unplaced = status == FSH_ERR_NOT_FOUND;

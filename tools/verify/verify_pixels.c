@@ -59,14 +59,3 @@ FshStatus pixel_reader_shrink(PixelReader *reader, uint32_t edge, bool stretch, 
                ? status
                : resample(reader->resampler, from, NULL, width, height, RESAMPLE_BILINEAR, thumbnail, error);
 }
-
-FshStatus pixel_reader_thumbnail(PixelReader *reader, const FshSplit *split, const FshField *field,
-                                 uint32_t edge, bool stretch, Image *thumbnail, FshError *error)
-{
-    const void *data = NULL;
-    size_t bytes = 0;
-    FshStatus status = pixel_reader_bytes(reader, split, field, &data, &bytes, error);
-    if (!status)
-        status = pixel_reader_decode(reader, field, data, bytes, edge, NULL, error);
-    return status ? status : pixel_reader_shrink(reader, edge, stretch, thumbnail, error);
-}

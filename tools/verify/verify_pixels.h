@@ -27,11 +27,8 @@ FshStatus pixel_reader_bytes(PixelReader *reader, const FshSplit *split, const F
 FshStatus pixel_reader_decode(PixelReader *reader, const FshField *field, const void *data, size_t bytes,
                               uint32_t least_edge, ImageInfo *info_ret, FshError *error);
 
-/* The whole image in a box of edge x edge pixels: as large as fits, never enlarged; with stretch exactly that
- * size, its proportions given up. */
-FshStatus pixel_reader_thumbnail(PixelReader *reader, const FshSplit *split, const FshField *field,
-                                 uint32_t edge, bool stretch, Image *thumbnail, FshError *error);
-/* The same of reader->decoded. */
+/* Makes of reader->decoded the whole image in a box of edge x edge pixels: as large as fits, never enlarged;
+ * with stretch exactly that size, its proportions given up. */
 FshStatus pixel_reader_shrink(PixelReader *reader, uint32_t edge, bool stretch, Image *thumbnail,
                               FshError *error);
 

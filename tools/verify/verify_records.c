@@ -8,7 +8,6 @@
 
 #include "common/pool.h"
 #include "common/text.h"
-#include "tools/job/codec.h"
 #include "tools/verify/verify_likeness.h"
 
 /* ---- problems ---- */
