@@ -323,7 +323,7 @@ TEST(test_what_does_not_fit_the_kind_of_data_is_refused)
     assert_int_equal(plan_case(&made), FSH_ERR_USAGE);
     assert_contains(made.error.message, "psnr is measured on pairs");
     made.options.early_stop_metric = OPTION_AUTO;
-    made.options.mixup_alpha = 0.2;
+    made.options.mixing.mixup_alpha = 0.2;
     made.options.batch_size = 33;
     assert_int_equal(plan_case(&made), FSH_ERR_USAGE);
     assert_contains(made.error.message, "--batch-size: 33 is odd");

@@ -366,3 +366,52 @@ void augment_add_noise(uint8_t *values, size_t count, double sigma, Random *rand
     for (size_t i = 0; i < count; i++)
         values[i] = colour_add_noise(values[i], deviation, random_normal(random));
 }
+
+/* ---- options ---- */
+
+Augmentation augmentation_default(void)
+{
+    return (Augmentation){.flip_probability = 0.5,
+                          .vertical_flip_probability = 0.5,
+                          .transpose_probability = 0.5,
+                          .erasing = random_erasing_default()};
+}
+
+Augmentation augmentation_without_chance(const Augmentation *views)
+{
+    Augmentation plain = *views;
+    plain.flip_probability = plain.vertical_flip_probability = plain.transpose_probability = 0;
+    plain.jitter = (ColourJitter){0};
+    plain.noise = 0;
+    plain.erasing = (RandomErasing){0};
+    return plain;
+}
+
+size_t augmentation_rows(Augmentation *a, Option *rows)
+{
+    const Option own[] = {
+        {.name = "hflip-prob",
+         .kind = OPTION_REAL,
+         .value = &a->flip_probability,
+         .argument = "P",
+         .maximum = 1,
+         .alias = "hflip",
+         .help = "probability of a flip left to right; none on gray images (digits, scans) unless given"},
+        {.name = "vflip-prob",
+         .kind = OPTION_REAL,
+         .value = &a->vertical_flip_probability,
+         .argument = "P",
+         .maximum = 1,
+         .alias = "vflip",
+         .help = "for pairs: probability of a flip upside down"},
+        {.name = "rotate-prob",
+         .kind = OPTION_REAL,
+         .value = &a->transpose_probability,
+         .argument = "P",
+         .maximum = 1,
+         .help = "for pairs: probability that rows and columns change places, which with the flips gives "
+                 "quarter turns"},
+    };
+    memcpy(rows, own, sizeof own);
+    return sizeof own / sizeof *own;
+}

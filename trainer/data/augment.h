@@ -17,6 +17,7 @@
 #ifndef FSHARD_TRAINER_DATA_AUGMENT_H
 #define FSHARD_TRAINER_DATA_AUGMENT_H
 
+#include "common/options.h"
 #include "common/random.h"
 #include "imaging/decode.h"
 #include "imaging/resample.h"
@@ -110,5 +111,12 @@ bool augment_copies(const Augmentation *augmentation, const CropPlan *plan);
 
 /* Adds noise of deviation sigma (grey levels) to count values. */
 void augment_add_noise(uint8_t *values, size_t count, double sigma, Random *random);
+
+/* Returns what the options below say unless given; the rest is zero. */
+Augmentation augmentation_default(void);
+/* Returns *views without what is left to chance: as evaluation sees images. */
+Augmentation augmentation_without_chance(const Augmentation *views);
+/* Writes the rows of the options that set fields of *augmentation, and returns their number. */
+size_t augmentation_rows(Augmentation *augmentation, Option *rows);
 
 #endif

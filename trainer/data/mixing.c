@@ -95,3 +95,44 @@ void mixing_apply(const MixPlan *plan, uint32_t width, uint32_t height, uint32_t
         exchange(first + at, second + at, (size_t)(plan->right - plan->left) * channels);
     }
 }
+
+/* ---- options ---- */
+
+Mixing mixing_default(void)
+{
+    return (Mixing){.probability = 1, .switch_probability = 0.5};
+}
+
+size_t mixing_rows(Mixing *m, Option *rows)
+{
+    const Option own[] = {
+        {.name = "mixup-alpha",
+         .kind = OPTION_REAL,
+         .value = &m->mixup_alpha,
+         .argument = "X",
+         .maximum = 100,
+         .alias = "mixup",
+         .help = "mixup with a share drawn from beta(X, X), 0.2 for one; 0: none"},
+        {.name = "cutmix-alpha",
+         .kind = OPTION_REAL,
+         .value = &m->cutmix_alpha,
+         .argument = "X",
+         .maximum = 100,
+         .alias = "cutmix",
+         .help = "cutmix with a share drawn from beta(X, X), 1 for one; 0: none"},
+        {.name = "mixup-prob",
+         .kind = OPTION_REAL,
+         .value = &m->probability,
+         .argument = "P",
+         .maximum = 1,
+         .help = "probability that a pair of samples is mixed"},
+        {.name = "mixup-switch-prob",
+         .kind = OPTION_REAL,
+         .value = &m->switch_probability,
+         .argument = "P",
+         .maximum = 1,
+         .help = "with mixup and cutmix: probability that it is cutmix"},
+    };
+    memcpy(rows, own, sizeof own);
+    return sizeof own / sizeof *own;
+}

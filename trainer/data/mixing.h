@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/options.h"
 #include "common/random.h"
 
 /* timm's options: --mixup, --cutmix, --mixup-prob, --mixup-switch-prob. All zero: nothing is mixed. */
@@ -43,5 +44,10 @@ void mixing_apply(const MixPlan *plan, uint32_t width, uint32_t height, uint32_t
 
 /* Beta(alpha, alpha), alpha > 0. */
 double mixing_draw_beta(double alpha, Random *random);
+
+/* Returns what the options below say unless given: nothing is mixed. */
+Mixing mixing_default(void);
+/* Writes the rows of the options that set fields of *mixing, and returns their number. */
+size_t mixing_rows(Mixing *mixing, Option *rows);
 
 #endif

@@ -1,6 +1,7 @@
 #include "trainer/data/random_erasing.h"
 
 #include <math.h>
+#include <string.h>
 #include <stddef.h>
 
 #include "trainer/backend/colour_math.h"
@@ -60,4 +61,34 @@ void random_erasing_apply(const RandomErasing *erasing, const ErasingPlan *plan,
                                ? colour_around(colour[c], erasing->deviation[c], random_normal(random))
                                : colour[c];
     }
+}
+
+/* ---- options ---- */
+
+RandomErasing random_erasing_default(void)
+{
+    return (RandomErasing){
+        .scale_min = 0.02, .scale_max = 0.33, .ratio_min = 0.3, .ratio_max = 3.3, .fill = ERASING_CONST};
+}
+
+size_t random_erasing_rows(RandomErasing *e, Option *rows)
+{
+    const Option own[] = {
+        {.name = "random-erase",
+         .kind = OPTION_REAL,
+         .value = &e->probability,
+         .argument = "P",
+         .maximum = 1,
+         .alias = "reprob",
+         .help = "probability of a random box being erased"},
+        {.name = "random-erase-mode",
+         .kind = OPTION_CHOICE,
+         .value = (int *)&e->fill,
+         .argument = "HOW",
+         .alias = "remode",
+         .choices = erasing_fill_names,
+         .help = "with the mean (const), one random colour (rand), random pixels (pixel)"},
+    };
+    memcpy(rows, own, sizeof own);
+    return sizeof own / sizeof *own;
 }

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/options.h"
 #include "common/random.h"
 
 typedef enum ErasingFill {
@@ -45,5 +46,10 @@ void random_erasing_colour(const RandomErasing *erasing, const uint8_t mean[4], 
 /* pixels: [height, width, channels]; mean: of each channel. Draws on from the same random. */
 void random_erasing_apply(const RandomErasing *erasing, const ErasingPlan *plan, const uint8_t mean[4],
                           uint8_t *pixels, uint32_t width, uint32_t channels, Random *random);
+
+/* Returns torchvision's scale and ratio, and no erasing. */
+RandomErasing random_erasing_default(void);
+/* Writes the rows of the options that set fields of *erasing, and returns their number. */
+size_t random_erasing_rows(RandomErasing *erasing, Option *rows);
 
 #endif

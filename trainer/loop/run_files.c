@@ -293,8 +293,10 @@ bool run_files_lies_in(const char *checkpoint, const char *folder)
            there.st_ino == here.st_ino;
 }
 
-/* Writes the options that differ, "--lr 0.1 (was 0.2), --epochs 3 (was 2)"; "" if none does. */
-static void list_differences(const json_t *now, const json_t *before, char *text, size_t text_bytes)
+/* Writes the options that differ, "--lr 0.1 (was 0.2), --epochs 3 (was 2)"; "" if none does. plain: the
+ * defaults, which an option had that the version of `before` did not know. */
+static void list_differences(const json_t *now, const json_t *before, const json_t *plain, char *text,
+                             size_t text_bytes)
 {
     size_t length = 0;
     const char *name;
@@ -302,18 +304,19 @@ static void list_differences(const json_t *now, const json_t *before, char *text
     text[0] = '\0';
     json_object_foreach((json_t *)now, name, value)
     {
-        const json_t *old = json_object_get(before, name);
-        const bool same = old ? json_equal(value, old) : json_is_null(value);
+        const json_t *known = json_object_get(before, name);
+        const json_t *old = known ? known : json_object_get(plain, name);
+        const bool same = json_equal(value, old);
         if (same || length >= text_bytes)
             continue;
         char *is = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
-        char *was = old ? json_dumps(old, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9)) : NULL;
+        char *was = json_dumps(old, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
         char option[64];
         (void)snprintf(option, sizeof option, "%s", name);
         for (char *at = option; *at; at++)
             *at = *at == '_' ? '-' : *at;
         length += (size_t)snprintf(text + length, text_bytes - length, "%s--%s %s (was %s)",
-                                   length ? ", " : "", option, is ? is : "?", was ? was : "not there");
+                                   length ? ", " : "", option, is ? is : "?", was ? was : "?");
         free(is);
         free(was);
     }
@@ -349,15 +352,20 @@ static FshStatus check_same_run(const char *path, const Session *session, const 
             "%s: the run had %lld rank%s, this one has %llu, so its steps are others; start as many, or "
             "begin a new run with --weights",
             path, ranks, ranks == 1 ? "" : "s", (unsigned long long)session->plan.world_size);
-    json_t *now = deciding_options(options);
-    if (!now)
+    const TrainOptions defaults = train_options_default();
+    json_t *now = deciding_options(options), *plain = deciding_options(&defaults);
+    if (!now || !plain) {
+        json_decref(now);
+        json_decref(plain);
         return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
+    }
     /* Earlier versions had 0 as their default, which meant 1. */
     json_t *interval = json_object_get(json_object_get(notes, "options"), "val_interval");
     if (session->plan.evaluation_interval == 1 && json_is_integer(interval) &&
         json_integer_value(interval) <= 1)
         (void)json_object_set(now, "val_interval", interval);
-    list_differences(now, json_object_get(notes, "options"), differences, sizeof differences);
+    list_differences(now, json_object_get(notes, "options"), plain, differences, sizeof differences);
+    json_decref(plain);
     json_decref(now);
     if (differences[0])
         return fsh_error_set(

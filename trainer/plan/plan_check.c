@@ -142,17 +142,18 @@ static bool is_random_pairs(const Facts *f)
 
 static bool mixes(const Facts *f)
 {
-    return is_random_classes(f) && (f->options->mixup_alpha > 0 || f->options->cutmix_alpha > 0);
+    return is_random_classes(f) &&
+           (f->options->mixing.mixup_alpha > 0 || f->options->mixing.cutmix_alpha > 0);
 }
 
 static bool mixes_both(const Facts *f)
 {
-    return is_random_classes(f) && f->options->mixup_alpha > 0 && f->options->cutmix_alpha > 0;
+    return is_random_classes(f) && f->options->mixing.mixup_alpha > 0 && f->options->mixing.cutmix_alpha > 0;
 }
 
 static bool erases(const Facts *f)
 {
-    return is_random_classes(f) && f->options->random_erase > 0;
+    return is_random_classes(f) && f->options->views.erasing.probability > 0;
 }
 
 static bool evaluates(const Facts *f)
@@ -218,17 +219,17 @@ static const struct Rule {
     {AT(scale), is_resized_crop, "random resized crops (--train-crop-mode rrc), and not with --no-aug"},
     {AT(ratio), is_resized_crop, "random resized crops (--train-crop-mode rrc), and not with --no-aug"},
     {AT(crop_padding), is_padded, "padded crops (--train-crop-mode pad), and not with --no-aug"},
-    {AT(hflip_prob), is_random, "random views, and not with --no-aug"},
-    {AT(vflip_prob), is_random_pairs, "pairs, and not with --no-aug"},
-    {AT(rotate_prob), is_random_pairs, "pairs, and not with --no-aug"},
+    {AT(views.flip_probability), is_random, "random views, and not with --no-aug"},
+    {AT(views.vertical_flip_probability), is_random_pairs, "pairs, and not with --no-aug"},
+    {AT(views.transpose_probability), is_random_pairs, "pairs, and not with --no-aug"},
     {AT(color_jitter), is_random, "random views, and not with --no-aug"},
-    {AT(random_erase), is_random_classes, "classes, and not with --no-aug"},
-    {AT(random_erase_mode), erases, "--random-erase"},
-    {AT(noise), is_random_pairs, "pairs, and not with --no-aug"},
-    {AT(mixup_alpha), is_random_classes, "classes, and not with --no-aug"},
-    {AT(cutmix_alpha), is_random_classes, "classes, and not with --no-aug"},
-    {AT(mixup_prob), mixes, "--mixup-alpha or --cutmix-alpha"},
-    {AT(mixup_switch_prob), mixes_both, "--mixup-alpha and --cutmix-alpha together"},
+    {AT(views.erasing.probability), is_random_classes, "classes, and not with --no-aug"},
+    {AT(views.erasing.fill), erases, "--random-erase"},
+    {AT(views.noise), is_random_pairs, "pairs, and not with --no-aug"},
+    {AT(mixing.mixup_alpha), is_random_classes, "classes, and not with --no-aug"},
+    {AT(mixing.cutmix_alpha), is_random_classes, "classes, and not with --no-aug"},
+    {AT(mixing.probability), mixes, "--mixup-alpha or --cutmix-alpha"},
+    {AT(mixing.switch_probability), mixes_both, "--mixup-alpha and --cutmix-alpha together"},
     {AT(val_resize_size), is_classes, "classes; pairs are evaluated whole"},
     {AT(val_crop_size), is_classes, "classes; pairs are evaluated whole"},
     {AT(val_batch_size), is_classes, "classes; pairs are evaluated one by one"},

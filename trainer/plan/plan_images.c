@@ -55,12 +55,12 @@ static FshStatus plan_class_sizes(TrainPlan *plan, const TrainOptions *options, 
             error, FSH_ERR_USAGE,
             "--val-resize-size: %u is less than the crop of %u pixels; lower --val-crop-size too", resize,
             crop);
-    plan->evaluation_augmentation =
-        (Augmentation){.mode = CROP_CENTER, .size = crop, .resize = resize, .channels = data->channels};
-    plan->train_augmentation = (Augmentation){.mode = CROP_CENTER,
-                                              .size = train_crop,
-                                              .resize = (uint32_t)lround((double)train_crop * resize / crop),
-                                              .channels = data->channels};
+    Augmentation *evaluation = &plan->evaluation_augmentation, *train = &plan->train_augmentation;
+    evaluation->mode = train->mode = CROP_CENTER;
+    evaluation->size = crop;
+    evaluation->resize = resize;
+    train->size = train_crop;
+    train->resize = (uint32_t)lround((double)train_crop * resize / crop);
     return FSH_OK;
 }
 
@@ -94,8 +94,9 @@ static FshStatus plan_pair_sizes(TrainPlan *plan, const TrainOptions *options, c
         crop = least && least < PAIR_CROP
                    ? (least >= PAIR_CROP_STEP ? least / PAIR_CROP_STEP * PAIR_CROP_STEP : least)
                    : PAIR_CROP;
-    plan->train_augmentation = (Augmentation){.mode = CROP_RANDOM, .size = crop, .channels = data->channels};
-    plan->evaluation_augmentation = (Augmentation){.mode = CROP_WHOLE, .channels = data->channels};
+    plan->train_augmentation.mode = CROP_RANDOM;
+    plan->train_augmentation.size = crop;
+    plan->evaluation_augmentation.mode = CROP_WHOLE;
     return data->train ? training_data_check_crop(data, data->train, crop, error) : FSH_OK;
 }
 
@@ -217,21 +218,13 @@ static FshStatus plan_class_chance(TrainPlan *plan, const TrainOptions *options,
                              "--crop-padding: %u is not less than the crop of %u pixels", train->padding,
                              train->size);
     /* A mirrored 3 is no 3: gray sets are digits, letters and scans more often than not. */
-    const bool flips = train_given(options, &options->hflip_prob) || data->channels == 3;
-    train->flip_probability = flips ? options->hflip_prob : 0;
-    train->erasing = (RandomErasing){.probability = options->random_erase,
-                                     .scale_min = 0.02,
-                                     .scale_max = 0.33,
-                                     .ratio_min = 0.3,
-                                     .ratio_max = 3.3,
-                                     .fill = (ErasingFill)options->random_erase_mode};
+    const bool flips = train_given(options, &options->views.flip_probability) || data->channels == 3;
+    train->flip_probability = flips ? options->views.flip_probability : 0;
+    train->erasing = options->views.erasing;
     for (uint32_t c = 0; c < data->channels; c++)
         train->erasing.deviation[c] = data->standard_deviation[c] * 255;
     if (plan->recipe.mixes)
-        plan->mixing = (Mixing){.mixup_alpha = options->mixup_alpha,
-                                .cutmix_alpha = options->cutmix_alpha,
-                                .probability = options->mixup_prob,
-                                .switch_probability = options->mixup_switch_prob};
+        plan->mixing = options->mixing;
     if (plan->recipe.mixes && plan->train_spec.batch % 2)
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "--batch-size: %lld is odd; mixup and cutmix mix two neighbours of a batch",
@@ -242,15 +235,18 @@ static FshStatus plan_class_chance(TrainPlan *plan, const TrainOptions *options,
 static void plan_pair_chance(TrainPlan *plan, const TrainOptions *options)
 {
     Augmentation *train = &plan->train_augmentation;
-    train->flip_probability = options->hflip_prob;
-    train->vertical_flip_probability = options->vflip_prob;
-    train->transpose_probability = options->rotate_prob;
-    train->noise = options->noise;
+    train->flip_probability = options->views.flip_probability;
+    train->vertical_flip_probability = options->views.vertical_flip_probability;
+    train->transpose_probability = options->views.transpose_probability;
+    train->noise = options->views.noise;
 }
 
 FshStatus plan_images(TrainPlan *plan, const TrainOptions *options, const TrainingData *data, FshError *error)
 {
     const bool pairs = plan_is_pairs(plan);
+    plan->train_augmentation = augmentation_without_chance(&options->views);
+    plan->train_augmentation.channels = data->channels;
+    plan->evaluation_augmentation = plan->train_augmentation;
     FshStatus status = plan_progression(plan, options, error);
     if (!status)
         status = pairs ? plan_pair_sizes(plan, options, data, error)

@@ -76,12 +76,8 @@ TrainOptions train_options_default(void)
         .train_crop_mode = OPTION_AUTO,
         .scale = "0.35:1",
         .ratio = "0.75:1.3333",
-        .hflip_prob = 0.5,
-        .vflip_prob = 0.5,
-        .rotate_prob = 0.5,
-        .random_erase_mode = ERASING_CONST,
-        .mixup_prob = 1,
-        .mixup_switch_prob = 0.5,
+        .views = augmentation_default(),
+        .mixing = mixing_default(),
         .augment = true,
         .log_interval = 50,
         .tensorboard = true,
@@ -100,6 +96,7 @@ static const char *const schedule_choices[] = {"constant",   "step",    "cosine"
 static const char *const schedule_unit_choices[] = {"step", "epoch", NULL};
 static const char *const threshold_mode_choices[] = {"rel", "abs", NULL};
 
+enum { PART_ROWS_MAX = 32 }; /* of all parts but the networks */
 enum { EDGE_MAX = 4096, BATCH_MAX = 1 << 20, EPOCHS_MAX = 1000000 };
 
 /* Returns where in the struct of options the value lies, in bytes. */
@@ -108,12 +105,10 @@ static size_t place_of(const TrainOptions *options, const void *value)
     return (size_t)((const char *)value - (const char *)options);
 }
 
-/* Stands for the rows of network_rows in the table below. */
-static const char networks_options[] = "the networks' own";
-
 /* Writes a row for each option of the networks, whose values are in *values; returns their number. */
-static size_t network_rows(ModelValues *values, Option *rows)
+static size_t network_rows(TrainOptions *options, Option *rows)
 {
+    ModelValues *values = &options->network;
     const ModelOption *option = NULL;
     size_t count = 0;
     for (; (option = model_option(count)); count++) {
@@ -122,6 +117,31 @@ static size_t network_rows(ModelValues *values, Option *rows)
     }
     return count;
 }
+
+static size_t view_rows(TrainOptions *options, Option *rows)
+{
+    return augmentation_rows(&options->views, rows);
+}
+
+static size_t erasing_part_rows(TrainOptions *options, Option *rows)
+{
+    return random_erasing_rows(&options->views.erasing, rows);
+}
+
+static size_t mixing_part_rows(TrainOptions *options, Option *rows)
+{
+    return mixing_rows(&options->mixing, rows);
+}
+
+/* Parts whose rows stand with their own code: each writes them and returns their number. In the table a row
+ * without a name and with the part in its marks stands for them. */
+enum { PART_NETWORKS, PART_VIEWS, PART_ERASING, PART_MIXING };
+static size_t (*const parts[])(TrainOptions *options, Option *rows) = {
+    [PART_NETWORKS] = network_rows,
+    [PART_VIEWS] = view_rows,
+    [PART_ERASING] = erasing_part_rows,
+    [PART_MIXING] = mixing_part_rows,
+};
 
 /* One row is two lines: what it is, and its help. */
 /* clang-format off */
@@ -181,7 +201,7 @@ void train_options_rows(TrainOptions *o, Option *rows)
         {.name = "list-models", .kind = OPTION_FLAG, .value = &o->list_models,
          .marks = OPTION_FREE | OPTION_NOT_IN_FILE,
          .help = "list the networks with parameters and GFLOP, for SHARDS if given"},
-        {.name = networks_options},
+        {.name = "", .marks = PART_NETWORKS},
         {.name = "weights", .kind = OPTION_TEXT, .value = &o->weights, .argument = "FILE",
          .marks = OPTION_FREE,
          .help = "start from, evaluate or predict with these weights (safetensors with the names of "
@@ -403,42 +423,15 @@ void train_options_rows(TrainOptions *o, Option *rows)
         {.name = "crop-padding", .kind = OPTION_INTEGER, .value = &o->crop_padding, .argument = "PX",
          .maximum = EDGE_MAX,
          .help = "for pad: how far images are moved; 0: an eighth of the crop"},
-        {.name = "hflip-prob", .kind = OPTION_REAL, .value = &o->hflip_prob, .argument = "P", .maximum = 1,
-         .alias = "hflip",
-         .help = "probability of a flip left to right; none on gray images (digits, scans) unless given"},
-        {.name = "vflip-prob", .kind = OPTION_REAL, .value = &o->vflip_prob, .argument = "P", .maximum = 1,
-         .alias = "vflip",
-         .help = "for pairs: probability of a flip upside down"},
-        {.name = "rotate-prob", .kind = OPTION_REAL, .value = &o->rotate_prob, .argument = "P", .maximum = 1,
-         .help = "for pairs: probability that rows and columns change places, which with the flips gives "
-                 "quarter turns"},
+        {.name = "", .marks = PART_VIEWS},
         {.name = "color-jitter", .kind = OPTION_TEXT, .value = &o->color_jitter, .argument = "B:C:S:H",
          .help = "brightness, contrast, saturation, hue as torchvision's ColorJitter; one number is for "
                  "the first three"},
-        {.name = "random-erase", .kind = OPTION_REAL, .value = &o->random_erase, .argument = "P",
-         .maximum = 1,
-         .alias = "reprob",
-         .help = "probability of a random box being erased"},
-        {.name = "random-erase-mode", .kind = OPTION_CHOICE, .value = &o->random_erase_mode,
-         .argument = "HOW",
-         .alias = "remode", .choices = erasing_fill_names,
-         .help = "with the mean (const), one random colour (rand), random pixels (pixel)"},
-        {.name = "noise", .kind = OPTION_REAL, .value = &o->noise, .argument = "X", .maximum = 255,
+        {.name = "", .marks = PART_ERASING},
+        {.name = "noise", .kind = OPTION_REAL, .value = &o->views.noise, .argument = "X", .maximum = 255,
          .help = "for pairs: noise on the input alone, of a deviation drawn up to this, in grey levels of "
                  "255"},
-        {.name = "mixup-alpha", .kind = OPTION_REAL, .value = &o->mixup_alpha, .argument = "X",
-         .maximum = 100,
-         .alias = "mixup",
-         .help = "mixup with a share drawn from beta(X, X), 0.2 for one; 0: none"},
-        {.name = "cutmix-alpha", .kind = OPTION_REAL, .value = &o->cutmix_alpha, .argument = "X",
-         .maximum = 100,
-         .alias = "cutmix",
-         .help = "cutmix with a share drawn from beta(X, X), 1 for one; 0: none"},
-        {.name = "mixup-prob", .kind = OPTION_REAL, .value = &o->mixup_prob, .argument = "P", .maximum = 1,
-         .help = "probability that a pair of samples is mixed"},
-        {.name = "mixup-switch-prob", .kind = OPTION_REAL, .value = &o->mixup_switch_prob, .argument = "P",
-         .maximum = 1,
-         .help = "with mixup and cutmix: probability that it is cutmix"},
+        {.name = "", .marks = PART_MIXING},
         {.name = "aug", .kind = OPTION_FLAG, .value = &o->augment,
          .help = "random crops, flips and all else in training; --no-aug sees each image as evaluation "
                  "does"},
@@ -484,12 +477,12 @@ void train_options_rows(TrainOptions *o, Option *rows)
         PROGRAM_OPTIONS(&o->program),
         {0},
     };
-    _Static_assert(sizeof table / sizeof *table + MODEL_OPTIONS_MAX <= TRAIN_OPTION_ROWS,
+    _Static_assert(sizeof table / sizeof *table + MODEL_OPTIONS_MAX + PART_ROWS_MAX <= TRAIN_OPTION_ROWS,
                    "TRAIN_OPTION_ROWS is too small");
     Option *row = rows;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-        if (table[i].name == networks_options)
-            row += network_rows(&o->network, row);
+        if (table[i].name && !*table[i].name)
+            row += parts[table[i].marks](o, row);
         else
             *row++ = table[i];
     }

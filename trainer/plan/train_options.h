@@ -7,6 +7,8 @@
 #define FSHARD_TRAINER_PLAN_TRAIN_OPTIONS_H
 
 #include "common/program.h"
+#include "trainer/data/augment.h"
+#include "trainer/data/mixing.h"
 #include "trainer/models/models.h"
 #include "trainer/optim/schedule.h"
 #include "trainer/ranks/rank_place.h"
@@ -92,18 +94,15 @@ typedef struct TrainOptions {
     int early_stop_metric; /* Metric; auto */
 
     /* Images */
+    Augmentation views; /* what its own options say (augmentation_rows) and --noise; the rest is planned */
+    Mixing mixing;
     int64_t train_crop_size, val_resize_size, val_crop_size; /* pixels; 0: chosen */
     const char *progressive;                                 /* FROM:TO */
     const char *progressive_epochs; /* FIRST:LAST; NULL: the first and the last third stay */
     int train_crop_mode;            /* CropMode; auto */
     const char *scale, *ratio;      /* MIN:MAX */
     int64_t crop_padding;           /* pixels; 0: an eighth of the crop */
-    double hflip_prob, vflip_prob, rotate_prob;
     const char *color_jitter; /* BRIGHTNESS:CONTRAST:SATURATION:HUE, or one number for the first three */
-    double random_erase;
-    int random_erase_mode; /* ErasingFill */
-    double noise;          /* pairs: deviation of noise on the input alone, of 255 */
-    double mixup_alpha, cutmix_alpha, mixup_prob, mixup_switch_prob;
     bool augment, flip_tta;
     int64_t crop_border;
     bool y_channel;
