@@ -145,12 +145,20 @@ static void check_rendered(const Case *tried, const Augmentation *augmentation, 
     free(target);
 }
 
+static Interpolation interpolation_of(const Case *tried)
+{
+    const char *name = json_string_value(json_object_get(tried->spec, "interpolation"));
+    return name && strcmp(name, "bicubic") == 0 ? INTERPOLATION_BICUBIC : INTERPOLATION_BILINEAR;
+}
+
 static void check_resized(const Case *tried)
 {
     double left = (double)golden_integer(tried->spec, "left"),
            top = (double)golden_integer(tried->spec, "top");
-    const Augmentation augmentation = {
-        .mode = CROP_RESIZED, .size = (uint32_t)golden_integer(tried->spec, "size"), .channels = 3};
+    const Augmentation augmentation = {.mode = CROP_RESIZED,
+                                       .interpolation = interpolation_of(tried),
+                                       .size = (uint32_t)golden_integer(tried->spec, "size"),
+                                       .channels = 3};
     const CropPlan plan = {.box = {left, top, left + (double)golden_integer(tried->spec, "box_width"),
                                    top + (double)golden_integer(tried->spec, "box_height")},
                            .flip = json_is_true(json_object_get(tried->spec, "flip"))};
@@ -165,6 +173,7 @@ TEST(test_resized_crops_are_torchvisions)
 static void check_center(const Case *tried)
 {
     const Augmentation augmentation = {.mode = CROP_CENTER,
+                                       .interpolation = interpolation_of(tried),
                                        .size = (uint32_t)golden_integer(tried->spec, "size"),
                                        .resize = (uint32_t)golden_integer(tried->spec, "resize"),
                                        .channels = 3};

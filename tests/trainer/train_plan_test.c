@@ -215,6 +215,28 @@ TEST(test_padding_shows_the_mean)
     assert_memory_equal(made.plan.fill, expected, sizeof expected);
 }
 
+TEST(test_crops_are_resized_as_asked_where_the_cpu_renders_them)
+{
+    Case made = make_case((Facts){256, 3, false, 1000, false});
+    assert_ok(plan_case(&made), &made.error);
+    assert_int_equal(made.plan.train_augmentation.interpolation, INTERPOLATION_BILINEAR);
+    made.options.views.interpolation = INTERPOLATION_BICUBIC;
+    give(&made, "interpolation");
+    assert_ok(plan_case(&made), &made.error);
+    assert_int_equal(made.plan.train_augmentation.interpolation, INTERPOLATION_BICUBIC);
+    assert_int_equal(made.plan.evaluation_augmentation.interpolation, INTERPOLATION_BICUBIC);
+    made.options.device = DEVICE_CUDA;
+    made.options.decode = DECODE_GPU;
+    assert_int_equal(plan_case(&made), FSH_ERR_USAGE);
+    assert_string_equal(made.error.message,
+                        "--decode gpu: a GPU resizes with bilinear interpolation alone; use --decode cpu, or "
+                        "--interpolation bilinear");
+    Case pairs = make_case((Facts){256, 3, false, 1000, true});
+    give(&pairs, "interpolation");
+    assert_int_equal(plan_case(&pairs), FSH_ERR_USAGE);
+    assert_contains(pairs.error.message, "it is for classes; pairs are not resized");
+}
+
 TEST(test_gray_images_have_no_colours_to_change)
 {
     Case made = make_case((Facts){28, 1, true, 1000, false});

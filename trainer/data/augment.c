@@ -9,6 +9,9 @@
 
 const char *const crop_mode_names[] = {"rrc", "pad", "center", NULL};
 
+static const char *const interpolation_names[] = {"bilinear", "bicubic", NULL};
+static const ResampleFilter filters[] = {RESAMPLE_BILINEAR, RESAMPLE_BICUBIC};
+
 struct Augmenter {
     Resampler *resampler;
     Image centre; /* CROP_PADDED: before it is moved */
@@ -302,6 +305,7 @@ static FshStatus copy_pixels(Augmenter *augmenter, const Augmentation *augmentat
 static FshStatus render(Augmenter *augmenter, const Augmentation *augmentation, const CropPlan *plan,
                         const ImageView *image, ResampleBox box, uint8_t *target, FshError *error)
 {
+    const ResampleFilter filter = filters[augmentation->interpolation];
     uint32_t size = augmentation->size;
     if (needs_no_resampling(augmentation, &box)) {
         const ImageView part = narrow(image, &box);
@@ -310,17 +314,17 @@ static FshStatus render(Augmenter *augmenter, const Augmentation *augmentation, 
     /* A resized crop is cut out first, then resampled: its neighbours have no influence. */
     if (augmentation->mode == CROP_RESIZED) {
         const ImageView part = narrow(image, &box);
-        return resample_view(augmenter->resampler, &part, &box, size, size, RESAMPLE_BILINEAR, NULL,
-                             plan->flip, target, error);
+        return resample_view(augmenter->resampler, &part, &box, size, size, filter, NULL, plan->flip, target,
+                             error);
     }
     /* The centre is cut out of the resized image. */
     if (augmentation->mode == CROP_CENTER)
         return resample_view(augmenter->resampler, image, NULL, plan->resized_width, plan->resized_height,
-                             RESAMPLE_BILINEAR, &plan->window, plan->flip, target, error);
+                             filter, &plan->window, plan->flip, target, error);
     FshStatus status = image_reserve(&augmenter->centre, size, size, image->channels, error);
     if (!status)
         status = resample_view(augmenter->resampler, image, NULL, plan->resized_width, plan->resized_height,
-                               RESAMPLE_BILINEAR, &plan->window, false, augmenter->centre.pixels, error);
+                               filter, &plan->window, false, augmenter->centre.pixels, error);
     if (status)
         return status;
     const ImageView centre = image_view(&augmenter->centre);
@@ -390,6 +394,13 @@ Augmentation augmentation_without_chance(const Augmentation *views)
 size_t augmentation_rows(Augmentation *a, Option *rows)
 {
     const Option own[] = {
+        {.name = "interpolation",
+         .kind = OPTION_CHOICE,
+         .value = (int *)&a->interpolation,
+         .argument = "NAME",
+         .alias = "train-interpolation",
+         .choices = interpolation_names,
+         .help = "how classes are resized, in training and evaluation, with antialiasing"},
         {.name = "hflip-prob",
          .kind = OPTION_REAL,
          .value = &a->flip_probability,

@@ -45,8 +45,12 @@ typedef enum CropMode {
 /* "rrc", "pad", "center", NULL: in enum order, for the option table. */
 extern const char *const crop_mode_names[];
 
+/* How a crop is resized, with antialiasing, as torchvision does it on PIL images. */
+typedef enum Interpolation { INTERPOLATION_BILINEAR, INTERPOLATION_BICUBIC } Interpolation;
+
 typedef struct Augmentation {
     CropMode mode;
+    Interpolation interpolation;
     uint32_t size;     /* edge of the result, pixels, > 0; CROP_WHOLE: not used */
     uint32_t channels; /* of the result: 1 or 3; gray becomes r = g = b, colour becomes luma (ITU-R 601) */
     uint32_t resize;   /* CROP_PADDED, CROP_CENTER: what the short edge becomes first; >= size */
@@ -102,7 +106,7 @@ void augmenter_free(Augmenter **augmenter);
 /* Renders the plan from `image`, which lies at `place` of the image that the plan was made for
  * (image_decode_part; all of it in full size: {0, 0, 8}) and holds augment_part of it, to target [size, size,
  * channels]; CROP_WHOLE: [height, width, channels]. Where no resampling is needed, pixels are copied as they
- * are; else bilinear with antialiasing, as torchvision does it on PIL images. FSH_ERR_MEMORY. */
+ * are; else with the interpolation. FSH_ERR_MEMORY. */
 FshStatus augment_render(Augmenter *augmenter, const Augmentation *augmentation, const CropPlan *plan,
                          const ImageView *image, const ImagePlace *place, uint8_t *target, FshError *error);
 

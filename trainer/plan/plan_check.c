@@ -219,6 +219,7 @@ static const struct Rule {
     {AT(scale), is_resized_crop, "random resized crops (--train-crop-mode rrc), and not with --no-aug"},
     {AT(ratio), is_resized_crop, "random resized crops (--train-crop-mode rrc), and not with --no-aug"},
     {AT(crop_padding), is_padded, "padded crops (--train-crop-mode pad), and not with --no-aug"},
+    {AT(views.interpolation), is_classes, "classes; pairs are not resized"},
     {AT(views.flip_probability), is_random, "random views, and not with --no-aug"},
     {AT(views.vertical_flip_probability), is_random_pairs, "pairs, and not with --no-aug"},
     {AT(views.transpose_probability), is_random_pairs, "pairs, and not with --no-aug"},

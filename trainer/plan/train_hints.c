@@ -158,8 +158,6 @@ const OptionForeign train_foreign[] = {
 #define WANDB                                                                                                \
     "nothing calls Weights & Biases: --tensorboard's events, metrics.jsonl and summary.csv stand in OUTPUT"
 #define AUGMENTATIONS "not there yet: --color-jitter, --random-erase, --mixup-alpha and --cutmix-alpha are"
-#define INTERPOLATION                                                                                        \
-    "images are resized with an antialiased triangle (PIL's bilinear); fresize --filter has others"
 #define EPOCHS                                                                                               \
     "a run is so many --epochs long; an epoch has (images / batch size) steps, as "                          \
     "--dry-run says"
@@ -308,8 +306,6 @@ const OptionForeign train_answers[] = {
     /* images */
     {"crop-pct", "--val-resize-size and --val-crop-size say it in pixels: 256 and 224 are a crop of 0.875"},
     {"crop-mode", "evaluation takes the centre; --train-crop-mode says how training cuts"},
-    {"interpolation", INTERPOLATION},
-    {"train-interpolation", INTERPOLATION},
     {"aa", AUGMENTATIONS},
     {"auto-augment", AUGMENTATIONS},
     {"autoaugment", AUGMENTATIONS},

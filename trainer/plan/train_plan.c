@@ -133,6 +133,12 @@ static FshStatus check_source(const TrainPlan *plan, const TrainOptions *options
     if (source->gpu_work && options->bench_loader)
         return fsh_error_set(error, FSH_ERR_USAGE, "%s: leaves --bench-loader nothing to measure; use %s",
                              source->option, source->instead);
+    if (source->recipes && options->views.interpolation != INTERPOLATION_BILINEAR)
+        return fsh_error_set(
+            error, FSH_ERR_USAGE,
+            "%s: a GPU resizes with bilinear interpolation alone; use %s, or --interpolation "
+            "bilinear",
+            source->option, source->instead);
     if (source->residence == PIXELS_IN_RAM && options->drop_caches)
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "%s: no file is read while the loader is measured, so --drop-caches does "

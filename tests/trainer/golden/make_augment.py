@@ -61,6 +61,13 @@ def crop_cases():
     for resize, size in ((40, 32), (71, 64), (32, 32)):
         out = F.center_crop(F.resize(image(source), resize), size)
         yield result({"op": "center", "resize": resize, "size": size, "width": 97, "height": 71, "channels": 3}, out)
+    bicubic = {"interpolation": "bicubic", "width": 97, "height": 71, "channels": 3}
+    for left, top, width, height, size in ((0, 0, 97, 71, 24), (13, 5, 40, 60, 32), (50, 20, 20, 33, 48)):
+        out = F.resized_crop(image(source), top, left, height, width, (size, size), F.InterpolationMode.BICUBIC)
+        yield result({"op": "resized", "left": left, "top": top, "box_width": width, "box_height": height, "size": size, "flip": False,
+                      **bicubic}, out)
+    out = F.center_crop(F.resize(image(source), 40, F.InterpolationMode.BICUBIC), 32)
+    yield result({"op": "center", "resize": 40, "size": 32, **bicubic}, out)
 
 
 def mix_cases():
