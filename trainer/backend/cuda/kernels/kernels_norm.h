@@ -25,7 +25,7 @@ typedef struct NormTensors {
     const DeviceTensor *x;             /* [.., C] */
     const DeviceTensor *weight, *bias; /* [C] f32 */
     const DeviceTensor *mean,
-        *inverse_deviation; /* [C] f32: written by running, forward and apply_sums below, read by the others */
+        *inverse_deviation; /* [C] f32: written by running, forward and apply_sums, read by the others */
 } NormTensors;
 /* The activation that was fused into the norm, if any. */
 typedef struct NormActivation {

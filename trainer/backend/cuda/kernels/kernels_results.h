@@ -23,7 +23,7 @@ cudaError_t kernel_gather_results(const ResultSources *sources, float *slot, cud
 typedef struct LossGuard {
     int32_t armed, tripped;
 } LossGuard;
-/* If the guard is armed: remembers a loss [1] that is not finite, and sets each later one to NaN, so that an
+/* Remembers a loss [1] that is not finite, if the guard is armed, and sets each later one to NaN, so that an
  * update that reads it changes nothing. */
 cudaError_t kernel_guard_loss(LossGuard *guard, float *loss, cudaStream_t stream);
 

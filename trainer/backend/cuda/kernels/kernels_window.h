@@ -13,13 +13,13 @@ typedef struct PoolShape {
     int kernel, stride, padding;
 } PoolShape;
 
-/* index u8, shaped like y: the place of the maximum in its window, row * kernel + column, of equal values the
- * first; kernel at most 16. */
+/* Computes maxima. index u8, shaped like y, is set to the place of each in its window, row * kernel + column,
+ * of equal values the first; kernel at most 16. */
 cudaError_t kernel_max_pool(const DeviceTensor *x, const PoolShape *pool, const DeviceTensor *y,
                             const DeviceTensor *index, cudaStream_t stream);
 cudaError_t kernel_max_pool_backward(const DeviceTensor *dy, const DeviceTensor *index, const PoolShape *pool,
                                      const DeviceTensor *dx, cudaStream_t stream);
-/* The divisor is kernel * kernel, padding included. */
+/* Computes means; the divisor is kernel * kernel, padding included. */
 cudaError_t kernel_avg_pool(const DeviceTensor *x, const PoolShape *pool, const DeviceTensor *y,
                             cudaStream_t stream);
 cudaError_t kernel_avg_pool_backward(const DeviceTensor *dy, const PoolShape *pool, const DeviceTensor *dx,

@@ -59,7 +59,8 @@ __device__ void meet(const Raw<T, Width> &raw, int position, float (&best)[Width
     }
 }
 
-/* Kernel: the size if the compiler knows it, so that all loads of a window are in flight at once; else 0. */
+/* Computes maxima and their places. Kernel: the size if the compiler knows it, so that all loads of a window
+ * are in flight at once; else 0. */
 template <typename T, int Width, int Kernel>
 __global__ void __launch_bounds__(block_threads)
     max_pool_kernel(const T *x, Image in, PoolShape pool, T *y, uint8_t *index, int index_pitch, Image out,
