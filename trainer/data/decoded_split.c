@@ -145,7 +145,7 @@ static FshStatus write_rows(SampleLoader *samples, unsigned side, uint32_t decod
     return FSH_OK;
 }
 
-const DecodedForm decoded_rows = {measure_rows, write_rows};
+const DecodedForm decoded_rows = {.measure = measure_rows, .write = write_rows};
 
 /* ---- measuring ---- */
 
@@ -370,6 +370,30 @@ int64_t decoded_split_label(const DecodedSplit *split, uint64_t sample)
 uint64_t decoded_source_ram_bytes(const PixelSource *source)
 {
     return decoded_split_of(source)->bytes;
+}
+
+FshStatus decoded_source_open_sample(const PixelSource *source, SampleLoader *samples, uint64_t epoch,
+                                     uint64_t sample, SampleInfo *info, FshError *error)
+{
+    const DecodedSplit *split = decoded_split_of(source);
+    const DecodedImage *images = NULL;
+    SampleImage sides[2];
+    FshStatus status = decoded_split_find(split, sample, &images, error);
+    if (status)
+        return status;
+    for (unsigned side = 0; side < split->sides; side++) {
+        const DecodedImage *image = &images[side];
+        sides[side] = (SampleImage){.view = {.pixels = split->memory + image->offset_bytes,
+                                             .stride_bytes = (size_t)image->width * image->channels,
+                                             .width = image->width,
+                                             .height = image->height,
+                                             .channels = image->channels},
+                                    .expand = image->expands ? split->form->expand : NULL};
+    }
+    *info = (SampleInfo){
+        .label = decoded_split_label(split, sample), .width = images[0].width, .height = images[0].height};
+    sample_loader_open_decoded(samples, epoch, sample, sides);
+    return FSH_OK;
 }
 
 FshStatus decoded_source_load_ram(PixelSource *source, FshError *error)

@@ -26,6 +26,7 @@ typedef struct DecodedImage {
     uint64_t bytes;
     uint32_t width, height;
     uint8_t channels;
+    bool expands; /* it is in a form of its own, which the form's expand takes; else rows of pixels */
 } DecodedImage;
 
 /* The form in which images are kept. The sample is open in both. */
@@ -36,6 +37,7 @@ typedef struct DecodedForm {
     /* Decodes to image->bytes at `to`. */
     FshStatus (*write)(SampleLoader *samples, unsigned side, uint32_t decoded, const DecodedImage *image,
                        uint8_t *to, FshError *error);
+    SampleExpand expand; /* NULL: all are rows of pixels */
 } DecodedForm;
 
 /* [height, width, channels], rows without padding. */
@@ -88,6 +90,9 @@ int64_t decoded_split_label(const DecodedSplit *split, uint64_t sample);
 
 /* Functions of a DecodedSource's row. */
 uint64_t decoded_source_ram_bytes(const PixelSource *source);
+/* Opens a sample whose images lie in RAM. */
+FshStatus decoded_source_open_sample(const PixelSource *source, SampleLoader *samples, uint64_t epoch,
+                                     uint64_t sample, SampleInfo *info, FshError *error);
 FshStatus decoded_source_load_ram(PixelSource *source, FshError *error);
 FshStatus decoded_source_tell(const PixelSource *source, char *line, size_t line_bytes, FshError *error);
 void decoded_source_close(PixelSource *source);

@@ -10,28 +10,30 @@
 
 extern const PixelSourceType source_records, source_pixels, source_gpu, source_nvjpeg; /* a file each */
 
-static const PixelSourceType *const types[] = {&source_records, &source_pixels, &source_gpu, &source_nvjpeg};
+static const PixelSourceType *const types[] = {&source_records, &source_pixels, &source_gpu, &source_nvjpeg,
+                                               NULL};
 
 const char *const pixel_source_caches[] = {"none", "ram", "lock", "pixels", "gpu", NULL};
-
-enum { TYPES = sizeof types / sizeof *types };
+const char pixel_source_caches_help[] = "before the first step: none, bring the dataset into memory (ram), "
+                                        "lock it there too (lock), or decode it "
+                                        "into memory (pixels) or into the GPU's (gpu)";
 
 const PixelSourceType *pixel_source_type(const char *name)
 {
-    for (size_t i = 0; i < TYPES; i++)
-        if (strcmp(types[i]->name, name) == 0)
-            return types[i];
-    return NULL;
+    const PixelSourceType *const *type = types;
+    while (*type && strcmp((*type)->name, name) != 0)
+        type++;
+    return *type;
 }
 
 const PixelSourceType *pixel_source_of_option(const char *option, const char *value)
 {
     char wanted[64];
     (void)snprintf(wanted, sizeof wanted, "--%s %s", option, value);
-    for (size_t i = 0; i < TYPES; i++)
-        if (types[i]->option && strcmp(types[i]->option, wanted) == 0)
-            return types[i];
-    return NULL;
+    const PixelSourceType *const *type = types;
+    while (*type && !((*type)->option && strcmp((*type)->option, wanted) == 0))
+        type++;
+    return *type;
 }
 
 const PixelSource *pixel_source_plain(void)

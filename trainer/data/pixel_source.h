@@ -108,6 +108,7 @@ struct PixelSource {
 /* The values of --cache: fsh_cache_from_name's, then the sources that --cache chooses. NULL-terminated, for
  * the option table. */
 extern const char *const pixel_source_caches[];
+extern const char pixel_source_caches_help[];
 enum { PIXEL_CACHE_NONE = 0 }; /* the first of them */
 
 /* Returns the row of this name; NULL if there is none. */

@@ -25,6 +25,8 @@ struct SampleLoader {
     FshSample sample;
     bool has_record;        /* sample is that of index */
     FshField fields[SIDES]; /* as their codecs know them: the sample's own, or in an unpacker */
+    SampleExpand
+        expand[SIDES]; /* fields hold what this makes pixels of; NULL: they are as their codecs say */
     unsigned sides;
     SampleStatistics statistics;
     double mark; /* when the stage in hand began */
@@ -180,6 +182,7 @@ static FshStatus unpack_field(SampleLoader *loader, unsigned side, FshError *err
     FshField *field = &loader->fields[side];
     *field = *stored;
     field->compression = FSH_COMPRESSION_NONE;
+    loader->expand[side] = NULL;
     FshStatus status = fsh_field_unpack(loader->unpackers[side], loader->options.split, stored, &field->data,
                                         &field->bytes, error);
     loader->statistics.stored_bytes += stored->bytes;
@@ -269,14 +272,16 @@ FshStatus sample_loader_open(SampleLoader *loader, uint64_t epoch, uint64_t inde
     return FSH_OK;
 }
 
-void sample_loader_open_decoded(SampleLoader *loader, uint64_t epoch, uint64_t index, const ImageView *views)
+void sample_loader_open_decoded(SampleLoader *loader, uint64_t epoch, uint64_t index,
+                                const SampleImage *images)
 {
     begin_stages(loader);
     loader->epoch = epoch;
     loader->index = index;
     loader->has_record = false;
     for (unsigned side = 0; side < loader->sides; side++) {
-        const ImageView *view = &views[side];
+        const ImageView *view = &images[side].view;
+        loader->expand[side] = images[side].expand;
         loader->fields[side] = (FshField){.codec = FSH_CODEC_RAW,
                                           .data = view->pixels,
                                           .bytes = view->stride_bytes * view->height,
@@ -305,9 +310,25 @@ static FshStatus raw_view(const FshField *field, ImageView *view, FshError *erro
     return FSH_OK;
 }
 
-static FshStatus decode_field(SampleLoader *loader, const FshField *field, const Augmentation *augmentation,
+/* Makes the pixels that a crop takes of an image which lies in memory in a form of its own. */
+static FshStatus expand_field(SampleLoader *loader, unsigned side, const Augmentation *augmentation,
                               const CropPlan *plan, ImageView *view, ImagePlace *place, FshError *error)
 {
+    const FshField *field = &loader->fields[side];
+    const ImageView stored = {
+        .pixels = field->data, .width = field->width, .height = field->height, .channels = field->channels};
+    ImagePart part;
+    augment_part(augmentation, plan, field->width, field->height, &part);
+    FshStatus status = loader->expand[side](&stored, &part, &loader->image, error);
+    *view = image_view(&loader->image);
+    *place = (ImagePlace){.left = part.left, .top = part.top, .eighths = 8};
+    return status;
+}
+
+static FshStatus decode_field(SampleLoader *loader, unsigned side, const Augmentation *augmentation,
+                              const CropPlan *plan, ImageView *view, ImagePlace *place, FshError *error)
+{
+    const FshField *field = &loader->fields[side];
     ImageDecodeOptions options = {.channels = augmentation->channels};
     ImagePart part;
     augment_part(augmentation, plan, field->width, field->height, &part);
@@ -325,9 +346,11 @@ static FshStatus render_side(SampleLoader *loader, unsigned side, const Augmenta
     const FshField *field = &loader->fields[side];
     ImageView view;
     ImagePlace place = {.eighths = 8};
-    bool raw = field->codec == FSH_CODEC_RAW;
+    bool raw = field->codec == FSH_CODEC_RAW && !loader->expand[side];
     FshStatus status = raw ? raw_view(field, &view, error)
-                           : decode_field(loader, field, augmentation, plan, &view, &place, error);
+                       : loader->expand[side]
+                           ? expand_field(loader, side, augmentation, plan, &view, &place, error)
+                           : decode_field(loader, side, augmentation, plan, &view, &place, error);
     if (!status && !raw)
         sample_loader_stage(loader, SAMPLE_DECODE);
     if (!status)
@@ -353,11 +376,21 @@ FshStatus sample_loader_image(SampleLoader *loader, unsigned side, uint32_t deco
     ImagePlace place;
     FshStatus status = field->codec == FSH_CODEC_RAW
                            ? raw_view(field, view, error)
-                           : decode_field(loader, field, &whole, &all, view, &place, error);
+                           : decode_field(loader, side, &whole, &all, view, &place, error);
+    if (!status && field->codec == FSH_CODEC_RAW && loader->has_record)
+        read_fault_touch(field->data, field->bytes); /* the caller reads them where they lie */
+    return sample_loader_end(loader, side, status, error);
+}
+
+ImageDecoder *sample_loader_decoder(SampleLoader *loader)
+{
+    return loader->decoder;
+}
+
+FshStatus sample_loader_end(SampleLoader *loader, unsigned side, FshStatus status, FshError *error)
+{
     if (status)
         (void)add_place(loader, side, error);
-    else if (field->codec == FSH_CODEC_RAW && loader->has_record)
-        read_fault_touch(field->data, field->bytes); /* the caller reads them where they lie */
     return check_read(loader, status, error);
 }
 

@@ -77,9 +77,20 @@ void sample_loader_expect(const SampleLoader *loader, uint64_t index);
 FshStatus sample_loader_open(SampleLoader *loader, uint64_t epoch, uint64_t index, SampleInfo *info,
                              FshError *error);
 
-/* In its place, of a sample whose images are decoded already, whole and in full size: views of its sides,
- * rows without padding, that last. */
-void sample_loader_open_decoded(SampleLoader *loader, uint64_t epoch, uint64_t index, const ImageView *views);
+/* Makes the pixels of a part of an image that lies in memory in another form. stored: its pixels point to the
+ * form's bytes, its channels are those of the result. image: reserved here. */
+typedef FshStatus (*SampleExpand)(const ImageView *stored, const ImagePart *part, Image *image,
+                                  FshError *error);
+
+/* An image that is decoded already, in full size; it lasts. */
+typedef struct SampleImage {
+    ImageView view;      /* rows without padding, or what expand takes */
+    SampleExpand expand; /* NULL: view holds pixels */
+} SampleImage;
+
+/* Opens a sample whose images, one for each side, are decoded already. */
+void sample_loader_open_decoded(SampleLoader *loader, uint64_t epoch, uint64_t index,
+                                const SampleImage *images);
 
 /* Renders the sample that was opened last. pixels: [size, size, channels], or the sample's own size
  * (CROP_WHOLE); target: the same for the other side of a pair; classes: not used. Messages as above;
@@ -103,6 +114,11 @@ const FshField *sample_loader_field(const SampleLoader *loader, unsigned side);
 /* Whether its bytes lie in the mapping, where they stay for as long as the dataset is open; else they are the
  * loader's until its next call. Not of a sample that is decoded already. */
 bool sample_loader_in_mapping(const SampleLoader *loader, unsigned side);
+/* Returns the decoder of this loader, for one who decodes the field otherwise. */
+ImageDecoder *sample_loader_decoder(SampleLoader *loader);
+/* Ends such a decoding, which has returned status. Adds to a message that has the reason alone where the sample
+ * lies. Returns status, or FSH_ERR_SYSTEM if a page could not be read. */
+FshStatus sample_loader_end(SampleLoader *loader, unsigned side, FshStatus status, FshError *error);
 /* Reads all bytes of the field once, for one who reads them where they lie. FSH_ERR_SYSTEM: a page cannot be
  * read. */
 FshStatus sample_loader_touch(SampleLoader *loader, unsigned side, FshError *error);

@@ -179,9 +179,7 @@ void train_options_rows(TrainOptions *o, Option *rows)
         {.name = "cache", .kind = OPTION_CHOICE, .value = &o->cache, .argument = "HOW",
          .choices = pixel_source_caches,
          .marks = OPTION_FREE,
-         .help = "before the first step: none, bring the dataset into memory (ram), lock it there too "
-                 "(lock), or "
-                 "decode it into memory (pixels) or into the GPU's (gpu)"},
+         .help = pixel_source_caches_help},
         {.name = "decode", .kind = OPTION_CHOICE, .value = &o->decode, .argument = "WHERE",
          .choices = decode_choices,
          .help = "who decodes the JPEG files of training: the loader's threads (cpu), or nvJPEG (gpu), whose"
