@@ -91,8 +91,10 @@ static void fill_field(SplitWriter *writer, uint64_t index, unsigned side, FshFi
     if (spec->codec == FSH_CODEC_RAW)
         return;
     assert_ok(image_encode(writer->encoder, image,
-                           &(ImageEncodeOptions){
-                               .format = IMAGE_JPEG, .quality = 95, .subsampling = IMAGE_SUBSAMPLING_444},
+                           &(ImageEncodeOptions){.format = IMAGE_JPEG,
+                                                 .quality = 95,
+                                                 .subsampling = spec->subsampled ? IMAGE_SUBSAMPLING_420
+                                                                                 : IMAGE_SUBSAMPLING_444},
                            encoded, &error),
               &error);
     if (spec->garbage && index == 5)

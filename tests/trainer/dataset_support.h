@@ -22,6 +22,7 @@ typedef struct DatasetSpec {
     /* Sample 5 of each split is a JPEG file whose Huffman tables have more codes than there are: its frame
      * looks plain, and no decoder reads it; its checksum is right. */
     bool untabled;
+    bool subsampled;     /* JPEG files are 4:2:0; else 4:4:4 */
     bool uneven;         /* the target of pair 5 is a pixel narrower than its input */
     uint32_t claimed;    /* records of JPEG files say that they are squares of this edge; 0: the truth */
     bool backwards;      /* the classes stand from the last to the first: names, labels and looks alike */

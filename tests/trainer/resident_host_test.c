@@ -73,7 +73,7 @@ static LoaderOptions options_of(const FshDataset *dataset, const Augmentation *v
                            .fill = {9, 8, 7}};
 }
 
-static PixelSource *open_source(const LoaderOptions *options)
+static PixelSource *open_named(const char *name, const LoaderOptions *options)
 {
     PixelSource *source = NULL;
     FshError error = {0};
@@ -82,18 +82,28 @@ static PixelSource *open_source(const LoaderOptions *options)
         .channels = options->augmentation.channels,
         .threads = 2,
         .skip_bad = options->skip_bad};
-    assert_ok(pixel_source_new(&source, pixel_source_type("pixels"), &wanted, &error), &error);
+    assert_ok(pixel_source_new(&source, pixel_source_type(name), &wanted, &error), &error);
+    return source;
+}
+
+static PixelSource *open_source(const LoaderOptions *options)
+{
+    return open_named("pixels", options);
+}
+
+static PixelSource *decode_named(const char *name, const LoaderOptions *options)
+{
+    PixelSource *source = open_named(name, options);
+    FshError error = {0};
+    assert_ok(pixel_source_measure(source, &error), &error);
+    assert_ok(pixel_source_load(source, &error), &error);
     return source;
 }
 
 /* Decodes the split that these options are of. */
 static PixelSource *decode_split(const LoaderOptions *options)
 {
-    PixelSource *source = open_source(options);
-    FshError error = {0};
-    assert_ok(pixel_source_measure(source, &error), &error);
-    assert_ok(pixel_source_load(source, &error), &error);
-    return source;
+    return decode_named("pixels", options);
 }
 
 static void compare_batches(const Batch *a, const Batch *b, const LoaderOptions *options)
@@ -111,15 +121,15 @@ static void compare_batches(const Batch *a, const Batch *b, const LoaderOptions 
         assert_memory_equal(a->target, b->target, bytes);
 }
 
-/* Two epochs with images from records, and from RAM; returns the samples that were left out. */
-static uint64_t compare_loaders(TestFolder *folder, const DatasetSpec *spec, const Augmentation *view,
-                                bool training, bool skip_bad)
+/* Compares two epochs with images from records, and from RAM as this source has them there. Returns the samples
+ * that were left out. */
+static uint64_t compare_source(const char *name, FshDataset *dataset, const Augmentation *view, bool training,
+                               bool skip_bad)
 {
-    FshDataset *dataset = open_dataset(folder, spec);
     LoaderOptions options = options_of(dataset, view, training);
     char messages[2][1024] = {"", ""};
     options.skip_bad = skip_bad;
-    PixelSource *decoded = decode_split(&options);
+    PixelSource *decoded = decode_named(name, &options);
     assert_int_equal((uintptr_t)decoded_split_of(decoded)->memory % 64, 0);
     Loader *plain = open_loader(&options);
     options.source = decoded;
@@ -139,6 +149,16 @@ static uint64_t compare_loaders(TestFolder *folder, const DatasetSpec *spec, con
     loader_free(&fast);
     pixel_source_free(&decoded);
     assert_null(decoded);
+    return problems;
+}
+
+/* The same of both sources in RAM. */
+static uint64_t compare_loaders(TestFolder *folder, const DatasetSpec *spec, const Augmentation *view,
+                                bool training, bool skip_bad)
+{
+    FshDataset *dataset = open_dataset(folder, spec);
+    const uint64_t problems = compare_source("pixels", dataset, view, training, skip_bad);
+    assert_int_equal(compare_source("planes", dataset, view, training, skip_bad), problems);
     fsh_close(&dataset);
     return problems;
 }
@@ -174,6 +194,93 @@ TEST_IN_FOLDER(test_whole_raw_pairs_are_the_same, folder)
     spec.codec = FSH_CODEC_RAW;
     assert_int_equal(compare_loaders(folder, &spec, &whole_view, false, false), 0);
 }
+
+/* ---- planes ---- */
+
+/* libjpeg's own upsampling and conversion, at odd and even sizes and places. */
+TEST_IN_FOLDER(test_crops_from_planes_are_those_of_libjpeg, folder)
+{
+    DatasetSpec spec = small_spec;
+    spec.subsampled = true;
+    assert_int_equal(compare_loaders(folder, &spec, &rrc_view, true, false), 0);
+}
+
+TEST_IN_FOLDER(test_whole_pairs_in_planes_are_the_same, folder)
+{
+    DatasetSpec spec = pairs_spec;
+    spec.subsampled = true;
+    spec.width = 601; /* several tiles of columns, and an edge within one */
+    assert_int_equal(compare_loaders(folder, &spec, &whole_view, false, false), 0);
+}
+
+TEST_IN_FOLDER(test_random_crops_of_pairs_in_planes_are_the_same, folder)
+{
+    DatasetSpec spec = pairs_spec;
+    spec.subsampled = true;
+    assert_int_equal(compare_loaders(folder, &spec, &random_view, true, false), 0);
+}
+
+TEST_IN_FOLDER(test_tiny_images_are_kept_as_pixels_where_libjpeg_repeats_chroma, folder)
+{
+    DatasetSpec spec = small_spec;
+    spec.subsampled = true;
+    spec.width = 3;
+    spec.height = 1;
+    spec.grow = 5;
+    assert_int_equal(compare_loaders(folder, &spec, &rrc_view, true, false), 0);
+}
+
+TEST_IN_FOLDER(test_a_bad_sample_in_planes_is_left_out, folder)
+{
+    DatasetSpec spec = small_spec;
+    spec.subsampled = spec.untabled = true;
+    assert_int_equal(compare_loaders(folder, &spec, &rrc_view, true, true), 1);
+}
+
+static uint64_t planes_bytes(TestFolder *folder, const DatasetSpec *spec, uint32_t channels)
+{
+    FshDataset *dataset = open_dataset(folder, spec);
+    LoaderOptions options = options_of(dataset, &rrc_view, true);
+    options.augmentation.channels = channels;
+    PixelSource *source = decode_named("planes", &options);
+    const uint64_t bytes = pixel_source_ram_bytes(source);
+    pixel_source_free(&source);
+    fsh_close(&dataset);
+    return bytes;
+}
+
+/* Only a JPEG of 4:2:0 for a network of colours takes half. */
+TEST(test_planes_take_half_the_memory)
+{
+    enum { COUNT = 100, PIXELS = 20 * 10 };
+    const DatasetSpec halved = {.codec = FSH_CODEC_JPEG,
+                                .width = 20,
+                                .height = 10,
+                                .channels = 3,
+                                .class_count = 4,
+                                .train_count = COUNT,
+                                .val_count = 4,
+                                .shard_count = 1,
+                                .subsampled = true};
+    DatasetSpec full = halved, raw = halved, gray = halved;
+    full.subsampled = false;
+    raw.codec = FSH_CODEC_RAW;
+    gray.channels = 1;
+    const struct {
+        const DatasetSpec *spec;
+        uint32_t channels;
+        uint64_t bytes;
+    } cases[] = {{&halved, 3, PIXELS * 3 / 2}, {&halved, 1, PIXELS},   {&full, 3, PIXELS * 3},
+                 {&raw, 3, PIXELS * 3},        {&gray, 3, PIXELS * 3}, {&gray, 1, PIXELS}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        TestFolder folder;
+        test_folder_make(&folder);
+        assert_int_equal(planes_bytes(&folder, cases[i].spec, cases[i].channels), COUNT * cases[i].bytes);
+        test_folder_remove(&folder);
+    }
+}
+
+/* ---- memory ---- */
 
 /* Records are no longer looked at: with their files overwritten by zeros the pixels are what they were. */
 TEST_IN_FOLDER(test_batches_come_from_memory, folder)

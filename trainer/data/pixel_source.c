@@ -8,15 +8,17 @@
 
 /* ---- the rows ---- */
 
-extern const PixelSourceType source_records, source_pixels, source_gpu, source_nvjpeg; /* a file each */
+extern const PixelSourceType source_records, source_pixels, source_planes, source_gpu,
+    source_nvjpeg; /* a file each */
 
-static const PixelSourceType *const types[] = {&source_records, &source_pixels, &source_gpu, &source_nvjpeg,
-                                               NULL};
+static const PixelSourceType *const types[] = {&source_records, &source_pixels, &source_planes,
+                                               &source_gpu,     &source_nvjpeg, NULL};
 
-const char *const pixel_source_caches[] = {"none", "ram", "lock", "pixels", "gpu", NULL};
-const char pixel_source_caches_help[] = "before the first step: none, bring the dataset into memory (ram), "
-                                        "lock it there too (lock), or decode it "
-                                        "into memory (pixels) or into the GPU's (gpu)";
+const char *const pixel_source_caches[] = {"none", "ram", "lock", "pixels", "planes", "gpu", NULL};
+const char pixel_source_caches_help[] =
+    "before the first step: none, bring the dataset into memory (ram), "
+    "lock it there too (lock), or decode it "
+    "into memory as RGB (pixels), as a JPEG's 4:2:0 in half of that (planes), or into the GPU's (gpu)";
 
 const PixelSourceType *pixel_source_type(const char *name)
 {
