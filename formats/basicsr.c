@@ -1,9 +1,15 @@
 /* BasicSR's LMDBs: https://github.com/XPixelGroup/BasicSR, docs/DatasetPreparation.md, "LMDB Description". */
+
+#include "formats/basicsr.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/foreign.h"
+#include "common/text.h"
+#include "common/file.h"
+#include "formats/lmdb_reader.h"
+#include "formats/sample_table.h"
 
 /* ---- meta_info.txt ---- */
 
@@ -20,23 +26,16 @@ static bool take_number(const char **at, const char *end, uint64_t *number_ret)
     return *at > begin;
 }
 
-static void skip_blanks(const char **at, const char *end)
-{
-    while (*at < end && (**at == ' ' || **at == '\t' || **at == '\r')) {
-        (*at)++;
-    }
-}
-
 /* "(h,w,c)" after the name; sizes stay 0 where there is none. False: something else is there. */
 static bool read_shape(const char *at, const char *end, MetaLine *line)
 {
     uint64_t numbers[3];
-    skip_blanks(&at, end);
+    at = text_skip_blanks(at, end);
     if (at == end || *at != '(')
         return true;
     at++;
     for (int i = 0; i < 3; i++) {
-        skip_blanks(&at, end);
+        at = text_skip_blanks(at, end);
         if (!take_number(&at, end, &numbers[i]) || at == end || *at++ != (i < 2 ? ',' : ')'))
             return false;
     }
@@ -58,7 +57,7 @@ FshStatus fsh_meta_line_next(const char *text, size_t bytes, size_t *offset, Met
         *offset = end ? (size_t)(end + 1 - text) : bytes;
         end = end ? end : limit;
         const char *at = begin;
-        skip_blanks(&at, end);
+        at = text_skip_blanks(at, end);
         if (at == end)
             continue;
         /* BasicSR's reader takes all before the first dot as the key. */

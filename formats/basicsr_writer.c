@@ -10,7 +10,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/file.h"
+#include "formats/basicsr.h"
 #include "formats/lmdb_file.h"
+#include "formats/media.h"
+#include "formats/names.h"
+#include "formats/record.h"
+#include "formats/shard.h"
+#include "formats/writer.h"
+#include "formats/xxh3.h"
 
 typedef struct Side {
     LmdbFile lmdb;

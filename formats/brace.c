@@ -1,11 +1,13 @@
 /* Braces as Python's braceexpand (and bash) has them; webdataset hands its shard lists to it. */
+#include "formats/brace.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/foreign.h"
-#include "formats/internal.h"
+#include "formats/json_scan.h"
+#include "formats/names.h"
 
 enum { PATHS_MAX = 1000000, NESTING_MAX = 32 };
 

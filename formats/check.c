@@ -1,5 +1,6 @@
 /* fsh_check: which files there are, each checked on its own (check_file.c), and what they add up to. */
-#include "formats/container.h"
+
+#include "formats/check.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -9,9 +10,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/file.h"
 #include "common/pool.h"
 #include "formats/check_overlap.h"
+#include "formats/collection.h"
+#include "formats/container.h"
 #include "formats/hash_set.h"
+#include "formats/lmdb_reader.h"
+#include "formats/manifest.h"
+#include "formats/metadata.h"
+#include "formats/names.h"
+#include "formats/sample_table.h"
+#include "formats/split_file.h"
 
 /* ---- the run ---- */
 
@@ -587,7 +597,7 @@ static FshStatus list_path(Check *check, const char *path, FshError *error)
 {
     Collection collection;
     FshStatus status = fsh_collection_find(&collection, path, error);
-    bool found = collection.container != NULL;
+    const bool found = collection.container && collection.container->check; /* else nothing can be proved */
     if (!status && found)
         status = list_collection(check, &collection, error);
     fsh_collection_free(&collection);

@@ -3,7 +3,8 @@
 #ifndef FSHARD_FORMATS_CHECK_H
 #define FSHARD_FORMATS_CHECK_H
 
-#include "formats/internal.h"
+#include "formats/metadata.h"
+#include "formats/split_file.h"
 
 /* What is to be checked. */
 typedef struct FileCheck {

@@ -1,13 +1,20 @@
-#include "formats/container.h"
-
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/file.h"
 #include "common/interrupt.h"
 #include "common/text.h"
+#include "formats/check.h"
+#include "formats/container.h"
+#include "formats/dataset.h"
+#include "formats/metadata.h"
+#include "formats/names.h"
+#include "formats/record.h"
+#include "formats/shard.h"
+#include "formats/split_file.h"
 #include "formats/xxh3.h"
 
 /* ---- reports ---- */

@@ -1,5 +1,6 @@
 /* The largest split, train as a rule, is only looked up and not stored: what is stored is the size of the
  * others. */
+
 #include "formats/check_overlap.h"
 
 #include <inttypes.h>
@@ -8,8 +9,12 @@
 #include <stdlib.h>
 
 #include "common/interrupt.h"
+#include "formats/check.h"
 #include "formats/container.h"
 #include "formats/hash_set.h"
+#include "formats/names.h"
+#include "formats/record.h"
+#include "formats/split_file.h"
 
 /* A file that was checked, opened again for keys and sources: of each pair of splits the last one asked for
  * stays open. */

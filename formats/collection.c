@@ -1,4 +1,7 @@
 /* Files of other tools have no manifest: names tell the splits, and contents the rest. */
+
+#include "formats/collection.h"
+
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
@@ -8,7 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/file.h"
+#include "formats/brace.h"
 #include "formats/container.h"
+#include "formats/lmdb_reader.h"
+#include "formats/names.h"
+#include "formats/record.h"
+#include "formats/sample_table.h"
+#include "formats/split_file.h"
 #include "formats/xxh3.h"
 
 /* ---- which split ---- */
@@ -55,7 +65,8 @@ static FshStatus out_of_memory(const char *path, FshError *error)
     return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
 }
 
-static FshStatus add_file(Collection *collection, const char *folder, const char *name, FshError *error)
+FshStatus fsh_collection_add(Collection *collection, const char *folder, const char *name, const char *split,
+                             FshError *error)
 {
     char joined[PATH_MAX];
     const char *path = name;
@@ -74,7 +85,7 @@ static FshStatus add_file(Collection *collection, const char *folder, const char
         collection->files = grown;
     }
     CollectionFile *file = &collection->files[collection->count];
-    *file = (CollectionFile){.path = strdup(path), .name = strdup(name)};
+    *file = (CollectionFile){.path = strdup(path), .name = strdup(name), .split = split};
     if (!file->path || !file->name) {
         free(file->path);
         free(file->name);
@@ -96,8 +107,10 @@ static FshStatus assign_splits(Collection *collection, FshError *error)
     for (size_t i = 0; i < collection->count; i++) {
         size_t bytes = 0;
         CollectionFile *file = &collection->files[i];
-        int split = find_split(fsh_path_name(file->path, &bytes),
-                               container_has(collection->container, CONTAINER_SIDES));
+        if (file->split)
+            continue;
+        const bool only_first = container_has(collection->container, CONTAINER_SIDES);
+        const int split = find_split(fsh_path_name(file->path, &bytes), only_first);
         file->split = fsh_split_name(split < 0 ? 0 : split);
         *(split < 0 ? &without : &with) = file;
     }
@@ -164,7 +177,8 @@ static FshStatus sniff_path(const char *path, const Container **container_ret, F
     if (status)
         return status;
     for (size_t i = 0; !*container_ret && (container = fsh_container_row(i)); i++) {
-        if (container->gathered && container->sniff(path, &mapping))
+        if (!container_has(container, FSH_HAS_METADATA) && container->sniff &&
+            container->sniff(path, &mapping))
             *container_ret = container;
     }
     return unmap_read(data_path, &mapping, error);
@@ -183,8 +197,8 @@ static FshStatus refuse_compressed(const char *path, FshError *error)
     return FSH_OK;
 }
 
-/* Puts the folder's entries that are of the container into the collection. */
-static FshStatus gather(Collection *collection, const char *path, const Container *container, FshError *error)
+FshStatus fsh_collection_gather(Collection *collection, const char *path, const char *suffix,
+                                const Container *container, FshError *error)
 {
     FshStatus status = FSH_OK;
     DIR *folder = opendir(path);
@@ -195,39 +209,41 @@ static FshStatus gather(Collection *collection, const char *path, const Containe
         char inside[PATH_MAX];
         const char *name = entry->d_name;
         const Container *found = container;
-        if (name[0] == '.' || !has_suffix(name, container->gathered))
+        if (name[0] == '.' || !has_suffix(name, suffix))
             continue;
         status = file_join(inside, sizeof inside, path, name, error);
-        if (!status && !container_has(container, CONTAINER_BY_NAME))
+        if (!status && container)
             status = sniff_path(inside, &found, error);
         if (!status && found == container)
-            status = add_file(collection, path, name, error);
+            status = fsh_collection_add(collection, path, name, NULL, error);
     }
     if (!status && errno) /* readdir's: some of the files would be missing without a word */
         status = fsh_error_system(error, errno, "%s: cannot be listed", path);
     (void)closedir(folder);
     if (collection->count)
         qsort(collection->files, collection->count, sizeof *collection->files, compare_files);
-    if (!status && collection->count)
-        collection->container = container;
     return status;
 }
 
-/* Several LMDBs of BasicSR in one folder are the sides of one split. */
-static FshStatus make_sides(Collection *collection, const char *path, FshError *error)
+static void drop_files(Collection *collection)
 {
-    size_t bytes = 0;
-    const char *name = fsh_path_name(path, &bytes);
     for (size_t i = 0; i < collection->count; i++) {
         free(collection->files[i].path);
         free(collection->files[i].name);
     }
     collection->count = 0;
+}
+
+FshStatus fsh_collection_take(Collection *collection, const char *path, FshError *error)
+{
+    size_t bytes = 0;
+    const char *name = fsh_path_name(path, &bytes);
+    drop_files(collection);
     free(collection->folder);
     collection->folder = strndup(path, (size_t)(name - path));
     if (!collection->folder)
         return out_of_memory(path, error);
-    FshStatus status = add_file(collection, "", path, error);
+    FshStatus status = fsh_collection_add(collection, "", path, NULL, error);
     if (status)
         return status;
     free(collection->files[0].name);
@@ -235,21 +251,18 @@ static FshStatus make_sides(Collection *collection, const char *path, FshError *
     return collection->files[0].name ? FSH_OK : out_of_memory(path, error);
 }
 
-/* Finds files of others in a folder, of the first container that any of them is of: those that go by their
- * names before those that must be looked into. */
+/* Finds files of others in a folder, of the first container that any of them is of. */
 static FshStatus find_in_folder(Collection *collection, const char *path, FshError *error)
 {
     FshStatus status = FSH_OK;
-    for (int by_name = 1; by_name >= 0; by_name--) {
-        const Container *container = NULL;
-        for (size_t i = 0; !status && !collection->container && (container = fsh_container_row(i)); i++) {
-            if (container->gathered && container_has(container, CONTAINER_BY_NAME) == by_name)
-                status = gather(collection, path, container, error);
-        }
+    const Container *container = NULL;
+    for (size_t i = 0; !status && !collection->count && (container = fsh_container_row(i)); i++) {
+        if (container->find)
+            status = container->find(collection, path, error);
+        if (!status && collection->count)
+            collection->container = container;
     }
-    return !status && collection->container && container_has(collection->container, CONTAINER_SIDES)
-               ? make_sides(collection, path, error)
-               : status;
+    return status;
 }
 
 /* By content what a list is of: all of it is taken for what its first file is. Tars where that tells
@@ -285,7 +298,7 @@ static FshStatus find_list(Collection *collection, const char *text, FshError *e
             status = fsh_error_set(error, FSH_ERR_NOT_FOUND, "%s: no such file; it is one of the %zu of %s",
                                    paths[i], count, text);
         if (!status)
-            status = add_file(collection, "", paths[i], error);
+            status = fsh_collection_add(collection, "", paths[i], NULL, error);
     }
     fsh_names_free(paths, count);
     return status ? status : sniff_list(collection, text, error);
@@ -313,7 +326,7 @@ FshStatus fsh_collection_find(Collection *collection, const char *path, FshError
     if (is_list) {
         status = find_list(collection, path, error);
     } else if (collection->container) {
-        status = make_sides(collection, path, error);
+        status = fsh_collection_take(collection, path, error);
     } else if (is_folder && !is_in(path, LMDB_DATA_NAME)) {
         status = find_in_folder(collection, path, error);
     }
@@ -326,10 +339,7 @@ FshStatus fsh_collection_find(Collection *collection, const char *path, FshError
 
 void fsh_collection_free(Collection *collection)
 {
-    for (size_t i = 0; i < collection->count; i++) {
-        free(collection->files[i].path);
-        free(collection->files[i].name);
-    }
+    drop_files(collection);
     free(collection->files);
     free(collection->folder);
     *collection = (Collection){0};

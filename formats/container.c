@@ -1,14 +1,17 @@
 /* The table of containers, and what may be asked of it. */
+
 #include "formats/container.h"
+
+#include "common/file.h"
 
 #include <string.h>
 
-/* In the order in which a path is sniffed. */
+/* In the order in which a path is sniffed, and a folder searched. */
 static const Container *const containers[] = {
     &fsh_shards_container,
     &fsh_lmdb_container,
-    &fsh_basicsr_container,
     &fsh_webdataset_container,
+    &fsh_basicsr_container,
     &fsh_folder2lmdb_container,
     &fsh_files_container,
     NULL,

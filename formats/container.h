@@ -19,15 +19,18 @@
 #define FSHARD_FORMATS_CONTAINER_H
 
 #include "formats/check.h"
-#include "formats/internal.h"
+#include "formats/collection.h"
+#include "formats/metadata.h"
+#include "formats/record.h"
+#include "formats/split_file.h"
+#include "formats/writer.h"
 
 /* Facts that only libfshard asks for, beside those of FshContainerFact. */
 enum {
     CONTAINER_CONTIGUOUS = 1 << 24, /* records lie one after the other, in the order of the index rows */
     CONTAINER_LABELS_IN_RECORDS = 1 << 25, /* index rows have neither labels nor CRCs: the records do */
     CONTAINER_COUNTS = 1 << 26,            /* a file's metadata tell how many samples it holds */
-    CONTAINER_SIDES = 1 << 27,   /* a file is a folder of LMDBs, one for each field, with two mappings each */
-    CONTAINER_BY_NAME = 1 << 28, /* its suffix alone tells that a file is of the container */
+    CONTAINER_SIDES = 1 << 27, /* a file is a folder of LMDBs, one for each field, with two mappings each */
 };
 
 /* What a file is opened for. */
@@ -57,7 +60,6 @@ struct Container {
     const char *one, *many; /* "shard", "shards": in sentences */
     unsigned facts;         /* FshContainerFact, and the above */
     const char *suffix;     /* of the files that a manifest lists, with its dot */
-    const char *gathered;   /* suffix of the files of others that fsh_open looks for in a folder */
     const char *data_name;  /* a file is a folder, and its bytes are in the file of this name */
     const ContainerWriter *writer;
 
@@ -66,6 +68,9 @@ struct Container {
     /* Returns whether what is at path is of the container. data: the mapped file, or data.mdb in that
      * folder. */
     bool (*sniff)(const char *path, const FileMapping *data);
+    /* Adds the files of the container in the folder path, which is none itself; for containers that others
+     * write. */
+    FshStatus (*find)(Collection *collection, const char *path, FshError *error);
     /* Writes the name of file `index` of `count` into buffer. */
     void (*write_name)(char *buffer, size_t buffer_bytes, const char *split, uint32_t index, uint32_t count);
     /* Writes the key as a file of the container has it, into *encoded. FSH_ERR_MISMATCH: it cannot. */

@@ -7,7 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/file.h"
+#include "formats/basicsr.h"
+#include "formats/collection.h"
 #include "formats/container.h"
+#include "formats/lmdb_reader.h"
+#include "formats/split_file.h"
+#include "formats/writer.h"
 
 static void write_name(char *buffer, size_t buffer_bytes, const char *split, uint32_t index, uint32_t count)
 {
@@ -23,6 +29,13 @@ static bool sniff(const char *path, const FileMapping *data)
     return file_is_folder(path) &&
            file_join(meta_path, sizeof meta_path, path, BASICSR_META_NAME, NULL) == FSH_OK &&
            file_exists(meta_path);
+}
+
+/* Several LMDBs in one folder are the sides of one split. */
+static FshStatus find(Collection *collection, const char *path, FshError *error)
+{
+    const FshStatus status = fsh_collection_gather(collection, path, ".lmdb", &fsh_basicsr_container, error);
+    return status || !collection->count ? status : fsh_collection_take(collection, path, error);
 }
 
 static bool owns(const FshManifest *manifest, const char *name)
@@ -154,10 +167,10 @@ const Container fsh_basicsr_container = {
     .many = "folders of LMDBs",
     .facts = CONTAINER_SIDES,
     .suffix = ".basicsr",
-    .gathered = ".lmdb",
     .data_name = LMDB_DATA_NAME,
     .writer = &fsh_basicsr_writer,
     .sniff = sniff,
+    .find = find,
     .write_name = write_name,
     .encode_key = fsh_basicsr_key_encode,
     .open = open_file,

@@ -5,7 +5,15 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "common/file.h"
+#include "formats/collection.h"
 #include "formats/container.h"
+#include "formats/dataset.h"
+#include "formats/names.h"
+#include "formats/record.h"
+#include "formats/sample_table.h"
+#include "formats/split_file.h"
+#include "tar/tar_parse.h"
 
 static const char split_name[] = "images", field_name[] = "image";
 

@@ -2,7 +2,14 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "common/file.h"
+#include "formats/check.h"
 #include "formats/container.h"
+#include "formats/dictionary.h"
+#include "formats/metadata.h"
+#include "formats/shard.h"
+#include "formats/split_file.h"
+#include "formats/writer.h"
 
 static void write_name(char *buffer, size_t buffer_bytes, const char *split, uint32_t index, uint32_t count)
 {

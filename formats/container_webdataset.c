@@ -4,7 +4,13 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "common/file.h"
+#include "formats/collection.h"
 #include "formats/container.h"
+#include "formats/split_file.h"
+#include "formats/webdataset.h"
+#include "formats/writer.h"
+#include "tar/tar_parse.h"
 
 static void write_name(char *buffer, size_t buffer_bytes, const char *split, uint32_t index, uint32_t count)
 {
@@ -19,6 +25,11 @@ static bool sniff(const char *path, const FileMapping *data)
     const bool named = length > suffix_bytes && strcmp(path + length - suffix_bytes, ".tar") == 0;
     return !file_is_folder(path) &&
            (fsh_tar_sniff(data->bytes, data->length) || (named && data->length && data->bytes[0] == 0));
+}
+
+static FshStatus find(Collection *collection, const char *path, FshError *error)
+{
+    return fsh_collection_gather(collection, path, ".tar", NULL, error);
 }
 
 static FshStatus open_file(SplitFile *file, const char *path, const OpenRequest *request, FshError *error)
@@ -41,12 +52,11 @@ const Container fsh_webdataset_container = {
     .name = "tar",
     .one = "tar",
     .many = "tars",
-    .facts =
-        FSH_HAS_CLASSES | FSH_HAS_SHARDS | FSH_HAS_RAW | FSH_HAS_MEMBERS | FSH_HAS_INDEX | CONTAINER_BY_NAME,
+    .facts = FSH_HAS_CLASSES | FSH_HAS_SHARDS | FSH_HAS_RAW | FSH_HAS_MEMBERS | FSH_HAS_INDEX,
     .suffix = ".tar",
-    .gathered = ".tar",
     .writer = &fsh_webdataset_writer,
     .sniff = sniff,
+    .find = find,
     .write_name = write_name,
     .encode_key = fsh_webdataset_key_encode,
     .open = open_file,

@@ -1,5 +1,6 @@
 /* zstd dictionaries: what a dataset says of its own, and how one is trained. */
-#include "formats/internal.h"
+
+#include "formats/dictionary.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -7,6 +8,9 @@
 
 #include <xxhash.h>
 #include <zdict.h>
+
+#include "formats/names.h"
+#include "formats/xxh3.h"
 
 FshStatus fsh_dictionary_describe(const void *dictionary, size_t bytes, FshDictionaryInfo *info_ret,
                                   FshError *error)

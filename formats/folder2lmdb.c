@@ -1,13 +1,19 @@
 /* The LMDBs of folder2lmdb.py (https://github.com/Lyken17/Efficient-PyTorch, tools/folder2lmdb.py, and its
  * many copies) whose values are pickles. A pickle is a program: it is not run here. Its opcodes stand in
  * CPython's pickletools.py. */
+
+#include "formats/folder2lmdb.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/file.h"
 #include "common/bytes.h"
-#include "formats/foreign.h"
+#include "formats/json_scan.h"
+#include "formats/lmdb_reader.h"
+#include "formats/sample_table.h"
 
 /* ---- pickle ---- */
 

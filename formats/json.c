@@ -1,7 +1,12 @@
-#include "formats/internal.h"
+#include "formats/json.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#include <jansson.h>
+
+#include "formats/dictionary.h"
+#include "formats/names.h"
 
 static FshStatus wrong_type(const char *key, const char *expected, const json_t *found, FshError *error)
 {
@@ -122,81 +127,4 @@ json_t *fsh_json_from_names(char *const *names, size_t count)
         }
     }
     return array;
-}
-
-FshStatus fsh_names_copy(char ***copy_ret, const char *const *names, size_t count, FshError *error)
-{
-    *copy_ret = NULL;
-    if (count == 0)
-        return FSH_OK;
-    char **copy = calloc(count, sizeof *copy);
-    for (size_t i = 0; copy && i < count; i++) {
-        copy[i] = strdup(names[i]);
-        if (!copy[i]) {
-            fsh_names_free(copy, count);
-            copy = NULL;
-        }
-    }
-    if (!copy)
-        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");
-    *copy_ret = copy;
-    return FSH_OK;
-}
-
-void fsh_names_free(char **names, size_t count)
-{
-    for (size_t i = 0; names && i < count; i++) {
-        free(names[i]);
-    }
-    free(names);
-}
-
-bool fsh_names_equal(char *const *a, size_t a_count, char *const *b, size_t b_count)
-{
-    if (a_count != b_count)
-        return false;
-    for (size_t i = 0; i < a_count; i++) {
-        if (strcmp(a[i], b[i]) != 0)
-            return false;
-    }
-    return true;
-}
-
-static bool is_utf8(const char *text)
-{
-    json_t *value = json_string(text); /* refuses what is not */
-    bool valid = value != NULL;
-    json_decref(value);
-    return valid;
-}
-
-static int compare_names(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-FshStatus fsh_names_check(const char *what, const char *const *names, size_t count, FshError *error)
-{
-    if (count == 0)
-        return FSH_OK;
-    for (size_t i = 0; i < count; i++) {
-        if (!names[i] || !names[i][0])
-            return fsh_error_set(error, FSH_ERR_USAGE, "%s: entry %zu is %s", what, i,
-                                 names[i] ? "empty" : "not a string");
-        if (!is_utf8(names[i]))
-            return fsh_error_set(error, FSH_ERR_USAGE, "%s: entry %zu is not UTF-8; rename it", what, i);
-    }
-    /* Sorted, so that 20,000 classes are no problem. */
-    const char **sorted = malloc(count * sizeof *sorted);
-    if (!sorted)
-        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");
-    memcpy(sorted, names, count * sizeof *sorted);
-    qsort(sorted, count, sizeof *sorted, compare_names);
-    FshStatus status = FSH_OK;
-    for (size_t i = 1; i < count && !status; i++) {
-        if (strcmp(sorted[i - 1], sorted[i]) == 0)
-            status = fsh_error_set(error, FSH_ERR_USAGE, "%s: \"%s\" is there twice", what, sorted[i]);
-    }
-    free(sorted);
-    return status;
 }

@@ -1,29 +1,21 @@
 /* A scan over the members of one object. It is lenient about nested values, which nobody asks for, and strict
  * about the members themselves. */
+
+#include "formats/json_scan.h"
+
 #include <string.h>
 
-#include "formats/foreign.h"
+#include "common/file.h"
+#include "common/text.h"
 
 JsonScan fsh_json_scan(const char *text, size_t bytes)
 {
     return (JsonScan){.next = text, .end = text + bytes};
 }
 
-static bool is_blank(char c)
-{
-    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
-}
-
-static void skip_blanks(JsonScan *scan)
-{
-    while (scan->next < scan->end && is_blank(*scan->next)) {
-        scan->next++;
-    }
-}
-
 static bool take(JsonScan *scan, char expected)
 {
-    skip_blanks(scan);
+    scan->next = text_skip_blanks(scan->next, scan->end);
     if (scan->next == scan->end || *scan->next != expected)
         return false;
     scan->next++;
@@ -69,7 +61,7 @@ static bool take_nested(JsonScan *scan)
 
 static bool take_value(JsonScan *scan, JsonSlice *value)
 {
-    skip_blanks(scan);
+    scan->next = text_skip_blanks(scan->next, scan->end);
     if (scan->next == scan->end)
         return false;
     const char *begin = scan->next;
@@ -82,8 +74,8 @@ static bool take_value(JsonScan *scan, JsonSlice *value)
             return false;
         *value = (JsonSlice){.kind = *begin == '{' ? JSON_SCAN_OBJECT : JSON_SCAN_OTHER};
     } else { /* a number, true, false, null */
-        while (scan->next < scan->end && !is_blank(*scan->next) && *scan->next != ',' && *scan->next != '}' &&
-               *scan->next != ']' && *scan->next != '"') {
+        while (scan->next < scan->end && !text_is_blank(*scan->next) && *scan->next != ',' &&
+               *scan->next != '}' && *scan->next != ']' && *scan->next != '"') {
             scan->next++;
         }
         bool number = *begin == '-' || (*begin >= '0' && *begin <= '9');

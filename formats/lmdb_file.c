@@ -8,6 +8,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/file.h"
+#include "formats/lmdb_reader.h"
+#include "formats/xxh3.h"
+
 enum { FIRST_MAP_BYTES = 1 << 20 };
 
 /* LMDB says EIO when a write was cut short, which nearly always means that the disk is full; asking for the

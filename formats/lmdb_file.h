@@ -8,7 +8,8 @@
 
 #include <lmdb.h>
 
-#include "formats/internal.h"
+#include "common/file.h"
+#include "formats/fshard.h"
 #include "formats/xxh3.h"
 
 typedef struct LmdbFile {

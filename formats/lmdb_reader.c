@@ -3,15 +3,17 @@
  * Why not liblmdb: it follows page numbers and lengths of the file without looking (CVE-2019-16224 to 16228
  * are of that kind), it must not open a file twice in a process, and each read needs a transaction. Here
  * everything is checked, once, and after that a read is an addition. */
-#include "formats/internal.h"
+
+#include "formats/lmdb_reader.h"
 
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "common/file.h"
 #include "common/bytes.h"
-#include "formats/foreign.h"
+#include "formats/shard.h"
 
 enum {
     PAGE_HEADER_BYTES = 16,

@@ -5,6 +5,11 @@
 #include <string.h>
 
 #include "formats/lmdb_file.h"
+#include "formats/lmdb_reader.h"
+#include "formats/metadata.h"
+#include "formats/shard.h"
+#include "formats/writer.h"
+#include "formats/xxh3.h"
 
 static int append_records(LmdbFile *file, MDB_txn *transaction, void *context)
 {

@@ -1,13 +1,17 @@
 /* What proves a manifest: its checksums, and the dataset's id. fshard(5), "Manifest". */
-#include "formats/internal.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include <jansson.h>
+
 #include "common/seal.h"
 #include "common/crc32c.h"
+#include "formats/json_scan.h"
+#include "formats/manifest.h"
+#include "formats/names.h"
 #include "formats/xxh3.h"
 
 #define SEAL_NAME       "checksum"

@@ -1,10 +1,12 @@
 /* What the bytes of a member are, as far as a container must know without decoding. */
+#include "formats/media.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "common/text.h"
 #include "common/bytes.h"
-#include "formats/foreign.h"
 
 /* Signature at an offset; the first row that fits counts. */
 static const struct {
@@ -71,17 +73,10 @@ typedef struct Text {
     const char *next, *end;
 } Text;
 
-static void skip_blanks(Text *text)
-{
-    while (text->next < text->end && (*text->next == ' ' || *text->next == '\n')) {
-        text->next++;
-    }
-}
-
 static bool take(Text *text, const char *expected)
 {
     size_t bytes = strlen(expected);
-    skip_blanks(text);
+    text->next = text_skip_blanks(text->next, text->end);
     if ((size_t)(text->end - text->next) < bytes || memcmp(text->next, expected, bytes) != 0)
         return false;
     text->next += bytes;
@@ -91,7 +86,7 @@ static bool take(Text *text, const char *expected)
 static bool take_number(Text *text, uint64_t *number_ret)
 {
     uint64_t number = 0;
-    skip_blanks(text);
+    text->next = text_skip_blanks(text->next, text->end);
     const char *begin = text->next;
     for (; text->next < text->end && *text->next >= '0' && *text->next <= '9'; text->next++) {
         number = number * 10 + (uint64_t)(*text->next - '0');

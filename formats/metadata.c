@@ -1,9 +1,14 @@
-#include "formats/internal.h"
+#include "formats/metadata.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include <jansson.h>
+
 #include "common/json_text.h"
+#include "formats/dictionary.h"
+#include "formats/json.h"
+#include "formats/names.h"
 
 /* Rules that hold whoever made it; status is what a violation gives. */
 static FshStatus check_shape(const Metadata *metadata, FshStatus status, FshError *error)

@@ -3,12 +3,14 @@
  * A frame states its content's size, so that a plain zstd reads it, and leaves out what the record and the
  * dataset know already: a checksum and the dictionary's id. On 900-byte images those would be 3 % of a
  * frame. */
-#include "formats/internal.h"
 
 #include <stdlib.h>
 
 #include <zstd.h>
 #include <zstd_errors.h>
+
+#include "common/file.h"
+#include "formats/fshard.h"
 
 struct FshPacker {
     ZSTD_CCtx *context;

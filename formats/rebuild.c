@@ -1,6 +1,5 @@
 /* A manifest made again from the files of its folder: what each of them tells of itself, and of the old
  * manifest what is still as it was written. */
-#include "formats/container.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -9,8 +8,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <jansson.h>
+
+#include "common/file.h"
 #include "common/json_text.h"
 #include "common/bytes.h"
+#include "formats/container.h"
+#include "formats/json.h"
+#include "formats/manifest.h"
+#include "formats/metadata.h"
+#include "formats/names.h"
+#include "formats/record.h"
+#include "formats/sample_table.h"
+#include "formats/split_file.h"
 #include "formats/xxh3.h"
 
 /* One file of the folder. */

@@ -1,4 +1,7 @@
-#include "formats/internal.h"
+#include "formats/record.h"
+
+#include "formats/metadata.h"
+#include "formats/names.h"
 
 #include <inttypes.h>
 #include <string.h>

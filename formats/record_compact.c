@@ -6,7 +6,7 @@
 
 #include "common/bytes.h"
 #include "common/crc32c.h"
-#include "formats/internal.h"
+#include "formats/record.h"
 
 enum {
     AT_CRC = 4,

@@ -2,7 +2,15 @@
 #include <inttypes.h>
 #include <limits.h>
 
+#include "common/file.h"
+#include "formats/check.h"
 #include "formats/container.h"
+#include "formats/dictionary.h"
+#include "formats/lmdb_reader.h"
+#include "formats/metadata.h"
+#include "formats/record.h"
+#include "formats/shard.h"
+#include "formats/split_file.h"
 
 FshStatus fsh_record_file_take(const SplitFile *file, const OpenRequest *request, Metadata *metadata_ret,
                                uint64_t *count_ret, FshError *error)

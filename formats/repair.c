@@ -12,10 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/file.h"
 #include "common/interrupt.h"
 #include "common/bytes.h"
 #include "common/crc32c.h"
-#include "formats/internal.h"
+#include "formats/dictionary.h"
+#include "formats/metadata.h"
+#include "formats/record.h"
+#include "formats/shard.h"
 #include "formats/xxh3.h"
 
 enum { CHECKPOINT_BYTES = 6144 }; /* 1/1536 of the file is memory; three long blocks of crc32c_sse42.c */

@@ -1,6 +1,5 @@
 /* Files in memory before they are needed, and how much of them is there. Readers know nothing of it: pages
  * that are there are faster, and that is all. */
-#include "formats/internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +12,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/file.h"
 #include "common/pool.h"
+#include "formats/dataset.h"
+#include "formats/lmdb_reader.h"
+#include "formats/split_file.h"
 
 static size_t page_bytes(void)
 {

@@ -1,10 +1,13 @@
-#include "formats/internal.h"
+#include "formats/shard.h"
 
 #include <inttypes.h>
 #include <string.h>
 
+#include "common/file.h"
 #include "common/bytes.h"
 #include "common/crc32c.h"
+#include "formats/metadata.h"
+#include "formats/record.h"
 
 /* Offsets in header and footer; fshard(5). */
 enum {

@@ -3,9 +3,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/file.h"
 #include "common/bytes.h"
 #include "common/crc32c.h"
-#include "formats/internal.h"
+#include "formats/metadata.h"
+#include "formats/record.h"
+#include "formats/shard.h"
+#include "formats/writer.h"
 #include "formats/xxh3.h"
 
 /* What is hashed and written at a time: the kernel copies from the second-level cache what the hash has just

@@ -1,9 +1,18 @@
 /* One file of a split, mapped: what holds whatever its container. */
+
+#include "formats/split_file.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "common/file.h"
 #include "common/read_fault.h"
 #include "formats/container.h"
+#include "formats/dataset.h"
+#include "formats/names.h"
+#include "formats/record.h"
+#include "formats/sample_table.h"
+#include "formats/shard.h"
 
 /* Makes the index rows of a file whose table is made, if the table is what the request expects. */
 static FshStatus finish_table(SplitFile *file, const char *path, const OpenRequest *request, FshError *error)

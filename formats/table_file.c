@@ -3,8 +3,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/file.h"
 #include "common/read_fault.h"
+#include "formats/check.h"
 #include "formats/container.h"
+#include "formats/metadata.h"
+#include "formats/record.h"
+#include "formats/sample_table.h"
+#include "formats/shard.h"
+#include "formats/split_file.h"
 
 /* Index rows as shards have them, so that labels, places and sizes are asked for in one way. */
 FshStatus fsh_table_rows(SplitFile *file, FshError *error)

@@ -3,14 +3,16 @@
  * The frame is not trusted: how much it may give stands in the record, which has been bounded, and zstd is
  * given a buffer of exactly that. One call from buffer to buffer takes no window, so a frame that asks for a
  * window of gigabytes gets none. */
-#include "formats/internal.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
 #include <zstd.h>
 
+#include "common/file.h"
 #include "common/bytes.h"
+#include "formats/dataset.h"
+#include "formats/dictionary.h"
 
 struct FshUnpacker {
     ZSTD_DCtx *context; /* made when first needed: most datasets never do */

@@ -6,7 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/internal.h"
+#include "common/file.h"
+#include "formats/names.h"
+#include "tar/tar_parse.h"
 
 /* Bytes of a member's path up to the first dot of its last part: the sample it belongs to. */
 static size_t key_bytes(const char *path)

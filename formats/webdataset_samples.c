@@ -5,11 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/file.h"
 #include "common/text.h"
-#include "formats/foreign.h"
 #include "formats/hash_set.h"
-#include "formats/internal.h"
+#include "formats/json_scan.h"
+#include "formats/media.h"
+#include "formats/names.h"
+#include "formats/sample_table.h"
+#include "formats/webdataset.h"
 #include "formats/xxh3.h"
+#include "tar/tar_parse.h"
 
 /* ---- names ---- */
 
@@ -139,11 +144,6 @@ static FshStatus find_field(Grouping *grouping, const char *name, size_t bytes, 
                              (int)bytes, name);
     *field_ret = table->field_count;
     return fsh_table_name_field(table, name, bytes, error);
-}
-
-static bool is_blank(char c)
-{
-    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
 /* Text of digits, as webdataset's int() takes it; blanks around it are gone. */
@@ -320,11 +320,11 @@ static FshStatus read_cls(Grouping *grouping, int64_t *label_ret, FshError *erro
     const char *text = (const char *)grouping->bytes + cls->offset;
     size_t bytes = (size_t)cls->bytes;
     char number[24];
-    while (bytes && is_blank(text[0])) {
+    while (bytes && text_is_blank(text[0])) {
         text++;
         bytes--;
     }
-    while (bytes && is_blank(text[bytes - 1])) {
+    while (bytes && text_is_blank(text[bytes - 1])) {
         bytes--;
     }
     const bool is_number = parse_label(text, bytes, label_ret);

@@ -6,7 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/internal.h"
+#include <jansson.h>
+
+#include "common/file.h"
+#include "formats/names.h"
+#include "formats/webdataset.h"
 
 /* The text of a split's list; id: what the dataset is called in it. NULL: out of memory. */
 static char *make_text(const FshSplitInfo *split, const char *id)

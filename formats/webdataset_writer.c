@@ -7,12 +7,18 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "formats/xxh3.h"
-
 #include "tar/tar_write.h"
+#include "common/file.h"
 #include "common/crc32c.h"
-#include "formats/foreign.h"
-#include "formats/internal.h"
+#include "formats/json_scan.h"
+#include "formats/media.h"
+#include "formats/metadata.h"
+#include "formats/names.h"
+#include "formats/record.h"
+#include "formats/shard.h"
+#include "formats/webdataset.h"
+#include "formats/writer.h"
+#include "formats/xxh3.h"
 
 typedef struct TarShard {
     XXH3_state_t *hash;

@@ -1,9 +1,16 @@
+#include "formats/writer.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/file.h"
 #include "common/bytes.h"
 #include "formats/container.h"
+#include "formats/metadata.h"
+#include "formats/names.h"
+#include "formats/record.h"
+#include "formats/shard.h"
 
 enum { ALONE_BYTES = 64 << 10 };
 

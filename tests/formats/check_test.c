@@ -7,7 +7,7 @@
 #include "common/interrupt.h"
 #include "common/bytes.h"
 #include "common/crc32c.h"
-#include "formats/internal.h"
+#include "formats/shard.h"
 #include "tests/formats/samples.h"
 
 static const DatasetPlan plan = {.train_count = 30, .val_count = 6, .shard_count = 3};

@@ -6,8 +6,10 @@
 
 #include <zstd.h>
 
+#include "common/file.h"
 #include "common/bytes.h"
-#include "formats/internal.h"
+#include "formats/dataset.h"
+#include "formats/shard.h"
 #include "tests/formats/compressed.h"
 #include "tests/support/support.h"
 

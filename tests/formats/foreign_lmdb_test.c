@@ -5,7 +5,9 @@
 
 #include <lmdb.h>
 
-#include "formats/internal.h"
+#include "common/file.h"
+#include "formats/folder2lmdb.h"
+#include "formats/lmdb_reader.h"
 #include "tests/formats/samples.h"
 
 #define JPEG "\xFF\xD8\xFF picture"

@@ -3,7 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/internal.h"
+#include "formats/brace.h"
+#include "formats/json_scan.h"
+#include "formats/media.h"
+#include "formats/names.h"
 #include "tests/support/support.h"
 
 TEST(test_braces_are_those_of_braceexpand)

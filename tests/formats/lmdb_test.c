@@ -5,9 +5,12 @@
 
 #include <lmdb.h>
 
+#include "common/file.h"
 #include "common/random.h"
 #include "common/bytes.h"
-#include "formats/internal.h"
+#include "formats/lmdb_reader.h"
+#include "formats/record.h"
+#include "formats/shard.h"
 #include "tests/formats/samples.h"
 
 static const DatasetPlan small_plan = {.container = FSH_CONTAINER_LMDB, .train_count = 12};

@@ -7,7 +7,9 @@
 #include <jansson.h>
 
 #include "common/progress.h"
-#include "formats/internal.h"
+#include "common/file.h"
+#include "formats/manifest.h"
+#include "formats/names.h"
 #include "tests/formats/samples.h"
 
 static const DatasetPlan plan = {.train_count = 10, .val_count = 4, .shard_count = 2};

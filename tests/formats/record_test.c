@@ -3,7 +3,7 @@
 
 #include "common/bytes.h"
 #include "common/crc32c.h"
-#include "formats/internal.h"
+#include "formats/record.h"
 #include "tests/formats/samples.h"
 
 static const DatasetPlan small_plan = {.train_count = 5};

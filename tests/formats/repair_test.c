@@ -5,9 +5,11 @@
 #include <string.h>
 #include <time.h>
 
+#include "common/file.h"
 #include "common/interrupt.h"
 #include "common/bytes.h"
-#include "formats/internal.h"
+#include "formats/record.h"
+#include "formats/shard.h"
 #include "tests/formats/samples.h"
 
 enum { SAMPLES = 7, LOSSES_MAX = 64, EDGE_STEP = 97 };

@@ -5,7 +5,9 @@
 
 #include "common/bytes.h"
 #include "common/crc32c.h"
-#include "formats/internal.h"
+#include "formats/metadata.h"
+#include "formats/record.h"
+#include "formats/shard.h"
 #include "tests/formats/samples.h"
 
 static const DatasetPlan small_plan = {.train_count = 5};

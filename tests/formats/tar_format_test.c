@@ -5,7 +5,8 @@
 #include <string.h>
 
 #include "tar/tar_write.h"
-#include "formats/internal.h"
+#include "formats/sample_table.h"
+#include "formats/webdataset.h"
 #include "tests/formats/samples.h"
 #include "tests/formats/test_tar.h"
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "tar/tar_write.h"
-#include "formats/internal.h"
+#include "formats/names.h"
 #include "tests/formats/samples.h"
 #include "tests/formats/test_tar.h"
 

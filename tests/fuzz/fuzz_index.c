@@ -2,7 +2,7 @@
  * index covers the records without gaps, and its labels are classes. */
 #include "common/bytes.h"
 #include "common/crc32c.h"
-#include "formats/internal.h"
+#include "formats/shard.h"
 #include "tests/fuzz/fuzz.h"
 
 enum { HEAD_BYTES = 16, HEADER_BYTES = 128, CLASSES_MAX = 1 << 12 };

@@ -4,7 +4,8 @@
 
 #include <jansson.h>
 
-#include "formats/foreign.h"
+#include "common/file.h"
+#include "formats/json_scan.h"
 #include "tests/fuzz/fuzz.h"
 
 /* The slice's text; false where an escape is wrong. */

@@ -4,7 +4,10 @@
 
 #include "common/bytes.h"
 #include "common/crc32c.h"
-#include "formats/internal.h"
+#include "formats/lmdb_reader.h"
+#include "formats/metadata.h"
+#include "formats/record.h"
+#include "formats/shard.h"
 #include "tests/fuzz/fuzz.h"
 
 enum { AT_RECORD_CRC = 4, AT_RECORD_BYTES = 8 }; /* fshard(5) */

@@ -4,7 +4,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/foreign.h"
+#include "common/file.h"
+#include "formats/basicsr.h"
+#include "formats/folder2lmdb.h"
+#include "formats/lmdb_reader.h"
+#include "formats/sample_table.h"
 #include "tests/fuzz/fuzz.h"
 
 typedef struct Walked {

@@ -5,7 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "formats/internal.h"
+#include "common/file.h"
+#include "formats/manifest.h"
 #include "tests/fuzz/fuzz.h"
 
 static void save(const FshManifest *manifest, const FuzzFolder *folder, Buffer *text)

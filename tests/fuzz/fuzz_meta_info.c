@@ -1,7 +1,8 @@
 /* BasicSR's meta_info.txt, and its keys as our writer spells them. */
 #include <string.h>
 
-#include "formats/foreign.h"
+#include "common/file.h"
+#include "formats/basicsr.h"
 #include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)

@@ -2,7 +2,7 @@
  * written, and what was written is the same. */
 #include <stdlib.h>
 
-#include "formats/internal.h"
+#include "formats/metadata.h"
 #include "tests/fuzz/fuzz.h"
 
 static void read_and_write(const char *text, size_t bytes, bool counted)

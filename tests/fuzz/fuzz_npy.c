@@ -1,7 +1,7 @@
 /* NumPy's .npy, whose pixels must be all that follows; and what an image is by its first bytes. */
 #include <string.h>
 
-#include "formats/foreign.h"
+#include "formats/media.h"
 #include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)

@@ -1,5 +1,5 @@
 /* A value of folder2lmdb's databases: where (bytes, int) lies in a pickle. */
-#include "formats/foreign.h"
+#include "formats/folder2lmdb.h"
 #include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)

@@ -5,7 +5,7 @@
 
 #include "common/bytes.h"
 #include "common/crc32c.h"
-#include "formats/internal.h"
+#include "formats/record.h"
 #include "tests/fuzz/fuzz.h"
 
 enum { AT_CRC = 4, AT_RECORD_BYTES = 8 }; /* fshard(5) */

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/internal.h"
+#include "formats/shard.h"
 #include "tests/fuzz/fuzz.h"
 
 typedef struct Losses {

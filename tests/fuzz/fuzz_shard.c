@@ -1,6 +1,9 @@
 /* A shard: header, metadata, footer, index and records by the parsers, in memory that ends where the file
  * ends; then as a dataset, mapped, by fsh_open and fsh_check. */
-#include "formats/internal.h"
+#include "common/file.h"
+#include "formats/metadata.h"
+#include "formats/record.h"
+#include "formats/shard.h"
 #include "tests/fuzz/fuzz.h"
 
 static void parse(const uint8_t *bytes, size_t length)

@@ -1,7 +1,8 @@
 /* fuzz_mend of targets whose input is a shard: checksums and lengths, from the inside out. */
 #include "common/bytes.h"
 #include "common/crc32c.h"
-#include "formats/internal.h"
+#include "formats/record.h"
+#include "formats/shard.h"
 #include "tests/fuzz/fuzz.h"
 
 /* Where mending writes; fshard(5). */

@@ -6,7 +6,8 @@
 #include <zstd.h>
 
 #include "common/bytes.h"
-#include "formats/internal.h"
+#include "formats/dataset.h"
+#include "formats/dictionary.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/fuzz_dictionary.h"
 

@@ -2,9 +2,11 @@
  * dataset by fsh_open and fsh_check. */
 #include <string.h>
 
-#include "formats/foreign.h"
-#include "formats/internal.h"
+#include "common/file.h"
+#include "formats/sample_table.h"
+#include "formats/webdataset.h"
 #include "tests/fuzz/fuzz.h"
+#include "tar/tar_parse.h"
 
 static void walk(const uint8_t *bytes, size_t length)
 {

@@ -3,8 +3,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/file.h"
 #include "common/bytes.h"
-#include "formats/internal.h"
+#include "formats/lmdb_reader.h"
+#include "formats/metadata.h"
+#include "formats/names.h"
+#include "formats/record.h"
+#include "formats/shard.h"
 #include "tests/formats/samples.h"
 #include "tests/fuzz/fuzz_dictionary.h"
 #include "tests/fuzz/seeds.h"

@@ -1,13 +1,16 @@
-#include "formats/foreign.h"
+#include "formats/sample_table.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/file.h"
 #include "common/text.h"
 #include "common/bytes.h"
 #include "common/crc32c.h"
-#include "formats/internal.h"
+#include "formats/json_scan.h"
+#include "formats/media.h"
+#include "formats/names.h"
 
 /* ---- the table ---- */
 

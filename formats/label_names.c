@@ -1,11 +1,14 @@
-/* Classes of tars whose .cls are names. Each tar has counted its own names; all of them together are sorted
- * and counted anew, so that neither the order of samples nor that of files has a say. */
+/* Classes whose labels are names, as in tars whose .cls are. Each file has counted its own names; all of them
+ * together are sorted and counted anew, so that neither the order of samples nor that of files has a say. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/foreign.h"
-#include "formats/internal.h"
+#include "formats/collection.h"
+#include "formats/names.h"
+#include "formats/sample_table.h"
+#include "formats/shard.h"
+#include "formats/split_file.h"
 
 /* "7" for each label that occurs, in a table of numbers beside one of names. */
 static FshStatus name_numbers(SampleTable *table, FshError *error)
@@ -92,7 +95,7 @@ static FshStatus take_places(SplitFile *file, const char **names, size_t name_co
     return FSH_OK;
 }
 
-FshStatus fsh_webdataset_unite_classes(SplitFile *files, size_t count, FshError *error)
+FshStatus fsh_unite_class_names(SplitFile *files, size_t count, FshError *error)
 {
     const char **names = NULL;
     char **copies = NULL;

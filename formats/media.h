@@ -1,0 +1,33 @@
+/* media.h - what an image is by its first bytes, and NumPy's .npy. */
+#ifndef FSHARD_FORMATS_MEDIA_H
+#define FSHARD_FORMATS_MEDIA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "formats/fshard.h"
+
+/* By its first bytes; FSH_CODEC_OTHER where they tell nothing. Never FSH_CODEC_RAW. */
+FshCodec fsh_codec_sniff(const uint8_t *bytes, size_t length);
+/* "jpg", "png", …, without a dot; "npy" for raw. */
+const char *fsh_codec_extension(FshCodec codec);
+/* Whether a file of this extension (lower case, not NUL-terminated) is an image. npy is not among them: its
+ * header tells. */
+bool fsh_extension_is_image(const char *extension, size_t bytes);
+
+/* NumPy's .npy, versions 1 to 3 (numpy.lib.format): uint8, C order, (height, width) or (height, width, 1 to
+ * 4). */
+typedef struct NpyArray {
+    uint32_t height, width;
+    uint8_t channels;
+    size_t data_at; /* the pixels run from here to the end */
+} NpyArray;
+/* False: another type or shape, or no .npy; damaged ones too. */
+bool fsh_npy_parse(const uint8_t *bytes, size_t length, NpyArray *array_ret);
+enum { NPY_HEADER_BYTES = 128 };
+/* Version 1.0; NPY_HEADER_BYTES for every size. */
+void fsh_npy_store_header(uint8_t header[NPY_HEADER_BYTES], uint32_t height, uint32_t width,
+                          uint8_t channels);
+
+#endif

@@ -1,0 +1,45 @@
+/* metadata.h - what every file of records says of its dataset. The JSON stands in fshard(5). */
+#ifndef FSHARD_FORMATS_METADATA_H
+#define FSHARD_FORMATS_METADATA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "formats/fshard.h"
+#include "formats/names.h"
+
+typedef struct Metadata {
+    char id[FSH_ID_DIGITS + 1];
+    char *split; /* all owned */
+    FshKind kind;
+    char **field_names;
+    size_t field_count;
+    char **class_names; /* NULL for pairs */
+    size_t class_count;
+    FshDictionaryInfo dictionary; /* bytes 0: none */
+    char *text;                   /* as in a shard's header, where fsh_metadata_make made it; else NULL */
+    size_t text_bytes;
+} Metadata;
+
+enum { METADATA_BYTES_MIN = 2, METADATA_BYTES_MAX = 64 << 20, METADATA_NO_COUNT = -1 };
+
+/* What the files of a manifest's split say: id, kind, fields, classes and dictionary are copied and checked,
+ * the rest of the manifest is not looked at. FSH_ERR_USAGE for what fshard(5) does not allow. On failure
+ * *metadata is empty. */
+FshStatus fsh_metadata_make(Metadata *metadata, const FshManifest *manifest, const char *split,
+                            FshError *error);
+/* The JSON, *text_ret owned by the caller (free). count: METADATA_NO_COUNT for shards, the number of samples
+ * for LMDB. */
+FshStatus fsh_metadata_encode(const Metadata *metadata, int64_t count, char **text_ret, size_t *bytes_ret,
+                              FshError *error);
+/* count_ret: NULL for shards. On failure *metadata is empty. FSH_ERR_CORRUPT. */
+FshStatus fsh_metadata_parse(Metadata *metadata, const char *text, size_t bytes, uint64_t *count_ret,
+                             FshError *error);
+/* FSH_ERR_CORRUPT, naming the first thing in which the text differs from what is expected. */
+FshStatus fsh_metadata_compare(const char *text, size_t bytes, uint64_t *count_ret, const Metadata *expected,
+                               FshError *error);
+/* Moves metadata into *to; frees it where to is NULL. */
+void fsh_metadata_hand_over(Metadata *metadata, Metadata *to);
+void fsh_metadata_free(Metadata *metadata);
+
+#endif

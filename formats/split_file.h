@@ -1,0 +1,76 @@
+/* split_file.h - one file of a split, mapped, whatever its container (container.h). */
+#ifndef FSHARD_FORMATS_SPLIT_FILE_H
+#define FSHARD_FORMATS_SPLIT_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/file.h"
+#include "formats/fshard.h"
+#include "formats/metadata.h"
+#include "formats/record.h"
+#include "formats/sample_table.h"
+
+typedef struct Container Container;
+struct OpenRequest;
+
+typedef struct SplitFile {
+    const Container *container;
+    FileMapping mapping;
+    FileMapping *others; /* BasicSR has several: see fsh_split_file_mapping; owned */
+    size_t other_count;
+    uint64_t first; /* index in the split of this file's first record */
+    uint64_t record_count;
+    /* record_count index rows: of the shard, or in own_rows. An LMDB's have no labels and no CRCs; those of
+     * tables have the label, the first field's offset and the bytes of all fields, without CRC. */
+    const uint8_t *rows;
+    Buffer own_rows;
+    /* What a file of records says of itself: */
+    const char *metadata; /* JSON, not NUL-terminated */
+    size_t metadata_bytes;
+    const uint8_t *dictionary;
+    size_t dictionary_bytes; /* 0: none */
+    FshRecordForm record_form;
+    uint32_t shard_index, shard_count; /* shard_count 0: it does not say */
+    /* FSH_HAS_HASH: */
+    FshHash128 hash;
+    uint64_t hashed_bytes; /* from the file's first on */
+    /* All others: */
+    SampleTable table;
+    bool written_by_us; /* a manifest lists it, so a tar's .json must tell the CRCs */
+} SplitFile;
+
+/* Maps and parses path. Messages begin with the path. On failure *file is closed. (container.h) */
+FshStatus fsh_split_file_open(SplitFile *file, const char *path, const Container *container,
+                              const struct OpenRequest *request, FshError *error);
+/* The label of a record: of its index row or, where that has none, of the record itself. */
+int64_t fsh_split_file_label(const SplitFile *file, uint64_t record);
+/* Whether the opened file is the one that the manifest lists as file_index of file_count. FSH_ERR_CORRUPT;
+ * the message names no file. */
+FshStatus fsh_split_file_compare(const SplitFile *file, const FshFileInfo *info, size_t file_index,
+                                 size_t file_count, FshError *error);
+void fsh_split_file_close(SplitFile *file);
+/* The file's mappings in the order in which they are hashed: of BasicSR data.mdb and meta_info.txt of each
+ * field, of every other container one. */
+size_t fsh_split_file_mapping_count(const SplitFile *file);
+const FileMapping *fsh_split_file_mapping(const SplitFile *file, size_t index);
+/* Bytes of all of them. */
+uint64_t fsh_split_file_bytes(const SplitFile *file);
+/* A record of the file, whatever the container: the sample (its index excepted) and what its record or index
+ * says. Checks its structure. FSH_ERR_CORRUPT; the message names no place. */
+FshStatus fsh_split_file_sample(const SplitFile *file, uint64_t record, FshSample *sample, RecordHead *head,
+                                FshError *error);
+/* Reads all of that record, and compares its checksums where the container has any. */
+FshStatus fsh_split_file_verify(const SplitFile *file, uint64_t record, FshError *error);
+/* Checks whether what was read of that record, or of the whole file, was there: FSH_ERR_SYSTEM where the disk
+ * failed, or the file was cut short (common/read_fault.h). The message names the byte. */
+FshStatus fsh_split_file_check_read(const SplitFile *file, uint64_t record, FshError *error);
+FshStatus fsh_split_file_check_all_read(const SplitFile *file, FshError *error);
+/* Reads that record into the page cache and maps it, as fsh_populate. */
+FshStatus fsh_split_file_populate(const SplitFile *file, uint64_t record, FshError *error);
+
+/* Makes the index rows of a file whose table is made. FSH_ERR_MEMORY. (table_file.c) */
+FshStatus fsh_table_rows(SplitFile *file, FshError *error);
+
+#endif

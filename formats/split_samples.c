@@ -1,0 +1,192 @@
+/* The samples of an open split: where one lies, what is in it, whether it was there. */
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "common/file.h"
+#include "common/read_fault.h"
+#include "formats/container.h"
+#include "formats/dataset.h"
+#include "formats/names.h"
+#include "formats/record.h"
+#include "formats/shard.h"
+#include "formats/split_file.h"
+
+/* The file that holds sample index: the last one that begins at or before it. index < sample_count. */
+static const SplitFile *find_file(const FshSplit *split, uint64_t index)
+{
+    const SplitFile *files = split->files->files;
+    size_t low = 0, high = split->files->count;
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+        if (files[middle].first <= index)
+            low = middle;
+        else
+            high = middle;
+    }
+    return &files[low];
+}
+
+const char *fsh_sample_where(const FshSplit *split, uint64_t index, char *buffer, size_t buffer_bytes)
+{
+    if (index >= split->sample_count) {
+        (void)snprintf(buffer, buffer_bytes, "split %s sample %" PRIu64, split->info->name, index);
+        return buffer;
+    }
+    const SplitFile *file = find_file(split, index);
+    (void)snprintf(buffer, buffer_bytes, "%s record %" PRIu64,
+                   split->info->files[file - split->files->files].name, index - file->first);
+    return buffer;
+}
+
+/* Puts the place in front of a failure's message. */
+static FshStatus fail_at(const FshSplit *split, uint64_t index, uint64_t offset, FshStatus status,
+                         FshError *error)
+{
+    char where[FSH_FILE_NAME_BYTES + NAME_MAX];
+    const char *folder = split->files->folder;
+    size_t length = strlen(folder);
+    const char *separator = length && folder[length - 1] != '/' ? "/" : "";
+    (void)fsh_error_prepend(error, "%s%s%s at byte %" PRIu64, folder, separator,
+                            fsh_sample_where(split, index, where, sizeof where), offset);
+    return status;
+}
+
+/* Only for messages: an LMDB's rows are in no order. */
+FshStatus fsh_split_fail_at_data(const FshSplit *split, const void *data, FshStatus status, FshError *error)
+{
+    uintptr_t address = (uintptr_t)data;
+    for (size_t i = 0; i < split->files->count; i++) {
+        const SplitFile *file = &split->files->files[i];
+        uintptr_t begin = (uintptr_t)file->mapping.bytes;
+        if (address < begin || address >= begin + file->mapping.length)
+            continue;
+        for (uint64_t j = 0; j < file->record_count; j++) {
+            IndexRow row = fsh_index_row_load(file->rows + j * INDEX_ROW_BYTES);
+            if (address - begin >= row.offset && address - begin - row.offset < row.record_bytes)
+                return fail_at(split, file->first + j, row.offset, status, error);
+        }
+    }
+    (void)fsh_error_prepend(error, "split %s", split->info->name);
+    return status;
+}
+
+FshStatus fsh_split_check_read_data(const FshSplit *split, const void *data, size_t bytes, FshError *error)
+{
+    for (size_t i = 0; read_faults_any() && i < split->files->count; i++) {
+        const SplitFile *file = &split->files->files[i];
+        for (size_t j = 0; j < fsh_split_file_mapping_count(file); j++) {
+            const FileMapping *mapping = fsh_split_file_mapping(file, j);
+            const uintptr_t begin = (uintptr_t)mapping->bytes;
+            if ((uintptr_t)data >= begin && (uintptr_t)data < begin + mapping->length)
+                return file_mapping_check(mapping, (uintptr_t)data - begin, bytes, error);
+        }
+    }
+    return FSH_OK;
+}
+
+static uint64_t record_offset(const SplitFile *file, uint64_t record)
+{
+    return fsh_index_row_load(file->rows + record * INDEX_ROW_BYTES).offset;
+}
+
+FshStatus fsh_sample_get(const FshSplit *split, uint64_t index, FshSample *sample, FshError *error)
+{
+    RecordHead head;
+    if (index >= split->sample_count)
+        return fsh_error_set(error, FSH_ERR_NOT_FOUND, "split %s: sample %" PRIu64 " of %" PRIu64,
+                             split->info->name, index, split->sample_count);
+    const SplitFile *file = find_file(split, index);
+    FshStatus status = fsh_split_file_sample(file, index - file->first, sample, &head, error);
+    if (!status && (sample->field_count != split->files->manifest->field_count ||
+                    head.label >= (int64_t)split->files->manifest->class_count))
+        status = fsh_error_set(error, FSH_ERR_CORRUPT,
+                               "%u fields and label %" PRId64 " in a dataset of %zu fields and %zu classes",
+                               sample->field_count, head.label, split->files->manifest->field_count,
+                               split->files->manifest->class_count);
+    if (status)
+        return fail_at(split, index, record_offset(file, index - file->first), status, error);
+    sample->index = index;
+    return FSH_OK;
+}
+
+int64_t fsh_sample_label(const FshSplit *split, uint64_t index)
+{
+    const SplitFile *file = find_file(split, index);
+    int64_t label = fsh_split_file_label(file, index - file->first);
+    /* One of an index row was checked when the file was opened. */
+    if (container_has(file->container, CONTAINER_LABELS_IN_RECORDS) &&
+        (label < 0 || label >= (int64_t)split->files->manifest->class_count))
+        label = FSH_NO_LABEL;
+    return fsh_split_file_check_read(file, index - file->first, NULL) ? FSH_NO_LABEL : label;
+}
+
+void fsh_sample_prefetch(const FshSplit *split, uint64_t index, bool from_disk)
+{
+    enum { LINE_BYTES = 64, LINES = 4 }; /* a record's head, its key and its field's row, as a rule */
+    const SplitFile *file = find_file(split, index);
+    if (!container_has(file->container, CONTAINER_CONTIGUOUS))
+        return;
+    IndexRow row = fsh_index_row_load(file->rows + (index - file->first) * INDEX_ROW_BYTES);
+    const uint8_t *record = file->mapping.bytes + row.offset;
+    if (from_disk) {
+        size_t before = (uintptr_t)record & ((size_t)sysconf(_SC_PAGESIZE) - 1);
+        (void)madvise((void *)(record - before), (size_t)row.record_bytes + before, MADV_WILLNEED);
+        return;
+    }
+    for (size_t i = 0; i < LINES * LINE_BYTES && i < row.record_bytes; i += LINE_BYTES)
+        __builtin_prefetch(record + i);
+}
+
+FshStatus fsh_sample_verify(const FshSplit *split, uint64_t index, FshError *error)
+{
+    FshSample sample = {0};
+    FshStatus status = fsh_sample_get(split, index, &sample, error);
+    if (status)
+        return status;
+    const SplitFile *file = find_file(split, index);
+    status = fsh_split_file_verify(file, index - file->first, error);
+    if (status) {
+        (void)fsh_error_prepend(error, "key %.*s", (int)sample.key_bytes, sample.key);
+        (void)fail_at(split, index, record_offset(file, index - file->first), status, error);
+    }
+    return status;
+}
+
+FshStatus fsh_sample_check_read(const FshSplit *split, const FshSample *sample, FshError *error)
+{
+    if (!read_faults_any() || sample->index >= split->sample_count)
+        return FSH_OK;
+    const SplitFile *file = find_file(split, sample->index);
+    const uint64_t record = sample->index - file->first;
+    FshStatus status = fsh_split_file_check_read(file, record, error);
+    return status ? fail_at(split, sample->index, record_offset(file, record), status, error) : FSH_OK;
+}
+
+void fsh_outlive_read_errors(void)
+{
+    read_fault_outlive();
+}
+
+/* ---- bulk ---- */
+
+uint64_t fsh_split_bytes(const FshSplit *split)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < split->files->count; i++) {
+        const SplitFile *file = &split->files->files[i];
+        if (container_has(file->container, CONTAINER_CONTIGUOUS) && file->record_count) {
+            const IndexRow first = fsh_index_row_load(file->rows);
+            const IndexRow last = fsh_index_row_load(file->rows + (file->record_count - 1) * INDEX_ROW_BYTES);
+            bytes += last.offset + last.record_bytes - first.offset;
+            continue;
+        }
+        for (uint64_t j = 0; j < file->record_count; j++) {
+            bytes += fsh_index_row_load(file->rows + j * INDEX_ROW_BYTES).record_bytes;
+        }
+    }
+    return bytes;
+}
