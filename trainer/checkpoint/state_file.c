@@ -47,9 +47,10 @@ static void list_tensors(Writing *writing, const Graph *graph, StatePart part)
         if (!state_part_has(part, tensor))
             continue;
         SafetensorsTensor *listed = &writing->tensors[writing->count++];
-        *listed = (SafetensorsTensor){.name = tensor->name, .type = SAFETENSORS_F32, .rank = tensor->rank};
+        *listed = (SafetensorsTensor){.name = tensor->name, .type = SAFETENSORS_F32};
         for (int d = 0; d < tensor->rank; d++)
-            listed->shape[d] = (uint64_t)tensor->shape[d];
+            if (tensor->shape[d] != 1 || !tensor->saved_without_ones)
+                listed->shape[listed->rank++] = (uint64_t)tensor->shape[d];
         if (tensor->role != TENSOR_BUFFER || !ends_with(tensor->name, suffix))
             continue;
         char *name = writing->counter_names[writing->counter_count++];

@@ -393,15 +393,30 @@ void graph_keep(Graph *graph, TensorId tensor, const char *name)
     kept->keep = true;
 }
 
-void graph_set_initializer(Graph *graph, const char *parameter, Initializer initializer)
+/* Returns the parameter of this name; NULL after a failure. */
+static Tensor *find_parameter(Graph *graph, const char *name)
 {
     if (!graph || graph->failure.status)
-        return;
-    TensorId id = graph_find(graph, parameter);
-    if (id == TENSOR_NONE || graph->tensors[id].tensor.role != TENSOR_PARAMETER)
-        graph_fail(graph, FSH_ERR_USAGE, "%s: the graph has no parameter of this name", parameter);
-    else
-        graph->tensors[id].tensor.initializer = initializer;
+        return NULL;
+    const TensorId id = graph_find(graph, name);
+    if (id != TENSOR_NONE && graph->tensors[id].tensor.role == TENSOR_PARAMETER)
+        return &graph->tensors[id].tensor;
+    graph_fail(graph, FSH_ERR_USAGE, "%s: the graph has no parameter of this name", name);
+    return NULL;
+}
+
+void graph_set_initializer(Graph *graph, const char *parameter, Initializer initializer)
+{
+    Tensor *tensor = find_parameter(graph, parameter);
+    if (tensor)
+        tensor->initializer = initializer;
+}
+
+void graph_save_without_ones(Graph *graph, const char *parameter)
+{
+    Tensor *tensor = find_parameter(graph, parameter);
+    if (tensor)
+        tensor->saved_without_ones = true;
 }
 
 size_t graph_node_count(const Graph *graph)

@@ -86,6 +86,8 @@ typedef struct Tensor {
     bool keep;               /* readable after a run: loss, logits */
     bool decays;             /* TENSOR_PARAMETER: weight decay applies (off for norms and biases) */
     Initializer initializer; /* TENSOR_PARAMETER, TENSOR_BUFFER, TENSOR_OPTIMIZER */
+    bool saved_without_ones; /* TENSOR_PARAMETER: files of weights have its shape without dimensions of 1 */
+    float drop_rate;         /* TENSOR_INPUT of graph_drop_path: its rate; other tensors: 0 */
 } Tensor;
 
 /* Elements of the tensor. */
@@ -469,7 +471,12 @@ TensorId graph_channel_scale(Graph *graph, const char *layer, const char *parame
 TensorId graph_channel_multiply(Graph *graph, TensorId x, TensorId s);
 /* [N, H, W, 2 C] -> [N, H, W, C]: NAFNet's SimpleGate */
 TensorId graph_gate(Graph *graph, TensorId x);
-/* Over the channels of each pixel; makes name.weight, name.bias. NAFNet's LayerNorm2d has epsilon 1e-6. */
+/* Stochastic depth (Huang et al. 2016) of each sample by itself, as timm's DropPath: x times NAME, an input f32
+ * [N, C] that is written before each run: 0 with probability rate, else 1 / (1 - rate), alike in all channels
+ * of a sample. 0 <= rate < 1; x itself with rate 0. */
+TensorId graph_drop_path(Graph *graph, const char *name, TensorId x, double rate);
+/* Over the channels of each pixel, [N, H, W, C] or [N, C]; makes name.weight, name.bias. NAFNet's LayerNorm2d
+ * has epsilon 1e-6. */
 TensorId graph_layer_norm(Graph *graph, const char *name, TensorId x, double epsilon);
 /* [N, H, W, C * r * r] -> [N, H * r, W * r, C], PyTorch's order. */
 TensorId graph_pixel_shuffle(Graph *graph, TensorId x, int64_t factor);
@@ -501,6 +508,9 @@ TensorId graph_refuse(Graph *graph, const char *format, ...) FSH_PRINTF(2, 3);
 /* Marks a tensor as readable after a run. name: of an activation, which has none of its own; NULL for the
  * others. */
 void graph_keep(Graph *graph, TensorId tensor, const char *name);
+/* Says that files of weights have the parameter without its dimensions of 1: [C] for [1, C, 1, 1], and the
+ * matrix [C', C] of a linear layer for the weight of a 1x1 convolution. */
+void graph_save_without_ones(Graph *graph, const char *parameter);
 /* Where a model draws a parameter in another way than its layer's default. */
 void graph_set_initializer(Graph *graph, const char *parameter, Initializer initializer);
 

@@ -94,6 +94,22 @@ static void channel_multiply_differentiate(Graph *graph, const Node *node, Tenso
     graph_append_backward(graph, node, &backward, node->inputs, 2);
 }
 
+TensorId graph_drop_path(Graph *graph, const char *name, TensorId x, double rate)
+{
+    const Tensor *image = graph_operand(graph, x);
+    if (!image || rate == 0)
+        return x;
+    if (!(rate > 0 && rate < 1))
+        return graph_refuse(graph, "drop path of %g; it must be at least 0 and less than 1", rate);
+    if (!(image = graph_image(graph, name, "drop path", x)))
+        return TENSOR_NONE;
+    const TensorId factors =
+        graph_input(graph, name, DATA_F32, 2, (int64_t[]){image->shape[0], image->shape[3]});
+    if (factors != TENSOR_NONE)
+        graph->tensors[factors].tensor.drop_rate = (float)rate;
+    return graph_channel_multiply(graph, x, factors);
+}
+
 /* ---- gate ---- */
 
 TensorId graph_gate(Graph *graph, TensorId x)
@@ -127,13 +143,13 @@ static void gate_differentiate(Graph *graph, const Node *node, TensorId output_g
 
 TensorId graph_layer_norm(Graph *graph, const char *name, TensorId x, double epsilon)
 {
-    const Tensor *image = graph_image(graph, name, "layer norm", x);
-    if (!image)
+    const Tensor *image = graph_operand(graph, x);
+    if (!image || (image->rank != 2 && !graph_image(graph, name, "layer norm", x)))
         return TENSOR_NONE;
     if (!(epsilon > 0))
         return graph_fail(graph, FSH_ERR_USAGE, "%s: layer norm with epsilon %g; it must be positive", name,
                           epsilon);
-    const int64_t channels = image->shape[3];
+    const int64_t channels = image->shape[image->rank - 1];
     Node node = {.op = OP_LAYER_NORM, .inputs = {x}, .input_count = 3};
     graph_set_name(graph, node.name, name);
     node.as.layer_norm.epsilon = (float)epsilon;
@@ -147,10 +163,13 @@ TensorId graph_layer_norm(Graph *graph, const char *name, TensorId x, double eps
 static void layer_norm_infer(Graph *graph, Node *node)
 {
     const Tensor *x = graph_tensor(graph, node->inputs[0]);
-    const int64_t shape[4] = {x->shape[0], x->shape[1], x->shape[2], 1};
+    const int rank = x->rank;
+    int64_t shape[GRAPH_RANK_MAX];
+    memcpy(shape, x->shape, sizeof shape);
+    shape[rank - 1] = 1;
     same_shape_infer(graph, node);
-    graph_output(graph, node, LAYER_NORM_MEAN, DATA_F32, 4, shape);
-    graph_output(graph, node, LAYER_NORM_INVERSE_DEVIATION, DATA_F32, 4, shape);
+    graph_output(graph, node, LAYER_NORM_MEAN, DATA_F32, rank, shape);
+    graph_output(graph, node, LAYER_NORM_INVERSE_DEVIATION, DATA_F32, rank, shape);
 }
 
 static void layer_norm_differentiate(Graph *graph, const Node *node, TensorId output_gradient)

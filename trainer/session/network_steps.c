@@ -110,6 +110,43 @@ FshStatus network_write_batch(NetworkProgram *part, const Batch *batch, FshError
     return !status && batch->recipes ? write_recipes(part, batch, error) : status;
 }
 
+/* Draws the factors of a drop path [batch, channels]: they follow from seed, epoch, sample and path alone, so
+ * that a run which goes on draws the same. */
+static void draw_drop_path(const TrainPlan *plan, const Batch *batch, const Tensor *input, uint64_t path,
+                           float *factors)
+{
+    enum { STREAM_DROP_PATH = 0x64726F70 };
+    const int64_t channels = input->shape[1];
+    for (int64_t i = 0; i < input->shape[0]; i++) {
+        Random random;
+        random_start(&random, plan->seed,
+                     random_stream(random_stream(batch->epoch, batch->samples[i]), STREAM_DROP_PATH + path));
+        const bool dropped = random_uniform(&random) < input->drop_rate;
+        for (int64_t c = 0; c < channels; c++)
+            factors[i * channels + c] = dropped ? 0 : 1 / (1 - input->drop_rate);
+    }
+}
+
+/* Writes the inputs of graph_drop_path. */
+static FshStatus write_drop_paths(const Network *network, NetworkProgram *part, const Batch *batch,
+                                  FshError *error)
+{
+    FshStatus status = FSH_OK;
+    uint64_t path = 0;
+    for (size_t i = 0; i < graph_tensor_count(part->graph) && !status; i++) {
+        const Tensor *input = graph_tensor(part->graph, (TensorId)i);
+        if (input->role != TENSOR_INPUT || !(input->drop_rate > 0))
+            continue;
+        float *factors = malloc((size_t)tensor_count(input) * sizeof *factors);
+        if (!factors)
+            return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for %s", input->name);
+        draw_drop_path(network->plan, batch, input, path++, factors);
+        status = network_write_input(part, (TensorId)i, factors, error);
+        free(factors);
+    }
+    return status;
+}
+
 static NetworkProgram *program_for(Network *network, const Batch *batch)
 {
     size_t i = 0;
@@ -123,6 +160,8 @@ FshStatus network_write_step(Network *network, const Batch *batch, double learni
     NetworkProgram *part = program_for(network, batch);
     const float rate = (float)learning_rate;
     FshStatus status = network_write_input(part, part->learning_rate, &rate, error);
+    if (!status)
+        status = write_drop_paths(network, part, batch, error);
     return status ? status : network_write_batch(part, batch, error);
 }
 
