@@ -1,13 +1,12 @@
 # cmake --install build --prefix /usr/local: programs, their plugins, libfshard with its header and pkg-config file, man pages, and
 # the Python package (PYTHONPATH=PREFIX/share/fshard/python, or `pip install PREFIX/share/fshard/python`).
 add_library(fshard_shared SHARED $<TARGET_OBJECTS:fshard> $<TARGET_OBJECTS:fshard_tar> $<TARGET_OBJECTS:fshard_common>)
-target_link_libraries(fshard_shared PRIVATE PkgConfig::JANSSON PkgConfig::LMDB PkgConfig::XXHASH PkgConfig::ZSTD
-                      OpenMP::OpenMP_C Threads::Threads m)
+target_link_libraries(fshard_shared PRIVATE PkgConfig::JANSSON PkgConfig::LMDB PkgConfig::XXHASH PkgConfig::ZSTD Threads::Threads m)
 set_target_properties(fshard_shared PROPERTIES OUTPUT_NAME fshard VERSION ${PROJECT_VERSION} SOVERSION 0)
 
 # All that is installed, and the demo's make-photos, without the tests: what ./run build makes.
 add_custom_target(programs DEPENDS fresize fpack fverify ftrain make-photos fshard_shared)
-foreach(plugin fshard-archive fshard-cuda fshard-vips)
+foreach(plugin fshard-archive fshard-cpu fshard-cuda fshard-vips)
   if(TARGET ${plugin})
     add_dependencies(programs ${plugin})
   endif()
@@ -15,7 +14,7 @@ endforeach()
 
 install(TARGETS fresize fpack fverify ftrain RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(TARGETS fshard_shared LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-foreach(plugin fshard-archive fshard-cuda fshard-vips)
+foreach(plugin fshard-archive fshard-cpu fshard-cuda fshard-vips)
   if(TARGET ${plugin})
     install(TARGETS ${plugin} LIBRARY DESTINATION lib/fshard)
   endif()

@@ -1,10 +1,8 @@
 /* ftrain.c - the program ftrain: trains a network on a dataset that fpack made. */
 #include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/interrupt.h"
 #include "common/options_config.h"
@@ -290,21 +288,15 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
     return check_and_run(context, &place, partial_ret, error);
 }
 
-/* Limits how long OpenMP threads spin at the end of a parallel region. By libgomp's default they spin until
- * the scheduler takes their core away; if anything else runs on the cores (the loader's workers do), the
- * thread that they wait for may be the one without a core: an epoch of 10 s took 58 s beside a load of 10 on
- * 2 cores. A short spin costs an idle machine nothing measurable. libgomp reads the variable before main, so
- * the program starts itself once more, unless the user has set either variable. */
-static void limit_spinning(char **argv)
+/* Limits how long OpenMP threads spin at the end of a parallel region, unless the user has set either variable.
+ * By libgomp's default they spin until the scheduler takes their core away; if anything else runs on the
+ * cores (the loader's workers do), the thread that they wait for may be the one without a core: an epoch of
+ * 10 s took 58 s beside a load of 10 on 2 cores. A short spin costs an idle machine nothing measurable.
+ * libgomp reads the variable when it is loaded, later, with the CPU backend's plugin. */
+static void limit_spinning(void)
 {
-    char program[PATH_MAX];
-    if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT"))
-        return;
-    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
-    if (length <= 0 || setenv("GOMP_SPINCOUNT", "1000", 1))
-        return;
-    program[length] = '\0';
-    (void)execv(program, argv); /* if that fails, all goes on, only slower */
+    if (!getenv("OMP_WAIT_POLICY"))
+        (void)setenv("GOMP_SPINCOUNT", "1000", 0);
 }
 
 /* Writes "ftrain: rank N" to text if a launcher has started several ranks. Returns false otherwise, also if
@@ -321,7 +313,7 @@ static bool name_speaker(char *text, size_t text_bytes)
 int main(int argc, char **argv)
 {
     char speaker[48];
-    limit_spinning(argv);
+    limit_spinning();
     TrainOptions options = train_options_default();
     Option rows[TRAIN_OPTION_ROWS];
     train_options_rows(&options, rows);

@@ -14,7 +14,7 @@ for program in fresize fpack fverify ftrain; do
     "$prefix/bin/$program" --version | grep -q "^$program (fshard) [0-9]" || fail "$program --version does not name itself"
     [ -f "$prefix/share/man/man1/$program.1" ] || fail "no man page for $program"
 done
-for plugin in archive; do
+for plugin in archive cpu; do
     [ -f "$prefix/lib/fshard/libfshard-$plugin.so" ] || fail "no libfshard-$plugin.so"
 done
 [ -f "$prefix/share/man/man5/fshard.5" ] || fail "no fshard.5"

@@ -5,31 +5,13 @@
 #include <string.h>
 
 #include "common/random.h"
-#include "trainer/backend/cuda_load.h"
-
-enum { BACKEND_COUNT = 2 };
-static const BackendInterface *const backends[BACKEND_COUNT] = {&backend_cpu, &backend_cuda};
-
-static FshStatus find_interface(const char *device, const BackendInterface **interface_ret, FshError *error)
-{
-    for (int i = 0; i < BACKEND_COUNT; i++)
-        if (strcmp(device, backends[i]->device) == 0) {
-            *interface_ret = backends[i];
-            return FSH_OK;
-        }
-    char known[64] = "";
-    for (int i = 0; i < BACKEND_COUNT; i++) {
-        size_t used = strlen(known);
-        (void)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", backends[i]->device);
-    }
-    return fsh_error_set(error, FSH_ERR_USAGE, "device '%s': unknown; choose one of %s", device, known);
-}
+#include "trainer/backend/backend_plugin.h"
 
 FshStatus backend_open(Backend **backend, const char *device, const BackendOptions *options, FshError *error)
 {
     const BackendInterface *interface = NULL;
     *backend = NULL;
-    FshStatus status = find_interface(device, &interface, error);
+    FshStatus status = backend_find(device, true, &interface, error);
     return status ? status : interface->open(backend, options, error);
 }
 
@@ -37,7 +19,7 @@ FshStatus backend_device_count(const char *device, int *count_ret, FshError *err
 {
     const BackendInterface *interface = NULL;
     *count_ret = 1;
-    FshStatus status = find_interface(device, &interface, error);
+    FshStatus status = backend_find(device, true, &interface, error);
     return status || !interface->device_count ? status : interface->device_count(count_ret, error);
 }
 
@@ -130,7 +112,7 @@ FshStatus backend_foresee(const char *device, const Graph *graph, unsigned *fusi
     unsigned fusions = 0;
     if (!use)
         use = &unwanted;
-    FshStatus status = find_interface(device, &interface, error);
+    FshStatus status = backend_find(device, false, &interface, error);
     if (!status && interface->foresee)
         status = interface->foresee(graph, &fusions, use, error);
     else if (!status && graph)

@@ -243,6 +243,4 @@ struct Program {
     ProgramResults results;
 };
 
-extern const BackendInterface backend_cpu;
-
 #endif

@@ -9,56 +9,32 @@
 
 #include "common/cpu.h"
 
-static FshStatus cpu_open(Backend **backend_ret, const BackendOptions *options, FshError *error);
-
-static FshStatus cpu_join(Backend *base, struct Communicator *communicator, FshError *error)
+FshStatus cpu_backend_join(Backend *base, struct Communicator *communicator, FshError *error)
 {
     (void)error;
     ((CpuBackend *)base)->communicator = communicator;
     return FSH_OK;
 }
 
-static void cpu_close(Backend *base)
+void cpu_backend_close(Backend *base)
 {
     CpuBackend *backend = (CpuBackend *)base;
     dnn_engine_free(&backend->dnn);
     free(backend);
 }
 
-const BackendInterface backend_cpu = {
-    .device = "cpu",
-    .fusions = FUSE_ALL,
-    .open = cpu_open,
-    .close = cpu_close,
-    .rates = cpu_rates,
-    .state_new = cpu_state_new,
-    .state_free = cpu_state_free,
-    .state_read = cpu_state_read,
-    .state_write = cpu_state_write,
-    .program_new = cpu_program_new,
-    .program_free = cpu_program_free,
-    .program_write = cpu_program_write,
-    .program_run = cpu_program_run,
-    .program_read = cpu_program_read,
-    .program_node_engine = cpu_program_node_engine,
-    .program_profile = cpu_program_profile,
-    .program_poison = cpu_program_poison,
-    .join = cpu_join,
-};
-
-static FshStatus cpu_open(Backend **backend_ret, const BackendOptions *options, FshError *error)
+FshStatus cpu_backend_open(Backend **backend_ret, const BackendOptions *options, FshError *error)
 {
     char dnn[80];
     CpuBackend *backend = calloc(1, sizeof *backend);
     if (!backend)
         return fsh_error_set(error, FSH_ERR_MEMORY, "cpu: no memory");
-    backend->base.interface = &backend_cpu;
     backend->threads = cpu_jobs(options ? options->threads : 0);
     backend->kernels = cpu_kernels_choose(DATA_F32);
     backend->kernels_bf16 = cpu_kernels_choose(DATA_BF16);
     FshStatus status = dnn_engine_new(&backend->dnn, error);
     if (status) {
-        cpu_close(&backend->base);
+        cpu_backend_close(&backend->base);
         return status;
     }
     dnn_engine_describe(dnn, sizeof dnn);

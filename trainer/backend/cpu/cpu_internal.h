@@ -68,6 +68,11 @@ typedef struct CpuState {
     char *gradients; /* of parameter_bytes; made for the first program that has gradients, shared by all */
 } CpuState;
 
+/* Opens the CPU as a backend whose interface is the caller's to set. */
+FshStatus cpu_backend_open(Backend **backend_ret, const BackendOptions *options, FshError *error);
+FshStatus cpu_backend_join(Backend *base, struct Communicator *communicator, FshError *error);
+void cpu_backend_close(Backend *base);
+
 FshStatus cpu_state_new(State **state, Backend *backend, const Graph *graph, FshError *error);
 void cpu_state_free(State *base);
 FshStatus cpu_state_read(State *base, const char *name, float *values, size_t count, FshError *error);

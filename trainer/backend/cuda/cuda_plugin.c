@@ -1,4 +1,4 @@
-#include "trainer/backend/cuda_plugin.h"
+#include "trainer/backend/backend_plugin.h"
 
 #include "trainer/backend/cuda/device/device.h"
 #include "trainer/backend/cuda/lowering/device_ranks.h"
@@ -67,5 +67,4 @@ static const BackendInterface interface = {
     .program_collect = cuda_program_collect,
 };
 
-extern const CudaPlugin fshard_cuda_plugin; /* CUDA_PLUGIN_SYMBOL */
-FSH_API const CudaPlugin fshard_cuda_plugin = {CUDA_PLUGIN_HERE, .interface = &interface};
+FSH_API const BackendPlugin fshard_cuda_plugin = {BACKEND_PLUGIN_HERE, .interface = &interface};
