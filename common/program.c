@@ -38,22 +38,6 @@ static void print_error(const OptionTable *table, FshStatus status, const FshErr
         (void)fprintf(stderr, "Try '%s --help'.\n", table->program);
 }
 
-void program_note_left_out(ProgramNotes *notes, const char *path, const char *reason)
-{
-    enum { SHOWN = 100 };
-    notes->count++;
-    if (notes->count <= SHOWN || notes->verbose) {
-        (void)fprintf(stderr, "%s: ", notes->program);
-        program_print_text(stderr, path);
-        (void)fputs(": ", stderr);
-        program_print_text(stderr, reason);
-        (void)fputs("; left out\n", stderr);
-    } else if (notes->count == SHOWN + 1) {
-        (void)fprintf(stderr, "%s: and more, not shown: --report lists them all, --verbose shows them\n",
-                      notes->program);
-    }
-}
-
 FshStatus program_take_paths(const ProgramContext *context, const char **source, const char **destination,
                              FshError *error)
 {

@@ -64,16 +64,6 @@ FshStatus program_take_paths(const ProgramContext *context, const char **source,
  * did not make itself. */
 void program_print_text(FILE *stream, const char *text);
 
-/* Tells on stderr, quiet or not, of inputs left out: "fpack: PATH: REASON; left out". The first hundred, or
- * all if verbose: a wrong folder gives thousands. Zeroed but for program and verbose; one thread at a
- * time. */
-typedef struct ProgramNotes {
-    const char *program;
-    bool verbose;
-    uint64_t count; /* told of so far, shown or not */
-} ProgramNotes;
-void program_note_left_out(ProgramNotes *notes, const char *path, const char *reason);
-
 /* run returns FSH_OK with *partial_ret true when all is done but some inputs failed (exit 1). */
 typedef FshStatus (*ProgramRun)(const ProgramContext *context, bool *partial_ret, FshError *error);
 

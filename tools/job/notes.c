@@ -1,9 +1,11 @@
 #include "tools/job/notes.h"
 
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "common/json_text.h"
+#include "common/program.h"
 
 FshStatus notes_add(NoteList *list, FshStatus status, const char *path, const char *reason, FshError *error)
 {
@@ -51,4 +53,29 @@ void notes_free(NoteList *list)
     }
     free(list->items);
     *list = (NoteList){0};
+}
+
+void note_print(FILE *stream, const char *before, const char *path, const char *reason, const char *after)
+{
+    (void)fprintf(stream, "%s: ", before);
+    program_print_text(stream, path);
+    (void)fputs(": ", stream);
+    program_print_text(stream, reason);
+    (void)fputs(after, stream);
+}
+
+json_t *note_json(const char *kind, const char *path, const char *reason)
+{
+    return json_pack("{s:s, s:o, s:o}", "kind", kind, "path", json_text(path), "reason", json_text(reason));
+}
+
+void note_tell_left_out(NoteTeller *teller, const char *path, const char *reason)
+{
+    enum { SHOWN = 100 };
+    teller->count++;
+    if (teller->count <= SHOWN || teller->verbose)
+        note_print(stderr, teller->program, path, reason, "; left out\n");
+    else if (teller->count == SHOWN + 1)
+        (void)fprintf(stderr, "%s: and more, not shown: --report lists them all, --verbose shows them\n",
+                      teller->program);
 }

@@ -14,6 +14,7 @@
 #include "common/progress.h"
 #include "imaging/decode.h"
 #include "tools/job/destination.h"
+#include "tools/job/job.h"
 #include "tools/pack/pack_merge.h"
 #include "tools/pack/pack_report.h"
 #include "tools/pack/pack_repair_manifest.h"
@@ -21,18 +22,13 @@
 
 static void print_left_out(const Note *note, void *context)
 {
-    program_note_left_out(context, note->path, note->reason);
+    note_tell_left_out(context, note->path, note->reason);
 }
 
 static void print_warnings(const Settings *settings, const NoteList *warnings)
 {
-    for (size_t i = 0; i < warnings->count && !settings->program.quiet; i++) {
-        (void)fputs("fpack: warning: ", stderr);
-        program_print_text(stderr, warnings->items[i].path);
-        (void)fputs(": ", stderr);
-        program_print_text(stderr, warnings->items[i].reason);
-        (void)fputc('\n', stderr);
-    }
+    for (size_t i = 0; i < warnings->count && !settings->program.quiet; i++)
+        note_print(stderr, "fpack: warning", warnings->items[i].path, warnings->items[i].reason, "\n");
 }
 
 /* "--merge DST PART…", or "--merge --dst DST PART…". */
@@ -73,10 +69,7 @@ static FshStatus print_repaired_json(const RepairOptions *options, const RepairR
                                result->undecodable.count == 0, "destination", json_text(options->folder),
                                "id", manifest->id, "dry_run", options->dry_run, "undecodable",
                                (json_int_t)result->undecodable.count, "class_names_lost", result->names_lost);
-    const bool printed = object && json_dumpf(object, stdout, JSON_COMPACT | JSON_SORT_KEYS) == 0 &&
-                         fputc('\n', stdout) != EOF;
-    json_decref(object);
-    return printed ? FSH_OK : fsh_error_set(error, FSH_ERR_MEMORY, "--json: the result cannot be written");
+    return job_print_json(stdout, object, JSON_SORT_KEYS, error);
 }
 
 /* What the manifest says now, in a line. */
@@ -130,11 +123,7 @@ static FshStatus repair(const ProgramContext *context, bool *partial_ret, FshErr
     status = repair_manifest(&options, &result, error);
     for (size_t i = 0; i < result.undecodable.count; i++) {
         const Note *note = &result.undecodable.items[i];
-        (void)fputs("fpack: ", stderr);
-        program_print_text(stderr, note->path);
-        (void)fputs(": ", stderr);
-        program_print_text(stderr, note->reason);
-        (void)fputs("; not counted in mean and deviation\n", stderr);
+        note_print(stderr, "fpack", note->path, note->reason, "; not counted in mean and deviation\n");
     }
     *partial_ret = result.undecodable.count > 0;
     if (!status && !settings->program.quiet)
@@ -151,7 +140,7 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
     PackOptions options;
     PackPlan plan = {0};
     PackResult result = {0};
-    ProgramNotes notes = {.program = context->table->program, .verbose = settings->program.verbose};
+    NoteTeller notes = {.program = context->table->program, .verbose = settings->program.verbose};
     const double begin = progress_now_seconds();
     if (settings->merge && settings->repair_manifest)
         return fsh_error_set(error, FSH_ERR_USAGE, "--merge and --repair-manifest: one at a time");

@@ -9,11 +9,11 @@
 #include "common/json_text.h"
 #include "common/program.h"
 #include "common/progress.h"
+#include "tools/job/job.h"
 
 static json_t *note_to_json(const Note *note)
 {
-    return json_pack("{s:o, s:o, s:s}", "path", json_text(note->path), "reason", json_text(note->reason),
-                     "kind", note->status ? fsh_strerror(note->status) : "duplicate");
+    return note_json(note->status ? fsh_strerror(note->status) : "duplicate", note->path, note->reason);
 }
 
 FshStatus report_check_path(const char *path, bool force, FshError *error)
@@ -250,8 +250,9 @@ FshStatus report_print_json(FILE *stream, const Report *report, FshError *error)
         failed |= !numbers || json_object_update(object, numbers);
         json_decref(numbers);
     }
-    if (!failed)
-        failed = json_dumpf(object, stream, JSON_COMPACT | JSON_SORT_KEYS) || fputc('\n', stream) == EOF;
-    json_decref(object);
-    return failed ? fsh_error_set(error, FSH_ERR_MEMORY, "--json: the result cannot be written") : FSH_OK;
+    if (failed) {
+        json_decref(object);
+        object = NULL;
+    }
+    return job_print_json(stream, object, JSON_SORT_KEYS, error);
 }

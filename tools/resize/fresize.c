@@ -6,6 +6,8 @@
 #include "common/cpu.h"
 #include "common/program.h"
 #include "imaging/decode.h"
+#include "tools/job/job.h"
+#include "tools/job/notes.h"
 #include "tools/resize/resize_findings.h"
 #include "tools/resize/resize_report.h"
 #include "tools/resize/resize_state.h"
@@ -37,68 +39,30 @@ static const char *const on_errors[] = {"stop", "skip", "fail", NULL};
 
 /* What Pillow scripts, img2dataset, FFCV's writer, vipsthumbnail and mogrify call it. */
 static const OptionForeign foreign[] = {
-    {"workers", "jobs"},
-    {"num-workers", "jobs"},
+    JOB_FOREIGN,
     {"processes", "jobs"},
-    {"processes-count", "jobs"},
-    {"threads", "jobs"},
-    {"num-threads", "jobs"},
-    {"n-jobs", "jobs"},
-    {"size", "max-size"},
-    {"resize", "max-size"},
     {"thumbnail", "max-size"},
-    {"resize-mode", "edge"},
-    {"image-size", "max-size"},
-    {"max-resolution", "max-size"},
     {"min-image-size", "min-size"},
-    {"resample", "filter"},
-    {"interpolation", "filter"},
-    {"jpeg-quality", "quality"},
-    {"encode-quality", "quality"},
     {"encode-format", "format"},
     {"ext", "format"},
-    {"overwrite", "force"},
-    {"exist-ok", "force"},
-    {"input", "src"},
-    {"input-dir", "src"},
-    {"input-folder", "src"},
-    {"output", "dst"},
-    {"output-dir", "dst"},
-    {"output-folder", "dst"},
-    {"out-dir", "dst"},
-    {"file-list", "files-from"},
     {"verify", "check"},
     {"shard", "part"},
-    {"data-dir", "src"},
-    {"data-path", "src"},
-    {"out", "dst"},
-    {"save-dir", "dst"},
-    {"thread-count", "jobs"},
-    {"n-thread", "jobs"},
     {"short-edge", "max-size"},
     {"target-size", "max-size"},
-    {"img-size", "max-size"},
-    {"downscale-interpolation", "filter"},
     {"kernel", "filter"},
-    {"label-file", "labels"},
     {"exif", "keep-metadata"},
     {"auto-orient", "orient"},
     {"auto-rotate", "orient"},
     {"chroma-subsampling", "subsampling"},
     {"sampling-factor", "subsampling"},
     {"max-image-area", "max-pixels"},
-    {"ignore-errors", "on-error skip"},
-    {"skip-errors", "on-error skip"},
     {"fail-fast", "on-error fail"},
     {0},
 };
 
 static const OptionForeign answers[] = {
-    {"resume", "the same command goes on where it was stopped"},
-    {"continue", "the same command goes on where it was stopped"},
+    JOB_ANSWERS,
     {"skip-existing", "what is done is not done again"},
-    {"incremental-mode", "the same command goes on where it was stopped"},
-    {"recursive", "folders in SRC are gone into anyway"},
     {"resize-only-if-bigger", "images are never enlarged"},
     {"upscale", "images are never enlarged"},
     {"upscale-interpolation", "images are never enlarged"},
@@ -112,7 +76,6 @@ static const OptionForeign answers[] = {
     {"strip", "nothing but pixels is written unless --keep-metadata is given"},
     {"skip-reencode", "images that are small enough are copied byte for byte"},
     {"disable-all-reencoding", "images that are small enough are copied byte for byte"},
-    {"max-aspect-ratio", "nothing leaves images out by their proportions"},
     {"pair-suffix", "fpack has it: make the images of each side smaller by a command of its own"},
     {"pair-scale", "fpack has it: pairs for super-resolution go there as they are"},
     {"output-format", "fpack --format packs; --format here is what images are written as"},
@@ -129,7 +92,7 @@ static const OptionForeign answers[] = {
 
 static void print_failure(const char *path, const char *reason, void *context)
 {
-    program_note_left_out(context, path, reason);
+    note_tell_left_out(context, path, reason);
 }
 
 static bool is(const char *choice, const char *name)
@@ -166,7 +129,7 @@ static FshStatus resize(const ProgramContext *context, const ResizeOptions *opti
                         FshError *error)
 {
     const Settings *settings = context->settings;
-    ProgramNotes notes = {.program = context->table->program, .verbose = settings->program.verbose};
+    NoteTeller notes = {.program = context->table->program, .verbose = settings->program.verbose};
     ResizeSummary summary;
     FshStatus status = resize_run(options, print_failure, &notes, &summary, error);
     /* what was done before a stop is worth telling, too */

@@ -4,8 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/json_text.h"
-#include "common/program.h"
+#include "tools/job/notes.h"
 
 FshStatus findings_open(ResizeFindings *findings, FILE *stream, bool json, const char *report, bool force,
                         FshError *error)
@@ -29,21 +28,20 @@ static FshStatus begin_report(ResizeFindings *findings, FshError *error)
     return status;
 }
 
-/* "source gone" as a key, as the counts have it: "source_gone". */
-static json_t *kind_json(ResizeFinding finding)
+/* Writes to key what the counts call a finding: "source_gone" for "source gone". Returns key. */
+static const char *kind_key(ResizeFinding finding, char key[32])
 {
-    char name[32];
-    (void)snprintf(name, sizeof name, "%s", resize_finding_names[finding]);
-    for (char *space = strchr(name, ' '); space; space = strchr(space, ' '))
+    (void)snprintf(key, 32, "%s", resize_finding_names[finding]);
+    for (char *space = strchr(key, ' '); space; space = strchr(space, ' '))
         *space = '_';
-    return json_string(name);
+    return key;
 }
 
 static FshStatus add_object(ResizeFindings *findings, ResizeFinding finding, const char *path,
                             const char *reason, FshError *error)
 {
-    json_t *object = json_pack("{s:o, s:o, s:o}", "kind", kind_json(finding), "path", json_text(path),
-                               "reason", json_text(reason));
+    char kind[32];
+    json_t *object = note_json(kind_key(finding, kind), path, reason);
     char *text = object ? json_dumps(object, JSON_COMPACT) : NULL;
     json_decref(object);
     if (!text)
@@ -55,17 +53,6 @@ static FshStatus add_object(ResizeFindings *findings, ResizeFinding finding, con
     return FSH_OK;
 }
 
-static void add_line(const ResizeFindings *findings, ResizeFinding finding, const char *path,
-                     const char *reason)
-{
-    FILE *stream = findings->stream;
-    (void)fprintf(stream, "%s: ", resize_finding_names[finding]);
-    program_print_text(stream, path);
-    (void)fputs(": ", stream);
-    program_print_text(stream, reason);
-    (void)fputc('\n', stream);
-}
-
 void findings_add(ResizeFinding finding, const char *path, const char *reason, void *context)
 {
     ResizeFindings *findings = context;
@@ -74,7 +61,7 @@ void findings_add(ResizeFinding finding, const char *path, const char *reason, v
     if (findings->json)
         status = add_object(findings, finding, path, reason, &error);
     else if (!resize_report_is_stdout(findings->report.path))
-        add_line(findings, finding, path, reason);
+        note_print(findings->stream, resize_finding_names[finding], path, reason, "\n");
     if (!status)
         status = begin_report(findings, &error);
     if (!status)

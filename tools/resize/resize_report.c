@@ -11,6 +11,7 @@
 
 #include "common/progress.h"
 #include "common/json_text.h"
+#include "tools/job/job.h"
 
 const char *const resize_outcome_names[RESIZE_OUTCOME_COUNT] = {
     [RESIZE_OUTCOME_RESIZED] = "resized",         [RESIZE_OUTCOME_CONVERTED] = "converted",
@@ -396,12 +397,5 @@ static json_t *summary_json(const ResizeSummary *summary, bool dry_run)
 
 FshStatus resize_summary_print_json(FILE *stream, const ResizeSummary *summary, bool dry_run, FshError *error)
 {
-    json_t *object = summary_json(summary, dry_run);
-    char *text = object ? json_dumps(object, JSON_REAL_PRECISION(6) | JSON_COMPACT) : NULL;
-    json_decref(object);
-    if (!text)
-        return fsh_error_set(error, FSH_ERR_MEMORY, "no memory for the summary");
-    (void)fprintf(stream, "%s\n", text); /* program_main checks that it could be written */
-    free(text);
-    return FSH_OK;
+    return job_print_json(stream, summary_json(summary, dry_run), JSON_REAL_PRECISION(6), error);
 }

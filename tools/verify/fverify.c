@@ -5,6 +5,7 @@
 #include "common/file.h"
 #include "common/program.h"
 #include "imaging/decode.h"
+#include "tools/job/job.h"
 #include "tools/verify/verify_actions.h"
 #include "tools/verify/verify_html.h"
 #include "tools/verify/verify_names.h"
@@ -157,14 +158,11 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
     json_t *datasets = json_array();
     for (size_t i = 0; i < context->arguments->count && !status; i++)
         status = verify_one(context->arguments->items[i], settings, &options, datasets, partial_ret, error);
-    if (!status && settings->json) {
-        json_t *object =
-            json_pack("{s:s, s:b, s:O}", "program", "fverify", "ok", !*partial_ret, "datasets", datasets);
-        if (!object || json_dumpf(object, stdout, JSON_COMPACT | JSON_SORT_KEYS) ||
-            fputc('\n', stdout) == EOF)
-            status = fsh_error_set(error, FSH_ERR_MEMORY, "--json: the result cannot be written");
-        json_decref(object);
-    }
+    if (!status && settings->json)
+        status = job_print_json(
+            stdout,
+            json_pack("{s:s, s:b, s:O}", "program", "fverify", "ok", !*partial_ret, "datasets", datasets),
+            JSON_SORT_KEYS, error);
     json_decref(datasets);
     return status;
 }

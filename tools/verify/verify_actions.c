@@ -14,20 +14,12 @@
 #include "common/progress.h"
 #include "common/text.h"
 #include "tools/job/destination.h"
+#include "tools/job/job.h"
 #include "tools/verify/verify_extract.h"
 #include "tools/verify/verify_list.h"
 #include "tools/verify/verify_names.h"
 #include "tools/verify/verify_report.h"
 #include "tools/verify/verify_sheet.h"
-
-/* object is consumed; NULL: there was no memory for it. */
-static FshStatus print_json(json_t *object, FshError *error)
-{
-    const bool printed = object && json_dumpf(object, stdout, JSON_COMPACT | JSON_SORT_KEYS) == 0 &&
-                         fputc('\n', stdout) != EOF;
-    json_decref(object);
-    return printed ? FSH_OK : fsh_error_set(error, FSH_ERR_MEMORY, "--json: the result cannot be written");
-}
 
 /* ---- list ---- */
 
@@ -112,12 +104,13 @@ FshStatus action_extract(const ActionOptions *options, bool *partial_ret, FshErr
         progress_finish(&progress);
     }
     if (!status && options->json)
-        status =
-            print_json(json_pack("{s:s, s:b, s:o, s:o, s:I, s:I, s:o}", "program", "fverify", "ok",
-                                 report.problem_count == 0, "path", json_text(options->path), "folder",
-                                 json_text(options->target), "files", (json_int_t)result.file_count, "bytes",
-                                 (json_int_t)result.bytes, "problems", verify_problems_to_json(&report)),
-                       error);
+        status = job_print_json(stdout,
+                                json_pack("{s:s, s:b, s:o, s:o, s:I, s:I, s:o}", "program", "fverify", "ok",
+                                          report.problem_count == 0, "path", json_text(options->path),
+                                          "folder", json_text(options->target), "files",
+                                          (json_int_t)result.file_count, "bytes", (json_int_t)result.bytes,
+                                          "problems", verify_problems_to_json(&report)),
+                                JSON_SORT_KEYS, error);
     else if (!status)
         print_extracted(options, &report, &result);
     *partial_ret = *partial_ret || report.problem_count;
@@ -141,10 +134,11 @@ FshStatus action_sheet(const ActionOptions *options, bool *partial_ret, FshError
     for (size_t i = 0; i < thumbs.count; i++)
         *partial_ret = *partial_ret || thumbs.items[i].reason[0];
     if (!status && options->json)
-        status = print_json(json_pack("{s:s, s:b, s:o, s:o, s:I}", "program", "fverify", "ok", !*partial_ret,
-                                      "path", json_text(options->path), "sheet", json_text(options->target),
-                                      "samples", (json_int_t)thumbs.count),
-                            error);
+        status = job_print_json(stdout,
+                                json_pack("{s:s, s:b, s:o, s:o, s:I}", "program", "fverify", "ok",
+                                          !*partial_ret, "path", json_text(options->path), "sheet",
+                                          json_text(options->target), "samples", (json_int_t)thumbs.count),
+                                JSON_SORT_KEYS, error);
     else if (!status && !options->quiet) {
         program_print_text(stdout, options->target);
         (void)printf(": %zu samples%s\n", thumbs.count,
@@ -219,15 +213,16 @@ FshStatus action_repair(const ActionOptions *options, bool *partial_ret, FshErro
     if (!status)
         *partial_ret = *partial_ret || report.lost_ranges;
     if (!status && options->json) {
-        status =
-            losses.failed
-                ? fsh_error_set(error, FSH_ERR_MEMORY, "--json: out of memory")
-                : print_json(json_pack("{s:s, s:b, s:o, s:o, s:I, s:I, s:I, s:O}", "program", "fverify", "ok",
-                                       report.lost_ranges == 0, "path", json_text(options->path), "repaired",
-                                       json_text(options->target), "records", (json_int_t)report.record_count,
-                                       "bytes", (json_int_t)report.record_bytes, "lost_bytes",
-                                       (json_int_t)report.lost_bytes, "lost", losses.array),
-                             error);
+        status = losses.failed
+                     ? fsh_error_set(error, FSH_ERR_MEMORY, "--json: out of memory")
+                     : job_print_json(
+                           stdout,
+                           json_pack("{s:s, s:b, s:o, s:o, s:I, s:I, s:I, s:O}", "program", "fverify", "ok",
+                                     report.lost_ranges == 0, "path", json_text(options->path), "repaired",
+                                     json_text(options->target), "records", (json_int_t)report.record_count,
+                                     "bytes", (json_int_t)report.record_bytes, "lost_bytes",
+                                     (json_int_t)report.lost_bytes, "lost", losses.array),
+                           JSON_SORT_KEYS, error);
     } else if (!status && !options->quiet) {
         program_print_text(stdout, options->target);
         (void)printf(": %s records, %s", progress_format_count(count, sizeof count, report.record_count),
@@ -289,10 +284,11 @@ FshStatus action_name_classes(const ActionOptions *options, bool *partial_ret, F
         without = manifest.class_display_names[i][0] ? NULL : manifest.class_names[i];
     *partial_ret = *partial_ret || without;
     if (!status && options->json) {
-        status = print_json(json_pack("{s:s, s:b, s:o, s:I, s:I}", "program", "fverify", "ok", !without,
-                                      "path", json_text(options->path), "classes",
-                                      (json_int_t)manifest.class_count, "named", (json_int_t)named),
-                            error);
+        status = job_print_json(stdout,
+                                json_pack("{s:s, s:b, s:o, s:I, s:I}", "program", "fverify", "ok", !without,
+                                          "path", json_text(options->path), "classes",
+                                          (json_int_t)manifest.class_count, "named", (json_int_t)named),
+                                JSON_SORT_KEYS, error);
     } else if (!status && (!options->quiet || without)) {
         program_print_text(stdout, options->path);
         (void)printf(": %zu of %zu classes have names", named, manifest.class_count);
