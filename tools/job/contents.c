@@ -19,7 +19,7 @@ static bool begins_with(const char *text, const char *beginning)
     return strncmp(text, beginning, strlen(beginning)) == 0;
 }
 
-/* Length of the output name that text begins with, or 0. */
+/* Returns the length of the output name that text begins with, or 0. */
 static size_t output_name_bytes(const char *text)
 {
     for (size_t split = 0; split < FSH_SPLIT_COUNT; split++) {
@@ -45,7 +45,7 @@ static size_t output_name_bytes(const char *text)
     return 0;
 }
 
-/* "train-wids.json" */
+/* Returns whether text is a list's name: "train-wids.json". */
 static bool is_wids_name(const char *text)
 {
     for (size_t split = 0; split < FSH_SPLIT_COUNT; split++) {
@@ -56,7 +56,7 @@ static bool is_wids_name(const char *text)
     return false;
 }
 
-/* One of CONTENTS_*, or 0 for what fpack never calls a file. */
+/* Returns one of CONTENTS_*, or 0 for what fpack never calls a file. */
 static unsigned kind_of(const char *name)
 {
     if (strcmp(name, FSH_MANIFEST_NAME) == 0)
@@ -85,8 +85,8 @@ static unsigned kind_of(const char *name)
     return ours ? CONTENTS_TEMPORARY : 0;
 }
 
-/* What an LMDB's folder may hold: lock.mdb is made by other readers, meta_info.txt is BasicSR's, temporaries
- * are of a writer that was killed. */
+/* Returns whether an LMDB's folder may hold this name. lock.mdb is made by other readers, meta_info.txt is
+ * BasicSR's, temporaries are left by a writer that was killed. */
 static bool is_of_an_lmdb(const char *name)
 {
     return strcmp(name, "data.mdb") == 0 || strcmp(name, "lock.mdb") == 0 ||
@@ -94,7 +94,7 @@ static bool is_of_an_lmdb(const char *name)
            begins_with(name, ".meta_info.txt.tmp-");
 }
 
-/* A side of BasicSR's: blurry.lmdb. */
+/* Returns whether this is the folder of one side in BasicSR's layout: blurry.lmdb. */
 static bool is_side(const char *path, const char *name)
 {
     const size_t length = strlen(name);
@@ -165,8 +165,8 @@ static bool file_begins_with(const char *path, const char *text, size_t length)
     return got == length && memcmp(bytes, text, length) == 0;
 }
 
-/* By their first members: one of a sample is its .json, which says whose it is. A tar without members holds
- * nothing. */
+/* Returns whether the first members of a tar are fpack's: one of them is a sample's .json, which names fpack.
+ * A tar without members holds nothing. */
 static bool is_our_tar(const char *path)
 {
     enum {
@@ -199,7 +199,7 @@ static bool is_our_tar(const char *path)
     return found;
 }
 
-/* By the first bytes: of any version, whole or not. */
+/* Returns whether the first bytes of a file are those of an output, of any version, whole or not. */
 static bool is_output(const char *path, const char *name)
 {
     static const char shard[] = "\x89"
@@ -213,7 +213,7 @@ static bool is_output(const char *path, const char *name)
     return file_begins_with(path, shard, sizeof shard - 1);
 }
 
-/* Notes what is of no LMDB, in its folder or those of BasicSR's sides. */
+/* Notes what belongs to no LMDB, in its folder or in those of BasicSR's sides. */
 static FshStatus visit_lmdb(const char *path, const char *name, void *context, FshError *error)
 {
     char *foreign = context;
@@ -224,8 +224,8 @@ static FshStatus visit_lmdb(const char *path, const char *name, void *context, F
     return FSH_OK;
 }
 
-/* An LMDB that was being written has no data.mdb yet: then there is nothing to lose. Nobody but fpack calls a
- * folder train.basicsr. */
+/* Notes whether an LMDB is an output of fpack. One that was being written has no data.mdb yet: then there is
+ * nothing to lose. Nobody but fpack calls a folder train.basicsr. */
 static FshStatus look_at_lmdb(Contents *contents, const char *path, const char *name, bool listed,
                               FshError *error)
 {
@@ -246,7 +246,8 @@ static FshStatus look_at_lmdb(Contents *contents, const char *path, const char *
     return FSH_OK;
 }
 
-/* A manifest that cannot be read as one may be of a newer version, and is ours by its own word. */
+/* Returns whether a file is a manifest. One that cannot be read may come from a newer version, and says
+ * itself that it is ours. */
 static bool is_manifest(const char *path)
 {
     enum { MANIFEST_BYTES_MAX = 64 << 20 }; /* fshard(5) */
@@ -332,7 +333,7 @@ static FshStatus remove_file(const char *path, const char *name, void *context, 
                                            : FSH_OK;
 }
 
-/* A folder in which refuse_foreign has found nothing. */
+/* Removes a folder in which refuse_foreign has found nothing. */
 static FshStatus remove_all_of(const char *path, FshError *error)
 {
     FshStatus status = each_entry(path, remove_file, NULL, error);
@@ -341,7 +342,8 @@ static FshStatus remove_all_of(const char *path, FshError *error)
     return status;
 }
 
-/* A file, or an LMDB's folder with all that it may hold: nothing of it, if something else is in it. */
+/* Removes a file, or an LMDB's folder with all that it may hold; nothing of it, if something else is in it.
+ */
 static FshStatus remove_entry(const char *path, FshError *error)
 {
     if (unlink(path) == 0 || errno == ENOENT)

@@ -26,8 +26,8 @@ typedef struct Contents {
     char foreign[PATH_MAX]; /* a file that is not fpack's, relative to the folder, or "" */
 } Contents;
 
-/* A folder that does not exist is no failure. FSH_ERR_EXISTS: folder is a file. FSH_ERR_SYSTEM,
- * FSH_ERR_MEMORY. */
+/* Fills *contents with what lies in folder. A folder that does not exist is no failure. FSH_ERR_EXISTS:
+ * folder is a file. FSH_ERR_SYSTEM, FSH_ERR_MEMORY. */
 FshStatus contents_look(const char *folder, Contents *contents, FshError *error);
 
 /* Sets of what can be removed. */

@@ -21,7 +21,7 @@ FshStatus destination_clear(const Destination *destination, FshError *error)
 
 /* ---- may we write there? ---- */
 
-/* What stands against packing into folder. */
+/* Refuses a folder, as contents_look saw it, into which a dataset of this id must not be packed. */
 static FshStatus judge(const char *folder, const Contents *contents, const char *id, bool force,
                        FshError *error)
 {
@@ -40,8 +40,8 @@ static FshStatus judge(const char *folder, const Contents *contents, const char 
     return FSH_OK;
 }
 
-/* The real path of what exists of path, the rest as given: "/data/x" for "/link/x" whose x is yet to be made.
- */
+/* Writes to resolved the real path of what exists of path, and the rest as given: "/data/x" for "/link/x"
+ * whose x is yet to be made. Returns false where that cannot be found out. */
 static bool resolve(const char *path, char resolved[PATH_MAX])
 {
     if (realpath(path, resolved))
@@ -178,8 +178,8 @@ void destination_release(const char *folder, int lock)
     (void)close(lock);
 }
 
-/* A mark that has the id is left as it is: killed or out of space while it writes, fpack would leave outputs
- * that nobody can tell apart from another dataset's. */
+/* Writes the id into the mark. A mark that has the id is left as it is: killed or out of space while it
+ * writes, fpack would leave outputs that nobody can tell apart from another dataset's. */
 static FshStatus write_id(const Destination *destination, const char *id, bool has_it, FshError *error)
 {
     char line[40];
@@ -193,7 +193,7 @@ static FshStatus write_id(const Destination *destination, const char *id, bool h
     return FSH_OK;
 }
 
-/* PARENT/.NAME.fpack-new */
+/* Writes PARENT/.NAME.fpack-new to sibling. */
 static FshStatus name_sibling(const char *target, char sibling[PATH_MAX], FshError *error)
 {
     const char *slash = strrchr(target, '/');
@@ -210,7 +210,7 @@ FshStatus destination_sibling(const char *path, char sibling[PATH_MAX], FshError
     return status ? status : name_sibling(target, sibling, error);
 }
 
-/* It must be on the same file system as the target. */
+/* Chooses a folder beside the target, which must be on the target's file system. */
 static FshStatus choose_sibling(Destination *destination, FshError *error)
 {
     const char *target = destination->target;
@@ -233,8 +233,8 @@ static FshStatus choose_sibling(Destination *destination, FshError *error)
     return FSH_OK;
 }
 
-/* With the lock alone: looks once more, since what was seen before may have been another run's last moment,
- * and makes the folder one of this id. */
+/* Makes the folder one of this id, with the lock held alone. Looks once more first: what was seen before may
+ * have been another run's last moment. */
 static FshStatus take_folder(Destination *destination, const char *path, const DestinationOptions *options,
                              FshError *error)
 {
@@ -257,7 +257,8 @@ static FshStatus take_folder(Destination *destination, const char *path, const D
 /* What came of a try to join the parts in a folder. */
 typedef enum Joining { JOINED, REFUSED, IS_BUSY } Joining;
 
-/* With the lock shared. IS_BUSY: another part makes the folder ready at this moment. */
+/* Joins other parts in the folder, with the lock shared. IS_BUSY: another part makes the folder ready at this
+ * moment. */
 static FshStatus join_folder(Destination *destination, const char *path, const DestinationOptions *options,
                              Joining *joining, FshError *error)
 {
@@ -377,7 +378,7 @@ FshStatus destination_open(Destination *destination, const char *path, const Des
 
 /* ---- closing ---- */
 
-/* Nothing complete: nothing to resume from, so no trace either. */
+/* Removes what this run made, where no output is complete: there is nothing to resume from. */
 static void remove_traces(const Destination *destination)
 {
     Contents contents;

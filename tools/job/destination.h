@@ -53,7 +53,8 @@ FshStatus destination_check(const char *path, const DestinationOptions *options,
 FshStatus destination_open(Destination *destination, const char *path, const DestinationOptions *options,
                            FshError *error);
 
-/* The folder into which path, a finished dataset, is packed anew: PARENT/.NAME.fpack-new. */
+/* Writes to sibling the folder into which path, a finished dataset, is packed anew: PARENT/.NAME.fpack-new.
+ */
 FshStatus destination_sibling(const char *path, char sibling[PATH_MAX], FshError *error);
 
 /* Keeps others from writing into a folder of parts that is only read: *lock_ret is to be closed.
@@ -66,19 +67,19 @@ FshStatus destination_hold(const char *folder, int *lock_ret, FshError *error);
 FshStatus destination_hold_dataset(const char *folder, int *lock_ret, FshError *error);
 /* Lets go of what destination_hold_dataset took, and removes the mark; -1 is fine. */
 void destination_release(const char *folder, int lock);
-/* FSH_ERR_EXISTS: an fpack writes in folder, or was stopped there, before its dataset is finished. Changes
- * nothing. */
+/* Refuses a folder whose dataset is not finished: FSH_ERR_EXISTS if an fpack writes there, or was stopped
+ * there. Changes nothing. */
 FshStatus destination_check_finished(const char *folder, FshError *error);
 
-/* To be called when dataset.json is in folder: puts it in the place of the dataset that it replaces, if it
- * does, and removes that, then the marks of work in progress. Closes. After a failure before the last step
- * the next run with this id goes on. */
+/* Ends a packing whose dataset.json is in folder: puts folder in the place of the dataset that it replaces,
+ * if it does, and removes that dataset, then the marks of work in progress. Closes. After a failure before
+ * the last step the next run with this id goes on. */
 FshStatus destination_finish(Destination *destination, FshError *error);
 
-/* For a part, when its outputs are complete: they stay, and the marks with them. Closes. */
+/* Ends a part whose outputs are complete: they stay, and the marks with them. Closes. */
 FshStatus destination_leave_part(Destination *destination, FshError *error);
 
-/* FSH_ERR_USAGE: file, which need not exist, lies in the folder path, which need not either. */
+/* Refuses a file that lies in the folder path: FSH_ERR_USAGE. Neither need exist. */
 FshStatus destination_check_outside(const char *path, const char *file, FshError *error);
 
 /* Removes every file of a dataset from folder, finished or not. */

@@ -88,8 +88,9 @@ static char *next_column(char **rest, char separator)
     return trim(column);
 }
 
-/* Length of the first word where the column is "WORD x y x y", once or more; 0 where it is not; *same_ret:
- * all words are the same. Kaggle's boxes: one for each object, in the validation set all of one class. */
+/* Returns the length of the first word where the column is "WORD x y x y", once or more; 0 where it is not.
+ * *same_ret: all words are the same. Kaggle's boxes: one for each object, in the validation set all of one
+ * class. */
 static size_t length_before_boxes(const char *column, bool *same_ret)
 {
     enum { NUMBERS_OF_A_BOX = 4 };
@@ -109,7 +110,7 @@ static size_t length_before_boxes(const char *column, bool *same_ret)
 
 /* ---- what is wrong with it ---- */
 
-/* NULL: it can name a class folder. */
+/* Returns why a label cannot name a class folder; NULL: it can. */
 static const char *label_problem(const char *label)
 {
     if (!*label)
@@ -180,7 +181,7 @@ static FshStatus refuse_line(const Labels *labels, const char *path, uint64_t nu
         labels->form == FORM_WORDS ? " (names with spaces need a tab before the label)" : "");
 }
 
-/* Name and label of a line of columns. */
+/* Takes name and label out of a line of columns. */
 static FshStatus read_columns(Labels *labels, char *line, Label *entry, const char *path, FshError *error)
 {
     char separator = labels->form == FORM_COMMAS ? ',' : '\t';
@@ -326,7 +327,7 @@ static const char *find_name(const Labels *labels, const char *start, const char
     return found ? found->label : NULL;
 }
 
-/* The label with the number that the name ends in. */
+/* Returns the label with the number that the name ends in; NULL: there is none. */
 static const char *find_number(const Labels *labels, const char *name, const char *end)
 {
     const char *digits = end;

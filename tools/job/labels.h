@@ -28,17 +28,18 @@
 
 typedef struct Labels Labels;
 
-/* FSH_ERR_NOT_FOUND, FSH_ERR_SYSTEM, FSH_ERR_MEMORY, FSH_ERR_UNSUPPORTED (a folder); FSH_ERR_CORRUPT, with
- * the line: a form that changes on the way, a name given two different labels, a label that cannot be a class
- * folder's name (empty, longer than 255 bytes, begins with ".", holds "/" or control characters), no label at
- * all. On failure *labels is NULL. */
+/* Reads a file of labels. FSH_ERR_NOT_FOUND, FSH_ERR_SYSTEM, FSH_ERR_MEMORY, FSH_ERR_UNSUPPORTED (a folder);
+ * FSH_ERR_CORRUPT, with the line: a form that changes on the way, a name given two different labels, a label
+ * that cannot be a class folder's name (empty, longer than 255 bytes, begins with ".", holds "/" or control
+ * characters), no label at all. On failure *labels is NULL. */
 FshStatus labels_load(Labels **labels, const char *path, FshError *error);
 
-/* The label of this image (a path relative to the root of the set; its name alone is looked for after the
- * whole, each without the extension after that); NULL: it has none. The labels' own. Any thread. */
+/* Returns the label of an image, which stays the labels' own; NULL: it has none. path is relative to the root
+ * of the set: the whole is looked for first, then the name alone, then each without the extension. Any
+ * thread. */
 const char *labels_find(const Labels *labels, const char *path);
-/* Whether each label has a name; else they are told apart by their line alone, as those of ILSVRC's ground
- * truth, whose numbers are not those of the class folders. */
+/* Returns whether each label has a name; else they are told apart by their line alone, as those of ILSVRC's
+ * ground truth, whose numbers are not those of the class folders. */
 bool labels_have_names(const Labels *labels);
 /* Frees and sets to NULL; NULL is fine. */
 void labels_free(Labels **labels);

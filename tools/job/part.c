@@ -8,7 +8,7 @@ enum { PARTS_MAX = 65536 };
 
 /* ---- which part ---- */
 
-/* Digits alone, up to end; false: anything else, or beyond UINT32_MAX. */
+/* Reads digits alone, up to end, into *number_ret. Returns false for anything else, or beyond UINT32_MAX. */
 static bool parse_number(const char *text, const char *end, uint32_t *number_ret)
 {
     uint64_t number = 0;
@@ -25,7 +25,7 @@ static bool parse_number(const char *text, const char *end, uint32_t *number_ret
     return true;
 }
 
-/* A variable that Slurm sets; absent leaves *number_ret as it is where it may be absent. */
+/* Reads a variable that Slurm sets. An absent one leaves *number_ret as it is, where it may be absent. */
 static FshStatus read_variable(const char *option, const char *name, bool optional, uint32_t *number_ret,
                                FshError *error)
 {
@@ -125,7 +125,7 @@ void part_scan_add(PartScan *scan, uint64_t bytes)
     scan->bytes = bytes > UINT64_MAX - scan->bytes ? UINT64_MAX : scan->bytes + bytes;
 }
 
-/* Of the steps, and the end, that which lies nearest to part/count of all bytes; the lower of two. Since it
+/* Returns the step, or the end, that lies nearest to part/count of all bytes; the lower of two. Since it
  * never goes back as part grows, and each part ends where the next begins, the parts are disjoint and
  * complete. */
 static uint64_t border(const PartScan *scan, uint32_t part, uint32_t count)

@@ -27,11 +27,11 @@ typedef struct Part {
     uint32_t index, count; /* index 1..count; {0, 0}: no parts, all of it */
 } Part;
 
-/* "3/8", or "auto": from SLURM_ARRAY_TASK_ID, _MIN, _MAX, _STEP and _COUNT, which Slurm sets for each task of
- * an array (sbatch --array=1-8; man sbatch, "OUTPUT ENVIRONMENT VARIABLES"; without the last two: a step of
- * 1, all of the range). option names the option in messages. FSH_ERR_USAGE: anything else, 0/8, 9/8, more
- * than 65536 parts, auto outside of an array, or in one with gaps (--array=1,3,7), whose missing parts nobody
- * would do. On failure part is {0, 0}. */
+/* Reads the value of --part into *part: "3/8", or "auto": from SLURM_ARRAY_TASK_ID, _MIN, _MAX, _STEP and
+ * _COUNT, which Slurm sets for each task of an array (sbatch --array=1-8; man sbatch, "OUTPUT ENVIRONMENT
+ * VARIABLES"; without the last two: a step of 1, all of the range). option names the option in messages.
+ * FSH_ERR_USAGE: anything else, 0/8, 9/8, more than 65536 parts, auto outside of an array, or in one with
+ * gaps (--array=1,3,7), whose missing parts nobody would do. On failure part is {0, 0}. */
 FshStatus part_parse(const char *option, const char *text, Part *part, FshError *error);
 
 enum { PART_SCAN_STEPS = 1 << 14 };
@@ -44,9 +44,10 @@ typedef struct PartScan {
 } PartScan;
 
 void part_scan_init(PartScan *scan);
-/* The next item. An item of 0 bytes counts as one byte, so that they are shared out too. */
+/* Counts the next item. An item of 0 bytes counts as one byte, so that they are shared out too. */
 void part_scan_add(PartScan *scan, uint64_t bytes);
-/* Items *begin_ret .. *end_ret - 1 are this part's. Every item is in exactly one part of the same count. */
+/* Finds the items of a part: *begin_ret .. *end_ret - 1. Every item is in exactly one part of the same count.
+ */
 void part_scan_range(const PartScan *scan, Part part, uint64_t *begin_ret, uint64_t *end_ret);
 
 #endif

@@ -1,5 +1,5 @@
-/* stats.h - what a dataset notes of its images: codec, range of sizes, mean and standard deviation of pixels in
- * exact integers.
+/* stats.h - what a dataset notes of its images: codec, range of sizes, mean and standard deviation of pixels
+ * in exact integers.
  *
  * Sums of integers do not depend on the order they are added in, so any number of threads gives the same mean
  * to the last bit. Sums are 128 bits wide: 10^15 pixels are far from overflow even in the product that the
@@ -38,14 +38,14 @@ void stats_add_pixels(PixelStatistics *statistics, const Image *image);
 /* Adds part to total. */
 void stats_merge(PixelStatistics *total, const PixelStatistics *part);
 
-/* Means and deviations in 0..1. channels is 3 as soon as one image is not gray; a gray pixel then counts as r
- * = g = b. Mean and deviation are 0 where no pixels were added. */
+/* Returns means and deviations in 0..1. channels is 3 as soon as one image is not gray; a gray pixel then
+ * counts as r = g = b. Mean and deviation are 0 where no pixels were added. */
 FshStatistics stats_finish(const PixelStatistics *statistics);
 
-/* The sums as JSON (new reference, NULL when out of memory) and back, for a packing that goes on after a
- * stop. */
+/* Returns the sums as JSON, a new reference, for a packing that goes on after a stop; NULL: out of memory. */
 json_t *stats_to_json(const PixelStatistics *statistics);
-/* Reads what stats_to_json made. Returns false where the object is something else, or its sums are those of no pixels. */
+/* Reads what stats_to_json made. Returns false where the object is something else, or its sums are those of
+ * no pixels. */
 bool stats_from_json(const json_t *object, PixelStatistics *statistics);
 
 /* Returns the codec that an image file of this format is stored as; FSH_CODEC_OTHER for formats that have no

@@ -31,7 +31,7 @@ static void print_warnings(const Settings *settings, const NoteList *warnings)
         note_print(stderr, "fpack: warning", warnings->items[i].path, warnings->items[i].reason, "\n");
 }
 
-/* "--merge DST PART…", or "--merge --dst DST PART…". */
+/* Runs "--merge DST PART…", or "--merge --dst DST PART…". */
 static FshStatus merge(const ProgramContext *context, FshError *error)
 {
     const Settings *settings = context->settings;
@@ -72,7 +72,7 @@ static FshStatus print_repaired_json(const RepairOptions *options, const RepairR
     return job_print_json(stdout, object, JSON_SORT_KEYS, error);
 }
 
-/* What the manifest says now, in a line. */
+/* Prints in a line what the manifest says now. */
 static void print_repaired(const RepairOptions *options, const RepairResult *result)
 {
     const FshManifest *manifest = fsh_manifest(result->dataset);
@@ -102,7 +102,8 @@ static void print_repaired(const RepairOptions *options, const RepairResult *res
     }
 }
 
-/* "--repair-manifest DST", or "--repair-manifest --dst DST". */
+/* Runs "--repair-manifest DST", or "--repair-manifest --dst DST". *partial_ret: some images cannot be
+ * decoded. */
 static FshStatus repair(const ProgramContext *context, bool *partial_ret, FshError *error)
 {
     const Settings *settings = context->settings;
@@ -199,8 +200,8 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
     return status;
 }
 
-/* Decoded photographs are given back to the system when they are freed. glibc's own threshold for that grows
- * to the size of what was freed, up to 32 MiB, and its arenas then kept three times what is in use. */
+/* Has the C library give decoded photographs back to the system when they are freed. glibc's own threshold
+ * grows to the size of what was freed, up to 32 MiB, and its arenas then kept three times what is in use. */
 static void limit_kept_memory(void)
 {
 #ifdef M_MMAP_THRESHOLD

@@ -130,7 +130,8 @@ static FshStatus count_output(Run *run, size_t index, OutputResult *output, FshE
     return status;
 }
 
-/* An output whose files could not all be read is left to the next run; what was left out is told. */
+/* Drops an output whose files could not all be read, and leaves it to the next run; what was left out is
+ * told. */
 static FshStatus drop_output(Run *run, FshError *error)
 {
     FshStatus status = FSH_OK;
@@ -294,7 +295,7 @@ static FshStatus add_pending(Run *run, size_t index, FshError *error)
     return status ? status : add_chunk(run, &chunk, error);
 }
 
-/* Whether an earlier run finished an output: *result then has it. */
+/* Looks whether an earlier run finished an output. *kept_ret: it did, and *result has it. */
 static FshStatus find_output(const Run *run, size_t index, OutputResult *result, bool *kept_ret,
                              FshError *error)
 {
@@ -313,7 +314,7 @@ static FshStatus find_output(const Run *run, size_t index, OutputResult *result,
     return resume_load(&key, run->destination.folder, result, kept_ret, error);
 }
 
-/* Takes over what an earlier run finished; the rest is pending. */
+/* Takes over what an earlier run finished; the rest is pending, *sample_count_ret samples of it. */
 static FshStatus find_pending_outputs(Run *run, uint64_t *sample_count_ret, FshError *error)
 {
     const PackPlan *plan = run->plan;
@@ -345,7 +346,7 @@ static FshStatus find_pending_outputs(Run *run, uint64_t *sample_count_ret, FshE
     return status;
 }
 
-/* The last step of all: the manifest, or, for a part, nothing more than what lies there. */
+/* Ends the run: writes the manifest or, for a part, nothing more than what lies there. */
 static FshStatus finish(Run *run, FshError *error)
 {
     if (run->all_unread_count)
@@ -384,8 +385,8 @@ FshStatus pack_finish(Blueprint *blueprint, Destination *destination, PackResult
     return status;
 }
 
-/* The folder that is walked, in which the destination would be found as a class. A list finds nothing but
- * what it names. */
+/* Returns the folder that is walked, in which the destination would be found as a class; NULL: none is. A
+ * list finds nothing but what it names. */
 static const char *walked_source(const PackOptions *options)
 {
     return options->files_from || options->root[0] ? NULL : options->source;

@@ -27,23 +27,23 @@ typedef struct PackResult {
 /* left_out is called as soon as a sample is left out, in packing order, with the progress bar cleared. */
 typedef void (*PackLeftOut)(const Note *note, void *context);
 
-/* FSH_ERR_EXISTS, FSH_ERR_USAGE: the destination (see destination.h). FSH_ERR_NO_SPACE, FSH_ERR_SYSTEM:
- * writing; the outputs finished so far stay. FSH_ERR_INTERRUPTED likewise: the message says how to go on.
- * FSH_ERR_CORRUPT: no sample could be packed, nothing is left behind. *result is to be freed in every case.
- */
+/* Packs what the plan says, and fills *result. FSH_ERR_EXISTS, FSH_ERR_USAGE: the destination (see
+ * destination.h). FSH_ERR_NO_SPACE, FSH_ERR_SYSTEM: writing; the outputs finished so far stay.
+ * FSH_ERR_INTERRUPTED likewise: the message says how to go on. FSH_ERR_CORRUPT: no sample could be packed,
+ * nothing is left behind. *result is to be freed in every case. */
 FshStatus pack_run(const PackPlan *plan, const PackOptions *options, PackLeftOut left_out, void *context,
                    PackResult *result, FshError *error);
 void pack_result_free(PackResult *result);
 
-/* What pack_run would do, for --dry-run: counts as planned, written_bytes about. Writes nothing. Errors of
- * the destination as pack_run's. */
+/* Fills *result with what pack_run would do, for --dry-run: counts as planned, written_bytes about. Writes
+ * nothing. Errors of the destination as pack_run's. */
 FshStatus pack_preview(const PackPlan *plan, const PackOptions *options, PackResult *result, FshError *error);
 
 /* ---- for pack_merge.c, which ends as a packing does ---- */
 
 /* Counts a finished output. FSH_ERR_MEMORY. */
 FshStatus pack_result_add(PackResult *result, const OutputResult *output, FshError *error);
-/* All outputs are there: writes the manifest, which moves to the result, and closes the destination. */
+/* Writes the manifest of outputs that are all there, moves it to the result, and closes the destination. */
 FshStatus pack_finish(Blueprint *blueprint, Destination *destination, PackResult *result, FshError *error);
 
 #endif

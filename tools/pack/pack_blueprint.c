@@ -27,7 +27,7 @@ static int add_integer(json_t *object, const char *key, uint64_t value)
     return json_object_set_new(object, key, json_integer((json_int_t)value));
 }
 
-/* What goes with --store, and what auto chose. */
+/* Adds the options that go with --store, and what auto chose. Returns 0, or else that it failed. */
 static int add_store(json_t *object, const PackPlan *plan, const PackOptions *options)
 {
     int failed = 0;
@@ -49,7 +49,8 @@ static int add_store(json_t *object, const PackPlan *plan, const PackOptions *op
                                          "copy", (json_int_t)plan->stored.chosen.copy_count));
 }
 
-/* The options that decide what the dataset is; those left at "do nothing" are left out of the text too. */
+/* Returns the options that decide what the dataset is; NULL: out of memory. Those left at "do nothing" are
+ * left out of the text too. */
 static json_t *options_to_json(const PackPlan *plan, const PackOptions *options)
 {
     json_t *object =
@@ -107,8 +108,8 @@ static json_t *options_to_json(const PackPlan *plan, const PackOptions *options)
     return object;
 }
 
-/* The source as the user wrote it, less slashes at its end. A path that is no UTF-8 is left out: JSON cannot
- * hold it. */
+/* Returns the source as the user wrote it, less slashes at its end; "" for a path that is no UTF-8, which
+ * JSON cannot hold. */
 static json_t *source_to_json(const char *source)
 {
     size_t length = strlen(source);
@@ -119,8 +120,8 @@ static json_t *source_to_json(const char *source)
 }
 
 /* Returns where the dataset comes from as a JSON object: tool, version, source, options, recipe; all but how
- * many samples were left out, which is known in the end. Nothing in it depends on threads, times, parts or the
- * destination. Owned by the caller; NULL: out of memory. */
+ * many samples were left out, which is known in the end. Nothing in it depends on threads, times, parts or
+ * the destination. Owned by the caller; NULL: out of memory. */
 static char *provenance_json(const PackPlan *plan, const PackOptions *options)
 {
     char *text = NULL;
@@ -331,7 +332,8 @@ static bool names_from_json(const json_t *array, char ***names_ret, size_t *coun
     return good;
 }
 
-/* Names of files are made of it: one with a slash in it would lead out of the dataset. */
+/* Returns whether name is a split's. Names of files are made of it: one with a slash in it would lead out of
+ * the dataset. */
 static bool is_split_name(const char *name)
 {
     bool found = false;
@@ -386,7 +388,7 @@ static bool from_json(const json_t *object, Blueprint *blueprint)
            splits_from_json(json_object_get(object, "splits"), blueprint);
 }
 
-/* A folder without a blueprint: why it has none. */
+/* Refuses a folder without a blueprint, and says why it has none. */
 static FshStatus refuse_folder(const char *folder, FshError *error)
 {
     char manifest[PATH_MAX];

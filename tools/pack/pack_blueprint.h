@@ -19,7 +19,8 @@ typedef struct Blueprint {
     size_t output_count;
 } Blueprint;
 
-/* On failure *blueprint is empty. FSH_ERR_MEMORY. */
+/* Makes the blueprint that a plan says, to which no output was added. On failure *blueprint is empty.
+ * FSH_ERR_MEMORY. */
 FshStatus blueprint_make(Blueprint *blueprint, const PackPlan *plan, const PackOptions *options,
                          FshError *error);
 void blueprint_free(Blueprint *blueprint);
@@ -27,17 +28,18 @@ void blueprint_free(Blueprint *blueprint);
 /* Writes folder/.fpack-plan.json: of a blueprint to which nothing was added. */
 FshStatus blueprint_save(const Blueprint *blueprint, const char *folder, FshError *error);
 
-/* FSH_ERR_NOT_FOUND: there is none. FSH_ERR_CORRUPT: it is no blueprint, or of another version of fpack. On
- * failure *blueprint is empty. */
+/* Reads folder/.fpack-plan.json. FSH_ERR_NOT_FOUND: there is none. FSH_ERR_CORRUPT: it is no blueprint, or of
+ * another version of fpack. On failure *blueprint is empty. */
 FshStatus blueprint_load(Blueprint *blueprint, const char *folder, FshError *error);
 
-/* Split and file of an output; outputs count through the splits. index < output_count. */
+/* Returns the file of an output, and its split in *split_ret; outputs count through the splits. index <
+ * output_count. */
 FshFileInfo *blueprint_output(const Blueprint *blueprint, size_t index, FshSplitInfo **split_ret);
 
 /* Takes a finished output in; its info moves over. */
 void blueprint_add(Blueprint *blueprint, size_t index, OutputResult *output);
 
-/* All are added: fills in statistics and provenance. After it blueprint->manifest can be saved.
+/* Fills in statistics and provenance, when all outputs were added. After it blueprint->manifest can be saved.
  * FSH_ERR_MEMORY. */
 FshStatus blueprint_finish(Blueprint *blueprint, FshError *error);
 

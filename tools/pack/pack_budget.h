@@ -26,12 +26,12 @@ typedef struct Budget {
 void budget_init(Budget *budget, uint64_t most_bytes);
 void budget_destroy(Budget *budget);
 
-/* Items are taken in ascending order, as the pool hands them out, and each is given back once, in the same
- * order. */
+/* Waits until there is room for an item's bytes. Items are taken in ascending order, as the pool hands them
+ * out, and each is given back once, in the same order. */
 void budget_take(Budget *budget, uint64_t item, uint64_t bytes);
 void budget_give(Budget *budget, uint64_t item, uint64_t bytes);
 
-/* After a failure what is behind it is never delivered: those who wait go on. */
+/* Lets all who wait go on: after a failure, items after the failed one are never delivered. */
 void budget_open(Budget *budget);
 
 #endif

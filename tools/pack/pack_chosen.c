@@ -1,5 +1,5 @@
-/* pack_chosen.c - classes that somebody wrote down: --classes, these and no others in the order of a file; and
- * labels that stand in a file, names or numbers. */
+/* pack_chosen.c - classes that somebody wrote down: --classes, these and no others in the order of a file;
+ * and labels that stand in a file, names or numbers. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,7 @@ static int compare_places(const void *a, const void *b)
     return order ? order : (left->place > right->place) - (left->place < right->place);
 }
 
-/* The names of the list in byte order, owned by the caller; NULL: out of memory. */
+/* Returns the names of the list in byte order, owned by the caller; NULL: out of memory. */
 static ClassPlace *sort_places(const NameList *names)
 {
     ClassPlace *places = calloc(names->count + 1, sizeof *places);
@@ -192,7 +192,7 @@ static int compare_texts(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Whether all are numbers, and the largest. */
+/* Returns whether all texts are numbers; *most_ret: the largest. */
 static bool all_numbers(const PackKeyed *keyed, const char *const *texts, uint64_t *most_ret)
 {
     *most_ret = 0;
@@ -205,7 +205,7 @@ static bool all_numbers(const PackKeyed *keyed, const char *const *texts, uint64
     return true;
 }
 
-/* Numbers are places: in the file of --classes, or in a list of classes that have no other names. */
+/* Takes numbers as places: in the file of --classes, or in a list of classes that have no other names. */
 static FshStatus label_by_number(PackKeyed *keyed, const PackOptions *options, const char *const *texts,
                                  uint64_t most, const char *what, NameList *names, FshError *error)
 {
@@ -224,7 +224,7 @@ static FshStatus label_by_number(PackKeyed *keyed, const PackOptions *options, c
     return status;
 }
 
-/* Names in byte order, as those of folders. */
+/* Takes texts as names of classes, in byte order as those of folders. */
 static FshStatus label_by_name(PackKeyed *keyed, const char *const *texts, NameList *names, FshError *error)
 {
     FshStatus status = FSH_OK;

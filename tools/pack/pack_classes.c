@@ -35,7 +35,7 @@ static FshStatus add_folder(const char *path, const struct dirent *entry, bool s
     return is_folder ? names_add(list, entry->d_name, error) : FSH_OK;
 }
 
-/* The folders directly in `folder`, hidden ones left out, links followed: as walk_files sees them. */
+/* Lists the folders directly in `folder`, hidden ones left out, links followed: as walk_files sees them. */
 static FshStatus list_folders(const char *folder, bool skip_unread, NameList *list, FshError *error)
 {
     FshStatus status = FSH_OK;
@@ -125,7 +125,7 @@ static FshStatus find_roots(const PackKeyed *keyed, bool skip_unread, Layout *la
     return status;
 }
 
-/* Whether the folders of one are all unlike those of the other. */
+/* Returns whether no folder of one is in the other. */
 static bool share_nothing(const NameList *a, const NameList *b)
 {
     for (size_t i = 0; i < a->count; i++) {
@@ -135,8 +135,9 @@ static bool share_nothing(const NameList *a, const NameList *b)
     return true;
 }
 
-/* The first root with classes, in the order of the splits; the flat ones. With a file of labels a single
- * folder is one of images (Tiny ImageNet's val/images), and so is one that is no class of train. */
+/* Finds the reference, which is the first root with classes in the order of the splits, and the flat roots.
+ * With a file of labels a single folder is one of images (Tiny ImageNet's val/images), and so is one that is
+ * no class of train. */
 static FshStatus find_reference(const PackKeyed *keyed, const PackOptions *options, Layout *layout,
                                 FshError *error)
 {
@@ -164,7 +165,7 @@ static FshStatus find_reference(const PackKeyed *keyed, const PackOptions *optio
     return FSH_OK;
 }
 
-/* Which root an image is below; *rest_ret is its path below that root. */
+/* Returns the root that an image is below, and in *rest_ret its path below that root; NULL: none. */
 static ClassRoot *root_of(Layout *layout, const char *path, const char **rest_ret)
 {
     for (size_t i = 0; i < layout->root_count; i++) {
@@ -181,7 +182,8 @@ static ClassRoot *root_of(Layout *layout, const char *path, const char **rest_re
     return NULL;
 }
 
-/* The class that a label names: by its name or, of a file that names images, by its number. */
+/* Finds the class that a label names: by its name or, in a file that names images, by its number. *class_ret:
+ * which it is. Returns false where there is none. */
 static bool find_label(const Layout *layout, const char *text, size_t *class_ret)
 {
     uint64_t number = 0;
@@ -194,7 +196,7 @@ static bool find_label(const Layout *layout, const char *text, size_t *class_ret
     return true;
 }
 
-/* An image of a flat folder. */
+/* Adds an image of a flat folder, by its label. */
 static FshStatus add_labelled(PackKeyed *keyed, const PackOptions *options, Layout *layout,
                               const ClassRoot *root, uint64_t file, const char *rest, FshError *error)
 {
@@ -261,7 +263,7 @@ static FshStatus add_samples(PackKeyed *keyed, const PackOptions *options, Layou
     return status;
 }
 
-/* The splits must agree on the classes, and each split has one folder. */
+/* Refuses two folders of one split. */
 static FshStatus check_roots(const PackKeyed *keyed, Layout *layout, FshError *error)
 {
     for (size_t i = 0; i < layout->root_count; i++) {
@@ -276,9 +278,8 @@ static FshStatus check_roots(const PackKeyed *keyed, Layout *layout, FshError *e
     return FSH_OK;
 }
 
-/* The dataset's classes: those of the reference, which has all that the others have. Where --classes chooses,
- * classes that are not in all splits may be none of those: all are taken, and what is not chosen goes
- * later. */
+/* Collects the dataset's classes: those of the reference, which must have all that the others have. Where
+ * --classes chooses, all classes of all splits are taken, and what is not chosen goes later. */
 static FshStatus collect_classes(const PackKeyed *keyed, const PackOptions *options, Layout *layout,
                                  FshError *error)
 {
@@ -324,7 +325,7 @@ static FshStatus collect_classes(const PackKeyed *keyed, const PackOptions *opti
     return status;
 }
 
-/* What is odd, once the images are counted. */
+/* Warns of what is odd, once the images are counted. */
 static FshStatus warn_layout(PackKeyed *keyed, const PackOptions *options, const Layout *layout,
                              FshError *error)
 {
@@ -373,7 +374,7 @@ static int compare_places(const ClassFile *left, const ClassFile *right)
     return memcmp(left->path, right->path, left->path_bytes);
 }
 
-/* By split and path, then class. */
+/* Orders by split and path, then class. */
 static int compare_class_files(const void *a, const void *b)
 {
     const ClassFile *left = a, *right = b;
@@ -381,7 +382,8 @@ static int compare_class_files(const void *a, const void *b)
     return order ? order : (left->label > right->label) - (left->label < right->label);
 }
 
-/* cat/0.jpg and dog/0.jpg: photographs that were counted in each class are no pairs. */
+/* Returns whether the name is a number: cat/0.jpg and dog/0.jpg, photographs that were counted in each class,
+ * are no pairs. */
 static bool is_number(const ClassFile *file)
 {
     size_t digits = 0;
@@ -390,7 +392,7 @@ static bool is_number(const ClassFile *file)
     return digits == file->path_bytes;
 }
 
-/* Pairs below folders of films, or of days, which are no classes. */
+/* Warns of pairs below folders of films, or of days, which are no classes. */
 static FshStatus warn_sides(PackKeyed *keyed, FshError *error)
 {
     const char *sides = found_hint_sides(keyed->found);
@@ -402,8 +404,8 @@ static FshStatus warn_sides(PackKeyed *keyed, FshError *error)
                : FSH_OK;
 }
 
-/* Pairs that are packed without --pairs look like two classes of the same names. Before key_mend: keys
- * have no extension yet. */
+/* Warns of pairs that are packed without --pairs: they look like two classes of the same names. To be called
+ * before key_mend, while keys have no extension. */
 static FshStatus warn_pairs(PackKeyed *keyed, const NameList *classes, FshError *error)
 {
     if (classes->count != 2)
@@ -434,7 +436,7 @@ static FshStatus warn_pairs(PackKeyed *keyed, const NameList *classes, FshError 
                       classes->names[0], classes->names[1], classes->names[0], classes->names[1]);
 }
 
-/* Images in a folder that should have class folders. */
+/* Refuses images in a folder that should have class folders. */
 static FshStatus refuse_stray(const PackKeyed *keyed, const Layout *layout, FshError *error)
 {
     for (size_t i = 0; i < layout->root_count; i++) {
@@ -450,7 +452,7 @@ static FshStatus refuse_stray(const PackKeyed *keyed, const Layout *layout, FshE
     return FSH_OK;
 }
 
-/* No class folder anywhere: only labels can tell. */
+/* Makes the samples of a source without any class folder: only labels can tell their classes. */
 static FshStatus key_flat(PackKeyed *keyed, const PackOptions *options, Layout *layout, FshError *error)
 {
     if (!layout->labels) {

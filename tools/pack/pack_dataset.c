@@ -74,7 +74,7 @@ FshStatus found_dataset_sample(const PackFound *found, uint64_t item, FshSample 
     return status;
 }
 
-/* Which of the dataset's splits are train, val and test. A single one of any other name is train. */
+/* Finds which of the dataset's splits are train, val and test. A single one of any other name is train. */
 static FshStatus take_splits(PackFound *found, const FshManifest *manifest, FshError *error)
 {
     FoundDataset *from = &found->from;
@@ -142,7 +142,7 @@ static FshStatus take_fields(PackFound *found, const PackOptions *options, const
     return FSH_OK;
 }
 
-/* What its own packing noted: where it comes from and how its images were made smaller. */
+/* Takes what the dataset's own packing noted: where it comes from and how its images were made smaller. */
 static void take_provenance(PackFound *found, const FshManifest *manifest)
 {
     found->provenance = manifest->provenance_json ? json_loads(manifest->provenance_json, 0, NULL) : NULL;
@@ -159,8 +159,8 @@ static uint64_t mix_times(uint64_t hash, uint64_t bytes, int64_t modified_ns)
     return XXH3_64bits(numbers, sizeof numbers);
 }
 
-/* Times and sizes of all files that are the dataset, in one number: a tar may be written again in its place,
- * and the folder knows nothing of it. */
+/* Notes times and sizes of all files of the dataset, in one number: a tar may be written again in its place,
+ * and the folder does not change. */
 static FshStatus note_times(PackFound *found, const FshManifest *manifest, int jobs, FshError *error)
 {
     uint64_t hash = 0;
@@ -247,7 +247,7 @@ static FshStatus take_samples(PackKeyed *keyed, const PackOptions *options, FshE
     return status;
 }
 
-/* The names of the classes; where the container knows numbers only, the numbers. */
+/* Takes the names of the classes; where the container knows numbers only, the numbers. */
 static FshStatus take_classes(PackKeyed *keyed, const FshManifest *manifest, FshError *error)
 {
     NameList names = {0};
@@ -266,7 +266,8 @@ static FshStatus take_classes(PackKeyed *keyed, const FshManifest *manifest, Fsh
     return status;
 }
 
-/* By the key, which has no extension; labels are of files, which have one. */
+/* Returns the label of a sample; NULL: none. It is looked for by the key, which has no extension; labels are
+ * of files, which have one. */
 static const char *find_text(const Labels *labels, const PackSample *sample)
 {
     static const char *const extensions[] = {"",      ".jpg", ".JPEG", ".jpeg", ".JPG", ".png",
@@ -282,8 +283,8 @@ static const char *find_text(const Labels *labels, const PackSample *sample)
     return text;
 }
 
-/* --labels, of a dataset in which samples have none: they are looked for by key. Samples that have a label
- * keep it, by the name of its class. Fills texts, and removes samples that have no text either. */
+/* Fills texts with a label for each sample, and removes samples that have none. Samples without a label in
+ * the dataset are looked for by key; those that have one keep it, by the name of its class. */
 static FshStatus find_texts(PackKeyed *keyed, const PackOptions *options, const Labels *labels,
                             const char **texts, FshError *error)
 {
@@ -335,7 +336,8 @@ static FshStatus take_labels(PackKeyed *keyed, const PackOptions *options, FshEr
     return status;
 }
 
-/* A tar of images alone may hold none. */
+/* Refuses a dataset of classes in which no sample has a label, as in a tar of images alone, and warns of
+ * some. */
 static FshStatus check_labels(PackKeyed *keyed, FshError *error)
 {
     uint64_t count = 0;

@@ -27,7 +27,7 @@ typedef struct DedupeJob {
     Intake *intakes; /* for each thread */
 } DedupeJob;
 
-/* The same content together, the one that stays first. */
+/* Orders the same content together, the sample that stays first. */
 static int compare_contents(const void *a, const void *b)
 {
     const Content *left = a, *right = b;
@@ -45,7 +45,7 @@ static bool same_hash(const Content *a, const Content *b)
     return a->hash[0] == b->hash[0] && a->hash[1] == b->hash[1];
 }
 
-/* A sample that cannot be read equals nothing: the work reports it. */
+/* Hashes the bytes of a sample. One that cannot be read equals nothing: the work reports it. */
 static FshStatus hash_sample(uint64_t item, int thread, void *context, FshError *error)
 {
     DedupeJob *job = context;
@@ -109,7 +109,8 @@ static FshStatus note_duplicate(PackKeyed *keyed, const PackSample *sample, cons
                       other_class ? keyed->class_names[kept->label] : "");
 }
 
-/* kept_for[i]: the sample, plus one, that stays for sample i; 0: i stays. */
+/* Notes and removes the samples that are not to stay. kept_for[i]: the sample, plus one, that stays for
+ * sample i; 0: i stays. */
 static FshStatus remove_duplicates(PackKeyed *keyed, const uint64_t *kept_for, FshError *error)
 {
     FshStatus status = FSH_OK;

@@ -140,8 +140,8 @@ static FshStatus sniff_one(uint64_t item, int thread, void *context, FshError *e
     return FSH_OK;
 }
 
-/* A name that says "image" is believed until the work reads the file (a text called .jpg is then reported,
- * not passed over); a file of any other name is an image if its first bytes are one's. */
+/* Fills is_image. A name that says "image" is believed until the work reads the file (a text called .jpg is
+ * then reported, not passed over); a file of any other name is an image if its first bytes are one's. */
 static FshStatus find_images(PackFound *found, int jobs, FshError *error)
 {
     FshStatus status = FSH_OK;
@@ -180,7 +180,7 @@ done:
 
 /* ---- a tree ---- */
 
-/* What the walk could not read is input left out too: a dangling link may have been a photograph. */
+/* Notes what the walk could not read as left out: a dangling link may have been a photograph. */
 static FshStatus note_walk_problems(PackFound *found, FshError *error)
 {
     FshStatus status = FSH_OK;
@@ -192,8 +192,9 @@ static FshStatus note_walk_problems(PackFound *found, FshError *error)
     return status;
 }
 
-/* fresize leaves its recipe in the tree it writes: it belongs in the provenance. A tree that it has not
- * finished is packed as it is, with a warning: images may be missing that nobody will miss later. */
+/* Reads the recipe that fresize leaves in the tree it writes: it belongs in the provenance. A tree that
+ * fresize has not finished is packed as it is, with a warning: images may be missing that nobody will miss
+ * later. */
 static FshStatus read_resize_recipe(PackFound *found, const PackOptions *options, FshError *error)
 {
     enum { RECIPE_BYTES_MAX = 1 << 20 };
@@ -220,7 +221,8 @@ static FshStatus read_resize_recipe(PackFound *found, const PackOptions *options
     return status;
 }
 
-/* By the bytes of the paths below them: "a/b-" comes before "a/b", since '-' comes before '/'. */
+/* Orders folders by the bytes of the paths below them: "a/b-" comes before "a/b", since '-' comes before '/'.
+ */
 static int compare_folders(const void *a, const void *b)
 {
     const char *left = *(const char *const *)a, *right = *(const char *const *)b;

@@ -25,8 +25,7 @@ static bool stems_equal(Stem a, Stem b)
     return a.length == b.length && memcmp(a.text, b.text, a.length) == 0;
 }
 
-/* What is left of two names when the end that they share is cut off, or the beginning. False: they share
- * nothing. */
+/* Cuts off the end that two names share, or the beginning. Returns false where they share nothing. */
 static bool cut_shared(Stem *a, Stem *b, bool beginning)
 {
     const size_t most = a->length < b->length ? a->length : b->length;
@@ -72,9 +71,9 @@ static bool one_folder(const PackFound *found, uint64_t *count_ret)
     return true;
 }
 
-/* Whether image i and its other side differ in the same two words for every i. by_beginning: neighbours, told
- * apart by their ends; else a first half and a second half, told apart by their beginnings. Fills example
- * with the first two paths and words with how they differ. */
+/* Returns whether image i and its other side differ in the same two words for every i. by_beginning:
+ * neighbours, told apart by their ends; else a first half and a second half, told apart by their beginnings.
+ * Fills example with the first two paths and words with how they differ. */
 static bool all_pairs(const PackFound *found, uint64_t count, bool by_beginning, const char *example[2],
                       Stem words[2])
 {
@@ -102,7 +101,7 @@ static bool all_pairs(const PackFound *found, uint64_t count, bool by_beginning,
     return true;
 }
 
-/* Whether the image lies in a folder of this name. */
+/* Returns whether the image lies in a folder of this name. */
 static bool lies_in(const char *path, const char *folder, size_t folder_bytes)
 {
     const char *slash = strrchr(path, '/');

@@ -99,16 +99,16 @@ PackSource found_source(const PackFound *found, uint64_t item);
 FshStatus found_dataset_sample(const PackFound *found, uint64_t item, FshSample *sample, size_t *field_ret,
                                const FshSplit **split_ret, FshError *error);
 
-/* Opens a folder: files below it are named from there, which is shorter than from the root of the file system,
- * so that each costs three system calls. *descriptor_ret is the caller's to close. */
+/* Opens a folder: files below it are named from there, which is shorter than from the root of the file
+ * system, so that each costs three system calls. *descriptor_ret is the caller's to close. */
 FshStatus source_open(const char *root, int *descriptor_ret, FshError *error);
 
 /* Reads the first bytes of a file below the folder, `most` at most (fewer where the file ends), into buffer:
  * enough to know what it is. Messages of this and the next do not name the file: the caller knows it. */
 FshStatus source_read_start(int folder, const char *path, size_t most, Buffer *buffer, FshError *error);
 
-/* Reads the whole file, which had `expected` bytes when it was listed, into buffer. FSH_ERR_MISMATCH if it has
- * another size now. */
+/* Reads the whole file, which had `expected` bytes when it was listed, into buffer. FSH_ERR_MISMATCH if it
+ * has another size now. */
 FshStatus source_read(int folder, const char *path, uint64_t expected, Buffer *buffer, FshError *error);
 
 /* Returns the split that a folder of this name (length bytes) holds, PACK_SPLITS where it is no split's:

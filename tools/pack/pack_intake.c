@@ -19,8 +19,8 @@ void intake_free(Intake *intake)
     *intake = (Intake){0};
 }
 
-/* A file that no image of --max-pixels pixels can be, sparse ones among them, is not read: it might not fit
- * into memory. */
+/* Refuses a file that is longer than any image of --max-pixels pixels, sparse ones among them: it might not
+ * fit into memory. */
 static FshStatus check_length(const PackFound *found, uint64_t bytes, FshError *error)
 {
     if (bytes <= found->file_most_bytes)
@@ -68,7 +68,7 @@ static FshStatus take_record(Intake *intake, const PackFound *found, const PackO
     return status;
 }
 
-/* Pixels as a PNM file, for who reads files only. */
+/* Makes pixels a PNM file, for decoders that read files only. */
 static FshStatus wrap_pixels(Buffer *file, IntakeBytes *taken, FshError *error)
 {
     char header[64];
@@ -122,8 +122,8 @@ FshStatus intake_original(Intake *intake, const PackFound *found, const PackOpti
 
 /* ---- smaller ---- */
 
-/* What the name of the source promises, which is what fresize would write. Where it promises nothing, the
- * content says. */
+/* Sets *format to what the name of the source promises, which is what fresize would write; IMAGE_UNKNOWN
+ * where it promises nothing, and the content decides. */
 static FshStatus format_by_name(const PackFound *found, const PackSample *sample, size_t field,
                                 ImageFormat *format, FshError *error)
 {
@@ -164,7 +164,8 @@ const char *intake_hint_scale(uint32_t width, uint32_t height, uint32_t other_wi
     return hint;
 }
 
-/* Sides of different sizes may come out equal; they belong together no more for that. */
+/* Refuses sides that had different sizes before they were made smaller: they may come out equal, and belong
+ * together no more for that. */
 static FshStatus check_sizes(Intake *intake, const PackFound *found, size_t field, const ImageInfo *info,
                              FshError *error)
 {

@@ -44,8 +44,8 @@ typedef struct IntakeBytes {
 FshStatus intake_take(Intake *intake, const PackFound *found, const PackOptions *options,
                       const PackSample *sample, size_t field, IntakeBytes *taken, FshError *error);
 
-/* The same as it is, not made smaller. place, which may be NULL, is borrowed: a file is read there if it has
- * room for the file and one byte more. */
+/* Takes the field as it is, not made smaller. place, which may be NULL, is borrowed: a file is read there if
+ * it has room for the file and one byte more. */
 FshStatus intake_original(Intake *intake, const PackFound *found, const PackOptions *options,
                           const PackSample *sample, size_t field, const Buffer *place, IntakeBytes *taken,
                           FshError *error);
@@ -54,7 +54,7 @@ FshStatus intake_original(Intake *intake, const PackFound *found, const PackOpti
  * Of files nothing is mapped, so nothing can fail. */
 FshStatus intake_check_read(const PackFound *found, const PackSample *sample, FshError *error);
 
-/* Size and channels of what intake_take would give, by the header: pixels as displayed. */
+/* Fills *info with size and channels of what intake_take would give, by the header: pixels as displayed. */
 FshStatus intake_probe(Intake *intake, ImageDecoder *decoder, const PackFound *found,
                        const PackOptions *options, const PackSample *sample, size_t field, ImageInfo *info,
                        FshError *error);

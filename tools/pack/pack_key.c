@@ -100,7 +100,7 @@ static FshStatus key_tree(PackKeyed *keyed, const PackOptions *options, FshError
 
 /* ---- classes ---- */
 
-/* The names of classes stand in JSON, in the manifest and in every shard. */
+/* Refuses names of classes that are no UTF-8: they stand in JSON, in the manifest and in every shard. */
 static FshStatus check_class_names(const PackKeyed *keyed, FshError *error)
 {
     for (size_t i = 0; i < keyed->class_count; i++) {
@@ -114,7 +114,7 @@ static FshStatus check_class_names(const PackKeyed *keyed, FshError *error)
     return FSH_OK;
 }
 
-/* The display name that the source's manifest has for a class; "": none. */
+/* Returns the display name that the source's manifest has for a class; "": none. */
 static const char *source_display_name(const FshManifest *from, const char *class_name)
 {
     for (size_t i = 0; from->class_display_names && i < from->class_count; i++) {
@@ -124,7 +124,7 @@ static const char *source_display_name(const FshManifest *from, const char *clas
     return "";
 }
 
-/* Those of a dataset stay with their classes, which may be fewer now. */
+/* Keeps the display names of a dataset with their classes, which may be fewer now. */
 static FshStatus keep_display_names(PackKeyed *keyed, FshError *error)
 {
     const FshManifest *from = fsh_manifest(keyed->found->from.dataset);

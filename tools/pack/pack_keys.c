@@ -28,7 +28,7 @@ static bool same_key(const PackSample *a, const PackSample *b)
     return a->split == b->split && a->key_bytes == b->key_bytes && memcmp(a->key, b->key, a->key_bytes) == 0;
 }
 
-/* The slot that holds a sample of this key, or the empty one where it belongs. */
+/* Returns the slot that holds a sample of this key, or the empty one where it belongs. */
 static uint64_t *table_find(const KeyTable *table, const PackSample *sample)
 {
     const uint64_t mask = table->slot_count - 1;
@@ -56,8 +56,9 @@ static uint64_t mark_clashes(KeyTable *table, uint8_t *clashes)
     return marked;
 }
 
-/* x.jpg and x.png in one folder would share the key x: each keeps its extension then. Longer keys may clash
- * with others in turn ("x.jpg" and "x.jpg.png"), so it is repeated, until nothing can be made longer. */
+/* Gives keys that clash their extensions: x.jpg and x.png in one folder would share the key x. Longer keys
+ * may clash with others in turn ("x.jpg" and "x.jpg.png"), so it is repeated, until nothing can be made
+ * longer. */
 static void keep_extensions(PackKeyed *keyed, KeyTable *table, uint8_t *clashes)
 {
     for (bool changed = true; changed && mark_clashes(table, clashes);) {
@@ -70,7 +71,7 @@ static void keep_extensions(PackKeyed *keyed, KeyTable *table, uint8_t *clashes)
     }
 }
 
-/* The key of a sample that has another's: KEY~2, or the next number that is free. */
+/* Gives a sample whose key another has KEY~2, or the next number that is free. */
 static FshStatus number_key(PackKeyed *keyed, KeyTable *table, PackSample *sample, FshError *error)
 {
     enum { NUMBER_BYTES = 24 };
@@ -99,8 +100,8 @@ static FshStatus number_key(PackKeyed *keyed, KeyTable *table, PackSample *sampl
     return FSH_OK;
 }
 
-/* What clashes still comes from two splits that became one, from tars that know no better, or from val/x and
- * valid/x in a list. */
+/* Numbers the keys that clash still: of two splits that became one, of tars whose keys are not unique, of
+ * val/x and valid/x in a list. */
 static FshStatus number_keys(PackKeyed *keyed, KeyTable *table, FshError *error)
 {
     memset(table->slots, 0, table->slot_count * sizeof *table->slots);

@@ -104,7 +104,7 @@ static bool normalise(char *path)
     return *path != '\0';
 }
 
-/* A full path below the source becomes a relative one. */
+/* Returns the relative path of a full path below the source; others as they are. */
 static char *below(char *path, const char *root)
 {
     const size_t length = strlen(root);
@@ -126,7 +126,8 @@ static int compare_lines(const void *a, const void *b)
     return order ? order : (left->number > right->number) - (left->number < right->number);
 }
 
-/* Marks lines whose path another line has: one image is one sample. */
+/* Finds lines whose path an earlier line has: one image is one sample. first_ret[i]: the number of that line,
+ * 0 where there is none. */
 static FshStatus find_repeated(const List *list, uint64_t *first_ret, FshError *error)
 {
     FshStatus status = FSH_OK;
@@ -203,7 +204,7 @@ static FshStatus note_failure(PackFound *found, const List *list, uint64_t i, ui
                       (unsigned long long)line->number, list->name, reason);
 }
 
-/* The files of the list, in its order, as a walk would have listed them. */
+/* Takes the files of the list, in its order, as a walk would have listed them. */
 static FshStatus take_files(PackFound *found, const PackOptions *options, List *list, FshError *error)
 {
     char root[PATH_MAX];

@@ -14,7 +14,7 @@
 
 /* ---- bringing files over ---- */
 
-/* The whole file under a new name: linked, or copied and synced. What has that name is replaced. */
+/* Gives a whole file a new name: links it, or copies and syncs it. What has that name is replaced. */
 static FshStatus bring_file(const char *from, const char *to, FshError *error)
 {
     enum { COPY_BYTES = 1 << 20 };
@@ -62,7 +62,7 @@ static FshStatus bring_named(const char *from_folder, const char *to_folder, con
     return status ? status : bring_file(from, to, error);
 }
 
-/* An LMDB's folder, or BasicSR's with one for each side. */
+/* Brings an LMDB's folder, or BasicSR's with one for each side. */
 static FshStatus bring_folder(const char *from, const char *to, FshError *error)
 {
     FshStatus status = file_make_folders(to, error);
@@ -86,7 +86,7 @@ static FshStatus bring_folder(const char *from, const char *to, FshError *error)
     return status ? status : file_sync_parent_folder(to, error);
 }
 
-/* An output, then its progress file: without the latter it is made again, or brought again. */
+/* Brings an output, then its progress file: without the latter it is made again, or brought again. */
 static FshStatus bring_output(const char *from, const char *to, const char *name, FshError *error)
 {
     char from_path[PATH_MAX], to_path[PATH_MAX], hidden[NAME_MAX + sizeof "..json"];
@@ -115,7 +115,8 @@ typedef struct Merge {
     PackResult *result;
 } Merge;
 
-/* The blueprint of a folder; FSH_ERR_MISMATCH if it is of another dataset than that of the folders before. */
+/* Takes the blueprint of a folder. FSH_ERR_MISMATCH if it is of another dataset than those of the folders
+ * before. */
 static FshStatus take_blueprint(Merge *merge, const char *folder, FshError *error)
 {
     Blueprint found;
@@ -176,7 +177,8 @@ static FshStatus hold_parts(Merge *merge, FshError *error)
     return status;
 }
 
-/* Looks for an output in one folder after the other; the destination is where it must get. */
+/* Looks for an output in the destination, which it must get to, and then in the parts. *where_ret: the folder
+ * that has it; NULL: none. */
 static FshStatus find_output(Merge *merge, const char *folder, size_t index, OutputResult *output,
                              const char **where_ret, FshError *error)
 {

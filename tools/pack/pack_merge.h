@@ -22,9 +22,10 @@ typedef struct MergeOptions {
     bool dry_run; /* only say whether all is there */
 } MergeOptions;
 
-/* FSH_ERR_NOT_FOUND: no parts, or not all of them; what is missing is named. FSH_ERR_MISMATCH: parts of
- * different datasets. FSH_ERR_EXISTS: the destination, or a part is still being packed. FSH_ERR_SYSTEM,
- * FSH_ERR_NO_SPACE. *result is to be freed in every case. After a failure the same command goes on. */
+/* Merges the parts into the dataset, and fills *result. FSH_ERR_NOT_FOUND: no parts, or not all of them; what
+ * is missing is named. FSH_ERR_MISMATCH: parts of different datasets. FSH_ERR_EXISTS: the destination, or a
+ * part is still being packed. FSH_ERR_SYSTEM, FSH_ERR_NO_SPACE. *result is to be freed in every case. After a
+ * failure the same command goes on. */
 FshStatus merge_run(const MergeOptions *options, PackResult *result, FshError *error);
 
 #endif

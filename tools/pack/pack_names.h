@@ -20,17 +20,18 @@ FshStatus names_add(NameList *list, const char *name, FshError *error);
 /* Puts the string behind the others, which is the list's from here on: on failure it is freed.
  * FSH_ERR_MEMORY. */
 FshStatus names_take(NameList *list, char *name, FshError *error);
-/* "0", "1", … count of them: classes that have no other name. FSH_ERR_MISMATCH, beginning with what: more
- * than NAMES_NUMBERS_MAX. */
+/* Appends "0", "1", … count of them: classes that have no other name. FSH_ERR_MISMATCH, beginning with what:
+ * more than NAMES_NUMBERS_MAX. */
 FshStatus names_add_numbers(NameList *list, uint64_t count, const char *what, FshError *error);
-/* Into byte order. */
+/* Sorts the names by their bytes. */
 void names_sort(NameList *list);
-/* In a sorted list. index_ret may be NULL. */
+/* Returns whether a sorted list has the name; *index_ret, which may be NULL: where. */
 bool names_find(const NameList *list, const char *name, size_t *index_ret);
 /* Frees and empties. */
 void names_free(NameList *list);
 
-/* A number as we write class numbers: digits, no zero before others, below NAMES_NUMBERS_MAX. */
+/* Reads a number as we write class numbers into *number_ret: digits, no zero before others, below
+ * NAMES_NUMBERS_MAX. Returns false where text is something else. */
 bool names_parse_number(const char *text, uint64_t *number_ret);
 
 #endif

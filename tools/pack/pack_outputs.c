@@ -15,8 +15,8 @@ static uint64_t scale(uint64_t bytes, uint64_t numerator, uint64_t denominator)
     return (uint64_t)((Wide)bytes * numerator / denominator);
 }
 
-/* Bytes of a sample in its file as planned: of its record; in a tar, of its members .jpg, .cls and .json,
- * each with a header and filled up to blocks. */
+/* Returns the bytes of a sample in its file as planned: of its record; in a tar, of its members .jpg, .cls
+ * and .json, each with a header and filled up to blocks. */
 static uint64_t planned_bytes(const PackPlan *plan, const PackOptions *options, const PackSample *sample)
 {
     enum { BLOCK_BYTES = 512, JSON_BLOCKS = 2, CLASS_BLOCKS = 2 };
@@ -96,14 +96,14 @@ static void hash_u64(XXH3_state_t *state, uint64_t value)
     (void)XXH3_128bits_update(state, bytes, sizeof bytes);
 }
 
-/* Length first, so that "ab", "c" and "a", "bc" differ. */
+/* Hashes a text, its length first, so that "ab", "c" and "a", "bc" differ. */
 static void hash_text(XXH3_state_t *state, const char *text, size_t length)
 {
     hash_u64(state, length);
     (void)XXH3_128bits_update(state, text, length);
 }
 
-/* The recipe of this run, not that of the source, and what decides how samples are stored. */
+/* Hashes the recipe of this run, not that of the source, and what decides how samples are stored. */
 static void hash_recipe(XXH3_state_t *state, const PackPlan *plan, const PackOptions *options)
 {
     const ShrinkRecipe *recipe = &options->resize;
@@ -120,8 +120,9 @@ static void hash_recipe(XXH3_state_t *state, const PackPlan *plan, const PackOpt
         hash_u64(state, numbers[i]);
 }
 
-/* Over everything that decides the bytes: version, options, classes, and each sample's place, key, label and
- * sources (path and size). Not over modification times: a copy of the source gives the same dataset. */
+/* Makes the id, a hash over everything that decides the bytes: version, options, classes, and each sample's
+ * place, key, label and sources (path and size). Modification times are left out: a copy of the source gives
+ * the same dataset. */
 static FshStatus make_id(PackPlan *plan, const PackOptions *options, FshError *error)
 {
     XXH3_state_t *state = XXH3_createState();
@@ -165,7 +166,8 @@ static FshStatus make_id(PackPlan *plan, const PackOptions *options, FshError *e
     return FSH_OK;
 }
 
-/* BasicSR reads image files. The writer would refuse pixels too, but only when it comes to them. */
+/* Refuses raw pixels in BasicSR's layout, which is of image files. The writer would refuse them too, but only
+ * when it comes to them. */
 static FshStatus refuse_pixels(const PackSplit *split, const PackOptions *options, FshError *error)
 {
     if (!split->found->from.dataset || options->store != PACK_STORE_COPY || options->resize.max_size)

@@ -10,7 +10,7 @@
 
 #include "tools/pack/pack_keyed.h"
 
-/* By split, key, field, then path. */
+/* Orders by split, key, field, then path. */
 static int compare_images(const void *a, const void *b)
 {
     const SideImage *left = a, *right = b;
@@ -32,8 +32,8 @@ static bool same_sample(const SideImage *a, const SideImage *b)
     return a->split == b->split && a->key_bytes == b->key_bytes && memcmp(a->key, b->key, a->key_bytes) == 0;
 }
 
-/* Finds the side folders among the folders of path: *field_ret and the place of the first, and how many there
- * are. */
+/* Returns how many of the folders of path are side folders. The first of them is the side *field_ret and
+ * begins at *begin_ret. */
 static size_t find_sides(const PackKeyed *keyed, const char *path, uint32_t *field_ret, size_t *begin_ret)
 {
     size_t found = 0;
@@ -148,8 +148,8 @@ static FshStatus collect(PackKeyed *keyed, const PackOptions *options, SideImage
     return status;
 }
 
-/* A run of images with one key: a sample if each side has exactly one, else a note for each image.
- * *orphans_ret: it lacks a side. */
+/* Adds images of one key: as a sample if each side has exactly one, else as a note for each image.
+ * *orphans_ret: the group lacks a side. */
 static FshStatus add_group(PackKeyed *keyed, const SideImage *images, size_t count, bool *orphans_ret,
                            FshError *error)
 {
@@ -198,7 +198,7 @@ static int compare_folder_names(const void *a, const void *b)
     return order ? order : (left->bytes > right->bytes) - (left->bytes < right->bytes);
 }
 
-/* Most images first, then by name. */
+/* Orders by the count of images, most first, then by name. */
 static int compare_image_counts(const void *a, const void *b)
 {
     const FolderName *left = a, *right = b;
@@ -224,8 +224,8 @@ static void set_missing_error(const PackKeyed *keyed, const char *missing, const
                         missing, shown, count > SHOWN_MAX ? ", ..." : "");
 }
 
-/* A side that is nowhere is one mistake in the command, not one of each image of the other side. Where no
- * image lies in a folder, what was looked for is explained elsewhere. */
+/* Refuses a source in which a side is nowhere: that is one mistake in the command, not one of each image of
+ * the other side. Where no image lies in a folder, what was looked for is explained elsewhere. */
 static FshStatus check_sides(const PackKeyed *keyed, FshError *error)
 {
     FshStatus status = FSH_OK;

@@ -67,7 +67,7 @@ FshStatus pack_plan_part(const PackPlan *plan, const PackOptions *options, size_
 /* Refuses what options->container cannot hold. FSH_ERR_USAGE, FSH_ERR_MISMATCH. */
 FshStatus pack_check_container(const PackSplit *split, const PackOptions *options, FshError *error);
 
-/* The last phase: cuts the splits into outputs, and makes the id. */
+/* Cuts the splits into outputs, and makes the id: the last phase. */
 FshStatus pack_cut(PackPlan *plan, const PackOptions *options, FshError *error);
 
 #endif

@@ -37,7 +37,8 @@ typedef struct RepairSample {
     char key[PATH_MAX];
 } RepairSample;
 
-/* The pixels of a field, its channels, and its size where the record does not tell it. */
+/* Adds a field's size to the statistics, by decoding where the record does not tell it, and with sums_pixels
+ * its pixels. */
 static FshStatus take_pixels(RepairThread *own, const FshSplit *split, const FshField *field,
                              bool sums_pixels, PixelStatistics *statistics, FshError *error)
 {
@@ -108,7 +109,7 @@ static FshStatus deliver(uint64_t item, void *slot, void *context, FshError *err
     return notes_add(&repair->result->undecodable, own->failure.status, name, own->failure.message, error);
 }
 
-/* Mean and deviation are those of train or, where there is none, of the first split; sizes those of all. */
+/* Measures mean and deviation of train or, where there is none, of the first split, and the sizes of all. */
 static FshStatus measure(const RepairOptions *options, RepairResult *result, FshError *error)
 {
     const FshManifest *manifest = fsh_manifest(result->dataset);

@@ -59,7 +59,7 @@ FshStatus report_write_left_out(const char *path, const NoteList *planned, const
 
 /* ---- for people ---- */
 
-/* "train 8000, val 2000" */
+/* Prints "train 8000, val 2000". */
 static void print_splits(FILE *stream, const FshManifest *manifest)
 {
     char number[32];
@@ -106,7 +106,7 @@ static void print_speed(FILE *stream, const PackResult *result)
         progress_format_bytes(rate, sizeof rate, (uint64_t)((double)result->worked_bytes / seconds)));
 }
 
-/* "fpack: auto: 800 samples raw (1.2 GiB), 200 as they are (20 MiB)" */
+/* Prints "fpack: auto: 800 samples raw (1.2 GiB), 200 as they are (20 MiB)". */
 static void print_chosen(FILE *stream, const PackChosen *chosen)
 {
     char raw_count[32], copy_count[32], raw_bytes[32], copy_bytes[32];
@@ -117,7 +117,7 @@ static void print_chosen(FILE *stream, const PackChosen *chosen)
                   progress_format_bytes(copy_bytes, sizeof copy_bytes, chosen->copy_bytes));
 }
 
-/* "fpack: --dedupe: left out 12 of train, 3 of val" */
+/* Prints "fpack: --dedupe: left out 12 of train, 3 of val". */
 static void print_duplicates(FILE *stream, const uint64_t *duplicates)
 {
     char count[32];
@@ -170,7 +170,7 @@ void report_print(FILE *stream, const Report *report)
 
 /* ---- for machines ---- */
 
-/* {"train": {"samples": 3, "classes": {"cat": 1, …}}, …}; a dry run counts what is planned. */
+/* Returns {"train": {"samples": 3, "classes": {"cat": 1, …}}, …}; a dry run counts what is planned. */
 static json_t *splits_to_json(const FshManifest *manifest)
 {
     json_t *splits = json_object();
@@ -210,7 +210,7 @@ static json_t *left_out_to_json(const Report *report)
     return array;
 }
 
-/* {"train": 12, "val": 3, "test": 0} */
+/* Returns {"train": 12, "val": 3, "test": 0}. */
 static json_t *duplicates_to_json(const uint64_t *duplicates)
 {
     return json_pack("{s:I, s:I, s:I}", fsh_split_name(PACK_TRAIN), (json_int_t)duplicates[PACK_TRAIN],

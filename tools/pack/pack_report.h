@@ -6,12 +6,12 @@
 
 #include "tools/pack/pack.h"
 
-/* Whether a report may be written to path: to a new file or over an older report; over any other only with
- * force. FSH_ERR_EXISTS; FSH_ERR_NOT_FOUND: no folder to write it into. */
+/* Checks that a report may be written to path: to a new file or over an older report; over any other only
+ * with force. FSH_ERR_EXISTS; FSH_ERR_NOT_FOUND: no folder to write it into. */
 FshStatus report_check_path(const char *path, bool force, FshError *error);
 
-/* One JSON object a line for everything left out, {"path", "reason", "kind"}, the plan's first. Replaces an
- * older report. */
+/* Writes one JSON object a line for everything left out, {"kind", "path", "reason"}, the plan's first.
+ * Replaces an older report. */
 FshStatus report_write_left_out(const char *path, const NoteList *planned, const NoteList *worked,
                                 FshError *error);
 
@@ -27,10 +27,10 @@ typedef struct Report {
     const PackChosen *chosen;   /* by --store auto, for the whole dataset; NULL: nothing was chosen */
 } Report;
 
-/* The summary: a few lines for people. */
+/* Prints the summary: a few lines for people. */
 void report_print(FILE *stream, const Report *report);
 
-/* The same as one JSON object on a line. FSH_ERR_MEMORY. */
+/* Prints the summary as one JSON object on a line. FSH_ERR_MEMORY. */
 FshStatus report_print_json(FILE *stream, const Report *report, FshError *error);
 
 #endif

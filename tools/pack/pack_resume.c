@@ -39,7 +39,6 @@ void resume_hash_to_text(const FshHash128 *hash, char text[33])
         (void)snprintf(text + 2 * i, 3, "%02x", hash->bytes[i]);
 }
 
-/* Content is taken to be unchanged where path, size and time are. */
 void resume_sources(const PackPlan *plan, const PackOutput *output, char text[RESUME_SOURCES_BYTES])
 {
     uint64_t hash = 0;
@@ -84,7 +83,8 @@ FshStatus resume_save(const PackPlan *plan, const PackOutput *output, const char
     return status;
 }
 
-/* A tar says nothing of the dataset it belongs to: all of it is hashed. Its index is made with it. */
+/* Returns whether a tar, all of which is hashed, and its index are as they were written. A tar says nothing
+ * of the dataset it belongs to. */
 static bool tar_agrees(const char *path, const FshFileInfo *info)
 {
     FileMapping mapping = {0};
@@ -98,8 +98,8 @@ static bool tar_agrees(const char *path, const FshFileInfo *info)
     return agrees && fsh_tar_index_check(path, NULL) == FSH_OK;
 }
 
-/* The output's own word: its id, split and count and, for a shard, the hash in its footer. An LMDB has none;
- * its pages are gone through by fsh_open. */
+/* Returns whether the output itself says the same: its id, split and count and, for a shard, the hash in its
+ * footer. An LMDB has no hash; fsh_open goes through its pages. */
 static bool output_agrees(const ResumeKey *key, const char *folder, const FshFileInfo *info)
 {
     char path[PATH_MAX];

@@ -36,7 +36,8 @@ typedef struct ResumeKey {
     const char *sources; /* what resume_sources says of the output; NULL: made from whatever sources */
 } ResumeKey;
 
-/* A hash over path, size and modification time of the output's sources, as hexadecimal digits into text. */
+/* Writes to text a hash over path, size and modification time of the output's sources, as hexadecimal digits:
+ * content is taken to be unchanged where these are. */
 void resume_sources(const PackPlan *plan, const PackOutput *output, char text[RESUME_SOURCES_BYTES]);
 
 /* Fills *result if the output lies in folder and is what was asked for; *kept_ret says so. Only running out
@@ -44,10 +45,10 @@ void resume_sources(const PackPlan *plan, const PackOutput *output, char text[RE
 FshStatus resume_load(const ResumeKey *key, const char *folder, OutputResult *result, bool *kept_ret,
                       FshError *error);
 
-/* The name of the progress file of an output: ".NAME.json". Returns buffer. */
+/* Writes to buffer the name of the progress file of an output: ".NAME.json". Returns buffer. */
 const char *resume_name(char *buffer, size_t buffer_bytes, const char *name);
 
-/* A hash as 32 hexadecimal digits, and back; false where text is something else. */
+/* Write a hash as 32 hexadecimal digits, and read it back; false where text is something else. */
 void resume_hash_to_text(const FshHash128 *hash, char text[33]);
 bool resume_hash_from_text(const char *text, FshHash128 *hash);
 

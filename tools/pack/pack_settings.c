@@ -13,7 +13,7 @@ const char *const settings_layouts[] = {"fshard", "basicsr", NULL};
 const char *const settings_edges[] = {"short", "long", NULL};
 const char *const settings_on_error[] = {"stop", "skip", NULL};
 
-/* What goes together, and what does not. */
+/* Refuses options that do not go together. */
 static FshStatus check_usage(const Settings *settings, const PackOptions *options, FshError *error)
 {
     const char *one = NULL, *other = NULL;
@@ -50,7 +50,7 @@ static FshStatus check_usage(const Settings *settings, const PackOptions *option
     return FSH_OK;
 }
 
-/* A destination in a side's folder would be taken for images of it. */
+/* Refuses a destination in a side's folder: it would be taken for images of the side. */
 static FshStatus check_outside(const PackOptions *options, size_t field, FshError *error)
 {
     char side[PATH_MAX];
@@ -62,7 +62,7 @@ static FshStatus check_outside(const PackOptions *options, size_t field, FshErro
     return status;
 }
 
-/* fresize's recipe, with its defaults where fpack has no option. */
+/* Fills fresize's recipe, with its defaults where fpack has no option. */
 static FshStatus take_recipe(const Settings *settings, ShrinkRecipe *recipe, FshError *error)
 {
     *recipe = (ShrinkRecipe){.max_size = (uint32_t)settings->max_size,
@@ -80,7 +80,7 @@ static FshStatus take_recipe(const Settings *settings, ShrinkRecipe *recipe, Fsh
                : FSH_OK;
 }
 
-/* How samples are stored; an option that would do nothing is refused. */
+/* Fills how samples are stored; refuses an option that would do nothing. */
 static FshStatus take_store(const Settings *settings, PackOptions *options, FshError *error)
 {
     options->store = (PackStore)settings->store;
@@ -109,7 +109,7 @@ static FshStatus take_store(const Settings *settings, PackOptions *options, FshE
     return message ? fsh_error_set(error, FSH_ERR_USAGE, "%s", message) : FSH_OK;
 }
 
-/* By --format, or by --layout where that names a container. */
+/* Sets *container by --format, or by --layout where that names a container. */
 static FshStatus take_container(const Settings *settings, FshContainer *container, FshError *error)
 {
     (void)fsh_container_from_name(settings_formats[settings->format], container);

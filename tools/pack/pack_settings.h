@@ -37,13 +37,13 @@ extern const char *const settings_formats[], *const settings_layouts[], *const s
 extern const OptionForeign settings_foreign[], settings_answers[], settings_format_hints[],
     settings_store_hints[];
 
-/* As they are without options; defaults is NULL. (pack_settings_table.c) */
+/* Sets all options to what they are when not given; defaults is NULL. (pack_settings_table.c) */
 void settings_init(Settings *settings);
 
 /* The table's rows, an empty one at the end. They point into *settings. */
 enum { SETTINGS_ROWS = 64 };
 void settings_rows(Settings *settings, Option rows[SETTINGS_ROWS]);
-/* The table over them, which borrows rows. */
+/* Returns the table over the rows, which it borrows. */
 OptionTable settings_table(const Option *rows);
 
 /* Fills *options. FSH_ERR_USAGE. */
@@ -55,10 +55,10 @@ FshStatus settings_take(const ProgramContext *context, PackOptions *options, Fsh
 FshStatus settings_take_pairs(const ProgramContext *context, PackOptions *options, size_t *used_ret,
                               FshError *error);
 
-/* What the dataset is was decided when its parts were packed: with --merge an option that says otherwise is a
- * misunderstanding, and FSH_ERR_USAGE. */
+/* Refuses, with FSH_ERR_USAGE, options that do not go with --merge: what the dataset is was decided when its
+ * parts were packed. */
 FshStatus settings_take_merge(const ProgramContext *context, FshError *error);
-/* The same for --repair-manifest. */
+/* Refuses, with FSH_ERR_USAGE, options that do not go with --repair-manifest. */
 FshStatus settings_take_repair(const ProgramContext *context, FshError *error);
 
 #endif

@@ -20,7 +20,7 @@ static const struct {
     {"basicsr", "lq:gt"},       /* BasicSR: dataroot_lq, dataroot_gt */
 };
 
-/* The sides of a preset; text itself where it names none. */
+/* Sets *sides_ret to the sides of a preset, or to text itself where it names none. */
 static FshStatus find_pairs(const char *text, const char **sides_ret, FshError *error)
 {
     *sides_ret = text;
@@ -34,7 +34,7 @@ static FshStatus find_pairs(const char *text, const char **sides_ret, FshError *
                                "--pairs: '%s' is neither A:B nor one of gopro, nafnet, basicsr", text);
 }
 
-/* Folders that are named below SRC. */
+/* Takes folders that are named below SRC. */
 static FshStatus take_names(const Settings *settings, PackOptions *options, FshError *error)
 {
     FshStatus status = FSH_OK;
@@ -98,7 +98,8 @@ static FshStatus add_folder(PackOptions *options, const char *what, const char *
     return FSH_OK;
 }
 
-/* Length of the folder that two absolute paths both lie in; of "/a/b" and "/a/c" 2, of "/a" and "/b" 1. */
+/* Returns the length of the folder that two absolute paths both lie in: of "/a/b" and "/a/c" 2, of "/a" and
+ * "/b" 1. */
 static size_t common_folder(const char *a, const char *b)
 {
     size_t shared = 0;
@@ -142,7 +143,8 @@ static FshStatus find_root(PackOptions *options, const char *what, FshError *err
     return FSH_OK;
 }
 
-/* Folders anywhere; the argument that is one too many is the second side. */
+/* Takes folders that lie anywhere; the argument that is one too many is the second side, and *used_ret counts
+ * it. */
 static FshStatus take_folders(const ProgramContext *context, PackOptions *options, size_t *used_ret,
                               FshError *error)
 {
@@ -203,7 +205,7 @@ static FshStatus take_suffixes(const Settings *settings, PackOptions *options, F
     return status;
 }
 
-/* Sides of one folder are told apart by the ends of the names alone. */
+/* Refuses sides of one folder whose names do not end differently: nothing else tells them apart. */
 static FshStatus check_one_folder(const PackOptions *options, FshError *error)
 {
     for (size_t a = 0; a < options->field_count && options->root[0]; a++) {

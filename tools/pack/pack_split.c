@@ -29,7 +29,7 @@ static int compare_by_class(const void *a, const void *b)
     return left->sample < right->sample ? -1 : left->sample > right->sample;
 }
 
-/* One from each class, then the next from each class, … */
+/* Orders one from each class, then the next from each class, … */
 static int compare_by_turn(const void *a, const void *b)
 {
     const Draw *left = a, *right = b;
@@ -45,8 +45,8 @@ static bool same_class(const Draw *a, const Draw *b)
     return a->split == b->split && a->label == b->label;
 }
 
-/* All samples, class after class, each class in the order of the hashes. Owned by the caller; NULL: out of
- * memory. */
+/* Returns all samples, class after class, each class in the order of the hashes. Owned by the caller; NULL:
+ * out of memory. */
 static Draw *draw_all(const PackSplit *split, uint64_t seed)
 {
     Draw *draws = calloc(split->sample_count + 1, sizeof *draws);

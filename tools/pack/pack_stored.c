@@ -20,7 +20,8 @@ PackStore stored_as(const PackStored *stored, const PackOptions *options, const 
 
 /* ---- about how many bytes ---- */
 
-/* What an image is stored as takes, about: only the work knows what one that is made smaller becomes. */
+/* Returns about what an image takes as it is stored: only the work knows what one that is made smaller
+ * becomes. */
 static uint64_t payload_bytes(const PackStored *stored, uint64_t item, const PackSource *source)
 {
     char name[PATH_MAX];
@@ -37,8 +38,8 @@ static uint64_t payload_bytes(const PackStored *stored, uint64_t item, const Pac
     return source->bytes < most ? source->bytes : most;
 }
 
-/* Bits of photographs at quality 90 for each pixel, and of graphics: guesses that decide no more than how
- * many shards there are. */
+/* Guesses the bytes of photographs at quality 90, and of graphics, by their pixels. The guesses decide no
+ * more than how many shards there are. */
 static void guess_smaller_bytes(PackStored *stored, const ShrinkRecipe *recipe)
 {
     const uint64_t size = recipe->max_size;
@@ -126,8 +127,8 @@ static FshStatus probe_one(uint64_t number, int thread, void *context, FshError 
     return FSH_OK;
 }
 
-/* Gray datasets stay gray; one image with colours makes all of them RGB, so that every sample has the same
- * channels. payload_bytes: for each item. */
+/* Fills payload_bytes, for each item, and raw_channels from the headers. Gray datasets stay gray; one image
+ * with colours makes all of them RGB, so that every sample has the same channels. */
 static FshStatus probe_raw(PackStored *stored, const PackOptions *options, uint64_t *payload_bytes,
                            FshError *error)
 {
@@ -178,8 +179,8 @@ static int compare_candidates(const void *a, const void *b)
     return left->sample < right->sample ? -1 : left->sample > right->sample;
 }
 
-/* Record bytes of a sample, raw, or 0 where it cannot be: a header that nobody can read, an image above
- * --raw-under. */
+/* Returns the record bytes of a sample as raw pixels; 0 where it cannot be stored so: a header that nobody
+ * can read, an image above --raw-under. */
 static uint64_t raw_record_bytes(const PackStored *stored, const PackOptions *options,
                                  const PackSample *sample, const uint64_t *payload_bytes)
 {
@@ -205,9 +206,9 @@ static FshStatus warn_over_budget(PackStored *stored, const PackOptions *options
         progress_format_bytes(budget, sizeof budget, options->budget_bytes));
 }
 
-/* As many samples raw as the budget allows: those whose records grow least come first, which gives the
- * largest number; of equals the one that is packed first. payload_bytes: what each item takes raw; becomes
- * what it takes as chosen. */
+/* Chooses as many samples for raw as the budget allows: those whose records grow least come first, which
+ * gives the largest number; of equals the one that is packed first. payload_bytes: what each item takes raw;
+ * becomes what it takes as chosen. */
 static FshStatus choose(PackStored *stored, const PackOptions *options, uint64_t *payload_bytes,
                         FshError *error)
 {

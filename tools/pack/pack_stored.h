@@ -62,8 +62,8 @@ void stored_describe(const PackStored *stored, const PackSample *sample, FshSamp
 
 /* ---- for the parts of this phase ---- */
 
-/* Where the planned sizes are not the stored ones: does the work for some samples, trains the dictionary on
- * them and measures stored->share. */
+/* Does the work for some samples, trains the dictionary on them and measures stored->share, where the planned
+ * sizes are not the stored ones. */
 FshStatus store_trial(PackStored *stored, const PackOptions *options, FshError *error);
 
 #endif

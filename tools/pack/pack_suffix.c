@@ -101,7 +101,7 @@ static Ends find_ends(const Side sides[2], char *key)
     return best;
 }
 
-/* "_hazy" rather than "hazy": a sign before both ends, and the same, goes with them. */
+/* Takes a sign before both ends, if it is the same, into them: "_hazy" rather than "hazy". */
 static void take_sign(const Side sides[2], Ends *ends)
 {
     char signs[2] = {0};

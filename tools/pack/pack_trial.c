@@ -54,7 +54,7 @@ static FshStatus try_one(uint64_t item, int thread, void *context, FshError *err
     return status;
 }
 
-/* All samples' bytes in a row, and the size of each field. */
+/* Trains the dictionary on the bytes of all samples tried. */
 static FshStatus train(const Trial *trial, PackStored *stored, FshError *error)
 {
     Buffer bytes = {0};
@@ -111,7 +111,7 @@ static FshStatus measure(const Trial *trial, StoredShare *share, FshError *error
     return status;
 }
 
-/* How many samples come to about `bytes`, at least one. */
+/* Returns how many samples come to about `bytes`, at least one. */
 static uint64_t samples_for(const PackStored *stored, const SplitRange *split, uint64_t bytes)
 {
     enum { LOOKED_AT = 1024 };

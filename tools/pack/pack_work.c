@@ -35,7 +35,7 @@ static FshStatus refuse_size(uint32_t width, uint32_t height, const PackOptions 
                          options->max_pixels);
 }
 
-/* Pixels that need no decoding: as they are, or gray ones in three channels. */
+/* Takes pixels that need no decoding: as they are, or gray ones in three channels. */
 static FshStatus take_pixels(const IntakeBytes *taken, uint32_t channels, Image *image, FshError *error)
 {
     const uint8_t *pixels = taken->data;
@@ -95,7 +95,7 @@ static FshStatus encode_again(Worker *worker, const PackOptions *options, size_t
     return status;
 }
 
-/* By its pixels, which are checked so. */
+/* Takes an image by its pixels, which are checked so. */
 static FshStatus take_whole(Worker *worker, const PackStored *stored, const PackOptions *options,
                             PackStore store, const IntakeBytes *taken, size_t field, bool sum_pixels,
                             FshField *description, FshError *failure)
@@ -121,7 +121,7 @@ static FshStatus take_whole(Worker *worker, const PackStored *stored, const Pack
     return status;
 }
 
-/* Without a look at the pixels. */
+/* Takes an image by its header, without a look at the pixels. */
 static FshStatus take_header(Worker *worker, const PackOptions *options, const IntakeBytes *taken,
                              FshField *description, FshError *failure)
 {
@@ -142,8 +142,8 @@ static FshStatus take_header(Worker *worker, const PackOptions *options, const I
     return FSH_OK;
 }
 
-/* Where in the record that is made in room the field's payload goes, with all that is free behind it; empty
- * if nowhere. */
+/* Returns where the field's payload goes in the record that is made in room, with all that is free after it;
+ * empty if nowhere. */
 static Buffer place_of(const Buffer *room, const FshSample *description, size_t field)
 {
     const size_t offset = room ? fsh_record_payload_offset(description, (unsigned)field) : 0;
@@ -152,7 +152,7 @@ static Buffer place_of(const Buffer *room, const FshSample *description, size_t 
     return (Buffer){.bytes = room->bytes + offset, .capacity = room->capacity - offset};
 }
 
-/* The bytes of one field; as they are stored, at their place. */
+/* Takes the bytes of one field; where they are stored as they are, at their place. */
 static FshStatus take_bytes(Worker *worker, const PackStored *stored, const PackOptions *options,
                             const PackSample *sample, size_t field, const Buffer *place, IntakeBytes *taken,
                             FshError *failure)
@@ -192,8 +192,8 @@ static FshStatus take_field(Worker *worker, const PackStored *stored, const Pack
     return FSH_OK;
 }
 
-/* All sides of a pair show the same scene pixel for pixel, or so many pixels for each: sizes that differ
- * otherwise mean that they do not belong together. */
+/* Refuses sides of a pair whose sizes differ by another factor than --pair-scale: they do not show the same
+ * scene. */
 static FshStatus check_sizes(const PackStored *stored, const FshSample *description, FshError *failure)
 {
     const FshField *first = &description->fields[0];
@@ -215,7 +215,7 @@ static FshStatus check_sizes(const PackStored *stored, const FshSample *descript
     return FSH_OK;
 }
 
-/* Notes why a sample is left out. A failure of the machine is one of the call. */
+/* Notes in *result why a sample is left out. A failure of the machine is one of the call. */
 static FshStatus leave_out(const PackFound *found, const PackSample *sample, size_t field,
                            const FshError *failure, WorkResult *result, FshError *error)
 {
@@ -269,9 +269,9 @@ FshRecordForm work_record_form(const PackStored *stored, const PackOptions *opti
                : FSH_RECORD_ALIGNED;
 }
 
-/* Room behind the records for this one as it was planned, and for the byte more by which a file shows that it
- * has grown. No room, which is no failure, where the record is made of other bytes than those that are
- * taken. */
+/* Reserves room after the records for this one as it was planned, and for the byte more by which a file shows
+ * that it has grown. *room stays empty, which is no failure, where the record is made of other bytes than
+ * those that are taken. */
 static FshStatus reserve_room(const PackStored *stored, const PackOptions *options, const PackSample *sample,
                               Buffer *records, Buffer *room, FshError *error)
 {
@@ -289,8 +289,8 @@ static FshStatus reserve_room(const PackStored *stored, const PackOptions *optio
     return status;
 }
 
-/* Room for more bytes behind the records. The old memory is the caller's to free: fields may still lie in
- * it. */
+/* Makes room for more bytes after the records. The old memory is the caller's to free: fields may still lie
+ * in it. */
 static FshStatus grow(Buffer *records, size_t more_bytes, Buffer *old, FshError *error)
 {
     Buffer grown = {0};

@@ -41,18 +41,19 @@ FshStatus work_sample(Worker *worker, const PackStored *stored, const PackOption
                       const PackSample *sample, bool sum_pixels, Buffer *records, WorkResult *result,
                       FshError *error);
 
-/* The first half: the sample with its fields as they are stored, before compression. It borrows from worker
- * and source until the worker's next sample. Good only where result->failure is FSH_OK. room, which may be
- * NULL: memory with place for the aligned record, to which fields may then be read or decoded. */
+/* Does the first half: describes the sample with its fields as they are stored, before compression. It
+ * borrows from worker and source until the worker's next sample. Good only where result->failure is FSH_OK.
+ * room, which may be NULL: memory with place for the aligned record, to which fields may then be read or
+ * decoded. */
 FshStatus work_describe(Worker *worker, const PackStored *stored, const PackOptions *options,
                         const PackSample *sample, bool sum_pixels, const Buffer *room, WorkResult *result,
                         FshSample *description, FshError *error);
 
-/* Whether fields are compressed then. */
+/* Returns whether fields are compressed. */
 bool work_compresses(const PackStored *stored, const PackOptions *options);
 
-/* How records are laid out: compact in shards whose fields are compressed, which nobody uses where they
- * lie. */
+/* Returns how records are laid out: compact in shards whose fields are compressed, which nobody uses where
+ * they lie. */
 FshRecordForm work_record_form(const PackStored *stored, const PackOptions *options);
 
 #endif

@@ -155,7 +155,7 @@ static FshStatus resize(const ProgramContext *context, const ResizeOptions *opti
 
 /* ---- the options ---- */
 
-/* A name that asks for a tar of another kind would become a folder of this name. */
+/* Refuses a name that asks for a tar of another kind: it would become a folder of this name. */
 static FshStatus check_tar_name(const char *destination, FshError *error)
 {
     static const char *const endings[] = {".tar.gz", ".tgz",     ".tar.bz2", ".tbz",     ".tbz2", ".tar.xz",
@@ -172,7 +172,7 @@ static FshStatus check_tar_name(const char *destination, FshError *error)
     return FSH_OK;
 }
 
-/* What goes together, and what does not. */
+/* Refuses options that do not go together. */
 static FshStatus check_usage(const Settings *settings, const ResizeOptions *options, FshError *error)
 {
     const bool is_tar = resize_source_is_tar(&options->source);
@@ -257,7 +257,7 @@ static ResizeOptions options_of(const Settings *settings)
     };
 }
 
-/* DST, or in a part the tar that is the part's, whose name is written into part_name. */
+/* Takes DST or, in a part of a tar, the part's own tar, whose name is written to part_name. */
 static FshStatus take_destination(Settings *settings, char part_name[PATH_MAX], FshError *error)
 {
     Part part = {0};

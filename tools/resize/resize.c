@@ -77,8 +77,8 @@ static FshStatus begin_item(Run *run, ResizeSlot *slot, FshError *error)
     return status;
 }
 
-/* The next item of this part. Those before it take their names, too: so no name is given away in two
- * parts. */
+/* Takes the next item of this part; *end_ret: there is none. Items before it take their names, too, so that
+ * no name is given away in two parts. */
 static FshStatus take_item(Run *run, ResizeSlot *slot, bool *end_ret, FshError *error)
 {
     FshStatus status = FSH_OK;
@@ -169,13 +169,13 @@ static FshStatus report(Run *run, const ResizeResult *result, FshError *error)
     return !status && failed ? tell_failure(run, result, error) : status;
 }
 
-/* Whether this keeps the destination from being finished. */
+/* Returns whether this image keeps the destination from being finished. */
 static bool is_missed(const Run *run, const ResizeResult *result)
 {
     return result->is_unread && !run->options->skip_unread && !run->options->dry_run && !run->state.finished;
 }
 
-/* The next file of a tar would have the place of one that could not be read: the run ends. */
+/* Ends the run before a file that could not be read: the next file of the tar would have its place. */
 static FshStatus stop_tar(const Run *run, const ResizeResult *result, FshError *error)
 {
     return fsh_error_set(error, FSH_ERR_SYSTEM,
@@ -199,7 +199,8 @@ static void count_result(Run *run, const ResizeResult *result)
     progress_add_saved(&run->progress, (int64_t)result->bytes_before - (int64_t)result->row.bytes);
 }
 
-/* What was written of them; of what was done before, nothing is known. */
+/* Returns whether one side was written gray and the other in colour; of what was done before, nothing is
+ * known. */
 static bool is_mixed_pair(const ResizeSlot *slot)
 {
     const ResizeResult *results = slot->results;
@@ -208,8 +209,8 @@ static bool is_mixed_pair(const ResizeSlot *slot)
            ((results[0].image.info.quirks ^ results[1].image.info.quirks) & IMAGE_QUIRK_GRAY);
 }
 
-/* The rows of the outputs that are there, about once a second; an output in a tar is there when the tar is on
- * disk. */
+/* Notes the rows of the outputs that are there, about once a second; an output in a tar is there when the tar
+ * is on disk. */
 static FshStatus commit(Run *run, FshError *error)
 {
     FshStatus status = run->tar ? tar_writer_sync(run->tar, error) : FSH_OK;
@@ -333,7 +334,7 @@ static void free_threads(Run *run)
     free(run->threads);
 }
 
-/* The destination: its state, and the tar where it is one. */
+/* Opens report and state of the destination, and the tar where it is one. */
 static FshStatus open_destination(Run *run, FshError *error)
 {
     const ResizeOptions *options = run->options;
@@ -404,7 +405,7 @@ static FshStatus run_images(Run *run, FshError *error)
     return status;
 }
 
-/* Nothing to do, and so nothing to keep: FSH_ERR_NOT_FOUND. */
+/* Refuses a source that has nothing to do, and of which nothing is to be kept: FSH_ERR_NOT_FOUND. */
 static FshStatus refuse_nothing(const Run *run, FshError *error)
 {
     const ResizeOptions *options = run->options;

@@ -80,7 +80,8 @@ static bool has_hash(const LedgerRow *row, const void *bytes, size_t length)
 
 /* ---- from the source to the destination ---- */
 
-/* An output counts for the image it was made of alone. */
+/* Finds the row of an output if it was made of this image; else slot->owner is the image that it was made of.
+ * In a tar, notes whether the output is there and whole. */
 static FshStatus find_row(const Check *check, Slot *slot, FshError *error)
 {
     FshStatus status =
@@ -95,8 +96,9 @@ static FshStatus find_row(const Check *check, Slot *slot, FshError *error)
     return status;
 }
 
-/* The next image of the source; *wanted_ret: it is of the part, if there are parts. The second side of a pair
- * is where the first is, which may come long before: it is the part's that has a row of it. */
+/* Takes the next image of the source. *wanted_ret: it belongs to the part, if there are parts; *end_ret:
+ * there is none. The second side of a pair belongs to the part of the first side, which may come long before:
+ * the part that has its row. */
 static FshStatus take_next(Check *check, Slot *slot, bool *wanted_ret, bool *end_ret, FshError *error)
 {
     ResizeItem *item = &slot->item;
@@ -145,8 +147,8 @@ static void find(Slot *slot, ResizeFinding finding, const char *reason)
     (void)snprintf(slot->reason, sizeof slot->reason, "%.*s", (int)sizeof slot->reason - 1, reason);
 }
 
-/* An image without a row may have been too small, or be one that cannot be read: reason tells, if its header
- * does. */
+/* Returns whether an image without a row was below --min-size by its header. reason: filled where the image
+ * cannot be read. */
 static bool is_too_small(const Check *check, Thread *thread, const Slot *slot, const char *path,
                          FshError *reason)
 {
@@ -315,8 +317,8 @@ static FshStatus check_folder(Check *check, FshError *error)
     return status;
 }
 
-/* One entry: what it is told of when the images of the source are looked up, or that none can have asked for
- * it. */
+/* Checks one entry of the tar: tells what is not fresize's, and notes which outputs are there and whole, for
+ * when the images of the source are looked up. */
 static FshStatus check_entry(Check *check, TarReader *reader, const TarEntry *entry, Buffer *content,
                              FshError *error)
 {
@@ -346,7 +348,7 @@ static FshStatus check_entry(Check *check, TarReader *reader, const TarEntry *en
     return status;
 }
 
-/* Before the source: an image is good only if the tar holds what was written. */
+/* Checks the tar before the source: an image is good only if the tar holds what was written. */
 static FshStatus check_tar(Check *check, FshError *error)
 {
     TarReader *reader = NULL;
@@ -376,7 +378,7 @@ static FshStatus tell_of_tar(Check *check)
     return tell(check, RESIZE_FINDING_DAMAGED, check->options->destination, check->tar_reason);
 }
 
-/* A row's source, where the source is a folder. */
+/* Checks that the source of a row is there, where the source is a folder. */
 static FshStatus check_row(const char *target, const char *source, const LedgerRow *row, void *context,
                            FshError *error)
 {

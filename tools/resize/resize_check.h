@@ -36,13 +36,13 @@ typedef struct ResizeCheckSummary {
  * them, in a folder behind. path: the image's, or below DST. */
 typedef void (*ResizeOnFinding)(ResizeFinding finding, const char *path, const char *reason, void *context);
 
-/* FSH_ERR_NOT_FOUND: fresize has not made the destination. FSH_ERR_EXISTS: by another recipe or source; or it
- * is being written. */
+/* Compares a destination with its source, and fills *summary. FSH_ERR_NOT_FOUND: fresize has not made the
+ * destination. FSH_ERR_EXISTS: by another recipe or source; or it is being written. */
 FshStatus resize_check(const ResizeOptions *options, ResizeOnFinding on_finding, void *context,
                        ResizeCheckSummary *summary, FshError *error);
 
-/* A few lines, the last of them what to do, if there is anything; the members and the end of a JSON object
- * that was begun, and a newline. */
+/* Print a few lines, the last of them what to do, if there is anything; and the members and the end of a JSON
+ * object that was begun, with a newline. */
 void resize_check_print(FILE *stream, const char *program, const ResizeCheckSummary *summary);
 FshStatus resize_check_print_json(FILE *stream, const ResizeCheckSummary *summary, FshError *error);
 

@@ -20,7 +20,7 @@ static void begin_object(ResizeFindings *findings)
     findings->begun = true;
 }
 
-/* Not before there is something to tell: the check may be refused. */
+/* Begins the report, when there is something to tell: before that the check may be refused. */
 static FshStatus begin_report(ResizeFindings *findings, FshError *error)
 {
     FshStatus status = findings->report_begun ? FSH_OK : resize_report_begin(&findings->report, error);

@@ -18,12 +18,12 @@ typedef struct ResizeFindings {
     FshError error;
 } ResizeFindings;
 
-/* json: one object on the stream, that findings_close ends; else a line for each, unless the report takes the
- * same stream. report: as resize_report_open has it; NULL: none. */
+/* Begins to tell. json: one object on the stream, which findings_close ends; else a line for each finding,
+ * unless the report takes the same stream. report: as resize_report_open has it; NULL: none. */
 FshStatus findings_open(ResizeFindings *findings, FILE *stream, bool json, const char *report, bool force,
                         FshError *error);
 
-/* "missing: PATH: REASON"; a ResizeOnFinding, whose context is a ResizeFindings. */
+/* Tells a finding, "missing: PATH: REASON"; a ResizeOnFinding, whose context is a ResizeFindings. */
 void findings_add(ResizeFinding finding, const char *path, const char *reason, void *context);
 
 /* Ends the object with the summary's counts (NULL: the check could not come to its end, and the object says

@@ -95,7 +95,8 @@ typedef struct Window {
     bool is_last; /* the file ends with it */
 } Window;
 
-/* Makes bytes from `at` on readable, a whole record's unless the file ends. */
+/* Makes bytes from `at` on readable, a whole record's unless the file ends: *bytes_ret, *length_ret of them.
+ */
 static FshStatus look_at(const Ledger *ledger, Window *window, uint64_t at, const uint8_t **bytes_ret,
                          size_t *length_ret, FshError *error)
 {
@@ -181,7 +182,7 @@ static FshStatus is_followed(const Ledger *ledger, Window *window, uint64_t at, 
     return FSH_OK;
 }
 
-/* Notes where rows are, commit by commit. What stands after the last one was being written when its run was
+/* Indexes the rows, commit by commit. What stands after the last commit was being written when its run was
  * stopped. */
 static FshStatus read_rows(Ledger *ledger, FshError *error)
 {
@@ -232,7 +233,7 @@ static FshStatus begin_file(Ledger *ledger, FshError *error)
     return write_at(ledger, ledger->descriptor, 0, header, sizeof header, error);
 }
 
-/* The rows of the file that is open; any_recipe: whichever it is. */
+/* Reads the rows of the file that is open; any_recipe: whatever its recipe. */
 static FshStatus load(Ledger *ledger, bool any_recipe, FshError *error)
 {
     uint8_t header[LEDGER_HEADER_BYTES];

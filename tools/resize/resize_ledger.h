@@ -33,7 +33,7 @@ typedef struct LedgerRow {
 
 typedef struct Ledger Ledger;
 
-/* XXH3-128 of the bytes, canonical, as LedgerRow has it. */
+/* Writes to hash the XXH3-128 of the bytes, canonical, as LedgerRow has it. */
 void ledger_hash(const void *bytes, size_t length, uint8_t hash[16]);
 
 enum { LEDGER_RECIPE_BYTES = 16 };
@@ -46,8 +46,8 @@ enum { LEDGER_RECIPE_BYTES = 16 };
 FshStatus ledger_open(Ledger **ledger, const char *path, const uint8_t recipe[LEDGER_RECIPE_BYTES],
                       bool read_only, FshError *error);
 
-/* Whether no run, by whichever recipe, has noted an output in the file of this name, or it is not there.
- * False where that cannot be found out. */
+/* Returns whether the file of this name is not there, or no run, by whichever recipe, has noted an output in
+ * it; false where that cannot be found out. */
 bool ledger_is_blank(const char *path);
 
 /* Finds a committed row (rows of this run need not be found) and the path of its source. *found_ret: whether
@@ -59,10 +59,10 @@ FshStatus ledger_find(Ledger *ledger, const char *target, bool *found_ret, Ledge
 /* Adds a row, which waits for the next commit. FSH_ERR_MEMORY. */
 FshStatus ledger_add(Ledger *ledger, const char *target, const char *source, const LedgerRow *row,
                      FshError *error);
-/* Whether a second's worth of rows waits for ledger_commit. */
+/* Returns whether a second's worth of rows waits for ledger_commit. */
 bool ledger_is_due(const Ledger *ledger);
-/* tar_offset: where the next entry of the output's tar begins, what stands before it being on disk; 0: no
- * tar. */
+/* Writes the rows that wait, and syncs them. tar_offset: where the next entry of the output's tar begins,
+ * when all before it is on disk; 0: no tar. */
 FshStatus ledger_commit(Ledger *ledger, uint64_t tar_offset, FshError *error);
 uint64_t ledger_tar_offset(const Ledger *ledger);
 
@@ -73,11 +73,12 @@ typedef FshStatus (*LedgerVisit)(const char *target, const char *source, const L
                                  FshError *error);
 FshStatus ledger_each(Ledger *ledger, LedgerVisit visit, void *context, FshError *error);
 
-/* After the last commit: the same rows in a file that depends on nothing but them, so that two destinations
- * with the same outputs are the same to the byte, state included, whatever interrupted the runs. */
+/* Writes the same rows, after the last commit, into a file that depends on nothing but them, so that two
+ * destinations with the same outputs are the same to the byte, state included, whatever interrupted the runs.
+ */
 FshStatus ledger_settle(Ledger *ledger, FshError *error);
 
-/* Rows not committed are lost. Frees and sets to NULL; NULL is fine. */
+/* Frees the ledger and sets it to NULL; NULL is fine. Rows not committed are lost. */
 void ledger_close(Ledger **ledger);
 
 #endif

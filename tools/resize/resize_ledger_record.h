@@ -3,7 +3,7 @@
  * All numbers are 8 bytes, little endian:
  *   header  magic "fshldgr1", recipe (16 bytes), length that was settled, XXH3-64 of what precedes
  *   record  XXH3-64 of what follows, length | kind << 32, and
- *           row:     bytes and time of the source, bytes of the output, its XXH3-128, both paths with their NUL
+ *           row:     bytes and time of the source, bytes of the output, its XXH3-128, both paths and NULs
  *           commit:  where its rows begin, where the next entry of the output's tar begins
  *
  * The bytes are not trusted: a length is checked before it is used. */

@@ -36,7 +36,8 @@ FshStatus output_write(const char *path, const void *bytes, size_t length, int64
     return status;
 }
 
-/* Where source is a symbolic link, path becomes a name of the file it leads to. 0 or errno. */
+/* Gives source the name path too, where source is a symbolic link the file it leads to. Returns 0 or errno.
+ */
 static int link_file(const char *source, const char *path)
 {
     return linkat(AT_FDCWD, source, AT_FDCWD, path, AT_SYMLINK_FOLLOW) ? errno : 0;
@@ -60,7 +61,7 @@ FshStatus output_link(const char *source, const char *path, bool *linked_ret, Fs
     return status;
 }
 
-/* The folder that a path lies in; false: it cannot be looked at. */
+/* Looks at the folder that a path lies in. Returns false where it cannot be looked at. */
 static bool stat_folder(const char *path, struct stat *status)
 {
     char folder[PATH_MAX];
@@ -88,7 +89,7 @@ static bool is_real_folder(DIR *folder, const struct dirent *entry)
            S_ISDIR(status.st_mode);
 }
 
-/* path: one buffer for all levels, and as it was afterwards. */
+/* Removes temporary files below path, which is one buffer for all levels, and is as it was afterwards. */
 static void remove_leftovers(char path[PATH_MAX])
 {
     const size_t length = strlen(path);

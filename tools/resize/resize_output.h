@@ -18,15 +18,15 @@ FshStatus output_write(const char *path, const void *bytes, size_t length, int64
  * (another one, too many links, not allowed): the caller copies. */
 FshStatus output_link(const char *source, const char *path, bool *linked_ret, FshError *error);
 
-/* Whether path would lie in the very folder that holds source, by a link or a second mount: writing it could
- * replace a file of the source. */
+/* Returns whether path would lie in the very folder that holds source, by a link or a second mount: writing
+ * it could replace a file of the source. */
 bool output_is_beside(const char *source, const char *path);
 
 /* Removes temporary files of killed runs from a folder and the folders in it, unless a signal comes. Memory:
  * the names of the folders on the way down. */
 void output_remove_leftovers(const char *folder);
 
-/* A tar under way is a file beside the state (resize_state.h), and gets its name when it is whole. */
+/* Gives a whole tar its name. While it is written it is a file beside the state (resize_state.h). */
 FshStatus output_finish_tar(const char *temporary_path, const char *path, FshError *error);
 
 #endif

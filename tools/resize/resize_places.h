@@ -23,10 +23,11 @@ typedef struct ResizePlaces {
 /* Counts an image. False: it has no place, as three before it, and need not be told of. */
 bool places_note(ResizePlaces *places, const ResizeSourceOptions *source, const ResizeResult *result);
 
-/* Whether there were images, and none had a place. */
+/* Returns whether there were images, and none had a place. */
 bool places_all_missed(const ResizePlaces *places);
 
-/* Then: FSH_ERR_NOT_FOUND, with the names that were looked for and those that are there. */
+/* Refuses a run in which no image had a place: FSH_ERR_NOT_FOUND, with the names that were looked for and
+ * those that are there. */
 FshStatus places_explain(const ResizePlaces *places, const ResizeOptions *options, FshError *error);
 
 #endif

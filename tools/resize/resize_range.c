@@ -43,7 +43,8 @@ static uint64_t file_bytes(const char *root, const char *path, FshError *unread)
     return 0;
 }
 
-/* A pair is done where its first side stands, so that is where it weighs. */
+/* Returns the bytes of a pair where its first side stands, which is where the pair is done; 0 for the second
+ * side. */
 static uint64_t pair_bytes(const char *root, const ResizeItem *item, FshError *unread)
 {
     char partner[PATH_MAX];

@@ -40,7 +40,7 @@ static FshStatus refuse_foreign(const ResizeReport *report, FshError *error)
                          report->path);
 }
 
-/* A run that was killed may have left half a line: what follows must not become part of it. */
+/* Ends half a line that a killed run may have left: what follows must not become part of it. */
 static FshStatus end_torn_line(const ResizeReport *report, FshError *error)
 {
     char last = '\n';
@@ -191,14 +191,14 @@ FshStatus resize_report_close(ResizeReport *report, FshError *error)
 
 /* ---- the summary ---- */
 
-/* Images a second, of those that this run has read. */
+/* Returns the images a second, of those that this run has read. */
 static double rate(const ResizeSummary *summary)
 {
     uint64_t count = resize_summary_images(summary) - summary->outcome_counts[RESIZE_OUTCOME_DONE_BEFORE];
     return summary->seconds > 0 ? (double)count / summary->seconds : 0;
 }
 
-/* "0.4 s", "1:02:03". */
+/* Writes "0.4 s" or "1:02:03" to buffer. Returns buffer. */
 static const char *format_seconds(char *buffer, size_t buffer_bytes, double seconds)
 {
     if (seconds >= 60)
@@ -207,8 +207,8 @@ static const char *format_seconds(char *buffer, size_t buffer_bytes, double seco
     return buffer;
 }
 
-/* "decoding 71 %, encoding 14 %, …; bottleneck: decoding": what the threads' time went to, the largest
- * first. */
+/* Prints what the threads' time went to, the largest first: "decoding 71 %, encoding 14 %, …; the bottleneck
+ * is decoding". */
 static void print_stages(FILE *stream, const char *program, const ResizeSummary *summary)
 {
     double all = 0;
@@ -245,7 +245,7 @@ static void print_quirks(FILE *stream, const char *program, const ResizeSummary 
         (void)fputc('\n', stream);
 }
 
-/* "; 1.2 GiB saved", where there is something to tell. */
+/* Prints "; 1.2 GiB saved", where there is something to tell. */
 static void print_saved(FILE *stream, const ResizeSummary *summary)
 {
     char saved[32];
@@ -261,7 +261,7 @@ static const char *plural(uint64_t count)
     return count == 1 ? "" : "s";
 }
 
-/* Bytes and rate, where anything was written: else they say nothing. */
+/* Prints bytes and rate, where anything was written: else they say nothing. */
 static void print_written(FILE *stream, const char *program, const ResizeSummary *summary)
 {
     char before[32], after[32], took[32];
@@ -354,7 +354,7 @@ void resize_summary_print(FILE *stream, const char *program, const ResizeSummary
     free(text);
 }
 
-/* An object with a number for each name; spaces in names become "_". NULL: no memory. */
+/* Returns an object with a number for each outcome; spaces in names become "_". NULL: no memory. */
 static json_t *outcomes_json(const ResizeSummary *summary)
 {
     json_t *object = json_object();

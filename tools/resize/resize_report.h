@@ -25,7 +25,7 @@ typedef struct ResizeReport {
     bool is_made;   /* by this run */
 } ResizeReport;
 
-/* Whether this names standard output: "-", or "/dev/stdout". NULL does not. */
+/* Returns whether this names standard output: "-", or "/dev/stdout". NULL does not. */
 bool resize_report_is_stdout(const char *path);
 
 /* Opens path for lines at its end, and changes nothing yet. What is no regular file, and standard output,
@@ -33,21 +33,23 @@ bool resize_report_is_stdout(const char *path);
  * force, else FSH_ERR_EXISTS. path NULL: a report that takes lines and drops them. */
 FshStatus resize_report_open(ResizeReport *report, const char *path, bool resume, bool force,
                              FshError *error);
-/* Before the first line, when it is known that no other run is at the destination and its report. */
+/* Makes the report ready for its first line, when it is known that no other run is at the destination and its
+ * report. */
 FshStatus resize_report_begin(const ResizeReport *report, FshError *error);
-/* Nothing was done: a file that was not there goes again. To be closed all the same. */
+/* Removes the report of a run that did nothing, if it was not there before. It is to be closed all the same.
+ */
 void resize_report_undo(const ResizeReport *report);
-/* One line in one write. Images done before are in an earlier run's report: they are left out unless it is
- * new. */
+/* Writes one line in one write. Images done before are in an earlier run's report: they are left out unless
+ * it is new. */
 FshStatus resize_report_add(const ResizeReport *report, const ResizeLine *line, FshError *error);
-/* The same for what --check finds. */
+/* Writes a line of what --check finds. */
 FshStatus resize_report_add_finding(const ResizeReport *report, const char *path, const char *finding,
                                     const char *reason, FshError *error);
 FshStatus resize_report_close(ResizeReport *report, FshError *error);
 
-/* A few lines; dry_run: in the conditional. */
+/* Prints a few lines; dry_run: in the conditional. */
 void resize_summary_print(FILE *stream, const char *program, const ResizeSummary *summary, bool dry_run);
-/* One JSON object and a newline. FSH_ERR_MEMORY. */
+/* Prints one JSON object and a newline. FSH_ERR_MEMORY. */
 FshStatus resize_summary_print_json(FILE *stream, const ResizeSummary *summary, bool dry_run,
                                     FshError *error);
 

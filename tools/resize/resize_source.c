@@ -101,7 +101,7 @@ void resize_source_close(ResizeSource **source)
 
 /* ---- a line of the list ---- */
 
-/* Why a listed path cannot be one of the source's files; NULL: it can. */
+/* Returns why a listed path cannot be one of the source's files; NULL: it can. */
 static const char *refuse_path(const char *path)
 {
     if (path[0] == '/')
@@ -109,7 +109,7 @@ static const char *refuse_path(const char *path)
     return path_goes_up(path) ? "goes up by ..; the list names paths below SRC" : NULL;
 }
 
-/* What lies behind the folder; NULL: the path does not lie below it. */
+/* Returns what follows the folder in path; NULL: the path does not lie below it. */
 static const char *path_below(const char *path, const char *folder)
 {
     size_t length = strlen(folder);
@@ -120,8 +120,8 @@ static const char *path_below(const char *path, const char *folder)
                : NULL;
 }
 
-/* `find SRC` and `find /data/SRC` give SRC with each path. Relative, it is that only if SRC/path is not
- * there. */
+/* Returns a listed path as it is below SRC: `find SRC` and `find /data/SRC` give SRC with each path. A
+ * relative path is taken to begin with SRC only if SRC/path is not there. */
 static const char *drop_source(const ResizeSource *source, const char *path)
 {
     char whole[PATH_MAX];
@@ -135,7 +135,7 @@ static const char *drop_source(const ResizeSource *source, const char *path)
     return below;
 }
 
-/* The next line that is not empty, in item's path; *end_ret: none. */
+/* Reads the next line that is not empty into item's path; *end_ret: there is none. */
 static FshStatus next_line(ResizeSource *source, ResizeItem *item, bool *end_ret, FshError *error)
 {
     const char separator = source->options->null_separated ? '\0' : '\n';
@@ -177,7 +177,8 @@ static FshStatus next_line(ResizeSource *source, ResizeItem *item, bool *end_ret
 
 /* ---- pairs ---- */
 
-/* Finds the one folder on the path that is named like a side; false: none, or several (*several_ret). */
+/* Finds the one folder on the path that is named like a side: *side_ret, which begins at *begin_ret. Returns
+ * false where there is none, or several (*several_ret). */
 static bool find_side(const char *path, const char (*sides)[RESIZE_SIDE_BYTES], size_t *side_ret,
                       size_t *begin_ret, bool *several_ret)
 {
@@ -253,7 +254,7 @@ static FshStatus next_path(ResizeSource *source, ResizeItem *item, bool *end_ret
     return status;
 }
 
-/* The name below the destination: the label's folder in front, instead of those that the set had. */
+/* Fills the name below the destination: the label's folder first, instead of those that the set had. */
 static void fill_name(const ResizeSource *source, ResizeItem *item)
 {
     const char *label = source->options->labels ? labels_find(source->options->labels, item->path) : NULL;

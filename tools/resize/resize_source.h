@@ -49,25 +49,25 @@ typedef struct ResizeItem {
 
 typedef struct ResizeSource ResizeSource;
 
-/* Whether SRC is a tar rather than a folder. */
+/* Returns whether SRC is a tar rather than a folder. */
 bool resize_source_is_tar(const ResizeSourceOptions *options);
 
-/* FSH_ERR_NOT_FOUND, FSH_ERR_SYSTEM; FSH_ERR_UNSUPPORTED: neither folder nor tar; FSH_ERR_USAGE: pairs, or a
- * list, of a tar. options stay the caller's and must live as long. */
+/* Opens a source. FSH_ERR_NOT_FOUND, FSH_ERR_SYSTEM; FSH_ERR_UNSUPPORTED: neither folder nor tar;
+ * FSH_ERR_USAGE: pairs, or a list, of a tar. options stay the caller's and must live as long. */
 FshStatus resize_source_open(ResizeSource **source, const ResizeSourceOptions *options, FshError *error);
 
-/* *end_ret: there is no more. Failures are the source's as a whole; one that cannot be read is an item with a
- * reason. */
+/* Fills *item with the next image or pair; *end_ret: there is no more. Failures are the source's as a whole;
+ * a file that cannot be read is an item with a reason. */
 FshStatus resize_source_next(ResizeSource *source, ResizeItem *item, bool *end_ret, FshError *error);
-/* The content of the item that came last, in_tar only; most: bytes. On failure the item gets a reason, and
- * the source goes on; what is returned is a failure of memory or the like. */
+/* Reads the content of the item that came last, in_tar only; most: bytes. On failure the item gets a reason,
+ * and the source goes on; what is returned is a failure of memory or the like. */
 FshStatus resize_source_load(ResizeSource *source, ResizeItem *item, uint64_t most, FshError *error);
 
-/* Whether paths come in byte order. */
+/* Returns whether paths come in byte order. */
 bool resize_source_is_sorted(const ResizeSource *source);
-/* How far, of how much; extent 0: not known that way. */
+/* Tells how far the source has come: *position_ret of *extent_ret, which is 0 where it is not known. */
 void resize_source_position(const ResizeSource *source, uint64_t *position_ret, uint64_t *extent_ret);
-/* Names passed over so far because they begin with ".". */
+/* Returns how many names were passed over so far because they begin with ".". */
 uint64_t resize_source_hidden_count(const ResizeSource *source);
 
 /* Finds the partner of an item of pairs, below root: the file item->partner names, else the one image in that

@@ -43,7 +43,6 @@ FshStatus resize_state_part_name(const char *destination, Part part, char name[P
     return FSH_OK;
 }
 
-/* DST/.fresize, or DIR/.NAME.tar.fresize. */
 FshStatus resize_state_place(ResizeState *state, const char *destination, FshError *error)
 {
     state->is_tar = resize_state_is_tar(destination);
@@ -69,7 +68,7 @@ bool resize_state_leads_to_source(const ResizeState *state, const char *output)
 
 /* ---- locks and ledgers ---- */
 
-/* "lock", or "part-2-of-4" with the ending. */
+/* Writes to path where "lock", or "part-2-of-4" with the ending, lies. */
 static FshStatus state_path(const ResizeState *state, Part part, const char *ending, char path[PATH_MAX],
                             FshError *error)
 {
@@ -78,7 +77,7 @@ static FshStatus state_path(const ResizeState *state, Part part, const char *end
     return file_join(path, PATH_MAX, state->folder, part.count ? name : ending + 1, error);
 }
 
-/* Where read_only, a lock that nobody made is nobody's. */
+/* Takes a lock; *descriptor_ret holds it. Where read_only, a lock that nobody made is nobody's. */
 static FshStatus take_lock(const char *path, int how, bool read_only, const char *destination,
                            int *descriptor_ret, FshError *error)
 {
@@ -130,7 +129,7 @@ static FshStatus remove_names(const ResizeState *state, bool (*is_chosen)(const 
     return status;
 }
 
-/* Everything of earlier runs that --force does away with: all of it, or in a part what is this part's. */
+/* Removes what --force does away with of earlier runs: everything, or in a part what is this part's. */
 static FshStatus forget(const ResizeState *state, Part part, FshError *error)
 {
     char path[PATH_MAX];
@@ -147,7 +146,7 @@ static FshStatus forget(const ResizeState *state, Part part, FshError *error)
     return remove_names(state, is_from_earlier_run, error);
 }
 
-/* What the whole has taken over. */
+/* Removes the ledgers of parts, which the whole has taken over. */
 static FshStatus forget_parts(const ResizeState *state, FshError *error)
 {
     return remove_names(state, is_of_part, error);
@@ -183,7 +182,7 @@ static FshStatus open_parts(ResizeState *state, FshError *error)
     return status;
 }
 
-/* As open_other, if it is there: outputs.ledger, or that of a part. */
+/* Opens, to be read, outputs.ledger or that of a part, if it is there. */
 static FshStatus open_one(ResizeState *state, Part part, FshError *error)
 {
     char path[PATH_MAX];
@@ -192,8 +191,8 @@ static FshStatus open_one(ResizeState *state, Part part, FshError *error)
     return status || !file_exists(path) ? status : open_other(state, path, error);
 }
 
-/* All that is to be read, later rows first: parts begin when the whole has ended, which takes over what they
- * did. */
+/* Opens all ledgers that are to be read, later rows first: parts begin when the whole has ended, which takes
+ * over what they did. */
 static FshStatus open_to_read(ResizeState *state, Part part, FshError *error)
 {
     static const Part whole = {0, 0};
@@ -218,7 +217,7 @@ static FshStatus adopt_row(const char *target, const char *source, const LedgerR
     return status ? status : ledger_is_due(ledger) ? ledger_commit(ledger, 0, error) : FSH_OK;
 }
 
-/* The whole takes over what parts have done since. */
+/* Takes over, for the whole, what parts have done since. */
 static FshStatus adopt_parts(ResizeState *state, FshError *error)
 {
     FshStatus status = open_parts(state, error);
@@ -243,8 +242,8 @@ static FshStatus open_ledgers(ResizeState *state, Part part, FshError *error)
     return part.count ? open_one(state, whole, error) : adopt_parts(state, error);
 }
 
-/* Whether the finished tar is the one that was written: its end marker is two blocks of zeros behind the last
- * entry. */
+/* Refuses a finished tar of another length than the one that was written: its end marker is two blocks of
+ * zeros after the last entry. */
 static FshStatus compare_length(const ResizeState *state, const ResizeOptions *options, FshError *error)
 {
     enum { END_MARKER_BYTES = 2 * 512 };
@@ -320,7 +319,6 @@ static FshStatus write_part(const ResizeState *state, const char *name, uint64_t
     return recipe_write_json(state, name, object, error);
 }
 
-/* Written first, then compared: of two that come at the same time, one sees the other. */
 FshStatus resize_state_note_part(const ResizeState *state, Part part, uint64_t images_count,
                                  uint64_t images_bytes, FshError *error)
 {

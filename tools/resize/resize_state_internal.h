@@ -1,5 +1,5 @@
-/* resize_state_internal.h - what the parts of the state (resize_state.h) share: resize_state.c holds locks and
- * ledgers, resize_state_look.c refuses what is not fresize's to write, resize_state_recipe.c keeps
+/* resize_state_internal.h - what the parts of the state (resize_state.h) share: resize_state.c holds locks
+ * and ledgers, resize_state_look.c refuses what is not fresize's to write, resize_state_recipe.c keeps
  * recipe.json. */
 #ifndef FSHARD_RESIZE_STATE_INTERNAL_H
 #define FSHARD_RESIZE_STATE_INTERNAL_H
@@ -20,13 +20,14 @@ FshStatus state_look(ResizeState *state, const ResizeOptions *options, FshError 
 
 /* ---- recipe.json: how a destination is made, from what, and whether another run's is the same ---- */
 
-/* Writes to resolved the path without links and dots, also where its last parts do not exist yet. FSH_ERR_USAGE: it is too long,
- * or goes up from what does not exist. */
+/* Writes to resolved the path without links and dots, also where its last parts do not exist yet.
+ * FSH_ERR_USAGE: it is too long, or goes up from what does not exist. */
 FshStatus recipe_resolve(const char *path, char resolved[PATH_MAX], FshError *error);
 
 /* Writes object, which is consumed, to a file of the state; NULL, with error set, passes through. */
 FshStatus recipe_write_json(const ResizeState *state, const char *name, json_t *object, FshError *error);
-/* Reads a file of the state. *object_ret is the caller's: NULL if there is no such file, or it is no object. */
+/* Reads a file of the state. *object_ret is the caller's: NULL if there is no such file, or it is no object.
+ */
 FshStatus recipe_read_json(const ResizeState *state, const char *name, json_t **object_ret, FshError *error);
 
 /* Writes recipe.json; complete: a run came to its end. */

@@ -12,7 +12,8 @@
 #include "tools/resize/resize_report.h"
 #include "tools/resize/resize_state_internal.h"
 
-/* Any name but the state's: a run that was killed early left nothing else. */
+/* Looks whether a folder is empty. *empty_ret: it holds no name but the state's, which a run that was killed
+ * early left. */
 static FshStatus is_folder_empty(const char *path, bool *empty_ret, FshError *error)
 {
     *empty_ret = true;
@@ -67,7 +68,7 @@ FshStatus resize_state_refuse_report(const ResizeOptions *options, FshError *err
     return status;
 }
 
-/* A destination without a state of ours must be empty, or a tar that does not exist. */
+/* Refuses a destination without a state of ours unless it is empty, or a tar that does not exist. */
 static FshStatus refuse_foreign(ResizeState *state, const ResizeOptions *options, FshError *error)
 {
     const char *destination = options->destination;
@@ -84,8 +85,8 @@ static FshStatus refuse_foreign(ResizeState *state, const ResizeOptions *options
     return status;
 }
 
-/* The state is files of ours in a folder of ours: a link that somebody put there would have others truncated
- * or removed. */
+/* Refuses a state that is not files of ours in a folder of ours: a link that somebody put there would have
+ * others truncated or removed. */
 static FshStatus refuse_links(const ResizeState *state, FshError *error)
 {
     struct stat kind;
@@ -108,8 +109,8 @@ static FshStatus refuse_links(const ResizeState *state, FshError *error)
     return status;
 }
 
-/* A tar that has its name, one that is under way, both, or neither: what the recipe says of it holds only as
- * far as it is there. */
+/* Looks for a tar that has its name, one that is under way, both, or neither: what the recipe says of a tar
+ * holds only as far as it is there. */
 static FshStatus look_at_tar(ResizeState *state, const ResizeOptions *options, const json_t *recipe,
                              FshError *error)
 {
@@ -133,8 +134,8 @@ static FshStatus look_at_tar(ResizeState *state, const ResizeOptions *options, c
     return FSH_OK;
 }
 
-/* Whether the run that left this has made nothing that is known: a slip of the hand must not bind the next
- * one. Parts may run at this moment. */
+/* Returns whether the run that left this has made nothing that is known: a slip of the hand must not bind the
+ * next run. Parts may run at this moment. */
 static bool has_made_nothing(const ResizeState *state, const ResizeOptions *options)
 {
     char path[PATH_MAX];
@@ -153,7 +154,7 @@ static bool has_made_nothing(const ResizeState *state, const ResizeOptions *opti
     return empty && !status;
 }
 
-/* Earlier versions kept their lists in LMDBs, which are not read any more: what they say is done would be
+/* Refuses the lists of earlier versions, LMDBs that are not read any more: what they say is done would be
  * done again. */
 static FshStatus refuse_old_ledgers(const ResizeState *state, FshError *error)
 {

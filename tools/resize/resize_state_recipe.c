@@ -44,7 +44,7 @@ FshStatus recipe_resolve(const char *path, char resolved[PATH_MAX], FshError *er
 
 /* ---- the recipe as JSON ---- */
 
-/* A path without links, or null. */
+/* Returns a path without links, or null. */
 static json_t *path_json(const char *path, FshError *error)
 {
     char resolved[PATH_MAX];
@@ -53,7 +53,8 @@ static json_t *path_json(const char *path, FshError *error)
     return recipe_resolve(path, resolved, error) ? NULL : json_text(resolved);
 }
 
-/* The XXH3-128 of a file's bytes, or null: labels that have changed would put images into two folders. */
+/* Returns the XXH3-128 of a file's bytes, or null: labels that have changed would put images into two
+ * folders. */
 static json_t *hash_json(const char *path, FshError *error)
 {
     enum { LABELS_BYTES_MAX = 1 << 30 };
@@ -99,7 +100,7 @@ static json_t *recipe_json(const ResizeState *state, const ResizeOptions *option
 /* What may differ between two runs over one destination. */
 static const char *const free_keys[] = {"version", "complete", NULL};
 
-/* The first key in which two recipes differ; NULL: none. */
+/* Returns the first key in which two recipes differ; NULL: none. */
 static const char *first_difference(const json_t *ours, const json_t *theirs)
 {
     const char *key = NULL;
@@ -172,7 +173,7 @@ const char *recipe_key(const char *option, char *key, size_t key_bytes)
     return key;
 }
 
-/* A value as it would be given: 160, blur:sharp; "none" for what is not there. */
+/* Returns a value as it would be given: 160, blur:sharp; "none" for what is not there. */
 static const char *spell_value(const json_t *value, char *text, size_t text_bytes)
 {
     if (json_is_integer(value))
@@ -182,8 +183,8 @@ static const char *spell_value(const json_t *value, char *text, size_t text_byte
     return text;
 }
 
-/* "was made with --max-size 160, now 256", "was made without --exact, now with": separator is ", now " or ",
- * not ". */
+/* Writes "was made with --max-size 160, now 256" or "was made without --exact, now with"; separator is ", now
+ * " or ", not ". */
 static void spell_difference(const char *key, const json_t *before, const json_t *now, const char *separator,
                              char *text, size_t text_bytes)
 {
@@ -244,7 +245,7 @@ static void take_choice(const Option *option, const json_t *value)
         (void)options_find_choice(option, text, option->value);
 }
 
-/* A "?" may stand for a byte that JSON cannot hold. */
+/* Takes a text, unless it holds a "?", which may stand for a byte that JSON cannot hold. */
 static void take_text(const Option *option, const json_t *value)
 {
     const char *text = json_string_value(value);

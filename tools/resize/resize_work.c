@@ -53,7 +53,7 @@ static void fail_reading(ResizeResult *result, FshStatus status)
     fail_result(result, status);
 }
 
-/* A message that begins with the path, without it: the path is told apart. */
+/* Removes the path from the beginning of a message: it is told apart. */
 static void drop_prefix(FshError *error, const char *path)
 {
     size_t length = strlen(path);
@@ -63,7 +63,7 @@ static void drop_prefix(FshError *error, const char *path)
 
 /* ---- before the work ---- */
 
-/* Whether two times are one, on any file system: the coarsest keep every second second, rounded. */
+/* Returns whether two times are one, on any file system: the coarsest keep every second second, rounded. */
 static bool is_same_time(int64_t a_ns, int64_t b_ns)
 {
     static const uint64_t tolerance_ns = UINT64_C(3000000000);
@@ -71,7 +71,6 @@ static bool is_same_time(int64_t a_ns, int64_t b_ns)
     return between <= tolerance_ns;
 }
 
-/* Whether the output stands there, made from a source of this size and time. */
 FshStatus resize_is_done(const ResizeJob *job, const ResizeResult *result, uint64_t source_bytes,
                          bool *done_ret, FshError *error)
 {
@@ -117,7 +116,7 @@ FshStatus resize_result_begin(const ResizeJob *job, const char *path, const char
 
 /* ---- one image ---- */
 
-/* An output that was renamed must not take the place of another source's. */
+/* Returns whether an output that was renamed would take the place of another source's. */
 static bool is_taken_by_source(const ResizeJob *job, ResizeResult *result)
 {
     char path[PATH_MAX];
@@ -141,7 +140,7 @@ static bool is_taken_by_source(const ResizeJob *job, ResizeResult *result)
     return true;
 }
 
-/* The content of a file, or of its beginning where a header is enough. */
+/* Reads the content of a file, or its beginning where a header is enough: *bytes_ret, *length_ret of them. */
 static FshStatus read_file(const ResizeJob *job, ResizeThread *thread, size_t side, const char *path,
                            ResizeResult *result, const uint8_t **bytes_ret, size_t *length_ret)
 {
@@ -165,7 +164,6 @@ static FshStatus read_file(const ResizeJob *job, ResizeThread *thread, size_t si
     return status;
 }
 
-/* A name that promises no image may be anything: its first bytes tell. */
 FshStatus resize_is_image_by_content(const char *path, bool *is_image_ret, FshError *error)
 {
     uint8_t bytes[IMAGE_SNIFF_BYTES];
@@ -180,7 +178,7 @@ FshStatus resize_is_image_by_content(const char *path, bool *is_image_ret, FshEr
                : FSH_OK;
 }
 
-/* Bytes to an image in result, made by the thread's worker of this side. */
+/* Makes bytes an image in result, with the thread's worker of this side. */
 static void make_image(const ResizeJob *job, ResizeThread *thread, size_t side, const uint8_t *bytes,
                        size_t length, ResizeResult *result)
 {
@@ -208,8 +206,8 @@ static void make_image(const ResizeJob *job, ResizeThread *thread, size_t side, 
         result->outcome = outcomes[image->action];
 }
 
-/* From the source to an image ready to be written; what goes wrong with it stands in result. anew: also where
- * it was done before. A failure returned is the destination's and ends the run. */
+/* Makes an item an image ready to be written; what goes wrong with it stands in result. anew: also where it
+ * was done before. A failure returned is the destination's and ends the run. */
 static FshStatus prepare(const ResizeJob *job, ResizeThread *thread, size_t side, const ResizeItem *item,
                          bool anew, ResizeResult *result, FshError *error)
 {
@@ -299,8 +297,8 @@ static FshStatus write_file(const ResizeJob *job, const ResizeItem *item, Resize
     return status;
 }
 
-/* Whether an output could not be written because no file can have its name, or a file has the name of its
- * folder: the next one can be. */
+/* Returns whether an output could not be written because no file can have its name, or a file has the name of
+ * its folder: the next one can be. */
 static bool is_about_name(const FshError *error)
 {
     static const int numbers[] = {ENAMETOOLONG, EISDIR, ENOTDIR, ELOOP, EILSEQ, EINVAL};
@@ -341,7 +339,7 @@ static FshStatus put(const ResizeJob *job, ResizeThread *thread, const ResizeIte
 
 /* ---- a pair ---- */
 
-/* Both sides keep the same geometry, or neither is written. */
+/* Fails both sides unless both keep the same geometry. */
 static void compare_sides(const ResizeJob *job, ResizeResult results[2])
 {
     const bool stored = job->options->recipe.ignore_orientation;

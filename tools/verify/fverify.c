@@ -15,7 +15,8 @@
 
 /* ---- instead of proving ---- */
 
-/* What the options ask for besides or instead of proof; *action_ret NULL: nothing. */
+/* Chooses what the options ask for besides or instead of proof. *action_ret: what to run, NULL: nothing;
+ * *target_ret: its file or folder. */
 static FshStatus choose_action(const VerifySettings *settings, size_t path_count, Action *action_ret,
                                const char **target_ret, FshError *error)
 {
@@ -52,7 +53,7 @@ static FshStatus choose_action(const VerifySettings *settings, size_t path_count
     return FSH_OK;
 }
 
-/* An option that would do nothing is a misunderstanding. */
+/* Refuses options that would do nothing. */
 static FshStatus check_usage(const VerifySettings *settings, FshError *error)
 {
     const char *message = NULL;
@@ -67,7 +68,7 @@ static FshStatus check_usage(const VerifySettings *settings, FshError *error)
     return message ? fsh_error_set(error, FSH_ERR_USAGE, "%s", message) : FSH_OK;
 }
 
-/* Before an hour of proof rather than after it. */
+/* Checks that the page can be written, before an hour of proof rather than after it. */
 static FshStatus check_page(const VerifySettings *settings, FshError *error)
 {
     if (settings->sheet)

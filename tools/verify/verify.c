@@ -116,7 +116,7 @@ static bool add_counted(Verification *verification, const char *name, VerifySpli
 
 /* ---- what is at the path ---- */
 
-/* Whether path leads to a dataset.json; folder gets the folder it is in. */
+/* Returns whether path leads to a dataset.json; folder gets the folder it is in. */
 static bool find_manifest(const char *path, char folder[PATH_MAX])
 {
     char manifest[PATH_MAX];
@@ -131,7 +131,8 @@ static bool find_manifest(const char *path, char folder[PATH_MAX])
            strcmp(dot, ".json") == 0; /* by name, as fsh_check does: the content may be what is damaged */
 }
 
-/* What fpack leaves when it is stopped explains itself better than "no dataset.json". */
+/* Adds the problem of a path that cannot be opened. Where fpack was stopped, that says more than "no
+ * dataset.json". */
 static FshStatus explain_missing(VerifyReport *report, const FshError *failure, FshError *error)
 {
     char partial[PATH_MAX];
@@ -156,7 +157,7 @@ static FshStatus name_classes(FshManifest *manifest, FshError *error)
 
 /* ---- counts ---- */
 
-/* False: out of memory. */
+/* Makes a split of the report for each of the manifest. Returns false when out of memory. */
 static bool make_splits(VerifyReport *report)
 {
     const FshManifest *manifest = &report->manifest;
@@ -184,14 +185,14 @@ static void count_labels(const FshSplit *from, size_t class_count, uint64_t *cla
     }
 }
 
-/* Whether samples are looked at here, beyond what fsh_check does. */
+/* Returns whether samples are looked at here, beyond what fsh_check does. */
 static bool reads_records(const VerifyOptions *options)
 {
     return options->level > VERIFY_QUICK || options->against || options->pairs;
 }
 
-/* verify_records, and the place of the suspects that it finds: in split `index` of the report's manifest,
- * after the samples of its files before. */
+/* Runs verify_records, and gives the suspects that it finds their place: in split `index` of the report's
+ * manifest, after the samples of its files before. */
 static FshStatus look_at_records(Verification *verification, const FshSplit *own, size_t index,
                                  FshError *error)
 {
@@ -218,7 +219,7 @@ static int compare_suspects(const void *a, const void *b)
     return likeness ? likeness : split ? split : (left->index > right->index) - (left->index < right->index);
 }
 
-/* One file of a split, opened by itself, so that a broken neighbour does not hide it. */
+/* Checks one file of a split, opened by itself, so that a broken neighbour does not hide it. */
 static FshStatus verify_file(Verification *verification, const char *path, const char *name, size_t index,
                              FshError *error)
 {
@@ -245,7 +246,7 @@ static FshStatus verify_file(Verification *verification, const char *path, const
     return status;
 }
 
-/* The sizes that dataset.json promises to the trainer, against those found. */
+/* Compares the sizes that dataset.json promises to the trainer with those found. */
 static FshStatus compare_sizes(VerifyReport *report, FshError *error)
 {
     const FshStatistics *said = &report->manifest.statistics;
@@ -323,7 +324,7 @@ static FshStatus compare_pixels(VerifyReport *report, FshError *error)
     return status;
 }
 
-/* What dataset.json says of all images, against them. Only where nothing else is wrong: a missing shard
+/* Compares what dataset.json says of all images with them, only where nothing else is wrong: a missing shard
  * explains the rest. */
 static FshStatus compare_statistics(VerifyReport *report, FshError *error)
 {
@@ -365,7 +366,7 @@ static bool borrow_manifest(VerifyReport *report, const FshManifest *from)
     return true;
 }
 
-/* Whatever fsh_open opens, as a whole: one file, and containers of others, which only together make
+/* Checks whatever fsh_open opens, as a whole: one file, and containers of others, which only together make
  * samples. */
 static FshStatus verify_opened(Verification *verification, FshError *error)
 {
@@ -431,7 +432,7 @@ static FshStatus verify_dataset(Verification *verification, FshError *error)
 
 /* ---- all of it ---- */
 
-/* Samples to decode, for the bar: what the manifest promises. */
+/* Returns the samples to decode that the manifest promises, for the bar. */
 static uint64_t promised_samples(const char *path)
 {
     FshManifest manifest = {0};

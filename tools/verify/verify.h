@@ -81,9 +81,9 @@ typedef struct VerifyReport {
     double seconds;
 } VerifyReport;
 
-/* path: whatever fsh_open opens. A path that is missing or
- * cannot be opened is a problem in the report, not a failure. FSH_ERR_MEMORY, FSH_ERR_INTERRUPTED. The report
- * is to be freed in every case. */
+/* Checks a dataset, and fills *report. path: whatever fsh_open opens. A path that is missing or cannot be
+ * opened is a problem in the report, not a failure. FSH_ERR_MEMORY, FSH_ERR_INTERRUPTED. The report is to be
+ * freed in every case. */
 FshStatus verify_path(const char *path, const VerifyOptions *options, VerifyReport *report, FshError *error);
 void verify_report_free(VerifyReport *report);
 

@@ -46,7 +46,8 @@ static uint64_t count_samples(const FshDataset *dataset)
     return count;
 }
 
-/* Where path lies, or will lie: it, or the nearest folder above it that is there. */
+/* Writes to real where path lies, or will lie: it, or the nearest folder above it that is there. Returns
+ * false where that cannot be found out. */
 static bool find_real(const char *path, char real[PATH_MAX])
 {
     char above[PATH_MAX];
@@ -61,7 +62,7 @@ static bool find_real(const char *path, char real[PATH_MAX])
     return true;
 }
 
-/* Nothing is written into a dataset. */
+/* Refuses a target in the dataset, into which nothing is written. */
 static FshStatus refuse_inside(const char *path, const char *target, FshError *error)
 {
     char dataset[PATH_MAX], real[PATH_MAX];

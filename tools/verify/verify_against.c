@@ -31,7 +31,7 @@ bool path_stays_inside(const char *path, size_t length)
 
 /* ---- the recipe ---- */
 
-/* The entry of names that text is, or -1. */
+/* Returns the place of text in names, or -1. */
 static int find_name(const char *const *names, const char *text)
 {
     for (int i = 0; text && names[i]; i++) {
@@ -41,7 +41,7 @@ static int find_name(const char *const *names, const char *text)
     return -1;
 }
 
-/* False: not all of it is there, or not as we know it. */
+/* Reads a recipe. Returns false where not all of it is there, or not as we know it. */
 static bool read_recipe(const json_t *from, ShrinkRecipe *recipe)
 {
     static const char *const edges[] = {"short", "long", NULL};
@@ -113,7 +113,7 @@ static FshStatus read_file(const Against *against, AgainstReader *reader, const 
                                    &reader->file, error);
 }
 
-/* The original of a name that resizing may have given another extension. */
+/* Reads the original of a name that resizing may have given another extension. */
 static FshStatus read_source(const Against *against, AgainstReader *reader, const char *name, FshError *error)
 {
     static const char *const extensions[] = {
@@ -133,7 +133,7 @@ static FshStatus read_source(const Against *against, AgainstReader *reader, cons
     return status;
 }
 
-/* What the recipe makes of the file in hand. */
+/* Makes of the file in hand what the recipe makes of it. */
 static FshStatus resize_file(const Against *against, AgainstReader *reader, const char *name,
                              ShrunkImage *resized, FshError *error)
 {
@@ -150,7 +150,8 @@ static FshStatus resize_file(const Against *against, AgainstReader *reader, cons
     return status;
 }
 
-/* Mean absolute difference of the field's pixels and those of an image file; 0: the same. */
+/* Measures *difference_ret, the mean absolute difference of the field's pixels and those of an image file; 0:
+ * the same. */
 static FshStatus pixel_difference(AgainstReader *reader, const FshField *field, const Image *pixels,
                                   const void *file, size_t file_bytes, double *difference_ret,
                                   FshError *error)
@@ -171,7 +172,7 @@ static FshStatus pixel_difference(AgainstReader *reader, const FshField *field, 
     return FSH_OK;
 }
 
-/* Whether encoding the file today, as fpack did, gives the field's bytes. */
+/* Encodes the file today, as fpack did. *same_ret: that gives the field's bytes. */
 static FshStatus encodes_to(const Against *against, AgainstReader *reader, const FshField *field,
                             const void *data, size_t bytes, const void *file, size_t file_bytes,
                             bool *same_ret, FshError *error)
@@ -191,7 +192,8 @@ static FshStatus encodes_to(const Against *against, AgainstReader *reader, const
     return status;
 }
 
-/* Whether the field is what an image file (the source's, or made of it) became. */
+/* Compares the field with an image file (the source's, or made of it). *same_ret: the field is what the file
+ * became. */
 static FshStatus compare_bytes(const Against *against, AgainstReader *reader, const FshField *field,
                                const void *data, size_t bytes, const void *file, size_t file_bytes,
                                bool *same_ret, FshError *error)

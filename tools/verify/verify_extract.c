@@ -68,7 +68,8 @@ static bool begins_with_folder(const FshSample *sample, const char *name)
     return sample->key_bytes > length && memcmp(sample->key, name, length) == 0 && sample->key[length] == '/';
 }
 
-/* The source's path. Raw pixels are a PNG: x.jpg becomes x.png or, with keeps_extension, x.jpg.png. */
+/* Writes the source's path to name. Raw pixels are a PNG: x.jpg becomes x.png or, with keeps_extension,
+ * x.jpg.png. Returns its length. */
 static int name_by_source(const FshField *field, bool keeps_extension, char name[PATH_MAX])
 {
     const int length = snprintf(name, PATH_MAX, "%.*s", (int)field->source_bytes, field->source);
@@ -79,8 +80,8 @@ static int name_by_source(const FshField *field, bool keeps_extension, char name
     return snprintf(name + stem, PATH_MAX - (size_t)stem, ".png") + stem;
 }
 
-/* x.jpg and x.png of one folder would both be x.png, as pixels: which names are wanted twice, in all of the
- * dataset, so that what a file is called depends on no order. */
+/* Finds which names are wanted twice, in all of the dataset, so that what a file is called depends on no
+ * order: x.jpg and x.png of one folder would both be x.png, as pixels. */
 static FshStatus gather_names(Extraction *extraction, const FshDataset *dataset, FshError *error)
 {
     FshStatus status = FSH_OK;
@@ -107,7 +108,7 @@ static FshStatus gather_names(Extraction *extraction, const FshDataset *dataset,
     return status;
 }
 
-/* Where the field goes, below the folder. */
+/* Makes the name of a field's file, below the folder. */
 static FshStatus make_name(const Extraction *extraction, const FshSample *sample, unsigned index,
                            char name[PATH_MAX], FshError *error)
 {
@@ -144,8 +145,8 @@ static FshStatus make_name(const Extraction *extraction, const FshSample *sample
 
 /* ---- files ---- */
 
-/* The folder of name, made where it is missing; *last_ret is the name in it. The descriptor is the
- * caller's. */
+/* Opens the folder of name, made where it is missing. *parent_ret: its descriptor, the caller's; *last_ret:
+ * the name in it. */
 static FshStatus open_parent(const Extraction *extraction, char *name, int *parent_ret, const char **last_ret,
                              FshError *error)
 {

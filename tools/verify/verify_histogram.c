@@ -15,7 +15,7 @@ uint64_t histogram_bin_begin(size_t bin)
     return half % 2 ? UINT64_C(24) << half / 2 : UINT64_C(16) << half / 2;
 }
 
-/* The bin whose beginning is the last that is not above the value. */
+/* Returns the bin whose beginning is the last that is not above the value. */
 static size_t bin_of(uint64_t value)
 {
     if (value == 0)

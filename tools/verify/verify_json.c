@@ -52,7 +52,7 @@ static json_t *splits_to_json(const VerifyReport *report)
     return splits;
 }
 
-/* [[first value of the range, count], …], from the first range that holds something to the last. */
+/* Returns [[first value of the range, count], …], from the first range that holds something to the last. */
 static json_t *histogram_to_json(const Histogram *histogram)
 {
     size_t begin, end;
@@ -92,7 +92,7 @@ static json_t *images_to_json(const VerifyReport *report)
                      "bytes", histogram_to_json(&report->bytes));
 }
 
-/* [{split, index, likeness}, …], the least alike first. */
+/* Returns [{split, index, likeness}, …], the least alike first. */
 static json_t *suspects_to_json(const VerifyReport *report)
 {
     json_t *array = json_array();
@@ -110,7 +110,7 @@ static json_t *suspects_to_json(const VerifyReport *report)
     return array;
 }
 
-/* {class: what people call it}, of those that have a name. */
+/* Returns {class: what people call it}, of those that have a name. */
 static json_t *display_names_to_json(const FshManifest *manifest)
 {
     json_t *object = json_object();

@@ -84,7 +84,7 @@ static double normalised_gradients(LikenessSide *side, int size, const float *lu
     return total / (count * count);
 }
 
-/* Luma of ITU-R 601, in levels of 0..255. */
+/* Writes to luminance the luma of ITU-R 601, in levels of 0..255. */
 static void luminances(const Image *image, float *luminance)
 {
     for (size_t i = 0; i < (size_t)LIKENESS_EDGE * LIKENESS_EDGE; i++) {

@@ -6,10 +6,11 @@
 
 #include "formats/fshard.h"
 
-/* Nine columns between tabs: split, index, key, label, class ("-" twice where there is none), then of each
- * field, between commas: name, WIDTHxHEIGHTxCHANNELS, codec, bytes as stored. Backslashes, tabs, line ends
- * and other control characters of names come as \\, \t, \n and \xHH. A sample that cannot be read has "?" in
- * the columns that are not known; *bad_count_ret counts these. FSH_ERR_INTERRUPTED. */
+/* Prints a line for each sample. Nine columns between tabs: split, index, key, label, class ("-" twice where
+ * there is none), then of each field, between commas: name, WIDTHxHEIGHTxCHANNELS, codec, bytes as stored.
+ * Backslashes, tabs, line ends and other control characters of names come as \\, \t, \n and \xHH. A sample
+ * that cannot be read has "?" in the columns that are not known; *bad_count_ret counts these.
+ * FSH_ERR_INTERRUPTED. */
 FshStatus verify_list(const FshDataset *dataset, FILE *stream, uint64_t *bad_count_ret, FshError *error);
 
 #endif

@@ -6,7 +6,7 @@
 #include "common/walk.h"
 #include "imaging/image.h"
 
-/* FNV-1a (Fowler, Noll, Vo), 64 bits. */
+/* Returns the FNV-1a (Fowler, Noll, Vo) of a path, 64 bits. */
 static uint64_t hash_path(const char *path, size_t length, bool without_extension)
 {
     uint64_t hash = UINT64_C(0xcbf29ce484222325);

@@ -14,12 +14,12 @@ typedef struct SourceSet {
     size_t count, capacity;
 } SourceSet;
 
-/* without_extension: a.tif and a.jpg are the same image, as where resizing has changed names. */
+/* Adds a path. without_extension: a.tif and a.jpg are the same image, as where resizing has changed names. */
 FshStatus source_set_add(SourceSet *set, const char *path, size_t length, bool without_extension,
                          FshError *error);
-/* Once all are there; before source_set_has_twice. */
+/* Sorts the set, once all are there; to be called before source_set_has_twice. */
 void source_set_sort(SourceSet *set);
-/* Whether it was added more than once. */
+/* Returns whether a path was added more than once. */
 bool source_set_has_twice(const SourceSet *set, const char *path, size_t length, bool without_extension);
 void source_set_free(SourceSet *set);
 

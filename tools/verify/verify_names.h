@@ -10,7 +10,8 @@
  * Free with display_names_free. As display_names_read fails. */
 FshStatus verify_names_read(const FshManifest *manifest, char ***names_ret, FshError *error);
 
-/* Opens path as fsh_open does and gives its classes these names, for what is shown of it. */
+/* Opens path as fsh_open does into *dataset_ret and gives its classes these names, for what is shown of it.
+ */
 FshStatus verify_open_named(FshDataset **dataset_ret, const char *path, FshError *error);
 
 /* Tells before an hour of proof that the names of the dataset at path cannot be read; one whose manifest

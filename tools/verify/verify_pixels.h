@@ -17,13 +17,13 @@ typedef struct PixelReader {
 
 void pixel_reader_free(PixelReader *reader);
 
-/* The codec's bytes; borrowed, until the reader's next call. */
+/* Gets the codec's bytes of a field: *data_ret, borrowed until the reader's next call, and *bytes_ret. */
 FshStatus pixel_reader_bytes(PixelReader *reader, const FshSplit *split, const FshField *field,
                              const void **data_ret, size_t *bytes_ret, FshError *error);
 
-/* An image file or raw pixels of field's geometry, in memory, as pixels: reader->decoded. least_edge: a JPEG
- * may be decoded smaller, with no edge below this; 0: in full. info_ret may be NULL; of raw pixels it is left
- * alone. */
+/* Decodes an image file, or raw pixels of field's geometry, in memory, to reader->decoded. least_edge: a JPEG
+ * may be decoded smaller, with no edge below this; 0: in full. info_ret may be NULL; it is left alone for raw
+ * pixels. */
 FshStatus pixel_reader_decode(PixelReader *reader, const FshField *field, const void *data, size_t bytes,
                               uint32_t least_edge, ImageInfo *info_ret, FshError *error);
 

@@ -79,8 +79,8 @@ bool verify_knows(const VerifyReport *report, const char *file, int64_t record)
            bsearch(&wanted, report->known, report->known_count, sizeof wanted, compare_known);
 }
 
-/* The reason of "shards/train-00000-of-00001.fshard record 3 at byte 960: key cat/3: …": a problem names the
- * rest itself. */
+/* Returns the reason in "shards/train-00000-of-00001.fshard record 3 at byte 960: key cat/3: …": a problem
+ * names the rest itself. */
 static const char *drop_place(const FshSplit *split, uint64_t index, const FshSample *sample,
                               const char *message)
 {
@@ -179,7 +179,7 @@ static bool tells_size(const FshField *field, const FshManifest *manifest)
            field->channels;
 }
 
-/* The pixels that the field promises; of one that promises none, field gets what they are. */
+/* Decodes the pixels that the field promises; a field that promises none is filled with what they are. */
 static FshStatus decode_field(PixelReader *reader, const FshManifest *manifest, FshField *field,
                               const void *data, size_t bytes, FshError *failure)
 {
@@ -208,7 +208,7 @@ static FshStatus decode_field(PixelReader *reader, const FshManifest *manifest, 
     return FSH_OK;
 }
 
-/* What needs the field's bytes, unpacked. */
+/* Checks what needs the field's bytes, unpacked. */
 static FshStatus check_contents(const RecordsJob *job, VerifyThread *own, unsigned index,
                                 RecordFindings *found)
 {
@@ -247,7 +247,8 @@ static FshStatus check_contents(const RecordsJob *job, VerifyThread *own, unsign
     return status;
 }
 
-/* What dataset.json says of super-resolution; where there is none, any factor may be meant. */
+/* Returns whether two sizes are in the factor that dataset.json says; where it says none, any factor may be
+ * meant. */
 static bool sizes_fit(const VerifyReport *report, const FshField *first, const FshField *other)
 {
     const uint32_t scale = report->manifest.pair_scale ? report->manifest.pair_scale : 1;
@@ -319,7 +320,7 @@ static FshStatus check_record(const RecordsJob *job, uint64_t item, VerifyThread
     return FSH_OK;
 }
 
-/* The records of a chunk: the first, and how many. */
+/* Returns the first record of a chunk; *count_ret: how many it has. */
 static uint64_t chunk_begin(const RecordsJob *job, uint64_t chunk, uint64_t *count_ret)
 {
     const uint64_t first = chunk * job->chunk_records, left = job->split->sample_count - first;
@@ -455,7 +456,8 @@ static FshStatus gather_record(const RecordsJob *job, uint64_t item, const Recor
     return status;
 }
 
-/* Mean and deviation are those of train or, where there is none, of the first split. */
+/* Returns whether mean and deviation are those of this split: of train or, where there is none, of the first.
+ */
 static bool is_measured_split(const FshManifest *manifest, const char *name)
 {
     const char *measured = manifest->split_count ? manifest->splits[0].name : "";
@@ -479,7 +481,8 @@ static FshStatus gather(uint64_t item, void *slot, void *context, FshError *erro
     return status;
 }
 
-/* Large images one by one: then all threads end at about the same time. */
+/* Returns the records of a chunk: large images are one by one, so that all threads end at about the same
+ * time. */
 static uint64_t records_in_chunk(const FshSplit *split)
 {
     const uint64_t each = split->sample_count ? fsh_split_bytes(split) / split->sample_count + 1 : 1;

@@ -10,17 +10,18 @@
  * FSH_ERR_MEMORY. */
 FshStatus verify_add_problem(VerifyReport *report, const FshProblem *problem, FshError *error);
 
-/* The same of sample `index` of split: its place, its key, and the source of one of its fields. sample: NULL
- * where it cannot be read. Nothing is added where libfshard has found this record wrong: see verify_knows. */
+/* Adds a problem of sample `index` of split: its place, its key, and the source of one of its fields. sample:
+ * NULL where it cannot be read. Nothing is added where libfshard has found this record wrong: see
+ * verify_knows. */
 FshStatus verify_add_sample_problem(VerifyReport *report, const FshSplit *split, uint64_t index,
                                     const FshSample *sample, unsigned field, const FshError *failure,
                                     FshError *error);
 
-/* To be called once, when libfshard has found what it finds. FSH_ERR_MEMORY. */
+/* Notes what libfshard has found, once it has found all. FSH_ERR_MEMORY. */
 FshStatus verify_know_problems(VerifyReport *report, FshError *error);
 
-/* Whether libfshard found something wrong with this record (-1: with the file as a whole). O(log problems): a
- * disk may have spoiled a million records. */
+/* Returns whether libfshard found something wrong with this record (-1: with the file as a whole). O(log
+ * problems): a disk may have spoiled a million records. */
 bool verify_knows(const VerifyReport *report, const char *file, int64_t record);
 
 /* What the samples of one file hold, counted while libfshard has them at hand. */

@@ -56,7 +56,7 @@ static void print_class(FILE *stream, const VerifyReport *report, size_t class_i
     (void)fprintf(stream, "\n");
 }
 
-/* False where no sample has a label: containers of others need not tell any. */
+/* Returns whether any sample has a label: containers of others need not tell any. */
 static bool has_labels(const VerifyReport *report)
 {
     bool labelled = false, any = false;
@@ -68,7 +68,7 @@ static bool has_labels(const VerifyReport *report)
     return labelled || !any;
 }
 
-/* Few classes: all, by name. Many: the largest and the smallest. */
+/* Prints the classes: few all, by name; of many the largest and the smallest. */
 static void print_classes(FILE *stream, const VerifyReport *report, bool all)
 {
     const size_t class_count = report->manifest.class_count;
@@ -106,7 +106,7 @@ static void print_range(FILE *stream, const Histogram *histogram, const char *wh
         (void)fprintf(stream, "%" PRIu64 " to %" PRIu64 " %s", histogram->minimum, histogram->maximum, what);
 }
 
-/* How many images have an edge of so many pixels; nothing where all are of one size. */
+/* Prints how many images have an edge of so many pixels; nothing where all are of one size. */
 static void print_dimensions(FILE *stream, const VerifyReport *report)
 {
     const Histogram *widths = &report->widths, *heights = &report->heights;
@@ -189,7 +189,7 @@ static void print_missing(FILE *stream, const VerifyReport *report, const char *
     (void)fputs(report->missing.count > MISSING_NAMES ? " …\n" : "\n", stream);
 }
 
-/* A name between words of ours. */
+/* Prints a name between words of ours. */
 static void print_name(FILE *stream, const char *before, const char *name, const char *after)
 {
     (void)fputs(before, stream);
@@ -197,7 +197,7 @@ static void print_name(FILE *stream, const char *before, const char *name, const
     (void)fputs(after, stream);
 }
 
-/* "train-00000-of-00002.fshard record 17, key cat/5, source train/cat/5.jpg: …" */
+/* Prints "train-00000-of-00002.fshard record 17, key cat/5, source train/cat/5.jpg: …". */
 static void print_problem(FILE *stream, const VerifyReport *report, const VerifyProblem *problem)
 {
     if (problem->status && strcmp(problem->file, report->path) != 0) /* remarks stand below its heading */

@@ -13,20 +13,21 @@ typedef struct VerifyPrint {
     bool verbose;                 /* every class and every problem */
 } VerifyPrint;
 
-/* What was looked at, and no more: "checksums of files and records, 300 images decoded", … Returns text. */
+/* Writes to text what was looked at, and no more: "checksums of files and records, 300 images decoded", …
+ * Returns text. */
 const char *verify_claim(char *text, size_t text_bytes, const VerifyReport *report,
                          const VerifyOptions *options);
 
-/* What is wrong, a line each; all of them, or the first fifty. */
+/* Prints what is wrong, a line each; all of them, or the first fifty. */
 void verify_print_problems(FILE *stream, const VerifyReport *report, bool all);
 
-/* Splits, classes, images, then the problems or "ok". */
+/* Prints splits, classes, images, then the problems or "ok". */
 void verify_print(FILE *stream, const VerifyReport *report, const VerifyPrint *print);
 
-/* The same as an object; a new reference, NULL when out of memory. (verify_json.c) */
+/* Returns the report as an object; a new reference, NULL when out of memory. (verify_json.c) */
 json_t *verify_to_json(const VerifyReport *report, const VerifyOptions *options);
 
-/* What is wrong, as an array. */
+/* Returns what is wrong, as an array. */
 json_t *verify_problems_to_json(const VerifyReport *report);
 
 #endif

@@ -11,13 +11,13 @@ typedef struct VerifySettings {
     const char *against, *html, *extract, *sheet, *repair, *class_names;
 } VerifySettings;
 
-/* As they are without options. */
+/* Sets all options to what they are when not given. */
 void verify_settings_init(VerifySettings *settings);
 
 /* The table's rows, an empty one at the end. They point into *settings. */
 enum { VERIFY_SETTINGS_ROWS = 32 };
 void verify_settings_rows(VerifySettings *settings, Option rows[VERIFY_SETTINGS_ROWS]);
-/* The table over them, which borrows rows. */
+/* Returns the table over the rows, which it borrows. */
 OptionTable verify_settings_table(const Option *rows);
 
 #endif

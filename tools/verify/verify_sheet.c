@@ -112,7 +112,7 @@ static void draw_section(const Sheet *sheet, Image *image, size_t top, const She
                    top + i / sheet->columns * ROW_PX, &thumbs->items[i]);
 }
 
-/* The shape of the sheet follows from its largest section: about square. */
+/* Chooses the shape of the sheet by its largest section: about square. */
 static void choose_shape(Sheet *sheet, const SheetSection *sections, size_t count)
 {
     size_t most = 1;

@@ -24,8 +24,8 @@ FshStatus sheet_check(const char *path, bool force, FshError *error);
 FshStatus sheet_write(const SheetSection *sections, size_t count, const char *path, bool force,
                       FshError *error);
 
-/* The same of a report: first suspicious pairs and what other problems name, then samples of all splits.
- * dataset: the report's, or NULL where it cannot be opened. */
+/* Writes the sheet of a report: first suspicious pairs and what other problems name, then samples of all
+ * splits. dataset: the report's, or NULL where it cannot be opened. */
 FshStatus verify_write_sheet(const VerifyReport *report, const VerifyOptions *options,
                              const FshDataset *dataset, const char *path, bool force, FshError *error);
 

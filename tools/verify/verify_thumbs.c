@@ -13,7 +13,7 @@ typedef struct ThumbJob {
     PixelReader *readers; /* one for each thread */
 } ThumbJob;
 
-/* The middle of the decoded image, at most edge x edge. */
+/* Cuts the middle out of the decoded image, at most edge x edge. */
 static FshStatus cut_middle(const Image *from, uint32_t edge, Image *crop, FshError *error)
 {
     const uint32_t width = from->width < edge ? from->width : edge,

@@ -30,12 +30,12 @@ typedef struct ThumbOptions {
     int jobs;
 } ThumbOptions;
 
-/* What cannot be decoded is no failure. FSH_ERR_MEMORY, FSH_ERR_INTERRUPTED; *thumbs is to be freed in every
- * case. */
+/* Makes thumbnails of samples of a dataset. What cannot be decoded is no failure. FSH_ERR_MEMORY,
+ * FSH_ERR_INTERRUPTED; *thumbs is to be freed in every case. */
 FshStatus thumbs_make(const FshDataset *dataset, const ThumbOptions *options, Thumbs *thumbs,
                       FshError *error);
-/* The same for items that name split and index, which are filled in; options->count is not looked at. where:
- * for messages. */
+/* Makes the thumbnails of items that name split and index; options->count is not looked at. where: for
+ * messages. */
 FshStatus thumbs_fill(Thumbs *thumbs, const ThumbOptions *options, const char *where, FshError *error);
 void thumbs_free(Thumbs *thumbs);
 
