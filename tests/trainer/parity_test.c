@@ -43,6 +43,13 @@ static TensorId make_relu(Graph *graph, const json_t *c, TensorId x, TensorId ot
     return graph_leaky_relu(graph, x, (float)golden_real(c, "slope"));
 }
 
+static TensorId make_gelu(Graph *graph, const json_t *c, TensorId x, TensorId other)
+{
+    (void)c;
+    (void)other;
+    return graph_gelu(graph, x);
+}
+
 static TensorId make_add_twice(Graph *graph, const json_t *c, TensorId x, TensorId other)
 {
     (void)c;
@@ -182,6 +189,7 @@ static const struct {
     {"linear", make_linear},
     {"batch_norm", make_batch_norm},
     {"relu", make_relu},
+    {"gelu", make_gelu},
     {"add_twice", make_add_twice},
     {"add_thrice", make_add_thrice},
     {"max_pool", make_max_pool},

@@ -124,6 +124,9 @@ typedef enum OpKind {
     OP_BATCH_NORM_BACKWARD,
     OP_RELU,          /* (x) -> y; leaky where slope != 0 */
     OP_RELU_BACKWARD, /* (dy, y) -> dx */
+    /* Functions of one value; a _BACKWARD follows its op. */
+    OP_GELU,          /* (x) -> y */
+    OP_GELU_BACKWARD, /* (dy, x) -> dx */
     OP_ADD,           /* (a, b) -> y */
     /* (x) -> y, index u8: where in its window the maximum lay, row * kernel + column, the first of equals. */
     OP_MAX_POOL,
@@ -214,6 +217,7 @@ enum {
 };
 enum { NORM_BACK_DX, NORM_BACK_DWEIGHT, NORM_BACK_DBIAS, NORM_BACK_G, NORM_BACK_DLAYER_BIAS };
 enum { RELU_BACK_DY, RELU_BACK_Y };
+enum { POINTWISE_BACK_DY, POINTWISE_BACK_X }; /* OP_GELU_BACKWARD */
 enum { ADD_A, ADD_B };
 enum { MAX_POOL_Y, MAX_POOL_INDEX };
 enum { MAX_POOL_BACK_DY, MAX_POOL_BACK_INDEX };
@@ -445,6 +449,8 @@ TensorId graph_conv2d(Graph *graph, const char *name, TensorId x, const Conv2d *
 TensorId graph_batch_norm(Graph *graph, const char *name, TensorId x, const BatchNorm *batch_norm);
 TensorId graph_relu(Graph *graph, TensorId x);
 TensorId graph_leaky_relu(Graph *graph, TensorId x, float slope);
+/* The exact one, x * (1 + erf(x / sqrt 2)) / 2: torch.nn.GELU(). */
+TensorId graph_gelu(Graph *graph, TensorId x);
 /* One type; of f32 and a narrower one, the narrower is cast. */
 TensorId graph_add(Graph *graph, TensorId a, TensorId b);
 TensorId graph_max_pool(Graph *graph, TensorId x, const Pool2d *pool);

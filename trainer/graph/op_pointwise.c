@@ -72,6 +72,36 @@ static void relu_differentiate(Graph *graph, const Node *node, TensorId output_g
     graph_append_backward(graph, node, &backward, &node->inputs[0], 1);
 }
 
+/* ---- functions of one value (trainer/backend/pointwise_math.h) ---- */
+
+static TensorId append_function(Graph *graph, OpKind op, TensorId x)
+{
+    const Tensor *input = graph_operand(graph, x);
+    if (!input)
+        return TENSOR_NONE;
+    if (!data_type_is_float(input->type))
+        return graph_fail(graph, FSH_ERR_MISMATCH, "%s: %s needs floats, not %s", input->name, op_name(op),
+                          data_type_name(input->type));
+    Node node = {.op = op, .inputs = {x}, .input_count = 1};
+    node_name_after(&node, input);
+    return graph_append(graph, &node);
+}
+
+static void function_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
+{
+    Node backward = {.op = (OpKind)(node->op + 1),
+                     .inputs = {[POINTWISE_BACK_DY] = output_gradient, [POINTWISE_BACK_X] = node->inputs[0]},
+                     .input_count = 2};
+    graph_append_backward(graph, node, &backward, &node->inputs[0], 1);
+}
+
+TensorId graph_gelu(Graph *graph, TensorId x)
+{
+    return append_function(graph, OP_GELU, x);
+}
+
+/* ---- add ---- */
+
 TensorId graph_add(Graph *graph, TensorId a, TensorId b)
 {
     const Tensor *left = graph_operand(graph, a), *right = graph_operand(graph, b);
@@ -150,6 +180,14 @@ const OpRow op_rows_pointwise[] = {
      .differentiate = relu_differentiate,
      .overwrites = {1}},
     {.op = OP_RELU_BACKWARD, .name = "relu_backward", .overwrites = {1 << RELU_BACK_DY | 1 << RELU_BACK_Y}},
+    {.op = OP_GELU,
+     .name = "gelu",
+     .infer = same_shape_infer,
+     .differentiate = function_differentiate,
+     .overwrites = {1}},
+    {.op = OP_GELU_BACKWARD,
+     .name = "gelu_backward",
+     .overwrites = {1 << POINTWISE_BACK_DY | 1 << POINTWISE_BACK_X}},
     {.op = OP_ADD,
      .name = "add",
      .infer = add_infer,

@@ -167,6 +167,8 @@ def layers():
         norm_case("evaluation, add, ReLU", (3, 5, 7, 16), False, 0.0, True),
         layer_case("relu", "relu", image, lambda t: F.relu(t["x"]), {"slope": 0.0}),
         layer_case("leaky relu", "relu", image, lambda t: F.leaky_relu(t["x"], 0.2), {"slope": 0.2}),
+        layer_case("gelu", "gelu", image, lambda t: F.gelu(t["x"])),
+        layer_case("gelu of a matrix, to its tails", "gelu", (5, 70), lambda t: F.gelu(t["x"]), x={"scale": 16.0}),
         layer_case("add of x and x", "add_twice", image, lambda t: t["x"] + t["x"]),
         layer_case("add of x, relu(x) and x", "add_thrice", image, lambda t: t["x"] + F.relu(t["x"]) + t["x"]),
     ]

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "trainer/backend/cpu/cpu_kernels_value.h"
+#include "trainer/backend/pointwise_math.h"
 
 extern const CpuChannelKernels FSHARD_CHANNEL_KERNELS;
 
@@ -109,6 +110,42 @@ static void relu_backward(const void *gradient, const void *values, void *result
 #pragma omp simd
     for (int64_t i = 0; i < count; i++)
         dx[i] = load(y[i]) > 0 ? dy[i] : store(slope * load(dy[i]));
+}
+
+/* ---- functions of one value ---- */
+
+static void pointwise(OpKind op, const void *values, void *result, int64_t count)
+{
+    const Value *x = values;
+    Value *y = result;
+#define CASE(KIND, function)                                                                                 \
+    case OP_##KIND:                                                                                          \
+        _Pragma("omp simd") for (int64_t i = 0; i < count; i++) y[i] = store(function(load(x[i])));          \
+        break;
+    switch (op) {
+        POINTWISE_FUNCTIONS(CASE)
+    default:
+        break;
+    }
+#undef CASE
+}
+
+static void pointwise_backward(OpKind op, const void *gradient, const void *values, void *result,
+                               int64_t count)
+{
+    const Value *dy = gradient, *x = values;
+    Value *dx = result;
+#define CASE(KIND, function)                                                                                 \
+    case OP_##KIND##_BACKWARD:                                                                               \
+        _Pragma("omp simd") for (int64_t i = 0; i < count; i++) dx[i] =                                      \
+            store(load(dy[i]) * function##_slope(load(x[i])));                                               \
+        break;
+    switch (op) {
+        POINTWISE_FUNCTIONS(CASE)
+    default:
+        break;
+    }
+#undef CASE
 }
 
 /* ---- batch norm ---- */
@@ -463,6 +500,8 @@ const CpuKernels FSHARD_KERNELS = {
     .sum = sum_of,
     .relu = relu,
     .relu_backward = relu_backward,
+    .pointwise = pointwise,
+    .pointwise_backward = pointwise_backward,
     .norm_sums = norm_sums,
     .norm_forward = norm_forward,
     .norm_backward_sums = norm_backward_sums,

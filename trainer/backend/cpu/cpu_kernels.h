@@ -73,6 +73,11 @@ typedef struct CpuKernels {
     /* dx = y > 0 ? dy : slope * dy */
     void (*relu_backward)(const void *dy, const void *y, void *dx, int64_t count, float slope);
 
+    /* y = f(x), dx = dy * f'(x); f: that of the op, or of the op that it is the backward one of
+     * (pointwise_math.h). */
+    void (*pointwise)(OpKind op, const void *x, void *y, int64_t count);
+    void (*pointwise_backward)(OpKind op, const void *dy, const void *x, void *dx, int64_t count);
+
     /* Adds to sums[0..width) the columns' sums of x - shift, to sums[width..2 width) those of its square.
      * Sums 32 rows in float (block, 2 * width values of scratch), blocks in double. */
     void (*norm_sums)(const void *x, const float *shift, int64_t rows, int64_t width, float *block,

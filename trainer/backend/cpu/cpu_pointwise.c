@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "trainer/backend/pointwise_math.h"
+
 /* ---- fill ---- */
 
 static FshStatus fill_run(CpuStep *step, FshError *error)
@@ -80,7 +82,7 @@ static FshStatus normalize_run(CpuStep *step, FshError *error)
     return FSH_OK;
 }
 
-/* ---- ReLU, add ---- */
+/* ---- ReLU, functions of one value, add ---- */
 
 static void relu_part(void *context, int part, int64_t begin, int64_t end)
 {
@@ -109,6 +111,37 @@ static FshStatus relu_backward_run(CpuStep *step, FshError *error)
 {
     (void)error;
     cpu_parallel(step->program->backend, tensor_count(cpu_output(step, 0)), relu_backward_part, step);
+    return FSH_OK;
+}
+
+static void pointwise_part(void *context, int part, int64_t begin, int64_t end)
+{
+    const CpuStep *step = context;
+    (void)part;
+    step->kernels->pointwise(step->node->op, cpu_read(step, 0, begin), cpu_write(step, 0, begin),
+                             end - begin);
+}
+
+static FshStatus pointwise_run(CpuStep *step, FshError *error)
+{
+    (void)error;
+    cpu_parallel(step->program->backend, tensor_count(cpu_output(step, 0)), pointwise_part, step);
+    return FSH_OK;
+}
+
+static void pointwise_backward_part(void *context, int part, int64_t begin, int64_t end)
+{
+    const CpuStep *step = context;
+    (void)part;
+    step->kernels->pointwise_backward(step->node->op, cpu_read(step, POINTWISE_BACK_DY, begin),
+                                      cpu_read(step, POINTWISE_BACK_X, begin), cpu_write(step, 0, begin),
+                                      end - begin);
+}
+
+static FshStatus pointwise_backward_run(CpuStep *step, FshError *error)
+{
+    (void)error;
+    cpu_parallel(step->program->backend, tensor_count(cpu_output(step, 0)), pointwise_backward_part, step);
     return FSH_OK;
 }
 
@@ -168,7 +201,11 @@ static FshStatus flatten_backward_run(CpuStep *step, FshError *error)
     return FSH_OK;
 }
 
+#define POINTWISE_ROWS(KIND, function)                                                                       \
+    {OP_##KIND, .run = pointwise_run}, {OP_##KIND##_BACKWARD, .run = pointwise_backward_run},
+
 const CpuOp cpu_ops_pointwise[] = {
+    POINTWISE_FUNCTIONS(POINTWISE_ROWS) /* each with its comma */
     {OP_FILL, .run = fill_run},
     {OP_CAST, .run = cast_run},
     {OP_NORMALIZE, .prepare = normalize_prepare, .run = normalize_run},

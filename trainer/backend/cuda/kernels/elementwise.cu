@@ -2,6 +2,7 @@
  * moved in 16-byte accesses, four floats or eight narrow ones. */
 #include "trainer/backend/cuda/kernels/kernels_common.cuh"
 #include "trainer/backend/cuda/kernels/kernels_pointwise.h"
+#include "trainer/backend/pointwise_math.h"
 
 using namespace fshard;
 
@@ -386,6 +387,20 @@ struct RectifyBackward {
     }
 };
 
+template <float (*Function)(float)> struct Pointwise {
+    __device__ float operator()(float x, float) const
+    {
+        return Function(x);
+    }
+};
+
+template <float (*Slope)(float)> struct PointwiseBackward {
+    __device__ float operator()(float dy, float x) const
+    {
+        return dy * Slope(x);
+    }
+};
+
 struct Add {
     __device__ float operator()(float a, float b) const
     {
@@ -462,6 +477,34 @@ extern "C" cudaError_t kernel_relu_backward(const DeviceTensor *dy, const Device
                                             const DeviceTensor *dx, cudaStream_t stream)
 {
     return map<true>(dy, y, dx, RectifyBackward{slope}, stream);
+}
+
+extern "C" cudaError_t kernel_pointwise(OpKind op, const DeviceTensor *x, const DeviceTensor *y,
+                                        cudaStream_t stream)
+{
+#define CASE(KIND, function)                                                                                 \
+    case OP_##KIND:                                                                                          \
+        return map<false>(x, x, y, Pointwise<function>{}, stream);
+    switch (op) {
+        POINTWISE_FUNCTIONS(CASE)
+    default:
+        return cudaErrorInvalidValue;
+    }
+#undef CASE
+}
+
+extern "C" cudaError_t kernel_pointwise_backward(OpKind op, const DeviceTensor *dy, const DeviceTensor *x,
+                                                 const DeviceTensor *dx, cudaStream_t stream)
+{
+#define CASE(KIND, function)                                                                                 \
+    case OP_##KIND##_BACKWARD:                                                                               \
+        return map<true>(dy, x, dx, PointwiseBackward<function##_slope>{}, stream);
+    switch (op) {
+        POINTWISE_FUNCTIONS(CASE)
+    default:
+        return cudaErrorInvalidValue;
+    }
+#undef CASE
 }
 
 extern "C" cudaError_t kernel_add(const DeviceTensor *a, const DeviceTensor *b, const DeviceTensor *y,

@@ -3,6 +3,7 @@
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_KERNELS_POINTWISE_H
 
 #include "trainer/backend/cuda/kernels/kernels.h"
+#include "trainer/graph/graph.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -22,6 +23,11 @@ cudaError_t kernel_relu(const DeviceTensor *x, float slope, const DeviceTensor *
 /* Computes dx = y > 0 ? dy : slope * dy. */
 cudaError_t kernel_relu_backward(const DeviceTensor *dy, const DeviceTensor *y, float slope,
                                  const DeviceTensor *dx, cudaStream_t stream);
+/* y = f(x), dx = dy * f'(x); f: that of the op, or of the op that it is the backward one of
+ * (pointwise_math.h). cudaErrorInvalidValue: it is none of them. */
+cudaError_t kernel_pointwise(OpKind op, const DeviceTensor *x, const DeviceTensor *y, cudaStream_t stream);
+cudaError_t kernel_pointwise_backward(OpKind op, const DeviceTensor *dy, const DeviceTensor *x,
+                                      const DeviceTensor *dx, cudaStream_t stream);
 cudaError_t kernel_add(const DeviceTensor *a, const DeviceTensor *b, const DeviceTensor *y,
                        cudaStream_t stream);
 /* Reorder [N, H, W, C] to [N, C * H * W] in the order C, H, W; and back, for the gradient. */

@@ -1,5 +1,6 @@
 #include "trainer/backend/cuda/lowering/lowering.h"
 #include "trainer/backend/cuda/kernels/kernels_pointwise.h"
+#include "trainer/backend/pointwise_math.h"
 
 static FshStatus fill(const Step *step, cudaStream_t stream, FshError *error)
 {
@@ -35,6 +36,18 @@ static FshStatus relu_backward(const Step *step, cudaStream_t stream, FshError *
                     error);
 }
 
+static FshStatus pointwise(const Step *step, cudaStream_t stream, FshError *error)
+{
+    return CUDA_TRY(kernel_pointwise(step->node->op, in(step, 0), out(step, 0), stream), error);
+}
+
+static FshStatus pointwise_backward(const Step *step, cudaStream_t stream, FshError *error)
+{
+    return CUDA_TRY(kernel_pointwise_backward(step->node->op, in(step, POINTWISE_BACK_DY),
+                                              in(step, POINTWISE_BACK_X), out(step, 0), stream),
+                    error);
+}
+
 static FshStatus add(const Step *step, cudaStream_t stream, FshError *error)
 {
     return CUDA_TRY(kernel_add(in(step, ADD_A), in(step, ADD_B), out(step, 0), stream), error);
@@ -50,7 +63,11 @@ static FshStatus flatten_backward(const Step *step, cudaStream_t stream, FshErro
     return CUDA_TRY(kernel_flatten_backward(in(step, 0), out(step, 0), stream), error);
 }
 
+#define POINTWISE_ROWS(KIND, function)                                                                       \
+    {OP_##KIND, {.enqueue = pointwise}}, {OP_##KIND##_BACKWARD, {.enqueue = pointwise_backward}},
+
 const LoweringRow lowering_pointwise[] = {
+    POINTWISE_FUNCTIONS(POINTWISE_ROWS) /* each with its comma */
     {OP_FILL, {.enqueue = fill}},
     {OP_CAST, {.enqueue = cast}},
     {OP_NORMALIZE, {.enqueue = normalize}},

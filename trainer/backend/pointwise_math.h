@@ -1,0 +1,75 @@
+/* pointwise_math.h - ops that are a function of one value, y = f(x), written once for the CPU and CUDA.
+ *
+ * To add one: its kind and its _BACKWARD in graph.h, with a builder; their rows in op_pointwise.c; here a
+ * line of the list, the function and its slope. Both backends make their loops and rows from the list.
+ *
+ * What a function keeps: f(0) = 0, because narrow tensors on the device are padded with zeros; NaN yields
+ * NaN; no branch and no call of libm, so that loops of it are vectors. float32 throughout; on the CPU all
+ * instruction sets give the same bits (no contraction), on the device products and sums may be joined. */
+#ifndef FSHARD_TRAINER_BACKEND_POINTWISE_MATH_H
+#define FSHARD_TRAINER_BACKEND_POINTWISE_MATH_H
+
+#include <stdint.h>
+#include <string.h>
+
+#include "common/philox.h" /* FSH_HOST_DEVICE */
+
+/* X(KIND, function): OP_KIND is y = function(x), and OP_KIND_BACKWARD dx = dy * function_slope(x). */
+#define POINTWISE_FUNCTIONS(X) X(GELU, gelu)
+
+/* ---- shared ---- */
+
+/* Returns e^x of x <= 0, of less than -87 as of -87, to 1e-7 relative. */
+FSH_HOST_DEVICE static inline float pointwise_exp(float x)
+{
+    const float half_way = 12582912.0F; /* 1.5 * 2^23: adding it rounds to an integer, in the lowest bits */
+    const float clamped = x < -87.0F ? -87.0F : x;
+    const float shifted = clamped * 1.44269504F + half_way, whole = shifted - half_way;
+    const float rest = clamped - whole * 0.693145752F - whole * 1.42860677e-6F;
+    uint32_t bits;
+    float power, series = 1.38887602e-3F;
+    series = series * rest + 8.33333377e-3F;
+    series = series * rest + 4.16664593e-2F;
+    series = series * rest + 1.66666671e-1F;
+    series = series * rest + 0.5F;
+    series = series * rest * rest + rest + 1.0F;
+    memcpy(&bits, &shifted, sizeof bits);
+    bits = (bits << 23) + 0x3F800000U;
+    memcpy(&power, &bits, sizeof power);
+    return series * power;
+}
+
+/* Returns the part of a normal distribution below x, to 1e-7: (1 + erf(x / sqrt 2)) / 2, with the two
+ * polynomials that approximate erf near 0 and log erfc elsewhere. */
+FSH_HOST_DEVICE static inline float pointwise_normal_below(float x)
+{
+    const float a = x * 0.707106781F, t = a < 0 ? -a : a, s = a * a;
+    float near = -5.96761703e-4F, log_tail = -1.72853470e-5F * t + 3.83197126e-4F;
+    near = near * s + 4.99119423e-3F;
+    near = near * s - 2.67681349e-2F;
+    near = near * s + 1.12819925e-1F;
+    near = near * s - 3.76125336e-1F;
+    near = near * s + 1.28379166e-1F;
+    log_tail = log_tail * s + (-3.88396438e-3F * t + 2.42546219e-2F);
+    log_tail = log_tail * t - 1.06777877e-1F;
+    log_tail = log_tail * t - 6.34846687e-1F;
+    log_tail = log_tail * t - 1.28717512e-1F;
+    const float tail = 0.5F * pointwise_exp(log_tail * t - t);
+    const float far = a < 0 ? tail : 1.0F - tail;
+    return t > 0.927734375F ? far : 0.5F + 0.5F * (near * a + a);
+}
+
+/* ---- the functions ---- */
+
+/* GELU (Hendrycks and Gimpel 2016), exact, as torch.nn.GELU(): x times the normal distribution below x. */
+FSH_HOST_DEVICE static inline float gelu(float x)
+{
+    return x * pointwise_normal_below(x);
+}
+
+FSH_HOST_DEVICE static inline float gelu_slope(float x)
+{
+    return pointwise_normal_below(x) + x * 0.398942280F * pointwise_exp(-0.5F * x * x);
+}
+
+#endif
