@@ -115,7 +115,6 @@ FshStatus cudnn_plan_load(CudnnPlan *plan, const void *json, size_t bytes, FshEr
 FshStatus cudnn_plan_json(const CudnnPlan *plan, Buffer *json, FshError *error);
 /* The most that any candidate needs; of the chosen one after cudnn_plan_choose. */
 uint64_t cudnn_plan_workspace_bytes(const CudnnPlan *plan);
-int cudnn_plan_candidates(const CudnnPlan *plan);
 /* Forgets the candidates that need more; FSH_ERR_MEMORY when none is left. */
 FshStatus cudnn_plan_limit_workspace(CudnnPlan *plan, uint64_t most_bytes, FshError *error);
 /* Times every candidate on this memory (which the results overwrite) and keeps the fastest. data: device

@@ -204,11 +204,6 @@ uint64_t cudnn_plan_workspace_bytes(const CudnnPlan *plan)
     return (uint64_t)most;
 }
 
-int cudnn_plan_candidates(const CudnnPlan *plan)
-{
-    return plan->candidate_count;
-}
-
 double cudnn_plan_milliseconds(const CudnnPlan *plan)
 {
     return plan->milliseconds;
