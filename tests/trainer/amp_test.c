@@ -101,6 +101,13 @@ static TensorId make_gelu(Graph *graph, const Layer *layer, TensorId x, TensorId
     return graph_gelu(graph, x);
 }
 
+static TensorId make_silu(Graph *graph, const Layer *layer, TensorId x, TensorId other)
+{
+    (void)layer;
+    (void)other;
+    return graph_silu(graph, x);
+}
+
 static TensorId make_add(Graph *graph, const Layer *layer, TensorId x, TensorId other)
 {
     (void)layer;
@@ -259,6 +266,7 @@ static const Layer layers[] = {
     {"batch norm, add, ReLU", {4, 6, 6, 80}, make_batch_norm_add_relu, .has_other = true},
     {"leaky ReLU", {2, 3, 5, 7}, .make = make_relu},
     {"GELU", {2, 3, 5, 7}, .make = make_gelu},
+    {"SiLU", {2, 3, 5, 7}, .make = make_silu},
     {"add", {2, 3, 5, 7}, make_add, .has_other = true},
     /* Pixels that rounding makes equal send the gradient to the first of them. */
     {"max pool 3x3/2", {2, 9, 7, 70}, make_max_pool, .pool = {3, 2, 1}, .gradient_tolerance = 0.2},

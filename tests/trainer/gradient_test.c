@@ -76,7 +76,7 @@ static Graph *every_restoration_op(bool training)
                      &(Conv2d){.channels = 8, .kernel = 3, .stride = 1, .padding = 1, .groups = 2});
     y = graph_concat(graph, graph_pixel_shuffle(graph, y, 2), graph_crop(graph, x, SIZE - 2, SIZE - 2));
     y = graph_scale(graph, graph_crop(graph, y, 7, 9), 20); /* so that gradients are not small */
-    y = graph_gelu(graph, y);
+    y = graph_add(graph, graph_gelu(graph, y), graph_silu(graph, y));
     TensorId loss = graph_softmax_cross_entropy(
         graph, graph_linear(graph, "fc", graph_global_avg_pool(graph, y), 5, true), label, TENSOR_NONE,
         TENSOR_NONE, 0.2F);

@@ -50,6 +50,13 @@ static TensorId make_gelu(Graph *graph, const json_t *c, TensorId x, TensorId ot
     return graph_gelu(graph, x);
 }
 
+static TensorId make_silu(Graph *graph, const json_t *c, TensorId x, TensorId other)
+{
+    (void)c;
+    (void)other;
+    return graph_silu(graph, x);
+}
+
 static TensorId make_add_twice(Graph *graph, const json_t *c, TensorId x, TensorId other)
 {
     (void)c;
@@ -190,6 +197,7 @@ static const struct {
     {"batch_norm", make_batch_norm},
     {"relu", make_relu},
     {"gelu", make_gelu},
+    {"silu", make_silu},
     {"add_twice", make_add_twice},
     {"add_thrice", make_add_thrice},
     {"max_pool", make_max_pool},

@@ -15,7 +15,7 @@
 #include "common/philox.h" /* FSH_HOST_DEVICE */
 
 /* X(KIND, function): OP_KIND is y = function(x), and OP_KIND_BACKWARD dx = dy * function_slope(x). */
-#define POINTWISE_FUNCTIONS(X) X(GELU, gelu)
+#define POINTWISE_FUNCTIONS(X) X(GELU, gelu) X(SILU, silu)
 
 /* ---- shared ---- */
 
@@ -70,6 +70,25 @@ FSH_HOST_DEVICE static inline float gelu(float x)
 FSH_HOST_DEVICE static inline float gelu_slope(float x)
 {
     return pointwise_normal_below(x) + x * 0.398942280F * pointwise_exp(-0.5F * x * x);
+}
+
+/* Returns 1 / (1 + exp(-x)). */
+FSH_HOST_DEVICE static inline float pointwise_sigmoid(float x)
+{
+    const float small = pointwise_exp(x < 0 ? x : -x);
+    return (x < 0 ? small : 1.0F) / (1.0F + small);
+}
+
+/* SiLU, Swish (Elfwing et al. 2017), as torch.nn.SiLU(): x times its sigmoid. */
+FSH_HOST_DEVICE static inline float silu(float x)
+{
+    return x * pointwise_sigmoid(x);
+}
+
+FSH_HOST_DEVICE static inline float silu_slope(float x)
+{
+    const float s = pointwise_sigmoid(x);
+    return s * (1.0F + x * (1.0F - s));
 }
 
 #endif

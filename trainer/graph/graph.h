@@ -127,6 +127,8 @@ typedef enum OpKind {
     /* Functions of one value; a _BACKWARD follows its op. */
     OP_GELU,          /* (x) -> y */
     OP_GELU_BACKWARD, /* (dy, x) -> dx */
+    OP_SILU,          /* (x) -> y */
+    OP_SILU_BACKWARD, /* (dy, x) -> dx */
     OP_ADD,           /* (a, b) -> y */
     /* (x) -> y, index u8: where in its window the maximum lay, row * kernel + column, the first of equals. */
     OP_MAX_POOL,
@@ -217,7 +219,7 @@ enum {
 };
 enum { NORM_BACK_DX, NORM_BACK_DWEIGHT, NORM_BACK_DBIAS, NORM_BACK_G, NORM_BACK_DLAYER_BIAS };
 enum { RELU_BACK_DY, RELU_BACK_Y };
-enum { POINTWISE_BACK_DY, POINTWISE_BACK_X }; /* OP_GELU_BACKWARD */
+enum { POINTWISE_BACK_DY, POINTWISE_BACK_X }; /* OP_GELU_BACKWARD, OP_SILU_BACKWARD */
 enum { ADD_A, ADD_B };
 enum { MAX_POOL_Y, MAX_POOL_INDEX };
 enum { MAX_POOL_BACK_DY, MAX_POOL_BACK_INDEX };
@@ -451,6 +453,8 @@ TensorId graph_relu(Graph *graph, TensorId x);
 TensorId graph_leaky_relu(Graph *graph, TensorId x, float slope);
 /* The exact one, x * (1 + erf(x / sqrt 2)) / 2: torch.nn.GELU(). */
 TensorId graph_gelu(Graph *graph, TensorId x);
+/* x / (1 + exp(-x)): torch.nn.SiLU(). */
+TensorId graph_silu(Graph *graph, TensorId x);
 /* One type; of f32 and a narrower one, the narrower is cast. */
 TensorId graph_add(Graph *graph, TensorId a, TensorId b);
 TensorId graph_max_pool(Graph *graph, TensorId x, const Pool2d *pool);

@@ -100,6 +100,11 @@ TensorId graph_gelu(Graph *graph, TensorId x)
     return append_function(graph, OP_GELU, x);
 }
 
+TensorId graph_silu(Graph *graph, TensorId x)
+{
+    return append_function(graph, OP_SILU, x);
+}
+
 /* ---- add ---- */
 
 TensorId graph_add(Graph *graph, TensorId a, TensorId b)
@@ -187,6 +192,14 @@ const OpRow op_rows_pointwise[] = {
      .overwrites = {1}},
     {.op = OP_GELU_BACKWARD,
      .name = "gelu_backward",
+     .overwrites = {1 << POINTWISE_BACK_DY | 1 << POINTWISE_BACK_X}},
+    {.op = OP_SILU,
+     .name = "silu",
+     .infer = same_shape_infer,
+     .differentiate = function_differentiate,
+     .overwrites = {1}},
+    {.op = OP_SILU_BACKWARD,
+     .name = "silu_backward",
      .overwrites = {1 << POINTWISE_BACK_DY | 1 << POINTWISE_BACK_X}},
     {.op = OP_ADD,
      .name = "add",

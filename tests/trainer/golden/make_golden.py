@@ -169,6 +169,8 @@ def layers():
         layer_case("leaky relu", "relu", image, lambda t: F.leaky_relu(t["x"], 0.2), {"slope": 0.2}),
         layer_case("gelu", "gelu", image, lambda t: F.gelu(t["x"])),
         layer_case("gelu of a matrix, to its tails", "gelu", (5, 70), lambda t: F.gelu(t["x"]), x={"scale": 16.0}),
+        layer_case("silu", "silu", image, lambda t: F.silu(t["x"])),
+        layer_case("silu of a matrix, to its tails", "silu", (5, 70), lambda t: F.silu(t["x"]), x={"scale": 16.0}),
         layer_case("add of x and x", "add_twice", image, lambda t: t["x"] + t["x"]),
         layer_case("add of x, relu(x) and x", "add_thrice", image, lambda t: t["x"] + F.relu(t["x"]) + t["x"]),
     ]
