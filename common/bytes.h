@@ -1,5 +1,4 @@
-/* bytes.h - little endian integers at any address (one move each, as compilers make them), and a look for
- * zeros. */
+/* bytes.h - little endian integers at any address (compilers make one move of each), and a test for zeros. */
 #ifndef FSHARD_COMMON_BYTES_H
 #define FSHARD_COMMON_BYTES_H
 

@@ -13,12 +13,12 @@
 /* ---- control groups ----
  *
  * /proc/self/cgroup has a line "id:controllers:path" for each hierarchy; v2 is the one without controllers. A
- * limit holds for all below it, so every folder from path up to the mount counts. In a container the path may
- * be that of the host and not be there: those folders are passed over, and the mount itself is the
+ * limit applies to everything below it, so every folder from path up to the mount counts. In a container the
+ * path may be that of the host and not exist: such folders are skipped, and the mount itself is the
  * container's own group. */
 
-/* Reads the first whole number of a file, and the second where asked; "max" and what is missing give
- * `otherwise`. */
+/* Reads the first whole number of a file, and the second if second_ret is not NULL. "max" and missing numbers
+ * give `otherwise`. */
 static bool read_numbers(const char *folder, const char *name, double otherwise, double *first_ret,
                          double *second_ret)
 {
@@ -46,15 +46,14 @@ static bool read_numbers(const char *folder, const char *name, double otherwise,
 
 static void lower_cores(CpuLimits *limits, double quota, double period)
 {
-    /* v1 says -1 for "no quota". */
+    /* v1 writes -1 for "no quota". */
     if (quota > 0 && period > 0 && isfinite(quota) && quota / period < limits->cores)
         limits->cores = quota / period;
 }
 
 static void lower_memory(CpuLimits *limits, double bytes)
 {
-    /* v1 says the largest multiple of the page size below 2^63 for "no limit"; such a value lowers nothing.
-     */
+    /* v1 writes the largest multiple of the page size below 2^63 for "no limit", which lowers nothing. */
     if (bytes > 0 && bytes < (double)limits->memory_bytes)
         limits->memory_bytes = (uint64_t)bytes;
 }
@@ -83,7 +82,7 @@ static void read_group_v1_memory(const char *folder, CpuLimits *limits)
         lower_memory(limits, bytes);
 }
 
-/* Which controllers to look for, where they are mounted, how their limits are read. */
+/* Hierarchies: the controller to look for, its mount, and how its limits are read. */
 static const struct Hierarchy {
     const char *controller; /* "" for v2 */
     const char *mount;
@@ -96,7 +95,7 @@ static const struct Hierarchy {
     {"memory", "/memory", read_group_v1_memory},
 };
 
-/* True if the comma-separated list has the name; the empty list has the empty name only. */
+/* Returns whether the comma-separated list has the name. The empty list has only the empty name. */
 static bool list_has(const char *list, const char *name)
 {
     size_t length = strlen(name);
@@ -158,10 +157,10 @@ static CpuLimits own_limits(void)
     return cpu_limits_read("/proc/self/cgroup", "/sys/fs/cgroup");
 }
 
-/* Cores in the affinity mask, or 0 where it cannot be had. */
+/* Returns the cores in the affinity mask; 0 if it cannot be read. */
 static int count_affinity(void)
 {
-    /* The kernel refuses a mask smaller than its own with EINVAL, and does not tell how large that is. */
+    /* The kernel refuses a mask smaller than its own with EINVAL, and does not say how large its own is. */
     for (int cores = 1024; cores <= 1 << 20; cores *= 2) {
         cpu_set_t *mask = CPU_ALLOC((size_t)cores);
         if (!mask)
@@ -202,7 +201,7 @@ uint64_t cpu_memory_available(void)
     return limit < total ? limit : total;
 }
 
-/* MemAvailable; UINT64_MAX where the kernel does not tell. */
+/* Returns MemAvailable; UINT64_MAX if the kernel does not give it. */
 static uint64_t machine_free_bytes(void)
 {
     static const char name[] = "MemAvailable:";
@@ -218,7 +217,8 @@ static uint64_t machine_free_bytes(void)
     return bytes;
 }
 
-/* Pages of this process that no file stands behind: /proc/self/statm has size, resident, shared, in pages. */
+/* Returns the bytes of this process's anonymous pages: /proc/self/statm has size, resident, shared, in
+ * pages. */
 static uint64_t own_bytes(void)
 {
     char line[128];

@@ -3,9 +3,8 @@
 #include "common/bytes.h"
 #include "common/crc32c_table.h"
 
-/* Slicing by eight (Kounavis and Berry, "A systematic approach to building high performance software-based
- * CRC generators", 2005): eight table look-ups, which do not wait for each other, move the CRC on by eight
- * bytes. */
+/* Slices by eight (Kounavis and Berry, "A systematic approach to building high performance software-based CRC
+ * generators", 2005): eight independent table look-ups advance the CRC by eight bytes. */
 uint32_t fsh_crc32c_portable(uint32_t crc, const void *bytes, size_t length)
 {
     const uint8_t *next = bytes;
@@ -29,7 +28,7 @@ uint32_t fsh_crc32c(uint32_t crc, const void *bytes, size_t length)
                                         : fsh_crc32c_portable(crc, bytes, length);
 }
 
-/* a * b modulo the polynomial; both bit-reflected: the highest bit is the coefficient of x^0. */
+/* Returns a * b modulo the polynomial; both are bit-reflected: the highest bit is the coefficient of x^0. */
 static uint32_t multiply(uint32_t a, uint32_t b)
 {
     uint32_t product = 0;
@@ -40,8 +39,8 @@ static uint32_t multiply(uint32_t a, uint32_t b)
     return product;
 }
 
-/* A CRC moves over n bytes by multiplication with x^(8n), which is a product of x^8, x^16, x^32, … The
- * inversions before and behind cancel each other. */
+/* Advances `first` over n bytes by multiplying with x^(8n), a product of x^8, x^16, x^32, … The inversions at
+ * both ends cancel. */
 uint32_t fsh_crc32c_combine(uint32_t first, uint32_t second, uint64_t second_bytes)
 {
     uint32_t power = 0x00800000U; /* x^8 */

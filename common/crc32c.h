@@ -8,19 +8,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* CRC of what was before (crc; 0 for nothing) followed by length bytes. bytes may be NULL if length is 0.
- * crc32c(crc32c(0, a, n), b, m) is the CRC of a and b joined. Takes the fastest way this processor has. */
+/* Returns the CRC of earlier bytes, whose CRC is `crc` (0: none), followed by these. bytes may be NULL if
+ * length is 0. crc32c(crc32c(0, a, n), b, m) is the CRC of a and b joined. Uses the fastest way of this
+ * processor. */
 uint32_t fsh_crc32c(uint32_t crc, const void *bytes, size_t length);
 
-/* CRC of a and b joined, where first is that of a and second that of b, which has second_bytes bytes. It
- * works backwards too: with that of both joined for second, it gives that of b alone. About 3 us: it is for
- * bytes that are too many to read again. Mark Adler's crc32_combine (zlib), with this polynomial. */
+/* Returns the CRC of a and b joined, from `first`, that of a, and `second`, that of b, which has second_bytes
+ * bytes. It also works backwards: with the CRC of both joined as `second` it returns that of b. Takes about 3
+ * us: for bytes that are too many to read again. Mark Adler's crc32_combine (zlib) with this polynomial. */
 uint32_t fsh_crc32c_combine(uint32_t first, uint32_t second, uint64_t second_bytes);
 
-/* The ways, for tests and benchmarks. The portable one is the reference. */
+/* Do what fsh_crc32c does, each in one way, for tests and benchmarks. The portable one is the reference. */
 uint32_t fsh_crc32c_portable(uint32_t crc, const void *bytes, size_t length);
 bool fsh_crc32c_sse42_available(void);
-/* Only where the above is true. */
+/* Call it only if fsh_crc32c_sse42_available(). */
 uint32_t fsh_crc32c_sse42(uint32_t crc, const void *bytes, size_t length);
 
 #endif

@@ -1,11 +1,11 @@
-/* CRC32C by the crc32 instruction, three streams at a time.
+/* crc32c_sse42.c - CRC32C by the crc32 instruction, three streams at a time.
  *
  * The instruction takes 8 bytes in 3 cycles, and a new one can start each cycle: three independent streams
  * over three neighbouring blocks keep it busy. With blocks A, B, C of n bytes and their CRCs a (from the
  * register so far), b and c (from 0), the register after all three is a * x^(16n) + b * x^(8n) + c modulo the
- * polynomial. One carry-less multiplication by a constant moves a CRC over a block, and the crc32 instruction
- * reduces the product: crc32(0, clmul(a, k)) = a * k * x^33, so k = x^(16n - 33), bit-reflected (Gopal et
- * al., "Fast CRC computation for iSCSI polynomial using CRC32 instruction", Intel 2011). */
+ * polynomial. One carry-less multiplication by a constant advances a CRC over a block, and the crc32
+ * instruction reduces the product: crc32(0, clmul(a, k)) = a * k * x^33, so k = x^(16n - 33), bit-reflected
+ * (Gopal et al., "Fast CRC computation for iSCSI polynomial using CRC32 instruction", Intel 2011). */
 #include "common/crc32c.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -13,7 +13,7 @@
 #include <immintrin.h>
 #include <string.h>
 
-/* Long blocks for bulk, short ones so that little is left for a single stream. */
+/* Long blocks for bulk, short ones so that little is left to a single stream. */
 enum { LONG_BYTES = 2048, SHORT_BYTES = 256 };
 
 /* x^(16n - 33) and x^(8n - 33) modulo the polynomial, bit-reflected, for n as above. */
@@ -32,7 +32,8 @@ static inline uint64_t load_word(const uint8_t *at)
     return word;
 }
 
-/* The register after 3 * block_bytes bytes. Inlined, so that the compiler sees block_bytes as a constant. */
+/* Returns the register after 3 * block_bytes bytes. Inlined, so that block_bytes is a constant for the
+ * compiler. */
 __attribute__((target("sse4.2,pclmul"), always_inline)) static inline uint64_t
 three_blocks(uint64_t a, const uint8_t *next, size_t block_bytes, uint32_t over_two, uint32_t over_one)
 {

@@ -1,7 +1,6 @@
 /* crc32c_table.h - table[k][b]: the CRC32C register after byte b and k zero bytes, from a register of 0.
- * table[0][b] is eight steps of (c >> 1) ^ (c & 1 ? 82F63B78 : 0) from b; table[k][b] is
- * (table[k-1][b] >> 8) ^ table[0][table[k-1][b] & FF]. tests/common/crc32c_test.c holds it against a bitwise
- * CRC. */
+ * table[0][b] is eight steps of (c >> 1) ^ (c & 1 ? 82F63B78 : 0) from b; table[k][b] is (table[k-1][b] >> 8)
+ * ^ table[0][table[k-1][b] & FF]. tests/common/crc32c_test.c compares it with a bitwise CRC. */
 #ifndef FSHARD_COMMON_CRC32C_TABLE_H
 #define FSHARD_COMMON_CRC32C_TABLE_H
 

@@ -1,9 +1,8 @@
-/* csv.h - text as a field of a CSV file (RFC 4180), so that every reader finds as many columns as there
- * are.
+/* csv.h - writes text as a field of a CSV file (RFC 4180) that every reader takes as one column.
  *
- * Text is written as it is: a name that begins with "=", "+", "-" or "@" keeps it, since a "'" or a tab in
- * front would no longer be that name to the program that looks it up. What spreadsheets make of such a cell
- * is for the writer to say: see csv_is_formula. */
+ * Text is written unchanged, also a name that begins with "=", "+", "-" or "@": with a "'" or a tab in front
+ * it would be another name to a program that looks it up. Callers report cells that a spreadsheet would run:
+ * csv_is_formula. */
 #ifndef FSHARD_COMMON_CSV_H
 #define FSHARD_COMMON_CSV_H
 
@@ -11,12 +10,12 @@
 
 #include "common/file.h"
 
-/* Appends text, in quotes where it holds a comma, a quote or an end of line, each quote doubled.
+/* Appends text, in quotes if it holds a comma, a quote or an end of line, with each quote doubled.
  * FSH_ERR_MEMORY. */
 FshStatus csv_append_text(Buffer *row, const char *text, size_t bytes, FshError *error);
 
-/* Returns whether a spreadsheet would run the text as a formula when the file is opened there: it begins
- * with "=", "+", "-", "@", a tab or a carriage return (OWASP, "CSV Injection"). */
+/* Returns whether a spreadsheet would run the text as a formula: it begins with "=", "+", "-", "@", a tab or
+ * a carriage return (OWASP, "CSV Injection"). */
 bool csv_is_formula(const char *text, size_t bytes);
 
 #endif

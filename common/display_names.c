@@ -10,9 +10,9 @@
 
 enum { FILE_BYTES_MAX = 64 << 20, NAME_BYTES_MAX = 1024 };
 
-/* One class that the file tells of; texts are not NUL-terminated. */
+/* A class that the file names; texts are not NUL-terminated. */
 typedef struct Told {
-    const char *id, *name; /* id NULL: told by place alone */
+    const char *id, *name; /* id NULL: named by place only */
     size_t id_bytes, name_bytes;
     size_t place;
 } Told;
@@ -20,7 +20,7 @@ typedef struct Told {
 typedef struct Table {
     Told *items;
     size_t count;
-    bool is_list; /* every line, or entry, is a name: the place says whose */
+    bool is_list; /* every line, or entry, is a name, and its place says of which class */
 } Table;
 
 /* ---- text ---- */
@@ -44,7 +44,7 @@ static Told read_line(const char *line, size_t bytes, size_t place)
         .id = line, .id_bytes = id_bytes, .name = line + begin, .name_bytes = bytes - begin, .place = place};
 }
 
-/* Lines are ID NAME, ID<tab>NAME or ID,NAME; those of a list are read again by read_list. */
+/* Reads lines of the form ID NAME, ID<tab>NAME or ID,NAME. whole: each line is a name. */
 static FshStatus read_lines(const char *path, const char *text, size_t bytes, bool whole, Table *table,
                             FshError *error)
 {
@@ -81,7 +81,7 @@ static Told told_by(const char *id, const json_t *name, size_t place)
                   .place = place};
 }
 
-/* An entry is a name, or a list of id and name. False: it is neither. */
+/* Adds an entry, which is a name or a list of id and name. Returns false if it is neither. */
 static bool add_entry(Table *table, const char *key, const json_t *value, size_t place)
 {
     const json_t *first = json_array_get(value, 0), *second = json_array_get(value, 1);
@@ -94,7 +94,7 @@ static bool add_entry(Table *table, const char *key, const json_t *value, size_t
     return true;
 }
 
-/* Whether key is a place: a number of digits alone, below count. */
+/* Returns whether key is a place: digits only, a number below count; sets *place_ret. */
 static bool is_place(const char *key, size_t count, size_t *place_ret)
 {
     char *end = NULL;
@@ -130,7 +130,7 @@ static FshStatus read_json(const char *path, json_t *root, Table *table, FshErro
     return FSH_OK;
 }
 
-/* ---- who is who ---- */
+/* ---- matching ---- */
 
 static int compare_told(const void *a, const void *b)
 {
@@ -160,8 +160,8 @@ static FshStatus keep_name(const char *path, const Told *told, char **name, size
     return *name ? FSH_OK : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
 }
 
-/* Gives each class the name that its id has in the table. Entries of one class twice: the first in the
- * file counts. */
+/* Gives each class the name of its id in the table; of two entries for one class the first in the file
+ * counts. */
 static FshStatus name_by_id(const char *path, Table *table, char *const *ids, size_t count, char **names,
                             size_t *named, FshError *error)
 {

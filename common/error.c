@@ -5,14 +5,14 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What error.h says to the analyzer about calls; here they are defined. */
+/* error.h defines them as macros for the analyzer. */
 #undef fsh_error_set
 #undef fsh_error_system
 #undef fsh_error_prepend
 
 static void format_message(FshError *error, const char *format, va_list arguments)
 {
-    /* vsnprintf cuts at the end; a cut message is still a message. */
+    /* vsnprintf cuts a message that is too long. */
     (void)vsnprintf(error->message, sizeof error->message, format, arguments);
 }
 

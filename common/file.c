@@ -24,7 +24,8 @@ FshStatus buffer_reserve(Buffer *buffer, size_t capacity, FshError *error)
         return FSH_OK;
     if (capacity > SIZE_MAX / 2)
         return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory: %zu bytes asked for", capacity);
-    size_t grown = buffer->capacity + buffer->capacity / 2; /* so that appending costs O(1) for each byte */
+    size_t grown = buffer->capacity + buffer->capacity / 2; /* grows by half, so that appending costs O(1) for
+                                                             * each byte */
     if (capacity < grown)
         capacity = grown;
     capacity = (capacity + BUFFER_ALIGNMENT - 1) / BUFFER_ALIGNMENT * BUFFER_ALIGNMENT;
@@ -60,11 +61,11 @@ void buffer_free(Buffer *buffer)
 
 /* ---- reading ---- */
 
-/* Opens a regular file; *descriptor_ret is -1 on failure. */
+/* Opens a regular file and sets *descriptor_ret, -1 on failure. */
 static FshStatus open_regular(const char *path, int *descriptor_ret, uint64_t *length_ret, FshError *error)
 {
     *descriptor_ret = -1;
-    /* O_NONBLOCK: opening a FIFO would wait for a writer; regular files do not mind it. */
+    /* O_NONBLOCK: opening a FIFO would wait for a writer; it does not matter for regular files. */
     int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (descriptor < 0)
         return fsh_error_system(error, errno, "%s: cannot open", path);
@@ -111,8 +112,8 @@ FshStatus file_read_most(const char *path, uint64_t most_bytes, Buffer *buffer, 
         status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: too large for memory", path);
         goto done;
     }
-    /* The size is a hint: files grow, and those in /proc say 0. The byte more makes the last read come back
-     * short. */
+    /* The size is a hint: files grow, and those in /proc have size 0. With one byte more the last read comes
+     * back short. */
     status = buffer_reserve(buffer, (size_t)length + 1, error);
     while (!status) {
         if (buffer->length == buffer->capacity)
@@ -250,14 +251,15 @@ int64_t file_time_ns(struct timespec time)
 struct timespec file_time_of_ns(int64_t time_ns)
 {
     int64_t seconds = time_ns / NS_PER_SECOND, rest_ns = time_ns % NS_PER_SECOND;
-    if (rest_ns < 0) { /* before 1970: the kernel wants them counted up from a second */
+    if (rest_ns < 0) { /* before 1970: the kernel wants nanoseconds counted up from a second */
         seconds--;
         rest_ns += NS_PER_SECOND;
     }
     return (struct timespec){.tv_sec = seconds, .tv_nsec = rest_ns};
 }
 
-/* Length of the folder part of path: "a/b" 1, "/b" 1, "b" 0; slashes at its end belong to the name. */
+/* Returns the length of the folder part of path: "a/b" 1, "/b" 1, "b" 0; slashes at the end belong to the
+ * name. */
 static size_t folder_length_of(const char *path)
 {
     size_t end = strlen(path);
@@ -270,7 +272,7 @@ static size_t folder_length_of(const char *path)
     return end;
 }
 
-/* mkdir -p on a path that may be cut and mended in place. */
+/* Makes the folders of a path, which it cuts and restores in place. */
 static FshStatus make_folders(char *path, FshError *error)
 {
     if (mkdir(path, 0777) == 0)
@@ -288,7 +290,7 @@ static FshStatus make_folders(char *path, FshError *error)
             failure = mkdir(path, 0777) == 0 ? 0 : errno;
         }
     }
-    if (failure == 0 || file_is_folder(path)) /* another thread may have been faster; EROFS may hide EEXIST */
+    if (failure == 0 || file_is_folder(path)) /* another thread may have made it; EROFS may hide EEXIST */
         return FSH_OK;
     if (failure == EEXIST)
         return fsh_error_set(error, FSH_ERR_EXISTS, "%s: exists and is no folder", path);
@@ -334,11 +336,12 @@ FshStatus file_check_parent_folder(const char *path, FshError *error)
 
 /* ---- files that are absent or complete ----
  *
- * A temporary file is locked (flock) for as long as its writer lives: the kernel drops the lock with the
- * process, also after kill -9, and it holds between containers and, on NFS, between machines, where a process
- * id means nothing. */
+ * A temporary file is locked (flock) as long as its writer lives. The kernel releases the lock with the
+ * process, also after kill -9, and the lock works between containers and, on NFS, between machines, where a
+ * process id means nothing. */
 
-/* "photos/.a.jpg.tmp-4711-0"; owned by the caller. A long name is cut: the suffix must fit in NAME_MAX. */
+/* Returns "photos/.a.jpg.tmp-4711-0"; owned by the caller. A long name is cut, so that the suffix fits in
+ * NAME_MAX. */
 static char *temporary_name(const char *path, unsigned attempt)
 {
     enum { KEPT_BYTES = 200 };
@@ -347,7 +350,7 @@ static char *temporary_name(const char *path, unsigned attempt)
     size_t kept = strlen(name);
     if (kept > KEPT_BYTES) {
         kept = KEPT_BYTES;
-        while (kept > 0 && ((unsigned char)name[kept] & 0xC0) == 0x80) /* not through a character */
+        while (kept > 0 && ((unsigned char)name[kept] & 0xC0) == 0x80) /* do not cut within a character */
             kept--;
     }
     char *temporary = NULL;
@@ -356,7 +359,7 @@ static char *temporary_name(const char *path, unsigned attempt)
     return length < 0 ? NULL : temporary;
 }
 
-/* True for the names that temporary_name makes. */
+/* Returns whether temporary_name makes such names. */
 static bool is_temporary_name(const char *name)
 {
     static const char digits[] = "0123456789";
@@ -385,11 +388,13 @@ static FshStatus refuse_existing(const char *path, FshError *error)
     return fsh_error_set(error, FSH_ERR_EXISTS, "%s: exists already; --force replaces it", path);
 }
 
-/* Locks a file just created. False: someone who clears up has taken it; the next name is ours. */
+/* Locks a file just created. Returns false if another process, which removes stale files, has taken it: then
+ * try the next name. */
 static bool lock_temporary(int descriptor)
 {
     if (flock(descriptor, LOCK_EX | LOCK_NB))
-        return errno != EWOULDBLOCK; /* a file system without locks: nobody clears up there, see below */
+        return errno != EWOULDBLOCK; /* on a file system without locks no process removes stale files, see
+                                      * below */
     struct stat status;
     return fstat(descriptor, &status) || status.st_nlink > 0;
 }
@@ -408,7 +413,7 @@ FshStatus atomic_file_open(AtomicFile *file, const char *path, bool force, FshEr
         if (file->descriptor < 0 && errno != EEXIST) {
             FshStatus status = fsh_error_system(error, errno, "%s: cannot create", path);
             free(file->temporary_path);
-            file->temporary_path = NULL; /* nothing was made, so nothing is there to remove */
+            file->temporary_path = NULL; /* no file was made, so none is to be removed */
             atomic_file_abandon(file);
             return status;
         }
@@ -459,19 +464,19 @@ FshStatus atomic_file_rewrite(AtomicFile *file, uint64_t offset, const void *byt
     return FSH_OK;
 }
 
-/* Gives the temporary file its name, without replacing anything: 0 or errno. */
+/* Renames the temporary file without replacing anything. Returns 0 or errno. */
 static int rename_new(const char *from, const char *to)
 {
     if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0)
         return 0;
     if (errno != EINVAL && errno != ENOSYS)
         return errno;
-    /* NFS and others know no NOREPLACE; link refuses a name that is taken, too. */
+    /* NFS and others do not know NOREPLACE; link refuses an existing name too. */
     if (link(from, to) == 0)
         return unlink(from) == 0 ? 0 : errno;
     if (errno != EPERM && errno != EOPNOTSUPP && errno != ENOSYS)
         return errno;
-    /* No hard links either (FAT, some FUSE): look, then rename. */
+    /* There are no hard links either (FAT, some FUSE): look, then rename. */
     if (name_taken(to))
         return EEXIST;
     return rename(from, to) == 0 ? 0 : errno;
@@ -485,7 +490,7 @@ FshStatus file_sync_parent_folder(const char *path, FshError *error)
         return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
     FshStatus status = FSH_OK;
     int descriptor = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    /* EINVAL: a file system that cannot sync folders, and need not. */
+    /* EINVAL: the file system cannot sync folders, and need not. */
     if (descriptor < 0 || (fsync(descriptor) && errno != EINVAL))
         status = fsh_error_system(error, errno, "%s: cannot sync the folder", folder);
     if (descriptor >= 0)
@@ -501,8 +506,8 @@ FshStatus atomic_file_commit(AtomicFile *file, bool sync, FshError *error)
         status = fsh_error_system(error, errno, "%s: cannot write to disk", file->path);
         goto done;
     }
-    /* Closing tells of writes that failed late (NFS, quota). Closing a copy tells as much and keeps the lock,
-     * so that the file is still ours when it gets its name. */
+    /* Closing reports writes that failed late (NFS, quota). Closing a copy reports the same and keeps the
+     * lock, so that the file is still ours when it gets its name. */
     int copy = fcntl(file->descriptor, F_DUPFD_CLOEXEC, 0);
     if (copy < 0 || close(copy)) {
         status = fsh_error_system(error, errno, "%s: cannot write", file->path);
@@ -532,7 +537,7 @@ done:
 
 void atomic_file_abandon(AtomicFile *file)
 {
-    /* A zeroed struct has descriptor 0, which is not ours: the path says whether there is a file. */
+    /* In a zeroed struct descriptor 0 is not ours: the path says whether there is a file. */
     if (file->temporary_path)
         (void)unlink(file->temporary_path);
     if (file->path && file->descriptor >= 0)
@@ -569,7 +574,7 @@ uint64_t file_remove_stale_temporaries(const char *folder)
         int descriptor = openat(dirfd(entries), entry->d_name, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
         if (descriptor < 0)
             continue;
-        /* Where locks do not work, nothing can be known about the writer, and the file stays. */
+        /* Without working locks nothing is known about the writer, and the file stays. */
         if (flock(descriptor, LOCK_EX | LOCK_NB) == 0 && unlinkat(dirfd(entries), entry->d_name, 0) == 0)
             removed++;
         (void)close(descriptor);

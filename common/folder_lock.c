@@ -10,8 +10,8 @@
 
 #include "common/file.h"
 
-/* Writes who holds the lock. A disk that is full has no room for it: then whoever finds the lock is not told
- * a name, and what is written to the folder next says that the disk is full. */
+/* Writes the holder into the file. On a full disk there is no room for it: a process that finds the lock then
+ * gets no name, and the next write to the folder reports the full disk. */
 static void write_holder(int descriptor)
 {
     char host[HOST_NAME_MAX + 1] = "?", line[HOST_NAME_MAX + 64];
@@ -26,7 +26,7 @@ static void write_holder(int descriptor)
         (void)!pwrite(descriptor, line, (size_t)length, 0);
 }
 
-/* Sets text to " (process 4711 on node7, since …)", or to nothing where the file does not say it. */
+/* Sets text to " (process 4711 on node7, since …)", or to "" if the file does not say. */
 static void read_holder(int descriptor, char *text, size_t text_bytes)
 {
     char line[256] = "", host[HOST_NAME_MAX + 1], date[11], clock[9];
@@ -38,7 +38,7 @@ static void read_holder(int descriptor, char *text, size_t text_bytes)
         (void)snprintf(text, text_bytes, " (process %ld on %s, since %s %s)", process, host, date, clock);
 }
 
-/* Opens the file for writing; one that another user has left, for reading: that is enough for a lock of this
+/* Opens the file for writing, or, if another user has left it, for reading, which suffices for a lock on this
  * host. */
 static int open_file(const char *path)
 {
@@ -46,7 +46,8 @@ static int open_file(const char *path)
     return descriptor < 0 && errno == EACCES ? open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC) : descriptor;
 }
 
-/* Returns whether the name still leads to the file that was locked: whoever lets go removes it. */
+/* Returns whether the name still leads to the locked file; the process that releases a lock removes the
+ * file. */
 static bool is_named(int descriptor, const char *path)
 {
     struct stat locked, named;
@@ -92,7 +93,7 @@ void folder_lock_release(FolderLock *lock)
 {
     if (lock->descriptor < 0)
         return;
-    (void)unlink(lock->path); /* before the lock goes: nobody else's is removed */
+    (void)unlink(lock->path); /* before the lock is released, so that no other's file is removed */
     (void)close(lock->descriptor);
     *lock = (FolderLock)FOLDER_LOCK_NONE;
 }

@@ -12,7 +12,7 @@ static void append(HtmlPage *page, const char *text, size_t length)
         page->status = buffer_append(&page->text, text, length, page->error);
 }
 
-/* Bytes of the UTF-8 character at text, or 0: none, or a control character. */
+/* Returns the bytes of the UTF-8 character at text; 0 if it is invalid or a control character. */
 static size_t character_bytes(const unsigned char *text, size_t length)
 {
     const unsigned char first = text[0];
@@ -108,7 +108,7 @@ void html_begin(HtmlPage *page, const char *title, unsigned refresh_seconds)
              "style-src 'unsafe-inline'; script-src 'sha256-%s'\">"
              "<meta name=\"viewport\" content=\"width=device-width\">",
              html_script_hash);
-    if (refresh_seconds) /* the script is more careful: it waits while somebody types */
+    if (refresh_seconds) /* the script is more careful: it waits while the reader types */
         html_add(page, "<noscript><meta http-equiv=\"refresh\" content=\"%u\"></noscript>", refresh_seconds);
     html_add_markup(page, "<title>");
     html_add_string(page, title);

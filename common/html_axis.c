@@ -14,7 +14,7 @@ static double nice_step(double span)
 
 HtmlAxis html_axis(double low, double high, bool whole)
 {
-    if (high <= low) { /* one value: room on both sides */
+    if (high <= low) { /* a single value gets room on both sides */
         const double room = low != 0 ? fabs(low) * 0.1 : 1;
         low -= low - room < 0 && low >= 0 ? low : room;
         high += room;
@@ -33,7 +33,7 @@ double html_axis_place(const HtmlAxis *axis, double value, double from, double t
 
 void html_add_y_axis(HtmlPage *page, const HtmlAxis *axis)
 {
-    /* Ticks are counted: steps that add up would miss the last by rounding. */
+    /* Ticks are counted, since adding up steps could miss the last one by rounding. */
     const size_t ticks = (size_t)((axis->high - axis->low) / axis->step + 1e-6) + 1;
     for (size_t i = 0; i < ticks; i++) {
         const double value = axis->low + (double)i * axis->step,

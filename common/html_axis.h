@@ -1,5 +1,4 @@
-/* html_axis.h - the axes of charts in a page of common/html.h: round numbers, and the lines and names at
- * them. */
+/* html_axis.h - axes of charts in a page of common/html.h: round numbers, ticks and their names. */
 #ifndef FSHARD_COMMON_HTML_AXIS_H
 #define FSHARD_COMMON_HTML_AXIS_H
 
@@ -7,7 +6,7 @@
 
 #include "common/html.h"
 
-/* The plot within a chart's drawing, in units that the page scales to the room there is. */
+/* The plot within a chart's drawing, in units that the page scales to the available room. */
 enum {
     HTML_CHART_WIDTH = 480,
     HTML_CHART_HEIGHT = 236,
@@ -22,9 +21,9 @@ typedef struct HtmlAxis {
     double low, high, step;
 } HtmlAxis;
 
-/* Returns the axis from low to high, widened to whole ticks. whole: a tick is no fraction. */
+/* Returns the axis from low to high, widened to whole ticks. whole: ticks are integers. */
 HtmlAxis html_axis(double low, double high, bool whole);
-/* Returns where a value lies between from (low) and to (high); what is outside lies at the end. */
+/* Returns the place of a value between from (low) and to (high); values outside lie at the nearer end. */
 double html_axis_place(const HtmlAxis *axis, double value, double from, double to);
 
 /* Adds the ticks of the vertical axis: a number and a line across the plot for each. */

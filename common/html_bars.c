@@ -4,7 +4,7 @@
 
 #include "common/html_axis.h"
 
-static const double gap = 1.5; /* between two bars, where they are wide enough */
+static const double gap = 1.5; /* between two bars, if they are wide enough */
 
 static void add_bar(HtmlPage *page, const HtmlBar *bar, const HtmlAxis *y, double left, double width)
 {

@@ -2,7 +2,7 @@
 
 #include <stddef.h>
 
-/* Several strings, since C promises 4095 bytes of one. */
+/* Several strings, since C guarantees only 4095 bytes for one. */
 /* clang-format off */
 const char *const html_styles[] = {
     /* colours and text */

@@ -10,7 +10,7 @@ static atomic_bool requeues;
 
 static void remember_signal(int signal_number)
 {
-    /* The second SIGINT meets a user who will not wait. Default action, so that the shell sees a death by
+    /* The second SIGINT means that the user will not wait. With the default action the shell sees a death by
      * signal. */
     if (atomic_exchange(&requested_signal, signal_number) && signal_number == SIGINT) {
         (void)signal(SIGINT, SIG_DFL);
@@ -34,7 +34,7 @@ void interrupt_install(void)
 {
     watch(SIGINT);
     watch(SIGTERM);
-    (void)signal(SIGPIPE, SIG_IGN); /* a closed pipe is an error of write */
+    (void)signal(SIGPIPE, SIG_IGN); /* writing to a closed pipe is then an error of write */
 }
 
 void interrupt_install_requeue(void)

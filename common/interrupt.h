@@ -1,8 +1,8 @@
-/* interrupt.h - SIGINT and SIGTERM (and SIGUSR1, for who asks) as a flag that loops look at.
+/* interrupt.h - turns SIGINT and SIGTERM (and SIGUSR1, on request) into a flag that loops check.
  *
- * The only process-wide state in fshard, because a signal is process-wide. The first signal sets the flag:
- * the program finishes what is in hand and returns FSH_ERR_INTERRUPTED. A second SIGINT ends the process at
- * once; nothing on disk is torn then either, since files appear by rename only. */
+ * This is the only process-wide state in fshard, because a signal is process-wide. The first signal sets the
+ * flag: the program finishes its current item and returns FSH_ERR_INTERRUPTED. A second SIGINT ends the
+ * process at once; files on disk are whole then too, since they appear by rename only. */
 #ifndef FSHARD_COMMON_INTERRUPT_H
 #define FSHARD_COMMON_INTERRUPT_H
 
@@ -11,21 +11,21 @@
 /* Installs the handlers (SIGINT, SIGTERM; SIGPIPE is ignored). Idempotent. */
 void interrupt_install(void);
 
-/* For programs that save their state and can go on: from now on SIGTERM and SIGUSR1 (what Slurm sends before
- * the time is up, `sbatch --signal=USR1@60`) ask for that, and the program leaves with status 75
- * (EX_TEMPFAIL), on which a job is queued again. SIGINT stays what it is. After interrupt_install. */
+/* Makes SIGTERM and SIGUSR1 (which Slurm sends before the time is up, `sbatch --signal=USR1@60`) ask the
+ * program to save its state and exit with status 75 (EX_TEMPFAIL), on which a job is queued again. SIGINT
+ * keeps its meaning. Call it after interrupt_install, in programs that can resume. */
 void interrupt_install_requeue(void);
-/* True once such a signal has come. */
+/* Returns whether such a signal has come. */
 bool interrupt_requeues(void);
 
-/* True once a signal has come. Any thread. */
+/* Returns whether a signal has come. Any thread. */
 bool interrupt_requested(void);
 
-/* The signal that came (SIGINT, SIGTERM), or 0. Exit status is 128 plus it, or 75. */
+/* Returns the signal that came (SIGINT, SIGTERM), or 0. The exit status is 128 plus it, or 75. */
 int interrupt_signal(void);
 
-/* As if the signal had come (it came to another process of the same run), or, for tests only, never had
- * (0). */
+/* Acts as if the signal had come, because it came to another process of the run; with 0, for tests only, as
+ * if none had. */
 void interrupt_simulate(int signal_number);
 
 #endif

@@ -29,8 +29,8 @@ json_t *json_number(double value)
     return isfinite(value) ? json_real(value) : json_null();
 }
 
-/* Returns the bytes of the longest run between two quotes that come one after the other, and the line it
- * begins in. What is no JSON may have any. */
+/* Returns the bytes of the longest run between two successive quotes, and sets *line_ret to the line it
+ * begins in. Text that is not JSON gives any number. */
 static size_t longest_string(const char *text, size_t bytes, int *line_ret)
 {
     const char *at = text, *end = text + bytes, *counted = text;
@@ -39,7 +39,7 @@ static size_t longest_string(const char *text, size_t bytes, int *line_ret)
     while (at < end && (at = memchr(at, '"', (size_t)(end - at)))) {
         const char *begin = ++at, *close = begin;
         while (close < end && *close != '"')
-            close += *close == '\\' ? 2 : 1; /* what is escaped may be a quote */
+            close += *close == '\\' ? 2 : 1; /* an escaped character may be a quote */
         const size_t length = (size_t)((close < end ? close : end) - begin);
         if (length > longest) {
             for (; counted < begin; counted++)
@@ -60,7 +60,7 @@ json_t *json_text_load(const char *text, size_t bytes, size_t flags, json_error_
     if (longest <= JSON_STRING_BYTES_MAX && !has_zero)
         return json_loadb(text, bytes, flags, where);
     *where = (json_error_t){.line = line};
-    if (has_zero) /* jansson passes over one after a number */
+    if (has_zero) /* jansson skips one after a number */
         (void)snprintf(where->text, sizeof where->text, "a zero byte: this is no text");
     else
         (void)snprintf(where->text, sizeof where->text, "a string of %zu bytes; at most %d are read", longest,

@@ -8,7 +8,7 @@
 
 #include "common/options_config.h"
 
-/* What every program has besides its table; --help prints them last. */
+/* Options of every program besides its table; --help prints them last. */
 static const Option standard_options[] = {
     {.name = "help",
      .letter = 'h',
@@ -29,16 +29,16 @@ void options_each(const OptionTable *table, void (*visit)(const Option *option, 
         visit(option, context);
 }
 
-/* ---- likeness ---- */
+/* ---- similar names ---- */
 
 enum { NAME_MAX_LENGTH = 63 };
 
-/* Optimal string alignment: insert, delete, replace, swap two neighbours; each costs 1. Both at most
- * NAME_MAX_LENGTH. */
+/* Returns the optimal string alignment distance: insert, delete, replace, swap two neighbours, each of cost
+ * 1. Both texts have at most NAME_MAX_LENGTH characters. */
 static unsigned edit_distance(const char *a, const char *b)
 {
     size_t a_length = strlen(a), b_length = strlen(b);
-    unsigned rows[3][NAME_MAX_LENGTH + 1]; /* of the table: two before, one before, this one */
+    unsigned rows[3][NAME_MAX_LENGTH + 1]; /* rows of the table: two before, one before, this one */
     unsigned *before = rows[0], *above = rows[1], *row = rows[2];
     for (size_t j = 0; j <= b_length; j++)
         above[j] = before[j] = (unsigned)j;
@@ -70,7 +70,7 @@ static const char size_suffixes[] = "KMGT";
 bool options_parse_size(const char *text, uint64_t *bytes_ret)
 {
     if (!isdigit((unsigned char)text[0]))
-        return false; /* strtoull would take "-1" and " 1" */
+        return false; /* strtoull would accept "-1" and " 1" */
     char *end = NULL;
     errno = 0;
     uint64_t bytes = strtoull(text, &end, 10);
@@ -127,7 +127,7 @@ static void format_bound(const Option *option, double bound, char *buffer, size_
         (void)snprintf(buffer, buffer_bytes, "%.15g", bound);
 }
 
-/* "--max-size: '0' is not a whole number from 1 to 65500" */
+/* Fails with "--max-size: '0' is not a whole number from 1 to 65500". */
 static FshStatus refuse_number(const Option *option, const char *text, const char *noun, FshError *error)
 {
     char minimum[32], maximum[32], range[80] = "";
@@ -163,7 +163,7 @@ static FshStatus store_size(const Option *option, const char *text, FshError *er
 
 static FshStatus store_real(const Option *option, const char *text, FshError *error)
 {
-    /* The set keeps out what strtod reads besides: "inf", "nan", hexadecimal, leading blanks. */
+    /* The set excludes what strtod also reads: "inf", "nan", hexadecimal, leading blanks. */
     bool plain = text[0] != '\0' && text[strspn(text, "0123456789+-.eE")] == '\0';
     char *end = NULL;
     double value = strtod(text, &end);
@@ -181,7 +181,7 @@ static FshStatus store_text(const Option *option, const char *text, FshError *er
     return FSH_OK;
 }
 
-/* Letters and digits alone, in lower case: "4:2:0" is 420, "sRGB" srgb. */
+/* Keeps letters and digits only, in lower case: "4:2:0" becomes 420, "sRGB" srgb. */
 static void fold(const char *text, char folded[NAME_MAX_LENGTH + 1])
 {
     size_t length = 0;
@@ -213,8 +213,8 @@ bool options_find_choice(const Option *option, const char *text, int *index_ret)
     return choice != NULL;
 }
 
-/* What was meant, for the message: the same but for case and signs, or else a word with one letter off that
- * is not the first ("jpg", and not "422"; "gpu" is no "cpu"). NULL: nobody knows. */
+/* Returns the choice that was probably meant: the same apart from case and signs, or a word with one wrong
+ * letter that is not the first ("jpg", but not "422"; "gpu" does not give "cpu"). NULL: unknown. */
 static const char *nearest_choice(const Option *option, const char *text)
 {
     char typed[NAME_MAX_LENGTH + 1], known[NAME_MAX_LENGTH + 1];
@@ -231,7 +231,7 @@ static const char *nearest_choice(const Option *option, const char *text)
     return nearest;
 }
 
-/* Returns what option's hints say of a value, "" for one that is missing or unknown; NULL: nothing. */
+/* Returns what the option's hints say about a value, "" for a missing or unknown one; NULL: nothing. */
 static const char *find_hint(const Option *option, const char *text)
 {
     char typed[NAME_MAX_LENGTH + 1], known[NAME_MAX_LENGTH + 1];
@@ -277,7 +277,7 @@ static FshStatus store_list(const Option *option, const char *text, FshError *er
     return FSH_OK;
 }
 
-/* By OptionKind; a flag takes no text. */
+/* By OptionKind; a flag has no text. */
 static FshStatus (*const store_value[])(const Option *option, const char *text, FshError *error) = {
     [OPTION_FLAG] = NULL,       [OPTION_INTEGER] = store_integer, [OPTION_SIZE] = store_size,
     [OPTION_REAL] = store_real, [OPTION_TEXT] = store_text,       [OPTION_CHOICE] = store_choice,
@@ -292,7 +292,7 @@ void option_list_free(OptionList *list)
 
 /* ---- names ---- */
 
-/* `_` in what was typed stands for `-`. */
+/* Returns whether the name was typed; `_` counts as `-`. */
 static bool name_matches(const char *name, const char *typed, size_t typed_length)
 {
     if (!name || strlen(name) != typed_length)
@@ -332,8 +332,8 @@ typedef struct Nearest {
     char typed[NAME_MAX_LENGTH + 1];
     size_t typed_length;
     const char *name;
-    unsigned distance;  /* of name; or what is too far */
-    const char *longer; /* the option that begins with what was typed */
+    unsigned distance;  /* of name; or more than is accepted */
+    const char *longer; /* the option that begins with the typed text */
     size_t longer_count;
 } Nearest;
 
@@ -396,8 +396,8 @@ static void describe_unknown(const OptionTable *table, const char *typed, size_t
 
 typedef struct Cursor {
     const OptionTable *table;
-    char **next;         /* in argv, whose end is a NULL */
-    const char *letters; /* what is left of a word such as -nv, or NULL */
+    char **next;         /* in argv, which ends in NULL */
+    const char *letters; /* the rest of a word such as -nv, or NULL */
     bool options_ended;  /* "--" was read */
 } Cursor;
 
@@ -412,7 +412,7 @@ static bool at_end(const Cursor *cursor)
     return !cursor->letters && !*cursor->next;
 }
 
-/* "--amp: a value is missing: --amp TYPE; …" */
+/* Fails with "--amp: a value is missing: --amp TYPE; …". */
 static FshStatus refuse_missing(const Option *option, FshError *error)
 {
     const char *hint = find_hint(option, "");
@@ -429,7 +429,7 @@ static bool is_plain_number(const char *text)
     return !*end;
 }
 
-/* Refuses the two words that timm and argparse's nargs=2 take for a pair: "--scale 0.08 1.0" for 0.08:1.0. */
+/* Refuses two words where timm and argparse's nargs=2 take a pair: "--scale 0.08 1.0" for 0.08:1.0. */
 static FshStatus check_pair(const Option *option, const char *first, const char *second, FshError *error)
 {
     const char *colon = option->argument ? strchr(option->argument, ':') : NULL;
@@ -503,7 +503,7 @@ static FshStatus read_letter(Cursor *cursor, Token *token, FshError *error)
     return take_value(cursor, token, error);
 }
 
-/* Moves on by at least a letter or a word, on failure too. */
+/* Reads a token. Advances by at least a letter or a word, also on failure. */
 static FshStatus read_token(Cursor *cursor, Token *token, FshError *error)
 {
     *token = (Token){0};
@@ -522,7 +522,7 @@ static FshStatus read_token(Cursor *cursor, Token *token, FshError *error)
     return read_long(cursor, word + 2, token, error);
 }
 
-/* "--" is not a token: it changes what the words after it are. */
+/* Skips "--", which is no token: it changes the meaning of later words. */
 static void skip_separator(Cursor *cursor)
 {
     if (!cursor->letters && !cursor->options_ended && *cursor->next && strcmp(*cursor->next, "--") == 0) {
@@ -531,7 +531,8 @@ static void skip_separator(Cursor *cursor)
     }
 }
 
-/* Before anything is stored: --help shows the defaults, and it helps most on a line that is wrong. */
+/* Looks for --help before anything is stored: it shows the defaults, and helps most on a line that is
+ * wrong. */
 static void look_for_help(const OptionTable *table, char **words, OptionArguments *arguments)
 {
     Cursor cursor = {.table = table, .next = words};
@@ -579,7 +580,7 @@ FshStatus options_store(const OptionTable *table, const char *name, const char *
     return FSH_OK;
 }
 
-/* The file that the words name, before anything else is stored. Words that are wrong are told later. */
+/* Stores the file that the words name before anything else. Wrong words are reported later. */
 static FshStatus store_config(const OptionTable *table, char **words, OptionArguments *arguments,
                               FshError *error)
 {

@@ -1,4 +1,4 @@
-/* options.h - one table gives parsing, --help, and what the man page lists.
+/* options.h - a table of options, from which come parsing, --help, and the list for the man page.
  *
  *   struct settings { int64_t max_size; bool force; } s = {.max_size = 256};
  *   const Option options[] = {
@@ -21,8 +21,9 @@
  * - Numbers are checked over their whole text and range; sizes take K, M, G, T (powers of 1024; KB, KiB too),
  *   other numbers no suffix. The error names the option, the text given, and what is expected; an unknown
  *   option names the nearest known one, if at most a third of its letters and 3 of them are wrong, or if it
- *   is the beginning of that one alone. One that a peer has under another name (OptionTable.foreign) is named
- *   first. A choice that is only spelt otherwise ("jpg", "4:2:0", "Lanczos") is refused with ours.
+ *   is the beginning of that one alone. An option that a peer has under another name (OptionTable.foreign)
+ *   is named first. A choice in another spelling ("jpg", "4:2:0", "Lanczos") is refused, and the error gives
+ *   ours.
  * - Values may come from a file too (OptionTable.config); the command line wins.
  * - -h, --help and --version are not in the table: every program has them, and a row may not take the h.
  *
@@ -56,8 +57,8 @@ typedef struct OptionList {
 } OptionList;
 
 typedef enum OptionMark {
-    OPTION_NOT_IN_FILE = 1, /* for the command line alone: a file that gives it is refused */
-    OPTION_FREE = 2,        /* says how or where, and not what comes out: may differ where a run goes on */
+    OPTION_NOT_IN_FILE = 1, /* only for the command line: a file that gives it is refused */
+    OPTION_FREE = 2,        /* says how or where, not what comes out: may differ when a run resumes */
 } OptionMark;
 
 typedef struct Option {
@@ -70,16 +71,16 @@ typedef struct Option {
     double minimum, maximum;    /* both 0: unchecked; maximum below minimum, or infinite: no upper bound */
     const char *const *choices; /* NULL-terminated, for OPTION_CHOICE: in the order of the caller's enum */
     bool has_auto;              /* OPTION_CHOICE: "auto" is a choice too, the first; stored as OPTION_AUTO */
-    /* Values that peers have, each with a sentence as ours, and "" for where the value is missing or no
-     * choice: told after the error. Ends with a NULL name; may be NULL. */
+    /* Values of peers, each with a sentence of ours, and "" for a missing or unknown value: added to the
+     * error. Ends with a NULL name; may be NULL. */
     const struct OptionForeign *hints;
-    const char *alias; /* an older spelling that works too ("src"), or NULL; not listed */
+    const char *alias; /* an older spelling that is accepted ("src"), or NULL; not listed */
     const char *group; /* heading in --help; NULL: as the row before */
-    bool *given;       /* set to true when the option was on the command line or in a file; may be NULL */
+    bool *given;       /* set to true if the option was on the command line or in a file; may be NULL */
     unsigned marks;    /* OptionMark */
 } Option;
 
-/* What another program of the field calls an option. */
+/* The name that another program of the field has for an option. */
 typedef struct OptionForeign {
     const char *name; /* "num-workers"; NULL ends the table */
     const char *ours; /* "jobs" */
@@ -87,24 +88,26 @@ typedef struct OptionForeign {
 
 typedef struct OptionTable {
     const char *program; /* "fresize" */
-    /* of failures: "ftrain: rank 1", one of several processes that do the same; NULL: program */
+    /* in error messages: "ftrain: rank 1", one of several equal processes; NULL: program */
     const char *speaker;
-    const char *summary; /* first lines of --help: what it does, in one or two sentences */
+    const char *summary; /* first lines of --help: what the program does, in one or two sentences */
     const char *usage;   /* "[OPTIONS] SRC DST" */
     const Option *options;
-    const OptionForeign *foreign; /* spellings that are refused with ours in the message; NULL: none */
-    const OptionForeign *answers; /* what is no option here, with a sentence as ours; NULL: none */
+    const OptionForeign *foreign; /* foreign spellings, refused with ours in the message; NULL: none */
+    const OptionForeign *answers; /* foreign options that we do not have, with a sentence of ours; NULL:
+                                   * none */
     const char *examples;         /* printed verbatim at the end of --help; NULL: none */
-    /* The OPTION_TEXT row that names a file of values (options_config.h), read before the command line is
-     * stored. NULL: none. */
+    /* The OPTION_TEXT row that names a file of values (options_config.h), which is read before the command
+     * line is stored. NULL: none. */
     const char *config;
     size_t arguments_min, arguments_max;
 } OptionTable;
 
 typedef struct OptionArguments {
-    const char **items; /* what is no option, pointing into argv; free with options_arguments_free */
+    const char **items; /* words that are no options; they point into argv; free with
+                         * options_arguments_free */
     size_t count;
-    bool help, version; /* --help or --version was given: the caller prints and leaves with 0 */
+    bool help, version; /* --help or --version was given: the caller prints it and exits with 0 */
     json_t *config;     /* what options_config_read read, owned: texts of options point into it */
 } OptionArguments;
 
@@ -115,44 +118,46 @@ FshStatus options_parse(const OptionTable *table, int argc, char **argv, OptionA
                         FshError *error);
 
 /* Stores one value by the option's name or alias ("true" and "false" for flags), as the command line would,
- * but a later one replaces it. text must live as long as the option's value. FSH_ERR_USAGE. */
+ * except that a later value replaces an earlier one. text must live as long as the option's value.
+ * FSH_ERR_USAGE. */
 FshStatus options_store(const OptionTable *table, const char *name, const char *text, FshError *error);
 
 void options_arguments_free(OptionArguments *arguments);
 void option_list_free(OptionList *list);
 
-/* --help: summary, usage, options by group with defaults, examples. 80 columns. The defaults are the values
- * as they are, so call it before anything is stored (options_parse stores nothing when it meets --help). */
+/* Prints --help: summary, usage, options by group with defaults, examples, in 80 columns. Defaults are the
+ * present values, so call it before anything is stored (options_parse stores nothing if it meets --help). */
 void options_print_help(const OptionTable *table, FILE *stream);
 
-/* Returns the text of a choice: choices[index], or "auto" for OPTION_AUTO where the option has it. NULL: there
- * is no such choice, so that a loop from options_first_choice on ends. */
+/* Returns the text of a choice: choices[index], or "auto" for OPTION_AUTO if the option has it. NULL: there
+ * is no such choice, which ends a loop that began at options_first_choice. */
 const char *options_choice_text(const Option *option, int index);
 /* Returns the index of the first choice of an OPTION_CHOICE: OPTION_AUTO or 0. */
 int options_first_choice(const Option *option);
-/* Finds the choice of this text. *index_ret: its index; untouched where false is returned, for there is none. */
+/* Finds the choice of this text and sets *index_ret to its index. Returns false, with *index_ret unchanged,
+ * if there is none. */
 bool options_find_choice(const Option *option, const char *text, int *index_ret);
 
-/* "-j, --jobs N"; "--flip, --no-flip" for a flag that is on by default. */
+/* Writes "-j, --jobs N" to buffer; "--flip, --no-flip" for a flag that is on by default. */
 void options_spelling(const Option *option, char *buffer, size_t buffer_bytes);
 
-/* --help-options: one spelling a line, for the test that compares man pages with the table. */
+/* Prints --help-options: one spelling a line, for the test that compares man pages with the table. */
 void options_print_list(const OptionTable *table, FILE *stream);
 
-/* Calls visit for each option in table order, --help and --version last: the test of the man pages walks
- * this. */
+/* Calls visit for each option in table order, --help and --version last. The test of the man pages uses
+ * it. */
 void options_each(const OptionTable *table, void (*visit)(const Option *option, void *context),
                   void *context);
 
-/* "A:B" or "a:b:c" into parts (copied into storage of the caller). Each part must be non-empty and unlike the
- * others. what names the option in messages. Returns FSH_ERR_USAGE when there are fewer than 2 or more than
+/* Splits "A:B" or "a:b:c" into parts, which it copies into storage of the caller. Each part must be non-empty
+ * and differ from the others. what: names the option in messages. FSH_ERR_USAGE: fewer than 2 or more than
  * `most` parts. */
 FshStatus options_split_colon(const char *what, const char *text, char (*parts)[256], size_t most,
                               size_t *count_ret, FshError *error);
 
-/* Reads "160M", "4GiB", "1024" whole; false if the text is no size or overflows. */
+/* Reads a whole text such as "160M", "4GiB", "1024". Returns false if it is no size or overflows. */
 bool options_parse_size(const char *text, uint64_t *bytes_ret);
-/* The shortest exact form that options_parse_size reads back: "64M", "1000". */
+/* Writes the shortest exact form that options_parse_size reads back: "64M", "1000". */
 void options_format_size(char *buffer, size_t buffer_bytes, uint64_t bytes);
 
 #endif

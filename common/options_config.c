@@ -37,7 +37,7 @@ static bool at_line_end(TomlLine *line)
     return line->at == line->end || *line->at == '#';
 }
 
-/* A basic ("…", with escapes) or literal ('…') string into a new text; the quote is at line->at. */
+/* Reads a basic ("…", with escapes) or literal ('…') string into a new text; the quote is at line->at. */
 static FshStatus read_string(TomlLine *line, char **text_ret, FshError *error)
 {
     static const char escapes[] = "\"\\bfnrt/", meanings[] = "\"\\\b\f\n\r\t/";
@@ -92,7 +92,7 @@ static FshStatus read_key(TomlLine *line, char **key_ret, FshError *error)
     return *key_ret ? FSH_OK : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", line->path);
 }
 
-/* Numbers and booleans: a word without blanks. */
+/* Reads a number or boolean: a word without blanks. */
 static FshStatus read_word(TomlLine *line, json_t **value_ret, FshError *error)
 {
     char word[64];
@@ -184,8 +184,8 @@ static FshStatus read_toml(const char *path, const char *text, size_t length, js
 
 /* ---- reading ---- */
 
-/* A new object of those members whose names the array has; NULL: no memory. The rest was left open: what
- * follows from an option's being given must not follow from its being written down. */
+/* Returns a new object with those members whose names the array has; NULL: no memory. The others were left
+ * open, and must stay so: writing an option down does not make it given. */
 static json_t *only_given(json_t *options, const json_t *given)
 {
     json_t *object = json_object(), *name;
@@ -224,7 +224,7 @@ FshStatus options_config_read(const char *path, json_t **object_ret, FshError *e
     FshStatus status = file_read_most(path, CONFIG_MAX_BYTES, &buffer, error);
     if (status)
         goto done;
-    /* Editors of Windows put a mark in front of UTF-8. */
+    /* Windows editors put a byte order mark before UTF-8. */
     static const char byte_order_mark[] = "\xEF\xBB\xBF";
     const char *text = (const char *)buffer.bytes;
     size_t length = buffer.length, blanks = 0;
@@ -260,7 +260,7 @@ static bool same_name(const char *name, const char *given)
     return *name == *given;
 }
 
-/* By name or alias; NULL: none. */
+/* Returns the option by name or alias; NULL: none. */
 static const Option *option_of(const OptionTable *table, const char *key)
 {
     for (const Option *option = table->options; option->name; option++)
@@ -269,7 +269,7 @@ static const Option *option_of(const OptionTable *table, const char *key)
     return NULL;
 }
 
-/* A member before this one that is the same option in another spelling; NULL: none. */
+/* Returns an earlier member that is the same option in another spelling; NULL: none. */
 static const char *other_spelling(const OptionTable *table, const json_t *object, const char *key)
 {
     const char *other;
@@ -342,10 +342,10 @@ static json_t *value_of(const Option *option)
     case OPTION_LIST:
         break;
     }
-    return json_null(); /* a list has no one value */
+    return json_null(); /* a list has no single value */
 }
 
-/* As Python spells it: train_crop_size. */
+/* Writes the option's name as Python spells it: train_crop_size. Returns name. */
 static const char *python_name(char *name, size_t name_bytes, const Option *option)
 {
     (void)snprintf(name, name_bytes, "%s", option->name);

@@ -22,7 +22,7 @@
 
 #include "common/options.h"
 
-/* Reads path (at most a MiB) into a new object. FSH_ERR_USAGE: "run.toml:3: …". */
+/* Reads path (at most a MiB) into a new object, *object_ret. FSH_ERR_USAGE: "run.toml:3: …". */
 FshStatus options_config_read(const char *path, json_t **object_ret, FshError *error);
 
 /* Stores every value into the table's options, as if it stood on the command line; the command line comes
@@ -32,13 +32,14 @@ FshStatus options_config_read(const char *path, json_t **object_ret, FshError *e
 FshStatus options_config_apply(const OptionTable *table, const char *path, const json_t *object,
                                FshError *error);
 
-/* The options in force, but those with one of the marks `without`, as such an object, by names with "_" for "-" (as Python spells them), in table order.
- * NULL: no memory. */
+/* Returns the values of all options, except those with one of the marks `without`, as such an object, by
+ * names with "_" for "-" (as Python spells them), in table order. NULL: no memory. */
 json_t *options_config_object(const OptionTable *table, unsigned without);
-/* Names of those that were given, on the command line or in a file (Option.given). NULL: no memory. */
+/* Returns the names of those that were given, on the command line or in a file (Option.given). NULL: no
+ * memory. */
 json_t *options_config_given(const OptionTable *table, unsigned without);
-/* The same as TOML, with each option's help above it and headings: a file to begin from. What is unset (NULL)
- * or was not given is commented out: read back, it is as open as it was. */
+/* Prints the options as TOML with headings and each option's help above it: a file to begin from. Options
+ * that are unset (NULL) or were not given are commented out, so that they are as open when read back. */
 void options_config_print(const OptionTable *table, unsigned without, FILE *stream);
 
 #endif

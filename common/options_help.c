@@ -1,4 +1,5 @@
-/* The side of options.h that prints: --help, and the list that the test of the man pages reads. */
+/* options_help.c - the printing side of options.h: --help, and the list that the test of the man pages
+ * reads. */
 #include "common/options.h"
 
 #include <string.h>
@@ -18,13 +19,14 @@ void options_spelling(const Option *option, char *buffer, size_t buffer_bytes)
                        option->argument ? option->argument : "");
 }
 
-/* Writes words and breaks lines before they pass HELP_COLUMNS. */
+/* Writes words and breaks lines before HELP_COLUMNS. */
 typedef struct Wrapper {
     FILE *stream;
     size_t indent, column;
 } Wrapper;
 
-/* Bytes that begin a character of UTF-8: columns, for the scripts we write in. */
+/* Returns the columns of text: bytes that begin a UTF-8 character, which is right for the scripts we write
+ * in. */
 static size_t columns_of(const char *text, size_t length)
 {
     size_t columns = 0;
@@ -39,7 +41,7 @@ static void break_line(Wrapper *wrapper)
     wrapper->column = wrapper->indent;
 }
 
-/* `length` bytes that stay together, after a blank or on a new line. */
+/* Writes `length` bytes that stay together, after a blank or on a new line. */
 static void wrap_unit(Wrapper *wrapper, const char *text, size_t length)
 {
     size_t columns = columns_of(text, length);
@@ -67,7 +69,7 @@ static void wrap_text(Wrapper *wrapper, const char *text)
     }
 }
 
-/* The value as one would type it; false: there is none worth saying. */
+/* Formats the value as one would type it. Returns false if there is none worth printing. */
 static bool format_default(const Option *option, char *buffer, size_t buffer_bytes)
 {
     if (!option->value)
@@ -102,7 +104,7 @@ static bool format_default(const Option *option, char *buffer, size_t buffer_byt
 
 typedef struct HelpPage {
     FILE *stream;
-    const char *group; /* whose heading was printed last */
+    const char *group; /* the heading printed last */
     size_t indent;     /* column of the help texts */
 } HelpPage;
 
@@ -110,7 +112,7 @@ static size_t help_spelling(const Option *option, char *buffer, size_t buffer_by
 {
     char spelling[SPELLING_MAX];
     options_spelling(option, spelling, sizeof spelling);
-    /* Long names stand below each other, with a letter in front or without. */
+    /* Long names are aligned, with or without a letter in front. */
     (void)snprintf(buffer, buffer_bytes, "  %s%s", option->letter ? "" : "    ", spelling);
     return columns_of(buffer, strlen(buffer));
 }

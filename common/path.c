@@ -28,7 +28,7 @@ void path_clean(char *path)
         bool dropped = length == 0 || (length == 1 && from[0] == '.');
         if (!dropped) {
             if (to > path)
-                *to++ = '/'; /* where the last one was, or before */
+                *to++ = '/'; /* in place of the last one, or before it */
             memmove(to, from, length);
             to += length;
         }

@@ -1,5 +1,5 @@
-/* philox.h - the arithmetic under random.h, written once for the processor and for CUDA kernels: numbers by
- * their place in a sequence, not by what was drawn before.
+/* philox.h - the arithmetic of random.h, written once for the processor and for CUDA kernels: a number
+ * depends on its place in a sequence, not on earlier draws.
  *
  * Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC11). */
 #ifndef FSHARD_COMMON_PHILOX_H
@@ -8,15 +8,15 @@
 #include <math.h>
 #include <stdint.h>
 
-/* In front of functions that both sides compile. */
+/* Marks functions that both sides compile. */
 #ifdef __CUDACC__
 #define FSH_HOST_DEVICE __host__ __device__
 #else
 #define FSH_HOST_DEVICE
 #endif
 
-/* 128 bits for a 128-bit counter and a 64-bit key. Constants and rounds: the paper's table 2 and section
- * 3.3. */
+/* Computes 128 bits from a 128-bit counter and a 64-bit key. Constants and rounds: the paper's table 2 and
+ * section 3.3. */
 FSH_HOST_DEVICE static inline void philox_block(const uint32_t counter[4], const uint32_t key[2],
                                                 uint32_t out[4])
 {
@@ -36,7 +36,7 @@ FSH_HOST_DEVICE static inline void philox_block(const uint32_t counter[4], const
     out[3] = x3;
 }
 
-/* Number `place` (0, 1, …) that random_u32 gives after random_start(seed, stream). */
+/* Returns number `place` (0, 1, …) of the sequence that random_u32 gives after random_start(seed, stream). */
 FSH_HOST_DEVICE static inline uint32_t philox_at(uint64_t seed, uint64_t stream, uint64_t place)
 {
     const uint64_t block = place / 4;
@@ -48,11 +48,11 @@ FSH_HOST_DEVICE static inline uint32_t philox_at(uint64_t seed, uint64_t stream,
     return out[place % 4];
 }
 
-/* The two normal numbers (Box and Muller) that two draws make. */
+/* Computes two normal numbers (Box and Muller) from two draws. */
 FSH_HOST_DEVICE static inline void philox_normals(uint32_t first, uint32_t second, float normals[2])
 {
     const double two_pi = 6.283185307179586, unit = 1.0 / 4294967296.0;
-    const double radius = sqrt(-2 * log(((double)first + 1) * unit)); /* of (0, 1], so finite */
+    const double radius = sqrt(-2 * log(((double)first + 1) * unit)); /* in (0, 1], so finite */
     const double angle = two_pi * unit * (double)second;
     normals[0] = (float)(radius * cos(angle));
     normals[1] = (float)(radius * sin(angle));

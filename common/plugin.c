@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The folder of the running program, without a final slash; empty if the kernel will not say. */
+/* Sets folder to that of the running program, without a final slash; empty if the kernel does not give it. */
 static void find_program_folder(char *folder, size_t folder_bytes)
 {
     ssize_t length = readlink("/proc/self/exe", folder, folder_bytes - 1);

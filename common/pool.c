@@ -8,10 +8,10 @@
 
 #include "common/interrupt.h"
 
-/* The failure of the lowest item, under a lock of the owner.
+/* The failure of the lowest item; the owner's lock guards it.
  *
  * Items are handed out in ascending order, and one that was handed out is always finished. So when item k
- * fails, all items below k are done or in hand, and the lowest failure is the same whatever the number of
+ * fails, all items below k are done or under way, and the lowest failure is the same whatever the number of
  * threads and their speed. */
 typedef struct Failure {
     uint64_t item; /* UINT64_MAX: none */
@@ -26,7 +26,7 @@ static void note_failure(Failure *failure, uint64_t item, FshStatus status, cons
     failure->item = item;
     failure->status = status;
     failure->error = *error;
-    if (error->status != status) /* a callback that left no message */
+    if (error->status != status) /* the callback left no message */
         (void)fsh_error_set(&failure->error, status, "item %llu: %s", (unsigned long long)item,
                             fsh_strerror(status));
 }
@@ -43,9 +43,9 @@ static FshStatus report(const Failure *failure, bool interrupted, FshError *erro
     return FSH_OK;
 }
 
-/* Runs body on the calling thread and on threads - 1 others; fewer where the system grants no more. Not
- * OpenMP's threads: GNU's wait for each other, and for the next parallel region, by spinning for some 10 ms,
- * which is a quarter of what packing 300 photographs takes, and time that others on the machine could use. */
+/* Runs body on the calling thread and on threads - 1 others, or fewer if the system grants no more. OpenMP's
+ * threads are not used: GNU's wait for each other and for the next parallel region by spinning for some 10
+ * ms, which is a quarter of the time of packing 300 photographs and takes cores from other programs. */
 static void run_threads(int threads, void *(*body)(void *run), void *run)
 {
     size_t started = 0, wanted = (size_t)threads - 1;
@@ -74,7 +74,7 @@ typedef struct Run {
     _Atomic uint64_t next_item;
     atomic_int next_thread;
     atomic_bool stopped, interrupted;
-    pthread_mutex_t lock; /* over failure */
+    pthread_mutex_t lock; /* guards failure */
     Failure failure;
 } Run;
 
@@ -82,7 +82,7 @@ static void *run_items(void *context)
 {
     Run *run = context;
     int thread = atomic_fetch_add(&run->next_thread, 1);
-    /* Stopping is looked at before an item is taken, never after: see Failure. */
+    /* `stopped` is checked before an item is taken, never after: see Failure. */
     while (!atomic_load_explicit(&run->stopped, memory_order_relaxed)) {
         if (interrupt_requested() && atomic_load(&run->next_item) < run->count) {
             atomic_store(&run->interrupted, true);
@@ -117,27 +117,27 @@ FshStatus pool_run(int jobs, uint64_t count, PoolWork work, void *context, FshEr
 
 /* ---- delivered in order ----
  *
- * Items head..next-1 each own the slot item % window. A thread that has nothing in hand looks, under the
- * lock, for the first of: the head to deliver, a reason to leave, an item to take and work on; it waits only
- * while another thread takes, or while every slot is used. In the second case the head is in the hands of
- * another thread, which will deliver it or find it delivered, and free its slot. Whoever makes a take
- * possible, by ending its own or by freeing a slot, wakes one that waits: there is always a thread that
- * moves, with any number of threads and slots. */
+ * Each of the items head..next-1 owns the slot item % window. An idle thread looks, under the lock, for the
+ * first of: the head to deliver, a reason to leave, an item to take and work on. It waits only while another
+ * thread takes, or while every slot is used; in the second case another thread has the head, and will deliver
+ * it or find it delivered, and free its slot. A thread that makes a take possible, by ending its own or by
+ * freeing a slot, wakes one that waits: so there is always a thread that makes progress, with any number of
+ * threads and slots. */
 
 typedef struct OrderedRun {
-    const PoolStream *stream; /* take may be NULL: items 0..count-1, with nothing to begin them with */
+    const PoolStream *stream; /* take may be NULL: items 0..count-1, with empty slots */
     size_t window, slot_stride;
     unsigned char *slots;
 
-    pthread_mutex_t lock; /* over all below; not held while a callback runs */
+    pthread_mutex_t lock; /* guards everything below; not held while a callback runs */
     pthread_cond_t changed;
     int next_thread;
-    uint64_t count;  /* items there are; UINT64_MAX until take has found the end */
+    uint64_t count;  /* of items; UINT64_MAX until take has found the end */
     uint64_t head;   /* next to deliver */
-    uint64_t next;   /* next to take: those below are done or in hand */
-    bool *ready;     /* window of them: worked on, not delivered */
-    bool taking;     /* a thread is about to have the item `next` */
-    bool delivering; /* a thread is at the head */
+    uint64_t next;   /* next to take; those below are done or under way */
+    bool *ready;     /* [window]: worked on, not delivered */
+    bool taking;     /* a thread is taking the item `next` */
+    bool delivering; /* a thread is delivering the head */
     bool stopped;    /* hand out no more */
     bool interrupted;
     Failure failure;
@@ -168,12 +168,12 @@ static bool may_take(const OrderedRun *run)
     return !run->taking && run->next - run->head < run->window;
 }
 
-/* All below are entered and left with the lock held, and let it go for the callback. */
+/* The functions below are entered and left with the lock held, and release it for the callback. */
 
 static void wake(OrderedRun *run)
 {
     if (!may_hand_out(run))
-        (void)pthread_cond_broadcast(&run->changed); /* those who wait may leave */
+        (void)pthread_cond_broadcast(&run->changed); /* the waiting threads may leave */
     else if (may_take(run))
         (void)pthread_cond_signal(&run->changed);
 }
@@ -202,7 +202,7 @@ static void deliver_head(OrderedRun *run)
     wake(run);
 }
 
-/* True: the item `next` is in this thread's hands, and next is the one after it. */
+/* Takes the item `next`, and advances next. Returns true if this thread has it. */
 static bool take_next(OrderedRun *run)
 {
     uint64_t item = run->next;
@@ -226,7 +226,7 @@ static bool take_next(OrderedRun *run)
     return !status && !end;
 }
 
-/* What was taken is worked on, whatever has stopped the run meanwhile: see Failure. */
+/* Works on an item that was taken, even if the run has stopped meanwhile: see Failure. */
 static void work_on(OrderedRun *run, uint64_t item, int thread)
 {
     FshError error = {0};
@@ -250,7 +250,7 @@ static void *run_ordered_items(void *context)
         if (may_deliver(run))
             deliver_head(run);
         else if (!may_hand_out(run))
-            break; /* what is still in hand is delivered by those who have it */
+            break; /* items under way are delivered by their threads */
         else if (!may_take(run))
             (void)pthread_cond_wait(&run->changed, &run->lock);
         else if (take_next(run))
@@ -281,7 +281,7 @@ static FshStatus run_in_order(int threads, const PoolStream *stream, uint64_t co
         if (window <= SIZE_MAX / 2 / run.slot_stride)
             run.slots = aligned_alloc(SLOT_ALIGNMENT, window * run.slot_stride);
     }
-    if (run.slots) /* so that the window is no wild number */
+    if (run.slots) /* window was checked */
         run.ready = calloc(window, sizeof *run.ready);
     if (!run.slots || !run.ready) {
         status = fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for %zu slots of %zu bytes", window,
@@ -292,7 +292,7 @@ static FshStatus run_in_order(int threads, const PoolStream *stream, uint64_t co
     run_threads(threads, run_ordered_items, &run);
     for (size_t i = 0; stream->slot_free && i < window; i++)
         stream->slot_free(run.slots + i * run.slot_stride);
-    /* A signal that came while the end was found has cut nothing off. */
+    /* A signal that came while the end was found has interrupted nothing. */
     status = report(&run.failure, run.interrupted && run.next != run.count, error);
 done:
     (void)pthread_cond_destroy(&run.changed);

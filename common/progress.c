@@ -44,7 +44,7 @@ const char *progress_format_bytes(char *buffer, size_t buffer_bytes, uint64_t by
     }
     double value = (double)bytes;
     size_t unit = 0;
-    while (value >= 1023.5 && unit + 1 < sizeof units / sizeof *units) { /* which rounds to 1024 */
+    while (value >= 1023.5 && unit + 1 < sizeof units / sizeof *units) { /* would be rounded to 1024 */
         value /= 1024;
         unit++;
     }
@@ -86,7 +86,7 @@ const char *progress_format_count(char *buffer, size_t buffer_bytes, uint64_t co
 typedef struct Snapshot {
     uint64_t total, done, bytes, failed;
     int64_t saved_bytes;
-    double part; /* done of the whole, 0 to 1; negative: unknown */
+    double part; /* share done, 0 to 1; negative: unknown */
     double seconds;
 } Snapshot;
 
@@ -112,7 +112,7 @@ static Snapshot take_snapshot(Progress *progress)
     return now;
 }
 
-/* A line that grows, and is cut where it is full. */
+/* A line under construction, cut when it is full. */
 typedef struct Line {
     char text[LINE_BYTES];
     size_t length;
@@ -131,7 +131,7 @@ static void append(Line *line, const char *format, ...)
         line->length = sizeof line->text - 1;
 }
 
-/* "1,234/60,000 images" */
+/* Appends "1,234/60,000 images". */
 static void append_count(Line *line, const Snapshot *now, const char *unit)
 {
     char number[32];
@@ -141,11 +141,11 @@ static void append_count(Line *line, const Snapshot *now, const char *unit)
     append(line, " %s", unit);
 }
 
-/* What a line tells, from all to the least, for terminals that are too narrow: 80 columns hold the time that
- * is left and the failures of any run. */
+/* What a line shows, from everything to the least, for narrow terminals: 80 columns hold the time left and
+ * the failures of any run. */
 typedef enum Detail { DETAIL_ALL, DETAIL_NO_BAR, DETAIL_NO_BYTES, DETAIL_LEAST } Detail;
 
-/* ", 3,456 images/s, 120 MiB/s, 0:07 left, 1.2 GiB saved, 3 failed": each as far as it is known. */
+/* Appends ", 3,456 images/s, 120 MiB/s, 0:07 left, 1.2 GiB saved, 3 failed", as far as it is known. */
 static void append_rates(Line *line, const Snapshot *now, const char *unit, Detail detail)
 {
     char number[32];
@@ -170,7 +170,7 @@ static void append_rates(Line *line, const Snapshot *now, const char *unit, Deta
         append(line, ", %s failed", progress_format_count(number, sizeof number, now->failed));
 }
 
-/* " [=====>    ] 55 %"; without cells " 55 %". */
+/* Appends " [=====>    ] 55 %"; without cells " 55 %". */
 static void append_bar(Line *line, const Snapshot *now, unsigned cells)
 {
     unsigned full = (unsigned)(now->part * cells);
@@ -188,8 +188,8 @@ static size_t terminal_columns(FILE *stream)
     return 80;
 }
 
-/* A terminal's line of at most so many columns, without what controls it: all that has room, a shorter bar
- * first. */
+/* Fills a terminal's line of at most `columns` columns, without control sequences, with as much as fits; the
+ * bar is shortened first. */
 static void fill_line(Line *line, const Progress *progress, const Snapshot *now, size_t columns)
 {
     static const struct {
@@ -264,7 +264,7 @@ void progress_start(Progress *progress, FILE *stream, const char *verb, const ch
     atomic_init(&progress->extent, 0);
     atomic_init(&progress->saved_bytes, 0);
     atomic_init(&progress->drawn, false);
-    /* Not at once: what is done within the first interval needs no line. */
+    /* Not at once: work that ends within the first interval needs no line. */
     atomic_init(&progress->next_draw_ns, now_ns() + interval_of(progress));
 }
 
@@ -309,7 +309,7 @@ void progress_clear(Progress *progress)
 
 void progress_note(Progress *progress, const char *format, ...)
 {
-    char text[4096]; /* messages are shorter; paths in them are strangers' */
+    char text[4096]; /* messages are shorter; the paths in them may be hostile */
     va_list arguments;
     va_start(arguments, format);
     (void)vsnprintf(text, sizeof text, format, arguments);

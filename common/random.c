@@ -9,7 +9,7 @@ void random_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t ou
     philox_block(counter, key, out);
 }
 
-/* 64 bits that depend on all of a, b and key. */
+/* Returns 64 bits that depend on all of a, b and key. */
 static uint64_t mix(uint64_t a, uint64_t b, uint64_t key)
 {
     const uint32_t counter[4] = {(uint32_t)a, (uint32_t)(a >> 32), (uint32_t)b, (uint32_t)(b >> 32)};
@@ -58,7 +58,7 @@ double random_uniform_double(Random *random)
 uint32_t random_below(Random *random, uint32_t bound)
 {
     /* Lemire, "Fast random integer generation in an interval", 2019: the high word of the product is the
-     * answer, and the low word tells the few draws that would make some answers likelier. */
+     * result, and the low word identifies the few draws that would make some results likelier. */
     uint64_t product = (uint64_t)random_u32(random) * bound;
     if ((uint32_t)product < bound) {
         uint32_t threshold = (0 - bound) % bound;
@@ -84,10 +84,10 @@ float random_normal(Random *random)
 
 uint64_t random_permute(uint64_t index, uint64_t count, uint64_t seed, uint64_t stream)
 {
-    /* Index is written as (left, right) on a grid of about sqrt(count) by sqrt(count) cells, a few more than
-     * count in all. Each round shifts one half by a function of the other, which can be undone: so the whole
-     * is a permutation of the cells. An image outside of 0..count-1 goes round again until it is inside
-     * ("cycle walking"), rarely twice. */
+    /* index is written as (left, right) on a grid of about sqrt(count) by sqrt(count) cells, slightly more
+     * than count in all. Each round shifts one half by a function of the other, which can be undone: so the
+     * whole is a permutation of the cells. A result outside 0..count-1 is permuted again until it is inside
+     * ("cycle walking"), which is rare. */
     enum { ROUNDS = 8, ROUNDS_SMALL = 16, SMALL = 256 };
     if (count < 2)
         return 0;
@@ -101,7 +101,7 @@ uint64_t random_permute(uint64_t index, uint64_t count, uint64_t seed, uint64_t 
         uint64_t left = index / rights, right = index % rights;
         for (uint32_t round = 0; round < rounds; round++) {
             const uint32_t half = (uint32_t)(round % 2 ? left : right);
-            /* The top bit keeps these counters apart from those that random_u32 reaches. */
+            /* The top bit keeps these counters apart from those of random_u32. */
             const uint32_t counter[4] = {half, UINT32_C(1) << 31 | round, (uint32_t)stream,
                                          (uint32_t)(stream >> 32)};
             uint32_t out[4];

@@ -1,5 +1,5 @@
-/* Mappings stand in a list that only grows: an entry is used again, never freed, so that the handler walks it
- * without a lock. */
+/* read_fault.c - mappings are kept in a list that only grows: an entry is reused, never freed, so that the
+ * handler walks the list without a lock. */
 #include "common/read_fault.h"
 
 #include <errno.h>
@@ -15,18 +15,18 @@ enum { BITS = 64 };
 
 struct ReadFaults {
     atomic_uint version;               /* odd while begin and end change */
-    atomic_uintptr_t begin, end;       /* equal: not in use */
+    atomic_uintptr_t begin, end;       /* equal: unused */
     _Atomic(_Atomic uint64_t *) pages; /* a bit for each page that failed; NULL: none has */
     struct ReadFaults *next;           /* in the list */
     struct ReadFaults *next_unused;
 };
 
-/* The process's, as the handler is. */
+/* State of the process, as the handler is. */
 static _Atomic(ReadFaults *) all;
-static ReadFaults *unused; /* under lock */
+static ReadFaults *unused; /* guarded by lock */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_bool any_failed;
-static size_t page_bytes; /* set before the handler is */
+static size_t page_bytes; /* set before the handler is installed */
 static struct sigaction handler_before;
 
 /* ---- mappings ---- */
@@ -77,7 +77,7 @@ void read_faults_remove(ReadFaults *faults)
 
 bool read_faults_any(void)
 {
-    atomic_thread_fence(memory_order_acquire); /* what was read was read before the question */
+    atomic_thread_fence(memory_order_acquire); /* reads before the question come first */
     return atomic_load_explicit(&any_failed, memory_order_relaxed);
 }
 
@@ -89,7 +89,7 @@ bool read_faults_find(const ReadFaults *faults, size_t offset, size_t length, si
     for (size_t page = offset / page_bytes; pages && page <= (offset + length - 1) / page_bytes; page++) {
         const uint64_t bits = atomic_load(&pages[page / BITS]);
         if (bits == 0) {
-            page |= BITS - 1; /* to the last of the word */
+            page |= BITS - 1; /* skips to the last of the word */
         } else if (bits >> page % BITS & 1) {
             *at_ret = page * page_bytes > offset ? page * page_bytes : offset;
             return true;
@@ -110,14 +110,14 @@ void read_fault_touch(const void *bytes, size_t length)
 
 /* ---- the handler ---- */
 
-/* The mapping that holds the address, or NULL. */
+/* Returns the mapping that holds the address, or NULL, and sets *begin_ret and *end_ret. */
 static ReadFaults *find(uintptr_t address, uintptr_t *begin_ret, uintptr_t *end_ret)
 {
     for (ReadFaults *faults = atomic_load(&all); faults; faults = faults->next) {
         const unsigned version = atomic_load(&faults->version);
         *begin_ret = atomic_load(&faults->begin);
         *end_ret = atomic_load(&faults->end);
-        /* One that changes meanwhile is not the one that was being read. */
+        /* A mapping that changes meanwhile is not the one being read. */
         if (version % 2 == 0 && version == atomic_load(&faults->version) && address >= *begin_ret &&
             address < *end_ret)
             return faults;
@@ -125,7 +125,7 @@ static ReadFaults *find(uintptr_t address, uintptr_t *begin_ret, uintptr_t *end_
     return NULL;
 }
 
-/* The bits of a mapping of so many bytes, made where there are none yet; NULL where memory is short. */
+/* Returns the bits of a mapping of `length` bytes, made if necessary; NULL without memory. */
 static _Atomic uint64_t *pages_of(ReadFaults *faults, size_t length)
 {
     _Atomic uint64_t *pages = atomic_load(&faults->pages), *none = NULL;
@@ -142,7 +142,7 @@ static _Atomic uint64_t *pages_of(ReadFaults *faults, size_t length)
     return none;
 }
 
-/* Puts zeros where the page cannot be read, and notes it first: who sees the zeros finds the note. */
+/* Maps zeros in place of an unreadable page. Notes it first: a thread that sees the zeros finds the note. */
 static bool replace_page(uint8_t *address)
 {
     uintptr_t begin = 0, end = 0;
@@ -164,9 +164,9 @@ static void pass_on(int signal_number, siginfo_t *info, void *context)
     } else if (handler_before.sa_handler != SIG_DFL && handler_before.sa_handler != SIG_IGN) {
         handler_before.sa_handler(signal_number);
     } else if (handler_before.sa_handler == SIG_DFL || info->si_code > 0) {
-        (void)signal(SIGBUS, SIG_DFL); /* a fault comes again as this returns, and now ends the process */
+        (void)signal(SIGBUS, SIG_DFL); /* the fault repeats when this returns, and now ends the process */
         if (info->si_code <= 0)
-            (void)raise(SIGBUS); /* one that was sent does not */
+            (void)raise(SIGBUS); /* a signal that was sent does not repeat */
     }
 }
 

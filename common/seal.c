@@ -11,7 +11,7 @@
 
 enum { DIGITS = sizeof SEAL_BLANK - 1 };
 
-/* Returns where the digits stand in quotes; NULL: nowhere. */
+/* Returns the place of the digits in quotes; NULL: they are not there. */
 static char *find_digits(const char *text, size_t bytes, const char *digits)
 {
     char quoted[DIGITS + 3];
@@ -22,7 +22,8 @@ static char *find_digits(const char *text, size_t bytes, const char *digits)
     return found ? found + 1 : NULL;
 }
 
-/* Writes the checksum of the text with zeros at `place` into digits. False: out of memory. */
+/* Writes the checksum of the text, computed with zeros at `place`, to digits. Returns false without
+ * memory. */
 static bool compute(const char *text, size_t bytes, const char *place, char digits[DIGITS + 1])
 {
     XXH3_state_t *state = XXH3_createState();

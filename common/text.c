@@ -2,8 +2,8 @@
 
 #include <stdint.h>
 
-/* Bytes of the UTF-8 sequence that begins here, and its code point; 1 and the byte itself where there is
- * none. */
+/* Returns the bytes of the UTF-8 sequence at `bytes` and sets *code_ret to its code point; 1 and the byte
+ * itself if it is invalid. */
 static size_t decode(const unsigned char *bytes, size_t length, uint32_t *code_ret)
 {
     const unsigned char lead = bytes[0];
@@ -30,7 +30,7 @@ size_t text_character(const char *text, size_t length, bool *control_ret)
 {
     uint32_t code = 0;
     const size_t bytes = decode((const unsigned char *)text, length, &code);
-    *control_ret = code < 0x20 || (code >= 0x7F && code <= 0x9F) /* C0, DEL, C1; bytes of C1 alone, too */
+    *control_ret = code < 0x20 || (code >= 0x7F && code <= 0x9F) /* C0, DEL, C1; also single bytes of C1 */
                    || code == 0x061C || code == 0x200E || code == 0x200F /* marks of direction, */
                    || (code >= 0x2028 && code <= 0x202E)  /* separators, embeddings, overrides, */
                    || (code >= 0x2066 && code <= 0x2069); /* and isolates */

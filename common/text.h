@@ -1,4 +1,4 @@
-/* text.h - stretches of text that no NUL ends: keys, paths and names as files hold them. */
+/* text.h - text without a final NUL: keys, paths and names as files hold them. */
 #ifndef FSHARD_COMMON_TEXT_H
 #define FSHARD_COMMON_TEXT_H
 
@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* bytes of text as a string of its own (free); NULL: no memory. Nothing behind them is looked at. */
+/* Returns a copy of `bytes` bytes of text, NUL-terminated; free it. NULL: no memory. Reads nothing beyond
+ * them. */
 static inline char *text_copy(const char *text, size_t bytes)
 {
     char *copy = malloc(bytes + 1);
@@ -22,7 +23,7 @@ static inline bool text_is_blank(char c)
     return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
-/* Returns the first byte from at on that is no blank; end where all are. */
+/* Returns the first byte from `at` on that is not blank; end if all are. */
 static inline const char *text_skip_blanks(const char *at, const char *end)
 {
     while (at < end && text_is_blank(*at))
@@ -30,9 +31,9 @@ static inline const char *text_skip_blanks(const char *at, const char *end)
     return at;
 }
 
-/* Returns the bytes of the UTF-8 character that text, which is not empty, begins with; 1 where it is none.
- * *control_ret: a terminal might obey it, or show what follows in another order: C0, DEL, C1 (as a byte
- * alone, too), the separators of lines and the marks that turn the direction of writing. */
+/* Returns the bytes of the UTF-8 character that the non-empty text begins with; 1 if it is invalid. Sets
+ * *control_ret to whether a terminal might obey it or show the rest in another order: C0, DEL, C1 (also as a
+ * single byte), line separators and marks of direction. */
 size_t text_character(const char *text, size_t length, bool *control_ret);
 
 #endif

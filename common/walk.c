@@ -14,33 +14,33 @@
 #include "common/path.h"
 #include "common/walk_internal.h"
 
-/* The cursor goes down depth first. A folder is read whole and sorted as it is entered, with its folders as
- * "name/", which is the byte order of whole paths: "a-b/x", "a.txt", "a/x". */
+/* The cursor goes depth first. A folder is read whole and sorted when it is entered, its folders as "name/",
+ * which gives the byte order of whole paths: "a-b/x", "a.txt", "a/x". */
 
 /* ---- names of one folder ---- */
 
 typedef enum NameKind {
     NAME_FILE,
     NAME_FOLDER,
-    NAME_LINK,          /* not yet followed */
-    NAME_UNKNOWN,       /* the file system does not tell: to be looked at */
+    NAME_LINK,          /* not followed yet */
+    NAME_UNKNOWN,       /* the file system does not give it: stat is needed */
     NAME_LINKED_FOLDER, /* a link, followed */
     NAME_OTHER,         /* pipes, sockets, devices */
 } NameKind;
 
 typedef struct Name {
-    uint64_t key; /* what sorts most of them: eight bytes, from where the folder's names begin to differ */
-    char *text;   /* with a '/' behind where it is a folder's; text[-1] is its NameKind */
+    uint64_t key; /* sorts most of them: eight bytes, from where the folder's names begin to differ */
+    char *text;   /* followed by '/' if it is a folder's; text[-1] is its NameKind */
 } Name;
 
-/* A folder on the way down. */
+/* A folder between the root and the current file. */
 typedef struct Level {
     struct Level *above;
     dev_t device;
     ino_t inode;
-    bool linked;        /* it, or one above, was reached by a link */
+    bool linked;        /* it, or a folder above it, was reached by a link */
     size_t full_length; /* of its own path in cursor->full */
-    char *texts;        /* of all names: kind, name, NUL, and a byte for the '/' */
+    char *texts;        /* of all names: kind, name, NUL, and a byte for '/' */
     Name *names;
     size_t count, at;
 } Level;
@@ -52,7 +52,7 @@ typedef struct FolderId {
 
 struct WalkCursor {
     Level *top;
-    size_t root_length; /* of the root in full; the relative path is behind the '/' that follows */
+    size_t root_length; /* of the root in full; the relative path follows the next '/' */
     uint64_t hidden_count;
     FolderId *entered; /* by links in linked folders; sorted */
     size_t entered_count, entered_capacity;
@@ -60,7 +60,7 @@ struct WalkCursor {
     bool looked_at;      /* status is that of the last entry */
     struct stat status;
     char reason[WALK_REASON_BYTES];
-    bool unread; /* as WalkEntry's */
+    bool unread; /* as in WalkEntry */
     char full[WALK_FULL_BYTES];
 };
 
@@ -118,10 +118,10 @@ static int compare_names(const void *a, const void *b)
     return strcmp(first->text, second->text);
 }
 
-enum { MANY_NAMES = 1000 }; /* fewer sort themselves */
+enum { MANY_NAMES = 1000 }; /* with fewer qsort is as fast */
 
-/* By keys alone, a byte at a time from the last, bytes that are the same in all left out: a folder of a
- * million waits for this before its first file comes. False: no memory for it. */
+/* Sorts by keys alone, a byte at a time from the last, without bytes that all keys share: a folder of a
+ * million files waits for this before its first file. Returns false without memory. */
 static bool sort_by_keys(Name *names, size_t count)
 {
     enum { BYTES = sizeof names->key, VALUES = 256 };
@@ -183,7 +183,7 @@ static void sort_names(Level *level)
     }
 }
 
-/* Puts the name behind the level's path; false: longer than the system takes. */
+/* Appends the name to the level's path. Returns false if it is longer than the system allows. */
 static bool set_path(WalkCursor *cursor, const Level *level, const char *text)
 {
     size_t length = strlen(text);
@@ -196,7 +196,8 @@ static bool set_path(WalkCursor *cursor, const Level *level, const char *text)
     return (size_t)(end - cursor->full) + length < PATH_MAX;
 }
 
-/* Follows a link, and asks for what the file system did not tell. False, with errno: cannot be looked at. */
+/* Follows a link, and finds out the kind if the file system did not give it. Returns false, with errno, if
+ * stat fails. */
 static bool look(WalkCursor *cursor, Name *name)
 {
     NameKind kind = kind_of(name);
@@ -213,9 +214,9 @@ static bool look(WalkCursor *cursor, Name *name)
     return true;
 }
 
-/* A link is followed when its turn comes, not before: a folder may have a million. Only those must be
- * followed for the order's sake behind which another name stands with theirs and a byte below '/': before
- * "a-b", or behind it as "a/"? */
+/* Follows the links that sorting needs. Others are followed when their turn comes, since a folder may have a
+ * million. A link must be followed if another name begins with its name and a byte below '/': it sorts before
+ * "a-b", or after it as "a/". */
 static void look_where_the_order_asks(WalkCursor *cursor, Level *level)
 {
     bool changed = false;
@@ -248,7 +249,8 @@ static void free_level(Level *level)
     free(level);
 }
 
-/* All names but hidden ones into level; *read_errno: why not all, 0 if all. */
+/* Reads all names except hidden ones into level. Sets *read_errno to the reason if some are missing, else to
+ * 0. */
 static FshStatus read_names(WalkCursor *cursor, Level *level, DIR *entries, int *read_errno, FshError *error)
 {
     size_t capacity = 0, used = 0, count = 0;
@@ -323,7 +325,7 @@ static int compare_ids(const FolderId *a, const FolderId *b)
     return a->inode < b->inode ? -1 : a->inode > b->inode;
 }
 
-/* False, *failed false: it is there already. */
+/* Adds a folder to those entered. Returns false with *failed false if it is there already. */
 static bool add_entered(WalkCursor *cursor, const FolderId *id, bool *failed)
 {
     size_t low = 0, high = cursor->entered_count;
@@ -353,7 +355,7 @@ void walk_avoid(WalkCursor *cursor, const char *folder)
     cursor->avoided = folder;
 }
 
-/* Whether cursor->full, reached by a link, lies in the folder that is not to be entered. */
+/* Returns whether cursor->full, reached by a link, lies in the avoided folder. */
 static bool is_avoided(const WalkCursor *cursor)
 {
     char avoided[PATH_MAX], found[PATH_MAX];
@@ -363,7 +365,7 @@ static bool is_avoided(const WalkCursor *cursor)
 
 static const char avoided_reason[] = "a link leads here, into the destination; not followed";
 
-/* Whether the folder is to be entered; else *why. */
+/* Returns whether the folder may be entered; else sets *why. */
 static bool may_enter(WalkCursor *cursor, const Level *level, bool by_link, const char **why, bool *failed)
 {
     for (const Level *above = level->above; above; above = above->above)
@@ -375,8 +377,8 @@ static bool may_enter(WalkCursor *cursor, const Level *level, bool by_link, cons
         *why = avoided_reason;
         return false;
     }
-    /* Folders full of links to each other have a path for each of their orders: without this, no end in
-     * sight. */
+    /* Folders full of links to each other have a path for each order of the links: without this bound the
+     * walk would not end. */
     if (by_link && level->above && level->above->linked) {
         *why = "a link in a linked folder, to one entered so before; not entered again";
         return add_entered(cursor, &(FolderId){level->device, level->inode}, failed);
@@ -384,8 +386,8 @@ static bool may_enter(WalkCursor *cursor, const Level *level, bool by_link, cons
     return true;
 }
 
-/* The folder at cursor->full becomes the top, or the reason is set; both, where its listing breaks off.
- * *system_errno: what went wrong, if that was it. */
+/* Makes the folder at cursor->full the top, or sets the reason, or both if its listing breaks off.
+ * *system_errno is set to the system's error, if there was one. */
 static FshStatus enter(WalkCursor *cursor, bool by_link, int *system_errno, FshError *error)
 {
     FshStatus status = FSH_OK;
@@ -445,7 +447,7 @@ FshStatus walk_open(WalkCursor **cursor_ret, const char *root, FshError *error)
     WalkCursor *cursor = calloc(1, sizeof *cursor);
     if (!cursor)
         return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory for the list of its files", root);
-    cursor->root_length = strlen(root); /* below PATH_MAX, since stat took it */
+    cursor->root_length = strlen(root); /* below PATH_MAX, since stat accepted it */
     memcpy(cursor->full, root, cursor->root_length);
     int system_errno = 0;
     FshStatus status = enter(cursor, false, &system_errno, error);
@@ -457,8 +459,8 @@ FshStatus walk_open(WalkCursor **cursor_ret, const char *root, FshError *error)
     return status;
 }
 
-/* The next file or problem in the top folder, or the folder that becomes the top: *found_ret is false
- * then. */
+/* Takes the next file or problem of the top folder. If it is a folder, that becomes the top, and *found_ret
+ * is set to false. */
 static FshStatus step(WalkCursor *cursor, bool *found_ret, FshError *error)
 {
     Level *level = cursor->top;

@@ -1,4 +1,4 @@
-/* walk_internal.h - what the cursor (walk.c) and the list (walk_list.c) share. For these two only. */
+/* walk_internal.h - shared by the cursor (walk.c) and the list (walk_list.c) only. */
 #ifndef FSHARD_COMMON_WALK_INTERNAL_H
 #define FSHARD_COMMON_WALK_INTERNAL_H
 
@@ -11,14 +11,15 @@ enum {
     WALK_REASON_BYTES = 256
 };
 
-/* Room for one more in a growing array; false: out of memory. */
+/* Makes room for one more item in a growing array. Returns false without memory. */
 bool walk_grow(void **items, size_t count, size_t *capacity, size_t item_bytes);
 
-/* Whether a failure of the system may be over another time: a name that is too long, or links in a circle,
- * stay so. */
+/* Returns whether a system's failure may be temporary. A name that is too long, or a circle of links, is
+ * not. */
 bool walk_is_passing(int system_errno);
 
-/* "cannot be read: Permission denied" (system_errno 0: what alone) into WALK_REASON_BYTES; returns buffer. */
+/* Writes "cannot be read: Permission denied" (system_errno 0: only `what`) to WALK_REASON_BYTES of buffer;
+ * returns buffer. */
 const char *walk_reason(char *buffer, const char *what, int system_errno);
 
 #endif

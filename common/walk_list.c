@@ -12,8 +12,8 @@
 #include "common/walk.h"
 #include "common/walk_internal.h"
 
-/* walk_files: the cursor runs ahead, and the files are looked at (stat) a batch at a time on all threads,
- * since each look is a round trip on a network disk. */
+/* The list of walk_files: the cursor runs on, and all threads stat files a batch at a time, since each stat
+ * is a round trip on a network disk. */
 
 /* ---- the list's memory of paths: bump allocation, freed as a whole ---- */
 
@@ -46,8 +46,8 @@ static const char *arena_keep(WalkArena **arena, const char *prefix, const char 
 
 /* ---- the list ---- */
 
-/* Full batches let one thread list a folder while the others look at the files of the one before; but the
- * first are small, so that all threads share a small tree too. */
+/* With full batches one thread lists a folder while the others stat the files of the one before; the first
+ * batches are small, so that all threads share a small tree too. */
 enum { BATCH_ENTRIES = 1024, FIRST_ENTRIES = 16, BATCHES_PER_SIZE = 16, BATCH_BYTES = 65536 };
 
 static size_t batch_entries(uint64_t batch)
@@ -60,14 +60,14 @@ typedef struct BatchEntry {
     const char *path;
     const char *reason; /* the cursor's; NULL: a file */
     bool unread;        /* with reason or what */
-    const char *what;   /* wrong with the file, and how; NULL: nothing */
+    const char *what;   /* what is wrong with the file; NULL: nothing */
     int system_errno;
     bool looked_at; /* size and time are known */
     uint64_t bytes;
     int64_t modified_ns;
 } BatchEntry;
 
-/* Neighbours in the order, looked at by one thread. */
+/* Neighbours in the order, which one thread stats. */
 typedef struct Batch {
     size_t count, texts_bytes;
     BatchEntry entries[BATCH_ENTRIES];
@@ -76,7 +76,7 @@ typedef struct Batch {
 
 typedef struct Listing {
     const char *root;
-    const char *prefix; /* of the paths in the list: "" or "folder/" */
+    const char *prefix; /* of paths in the list: "" or "folder/" */
     WalkCursor *cursor;
     FileList *list;
     size_t files_capacity, problems_capacity;
@@ -117,9 +117,9 @@ static FshStatus take_batch(uint64_t item, void *slot, bool *end_ret, void *cont
     return FSH_OK;
 }
 
-/* A folder that stays open from file to file: its path is looked up once. */
+/* A folder that stays open from file to file, so that its path is looked up once. */
 typedef struct OpenFolder {
-    const char *path; /* path_bytes of a file's */
+    const char *path; /* the first path_bytes bytes of a file's path */
     size_t path_bytes;
     int descriptor; /* -1: none */
 } OpenFolder;
@@ -131,7 +131,7 @@ static int stat_in(OpenFolder *folder, const char *root, const char *path, struc
     if (folder->descriptor < 0 || path_bytes != folder->path_bytes ||
         memcmp(path, folder->path, path_bytes) != 0) {
         char full[WALK_FULL_BYTES];
-        /* Fits, as it did in the cursor. */
+        /* It fits, since it did in the cursor. */
         (void)snprintf(full, sizeof full, "%s/%.*s", root, (int)path_bytes, path);
         if (folder->descriptor >= 0)
             (void)close(folder->descriptor);
@@ -159,7 +159,7 @@ static FshStatus look_at_batch(uint64_t item, int thread, void *slot, void *cont
             entry->what = "cannot be read";
             entry->system_errno = errno;
             entry->unread = walk_is_passing(errno);
-        } else if (!S_ISREG(found.st_mode)) { /* since it was listed */
+        } else if (!S_ISREG(found.st_mode)) { /* it has changed since it was listed */
             entry->what = "is no regular file";
         } else {
             entry->bytes = (uint64_t)found.st_size;
@@ -238,7 +238,7 @@ static FshStatus finish(FileList *list, FshStatus status)
         file_list_free(list);
         return status;
     }
-    /* They came in the order of the walk, where a folder is "name/". */
+    /* They come in the order of the walk, where a folder is "name/". */
     if (list->problem_count)
         qsort(list->problems, (size_t)list->problem_count, sizeof *list->problems, compare_problems);
     return FSH_OK;
