@@ -21,7 +21,7 @@ uint32_t fsh_crc32c_combine(uint32_t first, uint32_t second, uint64_t second_byt
 /* Do what fsh_crc32c does, each in one way, for tests and benchmarks. The portable one is the reference. */
 uint32_t fsh_crc32c_portable(uint32_t crc, const void *bytes, size_t length);
 bool fsh_crc32c_sse42_available(void);
-/* Call it only if fsh_crc32c_sse42_available(). */
+/* Uses the crc32 instruction; call it only if fsh_crc32c_sse42_available(). */
 uint32_t fsh_crc32c_sse42(uint32_t crc, const void *bytes, size_t length);
 
 #endif

@@ -27,12 +27,12 @@
 
 #include "common/error.h"
 
-/* thread: 0..jobs-1, so that each thread can have its own decoder. */
+/* Works on an item. thread: 0..jobs-1, so that each thread can have its own decoder. */
 typedef FshStatus (*PoolWork)(uint64_t item, int thread, void *context, FshError *error);
 
 FshStatus pool_run(int jobs, uint64_t count, PoolWork work, void *context, FshError *error);
 
-/* slot: the memory of this item, slot_bytes long, zeroed once at the beginning and reused by later items
+/* Works on an item. slot: its memory, slot_bytes long, zeroed once at the beginning and reused by later items
  * without clearing, so that buffers in it are kept. */
 typedef FshStatus (*PoolOrderedWork)(uint64_t item, int thread, void *slot, void *context, FshError *error);
 typedef FshStatus (*PoolDeliver)(uint64_t item, void *slot, void *context, FshError *error);

@@ -1,20 +1,22 @@
-/* archive_plugin.h - the line between tar_read.h and libarchive, whose dependencies (libxml2, ICU, nettle, …) cost each
- * start 6 ms: libfshard-archive.so is loaded at the first tar that is read (common/plugin.h says from where).
+/* archive_plugin.h - the interface between tar_read.h and libarchive, whose dependencies (libxml2, ICU,
+ * nettle, …) would cost each start 6 ms: libfshard-archive.so is loaded at the first tar that is read
+ * (common/plugin.h says from where).
  *
- * It exports one object, ARCHIVE_PLUGIN_SYMBOL. A program that is linked to fshard_archive has it inside, and loads
- * nothing: the fuzzer of tars does so. */
+ * It exports one object, ARCHIVE_PLUGIN_SYMBOL. A program that is linked to fshard_archive, such as the
+ * fuzzer of tars, contains it and loads nothing. */
 #ifndef FSHARD_TAR_ARCHIVE_PLUGIN_H
 #define FSHARD_TAR_ARCHIVE_PLUGIN_H
 
 #include "tar/tar_read.h"
 
-#define ARCHIVE_PLUGIN_VERSION 1 /* changes with any struct below, and with TarEntry, Buffer and FshError */
+/* Raise it with any change of the struct below, of TarEntry, Buffer or FshError. */
+#define ARCHIVE_PLUGIN_VERSION 1
 #define ARCHIVE_PLUGIN_FILE    "libfshard-archive.so"
 #define ARCHIVE_PLUGIN_SYMBOL  "fshard_archive_plugin"
 
-/* Each function is tar_read.h's function of that name. close frees the reader. */
+/* Each function is the one of that name in tar_read.h. close frees the reader. */
 typedef struct ArchivePlugin {
-    uint32_t version; /* ARCHIVE_PLUGIN_VERSION it was built with */
+    uint32_t version; /* the ARCHIVE_PLUGIN_VERSION that it was built with */
     bool (*is_tar)(const char *path);
     FshStatus (*open)(TarReader **reader, const char *path, FshError *error);
     FshStatus (*next)(TarReader *reader, TarEntry *entry, FshError *error);
@@ -24,7 +26,7 @@ typedef struct ArchivePlugin {
     void (*close)(TarReader *reader);
 } ArchivePlugin;
 
-/* What the plugin's own reader begins with. */
+/* The beginning of the plugin's own reader. */
 struct TarReader {
     const ArchivePlugin *plugin;
 };

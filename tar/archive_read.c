@@ -1,4 +1,4 @@
-/* libfshard-archive.so: tar_read.h through libarchive. */
+/* archive_read.c - libfshard-archive.so: tar_read.h through libarchive. */
 #include <archive.h>
 #include <archive_entry.h>
 #include <errno.h>
@@ -14,7 +14,7 @@
 #include "tar/tar_sniff.h"
 #include "tar/tar_source.h"
 
-enum { CHUNK_BYTES = 1 << 20 }; /* memory that a header's word alone may cost */
+enum { CHUNK_BYTES = 1 << 20 }; /* memory that a mere claim of a header may cost */
 
 static bool archive_is_tar(const char *path)
 {
@@ -27,29 +27,29 @@ static bool archive_is_tar(const char *path)
 
 /* ---- the reader ---- */
 
-/* A tar that is being read. */
+/* A tar being read. */
 typedef struct Level {
     struct archive *archive; /* NULL: not open */
     TarSource source;
     char *path;        /* owned: as messages name it */
-    size_t stem_bytes; /* of path, before its entries' names; the outer one: 0 */
-    bool fatal;        /* reading content broke; the damage is to be told, unless */
-    bool told;         /* it has been */
+    size_t stem_bytes; /* of path, before its entries' names; 0 for the outer tar */
+    bool fatal;        /* reading content failed; the damage is to be reported, unless */
+    bool told;         /* it was reported */
 } Level;
 
 typedef struct ArchiveReader {
     TarReader common;            /* first: a TarReader is one of these */
     Level levels[2];             /* the file's, and that of a tar in it */
-    Level *level;                /* in hand */
-    struct archive_entry *entry; /* its entry in hand, the archive's; NULL: none to read */
-    uint64_t entry_offset;       /* where the content begins, in the level's uncompressed bytes */
+    Level *level;                /* the current one */
+    struct archive_entry *entry; /* the level's current entry, owned by the archive; NULL: none to read */
+    uint64_t entry_offset;       /* where its content begins, in the level's uncompressed bytes */
     uint64_t hidden_count;
-    Buffer name; /* the path of the entry in hand */
+    Buffer name; /* path of the current entry */
     char reason[512];
-    uint8_t start[TAR_START_BYTES]; /* of the entry in hand, taken from the archive to see what it is */
+    uint8_t start[TAR_START_BYTES]; /* of the current entry, taken from the archive to find out what it is */
     size_t start_bytes;
     bool ended;
-    locale_t plain_locale; /* libarchive turns names into the locale's characters; "C" leaves them alone */
+    locale_t plain_locale; /* libarchive converts names to the locale's characters; "C" leaves them alone */
 } ArchiveReader;
 
 static void close_level(Level *level)
@@ -120,7 +120,7 @@ static uint64_t archive_hidden_count(const TarReader *reader)
     return ((const ArchiveReader *)reader)->hidden_count;
 }
 
-/* Of its content; libarchive refuses negative sizes. */
+/* Returns the bytes of the entry's content; libarchive refuses negative sizes. */
 static uint64_t entry_bytes(struct archive_entry *entry)
 {
     return (uint64_t)archive_entry_size(entry);
@@ -130,8 +130,8 @@ static uint64_t entry_bytes(struct archive_entry *entry)
 
 typedef enum NameKind { NAME_FINE, NAME_HIDDEN, NAME_REFUSED } NameKind;
 
-/* Makes the reader's name of the entry's: the inner tar's stem before it, no "." parts, single slashes. A
- * refused one is as it stands. */
+/* Makes the reader's name from the entry's: the inner tar's stem before it, no "." parts, single slashes. A
+ * refused name stays as it is. */
 static FshStatus make_name(ArchiveReader *reader, const char *raw, NameKind *kind_ret, FshError *error)
 {
     Buffer *name = &reader->name;
@@ -176,7 +176,7 @@ static FshStatus make_name(ArchiveReader *reader, const char *raw, NameKind *kin
     return FSH_OK;
 }
 
-/* Whether the entry is no file; reason then says what. */
+/* Returns whether the entry is no file, and then sets the reason. */
 static bool refuse_kind(ArchiveReader *reader, struct archive_entry *entry)
 {
     static const struct {
@@ -204,15 +204,15 @@ static bool refuse_kind(ArchiveReader *reader, struct archive_entry *entry)
 
 /* ---- damage ---- */
 
-/* The uncompressed bytes of the level that are used up. */
+/* Returns how many uncompressed bytes of the level were consumed. */
 static uint64_t consumed_bytes(const Level *level)
 {
     la_int64_t bytes = archive_filter_bytes(level->archive, 0);
     return bytes < 0 ? 0 : (uint64_t)bytes;
 }
 
-/* Where the header that was read last begins, good or not. After a fatal one libarchive does not say; it has
- * used up nothing of a header that is not whole. */
+/* Returns where the last header begins, good or not. After a fatal one libarchive does not say; it has
+ * consumed nothing of an incomplete header. */
 static uint64_t header_offset(const Level *level)
 {
     la_int64_t offset = archive_read_header_position(level->archive);
@@ -224,13 +224,13 @@ static FshStatus fail_to_read(const Level *level, FshError *error)
     return fsh_error_system(error, level->source.failure, "%s: cannot read", level->path);
 }
 
-/* Read as it stands in the file: its bytes are the file's from source.begin on. */
+/* Returns whether the level is read as it is in the file: its bytes are the file's from source.begin on. */
 static bool is_plain(const Level *level)
 {
     return !level->source.outer && archive_filter_code(level->archive, 0) == ARCHIVE_FILTER_NONE;
 }
 
-/* The entry that tells of damage; the level is done with after it. */
+/* Gives the entry that reports damage; the level ends after it. */
 static FshStatus give_damage(ArchiveReader *reader, TarEntry *entry, uint64_t offset, const char *what,
                              FshError *error)
 {
@@ -248,8 +248,8 @@ static FshStatus give_damage(ArchiveReader *reader, TarEntry *entry, uint64_t of
 
 /* ---- tars in the tar ---- */
 
-/* The first bytes of the entry in hand; those that are taken from the archive for it are kept for who reads
- * it. */
+/* Reads the first bytes of the current entry; those that are taken from the archive are kept for the reader
+ * of the content. */
 static FshStatus peek(ArchiveReader *reader, bool in_file, uint64_t bytes, FshError *error)
 {
     Level *level = reader->level;
@@ -283,15 +283,15 @@ static TarSource stretch_of(const TarSource *source, uint64_t begin, uint64_t by
                        .end = begin + (bytes < left ? bytes : left)};
 }
 
-/* Opens the entry in hand as a tar, if it is one; *opened_ret. A plain tar's entry is a stretch of the file,
- * so that both can leap; other content comes through the outer. */
+/* Opens the current entry as a tar if it is one, and sets *opened_ret. An entry of a plain tar is a stretch
+ * of the file, so that both can skip; other content comes through the outer archive. */
 static FshStatus open_inner(ArchiveReader *reader, bool *opened_ret, FshError *error)
 {
     Level *outer = &reader->levels[0], *inner = &reader->levels[1];
     const char *path = (const char *)reader->name.bytes;
     size_t stem_bytes = reader->level == outer ? tar_name_stem(path) : 0;
     *opened_ret = false;
-    /* A sparse one is left a file: it is no stretch, and its holes may be terabytes of zeros. */
+    /* A sparse one stays a file: it is no stretch, and its holes may be terabytes of zeros. */
     if (!stem_bytes || archive_entry_sparse_reset(reader->entry) > 0)
         return FSH_OK;
     uint64_t bytes = entry_bytes(reader->entry);
@@ -317,14 +317,14 @@ static FshStatus open_inner(ArchiveReader *reader, bool *opened_ret, FshError *e
     *opened_ret = true;
     return FSH_OK;
 done:
-    if (in_file) /* nothing was taken away */
+    if (in_file) /* nothing was taken from the archive */
         reader->start_bytes = 0;
     return status;
 }
 
 /* ---- the walk ---- */
 
-/* Goes on behind the tar in hand. */
+/* Leaves the current tar and goes on after it. */
 static void leave_level(ArchiveReader *reader)
 {
     if (reader->level == &reader->levels[0]) {
@@ -336,7 +336,7 @@ static void leave_level(ArchiveReader *reader)
     reader->level = &reader->levels[0];
 }
 
-/* What has just been read as a header; *given_ret: it is one for the caller. */
+/* Handles a header just read. Sets *given_ret to whether it is an entry for the caller. */
 static FshStatus take_entry(ArchiveReader *reader, struct archive_entry *header, TarEntry *entry,
                             bool *given_ret, FshError *error)
 {
@@ -372,7 +372,7 @@ static FshStatus take_entry(ArchiveReader *reader, struct archive_entry *header,
     return FSH_OK;
 }
 
-/* One step: a header, an end or damage. */
+/* Takes one step: a header, an end or damage. */
 static FshStatus step(ArchiveReader *reader, TarEntry *entry, bool *given_ret, FshError *error)
 {
     Level *level = reader->level;
@@ -387,7 +387,7 @@ static FshStatus step(ArchiveReader *reader, TarEntry *entry, bool *given_ret, F
         return fail_to_read(level, error);
     if (reader->levels[0].source.failure)
         return fail_to_read(&reader->levels[0], error);
-    /* A warning is of a name that the locale does not have: it is as it stands. A retry is a bad header. */
+    /* A warning is about a name that the locale lacks, which is kept as it is. A retry means a bad header. */
     if (result == ARCHIVE_OK || result == ARCHIVE_WARN)
         return take_entry(reader, header, entry, given_ret, error);
     uint64_t offset = header_offset(level);
@@ -418,20 +418,20 @@ static FshStatus archive_next(TarReader *common, TarEntry *entry, FshError *erro
     return status;
 }
 
-/* Up to `bytes` bytes of the entry in hand, which has so many; fewer where the rest is a hole. */
+/* Reads up to `bytes` bytes, the size of the current entry; fewer if the rest is a hole. */
 static FshStatus read_content(ArchiveReader *reader, Buffer *content, uint64_t bytes, FshError *error)
 {
     Level *level = reader->level;
     FshStatus status = buffer_append(content, reader->start, reader->start_bytes, error);
     while (!status && content->length < bytes) {
         uint64_t wanted = bytes - content->length;
-        /* A compressed tar may claim what it does not have: memory follows the bytes. */
+        /* A compressed tar may claim more than it has: memory grows with the bytes read. */
         if (wanted > CHUNK_BYTES && archive_filter_code(level->archive, 0) != ARCHIVE_FILTER_NONE)
             wanted = CHUNK_BYTES;
         status = buffer_reserve(content, content->length + (size_t)wanted, error);
         if (status)
             return status;
-        la_ssize_t got = ARCHIVE_FATAL; /* what has broken is not asked again: it keeps its words */
+        la_ssize_t got = ARCHIVE_FATAL; /* a broken archive is not read again, so that its message stays */
         if (!level->fatal)
             got = archive_read_data(level->archive, content->bytes + content->length, (size_t)wanted);
         if (got == 0)

@@ -1,6 +1,6 @@
 #include "tar/tar_parse.h"
 
-/* Members of a tar that lies in memory: a hop from header to header. Contents are not touched, so that
+/* tar_parse.c - walks the members of a tar in memory from header to header. Contents are not touched, so that
  * opening a tar of any size costs a page for each member. Layouts: POSIX.1-2008, pax, "ustar Interchange
  * Format" and "pax Header"; GNU tar's manual, "Basic Tar Format". */
 #include <inttypes.h>
@@ -23,8 +23,7 @@ enum {
     PATH_BYTES_MAX = 1 << 16,
 };
 
-/* Digits to base 8, blanks before them; GNU and star write larger numbers big endian behind a first bit of
- * one. */
+/* Reads octal digits after blanks. GNU and star write larger numbers big endian after a first bit of 1. */
 static bool read_number(const uint8_t *field, size_t bytes, uint64_t *number_ret)
 {
     uint64_t number = 0;
@@ -52,7 +51,8 @@ static bool read_number(const uint8_t *field, size_t bytes, uint64_t *number_ret
     return i == bytes || field[i] == '\0' || field[i] == ' ';
 }
 
-/* Sum of all bytes, those of the checksum taken as blanks; some old tars have summed them with a sign. */
+/* Returns whether the checksum is right: the sum of all bytes, with blanks for its own. Some old tars have
+ * summed signed bytes. */
 static bool checksum_is_right(const uint8_t *header)
 {
     uint64_t stored;
@@ -77,7 +77,7 @@ bool fsh_tar_sniff(const uint8_t *bytes, uint64_t length)
     return length >= BLOCK_BYTES && bytes[AT_NAME] && checksum_is_right(bytes);
 }
 
-/* What extended headers say of the member after them. */
+/* What extended headers say about the member after them. */
 typedef struct Extension {
     bool has_path, has_size;
     uint64_t size;
@@ -117,7 +117,7 @@ static FshStatus set_long_path(TarCursor *cursor, Extension *extension, const ui
     return set_path(cursor, NULL, 0, name, bytes, error);
 }
 
-/* "LENGTH KEY=VALUE\n" at *at. */
+/* Splits off the record "LENGTH KEY=VALUE\n" at *at, and advances *at. Returns false if it is invalid. */
 static bool next_record(const uint8_t **at, const uint8_t *end, const uint8_t **key, size_t *key_bytes,
                         const uint8_t **value, size_t *value_bytes)
 {
@@ -166,7 +166,7 @@ static FshStatus refuse_sparse(const TarCursor *cursor, FshError *error)
                          cursor->offset);
 }
 
-/* The records of a pax header; a global one may not name what only one member can have. */
+/* Reads the records of a pax header. A global one may not set what only one member can have. */
 static FshStatus read_pax(TarCursor *cursor, Extension *extension, const uint8_t *records, size_t bytes,
                           bool global, FshError *error)
 {
@@ -197,7 +197,7 @@ static FshStatus read_pax(TarCursor *cursor, Extension *extension, const uint8_t
     return status;
 }
 
-/* Nothing but zeros after the end marker; else a reader that stops there, as all do, would lose the rest. */
+/* Checks that only zeros follow the end marker: readers stop there, and would lose the rest. */
 static FshStatus check_end(const TarCursor *cursor, FshError *error)
 {
     for (uint64_t at = cursor->offset; at < cursor->length; at += BLOCK_BYTES) {
@@ -211,7 +211,7 @@ static FshStatus check_end(const TarCursor *cursor, FshError *error)
     return FSH_OK;
 }
 
-/* Size of what follows the header; for kinds that have no content, 0. */
+/* Sets *bytes_ret to the size of what follows the header; 0 for kinds without content. */
 static FshStatus read_size(const TarCursor *cursor, const uint8_t *header, const Extension *extension,
                            uint64_t *bytes_ret, FshError *error)
 {
@@ -241,7 +241,8 @@ static FshStatus set_member(TarCursor *cursor, const uint8_t *header, const Exte
     if (kind == 'S')
         return refuse_sparse(cursor, error);
     if (!extension->has_path) {
-        /* GNU's old header has times where POSIX has the prefix: it is told by the NUL after "ustar". */
+        /* In GNU's old header times take the place of POSIX's prefix; the byte after "ustar" tells them
+         * apart. */
         bool posix = memcmp(header + AT_MAGIC, "ustar", 6) == 0;
         size_t prefix_bytes = posix ? text_bytes(header + AT_PREFIX, PREFIX_BYTES) : 0;
         status = set_path(cursor, header + AT_PREFIX, prefix_bytes, header + AT_NAME,

@@ -7,10 +7,11 @@
 #include "tar/archive_plugin.h"
 #include "tar/tar_sniff.h"
 
-/* Address 0 unless the program is linked to the reader itself. */
+/* Its address is 0 unless the program is linked to the reader itself. */
 #pragma weak fshard_archive_plugin
 
-/* Loads the plugin, or finds it in this program; *plugin_ret then is its interface. Loading again is cheap. */
+/* Loads the plugin, or finds it in this program, and sets *plugin_ret to its interface. Loading again is
+ * cheap. */
 static FshStatus load_plugin(const ArchivePlugin **plugin_ret, FshError *error)
 {
     const void *address = &fshard_archive_plugin;
@@ -35,7 +36,7 @@ static FshStatus load_plugin(const ArchivePlugin **plugin_ret, FshError *error)
 static bool begins_plainly(const char *path)
 {
     uint8_t start[TAR_START_BYTES];
-    const int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO is not waited for */
+    const int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* does not wait for a FIFO */
     const ssize_t length = descriptor < 0 ? 0 : pread(descriptor, start, sizeof start, 0);
     if (descriptor >= 0)
         (void)close(descriptor);
@@ -47,7 +48,7 @@ bool tar_is_tar(const char *path)
     const ArchivePlugin *plugin = NULL;
     if (begins_plainly(path))
         return true;
-    /* Without the plugin a name like a tar's is believed: opening it says what is missing. */
+    /* Without the plugin a name like a tar's is believed; opening it then says what is missing. */
     return load_plugin(&plugin, NULL) ? tar_name_stem(path) > 0 : plugin->is_tar(path);
 }
 

@@ -1,4 +1,4 @@
-/* tar_sniff.h - whether bytes, or a name, are a tar's. Internal to tar/. */
+/* tar_sniff.h - recognises tars by their bytes or names. Internal to tar/. */
 #ifndef FSHARD_TAR_TAR_SNIFF_H
 #define FSHARD_TAR_TAR_SNIFF_H
 
@@ -6,13 +6,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { TAR_START_BYTES = 1024 }; /* what tells a tar: two blocks */
+enum { TAR_START_BYTES = 1024 }; /* two blocks tell */
 
-/* Returns whether a file that begins with these bytes (TAR_START_BYTES of them, or all there are) is a tar: they are
- * a header whose checksum is right or, if the file is named like a tar, two blocks of zeros. */
+/* Returns whether a file that begins with these bytes (TAR_START_BYTES of them, or all there are) is a tar:
+ * they are a header whose checksum is right or, if the file is named like a tar, two blocks of zeros. */
 bool tar_sniff_start(const uint8_t *bytes, size_t length, bool named_tar);
 
-/* Returns whether gzip, bzip2, xz or zstd writes files that begin so. */
+/* Returns whether the bytes are the beginning of a file of gzip, bzip2, xz or zstd. */
 bool tar_sniff_compressed(const uint8_t *bytes, size_t length);
 
 /* Returns the length of the name without ".tar", ".tgz" and the like; 0: it is not named like a tar. */

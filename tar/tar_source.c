@@ -14,7 +14,7 @@ enum { FIRST_READ_BYTES = 8 << 10, MOST_READ_BYTES = 256 << 10 };
 
 /* ---- reading ---- */
 
-/* libarchive wants the same types in all of its callbacks. */
+/* Gives libarchive the next bytes. Its callbacks must all have the same types. */
 static la_ssize_t source_read(struct archive *archive, void *data, const void **bytes_ret)
 {
     TarSource *source = data;
@@ -54,7 +54,7 @@ static la_int64_t source_skip(struct archive *archive, void *data, la_int64_t re
 {
     TarSource *source = data;
     (void)archive;
-    /* Reading on costs less than a leap so small. */
+    /* Reading on costs less than such a short skip. */
     if (source->outer || request < FIRST_READ_BYTES)
         return 0;
     uint64_t left = source->end - source->offset;
@@ -64,7 +64,7 @@ static la_int64_t source_skip(struct archive *archive, void *data, la_int64_t re
     return (la_int64_t)leap;
 }
 
-/* Those that libarchive reads by itself; for the others it starts programs. */
+/* Supports the filters that libarchive runs by itself; for others it would start programs. */
 static int support_filters(struct archive *archive)
 {
     static int (*const filters[])(struct archive *) = {
@@ -89,7 +89,7 @@ struct archive *tar_source_archive(TarSource *source, int (*support_format)(stru
         (void)archive_read_free(archive);
         return NULL;
     }
-    /* Unknown to the raw format, and to a libarchive of before 2009. */
+    /* The raw format does not know it, nor does a libarchive from before 2009. */
     (void)archive_read_set_option(archive, "tar", "read_concatenated_archives", "1");
     (void)archive_read_set_read_callback(archive, source_read);
     (void)archive_read_set_skip_callback(archive, source_skip);
@@ -98,9 +98,9 @@ struct archive *tar_source_archive(TarSource *source, int (*support_format)(stru
     return archive;
 }
 
-/* ---- is it a tar? ---- */
+/* ---- recognition ---- */
 
-/* Up to TAR_START_BYTES of what is in the source, uncompressed; fewer where it ends or breaks. */
+/* Reads up to TAR_START_BYTES of the source's content, uncompressed; fewer if it ends or breaks. */
 static size_t read_start(TarSource source, uint8_t start[TAR_START_BYTES], int *failure_ret)
 {
     size_t length = 0;
@@ -128,7 +128,7 @@ FshStatus tar_source_open(const char *path, TarSource *source, FshError *error)
     struct stat file;
     int failure = 0;
     FshStatus status = FSH_OK;
-    /* O_NONBLOCK: a FIFO is not waited for. */
+    /* O_NONBLOCK: do not wait for a FIFO. */
     *source = (TarSource){.descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
     if (source->descriptor < 0)
         return fsh_error_system(error, errno, "%s: cannot open", path);

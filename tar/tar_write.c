@@ -23,7 +23,7 @@ enum {
 };
 static const uint64_t OCTAL_END = UINT64_C(1) << (3 * OCTAL_DIGITS);
 
-/* The header block of POSIX.1-1988: text all over, numbers in octal digits with a NUL behind. */
+/* The header block of POSIX.1-1988: text, with numbers in octal digits and a final NUL. */
 typedef struct UstarHeader {
     char name[NAME_BYTES];
     char mode[8], owner[8], group[8];
@@ -43,15 +43,15 @@ _Static_assert(sizeof(UstarHeader) == BLOCK_BYTES, "a header is a block");
 struct TarWriter {
     char *path;
     int descriptor;     /* locked */
-    uint64_t offset;    /* whole entries end here */
-    Buffer headers;     /* of the entry in hand: pax header, its records, ustar header */
+    uint64_t offset;    /* the end of the last whole entry */
+    Buffer headers;     /* of the current entry: pax header, its records, ustar header */
     Buffer records;     /* pax: "LENGTH KEY=VALUE\n" each */
-    bool folder_synced; /* or the file was there before */
+    bool folder_synced; /* synced, or the file existed before */
 };
 
 /* ---- headers ---- */
 
-/* What is larger than the field is left 0 there: a pax record tells it. */
+/* Writes a number in octal digits. A number too large for the field becomes 0: a pax record has it. */
 static void put_octal(char *field, size_t digits, uint64_t value)
 {
     if (value >= UINT64_C(1) << (3 * digits))
@@ -60,14 +60,14 @@ static void put_octal(char *field, size_t digits, uint64_t value)
         field[i] = (char)('0' + (value & 7));
 }
 
-/* What stands in the text fields of a header. */
+/* The text fields of a header. */
 typedef struct NameParts {
     const char *prefix, *name;
     size_t prefix_bytes, name_bytes;
-    bool whole; /* the two hold the path; else name is as much of its beginning as fits */
+    bool whole; /* the two hold the path; else name has as much of its beginning as fits */
 } NameParts;
 
-/* Long paths fit as prefix and name, where one of their slashes leaves both short enough. */
+/* Splits a path into prefix and name. A long one fits if one of its slashes leaves both short enough. */
 static NameParts split_path(const char *path)
 {
     size_t length = strlen(path);
@@ -101,7 +101,7 @@ static void fill_header(UstarHeader *header, char kind, NameParts parts, uint64_
     memcpy(header->version, "00", sizeof header->version);
     put_octal(header->device_major, 7, 0);
     put_octal(header->device_minor, 7, 0);
-    /* The sum of all bytes, these eight taken as blanks. */
+    /* The sum of all bytes, with blanks for these eight. */
     memset(header->checksum, ' ', sizeof header->checksum);
     uint64_t sum = 0;
     const unsigned char *bytes = (const unsigned char *)header;
@@ -113,7 +113,7 @@ static void fill_header(UstarHeader *header, char kind, NameParts parts, uint64_
 
 /* ---- pax records ---- */
 
-/* "LENGTH KEY=VALUE\n", where LENGTH counts its own digits too. */
+/* Appends "LENGTH KEY=VALUE\n"; LENGTH includes its own digits. */
 static FshStatus add_record(Buffer *records, const char *key, const char *value, FshError *error)
 {
     char start[64];
@@ -137,7 +137,7 @@ static bool is_ascii(const char *text)
     return true;
 }
 
-/* Well-formed as Unicode's table 3-7 has it: no surrogates, nothing longer than needed. */
+/* Returns whether the text is well-formed UTF-8 by Unicode's table 3-7: no surrogates, no overlong forms. */
 static bool is_utf8(const char *text)
 {
     const unsigned char *c = (const unsigned char *)text;
@@ -158,7 +158,7 @@ static bool is_utf8(const char *text)
     return true;
 }
 
-/* "-1.5", "12.000000001", "-0.25": seconds since 1970 as short as they go. */
+/* Writes seconds since 1970 in the shortest form: "-1.5", "12.000000001", "-0.25". */
 static void format_seconds(int64_t time_ns, char text[32])
 {
     enum { NS_PER_SECOND = 1000000000 };
@@ -203,7 +203,7 @@ static size_t padding_of(uint64_t length)
 
 static const char zeros[END_BYTES];
 
-/* Appends what stands before the content to headers; records is scratch. */
+/* Appends everything before the content to headers; records is scratch memory. */
 static FshStatus make_headers(Buffer *headers, Buffer *records, const char *path, uint64_t length,
                               int64_t modified_ns, FshError *error)
 {
@@ -213,7 +213,7 @@ static FshStatus make_headers(Buffer *headers, Buffer *records, const char *path
     uint64_t modified = seconds < 0 ? 0 : (uint64_t)seconds;
     FshStatus status = make_records(records, path, &parts, length, modified_ns, error);
     if (!status && records->length) {
-        static const char name[] = "PaxHeaders/entry"; /* nobody sees it but readers that know no pax */
+        static const char name[] = "PaxHeaders/entry"; /* only readers that do not know pax show it */
         NameParts pax = {.name = name, .name_bytes = sizeof name - 1, .whole = true};
         fill_header(&header, 'x', pax, records->length, modified);
         status = buffer_append(headers, &header, sizeof header, error);
@@ -258,7 +258,7 @@ FshStatus tar_end_append(Buffer *tar, FshError *error)
 
 /* ---- the file ---- */
 
-/* Takes `bytes` off the front of what is still to be written. */
+/* Removes `bytes` from the front of the parts still to be written. */
 static void advance(struct iovec *parts, size_t count, size_t bytes)
 {
     for (size_t i = 0; i < count && bytes; i++) {
@@ -269,7 +269,7 @@ static void advance(struct iovec *parts, size_t count, size_t bytes)
     }
 }
 
-/* All parts, one behind the other, at the end of the whole entries; or none of them: what a full disk took is
+/* Appends all parts, one after another, after the last whole entry; or none of them: what a full disk took is
  * cut off. */
 static FshStatus append(TarWriter *writer, struct iovec *parts, size_t count, FshError *error)
 {
@@ -280,10 +280,10 @@ static FshStatus append(TarWriter *writer, struct iovec *parts, size_t count, Fs
         ssize_t written = pwritev(writer->descriptor, parts, (int)count, (off_t)offset);
         if (written < 0 && errno == EINTR)
             continue;
-        if (written <= 0) { /* 0 does not happen to files; it must not loop for ever */
+        if (written <= 0) { /* 0 does not happen with files; it must not loop for ever */
             int failure = written < 0 ? errno : EIO;
             if (ftruncate(writer->descriptor, (off_t)writer->offset)) {
-                /* Bytes behind the last whole entry: a writer opened again cuts them off. */
+                /* Bytes remain after the last whole entry; a writer opened again cuts them off. */
             }
             return fsh_error_system(error, failure, "%s: cannot write", writer->path);
         }
@@ -294,20 +294,20 @@ static FshStatus append(TarWriter *writer, struct iovec *parts, size_t count, Fs
     return FSH_OK;
 }
 
-/* The file behind `path` is the one that is open: nobody has renamed it away before it was locked. */
+/* Returns whether path still names the open file: it was not renamed before it was locked. */
 static bool still_named(const char *path, const struct stat *opened)
 {
     struct stat named;
     return stat(path, &named) == 0 && named.st_dev == opened->st_dev && named.st_ino == opened->st_ino;
 }
 
-/* Opens and locks; *descriptor_ret is -1 on failure. */
+/* Opens and locks the file and sets *descriptor_ret, -1 on failure. */
 static FshStatus open_locked(const char *path, uint64_t offset, int *descriptor_ret, struct stat *file,
                              FshError *error)
 {
     enum { ATTEMPTS = 100 };
     for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
-        /* O_NONBLOCK: a FIFO is not waited for. Not cut off before the lock is ours. */
+        /* O_NONBLOCK: do not wait for a FIFO. No O_TRUNC before the lock is ours. */
         int descriptor = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | (offset ? 0 : O_CREAT), 0666);
         if (descriptor < 0)
             return fsh_error_system(error, errno, "%s: cannot open for writing", path);
@@ -321,7 +321,7 @@ static FshStatus open_locked(const char *path, uint64_t offset, int *descriptor_
             status = fsh_error_set(error, FSH_ERR_EXISTS, "%s: is being written by another process", path);
         else if (still_named(path, file))
             ours = true;
-        /* Its size may have been another's doing until the lock was ours. */
+        /* Until the lock is ours another process may change the size. */
         if (ours && fstat(descriptor, file))
             status = fsh_error_system(error, errno, "%s: cannot read its size", path);
         if (ours && !status) {
@@ -380,7 +380,7 @@ FshStatus tar_writer_add(TarWriter *writer, const char *path, const void *bytes,
     FshStatus status = make_headers(&writer->headers, &writer->records, path, length, modified_ns, error);
     if (status)
         return status;
-    /* struct iovec has no const; pwritev does not write there. */
+    /* struct iovec has no const; pwritev does not write to it. */
     struct iovec parts[] = {
         {writer->headers.bytes, writer->headers.length},
         {(void *)bytes, length},

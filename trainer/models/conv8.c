@@ -1,8 +1,8 @@
-/* The net of suiyizhao/Pytorch-speedup (src/train.py): eight times reflection pad 1, convolution 3x3, batch
- * norm, leaky ReLU 0.2; channels 3, 3, 8, 8, 16, 16, 32, 32; strides 2, 1, 2, 1, 2, 1, 2, 1; then a linear
- * layer. One nn.Sequential named "model", so the convolutions are "model.1", "model.5", …, the norms
- * "model.2", "model.6", …, and the linear layer "model.33". Images of at least 17 pixels; 128 features before
- * the linear layer from 17 to 32 pixels. */
+/* conv8.c - the net of suiyizhao/Pytorch-speedup (src/train.py): eight times reflection pad 1, convolution
+ * 3x3, batch norm, leaky ReLU 0.2; channels 3, 3, 8, 8, 16, 16, 32, 32; strides 2, 1, 2, 1, 2, 1, 2, 1; then
+ * a linear layer. It is one nn.Sequential named "model", so the convolutions are "model.1", "model.5", …, the
+ * norms "model.2", "model.6", …, and the linear layer "model.33". Images have at least 17 pixels; from 17 to
+ * 32 pixels the linear layer has 128 inputs. */
 #include "trainer/models/networks.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* The options of networks: all of them in one list, and their values. */
+/* model_options.c - the options of all networks in one list, and their values. */
 #include <string.h>
 
 #include "trainer/models/networks.h"
@@ -11,7 +11,7 @@ static bool has_option(const Model *model, const ModelOption *option)
     return false;
 }
 
-/* Returns true if a network before this one has the option, too. */
+/* Returns whether an earlier network has the option too. */
 static bool was_listed(size_t model_index, const ModelOption *option)
 {
     for (size_t i = 0; i < model_index; i++)
@@ -39,7 +39,7 @@ static const ModelValue *value_of(const ModelValues *values, const ModelOption *
     return &values->at[i];
 }
 
-/* "encoder_blocks" is "encoder-blocks". */
+/* Returns whether the name is the option's; "encoder_blocks" counts as "encoder-blocks". */
 static bool is_name_of(const ModelOption *option, const char *name)
 {
     const char *own = option->row.name;

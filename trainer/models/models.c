@@ -5,7 +5,7 @@
 
 #include "trainer/models/networks.h"
 
-/* Each of a file of this folder, with one network or several; the last of them has no name. */
+/* The networks of each file of this folder; each list ends with one without a name. */
 extern const Model conv8_models[], toynet_models[], resnet9_models[], resnet_models[], pyramidnet_models[],
     unet_models[], nafnet_models[];
 static const Model *const files[] = {conv8_models,      toynet_models, resnet9_models, resnet_models,
@@ -42,7 +42,7 @@ const char *model_names(char *buffer, size_t buffer_bytes)
     return buffer;
 }
 
-/* Refuses what the network cannot take: a size, or an option of another network. */
+/* Refuses what the network does not take: a size, or an option of another network. */
 static FshStatus check_spec(const Model *model, const ModelSpec *spec, FshError *error)
 {
     const bool classes = model->task == TASK_CLASSIFICATION;
@@ -68,7 +68,7 @@ static TensorId build_classification(Graph *graph, const Model *model, const Mod
     graph_set_compute_type(graph, recipe->compute_type);
     TensorId logits =
         model->build(graph, graph_normalize(graph, image, recipe->mean, recipe->deviation), spec);
-    logits = graph_cast(graph, logits, DATA_F32); /* whatever the network computes in */
+    logits = graph_cast(graph, logits, DATA_F32); /* whatever type the network computes in */
     TensorId loss = recipe->loss == LOSS_BCE
                         ? graph_binary_cross_entropy(graph, logits, label, label_mixed, mix, smoothing)
                         : graph_softmax_cross_entropy(graph, logits, label, label_mixed, mix, smoothing);
@@ -76,7 +76,7 @@ static TensorId build_classification(Graph *graph, const Model *model, const Mod
     return loss;
 }
 
-/* The target stays float32: what is compared with it is a difference of a few grey levels. */
+/* Builds the graph of a restorer. The target stays float32: differences from it may be a few grey levels. */
 static TensorId build_restoration(Graph *graph, const Model *model, const ModelSpec *spec,
                                   const ModelRecipe *recipe, TensorId image)
 {
@@ -85,7 +85,7 @@ static TensorId build_restoration(Graph *graph, const Model *model, const ModelS
     TensorId valid = graph_input(graph, "valid", DATA_F32, 1, &spec->batch);
     TensorId target = graph_normalize(graph, pixels, recipe->mean, recipe->deviation);
     graph_set_compute_type(graph, recipe->compute_type);
-    /* So does the input: what the network adds to it may be less than a 16-bit number can tell. */
+    /* The input stays float32 too: what the network adds to it may be less than 16 bits resolve. */
     TensorId pixels_in = graph_normalize_to(graph, image, recipe->mean, recipe->deviation, DATA_F32);
     TensorId restored = model->build(graph, pixels_in, spec);
     restored = graph_cast(graph, restored, DATA_F32);

@@ -1,5 +1,5 @@
-/* NAFNet (Chen et al. 2022, megvii-research/NAFNet), its keys and arithmetic: published weights load. Any
- * size, as its check_image_size has it. */
+/* nafnet.c - NAFNet (Chen et al. 2022, megvii-research/NAFNet) with its keys and arithmetic, so that
+ * published weights load. Takes any size, as its check_image_size does. */
 #include "trainer/models/networks.h"
 
 #include <inttypes.h>
@@ -33,7 +33,7 @@ typedef struct Blocks {
     int blocks[LEVELS_MAX];
 } Blocks;
 
-/* "1,1,1,28"; false after graph_refuse. */
+/* Parses "1,1,1,28". Returns false after graph_refuse. */
 static bool parse_blocks(Graph *graph, const char *what, const char *text, Blocks *blocks)
 {
     *blocks = (Blocks){0};
@@ -72,8 +72,8 @@ static TensorId layer_norm(Graph *graph, const char *prefix, const char *suffix,
     return graph_layer_norm(graph, model_join(name, prefix, suffix), x, 1e-6);
 }
 
-/* NAFBlock: norm, 1x1, depthwise 3x3, gate, channel attention, 1x1; norm, 1x1, gate, 1x1; each half added to
- * its input. */
+/* Builds a NAFBlock: norm, 1x1, depthwise 3x3, gate, channel attention, 1x1; norm, 1x1, gate, 1x1; each half
+ * is added to its input. */
 static TensorId block(Graph *graph, const char *prefix, TensorId input, int64_t channels)
 {
     char name[GRAPH_NAME_MAX];
@@ -158,7 +158,7 @@ static TensorId build(Graph *graph, TensorId x, const ModelSpec *spec)
     return padded ? graph_crop(graph, x, spec->height, spec->width) : x;
 }
 
-/* At least 16, for tiles that are few and large. */
+/* Returns Model.multiple; at least 16, so that tiles are few and large. */
 static uint32_t multiple_of_levels(const ModelSpec *spec)
 {
     enum { LEVELS_LEAST = 4 };

@@ -1,8 +1,8 @@
-/* PyramidNet (Han et al. 2016) as dnddnjs/pytorch-multigpu has it for CIFAR-10: 3x3 to 16 channels and batch
- * norm, then three stages of (depth - 2) / 6 - 1 blocks (17 of depth 110: one less than the paper's)
- * BN-conv-BN-ReLU-conv-BN, each with alpha / (3 * (depth - 2) / 6) channels more than the one before it; the
- * shortcut is padded with zeros and, where the stride is 2, average pooled. Height and width must be
- * multiples of 4. */
+/* pyramidnet.c - PyramidNet (Han et al. 2016) as in dnddnjs/pytorch-multigpu for CIFAR-10: 3x3 to 16 channels
+ * and batch norm, then three stages of (depth - 2) / 6 - 1 blocks (17 of depth 110: one less than the
+ * paper's) BN-conv-BN-ReLU-conv-BN, each with alpha / (3 * (depth - 2) / 6) channels more than the one before
+ * it; the shortcut is padded with zeros and, at stride 2, average pooled. Height and width must be multiples
+ * of 4. */
 #include "trainer/models/networks.h"
 
 #include <inttypes.h>
@@ -77,7 +77,7 @@ static TensorId build(Graph *graph, TensorId x, const ModelSpec *spec)
         for (int64_t i = 0; i < layers - 1; i++) {
             channels += growth;
             (void)snprintf(name, sizeof name, "layer%d.%" PRId64, stage + 1, i);
-            /* rint: Python's round, halves to even. */
+            /* rint rounds as Python's round: halves to even. */
             x = block(graph, name, x, (int64_t)rint(channels), stage > 0 && i == 0 ? 2 : 1, spec->training);
         }
     x = graph_batch_norm(graph, "bn_out", x, &(BatchNorm){.training = spec->training});

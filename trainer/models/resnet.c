@@ -1,12 +1,12 @@
-/* torchvision's, v1.5 (the stride of a bottleneck is in its 3x3): stem 7x7/2 and max pool 3x3/2, four stages
- * of basic blocks (18, 34) or bottlenecks (50, 101), global average pool, "fc". */
+/* resnet.c - torchvision's ResNets, v1.5 (the stride of a bottleneck is in its 3x3): stem 7x7/2 and max pool
+ * 3x3/2, four stages of basic blocks (18, 34) or bottlenecks (50, 101), global average pool, "fc". */
 #include "trainer/models/networks.h"
 
 #include <stdio.h>
 
 enum { STAGES = 4 };
 
-/* Depth of each stage, and which block. */
+/* The depth of each stage, and the kind of its blocks. */
 typedef struct Resnet {
     int blocks[STAGES];
     bool bottleneck;
@@ -27,7 +27,7 @@ typedef struct Block {
     const char *prefix; /* "layer1.0" */
     int64_t channels;   /* of the 3x3 convolutions */
     int64_t stride;
-    bool project; /* the shortcut goes through a 1x1/stride */
+    bool project; /* the shortcut has a 1x1/stride convolution */
     bool training;
 } Block;
 
@@ -39,7 +39,7 @@ static TensorId shortcut_of(Graph *graph, const Block *block, TensorId x, int64_
                      &(Conv2d){.channels = channels, .kernel = 1, .stride = block->stride}, block->training);
 }
 
-/* torchvision's BasicBlock: 3x3/stride, 3x3, and the shortcut added. */
+/* Builds torchvision's BasicBlock: 3x3/stride, 3x3, and the shortcut added. */
 static TensorId basic_block(Graph *graph, const Block *block, TensorId input)
 {
     const int64_t channels = block->channels;
@@ -52,7 +52,8 @@ static TensorId basic_block(Graph *graph, const Block *block, TensorId input)
     return graph_relu(graph, graph_add(graph, x, shortcut_of(graph, block, input, channels)));
 }
 
-/* torchvision's Bottleneck: 1x1, 3x3/stride, 1x1 to four times the channels, and the shortcut added. */
+/* Builds torchvision's Bottleneck: 1x1, 3x3/stride, 1x1 to four times the channels, and the shortcut
+ * added. */
 static TensorId bottleneck(Graph *graph, const Block *block, TensorId input)
 {
     const int64_t channels = block->channels;

@@ -1,11 +1,12 @@
-/* The CIFAR-10 speed net of davidcpage/cifar10-fast (dawn.py): 3x3 convolutions with batch norm and ReLU of
- * 64, 128, 256, 512 channels, the last three max pooled, a residual pair after the second and the fourth; the
- * maximum over what is left of the image (4 x 4 of 32 x 32), a linear layer without bias, times 0.125. */
+/* resnet9.c - the CIFAR-10 speed net of davidcpage/cifar10-fast (dawn.py): 3x3 convolutions with batch norm
+ * and ReLU of 64, 128, 256, 512 channels, the last three max pooled, a residual pair after the second and the
+ * fourth; then the maximum over the remaining image (4 x 4 for 32 x 32), and a linear layer without bias,
+ * times 0.125. */
 #include "trainer/models/networks.h"
 
 #include <stdio.h>
 
-/* Convolution PREFIX_conv, norm PREFIX_bn, ReLU. */
+/* Adds convolution PREFIX_conv, norm PREFIX_bn, ReLU. */
 static TensorId conv_bn(Graph *graph, const char *prefix, TensorId x, int64_t channels, bool training)
 {
     char conv[GRAPH_NAME_MAX], norm[GRAPH_NAME_MAX];
@@ -25,7 +26,8 @@ static TensorId residual(Graph *graph, const char *layer, TensorId input, int64_
     return graph_add(graph, input, conv_bn(graph, prefix, x, channels, training));
 }
 
-/* The maximum of each channel over a square image; over squares, then their mean, where it is not square. */
+/* Adds the maximum of each channel over the image; if it is not square, the mean of the maxima over
+ * squares. */
 static TensorId image_maximum(Graph *graph, TensorId x)
 {
     enum { KERNEL_MAX = 15 };
@@ -38,7 +40,7 @@ static TensorId image_maximum(Graph *graph, TensorId x)
             return graph_global_avg_pool(graph, x);
         if (smaller <= KERNEL_MAX)
             x = graph_max_pool(graph, x, &(Pool2d){smaller, smaller, 0});
-        else /* of an odd size, the padding has no values: windows at the edge are smaller */
+        else /* of an odd size: padding has no values, so windows at the edge are smaller */
             x = graph_max_pool(graph, x, &(Pool2d){2, 2, smaller % 2});
     }
 }

@@ -1,4 +1,4 @@
-/* Toy_Net of Lance0218/Pytorch-DistributedDataParallel-Training-Tricks: two pairs of unpadded 3x3
+/* toynet.c - Toy_Net of Lance0218/Pytorch-DistributedDataParallel-Training-Tricks: two pairs of unpadded 3x3
  * convolutions with batch norm and ReLU (64, 128, max pool, 256, 512, max pool), linear to 512, batch norm,
  * ReLU, linear. Images of at least 16 pixels. */
 #include "trainer/models/networks.h"

@@ -1,7 +1,8 @@
-/* A U-Net (Ronneberger et al. 2015) that adds to its input: four levels of pairs of padded 3x3 convolutions
- * with leaky ReLU 0.2, channels doubled by 2x2/2 convolutions down and halved by 1x1 convolutions with pixel
- * shuffle up, the level's own result beside what comes up. Its last convolution begins as zero, so that
- * training starts at the input itself. Any size: padded with zeros to a multiple of 8, and cropped. */
+/* unet.c - a U-Net (Ronneberger et al. 2015) that adds to its input: four levels of pairs of padded 3x3
+ * convolutions with leaky ReLU 0.2; channels are doubled by 2x2/2 convolutions downwards, and halved by 1x1
+ * convolutions with pixel shuffle upwards; each level's own result is concatenated with what comes up. The
+ * last convolution begins as zero, so that training starts from the input itself. Any size: images are padded
+ * with zeros to a multiple of 8, and cropped. */
 #include "trainer/models/networks.h"
 
 #include <inttypes.h>
@@ -11,11 +12,11 @@ static const ModelOption *const options[] = {&model_width, NULL};
 
 enum { UNSHUFFLE = 2, DOWNS = 3, BASE_CHANNELS = 32, BASE_CHANNELS_MAX = 1024 };
 
-/* Leaky: without norms a step that is too long leaves plain ReLUs off for good (deblurring at a learning rate
- * of 0.002 did). */
+/* Leaky: without norms, a step that is too long switches plain ReLUs off for good (deblurring at a learning
+ * rate of 0.002 did). */
 static const float slope = 0.2F;
 
-/* Two convolutions 3x3, each with a leaky ReLU: an nn.Sequential of conv, LeakyReLU, conv, LeakyReLU. */
+/* Adds two 3x3 convolutions, each with a leaky ReLU: an nn.Sequential of conv, LeakyReLU, conv, LeakyReLU. */
 static TensorId pair(Graph *graph, const char *prefix, TensorId x, int64_t channels)
 {
     const Conv2d conv = {.channels = channels,
@@ -29,7 +30,7 @@ static TensorId pair(Graph *graph, const char *prefix, TensorId x, int64_t chann
     return graph_leaky_relu(graph, graph_conv2d(graph, model_join(name, prefix, "2"), x, &conv), slope);
 }
 
-/* Twice the size, half the channels. */
+/* Doubles the size and halves the channels. */
 static TensorId up(Graph *graph, const char *name, TensorId x, int64_t channels)
 {
     x = graph_conv2d(

@@ -1,5 +1,5 @@
-/* early_stop.h - an end to training that no longer gets anywhere: after `patience` measures in a row that are
- * not better than the best by more than min_delta (Keras' and Lightning's EarlyStopping). The state is four
+/* early_stop.h - ends a training that no longer improves: after `patience` measures in a row that are not
+ * better than the best by more than min_delta (Keras' and Lightning's EarlyStopping). The state is four
  * finite numbers. */
 #ifndef FSHARD_TRAINER_OPTIM_EARLY_STOP_H
 #define FSHARD_TRAINER_OPTIM_EARLY_STOP_H
@@ -15,18 +15,19 @@ typedef struct EarlyStopOptions {
 
 typedef struct EarlyStop {
     double best;
-    bool measured; /* best holds a measure */
+    bool measured; /* best is set */
     int64_t bad;   /* measures in a row that were not better */
     bool stopped;
 } EarlyStop; /* begins as zeros */
 
-/* Takes a measure, as after each epoch. NaN is not better. True: stop; then for every later one too. */
+/* Takes a measure, after each epoch or evaluation. NaN is not better. Returns true if training should stop,
+ * and then for every later measure too. */
 bool early_stop_step(EarlyStop *stop, const EarlyStopOptions *options, double measure);
 
 enum { EARLY_STOP_STATE = 4 };
-/* best, measured, bad, stopped; all finite. */
+/* Writes best, measured, bad, stopped; all finite. */
 void early_stop_save(const EarlyStop *stop, double values[EARLY_STOP_STATE]);
-/* False: the numbers are none that early_stop_save gives. */
+/* Restores the state. Returns false if early_stop_save cannot have written these numbers. */
 bool early_stop_load(EarlyStop *stop, const double values[EARLY_STOP_STATE]);
 
 #endif

@@ -8,7 +8,7 @@ Plateau plateau_start(double rate)
     return (Plateau){.rate = rate};
 }
 
-/* PyTorch's is_better; the first number is better than none. */
+/* Returns whether the measure is better, by PyTorch's is_better; any number is better than none. */
 static bool is_better(const Plateau *plateau, const PlateauOptions *o, double measure)
 {
     const double margin = o->threshold_is_absolute ? o->threshold : o->threshold * plateau->best;

@@ -50,7 +50,7 @@ ScheduleKind schedule_find(const char *name)
     return (ScheduleKind)kind;
 }
 
-/* The last step at which the rate moved. */
+/* Returns the last step at which the rate changed. */
 static uint64_t held(uint64_t step, uint64_t hold_steps)
 {
     return hold_steps ? step / hold_steps * hold_steps : step;

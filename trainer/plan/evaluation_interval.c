@@ -1,6 +1,6 @@
 #include "trainer/plan/evaluation_interval.h"
 
-static const double share = 0.2; /* of the time, for evaluation, at most */
+static const double share = 0.2; /* at most this share of the time, for evaluation */
 
 bool evaluation_is_due(uint64_t interval, uint64_t next, uint64_t epochs)
 {

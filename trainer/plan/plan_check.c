@@ -1,4 +1,4 @@
-/* Options that would do nothing: whoever gives one believes in it. */
+/* plan_check.c - refuses options that would do nothing, since their user counts on them. */
 #include <stddef.h>
 
 #include "trainer/plan/train_plan.h"
@@ -182,7 +182,7 @@ static bool smooths(const Facts *f)
 #define AT(field) offsetof(TrainOptions, field)
 
 static const struct Rule {
-    size_t option; /* where its value lies in TrainOptions */
+    size_t option; /* place of its value in TrainOptions */
     bool (*useful)(const Facts *facts);
     const char *when;
 } rules[] = {
@@ -236,7 +236,7 @@ static const struct Rule {
     {AT(val_batch_size), is_classes, "classes; pairs are evaluated one by one"},
     {AT(crop_border), is_pairs, "pairs"},
     {AT(y_channel), is_pairs, "pairs"},
-    /* Without a split the sizes of evaluation stand in the weights' file all the same. */
+    /* Without an evaluation split the weights' file still has the evaluation sizes. */
     {AT(val_interval), evaluates, WITH_EVALUATION},
     {AT(val_batch_size), evaluates, WITH_EVALUATION},
     {AT(flip_tta), evaluates, WITH_EVALUATION},
@@ -250,7 +250,8 @@ FshStatus plan_check(const TrainPlan *plan, const TrainOptions *options, FshErro
 {
     const Facts facts = {plan, options};
     const uint64_t steps = plan->epochs * plan->steps_per_epoch;
-    /* Evaluation and prediction take what training was given (a config file), and use what they need. */
+    /* Evaluation and prediction accept the options of a training (a config file), and use those that they
+     * need. */
     if (!plan->train_count)
         return FSH_OK;
     if ((uint64_t)options->profile > steps)

@@ -1,4 +1,4 @@
-/* What has been decided, in a few lines. */
+/* plan_describe.c - prints the plan in a few lines. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@ typedef struct Teller {
     void *context;
 } Teller;
 
-/* A line that is put together piece by piece. */
+/* A line under construction. */
 typedef struct Line {
     char text[768];
     size_t length;
@@ -43,7 +43,7 @@ static void tell_dataset(const Teller *teller, const TrainPlan *plan, const Trai
     if (plan_is_pairs(plan))
         say(&line, "pairs (%s to %s), ", data->input_name, data->target_name);
     else
-        say(&line, "%zu classes, ", /* its own, whatever those of the weights are */
+        say(&line, "%zu classes, ", /* the dataset's own, whatever the weights' classes are */
             data->label_places ? fsh_manifest(data->dataset)->class_count : (size_t)data->class_count);
     say(&line, "%s, short edge %s%u pixels", data->channels == 1 ? "gray" : "colour",
         data->uniform ? "" : "about ", data->short_edge);

@@ -1,12 +1,12 @@
-/* The device: what it is asked for, and the precision that it computes in. */
+/* plan_device.c - decides how the device is opened, and the precision that it computes in. */
 #include <stdlib.h>
 
 #include "common/cpu.h"
 #include "common/file.h"
 #include "trainer/plan/train_plan.h"
 
-/* $XDG_CACHE_HOME/fshard, or ~/.cache/fshard (XDG Base Directory Specification: a path that is not absolute
- * counts as not given). False: this user has neither. */
+/* Writes $XDG_CACHE_HOME/fshard, or ~/.cache/fshard (XDG Base Directory Specification: a path that is not
+ * absolute is ignored). Returns false if this user has neither. */
 static bool find_cache(char *path, size_t path_bytes)
 {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
@@ -19,7 +19,7 @@ static bool find_cache(char *path, size_t path_bytes)
 
 void plan_backend(PlanBackend *backend, const TrainOptions *options)
 {
-    /* Which of several ways is the fastest is chance. */
+    /* Timing several algorithms chooses by chance. */
     const bool benchmark = train_given(options, &options->cudnn_benchmark) || !options->deterministic
                                ? options->cudnn_benchmark
                                : false;
@@ -42,8 +42,8 @@ const char *plan_amp_name(DataType type)
     return train_amp_name(amp);
 }
 
-/* cuDNN's fused engines for batch norm are for fp16; where nothing normalises a batch, bf16 needs no loss
- * scale. */
+/* Chooses the precision. cuDNN's fused engines for batch norm are for fp16; networks without batch norm use
+ * bf16, which needs no loss scale. */
 void plan_precision(TrainPlan *plan, const TrainOptions *options)
 {
     const bool automatic = options->amp == OPTION_AUTO;

@@ -1,17 +1,18 @@
-/* Sizes and augmentation. */
+/* plan_images.c - decides sizes and augmentation. */
 #include <math.h>
 
 #include "trainer/report/image_metrics.h"
 #include "trainer/plan/train_plan.h"
 
 enum {
-    CROP_USED_WHOLE = 64, /* images up to this edge are used as they are */
-    CROP_STEP = 32,       /* larger ones in multiples of what resnets halve */
+    CROP_USED_WHOLE = 64, /* images up to this edge are used whole */
+    CROP_STEP = 32,       /* larger crops are multiples of this, as resnets halve them */
     CROP_LARGEST = 224,   /* torchvision's */
-    PAD_UP_TO = 40,       /* crops up to this edge: MNIST's and CIFAR's kind, where rrc cuts off too much */
-    PAIR_CROP = 128,      /* of pairs, where the images allow it */
+    PAD_UP_TO = 40,       /* crops up to this edge are padded: MNIST and CIFAR, where resized crops would cut
+                           * off too much */
+    PAIR_CROP = 128,      /* for pairs, if the images are large enough */
     PAIR_CROP_STEP = 16,
-    SMALL_STEP = 8, /* of a progression below CROP_USED_WHOLE */
+    SMALL_STEP = 8, /* of a progression that begins below CROP_USED_WHOLE */
 };
 
 static uint32_t minimum_u32(uint32_t a, uint32_t b)
@@ -29,8 +30,8 @@ static uint32_t choose_crop(const TrainingData *data)
     return edge;
 }
 
-/* Photographs lose a margin, as in torchvision's 256 to 224, but are not enlarged for it: small images are
- * used whole. */
+/* Returns the short edge before the crop. Photographs lose a margin, as in torchvision's 256 to 224, but are
+ * not enlarged for it: small images are used whole. */
 static uint32_t choose_resize(const TrainingData *data, uint32_t crop)
 {
     uint32_t wanted = (uint32_t)lround(crop * 8.0 / 7.0);
@@ -64,8 +65,8 @@ static FshStatus plan_class_sizes(TrainPlan *plan, const TrainOptions *options, 
     return FSH_OK;
 }
 
-/* Known before an epoch is spent on it; a dataset that was packed without a look at its pixels has no least
- * size. */
+/* Checks that the border leaves enough pixels for SSIM, before an epoch is spent. A dataset that was packed
+ * without decoding has no known smallest size. */
 static FshStatus check_border(const TrainOptions *options, const TrainingData *data, FshError *error)
 {
     const uint32_t least = minimum_u32(data->width_min, data->height_min);
@@ -81,7 +82,7 @@ static FshStatus check_border(const TrainOptions *options, const TrainingData *d
                          least, (least - IMAGE_METRICS_WINDOW) / 2);
 }
 
-/* Pairs are cropped as they are and evaluated whole. */
+/* Decides the sizes of pairs, which are cropped unscaled and evaluated whole. */
 static FshStatus plan_pair_sizes(TrainPlan *plan, const TrainOptions *options, const TrainingData *data,
                                  FshError *error)
 {
@@ -164,7 +165,7 @@ static FshStatus list_edges(TrainPlan *plan, const TrainOptions *options, FshErr
     return FSH_OK;
 }
 
-/* ---- chance ---- */
+/* ---- random augmentation ---- */
 
 static CropMode choose_mode(const TrainOptions *options, uint32_t crop)
 {
@@ -173,7 +174,7 @@ static CropMode choose_mode(const TrainOptions *options, uint32_t crop)
     return crop <= PAD_UP_TO ? CROP_PADDED : CROP_RESIZED;
 }
 
-/* "0.4" is for brightness, contrast and saturation. */
+/* Reads --color-jitter; a single number is for brightness, contrast and saturation. */
 static FshStatus plan_jitter(Augmentation *train, const TrainOptions *options, FshError *error)
 {
     double numbers[4] = {0};
@@ -212,12 +213,12 @@ static FshStatus plan_class_chance(TrainPlan *plan, const TrainOptions *options,
         return status;
     train->mode = choose_mode(options, train->size);
     train->padding = options->crop_padding ? (uint32_t)options->crop_padding : train->size / 8;
-    /* Of the largest crop: smaller ones are moved by less in proportion (augment_at_size). */
+    /* For the largest crop: smaller ones are moved by proportionally less (augment_at_size). */
     if (train->mode == CROP_PADDED && train->padding >= train->size)
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "--crop-padding: %u is not less than the crop of %u pixels", train->padding,
                              train->size);
-    /* A mirrored 3 is no 3: gray sets are digits, letters and scans more often than not. */
+    /* A mirrored 3 is not a 3: gray datasets are mostly digits, letters and scans. */
     const bool flips = train_given(options, &options->views.flip_probability) || data->channels == 3;
     train->flip_probability = flips ? options->views.flip_probability : 0;
     train->erasing = options->views.erasing;

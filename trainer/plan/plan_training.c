@@ -1,4 +1,4 @@
-/* Loss, optimizer, schedule. */
+/* plan_training.c - decides loss, optimizer and schedule. */
 #include <math.h>
 
 #include "trainer/plan/train_plan.h"
@@ -103,9 +103,9 @@ static FshStatus plan_warmup(TrainPlan *plan, const TrainOptions *options, FshEr
                              warmup_epochs, (long long)options->epochs);
     Schedule *schedule = &plan->schedule;
     schedule->warmup_steps = (uint64_t)llround(warmup_epochs * (double)plan->steps_per_epoch);
-    if (schedule->hold_steps) /* whole epochs */
+    if (schedule->hold_steps) /* in whole epochs */
         schedule->warmup_steps = (uint64_t)llround(warmup_epochs) * plan->steps_per_epoch;
-    if (schedule->warmup_steps >= schedule->total_steps) /* rounded up: one step at least is behind it */
+    if (schedule->warmup_steps >= schedule->total_steps) /* rounded up, it must leave at least one step */
         schedule->warmup_steps = schedule->total_steps ? schedule->total_steps - 1 : 0;
     return FSH_OK;
 }
@@ -142,7 +142,7 @@ static FshStatus plan_schedule(TrainPlan *plan, const TrainOptions *options, Fsh
     return FSH_OK;
 }
 
-/* ---- what is watched ---- */
+/* ---- watched metrics ---- */
 
 static FshStatus find_metric(const TrainPlan *plan, const char *option, int metric, Metric *metric_ret,
                              FshError *error)

@@ -1,7 +1,7 @@
 #include "trainer/plan/train_hints.h"
 
 const OptionForeign train_foreign[] = {
-    /* where from, where to */
+    /* input and output */
     {"data", "shards"},
     {"data-path", "shards"},
     {"dataset-path", "shards"},

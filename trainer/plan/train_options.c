@@ -96,16 +96,16 @@ static const char *const schedule_choices[] = {"constant",   "step",    "cosine"
 static const char *const schedule_unit_choices[] = {"step", "epoch", NULL};
 static const char *const threshold_mode_choices[] = {"rel", "abs", NULL};
 
-enum { PART_ROWS_MAX = 32 }; /* of all parts but the networks */
+enum { PART_ROWS_MAX = 32 }; /* in all parts except the networks */
 enum { EDGE_MAX = 4096, BATCH_MAX = 1 << 20, EPOCHS_MAX = 1000000 };
 
-/* Returns where in the struct of options the value lies, in bytes. */
+/* Returns the place of the value in the struct of options, in bytes. */
 static size_t place_of(const TrainOptions *options, const void *value)
 {
     return (size_t)((const char *)value - (const char *)options);
 }
 
-/* Writes a row for each option of the networks, whose values are in *values; returns their number. */
+/* Writes a row for each option of the networks, with its value in options. Returns their number. */
 static size_t network_rows(TrainOptions *options, Option *rows)
 {
     ModelValues *values = &options->network;
@@ -133,8 +133,8 @@ static size_t mixing_part_rows(TrainOptions *options, Option *rows)
     return mixing_rows(&options->mixing, rows);
 }
 
-/* Parts whose rows stand with their own code: each writes them and returns their number. In the table a row
- * without a name and with the part in its marks stands for them. */
+/* Parts that define their rows in their own code; each function writes them and returns their number. In the
+ * table a row without a name, with the part in its marks, stands for them. */
 enum { PART_NETWORKS, PART_VIEWS, PART_ERASING, PART_MIXING };
 static size_t (*const parts[])(TrainOptions *options, Option *rows) = {
     [PART_NETWORKS] = network_rows,
@@ -143,7 +143,7 @@ static size_t (*const parts[])(TrainOptions *options, Option *rows) = {
     [PART_MIXING] = mixing_part_rows,
 };
 
-/* One row is two lines: what it is, and its help. */
+/* Each row has two lines: the option, and its help. */
 /* clang-format off */
 void train_options_rows(TrainOptions *o, Option *rows)
 {
@@ -534,7 +534,7 @@ OptionTable train_options_table(const Option *rows)
                          .arguments_max = 2};
 }
 
-/* A plain number at *text, which moves behind it. */
+/* Reads a plain number at *text and advances *text past it. Returns false if there is none. */
 static bool read_number(const char **text, double *value_ret)
 {
     char *stop = NULL;

@@ -1,8 +1,7 @@
-/* train_options.h - what the user can say to ftrain: one struct with the defaults, and the table that fills
- * it.
+/* train_options.h - the options of ftrain: a struct with the defaults, and the table that fills it.
  *
- * A number of 0 means "chosen from the dataset or the machine" where the help says so; train_plan.h chooses.
- * Names are those of torchvision's reference scripts and of timm, where either has the thing. */
+ * A number of 0 means "chosen from the dataset or the machine" if the help says so; train_plan.h chooses.
+ * Names are those of torchvision's reference scripts and of timm, if either has the option. */
 #ifndef FSHARD_TRAINER_PLAN_TRAIN_OPTIONS_H
 #define FSHARD_TRAINER_PLAN_TRAIN_OPTIONS_H
 
@@ -15,7 +14,7 @@
 
 enum { TRAIN_OPTION_ROWS = 192, TRAIN_OPTIONS_BYTES = 2048 };
 
-/* What the choices of options are, in the order of their names; "auto" is OPTION_AUTO. */
+/* Values of options with choices, in the order of their names; "auto" is OPTION_AUTO. */
 typedef enum TrainOnError { TRAIN_STOP, TRAIN_SKIP } TrainOnError;
 typedef enum TrainDecode { DECODE_CPU, DECODE_GPU } TrainDecode;
 typedef enum TrainDevice { DEVICE_CPU, DEVICE_CUDA } TrainDevice;
@@ -25,14 +24,16 @@ typedef enum TrainUnit { UNIT_STEP, UNIT_EPOCH } TrainUnit;
 typedef enum ThresholdMode { THRESHOLD_RELATIVE, THRESHOLD_ABSOLUTE } ThresholdMode;
 enum { TRAIN_PLATEAU = SCHEDULE_KIND_COUNT }; /* --lr-scheduler plateau, after the schedules */
 
-/* By theme: there is one of it, its padding is nobody's loss. */
+/* Ordered by theme: there is only one, so its padding does not matter. */
 /* NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding) */
 typedef struct TrainOptions {
     ProgramOptions program;
-    /* not an option: this process among the ranks of the run; world_size 0: alone (session.h) */
+    /* not an option: this process's place among the ranks of the run; world_size 0: the only one
+     * (session.h) */
     RankPlace place;
     struct ImageSource
-        *images;        /* not an option either: what --predict has found (image_source.h); NULL: a dataset */
+        *images;        /* not an option either: images that --predict has found (image_source.h); NULL: a
+                         * dataset */
     const char *config; /* a file of values (options_config.h) */
     bool print_config, force, list_models, evaluate, bench_loader, drop_caches, verdict;
 
@@ -48,15 +49,15 @@ typedef struct TrainOptions {
     const char *model;   /* NULL: resnet18, or unet for pairs */
     const char *weights; /* NULL: drawn from the seed */
     int device;          /* TrainDevice; auto */
-    const char *gpus;    /* a number, "all"; NULL: this process alone, or as a launcher says */
+    const char *gpus;    /* a number, "all"; NULL: this process only, or as a launcher says */
     int amp;             /* TrainAmp; auto */
     bool tf32, cudnn_benchmark;
-    const char *no_fuse; /* NAME,NAME; NULL: all that the backend has */
+    const char *no_fuse; /* NAME,NAME; NULL: use all fusions of the backend */
     ModelValues network; /* the networks' own options: --width, --depth, … (models.h) */
     const char *predict, *export_path;
     int predict_format;         /* PredictFormat; auto */
-    const char *files_from;     /* images that nobody has packed, a list of them; NULL: all */
-    int64_t tile, tile_overlap; /* pixels; tile 0: whole images where memory allows it */
+    const char *files_from;     /* a list of images that are not packed; NULL: all images */
+    int64_t tile, tile_overlap; /* pixels; tile 0: whole images if memory allows */
 
     /* Training */
     int64_t epochs;
@@ -94,11 +95,11 @@ typedef struct TrainOptions {
     int early_stop_metric; /* Metric; auto */
 
     /* Images */
-    Augmentation views; /* what its own options say (augmentation_rows) and --noise; the rest is planned */
+    Augmentation views; /* its own options (augmentation_rows) and --noise; the rest is planned */
     Mixing mixing;
     int64_t train_crop_size, val_resize_size, val_crop_size; /* pixels; 0: chosen */
     const char *progressive;                                 /* FROM:TO */
-    const char *progressive_epochs; /* FIRST:LAST; NULL: the first and the last third stay */
+    const char *progressive_epochs; /* FIRST:LAST; NULL: the first and last third keep their size */
     int train_crop_mode;            /* CropMode; auto */
     const char *scale, *ratio;      /* MIN:MAX */
     int64_t crop_padding;           /* pixels; 0: an eighth of the crop */
@@ -109,26 +110,27 @@ typedef struct TrainOptions {
 
     /* Records */
     int64_t log_interval;        /* steps */
-    int64_t profile;             /* steps that are measured; 0: none */
+    int64_t profile;             /* steps to measure; 0: none */
     const char *resume;          /* "auto" or a path; NULL: begin anew */
-    int64_t checkpoint_hist;     /* weights of the best epochs that are kept */
-    int64_t checkpoint_interval; /* steps between two checkpoints within an epoch; 0: at its end alone */
+    int64_t checkpoint_hist;     /* how many best epochs keep their weights */
+    int64_t checkpoint_interval; /* steps between two checkpoints within an epoch; 0: only at its end */
     bool tensorboard, html;
 
-    /* Not an option: by a value's place in this struct, whether the user gave it; see train_given. */
+    /* Not an option: whether the user gave a value, by its place in this struct; see train_given. */
     bool given[TRAIN_OPTIONS_BYTES];
 } TrainOptions;
 
-/* The defaults. */
+/* Returns the defaults. */
 TrainOptions train_options_default(void);
 
-/* The rows; the last is empty. Points into options. rows has room for TRAIN_OPTION_ROWS. */
+/* Writes the rows, the last of which is empty, to rows, which has room for TRAIN_OPTION_ROWS. They point into
+ * options. */
 void train_options_rows(TrainOptions *options, Option *rows);
 
-/* Returns true if the user gave the option whose value is *field, a member of *options, on the command line or
- * in a file: train_given(options, &options->lr). */
+/* Returns whether the user gave the option whose value is *field, a member of *options, on the command line
+ * or in a file: train_given(options, &options->lr). */
 bool train_given(const TrainOptions *options, const void *field);
-/* Returns the name of the option whose value is *field, a member of *options; for messages. */
+/* Returns the name of the option whose value is *field, a member of *options. For messages. */
 const char *train_option_name(const TrainOptions *options, const void *field);
 
 /* Return the text of a value of --device ("auto", "cpu", "cuda"), --amp and --predict-format. */
@@ -136,14 +138,14 @@ const char *train_device_name(int device);
 const char *train_amp_name(int amp);
 const char *predict_format_name(int format);
 
-/* The whole table but for its rows, which it points to. */
+/* Returns the whole table, which points to rows. */
 OptionTable train_options_table(const Option *rows);
 
-/* "0.25:1" as two numbers with low <= MIN <= MAX <= high. FSH_ERR_USAGE names the option. */
+/* Reads "0.25:1" as two numbers with low <= MIN <= MAX <= high. FSH_ERR_USAGE names the option. */
 FshStatus train_options_range(const char *name, const char *text, double low, double high,
                               double *minimum_ret, double *maximum_ret, FshError *error);
-/* "1,1,1,28" or "0.4:0.4": numbers with one of : or , between them, each low..high. FSH_ERR_USAGE names the
- * option. */
+/* Reads "1,1,1,28" or "0.4:0.4": at most `most` numbers separated by : or , each in low..high; sets
+ * *count_ret. FSH_ERR_USAGE names the option. */
 FshStatus train_options_numbers(const char *name, const char *text, double low, double high, double *numbers,
                                 size_t most, size_t *count_ret, FshError *error);
 

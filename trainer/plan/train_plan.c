@@ -7,10 +7,10 @@
 enum {
     BATCH_DEFAULT = 64,
     BATCH_OF_PAIRS = 16,
-    BATCH_LEAST = 8,   /* batch norm wants a few images */
-    STEPS_WANTED = 20, /* in an epoch: with fewer, nothing is learnt in the default number of epochs */
+    BATCH_LEAST = 8,   /* batch norm needs a few images */
+    STEPS_WANTED = 20, /* in an epoch: with fewer, the default number of epochs teaches nothing */
     BATCHES_AHEAD = 3,
-    /* a batch of small images is made so fast that workers would wait for their turn */
+    /* a batch of small images is made so fast that workers would wait for each other */
     BATCHES_AHEAD_SMALL = 8,
     SMALL_EDGE = 96,
 };
@@ -101,20 +101,20 @@ static void plan_network(TrainPlan *plan, const TrainOptions *options, const Tra
     plan->train_spec.height = plan->train_spec.width = plan->train_augmentation.size;
     plan->evaluation_spec.height = plan->evaluation_spec.width = plan->evaluation_augmentation.size;
     const bool pairs = plan_is_pairs(plan);
-    if (pairs) { /* the largest, so that the memory that is told is enough */
+    if (pairs) { /* the largest size, so that the memory shown is enough */
         const int64_t crop = plan->train_augmentation.size;
         plan->evaluation_spec.height = data->height_max ? data->height_max : crop;
         plan->evaluation_spec.width = data->width_max ? data->width_max : crop;
     }
     for (uint32_t c = 0; c < data->channels; c++) {
-        /* Pairs stay in 0..1: what is added to the input has its scale. */
+        /* Pairs stay in 0..1, so that what is added to the input has its scale. */
         plan->recipe.mean[c] = pairs ? 0 : data->mean[c];
         plan->recipe.deviation[c] = pairs ? 1 : data->standard_deviation[c];
         plan->fill[c] = (uint8_t)fmin(255, fmax(0, nearbyint(data->mean[c] * 255)));
     }
 }
 
-/* A rank's share of this host's. */
+/* Returns a rank's share of this host's cores. */
 static int count_cores(const TrainOptions *options)
 {
     const int cores = cpu_jobs(0), ranks = (int)options->place.local_world;
@@ -126,7 +126,7 @@ int plan_threads(const TrainOptions *options)
     return options->program.jobs ? cpu_jobs(options->program.jobs) : count_cores(options);
 }
 
-/* Checks what a source asks of the rest of the options. */
+/* Checks the options that a source of pixels requires. */
 static FshStatus check_source(const TrainPlan *plan, const TrainOptions *options, FshError *error)
 {
     const PixelSourceType *source = plan->source;
@@ -151,7 +151,7 @@ static FshStatus check_source(const TrainPlan *plan, const TrainOptions *options
     return FSH_OK;
 }
 
-/* Chooses where pixels come from. --cache names a cache of files, or a source. */
+/* Chooses the source of pixels. --cache names a cache of files, or a source. */
 static FshStatus plan_source(TrainPlan *plan, const TrainOptions *options, FshError *error)
 {
     const char *cache = pixel_source_caches[options->cache];
@@ -179,8 +179,8 @@ const PixelSourceType *plan_evaluation_source(const TrainPlan *plan)
                                                                       : pixel_source_type("records");
 }
 
-/* Returns the interval, 0: chosen later, by the clock; not where the number of evaluations decides, which
- * must not hang on how fast the machine is. */
+/* Returns the interval; 0: chosen later, by the clock. It is never chosen so if the number of evaluations
+ * decides something, which must not depend on the speed of the machine. */
 static uint64_t plan_evaluation_interval(const TrainPlan *plan, const TrainOptions *options)
 {
     const bool counts = plan->uses_plateau || options->early_stop_patience > 0;

@@ -1,9 +1,9 @@
-/* train_plan.h - everything that a run will do, decided before it begins: from the options, the dataset and
- * the machine.
+/* train_plan.h - the plan: everything that a run will do, decided before it begins from the options, the
+ * dataset and the machine.
  *
- * What the user left open is chosen here, and told by plan_describe: image size, batch, optimizer, learning
- * rate, augmentation, loader threads. Nothing later looks at the options again. An option that would do
- * nothing is refused, so that nobody believes in it.
+ * The plan chooses what the user left open, and plan_describe prints it: image size, batch, optimizer,
+ * learning rate, augmentation, loader threads. No later code reads the options again. An option that would do
+ * nothing is refused, so that its user does not count on it.
  *
  * Files: train_plan.c (network, batches, the whole), plan_device.c (backend, precision), plan_images.c
  * (sizes, augmentation), plan_training.c (loss, optimizer, schedule), plan_check.c (options that would do
@@ -27,8 +27,8 @@
 
 enum { PLAN_EDGES_MAX = 64 };
 
-/* The edge of training images over the epochs: `from` up to epoch `first`, `to` from epoch `last` on, between
- * them along a line, in whole `step`s. */
+/* The edge of training images over the epochs: `from` up to epoch `first`, `to` from epoch `last` on, and
+ * between them linear, in multiples of `step`. */
 typedef struct Progression {
     uint32_t from, to, step;
     double first, last;
@@ -36,79 +36,79 @@ typedef struct Progression {
 
 typedef struct TrainPlan {
     const Model *model;
-    /* Batch, size, channels, classes. Training's size is the largest; evaluation of pairs: one image, of the
-     * largest size. */
+    /* Batch, size, channels, classes. The size is the largest of training; in the evaluation of pairs it is
+     * one image of the largest size. */
     ModelSpec train_spec, evaluation_spec;
     ModelRecipe recipe;
-    int device; /* TrainDevice; OPTION_AUTO where nothing is computed */
+    int device; /* TrainDevice; OPTION_AUTO if nothing is computed */
     Augmentation train_augmentation, evaluation_augmentation;
     Mixing mixing;
     Progression progression;        /* from = to: one size */
-    uint32_t edges[PLAN_EDGES_MAX]; /* all that training sees, ascending; none without a training split */
+    uint32_t edges[PLAN_EDGES_MAX]; /* all edges of training, ascending; none without a training split */
     size_t edge_count;
-    uint8_t fill[4]; /* the dataset's mean as a pixel: what padding and skipped samples show */
-    /* of this process; batches of the specs are each rank's, steps are everybody's */
+    uint8_t fill[4]; /* the dataset's mean as a pixel, for padding and skipped samples */
+    /* of this process; batches of the specs are those of one rank, steps those of all */
     uint64_t rank, world_size;
-    uint64_t train_count, evaluation_count; /* samples; 0 where there is no such split */
+    uint64_t train_count, evaluation_count; /* samples; 0 if there is no such split */
     uint64_t epochs, steps_per_epoch, evaluation_steps;
-    uint64_t evaluation_interval; /* epochs; 0: found by the first evaluation */
+    uint64_t evaluation_interval; /* epochs; 0: chosen after the first evaluation */
     Schedule schedule;
-    bool uses_plateau; /* behind the warm-up: the schedule is constant then */
+    bool uses_plateau; /* after the warm-up, during which the schedule is constant */
     PlateauOptions plateau;
     Metric plateau_metric;
     EarlyStopOptions early_stop; /* patience 0: none */
     Metric early_stop_metric;
-    Metric main_metric; /* what "best" means */
+    Metric main_metric; /* decides which epoch is "best" */
     bool flip_tta, y_channel;
     uint32_t crop_border;
     uint64_t seed;
-    int threads; /* of computing, of this rank */
-    int cores;   /* that this rank may use, whatever --jobs says */
+    int threads; /* for computing, of this rank */
+    int cores;   /* that this rank may use, regardless of --jobs */
     int workers; /* of the loader, of this rank */
     size_t batches_ahead;
     bool skip_bad, deterministic, tf32;
-    bool precision_chosen; /* recipe.compute_type is not the user's */
+    bool precision_chosen; /* the user did not choose recipe.compute_type */
     FshCache cache;
-    const PixelSourceType *source; /* of training's pixels; see plan_evaluation_source */
+    const PixelSourceType *source; /* of training's pixels; for evaluation see plan_evaluation_source */
 } TrainPlan;
 
-/* options->device is that of the backend that is open, or OPTION_AUTO. FSH_ERR_USAGE: options that contradict each
- * other or would do nothing. FSH_ERR_MISMATCH: fewer samples than a batch, images smaller than a crop. model:
- * chosen by plan_model. */
+/* Makes the plan. options->device must be that of the open backend, or OPTION_AUTO; model: from plan_model.
+ * FSH_ERR_USAGE: options that contradict each other or would do nothing. FSH_ERR_MISMATCH: fewer samples than
+ * a batch, images smaller than a crop. */
 FshStatus plan_make(TrainPlan *plan, const TrainOptions *options, const Model *model,
                     const TrainingData *data, FshError *error);
 
-/* Returns where the pixels of evaluation come from: from plan->source where that serves evaluation in the
- * size that images have there, else from records. */
+/* Returns the source of evaluation's pixels: plan->source if it serves evaluation at the size of the images
+ * there, else records. */
 const PixelSourceType *plan_evaluation_source(const TrainPlan *plan);
 
-/* The network that options name, or the default for the kind of dataset. FSH_ERR_USAGE: there is none of that
- * name. */
+/* Sets *model_ret to the network that options name, or the default for the kind of dataset. FSH_ERR_USAGE:
+ * there is none of that name. */
 FshStatus plan_model(const TrainOptions *options, FshKind kind, const Model **model_ret, FshError *error);
 
-/* --jobs, or the cores of this host, which its ranks share. */
+/* Returns --jobs, or this rank's share of the host's cores. */
 int plan_threads(const TrainOptions *options);
 
-/* What a backend is opened with. options.plan_cache points to plan_cache: it must not move. */
+/* Options for opening a backend. options.plan_cache points to plan_cache, so the struct must not move. */
 typedef struct PlanBackend {
     BackendOptions options;
     char plan_cache[PATH_MAX]; /* the folder for the plans of CUDA's libraries */
 } PlanBackend;
 void plan_backend(PlanBackend *backend, const TrainOptions *options);
-/* recipe.fusions: `there`, those of the backend, less --no-fuse. FSH_ERR_USAGE: a name that is none of
- * them. */
+/* Sets recipe.fusions to `there`, the fusions of the backend, without those of --no-fuse. FSH_ERR_USAGE: an
+ * unknown name. */
 FshStatus plan_fusions(TrainPlan *plan, const TrainOptions *options, unsigned there, FshError *error);
-/* "off", "bf16", "fp16" */
+/* Returns "off", "bf16", "fp16"; static. */
 const char *plan_amp_name(DataType type);
-/* Returns true if the network restores images: its dataset holds pairs. */
+/* Returns whether the network restores images, so that its dataset holds pairs. */
 bool plan_is_pairs(const TrainPlan *plan);
-/* Images in a step of all ranks. */
+/* Returns how many images all ranks take in a step. */
 uint64_t plan_total_batch(const TrainPlan *plan);
 
-/* Edge of the training images of an epoch. */
+/* Returns the edge of the training images of an epoch. */
 uint32_t plan_edge(const TrainPlan *plan, uint64_t epoch);
 
-/* The plan in a few lines of text for the log, each line passed to print without its end. */
+/* Passes the plan in a few lines of text for the log to print, each without its line end. */
 void plan_describe(const TrainPlan *plan, const TrainingData *data,
                    void (*print)(void *context, const char *line), void *context);
 
@@ -118,7 +118,7 @@ FshStatus plan_images(TrainPlan *plan, const TrainOptions *options, const Traini
                       FshError *error);
 void plan_precision(TrainPlan *plan, const TrainOptions *options);
 FshStatus plan_training(TrainPlan *plan, const TrainOptions *options, FshError *error);
-/* Every option that was given is looked at by what makes of it. */
+/* Refuses every given option that the plan does not use. */
 FshStatus plan_check(const TrainPlan *plan, const TrainOptions *options, FshError *error);
 
 #endif
