@@ -16,7 +16,7 @@ enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_REQUEUE = 75, EXIT_SIGNALLED = 128 };
 void program_print_text(FILE *stream, const char *text)
 {
     const size_t length = strlen(text);
-    size_t written = 0; /* before here */
+    size_t written = 0; /* how much was printed */
     for (size_t at = 0, bytes = 0; at < length; at += bytes) {
         bool control = false;
         bytes = text_character(text + at, length - at, &control);
@@ -68,15 +68,15 @@ static int exit_status(FshStatus status, bool partial)
     return status == FSH_OK && partial ? EXIT_FAILED : fsh_exit_status(status);
 }
 
-/* Whether stdout is a pipe or socket whose reader has gone, as head goes when it has its lines. */
+/* Returns whether stdout is a pipe or socket whose reader has gone, as head does when it has its lines. */
 static bool reader_has_left(void)
 {
     struct pollfd output = {.fd = STDOUT_FILENO, .events = POLLOUT};
     return poll(&output, 1, 0) == 1 && (output.revents & POLLERR);
 }
 
-/* False, with a message, if something written to stdout did not arrive: the last place where a full disk
- * shows. A reader that has left knows it already. */
+/* Closes stdout. Returns false, with a message, if something written did not arrive: the last place where a
+ * full disk shows. A reader that has left gets no message. */
 static bool close_output(const OptionTable *table)
 {
     const bool failed = ferror(stdout) != 0, left = reader_has_left();
@@ -111,7 +111,7 @@ static int run_program(int argc, char **argv, const OptionTable *table, void *se
     FshError error = {0};
     OptionArguments arguments = {0};
     bool partial = false;
-    /* For the test that compares man pages with the table; not an option that anybody needs to know. */
+    /* For the test that compares man pages with the table; users do not need it. */
     if (argc == 2 && strcmp(argv[1], "--help-options") == 0) {
         options_print_list(table, stdout);
         return EXIT_OK;
@@ -134,15 +134,15 @@ static int run_program(int argc, char **argv, const OptionTable *table, void *se
     return exit_status(status, partial);
 }
 
-/* A program may be started without standard streams (`2>&-`). The next file opened would take the free
- * number, and what is meant for stderr would be written into it. So a free one is filled with what cannot be
- * used that way round: writing to stdout still fails, and is told. */
+/* Fills missing standard streams. A program may be started without them (`2>&-`); the next file opened would
+ * take the free number, and text for stderr would be written into it. The filler cannot be used in that
+ * direction, so that writing to stdout still fails and is reported. */
 static void fill_standard_streams(void)
 {
     for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; stream++) {
         if (fcntl(stream, F_GETFD) < 0 && errno == EBADF)
             (void)open("/dev/null",
-                       stream == STDIN_FILENO ? O_WRONLY : O_RDONLY); /* the lowest that is free */
+                       stream == STDIN_FILENO ? O_WRONLY : O_RDONLY); /* takes the lowest free number */
     }
 }
 

@@ -1,12 +1,12 @@
-/* program.h - what every program's main does in the same way.
+/* program.h - the common part of every program's main.
  *
  *   int main(int argc, char **argv) { return program_main(argc, argv, &table, &settings, versions, run); }
  *
- * Sees to it that no file takes the place of a standard stream that is closed, parses, handles --help and
+ * It makes sure that no file takes the place of a closed standard stream, parses, handles --help and
  * --version, installs the interrupt flag, calls run, prints the error once as "fpack: MESSAGE" on stderr
- * (control characters, which names of files may hold, as "?"; wrong usage gets "Try 'fpack --help'." too),
- * checks that stdout could be written, returns the exit status: 0 done; 1 finished, but inputs failed, or a
- * failure; 2 usage; 128 + signal (130, 143) interrupted, or 75 where the program can go on later
+ * (control characters of file names as "?"; wrong usage also gets "Try 'fpack --help'."), checks that stdout
+ * could be written, and returns the exit status: 0 done; 1 finished, but inputs failed, or a failure; 2
+ * usage; 128 + signal (130, 143) interrupted, or 75 where the program can go on later
  * (interrupt_install_requeue). `PROGRAM --help-options` prints one spelling of an option a line, for the test
  * of the man pages. */
 #ifndef FSHARD_COMMON_PROGRAM_H
@@ -14,16 +14,16 @@
 
 #include "common/options.h"
 
-/* The options every program has; embed first in the program's settings. */
+/* Options of every program; embed them first in the program's settings. */
 typedef struct ProgramOptions {
     int64_t jobs; /* -j; 0: cores available */
     bool dry_run; /* -n */
-    bool quiet;   /* -q: errors and results only */
+    bool quiet;   /* print errors and results only */
     bool verbose; /* -v */
-    bool json;    /* --json: the result on stdout as one JSON object */
+    bool json;    /* print the result on stdout as one JSON object */
 } ProgramOptions;
 
-/* Rows to splice into a table: PROGRAM_OPTIONS(&settings.program) ends no table. */
+/* Rows to splice into a table: PROGRAM_OPTIONS(&settings.program) does not end the table. */
 /* clang-format off */
 #define PROGRAM_OPTIONS(p)                                                                                   \
     {.name = "jobs", .letter = 'j', .kind = OPTION_INTEGER, .value = &(p)->jobs, .argument = "N",            \
@@ -38,8 +38,9 @@ typedef struct ProgramOptions {
     {.name = "json", .kind = OPTION_FLAG, .value = &(p)->json,                                               \
      .marks = OPTION_FREE, .help = "print the result as one JSON object on standard output"}
 
-/* For programs with SRC and DST as arguments: the same by name. PROGRAM_PATHS(&settings.source,
- * &settings.destination), each a const char *; program_take_paths puts both ways together. */
+/* Rows that give SRC and DST by name, for programs that take them as arguments:
+ * PROGRAM_PATHS(&settings.source, &settings.destination), each a const char *. program_take_paths combines
+ * both ways. */
 #define PROGRAM_PATHS(source, destination)                                                                   \
     {.name = "src", .kind = OPTION_TEXT, .value = (source), .argument = "PATH",                              \
      .help = "the same as SRC, for older scripts", .group = "Paths"},                                        \
@@ -53,26 +54,26 @@ typedef struct ProgramContext {
     const OptionArguments *arguments;
 } ProgramContext;
 
-/* SRC and DST come as arguments, or by the names that older scripts use: *source and *destination hold what
- * --src and --dst (PROGRAM_PATHS) gave, or NULL, and are filled from the arguments in their order.
- * FSH_ERR_USAGE. */
+/* Fills *source and *destination, which hold what --src and --dst (PROGRAM_PATHS) gave, or NULL, from the
+ * arguments in their order. FSH_ERR_USAGE. */
 FshStatus program_take_paths(const ProgramContext *context, const char **source, const char **destination,
                              FshError *error);
 
-/* Prints text with control characters (text_character) as "?". Names of files come from strangers: a terminal
- * must not obey what is in them, nor show it in another order. For all that a program prints for people and
- * did not make itself. */
+/* Prints text with control characters (text_character) as "?". Names of files may be hostile: a terminal must
+ * not obey them, nor show them in another order. Use it for all text for people that the program did not make
+ * itself. */
 void program_print_text(FILE *stream, const char *text);
 
-/* run returns FSH_OK with *partial_ret true when all is done but some inputs failed (exit 1). */
+/* Does the program's work. Returns FSH_OK with *partial_ret true if all is done but some inputs failed (exit
+ * 1). */
 typedef FshStatus (*ProgramRun)(const ProgramContext *context, bool *partial_ret, FshError *error);
 
-/* One line on the libraries linked, "libjpeg-turbo 2.1.5, libvips 8.14.1", into buffer, which it returns.
- * Called for --version alone: naming a library may mean to load it. */
+/* Writes the linked libraries to buffer, "libjpeg-turbo 2.1.5, libvips 8.14.1", and returns it. Called only
+ * for --version, since naming a library may load it. */
 typedef const char *(*ProgramVersions)(char *buffer, size_t buffer_bytes);
 
-/* Closes stdout: call it last. Frees the table's lists (OPTION_LIST).
- * versions: NULL: none. */
+/* Runs a program and returns its exit status. Closes stdout, so call it last. Frees the table's lists
+ * (OPTION_LIST). versions: may be NULL. */
 int program_main(int argc, char **argv, const OptionTable *table, void *settings, ProgramVersions versions,
                  ProgramRun run);
 
