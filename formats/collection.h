@@ -1,4 +1,5 @@
-/* collection.h - datasets of others, which have no manifest: what their files are, and one that is made up. */
+/* collection.h - datasets of others, which have no manifest: what their files are, and one that is made
+ * up. */
 #ifndef FSHARD_FORMATS_COLLECTION_H
 #define FSHARD_FORMATS_COLLECTION_H
 

@@ -9,9 +9,9 @@
  *   folder2lmdb        container_folder2lmdb.c   train.lmdb/data.mdb
  *   files              container_files.c         a.jpg, b/c.png
  *
- * There are two families. Containers of records (FSH_HAS_METADATA) hold what record.h describes: their members
- * `sample`, `verify` and `stretches` are the fsh_record_file_ functions. All others end in one table of where
- * each sample's fields are (sample_table.h): theirs are the fsh_table_file_ functions.
+ * There are two families. Containers of records (FSH_HAS_METADATA) hold what record.h describes: their
+ * members `sample`, `verify` and `stretches` are the fsh_record_file_ functions. All others end in one table
+ * of where each sample's fields are (sample_table.h): theirs are the fsh_table_file_ functions.
  *
  * To add a container: write its file, which defines a `const Container`, and add its row. Whoever must know
  * what a container can do asks for a fact, here and in the programs; nobody asks for its id. */
@@ -123,8 +123,8 @@ static inline bool container_has(const Container *container, unsigned fact)
     return (container->facts & fact) != 0;
 }
 
-/* Returns how a checked file is opened for a look at its samples: it may say anything of itself, but a manifest
- * tells which fields to expect. (check_file.c) */
+/* Returns how a checked file is opened for a look at its samples: it may say anything of itself, but a
+ * manifest tells which fields to expect. (check_file.c) */
 OpenRequest fsh_check_request(const FileCheck *check);
 
 /* ---- for containers of records (record_file.c) ---- */

@@ -1,4 +1,5 @@
-/* Files of records, shards and LMDBs: what both do alike once they are mapped and their index rows are known. */
+/* Files of records, shards and LMDBs: what both do alike once they are mapped and their index rows are
+ * known. */
 #include <inttypes.h>
 #include <limits.h>
 

@@ -1,4 +1,5 @@
-/* webdataset.h - tars of WebDataset: their samples, keys and classes, and the lists that stand beside them. */
+/* webdataset.h - tars of WebDataset: their samples, keys and classes, and the lists that stand beside
+ * them. */
 #ifndef FSHARD_FORMATS_WEBDATASET_H
 #define FSHARD_FORMATS_WEBDATASET_H
 

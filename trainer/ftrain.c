@@ -288,11 +288,11 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
     return check_and_run(context, &place, partial_ret, error);
 }
 
-/* Limits how long OpenMP threads spin at the end of a parallel region, unless the user has set either variable.
- * By libgomp's default they spin until the scheduler takes their core away; if anything else runs on the
- * cores (the loader's workers do), the thread that they wait for may be the one without a core: an epoch of
- * 10 s took 58 s beside a load of 10 on 2 cores. A short spin costs an idle machine nothing measurable.
- * libgomp reads the variable when it is loaded, later, with the CPU backend's plugin. */
+/* Limits how long OpenMP threads spin at the end of a parallel region, unless the user has set either
+ * variable. By libgomp's default they spin until the scheduler takes their core away; if anything else runs
+ * on the cores (the loader's workers do), the thread that they wait for may be the one without a core: an
+ * epoch of 10 s took 58 s beside a load of 10 on 2 cores. A short spin costs an idle machine nothing
+ * measurable. libgomp reads the variable when it is loaded, later, with the CPU backend's plugin. */
 static void limit_spinning(void)
 {
     if (!getenv("OMP_WAIT_POLICY"))

@@ -121,8 +121,8 @@ static void compare_batches(const Batch *a, const Batch *b, const LoaderOptions 
         assert_memory_equal(a->target, b->target, bytes);
 }
 
-/* Compares two epochs with images from records, and from RAM as this source has them there. Returns the samples
- * that were left out. */
+/* Compares two epochs with images from records, and from RAM as this source has them there. Returns the
+ * samples that were left out. */
 static uint64_t compare_source(const char *name, FshDataset *dataset, const Augmentation *view, bool training,
                                bool skip_bad)
 {

@@ -1,10 +1,10 @@
-/* backend_plugin.h - the line between ftrain and the backends. Each is a plugin, which is loaded when a run first asks
- * for its device (common/plugin.h says from where): libfshard-cpu.so needs oneDNN and OpenMP, libfshard-cuda.so needs
- * CUDA and cuDNN. So ftrain itself needs none of them and starts in milliseconds, and main can set what OpenMP reads
- * from the environment once, when it is loaded.
+/* backend_plugin.h - the line between ftrain and the backends. Each is a plugin, which is loaded when a run
+ * first asks for its device (common/plugin.h says from where): libfshard-cpu.so needs oneDNN and OpenMP,
+ * libfshard-cuda.so needs CUDA and cuDNN. So ftrain itself needs none of them and starts in milliseconds, and
+ * main can set what OpenMP reads from the environment once, when it is loaded.
  *
- * A plugin exports one object of type BackendPlugin. A program that is linked to a backend's objects has it inside and
- * loads nothing: tests of the CPU backend do so.
+ * A plugin exports one object of type BackendPlugin. A program that is linked to a backend's objects has it
+ * inside and loads nothing: tests of the CPU backend do so.
  *
  * Both sides share structs by address, so they must be of one build: version and sizes are compared. */
 #ifndef FSHARD_TRAINER_BACKEND_BACKEND_PLUGIN_H
@@ -26,10 +26,11 @@ typedef struct BackendPlugin {
 /* What libfshard-cpu.so and libfshard-cuda.so export. */
 extern const BackendPlugin fshard_cpu_plugin, fshard_cuda_plugin;
 
-/* Finds the backend of a device and loads it; *interface_ret is then its interface, which stays. for_use: the device is
- * to be used now, so that a machine that cannot is told before the plugin brings in half a gigabyte of libraries; else
- * only what the backend would do is asked. FSH_ERR_USAGE: no such device. FSH_ERR_UNSUPPORTED: there is no plugin, it
- * cannot be loaded (a library that it needs is missing), it is of another version, or the machine has no driver. */
+/* Finds the backend of a device and loads it; *interface_ret is then its interface, which stays. for_use: the
+ * device is to be used now, so that a machine that cannot is told before the plugin brings in half a gigabyte
+ * of libraries; else only what the backend would do is asked. FSH_ERR_USAGE: no such device.
+ * FSH_ERR_UNSUPPORTED: there is no plugin, it cannot be loaded (a library that it needs is missing), it is of
+ * another version, or the machine has no driver. */
 FshStatus backend_find(const char *device, bool for_use, const BackendInterface **interface_ret,
                        FshError *error);
 

@@ -1,5 +1,5 @@
-/* decoded_split.h - all images of a split, decoded once and laid end to end: in RAM, or in a backend's memory.
- * Internal to the sources that do so.
+/* decoded_split.h - all images of a split, decoded once and laid end to end: in RAM, or in a backend's
+ * memory. Internal to the sources that do so.
  *
  *   DecodedSplit split = {0};
  *   decoded_split_measure(&split, &options, &decoded_rows, &error); // sizes and checksums: what it takes

@@ -12,8 +12,8 @@
  *   before batch 0     pixel_source_measure, pixel_source_check_room, pixel_source_load, pixel_source_tell
  *   a loader's thread  prefetch for the samples of its chunk, then render for each: pixels, or a recipe and
  *                      its files, come to the sample's place in the batch (batch_slot.h)
- *   the consumer       finish for the whole batch; where the backend refuses a file, refuse for its sample and
- *                      render again
+ *   the consumer       finish for the whole batch; where the backend refuses a file, refuse for its sample
+ *                      and render again
  *   after the loader   pixel_source_free
  *
  * Sources that render on the host share pixel_source_render_here: they differ in open_sample alone, which
@@ -144,7 +144,8 @@ uint64_t pixel_source_ram_bytes(const PixelSource *source);
 /* Adds the device's memory that a source has taken; NULL has none. */
 void pixel_source_device_memory(const PixelSource *source, MemoryUse *use);
 
-/* render of sources whose pixels the host makes: opens the sample, sizes the slot for a whole image, renders. */
+/* render of sources whose pixels the host makes: opens the sample, sizes the slot for a whole image,
+ * renders. */
 FshStatus pixel_source_render_here(const PixelSource *source, SampleLoader *samples, const SampleView *view,
                                    uint64_t sample, BatchSlot *slot, uint64_t place, FshError *error);
 /* open_sample and prefetch of sources that read records. */

@@ -116,8 +116,8 @@ const FshField *sample_loader_field(const SampleLoader *loader, unsigned side);
 bool sample_loader_in_mapping(const SampleLoader *loader, unsigned side);
 /* Returns the decoder of this loader, for one who decodes the field otherwise. */
 ImageDecoder *sample_loader_decoder(SampleLoader *loader);
-/* Ends such a decoding, which has returned status. Adds to a message that has the reason alone where the sample
- * lies. Returns status, or FSH_ERR_SYSTEM if a page could not be read. */
+/* Ends such a decoding, which has returned status. Adds to a message that has the reason alone where the
+ * sample lies. Returns status, or FSH_ERR_SYSTEM if a page could not be read. */
 FshStatus sample_loader_end(SampleLoader *loader, unsigned side, FshStatus status, FshError *error);
 /* Reads all bytes of the field once, for one who reads them where they lie. FSH_ERR_SYSTEM: a page cannot be
  * read. */

@@ -60,8 +60,8 @@ static void *sum_part(void *context)
     return NULL;
 }
 
-/* Returns how many threads the digest is worth: a sample costs a quarter of a microsecond, so that each has 15
- * milliseconds to do; and no more than a few, for the loader is at work beside. */
+/* Returns how many threads the digest is worth: a sample costs a quarter of a microsecond, so that each has
+ * 15 milliseconds to do; and no more than a few, for the loader is at work beside. */
 static uint64_t digest_threads(uint64_t sample_count)
 {
     const uint64_t wanted = sample_count / SAMPLES_FOR_A_THREAD;

@@ -1,7 +1,7 @@
 /* Images that lie in RAM as a JPEG of 4:2:0 has them (--cache planes): Y, then Cb and Cr halved both ways, in
- * half the memory of --cache pixels. Each crop becomes RGB at its use, by the upsampling and the conversion of
- * libjpeg in its own arithmetic: pixels are those of --cache pixels, bit for bit. Images that are no such JPEG
- * (gray, 4:4:4, turned by EXIF, PNG, …), and those of a network that takes gray, are kept as pixels. */
+ * half the memory of --cache pixels. Each crop becomes RGB at its use, by the upsampling and the conversion
+ * of libjpeg in its own arithmetic: pixels are those of --cache pixels, bit for bit. Images that are no such
+ * JPEG (gray, 4:4:4, turned by EXIF, PNG, …), and those of a network that takes gray, are kept as pixels. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -481,9 +481,9 @@ TensorId graph_channel_scale(Graph *graph, const char *layer, const char *parame
 TensorId graph_channel_multiply(Graph *graph, TensorId x, TensorId s);
 /* [N, H, W, 2 C] -> [N, H, W, C]: NAFNet's SimpleGate */
 TensorId graph_gate(Graph *graph, TensorId x);
-/* Stochastic depth (Huang et al. 2016) of each sample by itself, as timm's DropPath: x times NAME, an input f32
- * [N, C] that is written before each run: 0 with probability rate, else 1 / (1 - rate), alike in all channels
- * of a sample. 0 <= rate < 1; x itself with rate 0. */
+/* Stochastic depth (Huang et al. 2016) of each sample by itself, as timm's DropPath: x times NAME, an input
+ * f32 [N, C] that is written before each run: 0 with probability rate, else 1 / (1 - rate), alike in all
+ * channels of a sample. 0 <= rate < 1; x itself with rate 0. */
 TensorId graph_drop_path(Graph *graph, const char *name, TensorId x, double rate);
 /* Over the channels of each pixel, [N, H, W, C] or [N, C]; makes name.weight, name.bias. NAFNet's LayerNorm2d
  * has epsilon 1e-6. */

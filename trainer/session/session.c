@@ -411,8 +411,8 @@ static FshStatus load_sources(Session *session, FshError *error)
     return status;
 }
 
-/* Measures, checks and loads the sources. After each phase all ranks exchange their status: a failing rank keeps
- * its message, the others report that one failed. */
+/* Measures, checks and loads the sources. After each phase all ranks exchange their status: a failing rank
+ * keeps its message, the others report that one failed. */
 FshStatus session_cache(Session *session, FshError *error)
 {
     Communicator *communicator = session->communicator;

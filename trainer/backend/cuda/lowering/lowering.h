@@ -22,8 +22,8 @@ extern const LoweringRow lowering_pointwise[], lowering_channel[], lowering_wind
     lowering_convolution[], lowering_linear[], lowering_loss[], lowering_update[];
 
 /* Return operand i of the step's node in device memory: i is a name of graph.h for the op, NORM_ADDEND, …, or
- * 0 for the one operand of an op that has no names. in and out are for operands that are always there, maybe_in
- * and maybe_out return NULL for an optional one that is absent. */
+ * 0 for the one operand of an op that has no names. in and out are for operands that are always there,
+ * maybe_in and maybe_out return NULL for an optional one that is absent. */
 static inline const DeviceTensor *in(const Step *step, int i)
 {
     return &step->inputs[i];
