@@ -31,7 +31,6 @@
 
 #include "tests/support/support.h"
 #include "trainer/backend/backend.h"
-#include "trainer/report/profile.h"
 #include "trainer/models/models.h"
 
 enum { LINE_BYTES = 768, LINES_MAX = 4096, PERIOD_MAX = 80, REPEATED_LEAST = 4, HEADING_BYTES = 128 };
@@ -173,7 +172,7 @@ static Line line_of(const Program *program, NodeId id)
     (void)fputs(" >", stream);
     write_operands(stream, program->graph, node->outputs, node->output_count);
     (void)fprintf(stream, " | %s | %.0f", program_node_engine(program, id),
-                  profile_node_bytes(program->graph, id));
+                  (double)graph_node_bytes(program->graph, id));
     assert_true(ftell(stream) < LINE_BYTES - 1);
     (void)fclose(stream);
     const char *name_end = strchr(line.text + 2, ' ');

@@ -46,15 +46,15 @@ TEST(test_a_node_moves_inputs_and_outputs_once)
     const double pixels = N * EDGE * EDGE, weights = OUT * IN * 9;
     const double parameters = weights + CLASSES * OUT;
     Graph *graph = small_network(DATA_F32);
-    assert_true(profile_node_bytes(graph, find_op(graph, OP_CONV2D)) ==
+    assert_true((double)graph_node_bytes(graph, find_op(graph, OP_CONV2D)) ==
                 4 * (pixels * IN + weights + pixels * OUT));
-    assert_true(profile_node_bytes(graph, find_op(graph, OP_NORMALIZE)) == pixels * IN * 5);
-    assert_true(profile_node_bytes(graph, find_op(graph, OP_RELU)) == 2 * 4 * pixels * OUT);
-    assert_true(profile_node_bytes(graph, find_op(graph, OP_CONV2D_BACKWARD_WEIGHT)) ==
+    assert_true((double)graph_node_bytes(graph, find_op(graph, OP_NORMALIZE)) == pixels * IN * 5);
+    assert_true((double)graph_node_bytes(graph, find_op(graph, OP_RELU)) == 2 * 4 * pixels * OUT);
+    assert_true((double)graph_node_bytes(graph, find_op(graph, OP_CONV2D_BACKWARD_WEIGHT)) ==
                 4 * (pixels * OUT + pixels * IN + weights));
     /* Weights and momentum read and written, gradients read: 20 bytes for each parameter, and a few
      * numbers. */
-    const double update = profile_node_bytes(graph, find_op(graph, OP_UPDATE));
+    const double update = (double)graph_node_bytes(graph, find_op(graph, OP_UPDATE));
     assert_true(update >= 20 * parameters && update < 20 * parameters + 64);
     graph_free(&graph);
 }
@@ -63,9 +63,9 @@ TEST(test_weights_of_narrow_products_are_narrow)
 {
     const double pixels = N * EDGE * EDGE, weights = OUT * IN * 9;
     Graph *graph = small_network(DATA_BF16);
-    assert_true(profile_node_bytes(graph, find_op(graph, OP_CONV2D)) ==
+    assert_true((double)graph_node_bytes(graph, find_op(graph, OP_CONV2D)) ==
                 2 * (pixels * IN + weights + pixels * OUT));
-    assert_true(profile_node_bytes(graph, find_op(graph, OP_CONV2D_BACKWARD_WEIGHT)) ==
+    assert_true((double)graph_node_bytes(graph, find_op(graph, OP_CONV2D_BACKWARD_WEIGHT)) ==
                 2 * (pixels * OUT + pixels * IN + weights));
     graph_free(&graph);
 }
@@ -74,12 +74,12 @@ TEST(test_gradients_cost_what_the_product_costs)
 {
     Graph *graph = small_network(DATA_F32);
     const double conv = 2.0 * N * EDGE * EDGE * OUT * IN * 9, linear = 2.0 * N * OUT * CLASSES;
-    assert_true(profile_node_flops(graph, find_op(graph, OP_CONV2D)) == conv);
-    assert_true(profile_node_flops(graph, find_op(graph, OP_CONV2D_BACKWARD_WEIGHT)) == conv);
-    assert_true(profile_node_flops(graph, find_op(graph, OP_LINEAR)) == linear);
-    assert_true(profile_node_flops(graph, find_op(graph, OP_LINEAR_BACKWARD_DATA)) == linear);
-    assert_true(profile_node_flops(graph, find_op(graph, OP_LINEAR_BACKWARD_WEIGHT)) == linear);
-    assert_true(profile_node_flops(graph, find_op(graph, OP_RELU)) == 0);
+    assert_true((double)graph_node_flops(graph, find_op(graph, OP_CONV2D)) == conv);
+    assert_true((double)graph_node_flops(graph, find_op(graph, OP_CONV2D_BACKWARD_WEIGHT)) == conv);
+    assert_true((double)graph_node_flops(graph, find_op(graph, OP_LINEAR)) == linear);
+    assert_true((double)graph_node_flops(graph, find_op(graph, OP_LINEAR_BACKWARD_DATA)) == linear);
+    assert_true((double)graph_node_flops(graph, find_op(graph, OP_LINEAR_BACKWARD_WEIGHT)) == linear);
+    assert_true((double)graph_node_flops(graph, find_op(graph, OP_RELU)) == 0);
     graph_free(&graph);
 }
 
@@ -101,8 +101,8 @@ TEST(test_the_floor_is_the_longer_of_memory_and_products)
     assert_int_equal(profile.nodes[0].node, conv); /* longest first */
     assert_int_equal(profile.nodes[1].node, relu);
     assert_true(profile.nodes[0].seconds == 4);
-    assert_true(profile.nodes[0].floor_seconds == profile_node_flops(graph, conv) / 1e6);
-    assert_true(profile.nodes[1].floor_seconds == profile_node_bytes(graph, relu) / 1e6);
+    assert_true(profile.nodes[0].floor_seconds == (double)graph_node_flops(graph, conv) / 1e6);
+    assert_true(profile.nodes[1].floor_seconds == (double)graph_node_bytes(graph, relu) / 1e6);
     assert_true(fabs(profile.seconds - (12 + 0.5 * (double)(count - 2)) / 2) < 1e-9);
 
     char *text = NULL;

@@ -460,11 +460,31 @@ int64_t graph_node_flops(const Graph *graph, NodeId id)
     return row->flops ? row->flops(graph, node) : 0;
 }
 
+int64_t node_operand_bytes(const Graph *graph, const Node *node)
+{
+    int64_t bytes = 0;
+    for (int i = 0; i < node->input_count + node->output_count; i++) {
+        const TensorId id = i < node->input_count ? node->inputs[i] : node->outputs[i - node->input_count];
+        if (id != TENSOR_NONE)
+            bytes += tensor_count(graph_tensor(graph, id)) *
+                     (int64_t)data_type_bytes(graph_tensor(graph, id)->type);
+    }
+    return bytes;
+}
+
+int64_t graph_node_bytes(const Graph *graph, NodeId id)
+{
+    const Node *node = &graph->nodes[id];
+    const OpRow *row = op_row(node->op);
+    return row->bytes ? row->bytes(graph, node) : node_operand_bytes(graph, node);
+}
+
 int64_t graph_forward_flops(const Graph *graph)
 {
     int64_t flops = 0;
     for (size_t i = 0; i < graph->node_count; i++)
-        flops += graph_node_flops(graph, (NodeId)i);
+        if (op_row(graph->nodes[i].op)->infer) /* backward ops have none */
+            flops += graph_node_flops(graph, (NodeId)i);
     return flops;
 }
 

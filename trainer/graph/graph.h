@@ -591,11 +591,13 @@ const Tensor *graph_tensor(const Graph *graph, TensorId id);
 TensorId graph_find(const Graph *graph, const char *name);
 /* The gradient of a tensor after graph_differentiate, or TENSOR_NONE. A parameter's is named NAME.grad. */
 TensorId graph_gradient(const Graph *graph, TensorId tensor);
-/* Trained numbers, and multiply-adds times two of the forward nodes for the whole batch. */
+/* Return how many numbers are trained, and the operations of the forward nodes for the whole batch. */
 int64_t graph_parameter_count(const Graph *graph);
 int64_t graph_forward_flops(const Graph *graph);
-/* Of one node; 0 for ops that are not counted. */
+/* Return the operations of one node, multiply-adds times two (0 for ops that are not counted), and the least
+ * bytes that it moves. */
 int64_t graph_node_flops(const Graph *graph, NodeId id);
+int64_t graph_node_bytes(const Graph *graph, NodeId id);
 
 /* "conv2d", "batch_norm_backward", …: the row of the op table. */
 const char *op_name(OpKind op);

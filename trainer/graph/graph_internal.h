@@ -37,6 +37,8 @@ typedef struct OpRow {
     void (*differentiate)(Graph *graph, const Node *node, TensorId output_gradient);
     /* Returns multiply-adds times two; NULL: not counted. */
     int64_t (*flops)(const Graph *graph, const Node *node);
+    /* Returns the least bytes that the node moves; NULL: each operand once, node_operand_bytes. */
+    int64_t (*bytes)(const Graph *graph, const Node *node);
     /* For each output the inputs whose bytes it may take (node_may_overwrite), bit 1 << input each. */
     uint8_t overwrites[NODE_OUTPUTS_MAX];
     /* Returns true where overwrites hold for the shapes of this node; NULL: for all shapes. */
@@ -56,6 +58,8 @@ void same_shape_infer(Graph *graph, Node *node);
 /* Returns how many windows of `kernel` fit at every `stride` along an axis of `in` pixels padded on both
  * ends. */
 int64_t window_count(int64_t in, int64_t kernel, int64_t stride, int64_t padding);
+/* Returns the bytes of all operands that the node has. */
+int64_t node_operand_bytes(const Graph *graph, const Node *node);
 /* Appends the gradient of input k, an image whose channels were added to the first of the result's. */
 void crop_gradient(Graph *graph, const Node *node, int k, TensorId output_gradient);
 

@@ -113,13 +113,6 @@ static void conv2d_differentiate(Graph *graph, const Node *node, TensorId output
     graph_append_backward(graph, node, &data, &node->inputs[CONV_X], 1);
 }
 
-static int64_t conv2d_flops(const Graph *graph, const Node *node)
-{
-    const Tensor *weight = graph_tensor(graph, node->inputs[CONV_WEIGHT]),
-                 *y = graph_tensor(graph, node->outputs[CONV_Y]);
-    return 2 * tensor_count(y) * (tensor_count(weight) / weight->shape[0]);
-}
-
 /* weight_rank: 2, or 4 for the shape of a 1x1 convolution's. */
 static TensorId append_linear(Graph *graph, const char *name, TensorId x, int64_t features, bool bias,
                               int weight_rank)
@@ -178,11 +171,48 @@ static void linear_differentiate(Graph *graph, const Node *node, TensorId output
     graph_append_backward(graph, node, &data, &node->inputs[CONV_X], 1);
 }
 
-static int64_t linear_flops(const Graph *graph, const Node *node)
+/* ---- what convolutions and linear layers cost ---- */
+
+/* Each element of y, or of its gradient, meets the weights of its channel once. A gradient of the weight that
+ * nobody asks for costs nothing. */
+static int64_t product_flops(const Graph *graph, TensorId y, TensorId weight)
 {
-    const Tensor *x = graph_tensor(graph, node->inputs[CONV_X]),
-                 *weight = graph_tensor(graph, node->inputs[CONV_WEIGHT]);
-    return 2 * x->shape[0] * tensor_count(weight);
+    if (weight == TENSOR_NONE)
+        return 0;
+    const Tensor *w = graph_tensor(graph, weight);
+    return 2 * tensor_count(graph_tensor(graph, y)) * (tensor_count(w) / w->shape[0]);
+}
+
+static int64_t forward_flops(const Graph *graph, const Node *node)
+{
+    return product_flops(graph, node->outputs[CONV_Y], node->inputs[CONV_WEIGHT]);
+}
+
+static int64_t backward_data_flops(const Graph *graph, const Node *node)
+{
+    return product_flops(graph, node->inputs[CONV_DATA_DY], node->inputs[CONV_DATA_WEIGHT]);
+}
+
+static int64_t backward_weight_flops(const Graph *graph, const Node *node)
+{
+    return product_flops(graph, node->inputs[CONV_WEIGHT_DY], node->outputs[CONV_WEIGHT_DWEIGHT]);
+}
+
+/* A product of narrow activations has a narrow weight, and gradient of it, whatever the graph calls them. */
+static int64_t product_bytes(const Graph *graph, const Node *node)
+{
+    const DataType type = graph_tensor(graph, node->inputs[0])->type;
+    const bool narrow = type == DATA_BF16 || type == DATA_F16;
+    int64_t bytes = 0;
+    for (int i = 0; i < node->input_count + node->output_count; i++) {
+        const TensorId id = i < node->input_count ? node->inputs[i] : node->outputs[i - node->input_count];
+        if (id == TENSOR_NONE)
+            continue;
+        const Tensor *tensor = graph_tensor(graph, id);
+        const bool of_weight = tensor->role == TENSOR_PARAMETER || tensor->role == TENSOR_GRADIENT;
+        bytes += tensor_count(tensor) * (int64_t)data_type_bytes(of_weight && narrow ? type : tensor->type);
+    }
+    return bytes;
 }
 
 const OpRow op_rows_convolution[] = {
@@ -190,15 +220,29 @@ const OpRow op_rows_convolution[] = {
      .name = "conv2d",
      .infer = conv2d_infer,
      .differentiate = conv2d_differentiate,
-     .flops = conv2d_flops},
-    {.op = OP_CONV2D_BACKWARD_DATA, .name = "conv2d_backward_data"},
-    {.op = OP_CONV2D_BACKWARD_WEIGHT, .name = "conv2d_backward_weight"},
+     .flops = forward_flops,
+     .bytes = product_bytes},
+    {.op = OP_CONV2D_BACKWARD_DATA,
+     .name = "conv2d_backward_data",
+     .flops = backward_data_flops,
+     .bytes = product_bytes},
+    {.op = OP_CONV2D_BACKWARD_WEIGHT,
+     .name = "conv2d_backward_weight",
+     .flops = backward_weight_flops,
+     .bytes = product_bytes},
     {.op = OP_LINEAR,
      .name = "linear",
      .infer = linear_infer,
      .differentiate = linear_differentiate,
-     .flops = linear_flops},
-    {.op = OP_LINEAR_BACKWARD_DATA, .name = "linear_backward_data"},
-    {.op = OP_LINEAR_BACKWARD_WEIGHT, .name = "linear_backward_weight"},
+     .flops = forward_flops,
+     .bytes = product_bytes},
+    {.op = OP_LINEAR_BACKWARD_DATA,
+     .name = "linear_backward_data",
+     .flops = backward_data_flops,
+     .bytes = product_bytes},
+    {.op = OP_LINEAR_BACKWARD_WEIGHT,
+     .name = "linear_backward_weight",
+     .flops = backward_weight_flops,
+     .bytes = product_bytes},
     {.name = NULL},
 };

@@ -215,7 +215,23 @@ static void update_infer(Graph *graph, Node *node)
     graph_output(graph, node, UPDATE_UPDATED, DATA_F32, 1, (int64_t[]){1});
 }
 
+/* The operands, and each parameter that has a gradient with all that belongs to it: read and written; the
+ * gradient read. */
+static int64_t update_bytes(const Graph *graph, const Node *node)
+{
+    int64_t bytes = node_operand_bytes(graph, node);
+    for (size_t t = 0; t < graph_tensor_count(graph); t++) {
+        const Tensor *tensor = graph_tensor(graph, (TensorId)t);
+        const int64_t own = tensor_count(tensor) * (int64_t)data_type_bytes(tensor->type);
+        if (tensor->role == TENSOR_OPTIMIZER)
+            bytes += 2 * own;
+        if (tensor->role == TENSOR_PARAMETER && graph_gradient(graph, (TensorId)t) != TENSOR_NONE)
+            bytes += 3 * own;
+    }
+    return bytes;
+}
+
 const OpRow op_rows_optimizer[] = {
-    {.op = OP_UPDATE, .name = "update", .infer = update_infer},
+    {.op = OP_UPDATE, .name = "update", .infer = update_infer, .bytes = update_bytes},
     {.name = NULL},
 };

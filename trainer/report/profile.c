@@ -6,85 +6,6 @@
 
 enum { SUMMARY_KINDS = 5 };
 
-/* ---- the least that a node must move and compute ---- */
-
-static bool is_narrow(const Tensor *tensor)
-{
-    return tensor->type == DATA_BF16 || tensor->type == DATA_F16;
-}
-
-static bool multiplies_weights(OpKind op)
-{
-    return op == OP_CONV2D || op == OP_CONV2D_BACKWARD_DATA || op == OP_CONV2D_BACKWARD_WEIGHT ||
-           op == OP_LINEAR || op == OP_LINEAR_BACKWARD_DATA || op == OP_LINEAR_BACKWARD_WEIGHT;
-}
-
-/* Returns the bytes of a tensor. In a product of narrow activations the weight and its gradient count as
- * narrow too, whatever type the graph gives them. */
-static double tensor_bytes(const Graph *graph, const Node *node, TensorId id)
-{
-    const Tensor *tensor = graph_tensor(graph, id), *first = graph_tensor(graph, node->inputs[0]);
-    const bool of_weight = tensor->role == TENSOR_PARAMETER || tensor->role == TENSOR_GRADIENT;
-    const DataType type =
-        of_weight && multiplies_weights(node->op) && is_narrow(first) ? first->type : tensor->type;
-    return (double)tensor_count(tensor) * (double)data_type_bytes(type);
-}
-
-/* Returns the bytes of an update: each parameter with a gradient, and its state, read and written; the
- * gradient read. */
-static double update_bytes(const Graph *graph)
-{
-    double bytes = 0;
-    for (size_t t = 0; t < graph_tensor_count(graph); t++) {
-        const Tensor *tensor = graph_tensor(graph, (TensorId)t);
-        const double own = (double)tensor_count(tensor) * (double)data_type_bytes(tensor->type);
-        if (tensor->role == TENSOR_OPTIMIZER)
-            bytes += 2 * own;
-        if (tensor->role == TENSOR_PARAMETER && graph_gradient(graph, (TensorId)t) != TENSOR_NONE)
-            bytes += 3 * own;
-    }
-    return bytes;
-}
-
-double profile_node_bytes(const Graph *graph, NodeId id)
-{
-    const Node *node = graph_node(graph, id);
-    double bytes = node->op == OP_UPDATE ? update_bytes(graph) : 0;
-    for (int i = 0; i < node->input_count; i++)
-        if (node->inputs[i] != TENSOR_NONE)
-            bytes += tensor_bytes(graph, node, node->inputs[i]);
-    for (int i = 0; i < node->output_count; i++)
-        if (node->outputs[i] != TENSOR_NONE)
-            bytes += node->input_count
-                         ? tensor_bytes(graph, node, node->outputs[i])
-                         : (double)tensor_count(graph_tensor(graph, node->outputs[i])) *
-                               (double)data_type_bytes(graph_tensor(graph, node->outputs[i])->type);
-    return bytes;
-}
-
-/* Returns the FLOP of a backward product: each element of dy [.., K] meets the weights of its channel in
- * weight [K, ...] once. */
-static double backward_flops(const Graph *graph, TensorId dy, TensorId weight)
-{
-    const Tensor *w = graph_tensor(graph, weight);
-    return 2 * (double)tensor_count(graph_tensor(graph, dy)) * (double)tensor_count(w) / (double)w->shape[0];
-}
-
-double profile_node_flops(const Graph *graph, NodeId id)
-{
-    const Node *node = graph_node(graph, id);
-    switch (node->op) {
-    case OP_CONV2D_BACKWARD_DATA:
-    case OP_LINEAR_BACKWARD_DATA:
-        return backward_flops(graph, node->inputs[0], node->inputs[1]);
-    case OP_CONV2D_BACKWARD_WEIGHT:
-    case OP_LINEAR_BACKWARD_WEIGHT:
-        return node->outputs[0] == TENSOR_NONE ? 0 : backward_flops(graph, node->inputs[0], node->outputs[0]);
-    default:
-        return (double)graph_node_flops(graph, id);
-    }
-}
-
 /* ---- making ---- */
 
 static int longer_first(const void *a, const void *b)
@@ -107,8 +28,8 @@ FshStatus profile_make(Profile *profile, const Graph *graph, const double *secon
         ProfileNode *node = &profile->nodes[n];
         *node = (ProfileNode){.node = (NodeId)n,
                               .seconds = seconds[n] / (double)steps,
-                              .bytes = profile_node_bytes(graph, (NodeId)n),
-                              .flops = profile_node_flops(graph, (NodeId)n)};
+                              .bytes = (double)graph_node_bytes(graph, (NodeId)n),
+                              .flops = (double)graph_node_flops(graph, (NodeId)n)};
         if (rates->bytes_per_second > 0)
             node->floor_seconds = node->bytes / rates->bytes_per_second;
         if (rates->product_flops_per_second > 0)

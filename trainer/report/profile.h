@@ -40,8 +40,4 @@ void profile_print(const Profile *profile, FILE *stream);
  * longest kinds. Returns buffer. */
 const char *profile_summary(const Profile *profile, char *buffer, size_t buffer_bytes);
 
-/* Return the least bytes that the node moves, and its operations. */
-double profile_node_bytes(const Graph *graph, NodeId id);
-double profile_node_flops(const Graph *graph, NodeId id);
-
 #endif
