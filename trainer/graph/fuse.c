@@ -8,7 +8,7 @@ const char *const fusion_names[] = {
     "norm-relu",    "norm-add-relu", "norm-add",       "bias-norm",    "conv-statistics",
     "gradient-add", "pad-add",       "conv-bias-relu", "images-again", NULL};
 
-/* Which bit a name of this length has; 0: there is none. */
+/* Returns the bit of a name of this length; 0: there is none. */
 static unsigned find_fusion(const char *name, size_t length)
 {
     for (unsigned i = 0; fusion_names[i]; i++)
@@ -91,7 +91,8 @@ void graph_remove_empty_nodes(Graph *graph)
         }
 }
 
-/* The node that reads `tensor`, if it is the only one, is of this kind, and nothing else needs the tensor. */
+/* Returns the node that reads `tensor` if it is the only one and of this kind, and the tensor is not kept;
+ * else NULL. */
 static Node *only_consumer(const Graph *graph, const GraphUses *uses, TensorId tensor, OpKind op)
 {
     if (uses->counts[tensor] != 1 || graph->tensors[tensor].tensor.keep)
@@ -100,7 +101,7 @@ static Node *only_consumer(const Graph *graph, const GraphUses *uses, TensorId t
     return consumer->op == op && consumer->output_count ? consumer : NULL; /* one that was fused is empty */
 }
 
-/* The result of a node whose place another takes: it is not made any more. */
+/* Marks output 0 of a node as made by none: another node takes its place. */
 static void forget(Graph *graph, const Node *node)
 {
     graph->tensors[node->outputs[0]].tensor.producer = NODE_NONE;
@@ -127,8 +128,9 @@ static void fuse_convolutions(Graph *graph, const GraphUses *uses)
 
 /* ---- batch norm and what follows it ---- */
 
-/* The batch norm takes the place of the last node of its pattern, so that all it reads is made before it; the
- * nodes before it become empty and go at the end of the pass. add, relu: either may be NULL. */
+/* Puts the batch norm in the place of the last node of its pattern, so that all it reads is made before it.
+ * The nodes before it become empty and are removed at the end of the pass. Either of add and relu may be
+ * NULL. */
 static void fuse_norm(Graph *graph, Node *norm, Node *add, Node *relu)
 {
     Node fused = *norm, *last = relu ? relu : add;
@@ -181,7 +183,7 @@ bool graph_pads_channels(const Graph *graph, const Node *box)
     return x->shape[1] == y->shape[1] && x->shape[2] == y->shape[2];
 }
 
-/* The addend as it was before its channels were padded. */
+/* Makes a norm add what its addend was before its channels were padded. */
 static void add_without_padding(Graph *graph, const GraphUses *uses)
 {
     for (size_t i = 0; i < graph->node_count; i++) {
@@ -202,7 +204,7 @@ static void add_without_padding(Graph *graph, const GraphUses *uses)
 
 /* ---- batch norm and what is in front of it ---- */
 
-/* The layer that makes a training norm's x, with nothing but a bias behind its sums. */
+/* Returns the layer that makes the x of a training norm and adds at most a bias to its sums; else NULL. */
 static Node *layer_before(Graph *graph, const Node *norm)
 {
     const NodeId producer = graph->tensors[norm->inputs[0]].tensor.producer;
@@ -213,7 +215,7 @@ static Node *layer_before(Graph *graph, const Node *norm)
     return is_plain ? layer : NULL;
 }
 
-/* The norm takes a bias of each channel away with the mean. */
+/* Moves the bias of a layer before a training norm to the norm, which would subtract it with the mean. */
 static void move_biases(Graph *graph, const GraphUses *uses)
 {
     for (size_t i = 0; i < graph->node_count; i++) {
@@ -226,7 +228,7 @@ static void move_biases(Graph *graph, const GraphUses *uses)
     }
 }
 
-/* Where the convolution's result is f16: there a library's kernel makes the sums on the way. */
+/* Lets convolutions with f16 results make the sums of the norm that follows: cuDNN has kernels that do so. */
 static void sum_in_convolutions(Graph *graph)
 {
     for (size_t i = 0; i < graph->node_count; i++) {

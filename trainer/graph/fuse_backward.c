@@ -2,9 +2,9 @@
 
 #include <string.h>
 
-/* A sum of two gradients that a batch norm's backward node reads is made there. The node leaves what it read,
- * through the activation, as its output g: where there was an addend, that is the addend's gradient anyhow;
- * where not, the sum's tensor becomes it. */
+/* Lets the backward node of a batch norm add the two gradients that `add` adds for it. The node writes their
+ * sum, through the activation, as its output g: with an addend that is the addend's gradient anyhow, without
+ * one it becomes the sum's tensor. Returns false where something else needs the sum. */
 static bool take_in_sum(Graph *graph, const GraphUses *uses, Node *add, Node *backward)
 {
     const TensorId sum = add->outputs[0];
@@ -45,7 +45,7 @@ static void add_gradients_in_norms(Graph *graph, const GraphUses *uses)
     }
 }
 
-/* A second dy as it was before its last channels were cropped. */
+/* Makes the backward node of a batch norm add a second dy as it was before its last channels were cropped. */
 static void add_before_cropping(Graph *graph, const GraphUses *uses)
 {
     for (size_t i = 0; i < graph->node_count; i++) {
@@ -73,7 +73,7 @@ static void add_before_cropping(Graph *graph, const GraphUses *uses)
 /* Fewer images are not worth a node. */
 enum { IMAGES_AGAIN_LEAST = 1 << 24 }; /* elements */
 
-/* The first node that reads the tensor for a weight gradient, where no others but convolutions read it; else
+/* Returns the first node that reads the tensor for a weight gradient if only convolutions read it; else
  * node_count. */
 static size_t find_weight_gradient(const Graph *graph, TensorId tensor)
 {
@@ -90,7 +90,7 @@ static size_t find_weight_gradient(const Graph *graph, TensorId tensor)
     return first;
 }
 
-/* Puts the last node in front of node `at`. */
+/* Moves the last node to the place before node `at`. */
 static void move_last_node(Graph *graph, size_t at)
 {
     const Node last = graph->nodes[graph->node_count - 1];

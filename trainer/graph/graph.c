@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Elements of one tensor; far above what fits in memory, and low enough that bytes never overflow int64_t. */
+/* The most elements of one tensor: far above what fits in memory, and low enough that bytes never overflow
+ * int64_t. */
 #define TENSOR_ELEMENTS_MAX (INT64_C(1) << 48)
 
 static const struct {
@@ -140,7 +141,8 @@ const Tensor *graph_image(Graph *graph, const char *layer, const char *what, Ten
     return tensor;
 }
 
-/* Room for one more element of size bytes; doubles, so that appending stays linear. */
+/* Makes room for one more element of `bytes`. Doubles the capacity, so that appending stays linear. Returns
+ * false after a failure. */
 static bool grow(Graph *graph, void **items, size_t count, size_t *capacity, size_t bytes)
 {
     if (count < *capacity)
@@ -182,7 +184,7 @@ void graph_set_name(Graph *graph, char target[GRAPH_NAME_MAX], const char *name)
     target[length] = '\0';
 }
 
-/* "a.b" cut to the room there is: for activations, whose names are for people only. */
+/* Writes "a.b", cut to the room there is: for activations, whose names are for people only. */
 static void join_names(char target[GRAPH_NAME_MAX], const char *a, const char *b)
 {
     char joined[2 * GRAPH_NAME_MAX];
@@ -236,7 +238,7 @@ TensorId graph_input(Graph *graph, const char *name, DataType type, int rank, co
     return graph_add_tensor(graph, &tensor);
 }
 
-/* LAYER.SUFFIX, whole or not at all. */
+/* Writes LAYER.SUFFIX; a name that is too long is a failure of the graph. */
 static void set_layer_name(Graph *graph, char target[GRAPH_NAME_MAX], const char *layer, const char *suffix)
 {
     char name[2 * GRAPH_NAME_MAX];
@@ -294,7 +296,7 @@ void graph_output(Graph *graph, Node *node, int slot, DataType type, int rank, c
         node->output_count = slot + 1;
 }
 
-/* The node is complete: its outputs exist. */
+/* Appends a node whose outputs exist. Returns false after a failure. */
 static bool push_node(Graph *graph, const Node *node)
 {
     void *items = graph->nodes;
@@ -323,7 +325,6 @@ TensorId graph_append(Graph *graph, Node *node)
     return node->outputs[0];
 }
 
-/* Adds what was computed for `of` to what is there. */
 void graph_contribute_gradient(Graph *graph, TensorId of, TensorId gradient)
 {
     if (of == TENSOR_NONE || gradient == TENSOR_NONE || graph->failure.status ||

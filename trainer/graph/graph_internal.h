@@ -65,31 +65,31 @@ void crop_gradient(Graph *graph, const Node *node, int k, TensorId output_gradie
 
 /* ---- for builder calls ---- */
 
-/* Records the first failure. Always returns TENSOR_NONE. */
+/* Records a failure if it is the first. Returns TENSOR_NONE. */
 TensorId graph_fail(Graph *graph, FshStatus status, const char *format, ...) FSH_PRINTF(3, 4);
 
-/* The tensor, or NULL once the graph has failed or id is TENSOR_NONE. */
+/* Returns the tensor; NULL once the graph has failed or if id is TENSOR_NONE. */
 const Tensor *graph_operand(Graph *graph, TensorId id);
-/* The same for a float image [N, H, W, C]; anything else fails as "LAYER: WHAT needs …". */
+/* Returns a float image [N, H, W, C]; any other tensor is a failure, "LAYER: WHAT needs …", and NULL. */
 const Tensor *graph_image(Graph *graph, const char *layer, const char *what, TensorId id);
 
-/* A new tensor; returns TENSOR_NONE after failure (no memory, too large, name taken). name must be unique for
- * every role but TENSOR_ACTIVATION. */
+/* Adds a tensor and returns its id, TENSOR_NONE after a failure (no memory, too large, name taken). Names are
+ * unique but for TENSOR_ACTIVATION. */
 TensorId graph_add_tensor(Graph *graph, const Tensor *tensor);
-/* LAYER.SUFFIX of a layer; decays: weight decay applies. */
+/* Add LAYER.SUFFIX, a parameter or a buffer of a layer. decays: weight decay applies. */
 TensorId graph_parameter(Graph *graph, const char *layer, const char *suffix, int rank, const int64_t *shape,
                          Initializer initializer, bool decays);
 TensorId graph_buffer(Graph *graph, const char *layer, const char *suffix, int64_t count,
                       Initializer initializer);
-/* A number of the update's that lives in the State, f32 [1]; `name` is all of its name. */
+/* Adds a number that the update keeps in the State, f32 [1]; `name` is its whole name. */
 TensorId graph_counter(Graph *graph, const char *name, double initial);
 extern const char loss_scale_name[]; /* "scaler.scale" */
-/* In infer: makes output slot an activation. */
+/* For infer: adds an activation and makes it output `slot`. */
 void graph_output(Graph *graph, Node *node, int slot, DataType type, int rank, const int64_t *shape);
 
-/* Infers and appends; returns output 0. node->name must be set. */
+/* Infers the outputs of node, appends it and returns output 0. node->name must be set. */
 TensorId graph_append(Graph *graph, Node *node);
-/* Name of a layer without one of its own: that of the tensor it reads and the op, "layer1.0.bn2.add". */
+/* Names a node that has no layer name after the tensor it reads and its op: "layer1.0.bn2.add". */
 void node_name_after(Node *node, const Tensor *input);
 /* Copies at most GRAPH_NAME_MAX - 1 bytes; a longer name is a failure of the graph. */
 void graph_set_name(Graph *graph, char target[GRAPH_NAME_MAX], const char *name);
@@ -101,9 +101,9 @@ void graph_set_name(Graph *graph, char target[GRAPH_NAME_MAX], const char *name)
  * used twice are added. */
 void graph_append_backward(Graph *graph, const Node *forward, Node *backward, const TensorId *of,
                            int of_count);
-/* A gradient that exists already is (part of) that of `of`. */
+/* Adds `gradient`, a tensor that exists already, to the gradient of `of`. */
 void graph_contribute_gradient(Graph *graph, TensorId of, TensorId gradient);
-/* The backward nodes of the first forward_count nodes, for every tensor that has a gradient by now. Tests
+/* Appends the backward nodes of the first forward_count nodes, as far as their outputs have gradients. Tests
  * start it from a gradient of their own. */
 void graph_append_backward_pass(Graph *graph, size_t forward_count);
 
@@ -114,12 +114,14 @@ typedef struct GraphUses {
     int *counts;       /* [tensor_count] */
     NodeId *consumers; /* [tensor_count] */
 } GraphUses;
-/* False where there is no memory: the graph has failed then. Free it in any case. */
+/* Fills uses. Returns false where there is no memory: the graph has failed then. Free it in any case. */
 bool graph_find_uses(Graph *graph, GraphUses *uses);
 void graph_uses_free(GraphUses *uses);
-/* A node without inputs and outputs is none; they go together. */
+/* graph_empty_node takes the inputs and outputs of a node away; graph_remove_empty_nodes removes all nodes
+ * without any. */
 void graph_empty_node(Node *node);
-/* Of an OP_ZERO_PAD or OP_CROP: it adds or takes away last channels, nothing else. Any other node: false. */
+/* Returns whether the node is an OP_ZERO_PAD or OP_CROP that adds or takes away last channels and nothing
+ * else. */
 bool graph_pads_channels(const Graph *graph, const Node *box);
 void graph_remove_empty_nodes(Graph *graph);
 

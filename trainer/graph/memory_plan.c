@@ -42,7 +42,8 @@ static void find_last_uses(Planner *planner)
             planner->last_use[t] = node_count;
 }
 
-/* The block of an input that output k of the node may take over: it dies here and no other output took it. */
+/* Finds the input whose block output k of the node may take over: one that dies in this node and that no
+ * other output took. */
 static bool find_overwritten(const Planner *planner, const Node *node, size_t at, int k, const bool *taken,
                              int *input_ret)
 {
@@ -84,8 +85,8 @@ static void make_blocks(Planner *planner)
     }
 }
 
-/* Lowest offset at which the block meets no placed block that lives at the same time. Walks over candidates:
- * 0 and the ends of such blocks. */
+/* Returns the lowest offset at which the block overlaps no placed block that lives at the same time. The
+ * candidates are 0 and the ends of such blocks. */
 static uint64_t lowest_free_offset(const Planner *planner, const Block *block)
 {
     uint64_t offset = 0;
@@ -103,7 +104,7 @@ static uint64_t lowest_free_offset(const Planner *planner, const Block *block)
     return offset;
 }
 
-/* Larger first; then earlier first, so that the plan is a function of the graph alone. */
+/* Orders larger blocks first, then earlier ones, so that the plan depends on the graph alone. */
 static int compare_blocks(const void *a, const void *b, void *context)
 {
     const Block *blocks = context;

@@ -41,7 +41,8 @@ static void box_infer(Graph *graph, Node *node)
                  (int64_t[]){x->shape[0], node->as.box.height, node->as.box.width, node->as.box.channels});
 }
 
-/* The other of the two, back to the size of input k, whose channels lie in y from first_channel on. */
+/* Appends the gradient of input k by `op`, the opposite of the node: a box of the size of the input, whose
+ * channels lie in y from first_channel on. */
 static void append_opposite(Graph *graph, const Node *node, OpKind op, int k, int64_t first_channel,
                             TensorId output_gradient)
 {

@@ -2,7 +2,6 @@
 
 #include <math.h>
 
-/* Pixels out along one axis, or 0 where the kernel does not fit. */
 int64_t window_count(int64_t in, int64_t kernel, int64_t stride, int64_t padding)
 {
     int64_t room = in + 2 * padding - kernel;
@@ -82,8 +81,8 @@ static void conv2d_infer(Graph *graph, Node *node)
     graph_output(graph, node, 0, x->type, 4, (int64_t[]){x->shape[0], height, width, conv->channels});
 }
 
-/* From the gradient of the result to that of what stands in front of the activation. The tensor in between is
- * gone, so the result stands for it, and keeps its own gradient. */
+/* Appends the backward node of the activation that is part of the convolution. Returns the gradient before
+ * it. The tensor before the activation is gone, so the result stands for it here, and keeps its gradient. */
 static TensorId through_activation(Graph *graph, const Node *node, TensorId output_gradient)
 {
     const TensorId y = node->outputs[CONV_Y];
@@ -113,7 +112,7 @@ static void conv2d_differentiate(Graph *graph, const Node *node, TensorId output
     graph_append_backward(graph, node, &data, &node->inputs[CONV_X], 1);
 }
 
-/* weight_rank: 2, or 4 for the shape of a 1x1 convolution's. */
+/* Appends a linear layer. weight_rank: 2, or 4 for the shape of a 1x1 convolution's weight. */
 static TensorId append_linear(Graph *graph, const char *name, TensorId x, int64_t features, bool bias,
                               int weight_rank)
 {
@@ -173,8 +172,8 @@ static void linear_differentiate(Graph *graph, const Node *node, TensorId output
 
 /* ---- what convolutions and linear layers cost ---- */
 
-/* Each element of y, or of its gradient, meets the weights of its channel once. A gradient of the weight that
- * nobody asks for costs nothing. */
+/* Returns the operations of a product: each element of y, or of its gradient, meets the weights of its
+ * channel once. A weight gradient that nobody asks for costs nothing. */
 static int64_t product_flops(const Graph *graph, TensorId y, TensorId weight)
 {
     if (weight == TENSOR_NONE)
@@ -198,7 +197,8 @@ static int64_t backward_weight_flops(const Graph *graph, const Node *node)
     return product_flops(graph, node->inputs[CONV_WEIGHT_DY], node->outputs[CONV_WEIGHT_DWEIGHT]);
 }
 
-/* A product of narrow activations has a narrow weight, and gradient of it, whatever the graph calls them. */
+/* Returns the bytes of all operands. In a product of narrow activations the weight and its gradient count as
+ * narrow too, whatever type the graph gives them. */
 static int64_t product_bytes(const Graph *graph, const Node *node)
 {
     const DataType type = graph_tensor(graph, node->inputs[0])->type;

@@ -4,7 +4,7 @@ const char *const loss_names[] = {"cross-entropy", "bce", "l1", "charbonnier", "
 
 /* ---- classes ---- */
 
-/* An input [N] of this type beside the logits; without one, always. */
+/* Returns whether an input is [N] of this type, as many as there are scores; true if there is none. */
 static bool is_beside(const Tensor *scores, const Tensor *tensor, DataType type)
 {
     return !tensor || (tensor->rank == 1 && tensor->type == type && tensor->shape[0] == scores->shape[0]);
@@ -15,7 +15,7 @@ static const Tensor *optional_operand(Graph *graph, TensorId id)
     return id == TENSOR_NONE ? NULL : graph_operand(graph, id);
 }
 
-/* Losses are computed in f32, whatever the network is. */
+/* Returns x in f32: losses are computed in it, whatever the network computes in. */
 static TensorId as_f32(Graph *graph, TensorId x)
 {
     const Tensor *tensor = graph_operand(graph, x);

@@ -9,7 +9,7 @@ const char *const optimizer_slot_names[] = {"momentum_buffer", "exp_avg", "exp_a
                                             "accumulated",     "ema"};
 const char loss_scale_name[] = "scaler.scale";
 
-/* What each kind keeps of a parameter. */
+/* The tensors that each kind keeps for a parameter. */
 static const struct {
     int count;
     OptimizerSlot slots[2];
@@ -73,7 +73,7 @@ static bool betas_are_sound(const Optimizer *o)
     return is_share(o->beta1) && is_share(o->beta2) && o->epsilon > 0;
 }
 
-/* The first number that makes no sense; false: all do. */
+/* Fails with the first number that makes no sense. Returns true if there was one. */
 static bool refuse_numbers(Graph *graph, const Optimizer *o)
 {
     const bool keeps_momentum = kept_by[o->kind].count == 1;
@@ -122,7 +122,7 @@ static bool refuse_learning_rate(Graph *graph, TensorId id)
 
 /* ---- its tensors ---- */
 
-/* NAME.SLOT of a parameter or buffer, shaped like it. */
+/* Adds NAME.SLOT of a parameter or buffer, shaped like it. */
 static void add_slot(Graph *graph, TensorId of, OptimizerSlot slot)
 {
     char name[2 * GRAPH_NAME_MAX];
@@ -169,7 +169,7 @@ static void add_state(Graph *graph, const Optimizer *o)
                    optimizer_names[o->kind]);
 }
 
-/* Moves the loss scale to where the optimizer wants it to begin. */
+/* Sets the first value of the loss scale. Returns its tensor, TENSOR_NONE without one. */
 static TensorId find_loss_scale(Graph *graph, const Optimizer *o)
 {
     const TensorId scale = graph_find(graph, loss_scale_name);
@@ -215,8 +215,8 @@ static void update_infer(Graph *graph, Node *node)
     graph_output(graph, node, UPDATE_UPDATED, DATA_F32, 1, (int64_t[]){1});
 }
 
-/* The operands, and each parameter that has a gradient with all that belongs to it: read and written; the
- * gradient read. */
+/* Returns the bytes of an update: its operands; each parameter with a gradient, and its state, read and
+ * written; the gradient read. */
 static int64_t update_bytes(const Graph *graph, const Node *node)
 {
     int64_t bytes = node_operand_bytes(graph, node);

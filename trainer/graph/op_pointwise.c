@@ -168,7 +168,8 @@ static void flatten_differentiate(Graph *graph, const Node *node, TensorId outpu
     graph_append_backward(graph, node, &backward, &node->inputs[0], 1);
 }
 
-/* Of one pixel; of one channel where a backend may not pad it, as one does with narrow types. */
+/* Returns whether the image and its matrix are the same bytes: of one pixel, or of one channel where no
+ * backend pads it, as CUDA does in narrow types. */
 static bool flatten_is_a_view(const Graph *graph, const Node *node)
 {
     const Tensor *a = graph_tensor(graph, node->inputs[0]), *b = graph_tensor(graph, node->outputs[0]);

@@ -18,7 +18,7 @@ static TensorId append_pool(Graph *graph, OpKind op, TensorId x, const Pool2d *p
     return graph_append(graph, &node);
 }
 
-/* The shape of the result; false after a failure. */
+/* Computes the shape of the result. Returns false after a failure. */
 static bool pool_shape(Graph *graph, const Node *node, int64_t shape[4])
 {
     const Tensor *x = graph_tensor(graph, node->inputs[0]);

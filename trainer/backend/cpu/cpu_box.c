@@ -101,8 +101,8 @@ static FshStatus concat_run(CpuStep *step, FshError *error)
 
 /* ---- pixel shuffle: for one row of the small image ---- */
 
-/* One pixel of the small image, [channels, r * r], from or to its r x r pixels [channels] of the large one.
- * stride: between rows of the large image, in elements. */
+/* Copies one pixel of the small image, [channels, r * r], from or to its r x r pixels [channels] of the large
+ * one. stride: between rows of the large image, in elements. */
 static void shuffle_u32(const uint32_t *from, uint32_t *to, int64_t channels, int64_t r, int64_t stride)
 {
     for (int64_t i = 0; i < r; i++)

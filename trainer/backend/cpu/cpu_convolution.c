@@ -18,14 +18,14 @@ DnnConvolution cpu_convolution_geometry(const Tensor *x, const Tensor *y, const 
     };
 }
 
-/* The layout of the weight that the step reads, or whose gradient it writes. */
+/* Returns the layout of the weight that the step reads, or whose gradient it writes. */
 static const DnnLayout *weight_layout(const CpuStep *step, TensorId weight)
 {
     return step->program->variables[weight]->layout;
 }
 
-/* oneDNN's ReLU is a maximum, which makes 0 of NaN: a network that has diverged would go on. Its leaky one
- * keeps NaN. */
+/* Returns whether the convolution's activation is a ReLU that oneDNN may not compute: its ReLU is a maximum,
+ * which makes 0 of NaN, so that a network that has diverged would go on. Its leaky one keeps NaN. */
 static bool is_plain_relu(const Node *node)
 {
     return node->as.conv.relu && node->as.conv.slope == 0;

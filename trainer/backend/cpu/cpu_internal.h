@@ -34,13 +34,13 @@ typedef void (*CpuPart)(void *context, int part, int64_t begin, int64_t end);
 /* Divides items 0..count-1 over the threads: contiguous, equal to one item, always the same. */
 void cpu_parallel(const CpuBackend *backend, int64_t count, CpuPart work, void *context);
 
-/* oneDNN asks OpenMP how many threads to use, and OpenMP keeps that for each thread that calls: set on entry,
- * set back on return, since the caller may have its own. */
+/* Sets the number of threads of OpenMP, which oneDNN uses, for the calling thread, and returns the previous
+ * one; cpu_threads_leave sets it back, since the caller may have its own. */
 int cpu_threads_enter(const CpuBackend *backend);
 void cpu_threads_leave(int previous);
 
-/* Zeroed, aligned to 64 bytes or, where large, to 2 MiB and on huge pages if the system has some. NULL: no
- * memory. */
+/* Returns zeroed memory, aligned to 64 bytes or, where it is large, to 2 MiB and on huge pages if the system
+ * has some. NULL: no memory. */
 void *cpu_memory_new(uint64_t bytes);
 void cpu_memory_free(void *memory);
 
@@ -77,7 +77,7 @@ FshStatus cpu_state_new(State **state, Backend *backend, const Graph *graph, Fsh
 void cpu_state_free(State *base);
 FshStatus cpu_state_read(State *base, const char *name, float *values, size_t count, FshError *error);
 FshStatus cpu_state_write(State *base, const char *name, const float *values, size_t count, FshError *error);
-/* NULL if there is none. */
+/* Returns the variable of this name, NULL if there is none. */
 const CpuVariable *cpu_state_find(const CpuState *state, const char *name);
 
 /* ---- programs (cpu_program.c) ---- */
@@ -117,7 +117,7 @@ struct CpuProgram {
     bool measures, measured;
 };
 
-/* The graph's tensor that input or output k of the step is. */
+/* Return the tensor of the graph that is input or output k of the step; k: a name of graph.h. */
 const Tensor *cpu_input(const CpuStep *step, int k);
 const Tensor *cpu_output(const CpuStep *step, int k);
 /* Where element `index` of input or output k lies, whatever its type; NULL if it is absent. So an op's part
@@ -126,9 +126,9 @@ const Tensor *cpu_output(const CpuStep *step, int k);
  * for f32 and bf16 alike. */
 const void *cpu_read(const CpuStep *step, int k, int64_t index);
 void *cpu_write(const CpuStep *step, int k, int64_t index);
-/* FSH_ERR_UNSUPPORTED where this processor cannot compute with a type of the graph's. */
+/* Returns FSH_ERR_UNSUPPORTED where this processor cannot compute with a type of the graph. */
 FshStatus cpu_check_types(const Graph *graph, FshError *error);
-/* The loops for activations of this type; those for f32 where no activation has it (u8, i64). */
+/* Returns the loops for activations of this type; those for f32 where no activation has it (u8, i64). */
 const CpuKernels *cpu_kernels(const CpuBackend *backend, DataType type);
 
 FshStatus cpu_program_new(Program **program, State *state, const Graph *graph, FshError *error);

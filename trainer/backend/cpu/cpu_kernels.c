@@ -180,7 +180,7 @@ static inline float activate(float value, bool is_relu, float slope)
     return !is_relu || !(value < 0) ? value : slope == 0 ? 0 : slope * value;
 }
 
-/* The flags are constants where this is called, so that each loop is straight. */
+/* Computes rows of the norm. The flags are constants at each call, so that no loop has a branch. */
 static inline void norm_forward_rows(const NormForward *norm, int64_t first, int64_t rows, int64_t width,
                                      bool has_addend, bool is_relu, bool is_leaky)
 {
@@ -326,7 +326,7 @@ static void norm_backward_apply(const NormBackward *norm, int64_t first, int64_t
 
 /* ---- pools ---- */
 
-/* Input pixels first..end that window `out` covers along one axis. */
+/* Finds the input pixels first..end that window `out` covers along one axis. */
 static void window(int64_t out, int64_t in_size, const PoolShape *shape, int64_t *first, int64_t *end)
 {
     const int64_t start = out * shape->stride - shape->padding;
@@ -410,8 +410,8 @@ static void max_pool_backward(const PoolShape *s, const void *gradient, const ui
     }
 }
 
-/* y = share * the sum of pixels [row_first, row_end) x [column_first, column_end) of an image of `width`
- * pixels a row. */
+/* Computes y = share * the sum of pixels [row_first, row_end) x [column_first, column_end) of an image of
+ * `width` pixels a row. */
 static void window_sum(const Value *x, int64_t width, int64_t channels, int64_t row_first, int64_t row_end,
                        int64_t column_first, int64_t column_end, float share, Value *y)
 {

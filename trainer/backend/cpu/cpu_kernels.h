@@ -106,9 +106,9 @@ typedef struct CpuKernels {
     const CpuUpdateKernels *update;
 } CpuKernels;
 
-/* The fastest that this machine runs, for activations of this type: DATA_F32 or DATA_BF16. */
+/* Returns the fastest variant that this machine runs, for activations of type DATA_F32 or DATA_BF16. */
 const CpuKernels *cpu_kernels_choose(DataType type);
-/* Variant i that this machine runs, from baseline up; NULL at the end. */
+/* Returns variant i that this machine runs, from baseline up; NULL at the end. */
 const CpuKernels *cpu_kernels_variant(DataType type, int i);
 
 #endif

@@ -158,7 +158,7 @@ static void layer_norm(const LayerNormRows *norm, int64_t first, int64_t rows, i
     }
 }
 
-/* The sums over a row of g = dy * weight and of g * normalised x. */
+/* Computes the sums over a row of g = dy * weight and of g * normalised x. */
 static void row_gradient_sums(const Value *dy, const Value *x, const float *weight, float mean, float inverse,
                               int64_t width, float *sum_g, float *sum_gx)
 {

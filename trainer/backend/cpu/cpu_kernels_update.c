@@ -5,7 +5,8 @@
 
 extern const CpuUpdateKernels FSHARD_UPDATE_KERNELS;
 
-/* Value i joins lane i mod SQUARE_LANES: the order of the sum is the same for every width of vectors. */
+/* Returns the sum over the lanes. Value i joined lane i mod SQUARE_LANES: the order of the sum is the same
+ * for every width of vectors. */
 static double sum_lanes(const double *lanes)
 {
     double sum = 0;

@@ -33,7 +33,7 @@ static inline float load(Value value)
     return result;
 }
 
-/* To the nearest, of two as near the even one; NaN stays NaN. */
+/* Rounds to the nearest, of two as near to the even one; NaN stays NaN. */
 static inline Value store(float value)
 {
     uint32_t bits;

@@ -34,7 +34,7 @@ static double share_of_label(const ClassLoss *loss, int64_t n)
     return loss->mix ? (double)loss->mix[n] : 1;
 }
 
-/* What comes on top of smoothing / K at class k. */
+/* Returns what class k gets on top of smoothing / K. */
 static double target_at(const ClassLoss *loss, int64_t n, int64_t k)
 {
     const double share = share_of_label(loss, n);
@@ -96,7 +96,7 @@ static FshStatus run_class_loss(CpuStep *step, CpuPart part, double terms, FshEr
 
 /* ---- softmax ---- */
 
-/* -sum target log p, with log p = x - largest - log sum exp(x - largest) and targets that sum to 1. */
+/* Returns -sum target log p, with log p = x - largest - log sum exp(x - largest); targets sum to 1. */
 static double softmax_loss(const ClassLoss *loss, int64_t n, const float *x, float largest, double sum,
                            double sum_x)
 {
@@ -138,7 +138,7 @@ static FshStatus softmax_cross_entropy_run(CpuStep *step, FshError *error)
 
 /* ---- binary ---- */
 
-/* max(x, 0) - x t + log(1 + exp(-|x|)), which overflows for no x. */
+/* Computes max(x, 0) - x t + log(1 + exp(-|x|)), which overflows for no x. */
 static void binary_part(void *context, int part, int64_t begin, int64_t end)
 {
     const ClassLoss *loss = context;
@@ -165,8 +165,8 @@ static FshStatus binary_cross_entropy_run(CpuStep *step, FshError *error)
 
 /* ---- backward ---- */
 
-/* dx = dloss / (samples that count * terms) * (p - target), 0 for samples that do not count. Both losses'
- * gradients are that. */
+/* Computes dx = dloss / (samples that count * terms) * (p - target), 0 for samples that do not count: the
+ * gradient of both losses. */
 static void backward_part(void *context, int part, int64_t begin, int64_t end)
 {
     const ClassLoss *loss = context;

@@ -105,7 +105,7 @@ static void forward_part(void *context, int part, int64_t begin, int64_t end)
     }
 }
 
-/* The loss of one image from its sums. */
+/* Returns the loss of one image from its sums. */
 static double image_loss(const PixelLoss *loss, double terms, double squares)
 {
     const double mean_square = squares / image_values(loss);
@@ -144,7 +144,8 @@ static FshStatus pixel_loss_run(CpuStep *step, FshError *error)
 
 /* ---- backward ---- */
 
-/* d loss / d prediction = factor * d (mse, psnr), * sign d (l1), * d / sqrt(d^2 + e^2) (charbonnier). */
+/* Computes d loss / d prediction = factor * d (mse, psnr), * sign d (l1), * d / sqrt(d^2 + e^2)
+ * (charbonnier). */
 static void backward_part(void *context, int part, int64_t begin, int64_t end)
 {
     const PixelLoss *loss = context;

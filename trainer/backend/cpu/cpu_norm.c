@@ -65,7 +65,7 @@ static FshStatus batch_norm_prepare(CpuStep *step, FshError *error)
     return FSH_OK;
 }
 
-/* A work item is a row of the matrix; the rest counts as one more. */
+/* Returns the work items: the rows of the matrix; the rest counts as one more. */
 static int64_t item_count(const NormShape *shape)
 {
     return shape->rows + (shape->rest_width > 0);
@@ -97,7 +97,7 @@ static void join_rest(const CpuStep *step, int64_t part)
     }
 }
 
-/* The first (0) or second (1) sum of channel c: over all parts and the pixels of a row. */
+/* Returns the first (0) or second (1) sum of channel c, over all parts and the pixels of a row. */
 static double total(const CpuStep *step, int which, int64_t c)
 {
     const NormShape *shape = step->plan;
@@ -145,7 +145,8 @@ static void sums_part(void *context, int part, int64_t begin, int64_t end)
     join_rest(step, part);
 }
 
-/* Mean and inverse deviation of this batch; running_* move towards its mean and unbiased variance. */
+/* Computes mean and inverse deviation of this batch, and moves running_* towards its mean and unbiased
+ * variance. */
 static void find_batch_statistics(CpuStep *step, float *mean, float *inverse_deviation)
 {
     const NormShape *shape = step->plan;
@@ -183,7 +184,7 @@ static void take_running_statistics(CpuStep *step, float *mean, float *inverse_d
     }
 }
 
-/* Both directions: y = (x - mean) * scale + bias. */
+/* Sets the coefficients of y = (x - mean) * scale + bias, for both directions. */
 static void set_coefficients(const CpuStep *step, const float *mean, const float *inverse_deviation,
                              const float *weight, const float *bias)
 {
@@ -198,7 +199,7 @@ static void set_coefficients(const CpuStep *step, const float *mean, const float
     repeat(shape, coefficient(step, BIAS));
 }
 
-/* The matrices from element `offset` on. */
+/* Returns the matrices from element `offset` on. */
 static NormForward forward_arguments(const CpuStep *step, int64_t offset)
 {
     return (NormForward){.x = cpu_read(step, 0, offset),

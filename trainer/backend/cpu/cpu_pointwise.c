@@ -18,7 +18,7 @@ static FshStatus fill_run(CpuStep *step, FshError *error)
 
 /* ---- cast ---- */
 
-/* From or to f32: between two narrower types there is no cast (graph_cast). */
+/* Casts from or to f32: between two narrower types there is no cast (graph_cast). */
 static void cast_part(void *context, int part, int64_t begin, int64_t end)
 {
     const CpuStep *step = context;

@@ -58,7 +58,7 @@ static bool same_shape(const CpuVariable *variable, const Tensor *tensor)
            memcmp(variable->shape, tensor->shape, (size_t)tensor->rank * sizeof *tensor->shape) == 0;
 }
 
-/* Finds the variable behind every tensor of the graph that has one. */
+/* Finds the variable of every tensor of the graph that has one. */
 static FshStatus match_variables(CpuProgram *program, FshError *error)
 {
     const Graph *graph = program->base.graph;
@@ -140,7 +140,7 @@ static FshStatus allocate(CpuProgram *program, FshError *error)
     return FSH_OK;
 }
 
-/* Where a tensor lies. NULL for TENSOR_NONE. */
+/* Returns where a tensor lies; NULL for TENSOR_NONE. */
 static void *address(const CpuProgram *program, TensorId id)
 {
     const CpuState *state = (const CpuState *)program->base.state;
@@ -163,7 +163,7 @@ static void *address(const CpuProgram *program, TensorId id)
 
 /* ---- making and running ---- */
 
-/* "layer1.0.conv1: conv2d of [64 x 16 x 16 x 64]: " in front of a message. */
+/* Puts "layer1.0.conv1: conv2d of [64 x 16 x 16 x 64]: " before a message. */
 static FshStatus say_where(const CpuStep *step, FshError *error)
 {
     char shape[96] = "";
@@ -197,7 +197,7 @@ static FshStatus make_step(CpuProgram *program, NodeId id, FshError *error)
     return status ? say_where(step, error) : FSH_OK;
 }
 
-/* One scratch for all: steps run one after the other. */
+/* Makes one scratch memory for all steps, which run one after the other, and binds them to it. */
 static FshStatus share_scratch(CpuProgram *program, FshError *error)
 {
     FshStatus status = FSH_OK;

@@ -26,7 +26,7 @@ typedef struct SideBySide {
     DnnPrimitive *primitive;
 } SideBySide;
 
-/* How many images make a wide one: a divisor of the batch. */
+/* Returns how many images make a wide one: a divisor of the batch. */
 static int64_t images_of(const DnnConvolution *c)
 {
     int64_t images = IMAGES_MAX;
@@ -133,7 +133,8 @@ static void release(CpuStep *step)
     dnn_primitive_free(&plan->primitive);
 }
 
-/* In the order in which each maker of a primitive binds; the weight is bound already. */
+/* Binds the images in scratch memory, in the order in which each maker of a primitive takes them; the weight
+ * is bound already. */
 static FshStatus bind_scratch(CpuStep *step, FshError *error)
 {
     const SideBySide *plan = step->plan;

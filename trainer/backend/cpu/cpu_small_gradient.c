@@ -38,7 +38,7 @@ bool cpu_small_gradient_wins(const CpuStep *step, const DnnConvolution *convolut
            convolution->in_channels >= CHANNELS_MIN && convolution->out_channels >= CHANNELS_MIN;
 }
 
-/* Output pixels whose input under this tap, along one axis, is inside the image. */
+/* Returns how many output pixels have an input inside the image under this tap, along one axis. */
 static int64_t pixels_inside(int64_t tap, int64_t in_size, int64_t out_size, const DnnConvolution *c)
 {
     int64_t count = 0;

@@ -5,7 +5,7 @@
 
 enum { ALIGNMENT = 64 };
 
-/* The convolution that reads a parameter as its weight, or NULL. */
+/* Returns the convolution that reads a parameter as its weight, or NULL. */
 static const Node *convolution_of(const Graph *graph, TensorId parameter)
 {
     for (size_t i = 0; i < graph_node_count(graph); i++) {
@@ -16,8 +16,8 @@ static const Node *convolution_of(const Graph *graph, TensorId parameter)
     return NULL;
 }
 
-/* How a variable is stored: as the convolution that reads it likes; the optimizer's like its parameter; else
- * plain. */
+/* Chooses how a variable is stored: as the convolution that reads it likes; the optimizer's tensors like
+ * their parameter; else plain. */
 static FshStatus choose_layout(CpuState *state, CpuVariable *variable, const Graph *graph, TensorId id,
                                FshError *error)
 {

@@ -225,7 +225,7 @@ static void measure_chunk(const UpdateRun *run, const Segment *s, int64_t first,
         sums_of(run, OF_WEIGHT)[chunk] = run->kernels->sum_squares(s->w + first, count);
 }
 
-/* What the update takes for the gradient: the memory it lies in, or this thread's room. */
+/* Returns what the update takes for the gradient: the memory where it lies, or the room of this thread. */
 static const float *take_gradient(const UpdateRun *run, const Segment *s, int64_t first, int64_t count,
                                   int64_t chunk, float *room)
 {
@@ -324,7 +324,7 @@ static void lamb_apply_chunk(const UpdateRun *run, const Segment *s, int64_t fir
 
 /* ---- the kinds ---- */
 
-/* timm's: 1 where either norm is 0. */
+/* Returns the ratio of two norms; 1 where either is 0, as timm does. */
 static double trust_of(double numerator, double denominator)
 {
     return numerator > 0 && denominator > 0 ? numerator / denominator : 1;
@@ -405,7 +405,7 @@ static void (*const updates[OPTIMIZER_KIND_COUNT])(UpdateRun *run) = {
 
 /* ---- one run ---- */
 
-/* GradScaler.update: torch/amp/grad_scaler.py, ATen's _amp_update_scale_. */
+/* Moves the loss scale as GradScaler.update does: torch/amp/grad_scaler.py, _amp_update_scale_ of ATen. */
 static void move_scale(const Optimizer *o, bool overflowed, float *scale, float *tracker)
 {
     if (overflowed) {
@@ -444,7 +444,7 @@ static double ema_decay_of(const Optimizer *o, int64_t updates_before)
     return o->ema_warmup && warm < o->ema_decay ? warm : o->ema_decay;
 }
 
-/* In a run that only adds to the gradient: true. */
+/* Adds to the gradient in a run that only accumulates. Returns true if this run is one. */
 static bool only_accumulates(UpdateRun *run)
 {
     float *micro = run->step->inputs[UPDATE_MICRO];
@@ -460,7 +460,7 @@ static bool only_accumulates(UpdateRun *run)
     return true;
 }
 
-/* With several ranks: gradients and loss become their means. All gradients lie in one piece, paddings of
+/* Makes gradients and loss their means over several ranks. All gradients lie in one piece, paddings of
  * layouts included, which are zeros everywhere. */
 static FshStatus share_gradients(const CpuStep *step, FshError *error)
 {

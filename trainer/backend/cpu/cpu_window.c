@@ -153,14 +153,15 @@ static FshStatus global_avg_pool_backward_run(CpuStep *step, FshError *error)
 
 /* ---- reflection pad: the edge itself is not repeated ---- */
 
-/* Where pixel `at` of the padded axis comes from: -1 is 1, size is size - 2. */
+/* Returns where pixel `at` of the padded axis comes from: -1 is 1, size is size - 2. */
 static int64_t reflected(int64_t at, int64_t padding, int64_t size)
 {
     const int64_t position = at - padding;
     return position < 0 ? -position : position >= size ? 2 * (size - 1) - position : position;
 }
 
-/* The places of the padded axis that pixel `at` goes to: itself and up to two images. Returns how many. */
+/* Finds the places of the padded axis that pixel `at` goes to: itself and up to two images. Returns their
+ * number. */
 static int reflections(int64_t at, int64_t padding, int64_t size, int64_t places[3])
 {
     int count = 0;

@@ -32,11 +32,11 @@ typedef struct DnnPrimitive DnnPrimitive;
 
 FshStatus dnn_engine_new(DnnEngine **engine, FshError *error);
 void dnn_engine_free(DnnEngine **engine);
-/* "oneDNN 2.6.3, avx512_core" into buffer. */
+/* Writes "oneDNN 2.6.3, avx512_core" to buffer. */
 void dnn_engine_describe(char *buffer, uint64_t buffer_bytes);
 
-/* FSH_ERR_UNSUPPORTED where oneDNN cannot compute with activations of this type on this processor; the
- * message says what to do. */
+/* Returns FSH_ERR_UNSUPPORTED where oneDNN cannot compute with activations of this type on this processor;
+ * the message says what to do. */
 FshStatus dnn_check_type(DataType type, FshError *error);
 
 typedef struct DnnConvolution {
@@ -50,8 +50,8 @@ typedef struct DnnConvolution {
     float slope;    /* of the activation, where its argument is not above 0 */
 } DnnConvolution;
 
-/* A plain row-major layout: OIHW, matrices, vectors; of a convolution in groups [groups, O / groups, I /
- * groups, H, W]. */
+/* Makes a plain row-major layout: OIHW, matrices, vectors; of a convolution in groups [groups, O / groups, I
+ * / groups, H, W]. */
 FshStatus dnn_layout_plain(DnnLayout **layout, int rank, const int64_t *shape, FshError *error);
 /* Weights of the convolution, f32: that of the first forward implementation whose layout the weight gradient
  * is fast in, too; for bf16, whose forward pass converts anyway, that of the weight gradient. */
@@ -59,23 +59,23 @@ FshStatus dnn_layout_convolution(DnnLayout **layout, DnnEngine *engine, const Dn
                                  FshError *error);
 void dnn_layout_free(DnnLayout **layout);
 uint64_t dnn_layout_bytes(const DnnLayout *layout);
-/* to = from; padding that the target layout has becomes zero. */
+/* Converts from one layout to another; padding that the target layout has becomes zero. */
 FshStatus dnn_layout_convert(DnnEngine *engine, const DnnLayout *from_layout, const float *from,
                              const DnnLayout *to_layout, float *to, FshError *error);
 
-/* Each of these makes a primitive bound to the given memory (activations NHWC; weights in `weights`' layout,
- * bias plain or NULL). */
+/* Each of these makes a primitive that is bound to the given memory (activations NHWC; weights in the layout
+ * of `weights`, bias plain or NULL). */
 
-/* y = activation(x * weight + bias) */
+/* Makes y = activation(x * weight + bias). */
 FshStatus dnn_convolution_forward_new(DnnPrimitive **primitive, DnnEngine *engine,
                                       const DnnConvolution *convolution, const DnnLayout *weights,
                                       const void *x, const float *weight, const float *bias, void *y,
                                       FshError *error);
-/* dx from dy */
+/* Makes dx from dy. */
 FshStatus dnn_convolution_backward_data_new(DnnPrimitive **primitive, DnnEngine *engine,
                                             const DnnConvolution *convolution, const DnnLayout *weights,
                                             const void *dy, const float *weight, void *dx, FshError *error);
-/* dweight and dbias from dy and x */
+/* Makes dweight and dbias from dy and x. */
 FshStatus dnn_convolution_backward_weight_new(DnnPrimitive **primitive, DnnEngine *engine,
                                               const DnnConvolution *convolution, const DnnLayout *weights,
                                               const void *dy, const void *x, float *dweight, float *dbias,
@@ -96,8 +96,8 @@ FshStatus dnn_linear_backward_weight_new(DnnPrimitive **primitive, DnnEngine *en
                                          const void *dy, const void *x, float *dweight, float *dbias,
                                          FshError *error);
 
-/* c [rows, columns] = transpose(a) * b, with a [inner, rows] and b [inner, columns], all plain. Not bound:
- * see dnn_primitive_bind, in the order a, b, c. */
+/* A product c [rows, columns] = transpose(a) * b, with a [inner, rows] and b [inner, columns], all plain. It
+ * is bound by dnn_primitive_bind, in the order a, b, c. */
 typedef struct DnnProduct {
     DataType type; /* of a and b; c is f32 */
     int64_t inner, rows, columns;
@@ -109,13 +109,14 @@ FshStatus dnn_product_new(DnnPrimitive **primitive, DnnEngine *engine, const Dnn
 FshStatus dnn_conversion_new(DnnPrimitive **primitive, DnnEngine *engine, const DnnConvolution *convolution,
                              const DnnLayout *weights, FshError *error);
 
-/* Where the arguments lie, in the order that the maker of the primitive names. */
+/* Binds the primitive to its arguments, in the order that its maker names. */
 FshStatus dnn_primitive_bind(DnnPrimitive *primitive, void *const *memories, int count, FshError *error);
 
 void dnn_primitive_free(DnnPrimitive **primitive);
-/* Scratch memory that a run needs; may be shared with whatever does not run at the same time. */
+/* Returns the bytes of scratch memory that a run needs. It may be shared with what does not run at the same
+ * time. */
 uint64_t dnn_primitive_scratch_bytes(const DnnPrimitive *primitive);
-/* scratch: 64-byte aligned; before the first run. */
+/* Sets the scratch memory, 64-byte aligned, before the first run. */
 FshStatus dnn_primitive_set_scratch(DnnPrimitive *primitive, void *scratch, FshError *error);
 FshStatus dnn_primitive_run(DnnPrimitive *primitive, FshError *error);
 

@@ -67,7 +67,7 @@ static FshStatus describe_backward_weight(dnnl_convolution_desc_t *operation,
 typedef FshStatus (*DescribeConvolution)(dnnl_convolution_desc_t *operation, const ConvolutionDescriptions *d,
                                          const dnnl_memory_desc_t *weight, bool bias, FshError *error);
 
-/* oneDNN's plain loops, a hundred times slower than the rest. */
+/* Returns whether these are oneDNN's plain loops, a hundred times slower than the rest. */
 static bool is_reference(const_dnnl_primitive_desc_t description)
 {
     const char *info = NULL;
@@ -76,7 +76,7 @@ static bool is_reference(const_dnnl_primitive_desc_t description)
            strncmp(info, "ref", 3) == 0;
 }
 
-/* The forward description, which the backward ones take as a hint. */
+/* Describes the forward convolution, which the backward ones take as a hint. */
 static FshStatus forward_hint(const DnnEngine *engine, const ConvolutionDescriptions *d,
                               dnnl_primitive_desc_t *hint, FshError *error)
 {
@@ -87,7 +87,7 @@ static FshStatus forward_hint(const DnnEngine *engine, const ConvolutionDescript
                                                          NULL));
 }
 
-/* True if the weight gradient has a fast implementation for weights laid out like this. */
+/* Returns whether the weight gradient has a fast implementation for weights laid out like this. */
 static bool gradient_likes(const DnnEngine *engine, const ConvolutionDescriptions *d,
                            const dnnl_memory_desc_t *weight, const_dnnl_primitive_desc_t hint)
 {
@@ -198,7 +198,7 @@ static FshStatus describe_for(const DnnEngine *engine, DescribeConvolution descr
                                                          hint));
 }
 
-/* The engine's attributes, and the activation behind the sums. */
+/* Adds the activation after the sums to the attributes of the engine. */
 static FshStatus add_activation(const DnnEngine *engine, const DnnConvolution *convolution,
                                 ConvolutionDescriptions *d, FshError *error)
 {

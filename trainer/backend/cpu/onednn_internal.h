@@ -32,7 +32,7 @@ struct DnnPrimitive {
     uint64_t scratchpad_bytes, converted_bytes;
 };
 
-/* oneDNN's name of DATA_F32 or DATA_BF16. */
+/* Returns the name that oneDNN has for DATA_F32 or DATA_BF16. */
 dnnl_data_type_t dnn_type(DataType type);
 
 FshStatus dnn_check(dnnl_status_t status, const char *call, FshError *error);
@@ -54,7 +54,7 @@ typedef struct WeightBinding {
     bool is_gradient;
 } WeightBinding;
 
-/* A primitive of this description, bound; weight may be NULL. */
+/* Makes a primitive of this description, bound; weight may be NULL. */
 FshStatus dnn_primitive_new(DnnPrimitive **primitive, const DnnEngine *engine,
                             const_dnnl_primitive_desc_t description, const Binding *bindings, int count,
                             const WeightBinding *weight, FshError *error);

@@ -58,7 +58,7 @@ static FshStatus find_in_state(CudaProgram *program, TensorId id, FshError *erro
     return FSH_OK;
 }
 
-/* The bucket of a parameter's gradient; GRADIENT_BUCKETS: not one. */
+/* Returns the bucket of a parameter's gradient; GRADIENT_BUCKETS: the tensor is none. */
 static int bucket_of(const CudaProgram *program, size_t t)
 {
     if (graph_tensor(program->base.graph, (TensorId)t)->role != TENSOR_GRADIENT)
@@ -66,8 +66,8 @@ static int bucket_of(const CudaProgram *program, size_t t)
     return element_is_narrow(program->tensors[t].element) ? GRADIENTS_NARROW : GRADIENTS_F32;
 }
 
-/* Parameters' gradients live for all of a run: bucket by bucket they lie one behind the other from base on.
- * Returns the end; NULL only counts. */
+/* Places the gradients of parameters, which live for all of a run: bucket by bucket, one after the other from
+ * base on. Returns the end; NULL only counts. */
 static uint64_t place_fixed(CudaProgram *program, char *base)
 {
     uint64_t offset = 0;
@@ -104,8 +104,8 @@ static FshStatus check_gradients(const CudaProgram *program, FshError *error)
     return FSH_OK;
 }
 
-/* cuda_memory_new; where there is not enough, with the batch that would fit, from what grows with the batch:
- * activations and, as far as it is known by then, scratch memory. */
+/* Takes device memory as cuda_memory_new does. Where there is not enough, the message tells the batch that
+ * would fit, from what grows with it: activations and, as far as it is known by then, scratch memory. */
 static FshStatus reserve(CudaProgram *program, void **memory, uint64_t bytes, const char *what,
                          FshError *error)
 {
@@ -339,8 +339,8 @@ static FshStatus enqueue_named(const CudaProgram *program, size_t n, FshError *e
     return status;
 }
 
-/* Step by step with marks between: a recorded graph cannot be looked into. The device waits until the host is
- * ahead: else the time between two marks would be that of the calls. */
+/* Enqueues step by step with marks between: a recorded graph cannot be looked into. The device waits until
+ * the host is ahead: else the time between two marks would be that of the calls. */
 static FshStatus run_measured(CudaProgram *program, FshError *error)
 {
     const size_t node_total = graph_node_count(program->base.graph);

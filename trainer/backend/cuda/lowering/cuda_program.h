@@ -60,7 +60,7 @@ typedef struct CudaProgram {
     cudaEvent_t *marks; /* [graph_node_count + 1] with seconds */
 } CudaProgram;
 
-/* The step owns plan from now on. */
+/* Gives plan to the step, which frees it. */
 static inline void step_own(Step *step, void *plan, void (*plan_free)(void *plan))
 {
     step->plan = plan;
@@ -80,7 +80,7 @@ typedef struct Lowering {
     FshStatus (*enqueue)(const Step *step, cudaStream_t stream, FshError *error);
 } Lowering;
 
-/* NULL: this backend does not know the op. */
+/* Returns how an op becomes device work; NULL: this backend does not know it. */
 const Lowering *lowering_of(OpKind op);
 
 static inline CudaBackend *program_backend(const CudaProgram *program)

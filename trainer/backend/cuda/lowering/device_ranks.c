@@ -106,7 +106,7 @@ static FshStatus load_nccl(NcclCalls *nccl, FshError *error)
     return FSH_OK;
 }
 
-/* Two ranks on one GPU would wait for each other for ever. */
+/* Refuses two ranks on one GPU, which would wait for each other for ever. */
 static FshStatus check_devices(Communicator *communicator, FshError *error)
 {
     const RankPlace *place = communicator_place(communicator);
@@ -223,7 +223,7 @@ void device_ranks_leave(DeviceRanks *ranks)
     free(ranks);
 }
 
-/* The type's name in NCCL, and its bytes. */
+/* Tells the name of the type in NCCL, and its bytes. */
 static ncclDataType_t type_of(ElementType element, size_t *bytes_ret)
 {
     static const struct {

@@ -17,11 +17,11 @@
  * rank calls it. FSH_ERR_UNSUPPORTED: this build or this machine has no NCCL. FSH_ERR_MISMATCH: two ranks
  * have one GPU. FSH_ERR_LIBRARY: as NCCL says. */
 FshStatus device_ranks_join(Backend *backend, Communicator *communicator, FshError *error);
-/* Of backend_close, when no program is left and the stream is idle. NULL is fine. */
+/* Frees ranks, in backend_close, when no program is left and the stream is idle. NULL is fine. */
 void device_ranks_leave(DeviceRanks *ranks);
 
-/* Enqueues: the gradients of all buckets, and the loss (f32 [1]; NULL: none), become their means over the
- * ranks. ranks NULL: one rank, nothing. */
+/* Enqueues the exchange that makes the gradients of all buckets, and the loss (f32 [1]; NULL: none), their
+ * means over the ranks. ranks NULL: one rank, nothing is enqueued. */
 FshStatus device_ranks_share(const DeviceRanks *ranks, const GradientBucket buckets[GRADIENT_BUCKETS],
                              float *loss, cudaStream_t stream, FshError *error);
 

@@ -13,8 +13,8 @@ typedef struct LoweringRow {
     Lowering lowering;
 } LoweringRow;
 
-/* In prepare of what computes in the type of its first input: where that is narrow, input i, a weight in the
- * State, becomes its narrow copy (state.h). FSH_ERR_MEMORY, FSH_ERR_LIBRARY. */
+/* For prepare: where input 0 is narrow, replaces input i, a weight in the State, by its narrow copy
+ * (state.h). FSH_ERR_MEMORY, FSH_ERR_LIBRARY. */
 FshStatus lowering_narrow_weight(const CudaProgram *program, Step *step, int i, FshError *error);
 
 /* Each ends with OP_KIND_COUNT. */

@@ -106,7 +106,7 @@ static bool is_stem(const Step *step, const Convolution *convolution)
            convolution->x.shape[3] <= FOLD_CHANNELS_MAX;
 }
 
-/* A tensor of y's type whose channels need no padding. */
+/* Returns a tensor of this type whose channels need no padding. */
 static DeviceTensor loose_tensor(ElementType element, int64_t outermost, int64_t height, int64_t width,
                                  int64_t channels)
 {
@@ -117,7 +117,7 @@ static DeviceTensor loose_tensor(ElementType element, int64_t outermost, int64_t
                           .rows = outermost * height * width};
 }
 
-/* The convolution that cuDNN is to do in place of the node's. */
+/* Sets the convolution that cuDNN is to compute in place of the node's. */
 static void fold(ConvolutionPlan *plan, const Conv2d *conv)
 {
     Convolution *convolution = &plan->convolution;
@@ -134,7 +134,8 @@ static void fold(ConvolutionPlan *plan, const Conv2d *conv)
 
 /* ---- cuDNN's plans ---- */
 
-/* NHWC and OHWI are N, C, H, W and K, C, R, S to cuDNN, with strides that say how they lie. */
+/* Adds a tensor to the plan. NHWC and OHWI are N, C, H, W and K, C, R, S to cuDNN, with strides that say how
+ * they lie. */
 static int convolution_tensor(CudnnPlan *plan, const DeviceTensor *tensor)
 {
     const int64_t pixels = tensor->shape[1] * tensor->shape[2];
@@ -143,7 +144,8 @@ static int convolution_tensor(CudnnPlan *plan, const DeviceTensor *tensor)
         (int64_t[4]){tensor->rows / pixels, tensor->pitch, tensor->shape[1], tensor->shape[2]});
 }
 
-/* float32: TF32 only where it is allowed. Narrow types have the matrix units in any case. */
+/* Returns which plans are allowed. float32: TF32 only where it is allowed. Narrow types have the matrix units
+ * in any case. */
 static CudnnPolicy policy_of(const CudaBackend *backend, ElementType element, bool timed)
 {
     uint32_t refused = CUDNN_NOTES_OF_TRANSFORMS;
@@ -156,7 +158,7 @@ static CudnnPolicy policy_of(const CudaBackend *backend, ElementType element, bo
 
 enum { ADDRESSES = 5 };
 
-/* By the ids of describe's pattern. */
+/* Lists the addresses by the ids of describe's pattern. */
 static void addresses_of(const Convolution *convolution, const Epilogue *epilogue, void *addresses[ADDRESSES])
 {
     const DeviceTensor *tensor = &epilogue->tensor;
@@ -214,7 +216,7 @@ static FshStatus want_plan(CudaBackend *backend, const Convolution *convolution,
     return status ? status : cudnn_cache_want(backend->plans, &described, &policy, timed, error);
 }
 
-/* trial: whether candidates are timed, on the tensors' addresses. */
+/* Gets a plan from the cache. trial: candidates are timed, on the addresses of the tensors. */
 static FshStatus get_plan(CudaBackend *backend, const Convolution *convolution, const Epilogue *epilogue,
                           bool trial, const CudnnPlan **plan, FshError *error)
 {
@@ -229,8 +231,8 @@ static FshStatus get_plan(CudaBackend *backend, const Convolution *convolution, 
     return cudnn_cache_get(backend->plans, &described, &policy, trial ? &on_these : NULL, plan, error);
 }
 
-/* Milliseconds of our own pass over y: at the greater part of what the memory moves. writes: it does not only
- * read. */
+/* Returns the milliseconds of our own pass over y, at the greater part of what the memory moves. writes: it
+ * does not only read. */
 static double milliseconds_of_pass(const DeviceTensor *y, bool writes)
 {
     int device = 0, clock_kilohertz = 0, bus_bits = 0;
@@ -242,9 +244,10 @@ static double milliseconds_of_pass(const DeviceTensor *y, bool writes)
     return bytes_per_millisecond > 0 ? bytes / bytes_per_millisecond + milliseconds_of_start : 0;
 }
 
-/* cuDNN has epilogues for narrow types. It makes sums by atomics, in another order each time. It compiles
- * kernels with a leaky ReLU when it is asked for them, 0.1 to 2 s for each, which pays where plans are timed
- * and kept; those with a bias alone or a plain ReLU are there. */
+/* Finds what cuDNN could do with y on its way to memory. It has epilogues for narrow types. It makes sums by
+ * atomics, in another order each time. It compiles kernels with a leaky ReLU when it is asked for them, 0.1
+ * to 2 s for each, which pays where plans are timed and kept; those with a bias alone or a plain ReLU are
+ * there. */
 static FshStatus find_epilogue(const CudaProgram *program, Step *step, ConvolutionPlan *plan, FshError *error)
 {
     const DeviceTensor *y = &plan->convolution.y, *sums = maybe_out(step, CONV_SUMS);
@@ -266,7 +269,7 @@ static FshStatus find_epilogue(const CudaProgram *program, Step *step, Convoluti
     return FSH_OK;
 }
 
-/* The plan with the epilogue, if there is one and it does not cost more than a pass over y. */
+/* Takes the plan with the epilogue if there is one and it does not cost more than a pass over y. */
 static void try_epilogue(CudaBackend *backend, ConvolutionPlan *plan, bool trial)
 {
     const CudnnPlan *with_epilogue = NULL;
@@ -329,7 +332,8 @@ static FshStatus choose_cudnn(CudaBackend *backend, Step *step, ConvolutionPlan 
 /* Without times: cuDNN is far from the memory's speed at so few channels; at more nobody knows. */
 enum { DIRECT_CHANNEL_PAIRS = 256 };
 
-/* With what is left to do behind either of them. */
+/* Returns whether our own kernel takes less time than cuDNN's plan, each with the passes that it leaves to
+ * do. */
 static bool direct_is_faster(CudaBackend *backend, const Step *step, const ConvolutionPlan *plan,
                              double *milliseconds)
 {
@@ -373,8 +377,8 @@ typedef struct Passes {
     bool bias, relu, sums, bias_gradient; /* bias: with the activation, if there is one */
 } Passes;
 
-/* Kernels for depthwise convolutions add the bias and make its gradient; those for few channels add the bias,
- * activate and make the sums. */
+/* Returns the passes that are left. Kernels for depthwise convolutions add the bias and make its gradient;
+ * those for few channels add the bias, activate and make the sums. */
 static Passes passes_left(const Step *step, const ConvolutionPlan *plan)
 {
     const bool forward = step->node->op == OP_CONV2D, depthwise = plan->way == WAY_DEPTHWISE;
@@ -420,8 +424,8 @@ static FshStatus prepare_depthwise(Step *step, ConvolutionPlan *plan)
     return FSH_OK;
 }
 
-/* Whole images are evaluated one at a time, each in its own size: behind the first sizes, to time ten ways
- * for another one takes far longer than the best of them saves. */
+/* Returns whether timing plans pays. Whole images are evaluated one at a time, each in its own size: after
+ * the first sizes, timing ten ways for another one takes far longer than the best of them saves. */
 static bool pays_to_time(const CudaProgram *program, const Convolution *convolution)
 {
     const Graph *graph = program->base.graph;
@@ -432,11 +436,11 @@ static bool pays_to_time(const CudaProgram *program, const Convolution *convolut
            program_backend(program)->program_count <= TIMED_PROGRAMS;
 }
 
-/* Where the norm behind makes statistics and result in one launch, it does so in less time than the sums cost
- * the convolution: pyramidnet-110-270 at batch 64, whose norms all do, 5,158 images/s without any sums, 4,962
- * with; resnet50 at 160 px 11,867 and 11,576 at batch 64, but 16,755 and 17,230 at 512 (H200, 2026-11-21).
- * Kernels for few channels have their sums for nothing. Once the weight is narrow: whether these kernels take
- * it is asked here. */
+/* Leaves the sums out where the norm that follows makes statistics and result in one launch: it does so in
+ * less time than the sums cost the convolution: pyramidnet-110-270 at batch 64, whose norms all do, 5,158
+ * images/s without any sums, 4,962 with; resnet50 at 160 px 11,867 and 11,576 at batch 64, but 16,755 and
+ * 17,230 at 512 (H200, 2026-11-21). Kernels for few channels make their sums at no cost. Called once the
+ * weight is narrow: whether these kernels take it is asked here. */
 static void leave_out_sums(Step *step)
 {
     Direct direct;
@@ -541,7 +545,7 @@ static FshStatus run_depthwise(const Step *step, const Depthwise *depthwise, cud
     }
 }
 
-/* cuDNN, with what goes into a stem and comes out of it. */
+/* Runs cuDNN, with the passes that fold a stem before it and unfold after it. */
 static FshStatus run_cudnn(const Step *step, const ConvolutionPlan *plan, cudaStream_t stream,
                            FshError *error)
 {
@@ -566,7 +570,8 @@ static FshStatus run_cudnn(const Step *step, const ConvolutionPlan *plan, cudaSt
     return status;
 }
 
-/* What cuDNN left: y's bias, activation and sums, or the gradient of the bias from that of y. */
+/* Runs the convolution, then the passes that are left: bias, activation and sums of y, or the gradient of the
+ * bias from that of y. */
 static FshStatus convolution(const Step *step, cudaStream_t stream, FshError *error)
 {
     const ConvolutionPlan *plan = step->plan;

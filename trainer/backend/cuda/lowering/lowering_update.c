@@ -132,7 +132,7 @@ static uint64_t aligned(uint64_t bytes)
     return (bytes + mask) & ~mask;
 }
 
-/* Draft to device memory. */
+/* Copies the draft to device memory. */
 static FshStatus place_table(const CudaProgram *program, const TableDraft *draft, UpdatePlan *plan,
                              FshError *error)
 {

@@ -6,7 +6,7 @@
 #include "common/cpu.h"
 #include "trainer/backend/cuda/device/memory_advice.h"
 
-/* The classes that labels choose from; 0 for an input that is no label. */
+/* Returns the number of classes that labels choose from; 0 for an input that is no label. */
 static int64_t classes_of(const Graph *graph, TensorId input)
 {
     for (size_t n = 0; n < graph_node_count(graph); n++) {
@@ -110,7 +110,7 @@ void program_inputs_free(ProgramInputs *inputs)
     *inputs = (ProgramInputs){0};
 }
 
-/* Here rather than on the device, which could tell only by stopping. */
+/* Checks labels here rather than on the device, which could tell only by stopping. */
 static FshStatus check_labels(const int64_t *labels, size_t count, int64_t classes, FshError *error)
 {
     for (size_t i = 0; i < count; i++)
@@ -149,7 +149,7 @@ static FshStatus copy_range(const ProgramInputs *inputs, size_t first, size_t en
                     error);
 }
 
-/* What was written, neighbours together. */
+/* Copies what was written, neighbours together. */
 static FshStatus copy_written(const ProgramInputs *inputs, void *to, const void *from,
                               enum cudaMemcpyKind kind, cudaStream_t stream, FshError *error)
 {

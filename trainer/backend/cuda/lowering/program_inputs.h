@@ -40,13 +40,13 @@ typedef struct ProgramInputs {
  * failure: program_inputs_free. */
 FshStatus program_inputs_make(ProgramInputs *inputs, const Graph *graph, DeviceTensor *tensors,
                               uint64_t held_bytes, FshError *error);
-/* The work must be done. Zeroed is fine. */
+/* Frees inputs when the work is done. Zeroed is fine. */
 void program_inputs_free(ProgramInputs *inputs);
 
-/* FSH_ERR_MISMATCH: a label that is no class. */
+/* Writes an input of the next run. FSH_ERR_MISMATCH: a label that is no class. */
 FshStatus program_inputs_write(ProgramInputs *inputs, const Graph *graph, TensorId id, const void *values,
                                size_t bytes, FshError *error);
-/* Before the steps of a run are enqueued on work: they will read what was written. */
+/* Lets work wait for what was written; called before the steps of a run are enqueued on it. */
 FshStatus program_inputs_send(ProgramInputs *inputs, cudaStream_t work, FshError *error);
 
 #endif

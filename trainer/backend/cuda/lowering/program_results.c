@@ -1,6 +1,7 @@
 #include "trainer/backend/cuda/lowering/program_results.h"
 
-/* With a loss scale the update looks at the gradient, and goes on. */
+/* Returns whether the update is guarded by the loss. With a loss scale it looks at the gradient instead, and
+ * goes on. */
 static bool wants_guard(const Node *node)
 {
     return node->op == OP_UPDATE && node->inputs[UPDATE_LOSS] != TENSOR_NONE && !node->as.update.loss_scaling;
@@ -18,7 +19,7 @@ FshStatus result_ring_make(ResultRing *ring, const Graph *graph, cudaStream_t wo
     return status;
 }
 
-/* All but the guard, whose address stands in the recorded graph. */
+/* Frees all but the guard, whose address stands in the recorded graph. */
 static void free_slots(ResultRing *ring)
 {
     if (ring->stream) {

@@ -17,9 +17,9 @@ typedef struct ResultRing {
     void *guard;
 } ResultRing;
 
-/* What a program needs from its beginning: the guard of its update. On failure: result_ring_free. */
+/* Makes what a program needs from its beginning: the guard of its update. On failure: result_ring_free. */
 FshStatus result_ring_make(ResultRing *ring, const Graph *graph, cudaStream_t work, FshError *error);
-/* The work must be done. Zeroed is fine. */
+/* Frees the ring when the work is done. Zeroed is fine. */
 void result_ring_free(ResultRing *ring);
 /* As program->results say. Waits for the runs under way. */
 FshStatus result_ring_set(ResultRing *ring, const Program *program, const DeviceTensor *tensors,
@@ -28,7 +28,7 @@ FshStatus result_ring_set(ResultRing *ring, const Program *program, const Device
 /* Enqueues what stands in front of this node, if it is the update: the guard. */
 FshStatus result_ring_guard(const ResultRing *ring, const Node *node, const DeviceTensor *tensors,
                             cudaStream_t work, FshError *error);
-/* Behind the steps of a run: results go to the slot of run program->results.run_count. */
+/* Enqueues, after the steps of a run, the copy of results to the slot of run program->results.run_count. */
 FshStatus result_ring_send(ResultRing *ring, const Program *program, cudaStream_t work, FshError *error);
 FshStatus result_ring_collect(const ResultRing *ring, const Program *program, size_t slot,
                               const float **values, FshError *error);

@@ -214,7 +214,7 @@ void cuda_state_updated(State *state, size_t known)
         cuda->narrow_right = known;
 }
 
-/* The table of all copies in device memory. */
+/* Makes the table of all copies in device memory. */
 static FshStatus list_narrow(CudaState *state, FshError *error)
 {
     const size_t bytes = state->narrow_count * sizeof(NarrowCopy);

@@ -20,27 +20,27 @@ FshStatus cuda_state_read(State *state, const char *name, float *values, size_t 
 FshStatus cuda_state_write(State *state, const char *name, const float *values, size_t count,
                            FshError *error);
 
-/* True for roles that live in a State. */
+/* Returns whether tensors of a role live in a State. */
 bool cuda_state_holds(TensorRole role);
-/* The tensor called name; NULL if the state has none. Good for the state's life. */
+/* Returns the tensor called name; NULL if the state has none. Good for the life of the state. */
 const DeviceTensor *cuda_state_tensor(const State *state, const char *name);
 
-/* The copy of weight `name` in element, ELEMENT_BF16 or ELEMENT_F16; made if it is not there yet. Its values
- * are right from the next run on. Good for the state's life. NULL: FSH_ERR_MEMORY, FSH_ERR_LIBRARY,
- * FSH_ERR_NOT_FOUND. */
+/* Returns the copy of weight `name` in element, ELEMENT_BF16 or ELEMENT_F16, and makes it if it is not there
+ * yet. Its values are right from the next run on. Good for the life of the state. NULL: FSH_ERR_MEMORY,
+ * FSH_ERR_LIBRARY, FSH_ERR_NOT_FOUND. */
 const DeviceTensor *cuda_state_narrow(State *state, const char *name, ElementType element, FshError *error);
 
-/* For the update: the copies of a parameter that there are, one for each type at most. Element [o, h, w, i]
- * of the float32 weight, at index row * channels + i, row = (o * kernel_h + h) * kernel_w + w, is element row
- * * pitch + i of the copy. Returns their number. */
+/* Lists, for the update, the copies that a parameter has, one for each type at most. Element [o, h, w, i] of
+ * the float32 weight, at index row * channels + i, row = (o * kernel_h + h) * kernel_w + w, is element row *
+ * pitch + i of the copy. Returns their number. */
 enum { NARROW_COPIES_MAX = 2 };
 int cuda_state_narrow_copies(const State *state, const char *name,
                              const DeviceTensor *copies[NARROW_COPIES_MAX]);
 
-/* The number of copies there are, of all weights: what an update that writes them all puts into
+/* Returns the number of copies of all weights: what an update that writes them all puts into
  * Step.narrow_known. */
 size_t cuda_state_narrow_count(const State *state);
-/* An update that knows the first `known` copies is enqueued: the others are out of date. */
+/* Notes that an update that knows the first `known` copies is enqueued: the others are out of date. */
 void cuda_state_updated(State *state, size_t known);
 /* Enqueues what makes every copy right, if one is not. Not to be captured. */
 FshStatus cuda_state_refresh(State *state, FshError *error);

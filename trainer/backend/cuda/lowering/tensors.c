@@ -20,7 +20,7 @@ static bool is_weight(const Graph *graph, const Tensor *tensor)
            (tensor->of != TENSOR_NONE && graph_tensor(graph, tensor->of)->role == TENSOR_PARAMETER);
 }
 
-/* What the gradient of a weight lies in: the type in which it is computed. */
+/* Returns the type in which the gradient of a weight lies: that in which it is computed. */
 static ElementType gradient_element(const Graph *graph, TensorId id)
 {
     const Tensor *tensor = graph_tensor(graph, id);
@@ -83,8 +83,8 @@ uint64_t device_tensor_room_bytes(const DeviceTensor *tensor)
     return (device_tensor_bytes(tensor) + mask) & ~mask;
 }
 
-/* Where a row of memory stands in logical layout: its first element, and from one channel to the next. Rows
- * of a filter are those of [O, h, w]. */
+/* A row of memory in logical layout: its first element, and the step from one channel to
+ * the next. Rows of a filter are those of [O, h, w]. */
 typedef struct LogicalRow {
     int64_t first, step;
 } LogicalRow;
@@ -96,7 +96,7 @@ static LogicalRow logical_row(const DeviceTensor *tensor, int64_t row)
     return (LogicalRow){row / pixels * channels * pixels + row % pixels, pixels};
 }
 
-/* One element; the size that nearly all have is known to the compiler. */
+/* Copies one element; the size that nearly all have is known to the compiler. */
 static void copy_element(unsigned char *to, const unsigned char *from, size_t bytes)
 {
     if (bytes == sizeof(float))

@@ -15,16 +15,16 @@
 /* Tensors begin at multiples of this: any vector access and any library is content. */
 enum { TENSOR_ALIGNMENT_BYTES = 256 };
 
-/* Everything but the address. */
+/* Describes a tensor in device memory: everything but the address. */
 DeviceTensor device_tensor_describe(const Graph *graph, TensorId id);
-/* The same for a narrow copy of an f32 weight: [O, h, w, I] or [O, I], padded in O and I, or a bias [O]. */
+/* Describes a narrow copy of an f32 weight: [O, h, w, I] or [O, I], padded in O and I, or a bias [O]. */
 DeviceTensor device_tensor_narrow(const DeviceTensor *weight, ElementType element);
 uint64_t device_tensor_bytes(const DeviceTensor *tensor);
-/* device_tensor_bytes, rounded up to TENSOR_ALIGNMENT_BYTES. */
+/* Returns device_tensor_bytes, rounded up to TENSOR_ALIGNMENT_BYTES. */
 uint64_t device_tensor_room_bytes(const DeviceTensor *tensor);
 
-/* Logical layout <-> device memory, in stream order; both return when it is done. FSH_ERR_MEMORY,
- * FSH_ERR_LIBRARY. */
+/* Copy between logical layout and device memory, in stream order; both return when it is done.
+ * FSH_ERR_MEMORY, FSH_ERR_LIBRARY. */
 /* values: of memory's type. Padding becomes 0. */
 FshStatus device_tensor_upload(const DeviceTensor *tensor, const void *values, cudaStream_t stream,
                                FshError *error);

@@ -8,11 +8,11 @@
 
 #include "trainer/graph/graph.h"
 
-/* A convolution of one channel a group, or a gradient of one, for which there are kernels of our own: they
- * read the weight as it is. */
+/* Returns whether the node is a convolution of one channel a group, or a gradient of one, for which there are
+ * kernels of our own: they read the weight as it is. */
 bool node_is_depthwise(const Graph *graph, const Node *node);
 
-/* Whether input number `input` of the node is read from a copy where input 0 is narrow: weights of
+/* Returns whether input number `input` of the node is read from a copy where input 0 is narrow: weights of
  * convolutions and products, but for depthwise ones, and biases that a library may add. (That of a leaky ReLU
  * is only where the plan is timed, lowering_convolution.c.) */
 bool node_reads_copy(const Graph *graph, const Node *node, int input);
