@@ -77,6 +77,11 @@ void graph_keep_everything(Graph *graph)
     }
 }
 
+double epsilon_of(DataType type)
+{
+    return ldexp(1, type == DATA_BF16 ? -8 : -11);
+}
+
 void compare_values(Comparison *comparison, const char *what, const float *ours, const float *theirs,
                     size_t count)
 {

@@ -40,6 +40,8 @@ bool tensor_is_in_state(const Tensor *tensor);
 /* Makes every activation readable, gradients too. */
 void graph_keep_everything(Graph *graph);
 
+/* Returns 2^-8 for bf16, 2^-11 for f16: twice what a number is off by, at most, each time it is stored. */
+double epsilon_of(DataType type);
 /* Prints and counts a mismatch where ours is not near theirs, or where either is not finite. */
 void compare_values(Comparison *comparison, const char *what, const float *ours, const float *theirs,
                     size_t count);

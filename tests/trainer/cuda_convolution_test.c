@@ -1,5 +1,5 @@
-/* Convolutions on the CUDA backend against the CPU backend: 16-bit types with padded channels, the stem
- * folded and plain, depthwise and in groups; and plans that are kept for the next start.
+/* What convolutions of the CUDA backend choose from: ways that are timed, ReLUs and sums that cuDNN makes
+ * beside them, what is refused; and plans that are kept for the next start. Their results: op_cases.h.
  *
  * Usage: cuda_support.h. */
 #include <dirent.h>
@@ -9,65 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "tests/trainer/cuda_narrow.h"
-
-/* What one_convolution builds: compare_narrow takes a function without a context. */
-static Conv2d current;
-
-static TensorId one_convolution(Graph *graph, TensorId x)
-{
-    return graph_conv2d(graph, "conv", x, &current);
-}
-
-/* A result and a gradient are rounded once each, 0.3 epsilon. */
-static void compare_convolution(int64_t batch, int64_t height, int64_t width, int64_t channels,
-                                const Conv2d *conv_options, double roundings)
-{
-    char name[128];
-    current = *conv_options;
-    (void)snprintf(name, sizeof name, "%d channels out, kernel %d, stride %d, padding %d, groups %d",
-                   (int)current.channels, (int)current.kernel, (int)current.stride, (int)current.padding,
-                   (int)current.groups);
-    compare_narrow(one_convolution, name, 4, (int64_t[4]){batch, height, width, channels}, roundings);
-}
-
-/* Every pair of odd and padded channel counts would take minutes: each count is there once in and once
- * out. */
-CUDA_TEST(test_narrow_convolutions_agree)
-{
-    static const int64_t channels[][2] = {{3, 5}, {5, 13}, {13, 21}, {21, 3}, {8, 16}, {16, 8}, {1, 1}};
-    static const int64_t kernels[][3] = {{1, 1, 0}, {1, 2, 0}, {3, 1, 1}, {3, 2, 1}, {3, 2, 0},
-                                         {5, 1, 2}, {5, 2, 2}, {7, 1, 3}, {7, 2, 3}};
-    for (size_t c = 0; c < sizeof channels / sizeof channels[0]; c++)
-        for (size_t k = 0; k < sizeof kernels / sizeof kernels[0]; k++) {
-            const Conv2d options = {.channels = channels[c][1],
-                                    .kernel = kernels[k][0],
-                                    .stride = kernels[k][1],
-                                    .padding = kernels[k][2],
-                                    .bias = (c + k) % 2 == 0};
-            compare_convolution(1 + (int64_t)(k % 3), 9, 11, channels[c][0], &options, 1);
-        }
-}
-
-/* What the kernels for few channels take without having been timed: all their widths, images smaller than the
- * 16 pixels of a warp and with an odd rest, pixels that no tap reads, a kernel that reaches beyond the image
- * on both sides. */
-CUDA_TEST(test_convolutions_of_few_channels_agree)
-{
-    static const int64_t cases[][8] = {
-        /* batch, height, width, in, out, kernel, stride, padding */
-        {1, 3, 3, 3, 3, 3, 1, 0},   {1, 3, 3, 1, 8, 3, 2, 1},    {5, 14, 14, 3, 3, 3, 1, 0},
-        {3, 16, 13, 3, 8, 3, 2, 0}, {2, 9, 9, 8, 32, 3, 2, 0},   {2, 5, 6, 32, 8, 3, 1, 1},
-        {7, 4, 4, 16, 16, 3, 1, 0}, {2, 6, 7, 24, 8, 2, 2, 1},   {2, 7, 5, 8, 24, 4, 1, 3},
-        {1, 2, 2, 5, 9, 5, 1, 2},   {2, 8, 7, 7, 3, 1, 2, 0},    {2, 9, 8, 16, 13, 5, 2, 2},
-        {2, 6, 6, 9, 3, 4, 2, 1},   {64, 30, 30, 1, 3, 3, 2, 0}, {2, 31, 5, 3, 16, 2, 1, 0}};
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        const int64_t *c = cases[i];
-        const Conv2d options = {
-            .channels = c[4], .kernel = c[5], .stride = c[6], .padding = c[7], .bias = i % 2 == 0};
-        compare_convolution(c[0], c[1], c[2], c[3], &options, 1);
-    }
-}
+#include "tests/trainer/cuda_support.h"
 
 CUDA_TEST(test_convolutions_of_few_channels_are_our_own)
 {
@@ -94,100 +36,6 @@ CUDA_TEST(test_convolutions_of_few_channels_are_our_own)
     program_free(&program);
     state_free(&weights);
     graph_free(&graph);
-}
-
-/* Even sizes at stride 2: a last row or column that no window reads, whose gradient is 0. */
-CUDA_TEST(test_narrow_convolutions_of_even_images_agree)
-{
-    compare_convolution(2, 12, 8, 24, &(Conv2d){.channels = 40, .kernel = 3, .stride = 2, .padding = 1}, 1);
-    compare_convolution(2, 12, 8, 24, &(Conv2d){.channels = 40, .kernel = 1, .stride = 2}, 1);
-    compare_convolution(2, 12, 8, 24, &(Conv2d){.channels = 16, .kernel = 5, .stride = 2, .padding = 2}, 1);
-    compare_convolution(4, 16, 16, 64, &(Conv2d){.channels = 64, .kernel = 3, .stride = 1, .padding = 1}, 1);
-}
-
-/* Up to four channels at stride 2 and kernel 5 or more are folded; with five they are not. */
-CUDA_TEST(test_folded_stems_agree)
-{
-    for (int64_t channels = 1; channels <= 5; channels++)
-        for (int64_t kernel = 5; kernel <= 7; kernel++)
-            for (int64_t padding = 0; padding <= 3; padding++) {
-                const Conv2d options = {
-                    .channels = 12, .kernel = kernel, .stride = 2, .padding = padding, .bias = padding == 1};
-                compare_convolution(2, 17, 24, channels, &options, 1);
-            }
-    compare_convolution(3, 160, 96, 3, &(Conv2d){.channels = 64, .kernel = 7, .stride = 2, .padding = 3}, 1);
-}
-
-/* Slabs of channels, images smaller and larger than a tile, strips that do not come out even. */
-CUDA_TEST(test_narrow_depthwise_convolutions_agree)
-{
-    static const int64_t images[][4] = {
-        {1, 9, 11, 5}, {2, 5, 3, 16}, {2, 17, 37, 24}, {1, 12, 70, 136}, {3, 8, 8, 320}};
-    for (size_t i = 0; i < sizeof images / sizeof images[0]; i++)
-        for (int64_t kernel = 3; kernel <= 7; kernel += 2)
-            for (int64_t stride = 1; stride <= 2; stride++) {
-                const Conv2d options = {.channels = images[i][3],
-                                        .kernel = kernel,
-                                        .stride = stride,
-                                        .padding = stride == 2 && i == 2 ? 0 : kernel / 2,
-                                        .bias = i == 1,
-                                        .groups = images[i][3]};
-                compare_convolution(images[i][0], images[i][1] + kernel - 3, images[i][2] + kernel - 3,
-                                    images[i][3], &options, 1);
-            }
-}
-
-static TensorId convolution_and_relu(Graph *graph, TensorId x)
-{
-    return graph_relu(graph, one_convolution(graph, x));
-}
-
-/* Steep: where our own pass adds the bias to what is rounded already, a sign near 0 may differ, and moves a
- * gradient by little. */
-static TensorId convolution_and_leaky_relu(Graph *graph, TensorId x)
-{
-    return graph_leaky_relu(graph, one_convolution(graph, x), 0.9375F);
-}
-
-/* In every way that a convolution goes: cuDNN's, folded, few channels, depthwise, in groups. */
-CUDA_TEST(test_narrow_convolutions_with_relus_agree)
-{
-    static const struct {
-        int64_t image[4];
-        Conv2d options;
-    } cases[] = {
-        {{2, 12, 8, 24}, {.channels = 40, .kernel = 3, .stride = 1, .padding = 1}},
-        {{3, 9, 11, 21}, {.channels = 70, .kernel = 1, .stride = 2}},
-        {{2, 17, 24, 3}, {.channels = 33, .kernel = 7, .stride = 2, .padding = 3}},
-        {{5, 14, 14, 3}, {.channels = 5, .kernel = 3, .stride = 1, .padding = 1}},
-        {{2, 9, 9, 8}, {.channels = 32, .kernel = 3, .stride = 2}},
-        {{2, 9, 11, 21}, {.channels = 21, .kernel = 3, .stride = 1, .padding = 1, .groups = 21}},
-        {{2, 9, 11, 32}, {.channels = 32, .kernel = 3, .stride = 1, .padding = 1, .groups = 2}},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        char name[64];
-        current = cases[i].options;
-        current.bias = true;
-        (void)snprintf(name, sizeof name, "convolution %d and ReLU", (int)i);
-        compare_narrow(convolution_and_relu, name, 4, cases[i].image, 1);
-        (void)snprintf(name, sizeof name, "convolution %d and leaky ReLU", (int)i);
-        compare_narrow(convolution_and_leaky_relu, name, 4, cases[i].image, 2);
-    }
-}
-
-static TensorId relus(Graph *graph, TensorId x)
-{
-    x = graph_relu(graph, conv(graph, "in", x, 13, 3, 1, 1, true));
-    x = graph_conv2d(
-        graph, "depthwise", x,
-        &(Conv2d){.channels = 13, .kernel = 3, .stride = 1, .padding = 1, .bias = true, .groups = 13});
-    x = graph_leaky_relu(graph, x, 0.2F);
-    return graph_leaky_relu(graph, conv(graph, "out", x, 16, 1, 2, 0, true), 0.1F);
-}
-
-CUDA_TEST(test_convolutions_with_relus_agree_in_f32)
-{
-    compare_layers(relus, "convolutions with ReLUs, fused", true);
 }
 
 /* A convolution with a bias and a ReLU in f16 or bf16; y is kept. */
@@ -265,49 +113,6 @@ CUDA_TEST(test_relus_of_timed_convolutions_are_right)
             }
 }
 
-static TensorId grouped(Graph *graph, const char *name, TensorId x, int64_t channels, int64_t groups,
-                        int64_t kernel, int64_t stride)
-{
-    return graph_conv2d(graph, name, x,
-                        &(Conv2d){.channels = channels,
-                                  .kernel = kernel,
-                                  .stride = stride,
-                                  .padding = kernel / 2,
-                                  .bias = groups % 2 == 0,
-                                  .groups = groups});
-}
-
-static TensorId depthwise(Graph *graph, TensorId x)
-{
-    x = conv(graph, "in", x, 12, 3, 1, 1, false);
-    x = grouped(graph, "three", x, 12, 12, 3, 1);
-    x = grouped(graph, "five", x, 12, 12, 5, 1);
-    x = conv(graph, "between", x, 7, 1, 1, 0, false);
-    x = grouped(graph, "odd", x, 7, 7, 3, 2);
-    return grouped(graph, "seven", x, 7, 7, 7, 1);
-}
-
-static TensorId groups(Graph *graph, TensorId x)
-{
-    x = conv(graph, "in", x, 12, 3, 1, 1, false);
-    x = grouped(graph, "four", x, 8, 4, 3, 1);
-    return grouped(graph, "two", x, 6, 2, 3, 2);
-}
-
-CUDA_TEST(test_convolutions_in_groups_agree_in_f32)
-{
-    compare_layers(depthwise, "depthwise", false);
-    compare_layers(groups, "groups", false);
-}
-
-CUDA_TEST(test_narrow_groups_of_whole_vectors_agree)
-{
-    compare_convolution(2, 9, 11, 32,
-                        &(Conv2d){.channels = 32, .kernel = 3, .stride = 1, .padding = 1, .groups = 2}, 1);
-    compare_convolution(2, 9, 11, 64,
-                        &(Conv2d){.channels = 32, .kernel = 3, .stride = 2, .padding = 1, .groups = 4}, 1);
-}
-
 CUDA_TEST(test_narrow_groups_that_are_padded_inside_are_refused)
 {
     FshError error = {0};
@@ -316,7 +121,8 @@ CUDA_TEST(test_narrow_groups_that_are_padded_inside_are_refused)
     Program *program = NULL;
     graph_set_compute_type(graph, DATA_BF16);
     TensorId x = graph_input(graph, "x", DATA_F32, 4, (int64_t[]){2, 8, 8, 12});
-    grouped(graph, "layer7", graph_cast(graph, x, DATA_BF16), 12, 3, 3, 1);
+    graph_conv2d(graph, "layer7", graph_cast(graph, x, DATA_BF16),
+                 &(Conv2d){.channels = 12, .kernel = 3, .stride = 1, .padding = 1, .groups = 3});
     assert_ok(graph_check(graph, &error), &error);
     assert_ok(state_new(&weights, backends[CUDA], graph, &error), &error);
     assert_int_equal(program_new(&program, weights, graph, &error), FSH_ERR_UNSUPPORTED);
@@ -499,9 +305,4 @@ CUDA_TEST(test_the_second_start_takes_the_plans_of_the_first)
     assert_true(fingerprint(folder.path) == first);
     assert_true(losses[0] == losses[1]);
     test_folder_remove(&folder);
-}
-
-CUDA_TEST(test_every_op_was_compared)
-{
-    expect_every_op_was_compared();
 }

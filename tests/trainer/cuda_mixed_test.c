@@ -1,8 +1,8 @@
-/* Mixed precision on the CUDA backend: how narrow tensors lie, the layers that core lowers in bf16 and f16,
- * and narrow copies of weights that follow their masters.
+/* Mixed precision on the CUDA backend: images normalised to bf16 and f16, how narrow tensors lie, narrow
+ * copies of weights that follow their masters, and whole networks. Single ops: op_cases.h.
  *
  * Usage: cuda_support.h. */
-#include "tests/trainer/cuda_narrow.h"
+#include "tests/trainer/cuda_support.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -11,102 +11,6 @@
 
 static const DataType narrow_types[] = {DATA_BF16, DATA_F16};
 enum { NARROW_TYPES = 2 };
-
-/* ---- layers ---- */
-
-static TensorId halved(Graph *graph, TensorId x)
-{
-    return graph_scale(graph, x, 0.5F);
-}
-
-static TensorId scaled(Graph *graph, TensorId x)
-{
-    return graph_scale(graph, x, 0.3F);
-}
-
-static TensorId rectified(Graph *graph, TensorId x)
-{
-    return graph_leaky_relu(graph, x, 0.2F);
-}
-
-/* x is used twice: its gradient is a sum, too. */
-static TensorId added(Graph *graph, TensorId x)
-{
-    return graph_add(graph, graph_scale(graph, x, 0.7F), x);
-}
-
-static TensorId flattened(Graph *graph, TensorId x)
-{
-    return graph_flatten(graph, x);
-}
-
-static TensorId classes(Graph *graph, TensorId x)
-{
-    return graph_linear(graph, "classes", x, 3, true);
-}
-
-static TensorId hidden(Graph *graph, TensorId x)
-{
-    return graph_linear(graph, "hidden", x, 19, false);
-}
-
-static TensorId linears(Graph *graph, TensorId x)
-{
-    x = graph_linear(graph, "hidden", x, 19, true);
-    x = graph_linear(graph, "wide", x, 72, false);
-    return graph_linear_1x1(graph, "classes", x, 3, true);
-}
-
-static TensorId flat_linear(Graph *graph, TensorId x)
-{
-    return graph_linear(graph, "fc", graph_flatten(graph, x), 11, true);
-}
-
-/* Odd channels, whole vectors, one element, more than a block. */
-static const int64_t images[][4] = {{1, 1, 1, 1},  {1, 5, 7, 3},   {2, 3, 3, 8},    {3, 1, 1, 20},
-                                    {4, 7, 7, 12}, {2, 33, 3, 70}, {2, 9, 100, 21}, {5, 40, 37, 64}};
-enum { IMAGES = sizeof images / sizeof *images };
-/* Enough for the kernels that have several loads in flight. */
-static const int64_t large[4] = {6, 257, 259, 20};
-
-static void compare_images(Layers layers, const char *name, double roundings)
-{
-    for (size_t i = 0; i < IMAGES; i++)
-        compare_narrow(layers, name, 4, images[i], roundings);
-}
-
-/* What is a power of two times a rounded value is exact. */
-CUDA_TEST(test_casts_of_rounded_values_agree)
-{
-    compare_images(halved, "cast", 1e-3);
-}
-
-/* A rounding is wrong by one epsilon at most, by 0.3 in the mean of many. */
-CUDA_TEST(test_pointwise_layers_agree)
-{
-    compare_images(scaled, "scale", 1);
-    compare_images(rectified, "leaky ReLU", 1);
-    compare_images(added, "add", 2);
-    compare_narrow(added, "add", 4, large, 0.6);
-}
-
-CUDA_TEST(test_flattened_images_agree)
-{
-    compare_images(flattened, "flatten", 1e-3);
-}
-
-CUDA_TEST(test_linear_layers_agree)
-{
-    static const int64_t matrices[][2] = {{1, 1}, {1, 9}, {2, 16}, {7, 33}, {64, 40}, {33, 500}};
-    for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++) {
-        compare_narrow(classes, "linear", 2, matrices[i], 1);
-        compare_narrow(hidden, "linear", 2, matrices[i], 1);
-        if (i > 0) /* one number alone may be all cancellation */
-            compare_narrow(linears, "linears", 2, matrices[i], 4);
-    }
-    for (size_t i = 0; i < 6; i++)
-        compare_narrow(flat_linear, "flatten and linear", 4, images[i], 1);
-}
 
 /* ---- bytes to normalised images ---- */
 

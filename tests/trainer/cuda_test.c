@@ -1,5 +1,5 @@
-/* The CUDA backend against the CPU backend, on every op, on whole networks, and on its own promises: the same
- * bits in every run, whatever shares memory. Usage: cuda_support.h. */
+/* The CUDA backend against the CPU backend, on a few layers that train, on whole networks, and on its own
+ * promises: the same bits in every run, whatever shares memory. Usage: cuda_support.h. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 #include "tests/trainer/cuda_support.h"
 
-/* ---- one layer at a time ---- */
+/* ---- layers that train, in f32 ---- */
 
 static TensorId convolutions(Graph *graph, TensorId x)
 {
@@ -83,6 +83,45 @@ static TensorId pads(Graph *graph, TensorId x)
     return graph_reflection_pad(graph, x, 3);
 }
 
+static TensorId relus(Graph *graph, TensorId x)
+{
+    x = graph_relu(graph, conv(graph, "in", x, 13, 3, 1, 1, true));
+    x = graph_conv2d(
+        graph, "depthwise", x,
+        &(Conv2d){.channels = 13, .kernel = 3, .stride = 1, .padding = 1, .bias = true, .groups = 13});
+    x = graph_leaky_relu(graph, x, 0.2F);
+    return graph_leaky_relu(graph, conv(graph, "out", x, 16, 1, 2, 0, true), 0.1F);
+}
+
+static TensorId grouped(Graph *graph, const char *name, TensorId x, int64_t channels, int64_t groups,
+                        int64_t kernel, int64_t stride)
+{
+    return graph_conv2d(graph, name, x,
+                        &(Conv2d){.channels = channels,
+                                  .kernel = kernel,
+                                  .stride = stride,
+                                  .padding = kernel / 2,
+                                  .bias = groups % 2 == 0,
+                                  .groups = groups});
+}
+
+static TensorId depthwise(Graph *graph, TensorId x)
+{
+    x = conv(graph, "in", x, 12, 3, 1, 1, false);
+    x = grouped(graph, "three", x, 12, 12, 3, 1);
+    x = grouped(graph, "five", x, 12, 12, 5, 1);
+    x = conv(graph, "between", x, 7, 1, 1, 0, false);
+    x = grouped(graph, "odd", x, 7, 7, 3, 2);
+    return grouped(graph, "seven", x, 7, 7, 7, 1);
+}
+
+static TensorId groups(Graph *graph, TensorId x)
+{
+    x = conv(graph, "in", x, 12, 3, 1, 1, false);
+    x = grouped(graph, "four", x, 8, 4, 3, 1);
+    return grouped(graph, "two", x, 6, 2, 3, 2);
+}
+
 CUDA_TEST(test_convolutions_agree)
 {
     compare_layers(convolutions, "convolutions", false);
@@ -124,6 +163,17 @@ CUDA_TEST(test_reflection_pads_agree)
     compare_layers(pads, "pads", false);
 }
 
+CUDA_TEST(test_convolutions_with_relus_agree_in_f32)
+{
+    compare_layers(relus, "convolutions with ReLUs, fused", true);
+}
+
+CUDA_TEST(test_convolutions_in_groups_agree_in_f32)
+{
+    compare_layers(depthwise, "depthwise", false);
+    compare_layers(groups, "groups", false);
+}
+
 /* ---- whole networks ---- */
 
 /* resnet18 one step: in three of them, some of a million ReLUs nearly always lie within rounding. */
@@ -143,6 +193,36 @@ CUDA_TEST(test_networks_evaluate_alike)
 {
     compare_graph(&comparison, backends[CUDA], model("conv8", 5, 28, 1, false), "conv8", 1);
     compare_graph(&comparison, backends[CUDA], model("resnet18", 3, 48, 3, false), "resnet18", 1);
+}
+
+/* A network that begins as the identity, so that it takes two steps before all gradients are something. Sizes
+ * that it pads. */
+static void compare_restoration(const char *name, int64_t batch, int64_t height, int64_t width,
+                                uint64_t steps)
+{
+    FshError error = {0};
+    Graph *graph = NULL;
+    const bool has_blocks = strcmp(name, "nafnet") == 0;
+    ModelSpec spec = {.batch = batch, .height = height, .width = width, .channels = 3, .training = true};
+    model_value(&spec.options, "width")->integer = 8;
+    model_value(&spec.options, "encoder-blocks")->text = has_blocks ? "1,2" : NULL;
+    model_value(&spec.options, "middle-blocks")->text = has_blocks ? "1" : NULL;
+    model_value(&spec.options, "decoder-blocks")->text = has_blocks ? "1,1" : NULL;
+    const ModelRecipe recipe = {
+        .deviation = {1, 1, 1}, .loss = LOSS_CHARBONNIER, .optimizer = {.momentum = 0.9}};
+    assert_ok(model_graph(model_find(name), &spec, &recipe, &graph, &error), &error);
+    compare_graph(&comparison, backends[CUDA], graph, name, steps);
+}
+
+CUDA_TEST(test_unet_trains_alike)
+{
+    compare_restoration("unet", 2, 26, 37, 2);
+}
+
+CUDA_TEST(test_nafnet_trains_alike)
+{
+    compare_restoration("nafnet", 2, 26, 37, 3);
+    compare_restoration("nafnet", 1, 16, 16, 2);
 }
 
 /* The evaluation graph reads what the training graph's program wrote. */

@@ -1,6 +1,6 @@
 /* Rewrites of the graph on the CPU: each changes no result. That each finds its pattern, and leaves alone
- * what it must, is in fuse_test; gradients of the rewritten graph against finite differences in
- * gradient_test. */
+ * what it must, is in fuse_test; single ops fused in op_test,
+ * gradients of a rewritten network against finite differences in gradient_test. */
 #include <stddef.h>
 
 #include "tests/support/support.h"

@@ -1,5 +1,5 @@
 /* The networks: sizes known from their sources, names, and what they refuse. Numbers are held against PyTorch
- * in parity_test. */
+ * in network_parity_test. */
 #include "trainer/models/models.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Writes the golden files of parity_test.c and network_parity_test.c: what PyTorch computes, in float64, for each layer and for
+"""Writes the golden files of op_test.c and network_parity_test.c: what PyTorch computes, in float64, for each layer and for
 whole training steps.
 
     /usr/bin/python3 tests/trainer/golden/make_golden.py [layers | NETWORK ...] # all of them without

@@ -1,0 +1,40 @@
+/* Rewrites of the graph against the graph without them, on the CUDA backend itself. Usage: cuda_support.h. */
+#include "tests/trainer/cuda_support.h"
+#include "tests/trainer/fusion_support.h"
+
+CUDA_TEST(test_fusions_change_no_result_agree)
+{
+    for (unsigned fusion = 1; fusion <= FUSE_ALL; fusion *= 2)
+        if (fusion & FUSE_ALL)
+            compare_fusions(backends[CUDA], DATA_F32, fusion, 1e-4);
+    for (unsigned norms = 0; norms < FUSE_BIAS_NORM; norms++)
+        compare_fusions(backends[CUDA], DATA_F32, FUSE_GRADIENT_ADD | norms, 1e-4);
+    compare_fusions(backends[CUDA], DATA_F32, FUSE_NORM_ADD | FUSE_PAD_ADD, 1e-4);
+    compare_fusions(backends[CUDA], DATA_F32, FUSE_GRADIENT_ADD | FUSE_PAD_ADD, 1e-4);
+    compare_fusions(backends[CUDA], DATA_F32, FUSE_ALL, 1e-4);
+    compare_fusions(backends[CUDA], DATA_F32, FUSE_ALL | FUSE_PAD_ADD, 1e-4);
+}
+
+CUDA_TEST(test_fusions_change_little_of_narrow_results_agree)
+{
+    const unsigned all = backend_fusions(backends[CUDA]);
+    for (unsigned fusion = 1; fusion <= all; fusion *= 2)
+        if (fusion & all)
+            compare_narrow_fusions(backends[CUDA], DATA_F16, fusion);
+    compare_narrow_fusions(backends[CUDA], DATA_F16, all);
+    compare_narrow_fusions(backends[CUDA], DATA_BF16, all);
+}
+
+CUDA_TEST(test_what_is_no_number_passes_a_fused_relu)
+{
+    static const DataType types[] = {DATA_F32, DATA_BF16, DATA_F16};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        check_no_number_passes(backends[CUDA], types[i]);
+        check_no_number_passes(backends[CUDA_TIMED], types[i]);
+    }
+}
+
+CUDA_TEST(test_images_made_again_give_the_same_bits)
+{
+    compare_images_again(backends[CUDA], DATA_F16);
+}

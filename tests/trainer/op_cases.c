@@ -1,0 +1,590 @@
+#include "tests/trainer/op_cases.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#define COUNT_OF(array) ((int)(sizeof(array) / sizeof(array)[0]))
+#define SHAPES(array)                                                                                        \
+    {                                                                                                        \
+        (array), COUNT_OF(array)                                                                             \
+    }
+#define CASES(array) .cases = (array), .case_count = COUNT_OF(array)
+
+/* ---- builders ---- */
+
+static TensorId activated(Graph *graph, const OpOptions *options, TensorId x)
+{
+    return options->relu ? graph_leaky_relu(graph, x, options->slope) : x;
+}
+
+static TensorId conv2d(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
+{
+    (void)other;
+    return activated(graph, options, graph_conv2d(graph, "layer", x, &options->conv));
+}
+
+static TensorId conv2d_relu(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
+{
+    return graph_relu(graph, conv2d(graph, options, x, other));
+}
+
+/* Steep: where a pass of its own adds the bias to what is rounded already, a sign near 0 may differ, and
+ * moves a gradient by little. */
+static TensorId conv2d_leaky_relu(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
+{
+    return graph_leaky_relu(graph, conv2d(graph, options, x, other), 0.9375F);
+}
+
+static TensorId linear(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
+{
+    (void)other;
+    return graph_linear(graph, "layer", x, options->conv.channels, options->conv.bias);
+}
+
+static TensorId linear_1x1(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
+{
+    (void)other;
+    return graph_linear_1x1(graph, "layer", x, options->conv.channels, options->conv.bias);
+}
+
+static TensorId three_linears(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
+{
+    (void)options;
+    (void)other;
+    x = graph_linear(graph, "hidden", x, 19, true);
+    x = graph_linear(graph, "wide", x, 72, false);
+    return graph_linear_1x1(graph, "layer", x, 3, true);
+}
+
+static TensorId flatten_linear(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
+{
+    return linear(graph, options, graph_flatten(graph, x), other);
+}
+
+static TensorId batch_norm(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
+{
+    TensorId y = graph_batch_norm(graph, "layer", x, &options->norm);
+    if (other != TENSOR_NONE)
+        y = graph_add(graph, y, other);
+    return activated(graph, options, y);
+}
+
+static TensorId add_batch_norm(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
+{
+    return graph_add(graph, other, graph_batch_norm(graph, "layer", x, &options->norm));
+}
+
+static TensorId layer_norm(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
+{
+    TensorId y = graph_layer_norm(graph, "layer", x, options->norm.epsilon);
+    return other == TENSOR_NONE ? y : graph_add(graph, y, other);
+}
+
+static TensorId relu(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
+{
+    (void)other;
+    return graph_leaky_relu(graph, x, options->slope);
+}
+
+static TensorId gelu(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
+{
+    (void)options;
+    (void)other;
+    return graph_gelu(graph, x);
+}
+
+static TensorId silu(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
+{
+    (void)options;
+    (void)other;
+    return graph_silu(graph, x);
+}
+
+static TensorId add(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
+{
+    (void)options;
+    return graph_add(graph, graph_add(graph, x, other), x);
+}
+
+/* The gradient of x is a sum, too. */
+static TensorId add_scaled(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
+{
+    (void)other;
+    return graph_add(graph, graph_scale(graph, x, options->slope), x);
+}
+
+static TensorId add_twice(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
+{
+    (void)options;
+    (void)other;
+    return graph_add(graph, x, x);
+}
+
+static TensorId add_thrice(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
+{
+    (void)options;
+    (void)other;
+    return graph_add(graph, graph_add(graph, x, graph_relu(graph, x)), x);
+}
+
+static TensorId max_pool(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
+{
+    (void)other;
+    return graph_max_pool(graph, x, &options->pool);
+}
+
+/* Equal maxima in every window. */
+static TensorId max_pool_of_relu(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
+{
+    return max_pool(graph, options, graph_relu(graph, x), other);
+}
+
+static TensorId avg_pool(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
+{
+    (void)other;
+    return graph_avg_pool(graph, x, &options->pool);
+}
+
+static TensorId global_avg_pool(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
+{
+    (void)options;
+    (void)other;
+    return graph_global_avg_pool(graph, x);
+}
+
+static TensorId reflection_pad(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
+{
+    (void)other;
+    return graph_reflection_pad(graph, x, options->pool.padding);
+}
+
+static TensorId flatten(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
+{
+    (void)options;
+    (void)other;
+    return graph_flatten(graph, x);
+}
+
+static TensorId zero_pad(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
+{
+    const int64_t *s = graph_tensor(graph, x)->shape, *by = options->box;
+    (void)other;
+    return graph_zero_pad(graph, x, s[1] + by[0], s[2] + by[1], s[3] + by[2]);
+}
+
+/* At least one row and column stay. */
+static TensorId crop(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
+{
+    const int64_t *s = graph_tensor(graph, x)->shape, *by = options->box;
+    (void)other;
+    return graph_crop(graph, x, s[1] > by[0] ? s[1] - by[0] : s[1], s[2] > by[1] ? s[2] - by[1] : s[2]);
+}
+
+static TensorId concat(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
+{
+    (void)options;
+    return graph_concat(graph, x, other);
+}
+
+static TensorId pixel_shuffle(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
+{
+    (void)other;
+    return graph_pixel_shuffle(graph, x, options->factor);
+}
+
+static TensorId pixel_unshuffle(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
+{
+    (void)other;
+    return graph_pixel_unshuffle(graph, x, options->factor);
+}
+
+static TensorId scale(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
+{
+    (void)other;
+    return graph_scale(graph, x, options->slope);
+}
+
+/* The addend is scaled, so that its gradient is not dy itself. */
+static TensorId channel_scale(Graph *graph, const OpOptions *options, TensorId x, TensorId addend)
+{
+    (void)options;
+    return graph_channel_scale(graph, "layer", "beta", x,
+                               addend == TENSOR_NONE ? addend : graph_scale(graph, addend, 0.5F));
+}
+
+static TensorId channel_multiply(Graph *graph, const OpOptions *options, TensorId x, TensorId factors)
+{
+    (void)options;
+    return graph_channel_multiply(graph, x, factors);
+}
+
+static TensorId gate(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
+{
+    (void)options;
+    (void)other;
+    return graph_gate(graph, x);
+}
+
+static TensorId softmax_cross_entropy(Graph *graph, const OpOptions *options, TensorId x, TensorId labels)
+{
+    return graph_softmax_cross_entropy(graph, x, labels, TENSOR_NONE, TENSOR_NONE, options->slope);
+}
+
+/* ---- shapes ---- */
+
+/* One pixel; channels that are no whole vectors of either type; whole ones; odd sides; a batch. */
+static const int64_t small_images[][4] = {{1, 1, 1, 1},  {1, 3, 5, 3},  {2, 6, 3, 11}, {3, 5, 7, 8},
+                                          {2, 7, 4, 12}, {2, 6, 9, 20}, {3, 4, 5, 32}, {2, 3, 4, 5}};
+
+/* Each size of a group of lanes, pixels that a group does not hold, blocks that do not hold a row. */
+static const int64_t all_channels[][4] = {{2, 3, 3, 40},  {2, 3, 3, 70},   {2, 3, 3, 128},  {2, 3, 3, 136},
+                                          {2, 3, 3, 250}, {2, 3, 3, 256},  {2, 3, 3, 264},  {2, 3, 3, 512},
+                                          {2, 3, 3, 520}, {2, 3, 3, 1024}, {2, 3, 3, 1032}, {2, 3, 3, 1100},
+                                          {2, 3, 3, 2100}};
+
+/* Many strips, many rows for each thread, more than one round of the grid. */
+static const int64_t large_images[][4] = {{2, 70, 66, 16}},
+                     larger_images[][4] = {{2, 70, 66, 16}, {2, 201, 256, 32}};
+
+/* Odd channels, whole vectors, one element, more than a block. */
+static const int64_t pointwise_images[][4] = {{1, 1, 1, 1},  {1, 5, 7, 3},   {2, 3, 3, 8},    {3, 1, 1, 20},
+                                              {4, 7, 7, 12}, {2, 33, 3, 70}, {2, 9, 100, 21}, {5, 40, 37, 64},
+                                              {2, 3, 5, 7},  {2, 3, 4, 5}};
+/* Enough for the kernels that have several loads in flight. */
+static const int64_t pointwise_large[][4] = {{6, 257, 259, 20}};
+
+/* Rows and channels dealt out in every way. */
+static const int64_t norm_images[][4] = {{1, 9, 11, 7},    {1, 2, 3, 3},    {5, 17, 13, 12}, {3, 8, 8, 264},
+                                         {32, 12, 12, 40}, {2, 5, 5, 2048}, {2, 2, 2, 8},    {64, 8, 8, 286},
+                                         {4, 5, 7, 24},    {3, 5, 7, 3},    {4, 5, 6, 64},   {4, 6, 6, 80}};
+static const int64_t norm_matrices[][4] = {{1024, 512}, {64, 19}, {7, 8}};
+/* Enough rows for every block of a sum to walk over several lines. The first is too large for one launch; of
+ * the others, some do not stay in shared memory whole (rows_whole.cuh). */
+static const int64_t many_rows[][4] = {
+    {16, 104, 104, 88}, {16, 80, 80, 88}, {16, 80, 80, 64}, {64, 40, 40, 24}, {4, 64, 64, 256}};
+static const int64_t many_rows_alone[][4] = {{16, 96, 96, 96}}, many_rows_of_input[][4] = {{16, 80, 80, 64}};
+
+/* Sizes that leave rows without a window, channels that fill no vector. */
+static const int64_t windows[][4] = {{1, 9, 11, 3},   {3, 8, 8, 16}, {5, 7, 13, 13}, {2, 12, 5, 40},
+                                     {2, 30, 35, 40}, {2, 9, 7, 70}, {2, 8, 6, 70},  {2, 5, 6, 9}};
+/* So many pixels that an image is pooled in parts. */
+static const int64_t pooled_in_parts[][4] = {{2, 64, 48, 13}, {1, 40, 37, 264}, {3, 7, 5, 20}};
+
+static const int64_t matrices[][4] = {{1, 1},    {1, 9},    {2, 16}, {7, 33}, {64, 40},
+                                      {33, 500}, {32, 100}, {5, 64}, {1, 24}, {3, 24}};
+/* One number alone may be all cancellation. */
+static const int64_t matrices_of_several[][4] = {{1, 9}, {2, 16}, {7, 33}, {64, 40}, {33, 500}};
+static const int64_t images_flattened[][4] = {{1, 1, 1, 1},  {1, 5, 7, 3},  {2, 3, 3, 8},
+                                              {3, 1, 1, 20}, {4, 7, 7, 12}, {2, 33, 3, 70}};
+
+/* ---- convolutions ---- */
+
+#define CONV(...) .options.conv = {__VA_ARGS__}
+
+/* Every pair of odd and padded channel counts would take minutes: each count is there once in and once
+ * out. */
+static bool channels_and_kernels(int i, OpCase *c)
+{
+    static const int64_t channels[][2] = {{3, 5}, {5, 13}, {13, 21}, {21, 3}, {8, 16}, {16, 8}, {1, 1}};
+    static const Conv2d kernels[] = {
+        {.kernel = 1, .stride = 1},
+        {.kernel = 1, .stride = 2},
+        {.kernel = 3, .stride = 1, .padding = 1},
+        {.kernel = 3, .stride = 2, .padding = 1},
+        {.kernel = 3, .stride = 2},
+        {.kernel = 5, .stride = 1, .padding = 2},
+        {.kernel = 5, .stride = 2, .padding = 2},
+        {.kernel = 7, .stride = 1, .padding = 3},
+        {.kernel = 7, .stride = 2, .padding = 3},
+    };
+    const int pair = i / COUNT_OF(kernels), kernel = i % COUNT_OF(kernels);
+    if (pair >= COUNT_OF(channels))
+        return false;
+    *c = (OpCase){.x = {1 + kernel % 3, 9, 11, channels[pair][0]}, .options.conv = kernels[kernel]};
+    c->options.conv.channels = channels[pair][1];
+    c->options.conv.bias = (pair + kernel) % 2 == 0;
+    return true;
+}
+
+/* What the kernels for few channels take without having been timed: all their widths, images smaller than
+ * the 16 pixels of a warp and with an odd rest, pixels that no tap reads, a kernel that reaches beyond the
+ * image on both sides. */
+static bool few_channels(int i, OpCase *c)
+{
+    static const int64_t numbers[][8] = {
+        /* batch, height, width, in, out, kernel, stride, padding */
+        {1, 3, 3, 3, 3, 3, 1, 0},   {1, 3, 3, 1, 8, 3, 2, 1},    {5, 14, 14, 3, 3, 3, 1, 0},
+        {3, 16, 13, 3, 8, 3, 2, 0}, {2, 9, 9, 8, 32, 3, 2, 0},   {2, 5, 6, 32, 8, 3, 1, 1},
+        {7, 4, 4, 16, 16, 3, 1, 0}, {2, 6, 7, 24, 8, 2, 2, 1},   {2, 7, 5, 8, 24, 4, 1, 3},
+        {1, 2, 2, 5, 9, 5, 1, 2},   {2, 8, 7, 7, 3, 1, 2, 0},    {2, 9, 8, 16, 13, 5, 2, 2},
+        {2, 6, 6, 9, 3, 4, 2, 1},   {64, 30, 30, 1, 3, 3, 2, 0}, {2, 31, 5, 3, 16, 2, 1, 0}};
+    if (i >= COUNT_OF(numbers))
+        return false;
+    const int64_t *n = numbers[i];
+    *c =
+        (OpCase){.x = {n[0], n[1], n[2], n[3]},
+                 CONV(.channels = n[4], .kernel = n[5], .stride = n[6], .padding = n[7], .bias = i % 2 == 0)};
+    return true;
+}
+
+/* Up to four channels at stride 2 and kernel 5 or more are folded on the GPU; with five they are not. */
+static bool stems(int i, OpCase *c)
+{
+    const int padding = i % 4, kernel = 5 + i / 4 % 3, channels = 1 + i / 12;
+    *c = (OpCase){
+        .x = {2, 17, 24, channels},
+        CONV(.channels = 12, .kernel = kernel, .stride = 2, .padding = padding, .bias = padding == 1)};
+    return channels <= 5;
+}
+
+/* Slabs of channels, images smaller and larger than a tile, strips that do not come out even. */
+static bool depthwise(int i, OpCase *c)
+{
+    static const int64_t images[][4] = {
+        {1, 9, 11, 5}, {2, 5, 3, 16}, {2, 17, 37, 24}, {1, 12, 70, 136}, {3, 8, 8, 320}};
+    const int stride = 1 + i % 2, kernel = 3 + 2 * (i / 2 % 3), image = i / 6;
+    if (image >= COUNT_OF(images))
+        return false;
+    const int64_t *s = images[image];
+    *c = (OpCase){.x = {s[0], s[1] + kernel - 3, s[2] + kernel - 3, s[3]},
+                  CONV(.channels = s[3], .kernel = kernel, .stride = stride,
+                       .padding = stride == 2 && image == 2 ? 0 : kernel / 2, .bias = image == 1,
+                       .groups = s[3])};
+    return true;
+}
+
+static const OpCase convolutions[] = {
+    /* even sizes at stride 2: a last row or column that no window reads, whose gradient is 0 */
+    {{2, 12, 8, 24}, CONV(.channels = 40, .kernel = 3, .stride = 2, .padding = 1)},
+    {{2, 12, 8, 24}, CONV(.channels = 40, .kernel = 1, .stride = 2)},
+    {{2, 12, 8, 24}, CONV(.channels = 16, .kernel = 5, .stride = 2, .padding = 2)},
+    {{4, 16, 16, 64}, CONV(.channels = 64, .kernel = 3, .stride = 1, .padding = 1)},
+    {{3, 160, 96, 3}, CONV(.channels = 64, .kernel = 7, .stride = 2, .padding = 3)},
+    /* groups of whole vectors */
+    {{2, 9, 11, 32}, CONV(.channels = 32, .kernel = 3, .stride = 1, .padding = 1, .groups = 2)},
+    {{2, 9, 11, 64}, CONV(.channels = 32, .kernel = 3, .stride = 2, .padding = 1, .groups = 4)},
+    /* what oneDNN has ways of its own for */
+    {{4, 9, 7, 32}, CONV(.channels = 64, .kernel = 3, .stride = 1, .padding = 1)},
+    {{4, 10, 8, 64}, CONV(.channels = 48, .kernel = 3, .stride = 2, .padding = 1, .bias = true)},
+    {{2, 20, 22, 3}, CONV(.channels = 64, .kernel = 7, .stride = 2, .padding = 3)},
+    {{2, 16, 16, 3}, CONV(.channels = 64, .kernel = 3, .stride = 1, .padding = 1)},
+    {{3, 5, 6, 40}, CONV(.channels = 24, .kernel = 1, .stride = 1)},
+    {{3, 8, 8, 64}, CONV(.channels = 128, .kernel = 1, .stride = 2)},
+    {{2, 9, 9, 16}, CONV(.channels = 3, .kernel = 3, .stride = 1, .padding = 1, .bias = true)},
+    {{2, 9, 8, 32}, CONV(.channels = 32, .kernel = 3, .stride = 1, .padding = 1, .groups = 32, .bias = true)},
+    {{2, 8, 8, 16}, CONV(.channels = 32, .kernel = 2, .stride = 2, .bias = true)},
+};
+
+/* Which oneDNN would compute slowly: the CPU backend makes a matrix of them. */
+static const OpCase small_convolutions[] = {
+    {{16, 2, 2, 128}, CONV(.channels = 96, .kernel = 3, .stride = 1, .padding = 1)},
+    {{16, 4, 4, 64}, CONV(.channels = 128, .kernel = 3, .stride = 2, .padding = 1)},
+    {{6, 10, 10, 64}, CONV(.channels = 72, .kernel = 5, .stride = 3, .padding = 2, .bias = true)},
+    {{4, 5, 6, 64}, CONV(.channels = 64, .kernel = 2, .stride = 1)},
+    {{32, 7, 7, 64}, CONV(.channels = 64, .kernel = 3, .stride = 2, .padding = 1)},
+};
+
+/* In every way that a convolution goes on the GPU: cuDNN's, folded, few channels, depthwise, in groups;
+ * and on the CPU. */
+static const OpCase with_relus[] = {
+    {{2, 12, 8, 24}, CONV(.channels = 40, .kernel = 3, .stride = 1, .padding = 1, .bias = true)},
+    {{3, 9, 11, 21}, CONV(.channels = 70, .kernel = 1, .stride = 2, .bias = true)},
+    {{2, 17, 24, 3}, CONV(.channels = 33, .kernel = 7, .stride = 2, .padding = 3, .bias = true)},
+    {{5, 14, 14, 3}, CONV(.channels = 5, .kernel = 3, .stride = 1, .padding = 1, .bias = true)},
+    {{2, 9, 9, 8}, CONV(.channels = 32, .kernel = 3, .stride = 2, .bias = true)},
+    {{2, 9, 11, 21},
+     CONV(.channels = 21, .kernel = 3, .stride = 1, .padding = 1, .groups = 21, .bias = true)},
+    {{2, 9, 11, 32}, CONV(.channels = 32, .kernel = 3, .stride = 1, .padding = 1, .groups = 2, .bias = true)},
+    {{4, 9, 7, 32}, CONV(.channels = 40, .kernel = 3, .stride = 1, .padding = 1, .bias = true)},
+    {{16, 4, 4, 64}, CONV(.channels = 72, .kernel = 3, .stride = 1, .padding = 1, .bias = true)},
+    {{2, 9, 8, 24}, CONV(.channels = 24, .kernel = 5, .stride = 1, .padding = 2, .groups = 24, .bias = true)},
+};
+
+/* ---- the table ---- */
+
+/* clang-format off */
+/* Where a row says nothing, a result and a gradient are rounded once each, 0.3 epsilon; dx where it is a
+ * sum twice. */
+const OpTest op_tests[] = {
+    {.name = "convolution", .golden = "conv2d", .build = conv2d, CASES(convolutions)},
+    {.name = "convolution of small images", .build = conv2d, CASES(small_convolutions)},
+    {.name = "convolution of all kernels", .build = conv2d, .sweep = channels_and_kernels,
+     .types = OP_NARROW, .has_no_cpu_way = true},
+    {.name = "convolution of few channels", .build = conv2d, .sweep = few_channels, .types = OP_NARROW},
+    {.name = "convolution of a stem", .build = conv2d, .sweep = stems, .types = OP_NARROW,
+     .has_no_cpu_way = true},
+    {.name = "convolution by channel", .build = conv2d, .sweep = depthwise, .types = OP_NARROW},
+    {.name = "convolution, relu", .build = conv2d_relu, CASES(with_relus), .types = OP_NARROW},
+    {.name = "convolution, leaky relu", .build = conv2d_leaky_relu, CASES(with_relus), .types = OP_NARROW,
+     .roundings = 2},
+
+    {.name = "linear", .golden = "linear", .build = linear, .options.conv = {.channels = 3, .bias = true},
+     .shapes = {SHAPES(matrices)}},
+    {.name = "linear without bias", .build = linear, .options.conv = {.channels = 19},
+     .shapes = {SHAPES(matrices)}},
+    {.name = "linear 1x1", .golden = "linear_1x1", .build = linear_1x1,
+     .options.conv = {.channels = 12, .bias = true}, .shapes = {SHAPES(matrices)}},
+    {.name = "linears", .build = three_linears, .shapes = {SHAPES(matrices_of_several)}, .roundings = 4},
+    {.name = "flatten, linear", .build = flatten_linear, .options.conv = {.channels = 11, .bias = true},
+     .shapes = {SHAPES(images_flattened)}},
+
+    {.name = "batch norm", .golden = "batch_norm", .build = batch_norm, .options.norm.training = true,
+     .shapes = {SHAPES(norm_images)}, .roundings = 2},
+    {.name = "batch norm, relu", .build = batch_norm, .options = {.norm.training = true, .relu = true},
+     .shapes = {SHAPES(norm_images), SHAPES(norm_matrices)}, .roundings = 2},
+    {.name = "batch norm, add, leaky relu", .build = batch_norm,
+     .options = {.norm.training = true, .relu = true, .slope = 0.25F}, .other = OTHER_X,
+     .shapes = {SHAPES(norm_images)}, .roundings = 2},
+    {.name = "batch norm, add an input, relu", .build = batch_norm,
+     .options = {.norm.training = true, .relu = true}, .other = OTHER_LIKE_X,
+     .shapes = {SHAPES(norm_images)}, .roundings = 2},
+    {.name = "batch norm, add", .build = add_batch_norm, .options.norm.training = true, .other = OTHER_X,
+     .shapes = {SHAPES(norm_images)}, .roundings = 2},
+    {.name = "frozen batch norm, relu", .build = batch_norm, .options.relu = true,
+     .shapes = {SHAPES(norm_images)}, .roundings = 2},
+    {.name = "batch norm of many rows", .build = batch_norm, .options.norm.training = true,
+     .large = SHAPES(many_rows_alone), .types = OP_NARROW, .roundings = 2},
+    {.name = "batch norm of many rows, relu", .build = batch_norm,
+     .options = {.norm.training = true, .relu = true}, .large = SHAPES(many_rows), .types = OP_NARROW,
+     .roundings = 2},
+    {.name = "batch norm of many rows, add, leaky relu", .build = batch_norm,
+     .options = {.norm.training = true, .relu = true, .slope = 0.25F}, .other = OTHER_X,
+     .large = SHAPES(many_rows), .types = OP_NARROW, .roundings = 2},
+    /* the backward pass keeps no gradient for the addend */
+    {.name = "batch norm of many rows, add an input, relu", .build = batch_norm,
+     .options = {.norm.training = true, .relu = true}, .other = OTHER_NO_GRADIENT,
+     .large = SHAPES(many_rows_of_input), .types = OP_NARROW, .roundings = 2},
+
+    {.name = "layer norm", .golden = "layer_norm", .build = layer_norm, .options.norm.epsilon = 1e-2,
+     .shapes = {SHAPES(small_images), SHAPES(all_channels)}, .large = SHAPES(larger_images), .f32 = 1e-5,
+     .between_norms = true},
+    {.name = "layer norm of vectors", .build = layer_norm, .options.norm.epsilon = 1e-2,
+     .shapes = {SHAPES(matrices_of_several), SHAPES(norm_matrices)}},
+    /* what comes back beside the norm is added in its backward pass */
+    {.name = "layer norm, add", .build = layer_norm, .options.norm.epsilon = 1e-2, .other = OTHER_X,
+     .shapes = {SHAPES(small_images), SHAPES(all_channels)}, .large = SHAPES(larger_images), .f32 = 1e-5,
+     .between_norms = true},
+
+    {.name = "relu", .golden = "relu", .build = relu, .shapes = {SHAPES(pointwise_images)}},
+    {.name = "leaky relu", .build = relu, .options.slope = 0.2F, .shapes = {SHAPES(pointwise_images)}},
+    {.name = "gelu", .golden = "gelu", .build = gelu, .shapes = {SHAPES(pointwise_images)}},
+    {.name = "silu", .golden = "silu", .build = silu, .shapes = {SHAPES(pointwise_images)}},
+    {.name = "add", .build = add, .other = OTHER_LIKE_X, .shapes = {SHAPES(pointwise_images)},
+     .roundings = 2},
+    {.name = "add to itself", .golden = "add_twice", .build = add_twice,
+     .shapes = {SHAPES(pointwise_images)}, .roundings = 1e-3},
+    {.name = "add of three", .golden = "add_thrice", .build = add_thrice,
+     .shapes = {SHAPES(pointwise_images)}, .roundings = 2},
+    {.name = "add scaled", .build = add_scaled, .options.slope = 0.7F,
+     .shapes = {SHAPES(pointwise_images)}, .roundings = 2},
+    {.name = "add scaled images of many loads", .build = add_scaled, .options.slope = 0.7F,
+     .shapes = {SHAPES(pointwise_large)}, .types = OP_NARROW, .roundings = 0.6},
+    {.name = "scale", .golden = "scale", .build = scale, .options.slope = 0.3F,
+     .shapes = {SHAPES(pointwise_images)}},
+    /* what is a power of two times a rounded value is exact */
+    {.name = "cast", .build = scale, .options.slope = 0.5F, .shapes = {SHAPES(pointwise_images)},
+     .roundings = 1e-3},
+    {.name = "flatten", .golden = "flatten", .build = flatten, .shapes = {SHAPES(pointwise_images)},
+     .roundings = 1e-3},
+
+    {.name = "max pool 3/2, 1", .golden = "max_pool", .build = max_pool, .options.pool = {3, 2, 1},
+     .shapes = {SHAPES(windows)}},
+    {.name = "max pool 2/2", .build = max_pool, .options.pool = {2, 2, 0}, .shapes = {SHAPES(windows)}},
+    {.name = "max pool 2/1", .build = max_pool, .options.pool = {2, 1, 0}, .shapes = {SHAPES(windows)}},
+    {.name = "max pool 2/2, 1", .build = max_pool, .options.pool = {2, 2, 1}, .shapes = {SHAPES(windows)}},
+    {.name = "max pool 4/3, 2", .build = max_pool, .options.pool = {4, 3, 2}, .shapes = {SHAPES(windows)}},
+    {.name = "max pool of relu", .build = max_pool_of_relu, .options.pool = {3, 2, 1},
+     .shapes = {SHAPES(windows)}},
+    {.name = "average pool 2/2", .golden = "avg_pool", .build = avg_pool, .options.pool = {2, 2, 0},
+     .shapes = {SHAPES(windows)}},
+    {.name = "average pool 3/2, 1", .build = avg_pool, .options.pool = {3, 2, 1},
+     .shapes = {SHAPES(windows)}},
+    {.name = "global pool", .golden = "global_avg_pool", .build = global_avg_pool,
+     .shapes = {SHAPES(windows), SHAPES(pooled_in_parts)}},
+    {.name = "reflection pad 1", .golden = "reflection_pad", .build = reflection_pad,
+     .options.pool.padding = 1, .shapes = {SHAPES(windows)}},
+    {.name = "reflection pad 3", .build = reflection_pad, .options.pool.padding = 3,
+     .shapes = {SHAPES(windows)}},
+
+    {.name = "zero pad of channels", .golden = "zero_pad", .build = zero_pad, .options.box = {0, 0, 5},
+     .shapes = {SHAPES(small_images)}, .large = SHAPES(large_images), .f32 = 1e-5, .between_norms = true},
+    {.name = "zero pad of sides", .build = zero_pad, .options.box = {3, 2, 0},
+     .shapes = {SHAPES(small_images)}, .large = SHAPES(large_images), .f32 = 1e-5, .between_norms = true},
+    {.name = "zero pad of all", .build = zero_pad, .options.box = {1, 4, 8},
+     .shapes = {SHAPES(small_images)}, .large = SHAPES(large_images), .f32 = 1e-5, .between_norms = true},
+    {.name = "crop", .golden = "crop", .build = crop, .options.box = {1, 2, 0},
+     .shapes = {SHAPES(small_images)}, .large = SHAPES(large_images), .f32 = 1e-5, .between_norms = true},
+    {.name = "concat", .golden = "concat", .build = concat, .other = OTHER_LIKE_X,
+     .shapes = {SHAPES(small_images)}, .large = SHAPES(large_images), .f32 = 1e-5, .between_norms = true},
+    {.name = "concat of others", .build = concat, .other = OTHER_WIDER, .shapes = {SHAPES(small_images)},
+     .large = SHAPES(large_images), .f32 = 1e-5, .between_norms = true},
+    {.name = "channel scale", .golden = "channel_scale", .build = channel_scale,
+     .shapes = {SHAPES(small_images), SHAPES(all_channels)}, .large = SHAPES(larger_images), .f32 = 1e-5,
+     .between_norms = true},
+    {.name = "channel scale, add", .build = channel_scale, .other = OTHER_LIKE_X,
+     .shapes = {SHAPES(small_images), SHAPES(all_channels)}, .large = SHAPES(larger_images), .f32 = 1e-5,
+     .between_norms = true},
+    {.name = "channel multiply", .golden = "channel_multiply", .build = channel_multiply,
+     .other = OTHER_FACTORS, .shapes = {SHAPES(small_images), SHAPES(all_channels)},
+     .large = SHAPES(larger_images), .f32 = 1e-5, .between_norms = true},
+    {.name = "gate", .golden = "gate", .build = gate, .channel_factor = 2,
+     .shapes = {SHAPES(small_images)}, .large = SHAPES(large_images), .f32 = 1e-5, .between_norms = true},
+    {.name = "shuffle by 2", .golden = "pixel_shuffle", .build = pixel_shuffle, .options.factor = 2,
+     .channel_factor = 4, .shapes = {SHAPES(small_images)}, .large = SHAPES(large_images), .f32 = 1e-5,
+     .between_norms = true},
+    {.name = "shuffle by 3", .build = pixel_shuffle, .options.factor = 3, .channel_factor = 9,
+     .shapes = {SHAPES(small_images)}, .large = SHAPES(large_images), .f32 = 1e-5, .between_norms = true},
+    {.name = "unshuffle by 2", .golden = "pixel_unshuffle", .build = pixel_unshuffle, .options.factor = 2,
+     .size_factor = 2, .shapes = {SHAPES(small_images)}, .large = SHAPES(large_images), .f32 = 1e-5,
+     .between_norms = true},
+    {.name = "unshuffle by 3", .build = pixel_unshuffle, .options.factor = 3, .size_factor = 3,
+     .shapes = {SHAPES(small_images)}, .large = SHAPES(large_images), .f32 = 1e-5, .between_norms = true},
+    /* other cases of losses: loss_test.c and cuda_loss_test.c */
+    {.name = "softmax cross-entropy", .golden = "softmax_cross_entropy", .build = softmax_cross_entropy},
+};
+/* clang-format on */
+const int op_test_count = COUNT_OF(op_tests);
+
+/* Returns shape i of a list, and false after its last. */
+static bool shape_of(const OpShapes *list, int i, OpCase *case_ret)
+{
+    if (i >= list->count)
+        return false;
+    memcpy(case_ret->x, list->shapes[i], sizeof case_ret->x);
+    return true;
+}
+
+static bool find_case(const OpTest *row, bool large, int i, OpCase *case_ret)
+{
+    *case_ret = (OpCase){.options = row->options};
+    if (large)
+        return shape_of(&row->large, i, case_ret);
+    for (int list = 0; list < COUNT_OF(row->shapes); list++) {
+        if (shape_of(&row->shapes[list], i, case_ret))
+            return true;
+        i -= row->shapes[list].count;
+    }
+    if (i < row->case_count)
+        *case_ret = row->cases[i];
+    return i < row->case_count || (row->sweep && row->sweep(i - row->case_count, case_ret));
+}
+
+bool op_case(const OpTest *row, bool large, int i, OpCase *case_ret)
+{
+    const int64_t size = row->size_factor ? row->size_factor : 1,
+                  channels = row->channel_factor ? row->channel_factor : 1;
+    if (!find_case(row, large, i, case_ret))
+        return false;
+    case_ret->x[1] *= size;
+    case_ret->x[2] *= size;
+    case_ret->x[3] *= channels;
+    return true;
+}
+
+const OpTest *op_test_of_golden(const char *name)
+{
+    for (int i = 0; i < op_test_count; i++)
+        if (op_tests[i].golden && strcmp(op_tests[i].golden, name) == 0)
+            return &op_tests[i];
+    return NULL;
+}

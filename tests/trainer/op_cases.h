@@ -1,0 +1,83 @@
+/* op_cases.h - every op that a network is built of, as a row of one table; op_test.c and cuda_op_test.c run
+ * all their checks over it.
+ *
+ *   {.name = "gate", .golden = "gate", .build = gate, .shapes = {SHAPES(small_images)}, .channel_factor = 2},
+ *
+ * To add an op, add its row, and its cases to golden/make_golden.py. A test fails where an op has no row. */
+#ifndef FSHARD_TESTS_TRAINER_OP_CASES_H
+#define FSHARD_TESTS_TRAINER_OP_CASES_H
+
+#include "trainer/graph/graph.h"
+
+/* What an op is built with. Each builder reads what its op has. */
+typedef struct OpOptions {
+    Conv2d conv; /* linear layers: channels and bias */
+    Pool2d pool; /* reflection pads: padding */
+    BatchNorm norm;
+    int64_t box[3]; /* zero pad and crop: by how much the height, width and channels change */
+    int64_t factor; /* shuffles */
+    bool relu;      /* an activation follows: slope is its own */
+    float slope;    /* of the activation; the factor of a scale */
+} OpOptions;
+
+typedef struct OpCase {
+    int64_t x[4]; /* shape; 0 after its last axis */
+    OpOptions options;
+} OpCase;
+
+/* What the builder gets beside x. */
+typedef enum OpOther {
+    OTHER_NONE,
+    OTHER_X,          /* x itself */
+    OTHER_LIKE_X,     /* another input, of the shape of x */
+    OTHER_WIDER,      /* another input with three channels more */
+    OTHER_FACTORS,    /* another input [N, C], always f32 */
+    OTHER_NO_GRADIENT /* another input, of the shape of x, that wants no gradient */
+} OpOther;
+
+enum {
+    OP_F32 = 1 << DATA_F32,
+    OP_BF16 = 1 << DATA_BF16,
+    OP_F16 = 1 << DATA_F16,
+    OP_NARROW = OP_BF16 | OP_F16
+};
+
+typedef struct OpShapes {
+    const int64_t (*shapes)[4];
+    int count;
+} OpShapes;
+
+typedef struct OpTest {
+    const char *name;
+    TensorId (*build)(Graph *graph, const OpOptions *options, TensorId x, TensorId other);
+    const char *golden; /* the op's name in golden/layers.json, in the first of its rows */
+    /* Cases: `options` at each of `shapes`, and those of `cases` or `sweep`, which have options of
+     * their own. */
+    OpOptions options;
+    OpShapes shapes[3];
+    const OpCase *cases;
+    bool (*sweep)(int i, OpCase *case_ret); /* makes case i of many; false: there are no more */
+    /* shapes are of [N, H, W, C]: x is [N, size_factor H, size_factor W, channel_factor C]; 0 means 1 */
+    int64_t size_factor, channel_factor;
+    OpShapes large; /* too large for the CPU alone, for compute-sanitizer and for finite differences */
+    /* How far results may be apart, root mean square, relative to their size: in f32 (0: 1e-4), and in a
+     * narrow type times its epsilon (2^-8 for bf16, 2^-11 for f16; 0: 1). A result that is rounded once is
+     * off by 0.3. */
+    double f32, roundings;
+    int case_count;
+    OpOther other;
+    unsigned types;      /* OP_F32 …; 0: all */
+    bool has_no_cpu_way; /* its cases are the CUDA backend's affair: to the CPU they are all one */
+    /* Also between two layer norms, which add up over the padding of narrow images; four roundings more. */
+    bool between_norms;
+} OpTest;
+
+extern const OpTest op_tests[];
+extern const int op_test_count;
+
+/* Makes case i of a row, or of its large ones. Returns false where the row has no more. */
+bool op_case(const OpTest *row, bool large, int i, OpCase *case_ret);
+/* Returns the row whose golden name this is; NULL if there is none. */
+const OpTest *op_test_of_golden(const char *name);
+
+#endif
