@@ -72,7 +72,7 @@ TEST(test_no_more_is_in_hand_than_the_bound_and_one_item)
     }
 }
 
-/* What waits behind a failure would wait for ever. */
+/* What waits after a failure would wait for ever. */
 TEST(test_a_failure_holds_nobody_up)
 {
     for (uint64_t item = 0; item < 60; item++) {

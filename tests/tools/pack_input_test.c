@@ -489,6 +489,6 @@ TEST_IN_FOLDER(test_wrong_usage_is_refused, folder)
 int test_program_begin(void)
 {
     permissions_bind = test_bind_to_permissions();
-    png_is_readable = source_png_is_readable();
+    png_is_readable = png_is_supported();
     return TEST_RUN;
 }

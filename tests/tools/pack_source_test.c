@@ -190,20 +190,10 @@ TEST_IN_FOLDER(test_gray_pixels_become_three_channels_beside_colours, folder)
 {
     static const uint8_t gray[2] = {7, 9}, colours[6] = {1, 2, 3, 4, 5, 6};
     static const uint8_t widened[6] = {7, 7, 7, 9, 9, 9};
-    static const char *const names[] = {"image"}, *const classes[] = {"a"};
-    const FshWriterOptions options = {.container = FSH_CONTAINER_SHARDS,
-                                      .dataset_id = "0123456789abcdef0123456789abcdef",
-                                      .split = "train",
-                                      .kind = FSH_KIND_CLASSES,
-                                      .field_names = names,
-                                      .field_count = 1,
-                                      .class_names = classes,
-                                      .class_count = 1,
-                                      .shard_count = 1};
+    static const char *const classes[] = {"a"};
     const char *mixed = test_path(folder, "train-00000-of-00001.fshard");
-    FshWriter *writer = NULL;
+    FshWriter *writer = shard_writer(mixed, classes, 1);
     FshError error = {0};
-    assert_ok(fsh_writer_open(&writer, mixed, &options, &error), &error);
     for (uint8_t channels = 1; channels <= 3; channels += 2) {
         const FshSample sample = {.key = channels == 1 ? "gray" : "rgb",
                                   .key_bytes = channels == 1 ? 4 : 3,
@@ -339,7 +329,7 @@ TEST_IN_FOLDER(test_max_size_packs_what_fresize_would_have_written, folder)
     source_jpeg(test_path(folder, "photos/a/small.jpg"), 40, 30, 3, 2);
     source_jpeg(test_path(folder, "photos/b/gray.jpg"), 101, 350, 1, 3);
     source_jpeg_turned(test_path(folder, "photos/b/turned.jpg"), 200, 100, 6, 4);
-    if (source_png_is_readable())
+    if (png_is_supported())
         source_png(test_path(folder, "photos/b/graphic.png"), 200, 130, 3, 5);
     for (size_t i = 0; i < sizeof recipes / sizeof recipes[0]; i++) {
         const char *const *recipe = recipes[i];
@@ -367,7 +357,7 @@ TEST_IN_FOLDER(test_max_size_takes_a_dataset_too, folder)
     run_ok("fpack", "--max-size", "20", test_path(folder, "photos"), test_path(folder, "one"), NULL);
     run_ok("fpack", "--max-size", "20", test_path(folder, "files"), test_path(folder, "two"), NULL);
     assert_same_samples(test_path(folder, "one"), test_path(folder, "two"));
-    if (!source_png_is_readable())
+    if (!png_is_supported())
         skip();
     /* Raw pixels become smaller without the loss of another JPEG. */
     run_ok("fpack", "--store", "raw", test_path(folder, "photos"), test_path(folder, "raw"), NULL);

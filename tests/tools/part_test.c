@@ -252,7 +252,7 @@ TEST(test_one_giant_item_is_in_one_part_alone)
             assert_true(!has || end - begin == 1);
         }
         assert_int_equal(with_giant, 1);
-        assert_true(with_others <= 2); /* those before, those behind */
+        assert_true(with_others <= 2); /* those before, those after */
         free(scan);
     }
 }

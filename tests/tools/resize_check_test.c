@@ -9,7 +9,7 @@
 /* All that fresize printed: where findings go is the options' affair. */
 static char *check_output(const char *in, const char *out)
 {
-    RunResult result = fresize_expecting(1, "--max-size=20", "--check", in, out, NULL);
+    RunResult result = run_expecting(1, "fresize", "--max-size=20", "--check", in, out, NULL);
     char *text = malloc(strlen(result.out) + strlen(result.err) + 1);
     assert_non_null(text);
     (void)sprintf(text, "%s%s", result.out, result.err);
@@ -35,8 +35,8 @@ TEST_IN_FOLDER(test_a_damaged_tar_is_not_good, folder)
 {
     write_many(folder, "in", 10, 40);
     const char *in = test_path(folder, "in"), *tar = test_path(folder, "x.tar");
-    fresize_ok("--max-size=20", in, tar, NULL);
-    test_file_flip_byte(tar, 1700); /* in the first image, behind its headers */
+    run_ok("fresize", "--max-size=20", in, tar, NULL);
+    test_file_flip_byte(tar, 1700); /* in the first image, after its headers */
     assert_counts(in, tar, 10, 9, 0, 1);
     char *text = check_output(in, tar);
     assert_contains(text, "damaged: 000.jpg: its output is not what was written");
@@ -44,7 +44,7 @@ TEST_IN_FOLDER(test_a_damaged_tar_is_not_good, folder)
     uint64_t bytes = test_file_size(tar);
     test_file_truncate(tar, bytes - 1024); /* its end alone */
     assert_counts(in, tar, 10, 9, 0, 1);
-    fresize_ok("--max-size=20", "--force", in, tar, NULL);
+    run_ok("fresize", "--max-size=20", "--force", in, tar, NULL);
     test_file_truncate(tar, bytes - 1024);
     assert_counts(in, tar, 10, 10, 0, 1);
     text = check_output(in, tar);
@@ -69,7 +69,7 @@ TEST_IN_FOLDER(test_what_others_put_into_a_tar_is_extra, folder)
 {
     write_many(folder, "in", 3, 40);
     const char *in = test_path(folder, "in"), *tar = test_path(folder, "x.tar");
-    fresize_ok("--max-size=20", in, tar, NULL);
+    run_ok("fresize", "--max-size=20", in, tar, NULL);
     shell(folder, "mkdir x && tar xf x.tar -C x && echo mine > x/notes.txt && rm x/001.jpg && "
                   "tar cf x.tar -C x 000.jpg 002.jpg notes.txt 000.jpg");
     assert_counts(in, tar, 3, 2, 1, 0);
@@ -93,7 +93,7 @@ TEST_IN_FOLDER(test_a_row_is_that_of_its_own_source, folder)
     for (int into_tar = 0; into_tar < 2; into_tar++) {
         const char *to = into_tar ? tar : out;
         for (int again = 0; again < 2; again++) {
-            RunResult result = fresize_expecting(1, "--max-size=20", in, to, NULL);
+            RunResult result = run_expecting(1, "fresize", "--max-size=20", in, to, NULL);
             assert_contains(result.err, "a.ppm: would be written to a.png, as a.png is");
             run_result_free(&result);
         }
@@ -113,7 +113,7 @@ TEST_IN_FOLDER(test_a_damaged_output_is_made_again, folder)
     shell(folder, "touch -d '2020-02-03 04:05:06.789' in/*");
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
     const char *const arguments[] = {"--max-size=20", in, out, NULL};
-    fresize_ok("--max-size=20", in, out, NULL);
+    run_ok("fresize", "--max-size=20", in, out, NULL);
     shell(folder,
           "cp -pr out whole; touch -d '2020-02-03 04:05:08' out/000.jpg"); /* a coarse file system's */
     test_file_flip_byte(test_path(folder, "out/002.jpg"), 200);
@@ -134,8 +134,8 @@ TEST_IN_FOLDER(test_a_damaged_output_is_made_again, folder)
                     "damaged ones first\n");
     free(text);
     assert_int_equal(unlink(test_path(folder, "out/003.jpg")), 0);
-    fresize_ok("--max-size=20", in, out, NULL);
-    RunResult result = fresize_expecting(0, "--max-size=20", "--check", in, out, NULL);
+    run_ok("fresize", "--max-size=20", in, out, NULL);
+    RunResult result = run_expecting(0, "fresize", "--max-size=20", "--check", in, out, NULL);
     assert_null(strstr(result.err, "the same command"));
     run_result_free(&result);
 }
@@ -144,7 +144,7 @@ TEST_IN_FOLDER(test_a_damaged_tar_is_to_be_written_anew, folder)
 {
     write_many(folder, "in", 4, 40);
     const char *in = test_path(folder, "in"), *tar = test_path(folder, "x.tar");
-    fresize_ok("--max-size=20", in, tar, NULL);
+    run_ok("fresize", "--max-size=20", in, tar, NULL);
     test_file_flip_byte(tar, 1700);
     char *text = check_output(in, tar);
     assert_contains(text, "the same command with --force instead of --check writes the tar anew\n");
@@ -189,7 +189,7 @@ TEST_IN_FOLDER(test_an_option_that_differs_is_told_as_it_would_be_given, folder)
     write_many(folder, "in/blur", 3, 60);
     write_many(folder, "in/sharp", 3, 60);
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
-    fresize_ok("--max-size=20", "--pairs=blur:sharp", in, out, NULL);
+    run_ok("fresize", "--max-size=20", "--pairs=blur:sharp", in, out, NULL);
     static const struct {
         const char *arguments[2], *complaint;
     } rows[] = {
@@ -201,12 +201,13 @@ TEST_IN_FOLDER(test_an_option_that_differs_is_told_as_it_would_be_given, folder)
          "out: was made with --pairs blur:sharp, now none; take another destination, "},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        RunResult result = fresize_expecting(1, rows[i].arguments[0], rows[i].arguments[1], in, out, NULL);
+        RunResult result =
+            run_expecting(1, "fresize", rows[i].arguments[0], rows[i].arguments[1], in, out, NULL);
         assert_contains(result.err, rows[i].complaint);
         run_result_free(&result);
     }
     test_file_write_text(test_path(folder, "labels.txt"), "000.jpg cat\n001.jpg dog\n002.jpg dog\n");
-    fresize_ok("--labels", test_path(folder, "labels.txt"), test_path(folder, "in/blur"),
-               test_path(folder, "labelled"), NULL);
-    fresize_ok("--check", test_path(folder, "in/blur"), test_path(folder, "labelled"), NULL);
+    run_ok("fresize", "--labels", test_path(folder, "labels.txt"), test_path(folder, "in/blur"),
+           test_path(folder, "labelled"), NULL);
+    run_ok("fresize", "--check", test_path(folder, "in/blur"), test_path(folder, "labelled"), NULL);
 }

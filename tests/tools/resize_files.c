@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "imaging/decode.h"
-#include "imaging/image_plugin.h"
 
 void write_jpeg(const char *path, MakeJpeg options)
 {
@@ -30,16 +29,6 @@ void write_png(const char *path, uint32_t width, uint32_t height)
     test_file_write(path, file.bytes, file.length);
     free(pixels);
     buffer_free(&file);
-}
-
-bool png_is_supported(void)
-{
-    const ImagePlugin *plugin = NULL;
-    FshError error = {0};
-    if (image_plugin_load(&plugin, &error) == FSH_OK)
-        return true;
-    print_message("skipped: %s\n", error.message);
-    return false;
 }
 
 void read_image(const char *path, Image *image, ImageInfo *info)
@@ -97,52 +86,16 @@ void write_size(const char *path, uint32_t width, uint32_t height)
     write_jpeg(path, (MakeJpeg){.width = width, .height = height, .colours = MAKE_RGB});
 }
 
-enum { ARGUMENTS_MAX = 32 };
-
-static RunResult run_and_check(int exit_status, const char *const *arguments)
-{
-    RunResult result = run_program_arguments(NULL, "fresize", arguments);
-    if (result.exit_status != exit_status)
-        fail_msg("fresize: exit status %d, expected %d\n%s", result.exit_status, exit_status, result.err);
-    return result;
-}
-
-RunResult fresize_expecting(int exit_status, ...)
-{
-    const char *arguments[ARGUMENTS_MAX] = {NULL};
-    size_t count = 0;
-    va_list list;
-    va_start(list, exit_status);
-    const char *argument = va_arg(list, const char *);
-    for (; argument && count < ARGUMENTS_MAX - 1; argument = va_arg(list, const char *))
-        arguments[count++] = argument;
-    va_end(list);
-    return run_and_check(exit_status, arguments);
-}
-
-void fresize_ok(const char *argument, ...)
-{
-    const char *arguments[ARGUMENTS_MAX] = {argument};
-    size_t count = 1;
-    va_list list;
-    va_start(list, argument);
-    const char *next = va_arg(list, const char *);
-    for (; next && count < ARGUMENTS_MAX - 1; next = va_arg(list, const char *))
-        arguments[count++] = next;
-    va_end(list);
-    RunResult result = run_and_check(0, arguments);
-    run_result_free(&result);
-}
-
 json_t *fresize_json(int exit_status, const char *const *arguments)
 {
+    enum { ARGUMENTS_MAX = 32 };
     const char *with_json[ARGUMENTS_MAX] = {"--json"};
     for (size_t i = 0; i < ARGUMENTS_MAX - 2 && arguments[i]; i++)
         with_json[i + 1] = arguments[i];
-    RunResult result = run_and_check(exit_status, with_json);
-    json_t *object = json_loads(result.out, 0, NULL);
-    if (!object)
-        fail_msg("fresize --json printed: %s", result.out);
+    RunResult result = run_program_arguments(NULL, "fresize", with_json);
+    if (result.exit_status != exit_status)
+        fail_msg("fresize: exit status %d, expected %d\n%s", result.exit_status, exit_status, result.err);
+    json_t *object = json_of(result.out);
     run_result_free(&result);
     return object;
 }

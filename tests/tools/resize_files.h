@@ -3,22 +3,18 @@
 #ifndef FSHARD_TESTS_TOOLS_RESIZE_FILES_H
 #define FSHARD_TESTS_TOOLS_RESIZE_FILES_H
 
-#include <jansson.h>
-
 #include "imaging/image.h"
 #include "tests/imaging/make_images.h"
-#include "tests/support/support.h"
+#include "tests/tools/sources.h"
 
-/* A smooth JPEG; options' pixels are filled in. */
+/* Writes a smooth JPEG; options' pixels are filled in. */
 void write_jpeg(const char *path, MakeJpeg options);
-/* The same, in colour, of this size. */
+/* Writes a smooth JPEG in colour, of this size. */
 void write_size(const char *path, uint32_t width, uint32_t height);
-/* A smooth RGB PNG. */
+/* Writes a smooth RGB PNG. */
 void write_png(const char *path, uint32_t width, uint32_t height);
-/* True if this build can read and write PNG (libvips is there). */
-bool png_is_supported(void);
 
-/* A file decoded as it is stored: orientation ignored. image is the caller's. */
+/* Decodes a file as it is stored: orientation ignored. image is the caller's. */
 void read_image(const char *path, Image *image, ImageInfo *info);
 /* Fails unless path holds an image of this format and size. */
 void assert_image(const char *path, ImageFormat format, uint32_t width, uint32_t height, uint32_t channels);
@@ -29,20 +25,16 @@ void assert_same_bytes(const char *path, const char *other);
 void shell(TestFolder *folder, const char *command);
 bool exists(const char *path);
 
-/* Runs fresize with these arguments (NULL at the end) and expects the exit status. The result is the
- * caller's. */
-RunResult fresize_expecting(int exit_status, ...) __attribute__((sentinel));
-/* The same, and forgets what was printed. */
-void fresize_ok(const char *argument, ...) __attribute__((sentinel));
-/* As fresize_expecting with --json: what it printed, parsed; json_decref it. */
+/* Runs fresize with --json and these arguments (NULL at the end) and expects the exit status. Returns what it
+ * printed, parsed; json_decref it. */
 json_t *fresize_json(int exit_status, const char *const *arguments);
-/* An integer of an object; fails where there is none. */
+/* Returns an integer of an object; fails where there is none. */
 json_int_t json_count(const json_t *object, const char *key);
 
-/* Files below a destination of fresize, those of its state not counted. */
+/* Returns the files below a destination of fresize, those of its state not counted. */
 uint64_t count_outputs(const char *path);
 
-/* count JPEGs of size x size pixels in folder: 000.jpg, 001.jpg, … */
+/* Writes count JPEGs of size x size pixels in folder: 000.jpg, 001.jpg, … */
 void write_many(TestFolder *folder, const char *name, unsigned count, uint32_t size);
 
 #endif

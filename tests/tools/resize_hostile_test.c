@@ -26,13 +26,13 @@ TEST_IN_FOLDER(test_a_name_that_no_file_can_have_costs_its_image_only, folder)
           "mkdir flat && cp in/z00.jpg flat/a.jpg && cp in/z00.jpg flat/b.jpg && "
           "tar cf nested.tar -C flat a.jpg && tar rf nested.tar -C flat --transform 's|b|a.jpg/b|' b.jpg && "
           "tar rf nested.tar -C in z01.jpg");
-    RunResult result = fresize_expecting(1, "--max-size=20", "-j1", test_path(folder, "long.tar"),
-                                         test_path(folder, "long"), NULL);
+    RunResult result = run_expecting(1, "fresize", "--max-size=20", "-j1", test_path(folder, "long.tar"),
+                                     test_path(folder, "long"), NULL);
     assert_contains(result.err, "File name too long");
     assert_contains(result.err, "81 images: 80 resized, 1 failed");
     run_result_free(&result);
-    result = fresize_expecting(1, "--max-size=20", "-j1", test_path(folder, "nested.tar"),
-                               test_path(folder, "nested"), NULL);
+    result = run_expecting(1, "fresize", "--max-size=20", "-j1", test_path(folder, "nested.tar"),
+                           test_path(folder, "nested"), NULL);
     assert_contains(result.err, "a.jpg/b.jpg: ");
     assert_contains(result.err, "3 images: 2 resized, 1 failed");
     run_result_free(&result);
@@ -58,13 +58,13 @@ TEST_IN_FOLDER(test_a_list_does_not_reach_the_state, folder)
     write_size(test_path(folder, "in/.fresize/outputs.ledger"), 60, 60);
     write_size(test_path(folder, "in/a.jpg"), 60, 60);
     test_file_write_text(test_path(folder, "list"), ".fresize/outputs.ledger\na.jpg\n");
-    RunResult result = fresize_expecting(1, "--files-from", test_path(folder, "list"),
-                                         test_path(folder, "in"), test_path(folder, "out"), NULL);
+    RunResult result = run_expecting(1, "fresize", "--files-from", test_path(folder, "list"),
+                                     test_path(folder, "in"), test_path(folder, "out"), NULL);
     assert_contains(result.err, ".fresize/outputs.ledger: would be written into .fresize");
     assert_contains(result.err, "2 images: 1 copied, 1 failed");
     run_result_free(&result);
-    result = fresize_expecting(1, "--files-from", test_path(folder, "list"), test_path(folder, "in"),
-                               test_path(folder, "out"), NULL);
+    result = run_expecting(1, "fresize", "--files-from", test_path(folder, "list"), test_path(folder, "in"),
+                           test_path(folder, "out"), NULL);
     assert_contains(result.err, "1 done before");
     run_result_free(&result);
 }
@@ -75,7 +75,8 @@ TEST_IN_FOLDER(test_a_link_is_of_the_file_that_a_symbolic_link_leads_to, folder)
 {
     write_size(test_path(folder, "real/a.jpg"), 20, 20);
     shell(folder, "mkdir in && ln -s ../real/a.jpg in/a.jpg");
-    fresize_ok("--max-size=30", "--link", test_path(folder, "in"), test_path(folder, "deep/out"), NULL);
+    run_ok("fresize", "--max-size=30", "--link", test_path(folder, "in"), test_path(folder, "deep/out"),
+           NULL);
     struct stat from, to;
     assert_int_equal(stat(test_path(folder, "real/a.jpg"), &from), 0);
     assert_int_equal(lstat(test_path(folder, "deep/out/a.jpg"), &to), 0);
@@ -88,8 +89,8 @@ TEST_IN_FOLDER(test_a_link_in_the_destination_does_not_lead_into_the_source, fol
     write_size(test_path(folder, "in/a/x.jpg"), 90, 90);
     write_size(test_path(folder, "in/b/x.jpg"), 80, 80);
     shell(folder, "mkdir out && ln -s ../in/b out/a");
-    RunResult result = fresize_expecting(2, "--max-size=20", "--force", "-j1", test_path(folder, "in"),
-                                         test_path(folder, "out"), NULL);
+    RunResult result = run_expecting(2, "fresize", "--max-size=20", "--force", "-j1", test_path(folder, "in"),
+                                     test_path(folder, "out"), NULL);
     run_result_free(&result);
     assert_image(test_path(folder, "in/b/x.jpg"), IMAGE_JPEG, 80, 80, 3);
 }
@@ -104,8 +105,8 @@ TEST_IN_FOLDER(test_a_link_in_the_source_does_not_lead_into_the_destination, fol
         write_size(test_path(folder, "in/a/x.jpg"), 90, 90);
         shell(folder, links[i]);
         for (int run = 0; run < 3; run++) {
-            RunResult result = fresize_expecting(1, "--max-size=20", test_path(folder, "in"),
-                                                 test_path(folder, "out"), NULL);
+            RunResult result = run_expecting(1, "fresize", "--max-size=20", test_path(folder, "in"),
+                                             test_path(folder, "out"), NULL);
             if (run)
                 assert_contains(result.err, "into the destination; not followed");
             run_result_free(&result);
@@ -154,13 +155,13 @@ TEST_IN_FOLDER(test_links_in_place_of_the_state_are_refused, folder)
     test_file_write_text(test_path(folder, "mine/precious.json"), "{}");
     test_file_write_text(test_path(folder, "mine/tiny"), "tiny");
     shell(folder, "mkdir out && ln -s ../mine out/.fresize");
-    RunResult result = fresize_expecting(1, "--force", in, out, NULL);
+    RunResult result = run_expecting(1, "fresize", "--force", in, out, NULL);
     assert_contains(result.err, "out/.fresize: is no folder");
     run_result_free(&result);
     assert_true(exists(test_path(folder, "mine/precious.json")));
     shell(folder,
           "rm out/.fresize && mkdir out/.fresize && ln -s ../../mine/tiny out/.fresize/outputs.ledger");
-    result = fresize_expecting(1, in, out, NULL);
+    result = run_expecting(1, "fresize", in, out, NULL);
     assert_contains(result.err, "outputs.ledger: is not a file that fresize made");
     run_result_free(&result);
     assert_int_equal(test_file_size(test_path(folder, "mine/tiny")), 4);
@@ -180,8 +181,8 @@ TEST_IN_FOLDER(test_a_limit_of_addresses_leaves_room_for_the_ledger, folder)
     limit = before;
     limit.rlim_cur = (rlim_t)1 << 30;
     assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
-    RunResult result =
-        fresize_expecting(0, "--max-size=30", "-j2", test_path(folder, "in"), test_path(folder, "out"), NULL);
+    RunResult result = run_expecting(0, "fresize", "--max-size=30", "-j2", test_path(folder, "in"),
+                                     test_path(folder, "out"), NULL);
     assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
     run_result_free(&result);
 #endif
@@ -191,24 +192,24 @@ TEST_IN_FOLDER(test_a_damaged_ledger_is_refused_and_an_old_one_named, folder)
 {
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
     write_size(test_path(folder, "in/a.jpg"), 60, 60);
-    fresize_ok("--max-size=30", in, out, NULL);
+    run_ok("fresize", "--max-size=30", in, out, NULL);
     const char *ledger = test_path(folder, "out/.fresize/outputs.ledger");
     test_file_flip_byte(ledger, (int64_t)test_file_size(ledger) / 2);
-    RunResult result = fresize_expecting(1, "--max-size=30", in, out, NULL);
+    RunResult result = run_expecting(1, "fresize", "--max-size=30", in, out, NULL);
     assert_contains(result.err, "outputs.ledger: damaged at byte ");
     run_result_free(&result);
-    result = fresize_expecting(1, "--max-size=30", "--check", in, out, NULL);
+    result = run_expecting(1, "fresize", "--max-size=30", "--check", in, out, NULL);
     assert_contains(result.err, "damaged at byte ");
     run_result_free(&result);
-    fresize_ok("--max-size=30", "--force", in, out, NULL);
-    fresize_ok("--max-size=30", "--check", in, out, NULL);
+    run_ok("fresize", "--max-size=30", "--force", in, out, NULL);
+    run_ok("fresize", "--max-size=30", "--check", in, out, NULL);
     assert_int_equal(rename(ledger, test_path(folder, "out/.fresize/ledger.lmdb")), 0);
-    result = fresize_expecting(1, "--max-size=30", in, out, NULL);
+    result = run_expecting(1, "fresize", "--max-size=30", in, out, NULL);
     assert_contains(result.err, "an older fresize has made this");
     run_result_free(&result);
-    fresize_ok("--max-size=30", "--force", in, out, NULL);
+    run_ok("fresize", "--max-size=30", "--force", in, out, NULL);
     assert_false(exists(test_path(folder, "out/.fresize/ledger.lmdb")));
-    fresize_ok("--max-size=30", in, out, NULL);
+    run_ok("fresize", "--max-size=30", in, out, NULL);
 }
 
 /* A part that began anew by another recipe, and went on as its message says: what the whole did before is not
@@ -217,14 +218,14 @@ TEST_IN_FOLDER(test_rows_of_an_earlier_recipe_are_not_taken_for_done, folder)
 {
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
     write_many(folder, "in", 8, 60);
-    fresize_ok("--max-size=40", in, out, NULL);
-    fresize_ok("--max-size=20", "--force", "--part=1/2", in, out, NULL);
-    fresize_ok("--max-size=20", "--part=1/2", in, out, NULL);
-    fresize_ok("--max-size=20", "--part=2/2", in, out, NULL);
+    run_ok("fresize", "--max-size=40", in, out, NULL);
+    run_ok("fresize", "--max-size=20", "--force", "--part=1/2", in, out, NULL);
+    run_ok("fresize", "--max-size=20", "--part=1/2", in, out, NULL);
+    run_ok("fresize", "--max-size=20", "--part=2/2", in, out, NULL);
     for (unsigned i = 0; i < 8; i++)
         assert_image(test_path(folder, "out/%03u.jpg", i), IMAGE_JPEG, 20, 20, 3);
-    fresize_ok("--max-size=20", in, out, NULL);
-    fresize_ok("--max-size=20", "--check", in, out, NULL);
+    run_ok("fresize", "--max-size=20", in, out, NULL);
+    run_ok("fresize", "--max-size=20", "--check", in, out, NULL);
 }
 
 /* Parts over a finished whole know more than it does. */
@@ -232,15 +233,15 @@ TEST_IN_FOLDER(test_check_believes_the_latest_row, folder)
 {
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
     write_many(folder, "in", 4, 60);
-    fresize_ok("--max-size=20", in, out, NULL);
+    run_ok("fresize", "--max-size=20", in, out, NULL);
     write_size(test_path(folder, "in/001.jpg"), 90, 60);
-    fresize_ok("--max-size=20", "--part=1/1", in, out, NULL);
-    fresize_ok("--max-size=20", "--check", in, out, NULL);
+    run_ok("fresize", "--max-size=20", "--part=1/1", in, out, NULL);
+    run_ok("fresize", "--max-size=20", "--check", in, out, NULL);
     const char *const arguments[] = {"--max-size=20", in, out, NULL};
     json_t *summary = fresize_json(0, arguments);
     assert_int_equal(json_count(summary, "done_before"), 4);
     json_decref(summary);
-    fresize_ok("--max-size=20", "--check", in, out, NULL);
+    run_ok("fresize", "--max-size=20", "--check", in, out, NULL);
 }
 
 TEST_IN_FOLDER(test_changed_labels_are_another_recipe, folder)
@@ -249,9 +250,9 @@ TEST_IN_FOLDER(test_changed_labels_are_another_recipe, folder)
     const char *labels = test_path(folder, "labels");
     write_size(test_path(folder, "in/a.jpg"), 60, 60);
     test_file_write_text(labels, "a.jpg cat\n");
-    fresize_ok("--max-size=20", "--labels", labels, in, out, NULL);
+    run_ok("fresize", "--max-size=20", "--labels", labels, in, out, NULL);
     test_file_write_text(labels, "a.jpg dog\n");
-    RunResult result = fresize_expecting(1, "--max-size=20", "--labels", labels, in, out, NULL);
+    RunResult result = run_expecting(1, "fresize", "--max-size=20", "--labels", labels, in, out, NULL);
     assert_contains(result.err, "was made with other --labels: the file has changed since");
     run_result_free(&result);
     assert_int_equal(count_outputs(out), 1);
@@ -310,7 +311,7 @@ TEST_IN_FOLDER(test_a_side_that_changes_is_compared_again, folder)
     assert_int_equal(json_count(summary, "resized"), 1);
     json_decref(summary);
     write_size(test_path(folder, "in/sharp/1.jpg"), 90, 60);
-    RunResult result = fresize_expecting(1, "--max-size=20", "--pairs=blur:sharp", in, out, NULL);
+    RunResult result = run_expecting(1, "fresize", "--max-size=20", "--pairs=blur:sharp", in, out, NULL);
     assert_contains(result.err, "a pair must be of one size");
     run_result_free(&result);
     assert_image(test_path(folder, "out/sharp/1.jpg"), IMAGE_JPEG, 20, 20, 3);
@@ -320,8 +321,8 @@ TEST_IN_FOLDER(test_a_folder_is_no_partner, folder)
 {
     write_size(test_path(folder, "in/sharp/1.jpg"), 60, 60);
     write_size(test_path(folder, "in/blur/1.jpg/notes.jpg"), 60, 60);
-    RunResult result =
-        fresize_expecting(1, "--pairs=blur:sharp", test_path(folder, "in"), test_path(folder, "out"), NULL);
+    RunResult result = run_expecting(1, "fresize", "--pairs=blur:sharp", test_path(folder, "in"),
+                                     test_path(folder, "out"), NULL);
     assert_contains(result.err, "sharp/1.jpg: has no partner");
     run_result_free(&result);
 }
@@ -332,7 +333,7 @@ TEST_IN_FOLDER(test_dry_run_knows_what_is_done, folder)
 {
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
     write_many(folder, "in", 4, 60);
-    fresize_ok("--max-size=20", "--part=1/2", in, out, NULL);
+    run_ok("fresize", "--max-size=20", "--part=1/2", in, out, NULL);
     const char *const arguments[] = {"--max-size=20", "--dry-run", in, out, NULL};
     json_t *summary = fresize_json(0, arguments);
     assert_int_equal(json_count(summary, "done_before"), 2);
@@ -347,7 +348,7 @@ TEST_IN_FOLDER(test_reasons_of_libraries_are_in_words, folder)
     const char *png = test_path(folder, "in/a.png");
     write_png(png, 200, 150);
     test_file_truncate(png, (int64_t)test_file_size(png) / 2);
-    RunResult result = fresize_expecting(1, test_path(folder, "in"), test_path(folder, "out"), NULL);
+    RunResult result = run_expecting(1, "fresize", test_path(folder, "in"), test_path(folder, "out"), NULL);
     assert_contains(result.err, "a.png: damaged or truncated (");
     run_result_free(&result);
 }
@@ -361,9 +362,9 @@ TEST_IN_FOLDER(test_check_tells_why_an_image_has_no_output, folder)
     shell(folder, "tar cf in.tar -C in .");
     const char *const sources[] = {in, tar};
     for (size_t i = 0; i < 2; i++) {
-        RunResult result = fresize_expecting(1, "--force", sources[i], out, NULL);
+        RunResult result = run_expecting(1, "fresize", "--force", sources[i], out, NULL);
         run_result_free(&result);
-        result = fresize_expecting(1, "--check", sources[i], out, NULL);
+        result = run_expecting(1, "fresize", "--check", sources[i], out, NULL);
         assert_string_equal(result.out, "missing: b.jpg: has no output: not an image of a known format\n");
         run_result_free(&result);
     }
@@ -376,14 +377,14 @@ TEST_IN_FOLDER(test_check_misses_images_whose_names_promise_none, folder)
     write_size(test_path(folder, "in/b.jpg"), 60, 60);
     test_file_write_text(test_path(folder, "in/notes"), "no image");
     shell(folder, "tar cf in.tar -C in . && printf 'b.jpg\\n' >list");
-    fresize_ok("--files-from", test_path(folder, "list"), test_path(folder, "in"), out, NULL);
-    RunResult result = fresize_expecting(1, "--check", test_path(folder, "in"), out, NULL);
+    run_ok("fresize", "--files-from", test_path(folder, "list"), test_path(folder, "in"), out, NULL);
+    RunResult result = run_expecting(1, "fresize", "--check", test_path(folder, "in"), out, NULL);
     assert_contains(result.out, "missing: a: has no output");
     assert_contains_not(result.err, "notes");
     run_result_free(&result);
-    RunResult part = fresize_expecting(0, "--part=3/3", test_path(folder, "in.tar"), from_tar, NULL);
+    RunResult part = run_expecting(0, "fresize", "--part=3/3", test_path(folder, "in.tar"), from_tar, NULL);
     run_result_free(&part);
-    result = fresize_expecting(1, "--check", test_path(folder, "in.tar"), from_tar, NULL);
+    result = run_expecting(1, "fresize", "--check", test_path(folder, "in.tar"), from_tar, NULL);
     assert_contains(result.err, "of 2 images");
     assert_contains_not(result.err, "notes");
     run_result_free(&result);
@@ -393,8 +394,8 @@ TEST_IN_FOLDER(test_a_report_of_nothing_is_not_left, folder)
 {
     const char *report = test_path(folder, "report.jsonl");
     shell(folder, "mkdir empty");
-    RunResult result =
-        fresize_expecting(1, "--report", report, test_path(folder, "empty"), test_path(folder, "out"), NULL);
+    RunResult result = run_expecting(1, "fresize", "--report", report, test_path(folder, "empty"),
+                                     test_path(folder, "out"), NULL);
     assert_contains(result.err, "no images in it");
     run_result_free(&result);
     assert_false(exists(report));
@@ -405,11 +406,11 @@ TEST_IN_FOLDER(test_a_second_writer_leaves_the_report_of_the_first, folder)
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
     const char *report = test_path(folder, "report.jsonl");
     write_many(folder, "in", 2, 60);
-    fresize_ok("--report", report, in, out, NULL);
+    run_ok("fresize", "--report", report, in, out, NULL);
     const uint64_t bytes = test_file_size(report);
     int lock = open(test_path(folder, "out/.fresize/lock"), O_RDWR | O_CLOEXEC);
     assert_true(lock >= 0 && flock(lock, LOCK_EX) == 0);
-    RunResult result = fresize_expecting(1, "--force", "--report", report, in, out, NULL);
+    RunResult result = run_expecting(1, "fresize", "--force", "--report", report, in, out, NULL);
     assert_contains(result.err, "another fresize is writing it");
     run_result_free(&result);
     assert_int_equal(test_file_size(report), bytes);

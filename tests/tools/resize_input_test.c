@@ -19,7 +19,7 @@ TEST_IN_FOLDER(test_a_list_names_the_images, folder)
         "b/002.jpg\r\n\n./a//000.jpg\na/000.jpg\nb/nowhere.jpg\n../in/a/001.jpg\n/etc/passwd\n");
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out"),
                *list = test_path(folder, "list");
-    RunResult result = fresize_expecting(1, "--max-size=20", "--files-from", list, in, out, NULL);
+    RunResult result = run_expecting(1, "fresize", "--max-size=20", "--files-from", list, in, out, NULL);
     assert_contains(result.err,
                     "a/000.jpg: would be written to a/000.jpg, as an image before it in the list is");
     assert_contains(result.err, "b/nowhere.jpg: cannot be read: No such file or directory");
@@ -41,14 +41,14 @@ TEST_IN_FOLDER(test_a_list_may_come_from_find, folder)
         "in out");
     assert_image(test_path(folder, "out/a b\nc.jpg"), IMAGE_JPEG, 20, 20, 3);
     assert_image(test_path(folder, "out/d.jpg"), IMAGE_JPEG, 20, 20, 3);
-    RunResult result = fresize_expecting(2, "--files-from=-", "--part=1/2", test_path(folder, "in"),
-                                         test_path(folder, "two"), NULL);
+    RunResult result = run_expecting(2, "fresize", "--files-from=-", "--part=1/2", test_path(folder, "in"),
+                                     test_path(folder, "two"), NULL);
     assert_contains(result.err, "standard input");
     run_result_free(&result);
-    result = fresize_expecting(2, "-0", test_path(folder, "in"), test_path(folder, "two"), NULL);
+    result = run_expecting(2, "fresize", "-0", test_path(folder, "in"), test_path(folder, "two"), NULL);
     run_result_free(&result);
-    result = fresize_expecting(1, "--files-from", test_path(folder, "none"), test_path(folder, "in"),
-                               test_path(folder, "two"), NULL);
+    result = run_expecting(1, "fresize", "--files-from", test_path(folder, "none"), test_path(folder, "in"),
+                           test_path(folder, "two"), NULL);
     assert_contains(result.err, "none: cannot open the list of files: No such file or directory");
     run_result_free(&result);
 }
@@ -61,7 +61,7 @@ TEST_IN_FOLDER(test_a_tar_gives_what_its_folder_gives, folder)
     write_many(folder, "in/b/deep", 5, 30);
     test_file_write_text(test_path(folder, "in/README"), "words");
     shell(folder, "tar cf plain.tar -C in . && tar czf packed.tar.gz -C in a b README");
-    fresize_ok("--max-size=20", test_path(folder, "in"), test_path(folder, "out"), NULL);
+    run_ok("fresize", "--max-size=20", test_path(folder, "in"), test_path(folder, "out"), NULL);
     static const char *const tars[] = {"plain.tar", "packed.tar.gz"};
     for (size_t i = 0; i < 2; i++) {
         const char *const arguments[] = {"--max-size=20", test_path(folder, "%s", tars[i]),
@@ -104,8 +104,8 @@ TEST_IN_FOLDER(test_names_in_a_tar_cannot_leave_the_destination, folder)
                   "tar cf ../a.tar good.jpg hard.jpg link.jpg && "
                   "tar rPf ../a.tar --transform 's|evil|../../evil|' evil.jpg && "
                   "tar rPf ../a.tar --transform 's|evil|/tmp/fshard-evil|' evil.jpg");
-    RunResult result =
-        fresize_expecting(1, "--max-size=20", test_path(folder, "a.tar"), test_path(folder, "x/y/out"), NULL);
+    RunResult result = run_expecting(1, "fresize", "--max-size=20", test_path(folder, "a.tar"),
+                                     test_path(folder, "x/y/out"), NULL);
     assert_contains(result.err, "../../evil.jpg: ");
     assert_contains(result.err, "/tmp/fshard-evil.jpg: ");
     assert_contains(result.err, "link.jpg: ");
@@ -122,8 +122,8 @@ TEST_IN_FOLDER(test_a_tar_that_ends_early_gives_what_is_there, folder)
     write_many(folder, "in", 4, 60);
     shell(folder, "tar cf a.tar -C in 000.jpg 001.jpg 002.jpg 003.jpg");
     test_file_truncate(test_path(folder, "a.tar"), (int64_t)test_file_size(test_path(folder, "a.tar")) / 2);
-    RunResult result =
-        fresize_expecting(1, "--max-size=20", test_path(folder, "a.tar"), test_path(folder, "out"), NULL);
+    RunResult result = run_expecting(1, "fresize", "--max-size=20", test_path(folder, "a.tar"),
+                                     test_path(folder, "out"), NULL);
     assert_contains(result.err, "a.tar: ");
     run_result_free(&result);
     assert_true(exists(test_path(folder, "out/000.jpg")));
@@ -139,15 +139,15 @@ TEST_IN_FOLDER(test_validation_images_go_to_the_folders_of_their_labels, folder)
                          "ILSVRC2012_val_00000001.JPEG n02\nILSVRC2012_val_00000002.JPEG n01\n"
                          "ILSVRC2012_val_00000003.JPEG n02\n");
     test_file_write_text(test_path(folder, "numbers"), "490\n361\n171\n822\n");
-    RunResult result = fresize_expecting(1, "--max-size=20", "--labels", test_path(folder, "names"),
-                                         test_path(folder, "val.tar"), test_path(folder, "out"), NULL);
+    RunResult result = run_expecting(1, "fresize", "--max-size=20", "--labels", test_path(folder, "names"),
+                                     test_path(folder, "val.tar"), test_path(folder, "out"), NULL);
     assert_contains(result.err, "ILSVRC2012_val_00000004.JPEG: has no label in the file of labels");
     run_result_free(&result);
     assert_image(test_path(folder, "out/n02/ILSVRC2012_val_00000003.JPEG"), IMAGE_JPEG, 20, 20, 3);
     assert_image(test_path(folder, "out/n01/ILSVRC2012_val_00000002.JPEG"), IMAGE_JPEG, 20, 20, 3);
     assert_int_equal(count_outputs(test_path(folder, "out")), 3);
-    fresize_ok("--max-size=20", "--labels", test_path(folder, "numbers"), test_path(folder, "in"),
-               test_path(folder, "numbered"), NULL);
+    run_ok("fresize", "--max-size=20", "--labels", test_path(folder, "numbers"), test_path(folder, "in"),
+           test_path(folder, "numbered"), NULL);
     assert_image(test_path(folder, "numbered/822/ILSVRC2012_val_00000004.JPEG"), IMAGE_JPEG, 20, 20, 3);
 }
 
@@ -158,19 +158,19 @@ TEST_IN_FOLDER(test_a_tar_holds_what_a_folder_would, folder)
     write_many(folder, "in/a", 30, 90);
     write_many(folder, "in/b", 30, 20);
     const char *in = test_path(folder, "in");
-    fresize_ok("--max-size=30", in, test_path(folder, "out"), NULL);
-    fresize_ok("--max-size=30", "-j1", in, test_path(folder, "one.tar"), NULL);
-    fresize_ok("--max-size=30", "-j4", in, test_path(folder, "four.tar"), NULL);
+    run_ok("fresize", "--max-size=30", in, test_path(folder, "out"), NULL);
+    run_ok("fresize", "--max-size=30", "-j1", in, test_path(folder, "one.tar"), NULL);
+    run_ok("fresize", "--max-size=30", "-j4", in, test_path(folder, "four.tar"), NULL);
     assert_same_bytes(test_path(folder, "one.tar"), test_path(folder, "four.tar"));
     shell(folder, "mkdir x && tar xf one.tar -C x && rm -r out/.fresize && diff -r out x && "
                   "test \"$(stat -c %Y in/a/003.jpg)\" = \"$(stat -c %Y x/a/003.jpg)\"");
-    fresize_ok("--max-size=30", "--check", in, test_path(folder, "one.tar"), NULL);
+    run_ok("fresize", "--max-size=30", "--check", in, test_path(folder, "one.tar"), NULL);
     test_file_flip_byte(test_path(folder, "one.tar"), 1700); /* in the first image */
     RunResult result =
-        fresize_expecting(1, "--max-size=30", "--check", in, test_path(folder, "one.tar"), NULL);
+        run_expecting(1, "fresize", "--max-size=30", "--check", in, test_path(folder, "one.tar"), NULL);
     assert_contains(result.out, "damaged: a/000.jpg: its output is not what was written");
     run_result_free(&result);
-    fresize_ok("--max-size=30", "--force", in, test_path(folder, "one.tar"), NULL);
+    run_ok("fresize", "--max-size=30", "--force", in, test_path(folder, "one.tar"), NULL);
     assert_same_bytes(test_path(folder, "one.tar"), test_path(folder, "four.tar"));
 }
 
@@ -179,7 +179,7 @@ TEST_IN_FOLDER(test_a_tar_goes_on_after_kills_to_the_same_bytes, folder)
     enum { KILLS = 6 };
     write_many(folder, "in", 300, 500);
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out.tar");
-    RunResult whole = fresize_expecting(0, "--max-size=250", in, test_path(folder, "whole.tar"), NULL);
+    RunResult whole = run_expecting(0, "fresize", "--max-size=250", in, test_path(folder, "whole.tar"), NULL);
     const char *const arguments[] = {"--max-size=250", "-q", in, out, NULL};
     for (unsigned i = 0; i < KILLS; i++) {
         RunningProgram running = run_start(NULL, "fresize", arguments);
@@ -191,7 +191,7 @@ TEST_IN_FOLDER(test_a_tar_goes_on_after_kills_to_the_same_bytes, folder)
         run_result_free(&result);
     }
     if (!exists(out))
-        fresize_ok("--max-size=250", in, out, NULL);
+        run_ok("fresize", "--max-size=250", in, out, NULL);
     assert_same_bytes(out, test_path(folder, "whole.tar"));
     run_result_free(&whole);
 }
@@ -224,8 +224,8 @@ TEST_IN_FOLDER(test_a_list_may_name_the_source_in_its_paths, folder)
     run_result_free(&result);
     assert_image(test_path(folder, "same/in/003.jpg"), IMAGE_JPEG, 50, 50, 3);
     test_file_write_text(test_path(folder, "list"), "\n");
-    result = fresize_expecting(1, "--files-from", test_path(folder, "list"), test_path(folder, "in"),
-                               test_path(folder, "none"), NULL);
+    result = run_expecting(1, "fresize", "--files-from", test_path(folder, "list"), test_path(folder, "in"),
+                           test_path(folder, "none"), NULL);
     assert_contains(result.err, "list: the list names no image");
     run_result_free(&result);
 }
@@ -247,7 +247,7 @@ TEST_IN_FOLDER(test_pairs_keep_one_geometry_or_are_left_out, folder)
     write_size(test_path(folder, "in/other/006.jpg"), 90, 60);
     test_file_write_text(test_path(folder, "in/README"), "words");
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
-    RunResult result = fresize_expecting(1, "--max-size=30", "--pairs=blur:sharp", in, out, NULL);
+    RunResult result = run_expecting(1, "fresize", "--max-size=30", "--pairs=blur:sharp", in, out, NULL);
     assert_contains(result.err, "blur/001.jpg: is 90 x 60, its partner train/seq1/sharp/001.jpg 60 x 90");
     assert_contains(result.err, "sharp/001.jpg: is 60 x 90, its partner train/seq1/blur/001.jpg 90 x 60");
     assert_contains(result.err, "blur/002.jpg: has no partner train/seq1/sharp/002.jpg");
@@ -262,19 +262,19 @@ TEST_IN_FOLDER(test_pairs_keep_one_geometry_or_are_left_out, folder)
     assert_int_equal(count_outputs(out), 4);
     assert_image(test_path(folder, "out/train/seq1/blur/004.jpg"), IMAGE_JPEG, 45, 30, 3);
     assert_image(test_path(folder, "out/train/seq1/sharp/004.jpeg"), IMAGE_JPEG, 45, 30, 3);
-    result = fresize_expecting(2, "--pairs=blur", in, out, NULL);
+    result = run_expecting(2, "fresize", "--pairs=blur", in, out, NULL);
     assert_contains(result.err, "--pairs");
     run_result_free(&result);
     write_jpeg(test_path(folder, "gray/blur/a.jpg"),
                (MakeJpeg){.width = 90, .height = 60, .colours = MAKE_GRAY});
     write_size(test_path(folder, "gray/sharp/a.jpg"), 90, 60);
-    result =
-        fresize_expecting(0, "--pairs=blur:sharp", test_path(folder, "gray"), test_path(folder, "g"), NULL);
+    result = run_expecting(0, "fresize", "--pairs=blur:sharp", test_path(folder, "gray"),
+                           test_path(folder, "g"), NULL);
     assert_contains(result.err, "fresize: 1 pair with one side gray and the other in colours\n");
     run_result_free(&result);
     assert_int_equal(unlink(test_path(folder, "out/train/seq1/sharp/000.jpg")),
                      0); /* half a pair is made whole */
-    result = fresize_expecting(1, "--max-size=30", "--pairs=blur:sharp", in, out, NULL);
+    result = run_expecting(1, "fresize", "--max-size=30", "--pairs=blur:sharp", in, out, NULL);
     assert_contains(result.err, "11 images: 1 resized, 3 done before, 7 failed");
     run_result_free(&result);
 }
@@ -287,7 +287,7 @@ TEST_IN_FOLDER(test_mistyped_sides_and_labels_are_told_in_one_line_and_bind_noth
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
     const char *labels = test_path(folder, "labels"), *tar = test_path(folder, "out.tar");
     test_file_write_text(labels, "x.jpg cat\ny.jpg dog\n");
-    RunResult result = fresize_expecting(1, "--pairs=blur:sharper", in, out, NULL);
+    RunResult result = run_expecting(1, "fresize", "--pairs=blur:sharper", in, out, NULL);
     assert_contains(result.err,
                     "in: no image lies below a folder blur or sharper; the folders here are: train, "
                     "blurry, sharp\n");
@@ -295,26 +295,26 @@ TEST_IN_FOLDER(test_mistyped_sides_and_labels_are_told_in_one_line_and_bind_noth
     assert_contains_not(result.err, "train/blurry/003.jpg: ");
     assert_false(exists(out));
     run_result_free(&result);
-    result =
-        fresize_expecting(1, "--pairs=blur:sharp", "--report", test_path(folder, "report"), in, out, NULL);
+    result = run_expecting(1, "fresize", "--pairs=blur:sharp", "--report", test_path(folder, "report"), in,
+                           out, NULL);
     assert_contains(result.err,
                     "no image lies below a folder blur; the folders here are: train, blurry, sharp\n");
     assert_contains_not(result.err, "sharp/003.jpg");
     assert_false(exists(out));
     assert_false(exists(test_path(folder, "report")));
     run_result_free(&result);
-    result = fresize_expecting(1, "-v", "--labels", labels, in, tar, NULL);
+    result = run_expecting(1, "fresize", "-v", "--labels", labels, in, tar, NULL);
     assert_contains(result.err, "in: none of the 18 images has a label in ");
     assert_contains(result.err, "(the first is train/blurry/000.jpg)\n");
     assert_contains(result.err, "sharp/008.jpg: has no label");
     assert_false(exists(tar));
     assert_int_equal(test_count_files(folder->path), 18 + 1);
     run_result_free(&result);
-    fresize_ok("--max-size=30", "--pairs=blurry:sharp", in, out, NULL);
+    run_ok("fresize", "--max-size=30", "--pairs=blurry:sharp", in, out, NULL);
     assert_int_equal(count_outputs(out), 18);
     /* some have a place: that is no slip of the hand, but a hundred lines are still too many */
     write_many(folder, "in/train/other", 9, 60);
-    result = fresize_expecting(1, "--max-size=30", "--pairs=blurry:sharp", in, out, NULL);
+    result = run_expecting(1, "fresize", "--max-size=30", "--pairs=blurry:sharp", in, out, NULL);
     assert_contains(result.err, "other/002.jpg: lies below neither side's folder (blurry, sharp)");
     assert_contains_not(result.err, "other/003.jpg");
     assert_contains(result.err, "6 more were left out for such reasons");
@@ -325,13 +325,13 @@ TEST_IN_FOLDER(test_a_state_without_outputs_binds_nothing, folder)
 {
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
     test_file_write_text(test_path(folder, "in/a.jpg"), "no image");
-    RunResult result = fresize_expecting(1, "--max-size=20", in, out, NULL);
+    RunResult result = run_expecting(1, "fresize", "--max-size=20", in, out, NULL);
     run_result_free(&result);
     assert_true(exists(test_path(folder, "out/.fresize/recipe.json")));
     write_size(test_path(folder, "in/a.jpg"), 60, 60);
-    fresize_ok("--max-size=30", in, out, NULL);
+    run_ok("fresize", "--max-size=30", in, out, NULL);
     assert_image(test_path(folder, "out/a.jpg"), IMAGE_JPEG, 30, 30, 3);
-    result = fresize_expecting(1, "--max-size=20", in, out, NULL);
+    result = run_expecting(1, "fresize", "--max-size=20", in, out, NULL);
     assert_contains(result.err, "was made with ");
     run_result_free(&result);
 }
@@ -360,7 +360,7 @@ TEST_IN_FOLDER(test_small_images_become_links_where_asked, folder)
     summary = fresize_json(0, anew); /* over its own link */
     assert_int_equal(json_count(summary, "linked"), 1);
     json_decref(summary);
-    fresize_ok("--max-size=10", "--force", test_path(folder, "in"), test_path(folder, "out"), NULL);
+    run_ok("fresize", "--max-size=10", "--force", test_path(folder, "in"), test_path(folder, "out"), NULL);
     assert_image(test_path(folder, "in/a/small.jpg"), IMAGE_JPEG, 20, 20,
                  3); /* nothing was written through it */
 }
@@ -372,14 +372,14 @@ TEST_IN_FOLDER(test_too_small_images_are_left_out_and_told, folder)
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out"),
                *report = test_path(folder, "report");
     RunResult result =
-        fresize_expecting(0, "--max-size=30", "--min-size=21", "--report", report, in, out, NULL);
+        run_expecting(0, "fresize", "--max-size=30", "--min-size=21", "--report", report, in, out, NULL);
     assert_contains(result.err, "2 images: 1 copied, 1 too small");
     run_result_free(&result);
     assert_int_equal(count_outputs(out), 1);
     char *lines = test_file_read(report, NULL);
     assert_contains(lines, "{\"path\":\"a.jpg\",\"status\":\"too small\"");
     free(lines);
-    fresize_ok("--max-size=30", "--min-size=21", "--check", in, out, NULL);
+    run_ok("fresize", "--max-size=30", "--min-size=21", "--check", in, out, NULL);
 }
 
 TEST_IN_FOLDER(test_everything_becomes_the_format_that_is_asked_for, folder)
@@ -390,14 +390,14 @@ TEST_IN_FOLDER(test_everything_becomes_the_format_that_is_asked_for, folder)
     write_png(test_path(folder, "in/b.png"), 90, 60);
     write_png(test_path(folder, "in/c.JPEG"), 20, 20);
     const char *in = test_path(folder, "in");
-    fresize_ok("--max-size=30", "--format=png", in, test_path(folder, "png"), NULL);
+    run_ok("fresize", "--max-size=30", "--format=png", in, test_path(folder, "png"), NULL);
     assert_image(test_path(folder, "png/a.png"), IMAGE_PNG, 20, 20, 3);
     assert_image(test_path(folder, "png/b.png"), IMAGE_PNG, 45, 30, 3);
     assert_image(test_path(folder, "png/c.png"), IMAGE_PNG, 20, 20, 3);
-    fresize_ok("--max-size=30", "--format=webp", in, test_path(folder, "webp"), NULL);
+    run_ok("fresize", "--max-size=30", "--format=webp", in, test_path(folder, "webp"), NULL);
     assert_image(test_path(folder, "webp/a.webp"), IMAGE_WEBP, 20, 20, 3);
     assert_int_equal(count_outputs(test_path(folder, "webp")), 3);
-    fresize_ok("--max-size=30", in, test_path(folder, "keep"), NULL);
+    run_ok("fresize", "--max-size=30", in, test_path(folder, "keep"), NULL);
     assert_image(test_path(folder, "keep/b.png"), IMAGE_PNG, 45, 30, 3);
     assert_image(test_path(folder, "keep/c.JPEG"), IMAGE_JPEG, 20, 20, 3); /* ImageNet's PNG named .JPEG */
 }
@@ -413,7 +413,7 @@ TEST_IN_FOLDER(test_one_name_for_two_images_is_told, folder)
     write_png(test_path(folder, "in/c.png"), 20, 20);
     write_size(test_path(folder, "in/c.jpg/d.jpg"), 20, 20);
     RunResult result =
-        fresize_expecting(1, "--format=jpeg", test_path(folder, "in"), test_path(folder, "out"), NULL);
+        run_expecting(1, "fresize", "--format=jpeg", test_path(folder, "in"), test_path(folder, "out"), NULL);
     assert_contains(result.err, "a.png: would be written to a.jpg, as a.jpg is");
     assert_contains(result.err, "b.png: would be written to b.jpg, as b.PNG is");
     assert_contains(result.err, "c.png: would be written to c.jpg, which is a folder");
@@ -434,11 +434,11 @@ TEST_IN_FOLDER(test_what_does_not_go_together_is_usage, folder)
         {"--files-from=x", "-q", tar},     {"--part=3/2", "-q", in},      {"--pairs=a/b:c", "-q", in},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        RunResult result = fresize_expecting(2, rows[i][0], rows[i][1], rows[i][2], out, NULL);
+        RunResult result = run_expecting(2, "fresize", rows[i][0], rows[i][1], rows[i][2], out, NULL);
         run_result_free(&result);
     }
     assert_false(exists(out));
-    RunResult result = fresize_expecting(1, "--check", in, out, NULL);
+    RunResult result = run_expecting(1, "fresize", "--check", in, out, NULL);
     assert_contains(result.err, "fresize has not made this");
     run_result_free(&result);
 }

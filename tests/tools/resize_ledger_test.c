@@ -179,7 +179,7 @@ static void fill(TestFolder *folder, bool settled)
     ledger_close(&ledger);
 }
 
-/* A run that was killed, or lost power, while it wrote: whole commits count, and the next run goes on behind
+/* A run that was killed, or lost power, while it wrote: whole commits count, and the next run goes on after
  * them. */
 TEST_IN_FOLDER(test_what_was_cut_short_is_done_again, folder)
 {

@@ -32,7 +32,7 @@ TEST_IN_FOLDER(test_a_hundred_kills_leave_no_trace, folder)
     enum { KILLS = 100, IMAGES = 120 };
     write_tree(folder, IMAGES, 320);
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
-    RunResult whole = fresize_expecting(0, "--max-size=100", in, test_path(folder, "whole"), NULL);
+    RunResult whole = run_expecting(0, "fresize", "--max-size=100", in, test_path(folder, "whole"), NULL);
     const char *const arguments[] = {"--max-size=100", "--quiet", in, out, NULL};
     Random random;
     random_start(&random, 20261121, 0);
@@ -48,7 +48,7 @@ TEST_IN_FOLDER(test_a_hundred_kills_leave_no_trace, folder)
                 assert_same_bytes(path, test_path(folder, "whole/%u/%03u.jpg", k % 4, k));
         }
         if (i % 10 == 9) { /* a run that comes to its end ends them all: begin again */
-            fresize_ok("--max-size=100", in, out, NULL);
+            run_ok("fresize", "--max-size=100", in, out, NULL);
             assert_same_trees(test_path(folder, "whole"), out);
             result = run_program(NULL, "/bin/rm", "-r", out, NULL);
             run_result_free(&result);
@@ -82,7 +82,7 @@ TEST_IN_FOLDER(test_check_tells_all_that_is_wrong, folder)
     write_tree(folder, 8, 60);
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
     const char *const arguments[] = {"--max-size=20", "--check", in, out, NULL};
-    fresize_ok("--max-size=20", in, out, NULL);
+    run_ok("fresize", "--max-size=20", in, out, NULL);
     json_t *summary = fresize_json(0, arguments);
     assert_int_equal(json_count(summary, "good"), 8);
     json_decref(summary);
@@ -95,7 +95,7 @@ TEST_IN_FOLDER(test_check_tells_all_that_is_wrong, folder)
     test_file_write_text(test_path(folder, "out/notes.txt"), "mine");
     test_file_write_text(test_path(folder, "in/notes.txt"), "no image");
     uint64_t files = test_count_files(out);
-    RunResult result = fresize_expecting(1, "--max-size=20", "--check", in, out, NULL);
+    RunResult result = run_expecting(1, "fresize", "--max-size=20", "--check", in, out, NULL);
     assert_contains(result.out, "missing: 0/000.jpg: its output is not there\n");
     assert_contains(result.out, "damaged: 1/001.jpg: its output is not what was written\n");
     assert_contains(result.out, "damaged: 2/002.jpg: ");
@@ -118,14 +118,14 @@ TEST_IN_FOLDER(test_check_tells_all_that_is_wrong, folder)
     assert_string_equal(json_string_value(json_object_get(first, "reason")), "its output is not there");
     assert_int_equal(json_count(summary, "good"), 3);
     json_decref(summary);
-    result = fresize_expecting(1, "--max-size=20", "--check", "--report=-", in, out, NULL);
+    result = run_expecting(1, "fresize", "--max-size=20", "--check", "--report=-", in, out, NULL);
     assert_contains(result.out, "{\"path\":\"0/000.jpg\",\"status\":\"missing\",\"reason\":");
     assert_contains_not(result.out, "missing: ");
     run_result_free(&result);
     const char *report = test_path(folder, "report");
     for (unsigned i = 0; i < 2; i++) { /* a second one is not mixed with the first */
-        result = fresize_expecting(1, "--max-size=20", "--check", "--report", report, in, out,
-                                   i ? "--force" : NULL, NULL);
+        result = run_expecting(1, "fresize", "--max-size=20", "--check", "--report", report, in, out,
+                               i ? "--force" : NULL, NULL);
         run_result_free(&result);
     }
     char *lines = test_file_read(report, NULL);
@@ -134,14 +134,14 @@ TEST_IN_FOLDER(test_check_tells_all_that_is_wrong, folder)
         count++;
     assert_int_equal(count, 7);
     free(lines);
-    result = fresize_expecting(1, "--max-size=20", "--check", "--report", report, in, out, NULL);
+    result = run_expecting(1, "fresize", "--max-size=20", "--check", "--report", report, in, out, NULL);
     assert_contains(result.err, "the report exists already");
     run_result_free(&result);
-    result = fresize_expecting(1, "--max-size=30", "--check", in, out, NULL);
+    result = run_expecting(1, "fresize", "--max-size=30", "--check", in, out, NULL);
     assert_contains(result.err, "was made with --max-size 20, not 30");
     run_result_free(&result);
-    fresize_ok("--max-size=20", in, out,
-               NULL); /* what was damaged keeps its size in one case: only --check sees it */
+    run_ok("fresize", "--max-size=20", in, out,
+           NULL); /* what was damaged keeps its size in one case: only --check sees it */
     assert_image(test_path(folder, "out/2/002.jpg"), IMAGE_JPEG, 21, 20, 3);
 }
 
@@ -182,7 +182,7 @@ TEST_IN_FOLDER(test_parts_are_disjoint_and_complete_and_become_one, folder)
     json_t *summary = fresize_json(0, whole);
     assert_int_equal(json_count(summary, "done_before"), IMAGES);
     json_decref(summary);
-    fresize_ok("--max-size=20", in, test_path(folder, "alone"), NULL);
+    run_ok("fresize", "--max-size=20", in, test_path(folder, "alone"), NULL);
     assert_same_trees(out, test_path(folder, "alone"));
 }
 
@@ -205,18 +205,18 @@ TEST_IN_FOLDER(test_parts_of_a_source_that_changes_are_refused, folder)
 {
     write_tree(folder, 10, 60);
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
-    fresize_ok("--max-size=20", "--part=1/2", in, out, NULL);
+    run_ok("fresize", "--max-size=20", "--part=1/2", in, out, NULL);
     write_jpeg(test_path(folder, "in/0/more.jpg"),
                (MakeJpeg){.width = 60, .height = 60, .colours = MAKE_RGB});
-    RunResult result = fresize_expecting(1, "--max-size=20", "--part=2/2", in, out, NULL);
+    RunResult result = run_expecting(1, "fresize", "--max-size=20", "--part=2/2", in, out, NULL);
     assert_contains(result.err, "the source has changed since part 1/2 began");
     run_result_free(&result);
-    result = fresize_expecting(1, "--max-size=20", "--part=2/3", in, out, NULL);
+    result = run_expecting(1, "fresize", "--max-size=20", "--part=2/3", in, out, NULL);
     assert_contains(result.err, "part 1 was made of 2 parts, this one is of 3");
     run_result_free(&result);
-    fresize_ok("--max-size=20", in, out, NULL); /* does what is missing */
+    run_ok("fresize", "--max-size=20", in, out, NULL); /* does what is missing */
     assert_int_equal(count_outputs(out), 11);
-    fresize_ok("--max-size=20", "--check", in, out, NULL);
+    run_ok("fresize", "--max-size=20", "--check", in, out, NULL);
 }
 
 /* ---- two writers ---- */
@@ -225,19 +225,19 @@ TEST_IN_FOLDER(test_a_second_writer_is_refused, folder)
 {
     write_tree(folder, 4, 60);
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
-    fresize_ok("--max-size=20", "--part=1/2", in, out, NULL);
+    run_ok("fresize", "--max-size=20", "--part=1/2", in, out, NULL);
     int lock = open(test_path(folder, "out/.fresize/lock"), O_RDWR | O_CLOEXEC);
     assert_true(lock >= 0);
     assert_int_equal(flock(lock, LOCK_SH), 0); /* as a part holds it */
-    RunResult result = fresize_expecting(1, "--max-size=20", in, out, NULL);
+    RunResult result = run_expecting(1, "fresize", "--max-size=20", in, out, NULL);
     assert_contains(result.err, "out: another fresize is writing it");
     run_result_free(&result);
-    result = fresize_expecting(1, "--max-size=20", "--force", in, out, NULL);
+    result = run_expecting(1, "fresize", "--max-size=20", "--force", in, out, NULL);
     assert_contains(result.err, "out: another fresize is writing it");
     run_result_free(&result);
-    fresize_ok("--max-size=20", "--part=2/2", in, out, NULL); /* the other part may */
-    assert_int_equal(flock(lock, LOCK_EX | LOCK_NB), 0);      /* as a run of the whole holds it */
-    result = fresize_expecting(1, "--max-size=20", "--part=2/2", in, out, NULL);
+    run_ok("fresize", "--max-size=20", "--part=2/2", in, out, NULL); /* the other part may */
+    assert_int_equal(flock(lock, LOCK_EX | LOCK_NB), 0);             /* as a run of the whole holds it */
+    result = run_expecting(1, "fresize", "--max-size=20", "--part=2/2", in, out, NULL);
     assert_contains(result.err, "out: another fresize is writing it");
     run_result_free(&result);
     (void)close(lock);

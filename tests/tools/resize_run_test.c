@@ -12,20 +12,20 @@
 TEST_IN_FOLDER(test_missing_and_empty_folders_are_errors, folder)
 {
     const char *out = test_path(folder, "out");
-    RunResult result = fresize_expecting(1, test_path(folder, "nowhere"), out, NULL);
+    RunResult result = run_expecting(1, "fresize", test_path(folder, "nowhere"), out, NULL);
     assert_contains(result.err, "nowhere");
     assert_contains(result.err, "No such file or directory");
     run_result_free(&result);
     assert_int_equal(mkdir(test_path(folder, "empty"), 0777), 0);
-    result = fresize_expecting(1, test_path(folder, "empty"), out, NULL);
+    result = run_expecting(1, "fresize", test_path(folder, "empty"), out, NULL);
     assert_contains(result.err, "empty: no images in it (0 other files)");
     run_result_free(&result);
     test_file_write_text(test_path(folder, "texts/a.txt"), "a");
     test_file_write_text(test_path(folder, "texts/b"), "b");
-    result = fresize_expecting(1, test_path(folder, "texts"), out, NULL);
+    result = run_expecting(1, "fresize", test_path(folder, "texts"), out, NULL);
     assert_contains(result.err, "no images in it (2 other files)");
     run_result_free(&result);
-    result = fresize_expecting(1, test_path(folder, "texts/a.txt"), out, NULL);
+    result = run_expecting(1, "fresize", test_path(folder, "texts/a.txt"), out, NULL);
     assert_contains(result.err, "a.txt");
     run_result_free(&result);
     assert_int_not_equal(access(out, F_OK), 0); /* nothing was made */
@@ -55,33 +55,33 @@ TEST_IN_FOLDER(test_wrong_usage_is_exit_2, folder)
         {"--exact=yes", "--exact"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        RunResult result = fresize_expecting(2, rows[i].option, in, out, NULL);
+        RunResult result = run_expecting(2, "fresize", rows[i].option, in, out, NULL);
         assert_contains(result.err, rows[i].complaint);
         run_result_free(&result);
     }
-    RunResult result = fresize_expecting(2, in, NULL);
+    RunResult result = run_expecting(2, "fresize", in, NULL);
     assert_contains(result.err, "DST, the folder to write to, is missing");
     run_result_free(&result);
-    result = fresize_expecting(2, in, out, "third", NULL);
+    result = run_expecting(2, "fresize", in, out, "third", NULL);
     run_result_free(&result);
-    result = fresize_expecting(2, "--src", in, "--dst", out, "third", NULL);
+    result = run_expecting(2, "fresize", "--src", in, "--dst", out, "third", NULL);
     assert_contains(result.err, "'third': one argument too many");
     run_result_free(&result);
-    result = fresize_expecting(2, in, test_path(folder, "x.tar.gz"), NULL);
+    result = run_expecting(2, "fresize", in, test_path(folder, "x.tar.gz"), NULL);
     assert_contains(result.err, "x.tar.gz: tars are written uncompressed: name it ");
     assert_contains(result.err, "/x.tar\n");
     run_result_free(&result);
     assert_false(exists(test_path(folder, "x.tar.gz")));
     assert_int_equal(mkdir(test_path(folder, "y.tgz"), 0777), 0); /* whoever has such a folder means it */
-    fresize_ok(in, test_path(folder, "y.tgz"), NULL);
+    run_ok("fresize", in, test_path(folder, "y.tgz"), NULL);
     /* a destination inside the source would be read by the next run, and the other way round overwrites */
-    result = fresize_expecting(2, in, inside, NULL);
+    result = run_expecting(2, "fresize", in, inside, NULL);
     assert_contains(result.err, "lie in each other");
     run_result_free(&result);
-    result = fresize_expecting(2, "--force", in, folder->path, NULL);
+    result = run_expecting(2, "fresize", "--force", in, folder->path, NULL);
     assert_contains(result.err, "lie in each other");
     run_result_free(&result);
-    result = fresize_expecting(2, in, in, NULL);
+    result = run_expecting(2, "fresize", in, in, NULL);
     run_result_free(&result);
     assert_int_not_equal(access(out, F_OK), 0);
     assert_int_equal(test_count_files(in), 2);
@@ -93,7 +93,7 @@ TEST_IN_FOLDER(test_destination_of_others_is_refused_without_force, folder)
     test_file_write_text(test_path(folder, "out/notes.txt"), "mine");
     test_file_write_text(test_path(folder, "out/000.jpg"), "mine, too");
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
-    RunResult result = fresize_expecting(1, in, out, NULL);
+    RunResult result = run_expecting(1, "fresize", in, out, NULL);
     assert_contains(result.err, "is not empty");
     assert_contains(result.err, "--force");
     run_result_free(&result);
@@ -101,13 +101,13 @@ TEST_IN_FOLDER(test_destination_of_others_is_refused_without_force, folder)
     assert_string_equal(kept, "mine, too");
     free(kept);
     assert_int_equal(test_count_files(out), 2);
-    fresize_ok("--force", in, out, NULL);
+    run_ok("fresize", "--force", in, out, NULL);
     assert_same_bytes(test_path(folder, "out/000.jpg"), test_path(folder, "in/000.jpg"));
     kept = test_file_read(test_path(folder, "out/notes.txt"), NULL);
     assert_string_equal(kept, "mine");
     free(kept);
     test_file_write_text(test_path(folder, "file"), "a file");
-    result = fresize_expecting(1, in, test_path(folder, "file"), NULL);
+    result = run_expecting(1, "fresize", in, test_path(folder, "file"), NULL);
     assert_contains(result.err, "file");
     run_result_free(&result);
 }
@@ -117,32 +117,32 @@ TEST_IN_FOLDER(test_other_recipe_is_refused_and_force_does_all_anew, folder)
     write_many(folder, "in", 3, 60);
     write_many(folder, "other", 3, 60);
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
-    fresize_ok("--max-size=20", in, out, NULL);
+    run_ok("fresize", "--max-size=20", in, out, NULL);
     static const char *const changes[] = {"--max-size=30",   "--quality=80",      "--filter=box",
                                           "--exact",         "--edge=long",       "--icc=ignore",
                                           "--orient=ignore", "--subsampling=444", "--format=png",
                                           "--min-size=1",    "--keep-metadata"};
     for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
         const char *size = i == 0 ? "-v" : "--max-size=20";
-        RunResult result = fresize_expecting(1, size, changes[i], in, out, NULL);
+        RunResult result = run_expecting(1, "fresize", size, changes[i], in, out, NULL);
         const char *option = strndupa(changes[i], strcspn(changes[i], "="));
         assert_contains(result.err, "was made with");
         assert_contains(result.err, option);
         assert_contains(result.err, ", now ");
         run_result_free(&result);
     }
-    RunResult result = fresize_expecting(1, "--max-size=20", test_path(folder, "other"), out, NULL);
+    RunResult result = run_expecting(1, "fresize", "--max-size=20", test_path(folder, "other"), out, NULL);
     assert_contains(result.err, "another source");
     run_result_free(&result);
-    fresize_ok("--force", "--max-size=30", in, out, NULL);
+    run_ok("fresize", "--force", "--max-size=30", in, out, NULL);
     for (unsigned i = 0; i < 3; i++)
         assert_image(test_path(folder, "out/%03u.jpg", i), IMAGE_JPEG, 30, 30, 3);
     test_file_write_text(test_path(folder, "out/.fresize/recipe.json"), "{not json");
-    result = fresize_expecting(1, "--max-size=30", in, out, NULL);
+    result = run_expecting(1, "fresize", "--max-size=30", in, out, NULL);
     assert_contains(result.err, ".fresize/recipe.json: line 1: ");
     assert_contains(result.err, "--force makes all images anew");
     run_result_free(&result);
-    fresize_ok("--force", "--max-size=30", in, out, NULL);
+    run_ok("fresize", "--force", "--max-size=30", in, out, NULL);
     /* One digit, and the quality would have been another. */
     char *recipe = test_file_read(test_path(folder, "out/.fresize/recipe.json"), NULL);
     char *quality = strstr(recipe, "\"quality\": 9");
@@ -150,7 +150,7 @@ TEST_IN_FOLDER(test_other_recipe_is_refused_and_force_does_all_anew, folder)
     quality[strlen("\"quality\": ")] = '8';
     test_file_write_text(test_path(folder, "out/.fresize/recipe.json"), recipe);
     free(recipe);
-    result = fresize_expecting(1, "--max-size=30", in, out, NULL);
+    result = run_expecting(1, "fresize", "--max-size=30", in, out, NULL);
     assert_contains(result.err, "recipe.json: is not what was written: its checksum differs; --force");
     run_result_free(&result);
 }
@@ -162,14 +162,14 @@ TEST_IN_FOLDER(test_forced_run_that_stops_resumes_with_its_own_recipe, folder)
     write_many(folder, "in", 6, 60);
     write_jpeg(test_path(folder, "in/000.jpg"), (MakeJpeg){.width = 50, .height = 60, .colours = MAKE_RGB});
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
-    fresize_ok("--max-size=20", in, out, NULL);
+    run_ok("fresize", "--max-size=20", in, out, NULL);
     const char *const arguments[] = {"--force", "--max-size=30", "-j1", in, out, NULL};
     RunResult result =
         run_program_arguments(&(RunOptions){.limit_disk = true, .disk_bytes = 3000}, "fresize", arguments);
     assert_int_equal(result.exit_status, 1); /* the disk is full after some */
     run_result_free(&result);
-    fresize_ok("--max-size=30", in, out, NULL);
-    fresize_ok("--max-size=30", in, test_path(folder, "fresh"), NULL);
+    run_ok("fresize", "--max-size=30", in, out, NULL);
+    run_ok("fresize", "--max-size=30", in, test_path(folder, "fresh"), NULL);
     char *difference = test_tree_difference(out, test_path(folder, "fresh"));
     if (difference)
         fail_msg("%s", difference);
@@ -216,7 +216,7 @@ TEST_IN_FOLDER(test_killed_run_resumes_to_the_same_tree, folder)
         write_jpeg(test_path(folder, "in/%u/%02u.jpg", i % 4, i),
                    (MakeJpeg){.width = 300 + i, .height = 260, .colours = MAKE_RGB});
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
-    RunResult whole = fresize_expecting(0, "--max-size=100", in, test_path(folder, "whole"), NULL);
+    RunResult whole = run_expecting(0, "fresize", "--max-size=100", in, test_path(folder, "whole"), NULL);
     const char *const arguments[] = {"--max-size=100", "--quiet", in, out, NULL};
     for (unsigned i = 0; i < KILLS;
          i++) { /* from before the first file to the last ones, on slow machines, too */
@@ -235,7 +235,7 @@ TEST_IN_FOLDER(test_killed_run_resumes_to_the_same_tree, folder)
     test_file_write_text(test_path(folder, "out/1/.01.jpg.tmp-999999-0"), "half");
     test_file_write_text(test_path(folder, "out/.fresize/.recipe.json.tmp-999999-0"), "half");
     test_file_write_text(test_path(folder, "out/.fresize/outputs.ledger.new"), "half");
-    fresize_ok("--max-size=100", in, out, NULL);
+    run_ok("fresize", "--max-size=100", in, out, NULL);
     char *difference = test_tree_difference(test_path(folder, "whole"), out);
     if (difference)
         fail_msg("%s", difference);
@@ -248,7 +248,7 @@ TEST_IN_FOLDER(test_run_killed_at_its_start_is_no_obstacle, folder)
     write_many(folder, "in", 2, 40);
     test_file_write_text(test_path(folder, "out/.fresize/.recipe.json.tmp-999999-0"), "half");
     test_file_write_text(test_path(folder, "out/.fresize/lock"), "");
-    fresize_ok(test_path(folder, "in"), test_path(folder, "out"), NULL);
+    run_ok("fresize", test_path(folder, "in"), test_path(folder, "out"), NULL);
     assert_int_equal(count_outputs(test_path(folder, "out")), 2);
     assert_int_equal(test_count_files(test_path(folder, "out")), 5); /* recipe, ledger, lock */
 }
@@ -295,7 +295,7 @@ TEST_IN_FOLDER(test_full_disk_stops_with_the_path_and_tears_nothing, folder)
         if (access(path, F_OK) == 0)
             assert_image(path, IMAGE_JPEG, 100, 100, 3);
     }
-    fresize_ok("--max-size=100", in, out, NULL);
+    run_ok("fresize", "--max-size=100", in, out, NULL);
     assert_int_equal(count_outputs(out), 40);
     /* not even the state fits */
     const char *const nothing[] = {in, test_path(folder, "none"), NULL};
@@ -316,20 +316,21 @@ TEST_IN_FOLDER(test_source_is_never_its_own_destination, folder)
     static const char *const paths[] = {"new/../in", "new/../in/", "new/./../in/deeper",
                                         "new/newer/../../in"};
     for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
-        RunResult result = fresize_expecting(2, "--max-size=20", in, test_path(folder, "%s", paths[i]), NULL);
+        RunResult result =
+            run_expecting(2, "fresize", "--max-size=20", in, test_path(folder, "%s", paths[i]), NULL);
         assert_contains(result.err, "goes up from a folder that does not exist");
         run_result_free(&result);
     }
     assert_int_not_equal(access(test_path(folder, "new"), F_OK), 0);
     assert_int_equal(mkdir(out, 0777), 0);
     assert_int_equal(symlink("../in/deep", test_path(folder, "out/deep")), 0);
-    RunResult result = fresize_expecting(2, "--force", "--max-size=20", in, out, NULL);
+    RunResult result = run_expecting(2, "fresize", "--force", "--max-size=20", in, out, NULL);
     assert_contains(result.err, "out/deep/000.jpg: lies in the folder of its own source");
     run_result_free(&result);
     char *difference = test_tree_difference(in, test_path(folder, "before"));
     assert_null(difference);
     /* names with dots that go nowhere */
-    fresize_ok("--max-size=20", in, test_path(folder, "...new/..x/"), NULL);
+    run_ok("fresize", "--max-size=20", in, test_path(folder, "...new/..x/"), NULL);
     assert_image(test_path(folder, "...new/..x/deep/000.jpg"), IMAGE_JPEG, 20, 20, 3);
 }
 
@@ -368,10 +369,10 @@ TEST_IN_FOLDER(test_terminals_are_not_obeyed_by_names, folder)
     write_many(folder, "in", 1, 20);
     test_file_write_text(test_path(folder, "in/\33[2J\n\177фото.jpg"), "text");
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
-    RunResult result = fresize_expecting(1, in, out, NULL);
+    RunResult result = run_expecting(1, "fresize", in, out, NULL);
     assert_contains(result.err, "fresize: ?[2J??фото.jpg: not an image of a known format; left out\n");
     run_result_free(&result);
-    result = fresize_expecting(1, test_path(folder, "no\33[31m"), out, NULL);
+    result = run_expecting(1, "fresize", test_path(folder, "no\33[31m"), out, NULL);
     assert_contains(result.err, "no?[31m: No such file or directory\n");
     run_result_free(&result);
 }
@@ -410,11 +411,11 @@ TEST_IN_FOLDER(test_dry_run_writes_nothing, folder)
     json_decref(summary);
     assert_int_not_equal(access(out, F_OK), 0);
     assert_int_not_equal(access(report, F_OK), 0);
-    RunResult result = fresize_expecting(1, "-n", "--max-size=20", in, out, NULL);
+    RunResult result = run_expecting(1, "fresize", "-n", "--max-size=20", in, out, NULL);
     assert_contains(result.err, "3 would be resized, 1 would be copied, 1 failed");
     assert_contains(result.err, "nothing written");
     run_result_free(&result);
-    result = fresize_expecting(1, "-n", "--max-pixels=100", in, out, NULL);
+    result = run_expecting(1, "fresize", "-n", "--max-pixels=100", in, out, NULL);
     assert_contains(result.err, "fresize: 000.jpg: the header claims 60 x 60 pixels");
     assert_contains(result.err, "1 would be copied, 4 failed");
     run_result_free(&result);
@@ -426,26 +427,26 @@ TEST_IN_FOLDER(test_report_of_others_is_refused_without_force, folder)
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out"),
                *report = test_path(folder, "report");
     test_file_write_text(report, "precious\n");
-    RunResult result = fresize_expecting(1, "--report", report, in, out, NULL);
+    RunResult result = run_expecting(1, "fresize", "--report", report, in, out, NULL);
     assert_contains(result.err, "the report exists already");
     assert_contains_not(result.err, "images"); /* no summary of nothing */
     run_result_free(&result);
     assert_int_equal(test_file_size(report), 9);
     assert_int_not_equal(access(out, F_OK), 0);
-    fresize_ok("--force", "--report", report, in, out, NULL);
+    run_ok("fresize", "--force", "--report", report, in, out, NULL);
     char *lines = test_file_read(report, NULL);
     assert_contains_not(lines, "precious");
     free(lines);
     /* half a line, as a killed run leaves it, stays a line of its own */
     test_file_write_text(report, "{\"path\":\"00");
     assert_int_equal(unlink(test_path(folder, "out/001.jpg")), 0);
-    fresize_ok("--report", report, in, out, NULL);
+    run_ok("fresize", "--report", report, in, out, NULL);
     lines = test_file_read(report, NULL);
     assert_contains(lines, "{\"path\":\"00\n{\"path\":\"001.jpg\",\"status\":\"copied\"");
     free(lines);
     /* a run that goes on does not add to what is no report */
     test_file_write_text(report, "precious\n");
-    result = fresize_expecting(1, "--report", report, in, out, NULL);
+    result = run_expecting(1, "fresize", "--report", report, in, out, NULL);
     assert_contains(result.err, "report: exists and is no report of fresize");
     run_result_free(&result);
     assert_int_equal(test_file_size(report), 9);
@@ -470,23 +471,23 @@ TEST_IN_FOLDER(test_report_goes_down_a_pipe_and_not_into_the_destination, folder
         assert_int_equal(count_outputs(out), 2);
     }
     assert_false(exists("-"));
-    RunResult result = fresize_expecting(2, "--report", test_path(folder, "new/r.jsonl"), in,
-                                         test_path(folder, "new"), NULL);
+    RunResult result = run_expecting(2, "fresize", "--report", test_path(folder, "new/r.jsonl"), in,
+                                     test_path(folder, "new"), NULL);
     assert_contains(result.err, "choose a name outside");
     run_result_free(&result);
-    result = fresize_expecting(2, "--check", "--report", test_path(folder, "out0/.fresize/r"), in,
-                               test_path(folder, "out0"), NULL);
+    result = run_expecting(2, "fresize", "--check", "--report", test_path(folder, "out0/.fresize/r"), in,
+                           test_path(folder, "out0"), NULL);
     assert_contains(result.err, "choose a name outside");
     assert_false(exists(test_path(folder, "out0/.fresize/r")));
     run_result_free(&result);
-    result =
-        fresize_expecting(2, "--report", test_path(folder, "x.tar"), in, test_path(folder, "x.tar"), NULL);
+    result = run_expecting(2, "fresize", "--report", test_path(folder, "x.tar"), in,
+                           test_path(folder, "x.tar"), NULL);
     run_result_free(&result);
-    result = fresize_expecting(2, "--report=-", "--json", in, test_path(folder, "new"), NULL);
+    result = run_expecting(2, "fresize", "--report=-", "--json", in, test_path(folder, "new"), NULL);
     assert_contains(result.err, "both want standard output");
     run_result_free(&result);
-    result = fresize_expecting(1, "--check", "--report", test_path(folder, "r"), in, test_path(folder, "new"),
-                               NULL);
+    result = run_expecting(1, "fresize", "--check", "--report", test_path(folder, "r"), in,
+                           test_path(folder, "new"), NULL);
     assert_false(exists(test_path(folder, "r"))); /* fresize has not made this */
     run_result_free(&result);
 }
@@ -495,15 +496,15 @@ TEST_IN_FOLDER(test_summary_claims_no_rate_of_nothing, folder)
 {
     write_many(folder, "in", 2, 20);
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
-    RunResult result = fresize_expecting(0, "--part=2/2", in, out, NULL);
+    RunResult result = run_expecting(0, "fresize", "--part=2/2", in, out, NULL);
     assert_contains(result.err, "fresize: part 2/2: 1 image: 1 copied\n");
     assert_contains(result.err, "images/s");
     run_result_free(&result);
     for (unsigned i = 0; i < 2; i++) {
-        result = fresize_expecting(0, in, out, NULL);
+        result = run_expecting(0, "fresize", in, out, NULL);
         run_result_free(&result);
     }
-    result = fresize_expecting(0, in, out, NULL);
+    result = run_expecting(0, "fresize", in, out, NULL);
     assert_contains(result.err, "fresize: 2 images: 2 done before\nfresize: nothing was written, in ");
     assert_contains_not(result.err, "images/s");
     run_result_free(&result);
@@ -514,7 +515,7 @@ TEST_IN_FOLDER(test_summary_as_json_and_quiet, folder)
     write_many(folder, "in", 2, 40);
     test_file_write_text(test_path(folder, "in/notes.txt"), "words");
     const char *in = test_path(folder, "in");
-    RunResult result = fresize_expecting(0, "-q", in, test_path(folder, "quiet"), NULL);
+    RunResult result = run_expecting(0, "fresize", "-q", in, test_path(folder, "quiet"), NULL);
     assert_string_equal(result.err, "");
     assert_string_equal(result.out, "");
     run_result_free(&result);

@@ -23,7 +23,7 @@ TEST_IN_FOLDER(test_tree_is_mirrored_with_the_short_edge_fitted, folder)
     test_file_write_text(test_path(folder, "in/dog/README.txt"), "words");
     test_file_write_text(test_path(folder, "in/.hidden.jpg"), "not looked at");
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
-    RunResult result = fresize_expecting(0, "--max-size", "60", in, out, NULL);
+    RunResult result = run_expecting(0, "fresize", "--max-size", "60", in, out, NULL);
     assert_contains(result.err, "4 images: 3 resized, 1 copied");
     assert_contains(result.err, "1 other file left alone");
     assert_string_equal(result.out, "");
@@ -35,7 +35,7 @@ TEST_IN_FOLDER(test_tree_is_mirrored_with_the_short_edge_fitted, folder)
     assert_int_equal(count_outputs(out), 4);
 
     const char *by_long = test_path(folder, "long");
-    fresize_ok("--edge", "long", "--max_size=100", "--src", in, "--dst", by_long, NULL);
+    run_ok("fresize", "--edge", "long", "--max_size=100", "--src", in, "--dst", by_long, NULL);
     assert_image(test_path(folder, "long/cat/a.jpg"), IMAGE_JPEG, 100, 75, 3);
     assert_image(test_path(folder, "long/dog/wide.jpg"), IMAGE_JPEG, 100, 10, 3);
     assert_image(test_path(folder, "long/dog/thin.jpg"), IMAGE_JPEG, 1, 100, 3);
@@ -49,7 +49,7 @@ TEST_IN_FOLDER(test_small_images_are_copied_byte_for_byte, folder)
         (MakeJpeg){.width = 64, .height = 80, .colours = MAKE_RGB, .quality = 33, .progressive = true});
     write_jpeg(test_path(folder, "in/small.jpg"),
                (MakeJpeg){.width = 20, .height = 30, .colours = MAKE_GRAY, .orientation = 1});
-    fresize_ok("--max-size", "64", test_path(folder, "in"), test_path(folder, "out"), NULL);
+    run_ok("fresize", "--max-size", "64", test_path(folder, "in"), test_path(folder, "out"), NULL);
     assert_same_bytes(test_path(folder, "out/exact.jpg"), test_path(folder, "in/exact.jpg"));
     assert_same_bytes(test_path(folder, "out/small.jpg"), test_path(folder, "in/small.jpg"));
 }
@@ -65,7 +65,7 @@ TEST_IN_FOLDER(test_orientation_is_applied_to_large_and_small, folder)
         write_jpeg(test_path(folder, "in/small%u.jpg", orientation), options);
     }
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
-    RunResult result = fresize_expecting(0, "--max-size", "20", in, out, NULL);
+    RunResult result = run_expecting(0, "fresize", "--max-size", "20", in, out, NULL);
     assert_contains(result.err, "7 resized, 7 converted");
     assert_contains(result.err, "14 orientation");
     run_result_free(&result);
@@ -92,7 +92,7 @@ TEST_IN_FOLDER(test_orientation_is_applied_to_large_and_small, folder)
     image_free(&read);
 
     const char *ignored = test_path(folder, "ignored");
-    fresize_ok("--orient", "ignore", "--max-size", "20", in, ignored, NULL);
+    run_ok("fresize", "--orient", "ignore", "--max-size", "20", in, ignored, NULL);
     assert_image(test_path(folder, "ignored/large6.jpg"), IMAGE_JPEG, 40, 20, 3);
     assert_same_bytes(test_path(folder, "ignored/small6.jpg"), test_path(folder, "in/small6.jpg"));
 }
@@ -104,7 +104,7 @@ TEST_IN_FOLDER(test_gray_stays_gray_and_kinds_of_jpeg_are_read, folder)
                (MakeJpeg){.width = 90, .height = 60, .colours = MAKE_RGB, .progressive = true});
     write_jpeg(test_path(folder, "in/arithmetic.jpg"),
                (MakeJpeg){.width = 90, .height = 60, .colours = MAKE_RGB, .arithmetic = true});
-    fresize_ok("--max-size", "30", test_path(folder, "in"), test_path(folder, "out"), NULL);
+    run_ok("fresize", "--max-size", "30", test_path(folder, "in"), test_path(folder, "out"), NULL);
     assert_image(test_path(folder, "out/gray.jpg"), IMAGE_JPEG, 45, 30, 1);
     assert_image(test_path(folder, "out/progressive.jpg"), IMAGE_JPEG, 45, 30, 3);
     assert_image(test_path(folder, "out/arithmetic.jpg"), IMAGE_JPEG, 45, 30, 3);
@@ -122,18 +122,19 @@ TEST_IN_FOLDER(test_exact_pixels_and_the_options_that_change_them, folder)
     assert_int_equal(resampler_new(&resampler, NULL), FSH_OK);
     read_image(test_path(folder, "in/a.jpg"), &source, &info);
     assert_int_equal(resample(resampler, &source, NULL, 80, 60, RESAMPLE_LANCZOS, &expected, NULL), FSH_OK);
-    fresize_ok("--max-size=60", "--exact", "--quality=100", "--subsampling=444", in,
-               test_path(folder, "exact"), NULL);
+    run_ok("fresize", "--max-size=60", "--exact", "--quality=100", "--subsampling=444", in,
+           test_path(folder, "exact"), NULL);
     read_image(test_path(folder, "exact/a.jpg"), &read, &info);
     assert_true(psnr(expected.pixels, read.pixels, 80 * 60 * 3) > 50);
     uint64_t exact = test_file_size(test_path(folder, "exact/a.jpg"));
-    fresize_ok("--max-size=60", "--quality=100", "--subsampling=444", in, test_path(folder, "fast"), NULL);
+    run_ok("fresize", "--max-size=60", "--quality=100", "--subsampling=444", in, test_path(folder, "fast"),
+           NULL);
     read_image(test_path(folder, "fast/a.jpg"), &read, &info);
     assert_true(psnr(expected.pixels, read.pixels, 80 * 60 * 3) > 40);
-    fresize_ok("--max-size=60", "--quality=30", in, test_path(folder, "coarse"), NULL);
+    run_ok("fresize", "--max-size=60", "--quality=30", in, test_path(folder, "coarse"), NULL);
     assert_true(test_file_size(test_path(folder, "coarse/a.jpg")) < exact / 2);
-    fresize_ok("--max-size=60", "--exact", "--quality=100", "--subsampling=444", "--filter=box", in,
-               test_path(folder, "box"), NULL);
+    run_ok("fresize", "--max-size=60", "--exact", "--quality=100", "--subsampling=444", "--filter=box", in,
+           test_path(folder, "box"), NULL);
     size_t box_length = 0, lanczos_length = 0;
     char *box = test_file_read(test_path(folder, "box/a.jpg"), &box_length);
     char *lanczos = test_file_read(test_path(folder, "exact/a.jpg"), &lanczos_length);
@@ -159,8 +160,8 @@ TEST_IN_FOLDER(test_names_decide_formats, folder)
     write_jpeg(test_path(folder, "in/hash.0f3a"), (MakeJpeg){.width = 90, .height = 60, .colours = MAKE_RGB});
     test_file_write(test_path(folder, "in/picture.ppm"), "P6\n2 1\n255\n\1\2\3\4\5\6", 17);
     const char *report = test_path(folder, "report.jsonl");
-    RunResult result = fresize_expecting(0, "--max-size", "30", "--report", report, test_path(folder, "in"),
-                                         test_path(folder, "out"), NULL);
+    RunResult result = run_expecting(0, "fresize", "--max-size", "30", "--report", report,
+                                     test_path(folder, "in"), test_path(folder, "out"), NULL);
     assert_contains(result.err, "8 images: 5 resized, 2 converted, 1 copied");
     assert_contains(result.err, "3 extension");
     run_result_free(&result);
@@ -189,7 +190,7 @@ TEST_IN_FOLDER(test_two_sources_of_one_name_lose_nothing, folder)
     test_file_write(test_path(folder, "in/a.gif"), "GIF89a", 6);
     test_file_write(test_path(folder, "in/b.pgm"), "P5\n1 1\n255\n\1", 12);
     test_file_write(test_path(folder, "in/b.ppm"), "P6\n1 1\n255\n\1\1\1", 14);
-    RunResult result = fresize_expecting(1, test_path(folder, "in"), test_path(folder, "out"), NULL);
+    RunResult result = run_expecting(1, "fresize", test_path(folder, "in"), test_path(folder, "out"), NULL);
     assert_contains(result.err,
                     "fresize: a.gif: would be written to a.png, as a.png is; rename one of them; left out");
     assert_contains(result.err, "fresize: b.ppm: would be written to b.png, as b.pgm is");
@@ -205,7 +206,7 @@ TEST_IN_FOLDER(test_image_renamed_to_the_name_of_a_folder_is_left_out, folder)
     write_many(folder, "in/a.png-other", 1, 20);
     write_many(folder, "in/0", 1, 20);
     test_file_write(test_path(folder, "in/a.gif"), "GIF89a", 6);
-    RunResult result = fresize_expecting(1, test_path(folder, "in"), test_path(folder, "out"), NULL);
+    RunResult result = run_expecting(1, "fresize", test_path(folder, "in"), test_path(folder, "out"), NULL);
     assert_contains(result.err, "fresize: a.gif: would be written to a.png, which is a folder; rename");
     assert_contains(result.err, "4 copied, 1 failed");
     run_result_free(&result);
@@ -228,13 +229,14 @@ TEST_IN_FOLDER(test_cmyk_and_profiles_become_srgb, folder)
                (MakeJpeg){.width = 90, .height = 60, .colours = MAKE_RGB, .icc = icc, .icc_length = 180});
     const char *in = test_path(folder, "in");
     RunResult result =
-        fresize_expecting(0, "--max-size=30", "--quality=100", in, test_path(folder, "out"), NULL);
+        run_expecting(0, "fresize", "--max-size=30", "--quality=100", in, test_path(folder, "out"), NULL);
     assert_contains(result.err, "3 resized, 1 converted");
     assert_contains(result.err, "2 cmyk, 2 icc, 1 warning");
     run_result_free(&result);
     assert_image(test_path(folder, "out/cmyk_large.jpg"), IMAGE_JPEG, 45, 30, 3);
     assert_image(test_path(folder, "out/cmyk_small.jpg"), IMAGE_JPEG, 30, 20, 3);
-    fresize_ok("--max-size=30", "--quality=100", "--icc=ignore", in, test_path(folder, "ignored"), NULL);
+    run_ok("fresize", "--max-size=30", "--quality=100", "--icc=ignore", in, test_path(folder, "ignored"),
+           NULL);
     Image converted = {0}, ignored = {0}, useless = {0};
     ImageInfo info = {0};
     read_image(test_path(folder, "out/profile.jpg"), &converted, &info);
@@ -262,8 +264,8 @@ TEST_IN_FOLDER(test_bad_images_are_named_and_left_out, folder)
     write_jpeg(test_path(folder, "in/bomb.jpg"),
                (MakeJpeg){.width = 200, .height = 200, .colours = MAKE_RGB});
     const char *report = test_path(folder, "report.jsonl");
-    RunResult result = fresize_expecting(1, "--max-size=30", "--max-pixels=39999", "--report", report,
-                                         test_path(folder, "in"), test_path(folder, "out"), NULL);
+    RunResult result = run_expecting(1, "fresize", "--max-size=30", "--max-pixels=39999", "--report", report,
+                                     test_path(folder, "in"), test_path(folder, "out"), NULL);
     assert_contains(result.err, "fresize: cut_large.jpg: premature end of JPEG file; left out");
     assert_contains(result.err, "fresize: cut_small.jpg: premature end of JPEG file; left out");
     assert_contains(result.err, "fresize: text.jpg: not an image of a known format; left out");
@@ -277,8 +279,8 @@ TEST_IN_FOLDER(test_bad_images_are_named_and_left_out, folder)
         lines, "{\"path\":\"text.jpg\",\"status\":\"failed\",\"reason\":\"not an image of a known format\"");
     free(lines);
 
-    result = fresize_expecting(1, "--on-error", "fail", test_path(folder, "in"), test_path(folder, "stopped"),
-                               NULL);
+    result = run_expecting(1, "fresize", "--on-error", "fail", test_path(folder, "in"),
+                           test_path(folder, "stopped"), NULL);
     assert_contains(result.err,
                     "fresize: cut_large.jpg: premature end of JPEG file; stopped, as --on-error fail asks");
     run_result_free(&result);
@@ -288,7 +290,7 @@ TEST_IN_FOLDER(test_unreadable_files_are_named, folder)
 {
     write_jpeg(test_path(folder, "in/good.jpg"), (MakeJpeg){.width = 9, .height = 6, .colours = MAKE_RGB});
     assert_int_equal(symlink("nowhere", test_path(folder, "in/dangling.jpg")), 0);
-    RunResult result = fresize_expecting(1, test_path(folder, "in"), test_path(folder, "out"), NULL);
+    RunResult result = run_expecting(1, "fresize", test_path(folder, "in"), test_path(folder, "out"), NULL);
     assert_contains(result.err, "fresize: dangling.jpg: ");
     assert_contains(result.err, "1 copied, 1 failed");
     run_result_free(&result);
@@ -300,9 +302,9 @@ TEST_IN_FOLDER(test_number_of_threads_changes_no_byte, folder)
         write_jpeg(
             test_path(folder, "in/%u/%u.jpg", i % 3, i),
             (MakeJpeg){.width = 60 + 11 * i, .height = 50 + 7 * i, .colours = i % 5 ? MAKE_RGB : MAKE_GRAY});
-    fresize_ok("-j1", "--max-size=48", test_path(folder, "in"), test_path(folder, "one"), NULL);
-    fresize_ok("-j2", "--max-size=48", test_path(folder, "in"), test_path(folder, "two"), NULL);
-    fresize_ok("-j9", "--max-size=48", test_path(folder, "in"), test_path(folder, "nine"), NULL);
+    run_ok("fresize", "-j1", "--max-size=48", test_path(folder, "in"), test_path(folder, "one"), NULL);
+    run_ok("fresize", "-j2", "--max-size=48", test_path(folder, "in"), test_path(folder, "two"), NULL);
+    run_ok("fresize", "-j9", "--max-size=48", test_path(folder, "in"), test_path(folder, "nine"), NULL);
     char *difference = test_tree_difference(test_path(folder, "one"), test_path(folder, "two"));
     assert_null(difference);
     difference = test_tree_difference(test_path(folder, "one"), test_path(folder, "nine"));
@@ -320,12 +322,12 @@ TEST_IN_FOLDER(test_file_without_permission_is_named, folder)
     write_jpeg(test_path(folder, "in/good.jpg"), (MakeJpeg){.width = 9, .height = 6, .colours = MAKE_RGB});
     write_jpeg(test_path(folder, "in/secret.jpg"), (MakeJpeg){.width = 9, .height = 6, .colours = MAKE_RGB});
     assert_int_equal(chmod(test_path(folder, "in/secret.jpg"), 0), 0);
-    RunResult result = fresize_expecting(1, test_path(folder, "in"), test_path(folder, "out"), NULL);
+    RunResult result = run_expecting(1, "fresize", test_path(folder, "in"), test_path(folder, "out"), NULL);
     assert_contains(result.err, "fresize: secret.jpg: cannot open: Permission denied; left out");
     run_result_free(&result);
     /* a destination that cannot be written is one error, with its path, not one for each image */
     assert_int_equal(mkdir(test_path(folder, "locked"), 0555), 0);
-    result = fresize_expecting(1, test_path(folder, "in"), test_path(folder, "locked/out"), NULL);
+    result = run_expecting(1, "fresize", test_path(folder, "in"), test_path(folder, "locked/out"), NULL);
     assert_contains(result.err, "locked/out");
     assert_contains(result.err, "Permission denied");
     run_result_free(&result);

@@ -171,7 +171,7 @@ TEST_IN_FOLDER(test_raw_pixels_are_compared_with_the_source_decoded, folder)
 /* Noise in colour, which 4:2:0 changes more than one photograph differs from another. */
 TEST_IN_FOLDER(test_images_encoded_again_are_compared_by_encoding_the_source, folder)
 {
-    if (!source_png_is_readable())
+    if (!png_is_supported())
         skip();
     const char *photos = test_path(folder, "photos"), *packed = test_path(folder, "packed");
     enum { WIDTH = 64, HEIGHT = 48 };

@@ -106,19 +106,9 @@ TEST_IN_FOLDER(test_control_characters_of_names_reach_no_terminal, folder)
 /* Writes a shard of records that are whole and hold no image. */
 static void write_undecodable(const char *path, unsigned count)
 {
-    static const char *const fields[] = {"image"}, *const classes[] = {"cat"};
-    const FshWriterOptions options = {.container = FSH_CONTAINER_SHARDS,
-                                      .dataset_id = "0123456789abcdef0123456789abcdef",
-                                      .split = "train",
-                                      .kind = FSH_KIND_CLASSES,
-                                      .field_names = fields,
-                                      .field_count = 1,
-                                      .class_names = classes,
-                                      .class_count = 1,
-                                      .shard_count = 1};
-    FshWriter *writer = NULL;
+    static const char *const classes[] = {"cat"};
+    FshWriter *writer = shard_writer(path, classes, 1);
     FshError error = {0};
-    assert_ok(fsh_writer_open(&writer, path, &options, &error), &error);
     for (unsigned i = 0; i < count; i++) {
         char key[16];
         FshSample sample = {

@@ -70,7 +70,7 @@ static size_t count_words(const char *text)
     return count;
 }
 
-/* Cuts the first column off *rest; *rest is NULL behind the last. NULL: quotes that do not close or are
+/* Cuts the first column off *rest, which is NULL after the last. Returns it; NULL: quotes that do not close or are
  * doubled. */
 static char *next_column(char **rest, char separator)
 {
@@ -305,7 +305,7 @@ FshStatus labels_load(Labels **labels, const char *path, FshError *error)
 
 /* ---- finding ---- */
 
-/* A part of a path: no NUL behind. */
+/* A part of a path, not NUL-terminated. */
 typedef struct Name {
     const char *start;
     size_t bytes;

@@ -30,7 +30,7 @@ typedef struct Chunk {
 /* What came of a chunk's samples. */
 typedef struct ChunkResult {
     WorkResult results[CHUNK_SAMPLES];
-    Buffer records; /* one behind the other */
+    Buffer records; /* one after the other */
 } ChunkResult;
 
 /* One run. The work only reads plan, options and chunks; the rest is the deliverer's. */

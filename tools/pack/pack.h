@@ -30,7 +30,7 @@ typedef void (*PackLeftOut)(const Note *note, void *context);
 /* Packs what the plan says, and fills *result. FSH_ERR_EXISTS, FSH_ERR_USAGE: the destination (see
  * destination.h). FSH_ERR_NO_SPACE, FSH_ERR_SYSTEM: writing; the outputs finished so far stay.
  * FSH_ERR_INTERRUPTED likewise: the message says how to go on. FSH_ERR_CORRUPT: no sample could be packed,
- * nothing is left behind. *result is to be freed in every case. */
+ * nothing is left. *result is to be freed in every case. */
 FshStatus pack_run(const PackPlan *plan, const PackOptions *options, PackLeftOut left_out, void *context,
                    PackResult *result, FshError *error);
 void pack_result_free(PackResult *result);

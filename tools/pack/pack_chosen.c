@@ -60,7 +60,7 @@ FshStatus key_read_class_list(const char *path, NameList *names, FshError *error
     for (char *line = (char *)text.bytes, *end = NULL; !status && (end = strchr(line, '\n'));
          line = end + 1) {
         *end = '\0';
-        line[strcspn(line, "\r\t")] = '\0'; /* words.txt of ImageNet has words behind a tab */
+        line[strcspn(line, "\r\t")] = '\0'; /* words.txt of ImageNet has words after a tab */
         if (*line)
             status = names_add(names, line, error);
     }

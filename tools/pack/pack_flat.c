@@ -93,7 +93,7 @@ static bool all_pairs(const PackFound *found, uint64_t count, bool by_beginning,
         } else if (!stems_equal(a, words[0]) || !stems_equal(b, words[1])) {
             return false;
         }
-        if (by_beginning) { /* a's next is behind b */
+        if (by_beginning) { /* a's next comes after b */
             (void)next_image(found, &a_file);
             (void)next_image(found, &b_file);
         }

@@ -144,7 +144,7 @@ static FshStatus prepare_resizing(Intake *intake, const PackFound *found, const 
     FshStatus status = intake->resizer ? FSH_OK : shrink_worker_new(&intake->resizer, error);
     if (!status && was_raw)
         status = wrap_pixels(&intake->files[field], taken, error);
-    *format = IMAGE_PNG; /* pixels have no loss behind them yet */
+    *format = IMAGE_PNG; /* pixels have lost nothing yet */
     return status || was_raw ? status : format_by_name(found, sample, field, format, error);
 }
 

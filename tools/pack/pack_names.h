@@ -15,10 +15,9 @@ typedef struct NameList {
 
 enum { NAMES_NUMBERS_MAX = 1 << 20 };
 
-/* Copies the name behind the others. FSH_ERR_MEMORY. */
+/* Appends a copy of the name. FSH_ERR_MEMORY. */
 FshStatus names_add(NameList *list, const char *name, FshError *error);
-/* Puts the string behind the others, which is the list's from here on: on failure it is freed.
- * FSH_ERR_MEMORY. */
+/* Appends the string itself, which is the list's from here on: on failure it is freed. FSH_ERR_MEMORY. */
 FshStatus names_take(NameList *list, char *name, FshError *error);
 /* Appends "0", "1", … count of them: classes that have no other name. FSH_ERR_MISMATCH, beginning with what:
  * more than NAMES_NUMBERS_MAX. */

@@ -164,7 +164,7 @@ void report_print(FILE *stream, const Report *report)
     if (report->part.count && !report->dry_run) {
         (void)fputs("fpack: when all parts are packed: fpack --merge ", stream);
         program_print_text(stream, report->destination);
-        (void)fputs(", and behind it the folders of parts that lie elsewhere\n", stream);
+        (void)fputs(", followed by the folders of parts that lie elsewhere\n", stream);
     }
 }
 

@@ -33,7 +33,7 @@ typedef struct ResizeCheckSummary {
 } ResizeCheckSummary;
 
 /* One at a time: the source's images in their order, and what else stands in the destination: in a tar before
- * them, in a folder behind. path: the image's, or below DST. */
+ * them, in a folder after them. path: the image's, or below DST. */
 typedef void (*ResizeOnFinding)(ResizeFinding finding, const char *path, const char *reason, void *context);
 
 /* Compares a destination with its source, and fills *summary. FSH_ERR_NOT_FOUND: fresize has not made the
