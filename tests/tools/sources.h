@@ -21,7 +21,8 @@ bool png_is_supported(void);
 void source_class(const char *root, const char *class_name, unsigned count);
 /* Writes two classes, cat with 3 and dog with 2 images, below root. */
 void source_two_classes(const char *root);
-/* Writes count names, ROOT/CLASS/00000.jpg …, for one file of width x height pixels: cheap to make, slow to pack. */
+/* Writes count names, ROOT/CLASS/00000.jpg …, for one file of width x height pixels: cheap to make, slow to
+ * pack. */
 void source_slow_class(const char *root, const char *class_name, unsigned count, uint32_t width,
                        uint32_t height);
 
@@ -42,8 +43,8 @@ FshDataset *packed_open(const char *path);
 uint64_t packed_count(const char *path, const char *split);
 /* Returns "key label\n" for every sample of a split, in order; free it. */
 char *packed_list(const char *path, const char *split);
-/* Asserts that every field of every sample holds the bytes of the file it names, and the label is the class of that
- * name. */
+/* Asserts that every field of every sample holds the bytes of the file it names, and the label is the class
+ * of that name. */
 void packed_assert_copies(const char *path, const char *source_root);
 
 /* Returns a JSON text, parsed; json_decref it. */

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/file.h"
+#include "tools/job/folder_list.h"
 #include "common/json_text.h"
 #include "formats/fshard.h"
 
@@ -108,26 +109,18 @@ typedef FshStatus (*VisitEntry)(const char *path, const char *name, void *contex
 
 static FshStatus each_entry(const char *folder, VisitEntry visit, void *context, FshError *error)
 {
-    FshStatus status = FSH_OK;
-    DIR *stream = opendir(folder);
-    if (!stream)
-        return fsh_error_system(error, errno, "%s: cannot open the folder", folder);
-    while (!status) {
+    DIR *stream = NULL;
+    FshStatus status = folder_open(folder, &stream, error);
+    for (const struct dirent *entry = folder_next(stream, folder, &status, error); entry;
+         entry = folder_next(stream, folder, &status, error)) {
         char path[PATH_MAX];
-        errno = 0;
-        const struct dirent *entry = readdir(stream);
-        if (!entry) {
-            if (errno)
-                status = fsh_error_system(error, errno, "%s: cannot read the folder", folder);
-            break;
-        }
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
             continue;
         status = file_join(path, sizeof path, folder, entry->d_name, error);
         if (!status)
             status = visit(path, entry->d_name, context, error);
     }
-    (void)closedir(stream);
+    folder_close(stream);
     return status;
 }
 

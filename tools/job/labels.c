@@ -70,8 +70,8 @@ static size_t count_words(const char *text)
     return count;
 }
 
-/* Cuts the first column off *rest, which is NULL after the last. Returns it; NULL: quotes that do not close or are
- * doubled. */
+/* Cuts the first column off *rest, which is NULL after the last. Returns it; NULL: quotes that do not close
+ * or are doubled. */
 static char *next_column(char **rest, char separator)
 {
     char *column = *rest, *end = NULL;

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 
 #include "common/file.h"
+#include "tools/job/folder_list.h"
 #include "tools/job/labels.h"
 #include "tools/pack/pack_names.h"
 #include "tools/pack/pack_keyed.h"
@@ -38,28 +39,18 @@ static FshStatus add_folder(const char *path, const struct dirent *entry, bool s
 /* Lists the folders directly in `folder`, hidden ones left out, links followed: as walk_files sees them. */
 static FshStatus list_folders(const char *folder, bool skip_unread, NameList *list, FshError *error)
 {
-    FshStatus status = FSH_OK;
-    DIR *stream = opendir(folder);
-    if (!stream)
-        return fsh_error_system(error, errno, "%s: cannot open the folder", folder);
-    for (;;) {
+    DIR *stream = NULL;
+    FshStatus status = folder_open(folder, &stream, error);
+    for (const struct dirent *entry = folder_next(stream, folder, &status, error); entry;
+         entry = folder_next(stream, folder, &status, error)) {
         char path[PATH_MAX];
-        errno = 0;
-        const struct dirent *entry = readdir(stream);
-        if (!entry) {
-            if (errno)
-                status = fsh_error_system(error, errno, "%s: cannot read the folder", folder);
-            break;
-        }
         if (entry->d_name[0] == '.' || entry->d_type == DT_REG)
             continue;
         status = file_join(path, sizeof path, folder, entry->d_name, error);
         if (!status)
             status = add_folder(path, entry, skip_unread, list, error);
-        if (status)
-            break;
     }
-    (void)closedir(stream);
+    folder_close(stream);
     names_sort(list);
     return status;
 }

@@ -1,10 +1,10 @@
-/* resize_folder.h - the names in one folder, and what keeps them from being listed: breaking off is no end.
+/* folder_list.h - the names in one folder, and what keeps them from being listed: breaking off is no end.
  *
  *   FshStatus status = folder_open(path, &folder, &error);
  *   while ((entry = folder_next(folder, path, &status, &error))) …
  *   folder_close(folder); */
-#ifndef FSHARD_RESIZE_FOLDER_H
-#define FSHARD_RESIZE_FOLDER_H
+#ifndef FSHARD_TOOLS_JOB_FOLDER_LIST_H
+#define FSHARD_TOOLS_JOB_FOLDER_LIST_H
 
 #include <dirent.h>
 

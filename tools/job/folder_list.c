@@ -1,4 +1,4 @@
-#include "tools/resize/resize_folder.h"
+#include "tools/job/folder_list.h"
 
 #include <errno.h>
 #include <stddef.h>
