@@ -104,7 +104,7 @@ static FshStatus pack_as(FshContainer container, const char *source, const char 
     PackResult result = {0};
     FshStatus status = pack_plan_make(&plan, &options, error);
     if (!status)
-        status = pack_run(&plan, &options, NULL, NULL, &result, error);
+        status = pack_run(&plan, NULL, NULL, &result, error);
     *kept_ret = result.kept_output_count;
     pack_result_free(&result);
     pack_plan_free(&plan);

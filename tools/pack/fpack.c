@@ -165,11 +165,11 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
     for (size_t i = 0; i < plan.notes.left_out.count; i++)
         print_left_out(&plan.notes.left_out.items[i], &notes);
     if (!status && settings->program.dry_run)
-        status = pack_preview(&plan, &options, &result, error);
+        status = pack_preview(&plan, &result, error);
     else if (!status)
-        status = pack_plan_check_read(&plan, &options, error);
+        status = pack_plan_check_read(&plan, error);
     if (!status && !settings->program.dry_run)
-        status = pack_run(&plan, &options, print_left_out, &notes, &result, error);
+        status = pack_run(&plan, print_left_out, &notes, &result, error);
 
     result.seconds = progress_now_seconds() - begin;
 

@@ -36,7 +36,6 @@ typedef struct ChunkResult {
 /* One run. The work only reads plan, options and chunks; the rest is the deliverer's. */
 typedef struct Run {
     const PackPlan *plan;
-    const PackOptions *options;
     Destination destination;
     uint32_t statistics_split; /* whose pixels are summed: train, or the first there is */
 
@@ -73,7 +72,7 @@ static FshStatus work(uint64_t item, int thread, void *slot, void *context, FshE
     for (uint32_t i = 0; i < chunk->count && !status; i++) {
         const PackSample *sample = &run->plan->split.samples[chunk->first_sample + i];
         status =
-            work_sample(&run->workers[thread], &run->plan->stored, run->options, sample,
+            work_sample(&run->workers[thread], &run->plan->stored, sample,
                         sample->split == run->statistics_split, &result->records, &result->results[i], error);
     }
     if (status)
@@ -94,7 +93,7 @@ static FshStatus start_output(Run *run, FshError *error)
     const PackOutput *output = &plan->outputs[run->pending[run->current]];
     const char *split = fsh_split_name(output->split);
     char name[NAME_MAX + 1], path[PATH_MAX];
-    (void)fsh_file_name(name, sizeof name, run->options->container, split, output->shard_index,
+    (void)fsh_file_name(name, sizeof name, run->plan->found.options->container, split, output->shard_index,
                         output->shard_count);
     FshStatus status = file_join(path, sizeof path, run->destination.folder, name, error);
     if (status)
@@ -103,7 +102,7 @@ static FshStatus start_output(Run *run, FshError *error)
     if (!run->output.class_counts)
         return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
     const FshWriterOptions options = {
-        .container = run->options->container,
+        .container = run->plan->found.options->container,
         .dataset_id = plan->id,
         .split = split,
         .kind = plan->found.kind,
@@ -115,7 +114,7 @@ static FshStatus start_output(Run *run, FshError *error)
         .shard_count = output->shard_count,
         .dictionary = plan->stored.dictionary,
         .dictionary_bytes = plan->stored.dictionary_bytes,
-        .record_form = work_record_form(&plan->stored, run->options),
+        .record_form = work_record_form(&plan->stored),
         .force = true, /* an output of this name in our locked folder is one that must be made again */
     };
     return fsh_writer_open(&run->writer, path, &options, error);
@@ -181,7 +180,7 @@ static FshStatus note_left_out(Run *run, const PackSample *sample, const WorkRes
 
 static bool is_unread(const Run *run, FshStatus failure)
 {
-    return failure == FSH_ERR_SYSTEM && !run->options->skip_unread;
+    return failure == FSH_ERR_SYSTEM && !run->plan->found.options->skip_unread;
 }
 
 static FshStatus deliver_sample(Run *run, const PackSample *sample, const WorkResult *work_result,
@@ -244,15 +243,15 @@ static FshStatus allocate(Run *run, FshError *error)
 {
     const PackPlan *plan = run->plan;
     run->pending = calloc(plan->output_count + 1, sizeof *run->pending);
-    run->workers = calloc((size_t)run->options->jobs, sizeof *run->workers);
+    run->workers = calloc((size_t)run->plan->found.options->jobs, sizeof *run->workers);
     if (!run->pending || !run->workers)
         return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->found.root);
-    return blueprint_make(&run->blueprint, plan, run->options, error);
+    return blueprint_make(&run->blueprint, plan, error);
 }
 
 static void release(Run *run)
 {
-    for (int thread = 0; run->workers && thread < run->options->jobs; thread++)
+    for (int thread = 0; run->workers && thread < run->plan->found.options->jobs; thread++)
         worker_free(&run->workers[thread]);
     blueprint_free(&run->blueprint);
     output_result_free(&run->output);
@@ -308,7 +307,7 @@ static FshStatus find_output(const Run *run, size_t index, OutputResult *result,
     const ResumeKey key = {.id = plan->id,
                            .split = split->name,
                            .name = file->name,
-                           .container = run->options->container,
+                           .container = run->plan->found.options->container,
                            .class_count = plan->keyed.class_count,
                            .sources = sources};
     return resume_load(&key, run->destination.folder, result, kept_ret, error);
@@ -320,7 +319,7 @@ static FshStatus find_pending_outputs(Run *run, uint64_t *sample_count_ret, FshE
     const PackPlan *plan = run->plan;
     size_t end = 0;
     *sample_count_ret = 0;
-    FshStatus status = pack_plan_part(plan, run->options, &run->result->first_output, &end, error);
+    FshStatus status = pack_plan_part(plan, &run->result->first_output, &end, error);
     run->result->output_count = end - run->result->first_output;
     for (size_t i = run->result->first_output; i < end && !status; i++) {
         bool kept = false;
@@ -350,12 +349,13 @@ static FshStatus find_pending_outputs(Run *run, uint64_t *sample_count_ret, FshE
 static FshStatus finish(Run *run, FshError *error)
 {
     if (run->all_unread_count)
-        return fsh_error_set(
-            error, FSH_ERR_SYSTEM,
-            "%s: not finished: %" PRIu64 " sample%s could not be read; the same command goes on "
-            "with them, --on-error skip finishes without them",
-            run->options->destination, run->all_unread_count, run->all_unread_count == 1 ? "" : "s");
-    if (run->options->part.count) {
+        return fsh_error_set(error, FSH_ERR_SYSTEM,
+                             "%s: not finished: %" PRIu64
+                             " sample%s could not be read; the same command goes on "
+                             "with them, --on-error skip finishes without them",
+                             run->plan->found.options->destination, run->all_unread_count,
+                             run->all_unread_count == 1 ? "" : "s");
+    if (run->plan->found.options->part.count) {
         run->result->manifest = run->blueprint.manifest;
         run->blueprint.manifest = (FshManifest){0};
         return destination_leave_part(&run->destination, error);
@@ -392,14 +392,11 @@ static const char *walked_source(const PackOptions *options)
     return options->files_from || options->root[0] ? NULL : options->source;
 }
 
-FshStatus pack_run(const PackPlan *plan, const PackOptions *options, PackLeftOut left_out, void *context,
-                   PackResult *result, FshError *error)
+FshStatus pack_run(const PackPlan *plan, PackLeftOut left_out, void *context, PackResult *result,
+                   FshError *error)
 {
-    Run run = {.plan = plan,
-               .options = options,
-               .result = result,
-               .left_out = left_out,
-               .left_out_context = context};
+    const PackOptions *options = plan->found.options;
+    Run run = {.plan = plan, .result = result, .left_out = left_out, .left_out_context = context};
     *result = (PackResult){0};
     budget_init(&run.budget, (uint64_t)options->jobs * JOB_BYTES);
     run.statistics_split = split_main(&plan->split);
@@ -439,8 +436,9 @@ FshStatus pack_run(const PackPlan *plan, const PackOptions *options, PackLeftOut
     return status;
 }
 
-FshStatus pack_preview(const PackPlan *plan, const PackOptions *options, PackResult *result, FshError *error)
+FshStatus pack_preview(const PackPlan *plan, PackResult *result, FshError *error)
 {
+    const PackOptions *options = plan->found.options;
     const DestinationOptions where = {
         .source = walked_source(options), .id = plan->id, .force = options->force, .part = options->part};
     Blueprint blueprint = {0};
@@ -448,9 +446,9 @@ FshStatus pack_preview(const PackPlan *plan, const PackOptions *options, PackRes
     *result = (PackResult){0};
     FshStatus status = destination_check(options->destination, &where, error);
     if (!status)
-        status = pack_plan_part(plan, options, &result->first_output, &end, error);
+        status = pack_plan_part(plan, &result->first_output, &end, error);
     if (!status)
-        status = blueprint_make(&blueprint, plan, options, error);
+        status = blueprint_make(&blueprint, plan, error);
     if (status)
         return status;
     result->output_count = end - result->first_output;

@@ -31,13 +31,13 @@ typedef void (*PackLeftOut)(const Note *note, void *context);
  * destination.h). FSH_ERR_NO_SPACE, FSH_ERR_SYSTEM: writing; the outputs finished so far stay.
  * FSH_ERR_INTERRUPTED likewise: the message says how to go on. FSH_ERR_CORRUPT: no sample could be packed,
  * nothing is left. *result is to be freed in every case. */
-FshStatus pack_run(const PackPlan *plan, const PackOptions *options, PackLeftOut left_out, void *context,
-                   PackResult *result, FshError *error);
+FshStatus pack_run(const PackPlan *plan, PackLeftOut left_out, void *context, PackResult *result,
+                   FshError *error);
 void pack_result_free(PackResult *result);
 
 /* Fills *result with what pack_run would do, for --dry-run: counts as planned, written_bytes about. Writes
  * nothing. Errors of the destination as pack_run's. */
-FshStatus pack_preview(const PackPlan *plan, const PackOptions *options, PackResult *result, FshError *error);
+FshStatus pack_preview(const PackPlan *plan, PackResult *result, FshError *error);
 
 /* ---- for pack_merge.c, which ends as a packing does ---- */
 

@@ -28,8 +28,9 @@ static int add_integer(json_t *object, const char *key, uint64_t value)
 }
 
 /* Adds the options that go with --store, and what auto chose. Returns 0, or else that it failed. */
-static int add_store(json_t *object, const PackPlan *plan, const PackOptions *options)
+static int add_store(json_t *object, const PackPlan *plan)
 {
+    const PackOptions *options = plan->found.options;
     int failed = 0;
     if (options->store == PACK_STORE_JPEG)
         failed |= add_integer(object, "quality", (uint64_t)options->resize.quality);
@@ -51,11 +52,12 @@ static int add_store(json_t *object, const PackPlan *plan, const PackOptions *op
 
 /* Returns the options that decide what the dataset is; NULL: out of memory. Those left at "do nothing" are
  * left out of the text too. */
-static json_t *options_to_json(const PackPlan *plan, const PackOptions *options)
+static json_t *options_to_json(const PackPlan *plan)
 {
+    const PackOptions *options = plan->found.options;
     json_t *object =
         json_pack("{s:s, s:b}", "store", pack_store_names[options->store], "check", options->check);
-    int failed = !object || add_store(object, plan, options);
+    int failed = !object || add_store(object, plan);
     if (pack_is_cut(options))
         failed |= json_object_set_new(object, "shard_size", json_integer((json_int_t)options->shard_bytes));
     if (options->shuffle)
@@ -122,12 +124,12 @@ static json_t *source_to_json(const char *source)
 /* Returns where the dataset comes from as a JSON object: tool, version, source, options, recipe; all but how
  * many samples were left out, which is known in the end. Nothing in it depends on threads, times, parts or
  * the destination. Owned by the caller; NULL: out of memory. */
-static char *provenance_json(const PackPlan *plan, const PackOptions *options)
+static char *provenance_json(const PackPlan *plan)
 {
     char *text = NULL;
     json_t *object = json_pack(
         "{s:s, s:s, s:o, s:o, s:I, s:O*, s:O*}", "tool", "fpack", "version", FSHARD_VERSION, "source",
-        source_to_json(options->source), "options", options_to_json(plan, options), "planned",
+        source_to_json(plan->found.options->source), "options", options_to_json(plan), "planned",
         (json_int_t)plan->split.sample_count, "recipe", plan->stored.recipe, "from", plan->found.provenance);
     if (object)
         text = json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS);
@@ -174,16 +176,15 @@ static bool add_split(Blueprint *blueprint, const char *name, size_t file_count)
     return true;
 }
 
-FshStatus blueprint_make(Blueprint *blueprint, const PackPlan *plan, const PackOptions *options,
-                         FshError *error)
+FshStatus blueprint_make(Blueprint *blueprint, const PackPlan *plan, FshError *error)
 {
     *blueprint = (Blueprint){.left_out_count = plan->notes.left_out.count};
     FshManifest *manifest = &blueprint->manifest;
-    manifest->container = options->container;
+    manifest->container = plan->found.options->container;
     manifest->kind = plan->found.kind;
     manifest->pair_scale = plan->found.pair_scale;
     memcpy(manifest->id, plan->id, sizeof manifest->id);
-    manifest->provenance_json = provenance_json(plan, options);
+    manifest->provenance_json = provenance_json(plan);
     manifest->splits = calloc(PACK_SPLITS, sizeof *manifest->splits);
     bool complete = manifest->provenance_json && manifest->splits &&
                     copy_names(&manifest->field_names, &manifest->field_count, plan->found.field_names,

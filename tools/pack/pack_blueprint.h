@@ -21,8 +21,7 @@ typedef struct Blueprint {
 
 /* Makes the blueprint that a plan says, to which no output was added. On failure *blueprint is empty.
  * FSH_ERR_MEMORY. */
-FshStatus blueprint_make(Blueprint *blueprint, const PackPlan *plan, const PackOptions *options,
-                         FshError *error);
+FshStatus blueprint_make(Blueprint *blueprint, const PackPlan *plan, FshError *error);
 void blueprint_free(Blueprint *blueprint);
 
 /* Writes folder/.fpack-plan.json: of a blueprint to which nothing was added. */

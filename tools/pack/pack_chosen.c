@@ -106,8 +106,7 @@ void keyed_count_other_class(PackKeyed *keyed, const char *path)
 }
 
 /* Keeps the samples of chosen classes. */
-static FshStatus keep_samples(PackKeyed *keyed, const PackOptions *options, const int32_t *labels,
-                              size_t chosen_count, FshError *error)
+static FshStatus keep_samples(PackKeyed *keyed, const int32_t *labels, size_t chosen_count, FshError *error)
 {
     uint64_t kept = 0;
     char name[PATH_MAX];
@@ -127,7 +126,7 @@ static FshStatus keep_samples(PackKeyed *keyed, const PackOptions *options, cons
             error, FSH_ERR_NOT_FOUND,
             "--classes: %s has no image of any of the %zu classes in %s; its own classes are "
             "named like '%s'",
-            keyed->found->root, chosen_count, options->classes,
+            keyed->found->root, chosen_count, keyed->found->options->classes,
             keyed->class_count ? keyed->class_names[0] : "");
     if (keyed->other_class_count == 0)
         return FSH_OK;
@@ -136,9 +135,9 @@ static FshStatus keep_samples(PackKeyed *keyed, const PackOptions *options, cons
                       (unsigned long long)keyed->other_class_count, keyed->other_class_example);
 }
 
-static FshStatus tell_missing(PackKeyed *keyed, const PackOptions *options, const NameList *chosen,
-                              FshError *error)
+static FshStatus tell_missing(PackKeyed *keyed, const NameList *chosen, FshError *error)
 {
+    const PackOptions *options = keyed->found->options;
     size_t missing = 0;
     const char *example = NULL;
     uint64_t *counts = calloc(chosen->count + 1, sizeof *counts);
@@ -159,8 +158,9 @@ static FshStatus tell_missing(PackKeyed *keyed, const PackOptions *options, cons
         chosen->count, example);
 }
 
-FshStatus key_choose_classes(PackKeyed *keyed, const PackOptions *options, FshError *error)
+FshStatus key_choose_classes(PackKeyed *keyed, FshError *error)
 {
+    const PackOptions *options = keyed->found->options;
     NameList chosen = {0};
     int32_t *labels = NULL;
     if (keyed->found->kind != FSH_KIND_CLASSES)
@@ -168,11 +168,11 @@ FshStatus key_choose_classes(PackKeyed *keyed, const PackOptions *options, FshEr
     FshStatus status = key_read_class_list(options->classes, &chosen, error);
     if (!status) {
         labels = match_classes(keyed, &chosen);
-        status = labels ? keep_samples(keyed, options, labels, chosen.count, error)
+        status = labels ? keep_samples(keyed, labels, chosen.count, error)
                         : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", options->classes);
     }
     if (!status)
-        status = tell_missing(keyed, options, &chosen, error);
+        status = tell_missing(keyed, &chosen, error);
     if (!status) {
         NameList before = {.names = keyed->class_names, .count = keyed->class_count};
         names_free(&before);
@@ -206,9 +206,10 @@ static bool all_numbers(const PackKeyed *keyed, const char *const *texts, uint64
 }
 
 /* Takes numbers as places: in the file of --classes, or in a list of classes that have no other names. */
-static FshStatus label_by_number(PackKeyed *keyed, const PackOptions *options, const char *const *texts,
-                                 uint64_t most, const char *what, NameList *names, FshError *error)
+static FshStatus label_by_number(PackKeyed *keyed, const char *const *texts, uint64_t most, const char *what,
+                                 NameList *names, FshError *error)
 {
+    const PackOptions *options = keyed->found->options;
     FshStatus status = options->classes ? key_read_class_list(options->classes, names, error)
                                         : names_add_numbers(names, most + 1, what, error);
     for (uint64_t i = 0; i < keyed->sample_count && !status; i++) {
@@ -246,16 +247,14 @@ static FshStatus label_by_name(PackKeyed *keyed, const char *const *texts, NameL
     return status;
 }
 
-FshStatus key_label_by_texts(PackKeyed *keyed, const PackOptions *options, const char *const *texts,
-                             const char *what, FshError *error)
+FshStatus key_label_by_texts(PackKeyed *keyed, const char *const *texts, const char *what, FshError *error)
 {
     NameList names = {0};
     uint64_t most = 0;
     FshStatus status = FSH_OK;
     if (keyed->sample_count)
-        status = all_numbers(keyed, texts, &most)
-                     ? label_by_number(keyed, options, texts, most, what, &names, error)
-                     : label_by_name(keyed, texts, &names, error);
+        status = all_numbers(keyed, texts, &most) ? label_by_number(keyed, texts, most, what, &names, error)
+                                                  : label_by_name(keyed, texts, &names, error);
     keyed->class_names = names.names;
     keyed->class_count = names.count;
     return status;

@@ -129,8 +129,7 @@ static bool share_nothing(const NameList *a, const NameList *b)
 /* Finds the reference, which is the first root with classes in the order of the splits, and the flat roots.
  * With a file of labels a single folder is one of images (Tiny ImageNet's val/images), and so is one that is
  * no class of train. */
-static FshStatus find_reference(const PackKeyed *keyed, const PackOptions *options, Layout *layout,
-                                FshError *error)
+static FshStatus find_reference(const PackKeyed *keyed, Layout *layout, FshError *error)
 {
     bool any_flat = false;
     for (size_t i = 0; i < layout->root_count; i++)
@@ -152,7 +151,7 @@ static FshStatus find_reference(const PackKeyed *keyed, const PackOptions *optio
             error, FSH_ERR_USAGE,
             "--labels: the images of %s lie in class folders already, which say what %s would "
             "say; leave --labels out",
-            keyed->found->root, options->labels);
+            keyed->found->root, keyed->found->options->labels);
     return FSH_OK;
 }
 
@@ -188,9 +187,10 @@ static bool find_label(const Layout *layout, const char *text, size_t *class_ret
 }
 
 /* Adds an image of a flat folder, by its label. */
-static FshStatus add_labelled(PackKeyed *keyed, const PackOptions *options, Layout *layout,
-                              const ClassRoot *root, uint64_t file, const char *rest, FshError *error)
+static FshStatus add_labelled(PackKeyed *keyed, Layout *layout, const ClassRoot *root, uint64_t file,
+                              const char *rest, FshError *error)
 {
+    const PackOptions *options = keyed->found->options;
     const char *path = keyed->found->files.files[file].path, *text = labels_find(layout->labels, rest);
     size_t class_index = 0;
     if (!text)
@@ -217,7 +217,7 @@ static FshStatus add_labelled(PackKeyed *keyed, const PackOptions *options, Layo
     return FSH_OK;
 }
 
-static FshStatus add_samples(PackKeyed *keyed, const PackOptions *options, Layout *layout, FshError *error)
+static FshStatus add_samples(PackKeyed *keyed, Layout *layout, FshError *error)
 {
     FshStatus status = FSH_OK;
     for (uint64_t file = 0; file < keyed->found->files.count && !status; file++) {
@@ -232,7 +232,7 @@ static FshStatus add_samples(PackKeyed *keyed, const PackOptions *options, Layou
             continue;
         }
         if (layout->labels && root->flat) {
-            status = add_labelled(keyed, options, layout, root, file, rest, error);
+            status = add_labelled(keyed, layout, root, file, rest, error);
             continue;
         }
         const char *slash = strchr(rest, '/');
@@ -271,9 +271,9 @@ static FshStatus check_roots(const PackKeyed *keyed, Layout *layout, FshError *e
 
 /* Collects the dataset's classes: those of the reference, which must have all that the others have. Where
  * --classes chooses, all classes of all splits are taken, and what is not chosen goes later. */
-static FshStatus collect_classes(const PackKeyed *keyed, const PackOptions *options, Layout *layout,
-                                 FshError *error)
+static FshStatus collect_classes(const PackKeyed *keyed, Layout *layout, FshError *error)
 {
+    const PackOptions *options = keyed->found->options;
     const NameList *reference = &layout->reference->classes;
     FshStatus status = FSH_OK;
     for (size_t i = 0; i < reference->count && !status; i++)
@@ -317,8 +317,7 @@ static FshStatus collect_classes(const PackKeyed *keyed, const PackOptions *opti
 }
 
 /* Warns of what is odd, once the images are counted. */
-static FshStatus warn_layout(PackKeyed *keyed, const PackOptions *options, const Layout *layout,
-                             FshError *error)
+static FshStatus warn_layout(PackKeyed *keyed, const Layout *layout, FshError *error)
 {
     const size_t class_count = layout->classes.count;
     FshStatus status = FSH_OK;
@@ -328,7 +327,7 @@ static FshStatus warn_layout(PackKeyed *keyed, const PackOptions *options, const
         if (root->flat && !layout->labels)
             status = notes_add(&keyed->found->notes->warnings, FSH_OK, root->name,
                                "holds no class folder: the split is left out", error);
-        for (size_t c = 0; c < class_count && !status && !options->classes; c++) {
+        for (size_t c = 0; c < class_count && !status && !keyed->found->options->classes; c++) {
             const char *name = layout->classes.names[c];
             char path[NAME_MAX + 32];
             if (layout->class_counts[i * class_count + c] || !names_find(&root->classes, name, NULL))
@@ -444,7 +443,7 @@ static FshStatus refuse_stray(const PackKeyed *keyed, const Layout *layout, FshE
 }
 
 /* Makes the samples of a source without any class folder: only labels can tell their classes. */
-static FshStatus key_flat(PackKeyed *keyed, const PackOptions *options, Layout *layout, FshError *error)
+static FshStatus key_flat(PackKeyed *keyed, Layout *layout, FshError *error)
 {
     if (!layout->labels) {
         /* Split folders that hold no folders, or nothing at all. */
@@ -458,26 +457,26 @@ static FshStatus key_flat(PackKeyed *keyed, const PackOptions *options, Layout *
     layout->texts = calloc(keyed->found->files.count + 1, sizeof *layout->texts);
     if (!layout->texts)
         return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", keyed->found->root);
-    FshStatus status = add_samples(keyed, options, layout, error);
+    FshStatus status = add_samples(keyed, layout, error);
     if (!status)
-        status = key_label_by_texts(keyed, options, layout->texts, options->labels, error);
+        status = key_label_by_texts(keyed, layout->texts, keyed->found->options->labels, error);
     return status ? status : key_mend(keyed, error);
 }
 
-static FshStatus key_folders(PackKeyed *keyed, const PackOptions *options, Layout *layout, FshError *error)
+static FshStatus key_folders(PackKeyed *keyed, Layout *layout, FshError *error)
 {
-    FshStatus status = collect_classes(keyed, options, layout, error);
+    FshStatus status = collect_classes(keyed, layout, error);
     if (status)
         return status;
     layout->class_counts =
         calloc(layout->root_count * layout->classes.count + 1, sizeof *layout->class_counts);
     if (!layout->class_counts)
         return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", keyed->found->root);
-    status = add_samples(keyed, options, layout, error);
+    status = add_samples(keyed, layout, error);
     if (!status)
         status = refuse_stray(keyed, layout, error);
     if (!status)
-        status = warn_layout(keyed, options, layout, error);
+        status = warn_layout(keyed, layout, error);
     if (!status && !layout->labels)
         status = warn_pairs(keyed, &layout->classes, error);
     if (!status)
@@ -490,8 +489,9 @@ static FshStatus key_folders(PackKeyed *keyed, const PackOptions *options, Layou
     return status;
 }
 
-FshStatus key_classes(PackKeyed *keyed, const PackOptions *options, FshError *error)
+FshStatus key_classes(PackKeyed *keyed, FshError *error)
 {
+    const PackOptions *options = keyed->found->options;
     Layout layout = {0};
     FshStatus status = options->labels ? labels_load(&layout.labels, options->labels, error) : FSH_OK;
     if (!status)
@@ -499,9 +499,9 @@ FshStatus key_classes(PackKeyed *keyed, const PackOptions *options, FshError *er
     if (!status)
         status = check_roots(keyed, &layout, error);
     if (!status)
-        status = find_reference(keyed, options, &layout, error);
+        status = find_reference(keyed, &layout, error);
     if (!status)
-        status = (layout.reference ? key_folders : key_flat)(keyed, options, &layout, error);
+        status = (layout.reference ? key_folders : key_flat)(keyed, &layout, error);
     free(layout.class_counts);
     free(layout.texts);
     labels_free(&layout.labels);

@@ -111,9 +111,9 @@ static FshStatus refuse_field(const PackFound *found, const FshManifest *manifes
 }
 
 /* Chooses the fields: all of them, or those that --pairs names. */
-static FshStatus take_fields(PackFound *found, const PackOptions *options, const FshManifest *manifest,
-                             FshError *error)
+static FshStatus take_fields(PackFound *found, const FshManifest *manifest, FshError *error)
 {
+    const PackOptions *options = found->options;
     found->kind = manifest->kind;
     found->from.field_count = manifest->field_count;
     if (options->field_count && manifest->kind != FSH_KIND_PAIRS)
@@ -187,17 +187,17 @@ static FshStatus note_times(PackFound *found, const FshManifest *manifest, int j
     return FSH_OK;
 }
 
-FshStatus find_dataset(PackFound *found, const PackOptions *options, FshError *error)
+FshStatus find_dataset(PackFound *found, FshError *error)
 {
     FshStatus status = fsh_open(&found->from.dataset, found->root, error);
     if (status)
         return status;
     const FshManifest *manifest = fsh_manifest(found->from.dataset);
-    status = note_times(found, manifest, options->jobs, error);
+    status = note_times(found, manifest, found->options->jobs, error);
     if (status)
         return status;
     take_provenance(found, manifest);
-    status = take_fields(found, options, manifest, error);
+    status = take_fields(found, manifest, error);
     return status ? status : take_splits(found, manifest, error);
 }
 
@@ -230,12 +230,13 @@ static FshStatus take_sample(PackKeyed *keyed, PackSplitIndex split, PackSplitIn
     return FSH_OK;
 }
 
-static FshStatus take_samples(PackKeyed *keyed, const PackOptions *options, FshError *error)
+static FshStatus take_samples(PackKeyed *keyed, FshError *error)
 {
     FshStatus status = keyed_reserve(keyed, keyed->found->item_count / keyed->found->from.field_count, error);
     for (uint32_t split = 0; split < PACK_SPLITS; split++) {
         const FshSplit *samples = keyed->found->from.splits[split];
-        const bool joins = split == PACK_VAL && options->val_fraction > 0; /* to be drawn anew */
+        const bool joins =
+            split == PACK_VAL && keyed->found->options->val_fraction > 0; /* to be drawn anew */
         for (uint64_t i = 0; samples && i < samples->sample_count && !status; i++)
             status = take_sample(keyed, (PackSplitIndex)split, joins ? PACK_TRAIN : (PackSplitIndex)split, i,
                                  error);
@@ -285,9 +286,9 @@ static const char *find_text(const Labels *labels, const PackSample *sample)
 
 /* Fills texts with a label for each sample, and removes samples that have none. Samples without a label in
  * the dataset are looked for by key; those that have one keep it, by the name of its class. */
-static FshStatus find_texts(PackKeyed *keyed, const PackOptions *options, const Labels *labels,
-                            const char **texts, FshError *error)
+static FshStatus find_texts(PackKeyed *keyed, const Labels *labels, const char **texts, FshError *error)
 {
+    const PackOptions *options = keyed->found->options;
     const FshManifest *manifest = fsh_manifest(keyed->found->from.dataset);
     FshStatus status = FSH_OK;
     uint64_t kept = 0, unlabelled = 0;
@@ -317,8 +318,9 @@ static FshStatus find_texts(PackKeyed *keyed, const PackOptions *options, const 
     return status;
 }
 
-static FshStatus take_labels(PackKeyed *keyed, const PackOptions *options, FshError *error)
+static FshStatus take_labels(PackKeyed *keyed, FshError *error)
 {
+    const PackOptions *options = keyed->found->options;
     Labels *labels = NULL;
     if (keyed->found->kind != FSH_KIND_CLASSES)
         return fsh_error_set(error, FSH_ERR_USAGE, "--labels: %s is a dataset of pairs, which have no labels",
@@ -328,9 +330,9 @@ static FshStatus take_labels(PackKeyed *keyed, const PackOptions *options, FshEr
     if (!status && !texts)
         status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", keyed->found->root);
     if (!status)
-        status = find_texts(keyed, options, labels, texts, error);
+        status = find_texts(keyed, labels, texts, error);
     if (!status)
-        status = key_label_by_texts(keyed, options, texts, options->labels, error);
+        status = key_label_by_texts(keyed, texts, options->labels, error);
     free(texts);
     labels_free(&labels);
     return status;
@@ -361,11 +363,12 @@ static FshStatus check_labels(PackKeyed *keyed, FshError *error)
                       (unsigned long long)count, (int)example->key_bytes, example->key);
 }
 
-FshStatus key_dataset(PackKeyed *keyed, const PackOptions *options, FshError *error)
+FshStatus key_dataset(PackKeyed *keyed, FshError *error)
 {
-    FshStatus status = take_samples(keyed, options, error);
+    const PackOptions *options = keyed->found->options;
+    FshStatus status = take_samples(keyed, error);
     if (!status && options->labels)
-        status = take_labels(keyed, options, error);
+        status = take_labels(keyed, error);
     if (!status)
         status = check_labels(keyed, error);
     if (!status && !options->labels)

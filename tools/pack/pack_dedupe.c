@@ -1,5 +1,5 @@
-/* pack_dedupe.c - --dedupe: of samples with exactly the same content the first stays, in the order train,
- * val, test, and in each in the order of the keys' phase. So a validation image that training has seen goes,
+/* pack_dedupe.c - --dedupe: of samples with exactly the same content the first stays: train before val before
+ * test, and within a split in the order of the samples. So a validation image that training has seen goes,
  * and training stays whole. Each image left out is listed; what a list of thousands amounts to is told too:
  * that nothing is left to validate on, or of a class.
  *
@@ -22,7 +22,6 @@ typedef struct Content {
 
 typedef struct DedupeJob {
     const PackKeyed *keyed;
-    const PackOptions *options;
     Content *contents;
     Intake *intakes; /* for each thread */
 } DedupeJob;
@@ -59,8 +58,8 @@ static FshStatus hash_sample(uint64_t item, int thread, void *context, FshError 
     (void)XXH3_128bits_reset(state);
     for (size_t field = 0; field < job->keyed->found->field_count && !status; field++) {
         IntakeBytes taken;
-        status = intake_original(&job->intakes[thread], job->keyed->found, job->options, sample, field, NULL,
-                                 &taken, &failure);
+        status =
+            intake_original(&job->intakes[thread], job->keyed->found, sample, field, NULL, &taken, &failure);
         if (status)
             break;
         const uint64_t shape[] = {taken.bytes, taken.is_raw, taken.width, taken.height, taken.channels};
@@ -129,11 +128,11 @@ static FshStatus remove_duplicates(PackKeyed *keyed, const uint64_t *kept_for, F
 }
 
 /* Removes every sample whose content an earlier one has. */
-static FshStatus find_and_remove(PackKeyed *keyed, const PackOptions *options, FshError *error)
+static FshStatus find_and_remove(PackKeyed *keyed, FshError *error)
 {
+    const PackOptions *options = keyed->found->options;
     FshStatus status = FSH_OK;
     DedupeJob job = {.keyed = keyed,
-                     .options = options,
                      .contents = calloc(keyed->sample_count + 1, sizeof *job.contents),
                      .intakes = calloc((size_t)options->jobs, sizeof *job.intakes)};
     uint64_t *kept_for = calloc(keyed->sample_count + 1, sizeof *kept_for);
@@ -235,12 +234,12 @@ static FshStatus tell_duplicates(PackKeyed *keyed, const Tally *before, FshError
     return status;
 }
 
-FshStatus key_dedupe(PackKeyed *keyed, const PackOptions *options, FshError *error)
+FshStatus key_dedupe(PackKeyed *keyed, FshError *error)
 {
     Tally before = {0};
     FshStatus status = count_samples(&before, keyed, error);
     if (!status)
-        status = find_and_remove(keyed, options, error);
+        status = find_and_remove(keyed, error);
     if (!status)
         status = tell_duplicates(keyed, &before, error);
     free(before.classes);

@@ -195,13 +195,13 @@ static FshStatus note_walk_problems(PackFound *found, FshError *error)
 /* Reads the recipe that fresize leaves in the tree it writes: it belongs in the provenance. A tree that
  * fresize has not finished is packed as it is, with a warning: images may be missing that nobody will miss
  * later. */
-static FshStatus read_resize_recipe(PackFound *found, const PackOptions *options, FshError *error)
+static FshStatus read_resize_recipe(PackFound *found, FshError *error)
 {
     enum { RECIPE_BYTES_MAX = 1 << 20 };
     static const char name[] = ".fresize/recipe.json";
     char path[PATH_MAX];
     FshStatus status = file_join(path, sizeof path, found->root, name, error);
-    if (status || options->root[0]) /* folders anywhere have recipes of their own, or none */
+    if (status || found->options->root[0]) /* folders anywhere have recipes of their own, or none */
         return status;
     FshError damage = {0};
     status = seal_read(path, RECIPE_BYTES_MAX, false, &found->recipe, &damage);
@@ -234,8 +234,9 @@ static int compare_folders(const void *a, const void *b)
 }
 
 /* Lists the files of the source, or of the sides' own folders. */
-static FshStatus find_files(PackFound *found, const PackOptions *options, FshError *error)
+static FshStatus find_files(PackFound *found, FshError *error)
 {
+    const PackOptions *options = found->options;
     const char *folders[FSH_FIELDS_MAX];
     size_t count = 0, kept = 0;
     if (!options->root[0])
@@ -251,14 +252,15 @@ static FshStatus find_files(PackFound *found, const PackOptions *options, FshErr
 }
 
 /* Finds the files of a tree: by walking it, or in a list. */
-static FshStatus find_tree(PackFound *found, const PackOptions *options, FshError *error)
+static FshStatus find_tree(PackFound *found, FshError *error)
 {
+    const PackOptions *options = found->options;
     FshStatus status = source_open(options->source, &found->folder, error);
     if (!status)
-        status = read_resize_recipe(found, options, error);
+        status = read_resize_recipe(found, error);
     if (status || options->files_from)
-        return status ? status : find_list(found, options, error);
-    status = find_files(found, options, error);
+        return status ? status : find_list(found, error);
+    status = find_files(found, error);
     if (!status)
         status = note_walk_problems(found, error);
     if (!status)
@@ -272,7 +274,8 @@ static FshStatus find_tree(PackFound *found, const PackOptions *options, FshErro
 FshStatus pack_find(PackFound *found, const PackOptions *options, PackNotes *notes, FshError *error)
 {
     const ShrinkRecipe limits = {.max_pixels = options->max_pixels};
-    *found = (PackFound){.root = options->source,
+    *found = (PackFound){.options = options,
+                         .root = options->source,
                          .notes = notes,
                          .file_most_bytes = shrink_most_bytes(&limits),
                          .folder = -1,
@@ -284,7 +287,7 @@ FshStatus pack_find(PackFound *found, const PackOptions *options, PackNotes *not
         found->field_names[field] = options->field_names[field];
     /* A list says what there is: nothing else is looked for. */
     const bool dataset = !options->files_from && !options->root[0] && find_is_dataset(options->source);
-    return dataset ? find_dataset(found, options, error) : find_tree(found, options, error);
+    return dataset ? find_dataset(found, error) : find_tree(found, error);
 }
 
 void pack_found_free(PackFound *found)

@@ -46,8 +46,9 @@ typedef struct FoundDataset {
 
 /* All fields are written by pack_find, and by nothing after it; only *notes grows. */
 typedef struct PackFound {
-    const char *root; /* options->source */
-    PackNotes *notes; /* the plan's; not owned */
+    const PackOptions *options; /* what the user asked; every later phase reads it here */
+    const char *root;           /* options->source */
+    PackNotes *notes;           /* the plan's; not owned */
     FshKind kind;
     const char *field_names[FSH_FIELDS_MAX]; /* the options' or the dataset's; "image" for classes */
     size_t field_count;
@@ -122,13 +123,13 @@ size_t pack_stem_bytes(const char *path);
 /* ---- for the parts of this phase ---- */
 
 /* Fills files and list_labels from --files-from. (pack_list.c) */
-FshStatus find_list(PackFound *found, const PackOptions *options, FshError *error);
+FshStatus find_list(PackFound *found, FshError *error);
 
 /* Returns whether the source is to be opened as a dataset: a file, several, or a folder in which a dataset,
  * an LMDB, or tars, LMDBs and shards without any other folder lie. (pack_dataset.c) */
 bool find_is_dataset(const char *source);
 /* Opens it, and takes its fields and splits as they are. */
-FshStatus find_dataset(PackFound *found, const PackOptions *options, FshError *error);
+FshStatus find_dataset(PackFound *found, FshError *error);
 
 /* ---- hints (pack_flat.c) ---- */
 

@@ -33,8 +33,8 @@ static FshStatus check_length(const PackFound *found, uint64_t bytes, FshError *
 
 /* ---- from a dataset ---- */
 
-static FshStatus take_record(Intake *intake, const PackFound *found, const PackOptions *options,
-                             const PackSample *sample, size_t field, IntakeBytes *taken, FshError *error)
+static FshStatus take_record(Intake *intake, const PackFound *found, const PackSample *sample, size_t field,
+                             IntakeBytes *taken, FshError *error)
 {
     FshSample record;
     const FshSplit *split = NULL;
@@ -54,7 +54,7 @@ static FshStatus take_record(Intake *intake, const PackFound *found, const PackO
     if (status)
         return status;
     /* Once for each sample: damage must not get a new checksum. */
-    if (field == 0 && options->check)
+    if (field == 0 && found->options->check)
         status = fsh_sample_verify(split, record.index, error);
     if (!status && taken->is_raw && taken->channels != 1 && taken->channels != 3)
         status = fsh_error_set(error, FSH_ERR_UNSUPPORTED, "its pixels have %u channels, not 1 or 3",
@@ -103,12 +103,11 @@ FshStatus intake_check_read(const PackFound *found, const PackSample *sample, Fs
 
 /* ---- either ---- */
 
-FshStatus intake_original(Intake *intake, const PackFound *found, const PackOptions *options,
-                          const PackSample *sample, size_t field, const Buffer *place, IntakeBytes *taken,
-                          FshError *error)
+FshStatus intake_original(Intake *intake, const PackFound *found, const PackSample *sample, size_t field,
+                          const Buffer *place, IntakeBytes *taken, FshError *error)
 {
     if (found->from.dataset)
-        return take_record(intake, found, options, sample, field, taken, error);
+        return take_record(intake, found, sample, field, taken, error);
     const FileEntry *file = &found->files.files[sample->items[field]];
     Buffer borrowed = place ? *place : (Buffer){0};
     Buffer *buffer = file->bytes < borrowed.capacity ? &borrowed : &intake->files[field];
@@ -181,16 +180,16 @@ static FshStatus check_sizes(Intake *intake, const PackFound *found, size_t fiel
         intake_hint_scale(intake->widths[0], intake->heights[0], info->width, info->height, true, hint));
 }
 
-static FshStatus make_smaller(Intake *intake, const PackFound *found, const PackOptions *options,
-                              const PackSample *sample, size_t field, IntakeBytes *taken, FshError *error)
+static FshStatus make_smaller(Intake *intake, const PackFound *found, const PackSample *sample, size_t field,
+                              IntakeBytes *taken, FshError *error)
 {
     const IntakeBytes original = *taken;
     ImageFormat format = IMAGE_UNKNOWN;
     ShrunkImage resized = {0};
     FshStatus status = prepare_resizing(intake, found, sample, field, taken, &format, error);
     if (!status)
-        status = shrink_image(intake->resizer, taken->data, taken->bytes, format, &options->resize, &resized,
-                              error);
+        status = shrink_image(intake->resizer, taken->data, taken->bytes, format, &found->options->resize,
+                              &resized, error);
     if (!status)
         status = check_sizes(intake, found, field, &resized.info, error);
     if (status)
@@ -210,21 +209,22 @@ static FshStatus make_smaller(Intake *intake, const PackFound *found, const Pack
     return status;
 }
 
-FshStatus intake_take(Intake *intake, const PackFound *found, const PackOptions *options,
-                      const PackSample *sample, size_t field, IntakeBytes *taken, FshError *error)
+FshStatus intake_take(Intake *intake, const PackFound *found, const PackSample *sample, size_t field,
+                      IntakeBytes *taken, FshError *error)
 {
-    FshStatus status = intake_original(intake, found, options, sample, field, NULL, taken, error);
-    if (!status && options->resize.max_size)
-        status = make_smaller(intake, found, options, sample, field, taken, error);
+    FshStatus status = intake_original(intake, found, sample, field, NULL, taken, error);
+    if (!status && found->options->resize.max_size)
+        status = make_smaller(intake, found, sample, field, taken, error);
     return status;
 }
 
 /* ---- by the header ---- */
 
 static FshStatus probe_bytes(Intake *intake, ImageDecoder *decoder, const PackFound *found,
-                             const PackOptions *options, const PackSample *sample, size_t field,
-                             IntakeBytes *taken, ImageInfo *info, FshError *error)
+                             const PackSample *sample, size_t field, IntakeBytes *taken, ImageInfo *info,
+                             FshError *error)
 {
+    const PackOptions *options = found->options;
     if (!options->resize.max_size) {
         *info = (ImageInfo){.width = taken->width, .height = taken->height, .channels = taken->channels};
         return taken->is_raw ? FSH_OK : jpeg_size_or_probe(decoder, taken->data, taken->bytes, info, error);
@@ -242,8 +242,7 @@ static FshStatus probe_bytes(Intake *intake, ImageDecoder *decoder, const PackFo
 }
 
 FshStatus intake_probe(Intake *intake, ImageDecoder *decoder, const PackFound *found,
-                       const PackOptions *options, const PackSample *sample, size_t field, ImageInfo *info,
-                       FshError *error)
+                       const PackSample *sample, size_t field, ImageInfo *info, FshError *error)
 {
     /* The first holds the header of most JPEGs, the second that of nearly every image; where it does not (a
      * JPEG with a large thumbnail), the file is read whole. Others than JPEGs may have their orientation
@@ -263,12 +262,12 @@ FshStatus intake_probe(Intake *intake, ImageDecoder *decoder, const PackFound *f
         if (!status && i == 0 && !whole && image_sniff(taken.data, taken.bytes) != IMAGE_JPEG)
             continue;
         if (!status)
-            status = probe_bytes(intake, decoder, found, options, sample, field, &taken, info, &failure);
+            status = probe_bytes(intake, decoder, found, sample, field, &taken, info, &failure);
         if (!status || status == FSH_ERR_MEMORY || whole || file->bytes == 0)
             return status ? fsh_error_set(error, status, "%s", failure.message) : FSH_OK;
     }
-    status = intake_original(intake, found, options, sample, field, NULL, &taken, error);
+    status = intake_original(intake, found, sample, field, NULL, &taken, error);
     if (!status)
-        status = probe_bytes(intake, decoder, found, options, sample, field, &taken, info, error);
+        status = probe_bytes(intake, decoder, found, sample, field, &taken, info, error);
     return intake_check_read(found, sample, error) ? FSH_ERR_SYSTEM : status;
 }

@@ -3,7 +3,7 @@
  *
  *   Intake intake = {0};
  *   IntakeBytes taken;
- *   FshStatus status = intake_take(&intake, found, options, sample, field, &taken, &error);
+ *   FshStatus status = intake_take(&intake, found, sample, field, &taken, &error);
  *   … taken.data, until intake takes this field of another sample …
  *   intake_free(&intake);
  *
@@ -41,14 +41,13 @@ typedef struct IntakeBytes {
 /* Fields of a sample are to be taken in order. FSH_ERR_MISMATCH: a file that changed since it was listed;
  * sides of a pair that had different sizes before they were made smaller. FSH_ERR_CORRUPT: a record of the
  * dataset; an image that is to be made smaller. Messages do not name the source. */
-FshStatus intake_take(Intake *intake, const PackFound *found, const PackOptions *options,
-                      const PackSample *sample, size_t field, IntakeBytes *taken, FshError *error);
+FshStatus intake_take(Intake *intake, const PackFound *found, const PackSample *sample, size_t field,
+                      IntakeBytes *taken, FshError *error);
 
 /* Takes the field as it is, not made smaller. place, which may be NULL, is borrowed: a file is read there if
  * it has room for the file and one byte more. */
-FshStatus intake_original(Intake *intake, const PackFound *found, const PackOptions *options,
-                          const PackSample *sample, size_t field, const Buffer *place, IntakeBytes *taken,
-                          FshError *error);
+FshStatus intake_original(Intake *intake, const PackFound *found, const PackSample *sample, size_t field,
+                          const Buffer *place, IntakeBytes *taken, FshError *error);
 
 /* Checks whether what was read of the sample's record was there, after its bytes were used: FSH_ERR_SYSTEM.
  * Of files nothing is mapped, so nothing can fail. */
@@ -56,8 +55,7 @@ FshStatus intake_check_read(const PackFound *found, const PackSample *sample, Fs
 
 /* Fills *info with size and channels of what intake_take would give, by the header: pixels as displayed. */
 FshStatus intake_probe(Intake *intake, ImageDecoder *decoder, const PackFound *found,
-                       const PackOptions *options, const PackSample *sample, size_t field, ImageInfo *info,
-                       FshError *error);
+                       const PackSample *sample, size_t field, ImageInfo *info, FshError *error);
 
 enum { PAIR_SCALE_HINT_BYTES = 128 };
 /* Writes to hint which --pair-scale would take two sizes for one pair; nothing where none would. resizes:

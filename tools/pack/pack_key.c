@@ -54,8 +54,9 @@ static bool all_lie_in_the_root(const PackKeyed *keyed)
     return true;
 }
 
-static FshStatus refuse_no_samples(const PackKeyed *keyed, const PackOptions *options, FshError *error)
+static FshStatus refuse_no_samples(const PackKeyed *keyed, FshError *error)
 {
+    const PackOptions *options = keyed->found->options;
     uint64_t image_count = keyed->found->files.count - keyed->found->other_file_count;
     char found[192];
     if (keyed->found->files.count == 0)
@@ -87,14 +88,14 @@ static FshStatus refuse_no_samples(const PackKeyed *keyed, const PackOptions *op
 }
 
 /* Makes the samples of a tree that was walked. */
-static FshStatus key_tree(PackKeyed *keyed, const PackOptions *options, FshError *error)
+static FshStatus key_tree(PackKeyed *keyed, FshError *error)
 {
     FshStatus status = keyed_reserve(keyed, keyed->found->files.count, error);
     if (status)
         return status;
-    status = options->field_count ? key_pairs(keyed, options, error) : key_classes(keyed, options, error);
+    status = keyed->found->options->field_count ? key_pairs(keyed, error) : key_classes(keyed, error);
     if (!status && keyed->sample_count == 0)
-        status = refuse_no_samples(keyed, options, error);
+        status = refuse_no_samples(keyed, error);
     return status == FSH_ERR_NOT_FOUND ? found_hint_flat_pairs(keyed->found, status, error) : status;
 }
 
@@ -143,8 +144,9 @@ static FshStatus keep_display_names(PackKeyed *keyed, FshError *error)
 
 /* Reads what people call the classes: from --class-names, else from the dataset that is packed, else from the
  * file that the environment names, which may know none of them. */
-static FshStatus name_classes(PackKeyed *keyed, const PackOptions *options, FshError *error)
+static FshStatus name_classes(PackKeyed *keyed, FshError *error)
 {
+    const PackOptions *options = keyed->found->options;
     const char *usual = getenv(DISPLAY_NAMES_VARIABLE);
     size_t named = 0;
     FshStatus status = FSH_OK;
@@ -177,22 +179,23 @@ static FshStatus name_classes(PackKeyed *keyed, const PackOptions *options, FshE
 
 /* ---- all of it ---- */
 
-FshStatus pack_key(const PackFound *found, const PackOptions *options, PackKeyed *keyed, FshError *error)
+FshStatus pack_key(const PackFound *found, PackKeyed *keyed, FshError *error)
 {
+    const PackOptions *options = found->options;
     *keyed = (PackKeyed){.found = found};
     FshStatus status = (found->from.dataset   ? key_dataset
                         : options->files_from ? key_list
-                                              : key_tree)(keyed, options, error);
+                                              : key_tree)(keyed, error);
     if (!status && keyed->sample_count == 0)
         status = fsh_error_set(error, FSH_ERR_NOT_FOUND, "%s: holds no sample", found->root);
     if (!status && options->classes)
-        status = key_choose_classes(keyed, options, error);
+        status = key_choose_classes(keyed, error);
     if (!status)
         status = check_class_names(keyed, error);
     if (!status)
-        status = name_classes(keyed, options, error);
+        status = name_classes(keyed, error);
     if (!status && options->dedupe)
-        status = key_dedupe(keyed, options, error);
+        status = key_dedupe(keyed, error);
     return status;
 }
 

@@ -2,7 +2,7 @@
  * in.
  *
  *   PackKeyed keyed;
- *   FshStatus status = pack_key(&found, &options, &keyed, &error);
+ *   FshStatus status = pack_key(&found, &keyed, &error);
  *   pack_keyed_free(&keyed);                                          // after a failure, too
  *
  * Which part makes the samples depends on what was found: class folders (pack_classes.c), side folders
@@ -43,7 +43,7 @@ typedef struct PackKeyed {
 /* Fills *keyed from what was found, which must stay where it is. FSH_ERR_NOT_FOUND: no image in the layout
  * that was looked for. FSH_ERR_MISMATCH: splits with different classes, or nothing left of one.
  * FSH_ERR_USAGE: options that contradict what was found. FSH_ERR_INTERRUPTED, FSH_ERR_MEMORY. */
-FshStatus pack_key(const PackFound *found, const PackOptions *options, PackKeyed *keyed, FshError *error);
+FshStatus pack_key(const PackFound *found, PackKeyed *keyed, FshError *error);
 
 /* Frees what pack_key took, and empties *keyed. */
 void pack_keyed_free(PackKeyed *keyed);
@@ -65,10 +65,10 @@ void keyed_add_sample(PackKeyed *keyed, const char *key, size_t key_bytes, int32
                       PackSplitIndex split, const uint64_t *items);
 
 /* Fill samples and class_names. */
-FshStatus key_classes(PackKeyed *keyed, const PackOptions *options, FshError *error);
-FshStatus key_pairs(PackKeyed *keyed, const PackOptions *options, FshError *error);
-FshStatus key_list(PackKeyed *keyed, const PackOptions *options, FshError *error);
-FshStatus key_dataset(PackKeyed *keyed, const PackOptions *options, FshError *error);
+FshStatus key_classes(PackKeyed *keyed, FshError *error);
+FshStatus key_pairs(PackKeyed *keyed, FshError *error);
+FshStatus key_list(PackKeyed *keyed, FshError *error);
+FshStatus key_dataset(PackKeyed *keyed, FshError *error);
 
 /* One image of one side. */
 typedef struct SideImage {
@@ -93,16 +93,15 @@ FshStatus key_read_class_list(const char *path, NameList *names, FshError *error
 /* Counts an image that is left out because its class is not one of --classes. */
 void keyed_count_other_class(PackKeyed *keyed, const char *path);
 /* Applies --classes. */
-FshStatus key_choose_classes(PackKeyed *keyed, const PackOptions *options, FshError *error);
+FshStatus key_choose_classes(PackKeyed *keyed, FshError *error);
 
 /* Gives every sample the class that its text names, and *keyed its classes: the names in byte order or, if
  * all texts are numbers, what they count: the names in the file of --classes, else themselves. what: the file
  * they come from. */
-FshStatus key_label_by_texts(PackKeyed *keyed, const PackOptions *options, const char *const *texts,
-                             const char *what, FshError *error);
+FshStatus key_label_by_texts(PackKeyed *keyed, const char *const *texts, const char *what, FshError *error);
 
 /* Applies --dedupe: fills keyed->duplicates and warns of classes that are empty now. FSH_ERR_MISMATCH: a
  * split is, so training or its measure would be of nothing. */
-FshStatus key_dedupe(PackKeyed *keyed, const PackOptions *options, FshError *error);
+FshStatus key_dedupe(PackKeyed *keyed, FshError *error);
 
 #endif

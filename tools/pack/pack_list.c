@@ -205,7 +205,7 @@ static FshStatus note_failure(PackFound *found, const List *list, uint64_t i, ui
 }
 
 /* Takes the files of the list, in its order, as a walk would have listed them. */
-static FshStatus take_files(PackFound *found, const PackOptions *options, List *list, FshError *error)
+static FshStatus take_files(PackFound *found, List *list, FshError *error)
 {
     char root[PATH_MAX];
     const bool known = realpath(found->root, root);
@@ -220,7 +220,7 @@ static FshStatus take_files(PackFound *found, const PackOptions *options, List *
         found->files.files[i].path = line->path;
     }
     LookJob job = {.found = found, .list = list};
-    return pool_run(options->jobs, list->count, look, &job, error);
+    return pool_run(found->options->jobs, list->count, look, &job, error);
 }
 
 /* Marks what cannot be used, and keeps the labels of the others. */
@@ -246,14 +246,15 @@ static const char *list_name(const PackOptions *options)
     return strcmp(options->files_from, "-") == 0 ? "standard input" : options->files_from;
 }
 
-FshStatus find_list(PackFound *found, const PackOptions *options, FshError *error)
+FshStatus find_list(PackFound *found, FshError *error)
 {
+    const PackOptions *options = found->options;
     List list = {.name = list_name(options)};
     FshStatus status = read_text(&list, options->files_from, error);
     if (!status)
         status = read_lines(&list, error);
     if (!status)
-        status = take_files(found, options, &list, error);
+        status = take_files(found, &list, error);
     if (!status)
         status = take_labels(found, &list, error);
     found->list_text = list.text; /* paths and labels point into it */
@@ -265,10 +266,10 @@ FshStatus find_list(PackFound *found, const PackOptions *options, FshError *erro
 
 /* ---- samples ---- */
 
-FshStatus key_list(PackKeyed *keyed, const PackOptions *options, FshError *error)
+FshStatus key_list(PackKeyed *keyed, FshError *error)
 {
     const PackFound *found = keyed->found;
-    const char *name = list_name(options);
+    const char *name = list_name(keyed->found->options);
     FshStatus status = keyed_reserve(keyed, found->files.count, error);
     const char **texts = status ? NULL : calloc(found->files.count + 1, sizeof *texts);
     if (!status && !texts)
@@ -283,7 +284,7 @@ FshStatus key_list(PackKeyed *keyed, const PackOptions *options, FshError *error
         keyed_add_sample(keyed, key, pack_stem_bytes(key), 0, split == PACK_SPLITS ? PACK_TRAIN : split, &i);
     }
     if (!status)
-        status = key_label_by_texts(keyed, options, texts, name, error);
+        status = key_label_by_texts(keyed, texts, name, error);
     if (!status)
         status = key_mend(keyed, error);
     if (!status && keyed->sample_count == 0)

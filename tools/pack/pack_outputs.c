@@ -17,10 +17,10 @@ static uint64_t scale(uint64_t bytes, uint64_t numerator, uint64_t denominator)
 
 /* Returns the bytes of a sample in its file as planned: of its record; in a tar, of its members .jpg, .cls
  * and .json, each with a header and filled up to blocks. */
-static uint64_t planned_bytes(const PackPlan *plan, const PackOptions *options, const PackSample *sample)
+static uint64_t planned_bytes(const PackPlan *plan, const PackSample *sample)
 {
     enum { BLOCK_BYTES = 512, JSON_BLOCKS = 2, CLASS_BLOCKS = 2 };
-    if (!fsh_container_has(options->container, FSH_HAS_MEMBERS))
+    if (!fsh_container_has(plan->found.options->container, FSH_HAS_MEMBERS))
         return stored_record_bytes(&plan->stored, sample);
     FshSample description;
     stored_describe(&plan->stored, sample, &description);
@@ -39,15 +39,15 @@ bool pack_is_cut(const PackOptions *options)
  * equal (a last shard of a few records would make ranks wait for each other). Shard k starts with the first
  * record at or past k / n of the planned bytes: what is decided here is which samples a shard holds, and what
  * they come to does not change it. */
-static FshStatus cut_split(PackPlan *plan, uint32_t split, const PackOptions *options,
-                           const StoredShare *stored, FshError *error)
+static FshStatus cut_split(PackPlan *plan, uint32_t split, const StoredShare *stored, FshError *error)
 {
+    const PackOptions *options = plan->found.options;
     const uint64_t shard_bytes = pack_is_cut(options) ? options->shard_bytes : 0;
     const SplitRange *range = &plan->split.ranges[split];
     const uint64_t end = range->first_sample + range->sample_count;
     uint64_t total = 0;
     for (uint64_t i = range->first_sample; i < end; i++)
-        total += planned_bytes(plan, options, &plan->split.samples[i]);
+        total += planned_bytes(plan, &plan->split.samples[i]);
     const uint64_t bytes_stored = scale(total, stored->numerator, stored->denominator);
     uint64_t shard_count = shard_bytes ? bytes_stored / shard_bytes + (bytes_stored % shard_bytes != 0) : 1;
     if (shard_count > range->sample_count)
@@ -72,7 +72,7 @@ static FshStatus cut_split(PackPlan *plan, uint32_t split, const PackOptions *op
             plan->outputs[plan->output_count++] =
                 (PackOutput){.split = split, .shard_index = (uint32_t)made, .first_sample = i};
         PackOutput *output = &plan->outputs[plan->output_count - 1];
-        uint64_t bytes = planned_bytes(plan, options, &plan->split.samples[i]);
+        uint64_t bytes = planned_bytes(plan, &plan->split.samples[i]);
         output->sample_count++;
         output->record_bytes += bytes;
         before += bytes;
@@ -104,8 +104,9 @@ static void hash_text(XXH3_state_t *state, const char *text, size_t length)
 }
 
 /* Hashes the recipe of this run, not that of the source, and what decides how samples are stored. */
-static void hash_recipe(XXH3_state_t *state, const PackPlan *plan, const PackOptions *options)
+static void hash_recipe(XXH3_state_t *state, const PackPlan *plan)
 {
+    const PackOptions *options = plan->found.options;
     const ShrinkRecipe *recipe = &options->resize;
     if (options->store == PACK_STORE_JPEG)
         hash_u64(state, (uint64_t)recipe->quality);
@@ -123,8 +124,9 @@ static void hash_recipe(XXH3_state_t *state, const PackPlan *plan, const PackOpt
 /* Makes the id, a hash over everything that decides the bytes: version, options, classes, and each sample's
  * place, key, label and sources (path and size). Modification times are left out: a copy of the source gives
  * the same dataset. */
-static FshStatus make_id(PackPlan *plan, const PackOptions *options, FshError *error)
+static FshStatus make_id(PackPlan *plan, FshError *error)
 {
+    const PackOptions *options = plan->found.options;
     XXH3_state_t *state = XXH3_createState();
     if (!state)
         return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->found.root);
@@ -137,7 +139,7 @@ static FshStatus make_id(PackPlan *plan, const PackOptions *options, FshError *e
                                 plan->keyed.class_count,    plan->split.sample_count};
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
         hash_u64(state, numbers[i]);
-    hash_recipe(state, plan, options);
+    hash_recipe(state, plan);
     if (plan->found.from.dataset) /* of foreign containers, a hash of their own */
         hash_text(state, fsh_manifest(plan->found.from.dataset)->id,
                   strlen(fsh_manifest(plan->found.from.dataset)->id));
@@ -168,8 +170,9 @@ static FshStatus make_id(PackPlan *plan, const PackOptions *options, FshError *e
 
 /* Refuses raw pixels in BasicSR's layout, which is of image files. The writer would refuse them too, but only
  * when it comes to them. */
-static FshStatus refuse_pixels(const PackSplit *split, const PackOptions *options, FshError *error)
+static FshStatus refuse_pixels(const PackSplit *split, FshError *error)
 {
+    const PackOptions *options = split->found->options;
     if (!split->found->from.dataset || options->store != PACK_STORE_COPY || options->resize.max_size)
         return FSH_OK;
     for (uint64_t i = 0; i < split->sample_count; i++) {
@@ -188,28 +191,29 @@ static FshStatus refuse_pixels(const PackSplit *split, const PackOptions *option
     return FSH_OK;
 }
 
-FshStatus pack_check_container(const PackSplit *split, const PackOptions *options, FshError *error)
+FshStatus pack_check_container(const PackSplit *split, FshError *error)
 {
+    const PackOptions *options = split->found->options;
     if (!fsh_container_has(options->container, FSH_HAS_CLASSES) && split->keyed->class_count)
         return fsh_error_set(
             error, FSH_ERR_USAGE,
             "--layout basicsr: has no place for classes; use --format lmdb, or give --pairs");
-    return fsh_container_has(options->container, FSH_HAS_RAW) ? FSH_OK : refuse_pixels(split, options, error);
+    return fsh_container_has(options->container, FSH_HAS_RAW) ? FSH_OK : refuse_pixels(split, error);
 }
 
-FshStatus pack_cut(PackPlan *plan, const PackOptions *options, FshError *error)
+FshStatus pack_cut(PackPlan *plan, FshError *error)
 {
     FshStatus status = FSH_OK;
     for (uint32_t split = 0; split < PACK_SPLITS && !status; split++) {
         if (plan->split.ranges[split].present)
-            status = cut_split(plan, split, options, &plan->stored.share, error);
+            status = cut_split(plan, split, &plan->stored.share, error);
     }
-    return status ? status : make_id(plan, options, error);
+    return status ? status : make_id(plan, error);
 }
 
-FshStatus pack_plan_part(const PackPlan *plan, const PackOptions *options, size_t *begin_ret, size_t *end_ret,
-                         FshError *error)
+FshStatus pack_plan_part(const PackPlan *plan, size_t *begin_ret, size_t *end_ret, FshError *error)
 {
+    const PackOptions *options = plan->found.options;
     uint64_t begin = 0, end = plan->output_count;
     if (options->part.count) {
         PartScan *scan = malloc(sizeof *scan);

@@ -99,9 +99,9 @@ static size_t make_key(const char *path, size_t side_begin, size_t side_end, siz
 }
 
 /* Collects the images of all sides; *count_ret of them. */
-static FshStatus collect(PackKeyed *keyed, const PackOptions *options, SideImage *images, uint64_t *count_ret,
-                         FshError *error)
+static FshStatus collect(PackKeyed *keyed, SideImage *images, uint64_t *count_ret, FshError *error)
 {
+    const PackOptions *options = keyed->found->options;
     const bool own_folders = options->root[0] != '\0';
     FshStatus status = FSH_OK;
     uint64_t count = 0, outside_count = 0;
@@ -273,9 +273,9 @@ static FshStatus check_sides(const PackKeyed *keyed, FshError *error)
     return status;
 }
 
-FshStatus key_pairs(PackKeyed *keyed, const PackOptions *options, FshError *error)
+FshStatus key_pairs(PackKeyed *keyed, FshError *error)
 {
-    FshStatus status = options->root[0] ? FSH_OK : check_sides(keyed, error);
+    FshStatus status = keyed->found->options->root[0] ? FSH_OK : check_sides(keyed, error);
     if (status)
         return status;
     uint64_t count = 0, orphan_count = 0;
@@ -288,7 +288,7 @@ FshStatus key_pairs(PackKeyed *keyed, const PackOptions *options, FshError *erro
         status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", keyed->found->root);
         goto done;
     }
-    status = collect(keyed, options, images, &count, error);
+    status = collect(keyed, images, &count, error);
     if (status)
         goto done;
     if (count)

@@ -3,8 +3,9 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-FshStatus pack_plan_check_read(const PackPlan *plan, const PackOptions *options, FshError *error)
+FshStatus pack_plan_check_read(const PackPlan *plan, FshError *error)
 {
+    const PackOptions *options = plan->found.options;
     uint64_t count = 0;
     for (size_t i = 0; i < plan->notes.left_out.count; i++)
         count += plan->notes.left_out.items[i].status == FSH_ERR_SYSTEM;
@@ -23,14 +24,14 @@ FshStatus pack_plan_make(PackPlan *plan, const PackOptions *options, FshError *e
     *plan = (PackPlan){0};
     FshStatus status = pack_find(&plan->found, options, &plan->notes, error);
     if (!status)
-        status = pack_key(&plan->found, options, &plan->keyed, error);
+        status = pack_key(&plan->found, &plan->keyed, error);
     if (!status)
-        status = pack_split(&plan->keyed, options, &plan->split, error);
+        status = pack_split(&plan->keyed, &plan->split, error);
     if (!status)
-        status = pack_check_container(&plan->split, options, error);
+        status = pack_check_container(&plan->split, error);
     if (!status)
-        status = pack_store(&plan->split, options, &plan->stored, error);
-    return status ? status : pack_cut(plan, options, error);
+        status = pack_store(&plan->split, &plan->stored, error);
+    return status ? status : pack_cut(plan, error);
 }
 
 void pack_plan_free(PackPlan *plan)

@@ -3,7 +3,7 @@
  *   PackPlan plan = {0};
  *   FshStatus status = pack_plan_make(&plan, &options, &error); // which sample goes where
  *   if (!status)                                                // pack.h: reads, checks, writes
- *       status = pack_run(&plan, &options, left_out, context, &result, &error);
+ *       status = pack_run(&plan, left_out, context, &result, &error);
  *   pack_plan_free(&plan);
  *
  * A plan is a function of the names, sizes (and for `raw` the image headers) below the source and of the
@@ -44,13 +44,14 @@ typedef struct PackPlan {
     PackNotes notes; /* by all phases */
 } PackPlan;
 
-/* Runs all phases. Errors as theirs; FSH_ERR_USAGE too: a container that cannot hold what was found. On
- * failure the notes may be read, and pack_plan_free is to be called. */
+/* Runs all phases. The options must live as long as the plan. Errors as theirs; FSH_ERR_USAGE too: a
+ * container that cannot hold what was found. On failure the notes may be read, and pack_plan_free is to be
+ * called. */
 FshStatus pack_plan_make(PackPlan *plan, const PackOptions *options, FshError *error);
 
 /* Refuses a plan that lacks files or folders because the system could not read them, unless
  * options->skip_unread: another time they would make another dataset. FSH_ERR_SYSTEM. */
-FshStatus pack_plan_check_read(const PackPlan *plan, const PackOptions *options, FshError *error);
+FshStatus pack_plan_check_read(const PackPlan *plan, FshError *error);
 
 /* Frees all phases. A plan of zeros is fine. */
 void pack_plan_free(PackPlan *plan);
@@ -59,15 +60,14 @@ void pack_plan_free(PackPlan *plan);
 bool pack_is_cut(const PackOptions *options);
 
 /* Finds what options->part packs: outputs *begin_ret .. *end_ret - 1. FSH_ERR_MEMORY. */
-FshStatus pack_plan_part(const PackPlan *plan, const PackOptions *options, size_t *begin_ret, size_t *end_ret,
-                         FshError *error);
+FshStatus pack_plan_part(const PackPlan *plan, size_t *begin_ret, size_t *end_ret, FshError *error);
 
 /* ---- for pack_plan.c ---- */
 
 /* Refuses what options->container cannot hold. FSH_ERR_USAGE, FSH_ERR_MISMATCH. */
-FshStatus pack_check_container(const PackSplit *split, const PackOptions *options, FshError *error);
+FshStatus pack_check_container(const PackSplit *split, FshError *error);
 
 /* Cuts the splits into outputs, and makes the id: the last phase. */
-FshStatus pack_cut(PackPlan *plan, const PackOptions *options, FshError *error);
+FshStatus pack_cut(PackPlan *plan, FshError *error);
 
 #endif

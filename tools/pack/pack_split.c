@@ -65,8 +65,9 @@ static Draw *draw_all(const PackSplit *split, uint64_t seed)
     return draws;
 }
 
-static FshStatus apply_limit(PackSplit *split, const PackOptions *options, FshError *error)
+static FshStatus apply_limit(PackSplit *split, FshError *error)
 {
+    const PackOptions *options = split->found->options;
     Draw *draws = draw_all(split, options->seed);
     uint8_t *keep = calloc(split->sample_count + 1, 1);
     FshStatus status = FSH_OK;
@@ -91,8 +92,9 @@ done:
 
 /* Moves a part of each training class to val: the rounded share, at least one and at most all but one of a
  * class that has two or more, none of a class of one. */
-static FshStatus apply_split(PackSplit *split, const PackOptions *options, FshError *error)
+static FshStatus apply_split(PackSplit *split, FshError *error)
 {
+    const PackOptions *options = split->found->options;
     for (uint64_t i = 0; i < split->sample_count; i++) {
         if (split->samples[i].split == PACK_VAL)
             return fsh_error_set(error, FSH_ERR_USAGE,
@@ -132,8 +134,9 @@ static FshStatus apply_split(PackSplit *split, const PackOptions *options, FshEr
 
 /* Puts the samples split after split, and within a split in the order they have or, with --shuffle, permuted;
  * fills the ranges. */
-static FshStatus put_in_order(PackSplit *split, const PackOptions *options, FshError *error)
+static FshStatus put_in_order(PackSplit *split, FshError *error)
 {
+    const PackOptions *options = split->found->options;
     PackSample *ordered = calloc(split->sample_count + 1, sizeof *ordered);
     if (!ordered)
         return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", split->found->root);
@@ -164,8 +167,9 @@ static FshStatus put_in_order(PackSplit *split, const PackOptions *options, FshE
     return FSH_OK;
 }
 
-FshStatus pack_split(PackKeyed *keyed, const PackOptions *options, PackSplit *split, FshError *error)
+FshStatus pack_split(PackKeyed *keyed, PackSplit *split, FshError *error)
 {
+    const PackOptions *options = keyed->found->options;
     FshStatus status = FSH_OK;
     *split = (PackSplit){.found = keyed->found,
                          .keyed = keyed,
@@ -174,10 +178,10 @@ FshStatus pack_split(PackKeyed *keyed, const PackOptions *options, PackSplit *sp
     keyed->samples = NULL;
     keyed->sample_count = 0;
     if (options->limit)
-        status = apply_limit(split, options, error);
+        status = apply_limit(split, error);
     if (!status && options->val_fraction > 0)
-        status = apply_split(split, options, error);
-    return status ? status : put_in_order(split, options, error);
+        status = apply_split(split, error);
+    return status ? status : put_in_order(split, error);
 }
 
 void pack_split_free(PackSplit *split)

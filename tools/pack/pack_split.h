@@ -1,7 +1,7 @@
 /* pack_split.h - the third phase of a plan: which samples are packed, in which split, in which order.
  *
  *   PackSplit split;
- *   FshStatus status = pack_split(&keyed, &options, &split, &error);  // takes the samples out of keyed
+ *   FshStatus status = pack_split(&keyed, &split, &error);  // takes the samples out of keyed
  *   pack_split_free(&split);                                          // after a failure, too */
 #ifndef FSHARD_PACK_SPLIT_H
 #define FSHARD_PACK_SPLIT_H
@@ -24,7 +24,7 @@ typedef struct PackSplit {
 
 /* Takes the samples out of *keyed, which must stay where it is, and applies --limit, --split and --shuffle.
  * FSH_ERR_USAGE: --split where a val split is there already. FSH_ERR_MEMORY. */
-FshStatus pack_split(PackKeyed *keyed, const PackOptions *options, PackSplit *split, FshError *error);
+FshStatus pack_split(PackKeyed *keyed, PackSplit *split, FshError *error);
 
 /* Frees what pack_split took, and empties *split. */
 void pack_split_free(PackSplit *split);

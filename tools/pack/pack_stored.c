@@ -11,8 +11,9 @@
 
 const char *const pack_store_names[] = {"copy", "jpeg", "raw", "zstd", "auto", NULL};
 
-PackStore stored_as(const PackStored *stored, const PackOptions *options, const PackSample *sample)
+PackStore stored_as(const PackStored *stored, const PackSample *sample)
 {
+    const PackOptions *options = stored->found->options;
     if (options->store != PACK_STORE_AUTO)
         return options->store;
     return stored->is_raw[sample - stored->split->samples] ? PACK_STORE_RAW : PACK_STORE_COPY;
@@ -92,7 +93,6 @@ typedef struct ProbeThread {
 
 typedef struct ProbeJob {
     const PackStored *stored;
-    const PackOptions *options;
     uint64_t *pixels;  /* for each field of each sample: width * height, 0 where the header cannot be read */
     uint8_t *channels; /* likewise */
     ProbeThread *threads;
@@ -113,14 +113,15 @@ static FshStatus probe_one(uint64_t number, int thread, void *context, FshError 
             return made;
     }
     FshStatus status =
-        intake_probe(&own->intake, own->decoder, stored->found, job->options, sample, field, &info, &failure);
+        intake_probe(&own->intake, own->decoder, stored->found, sample, field, &info, &failure);
     if (status == FSH_ERR_MEMORY) {
         char name[PATH_MAX];
         return fsh_error_set(error, status, "%s: %s", sample_source_name(stored->found, sample, field, name),
                              failure.message);
     }
     uint64_t pixels = (uint64_t)info.width * info.height;
-    if (!status && pixels <= job->options->max_pixels) { /* the work reports the others, with the reason */
+    if (!status &&
+        pixels <= stored->found->options->max_pixels) { /* the work reports the others, with the reason */
         job->pixels[number] = pixels;
         job->channels[number] = (uint8_t)info.channels;
     }
@@ -129,13 +130,12 @@ static FshStatus probe_one(uint64_t number, int thread, void *context, FshError 
 
 /* Fills payload_bytes, for each item, and raw_channels from the headers. Gray datasets stay gray; one image
  * with colours makes all of them RGB, so that every sample has the same channels. */
-static FshStatus probe_raw(PackStored *stored, const PackOptions *options, uint64_t *payload_bytes,
-                           FshError *error)
+static FshStatus probe_raw(PackStored *stored, uint64_t *payload_bytes, FshError *error)
 {
+    const PackOptions *options = stored->found->options;
     const uint64_t count = stored->split->sample_count * stored->found->field_count;
     FshStatus status = FSH_OK;
     ProbeJob job = {.stored = stored,
-                    .options = options,
                     .pixels = calloc(count + 1, sizeof *job.pixels),
                     .channels = calloc(count + 1, sizeof *job.channels),
                     .threads = calloc((size_t)options->jobs, sizeof *job.threads)};
@@ -181,9 +181,10 @@ static int compare_candidates(const void *a, const void *b)
 
 /* Returns the record bytes of a sample as raw pixels; 0 where it cannot be stored so: a header that nobody
  * can read, an image above --raw-under. */
-static uint64_t raw_record_bytes(const PackStored *stored, const PackOptions *options,
-                                 const PackSample *sample, const uint64_t *payload_bytes)
+static uint64_t raw_record_bytes(const PackStored *stored, const PackSample *sample,
+                                 const uint64_t *payload_bytes)
 {
+    const PackOptions *options = stored->found->options;
     FshSample description;
     stored_describe(stored, sample, &description);
     for (size_t field = 0; field < stored->found->field_count; field++) {
@@ -195,23 +196,22 @@ static uint64_t raw_record_bytes(const PackStored *stored, const PackOptions *op
     return fsh_record_bytes(&description, FSH_RECORD_ALIGNED);
 }
 
-static FshStatus warn_over_budget(PackStored *stored, const PackOptions *options, uint64_t total,
-                                  FshError *error)
+static FshStatus warn_over_budget(PackStored *stored, uint64_t total, FshError *error)
 {
     char budget[32], files[32];
     return notes_addf(
         &stored->found->notes->warnings, FSH_OK, error, "--budget",
         "the files as they are come to %s already, more than %s: no image is stored raw that would take more",
         progress_format_bytes(files, sizeof files, total),
-        progress_format_bytes(budget, sizeof budget, options->budget_bytes));
+        progress_format_bytes(budget, sizeof budget, stored->found->options->budget_bytes));
 }
 
 /* Chooses as many samples for raw as the budget allows: those whose records grow least come first, which
  * gives the largest number; of equals the one that is packed first. payload_bytes: what each item takes raw;
  * becomes what it takes as chosen. */
-static FshStatus choose(PackStored *stored, const PackOptions *options, uint64_t *payload_bytes,
-                        FshError *error)
+static FshStatus choose(PackStored *stored, uint64_t *payload_bytes, FshError *error)
 {
+    const PackOptions *options = stored->found->options;
     FshStatus status = FSH_OK;
     uint64_t total = 0, count = 0;
     Candidate *candidates = calloc(stored->split->sample_count + 1, sizeof *candidates);
@@ -222,14 +222,13 @@ static FshStatus choose(PackStored *stored, const PackOptions *options, uint64_t
     }
     for (uint64_t i = 0; i < stored->split->sample_count; i++) {
         const uint64_t copy_bytes = stored_record_bytes(stored, &stored->split->samples[i]);
-        const uint64_t raw_bytes =
-            raw_record_bytes(stored, options, &stored->split->samples[i], payload_bytes);
+        const uint64_t raw_bytes = raw_record_bytes(stored, &stored->split->samples[i], payload_bytes);
         total += copy_bytes;
         if (raw_bytes)
             candidates[count++] = (Candidate){(int64_t)raw_bytes - (int64_t)copy_bytes, i, raw_bytes};
     }
     if (options->budget_bytes && total > options->budget_bytes)
-        status = warn_over_budget(stored, options, total, error);
+        status = warn_over_budget(stored, total, error);
     stored->chosen.copy_count = stored->split->sample_count;
     stored->chosen.copy_bytes = total;
     qsort(candidates, count, sizeof *candidates, compare_candidates);
@@ -260,16 +259,17 @@ done:
 }
 
 /* Reads headers where sizes follow from them, and chooses how each sample is stored (PACK_STORE_AUTO). */
-static FshStatus probe_and_choose(PackStored *stored, const PackOptions *options, FshError *error)
+static FshStatus probe_and_choose(PackStored *stored, FshError *error)
 {
+    const PackOptions *options = stored->found->options;
     if (options->store == PACK_STORE_COPY || options->store == PACK_STORE_JPEG)
         return FSH_OK;
     uint64_t *payload_bytes = calloc(stored->found->item_count + 1, sizeof *payload_bytes);
     if (!payload_bytes)
         return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", stored->found->root);
-    FshStatus status = probe_raw(stored, options, payload_bytes, error);
+    FshStatus status = probe_raw(stored, payload_bytes, error);
     if (!status && options->store == PACK_STORE_AUTO)
-        status = choose(stored, options, payload_bytes, error);
+        status = choose(stored, payload_bytes, error);
     stored->payload_bytes = payload_bytes;
     return status;
 }
@@ -278,8 +278,9 @@ static FshStatus probe_and_choose(PackStored *stored, const PackOptions *options
 
 /* Takes the source's recipe or, where images are made smaller here, this run's, into which the source's
  * goes. */
-static FshStatus take_recipe(PackStored *stored, const PackOptions *options, FshError *error)
+static FshStatus take_recipe(PackStored *stored, FshError *error)
 {
+    const PackOptions *options = stored->found->options;
     stored->recipe = json_incref(stored->found->recipe);
     if (!options->resize.max_size)
         return FSH_OK;
@@ -294,13 +295,13 @@ static FshStatus take_recipe(PackStored *stored, const PackOptions *options, Fsh
     return recipe ? FSH_OK : fsh_error_set(error, FSH_ERR_MEMORY, "no memory for the recipe");
 }
 
-FshStatus pack_store(const PackSplit *split, const PackOptions *options, PackStored *stored, FshError *error)
+FshStatus pack_store(const PackSplit *split, PackStored *stored, FshError *error)
 {
     *stored = (PackStored){.found = split->found, .split = split, .share = {1, 1}};
-    FshStatus status = take_recipe(stored, options, error);
+    FshStatus status = take_recipe(stored, error);
     if (!status)
-        status = probe_and_choose(stored, options, error);
-    return status ? status : store_trial(stored, options, error);
+        status = probe_and_choose(stored, error);
+    return status ? status : store_trial(stored, error);
 }
 
 void pack_stored_free(PackStored *stored)

@@ -1,7 +1,7 @@
 /* pack_stored.h - the fourth phase of a plan: how each sample is stored, and about how many bytes that takes.
  *
  *   PackStored stored;
- *   FshStatus status = pack_store(&split, &options, &stored, &error);
+ *   FshStatus status = pack_store(&split, &stored, &error);
  *   pack_stored_free(&stored);                                        // after a failure, too
  *
  * Headers are read where sizes follow from them (pack_stored.c). Where they do not, the work is done for some
@@ -40,13 +40,13 @@ typedef struct PackStored {
 
 /* Fills *stored; *split must stay where it is. The same for any number of threads. FSH_ERR_MISMATCH: too few
  * samples for a dictionary. FSH_ERR_INTERRUPTED, FSH_ERR_MEMORY. */
-FshStatus pack_store(const PackSplit *split, const PackOptions *options, PackStored *stored, FshError *error);
+FshStatus pack_store(const PackSplit *split, PackStored *stored, FshError *error);
 
 /* Frees what pack_store took, and empties *stored. */
 void pack_stored_free(PackStored *stored);
 
 /* Returns how a sample of the split is stored: never PACK_STORE_AUTO. */
-PackStore stored_as(const PackStored *stored, const PackOptions *options, const PackSample *sample);
+PackStore stored_as(const PackStored *stored, const PackSample *sample);
 
 /* Returns the payload bytes of a sample in its record, about: known for raw, the files' for copy, guessed for
  * images that are made smaller. */
@@ -64,6 +64,6 @@ void stored_describe(const PackStored *stored, const PackSample *sample, FshSamp
 
 /* Does the work for some samples, trains the dictionary on them and measures stored->share, where the planned
  * sizes are not the stored ones. */
-FshStatus store_trial(PackStored *stored, const PackOptions *options, FshError *error);
+FshStatus store_trial(PackStored *stored, FshError *error);
 
 #endif

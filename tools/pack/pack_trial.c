@@ -23,7 +23,6 @@ typedef struct TrialSample {
 
 typedef struct Trial {
     const PackStored *stored;
-    const PackOptions *options;
     Worker *workers;
     TrialSample *samples;
     uint64_t count;
@@ -36,8 +35,8 @@ static FshStatus try_one(uint64_t item, int thread, void *context, FshError *err
     TrialSample *result = &trial->samples[item];
     const PackSample *sample = &trial->stored->split->samples[trial->first + item * trial->of / trial->count];
     WorkResult work = {0};
-    FshStatus status = work_describe(&trial->workers[thread], trial->stored, trial->options, sample, false,
-                                     NULL, &work, &result->sample, error);
+    FshStatus status = work_describe(&trial->workers[thread], trial->stored, sample, false, NULL, &work,
+                                     &result->sample, error);
     if (!status && !work.failure) {
         result->planned_bytes = stored_record_bytes(trial->stored, sample);
         result->stored_bytes = fsh_record_bytes(&result->sample, FSH_RECORD_ALIGNED);
@@ -73,8 +72,9 @@ static FshStatus train(const Trial *trial, PackStored *stored, FshError *error)
     }
     if (!status) {
         FshError failure = {0};
-        status = fsh_dictionary_train(bytes.bytes, sizes, count, trial->options->dictionary_bytes,
-                                      &stored->dictionary, &stored->dictionary_bytes, &failure);
+        status =
+            fsh_dictionary_train(bytes.bytes, sizes, count, trial->stored->found->options->dictionary_bytes,
+                                 &stored->dictionary, &stored->dictionary_bytes, &failure);
         if (status)
             status =
                 fsh_error_set(error, status, "--dictionary: %s: %s", stored->found->root, failure.message);
@@ -87,12 +87,12 @@ static FshStatus train(const Trial *trial, PackStored *stored, FshError *error)
 /* Adds up planned and stored bytes, the latter compressed where the options say so. */
 static FshStatus measure(const Trial *trial, StoredShare *share, FshError *error)
 {
-    const PackOptions *options = trial->options;
+    const PackOptions *options = trial->stored->found->options;
     FshPacker *packer = NULL;
     FshStatus status = FSH_OK;
-    const FshRecordForm form = work_record_form(trial->stored, options);
+    const FshRecordForm form = work_record_form(trial->stored);
     uint64_t planned = 0, stored = 0;
-    if (work_compresses(trial->stored, options))
+    if (work_compresses(trial->stored))
         status = fsh_packer_new(&packer, options->level, trial->stored->dictionary,
                                 trial->stored->dictionary_bytes, error);
     const uint64_t step = trial->count > MEASURED_SAMPLES ? trial->count / MEASURED_SAMPLES : 1;
@@ -124,8 +124,9 @@ static uint64_t samples_for(const PackStored *stored, const SplitRange *split, u
     return count < TRAINED_SAMPLES_MAX ? count : TRAINED_SAMPLES_MAX;
 }
 
-FshStatus store_trial(PackStored *stored, const PackOptions *options, FshError *error)
+FshStatus store_trial(PackStored *stored, FshError *error)
 {
+    const PackOptions *options = stored->found->options;
     const SplitRange *split = &stored->split->ranges[split_main(stored->split)];
     if (options->store != PACK_STORE_JPEG && options->store != PACK_STORE_ZSTD && !options->dictionary_bytes)
         return FSH_OK;
@@ -135,7 +136,6 @@ FshStatus store_trial(PackStored *stored, const PackOptions *options, FshError *
     if (count > split->sample_count)
         count = split->sample_count;
     Trial trial = {.stored = stored,
-                   .options = options,
                    .workers = calloc((size_t)options->jobs, sizeof *trial.workers),
                    .samples = calloc(count + 1, sizeof *trial.samples),
                    .count = count,

@@ -96,10 +96,11 @@ static FshStatus encode_again(Worker *worker, const PackOptions *options, size_t
 }
 
 /* Takes an image by its pixels, which are checked so. */
-static FshStatus take_whole(Worker *worker, const PackStored *stored, const PackOptions *options,
-                            PackStore store, const IntakeBytes *taken, size_t field, bool sum_pixels,
-                            FshField *description, FshError *failure)
+static FshStatus take_whole(Worker *worker, const PackStored *stored, PackStore store,
+                            const IntakeBytes *taken, size_t field, bool sum_pixels, FshField *description,
+                            FshError *failure)
 {
+    const PackOptions *options = stored->found->options;
     const bool pixels = store == PACK_STORE_RAW || store == PACK_STORE_ZSTD;
     Image *image = &worker->images[field];
     FshStatus status = take_image(worker, options, taken, pixels ? stored->raw_channels : 0, image,
@@ -153,22 +154,22 @@ static Buffer place_of(const Buffer *room, const FshSample *description, size_t 
 }
 
 /* Takes the bytes of one field; where they are stored as they are, at their place. */
-static FshStatus take_bytes(Worker *worker, const PackStored *stored, const PackOptions *options,
-                            const PackSample *sample, size_t field, const Buffer *place, IntakeBytes *taken,
-                            FshError *failure)
+static FshStatus take_bytes(Worker *worker, const PackStored *stored, const PackSample *sample, size_t field,
+                            const Buffer *place, IntakeBytes *taken, FshError *failure)
 {
-    const bool as_it_is = stored_as(stored, options, sample) == PACK_STORE_COPY && !options->resize.max_size;
-    return as_it_is ? intake_original(&worker->intake, stored->found, options, sample, field, place, taken,
-                                      failure)
-                    : intake_take(&worker->intake, stored->found, options, sample, field, taken, failure);
+    const bool as_it_is =
+        stored_as(stored, sample) == PACK_STORE_COPY && !stored->found->options->resize.max_size;
+    return as_it_is ? intake_original(&worker->intake, stored->found, sample, field, place, taken, failure)
+                    : intake_take(&worker->intake, stored->found, sample, field, taken, failure);
 }
 
 /* Takes one field and looks at it as closely as the options ask; fills description's field. */
-static FshStatus take_field(Worker *worker, const PackStored *stored, const PackOptions *options,
-                            const PackSample *sample, size_t field, bool sum_pixels, const Buffer *room,
-                            FshSample *descriptions, WorkResult *result, FshError *failure)
+static FshStatus take_field(Worker *worker, const PackStored *stored, const PackSample *sample, size_t field,
+                            bool sum_pixels, const Buffer *room, FshSample *descriptions, WorkResult *result,
+                            FshError *failure)
 {
-    const PackStore store = stored_as(stored, options, sample);
+    const PackOptions *options = stored->found->options;
+    const PackStore store = stored_as(stored, sample);
     const bool whole = store != PACK_STORE_COPY || options->check;
     const Buffer place = place_of(room, descriptions, field);
     FshField *description = &descriptions->fields[field];
@@ -177,13 +178,12 @@ static FshStatus take_field(Worker *worker, const PackStored *stored, const Pack
         image_lend(&worker->images[field], place.bytes, place.capacity);
     else if (worker->images[field].lent)
         image_free(&worker->images[field]); /* another sample's place */
-    FshStatus status = take_bytes(worker, stored, options, sample, field, &place, &taken, failure);
+    FshStatus status = take_bytes(worker, stored, sample, field, &place, &taken, failure);
     if (status)
         return status;
     result->source_bytes += taken.source_bytes;
-    status = whole
-                 ? take_whole(worker, stored, options, store, &taken, field, sum_pixels, description, failure)
-                 : take_header(worker, options, &taken, description, failure);
+    status = whole ? take_whole(worker, stored, store, &taken, field, sum_pixels, description, failure)
+                   : take_header(worker, options, &taken, description, failure);
     if (status)
         return status;
     if (whole && sum_pixels)
@@ -231,9 +231,8 @@ static FshStatus leave_out(const PackFound *found, const PackSample *sample, siz
     return FSH_OK;
 }
 
-FshStatus work_describe(Worker *worker, const PackStored *stored, const PackOptions *options,
-                        const PackSample *sample, bool sum_pixels, const Buffer *room, WorkResult *result,
-                        FshSample *description, FshError *error)
+FshStatus work_describe(Worker *worker, const PackStored *stored, const PackSample *sample, bool sum_pixels,
+                        const Buffer *room, WorkResult *result, FshSample *description, FshError *error)
 {
     FshError failure = {0};
     FshStatus status = worker->decoder ? FSH_OK : image_decoder_new(&worker->decoder, error);
@@ -247,8 +246,7 @@ FshStatus work_describe(Worker *worker, const PackStored *stored, const PackOpti
 
     size_t field = 0;
     for (; field < stored->found->field_count && !status; field++)
-        status = take_field(worker, stored, options, sample, field, sum_pixels, room, description, result,
-                            &failure);
+        status = take_field(worker, stored, sample, field, sum_pixels, room, description, result, &failure);
     field = status ? field - 1 : 0;
     if (!status)
         status = check_sizes(stored, description, &failure);
@@ -257,14 +255,14 @@ FshStatus work_describe(Worker *worker, const PackStored *stored, const PackOpti
     return status ? leave_out(stored->found, sample, field, &failure, result, error) : FSH_OK;
 }
 
-bool work_compresses(const PackStored *stored, const PackOptions *options)
+bool work_compresses(const PackStored *stored)
 {
-    return options->store == PACK_STORE_ZSTD || stored->dictionary;
+    return stored->found->options->store == PACK_STORE_ZSTD || stored->dictionary;
 }
 
-FshRecordForm work_record_form(const PackStored *stored, const PackOptions *options)
+FshRecordForm work_record_form(const PackStored *stored)
 {
-    return fsh_container_has(options->container, FSH_HAS_COMPACT) && work_compresses(stored, options)
+    return fsh_container_has(stored->found->options->container, FSH_HAS_COMPACT) && work_compresses(stored)
                ? FSH_RECORD_COMPACT
                : FSH_RECORD_ALIGNED;
 }
@@ -272,12 +270,12 @@ FshRecordForm work_record_form(const PackStored *stored, const PackOptions *opti
 /* Reserves room after the records for this one as it was planned, and for the byte more by which a file shows
  * that it has grown. *room stays empty, which is no failure, where the record is made of other bytes than
  * those that are taken. */
-static FshStatus reserve_room(const PackStored *stored, const PackOptions *options, const PackSample *sample,
-                              Buffer *records, Buffer *room, FshError *error)
+static FshStatus reserve_room(const PackStored *stored, const PackSample *sample, Buffer *records,
+                              Buffer *room, FshError *error)
 {
-    const PackStore store = stored_as(stored, options, sample);
+    const PackStore store = stored_as(stored, sample);
     *room = (Buffer){0};
-    if (work_compresses(stored, options) || (store != PACK_STORE_COPY && store != PACK_STORE_RAW))
+    if (work_compresses(stored) || (store != PACK_STORE_COPY && store != PACK_STORE_RAW))
         return FSH_OK;
     const uint64_t bytes = stored_record_bytes(stored, sample);
     if (bytes >= SIZE_MAX / 2 - records->length)
@@ -307,22 +305,22 @@ static FshStatus grow(Buffer *records, size_t more_bytes, Buffer *old, FshError 
     return FSH_OK;
 }
 
-FshStatus work_sample(Worker *worker, const PackStored *stored, const PackOptions *options,
-                      const PackSample *sample, bool sum_pixels, Buffer *records, WorkResult *result,
-                      FshError *error)
+FshStatus work_sample(Worker *worker, const PackStored *stored, const PackSample *sample, bool sum_pixels,
+                      Buffer *records, WorkResult *result, FshError *error)
 {
+    const PackOptions *options = stored->found->options;
     FshError failure = {0};
     FshSample description;
     Buffer room;
-    FshStatus status = reserve_room(stored, options, sample, records, &room, error);
+    FshStatus status = reserve_room(stored, sample, records, &room, error);
     if (!status)
-        status = work_describe(worker, stored, options, sample, sum_pixels, room.bytes ? &room : NULL, result,
+        status = work_describe(worker, stored, sample, sum_pixels, room.bytes ? &room : NULL, result,
                                &description, error);
     if (status || result->failure)
         return status;
     if (fsh_key_fits(options->container, sample->key, sample->key_bytes, &failure))
         return leave_out(stored->found, sample, 0, &failure, result, error);
-    if (work_compresses(stored, options)) {
+    if (work_compresses(stored)) {
         if (!worker->packer)
             status = fsh_packer_new(&worker->packer, options->level, stored->dictionary,
                                     stored->dictionary_bytes, error);
@@ -331,7 +329,7 @@ FshStatus work_sample(Worker *worker, const PackStored *stored, const PackOption
         if (status)
             return status;
     }
-    const FshRecordForm form = work_record_form(stored, options);
+    const FshRecordForm form = work_record_form(stored);
     size_t record_bytes = fsh_record_bytes(&description, form);
     if (record_bytes == 0)
         status = fsh_error_set(&failure, FSH_ERR_MISMATCH, "too large for a record");

@@ -37,23 +37,21 @@ typedef struct WorkResult {
 /* Appends the record to records and fills *result. sum_pixels: add the pixels to the statistics. A
  * sample that cannot be packed is no failure of the call: FSH_ERR_MEMORY, or a system without file
  * descriptors, is. */
-FshStatus work_sample(Worker *worker, const PackStored *stored, const PackOptions *options,
-                      const PackSample *sample, bool sum_pixels, Buffer *records, WorkResult *result,
-                      FshError *error);
+FshStatus work_sample(Worker *worker, const PackStored *stored, const PackSample *sample, bool sum_pixels,
+                      Buffer *records, WorkResult *result, FshError *error);
 
 /* Does the first half: describes the sample with its fields as they are stored, before compression. It
  * borrows from worker and source until the worker's next sample. Good only where result->failure is FSH_OK.
  * room, which may be NULL: memory with place for the aligned record, to which fields may then be read or
  * decoded. */
-FshStatus work_describe(Worker *worker, const PackStored *stored, const PackOptions *options,
-                        const PackSample *sample, bool sum_pixels, const Buffer *room, WorkResult *result,
-                        FshSample *description, FshError *error);
+FshStatus work_describe(Worker *worker, const PackStored *stored, const PackSample *sample, bool sum_pixels,
+                        const Buffer *room, WorkResult *result, FshSample *description, FshError *error);
 
 /* Returns whether fields are compressed. */
-bool work_compresses(const PackStored *stored, const PackOptions *options);
+bool work_compresses(const PackStored *stored);
 
 /* Returns how records are laid out: compact in shards whose fields are compressed, which nobody uses where
  * they lie. */
-FshRecordForm work_record_form(const PackStored *stored, const PackOptions *options);
+FshRecordForm work_record_form(const PackStored *stored);
 
 #endif
