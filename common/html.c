@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/html_style.h"
+#include "common/text.h"
 
 static void append(HtmlPage *page, const char *text, size_t length)
 {
@@ -13,26 +14,12 @@ static void append(HtmlPage *page, const char *text, size_t length)
 }
 
 /* Returns the bytes of the UTF-8 character at text; 0 if it is invalid or a control character. */
-static size_t character_bytes(const unsigned char *text, size_t length)
+static size_t character_bytes(const char *text, size_t length)
 {
-    const unsigned char first = text[0];
-    const size_t bytes = first < 0x80                    ? 1
-                         : first >= 0xC2 && first < 0xE0 ? 2
-                         : first >= 0xE0 && first < 0xF0 ? 3
-                         : first >= 0xF0 && first < 0xF5 ? 4
-                                                         : 0;
-    if (bytes == 0 || bytes > length || first < 32 || first == 127)
-        return 0;
-    for (size_t i = 1; i < bytes; i++) {
-        if ((text[i] & 0xC0) != 0x80)
-            return 0;
-    }
-    const unsigned char second = bytes > 1 ? text[1] : 0;
-    if ((first == 0xC2 && second < 0xA0) || (first == 0xE0 && second < 0xA0) ||
-        (first == 0xED && second > 0x9F) || (first == 0xF0 && second < 0x90) ||
-        (first == 0xF4 && second > 0x8F))
-        return 0; /* C1 controls, overlong forms, surrogates, beyond Unicode */
-    return bytes;
+    const unsigned char first = (unsigned char)text[0];
+    const size_t bytes = text_utf8_length(text, length);
+    const bool is_c1 = bytes == 2 && first == 0xC2 && (unsigned char)text[1] < 0xA0;
+    return first < 32 || first == 127 || is_c1 ? 0 : bytes;
 }
 
 void html_add_text(HtmlPage *page, const char *text, size_t length)
@@ -42,7 +29,7 @@ void html_add_text(HtmlPage *page, const char *text, size_t length)
         const char *text;
     } escapes[] = {{'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&quot;"}, {'\'', "&#39;"}};
     for (size_t i = 0; i < length && !page->status;) {
-        const size_t bytes = character_bytes((const unsigned char *)text + i, length - i);
+        const size_t bytes = character_bytes(text + i, length - i);
         const char *piece = bytes ? text + i : "\xEF\xBF\xBD";
         size_t piece_bytes = bytes ? bytes : 3;
         for (size_t e = 0; e < sizeof escapes / sizeof *escapes && bytes == 1; e++) {

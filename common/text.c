@@ -36,3 +36,32 @@ size_t text_character(const char *text, size_t length, bool *control_ret)
                    || (code >= 0x2066 && code <= 0x2069); /* and isolates */
     return bytes;
 }
+
+size_t text_utf8_length(const char *text, size_t length)
+{
+    const unsigned char *bytes = (const unsigned char *)text;
+    const unsigned char lead = bytes[0];
+    const size_t count = lead < 0x80                    ? 1
+                         : lead >= 0xC2 && lead <= 0xDF ? 2
+                         : (lead & 0xF0) == 0xE0        ? 3
+                         : lead >= 0xF0 && lead <= 0xF4 ? 4
+                                                        : 0;
+    unsigned char least = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
+    unsigned char most = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
+    if (count > length)
+        return 0;
+    for (size_t i = 1; i < count; i++, least = 0x80, most = 0xBF)
+        if (bytes[i] < least || bytes[i] > most)
+            return 0;
+    return count;
+}
+
+bool text_is_utf8(const char *text)
+{
+    const char *end = text + strlen(text);
+    size_t bytes = 0;
+    for (; text < end; text += bytes)
+        if (!(bytes = text_utf8_length(text, (size_t)(end - text))))
+            return false;
+    return true;
+}

@@ -31,6 +31,13 @@ static inline const char *text_skip_blanks(const char *at, const char *end)
     return at;
 }
 
+/* Returns the length of the UTF-8 character at the beginning of text, whose length is not 0; 0 if there is
+ * none: well-formed as in Unicode's table 3-7, without surrogates and overlong forms. */
+size_t text_utf8_length(const char *text, size_t length);
+
+/* Returns whether text, which a NUL ends, is UTF-8 from beginning to end. */
+bool text_is_utf8(const char *text);
+
 /* Returns the bytes of the UTF-8 character that the non-empty text begins with; 1 if it is invalid. Sets
  * *control_ret to whether a terminal might obey it or show the rest in another order: C0, DEL, C1 (also as a
  * single byte), line separators and marks of direction. */

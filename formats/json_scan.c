@@ -220,33 +220,13 @@ bool fsh_json_slice_unescape(const JsonSlice *slice, char *out, size_t *bytes_re
     return true;
 }
 
-/* Bytes of the UTF-8 sequence at `at`, 0 if it is none (Unicode's table 3-7). */
-static size_t utf8_bytes(const unsigned char *at, size_t left)
-{
-    unsigned char c = at[0];
-    size_t bytes = c < 0x80                 ? 1
-                   : c >= 0xC2 && c <= 0xDF ? 2
-                   : (c & 0xF0) == 0xE0     ? 3
-                   : c >= 0xF0 && c <= 0xF4 ? 4
-                                            : 0;
-    unsigned char least = c == 0xE0 ? 0xA0 : c == 0xF0 ? 0x90 : 0x80;
-    unsigned char most = c == 0xED ? 0x9F : c == 0xF4 ? 0x8F : 0xBF;
-    if (bytes > left)
-        return 0;
-    for (size_t i = 1; i < bytes; i++, least = 0x80, most = 0xBF) {
-        if (at[i] < least || at[i] > most)
-            return 0;
-    }
-    return bytes;
-}
-
 FshStatus fsh_json_append_text(Buffer *out, const char *bytes, size_t length, FshError *error)
 {
     static const char digits[] = "0123456789abcdef";
     FshStatus status = buffer_append(out, "\"", 1, error);
     for (size_t i = 0; i < length && !status;) {
         const unsigned char *at = (const unsigned char *)bytes + i;
-        size_t run = utf8_bytes(at, length - i);
+        size_t run = text_utf8_length(bytes + i, length - i);
         char escape[6] = {'\\', 'u', '0', '0', digits[*at >> 4], digits[*at & 15]};
         if (*at == '"' || *at == '\\') {
             status = buffer_append(out, (char[2]){'\\', (char)*at}, 2, error);

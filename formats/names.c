@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <jansson.h>
+#include "common/text.h"
 
 static const struct {
     FshCodec codec;
@@ -183,14 +183,6 @@ bool fsh_names_equal(char *const *a, size_t a_count, char *const *b, size_t b_co
     return true;
 }
 
-static bool is_utf8(const char *text)
-{
-    json_t *value = json_string(text); /* refuses what is not */
-    bool valid = value != NULL;
-    json_decref(value);
-    return valid;
-}
-
 static int compare_names(const void *a, const void *b)
 {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
@@ -204,7 +196,7 @@ FshStatus fsh_names_check(const char *what, const char *const *names, size_t cou
         if (!names[i] || !names[i][0])
             return fsh_error_set(error, FSH_ERR_USAGE, "%s: entry %zu is %s", what, i,
                                  names[i] ? "empty" : "not a string");
-        if (!is_utf8(names[i]))
+        if (!text_is_utf8(names[i]))
             return fsh_error_set(error, FSH_ERR_USAGE, "%s: entry %zu is not UTF-8; rename it", what, i);
     }
     /* Sorted, so that 20,000 classes are no problem. */

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "common/file.h"
+#include "common/text.h"
 
 enum {
     BLOCK_BYTES = 512,
@@ -137,27 +138,6 @@ static bool is_ascii(const char *text)
     return true;
 }
 
-/* Returns whether the text is well-formed UTF-8 by Unicode's table 3-7: no surrogates, no overlong forms. */
-static bool is_utf8(const char *text)
-{
-    const unsigned char *c = (const unsigned char *)text;
-    while (*c) {
-        size_t more = *c < 0x80                  ? 0
-                      : *c >= 0xC2 && *c <= 0xDF ? 1
-                      : (*c & 0xF0) == 0xE0      ? 2
-                      : *c >= 0xF0 && *c <= 0xF4 ? 3
-                                                 : 4;
-        unsigned char least = *c == 0xE0 ? 0xA0 : *c == 0xF0 ? 0x90 : 0x80;
-        unsigned char most = *c == 0xED ? 0x9F : *c == 0xF4 ? 0x8F : 0xBF;
-        if (more == 4)
-            return false;
-        for (c++; more; more--, c++, least = 0x80, most = 0xBF)
-            if (*c < least || *c > most)
-                return false;
-    }
-    return true;
-}
-
 /* Writes seconds since 1970 in the shortest form: "-1.5", "12.000000001", "-0.25". */
 static void format_seconds(int64_t time_ns, char text[32])
 {
@@ -178,7 +158,7 @@ static FshStatus make_records(Buffer *records, const char *path, const NameParts
     struct timespec modified = file_time_of_ns(modified_ns);
     char text[32];
     records->length = 0;
-    bool utf8 = is_utf8(path);
+    bool utf8 = text_is_utf8(path);
     if (!parts->whole || (utf8 && !is_ascii(path))) {
         if (!utf8)
             status = add_record(records, "hdrcharset", "BINARY", error);
