@@ -213,7 +213,7 @@ FshStatus state_initialize(State *state, uint64_t seed, FshError *error)
     return status;
 }
 
-/* The tensor of this name that lives in the State, its size held against count. */
+/* Finds the tensor of this name that lives in the State, and checks its size against count. */
 static FshStatus check_state_tensor(const State *state, const char *name, size_t count, FshError *error)
 {
     char shape[96];
@@ -264,7 +264,7 @@ static const BackendInterface *interface_of(const Program *program)
     return program->state->backend->interface;
 }
 
-/* A tensor of the program's graph, and bytes its size. */
+/* Finds a tensor of the program's graph, and checks its size against bytes. */
 static FshStatus check_tensor(const Program *program, TensorId id, size_t bytes, FshError *error)
 {
     char shape[96];

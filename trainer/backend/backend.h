@@ -150,7 +150,7 @@ bool backend_runs_ahead(const Backend *backend);
 enum { PROGRAM_RESULTS_MAX = 8, PROGRAM_DEPTH_MAX = 8 };
 /* From now on each run leaves these kept f32 tensors in host memory, for the last depth runs
  * (1..PROGRAM_DEPTH_MAX); runs count from 0 again. Waits for the runs under way. count 0: no more. Where
- * backend_runs_ahead, with depth > 1 and an update without loss scaling, runs behind one whose loss was no
+ * backend_runs_ahead, with depth > 1 and an update without loss scaling, runs after one whose loss was no
  * number change no parameter either, and their loss is NaN: who collects that run finds the weights that led
  * to it, whatever was enqueued since. That holds until program_results is called again. (Running statistics
  * of norms move in every run.) */

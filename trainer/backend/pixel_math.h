@@ -163,7 +163,7 @@ FSH_HOST_DEVICE static inline float pixel_normal(uint64_t seed, const PixelRando
     return normals[index % 2];
 }
 
-/* What comes behind the jitter: noise, then erasing. deviation: PixelBatch.erased_deviation. */
+/* What comes after the jitter: noise, then erasing. deviation: PixelBatch.erased_deviation. */
 FSH_HOST_DEVICE static inline void pixel_finish(const PixelColours *colours, uint64_t seed,
                                                 const double *deviation, uint32_t width, uint32_t channels,
                                                 uint32_t x, uint32_t y, uint8_t *pixel)

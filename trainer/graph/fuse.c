@@ -202,7 +202,7 @@ static void add_without_padding(Graph *graph, const GraphUses *uses)
     }
 }
 
-/* ---- batch norm and what is in front of it ---- */
+/* ---- batch norm and what is before it ---- */
 
 /* Returns the layer that makes the x of a training norm and adds at most a bias to its sums; else NULL. */
 static Node *layer_before(Graph *graph, const Node *norm)

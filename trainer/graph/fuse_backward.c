@@ -10,7 +10,7 @@ static bool take_in_sum(Graph *graph, const GraphUses *uses, Node *add, Node *ba
     const TensorId sum = add->outputs[0];
     const bool has_g = backward->outputs[NORM_BACK_G] != TENSOR_NONE;
     /* Others that read the sum get it from the backward node, if that does not change it on the way and
-     * stands in front of them. */
+     * stands before them. */
     if (graph->tensors[sum].tensor.keep || (uses->counts[sum] > 1 && (has_g || backward->as.norm.relu)))
         return false;
     for (const Node *other = add + 1; other < backward; other++)

@@ -313,7 +313,7 @@ extern const char *const optimizer_names[]; /* "sgd", "adam", "adamw", "lars", "
  *          w -= lr m' / (sqrt(s') + epsilon),  m' = m / (1 - beta1^t),  s' likewise       torch.optim.Adam
  *   adamw  the same, with w *= 1 - lr decay in place of g += decay w                     torch.optim.AdamW
  *   lars   sgd's, with (g + decay w) * trust, trust = trust_coefficient ||w|| / (||g|| + decay ||w||), for
- *          each parameter by itself             You, Gitman, Ginsburg 2017; timm.optim.Lars (momentum behind
+ *          each parameter by itself             You, Gitman, Ginsburg 2017; timm.optim.Lars (momentum after
  *          trust)
  *   lamb   u = m' / (sqrt(s') + epsilon) + decay w;  w -= lr ||w|| / ||u|| u  You et al. 2019;
  *          timm.optim.Lamb
@@ -531,7 +531,7 @@ typedef enum GraphFusion {
     FUSE_NORM_RELU = 1,     /* batch norm -> ReLU */
     FUSE_NORM_ADD_RELU = 2, /* batch norm -> add -> ReLU */
     FUSE_NORM_ADD = 4,      /* batch norm -> add */
-    /* The bias of a convolution or linear layer in front of a training batch norm is not added: the norm
+    /* The bias of a convolution or linear layer before a training batch norm is not added: the norm
      * would take it away again. running_mean moves as if it had been; its gradient is 0. */
     FUSE_BIAS_NORM = 8,
     /* a convolution in f16 makes the sums of which a training batch norm needs its statistics */

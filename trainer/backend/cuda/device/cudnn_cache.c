@@ -115,14 +115,14 @@ static int header_text(char *header, size_t bytes, const char *key, const Known 
                     known->milliseconds, known->engine, (uint64_t)XXH3_64bits(json, json_bytes));
 }
 
-/* Where the line ends that begins at from; NULL: nowhere. */
+/* Returns where the line ends that begins at from; NULL: nowhere. */
 static const uint8_t *line_end(const uint8_t *from, const uint8_t *end)
 {
     return from < end ? memchr(from, '\n', (size_t)(end - from)) : NULL;
 }
 
-/* cuDNN may crash on JSON that it did not write: nothing is handed to it that is not whole and of this
- * key. */
+/* Reads a file whole or not at all: cuDNN may crash on JSON that it did not write, so it gets none that is
+ * not whole and of this key. */
 static bool parse_file(const Buffer *file, const char *key, Known *known_ret, const uint8_t **json_ret)
 {
     const uint8_t *end = file->bytes + file->length, *line = file->bytes, *starts[4];
@@ -244,7 +244,7 @@ static FshStatus make_room(CudnnCache *cache, FshError *error)
     return FSH_OK;
 }
 
-/* The pattern's entry: one that is there, or a new one, loaded from disk where it can be. Takes
+/* Finds the entry of a pattern: one that is there, or a new one, loaded from disk where it can be. Takes
  * *described. */
 static FshStatus enter(CudnnCache *cache, CudnnPlan **described, const CudnnPolicy *policy, bool timed,
                        struct Entry **entry_ret, FshError *error)
@@ -332,7 +332,7 @@ static void build_entry(struct Entry *entry)
     entry->stage = cudnn_plan_build(entry->plan, &entry->policy, &entry->failure) ? FAILED : BUILT;
 }
 
-/* A handle of its own for a thread, on its first item. */
+/* Makes a handle for a thread, on its first item. */
 static FshStatus thread_device(CudnnCache *cache, int thread, const CudnnDevice **device, FshError *error)
 {
     CudnnDevice *own = &cache->devices[thread];

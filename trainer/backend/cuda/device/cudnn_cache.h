@@ -35,14 +35,14 @@ typedef struct CudnnCacheCounts {
     uint64_t shared; /* asked for again */
 } CudnnCacheCounts;
 
-/* Where several candidates are tried: see cudnn_plan_choose. Workspace is taken for the time of the trial. */
+/* Where several candidates are tried: see cudnn_plan_choose. Workspace is allocated for the trial alone. */
 typedef struct CudnnTrial {
     void *const *data;
     cudaStream_t stream;
 } CudnnTrial;
 
-/* machine: without a line break. folder: NULL: plans live in memory alone; it is made when a plan is written.
- * FSH_ERR_MEMORY. */
+/* Makes a cache. machine: without a line break. folder: where plans are kept on disk, made when the first is
+ * written; NULL: they live in memory alone. FSH_ERR_MEMORY. */
 FshStatus cudnn_cache_new(CudnnCache **cache, const char *machine, const char *folder, FshError *error);
 void cudnn_cache_free(CudnnCache **cache);
 /* Threads that build, and what makes the cuDNN handles of all but the first: without the call there is one
@@ -57,17 +57,18 @@ FshStatus cudnn_cache_build(CudnnCache *cache, FshError *error);
  * is released once, or goes with the cache. */
 FshStatus cudnn_cache_get(CudnnCache *cache, CudnnPlan **described, const CudnnPolicy *policy,
                           const CudnnTrial *trial, const CudnnPlan **plan, FshError *error);
-/* The milliseconds of what competes with a plan, kept on disk as the plan's are, so that the next start
- * chooses alike. what: one line, all that the time depends on but the machine. false: it is not there. */
+/* Recall and keep the milliseconds of what competes with a plan, on disk as the times of plans are, so that
+ * the next start chooses alike. what: one line, all that the time depends on but the machine.
+ * cudnn_cache_recall returns false if the time is not there. */
 bool cudnn_cache_recall(const CudnnCache *cache, const char *what, double *milliseconds_ret);
 void cudnn_cache_remember(CudnnCache *cache, const char *what, double milliseconds);
-/* plan: of cudnn_cache_get; NULL is fine. */
+/* Releases a plan of cudnn_cache_get; NULL is fine. */
 void cudnn_cache_release(CudnnCache *cache, const CudnnPlan *plan);
-/* Above so many plans cudnn_cache_build forgets those that nobody uses and nobody has asked for since the
- * last one; 1,000 without the call. */
+/* Sets the number of plans above which cudnn_cache_build forgets those that nobody uses and nobody has asked
+ * for since the last one; 1,000 without the call. */
 void cudnn_cache_set_kept(CudnnCache *cache, size_t most);
 CudnnCacheCounts cudnn_cache_counts(const CudnnCache *cache);
-/* Why plans are not kept on disk; NULL: they are, or no folder was given. */
+/* Returns why plans are not kept on disk; NULL: they are, or no folder was given. */
 const char *cudnn_cache_warning(const CudnnCache *cache);
 
 #endif

@@ -162,7 +162,7 @@ static Descriptor add_operation(CudnnPlan *plan, cudnnBackendDescriptorType_t ty
     return operation;
 }
 
-/* The three operations differ in nothing but the names of their attributes. */
+/* The names of the attributes of each convolution: the three operations differ in nothing else. */
 static const struct {
     cudnnBackendDescriptorType_t type;
     cudnnBackendAttributeName_t x, w, y, convolution, alpha, beta;

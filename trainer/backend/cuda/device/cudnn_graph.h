@@ -73,11 +73,11 @@ typedef struct CudnnPolicy {
 /* Sums by atomics, in another order each time. */
 #define CUDNN_NOTES_OF_CHANCE CUDNN_NOTE_BIT(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)
 
-/* FSH_OK, or FSH_ERR_LIBRARY with the call, the status's name and cuDNN's own message. */
+/* Returns FSH_OK, or FSH_ERR_LIBRARY with the call, the name of the status and cuDNN's own message. */
 FshStatus cudnn_check(cudnnStatus_t code, const char *call, FshError *error);
 #define CUDNN_TRY(call, error) cudnn_check((call), #call, (error))
 
-/* FSH_ERR_MEMORY. device is borrowed and outlives the plan. */
+/* Makes an empty plan. device is borrowed and outlives the plan. FSH_ERR_MEMORY. */
 FshStatus cudnn_plan_new(CudnnPlan **plan, const CudnnDevice *device, FshError *error);
 void cudnn_plan_free(CudnnPlan **plan);
 
@@ -85,35 +85,37 @@ void cudnn_plan_free(CudnnPlan **plan);
 
 /* Adds a tensor that has memory of its own, 16-byte aligned at least; returns its id, -1 after a failure. */
 int cudnn_plan_tensor(CudnnPlan *plan, cudnnDataType_t type, const int64_t dimensions[4]);
-/* The same inside of a pattern: it is never written to memory, and its address is not asked for. */
+/* Adds a tensor inside of a pattern: it is never written to memory, and its address is not asked for. */
 int cudnn_plan_virtual(CudnnPlan *plan, cudnnDataType_t type, const int64_t dimensions[4]);
-/* x, w, y: ids; which of them is the result follows from kind. Products and sums are float32. */
+/* Adds a convolution. x, w, y: ids; which of them is the result follows from kind. Products and sums are
+ * float32. */
 void cudnn_plan_convolution(CudnnPlan *plan, ConvolutionKind kind, int x, int w, int y,
                             const ConvolutionShape *shape);
-/* sum[c], square_sum[c]: of x and of its squares; float32, dimensions 1, C, 1, 1. Engines sum by atomics. */
+/* Adds sum[c] and square_sum[c], of x and of its squares; float32, dimensions 1, C, 1, 1. Engines sum by
+ * atomics. */
 void cudnn_plan_statistics(CudnnPlan *plan, int x, int sum, int square_sum);
-/* y = x + bias, dimensions 1, C, 1, 1 */
+/* Adds y = x + bias, dimensions 1, C, 1, 1. */
 void cudnn_plan_bias(CudnnPlan *plan, int x, int bias, int y);
-/* y = x > 0 ? x : slope * x */
+/* Adds y = x > 0 ? x : slope * x. */
 void cudnn_plan_relu(CudnnPlan *plan, int x, float slope, int y);
-/* The pattern in one line, types, dimensions and operations: equal texts are equal patterns. Good for the
- * plan's life. */
+/* Returns the pattern in one line, types, dimensions and operations: equal texts are equal patterns. Good for
+ * the life of the plan. */
 const char *cudnn_plan_text(const CudnnPlan *plan);
 
 /* ---- from a pattern to a plan: build or load ---- */
 
-/* Another one, of the same GPU, to build with and to run on: another thread's handle. Before building or
- * loading. */
+/* Gives the plan another device, of the same GPU, to build with and to run on: the handle of another thread.
+ * Before building or loading. */
 void cudnn_plan_move(CudnnPlan *plan, const CudnnDevice *device);
 /* Builds up to policy->candidates plans. FSH_ERR_LIBRARY when no engine satisfies the policy (the message
  * counts why), or when a call failed. */
 FshStatus cudnn_plan_build(CudnnPlan *plan, const CudnnPolicy *policy, FshError *error);
-/* In place of building: the one plan that cudnn_plan_json gave, of the same pattern, device and library.
- * FSH_ERR_LIBRARY. */
+/* Loads, in place of building, the one plan that cudnn_plan_json gave, of the same pattern, device and
+ * library. FSH_ERR_LIBRARY. */
 FshStatus cudnn_plan_load(CudnnPlan *plan, const void *json, size_t bytes, FshError *error);
-/* The first candidate, or the chosen one, as cuDNN writes it down (about 4 KB): appended to json. */
+/* Appends to json the first candidate, or the chosen one, as cuDNN writes it down (about 4 KB). */
 FshStatus cudnn_plan_json(const CudnnPlan *plan, Buffer *json, FshError *error);
-/* The most that any candidate needs; of the chosen one after cudnn_plan_choose. */
+/* Returns the most workspace that any candidate needs; after cudnn_plan_choose that of the chosen one. */
 uint64_t cudnn_plan_workspace_bytes(const CudnnPlan *plan);
 /* Forgets the candidates that need more; FSH_ERR_MEMORY when none is left. */
 FshStatus cudnn_plan_limit_workspace(CudnnPlan *plan, uint64_t most_bytes, FshError *error);
@@ -122,13 +124,14 @@ FshStatus cudnn_plan_limit_workspace(CudnnPlan *plan, uint64_t most_bytes, FshEr
  * left out. */
 FshStatus cudnn_plan_choose(CudnnPlan *plan, void *const *data, void *workspace, cudaStream_t stream,
                             FshError *error);
-/* Of one run, as measured by cudnn_plan_choose, or as set; 0: it was not. */
+/* Returns the milliseconds of one run, as measured by cudnn_plan_choose or as set; 0: they are not known. */
 double cudnn_plan_milliseconds(const CudnnPlan *plan);
-/* Of the plan that will run, cuDNN's number for it; -1: a plan from JSON, of which nobody has told it. */
+/* Returns cuDNN's number for the engine of the plan that will run; -1: a plan from JSON, of which nobody has
+ * told it. */
 int64_t cudnn_plan_engine(const CudnnPlan *plan);
-/* What was known of a plan when its JSON was written. */
+/* Sets what was known of a plan when its JSON was written. */
 void cudnn_plan_set_known(CudnnPlan *plan, double milliseconds, int64_t engine);
-/* "engine 47, 1.5 MiB workspace, 0.123 ms": of the plan that will run. Returns buffer. */
+/* Writes "engine 47, 1.5 MiB workspace, 0.123 ms" of the plan that will run. Returns buffer. */
 const char *cudnn_plan_describe(const CudnnPlan *plan, char *buffer, size_t buffer_bytes);
 
 /* ---- running ---- */

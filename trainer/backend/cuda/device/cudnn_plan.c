@@ -47,7 +47,7 @@ static FshStatus set_device(const CudnnDevice *device, Descriptor plan, FshError
                      error);
 }
 
-/* An execution plan from a proposal, or from JSON where proposal is NULL. */
+/* Makes an execution plan from a proposal, or from JSON where proposal is NULL. */
 static FshStatus finalize_plan(const CudnnDevice *device, Descriptor proposal, const void *json, size_t bytes,
                                Descriptor *plan, FshError *error)
 {

@@ -31,16 +31,16 @@ typedef struct CudaBackend {
     uint64_t program_count; /* made so far */
 } CudaBackend;
 
-/* FSH_OK; FSH_ERR_MEMORY for cudaErrorMemoryAllocation; FSH_ERR_LIBRARY for the rest, with the error's name
- * and text. */
+/* Returns FSH_OK; FSH_ERR_MEMORY for cudaErrorMemoryAllocation; FSH_ERR_LIBRARY for the rest, with the name
+ * and text of the error. */
 FshStatus cuda_check(cudaError_t code, const char *call, FshError *error);
 FshStatus cublas_check(cublasStatus_t code, const char *call, FshError *error);
 #define CUDA_TRY(call, error)   cuda_check((call), #call, (error))
 #define CUBLAS_TRY(call, error) cublas_check((call), #call, (error))
 
-/* GPUs that the process sees. FSH_ERR_UNSUPPORTED as below. */
+/* Counts the GPUs that the process sees. FSH_ERR_UNSUPPORTED as below. */
 FshStatus cuda_device_count(int *count_ret, FshError *error);
-/* The GPU of options->device_index, among those that CUDA_VISIBLE_DEVICES leaves; the only one, where a
+/* Opens the GPU of options->device_index, among those that CUDA_VISIBLE_DEVICES leaves; the only one, where a
  * launcher has left one to each rank. FSH_ERR_UNSUPPORTED: no driver, a driver older than the runtime, no
  * GPU, fewer than that, or one that is too old; the message says what was found and what to do. */
 FshStatus cuda_backend_open(Backend **backend, const BackendOptions *options, FshError *error);
@@ -48,14 +48,14 @@ FshStatus cuda_backend_open(Backend **backend, const BackendOptions *options, Fs
 void cuda_backend_close(Backend *backend);
 const char *cuda_backend_warning(const Backend *backend);
 
-/* Device memory, 256-byte aligned, uninitialised. FSH_ERR_MEMORY says what was asked for and what is free. 0
- * bytes give NULL. */
+/* Allocates device memory, 256-byte aligned, uninitialised. FSH_ERR_MEMORY says what was asked for and what
+ * is free. 0 bytes give NULL. */
 FshStatus cuda_memory_new(void **memory, uint64_t bytes, const char *what, FshError *error);
 void cuda_memory_free(void **memory);
 /* Bytes of the device that are free now; 0 where it does not say. */
 uint64_t cuda_memory_left(void);
-/* The same of the host, for the device to reach (pinned). FSH_ERR_MEMORY says what was asked for and what the
- * host has left. */
+/* Allocates memory of the host that the device reaches (pinned). FSH_ERR_MEMORY says what was asked for and
+ * what the host has left. */
 FshStatus cuda_pinned_new(void **memory, uint64_t bytes, const char *what, FshError *error);
 void cuda_pinned_free(void **memory);
 

@@ -21,12 +21,12 @@ typedef struct MatmulShape {
     bool tf32; /* f32 operands may be rounded to TF32 */
 } MatmulShape;
 
-/* cuBLASLt's first proposal. FSH_ERR_MEMORY, FSH_ERR_LIBRARY. */
+/* Makes a plan, the first that cuBLASLt proposes. FSH_ERR_MEMORY, FSH_ERR_LIBRARY. */
 FshStatus matmul_plan_new(MatmulPlan **plan, cublasLtHandle_t cublas_lt, const MatmulShape *shape,
                           FshError *error);
 void matmul_plan_free(MatmulPlan **plan);
 uint64_t matmul_plan_workspace_bytes(const MatmulPlan *plan);
-/* Device addresses, 16-byte aligned; bias is ignored where the shape has none. */
+/* Runs the plan on device addresses, 16-byte aligned; bias is ignored where the shape has none. */
 FshStatus matmul_plan_run(const MatmulPlan *plan, const void *a, const void *b, const void *bias,
                           void *result, void *workspace, cudaStream_t stream, FshError *error);
 

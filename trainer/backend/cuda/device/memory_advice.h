@@ -1,4 +1,4 @@
-/* memory_advice.h - what to do where memory is not there: put behind the message that says what was asked for
+/* memory_advice.h - what to do where memory is not there: put after the message that says what was asked for
  * and what is free. Names no CUDA.
  *
  * Threads: no state. */
@@ -7,7 +7,7 @@
 
 #include "trainer/graph/graph.h"
 
-/* "; ADVICE" behind the message. error NULL is fine. Returns FSH_ERR_MEMORY, as all here. */
+/* Appends "; ADVICE" to the message. error NULL is fine. Returns FSH_ERR_MEMORY, as all here. */
 FshStatus memory_advise(const char *advice, FshError *error);
 
 /* What grows with the batch, of one memory, the device's or the host's. */
@@ -16,7 +16,7 @@ typedef struct BatchRoom {
     uint64_t held_bytes;   /* of them, taken already: a smaller batch would take less */
     uint64_t free_bytes;
 } BatchRoom;
-/* "; use a smaller batch: of 512 samples, about 300 fit". batch < 2: nothing is said. */
+/* Appends "; use a smaller batch: of 512 samples, about 300 fit". batch < 2: nothing. */
 FshStatus memory_advise_batch(int64_t batch, const BatchRoom *room, FshError *error);
 
 /* Images of a batch; 0: the graph takes none. */

@@ -25,7 +25,7 @@ static FshStatus enqueue_product(const Trial *trial, FshError *error)
                            trial->memory[3], trial->stream, error);
 }
 
-/* Of one, behind one that is not timed. */
+/* Measures one run, after one that is not timed. */
 static FshStatus time_trial(const Trial *trial, double *seconds_ret, FshError *error)
 {
     cudaEvent_t marks[2] = {NULL, NULL};

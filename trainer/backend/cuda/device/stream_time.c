@@ -4,8 +4,8 @@
 
 enum { RUNS_IN_A_ROW = 4, ROUNDS = 3 };
 
-/* A few runs as one graph, as they will stand in the program's: launched one by one, small ones would measure
- * the host. */
+/* Records a few runs as one graph, as they will stand in the graph of the program: launched one by one, small
+ * ones would measure the host. */
 static FshStatus record_runs(const StreamWork *work, cudaStream_t stream, cudaGraphExec_t *recorded,
                              FshError *error)
 {

@@ -16,7 +16,7 @@ enum { MEASURED_HEAD_START_NS = 20000000 };
 
 /* ---- messages ---- */
 
-/* Puts the node and its shapes in front of a message: "conv1: conv2d [8 x 32 x 32 x 3], [16 x 3 x 3 x 3] ->
+/* Puts the node and its shapes before a message: "conv1: conv2d [8 x 32 x 32 x 3], [16 x 3 x 3 x 3] ->
  * [8 x 32 x 32 x 16]". */
 static FshStatus prepend_node(const CudaProgram *program, const Node *node, FshError *error)
 {
@@ -217,7 +217,7 @@ static FshStatus enqueue_step(const CudaProgram *program, size_t n, FshError *er
     const Step *step = &program->steps[n];
     cudaStream_t stream = program_backend(program)->stream;
     FshStatus status = step->node->op == OP_UPDATE ? share_gradients(program, step, error) : FSH_OK;
-    if (!status) /* behind that, so that it sees the loss of all ranks */
+    if (!status) /* after that, so that it sees the loss of all ranks */
         status = result_ring_guard(&program->ring, step->node, program->tensors, stream, error);
     if (!status)
         status = lowering_of(step->node->op)->enqueue(step, stream, error);

@@ -32,7 +32,7 @@ typedef struct Step {
     char told[112];
 } Step;
 
-/* Gradients of one type, one behind the other with gaps up to TENSOR_ALIGNMENT_BYTES that hold no NaN: what
+/* Gradients of one type, one after the other with gaps up to TENSOR_ALIGNMENT_BYTES that hold no NaN: what
  * ranks add up in one piece. bytes is 0 where there are none. */
 typedef struct GradientBucket {
     void *data;

@@ -50,7 +50,7 @@ static const Epilogue no_epilogue = {EPILOGUE_NONE, {NULL}, 0};
 typedef struct ConvolutionPlan {
     ConvolutionWay way;
     Convolution convolution; /* as cuDNN sees it */
-    /* x, the weight lie in the step's scratch memory, in this order; workspace behind them */
+    /* x, the weight lie in the step's scratch memory, in this order; the workspace after them */
     bool own_image, own_weight;
     Fold fold;
     Depthwise depthwise;
@@ -461,7 +461,7 @@ static FshStatus convolution_want(const CudaProgram *program, Step *step, FshErr
     plan->plans = backend->plans;
     plan->convolution = convolution_of(step);
     plan->timed = backend->benchmark && pays_to_time(program, &plan->convolution);
-    /* behind the convolution, on the same scratch memory */
+    /* after the convolution, on the same scratch memory */
     if (step->node->op == OP_CONV2D_BACKWARD_WEIGHT && maybe_out(step, CONV_WEIGHT_DBIAS))
         want_scratch(step, kernel_column_scratch_bytes(in(step, CONV_WEIGHT_DY)));
     if (node_is_depthwise(program->base.graph, step->node))

@@ -6,7 +6,7 @@
  *
  * The recorded graph reads at fixed addresses, those in block. So a batch is copied once more, within the
  * device: 39 MB, resnet50's at 160 px and 512 images, take 20 us of a step of 30 ms, where two recorded
- * graphs would take twice the memory for their plans and twice the time to make. All inputs lie one behind
+ * graphs would take twice the memory for their plans and twice the time to make. All inputs lie one after
  * the other, so a batch is one copy of each kind, whatever it consists of.
  *
  * Only what was written since the last run is copied: an input that is made on the device stays as it is. */

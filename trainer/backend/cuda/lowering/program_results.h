@@ -25,7 +25,7 @@ void result_ring_free(ResultRing *ring);
 FshStatus result_ring_set(ResultRing *ring, const Program *program, const DeviceTensor *tensors,
                           cudaStream_t work, FshError *error);
 
-/* Enqueues what stands in front of this node, if it is the update: the guard. */
+/* Enqueues what comes before this node if it is the update: the guard. */
 FshStatus result_ring_guard(const ResultRing *ring, const Node *node, const DeviceTensor *tensors,
                             cudaStream_t work, FshError *error);
 /* Enqueues, after the steps of a run, the copy of results to the slot of run program->results.run_count. */
