@@ -9,7 +9,7 @@
 
 const char *const crop_mode_names[] = {"rrc", "pad", "center", NULL};
 
-static const char *const interpolation_names[] = {"bilinear", "bicubic", NULL};
+const char *const interpolation_names[] = {"bilinear", "bicubic", NULL};
 static const ResampleFilter filters[] = {RESAMPLE_BILINEAR, RESAMPLE_BICUBIC};
 
 struct Augmenter {

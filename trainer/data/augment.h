@@ -47,6 +47,7 @@ extern const char *const crop_mode_names[];
 
 /* How a crop is resized, with antialiasing, as torchvision does it on PIL images. */
 typedef enum Interpolation { INTERPOLATION_BILINEAR, INTERPOLATION_BICUBIC } Interpolation;
+extern const char *const interpolation_names[]; /* "bilinear", "bicubic", NULL */
 
 typedef struct Augmentation {
     CropMode mode;

@@ -146,7 +146,8 @@ static FshStatus write_config(RunReport *report, FshError *error)
                                .height = plan->evaluation_augmentation.size,
                                .width = plan->evaluation_augmentation.size,
                                .resize_px = plan->evaluation_augmentation.resize,
-                               .interpolation = "bilinear",
+                               .interpolation =
+                                   interpolation_names[plan->evaluation_augmentation.interpolation],
                                .mean = plan->recipe.mean,
                                .deviation = plan->recipe.deviation};
     FshStatus status = record_path(report->record, path, sizeof path, "config.json", error);

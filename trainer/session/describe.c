@@ -366,6 +366,17 @@ static FshStatus list_json(const ListedSize *sizes, size_t size_count, FshError 
     return describe_print_json(list, error);
 }
 
+/* Returns the columns that names of networks take, at least 12. */
+static int longest_name(void)
+{
+    size_t longest = 12;
+    const Model *model = NULL;
+    for (size_t i = 0; (model = model_at(i)); i++)
+        if (strlen(model->name) > longest)
+            longest = strlen(model->name);
+    return (int)longest;
+}
+
 FshStatus describe_models(const TrainOptions *options, FshError *error)
 {
     /* CIFAR's and ImageNet's images, unless a dataset is given. */
@@ -379,16 +390,17 @@ FshStatus describe_models(const TrainOptions *options, FshError *error)
     }
     if (options->program.json)
         return list_json(sizes, size_count, error);
-    (void)printf("%-12s", "");
+    const int name_width = longest_name();
+    (void)printf("%-*s", name_width, "");
     for (size_t i = 0; i < size_count; i++)
         (void)printf("  %8" PRId64 " px, %4" PRId64 " classes", sizes[i].edge, sizes[i].classes);
-    (void)printf("\n%-12s", "network");
+    (void)printf("\n%-*s", name_width, "network");
     for (size_t i = 0; i < size_count; i++)
         (void)printf("  %12s %11s", "parameters", "GFLOP");
     (void)printf("\n");
     const Model *model = NULL;
     for (size_t m = 0; (model = model_at(m)); m++) {
-        (void)printf("%-12s", model->name);
+        (void)printf("%-*s", name_width, model->name);
         for (size_t i = 0; i < size_count; i++) {
             const ListedCost cost = cost_of(model, &sizes[i]);
             if (cost.fits)
