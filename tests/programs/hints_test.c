@@ -51,7 +51,7 @@ TEST(test_options_of_trainers_are_answered)
         {"--training.batch_size 4 s o", "ftrain calls it --batch-size"},
         {"--dataroot_gt a", "fpack --pairs packs both sides"},
         {"--min-lr 0 s o", "ftrain calls it --lr-min"},
-        {"--drop-path 0.1 s o", "none of the networks drops anything"},
+        {"--dropout 0.1 s o", "--drop-path leaves out blocks of a ConvNeXt"},
         {"--val-crop 4 s o", "did you mean --val-crop-size?"},
     };
     for (size_t i = 0; i < sizeof hints / sizeof *hints; i++)

@@ -234,6 +234,21 @@ TEST_IN_FOLDER(test_mixed_samples_have_mixed_labels, folder)
             "--no-aug", "--mixup-alpha", "0.2", shards);
 }
 
+TEST_IN_FOLDER(test_blocks_are_left_out_by_seed_and_sample, folder)
+{
+    const char *shards = make_set(folder, &train_plain);
+    static const char *const rates[] = {"0.9", "0.9", "0"};
+    double losses[3];
+    for (size_t i = 0; i < 3; i++) {
+        const char *out = test_path(folder, "out%zu", i);
+        TRAINED("--jobs", i ? "2" : "1", "--model", "convnext_atto", "--epochs", "2", "--lr", "0.1",
+                "--drop-path", rates[i], shards, out);
+        losses[i] = summary_number(out, 1, "train_loss");
+    }
+    assert_near(losses[1], losses[0]);
+    assert_true(losses[2] != losses[0]);
+}
+
 TEST_IN_FOLDER(test_a_mirror_image_is_evaluated_too, folder)
 {
     const char *shards = make_set(folder, &train_plain), *weights = test_path(folder, "a/last.safetensors");

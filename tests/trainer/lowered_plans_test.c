@@ -77,6 +77,11 @@ static const Case cases[] = {
     {"resnet50", F16, true, 64, 160, 3, 1000, 0, NULL, NULL},
     {"resnet101", BF16, false, 8, 64, 3, 20, 0, NULL, NULL},
     {"pyramidnet", ALL, false, 8, 32, 3, 10, 20, NULL, NULL},
+    {"convnext_atto", ALL, false, 4, 64, 3, 10, 0, NULL, NULL},
+    {"convnext_femto", BF16, false, 4, 64, 3, 10, 0, NULL, NULL},
+    {"convnext_pico", BF16, false, 4, 64, 3, 10, 0, NULL, NULL},
+    {"convnext_nano", BF16, false, 4, 64, 3, 10, 0, NULL, NULL},
+    {"convnext_tiny", BF16, false, 4, 64, 3, 10, 0, NULL, NULL},
     {"unet", ALL, false, 2, 64, 3, 0, 0, NULL, NULL},
     {"nafnet", ALL, false, 2, 64, 3, 0, 0, "1,2", "1,1"},
 };

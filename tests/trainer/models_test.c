@@ -55,10 +55,13 @@ TEST(test_sizes_are_the_sources)
         int64_t size, channels, classes, parameters;
         double giga_multiply_adds; /* 0: not known elsewhere */
     } cases[] = {
-        {"resnet18", 224, 3, 1000, 11689512, 1.814}, {"resnet34", 224, 3, 1000, 21797672, 3.664},
-        {"resnet50", 224, 3, 1000, 25557032, 4.089}, {"resnet101", 224, 3, 1000, 44549160, 7.801},
-        {"pyramidnet", 32, 3, 10, 24253410, 0},      {"toynet", 28, 1, 10, 5752714, 0},
-        {"resnet9", 32, 3, 10, 6573120, 0},          {"nafnet", 256, 3, 0, 17111907, 16.0},
+        {"resnet18", 224, 3, 1000, 11689512, 1.814},  {"resnet34", 224, 3, 1000, 21797672, 3.664},
+        {"resnet50", 224, 3, 1000, 25557032, 4.089},  {"resnet101", 224, 3, 1000, 44549160, 7.801},
+        {"pyramidnet", 32, 3, 10, 24253410, 0},       {"toynet", 28, 1, 10, 5752714, 0},
+        {"resnet9", 32, 3, 10, 6573120, 0},           {"nafnet", 256, 3, 0, 17111907, 16.0},
+        {"convnext_atto", 224, 3, 1000, 3695520, 0},  {"convnext_femto", 224, 3, 1000, 5217784, 0},
+        {"convnext_pico", 224, 3, 1000, 9045672, 0},  {"convnext_nano", 224, 3, 1000, 15593560, 0},
+        {"convnext_tiny", 224, 3, 1000, 28589128, 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const ModelSpec spec = {.batch = 2,
@@ -105,6 +108,8 @@ TEST(test_names_and_shapes_are_the_sources)
         {"toynet", 28, "dense.2.running_mean", "512"},
         {"resnet9", 32, "layer3_residual_res2_conv.weight", "512 x 512 x 3 x 3"},
         {"resnet9", 32, "linear.weight", "10 x 512"},
+        {"convnext_nano", 64, "stages.2.blocks.7.conv_dw.weight", "320 x 1 x 7 x 7"},
+        {"convnext_tiny", 64, "stages.3.downsample.1.weight", "768 x 384 x 2 x 2"},
         {"nafnet", 64, "encoders.3.27.beta", "1 x 256 x 1 x 1"},
         {"nafnet", 64, "middle_blks.0.conv2.weight", "1024 x 1 x 3 x 3"},
         {"nafnet", 64, "decoders.3.0.sca.1.weight", "32 x 32 x 1 x 1"},
@@ -199,6 +204,31 @@ TEST(test_what_does_not_fit_is_refused)
     spec = (ModelSpec){.batch = 1, .height = 12, .width = 12, .channels = 1, .classes = 10};
     assert_refused("toynet", &spec, FSH_ERR_MISMATCH,
                    "toynet: conv.10: kernel 3 with padding 0 does not fit a 2 x 2 input; use larger images");
+}
+
+/* timm's linspace over the blocks: the first is never left out. */
+TEST(test_training_leaves_blocks_of_a_convnext_out_by_their_depth)
+{
+    ModelSpec spec = {.batch = 2, .height = 32, .width = 32, .channels = 3, .classes = 10, .training = true};
+    model_value(&spec.options, "drop-path")->real = 0.22;
+    Graph *graph = make_or_fail("convnext_atto", &spec);
+    assert_int_equal(graph_find(graph, "stages.0.blocks.0.drop_path"), TENSOR_NONE);
+    assert_tensor(graph, "stages.0.blocks.1.drop_path", "2 x 40");
+    assert_tensor(graph, "stages.3.blocks.1.drop_path", "2 x 320");
+    const TensorId first = graph_find(graph, "stages.0.blocks.1.drop_path"),
+                   last = graph_find(graph, "stages.3.blocks.1.drop_path");
+    assert_true(fabs((double)graph_tensor(graph, first)->drop_rate - 0.02) < 1e-6);
+    assert_true(fabs((double)graph_tensor(graph, last)->drop_rate - 0.22) < 1e-6);
+    graph_free(&graph);
+    spec.training = false;
+    graph = make_or_fail("convnext_atto", &spec);
+    assert_int_equal(graph_find(graph, "stages.3.blocks.1.drop_path"), TENSOR_NONE);
+    graph_free(&graph);
+    assert_refused("resnet18", &spec, FSH_ERR_USAGE, "resnet18: this network has no drop-path to choose");
+    spec.training = true;
+    model_value(&spec.options, "drop-path")->real = 1;
+    assert_refused("convnext_atto", &spec, FSH_ERR_USAGE,
+                   "convnext_atto: drop path of 1; it must be at least 0 and less than 1");
 }
 
 TEST(test_every_network_computes_in_bf16)

@@ -182,9 +182,9 @@ static void steps_agree_with_pytorch(void **test_state)
 
 int test_program_begin(void)
 {
-    static char names[][24] = {"conv8",    "toynet",   "resnet9",         "resnet18",
-                               "resnet34", "resnet50", "resnet101",       "pyramidnet",
-                               "unet",     "nafnet",   "pyramidnet-38-47"};
+    static char names[][24] = {"conv8",    "toynet",   "resnet9",          "resnet18",
+                               "resnet34", "resnet50", "resnet101",        "pyramidnet",
+                               "unet",     "nafnet",   "pyramidnet-38-47", "convnext_atto"};
     enum { COUNT = sizeof names / sizeof *names };
     static TestRecord records[COUNT];
     for (int i = 0; i < COUNT; i++) {

@@ -55,6 +55,7 @@ const OptionForeign train_foreign[] = {
     {"model-name", "model"},
     {"backbone", "model"},
     {"model.arch", "model"},
+    {"stochastic-depth-prob", "drop-path"},
     /* training */
     {"max-epochs", "epochs"},
     {"num-epochs", "epochs"},
@@ -162,7 +163,7 @@ const OptionForeign train_foreign[] = {
     "a run is so many --epochs long; an epoch has (images / batch size) steps, as "                          \
     "--dry-run says"
 #define CLASSES    "the number of classes and their names come from the dataset"
-#define DROPS      "none of the networks drops anything"
+#define DROPS      "no network drops values; --drop-path leaves out blocks of a ConvNeXt"
 #define STATISTICS "mean and deviation are measured by fpack and stand in the dataset's manifest"
 #define COMPILED   "the network is always planned as a whole"
 #define SAVED      "every epoch is saved; --checkpoint-interval N saves within one too, every N steps"
@@ -243,10 +244,8 @@ const OptionForeign train_answers[] = {
     {"bn-eps", NORMS},
     {"drop", DROPS},
     {"dropout", DROPS},
-    {"drop-path", DROPS},
     {"drop-connect", DROPS},
     {"drop-block", DROPS},
-    {"stochastic-depth-prob", DROPS},
     {"use-blurpool", "not there: strides are plain, as torchvision's"},
     {"training.use-blurpool", "not there: strides are plain, as torchvision's"},
     /* training */

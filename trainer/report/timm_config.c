@@ -19,6 +19,11 @@ static const struct {
     {"resnet34", 512, "conv1", "fc"},
     {"resnet50", 2048, "conv1", "fc"},
     {"resnet101", 2048, "conv1", "fc"},
+    {"convnext_atto", 320, "stem.0", "head.fc"},
+    {"convnext_femto", 384, "stem.0", "head.fc"},
+    {"convnext_pico", 512, "stem.0", "head.fc"},
+    {"convnext_nano", 640, "stem.0", "head.fc"},
+    {"convnext_tiny", 768, "stem.0", "head.fc"},
 };
 
 /* Appends value, whose reference it takes, and returns the array. Returns NULL if either was NULL. */

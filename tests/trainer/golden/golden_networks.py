@@ -66,6 +66,17 @@ class Network:
         return [n for n, t in self.tensors.items() if t.requires_grad]
 
 
+def of_timm(name):
+    """timm's own network, with tensors of Network: what is a vector there and has dimensions of 1 here is given as it is here."""
+    def forward(net, x, classes):
+        import timm  # the Python that scripts/interop.sh prints
+        from torch.nn.utils.stateless import functional_call
+        model = timm.create_model(name, num_classes=classes).double()
+        shapes = {n: (1, t.numel(), 1, 1) if n.endswith(".gamma") else tuple(t.shape) for n, t in model.state_dict().items()}
+        return functional_call(model, {n: net.get(n, shape).reshape(model.state_dict()[n].shape) for n, shape in shapes.items()}, x)
+    return forward
+
+
 # ---- classification -------------------------------------------------------------------------------------------------------
 
 def conv8(net, x, classes):
@@ -160,7 +171,7 @@ def classification(name, forward, shape, labels, rate, samples=SAMPLES, norm_bia
     with torch.no_grad():
         forward(net, nchw(pixels), classes)  # makes the tensors
     net.training = True
-    optimizer = sgd(net, rate, lambda n: net.tensors[n].dim() > 1)
+    optimizer = sgd(net, rate, lambda n: net.tensors[n].dim() > 1 and not n.endswith(".gamma"))
     losses, first, floors = [], [], {}
     for step in range(STEPS):
         optimizer.zero_grad()
@@ -286,6 +297,7 @@ def steps(names):
         "pyramidnet": lambda name: classification(name, pyramidnet, (4, 16, 16, 3), labels, 0.001, 10),
         "pyramidnet-38-47": lambda name: classification(name, lambda net, x, k: pyramidnet(net, x, k, 38, 47), (3, 20, 28, 3), [1, -1, 4],
                                                         0.001, 10, model="pyramidnet", options={"depth": 38, "alpha": 47}),
+        "convnext_atto": lambda name: classification(name, of_timm(name), (3, 64, 32, 3), [1, -1, 4], 0.001, 8),
         "unet": lambda name: restoration(name, unet(16), (2, 18, 22, 3), 0.001, 0.001, {"base_channels": 16}, 24),
         "nafnet": lambda name: restoration(name, nafnet(8, [1, 1, 1, 2], 1, [1, 0, 1, 1]), (2, 20, 30, 3), 0.001, 0.001,
                                            {"base_channels": 8, "encoder_blocks": "1,1,1,2", "middle_blocks": "1",

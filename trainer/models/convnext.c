@@ -1,0 +1,142 @@
+/* ConvNeXt (Liu et al. 2022, "A ConvNet for the 2020s") as timm has it, with its names, shapes and first
+ * weights (timm/models/convnext.py): weights of timm load, and timm loads ours. A stem of 4x4/4 convolution
+ * and norm; four stages, each but the first after a norm and a 2x2/2 convolution; global average pool,
+ * "head.norm", "head.fc". A block is a depthwise 7x7, a norm over the channels, 1x1 to four times the
+ * channels, GELU, 1x1 back, times "gamma", added to its input. Images of at least 32 pixels. */
+#include "trainer/models/networks.h"
+
+#include <stdio.h>
+
+static const ModelOption drop_path = {
+    .row = {.name = "drop-path",
+            .alias = "drop-path-rate",
+            .kind = OPTION_REAL,
+            .argument = "P",
+            .maximum = 0.99,
+            .help = "convnext: probability that training leaves the last block out for a sample; it grows "
+                    "along the blocks from 0"},
+    .trains_only = true};
+static const ModelOption *const options[] = {&drop_path, NULL};
+
+enum { STAGES = 4, EXPANSION = 4 };
+static const double epsilon = 1e-6, deviation = 0.02, first_gamma = 1e-6;
+
+/* The channels and blocks of each stage. */
+typedef struct Convnext {
+    int64_t channels[STAGES];
+    int blocks[STAGES];
+    bool linear; /* the 1x1 convolutions are nn.Linear there: files have their weights as matrices */
+} Convnext;
+
+/* A convolution with timm's first weights. */
+static TensorId conv(Graph *graph, const char *name, TensorId x, const Conv2d *conv2d)
+{
+    char parameter[GRAPH_NAME_MAX];
+    x = graph_conv2d(graph, name, x, conv2d);
+    graph_set_initializer(graph, model_join(parameter, name, "weight"),
+                          (Initializer){INIT_NORMAL, deviation});
+    graph_set_initializer(graph, model_join(parameter, name, "bias"), (Initializer){INIT_ZEROS, 0});
+    return x;
+}
+
+static TensorId pointwise(Graph *graph, const Convnext *net, const char *prefix, const char *suffix,
+                          TensorId x, int64_t channels)
+{
+    char name[GRAPH_NAME_MAX], weight[GRAPH_NAME_MAX];
+    model_join(name, prefix, suffix);
+    x = conv(graph, name, x, &(Conv2d){.channels = channels, .kernel = 1, .stride = 1, .bias = true});
+    if (net->linear)
+        graph_save_without_ones(graph, model_join(weight, name, "weight"));
+    return x;
+}
+
+/* dropped: the probability that the block is left out. */
+static TensorId block(Graph *graph, const Convnext *net, const char *prefix, TensorId input, int64_t channels,
+                      double dropped)
+{
+    char name[GRAPH_NAME_MAX];
+    TensorId x = conv(
+        graph, model_join(name, prefix, "conv_dw"), input,
+        &(Conv2d){
+            .channels = channels, .kernel = 7, .stride = 1, .padding = 3, .bias = true, .groups = channels});
+    x = graph_layer_norm(graph, model_join(name, prefix, "norm"), x, epsilon);
+    x = graph_gelu(graph, pointwise(graph, net, prefix, "mlp.fc1", x, EXPANSION * channels));
+    x = pointwise(graph, net, prefix, "mlp.fc2", x, channels);
+    x = graph_channel_scale(graph, prefix, "gamma", x, dropped > 0 ? TENSOR_NONE : input);
+    graph_set_initializer(graph, model_join(name, prefix, "gamma"),
+                          (Initializer){INIT_CONSTANT, first_gamma});
+    graph_save_without_ones(graph, name);
+    if (dropped > 0)
+        x = graph_add(graph, graph_drop_path(graph, model_join(name, prefix, "drop_path"), x, dropped),
+                      input);
+    return x;
+}
+
+static TensorId downsample(Graph *graph, int stage, TensorId x, int64_t channels)
+{
+    char name[GRAPH_NAME_MAX];
+    (void)snprintf(name, sizeof name, "stages.%d.downsample.0", stage);
+    x = graph_layer_norm(graph, name, x, epsilon);
+    (void)snprintf(name, sizeof name, "stages.%d.downsample.1", stage);
+    return conv(graph, name, x, &(Conv2d){.channels = channels, .kernel = 2, .stride = 2, .bias = true});
+}
+
+static TensorId build(Graph *graph, TensorId x, const ModelSpec *spec, const Convnext *net)
+{
+    const double last_dropped = spec->training ? model_real(spec, &drop_path, 0) : 0;
+    int blocks = 0, made = 0;
+    char prefix[GRAPH_NAME_MAX];
+    for (int stage = 0; stage < STAGES; stage++)
+        blocks += net->blocks[stage];
+    x = conv(graph, "stem.0", x,
+             &(Conv2d){.channels = net->channels[0], .kernel = 4, .stride = 4, .bias = true});
+    x = graph_layer_norm(graph, "stem.1", x, epsilon);
+    for (int stage = 0; stage < STAGES; stage++) {
+        if (stage)
+            x = downsample(graph, stage, x, net->channels[stage]);
+        for (int i = 0; i < net->blocks[stage]; i++, made++) {
+            (void)snprintf(prefix, sizeof prefix, "stages.%d.blocks.%d", stage, i);
+            x = block(graph, net, prefix, x, net->channels[stage], last_dropped * made / (blocks - 1));
+        }
+    }
+    x = graph_layer_norm(graph, "head.norm", graph_global_avg_pool(graph, x), epsilon);
+    x = graph_linear(graph, "head.fc", x, spec->classes, true);
+    graph_set_initializer(graph, "head.fc.weight", (Initializer){INIT_NORMAL, deviation});
+    graph_set_initializer(graph, "head.fc.bias", (Initializer){INIT_ZEROS, 0});
+    return x;
+}
+
+static TensorId build_atto(Graph *graph, TensorId x, const ModelSpec *spec)
+{
+    return build(graph, x, spec, &(Convnext){{40, 80, 160, 320}, {2, 2, 6, 2}, false});
+}
+
+static TensorId build_femto(Graph *graph, TensorId x, const ModelSpec *spec)
+{
+    return build(graph, x, spec, &(Convnext){{48, 96, 192, 384}, {2, 2, 6, 2}, false});
+}
+
+static TensorId build_pico(Graph *graph, TensorId x, const ModelSpec *spec)
+{
+    return build(graph, x, spec, &(Convnext){{64, 128, 256, 512}, {2, 2, 6, 2}, false});
+}
+
+static TensorId build_nano(Graph *graph, TensorId x, const ModelSpec *spec)
+{
+    return build(graph, x, spec, &(Convnext){{80, 160, 320, 640}, {2, 2, 8, 2}, false});
+}
+
+static TensorId build_tiny(Graph *graph, TensorId x, const ModelSpec *spec)
+{
+    return build(graph, x, spec, &(Convnext){{96, 192, 384, 768}, {3, 3, 9, 3}, true});
+}
+
+#define ROW(size, parameters)                                                                                \
+    {                                                                                                        \
+        .name = "convnext_" #size, .summary = "ConvNeXt, " parameters " (Liu et al. 2022, timm's)",          \
+        .task = TASK_CLASSIFICATION, .build = build_##size, .options = options                               \
+    }
+const Model convnext_models[] = {
+    ROW(atto, "3.7 M parameters"),  ROW(femto, "5.2 M parameters"), ROW(pico, "9.0 M parameters"),
+    ROW(nano, "15.6 M parameters"), ROW(tiny, "28.6 M parameters"), {0},
+};
