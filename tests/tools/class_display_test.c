@@ -14,7 +14,7 @@ static const char *make_sources(TestFolder *folder)
     return test_path(folder, "photos");
 }
 
-/* Names of the dataset's classes, a comma between them; "none": it has none. */
+/* Asserts the display names in the dataset's manifest, a comma between them; "none": it has none. */
 static void assert_manifest_names(const char *packed, const char *expected)
 {
     char text[256] = "";

@@ -19,8 +19,8 @@
 /* ---- memory ---- */
 
 #if !defined(__SANITIZE_ADDRESS__)
-/* A folder of images with count links to one of width x height gray pixels without detail: few bytes of
- * JPEG. */
+/* Makes a folder of count links to one image of width x height gray pixels without detail: few bytes of JPEG.
+ */
 static void make_plain_class(const char *root, const char *class_name, unsigned count, uint32_t width,
                              uint32_t height)
 {
@@ -116,7 +116,8 @@ static FshStatus pack(const char *source, const char *destination, size_t *kept_
     return pack_as(FSH_CONTAINER_SHARDS, source, destination, kept_ret, error);
 }
 
-/* An old dataset in out/shards, copies of old and new in old/ and new/, and the source of the new one. */
+/* Makes an old dataset in out/shards, copies of old and new in old/ and new/, and the source of the new one,
+ * which it returns. */
 static const char *make_old_and_new(TestFolder *folder)
 {
     const char *source = test_path(folder, "photos");

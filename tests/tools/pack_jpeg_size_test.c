@@ -42,7 +42,7 @@ static bool check(ImageDecoder *decoder, const uint8_t *bytes, size_t length)
     return known;
 }
 
-/* The first scan ends the header. */
+/* Returns the length of a JPEG's header, which the first scan ends. */
 static size_t header_length(const Buffer *file)
 {
     size_t at = 2;

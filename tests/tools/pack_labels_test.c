@@ -12,7 +12,7 @@ static void assert_list(const char *packed, const char *split, const char *expec
     free(list);
 }
 
-/* "cat,dog" */
+/* Asserts the classes of a dataset: "cat,dog". */
 static void assert_classes(const char *packed, const char *expected)
 {
     char names[512] = "";
@@ -37,7 +37,7 @@ static void expect_error(int exit_status, const char *option, const char *value,
 
 /* ---- --labels ---- */
 
-/* train/cat, train/dog, and three images in val. */
+/* Makes train/cat, train/dog, and three images in val. */
 static void source_flat_val(TestFolder *folder)
 {
     source_two_classes(test_path(folder, "set/train"));

@@ -5,7 +5,7 @@
 
 #include "tests/tools/sources.h"
 
-/* SIDE/… of a sample, both sides of width x height. */
+/* Makes SIDE/… of a sample, both sides of width x height. */
 static void make_pair(TestFolder *folder, const char *a, const char *b, uint32_t width, uint32_t height)
 {
     source_jpeg(test_path(folder, "%s", a), width, height, 3, 1);

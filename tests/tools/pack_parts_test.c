@@ -13,7 +13,7 @@
 
 #define OPTIONS "--shard-size", "16K", "--split", "0.2", "--shuffle", "3"
 
-/* Three classes in about ten shards, an image that is damaged, and one in no class. */
+/* Makes three classes in about ten shards, an image that is damaged, and one in no class. */
 static const char *make_source(TestFolder *folder)
 {
     const char *source = test_path(folder, "photos");
@@ -154,7 +154,7 @@ TEST_IN_FOLDER(test_basicsr_merges_too, folder)
     run_result_free(&result);
 }
 
-/* The file of the folder whose name begins so; free it. */
+/* Returns the file of the folder whose name begins so; free it. */
 static char *find_mark(const char *folder, const char *beginning)
 {
     DIR *entries = opendir(folder);
@@ -285,7 +285,7 @@ TEST_IN_FOLDER(test_parts_are_packed_at_once, folder)
     assert_same(packed, whole);
 }
 
-/* A descriptor that holds a lock on a mark in the folder. */
+/* Returns a descriptor that holds a lock on a mark in the folder. */
 static int hold(TestFolder *folder, const char *name, int operation)
 {
     int lock = open(test_path(folder, "packed/%s", name), O_RDWR | O_CREAT | O_CLOEXEC, 0666);

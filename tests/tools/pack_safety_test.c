@@ -102,7 +102,7 @@ static void assert_packed_is_whole(const Scene *scene)
         fail_msg("%s", difference);
 }
 
-/* True if a dataset is there, which must verify then. */
+/* Returns whether a dataset is there, which must verify then. */
 static bool packed_is_there(const Scene *scene)
 {
     const bool there = access(scene->manifest, F_OK) == 0;
@@ -193,7 +193,7 @@ static void finish_packed(const Scene *scene)
     remove_packed(scene);
 }
 
-/* Whatever is missing, down to the last byte of the manifest. */
+/* Packs onto disks that lack ever less of what is needed, down to the last byte of the manifest. */
 static void fill_disk(TestFolder *folder, const Layout *layout)
 {
     static const uint64_t permille[] = {0, 100, 400, 700, 950, 1000};
@@ -230,7 +230,7 @@ TEST_IN_FOLDER(test_a_full_disk_loses_nothing, folder)
 
 /* ---- a second writer ---- */
 
-/* A writer that is in the midst of it, and stands still. */
+/* Returns a writer that was stopped in the midst of its work, and stands still. */
 static RunningProgram start_and_stop(const Scene *scene)
 {
     for (unsigned tries = 0; tries < 10; tries++) {

@@ -30,7 +30,7 @@ static void assert_same_field(const FshField *a, const FshField *b)
     assert_memory_equal(a->source, b->source, a->source_bytes);
 }
 
-/* The same splits, classes and samples, in any order. */
+/* Asserts that two datasets have the same splits, classes and samples, in any order. */
 static void assert_same_samples(const char *path, const char *other_path)
 {
     FshDataset *dataset = packed_open(path), *other = packed_open(other_path);

@@ -94,7 +94,7 @@ static void add_field(const FshField *field, const void *data, size_t bytes, voi
     image_free(&image);
 }
 
-/* Everything of train; the manifest's mean and deviation must be those of the stored pixels. */
+/* Sums up all of train; the manifest's mean and deviation must be those of the stored pixels. */
 static Sums sum_up(const char *path, const char *source_root)
 {
     Sums sums = {.source_root = source_root};
@@ -119,7 +119,7 @@ static void assert_same(const char *packed, const char *whole)
         fail_msg("%s", difference);
 }
 
-/* A square of one colour: pixels that take next to nothing. */
+/* Writes a square of one colour: pixels that take next to nothing. */
 static void flat_jpeg(const char *path, uint32_t size, uint8_t value)
 {
     Buffer file = {0};
@@ -385,7 +385,7 @@ TEST_IN_FOLDER(test_too_few_images_for_a_dictionary_are_told, folder)
     assert_false(access(packed, F_OK) == 0);
 }
 
-/* Of the shards, headers, indexes and all. */
+/* Returns the bytes of the shards, headers, indexes and all. */
 static uint64_t shard_bytes(const char *packed)
 {
     uint64_t bytes = 0;

@@ -20,7 +20,7 @@ static void expect_same(SumPixels sum_pixels, const uint8_t *bytes, size_t block
     assert_memory_equal(squares[0], squares[1], sizeof squares[0]);
 }
 
-/* In memory of exactly that length, at every alignment that matters. */
+/* Checks one way of summing in memory of exactly that length, at every alignment that matters. */
 static void check_way(SumPixels sum_pixels)
 {
     Random random;

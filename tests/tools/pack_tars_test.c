@@ -6,8 +6,8 @@
 #include "tar/tar_write.h"
 #include "tests/tools/sources.h"
 
-/* A tar as webdataset.ShardWriter makes them, each counting from 0: count images, labels from first_label
- * on. */
+/* Writes a tar as webdataset.ShardWriter makes them, each counting from 0: count images, labels from
+ * first_label on. */
 static void source_tar(TestFolder *folder, const char *path, unsigned count, unsigned first_label)
 {
     TarWriter *writer = NULL;
@@ -140,7 +140,8 @@ TEST_IN_FOLDER(test_a_tree_with_a_tar_in_it_is_a_tree, folder)
 
 /* ---- --labels ---- */
 
-/* FOLDER/name.tar of images a, b, c and d; those in `labelled` have a class of that digit. */
+/* Writes FOLDER/name.tar of images a, b, c and d, and returns its path; those in `labelled` have a class of
+ * that digit. */
 static const char *source_unlabelled(TestFolder *folder, const char *name, const char *labelled)
 {
     const char *tar = test_path(folder, "%s.tar", name);

@@ -226,7 +226,7 @@ TEST_IN_FOLDER(test_keys_that_would_clash_keep_their_extension, folder)
     free(list);
 }
 
-/* Samples of the split whose key begins with "CLASS/". */
+/* Returns the samples of the split whose key begins with "CLASS/". */
 static unsigned count_class(const char *list, const char *class_name)
 {
     unsigned count = 0;
@@ -273,7 +273,7 @@ TEST_IN_FOLDER(test_split_of_a_source_that_has_val_is_refused, folder)
     run_result_free(&result);
 }
 
-/* The id in dataset.json; free it. */
+/* Returns the id in dataset.json; free it. */
 static char *id_of(const char *path)
 {
     json_t *manifest = packed_manifest(path);
@@ -305,7 +305,7 @@ TEST_IN_FOLDER(test_the_id_follows_input_and_options, folder)
         free(ids[i]);
 }
 
-/* A JPEG file of `bytes` bytes: what follows its end nobody looks at. */
+/* Writes a JPEG file of `bytes` bytes: what follows its end nobody looks at. */
 static void write_padded_jpeg(const char *path, uint32_t seed, size_t bytes)
 {
     size_t length = 0;

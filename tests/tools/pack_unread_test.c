@@ -7,7 +7,7 @@
 #include "common/file.h"
 #include "tests/tools/sources.h"
 
-/* Two classes, one by a link; small shards: many outputs. */
+/* Makes two classes, one by a link; small shards: many outputs. */
 static const char *make_source(TestFolder *folder)
 {
     const char *root = test_path(folder, "photos");
@@ -24,8 +24,8 @@ static RunResult pack(const char *bad_disk, const char *on_error, const char *so
     return run_program_arguments(&options, "fpack", arguments);
 }
 
-/* It ends with 1, names the path and the reason, and has finished nothing; the same command then packs
- * all. */
+/* Expects that fpack ends with 1, names the path and the reason, and has finished nothing; and that the same
+ * command then packs all. */
 static void expect_unfinished(TestFolder *folder, const char *bad_disk, const char *named)
 {
     const char *source = test_path(folder, "photos"), *target = test_path(folder, "shards");

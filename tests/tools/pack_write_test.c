@@ -123,7 +123,7 @@ TEST_IN_FOLDER(test_a_full_disk_ends_an_lmdb_too, folder)
 
 /* ---- stops ---- */
 
-/* A source that takes a second or so. Its first file is no image. */
+/* Makes a source that takes a second or so. Its first file is no image. */
 static void make_slow_source(TestFolder *folder)
 {
     static const char *const splits[] = {"train", "val"};
@@ -137,7 +137,8 @@ static void make_slow_source(TestFolder *folder)
 /* The arguments of all slow packings but the destination. */
 #define SLOW_OPTIONS "-j1", "--shard-size", "400K"
 
-/* "train-00001-of-00007.fshard": the name of a finished dataset's shard; lives as long as the folder. */
+/* Returns the name of a finished dataset's shard, "train-00001-of-00007.fshard", which lives as long as the
+ * folder. */
 static const char *shard_name(TestFolder *folder, const char *dataset, size_t index)
 {
     json_t *manifest = packed_manifest(dataset);
@@ -149,7 +150,7 @@ static const char *shard_name(TestFolder *folder, const char *dataset, size_t in
     return kept;
 }
 
-/* What packing the slow source makes without a stop. */
+/* Returns what packing the slow source makes without a stop. */
 static const char *make_slow_whole(TestFolder *folder)
 {
     make_slow_source(folder);

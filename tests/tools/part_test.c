@@ -60,7 +60,7 @@ TEST(test_anything_else_is_refused)
     }
 }
 
-/* NULL: not set. */
+/* Sets Slurm's variables; NULL: not set. */
 static void set_variables(const char *const values[5])
 {
     static const char *const names[5] = {"SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_MIN",
@@ -147,7 +147,8 @@ static PartScan *scanned(const Items *items)
     return scan;
 }
 
-/* Disjoint, complete, in order; each part's bytes differ from its share by at most `slack`. */
+/* Asserts that parts are disjoint, complete, in order, and that each part's bytes differ from its share by at
+ * most `slack`. */
 static void assert_parts(const PartScan *scan, const Items *items, uint32_t count, uint64_t slack)
 {
     double total = 0;
@@ -176,7 +177,7 @@ static uint64_t largest(const Items *items)
     return most;
 }
 
-/* The bytes of the `length` neighbours that have most. */
+/* Returns the bytes of the `length` neighbours that have most. */
 static uint64_t largest_run(const Items *items, uint64_t length)
 {
     uint64_t most = 0, sum = 0;

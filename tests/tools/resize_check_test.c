@@ -6,7 +6,7 @@
 
 #include "tests/tools/resize_files.h"
 
-/* All that fresize printed: where findings go is the options' affair. */
+/* Returns all that fresize --check printed: where findings go is the options' affair. */
 static char *check_output(const char *in, const char *out)
 {
     RunResult result = run_expecting(1, "fresize", "--max-size=20", "--check", in, out, NULL);

@@ -59,7 +59,6 @@ void take_png(ResizeTools *tools, uint32_t width, uint32_t height)
     free(pixels);
 }
 
-/* A smooth picture in a format of ours. */
 void take_encoded(ResizeTools *tools, ImageFormat format, uint32_t width, uint32_t height,
                   const ImageMetadata *metadata)
 {

@@ -23,28 +23,28 @@ typedef struct ResizeTools {
 /* 30 pixels on the short edge, quality 95. */
 extern const ShrinkRecipe resize_usual_recipe;
 
-/* *state is a ResizeTools *, with the usual recipe. */
+/* Sets *state to a ResizeTools *, with the usual recipe. */
 int resize_tools_setup(void **state);
 int resize_tools_teardown(void **state);
 
 /* Skips the test, with a message, where the plugin is not there. */
 void need_libvips(void);
 
-/* Into tools->file: a JPEG (of a smooth picture unless pixels are given), a smooth RGB PNG, a smooth picture
- * in a format of ours, these bytes. */
+/* Fill tools->file with a JPEG (of a smooth picture unless pixels are given), a smooth RGB PNG, a smooth
+ * picture in a format of ours, or these bytes. */
 void take_jpeg(ResizeTools *tools, MakeJpeg options);
 void take_png(ResizeTools *tools, uint32_t width, uint32_t height);
 void take_encoded(ResizeTools *tools, ImageFormat format, uint32_t width, uint32_t height,
                   const ImageMetadata *metadata);
 void take_bytes(ResizeTools *tools, const void *from, size_t length);
 
-/* shrink_image of tools->file. What comes out is decoded as it is stored. */
+/* Runs shrink_image on tools->file. What comes out is decoded as it is stored. */
 FshStatus resize_as(ResizeTools *tools, ImageFormat promised);
-/* The same, promising nothing; fails unless this comes out. */
+/* Runs shrink_image with nothing promised; fails unless this comes out. */
 void expect(ResizeTools *tools, ShrinkAction action, ImageFormat format, uint32_t width, uint32_t height,
             uint32_t channels);
 void expect_failure(ResizeTools *tools, FshStatus status, const char *message);
-/* Of what came out, within 12 levels. */
+/* Asserts a pixel of what came out, within 12 levels. */
 void expect_pixel(const ResizeTools *tools, uint32_t x, uint32_t y, int red, int green, int blue);
 
 #endif

@@ -161,7 +161,7 @@ TEST_IN_FOLDER(test_rows_of_another_recipe_are_none, folder)
     ledger_close(&ledger);
 }
 
-/* Three commits of ten rows. */
+/* Writes three commits of ten rows. */
 static void fill(TestFolder *folder, bool settled)
 {
     Ledger *ledger = open_ledger(folder, false);

@@ -260,7 +260,7 @@ TEST_WITH(test_progressive_and_arithmetic_give_the_same_pixels, resize_tools_set
 
 /* ---- orientation ---- */
 
-/* Four quarters: red, green above; blue, white below. */
+/* Fills four quarters: red, green above; blue, white below. */
 static void fill_quarters(Image *image, uint32_t edge)
 {
     static const uint8_t colours[4][3] = {{255, 0, 0}, {0, 255, 0}, {0, 0, 255}, {255, 255, 255}};

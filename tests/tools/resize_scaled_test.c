@@ -14,8 +14,8 @@ static uint8_t *copy_pixels(const Image *image, size_t *length)
     return pixels;
 }
 
-/* Sizes that no fraction divides: the last column and row are covered in part, and turning moves them to the
- * front. */
+/* Compares with the exact way at sizes that no fraction divides: the last column and row are covered in part,
+ * and turning moves them to the front. */
 static void check_against_exact(ResizeTools *tools, MakeJpeg options)
 {
     take_jpeg(tools, options);

@@ -36,7 +36,7 @@ static const char *rule(char text[128], const Failure *failure)
     return text;
 }
 
-/* Two folders of images, one by a link. */
+/* Makes two folders of images, one by a link. */
 static const char *make_source(TestFolder *folder)
 {
     write_many(folder, "photos/cat", IMAGES / 2, 40);

@@ -12,7 +12,7 @@
 
 /* ---- images ---- */
 
-/* width * height * channels bytes; free it. */
+/* Returns width * height * channels bytes of a gradient; free them. */
 static uint8_t *fill(uint32_t width, uint32_t height, uint32_t channels, uint32_t seed)
 {
     uint8_t *rgb = malloc((size_t)width * height * 3);
@@ -200,7 +200,7 @@ char *packed_list(const char *path, const char *split)
     return text;
 }
 
-/* The class of "train/cat/x.jpg" or "cat/x.jpg". */
+/* Asserts that a sample's label is the class of "train/cat/x.jpg" or "cat/x.jpg". */
 static void assert_label(const FshManifest *manifest, const FshSplit *split, const FshSample *sample)
 {
     const FshField *field = &sample->fields[0];

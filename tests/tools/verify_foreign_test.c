@@ -12,7 +12,8 @@ static void add(TarWriter *writer, const char *name, const void *bytes, size_t l
     assert_ok(tar_writer_add(writer, name, bytes, length, 0, NULL, &error), &error);
 }
 
-/* FOLDER/name of `count` samples from number `first` on: a JPEG of 40 x 30, and a class of two. */
+/* Writes FOLDER/name of `count` samples from number `first` on: a JPEG of 40 x 30, and a class of two.
+ * Returns its path. */
 static const char *write_tar(TestFolder *folder, const char *name, unsigned first, unsigned count)
 {
     const char *path = test_path(folder, "%s", name), *image = test_path(folder, "made/x.jpg");

@@ -101,7 +101,7 @@ TEST_IN_FOLDER(test_samples_that_repeat_others_of_their_split_are_counted, folde
 
 /* ---- against ---- */
 
-/* fverify --against SOURCE PACKED; the result is the caller's. */
+/* Runs fverify --against SOURCE PACKED; the result is the caller's. */
 static RunResult against(int exit_status, const char *source, const char *packed)
 {
     return run_expecting(exit_status, "fverify", "--against", source, packed, NULL);

@@ -23,14 +23,14 @@ typedef struct Scenes {
 
 static uint32_t seed = 1;
 
-/* 0..1 */
+/* Returns a number in 0..1. */
 static float chance(void)
 {
     seed = seed * 1664525U + 1013904223U;
     return (float)(seed >> 8) / (float)(1 << 24);
 }
 
-/* About normal, deviation 1. */
+/* Returns a number that is about normal, deviation 1. */
 static float spread(void)
 {
     return (chance() + chance() + chance() + chance() - 2) * 1.732F;
@@ -144,8 +144,8 @@ static float field_at(const Field *field, const Image *image, size_t x, size_t y
 
 typedef void Change(const Image *from, Image *to);
 
-/* Scattering: less of the scene and more of the sky's light the farther it is; what is above is far, as a
- * rule. */
+/* Adds scattering: less of the scene and more of the sky's light the farther it is; what is above is far, as
+ * a rule. */
 static void add_haze(const Image *from, Image *to, float thickness)
 {
     Field field;
@@ -192,7 +192,7 @@ static void noise(const Image *from, Image *to)
         to->pixels[i] = level((float)from->pixels[i] / 255 + strength * spread());
 }
 
-/* Along a line of 7 % of the width. */
+/* Blurs along a line of 7 % of the width. */
 static void motion_blur(const Image *from, Image *to)
 {
     const float angle = 3.14159F * chance();

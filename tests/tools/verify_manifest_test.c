@@ -20,8 +20,8 @@ static const struct Form {
              {"pair-tar", {"--pairs", "a:b", "--format", "tar"}}};
 enum { FORMS = sizeof forms / sizeof forms[0] };
 
-/* Twelve photographs in two classes, of which some are gray, as both classes and sides of pairs. Returns
- * FOLDER/NAME, packed. */
+/* Packs twelve photographs in two classes, of which some are gray, as both classes and sides of pairs.
+ * Returns FOLDER/NAME, packed. */
 static const char *pack_form(TestFolder *folder, const struct Form *form)
 {
     const char *packed = test_path(folder, "%s", form->name);

@@ -8,7 +8,8 @@
 #include "imaging/decode.h"
 #include "tests/tools/sources.h"
 
-/* A shard of one record of one field: an image of 40 x 30 under this key and source. */
+/* Writes a shard of one record of one field: an image of 40 x 30 under this key and source. Returns its path.
+ */
 static const char *write_named(TestFolder *folder, const char *file, const char *key, const char *source)
 {
     static const char *const classes[] = {"<script>alert(1)</script>", "..", "/"};

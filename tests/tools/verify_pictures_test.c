@@ -16,7 +16,7 @@ static size_t count_of(const char *text, const char *part)
     return count;
 }
 
-/* The text from one mark up to the next, which must come after it; the caller frees it. */
+/* Returns the text from one mark up to the next, which must come after it; the caller frees it. */
 static char *between(const char *text, const char *from, const char *to)
 {
     const char *begin = strstr(text, from), *end = begin ? strstr(begin, to) : NULL;
@@ -39,7 +39,7 @@ static void expect_size(const char *path, uint32_t width, uint32_t height)
     free(bytes);
 }
 
-/* Four pairs, of which the third has a side upside down: another picture. */
+/* Packs four pairs, of which the third has a side upside down: another picture. Returns the dataset. */
 static const char *pack_pairs(TestFolder *folder)
 {
     for (unsigned i = 0; i < 4; i++) {

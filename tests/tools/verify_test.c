@@ -16,7 +16,7 @@ static const char *make_dataset(TestFolder *folder)
     return packed;
 }
 
-/* Where the payload of a sample begins in its shard. */
+/* Returns where the payload of a sample begins in its shard. */
 static int64_t payload_offset(const char *shard, uint64_t index)
 {
     FshDataset *dataset = packed_open(shard);
@@ -244,7 +244,7 @@ TEST_IN_FOLDER(test_an_image_that_does_not_decode_is_found_though_its_checksum_i
     run_result_free(&result);
 }
 
-/* A dataset of one shard with one record as given, and the manifest that fits it. */
+/* Writes a dataset of one shard with one record as given, and the manifest that fits it. Returns its path. */
 static const char *write_record(TestFolder *folder, const char *name, const FshSample *sample,
                                 size_t field_count)
 {
