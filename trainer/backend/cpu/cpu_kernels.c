@@ -118,16 +118,12 @@ static void pointwise(OpKind op, const void *values, void *result, int64_t count
 {
     const Value *x = values;
     Value *y = result;
-#define CASE(KIND, function)                                                                                 \
-    case OP_##KIND:                                                                                          \
+#define LOOP(KIND, function)                                                                                 \
+    if (op == OP_##KIND) {                                                                                   \
         _Pragma("omp simd") for (int64_t i = 0; i < count; i++) y[i] = store(function(load(x[i])));          \
-        break;
-    switch (op) {
-        POINTWISE_FUNCTIONS(CASE)
-    default:
-        break;
     }
-#undef CASE
+    POINTWISE_FUNCTIONS(LOOP)
+#undef LOOP
 }
 
 static void pointwise_backward(OpKind op, const void *gradient, const void *values, void *result,
@@ -135,17 +131,13 @@ static void pointwise_backward(OpKind op, const void *gradient, const void *valu
 {
     const Value *dy = gradient, *x = values;
     Value *dx = result;
-#define CASE(KIND, function)                                                                                 \
-    case OP_##KIND##_BACKWARD:                                                                               \
+#define LOOP(KIND, function)                                                                                 \
+    if (op == OP_##KIND##_BACKWARD) {                                                                        \
         _Pragma("omp simd") for (int64_t i = 0; i < count; i++) dx[i] =                                      \
             store(load(dy[i]) * function##_slope(load(x[i])));                                               \
-        break;
-    switch (op) {
-        POINTWISE_FUNCTIONS(CASE)
-    default:
-        break;
     }
-#undef CASE
+    POINTWISE_FUNCTIONS(LOOP)
+#undef LOOP
 }
 
 /* ---- batch norm ---- */
