@@ -73,8 +73,8 @@ static ResampleBox box_of(uint32_t left, uint32_t top, uint32_t width, uint32_t 
     return (ResampleBox){left, top, (double)left + width, (double)top + height};
 }
 
-/* torchvision.transforms.RandomResizedCrop.get_params: ten tries, then the largest centred part of allowed
- * ratio. */
+/* Draws a box as torchvision.transforms.RandomResizedCrop.get_params: ten tries, then the largest centred
+ * part of allowed ratio. */
 static ResampleBox plan_resized(const Augmentation *augmentation, uint32_t width, uint32_t height,
                                 Random *random)
 {
@@ -101,7 +101,7 @@ static ResampleBox plan_resized(const Augmentation *augmentation, uint32_t width
     return box_of((width - crop_width) / 2, (height - crop_height) / 2, crop_width, crop_height);
 }
 
-/* Resize (short edge to `resize`, long edge cut to a whole number), then CenterCrop. */
+/* Plans torchvision's Resize (short edge to `resize`, long edge cut to a whole number), then CenterCrop. */
 static void plan_center(const Augmentation *augmentation, uint32_t width, uint32_t height, CropPlan *plan)
 {
     uint32_t short_edge = width < height ? width : height, size = augmentation->size;
@@ -176,7 +176,7 @@ void augment_least_size(const Augmentation *augmentation, const CropPlan *plan, 
 
 /* ---- pixels ---- */
 
-/* The whole pixels of view that box lies in; box becomes theirs. */
+/* Returns the whole pixels of view that *box lies in; *box becomes relative to them. */
 static ImageView narrow(const ImageView *view, ResampleBox *box)
 {
     uint32_t left = (uint32_t)box->left, top = (uint32_t)box->top;
@@ -197,7 +197,7 @@ static void copy_row(const uint8_t *source, size_t width, uint32_t channels, boo
         memcpy(target, source, width * channels);
 }
 
-/* target: [height, width]; rows from the last to the first if vertical_flip. */
+/* Copies source to target, [height, width]; rows from the last to the first if vertical_flip. */
 static void copy_straight(const ImageView *source, bool flip, bool vertical_flip, uint8_t *target)
 {
     size_t row_bytes = (size_t)source->width * source->channels;
@@ -212,7 +212,7 @@ static void copy_straight(const ImageView *source, bool flip, bool vertical_flip
     }
 }
 
-/* target: [width, height]: its row y is column y of the flipped source. Blocks, so that the lines that one
+/* Copies the flipped source to target, [width, height], rows for columns. In blocks: the cache lines that one
  * column touches serve the next ones too. */
 static void copy_transposed(const ImageView *source, bool flip, bool vertical_flip, uint8_t *target)
 {
@@ -231,7 +231,7 @@ static void copy_transposed(const ImageView *source, bool flip, bool vertical_fl
         }
 }
 
-/* Pixels first..end-1 of target, which come from outside of source: mirrored at its edge. */
+/* Fills pixels first..end-1 of target, which lie outside of source, with pixels mirrored at its edge. */
 static void mirror_edge(const uint8_t *source, uint32_t size, uint32_t channels, int32_t shift,
                         uint32_t first, uint32_t end, uint8_t *target)
 {
@@ -242,7 +242,7 @@ static void mirror_edge(const uint8_t *source, uint32_t size, uint32_t channels,
     }
 }
 
-/* target = source moved by the shift: what both have in one copy, the edges pixel by pixel. */
+/* Moves a row by the shift: what source and target share in one copy, the edges pixel by pixel. */
 static void shift_row(const uint8_t *source, uint32_t size, uint32_t channels, int32_t shift, uint8_t *target)
 {
     uint32_t begin = shift < 0 ? (uint32_t)-shift : 0, end = shift > 0 ? size - (uint32_t)shift : size;
@@ -252,7 +252,7 @@ static void shift_row(const uint8_t *source, uint32_t size, uint32_t channels, i
     mirror_edge(source, size, channels, shift, end, size, target);
 }
 
-/* source: the centre crop, a square. */
+/* Copies the centre crop, a square, moved and mirrored by the plan. */
 static FshStatus copy_shifted(Augmenter *augmenter, const CropPlan *plan, const ImageView *source,
                               uint8_t *target, FshError *error)
 {
@@ -275,7 +275,7 @@ static bool is_whole(double value)
     return value == floor(value);
 }
 
-/* The box is pixels as they are. */
+/* Returns whether the box is taken pixel by pixel. */
 static bool needs_no_resampling(const Augmentation *augmentation, const ResampleBox *box)
 {
     return augmentation->mode == CROP_WHOLE ||
@@ -288,7 +288,7 @@ bool augment_copies(const Augmentation *augmentation, const CropPlan *plan)
     return needs_no_resampling(augmentation, &plan->box);
 }
 
-/* The plan's moves of pixels that are of the right size already. */
+/* Copies pixels of the right size, moved and turned by the plan. */
 static FshStatus copy_pixels(Augmenter *augmenter, const Augmentation *augmentation, const CropPlan *plan,
                              const ImageView *source, uint8_t *target, FshError *error)
 {
@@ -301,7 +301,7 @@ static FshStatus copy_pixels(Augmenter *augmenter, const Augmentation *augmentat
     return FSH_OK;
 }
 
-/* box: in pixels of image. target in image's channels. */
+/* Renders box of image. target has the image's channels. */
 static FshStatus render(Augmenter *augmenter, const Augmentation *augmentation, const CropPlan *plan,
                         const ImageView *image, ResampleBox box, uint8_t *target, FshError *error)
 {
@@ -331,7 +331,7 @@ static FshStatus render(Augmenter *augmenter, const Augmentation *augmentation, 
     return copy_shifted(augmenter, plan, &centre, target, error);
 }
 
-/* Pillow's convert("L") and convert("RGB"). */
+/* Converts between gray and RGB as Pillow's convert("L") and convert("RGB"). */
 static void convert_channels(const uint8_t *source, size_t count, uint32_t source_channels, uint8_t *target,
                              uint32_t target_channels)
 {

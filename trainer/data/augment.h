@@ -80,28 +80,29 @@ typedef struct CropPlan {
     bool vertical_flip, transpose; /* then these, in this order */
 } CropPlan;
 
-/* The same view at another size: what is counted in pixels grows with it. */
+/* Returns the same view at another size: what is counted in pixels grows in proportion. */
 Augmentation augment_at_size(const Augmentation *augmentation, uint32_t size);
 
-/* width, height > 0; CROP_RANDOM: at least size. Draws from random only what the mode needs, always in the
- * same order. */
+/* Draws the plan for an image of width x height > 0; CROP_RANDOM: at least size. Draws from random only what
+ * the mode needs, always in the same order. */
 void augment_plan(const Augmentation *augmentation, uint32_t width, uint32_t height, Random *random,
                   CropPlan *plan);
 
-/* The part of a width x height image that the plan takes pixels from. */
+/* Sets *part to the part of a width x height image that the plan takes pixels from. */
 void augment_part(const Augmentation *augmentation, const CropPlan *plan, uint32_t width, uint32_t height,
                   ImagePart *part);
 
-/* The smallest decoded size of a width x height image that still gives the crop without enlarging: for a
- * decoder that can scale. Evaluation is decoded in full size, for its numbers are compared with those of
- * others; so are pairs: 0 x 0. */
+/* Sets *least_width_ret and *least_height_ret to the smallest decoded size of a width x height image that
+ * gives the crop without enlarging, for a decoder that can scale. Evaluation is decoded in full size, for its
+ * numbers are compared with those of others; so are pairs: 0 x 0. */
 void augment_least_size(const Augmentation *augmentation, const CropPlan *plan, uint32_t width,
                         uint32_t height, uint32_t *least_width_ret, uint32_t *least_height_ret);
 
 typedef struct Augmenter Augmenter;
 
+/* Makes an augmenter. FSH_ERR_MEMORY. */
 FshStatus augmenter_new(Augmenter **augmenter, FshError *error);
-/* Frees and sets to NULL; NULL is fine. */
+/* Frees the augmenter and sets *augmenter to NULL; NULL is fine. */
 void augmenter_free(Augmenter **augmenter);
 
 /* Renders the plan from `image`, which lies at `place` of the image that the plan was made for
@@ -111,7 +112,7 @@ void augmenter_free(Augmenter **augmenter);
 FshStatus augment_render(Augmenter *augmenter, const Augmentation *augmentation, const CropPlan *plan,
                          const ImageView *image, const ImagePlace *place, uint8_t *target, FshError *error);
 
-/* Whether that copies pixels from a full-size image of the result's channels. */
+/* Returns whether augment_render only copies pixels, of a full-size image with the result's channels. */
 bool augment_copies(const Augmentation *augmentation, const CropPlan *plan);
 
 /* Adds noise of deviation sigma (grey levels) to count values. */

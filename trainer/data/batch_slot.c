@@ -7,7 +7,7 @@
 
 enum { ALIGNMENT = 64, NO_LABEL = -1 };
 
-/* Makes room for bytes; what was there is lost. */
+/* Makes room for bytes. What was there is lost if the room grows. */
 static FshStatus reserve_pixels(uint8_t **pixels, size_t *capacity, size_t bytes, FshError *error)
 {
     if (bytes <= *capacity)

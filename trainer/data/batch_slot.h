@@ -1,4 +1,4 @@
-/* batch_slot.h - the memory of one batch of the loader's ring. Internal to the loader.
+/* batch_slot.h - the memory of one batch of the loader's ring. Internal to the loader and its sources.
  *
  * Threads: places of one slot may be filled by several threads at a time, each its own; two that are mixed by
  * one. */
@@ -34,7 +34,7 @@ typedef struct BatchSlot {
     PixelRecipe *recipes;           /* [batch]; NULL unless shape.recipes: then there are no pixels */
     PixelColours *colours;          /* [batch]; NULL unless shape.colours */
     PixelFile *files[2];            /* [batch] of each side; NULL unless shape.files */
-    SlotBytes *kept[2];             /* [batch] what of them does not last */
+    SlotBytes *kept[2];             /* [batch] copies of files that do not last */
     int64_t *labels, *labels_mixed; /* [batch]; labels_mixed, mix: NULL unless shape.mixes */
     float *mix, *valid;
     uint64_t *samples;
@@ -43,25 +43,29 @@ typedef struct BatchSlot {
 /* Takes memory for images of width x height. FSH_ERR_MEMORY; then batch_slot_free. */
 FshStatus batch_slot_make(BatchSlot *slot, const SlotShape *shape, uint32_t width, uint32_t height,
                           FshError *error);
-/* Zeroed is fine. */
+/* Frees what the slot owns; zeroed is fine. */
 void batch_slot_free(BatchSlot *slot);
 
-/* Sets the size; takes more memory if there is too little: what was there is lost. FSH_ERR_MEMORY. */
+/* Sets the size, and takes more memory if there is too little: pixels are lost then. FSH_ERR_MEMORY. */
 FshStatus batch_slot_resize(BatchSlot *slot, uint32_t width, uint32_t height, FshError *error);
 
-/* The image at a place; its target, NULL if there are none; of recipes both are NULL. */
+/* Return the pixels at a place, and those of its target. NULL: the batch has none, or has recipes. */
 uint8_t *batch_slot_pixels(const BatchSlot *slot, uint64_t place);
 uint8_t *batch_slot_target(const BatchSlot *slot, uint64_t place);
 
+/* Marks a place as filled with a sample of this label. */
 void batch_slot_take(BatchSlot *slot, uint64_t place, int64_t label);
-/* Padding, or a sample that cannot be used: no label, not valid, pixels of the fill. */
+/* Leaves a place out, for padding or a sample that cannot be used: no label, not valid, pixels of the
+ * fill. */
 void batch_slot_leave_out(BatchSlot *slot, uint64_t place);
 
 /* Mixes places first and first + 1 as mixing and random want it, unless one was left out; labels_mixed and
  * mix are set in any case. */
 void batch_slot_mix(BatchSlot *slot, const Mixing *mixing, Random *random, uint64_t first);
 
+/* Returns the bytes of memory that the slot takes. */
 uint64_t batch_slot_bytes(const BatchSlot *slot);
+/* Returns how many places hold a sample. */
 uint64_t batch_slot_valid_count(const BatchSlot *slot);
 
 #endif

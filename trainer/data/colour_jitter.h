@@ -30,11 +30,12 @@ typedef struct ColourPlan {
     double factors[COLOUR_STEP_COUNT];
 } ColourPlan;
 
-/* The steps come in random order. */
+/* Draws the steps' factors, and their order. */
 void colour_jitter_plan(const ColourJitter *jitter, Random *random, ColourPlan *plan);
+/* Applies the plan to pixels in place. */
 void colour_jitter_apply(const ColourPlan *plan, uint8_t *pixels, size_t pixel_count, uint32_t channels);
 
-/* One step: torchvision.transforms.functional.adjust_brightness, …_contrast, …_saturation, …_hue. */
+/* Applies one step: torchvision.transforms.functional.adjust_brightness, …_contrast, …_saturation, …_hue. */
 void colour_adjust(ColourStep step, double factor, uint8_t *pixels, size_t pixel_count, uint32_t channels);
 
 #endif

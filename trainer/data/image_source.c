@@ -65,13 +65,13 @@ bool image_source_is_packed(const char *path, FshKind kind)
 
 /* ---- finding ---- */
 
-/* What is found, as it comes. */
+/* A search under way. */
 typedef struct Finder {
     const ImageSourceOptions *options;
     ImageSource *source;
     char outputs[PATH_MAX];   /* relative to the root; "": they lie elsewhere */
     char real_root[PATH_MAX]; /* without links, for what a list names in full; "": not known */
-    char **paths;             /* of the wanted ones; owned */
+    char **paths;             /* of wanted images; owned */
     size_t capacity;
 } Finder;
 
@@ -192,7 +192,7 @@ static FshStatus find_listed(Finder *finder, const char *root, FshError *error)
     return status;
 }
 
-/* Finds where the outputs lie below the root: by their real paths, for links lead anywhere. */
+/* Finds where the outputs lie below the root, by real paths: links may lead anywhere. */
 static void find_outputs(Finder *finder, const char *root)
 {
     char real_root[PATH_MAX], real_outputs[PATH_MAX];

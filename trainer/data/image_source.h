@@ -49,7 +49,7 @@ bool image_source_is_packed(const char *path, FshKind kind);
  * list of what is no folder; FSH_ERR_CORRUPT: a damaged tar; FSH_ERR_INTERRUPTED; FSH_ERR_MEMORY. On
  * failure nothing is held. */
 FshStatus image_source_open(ImageSource *source, const ImageSourceOptions *options, FshError *error);
-/* Frees what it owns; zeroed is fine. */
+/* Frees what source owns; zeroed is fine. */
 void image_source_close(ImageSource *source);
 
 #endif

@@ -19,7 +19,7 @@ enum {
 };
 enum { TABLES_MAX = 4 }; /* of quantisation */
 
-/* What has been seen in front of the first scan. */
+/* What was seen before the first scan. */
 typedef struct Seen {
     uint32_t width, height;
     unsigned components; /* 0: no frame yet */
@@ -34,7 +34,7 @@ static uint32_t big16(const uint8_t *bytes)
     return (uint32_t)bytes[0] << 8 | bytes[1];
 }
 
-/* The frame header's parameters, behind its length (T.81, B.2.2). */
+/* Reads the parameters of a frame header, after its length (T.81, B.2.2). */
 static void see_frame(const uint8_t *frame, size_t length, Seen *seen)
 {
     if (length < 6 || seen->components) {
@@ -64,7 +64,7 @@ static void see_frame(const uint8_t *frame, size_t length, Seen *seen)
                  component[7] != 0x11 || (component[0] == 'R' && component[3] == 'G' && component[6] == 'B');
 }
 
-/* Tables of quantisation (T.81, B.2.4.1). nvJPEG 13.0 makes an image of a file without them, too. */
+/* Reads tables of quantisation (T.81, B.2.4.1). nvJPEG 13.0 decodes a file without them, too. */
 static void see_tables(const uint8_t *data, size_t length, Seen *seen)
 {
     while (length > 0) {
@@ -92,7 +92,7 @@ static bool is_other_frame(uint8_t marker)
     return marker > MARKER_SOF0 && marker <= MARKER_SOF15 && marker != MARKER_DHT && marker != MARKER_JPG;
 }
 
-/* One scan of all components, from the first coefficient to the last (T.81, B.2.3). */
+/* Returns whether the scan has all components, from the first coefficient to the last (T.81, B.2.3). */
 static bool is_whole_scan(const uint8_t *scan, size_t length, const Seen *seen)
 {
     return length == 4 + 2 * (size_t)seen->components && scan[0] == seen->components &&

@@ -1,4 +1,4 @@
-/* jpeg_plain.h - is a file one that every JPEG decoder reads alike, the GPU's too?
+/* jpeg_plain.h - tells JPEG files that every decoder reads alike, the GPU's too.
  *
  * Baseline (SOF0), 8 bits, one scan of gray or of Y, Cb and Cr, chroma at most halved each way, upright.
  * Anything else (progressive, CMYK, RGB inside, 4:1:1, gray with sampling factors, turned by EXIF, without
@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Its size is set if it is. */
+/* Returns whether the file is plain, and then sets *width_ret and *height_ret. */
 bool jpeg_is_plain(const void *bytes, size_t length, uint32_t *width_ret, uint32_t *height_ret);
 
 #endif

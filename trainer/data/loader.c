@@ -65,7 +65,7 @@ static FshStatus make_worker(Loader *loader, LoaderWorker *worker, FshError *err
     return FSH_OK;
 }
 
-/* An augmentation for each epoch that has a size of its own. */
+/* Makes an augmentation for each epoch that has a size of its own. */
 static FshStatus make_augmentations(Loader *loader, FshError *error)
 {
     const LoaderOptions *options = &loader->options;
@@ -211,7 +211,7 @@ void loader_free(Loader **loader)
 
 /* ---- the consumer ---- */
 
-/* The decoder of the consumer's thread. */
+/* Sets *single_ret to the decoder of the consumer's thread, which is made at its first use. */
 static FshStatus open_single(Loader *loader, SampleLoader **single_ret, FshError *error)
 {
     FshStatus status = loader->single ? FSH_OK : make_samples(loader, &loader->single, error);
@@ -268,7 +268,7 @@ void loader_start(Loader *loader, uint64_t first, uint64_t count)
     (void)pthread_mutex_unlock(&loader->mutex);
 }
 
-/* With the mutex held: is batch `consumed` whole? */
+/* Returns whether batch `consumed` is whole. Called with the mutex held. */
 static bool is_whole(const Loader *loader)
 {
     bool begun = loader->next_batch > loader->consumed ||
@@ -276,7 +276,8 @@ static bool is_whole(const Loader *loader)
     return begun && loader->slots[loader->consumed % loader->slot_count].unfilled == 0;
 }
 
-/* With the mutex held: gives back the last batch, waits for the next; NULL behind the last one. */
+/* Gives back the last batch and returns the next, for which it waits; NULL after the last one. Called with
+ * the mutex held. */
 static LoaderSlot *take_slot(Loader *loader)
 {
     if (loader->handed_out) {
@@ -291,6 +292,7 @@ static LoaderSlot *take_slot(Loader *loader)
     return &loader->slots[loader->consumed++ % loader->slot_count];
 }
 
+/* Completes the recipes of a batch whose places are all rendered. */
 static void finish_recipes(const Loader *loader, LoaderSlot *slot)
 {
     if (loader->source->type->finish)
@@ -335,7 +337,8 @@ FshStatus loader_next(Loader *loader, const Batch **batch, FshError *error)
     return FSH_OK;
 }
 
-/* Renders a place again. FSH_OK too where the sample is left out. */
+/* Renders a place again, whose file the backend has refused. Returns FSH_OK also if the sample is left
+ * out. */
 static FshStatus render_refused(Loader *loader, LoaderSlot *slot, uint64_t epoch, uint64_t place,
                                 SampleLoader *single, FshError *error)
 {

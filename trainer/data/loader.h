@@ -47,7 +47,7 @@ typedef struct LoaderOptions {
     bool inputs_alone;                  /* no sample has a label or a target: evaluation alone */
     Augmentation augmentation;          /* pairs: CROP_RANDOM or CROP_WHOLE */
     Mixing mixing;                      /* classes; wants an even batch */
-    /* The crop's edge in epoch e is epoch_sizes[e], in those behind the last one epoch_sizes[epoch_size_count
+    /* The crop's edge in epoch e is epoch_sizes[e], after the last one epoch_sizes[epoch_size_count
      * - 1], the rest of the augmentation scaled with it; NULL and 0: augmentation.size in all. Copied. */
     const uint32_t *epoch_sizes;
     size_t epoch_size_count;
@@ -89,16 +89,16 @@ typedef struct Batch {
 
 typedef struct Loader Loader;
 
-/* FSH_ERR_MISMATCH: training with fewer samples than the total batch. FSH_ERR_USAGE: options that contradict
- * each other (an odd batch to mix, whole images in batches, a kind of crop that is not for this kind of
- * data). FSH_ERR_MEMORY, FSH_ERR_SYSTEM. On failure *loader is NULL. */
+/* Makes a loader and starts its threads. FSH_ERR_MISMATCH: training with fewer samples than the total batch.
+ * FSH_ERR_USAGE: options that contradict each other (an odd batch to mix, whole images in batches, a kind of
+ * crop that is not for this kind of data). FSH_ERR_MEMORY, FSH_ERR_SYSTEM. On failure *loader is NULL. */
 FshStatus loader_new(Loader **loader, const LoaderOptions *options, FshError *error);
-/* Stops the workers where they are, frees, sets to NULL; NULL is fine. */
+/* Stops the workers where they are, frees the loader and sets *loader to NULL; NULL is fine. */
 void loader_free(Loader **loader);
 
-/* The image at a place of the batch in hand as the batch has it but for mixing: [height, width, channels],
- * target too for pairs (else NULL). It is rendered anew, for batches of recipes from its
- * record: a few at a time. */
+/* Renders the image at a place of the batch in hand as the batch has it, but for mixing: [height, width,
+ * channels], target too for pairs (else NULL). It is rendered anew, for batches of recipes from its record: a
+ * few at a time. */
 FshStatus loader_image(Loader *loader, const Batch *batch, uint64_t place, uint8_t *pixels, uint8_t *target,
                        FshError *error);
 
@@ -108,28 +108,28 @@ FshStatus loader_image(Loader *loader, const Batch *batch, uint64_t place, uint8
  * (skip_bad), or is the failure, named. */
 FshStatus loader_decode_refused(Loader *loader, const uint64_t *places, size_t count, FshError *error);
 
-/* Steps of one epoch, > 0. */
+/* Returns the steps of one epoch, > 0. */
 uint64_t loader_step_count(const Loader *loader);
-/* The order that it follows. */
+/* Returns the order that the loader follows. */
 const Sampler *loader_sampler(const Loader *loader);
-/* Bytes of the ring; CROP_WHOLE: so far. */
+/* Returns the bytes of the ring; of CROP_WHOLE those that it takes so far. */
 uint64_t loader_ring_bytes(const Loader *loader);
 
-/* From now on loader_next gives the batches first..first+count-1. What was under way is dropped. */
+/* Lets loader_next give the batches first..first+count-1 from now on. Drops what was under way. */
 void loader_start(Loader *loader, uint64_t first, uint64_t count);
 
-/* The next batch; it stays valid until the next call of loader_next or loader_start. NULL after the last.
- * Without skip_bad, fails at the batch that holds a bad sample, with the message of the one that stands first
- * in it: shard, record, key, source, reason. */
+/* Sets *batch to the next batch, valid until the next call of loader_next or loader_start; NULL after the
+ * last. Without skip_bad, fails at the batch that holds a bad sample, with the message of the one that stands
+ * first in it: shard, record, key, source, reason. */
 FshStatus loader_next(Loader *loader, const Batch **batch, FshError *error);
 
-/* A bad sample that was skipped, each named once however many epochs meet it. Copies the message of problem
- * `number` and returns true, or returns false if there are no more so far. */
+/* Copies the message of problem `number` and returns true; returns false if there are no more so far. A
+ * problem is a sample that was skipped, named once however many epochs meet it. */
 bool loader_problem(Loader *loader, uint64_t number, char *message, size_t message_bytes);
-/* Different bad samples so far. */
+/* Returns how many different samples were skipped so far. */
 uint64_t loader_problem_count(Loader *loader);
 
-/* Seconds spent in loader_next since loader_new: what the consumer has waited for data. */
+/* Returns the seconds that the consumer has spent in loader_next since loader_new. */
 double loader_wait_seconds(const Loader *loader);
 
 /* What the workers have done since loader_new, in chunks that are finished. */
@@ -140,6 +140,7 @@ typedef struct LoaderStatistics {
     uint64_t page_reads; /* pages that a worker waited for (major faults; measure) */
 } LoaderStatistics;
 
+/* Copies the statistics. */
 void loader_statistics(Loader *loader, LoaderStatistics *statistics);
 
 #endif

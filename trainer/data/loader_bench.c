@@ -44,8 +44,8 @@ static void *copy_main(void *argument)
     return NULL;
 }
 
-/* What `threads` memcpys copy, together; nothing if there is no memory to try it. Each is timed by itself and
- * all are added up: they do not begin quite at once. */
+/* Measures what `threads` memcpys copy together; 0 if there is no memory to try it. Each is timed by itself
+ * and the rates are added up, because they do not begin at once. */
 static void measure_memory(int threads, LoaderBenchReport *report)
 {
     Copier *copiers = calloc((size_t)threads, sizeof *copiers);
@@ -121,8 +121,8 @@ static FshStatus run_pass(Loader *loader, const FshSplit *split, double seconds,
     return status;
 }
 
-/* What holds it up: workers that wait for pages (disk), copies as fast as memory allows (memory), else
- * work. */
+/* Names what bounds the pass: workers that wait for pages (disk), copies as fast as memory allows (memory),
+ * else work (CPU). */
 static void judge(LoaderBenchPass *pass, double memory_bytes_per_second)
 {
     const LoaderStatistics *work = &pass->work;

@@ -47,7 +47,7 @@ typedef struct LoaderBenchReport {
  * and loader_next; FSH_ERR_INTERRUPTED on a signal. */
 FshStatus loader_bench(const LoaderBenchOptions *options, LoaderBenchReport *report, FshError *error);
 
-/* As a few lines of text, without newlines. */
+/* Prints the report as a few lines of text, without newlines. */
 void loader_bench_tell(const LoaderBenchReport *report, void (*print)(void *context, const char *line),
                        void *context);
 

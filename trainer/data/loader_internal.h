@@ -13,7 +13,7 @@
 
 enum { LOADER_PROBLEMS_KEPT = 1000 }; /* messages; beyond that they are only counted */
 
-/* One batch of the ring. */
+/* A batch of the ring. */
 typedef struct LoaderSlot {
     Batch batch;        /* what the consumer sees; its arrays are memory's */
     PixelBatch recipes; /* batch.recipes, where the source has them */
@@ -35,26 +35,26 @@ typedef struct LoaderWorker {
 struct Loader {
     LoaderOptions options;
     const PixelSource *source;   /* options.source, or that of records */
-    Augmentation *augmentations; /* of epoch 0, 1, …; the last one of all behind */
+    Augmentation *augmentations; /* of epoch 0, 1, …; the last one serves all later epochs */
     size_t augmentation_count;
     Sampler sampler;
     uint64_t step_count;
     SampleChecksums checksums;
-    SampleLoader *single; /* of the consumer's own thread (loader_single); made when it is wanted */
+    SampleLoader *single; /* of the consumer's thread; NULL before its first use */
     size_t slot_count;
     LoaderSlot *slots;
     LoaderWorker *workers;
 
-    pthread_mutex_t mutex; /* guards all below */
+    pthread_mutex_t mutex; /* guards every field below it */
     pthread_cond_t work;   /* there is something to take, or it is time to stop */
-    /* a batch is whole, or the last chunk in flight is back while loader_start lets nobody take one */
+    /* signalled when a batch is whole, and when the last chunk in flight is back while loader_start waits */
     pthread_cond_t ready;
     bool mutex_made, work_made, ready_made;
     bool stop;
     bool handed_out;                 /* the consumer has batch `consumed` - 1 */
     uint64_t next_batch, next_place; /* the next chunk to take */
-    uint64_t end_batch;              /* behind the last one */
-    uint64_t consumed;               /* the next one that the consumer gets */
+    uint64_t end_batch;              /* one more than the last batch */
+    uint64_t consumed;               /* number of the next batch that the consumer gets */
     uint64_t in_flight;              /* chunks taken and not finished */
     uint8_t *bad_seen;               /* a bit for each sample of the split */
     char **problems;                 /* owned */
@@ -79,7 +79,7 @@ static inline const Augmentation *loader_augmentation(const Loader *loader, uint
     return &loader->augmentations[epoch < last ? epoch : last];
 }
 
-/* How the samples of an epoch are to look. */
+/* Returns how the samples of an epoch are to look. */
 static inline SampleView loader_view(const Loader *loader, uint64_t epoch)
 {
     return (SampleView){.augmentation = loader_augmentation(loader, epoch),
@@ -88,12 +88,12 @@ static inline SampleView loader_view(const Loader *loader, uint64_t epoch)
                         .epoch = epoch};
 }
 
-/* With the mutex held: a sample that is left out. */
+/* Counts a sample that is left out, and keeps its message, once. Called with the mutex held. */
 void loader_note_problem(Loader *loader, uint64_t sample, const FshError *error);
-/* Mixes the pair that begins at this place, anew if it was mixed before and has recipes. */
+/* Mixes places first and first + 1. Recipes may be mixed again: nothing of the first time stays. */
 void loader_mix_pair(const Loader *loader, BatchSlot *memory, uint64_t epoch, uint64_t first);
 
-/* A worker's thread, until loader->stop; argument: its LoaderWorker. */
+/* Fills batches in a worker's thread until loader->stop. argument: its LoaderWorker. Returns NULL. */
 void *loader_worker_main(void *argument);
 
 #endif

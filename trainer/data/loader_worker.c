@@ -7,7 +7,7 @@
 #include "common/progress.h"
 #include "trainer/data/loader_internal.h"
 
-/* Samples first..first+count-1 of the batch with this number. */
+/* What a worker takes at a time: places first..first+count-1 of the batch with this number. */
 typedef struct Chunk {
     uint64_t batch_number, first, count;
     LoaderSlot *slot;
@@ -37,7 +37,7 @@ static void note_failure(Loader *loader, const Chunk *chunk, uint64_t place, uin
     (void)pthread_mutex_unlock(&loader->mutex);
 }
 
-/* Padding, or a sample that cannot be used. A whole image has no size then. */
+/* Leaves a place without a sample: padding, or a sample that cannot be used. A whole image gets no size. */
 static void leave_out(const Loader *loader, BatchSlot *memory, uint64_t place)
 {
     if (loader_has_whole_images(loader))
@@ -99,7 +99,7 @@ static uint64_t thread_page_reads(void)
     return getrusage(RUSAGE_THREAD, &usage) == 0 ? (uint64_t)usage.ru_majflt : 0;
 }
 
-/* The same, with the thread's own time. */
+/* Fills a chunk and measures the thread's time. */
 static void fill_measured(LoaderWorker *worker, const Chunk *chunk)
 {
     double start = progress_now_seconds(), cpu_start = thread_cpu_seconds();
@@ -110,7 +110,7 @@ static void fill_measured(LoaderWorker *worker, const Chunk *chunk)
     worker->page_reads = thread_page_reads() - reads_before;
 }
 
-/* With the mutex held: what the worker has counted moves to the loader. */
+/* Moves what the worker has counted to the loader. Called with the mutex held. */
 static void collect_statistics(Loader *loader, LoaderWorker *worker)
 {
     SampleStatistics *counted = sample_loader_statistics(worker->samples);
@@ -126,14 +126,14 @@ static void collect_statistics(Loader *loader, LoaderWorker *worker)
     *counted = (SampleStatistics){0};
 }
 
-/* With the mutex held. */
+/* Returns whether a slot is free for the next chunk. Called with the mutex held. */
 static bool can_take(const Loader *loader)
 {
     return loader->next_batch < loader->end_batch &&
            loader->next_batch < loader->consumed - loader->handed_out + loader->slot_count;
 }
 
-/* With the mutex held, where can_take. */
+/* Takes the next chunk. Called with the mutex held, after can_take returned true. */
 static Chunk take_chunk(Loader *loader)
 {
     uint64_t batch = loader->options.batch;

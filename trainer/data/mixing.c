@@ -5,8 +5,8 @@
 
 #include "trainer/backend/colour_math.h"
 
-/* Marsaglia and Tsang, "A simple method for generating gamma variables" (2000). Below 1 from alpha + 1, as
- * they say. */
+/* Draws from Gamma(alpha, 1) by Marsaglia and Tsang, "A simple method for generating gamma variables" (2000);
+ * for alpha below 1 from alpha + 1, as they advise. */
 static double draw_gamma(double alpha, Random *random)
 {
     double boost = 1;
@@ -34,7 +34,7 @@ double mixing_draw_beta(double alpha, Random *random)
     return sum > 0 ? first / sum : random_below(random, 2);
 }
 
-/* lowest of middle - half and 0 …: timm's rand_bbox, one axis. */
+/* Draws one axis of the box as timm's rand_bbox: around a random middle, cut off at the edges. */
 static void cut_axis(uint32_t size, double ratio, Random *random, uint32_t *low, uint32_t *high)
 {
     int64_t half = (int64_t)((double)size * ratio) / 2, middle = (int64_t)random_below(random, size);

@@ -35,14 +35,15 @@ typedef struct MixPlan {
     uint32_t left, top, right, bottom;
 } MixPlan;
 
-/* For images of width x height. CutMix's share is what the box, cut off at the edges, really leaves. */
+/* Draws the plan for images of width x height. CutMix's share is what the box leaves after it is cut off at
+ * the edges. */
 void mixing_plan(const Mixing *mixing, uint32_t width, uint32_t height, Random *random, MixPlan *plan);
 
-/* first, second: [height, width, channels], changed in place. */
+/* Mixes first and second, [height, width, channels], in place. */
 void mixing_apply(const MixPlan *plan, uint32_t width, uint32_t height, uint32_t channels, uint8_t *first,
                   uint8_t *second);
 
-/* Beta(alpha, alpha), alpha > 0. */
+/* Returns a number drawn from Beta(alpha, alpha), alpha > 0. */
 double mixing_draw_beta(double alpha, Random *random);
 
 /* Returns what the options below say unless given: nothing is mixed. */

@@ -35,15 +35,18 @@ typedef struct ErasingPlan {
     uint32_t left, top, width, height; /* width 0: nothing is erased */
 } ErasingPlan;
 
-/* Ten tries for a rectangle within width x height, then none (torchvision's RandomErasing.get_params). */
+/* Draws a rectangle within width x height in ten tries, else none (torchvision's
+ * RandomErasing.get_params). */
 void random_erasing_plan(const RandomErasing *erasing, uint32_t width, uint32_t height, Random *random,
                          ErasingPlan *plan);
 
-/* What it is filled with: the mean, of ERASING_RAND a colour around it. Draws on from the same random. */
+/* Sets colour to what the rectangle is filled with: the mean, for ERASING_RAND a colour around it. random: as
+ * the plan left it. */
 void random_erasing_colour(const RandomErasing *erasing, const uint8_t mean[4], uint32_t channels,
                            Random *random, uint8_t colour[4]);
 
-/* pixels: [height, width, channels]; mean: of each channel. Draws on from the same random. */
+/* Erases the rectangle in pixels, [height, width, channels]. mean: of each channel. random: as the plan left
+ * it. */
 void random_erasing_apply(const RandomErasing *erasing, const ErasingPlan *plan, const uint8_t mean[4],
                           uint8_t *pixels, uint32_t width, uint32_t channels, Random *random);
 

@@ -113,7 +113,7 @@ static bool is_verified(const SampleLoader *loader, uint64_t index)
     return atomic_load_explicit(right, memory_order_relaxed) & bit_of(index);
 }
 
-/* A bad one is tested, and found bad, in every epoch. */
+/* Tests the sample's checksum unless it was right before. A bad sample is found bad in every epoch. */
 static FshStatus verify_once(const SampleLoader *loader, uint64_t index, FshError *error)
 {
     if (is_verified(loader, index))
@@ -135,7 +135,7 @@ static const FshField *stored_field(const SampleLoader *loader, unsigned side)
     return &loader->sample.fields[side == 0 ? loader->options.input_field : loader->options.target_field];
 }
 
-/* To a message that has file and record already. */
+/* Adds the source path to a message that has file and record already. */
 static FshStatus add_source(const FshField *field, FshError *error)
 {
     if (field->compression == FSH_COMPRESSION_FILE) /* which it names */
@@ -146,7 +146,7 @@ static FshStatus add_source(const FshField *field, FshError *error)
     return error->status;
 }
 
-/* To a message that has the reason alone. */
+/* Puts file, record, key and source before a message that has the reason alone. */
 static FshStatus add_place(SampleLoader *loader, unsigned side, FshError *error)
 {
     char where[256];
@@ -167,8 +167,8 @@ static FshStatus add_place(SampleLoader *loader, unsigned side, FshError *error)
                              (int)sample->key_bytes, sample->key, (int)field->source_bytes, field->source);
 }
 
-/* After the bytes of the sample were used where they lie. Zeros in the place of a page that cannot be read
- * are why anything else was wrong. Returns status, or FSH_ERR_SYSTEM. */
+/* Checks that every page of the sample could be read, after its bytes were used where they lie. Zeros stand
+ * in the place of an unreadable page, and explain any other failure. Returns status, or FSH_ERR_SYSTEM. */
 static FshStatus check_read(const SampleLoader *loader, FshStatus status, FshError *error)
 {
     return loader->has_record && fsh_sample_check_read(loader->options.split, &loader->sample, error)
@@ -189,7 +189,7 @@ static FshStatus unpack_field(SampleLoader *loader, unsigned side, FshError *err
     return status ? add_source(stored, error) : FSH_OK;
 }
 
-/* Tars and LMDBs of others do not say how large an image is: its header does. */
+/* Takes the image's size from its header, where the container does not know it (tars and LMDBs of others). */
 static FshStatus find_size(SampleLoader *loader, FshField *field, FshError *error)
 {
     ImageInfo info;
@@ -426,7 +426,7 @@ FshStatus sample_loader_draw(SampleLoader *loader, const Augmentation *augmentat
     return FSH_OK;
 }
 
-/* What changes colours of the network's input: width x height pixels. */
+/* Applies jitter, noise and erasing to the network's input of width x height pixels. */
 static void change_colours(SampleLoader *loader, const Augmentation *augmentation, SampleRecipe *recipe,
                            uint32_t width, uint32_t height, uint8_t *pixels)
 {

@@ -18,12 +18,13 @@
 #include "trainer/data/augment.h"
 #include "trainer/data/sample_recipe.h"
 
-/* A bit for each sample of a split: its checksum is right. Two threads may test a sample twice; that is
- * harmless. */
+/* A bit for each sample of a split: set once its checksum was right. Two threads may test the same sample;
+ * that is harmless. */
 typedef struct SampleChecksums {
     atomic_uchar *right;
 } SampleChecksums;
 
+/* Makes the bits, all unset. FSH_ERR_MEMORY. */
 FshStatus sample_checksums_make(SampleChecksums *checksums, uint64_t sample_count, FshError *error);
 void sample_checksums_free(SampleChecksums *checksums);
 
@@ -35,7 +36,7 @@ typedef struct SampleOptions {
     bool inputs_alone;           /* samples have neither label nor target: images that nobody has packed */
     uint64_t seed;
     uint8_t fill[4]; /* the mean: what random erasing leaves */
-    bool measure;    /* stages' times; costs some 50 ns for each */
+    bool measure;    /* measure the time of each stage; costs some 50 ns a stage */
 } SampleOptions;
 
 /* Where the time of a sample goes. */
@@ -65,15 +66,15 @@ typedef struct SampleLoader SampleLoader;
 
 FshStatus sample_loader_new(SampleLoader **loader, const SampleOptions *options,
                             const SampleChecksums *checksums, FshError *error);
-/* Frees and sets to NULL; NULL is fine. */
+/* Frees the loader and sets *loader to NULL; NULL is fine. */
 void sample_loader_free(SampleLoader **loader);
 
-/* Sample index will be opened soon: it is asked for from the disk if it has not been read yet, from memory
- * else. */
+/* Asks for sample index, which will be opened soon: from the disk if it was not read before, else from
+ * memory. */
 void sample_loader_expect(const SampleLoader *loader, uint64_t index);
 
-/* Finds sample index, and tests its checksum until it has been right once: a JPEG with a flipped byte may
- * well decode. The message of a failure names dataset, file, record, key, source and reason. */
+/* Opens sample index and fills *info. Tests its checksum until that was right once: a JPEG with a flipped
+ * byte may well decode. The message of a failure names dataset, file, record, key, source and reason. */
 FshStatus sample_loader_open(SampleLoader *loader, uint64_t epoch, uint64_t index, SampleInfo *info,
                              FshError *error);
 
@@ -98,32 +99,32 @@ void sample_loader_open_decoded(SampleLoader *loader, uint64_t epoch, uint64_t i
 FshStatus sample_loader_render(SampleLoader *loader, const Augmentation *augmentation, uint8_t *pixels,
                                uint8_t *target, FshError *error);
 
-/* Channels of a side of that sample: as they are stored raw, else what it is decoded to, which is
- * `decoded`. */
+/* Returns the channels of a side of that sample: those of raw pixels as they are stored; else `decoded`, what
+ * it is decoded to. */
 uint8_t sample_loader_channels(const SampleLoader *loader, unsigned side, uint32_t decoded);
-/* The whole image of a side of that sample in full size, in sample_loader_channels: in the mapping, or in the
- * loader until its next call. Messages as above. */
+/* Decodes a side of that sample whole, in full size, in sample_loader_channels. *view points into the
+ * mapping, or into the loader until its next call. Messages as above. */
 FshStatus sample_loader_image(SampleLoader *loader, unsigned side, uint32_t decoded, ImageView *view,
                               FshError *error);
 
-/* That sample's recipe for an augmentation. FSH_ERR_MISMATCH as sample_loader_render. */
+/* Draws that sample's recipe. FSH_ERR_MISMATCH as sample_loader_render. */
 FshStatus sample_loader_draw(SampleLoader *loader, const Augmentation *augmentation, SampleRecipe *recipe,
                              FshError *error);
-/* The unpacked field of a side of that sample: a file, or raw pixels. */
+/* Returns the unpacked field of a side of that sample: a file, or raw pixels. */
 const FshField *sample_loader_field(const SampleLoader *loader, unsigned side);
-/* Whether its bytes lie in the mapping, where they stay for as long as the dataset is open; else they are the
- * loader's until its next call. Not of a sample that is decoded already. */
+/* Returns whether the field's bytes lie in the mapping, where they stay for as long as the dataset is open;
+ * else they are the loader's until its next call. Not for a sample that is decoded already. */
 bool sample_loader_in_mapping(const SampleLoader *loader, unsigned side);
-/* Returns the decoder of this loader, for one who decodes the field otherwise. */
+/* Returns the loader's decoder, for a caller that decodes the field in another way. */
 ImageDecoder *sample_loader_decoder(SampleLoader *loader);
-/* Ends such a decoding, which has returned status. Adds to a message that has the reason alone where the
- * sample lies. Returns status, or FSH_ERR_SYSTEM if a page could not be read. */
+/* Ends such a decoding, which returned status: puts where the sample lies before a message that has the
+ * reason alone. Returns status, or FSH_ERR_SYSTEM if a page could not be read. */
 FshStatus sample_loader_end(SampleLoader *loader, unsigned side, FshStatus status, FshError *error);
-/* Reads all bytes of the field once, for one who reads them where they lie. FSH_ERR_SYSTEM: a page cannot be
- * read. */
+/* Reads all bytes of the field once, for a caller that uses them where they lie. FSH_ERR_SYSTEM: a page
+ * cannot be read. */
 FshStatus sample_loader_touch(SampleLoader *loader, unsigned side, FshError *error);
 
-/* Of what this one has done; the caller may add to it. */
+/* Returns the loader's statistics, which the caller may add to. */
 SampleStatistics *sample_loader_statistics(SampleLoader *loader);
 
 /* Counts the seconds since the last call to stage, if measuring. */

@@ -1,6 +1,6 @@
 #include "trainer/data/sample_recipe.h"
 
-/* Numbers that do not move when another kind of augmentation is switched on. */
+/* Streams of random numbers: switching one augmentation on does not change the numbers of another. */
 enum { STREAM_COLOUR = 1, STREAM_NOISE, STREAM_ERASING, STREAM_MIXING };
 
 void sample_mixing_random(uint64_t seed, uint64_t epoch, uint64_t index, Random *random)
@@ -67,7 +67,7 @@ void sample_recipe_pixels(const SampleRecipe *recipe, const Augmentation *augmen
     };
     if (augmentation->mode == CROP_PADDED || augmentation->mode == CROP_CENTER)
         return;
-    /* Whole pixels are cut out, with no influence from their neighbours; then they are resampled or not. */
+    /* Whole pixels are cut out without influence of their neighbours, then resampled or not. */
     pixels->part_left = (uint32_t)box->left;
     pixels->part_top = (uint32_t)box->top;
     pixels->part_width = (uint32_t)(box->right - box->left);
@@ -77,7 +77,7 @@ void sample_recipe_pixels(const SampleRecipe *recipe, const Augmentation *augmen
     pixels->resized_height = resized ? augmentation->size : pixels->part_height;
 }
 
-/* Where a sequence goes on. */
+/* Returns where the sequence of random goes on, for a backend to continue. */
 static PixelRandom random_place(const Random *random)
 {
     const uint64_t blocks = (uint64_t)random->counter[1] << 32 | random->counter[0];

@@ -23,24 +23,24 @@ typedef struct SampleRecipe {
     Random erasing_random; /* what the erased values are drawn from */
 } SampleRecipe;
 
-/* width, height: of the image; CROP_RANDOM: at least augmentation->size. */
+/* Draws the recipe of sample index. width, height: of the image; CROP_RANDOM: at least augmentation->size. */
 void sample_recipe_draw(SampleRecipe *recipe, const Augmentation *augmentation, uint64_t seed, uint64_t epoch,
                         uint64_t index, uint32_t width, uint32_t height);
 
-/* The random numbers of a sample's mixing, apart from those that its own augmentation takes. */
+/* Starts the random numbers of a sample's mixing, apart from those of its own augmentation. */
 void sample_mixing_random(uint64_t seed, uint64_t epoch, uint64_t index, Random *random);
 
-/* Any of the augmentation changes colours: pixels need sample_recipe_colours. */
+/* Returns whether the augmentation changes colours, so that recipes need sample_recipe_colours. */
 bool sample_recipe_has_colours(const Augmentation *augmentation);
 
-/* The geometry for a backend that holds the whole image, width x height pixels, in full size; places and
- * channels are left for the caller to fill in. */
+/* Writes the geometry for a backend that holds the whole image, width x height pixels, in full size. The
+ * caller fills in offsets and channels. */
 void sample_recipe_pixels(const SampleRecipe *recipe, const Augmentation *augmentation, uint32_t width,
                           uint32_t height, PixelRecipe *pixels);
-/* The colours; nothing is mixed. fill: the mean. */
+/* Writes the colours for a backend, without mixing. fill: the mean. */
 void sample_recipe_colours(const SampleRecipe *recipe, const Augmentation *augmentation,
                            const uint8_t fill[4], PixelColours *colours);
-/* Of both that are mixed. */
+/* Writes the mixing; to be called for both images that are mixed. */
 void sample_recipe_mix(const MixPlan *mix, PixelColours *colours);
 
 #endif

@@ -8,7 +8,7 @@
  * step depend on the total batch alone, not on how many ranks share it.
  *
  * Training drops the samples left over when the split is no multiple of the total batch (others in each
- * epoch). Evaluation takes the samples as they are stored, each exactly once; places behind the last one are
+ * epoch). Evaluation takes the samples as they are stored, each exactly once; places after the last one are
  * SAMPLER_PADDING.
  *
  * Threads: a Sampler is constant; any number of threads may ask. */
@@ -28,15 +28,15 @@ typedef struct Sampler {
     bool training; /* shuffled, last incomplete step dropped; else as stored, padded */
 } Sampler;
 
-/* Steps of one epoch; 0 in training with fewer samples than one step takes. */
+/* Returns the steps of one epoch; 0 in training with fewer samples than one step takes. */
 uint64_t sampler_step_count(const Sampler *sampler);
 
-/* The sample at place `slot` (0..batch-1) of this rank's batch in step `step` of `epoch`, or SAMPLER_PADDING.
- */
+/* Returns the sample at place `slot` (0..batch-1) of this rank's batch in step `step` of `epoch`, or
+ * SAMPLER_PADDING. */
 uint64_t sampler_at(const Sampler *sampler, uint64_t epoch, uint64_t step, uint64_t slot);
 
-/* A number for the log that tells whether two runs saw the same order: the sum of the XXH3-64 hashes of
- * (place, sample) over the whole permutation of an epoch. The same for every world size, batch and thread
+/* Returns a number for the log that tells whether two runs saw the same order: the sum of the XXH3-64 hashes
+ * of (place, sample) over the whole permutation of an epoch. The same for every world size, batch and thread
  * count. */
 uint64_t sampler_order_digest(const Sampler *sampler, uint64_t epoch);
 

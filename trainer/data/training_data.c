@@ -12,7 +12,7 @@ enum {
     USUAL_EDGE = 256,      /* torchvision's: of images that are not looked at before they are used */
 };
 
-/* "train, val" */
+/* Writes the names of the splits, "train, val", and returns buffer. */
 static const char *split_names(const FshManifest *manifest, char *buffer, size_t buffer_bytes)
 {
     size_t length = 0;
@@ -90,7 +90,8 @@ static FshStatus find_split(const FshDataset *dataset, const char *name, const F
     return FSH_OK;
 }
 
-/* The index rows say it all: no record is touched but one that is wrong. */
+/* Checks that every sample has a label within the classes. Index rows say that; only a wrong record is
+ * read. */
 static FshStatus check_labels(const FshSplit *split, FshError *error)
 {
     for (uint64_t i = 0; i < split->sample_count; i++) {
@@ -110,7 +111,8 @@ static FshStatus check_labels(const FshSplit *split, FshError *error)
     return FSH_OK;
 }
 
-/* A class that training never sees can only be got wrong: the splits do not belong together. */
+/* Checks that training has samples of every class that evaluation has: a class that is never seen can only be
+ * got wrong. */
 static FshStatus check_same_classes(const TrainingData *data, FshError *error)
 {
     const FshManifest *manifest = fsh_manifest(data->dataset);
@@ -142,7 +144,7 @@ static int compare_edges(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-/* Tars and LMDBs of others do not say how large an image is: its header does. */
+/* Takes the image's size from its header, where the container does not know it (tars and LMDBs of others). */
 static FshStatus probe_field(ImageDecoder *decoder, FshUnpacker *unpacker, const FshSplit *split,
                              uint64_t index, FshField *field, FshError *error)
 {
@@ -165,9 +167,8 @@ static FshStatus probe_field(ImageDecoder *decoder, FshUnpacker *unpacker, const
     return FSH_OK;
 }
 
-/* Looks at images taken evenly from the split: the median of their short edges, and whether any has colours.
- * Those that cannot be read are the loader's matter, which may skip them; of nothing else there is nothing to
- * learn. */
+/* Looks at images taken evenly from the split: finds the median of their short edges, and whether any has
+ * colours. Passes over images that cannot be read, which the loader may skip; fails if none can be read. */
 static FshStatus look_at_images(TrainingData *data, const FshSplit *split, ImageDecoder *decoder,
                                 FshUnpacker *unpacker, FshError *error)
 {
@@ -216,7 +217,7 @@ static FshStatus measure_images(TrainingData *data, FshError *error)
     return status;
 }
 
-/* fpack --no-check decodes nothing, so it knows sizes but no pixels: all zero. */
+/* Returns whether mean and deviation are known. fpack --no-check decodes nothing and leaves them zero. */
 static bool has_statistics(const FshStatistics *statistics)
 {
     for (uint32_t c = 0; c < statistics->channels; c++)
@@ -245,13 +246,13 @@ static void take_fields(TrainingData *data)
                     statistics->width_min == statistics->height_min && statistics->width_min > 0;
 }
 
-/* ImageNet's, as torchvision has them: what photographs are normalised by where nothing else is known. Gray
- * is their mean over the channels. */
+/* ImageNet's statistics, as torchvision has them, for images of which nothing else is known. Gray is the mean
+ * over the channels. */
 static const FshStatistics colour = {.mean = {0.485, 0.456, 0.406},
                                      .standard_deviation = {0.229, 0.224, 0.225}},
                            gray = {.mean = {0.449}, .standard_deviation = {0.226}};
 
-/* After the images were looked at: what others packed has its channels from there. */
+/* Sets mean and deviation, after the images were looked at: data of others has its channels from there. */
 static void take_statistics(TrainingData *data)
 {
     const FshStatistics *statistics = &fsh_manifest(data->dataset)->statistics;
@@ -317,7 +318,8 @@ void training_data_take_images(TrainingData *data, FshDataset *images, FshKind k
     take_statistics(data);
 }
 
-/* Returns what the manifest calls a class, "" where it does not. place: where it stands there as a rule. */
+/* Returns the manifest's display name of a class, "" if it has none. place: where the class usually stands
+ * there. */
 static const char *display_name(const FshManifest *manifest, size_t place, const char *class_name)
 {
     if (manifest->class_display_names && place < manifest->class_count &&

@@ -51,18 +51,18 @@ FshStatus training_data_open(TrainingData *data, const char *path, FshKind kind,
  * ImageNet's. */
 void training_data_take_images(TrainingData *data, FshDataset *images, FshKind kind, int64_t class_count,
                                uint32_t channels);
-/* Fills display_names by the dataset's manifest or, where that knows none, by the file that
- * $FSHARD_CLASS_NAMES names (display_names.h). To be called once class_names are what they stay.
- * FSH_ERR_MEMORY; what reading that file may fail with. */
+/* Fills display_names from the dataset's manifest or, if that has none, from the file that
+ * $FSHARD_CLASS_NAMES names (display_names.h). To be called once class_names are final. FSH_ERR_MEMORY; what
+ * reading that file may fail with. */
 FshStatus training_data_name_classes(TrainingData *data, FshError *error);
-/* Frees what it owns; zeroed is fine. */
+/* Frees what data owns; zeroed is fine. */
 void training_data_close(TrainingData *data);
 
-/* Pairs are cropped as they are, never enlarged: FSH_ERR_MISMATCH if an image of split (of data's dataset) is
- * smaller than size x size; the message names the first one, its size, how many there are, and the largest
- * crop that all allow. Reads records' headers only where the manifest does not already say that all are large
- * enough. Images whose size the container does not know pass; the loader meets them. Classes always pass:
- * their crops are resized. */
+/* Checks that pairs are large enough for a crop; they are never enlarged. FSH_ERR_MISMATCH: an image of split
+ * (of data's dataset) is smaller than size x size; the message names the first one, its size, how many there
+ * are, and the largest crop that all allow. Reads records' headers only where the manifest does not already
+ * say that all are large enough. Images whose size the container does not know pass; the loader meets them.
+ * Classes always pass: their crops are resized. */
 FshStatus training_data_check_crop(const TrainingData *data, const FshSplit *split, uint32_t size,
                                    FshError *error);
 
