@@ -48,6 +48,16 @@ TEST_IN_FOLDER(test_weights_that_nearly_fit_are_refused, folder)
             weights, shards);
 }
 
+TEST_IN_FOLDER(test_a_backend_that_cannot_be_loaded_is_told, folder)
+{
+    const char *shards = pack_colours(folder, 8, 2);
+    test_file_write_text(test_path(folder, "plugins/libfshard-cpu.so"), "no library");
+    (void)setenv("FSHARD_PLUGINS", test_path(folder, "plugins"), 1);
+    REFUSED(1, "cpu: cannot load a plugin: ", test_path(folder, "out"), "--device", "cpu", "--model", "conv8",
+            shards);
+    (void)unsetenv("FSHARD_PLUGINS");
+}
+
 TEST_IN_FOLDER(test_a_missing_dataset_is_refused, folder)
 {
     REFUSED(1, "No such file", test_path(folder, "out"), test_path(folder, "none"));
