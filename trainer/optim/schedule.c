@@ -1,7 +1,7 @@
 #include "trainer/optim/schedule.h"
 
 #include <math.h>
-#include <string.h>
+#include <stddef.h>
 
 static const double pi = 3.14159265358979323846;
 
@@ -41,14 +41,6 @@ const char *const warmup_names[] = {"linear", "cosine", NULL};
 
 static double (*const forms[])(const Schedule *schedule, double step,
                                double progress) = {constant_at, step_at, cosine_at, linear_at, polynomial_at};
-
-ScheduleKind schedule_find(const char *name)
-{
-    int kind = 0;
-    while (kind < SCHEDULE_KIND_COUNT && strcmp(schedule_names[kind], name) != 0)
-        kind++;
-    return (ScheduleKind)kind;
-}
 
 /* Returns the last step at which the rate changed. */
 static uint64_t held(uint64_t step, uint64_t hold_steps)

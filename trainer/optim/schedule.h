@@ -35,9 +35,6 @@ typedef enum ScheduleKind {
 /* Names in enum order, for the option table: "constant", "step", "cosine", "linear", "polynomial", NULL. */
 extern const char *const schedule_names[];
 
-/* Returns the schedule of this name; SCHEDULE_KIND_COUNT if there is none. */
-ScheduleKind schedule_find(const char *name);
-
 typedef enum WarmupKind { WARMUP_LINEAR, WARMUP_COSINE, WARMUP_KIND_COUNT } WarmupKind;
 extern const char *const warmup_names[]; /* "linear", "cosine", NULL */
 

@@ -34,13 +34,19 @@ typedef struct Progression {
     double first, last;
 } Progression;
 
+/* plan_make writes the parts in this order; each may read those above. session.c then writes recipe.mean and
+ * .deviation (those of weights that are evaluated), and plan_fusions recipe.fusions. */
 typedef struct TrainPlan {
+    /* plan_make itself, first: model, device, rank, counts, seed, threads, cores, workers, skip_bad; then
+     * plan_source: cache, source */
     const Model *model;
-    /* Batch, size, channels, classes. The size is the largest of training; in the evaluation of pairs it is
+    /* batch: plan_batch, with steps_per_epoch and evaluation_steps; the rest: plan_network, last of all.
+     * Batch, size, channels, classes. The size is the largest of training; in the evaluation of pairs it is
      * one image of the largest size. */
     ModelSpec train_spec, evaluation_spec;
-    ModelRecipe recipe;
-    int device; /* TrainDevice; OPTION_AUTO if nothing is computed */
+    ModelRecipe recipe; /* plan_training; mean and deviation: plan_network */
+    int device;         /* TrainDevice; OPTION_AUTO if nothing is computed */
+    /* plan_images, from here to edge_count, with flip_tta, crop_border, y_channel */
     Augmentation train_augmentation, evaluation_augmentation;
     Mixing mixing;
     Progression progression;        /* from = to: one size */
@@ -49,9 +55,9 @@ typedef struct TrainPlan {
     uint8_t fill[4]; /* the dataset's mean as a pixel, for padding and skipped samples */
     /* of this process; batches of the specs are those of one rank, steps those of all */
     uint64_t rank, world_size;
-    uint64_t train_count, evaluation_count; /* samples; 0 if there is no such split */
-    uint64_t epochs, steps_per_epoch, evaluation_steps;
-    uint64_t evaluation_interval; /* epochs; 0: chosen after the first evaluation */
+    uint64_t train_count, evaluation_count;             /* samples; 0 if there is no such split */
+    uint64_t epochs, steps_per_epoch, evaluation_steps; /* epochs and all to main_metric: plan_training */
+    uint64_t evaluation_interval;                       /* epochs; 0: chosen after the first evaluation */
     Schedule schedule;
     bool uses_plateau; /* after the warm-up, during which the schedule is constant */
     PlateauOptions plateau;
@@ -62,10 +68,10 @@ typedef struct TrainPlan {
     bool flip_tta, y_channel;
     uint32_t crop_border;
     uint64_t seed;
-    int threads; /* for computing, of this rank */
-    int cores;   /* that this rank may use, regardless of --jobs */
-    int workers; /* of the loader, of this rank */
-    size_t batches_ahead;
+    int threads;          /* for computing, of this rank */
+    int cores;            /* that this rank may use, regardless of --jobs */
+    int workers;          /* of the loader, of this rank */
+    size_t batches_ahead; /* plan_make, once plan_images has chosen the size */
     bool skip_bad, deterministic, tf32;
     bool precision_chosen; /* the user did not choose recipe.compute_type */
     FshCache cache;
