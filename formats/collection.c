@@ -404,7 +404,10 @@ static FshStatus make_classes(FshManifest *manifest, const SplitFile *files, siz
     static const char *const unlabelled[] = {"unlabelled"};
     int32_t label_max = FSH_NO_LABEL;
     for (size_t i = 0; i < file_count; i++) {
-        label_max = files[i].table.label_max > label_max ? files[i].table.label_max : label_max;
+        const SampleTable *table = &files[i].table;
+        label_max = table->label_max > label_max ? table->label_max : label_max;
+        if (table->names_are_labels && (int64_t)table->class_name_count > (int64_t)label_max + 1)
+            label_max = (int32_t)table->class_name_count - 1; /* classes that no sample is of */
     }
     if (manifest->kind != FSH_KIND_CLASSES)
         return FSH_OK;

@@ -55,7 +55,7 @@ enum { STRETCHES_MAX = 2 * FSH_FIELDS_MAX };
 /* Members that are NULL are of nothing that the container does. Messages of functions that take an open file
  * name no file. */
 struct Container {
-    FshContainer id;
+    FshContainer id;        /* what fsh_manifest tells; rows that find files in different ways share it */
     const char *name;       /* as manifests and --format have it */
     const char *one, *many; /* "shard", "shards": in sentences */
     unsigned facts;         /* FshContainerFact, and the above */
@@ -151,6 +151,10 @@ FshStatus fsh_table_file_verify(const SplitFile *file, uint64_t record, FshError
 size_t fsh_table_file_stretches(const SplitFile *file, uint64_t record, Stretch stretches[STRETCHES_MAX]);
 FshStatus fsh_table_file_check(const FileCheck *check, FileReport *report, Metadata *metadata_ret,
                                FshError *error);
+
+/* For files that nobody has packed: the key of the table is the path of the file. (container_files.c) */
+FshStatus fsh_files_sample(const SplitFile *file, uint64_t record, FshSample *sample, RecordHead *head,
+                           FshError *error);
 
 /* ---- for both ---- */
 

@@ -19,14 +19,14 @@ static const char split_name[] = "images", field_name[] = "image";
 
 /* ---- below a folder ---- */
 
-static FshStatus read_sample(const SplitFile *file, uint64_t record, FshSample *sample, RecordHead *head,
-                             FshError *error)
+FshStatus fsh_files_sample(const SplitFile *file, uint64_t record, FshSample *sample, RecordHead *head,
+                           FshError *error)
 {
     const SampleRow *row = fsh_table_row(&file->table, record);
     const char *path = (const char *)file->table.text.bytes + row->text_at;
     (void)error;
-    *head = (RecordHead){.label = FSH_NO_LABEL};
-    sample->label = FSH_NO_LABEL;
+    *head = (RecordHead){.label = row->label};
+    sample->label = row->label;
     sample->key = path;
     sample->key_bytes = row->key_bytes;
     sample->field_count = 1;
@@ -147,7 +147,7 @@ const Container fsh_files_container = {
     .one = "file",
     .many = "files",
     .facts = FSH_HAS_FILES,
-    .sample = read_sample,
+    .sample = fsh_files_sample,
     .verify = fsh_table_file_verify,
     .stretches = fsh_table_file_stretches,
 };

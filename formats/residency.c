@@ -125,6 +125,9 @@ FshStatus fsh_split_cache(const FshSplit *split, FshCache cache, int jobs, FshEr
     uint64_t items = 0;
     if (cache == FSH_CACHE_NONE)
         return FSH_OK;
+    if (fsh_container_has(files->manifest->container, FSH_HAS_FILES))
+        return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
+                             "files that nobody has packed are not held in memory; pack them first");
     for (size_t i = 0; i < files->count; i++) {
         for (size_t j = 0; j < fsh_split_file_mapping_count(&files->files[i]); j++) {
             const FileMapping *mapping = fsh_split_file_mapping(&files->files[i], j);

@@ -55,10 +55,12 @@ bool image_source_is_packed(const char *path, FshKind kind)
     if (folder && (is_in(path, FSH_MANIFEST_NAME) || is_in(path, FSH_UNFINISHED_NAME)))
         return true;
     const bool opened = fsh_open(&dataset, path, NULL) == FSH_OK;
-    const bool members = opened && fsh_container_has(fsh_manifest(dataset)->container, FSH_HAS_MEMBERS);
+    const FshContainer container = opened ? fsh_manifest(dataset)->container : 0;
+    const bool members = fsh_container_has(container, FSH_HAS_MEMBERS);
+    const bool files = fsh_container_has(container, FSH_HAS_FILES);
     const bool fits = opened && fsh_manifest(dataset)->kind == kind && kind == FSH_KIND_PAIRS;
     fsh_close(&dataset);
-    if (opened && (fits || folder || !members))
+    if (opened && !files && (fits || folder || !members))
         return true;
     return folder ? is_in(path, "data.mdb") : !is_tar_of_images(path);
 }

@@ -158,7 +158,7 @@ static FshStatus add_place(SampleLoader *loader, unsigned side, FshError *error)
                                  fsh_sample_where(split, loader->index, where, sizeof where));
     const FshSample *sample = &loader->sample;
     const FshField *field = stored_field(loader, side);
-    if (loader->options.inputs_alone) /* it is a file, whose path is its key */
+    if (loader->options.inputs_alone || field->compression == FSH_COMPRESSION_FILE) /* its key is its path */
         return fsh_error_prepend(error, "%s%s%.*s", fsh_path(split->dataset),
                                  field->compression == FSH_COMPRESSION_FILE ? "/" : ": ",
                                  (int)sample->key_bytes, sample->key);

@@ -30,7 +30,8 @@ static FshStatus check_classes(const FshManifest *manifest, const char *path, bo
         return fsh_error_set(error, FSH_ERR_MISMATCH,
                              "%s: has %zu class; a classifier needs at least two class folders", path,
                              manifest->class_count);
-    if (manifest->statistics.channels != 1 && manifest->statistics.channels != 3)
+    if (manifest->statistics.channels != 1 && manifest->statistics.channels != 3 &&
+        !fsh_container_has(manifest->container, FSH_HAS_FILES)) /* whose images are looked at */
         return fsh_error_set(
             error, FSH_ERR_MISMATCH,
             "%s: has no mean and deviation; give the folder that fpack made, with its %s (tars and LMDBs "

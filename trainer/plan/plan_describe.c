@@ -48,9 +48,16 @@ static void tell_dataset(const Teller *teller, const TrainPlan *plan, const Trai
     say(&line, "%s, short edge %s%u pixels", data->channels == 1 ? "gray" : "colour",
         data->uniform ? "" : "about ", data->short_edge);
     tell(teller, &line);
+    const bool files =
+        !data->inputs_alone && fsh_container_has(fsh_manifest(data->dataset)->container, FSH_HAS_FILES);
+    if (files) {
+        say(&line, "files that nobody has packed: fpack makes a dataset of them, which is read faster, has "
+                   "been verified, and tells its mean and deviation");
+        tell(teller, &line);
+    }
     if (!data->measured && !plan_is_pairs(plan)) {
-        say(&line,
-            "normalisation: ImageNet's mean and deviation, for the dataset has none (fpack --no-check)");
+        say(&line, "normalisation: ImageNet's mean and deviation, for %s",
+            files ? "nobody has measured the files" : "the dataset has none (fpack --no-check)");
         tell(teller, &line);
     }
 }
