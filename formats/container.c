@@ -6,15 +6,12 @@
 
 #include <string.h>
 
+extern const Container fsh_class_folder_container; /* which no other file names */
+
 /* In the order in which a path is sniffed, and a folder searched. */
 static const Container *const containers[] = {
-    &fsh_shards_container,
-    &fsh_lmdb_container,
-    &fsh_webdataset_container,
-    &fsh_basicsr_container,
-    &fsh_folder2lmdb_container,
-    &fsh_files_container,
-    NULL,
+    &fsh_shards_container,      &fsh_lmdb_container,  &fsh_webdataset_container,   &fsh_basicsr_container,
+    &fsh_folder2lmdb_container, &fsh_files_container, &fsh_class_folder_container, NULL,
 };
 
 const Container *fsh_container_row(size_t i)

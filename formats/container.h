@@ -8,6 +8,7 @@
  *   basicsr            container_basicsr.c       train.basicsr/blurry.lmdb, train.basicsr/sharp.lmdb
  *   folder2lmdb        container_folder2lmdb.c   train.lmdb/data.mdb
  *   files              container_files.c         a.jpg, b/c.png
+ *   class folders      container_class_folder.c  train/cat/a.jpg
  *
  * There are two families. Containers of records (FSH_HAS_METADATA) hold what record.h describes: their
  * members `sample`, `verify` and `stretches` are the fsh_record_file_ functions. All others end in one table

@@ -284,7 +284,9 @@ typedef struct FshSplit {
  * read of them. They have no manifest: one is made up, with classes "0", "1", … or the names that a .json
  * tells (one class "unlabelled" where nothing has a label), statistics and hashes of zero, and an id from
  * names, sizes, counts and the last bytes of images. Fields of pairs may differ in size. Opening reads every
- * header (tars) or value's edges (folder2lmdb). */
+ * header (tars) or value's edges (folder2lmdb).
+ *
+ * And class folders that nobody has packed (FSH_HAS_FILES): no file is read before its sample is unpacked. */
 FSH_API FshStatus fsh_open(FshDataset **dataset, const char *path, FshError *error);
 /* Opens files that nobody has packed as a dataset of one split, "images": a sample without label for each
  * path, in their order, whose key and source are the path, and whose one field, "image", is the file:

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/bytes.h"
 #include "common/progress.h"
 #include "trainer/backend/backend.h"
 #include "trainer/checkpoint/safetensors.h"
@@ -403,6 +404,68 @@ TEST_IN_FOLDER(test_a_dataset_without_mean_and_deviation_gets_imagenets, folder)
     RunResult result = TRAIN(0, "--dry-run", "--model", "conv8", make_set(folder, &train_plain));
     assert_null(strstr(result.err, "normalisation")); /* that of the dataset goes without saying */
     run_result_free(&result);
+}
+
+/* Checks that two files of weights hold the same tensors; their headers name the datasets. */
+static void assert_same_tensors(const char *a, const char *b)
+{
+    size_t a_bytes = 0, b_bytes = 0;
+    char *left = test_file_read(a, &a_bytes), *right = test_file_read(b, &b_bytes);
+    const uint64_t header = 8 + load_le64((const uint8_t *)left);
+    assert_int_equal(a_bytes, b_bytes);
+    assert_true(header < a_bytes);
+    assert_memory_equal(left + header, right + header, a_bytes - header);
+    free(left);
+    free(right);
+}
+
+/* Packed without a look at the pixels, they get ImageNet's mean, too: nothing but the reading differs. */
+TEST_IN_FOLDER(test_class_folders_are_trained_on_without_packing, folder)
+{
+    (void)pack_colours(folder, 12, 5);
+    const char *images = test_path(folder, "images"), *unmeasured = test_path(folder, "unmeasured");
+    RunResult result = run_program(NULL, "fpack", "-q", "--no-check", images, unmeasured, NULL);
+    assert_int_equal(result.exit_status, 0);
+    run_result_free(&result);
+    const char *packed_output = test_path(folder, "packed"), *output = test_path(folder, "out");
+    TRAINED("--model", "conv8", "--epochs", "2", "--batch-size", "8", "--workers", "2", unmeasured,
+            packed_output);
+    result =
+        TRAIN(0, "--model", "conv8", "--epochs", "2", "--batch-size", "8", "--workers", "2", images, output);
+    assert_contains(result.err, "files that nobody has packed: fpack makes a dataset of them");
+    assert_contains(result.err, "ImageNet's mean and deviation, for nobody has measured the files");
+    assert_contains(result.err, "split train: 36 samples");
+    assert_contains(result.err, "split val: 15 samples");
+    run_result_free(&result);
+    char *packed = summary_without_time(packed_output), *plain = summary_without_time(output);
+    assert_string_equal(plain, packed);
+    free(packed);
+    free(plain);
+    assert_same_tensors(test_path(folder, "packed/last.safetensors"),
+                        test_path(folder, "out/last.safetensors"));
+}
+
+/* Epochs that a run has come to the end of. */
+static size_t epochs_of(const char *output)
+{
+    char *summary = summary_without_time(output);
+    const size_t lines = count_lines(summary);
+    free(summary);
+    return lines - 1;
+}
+
+TEST_IN_FOLDER(test_an_image_that_cannot_be_read_obeys_on_error, folder)
+{
+    (void)pack_colours(folder, 6, 2);
+    const char *images = test_path(folder, "images"), *output = test_path(folder, "out"),
+               *skipped = test_path(folder, "skipped");
+    test_file_write_text(test_path(folder, "images/train/red/003.jpg"), "no image");
+    SAYS(1, "images/train/red/003.jpg: not an image", "--model", "conv8", "--epochs", "1", "--batch-size",
+         "4", images, output);
+    assert_int_equal(epochs_of(output), 0);
+    SAYS(1, "images/train/red/003.jpg: not an image", "--model", "conv8", "--epochs", "1", "--batch-size",
+         "4", "--on-error", "skip", images, skipped);
+    assert_int_equal(epochs_of(skipped), 1);
 }
 
 TEST_IN_FOLDER(test_folders_can_be_given_by_name, folder)

@@ -1,0 +1,222 @@
+/* Class folders that nobody has packed: CLASS/x.jpg below a folder, or below train, val and test in it.
+ *
+ * Classes are the names of the folders, in byte order, empty ones too; samples are the files below them whose
+ * names are those of images, in byte order of their paths, as fpack packs them. No file is read before its
+ * sample is. Where fpack would leave an image out, who decodes it hears why. */
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "common/file.h"
+#include "common/walk.h"
+#include "formats/collection.h"
+#include "formats/container.h"
+#include "formats/names.h"
+#include "formats/sample_table.h"
+#include "formats/split_file.h"
+
+/* What people call the folders of splits, and which split of fsh_split_name each is. */
+static const struct {
+    const char *name;
+    size_t split;
+} split_folders[] = {
+    {"train", 0}, {"training", 0}, {"val", 1}, {"valid", 1}, {"validation", 1}, {"test", 2}, {"testing", 2},
+};
+enum { SPLIT_FOLDERS = sizeof split_folders / sizeof *split_folders };
+
+/* The name of a dataset's only file, which is the folder itself. */
+static const char itself[] = ".";
+
+/* ---- what is in a folder ---- */
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Adds a copy of name. FSH_ERR_MEMORY. */
+static FshStatus add_name(char ***names, size_t *count, const char *name, FshError *error)
+{
+    char **grown = reallocarray(*names, *count + 1, sizeof *grown);
+    *names = grown ? grown : *names;
+    char *copy = grown ? strdup(name) : NULL;
+    if (!copy)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", name);
+    grown[(*count)++] = copy;
+    return FSH_OK;
+}
+
+/* Lists the folders directly in path, hidden ones left out, links followed, in byte order. *names_ret is the
+ * caller's (fsh_names_free), also on failure. */
+static FshStatus list_folders(const char *path, char ***names_ret, size_t *count_ret, FshError *error)
+{
+    FshStatus status = FSH_OK;
+    DIR *folder = opendir(path);
+    const struct dirent *entry;
+    *names_ret = NULL;
+    *count_ret = 0;
+    if (!folder)
+        return fsh_error_system(error, errno, "%s: cannot be read", path);
+    while (!status && (errno = 0, entry = readdir(folder))) {
+        char inside[PATH_MAX];
+        if (entry->d_name[0] == '.' || entry->d_type == DT_REG)
+            continue;
+        status = file_join(inside, sizeof inside, path, entry->d_name, error);
+        if (!status && (entry->d_type == DT_DIR || file_is_folder(inside)))
+            status = add_name(names_ret, count_ret, entry->d_name, error);
+    }
+    if (!status && errno)
+        status = fsh_error_system(error, errno, "%s: cannot be listed", path);
+    (void)closedir(folder);
+    if (*count_ret)
+        qsort(*names_ret, *count_ret, sizeof **names_ret, compare_names);
+    return status;
+}
+
+/* Returns whether the name of a file is that of an image. */
+static bool is_image(const char *path)
+{
+    static const char *const extensions[] = {
+        ".jpg", ".jpeg", ".png", ".webp", ".bmp",  ".tif", ".tiff", ".gif",  ".ppm",
+        ".pgm", ".pbm",  ".pnm", ".jpe",  ".jfif", ".mpo", ".avif", ".heic", ".heif",
+        ".jp2", ".j2k",  ".jpf", ".jpx",  ".jpc",  ".j2c", ".jxl",  ".dib",  ".tga",
+    };
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
+    for (size_t i = 0; dot && dot > name && i < sizeof extensions / sizeof *extensions; i++) {
+        if (strcasecmp(dot, extensions[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Goes on to the next image in a folder of path. *path_ret is relative to it, the cursor's; NULL: the end. */
+static FshStatus next_image(WalkCursor *cursor, const char *path, const char **path_ret, FshError *error)
+{
+    WalkEntry entry = {0};
+    FshStatus status = FSH_OK;
+    *path_ret = NULL;
+    while (!status && !(status = walk_next(cursor, &entry, error)) && entry.path) {
+        if (entry.reason && entry.unread)
+            status = fsh_error_set(error, FSH_ERR_SYSTEM, "%s/%s: %s", path, entry.path, entry.reason);
+        if (status || (!entry.reason && strchr(entry.path, '/') && is_image(entry.path))) {
+            *path_ret = entry.path;
+            break;
+        }
+    }
+    return status;
+}
+
+/* ---- finding ---- */
+
+/* Adds path's folder of a split, if it has folders of its own: one of images is a class called so. */
+static FshStatus add_split(Collection *collection, const char *path, const char *name, size_t split,
+                           FshError *error)
+{
+    char inside[PATH_MAX], **names = NULL;
+    size_t count = 0;
+    FshStatus status = file_join(inside, sizeof inside, path, name, error);
+    if (!status)
+        status = list_folders(inside, &names, &count, error);
+    if (!status && count)
+        status = fsh_collection_add(collection, path, name, fsh_split_name(split), error);
+    fsh_names_free(names, count);
+    return status;
+}
+
+/* Finds out whether an image lies in a folder of path. */
+static FshStatus look_for_image(const char *path, bool *found_ret, FshError *error)
+{
+    WalkCursor *cursor = NULL;
+    const char *image = NULL;
+    FshStatus status = walk_open(&cursor, path, error);
+    if (!status)
+        status = next_image(cursor, path, &image, error);
+    walk_close(&cursor);
+    *found_ret = image != NULL;
+    return status;
+}
+
+static FshStatus find(Collection *collection, const char *path, FshError *error)
+{
+    char **names = NULL;
+    size_t count = 0;
+    bool found = false;
+    FshStatus status = list_folders(path, &names, &count, error);
+    if (!status && count)
+        status = look_for_image(path, &found, error);
+    for (size_t i = 0; i < SPLIT_FOLDERS && found && !status; i++) {
+        const char *name = split_folders[i].name;
+        if (bsearch(&name, names, count, sizeof *names, compare_names))
+            status = add_split(collection, path, name, split_folders[i].split, error);
+    }
+    if (!status && found && !collection->count)
+        status = fsh_collection_add(collection, path, itself, fsh_split_name(0), error);
+    fsh_names_free(names, count);
+    return status;
+}
+
+/* ---- opening ---- */
+
+/* Adds the image at path, which begins with its class, under its path in the dataset's folder. */
+static FshStatus add_image(SampleTable *table, const char *prefix, const char *path, FshError *error)
+{
+    char key[PATH_MAX], class_name[NAME_MAX + 1];
+    const char *wanted = class_name;
+    (void)snprintf(class_name, sizeof class_name, "%.*s", (int)strcspn(path, "/"), path);
+    char **found = table->class_name_count ? bsearch(&wanted, table->class_names, table->class_name_count,
+                                                     sizeof *found, compare_names)
+                                           : NULL;
+    if (!found) /* made since the folders were listed */
+        return fsh_error_set(error, FSH_ERR_SYSTEM, "%s: its folder was made just now; try again", path);
+    const int length = snprintf(key, sizeof key, "%s%s", prefix, path);
+    if (length < 0 || (size_t)length >= sizeof key)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: path is too long", path);
+    FshStatus status = fsh_table_add(table, key, (size_t)length, error);
+    return status ? status
+                  : fsh_table_label(table, table->sample_count - 1, found - table->class_names, error);
+}
+
+static FshStatus fill_table(SampleTable *table, const char *path, FshError *error)
+{
+    static const char field_name[] = "image";
+    size_t name_bytes = 0;
+    char prefix[NAME_MAX + 2] = "";
+    WalkCursor *cursor = NULL;
+    const char *name = fsh_path_name(path, &name_bytes), *image = NULL;
+    if (strcmp(name, itself) != 0)
+        (void)snprintf(prefix, sizeof prefix, "%.*s/", (int)name_bytes, name);
+    *table = (SampleTable){.label_max = FSH_NO_LABEL, .names_are_labels = true};
+    FshStatus status = fsh_table_name_field(table, field_name, strlen(field_name), error);
+    if (!status)
+        status = list_folders(path, &table->class_names, &table->class_name_count, error);
+    if (!status)
+        status = walk_open(&cursor, path, error);
+    while (!status && !(status = next_image(cursor, path, &image, error)) && image)
+        status = add_image(table, prefix, image, error);
+    walk_close(&cursor);
+    return status;
+}
+
+static FshStatus open_file(SplitFile *file, const char *path, const OpenRequest *request, FshError *error)
+{
+    (void)request;
+    const FshStatus status = fill_table(&file->table, path, error);
+    return status ? fsh_error_prepend(error, "%s", path) : FSH_OK;
+}
+
+const Container fsh_class_folder_container = {
+    .id = FSH_CONTAINER_FILES,
+    .name = "folder",
+    .one = "folder",
+    .many = "folders",
+    .facts = FSH_HAS_FILES | FSH_HAS_CLASSES,
+    .find = find,
+    .open = open_file,
+    .sample = fsh_files_sample,
+    .verify = fsh_table_file_verify,
+    .stretches = fsh_table_file_stretches,
+};
