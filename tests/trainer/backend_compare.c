@@ -13,7 +13,7 @@
 static const double tolerance = 1e-4, rounding = 2e-8, nothing = 1e-7;
 enum { DRAWS_MAX = 16 };
 
-static uint64_t drawn_seed(const Comparison *comparison)
+uint64_t drawn_seed(const Comparison *comparison)
 {
     return comparison->seed + 1000 * comparison->draw;
 }
@@ -98,9 +98,10 @@ void compare_values(Comparison *comparison, const char *what, const float *ours,
         return;
     if (!broken && difference > rounding && difference > comparison->largest * size)
         comparison->largest = difference / size;
-    if (!broken &&
-        difference <= (comparison->tolerance > 0 ? comparison->tolerance : tolerance) * size + rounding)
+    const double allowed = (comparison->tolerance > 0 ? comparison->tolerance : tolerance) * size + rounding;
+    if (!broken && difference <= allowed)
         return;
+    comparison->excess = fmax(comparison->excess, broken ? INFINITY : difference / allowed);
     comparison->mismatches++;
     if (broken)
         print_error("%s: %zu of %zu elements are not finite\n", what, broken, count);

@@ -17,9 +17,13 @@ typedef struct Comparison {
     uint64_t draw;    /* counts the attempts of one comparison */
     double largest;   /* relative difference met so far */
     double tolerance; /* how far two tensors may be apart, root mean square; 0: 1e-4, what f32 leaves */
+    double excess;    /* the largest mismatch, in what is allowed; INFINITY: a value that is not finite */
     int mismatches;   /* a test goes on after one, so that all are printed */
     bool ran[OP_KIND_COUNT]; /* ops that were compared */
 } Comparison;
+
+/* Returns the seed of this attempt. */
+uint64_t drawn_seed(const Comparison *comparison);
 
 /* A state and a program for a graph on one backend. */
 typedef struct Side {

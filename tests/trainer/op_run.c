@@ -124,7 +124,7 @@ static float *op_values(const Tensor *tensor, State *state, const Comparison *co
     uint64_t stream = count;
     for (const char *c = tensor->name; *c; c++)
         stream = random_stream(stream, (uint64_t)*c);
-    random_start(&random, comparison->seed, stream);
+    random_start(&random, drawn_seed(comparison), stream);
     const bool is_drawn = tensor->role == TENSOR_PARAMETER && (kind == INIT_NORMAL || kind == INIT_UNIFORM);
     const bool is_variance = length > 11 && strcmp(tensor->name + length - 11, "running_var") == 0;
     if (is_drawn)
@@ -222,6 +222,7 @@ static void compare_tensor(Comparison *comparison, OpPair *pair, TensorId t, con
     compare_values(comparison, what, ours, theirs, count);
     if (pair->first[t] && !moves_buffers && memcmp(pair->first[t], ours, count * sizeof *ours) != 0) {
         comparison->mismatches++;
+        comparison->excess = INFINITY;
         print_error("%s: a second run gives other bits\n", what);
     }
     free(pair->first[t]);
@@ -255,6 +256,23 @@ static void compare_way(Comparison *comparison, Backend *ours, const OpTest *row
     }
     assert_true(compared >= 4); /* y and dx, twice */
     close_pair(&pair);
+}
+
+/* Compares a case; where it is apart by less than twice what is allowed, on two other draws too, of which
+ * one must agree: in one of very many, a gradient is a sum that nearly cancels. */
+static void compare_drawn(Comparison *comparison, Backend *ours, const OpTest *row, const OpCase *c,
+                          const char *text, OpWay way)
+{
+    enum { DRAWS = 3 };
+    const int before = comparison->mismatches;
+    bool again = true;
+    for (comparison->draw = 0; again; comparison->draw++) {
+        comparison->mismatches = before;
+        comparison->excess = 0;
+        compare_way(comparison, ours, row, c, text, way);
+        again = comparison->mismatches > before && comparison->excess < 2 && comparison->draw + 1 < DRAWS;
+    }
+    comparison->draw = 0;
 }
 
 /* True where graph_fuse finds something. */
@@ -306,7 +324,8 @@ int compare_ops(Comparison *comparison, Backend *ours, DataType type, OpCases ca
                     if (ours == comparison->theirs && type == DATA_F32 && !fused)
                         continue; /* with itself */
                     comparison->tolerance = tolerance_of(row, way);
-                    compare_way(comparison, ours, row, &c, op_text(row, &c, i, way, text, sizeof text), way);
+                    compare_drawn(comparison, ours, row, &c, op_text(row, &c, i, way, text, sizeof text),
+                                  way);
                     compared++;
                 }
         }
