@@ -64,13 +64,13 @@ typedef enum OptionMark {
 typedef struct Option {
     const char *name; /* kebab-case, without dashes; NULL ends the table */
     char letter;      /* 0: none */
+    bool has_auto;    /* OPTION_CHOICE: "auto" is a choice too, the first; stored as OPTION_AUTO */
     OptionKind kind;
     void *value;                /* holds the default before parsing; --help prints it */
     const char *argument;       /* "N", "DIR": the word in --help; NULL for flags */
     const char *help;           /* one sentence, lower case, no full stop; wrapped by --help */
     double minimum, maximum;    /* both 0: unchecked; maximum below minimum, or infinite: no upper bound */
     const char *const *choices; /* NULL-terminated, for OPTION_CHOICE: in the order of the caller's enum */
-    bool has_auto;              /* OPTION_CHOICE: "auto" is a choice too, the first; stored as OPTION_AUTO */
     /* Values of peers, each with a sentence of ours, and "" for a missing or unknown value: added to the
      * error. Ends with a NULL name; may be NULL. */
     const struct OptionForeign *hints;
