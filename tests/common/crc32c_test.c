@@ -23,7 +23,7 @@ static bool can_run(size_t variant)
     return !variants[variant].needs_sse42 || fsh_crc32c_sse42_available();
 }
 
-/* The definition: one bit at a time. */
+/* Computes CRC-32C as it is defined, one bit at a time. */
 static uint32_t crc32c_bitwise(uint32_t crc, const uint8_t *bytes, size_t length)
 {
     crc = ~crc;

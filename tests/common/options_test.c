@@ -455,7 +455,7 @@ TEST(test_help_wins_over_all_else_and_stores_nothing)
     tear_down(&fixture);
 }
 
-/* What a printing function writes; free it. */
+/* Returns the text that `print` writes about the table; the caller frees it. */
 static char *printed(void (*print)(const OptionTable *table, FILE *stream), const OptionTable *table)
 {
     char *text = NULL;

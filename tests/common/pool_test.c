@@ -427,8 +427,8 @@ TEST(test_slots_are_bounded_and_freed_once)
     assert_int_equal(trial.worked[0], 0);
 }
 
-/* One slow item at the head: the others fill the window, and no slot is used again before its item is
- * delivered. */
+/* Does ordered_work, slowly for every 20th item. The other items fill the window behind the slow one, and no
+ * slot may be used again before its item is delivered. */
 static FshStatus slow_head(uint64_t item, int thread, void *memory, void *context, FshError *error)
 {
     Trial *trial = context;

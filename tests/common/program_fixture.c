@@ -44,7 +44,7 @@ static FshStatus wait_for_signal(const Settings *settings, bool for_ever, FshErr
     return status ? status : fsh_error_set(error, FSH_ERR_INTERRUPTED, "stopped after %d files", 3);
 }
 
-/* `bytes` bytes in pieces, as a program writes a shard. */
+/* Writes `bytes` bytes in pieces, as a program writes a shard. */
 static FshStatus write_atomic(const Settings *settings, FshError *error)
 {
     static const char piece[1000] = {0};

@@ -122,7 +122,7 @@ TEST_IN_FOLDER(test_an_unknown_total_gives_count_and_rate_only, folder)
     free(text);
 }
 
-/* One line after ten seconds and 25 more items; free it. */
+/* Returns the line printed after ten seconds and 25 more items; the caller frees it. */
 static char *line_after(TestFolder *folder, Progress *progress)
 {
     const char *path = test_path(folder, "log");
@@ -262,7 +262,7 @@ static void close_terminal(Terminal *terminal)
     (void)close(terminal->master);
 }
 
-/* What has arrived on the screen since the last look. */
+/* Reads into text what has arrived on the screen since the last call. */
 static void look(const Terminal *terminal, char *text, size_t text_bytes)
 {
     size_t length = 0;

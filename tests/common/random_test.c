@@ -72,8 +72,8 @@ TEST(test_a_sequence_does_not_repeat_after_2_to_the_34_values)
     assert_int_equal(random.counter[2], 4);
 }
 
-/* Sum of squared deviations from equal counts; its mean is buckets - 1, its standard deviation sqrt(2
- * (buckets - 1)). */
+/* Returns the sum of squared deviations from equal counts. Its mean is buckets - 1, its standard deviation
+ * sqrt(2 (buckets - 1)). */
 static double chi_square(const unsigned *counts, size_t buckets, double draws)
 {
     double sum = 0, expected = draws / (double)buckets;
@@ -82,8 +82,8 @@ static double chi_square(const unsigned *counts, size_t buckets, double draws)
     return sum;
 }
 
-/* Six standard deviations: fails by chance never, since the seeds are fixed, and at once for a wrong
- * distribution. */
+/* Asserts that chi_square lies less than six standard deviations above its mean. The seeds are fixed, so this
+ * never fails by chance, and a wrong distribution always fails. */
 static void assert_even(const unsigned *counts, size_t buckets, double draws)
 {
     double freedom = (double)buckets - 1;

@@ -19,7 +19,7 @@ static size_t page_bytes(void)
     return (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* A file of PAGES - 1 pages and LAST_BYTES, all 'x', mapped and then cut to `kept` bytes. */
+/* Writes and maps a file of PAGES - 1 pages and LAST_BYTES, all 'x', then cuts the file to `kept` bytes. */
 static FileMapping map_cut(TestFolder *folder, const char *name, size_t kept)
 {
     static char bytes[PAGES * 65536];
@@ -136,7 +136,7 @@ typedef struct Readers {
     atomic_int missed;
 } Readers;
 
-/* Who sees zeros finds the note. */
+/* Reads one byte; counts a miss where a zero has no note or an 'x' has one. */
 static FshStatus read_page(uint64_t item, int thread, void *context, FshError *error)
 {
     Readers *readers = context;

@@ -60,7 +60,7 @@ static void copy_file(const char *from, const char *to)
     free(bytes);
 }
 
-/* Byte offset in a file of the first place that holds `bytes`. */
+/* Returns the byte offset of the first place in the file that holds `bytes`. */
 static int64_t find_bytes(const char *path, const void *bytes, size_t length)
 {
     size_t file_length = 0;

@@ -19,10 +19,10 @@ typedef struct CompressedPlan {
 
 /* Writes the dataset and its manifest into folder (made). Fails the test on errors. */
 void compressed_write(const CompressedPlan *plan, const char *folder);
-/* What field `field` of sample `index` holds; replaces what is in drawn, which the caller frees. Any
- * thread. */
+/* Writes the content of field `field` of sample `index` over what drawn holds; the caller frees drawn. Any
+ * thread may call it. */
 void compressed_draw(uint64_t index, unsigned field, Buffer *drawn);
-/* Trained on such fields when first asked for. compressed_forget frees it. */
+/* Returns the dictionary, trained on such fields at the first call; compressed_forget frees it. */
 const Buffer *compressed_dictionary(void);
 void compressed_forget(void);
 

@@ -20,7 +20,7 @@ typedef struct Images {
     uint64_t count;
 } Images;
 
-/* In byte order of the paths: the same on every machine. */
+/* Reads all files in byte order of their paths, so that every machine reads them alike. */
 static void read_images(const char *folder, Images *images)
 {
     FileList list = {0};
@@ -47,7 +47,7 @@ static void free_images(Images *images)
     free(images->sizes);
 }
 
-/* Every nth image, so that all classes are in it. */
+/* Trains a dictionary of up to `capacity` bytes on every nth image, so that all classes are in it. */
 static void train(const Images *images, size_t capacity, void **dictionary, size_t *bytes)
 {
     Images chosen = {.sizes = calloc(images->count, sizeof *chosen.sizes)};
@@ -66,7 +66,8 @@ static void train(const Images *images, size_t capacity, void **dictionary, size
     free_images(&chosen);
 }
 
-/* One shard of all images; returns the bytes of its payloads. */
+/* Writes one shard of all images. Returns the bytes of its payloads; *seconds_ret is the time spent packing
+ * them. */
 static uint64_t pack(const Images *images, const void *dictionary, size_t bytes, const char *path,
                      double *seconds_ret)
 {

@@ -4,7 +4,7 @@
 #include "common/file.h"
 #include "tests/support/support.h"
 
-/* write_dataset on a disk that takes `disk_bytes`; what it leaves behind. */
+/* Runs write_dataset on a disk that takes `disk_bytes`; returns the run's result. */
 static RunResult write_on_full_disk(const char *folder, const char *container, uint64_t disk_bytes)
 {
     RunOptions options = {.limit_disk = true, .disk_bytes = disk_bytes};

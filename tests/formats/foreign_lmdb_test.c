@@ -20,7 +20,7 @@ typedef struct TestEntry {
     size_t bytes;
 } TestEntry;
 
-/* path is a folder (made here), or with MDB_NOSUBDIR the file. */
+/* Writes the entries with liblmdb. path is a folder, made here, or with MDB_NOSUBDIR a file. */
 static void write_lmdb(const char *path, unsigned flags, const TestEntry *entries, size_t count)
 {
     MDB_env *environment = NULL;

@@ -71,7 +71,8 @@ static void kill_while(void (*action)(const char *path), const char *path)
     assert_true(WIFSIGNALED(status));
 }
 
-/* Another program's reader, in the middle of a transaction: liblmdb keeps a lock file and a slot in it. */
+/* Opens the LMDB as another program's reader in the middle of a transaction: liblmdb keeps a lock file and a
+ * slot in it. */
 static void read_with_locks(const char *path)
 {
     MDB_env *environment = NULL;

@@ -186,9 +186,9 @@ static void make_version_1(json_t *object)
     assert_int_equal(json_object_set_new(object, "version", json_integer(1)), 0);
 }
 
-/* The manifest with one change, as text; free it. sealed: with a checksum that fits, as whoever made it so
- * would write it; else of version 1. A value that jansson itself refuses is put in afterwards, of version 1
- * alone. */
+/* Returns the manifest with one change, as text; the caller frees it. Sealed, it has a checksum that fits;
+ * else it is of version 1, as is every manifest with a value that jansson refuses, which is put into the text
+ * afterwards. */
 static char *changed_text(const char *good, const Change *change, bool sealed)
 {
     json_t *object = json_loads(good, 0, NULL);

@@ -326,8 +326,8 @@ static void forge_compact(uint8_t *at, size_t left)
     at[sizeof begin + count + 1] = 'k';
 }
 
-/* A shard of `length` bytes behind its header, a multiple of CANDIDATE_STEP, where a record seems to begin
- * every so often, each as long as all the rest. Returns the processor's seconds for repairing it. */
+/* Repairs a shard whose `length` bytes after the header (a multiple of CANDIDATE_STEP) hold a seeming record
+ * at every step, each as long as all the rest. Returns the processor seconds that fsh_repair took. */
 static double repair_overlapping(TestFolder *folder, const Whole *whole, size_t length)
 {
     const char *hostile = test_path(folder, "hostile.fshard");

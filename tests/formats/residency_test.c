@@ -15,8 +15,8 @@
 
 enum { PAYLOAD_BYTES = 8 << 20, SHARDS = 3 };
 
-/* A split of SHARDS shards, each one record of zeros that the disk then gives back: the file reads as before,
- * and none of those pages is in memory, on tmpfs either. */
+/* Opens a split of SHARDS shards, each one record of zeros, after their disk blocks were given back: the
+ * files read as before, and none of those pages is in memory, on tmpfs either. */
 static FshDataset *open_with_holes(TestFolder *folder)
 {
     uint8_t *zeros = calloc(PAYLOAD_BYTES, 1);
@@ -139,7 +139,7 @@ TEST_IN_FOLDER(test_a_file_that_was_cut_short_is_a_failure, folder)
     fsh_close(&dataset);
 }
 
-/* AddressSanitizer puts an mlock in libc's place that does nothing, for its shadow must not be locked. */
+/* Skips the test under AddressSanitizer, whose mlock does nothing because its shadow must not be locked. */
 static void skip_without_mlock(void)
 {
 #if defined(__SANITIZE_ADDRESS__) /* gcc's way of saying it, then clang's */
@@ -188,7 +188,7 @@ TEST_IN_FOLDER(test_lock_holds_the_pages_until_the_dataset_is_closed, folder)
     assert_int_equal(locked_bytes(), 0);
 }
 
-/* Another user without rights: runs `check` in a child, which returns true where all is well. */
+/* Runs `check` in a child as another user without rights. Returns whether `check` returned true. */
 static bool check_as_nobody(bool (*check)(const FshDataset *dataset), const FshDataset *dataset)
 {
     int status = 0;

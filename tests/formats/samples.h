@@ -27,8 +27,8 @@ typedef struct MadeSample {
     uint8_t *payloads[2];
 } MadeSample;
 
-/* Sample `index` of a split. Even ones hold raw pixels, odd ones bytes that pass for JPEG; every seventh of
- * kind classes has no label. */
+/* Makes sample `index` of a split. Even samples hold raw pixels, odd ones bytes that pass for JPEG; every
+ * seventh of kind classes has no label. */
 void sample_make(MadeSample *made, const DatasetPlan *plan, const char *split, uint64_t index);
 void sample_free(MadeSample *made);
 /* Fails the test unless read is what sample_make gives for it. */
@@ -41,11 +41,12 @@ FshWriterOptions samples_writer_options(const DatasetPlan *plan, const char *spl
 void samples_write_file(const DatasetPlan *plan, const char *split, const char *path, uint32_t shard_index,
                         uint64_t first, uint64_t count, FshFileInfo *info_ret);
 
-/* The whole data set and its manifest into folder, which exists. The same without cmocka, for programs: */
+/* Writes the whole data set and its manifest into folder, which exists. The second returns the error instead
+ * of failing the test, for programs without cmocka. */
 void samples_write_dataset(const DatasetPlan *plan, const char *folder);
 FshStatus samples_try_write_dataset(const DatasetPlan *plan, const char *folder, FshError *error);
 
-/* Every sample of a split, read and compared. */
+/* Reads every sample of a split and compares it with the plan's. */
 void samples_assert_split(const FshDataset *dataset, const DatasetPlan *plan, const char *split,
                           uint64_t count);
 

@@ -12,7 +12,7 @@
 
 static const DatasetPlan small_plan = {.train_count = 5};
 
-/* One shard of the small plan; returns its path. */
+/* Writes one shard of the small plan and returns its path. */
 static const char *write_small_shard(TestFolder *folder)
 {
     const char *path = test_path(folder, "train-00000-of-00001.fshard");
@@ -293,7 +293,7 @@ TEST_IN_FOLDER(test_changed_record_fails_to_verify_by_name, folder)
 
 /* ---- shards as hostile bytes ---- */
 
-/* Everything that opening looks at and then every record, in a copy of exactly `length` bytes, so that a
+/* Reads all that opening reads and then every record, from a copy of exactly `length` bytes, so that a
  * sanitizer sees every read outside. */
 static FshStatus read_exact(const uint8_t *bytes, size_t length)
 {

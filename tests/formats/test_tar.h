@@ -21,11 +21,11 @@ void test_tar_add_text(TestTar *tar, const char *path, const char *text);
 /* Writes it with its end marker as FOLDER/name and empties it; returns the path. */
 const char *test_tar_save(TestTar *tar, TestFolder *folder, const char *name);
 
-/* The caller's: fsh_close. */
+/* Opens the dataset; the caller closes it with fsh_close. */
 FshDataset *test_dataset_open(const char *path);
-/* fsh_open gives this status, with a message that has the path and `part` in it. */
+/* Asserts that fsh_open gives this status and a message with the path and `part` in it. */
 void assert_open_refused(const char *path, FshStatus status, const char *part);
-/* The sample borrows from the dataset. */
+/* Gets the sample, which borrows from the dataset; fails the test on errors. */
 void test_sample_get(const FshDataset *dataset, const char *split, uint64_t index, FshSample *sample);
 void assert_key(const FshSample *sample, const char *key);
 

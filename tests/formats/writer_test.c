@@ -7,7 +7,7 @@
 
 static const DatasetPlan small_plan = {.train_count = 5};
 
-/* One shard of the small plan; returns its path. */
+/* Writes one shard of the small plan and returns its path. */
 static const char *write_small_shard(TestFolder *folder)
 {
     const char *path = test_path(folder, "train-00000-of-00001.fshard");

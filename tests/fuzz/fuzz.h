@@ -17,7 +17,7 @@
 
 #include "common/error.h"
 
-/* The target: bytes are exactly length long, so that a read behind them is seen. */
+/* Runs the target. bytes are exactly length long, so that a read past their end is seen. */
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length);
 
 /* Makes checksums right again after a mutation, so that the fuzzer gets behind them; bits of choice tell
@@ -32,7 +32,7 @@ void fuzz_expect(bool holds, const char *what);
 #define fuzz_expect(holds, what) ((holds) ? (void)(what) : abort())
 #endif
 
-/* The same of a call that may not fail here; status and message are told. */
+/* Aborts, printing what, the status and the message, unless the status is FSH_OK. */
 void fuzz_expect_ok(FshStatus status, const FshError *error, const char *what);
 
 /* Reads all of bytes, for the sanitizers to see. NULL is fine if length is 0. */

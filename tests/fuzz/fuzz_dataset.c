@@ -22,7 +22,7 @@ static void visit(const FshProblem *problem, void *context)
         fuzz_touch(problem->source, strlen(problem->source));
 }
 
-/* Whether the sample can be read and is intact; why not is in wrong. */
+/* Returns whether the sample can be read and is intact; wrong has the reason where it is not. */
 static bool read_sample(const FshSplit *split, uint64_t index, FshUnpacker *unpacker, FshError *wrong)
 {
     char where[256];

@@ -10,10 +10,10 @@
 
 enum { FUZZ_PICTURE_BYTES = 96 };
 
-/* A payload that the dictionary helps with. */
+/* Fills picture with a payload that the dictionary helps with. */
 void fuzz_picture(uint64_t number, uint8_t picture[FUZZ_PICTURE_BYTES]);
 
-/* Owned by the caller (free). */
+/* Trains a dictionary on such payloads. The caller frees *dictionary_ret, of *bytes_ret bytes. */
 FshStatus fuzz_dictionary_train(void **dictionary_ret, size_t *bytes_ret, FshError *error);
 
 #endif

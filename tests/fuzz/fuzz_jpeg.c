@@ -61,7 +61,8 @@ static void read_all(Tools *tools, const uint8_t *bytes, size_t length, bool str
     }
 }
 
-/* A part in the middle, at the scale that a crop of a few pixels allows. */
+/* Reads a part in the middle, at the scale that a crop of half the size allows, and expects that the part is
+ * in what was read. */
 static void read_part(Tools *tools, const uint8_t *bytes, size_t length)
 {
     ImageInfo info = {0};

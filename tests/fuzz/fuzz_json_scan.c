@@ -8,7 +8,8 @@
 #include "formats/json_scan.h"
 #include "tests/fuzz/fuzz.h"
 
-/* The slice's text; false where an escape is wrong. */
+/* Sets *text_ret (freed by the caller) and *bytes_ret to the slice's text. Returns false where an escape is
+ * wrong. */
 static bool unescape(const JsonSlice *slice, char **text_ret, size_t *bytes_ret)
 {
     char *text = malloc(slice->bytes + 1); /* behind its end, as callers have it */
@@ -19,7 +20,7 @@ static bool unescape(const JsonSlice *slice, char **text_ret, size_t *bytes_ret)
     return right;
 }
 
-/* Written and read again it is the same. */
+/* Expects that the text, written as JSON and read again, is the same. */
 static void write_again(const char *text, size_t bytes)
 {
     Buffer out = {0};

@@ -33,8 +33,8 @@ static void seal(uint8_t *checksum, const uint8_t *bytes, size_t length)
         checksum[i] = (uint8_t)(hash >> (8 * i));
 }
 
-/* resize_ledger.h: the header's checksum stands at its end, a record's at its beginning, its length after
- * that. */
+/* Renews the header's checksum and those of the records that `choice` picks. As resize_ledger.h says, the
+ * header's checksum stands at its end; a record begins with its checksum, then its length. */
 void fuzz_mend(uint8_t *bytes, size_t length, uint32_t choice)
 {
     enum { HEADER_BYTES = 8 + LEDGER_RECIPE_BYTES + 16, RECORD_HEAD_BYTES = 16 };

@@ -46,7 +46,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
     return 0;
 }
 
-/* LMDB itself has no checksums; the records in it have. */
+/* Renews every record's checksum; LMDB itself has none. */
 void fuzz_mend(uint8_t *bytes, size_t length, uint32_t choice)
 {
     LmdbView view;

@@ -8,7 +8,7 @@
 #include "common/walk.h"
 #include "tests/fuzz/fuzz.h"
 
-/* In memory of its own that ends where it ends, as libFuzzer gives it. */
+/* Runs the target on the file's bytes in an allocation of exactly their length, as libFuzzer does. */
 static FshStatus play(const char *path, FshError *error)
 {
     Buffer file = {0};

@@ -4,11 +4,12 @@
 
 #include "tests/fuzz/fuzz.h"
 
-/* libFuzzer's own mutation, and the one it asks for. */
+/* The first is libFuzzer's own mutation, which the mutator calls; the second is the mutator, which libFuzzer
+ * calls. */
 size_t LLVMFuzzerMutate(uint8_t *bytes, size_t length, size_t length_max);
 size_t LLVMFuzzerCustomMutator(uint8_t *bytes, size_t length, size_t length_max, unsigned seed);
 
-/* splitmix64's last steps: seeds that follow each other give choices that do not. */
+/* Scatters seeds by splitmix64's last steps, so that consecutive seeds give unrelated choices. */
 static uint64_t scatter(uint64_t seed)
 {
     seed += UINT64_C(0x9E3779B97F4A7C15);

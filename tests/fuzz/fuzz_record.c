@@ -10,7 +10,7 @@
 
 enum { AT_CRC = 4, AT_RECORD_BYTES = 8 }; /* fshard(5) */
 
-/* "FRec": a compact one. */
+/* Returns the form that the magic bytes tell; "FRec" is compact. */
 static FshRecordForm form_of(const uint8_t *bytes, size_t length)
 {
     return length > 2 && bytes[2] == 'e' ? FSH_RECORD_COMPACT : FSH_RECORD_ALIGNED;

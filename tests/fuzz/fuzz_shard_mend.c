@@ -42,8 +42,8 @@ static void mend_records(uint8_t *bytes, size_t length, uint8_t *rows, size_t ro
     }
 }
 
-/* Compact records follow each other from the header's end; their lengths say themselves where the next
- * begins. */
+/* Renews the checksums of compact records and the index rows that repeat them. The records follow each other
+ * from the header's end; each record's length tells where the next begins. */
 static void mend_compact(uint8_t *bytes, size_t length, uint8_t *rows, size_t row_count)
 {
     uint64_t offset = load_le32(bytes + AT_HEADER_BYTES);

@@ -37,7 +37,7 @@ void fuzz_touch(const void *bytes, size_t length)
     (void)seen;
 }
 
-/* A machine without room for the input is no find: it ends the run with its reason. */
+/* Ends the run with its reason unless `done`: a machine without room for the input is no find. */
 static void need(bool done, const char *what)
 {
     if (done)
@@ -102,7 +102,7 @@ void fuzz_folder_empty(const FuzzFolder *folder, const char *name)
     (void)unlink(path);
 }
 
-/* With what the readers wrote beside the input. */
+/* Removes the folder with the input and all that the readers wrote beside it. */
 void fuzz_folder_close(FuzzFolder *folder)
 {
     DIR *files = opendir(folder->path);

@@ -6,7 +6,7 @@
 
 enum { ENTRIES_MAX = 1000, CONTENT_BYTES_MAX = 1 << 16 };
 
-/* What is not refused may be written below a folder. */
+/* Expects that the path, which was not refused, may be written below a folder. */
 static void expect_harmless(const char *path)
 {
     fuzz_expect(*path && *path != '/' && strlen(path) < PATH_MAX, "a path is relative");

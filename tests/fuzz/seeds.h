@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-/* root/target/name, folders made as needed. */
+/* Writes the file root/target/name and makes its folders as needed. */
 void seed_write(const char *root, const char *target, const char *name, const void *bytes, size_t length);
 /* Ends the program, naming what, unless it holds. */
 void seed_need(int holds, const char *what);

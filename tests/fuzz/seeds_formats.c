@@ -22,7 +22,7 @@ static void need_ok(FshStatus status, const FshError *error)
     seed_need(status == FSH_OK, error->message);
 }
 
-/* A file of a dataset in folder becomes a seed. */
+/* Writes a file of the dataset in folder as a seed. */
 static void take(const char *root, const char *target, const char *name, const char *folder, const char *file,
                  Buffer *bytes)
 {
@@ -39,7 +39,7 @@ static void take(const char *root, const char *target, const char *name, const c
     }
 }
 
-/* What a shard consists of. */
+/* Writes the parts of a shard as seeds: metadata, records, index. */
 static void take_parts(const char *root, const char *name, const Buffer *shard)
 {
     ShardView view;
@@ -75,7 +75,7 @@ static void take_parts(const char *root, const char *name, const Buffer *shard)
     buffer_free(&index);
 }
 
-/* What the parsers of each container are given of a dataset. */
+/* Writes as seeds the files of a dataset that its container's parsers are given. */
 static void take_container(const char *root, const char *name, const DatasetPlan *plan, const char *folder,
                            Buffer *bytes)
 {
@@ -153,7 +153,7 @@ static void make_small_lmdb(const char *root)
 
 /* ---- compressed fields ---- */
 
-/* As fuzz_unpack.c has it. */
+/* Writes a field's frame as a seed, with the head that fuzz_unpack.c expects. */
 static void write_frame(const char *root, const char *name, const FshField *field, bool with_dictionary)
 {
     uint8_t head[5] = {0};
@@ -203,7 +203,7 @@ static void put_packed(const Packing *packing, FshWriter *writer, uint64_t index
     sample_free(&made);
 }
 
-/* A shard or LMDB of frames. */
+/* Writes seeds from a shard or LMDB of packed fields. */
 static void make_packed(Packing packing)
 {
     const bool is_lmdb = packing.container == FSH_CONTAINER_LMDB;

@@ -67,7 +67,7 @@ static void write_graphics(const char *root)
     buffer_free(&gif);
 }
 
-/* Metadata in front, a file behind: see fuzz_metadata_write.c. */
+/* Writes a seed of metadata with a file after it, as fuzz_metadata_write.c reads it. */
 static void write_with_metadata(const char *root, const char *name, const void *file, size_t file_bytes)
 {
     static const char exif[] = "II*\0\10\0\0\0\0\0\0\0", xmp[] = "<x:xmpmeta/>", icc[] = "a profile";
@@ -96,7 +96,8 @@ static void write_containers(const char *root)
     buffer_free(&png);
 }
 
-/* A camera's raw file is a TIFF whose first folder is small, made by a camera, and has folders of its own. */
+/* Writes the heads of cameras' raw files: TIFFs whose first folder is small, made by a camera, and has
+ * folders of its own. */
 static void write_raws(const char *root)
 {
     static const char nef[] =
@@ -111,7 +112,7 @@ static void write_raws(const char *root)
     seed_write(root, "exif", "xmp", xmp, sizeof xmp - 1);
 }
 
-/* First bytes of each format that image_sniff knows. */
+/* Writes the first bytes of each format that image_sniff knows. */
 static void write_starts(const char *root)
 {
     static const struct {

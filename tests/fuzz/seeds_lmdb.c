@@ -28,7 +28,7 @@ static uint8_t *begin_page(uint8_t *file, uint64_t number, unsigned flags)
     return page;
 }
 
-/* low and flags: the node's first two bytes, and the third pair. */
+/* Adds a node to the page. low is the node's first two bytes, flags the third pair. */
 static void add_node(uint8_t *page, size_t low, unsigned flags, const char *key, const void *data,
                      size_t data_bytes)
 {

@@ -208,7 +208,7 @@ TEST_IN_FOLDER(test_a_tar_in_a_tar_is_a_folder, folder)
     buffer_free(&content);
 }
 
-/* What this process has read so far, cached or not. */
+/* Returns how many bytes this process has read so far, cached or not. */
 static uint64_t bytes_read_so_far(void)
 {
     char *text = test_file_read("/proc/self/io", NULL);

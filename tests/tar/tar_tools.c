@@ -27,7 +27,7 @@ void tar_finish(TarWriter **writer)
     assert_ok(tar_writer_finish(writer, &error), &error);
 }
 
-/* "a" … with a text each, the last of them of 5,000 bytes: 512-byte blocks at known places. */
+/* Writes three entries with a text each, the last of 5,000 bytes: 512-byte blocks at known places. */
 const char *tar_write_small(TestFolder *folder, const char *name)
 {
     static const uint8_t zeros[5000] = {7};
@@ -40,7 +40,6 @@ const char *tar_write_small(TestFolder *folder, const char *name)
     return path;
 }
 
-/* The file as an entry of that name of an open tar. */
 void tar_add_file(TarWriter *writer, const char *name, const char *path)
 {
     size_t length = 0;
@@ -49,7 +48,6 @@ void tar_add_file(TarWriter *writer, const char *name, const char *path)
     free(bytes);
 }
 
-/* `command` by a shell, $0 being the test's folder. */
 void run_shell(TestFolder *folder, const char *command)
 {
     RunResult result = run_program(NULL, "/bin/sh", "-ec", command, folder->path, NULL);

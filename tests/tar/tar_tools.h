@@ -7,26 +7,27 @@
 #include "tar/tar_write.h"
 #include "tests/support/support.h"
 
-/* tar_writer_open, _add and _finish, that must work. */
+/* Call tar_writer_open, tar_writer_add and tar_writer_finish, and fail the test on errors. */
 TarWriter *tar_begin(const char *path);
 void tar_add(TarWriter *writer, const char *path, const void *bytes, size_t length, int64_t modified_ns);
 void tar_finish(TarWriter **writer);
-/* The file as an entry of that name. */
+/* Adds the file at `path` as the entry `name`. */
 void tar_add_file(TarWriter *writer, const char *name, const char *path);
 
-/* FOLDER/name with "a" ("first"), "b/b" ("second") and "c" (5,000 bytes, a 7 and zeros): headers at bytes 0,
- * 1024, 2048. The folder's path. */
+/* Writes FOLDER/name with "a" ("first"), "b/b" ("second") and "c" (5,000 bytes, a 7 and zeros), whose headers
+ * are at bytes 0, 1024 and 2048. Returns the path. */
 const char *tar_write_small(TestFolder *folder, const char *name);
 /* Makes the checksum of the header, 512 bytes, right again. */
 void tar_sign_header(uint8_t *block);
 
-/* `command` by a shell, $0 being the test's folder. */
+/* Runs `command` in a shell whose $0 is the test's folder; fails the test unless it succeeds. */
 void run_shell(TestFolder *folder, const char *command);
 
-/* The walk as text: a line "PATH (BYTES)" or "PATH: REASON" for each entry, the tar itself as "(tar)", then
- * "N hidden"; with content, a line of the message too where it cannot be read. Free it. */
+/* Returns the walk as text, which the caller frees: a line "PATH (BYTES)" or "PATH: REASON" for each entry,
+ * the tar itself as "(tar)", then "N hidden". With content, an entry that cannot be read has a line with its
+ * message. */
 char *tar_listing(const char *path, bool with_content);
-/* With content and without. */
+/* Asserts the listing, with content and without. */
 void assert_tar_listing(const char *path, const char *expected);
 /* Opens, goes to the entry of that name, reads it. entry->path is NULL then. */
 FshStatus tar_read_one(const char *path, const char *name, Buffer *content, uint64_t most, TarEntry *entry,

@@ -391,7 +391,7 @@ TEST_IN_FOLDER(test_a_part_of_an_entry_is_cut_off_again, folder)
     assert_int_equal(test_file_size(path), 1536 + 1024);
 }
 
-/* `tar_write_test fill PATH` is the program whose disk is full. */
+/* Runs `tar_write_test fill PATH`, the program whose disk is full, or takes a pattern of tests. */
 int test_program_arguments(int argc, char **argv)
 {
     test_fill_noise(noise, NOISE_WIDTH, NOISE_WIDTH, 1);

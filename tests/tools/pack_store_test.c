@@ -94,7 +94,7 @@ static void add_field(const FshField *field, const void *data, size_t bytes, voi
     image_free(&image);
 }
 
-/* Sums up all of train; the manifest's mean and deviation must be those of the stored pixels. */
+/* Returns the sums of all of train; the manifest's mean and deviation must be those of the stored pixels. */
 static Sums sum_up(const char *path, const char *source_root)
 {
     Sums sums = {.source_root = source_root};

@@ -70,8 +70,8 @@ TEST_IN_FOLDER(test_tars_are_packed, folder)
     fsh_close(&dataset);
 }
 
-/* FOLDER/set-train-….tar: a part is packed of them, then they are written again in their places, alike but
- * for what an image shows; the rest must not be added to the part. */
+/* Packs a part of FOLDER/set-train-….tar, changes one pixel in the first tar, whose size stays, and packs
+ * again: the rest must not be added to the part, so the result equals a fresh packing. */
 static void expect_a_new_start(TestFolder *folder, const char *source, const char *packed, unsigned round)
 {
     const char *tar = test_path(folder, "moving/set-train-000000.tar");

@@ -83,7 +83,7 @@ void take_bytes(ResizeTools *tools, const void *from, size_t length)
 
 /* ---- what becomes of them ---- */
 
-/* A copy of exactly the file's length: a read past it shows under ASan. */
+/* Resizes a copy of exactly the file's length, so that a read past it shows under ASan. */
 FshStatus resize_as(ResizeTools *tools, ImageFormat promised)
 {
     uint8_t *exact = malloc(tools->file.length);

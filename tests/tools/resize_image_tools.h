@@ -30,8 +30,8 @@ int resize_tools_teardown(void **state);
 /* Skips the test, with a message, where the plugin is not there. */
 void need_libvips(void);
 
-/* Fill tools->file with a JPEG (of a smooth picture unless pixels are given), a smooth RGB PNG, a smooth
- * picture in a format of ours, or these bytes. */
+/* Each fills tools->file: with a JPEG (of a smooth picture unless pixels are given), a smooth RGB PNG, a
+ * smooth picture in one of our formats, or these bytes. */
 void take_jpeg(ResizeTools *tools, MakeJpeg options);
 void take_png(ResizeTools *tools, uint32_t width, uint32_t height);
 void take_encoded(ResizeTools *tools, ImageFormat format, uint32_t width, uint32_t height,
