@@ -72,7 +72,7 @@ void destination_release(const char *folder, int lock);
 FshStatus destination_check_finished(const char *folder, FshError *error);
 
 /* Ends a packing whose dataset.json is in folder: puts folder in the place of the dataset that it replaces,
- * if it does, and removes that dataset, then the marks of work in progress. Closes. After a failure before
+ * if any, removes the replaced dataset, then the marks of work in progress. Closes. After a failure before
  * the last step the next run with this id goes on. */
 FshStatus destination_finish(Destination *destination, FshError *error);
 

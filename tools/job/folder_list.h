@@ -12,10 +12,10 @@
 
 /* Opens a folder; *folder_ret: NULL if there is none, or on failure. FSH_ERR_SYSTEM, FSH_ERR_MEMORY. */
 FshStatus folder_open(const char *path, DIR **folder_ret, FshError *error);
-/* Returns the next entry, the folder's until its next step; NULL: the end, or *status_ret is a failure, now
- * or before. */
+/* Returns the next entry, which stays valid until the next call. Returns NULL at the end, or if *status_ret
+ * is a failure, now or before. */
 const struct dirent *folder_next(DIR *folder, const char *path, FshStatus *status_ret, FshError *error);
-/* Closes it; NULL is fine. */
+/* Closes a folder; NULL is fine. */
 void folder_close(DIR *folder);
 
 #endif

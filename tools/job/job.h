@@ -32,8 +32,8 @@
 
 #define JOB_SAME_COMMAND "the same command goes on where it was stopped"
 
-/* Prints the result of a program as one line of JSON; flags: jansson's, besides JSON_COMPACT. object is
- * consumed; NULL: there was no memory for it. FSH_ERR_MEMORY. */
+/* Prints the result of a program as one line of JSON, and consumes object; NULL: there was no memory for it.
+ * flags: jansson's, besides JSON_COMPACT. FSH_ERR_MEMORY. */
 FshStatus job_print_json(FILE *stream, json_t *object, size_t flags, FshError *error);
 
 #endif

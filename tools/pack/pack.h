@@ -24,19 +24,19 @@ typedef struct PackResult {
     NoteList left_out;                 /* by the work; the plan has its own list */
 } PackResult;
 
-/* left_out is called as soon as a sample is left out, in packing order, with the progress bar cleared. */
+/* Is called as soon as a sample is left out, in packing order, with the progress bar cleared. */
 typedef void (*PackLeftOut)(const Note *note, void *context);
 
 /* Packs what the plan says, and fills *result. FSH_ERR_EXISTS, FSH_ERR_USAGE: the destination (see
  * destination.h). FSH_ERR_NO_SPACE, FSH_ERR_SYSTEM: writing; the outputs finished so far stay.
- * FSH_ERR_INTERRUPTED likewise: the message says how to go on. FSH_ERR_CORRUPT: no sample could be packed,
- * nothing is left. *result is to be freed in every case. */
+ * FSH_ERR_INTERRUPTED: they stay too, and the message says how to go on. FSH_ERR_CORRUPT: no sample could be
+ * packed, nothing is left. *result is to be freed in every case. */
 FshStatus pack_run(const PackPlan *plan, PackLeftOut left_out, void *context, PackResult *result,
                    FshError *error);
 void pack_result_free(PackResult *result);
 
-/* Fills *result with what pack_run would do, for --dry-run: counts as planned, written_bytes about. Writes
- * nothing. Errors of the destination as pack_run's. */
+/* Fills *result with what pack_run would do, for --dry-run: counts as planned, written_bytes estimated.
+ * Writes nothing. Fails on a destination as pack_run does. */
 FshStatus pack_preview(const PackPlan *plan, PackResult *result, FshError *error);
 
 /* ---- for pack_merge.c, which ends as a packing does ---- */

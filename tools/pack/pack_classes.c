@@ -17,7 +17,8 @@
 #include "tools/pack/pack_names.h"
 #include "tools/pack/pack_keyed.h"
 
-/* Adds the name if a folder has it. One that cannot be looked at may be a class: not with skip_unread. */
+/* Adds an entry's name if the entry is a folder. Fails on one that cannot be looked at, which may be a class,
+ * unless skip_unread. */
 static FshStatus add_folder(const char *path, const struct dirent *entry, bool skip_unread, NameList *list,
                             FshError *error)
 {

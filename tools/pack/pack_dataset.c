@@ -23,7 +23,8 @@ static bool ends_in(const char *name, const char *end)
     return length > end_length && strcmp(name + length - end_length, end) == 0;
 }
 
-/* Tars beside class folders are downloads that were forgotten there; among themselves they are a dataset. */
+/* Returns whether a folder holds a dataset: a manifest or an LMDB, or tars, LMDBs and shards without any
+ * other folder. Tars beside class folders are downloads that were forgotten there. */
 static bool folder_is_dataset(const char *folder)
 {
     bool dataset = false, containers = false, others = false;

@@ -218,7 +218,7 @@ static FshStatus warn_of_empty_classes(PackKeyed *keyed, const Tally *before, co
         emptied, emptied == 1 ? "" : "es", fsh_split_name(split), keyed->class_names[first]);
 }
 
-/* Fills keyed->duplicates with what went since *before. */
+/* Fills keyed->duplicates with the samples that were removed since *before was counted. */
 static FshStatus tell_duplicates(PackKeyed *keyed, const Tally *before, FshError *error)
 {
     Tally now = {0};

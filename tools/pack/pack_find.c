@@ -140,8 +140,9 @@ static FshStatus sniff_one(uint64_t item, int thread, void *context, FshError *e
     return FSH_OK;
 }
 
-/* Fills is_image. A name that says "image" is believed until the work reads the file (a text called .jpg is
- * then reported, not passed over); a file of any other name is an image if its first bytes are one's. */
+/* Fills is_image. A file whose name says "image" is taken for one until the work reads it, so that a text
+ * called .jpg is reported, not passed over. A file of any other name is an image if its first bytes are an
+ * image's. */
 static FshStatus find_images(PackFound *found, int jobs, FshError *error)
 {
     FshStatus status = FSH_OK;

@@ -163,8 +163,8 @@ const char *intake_hint_scale(uint32_t width, uint32_t height, uint32_t other_wi
     return hint;
 }
 
-/* Refuses sides that had different sizes before they were made smaller: they may come out equal, and belong
- * together no more for that. */
+/* Refuses sides whose sizes differ before they are made smaller. They may come out equal then, and still do
+ * not belong together. */
 static FshStatus check_sizes(Intake *intake, const PackFound *found, size_t field, const ImageInfo *info,
                              FshError *error)
 {

@@ -38,9 +38,10 @@ typedef struct IntakeBytes {
     uint64_t source_bytes; /* read from the source */
 } IntakeBytes;
 
-/* Fields of a sample are to be taken in order. FSH_ERR_MISMATCH: a file that changed since it was listed;
- * sides of a pair that had different sizes before they were made smaller. FSH_ERR_CORRUPT: a record of the
- * dataset; an image that is to be made smaller. Messages do not name the source. */
+/* Takes one field of a sample, made smaller where the options say so. A sample's fields are to be taken in
+ * order. FSH_ERR_MISMATCH: a file that changed since it was listed; sides of a pair that had different sizes
+ * before they were made smaller. FSH_ERR_CORRUPT: a record of the dataset; an image that is to be made
+ * smaller. Messages do not name the source. */
 FshStatus intake_take(Intake *intake, const PackFound *found, const PackSample *sample, size_t field,
                       IntakeBytes *taken, FshError *error);
 

@@ -64,7 +64,7 @@ FshStatus keyed_reserve(PackKeyed *keyed, uint64_t count, FshError *error);
 void keyed_add_sample(PackKeyed *keyed, const char *key, size_t key_bytes, int32_t label,
                       PackSplitIndex split, const uint64_t *items);
 
-/* Fill samples and class_names. */
+/* Fills samples and class_names; one function for each kind of source. */
 FshStatus key_classes(PackKeyed *keyed, FshError *error);
 FshStatus key_pairs(PackKeyed *keyed, FshError *error);
 FshStatus key_list(PackKeyed *keyed, FshError *error);
@@ -78,9 +78,9 @@ typedef struct SideImage {
     uint32_t split, field;
 } SideImage;
 
-/* Looks for ends of names by which most images without counterpart would pair up, those of two sides: count
- * of them, in order of split, key and field. Fills keyed->pair_hint where there are. FSH_ERR_MEMORY.
- * (pack_suffix.c) */
+/* Looks for two ends of names, one for each side, by which most of the count orphans would pair up. An orphan
+ * is an image without counterpart; they come in order of split, key and field. Fills keyed->pair_hint if it
+ * finds such ends. FSH_ERR_MEMORY. (pack_suffix.c) */
 FshStatus key_hint_suffix(PackKeyed *keyed, const SideImage *orphans, size_t count, FshError *error);
 
 /* Makes keys differ within each split: those of files by their extensions, those of a dataset by a number,
@@ -95,9 +95,9 @@ void keyed_count_other_class(PackKeyed *keyed, const char *path);
 /* Applies --classes. */
 FshStatus key_choose_classes(PackKeyed *keyed, FshError *error);
 
-/* Gives every sample the class that its text names, and *keyed its classes: the names in byte order or, if
- * all texts are numbers, what they count: the names in the file of --classes, else themselves. what: the file
- * they come from. */
+/* Gives every sample the class that its text names, and *keyed its classes. Classes are the texts in byte
+ * order. If all texts are numbers, class i has name i of the file of --classes or, without that file, the
+ * name "i". what: the file that the texts come from, for messages. */
 FshStatus key_label_by_texts(PackKeyed *keyed, const char *const *texts, const char *what, FshError *error);
 
 /* Applies --dedupe: fills keyed->duplicates and warns of classes that are empty now. FSH_ERR_MISMATCH: a

@@ -155,9 +155,8 @@ static FshStatus save_indexes(const RepairOptions *options, const FshManifest *m
     return status;
 }
 
-/* Tells whether what people call the classes went with the old manifest of folder, or may have gone: one that
- * is missing or is no JSON does not say whether it had any. To be called before manifest, the new one, takes
- * its place. */
+/* Returns whether folder's old manifest held display names of classes, or may have: a manifest that is
+ * missing or is no JSON does not say. To be called before the new manifest takes its place. */
 static bool loses_names(const char *folder, const FshManifest *manifest)
 {
     char path[PATH_MAX];

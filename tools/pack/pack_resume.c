@@ -145,7 +145,7 @@ static bool count_from_json(const json_t *value, uint64_t *count_ret)
     return json_is_integer(value) && json_integer_value(value) >= 0;
 }
 
-/* Reads what resume_save wrote. *readable_ret false: it is something else. */
+/* Reads what resume_save wrote. *readable_ret is false if the file is something else. */
 static FshStatus parse(size_t class_count, const json_t *object, OutputResult *result, bool *readable_ret,
                        FshError *error)
 {

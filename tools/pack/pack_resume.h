@@ -48,7 +48,8 @@ FshStatus resume_load(const ResumeKey *key, const char *folder, OutputResult *re
 /* Writes to buffer the name of the progress file of an output: ".NAME.json". Returns buffer. */
 const char *resume_name(char *buffer, size_t buffer_bytes, const char *name);
 
-/* Write a hash as 32 hexadecimal digits, and read it back; false where text is something else. */
+/* Writes a hash as 32 hexadecimal digits; the second reads it back, and returns false where text is something
+ * else. */
 void resume_hash_to_text(const FshHash128 *hash, char text[33]);
 bool resume_hash_from_text(const char *text, FshHash128 *hash);
 

@@ -53,7 +53,7 @@ static FshStatus try_one(uint64_t item, int thread, void *context, FshError *err
     return status;
 }
 
-/* Trains the dictionary on the bytes of all samples tried. */
+/* Trains the dictionary on the bytes of all samples of the trial. */
 static FshStatus train(const Trial *trial, PackStored *stored, FshError *error)
 {
     Buffer bytes = {0};

@@ -19,9 +19,8 @@ void worker_free(Worker *worker)
     }
 }
 
-/* Failures of the machine and not of the image: leaving samples out because of them would be a loss that
- * depends on the day.
- */
+/* Returns whether the machine failed, not the image: out of memory or of file descriptors. Samples are not
+ * left out for that, or the dataset would depend on the day. */
 static bool is_fatal(const FshError *failure)
 {
     const int number = failure->system_errno;
@@ -153,7 +152,8 @@ static Buffer place_of(const Buffer *room, const FshSample *description, size_t 
     return (Buffer){.bytes = room->bytes + offset, .capacity = room->capacity - offset};
 }
 
-/* Takes the bytes of one field; where they are stored as they are, at their place. */
+/* Takes the bytes of one field. Bytes that are stored as they are go straight to their place in the
+ * record. */
 static FshStatus take_bytes(Worker *worker, const PackStored *stored, const PackSample *sample, size_t field,
                             const Buffer *place, IntakeBytes *taken, FshError *failure)
 {
@@ -215,7 +215,7 @@ static FshStatus check_sizes(const PackStored *stored, const FshSample *descript
     return FSH_OK;
 }
 
-/* Notes in *result why a sample is left out. A failure of the machine is one of the call. */
+/* Notes in *result why a sample is left out. Returns the failure itself if the machine failed. */
 static FshStatus leave_out(const PackFound *found, const PackSample *sample, size_t field,
                            const FshError *failure, WorkResult *result, FshError *error)
 {

@@ -34,9 +34,9 @@ typedef struct WorkResult {
     PixelStatistics statistics; /* sizes; pixels too where they were asked for and decoded */
 } WorkResult;
 
-/* Appends the record to records and fills *result. sum_pixels: add the pixels to the statistics. A
- * sample that cannot be packed is no failure of the call: FSH_ERR_MEMORY, or a system without file
- * descriptors, is. */
+/* Appends the record to records and fills *result. sum_pixels: add the pixels to the statistics. A sample
+ * that cannot be packed is told in *result; the call itself fails only where the machine does
+ * (FSH_ERR_MEMORY, FSH_ERR_SYSTEM without file descriptors). */
 FshStatus work_sample(Worker *worker, const PackStored *stored, const PackSample *sample, bool sum_pixels,
                       Buffer *records, WorkResult *result, FshError *error);
 

@@ -56,16 +56,17 @@ typedef struct ResizeSummary {
 
 uint64_t resize_summary_images(const ResizeSummary *summary); /* all outcomes */
 
-/* Called for images that were left out, one at a time, in the source's order. */
+/* Is called for each image that was left out, one at a time, in the source's order. */
 typedef void (*ResizeOnFailure)(const char *path, const char *reason, void *context);
 
-/* Runs. The summary counts what was done, also after a failure or an interrupt. FSH_ERR_INTERRUPTED: what is
- * written is whole, the same call goes on. FSH_ERR_NO_SPACE, FSH_ERR_SYSTEM: the destination cannot be
- * written. FSH_ERR_SYSTEM too where the system could not read something of the source, unless skip_unread:
- * the destination is not finished, and the same call goes on with it; a tar, whose files have an order, ends
- * before it. Other images that cannot be read are no failure (see outcome_counts) unless fail_on_error. Of
- * those that have no side, partner or label, on_failure hears of the first three (verbose: of all).
- * FSH_ERR_NOT_FOUND: there is no image in the source, or none of them has such a place; nothing was made. */
+/* Makes the images of the source smaller, or does a part of them. The summary counts what was done, also
+ * after a failure or an interrupt. FSH_ERR_INTERRUPTED: what is written is whole, the same call goes on.
+ * FSH_ERR_NO_SPACE, FSH_ERR_SYSTEM: the destination cannot be written. FSH_ERR_SYSTEM too where the system
+ * could not read something of the source, unless skip_unread: the destination is not finished, and the same
+ * call goes on with it; a tar, whose files have an order, ends before it. Other images that cannot be read
+ * are no failure (see outcome_counts) unless fail_on_error. on_failure hears of the first three images that
+ * have no side, partner or label (verbose: of all). FSH_ERR_NOT_FOUND: there is no image in the source, or
+ * none of them has such a place; nothing was made. */
 FshStatus resize_run(const ResizeOptions *options, ResizeOnFailure on_failure, void *context,
                      ResizeSummary *summary, FshError *error);
 

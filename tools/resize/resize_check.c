@@ -368,8 +368,8 @@ static FshStatus check_tar(Check *check, FshError *error)
     return status;
 }
 
-/* Findings count images: a tar that ends early is told with those that it lacks, or alone where nothing else
- * is wrong. */
+/* Tells that a tar ends early, unless missing or damaged images were told: those are what it lacks, and
+ * findings count images. */
 static FshStatus tell_of_tar(Check *check)
 {
     const uint64_t *counts = check->summary->finding_counts;

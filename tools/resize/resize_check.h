@@ -32,17 +32,19 @@ typedef struct ResizeCheckSummary {
     double seconds;
 } ResizeCheckSummary;
 
-/* One at a time: the source's images in their order, and what else stands in the destination: in a tar before
- * them, in a folder after them. path: the image's, or below DST. */
+/* Is called for one finding at a time: for the source's images in their order, and for what else stands in
+ * the destination, of a tar before the images, of a folder after them. path: the image's, or the path below
+ * DST. */
 typedef void (*ResizeOnFinding)(ResizeFinding finding, const char *path, const char *reason, void *context);
 
 /* Compares a destination with its source, and fills *summary. FSH_ERR_NOT_FOUND: fresize has not made the
- * destination. FSH_ERR_EXISTS: by another recipe or source; or it is being written. */
+ * destination. FSH_ERR_EXISTS: the destination was made by another recipe or from another source, or is being
+ * written. */
 FshStatus resize_check(const ResizeOptions *options, ResizeOnFinding on_finding, void *context,
                        ResizeCheckSummary *summary, FshError *error);
 
-/* Print a few lines, the last of them what to do, if there is anything; and the members and the end of a JSON
- * object that was begun, with a newline. */
+/* Prints a few lines, the last of which says what to do, if there is anything. The second prints the members
+ * and the end of a JSON object that was begun, with a newline. */
 void resize_check_print(FILE *stream, const char *program, const ResizeCheckSummary *summary);
 FshStatus resize_check_print_json(FILE *stream, const ResizeCheckSummary *summary, FshError *error);
 

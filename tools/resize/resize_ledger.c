@@ -58,7 +58,8 @@ static FshStatus damaged(const Ledger *ledger, uint64_t at, FshError *error)
                          ledger->path, (unsigned long long)at);
 }
 
-/* Reads bytes from there on; *taken_ret is fewer than length where the file ends. False: errno. */
+/* Reads length bytes from there on. *taken_ret is less than length where the file ends. Returns false on
+ * failure, with errno. */
 static bool read_at(int descriptor, uint64_t at, uint8_t *bytes, size_t length, size_t *taken_ret)
 {
     *taken_ret = 0;
@@ -95,8 +96,8 @@ typedef struct Window {
     bool is_last; /* the file ends with it */
 } Window;
 
-/* Makes bytes from `at` on readable, a whole record's unless the file ends: *bytes_ret, *length_ret of them.
- */
+/* Makes the bytes from `at` on readable: *length_ret of them at *bytes_ret, a whole record unless the file
+ * ends. */
 static FshStatus look_at(const Ledger *ledger, Window *window, uint64_t at, const uint8_t **bytes_ret,
                          size_t *length_ret, FshError *error)
 {
@@ -162,9 +163,9 @@ static FshStatus index_rows(Ledger *ledger, const Slot *rows, size_t count, FshE
 
 /* ---- open and close ---- */
 
-/* Sets *followed_ret to whether a later commit follows: rows before it were on disk when its own were
- * written, so that what cannot be read there was lost later. A commit that reaches back over `at` may itself
- * have been cut short by a power cut. */
+/* Sets *followed_ret to whether a commit of rows after `at` follows. Earlier rows were on disk when that
+ * commit was written, so one that cannot be read was lost later. A commit that reaches back over `at` does
+ * not count: a power cut may have cut it short itself. */
 static FshStatus is_followed(const Ledger *ledger, Window *window, uint64_t at, bool *followed_ret,
                              FshError *error)
 {
@@ -233,7 +234,8 @@ static FshStatus begin_file(Ledger *ledger, FshError *error)
     return write_at(ledger, ledger->descriptor, 0, header, sizeof header, error);
 }
 
-/* Reads the rows of the file that is open; any_recipe: whatever its recipe. */
+/* Reads the rows of the open file. Rows of another recipe are dropped, or with read_only not seen, unless
+ * any_recipe. */
 static FshStatus load(Ledger *ledger, bool any_recipe, FshError *error)
 {
     uint8_t header[LEDGER_HEADER_BYTES];

@@ -38,8 +38,8 @@ bool ledger_record_read(const uint8_t *bytes, size_t length, LedgerRecord *recor
  * before ledger_record_read. */
 bool ledger_record_may_be_commit(const uint8_t *bytes);
 
-/* Return the length of a record, and the target of a row, that ledger_record_read has accepted or
- * ledger_record_make_row made. */
+/* Returns the length of a record; the second returns the target of a row. Both take what ledger_record_read
+ * has accepted or ledger_record_make_row made. */
 size_t ledger_record_length(const uint8_t *bytes);
 const char *ledger_record_target(const uint8_t *bytes);
 
@@ -54,11 +54,11 @@ void ledger_record_make_commit(uint8_t bytes[LEDGER_COMMIT_BYTES], uint64_t begi
 void ledger_header_make(uint8_t bytes[LEDGER_HEADER_BYTES], const uint8_t recipe[LEDGER_RECIPE_BYTES],
                         uint64_t settled_end);
 
-/* Returns whether the header begins as that of a ledger does; then whether its checksum agrees. */
+/* Returns whether the header begins as a ledger's does; the second returns whether its checksum agrees. */
 bool ledger_header_is_ours(const uint8_t bytes[LEDGER_HEADER_BYTES]);
 bool ledger_header_is_whole(const uint8_t bytes[LEDGER_HEADER_BYTES]);
 
-/* Return what a whole header says. */
+/* Returns the recipe that a whole header names; the second returns its settled_end. */
 const uint8_t *ledger_header_recipe(const uint8_t bytes[LEDGER_HEADER_BYTES]);
 uint64_t ledger_header_settled_end(const uint8_t bytes[LEDGER_HEADER_BYTES]);
 

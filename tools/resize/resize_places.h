@@ -20,7 +20,8 @@ typedef struct ResizePlaces {
     char first[RESIZE_FOLDER_BYTES]; /* unplaced image */
 } ResizePlaces;
 
-/* Counts an image. False: it has no place, as three before it, and need not be told of. */
+/* Counts an image. Returns false if the image has no place and three such images were told before it: it need
+ * not be told. */
 bool places_note(ResizePlaces *places, const ResizeSourceOptions *source, const ResizeResult *result);
 
 /* Returns whether there were images, and none had a place. */

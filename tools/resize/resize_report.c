@@ -28,7 +28,7 @@ const char *const resize_stage_names[RESIZE_STAGE_COUNT] = {
 
 /* ---- the report ---- */
 
-/* Lines are not added to what is no report: a slip of the hand must not cost a file. */
+/* Refuses to add lines to a file that is no report of fresize: a slip of the hand must not cost a file. */
 static FshStatus refuse_foreign(const ResizeReport *report, FshError *error)
 {
     static const char beginning[] = "{\"path\":"; /* as line_json writes it */
@@ -140,7 +140,7 @@ static json_t *line_json(const ResizeLine *line)
     return object;
 }
 
-/* Consumes the object, which is NULL where there was no memory for it. */
+/* Writes the object as one line, and consumes it; NULL: there was no memory for it. */
 static FshStatus write_line(const ResizeReport *report, json_t *object, FshError *error)
 {
     FshStatus status = FSH_OK;

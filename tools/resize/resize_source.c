@@ -177,7 +177,7 @@ static FshStatus next_line(ResizeSource *source, ResizeItem *item, bool *end_ret
 
 /* ---- pairs ---- */
 
-/* Finds the one folder on the path that is named like a side: *side_ret, which begins at *begin_ret. Returns
+/* Finds the one folder on the path that is named like a side: *side_ret, at *begin_ret in the path. Returns
  * false where there is none, or several (*several_ret). */
 static bool find_side(const char *path, const char (*sides)[RESIZE_SIDE_BYTES], size_t *side_ret,
                       size_t *begin_ret, bool *several_ret)

@@ -65,7 +65,7 @@ FshStatus resize_source_load(ResizeSource *source, ResizeItem *item, uint64_t mo
 
 /* Returns whether paths come in byte order. */
 bool resize_source_is_sorted(const ResizeSource *source);
-/* Tells how far the source has come: *position_ret of *extent_ret, which is 0 where it is not known. */
+/* Tells how far the source has come: *position_ret out of *extent_ret, which is 0 where it is not known. */
 void resize_source_position(const ResizeSource *source, uint64_t *position_ret, uint64_t *extent_ret);
 /* Returns how many names were passed over so far because they begin with ".". */
 uint64_t resize_source_hidden_count(const ResizeSource *source);

@@ -129,7 +129,7 @@ static FshStatus remove_names(const ResizeState *state, bool (*is_chosen)(const 
     return status;
 }
 
-/* Removes what --force does away with of earlier runs: everything, or in a part what is this part's. */
+/* Removes, for --force, what earlier runs noted. A part removes only its own files. */
 static FshStatus forget(const ResizeState *state, Part part, FshError *error)
 {
     char path[PATH_MAX];

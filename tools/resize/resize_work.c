@@ -206,8 +206,8 @@ static void make_image(const ResizeJob *job, ResizeThread *thread, size_t side, 
         result->outcome = outcomes[image->action];
 }
 
-/* Makes an item an image ready to be written; what goes wrong with it stands in result. anew: also where it
- * was done before. A failure returned is the destination's and ends the run. */
+/* Makes an item an image ready to be written; what goes wrong with the image stands in result. anew: also an
+ * image that was done before. Returns a failure only of the destination, which ends the run. */
 static FshStatus prepare(const ResizeJob *job, ResizeThread *thread, size_t side, const ResizeItem *item,
                          bool anew, ResizeResult *result, FshError *error)
 {

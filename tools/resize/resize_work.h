@@ -61,15 +61,15 @@ typedef struct ResizeJob {
 FshStatus resize_result_begin(const ResizeJob *job, const char *path, const char *name, ResizeResult *result,
                               FshError *error);
 
-/* Looks whether the output stands there, with the size and the time that it was given, made from a source of
- * this size and result's time: *done_ret. FSH_ERR_EXISTS: a tar holds it, made from another. */
+/* Sets *done_ret to whether the output stands there with the size and the time that it was given, made from a
+ * source of this size and result's time. FSH_ERR_EXISTS: a tar holds the output, made from another source. */
 FshStatus resize_is_done(const ResizeJob *job, const ResizeResult *result, uint64_t source_bytes,
                          bool *done_ret, FshError *error);
 
 /* Returns whether there is, or in a dry run would be, something to write. */
 bool resize_has_output(const ResizeResult *result);
 
-/* Looks whether a file begins as an image does, whatever its name: *is_image_ret. FSH_ERR_SYSTEM,
+/* Sets *is_image_ret to whether a file begins as an image does, whatever its name. FSH_ERR_SYSTEM,
  * FSH_ERR_MEMORY: it could not be read; messages do not name it. */
 FshStatus resize_is_image_by_content(const char *path, bool *is_image_ret, FshError *error);
 

@@ -264,7 +264,7 @@ static FshStatus compare_sizes(VerifyReport *report, FshError *error)
     return add_problem(report, FSH_ERR_MISMATCH, FSH_MANIFEST_NAME, reason, error);
 }
 
-/* Channels, which every record tells, and what was computed of the pixels. */
+/* Compares the manifest's statistics.channels with what the records tell: 3 if any image has colours. */
 static FshStatus compare_channels(VerifyReport *report, FshError *error)
 {
     const uint32_t said = report->manifest.statistics.channels, found = report->colour_count ? 3 : 1;
@@ -324,8 +324,8 @@ static FshStatus compare_pixels(VerifyReport *report, FshError *error)
     return status;
 }
 
-/* Compares what dataset.json says of all images with them, only where nothing else is wrong: a missing shard
- * explains the rest. */
+/* Compares the sizes, channels and pixel statistics that dataset.json says with those found, only where
+ * nothing else is wrong: a missing shard explains the rest. */
 static FshStatus compare_statistics(VerifyReport *report, FshError *error)
 {
     if (report->problem_count)
@@ -342,7 +342,7 @@ static void open_against(Verification *verification)
         against_open(&verification->against, verification->options->against, &verification->report->manifest);
 }
 
-/* Copies what the report shows of a dataset's own manifest. False: out of memory. */
+/* Copies what the report shows of a dataset's own manifest. Returns false when out of memory. */
 static bool borrow_manifest(VerifyReport *report, const FshManifest *from)
 {
     FshManifest *to = &report->manifest;

@@ -78,8 +78,8 @@ static const FshDataset *open_file(Faults *faults, const VerifyReport *report, c
     return dataset;
 }
 
-/* Returns whether a problem has a picture of its own: one for each record. suspects: pairs that are
- * suspicious have theirs. */
+/* Returns whether a problem has a picture of its own: the first problem of each record has one. suspects:
+ * suspicious pairs are shown elsewhere, and have none here. */
 static bool is_shown(const VerifyReport *report, size_t index, bool suspects)
 {
     const VerifyProblem *problem = &report->problems[index], *before = problem - 1;

@@ -16,7 +16,7 @@ typedef struct Histogram {
 /* Counts a value. Bin 0 is for 0; then one for 1, one for 2 to 3 … up to 15; then two for each doubling, and
  * all above in the last. */
 void histogram_add(Histogram *histogram, uint64_t value);
-/* Adds all that the other one counts. */
+/* Adds all counts of the other histogram. */
 void histogram_merge(Histogram *histogram, const Histogram *other);
 /* Returns the first value of a bin; of bin HISTOGRAM_BINS UINT64_MAX. */
 uint64_t histogram_bin_begin(size_t bin);

@@ -51,7 +51,7 @@ typedef struct Likeness {
 /* Fills side from an image of LIKENESS_EDGE x LIKENESS_EDGE pixels. */
 void likeness_side(const Image *thumbnail, LikenessSide *side);
 
-/* Compares two sides. 1 where both are of one colour throughout, 0 where only one is. */
+/* Compares two sides. The likeness is 1 where both are of one colour throughout, 0 where only one is. */
 Likeness likeness_of(const LikenessSide *first, const LikenessSide *second);
 
 #endif

@@ -171,8 +171,8 @@ typedef struct RecordsJob {
     bool sums_pixels; /* the manifest tells the mean of this split */
 } RecordsJob;
 
-/* Containers of others need not tell an image's size: then there is nothing that decoding could
- * contradict. */
+/* Returns whether the record tells the image's size, which decoding could contradict. Records of other
+ * containers need not. */
 static bool tells_size(const FshField *field, const FshManifest *manifest)
 {
     return fsh_container_has(manifest->container, FSH_HAS_SIZES) || field->width || field->height ||
@@ -361,7 +361,7 @@ static void count_images(VerifyReport *report, const FshSample *sample)
 
 /* ---- counted while libfshard checks ---- */
 
-/* Asks what check_field asks of fields that are not decoded. */
+/* Counts a sample. Returns false if the sample fails one of check_field's checks that need no decoding. */
 bool verify_tally_sample(const FshSample *sample, void *own)
 {
     VerifyTally *tally = own;
@@ -428,7 +428,7 @@ static FshStatus add_suspect(VerifyReport *report, uint64_t index, double likene
     return FSH_OK;
 }
 
-/* Adds the bytes of its fields to *bytes. */
+/* Adds a record's findings to the report, and the bytes of its fields to *bytes. */
 static FshStatus gather_record(const RecordsJob *job, uint64_t item, const RecordFindings *found,
                                uint64_t *bytes, FshError *error)
 {
