@@ -28,7 +28,8 @@ static bool same_pixels(const Image *whole, const Image *part, const ImagePlace 
     return true;
 }
 
-/* The part that was asked for, of what came. */
+/* Cuts the wanted part out of the decoded one into wanted_pixels and sets *place to where it lies in the
+ * whole image; the decoded part must hold it. */
 static void cut(const Image *part, const ImagePart *wanted, ImagePlace *place, uint32_t whole_width,
                 uint32_t whole_height, Image *wanted_pixels)
 {
@@ -56,8 +57,8 @@ static ImagePart draw_part(Random *random, uint32_t width, uint32_t height)
     return part;
 }
 
-/* Some parts of tools->file, which is width x height, at every scale. Returns false with a message where one
- * differs. */
+/* Decodes some parts of tools->file, which is width x height, at every scale and compares them with the whole
+ * image. Returns false with a message where one differs. */
 static bool check_parts(DecodeTools *tools, uint32_t width, uint32_t height, uint32_t channels, int parts,
                         char *message, size_t message_bytes)
 {

@@ -33,7 +33,7 @@ void need_libvips(void)
     }
 }
 
-/* A copy of exactly the file's length: a read behind it shows under ASan. */
+/* Decodes a copy of exactly the file's length, so that a read past it shows under ASan. */
 FshStatus decode_with(DecodeTools *tools, const ImageDecodeOptions *options)
 {
     uint8_t *bytes = malloc(tools->file.length + (tools->file.length == 0));

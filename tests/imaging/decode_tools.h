@@ -14,7 +14,7 @@ typedef struct DecodeTools {
     FshError error;
 } DecodeTools;
 
-/* *state is a DecodeTools *. */
+/* Make and free the test's DecodeTools, *state. */
 int decode_setup(void **state);
 int decode_teardown(void **state);
 /* NOLINTNEXTLINE(bugprone-macro-parentheses) */
@@ -25,14 +25,14 @@ void need_libvips(void);
 
 /* Decodes tools->file into image and info. A failure has a message, a success has none. */
 FshStatus decode_with(DecodeTools *tools, const ImageDecodeOptions *options);
-/* The same with the default options; must succeed. */
+/* Decodes tools->file with the default options; fails the test on errors. */
 void decode_file(DecodeTools *tools);
 
-/* The image and its info. */
+/* Asserts the size of the image and its info, and the image's channels. */
 void expect_shape(const DecodeTools *tools, uint32_t width, uint32_t height, uint32_t channels);
 void expect_near(const uint8_t *pixel, int red, int green, int blue, int tolerance);
 
-/* make_jpeg of a smooth picture into tools->file; options' pixels are filled in. */
+/* Fills tools->file by make_jpeg with a smooth picture, which becomes the options' pixels. */
 void make_plain_jpeg(DecodeTools *tools, MakeJpeg options);
 
 #endif

@@ -6,7 +6,7 @@
 
 static const uint8_t white[3] = {255, 255, 255};
 
-/* The rows of an image as text: '#' where it is bright. */
+/* Asserts the rows of an image, given as text with '#' where the image is bright. */
 static void expect_rows(const Image *image, const char *const *rows)
 {
     for (uint32_t y = 0; y < image->height; y++)

@@ -82,7 +82,7 @@ TEST_WITH(test_jpeg_keeps_pixels_and_channels, setup, teardown, Tools *tools)
     }
 }
 
-/* The byte behind "number of components, id" in SOF0 holds the sampling factors of Y. */
+/* Returns the sampling factors of Y: the byte of SOF0 after the number of components and the first's id. */
 static unsigned luma_factors(const Buffer *file)
 {
     const uint8_t *sof = memmem(file->bytes, file->length, "\xff\xc0\0\x11\x08", 5);

@@ -72,7 +72,7 @@ static const Kind kinds[] = {
 };
 enum { KINDS_COUNT = sizeof kinds / sizeof kinds[0] };
 
-/* With pixels, which become its own. */
+/* Compresses the pixels to a JPEG of that kind in file; frees the pixels. */
 static void make_from(const Kind *kind, uint32_t width, uint32_t height, uint8_t *pixels, Buffer *file)
 {
     struct jpeg_compress_struct cinfo;
@@ -175,8 +175,8 @@ static double lanczos(double x)
     return fabs(x) < 3 ? 3 * sin(M_PI * x) * sin(M_PI * x / 3) / (M_PI * M_PI * x * x) : 0;
 }
 
-/* count values at from, step apart, to one: the output whose centre lies at centre, each scale inputs
- * wide. */
+/* Returns one output sample: the `count` values at `from`, `step` apart, weighted by a Lanczos filter around
+ * `centre`; an output is `scale` inputs wide. */
 static double resample_one(const double *from, size_t step, uint32_t count, double centre, double scale)
 {
     double filter_scale = scale < 1 ? 1 : scale, sum = 0, weights = 0;
@@ -195,7 +195,8 @@ static double *make_doubles(size_t count)
     return values;
 }
 
-/* Plane index of source, to width x height samples that cover the part extent_x x extent_y of it. */
+/* Resamples plane `index` of source to width x height samples that cover the plane's first extent_x x
+ * extent_y samples. The caller frees the result. */
 static double *resample_plane(const Planes *source, uint32_t index, uint32_t width, uint32_t height,
                               double extent_x, double extent_y)
 {
@@ -232,7 +233,8 @@ static FshStatus shrink(Tools *tools, const JpegShrinkOptions *options)
                        &tools->error);
 }
 
-/* The worst of the planes' signal to noise ratios against the formula. */
+/* Shrinks a picture of that kind and returns the lowest signal to noise ratio of its planes against the
+ * formula. */
 static double compare(Tools *tools, const Kind *kind, uint32_t width, uint32_t height,
                       const JpegShrinkOptions *options)
 {

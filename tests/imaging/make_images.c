@@ -34,7 +34,7 @@ size_t make_exif(uint8_t orientation, bool big_endian, uint8_t *bytes)
 
 enum { BOMB_SCANS = 1 + 63 * 11 };
 
-/* Each coefficient bit by bit in a scan of its own. */
+/* Fills scans so that each bit of each coefficient has a scan of its own. */
 static void fill_bomb(jpeg_scan_info *scans)
 {
     *scans++ = (jpeg_scan_info){.comps_in_scan = 1, .Ss = 0, .Se = 0, .Ah = 0, .Al = 0};
@@ -135,7 +135,7 @@ static void append_chunk(Buffer *out, const char *type, const void *bytes, size_
     append(out, number, 4);
 }
 
-/* zlib of stored blocks, each row behind a filter byte of 0. */
+/* Appends the rows as an IDAT chunk: zlib of stored blocks, each row after a filter byte of 0. */
 static void append_rows(Buffer *out, const uint8_t *rows, size_t row_bytes, uint32_t height)
 {
     Buffer zlib = {0};
@@ -197,7 +197,7 @@ void patch_size(Buffer *file, uint32_t width, uint32_t height)
     put_be(file->bytes + at + 7, 2, width);
 }
 
-/* Without its NUL. */
+/* Copies the text without its NUL. */
 static void put_text(uint8_t *to, const char *text)
 {
     while (*text)

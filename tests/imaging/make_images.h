@@ -28,8 +28,8 @@ typedef struct MakeJpeg {
 
 void make_jpeg(const MakeJpeg *options, Buffer *out);
 
-/* The EXIF block that MakeJpeg.orientation writes, without "Exif\0\0". Returns its length; bytes has room
- * for 64. */
+/* Writes the EXIF block of MakeJpeg.orientation, without "Exif\0\0". Returns its length; bytes has room for
+ * 64. */
 size_t make_exif(uint8_t orientation, bool big_endian, uint8_t *bytes);
 
 typedef struct MakePng {
@@ -45,7 +45,7 @@ typedef struct MakePng {
     size_t exif_length;
 } MakePng;
 
-/* Stored, not compressed. */
+/* Writes a PNG whose pixels are stored, not compressed. */
 void make_png(const MakePng *options, Buffer *out);
 
 typedef enum MakeCurve {
@@ -54,18 +54,18 @@ typedef enum MakeCurve {
     MAKE_CURVE_PARAMETRIC, /* sRGB's own, type 3 */
 } MakeCurve;
 
-/* A profile that describes Adobe-RGB-like colours (wide green), or gray. description: "sRGB" makes readers
- * take it for sRGB. Returns its length; bytes has room for 1024. */
+/* Writes a profile of Adobe-RGB-like colours (wide green), or of gray. Readers take it for sRGB where
+ * description is "sRGB". Returns its length; bytes has room for 1024. */
 size_t make_icc(bool gray, MakeCurve curve, const char *description, uint8_t *bytes);
 
 /* Changes the size a JPEG's or PNG's header claims. */
 void patch_size(Buffer *file, uint32_t width, uint32_t height);
 
-/* A smooth picture, 4 channels at most, different in each corner and channel. pixels: width * height *
- * channels bytes, malloc'd; free it. */
+/* Returns a smooth picture of 4 channels at most, different in each corner and channel. The caller frees its
+ * width * height * channels bytes. */
 uint8_t *make_pixels(uint32_t width, uint32_t height, uint32_t channels);
 
-/* Peak signal to noise ratio of two arrays, in decibels; 99 where they are equal. */
+/* Returns the peak signal to noise ratio of two arrays, in decibels; 99 where they are equal. */
 double psnr(const uint8_t *a, const uint8_t *b, size_t count);
 
 #endif

@@ -19,14 +19,15 @@ typedef struct MakeTiff {
     size_t strip_bytes;
 } MakeTiff;
 
-/* Little endian. */
+/* Writes a little-endian TIFF. */
 void make_tiff(const MakeTiff *options, Buffer *out);
 
-/* One image of 128 grays, in LZW codes of 8 bits that never use the table. pixels: width * height bytes below
- * 128. The codes begin at byte *codes_at_ret, in blocks of 127 (a byte of length before each). */
+/* Writes a GIF with one image of 128 grays, in LZW codes of 8 bits that never use the table. pixels has width
+ * * height bytes below 128. *codes_at_ret is the offset of the codes, which stand in blocks of 127 (a byte of
+ * length before each). */
 void make_gif(uint16_t width, uint16_t height, const uint8_t *pixels, Buffer *out, size_t *codes_at_ret);
 
-/* An 18-byte header of this image type and depth, then bytes; the first row comes first. */
+/* Writes an 18-byte header of this image type and depth, then the bytes, first row first. */
 void make_tga(uint8_t type, uint16_t width, uint16_t height, uint8_t depth, const void *bytes, size_t length,
               Buffer *out);
 

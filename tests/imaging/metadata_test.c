@@ -275,7 +275,7 @@ typedef struct Entry {
     uint32_t value;
 } Entry;
 
-/* A TIFF of this folder, little-endian. Returns its length. */
+/* Writes a little-endian TIFF with this folder. Returns its length. */
 static size_t make_tiff(const Entry *entries, size_t count, uint8_t *bytes)
 {
     uint8_t *to = bytes;

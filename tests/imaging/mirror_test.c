@@ -7,7 +7,7 @@
 
 typedef void (*MirrorRow)(const uint8_t *source, size_t width, uint32_t channels, uint8_t *target);
 
-/* Both rows end where their memory does, so that ASan sees a byte too many. */
+/* Mirrors a row and back. Both rows end where their memory does, so that ASan sees a byte too many. */
 static void check(MirrorRow mirror, size_t width, uint32_t channels)
 {
     size_t bytes = width * channels;

@@ -12,7 +12,7 @@
 
 enum { GUARD_BYTES = 128, GUARD = 0xA5 };
 
-/* Exactly `bytes` of noise with the slack that kernels may read behind them. */
+/* Returns `bytes` bytes of noise and the slack after them that kernels may read; the caller frees them. */
 static uint8_t *make_source(Random *random, size_t bytes, size_t slack)
 {
     uint8_t *source = malloc(bytes + slack);
@@ -61,7 +61,8 @@ static void check_horizontal(const ResampleKernels *kernels, const ResampleAxis 
     free(target);
 }
 
-/* No slack here: a read outside the rows shows under ASan. */
+/* Compares a kernel's vertical pass with the portable one. The rows have no slack, so that a read outside
+ * them shows under ASan. */
 static void check_vertical(const ResampleKernels *kernels, const ResampleAxis *axis,
                            const ResampleAxisKey *key, Random *random)
 {
@@ -186,7 +187,8 @@ TEST(test_cached_weights_stay_within_their_limit)
     resample_axis_cache_clear(&cache);
 }
 
-/* 500 x 375 RGB to 213 x 160 by Lanczos: ImageNet's commonest size. */
+/* Prints the best time of each kernel for 500 x 375 RGB to 213 x 160 by Lanczos: ImageNet's commonest
+ * size. */
 static void time_kernels(void)
 {
     Image source = {0}, target = {0};

@@ -23,7 +23,7 @@ static float read_float(const uint8_t *bytes)
     return value;
 }
 
-/* As golden_image in make_pillow.py. */
+/* Draws the picture of golden_image in make_pillow.py. */
 static void golden_image(Image *image, uint32_t width, uint32_t height, uint32_t channels)
 {
     assert_int_equal(image_reserve(image, width, height, channels, NULL), FSH_OK);

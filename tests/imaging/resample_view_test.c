@@ -21,7 +21,8 @@ static void draw(uint8_t *pixels, size_t bytes, uint64_t stream)
         pixels[i] = (uint8_t)random_u32(&random);
 }
 
-/* A view of width x height at (left, top) of an image of whole_width x whole_height. */
+/* Checks that a view of width x height at (left, top) of a whole_width x whole_height image resamples as a
+ * copy of its pixels does. */
 static void check_view(ViewTools *tools, uint32_t whole_width, uint32_t whole_height, uint32_t left,
                        uint32_t top, uint32_t width, uint32_t height, uint32_t channels,
                        uint32_t target_width, uint32_t target_height)

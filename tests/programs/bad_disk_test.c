@@ -25,7 +25,7 @@ static RunResult run_on(const char *bad_disk, const char *program, const char *c
     return result;
 }
 
-/* It ends so, with all of the parts in what it says. */
+/* Runs the program and asserts its exit status and that its output holds all of the parts. */
 static void says_on(const char *bad_disk, int exit_status, const char *const *parts, const char *program,
                     const char *const *arguments)
 {

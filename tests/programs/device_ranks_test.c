@@ -26,9 +26,10 @@ static const DatasetSpec pairs = {.codec = FSH_CODEC_RAW,
 #define UNET                                                                                                 \
     "--jobs", "4", "--device", "cuda", "--model", "unet", "--width", "8", "--epochs", "4", "--opt", "sgd",   \
         "--lr", "0.05", "--lr-warmup-epochs", "0", "--val-interval", "1", "--deterministic"
-/* A network without norms. The weights' distance comes from roundings: of sums in another order (float32:
- * 2^-24 each, grown by the steps), of activations and gradients (bf16: 2^-8, fp16: 2^-11), where a weight's
- * sum falls on the other side of a rounding. */
+/* Trains a network without norms on one GPU and on two, and asserts that their weights differ by less than
+ * `bound`. They differ by roundings: of sums in another order (float32: 2^-24 each, grown by the steps), and
+ * of activations and gradients (bf16: 2^-8, fp16: 2^-11), where a weight's sum falls on the other side of a
+ * rounding. */
 static void compare_with_one_gpu(TestFolder *folder, const char *amp, double bound)
 {
     const char *shards = make_set(folder, &pairs);
@@ -92,7 +93,7 @@ TEST_IN_FOLDER(test_a_network_with_norms_trains_on_two_gpus, folder)
     "--jobs", "4", "--device", "cuda", "--gpus", "2", "--model", "conv8", "--batch-size", "2", "--epochs",   \
         "100000", "--lr-base", "0.01", "--val-interval", "100000", "--checkpoint-interval", "3"
 
-/* A child of ftrain --gpus: the second it has started, rank 1. 0: not found. */
+/* Returns the second child that ftrain --gpus has started, rank 1; 0 where there is none. */
 static pid_t second_child(pid_t parent)
 {
     char path[64], text[256] = "";

@@ -96,7 +96,8 @@ static const Option *find_row(const OptionTable *table, const char *name, size_t
     return NULL;
 }
 
-/* A hint for an option that is there would never be seen; nor would the second of two. */
+/* Asserts that no hint is for an option or choice that exists, as it would never be seen; that no name has
+ * two hints; and that each hint names an option that exists. */
 static void check_hints(const OptionTable *table)
 {
     const OptionForeign *lists[] = {table->foreign, table->answers};

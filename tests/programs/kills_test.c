@@ -72,7 +72,7 @@ static RunResult run_with(const char *which, const char *fault, unsigned call, c
     return run_program_arguments(&traced, strace, arguments);
 }
 
-/* False: it came to its end before. */
+/* Runs the job and kills it at that call. Returns false if the job ended before. */
 static bool kill_at(const Job *job, const char *output, unsigned call)
 {
     RunResult result = run_with(calls, "signal=KILL", call, "/dev/null", job, output);
@@ -114,7 +114,7 @@ static void assert_same_tree(const Job *job, const char *output, const char *who
         fail_msg("%s, killed at call %u: %s", job->name, call, difference);
 }
 
-/* A finished fpack has nothing to go on with, and says so. */
+/* Returns whether the job is a finished fpack, which has nothing to go on with and says so. */
 static bool is_done(const Job *job, const char *output)
 {
     char manifest[512];
@@ -151,7 +151,7 @@ static void kill_everywhere(TestFolder *folder, const Job *job)
     assert_true(kills >= KILLS_LEAST);
 }
 
-/* Where processes may not be traced there is nothing to test. */
+/* Returns whether processes may be traced here; where not, there is nothing to test. */
 static bool can_trace(void)
 {
     if (!file_exists(strace))
@@ -236,7 +236,7 @@ TEST_IN_FOLDER(test_ftrain_makes_good_what_could_not_be_put_in_place, folder)
     assert_true(told >= TOLD_LEAST);
 }
 
-/* The number of the last call in the log that names the file as the second of its paths. */
+/* Returns the number of the last call in the log whose second path is the named file. */
 static unsigned last_call_to(const char *log, const char *name)
 {
     char *text = test_file_read(log, NULL), *rest = NULL, end[256];
@@ -251,8 +251,8 @@ static unsigned last_call_to(const char *log, const char *name)
     return last;
 }
 
-/* The best epoch's weights do not come to disk: the run says so, and fails, for good unless it was the last
- * epoch's or a later one was as good. */
+/* Trains while the best epoch's weights cannot be written. The run must say so and fail unless a later epoch
+ * was as good; resumed, it must fail again unless the best epoch was the last. */
 static void lose_best_weights(TestFolder *folder, const char *shards, const char *rate)
 {
     enum { EPOCHS = 6 };

@@ -29,7 +29,7 @@ static void names_add(Names *names, const char *name, size_t length)
     entry[length] = '\0';
 }
 
-/* Every word of the line that begins with a dash: "-j, --jobs N" gives j and jobs. */
+/* Adds every word of the line that begins with a dash: "-j, --jobs N" gives j and jobs. */
 static void add_dashed_words(Names *names, const char *line)
 {
     for (const char *at = line; *at && *at != '\n'; at++) {
@@ -57,8 +57,8 @@ static Names names_of_program(const char *program)
     return names;
 }
 
-/* ".It Fl j , -jobs Ar N": in mdoc the first dash of "-jobs" is the long option's second, and ".It Fl j Ar N
- * , Fl -jobs". */
+/* Returns the options of a page: of ".It Fl j , -jobs Ar N", where the first dash of "-jobs" is the long
+ * option's second, and of ".It Fl j Ar N , Fl -jobs". */
 static Names names_of_page(const char *page)
 {
     Names names = {.count = 0};
@@ -130,7 +130,8 @@ TEST(test_ftrain_1_lists_the_options_of_ftrain)
 static const char *const pages[] = {"fpack.1", "fresize.1", "ftrain.1", "fverify.1", "fshard.5"};
 enum { PAGE_COUNT = sizeof pages / sizeof pages[0] };
 
-/* mandoc looks for the targets of .Xr among the installed pages alone; ours lie beside the page. */
+/* Returns whether the line is a complaint about a reference to one of our pages. mandoc looks for the targets
+ * of .Xr among the installed pages alone; ours lie beside the page. */
 static bool is_reference_to_ours(const char *line)
 {
     const char *at = strstr(line, "STYLE: referenced manual not found: Xr ");

@@ -9,8 +9,8 @@
 
 enum { RANKS_MOST = 3 };
 
-/* On the CPU, with one thread. job: its own number for each run of a test that is under way at the same time.
- * stop_at: of RunOptions, or NULL. */
+/* Starts a rank on the CPU, with one thread. job is a number that no other run of the test under way has;
+ * stop_at is that of RunOptions, or NULL. */
 RunningProgram start_rank(int rank, int ranks, int job, const char *stop_at, const char *const *arguments);
 
 typedef struct RanksResult {
@@ -20,7 +20,7 @@ typedef struct RanksResult {
 
 RanksResult run_ranks(int ranks, const char *const *arguments);
 void free_ranks(RanksResult *result);
-/* All end so; the first speaks alone. */
+/* Runs the ranks; asserts that all end with that status and that only the first prints anything. */
 RanksResult expect_ranks(int ranks, int exit_status, const char *const *arguments);
 
 #define RANKS(ranks, exit_status, ...)                                                                       \
@@ -31,7 +31,7 @@ RanksResult expect_ranks(int ranks, int exit_status, const char *const *argument
         free_ranks(&trained_);                                                                               \
     } while (0)
 
-/* ||a - b|| / ||a|| over all weights of two files. */
+/* Returns ||a - b|| / ||a|| over all weights of two files. */
 double weights_distance(const char *a_path, const char *b_path);
 
 #endif

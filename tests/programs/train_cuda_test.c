@@ -197,7 +197,7 @@ static Job resume_job(const ResumeCase *test, const char *first, const char *sec
     return job;
 }
 
-/* Each as soon as it has one. */
+/* Sends each run its signal as soon as the run has a checkpoint. */
 static void signal_behind_checkpoints(TestFolder *folder, const RunningProgram *running)
 {
     const char *checkpoints[RESUME_CASES];
@@ -331,7 +331,7 @@ TEST_IN_FOLDER(test_a_file_that_no_decoder_reads_is_skipped_or_stops, folder)
 
 /* ---- a loss that is no number ---- */
 
-/* All but running statistics, which each run of the network moves. */
+/* Asserts that all tensors are the same but the running statistics, which each run of the network moves. */
 static void assert_same_weights(const char *a_path, const char *b_path)
 {
     Safetensors *a = NULL, *b = NULL;
@@ -424,7 +424,8 @@ int test_program_begin(void)
     return TEST_RUN;
 }
 
-/* No plans of these tests in the user's cache; those that one test has timed are there for the next. */
+/* Gives the tests a cache of plans of their own, apart from the user's; a plan that one test has timed is
+ * there for the next. */
 int test_group_setup(void **state)
 {
     (void)state;

@@ -15,7 +15,8 @@ static const char lock_name[] = ".ftrain-lock";
 
 #define SHORT_RUN "--jobs", "1", "--device", "cpu", "--model", "conv8", "--epochs", "3"
 
-/* A run that stops itself (SIGSTOP) when out/NAME gets its name: it lives, and holds what it holds. */
+/* Starts a run that stops itself (SIGSTOP) when out/NAME gets its name, and waits for that. The stopped run
+ * lives and keeps what it holds. */
 static RunningProgram start_and_stop(const char *shards, const char *out, const char *name)
 {
     char stop_at[64];
@@ -27,7 +28,7 @@ static RunningProgram start_and_stop(const char *shards, const char *out, const 
     return running;
 }
 
-/* However it is asked for, the second run writes nothing and says who runs. */
+/* Asserts that a second run, however it is asked for, writes nothing and says who runs. */
 static void refuse_a_second(const RunningProgram *first, const char *shards, const char *out)
 {
     static const char *const ways[][2] = {
@@ -222,7 +223,7 @@ static uint64_t bytes_of_files(TestFolder *folder, const char *run)
     return bytes;
 }
 
-/* The disk has plenty, and tells this. */
+/* Trains on a disk that has plenty of room but tells `free_bytes`. */
 static RunResult train_with_room(int exit_status, uint64_t free_bytes, const char *const *arguments)
 {
     const RunOptions options = {

@@ -17,7 +17,8 @@ static void train_pairs(TestFolder *folder, const char *shards, const char *epoc
     TRAINED(UNET, "--epochs", epochs, "--batch-size", "4", "--lr", "0.004", shards, test_path(folder, "out"));
 }
 
-/* What --evaluate --json says, with more options. The weights know their network and its width. */
+/* Returns what --evaluate --json prints with one more option. The weights know their network and its
+ * width. */
 static json_t *evaluate(TestFolder *folder, const char *shards, const char *option, const char *value)
 {
     const char *weights = test_path(folder, "out/last.safetensors");
@@ -57,7 +58,7 @@ TEST_IN_FOLDER(test_pairs_come_out_better_than_they_went_in, folder)
     run_result_free(&result);
 }
 
-/* PNG is libvips', which a build may lack. */
+/* Skips the test in a build without libvips, which has no PNG. */
 static void skip_without_png(void)
 {
     ImageEncoder *encoder = NULL;
@@ -80,7 +81,7 @@ static void skip_without_png(void)
     assert_ok(status, &error);
 }
 
-/* Width and height of a PNG file. */
+/* Reads width and height of a PNG file. */
 static void read_png_size(const char *path, uint32_t *width, uint32_t *height)
 {
     size_t length = 0;
@@ -92,7 +93,7 @@ static void read_png_size(const char *path, uint32_t *width, uint32_t *height)
     free(bytes);
 }
 
-/* Rows of a CSV below its head; the mean of its column `number`. */
+/* Returns the number of rows of a CSV below its head. *mean_ret is the mean of column `number`. */
 static size_t read_csv(const char *path, const char *head, int number, double *mean_ret)
 {
     char *text = test_file_read(path, NULL);
@@ -239,7 +240,8 @@ static const char *make_heavy(TestFolder *folder)
     return make_set(folder, &spec);
 }
 
-/* The epochs that the log promises to evaluate: the first, every N and the last, and no others. */
+/* Asserts that the first epoch, every interval-th and the last were evaluated, as the log promises, and no
+ * others. */
 static void assert_evaluated_every(const char *output, unsigned interval)
 {
     enum { EPOCHS = 12 };
@@ -263,7 +265,7 @@ static void assert_evaluated_every(const char *output, unsigned interval)
     free(text);
 }
 
-/* N of "evaluated every N epochs from here on"; 12 where it is the last alone. */
+/* Returns N of "evaluated every N epochs from here on", or 12 where only the last epoch is evaluated. */
 static unsigned told_interval(const char *log)
 {
     unsigned interval = 0;

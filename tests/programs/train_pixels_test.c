@@ -19,8 +19,8 @@ static const DatasetSpec jpegs = {.codec = FSH_CODEC_JPEG,
 
 #define CONV8 "--model", "conv8", "--epochs", "2", "--train-crop-size", "20", "--val-crop-size", "20"
 
-/* FOLDER/none and FOLDER/pixels have the same numbers in every column but that of time, and the same
- * weights. */
+/* Asserts that FOLDER/none and FOLDER/pixels have the same numbers in every column but that of time, and the
+ * same weights. */
 static void assert_same_runs(TestFolder *folder)
 {
     char *none = summary_without_time(test_path(folder, "none")),

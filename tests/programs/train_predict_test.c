@@ -88,7 +88,7 @@ static const char *train_colours(TestFolder *folder)
     return test_path(folder, "a/last.safetensors");
 }
 
-/* The rows of two tables agree in all but their first columns, of which b's has a label behind it too. */
+/* Asserts that the rows of two tables agree in all but their first columns; b has a label after its first. */
 static void assert_same_rows(const char *a, const char *b)
 {
     char *texts[] = {test_file_read(a, NULL), test_file_read(b, NULL)};
@@ -371,7 +371,7 @@ static void draw(Image *image, uint32_t width, uint32_t height, uint32_t seed)
         image->pixels[i] = (uint8_t)(image->pixels[i] ^ (i * 2654435761U >> 27));
 }
 
-/* The largest difference of two images of one size, in levels. */
+/* Returns the largest difference between two images of one size, in levels. */
 static int difference(const char *a, const char *b)
 {
     Image images[2] = {{0}, {0}};

@@ -27,7 +27,8 @@ static const DatasetSpec pairs = {.codec = FSH_CODEC_RAW,
     "--model", "unet", "--width", "8", "--epochs", "4", "--opt", "sgd", "--lr", "0.05",                      \
         "--lr-warmup-epochs", "0", "--val-interval", "1"
 
-/* A network without norms: the mean of the gradients of two batches of 3 is the gradient of a batch of 6. */
+/* Trains a network without norms in one process and in two ranks, and compares. The mean of the gradients of
+ * two batches of 3 is the gradient of a batch of 6. */
 static void compare_with_one_process(TestFolder *folder, const char *amp, const char *clip, double bound)
 {
     const char *shards = make_set(folder, &pairs);
@@ -184,8 +185,8 @@ TEST_IN_FOLDER(test_a_rank_that_is_killed_ends_the_run, folder)
     "--model", "conv8", "--epochs", "12", "--batch-size", "2", "--opt", "adamw", "--lr", "0.003",            \
         "--grad-accum-steps", "2", "--model-ema", "--model-ema-decay", "0.9", "--mixup-alpha", "0.2"
 
-/* The signal comes to one rank alone, the second: all stop behind the same step, and the state is that of a
- * run without a stop. */
+/* Sends the signal to one rank, `signalled`. All ranks must stop after the same step, and the run that goes
+ * on must end as one without a stop. */
 static void stop_and_go_on(TestFolder *folder, int signal_number, int signalled)
 {
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "stopped");

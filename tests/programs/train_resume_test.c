@@ -31,7 +31,8 @@ static void assert_same_run(TestFolder *folder, const char *a, const char *b)
     free(b_rows);
 }
 
-/* A run that gets the signal at its first checkpoint, within an epoch, goes on. */
+/* Sends a run the signal at its first checkpoint, within an epoch; the run that goes on must end as one
+ * without a stop. */
 static void stop_within_an_epoch(TestFolder *folder, int signal_number, int exit_status)
 {
     const char *shards = make_set(folder, &train_plain);

@@ -86,7 +86,7 @@ TEST_IN_FOLDER(test_an_evaluation_of_nothing_is_no_result, folder)
     run_result_free(&result);
 }
 
-/* num_batches_tracked of conv8's first norm. */
+/* Returns the number of steps in the weights: num_batches_tracked of conv8's first norm. */
 static int64_t steps_of(const char *path)
 {
     Safetensors *file = NULL;
@@ -100,8 +100,8 @@ static int64_t steps_of(const char *path)
     return steps;
 }
 
-/* A long run over 40 steps an epoch gets the signal; what it says and what it has saved must agree to the
- * step. */
+/* Sends the signal to a long run of 40 steps an epoch. What the run says and what it has saved must agree to
+ * the step. */
 static void stop_with(TestFolder *folder, const char *shards, int signal_number, int exit_status,
                       uint64_t files)
 {

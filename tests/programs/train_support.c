@@ -167,7 +167,7 @@ size_t count_lines(const char *text)
     return lines;
 }
 
-/* The place of a column; the test fails where there is none. */
+/* Returns the index of a column; fails the test where there is none. */
 static size_t column_of(const char *head, const char *name)
 {
     const size_t length = strlen(name);

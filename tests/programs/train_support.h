@@ -21,10 +21,10 @@
 
 enum { COLOURS_EDGE = 32, COLOURS = 3 };
 
-/* Images that are easy to tell apart, red, green and blue noise: class folders under FOLDER/images, then
- * fpack. Returns FOLDER/shards. */
+/* Packs images that are easy to tell apart, red, green and blue noise: class folders under FOLDER/images,
+ * then fpack. Returns FOLDER/shards. */
 const char *pack_colours(TestFolder *folder, int train_count, int val_count);
-/* The same under other names than "red", "green" and "blue". */
+/* Packs the same images under other names than "red", "green" and "blue". */
 const char *pack_named(TestFolder *folder, const char *const names[COLOURS], int train_count, int val_count);
 
 /* 40 and 8 raw images of 32 x 32 pixels, 4 classes, two shards. */
@@ -58,7 +58,7 @@ RunResult expect_train(int exit_status, const RunOptions *options, const char *c
         run_result_free(&said_);                                                                             \
     } while (0)
 
-/* It fails as told, with `part` in its message, and leaves nothing at `output`. */
+/* Asserts that ftrain fails with that status and `part` in its message, and leaves nothing at `output`. */
 void expect_refusal(int exit_status, const char *part, const char *output, const char *const *arguments);
 
 #define REFUSED(exit_status, part, output, ...)                                                              \
@@ -66,21 +66,20 @@ void expect_refusal(int exit_status, const char *part, const char *output, const
 
 /* ---- what it has left ---- */
 
-/* A member of an object; the test fails where it is no number. */
+/* Returns a member of an object; fails the test where it is no number. */
 double number_of(const json_t *object, const char *name);
-/* A new reference. */
+/* Each returns a new reference. */
 json_t *read_json(const char *text);
 json_t *read_json_file(const char *path);
 size_t count_lines(const char *text);
 
-/* The value in the last row of FOLDER/out/summary.csv under this heading; `row` counts from 0 below the
- * head. */
+/* Returns the value under this heading in row `row` of OUTPUT/summary.csv, counted from 0 below the head. */
 double summary_number(const char *output, size_t row, const char *column);
-/* summary.csv with the column of time left out; free it. */
+/* Returns summary.csv without the column of time; the caller frees it. */
 char *summary_without_time(const char *output);
 
 bool same_bytes(const char *a, const char *b);
-/* last.safetensors of FOLDER/a and FOLDER/b. */
+/* Asserts whether last.safetensors of FOLDER/a and FOLDER/b are the same. */
 void assert_same_file(TestFolder *folder, const char *a, const char *b, bool same);
 /* Changes the first `from` in a file to `to`, which is as long. */
 void replace_in_file(const char *path, const char *from, const char *to);

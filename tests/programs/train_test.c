@@ -37,8 +37,8 @@ static void check_records(TestFolder *folder, size_t epochs)
     free(text);
 }
 
-/* The table of the last evaluation, and what --evaluate --json says of the best weights: all 63 samples, 21
- * of each class. */
+/* Asserts the table of the last evaluation and what --evaluate --json says of the best weights: all 63
+ * samples, 21 of each class. */
 static void check_classes(const char *path, const json_t *classes)
 {
     char *text = test_file_read(path, NULL);
@@ -59,7 +59,7 @@ static void check_classes(const char *path, const json_t *classes)
     assert_int_equal((int)predicted, 63);
 }
 
-/* The first epoch with the highest eval_top1 in summary.csv. */
+/* Returns the first epoch with the highest eval_top1 in summary.csv. */
 static int best_epoch_of(TestFolder *folder)
 {
     char *text = test_file_read(test_path(folder, "out/summary.csv"), NULL);
@@ -380,7 +380,7 @@ TEST_IN_FOLDER(test_list_models_gives_parameters_and_flops, folder)
     run_result_free(&result);
 }
 
-/* What --dry-run --json says was chosen, for a dataset whose manifest has no mean and deviation. */
+/* Asserts what --dry-run --json says was chosen for a dataset whose manifest has no mean and deviation. */
 static void check_stand_in(TestFolder *folder, uint8_t channels, double mean, double deviation)
 {
     DatasetSpec spec = train_plain;

@@ -35,7 +35,7 @@ static const char *make_other(TestFolder *folder, const char *name, const Datase
     return path;
 }
 
-/* The weights as another program would have written them: without a word about themselves. */
+/* Writes the weights without metadata, as another program would, and returns the path. */
 static const char *without_metadata(TestFolder *folder, const char *weights)
 {
     const char *path = test_path(folder, "plain.safetensors");

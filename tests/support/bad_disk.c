@@ -85,7 +85,7 @@ static const char *path_of(int descriptor, char path[PATH_MAX])
     return path;
 }
 
-/* Whether the call is to fail; errno is set. */
+/* Returns whether the call is to fail, with errno set if so. */
 static bool fails(const char *path, const char *what)
 {
     const Rule *rule = rule_for(path, what);
@@ -96,7 +96,7 @@ static bool fails(const char *path, const char *what)
 
 /* ---- mappings ---- */
 
-/* A file of no bytes in the place of the pages: touching them is SIGBUS. */
+/* Maps an empty file in place of the pages, so that touching them is SIGBUS. */
 static void spoil(uint8_t *bytes, size_t length, long long offset, long long count)
 {
     const long page = sysconf(_SC_PAGESIZE);

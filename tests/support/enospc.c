@@ -51,7 +51,7 @@ static bool is_counted(int descriptor)
            S_ISREG(status.st_mode);
 }
 
-/* How many of `wanted` bytes still fit; takes them. */
+/* Takes as many of `wanted` bytes as still fit and returns their number. */
 static size_t take(size_t wanted)
 {
     uint64_t left = atomic_load(&left_bytes), taken = 0;
@@ -61,7 +61,8 @@ static size_t take(size_t wanted)
     return (size_t)taken;
 }
 
-/* As take, but 0 and ENOSPC when nothing fits. Bytes that are not counted are always granted. */
+/* Takes bytes as `take` does; returns 0 with ENOSPC when nothing fits. Bytes that are not counted are always
+ * granted. */
 static size_t grant(int descriptor, size_t wanted)
 {
     if (!wanted || !is_counted(descriptor))
@@ -72,7 +73,7 @@ static size_t grant(int descriptor, size_t wanted)
     return granted;
 }
 
-/* All or nothing, for calls that cannot be cut short. */
+/* Takes all bytes or none, for calls that cannot be cut short. */
 static bool grant_all(int descriptor, size_t wanted)
 {
     size_t granted = grant(descriptor, wanted);
@@ -94,7 +95,7 @@ static ssize_t settle(int descriptor, size_t granted, ssize_t written)
     return written;
 }
 
-/* The members that programs look at. */
+/* Fills in the members that programs look at. */
 REPLACES int statvfs(const char *path, struct statvfs *told)
 {
     const char *text = getenv("FSHARD_TOLD_FREE_BYTES");

@@ -9,7 +9,7 @@ static void pass(void **state)
     (void)state;
 }
 
-/* Registered in another order, as a compiler may. */
+/* Registers the tests in another order, as a compiler may. */
 int test_program_begin(void)
 {
     static char names[4][2] = {"c", "a", "d", "b"};

@@ -42,7 +42,7 @@ void test_folder_remove(TestFolder *folder);
 int test_folder_setup(void **state);
 int test_folder_teardown(void **state);
 
-/* "FOLDER/…" as printf would; lives until the folder is removed. */
+/* Returns "FOLDER/…", formatted as by printf; it lives until the folder is removed. */
 const char *test_path(TestFolder *folder, const char *format, ...) FSH_PRINTF(2, 3);
 
 /* ---- files ---- */
@@ -50,15 +50,16 @@ const char *test_path(TestFolder *folder, const char *format, ...) FSH_PRINTF(2,
 /* Folders above path are made. An existing file is replaced. */
 void test_file_write(const char *path, const void *bytes, size_t length);
 void test_file_write_text(const char *path, const char *text);
-/* The whole file, with a NUL behind it; free it. length_ret may be NULL. */
+/* Returns the whole file with a NUL after it; the caller frees it. *length_ret is its length; length_ret may
+ * be NULL. */
 char *test_file_read(const char *path, size_t *length_ret);
 uint64_t test_file_size(const char *path);
 /* Inverts all bits of a byte; a negative offset counts from the end. */
 void test_file_flip_byte(const char *path, int64_t offset);
-/* A negative length counts from the end: -1 cuts off the last byte. */
+/* Cuts the file to that length; a negative one counts from the end: -1 cuts off the last byte. */
 void test_file_truncate(const char *path, int64_t length);
-/* Everything below path but folders, hidden names included: "nothing was left behind". 0 where path is not
- * there. */
+/* Counts everything below path but folders, hidden names included: "nothing was left behind". Returns 0 where
+ * path is not there. */
 uint64_t test_count_files(const char *path);
 
 /* Compares names (hidden ones too), kinds and bytes. NULL: equal; else the first difference in words; free
@@ -110,9 +111,9 @@ typedef struct RunningProgram {
 } RunningProgram;
 RunningProgram run_start(const RunOptions *options, const char *program, const char *const *arguments);
 RunResult run_wait(RunningProgram *running);
-/* For stop_at: waits until the program has stopped itself. */
+/* Waits until the program has stopped itself, as stop_at asks. */
 void run_wait_until_stopped(const RunningProgram *running);
-/* A stopped program gets the signal, and goes on. */
+/* Sends a stopped program the signal and lets it go on. */
 void run_go_on(const RunningProgram *running, int signal_number);
 
 /* Waits until path exists, at most `seconds`; false if it never does. */
@@ -130,9 +131,9 @@ void test_assert_ok(FshStatus status, const FshError *error, const char *file, i
 
 /* ---- pixels: the same on every machine for the same arguments ---- */
 
-/* (height, width, 3) bytes, no padding. Smooth: what JPEG keeps well. seed shifts the colours. */
+/* Fills (height, width, 3) bytes with a smooth picture, which JPEG keeps well. seed shifts the colours. */
 void test_fill_gradient(uint8_t *rgb, size_t width, size_t height, uint32_t seed);
-/* White noise: what JPEG keeps badly. */
+/* Fills as many bytes with white noise, which JPEG keeps badly. */
 void test_fill_noise(uint8_t *rgb, size_t width, size_t height, uint32_t seed);
 
 #endif

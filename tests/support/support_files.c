@@ -190,7 +190,8 @@ static int keep_entry(const struct dirent *entry)
     return strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
 }
 
-/* Sorted names of a folder; the caller frees names and array. */
+/* Lists the names of a folder, sorted, in *entries_ret; returns their number. The caller frees names and
+ * array. */
 static int list_names(const char *path, struct dirent ***entries_ret)
 {
     int count = scandir(path, entries_ret, keep_entry, alphasort);

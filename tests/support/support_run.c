@@ -139,8 +139,8 @@ static Strings make_arguments(const char *program, const char *const *arguments)
     return strings;
 }
 
-/* Between fork and exec only what is safe there: the test may have threads. Ends in exec, or with 126 or 127.
- */
+/* Makes the forked child the program: ends in exec, or with 126 or 127. Does only what is safe between fork
+ * and exec, as the test may have threads. */
 static void become_program(const RunOptions *options, int in, int out, int err, char **arguments,
                            char **environment)
 {
@@ -198,7 +198,8 @@ RunningProgram run_start(const RunOptions *options, const char *program, const c
     return running;
 }
 
-/* All that was written to a file in memory; closes it. */
+/* Returns all that was written to a file in memory, of *length_ret bytes, and closes the file. The caller
+ * frees the text. */
 static char *take_output(int descriptor, size_t *length_ret)
 {
     struct stat status = {0};

@@ -164,7 +164,7 @@ static ssize_t by_posix_fallocate(int descriptor, const char *bytes, size_t leng
     return errno ? -1 : (ssize_t)length;
 }
 
-/* Both copy from a file that is at hand: this program. */
+/* Both copy from this program's own file. */
 static ssize_t by_sendfile(int descriptor, const char *bytes, size_t length)
 {
     (void)bytes;
