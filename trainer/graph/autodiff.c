@@ -1,8 +1,8 @@
 #include "trainer/graph/graph_internal.h"
 
-/* Reverse mode on the graph itself: from the last forward node to the first, each whose output has a gradient
- * appends its own backward nodes. All consumers of a tensor stand after its producer, so when the producer's
- * turn comes, the gradient of its output is complete. */
+/* Goes from the last forward node to the first (reverse mode): each whose output has a gradient appends its
+ * own backward nodes. All consumers of a tensor stand after its producer, so when the producer's turn comes,
+ * the gradient of its output is complete. */
 void graph_append_backward_pass(Graph *graph, size_t forward_count)
 {
     for (size_t i = forward_count; i-- > 0 && !graph->failure.status;) {

@@ -21,7 +21,7 @@ static bool take_in_sum(Graph *graph, const GraphUses *uses, Node *add, Node *ba
     backward->inputs[NORM_BACK_DY2] = add->inputs[ADD_B];
     if (!has_g)
         backward->outputs[NORM_BACK_G] = sum;
-    /* The sum is made no more, or it is what came through the activation. */
+    /* No node makes the sum any more, or the sum is what came through the activation. */
     if (has_g || backward->as.norm.relu) {
         const TensorId of = graph->tensors[sum].tensor.of;
         if (of != TENSOR_NONE && graph->tensors[of].gradient == sum)
@@ -70,7 +70,7 @@ static void add_before_cropping(Graph *graph, const GraphUses *uses)
     }
 }
 
-/* Fewer images are not worth a node. */
+/* Fewer elements are not worth a node. */
 enum { IMAGES_AGAIN_LEAST = 1 << 24 }; /* elements */
 
 /* Returns the first node that reads the tensor for a weight gradient if only convolutions read it; else

@@ -55,7 +55,7 @@ enum {
 typedef enum DataType { DATA_F32, DATA_U8, DATA_I64, DATA_BF16, DATA_F16 } DataType;
 size_t data_type_bytes(DataType type);
 const char *data_type_name(DataType type);
-/* f32, bf16, f16 */
+/* Returns true for f32, bf16 and f16. */
 bool data_type_is_float(DataType type);
 
 typedef enum TensorRole {
@@ -73,15 +73,15 @@ typedef struct Initializer {
 } Initializer;
 
 typedef struct Tensor {
-    /* All but activations, and kept ones: unique; else what made it, "bn1.relu". */
+    /* Unique for all but activations that are not kept; those are named after what made them, "bn1.relu". */
     char name[GRAPH_NAME_MAX];
     TensorRole role;
     DataType type;
     int rank;
     int64_t shape[GRAPH_RANK_MAX];
     NodeId producer; /* NODE_NONE for inputs, parameters, buffers */
-    /* Gradients: what they are the gradient of; TENSOR_OPTIMIZER: its parameter or buffer; else TENSOR_NONE.
-     */
+    /* For gradients, the tensor that they are the gradient of; for TENSOR_OPTIMIZER, its parameter or buffer;
+     * else TENSOR_NONE. */
     TensorId of;
     bool keep;               /* readable after a run: loss, logits */
     bool decays;             /* TENSOR_PARAMETER: weight decay applies (off for norms and biases) */
@@ -90,12 +90,12 @@ typedef struct Tensor {
     float drop_rate;         /* TENSOR_INPUT of graph_drop_path: its rate; other tensors: 0 */
 } Tensor;
 
-/* Elements of the tensor. */
+/* Returns the number of elements. */
 int64_t tensor_count(const Tensor *tensor);
-/* "64 x 32 x 32 x 3" for messages. Returns buffer. */
+/* Writes the shape for messages, "64 x 32 x 32 x 3". Returns buffer. */
 const char *tensor_shape_text(const Tensor *tensor, char *buffer, size_t buffer_bytes);
-/* What a file of weights holds: parameters, and the buffers that layers name; not the counters of the update,
- * "optimizer.step", "scaler.scale", …. */
+/* Returns true for what a file of weights holds: parameters, and the buffers that layers name; not the
+ * counters of the update, "optimizer.step", "scaler.scale", …. */
 bool tensor_is_weight(const Tensor *tensor);
 
 /* What each node reads and writes, in the order of Node.inputs and Node.outputs; `d` is "gradient of"; `?`
@@ -427,101 +427,105 @@ typedef struct Graph Graph;
 
 Graph *graph_new(void); /* NULL: no memory */
 void graph_free(Graph **graph);
-/* Mixed precision: the type of activations and of their gradients, f32 (as a graph begins), bf16 or f16, of
- * what is built from here on: graph_normalize yields it and graph_conv2d and graph_linear compute in it,
- * casting what they read; norms, pools and the like keep the type they are given, with parameters and
- * statistics in f32; losses cast to f32. */
+/* Sets the compute type, f32 (as a graph begins), bf16 or f16, for the nodes that are appended from here on
+ * (mixed precision): graph_normalize yields it, and graph_conv2d and graph_linear compute in it, casting what
+ * they read. Norms, pools and the like keep the type they are given, with parameters and statistics in f32;
+ * losses cast to f32. */
 void graph_set_compute_type(Graph *graph, DataType type);
 
 /* ---- building: returns the result, TENSOR_NONE after a failure ---- */
 
 TensorId graph_input(Graph *graph, const char *name, DataType type, int rank, const int64_t *shape);
-/* x as another float type; x itself if it has that type already. */
+/* Converts x to another float type. Returns x itself if it has that type already. */
 TensorId graph_cast(Graph *graph, TensorId x, DataType type);
-/* [N, H, W, C] u8 -> compute type: (x - mean[c]) / deviation[c], mean and deviation in 0..1 of full scale, C
- * values. */
+/* Computes (x - mean[c]) / deviation[c] in the compute type from x [N, H, W, C] u8; mean and deviation, C
+ * values each, are in 0..1 of full scale. */
 TensorId graph_normalize(Graph *graph, TensorId x, const double *mean, const double *deviation);
-/* The same to a type of one's own: f32 for what a loss compares with. */
+/* Normalizes as graph_normalize, to a type of the caller's choice: f32 for what a loss compares with. */
 TensorId graph_normalize_to(Graph *graph, TensorId x, const double *mean, const double *deviation,
                             DataType type);
-/* [N, H, W, C] -> [N, H', W', channels]; makes name.weight and, with bias, name.bias. */
+/* Convolves [N, H, W, C] to [N, H', W', channels]. Adds the parameters name.weight and, with bias,
+ * name.bias. */
 TensorId graph_conv2d(Graph *graph, const char *name, TensorId x, const Conv2d *conv);
-/* [N, H, W, C] or [N, C]; makes name.weight, .bias, .running_mean, .running_var. What
- * follows it may become part of it: graph_fuse. */
+/* Normalizes [N, H, W, C] or [N, C] over all but C. Adds name.weight, .bias, .running_mean, .running_var.
+ * graph_fuse may put the ops that follow into the node. */
 TensorId graph_batch_norm(Graph *graph, const char *name, TensorId x, const BatchNorm *batch_norm);
 TensorId graph_relu(Graph *graph, TensorId x);
 TensorId graph_leaky_relu(Graph *graph, TensorId x, float slope);
-/* The exact one, x * (1 + erf(x / sqrt 2)) / 2: torch.nn.GELU(). */
+/* Applies the exact GELU, x * (1 + erf(x / sqrt 2)) / 2: torch.nn.GELU(). */
 TensorId graph_gelu(Graph *graph, TensorId x);
-/* x / (1 + exp(-x)): torch.nn.SiLU(). */
+/* Applies x / (1 + exp(-x)): torch.nn.SiLU(). */
 TensorId graph_silu(Graph *graph, TensorId x);
-/* One type; of f32 and a narrower one, the narrower is cast. */
+/* Adds tensors of one shape and type. Where one is f32 and the other narrower, casts the narrower. */
 TensorId graph_add(Graph *graph, TensorId a, TensorId b);
 TensorId graph_max_pool(Graph *graph, TensorId x, const Pool2d *pool);
 TensorId graph_avg_pool(Graph *graph, TensorId x, const Pool2d *pool);
 TensorId graph_global_avg_pool(Graph *graph, TensorId x); /* -> [N, C] */
 TensorId graph_reflection_pad(Graph *graph, TensorId x, int64_t padding);
-/* [N, H, W, C] -> [N, C * H * W], in PyTorch's order (C, H, W) */
+/* Reshapes [N, H, W, C] to [N, C * H * W], in PyTorch's order (C, H, W). */
 TensorId graph_flatten(Graph *graph, TensorId x);
 TensorId graph_linear(Graph *graph, const char *name, TensorId x, int64_t features, bool bias);
-/* The same as a 1x1 convolution of one pixel: [N, C] -> [N, channels], name.weight is [channels, C, 1, 1]. */
+/* Appends a linear layer as a 1x1 convolution of one pixel: [N, C] -> [N, channels], name.weight is
+ * [channels, C, 1, 1]. */
 TensorId graph_linear_1x1(Graph *graph, const char *name, TensorId x, int64_t channels, bool bias);
-/* The image at the top left of zeros; sizes not below its own. */
+/* Places the image at the top left of zeros; no size may be below the image's own. */
 TensorId graph_zero_pad(Graph *graph, TensorId x, int64_t height, int64_t width, int64_t channels);
-/* Its top left; sizes not above its own. */
+/* Cuts out the top left of the image; no size may be above the image's own. */
 TensorId graph_crop(Graph *graph, TensorId x, int64_t height, int64_t width);
-/* Images of one size, on channels. */
+/* Joins images of one size along the channels. */
 TensorId graph_concat(Graph *graph, TensorId a, TensorId b);
 TensorId graph_scale(Graph *graph, TensorId x, float factor);
-/* x * LAYER.PARAMETER [1, C, 1, 1] + addend (TENSOR_NONE: without); the parameter begins as zeros,
+/* Computes x * LAYER.PARAMETER [1, C, 1, 1] + addend (TENSOR_NONE: without); the parameter begins as zeros,
  * undecayed. */
 TensorId graph_channel_scale(Graph *graph, const char *layer, const char *parameter, TensorId x,
                              TensorId addend);
-/* [N, H, W, C] times [N, C] */
+/* Multiplies [N, H, W, C] by [N, C]. */
 TensorId graph_channel_multiply(Graph *graph, TensorId x, TensorId s);
-/* [N, H, W, 2 C] -> [N, H, W, C]: NAFNet's SimpleGate */
+/* Multiplies the two halves of the channels, [N, H, W, 2 C] -> [N, H, W, C]: NAFNet's SimpleGate. */
 TensorId graph_gate(Graph *graph, TensorId x);
-/* Stochastic depth (Huang et al. 2016) of each sample by itself, as timm's DropPath: x times NAME, an input
- * f32 [N, C] that is written before each run: 0 with probability rate, else 1 / (1 - rate), alike in all
- * channels of a sample. 0 <= rate < 1; x itself with rate 0. */
+/* Drops samples at random (stochastic depth, Huang et al. 2016; timm's DropPath): multiplies x by NAME, an
+ * input f32 [N, C] that is written before each run: 0 with probability rate, else 1 / (1 - rate), alike in
+ * all channels of a sample. 0 <= rate < 1. Returns x itself with rate 0. */
 TensorId graph_drop_path(Graph *graph, const char *name, TensorId x, double rate);
-/* Over the channels of each pixel, [N, H, W, C] or [N, C]; makes name.weight, name.bias. NAFNet's LayerNorm2d
- * has epsilon 1e-6. */
+/* Normalizes over the channels of each pixel, [N, H, W, C] or [N, C]; adds name.weight, name.bias. NAFNet's
+ * LayerNorm2d has epsilon 1e-6. */
 TensorId graph_layer_norm(Graph *graph, const char *name, TensorId x, double epsilon);
-/* [N, H, W, C * r * r] -> [N, H * r, W * r, C], PyTorch's order. */
+/* Move channels to pixels, [N, H, W, C * r * r] -> [N, H * r, W * r, C], and back, in PyTorch's order. */
 TensorId graph_pixel_shuffle(Graph *graph, TensorId x, int64_t factor);
 TensorId graph_pixel_unshuffle(Graph *graph, TensorId x, int64_t factor);
-/* logits [N, K], labels [N] i64 -> mean [1] of -sum target log softmax over samples whose label is not -1 (a
- * padded sample of a last batch). The target is 1 - smoothing at the label, shared with labels_mixed where
- * there is one (mixup, cutmix): mix [N] f32 of it is the label's, the rest the other's; plus smoothing / K
- * everywhere, as PyTorch's label_smoothing. labels_mixed and mix: both or TENSOR_NONE; a label of
- * labels_mixed may be -1 where mix is 1. 0 <= smoothing < 1. */
+/* Returns the mean [1] of -sum target log softmax(logits) over the samples whose label is not -1 (a padded
+ * sample of a last batch). logits [N, K], labels [N] i64. The target is 1 - smoothing at the label, plus
+ * smoothing / K everywhere, as PyTorch's label_smoothing. Where labels_mixed is given (mixup, cutmix), the
+ * label has mix [N] f32 of the 1 - smoothing, and the label in labels_mixed the rest. labels_mixed and mix:
+ * both or TENSOR_NONE; a label in labels_mixed may be -1 where mix is 1. 0 <= smoothing < 1. */
 TensorId graph_softmax_cross_entropy(Graph *graph, TensorId logits, TensorId labels, TensorId labels_mixed,
                                      TensorId mix, float smoothing);
-/* The same target, each class by itself: the mean over samples and classes of binary cross-entropy with
- * logits (timm's BinaryCrossEntropy). */
+/* Returns the mean over samples and classes of binary cross-entropy with logits (timm's BinaryCrossEntropy);
+ * the target is graph_softmax_cross_entropy's. */
 TensorId graph_binary_cross_entropy(Graph *graph, TensorId logits, TensorId labels, TensorId labels_mixed,
                                     TensorId mix, float smoothing);
-/* Images [N, H, W, C] f32, d = prediction - target -> the mean [1] over images, each weighted by valid [N]
- * f32 (TENSOR_NONE: 1; 0 leaves a padded one out), of
+/* Returns the mean [1] over images [N, H, W, C] f32, each weighted by valid [N] f32 (TENSOR_NONE: 1; 0 leaves
+ * a padded image out), of a loss of d = prediction - target:
+ *
  *   LOSS_L1 mean |d|;  LOSS_CHARBONNIER mean sqrt(d^2 + 1e-6);  LOSS_MSE mean d^2;
  *   LOSS_PSNR 10 / ln 10 * ln(mean d^2 + 1e-8)                               NAFNet's PSNRLoss
- * The node's second output, the mean of d^2 of each image, can be kept: graph_pixel_loss_error. */
+ *
+ * The second output of the node, the mean of d^2 of each image, can be kept: graph_pixel_loss_error. */
 TensorId graph_pixel_loss(Graph *graph, TensorId prediction, TensorId target, TensorId valid, LossKind kind);
-/* The squared error [N] beside a loss that graph_pixel_loss returned. */
+/* Returns the squared error [N] that belongs to a loss of graph_pixel_loss. */
 TensorId graph_pixel_loss_error(Graph *graph, TensorId loss);
 
-/* A model's own objection to its options or images: the graph fails with FSH_ERR_USAGE. Returns
+/* Records that a model refuses its options or images: the graph fails with FSH_ERR_USAGE. Returns
  * TENSOR_NONE. */
 TensorId graph_refuse(Graph *graph, const char *format, ...) FSH_PRINTF(2, 3);
 
-/* Marks a tensor as readable after a run. name: of an activation, which has none of its own; NULL for the
- * others. */
+/* Marks a tensor as readable after a run. name: the name that an activation gets; NULL for other tensors,
+ * which have one. */
 void graph_keep(Graph *graph, TensorId tensor, const char *name);
 /* Says that files of weights have the parameter without its dimensions of 1: [C] for [1, C, 1, 1], and the
  * matrix [C', C] of a linear layer for the weight of a 1x1 convolution. */
 void graph_save_without_ones(Graph *graph, const char *parameter);
-/* Where a model draws a parameter in another way than its layer's default. */
+/* Replaces the initializer that the layer gave a parameter. */
 void graph_set_initializer(Graph *graph, const char *parameter, Initializer initializer);
 
 /* Rewrites of the forward graph, each a pattern found and put into one node, before graph_differentiate.
@@ -531,10 +535,11 @@ typedef enum GraphFusion {
     FUSE_NORM_RELU = 1,     /* batch norm -> ReLU */
     FUSE_NORM_ADD_RELU = 2, /* batch norm -> add -> ReLU */
     FUSE_NORM_ADD = 4,      /* batch norm -> add */
-    /* The bias of a convolution or linear layer before a training batch norm is not added: the norm
-     * would take it away again. running_mean moves as if it had been; its gradient is 0. */
+    /* The bias of a convolution or linear layer before a training batch norm is not added: the norm would
+     * subtract it with the mean. running_mean moves as if the bias had been added; the gradient of the bias
+     * is 0. */
     FUSE_BIAS_NORM = 8,
-    /* a convolution in f16 makes the sums of which a training batch norm needs its statistics */
+    /* a convolution in f16 makes the sums from which a training batch norm gets its statistics */
     FUSE_CONV_STATISTICS = 16,
     FUSE_GRADIENT_ADD = 32, /* backward: add -> batch norm's gradient */
     /* The addend of a batch norm without an activation may have fewer channels than x, the others add 0:
@@ -546,50 +551,49 @@ typedef enum GraphFusion {
      * gradients of their weights, instead of being kept throughout, where they are many; from the input,
      * which lies there anyhow. */
     FUSE_IMAGES_AGAIN = 256,
-    /* Those of them that every backend wants: all but FUSE_CONV_STATISTICS, FUSE_PAD_ADD,
-     * FUSE_IMAGES_AGAIN. */
+    /* The bits that every backend wants: all but FUSE_CONV_STATISTICS, FUSE_PAD_ADD, FUSE_IMAGES_AGAIN. */
     FUSE_ALL = FUSE_NORM_RELU | FUSE_NORM_ADD_RELU | FUSE_NORM_ADD | FUSE_BIAS_NORM | FUSE_GRADIENT_ADD |
                FUSE_CONV_BIAS_RELU,
     FUSE_NONE = 1 << 30, /* no fusion; for where 0 stands for a default */
 } GraphFusion;
-/* Of bit 1 << i, for people: "norm-relu", …; ends with NULL. */
+/* The name of each bit 1 << i: "norm-relu", …; ends with NULL. */
 extern const char *const fusion_names[];
-/* Takes those that names list ("norm-add,pad-add"; NULL and "": none) out of *fusions; FUSE_NONE where none
- * is left. FSH_ERR_USAGE: a name that is none of *fusions, which those of `device` are. */
+/* Takes the fusions that names lists ("norm-add,pad-add"; NULL and "": none) out of *fusions, which are those
+ * of `device`; sets FUSE_NONE where none is left. FSH_ERR_USAGE: a name that is none of *fusions. */
 FshStatus fusions_leave_out(unsigned *fusions, const char *names, const char *device, FshError *error);
 enum { STATISTICS_MULTIPLE = 8 };
 void graph_fuse(Graph *graph, unsigned fusions);
 
-/* Before graph_differentiate, for an update with loss scaling: gradients are those of loss * "scaler.scale",
- * a number in the State that the update moves and divides by. */
+/* Makes graph_differentiate take the gradients of loss * "scaler.scale", a number in the State that the
+ * update moves and divides by. Call it before graph_differentiate, for an update with loss scaling. */
 void graph_loss_scale(Graph *graph);
 /* Appends the backward nodes of loss for every parameter it depends on; gradients of a tensor used twice are
  * added. */
 void graph_differentiate(Graph *graph, TensorId loss);
-/* Rewrites of the backward graph, right after graph_differentiate; bits and promises as those of
- * graph_fuse. */
+/* Rewrites the backward graph, right after graph_differentiate; bits and promises as those of graph_fuse. */
 void graph_fuse_backward(Graph *graph, unsigned fusions);
-/* Appends the update of every parameter that has a gradient, last of all. Kept then: "gradient_norm" [1], of
- * the gradient after accumulation and unscaling and before clipping (0 in a run without an update that only
- * accumulates; inf or nan where one was left out), and "updated" [1]: 1 or 0. */
+/* Appends the update of every parameter that has a gradient, as the last node. It keeps "gradient_norm" [1],
+ * taken after accumulation and unscaling and before clipping (0 in a run that only accumulates; inf or nan
+ * where an update was left out), and "updated" [1]: 1 or 0. */
 void graph_update(Graph *graph, const Optimizer *optimizer);
-/* Of a tensor of TENSOR_OPTIMIZER. */
+/* Returns which slot a tensor of TENSOR_OPTIMIZER is. */
 OptimizerSlot graph_optimizer_slot(const Graph *graph, TensorId tensor);
 
-/* FSH_OK, or the first failure of the calls above: FSH_ERR_MISMATCH with layer and shapes ("layer3.0.conv1:
- * kernel 3 does not fit a 1 x 1 input; use larger images"), FSH_ERR_MEMORY. */
+/* Returns FSH_OK or the first failure of the calls above: FSH_ERR_MISMATCH with layer and shapes
+ * ("layer3.0.conv1: kernel 3 does not fit a 1 x 1 input; use larger images"), FSH_ERR_MEMORY. */
 FshStatus graph_check(const Graph *graph, FshError *error);
 
 /* ---- reading ---- */
 
-/* Pointers are good until the graph is built further. */
+/* Return counts and entries. Pointers are good until the graph is built further. */
 size_t graph_node_count(const Graph *graph);
 const Node *graph_node(const Graph *graph, NodeId id);
 size_t graph_tensor_count(const Graph *graph);
 const Tensor *graph_tensor(const Graph *graph, TensorId id);
-/* By unique name; TENSOR_NONE if there is none. */
+/* Returns the tensor of this unique name; TENSOR_NONE if there is none. */
 TensorId graph_find(const Graph *graph, const char *name);
-/* The gradient of a tensor after graph_differentiate, or TENSOR_NONE. A parameter's is named NAME.grad. */
+/* Returns the gradient of a tensor after graph_differentiate, or TENSOR_NONE. A parameter's is named
+ * NAME.grad. */
 TensorId graph_gradient(const Graph *graph, TensorId tensor);
 /* Return how many numbers are trained, and the operations of the forward nodes for the whole batch. */
 int64_t graph_parameter_count(const Graph *graph);
@@ -599,10 +603,10 @@ int64_t graph_forward_flops(const Graph *graph);
 int64_t graph_node_flops(const Graph *graph, NodeId id);
 int64_t graph_node_bytes(const Graph *graph, NodeId id);
 
-/* "conv2d", "batch_norm_backward", …: the row of the op table. */
+/* Returns the name of an op in the op table: "conv2d", "batch_norm_backward", …. */
 const char *op_name(OpKind op);
-/* True where the node's kernel may write this output into the bytes of this input: it reads each element of
- * the input for the last time before it writes the same element of the output. */
+/* Returns true where the node's kernel may write this output into the bytes of this input: the kernel reads
+ * each element of the input for the last time before it writes the same element of the output. */
 bool node_may_overwrite(const Graph *graph, const Node *node, int output, int input);
 
 /* ---- the memory plan ---- */
@@ -620,7 +624,7 @@ typedef struct MemoryPlan {
     uint64_t unshared_bytes; /* without sharing, for the report */
 } MemoryPlan;
 
-/* A bytes_of: packed, as the graph has it. */
+/* Returns the bytes of a tensor as the graph has it, packed: a bytes_of. */
 uint64_t memory_packed_bytes(const Graph *graph, TensorId tensor, void *unused);
 
 FshStatus memory_plan_make(const Graph *graph,

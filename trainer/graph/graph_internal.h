@@ -28,9 +28,9 @@ struct Graph {
 typedef struct OpRow {
     OpKind op;
     const char *name;
-    /* Forward ops: checks inputs and attributes and creates the outputs by graph_output. node is not in the
-     * graph yet. NULL for backward ops, whose outputs are shaped like what they are the gradients of. Fails
-     * through graph_fail. */
+    /* Checks the inputs and attributes of a forward op and creates the outputs by graph_output. node is not
+     * in the graph yet. NULL for backward ops, whose outputs are shaped like what they are the gradients of.
+     * Fails through graph_fail. */
     void (*infer)(Graph *graph, Node *node);
     /* Appends the backward nodes of node, given the gradient of its output 0, through graph_append_backward.
      * NULL: the op has no gradient. node is a copy: the graph may move its own. */
@@ -53,7 +53,7 @@ const OpRow *op_row(OpKind op);
 
 /* ---- shared by the op_*.c files ---- */
 
-/* An infer: output 0 has the type and shape of input 0. */
+/* Infers that output 0 has the type and shape of input 0: an infer. */
 void same_shape_infer(Graph *graph, Node *node);
 /* Returns how many windows of `kernel` fit at every `stride` along an axis of `in` pixels padded on both
  * ends. */
@@ -84,12 +84,12 @@ TensorId graph_buffer(Graph *graph, const char *layer, const char *suffix, int64
 /* Adds a number that the update keeps in the State, f32 [1]; `name` is its whole name. */
 TensorId graph_counter(Graph *graph, const char *name, double initial);
 extern const char loss_scale_name[]; /* "scaler.scale" */
-/* For infer: adds an activation and makes it output `slot`. */
+/* Adds an activation and makes it output `slot`: for infer. */
 void graph_output(Graph *graph, Node *node, int slot, DataType type, int rank, const int64_t *shape);
 
 /* Infers the outputs of node, appends it and returns output 0. node->name must be set. */
 TensorId graph_append(Graph *graph, Node *node);
-/* Names a node that has no layer name after the tensor it reads and its op: "layer1.0.bn2.add". */
+/* Names a node that has no layer name after the tensor that it reads and after its op: "layer1.0.bn2.add". */
 void node_name_after(Node *node, const Tensor *input);
 /* Copies at most GRAPH_NAME_MAX - 1 bytes; a longer name is a failure of the graph. */
 void graph_set_name(Graph *graph, char target[GRAPH_NAME_MAX], const char *name);
@@ -117,8 +117,8 @@ typedef struct GraphUses {
 /* Fills uses. Returns false where there is no memory: the graph has failed then. Free it in any case. */
 bool graph_find_uses(Graph *graph, GraphUses *uses);
 void graph_uses_free(GraphUses *uses);
-/* graph_empty_node takes the inputs and outputs of a node away; graph_remove_empty_nodes removes all nodes
- * without any. */
+/* Takes the inputs and outputs of a node away; graph_remove_empty_nodes then removes all nodes without
+ * any. */
 void graph_empty_node(Node *node);
 /* Returns whether the node is an OP_ZERO_PAD or OP_CROP that adds or takes away last channels and nothing
  * else. */
