@@ -154,8 +154,8 @@ static bool lives_in_state(const Tensor *tensor)
            tensor->role == TENSOR_OPTIMIZER;
 }
 
-/* FNV-1a, 64 bits (Fowler, Noll, Vo): a stream of random numbers for each name, whatever the order of the
- * tensors. */
+/* Returns the FNV-1a hash of a name, 64 bits (Fowler, Noll, Vo): each name has a stream of random numbers of
+ * its own, whatever the order of the tensors. */
 static uint64_t name_hash(const char *name)
 {
     uint64_t hash = UINT64_C(0xCBF29CE484222325);

@@ -42,52 +42,55 @@ typedef struct State State;
 typedef struct Program Program;
 
 typedef struct BackendOptions {
-    /* Of the CPU backend; of the CUDA backend: those that build plans at the start. 0: all available. */
+    /* Threads of the CPU backend; of the CUDA backend, those that build plans at the start. 0: all
+     * available. */
     int threads;
-    /* The others are the CUDA backend's; the CPU backend gives the same bits in every run, and has no
+    /* The options below are the CUDA backend's; the CPU backend gives the same bits in every run, and has no
      * TF32. */
-    /* Time the ways to compute each convolution, keep the fastest. Without it the libraries' first proposals
-     * are taken. */
+    /* Time the ways to compute each convolution, and keep the fastest. Without it the libraries' first
+     * proposals are taken. */
     bool benchmark;
-    /* Only ways whose sums have one order: the same plans give the same bits in every run. Which way wins
-     * when ways are timed is chance: for the same bits with benchmark, plans come from a plan_cache. */
+    /* Take only ways whose sums have one order: the same plans give the same bits in every run. Which way
+     * wins when ways are timed is chance: for the same bits with benchmark, plans come from a plan_cache. */
     bool deterministic;
     /* Products of float32 may round what they multiply to TF32 (10 bits of mantissa; sums stay float32). */
     bool tf32;
     /* The folder where chosen plans are kept for the next start; NULL: nowhere. Copied by backend_open. */
     const char *plan_cache;
-    /* Which of the GPUs that the process sees; the CPU backend has no such choice. */
+    /* Which of the GPUs that the process sees to use; the CPU backend has no such choice. */
     int device_index;
 } BackendOptions;
 
-/* device: "cpu" or "cuda". FSH_ERR_UNSUPPORTED: this build has no such backend, or this machine no such
- * device; the message says how to get it. */
+/* Opens the backend of a device, "cpu" or "cuda". FSH_ERR_UNSUPPORTED: this build has no such backend, or
+ * this machine no such device; the message says how to get it. */
 FshStatus backend_open(Backend **backend, const char *device, const BackendOptions *options, FshError *error);
 void backend_close(Backend **backend);
-/* Devices of this kind that a process sees (cuda), or that it makes sense to speak of (cpu: 1). As
- * backend_open where there is none. It may bring the device's libraries in: whoever will fork asks in a
+/* Counts the devices that a process sees (cuda), or that it makes sense to speak of (cpu: 1). Fails as
+ * backend_open where there is none. It may load the device's libraries: a process that will fork asks in a
  * process of its own. */
 FshStatus backend_device_count(const char *device, int *count_ret, FshError *error);
-/* From now on the update of every program made on this backend takes the mean, over the ranks, of the
- * gradients, and of the loss, which program_read gives then: what a program decides by them, all ranks decide
- * alike. Every rank calls it, before it makes a program, and then runs the same programs in the same order.
- * communicator is borrowed and outlives the backend. What else the ranks have (running statistics of norms)
- * stays their own. FSH_ERR_UNSUPPORTED: this build cannot (no NCCL). */
+/* Joins the backend to the other ranks: from now on the update of every program made on it takes the mean,
+ * over the ranks, of the gradients and of the loss. program_read gives that mean, so all ranks decide alike
+ * by it. Every rank calls it before it makes a program, and then runs the same programs in the same order.
+ * communicator is borrowed and outlives the backend. Other state (running statistics of norms) stays each
+ * rank's own. FSH_ERR_UNSUPPORTED: this build cannot (no NCCL). */
 FshStatus backend_join(Backend *backend, struct Communicator *communicator, FshError *error);
-/* "oneDNN 2.6.3, avx512_core_amx, 2 threads"; static for the backend's life. */
+/* Returns a line for people, "oneDNN 2.6.3, avx512_core_amx, 2 threads"; good for the backend's life. */
 const char *backend_description(const Backend *backend);
-/* What went wrong and did no harm, for people, or NULL: plans that could not be kept, say. Good until the
- * next call on the backend. */
+/* Returns what went wrong without harm, for people, or NULL: plans that could not be kept, say. Good until
+ * the next call on the backend. */
 const char *backend_warning(const Backend *backend);
-/* The rewrites (GraphFusion bits) whose nodes it runs: for graph_fuse and graph_fuse_backward. */
+/* Returns the rewrites (GraphFusion bits) whose nodes the backend runs: for graph_fuse and
+ * graph_fuse_backward. */
 unsigned backend_fusions(const Backend *backend);
 
-/* What a device reaches, measured when asked: what the times of a profile are held against. */
+/* Rates that a device reaches, measured when asked for; the times of a profile are compared with them. */
 typedef struct BackendRates {
     double bytes_per_second;         /* of a copy within its memory, read and written */
     double product_flops_per_second; /* of a large product; 0: there is no one rate */
 } BackendRates;
-/* Takes memory while it measures. type: of the products' operands. */
+/* Measures the rates of a device and fills *rates; takes memory meanwhile. type: of the products'
+ * operands. */
 FshStatus backend_rates(Backend *backend, DataType type, BackendRates *rates, FshError *error);
 
 /* What takes memory. */
@@ -100,7 +103,7 @@ typedef enum MemoryKind {
     MEMORY_INPUTS, /* batches, once for each that may be under way */
     MEMORY_RESULTS,
     MEMORY_PIXELS, /* samples that batches are made from (pixels.h) */
-    /* of the host, through which a device is reached; the others are where the backend computes */
+    /* memory of the host through which a device is reached; the other kinds are where the backend computes */
     MEMORY_PINNED,
     MEMORY_KINDS
 } MemoryKind;
@@ -109,64 +112,67 @@ extern const char *const memory_kind_names[MEMORY_KINDS];
 typedef struct MemoryUse {
     uint64_t bytes[MEMORY_KINDS];
 } MemoryUse;
-/* Of all kinds but MEMORY_PINNED: where the backend computes. */
+/* Returns the sum of all kinds but MEMORY_PINNED: the memory where the backend computes. */
 uint64_t memory_total(const MemoryUse *use);
-/* Bytes of all tensors of a role, as the graph has them. */
+/* Returns the bytes of all tensors of a role, as the graph has them. */
 uint64_t memory_of_role(const Graph *graph, TensorRole role);
-/* What a backend would do with a graph, without any device: its fusions, and what the graph's State and
- * program would take; scratch memory, which only a device's libraries know, and results, which are asked for
- * later, are left 0. graph NULL: the fusions alone. fusions_ret, use: either may be NULL.
+/* Foresees, without any device, what a backend would do with a graph: *fusions_ret gets its fusions, *use the
+ * memory of the graph's State and program. Scratch memory, which only a device's libraries know, and results,
+ * which are asked for later, are left 0. graph NULL: the fusions alone. fusions_ret, use: either may be NULL.
  * FSH_ERR_UNSUPPORTED: this build has no such backend. */
 FshStatus backend_foresee(const char *device, const Graph *graph, unsigned *fusions_ret, MemoryUse *use,
                           FshError *error);
 
-/* Parameters and buffers of a graph (and the optimizer's state if it has an update), uninitialised. Every
- * graph whose program uses this State must have the same parameters, by name and shape; FSH_ERR_MISMATCH
- * names the first that differs. */
+/* Allocates the parameters and buffers of a graph (and the optimizer's state if it has an update),
+ * uninitialised. Every graph whose program uses this State must have the same parameters, by name and shape;
+ * FSH_ERR_MISMATCH names the first that differs. */
 FshStatus state_new(State **state, Backend *backend, const Graph *graph, FshError *error);
 void state_free(State **state);
-/* Adds what it takes now: a device's copies of weights come with the programs that read them. */
+/* Adds the memory that a State takes now: a device's copies of weights come with the programs that read
+ * them. */
 void state_memory(const State *state, MemoryUse *use);
 /* Draws every parameter by its initializer from (seed, its name's hash), buffers by theirs; momentum becomes
  * zero. The same seed gives the same weights on every backend. */
 FshStatus state_initialize(State *state, uint64_t seed, FshError *error);
-/* Logical layout, float32, count elements. name: a parameter's or buffer's; "NAME.momentum_buffer", … are its
- * optimizer state (OptimizerSlot). */
+/* Read and write `count` values in logical layout, float32. name: of a parameter or buffer;
+ * "NAME.momentum_buffer", … are its optimizer state (OptimizerSlot). */
 FshStatus state_read(State *state, const char *name, float *values, size_t count, FshError *error);
 FshStatus state_write(State *state, const char *name, const float *values, size_t count, FshError *error);
 
 FshStatus program_new(Program **program, State *state, const Graph *graph, FshError *error);
 void program_free(Program **program);
-/* Inputs, in logical layout (images NHWC). bytes must be the tensor's. */
+/* Writes an input, in logical layout (images NHWC). bytes must be the tensor's. */
 FshStatus program_write(Program *program, TensorId input, const void *values, size_t bytes, FshError *error);
-/* All nodes, once, in order. */
+/* Runs all nodes once, in order. */
 FshStatus program_run(Program *program, FshError *error);
-/* Kept tensors (graph_keep), parameters' gradients too, in logical layout; inputs, as the last run had
- * them. */
+/* Reads, in logical layout, a kept tensor (graph_keep), the gradient of a parameter, or an input as the last
+ * run had it. */
 FshStatus program_read(Program *program, TensorId tensor, void *values, size_t bytes, FshError *error);
 
-/* True where program_run returns before the run is done, so that it pays to have several under way. */
+/* Returns true where program_run returns before the run is done, so that it pays to have several under
+ * way. */
 bool backend_runs_ahead(const Backend *backend);
 enum { PROGRAM_RESULTS_MAX = 8, PROGRAM_DEPTH_MAX = 8 };
-/* From now on each run leaves these kept f32 tensors in host memory, for the last depth runs
- * (1..PROGRAM_DEPTH_MAX); runs count from 0 again. Waits for the runs under way. count 0: no more. Where
- * backend_runs_ahead, with depth > 1 and an update without loss scaling, runs after one whose loss was no
- * number change no parameter either, and their loss is NaN: who collects that run finds the weights that led
- * to it, whatever was enqueued since. That holds until program_results is called again. (Running statistics
- * of norms move in every run.) */
+/* Makes each run from now on leave these kept f32 tensors in host memory, for the last depth runs
+ * (1..PROGRAM_DEPTH_MAX); runs count from 0 again. Waits for the runs under way. count 0: no more.
+ *
+ * Where backend_runs_ahead, with depth > 1 and an update without loss scaling, the runs after one whose loss
+ * was no number change no parameter either, and their loss is NaN: who collects that run finds the weights
+ * that led to it, whatever was enqueued since. That holds until program_results is called again. (Running
+ * statistics of norms move in every run.) */
 FshStatus program_results(Program *program, const TensorId *tensors, size_t count, size_t depth,
                           FshError *error);
 /* Waits for that run, and no later one, and gives the tensors' values, in the order of program_results, in
- * logical layout; good until run + depth is begun. FSH_ERR_USAGE: there was no such run, or its place was
- * taken by a later one. */
+ * logical layout; good until run + depth is begun. FSH_ERR_USAGE: there was no such run, or a later one took
+ * its place. */
 FshStatus program_collect(Program *program, uint64_t run, const float **values, FshError *error);
-/* Runs since program_results. */
+/* Returns the number of runs since program_results. */
 uint64_t program_run_count(const Program *program);
 
-/* Adds what it takes beside its State. */
+/* Adds the memory that a program takes beside its State. */
 void program_memory(const Program *program, MemoryUse *use);
-/* How the program computes a node, for people: "cuDNN engine 47, 1.5 MiB workspace, 0.123 ms"; "" where there
- * is nothing to choose, and on the CPU. Good for the program's life. */
+/* Returns how the program computes a node, for people: "cuDNN engine 47, 1.5 MiB workspace, 0.123 ms"; ""
+ * where there is nothing to choose, and on the CPU. Good for the program's life. */
 const char *program_node_plan(const Program *program, NodeId node);
 /* Returns the kinds of code that compute a node, in the order of their launches: "onednn" or "loop" on the
  * CPU, "cudnn+bias+relu", "cudnn sums", "direct" or "kernel" on a GPU; "+" joins what one launch does. Unlike
@@ -174,11 +180,11 @@ const char *program_node_plan(const Program *program, NodeId node);
  * the graph it is what a refactoring must not change (tests/trainer/lowered_plans_test.c). Good for the
  * program's life. */
 const char *program_node_engine(const Program *program, NodeId node);
-/* enable: later runs measure their nodes. seconds: NULL, or what each node took over all measured runs so
- * far, node_count values; then FSH_ERR_UNSUPPORTED if no run was measured. */
+/* Switches the measuring of nodes in later runs on or off. seconds: NULL, or gets what each node took over
+ * all measured runs so far, node_count values; then FSH_ERR_UNSUPPORTED if no run was measured. */
 FshStatus program_profile(Program *program, bool enable, double *seconds, size_t node_count, FshError *error);
-/* Fills activations, gradients and scratch memory with NaN: a run that reads what it did not write shows. For
- * tests. */
+/* Fills activations, gradients and scratch memory with NaN, so that a run that reads what it did not write
+ * shows. For tests. */
 FshStatus program_poison(Program *program, FshError *error);
 
 /* What a backend implements; the functions above check arguments and call these. */
@@ -205,13 +211,15 @@ typedef struct BackendInterface {
     FshStatus (*program_poison)(Program *program, FshError *error);
     const char *(*program_node_plan)(const Program *program, NodeId node); /* NULL: nothing is chosen */
     const char *(*program_node_engine)(const Program *program, NodeId node);
-    /* Both NULL where program_run returns when all is done: the functions above then read after each run.
-     * Program.results has just been set (count may be 0): takes memory for it; each run fills a slot. */
+    /* Takes memory for Program.results, which has just been set (count may be 0); each run fills a slot.
+     * NULL, as program_collect, where program_run returns when all is done: the functions above then read
+     * after each run. */
     FshStatus (*program_results)(Program *program, FshError *error);
-    /* The slot's tensors, slot_floats, once the run that fills it is done. */
+    /* Gives the tensors of the slot, slot_floats, once the run that fills it is done. */
     FshStatus (*program_collect)(Program *program, size_t slot, const float **values, FshError *error);
     FshStatus (*device_count)(int *count_ret, FshError *error); /* NULL: 1 */
-    /* The next three: NULL where tensors lie as the graph has them, once each. They add. */
+    /* Add as the functions above. The three may be NULL where tensors lie as the graph has them, once
+     * each. */
     void (*state_memory)(const State *state, MemoryUse *use);
     void (*program_memory)(const Program *program, MemoryUse *use);
     FshStatus (*foresee)(const Graph *graph, unsigned *fusions_ret, MemoryUse *use, FshError *error);

@@ -19,13 +19,13 @@ typedef enum ColourStep {
     COLOUR_STEP_COUNT
 } ColourStep;
 
-/* Pillow's convert("L") of one RGB pixel: ITU-R 601. */
+/* Returns the luma of one RGB pixel as Pillow's convert("L"): ITU-R 601. */
 FSH_HOST_DEVICE static inline uint8_t colour_luma(const uint8_t *rgb)
 {
     return (uint8_t)((19595U * rgb[0] + 38470U * rgb[1] + 7471U * rgb[2] + 0x8000U) >> 16);
 }
 
-/* Pillow's Image.blend of one value: in single precision, cut off. */
+/* Blends one value as Pillow's Image.blend: in single precision, cut off. */
 FSH_HOST_DEVICE static inline uint8_t colour_blend(int from, int to, float factor)
 {
     const float value = (float)from + factor * (float)(to - from);
@@ -34,7 +34,7 @@ FSH_HOST_DEVICE static inline uint8_t colour_blend(int from, int to, float facto
     return value >= 255 ? 255 : (uint8_t)value;
 }
 
-/* int(mean + 0.5) of the luma of pixel_count pixels, whose sum it is: what contrast blends with. */
+/* Returns int(mean + 0.5) of the luma of pixel_count pixels, whose sum is given. Contrast blends with it. */
 FSH_HOST_DEVICE static inline int colour_mean(uint64_t sum, uint64_t pixel_count)
 {
     return pixel_count ? (int)((double)sum / (double)pixel_count + 0.5) : 0;
@@ -52,8 +52,8 @@ FSH_HOST_DEVICE static inline uint8_t colour_clip(int value)
     return (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
 }
 
-/* Pillow's rgb2hsv_row, whose divisions are in single, whose last steps in double precision. 0: gray, which
- * has no hue. */
+/* Converts as Pillow's rgb2hsv_row: divisions in single, the last steps in double precision. Returns 0 for
+ * gray, which has no hue, and leaves *hue and *saturation. */
 FSH_HOST_DEVICE static inline int colour_hue_and_saturation(const uint8_t *rgb, uint8_t *hue,
                                                             uint8_t *saturation)
 {
@@ -84,7 +84,7 @@ FSH_HOST_DEVICE static inline int colour_rounded(double value)
     return (int)(value + 0.5); /* value >= 0: half away from zero, as round() */
 }
 
-/* Pillow's hsv2rgb for a saturation above 0. */
+/* Converts as Pillow's hsv2rgb, for a saturation above 0. */
 FSH_HOST_DEVICE static inline void colour_to_rgb(uint8_t hue, uint8_t saturation, uint8_t value, uint8_t *rgb)
 {
     double sixths = (double)hue * 6.0 / 255.0;
@@ -100,7 +100,7 @@ FSH_HOST_DEVICE static inline void colour_to_rgb(uint8_t hue, uint8_t saturation
         rgb[c] = sectors[sector % 6][c];
 }
 
-/* shift: 255 is once round. */
+/* Turns the hue of a pixel by shift / 255 of the circle. */
 FSH_HOST_DEVICE static inline void colour_turn(uint8_t *rgb, uint8_t shift)
 {
     uint8_t hue, saturation, value = rgb[0];
@@ -114,27 +114,27 @@ FSH_HOST_DEVICE static inline void colour_turn(uint8_t *rgb, uint8_t shift)
         rgb[0] = rgb[1] = rgb[2] = value;
 }
 
-/* A value of noise around mean. */
+/* Returns a value of noise around mean. */
 FSH_HOST_DEVICE static inline uint8_t colour_around(double mean, double deviation, float normal)
 {
     const double value = nearbyint(mean + deviation * (double)normal);
     return (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
 }
 
-/* value with noise of a deviation in single precision added. */
+/* Returns value with noise added, in single precision. */
 FSH_HOST_DEVICE static inline uint8_t colour_add_noise(uint8_t value, float deviation, float normal)
 {
     const float noisy = nearbyintf((float)value + deviation * normal);
     return (uint8_t)(noisy < 0 ? 0 : noisy > 255 ? 255 : noisy);
 }
 
-/* The shift of a hue factor, as torchvision rounds it. */
+/* Returns the shift for a hue factor, rounded as torchvision does. */
 FSH_HOST_DEVICE static inline uint8_t colour_hue_shift(double factor)
 {
     return (uint8_t)(int)(factor * 255);
 }
 
-/* One step on one pixel of channels (1 or 3) values; mean: colour_mean of the image as it is before a
+/* Applies one step to one pixel of channels (1 or 3) values; mean: colour_mean of the image as it is before a
  * COLOUR_CONTRAST. */
 FSH_HOST_DEVICE static inline void colour_step_pixel(ColourStep step, double factor, int mean, uint8_t *pixel,
                                                      uint32_t channels)
@@ -148,9 +148,9 @@ FSH_HOST_DEVICE static inline void colour_step_pixel(ColourStep step, double fac
         colour_turn(pixel, colour_hue_shift(factor));
 }
 
-/* Of timm's mixup, a * share + b * (1 - share): to the nearest whole number, half to even, of a value in
- * 0..255: adding 1.5 * 2^23 leaves it in the lowest bits. The compiler makes vectors of this, and none of
- * rintf. */
+/* Rounds a value in 0..255 to the nearest whole number, half to even, for timm's mixup, a * share + b * (1 -
+ * share). Adding 1.5 * 2^23 leaves the number in the lowest bits: the compiler makes vectors of this, and
+ * none of rintf. */
 FSH_HOST_DEVICE static inline uint8_t colour_nearest(float value)
 {
     const float shifted = value + 12582912.0F;

@@ -13,7 +13,7 @@
 
 enum { PIXEL_CHANNELS_MAX = 3 };
 
-/* A place outside of 0..size-1, less than size away, mirrored at the edge. */
+/* Mirrors a place outside of 0..size-1, less than size away, at the edge. */
 FSH_HOST_DEVICE static inline size_t pixel_mirrored(int64_t at, int64_t size)
 {
     if (at < 0)
@@ -29,7 +29,7 @@ typedef struct PixelPlace {
     uint32_t x, y;
 } PixelPlace;
 
-/* Where in the window pixel (x, y) of a width x height image of the batch comes from. */
+/* Returns where in the window pixel (x, y) of a width x height image of the batch comes from. */
 FSH_HOST_DEVICE static inline PixelPlace pixel_origin(const PixelRecipe *recipe, uint32_t width,
                                                       uint32_t height, uint32_t x, uint32_t y)
 {
@@ -56,7 +56,7 @@ typedef struct PixelAxis {
     uint32_t outputs;
 } PixelAxis;
 
-/* 32-bit words of an axis. */
+/* Returns the size of an axis in 32-bit words. */
 FSH_HOST_DEVICE static inline size_t pixel_axis_words(uint32_t outputs, uint32_t taps)
 {
     return (size_t)outputs * (2 + (size_t)taps);
@@ -72,14 +72,14 @@ FSH_HOST_DEVICE static inline PixelAxis pixel_axis_at(uint32_t *words, uint32_t 
     return axis;
 }
 
-/* Weights that an output of a part resized so needs at most. */
+/* Returns how many weights an output needs at most where `part` pixels are resized to `resized`. */
 FSH_HOST_DEVICE static inline uint64_t pixel_taps(uint32_t part, uint32_t resized)
 {
     const ResampleScale scale = resample_scale(0, (float)part, part, resized, 1.0);
     return resample_taps_max(&scale);
 }
 
-/* Output i of the window, on an axis where part pixels are resized to `resized`. */
+/* Computes the weights of output i of the window, on an axis where `part` pixels are resized to `resized`. */
 FSH_HOST_DEVICE static inline void pixel_axis_fill(const PixelAxis *axis, uint32_t part, uint32_t resized,
                                                    uint32_t window, uint32_t i)
 {
@@ -98,8 +98,9 @@ FSH_HOST_DEVICE static inline void pixel_axis_fill(const PixelAxis *axis, uint32
     }
 }
 
-/* A pixel of channels values (a constant where it is called, so that the loops vanish), from the part that
- * begins at `part`, rows of stride bytes: across in fixed point, rounded to a byte, then down. */
+/* Resamples one pixel of channels values from the part that begins at `part`, in rows of stride bytes: across
+ * in fixed point, rounded to a byte, then down. Callers pass channels as a constant, so that the loops
+ * vanish. */
 FSH_HOST_DEVICE static inline void pixel_resample(const uint8_t *part, size_t stride, uint32_t channels,
                                                   const PixelAxis *columns, const PixelAxis *rows,
                                                   PixelPlace place, uint8_t *pixel)
@@ -124,8 +125,8 @@ FSH_HOST_DEVICE static inline void pixel_resample(const uint8_t *part, size_t st
         pixel[c] = resample_clamp(down[c]);
 }
 
-/* Pixel (x, y) of an image of the batch, in the batch's channels. image: where it lies. The axes may be empty
- * unless pixel_is_resampled. */
+/* Renders pixel (x, y) of an image of the batch, in the batch's channels. image: where the source's pixels
+ * lie. The axes may be empty unless pixel_is_resampled. */
 FSH_HOST_DEVICE static inline void pixel_render(const PixelRecipe *recipe, const uint8_t *image,
                                                 uint32_t source_channels, uint32_t width, uint32_t height,
                                                 uint32_t channels, const PixelAxis *columns,
@@ -153,7 +154,7 @@ FSH_HOST_DEVICE static inline void pixel_render(const PixelRecipe *recipe, const
 
 /* ---- colours ---- */
 
-/* Number index of the normal numbers that a sequence goes on with. */
+/* Returns the normal number at index, counted from where the random sequence stands. */
 FSH_HOST_DEVICE static inline float pixel_normal(uint64_t seed, const PixelRandom *random, uint64_t index)
 {
     const uint64_t place = random->drawn + index / 2 * 2;
@@ -163,7 +164,7 @@ FSH_HOST_DEVICE static inline float pixel_normal(uint64_t seed, const PixelRando
     return normals[index % 2];
 }
 
-/* What comes after the jitter: noise, then erasing. deviation: PixelBatch.erased_deviation. */
+/* Applies what comes after the jitter: noise, then erasing. deviation: PixelBatch.erased_deviation. */
 FSH_HOST_DEVICE static inline void pixel_finish(const PixelColours *colours, uint64_t seed,
                                                 const double *deviation, uint32_t width, uint32_t channels,
                                                 uint32_t x, uint32_t y, uint8_t *pixel)
@@ -184,7 +185,7 @@ FSH_HOST_DEVICE static inline void pixel_finish(const PixelColours *colours, uin
                        : colours->erased_colour[c];
 }
 
-/* A value at (x, y) after mixing with the neighbour's. */
+/* Mixes a value at (x, y) with the neighbour's. */
 FSH_HOST_DEVICE static inline uint8_t pixel_mixed(const PixelColours *colours, uint32_t x, uint32_t y,
                                                   uint8_t own, uint8_t other)
 {

@@ -41,7 +41,8 @@ FshStatus pixel_store_put(PixelStore *store, uint64_t offset_bytes, const void *
     return store->backend->interface->pixels->store_put(store, offset_bytes, pixels, bytes, error);
 }
 
-/* What a kernel that trusts the recipe would read outside of the store. */
+/* Returns whether the recipe stays within its image and the store: kernels read what it says without a
+ * check. */
 static bool recipe_fits(const PixelRecipe *recipe, unsigned side, const PixelBatch *batch,
                         uint64_t store_bytes)
 {

@@ -23,34 +23,37 @@
 
 typedef struct PixelStore PixelStore;
 
-/* Memory for bytes of pixels. FSH_ERR_UNSUPPORTED: this backend computes where the loader's memory is.
- * FSH_ERR_MEMORY says what was asked for and what is free. */
+/* Makes a store with memory for `bytes` of pixels. FSH_ERR_UNSUPPORTED: this backend computes where the
+ * loader's memory is. FSH_ERR_MEMORY says what was asked for and what is free. */
 FshStatus pixel_store_new(PixelStore **store, Backend *backend, uint64_t bytes, FshError *error);
-/* Waits for what uses it. Before the backend is closed. NULL is fine. */
+/* Waits for the work that uses the store, and frees it. Call it before the backend is closed. NULL is
+ * fine. */
 void pixel_store_free(PixelStore **store);
-/* Adds what it takes: the pixels that stay, and as much for each batch that may be under way as the largest
- * so far took. */
+/* Adds the memory that a store takes: the pixels that stay, and for each batch that may be under way as much
+ * as the largest so far took. */
 void pixel_store_memory(const PixelStore *store, MemoryUse *use);
-/* Copies bytes of pixels to offset; they may be forgotten when this returns. */
+/* Copies bytes of pixels to offset; the caller may free them after the call. */
 FshStatus pixel_store_put(PixelStore *store, uint64_t offset_bytes, const void *pixels, size_t bytes,
                           FshError *error);
 
-/* The batch becomes the program's input: an u8 tensor [count, height, width, channels]. side: 0 the input, 1
- * the target of pairs. Recipes are copied. FSH_ERR_CORRUPT: files that the device's decoder refuses
- * (pixel_store_refused); the first one's sample is named. FSH_ERR_MISMATCH: the tensor is of another shape,
- * or a recipe goes beyond the store. */
+/* Renders the batch into the program's input, an u8 tensor [count, height, width, channels]. side: 0 the
+ * input, 1 the target of pairs. Recipes are copied. FSH_ERR_CORRUPT: files that the device's decoder refuses
+ * (pixel_store_refused); the message names the first one's sample. FSH_ERR_MISMATCH: the tensor is of another
+ * shape, or a recipe goes beyond the store. */
 FshStatus program_write_pixels(Program *program, TensorId input, PixelStore *store, unsigned side,
                                const PixelBatch *batch, FshError *error);
 
-/* The places of the batch whose files the last program_write_pixels has refused; good until the next. Their
- * files decoded elsewhere, the batch can be written again. NULL, 0: it was something else. */
+/* Returns the places of the batch whose files the last program_write_pixels has refused, *count_ret of them;
+ * good until the next. Once their files are decoded elsewhere, the batch can be written again. NULL, 0: the
+ * failure was another one. */
 const uint64_t *pixel_store_refused(const PixelStore *store, size_t *count_ret);
 
-/* FSH_OK: the backend decodes JPEG files (PixelBatch.files). FSH_ERR_UNSUPPORTED: this build, or this device,
- * has no decoder. */
+/* Returns FSH_OK where the backend decodes JPEG files (PixelBatch.files). FSH_ERR_UNSUPPORTED: this build, or
+ * this device, has no decoder. */
 FshStatus backend_decodes(Backend *backend, FshError *error);
 
-/* Memory of the device, bytes: to say beforehand what does not fit. FSH_ERR_UNSUPPORTED. */
+/* Measures the free memory of the device, *free_bytes_ret, to tell beforehand what does not fit.
+ * FSH_ERR_UNSUPPORTED. */
 FshStatus backend_free_memory(Backend *backend, uint64_t *free_bytes_ret, FshError *error);
 
 /* What a backend implements; the functions above check arguments and call these. */

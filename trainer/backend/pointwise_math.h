@@ -61,7 +61,8 @@ FSH_HOST_DEVICE static inline float pointwise_normal_below(float x)
 
 /* ---- the functions ---- */
 
-/* GELU (Hendrycks and Gimpel 2016), exact, as torch.nn.GELU(): x times the normal distribution below x. */
+/* Returns x times the normal distribution below x: GELU (Hendrycks and Gimpel 2016), exact, as
+ * torch.nn.GELU(). */
 FSH_HOST_DEVICE static inline float gelu(float x)
 {
     return x * pointwise_normal_below(x);
@@ -79,7 +80,7 @@ FSH_HOST_DEVICE static inline float pointwise_sigmoid(float x)
     return (x < 0 ? small : 1.0F) / (1.0F + small);
 }
 
-/* SiLU, Swish (Elfwing et al. 2017), as torch.nn.SiLU(): x times its sigmoid. */
+/* Returns x times its sigmoid: SiLU, Swish (Elfwing et al. 2017), as torch.nn.SiLU(). */
 FSH_HOST_DEVICE static inline float silu(float x)
 {
     return x * pointwise_sigmoid(x);

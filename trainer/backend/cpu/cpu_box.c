@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* Bytes of one element. */
+/* Returns the bytes of one element. */
 static size_t element_bytes(const Tensor *tensor)
 {
     return data_type_bytes(tensor->type);

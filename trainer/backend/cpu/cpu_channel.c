@@ -8,7 +8,7 @@ static const CpuChannelKernels *kernels_of(const CpuStep *step)
     return step->kernels->channel;
 }
 
-/* Of an image [.., C]. */
+/* Returns the channels of an image [.., C]. */
 static int64_t channels_of(const Tensor *image)
 {
     return image->shape[image->rank - 1];
@@ -19,17 +19,17 @@ static int64_t pixels_of(const Tensor *image)
     return tensor_count(image) / channels_of(image);
 }
 
-/* ---- sums over pixels
- * ------------------------------------------------------------------------------------------------ Each part
- * has in scratch `width` floats for a block of rows and `width` doubles for all of them; the parts are added
- * in their order. */
+/* ---- sums over pixels ----
+ *
+ * Each part has in scratch `width` floats for a block of rows and `width` doubles for all of them; the parts
+ * are added in their order. */
 
 typedef struct SumPlan {
     int64_t width; /* sums */
     int64_t parts;
 } SumPlan;
 
-/* Both vectors in floats, to whole cache lines. */
+/* Returns the size of both vectors in floats, rounded up to whole cache lines. */
 static int64_t part_floats(const SumPlan *plan)
 {
     return (3 * plan->width + 15) / 16 * 16;
@@ -63,7 +63,8 @@ static void clear_sums(const CpuStep *step)
         memset(part_sums(step, part), 0, (size_t)plan->width * sizeof(double));
 }
 
-/* Sums first..first + count of the parts begin..begin + parts to `to`, which may be NULL. */
+/* Adds up sums first..first + count of the parts begin..begin + parts and writes them to `to`, which may be
+ * NULL. */
 static void gather_sums(const CpuStep *step, int64_t begin, int64_t parts, int64_t first, int64_t count,
                         float *to)
 {
@@ -141,7 +142,7 @@ static FshStatus channel_scale_backward_run(CpuStep *step, FshError *error)
 /* Each image is summed in so many pieces, whatever the threads. */
 enum { PIECES = 8 };
 
-/* Pixels of piece i of all images. */
+/* Finds the pixels of piece i, counted over all images: *first and *count in image *sample. */
 static void piece_pixels(const Tensor *image, int64_t i, int64_t *sample, int64_t *first, int64_t *count)
 {
     const int64_t pixels = image->shape[1] * image->shape[2], piece = i % PIECES;

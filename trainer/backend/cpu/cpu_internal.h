@@ -120,9 +120,11 @@ struct CpuProgram {
 /* Return the tensor of the graph that is input or output k of the step; k: a name of graph.h. */
 const Tensor *cpu_input(const CpuStep *step, int k);
 const Tensor *cpu_output(const CpuStep *step, int k);
-/* Where element `index` of input or output k lies, whatever its type; NULL if it is absent. So an op's part
- * of the work is
+/* Return where element `index` of input or output k lies, whatever its type; NULL if it is absent. So an op's
+ * part of the work is
+ *
  *   step->kernels->relu(cpu_read(step, 0, begin), cpu_write(step, 0, begin), end - begin, slope);
+ *
  * for f32 and bf16 alike. */
 const void *cpu_read(const CpuStep *step, int k, int64_t index);
 void *cpu_write(const CpuStep *step, int k, int64_t index);
@@ -157,13 +159,15 @@ typedef struct CpuOp {
 extern const CpuOp cpu_ops_pointwise[], cpu_ops_convolution[], cpu_ops_norm[], cpu_ops_channel[],
     cpu_ops_box[], cpu_ops_window[], cpu_ops_loss[], cpu_ops_loss_pixel[], cpu_ops_update[];
 
-/* cpu_convolution.c: returns the geometry of a convolution, from the tensors it reads and writes. */
+/* Returns the geometry of a convolution, from the tensors that it reads and writes (cpu_convolution.c). */
 DnnConvolution cpu_convolution_geometry(const Tensor *x, const Tensor *y, const Conv2d *conv);
-/* cpu_small_gradient.c: a faster way to some weight gradients of convolutions; prepare replaces step->run. */
+/* Returns true where a weight gradient of a convolution has a faster way (cpu_small_gradient.c); prepare puts
+ * it into step->run. */
 bool cpu_small_gradient_wins(const CpuStep *step, const DnnConvolution *convolution);
 FshStatus cpu_small_gradient_prepare(CpuStep *step, const DnnConvolution *convolution,
                                      const DnnLayout *weights, FshError *error);
-/* cpu_side_by_side.c: a faster way to some convolutions and their gradients; prepare replaces step->run. */
+/* Returns true where a convolution or a gradient of it has a faster way (cpu_side_by_side.c); prepare puts it
+ * into step->run. */
 bool cpu_side_by_side_wins(const DnnConvolution *convolution);
 FshStatus cpu_side_by_side_prepare(CpuStep *step, const DnnConvolution *convolution, const DnnLayout *weights,
                                    FshError *error);

@@ -57,24 +57,24 @@ typedef struct PoolShape {
 typedef struct CpuKernels {
     const char *name; /* "baseline", "avx2", "avx512" */
 
-    /* y = x * scale + shift, [rows, width] */
+    /* Computes y = x * scale + shift, [rows, width]. */
     void (*normalize)(const uint8_t *x, const float *scale, const float *shift, void *y, int64_t rows,
                       int64_t width);
-    /* Between the table's type and f32. */
+    /* Convert between the table's type and f32. */
     void (*from_f32)(const float *x, void *y, int64_t count);
     void (*to_f32)(const void *x, float *y, int64_t count);
-    /* x [rows, columns] -> y [columns, rows]; not in place. */
+    /* Transposes x [rows, columns] to y [columns, rows]; not in place. */
     void (*transpose)(const void *x, int64_t rows, int64_t columns, void *y);
     void (*add)(const void *a, const void *b, void *y, int64_t count);
-    /* y = x[0] + … + x[terms - 1], summed in float. */
+    /* Computes y = x[0] + … + x[terms - 1], summed in float. */
     void (*sum)(const void *const *x, int terms, void *y, int64_t count);
-    /* y = x < 0 ? slope * x : x, and 0 * x taken as 0 */
+    /* Computes y = x < 0 ? slope * x : x, with 0 * x taken as 0. */
     void (*relu)(const void *x, void *y, int64_t count, float slope);
-    /* dx = y > 0 ? dy : slope * dy */
+    /* Computes dx = y > 0 ? dy : slope * dy. */
     void (*relu_backward)(const void *dy, const void *y, void *dx, int64_t count, float slope);
 
-    /* y = f(x), dx = dy * f'(x); f: that of the op, or of the op that it is the backward one of
-     * (pointwise_math.h). */
+    /* Computes y = f(x); pointwise_backward dx = dy * f'(x). f is the function of op, a forward op or its
+     * backward op (pointwise_math.h). */
     void (*pointwise)(OpKind op, const void *x, void *y, int64_t count);
     void (*pointwise_backward)(OpKind op, const void *dy, const void *x, void *dx, int64_t count);
 
@@ -82,24 +82,27 @@ typedef struct CpuKernels {
      * Sums 32 rows in float (block, 2 * width values of scratch), blocks in double. */
     void (*norm_sums)(const void *x, const float *shift, int64_t rows, int64_t width, float *block,
                       double *sums);
-    /* Rows first..first + rows of the matrices. width: of a row in memory and of the coefficients. */
+    /* Normalizes rows first..first + rows. width: of a row in memory and of the coefficients. */
     void (*norm_forward)(const NormForward *norm, int64_t first, int64_t rows, int64_t width);
-    /* First pass: adds to sums the columns' sums of g and of g * (x - mean); stores g if it has a place. */
+    /* Adds to sums the columns' sums of g and of g * (x - mean), and stores g if it has a place: the first
+     * pass. */
     void (*norm_backward_sums)(const NormBackward *norm, int64_t first, int64_t rows, int64_t width,
                                float *block, double *sums);
-    /* Second pass. */
+    /* Computes dx: the second pass. */
     void (*norm_backward_apply)(const NormBackward *norm, int64_t first, int64_t rows, int64_t width);
 
-    /* One output row of one image: x [in_height, in_width, channels] -> y, index [out_width, channels]. */
+    /* Computes one output row of one image: x [in_height, in_width, channels] -> y, index [out_width,
+     * channels]. */
     void (*max_pool)(const PoolShape *shape, const void *x, int64_t out_row, void *y, uint8_t *index);
-    /* One input row of one image: dy, index [out_height, out_width, channels] -> dx [in_width, channels]. */
+    /* Computes one input row of one image: dy, index [out_height, out_width, channels] -> dx [in_width,
+     * channels]. */
     void (*max_pool_backward)(const PoolShape *shape, const void *dy, const uint8_t *index, int64_t in_row,
                               void *dx);
     void (*avg_pool)(const PoolShape *shape, const void *x, int64_t out_row, void *y);
     void (*avg_pool_backward)(const PoolShape *shape, const void *dy, int64_t in_row, void *dx);
-    /* y[c] = sum over rows / rows; x [rows, width] */
+    /* Computes y[c] = sum over rows / rows; x [rows, width]. */
     void (*row_mean)(const void *x, int64_t rows, int64_t width, void *y);
-    /* y = factor * x */
+    /* Computes y = factor * x. */
     void (*scale)(const void *x, float factor, void *y, int64_t count);
 
     const CpuChannelKernels *channel;

@@ -1,9 +1,9 @@
 /* cpu_kernels_channel.h - loops over pixels with one coefficient for each channel: the restoration networks'
  * own.
  *
- * Compiled for each instruction set and type of activations like kernels.c and reached through
- * CpuKernels.channel; what is said in kernels.h of bits and of memory that is input and output holds here,
- * too. A matrix is rows x width: pixels x channels. */
+ * Compiled for each instruction set and type of activations like cpu_kernels.c and reached through
+ * CpuKernels.channel; what cpu_kernels.h says of bits and of memory that is input and output holds here, too.
+ * A matrix is rows x width: pixels x channels. */
 #ifndef FSHARD_TRAINER_BACKEND_CPU_CPU_KERNELS_CHANNEL_H
 #define FSHARD_TRAINER_BACKEND_CPU_CPU_KERNELS_CHANNEL_H
 
@@ -21,16 +21,16 @@ typedef struct LayerNormRows {
 } LayerNormRows;
 
 typedef struct CpuChannelKernels {
-    /* y = x * weight[c] + addend; addend may be NULL; y may be either of both */
+    /* Computes y = x * weight[c] + addend; addend may be NULL; y may be x or addend. */
     void (*scale)(const void *x, const float *weight, const void *addend, void *y, int64_t rows,
                   int64_t width);
-    /* dx = dy * weight[c], where there is a dx; adds to sums[width] the columns' sums of dy * x. block: width
-     * values of scratch. */
+    /* Computes dx = dy * weight[c] unless dx is NULL, and adds to sums[width] the columns' sums of dy * x.
+     * block: width values of scratch. */
     void (*scale_backward)(const void *dy, const void *x, const float *weight, void *dx, int64_t rows,
                            int64_t width, float *block, double *sums);
-    /* x [rows, 2 width] -> y [rows, width] */
+    /* Multiplies the halves of each row: x [rows, 2 width] -> y [rows, width]. */
     void (*gate)(const void *x, void *y, int64_t rows, int64_t width);
-    /* dy [rows, width], x [rows, 2 width] -> dx [rows, 2 width]; may be x */
+    /* Computes dx [rows, 2 width] from dy [rows, width] and x [rows, 2 width]; dx may be x. */
     void (*gate_backward)(const void *dy, const void *x, void *dx, int64_t rows, int64_t width);
     void (*layer_norm)(const LayerNormRows *norm, int64_t first, int64_t rows, int64_t width);
     /* Adds to sums[0..width) the columns' sums of dy * normalised x, to sums[width..2 width) those of dy.

@@ -48,7 +48,8 @@ static void average(const float *w, float share, float *mean, int64_t count)
         mean[i] += share * (w[i] - mean[i]);
 }
 
-/* The step is copied: no store can change it then, and its numbers stay in registers. */
+/* Updates w and v by SGD. The step is copied, so that no store can change it and its numbers stay in
+ * registers. */
 static void sgd(const SgdStep *step, float *w, float *v, const float *g, int64_t count)
 {
     const SgdStep s = *step;

@@ -2,8 +2,8 @@
  * its optimizer's state. cpu_update.c calls them one after the other on stretches that stay in the
  * first-level cache, so that each array crosses the memory bus once however many of them there are.
  *
- * Compiled once for each instruction set like kernels.c, with the same promise: all variants give the same
- * bits. Sums of squares run in double over SQUARE_LANES sums side by side: they are finite exactly where
+ * Compiled once for each instruction set like cpu_kernels.c, with the same promise: all variants give the
+ * same bits. Sums of squares run in double over SQUARE_LANES sums side by side: they are finite exactly where
  * every value is.
  *
  * In place: only what is named as changed; arrays do not overlap otherwise. */
@@ -33,16 +33,16 @@ typedef struct AdamStep {
 
 typedef struct CpuUpdateKernels {
     double (*sum_squares)(const float *x, int64_t count);
-    /* y = (g + accumulated) * factor; accumulated may be NULL */
+    /* Computes y = (g + accumulated) * factor; accumulated may be NULL. */
     void (*gradient)(const float *g, const float *accumulated, float factor, float *y, int64_t count);
-    /* average += share * (w - average) */
+    /* Moves the average: average += share * (w - average). */
     void (*average)(const float *w, float share, float *average, int64_t count);
     void (*sgd)(const SgdStep *step, float *w, float *v, const float *g, int64_t count);
     void (*adam)(const AdamStep *step, float *w, float *m, float *s, const float *g, int64_t count);
-    /* Moves m and s; squares: of w, and of u. */
+    /* Moves m and s, and takes the sums of squares of w and of u. */
     void (*lamb_moments)(const AdamStep *step, const float *w, float *m, float *s, const float *g,
                          int64_t count, double squares[2]);
-    /* w -= rate * u */
+    /* Computes w -= rate * u. */
     void (*lamb_apply)(const AdamStep *step, float rate, float *w, const float *m, const float *s,
                        int64_t count);
 } CpuUpdateKernels;

@@ -13,7 +13,7 @@ typedef struct ClassLoss {
     int64_t valid; /* samples that count */
 } ClassLoss;
 
-/* first: of the labels among the step's inputs. */
+/* Collects the operands of a step. first: the place of the labels among its inputs. */
 static ClassLoss class_loss(const CpuStep *step, int first)
 {
     const Tensor *scores = cpu_input(step, first - 1);

@@ -17,7 +17,7 @@ typedef struct PixelLoss {
     const double *factors; /* [images]: what d, or its direction, is multiplied by */
 } PixelLoss;
 
-/* first: of the prediction among the step's inputs, valid at the given place. */
+/* Collects the operands of a step. first, valid: the places of prediction and valid among its inputs. */
 static PixelLoss pixel_loss(const CpuStep *step, int first, int valid)
 {
     const Tensor *image = cpu_input(step, first);

@@ -292,9 +292,11 @@ static void backward_apply_part(void *context, int part, int64_t begin, int64_t 
     step->kernels->norm_backward_apply(&last, 0, 1, shape->rest_width);
 }
 
-/* With g the gradient after the activation, n pixels, x' = (x - mean) * inverse_deviation (Ioffe and Szegedy
- * 2015):
+/* Computes, with g the gradient after the activation, n pixels and x' = (x - mean) * inverse_deviation (Ioffe
+ * and Szegedy 2015):
+ *
  *   dbias = sum g;  dweight = sum g x';  dx = weight * inverse_deviation * (g - dbias / n - x' dweight / n)
+ *
  * and without the last two terms where mean and deviation are the running ones, which do not depend on x. */
 static FshStatus batch_norm_backward_run(CpuStep *step, FshError *error)
 {

@@ -59,7 +59,8 @@ typedef struct UpdateRun {
     float ema_share;  /* 1 - decay of this update */
     AdamStep adam;    /* decay and shrink: of parameters that decay */
     double *sums;     /* [SUM_COUNT][chunk_count] */
-    /* The segment's elements first..first + count, which are the chunk; room: CHUNK floats of this thread. */
+    /* Works on the elements first..first + count of the segment, which are the chunk; room: CHUNK floats of
+     * this thread. */
     void (*work)(const struct UpdateRun *run, const Segment *segment, int64_t first, int64_t count,
                  int64_t chunk, float *room);
 } UpdateRun;
@@ -72,7 +73,8 @@ static float *variable_values(const CpuProgram *program, TensorId id)
     return (float *)(state->values + program->variables[id]->offset_bytes);
 }
 
-/* Padding of a layout goes along: it is zero in gradient, weight and state, and stays zero. */
+/* Returns the number of floats of a variable, its layout's padding included: that is zero in gradient, weight
+ * and state, and stays zero. */
 static int64_t variable_count(const CpuProgram *program, TensorId id)
 {
     return (int64_t)(dnn_layout_bytes(program->variables[id]->layout) / sizeof(float));
@@ -198,7 +200,7 @@ static const float *accumulated(const Segment *s, int64_t first)
     return s->slots[SLOT_ACCUMULATED] ? s->slots[SLOT_ACCUMULATED] + first : NULL;
 }
 
-/* A run without an update. */
+/* Adds the chunk's gradient to what is accumulated, in a run without an update. */
 static void accumulate_chunk(const UpdateRun *run, const Segment *s, int64_t first, int64_t count,
                              int64_t chunk, float *room)
 {
@@ -211,7 +213,7 @@ static void accumulate_chunk(const UpdateRun *run, const Segment *s, int64_t fir
         run->kernels->gradient(s->g + first, sum, 1, sum, count);
 }
 
-/* Before the update: of the gradient as it was accumulated, and of the weight. */
+/* Takes the sums of squares of the accumulated gradient and, for LARS, of the weight, before the update. */
 static void measure_chunk(const UpdateRun *run, const Segment *s, int64_t first, int64_t count, int64_t chunk,
                           float *room)
 {
@@ -239,7 +241,7 @@ static const float *take_gradient(const UpdateRun *run, const Segment *s, int64_
     return g;
 }
 
-/* Before the first update lookahead's and the average's copies are the weights. */
+/* Starts lookahead's and the average's copies as the weights, before the first update. */
 static void begin_chunk(const UpdateRun *run, const Segment *s, int64_t first, int64_t count)
 {
     if (run->updates > 0)

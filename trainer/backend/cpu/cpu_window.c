@@ -4,7 +4,7 @@
 
 /* ---- pools: rows of images, divided over the threads ---- */
 
-/* in: the larger tensor, out: what the forward pool makes. */
+/* Describes a pool. in: the larger tensor, out: what the forward pool makes. */
 static PoolShape pool_shape(const CpuStep *step, const Tensor *in, const Tensor *out)
 {
     const Pool2d *pool = &step->node->as.pool;

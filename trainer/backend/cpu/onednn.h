@@ -53,8 +53,8 @@ typedef struct DnnConvolution {
 /* Makes a plain row-major layout: OIHW, matrices, vectors; of a convolution in groups [groups, O / groups, I
  * / groups, H, W]. */
 FshStatus dnn_layout_plain(DnnLayout **layout, int rank, const int64_t *shape, FshError *error);
-/* Weights of the convolution, f32: that of the first forward implementation whose layout the weight gradient
- * is fast in, too; for bf16, whose forward pass converts anyway, that of the weight gradient. */
+/* Makes the layout of a convolution's f32 weights: that of the first forward implementation whose layout the
+ * weight gradient is fast in, too; for bf16, whose forward pass converts anyway, the weight gradient's. */
 FshStatus dnn_layout_convolution(DnnLayout **layout, DnnEngine *engine, const DnnConvolution *convolution,
                                  FshError *error);
 void dnn_layout_free(DnnLayout **layout);
@@ -105,7 +105,8 @@ typedef struct DnnProduct {
 FshStatus dnn_product_new(DnnPrimitive **primitive, DnnEngine *engine, const DnnProduct *product,
                           FshError *error);
 
-/* Weights of a convolution from [kernel, kernel, in, out] to `weights`. Not bound: from, to. */
+/* Makes a conversion of a convolution's weights from [kernel, kernel, in, out] to `weights`. It is bound by
+ * dnn_primitive_bind, in the order from, to. */
 FshStatus dnn_conversion_new(DnnPrimitive **primitive, DnnEngine *engine, const DnnConvolution *convolution,
                              const DnnLayout *weights, FshError *error);
 

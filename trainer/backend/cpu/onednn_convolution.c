@@ -101,9 +101,9 @@ static bool gradient_likes(const DnnEngine *engine, const ConvolutionDescription
     return likes;
 }
 
-/* For f32: with no layout that both like, the first stands, and the gradient is converted after each run. In
- * 2.6 this passes over "brgconv", whose weights nothing else can read; on small images it is slower than
- * "jit", too. */
+/* Chooses a layout of f32 weights that forward pass and weight gradient are both fast in. Without one the
+ * first stands, and the gradient is converted after each run. In oneDNN 2.6 this passes over "brgconv", whose
+ * weights nothing else can read; on small images it is slower than "jit", too. */
 static FshStatus choose_common_layout(const DnnEngine *engine, const ConvolutionDescriptions *d,
                                       const_dnnl_primitive_desc_t hint, DnnLayout *layout, FshError *error)
 {
