@@ -12,13 +12,14 @@
 #include "trainer/backend/backend.h"
 
 typedef struct Comparison {
-    Backend *theirs;  /* the reference */
-    uint64_t seed;    /* of weights and inputs */
-    uint64_t draw;    /* counts the attempts of one comparison */
-    double largest;   /* relative difference met so far */
-    double tolerance; /* how far two tensors may be apart, root mean square; 0: 1e-4, what f32 leaves */
-    double excess;    /* the largest mismatch, in what is allowed; INFINITY: a value that is not finite */
-    int mismatches;   /* a test goes on after one, so that all are printed */
+    Backend *theirs;    /* the reference */
+    uint64_t seed;      /* of weights and inputs */
+    uint64_t draw;      /* counts the attempts of one comparison */
+    double largest;     /* relative difference met so far */
+    double tolerance;   /* how far two tensors may be apart, root mean square; 0: 1e-4, what f32 leaves */
+    double excess;      /* the largest mismatch, in what is allowed; INFINITY: a value that is not finite */
+    bool decided_apart; /* a value next to 0 was positive on one side alone, where a ReLU decides by that */
+    int mismatches;     /* a test goes on after one, so that all are printed */
     bool ran[OP_KIND_COUNT]; /* ops that were compared */
 } Comparison;
 
