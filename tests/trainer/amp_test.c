@@ -137,7 +137,7 @@ TEST(test_bf16_activations_take_half_the_memory)
     backend_close(&backend);
 }
 
-/* Images of class k are darker and lighter in their k-th stripe, under noise. */
+/* Writes a batch of noise; an image of class k is brighter in its k-th stripe. */
 static void write_striped_batch(Program *program, uint64_t seed)
 {
     const Tensor *image = graph_tensor(program->graph, graph_find(program->graph, "image"));
@@ -165,7 +165,7 @@ static void write_striped_batch(Program *program, uint64_t seed)
     free(pixels);
 }
 
-/* The mean loss of the last steps of a short training. */
+/* Returns the mean loss of the last steps of a short training. */
 static double learn(Backend *backend, DataType type)
 {
     enum { STEPS = 60, LAST = 10 };

@@ -124,8 +124,8 @@ static bool decisions_agree(const Node *node, DataType type, const void *ours, c
     return true;
 }
 
-/* Kept activations and the gradients of parameters. False where a decision differs: what comes later says
- * nothing then. */
+/* Compares the kept activations and the gradients of parameters. Returns false where a decision differs:
+ * later values say nothing then. */
 static bool compare_program(Comparison *comparison, const Graph *graph, Side sides[2], const char *name)
 {
     FshError error = {0};
@@ -170,7 +170,7 @@ static void compare_state(Comparison *comparison, const Graph *graph, Side sides
     }
 }
 
-/* False where a decision differs. */
+/* Compares the steps and the state after them. Returns false where a decision differs. */
 static bool compare_steps(Comparison *comparison, Backend *ours, const Graph *graph, const char *name,
                           uint64_t steps)
 {

@@ -32,15 +32,15 @@ typedef struct Side {
     Program *program;
 } Side;
 
-/* Weights of the seed; poisoned. */
+/* Makes a state with weights of the seed and a program, whose memory is poisoned. */
 void side_start(Side *side, Backend *backend, const Graph *graph, const Comparison *comparison);
 void side_end(Side *side);
 
-/* Images and labels of the seed and step, every seventh label -1 (a sample that does not count), learning
- * rate 0.05. */
+/* Writes images and labels of the seed and step and the learning rate 0.05. Every seventh label is -1, a
+ * sample that does not count. */
 void side_write_inputs(Side *side, const Graph *graph, uint64_t step, const Comparison *comparison);
 
-/* True for tensors that live in a State. */
+/* Returns whether the tensor lives in a State. */
 bool tensor_is_in_state(const Tensor *tensor);
 /* Makes every activation readable, gradients too. */
 void graph_keep_everything(Graph *graph);
@@ -50,8 +50,8 @@ double epsilon_of(DataType type);
 /* Prints and counts a mismatch where ours is not near theirs, or where either is not finite. */
 void compare_values(Comparison *comparison, const char *what, const float *ours, const float *theirs,
                     size_t count);
-/* Everything after each of `steps` runs, the state at the end. Keeps all tensors of the graph, and frees
- * it. */
+/* Compares all tensors after each of `steps` runs and the state at the end. Keeps all tensors of the graph,
+ * and frees the graph. */
 void compare_graph(Comparison *comparison, Backend *ours, Graph *graph, const char *name, uint64_t steps);
 
 #endif

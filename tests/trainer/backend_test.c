@@ -193,7 +193,7 @@ TEST(test_label_out_of_range_is_named)
     backend_close(&backend);
 }
 
-/* All of the State in one array, in the graph's order. */
+/* Returns all of the State, *count_ret values in the graph's order, in one array that the caller frees. */
 static float *read_state(TestNetwork *network, size_t *count_ret)
 {
     size_t total = 0;
@@ -215,7 +215,8 @@ static float *read_state(TestNetwork *network, size_t *count_ret)
     return all;
 }
 
-/* The state after some steps, with the memory poisoned before each or not. */
+/* Returns the state after some steps, *count_ret values that the caller frees; with poison, the memory is
+ * poisoned before each step. */
 static float *train(const char *model, int threads, int64_t batch, int64_t size, bool poison,
                     size_t *count_ret)
 {
@@ -404,7 +405,7 @@ TEST(test_profile_measures_every_node)
 
 /* ---- fusion ---- */
 
-/* resnet18 with chosen fusions, its gradients kept by name. */
+/* Returns resnet18 with chosen fusions and its logits kept. */
 static Graph *fused_graph(unsigned fusions)
 {
     const ModelSpec spec = {

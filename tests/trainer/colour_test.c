@@ -9,7 +9,7 @@
 #include "trainer/data/augment.h"
 #include "trainer/data/mixing.h"
 
-/* As picture in make_augment.py. */
+/* Draws the picture of make_augment.py. */
 static void draw_picture(uint32_t width, uint32_t height, uint32_t channels, uint32_t seed, uint8_t *pixels)
 {
     for (uint32_t y = 0; y < height; y++)

@@ -54,7 +54,7 @@ static int end_of(pid_t child)
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-/* All ranks do it; each must end with 0, and the file's name be gone. */
+/* Runs the work in all ranks; each must end with 0, and the file's name must be gone. */
 static void run_ranks(uint64_t world_size, const char *what, RankWork work)
 {
     pid_t children[WORLD_MAX];
@@ -146,7 +146,8 @@ TEST(test_thousands_of_small_sums)
     run_ranks(3, "often", meet_often);
 }
 
-/* Rank 1 goes without a word; the others wait for it, and hear that it is gone, once and ever after. */
+/* Kills rank 1 without a word. The others wait for it and must hear that it is gone, now and at every later
+ * call. */
 static int lose_rank_1(const RankPlace *place)
 {
     Communicator *communicator = NULL;
@@ -181,7 +182,7 @@ TEST(test_a_rank_that_is_killed_is_noticed)
     assert_int_equal(end_of(children[2]), 0);
 }
 
-/* Rank 1 leaves in order: nobody's loss until somebody waits for it. */
+/* Lets rank 1 leave in order, which must be no loss until somebody waits for it. */
 static int leave_early(const RankPlace *place)
 {
     Communicator *communicator = NULL;
@@ -253,7 +254,7 @@ static void count_hints(void *context, const char *text)
     *hints += strstr(text, "rank 2 of 3 is waited for") ? 1 : 100;
 }
 
-/* 30, and one for each hint. */
+/* Returns 30 plus the number of hints. */
 static int join_with_hints(const RankPlace *place)
 {
     Communicator *communicator = NULL;
@@ -299,7 +300,8 @@ TEST(test_waiting_for_the_others_ends_with_a_signal)
 
 /* ---- a stranger in the gate ---- */
 
-/* A process that is no rank holds the file, as a debugger's or a hung run's might; the caller ends it. */
+/* Starts a process that is no rank and holds the file, as a debugger's or a hung run's might; the caller ends
+ * it. */
 static pid_t start_stranger(const RankPlace *place)
 {
     char path[160], byte = 0;

@@ -101,8 +101,8 @@ static Terminal open_terminal(unsigned short columns)
     return terminal;
 }
 
-/* What was written; closes the terminal. The system hands it over in pieces, when it likes: a mark says that
- * it is all there. */
+/* Reads what was written into text and closes the terminal. The system hands the text over in pieces, when it
+ * likes; a mark at its end says that all has come. */
 static void close_terminal(Terminal *terminal, char *text, size_t text_bytes)
 {
     const char mark = '\001';

@@ -38,7 +38,7 @@ CUDA_TEST(test_convolutions_of_few_channels_are_our_own)
     graph_free(&graph);
 }
 
-/* A convolution with a bias and a ReLU in f16 or bf16; y is kept. */
+/* Returns a convolution with a bias and a leaky ReLU in f16 or bf16; y is kept. */
 static Graph *activated_graph(const Conv2d *options, const int64_t image[4], DataType type, float slope,
                               bool fused)
 {
@@ -134,8 +134,8 @@ CUDA_TEST(test_narrow_groups_that_are_padded_inside_are_refused)
 
 /* ---- what cuDNN does behind a convolution ---- */
 
-/* A training norm behind a convolution in f16, from the sums that the convolution makes or from a pass of the
- * norm's own; y is kept. */
+/* Returns a training norm after a convolution in f16, which takes its sums from the convolution or makes them
+ * in a pass of its own; y is kept. */
 static Graph *normed_graph(int64_t size, int64_t in, int64_t channels, int64_t kernel, int64_t stride,
                            bool sums)
 {
@@ -156,7 +156,7 @@ static Graph *normed_graph(int64_t size, int64_t in, int64_t channels, int64_t k
     return graph;
 }
 
-/* What it normed, and the running mean and variance. */
+/* Reads into values the normed y, then the running mean and variance; frees the graph. */
 static void run_normed(Backend *backend, Graph *graph, float *values, size_t count, int64_t channels)
 {
     FshError error = {0};
@@ -178,7 +178,7 @@ static void run_normed(Backend *backend, Graph *graph, float *values, size_t cou
     free(image);
 }
 
-/* image, channels in and out, kernel, stride: results with sums against those without. */
+/* Compares the results with sums and those without. c: image, channels in and out, kernel, stride. */
 static void compare_sums(const int64_t c[5], Backend *backend, const char *name)
 {
     const int64_t size = (c[0] - 1) / c[4] + 1;
@@ -209,7 +209,8 @@ CUDA_TEST(test_sums_of_convolutions_agree)
     }
 }
 
-/* The sums stay what poison made them where the norm behind is one launch, which makes its own. */
+/* Asserts whether the convolution made the sums. They stay as poisoned where the norm is one launch that
+ * makes its own. */
 static void expect_sums(const int64_t c[5], Backend *backend, bool made)
 {
     FshError error = {0};

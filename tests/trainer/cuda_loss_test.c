@@ -76,8 +76,8 @@ static float *draw_floats(Random *random, size_t count, float scale)
     return values;
 }
 
-/* Every fifth sample left out; of mixed ones every third is its label's alone, and has no other. Where an
- * image is left out, it holds NaN; of the others every seventh value is its target's. */
+/* Draws inputs with every fifth sample left out. Every third mixed sample has its own label alone. An image
+ * that is left out holds NaN; in the others every seventh value is its target's. */
 static Inputs draw_inputs(const LossCase *c)
 {
     const size_t samples = (size_t)c->shape[0];
@@ -165,7 +165,7 @@ static float *read_kept(const Side *side, const Graph *graph, const char *name, 
     return values;
 }
 
-/* NaN where theirs is NaN: the error of an image that is left out. */
+/* Compares values, which must be NaN where theirs are: the error of an image that is left out. */
 static void compare_kept(const char *what, const float *ours, const float *theirs, size_t count)
 {
     double difference = 0, size = 0;

@@ -88,7 +88,7 @@ CUDA_TEST(test_kept_narrow_tensors_are_read_packed)
 
 enum { BATCH = 5, CLASSES = 3 };
 
-/* image -> flatten -> linear -> linear -> logits, with an update in training. */
+/* Returns image -> flatten -> linear -> linear -> logits, with an update in training. */
 static Graph *classifier(DataType type, bool training)
 {
     FshError error = {0};
@@ -233,7 +233,8 @@ static Graph *mixed_model(const char *name, int64_t batch, int64_t size, int64_t
     return graph;
 }
 
-/* What the network makes of its first batch, malloced, and the losses of training on that batch. */
+/* Trains on one batch. Returns the network's first result, *count_ret values that the caller frees; losses
+ * has the loss of each step. */
 static float *train_on_one_batch(Backend *backend, const Graph *graph, float losses[TRAINING_STEPS],
                                  size_t *count_ret)
 {

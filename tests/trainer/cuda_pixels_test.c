@@ -95,7 +95,7 @@ CUDA_TEST(test_pixels_agree)
     }
 }
 
-/* What tests fill stores with. */
+/* Returns byte i of a store that tests fill. */
 static uint8_t byte_at(unsigned number, size_t i)
 {
     return (uint8_t)(number * 37 + i % 251 + i / 4096);
@@ -315,7 +315,8 @@ CUDA_TEST(test_a_split_in_the_gpus_memory_agrees)
 
 enum { FILES = 10 };
 
-/* JPEG files of every kind that a decoder is given (jpeg_plain.h), and pixels between them, of all sizes. */
+/* Makes JPEG files of every kind that a decoder is given (jpeg_plain.h), of all sizes, and raw pixels between
+ * them. */
 static void make_files(uint32_t channels, Buffer files[FILES], PixelFile list[FILES],
                        PixelRecipe recipes[FILES], PixelBatch *batch)
 {

@@ -39,7 +39,7 @@ static void close_job(Job *job)
     graph_free(&job->graph);
 }
 
-/* A batch that belongs to this run alone, from memory that is overwritten at once. */
+/* Writes a batch that belongs to this run alone, from memory that is overwritten at once. */
 static void write_run(const Job *job, uint64_t run)
 {
     static uint8_t image[IMAGE_BYTES];
@@ -65,7 +65,7 @@ static void write_run(const Job *job, uint64_t run)
               &error);
 }
 
-/* What each run gives when the device is waited for after each. */
+/* Stores the loss and logits of each run, when the device is waited for after each. */
 static void run_one_by_one(float losses[RUNS], float logits[RUNS][BATCH * CLASSES])
 {
     Job job = open_job();
@@ -147,7 +147,8 @@ static float *read_weights(const Job *job, const char *name, size_t *count_ret)
     return values;
 }
 
-/* The first parameter of the network, and its last one, a bias that poisons every logit. */
+/* Sets *first and *last to the names of the network's first parameter and of its last, a bias that poisons
+ * every logit. */
 static void name_parameters(const Job *job, const char **first, const char **last)
 {
     *first = NULL;

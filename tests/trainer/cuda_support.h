@@ -21,26 +21,28 @@ extern Backend *backends[BACKENDS];
 /* Against the CPU backend; of the whole program, `largest` and `mismatches` of one test. */
 extern Comparison comparison;
 
-/* A test that fails if comparison counted a mismatch, and says the largest difference it met. */
+/* Begin and end a test; the end prints the largest difference met and fails the test if comparison counted a
+ * mismatch. */
 int cuda_begin_test(void **state);
 int cuda_end_test(void **state);
 #define CUDA_TEST(name) TEST_WITH(name, cuda_begin_test, cuda_end_test, void *nothing)
 
-/* The last test of a program: every op that the table in cuda_support.c gives to this program was compared,
- * and what was compared stands in the table. */
+/* Asserts, as a program's last test, that every op that the table in cuda_support.c gives to this program was
+ * compared, and that what was compared stands in the table. */
 void expect_every_op_was_compared(void);
 
 typedef TensorId (*Layers)(Graph *graph, TensorId x);
 extern const Optimizer plain_sgd, nesterov_sgd;
 TensorId conv(Graph *graph, const char *name, TensorId x, int64_t channels, int64_t kernel, int64_t stride,
               int64_t padding, bool bias);
-/* image -> normalize -> layers -> global average pool or flatten -> linear -> loss, differentiated, with its
- * update. */
+/* Returns image -> normalize -> layers -> global average pool or flatten -> linear -> loss, differentiated,
+ * with its update. */
 Graph *network(Layers layers, int64_t batch, int64_t height, int64_t width, int64_t channels, bool flat,
                bool fuse, const Optimizer *sgd);
-/* Several shapes of it, one sample and odd edges among them, pooled and flattened, three steps each. */
+/* Compares several shapes of that network, pooled and flattened, for three steps each; one sample and odd
+ * edges are among them. */
 void compare_layers(Layers layers, const char *name, bool fuse);
-/* A model of the registry with 10 classes. */
+/* Returns a model of the registry with 10 classes. */
 Graph *model(const char *name, int64_t batch, int64_t size, int64_t channels, bool training);
 
 #endif

@@ -35,7 +35,7 @@ static TensorId frozen_norms(Graph *graph, TensorId x)
     return graph_batch_norm(graph, "norm2", x, &(BatchNorm){.training = false});
 }
 
-/* norm, norm -> relu, norm -> add -> relu: what graph_fuse puts together. */
+/* Appends what graph_fuse puts together: norm -> leaky ReLU, norm -> add -> ReLU, norm -> ReLU. */
 static TensorId fused_norms(Graph *graph, TensorId x)
 {
     x = conv(graph, "in", x, 12, 3, 1, 1, false);
@@ -58,7 +58,7 @@ static TensorId activations(Graph *graph, TensorId x)
     return graph_relu(graph, x);
 }
 
-/* A ReLU in front of one: windows full of equal maxima. */
+/* Appends max pools, the first after a ReLU, so that its windows are full of equal maxima. */
 static TensorId max_pools(Graph *graph, TensorId x)
 {
     x = graph_relu(graph, conv(graph, "in", x, 6, 3, 1, 1, true));
@@ -195,8 +195,8 @@ CUDA_TEST(test_networks_evaluate_alike)
     compare_graph(&comparison, backends[CUDA], model("resnet18", 3, 48, 3, false), "resnet18", 1);
 }
 
-/* A network that begins as the identity, so that it takes two steps before all gradients are something. Sizes
- * that it pads. */
+/* Compares a small restoration network on sizes that it pads. The network begins as the identity, so all
+ * gradients are nonzero only after two steps. */
 static void compare_restoration(const char *name, int64_t batch, int64_t height, int64_t width,
                                 uint64_t steps)
 {
@@ -284,7 +284,7 @@ CUDA_TEST(test_state_speaks_the_logical_layout)
     graph_free(&graph);
 }
 
-/* Parameters after some steps, one behind the other; free them. */
+/* Returns the parameters after some steps, *count_ret values one after the other; the caller frees them. */
 static float *trained(size_t *count_ret, bool profile, bool keep)
 {
     FshError error = {0};

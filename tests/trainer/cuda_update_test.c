@@ -19,7 +19,7 @@ static const double tolerance = 3e-6;
 
 /* ---- the network ---- */
 
-/* Its gradient is an input, LAYER.dy. */
+/* Makes an input, LAYER.dy, the gradient of y. */
 static void drive(Graph *graph, TensorId y, const char *layer)
 {
     char name[GRAPH_NAME_MAX];
@@ -31,8 +31,8 @@ static void drive(Graph *graph, TensorId y, const char *layer)
     graph_contribute_gradient(graph, y, graph_input(graph, name, DATA_F32, rank, shape));
 }
 
-/* Parameters of one piece and of several, of rows that four divides and not, filters; those of a norm, which
- * do not decay, and its buffers; "loss" is an input. */
+/* Returns a graph of parameters to update: of one piece and of several, with rows that four divides and not,
+ * filters, and those of a norm, which do not decay. "loss" is an input. */
 static Graph *update_graph(const Optimizer *wanted)
 {
     FshError error = {0};
@@ -136,7 +136,8 @@ static void compare_numbers(const Graph *graph, const Side sides[2], const char 
     }
 }
 
-/* What is not finite must be so on both: an accumulated gradient that overflowed. */
+/* Compares values. Where theirs are not finite (an accumulated gradient that overflowed), ours must not be
+ * either. */
 static void compare_close(const char *what, const float *ours, const float *theirs, size_t count)
 {
     double difference = 0, size = 0;
@@ -220,7 +221,8 @@ static const Optimizer optimizers[] = {
     {.kind = OPTIMIZER_LAMB, .beta1 = 0.9, .beta2 = 0.99, .epsilon = 1e-6, .weight_decay = 0.02},
 };
 
-/* What is put around each of them. */
+/* Compares each optimizer with the options of `around` added: clipping, accumulation, lookahead, EMA and loss
+ * scale. */
 static void compare_all(const Optimizer *around, const Events *events, const char *name)
 {
     for (size_t i = 0; i < sizeof optimizers / sizeof *optimizers; i++) {
@@ -369,7 +371,7 @@ CUDA_TEST(test_a_run_goes_on_from_its_state_bit_for_bit)
 
 /* ---- mixed precision ---- */
 
-/* image -> flatten -> linear -> linear -> loss, in type; f32 without a loss scale. */
+/* Returns image -> flatten -> linear -> linear -> loss, in type; f32 has no loss scale. */
 static Graph *classifier(DataType type, double scale_init)
 {
     FshError error = {0};

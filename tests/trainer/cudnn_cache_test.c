@@ -183,7 +183,7 @@ TEST_WITH(test_a_wanted_plan_that_cannot_be_built_is_told_when_it_is_asked_for, 
     cudnn_cache_free(&cache);
 }
 
-/* The one file in folder, as find(1) would name it. */
+/* Returns the path of the one .cudnn file in folder. */
 static const char *only_file(TestFolder *folder)
 {
     char command[512], line[512] = "";

@@ -47,8 +47,8 @@ FshStatus case_build(const CudnnDevice *device, const Case *c, ConvolutionKind k
 const Case middle_case = {64, 64, 128, 40, 3, 2, 1};
 
 #ifdef __SANITIZE_ADDRESS__
-/* Some precompiled engines make a cuBLASLt handle of their own and keep it, the heuristics descriptors: not
- * ours to free. What we forget would show with libcudnn_graph alone. */
+/* Returns the leaks that are not ours to free: some precompiled engines make a cuBLASLt handle of their own
+ * and keep it, the heuristics keep descriptors. What we forget would show with libcudnn_graph alone. */
 FSH_API const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void)
 {

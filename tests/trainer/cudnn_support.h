@@ -17,12 +17,13 @@ typedef struct Case {
 int64_t case_size_out(const Case *c);
 FshStatus case_describe_in(cudnnDataType_t type, const CudnnDevice *device, const Case *c,
                            ConvolutionKind kind, CudnnPlan **plan, FshError *error);
-/* In float32. */
+/* Describes the case in float32. */
 FshStatus case_describe(const CudnnDevice *device, const Case *c, ConvolutionKind kind, CudnnPlan **plan,
                         FshError *error);
 FshStatus case_build(const CudnnDevice *device, const Case *c, ConvolutionKind kind,
                      const CudnnPolicy *policy, CudnnPlan **plan, FshError *error);
-/* The fallback heuristics load NVRTC and unload it again, which loses memory that is not ours. */
+/* Builds the plan without watching for leaks: the fallback heuristics load NVRTC and unload it again, which
+ * loses memory that is not ours. */
 FshStatus plan_build_unwatched(CudnnPlan *plan, const CudnnPolicy *policy, FshError *error);
 
 extern const CudnnPolicy plain_f32;

@@ -22,7 +22,7 @@ uint32_t dataset_height(const DatasetSpec *spec, uint64_t index)
     return spec->height + spec->grow * (uint32_t)(index % 2);
 }
 
-/* What the class of a label looks like, and is named after. */
+/* Returns the number that a class looks like and is named after. */
 static uint64_t look_of(const DatasetSpec *spec, uint64_t label)
 {
     return spec->backwards ? spec->class_count - 1 - label : label;
@@ -179,7 +179,7 @@ static void write_shard(SplitWriter *writer, FshManifest *manifest, uint32_t num
     fsh_writer_close(&shard);
 }
 
-/* Trained on the images of the training split. */
+/* Trains a dictionary on the images of the training split. */
 static void train_dictionary(const DatasetSpec *spec, Buffer *dictionary)
 {
     enum { DICTIONARY_BYTES = 1024 };

@@ -36,11 +36,11 @@ typedef struct DatasetSpec {
  * follow from its class, in noise. */
 void dataset_make(const char *folder, const DatasetSpec *spec);
 
-/* The size of sample i. */
+/* Return width and height of sample i. */
 uint32_t dataset_width(const DatasetSpec *spec, uint64_t index);
 uint32_t dataset_height(const DatasetSpec *spec, uint64_t index);
 
-/* The pixels of sample i as dataset_make draws them: [height, width, channels]. A pair's target is the
+/* Draws the pixels of sample i as dataset_make does: [height, width, channels]. A pair's target is the
  * negative of its input. */
 void dataset_draw(const DatasetSpec *spec, uint64_t index, uint8_t *pixels);
 

@@ -4,7 +4,7 @@
 
 #include "tests/support/support.h"
 
-/* The place in the measures at which training stops; -1: never. */
+/* Returns the index of the measure at which training stops; -1: never. */
 static int stops_at(const EarlyStopOptions *options, const double *measures, int count)
 {
     EarlyStop stop = {0};

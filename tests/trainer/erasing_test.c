@@ -46,7 +46,8 @@ TEST(test_rectangles_keep_probability_scale_and_ratio)
     assert_true(flattest > 0.25 && flattest < 0.4 && tallest < 3.8 && tallest > 2.8);
 }
 
-/* What lies outside of the rectangle is untouched; inside, the fill. */
+/* Asserts that nothing outside of the rectangle is touched. *inside_mean and *inside_deviation are those of
+ * the fill's first channel; *one_colour says whether the fill has one colour. */
 static void check_fill(ErasingFill fill, double *inside_mean, double *inside_deviation, bool *one_colour)
 {
     RandomErasing options = erasing;

@@ -20,7 +20,7 @@ TEST(test_evaluations_are_counted_as_they_come)
                                  count_slowly(interval, from, epochs));
 }
 
-/* Of the time from the first epoch on. */
+/* Returns the evaluations' share of the time from the first epoch on. */
 static double share_of(double evaluation, uint64_t interval, uint64_t epochs)
 {
     const double seconds = evaluation * (double)(1 + count_slowly(interval, 1, epochs));

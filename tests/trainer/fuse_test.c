@@ -7,7 +7,7 @@
 
 #include "tests/support/support.h"
 
-/* A normalised image. */
+/* Appends a normalised image. */
 static TensorId start(Graph *graph, int64_t batch, int64_t size, int64_t channels)
 {
     static const double mean[3] = {0.5, 0.5, 0.5}, deviation[3] = {0.25, 0.25, 0.25};
@@ -59,7 +59,7 @@ TEST(test_fusions_can_be_chosen)
     }
 }
 
-/* The first norm of this name, forward. */
+/* Returns the first norm of this name. */
 static const Node *norm_named(const Graph *graph, const char *name)
 {
     for (size_t i = 0; i < graph_node_count(graph); i++) {
@@ -169,8 +169,8 @@ TEST(test_convolutions_in_f16_make_the_sums_of_the_norm)
         }
 }
 
-/* A norm with or without activation, whose result is read `readers` times: sums of gradients that are left in
- * the graph. */
+/* Returns how many sums of gradients fusion leaves in the graph of a norm, with or without activation, whose
+ * result is read `readers` times. */
 static int gradient_sums_left(bool relu, int readers, bool keeps)
 {
     const BatchNorm norm = {.training = true};
@@ -282,8 +282,8 @@ TEST(test_fusions_are_left_out_by_their_whole_names)
     assert_int_equal(fusions_leave_out(&fusions, "norm", "cpu", NULL), FSH_ERR_USAGE);
 }
 
-/* Two convolutions of `batch` images of 256 x 256; the images' own sum, where `elsewhere`, too. Returns how
- * often they are normalised. */
+/* Returns how often a graph normalises its `batch` images of 256 x 256. Two convolutions read them; with
+ * `elsewhere` a sum does too. */
 static int count_normalized(int64_t batch, bool elsewhere, unsigned fusions)
 {
     FshError error = {0};

@@ -87,7 +87,7 @@ static double norm_of(const float *values, size_t count)
     return sqrt(sum);
 }
 
-/* In front of a norm, where the gradient of a bias is 0 but for rounding. */
+/* Returns whether the bias is in front of a norm, where its gradient is 0 but for rounding. */
 static bool is_idle_bias(const char *name)
 {
     return strcmp(name, "conv1.bias.grad") == 0 || strcmp(name, "hidden.bias.grad") == 0;
@@ -123,7 +123,7 @@ void compare_fusions(Backend *backend, DataType type, unsigned fusions, double t
     end_run(&without);
 }
 
-/* ||difference|| / ||exact|| over all gradients. */
+/* Returns ||difference|| / ||exact|| over all gradients. */
 static double distance_of(const Run *run, const Run *exact)
 {
     double differences = 0, sizes = 0;

@@ -5,7 +5,7 @@
 
 #include "trainer/backend/backend.h"
 
-/* The network, differentiated, rewritten; activations of `type`. */
+/* Returns the network, differentiated, with these fusions and activations of `type`. */
 Graph *fusion_graph(unsigned fusions, DataType type);
 
 /* Loss, gradients of all parameters and running statistics of the network with `fusions` against those
@@ -14,17 +14,17 @@ Graph *fusion_graph(unsigned fusions, DataType type);
  * fusions. */
 void compare_fusions(Backend *backend, DataType type, unsigned fusions, double tolerance);
 
-/* In 16 bits, where rounding another value on the way flips signs in front of ReLUs: all gradients together,
- * with `fusions`, may be no more than three times as far from the network's in float32 as they are without
- * any (bf16 on the CPU: 0.05 of their size without, 0.05 to 0.08 with one). */
+/* Asserts that all gradients together, with `fusions`, are no more than three times as far from the network's
+ * in float32 as without any (bf16 on the CPU: 0.05 of their size without, 0.05 to 0.08 with one). In 16 bits,
+ * rounding another value on the way flips signs in front of ReLUs. */
 void compare_narrow_fusions(Backend *backend, DataType type, unsigned fusions);
 
 /* Convolutions of several shapes with a bias and a ReLU, or a leaky one, fused: a pixel that is no number
  * makes results that are none. */
 void check_no_number_passes(Backend *backend, DataType type);
 
-/* The weight gradient of a convolution of more images than are kept, with FUSE_IMAGES_AGAIN and without: the
- * same bits. */
+/* Asserts that the weight gradient of a convolution has the same bits with FUSE_IMAGES_AGAIN as without; the
+ * convolution has more images than are kept. */
 void compare_images_again(Backend *backend, DataType type);
 
 #endif

@@ -12,29 +12,30 @@
 
 #include <jansson.h>
 
-/* $FSHARD_SOURCE/tests/trainer/golden/NAME; json_decref it. */
+/* Returns $FSHARD_SOURCE/tests/trainer/golden/NAME; the caller releases it with json_decref. */
 json_t *golden_load(const char *name);
 
-/* The entry of an array whose "name" is this; NULL if there is none. */
+/* Returns the entry of an array whose "name" is this; NULL if there is none. */
 json_t *golden_find(json_t *array, const char *name);
-/* Required members. */
+/* Each returns a required member. */
 const char *golden_text(const json_t *object, const char *key);
 int64_t golden_integer(const json_t *object, const char *key);
 double golden_real(const json_t *object, const char *key);
-/* Its "shape"; returns the rank. */
+/* Sets shape to the spec's "shape" and returns the rank. */
 int golden_shape(const json_t *spec, int64_t shape[4]);
 /* Elements of its "shape". */
 size_t golden_count(const json_t *spec);
 
-/* The count values in [-1, 1) that belong to a name. */
+/* Sets values to the `count` values in [-1, 1) that belong to a name. */
 void golden_uniform(const char *name, double *values, size_t count);
-/* What spec {name, shape, scale, offset, levels} stands for. values: golden_count(spec). */
+/* Sets the golden_count(spec) values to what spec {name, shape, scale, offset, levels} stands for. */
 void golden_generate(const json_t *spec, float *values);
 void golden_generate_bytes(const json_t *spec, uint8_t *values);
 
-/* The relative error of values, against summary {norm, sum, samples, floor}: the larger of ||a - b|| / ||b||
- * over the samples (b's norm being at least the share that so many values have of the tensor's), the error of
- * the norm, and that of the sum relative to norm * sqrt(count). Infinite if anything is not finite. */
+/* Returns the relative error of values against summary {norm, sum, samples, floor}: the largest of ||a - b||
+ * / ||b|| over the samples (||b|| being at least the share that so many values have of the tensor's norm),
+ * the error of the norm, and the error of the sum relative to norm * sqrt(count). Infinite if anything is not
+ * finite. */
 double golden_error(const json_t *summary, const float *values, size_t count);
 
 #endif

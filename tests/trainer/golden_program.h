@@ -10,16 +10,17 @@
 #define GOLDEN_TOLERANCE 1e-4
 
 void golden_check(FshStatus status, const char *name, const FshError *error);
-/* The CPU, two threads. */
+/* Opens the CPU backend with two threads. */
 Backend *golden_backend(void);
 
 void golden_write_input(Program *program, const char *name, const void *values, size_t bytes);
 void golden_write_labels(Program *program, const char *name, const json_t *labels);
-/* Bytes of an image to the input of the spec's name. */
+/* Writes the bytes of an image to the input of the spec's name. */
 void golden_write_bytes(Program *program, const json_t *spec);
-/* Every spec goes to the parameter or buffer, else the input, of its name. */
+/* Writes what each spec stands for to the parameter or buffer, else the input, of its name. */
 void golden_write_generated(State *state, Program *program, json_t *specs);
-/* The worst error of the expected tensors; each that is too large is printed, with name in front. */
+/* Returns the worst error of the expected tensors; prints each error that is too large, with name in
+ * front. */
 double golden_compare(State *state, Program *program, json_t *expected, const char *name);
 
 #endif

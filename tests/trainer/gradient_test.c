@@ -10,8 +10,8 @@
 
 enum { BATCH = 3, SIZE = 12 };
 
-/* Every op of the classifiers that has a gradient, with smooth activations but for max pool and a leaky ReLU;
- * x is used twice. */
+/* Returns a graph of every op of the classifiers that has a gradient; x is used twice. Activations are smooth
+ * but for max pool and a leaky ReLU. */
 static Graph *every_op(bool training)
 {
     const double mean[3] = {0.5, 0.5, 0.5}, deviation[3] = {0.25, 0.25, 0.25};
@@ -44,7 +44,8 @@ static Graph *every_op(bool training)
     return graph;
 }
 
-/* The restoration networks' ops: a NAFNet block between boxes and shuffles, with x used twice. */
+/* Returns a graph of the restoration networks' ops: a NAFNet block between boxes and shuffles, with x used
+ * twice. */
 static Graph *every_restoration_op(bool training)
 {
     const double mean[3] = {0.5, 0.5, 0.5}, deviation[3] = {0.25, 0.25, 0.25};

@@ -15,7 +15,7 @@ static TensorId image_input(Graph *graph, int64_t batch, int64_t size, int64_t c
     return graph_input(graph, "image", DATA_U8, 4, (int64_t[]){batch, size, size, channels});
 }
 
-/* A normalised image. */
+/* Appends a normalised image. */
 static TensorId start(Graph *graph, int64_t batch, int64_t size, int64_t channels)
 {
     return graph_normalize(graph, image_input(graph, batch, size, channels), mean, deviation);
@@ -30,7 +30,7 @@ static void assert_shape(const Graph *graph, TensorId id, const char *wanted)
     assert_string_equal(tensor_shape_text(graph_tensor(graph, id), text, sizeof text), wanted);
 }
 
-/* The graph has failed, and says this. Frees it. */
+/* Asserts that the graph has failed with this status and message; frees the graph. */
 static void assert_failure(Graph *graph, FshStatus status, const char *message)
 {
     FshError error = {0};
@@ -436,7 +436,8 @@ static uint64_t packed_bytes(const Graph *graph, TensorId id, void *context)
     return (uint64_t)tensor_count(tensor) * data_type_bytes(tensor->type);
 }
 
-/* First and last node that touch the tensor; last is node_count for one that is kept. */
+/* Sets *first and *last to the first and last node that touch the tensor; *last is node_count for a kept
+ * one. */
 static void lifetime(const Graph *graph, TensorId id, size_t *first, size_t *last)
 {
     *first = SIZE_MAX;
@@ -457,7 +458,7 @@ static void lifetime(const Graph *graph, TensorId id, size_t *first, size_t *las
         *last = graph_node_count(graph);
 }
 
-/* b is made by the node that uses a for the last time, which may write b over a. */
+/* Returns whether the node that uses a for the last time makes b and may write b over a. */
 static bool may_take_over(const Graph *graph, TensorId a, size_t a_last, TensorId b)
 {
     const Node *node = graph_node(graph, graph_tensor(graph, b)->producer);

@@ -15,7 +15,7 @@ static int64_t clip(int64_t value)
     return value < 0 ? 0 : value > 255 ? 255 : value;
 }
 
-/* The golden file's images: waves with grain. */
+/* Draws the golden file's images: waves with grain. */
 static void make_images(const ImageSize *size, uint8_t *a, uint8_t *b)
 {
     const size_t count = (size_t)size->width * size->height * size->channels;
@@ -147,7 +147,7 @@ TEST(test_images_too_small_are_refused)
     pair_free(&pair);
 }
 
-/* `image_metrics_test time` */
+/* Prints times for `image_metrics_test time`. */
 static void time_metrics(void)
 {
     Pair pair = pair_new(1280, 720, 3);

@@ -85,7 +85,7 @@ void kernel_bench_reset(Bench *bench)
         bench->sums[i] = 0.25 * i;
 }
 
-/* Element `index` of activations in and out, in the type of the bench. */
+/* Returns element `index` of input i, in the type of the bench. */
 static const void *input(const Bench *bench, int i, int64_t index)
 {
     return bench->type == DATA_BF16 ? (const void *)(bench->in_bf16[i] + index)
@@ -98,7 +98,7 @@ void *kernel_output(const Bench *bench, int i, int64_t index)
     return bench->type == DATA_BF16 ? (void *)((uint16_t *)(void *)first + index) : (void *)(first + index);
 }
 
-/* What is f32 whatever the type of activations. */
+/* Returns output i, for values that are f32 whatever the type of activations. */
 static float *f32_output(const Bench *bench, int i)
 {
     return bench->out[i] + GUARD + 1;
@@ -217,7 +217,7 @@ static void run_norm_backward_apply(const CpuKernels *k, const Bench *b, Size s,
     k->norm_backward_apply(&norm, s.rows / 3, s.rows - s.rows / 3, s.width);
 }
 
-/* A 9 x 7 image of at most 200 / 7 channels, so that a row fits. */
+/* Returns the shape of a pool on a 9 x 7 image of s.width channels. */
 static PoolShape pool_of(Size s, int flags)
 {
     static const int64_t windows[][3] = {{3, 2, 1}, {2, 2, 0}, {3, 1, 1}, {5, 3, 2}};
@@ -301,7 +301,7 @@ static AdamStep adam_of(int flags)
                       .correction = 3};
 }
 
-/* Second moments are not negative: in[2] becomes its square. */
+/* Sets the moments to in[1] and, as second moments are not negative, the square of in[2]. */
 static void start_moments(const Bench *b, int64_t count)
 {
     memcpy(f32_output(b, 0), b->in[1], (size_t)count * sizeof(float));
@@ -309,7 +309,7 @@ static void start_moments(const Bench *b, int64_t count)
         f32_output(b, 1)[i] = b->in[2][i] * b->in[2][i];
 }
 
-/* The weights go to where no output is compared: in[6] is a copy of in[0] then, and joins the sums. */
+/* Adds the weights, which the kernel wrote over in[6], to the sums, as no output has place for them. */
 static void add_weights(const Bench *b, int64_t count)
 {
     for (int64_t i = 0; i < count; i++)
@@ -374,7 +374,7 @@ static void run_channel_scale_backward(const CpuKernels *k, const Bench *b, Size
                                flags ? kernel_output(b, 0, 0) : NULL, s.rows, s.width, b->block, b->sums);
 }
 
-/* Rows of a gate, whose input is twice as wide. */
+/* Returns the rows of a gate, whose input is twice as wide. */
 static int64_t gate_rows(Size s)
 {
     return (s.rows + 1) / 2;

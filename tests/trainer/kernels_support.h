@@ -25,10 +25,10 @@ Bench kernel_bench_new(DataType type);
 void kernel_bench_free(Bench *bench);
 /* Outputs and sums as a case starts with them. */
 void kernel_bench_reset(Bench *bench);
-/* Element `index` of output i, in the type of the bench. */
+/* Returns element `index` of output i, in the type of the bench. */
 void *kernel_output(const Bench *bench, int i, int64_t index);
 
-/* To the nearest bf16, of two as near the even one: by the definition, not by bits as the kernels do. */
+/* Rounds to the nearest bf16, ties to even, by the definition and not by bits as the kernels do. */
 float bf16_rounded(float value);
 
 typedef struct Size {

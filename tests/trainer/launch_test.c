@@ -18,7 +18,7 @@ enum { RANKS = 3, REQUEUED = 75 };
 /* A rank's part of a test; its exit status. */
 typedef int (*RankWork)(TestFolder *folder, const RankPlace *place);
 
-/* ftrain's part: starts the ranks, and ends as they do. */
+/* Starts a process that launches the ranks, as ftrain does, and ends as they do. */
 static pid_t start_launcher(TestFolder *folder, RankWork work)
 {
     const pid_t launcher = fork();

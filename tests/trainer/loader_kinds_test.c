@@ -103,7 +103,7 @@ typedef struct Place {
     uint8_t pixels[EDGE * EDGE * 3], target[EDGE * EDGE * 3];
 } Place;
 
-/* All places of `steps` steps, ranks of a step one after the other. */
+/* Records all places of `steps` steps; within a step one rank after the other. */
 static void record(LoaderOptions options, int workers, uint64_t world_size, uint64_t steps, Place *places)
 {
     enum { BYTES = EDGE * EDGE * 3 };

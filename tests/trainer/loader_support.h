@@ -4,9 +4,9 @@
 
 #include "trainer/data/loader.h"
 
-/* To be freed with loader_free. */
+/* Opens a loader, which the caller frees with loader_free. */
 Loader *open_loader(const LoaderOptions *options);
-/* NULL behind the last one. */
+/* Returns the next batch, NULL after the last. */
 const Batch *next_batch(Loader *loader);
 
 #endif

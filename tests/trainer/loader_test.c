@@ -29,7 +29,7 @@ static const Augmentation val_view = {.mode = CROP_CENTER, .size = 24, .resize =
 
 enum { PIXELS = 24 * 24 * 3 };
 
-/* A dataset, open, in the test's folder. */
+/* Makes a dataset in the test's folder and opens it. */
 static FshDataset *open_dataset(TestFolder *folder, const DatasetSpec *spec)
 {
     const char *path = test_path(folder, "set");

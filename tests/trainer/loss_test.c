@@ -63,7 +63,8 @@ static LossKind kind_of(const char *name)
     return (LossKind)kind;
 }
 
-/* shape: of x; rank 2: logits. beside: labels_mixed and mix, or valid, are there. */
+/* Makes a program of a loss and its gradient. shape is that of x (rank 2: logits); beside says whether
+ * labels_mixed and mix, or valid, are there. */
 static Loss loss_new(LossKind kind, int rank, const int64_t *shape, bool beside, float smoothing)
 {
     FshError error = {0};

@@ -189,7 +189,7 @@ static Line line_of(const Program *program, NodeId id)
     return line;
 }
 
-/* How often the `period` lines from `begin` on stand there, one after the other: 1 or more. */
+/* Returns how often the `period` lines at `begin` stand there, one after the other: 1 or more. */
 static size_t times_repeated(const Line *lines, size_t count, size_t begin, size_t period)
 {
     size_t i = begin + period;
@@ -304,7 +304,7 @@ static void write_case(FILE *stream, const Case *row, const char *recorded)
     }
 }
 
-/* All sections; free it. */
+/* Returns the text of all sections; the caller frees it. */
 static char *plans_found(const char *recorded)
 {
     char *text = NULL;

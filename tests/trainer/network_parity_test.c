@@ -63,8 +63,8 @@ static Graph *classification_graph(const json_t *document)
     return graph;
 }
 
-/* The network, and the gradient of factor / 2 * ||restored - target||^2 from its result on; the squares are
- * added up outside. */
+/* Returns the network and its gradient of factor / 2 * ||restored - target||^2; the squares are added up
+ * outside. */
 static Graph *restoration_graph(const json_t *document)
 {
     static const double zeros[3] = {0}, ones[3] = {1, 1, 1};
@@ -128,7 +128,7 @@ static void write_batch(State *state, Program *program, const json_t *document)
     golden_write_input(program, "learning_rate", &rate, sizeof rate);
 }
 
-/* No parameter or buffer of the network is missing in the golden file. */
+/* Asserts that every parameter and buffer of the network is in the golden file. */
 static void assert_all_are_given(const Graph *graph, json_t *inputs)
 {
     for (size_t i = 0; i < graph_tensor_count(graph); i++) {
@@ -138,7 +138,7 @@ static void assert_all_are_given(const Graph *graph, json_t *inputs)
     }
 }
 
-/* state: the file's name, without .json. */
+/* Compares the steps of the golden file NAME.json with PyTorch's; *test_state is NAME. */
 static void steps_agree_with_pytorch(void **test_state)
 {
     const char *name = *test_state;

@@ -19,21 +19,22 @@ enum { TEST_CLASSES = 10 };
 void test_check(FshStatus status, const FshError *error);
 
 Backend *test_backend(int threads);
-/* NULL with the error, where the model refuses. */
+/* Returns the model's graph; fails the test with the message where the model refuses. */
 Graph *test_model(const char *name, int64_t batch, int64_t size, bool training);
 
-/* A model in training (sgd, momentum 0.9, weight decay 0.01), weights of seed 1, images and labels written,
- * learning rate 0.01. */
+/* Returns a model in training (sgd, momentum 0.9, weight decay 0.01) with weights of seed 1; images, labels
+ * and learning rate 0.01 are written. */
 TestNetwork test_network(Backend *backend, const char *name, int64_t batch, int64_t size);
 void test_network_free(TestNetwork *network);
-/* Images and labels (0, 1, 2, …) of a program of test_model's. */
+/* Writes images and labels (0, 1, 2, …) to a program of test_model's. */
 void test_write_batch(Program *program);
 void test_run(Program *program);
 /* Runs once and returns the loss. */
 float test_step(TestNetwork *network);
-/* The tensor of this name: kept or a gradient of program, or state's. count_ret may be NULL. Free it. */
+/* Returns the tensor of this name, kept by the program or in its state; the caller frees it. *count_ret is
+ * the number of values; count_ret may be NULL. */
 float *test_read(Program *program, const char *name, size_t *count_ret);
-/* ||a - b|| / ||b|| */
+/* Returns ||a - b|| / ||b||. */
 double test_relative_error(const float *a, const float *b, size_t count);
 
 #endif

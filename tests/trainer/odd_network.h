@@ -5,8 +5,8 @@
 
 #include "trainer/graph/graph.h"
 
-/* Two images of 5 x 6, "normalized" (kept); "conv" with a bias, a norm, "grouped" of 9 channels in so many
- * groups, "linear"; differentiated. The caller frees it. */
+/* Returns a differentiated network on two images of 6 x 5: "normalized" (kept), "conv" with a bias, a norm,
+ * "grouped" of 9 channels in so many groups, "linear". The caller frees it. */
 Graph *odd_network(DataType type, int64_t groups);
 
 #endif

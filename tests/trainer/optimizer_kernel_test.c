@@ -33,7 +33,8 @@ static void *on_host(const void *memory, size_t bytes)
 
 /* ---- narrow numbers ---- */
 
-/* The nearest with so many bits behind the first, ties to even; none is smaller than 2^least apart. */
+/* Returns the nearest number with `bits` bits after the leading one, ties to even; numbers are at least
+ * 2^least apart. */
 static float rounded(float value, int bits, int least)
 {
     int exponent;
@@ -63,7 +64,7 @@ static float value_of(ElementType element, uint16_t bits)
     return bits & 0x8000 ? -value : value;
 }
 
-/* Of a value that either type holds exactly. */
+/* Returns the bits of a value that either type holds exactly. */
 static uint16_t bits_of(ElementType element, float value)
 {
     uint32_t wide;

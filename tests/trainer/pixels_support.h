@@ -22,8 +22,8 @@ typedef struct PixelsCase {
     bool exact;           /* false: noise, whose last place is the library's */
 } PixelsCase;
 
-/* Case number i of a seed: modes, channels, sizes, colours and mixing take turns. False: there are no
- * more. */
+/* Makes case `number` of a seed: modes, channels, sizes, colours and mixing take turns. Returns false when
+ * there are no more. */
 bool pixels_case_make(PixelsCase *test, uint64_t seed, unsigned number);
 void pixels_case_free(PixelsCase *test);
 
@@ -31,11 +31,11 @@ void pixels_case_free(PixelsCase *test);
  * value of a thousand. */
 void pixels_case_compare(const PixelsCase *test, unsigned side, const uint8_t *pixels);
 
-/* What the kernels do, in loops: side `side` of the batch from a store in host memory. */
+/* Renders side `side` of the batch from a store in host memory, by loops that do what the kernels do. */
 void pixels_apply(const PixelBatch *batch, const uint8_t *store, unsigned side, uint8_t *pixels);
 
-/* The same of a batch whose files come with it: JPEGs decoded by libjpeg-turbo into memory of stored_bytes
- * (owned by the caller). */
+/* Returns the stored_bytes of a batch whose files come with it, with its JPEGs decoded by libjpeg-turbo; the
+ * caller frees them. */
 uint8_t *pixels_bring_files(const PixelBatch *batch);
 
 #endif

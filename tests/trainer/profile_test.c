@@ -9,7 +9,7 @@
 
 enum { N = 4, EDGE = 8, IN = 3, OUT = 16, CLASSES = 10 };
 
-/* conv 3x3 (3 to 16 channels), ReLU, pool, linear, loss, SGD with momentum. */
+/* Returns conv 3x3 (3 to 16 channels), ReLU, pool, linear, loss, SGD with momentum. */
 static Graph *small_network(DataType type)
 {
     const double mean[3] = {0.5, 0.5, 0.5}, deviation[3] = {0.25, 0.25, 0.25};

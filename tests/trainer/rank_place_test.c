@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* "NAME=value" …, NULL at the end. */
+/* Returns the value of a name in a list of "NAME=value" with NULL at the end, or NULL. */
 static const char *in_list(void *context, const char *name)
 {
     const size_t length = strlen(name);

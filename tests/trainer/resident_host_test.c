@@ -152,7 +152,8 @@ static uint64_t compare_source(const char *name, FshDataset *dataset, const Augm
     return problems;
 }
 
-/* The same of both sources in RAM. */
+/* Compares both sources in RAM with the loader that decodes each time; returns the number of problems, which
+ * must agree. */
 static uint64_t compare_loaders(TestFolder *folder, const DatasetSpec *spec, const Augmentation *view,
                                 bool training, bool skip_bad)
 {

@@ -174,7 +174,7 @@ static void compare_batches(const Batch *plain, const Batch *drawn, uint32_t cha
     free(brought);
 }
 
-/* One image rendered by the host. */
+/* Asserts that one image rendered by the host equals the batch's. */
 static void compare_single(Loader *loader, const Batch *drawn, const Batch *plain, uint32_t channels,
                            unsigned sides)
 {
@@ -194,8 +194,8 @@ static void compare_single(Loader *loader, const Batch *drawn, const Batch *plai
 
 enum { SAMPLES_MAX = 200, AHEAD = 2 };
 
-/* Every third file of the batch is refused. seen: for each sample the step in which it was, plus 1: long
- * behind that it comes as pixels. */
+/* Refuses every third file of the batch. seen has, for each sample, the step in which its file was refused,
+ * plus 1; long after that step the sample must come as pixels. */
 static void refuse_some(Loader *loader, const Batch *drawn, uint64_t step, uint64_t seen[SAMPLES_MAX])
 {
     uint64_t places[BATCH];
@@ -381,8 +381,9 @@ TEST(test_a_bad_sample_is_left_out_and_named)
     compare_loaders(&spec, &(LoaderOptions){.augmentation = view, .skip_bad = true});
 }
 
-/* A JPEG file whose head is good goes to the device; what the device refuses and the host cannot read either
- * is left out, and its neighbour is not mixed with it, or it is the failure. */
+/* Refuses a JPEG file that went to the device for its good head and that the host cannot read either. With
+ * skip_bad the sample must be left out, and its neighbour not be mixed with it; else it must be the
+ * failure. */
 static void check_untabled_file(bool skip_bad)
 {
     TestFolder folder;

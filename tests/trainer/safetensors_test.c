@@ -191,7 +191,7 @@ TEST_IN_FOLDER(test_a_failure_while_writing_leaves_the_old_file, folder)
 
 /* ---- other floating-point types ---- */
 
-/* header as a C string, data as bytes: the file around them. */
+/* Writes a file of this header, a C string, and these data; returns its path. */
 static const char *write_raw(TestFolder *folder, const char *header, const void *data, size_t data_bytes)
 {
     const char *path = test_path(folder, "raw.safetensors");

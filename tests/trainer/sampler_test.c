@@ -18,8 +18,8 @@ static Sampler make_sampler(uint64_t batch, uint64_t world_size, uint64_t rank, 
                      .training = training};
 }
 
-/* The samples of an epoch in the order in which a step after the other takes them, all ranks of a step
- * together. */
+/* Sets samples to those of an epoch in the order in which the steps take them, all ranks of a step together;
+ * returns their number. */
 static uint64_t read_epoch(uint64_t batch, uint64_t world_size, bool training, uint64_t epoch,
                            uint64_t *samples)
 {

@@ -53,7 +53,7 @@ static FshStatus plan_case(Case *made)
     return status ? status : plan_make(&made->plan, &made->options, model, &made->data, &made->error);
 }
 
-/* As if the user had said it. */
+/* Marks an option as given by the user. */
 static void give(Case *made, const char *name)
 {
     Option rows[TRAIN_OPTION_ROWS];

@@ -79,7 +79,7 @@ static int run_rank(const char *shards, int rank, bool refuses, int tells, int s
     return wrote ? 0 : 1;
 }
 
-/* What the rank tells within the patience; the test fails where it waits for ever. */
+/* Returns what the rank tells; fails the test if nothing comes for PATIENCE_MILLISECONDS. */
 static Told listen_to(int from, int rank)
 {
     Told told = {0};

@@ -50,8 +50,8 @@ static float read_number(Program *program, const char *name)
 
 /* ---- the golden network ---- */
 
-/* Convolution, batch norm, convolution, squared error against "target"; "x" and "target" are f32 images,
- * "valid" their weights. */
+/* Returns convolution, batch norm, convolution, squared error against "target"; "x" and "target" are f32
+ * images, "valid" their weights. */
 static Graph *golden_graph(const int64_t shape[4], const Optimizer *wanted)
 {
     FshError error = {0};
@@ -153,7 +153,7 @@ static void training_end(Training *training)
     backend_close(&training->backend);
 }
 
-/* One run on images of its own; one that overflows has a weight that makes every gradient NaN. */
+/* Runs once, on images of this run's own; an overflowing run has a weight that makes every gradient NaN. */
 static void training_run(Training *training, double rate, bool overflows)
 {
     static const char *const names[] = {"x", "target"};
@@ -184,7 +184,8 @@ static void training_run(Training *training, double rate, bool overflows)
 
 /* ---- against PyTorch ---- */
 
-/* The error of what a run tells; infinite where it did something else. */
+/* Returns the error of the gradient norm that a run tells; infinite where the update or the scale is
+ * another. */
 static double run_error(const Training *training, const json_t *run)
 {
     const float norm = read_number(training->program, "gradient_norm");
@@ -273,7 +274,7 @@ static bool lives_in_state(const Tensor *tensor)
            tensor->role == TENSOR_OPTIMIZER;
 }
 
-/* Every value of the State, behind one another. */
+/* Returns every value of the State, *count_ret in one array that the caller frees. */
 static float *state_values(const Training *training, size_t *count_ret)
 {
     FshError error = {0};
@@ -389,8 +390,8 @@ TEST(test_a_loss_that_is_no_number_changes_nothing)
 
 /* ---- threads ---- */
 
-/* A linear layer of one sample, its output's gradient given: what reaches the update does not depend on
- * threads. Inputs "x", "dy" and "learning_rate". */
+/* Starts a linear layer of one sample whose output gradient is an input, so that what reaches the update does
+ * not depend on threads. The inputs are "x", "dy" and "learning_rate". */
 static Training linear_start(int threads, const Optimizer *wanted, int64_t in, int64_t out)
 {
     FshError error = {0};
@@ -541,7 +542,7 @@ static void stream_part(void *context, int part, int64_t begin, int64_t end)
     stream->kernels->add(stream->a + begin, stream->b + begin, stream->a + begin, end - begin);
 }
 
-/* This thread's, which other programs on the machine do not touch. */
+/* Returns the seconds of this thread, which other programs on the machine do not touch. */
 static double processor_seconds(void)
 {
     struct timespec now;
@@ -549,8 +550,8 @@ static double processor_seconds(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* Seconds of the update's node on one thread, and of a += b on as many values run in turn with it: the best
- * of some runs. */
+/* Returns the seconds of the update's node on one thread; *stream_seconds_ret is that of a += b on as many
+ * values, run in turn with it. Both are the best of some runs. */
 static double update_seconds(const Optimizer *optimizer, double *stream_seconds_ret)
 {
     FshError error = {0};

@@ -12,7 +12,8 @@ static void add(ClassCounts *counts, int64_t label, int64_t prediction)
     assert_ok(class_counts_add(counts, label, prediction, &error), &error);
 }
 
-/* cat: 1 of 3 known; dog: no sample, taken for once; fox: 1 sample, never known. */
+/* Returns counts of three classes: cat, 1 of 3 known; dog, no sample, taken for once; fox, 1 sample, never
+ * known. */
 static ClassCounts small_counts(void)
 {
     ClassCounts counts = {0};

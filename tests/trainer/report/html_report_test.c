@@ -28,7 +28,7 @@ static const char pairs_rows[] =
     "{\"event\":\"epoch\",\"epoch\":0,\"time\":10,\"train_psnr\":27,\"eval_psnr\":28.5,"
     "\"eval_ssim\":0.9,\"eval_input_psnr\":26.25,\"step_seconds\":6}\n";
 
-/* The page of the rows; the caller frees it. */
+/* Returns the page of the rows; the caller frees it. */
 static char *write_page(TestFolder *folder, const char *rows, HtmlReport report)
 {
     const char *path = test_path(folder, "report.html"), *metrics = test_path(folder, "metrics.jsonl");
@@ -50,7 +50,8 @@ static size_t count_of(const char *text, const char *part)
     return count;
 }
 
-/* Ten samples of class 1: the first seven are known, the others taken for class 0. */
+/* Returns findings of ten samples of class 1: the first seven are known, the others taken for class 0. Counts
+ * them in counts. */
 static Findings *class_findings(ClassCounts *counts, uint64_t classes)
 {
     const FindingsOptions options = {.classes = classes};

@@ -31,7 +31,8 @@ static uint64_t read_varint(Piece *piece)
     }
 }
 
-/* The payload of a message's field, or the bytes of its number; length 0 where it is not there. */
+/* Returns the payload of a message's field, or the bytes of its number, which is *varint_ret; length 0 where
+ * the field is not there. */
 static Piece field(Piece message, unsigned number, uint64_t *varint_ret)
 {
     while (message.length) {
@@ -87,7 +88,7 @@ static Events read_events(const char *path)
     return read;
 }
 
-/* The first value of the event. */
+/* Returns the first value of the event. */
 static Piece value_of(Piece event)
 {
     return field(field(event, 5, NULL), 1, NULL);
@@ -99,7 +100,7 @@ static void assert_text(Piece piece, const char *text)
     assert_memory_equal(piece.bytes, text, piece.length);
 }
 
-/* Names of the event files in folder, in order of their names. */
+/* Lists the event files in folder in order of their names; returns their number. */
 static size_t list(TestFolder *folder, const char *names[8])
 {
     struct dirent **entries;
