@@ -82,7 +82,7 @@ uint64_t memory_of_role(const Graph *graph, TensorRole role)
     return bytes;
 }
 
-/* Gradients are the State's: all programs share them. */
+/* Counts what a State takes as the graph has it. Gradients are the State's: all programs share them. */
 static void graph_state_memory(const Graph *graph, MemoryUse *use)
 {
     use->bytes[MEMORY_WEIGHTS] += memory_of_role(graph, TENSOR_PARAMETER) +

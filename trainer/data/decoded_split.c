@@ -262,7 +262,7 @@ static uint8_t *reserve_buffer(CopyBuffer *buffer, uint64_t bytes)
     return buffer->bytes;
 }
 
-/* to: where the image at offset begin goes. */
+/* Decodes the images of a sample. Offset `begin` of the split is at `to`. */
 static FshStatus load_sample(const Task *task, SampleLoader *loader, uint64_t sample, uint8_t *to,
                              uint64_t begin, FshError *error)
 {

@@ -75,10 +75,10 @@ FshStatus decoded_split_measure(DecodedSplit *split, const PixelSourceOptions *o
 /* Takes RAM and decodes into it. FSH_ERR_MEMORY: the system gives no such memory at all; what it cannot keep
  * is for pixel_source_check_room to say. The split stays measured on failure. */
 FshStatus decoded_split_load_ram(DecodedSplit *split, const PixelSource *source, FshError *error);
-/* Decodes, and puts neighbours into the store together, which is as large as split->bytes. */
+/* Decodes into a store of split->bytes; one copy brings several neighbours there. */
 FshStatus decoded_split_load_store(DecodedSplit *split, const PixelSourceOptions *options, PixelStore *store,
                                    FshError *error);
-/* Zeroed is fine. */
+/* Frees what the split owns; zeroed is fine. */
 void decoded_split_free(DecodedSplit *split);
 
 /* Gives the sides of a sample, [split->sides]. Fails as the sample did; FSH_ERR_USAGE where nothing is

@@ -24,10 +24,10 @@ typedef struct ImageSourceOptions {
     const char *path;       /* NULL: the current folder */
     const char *files_from; /* a list of paths below path, a line each; "-": standard input; NULL: none */
     const char *outputs;    /* a folder that is left alone where it lies below path; NULL: none */
-    /* Whether an image is to be used, asked once for each, in their order; NULL: all are. */
+    /* Returns whether an image is to be used; asked once for each, in their order. NULL: all are. */
     bool (*wanted)(void *context, const char *path);
-    /* Is told what can be no image: links to nothing, folders that may not be read, lines of the list that
-     * lead elsewhere. */
+    /* Takes messages about what can be no image: links to nothing, folders that may not be read, lines of the
+     * list that lead elsewhere. */
     void (*tell)(void *context, const char *message);
     void *context;
 } ImageSourceOptions;

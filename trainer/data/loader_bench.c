@@ -90,8 +90,8 @@ static void subtract(LoaderStatistics *statistics, const LoaderStatistics *befor
     statistics->page_reads -= before->page_reads;
 }
 
-/* Takes batches until the time is over, and at least one. *steps: how many there are before they come again;
- * a whole epoch is followed by the next one. It becomes the number of different ones that were taken. */
+/* Takes batches until the time is over, and at least one. *steps is how many there are before they come again
+ * (a whole epoch is followed by the next one), and becomes the number of different ones that were taken. */
 static FshStatus run_pass(Loader *loader, const FshSplit *split, double seconds, uint64_t *steps,
                           LoaderBenchPass *pass, FshError *error)
 {

@@ -41,10 +41,11 @@ typedef struct LoaderBenchReport {
         memory_bytes_per_cpu_second;
 } LoaderBenchReport;
 
-/* cold: the kernel is asked to forget the split's files (fsh_split_drop), then a loader reads them from the
- * disk, checksums included. It keeps what another process has mapped, and all of a tmpfs: residency tells.
- * warm: the same samples again, as in a second epoch: pages in memory, checksums known. Fails as loader_new
- * and loader_next; FSH_ERR_INTERRUPTED on a signal. */
+/* Measures a cold pass, if asked for, and a warm one. Cold: the kernel is asked to forget the split's files
+ * (fsh_split_drop), then a loader reads them from the disk, checksums included; the kernel keeps what another
+ * process has mapped, and all of a tmpfs: residency tells. Warm: the same samples again, as in a second
+ * epoch: pages in memory, checksums known. Fails as loader_new and loader_next; FSH_ERR_INTERRUPTED on a
+ * signal. */
 FshStatus loader_bench(const LoaderBenchOptions *options, LoaderBenchReport *report, FshError *error);
 
 /* Prints the report as a few lines of text, without newlines. */

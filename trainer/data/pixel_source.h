@@ -125,15 +125,17 @@ FshStatus pixel_source_new(PixelSource **source, const PixelSourceType *type,
 /* Closes, frees, sets to NULL; NULL is fine. After its loaders, before the backend. */
 void pixel_source_free(PixelSource **source);
 
-/* FSH_ERR_CORRUPT and such: the first bad sample, unless skip_bad. FSH_ERR_INTERRUPTED. */
+/* Finds out what load will take. FSH_ERR_CORRUPT and such: the first bad sample, unless skip_bad.
+ * FSH_ERR_INTERRUPTED. */
 FshStatus pixel_source_measure(PixelSource *source, FshError *error);
-/* FSH_ERR_MEMORY: `bytes` of images (pixel_source_ram_bytes) in each of so many processes of this host are
- * more than the free_bytes that there are (cpu_free_memory_bytes). The message names source's dataset and
+/* Checks that `bytes` of images (pixel_source_ram_bytes) in each of so many processes of this host fit in
+ * free_bytes (cpu_free_memory_bytes). FSH_ERR_MEMORY: they do not; the message names source's dataset and
  * option, and says what to do. */
 FshStatus pixel_source_check_room(const PixelSource *source, uint64_t bytes, uint64_t processes,
                                   uint64_t free_bytes, FshError *error);
-/* FSH_ERR_MEMORY says what it takes and what is free. FSH_ERR_UNSUPPORTED: the backend has no memory of its
- * own. FSH_ERR_SYSTEM: files cannot be read, or memory not be locked. A bad sample as in measure. */
+/* Brings the split into memory. FSH_ERR_MEMORY says what it takes and what is free. FSH_ERR_UNSUPPORTED: the
+ * backend has no memory of its own. FSH_ERR_SYSTEM: files cannot be read, or memory not be locked. A bad
+ * sample as in measure. */
 FshStatus pixel_source_load(PixelSource *source, FshError *error);
 /* Writes what load has done to line, "" if there is nothing to tell. FSH_ERR_SYSTEM, FSH_ERR_MEMORY: that
  * cannot be found out. */
@@ -145,16 +147,16 @@ uint64_t pixel_source_ram_bytes(const PixelSource *source);
 /* Adds the device's memory that a source has taken; NULL has none. */
 void pixel_source_device_memory(const PixelSource *source, MemoryUse *use);
 
-/* render of sources whose pixels the host makes: opens the sample, sizes the slot for a whole image,
- * renders. */
+/* Opens the sample, sizes the slot for a whole image, and renders: the `render` of sources whose pixels the
+ * host makes. */
 FshStatus pixel_source_render_here(const PixelSource *source, SampleLoader *samples, const SampleView *view,
                                    uint64_t sample, BatchSlot *slot, uint64_t place, FshError *error);
-/* open_sample and prefetch of sources that read records. */
+/* Opens a sample, or asks for one, from its record: open_sample and prefetch of sources that read records. */
 FshStatus pixel_source_open_record(const PixelSource *source, SampleLoader *samples, uint64_t epoch,
                                    uint64_t sample, SampleInfo *info, FshError *error);
 void pixel_source_prefetch_record(const PixelSource *source, const SampleLoader *samples, uint64_t sample);
-/* load and tell of sources that read files at each use: brings them into the page cache as options.cache
- * says. */
+/* Brings files into the page cache as options.cache says, or tells it: load and tell of sources that read
+ * files at each use. */
 FshStatus pixel_source_cache_files(PixelSource *source, FshError *error);
 FshStatus pixel_source_tell_files(const PixelSource *source, char *line, size_t line_bytes, FshError *error);
 

@@ -28,7 +28,7 @@ typedef struct CpuBackend {
 
 /* ---- threads and memory (cpu_backend.c) ---- */
 
-/* Items begin..end of a job, for the thread `part`. */
+/* Works on items begin..end of a job, on thread `part`. */
 typedef void (*CpuPart)(void *context, int part, int64_t begin, int64_t end);
 
 /* Divides items 0..count-1 over the threads: contiguous, equal to one item, always the same. */
@@ -44,7 +44,7 @@ void cpu_threads_leave(int previous);
 void *cpu_memory_new(uint64_t bytes);
 void cpu_memory_free(void *memory);
 
-/* cpu_rates.c */
+/* Measures what this machine's memory moves (cpu_rates.c). */
 FshStatus cpu_rates(Backend *base, DataType type, BackendRates *rates, FshError *error);
 
 /* ---- state (cpu_state.c) ---- */

@@ -326,7 +326,7 @@ static void window(int64_t out, int64_t in_size, const PoolShape *shape, int64_t
     *end = smaller(start + shape->kernel, in_size);
 }
 
-/* Windows first..end that cover input pixel `in` along one axis. */
+/* Finds the windows first..end that cover input pixel `in` along one axis. */
 static void covering(int64_t in, int64_t out_size, const PoolShape *shape, int64_t *first, int64_t *end)
 {
     const int64_t position = in + shape->padding;

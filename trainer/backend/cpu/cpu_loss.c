@@ -2,8 +2,8 @@
 
 #include <math.h>
 
-/* Both losses of classes. A sample's target: mix (1 without) at its label, the rest at the other one, all of
- * it times 1 - smoothing; plus smoothing / K everywhere. */
+/* The two losses of classes. A sample's target is mix (1 without) at its label and the rest at the other
+ * label, all of it times 1 - smoothing, plus smoothing / K everywhere. */
 typedef struct ClassLoss {
     const CpuStep *step;
     const int64_t *labels, *labels_mixed;

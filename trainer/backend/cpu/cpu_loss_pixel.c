@@ -45,7 +45,7 @@ static double total_weight(const PixelLoss *loss)
     return sum;
 }
 
-/* Values of one image. */
+/* Returns the number of values of one image. */
 static double image_values(const PixelLoss *loss)
 {
     return (double)(loss->rows * loss->row_values);

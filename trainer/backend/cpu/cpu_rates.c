@@ -1,4 +1,4 @@
-/* What this machine's memory moves, for --profile. */
+/* Measures what this machine's memory moves, for --profile. */
 #include "trainer/backend/cpu/cpu_internal.h"
 
 #include <string.h>

@@ -41,7 +41,7 @@ bool cpu_side_by_side_wins(const DnnConvolution *c)
            c->in_channels >= CHANNELS_MIN && c->out_channels >= CHANNELS_MIN && images_of(c) > 1;
 }
 
-/* Between [batch, height, width, channels] and images of them side by side. */
+/* A copy between [batch, height, width, channels] and the same images side by side. */
 typedef struct Copy {
     const SideBySide *plan;
     char *narrow, *wide;

@@ -292,8 +292,8 @@ FshStatus dnn_primitive_run(DnnPrimitive *primitive, FshError *error)
 
 typedef struct LinearDescriptions {
     dnnl_memory_desc_t x, y, bias; /* plain */
-    /* As it is stored, f32 and plain, and as the product reads it: the same for f32, of oneDNN's choice for
-     * bf16. */
+    /* The weight as it is stored, f32 and plain, and as the product reads it: the same for f32, of oneDNN's
+     * choice for bf16. */
     dnnl_memory_desc_t stored, weight;
     dnnl_primitive_desc_t forward; /* owned */
 } LinearDescriptions;

@@ -7,8 +7,8 @@
 
 typedef struct ConvolutionDescriptions {
     dnnl_memory_desc_t x, y, bias; /* activations NHWC */
-    /* Layouts of oneDNN's choice: of the weight that products read, of its gradient (f32). The same for
-     * f32. */
+    /* The layouts that oneDNN chooses for the weight that products read, and for its gradient (f32). One
+     * layout for f32. */
     dnnl_memory_desc_t weight_any, gradient_any;
     dnnl_dims_t strides, padding;
     dnnl_primitive_attr_t attributes; /* NULL: the engine's; else owned */
@@ -170,8 +170,8 @@ done:
 
 /* ---- convolution ---- */
 
-/* Describes the convolution for weights (their gradient) as they are stored, or, where that has only oneDNN's
- * plain loops or weights are of another type, for `any`, the layout it prefers. */
+/* Describes the convolution for weights (their gradient) as they are stored. Where oneDNN has only plain
+ * loops for that, or weights are of another type, describes it for `any`, the layout that oneDNN prefers. */
 static FshStatus describe_for(const DnnEngine *engine, DescribeConvolution describe,
                               const ConvolutionDescriptions *d, const DnnLayout *weights,
                               const dnnl_memory_desc_t *any, bool bias, const_dnnl_primitive_desc_t hint,

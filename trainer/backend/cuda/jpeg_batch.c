@@ -162,7 +162,7 @@ static FshStatus initialise(nvjpegHandle_t handle, JpegState *state, size_t coun
     return status;
 }
 
-/* Files first..first+count-1 of what is listed. */
+/* Decodes files first..first+count-1 of what is listed. */
 static FshStatus decode_listed(JpegBatch *jpegs, int way, size_t first, size_t count, uint32_t channels,
                                cudaStream_t stream, FshError *error)
 {
@@ -186,7 +186,8 @@ static FshStatus decode_listed(JpegBatch *jpegs, int way, size_t first, size_t c
     return status ? status : check_cuda(cudaEventRecord(state->done, stream), error);
 }
 
-/* What the engine refuses (it knows fewer kinds, and says so in several ways), the kernels may read. */
+/* Decodes with the engine, and with the kernels what it refuses: it knows fewer kinds of files, and says so
+ * in several ways. */
 static FshStatus decode_either_way(JpegBatch *jpegs, size_t count, uint32_t channels, cudaStream_t stream,
                                    FshError *error)
 {
@@ -199,8 +200,8 @@ static FshStatus decode_either_way(JpegBatch *jpegs, size_t count, uint32_t chan
     return status;
 }
 
-/* Each by itself: the good ones are decoded, the others told. Where all are refused it is not the files,
- * unless nvJPEG says so. */
+/* Decodes each file by itself: the good ones are decoded, the others marked in refused. Returns of_all where
+ * all are refused and nvJPEG has not called the files corrupt: then it is not the files. */
 static FshStatus decode_one_by_one(JpegBatch *jpegs, size_t count, uint32_t channels, cudaStream_t stream,
                                    bool *refused, FshStatus of_all, FshError *error)
 {

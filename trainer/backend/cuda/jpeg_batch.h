@@ -31,15 +31,16 @@ typedef struct JpegFile {
     uint32_t width;
 } JpegFile;
 
-/* engine: the decoding engine may be taken, until it refuses a file that the kernels read. Its pixels need
- * not be the kernels', and which batch is the first that it refuses depends on where a run begins: without it
- * the same files give the same pixels. FSH_ERR_UNSUPPORTED: built without nvJPEG. */
+/* Makes a decoder. engine: the decoding engine may be taken, until it refuses a file that the kernels read.
+ * The engine's pixels need not be the kernels', and which batch is the first that it refuses depends on where
+ * a run begins: without the engine the same files give the same pixels. FSH_ERR_UNSUPPORTED: built without
+ * nvJPEG. */
 FshStatus jpeg_batch_new(JpegBatch **jpegs, bool engine, FshError *error);
-/* The stream must have passed. Frees and sets to NULL; NULL is fine. */
+/* Frees and sets to NULL; NULL is fine. The stream must have passed the last call. */
 void jpeg_batch_free(JpegBatch **jpegs);
 
-/* channels: 1 or 3, of all. FSH_ERR_CORRUPT: nvJPEG refuses some; refused[i] says whether file i is one, and
- * the others are decoded. */
+/* Enqueues the decoding of a batch of files. channels: 1 or 3, of all. FSH_ERR_CORRUPT: nvJPEG refuses some;
+ * refused[i] says whether file i is one, and the others are decoded. */
 FshStatus jpeg_batch_decode(JpegBatch *jpegs, const JpegFile *files, size_t count, uint32_t channels,
                             cudaStream_t stream, bool *refused, FshError *error);
 

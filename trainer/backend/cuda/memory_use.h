@@ -5,11 +5,11 @@
 
 #include "trainer/backend/backend.h"
 
-/* As program_memory. */
+/* Adds the memory that a program takes beside its State, as program_memory. */
 void cuda_program_memory(const Program *program, MemoryUse *use);
 
-/* State and program of a graph (backend_foresee). Which weights have copies in 16 bits: weight_copies.h.
- * FSH_ERR_MEMORY. */
+/* Adds what State and program of a graph would take (backend_foresee). weight_copies.h says which weights
+ * have copies in 16 bits. FSH_ERR_MEMORY. */
 FshStatus cuda_foresee_memory(const Graph *graph, MemoryUse *use, FshError *error);
 
 #endif

@@ -276,7 +276,8 @@ static uint64_t file_room(const PixelFile *file)
     return (file->bytes + FILE_ALIGNMENT - 1) / FILE_ALIGNMENT * FILE_ALIGNMENT;
 }
 
-/* Behind a message: images of all batches that may be under way, of which this is one. */
+/* Appends advice to a message: how large a batch would fit, counting the images of all batches that may be
+ * under way. */
 static FshStatus advise(const CudaPixelStore *store, uint64_t count, uint64_t bytes, bool pinned,
                         FshError *error)
 {
@@ -313,7 +314,7 @@ static FshStatus reserve_files(const CudaPixelStore *store, FilesSlot *slot, uin
     return status;
 }
 
-/* Pixels are sent off, JPEG files listed. */
+/* Sends off the pixels of a side and lists its JPEG files, *jpeg_count_ret of them. */
 static FshStatus send_files(CudaPixelStore *store, FilesSlot *slot, const PixelBatch *batch, unsigned side,
                             size_t *jpeg_count_ret, FshError *error)
 {
@@ -345,7 +346,7 @@ static FshStatus send_files(CudaPixelStore *store, FilesSlot *slot, const PixelB
     return status;
 }
 
-/* What is refused is listed, by its place, over list_places. */
+/* Decodes the listed JPEG files. The places of refused ones take over list_places. */
 static FshStatus decode_files(CudaPixelStore *store, const PixelBatch *batch, size_t count, FshError *error)
 {
     FshStatus status = jpeg_batch_decode(store->jpegs, store->list, count, batch->channels,
@@ -361,7 +362,8 @@ static FshStatus decode_files(CudaPixelStore *store, const PixelBatch *batch, si
                    : status;
 }
 
-/* The images of a side, in slot->memory once the work's stream gets there. */
+/* Brings the images of a side to (*slot_ret)->memory; they are there once the work's stream has passed the
+ * wait. */
 static FshStatus bring_files(CudaPixelStore *store, const PixelBatch *batch, unsigned side,
                              FilesSlot **slot_ret, cudaStream_t work, FshError *error)
 {
@@ -393,7 +395,7 @@ static FshStatus bring_files(CudaPixelStore *store, const PixelBatch *batch, uns
     return status;
 }
 
-/* The first batches take it; a later one only if it is larger than any before. */
+/* Makes room in a slot. The first batches take it; a later one only if it is larger than any before. */
 static FshStatus reserve_slot(RingSlot *slot, uint64_t bytes, FshError *error)
 {
     if (slot->bytes >= bytes)
@@ -409,8 +411,8 @@ static FshStatus reserve_slot(RingSlot *slot, uint64_t bytes, FshError *error)
     return status;
 }
 
-/* Images differ in size, so batches differ in weights: a quarter more than asked for, and soon none asks
- * again. */
+/* Makes room for the weights of a batch, a quarter more than asked for: images differ in size, so batches
+ * differ in weights, and soon none asks again. */
 static FshStatus reserve_axes(CudaPixelStore *store, uint64_t bytes, FshError *error)
 {
     if (store->axes_bytes >= bytes)
@@ -442,7 +444,7 @@ static uint32_t taps_of(const PixelBatch *batch, unsigned side)
     return (uint32_t)most;
 }
 
-/* colours: side 0 has them. */
+/* Sends the recipes of a side, with the colours where asked for: side 0 has them. */
 static FshStatus send_recipes(RingSlot *slot, const PixelBatch *batch, bool colours, PixelJob *job,
                               cudaStream_t stream, FshError *error)
 {

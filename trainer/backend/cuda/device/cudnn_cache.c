@@ -107,7 +107,8 @@ typedef struct Known {
     int64_t engine;
 } Known;
 
-/* The lines before the JSON: magic, key, milliseconds and engine, hash of the JSON. */
+/* Writes the lines before the JSON: magic, key, milliseconds and engine, hash of the JSON. Returns their
+ * length, as snprintf. */
 static int header_text(char *header, size_t bytes, const char *key, const Known *known, const uint8_t *json,
                        size_t json_bytes)
 {
@@ -150,7 +151,8 @@ static bool parse_file(const Buffer *file, const char *key, Known *known_ret, co
     return true;
 }
 
-/* plan: NULL for a time alone. */
+/* Loads a plan and what is known of it from its file. plan: NULL for a time alone. Returns false where there
+ * is no sound file. */
 static bool load(const CudnnCache *cache, const char *key, CudnnPlan *plan, Known *known)
 {
     char path[PATH_MAX];
@@ -326,7 +328,7 @@ void cudnn_cache_set_threads(CudnnCache *cache, int threads, cudaStream_t stream
     cache->stream = stream;
 }
 
-/* What the plan says where it cannot be built is kept: whoever asks for it is told. */
+/* Builds the plan of an entry. A failure is kept for whoever asks for the plan. */
 static void build_entry(struct Entry *entry)
 {
     entry->stage = cudnn_plan_build(entry->plan, &entry->policy, &entry->failure) ? FAILED : BUILT;

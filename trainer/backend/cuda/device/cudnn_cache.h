@@ -45,21 +45,24 @@ typedef struct CudnnTrial {
  * written; NULL: they live in memory alone. FSH_ERR_MEMORY. */
 FshStatus cudnn_cache_new(CudnnCache **cache, const char *machine, const char *folder, FshError *error);
 void cudnn_cache_free(CudnnCache **cache);
-/* Threads that build, and what makes the cuDNN handles of all but the first: without the call there is one
- * thread. stream: of the handles. The current CUDA device must be the one that the plans are for. */
+/* Sets the number of threads that build, and the stream of the cuDNN handles that all but the first of them
+ * make; without the call there is one thread. The current CUDA device must be the one that the plans are
+ * for. */
 void cudnn_cache_set_threads(CudnnCache *cache, int threads, cudaStream_t stream);
-/* Takes *described in any case. timed: whether cudnn_cache_get will bring a trial. */
+/* Notes a plan for cudnn_cache_build to build. Takes *described in any case. timed: whether cudnn_cache_get
+ * will bring a trial. */
 FshStatus cudnn_cache_want(CudnnCache *cache, CudnnPlan **described, const CudnnPolicy *policy, bool timed,
                            FshError *error);
-/* Builds what was wanted and is not there. A plan that cannot be built is told by cudnn_cache_get. */
+/* Builds what was wanted and is not there. cudnn_cache_get tells if a plan could not be built. */
 FshStatus cudnn_cache_build(CudnnCache *cache, FshError *error);
-/* Takes *described in any case. trial may be NULL: then the first candidate is taken. Each plan that is given
- * is released once, or goes with the cache. */
+/* Sets *plan to the plan of a pattern: the one that is there, or one that is built now. Takes *described in
+ * any case. trial may be NULL: then the first candidate is taken. Each plan that is given is released once,
+ * or goes with the cache. */
 FshStatus cudnn_cache_get(CudnnCache *cache, CudnnPlan **described, const CudnnPolicy *policy,
                           const CudnnTrial *trial, const CudnnPlan **plan, FshError *error);
-/* Recall and keep the milliseconds of what competes with a plan, on disk as the times of plans are, so that
- * the next start chooses alike. what: one line, all that the time depends on but the machine.
- * cudnn_cache_recall returns false if the time is not there. */
+/* Reads the milliseconds that cudnn_cache_remember has kept; returns false if they are not there. The times
+ * are of what competes with a plan, and lie on disk as the plans' times do, so that the next start chooses
+ * alike. what: one line, all that the time depends on but the machine. */
 bool cudnn_cache_recall(const CudnnCache *cache, const char *what, double *milliseconds_ret);
 void cudnn_cache_remember(CudnnCache *cache, const char *what, double milliseconds);
 /* Releases a plan of cudnn_cache_get; NULL is fine. */

@@ -150,7 +150,7 @@ int cudnn_plan_virtual(CudnnPlan *plan, cudnnDataType_t type, const int64_t dime
 
 /* ---- operations ---- */
 
-/* NULL after a failure. */
+/* Adds an operation to the plan. Returns NULL after a failure. */
 static Descriptor add_operation(CudnnPlan *plan, cudnnBackendDescriptorType_t type, const char *type_name)
 {
     if (plan->operation_count == CUDNN_OPERATIONS_MAX && !plan->failure.status)
@@ -241,7 +241,7 @@ void cudnn_plan_statistics(CudnnPlan *plan, int x, int sum, int square_sum)
     write_down(plan, "statistics %d %d %d; ", x, sum, square_sum);
 }
 
-/* b: -1 for operations of one tensor. */
+/* Adds an operation on single values. b: -1 for operations of one tensor. */
 static void add_pointwise(CudnnPlan *plan, cudnnPointwiseMode_t mode, int x, int b, float slope, int y)
 {
     if (plan->failure.status)

@@ -32,7 +32,8 @@ struct CudnnPlan {
     double milliseconds;
 };
 
-/* Nothing happens after the plan's first failure. What create returns is the plan's. */
+/* Creates a descriptor, which the plan owns. This and the functions below do nothing after the plan's first
+ * failure. */
 Descriptor cudnn_create(CudnnPlan *plan, cudnnBackendDescriptorType_t type, const char *type_name);
 void cudnn_set(CudnnPlan *plan, Descriptor descriptor, cudnnBackendAttributeName_t name,
                const char *name_text, cudnnBackendAttributeType_t type, int64_t count, const void *values);

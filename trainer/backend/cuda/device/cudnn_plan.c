@@ -35,7 +35,7 @@ static int64_t workspace_of(Descriptor plan)
     return bytes;
 }
 
-/* Handle or properties: first of all attributes, or loading crashes (9.14). */
+/* Sets the handle or the properties: they must be the first of all attributes, or loading crashes (9.14). */
 static FshStatus set_device(const CudnnDevice *device, Descriptor plan, FshError *error)
 {
     if (device->handle)
@@ -311,7 +311,7 @@ typedef struct Timed {
     CudnnPack pack;
 } Timed;
 
-/* On the stream of the plan's handle, which is the one that is timed. */
+/* Runs a candidate on the stream of the plan's handle, which is the one that is timed. */
 static FshStatus execute_timed(const void *context, cudaStream_t stream, FshError *error)
 {
     const Timed *timed = context;

@@ -30,7 +30,7 @@ FshStatus cublas_check(cublasStatus_t code, const char *call, FshError *error)
                          cublasLtGetStatusString(code));
 }
 
-/* 13000 -> "13.0" */
+/* Writes 13000 as "13.0". */
 static const char *version_text(int version, char text[16])
 {
     (void)snprintf(text, 16, "%d.%d", version / 1000, version % 1000 / 10);
@@ -99,9 +99,9 @@ static FshStatus find_device(int index, struct cudaDeviceProp *properties, FshEr
     return CUDA_TRY(cudaSetDevice(index), error);
 }
 
-/* "570.124.06", its build, as the driver's own tools call it, from the kernel's module, which libcuda must be
- * of the same build as (NVML says the same and is one more library to link); empty where there is no such
- * module, as under Windows. */
+/* Reads the driver's build, "570.124.06" as the driver's own tools call it, from the kernel's module; libcuda
+ * must be of the same build. (NVML says the same and is one more library to link.) Leaves "" where there is
+ * no such module, as under Windows. */
 static void read_driver_version(char text[32])
 {
     FILE *file = fopen("/sys/module/nvidia/version", "re");
@@ -131,8 +131,8 @@ static void describe(CudaBackend *backend, const struct cudaDeviceProp *properti
                    cudnn / 100 % 100, cudnn % 100, cublasLtGetVersion());
 }
 
-/* The card, the driver and the library stand in the plans' keys: another of them means other plans. CUDA's
- * own driver version stays the same over many builds. */
+/* Makes the cache of plans. Their keys name the card, the driver's build and the library: another of them
+ * means other plans. CUDA's own driver version stays the same over many builds. */
 static FshStatus open_plans(CudaBackend *cuda, const BackendOptions *options,
                             const struct cudaDeviceProp *properties, FshError *error)
 {

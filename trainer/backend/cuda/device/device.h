@@ -52,7 +52,7 @@ const char *cuda_backend_warning(const Backend *backend);
  * is free. 0 bytes give NULL. */
 FshStatus cuda_memory_new(void **memory, uint64_t bytes, const char *what, FshError *error);
 void cuda_memory_free(void **memory);
-/* Bytes of the device that are free now; 0 where it does not say. */
+/* Returns the bytes of the device that are free now; 0 where it does not say. */
 uint64_t cuda_memory_left(void);
 /* Allocates memory of the host that the device reaches (pinned). FSH_ERR_MEMORY says what was asked for and
  * what the host has left. */

@@ -21,7 +21,7 @@ struct MatmulPlan {
 static const cudaDataType_t cuda_types[ELEMENT_TYPE_COUNT] = {
     [ELEMENT_F32] = CUDA_R_32F, [ELEMENT_BF16] = CUDA_R_16BF, [ELEMENT_F16] = CUDA_R_16F};
 
-/* A row-major [rows, columns] matrix. */
+/* Makes the layout of a row-major [rows, columns] matrix. */
 static FshStatus make_layout(cublasLtMatrixLayout_t *layout, ElementType element, int64_t rows,
                              int64_t columns, int64_t pitch, FshError *error)
 {

@@ -1,5 +1,5 @@
-/* memory_advice.h - what to do where memory is not there: put after the message that says what was asked for
- * and what is free. Names no CUDA.
+/* memory_advice.h - advice for failures for want of memory, put after the message that says what was asked
+ * for and what is free. Names no CUDA.
  *
  * Threads: no state. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_DEVICE_MEMORY_ADVICE_H
@@ -10,7 +10,7 @@
 /* Appends "; ADVICE" to the message. error NULL is fine. Returns FSH_ERR_MEMORY, as all here. */
 FshStatus memory_advise(const char *advice, FshError *error);
 
-/* What grows with the batch, of one memory, the device's or the host's. */
+/* Memory that grows with the batch, of the device or of the host. */
 typedef struct BatchRoom {
     uint64_t needed_bytes; /* of this batch, in all, as far as is known */
     uint64_t held_bytes;   /* of them, taken already: a smaller batch would take less */
@@ -19,7 +19,7 @@ typedef struct BatchRoom {
 /* Appends "; use a smaller batch: of 512 samples, about 300 fit". batch < 2: nothing. */
 FshStatus memory_advise_batch(int64_t batch, const BatchRoom *room, FshError *error);
 
-/* Images of a batch; 0: the graph takes none. */
+/* Returns the number of images of a batch; 0: the graph takes none. */
 int64_t memory_batch_of(const Graph *graph);
 
 #endif

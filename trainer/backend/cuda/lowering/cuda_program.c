@@ -88,7 +88,7 @@ static uint64_t place_fixed(CudaProgram *program, char *base)
     return offset;
 }
 
-/* Gradients of one narrow type: they are one bucket. */
+/* Checks that all narrow gradients have one type: they are one bucket. */
 static FshStatus check_gradients(const CudaProgram *program, FshError *error)
 {
     const DeviceTensor *first = NULL;
@@ -204,7 +204,7 @@ static FshStatus make_steps(CudaProgram *program, FshError *error)
     return status;
 }
 
-/* Means over the ranks, where there are several. */
+/* Enqueues the exchange that makes gradients and loss their means over the ranks, where there are several. */
 static FshStatus share_gradients(const CudaProgram *program, const Step *update, FshError *error)
 {
     const CudaBackend *backend = program_backend(program);
@@ -327,7 +327,7 @@ FshStatus cuda_program_write(Program *program, TensorId id, const void *values, 
     return program_inputs_write(&((CudaProgram *)program)->inputs, program->graph, id, values, bytes, error);
 }
 
-/* Layers show by name in NVIDIA's profilers. */
+/* Enqueues a step under its layer's name, which NVIDIA's profilers show. */
 static FshStatus enqueue_named(const CudaProgram *program, size_t n, FshError *error)
 {
     char name[GRAPH_NAME_MAX + 40];

@@ -2,7 +2,7 @@
  *
  * A step is a node with its tensors' addresses and whatever was prepared for it: a cuDNN plan, a cuBLASLt
  * plan, the optimizer's table. The rows of lowerings (lowering.h) say for each op how to prepare and how to
- * enqueue it; program.c owns memory, inputs, recording and timing, and knows no op.
+ * enqueue it; cuda_program.c owns memory, inputs, recording and timing, and knows no op.
  *
  * program_inputs.h: how batches come. program_results.h: how results go. So the host prepares a batch while
  * the device works on the last one, and waits only where it is two ahead. */
@@ -69,12 +69,12 @@ static inline void step_own(Step *step, void *plan, void (*plan_free)(void *plan
 
 /* How an op becomes device work. */
 typedef struct Lowering {
-    /* Before any step is prepared: says which of cuDNN's plans prepare will ask for, so that they are built
+    /* Says which of cuDNN's plans prepare will ask for, before any step is prepared, so that they are built
      * together, on several threads (cudnn_cache_want). May be NULL. */
     FshStatus (*want)(const CudaProgram *program, Step *step, FshError *error);
-    /* Makes plans, says scratch_bytes. Addresses are known, that of scratch is not. May be NULL. */
+    /* Makes plans and sets scratch_bytes. All addresses are known but that of scratch. May be NULL. */
     FshStatus (*prepare)(const CudaProgram *program, Step *step, FshError *error);
-    /* What needs scratch's address. May be NULL. */
+    /* Does what needs scratch's address. May be NULL. */
     FshStatus (*bind)(const CudaProgram *program, Step *step, FshError *error);
     /* Enqueues the step on stream. */
     FshStatus (*enqueue)(const Step *step, cudaStream_t stream, FshError *error);

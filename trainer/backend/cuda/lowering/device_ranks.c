@@ -130,8 +130,8 @@ static FshStatus check_devices(Communicator *communicator, FshError *error)
     return status;
 }
 
-/* A rank that is gone: its GPU answers no more. At the end of a run, when nothing is exchanged any more,
- * ranks go one after the other; then it makes no difference. */
+/* Watches the other ranks and aborts NCCL when one is gone, whose GPU answers no more. At the end of a run,
+ * when nothing is exchanged any more, ranks go one after the other; then the abort makes no difference. */
 static void *look_after_others(void *context)
 {
     DeviceRanks *ranks = context;
@@ -205,9 +205,9 @@ FshStatus device_ranks_join(Backend *backend, Communicator *communicator, FshErr
     return FSH_OK;
 }
 
-/* Not ncclCommDestroy, which waits for the other ranks: one that ends for a reason of its own would wait for
- * those that wait for it. The pause lets the others' last kernel read what it still wants of this GPU's
- * memory. */
+/* Leaves with an abort, not by ncclCommDestroy, which waits for the other ranks: one that ends for a reason
+ * of its own would wait for those that wait for it. The pause lets the others' last kernel read what it still
+ * wants of this GPU's memory. */
 void device_ranks_leave(DeviceRanks *ranks)
 {
     const struct timespec pause = {.tv_nsec = 50000000};
@@ -223,7 +223,7 @@ void device_ranks_leave(DeviceRanks *ranks)
     free(ranks);
 }
 
-/* Tells the name of the type in NCCL, and its bytes. */
+/* Returns NCCL's name of the type; *bytes_ret is the size of an element. */
 static ncclDataType_t type_of(ElementType element, size_t *bytes_ret)
 {
     static const struct {
@@ -239,7 +239,8 @@ static ncclDataType_t type_of(ElementType element, size_t *bytes_ret)
     return types[i].type;
 }
 
-/* ncclAvg multiplies each rank's share before it is added: f16 does not overflow where the mean fits. */
+/* Averages gradients and loss over the ranks. ncclAvg multiplies each rank's share before it is added: f16
+ * does not overflow where the mean fits. */
 FshStatus device_ranks_share(const DeviceRanks *ranks, const GradientBucket buckets[GRADIENT_BUCKETS],
                              float *loss, cudaStream_t stream, FshError *error)
 {

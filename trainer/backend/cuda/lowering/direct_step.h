@@ -5,8 +5,8 @@
 #include "trainer/backend/cuda/kernels/kernels_direct.h"
 #include "trainer/backend/cuda/lowering/cuda_program.h"
 
-/* A convolution, forward with its bias, activation and sums, or one of its gradients without that of the
- * bias. */
+/* Returns whether the kernels can do a step, and describes it in *direct: a convolution with its bias,
+ * activation and sums, or one of its gradients without the bias gradient. */
 bool direct_step_fits(const Step *step, Direct *direct);
 uint64_t direct_step_scratch_bytes(const Step *step, const Direct *direct);
 FshStatus direct_step_run(const Step *step, const Direct *direct, void *scratch, cudaStream_t stream,

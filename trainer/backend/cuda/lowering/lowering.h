@@ -13,8 +13,8 @@ typedef struct LoweringRow {
     Lowering lowering;
 } LoweringRow;
 
-/* For prepare: where input 0 is narrow, replaces input i, a weight in the State, by its narrow copy
- * (state.h). FSH_ERR_MEMORY, FSH_ERR_LIBRARY. */
+/* Replaces input i, a weight in the State, by its narrow copy (state.h) where input 0 is narrow: for prepare.
+ * FSH_ERR_MEMORY, FSH_ERR_LIBRARY. */
 FshStatus lowering_narrow_weight(const CudaProgram *program, Step *step, int i, FshError *error);
 
 /* Each ends with OP_KIND_COUNT. */

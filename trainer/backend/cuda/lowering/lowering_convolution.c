@@ -17,7 +17,7 @@
  * costs. */
 enum { TIMED_CANDIDATES = 16, TIMED_PROGRAMS = 8, FOLDED_KERNEL_MIN = 5 };
 static const uint64_t convolution_workspace_limit_bytes = UINT64_C(2) << 30;
-/* Of a kernel that has next to nothing to do, between others of a graph. */
+/* The time of a kernel that has next to nothing to do, between others of a graph. */
 static const double milliseconds_of_start = 0.003;
 
 static const cudnnDataType_t cudnn_types[] = {
@@ -90,7 +90,8 @@ static Convolution convolution_of(const Step *step)
 
 /* ---- which way ---- */
 
-/* Channels of a group must lie where cuDNN looks for them: nothing is padded between groups. */
+/* Returns whether the channels of each group lie where cuDNN looks for them: nothing may be padded between
+ * groups. */
 static bool groups_fit(const Step *step, const Convolution *convolution)
 {
     const int64_t groups = step->node->as.conv.options.groups, in_group = convolution->x.shape[3] / groups;
@@ -231,8 +232,8 @@ static FshStatus get_plan(CudaBackend *backend, const Convolution *convolution, 
     return cudnn_cache_get(backend->plans, &described, &policy, trial ? &on_these : NULL, plan, error);
 }
 
-/* Returns the milliseconds of our own pass over y, at the greater part of what the memory moves. writes: it
- * does not only read. */
+/* Returns the milliseconds of a pass of our own over y, at four fifths of the memory's rate. writes: the pass
+ * writes y, too. */
 static double milliseconds_of_pass(const DeviceTensor *y, bool writes)
 {
     int device = 0, clock_kilohertz = 0, bus_bits = 0;
@@ -329,7 +330,8 @@ static FshStatus choose_cudnn(CudaBackend *backend, Step *step, ConvolutionPlan 
 
 /* ---- or our own kernels for few channels ---- */
 
-/* Without times: cuDNN is far from the memory's speed at so few channels; at more nobody knows. */
+/* Up to so many pairs of channels our own kernel is taken where plans are not timed: cuDNN is far from the
+ * memory's speed there; above nobody knows. */
 enum { DIRECT_CHANNEL_PAIRS = 256 };
 
 /* Returns whether our own kernel takes less time than cuDNN's plan, each with the passes that it leaves to
@@ -371,8 +373,8 @@ static void try_direct(CudaBackend *backend, Step *step, ConvolutionPlan *plan)
 
 /* ---- the steps ---- */
 
-/* The passes of our own that the convolution's launch leaves to do: over y, or, for the gradient of the bias,
- * over that of y. */
+/* The passes of our own that the convolution's launch leaves to do: over y, or, for the bias gradient, over
+ * dy. */
 typedef struct Passes {
     bool bias, relu, sums, bias_gradient; /* bias: with the activation, if there is one */
 } Passes;
@@ -449,7 +451,7 @@ static void leave_out_sums(Step *step)
         step->outputs[CONV_SUMS].data = NULL; /* the norm's step looks here */
 }
 
-/* Decides the way, and wants cuDNN's plans. */
+/* Decides the way, and asks for cuDNN's plans. */
 static FshStatus convolution_want(const CudaProgram *program, Step *step, FshError *error)
 {
     CudaBackend *backend = program_backend(program);
@@ -570,8 +572,8 @@ static FshStatus run_cudnn(const Step *step, const ConvolutionPlan *plan, cudaSt
     return status;
 }
 
-/* Runs the convolution, then the passes that are left: bias, activation and sums of y, or the gradient of the
- * bias from that of y. */
+/* Runs the convolution, then the passes that are left: bias, activation and sums of y, or the bias gradient
+ * from dy. */
 static FshStatus convolution(const Step *step, cudaStream_t stream, FshError *error)
 {
     const ConvolutionPlan *plan = step->plan;

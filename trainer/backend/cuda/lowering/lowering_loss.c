@@ -6,7 +6,8 @@ static void free_arrivals(void *arrivals)
     (void)cudaFree(arrivals);
 }
 
-/* What the blocks of a loss count themselves in: of the step alone, and 0 between runs. */
+/* Allocates the counter by which the blocks of a loss know the last of them: the step's own, and 0 between
+ * runs. */
 static FshStatus own_arrivals(const CudaProgram *program, Step *step, FshError *error)
 {
     void *arrivals = NULL;
@@ -19,7 +20,7 @@ static FshStatus own_arrivals(const CudaProgram *program, Step *step, FshError *
 
 /* ---- classes ---- */
 
-/* first: of the labels among the inputs. */
+/* Collects the targets of a loss. first: the place of the labels among the inputs. */
 static ClassTargets targets_of(const Step *step, int first)
 {
     const OpKind op = step->node->op;

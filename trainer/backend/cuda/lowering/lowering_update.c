@@ -34,7 +34,7 @@ static int64_t pieces_of(int64_t elements)
     return (elements + UPDATE_PIECE - 1) / UPDATE_PIECE;
 }
 
-/* A parameter or buffer without its slots. */
+/* Adds a parameter or buffer without its slots to the table. */
 static void add_tensor(const CudaProgram *program, TableDraft *draft, TensorId id)
 {
     const Tensor *tensor = graph_tensor(program->base.graph, id);

@@ -36,7 +36,7 @@ static FshStatus list_inputs(ProgramInputs *inputs, const Graph *graph, const De
     return FSH_OK;
 }
 
-/* Who waits for it sleeps: loader threads want the processor. */
+/* Makes an event on which a waiting thread sleeps: loader threads want the processor. */
 static FshStatus event_new(cudaEvent_t *event, FshError *error)
 {
     return CUDA_TRY(cudaEventCreateWithFlags(event, cudaEventDisableTiming | cudaEventBlockingSync), error);
@@ -138,7 +138,7 @@ FshStatus program_inputs_write(ProgramInputs *inputs, const Graph *graph, Tensor
     return FSH_OK;
 }
 
-/* Inputs first..end-1, and the gaps between. */
+/* Copies inputs first..end-1, with the gaps between them. */
 static FshStatus copy_range(const ProgramInputs *inputs, size_t first, size_t end, void *to, const void *from,
                             enum cudaMemcpyKind kind, cudaStream_t stream, FshError *error)
 {

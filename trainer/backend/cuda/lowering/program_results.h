@@ -1,7 +1,7 @@
 /* program_results.h - what runs leave for the host, without stopping the device.
  *
- * Behind each run one kernel gathers its results into a slot in device memory; a stream of its own brings the
- * slot to pinned memory while the next run computes; who wants it waits for that copy alone. */
+ * After each run one kernel gathers its results into a slot in device memory; a stream of its own brings the
+ * slot to pinned memory while the next run computes; who wants the results waits for that copy alone. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_LOWERING_PROGRAM_RESULTS_H
 #define FSHARD_TRAINER_BACKEND_CUDA_LOWERING_PROGRAM_RESULTS_H
 
@@ -21,7 +21,7 @@ typedef struct ResultRing {
 FshStatus result_ring_make(ResultRing *ring, const Graph *graph, cudaStream_t work, FshError *error);
 /* Frees the ring when the work is done. Zeroed is fine. */
 void result_ring_free(ResultRing *ring);
-/* As program->results say. Waits for the runs under way. */
+/* Sets the ring up as program->results say. Waits for the runs under way. */
 FshStatus result_ring_set(ResultRing *ring, const Program *program, const DeviceTensor *tensors,
                           cudaStream_t work, FshError *error);
 

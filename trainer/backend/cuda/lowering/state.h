@@ -12,7 +12,7 @@
 
 #include "trainer/backend/cuda/lowering/tensors.h"
 
-/* Zeros. */
+/* Makes a State of zeros. */
 FshStatus cuda_state_new(State **state, Backend *backend, const Graph *graph, FshError *error);
 void cuda_state_free(State *state);
 void cuda_state_memory(const State *state, MemoryUse *use);

@@ -23,12 +23,13 @@ uint64_t device_tensor_bytes(const DeviceTensor *tensor);
 /* Returns device_tensor_bytes, rounded up to TENSOR_ALIGNMENT_BYTES. */
 uint64_t device_tensor_room_bytes(const DeviceTensor *tensor);
 
-/* Copy between logical layout and device memory, in stream order; both return when it is done.
+/* Copy between logical layout and device memory, in stream order; both return when the copy is done.
  * FSH_ERR_MEMORY, FSH_ERR_LIBRARY. */
-/* values: of memory's type. Padding becomes 0. */
+/* Uploads values of memory's type. Padding becomes 0. */
 FshStatus device_tensor_upload(const DeviceTensor *tensor, const void *values, cudaStream_t stream,
                                FshError *error);
-/* type: of values, and the graph's for this tensor: memory's, or f32 where a gradient lies narrow. */
+/* Downloads values of a type: the graph's for this tensor, which is memory's, or f32 where a gradient lies
+ * narrow. */
 FshStatus device_tensor_download(const DeviceTensor *tensor, DataType type, void *values, cudaStream_t stream,
                                  FshError *error);
 
