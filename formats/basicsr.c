@@ -26,7 +26,8 @@ static bool take_number(const char **at, const char *end, uint64_t *number_ret)
     return *at > begin;
 }
 
-/* "(h,w,c)" after the name; sizes stay 0 where there is none. False: something else is there. */
+/* Reads "(h,w,c)" after the name into line's sizes, which stay 0 where there is none. Returns false if
+ * something else is there. */
 static bool read_shape(const char *at, const char *end, MetaLine *line)
 {
     uint64_t numbers[3];
@@ -104,7 +105,8 @@ static int hex_digit(char c)
     return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* The other way, in place; returns the length. What is no %XX stays. */
+/* Replaces each %XX in key by its byte, in place, and returns the new length. A % that begins no %XX
+ * stays. */
 static size_t decode_key(char *key, size_t bytes)
 {
     size_t length = 0;
@@ -143,7 +145,7 @@ static int compare_key(const char *a, size_t a_bytes, const char *b, size_t b_by
     return order ? order : a_bytes < b_bytes ? -1 : a_bytes > b_bytes;
 }
 
-/* Index of the key; the count where it is not there. */
+/* Returns the index of the key, or the count of entries where it is not there. */
 static size_t find_key(const Entries *entries, const char *key, size_t key_bytes)
 {
     size_t low = 0, high = entries->count;
@@ -167,7 +169,7 @@ static FshStatus fail_key(const char *side, const char *key, size_t key_bytes, c
     return fsh_error_set(error, FSH_ERR_MISMATCH, "%s: key \"%.*s\" %s", side, (int)key_bytes, key, what);
 }
 
-/* The samples are the lines of the first side, in their order. */
+/* Adds a sample for each line of the first side, in the order of the lines. */
 static FshStatus add_first_side(SampleTable *table, const BasicsrSide *side, const Entries *entries,
                                 FshError *error)
 {
@@ -209,7 +211,7 @@ static FshStatus add_first_side(SampleTable *table, const BasicsrSide *side, con
     return status;
 }
 
-/* Another side: the same keys; its own sizes. */
+/* Adds another side, which must have the same keys as the first, and takes its sizes. */
 static FshStatus add_side(SampleTable *table, size_t field, const BasicsrSide *sides, const Entries *entries,
                           const uint32_t *sample_of_first, const Entries *first, FshError *error)
 {

@@ -17,8 +17,8 @@ typedef struct MetaLine {
     uint32_t height, width;
     uint8_t channels;
 } MetaLine;
-/* The line at *offset, which moves on; empty ones are passed over; key is NULL at the end. FSH_ERR_CORRUPT
- * names the line's byte. */
+/* Reads the line at *offset and moves *offset past it; empty lines are passed over. line->key is NULL at the
+ * end. FSH_ERR_CORRUPT names the line's byte. */
 FshStatus fsh_meta_line_next(const char *text, size_t bytes, size_t *offset, MetaLine *line, FshError *error);
 
 /* One folder of BasicSR: data.mdb and meta_info.txt in memory. */
@@ -29,13 +29,13 @@ typedef struct BasicsrSide {
     const char *meta;
     size_t meta_bytes;
 } BasicsrSide;
-/* decode: %XX in keys stands for a byte, as fsh_basicsr_key_encode writes it. Samples in the order of the
- * first side's meta_info.txt. FSH_ERR_MISMATCH: a key that one side has and another has not, or that is there
- * twice; FSH_ERR_CORRUPT, FSH_ERR_UNSUPPORTED, FSH_ERR_MEMORY. */
+/* Fills *table with samples in the order of the first side's meta_info.txt. decode: %XX in keys stands for a
+ * byte, as fsh_basicsr_key_encode writes it. FSH_ERR_MISMATCH: a key that one side has and another has not,
+ * or that is there twice; FSH_ERR_CORRUPT, FSH_ERR_UNSUPPORTED, FSH_ERR_MEMORY. */
 FshStatus fsh_basicsr_table(SampleTable *table, const BasicsrSide *sides, size_t side_count, bool decode,
                             FshError *error);
-/* A key as BasicSR's reader takes it: '%', dots, control characters, and bytes that are not ASCII become %XX.
- * FSH_ERR_MISMATCH: longer than LMDB takes, 511 bytes; FSH_ERR_MEMORY. */
+/* Writes to out the key as BasicSR's reader takes it: '%', dots, control characters, and bytes that are not
+ * ASCII become %XX. FSH_ERR_MISMATCH: longer than LMDB takes, 511 bytes; FSH_ERR_MEMORY. */
 FshStatus fsh_basicsr_key_encode(const char *key, size_t key_bytes, Buffer *out, FshError *error);
 
 #endif

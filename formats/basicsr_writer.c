@@ -50,7 +50,8 @@ static FshStatus fail_sample(const FshWriter *writer, const FshSample *sample, F
     return status;
 }
 
-/* "KEY.png (h,w,c) 1": the last is the level of PNG's compression, which no reader looks at. */
+/* Appends the field's line to meta_info.txt: "KEY.png (h,w,c) 1". The 1 is the level of PNG's compression,
+ * which no reader looks at. */
 static FshStatus note_field(Side *side, const Buffer *key, const FshField *field, FshError *error)
 {
     char text[96];

@@ -48,7 +48,7 @@ static FshStatus add(Paths *paths, const char *a, size_t a_bytes, const char *b,
     return FSH_OK;
 }
 
-/* Every one of left with every one of right behind it; left is replaced. */
+/* Replaces left by each of its paths followed by each path of right. */
 static FshStatus multiply(Paths *left, const Paths *right, FshError *error)
 {
     Paths product = {0};
@@ -70,7 +70,8 @@ static bool parse_number(const char *text, size_t bytes, int64_t *number_ret)
     return bytes && bytes < 18 && fsh_json_slice_integer(&slice, number_ret);
 }
 
-/* "000..127" or "0..10..5": zeros in front of either end give all the longer one's width. False: no range. */
+/* Reads a range, "000..127" or "0..10..5". If either end begins with a zero, *width is the length of the
+ * longer end, else 0. Returns false if text is no range. */
 static bool parse_range(const char *text, size_t bytes, int64_t *first, int64_t *last, int64_t *step,
                         int *width)
 {
@@ -109,8 +110,8 @@ static FshStatus add_range(Paths *paths, int64_t first, int64_t last, int64_t st
     return status;
 }
 
-/* The brace that closes the one at text[0], and whether there is a comma between them on the first level.
- * NULL: none. */
+/* Returns the brace that closes the one at text[0], or NULL. *has_comma: a comma stands between them on the
+ * first level. */
 static const char *closing_brace(const char *text, const char *end, bool *has_comma)
 {
     size_t depth = 0;
@@ -126,7 +127,7 @@ static const char *closing_brace(const char *text, const char *end, bool *has_co
 
 static FshStatus expand(Paths *paths, const char *text, const char *end, int nesting, FshError *error);
 
-/* "a,b,{c,d}": the parts between commas of this level. */
+/* Adds the parts between the commas of this level, each expanded: "a,b,{c,d}". */
 static FshStatus add_list(Paths *paths, const char *text, const char *end, int nesting, FshError *error)
 {
     FshStatus status = FSH_OK;
@@ -149,7 +150,7 @@ static FshStatus add_list(Paths *paths, const char *text, const char *end, int n
     return status;
 }
 
-/* All that text stands for, appended to an empty list. */
+/* Appends all paths that text stands for to an empty list. */
 static FshStatus expand(Paths *paths, const char *text, const char *end, int nesting, FshError *error)
 {
     if (nesting > NESTING_MAX)

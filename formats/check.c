@@ -145,8 +145,8 @@ static bool ends_with(const char *text, const char *suffix)
     return length > suffix_length && strcmp(text + length - suffix_length, suffix) == 0;
 }
 
-/* Returns whether a name looks like one of ours. *container_ret: the container of such files; NULL: it is of
- * what stands beside them. */
+/* Returns whether a name looks like one of ours. *container_ret: the container whose files are called so;
+ * NULL where the name is that of an index or a list, which stand beside the files. */
 static bool is_ours(const char *name, const Container **container_ret)
 {
     const Container *container = NULL;
@@ -164,7 +164,8 @@ static int compare_names(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Names in the folder, sorted, hidden ones too; owned by the caller. */
+/* Lists the names in the folder, sorted, hidden ones too. The caller frees *names_ret, of *count_ret
+ * names. */
 static FshStatus list_folder(const char *folder, char ***names_ret, size_t *count_ret, FshError *error)
 {
     size_t count = 0, capacity = 0;
@@ -204,7 +205,7 @@ static FshStatus list_folder(const char *folder, char ***names_ret, size_t *coun
     return FSH_OK;
 }
 
-/* Names of the files so far, sorted: *listed_ret is the caller's, the names are not. */
+/* Sorts the names of the files so far into *listed_ret. The caller frees the array, but not the names. */
 static FshStatus sort_listed(const Check *check, char ***listed_ret, FshError *error)
 {
     *listed_ret = calloc(check->file_count + 1, sizeof **listed_ret);
@@ -239,7 +240,7 @@ static bool is_beside(const Check *check, char **listed, size_t listed_count, co
     return bsearch(&wanted, listed, listed_count, sizeof *listed, compare_names) != NULL;
 }
 
-/* Reports what in the folder that a file is, as an LMDB, is none of its own. */
+/* Reports what does not belong in a file that is a folder, as an LMDB is. */
 static void check_inside(Check *check, const FileCheck *file)
 {
     char **names = NULL;
@@ -256,8 +257,9 @@ static void check_inside(Check *check, const FileCheck *file)
     fsh_names_free(names, count);
 }
 
-/* With a manifest: files of a dataset that it does not list are a problem, others a remark, and so are
- * fpack's hidden marks. Without: they are what is checked. */
+/* Looks for files besides those listed. With a manifest, a file of a dataset that the manifest does not list
+ * is a problem; any other file, and a hidden mark of fpack, is a remark. Without a manifest the files found
+ * are what is checked. */
 static FshStatus look_for_others(Check *check, FshError *error)
 {
     char **names = NULL, **listed = NULL;
@@ -294,7 +296,7 @@ static FshStatus look_for_others(Check *check, FshError *error)
     return status;
 }
 
-/* The lists of files that stand beside them, as tars have them. */
+/* Checks the lists of a split's files that stand beside them, as tars have them. */
 static FshStatus check_lists(Check *check, FshError *error)
 {
     const FshManifest *manifest = &check->manifest;
@@ -313,7 +315,7 @@ static FshStatus check_lists(Check *check, FshError *error)
 
 /* ---- adding up ---- */
 
-/* Keys that another record of the split has already. */
+/* Reports keys that another record of the split has already. */
 static FshStatus check_keys(Check *check, size_t file_index, FileReport *report, FshError *error)
 {
     if (!report->keys)
@@ -337,7 +339,8 @@ static FshStatus check_keys(Check *check, size_t file_index, FileReport *report,
     return status;
 }
 
-/* A shard copied over another has the other's content under its own name. */
+/* Reports a file that holds the same bytes as an earlier one: a shard copied over another has the other's
+ * content under its own name. */
 static FshStatus check_copies(Check *check, size_t file_index, FileReport *report, FshError *error)
 {
     char reason[PATH_MAX];
@@ -359,8 +362,8 @@ static bool has_name(char *const *names, size_t count, const char *name)
     return false;
 }
 
-/* Without a manifest the first file says which images a sample has; a reader refuses others that do not have
- * them too. */
+/* Checks that samples have the same images as those of the first file, where no manifest says which. A reader
+ * refuses a file that differs. */
 static FshStatus check_fields(Check *check, FileReport *report, FshError *error)
 {
     const SampleTable *table = &report->file.table;
@@ -389,7 +392,7 @@ static FshStatus begin_split(Check *check, size_t split, FshError *error)
     return check->class_counts ? FSH_OK : fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");
 }
 
-/* What the labels count, against the manifest. */
+/* Compares the counts of the labels with those of the manifest. */
 static void end_split(Check *check)
 {
     if (!check->complete || !check->class_counts)
@@ -471,7 +474,8 @@ static void tell_overlap(size_t file, const FoundProblem *problem, void *context
 
 /* ---- what path is ---- */
 
-/* folder and name of a path without slashes at its end; a path without '/' is in ".". */
+/* Splits a path into check->folder and *name_ret, without slashes at its end; a path without '/' is in
+ * ".". */
 static FshStatus take_folder(Check *check, const char *path, const char **name_ret, FshError *error)
 {
     size_t name_bytes = 0;
@@ -484,7 +488,8 @@ static FshStatus take_folder(Check *check, const char *path, const char **name_r
     return FSH_OK;
 }
 
-/* A manifest that cannot be read is a problem; then the files are checked as they are. */
+/* Lists the files of the manifest. A manifest that cannot be read is a problem; then the files are checked as
+ * they are. */
 static FshStatus list_dataset(Check *check, const char *manifest_path, const char *manifest_name,
                               FshError *error)
 {
@@ -578,7 +583,7 @@ static FshStatus list_own(Check *check, const char *path, FshError *error)
     return status;
 }
 
-/* Tars and LMDBs of others, which have no manifest. */
+/* Lists tars and LMDBs of others, which have no manifest. */
 static FshStatus list_collection(Check *check, const Collection *collection, FshError *error)
 {
     FshStatus status = FSH_OK;

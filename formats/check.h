@@ -50,7 +50,7 @@ FshStatus fsh_report_found(FileReport *report, int64_t record, const FshSample *
                            FshError *error);
 /* Makes room for the counts of class_count classes, zeroed. FSH_ERR_MEMORY. */
 FshStatus fsh_report_classes(FileReport *report, size_t class_count, FshError *error);
-/* The sample of a record that its index leads to, if its structure is good. */
+/* Fills *sample with the record that the index leads to. Returns false if there is none of good structure. */
 bool fsh_report_sample(const FileReport *report, uint64_t record, FshSample *sample);
 /* Frees what it holds; also the pool's way to free a slot. */
 void fsh_report_empty(void *slot);

@@ -111,8 +111,7 @@ typedef struct Hashing {
     FshError unreadable; /* FSH_ERR_SYSTEM: what the disk did not give; then there is no hash */
 } Hashing;
 
-/* Hashes up to `end`. What cannot be read is passed over: what of it is in a record, that record's problem
- * tells. */
+/* Hashes up to `end`. What cannot be read is passed over; a record that it belongs to reports it. */
 static FshStatus hash_to(Hashing *hashing, uint64_t end, FshError *error)
 {
     while (hashing->position < end) {
@@ -142,7 +141,7 @@ static FshHash128 hash_bytes(const void *bytes, size_t length)
     return hash;
 }
 
-/* Of all payloads, without their padding. */
+/* Returns the hash of all payloads, without their padding. */
 static FshHash128 hash_contents(const FshSample *sample)
 {
     FshHash128 hashes[FSH_FIELDS_MAX];
@@ -163,7 +162,7 @@ static void note_record(const FileCheck *check, FileReport *report, uint64_t rec
         report->contents[record] = hash_contents(sample);
 }
 
-/* A sample that is no record: its structure, and the CRCs that a .json of ours tells. */
+/* Checks a sample of a container without records: its structure, and the CRCs that a .json of ours tells. */
 static FshStatus check_foreign_record(const FileCheck *check, FileReport *report, uint64_t record,
                                       FshError *error)
 {
@@ -221,7 +220,8 @@ static FshStatus check_record(const FileCheck *check, FileReport *report, const 
     return FSH_OK;
 }
 
-/* A record of a file that cannot be read in places: false where this is one of them. */
+/* Returns whether a record can be read from the disk. If not, reports that; *status_ret is the status of the
+ * report. */
 static bool is_readable(FileReport *report, uint64_t record, FshStatus *status_ret, FshError *error)
 {
     FshError found = {0};
@@ -257,7 +257,8 @@ static FshStatus check_records(const FileCheck *check, FileReport *report, const
 
 /* ---- the whole file ---- */
 
-/* Whole-file hash and, where asked for or where the hash is wrong, records. The file is indexed. */
+/* Checks the hash of the whole file, and the records where asked for or where the hash is wrong. The file is
+ * indexed. */
 static FshStatus check_contents(const FileCheck *check, FileReport *report, const Metadata *metadata,
                                 Hashing *hashing, FshError *error)
 {
@@ -310,7 +311,8 @@ static FshStatus check_contents(const FileCheck *check, FileReport *report, cons
     return fsh_report_add(report, FSH_ERR_CORRUPT, -1, NULL, reason, error);
 }
 
-/* A header, footer or index that could not be read: that is why anything else was wrong with it. */
+/* Reports that a header, footer or index could not be read from the disk, in place of the other problems:
+ * they came of that. */
 static FshStatus refuse_unread(FileReport *report, const FshError *found, FshError *error)
 {
     drop_problems(report);

@@ -48,7 +48,7 @@ static bool open_file(SplitFile *file, const FileCheck *check)
     return fsh_split_file_open(file, check->path, check->container, &request, NULL) == FSH_OK;
 }
 
-/* The record's sample; false where its file cannot be read any more. */
+/* Reads the record's sample. Returns false where its file cannot be read any more. */
 static bool read_sample(const Overlap *overlap, OpenFile *open, size_t file, uint64_t record,
                         FshSample *sample)
 {
@@ -68,7 +68,7 @@ typedef struct Place {
     uint64_t record;
 } Place;
 
-/* Of the later of two records that hold the same: what, and which the other is. */
+/* Reports, for the later of two records that hold the same, what is wrong and which the earlier one is. */
 static FshStatus tell(Overlap *overlap, FshStatus kind, const char *what, Place later, Place earlier,
                       FshError *error)
 {
@@ -90,7 +90,7 @@ static FshStatus tell(Overlap *overlap, FshStatus kind, const char *what, Place 
 
 /* ---- of two splits ---- */
 
-/* The split of most samples. */
+/* Returns the split with the most samples. */
 static size_t largest_split(const Overlap *overlap)
 {
     size_t largest = 0;
@@ -106,7 +106,8 @@ static size_t largest_split(const Overlap *overlap)
     return largest;
 }
 
-/* Meets, or looks up, all records of a file. */
+/* Looks up all records of a file and reports those that another split holds; with store, adds new ones to the
+ * set. */
 static FshStatus pass_file(Overlap *overlap, size_t file, bool store, FshError *error)
 {
     const FileContents *contents = &overlap->contents[file];
@@ -160,8 +161,8 @@ static FshStatus keep_likely(FshHash128 *hashes, size_t *count, FshError *error)
     return FSH_OK;
 }
 
-/* The known hashes of files begin to end - 1 that may be there more than once, sorted; owned by the
- * caller. */
+/* Sorts the known hashes of files begin to end - 1 into *hashes_ret, *count_ret of them. The caller frees the
+ * array. */
 static FshStatus sort_hashes(const Overlap *overlap, size_t begin, size_t end, FshHash128 **hashes_ret,
                              size_t *count_ret, FshError *error)
 {
@@ -187,8 +188,8 @@ static FshStatus sort_hashes(const Overlap *overlap, size_t begin, size_t end, F
     return status;
 }
 
-/* Leaves one of each hash that is there more than once; returns how many are left over then, that repeat
- * another. */
+/* Keeps one of each hash that is there more than once, *count of them. Returns how many hashes repeat an
+ * earlier one. */
 static uint64_t keep_repeated(FshHash128 *hashes, size_t *count)
 {
     uint64_t repeats = 0;
@@ -205,7 +206,7 @@ static uint64_t keep_repeated(FshHash128 *hashes, size_t *count)
     return repeats;
 }
 
-/* The first record that another repeats, and the first that repeats it. */
+/* Finds the first record that another repeats, and the first that repeats it. */
 static void find_repeat(const Overlap *overlap, size_t begin, size_t end, const FshHash128 *repeated,
                         size_t count, Place *first, Place *again)
 {
@@ -225,7 +226,7 @@ static void find_repeat(const Overlap *overlap, size_t begin, size_t end, const 
     }
 }
 
-/* A remark: how many samples of a split repeat another. */
+/* Adds a remark that says how many samples of a split repeat another. */
 static FshStatus remark_on_split(Overlap *overlap, size_t begin, size_t end, FshError *error)
 {
     FshHash128 *hashes = NULL;

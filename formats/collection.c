@@ -31,8 +31,9 @@ static const struct {
     {"train", 0}, {"training", 0}, {"val", 1}, {"valid", 1}, {"validation", 1}, {"test", 2}, {"testing", 2},
 };
 
-/* The first word of letters in the name that means a split: "imagenet-val-000000.tar" is val. only_first: of
- * a folder, whose name is chosen for many reasons, only the whole name before a dot counts. -1: none. */
+/* Returns the split that the first word of letters with such a meaning names: "imagenet-val-000000.tar" is
+ * val. Returns -1 if there is none. only_first: for a folder, whose name is chosen for many reasons; only the
+ * whole name before a dot counts. */
 static int find_split(const char *name, bool only_first)
 {
     for (const char *at = name; *at;) {
@@ -100,7 +101,8 @@ static int compare_files(const void *a, const void *b)
     return strcmp(((const CollectionFile *)a)->name, ((const CollectionFile *)b)->name);
 }
 
-/* All names tell a split, or none does: a mix is more likely a mistake than one training set. */
+/* Gives each file the split that its name tells. Refuses files of which only some tell one: a mix is more
+ * likely a mistake than one training set. */
 static FshStatus assign_splits(Collection *collection, FshError *error)
 {
     const CollectionFile *without = NULL, *with = NULL;
@@ -155,7 +157,7 @@ static FshStatus map_any(const char *path, FileMapping *mapping, FshError *error
     return status == FSH_ERR_UNSUPPORTED ? FSH_OK : status;
 }
 
-/* Unmaps it, and says whether what was looked at was there. */
+/* Unmaps a file, and checks that what was looked at could be read. */
 static FshStatus unmap_read(const char *path, FileMapping *mapping, FshError *error)
 {
     FshStatus status = file_mapping_check(mapping, 0, mapping->length, error);
@@ -163,8 +165,8 @@ static FshStatus unmap_read(const char *path, FileMapping *mapping, FshError *er
     return status ? fsh_error_prepend(error, "%s", path) : FSH_OK;
 }
 
-/* Finds the container of others that a single path is of; NULL: none. A file that cannot be read may be
- * anything: FSH_ERR_SYSTEM. */
+/* Finds the container of others that a single path is of: *container_ret, NULL if none. A file that cannot be
+ * read may be anything: FSH_ERR_SYSTEM. */
 static FshStatus sniff_path(const char *path, const Container **container_ret, FshError *error)
 {
     char data_path[PATH_MAX];
@@ -184,7 +186,7 @@ static FshStatus sniff_path(const char *path, const Container **container_ret, F
     return unmap_read(data_path, &mapping, error);
 }
 
-/* Names that tars have when they are packed, which nobody can read in place. */
+/* Refuses a compressed tar, by its name: nobody can read its samples in place. */
 static FshStatus refuse_compressed(const char *path, FshError *error)
 {
     static const char *const suffixes[] = {".tar.gz", ".tgz", ".tar.zst", ".tar.xz", ".tar.bz2", ".tar.lz4"};
@@ -265,8 +267,7 @@ static FshStatus find_in_folder(Collection *collection, const char *path, FshErr
     return status;
 }
 
-/* By content what a list is of: all of it is taken for what its first file is. Tars where that tells
- * nothing. */
+/* Sets the container of a list by the content of its first file: tars where that tells nothing. */
 static FshStatus sniff_list(Collection *collection, const char *text, FshError *error)
 {
     FileMapping mapping;
@@ -352,7 +353,7 @@ static int compare_text(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Names that the files tell for a class, where they agree and no two classes have one name; else its
+/* Gives each class the name that the files tell, where they agree and no two classes have one name; else its
  * number. */
 static FshStatus name_classes(FshManifest *manifest, const SplitFile *files, size_t file_count,
                               FshError *error)
@@ -397,7 +398,7 @@ done:
     return status;
 }
 
-/* One class even where no sample has a label: kind classes has classes. */
+/* Makes the classes of a manifest of kind classes: one even where no sample has a label. */
 static FshStatus make_classes(FshManifest *manifest, const SplitFile *files, size_t file_count,
                               FshError *error)
 {
@@ -467,7 +468,7 @@ static FshStatus append_edges(Buffer *text, const SplitFile *file, FshError *err
     return status;
 }
 
-/* The same names, sizes, counts and last bytes of images give the same id. */
+/* Makes the id from names, sizes, counts and the last bytes of images. */
 static FshStatus make_id(FshManifest *manifest, const Collection *collection, const SplitFile *files,
                          FshError *error)
 {

@@ -19,12 +19,12 @@ typedef struct Collection {
     char *folder; /* what the names are relative to; owned; "" for none */
 } Collection;
 
-/* What is at path: a tar, a folder of tars, LMDBs of others, a list with braces, of tars or of shards.
- * Its container is NULL where there is nothing of the kind. FSH_ERR_UNSUPPORTED, FSH_ERR_SYSTEM,
- * FSH_ERR_MEMORY. */
+/* Finds what is at path: a tar, a folder of tars, LMDBs of others, class folders, a list with braces, of tars
+ * or of shards. The collection's container is NULL where there is nothing of the kind. FSH_ERR_UNSUPPORTED,
+ * FSH_ERR_SYSTEM, FSH_ERR_MEMORY. */
 FshStatus fsh_collection_find(Collection *collection, const char *path, FshError *error);
-/* The manifest of its opened files (file i is collection file i): fields, classes, counts, an id that names,
- * sizes, counts and the last bytes of images give. */
+/* Makes the manifest of the opened files (file i is collection file i): fields, classes, counts, and an id,
+ * which is a hash of names, sizes, counts and the last bytes of images. */
 FshStatus fsh_collection_manifest(FshManifest *manifest, const Collection *collection, const SplitFile *files,
                                   FshError *error);
 void fsh_collection_free(Collection *collection);
@@ -43,13 +43,13 @@ FshStatus fsh_collection_take(Collection *collection, const char *path, FshError
 
 /* ---- for dataset.c ---- */
 
-/* Where the labels of one of the files are places among names, makes them so in all: among the names of all
- * files, in byte order; numbers are names too. The first table has the names then. (label_names.c)
- * FSH_ERR_UNSUPPORTED: too many; FSH_ERR_MEMORY. */
+/* Gives all files one numbering of classes, if the labels of any file are places among its names: the place
+ * among the names of all files, in byte order. Numbers are names too. The first table gets the names.
+ * (label_names.c) FSH_ERR_UNSUPPORTED: too many; FSH_ERR_MEMORY. */
 FshStatus fsh_unite_class_names(SplitFile *files, size_t count, FshError *error);
 
-/* Opens the dataset of one split that the collection's files are, opened: takes them over, whatever comes of
- * it. (dataset.c) */
+/* Makes *dataset_ret, of one split, from the collection's opened files, which it closes or takes over in any
+ * case. (dataset.c) */
 FshStatus fsh_collection_open(FshDataset **dataset_ret, const char *path, const Collection *collection,
                               SplitFile *opened, FshError *error);
 

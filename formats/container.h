@@ -82,7 +82,8 @@ struct Container {
     /* Maps path and reads its structure into *file, which holds nothing but container and written_by_us.
      * Messages begin with the path. On failure the caller closes the file. */
     FshStatus (*open)(SplitFile *file, const char *path, const OpenRequest *request, FshError *error);
-    /* As fsh_split_file_sample and fsh_split_file_verify, without a look at what the disk did not give. */
+    /* Reads a sample as fsh_split_file_sample does; the next checks one as fsh_split_file_verify does.
+     * Neither looks for what the disk did not give. */
     FshStatus (*sample)(const SplitFile *file, uint64_t record, FshSample *sample, RecordHead *head,
                         FshError *error);
     FshStatus (*verify)(const SplitFile *file, uint64_t record, FshError *error);
@@ -153,7 +154,8 @@ size_t fsh_table_file_stretches(const SplitFile *file, uint64_t record, Stretch 
 FshStatus fsh_table_file_check(const FileCheck *check, FileReport *report, Metadata *metadata_ret,
                                FshError *error);
 
-/* For files that nobody has packed: the key of the table is the path of the file. (container_files.c) */
+/* Fills a sample of files that nobody has packed; the key in the table is the path of the file.
+ * (container_files.c) */
 FshStatus fsh_files_sample(const SplitFile *file, uint64_t record, FshSample *sample, RecordHead *head,
                            FshError *error);
 

@@ -31,7 +31,7 @@ static bool sniff(const char *path, const FileMapping *data)
            file_exists(meta_path);
 }
 
-/* Several LMDBs in one folder are the sides of one split. */
+/* Finds the LMDBs in a folder, which are the sides of one split. */
 static FshStatus find(Collection *collection, const char *path, FshError *error)
 {
     const FshStatus status = fsh_collection_gather(collection, path, ".lmdb", &fsh_basicsr_container, error);
@@ -62,7 +62,8 @@ static int compare_text(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Names of the folders NAME.lmdb in path, without .lmdb, in byte order; owned by the caller. */
+/* Lists the folders NAME.lmdb in path, without .lmdb, in byte order: *count_ret of them. The caller frees the
+ * names. */
 static FshStatus list_sides(const char *path, char *names[FSH_FIELDS_MAX], size_t *count_ret, FshError *error)
 {
     DIR *folder = opendir(path);
@@ -103,7 +104,7 @@ static FshStatus map_side(const char *folder, FileMapping *data, FileMapping *me
     return status ? status : file_map(path, meta, error);
 }
 
-/* Sides in the order of names; folder is the LMDB of each, or NULL for path/NAME.lmdb. */
+/* Opens the sides in the order of names: path itself if path_is_lmdb, else path/NAME.lmdb for each. */
 static FshStatus open_sides(SplitFile *file, const char *path, bool path_is_lmdb, const char *const *names,
                             size_t count, FshError *error)
 {

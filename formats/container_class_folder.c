@@ -50,8 +50,8 @@ static FshStatus add_name(char ***names, size_t *count, const char *name, FshErr
     return FSH_OK;
 }
 
-/* Lists the folders directly in path, hidden ones left out, links followed, in byte order. *names_ret is the
- * caller's (fsh_names_free), also on failure. */
+/* Lists the folders directly in path, hidden ones left out, links followed, in byte order: *count_ret of
+ * them. *names_ret is the caller's (fsh_names_free), also on failure. */
 static FshStatus list_folders(const char *path, char ***names_ret, size_t *count_ret, FshError *error)
 {
     FshStatus status = FSH_OK;
@@ -127,7 +127,7 @@ static FshStatus add_split(Collection *collection, const char *path, const char 
     return status;
 }
 
-/* Finds out whether an image lies in a folder of path. */
+/* Sets *found_ret to whether an image lies in a folder of path. */
 static FshStatus look_for_image(const char *path, bool *found_ret, FshError *error)
 {
     WalkCursor *cursor = NULL;

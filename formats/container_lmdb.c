@@ -46,10 +46,10 @@ static void take_view(SplitFile *file, LmdbView *lmdb)
     *lmdb = (LmdbView){0};
 }
 
-/* The pages of an LMDB's tree lie scattered among those of the values. Where the file is not in memory,
- * reading around each of them, as the kernel does for files that are mapped, would bring in most of it. What
- * MDB_NORDAHEAD does, but for the tree only: a value of many pages is read in one go, 4 times as fast as page
- * by page. */
+/* Asks the kernel to read around the pages that are touched, as it does for mapped files, or not to. Not
+ * wanted while the tree is read: its pages lie scattered among those of the values, and reading around each
+ * would bring in most of a file that is not in memory. MDB_NORDAHEAD turns it off for the values too; but a
+ * value of many pages is read in one go, 4 times as fast as page by page. */
 static void read_around(const FileMapping *mapping, bool wanted)
 {
     if (mapping->length)

@@ -84,7 +84,7 @@ static FshStatus add_with_intact(FileReport *report, const ShardView *shard, int
     return fsh_report_add(report, found->status, row, NULL, reason, error);
 }
 
-/* Header, metadata, footer and index, each problem by itself. */
+/* Checks header, metadata, footer and index, and reports each problem by itself. Fills *metadata_ret. */
 static FshStatus check_structure(const FileCheck *check, FileReport *report, Metadata *metadata_ret,
                                  FshError *error)
 {

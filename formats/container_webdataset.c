@@ -18,7 +18,7 @@ static void write_name(char *buffer, size_t buffer_bytes, const char *split, uin
     (void)snprintf(buffer, buffer_bytes, "%s-%06" PRIu32 ".tar", split, index);
 }
 
-/* An empty tar is zeros, which only its name tells from other files. */
+/* Returns whether the file is a tar. An empty tar is zeros, which only its name tells from other files. */
 static bool sniff(const char *path, const FileMapping *data)
 {
     const size_t length = strlen(path), suffix_bytes = strlen(".tar");

@@ -87,7 +87,7 @@ static FshStatus open_split(FshDataset *dataset, size_t split_index, FshError *e
     return status;
 }
 
-/* The files of dataset->manifest, which is path's. */
+/* Opens the files of dataset->manifest. path: for messages. */
 static FshStatus open_splits(FshDataset *dataset, const char *path, FshError *error)
 {
     FshStatus status = FSH_OK;
@@ -108,7 +108,7 @@ static FshStatus open_manifest(FshDataset *dataset, const char *manifest_path, F
     return status ? status : open_splits(dataset, manifest_path, error);
 }
 
-/* The manifest of files that have none, made of what they say of themselves. */
+/* Makes the manifest of files that have none, from what they say of themselves. */
 static FshStatus make_manifest(FshDataset *dataset, const CollectionFile *list, size_t count,
                                const Container *container, FshError *error)
 {
@@ -127,8 +127,8 @@ static FshStatus make_manifest(FshDataset *dataset, const CollectionFile *list, 
     return status;
 }
 
-/* The id of files without a manifest: of shards by their footers' hashes. Nobody has hashed an LMDB: the
- * sizes and CRC32Cs that its records tell stand for what they hold. */
+/* Makes the id of files without a manifest: of shards from the hashes in their footers, of an LMDB, which has
+ * no hash, from the sizes and CRC32Cs that its records tell. */
 static FshStatus identify_alone(FshDataset *dataset, const Container *container, FshError *error)
 {
     Buffer sums = {0};
@@ -151,8 +151,8 @@ static FshStatus identify_alone(FshDataset *dataset, const Container *container,
     return status;
 }
 
-/* A shard among others of its split, without a manifest that says how many there are: some may be left out,
- * none may come twice. */
+/* Refuses a shard that does not come after the one before it in their split. Without a manifest some may be
+ * left out, but none may come twice. */
 static FshStatus compare_neighbours(const SplitFile *file, const CollectionFile *before_name,
                                     const SplitFile *before, FshError *error)
 {
@@ -165,7 +165,7 @@ static FshStatus compare_neighbours(const SplitFile *file, const CollectionFile 
         file->shard_index, file->shard_count, before_name->path, before->shard_index, before->shard_count);
 }
 
-/* One LMDB, or shards of one split, without a manifest. */
+/* Opens one LMDB, or shards of one split, without a manifest. */
 static FshStatus open_alone(FshDataset *dataset, const CollectionFile *list, size_t count,
                             const Container *container, FshError *error)
 {
@@ -212,7 +212,8 @@ static FshStatus open_alone(FshDataset *dataset, const CollectionFile *list, siz
     return FSH_OK;
 }
 
-/* Everything before the last part of path, and that part without slashes at its end. */
+/* Splits path into *folder_ret, all before the last part, and name, the last part without slashes at its end.
+ * The caller frees *folder_ret. */
 static FshStatus split_path(const char *path, char **folder_ret, char name[NAME_MAX + 1], FshError *error)
 {
     size_t name_bytes = 0;
@@ -278,7 +279,7 @@ static FshStatus share_out(FshDataset *dataset, SplitFile *opened, FshError *err
     return FSH_OK;
 }
 
-/* What the opened files hold becomes a manifest. */
+/* Makes the manifest of the opened files, and takes them over. */
 static FshStatus take_files(FshDataset *dataset, const Collection *collection, SplitFile *opened,
                             FshError *error)
 {
@@ -295,7 +296,7 @@ static FshStatus take_files(FshDataset *dataset, const Collection *collection, S
                : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", dataset->path);
 }
 
-/* Files of others. */
+/* Opens files of others, and makes their manifest. */
 static FshStatus open_collection(FshDataset *dataset, const Collection *collection, FshError *error)
 {
     CollectionOpening opening = {.collection = collection};
@@ -368,7 +369,7 @@ static const Container *sniff_records(const char *path, const FileMapping *mappi
     return container;
 }
 
-/* A shard, a manifest, or the one file of an LMDB. */
+/* Opens a shard, a manifest, or the one file of an LMDB. */
 static FshStatus open_file(FshDataset *dataset, const char *path, FshError *error)
 {
     FileMapping mapping;
@@ -432,7 +433,7 @@ static FshStatus prepare_dictionary(FshDataset *dataset, FshError *error)
     return status ? fsh_error_prepend(error, "%s", dataset->path) : FSH_OK;
 }
 
-/* *dataset_ret: NULL on failure. */
+/* Allocates an empty dataset for path. *dataset_ret is NULL on failure. */
 static FshStatus make_dataset(FshDataset **dataset_ret, const char *path, FshError *error)
 {
     FshDataset *dataset = *dataset_ret = calloc(1, sizeof *dataset);

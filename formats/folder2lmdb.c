@@ -142,7 +142,7 @@ static uint64_t load_argument(const uint8_t *at, size_t bytes)
     return value;
 }
 
-/* Two's complement of up to 8 bytes. */
+/* Returns the integer of up to 8 bytes, little-endian, in two's complement. */
 static int64_t load_signed(const uint8_t *at, size_t bytes)
 {
     uint64_t value = load_argument(at, bytes);
@@ -151,7 +151,7 @@ static int64_t load_signed(const uint8_t *at, size_t bytes)
     return (int64_t)value;
 }
 
-/* The line at reader->at without its newline; false: there is none. */
+/* Takes the line at reader->at, without its newline. Returns false if there is none. */
 static bool take_line(PickleReader *reader, const uint8_t **line, size_t *bytes)
 {
     *line = reader->bytes + reader->at;
@@ -183,7 +183,8 @@ static bool push(PickleReader *reader, PickleItem item)
     return true;
 }
 
-/* The top of the stack is bytes, int (on a mark, if marked): they become the tuple. */
+/* Replaces bytes and int at the top of the stack (above a mark, if marked) by the tuple. Returns false if
+ * something else is there. */
 static bool reduce_tuple(PickleReader *reader, bool marked)
 {
     size_t items = marked ? 3 : 2;
@@ -194,7 +195,7 @@ static bool reduce_tuple(PickleReader *reader, bool marked)
     return push(reader, ITEM_TUPLE);
 }
 
-/* Does the opcode; false: what it needs is not there. */
+/* Does the opcode. Returns false if what it needs is not there. */
 static bool perform(PickleReader *reader, const PickleOpcode *opcode)
 {
     const uint8_t *line;
@@ -246,8 +247,8 @@ static bool perform(PickleReader *reader, const PickleOpcode *opcode)
     return false;
 }
 
-/* msgpack begins with an array, pyarrow with a count of small numbers; a pickle of a tuple begins with
- * neither. */
+/* Returns the name of another format that the bytes are in, or NULL. msgpack begins with an array, pyarrow
+ * with a count of small numbers; a pickle of a tuple begins with neither. */
 static const char *other_format(const uint8_t *bytes, size_t length)
 {
     if (length &&

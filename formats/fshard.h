@@ -79,7 +79,7 @@ typedef enum FshCodec {
     FSH_CODEC_OTHER = 15, /* an image file of another kind: the decoder sniffs */
 } FshCodec;
 
-/* "raw", "jpeg", …; "unknown" for a value not above. */
+/* Returns "raw", "jpeg", …; "unknown" for a value not above. */
 FSH_API const char *fsh_codec_name(FshCodec codec);
 
 /* Returns the name of a split that programs make, of 0 to FSH_SPLIT_COUNT - 1: "train", "val", "test". */
@@ -94,7 +94,7 @@ typedef enum FshCompression {
     FSH_COMPRESSION_FILE = 256,
 } FshCompression;
 
-/* "none", "zstd"; "unknown" for a value not above. */
+/* Returns "none", "zstd"; "unknown" for a value not above. */
 FSH_API const char *fsh_compression_name(FshCompression compression);
 
 /* How a file lays out its records. Values are on disk: never renumber. */
@@ -136,7 +136,8 @@ FSH_API bool fsh_container_has(FshContainer container, FshContainerFact fact);
 FSH_API const char *fsh_container_name(FshContainer container);
 /* Returns what count files of it are called: "shard", "LMDBs". */
 FSH_API const char *fsh_container_noun(FshContainer container, size_t count);
-/* Finds a container by its name. False, and *container_ret as it was: no container has it. */
+/* Finds a container by its name. Returns false, and leaves *container_ret as it was, if no container has the
+ * name. */
 FSH_API bool fsh_container_from_name(const char *text, FshContainer *container_ret);
 
 typedef enum FshKind {
@@ -315,42 +316,42 @@ FSH_API const FshManifest *fsh_manifest(const FshDataset *dataset);
  * are. names: class_count strings of malloc, of which the dataset frees each, and their array. */
 FSH_API void fsh_set_class_display_names(FshDataset *dataset, char **names);
 FSH_API const char *fsh_path(const FshDataset *dataset);
-/* NULL if there is no such split. */
+/* Returns the split of this name, or NULL if there is no such split. */
 FSH_API const FshSplit *fsh_split(const FshDataset *dataset, const char *name);
 
-/* Sample index of a split, zero-copy and O(1). Checks that the record's structure lies within its bounds, not
- * its CRC. FSH_ERR_NOT_FOUND: index >= sample_count. FSH_ERR_CORRUPT: the message names file, record and byte
- * offset. */
+/* Fills *sample with sample `index` of a split, zero-copy and O(1). Checks that the record's structure lies
+ * within its bounds, not its CRC. FSH_ERR_NOT_FOUND: index >= sample_count. FSH_ERR_CORRUPT: the message
+ * names file, record and byte offset. */
 FSH_API FshStatus fsh_sample_get(const FshSplit *split, uint64_t index, FshSample *sample, FshError *error);
 
-/* The label alone, from the index row: does not touch the record (LMDB: the record's header). Always
+/* Returns the label alone, from the index row: does not touch the record (LMDB: the record's header). Always
  * FSH_NO_LABEL or a class of the manifest. index must be in range. */
 FSH_API int64_t fsh_sample_label(const FshSplit *split, uint64_t index);
 
-/* A sample that will be read soon: the beginning of its record comes into the processor's cache, and with
- * from_disk the kernel is asked to read what of the record is not in memory, while the caller does something
- * else. A request, whose cost is some nanoseconds, or a system call; of LMDBs and tars it does nothing. index
- * must be in range. */
+/* Prepares a sample that will be read soon: the beginning of its record comes into the processor's cache, and
+ * with from_disk the kernel is asked to read what of the record is not in memory, while the caller does
+ * something else. Is a request, whose cost is some nanoseconds, or a system call; does nothing for LMDBs and
+ * tars. index must be in range. */
 FSH_API void fsh_sample_prefetch(const FshSplit *split, uint64_t index, bool from_disk);
 
 /* Recomputes the record's CRC32C. FSH_ERR_CORRUPT names file, record and key. */
 FSH_API FshStatus fsh_sample_verify(const FshSplit *split, uint64_t index, FshError *error);
 
-/* Whether all was there that was read of a sample since fsh_sample_get gave it, for whoever has used its
- * bytes in place. In a program that has called fsh_outlive_read_errors; elsewhere always FSH_OK.
- * FSH_ERR_SYSTEM names file, record and byte: what was read was zeros, and what was made of it is to be
- * thrown away. Costs nothing where nothing has failed. */
+/* Checks that all was there that was read of a sample since fsh_sample_get gave it, for whoever has used its
+ * bytes in place. Can fail only in a program that has called fsh_outlive_read_errors; elsewhere always
+ * FSH_OK. FSH_ERR_SYSTEM names file, record and byte: what was read was zeros, and what was made of it is to
+ * be thrown away. Costs nothing where nothing has failed. */
 FSH_API FshStatus fsh_sample_check_read(const FshSplit *split, const FshSample *sample, FshError *error);
 
-/* Where a sample lies, for messages: "train-00000-of-00002.fshard record 17". Returns buffer. */
+/* Writes where a sample lies, for messages: "train-00000-of-00002.fshard record 17". Returns buffer. */
 FSH_API const char *fsh_sample_where(const FshSplit *split, uint64_t index, char *buffer,
                                      size_t buffer_bytes);
 
-/* Bytes of all records of the split. */
+/* Returns the bytes of all records of the split. */
 FSH_API uint64_t fsh_split_bytes(const FshSplit *split);
 
-/* The dataset's dictionary, borrowed; *bytes_ret is 0 where it has none. For whoever packs its records
- * again. */
+/* Returns the dataset's dictionary, borrowed, for whoever packs its records again; *bytes_ret is its length,
+ * 0 where the dataset has none. */
 FSH_API const void *fsh_dictionary(const FshDataset *dataset, size_t *bytes_ret);
 
 /* ---- compressed fields ---- */
@@ -358,15 +359,16 @@ FSH_API const void *fsh_dictionary(const FshDataset *dataset, size_t *bytes_ret)
 /* A decompression context and a buffer. Any number of them may work on one dataset at a time. */
 typedef struct FshUnpacker FshUnpacker;
 
-/* Takes memory as fields need it. FSH_ERR_MEMORY; *unpacker is NULL then. */
+/* Makes an unpacker, which takes memory as fields need it. FSH_ERR_MEMORY; *unpacker is NULL then. */
 FSH_API FshStatus fsh_unpacker_new(FshUnpacker **unpacker, FshError *error);
 /* Frees and sets to NULL; NULL is fine. */
 FSH_API void fsh_unpacker_free(FshUnpacker **unpacker);
 
-/* The codec's bytes of a field that fsh_sample_get gave for this split. Not compressed: the field's own data,
- * nothing is copied. Compressed: in the unpacker's buffer, 64-byte aligned, until its next call; whoever
- * needs several fields at a time takes an unpacker for each. FSH_ERR_CORRUPT: the frame is damaged or does
- * not give exactly unpacked_bytes; the message names file and record. FSH_ERR_MEMORY. */
+/* Gives the codec's bytes of a field that fsh_sample_get gave for this split: *bytes_ret of them at
+ * *data_ret. Not compressed: the field's own data, nothing is copied. Compressed: in the unpacker's buffer,
+ * 64-byte aligned, until its next call; whoever needs several fields at a time takes an unpacker for each.
+ * FSH_ERR_CORRUPT: the frame is damaged or does not give exactly unpacked_bytes; the message names file and
+ * record. FSH_ERR_MEMORY. */
 FSH_API FshStatus fsh_field_unpack(FshUnpacker *unpacker, const FshSplit *split, const FshField *field,
                                    const void **data_ret, size_t *bytes_ret, FshError *error);
 
@@ -378,14 +380,15 @@ enum {
     FSH_PACK_LEVEL_MAX = 19
 }; /* zstd's levels; above 19 readers need more memory */
 
-/* level: 1 to FSH_PACK_LEVEL_MAX. dictionary: that of FshWriterOptions, or NULL and 0; copied. FSH_ERR_USAGE:
- * a level out of range, or bytes that are no zstd dictionary. FSH_ERR_MEMORY. *packer is NULL then. */
+/* Makes a packer. level: 1 to FSH_PACK_LEVEL_MAX. dictionary: that of FshWriterOptions, or NULL and 0;
+ * copied. FSH_ERR_USAGE: a level out of range, or bytes that are no zstd dictionary. FSH_ERR_MEMORY. On
+ * failure *packer is NULL. */
 FSH_API FshStatus fsh_packer_new(FshPacker **packer, int level, const void *dictionary,
                                  size_t dictionary_bytes, FshError *error);
 /* Frees and sets to NULL; NULL is fine. */
 FSH_API void fsh_packer_free(FshPacker **packer);
 
-/* *packed is the sample with its fields compressed; a field that would not become smaller, or is larger than
+/* Compresses the fields of a sample into *packed; a field that would not become smaller, or is larger than
  * FSH_UNPACKED_BYTES_MAX, stays as it is. Borrows from the sample, and from the packer until its next call.
  * packed may be the sample itself. The same sample, level, dictionary and libzstd give the same bytes.
  * FSH_ERR_USAGE: a field is compressed already. FSH_ERR_MEMORY. */
@@ -394,12 +397,14 @@ FSH_API FshStatus fsh_sample_pack(FshPacker *packer, const FshSample *sample, Fs
 
 /* Trains a zstd dictionary of at most capacity bytes (256 to FSH_DICTIONARY_BYTES_MAX) on count samples that
  * lie one after the other at samples, each sizes[i] bytes. A hundred times as many bytes of samples as of
- * dictionary are plenty. Deterministic, on one thread. *dictionary_ret is owned by the caller (free).
- * FSH_ERR_MISMATCH: too few or too small samples. FSH_ERR_USAGE, FSH_ERR_MEMORY. */
+ * dictionary are plenty. Deterministic, on one thread. *dictionary_ret, of *dictionary_bytes_ret bytes, is
+ * owned by the caller (free). FSH_ERR_MISMATCH: too few or too small samples. FSH_ERR_USAGE,
+ * FSH_ERR_MEMORY. */
 FSH_API FshStatus fsh_dictionary_train(const void *samples, const size_t *sizes, size_t count,
                                        size_t capacity, void **dictionary_ret, size_t *dictionary_bytes_ret,
                                        FshError *error);
-/* What the manifest says of a dictionary. FSH_ERR_USAGE: these bytes are no zstd dictionary. */
+/* Fills *info_ret with what the manifest says of a dictionary. FSH_ERR_USAGE: these bytes are no zstd
+ * dictionary. */
 FSH_API FshStatus fsh_dictionary_describe(const void *dictionary, size_t bytes, FshDictionaryInfo *info_ret,
                                           FshError *error);
 
@@ -412,12 +417,12 @@ typedef enum FshCache {
     FSH_CACHE_LOCK, /* and keep them there (mlock), for as long as the dataset is open */
 } FshCache;
 
-/* "none", "ram", "lock". False if text names none. */
+/* Sets *cache_ret to what text names: "none", "ram", "lock". Returns false if text names none. */
 FSH_API bool fsh_cache_from_name(const char *text, FshCache *cache_ret);
 
-/* jobs threads read; all processes of a host share the pages. Reads stay as they are: zero-copy, lock-free,
- * and possible while this runs. FSH_ERR_SYSTEM: the disk fails, or memory may not be locked (the message says
- * how much the limit allows). FSH_ERR_INTERRUPTED. */
+/* Does what cache says, on jobs threads; all processes of a host share the pages. Reads stay as they are:
+ * zero-copy, lock-free, and possible while this runs. FSH_ERR_SYSTEM: the disk fails, or memory may not be
+ * locked (the message says how much the limit allows). FSH_ERR_INTERRUPTED. */
 FSH_API FshStatus fsh_split_cache(const FshSplit *split, FshCache cache, int jobs, FshError *error);
 
 typedef struct FshResidency {
@@ -426,7 +431,7 @@ typedef struct FshResidency {
     bool known; /* false: Linux does not tell it of files that the caller neither owns nor may write */
 } FshResidency;
 
-/* FSH_ERR_MEMORY, FSH_ERR_SYSTEM. */
+/* Fills *residency with how much of the split's files is in memory. FSH_ERR_MEMORY, FSH_ERR_SYSTEM. */
 FSH_API FshStatus fsh_split_residency(const FshSplit *split, FshResidency *residency, FshError *error);
 
 /* Asks the kernel to forget what it holds in memory of the split's files, so that the next reading comes from
@@ -466,12 +471,13 @@ FSH_API FshStatus fsh_writer_open(FshWriter **writer, const char *path, const Fs
  * fsh_writer_close is allowed. */
 FSH_API FshStatus fsh_writer_put(FshWriter *writer, const FshSample *sample, FshError *error);
 
-/* The two halves of fsh_writer_put, so that threads build records in parallel and one thread appends them in
- * order. fsh_record_bytes: bytes the record takes, 0 if a length is out of range. fsh_record_build: writes
- * them to `record` (fsh_record_bytes long), CRC included. A record does not know its row: the index does.
- * fsh_record_payload_offset: where in an aligned record the payload of field `index` begins, by the sample's
- * key, the fields' sources and the bytes of the fields before it. Who reads or decodes to that place of
- * `record`, and gives it as the field's data, has fsh_record_build leave it there: nothing is copied. */
+/* Do the first half of fsh_writer_put, and fsh_writer_put_record the second, so that threads build records in
+ * parallel and one thread appends them in order. fsh_record_bytes returns the bytes the record takes, 0 if a
+ * length is out of range. fsh_record_build writes them to `record` (fsh_record_bytes long), CRC included. A
+ * record does not know its row: the index does. fsh_record_payload_offset returns where in an aligned record
+ * the payload of field `index` begins, by the sample's key, the fields' sources and the bytes of the fields
+ * before it. Who reads or decodes to that place of `record`, and gives it as the field's data, has
+ * fsh_record_build leave it there: nothing is copied. */
 FSH_API size_t fsh_record_payload_offset(const FshSample *sample, unsigned index);
 FSH_API size_t fsh_record_bytes(const FshSample *sample, FshRecordForm form);
 FSH_API FshStatus fsh_record_build(const FshSample *sample, FshRecordForm form, void *record,
@@ -487,12 +493,12 @@ FSH_API FshStatus fsh_writer_finish(FshWriter *writer, FshFileInfo *info_ret, Fs
 /* Frees and sets to NULL; without a successful finish nothing stays on disk. */
 FSH_API void fsh_writer_close(FshWriter **writer);
 
-/* Whether a container can hold a sample of this key, for whoever would rather leave a sample out than fail
- * with its writer. FSH_ERR_MISMATCH: BasicSR's LMDBs take keys of 511 bytes as they are written there, tars
- * no path that leads up or ends in '/'. FSH_ERR_MEMORY. Any thread. */
+/* Checks whether a container can hold a sample of this key, for whoever would rather leave a sample out than
+ * fail with its writer. FSH_ERR_MISMATCH: BasicSR's LMDBs take keys of 511 bytes as they are written there,
+ * tars no path that leads up or ends in '/'. FSH_ERR_MEMORY. Any thread. */
 FSH_API FshStatus fsh_key_fits(FshContainer container, const char *key, size_t key_bytes, FshError *error);
 
-/* "train-00003-of-00016.fshard" or "train.lmdb" into buffer; returns buffer. */
+/* Writes "train-00003-of-00016.fshard" or "train.lmdb" to buffer; returns buffer. */
 FSH_API const char *fsh_file_name(char *buffer, size_t buffer_bytes, FshContainer container,
                                   const char *split, uint32_t shard_index, uint32_t shard_count);
 
@@ -500,7 +506,7 @@ FSH_API const char *fsh_file_name(char *buffer, size_t buffer_bytes, FshContaine
  * none. FSH_ERR_CORRUPT: it is not that of the tar, or the tar cannot be read. The message names the index,
  * and not the tar. */
 FSH_API FshStatus fsh_tar_index_check(const char *tar_path, FshError *error);
-/* Writes it, atomically; what was there is replaced. */
+/* Writes the index beside a tar, atomically; what was there is replaced. */
 FSH_API FshStatus fsh_tar_index_save(const char *tar_path, FshError *error);
 
 /* ---- proving ---- */
@@ -551,7 +557,7 @@ typedef struct FshCounting {
  * check at path. FSH_ERR_INTERRUPTED, FSH_ERR_MEMORY. */
 FSH_API FshStatus fsh_check(const char *path, FshCheckLevel level, int jobs, FshProblemVisit visit,
                             void *context, uint64_t *problem_count_ret, FshError *error);
-/* Does the same and counts, from FSH_CHECK_RECORDS on. Of the file that end gets, name, bytes and
+/* Does what fsh_check does and counts, from FSH_CHECK_RECORDS on. Of the file that end gets, name, bytes and
  * sample_count are set; class_counts, by label, has as many entries as its metadata has classes. context is
  * visit's and end's. */
 FSH_API FshStatus fsh_check_counting(const char *path, FshCheckLevel level, int jobs, FshProblemVisit visit,

@@ -38,7 +38,7 @@ int hash_compare(const void *a, const void *b)
     return (left.second > right.second) - (left.second < right.second);
 }
 
-/* Its entry, or the free one where it would be. capacity is not 0. */
+/* Returns the entry of the hash, or the free one where it would be. The capacity is not 0. */
 static HashSetEntry *locate(const HashSet *set, const FshHash128 *hash)
 {
     const Halves wanted = halves_of(hash);

@@ -17,21 +17,21 @@ typedef struct HashSet {
     size_t capacity, count;
 } HashSet;
 
-/* Zero stands for "not known" wherever hashes are kept. */
+/* Returns whether the hash is not zero, which stands for "not known" wherever hashes are kept. */
 bool hash_is_known(const FshHash128 *hash);
 /* Compares two FshHash128, for qsort and bsearch: the same order on this machine, and no other sense in
  * it. */
 int hash_compare(const void *a, const void *b);
 
-/* 64 of its bits. */
+/* Returns 64 bits of the hash. */
 size_t hash_low_bits(const FshHash128 *hash);
 
-/* Room for so many more. FSH_ERR_MEMORY. */
+/* Makes room for so many more hashes. FSH_ERR_MEMORY. */
 FshStatus hash_set_reserve(HashSet *set, uint64_t more, FshError *error);
-/* The entry of this hash if it is there; else puts it there with record and file, and returns NULL. The hash
- * is known and there is room. */
+/* Returns the entry of this hash if it is there; else puts it there with record and file, and returns NULL.
+ * The hash is known and there is room. */
 const HashSetEntry *hash_set_meet(HashSet *set, const FshHash128 *hash, uint64_t record, size_t file);
-/* The entry of this hash, or NULL. The set may be empty. */
+/* Returns the entry of this hash, or NULL. The set may be empty. */
 const HashSetEntry *hash_set_find(const HashSet *set, const FshHash128 *hash);
 /* Brings the place of a hash nearer that hash_set_meet is going to ask for, HASH_SET_AHEAD calls later: the
  * set of a million keys is in no cache. */

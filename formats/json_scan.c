@@ -22,7 +22,7 @@ static bool take(JsonScan *scan, char expected)
     return true;
 }
 
-/* After the opening quote, to after the closing one. */
+/* Takes a text, from after its opening quote to after the closing one. Returns false if it does not end. */
 static bool take_text(JsonScan *scan, JsonSlice *slice)
 {
     *slice = (JsonSlice){.kind = JSON_SCAN_TEXT, .text = scan->next};
@@ -43,7 +43,7 @@ static bool take_text(JsonScan *scan, JsonSlice *slice)
     return false;
 }
 
-/* An object or a list with all that is in it. No stack: brackets are counted, not matched. */
+/* Takes an object or a list with all that is in it. Brackets are counted, not matched: there is no stack. */
 static bool take_nested(JsonScan *scan)
 {
     uint64_t depth = 0;
@@ -95,7 +95,7 @@ bool fsh_json_scan_next(JsonScan *scan, JsonSlice *name, JsonSlice *value)
         return false;
     }
     if (take(scan, '}')) {
-        scan->end = scan->next; /* whatever comes behind: asked again, take finds nothing */
+        scan->end = scan->next; /* whatever comes after: asked again, take finds nothing */
         scan->broken = false;
         scan->begun = true;
         return false;
@@ -147,7 +147,7 @@ static bool hex4(const char *text, const char *end, unsigned *value_ret)
     return true;
 }
 
-/* A code point in UTF-8; returns its bytes, at most 4. */
+/* Writes a code point in UTF-8 and returns its bytes, at most 4. */
 static size_t put_utf8(char *out, unsigned code)
 {
     if (code < 0x80) {
@@ -172,7 +172,8 @@ static size_t put_utf8(char *out, unsigned code)
     return 4;
 }
 
-/* The hex digits of \u at *at, and of the \u of its low half. An escape of 6 bytes becomes at most 3. */
+/* Takes the hex digits of \u at *at, and the \u of its low half, and appends the character to out. Six bytes
+ * of an escape become at most 3. */
 static bool take_unicode(const char **at, const char *end, char *out, size_t *length)
 {
     unsigned code, low;

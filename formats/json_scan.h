@@ -21,18 +21,19 @@ typedef struct JsonScan {
     bool begun, broken; /* broken: what was scanned is no JSON object */
 } JsonScan;
 
-/* At an object's opening brace, blanks before it are fine. */
+/* Returns a scan that begins at an object's opening brace; blanks before the brace are fine. */
 JsonScan fsh_json_scan(const char *text, size_t bytes);
-/* The next member. False: the end, or scan->broken. Nested values are passed over and only balanced. */
+/* Reads the next member. Returns false at the end, or where scan->broken. Nested values are passed over and
+ * only balanced. */
 bool fsh_json_scan_next(JsonScan *scan, JsonSlice *name, JsonSlice *value);
 bool fsh_json_slice_is(const JsonSlice *slice, const char *text);
-/* A whole number in range; false for all else. */
+/* Reads a whole number in range into *value_ret. Returns false for all else. */
 bool fsh_json_slice_integer(const JsonSlice *slice, int64_t *value_ret);
-/* Escapes resolved, into out of at least slice->bytes; *bytes_ret is its length. \udc80 to \udcff alone is
- * the byte that Python's os.fsencode makes of it: names that are not UTF-8. False: a wrong escape, or a zero
- * byte. */
+/* Writes the text with its escapes resolved to out, of at least slice->bytes; *bytes_ret is its length.
+ * \udc80 to \udcff alone is the byte that Python's os.fsencode makes of it: names that are not UTF-8. Returns
+ * false for a wrong escape, or a zero byte. */
 bool fsh_json_slice_unescape(const JsonSlice *slice, char *out, size_t *bytes_ret);
-/* Appends bytes as a JSON text with its quotes, the other way of the above. */
+/* Appends bytes as a JSON text with its quotes, escaped so that fsh_json_slice_unescape gives them back. */
 FshStatus fsh_json_append_text(Buffer *out, const char *bytes, size_t length, FshError *error);
 
 #endif

@@ -10,7 +10,7 @@
 #include "formats/shard.h"
 #include "formats/split_file.h"
 
-/* "7" for each label that occurs, in a table of numbers beside one of names. */
+/* Gives each label that occurs its number as a name, "7", in a table of numbers beside tables of names. */
 static FshStatus name_numbers(SampleTable *table, FshError *error)
 {
     fsh_names_free(table->class_names, table->class_name_count); /* what a .json said of a number */
@@ -39,8 +39,8 @@ static int compare_names(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* All names of all tables, sorted, each once. Borrowed from the tables; the array is the caller's, also on
- * failure. */
+/* Gathers the names of all tables in *names_ret, sorted, each once: *name_count_ret of them. The names belong
+ * to the tables; the caller frees the array, also on failure. */
 static FshStatus gather_names(const SplitFile *files, size_t count, const char ***names_ret,
                               size_t *name_count_ret, FshError *error)
 {
@@ -70,7 +70,7 @@ static FshStatus gather_names(const SplitFile *files, size_t count, const char *
                          kept, FOREIGN_CLASSES_MAX);
 }
 
-/* Labels of a file, from places among its own names to places among all. */
+/* Changes the labels of a file from places among its own names to places among all names. */
 static FshStatus take_places(SplitFile *file, const char **names, size_t name_count, FshError *error)
 {
     SampleTable *table = &file->table;

@@ -14,8 +14,8 @@
 
 enum { FIRST_MAP_BYTES = 1 << 20 };
 
-/* LMDB says EIO when a write was cut short, which nearly always means that the disk is full; asking for the
- * room tells. The file is lost anyway. */
+/* Returns the code that explains LMDB's EIO, which comes when a write was cut short and nearly always means
+ * that the disk is full: asking for the room tells. The file is lost anyway. */
 static int explain_io_error(const LmdbFile *file, uint64_t bytes)
 {
     struct stat status;

@@ -21,17 +21,18 @@ typedef struct LmdbFile {
     AtomicFile file;
 } LmdbFile;
 
-/* Makes the folder too. On failure and after finish only fsh_lmdb_file_close is left. */
+/* Begins an LMDB in folder, which is made if need be. On failure and after finish only fsh_lmdb_file_close is
+ * left. */
 FshStatus fsh_lmdb_file_open(LmdbFile *file, const char *folder, bool force, FshError *error);
 
-/* What a transaction puts; called again after the map has grown. Returns a code of LMDB. */
+/* Puts what a transaction holds; is called again after the map has grown. Returns a code of LMDB. */
 typedef int (*LmdbPut)(LmdbFile *file, MDB_txn *transaction, void *context);
-/* One transaction; about `bytes` are put. */
+/* Runs put in one transaction; about `bytes` are put. */
 FshStatus fsh_lmdb_file_put(LmdbFile *file, LmdbPut put, void *context, uint64_t bytes, FshError *error);
 
-/* Syncs, hashes into hash, renames; *bytes_ret grows by the size of data.mdb. */
+/* Syncs, writes the file's hash to hash, and renames the file; *bytes_ret grows by the size of data.mdb. */
 FshStatus fsh_lmdb_file_finish(LmdbFile *file, XXH3_state_t *hash, uint64_t *bytes_ret, FshError *error);
-/* Without finish nothing stays. A zeroed file is fine. */
+/* Closes the file. What was not finished is removed. A zeroed file is fine. */
 void fsh_lmdb_file_close(LmdbFile *file);
 
 #endif

@@ -125,7 +125,7 @@ static FshStatus read_metas(Tree *tree, FshError *error)
     return status;
 }
 
-/* A branch or leaf page whose node offsets lie within it. */
+/* Finds a branch or leaf page: *page_ret, with *node_count_ret nodes whose offsets lie within the page. */
 static FshStatus read_page(const Tree *tree, uint64_t number, bool leaf, const uint8_t **page_ret,
                            unsigned *node_count_ret, FshError *error)
 {
@@ -148,7 +148,7 @@ static FshStatus read_page(const Tree *tree, uint64_t number, bool leaf, const u
     return FSH_OK;
 }
 
-/* Where the value of a leaf's node is. */
+/* Finds the value of a leaf's node: *bytes_ret bytes at *offset_ret. */
 static FshStatus read_value(const Tree *tree, const uint8_t *page, const uint8_t *node, uint64_t *offset_ret,
                             uint64_t *bytes_ret, FshError *error)
 {
@@ -178,7 +178,7 @@ static FshStatus read_value(const Tree *tree, const uint8_t *page, const uint8_t
     return FSH_OK;
 }
 
-/* The decimal digits of index, as keys have them. */
+/* Writes the decimal digits of index, as keys have them. */
 static void format_key(uint64_t index, char key[LMDB_KEY_DIGITS])
 {
     for (int i = LMDB_KEY_DIGITS - 1; i >= 0; i--, index /= 10) {
@@ -238,9 +238,9 @@ static FshStatus read_leaf(Walk *walk, const Tree *tree, uint64_t number, FshErr
     return status;
 }
 
-/* Depth first, keys in order. Branches may point anywhere, also up or at one page twice; the walk ends all
- * the same. It goes no deeper than `depth`, where it must meet a leaf, and a leaf that comes again has keys
- * that were there before: so no leaf is read twice. */
+/* Visits all leaves, depth first, keys in order. Branches may point anywhere, also up or at one page twice;
+ * the walk ends all the same. It goes no deeper than `depth`, where it must meet a leaf, and a leaf that
+ * comes again has keys that were there before: so no leaf is read twice. */
 static FshStatus walk_tree(Walk *walk, const Tree *tree, FshError *error)
 {
     struct Level {
@@ -294,7 +294,8 @@ typedef struct OwnParse {
     const uint8_t *bytes;
 } OwnParse;
 
-/* Samples without gaps, then the metadata, then the dictionary if there is one, then nothing. */
+/* Takes the next entry, and refuses any other order than this: samples without gaps, then the metadata, then
+ * the dictionary if there is one, then nothing. */
 static FshStatus visit_own(const LmdbEntry *entry, void *context, FshError *error)
 {
     const OwnParse *parse = context;

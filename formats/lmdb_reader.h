@@ -34,10 +34,11 @@ typedef struct LmdbView {
 enum { LMDB_KEY_DIGITS = 10 };
 
 bool fsh_lmdb_sniff(const uint8_t *bytes, uint64_t length);
-/* The file of an LMDB: data.mdb in the folder path, or path itself, as liblmdb's MDB_NOSUBDIR has it. */
+/* Writes to data_path the path of an LMDB's file: data.mdb in the folder path, or path itself, as liblmdb's
+ * MDB_NOSUBDIR has it. */
 FshStatus fsh_lmdb_data_path(char data_path[PATH_MAX], const char *path, FshError *error);
-/* FSH_ERR_CORRUPT, FSH_ERR_UNSUPPORTED (an LMDB that is none of ours), FSH_ERR_MEMORY. On failure *view is
- * empty. */
+/* Fills *view with the entries of one of our LMDBs. FSH_ERR_CORRUPT, FSH_ERR_UNSUPPORTED (an LMDB that is
+ * none of ours), FSH_ERR_MEMORY. On failure *view is empty. */
 FshStatus fsh_lmdb_parse(LmdbView *view, const uint8_t *bytes, uint64_t length, FshError *error);
 void fsh_lmdb_free(LmdbView *view);
 
@@ -49,8 +50,8 @@ typedef struct LmdbEntry {
     uint64_t offset, bytes; /* of the value, in the file */
 } LmdbEntry;
 typedef FshStatus (*LmdbVisit)(const LmdbEntry *entry, void *context, FshError *error);
-/* Every entry of the unnamed database, keys in byte order, each checked to be after the one before; all
- * values together are no longer than the file. Ends with the first visit that fails. FSH_ERR_CORRUPT,
+/* Visits every entry of the unnamed database, keys in byte order, each checked to be after the one before;
+ * all values together are no longer than the file. Ends with the first visit that fails. FSH_ERR_CORRUPT,
  * FSH_ERR_UNSUPPORTED. */
 FshStatus fsh_lmdb_walk(const uint8_t *bytes, uint64_t length, LmdbVisit visit, void *context,
                         FshError *error);

@@ -62,7 +62,7 @@ static int compare_text(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* No two splits and no two files of one name. */
+/* Checks that no two splits and no two files have the same name. */
 static FshStatus check_unique(const FshManifest *manifest, FshStatus status, FshError *error)
 {
     size_t count = manifest->split_count;
@@ -90,10 +90,10 @@ static FshStatus check_unique(const FshManifest *manifest, FshStatus status, Fsh
     return found;
 }
 
-/* The deviation of values in 0..1 is at most 0.5, and less the nearer their mean is to an end: its square is
- * at most mean * (1 - mean). Of n pixels, one a step of 255 off, it is about 1 / (255 * sqrt(n)): below
- * DEVIATION_MIN n is above 10^13, more than any dataset has. Zero is that of one colour throughout, or of
- * pixels that nobody looked at. */
+/* Checks that a mean and a deviation of values in 0..1 are possible. A deviation is at most 0.5, and its
+ * square at most mean * (1 - mean). Of n pixels, one of which differs by a step of 255, it is about 1 / (255
+ * * sqrt(n)): below `least`, n is above 10^13, more than any dataset has. Zero is that of one colour
+ * throughout, or of pixels that nobody looked at. */
 static FshStatus check_deviation(uint32_t channel, double mean, double deviation, FshStatus status,
                                  FshError *error)
 {

@@ -19,9 +19,9 @@ enum { MANIFEST_BYTES_MAX = 64 << 20 };
 /* What a user does about a manifest that is not what was written. */
 #define MANIFEST_REMEDY "fpack --repair-manifest makes it again from the files of its folder"
 
-/* The whole of dataset.json. FSH_ERR_CORRUPT, FSH_ERR_UNSUPPORTED. On failure *manifest is empty. */
+/* Reads the whole of dataset.json. FSH_ERR_CORRUPT, FSH_ERR_UNSUPPORTED. On failure *manifest is empty. */
 FshStatus fsh_manifest_parse(FshManifest *manifest, const char *text, size_t bytes, FshError *error);
-/* What is promised of every manifest: names, sums, counts. `status` is what a violation gives:
+/* Checks what is promised of every manifest: names, sums, counts. `status` is what a violation gives:
  * FSH_ERR_CORRUPT on reading, FSH_ERR_USAGE on writing. */
 FshStatus fsh_manifest_check(const FshManifest *manifest, FshStatus status, FshError *error);
 /* Makes dataset.json of its object: adds "checksum" to it. *text_ret is the caller's (free), *bytes_ret its
@@ -36,19 +36,19 @@ FshStatus fsh_manifest_parse_display_names(FshManifest *manifest, const json_t *
 /* Returns whether the member of a text, which is a JSON object, is what was written, whatever else was
  * changed. */
 bool fsh_manifest_member_is_whole(const char *text, size_t bytes, const char *name);
-/* Makes a manifest of the files in folder, whatever its dataset.json says: of that, provenance is kept, and
- * what only it tells, where that is as it was written: the classes' display names, and of tars and BasicSR
- * all names. Statistics are zero. FSH_ERR_NOT_FOUND: no files, or one of a split is missing;
- * FSH_ERR_UNSUPPORTED: there is one that a list which is as it was written does not name; what opening them
- * gives. On failure *manifest is empty. (rebuild.c) */
+/* Makes a manifest of the files in folder, whatever its dataset.json says. Keeps from the old one provenance
+ * and what only it tells, where that is as it was written: the classes' display names and, for tars and
+ * BasicSR, all names. Statistics are zero. FSH_ERR_NOT_FOUND: no files, or one of a split is missing;
+ * FSH_ERR_UNSUPPORTED: there is a file that the old list, if it is as it was written, does not name. Fails
+ * too as opening the files does. On failure *manifest is empty. (rebuild.c) */
 FshStatus fsh_manifest_rebuild(FshManifest *manifest, const char *folder, FshError *error);
 /* Mixes bytes into an id, in place: other bytes give another id. */
 void fsh_id_mix(char id[FSH_ID_DIGITS + 1], const void *bytes, size_t length);
 
-/* A manifest for a file that stands alone: takes over metadata's names (metadata is empty then). */
+/* Makes a manifest for a file that stands alone: takes over metadata's names (metadata is empty then). */
 FshStatus fsh_manifest_from_file(FshManifest *manifest, Metadata *metadata, FshContainer container,
                                  const FshFileInfo *file, FshError *error);
-/* One file more of its first split; *file is copied. FSH_ERR_MEMORY. */
+/* Adds a file to the manifest's first split; *file is copied. FSH_ERR_MEMORY. */
 FshStatus fsh_manifest_add_file(FshManifest *manifest, const FshFileInfo *file, FshError *error);
 
 #endif

@@ -136,7 +136,7 @@ static FshStatus parse_statistics(FshStatistics *statistics, const json_t *objec
     return status;
 }
 
-/* Format and version, and by the version the checksum. */
+/* Checks the format and the version, *version_ret, and by the version the checksum. */
 static FshStatus parse_version(const json_t *object, const char *text, size_t bytes, uint64_t *version_ret,
                                FshError *error)
 {
@@ -155,7 +155,7 @@ static FshStatus parse_version(const json_t *object, const char *text, size_t by
     return status || !sealed ? status : fsh_manifest_check_seal(text, bytes, error);
 }
 
-/* id, container and kind: what the rest is read by. */
+/* Reads id, container and kind, by which the rest is read. */
 static FshStatus parse_identity(FshManifest *manifest, const json_t *object, uint64_t version,
                                 FshError *error)
 {
@@ -184,7 +184,8 @@ static FshStatus parse_identity(FshManifest *manifest, const json_t *object, uin
     return FSH_OK;
 }
 
-/* When all files are known: the id is that of them. One of version 1 covered no content, and is not kept. */
+/* Checks the id, once all files are known, against the id computed from them. An id of version 1 covered no
+ * content, and is replaced. */
 static FshStatus check_id(FshManifest *manifest, uint64_t version, FshError *error)
 {
     char listed[sizeof manifest->id];
@@ -197,7 +198,7 @@ static FshStatus check_id(FshManifest *manifest, uint64_t version, FshError *err
     return status;
 }
 
-/* Only super-resolution has one. */
+/* Reads pair_scale, which only super-resolution has. */
 static FshStatus parse_pair_scale(FshManifest *manifest, const json_t *object, FshError *error)
 {
     uint64_t scale = 0;
@@ -244,7 +245,8 @@ const char *fsh_class_display(const FshManifest *manifest, size_t class_index, c
     return buffer;
 }
 
-/* What made the dataset is told, not read: of its members only the recipe's type is fixed. */
+/* Checks the type of provenance's recipe. What made the dataset is told, not read: no other member has a
+ * fixed type. */
 static FshStatus check_provenance(const json_t *provenance, FshError *error)
 {
     const json_t *recipe = NULL;

@@ -73,7 +73,7 @@ FshStatus fsh_manifest_identify(FshManifest *manifest, FshError *error)
 
 /* ---- members, as they stand in the text ---- */
 
-/* Called for each member that has a checksum of its own; false ends the walk. */
+/* Is called for each member that has a checksum of its own; returns false to end the walk. */
 typedef bool (*VisitMember)(const char *name, const JsonSlice *value, void *context);
 
 /* Copies a member's name, after `before` and a dot where there is one. A name that is too long is cut: none
@@ -85,7 +85,8 @@ static void name_member(char name[MEMBER_NAME_BYTES], const char *before, const 
 }
 
 /* Walks over the members of a manifest: those of the whole, and in the place of "statistics" each of its own,
- * so that a number that changed is named and not only the object it stands in. False: visit ended it. */
+ * so that a number that changed is named and not only the object it stands in. Returns false if visit ended
+ * the walk. */
 static bool walk_members(const char *text, size_t bytes, const char *before, VisitMember visit, void *context)
 {
     JsonScan scan = fsh_json_scan(text, bytes);
@@ -106,7 +107,7 @@ static bool walk_members(const char *text, size_t bytes, const char *before, Vis
     return true;
 }
 
-/* Finds a member of the object that stands at text. */
+/* Finds a member of the object that stands at text: *value_ret. Returns false if there is none. */
 static bool find_member(const char *text, size_t bytes, const char *wanted, JsonSlice *value_ret)
 {
     JsonScan scan = fsh_json_scan(text, bytes);
@@ -118,7 +119,7 @@ static bool find_member(const char *text, size_t bytes, const char *wanted, Json
     return false;
 }
 
-/* Of the value as it stands there, a text with its quotes. */
+/* Writes the CRC32C of the value as it stands there, a text with its quotes. */
 static void format_crc(const JsonSlice *value, char digits[CRC_DIGITS + 1])
 {
     const size_t quote = value->kind == JSON_SCAN_TEXT;
@@ -204,7 +205,8 @@ static bool compare_crc(const char *name, const JsonSlice *value, void *context)
     return true;
 }
 
-/* Whether a member is called `name`; context is the name, and ends the walk. */
+/* Returns whether a member is called anything but `name`, which is the context: the member of that name ends
+ * the walk. */
 static bool is_another(const char *name, const JsonSlice *value, void *context)
 {
     (void)value;

@@ -97,7 +97,7 @@ static bool take_number(Text *text, uint64_t *number_ret)
     return text->next > begin;
 }
 
-/* "(3, 4)" or "(3, 4, 1)"; a comma may stand at the end. */
+/* Takes "(3, 4)" or "(3, 4, 1)", of *count_ret numbers; a comma may stand at the end. */
 static bool take_shape(Text *text, uint64_t shape[3], size_t *count_ret)
 {
     size_t count = 0;
@@ -112,7 +112,8 @@ static bool take_shape(Text *text, uint64_t shape[3], size_t *count_ret)
     return take(text, ")");
 }
 
-/* The three members of the dictionary that numpy writes, in any order. */
+/* Reads the three members of the dictionary that numpy writes, in any order: shape, of *shape_count_ret
+ * numbers. Returns false if they are others, or of another type. */
 static bool parse_npy_header(Text text, uint64_t shape[3], size_t *shape_count_ret)
 {
     bool has_type = false, has_order = false, has_shape = false;

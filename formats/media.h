@@ -8,12 +8,13 @@
 
 #include "formats/fshard.h"
 
-/* By its first bytes; FSH_CODEC_OTHER where they tell nothing. Never FSH_CODEC_RAW. */
+/* Returns the codec of an image file by its first bytes; FSH_CODEC_OTHER where they tell nothing. Never
+ * FSH_CODEC_RAW. */
 FshCodec fsh_codec_sniff(const uint8_t *bytes, size_t length);
-/* "jpg", "png", …, without a dot; "npy" for raw. */
+/* Returns "jpg", "png", …, without a dot; "npy" for raw. */
 const char *fsh_codec_extension(FshCodec codec);
-/* Whether a file of this extension (lower case, not NUL-terminated) is an image. npy is not among them: its
- * header tells. */
+/* Returns whether a file of this extension (lower case, not NUL-terminated) is an image. npy is not among
+ * them: its header tells. */
 bool fsh_extension_is_image(const char *extension, size_t bytes);
 
 /* NumPy's .npy, versions 1 to 3 (numpy.lib.format): uint8, C order, (height, width) or (height, width, 1 to
@@ -23,10 +24,11 @@ typedef struct NpyArray {
     uint8_t channels;
     size_t data_at; /* the pixels run from here to the end */
 } NpyArray;
-/* False: another type or shape, or no .npy; damaged ones too. */
+/* Reads a .npy of bytes into *array_ret. Returns false for another type or shape, for no .npy, and for a
+ * damaged one. */
 bool fsh_npy_parse(const uint8_t *bytes, size_t length, NpyArray *array_ret);
 enum { NPY_HEADER_BYTES = 128 };
-/* Version 1.0; NPY_HEADER_BYTES for every size. */
+/* Writes a header of version 1.0; it has NPY_HEADER_BYTES for every size. */
 void fsh_npy_store_header(uint8_t header[NPY_HEADER_BYTES], uint32_t height, uint32_t width,
                           uint8_t channels);
 

@@ -10,7 +10,7 @@
 #include "formats/json.h"
 #include "formats/names.h"
 
-/* Rules that hold whoever made it; status is what a violation gives. */
+/* Checks the rules that hold whoever made the metadata; status is what a violation gives. */
 static FshStatus check_shape(const Metadata *metadata, FshStatus status, FshError *error)
 {
     if (!fsh_id_valid(metadata->id))

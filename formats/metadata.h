@@ -23,19 +23,21 @@ typedef struct Metadata {
 
 enum { METADATA_BYTES_MIN = 2, METADATA_BYTES_MAX = 64 << 20, METADATA_NO_COUNT = -1 };
 
-/* What the files of a manifest's split say: id, kind, fields, classes and dictionary are copied and checked,
- * the rest of the manifest is not looked at. FSH_ERR_USAGE for what fshard(5) does not allow. On failure
- * *metadata is empty. */
+/* Makes what the files of a manifest's split say: id, kind, fields, classes and dictionary are copied and
+ * checked, the rest of the manifest is not looked at. FSH_ERR_USAGE for what fshard(5) does not allow. On
+ * failure *metadata is empty. */
 FshStatus fsh_metadata_make(Metadata *metadata, const FshManifest *manifest, const char *split,
                             FshError *error);
-/* The JSON, *text_ret owned by the caller (free). count: METADATA_NO_COUNT for shards, the number of samples
- * for LMDB. */
+/* Writes metadata as JSON, *bytes_ret bytes in *text_ret, which the caller frees. count: METADATA_NO_COUNT
+ * for shards, the number of samples for LMDB. */
 FshStatus fsh_metadata_encode(const Metadata *metadata, int64_t count, char **text_ret, size_t *bytes_ret,
                               FshError *error);
-/* count_ret: NULL for shards. On failure *metadata is empty. FSH_ERR_CORRUPT. */
+/* Reads metadata from JSON. *count_ret: the number of samples of an LMDB; count_ret is NULL for shards. On
+ * failure *metadata is empty. FSH_ERR_CORRUPT. */
 FshStatus fsh_metadata_parse(Metadata *metadata, const char *text, size_t bytes, uint64_t *count_ret,
                              FshError *error);
-/* FSH_ERR_CORRUPT, naming the first thing in which the text differs from what is expected. */
+/* Compares a file's metadata with what is expected. FSH_ERR_CORRUPT names the first thing that differs.
+ * count_ret as for fsh_metadata_parse. */
 FshStatus fsh_metadata_compare(const char *text, size_t bytes, uint64_t *count_ret, const Metadata *expected,
                                FshError *error);
 /* Moves metadata into *to; frees it where to is NULL. */

@@ -13,19 +13,21 @@
 enum { FSH_ID_DIGITS = 32, FSH_HASH_TEXT_BYTES = 33, FSH_FILE_NAME_BYTES = 128 };
 
 bool fsh_codec_known(unsigned codec);
-/* 32 lower-case hexadecimal digits. */
+/* Returns whether an id is 32 lower-case hexadecimal digits. */
 bool fsh_id_valid(const char *id);
-/* Letters, digits, '_' and '-', the first a letter or digit, at most 64: it becomes part of a file name. */
+/* Returns whether a name consists of letters, digits, '_' and '-', the first a letter or digit, at most 64:
+ * it becomes part of a file name. */
 bool fsh_split_name_valid(const char *name);
-/* The last part of path, slashes at its end left out: "b" of "a/b/"; *length_ret is its length. What stands
- * before it in path is its folder. */
+/* Returns the last part of path, slashes at its end left out: "b" of "a/b/"; *length_ret is its length. What
+ * stands before it in path is its folder. */
 const char *fsh_path_name(const char *path, size_t *length_ret);
-/* A name in the manifest's own folder: no '/', not hidden, not empty, at most 255 bytes. */
+/* Returns whether this is the name of a file in the manifest's own folder: no '/', not hidden, not empty, at
+ * most 255 bytes. */
 bool fsh_file_name_valid(const char *name);
 const char *fsh_kind_name(FshKind kind);
-/* False if text names none. */
+/* Sets *kind_ret to the kind that text names. Returns false if text names none. */
 bool fsh_kind_from_name(const char *text, FshKind *kind_ret);
-/* 32 digits and a NUL into text. */
+/* Writes 32 digits and a NUL to text. */
 void fsh_hash_format(const FshHash128 *hash, char text[FSH_HASH_TEXT_BYTES]);
 bool fsh_hash_parse(const char *text, FshHash128 *hash_ret);
 bool fsh_hash_equal(const FshHash128 *a, const FshHash128 *b);
@@ -36,7 +38,8 @@ bool fsh_hash_equal(const FshHash128 *a, const FshHash128 *b);
 FshStatus fsh_names_copy(char ***copy_ret, const char *const *names, size_t count, FshError *error);
 void fsh_names_free(char **names, size_t count);
 bool fsh_names_equal(char *const *a, size_t a_count, char *const *b, size_t b_count);
-/* FSH_ERR_USAGE naming `what` when a name is NULL, empty, not UTF-8 or there twice. */
+/* Checks a list of names. FSH_ERR_USAGE, naming `what`, when a name is NULL, empty, not UTF-8 or there
+ * twice. */
 FshStatus fsh_names_check(const char *what, const char *const *names, size_t count, FshError *error);
 
 #endif

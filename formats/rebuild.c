@@ -70,7 +70,8 @@ static FshStatus read_old(Rebuild *rebuild, FshError *error)
     return FSH_OK;
 }
 
-/* A member of the old manifest that is as it was written; of one without checksums, any. NULL: none. */
+/* Returns a member of the old manifest that is as it was written, or NULL. A manifest without checksums is
+ * believed. */
 static const json_t *old_member(const Rebuild *rebuild, const char *name)
 {
     const json_t *member = json_object_get(rebuild->old, name);
@@ -134,7 +135,7 @@ static FshStatus list_parts(Rebuild *rebuild, FshError *error)
 
 /* ---- what each says ---- */
 
-/* XXH3-128 over all mappings, as BasicSR's are hashed in turn. */
+/* Hashes all mappings of a part by XXH3-128, one after another, as BasicSR's are hashed. */
 static FshStatus hash_part(const Rebuild *rebuild, Part *part, FshError *error)
 {
     XXH3_state_t *state = XXH3_createState();
@@ -155,7 +156,7 @@ static FshStatus hash_part(const Rebuild *rebuild, Part *part, FshError *error)
                : FSH_OK;
 }
 
-/* A shard or an LMDB, which must say the same of the dataset as the first does. */
+/* Opens a shard or an LMDB, which must say the same of the dataset as the first does. */
 static FshStatus open_own(Rebuild *rebuild, Part *part, const char *path, FshError *error)
 {
     const SplitFile *file = &part->file;
@@ -180,7 +181,7 @@ static FshStatus open_own(Rebuild *rebuild, Part *part, const char *path, FshErr
     return container_has(rebuild->container, FSH_HAS_HASH) ? FSH_OK : hash_part(rebuild, part, error);
 }
 
-/* SPLIT-000003.tar, SPLIT.basicsr. */
+/* Reads split and number from a name: SPLIT-000003.tar, SPLIT.basicsr. */
 static FshStatus read_name(const Rebuild *rebuild, Part *part, FshError *error)
 {
     const char *end = strrchr(part->name, '.');
@@ -235,7 +236,7 @@ static FshStatus open_parts(Rebuild *rebuild, FshError *error)
 
 /* ---- the whole ---- */
 
-/* Names that only the old manifest and the samples of tars tell. */
+/* Takes names that only the old manifest and the samples of tars tell. */
 static FshStatus take_old_names(Rebuild *rebuild, FshError *error)
 {
     FshManifest *manifest = rebuild->manifest;
@@ -251,7 +252,8 @@ static FshStatus take_old_names(Rebuild *rebuild, FshError *error)
     return status;
 }
 
-/* Of tars whose manifest has lost them: each class by the name that a sample of it tells. */
+/* Gives the classes of tars whose manifest has lost the names each the name that a sample of the class
+ * tells. */
 static FshStatus gather_classes(Rebuild *rebuild, FshError *error)
 {
     FshManifest *manifest = rebuild->manifest;
@@ -384,8 +386,8 @@ static int compare_strings(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Gathers the names of files that a list of splits tells, sorted. *names_ret is the caller's (free); the
- * names are the list's. */
+/* Gathers the names of files that a list of splits tells, sorted: *count_ret of them. *names_ret is the
+ * caller's (free); the names are the list's. */
 static FshStatus gather_listed(const Rebuild *rebuild, const json_t *splits, const char ***names_ret,
                                size_t *count_ret, FshError *error)
 {
@@ -453,7 +455,8 @@ static char *copy_provenance(const Rebuild *rebuild)
     return text;
 }
 
-/* By which factor the sides of the first pair whose sizes are told differ. */
+/* Returns the factor by which the sides of the first pair whose sizes are told differ, or 0; where no pair
+ * tells, that of the old manifest. */
 static uint32_t find_pair_scale(const Rebuild *rebuild)
 {
     const json_t *old = old_member(rebuild, "pair_scale");

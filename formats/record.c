@@ -35,7 +35,7 @@ static const uint8_t record_magic[4] = {'F', 'R', 'E', 'C'};
 
 /* ---- writing ---- */
 
-/* True if width * height * channels is bytes. */
+/* Returns whether width * height * channels is bytes. */
 static bool is_raw_size(uint32_t width, uint32_t height, uint8_t channels, uint64_t bytes)
 {
     uint64_t pixels = (uint64_t)width * height; /* cannot overflow */
@@ -88,7 +88,7 @@ static FshStatus check_field(const FshField *field, unsigned index, FshError *er
     return FSH_OK;
 }
 
-/* What must hold for a sample to have a record of either form. */
+/* Checks what must hold for a sample to have a record of either form. */
 static FshStatus check_sample(const FshSample *sample, FshError *error)
 {
     if (sample->field_count < 1 || sample->field_count > FSH_FIELDS_MAX)
@@ -113,7 +113,7 @@ static FshStatus check_sample(const FshSample *sample, FshError *error)
     return FSH_OK;
 }
 
-/* Of the aligned form. */
+/* Returns the bytes of an aligned record's header. */
 static uint64_t header_bytes_of(const FshSample *sample)
 {
     uint64_t bytes =
@@ -131,7 +131,7 @@ size_t fsh_record_payload_offset(const FshSample *sample, unsigned index)
     return (size_t)offset;
 }
 
-/* How long its record is. */
+/* Computes how long a sample's record is: *record_bytes_ret. */
 static FshStatus measure(const FshSample *sample, FshRecordForm form, uint64_t *record_bytes_ret,
                          FshError *error)
 {
@@ -227,7 +227,7 @@ FshStatus fsh_field_check_codec(const FshField *field, unsigned index, FshError 
     return FSH_OK;
 }
 
-/* One field row; *next_payload is where its payload must begin, and is moved behind it. */
+/* Reads one field row. *next_payload is where its payload must begin, and is moved past it. */
 static FshStatus parse_row(const uint8_t *bytes, const uint8_t *row, unsigned index, uint64_t record_bytes,
                            uint64_t *next_payload, FshField *field, FshError *error)
 {
@@ -266,8 +266,9 @@ static FshStatus parse_row(const uint8_t *bytes, const uint8_t *row, unsigned in
     return fsh_field_check_codec(field, index, error);
 }
 
-/* Whether fields that are not there have a length. All eight are looked at, whatever field_count is: that is
- * a handful of instructions, while a loop of unknown length halves the speed of reading small records. */
+/* Returns whether a field from field_count on has a length. All eight are looked at, whatever field_count is:
+ * that is a handful of instructions, while a loop of unknown length halves the speed of reading small
+ * records. */
 static bool has_unpacked_behind(const uint8_t *bytes, unsigned field_count)
 {
     uint32_t any = 0;
@@ -354,8 +355,9 @@ int64_t fsh_record_label(const uint8_t *bytes)
     return (int64_t)load_le64(bytes + AT_LABEL);
 }
 
-/* Padding lies between the parts; what a writer put there nobody would ever see. The texts stand one behind
- * the other, and the first zero byte ends the look: so nobody can make it long where records overlap. */
+/* Returns whether nothing stands in a record that nobody would see: no zero byte in key or sources, zeros as
+ * padding or, in a compact record, the key where a writer puts it. The texts follow each other, and the look
+ * ends at the first zero byte: so nobody can make it long where records overlap. */
 static bool has_clean_texts(const FshSample *sample, FshRecordForm form)
 {
     const FshField *last = &sample->fields[sample->field_count - 1];

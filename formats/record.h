@@ -30,39 +30,39 @@ typedef struct RecordHead {
     FshRecordForm form;
 } RecordHead;
 
-/* Structure of the record at bytes, of which available bytes may be read; padding and CRC are not looked at.
- * A record of another form is none. Fills sample (its index excepted) and head. FSH_ERR_CORRUPT,
- * FSH_ERR_UNSUPPORTED. */
+/* Reads the structure of the record at bytes, of which available bytes may be read; padding and CRC are not
+ * looked at. A record of another form is refused. Fills sample (its index excepted) and head.
+ * FSH_ERR_CORRUPT, FSH_ERR_UNSUPPORTED. */
 FshStatus fsh_record_parse(const uint8_t *bytes, uint64_t available, FshRecordForm form, FshSample *sample,
                            RecordHead *head, FshError *error);
-/* The label of an aligned record of at least RECORD_BYTES_MIN bytes, unchecked. */
+/* Returns the label of an aligned record of at least RECORD_BYTES_MIN bytes, unchecked. */
 int64_t fsh_record_label(const uint8_t *bytes);
-/* The stored CRC of a record of either form. */
+/* Returns the stored CRC of a record of either form. */
 uint32_t fsh_record_crc(const uint8_t *bytes);
-/* CRC32C and zero padding of a record that fsh_record_parse has passed. */
+/* Checks CRC32C and zero padding of a record that fsh_record_parse has passed. */
 FshStatus fsh_record_verify(const uint8_t *bytes, const FshSample *sample, const RecordHead *head,
                             FshError *error);
 /* The same where the CRC32C of the record's bytes from RECORD_CRC_BEGIN on is known. */
 enum { RECORD_CRC_BEGIN = 8 };
 FshStatus fsh_record_verify_crc(const FshSample *sample, const RecordHead *head, uint32_t crc,
                                 FshError *error);
-/* Whether the sample may be in a split of this metadata. FSH_ERR_MISMATCH. */
+/* Checks that the sample may be in a split of this metadata. FSH_ERR_MISMATCH. */
 FshStatus fsh_record_fits(const FshSample *sample, const Metadata *metadata, FshError *error);
 
-/* Channels, codec, and whether raw bytes are width x height x channels. FSH_ERR_CORRUPT,
+/* Checks channels, codec, and that raw bytes are width x height x channels. FSH_ERR_CORRUPT,
  * FSH_ERR_UNSUPPORTED. */
 FshStatus fsh_field_check_codec(const FshField *field, unsigned index, FshError *error);
 
-/* The compact form (record_compact.c), for record.c, which has checked the sample. FSH_ERR_MISMATCH: too
- * large. */
+/* Computes *bytes_ret, the bytes of a sample's compact record (record_compact.c), for record.c, which has
+ * checked the sample. FSH_ERR_MISMATCH: too large. */
 FshStatus fsh_compact_measure(const FshSample *sample, uint64_t *bytes_ret, FshError *error);
-/* Writes record_bytes, as measured. */
+/* Writes the record of record_bytes, as measured, to bytes. */
 void fsh_compact_store(const FshSample *sample, uint8_t *bytes, size_t record_bytes);
 FshStatus fsh_compact_parse(const uint8_t *bytes, uint64_t available, FshSample *sample, RecordHead *head,
                             FshError *error);
-/* Whether the key of a sample that was parsed stands where a writer would have put it. */
+/* Returns whether the key of a sample that was parsed stands where a writer would have put it. */
 bool fsh_compact_has_key_in_place(const FshSample *sample);
-/* The first place where a compact record may begin, or NULL. */
+/* Returns the first place where a compact record may begin, or NULL. */
 const uint8_t *fsh_compact_find(const uint8_t *bytes, uint64_t length);
 
 #endif

@@ -23,7 +23,7 @@ static const uint8_t compact_magic[4] = {'F', 'R', 'e', 'c'};
 
 /* ---- writing ---- */
 
-/* Where the source path of field 0 has the key in it, for the first time: 1 + offset; 0: nowhere. */
+/* Returns 1 + the offset at which the source path of field 0 first has the key in it; 0: nowhere. */
 static uint32_t find_key(const FshSample *sample)
 {
     const FshField *first = &sample->fields[0];
@@ -33,7 +33,8 @@ static uint32_t find_key(const FshSample *sample)
     return found ? (uint32_t)(found - first->source) + 1 : 0;
 }
 
-/* Label and number of fields, in one byte where there are at most 15 classes. */
+/* Returns label and number of fields in one number, which takes one byte where there are at most 15
+ * classes. */
 static uint64_t first_number(const FshSample *sample)
 {
     return ((uint64_t)sample->label + 1) * FSH_FIELDS_MAX + sample->field_count - 1;

@@ -161,7 +161,7 @@ static uint32_t crc_between(RunningCrc *running, uint64_t begin, uint64_t end)
     return fsh_crc32c_combine(crc_before(running, begin), until_end, end - begin);
 }
 
-/* FSH_OK if an intact record of this dataset begins at offset, within length bytes. */
+/* Checks that an intact record of this dataset begins at offset, within length bytes. Fills *head. */
 static FshStatus check_record(Repair *repair, uint64_t offset, uint64_t length, RecordHead *head,
                               FshError *error)
 {
@@ -181,7 +181,7 @@ static FshStatus check_record(Repair *repair, uint64_t offset, uint64_t length, 
     return status;
 }
 
-/* Header, and where records end as far as footer and index can still be believed. */
+/* Reads the header, and finds where records end as far as footer and index can still be believed. */
 static FshStatus look_at_structure(Repair *repair, FshError *error)
 {
     ShardView *view = &repair->view;
@@ -215,7 +215,7 @@ static FshStatus interrupted(const Repair *repair, FshError *error)
     return fsh_error_set(error, FSH_ERR_INTERRUPTED, "%s: interrupted; nothing was written", repair->path);
 }
 
-/* Where the index is whole, it says where each record is: nothing in a damaged one can pass for another. */
+/* Copies the records that an intact index lists: so nothing in a damaged record can pass for another. */
 static FshStatus copy_by_index(Repair *repair, FshError *error)
 {
     FshStatus status = FSH_OK;
@@ -236,7 +236,7 @@ static FshStatus copy_by_index(Repair *repair, FshError *error)
     return status;
 }
 
-/* The first place from offset on where a record may begin; repair->end if there is none. */
+/* Returns the first place from offset on where a record may begin; repair->end if there is none. */
 static uint64_t next_place(const Repair *repair, uint64_t offset)
 {
     if (repair->view.record_form != FSH_RECORD_COMPACT)
@@ -247,7 +247,8 @@ static uint64_t next_place(const Repair *repair, uint64_t offset)
     return found ? (uint64_t)(found - bytes) : repair->end;
 }
 
-/* Zeros that bring a shard of compact records to where its index began are no loss. */
+/* Returns whether a part is zeros that bring a shard of compact records to where its index began: they are no
+ * loss. */
 static bool is_padding(const Repair *repair, uint64_t begin)
 {
     const uint64_t length = repair->end - begin;

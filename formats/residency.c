@@ -24,7 +24,7 @@ static size_t page_bytes(void)
 }
 
 #ifdef MADV_POPULATE_READ
-/* The first byte of the range that cannot be read, page by page. */
+/* Returns the first byte of the range that cannot be read. Looks page by page. */
 static uint64_t find_unreadable(const FileMapping *mapping, uint64_t offset, uint64_t length)
 {
     const size_t page = page_bytes();
@@ -151,7 +151,8 @@ FshStatus fsh_split_cache(const FshSplit *split, FshCache cache, int jobs, FshEr
 
 /* ---- the opposite ---- */
 
-/* The kernel drops no page that somebody has mapped: neither may we. They come back as they are touched. */
+/* Drops our mappings of the file's pages, since the kernel drops no page that somebody has mapped. They come
+ * back when they are touched. */
 static void unmap_pages(const SplitFile *file)
 {
     for (size_t i = 0; i < fsh_split_file_mapping_count(file); i++) {

@@ -112,7 +112,7 @@ static void read_count(const JsonSlice *value, int64_t most, int64_t *count_ret)
         *count_ret = count;
 }
 
-/* True where the object says all that a note of ours does. */
+/* Reads a note of ours. Returns true where the object says all that such a note does. */
 static bool read_note(const char *text, size_t bytes, Note *note)
 {
     JsonScan scan = fsh_json_scan(text, bytes);
@@ -135,7 +135,7 @@ static bool read_note(const char *text, size_t bytes, Note *note)
     return note->crc.bytes == 8;
 }
 
-/* Whether a member's name, with its escapes, is `expected`. */
+/* Returns whether a member's name, with its escapes, is `expected`. */
 static bool name_is(const JsonSlice *name, const char *expected)
 {
     size_t bytes = 0;
@@ -174,7 +174,7 @@ bool fsh_note_object(const char *text, size_t bytes, const char *field_name, Jso
     return ours && found;
 }
 
-/* What the sample's note says of a field; false where there is none. */
+/* Reads what the sample's note says of a field. Returns false where there is none. */
 static bool find_note(const SampleTable *table, const FileMapping *side, const SampleRow *row, unsigned field,
                       Note *note)
 {

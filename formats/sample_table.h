@@ -54,24 +54,27 @@ typedef struct SampleTable {
 FshStatus fsh_table_add(SampleTable *table, const char *key, size_t key_bytes, FshError *error);
 SampleRow *fsh_table_row(const SampleTable *table, uint64_t sample);
 FieldRow *fsh_table_fields(const SampleTable *table, uint64_t sample);
-/* Adds one field more. FSH_ERR_UNSUPPORTED: too many, or a name that is not UTF-8, as a manifest's must be;
- * FSH_ERR_MEMORY. */
+/* Adds a field to the table. FSH_ERR_UNSUPPORTED: too many, or a name that is not UTF-8, as a manifest's must
+ * be; FSH_ERR_MEMORY. */
 FshStatus fsh_table_name_field(SampleTable *table, const char *name, size_t bytes, FshError *error);
-/* Copies the names; the table has none yet. The same errors. */
+/* Copies the names; the table has none yet. Fails as fsh_table_name_field does. */
 FshStatus fsh_table_name_fields(SampleTable *table, const char *const *names, size_t count, FshError *error);
-/* A label from a file: FSH_ERR_CORRUPT below -1, FSH_ERR_UNSUPPORTED from FOREIGN_CLASSES_MAX on. */
+/* Sets the label of a sample, as a file tells it. FSH_ERR_CORRUPT below -1, FSH_ERR_UNSUPPORTED from
+ * FOREIGN_CLASSES_MAX on. */
 FshStatus fsh_table_label(SampleTable *table, uint64_t sample, int64_t label, FshError *error);
 void fsh_table_free(SampleTable *table);
 
-/* Sample `record` of a table whose field i lies in sides[i] (one mapping may stand in several places). What
- * an image is shows in its first bytes; a .npy of bytes is raw pixels; sizes, sources and names come from the
- * table and from a .json of ours. Its index is not set. FSH_ERR_CORRUPT. */
+/* Fills *sample with sample `record` of a table whose field i lies in sides[i] (one mapping may stand in
+ * several places). What an image is shows in its first bytes; a .npy of bytes is raw pixels; sizes, sources
+ * and names come from the table and from a .json of ours. The sample's index is not set. FSH_ERR_CORRUPT. */
 FshStatus fsh_table_sample(const SampleTable *table, const FileMapping *const *sides, uint64_t record,
                            FshSample *sample, FshError *error);
-/* In a .json of ours (it has a member "fshard"), the object that tells of a field: that under its name in
- * "fields", or the whole where there is no "fields". False: none. */
+/* Finds, in a .json of ours (it has a member "fshard"), the object that tells of a field: *object_ret. It
+ * stands under the field's name in "fields", or is the whole where there is no "fields". Returns false if
+ * there is none. */
 bool fsh_note_object(const char *text, size_t bytes, const char *field_name, struct JsonSlice *object_ret);
-/* CRC32C of each field, where the sample's .json tells it. must: FSH_ERR_CORRUPT where it does not. */
+/* Checks the CRC32C of each field, where the sample's .json tells it. must: FSH_ERR_CORRUPT where it does
+ * not. */
 FshStatus fsh_table_verify(const SampleTable *table, const FileMapping *const *sides, uint64_t record,
                            bool must, FshError *error);
 

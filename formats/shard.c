@@ -101,7 +101,7 @@ uint32_t fsh_shard_header_bytes(size_t metadata_bytes, size_t dictionary_bytes)
     return (uint32_t)(align_up(SHARD_HEADER_BYTES + metadata_bytes) + align_up(dictionary_bytes));
 }
 
-/* The header's CRC skips itself. */
+/* Returns the CRC32C of a header, over all but the CRC itself. */
 static uint32_t header_crc(const uint8_t *header, uint32_t header_bytes)
 {
     uint32_t crc = fsh_crc32c(0, header, AT_HEADER_CRC);

@@ -50,24 +50,24 @@ typedef struct ShardView {
 } ShardView;
 
 bool fsh_shard_sniff(const uint8_t *bytes, uint64_t length);
-/* bytes and file_bytes are set here. Checks the header's CRC. */
+/* Reads the header, and sets bytes and file_bytes. Checks the header's CRC. */
 FshStatus fsh_shard_parse_header(ShardView *view, const uint8_t *bytes, uint64_t length, FshError *error);
-/* After the header. A missing footer is FSH_ERR_CORRUPT and *torn_ret. */
+/* Reads the footer; to be called after the header was. A missing footer is FSH_ERR_CORRUPT and *torn_ret. */
 FshStatus fsh_shard_parse_footer(ShardView *view, bool *torn_ret, FshError *error);
-/* After the footer: CRC of the index, and that its rows cover the records without gaps; labels below
- * class_count (below 0 for 0 classes). class_counts, if not NULL, is added to. On failure *row_ret, if not
- * NULL, is the row or -1. */
+/* Checks the index, after the footer: its CRC, that its rows cover the records without gaps, and that labels
+ * are below class_count (below 0 for 0 classes). class_counts, if not NULL, is added to. On failure *row_ret,
+ * if not NULL, is the row or -1. */
 FshStatus fsh_shard_check_index(const ShardView *view, uint64_t class_count, uint64_t *class_counts,
                                 int64_t *row_ret, FshError *error);
-/* After the index: its rows of INDEX_ROW_BYTES each, in the file or, of compact ones, in *own_rows (the
- * caller's to free). FSH_ERR_MEMORY. */
+/* Sets *rows_ret to the rows of the index, of INDEX_ROW_BYTES each; to be called after the index was checked.
+ * They lie in the file or, of compact ones, in *own_rows (the caller's to free). FSH_ERR_MEMORY. */
 FshStatus fsh_shard_rows(const ShardView *view, Buffer *own_rows, const uint8_t **rows_ret, FshError *error);
 /* Brings rows of INDEX_ROW_BYTES into the form in which a shard has them, in place. Returns their bytes. */
 size_t fsh_shard_pack_rows(uint8_t *rows, uint64_t count, FshRecordForm form);
-/* Number of intact records from the front of a shard whose header is good; needs no index. */
+/* Returns the number of intact records from the front of a shard whose header is good; needs no index. */
 uint64_t fsh_shard_count_intact(const ShardView *view);
 
-/* header_bytes of a shard with this metadata and dictionary. */
+/* Returns the header_bytes of a shard with this metadata and dictionary. */
 uint32_t fsh_shard_header_bytes(size_t metadata_bytes, size_t dictionary_bytes);
 /* Writes header_bytes bytes. */
 void fsh_shard_store_header(uint8_t *header, const char *metadata, size_t metadata_bytes,

@@ -105,7 +105,7 @@ uint64_t fsh_split_file_bytes(const SplitFile *file)
 
 /* ---- what was not there ---- */
 
-/* Whether the index row of a record was there, where rows are used in the file. */
+/* Checks that the index row of a record could be read, where rows are used in the file. */
 static FshStatus check_row(const SplitFile *file, uint64_t record, FshError *error)
 {
     const uint8_t *row = file->rows + record * INDEX_ROW_BYTES, *bytes = file->mapping.bytes;

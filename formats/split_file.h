@@ -44,21 +44,21 @@ typedef struct SplitFile {
 /* Maps and parses path. Messages begin with the path. On failure *file is closed. (container.h) */
 FshStatus fsh_split_file_open(SplitFile *file, const char *path, const Container *container,
                               const struct OpenRequest *request, FshError *error);
-/* The label of a record: of its index row or, where that has none, of the record itself. */
+/* Returns the label of a record, from its index row or, where that has none, from the record itself. */
 int64_t fsh_split_file_label(const SplitFile *file, uint64_t record);
-/* Whether the opened file is the one that the manifest lists as file_index of file_count. FSH_ERR_CORRUPT;
- * the message names no file. */
+/* Checks that the opened file is the one that the manifest lists as file_index of file_count.
+ * FSH_ERR_CORRUPT; the message names no file. */
 FshStatus fsh_split_file_compare(const SplitFile *file, const FshFileInfo *info, size_t file_index,
                                  size_t file_count, FshError *error);
 void fsh_split_file_close(SplitFile *file);
-/* The file's mappings in the order in which they are hashed: of BasicSR data.mdb and meta_info.txt of each
- * field, of every other container one. */
+/* Returns how many mappings the file has, in the order in which they are hashed: BasicSR data.mdb and
+ * meta_info.txt for each field, every other container one. */
 size_t fsh_split_file_mapping_count(const SplitFile *file);
 const FileMapping *fsh_split_file_mapping(const SplitFile *file, size_t index);
-/* Bytes of all of them. */
+/* Returns the bytes of all mappings. */
 uint64_t fsh_split_file_bytes(const SplitFile *file);
-/* A record of the file, whatever the container: the sample (its index excepted) and what its record or index
- * says. Checks its structure. FSH_ERR_CORRUPT; the message names no place. */
+/* Reads a record of the file, whatever the container: the sample (its index excepted) and what its record or
+ * index says. Checks its structure. FSH_ERR_CORRUPT; the message names no place. */
 FshStatus fsh_split_file_sample(const SplitFile *file, uint64_t record, FshSample *sample, RecordHead *head,
                                 FshError *error);
 /* Reads all of that record, and compares its checksums where the container has any. */

@@ -15,7 +15,8 @@
 #include "formats/shard.h"
 #include "formats/split_file.h"
 
-/* The file that holds sample index: the last one that begins at or before it. index < sample_count. */
+/* Returns the file that holds sample index: the last one that begins at or before it. index <
+ * sample_count. */
 static const SplitFile *find_file(const FshSplit *split, uint64_t index)
 {
     const SplitFile *files = split->files->files;
@@ -55,7 +56,8 @@ static FshStatus fail_at(const FshSplit *split, uint64_t index, uint64_t offset,
     return status;
 }
 
-/* Only for messages: an LMDB's rows are in no order. */
+/* Fails with the place of the record that holds data. Looks through all rows, since an LMDB's are in no
+ * order: only for messages. */
 FshStatus fsh_split_fail_at_data(const FshSplit *split, const void *data, FshStatus status, FshError *error)
 {
     uintptr_t address = (uintptr_t)data;

@@ -13,7 +13,7 @@
 #include "formats/shard.h"
 #include "formats/split_file.h"
 
-/* Index rows as shards have them, so that labels, places and sizes are asked for in one way. */
+/* Makes index rows as shards have them, so that labels, places and sizes are asked for in one way. */
 FshStatus fsh_table_rows(SplitFile *file, FshError *error)
 {
     const SampleTable *table = &file->table;
@@ -65,7 +65,8 @@ FshStatus fsh_table_file_sample(const SplitFile *file, uint64_t record, FshSampl
     return fsh_table_sample(&file->table, sides, record, sample, error);
 }
 
-/* Where nothing tells a checksum, nobody has read all of it. */
+/* Checks the checksums of a record's fields, where something tells them. Touches all of the record first,
+ * since without a checksum nobody has read all of it. */
 FshStatus fsh_table_file_verify(const SplitFile *file, uint64_t record, FshError *error)
 {
     const FileMapping *sides[FSH_FIELDS_MAX];
@@ -92,7 +93,8 @@ static FshStatus count_labels(FileReport *report, size_t class_count, FshError *
     return status;
 }
 
-/* Where there is a manifest, its fields are expected. */
+/* Opens the file and checks its table; where there is a manifest, the manifest's fields are expected. Leaves
+ * *metadata_ret alone: no such file has metadata. */
 FshStatus fsh_table_file_check(const FileCheck *check, FileReport *report, Metadata *metadata_ret,
                                FshError *error)
 {

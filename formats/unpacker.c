@@ -36,9 +36,9 @@ void fsh_unpacker_free(FshUnpacker **unpacker_ret)
     *unpacker_ret = NULL;
 }
 
-/* Exactly one frame, of the format that RFC 8878 describes, that does not contradict its record. zstd itself
- * would also take several, skippable ones among them, and those of its versions before 1.0, whose decoders
- * are old. */
+/* Checks that there is exactly one frame, of the format that RFC 8878 describes, that does not contradict its
+ * record. zstd itself would also take several, skippable ones among them, and those of its versions before
+ * 1.0, whose decoders are old. */
 static FshStatus check_frame(const uint8_t *frame, size_t bytes, size_t unpacked_bytes, FshError *error)
 {
     if (bytes < sizeof(uint32_t) || load_le32(frame) != ZSTD_MAGICNUMBER)

@@ -19,12 +19,13 @@ FshStatus fsh_webdataset_table(SampleTable *table, const uint8_t *bytes, uint64_
                                const char *const *names, size_t name_count, bool with_class_names,
                                FshError *error);
 
-/* The path of a key in a tar, without extension, NUL-terminated: '%', blanks and control characters, dots in
- * the last part and a first '_' of two become %XX. FSH_ERR_MISMATCH: a key that no reader of tars would take
- * (absolute, with "..", ending in '/', longer than 65,535 bytes); FSH_ERR_MEMORY. */
+/* Writes to path the path of a key in a tar, without extension, NUL-terminated: '%', blanks and control
+ * characters, dots in the last part and a first '_' of two become %XX. FSH_ERR_MISMATCH: a key that no reader
+ * of tars would take (absolute, with "..", ending in '/', longer than 65,535 bytes); FSH_ERR_MEMORY. */
 FshStatus fsh_webdataset_key_encode(const char *key, size_t key_bytes, Buffer *path, FshError *error);
 
-/* folder/SPLIT-wids.json, the shard list that webdataset's indexed reader takes. (webdataset_wids.c) */
+/* Writes folder/SPLIT-wids.json, the shard list that webdataset's indexed reader takes.
+ * (webdataset_wids.c) */
 FshStatus fsh_wids_save(const FshManifest *manifest, const FshSplitInfo *split, const char *folder,
                         bool force, FshError *error);
 /* Proves it. FSH_ERR_NOT_FOUND, FSH_ERR_CORRUPT; the message names no file. */

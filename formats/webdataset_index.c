@@ -10,7 +10,7 @@
 #include "formats/names.h"
 #include "tar/tar_parse.h"
 
-/* Bytes of a member's path up to the first dot of its last part: the sample it belongs to. */
+/* Returns the bytes of a member's path up to the first dot of its last part, which name the sample. */
 static size_t key_bytes(const char *path)
 {
     const char *slash = strrchr(path, '/'), *last = slash ? slash + 1 : path;
@@ -18,7 +18,7 @@ static size_t key_bytes(const char *path)
     return dot ? (size_t)(dot - path) : strlen(path);
 }
 
-/* Appends what stands in the index after its first line. */
+/* Appends what stands in the index after its first line, and counts the samples in *samples_ret. */
 static FshStatus append_members(Buffer *index, const FileMapping *tar, uint64_t *samples_ret, FshError *error)
 {
     TarCursor cursor = {.bytes = tar->bytes, .length = tar->length};
@@ -56,7 +56,7 @@ static FshStatus append_members(Buffer *index, const FileMapping *tar, uint64_t 
     return status;
 }
 
-/* The path of the index of a tar, and the text that it must have. */
+/* Makes the path of the index of a tar, and the text that it must have. */
 static FshStatus make_index(const char *tar_path, char index_path[PATH_MAX], Buffer *text, FshError *error)
 {
     FileMapping tar = {0};

@@ -18,8 +18,8 @@
 
 /* ---- names ---- */
 
-/* A path as webdataset takes it apart: all up to the first dot of the last part, and what comes after. False:
- * the member belongs to no sample. */
+/* Splits a path as webdataset does: all up to the first dot of the last part, and what comes after. Returns
+ * false if the member belongs to no sample. */
 static bool split_member_path(const char *path, size_t bytes, size_t *key_bytes, const char **suffix)
 {
     const char *slash = memrchr(path, '/', bytes);
@@ -32,7 +32,7 @@ static bool split_member_path(const char *path, size_t bytes, size_t *key_bytes,
     return true;
 }
 
-/* webdataset passes over "__NAME__" and what is in a folder of such a name. */
+/* Returns whether webdataset passes over a member: "__NAME__", or what is in a folder of such a name. */
 static bool is_meta_path(const char *path)
 {
     if (strncmp(path, "__", 2) != 0)
@@ -41,7 +41,7 @@ static bool is_meta_path(const char *path)
     return bytes >= 4 && path[bytes - 1] == '_' && path[bytes - 2] == '_';
 }
 
-/* Absolute, or with a part "..": nobody who unpacks it is safe. */
+/* Returns whether a path is absolute, or has a part "..": unpacking it is not safe. */
 static bool is_unsafe_path(const char *path)
 {
     const char *part = path;
@@ -122,8 +122,8 @@ static FshStatus fail_sample(const Grouping *grouping, FshStatus status, FshErro
     return status;
 }
 
-/* The field's name is what stands before the extension: "left" of "left.png", and "image" where nothing
- * does. */
+/* Finds the field of an image, *field_ret, by what stands before the extension: "left" in "left.png"; "image"
+ * where nothing does. */
 static FshStatus find_field(Grouping *grouping, const char *name, size_t bytes, unsigned *field_ret,
                             FshError *error)
 {
@@ -146,7 +146,7 @@ static FshStatus find_field(Grouping *grouping, const char *name, size_t bytes, 
     return fsh_table_name_field(table, name, bytes, error);
 }
 
-/* Text of digits, as webdataset's int() takes it; blanks around it are gone. */
+/* Reads a number in *label_ret, as webdataset's int() does; blanks around it were removed before. */
 static bool parse_label(const char *text, size_t bytes, int64_t *label_ret)
 {
     JsonSlice slice = {.kind = JSON_SCAN_NUMBER, .text = text, .bytes = bytes};
@@ -181,7 +181,7 @@ static bool read_note_facts(const Grouping *grouping, NoteFacts *facts)
     return !scan.broken;
 }
 
-/* The text of a slice in grouping->scratch. */
+/* Writes the text of a slice to grouping->scratch, *bytes_ret bytes. */
 static FshStatus unescape(Grouping *grouping, const JsonSlice *slice, size_t *bytes_ret, FshError *error)
 {
     FshStatus status = buffer_reserve(&grouping->scratch, slice->bytes + 1, error);
@@ -190,7 +190,8 @@ static FshStatus unescape(Grouping *grouping, const JsonSlice *slice, size_t *by
     return status;
 }
 
-/* The key as it was before fsh_webdataset_key_encode, if the note's encodes to the one in the tar. */
+/* Replaces *key by the key before fsh_webdataset_key_encode, if the note has one that encodes to the key in
+ * the tar. */
 static FshStatus true_key(Grouping *grouping, const NoteFacts *facts, const char **key, size_t *key_bytes,
                           FshError *error)
 {
@@ -210,7 +211,7 @@ static FshStatus true_key(Grouping *grouping, const NoteFacts *facts, const char
     return status == FSH_ERR_MEMORY ? status : FSH_OK;
 }
 
-/* Sources with escapes cannot be lent out where they stand: they go to the table. */
+/* Copies the sources of a sample to the table: with escapes they cannot be lent out where they stand. */
 static FshStatus add_sources(Grouping *grouping, uint64_t sample, FshError *error)
 {
     SampleTable *table = grouping->table;
@@ -238,7 +239,7 @@ static FshStatus add_sources(Grouping *grouping, uint64_t sample, FshError *erro
     return status;
 }
 
-/* Room for the names of all labels so far. */
+/* Makes room for the names of all labels so far. */
 static FshStatus reserve_class_names(SampleTable *table, FshError *error)
 {
     const size_t count = (size_t)table->label_max + 1, before = table->class_name_count;
@@ -275,7 +276,7 @@ static bool class_is_named(const SampleTable *table, int64_t label)
 
 enum { CLASS_NAME_BYTES_MAX = 255 };
 
-/* The label of a name: how many others came before it. */
+/* Sets *label_ret to the label of a name: how many other names came before it. */
 static FshStatus label_by_name(Grouping *grouping, const char *name, size_t bytes, int64_t *label_ret,
                                FshError *error)
 {
@@ -313,7 +314,7 @@ static FshStatus label_by_name(Grouping *grouping, const char *name, size_t byte
     return FSH_OK;
 }
 
-/* What a sample's .cls says: a number or, in a tar that has names in any, a name. */
+/* Reads a sample's .cls into *label_ret: a number or, in a tar that has names in any, a name. */
 static FshStatus read_cls(Grouping *grouping, int64_t *label_ret, FshError *error)
 {
     const Member *cls = &grouping->label;
@@ -374,7 +375,7 @@ static FshStatus add_sample(Grouping *grouping, const NoteFacts *facts, int64_t 
     return status;
 }
 
-/* Without an image a sample is none. */
+/* Ends the sample begun. Its members are ignored if none of them is an image. */
 static FshStatus finish_sample(Grouping *grouping, FshError *error)
 {
     SampleTable *table = grouping->table;
@@ -496,8 +497,8 @@ static FshStatus add_member(Grouping *grouping, const TarMember *member, FshErro
     return status ? fail_sample(grouping, status, error) : FSH_OK;
 }
 
-/* One walk over the tar. *named: whether a .cls names its class; it becomes true, and the status is a
- * failure, where the first one is met that does. */
+/* Walks over the tar once. *named: whether a .cls names its class. If it is false and a .cls does, it becomes
+ * true and the walk fails: the caller walks again. */
 static FshStatus make_table(SampleTable *table, const uint8_t *bytes, uint64_t length,
                             const char *const *names, size_t name_count, bool with_class_names, bool *named,
                             FshError *error)

@@ -12,7 +12,8 @@
 #include "formats/names.h"
 #include "formats/webdataset.h"
 
-/* The text of a split's list; id: what the dataset is called in it. NULL: out of memory. */
+/* Returns the text of a split's list, the caller's to free; NULL: out of memory. id: what the dataset is
+ * called in it. */
 static char *make_text(const FshSplitInfo *split, const char *id)
 {
     json_t *shards = json_array();

@@ -64,8 +64,8 @@ static FshStatus append_label_json(Buffer *json, const Metadata *metadata, int64
     return status ? status : append_text(json, ", ", error);
 }
 
-/* {"fshard": 1, "key": …, "label": …, "class_name": …, "source": …, …}, or of several fields
- * {"fshard": 1, "key": …, "fields": {"blurry": {"source": …, …}, …}}. */
+/* Makes a sample's .json: {"fshard": 1, "key": …, "label": …, "class_name": …, "source": …, …}, or of several
+ * fields {"fshard": 1, "key": …, "fields": {"blurry": {"source": …, …}, …}}. */
 static FshStatus make_json(TarShard *shard, const Metadata *metadata, const FshSample *sample,
                            const uint32_t *crcs, FshError *error)
 {
@@ -99,7 +99,7 @@ static FshStatus make_json(TarShard *shard, const Metadata *metadata, const FshS
 
 /* ---- members ---- */
 
-/* KEY.suffix with these bytes, and its place in the index. */
+/* Appends KEY.suffix with these bytes, and notes its place in the index. */
 static FshStatus add_member(FshWriter *writer, const char *suffix, const void *bytes, size_t length,
                             bool first, FshError *error)
 {
@@ -126,7 +126,8 @@ static FshStatus add_member(FshWriter *writer, const char *suffix, const void *b
     return status ? status : buffer_append(&shard->index, shard->path.bytes, shard->path.length - 1, error);
 }
 
-/* Raw pixels get the header of a .npy, which webdataset and NumPy read by themselves. */
+/* Adds a field's image. Raw pixels get the header of a .npy, which webdataset and NumPy read by
+ * themselves. */
 static FshStatus add_image(FshWriter *writer, const FshSample *sample, unsigned index, uint32_t *crc,
                            FshError *error)
 {
@@ -219,7 +220,7 @@ static FshStatus tar_write_batch(FshWriter *writer, FshError *error)
     return status ? status : write_hashed(writer, error);
 }
 
-/* Field names become parts of file names. */
+/* Refuses field names that cannot be parts of file names. */
 static FshStatus check_names(const FshWriter *writer, FshError *error)
 {
     for (size_t i = 0; i < writer->metadata.field_count; i++) {

@@ -102,7 +102,7 @@ static FshStatus write_batch(FshWriter *writer, FshError *error)
     return status;
 }
 
-/* Room for room_bytes at the end of the batch, and for the row of a record of record_bytes. */
+/* Makes room for room_bytes at the end of the batch, and for the row of a record of record_bytes. */
 static FshStatus reserve_record(FshWriter *writer, size_t room_bytes, size_t record_bytes, FshError *error)
 {
     FshStatus status = FSH_OK;
@@ -170,8 +170,8 @@ FshStatus fsh_writer_put(FshWriter *writer, const FshSample *sample, FshError *e
     return FSH_OK;
 }
 
-/* A large record goes to the container as it lies, as a batch of its own: copying it together with others
- * would only cost. */
+/* Writes a large record from where it lies, as a batch of its own: copying it together with others would only
+ * cost. */
 static FshStatus put_alone(FshWriter *writer, const void *record, const RecordHead *head, FshError *error)
 {
     FshStatus status = reserve_record(writer, 0, (size_t)head->record_bytes, error);

@@ -42,7 +42,7 @@ typedef struct ContainerWriter {
     uint64_t record_count_max; /* there are at most so many */
     FshStatus (*open)(FshWriter *writer, FshError *error);
     FshStatus (*write_batch)(FshWriter *writer, FshError *error);
-    /* After the last batch. Fills bytes and hash of info. */
+    /* Ends the file, after the last batch. Fills bytes and hash of info. */
     FshStatus (*finish)(FshWriter *writer, FshFileInfo *info, FshError *error);
     /* Frees private_data and abandons what is not finished. After a failed open too. */
     void (*close)(FshWriter *writer);

@@ -20,7 +20,7 @@ FshStatus action_extract(const ActionOptions *options, bool *partial_ret, FshErr
 FshStatus action_sheet(const ActionOptions *options, bool *partial_ret, FshError *error);
 FshStatus action_repair(const ActionOptions *options, bool *partial_ret, FshError *error);
 /* Writes the display names of classes that the file target tells into a finished dataset's manifest, which
- * appears at once or not at all. */
+ * appears at once or not at all. Sets *partial_ret if a class then has no such name. */
 FshStatus action_name_classes(const ActionOptions *options, bool *partial_ret, FshError *error);
 
 #endif
