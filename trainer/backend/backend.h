@@ -65,9 +65,9 @@ typedef struct BackendOptions {
  * this machine no such device; the message says how to get it. */
 FshStatus backend_open(Backend **backend, const char *device, const BackendOptions *options, FshError *error);
 void backend_close(Backend **backend);
-/* Counts the devices that a process sees (cuda), or that it makes sense to speak of (cpu: 1). Fails as
- * backend_open where there is none. It may load the device's libraries: a process that will fork asks in a
- * process of its own. */
+/* Sets *count_ret to the number of devices that a process sees (cuda), or that it makes sense to speak of
+ * (cpu: 1). Fails as backend_open where there is none. It may load the device's libraries: a process that
+ * will fork asks in a process of its own. */
 FshStatus backend_device_count(const char *device, int *count_ret, FshError *error);
 /* Joins the backend to the other ranks: from now on the update of every program made on it takes the mean,
  * over the ranks, of the gradients and of the loss. program_read gives that mean, so all ranks decide alike

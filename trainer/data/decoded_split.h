@@ -31,7 +31,8 @@ typedef struct DecodedImage {
 
 /* The form in which images are kept. The sample is open in both. */
 typedef struct DecodedForm {
-    /* Fills in all of image but its offset. decoded: channels of what is not raw. */
+    /* Fills in all of image but its offset. decoded: the channels to which images that are not raw are
+     * decoded. */
     FshStatus (*measure)(SampleLoader *samples, unsigned side, uint32_t decoded, DecodedImage *image,
                          FshError *error);
     /* Decodes to image->bytes at `to`. */
@@ -81,8 +82,8 @@ FshStatus decoded_split_load_store(DecodedSplit *split, const PixelSourceOptions
 /* Frees what the split owns; zeroed is fine. */
 void decoded_split_free(DecodedSplit *split);
 
-/* Gives the sides of a sample, [split->sides]. Fails as the sample did; FSH_ERR_USAGE where nothing is
- * loaded. */
+/* Sets *sides_ret to the sides of a sample, [split->sides]. Fails as the sample did; FSH_ERR_USAGE where
+ * nothing is loaded. */
 FshStatus decoded_split_find(const DecodedSplit *split, uint64_t sample, const DecodedImage **sides_ret,
                              FshError *error);
 /* Returns the label of a sample; pairs: FSH_NO_LABEL. */

@@ -46,7 +46,7 @@ typedef struct ImageSource {
 bool image_source_is_packed(const char *path, FshKind kind);
 
 /* Opens the images. FSH_ERR_NOT_FOUND, FSH_ERR_SYSTEM: path, or the list, cannot be read; FSH_ERR_USAGE: a
- * list of what is no folder; FSH_ERR_CORRUPT: a damaged tar; FSH_ERR_INTERRUPTED; FSH_ERR_MEMORY. On
+ * list, but path is no folder; FSH_ERR_CORRUPT: a damaged tar; FSH_ERR_INTERRUPTED; FSH_ERR_MEMORY. On
  * failure nothing is held. */
 FshStatus image_source_open(ImageSource *source, const ImageSourceOptions *options, FshError *error);
 /* Frees what source owns; zeroed is fine. */

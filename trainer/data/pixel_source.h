@@ -110,7 +110,7 @@ struct PixelSource {
  * the option table. */
 extern const char *const pixel_source_caches[];
 extern const char pixel_source_caches_help[];
-enum { PIXEL_CACHE_NONE = 0 }; /* the first of them */
+enum { PIXEL_CACHE_NONE = 0 }; /* the first of the caches above */
 
 /* Returns the row of this name; NULL if there is none. */
 const PixelSourceType *pixel_source_type(const char *name);

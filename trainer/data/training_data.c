@@ -23,7 +23,8 @@ static const char *split_names(const FshManifest *manifest, char *buffer, size_t
     return buffer;
 }
 
-/* Checks that there are enough classes: two to train; one for weights that know more of them. */
+/* Checks that there are enough classes: two to train, one to evaluate weights that know more classes. Checks
+ * that the statistics tell 1 or 3 channels, unless the images themselves are looked at. */
 static FshStatus check_classes(const FshManifest *manifest, const char *path, bool trains, FshError *error)
 {
     if (manifest->class_count < (trains ? 2 : 1))

@@ -387,12 +387,12 @@ typedef struct Node {
         struct {
             Conv2d options;
             bool relu;   /* an activation is part of the node (graph_fuse) */
-            float slope; /* of it */
+            float slope; /* of the activation */
         } conv;
         struct {
             BatchNorm options;
             bool relu;   /* an activation is part of the node (graph_fuse) */
-            float slope; /* of it */
+            float slope; /* of the activation */
         } norm;
         struct {
             float slope;

@@ -42,8 +42,8 @@ static void find_last_uses(Planner *planner)
             planner->last_use[t] = node_count;
 }
 
-/* Finds the input whose block output k of the node may take over: one that dies in this node and that no
- * other output took. */
+/* Sets *input_ret to the input whose block output k of the node may take over: one that dies in this node and
+ * that no other output took. Returns false if there is none. */
 static bool find_overwritten(const Planner *planner, const Node *node, size_t at, int k, const bool *taken,
                              int *input_ret)
 {

@@ -68,7 +68,7 @@ typedef struct CpuState {
     char *gradients; /* of parameter_bytes; made for the first program that has gradients, shared by all */
 } CpuState;
 
-/* Opens the CPU as a backend whose interface is the caller's to set. */
+/* Opens the CPU as a backend, *backend_ret, whose interface is the caller's to set. */
 FshStatus cpu_backend_open(Backend **backend_ret, const BackendOptions *options, FshError *error);
 FshStatus cpu_backend_join(Backend *base, struct Communicator *communicator, FshError *error);
 void cpu_backend_close(Backend *base);

@@ -176,8 +176,8 @@ static FshStatus decode_listed(JpegBatch *jpegs, int way, size_t first, size_t c
         status = check(nvjpegDecodeBatched(decoder->handle, state->state, jpegs->data + first,
                                            jpegs->lengths + first, jpegs->targets + first, stream),
                        "nvjpegDecodeBatched", error);
-        /* a failed batch wants a new beginning, and part of it may be under way: no event says when the state
-         * is free */
+        /* after a failed batch the state is initialised anew; part of the batch may be under way, and no
+         * event says when the state is free */
         if (status) {
             state->count = 0;
             (void)cudaStreamSynchronize(stream);

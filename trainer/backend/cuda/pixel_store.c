@@ -374,7 +374,7 @@ static FshStatus bring_files(CudaPixelStore *store, const PixelBatch *batch, uns
         if (batch->recipes[i].offset_bytes[side] != PIXELS_NONE && is_staged(&batch->files[side][i]))
             pinned_bytes += file_room(&batch->files[side][i]);
     FshStatus status = open_files(store, error);
-    if (!status) /* the batch before the last one: it waits for nothing that is not long under way */
+    if (!status) /* waits for the batch before the last one, whose work is long under way */
         status = CUDA_TRY(cudaEventSynchronize(slot->used), error);
     if (!status)
         status = reserve_files(store, slot, batch->stored_bytes, pinned_bytes, batch->count, error);
@@ -389,8 +389,7 @@ static FshStatus bring_files(CudaPixelStore *store, const PixelBatch *batch, uns
     if (!status)
         status = CUDA_TRY(cudaStreamWaitEvent(work, slot->there, 0), error);
     store->next_files = (store->next_files + 1) % FILES_COUNT;
-    if (status &&
-        store->files_stream) /* what was sent off reads memory that is the caller's, or the slot's */
+    if (status && store->files_stream) /* the copies under way read memory of the caller, or of the slot */
         (void)cudaStreamSynchronize(store->files_stream);
     return status;
 }

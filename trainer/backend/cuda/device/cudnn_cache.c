@@ -122,8 +122,8 @@ static const uint8_t *line_end(const uint8_t *from, const uint8_t *end)
     return from < end ? memchr(from, '\n', (size_t)(end - from)) : NULL;
 }
 
-/* Reads a file whole or not at all: cuDNN may crash on JSON that it did not write, so it gets none that is
- * not whole and of this key. */
+/* Finds in a file what is known of a plan, *known_ret, and the plan's JSON, *json_ret. Returns false unless
+ * the file is whole and of this key: cuDNN may crash on JSON that it did not write. */
 static bool parse_file(const Buffer *file, const char *key, Known *known_ret, const uint8_t **json_ret)
 {
     const uint8_t *end = file->bytes + file->length, *line = file->bytes, *starts[4];
@@ -246,8 +246,8 @@ static FshStatus make_room(CudnnCache *cache, FshError *error)
     return FSH_OK;
 }
 
-/* Finds the entry of a pattern: one that is there, or a new one, loaded from disk where it can be. Takes
- * *described. */
+/* Sets *entry_ret to the entry of a pattern: one that is there, or a new one, loaded from disk where it can
+ * be. Takes *described. */
 static FshStatus enter(CudnnCache *cache, CudnnPlan **described, const CudnnPolicy *policy, bool timed,
                        struct Entry **entry_ret, FshError *error)
 {
@@ -420,8 +420,8 @@ FshStatus cudnn_cache_get(CudnnCache *cache, CudnnPlan **described, const CudnnP
         return status;
     if (entry->stage == WANTED)
         build_entry(entry);
-    /* One candidate, too: its time is held against those of other ways, and one that does not run is found
-     * out. */
+    /* A single candidate is timed, too: its time is compared with those of other ways, and a candidate that
+     * does not run is found out. */
     if (entry->stage == BUILT && trial && choose(entry->plan, trial, &entry->failure))
         entry->stage = FAILED;
     if (entry->stage == BUILT) {

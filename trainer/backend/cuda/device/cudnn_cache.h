@@ -60,7 +60,7 @@ FshStatus cudnn_cache_build(CudnnCache *cache, FshError *error);
  * or goes with the cache. */
 FshStatus cudnn_cache_get(CudnnCache *cache, CudnnPlan **described, const CudnnPolicy *policy,
                           const CudnnTrial *trial, const CudnnPlan **plan, FshError *error);
-/* Reads the milliseconds that cudnn_cache_remember has kept; returns false if they are not there. The times
+/* Sets *milliseconds_ret to what cudnn_cache_remember has kept; returns false if there is nothing. The times
  * are of what competes with a plan, and lie on disk as the plans' times do, so that the next start chooses
  * alike. what: one line, all that the time depends on but the machine. */
 bool cudnn_cache_recall(const CudnnCache *cache, const char *what, double *milliseconds_ret);

@@ -38,7 +38,7 @@ FshStatus cublas_check(cublasStatus_t code, const char *call, FshError *error);
 #define CUDA_TRY(call, error)   cuda_check((call), #call, (error))
 #define CUBLAS_TRY(call, error) cublas_check((call), #call, (error))
 
-/* Counts the GPUs that the process sees. FSH_ERR_UNSUPPORTED as below. */
+/* Sets *count_ret to the number of GPUs that the process sees. FSH_ERR_UNSUPPORTED as below. */
 FshStatus cuda_device_count(int *count_ret, FshError *error);
 /* Opens the GPU of options->device_index, among those that CUDA_VISIBLE_DEVICES leaves; the only one, where a
  * launcher has left one to each rank. FSH_ERR_UNSUPPORTED: no driver, a driver older than the runtime, no

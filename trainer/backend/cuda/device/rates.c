@@ -4,7 +4,7 @@
 
 enum { COPY_BYTES = 512 << 20, EDGE = 8192, TRIES = 10 };
 
-/* What is timed: enqueues it once. */
+/* Work to be timed, a product or a copy; enqueue enqueues it once. */
 typedef struct Trial {
     FshStatus (*enqueue)(const struct Trial *trial, FshError *error);
     cudaStream_t stream;
@@ -25,7 +25,7 @@ static FshStatus enqueue_product(const Trial *trial, FshError *error)
                            trial->memory[3], trial->stream, error);
 }
 
-/* Measures one run, after one that is not timed. */
+/* Sets *seconds_ret to the time of one run, after one that is not timed. */
 static FshStatus time_trial(const Trial *trial, double *seconds_ret, FshError *error)
 {
     cudaEvent_t marks[2] = {NULL, NULL};

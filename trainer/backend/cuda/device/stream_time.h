@@ -12,7 +12,7 @@ typedef struct StreamWork {
     const void *context;
 } StreamWork;
 
-/* Measures the milliseconds of one run: the least of a few rounds after one that loads the kernels.
+/* Sets *milliseconds_ret to the time of one run: the least of a few rounds after one that loads the kernels.
  * Synchronizes the stream. Fails as enqueue does, and with FSH_ERR_LIBRARY. */
 FshStatus stream_time(const StreamWork *work, cudaStream_t stream, double *milliseconds_ret, FshError *error);
 

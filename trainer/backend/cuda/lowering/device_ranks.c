@@ -42,7 +42,7 @@ FshStatus device_ranks_share(const DeviceRanks *ranks, const GradientBucket buck
 
 #include <nccl.h>
 
-/* What is called of NCCL, by the names it has there. */
+/* The functions of NCCL that are called, by their names there. */
 typedef struct NcclCalls {
     ncclResult_t (*GetVersion)(int *version);
     ncclResult_t (*GetUniqueId)(ncclUniqueId *id);

@@ -11,9 +11,9 @@ bool direct_step_fits(const Step *step, Direct *direct);
 uint64_t direct_step_scratch_bytes(const Step *step, const Direct *direct);
 FshStatus direct_step_run(const Step *step, const Direct *direct, void *scratch, cudaStream_t stream,
                           FshError *error);
-/* Measures one run, or tells what was measured at an earlier start (the plan cache of the backend keeps it,
- * under the pattern of cuDNN's plan for the same step). The tensors of the step have addresses; its result is
- * overwritten. */
+/* Sets *milliseconds_ret to the time of one run, measured now or at an earlier start (the plan cache of the
+ * backend keeps it, under the pattern of cuDNN's plan for the same step). The tensors of the step have
+ * addresses; its result is overwritten. */
 FshStatus direct_step_milliseconds(CudaBackend *backend, const Step *step, const Direct *direct,
                                    const char *pattern, double *milliseconds_ret, FshError *error);
 

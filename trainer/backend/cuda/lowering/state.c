@@ -10,7 +10,7 @@
 static const char no_batch_helps[] =
     "no batch size helps: use a smaller network, or an optimizer that keeps less (sgd)";
 
-/* A list, since addresses are given out. */
+/* A narrow copy of a weight. Copies form a list, since their addresses are given out. */
 typedef struct NarrowWeight {
     DeviceTensor tensor; /* owns data */
     const struct StateEntry *weight;
