@@ -107,7 +107,7 @@ static void tear_down(Fixture *fixture)
     option_list_free(&fixture->settings.pairs);
 }
 
-/* Words are parted by single blanks; '~' stands for an empty word. */
+/* Parses the words of the line, parted by single blanks; '~' stands for an empty word. */
 static FshStatus parse_into(Fixture *fixture, const char *line)
 {
     int count = 0;

@@ -199,7 +199,7 @@ static FshStatus take(uint64_t item, void *memory, bool *end_ret, void *context,
     return FSH_OK;
 }
 
-/* Makes of what take left in the slot what deliver expects. */
+/* Makes of the slot that take filled what deliver expects. */
 static FshStatus stream_work(uint64_t item, int thread, void *memory, void *context, FshError *error)
 {
     Trial *trial = context;
@@ -314,7 +314,8 @@ TEST(test_a_signal_that_comes_as_the_end_is_found_cuts_nothing_off)
     }
 }
 
-/* Takes that are slow, as a listing over a network: meanwhile the others work and deliver. */
+/* Takes as `take` does, with *end_ret its; item 12 comes late, as from a listing over a network, while the
+ * others work and deliver. */
 static FshStatus slow_take(uint64_t item, void *memory, bool *end_ret, void *context, FshError *error)
 {
     Trial *trial = context;
@@ -427,7 +428,7 @@ TEST(test_slots_are_bounded_and_freed_once)
     assert_int_equal(trial.worked[0], 0);
 }
 
-/* Does ordered_work, slowly for every 20th item. The other items fill the window behind the slow one, and no
+/* Does ordered_work, slowly for every 20th item. The other items fill the window after the slow one, and no
  * slot may be used again before its item is delivered. */
 static FshStatus slow_head(uint64_t item, int thread, void *memory, void *context, FshError *error)
 {

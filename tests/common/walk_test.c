@@ -22,7 +22,7 @@ static void walk(const char *root, int jobs, FileList *list)
     assert_ok(walk_files(root, jobs, list, &error), &error);
 }
 
-/* Paths with '\n' between them; free it. */
+/* Returns the paths with '\n' between them; the caller frees the text. */
 static char *joined(const FileList *list)
 {
     char *text = NULL;
@@ -191,7 +191,7 @@ TEST_IN_FOLDER(test_large_folders_are_complete_and_the_same_for_any_number_of_th
         if (stream)
             (void)fclose(stream);
     }
-    for (int i = 0; i < ALIKE; i++) { /* what differs is behind what sorts most of them */
+    for (int i = 0; i < ALIKE; i++) { /* what differs comes after what sorts most of them */
         const char *path = test_path(folder, "alike/%s%d-the-same-in-many-%d", i % 5 ? "" : "é", i * 7919 % 4,
                                      i * 7919 % ALIKE);
         FILE *stream = i ? fopen(path, "we") : (test_file_write_text(path, ""), NULL);
@@ -262,7 +262,7 @@ TEST_IN_FOLDER(test_an_interrupt_ends_the_walk, folder)
 
 /* ---- the cursor ---- */
 
-/* Lines of PATH, or of PATH: REASON, in the cursor's order; free it. */
+/* Returns lines of PATH, or of PATH: REASON, in the cursor's order; the caller frees the text. */
 static char *walked(const char *root, uint64_t *hidden_count)
 {
     WalkCursor *cursor = NULL;
@@ -310,7 +310,7 @@ TEST_IN_FOLDER(test_the_cursor_gives_files_and_problems_in_one_order, folder)
                                         "r/b/.x",  "o/.h",    "o/x",     "r/a/.-"};
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
         test_file_write_text(test_path(folder, "%s", paths[i]), "12");
-    link_to(folder, "../o", "r/l");      /* a folder: behind l.txt */
+    link_to(folder, "../o", "r/l");      /* a folder: after l.txt */
     link_to(folder, "a.txt", "r/m");     /* a file: before m. */
     link_to(folder, "../o", "r/l-");     /* followed for the order's sake by l alone */
     link_to(folder, "nothing", "r/l-!"); /* before l-/ */

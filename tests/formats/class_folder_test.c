@@ -31,7 +31,7 @@ static void assert_classes(const FshDataset *dataset, const char *names)
     assert_string_equal(joined, names);
 }
 
-/* Sample index of the split is the file at path, which write_text wrote, with this label. */
+/* Asserts that sample `index` of the split is the file at path, which write_text wrote, with this label. */
 static void assert_image(const FshDataset *dataset, const char *split_name, uint64_t index, const char *path,
                          int64_t label)
 {

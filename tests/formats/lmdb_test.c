@@ -293,7 +293,7 @@ TEST_IN_FOLDER(test_hostile_nodes_are_refused_or_harmless, folder)
         for (unsigned i = 16; i < lower; i += 2) {
             uint8_t *node = bytes + page + load_le16(bytes + page + i);
             bool overflow = load_le16(bytes + page + 10) == 2 && load_le16(node + 4) == 1;
-            size_t number_bytes = overflow ? 8 + 10 + 8 : 8; /* with the page number behind the key */
+            size_t number_bytes = overflow ? 8 + 10 + 8 : 8; /* with the page number after the key */
             in_overflow += overflow;
             for (size_t at = 0; at < number_bytes; at++) {
                 for (size_t v = 0; v < sizeof values; v++) {

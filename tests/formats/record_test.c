@@ -162,7 +162,7 @@ TEST(test_forged_layouts_are_refused)
     store_le64(forged + 96, load_le64(record + 96) + 64);
     assert_int_equal(parse_exact(forged, length + 64), FSH_ERR_CORRUPT);
 
-    /* And behind the last. */
+    /* And after the last. */
     memset(forged, 0, length + 64);
     memcpy(forged, record, length);
     store_le64(forged + 8, length + 64);
@@ -212,7 +212,7 @@ TEST(test_padding_that_is_not_zero_is_corrupt)
     assert_ok(fsh_record_parse(record, length, FSH_RECORD_ALIGNED, &sample, &head, &error), &error);
     assert_ok(fsh_record_verify(record, &sample, &head, &error), &error);
     const uint8_t *data[2] = {sample.fields[0].data, sample.fields[1].data};
-    const size_t places[] = {(size_t)(data[0] - record) - 1, /* behind the source paths */
+    const size_t places[] = {(size_t)(data[0] - record) - 1,                      /* after the source paths */
                              (size_t)(data[0] - record) + sample.fields[0].bytes, /* between the payloads */
                              length - 1,                                          /* at the end */
                              (size_t)((const uint8_t *)sample.key - record) + 1,  /* a zero byte in the key */
@@ -354,7 +354,7 @@ TEST(test_numbers_that_are_too_long_or_too_large_are_refused)
         {"\x08\x01\x00\x02\x80\x80\x80\x80\x80\x01\x01\x01\x00kp", 15, FSH_ERR_CORRUPT},
         {"\x08\x00\x00\x02\x01\x01\x01\x00kp", 10, FSH_ERR_CORRUPT},         /* no key */
         {"\x08\x01\x01\x02\x01\x01\x01\x00kp", 10, FSH_ERR_CORRUPT},         /* a key in no path */
-        {"\x08\x01\x02\x02\x01\x01\x01\x01kp", 10, FSH_ERR_CORRUPT},         /* and behind its end */
+        {"\x08\x01\x02\x02\x01\x01\x01\x01kp", 10, FSH_ERR_CORRUPT},         /* and past its end */
         {"\x08\x01\x00\x02\x01\x01\x00\x00kp", 10, FSH_ERR_CORRUPT},         /* an empty field */
         {"\x08\x01\x00\x22\x01\x01\x01\x01\x00kp", 11, FSH_ERR_UNSUPPORTED}, /* compression 2 */
         {"\x08\x01\x00\x09\x01\x01\x01\x00kp", 10, FSH_ERR_UNSUPPORTED},     /* codec 9 */

@@ -151,7 +151,7 @@ TEST_IN_FOLDER(test_damaged_records_are_left_out_by_the_index_and_named, folder)
     Losses losses = {0};
     FshRepairReport report;
     FshError error = {0};
-    test_file_flip_byte(whole.path, (int64_t)whole.ends[1] + 200); /* in record 2, behind its magic */
+    test_file_flip_byte(whole.path, (int64_t)whole.ends[1] + 200); /* in record 2, after its magic */
     test_file_flip_byte(whole.path, (int64_t)whole.ends[4]);       /* the magic of record 5 */
     assert_ok(fsh_repair(whole.path, repaired, keep, &losses, &report, &error), &error);
     assert_true(report.indexed);
@@ -288,8 +288,8 @@ TEST_IN_FOLDER(test_an_intact_shard_comes_back_as_it_is, folder)
 
 enum { CANDIDATE_STEP = 128 };
 
-/* Beginnings of records that claim `left` bytes, and are sound but for their CRC: within CANDIDATE_STEP
- * bytes. */
+/* Writes the beginning of a record, within CANDIDATE_STEP bytes, that claims `left` bytes and is sound but
+ * for its CRC. */
 static void forge_aligned(uint8_t *at, size_t left)
 {
     enum { AT_BYTES = 8, AT_FIELD_BYTES = RECORD_HEADER_BYTES + 8, PAYLOAD_AT = 128 };

@@ -34,7 +34,7 @@ void sample_free(MadeSample *made);
 /* Fails the test unless read is what sample_make gives for it. */
 void sample_assert_equal(const FshSample *read, const DatasetPlan *plan, const char *split, uint64_t index);
 
-/* Options of one file of the plan. */
+/* Returns the options of one file of the plan. */
 FshWriterOptions samples_writer_options(const DatasetPlan *plan, const char *split, uint32_t shard_index);
 /* Writes samples first..first+count-1 of a split into path; *info_ret's name is the caller's. Fails the test
  * on errors. */

@@ -217,8 +217,8 @@ TEST_IN_FOLDER(test_every_tar_tells_names_of_classes, folder)
     fsh_close(&dataset);
 }
 
-/* Samples KEY.jpg with what KEY.cls says; NULL: a .json with a number instead. Keys differ where counts
- * do. */
+/* Saves samples KEY.jpg with a text KEY.cls each, or where the text is NULL a KEY.json with a number. Keys
+ * differ where counts do. */
 static void save_classes(TestFolder *folder, const char *name, const char *const *classes, size_t count)
 {
     TestTar tar = {0};

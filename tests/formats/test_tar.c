@@ -16,7 +16,6 @@ void test_tar_add_text(TestTar *tar, const char *path, const char *text)
     test_tar_add(tar, path, text, strlen(text));
 }
 
-/* Writes it with its end marker and forgets it. */
 const char *test_tar_save(TestTar *tar, TestFolder *folder, const char *name)
 {
     FshError error = {0};

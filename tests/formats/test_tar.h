@@ -18,7 +18,7 @@ typedef struct TestTar {
 
 void test_tar_add(TestTar *tar, const char *path, const void *bytes, size_t length);
 void test_tar_add_text(TestTar *tar, const char *path, const char *text);
-/* Writes it with its end marker as FOLDER/name and empties it; returns the path. */
+/* Writes the tar with its end marker as FOLDER/name and empties tar; returns the path. */
 const char *test_tar_save(TestTar *tar, TestFolder *folder, const char *name);
 
 /* Opens the dataset; the caller closes it with fsh_close. */

@@ -20,11 +20,11 @@
 /* Runs the target. bytes are exactly length long, so that a read past their end is seen. */
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length);
 
-/* Makes checksums right again after a mutation, so that the fuzzer gets behind them; bits of choice tell
- * which. Only targets of formats with checksums have it: see fuzz_mutator.c. */
+/* Makes checksums right again after a mutation, so that the fuzzer gets past them; bits of choice tell which.
+ * Only targets of formats with checksums have it: see fuzz_mutator.c. */
 void fuzz_mend(uint8_t *bytes, size_t length, uint32_t choice);
 
-/* Aborts, naming what, unless it holds: a find. */
+/* Aborts, naming `what`, unless `holds`: that is a find. */
 void fuzz_expect(bool holds, const char *what);
 
 #ifdef __clang_analyzer__

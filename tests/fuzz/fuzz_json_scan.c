@@ -12,7 +12,7 @@
  * wrong. */
 static bool unescape(const JsonSlice *slice, char **text_ret, size_t *bytes_ret)
 {
-    char *text = malloc(slice->bytes + 1); /* behind its end, as callers have it */
+    char *text = malloc(slice->bytes + 1); /* room for one more byte, as callers have it */
     fuzz_expect(text != NULL, "memory for a text");
     bool right = fsh_json_slice_unescape(slice, text, bytes_ret);
     fuzz_expect(!right || *bytes_ret <= slice->bytes, "a text without escapes is no longer than with");

@@ -13,7 +13,8 @@ typedef struct SeedEntry {
     bool overflow; /* in pages of its own, as values that do not fit into a leaf are in any case */
 } SeedEntry;
 
-/* Entries in byte order of their keys, each in its own leaf below one branch; at most 8. */
+/* Writes an LMDB as a seed: at most 8 entries in byte order of their keys, each in its own leaf below one
+ * branch. */
 void seed_write_lmdb(const char *root, const char *target, const char *name, const SeedEntry *entries,
                      size_t count);
 

@@ -113,7 +113,7 @@ DECODE_TEST(test_own_conversion_agrees_with_libvips, tools)
             assert_false(icc_conversion_prepare(icc, length, 4 - channels, &conversion));
             icc_conversion_apply(&conversion, &tools->image);
             assert_ok(plugin->convert_to_srgb(&theirs, icc, length, &tools->error), &tools->error);
-            size_t apart = 0; /* Little CMS computes with 14 bits behind the point: in the dark that shows */
+            size_t apart = 0; /* Little CMS computes with 14 bits after the point: in the dark that shows */
             for (size_t i = 0; i < count; i++) {
                 int difference = abs(tools->image.pixels[i] - theirs.pixels[i]);
                 apart += difference > 1;

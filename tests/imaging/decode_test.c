@@ -259,7 +259,7 @@ DECODE_TEST(test_missing_scans_are_damage, tools)
     }
 }
 
-/* Bytes behind a scan that its decoding did not need: it was out of step. Behind the last scan they may be
+/* A scan is out of step where its decoding did not need all its bytes. After the last scan such bytes may be
  * padding. */
 DECODE_TEST(test_scans_out_of_step_are_damage, tools)
 {
@@ -315,7 +315,7 @@ DECODE_TEST(test_a_flood_of_markers_takes_no_time, tools)
 DECODE_TEST(test_extraneous_bytes_are_a_warning, tools)
 {
     make_plain_jpeg(tools, (MakeJpeg){.width = 32, .height = 32, .colours = MAKE_RGB});
-    /* behind SOI and APP0, which are 20 bytes */
+    /* after SOI and APP0, which are 20 bytes */
     Buffer with_junk = {0};
     assert_int_equal(buffer_append(&with_junk, tools->file.bytes, 20, NULL), FSH_OK);
     assert_int_equal(buffer_append(&with_junk, "junk", 4, NULL), FSH_OK);

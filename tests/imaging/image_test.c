@@ -48,7 +48,7 @@ TEST(test_formats_are_known_by_their_first_bytes)
         {BYTES("\xff"), IMAGE_UNKNOWN},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        /* an allocation of exactly this size: a read behind it shows under ASan */
+        /* an allocation of exactly this size: a read past it shows under ASan */
         uint8_t *bytes = malloc(rows[i].length + (rows[i].length == 0));
         assert_non_null(bytes);
         memcpy(bytes, rows[i].bytes, rows[i].length);

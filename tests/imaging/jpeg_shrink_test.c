@@ -364,7 +364,7 @@ static void check_flat(Tools *tools, const Kind *kind, const JpegShrinkOptions *
 }
 
 /* A flat colour stays that colour up to the last sample, whatever the edges: the weights are normalised
- * there, and an odd edge's halved sample, whose centre may lie behind the last one of a 4:1:1 file, has
+ * there, and an odd edge's halved sample, whose centre may lie beyond the last one of a 4:1:1 file, has
  * something to take. */
 TEST_WITH(test_flat_colour_reaches_the_edges, setup, teardown, Tools *tools)
 {

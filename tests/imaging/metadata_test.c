@@ -92,7 +92,7 @@ TEST(test_xmp_is_made_upright)
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         size_t length = strlen(rows[i].before);
-        char *text = malloc(length + (length == 0)); /* no NUL behind */
+        char *text = malloc(length + (length == 0)); /* no NUL at the end */
         assert_non_null(text);
         memcpy(text, rows[i].before, length);
         xmp_make_upright(text, length);
@@ -203,7 +203,7 @@ DECODE_TEST(test_each_block_alone_and_none, tools)
     }
 }
 
-/* A profile beyond one stored block of zlib; its table is behind 64 kB of nothing. */
+/* A profile beyond one stored block of zlib; its table comes after 64 kB of nothing. */
 DECODE_TEST(test_long_profile_is_written_into_png, tools)
 {
     need_libvips();

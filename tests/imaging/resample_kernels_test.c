@@ -120,7 +120,7 @@ TEST(test_kernels_give_the_portable_bytes)
     }
 }
 
-/* The whole resampler on images without slack, of one pixel to a few: what kernels may read behind a row they
+/* The whole resampler on images without slack, of one pixel to a few: what kernels may read after a row they
  * get. */
 TEST(test_small_images_are_read_within_their_bounds)
 {

@@ -126,7 +126,8 @@ static void check_hints(const OptionTable *table)
     }
 }
 
-/* Options that a hint names in its text ("--epochs") exist; those of another program stand after its name. */
+/* Asserts that options which a hint names in its text ("--epochs") exist. An option of another program stands
+ * after that program's name. */
 static void check_texts(const OptionTable *table)
 {
     for (const OptionForeign *hint = table->answers; hint && hint->name; hint++) {

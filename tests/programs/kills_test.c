@@ -103,7 +103,7 @@ static void assert_same_files(const Job *job, const char *output, const char *wh
     }
 }
 
-/* Marks that a kill at the very end leaves do not count. */
+/* Asserts that output equals the whole tree but for the marks that a kill at the very end leaves. */
 static void assert_same_tree(const Job *job, const char *output, const char *whole, unsigned call)
 {
     RunResult result =

@@ -155,7 +155,8 @@ TEST_IN_FOLDER(test_what_a_gpu_takes_is_foreseen_without_one, folder)
 
 /* ---- going on ---- */
 
-/* What a run that goes on has to restore: each whole, stopped behind a checkpoint, and gone on with. */
+/* What a run that goes on has to restore: each case runs whole, and is stopped after a checkpoint and gone on
+ * with. */
 typedef struct ResumeCase {
     const char *name;
     const char *arguments[24];
@@ -355,7 +356,7 @@ static void assert_same_weights(const char *a_path, const char *b_path)
     safetensors_close(&b);
 }
 
-/* Steps behind it have begun when the loss is seen; with a checkpoint behind each step none has. */
+/* Later steps have begun when the loss is seen; with a checkpoint after each step none has. */
 TEST_IN_FOLDER(test_a_loss_that_is_no_number_stops_at_its_step, folder)
 {
     const char *shards = make_learnable(folder);

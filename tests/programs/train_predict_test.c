@@ -24,7 +24,7 @@ typedef struct CsvRow {
     size_t count;
 } CsvRow;
 
-/* Reads the row at *text, which moves behind it. False at the end. */
+/* Reads the row at *text and moves *text after it. Returns false at the end. */
 static bool read_row(const char **text, CsvRow *row)
 {
     const char *at = *text;

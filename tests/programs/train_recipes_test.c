@@ -22,7 +22,7 @@ static void assert_near(double value, double wanted)
 TEST_IN_FOLDER(test_a_plateau_lowers_the_rate, folder)
 {
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
-    /* Nothing is better by 1000 %: every epoch behind the first is one without improvement. */
+    /* Nothing is better by 1000 %: every epoch after the first is one without improvement. */
     SAYS(0, "top1 has stopped getting better: learning rate 0.005 from here on", CONV8, "--epochs", "5",
          "--lr", "0.01", "--lr-warmup-epochs", "0", "--lr-scheduler", "plateau", "--plateau-patience", "0",
          "--plateau-threshold", "1000", "--plateau-threshold-mode", "abs", "--plateau-factor", "0.5",

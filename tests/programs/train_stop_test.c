@@ -174,7 +174,7 @@ TEST_IN_FOLDER(test_a_disk_that_is_full_from_the_start_leaves_nothing, folder)
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
     RunResult result = TRAIN(0, "--model", "conv8", "--epochs", "1", shards, test_path(folder, "was"));
     run_result_free(&result);
-    /* Full at once, and full behind args.json. */
+    /* Full at once, and full after args.json. */
     const uint64_t rooms[] = {100, test_file_size(test_path(folder, "was/args.json")) + 10};
     for (size_t i = 0; i < 2; i++) {
         const RunOptions options = {.limit_disk = true, .disk_bytes = rooms[i]};

@@ -40,7 +40,8 @@ void spoil_sample(TestFolder *folder, const char *split_name, uint64_t index);
 
 /* ---- running ---- */
 
-/* arguments: NULL at the end. Fails with all that ftrain has said if it ends otherwise. */
+/* Runs ftrain with the arguments, NULL at the end; fails with all its output if it ends with another
+ * status. */
 RunResult expect_train(int exit_status, const RunOptions *options, const char *const *arguments);
 
 #define TRAIN(exit_status, ...) expect_train((exit_status), NULL, (const char *const[]){__VA_ARGS__, NULL})

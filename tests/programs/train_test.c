@@ -445,7 +445,7 @@ TEST_IN_FOLDER(test_class_folders_are_trained_on_without_packing, folder)
                         test_path(folder, "out/last.safetensors"));
 }
 
-/* Epochs that a run has come to the end of. */
+/* Returns the number of epochs that a run has finished. */
 static size_t epochs_of(const char *output)
 {
     char *summary = summary_without_time(output);

@@ -5,7 +5,7 @@
  *   END:pages:OFFSET:BYTES:FROM   the pages of these bytes cannot be read through mappings, from the file's
  *                                 FROM-th mapping on (1: all of them); touching one is SIGBUS, and EFAULT in
  *                                 a system call, as on a disk that fails
- *   END:cut:LENGTH:FROM           the file is cut to LENGTH bytes behind its FROM-th mapping
+ *   END:cut:LENGTH:FROM           the file is cut to LENGTH bytes after its FROM-th mapping
  *   END:open:ERRNO                it cannot be opened
  *   END:read:ERRNO                it can, and not be read
  *   END:list:ERRNO                the folder can be opened, and not be listed

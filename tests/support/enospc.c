@@ -220,7 +220,7 @@ REPLACES int fallocate64(int descriptor, int mode, off64_t offset, off64_t lengt
     return fallocate(descriptor, mode, offset, length);
 }
 
-/* Returns its error, and leaves errno. */
+/* Returns the error, as posix_fallocate does, and leaves errno as it was. */
 REPLACES int posix_fallocate(int descriptor, off_t offset, off_t length)
 {
     int kept = errno;

@@ -1,8 +1,8 @@
 /* stop_at.c - a process that stops itself (SIGSTOP) when a file gets its name: LD_PRELOAD of
  * build/tests/libfshard-test-stop.so.
  *
- * FSHARD_STOP_AT is the end of that file's path. It stops once, behind the call of rename, renameat2 or
- * link. */
+ * FSHARD_STOP_AT is the end of that file's path. The process stops once, after the call of rename, renameat2
+ * or link. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdatomic.h>

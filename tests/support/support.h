@@ -31,7 +31,7 @@ typedef struct TestFolder {
 } TestFolder;
 
 void test_folder_make(TestFolder *folder);
-/* Removes it with all that is in it, folders without permissions included. */
+/* Removes the folder with all that is in it, folders without permissions included. */
 void test_folder_remove(TestFolder *folder);
 
 /* TEST_IN_FOLDER(name, folder) { … } defines a test whose parameter is a new TestFolder *folder. */
@@ -47,7 +47,7 @@ const char *test_path(TestFolder *folder, const char *format, ...) FSH_PRINTF(2,
 
 /* ---- files ---- */
 
-/* Folders above path are made. An existing file is replaced. */
+/* Write a file and make the folders above path; replace an existing file. */
 void test_file_write(const char *path, const void *bytes, size_t length);
 void test_file_write_text(const char *path, const char *text);
 /* Returns the whole file with a NUL after it; the caller frees it. *length_ret is its length; length_ret may
@@ -62,13 +62,13 @@ void test_file_truncate(const char *path, int64_t length);
  * path is not there. */
 uint64_t test_count_files(const char *path);
 
-/* Compares names (hidden ones too), kinds and bytes. NULL: equal; else the first difference in words; free
- * it. */
+/* Compares names (hidden ones too), kinds and bytes. Returns NULL if they are equal, else the first
+ * difference in words, which the caller frees. */
 char *test_tree_difference(const char *a, const char *b);
 
 /* Makes permissions hold for root too, for this thread and all that come from it: call it first in
- * test_program_begin, before OpenMP starts threads. False: this machine does not allow it, and a test of
- * unreadable files must skip(). */
+ * test_program_begin, before OpenMP starts threads. Returns false where this machine does not allow it; a
+ * test of unreadable files must then skip(). */
 bool test_bind_to_permissions(void);
 
 /* ---- programs ---- */
@@ -90,7 +90,7 @@ typedef struct RunOptions {
 
 typedef struct RunResult {
     int exit_status; /* as a shell says it: 128 + signal when killed */
-    char *out, *err; /* NUL behind; owned; free with run_result_free */
+    char *out, *err; /* a NUL after the text; owned; free with run_result_free */
     size_t out_bytes, err_bytes;
     double seconds;
 } RunResult;
@@ -98,7 +98,7 @@ typedef struct RunResult {
 /* Runs $FSHARD_BIN/PROGRAM (or PROGRAM as it is, with a '/' in it) to its end. Arguments are const char *,
  * then NULL. options may be NULL. Standard input is empty. */
 RunResult run_program(const RunOptions *options, const char *program, ...) __attribute__((sentinel));
-/* arguments: without the program's name, NULL at the end. */
+/* Runs a program with the arguments, without its name and with NULL at the end. */
 RunResult run_program_arguments(const RunOptions *options, const char *program, const char *const *arguments);
 void run_result_free(RunResult *result);
 
@@ -116,7 +116,7 @@ void run_wait_until_stopped(const RunningProgram *running);
 /* Sends a stopped program the signal and lets it go on. */
 void run_go_on(const RunningProgram *running, int signal_number);
 
-/* Waits until path exists, at most `seconds`; false if it never does. */
+/* Waits until path exists, at most `seconds`; returns false if it never does. */
 bool wait_for_file(const char *path, double seconds);
 void sleep_seconds(double seconds);
 

@@ -292,7 +292,7 @@ TEST_IN_FOLDER(test_bytes_at_random_do_no_harm, folder)
             size_t at = random_below(&random, (uint32_t)length);
             uint32_t change = random_below(&random, 2) ? random_u32(&random) : 1U << random_below(&random, 8);
             bytes[at] = (char)((unsigned char)bytes[at] ^ change);
-            /* Damage behind the checksum: only then is more than a sum tested. */
+            /* Damage after the checksum: only then is more than a sum tested. */
             if (length % 512 == 0 && at % 512 < 500 && random_below(&random, 2))
                 tar_sign_header((uint8_t *)bytes + at / 512 * 512);
         }

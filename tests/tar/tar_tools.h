@@ -29,7 +29,7 @@ void run_shell(TestFolder *folder, const char *command);
 char *tar_listing(const char *path, bool with_content);
 /* Asserts the listing, with content and without. */
 void assert_tar_listing(const char *path, const char *expected);
-/* Opens, goes to the entry of that name, reads it. entry->path is NULL then. */
+/* Opens the tar, goes to the entry of that name and reads it. Sets entry->path to NULL. */
 FshStatus tar_read_one(const char *path, const char *name, Buffer *content, uint64_t most, TarEntry *entry,
                        FshError *error);
 

@@ -85,7 +85,8 @@ static void finish(TarWriter **writer)
     assert_null(*writer);
 }
 
-/* offsets: (count + 1), where each entry begins; may be NULL. */
+/* Writes the entries. offsets has place for count + 1, where each entry begins and the last ends; it may be
+ * NULL. */
 static void write_tar(const char *path, const Entry *entries, size_t count, uint64_t *offsets)
 {
     TarWriter *writer = NULL;

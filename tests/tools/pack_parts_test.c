@@ -154,7 +154,7 @@ TEST_IN_FOLDER(test_basicsr_merges_too, folder)
     run_result_free(&result);
 }
 
-/* Returns the file of the folder whose name begins so; free it. */
+/* Returns the file of the folder whose name begins so; the caller frees it. */
 static char *find_mark(const char *folder, const char *beginning)
 {
     DIR *entries = opendir(folder);

@@ -273,7 +273,7 @@ TEST_IN_FOLDER(test_split_of_a_source_that_has_val_is_refused, folder)
     run_result_free(&result);
 }
 
-/* Returns the id in dataset.json; free it. */
+/* Returns the id in dataset.json; the caller frees it. */
 static char *id_of(const char *path)
 {
     json_t *manifest = packed_manifest(path);

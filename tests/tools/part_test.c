@@ -60,7 +60,7 @@ TEST(test_anything_else_is_refused)
     }
 }
 
-/* Sets Slurm's variables; NULL: not set. */
+/* Sets Slurm's variables; unsets those whose value is NULL. */
 static void set_variables(const char *const values[5])
 {
     static const char *const names[5] = {"SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_MIN",

@@ -12,7 +12,7 @@
 
 /* ---- images ---- */
 
-/* Returns width * height * channels bytes of a gradient; free them. */
+/* Returns width * height * channels bytes of a gradient; the caller frees them. */
 static uint8_t *fill(uint32_t width, uint32_t height, uint32_t channels, uint32_t seed)
 {
     uint8_t *rgb = malloc((size_t)width * height * 3);

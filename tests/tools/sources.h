@@ -41,7 +41,7 @@ FshWriter *shard_writer(const char *path, const char *const *classes, size_t cla
 FshDataset *packed_open(const char *path);
 /* Returns the samples of a split; 0 if there is no such split. */
 uint64_t packed_count(const char *path, const char *split);
-/* Returns "key label\n" for every sample of a split, in order; free it. */
+/* Returns "key label\n" for every sample of a split, in order; the caller frees it. */
 char *packed_list(const char *path, const char *split);
 /* Asserts that every field of every sample holds the bytes of the file it names, and the label is the class
  * of that name. */

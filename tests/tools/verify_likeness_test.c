@@ -43,7 +43,7 @@ static uint8_t level(float value)
 
 /* ---- scenes ---- */
 
-/* Disks that lie over each other, of all sizes: edges as photographs have them. */
+/* Draws disks of all sizes that lie over each other: edges as photographs have them. */
 static void draw_scene(Image *image)
 {
     FshError error;

@@ -132,7 +132,7 @@ CUDA_TEST(test_narrow_groups_that_are_padded_inside_are_refused)
     graph_free(&graph);
 }
 
-/* ---- what cuDNN does behind a convolution ---- */
+/* ---- what cuDNN does after a convolution ---- */
 
 /* Returns a training norm after a convolution in f16, which takes its sums from the convolution or makes them
  * in a pass of its own; y is kept. */

@@ -190,7 +190,7 @@ static cudaError_t add_bias(Case *c)
     return kernel_add_bias(&c->images[Y], &c->vectors[BIAS], 1, c->room->stream);
 }
 
-/* Pools of half the size; the index lies behind. */
+/* Runs a max pool, or its backward pass, whose index lies in DY. */
 static cudaError_t max_pool_of(Case *c, const PoolShape *pool, bool backward_too)
 {
     const int64_t h = (c->h + 2 * pool->padding - pool->kernel) / pool->stride + 1,
@@ -257,7 +257,7 @@ static cudaError_t pad_backward(Case *c)
     return kernel_reflection_pad_backward(&dy, 1, &c->images[X], c->room->stream);
 }
 
-/* passes: bytes that must cross memory, in tensors of the case's size. */
+/* Prints the best time of a call. passes: bytes that must cross memory, in tensors of the case's size. */
 static void time_calls(const char *name, Case *c, double passes, cudaError_t (*call)(Case *c))
 {
     Room *room = c->room;

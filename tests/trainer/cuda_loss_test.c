@@ -248,7 +248,7 @@ CUDA_TEST(test_large_batches_of_classes_are_like_the_cpus)
     compare_loss(&(LossCase){.kind = LOSS_BCE, .rank = 2, .shape = {512, 1000}, .smoothing = 0.1F});
 }
 
-/* Loss and its gradient after a change to one sample's inputs. */
+/* Sets *loss_ret and gradient to the loss and its gradient after a change to the inputs. */
 static void run_changed(LossKind kind, float *loss_ret, float gradient[6],
                         void (*change)(float *x, int64_t *labels, int64_t *others, float *shares))
 {

@@ -260,8 +260,8 @@ static float *train_on_one_batch(Backend *backend, const Graph *graph, float los
     return values;
 }
 
-/* roundings: of what the network makes of a batch, in epsilons of its size. Training: the loss falls, and by
- * as much as in f32. */
+/* Compares a network in 16 bits with f32: its result for a batch, within `roundings` epsilons of its size,
+ * and the loss of training, which must fall by as much. */
 static void compare_network(const char *name, int64_t batch, int64_t size, int64_t channels, double roundings)
 {
     float losses[2][TRAINING_STEPS];

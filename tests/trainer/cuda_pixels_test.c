@@ -216,7 +216,7 @@ CUDA_TEST(test_threads_fill_a_store_together)
 
 enum { RESIDENT_BATCH = 16, RESIDENT_EDGE = 24 };
 
-/* Batches from the loader's memory and from the GPU's: the same bytes. */
+/* Asserts that batches from the loader's memory and from the GPU's have the same bytes. */
 static void compare_resident(const FshSplit *split, FshKind kind, const Augmentation *view)
 {
     const unsigned sides = kind == FSH_KIND_PAIRS ? 2 : 1;

@@ -134,7 +134,7 @@ TEST(test_a_relu_joins_a_convolution_with_a_bias)
             assert_int_equal(node->outputs[0], read);
             assert_int_equal(graph_tensor(graph, read)->producer, 1);
         }
-        /* what is behind the activation is none of the convolution's */
+        /* what comes after the activation is none of the convolution's */
         assert_int_equal(norm->inputs[6], TENSOR_NONE);
         assert_int_equal(norm->inputs[7], TENSOR_NONE);
         assert_int_equal(node->inputs[2] == TENSOR_NONE, !cases[i].bias);

@@ -8,8 +8,8 @@
 /* Returns the network, differentiated, with these fusions and activations of `type`. */
 Graph *fusion_graph(unsigned fusions, DataType type);
 
-/* Loss, gradients of all parameters and running statistics of the network with `fusions` against those
- * without any, on one backend from the same weights: ||difference|| / ||without|| at most tolerance. The
+/* Compares, on one backend from the same weights, loss, gradients of all parameters and running statistics of
+ * the network with `fusions` and without any: ||difference|| / ||without|| must be at most tolerance. The
  * gradient of a bias in front of a norm must be nearly 0, and 0 itself where bias-norm is among the
  * fusions. */
 void compare_fusions(Backend *backend, DataType type, unsigned fusions, double tolerance);
@@ -19,8 +19,8 @@ void compare_fusions(Backend *backend, DataType type, unsigned fusions, double t
  * rounding another value on the way flips signs in front of ReLUs. */
 void compare_narrow_fusions(Backend *backend, DataType type, unsigned fusions);
 
-/* Convolutions of several shapes with a bias and a ReLU, or a leaky one, fused: a pixel that is no number
- * makes results that are none. */
+/* Asserts that a pixel that is no number makes results that are none, in fused convolutions of several shapes
+ * with a bias and a ReLU or a leaky one. */
 void check_no_number_passes(Backend *backend, DataType type);
 
 /* Asserts that the weight gradient of a convolution has the same bits with FUSE_IMAGES_AGAIN as without; the

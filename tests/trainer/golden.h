@@ -23,7 +23,7 @@ int64_t golden_integer(const json_t *object, const char *key);
 double golden_real(const json_t *object, const char *key);
 /* Sets shape to the spec's "shape" and returns the rank. */
 int golden_shape(const json_t *spec, int64_t shape[4]);
-/* Elements of its "shape". */
+/* Returns the number of elements of the spec's "shape". */
 size_t golden_count(const json_t *spec);
 
 /* Sets values to the `count` values in [-1, 1) that belong to a name. */

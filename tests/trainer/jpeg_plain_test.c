@@ -78,7 +78,7 @@ TEST(test_a_file_without_its_tables_is_not)
 /* A component names a table that no file can have; its number ends in the bits of one that there is. */
 TEST(test_a_file_of_an_impossible_table_is_not)
 {
-    enum { TABLE_OF_FIRST = 12 }; /* behind the marker of the frame: T.81, B.2.2 */
+    enum { TABLE_OF_FIRST = 12 }; /* after the marker of the frame: T.81, B.2.2 */
     uint32_t width = 0, height = 0;
     Buffer file = file_of((MakeJpeg){.colours = MAKE_RGB});
     size_t frame = 0;

@@ -396,7 +396,8 @@ static void run_gate_backward(const CpuKernels *k, const Bench *b, Size s, int f
     k->channel->gate_backward(input(b, 1, 0), x, kernel_output(b, 0, 0), gate_rows(s), s.width);
 }
 
-/* Means and deviations go to sums, where they are compared as f32 whatever the type. */
+/* Runs the layer norm; copies means and deviations to sums, where they are compared as f32 whatever the
+ * type. */
 static void run_layer_norm(const CpuKernels *k, const Bench *b, Size s, int flags)
 {
     const int64_t first = s.rows / 3;

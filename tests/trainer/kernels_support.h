@@ -15,7 +15,7 @@ typedef struct Bench {
     float *in[BUFFERS];
     uint16_t *in_bf16[BUFFERS]; /* the same */
     uint8_t *bytes;
-    float *out[2]; /* of VALUES, behind GUARD values */
+    float *out[2]; /* of VALUES, after GUARD values */
     uint8_t *index;
     double *sums;
     float *block;
@@ -23,7 +23,7 @@ typedef struct Bench {
 
 Bench kernel_bench_new(DataType type);
 void kernel_bench_free(Bench *bench);
-/* Outputs and sums as a case starts with them. */
+/* Sets outputs and sums to what a case starts with. */
 void kernel_bench_reset(Bench *bench);
 /* Returns element `index` of output i, in the type of the bench. */
 void *kernel_output(const Bench *bench, int i, int64_t index);

@@ -67,7 +67,7 @@ TEST(test_variants_agree_to_the_bit)
 
 /* ---- bf16 ---- */
 
-/* Outputs of f32 rounded are those of bf16; sums and indices are the same. */
+/* Asserts that outputs of f32, rounded, are those of bf16, and that sums and indices are the same. */
 static void compare_rounded(const Bench *wanted, const Bench *got, const Kernel *kernel, Size s, int flags)
 {
     for (int i = 0; i < 2; i++)

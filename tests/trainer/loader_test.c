@@ -244,7 +244,8 @@ TEST_IN_FOLDER(test_a_loader_can_be_freed_at_any_time, folder)
 
 /* ---- bad samples ---- */
 
-/* Runs `epochs` epochs of training; returns the first failure. */
+/* Runs `epochs` epochs of training; returns the first failure. *blank_ret is the number of samples that were
+ * left out. */
 static FshStatus run_epochs(Loader *loader, uint64_t epochs, uint64_t *blank_ret, FshError *error)
 {
     const Batch *batch = NULL;

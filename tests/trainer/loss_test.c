@@ -123,7 +123,7 @@ static void write_reals(const Loss *loss, const char *name, const json_t *array)
         write_input(loss, name, values, json_array_size(array) * sizeof *values);
 }
 
-/* names: one for each. */
+/* Writes what each spec stands for to the input of the name at the same place. */
 static void write_specs(const Loss *loss, json_t *specs, const char *const *names, size_t count)
 {
     size_t i;

@@ -55,7 +55,7 @@ TEST(test_nan_is_never_right)
     metrics_add_classes(&metrics, all_nan, &first, 1, CLASSES, 0);
     metrics_add_classes(&metrics, one_nan, &second, 1, CLASSES, 0);
     assert_int_equal(metrics.sums[METRIC_TOP1], 0);
-    assert_int_equal(metrics.sums[METRIC_TOP5], 1); /* behind the NaN, before the zeros */
+    assert_int_equal(metrics.sums[METRIC_TOP5], 1); /* after the NaN, before the zeros */
     metrics_add_classes(&metrics, all_nan, &first, 1, 2, 0);
     assert_int_equal(metrics.sums[METRIC_TOP5], 1); /* with two classes, too */
 }

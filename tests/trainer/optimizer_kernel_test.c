@@ -204,7 +204,7 @@ static void updater_end(Updater *updater)
         (void)cudaFree(updater->owned[i]);
 }
 
-/* Multiples of 1/64 below 2: exact in every type. */
+/* Writes gradients that are multiples of 1/64 below 2, which are exact in every type. */
 static void write_gradients(const Updater *updater, int run)
 {
     for (int t = 0; t < TENSORS; t++) {

@@ -78,7 +78,7 @@ static void render_expected(PixelsCase *test, const SampleRecipe *drawn, unsigne
     }
 }
 
-/* Neighbours two by two, those that are there. */
+/* Mixes neighbours two by two, where both are there. */
 static void mix_expected(PixelsCase *test, Random *random, const Mixing *mixing)
 {
     const size_t bytes = (size_t)test->batch.width * test->batch.height * test->batch.channels;

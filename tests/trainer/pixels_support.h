@@ -8,7 +8,7 @@
 
 enum { PIXELS_COUNT = 6 }; /* images of a case; even */
 
-/* A batch of images of all sizes, one behind the other, and the recipes drawn for them. */
+/* A batch of images of all sizes, one after the other, and the recipes drawn for them. */
 typedef struct PixelsCase {
     char name[96];
     Augmentation augmentation;

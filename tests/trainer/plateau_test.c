@@ -21,7 +21,8 @@ static PlateauOptions options_of(const json_t *o)
                             .minimum = golden_real(o, "min_lr")};
 }
 
-/* restarts: saved and loaded again after each measure. */
+/* Returns the worst error of the rates; with restarts, the state is saved and loaded again after each
+ * measure. */
 static double case_error(const json_t *c, bool restarts)
 {
     const PlateauOptions options = options_of(json_object_get(c, "options"));

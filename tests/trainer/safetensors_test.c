@@ -325,7 +325,7 @@ TEST_IN_FOLDER(test_lengths_beyond_the_file_are_refused, folder)
         assert_int_equal(safetensors_open(&file, path, &error), FSH_ERR_CORRUPT);
         assert_null(file);
     }
-    /* A whole page, so that reading on behind it would be noticed. */
+    /* A whole page, so that reading on past it would be noticed. */
     enum { PAGE = 4096 };
     char page[PAGE];
     const uint64_t beyond = 2 * (uint64_t)PAGE;

@@ -337,7 +337,7 @@ TEST(test_a_run_goes_on_from_its_state_bit_for_bit)
         const Optimizer optimizer = everything((OptimizerKind)kind);
         Training whole = training_start(document, &optimizer, 2);
         size_t count;
-        for (int stop = 1; stop < RUNS; stop += 3) { /* in the middle of an accumulation, and behind one */
+        for (int stop = 1; stop < RUNS; stop += 3) { /* in the middle of an accumulation, and after one */
             Training first = training_start(document, &optimizer, 2);
             while (first.runs < (uint64_t)stop)
                 training_run(&first, 0.01, first.runs == OVERFLOWING);

@@ -22,7 +22,7 @@ static const char *const odd_names[TEST_CLASSES] = {"tench, Tinca tinca",
 
 static const ModelSpec no_choice = {0};
 
-/* Writes weights of a model with these names; NULL: with none. */
+/* Writes weights of a model with these class names; with none where names is NULL. */
 static void save(const char *path, const char *model, const char *const *names, size_t count)
 {
     FshError error = {0};

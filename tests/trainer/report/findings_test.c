@@ -75,7 +75,7 @@ TEST(test_large_images_are_shrunk_and_cut_ones_kept)
     findings_free(&findings);
 }
 
-/* Gains of 40 pairs: 0, 1, … 39 but for two. */
+/* Returns the gain of one of 40 pairs: 0, 1, … 39 but for two. */
 static double gain_of(int pair)
 {
     return pair == 17 ? -3 : pair == 5 ? 100 : pair;
