@@ -63,8 +63,8 @@ TEST_IN_FOLDER(test_a_killed_holder_lets_go, folder)
     (void)close(ends[1]);
 }
 
-/* Many begin at once, let go and begin again: never two at a time. The holder's file is all that they
- * share. */
+/* Many processes take the lock, let it go and take it again: never do two hold it. The holder's file is all
+ * that they share. */
 TEST_IN_FOLDER(test_never_two_at_a_time, folder)
 {
     enum { PROCESSES = 4, ROUNDS = 400 };

@@ -111,7 +111,7 @@ TEST_IN_FOLDER(test_a_damaged_record_is_named, folder)
     fsh_close(&dataset);
 }
 
-/* Every bit of every byte of a small shard, by either level. */
+/* Each bit of a small shard is changed in turn; the levels, which take turns too, must find every change. */
 TEST_IN_FOLDER(test_every_changed_bit_is_found, folder)
 {
     static const DatasetPlan small = {.train_count = 2, .payload_bytes_max = 100};

@@ -45,7 +45,7 @@ TEST_IN_FOLDER(test_full_disk_leaves_no_lmdb_behind, folder)
     assert_full_disk_is_reported(folder, "lmdb", "train.lmdb");
 }
 
-/* Its indexes for others (.idx, -wids.json) come after it. */
+/* A tar's indexes for others (.idx, -wids.json) are written after the tar. */
 TEST_IN_FOLDER(test_full_disk_leaves_no_tar_behind, folder)
 {
     assert_full_disk_is_reported(folder, "tar", "train-000000.tar");

@@ -255,7 +255,7 @@ TEST(test_modes_have_names)
     assert_false(fsh_cache_from_name("RAM", &cache));
 }
 
-/* Also what was touched: and samples are what they were. */
+/* Pages that were touched are dropped too; samples read as before. */
 TEST_IN_FOLDER(test_dropping_forgets_what_was_read, folder)
 {
     FshDataset *dataset = open_with_holes(folder);

@@ -91,7 +91,7 @@ TEST_IN_FOLDER(test_a_shard_alone_knows_its_dataset, folder)
     fsh_close(&dataset);
 }
 
-/* Without their manifest, by a pattern: all of a split, or some of it. */
+/* A pattern opens shards without their manifest: all of a split, or some. */
 TEST_IN_FOLDER(test_shards_of_a_list_are_one_split, folder)
 {
     const DatasetPlan plan = {.train_count = 30, .val_count = 4, .shard_count = 3};

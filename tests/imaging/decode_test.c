@@ -38,8 +38,8 @@ DECODE_TEST(test_kinds_of_jpeg, tools)
     }
 }
 
-/* Pixels come to the memory that was lent if they fit and nothing is done with them; and after a file for
- * which the decoder exchanged images, nobody writes to what was lent before, which is freed here. */
+/* Pixels come to the memory that was lent if they fit and need no further step. After a file for which the
+ * decoder exchanged images, nobody writes to memory lent before, which is freed here. */
 DECODE_TEST(test_pixels_go_to_memory_that_is_lent, tools)
 {
     static const struct {

@@ -50,8 +50,8 @@ static void finish(const Job *job, const char *output, unsigned call)
     run_result_free(&result);
 }
 
-/* Runs the job; what strace calls `fault` happens to its call of `which` of this number, counted in each of
- * its threads. log: gets its calls. The result is the caller's. */
+/* Runs the job with strace doing `fault` to call number `call` of `which`, counted in each thread; log gets
+ * the calls. The caller frees the result. */
 static RunResult run_with(const char *which, const char *fault, unsigned call, const char *log,
                           const Job *job, const char *output)
 {

@@ -302,8 +302,8 @@ TEST_IN_FOLDER(test_fusions_can_be_left_out, folder)
 
 /* ---- files that the device's decoder refuses ---- */
 
-/* Its head is good, so the device gets it; with Huffman tables of impossible sizes neither decoder reads
- * it. */
+/* The file's head is good, so the device gets it; with Huffman tables of impossible sizes neither decoder
+ * reads it. */
 TEST_IN_FOLDER(test_a_file_that_no_decoder_reads_is_skipped_or_stops, folder)
 {
     DatasetSpec spec = learnable;

@@ -306,7 +306,7 @@ TEST_IN_FOLDER(test_early_stopping_has_every_epoch_evaluated, folder)
     run_result_free(&result);
 }
 
-/* It is chosen once: a part of the run that goes on keeps it, and is silent. */
+/* The interval is chosen once: a run that goes on keeps it and is silent. */
 TEST_IN_FOLDER(test_a_run_that_goes_on_keeps_its_interval, folder)
 {
     const char *shards = make_heavy(folder), *out = test_path(folder, "out");

@@ -35,7 +35,7 @@ extern const DatasetSpec train_negatives;
 /* Makes FOLDER/set and returns its path. */
 const char *make_set(TestFolder *folder, const DatasetSpec *spec);
 
-/* Changes a bit of the pixels of a sample of FOLDER/set: its checksum no longer fits. */
+/* Changes a bit in the pixels of a sample of FOLDER/set, so that the sample's checksum no longer fits. */
 void spoil_sample(TestFolder *folder, const char *split_name, uint64_t index);
 
 /* ---- running ---- */

@@ -97,7 +97,7 @@ TEST_IN_FOLDER(test_names_and_times_of_all_kinds_come_back, folder)
     assert_int_equal(unsetenv("LOCPATH"), 0);
 }
 
-/* By GNU tar: every format and filter of the field. */
+/* GNU tar writes every format and filter of the field. */
 TEST_IN_FOLDER(test_tars_of_gnu_tar_are_read, folder)
 {
     run_shell(folder, "cd \"$0\"; mkdir -p in/d; echo hello > in/d/$(printf '%0120d' 1); : > in/empty; cd in;"

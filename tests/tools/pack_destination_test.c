@@ -174,7 +174,7 @@ TEST_IN_FOLDER(test_two_renames_of_which_the_second_fails_are_undone, folder)
     assert_int_equal(test_count_files(test_path(folder, "out")), test_count_files(test_path(folder, "new")));
 }
 
-/* Its size says little: LMDBs are made of pages. */
+/* An LMDB's size says little, as LMDBs are made of pages. */
 TEST_IN_FOLDER(test_an_lmdb_of_other_samples_is_not_kept, folder)
 {
     FshError error = {0};

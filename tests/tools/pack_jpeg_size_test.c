@@ -77,7 +77,7 @@ TEST_WITH(test_a_cut_header_is_not_known, NULL, NULL, ImageDecoder *decoder)
     buffer_free(&file);
 }
 
-/* Every value of every byte. */
+/* Each byte of the header takes every value. */
 TEST_WITH(test_a_changed_header_is_known_only_where_libjpeg_reads_it_alike, NULL, NULL, ImageDecoder *decoder)
 {
     for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++) {

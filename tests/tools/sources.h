@@ -43,8 +43,8 @@ FshDataset *packed_open(const char *path);
 uint64_t packed_count(const char *path, const char *split);
 /* Returns "key label\n" for every sample of a split, in order; the caller frees it. */
 char *packed_list(const char *path, const char *split);
-/* Asserts that every field of every sample holds the bytes of the file it names, and the label is the class
- * of that name. */
+/* Asserts that every field holds the bytes of the file that it names, and that each label is the class of
+ * that name. */
 void packed_assert_copies(const char *path, const char *source_root);
 
 /* Returns a JSON text, parsed; json_decref it. */

@@ -316,7 +316,7 @@ static void cut(const Image *from, uint32_t left, uint32_t top, uint32_t width, 
                from->pixels + ((size_t)(top + y) * from->width + left) * 3, (size_t)width * 3);
 }
 
-/* As a neighbouring frame, or a crop at another place: 4 to 20 % of the width and height apart. */
+/* The two differ as neighbouring frames or crops at other places do: by 4 to 20 % of the width and height. */
 TEST_WITH(test_another_crop_of_the_scene_is_not_alike, NULL, NULL, const Scenes *scenes)
 {
     static const float shares[] = {0.04F, 0.05F, 0.07F, 0.1F, 0.2F};

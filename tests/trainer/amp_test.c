@@ -81,8 +81,8 @@ static NetworkRun start_network(Backend *backend, const char *model, int64_t bat
     return run;
 }
 
-/* Twenty layers forward and back, each of which rounds: gradients of the first ones differ much from f32's.
- * So do those of PyTorch 1.13 under autocast(dtype=bfloat16), on a batch like this: logits 0.040, fc 0.040,
+/* Twenty layers round forward and back, so gradients of the first layers differ much from f32's. Those of
+ * PyTorch 1.13 under autocast(dtype=bfloat16) do so too, on a batch like this: logits 0.040, fc 0.040,
  * layer4.1.conv2 0.17, layer1.0.conv1 0.37, conv1 0.37. */
 TEST(test_resnet18_step_in_bf16_agrees_with_f32)
 {

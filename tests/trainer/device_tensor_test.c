@@ -60,7 +60,7 @@ TEST(test_masters_and_f32_networks_are_packed)
     }
 }
 
-/* OIHW to the graph, OHWI here. */
+/* Filters are OIHW to the graph and OHWI here. */
 TEST(test_filters_have_their_input_channels_last)
 {
     Graph *graph = odd_network(DATA_BF16, 3);

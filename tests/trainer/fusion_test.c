@@ -36,8 +36,7 @@ static bool lacks_bf16(void)
     return lacks;
 }
 
-/* A ReLU of what was rounded, or what is rounded of a ReLU: the same. A leaky one's values below 0 are
- * rounded once less. */
+/* Rounding before a ReLU or after it gives the same. A leaky one's values below 0 are rounded once less. */
 TEST(test_a_relu_behind_a_convolution_changes_little_in_bf16)
 {
     if (lacks_bf16())

@@ -59,7 +59,7 @@ TEST(test_others_are_not)
         check((MakeJpeg){.colours = MAKE_RGB, .orientation = orientation}, false);
 }
 
-/* Its tables of quantisation have become comments. */
+/* The file's quantisation tables have become comments. */
 TEST(test_a_file_without_its_tables_is_not)
 {
     uint32_t width = 0, height = 0;

@@ -84,7 +84,7 @@ TEST(test_digest_does_not_depend_on_batch_or_world_size)
     assert_int_equal(sampler_order_digest(&one, 2), sampler_order_digest(&other, 2));
 }
 
-/* Enough samples for several threads: what they add up is what one adds up. */
+/* There are enough samples for several threads, whose sum must be that of one thread. */
 TEST(test_digest_does_not_depend_on_threads)
 {
     const Sampler large = {
