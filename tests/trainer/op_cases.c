@@ -28,8 +28,8 @@ static TensorId conv2d_relu(Graph *graph, const OpOptions *options, TensorId x, 
     return graph_relu(graph, conv2d(graph, options, x, other));
 }
 
-/* Steep: where a pass of its own adds the bias to what is rounded already, a sign near 0 may differ, and
- * moves a gradient by little. */
+/* Appends a convolution and a steep leaky ReLU: where a pass of its own adds the bias to rounded values, a
+ * sign near 0 may differ, which moves a gradient by little. */
 static TensorId conv2d_leaky_relu(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
 {
     return graph_leaky_relu(graph, conv2d(graph, options, x, other), 0.9375F);
@@ -106,7 +106,7 @@ static TensorId add(Graph *graph, const OpOptions *options, TensorId x, TensorId
     return graph_add(graph, graph_add(graph, x, other), x);
 }
 
-/* The gradient of x is a sum, too. */
+/* Appends the sum of x and x scaled, so that the gradient of x is a sum, too. */
 static TensorId add_scaled(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
 {
     (void)other;
@@ -133,7 +133,7 @@ static TensorId max_pool(Graph *graph, const OpOptions *options, TensorId x, Ten
     return graph_max_pool(graph, x, &options->pool);
 }
 
-/* Equal maxima in every window. */
+/* Appends a max pool after a ReLU, so that windows are full of equal maxima. */
 static TensorId max_pool_of_relu(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
 {
     return max_pool(graph, options, graph_relu(graph, x), other);
@@ -172,7 +172,7 @@ static TensorId zero_pad(Graph *graph, const OpOptions *options, TensorId x, Ten
     return graph_zero_pad(graph, x, s[1] + by[0], s[2] + by[1], s[3] + by[2]);
 }
 
-/* At least one row and column stay. */
+/* Crops x by the box, where at least one row and one column stay. */
 static TensorId crop(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
 {
     const int64_t *s = graph_tensor(graph, x)->shape, *by = options->box;
@@ -204,7 +204,7 @@ static TensorId scale(Graph *graph, const OpOptions *options, TensorId x, Tensor
     return graph_scale(graph, x, options->slope);
 }
 
-/* The addend is scaled, so that its gradient is not dy itself. */
+/* Appends a channel scale whose addend is scaled, so that the addend's gradient is not dy itself. */
 static TensorId channel_scale(Graph *graph, const OpOptions *options, TensorId x, TensorId addend)
 {
     (void)options;
@@ -281,8 +281,8 @@ static const int64_t images_flattened[][4] = {{1, 1, 1, 1},  {1, 5, 7, 3},  {2, 
 
 #define CONV(...) .options.conv = {__VA_ARGS__}
 
-/* Every pair of odd and padded channel counts would take minutes: each count is there once in and once
- * out. */
+/* Makes convolution i of all kernels and channel counts. Each count is there once in and once out, as every
+ * pair of odd and padded counts would take minutes. */
 static bool channels_and_kernels(int i, OpCase *c)
 {
     static const int64_t channels[][2] = {{3, 5}, {5, 13}, {13, 21}, {21, 3}, {8, 16}, {16, 8}, {1, 1}};
@@ -306,9 +306,9 @@ static bool channels_and_kernels(int i, OpCase *c)
     return true;
 }
 
-/* What the kernels for few channels take without having been timed: all their widths, images smaller than
- * the 16 pixels of a warp and with an odd rest, pixels that no tap reads, a kernel that reaches beyond the
- * image on both sides. */
+/* Makes convolution i of those that the kernels for few channels take without having been timed: all their
+ * widths, images smaller than the 16 pixels of a warp and with an odd rest, pixels that no tap reads, a
+ * kernel that reaches beyond the image on both sides. */
 static bool few_channels(int i, OpCase *c)
 {
     static const int64_t numbers[][8] = {
@@ -327,7 +327,7 @@ static bool few_channels(int i, OpCase *c)
     return true;
 }
 
-/* Up to four channels at stride 2 and kernel 5 or more are folded on the GPU; with five they are not. */
+/* Makes stem i. Up to four channels at stride 2 and kernel 5 or more are folded on the GPU; five are not. */
 static bool stems(int i, OpCase *c)
 {
     const int padding = i % 4, kernel = 5 + i / 4 % 3, channels = 1 + i / 12;
@@ -337,7 +337,8 @@ static bool stems(int i, OpCase *c)
     return channels <= 5;
 }
 
-/* Slabs of channels, images smaller and larger than a tile, strips that do not come out even. */
+/* Makes depthwise convolution i: slabs of channels, images smaller and larger than a tile, strips that do not
+ * come out even. */
 static bool depthwise(int i, OpCase *c)
 {
     static const int64_t images[][4] = {
@@ -375,7 +376,7 @@ static const OpCase convolutions[] = {
     {{2, 8, 8, 16}, CONV(.channels = 32, .kernel = 2, .stride = 2, .bias = true)},
 };
 
-/* Which oneDNN would compute slowly: the CPU backend makes a matrix of them. */
+/* Convolutions that oneDNN would compute slowly; the CPU backend makes a matrix of them. */
 static const OpCase small_convolutions[] = {
     {{16, 2, 2, 128}, CONV(.channels = 96, .kernel = 3, .stride = 1, .padding = 1)},
     {{16, 4, 4, 64}, CONV(.channels = 128, .kernel = 3, .stride = 2, .padding = 1)},
@@ -384,8 +385,8 @@ static const OpCase small_convolutions[] = {
     {{32, 7, 7, 64}, CONV(.channels = 64, .kernel = 3, .stride = 2, .padding = 1)},
 };
 
-/* In every way that a convolution goes on the GPU: cuDNN's, folded, few channels, depthwise, in groups;
- * and on the CPU. */
+/* Convolutions for every way that one goes on the GPU (cuDNN's, folded, few channels, depthwise, in groups)
+ * and for the CPU's. */
 static const OpCase with_relus[] = {
     {{2, 12, 8, 24}, CONV(.channels = 40, .kernel = 3, .stride = 1, .padding = 1, .bias = true)},
     {{3, 9, 11, 21}, CONV(.channels = 70, .kernel = 1, .stride = 2, .bias = true)},
@@ -545,7 +546,7 @@ const OpTest op_tests[] = {
 /* clang-format on */
 const int op_test_count = COUNT_OF(op_tests);
 
-/* Returns shape i of a list, and false after its last. */
+/* Sets case_ret->x to shape i of a list; returns false after the last. */
 static bool shape_of(const OpShapes *list, int i, OpCase *case_ret)
 {
     if (i >= list->count)

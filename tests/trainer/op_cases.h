@@ -75,7 +75,7 @@ typedef struct OpTest {
 extern const OpTest op_tests[];
 extern const int op_test_count;
 
-/* Makes case i of a row, or of its large ones. Returns false where the row has no more. */
+/* Sets *case_ret to case i of a row, or of its large ones. Returns false where the row has no more. */
 bool op_case(const OpTest *row, bool large, int i, OpCase *case_ret);
 /* Returns the row whose golden name this is; NULL if there is none. */
 const OpTest *op_test_of_golden(const char *name);

@@ -301,7 +301,7 @@ static void compare_drawn(Comparison *comparison, Backend *ours, const OpTest *r
     comparison->draw = 0;
 }
 
-/* True where graph_fuse finds something. */
+/* Returns whether graph_fuse finds something. */
 static bool is_fused(const OpTest *row, const OpCase *c)
 {
     Graph *plain = op_graph(row, c, (OpWay){.type = DATA_F32}),

@@ -32,7 +32,7 @@ static int64_t number(const json_t *c, const char *key)
     return json_object_get(c, key) && !json_is_real(json_object_get(c, key)) ? golden_integer(c, key) : 0;
 }
 
-/* A golden case names what its op has. Boxes are told by their size, as x is. */
+/* Returns the options that a golden case names. Boxes are told by their size, as x is. */
 static OpOptions golden_options(json_t *c, const int64_t x[4])
 {
     const int64_t kernel = number(c, "kernel"), stride = number(c, "stride"), padding = number(c, "padding");
@@ -149,7 +149,7 @@ TEST(test_fused_ops_agree_with_unfused_ones)
     compare_with_plain_f32(DATA_F32);
 }
 
-/* Left out on a processor that oneDNN does not compute in bf16 on, or that is told to be one. */
+/* The test is left out on a processor on which oneDNN does not compute in bf16, or that is told to be one. */
 TEST(test_ops_in_bf16_agree_with_f32)
 {
     if (dnn_check_type(DATA_BF16, NULL))
@@ -182,7 +182,7 @@ static double run_loss(const Side *side, const Graph *graph)
     return sum;
 }
 
-/* What a gradient is taken of: an input or a parameter. */
+/* Writes an input or a parameter, whichever the tensor is. */
 static void write_variable(Side *side, TensorId id, const float *values, size_t count)
 {
     FshError error = {0};
@@ -234,8 +234,9 @@ static double slope_along(Side *side, const Graph *graph, TensorId id, const flo
     return (losses[0] - losses[1]) / (2 * h);
 }
 
-/* Along the gradient g of w the loss must rise by ||g||^2. A step moves w by a thousandth of its size:
- * well above float's rounding, well below where the loss bends. */
+/* Returns whether the gradient g of w agrees with finite differences: along g the loss must rise by ||g||^2.
+ * A step moves w by a thousandth of its size, well above float's rounding and well below where the loss
+ * bends. */
 static bool gradient_agrees(Side *side, const Graph *graph, TensorId id, TensorId gradient, const char *text)
 {
     const size_t count = (size_t)tensor_count(graph_tensor(graph, id));
@@ -280,7 +281,7 @@ static int check_gradients(const OpTest *row, const OpCase *c, const char *text)
     return wrong;
 }
 
-/* Where a step takes a value over a kink, the other draw does not. */
+/* There are two draws: where a step takes a value over a kink in one, it does not in the other. */
 TEST(test_gradients_agree_with_finite_differences)
 {
     enum { DRAWS = 2 };
@@ -310,7 +311,8 @@ TEST(test_gradients_agree_with_finite_differences)
 
 /* ---- the table ---- */
 
-/* Without a row: what has a test of its own (losses, normalisation, the update), and what is part of none. */
+/* The ops without a row have tests of their own (losses, normalisation, the update), or are made by autodiff
+ * alone (fill). */
 TEST(test_every_op_has_a_row)
 {
     static const OpKind others[] = {OP_FILL,
