@@ -299,7 +299,7 @@ TEST_IN_FOLDER(test_a_shard_of_another_dataset_or_split_is_named, folder)
     assert_contains(error.message, "another dataset");
 }
 
-/* A change of the manifest that is consistent in itself. */
+/* Changes a manifest in a way that is consistent in itself. */
 typedef void (*EditManifest)(FshManifest *manifest);
 
 static void count_train_otherwise(FshManifest *manifest)

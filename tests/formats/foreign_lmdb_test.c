@@ -247,7 +247,7 @@ TEST_IN_FOLDER(test_what_basicsr_cannot_hold_is_refused, folder)
 
 /* ---- folder2lmdb ---- */
 
-/* What Python's pickle writes of (b"abc", LABEL). */
+/* Holds what Python's pickle writes of (b"abc", LABEL). */
 #define TEXT(literal) (literal), sizeof(literal) - 1
 static const struct {
     const char *bytes;

@@ -45,13 +45,13 @@ void spoil_sample(TestFolder *folder, const char *split_name, uint64_t index);
 RunResult expect_train(int exit_status, const RunOptions *options, const char *const *arguments);
 
 #define TRAIN(exit_status, ...) expect_train((exit_status), NULL, (const char *const[]){__VA_ARGS__, NULL})
-/* A run of which nothing but its exit status is looked at. */
+/* Runs ftrain and looks at nothing but its exit status, which must be 0. */
 #define TRAINED(...)                                                                                         \
     do {                                                                                                     \
         RunResult trained_ = TRAIN(0, __VA_ARGS__);                                                          \
         run_result_free(&trained_);                                                                          \
     } while (0)
-/* A run that ends so, with `part` in what it says on standard error. */
+/* Runs ftrain; asserts the exit status and that standard error holds `part`. */
 #define SAYS(exit_status, part, ...)                                                                         \
     do {                                                                                                     \
         RunResult said_ = TRAIN((exit_status), __VA_ARGS__);                                                 \

@@ -332,7 +332,7 @@ TEST_IN_FOLDER(test_the_memory_of_a_dry_run_adds_up, folder)
     run_result_free(&result);
 }
 
-/* With a GPU that is hidden, or where there is none. Beside one: train_cuda_test.c. */
+/* The GPU is hidden or there is none; train_cuda_test.c tests beside one. */
 TEST_IN_FOLDER(test_what_a_gpu_would_take_is_foreseen, folder)
 {
     if (backend_foresee("cuda", NULL, NULL, NULL, NULL) == FSH_ERR_UNSUPPORTED)

@@ -81,7 +81,8 @@ TEST_IN_FOLDER(test_a_good_dataset_passes_by_every_name, folder)
     run_result_free(&result);
 }
 
-/* A terminal would obey them: colours at best. ESC [ in one byte and two, and a line of its own. */
+/* A terminal would obey control characters, which change its colours at best. Names here hold ESC [ in one
+ * byte and two, and a line break. */
 TEST_IN_FOLDER(test_control_characters_of_names_reach_no_terminal, folder)
 {
     const char *source = test_path(folder, "photos"), *packed = test_path(folder, "sha\x1b[1mrds");

@@ -34,8 +34,8 @@ static const char *file_of(const RankPlace *place, char path[160])
     return path;
 }
 
-/* A rank's part of a test; runs in a process of its own, returns its exit status. cmocka's assertions belong
- * to the parent. */
+/* Does a rank's part of a test in a process of its own and returns its exit status. cmocka's assertions
+ * belong to the parent. */
 typedef int (*RankWork)(const RankPlace *place);
 
 static pid_t start(const RankPlace *place, RankWork work)

@@ -15,7 +15,7 @@
 
 enum { RANKS = 3, REQUEUED = 75 };
 
-/* A rank's part of a test; its exit status. */
+/* Does a rank's part of a test and returns the rank's exit status. */
 typedef int (*RankWork)(TestFolder *folder, const RankPlace *place);
 
 /* Starts a process that launches the ranks, as ftrain does, and ends as they do. */
