@@ -199,7 +199,7 @@ static FshStatus take(uint64_t item, void *memory, bool *end_ret, void *context,
     return FSH_OK;
 }
 
-/* Makes of the slot that take filled what deliver expects. */
+/* Works on an item as ordered_work does, and notes where take has not filled the slot. */
 static FshStatus stream_work(uint64_t item, int thread, void *memory, void *context, FshError *error)
 {
     Trial *trial = context;
@@ -314,8 +314,8 @@ TEST(test_a_signal_that_comes_as_the_end_is_found_cuts_nothing_off)
     }
 }
 
-/* Takes as `take` does, with *end_ret its; item 12 comes late, as from a listing over a network, while the
- * others work and deliver. */
+/* Takes an item, or sets *end_ret, as `take` does. Item 12 comes late, as from a listing over a network;
+ * meanwhile the others work and deliver. */
 static FshStatus slow_take(uint64_t item, void *memory, bool *end_ret, void *context, FshError *error)
 {
     Trial *trial = context;
@@ -428,8 +428,8 @@ TEST(test_slots_are_bounded_and_freed_once)
     assert_int_equal(trial.worked[0], 0);
 }
 
-/* Does ordered_work, slowly for every 20th item. The other items fill the window after the slow one, and no
- * slot may be used again before its item is delivered. */
+/* Works on an item as ordered_work does, slowly on every 20th. The other items fill the window after the slow
+ * one, and no slot may be used again before its item is delivered. */
 static FshStatus slow_head(uint64_t item, int thread, void *memory, void *context, FshError *error)
 {
     Trial *trial = context;
