@@ -18,7 +18,7 @@ typedef struct Comparison {
     double largest;     /* relative difference met so far */
     double tolerance;   /* how far two tensors may be apart, root mean square; 0: 1e-4, what f32 leaves */
     double excess;      /* the largest mismatch, in what is allowed; INFINITY: a value that is not finite */
-    bool decided_apart; /* a value next to 0 was positive on one side alone, where a ReLU decides by that */
+    bool decided_apart; /* all mismatches are of a few elements, of graphs with a ReLU */
     int mismatches;     /* a test goes on after one, so that all are printed */
     bool ran[OP_KIND_COUNT]; /* ops that were compared */
 } Comparison;
