@@ -5,6 +5,12 @@
 
 #include "trainer/backend/pointwise_math.h"
 
+/* graph.h's order, by which op_pointwise.c finds the gradient of a function. */
+#define IS_FOLLOWED(KIND, function)                                                                          \
+    _Static_assert((int)OP_##KIND##_BACKWARD == (int)OP_##KIND + 1, "a _BACKWARD follows its op");
+POINTWISE_FUNCTIONS(IS_FOLLOWED)
+#undef IS_FOLLOWED
+
 /* ---- fill ---- */
 
 static FshStatus fill_run(CpuStep *step, FshError *error)
