@@ -3,20 +3,23 @@
  * (common/plugin.h says from where).
  *
  * It exports one object, ARCHIVE_PLUGIN_SYMBOL. A program that is linked to fshard_archive, such as the
- * fuzzer of tars, contains it and loads nothing. */
+ * fuzzer of tars, contains it and loads nothing.
+ *
+ * Both sides share structs by address, so they must be of one build: FSHARD_VERSION and the sizes of the
+ * structs are compared. */
 #ifndef FSHARD_TAR_ARCHIVE_PLUGIN_H
 #define FSHARD_TAR_ARCHIVE_PLUGIN_H
 
 #include "tar/tar_read.h"
 
-/* Raise it with any change of the struct below, of TarEntry, Buffer or FshError. */
-#define ARCHIVE_PLUGIN_VERSION 1
-#define ARCHIVE_PLUGIN_FILE    "libfshard-archive.so"
-#define ARCHIVE_PLUGIN_SYMBOL  "fshard_archive_plugin"
+#define ARCHIVE_PLUGIN_FILE   "libfshard-archive.so"
+#define ARCHIVE_PLUGIN_SYMBOL "fshard_archive_plugin"
 
 /* Each function is the one of that name in tar_read.h. close frees the reader. */
 typedef struct ArchivePlugin {
-    uint32_t version; /* the ARCHIVE_PLUGIN_VERSION that it was built with */
+    size_t plugin_bytes; /* first: the other fields may be read only where it is sizeof(ArchivePlugin) */
+    size_t reader_bytes, entry_bytes, buffer_bytes, error_bytes;
+    const char *version; /* FSHARD_VERSION */
     bool (*is_tar)(const char *path);
     FshStatus (*open)(TarReader **reader, const char *path, FshError *error);
     FshStatus (*next)(TarReader *reader, TarEntry *entry, FshError *error);
@@ -30,6 +33,12 @@ typedef struct ArchivePlugin {
 struct TarReader {
     const ArchivePlugin *plugin;
 };
+
+/* What the side that is compiled has; the functions are left to the plugin. */
+#define ARCHIVE_PLUGIN_HERE                                                                                  \
+    .plugin_bytes = sizeof(ArchivePlugin), .reader_bytes = sizeof(struct TarReader),                         \
+    .entry_bytes = sizeof(TarEntry), .buffer_bytes = sizeof(Buffer), .error_bytes = sizeof(FshError),        \
+    .version = FSHARD_VERSION
 
 extern const ArchivePlugin fshard_archive_plugin;
 

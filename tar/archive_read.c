@@ -481,7 +481,7 @@ static FshStatus archive_content(TarReader *common, Buffer *content, uint64_t mo
 }
 
 FSH_API const ArchivePlugin fshard_archive_plugin = {
-    .version = ARCHIVE_PLUGIN_VERSION,
+    ARCHIVE_PLUGIN_HERE,
     .is_tar = archive_is_tar,
     .open = archive_open,
     .next = archive_next,

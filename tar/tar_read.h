@@ -46,7 +46,8 @@ typedef struct TarEntry {
 
 /* Returns whether the file begins as a tar does, compressed or not: with a header whose checksum is right.
  * Two blocks of zeros are an empty tar if the name says .tar (or .tar.gz …) too. Returns false also if the
- * file cannot be read. */
+ * file cannot be read. Where the plugin with libarchive cannot be loaded, a file that is compressed or named
+ * like a tar counts as one: tar_reader_open then says what is missing. */
 bool tar_is_tar(const char *path);
 
 /* Opens a tar. FSH_ERR_NOT_FOUND, FSH_ERR_SYSTEM, FSH_ERR_MEMORY; FSH_ERR_UNSUPPORTED: no tar, or no regular

@@ -266,6 +266,28 @@ TEST_IN_FOLDER(test_what_is_no_tar_is_refused, folder)
     assert_tar_listing(test_path(folder, "empty.tar"), "0 hidden\n");
 }
 
+/* A compressed file may be a tar: what says so is the message of the plugin that cannot be loaded. */
+TEST_IN_FOLDER(test_without_libarchive_a_compressed_file_is_told_what_is_missing, folder)
+{
+    const char *small = tar_write_small(folder, "a.tar");
+    run_shell(folder, "cd \"$0\"; gzip < a.tar > c.img; echo text > text.img; mkdir plugins;"
+                      "echo no library > plugins/libfshard-archive.so");
+    const char *path = test_path(folder, "c.img");
+    assert_true(tar_is_tar(path)); /* with libarchive */
+    assert_int_equal(setenv("FSHARD_PLUGINS", test_path(folder, "plugins"), 1), 0);
+    TarReader *reader = NULL;
+    FshError error = {0};
+    const bool compressed = tar_is_tar(path), plain = tar_is_tar(small),
+               text = tar_is_tar(test_path(folder, "text.img"));
+    const FshStatus status = tar_reader_open(&reader, path, &error);
+    assert_int_equal(unsetenv("FSHARD_PLUGINS"), 0);
+    assert_true(compressed);
+    assert_true(plain);
+    assert_false(text);
+    assert_int_equal(status, FSH_ERR_UNSUPPORTED);
+    assert_contains(error.message, "c.img: reading a tar needs libarchive");
+}
+
 /* Nothing but an end comes of any bytes. Run under the sanitizers, too. */
 TEST_IN_FOLDER(test_bytes_at_random_do_no_harm, folder)
 {

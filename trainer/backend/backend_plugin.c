@@ -51,9 +51,9 @@ static FshStatus load_plugin(const Device *device, const BackendInterface **inte
     if (status)
         return fsh_error_prepend(error, "%s", device->name);
     const BackendPlugin *plugin = symbol;
-    if (strcmp(plugin->version, ours.version) != 0 || plugin->interface_bytes != ours.interface_bytes ||
-        plugin->node_bytes != ours.node_bytes || plugin->tensor_bytes != ours.tensor_bytes ||
-        plugin->op_kind_count != ours.op_kind_count)
+    if (strcmp(plugin->version, ours.version) != 0 || plugin->plugin_bytes != ours.plugin_bytes ||
+        plugin->op_kind_count != ours.op_kind_count ||
+        memcmp(plugin->shared_bytes, ours.shared_bytes, sizeof ours.shared_bytes) != 0)
         return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
                              "%s: %s is of another version (%s, this is %s); build both from one source",
                              device->name, device->file, plugin->version, ours.version);
