@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "common/progress.h"
 #include "imaging/jpeg_guard.h"
@@ -94,13 +93,6 @@ static unsigned scale_of(const FloorThread *own)
     return 8;
 }
 
-static double thread_cpu_seconds(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
 static void *floor_main(void *argument)
 {
     FloorThread *own = argument;
@@ -109,7 +101,7 @@ static void *floor_main(void *argument)
     own->decompress.err = &own->guard.manager;
     if (jpeg_guard(&own->guard, step_create, own, &own->error))
         return NULL;
-    double begin = progress_now_seconds(), cpu_begin = thread_cpu_seconds();
+    double begin = progress_now_seconds(), cpu_begin = progress_thread_seconds();
     for (uint64_t i = own->first; own->used < own->seconds; i += own->step) {
         if (fsh_sample_get(split, i % split->sample_count, &own->sample, &own->error))
             break;
@@ -121,7 +113,7 @@ static void *floor_main(void *argument)
         own->count++;
         own->used = progress_now_seconds() - begin;
     }
-    own->cpu_seconds = thread_cpu_seconds() - cpu_begin;
+    own->cpu_seconds = progress_thread_seconds() - cpu_begin;
     jpeg_destroy_decompress(&own->decompress);
     image_free(&own->image);
     return NULL;

@@ -220,6 +220,12 @@ bool file_exists(const char *path)
     return stat(path, &status) == 0;
 }
 
+bool file_exists_in(const char *folder, const char *name)
+{
+    char path[PATH_MAX];
+    return file_join(path, sizeof path, folder, name, NULL) == FSH_OK && file_exists(path);
+}
+
 bool file_is_folder(const char *path)
 {
     struct stat status;

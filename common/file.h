@@ -108,5 +108,7 @@ struct timespec file_time_of_ns(int64_t time_ns);
 /* Return whether path exists; whether it is a folder. Links are followed: a dangling link does not exist. */
 bool file_exists(const char *path);
 bool file_is_folder(const char *path);
+/* Returns whether folder/name exists. */
+bool file_exists_in(const char *folder, const char *name);
 
 #endif

@@ -26,6 +26,13 @@ double progress_now_seconds(void)
     return (double)now_ns() * 1e-9;
 }
 
+double progress_thread_seconds(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
 double progress_lap_seconds(double *start_seconds)
 {
     const double now = progress_now_seconds(), taken = now - *start_seconds;

@@ -63,6 +63,8 @@ void progress_finish(Progress *progress);
 
 /* Returns the seconds of the monotonic clock. */
 double progress_now_seconds(void);
+/* Returns the seconds that the calling thread has spent on a core. */
+double progress_thread_seconds(void);
 /* Returns the seconds since *start_seconds, and sets it to now. */
 double progress_lap_seconds(double *start_seconds);
 

@@ -2,6 +2,12 @@
 
 #include <stdint.h>
 
+bool text_has_suffix(const char *text, const char *suffix)
+{
+    const size_t length = strlen(text), suffix_bytes = strlen(suffix);
+    return length > suffix_bytes && memcmp(text + length - suffix_bytes, suffix, suffix_bytes) == 0;
+}
+
 /* Returns the bytes of the UTF-8 sequence at `bytes` and sets *code_ret to its code point; 1 and the byte
  * itself if it is invalid. */
 static size_t decode(const unsigned char *bytes, size_t length, uint32_t *code_ret)

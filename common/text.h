@@ -31,6 +31,15 @@ static inline const char *text_skip_blanks(const char *at, const char *end)
     return at;
 }
 
+/* Returns whether two texts have the same bytes. */
+static inline bool text_is_same(const char *a, size_t a_bytes, const char *b, size_t b_bytes)
+{
+    return a_bytes == b_bytes && memcmp(a, b, a_bytes) == 0;
+}
+
+/* Returns whether text ends with suffix, and is longer; a NUL ends both. */
+bool text_has_suffix(const char *text, const char *suffix);
+
 /* Returns the length of the UTF-8 character at the beginning of text, whose length is not 0; 0 if there is
  * none: well-formed as in Unicode's table 3-7, without surrogates and overlong forms. */
 size_t text_utf8_length(const char *text, size_t length);

@@ -12,6 +12,7 @@
 
 #include "common/file.h"
 #include "common/pool.h"
+#include "common/text.h"
 #include "formats/check_overlap.h"
 #include "formats/collection.h"
 #include "formats/container.h"
@@ -139,12 +140,6 @@ static FshStatus list_manifest(Check *check, FshError *error)
     return status;
 }
 
-static bool ends_with(const char *text, const char *suffix)
-{
-    size_t length = strlen(text), suffix_length = strlen(suffix);
-    return length > suffix_length && strcmp(text + length - suffix_length, suffix) == 0;
-}
-
 /* Returns whether a name looks like one of ours. *container_ret: the container whose files are called so;
  * NULL where the name is that of an index or a list, which stand beside the files. */
 static bool is_ours(const char *name, const Container **container_ret)
@@ -152,8 +147,8 @@ static bool is_ours(const char *name, const Container **container_ret)
     const Container *container = NULL;
     *container_ret = fsh_container_of_name(name);
     for (size_t i = 0; !*container_ret && (container = fsh_container_row(i)); i++) {
-        if ((container->index_suffix && ends_with(name, container->index_suffix)) ||
-            (container->list_suffix && ends_with(name, container->list_suffix)))
+        if ((container->index_suffix && text_has_suffix(name, container->index_suffix)) ||
+            (container->list_suffix && text_has_suffix(name, container->list_suffix)))
             return true;
     }
     return *container_ret != NULL;
@@ -226,14 +221,14 @@ static bool is_beside(const Check *check, char **listed, size_t listed_count, co
     char file[NAME_MAX + 8];
     const char *wanted = file;
     const size_t length = strlen(name);
-    if (container->list_suffix && ends_with(name, container->list_suffix)) {
+    if (container->list_suffix && text_has_suffix(name, container->list_suffix)) {
         const size_t stem = length - strlen(container->list_suffix);
         for (size_t i = 0; i < manifest->split_count; i++) {
             if (strlen(manifest->splits[i].name) == stem && memcmp(manifest->splits[i].name, name, stem) == 0)
                 return true;
         }
     }
-    if (!container->index_suffix || !ends_with(name, container->index_suffix))
+    if (!container->index_suffix || !text_has_suffix(name, container->index_suffix))
         return false;
     (void)snprintf(file, sizeof file, "%.*s%s", (int)(length - strlen(container->index_suffix)), name,
                    container->suffix);
@@ -546,11 +541,11 @@ static FshStatus list_own(Check *check, const char *path, FshError *error)
         FshStatus status = take_folder(check, plain, &name, error);
         if (status)
             return status;
-        if (ends_with(name, ".json"))
+        if (text_has_suffix(name, ".json"))
             return list_dataset(check, plain, name, error);
-        if (ends_with(name, ".fshard")) /* by name: its content may be what is damaged */
+        if (text_has_suffix(name, ".fshard")) /* by name: its content may be what is damaged */
             return add_file(check, name, (FileCheck){.container = &fsh_shards_container}, 0, error);
-        bool lmdb = ends_with(name, ".mdb");
+        bool lmdb = text_has_suffix(name, ".mdb");
         if (!lmdb)
             status = is_lmdb(plain, &lmdb, error);
         if (status)

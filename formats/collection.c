@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "common/file.h"
+#include "common/text.h"
 #include "formats/brace.h"
 #include "formats/container.h"
 #include "formats/lmdb_reader.h"
@@ -138,18 +139,6 @@ static FshStatus assign_splits(Collection *collection, FshError *error)
 
 /* ---- sniffing ---- */
 
-static bool has_suffix(const char *name, const char *suffix)
-{
-    size_t length = strlen(name), suffix_bytes = strlen(suffix);
-    return length > suffix_bytes && strcmp(name + length - suffix_bytes, suffix) == 0;
-}
-
-static bool is_in(const char *folder, const char *name)
-{
-    char path[PATH_MAX];
-    return file_join(path, sizeof path, folder, name, NULL) == FSH_OK && file_exists(path);
-}
-
 /* Maps a file that may be of any kind. Pipes and devices have nothing to look at: an empty mapping. */
 static FshStatus map_any(const char *path, FileMapping *mapping, FshError *error)
 {
@@ -191,7 +180,7 @@ static FshStatus refuse_compressed(const char *path, FshError *error)
 {
     static const char *const suffixes[] = {".tar.gz", ".tgz", ".tar.zst", ".tar.xz", ".tar.bz2", ".tar.lz4"};
     for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
-        if (has_suffix(path, suffixes[i]))
+        if (text_has_suffix(path, suffixes[i]))
             return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
                                  "%s: is compressed, and samples are read in place; decompress it to a .tar",
                                  path);
@@ -211,7 +200,7 @@ FshStatus fsh_collection_gather(Collection *collection, const char *path, const 
         char inside[PATH_MAX];
         const char *name = entry->d_name;
         const Container *found = container;
-        if (name[0] == '.' || !has_suffix(name, suffix))
+        if (name[0] == '.' || !text_has_suffix(name, suffix))
             continue;
         status = file_join(inside, sizeof inside, path, name, error);
         if (!status && container)
@@ -273,7 +262,7 @@ static FshStatus sniff_list(Collection *collection, const char *text, FshError *
     FileMapping mapping;
     const char *first = collection->files[0].path;
     collection->container = &fsh_webdataset_container;
-    if (file_is_folder(first) || has_suffix(first, FSH_MANIFEST_NAME))
+    if (file_is_folder(first) || text_has_suffix(first, FSH_MANIFEST_NAME))
         return fsh_error_set(
             error, FSH_ERR_UNSUPPORTED,
             "%s: a list is of tars, or of the .fshard files of a split, and %s is neither; open "
@@ -317,7 +306,7 @@ FshStatus fsh_collection_find(Collection *collection, const char *path, FshError
     if (!collection->folder)
         return out_of_memory(path, error);
     /* Tars that fpack has not finished packing are no dataset of others. */
-    if (is_folder && (is_in(path, FSH_MANIFEST_NAME) || is_in(path, FSH_UNFINISHED_NAME)))
+    if (is_folder && (file_exists_in(path, FSH_MANIFEST_NAME) || file_exists_in(path, FSH_UNFINISHED_NAME)))
         return FSH_OK;
     status = sniff_path(path, &collection->container, error);
     if (status) {
@@ -328,7 +317,7 @@ FshStatus fsh_collection_find(Collection *collection, const char *path, FshError
         status = find_list(collection, path, error);
     } else if (collection->container) {
         status = fsh_collection_take(collection, path, error);
-    } else if (is_folder && !is_in(path, LMDB_DATA_NAME)) {
+    } else if (is_folder && !file_exists_in(path, LMDB_DATA_NAME)) {
         status = find_in_folder(collection, path, error);
     }
     if (!status && collection->container)

@@ -3,6 +3,7 @@
 #include "formats/container.h"
 
 #include "common/file.h"
+#include "common/text.h"
 
 #include <string.h>
 
@@ -29,12 +30,9 @@ const Container *fsh_container_find(FshContainer id)
 
 const Container *fsh_container_of_name(const char *name)
 {
-    const size_t length = strlen(name);
     const Container *container = NULL;
     for (size_t i = 0; (container = fsh_container_row(i)); i++) {
-        const char *suffix = container->suffix ? container->suffix : "";
-        const size_t suffix_bytes = strlen(suffix);
-        if (container->writer && length > suffix_bytes && strcmp(name + length - suffix_bytes, suffix) == 0)
+        if (container->writer && text_has_suffix(name, container->suffix ? container->suffix : ""))
             break;
     }
     return container;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/file.h"
+#include "common/text.h"
 #include "formats/basicsr.h"
 #include "formats/collection.h"
 #include "formats/container.h"
@@ -51,12 +52,6 @@ static bool owns(const FshManifest *manifest, const char *name)
 
 /* ---- opening ---- */
 
-static bool has_suffix(const char *name, const char *suffix)
-{
-    size_t length = strlen(name), suffix_bytes = strlen(suffix);
-    return length > suffix_bytes && strcmp(name + length - suffix_bytes, suffix) == 0;
-}
-
 static int compare_text(const void *a, const void *b)
 {
     return strcmp(*(char *const *)a, *(char *const *)b);
@@ -73,7 +68,7 @@ static FshStatus list_sides(const char *path, char *names[FSH_FIELDS_MAX], size_
     if (!folder)
         return fsh_error_system(error, errno, "%s: cannot be read", path);
     while (!status && (errno = 0, entry = readdir(folder))) {
-        if (entry->d_name[0] == '.' || !has_suffix(entry->d_name, ".lmdb"))
+        if (entry->d_name[0] == '.' || !text_has_suffix(entry->d_name, ".lmdb"))
             continue;
         if (*count_ret == FSH_FIELDS_MAX) {
             status =

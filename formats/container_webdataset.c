@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include "common/file.h"
+#include "common/text.h"
 #include "formats/collection.h"
 #include "formats/container.h"
 #include "formats/split_file.h"
@@ -21,8 +22,7 @@ static void write_name(char *buffer, size_t buffer_bytes, const char *split, uin
 /* Returns whether the file is a tar. An empty tar is zeros, which only its name tells from other files. */
 static bool sniff(const char *path, const FileMapping *data)
 {
-    const size_t length = strlen(path), suffix_bytes = strlen(".tar");
-    const bool named = length > suffix_bytes && strcmp(path + length - suffix_bytes, ".tar") == 0;
+    const bool named = text_has_suffix(path, ".tar");
     return !file_is_folder(path) &&
            (fsh_tar_sniff(data->bytes, data->length) || (named && data->length && data->bytes[0] == 0));
 }

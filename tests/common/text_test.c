@@ -1,7 +1,18 @@
-/* What is UTF-8. */
+/* What ends with a suffix, and what is UTF-8. */
 #include "common/text.h"
 
 #include "tests/support/support.h"
+
+TEST(test_a_suffix_is_told)
+{
+    assert_true(text_has_suffix("a.tar", ".tar"));
+    assert_true(text_has_suffix("a", ""));
+    assert_false(text_has_suffix(".tar", ".tar"));
+    assert_false(text_has_suffix("a.tar.gz", ".tar"));
+    assert_false(text_has_suffix("r", ".tar"));
+    assert_false(text_has_suffix("a.TAR", ".tar"));
+    assert_false(text_has_suffix("", ""));
+}
 
 TEST(test_utf8_is_told_from_what_is_none)
 {

@@ -5,6 +5,7 @@
 #include <xxhash.h>
 
 #include "tools/pack/pack_keyed.h"
+#include "common/text.h"
 
 /* Samples by split and key: slots hold a sample's index plus one. */
 typedef struct KeyTable {
@@ -25,7 +26,7 @@ static bool table_make(KeyTable *table, const PackKeyed *keyed)
 
 static bool same_key(const PackSample *a, const PackSample *b)
 {
-    return a->split == b->split && a->key_bytes == b->key_bytes && memcmp(a->key, b->key, a->key_bytes) == 0;
+    return a->split == b->split && text_is_same(a->key, a->key_bytes, b->key, b->key_bytes);
 }
 
 /* Returns the slot that holds a sample of this key, or the empty one where it belongs. */

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "tools/pack/pack_keyed.h"
+#include "common/text.h"
 
 /* Orders by split, key, field, then path. */
 static int compare_images(const void *a, const void *b)
@@ -29,7 +30,7 @@ static int compare_images(const void *a, const void *b)
 
 static bool same_sample(const SideImage *a, const SideImage *b)
 {
-    return a->split == b->split && a->key_bytes == b->key_bytes && memcmp(a->key, b->key, a->key_bytes) == 0;
+    return a->split == b->split && text_is_same(a->key, a->key_bytes, b->key, b->key_bytes);
 }
 
 /* Returns how many of the folders of path are side folders. The first of them is the side *field_ret and

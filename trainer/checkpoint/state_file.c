@@ -1,4 +1,5 @@
 #include "trainer/checkpoint/state_file.h"
+#include "common/text.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -6,12 +7,6 @@
 #include <string.h>
 
 static const char batches_suffix[] = ".num_batches_tracked";
-
-static bool ends_with(const char *name, const char *suffix)
-{
-    const size_t length = strlen(name), suffix_length = strlen(suffix);
-    return length > suffix_length && strcmp(name + length - suffix_length, suffix) == 0;
-}
 
 bool state_part_has(StatePart part, const Tensor *tensor)
 {
@@ -51,7 +46,7 @@ static void list_tensors(Writing *writing, const Graph *graph, StatePart part)
         for (int d = 0; d < tensor->rank; d++)
             if (tensor->shape[d] != 1 || !tensor->saved_without_ones)
                 listed->shape[listed->rank++] = (uint64_t)tensor->shape[d];
-        if (tensor->role != TENSOR_BUFFER || !ends_with(tensor->name, suffix))
+        if (tensor->role != TENSOR_BUFFER || !text_has_suffix(tensor->name, suffix))
             continue;
         char *name = writing->counter_names[writing->counter_count++];
         (void)snprintf(name, sizeof *writing->counter_names, "%.*s%s",
@@ -182,7 +177,7 @@ static const char *find_unknown(const Safetensors *file, const Graph *graph, Sta
     for (size_t i = 0; i < safetensors_count(file); i++) {
         const char *name = safetensors_entry(file, i)->name;
         const TensorId tensor = graph_find(graph, name);
-        if (!ends_with(name, batches_suffix) &&
+        if (!text_has_suffix(name, batches_suffix) &&
             (tensor == TENSOR_NONE || !state_part_has(part, graph_tensor(graph, tensor))))
             return name;
     }

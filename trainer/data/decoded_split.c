@@ -401,6 +401,11 @@ FshStatus decoded_source_load_ram(PixelSource *source, FshError *error)
     return decoded_split_load_ram(&((DecodedSource *)source)->split, source, error);
 }
 
+FshStatus decoded_source_measure(PixelSource *source, FshError *error)
+{
+    return decoded_split_measure(&((DecodedSource *)source)->split, &source->options, &decoded_rows, error);
+}
+
 FshStatus decoded_source_tell(const PixelSource *source, char *line, size_t line_bytes, FshError *error)
 {
     char bytes[32];

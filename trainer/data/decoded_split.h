@@ -94,6 +94,8 @@ uint64_t decoded_source_ram_bytes(const PixelSource *source);
 /* Opens a sample whose images lie in RAM. */
 FshStatus decoded_source_open_sample(const PixelSource *source, SampleLoader *samples, uint64_t epoch,
                                      uint64_t sample, SampleInfo *info, FshError *error);
+/* Measures the split for rows of pixels (decoded_rows). */
+FshStatus decoded_source_measure(PixelSource *source, FshError *error);
 FshStatus decoded_source_load_ram(PixelSource *source, FshError *error);
 FshStatus decoded_source_tell(const PixelSource *source, char *line, size_t line_bytes, FshError *error);
 void decoded_source_close(PixelSource *source);

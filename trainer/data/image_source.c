@@ -15,12 +15,6 @@
 
 /* ---- what path is ---- */
 
-static bool is_in(const char *folder, const char *name)
-{
-    char path[PATH_MAX];
-    return file_join(path, sizeof path, folder, name, NULL) == FSH_OK && file_exists(path);
-}
-
 static bool is_image_file(const char *path)
 {
     uint8_t bytes[IMAGE_SNIFF_BYTES];
@@ -52,7 +46,7 @@ bool image_source_is_packed(const char *path, FshKind kind)
     const bool folder = file_is_folder(path);
     if (!file_exists(path) || (!folder && is_image_file(path)))
         return !file_exists(path);
-    if (folder && (is_in(path, FSH_MANIFEST_NAME) || is_in(path, FSH_UNFINISHED_NAME)))
+    if (folder && (file_exists_in(path, FSH_MANIFEST_NAME) || file_exists_in(path, FSH_UNFINISHED_NAME)))
         return true;
     const bool opened = fsh_open(&dataset, path, NULL) == FSH_OK;
     const FshContainer container = opened ? fsh_manifest(dataset)->container : 0;
@@ -62,7 +56,7 @@ bool image_source_is_packed(const char *path, FshKind kind)
     fsh_close(&dataset);
     if (opened && !files && (fits || folder || !members))
         return true;
-    return folder ? is_in(path, "data.mdb") : !is_tar_of_images(path);
+    return folder ? file_exists_in(path, "data.mdb") : !is_tar_of_images(path);
 }
 
 /* ---- finding ---- */

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "common/interrupt.h"
 #include "common/progress.h"
@@ -22,25 +21,18 @@ typedef struct Copier {
     double seconds, cpu_seconds;
 } Copier;
 
-static double thread_cpu_seconds(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
 static void *copy_main(void *argument)
 {
     Copier *copier = argument;
     memset(copier->source, 1, COPY_BYTES);
     memset(copier->target, 2, COPY_BYTES);
-    double begin = progress_now_seconds(), cpu_begin = thread_cpu_seconds();
+    double begin = progress_now_seconds(), cpu_begin = progress_thread_seconds();
     for (int i = 0; i < COPY_ROUNDS; i++) {
         copier->source[i] = (uint8_t)i; /* so that no round is left out */
         memcpy(copier->target, copier->source, COPY_BYTES);
     }
     copier->seconds = progress_now_seconds() - begin;
-    copier->cpu_seconds = thread_cpu_seconds() - cpu_begin;
+    copier->cpu_seconds = progress_thread_seconds() - cpu_begin;
     return NULL;
 }
 

@@ -2,7 +2,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
 
 #include "common/progress.h"
 #include "trainer/data/loader_internal.h"
@@ -86,13 +85,6 @@ static void fill_chunk(LoaderWorker *worker, const Chunk *chunk)
         mix_chunk(worker, chunk, epoch);
 }
 
-static double thread_cpu_seconds(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
 static uint64_t thread_page_reads(void)
 {
     struct rusage usage;
@@ -102,11 +94,11 @@ static uint64_t thread_page_reads(void)
 /* Fills a chunk and measures the thread's time. */
 static void fill_measured(LoaderWorker *worker, const Chunk *chunk)
 {
-    double start = progress_now_seconds(), cpu_start = thread_cpu_seconds();
+    double start = progress_now_seconds(), cpu_start = progress_thread_seconds();
     uint64_t reads_before = thread_page_reads();
     fill_chunk(worker, chunk);
     worker->busy_seconds = progress_now_seconds() - start;
-    worker->cpu_seconds = thread_cpu_seconds() - cpu_start;
+    worker->cpu_seconds = progress_thread_seconds() - cpu_start;
     worker->page_reads = thread_page_reads() - reads_before;
 }
 

@@ -5,11 +5,6 @@
 
 enum { KEPT_FREE_BYTES = 256 << 20 }; /* programs for other sizes, libraries' own */
 
-static FshStatus measure(PixelSource *source, FshError *error)
-{
-    return decoded_split_measure(&((DecodedSource *)source)->split, &source->options, &decoded_rows, error);
-}
-
 static FshStatus check_fits(const PixelSource *source, FshError *error)
 {
     const FshSplit *split = source->options.samples.split;
@@ -94,7 +89,7 @@ const PixelSourceType source_gpu = {
     .evaluates = true,
     .chunk = 256, /* a recipe is quickly drawn */
     .bytes = sizeof(DecodedSource),
-    .measure = measure,
+    .measure = decoded_source_measure,
     .load = load,
     .tell = decoded_source_tell,
     .close = decoded_source_close,

@@ -1,11 +1,6 @@
 /* Images that lie decoded in RAM (--cache pixels). */
 #include "trainer/data/decoded_split.h"
 
-static FshStatus measure(PixelSource *source, FshError *error)
-{
-    return decoded_split_measure(&((DecodedSource *)source)->split, &source->options, &decoded_rows, error);
-}
-
 const PixelSourceType source_pixels = {
     .name = "pixels",
     .option = "--cache pixels",
@@ -16,7 +11,7 @@ const PixelSourceType source_pixels = {
     .whole = true,
     .chunk = 16,
     .bytes = sizeof(DecodedSource),
-    .measure = measure,
+    .measure = decoded_source_measure,
     .load = decoded_source_load_ram,
     .tell = decoded_source_tell,
     .ram_bytes = decoded_source_ram_bytes,
