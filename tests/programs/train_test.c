@@ -406,6 +406,19 @@ TEST_IN_FOLDER(test_a_dataset_without_mean_and_deviation_gets_imagenets, folder)
     run_result_free(&result);
 }
 
+TEST_IN_FOLDER(test_an_interpolation_that_was_chosen_is_shown, folder)
+{
+    const char *shards = make_set(folder, &train_plain);
+    RunResult result = TRAIN(0, "--dry-run", "--model", "conv8", "--interpolation", "bicubic", shards);
+    assert_contains(result.err, "moved by up to 4 pixels, bicubic, flip");
+    assert_contains(result.err, "centre 32 pixels, bicubic\n");
+    run_result_free(&result);
+    result = TRAIN(0, "--dry-run", "--model", "conv8", shards);
+    assert_contains_not(result.err, "bilinear");
+    assert_contains_not(result.err, "bicubic");
+    run_result_free(&result);
+}
+
 /* Checks that two files of weights hold the same tensors; their headers name the datasets. */
 static void assert_same_tensors(const char *a, const char *b)
 {

@@ -101,6 +101,13 @@ static void say_colours(Line *line, const TrainPlan *plan)
         say(line, ", cutmix %g", plan->mixing.cutmix_alpha);
 }
 
+/* Adds the interpolation where it is not the default. */
+static void say_interpolation(Line *line, const Augmentation *augmentation)
+{
+    if (augmentation->interpolation != INTERPOLATION_BILINEAR)
+        say(line, ", %s", interpolation_names[augmentation->interpolation]);
+}
+
 static void tell_views(const Teller *teller, const TrainPlan *plan)
 {
     const Augmentation *train = &plan->train_augmentation;
@@ -120,6 +127,7 @@ static void tell_views(const Teller *teller, const TrainPlan *plan)
         say(&line, ", cropped as they are");
     else
         say(&line, ", centre crop");
+    say_interpolation(&line, train);
     if (train->flip_probability > 0)
         say(&line, ", flip %g", train->flip_probability);
     else
@@ -152,6 +160,7 @@ static void tell_evaluation(const Teller *teller, const TrainPlan *plan)
             say(&line, " without %u pixels at the edges", plan->crop_border);
     } else {
         say(&line, "evaluation: short edge to %u, centre %u pixels", evaluation->resize, evaluation->size);
+        say_interpolation(&line, evaluation);
     }
     if (plan->flip_tta)
         say(&line, ", mean with the mirror image");
