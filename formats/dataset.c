@@ -337,8 +337,9 @@ static FshStatus open_folder(FshDataset *dataset, const char *path, FshError *er
         return fsh_error_set(
             error, FSH_ERR_NOT_FOUND,
             "%s: holds no " FSH_MANIFEST_NAME
-            ", no tars and no LMDBs, so it is no dataset; fpack makes one, or goes on with one that "
-            "was stopped; fpack --repair-manifest makes a lost " FSH_MANIFEST_NAME " again",
+            ", no tars, no LMDBs and no images in class folders (CLASS/x.jpg or train/CLASS/x.jpg), so it is "
+            "no dataset; fpack makes one, or goes on with one that was stopped; fpack --repair-manifest "
+            "makes a lost " FSH_MANIFEST_NAME " again",
             path);
     char name[NAME_MAX + 1];
     status = split_path(path, &dataset->folder, name, error);

@@ -240,6 +240,42 @@ TEST_IN_FOLDER(test_the_dataset_is_checked_before_the_output, folder)
     run_result_free(&result);
 }
 
+TEST_IN_FOLDER(test_an_option_of_another_network_is_refused, folder)
+{
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
+    RunResult result = TRAIN(2, "--dry-run", "--drop-path", "0.1", shards, out);
+    assert_contains(result.err, "--drop-path: resnet18 has none; convnext_atto, ");
+    assert_contains(result.err, " have it");
+    assert_contains_not(result.err, "pixels");
+    run_result_free(&result);
+    REFUSED(2, "--depth: conv8 has none; pyramidnet has it", out, "--model", "conv8", "--depth", "110",
+            shards);
+}
+
+TEST_IN_FOLDER(test_images_in_no_class_folder_are_refused, folder)
+{
+    static const char looked_for[] = "no images in class folders (CLASS/x.jpg or train/CLASS/x.jpg)";
+    const char *out = test_path(folder, "out");
+    (void)pack_colours(folder, 4, 1);
+    REFUSED(1, looked_for, out, test_path(folder, "images/train/red"));
+    test_file_write_text(test_path(folder, "empty/red/notes.txt"), "no image");
+    REFUSED(1, looked_for, out, test_path(folder, "empty"));
+}
+
+/* Also in a dry run. */
+TEST_IN_FOLDER(test_class_folders_are_not_held_in_memory_as_files, folder)
+{
+    static const char *const caches[] = {"ram", "lock"};
+    static const char way_out[] = "--cache pixels decodes them once, or pack them";
+    (void)pack_colours(folder, 8, 2);
+    const char *images = test_path(folder, "images"), *out = test_path(folder, "out");
+    for (size_t i = 0; i < sizeof caches / sizeof *caches; i++) {
+        REFUSED(1, way_out, out, "--model", "conv8", "--cache", caches[i], images);
+        REFUSED(1, way_out, out, "--dry-run", "--model", "conv8", "--cache", caches[i], images);
+    }
+    SAYS(0, "split val: 6 samples", "--dry-run", "--model", "conv8", "--cache", "pixels", images, out);
+}
+
 TEST_IN_FOLDER(test_a_torn_shard_is_refused, folder)
 {
     const char *shards = make_set(folder, &train_plain);

@@ -172,7 +172,7 @@ TEST(test_what_does_not_fit_is_refused)
 {
     ModelSpec spec = {.batch = 1, .height = 32, .width = 32, .channels = 3, .classes = 10};
     model_value(&spec.options, "depth")->integer = 110;
-    assert_refused("resnet50", &spec, FSH_ERR_USAGE, "resnet50: this network has no depth to choose");
+    assert_refused("resnet50", &spec, FSH_ERR_USAGE, "--depth: resnet50 has none; pyramidnet has it");
     model_value(&spec.options, "depth")->integer = 100;
     assert_refused("pyramidnet", &spec, FSH_ERR_USAGE,
                    "pyramidnet: depth 100, alpha 270; the depth must be 6 n + 2 and at least 14, alpha at "
@@ -186,7 +186,7 @@ TEST(test_what_does_not_fit_is_refused)
         "nafnet", &spec, FSH_ERR_USAGE,
         "nafnet: blocks of 4 encoder, 2 middle and 4 decoder levels; as many decoders as encoders, "
         "and one number for the middle");
-    assert_refused("unet", &spec, FSH_ERR_USAGE, "unet: this network has no middle-blocks to choose");
+    assert_refused("unet", &spec, FSH_ERR_USAGE, "--middle-blocks: unet has none; nafnet has it");
     static const char *const bad[] = {"", "1,", "1;2", "-1", "1,2,3,4,5,6,7,8,9", "1,257", "x", " 1"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char message[256];
@@ -224,7 +224,9 @@ TEST(test_training_leaves_blocks_of_a_convnext_out_by_their_depth)
     graph = make_or_fail("convnext_atto", &spec);
     assert_int_equal(graph_find(graph, "stages.3.blocks.1.drop_path"), TENSOR_NONE);
     graph_free(&graph);
-    assert_refused("resnet18", &spec, FSH_ERR_USAGE, "resnet18: this network has no drop-path to choose");
+    assert_refused("resnet18", &spec, FSH_ERR_USAGE,
+                   "--drop-path: resnet18 has none; convnext_atto, convnext_femto, convnext_pico, "
+                   "convnext_nano, convnext_tiny have it");
     spec.training = true;
     model_value(&spec.options, "drop-path")->real = 1;
     assert_refused("convnext_atto", &spec, FSH_ERR_USAGE,

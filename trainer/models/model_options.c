@@ -1,4 +1,5 @@
 /* model_options.c - the options of all networks in one list, and their values. */
+#include <stdio.h>
 #include <string.h>
 
 #include "trainer/models/networks.h"
@@ -90,13 +91,33 @@ bool model_has_shapes(const Model *model)
     return false;
 }
 
+/* Writes the names of the networks that have the option to buffer, "unet, nafnet". Returns their number. */
+static size_t list_owners(const ModelOption *option, char *buffer, size_t buffer_bytes)
+{
+    const Model *model = NULL;
+    size_t count = 0, used = 0;
+    for (size_t i = 0; (model = model_at(i)); i++) {
+        if (!has_option(model, option))
+            continue;
+        if (used < buffer_bytes)
+            used +=
+                (size_t)snprintf(buffer + used, buffer_bytes - used, "%s%s", count ? ", " : "", model->name);
+        count++;
+    }
+    return count;
+}
+
 FshStatus model_check_options(const Model *model, const ModelValues *values, FshError *error)
 {
     const ModelOption *option = NULL;
-    for (size_t i = 0; (option = model_option(i)); i++)
-        if (is_chosen(option, &values->at[i]) && !has_option(model, option))
-            return fsh_error_set(error, FSH_ERR_USAGE, "%s: this network has no %s to choose", model->name,
-                                 option->row.name);
+    for (size_t i = 0; (option = model_option(i)); i++) {
+        char owners[512];
+        if (!is_chosen(option, &values->at[i]) || has_option(model, option))
+            continue;
+        const size_t count = list_owners(option, owners, sizeof owners);
+        return fsh_error_set(error, FSH_ERR_USAGE, "--%s: %s has none; %s %s it", option->row.name,
+                             model->name, owners, count == 1 ? "has" : "have");
+    }
     return FSH_OK;
 }
 

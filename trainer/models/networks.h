@@ -13,7 +13,4 @@ TensorId model_conv_norm_relu(Graph *graph, const char *conv_name, const char *n
 /* --width: channels of the first level. */
 extern const ModelOption model_width;
 
-/* Refuses a value for an option that the network lacks. */
-FshStatus model_check_options(const Model *model, const ModelValues *values, FshError *error);
-
 #endif

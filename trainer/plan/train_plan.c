@@ -151,8 +151,21 @@ static FshStatus check_source(const TrainPlan *plan, const TrainOptions *options
     return FSH_OK;
 }
 
+/* Refuses to hold files that nobody has packed in memory. */
+static FshStatus check_cache(const TrainPlan *plan, const TrainingData *data, FshError *error)
+{
+    if (plan->cache == FSH_CACHE_NONE || !data->dataset ||
+        !fsh_container_has(fsh_manifest(data->dataset)->container, FSH_HAS_FILES))
+        return FSH_OK;
+    return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
+                         "%s: files that nobody has packed are not held in memory by --cache ram and lock; "
+                         "--cache pixels decodes them once, or pack them (fpack)",
+                         fsh_path(data->dataset));
+}
+
 /* Chooses the source of pixels. --cache names a cache of files, or a source. */
-static FshStatus plan_source(TrainPlan *plan, const TrainOptions *options, FshError *error)
+static FshStatus plan_source(TrainPlan *plan, const TrainOptions *options, const TrainingData *data,
+                             FshError *error)
 {
     const char *cache = pixel_source_caches[options->cache];
     const PixelSourceType *records = pixel_source_type("records"),
@@ -167,6 +180,8 @@ static FshStatus plan_source(TrainPlan *plan, const TrainOptions *options, FshEr
             cache);
     plan->source = cached ? cached : decoding ? decoding : records;
     FshStatus status = check_source(plan, options, error);
+    if (!status)
+        status = check_cache(plan, data, error);
     if (!plan->train_count && !plan->source->evaluates)
         plan->source = records;
     return status;
@@ -207,7 +222,7 @@ FshStatus plan_make(TrainPlan *plan, const TrainOptions *options, const Model *m
     };
     int half = plan->threads / 2;
     plan->workers = options->workers ? (int)options->workers : half < 1 ? 1 : half;
-    FshStatus status = plan_source(plan, options, error);
+    FshStatus status = plan_source(plan, options, data, error);
     if (!status)
         status = plan_batch(plan, options, error);
     if (!status)

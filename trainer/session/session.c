@@ -221,6 +221,8 @@ static FshStatus open_data(Session *session, const TrainOptions *options, Sessio
         status = open_backend(session, backend, options, error);
     if (!status && *backend)
         settled.device = strcmp((*backend)->interface->device, "cuda") == 0 ? DEVICE_CUDA : DEVICE_CPU;
+    if (!status) /* before the network is built, whose errors begin with the size of the images */
+        status = model_check_options(model, &settled.network, error);
     if (!status)
         status = plan_make(&session->plan, &settled, model, &session->data, error);
     if (!status && *backend)
