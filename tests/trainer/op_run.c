@@ -295,12 +295,12 @@ static void compare_way(Comparison *comparison, Backend *ours, const OpTest *row
 }
 
 /* Compares a case. Where it is apart by less than twice what is allowed, or where a ReLU met a value that is
- * 0 but for rounding, two other draws are compared too, of which one must agree: in one of very many a
+ * 0 but for rounding, other draws are compared too, of which one must agree: in one of very many a
  * gradient is a sum that nearly cancels, and a ReLU that decides otherwise changes the gradients for good. */
 static void compare_drawn(Comparison *comparison, Backend *ours, const OpTest *row, const OpCase *c,
                           const char *text, OpWay way)
 {
-    enum { DRAWS = 3 };
+    enum { DRAWS = 3, DRAWS_OF_RELU = 10 };
     const int before = comparison->mismatches;
     bool again = true;
     for (comparison->draw = 0; again; comparison->draw++) {
@@ -308,8 +308,9 @@ static void compare_drawn(Comparison *comparison, Backend *ours, const OpTest *r
         comparison->excess = 0;
         comparison->decided_apart = true;
         compare_way(comparison, ours, row, c, text, way);
+        const uint64_t draws = comparison->decided_apart ? DRAWS_OF_RELU : DRAWS;
         again = comparison->mismatches > before && (comparison->excess < 2 || comparison->decided_apart) &&
-                comparison->draw + 1 < DRAWS;
+                comparison->draw + 1 < draws;
     }
     comparison->draw = 0;
 }
