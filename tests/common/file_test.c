@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/resolve.h"
 #include "tests/support/support.h"
 
 static bool permissions_bind;
@@ -412,6 +413,22 @@ TEST(test_times_of_any_year_are_numbers_and_back)
     assert_true(file_time_ns((struct timespec){.tv_sec = 99999999999, .tv_nsec = 5}) == INT64_MAX);
     assert_true(file_time_ns((struct timespec){.tv_sec = 9223372036, .tv_nsec = 999999999}) == INT64_MAX);
     assert_true(file_time_ns((struct timespec){.tv_sec = -99999999999, .tv_nsec = 5}) == INT64_MIN);
+}
+
+TEST_IN_FOLDER(test_a_path_that_is_yet_to_be_made_is_resolved, folder)
+{
+    char resolved[PATH_MAX], real[PATH_MAX], wanted[PATH_MAX + 16];
+    test_file_write_text(test_path(folder, "real/x"), "x");
+    assert_int_equal(symlink(test_path(folder, "real"), test_path(folder, "link")), 0);
+    assert_non_null(realpath(test_path(folder, "real"), real));
+    (void)snprintf(wanted, sizeof wanted, "%s/a/b", real);
+    assert_true(path_resolve(test_path(folder, "link/a/b"), resolved));
+    assert_string_equal(resolved, wanted);
+    assert_true(path_resolve(test_path(folder, "link/a/b//"), resolved));
+    assert_string_equal(resolved, wanted);
+    assert_true(path_resolve(test_path(folder, "link/x"), resolved));
+    (void)snprintf(wanted, sizeof wanted, "%s/x", real);
+    assert_string_equal(resolved, wanted);
 }
 
 int test_program_begin(void)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "common/file.h"
 
@@ -260,6 +261,23 @@ TEST_IN_FOLDER(test_images_in_no_class_folder_are_refused, folder)
     REFUSED(1, looked_for, out, test_path(folder, "images/train/red"));
     test_file_write_text(test_path(folder, "empty/red/notes.txt"), "no image");
     REFUSED(1, looked_for, out, test_path(folder, "empty"));
+}
+
+/* Nothing is made in there, nor is it where the folder is reached by a link. */
+TEST_IN_FOLDER(test_an_output_among_class_folders_is_refused, folder)
+{
+    static const char taken[] = "where it would be taken for a class; choose a folder outside";
+    (void)pack_colours(folder, 8, 2);
+    const char *images = test_path(folder, "images"), *inside = test_path(folder, "images/out"),
+               *linked = test_path(folder, "link/new/out"), *shards = test_path(folder, "shards");
+    assert_int_equal(symlink(images, test_path(folder, "link")), 0);
+    REFUSED(2, taken, inside, "--model", "conv8", images);
+    REFUSED(2, taken, inside, "--dry-run", "--model", "conv8", images);
+    REFUSED(2, taken, linked, "--model", "conv8", images);
+    assert_false(file_exists(test_path(folder, "images/new")));
+    SAYS(2, taken, "--model", "conv8", "--force", images, images);
+    assert_true(file_exists(test_path(folder, "images/train/red/000.jpg")));
+    TRAINED("--model", "conv8", "--epochs", "1", shards, inside); /* the shards are elsewhere */
 }
 
 /* Also in a dry run. */

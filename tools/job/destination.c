@@ -12,6 +12,7 @@
 
 #include "common/file.h"
 #include "common/path.h"
+#include "common/resolve.h"
 #include "tools/job/contents.h"
 
 FshStatus destination_clear(const Destination *destination, FshError *error)
@@ -40,38 +41,13 @@ static FshStatus judge(const char *folder, const Contents *contents, const char 
     return FSH_OK;
 }
 
-/* Writes to resolved the real path of what exists of path, and the rest as given: "/data/x" for "/link/x"
- * whose x is yet to be made. Returns false where that cannot be found out. */
-static bool resolve(const char *path, char resolved[PATH_MAX])
-{
-    if (realpath(path, resolved))
-        return true;
-    char folder[PATH_MAX];
-    if ((size_t)snprintf(folder, sizeof folder, "%s", path) >= sizeof folder)
-        return false;
-    size_t end = strlen(folder);
-    while (end > 1 && folder[end - 1] == '/')
-        folder[--end] = '\0';
-    char *slash = strrchr(folder, '/');
-    const char *name = slash ? slash + 1 : folder;
-    const char *parent = slash == folder ? "/" : slash ? folder : ".";
-    char above[PATH_MAX], last[NAME_MAX + 1];
-    if ((size_t)snprintf(last, sizeof last, "%s", name) >= sizeof last)
-        return false;
-    if (slash && slash != folder)
-        *slash = '\0';
-    if (strcmp(parent, ".") == 0 ? !realpath(".", above) : !resolve(parent, above))
-        return false;
-    return file_join(resolved, PATH_MAX, above, last, NULL) == FSH_OK;
-}
-
 static FshStatus find_target(const char *path, const char *source, char target[PATH_MAX], FshError *error)
 {
     char source_path[PATH_MAX];
     const bool known = source && realpath(source, source_path); /* else several files in one word */
     if (source && !known && (file_exists(source) || !path_names_several(source)))
         return fsh_error_system(error, errno, "%s", source);
-    if (!resolve(path, target))
+    if (!path_resolve(path, target))
         return fsh_error_system(error, errno ? errno : ENAMETOOLONG, "%s", path);
     if (known && !file_is_folder(source_path) && path_lies_in(source_path, target))
         return fsh_error_set(error, FSH_ERR_USAGE, "%s: the source %s lies in it; choose another folder",
@@ -512,9 +488,9 @@ FshStatus destination_leave_part(Destination *destination, FshError *error)
 FshStatus destination_check_outside(const char *path, const char *file, FshError *error)
 {
     char target[PATH_MAX], resolved[PATH_MAX];
-    if (!resolve(path, target))
+    if (!path_resolve(path, target))
         return fsh_error_system(error, errno ? errno : ENAMETOOLONG, "%s", path);
-    if (!resolve(file, resolved))
+    if (!path_resolve(file, resolved))
         return fsh_error_system(error, errno ? errno : ENAMETOOLONG, "%s", file);
     if (!path_lies_in(resolved, target))
         return FSH_OK;

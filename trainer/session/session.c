@@ -1,5 +1,7 @@
 #include "trainer/session/session.h"
 
+#include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +9,9 @@
 
 #include "common/cpu.h"
 #include "common/interrupt.h"
+#include "common/path.h"
 #include "common/progress.h"
+#include "common/resolve.h"
 #include "trainer/session/memory_table.h"
 #include "trainer/session/session_weights.h"
 
@@ -179,6 +183,24 @@ static FshStatus open_backend(Session *session, Backend **backend, const TrainOp
     return backend_open(backend, "cpu", &wanted.options, error);
 }
 
+/* Refuses an output folder that lies in class folders that nobody has packed: the next run would take it for
+ * a class. */
+static FshStatus check_output_outside(const FshDataset *dataset, const TrainOptions *options, FshError *error)
+{
+    char source[PATH_MAX], target[PATH_MAX];
+    if (!options->output || !fsh_container_has(fsh_manifest(dataset)->container, FSH_HAS_FILES) ||
+        !realpath(options->shards, source))
+        return FSH_OK;
+    if (!path_resolve(options->output, target))
+        return fsh_error_system(error, errno ? errno : ENAMETOOLONG, "%s", options->output);
+    if (!path_lies_in(target, source))
+        return FSH_OK;
+    return fsh_error_set(
+        error, FSH_ERR_USAGE,
+        "%s: lies in SHARDS, %s, where it would be taken for a class; choose a folder outside",
+        options->output, options->shards);
+}
+
 /* Opens the dataset that the options name, with the kind that the network takes. */
 static FshStatus open_dataset(Session *session, const TrainOptions *options, SessionUse use,
                               const Model **model_ret, FshError *error)
@@ -190,6 +212,8 @@ static FshStatus open_dataset(Session *session, const TrainOptions *options, Ses
     if (!status)
         status = training_data_open(&session->data, options->shards, kind,
                                     evaluates ? NULL : options->train_split, options->val_split, error);
+    if (!status)
+        status = check_output_outside(session->data.dataset, options, error);
     if (status)
         return status;
     return session_choose_model(session, options, use, model_ret, error);
