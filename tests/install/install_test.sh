@@ -2,6 +2,7 @@
 # The installed tree works on its own: programs run, libfshard links through pkg-config, man pages lie where man looks.
 # usage: install_test.sh BUILD_DIR SOURCE_DIR CC
 set -eu
+unset FSHARD_PLUGINS
 build=$1 source=$2 cc=$3
 prefix=$(mktemp -d)
 trap 'rm -rf "$prefix"' EXIT
@@ -20,6 +21,15 @@ done
 [ -f "$prefix/share/man/man5/fshard.5" ] || fail "no fshard.5"
 [ -f "$prefix/share/fshard/python/fshard/__init__.py" ] || fail "no Python package"
 [ -f "$prefix/share/fshard/python/pyproject.toml" ] || fail "pip cannot install the Python package"
+# The installed programs find their plugins beside themselves: libarchive's, which reads the tar, and the CPU's, which trains.
+work=$prefix/work
+"$build/bin/make-photos" --count 2 --edge-min 40 --edge-max 64 "$work/photos" >/dev/null 2>&1 || fail "make-photos does not run"
+photo=$(cd "$work/photos" && find . -name '*.jpg' | sort | head -n 1)
+tar -C "$work/photos" -czf "$work/one.tar.gz" "$photo"
+"$prefix/bin/fresize" --max-size 32 "$work/one.tar.gz" "$work/small" >"$work/log" 2>&1 || fail "fresize of a tar: $(cat "$work/log")"
+[ "$(find "$work/small" -name '*.jpg' | wc -l)" -eq 1 ] || fail "fresize of a tar of one image left no image"
+"$prefix/bin/fpack" --split 0.5 "$work/photos" "$work/set" >"$work/log" 2>&1 || fail "fpack: $(cat "$work/log")"
+"$prefix/bin/ftrain" --dry-run --device cpu "$work/set" "$work/run" >"$work/log" 2>&1 || fail "ftrain --dry-run: $(cat "$work/log")"
 config=$(dirname "$(find "$prefix" -name fshard.pc)")
 flags=$(PKG_CONFIG_PATH=$config pkg-config --cflags --libs fshard)
 # shellcheck disable=SC2086 # flags are words
