@@ -95,6 +95,9 @@ struct Container {
     /* Maps the file of a check and reports each thing that is wrong with its structure. *metadata_ret gets
      * what the file says of itself. Fails as fsh_check_file. */
     FshStatus (*check)(const FileCheck *check, FileReport *report, Metadata *metadata_ret, FshError *error);
+    /* Does so for a file that fsh_record_file_check has mapped; NULL where check is another. */
+    FshStatus (*check_structure)(const FileCheck *check, FileReport *report, Metadata *metadata_ret,
+                                 FshError *error);
     /* Returns whether a name in the folder that a file of the container is belongs to it. */
     bool (*owns)(const FshManifest *manifest, const char *name);
 
@@ -136,10 +139,9 @@ OpenRequest fsh_check_request(const FileCheck *check);
  * FSH_ERR_CORRUPT. */
 FshStatus fsh_record_file_take(const SplitFile *file, const OpenRequest *request, Metadata *metadata_ret,
                                uint64_t *count_ret, FshError *error);
-/* Maps data_name of a checked file, or the file itself. One that cannot be mapped is a problem: *mapped_ret
- * is false. */
-FshStatus fsh_record_file_check_map(const FileCheck *check, FileReport *report, bool *mapped_ret,
-                                    FshError *error);
+/* The check of a container: maps data_name of the file, or the file itself, then calls check_structure. */
+FshStatus fsh_record_file_check(const FileCheck *check, FileReport *report, Metadata *metadata_ret,
+                                FshError *error);
 FshStatus fsh_record_file_sample(const SplitFile *file, uint64_t record, FshSample *sample, RecordHead *head,
                                  FshError *error);
 FshStatus fsh_record_file_verify(const SplitFile *file, uint64_t record, FshError *error);

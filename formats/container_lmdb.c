@@ -121,14 +121,6 @@ static FshStatus check_structure(const FileCheck *check, FileReport *report, Met
     return found.status ? fsh_report_found(report, -1, NULL, &found, error) : FSH_OK;
 }
 
-static FshStatus check_file(const FileCheck *check, FileReport *report, Metadata *metadata_ret,
-                            FshError *error)
-{
-    bool mapped = false;
-    const FshStatus status = fsh_record_file_check_map(check, report, &mapped, error);
-    return status || !mapped ? status : check_structure(check, report, metadata_ret, error);
-}
-
 const Container fsh_lmdb_container = {
     .id = FSH_CONTAINER_LMDB,
     .name = "lmdb",
@@ -145,6 +137,7 @@ const Container fsh_lmdb_container = {
     .sample = fsh_record_file_sample,
     .verify = fsh_record_file_verify,
     .stretches = fsh_record_file_stretches,
-    .check = check_file,
+    .check = fsh_record_file_check,
+    .check_structure = check_structure,
     .owns = owns,
 };

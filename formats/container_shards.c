@@ -118,14 +118,6 @@ static FshStatus check_structure(const FileCheck *check, FileReport *report, Met
     return status;
 }
 
-static FshStatus check_file(const FileCheck *check, FileReport *report, Metadata *metadata_ret,
-                            FshError *error)
-{
-    bool mapped = false;
-    const FshStatus status = fsh_record_file_check_map(check, report, &mapped, error);
-    return status || !mapped ? status : check_structure(check, report, metadata_ret, error);
-}
-
 const Container fsh_shards_container = {
     .id = FSH_CONTAINER_SHARDS,
     .name = "shards",
@@ -141,5 +133,6 @@ const Container fsh_shards_container = {
     .sample = fsh_record_file_sample,
     .verify = fsh_record_file_verify,
     .stretches = fsh_record_file_stretches,
-    .check = check_file,
+    .check = fsh_record_file_check,
+    .check_structure = check_structure,
 };

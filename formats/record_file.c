@@ -25,8 +25,9 @@ FshStatus fsh_record_file_take(const SplitFile *file, const OpenRequest *request
                                          expected ? &expected->dictionary : &metadata_ret->dictionary, error);
 }
 
-FshStatus fsh_record_file_check_map(const FileCheck *check, FileReport *report, bool *mapped_ret,
-                                    FshError *error)
+/* Maps data_name of a checked file, or the file itself. One that cannot be mapped is a problem: *mapped_ret
+ * is false. */
+static FshStatus map_checked(const FileCheck *check, FileReport *report, bool *mapped_ret, FshError *error)
 {
     const char *data_name = check->container->data_name, *path = check->path;
     char data_path[PATH_MAX];
@@ -43,6 +44,14 @@ FshStatus fsh_record_file_check_map(const FileCheck *check, FileReport *report, 
         (void)fsh_error_set(&found, FSH_ERR_NOT_FOUND, data_name ? "missing, or without %s" : "missing",
                             data_name);
     return found.status ? fsh_report_found(report, -1, NULL, &found, error) : FSH_OK;
+}
+
+FshStatus fsh_record_file_check(const FileCheck *check, FileReport *report, Metadata *metadata_ret,
+                                FshError *error)
+{
+    bool mapped = false;
+    const FshStatus status = map_checked(check, report, &mapped, error);
+    return status || !mapped ? status : check->container->check_structure(check, report, metadata_ret, error);
 }
 
 FshStatus fsh_record_file_sample(const SplitFile *file, uint64_t record, FshSample *sample, RecordHead *head,

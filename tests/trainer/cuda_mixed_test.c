@@ -3,6 +3,7 @@
  *
  * Usage: cuda_support.h. */
 #include "tests/trainer/cuda_support.h"
+#include "tests/trainer/model_value.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "tests/trainer/cuda_support.h"
+#include "tests/trainer/model_value.h"
 
 /* ---- layers that train, in f32 ---- */
 

@@ -35,7 +35,7 @@ TEST_WITH(test_a_plan_is_built_once_and_loaded_by_the_next_start, NULL, NULL, Cu
     const CudnnPlan *first, *again, *other;
     test_folder_make(&folder);
     const char *path = test_path(&folder, "deeper/plans");
-    assert_ok(cudnn_cache_new(&cache, "this machine", path, &error), &error);
+    assert_ok(cudnn_cache_new(&cache, "this machine", path, CUDNN_PLANS_KEPT, &error), &error);
     assert_ok(get(cache, device, CONVOLUTION_FORWARD, &first), &error);
     assert_ok(get(cache, device, CONVOLUTION_FORWARD, &again), &error);
     assert_ok(get(cache, device, CONVOLUTION_BACKWARD_DATA, &other), &error);
@@ -50,7 +50,7 @@ TEST_WITH(test_a_plan_is_built_once_and_loaded_by_the_next_start, NULL, NULL, Cu
     (void)cudnn_plan_describe(first, told, sizeof told);
     cudnn_cache_free(&cache);
 
-    assert_ok(cudnn_cache_new(&cache, "this machine", path, &error), &error);
+    assert_ok(cudnn_cache_new(&cache, "this machine", path, CUDNN_PLANS_KEPT, &error), &error);
     assert_ok(get(cache, device, CONVOLUTION_FORWARD, &first), &error);
     assert_ok(get(cache, device, CONVOLUTION_BACKWARD_DATA, &other), &error);
     assert_counts(cache, 0, 2, 0);
@@ -58,7 +58,7 @@ TEST_WITH(test_a_plan_is_built_once_and_loaded_by_the_next_start, NULL, NULL, Cu
     assert_string_equal(cudnn_plan_describe(first, told_again, sizeof told_again), told);
     cudnn_cache_free(&cache);
 
-    assert_ok(cudnn_cache_new(&cache, "another machine", path, &error), &error);
+    assert_ok(cudnn_cache_new(&cache, "another machine", path, CUDNN_PLANS_KEPT, &error), &error);
     assert_ok(get(cache, device, CONVOLUTION_FORWARD, &first), &error);
     assert_counts(cache, 1, 0, 0);
     assert_int_equal(test_count_files(path), 3);
@@ -71,8 +71,7 @@ TEST_WITH(test_plans_that_nobody_uses_are_forgotten_when_there_are_many, NULL, N
     FshError error = {0};
     CudnnCache *cache = NULL;
     const CudnnPlan *forward, *data, *weight;
-    assert_ok(cudnn_cache_new(&cache, "machine", NULL, &error), &error);
-    cudnn_cache_set_kept(cache, 2);
+    assert_ok(cudnn_cache_new(&cache, "machine", NULL, 2, &error), &error);
     assert_ok(get(cache, device, CONVOLUTION_FORWARD, &forward), &error);
     assert_ok(get(cache, device, CONVOLUTION_BACKWARD_DATA, &data), &error);
     cudnn_cache_release(cache, data);
@@ -102,23 +101,23 @@ TEST(test_a_time_is_kept_for_the_next_start)
     double milliseconds = 0;
     test_folder_make(&folder);
     const char *path = test_path(&folder, "plans");
-    assert_ok(cudnn_cache_new(&cache, "this machine", path, &error), &error);
+    assert_ok(cudnn_cache_new(&cache, "this machine", path, CUDNN_PLANS_KEPT, &error), &error);
     assert_false(cudnn_cache_recall(cache, "kernel 1", &milliseconds));
     cudnn_cache_remember(cache, "kernel 1", 0.0125);
     assert_null(cudnn_cache_warning(cache));
     cudnn_cache_free(&cache);
 
-    assert_ok(cudnn_cache_new(&cache, "this machine", path, &error), &error);
+    assert_ok(cudnn_cache_new(&cache, "this machine", path, CUDNN_PLANS_KEPT, &error), &error);
     assert_true(cudnn_cache_recall(cache, "kernel 1", &milliseconds));
     assert_float_equal(milliseconds, 0.0125, 1e-9);
     assert_false(cudnn_cache_recall(cache, "kernel 2", &milliseconds));
     cudnn_cache_free(&cache);
 
-    assert_ok(cudnn_cache_new(&cache, "another machine", path, &error), &error);
+    assert_ok(cudnn_cache_new(&cache, "another machine", path, CUDNN_PLANS_KEPT, &error), &error);
     assert_false(cudnn_cache_recall(cache, "kernel 1", &milliseconds));
     cudnn_cache_free(&cache);
 
-    assert_ok(cudnn_cache_new(&cache, "this machine", NULL, &error), &error);
+    assert_ok(cudnn_cache_new(&cache, "this machine", NULL, CUDNN_PLANS_KEPT, &error), &error);
     cudnn_cache_remember(cache, "kernel 1", 1);
     assert_false(cudnn_cache_recall(cache, "kernel 1", &milliseconds));
     cudnn_cache_free(&cache);
@@ -130,7 +129,7 @@ TEST_WITH(test_wanted_plans_are_built_on_several_threads, NULL, NULL, CudnnDevic
     FshError error = {0};
     CudnnCache *cache = NULL;
     const CudnnPlan *plan;
-    assert_ok(cudnn_cache_new(&cache, "machine", NULL, &error), &error);
+    assert_ok(cudnn_cache_new(&cache, "machine", NULL, CUDNN_PLANS_KEPT, &error), &error);
     cudnn_cache_set_threads(cache, 4, NULL);
     for (int round = 0; round < 2; round++) /* the second wants what is there */
         for (size_t i = 0; i < narrow_case_count; i++) {
@@ -165,7 +164,7 @@ TEST_WITH(test_a_wanted_plan_that_cannot_be_built_is_told_when_it_is_asked_for, 
     const CudnnPlan *plan;
     CudnnPolicy none = plain_f32;
     none.refused_notes = UINT32_MAX;
-    assert_ok(cudnn_cache_new(&cache, "machine", NULL, &error), &error);
+    assert_ok(cudnn_cache_new(&cache, "machine", NULL, CUDNN_PLANS_KEPT, &error), &error);
     CudnnPlan *described = NULL;
     assert_ok(case_describe(device, &middle_case, CONVOLUTION_BACKWARD_DATA, &described, &error), &error);
     none.workspace_limit_bytes = 0;
@@ -205,12 +204,12 @@ TEST_WITH(test_a_damaged_file_is_replaced, NULL, NULL, CudnnDevice *device)
     test_folder_make(&folder);
     for (int damage = 0; damage < 6; damage++) {
         CudnnCache *cache = NULL;
-        assert_ok(cudnn_cache_new(&cache, "machine", folder.path, &error), &error);
+        assert_ok(cudnn_cache_new(&cache, "machine", folder.path, CUDNN_PLANS_KEPT, &error), &error);
         assert_ok(get(cache, device, CONVOLUTION_FORWARD, &plan), &error);
         assert_counts(cache, 1, 0, 0);
         cudnn_cache_free(&cache);
         /* what was put right is good */
-        assert_ok(cudnn_cache_new(&cache, "machine", folder.path, &error), &error);
+        assert_ok(cudnn_cache_new(&cache, "machine", folder.path, CUDNN_PLANS_KEPT, &error), &error);
         assert_ok(get(cache, device, CONVOLUTION_FORWARD, &plan), &error);
         assert_counts(cache, 0, 1, 0);
         cudnn_cache_free(&cache);
@@ -248,7 +247,7 @@ TEST_WITH(test_a_folder_that_cannot_be_written_is_told_and_does_no_harm, NULL, N
     test_folder_make(&folder);
     const char *path = test_path(&folder, "file");
     test_file_write_text(path, "not a folder");
-    assert_ok(cudnn_cache_new(&cache, "machine", path, &error), &error);
+    assert_ok(cudnn_cache_new(&cache, "machine", path, CUDNN_PLANS_KEPT, &error), &error);
     assert_ok(get(cache, device, CONVOLUTION_FORWARD, &plan), &error);
     assert_ok(get(cache, device, CONVOLUTION_BACKWARD_DATA, &plan), &error);
     assert_counts(cache, 2, 0, 0);

@@ -30,6 +30,7 @@
 #include <string.h>
 
 #include "tests/support/support.h"
+#include "tests/trainer/model_value.h"
 #include "trainer/backend/backend.h"
 #include "trainer/models/models.h"
 

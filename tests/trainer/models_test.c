@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "tests/support/support.h"
+#include "tests/trainer/model_value.h"
 
 static ModelRecipe recipe_of(const Model *model, DataType compute_type)
 {

@@ -9,6 +9,7 @@
 
 #include "tests/support/support.h"
 #include "tests/trainer/golden_program.h"
+#include "tests/trainer/model_value.h"
 #include "trainer/graph/graph_internal.h"
 #include "trainer/models/models.h"
 

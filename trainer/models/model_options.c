@@ -40,24 +40,6 @@ static const ModelValue *value_of(const ModelValues *values, const ModelOption *
     return &values->at[i];
 }
 
-/* Returns whether the name is the option's; "encoder_blocks" counts as "encoder-blocks". */
-static bool is_name_of(const ModelOption *option, const char *name)
-{
-    const char *own = option->row.name;
-    for (; *own && *own == (*name == '_' ? '-' : *name); own++)
-        name++;
-    return *own == '\0' && *name == '\0';
-}
-
-ModelValue *model_value(ModelValues *values, const char *name)
-{
-    const ModelOption *option = NULL;
-    for (size_t i = 0; (option = model_option(i)); i++)
-        if (is_name_of(option, name))
-            return &values->at[i];
-    return NULL;
-}
-
 static bool is_chosen(const ModelOption *option, const ModelValue *value)
 {
     return option->row.kind == OPTION_TEXT   ? value->text != NULL

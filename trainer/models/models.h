@@ -71,9 +71,6 @@ const char *model_names(char *buffer, size_t buffer_bytes);
 /* Returns option `index` of all networks, each listed once, in the order of the networks; NULL: past the
  * last. */
 const ModelOption *model_option(size_t index);
-/* Returns the place in values of the option of this name ("width", "encoder_blocks", "encoder-blocks"); NULL:
- * no network has it. */
-ModelValue *model_value(ModelValues *values, const char *name);
 /* Return the value of an option of the network, or fallback if it was not set. */
 int64_t model_integer(const ModelSpec *spec, const ModelOption *option, int64_t fallback);
 double model_real(const ModelSpec *spec, const ModelOption *option, double fallback);

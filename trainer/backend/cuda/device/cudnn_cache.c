@@ -14,7 +14,7 @@
 
 /* The first word of each file; its number changes with the file's form. */
 #define FILE_MAGIC "fshard-cudnn-plan-2"
-enum { KEY_MAX = 2048, FILE_BYTES_MAX = 4 << 20, THREADS_MAX = 16, PLANS_OF_A_THREAD = 4, PLANS_KEPT = 1000 };
+enum { KEY_MAX = 2048, FILE_BYTES_MAX = 4 << 20, THREADS_MAX = 16, PLANS_OF_A_THREAD = 4 };
 
 typedef enum Stage {
     WANTED, /* described */
@@ -47,11 +47,12 @@ struct CudnnCache {
     FshError warning; /* status 0: none */
 };
 
-FshStatus cudnn_cache_new(CudnnCache **cache, const char *machine, const char *folder, FshError *error)
+FshStatus cudnn_cache_new(CudnnCache **cache, const char *machine, const char *folder, size_t kept,
+                          FshError *error)
 {
     *cache = calloc(1, sizeof **cache);
     if (*cache) {
-        (*cache)->kept = PLANS_KEPT;
+        (*cache)->kept = kept;
         (*cache)->machine = text_copy(machine, strlen(machine));
         (*cache)->folder = folder ? text_copy(folder, strlen(folder)) : NULL;
     }
@@ -298,11 +299,6 @@ void cudnn_cache_release(CudnnCache *cache, const CudnnPlan *plan)
     for (size_t i = 0; plan && i < cache->entry_count; i++)
         if (cache->entries[i].plan == plan)
             cache->entries[i].users--;
-}
-
-void cudnn_cache_set_kept(CudnnCache *cache, size_t most)
-{
-    cache->kept = most;
 }
 
 static void forget_unused(CudnnCache *cache)

@@ -41,9 +41,13 @@ typedef struct CudnnTrial {
     cudaStream_t stream;
 } CudnnTrial;
 
+enum { CUDNN_PLANS_KEPT = 1000 };
 /* Makes a cache. machine: without a line break. folder: where plans are kept on disk, made when the first is
- * written; NULL: they live in memory alone. FSH_ERR_MEMORY. */
-FshStatus cudnn_cache_new(CudnnCache **cache, const char *machine, const char *folder, FshError *error);
+ * written; NULL: they live in memory alone. kept: the number of plans above which cudnn_cache_build forgets
+ * those that nobody uses and nobody has asked for since the last one; CUDNN_PLANS_KEPT but in tests.
+ * FSH_ERR_MEMORY. */
+FshStatus cudnn_cache_new(CudnnCache **cache, const char *machine, const char *folder, size_t kept,
+                          FshError *error);
 void cudnn_cache_free(CudnnCache **cache);
 /* Sets the number of threads that build, and the stream of the cuDNN handles that all but the first of them
  * make; without the call there is one thread. The current CUDA device must be the one that the plans are
@@ -67,9 +71,7 @@ bool cudnn_cache_recall(const CudnnCache *cache, const char *what, double *milli
 void cudnn_cache_remember(CudnnCache *cache, const char *what, double milliseconds);
 /* Releases a plan of cudnn_cache_get; NULL is fine. */
 void cudnn_cache_release(CudnnCache *cache, const CudnnPlan *plan);
-/* Sets the number of plans above which cudnn_cache_build forgets those that nobody uses and nobody has asked
- * for since the last one; 1,000 without the call. */
-void cudnn_cache_set_kept(CudnnCache *cache, size_t most);
+/* Returns how many plans were built, loaded and shared. Only tests ask: a plan itself does not tell. */
 CudnnCacheCounts cudnn_cache_counts(const CudnnCache *cache);
 /* Returns why plans are not kept on disk; NULL: they are, or no folder was given. */
 const char *cudnn_cache_warning(const CudnnCache *cache);

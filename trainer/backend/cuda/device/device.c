@@ -142,7 +142,7 @@ static FshStatus open_plans(CudaBackend *cuda, const BackendOptions *options,
     read_driver_version(build);
     (void)snprintf(machine, sizeof machine, "cuDNN %zu, driver %s for %d, %s, %d multiprocessors",
                    cudnnGetVersion(), build, driver, properties->name, properties->multiProcessorCount);
-    FshStatus status = cudnn_cache_new(&cuda->plans, machine, cuda->plan_cache, error);
+    FshStatus status = cudnn_cache_new(&cuda->plans, machine, cuda->plan_cache, CUDNN_PLANS_KEPT, error);
     if (!status)
         cudnn_cache_set_threads(cuda->plans, cpu_jobs(options->threads), cuda->stream);
     return status;
