@@ -280,6 +280,35 @@ TEST_IN_FOLDER(test_an_output_among_class_folders_is_refused, folder)
     TRAINED("--model", "conv8", "--epochs", "1", shards, inside); /* the shards are elsewhere */
 }
 
+/* Links the images of a colour below images/train to those of a side below pairs. */
+static void link_side(TestFolder *folder, const char *colour, const char *side, const char *names)
+{
+    enum { IMAGES = 8 };
+    for (int i = 0; i < IMAGES; i++) {
+        const char *to = test_path(folder, "pairs/train/%s/%s%d.jpg", side, names, i);
+        FshError error = {0};
+        assert_ok(file_make_parent_folders(to, &error), &error);
+        assert_int_equal(link(test_path(folder, "images/train/%s/%03d.jpg", colour, i), to), 0);
+    }
+}
+
+TEST_IN_FOLDER(test_pairs_that_look_like_classes_are_warned_about, folder)
+{
+    static const char warning[] =
+        "warning: the classes 'blurry' and 'sharp' hold files of the same names; for "
+        "image pairs: fpack --pairs blurry:sharp";
+    (void)pack_colours(folder, 8, 2);
+    const char *pairs = test_path(folder, "pairs");
+    link_side(folder, "red", "blurry", "seq01/");
+    link_side(folder, "green", "sharp", "seq01/");
+    SAYS(0, warning, "--dry-run", "--model", "conv8", pairs);
+    link_side(folder, "red", "blurry", "a");
+    link_side(folder, "green", "sharp", "b"); /* half of them are no pairs now */
+    RunResult result = TRAIN(0, "--dry-run", "--model", "conv8", pairs);
+    assert_contains_not(result.err, "fpack --pairs");
+    run_result_free(&result);
+}
+
 /* Also in a dry run. */
 TEST_IN_FOLDER(test_class_folders_are_not_held_in_memory_as_files, folder)
 {

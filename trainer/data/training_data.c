@@ -6,6 +6,7 @@
 
 #include "common/display_names.h"
 #include "imaging/decode.h"
+#include "trainer/data/paired_classes.h"
 
 enum {
     SIZES_LOOKED_AT = 512, /* images: enough for a median, and a millisecond on any set */
@@ -297,6 +298,8 @@ FshStatus training_data_open(TrainingData *data, const char *path, FshKind kind,
         status = check_same_classes(data, error);
     if (!status)
         status = measure_images(data, error);
+    if (!status && classes && data->train)
+        status = paired_classes_look(data->train, &data->paired_names, error);
     if (!status)
         take_statistics(data);
     if (status)

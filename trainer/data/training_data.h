@@ -30,6 +30,7 @@ typedef struct TrainingData {
     uint32_t channels;                     /* 1 or 3 */
     double mean[4], standard_deviation[4]; /* of full scale; a deviation is at least one grey level */
     bool inputs_alone;                     /* images that nobody has packed: neither labels nor targets */
+    bool paired_names;                     /* most likely pairs, not classes (paired_classes.h) */
     bool measured;                         /* they are the dataset's; else ImageNet's, for it has none */
     uint32_t short_edge;                   /* pixels: the median over images taken evenly from the split */
     bool uniform;                          /* every image of the dataset is a square of this edge */

@@ -373,6 +373,14 @@ void session_describe(Session *session)
                         "split '%s' is trained on and evaluated: the results say nothing of other images "
                         "(--train-split, --val-split)",
                         session->data.train->info->name);
+    if (session->data.paired_names)
+        console_warning(&session->console,
+                        "the classes '%s' and '%s' hold files of the same names; for image pairs: fpack "
+                        "--pairs %s:%s",
+                        fsh_manifest(session->data.dataset)->class_names[0],
+                        fsh_manifest(session->data.dataset)->class_names[1],
+                        fsh_manifest(session->data.dataset)->class_names[0],
+                        fsh_manifest(session->data.dataset)->class_names[1]);
     console_line(&session->console, "network: %s, %.2f M parameters, %.3g GFLOP an image forward",
                  plan->model->name, (double)graph_parameter_count(graph) / 1e6,
                  (double)graph_forward_flops(graph) / 1e9 / (double)spec->batch);
