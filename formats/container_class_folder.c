@@ -1,32 +1,25 @@
 /* Class folders that nobody has packed: CLASS/x.jpg below a folder, or below train, val and test in it.
  *
  * Classes are the names of the folders, in byte order, empty ones too; samples are the files below them whose
- * names are those of images, in byte order of their paths, as fpack packs them. No file is read before its
- * sample is. Where fpack would leave an image out, who decodes it hears why. */
+ * names are those of images, in byte order of their paths, as fpack packs them. Files of other names are
+ * passed over, where fpack looks at their first bytes. No file is read before its sample is. Where fpack
+ * would leave an image out, who decodes it hears why. Where fpack warns of images in folders beside those of
+ * splits, they are refused: nothing here can warn. */
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "common/file.h"
+#include "common/image_names.h"
 #include "common/walk.h"
 #include "formats/collection.h"
 #include "formats/container.h"
 #include "formats/names.h"
 #include "formats/sample_table.h"
 #include "formats/split_file.h"
-
-/* What people call the folders of splits, and which split of fsh_split_name each is. */
-static const struct {
-    const char *name;
-    size_t split;
-} split_folders[] = {
-    {"train", 0}, {"training", 0}, {"val", 1}, {"valid", 1}, {"validation", 1}, {"test", 2}, {"testing", 2},
-};
-enum { SPLIT_FOLDERS = sizeof split_folders / sizeof *split_folders };
 
 /* The name of a dataset's only file, which is the folder itself. */
 static const char itself[] = ".";
@@ -77,24 +70,10 @@ static FshStatus list_folders(const char *path, char ***names_ret, size_t *count
     return status;
 }
 
-/* Returns whether the name of a file is that of an image. */
-static bool is_image(const char *path)
-{
-    static const char *const extensions[] = {
-        ".jpg", ".jpeg", ".png", ".webp", ".bmp",  ".tif", ".tiff", ".gif",  ".ppm",
-        ".pgm", ".pbm",  ".pnm", ".jpe",  ".jfif", ".mpo", ".avif", ".heic", ".heif",
-        ".jp2", ".j2k",  ".jpf", ".jpx",  ".jpc",  ".j2c", ".jxl",  ".dib",  ".tga",
-    };
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
-    for (size_t i = 0; dot && dot > name && i < sizeof extensions / sizeof *extensions; i++) {
-        if (strcasecmp(dot, extensions[i]) == 0)
-            return true;
-    }
-    return false;
-}
-
-/* Goes on to the next image in a folder of path. *path_ret is relative to it, the cursor's; NULL: the end. */
-static FshStatus next_image(WalkCursor *cursor, const char *path, const char **path_ret, FshError *error)
+/* Goes on to the next file below path whose name is that of an image; inside: in a folder of path. *path_ret
+ * is relative to path, the cursor's; NULL: the end. */
+static FshStatus next_image(WalkCursor *cursor, const char *path, bool inside, const char **path_ret,
+                            FshError *error)
 {
     WalkEntry entry = {0};
     FshStatus status = FSH_OK;
@@ -102,7 +81,8 @@ static FshStatus next_image(WalkCursor *cursor, const char *path, const char **p
     while (!status && !(status = walk_next(cursor, &entry, error)) && entry.path) {
         if (entry.reason && entry.unread)
             status = fsh_error_set(error, FSH_ERR_SYSTEM, "%s/%s: %s", path, entry.path, entry.reason);
-        if (status || (!entry.reason && strchr(entry.path, '/') && is_image(entry.path))) {
+        if (status ||
+            (!entry.reason && (!inside || strchr(entry.path, '/')) && image_name_kind(entry.path))) {
             *path_ret = entry.path;
             break;
         }
@@ -112,50 +92,117 @@ static FshStatus next_image(WalkCursor *cursor, const char *path, const char **p
 
 /* ---- finding ---- */
 
-/* Adds path's folder of a split, if it has folders of its own: one of images is a class called so. */
-static FshStatus add_split(Collection *collection, const char *path, const char *name, size_t split,
-                           FshError *error)
-{
-    char inside[PATH_MAX], **names = NULL;
-    size_t count = 0;
-    FshStatus status = file_join(inside, sizeof inside, path, name, error);
-    if (!status)
-        status = list_folders(inside, &names, &count, error);
-    if (!status && count)
-        status = fsh_collection_add(collection, path, name, fsh_split_name(split), error);
-    fsh_names_free(names, count);
-    return status;
-}
-
-/* Sets *found_ret to whether an image lies in a folder of path. */
-static FshStatus look_for_image(const char *path, bool *found_ret, FshError *error)
+/* Sets *found_ret to whether an image lies below path; inside: in a folder of path. */
+static FshStatus look_for_image(const char *path, bool inside, bool *found_ret, FshError *error)
 {
     WalkCursor *cursor = NULL;
     const char *image = NULL;
     FshStatus status = walk_open(&cursor, path, error);
     if (!status)
-        status = next_image(cursor, path, &image, error);
+        status = next_image(cursor, path, inside, &image, error);
     walk_close(&cursor);
     *found_ret = image != NULL;
     return status;
 }
 
+/* The folders in a folder, and which of them hold splits. */
+typedef struct Folders {
+    const char *path;
+    char **names;
+    size_t count;
+    const char *splits[FSH_SPLIT_COUNT]; /* of names: those with class folders; NULL: none */
+} Folders;
+
+/* Finds the folders of splits: those with folders of their own, for one of images is a class called so. */
+static FshStatus find_splits(Folders *folders, FshError *error)
+{
+    const char *named[FSH_SPLIT_COUNT] = {NULL}, *twice[2] = {NULL};
+    size_t twice_split = 0;
+    bool any = false;
+    FshStatus status = FSH_OK;
+    for (size_t i = 0; i < folders->count && !status; i++) {
+        char inside[PATH_MAX], **names = NULL;
+        size_t count = 0;
+        const char *name = folders->names[i];
+        const size_t split = fsh_split_of_folder(name, strlen(name));
+        if (split == FSH_SPLIT_COUNT)
+            continue;
+        status = file_join(inside, sizeof inside, folders->path, name, error);
+        if (!status)
+            status = list_folders(inside, &names, &count, error);
+        fsh_names_free(names, count);
+        if (named[split] && !twice[0]) {
+            twice[0] = named[split];
+            twice[1] = name;
+            twice_split = split;
+        }
+        named[split] = name;
+        any = any || count;
+        folders->splits[split] = count ? name : folders->splits[split];
+    }
+    if (!status && any && twice[0])
+        status = fsh_error_set(error, FSH_ERR_MISMATCH,
+                               "%s: both '%s' and '%s' are there; keep one as the %s split", folders->path,
+                               twice[0], twice[1], fsh_split_name(twice_split));
+    return status;
+}
+
+/* Refuses images in folders that hold no split, which nobody would miss. split: the name of one that does. */
+static FshStatus refuse_beside(const Folders *folders, const char *split, FshError *error)
+{
+    FshStatus status = FSH_OK;
+    for (size_t i = 0; i < folders->count && !status; i++) {
+        char inside[PATH_MAX];
+        const char *name = folders->names[i];
+        const size_t number = fsh_split_of_folder(name, strlen(name));
+        bool found = false;
+        if (number < FSH_SPLIT_COUNT && folders->splits[number] == name)
+            continue;
+        status = file_join(inside, sizeof inside, folders->path, name, error);
+        if (!status)
+            status = look_for_image(inside, false, &found, error);
+        if (!status && found)
+            status =
+                fsh_error_set(error, FSH_ERR_MISMATCH,
+                              number < FSH_SPLIT_COUNT
+                                  ? "%s: its images lie in no class folder, those of %s/ do; move them, "
+                                    "or pack with fpack"
+                                  : "%s: its images lie beside %s/, in no split; move them, or pack with "
+                                    "fpack",
+                              inside, split);
+    }
+    return status;
+}
+
+static FshStatus add_folders(Collection *collection, const Folders *folders, FshError *error)
+{
+    const char *any = NULL;
+    FshStatus status = FSH_OK;
+    for (size_t split = 0; split < FSH_SPLIT_COUNT && !status; split++) {
+        if (!folders->splits[split])
+            continue;
+        any = any ? any : folders->splits[split];
+        status = fsh_collection_add(collection, folders->path, folders->splits[split], fsh_split_name(split),
+                                    error);
+    }
+    if (status)
+        return status;
+    return any ? refuse_beside(folders, any, error)
+               : fsh_collection_add(collection, folders->path, itself, fsh_split_name(0), error);
+}
+
 static FshStatus find(Collection *collection, const char *path, FshError *error)
 {
-    char **names = NULL;
-    size_t count = 0;
+    Folders folders = {.path = path};
     bool found = false;
-    FshStatus status = list_folders(path, &names, &count, error);
-    if (!status && count)
-        status = look_for_image(path, &found, error);
-    for (size_t i = 0; i < SPLIT_FOLDERS && found && !status; i++) {
-        const char *name = split_folders[i].name;
-        if (bsearch(&name, names, count, sizeof *names, compare_names))
-            status = add_split(collection, path, name, split_folders[i].split, error);
-    }
-    if (!status && found && !collection->count)
-        status = fsh_collection_add(collection, path, itself, fsh_split_name(0), error);
-    fsh_names_free(names, count);
+    FshStatus status = list_folders(path, &folders.names, &folders.count, error);
+    if (!status && folders.count)
+        status = look_for_image(path, true, &found, error);
+    if (!status && found)
+        status = find_splits(&folders, error);
+    if (!status && found)
+        status = add_folders(collection, &folders, error);
+    fsh_names_free(folders.names, folders.count);
     return status;
 }
 
@@ -195,7 +242,7 @@ static FshStatus fill_table(SampleTable *table, const char *path, FshError *erro
         status = list_folders(path, &table->class_names, &table->class_name_count, error);
     if (!status)
         status = walk_open(&cursor, path, error);
-    while (!status && !(status = next_image(cursor, path, &image, error)) && image)
+    while (!status && !(status = next_image(cursor, path, true, &image, error)) && image)
         status = add_image(table, prefix, image, error);
     walk_close(&cursor);
     return status;

@@ -81,10 +81,16 @@ typedef enum FshCodec {
 
 /* Returns "raw", "jpeg", …; "unknown" for a value not above. */
 FSH_API const char *fsh_codec_name(FshCodec codec);
+/* Returns the codec of an image file by its first bytes; FSH_CODEC_OTHER where they tell nothing. Never
+ * FSH_CODEC_RAW. */
+FSH_API FshCodec fsh_codec_sniff(const uint8_t *bytes, size_t length);
 
 /* Returns the name of a split that programs make, of 0 to FSH_SPLIT_COUNT - 1: "train", "val", "test". */
 enum { FSH_SPLIT_COUNT = 3 };
 FSH_API const char *fsh_split_name(size_t index);
+/* Returns the number of the split that a folder of this name (length bytes) holds, FSH_SPLIT_COUNT where it
+ * is no split's: "valid" and "validation" are val, "training" is train, "testing" is test. */
+FSH_API size_t fsh_split_of_folder(const char *name, size_t length);
 
 /* How a field's bytes are kept. Values are on disk: never renumber. */
 typedef enum FshCompression {

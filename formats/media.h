@@ -1,4 +1,4 @@
-/* media.h - what an image is by its first bytes, and NumPy's .npy. */
+/* media.h - the extensions of images in tars and LMDBs of others, and NumPy's .npy. */
 #ifndef FSHARD_FORMATS_MEDIA_H
 #define FSHARD_FORMATS_MEDIA_H
 
@@ -8,9 +8,6 @@
 
 #include "formats/fshard.h"
 
-/* Returns the codec of an image file by its first bytes; FSH_CODEC_OTHER where they tell nothing. Never
- * FSH_CODEC_RAW. */
-FshCodec fsh_codec_sniff(const uint8_t *bytes, size_t length);
 /* Returns "jpg", "png", …, without a dot; "npy" for raw. */
 const char *fsh_codec_extension(FshCodec codec);
 /* Returns whether a file of this extension (lower case, not NUL-terminated) is an image. npy is not among

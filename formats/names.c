@@ -143,6 +143,23 @@ const char *fsh_split_name(size_t index)
     return names[index];
 }
 
+/* What people call the folders of splits, and which split of fsh_split_name each is. */
+static const struct {
+    const char *name;
+    size_t split;
+} split_folders[] = {
+    {"train", 0}, {"training", 0}, {"val", 1}, {"valid", 1}, {"validation", 1}, {"test", 2}, {"testing", 2},
+};
+
+size_t fsh_split_of_folder(const char *name, size_t length)
+{
+    for (size_t i = 0; i < sizeof split_folders / sizeof split_folders[0]; i++) {
+        if (strlen(split_folders[i].name) == length && memcmp(split_folders[i].name, name, length) == 0)
+            return split_folders[i].split;
+    }
+    return FSH_SPLIT_COUNT;
+}
+
 /* ---- lists ---- */
 
 FshStatus fsh_names_copy(char ***copy_ret, const char *const *names, size_t count, FshError *error)

@@ -2,7 +2,8 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
+
+#include "common/image_names.h"
 
 #define IMAGE_ALIGNMENT_BYTES 64
 
@@ -25,73 +26,19 @@ const char *image_format_extension(ImageFormat format)
     return formats[format].extension;
 }
 
-static const struct {
-    const char *extension;
-    ImageFormat format;
-} extensions[] = {
-    {".apng", IMAGE_PNG},
-    {".avif", IMAGE_HEIF},
-    {".bmp", IMAGE_BMP},
-    {".dib", IMAGE_BMP},
-    {".gif", IMAGE_GIF},
-    {".heic", IMAGE_HEIF},
-    {".heif", IMAGE_HEIF},
-    {".j2c", IMAGE_JPEG2000},
-    {".j2k", IMAGE_JPEG2000},
-    {".jfif", IMAGE_JPEG},
-    {".jp2", IMAGE_JPEG2000},
-    {".jpc", IMAGE_JPEG2000},
-    {".jpe", IMAGE_JPEG},
-    {".jpeg", IMAGE_JPEG},
-    {".jpf", IMAGE_JPEG2000},
-    {".jpg", IMAGE_JPEG},
-    {".jpx", IMAGE_JPEG2000},
-    {".jxl", IMAGE_OTHER},
-    {".mpo", IMAGE_JPEG},
-    {".pbm", IMAGE_PNM},
-    {".pgm", IMAGE_PNM},
-    {".png", IMAGE_PNG},
-    {".pnm", IMAGE_PNM},
-    {".ppm", IMAGE_PNM},
-    {".tga", IMAGE_TGA},
-    {".tif", IMAGE_TIFF},
-    {".tiff", IMAGE_TIFF},
-    {".webp", IMAGE_WEBP},
-    /* Other programs read these; here they are refused by name rather than passed over as no images. */
-    {".cur", IMAGE_OTHER},
-    {".dds", IMAGE_OTHER},
-    {".exr", IMAGE_OTHER},
-    {".icns", IMAGE_OTHER},
-    {".ico", IMAGE_OTHER},
-    {".im", IMAGE_OTHER},
-    {".msp", IMAGE_OTHER},
-    {".pam", IMAGE_OTHER},
-    {".pcx", IMAGE_OTHER},
-    {".pfm", IMAGE_OTHER},
-    {".psd", IMAGE_OTHER},
-    {".qoi", IMAGE_OTHER},
-    {".sgi", IMAGE_OTHER},
-    {".xbm", IMAGE_OTHER},
-    {".xpm", IMAGE_OTHER},
-};
-
 ImageFormat image_name_format(const char *path)
 {
-    const char *slash = strrchr(path, '/');
-    const char *name = slash ? slash + 1 : path;
-    const char *dot = strrchr(name, '.');
-    if (!dot || dot == name)
-        return IMAGE_UNKNOWN;
-    for (size_t i = 0; i < sizeof extensions / sizeof extensions[0]; i++) {
-        if (strcasecmp(dot, extensions[i].extension) == 0)
-            return extensions[i].format;
+    const char *promised = image_name_kind(path);
+    for (int format = IMAGE_JPEG; promised && format <= IMAGE_OTHER; format++) {
+        if (strcmp(formats[format].name, promised) == 0)
+            return (ImageFormat)format;
     }
     return IMAGE_UNKNOWN;
 }
 
 bool image_name_is_image(const char *path)
 {
-    return image_name_format(path) != IMAGE_UNKNOWN;
+    return image_name_kind(path) != NULL;
 }
 
 FshStatus image_reserve(Image *image, uint32_t width, uint32_t height, uint32_t channels, FshError *error)

@@ -77,7 +77,7 @@ TEST_IN_FOLDER(test_class_folders_are_a_training_split, folder)
 TEST_IN_FOLDER(test_split_folders_share_their_classes, folder)
 {
     static const char *const paths[] = {"train/b/1.jpg", "train/a/1.jpg",   "train/c/1.jpg",
-                                        "valid/c/1.jpg", "testing/b/1.jpg", "other/x/1.jpg"};
+                                        "valid/c/1.jpg", "testing/b/1.jpg", "other/x/1.txt"};
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
         write_text(folder, paths[i]);
     FshDataset *dataset = open_classes(folder);
@@ -88,6 +88,50 @@ TEST_IN_FOLDER(test_split_folders_share_their_classes, folder)
     assert_image(dataset, "val", 0, "valid/c/1.jpg", 2);
     assert_image(dataset, "test", 0, "testing/b/1.jpg", 1);
     fsh_close(&dataset);
+}
+
+/* Names are those that fpack takes for images without a look inside. */
+TEST_IN_FOLDER(test_files_of_all_names_of_images_are_samples, folder)
+{
+    static const char *const paths[] = {"a/1.apng", "a/2.QOI", "a/3.psd", "a/4", "a/5.bin"};
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
+        write_text(folder, paths[i]);
+    FshDataset *dataset = open_classes(folder);
+    assert_int_equal(fsh_split(dataset, "train")->sample_count, 3);
+    for (uint64_t i = 0; i < 3; i++)
+        assert_image(dataset, "train", i, paths[i], 0);
+    fsh_close(&dataset);
+}
+
+static void assert_refused(TestFolder *folder, const char *message)
+{
+    FshDataset *dataset = NULL;
+    FshError error = {0};
+    assert_int_equal(fsh_open(&dataset, folder->path, &error), FSH_ERR_MISMATCH);
+    assert_null(dataset);
+    assert_contains(error.message, message);
+}
+
+TEST_IN_FOLDER(test_two_folders_of_one_split_are_refused, folder)
+{
+    write_text(folder, "train/a/1.jpg");
+    write_text(folder, "val/a/1.jpg");
+    write_text(folder, "validation/a/1.jpg");
+    assert_refused(folder, ": both 'val' and 'validation' are there; keep one as the val split");
+}
+
+TEST_IN_FOLDER(test_images_beside_a_split_are_refused, folder)
+{
+    write_text(folder, "train/a/1.jpg");
+    write_text(folder, "dog/1.jpg");
+    assert_refused(folder, "/dog: its images lie beside train/, in no split; move them, or pack with fpack");
+}
+
+TEST_IN_FOLDER(test_a_split_without_class_folders_is_refused, folder)
+{
+    write_text(folder, "train/a/1.jpg");
+    write_text(folder, "val/1.jpg");
+    assert_refused(folder, "/val: its images lie in no class folder, those of train/ do; move them");
 }
 
 TEST_IN_FOLDER(test_a_class_may_be_called_train, folder)

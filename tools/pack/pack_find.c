@@ -14,22 +14,9 @@
 
 /* ---- names ---- */
 
-/* What researchers call their split folders. */
-static const struct {
-    const char *name;
-    PackSplitIndex split;
-} split_folders[] = {
-    {"train", PACK_TRAIN},    {"training", PACK_TRAIN}, {"val", PACK_VAL},      {"valid", PACK_VAL},
-    {"validation", PACK_VAL}, {"test", PACK_TEST},      {"testing", PACK_TEST},
-};
-
 PackSplitIndex pack_split_by_name(const char *name, size_t length)
 {
-    for (size_t i = 0; i < sizeof split_folders / sizeof split_folders[0]; i++) {
-        if (strlen(split_folders[i].name) == length && memcmp(split_folders[i].name, name, length) == 0)
-            return split_folders[i].split;
-    }
-    return PACK_SPLITS;
+    return (PackSplitIndex)fsh_split_of_folder(name, length);
 }
 
 size_t pack_stem_bytes(const char *path)
