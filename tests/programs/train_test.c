@@ -458,6 +458,21 @@ TEST_IN_FOLDER(test_class_folders_are_trained_on_without_packing, folder)
                         test_path(folder, "out/last.safetensors"));
 }
 
+TEST_IN_FOLDER(test_a_file_that_is_no_image_is_skipped_and_fpack_lists_it, folder)
+{
+    (void)pack_colours(folder, 12, 5);
+    const char *images = test_path(folder, "images");
+    test_file_write_text(test_path(folder, "images/train/red/none.psd"), "no image");
+    RunResult result = TRAIN(1, "--model", "conv8", "--epochs", "1", "--batch-size", "37", "--on-error",
+                             "skip", images, test_path(folder, "out"));
+    char line[4096];
+    (void)snprintf(line, sizeof line,
+                   "1 samples could not be read and were skipped; fpack %s lists them and leaves them out",
+                   images);
+    assert_contains(result.err, line);
+    run_result_free(&result);
+}
+
 /* Returns the number of epochs that a run has finished. */
 static size_t epochs_of(const char *output)
 {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/file.h"
 #include "common/random.h"
 #include "imaging/encode.h"
 #include "tests/support/support.h"
@@ -283,4 +284,19 @@ void dataset_make(const char *folder, const DatasetSpec *spec)
     assert_ok(fsh_manifest_save(&manifest, folder, false, &error), &error);
     buffer_free(&dictionary);
     fsh_manifest_free(&manifest);
+}
+
+void dataset_unpack(const FshSplit *split, const char *folder)
+{
+    for (uint64_t i = 0; i < split->sample_count; i++) {
+        FshSample sample;
+        FshError error = {0};
+        char path[4096];
+        assert_ok(fsh_sample_get(split, i, &sample, &error), &error);
+        (void)snprintf(path, sizeof path, "%s/%lld", folder, (long long)sample.label);
+        assert_ok(file_make_folders(path, &error), &error);
+        (void)snprintf(path, sizeof path, "%s/%lld/%06llu.jpg", folder, (long long)sample.label,
+                       (unsigned long long)i);
+        test_file_write(path, sample.fields[0].data, sample.fields[0].bytes);
+    }
 }

@@ -36,6 +36,10 @@ typedef struct DatasetSpec {
  * follow from its class, in noise. */
 void dataset_make(const char *folder, const DatasetSpec *spec);
 
+/* Writes the image of each sample of a split into folder (made) as a file of its own, "LABEL/N.jpg": class
+ * folders that nobody has packed. */
+void dataset_unpack(const FshSplit *split, const char *folder);
+
 /* Return width and height of sample i. */
 uint32_t dataset_width(const DatasetSpec *spec, uint64_t index);
 uint32_t dataset_height(const DatasetSpec *spec, uint64_t index);

@@ -105,6 +105,25 @@ TEST_IN_FOLDER(test_a_cold_pass_tells_what_was_in_memory, folder)
     fsh_close(&dataset);
 }
 
+/* Files that nobody has packed are counted by their own bytes, and cannot be dropped. */
+TEST_IN_FOLDER(test_files_have_bytes_and_no_cold_pass, folder)
+{
+    FshDataset *packed = open_dataset(folder, &spec), *files = NULL;
+    FshError error = {0};
+    LoaderBenchReport report;
+    dataset_unpack(fsh_split(packed, "train"), test_path(folder, "files"));
+    assert_ok(fsh_open(&files, test_path(folder, "files"), &error), &error);
+    LoaderBenchOptions options = make_options(files);
+    assert_ok(loader_bench(&options, &report, &error), &error);
+    assert_true(report.warm.work.samples.images > 0);
+    assert_true(report.warm.work.samples.stored_bytes > report.warm.work.samples.images * 300);
+    options.drop_caches = true;
+    assert_int_equal(loader_bench(&options, &report, &error), FSH_ERR_UNSUPPORTED);
+    assert_contains(error.message, "--drop-caches: files that nobody has packed are not dropped");
+    fsh_close(&files);
+    fsh_close(&packed);
+}
+
 TEST(test_the_bottleneck_is_named)
 {
     Lines lines = {0};

@@ -238,16 +238,37 @@ TEST_IN_FOLDER(test_a_bad_sample_in_planes_is_left_out, folder)
     assert_int_equal(compare_loaders(folder, &spec, &rrc_view, true, true), 1);
 }
 
-static uint64_t planes_bytes(TestFolder *folder, const DatasetSpec *spec, uint32_t channels)
+/* Returns the memory that the training split takes as planes. */
+static uint64_t split_bytes(const FshDataset *dataset, uint32_t channels)
 {
-    FshDataset *dataset = open_dataset(folder, spec);
     LoaderOptions options = options_of(dataset, &rrc_view, true);
     options.augmentation.channels = channels;
     PixelSource *source = decode_named("planes", &options);
     const uint64_t bytes = pixel_source_ram_bytes(source);
     pixel_source_free(&source);
+    return bytes;
+}
+
+static uint64_t planes_bytes(TestFolder *folder, const DatasetSpec *spec, uint32_t channels)
+{
+    FshDataset *dataset = open_dataset(folder, spec);
+    const uint64_t bytes = split_bytes(dataset, channels);
     fsh_close(&dataset);
     return bytes;
+}
+
+/* A file says by its first bytes that it is a JPEG. */
+TEST_IN_FOLDER(test_files_that_nobody_has_packed_become_planes, folder)
+{
+    DatasetSpec spec = small_spec;
+    spec.subsampled = true;
+    FshDataset *packed = open_dataset(folder, &spec), *files = NULL;
+    FshError error = {0};
+    dataset_unpack(fsh_split(packed, "train"), test_path(folder, "files"));
+    assert_ok(fsh_open(&files, test_path(folder, "files"), &error), &error);
+    assert_int_equal(split_bytes(files, 3), split_bytes(packed, 3));
+    fsh_close(&files);
+    fsh_close(&packed);
 }
 
 /* Only a JPEG of 4:2:0 for a network of colours takes half. */

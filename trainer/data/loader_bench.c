@@ -132,6 +132,11 @@ FshStatus loader_bench(const LoaderBenchOptions *options, LoaderBenchReport *rep
     LoaderOptions loader_options = options->loader;
     LoaderBenchPass first;
     Loader *loader = NULL;
+    const FshManifest *manifest = fsh_manifest(loader_options.split->dataset);
+    if (options->drop_caches && fsh_container_has(manifest->container, FSH_HAS_FILES))
+        return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
+                             "--drop-caches: files that nobody has packed are not dropped from memory; pack "
+                             "them first");
     loader_options.measure = true;
     *report = (LoaderBenchReport){.workers = loader_options.workers, .has_cold = options->drop_caches};
     measure_memory(loader_options.workers, report);

@@ -176,6 +176,7 @@ static FshStatus check_read(const SampleLoader *loader, FshStatus status, FshErr
                : status;
 }
 
+/* Fills the field of a side: its unpacked bytes and, for a file that nobody has packed, their codec. */
 static FshStatus unpack_field(SampleLoader *loader, unsigned side, FshError *error)
 {
     const FshField *stored = stored_field(loader, side);
@@ -185,8 +186,13 @@ static FshStatus unpack_field(SampleLoader *loader, unsigned side, FshError *err
     loader->expand[side] = NULL;
     FshStatus status = fsh_field_unpack(loader->unpackers[side], loader->options.split, stored, &field->data,
                                         &field->bytes, error);
-    loader->statistics.stored_bytes += stored->bytes;
-    return status ? add_source(stored, error) : FSH_OK;
+    if (status)
+        return add_source(stored, error);
+    const bool file = stored->compression == FSH_COMPRESSION_FILE; /* stored is its path */
+    if (file)
+        field->codec = fsh_codec_sniff(field->data, field->bytes);
+    loader->statistics.stored_bytes += file ? field->bytes : stored->bytes;
+    return FSH_OK;
 }
 
 /* Takes the image's size from its header, where the container does not know it (tars and LMDBs of others). */

@@ -483,10 +483,13 @@ static bool tell_losses(Training *training, uint64_t skipped)
                         is_there(training, record_checkpoint_name)
                             ? "--resume auto or train again"
                             : "train again with --force: there is no checkpoint to go on from");
-    if (skipped)
+    if (skipped) {
+        const FshDataset *dataset = session->data.dataset;
+        const bool files = fsh_container_has(fsh_manifest(dataset)->container, FSH_HAS_FILES);
         console_warning(&session->console,
-                        "%" PRIu64 " samples could not be read and were skipped; fverify %s lists them",
-                        skipped, fsh_path(session->data.dataset));
+                        "%" PRIu64 " samples could not be read and were skipped; %s %s lists them%s", skipped,
+                        files ? "fpack" : "fverify", fsh_path(dataset), files ? " and leaves them out" : "");
+    }
     const RunState *state = &training->state;
     const bool lost = tell_lost(training, record_best_name, &state->best, &state->saved);
     const bool lost_average =
