@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "common/file.h"
+#include "common/folder_list.h"
 #include "common/pool.h"
 #include "common/text.h"
 #include "formats/check_overlap.h"
@@ -169,8 +170,7 @@ static FshStatus list_folder(const char *folder, char ***names_ret, size_t *coun
     DIR *entries = opendir(folder);
     if (!entries)
         return fsh_error_system(error, errno, "%s: cannot read the folder", folder);
-    const struct dirent *entry;
-    while (!status && (errno = 0, entry = readdir(entries))) {
+    for (const struct dirent *entry; (entry = folder_next(entries, folder, &status, error));) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
             continue;
         if (count == capacity) {
@@ -184,11 +184,9 @@ static FshStatus list_folder(const char *folder, char ***names_ret, size_t *coun
         if (!status && !(names[count++] = strdup(entry->d_name)))
             status = FSH_ERR_MEMORY;
     }
-    if (status)
-        status = fsh_error_set(error, status, "%s: out of memory", folder);
-    else if (errno)
-        status = fsh_error_system(error, errno, "%s: cannot be listed", folder);
-    (void)closedir(entries);
+    if (status == FSH_ERR_MEMORY)
+        (void)fsh_error_set(error, status, "%s: out of memory", folder);
+    folder_close(entries);
     if (status) {
         fsh_names_free(names, count);
         return status;

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "common/file.h"
+#include "common/folder_list.h"
 #include "common/text.h"
 #include "formats/brace.h"
 #include "formats/container.h"
@@ -193,10 +194,9 @@ FshStatus fsh_collection_gather(Collection *collection, const char *path, const 
 {
     FshStatus status = FSH_OK;
     DIR *folder = opendir(path);
-    const struct dirent *entry;
     if (!folder)
         return fsh_error_system(error, errno, "%s: cannot be read", path);
-    while (!status && (errno = 0, entry = readdir(folder))) {
+    for (const struct dirent *entry; (entry = folder_next(folder, path, &status, error));) {
         char inside[PATH_MAX];
         const char *name = entry->d_name;
         const Container *found = container;
@@ -208,9 +208,7 @@ FshStatus fsh_collection_gather(Collection *collection, const char *path, const 
         if (!status && found == container)
             status = fsh_collection_add(collection, path, name, NULL, error);
     }
-    if (!status && errno) /* readdir's: some of the files would be missing without a word */
-        status = fsh_error_system(error, errno, "%s: cannot be listed", path);
-    (void)closedir(folder);
+    folder_close(folder);
     if (collection->count)
         qsort(collection->files, collection->count, sizeof *collection->files, compare_files);
     return status;

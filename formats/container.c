@@ -2,10 +2,11 @@
 
 #include "formats/container.h"
 
+#include <string.h>
+
 #include "common/file.h"
 #include "common/text.h"
-
-#include <string.h>
+#include "formats/lmdb_reader.h"
 
 extern const Container fsh_class_folder_container; /* which no other file names */
 
@@ -85,4 +86,12 @@ FshStatus fsh_key_fits(FshContainer id, const char *key, size_t key_bytes, FshEr
     const FshStatus status = container->encode_key(key, key_bytes, &encoded, error);
     buffer_free(&encoded);
     return status;
+}
+
+FshStatus fsh_container_map(const Container *container, const char *path, char data_path[PATH_MAX],
+                            const char **mapped_ret, FileMapping *mapping, FshError *error)
+{
+    *mapped_ret = container->data_name ? data_path : path;
+    const FshStatus status = container->data_name ? fsh_lmdb_data_path(data_path, path, error) : FSH_OK;
+    return status ? status : file_map(*mapped_ret, mapping, error);
 }

@@ -19,6 +19,8 @@
 #ifndef FSHARD_FORMATS_CONTAINER_H
 #define FSHARD_FORMATS_CONTAINER_H
 
+#include <limits.h>
+
 #include "formats/check.h"
 #include "formats/collection.h"
 #include "formats/metadata.h"
@@ -82,6 +84,10 @@ struct Container {
     /* Maps path and reads its structure into *file, which holds nothing but container and written_by_us.
      * Messages begin with the path. On failure the caller closes the file. */
     FshStatus (*open)(SplitFile *file, const char *path, const OpenRequest *request, FshError *error);
+    /* Reads the structure of a file that fsh_record_file_open has mapped; NULL where open is another.
+     * *metadata_ret gets what the file says of itself where nothing is expected; the caller frees it, also on
+     * failure. Messages name no file. */
+    FshStatus (*parse)(SplitFile *file, const OpenRequest *request, Metadata *metadata_ret, FshError *error);
     /* Reads a sample as fsh_split_file_sample does; the next checks one as fsh_split_file_verify does.
      * Neither looks for what the disk did not give. */
     FshStatus (*sample)(const SplitFile *file, uint64_t record, FshSample *sample, RecordHead *head,
@@ -139,6 +145,9 @@ OpenRequest fsh_check_request(const FileCheck *check);
  * FSH_ERR_CORRUPT. */
 FshStatus fsh_record_file_take(const SplitFile *file, const OpenRequest *request, Metadata *metadata_ret,
                                uint64_t *count_ret, FshError *error);
+/* The open of a container: maps the file, calls parse, and hands the metadata over. */
+FshStatus fsh_record_file_open(SplitFile *file, const char *path, const OpenRequest *request,
+                               FshError *error);
 /* The check of a container: maps data_name of the file, or the file itself, then calls check_structure. */
 FshStatus fsh_record_file_check(const FileCheck *check, FileReport *report, Metadata *metadata_ret,
                                 FshError *error);
@@ -163,6 +172,10 @@ FshStatus fsh_files_sample(const SplitFile *file, uint64_t record, FshSample *sa
 
 /* ---- for both ---- */
 
+/* Maps the file of a container at path: the container's data_name in it, where there is one. *mapped_ret is
+ * the path of what is mapped: path, or data_path, which is filled then. Fails as file_map. */
+FshStatus fsh_container_map(const Container *container, const char *path, char data_path[PATH_MAX],
+                            const char **mapped_ret, FileMapping *mapping, FshError *error);
 /* Returns status with path in front of its message; FSH_ERR_SYSTEM instead where the disk did not give what
  * was read of the file. */
 FshStatus fsh_split_file_conclude(const SplitFile *file, const char *path, FshStatus status, FshError *error);

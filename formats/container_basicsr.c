@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/file.h"
+#include "common/folder_list.h"
 #include "common/text.h"
 #include "formats/basicsr.h"
 #include "formats/collection.h"
@@ -62,12 +63,11 @@ static int compare_text(const void *a, const void *b)
 static FshStatus list_sides(const char *path, char *names[FSH_FIELDS_MAX], size_t *count_ret, FshError *error)
 {
     DIR *folder = opendir(path);
-    const struct dirent *entry;
     FshStatus status = FSH_OK;
     *count_ret = 0;
     if (!folder)
         return fsh_error_system(error, errno, "%s: cannot be read", path);
-    while (!status && (errno = 0, entry = readdir(folder))) {
+    for (const struct dirent *entry; (entry = folder_next(folder, path, &status, error));) {
         if (entry->d_name[0] == '.' || !text_has_suffix(entry->d_name, ".lmdb"))
             continue;
         if (*count_ret == FSH_FIELDS_MAX) {
@@ -81,9 +81,7 @@ static FshStatus list_sides(const char *path, char *names[FSH_FIELDS_MAX], size_
         else
             (*count_ret)++;
     }
-    if (!status && errno)
-        status = fsh_error_system(error, errno, "%s: cannot be listed", path);
-    (void)closedir(folder);
+    folder_close(folder);
     qsort(names, *count_ret, sizeof *names, compare_text);
     return status;
 }

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "common/file.h"
+#include "common/folder_list.h"
 #include "common/image_names.h"
 #include "common/walk.h"
 #include "formats/collection.h"
@@ -49,12 +50,11 @@ static FshStatus list_folders(const char *path, char ***names_ret, size_t *count
 {
     FshStatus status = FSH_OK;
     DIR *folder = opendir(path);
-    const struct dirent *entry;
     *names_ret = NULL;
     *count_ret = 0;
     if (!folder)
         return fsh_error_system(error, errno, "%s: cannot be read", path);
-    while (!status && (errno = 0, entry = readdir(folder))) {
+    for (const struct dirent *entry; (entry = folder_next(folder, path, &status, error));) {
         char inside[PATH_MAX];
         if (entry->d_name[0] == '.' || entry->d_type == DT_REG)
             continue;
@@ -62,9 +62,7 @@ static FshStatus list_folders(const char *path, char ***names_ret, size_t *count
         if (!status && (entry->d_type == DT_DIR || file_is_folder(inside)))
             status = add_name(names_ret, count_ret, entry->d_name, error);
     }
-    if (!status && errno)
-        status = fsh_error_system(error, errno, "%s: cannot be listed", path);
-    (void)closedir(folder);
+    folder_close(folder);
     if (*count_ret)
         qsort(*names_ret, *count_ret, sizeof **names_ret, compare_names);
     return status;

@@ -22,14 +22,13 @@ static FshStatus find(Collection *collection, const char *path, FshError *error)
 static FshStatus open_file(SplitFile *file, const char *path, const OpenRequest *request, FshError *error)
 {
     char data_path[PATH_MAX];
+    const char *mapped = NULL;
     (void)request;
-    FshStatus status = fsh_lmdb_data_path(data_path, path, error);
-    if (!status)
-        status = file_map(data_path, &file->mapping, error);
+    FshStatus status = fsh_container_map(file->container, path, data_path, &mapped, &file->mapping, error);
     if (status)
         return status;
     status = fsh_folder2lmdb_table(&file->table, file->mapping.bytes, file->mapping.length, error);
-    return fsh_split_file_conclude(file, data_path, status, error);
+    return fsh_split_file_conclude(file, mapped, status, error);
 }
 
 const Container fsh_folder2lmdb_container = {

@@ -78,21 +78,6 @@ static FshStatus parse(SplitFile *file, const OpenRequest *request, Metadata *me
     return status ? status : check_count(file, count, error);
 }
 
-static FshStatus open_file(SplitFile *file, const char *path, const OpenRequest *request, FshError *error)
-{
-    char data_path[PATH_MAX];
-    Metadata metadata = {0};
-    FshStatus status = fsh_lmdb_data_path(data_path, path, error);
-    if (!status)
-        status = file_map(data_path, &file->mapping, error);
-    if (status)
-        return status;
-    status = parse(file, request, &metadata, error);
-    status = fsh_split_file_conclude(file, data_path, status, error);
-    fsh_metadata_hand_over(&metadata, status ? NULL : request->metadata_ret);
-    return status;
-}
-
 /* ---- proving ---- */
 
 static FshStatus check_structure(const FileCheck *check, FileReport *report, Metadata *metadata_ret,
@@ -133,7 +118,8 @@ const Container fsh_lmdb_container = {
     .writer = &fsh_lmdb_writer,
     .sniff = sniff,
     .write_name = write_name,
-    .open = open_file,
+    .open = fsh_record_file_open,
+    .parse = parse,
     .sample = fsh_record_file_sample,
     .verify = fsh_record_file_verify,
     .stretches = fsh_record_file_stretches,

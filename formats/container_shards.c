@@ -60,18 +60,6 @@ static FshStatus parse(SplitFile *file, const OpenRequest *request, Metadata *me
     return status ? status : take_footer(file, &shard, error);
 }
 
-static FshStatus open_file(SplitFile *file, const char *path, const OpenRequest *request, FshError *error)
-{
-    Metadata metadata = {0};
-    FshStatus status = file_map(path, &file->mapping, error);
-    if (status)
-        return status;
-    status = parse(file, request, &metadata, error);
-    status = fsh_split_file_conclude(file, path, status, error);
-    fsh_metadata_hand_over(&metadata, status ? NULL : request->metadata_ret);
-    return status;
-}
-
 /* ---- proving ---- */
 
 /* Reports a shard that cannot be used by its index, and what is left of it. */
@@ -129,7 +117,8 @@ const Container fsh_shards_container = {
     .writer = &fsh_shard_writer,
     .sniff = sniff,
     .write_name = write_name,
-    .open = open_file,
+    .open = fsh_record_file_open,
+    .parse = parse,
     .sample = fsh_record_file_sample,
     .verify = fsh_record_file_verify,
     .stretches = fsh_record_file_stretches,

@@ -7,7 +7,6 @@
 #include "formats/check.h"
 #include "formats/container.h"
 #include "formats/dictionary.h"
-#include "formats/lmdb_reader.h"
 #include "formats/metadata.h"
 #include "formats/record.h"
 #include "formats/shard.h"
@@ -25,20 +24,29 @@ FshStatus fsh_record_file_take(const SplitFile *file, const OpenRequest *request
                                          expected ? &expected->dictionary : &metadata_ret->dictionary, error);
 }
 
+FshStatus fsh_record_file_open(SplitFile *file, const char *path, const OpenRequest *request, FshError *error)
+{
+    char data_path[PATH_MAX];
+    const char *mapped = NULL;
+    Metadata metadata = {0};
+    FshStatus status = fsh_container_map(file->container, path, data_path, &mapped, &file->mapping, error);
+    if (status)
+        return status;
+    status = file->container->parse(file, request, &metadata, error);
+    status = fsh_split_file_conclude(file, mapped, status, error);
+    fsh_metadata_hand_over(&metadata, status ? NULL : request->metadata_ret);
+    return status;
+}
+
 /* Maps data_name of a checked file, or the file itself. One that cannot be mapped is a problem: *mapped_ret
  * is false. */
 static FshStatus map_checked(const FileCheck *check, FileReport *report, bool *mapped_ret, FshError *error)
 {
-    const char *data_name = check->container->data_name, *path = check->path;
+    const char *data_name = check->container->data_name, *path = NULL;
     char data_path[PATH_MAX];
     FshError found = {0};
     report->file.container = check->container;
-    if (data_name) {
-        path = data_path;
-        (void)fsh_lmdb_data_path(data_path, check->path, &found);
-    }
-    if (!found.status)
-        (void)file_map(path, &report->file.mapping, &found);
+    (void)fsh_container_map(check->container, check->path, data_path, &path, &report->file.mapping, &found);
     *mapped_ret = !found.status;
     if (found.status == FSH_ERR_NOT_FOUND)
         (void)fsh_error_set(&found, FSH_ERR_NOT_FOUND, data_name ? "missing, or without %s" : "missing",

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "common/file.h"
-#include "tools/job/folder_list.h"
+#include "common/folder_list.h"
 #include "common/json_text.h"
 #include "formats/fshard.h"
 

@@ -12,7 +12,8 @@
 #include <sys/stat.h>
 
 #include "common/file.h"
-#include "tools/job/folder_list.h"
+#include "common/paired_names.h"
+#include "common/folder_list.h"
 #include "tools/job/labels.h"
 #include "tools/pack/pack_names.h"
 #include "tools/pack/pack_keyed.h"
@@ -348,41 +349,6 @@ static FshStatus warn_layout(PackKeyed *keyed, const Layout *layout, FshError *e
     return status;
 }
 
-/* A sample's path below its class folder, without the extension. */
-typedef struct ClassFile {
-    const char *path;
-    size_t path_bytes;
-    uint32_t split;
-    int32_t label;
-} ClassFile;
-
-static int compare_places(const ClassFile *left, const ClassFile *right)
-{
-    if (left->split != right->split)
-        return left->split < right->split ? -1 : 1;
-    if (left->path_bytes != right->path_bytes)
-        return left->path_bytes < right->path_bytes ? -1 : 1;
-    return memcmp(left->path, right->path, left->path_bytes);
-}
-
-/* Orders by split and path, then class. */
-static int compare_class_files(const void *a, const void *b)
-{
-    const ClassFile *left = a, *right = b;
-    int order = compare_places(left, right);
-    return order ? order : (left->label > right->label) - (left->label < right->label);
-}
-
-/* Returns whether the name is a number: cat/0.jpg and dog/0.jpg, photographs that were counted in each class,
- * are no pairs. */
-static bool is_number(const ClassFile *file)
-{
-    size_t digits = 0;
-    while (digits < file->path_bytes && file->path[digits] >= '0' && file->path[digits] <= '9')
-        digits++;
-    return digits == file->path_bytes;
-}
-
 /* Warns of pairs below folders of films, or of days, which are no classes. */
 static FshStatus warn_sides(PackKeyed *keyed, FshError *error)
 {
@@ -404,7 +370,6 @@ static FshStatus warn_pairs(PackKeyed *keyed, const NameList *classes, FshError 
     ClassFile *files = calloc(keyed->sample_count + 1, sizeof *files);
     if (!files)
         return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", keyed->found->root);
-    uint64_t counts[2] = {0}, same_count = 0;
     for (uint64_t i = 0; i < keyed->sample_count; i++) {
         const PackSample *sample = &keyed->samples[i];
         const size_t folder_bytes = strlen(classes->names[sample->label]) + 1;
@@ -412,14 +377,10 @@ static FshStatus warn_pairs(PackKeyed *keyed, const NameList *classes, FshError 
                                .path_bytes = sample->key_bytes - folder_bytes,
                                .split = sample->split,
                                .label = sample->label};
-        counts[sample->label]++;
     }
-    qsort(files, keyed->sample_count, sizeof *files, compare_class_files);
-    for (uint64_t i = 1; i < keyed->sample_count; i++)
-        same_count += files[i].label != files[i - 1].label && !is_number(&files[i]) &&
-                      compare_places(&files[i], &files[i - 1]) == 0;
+    const bool paired = paired_names(files, keyed->sample_count);
     free(files);
-    if (same_count <= (counts[0] > counts[1] ? counts[0] : counts[1]) / 2)
+    if (!paired)
         return warn_sides(keyed, error);
     return notes_addf(&keyed->found->notes->warnings, FSH_OK, error, keyed->found->root,
                       "the classes '%s' and '%s' hold files of the same names; for image pairs use "

@@ -11,7 +11,7 @@
 #include "common/walk.h"
 #include "common/path.h"
 #include "imaging/image.h"
-#include "tools/job/folder_list.h"
+#include "common/folder_list.h"
 
 struct ResizeSource {
     const ResizeSourceOptions *options;

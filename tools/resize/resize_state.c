@@ -12,7 +12,7 @@
 
 #include "common/file.h"
 #include "common/path.h"
-#include "tools/job/folder_list.h"
+#include "common/folder_list.h"
 #include "tools/resize/resize_state_internal.h"
 
 #define LEDGER_NAME "outputs" LEDGER_ENDING

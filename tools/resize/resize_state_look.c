@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "common/path.h"
-#include "tools/job/folder_list.h"
+#include "common/folder_list.h"
 #include "tools/resize/resize_report.h"
 #include "tools/resize/resize_state_internal.h"
 

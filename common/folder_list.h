@@ -3,8 +3,8 @@
  *   FshStatus status = folder_open(path, &folder, &error);
  *   while ((entry = folder_next(folder, path, &status, &error))) …
  *   folder_close(folder); */
-#ifndef FSHARD_TOOLS_JOB_FOLDER_LIST_H
-#define FSHARD_TOOLS_JOB_FOLDER_LIST_H
+#ifndef FSHARD_COMMON_FOLDER_LIST_H
+#define FSHARD_COMMON_FOLDER_LIST_H
 
 #include <dirent.h>
 

@@ -1,4 +1,4 @@
-#include "tools/job/folder_list.h"
+#include "common/folder_list.h"
 
 #include <errno.h>
 #include <stddef.h>
