@@ -142,7 +142,7 @@ static FshStatus check_ranks(const TrainOptions *options, const RankPlace *place
             return fsh_error_set(error, FSH_ERR_USAGE,
                                  "%s: is for one process, and %s has started %llu; start it by itself",
                                  alone[i].name, place->launcher, (unsigned long long)place->world_size);
-        else if (alone[i].given && options->gpus && strcmp(options->gpus, "1") != 0)
+        else if (alone[i].given && options->ranks.gpus && strcmp(options->ranks.gpus, "1") != 0)
             return fsh_error_set(error, FSH_ERR_USAGE, "%s: is for one process; use --gpus 1", alone[i].name);
     return FSH_OK;
 }
@@ -224,11 +224,11 @@ static FshStatus start_ranks(TrainOptions *options, RankPlace *place, FshError *
                              "--gpus: not with --device cpu; several processes on the CPU are for torchrun "
                              "--no-python, mpirun or srun to start");
     options->device = DEVICE_CUDA;
-    if (strcmp(options->gpus, "1") == 0) /* if it cannot be opened, the backend will say why */
+    if (strcmp(options->ranks.gpus, "1") == 0) /* if it cannot be opened, the backend will say why */
         return FSH_OK;
     FshStatus status = check_ranks(options, place, error);
     if (!status)
-        status = count_ranks(options->gpus, &count, error);
+        status = count_ranks(options->ranks.gpus, &count, error);
     if (status || count == 1)
         return status;
     status = launch_ranks(count, &is_parent, &exit_status, error);
@@ -259,7 +259,7 @@ static FshStatus check_and_run(const ProgramContext *context, RankPlace *place, 
         status = check_uses(options, error);
     if (!status)
         status = check_complete(options, error);
-    if (!status && options->gpus)
+    if (!status && options->ranks.gpus)
         status = start_ranks(options, place, error);
     if (!status)
         status = check_ranks(options, place, error);

@@ -78,6 +78,7 @@ TrainOptions train_options_default(void)
         .ratio = "0.75:1.3333",
         .views = augmentation_default(),
         .mixing = mixing_default(),
+        .ranks = rank_options_default(),
         .augment = true,
         .log_interval = 50,
         .tensorboard = true,
@@ -133,14 +134,20 @@ static size_t mixing_part_rows(TrainOptions *options, Option *rows)
     return mixing_rows(&options->mixing, rows);
 }
 
+static size_t rank_rows(TrainOptions *options, Option *rows)
+{
+    return rank_options_rows(&options->ranks, rows);
+}
+
 /* Parts that define their rows in their own code; each function writes them and returns their number. In the
  * table a row without a name, with the part in its marks, stands for them. */
-enum { PART_NETWORKS, PART_VIEWS, PART_ERASING, PART_MIXING };
+enum { PART_NETWORKS, PART_VIEWS, PART_ERASING, PART_MIXING, PART_RANKS };
 static size_t (*const parts[])(TrainOptions *options, Option *rows) = {
     [PART_NETWORKS] = network_rows,
     [PART_VIEWS] = view_rows,
     [PART_ERASING] = erasing_part_rows,
     [PART_MIXING] = mixing_part_rows,
+    [PART_RANKS] = rank_rows,
 };
 
 /* Each row has two lines: the option, and its help. */
@@ -239,11 +246,6 @@ void train_options_rows(TrainOptions *o, Option *rows)
          .help = "where to compute; cuda is the first GPU of CUDA_VISIBLE_DEVICES; auto: cuda if this build "
                  "and this "
                  "machine have it"},
-        {.name = "gpus", .kind = OPTION_TEXT, .value = &o->gpus, .argument = "N",
-         .marks = OPTION_FREE,
-         .help = "train on so many GPUs of this host, or all: a process for each, --batch-size images on "
-                 "each; "
-                 "torchrun --no-python, mpirun and srun start ranks too"},
         {.name = "amp", .kind = OPTION_CHOICE, .value = &o->amp, .argument = "TYPE",
          .choices = amp_choices, .has_auto = true, .hints = train_amp_hints,
          .help = "type of activations and products: off is float32; auto: on a GPU fp16, or bf16 for "
@@ -259,6 +261,8 @@ void train_options_rows(TrainOptions *o, Option *rows)
          .help = "rewrites of the network to leave out, for measuring: norm-relu, norm-add-relu, norm-add, "
                  "bias-norm, "
                  "conv-statistics, gradient-add, pad-add, conv-bias-relu, images-again"},
+
+        {.name = "", .marks = PART_RANKS},
 
         {.name = "epochs", .kind = OPTION_INTEGER, .value = &o->epochs, .argument = "N", .minimum = 1,
          .maximum = EPOCHS_MAX, .group = "Training",

@@ -10,6 +10,7 @@
 #include "trainer/data/mixing.h"
 #include "trainer/models/models.h"
 #include "trainer/optim/schedule.h"
+#include "trainer/ranks/rank_options.h"
 #include "trainer/ranks/rank_place.h"
 
 enum { TRAIN_OPTION_ROWS = 192, TRAIN_OPTIONS_BYTES = 2048 };
@@ -49,7 +50,7 @@ typedef struct TrainOptions {
     const char *model;   /* NULL: resnet18, or unet for pairs */
     const char *weights; /* NULL: drawn from the seed */
     int device;          /* TrainDevice; auto */
-    const char *gpus;    /* a number, "all"; NULL: this process only, or as a launcher says */
+    RankOptions ranks;   /* rank_options_rows */
     int amp;             /* TrainAmp; auto */
     bool tf32, cudnn_benchmark;
     const char *no_fuse; /* NAME,NAME; NULL: use all fusions of the backend */

@@ -1,0 +1,20 @@
+/* rank_options.h - the options that say which processes train together, and how they look after each other.
+ *
+ * Each option has one row, here, and one reader: launch.h (gpus).
+ *
+ * Threads: any. */
+#ifndef FSHARD_TRAINER_RANKS_RANK_OPTIONS_H
+#define FSHARD_TRAINER_RANKS_RANK_OPTIONS_H
+
+#include "common/options.h"
+
+typedef struct RankOptions {
+    const char *gpus; /* a number, "all"; NULL: this process only, or as a launcher says */
+} RankOptions;
+
+/* Returns the defaults. */
+RankOptions rank_options_default(void);
+/* Writes the rows of the options to rows and returns their number. They point into options. */
+size_t rank_options_rows(RankOptions *options, Option *rows);
+
+#endif
