@@ -59,6 +59,7 @@ typedef struct OptionList {
 typedef enum OptionMark {
     OPTION_NOT_IN_FILE = 1, /* only for the command line: a file that gives it is refused */
     OPTION_FREE = 2,        /* says how or where, not what comes out: may differ when a run resumes */
+    OPTION_ALIKE = 4, /* is OPTION_FREE, but the same on all ranks of a run: they wait for each other by it */
 } OptionMark;
 
 typedef struct Option {

@@ -339,14 +339,18 @@ TEST_IN_FOLDER(test_a_failure_of_one_is_told_by_it, folder)
     }
 }
 
-/* Expects two ranks with these arguments to find out that they differ, and to write nothing into out. */
-static void expect_unlike(const char *const *first, const char *const *second, const char *out)
+/* Expects two ranks with these arguments to find out that they differ, to say so once, and to write
+ * nothing into out. */
+static void expect_unlike(const char *const *first, const char *const *second, const char *says,
+                          const char *out)
 {
     RunningProgram running[2] = {start_rank(0, 2, 70, NULL, first), start_rank(1, 2, 70, NULL, second)};
     RunResult a = run_wait(&running[0]), b = run_wait(&running[1]);
     assert_int_equal(a.exit_status, 2);
     assert_int_equal(b.exit_status, 2);
-    assert_contains(a.err, "the ranks were not started alike");
+    assert_contains(a.err, "the ranks were not started alike: ");
+    assert_contains(a.err, says);
+    assert_string_equal(b.err, "");
     assert_int_equal(test_count_files(out), 0);
     run_result_free(&a);
     run_result_free(&b);
@@ -355,9 +359,83 @@ static void expect_unlike(const char *const *first, const char *const *second, c
 TEST_IN_FOLDER(test_ranks_that_were_started_differently_do_not_train, folder)
 {
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
-    const char *const first[] = {"--model", "conv8", "--seed", "1", shards, out, NULL};
-    const char *const second[] = {"--model", "conv8", "--seed", "2", shards, out, NULL};
-    expect_unlike(first, second, out);
+    /* Two words for each rank, "" for none, and the difference. */
+    static const char *const rows[][5] = {
+        {"--seed", "1", "--seed", "2", "alike: --seed is 2 on rank 1 and 1 on rank 0;"},
+        {"--weight-decay", "0", "--weight-decay", "0.5",
+         "alike: --weight-decay is 0.5 on rank 1 and 0 on rank 0;"},
+        {"", "", "--label-smoothing", "0.2", "alike: --label-smoothing is 0.2 on rank 1 and 0.1 on rank 0;"},
+        {"--clip-grad", "1", "", "", "alike: --clip-grad is 0 on rank 1 and 1 on rank 0;"},
+        {"", "", "--mixup-alpha", "0.2", "alike: --mixup-alpha is 0.2 on rank 1 and 0 on rank 0;"},
+        {"", "", "--lr-scheduler", "step", "alike: --lr-scheduler is step on rank 1 and cosine on rank 0;"},
+        {"", "", "--lookahead", "5", "alike: --lookahead is 5 on rank 1 and 0 on rank 0;"},
+        {"", "", "--early-stop-patience", "3",
+         "alike: --early-stop-patience is 3 on rank 1 and 0 on rank 0;"},
+        {"", "", "--no-fuse", "norm-relu",
+         "alike: --no-fuse is norm-relu on rank 1 and not given on rank 0;"},
+        {"", "", "--model-ema", "", "alike: --model-ema is true on rank 1 and false on rank 0;"},
+        {"--width", "16", "--width", "8", "alike: --width is 8 on rank 1 and 16 on rank 0;"},
+        {"", "", "--opt", "lars", "alike: --opt is lars on rank 1 and auto on rank 0;"},
+        {"--batch-size", "4", "--batch-size", "2", "alike: --batch-size is 2 on rank 1 and 4 on rank 0;"},
+        {"--epochs", "2", "--epochs", "3", "alike: --epochs is 3 on rank 1 and 2 on rank 0;"},
+        {"--log-interval", "1", "", "", "alike: --log-interval is 50 on rank 1 and 1 on rank 0;"},
+        {"", "", "--checkpoint-interval", "2",
+         "alike: --checkpoint-interval is 2 on rank 1 and 0 on rank 0;"},
+        {"", "", "--val-batch-size", "2", "alike: --val-batch-size is 2 on rank 1 and 0 on rank 0;"},
+        {"", "", "--cache", "pixels", "alike: --cache is pixels on rank 1 and none on rank 0;"},
+        {"", "", "--on-error", "skip", "alike: --on-error is skip on rank 1 and stop on rank 0;"},
+        {"", "", "--profile", "2", "alike: --profile is 2 on rank 1 and 0 on rank 0;"},
+        {"--amp", "bf16", "--flip-tta", "",
+         "alike: --amp is auto on rank 1 and bf16 on rank 0, --flip-tta is true on rank 1 and false on rank "
+         "0;"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const char *first[8] = {"--model", "conv8", shards, out},
+                   *second[8] = {"--model", "conv8", shards, out};
+        for (int word = 0, a = 4, b = 4; word < 2; word++) {
+            if (*rows[i][word])
+                first[a++] = rows[i][word];
+            if (*rows[i][2 + word])
+                second[b++] = rows[i][2 + word];
+        }
+        expect_unlike(first, second, rows[i][4], out);
+    }
+}
+
+/* The lowest rank that differs speaks. */
+TEST_IN_FOLDER(test_the_first_rank_that_differs_is_named, folder)
+{
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
+    static const char *const seeds[] = {"1", "1", "3"};
+    RunningProgram running[3];
+    for (int rank = 0; rank < 3; rank++) {
+        const char *const arguments[] = {"--model", "conv8", "--seed", seeds[rank], shards, out, NULL};
+        running[rank] = start_rank(rank, 3, 69, NULL, arguments);
+    }
+    for (int rank = 0; rank < 3; rank++) {
+        RunResult result = run_wait(&running[rank]);
+        assert_int_equal(result.exit_status, 2);
+        if (rank == 0)
+            assert_contains(result.err, "--seed is 3 on rank 2 and 1 on rank 0;");
+        run_result_free(&result);
+    }
+}
+
+/* Where files are and how much is told is each rank's own affair. */
+TEST_IN_FOLDER(test_ranks_may_differ_in_what_decides_nothing, folder)
+{
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
+    const char *const first[] = {"--model", "conv8", "--epochs", "1", "--quiet", shards, out, NULL};
+    const char *const second[] = {"--model",   "conv8",     "--epochs",
+                                  "1",         "--workers", "2",
+                                  "--no-html", shards,      test_path(folder, "elsewhere"),
+                                  NULL};
+    RunningProgram running[2] = {start_rank(0, 2, 68, NULL, first), start_rank(1, 2, 68, NULL, second)};
+    for (int rank = 0; rank < 2; rank++) {
+        RunResult result = run_wait(&running[rank]);
+        assert_int_equal(result.exit_status, 0);
+        run_result_free(&result);
+    }
 }
 
 TEST_IN_FOLDER(test_ranks_on_other_bytes_do_not_train, folder)
@@ -369,7 +447,7 @@ TEST_IN_FOLDER(test_ranks_on_other_bytes_do_not_train, folder)
     dataset_make(other, &spec);
     const char *const first[] = {"--model", "conv8", shards, out, NULL};
     const char *const second[] = {"--model", "conv8", other, out, NULL};
-    expect_unlike(first, second, out);
+    expect_unlike(first, second, "alike: the dataset is ", out);
 }
 
 TEST_IN_FOLDER(test_half_an_environment_is_refused, folder)

@@ -238,8 +238,8 @@ TEST_IN_FOLDER(test_other_options_are_listed, folder)
                              "--resume", "auto", shards, out);
     assert_contains(result.err, "out/checkpoint.safetensors: the run had other options: ");
     assert_contains(result.err, "--epochs 3 (was 2)");
-    assert_contains(result.err, "--lr 0.25 (was 0.0)");
-    assert_contains(result.err, "--mixup-alpha 0.5 (was 0.0)");
+    assert_contains(result.err, "--lr 0.25 (was 0)");
+    assert_contains(result.err, "--mixup-alpha 0.5 (was 0)");
     assert_contains_not(result.err, "--seed");
     run_result_free(&result);
     /* How it is shown and how fast it is made may change. */

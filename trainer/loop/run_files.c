@@ -12,8 +12,8 @@
 
 #include "common/file.h"
 #include "common/json_text.h"
-#include "common/options_config.h"
 #include "trainer/checkpoint/checkpoint.h"
+#include "trainer/plan/deciding_options.h"
 #include "trainer/session/session_weights.h"
 #include "trainer/checkpoint/weights.h"
 
@@ -26,18 +26,6 @@ static const char *file_name(RunFile file)
                                  [RUN_AVERAGE] = record_average_name,
                                  [RUN_CHECKPOINT] = record_checkpoint_name};
     return names[file];
-}
-
-/* ---- options ---- */
-
-/* Returns the options that decide the result, by name. */
-static json_t *deciding_options(const TrainOptions *options)
-{
-    TrainOptions copy = *options;
-    Option rows[TRAIN_OPTION_ROWS];
-    train_options_rows(&copy, rows);
-    const OptionTable table = train_options_table(rows);
-    return options_config_object(&table, OPTION_FREE);
 }
 
 FshStatus run_files_open(RunFiles *files, Session *session, const Record *record, const TrainOptions *options,
@@ -293,35 +281,6 @@ bool run_files_lies_in(const char *checkpoint, const char *folder)
            there.st_ino == here.st_ino;
 }
 
-/* Writes the options that differ, "--lr 0.1 (was 0.2), --epochs 3 (was 2)"; "" if none does. plain: the
- * defaults, which an option had that the version of `before` did not know. */
-static void list_differences(const json_t *now, const json_t *before, const json_t *plain, char *text,
-                             size_t text_bytes)
-{
-    size_t length = 0;
-    const char *name;
-    json_t *value;
-    text[0] = '\0';
-    json_object_foreach((json_t *)now, name, value)
-    {
-        const json_t *known = json_object_get(before, name);
-        const json_t *old = known ? known : json_object_get(plain, name);
-        const bool same = json_equal(value, old);
-        if (same || length >= text_bytes)
-            continue;
-        char *is = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
-        char *was = json_dumps(old, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
-        char option[64];
-        (void)snprintf(option, sizeof option, "%s", name);
-        for (char *at = option; *at; at++)
-            *at = *at == '_' ? '-' : *at;
-        length += (size_t)snprintf(text + length, text_bytes - length, "%s--%s %s (was %s)",
-                                   length ? ", " : "", option, is ? is : "?", was ? was : "?");
-        free(is);
-        free(was);
-    }
-}
-
 static FshStatus check_same_run(const char *path, const Session *session, const TrainOptions *options,
                                 const json_t *notes, FshError *error)
 {
@@ -364,7 +323,9 @@ static FshStatus check_same_run(const char *path, const Session *session, const 
     if (session->plan.evaluation_interval == 1 && json_is_integer(interval) &&
         json_integer_value(interval) <= 1)
         (void)json_object_set(now, "val_interval", interval);
-    list_differences(now, json_object_get(notes, "options"), plain, differences, sizeof differences);
+    const DifferenceWords words = {"--", " ", " (was ", ")", true};
+    deciding_differences(now, json_object_get(notes, "options"), plain, &words, differences,
+                         sizeof differences);
     json_decref(plain);
     json_decref(now);
     if (differences[0])

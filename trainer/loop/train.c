@@ -12,6 +12,7 @@
 #include "common/json_text.h"
 #include "common/progress.h"
 #include "trainer/session/describe.h"
+#include "trainer/session/ranks_alike.h"
 #include "trainer/plan/evaluation_interval.h"
 #include "trainer/loop/run_output.h"
 #include "trainer/session/run_space.h"
@@ -520,9 +521,11 @@ static FshStatus open_record(Training *training, const TrainOptions *options, co
 /* Checks that all ranks have read the same checkpoint. */
 static FshStatus check_same_place(const Training *training, FshError *error)
 {
-    char text[64];
-    (void)snprintf(text, sizeof text, "%" PRIu64 " %" PRIu64, training->state.epoch, training->state.step);
-    return ranks_check_same(training->session.communicator, text, error);
+    const RunState *state = &training->state;
+    return ranks_check_facts(training->session.communicator,
+                             json_pack("{s:I, s:I}", "epoch to go on from", (json_int_t)state->epoch,
+                                       "step to go on from", (json_int_t)state->step),
+                             error);
 }
 
 /* Opens the session: data and network. */

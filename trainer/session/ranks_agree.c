@@ -108,21 +108,6 @@ FshStatus ranks_max_count(Communicator *communicator, uint64_t *count, FshError 
     return communicator ? communicator_max_u64(communicator, count, 1, error) : FSH_OK;
 }
 
-FshStatus ranks_check_same(Communicator *communicator, const char *text, FshError *error)
-{
-    if (!communicator)
-        return FSH_OK;
-    const uint64_t hash = XXH3_64bits(text, strlen(text));
-    uint64_t most[2] = {hash, ~hash}; /* the maximum, and the complement of the minimum */
-    FshStatus status = communicator_max_u64(communicator, most, 2, error);
-    if (!status && most[0] != ~most[1])
-        status = fsh_error_set(
-            error, FSH_ERR_USAGE,
-            "the ranks were not started alike: options, dataset or checkpoint differ; start all "
-            "with the same arguments");
-    return status;
-}
-
 static bool is_shared(const Tensor *tensor)
 {
     return tensor->role == TENSOR_BUFFER && tensor_is_weight(tensor);

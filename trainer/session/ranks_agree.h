@@ -1,5 +1,4 @@
-/* ranks_agree.h - agreements between the ranks of a run: when to stop, what was measured, that all were
- * started alike.
+/* ranks_agree.h - agreements between the ranks of a run: when to stop, what was measured.
  *
  * `communicator` is NULL in a run of one process: then each function returns at once, with this process's own
  * values.
@@ -44,9 +43,6 @@ FshStatus ranks_sum_metrics(Communicator *communicator, Metrics *metrics, FshErr
 /* Replace count by its maximum, or its sum, over the ranks. */
 FshStatus ranks_max_count(Communicator *communicator, uint64_t *count, FshError *error);
 FshStatus ranks_sum_count(Communicator *communicator, uint64_t *count, FshError *error);
-
-/* Returns FSH_ERR_USAGE if not all ranks have given the same text, which describes how they were started. */
-FshStatus ranks_check_same(Communicator *communicator, const char *text, FshError *error);
 
 /* Copies rank 0's buffers, such as the running statistics of norms, to all ranks. */
 FshStatus ranks_share_buffers(Communicator *communicator, State *state, const Graph *graph, FshError *error);

@@ -13,6 +13,7 @@
 #include "common/progress.h"
 #include "common/resolve.h"
 #include "trainer/session/memory_table.h"
+#include "trainer/session/ranks_alike.h"
 #include "trainer/session/session_weights.h"
 
 enum { PROBLEMS_TOLD_MAX = 20 }; /* one by one; a broken disk would fill the log */
@@ -292,22 +293,22 @@ static FshStatus join_ranks(Session *session, TrainOptions *options, SessionUse 
     return status;
 }
 
-/* Checks that everything that decides the ranks' steps is the same on all. */
-static FshStatus check_alike(const Session *session, const TrainOptions *options, FshError *error)
+/* Checks that what the ranks have found besides the options, which are compared before, is the same on
+ * all. */
+static FshStatus check_alike(const Session *session, FshError *error)
 {
     const TrainPlan *plan = &session->plan;
-    char text[512];
-    (void)snprintf(text, sizeof text,
-                   "%s %s %s %llu %llu batch %lld %lld epochs %llu seed %llu rate %.17g type %d evaluate %d "
-                   "gather %lld every %llu %lld %lld",
-                   FSHARD_VERSION, fsh_manifest(session->data.dataset)->id, plan->model->name,
-                   (unsigned long long)plan->train_count, (unsigned long long)plan->evaluation_count,
-                   (long long)plan->train_spec.batch, (long long)plan->evaluation_spec.batch,
-                   (unsigned long long)plan->epochs, (unsigned long long)plan->seed, plan->schedule.base,
-                   (int)plan->recipe.compute_type, options->evaluate, (long long)options->grad_accum_steps,
-                   (unsigned long long)plan->evaluation_interval, (long long)options->log_interval,
-                   (long long)options->checkpoint_interval);
-    return ranks_check_same(session->communicator, text, error);
+    const char *dataset = session->data.dataset ? fsh_manifest(session->data.dataset)->id : "";
+    json_t *facts =
+        json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "version of ftrain",
+                  FSHARD_VERSION, "dataset", dataset, "network", plan->model->name, "device",
+                  train_device_name(plan->device), "precision", plan_amp_name(plan->recipe.compute_type),
+                  "set of fusions", (json_int_t)plan->recipe.fusions, "number of training samples",
+                  (json_int_t)plan->train_count, "number of samples to evaluate",
+                  (json_int_t)plan->evaluation_count, "batch size", (json_int_t)plan->train_spec.batch,
+                  "batch size of evaluation", (json_int_t)plan->evaluation_spec.batch,
+                  "image size of evaluation", (json_int_t)plan->evaluation_augmentation.size);
+    return ranks_check_facts(session->communicator, facts, error);
 }
 
 FshStatus session_open(Session *session, const TrainOptions *given, SessionUse use, FshError *error)
@@ -319,10 +320,12 @@ FshStatus session_open(Session *session, const TrainOptions *given, SessionUse u
     Backend *backend = NULL;
     FshStatus status = join_ranks(session, &own, use, error);
     if (!status)
+        status = ranks_check_options(session->communicator, options, error);
+    if (!status)
         status = ranks_agree(session->communicator, open_data(session, options, use, &backend, error), error);
     session->console.classes = session->data.class_count;
     if (!status)
-        status = check_alike(session, options, error);
+        status = check_alike(session, error);
     if (!status && session->communicator)
         status = backend_join(backend, session->communicator, error);
     if (!status && use != SESSION_LOAD)
