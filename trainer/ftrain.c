@@ -8,13 +8,12 @@
 #include "common/options_config.h"
 #include "common/program.h"
 #include "imaging/decode.h"
-#include "trainer/launch.h"
-#include "trainer/ranks/rank_place.h"
 #include "trainer/session/describe.h"
 #include "trainer/inference/predict_images.h"
 #include "trainer/session/ranks_agree.h"
 #include "trainer/plan/train_options.h"
 #include "trainer/loop/train.h"
+#include "trainer/start_ranks.h"
 
 /* Returns whether the text comes from --config; arguments on the command line win over it. */
 static bool is_from_file(const OptionArguments *arguments, const char *text)
@@ -125,28 +124,6 @@ static FshStatus check_complete(const TrainOptions *options, FshError *error)
     return FSH_OK;
 }
 
-/* Refuses options that apply to one process if there are several ranks. */
-static FshStatus check_ranks(const TrainOptions *options, const RankPlace *place, FshError *error)
-{
-    const struct {
-        bool given;
-        const char *name;
-    } alone[] = {
-        {options->predict, "--predict"},
-        {options->export_path, "--export"},
-        {options->bench_loader, "--bench-loader"},
-        {options->program.dry_run, "--dry-run"},
-    };
-    for (size_t i = 0; i < sizeof alone / sizeof *alone; i++)
-        if (alone[i].given && place->world_size > 1)
-            return fsh_error_set(error, FSH_ERR_USAGE,
-                                 "%s: is for one process, and %s has started %llu; start it by itself",
-                                 alone[i].name, place->launcher, (unsigned long long)place->world_size);
-        else if (alone[i].given && options->ranks.gpus && strcmp(options->ranks.gpus, "1") != 0)
-            return fsh_error_set(error, FSH_ERR_USAGE, "%s: is for one process; use --gpus 1", alone[i].name);
-    return FSH_OK;
-}
-
 /* Extends the message about a file that is no dataset: it is no image either, if images were allowed. */
 static FshStatus tell_no_image(const TrainOptions *options, FshStatus status, FshError *error)
 {
@@ -190,53 +167,6 @@ static FshStatus run_as_rank(const TrainOptions *options, const RankPlace *place
     return do_what_is_asked(options, partial_ret, error);
 }
 
-/* Sets *count_ret from "all", or from a number of existing GPUs. */
-static FshStatus count_ranks(const char *text, int *count_ret, FshError *error)
-{
-    char *end = NULL;
-    const bool all = strcmp(text, "all") == 0;
-    const long wanted = all ? 0 : strtol(text, &end, 10);
-    int there = 0;
-    if (!all && (!*text || *end || wanted < 1 || wanted > RANKS_MAX))
-        return fsh_error_set(error, FSH_ERR_USAGE, "--gpus: '%s' is neither a number from 1 to %d nor all",
-                             text, RANKS_MAX);
-    FshStatus status = launch_count_gpus(&there, error);
-    if (!status && wanted > there)
-        status =
-            fsh_error_set(error, FSH_ERR_MISMATCH, "--gpus: %ld, and there %s %d that this process may use",
-                          wanted, there == 1 ? "is" : "are", there);
-    *count_ret = all ? there : (int)wanted;
-    return status;
-}
-
-/* Starts the ranks of --gpus. Only they return; the process that was started ends with their status. */
-static FshStatus start_ranks(TrainOptions *options, RankPlace *place, FshError *error)
-{
-    int count = 0, exit_status = 0;
-    bool is_parent = false;
-    if (place->world_size > 1)
-        return fsh_error_set(
-            error, FSH_ERR_USAGE,
-            "--gpus: starts processes, and %s has started %llu already; leave one of them out",
-            place->launcher, (unsigned long long)place->world_size);
-    if (options->device == DEVICE_CPU)
-        return fsh_error_set(error, FSH_ERR_USAGE,
-                             "--gpus: not with --device cpu; several processes on the CPU are for torchrun "
-                             "--no-python, mpirun or srun to start");
-    options->device = DEVICE_CUDA;
-    if (strcmp(options->ranks.gpus, "1") == 0) /* if it cannot be opened, the backend will say why */
-        return FSH_OK;
-    FshStatus status = check_ranks(options, place, error);
-    if (!status)
-        status = count_ranks(options->ranks.gpus, &count, error);
-    if (status || count == 1)
-        return status;
-    status = launch_ranks(count, &is_parent, &exit_status, error);
-    if (is_parent && !status)
-        exit(exit_status);
-    return status || is_parent ? status : rank_place_from_environment(place, error);
-}
-
 /* Ends this rank with its failure. The message names the rank, unless the option table does; nothing is
  * printed if another rank reports the same failure. Wrong options are reported by every rank: they have not
  * met yet, and one rank alone may have them. */
@@ -259,10 +189,10 @@ static FshStatus check_and_run(const ProgramContext *context, RankPlace *place, 
         status = check_uses(options, error);
     if (!status)
         status = check_complete(options, error);
+    if (!status)
+        status = start_ranks_check(options, place, error);
     if (!status && options->ranks.gpus)
         status = start_ranks(options, place, error);
-    if (!status)
-        status = check_ranks(options, place, error);
     if (!status) {
         interrupt_install_requeue();
         status = run_as_rank(options, place, partial_ret, error);

@@ -1,4 +1,4 @@
-/* launch.h - starts the ranks of a run as processes on this host: `ftrain --gpus N`.
+/* launch.h - starts the ranks of a run as processes on this host (start_ranks.h).
  *
  * The caller forks before it has started threads or touched a device. Each child finds its place in its
  * environment, as under torchrun, and goes on as any rank does. The parent waits:

@@ -48,6 +48,8 @@ TEST(test_options_of_trainers_are_answered)
         {"--sched multistep s o", "--lr-step-size"},
         {"--lr-scheduler CosineAnnealingLR s o", "cosine is the name"},
         {"--device cuda:0 s o", "CUDA_VISIBLE_DEVICES=0"},
+        {"--gpu_ids 0,1 s o", "ftrain calls it --gpus"},
+        {"--gpu 2 s o", "GPU 2 is --gpus 2,"},
         {"--training.batch_size 4 s o", "ftrain calls it --batch-size"},
         {"--dataroot_gt a", "fpack --pairs packs both sides"},
         {"--min-lr 0 s o", "ftrain calls it --lr-min"},

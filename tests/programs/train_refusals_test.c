@@ -155,10 +155,14 @@ TEST_IN_FOLDER(test_options_that_contradict_are_usage_errors, folder)
     SAYS(2, "--bench-loader: not together with --evaluate", "--bench-loader", "--evaluate", shards);
     SAYS(2, "--resume: --bench-loader trains nothing", "--bench-loader", "--resume", "auto", shards);
     REFUSED(2, "SHARDS and OUTPUT are known already", out, "--shards", shards, "--output", out, "third");
-    REFUSED(2, "--gpus: 'two' is neither a number from 1 to 256 nor all", out, "--gpus", "two", shards);
-    REFUSED(2, "--gpus: '0' is neither", out, "--gpus", "0", shards);
+    REFUSED(2, "--gpus: 'two' is neither a number from 1 to 256, nor all, nor a list", out, "--gpus", "two",
+            shards);
+    REFUSED(2, "GPU 0 alone is --gpus 0,", out, "--gpus", "0", shards);
     REFUSED(2, "--dry-run: is for one process; use --gpus 1", out, "--gpus", "2", "--dry-run", shards);
-    REFUSED(2, "--gpus: not with --device cpu", out, "--gpus", "2", "--device", "cpu", shards);
+    REFUSED(2, "--dry-run: is for one process; use --gpus 1", out, "--gpus", "0,2", "--dry-run", shards);
+    REFUSED(2, "--gpus: '0,2' says which GPUs, and --device cpu takes none", out, "--gpus", "0,2", "--device",
+            "cpu", shards);
+    REFUSED(2, "--gpus: 'all' says which GPUs", out, "--gpus", "all", "--device", "cpu", shards);
     REFUSED(2, "--device: 'gpu' is not one of: auto, cpu, cuda; cuda is the name\n", out, "--device", "gpu",
             shards);
     REFUSED(2, "--gpu: no such option; CUDA_VISIBLE_DEVICES says which", out, "--gpu", "0", shards);

@@ -23,11 +23,12 @@ void plan_backend(PlanBackend *backend, const TrainOptions *options)
     const bool benchmark = train_given(options, &options->cudnn_benchmark) || !options->deterministic
                                ? options->cudnn_benchmark
                                : false;
-    backend->options = (BackendOptions){.threads = plan_threads(options),
-                                        .benchmark = benchmark,
-                                        .deterministic = options->deterministic,
-                                        .tf32 = options->tf32,
-                                        .device_index = (int)options->place.local_rank};
+    backend->options = (BackendOptions){
+        .threads = plan_threads(options),
+        .benchmark = benchmark,
+        .deterministic = options->deterministic,
+        .tf32 = options->tf32,
+        .device_index = options->ranks.gpu >= 0 ? options->ranks.gpu : (int)options->place.local_rank};
     if (find_cache(backend->plan_cache, sizeof backend->plan_cache))
         backend->options.plan_cache = backend->plan_cache;
 }

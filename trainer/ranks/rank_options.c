@@ -4,7 +4,7 @@
 
 RankOptions rank_options_default(void)
 {
-    return (RankOptions){0};
+    return (RankOptions){.gpu = -1};
 }
 
 size_t rank_options_rows(RankOptions *o, Option *rows)
@@ -17,7 +17,8 @@ size_t rank_options_rows(RankOptions *o, Option *rows)
          .group = "Ranks",
          .marks = OPTION_FREE,
          .help =
-             "train on so many GPUs of this host, or all: a process for each, --batch-size images on each; "
+             "train on so many GPUs of this host, on all, or on those of a list (0,2,5): a process for each, "
+             "--batch-size images on each; with --device cpu so many processes, which share the cores; "
              "torchrun --no-python, mpirun and srun start ranks too"},
     };
     memcpy(rows, own, sizeof own);

@@ -1,6 +1,6 @@
 /* rank_options.h - the options that say which processes train together, and how they look after each other.
  *
- * Each option has one row, here, and one reader: launch.h (gpus).
+ * Each option has one row, here, and one reader: rank_gpus.h (gpus).
  *
  * Threads: any. */
 #ifndef FSHARD_TRAINER_RANKS_RANK_OPTIONS_H
@@ -9,7 +9,8 @@
 #include "common/options.h"
 
 typedef struct RankOptions {
-    const char *gpus; /* a number, "all"; NULL: this process only, or as a launcher says */
+    const char *gpus; /* rank_gpus.h; NULL: this process only, or as a launcher says */
+    int gpu;          /* no option: the GPU that --gpus gives this rank; -1: that of its local rank */
 } RankOptions;
 
 /* Returns the defaults. */

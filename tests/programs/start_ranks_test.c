@@ -1,0 +1,47 @@
+/* ftrain --gpus N --device cpu: the program starts its ranks itself, and they train as those that another
+ * launcher starts. */
+#include "tests/programs/ranks_support.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/cpu.h"
+
+/* Three epochs of five steps for two ranks. */
+#define SHORT_RUN "--model", "conv8", "--epochs", "3", "--batch-size", "4", "--seed", "3"
+#define TWO_RANKS "--device", "cpu", "--gpus", "2"
+
+TEST_IN_FOLDER(test_ranks_on_the_cpu_train_as_those_of_torchrun, folder)
+{
+    const char *shards = make_set(folder, &train_plain);
+    RANKS_TRAINED(2, SHORT_RUN, shards, test_path(folder, "torchrun"));
+    RunResult result = TRAIN(0, TWO_RANKS, SHORT_RUN, shards, test_path(folder, "own"));
+    assert_contains(result.err, "ranks: 2 (ftrain --gpus)");
+    run_result_free(&result);
+    assert_same_file(folder, "torchrun", "own", true);
+}
+
+/* Each rank has half of the cores; --jobs would say otherwise. */
+TEST_IN_FOLDER(test_ranks_on_the_cpu_share_its_cores, folder)
+{
+    const char *const arguments[] = {TWO_RANKS, SHORT_RUN, make_set(folder, &train_plain),
+                                     test_path(folder, "out"), NULL};
+    RunResult result = run_program_arguments(NULL, "ftrain", arguments);
+    const int cores = cpu_count_available(), share = cores < 2 ? 1 : cores / 2;
+    char says[40];
+    (void)snprintf(says, sizeof says, ", %d thread%s; loader: ", share, share == 1 ? "" : "s");
+    assert_int_equal(result.exit_status, 0);
+    assert_contains(result.err, says);
+    run_result_free(&result);
+}
+
+TEST_IN_FOLDER(test_ranks_that_a_launcher_has_started_start_none, folder)
+{
+    const char *const arguments[] = {
+        "--gpus", "2", SHORT_RUN, make_set(folder, &train_plain), test_path(folder, "out"), NULL};
+    RunningProgram running = start_rank(1, 2, 1, NULL, arguments);
+    RunResult result = run_wait(&running);
+    assert_int_equal(result.exit_status, 2);
+    assert_contains(result.err, "--gpus: starts processes, and torchrun has started 2 already");
+    run_result_free(&result);
+}

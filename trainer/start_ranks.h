@@ -1,0 +1,21 @@
+/* start_ranks.h - starts the ranks that the options ask for (--gpus), before the program does anything else.
+ *
+ * Threads: one, that of main. */
+#ifndef FSHARD_TRAINER_START_RANKS_H
+#define FSHARD_TRAINER_START_RANKS_H
+
+#include "trainer/plan/train_options.h"
+
+/* Refuses options that are for one process where there are several: `place` says how many a launcher has
+ * started, options->ranks.gpus how many are to be started. FSH_ERR_USAGE, also for a --gpus that says
+ * nothing. */
+FshStatus start_ranks_check(const TrainOptions *options, const RankPlace *place, FshError *error);
+
+/* Starts the ranks of options->ranks.gpus as processes. Returns in each of them, with its place in *place,
+ * and the device and the GPU that it takes in *options; the process that was started waits for them and ends
+ * with their status. If one rank is asked for, this process is that rank. FSH_ERR_USAGE: a launcher has
+ * started ranks already. FSH_ERR_MISMATCH: a GPU is not there. FSH_ERR_SYSTEM, FSH_ERR_UNSUPPORTED: see
+ * launch.h. */
+FshStatus start_ranks(TrainOptions *options, RankPlace *place, FshError *error);
+
+#endif
