@@ -196,5 +196,6 @@ TEST(test_names_lead_to_kinds)
     assert_string_equal(schedule_names[SCHEDULE_COSINE], "cosine");
     assert_string_equal(schedule_names[SCHEDULE_LINEAR], "linear");
     assert_string_equal(schedule_names[SCHEDULE_POLYNOMIAL], "polynomial");
+    assert_string_equal(schedule_names[SCHEDULE_PLATEAU], "plateau");
     assert_null(schedule_names[SCHEDULE_KIND_COUNT]);
 }

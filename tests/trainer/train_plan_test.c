@@ -168,15 +168,15 @@ TEST(test_the_learning_rate_grows_with_the_batch)
 {
     Case made = make_case((Facts){32, 3, true, 100000, false});
     made.options.batch_size = 128;
-    made.options.lr_base = 0.4;
+    made.options.schedule.lr_base = 0.4;
     made.options.epochs = 10;
     assert_ok(plan_case(&made), &made.error);
     assert_true(fabs(made.plan.schedule.base - 0.2) < 1e-12);
     assert_int_equal(made.plan.schedule.total_steps, 7810);
     assert_int_equal(made.plan.schedule.warmup_steps, 1562); /* a fifth */
-    made.options.lr = 0.7;
+    made.options.schedule.lr = 0.7;
     give(&made, "lr-warmup-epochs");
-    made.options.lr_warmup_epochs = 0.5;
+    made.options.schedule.lr_warmup_epochs = 0.5;
     assert_ok(plan_case(&made), &made.error);
     assert_true(made.plan.schedule.base == 0.7);
     assert_int_equal(made.plan.schedule.warmup_steps, 391);
@@ -185,13 +185,13 @@ TEST(test_the_learning_rate_grows_with_the_batch)
 TEST(test_a_least_learning_rate_above_the_highest_is_refused)
 {
     Case made = make_case((Facts){32, 3, true, 1000, false});
-    made.options.lr = 0.1;
-    made.options.lr_min = 0.1;
+    made.options.schedule.lr = 0.1;
+    made.options.schedule.lr_min = 0.1;
     assert_ok(plan_case(&made), &made.error);
-    made.options.lr_min = 0.2;
+    made.options.schedule.lr_min = 0.2;
     assert_int_equal(plan_case(&made), FSH_ERR_USAGE);
     assert_contains(made.error.message, "--lr-min: 0.2 is more than the highest learning rate of 0.1");
-    made.options.lr_scheduler = SCHEDULE_CONSTANT; /* has no use for it */
+    made.options.schedule.lr_scheduler = SCHEDULE_CONSTANT; /* has no use for it */
     assert_ok(plan_case(&made), &made.error);
 }
 
@@ -201,7 +201,7 @@ TEST(test_a_step_at_least_is_behind_the_warm_up)
     made.options.epochs = 1;
     made.options.batch_size = 50;
     give(&made, "lr-warmup-epochs");
-    made.options.lr_warmup_epochs = 0.9; /* of two steps: rounded, both */
+    made.options.schedule.lr_warmup_epochs = 0.9; /* of two steps: rounded, both */
     assert_ok(plan_case(&made), &made.error);
     assert_int_equal(made.plan.schedule.total_steps, 2);
     assert_int_equal(made.plan.schedule.warmup_steps, 1);
@@ -341,10 +341,10 @@ TEST(test_what_does_not_fit_the_kind_of_data_is_refused)
     assert_int_equal(plan_case(&made), FSH_ERR_USAGE);
     assert_contains(made.error.message, "l1 is for pairs");
     made.options.loss = OPTION_AUTO;
-    made.options.early_stop_metric = METRIC_PSNR;
+    made.options.schedule.early_stop_metric = METRIC_PSNR;
     assert_int_equal(plan_case(&made), FSH_ERR_USAGE);
     assert_contains(made.error.message, "psnr is measured on pairs");
-    made.options.early_stop_metric = OPTION_AUTO;
+    made.options.schedule.early_stop_metric = OPTION_AUTO;
     made.options.mixing.mixup_alpha = 0.2;
     made.options.batch_size = 33;
     assert_int_equal(plan_case(&made), FSH_ERR_USAGE);

@@ -205,7 +205,7 @@ static void look_at(Training *training, const EpochReport *report)
     RunState *state = &training->state;
     if (!report->evaluated)
         return;
-    if (plan->uses_plateau && state->steps_done > plan->schedule.warmup_steps &&
+    if (plan_uses_plateau(plan) && state->steps_done > plan->schedule.warmup_steps &&
         plateau_step(&state->plateau, &plan->plateau,
                      metrics_value(&report->evaluation, plan->plateau_metric)))
         console_line(&training->session.console,

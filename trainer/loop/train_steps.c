@@ -126,7 +126,8 @@ double training_learning_rate(const Training *training, uint64_t step)
 {
     const TrainPlan *plan = &training->session.plan;
     const bool warm = step >= plan->schedule.warmup_steps;
-    return plan->uses_plateau && warm ? training->state.plateau.rate : schedule_at(&plan->schedule, step);
+    return plan_uses_plateau(plan) && warm ? training->state.plateau.rate
+                                           : schedule_at(&plan->schedule, step);
 }
 
 /* ---- one step ---- */

@@ -36,11 +36,14 @@ static double polynomial_at(const Schedule *schedule, double step, double progre
     return schedule->minimum + (schedule->base - schedule->minimum) * pow(1 - progress, schedule->power);
 }
 
-const char *const schedule_names[] = {"constant", "step", "cosine", "linear", "polynomial", NULL};
+const char *const schedule_names[] = {"constant", "step", "cosine", "linear", "polynomial", "plateau", NULL};
 const char *const warmup_names[] = {"linear", "cosine", NULL};
 
-static double (*const forms[])(const Schedule *schedule, double step,
-                               double progress) = {constant_at, step_at, cosine_at, linear_at, polynomial_at};
+static double (*const forms[])(const Schedule *schedule, double step, double progress) = {
+    [SCHEDULE_CONSTANT] = constant_at,     [SCHEDULE_STEP] = step_at,
+    [SCHEDULE_COSINE] = cosine_at,         [SCHEDULE_LINEAR] = linear_at,
+    [SCHEDULE_POLYNOMIAL] = polynomial_at, [SCHEDULE_PLATEAU] = constant_at,
+};
 
 /* Returns the last step at which the rate changed. */
 static uint64_t held(uint64_t step, uint64_t hold_steps)

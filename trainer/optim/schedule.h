@@ -11,11 +11,11 @@
  *   linear      base + (min - base) * p                                   with a warm-up from zero one cycle,
  *               as FFCV's
  *   polynomial  min + (base - min) * (1 - p) ^ power                      PolynomialLR
+ *   plateau     base, which plateau.h lowers by what is measured          ReduceLROnPlateau
  *
  * As in torchvision's reference scripts, the schedule starts anew where the warm-up ends. A schedule or
  * warm-up by epochs keeps the rate of an epoch's first step for the whole epoch, like a scheduler that steps
- * once an epoch. A rate that depends on measures is in plateau.h, after a warm-up of this file. Pure
- * functions: any step at any time, as resuming needs. */
+ * once an epoch. Pure functions: any step at any time, as resuming needs. */
 #ifndef FSHARD_TRAINER_OPTIM_SCHEDULE_H
 #define FSHARD_TRAINER_OPTIM_SCHEDULE_H
 
@@ -29,10 +29,11 @@ typedef enum ScheduleKind {
     SCHEDULE_COSINE,
     SCHEDULE_LINEAR,
     SCHEDULE_POLYNOMIAL,
+    SCHEDULE_PLATEAU,
     SCHEDULE_KIND_COUNT
 } ScheduleKind;
 
-/* Names in enum order, for the option table: "constant", "step", "cosine", "linear", "polynomial", NULL. */
+/* Names in enum order, for the option table: "constant", "step", "cosine", …, NULL. */
 extern const char *const schedule_names[];
 
 typedef enum WarmupKind { WARMUP_LINEAR, WARMUP_COSINE, WARMUP_KIND_COUNT } WarmupKind;

@@ -20,7 +20,7 @@ static bool is_classes(const Facts *f)
 
 static bool has_schedule(const Facts *f, ScheduleKind kind)
 {
-    return f->plan->schedule.kind == kind && !f->plan->uses_plateau;
+    return f->plan->schedule.kind == kind;
 }
 
 static bool is_step(const Facts *f)
@@ -35,7 +35,7 @@ static bool is_polynomial(const Facts *f)
 
 static bool is_plateau(const Facts *f)
 {
-    return f->plan->uses_plateau;
+    return plan_uses_plateau(f->plan);
 }
 
 static bool has_end(const Facts *f)
@@ -82,7 +82,7 @@ static bool has_moments(const Facts *f)
 
 static bool scales_lr(const Facts *f)
 {
-    return has_momentum(f) && f->options->lr == 0;
+    return has_momentum(f) && f->options->schedule.lr == 0;
 }
 
 static bool looks_ahead(const Facts *f)
@@ -92,7 +92,7 @@ static bool looks_ahead(const Facts *f)
 
 static bool averages(const Facts *f)
 {
-    return f->options->model_ema;
+    return f->options->update.model_ema;
 }
 
 static bool is_fp16(const Facts *f)
@@ -112,7 +112,7 @@ static bool is_cuda_f32(const Facts *f)
 
 static bool stops_early(const Facts *f)
 {
-    return f->options->early_stop_patience > 0;
+    return f->options->schedule.early_stop_patience > 0;
 }
 
 static bool is_random(const Facts *f)
@@ -186,34 +186,34 @@ static const struct Rule {
     bool (*useful)(const Facts *facts);
     const char *when;
 } rules[] = {
-    {AT(lr_unit), changes_rate,
+    {AT(schedule.lr_unit), changes_rate,
      "a learning rate that changes by steps: a warm-up, cosine, linear or polynomial"},
-    {AT(lr_step_size), is_step, "--lr-scheduler step"},
-    {AT(lr_power), is_polynomial, "--lr-scheduler polynomial"},
-    {AT(lr_min), has_end, "--lr-scheduler cosine, linear, polynomial and plateau"},
-    {AT(plateau_metric), is_plateau, "--lr-scheduler plateau"},
-    {AT(plateau_factor), is_plateau, "--lr-scheduler plateau"},
-    {AT(plateau_patience), is_plateau, "--lr-scheduler plateau"},
-    {AT(plateau_threshold), is_plateau, "--lr-scheduler plateau"},
-    {AT(plateau_threshold_mode), is_plateau, "--lr-scheduler plateau"},
-    {AT(plateau_cooldown), is_plateau, "--lr-scheduler plateau"},
-    {AT(lr_gamma), is_step, "--lr-scheduler step"},
-    {AT(lr_warmup_method), has_warmup, "a warm-up (--lr-warmup-epochs)"},
-    {AT(lr_warmup_factor), has_warmup, "a warm-up (--lr-warmup-epochs)"},
-    {AT(lr_base), scales_lr, "sgd and lars without --lr"},
-    {AT(momentum), has_momentum, "--opt sgd and lars"},
-    {AT(nesterov), is_sgd, "--opt sgd"},
-    {AT(trust_coefficient), is_lars, "--opt lars"},
-    {AT(betas), has_moments, "--opt adam, adamw and lamb"},
-    {AT(optimizer_epsilon), has_moments, "--opt adam, adamw and lamb"},
-    {AT(lookahead_alpha), looks_ahead, "--lookahead"},
-    {AT(model_ema_decay), averages, "--model-ema"},
-    {AT(model_ema_warmup), averages, "--model-ema"},
-    {AT(loss_scale), is_fp16, "--amp fp16"},
+    {AT(schedule.lr_step_size), is_step, "--lr-scheduler step"},
+    {AT(schedule.lr_power), is_polynomial, "--lr-scheduler polynomial"},
+    {AT(schedule.lr_min), has_end, "--lr-scheduler cosine, linear, polynomial and plateau"},
+    {AT(schedule.plateau_metric), is_plateau, "--lr-scheduler plateau"},
+    {AT(schedule.plateau_factor), is_plateau, "--lr-scheduler plateau"},
+    {AT(schedule.plateau_patience), is_plateau, "--lr-scheduler plateau"},
+    {AT(schedule.plateau_threshold), is_plateau, "--lr-scheduler plateau"},
+    {AT(schedule.plateau_threshold_mode), is_plateau, "--lr-scheduler plateau"},
+    {AT(schedule.plateau_cooldown), is_plateau, "--lr-scheduler plateau"},
+    {AT(schedule.lr_gamma), is_step, "--lr-scheduler step"},
+    {AT(schedule.lr_warmup_method), has_warmup, "a warm-up (--lr-warmup-epochs)"},
+    {AT(schedule.lr_warmup_factor), has_warmup, "a warm-up (--lr-warmup-epochs)"},
+    {AT(schedule.lr_base), scales_lr, "sgd and lars without --lr"},
+    {AT(update.momentum), has_momentum, "--opt sgd and lars"},
+    {AT(update.nesterov), is_sgd, "--opt sgd"},
+    {AT(update.trust_coefficient), is_lars, "--opt lars"},
+    {AT(update.betas), has_moments, "--opt adam, adamw and lamb"},
+    {AT(update.optimizer_epsilon), has_moments, "--opt adam, adamw and lamb"},
+    {AT(update.lookahead_alpha), looks_ahead, "--lookahead"},
+    {AT(update.model_ema_decay), averages, "--model-ema"},
+    {AT(update.model_ema_warmup), averages, "--model-ema"},
+    {AT(update.loss_scale), is_fp16, "--amp fp16"},
     {AT(tf32), is_cuda_f32, "--device cuda with --amp off"},
     {AT(cudnn_benchmark), is_cuda, "--device cuda"},
-    {AT(early_stop_min_delta), stops_early, "--early-stop-patience"},
-    {AT(early_stop_metric), stops_early, "--early-stop-patience"},
+    {AT(schedule.early_stop_min_delta), stops_early, "--early-stop-patience"},
+    {AT(schedule.early_stop_metric), stops_early, "--early-stop-patience"},
     {AT(label_smoothing), smooths, "classes"},
     {AT(train_crop_mode), is_random_classes, "classes, and not with --no-aug"},
     {AT(scale), is_resized_crop, "random resized crops (--train-crop-mode rrc), and not with --no-aug"},

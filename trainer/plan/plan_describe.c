@@ -195,8 +195,7 @@ static void tell_training(const Teller *teller, const TrainPlan *plan)
     say(&line, ", ");
     say_optimizer(&line, &recipe->optimizer);
     tell(teller, &line);
-    say(&line, "learning rate: %.4g, %s", plan->schedule.base,
-        plan->uses_plateau ? "plateau" : schedule_names[plan->schedule.kind]);
+    say(&line, "learning rate: %.4g, %s", plan->schedule.base, schedule_names[plan->schedule.kind]);
     if (plan->schedule.warmup_steps)
         say(&line, ", warm-up %" PRIu64 " steps", plan->schedule.warmup_steps);
     if (plan->early_stop.patience)

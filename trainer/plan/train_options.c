@@ -46,39 +46,15 @@ TrainOptions train_options_default(void)
         .epochs = 16,
         .grad_accum_steps = 1,
         .loss = OPTION_AUTO,
-        .optimizer = OPTION_AUTO,
-        .momentum = 0.9,
-        .nesterov = true,
-        .betas = "0.9:0.999",
-        .optimizer_epsilon = 1e-8,
-        .trust_coefficient = 0.001,
-        .weight_decay = 5e-4,
         .label_smoothing = 0.1,
-        .lookahead_alpha = 0.5,
-        .model_ema_decay = 0.9998,
-        .model_ema_warmup = true,
-        .loss_scale = 65536,
-        .lr_base = 0.2,
-        .lr_scheduler = SCHEDULE_COSINE,
-        .lr_unit = UNIT_STEP,
-        .lr_warmup_epochs = 5,
-        .lr_warmup_method = WARMUP_LINEAR,
-        .lr_warmup_factor = 0.01,
-        .lr_step_size = 30,
-        .lr_gamma = 0.1,
-        .lr_power = 1,
-        .plateau_metric = OPTION_AUTO,
-        .plateau_factor = 0.1,
-        .plateau_patience = 10,
-        .plateau_threshold = 1e-4,
-        .plateau_threshold_mode = THRESHOLD_RELATIVE,
-        .early_stop_metric = OPTION_AUTO,
         .train_crop_mode = OPTION_AUTO,
         .scale = "0.35:1",
         .ratio = "0.75:1.3333",
         .views = augmentation_default(),
         .mixing = mixing_default(),
         .ranks = rank_options_default(),
+        .update = update_options_default(),
+        .schedule = schedule_options_default(),
         .augment = true,
         .log_interval = 50,
         .tensorboard = true,
@@ -91,11 +67,6 @@ static const char *const decode_choices[] = {"cpu", "gpu", NULL};
 static const char *const predict_choices[] = {"csv", "jsonl", "png", "jpeg", NULL};
 static const char *const device_choices[] = {"cpu", "cuda", NULL};
 static const char *const amp_choices[] = {"off", "bf16", "fp16", NULL};
-static const char *const metric_choices[] = {"loss", "top1", "top5", "psnr", "ssim", NULL};
-static const char *const schedule_choices[] = {"constant",   "step",    "cosine", "linear",
-                                               "polynomial", "plateau", NULL};
-static const char *const schedule_unit_choices[] = {"step", "epoch", NULL};
-static const char *const threshold_mode_choices[] = {"rel", "abs", NULL};
 
 enum { PART_ROWS_MAX = 32 }; /* in all parts except the networks */
 enum { EDGE_MAX = 4096, BATCH_MAX = 1 << 20, EPOCHS_MAX = 1000000 };
@@ -139,12 +110,23 @@ static size_t rank_rows(TrainOptions *options, Option *rows)
     return rank_options_rows(&options->ranks, rows);
 }
 
+static size_t update_rows(TrainOptions *options, Option *rows)
+{
+    return update_options_rows(&options->update, rows);
+}
+
+static size_t schedule_rows(TrainOptions *options, Option *rows)
+{
+    return schedule_options_rows(&options->schedule, rows);
+}
+
 /* Parts that define their rows in their own code; each function writes them and returns their number. In the
  * table a row without a name, with the part in its marks, stands for them. */
-enum { PART_NETWORKS, PART_VIEWS, PART_ERASING, PART_MIXING, PART_RANKS };
+enum { PART_NETWORKS, PART_VIEWS, PART_ERASING, PART_MIXING, PART_RANKS, PART_OPTIMIZER, PART_SCHEDULE };
 static size_t (*const parts[])(TrainOptions *options, Option *rows) = {
     [PART_NETWORKS] = network_rows,   [PART_VIEWS] = view_rows, [PART_ERASING] = erasing_part_rows,
-    [PART_MIXING] = mixing_part_rows, [PART_RANKS] = rank_rows,
+    [PART_MIXING] = mixing_part_rows, [PART_RANKS] = rank_rows, [PART_OPTIMIZER] = update_rows,
+    [PART_SCHEDULE] = schedule_rows,
 };
 
 /* Each row has two lines: the option, and its help. */
@@ -283,116 +265,17 @@ void train_options_rows(TrainOptions *o, Option *rows)
         {.name = "loss", .kind = OPTION_CHOICE, .value = &o->loss, .argument = "NAME",
          .choices = loss_names, .has_auto = true, .hints = train_loss_hints,
          .help = "auto: cross-entropy, or for pairs charbonnier"},
-        {.name = "opt", .kind = OPTION_CHOICE, .value = &o->optimizer, .argument = "NAME",
-         .alias = "optimizer",
-         .choices = optimizer_names, .has_auto = true, .hints = train_optimizer_hints,
-         .help = "the optimizer; auto: sgd, or adamw for pairs"},
-        {.name = "momentum", .kind = OPTION_REAL, .value = &o->momentum, .argument = "X", .maximum = 0.9999,
-         .help = "of sgd and lars"},
-        {.name = "nesterov", .kind = OPTION_FLAG, .value = &o->nesterov,
-         .help = "Nesterov's form of momentum, for sgd"},
-        {.name = "opt-betas", .kind = OPTION_TEXT, .value = &o->betas, .argument = "B1:B2",
-         .help = "of adam, adamw and lamb"},
-        {.name = "opt-eps", .kind = OPTION_REAL, .value = &o->optimizer_epsilon, .argument = "X",
-         .maximum = 1,
-         .help = "of adam, adamw and lamb"},
-        {.name = "trust-coefficient", .kind = OPTION_REAL, .value = &o->trust_coefficient, .argument = "X",
-         .maximum = 1,
-         .help = "of lars"},
-        {.name = "weight-decay", .kind = OPTION_REAL, .value = &o->weight_decay, .argument = "X",
-         .maximum = 1,
-         .alias = "wd",
-         .help = "on weights; norms and biases have none; 0.0005, 0.05 with adamw, none for pairs, unless "
-                 "given"},
         {.name = "label-smoothing", .kind = OPTION_REAL, .value = &o->label_smoothing, .argument = "X",
          .maximum = 0.99, .alias = "smoothing",
          .help = "part of each label that is spread over all classes"},
-        {.name = "clip-grad", .kind = OPTION_REAL, .value = &o->clip_grad, .argument = "X", .maximum = 1e9,
-         .alias = "clip-grad-norm",
-         .help = "longest gradient over all weights together; 0: any"},
-        {.name = "lookahead", .kind = OPTION_INTEGER, .value = &o->lookahead_steps, .argument = "N",
-         .maximum = 100000,
-         .help = "steps between two looks back of Lookahead around the optimizer; 0: none"},
-        {.name = "lookahead-alpha", .kind = OPTION_REAL, .value = &o->lookahead_alpha, .argument = "X",
-         .maximum = 1,
-         .help = "part of the way that Lookahead goes"},
-        {.name = "model-ema", .kind = OPTION_FLAG, .value = &o->model_ema,
-         .help = "average the weights over the steps too; evaluated and saved as model_ema.safetensors"},
-        {.name = "model-ema-decay", .kind = OPTION_REAL, .value = &o->model_ema_decay, .argument = "X",
-         .minimum = 1e-6, .maximum = 0.9999999,
-         .help = "part of the average that each step keeps"},
-        {.name = "model-ema-warmup", .kind = OPTION_FLAG, .value = &o->model_ema_warmup,
-         .help = "let the average follow faster in the first steps"},
-        {.name = "loss-scale", .kind = OPTION_REAL, .value = &o->loss_scale, .argument = "X", .maximum = 1e9,
-         .help = "for --amp fp16: the first scale of the loss, which adapts itself; 0: none"},
+        {.name = "", .marks = PART_OPTIMIZER},
         {.name = "seed", .kind = OPTION_INTEGER, .value = &o->seed, .argument = "N",
          .maximum = 9007199254740992.0,
          .help = "decides first weights, order and augmentation: the same seed gives the same result"},
         {.name = "deterministic", .kind = OPTION_FLAG, .value = &o->deterministic,
          .help = "the same bits in every run on this machine; the CPU does so always"},
 
-        {.name = "lr", .kind = OPTION_REAL, .value = &o->lr, .argument = "X", .maximum = 1e6,
-         .group = "Learning rate",
-         .help = "highest learning rate; 0: for sgd and lars --lr-base times batch size / 256, else 0.001"},
-        {.name = "lr-base", .kind = OPTION_REAL, .value = &o->lr_base, .argument = "X", .maximum = 1e6,
-         .help = "highest learning rate for a batch of 256 images"},
-        {.name = "lr-scheduler", .kind = OPTION_CHOICE, .value = &o->lr_scheduler, .argument = "NAME",
-         .alias = "sched", .choices = schedule_choices, .hints = train_schedule_hints,
-         .help = "what the learning rate does after the warm-up"},
-        {.name = "lr-unit", .kind = OPTION_CHOICE, .value = &o->lr_unit, .argument = "UNIT",
-         .choices = schedule_unit_choices,
-         .help = "the learning rate changes at each step, or at each epoch"},
-        {.name = "lr-warmup-epochs", .kind = OPTION_REAL, .value = &o->lr_warmup_epochs, .argument = "X",
-         .maximum = EPOCHS_MAX, .alias = "warmup-epochs",
-         .help = "epochs in which the learning rate rises to its highest; at most a fifth of all unless "
-                 "given"},
-        {.name = "lr-warmup-method", .kind = OPTION_CHOICE, .value = &o->lr_warmup_method, .argument = "NAME",
-         .choices = warmup_names,
-         .help = "how it rises"},
-        {.name = "lr-warmup-decay", .kind = OPTION_REAL, .value = &o->lr_warmup_factor, .argument = "X",
-         .maximum = 1,
-         .help = "where it begins to rise, as a part of the highest"},
-        {.name = "lr-step-size", .kind = OPTION_INTEGER, .value = &o->lr_step_size, .argument = "N",
-         .minimum = 1,
-         .maximum = EPOCHS_MAX,
-         .help = "for step: epochs between two drops"},
-        {.name = "lr-gamma", .kind = OPTION_REAL, .value = &o->lr_gamma, .argument = "X", .maximum = 1,
-         .help = "for step: what each drop multiplies by"},
-        {.name = "lr-power", .kind = OPTION_REAL, .value = &o->lr_power, .argument = "X", .minimum = 0.01,
-         .maximum = 100,
-         .help = "for polynomial: the power"},
-        {.name = "lr-min", .kind = OPTION_REAL, .value = &o->lr_min, .argument = "X", .maximum = 1e6,
-         .help = "where cosine, linear, polynomial and plateau end"},
-        {.name = "plateau-metric", .kind = OPTION_CHOICE, .value = &o->plateau_metric, .argument = "NAME",
-         .choices = metric_choices, .has_auto = true,
-         .help = "for plateau: what must get better"},
-        {.name = "plateau-factor", .kind = OPTION_REAL, .value = &o->plateau_factor, .argument = "X",
-         .minimum = 1e-6, .maximum = 0.999999,
-         .help = "for plateau: what each drop multiplies by"},
-        {.name = "plateau-patience", .kind = OPTION_INTEGER, .value = &o->plateau_patience, .argument = "N",
-         .maximum = EPOCHS_MAX, .alias = "patience-epochs",
-         .help = "for plateau: evaluations in a row without improvement that are borne"},
-        {.name = "plateau-threshold", .kind = OPTION_REAL, .value = &o->plateau_threshold, .argument = "X",
-         .maximum = 1e6,
-         .help = "for plateau: by how much a measure must be better to count"},
-        {.name = "plateau-threshold-mode", .kind = OPTION_CHOICE, .value = &o->plateau_threshold_mode,
-         .argument = "MODE", .choices = threshold_mode_choices,
-         .help = "for plateau: the threshold is relative or absolute"},
-        {.name = "plateau-cooldown", .kind = OPTION_INTEGER, .value = &o->plateau_cooldown, .argument = "N",
-         .maximum = EPOCHS_MAX,
-         .help = "for plateau: evaluations after a drop that do not count"},
-        {.name = "early-stop-patience", .kind = OPTION_INTEGER, .value = &o->early_stop_patience,
-         .argument = "N",
-         .maximum = EPOCHS_MAX,
-         .help = "stop after so many evaluations without improvement; 0: never"},
-        {.name = "early-stop-min-delta", .kind = OPTION_REAL, .value = &o->early_stop_min_delta,
-         .argument = "X",
-         .maximum = 1e6,
-         .help = "by how much a measure must be better to count, for early stopping"},
-        {.name = "early-stop-metric", .kind = OPTION_CHOICE, .value = &o->early_stop_metric,
-         .argument = "NAME",
-         .choices = metric_choices, .has_auto = true,
-         .help = "what must improve"},
+        {.name = "", .marks = PART_SCHEDULE},
 
         {.name = "train-crop-size", .kind = OPTION_INTEGER, .value = &o->train_crop_size, .argument = "PX",
          .maximum = EDGE_MAX, .group = "Images",

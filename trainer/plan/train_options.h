@@ -9,7 +9,8 @@
 #include "trainer/data/augment.h"
 #include "trainer/data/mixing.h"
 #include "trainer/models/models.h"
-#include "trainer/optim/schedule.h"
+#include "trainer/plan/plan_optimizer.h"
+#include "trainer/plan/plan_schedule.h"
 #include "trainer/ranks/rank_options.h"
 #include "trainer/ranks/rank_place.h"
 
@@ -21,9 +22,6 @@ typedef enum TrainDecode { DECODE_CPU, DECODE_GPU } TrainDecode;
 typedef enum TrainDevice { DEVICE_CPU, DEVICE_CUDA } TrainDevice;
 typedef enum TrainAmp { AMP_OFF, AMP_BF16, AMP_FP16 } TrainAmp;
 typedef enum PredictFormat { PREDICT_CSV, PREDICT_JSONL, PREDICT_PNG, PREDICT_JPEG } PredictFormat;
-typedef enum TrainUnit { UNIT_STEP, UNIT_EPOCH } TrainUnit;
-typedef enum ThresholdMode { THRESHOLD_RELATIVE, THRESHOLD_ABSOLUTE } ThresholdMode;
-enum { TRAIN_PLATEAU = SCHEDULE_KIND_COUNT }; /* --lr-scheduler plateau, after the schedules */
 
 /* Ordered by theme: there is only one, so its padding does not matter. */
 /* NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding) */
@@ -65,35 +63,12 @@ typedef struct TrainOptions {
     int64_t batch_size, val_batch_size; /* 0: chosen */
     int64_t val_interval;               /* epochs; 0: chosen */
     int64_t grad_accum_steps;
-    int loss;      /* LossKind; auto */
-    int optimizer; /* OptimizerKind; auto */
-    double momentum, weight_decay, label_smoothing, optimizer_epsilon, trust_coefficient, clip_grad;
-    bool nesterov;
-    const char *betas; /* BETA1:BETA2 */
-    int64_t lookahead_steps;
-    double lookahead_alpha;
-    bool model_ema, model_ema_warmup;
-    double model_ema_decay;
-    double loss_scale; /* fp16: the first; 0: none */
+    int loss; /* LossKind; auto */
+    double label_smoothing;
+    UpdateOptions update;     /* update_options_rows */
+    ScheduleOptions schedule; /* schedule_options_rows */
     int64_t seed;
     bool deterministic;
-
-    /* Learning rate */
-    double lr; /* 0: lr_base for each 256 images of the batch */
-    double lr_base;
-    int lr_scheduler;     /* ScheduleKind, or TRAIN_PLATEAU */
-    int lr_unit;          /* TrainUnit */
-    int lr_warmup_method; /* WarmupKind */
-    double lr_warmup_epochs, lr_warmup_factor;
-    int64_t lr_step_size; /* epochs */
-    double lr_gamma, lr_min, lr_power;
-    int plateau_metric;         /* Metric; auto */
-    int plateau_threshold_mode; /* ThresholdMode */
-    double plateau_factor, plateau_threshold;
-    int64_t plateau_patience, plateau_cooldown;
-    int64_t early_stop_patience; /* evaluations; 0: none */
-    double early_stop_min_delta;
-    int early_stop_metric; /* Metric; auto */
 
     /* Images */
     Augmentation views; /* its own options (augmentation_rows) and --noise; the rest is planned */

@@ -33,6 +33,11 @@ uint64_t plan_total_batch(const TrainPlan *plan)
     return (uint64_t)plan->train_spec.batch * plan->world_size;
 }
 
+bool plan_uses_plateau(const TrainPlan *plan)
+{
+    return plan->schedule.kind == SCHEDULE_PLATEAU;
+}
+
 bool plan_is_pairs(const TrainPlan *plan)
 {
     return plan->model->task == TASK_RESTORATION;
@@ -198,7 +203,7 @@ const PixelSourceType *plan_evaluation_source(const TrainPlan *plan)
  * decides something, which must not depend on the speed of the machine. */
 static uint64_t plan_evaluation_interval(const TrainPlan *plan, const TrainOptions *options)
 {
-    const bool counts = plan->uses_plateau || options->early_stop_patience > 0;
+    const bool counts = plan_uses_plateau(plan) || options->schedule.early_stop_patience > 0;
     const bool chosen_later = plan_is_pairs(plan) && !counts;
     return options->val_interval ? (uint64_t)options->val_interval : chosen_later ? 0 : 1;
 }

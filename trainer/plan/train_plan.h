@@ -59,7 +59,6 @@ typedef struct TrainPlan {
     uint64_t epochs, steps_per_epoch, evaluation_steps; /* epochs and all to main_metric: plan_training */
     uint64_t evaluation_interval;                       /* epochs; 0: chosen after the first evaluation */
     Schedule schedule;
-    bool uses_plateau; /* after the warm-up, during which the schedule is constant */
     PlateauOptions plateau;
     Metric plateau_metric;
     EarlyStopOptions early_stop; /* patience 0: none */
@@ -108,6 +107,8 @@ FshStatus plan_fusions(TrainPlan *plan, const TrainOptions *options, unsigned th
 const char *plan_amp_name(DataType type);
 /* Returns whether the network restores images, so that its dataset holds pairs. */
 bool plan_is_pairs(const TrainPlan *plan);
+/* Returns whether the learning rate follows measures (plateau.h) after the warm-up. */
+bool plan_uses_plateau(const TrainPlan *plan);
 /* Returns how many images all ranks take in a step. */
 uint64_t plan_total_batch(const TrainPlan *plan);
 
@@ -124,6 +125,10 @@ FshStatus plan_images(TrainPlan *plan, const TrainOptions *options, const Traini
                       FshError *error);
 void plan_precision(TrainPlan *plan, const TrainOptions *options);
 FshStatus plan_training(TrainPlan *plan, const TrainOptions *options, FshError *error);
+/* The parts of plan_training: optimizer, then learning rate, then plateau and early stopping. */
+FshStatus plan_optimizer(TrainPlan *plan, const TrainOptions *options, FshError *error);
+FshStatus plan_schedule(TrainPlan *plan, const TrainOptions *options, FshError *error);
+FshStatus plan_watch(TrainPlan *plan, const TrainOptions *options, FshError *error);
 /* Refuses every given option that the plan does not use. */
 FshStatus plan_check(const TrainPlan *plan, const TrainOptions *options, FshError *error);
 

@@ -1,0 +1,130 @@
+/* plan_optimizer.c - the options of the optimizer and of what goes with it, and what they decide. */
+#include "trainer/plan/plan_optimizer.h"
+
+#include <string.h>
+
+#include "trainer/plan/train_hints.h"
+#include "trainer/plan/train_plan.h"
+
+UpdateOptions update_options_default(void)
+{
+    return (UpdateOptions){
+        .optimizer = OPTION_AUTO,
+        .momentum = 0.9,
+        .nesterov = true,
+        .betas = "0.9:0.999",
+        .optimizer_epsilon = 1e-8,
+        .trust_coefficient = 0.001,
+        .weight_decay = 5e-4,
+        .lookahead_alpha = 0.5,
+        .model_ema_decay = 0.9998,
+        .model_ema_warmup = true,
+        .loss_scale = 65536,
+    };
+}
+
+/* clang-format off */
+size_t update_options_rows(UpdateOptions *o, Option *rows)
+{
+    const Option own[] = {
+        {.name = "opt", .kind = OPTION_CHOICE, .value = &o->optimizer, .argument = "NAME",
+         .alias = "optimizer",
+         .choices = optimizer_names, .has_auto = true, .hints = train_optimizer_hints,
+         .help = "the optimizer; auto: sgd, or adamw for pairs"},
+        {.name = "momentum", .kind = OPTION_REAL, .value = &o->momentum, .argument = "X", .maximum = 0.9999,
+         .help = "of sgd and lars"},
+        {.name = "nesterov", .kind = OPTION_FLAG, .value = &o->nesterov,
+         .help = "Nesterov's form of momentum, for sgd"},
+        {.name = "opt-betas", .kind = OPTION_TEXT, .value = &o->betas, .argument = "B1:B2",
+         .help = "of adam, adamw and lamb"},
+        {.name = "opt-eps", .kind = OPTION_REAL, .value = &o->optimizer_epsilon, .argument = "X",
+         .maximum = 1,
+         .help = "of adam, adamw and lamb"},
+        {.name = "trust-coefficient", .kind = OPTION_REAL, .value = &o->trust_coefficient, .argument = "X",
+         .maximum = 1,
+         .help = "of lars"},
+        {.name = "weight-decay", .kind = OPTION_REAL, .value = &o->weight_decay, .argument = "X",
+         .maximum = 1,
+         .alias = "wd",
+         .help = "on weights; norms and biases have none; 0.0005, 0.05 with adamw, none for pairs, unless "
+                 "given"},
+        {.name = "clip-grad", .kind = OPTION_REAL, .value = &o->clip_grad, .argument = "X", .maximum = 1e9,
+         .alias = "clip-grad-norm",
+         .help = "longest gradient over all weights together; 0: any"},
+        {.name = "lookahead", .kind = OPTION_INTEGER, .value = &o->lookahead_steps, .argument = "N",
+         .maximum = 100000,
+         .help = "steps between two looks back of Lookahead around the optimizer; 0: none"},
+        {.name = "lookahead-alpha", .kind = OPTION_REAL, .value = &o->lookahead_alpha, .argument = "X",
+         .maximum = 1,
+         .help = "part of the way that Lookahead goes"},
+        {.name = "model-ema", .kind = OPTION_FLAG, .value = &o->model_ema,
+         .help = "average the weights over the steps too; evaluated and saved as model_ema.safetensors"},
+        {.name = "model-ema-decay", .kind = OPTION_REAL, .value = &o->model_ema_decay, .argument = "X",
+         .minimum = 1e-6, .maximum = 0.9999999,
+         .help = "part of the average that each step keeps"},
+        {.name = "model-ema-warmup", .kind = OPTION_FLAG, .value = &o->model_ema_warmup,
+         .help = "let the average follow faster in the first steps"},
+        {.name = "loss-scale", .kind = OPTION_REAL, .value = &o->loss_scale, .argument = "X", .maximum = 1e9,
+         .help = "for --amp fp16: the first scale of the loss, which adapts itself; 0: none"},
+    };
+    memcpy(rows, own, sizeof own);
+    return sizeof own / sizeof *own;
+}
+/* clang-format on */
+
+static OptimizerKind choose_optimizer(const TrainPlan *plan, const TrainOptions *options)
+{
+    const UpdateOptions *own = &options->update;
+    if (own->optimizer != OPTION_AUTO)
+        return (OptimizerKind)own->optimizer;
+    return plan_is_pairs(plan) ? OPTIMIZER_ADAMW : OPTIMIZER_SGD;
+}
+
+static double choose_decay(const TrainPlan *plan, const TrainOptions *options, OptimizerKind kind)
+{
+    const UpdateOptions *own = &options->update;
+    if (train_given(options, &own->weight_decay))
+        return own->weight_decay;
+    if (plan_is_pairs(plan))
+        return 0;
+    return kind == OPTIMIZER_ADAMW ? 0.05 : own->weight_decay;
+}
+
+FshStatus plan_optimizer(TrainPlan *plan, const TrainOptions *options, FshError *error)
+{
+    const UpdateOptions *own = &options->update;
+    const OptimizerKind kind = choose_optimizer(plan, options);
+    double betas[2] = {0, 0};
+    size_t count = 0;
+    FshStatus status = train_options_numbers("opt-betas", own->betas, 0, 0.9999999, betas, 2, &count, error);
+    if (status)
+        return status;
+    if (count != 2)
+        return fsh_error_set(error, FSH_ERR_USAGE, "--opt-betas: '%s' is not B1:B2", own->betas);
+    const bool fp16 = plan->recipe.compute_type == DATA_F16;
+    plan->recipe.optimizer = (Optimizer){
+        .kind = kind,
+        .momentum = own->momentum,
+        .nesterov = kind == OPTIMIZER_SGD && own->nesterov && own->momentum > 0,
+        .beta1 = betas[0],
+        .beta2 = betas[1],
+        .epsilon = own->optimizer_epsilon,
+        .trust_coefficient = own->trust_coefficient,
+        .weight_decay = choose_decay(plan, options, kind),
+        .clip_norm = own->clip_grad,
+        .lookahead_steps = own->lookahead_steps,
+        .lookahead_alpha = own->lookahead_alpha,
+        .accumulation_steps = options->grad_accum_steps,
+        .ema_decay = own->model_ema ? own->model_ema_decay : 0,
+        .ema_warmup = own->model_ema_warmup,
+        .loss_scaling = fp16 && own->loss_scale > 0,
+        .scale_init = own->loss_scale,
+        .scale_growth = 2,
+        .scale_backoff = 0.5,
+        .scale_interval = 2000,
+        .learning_rate = TENSOR_NONE,
+    };
+    if (own->nesterov && train_given(options, &own->nesterov) && own->momentum == 0)
+        return fsh_error_set(error, FSH_ERR_USAGE, "--nesterov: wants --momentum above 0");
+    return FSH_OK;
+}

@@ -1,0 +1,221 @@
+/* plan_schedule.c - the options of learning rate, plateau and early stopping, and what they decide. */
+#include "trainer/plan/plan_schedule.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "trainer/plan/train_hints.h"
+#include "trainer/plan/train_plan.h"
+
+static const double lr_of_moments = 0.001; /* adam, adamw, lamb: PyTorch's and NAFNet's */
+
+enum { EPOCHS_MAX = 1000000 };
+
+/* What can be watched, in the order of Metric. */
+static const char *const metric_choices[] = {"loss", "top1", "top5", "psnr", "ssim", NULL};
+static const char *const schedule_unit_choices[] = {"step", "epoch", NULL};
+static const char *const threshold_mode_choices[] = {"rel", "abs", NULL};
+
+ScheduleOptions schedule_options_default(void)
+{
+    return (ScheduleOptions){
+        .lr_base = 0.2,
+        .lr_scheduler = SCHEDULE_COSINE,
+        .lr_unit = UNIT_STEP,
+        .lr_warmup_epochs = 5,
+        .lr_warmup_method = WARMUP_LINEAR,
+        .lr_warmup_factor = 0.01,
+        .lr_step_size = 30,
+        .lr_gamma = 0.1,
+        .lr_power = 1,
+        .plateau_metric = OPTION_AUTO,
+        .plateau_factor = 0.1,
+        .plateau_patience = 10,
+        .plateau_threshold = 1e-4,
+        .plateau_threshold_mode = THRESHOLD_RELATIVE,
+        .early_stop_metric = OPTION_AUTO,
+    };
+}
+
+/* clang-format off */
+size_t schedule_options_rows(ScheduleOptions *o, Option *rows)
+{
+    const Option own[] = {
+        {.name = "lr", .kind = OPTION_REAL, .value = &o->lr, .argument = "X", .maximum = 1e6,
+         .group = "Learning rate",
+         .help = "highest learning rate; 0: for sgd and lars --lr-base times batch size / 256, else 0.001"},
+        {.name = "lr-base", .kind = OPTION_REAL, .value = &o->lr_base, .argument = "X", .maximum = 1e6,
+         .help = "highest learning rate for a batch of 256 images"},
+        {.name = "lr-scheduler", .kind = OPTION_CHOICE, .value = &o->lr_scheduler, .argument = "NAME",
+         .alias = "sched", .choices = schedule_names, .hints = train_schedule_hints,
+         .help = "what the learning rate does after the warm-up"},
+        {.name = "lr-unit", .kind = OPTION_CHOICE, .value = &o->lr_unit, .argument = "UNIT",
+         .choices = schedule_unit_choices,
+         .help = "the learning rate changes at each step, or at each epoch"},
+        {.name = "lr-warmup-epochs", .kind = OPTION_REAL, .value = &o->lr_warmup_epochs, .argument = "X",
+         .maximum = EPOCHS_MAX, .alias = "warmup-epochs",
+         .help = "epochs in which the learning rate rises to its highest; at most a fifth of all unless "
+                 "given"},
+        {.name = "lr-warmup-method", .kind = OPTION_CHOICE, .value = &o->lr_warmup_method, .argument = "NAME",
+         .choices = warmup_names,
+         .help = "how it rises"},
+        {.name = "lr-warmup-decay", .kind = OPTION_REAL, .value = &o->lr_warmup_factor, .argument = "X",
+         .maximum = 1,
+         .help = "where it begins to rise, as a part of the highest"},
+        {.name = "lr-step-size", .kind = OPTION_INTEGER, .value = &o->lr_step_size, .argument = "N",
+         .minimum = 1,
+         .maximum = EPOCHS_MAX,
+         .help = "for step: epochs between two drops"},
+        {.name = "lr-gamma", .kind = OPTION_REAL, .value = &o->lr_gamma, .argument = "X", .maximum = 1,
+         .help = "for step: what each drop multiplies by"},
+        {.name = "lr-power", .kind = OPTION_REAL, .value = &o->lr_power, .argument = "X", .minimum = 0.01,
+         .maximum = 100,
+         .help = "for polynomial: the power"},
+        {.name = "lr-min", .kind = OPTION_REAL, .value = &o->lr_min, .argument = "X", .maximum = 1e6,
+         .help = "where cosine, linear, polynomial and plateau end"},
+        {.name = "plateau-metric", .kind = OPTION_CHOICE, .value = &o->plateau_metric, .argument = "NAME",
+         .choices = metric_choices, .has_auto = true,
+         .help = "for plateau: what must get better"},
+        {.name = "plateau-factor", .kind = OPTION_REAL, .value = &o->plateau_factor, .argument = "X",
+         .minimum = 1e-6, .maximum = 0.999999,
+         .help = "for plateau: what each drop multiplies by"},
+        {.name = "plateau-patience", .kind = OPTION_INTEGER, .value = &o->plateau_patience, .argument = "N",
+         .maximum = EPOCHS_MAX, .alias = "patience-epochs",
+         .help = "for plateau: evaluations in a row without improvement that are borne"},
+        {.name = "plateau-threshold", .kind = OPTION_REAL, .value = &o->plateau_threshold, .argument = "X",
+         .maximum = 1e6,
+         .help = "for plateau: by how much a measure must be better to count"},
+        {.name = "plateau-threshold-mode", .kind = OPTION_CHOICE, .value = &o->plateau_threshold_mode,
+         .argument = "MODE", .choices = threshold_mode_choices,
+         .help = "for plateau: the threshold is relative or absolute"},
+        {.name = "plateau-cooldown", .kind = OPTION_INTEGER, .value = &o->plateau_cooldown, .argument = "N",
+         .maximum = EPOCHS_MAX,
+         .help = "for plateau: evaluations after a drop that do not count"},
+        {.name = "early-stop-patience", .kind = OPTION_INTEGER, .value = &o->early_stop_patience,
+         .argument = "N",
+         .maximum = EPOCHS_MAX,
+         .help = "stop after so many evaluations without improvement; 0: never"},
+        {.name = "early-stop-min-delta", .kind = OPTION_REAL, .value = &o->early_stop_min_delta,
+         .argument = "X",
+         .maximum = 1e6,
+         .help = "by how much a measure must be better to count, for early stopping"},
+        {.name = "early-stop-metric", .kind = OPTION_CHOICE, .value = &o->early_stop_metric,
+         .argument = "NAME",
+         .choices = metric_choices, .has_auto = true,
+         .help = "what must improve"},
+    };
+    memcpy(rows, own, sizeof own);
+    return sizeof own / sizeof *own;
+}
+/* clang-format on */
+
+/* ---- learning rate ---- */
+
+static double choose_rate(const TrainPlan *plan, const TrainOptions *options)
+{
+    const ScheduleOptions *own = &options->schedule;
+    const OptimizerKind kind = plan->recipe.optimizer.kind;
+    if (own->lr > 0)
+        return own->lr;
+    if (kind != OPTIMIZER_SGD && kind != OPTIMIZER_LARS)
+        return lr_of_moments;
+    return own->lr_base * (double)plan_total_batch(plan) * (double)options->grad_accum_steps / 256;
+}
+
+static FshStatus plan_warmup(TrainPlan *plan, const TrainOptions *options, FshError *error)
+{
+    const ScheduleOptions *own = &options->schedule;
+    const double epochs = (double)options->epochs;
+    const double warmup_epochs = train_given(options, &own->lr_warmup_epochs)
+                                     ? own->lr_warmup_epochs
+                                     : fmin(own->lr_warmup_epochs, 0.2 * epochs);
+    if (warmup_epochs >= epochs)
+        return fsh_error_set(error, FSH_ERR_USAGE, "--lr-warmup-epochs: %g leaves nothing of %lld epochs",
+                             warmup_epochs, (long long)options->epochs);
+    Schedule *schedule = &plan->schedule;
+    schedule->warmup_steps = (uint64_t)llround(warmup_epochs * (double)plan->steps_per_epoch);
+    if (schedule->hold_steps) /* in whole epochs */
+        schedule->warmup_steps = (uint64_t)llround(warmup_epochs) * plan->steps_per_epoch;
+    if (schedule->warmup_steps >= schedule->total_steps) /* rounded up, it must leave at least one step */
+        schedule->warmup_steps = schedule->total_steps ? schedule->total_steps - 1 : 0;
+    return FSH_OK;
+}
+
+FshStatus plan_schedule(TrainPlan *plan, const TrainOptions *options, FshError *error)
+{
+    const ScheduleOptions *own = &options->schedule;
+    const ScheduleKind kind = (ScheduleKind)own->lr_scheduler;
+    const bool by_epochs = own->lr_unit == UNIT_EPOCH;
+    plan->schedule = (Schedule){
+        .kind = kind,
+        .base = choose_rate(plan, options),
+        .minimum = own->lr_min,
+        .warmup = (WarmupKind)own->lr_warmup_method,
+        .warmup_factor = own->lr_warmup_factor,
+        .hold_steps = by_epochs ? plan->steps_per_epoch : 0,
+        .warmup_hold_steps = by_epochs ? plan->steps_per_epoch : 0,
+        .total_steps = plan->epochs * plan->steps_per_epoch,
+        .step_size = (uint64_t)own->lr_step_size * plan->steps_per_epoch,
+        .gamma = own->lr_gamma,
+        .power = own->lr_power,
+    };
+    FshStatus status = plan_warmup(plan, options, error);
+    if (status || !plan->train_count)
+        return status;
+    if (!(plan->schedule.base > 0))
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "--lr-base: 0 leaves a learning rate of 0; nothing would be learnt");
+    const bool falls = kind != SCHEDULE_CONSTANT && kind != SCHEDULE_STEP;
+    if (falls && plan->schedule.minimum > plan->schedule.base)
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "--lr-min: %g is more than the highest learning rate of %g",
+                             plan->schedule.minimum, plan->schedule.base);
+    return FSH_OK;
+}
+
+/* ---- watched metrics ---- */
+
+static FshStatus find_metric(const TrainPlan *plan, const char *option, int metric, Metric *metric_ret,
+                             FshError *error)
+{
+    *metric_ret = metric == OPTION_AUTO ? plan->main_metric : (Metric)metric;
+    const bool of_pairs = *metric_ret == METRIC_PSNR || *metric_ret == METRIC_SSIM;
+    if (*metric_ret == METRIC_LOSS || of_pairs == plan_is_pairs(plan))
+        return FSH_OK;
+    return fsh_error_set(error, FSH_ERR_USAGE, "--%s: %s is measured on %s, and this dataset holds %s",
+                         option, metric_names[*metric_ret], of_pairs ? "pairs" : "classes",
+                         of_pairs ? "classes" : "pairs");
+}
+
+FshStatus plan_watch(TrainPlan *plan, const TrainOptions *options, FshError *error)
+{
+    const ScheduleOptions *own = &options->schedule;
+    plan->main_metric = plan_is_pairs(plan) ? METRIC_PSNR : METRIC_TOP1;
+    FshStatus status = find_metric(plan, "plateau-metric", own->plateau_metric, &plan->plateau_metric, error);
+    if (!status)
+        status =
+            find_metric(plan, "early-stop-metric", own->early_stop_metric, &plan->early_stop_metric, error);
+    if (status)
+        return status;
+    plan->plateau = (PlateauOptions){
+        .higher_is_better = metric_rises(plan->plateau_metric),
+        .threshold_is_absolute = own->plateau_threshold_mode == THRESHOLD_ABSOLUTE,
+        .threshold = own->plateau_threshold,
+        .factor = own->plateau_factor,
+        .patience = own->plateau_patience,
+        .cooldown = own->plateau_cooldown,
+        .minimum = own->lr_min,
+    };
+    plan->early_stop = (EarlyStopOptions){
+        .higher_is_better = metric_rises(plan->early_stop_metric),
+        .patience = own->early_stop_patience,
+        .min_delta = own->early_stop_min_delta,
+    };
+    const bool watches = own->early_stop_patience > 0 || plan_uses_plateau(plan);
+    if (watches && plan->train_count && !plan->evaluation_count)
+        return fsh_error_set(
+            error, FSH_ERR_MISMATCH,
+            "--%s: needs a split for evaluation, and there is none; fpack --split 0.1 makes one",
+            plan_uses_plateau(plan) ? "lr-scheduler plateau" : "early-stop-patience");
+    return FSH_OK;
+}
