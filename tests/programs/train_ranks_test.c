@@ -450,6 +450,29 @@ TEST_IN_FOLDER(test_ranks_on_other_bytes_do_not_train, folder)
     expect_unlike(first, second, "alike: the dataset is ", out);
 }
 
+TEST_IN_FOLDER(test_ranks_with_other_first_weights_do_not_train, folder)
+{
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
+    const char *const weights[] = {test_path(folder, "w0/last.safetensors"),
+                                   test_path(folder, "w1/last.safetensors")};
+    for (int i = 0; i < 2; i++)
+        TRAINED("--device", "cpu", "--model", "conv8", "--epochs", "1", "--seed", i ? "1" : "2", shards,
+                test_path(folder, "w%d", i));
+    RunningProgram running[2];
+    for (int rank = 0; rank < 2; rank++) {
+        const char *const arguments[] = {"--model", "conv8", "--weights", weights[rank], shards, out, NULL};
+        running[rank] = start_rank(rank, 2, 67, NULL, arguments);
+    }
+    RunResult a = run_wait(&running[0]), b = run_wait(&running[1]);
+    assert_int_equal(a.exit_status, 1);
+    assert_int_equal(b.exit_status, 1);
+    assert_contains(
+        a.err, "the weights of rank 1 are not those of rank 0 at the start; --weights must name the same");
+    assert_string_equal(b.err, "");
+    run_result_free(&a);
+    run_result_free(&b);
+}
+
 TEST_IN_FOLDER(test_half_an_environment_is_refused, folder)
 {
     const char *environment[] = {"WORLD_SIZE=2", NULL};

@@ -1,5 +1,6 @@
-/* Two ranks, of which one cannot take its batch: the other ends as well, and does not wait in an exchange for
- * gradients that never come. The backend of one rank fails in the place of a device that would. */
+/* Two ranks, of which one cannot take its batch, or has other weights: the other ends as well, and does
+ * not wait in an exchange for gradients that never come. The backend of one rank fails in the place of a
+ * device that would. */
 #include "trainer/loop/train_internal.h"
 
 #include <poll.h>
@@ -39,12 +40,33 @@ typedef struct Told {
     char message[sizeof((FshError){0}.message)];
 } Told;
 
-/* Writes a Told, and lives until `stays` ends: a rank that is gone would be noticed in another way. */
-static int run_rank(const char *shards, int rank, bool refuses, int tells, int stays)
+/* What is wrong with a rank. */
+typedef enum Fault { WELL, REFUSES_BATCH, OTHER_WEIGHTS } Fault;
+
+/* Makes the fault; `checkpoints` steps lie between two checkpoints. */
+static FshStatus spoil(Training *training, Fault fault, FshError *error)
 {
     static BackendInterface refusing;
+    Session *session = &training->session;
+    float bias[4];
+    refusing = *session->network.backend->interface;
+    refusing.program_write = refuse_batch;
+    if (fault == REFUSES_BATCH)
+        session->network.backend->interface = &refusing;
+    if (fault != OTHER_WEIGHTS)
+        return FSH_OK;
+    FshStatus status = state_read(session->network.state, "model.33.bias", bias, 4, error);
+    bias[3] += 1e-7F; /* whatever rank 0 has: one bit is enough */
+    return status ? status : state_write(session->network.state, "model.33.bias", bias, 4, error);
+}
+
+/* Writes a Told, and lives until `stays` ends: a rank that is gone would be noticed in another way. */
+static int run_rank(const char *shards, int rank, Fault fault, uint64_t checkpoint_interval, int tells,
+                    int stays)
+{
     TrainOptions options = train_options_default();
-    Training training = {.record = RECORD_NONE, .log_interval = 1000};
+    Training training = {
+        .record = RECORD_NONE, .log_interval = 1000, .checkpoint_interval = checkpoint_interval};
     Epoch epoch = {0};
     FshError error = {0};
     Told told = {0};
@@ -61,13 +83,10 @@ static int run_rank(const char *shards, int rank, bool refuses, int tells, int s
     told.status = session_open(&training.session, &options, SESSION_TRAIN, &error);
     if (!told.status)
         told.status = training_open_steps(&training, &error);
+    if (!told.status)
+        told.status = spoil(&training, fault, &error);
     if (!told.status) {
-        Session *session = &training.session;
-        refusing = *session->network.backend->interface;
-        refusing.program_write = refuse_batch;
-        if (refuses)
-            session->network.backend->interface = &refusing;
-        loader_start(session->train, 0, session->plan.steps_per_epoch);
+        loader_start(training.session.train, 0, training.session.plan.steps_per_epoch);
         told.status = training_steps(&training, &epoch, &error);
     }
     memcpy(told.message, error.message, sizeof told.message);
@@ -90,14 +109,17 @@ static Told listen_to(int from, int rank)
     return told;
 }
 
-static void check_refusal_of(TestFolder *folder, int refuser)
+/* Runs two ranks, of which `faulty` has the fault; sets told_ret[rank]. run: a number that no other run of
+ * the test has. */
+static void run_two(TestFolder *folder, int run, int faulty, Fault fault, uint64_t checkpoint_interval,
+                    Told told_ret[RANKS])
 {
-    const char *shards = test_path(folder, "set%d", refuser);
+    const char *shards = test_path(folder, "set%d", run);
     pid_t children[RANKS];
     int tells[RANKS][2], stays[2];
     char job[40];
     dataset_make(shards, &spec);
-    (void)snprintf(job, sizeof job, "steps-%ld-%d", (long)getpid(), refuser);
+    (void)snprintf(job, sizeof job, "steps-%ld-%d", (long)getpid(), run);
     (void)setenv("MASTER_PORT", job, 1);
     (void)setenv("WORLD_SIZE", "2", 1);
     (void)setenv("LOCAL_WORLD_SIZE", "2", 1);
@@ -108,19 +130,12 @@ static void check_refusal_of(TestFolder *folder, int refuser)
         assert_true(children[rank] >= 0);
         if (children[rank] == 0) {
             (void)close(stays[1]);
-            _exit(run_rank(shards, rank, rank == refuser, tells[rank][1], stays[0]));
+            _exit(run_rank(shards, rank, rank == faulty ? fault : WELL, checkpoint_interval, tells[rank][1],
+                           stays[0]));
         }
     }
-    for (int rank = 0; rank < RANKS; rank++) {
-        const Told told = listen_to(tells[rank][0], rank);
-        if (rank == refuser) {
-            assert_int_equal(told.status, FSH_ERR_CORRUPT);
-            assert_non_null(strstr(told.message, "sample 7: the device takes no batch"));
-        } else {
-            assert_int_equal(told.status, FSH_ERR_SYSTEM);
-            assert_string_equal(told.message, "another rank has failed, and says why; this one ends with it");
-        }
-    }
+    for (int rank = 0; rank < RANKS; rank++)
+        told_ret[rank] = listen_to(tells[rank][0], rank);
     (void)close(stays[0]);
     (void)close(stays[1]);
     for (int rank = 0; rank < RANKS; rank++) {
@@ -134,6 +149,33 @@ static void check_refusal_of(TestFolder *folder, int refuser)
 
 TEST_IN_FOLDER(test_a_batch_that_one_rank_cannot_take_ends_all, folder)
 {
-    check_refusal_of(folder, 0);
-    check_refusal_of(folder, 1);
+    for (int refuser = 0; refuser < RANKS; refuser++) {
+        Told told[RANKS];
+        run_two(folder, refuser, refuser, REFUSES_BATCH, 0, told);
+        assert_int_equal(told[refuser].status, FSH_ERR_CORRUPT);
+        assert_non_null(strstr(told[refuser].message, "sample 7: the device takes no batch"));
+        assert_int_equal(told[1 - refuser].status, FSH_ERR_SYSTEM);
+        assert_string_equal(told[1 - refuser].message,
+                            "another rank has failed, and says why; this one ends with it");
+    }
+}
+
+/* A single bit, before a checkpoint within the epoch, or at its end before the evaluation; rank 0 tells,
+ * whichever rank it is. */
+TEST_IN_FOLDER(test_weights_that_differ_between_ranks_end_the_run, folder)
+{
+    static const char *const says[] = {
+        "the weights of rank 1 are not those of rank 0 at step 2 of the run, and were at "
+        "step 0: ",
+        "the weights of rank 1 are not those of rank 0 at step 1 of the run, and were at "
+        "step 0: "};
+    for (int i = 0; i < 4; i++) {
+        Told told[RANKS];
+        run_two(folder, 10 + i, i / 2, OTHER_WEIGHTS, (uint64_t)i % 2, told);
+        for (int rank = 0; rank < RANKS; rank++)
+            assert_int_equal(told[rank].status, FSH_ERR_MISMATCH);
+        if (!strstr(told[0].message, says[i % 2]))
+            fail_msg("%s", told[0].message);
+        assert_string_equal(told[1].message, ranks_told_elsewhere);
+    }
 }

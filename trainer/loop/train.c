@@ -13,6 +13,7 @@
 #include "common/progress.h"
 #include "trainer/session/describe.h"
 #include "trainer/session/ranks_alike.h"
+#include "trainer/session/ranks_weights.h"
 #include "trainer/plan/evaluation_interval.h"
 #include "trainer/loop/run_output.h"
 #include "trainer/session/run_space.h"
@@ -72,6 +73,9 @@ bool training_keep_learnt(Training *training)
 FshStatus training_stop_for_signal(Training *training, FshError *error)
 {
     const RunState *state = &training->state;
+    if (training_check_weights(training, error) ==
+        FSH_ERR_MISMATCH) /* a lost rank is reported by those that wait */
+        return FSH_ERR_MISMATCH;
     (void)training_keep_learnt(training);
     if (!training_writes(training)) {
         ranks_leave_to_first(training->session.communicator, error);
@@ -518,14 +522,20 @@ static FshStatus open_record(Training *training, const TrainOptions *options, co
     return status;
 }
 
-/* Checks that all ranks have read the same checkpoint. */
-static FshStatus check_same_place(const Training *training, FshError *error)
+/* Checks that all ranks have read the same checkpoint, and notes its step. */
+static FshStatus check_same_place(Training *training, FshError *error)
 {
     const RunState *state = &training->state;
-    return ranks_check_facts(training->session.communicator,
-                             json_pack("{s:I, s:I}", "epoch to go on from", (json_int_t)state->epoch,
-                                       "step to go on from", (json_int_t)state->step),
-                             error);
+    Session *session = &training->session;
+    json_t *facts = json_pack("{s:I, s:I}", "epoch to go on from", (json_int_t)state->epoch,
+                              "step to go on from", (json_int_t)state->step);
+    FshStatus status = ranks_check_facts(session->communicator, facts, error);
+    if (!status)
+        status = ranks_check_weights(
+            session->communicator, session->network.state, network_graph(&session->network),
+            " in the checkpoint; --resume must name the same file on all hosts", error);
+    training->alike_steps = state->steps_done;
+    return status;
 }
 
 /* Opens the session: data and network. */

@@ -37,7 +37,9 @@ typedef struct Training {
     double profile_before;
     double lap_seconds; /* when the last step ended, or the first one began; written by end_step */
     uint64_t log_interval, checkpoint_interval;
-    double start_seconds;      /* when this part of the run began, minus the time that earlier parts took */
+    double start_seconds; /* when this part of the run began, minus the time that earlier parts took */
+    uint64_t
+        alike_steps; /* steps done when the ranks' weights were last compared, by training_check_weights */
     uint64_t updates_missed;   /* how many in a row, because gradients were not finite; written by end_step */
     bool stopped_early, saved; /* stopped_early: by --early-stop; saved: this part of the run has saved a
                                 * checkpoint */
@@ -54,9 +56,12 @@ typedef struct Epoch {
 /* Allocates the notes. training_close_steps frees them, also zeroed ones. */
 FshStatus training_open_steps(Training *training, FshError *error);
 void training_close_steps(Training *training);
-/* Does the remaining steps of state.epoch; none is under way when it returns. It stops at a signal, at a
- * sample that cannot be read, and at a loss that is not finite: it then saves what was learnt, as far as that
- * makes sense, and the message says where. */
+/* Checks that all ranks have the same weights, and notes the step. FSH_ERR_MISMATCH: they have not; the
+ * message says since when. */
+FshStatus training_check_weights(Training *training, FshError *error);
+/* Does the remaining steps of state.epoch; none is under way when it returns, and all ranks have the same
+ * weights. It stops at a signal, at a sample that cannot be read, and at a loss that is not finite: it
+ * then saves what was learnt, as far as that makes sense, and the message says where. */
 FshStatus training_steps(Training *training, Epoch *epoch, FshError *error);
 /* Returns the learning rate of the step that follows steps_done others. */
 double training_learning_rate(const Training *training, uint64_t steps_done);
@@ -89,7 +94,8 @@ void training_save_checkpoint(Training *training);
 /* Saves checkpoint and weights before an unplanned stop: an unreadable sample is no reason to lose what was
  * learnt. Returns false if the disk would not take them. */
 bool training_keep_learnt(Training *training);
-/* Saves the state. Returns FSH_ERR_INTERRUPTED; the message says where the state is. */
+/* Saves the state. Returns FSH_ERR_INTERRUPTED; the message says where the state is. FSH_ERR_MISMATCH: the
+ * ranks have different weights, and nothing is saved. */
 FshStatus training_stop_for_signal(Training *training, FshError *error);
 
 #endif

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "common/progress.h"
+#include "trainer/session/ranks_weights.h"
 #include "trainer/report/verdict.h"
 
 enum { KEYS_SHOWN = 4, SKIPPED_UPDATES_MAX = 100 };
@@ -36,6 +37,24 @@ void training_close_steps(Training *training)
 }
 
 /* ---- reports and checks ---- */
+
+FshStatus training_check_weights(Training *training, FshError *error)
+{
+    Session *session = &training->session;
+    const uint64_t steps = training->state.steps_done;
+    char advice[300];
+    (void)snprintf(
+        advice, sizeof advice,
+        " at step %" PRIu64 " of the run, and were at step %" PRIu64
+        ": its device computes otherwise, or its memory is damaged; --resume auto goes on from the last "
+        "checkpoint, where all had the same",
+        steps, training->alike_steps);
+    FshStatus status = ranks_check_weights(session->communicator, session->network.state,
+                                           network_graph(&session->network), advice, error);
+    if (!status)
+        training->alike_steps = steps;
+    return status;
+}
 
 static StepReport report_step(const Training *training, const Epoch *epoch, uint64_t step, const Metrics *now,
                               double seconds, double data_seconds)
@@ -304,8 +323,12 @@ FshStatus training_steps(Training *training, Epoch *epoch, FshError *error)
             continue;
         if (ranks_interrupted(training->session.communicator))
             return training_stop_for_signal(training, error);
-        if (interval && state->step % interval == 0 && state->step < steps)
-            training_save_checkpoint(training);
+        if (!interval || state->step % interval != 0 || state->step == steps)
+            continue;
+        status = training_check_weights(training, error);
+        if (status)
+            return status;
+        training_save_checkpoint(training);
     }
-    return FSH_OK;
+    return training_check_weights(training, error);
 }

@@ -1,7 +1,6 @@
 #include "trainer/session/ranks_agree.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <xxhash.h>
@@ -108,36 +107,12 @@ FshStatus ranks_max_count(Communicator *communicator, uint64_t *count, FshError 
     return communicator ? communicator_max_u64(communicator, count, 1, error) : FSH_OK;
 }
 
-static bool is_shared(const Tensor *tensor)
+FshStatus ranks_lowest(Communicator *communicator, bool mine, uint64_t *rank_ret, FshError *error)
 {
-    return tensor->role == TENSOR_BUFFER && tensor_is_weight(tensor);
-}
-
-FshStatus ranks_share_buffers(Communicator *communicator, State *state, const Graph *graph, FshError *error)
-{
-    size_t most = 0;
-    FshStatus status = FSH_OK;
-    if (!communicator)
-        return FSH_OK;
-    for (size_t i = 0; i < graph_tensor_count(graph); i++) {
-        const Tensor *tensor = graph_tensor(graph, (TensorId)i);
-        if (is_shared(tensor) && (size_t)tensor_count(tensor) > most)
-            most = (size_t)tensor_count(tensor);
-    }
-    float *values = malloc((most + 1) * sizeof *values);
-    if (!values)
-        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for %zu running statistics", most);
-    for (size_t i = 0; i < graph_tensor_count(graph) && !status; i++) {
-        const Tensor *tensor = graph_tensor(graph, (TensorId)i);
-        const size_t count = (size_t)tensor_count(tensor);
-        if (!is_shared(tensor))
-            continue;
-        status = state_read(state, tensor->name, values, count, error);
-        if (!status)
-            status = communicator_broadcast(communicator, 0, values, count * sizeof *values, error);
-        if (!status && communicator_place(communicator)->rank > 0)
-            status = state_write(state, tensor->name, values, count, error);
-    }
-    free(values);
+    const RankPlace *place = communicator_place(communicator);
+    uint64_t most =
+        mine ? place->world_size - place->rank : 0; /* of several, the lowest rank's is the maximum */
+    FshStatus status = communicator_max_u64(communicator, &most, 1, error);
+    *rank_ret = place->world_size - most;
     return status;
 }

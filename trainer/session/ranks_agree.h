@@ -19,7 +19,6 @@
 #ifndef FSHARD_TRAINER_SESSION_RANKS_AGREE_H
 #define FSHARD_TRAINER_SESSION_RANKS_AGREE_H
 
-#include "trainer/backend/backend.h"
 #include "trainer/ranks/communicator.h"
 #include "trainer/report/metrics.h"
 
@@ -44,8 +43,9 @@ FshStatus ranks_sum_metrics(Communicator *communicator, Metrics *metrics, FshErr
 FshStatus ranks_max_count(Communicator *communicator, uint64_t *count, FshError *error);
 FshStatus ranks_sum_count(Communicator *communicator, uint64_t *count, FshError *error);
 
-/* Copies rank 0's buffers, such as the running statistics of norms, to all ranks. */
-FshStatus ranks_share_buffers(Communicator *communicator, State *state, const Graph *graph, FshError *error);
+/* Sets *rank_ret to the lowest rank whose `mine` is true; to the number of ranks if there is none.
+ * communicator must not be NULL. */
+FshStatus ranks_lowest(Communicator *communicator, bool mine, uint64_t *rank_ret, FshError *error);
 
 /* The message of a failure that another rank reports: print no line for it. */
 extern const char ranks_told_elsewhere[];

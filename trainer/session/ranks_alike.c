@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "trainer/plan/deciding_options.h"
+#include "trainer/session/ranks_agree.h"
 
 enum { SENTENCE_BYTES = 700, TEXT_BYTES_MAX = 1 << 20 };
 
@@ -36,13 +37,11 @@ static FshStatus share_first(Communicator *communicator, const char *mine, char 
 /* Replaces the sentence by that of the lowest rank that has one; leaves "" if none has. */
 static FshStatus share_sentence(Communicator *communicator, char sentence[SENTENCE_BYTES], FshError *error)
 {
-    const RankPlace *place = communicator_place(communicator);
-    uint64_t lowest =
-        sentence[0] ? place->world_size - place->rank : 0; /* the maximum is that of the lowest rank */
-    FshStatus status = communicator_max_u64(communicator, &lowest, 1, error);
-    return status || !lowest ? status
-                             : communicator_broadcast(communicator, place->world_size - lowest, sentence,
-                                                      SENTENCE_BYTES, error);
+    uint64_t rank = 0;
+    FshStatus status = ranks_lowest(communicator, sentence[0] != '\0', &rank, error);
+    if (!status && rank < communicator_place(communicator)->world_size)
+        status = communicator_broadcast(communicator, rank, sentence, SENTENCE_BYTES, error);
+    return status;
 }
 
 /* Compares `mine` with the object of rank 0. before: the word in front of a name. */

@@ -14,6 +14,7 @@
 #include "common/resolve.h"
 #include "trainer/session/memory_table.h"
 #include "trainer/session/ranks_alike.h"
+#include "trainer/session/ranks_weights.h"
 #include "trainer/session/session_weights.h"
 
 enum { PROBLEMS_TOLD_MAX = 20 }; /* one by one; a broken disk would fill the log */
@@ -331,6 +332,10 @@ FshStatus session_open(Session *session, const TrainOptions *given, SessionUse u
     if (!status && use != SESSION_LOAD)
         status =
             ranks_agree(session->communicator, open_network(session, options, use, &backend, error), error);
+    if (!status && session->communicator)
+        status = ranks_check_weights(session->communicator, session->network.state,
+                                     network_graph(&session->network),
+                                     " at the start; --weights must name the same file on all hosts", error);
     if (!status)
         status = open_loaders(session, use, error);
     if (session->communicator)

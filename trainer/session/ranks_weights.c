@@ -1,0 +1,91 @@
+#include "trainer/session/ranks_weights.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include <xxhash.h>
+
+#include "trainer/session/ranks_agree.h"
+
+static bool is_shared(const Tensor *tensor)
+{
+    return tensor->role == TENSOR_BUFFER && tensor_is_weight(tensor);
+}
+
+/* Sets *values_ret to room for the values of the largest parameter or buffer; owned by the caller. */
+static FshStatus make_room(const Graph *graph, float **values_ret, FshError *error)
+{
+    size_t most = 0;
+    for (size_t i = 0; i < graph_tensor_count(graph); i++) {
+        const Tensor *tensor = graph_tensor(graph, (TensorId)i);
+        const bool held = tensor->role == TENSOR_PARAMETER || is_shared(tensor);
+        if (held && (size_t)tensor_count(tensor) > most)
+            most = (size_t)tensor_count(tensor);
+    }
+    *values_ret = malloc((most + 1) * sizeof **values_ret);
+    return *values_ret
+               ? FSH_OK
+               : fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for %zu values of a tensor", most);
+}
+
+FshStatus ranks_share_buffers(Communicator *communicator, State *state, const Graph *graph, FshError *error)
+{
+    float *values = NULL;
+    FshStatus status = communicator ? make_room(graph, &values, error) : FSH_OK;
+    for (size_t i = 0; i < graph_tensor_count(graph) && communicator && !status; i++) {
+        const Tensor *tensor = graph_tensor(graph, (TensorId)i);
+        const size_t count = (size_t)tensor_count(tensor);
+        if (!is_shared(tensor))
+            continue;
+        status = state_read(state, tensor->name, values, count, error);
+        if (!status)
+            status = communicator_broadcast(communicator, 0, values, count * sizeof *values, error);
+        if (!status && communicator_place(communicator)->rank > 0)
+            status = state_write(state, tensor->name, values, count, error);
+    }
+    free(values);
+    return status;
+}
+
+/* Sets *hash_ret to the hash of all parameters, in the graph's order. */
+static FshStatus hash_parameters(State *state, const Graph *graph, uint64_t *hash_ret, FshError *error)
+{
+    float *values = NULL;
+    XXH3_state_t *hash = XXH3_createState();
+    FshStatus status = make_room(graph, &values, error);
+    if (!status && (!hash || XXH3_64bits_reset(hash) == XXH_ERROR))
+        status = fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for a hash of the weights");
+    for (size_t i = 0; i < graph_tensor_count(graph) && !status; i++) {
+        const Tensor *tensor = graph_tensor(graph, (TensorId)i);
+        const size_t count = (size_t)tensor_count(tensor);
+        if (tensor->role != TENSOR_PARAMETER)
+            continue;
+        status = state_read(state, tensor->name, values, count, error);
+        if (!status)
+            (void)XXH3_64bits_update(hash, values, count * sizeof *values);
+    }
+    *hash_ret = status ? 0 : XXH3_64bits_digest(hash);
+    (void)XXH3_freeState(hash);
+    free(values);
+    return status;
+}
+
+FshStatus ranks_check_weights(Communicator *communicator, State *state, const Graph *graph,
+                              const char *advice, FshError *error)
+{
+    uint64_t mine = 0, first = 0, rank = 0;
+    if (!communicator)
+        return FSH_OK;
+    FshStatus status = hash_parameters(state, graph, &mine, error);
+    first = mine;
+    if (!status)
+        status = communicator_broadcast(communicator, 0, &first, sizeof first, error);
+    if (!status)
+        status = ranks_lowest(communicator, mine != first, &rank, error);
+    if (status || rank == communicator_place(communicator)->world_size)
+        return status;
+    status = fsh_error_set(error, FSH_ERR_MISMATCH,
+                           "the weights of rank %" PRIu64 " are not those of rank 0%s", rank, advice);
+    ranks_leave_to_first(communicator, error);
+    return status;
+}
