@@ -126,7 +126,7 @@ TEST_IN_FOLDER(test_a_rank_that_is_killed_ends_the_run, folder)
     if (victim) {
         assert_int_equal(result.exit_status, 128 + SIGKILL);
         assert_contains(result.err, "rank 1 (process ");
-        assert_contains(result.err, "rank 1 of 2 (process ");
+        assert_contains(result.err, "rank 1 of 2 (host ");
     }
     run_result_free(&result);
 }

@@ -172,7 +172,7 @@ TEST_IN_FOLDER(test_a_rank_that_is_killed_ends_the_run, folder)
         assert_true(progress_now_seconds() - start < 10);
         assert_int_equal(killed.exit_status, 128 + SIGKILL);
         assert_int_equal(other.exit_status, 1);
-        (void)snprintf(name, sizeof name, "rank %d of 2 (process ", victim);
+        (void)snprintf(name, sizeof name, "rank %d of 2 (host ", victim);
         assert_contains(other.err, name);
         assert_contains(other.err, "--resume auto goes on from the last checkpoint");
         run_result_free(&killed);

@@ -1,5 +1,6 @@
 /* Ranks that talk through the host's memory: sums, and what happens when one of them goes. */
 #include "tests/support/support.h"
+#include "tests/trainer/rank_processes.h"
 #include "trainer/ranks/communicator.h"
 
 #include <fcntl.h>
@@ -16,59 +17,6 @@
 #include "common/progress.h"
 
 enum { MANY = 300000, WORLD_MAX = 4 }; /* floats: more than a piece, and no multiple of one */
-
-static RankPlace place_of(uint64_t rank, uint64_t world_size, const char *what)
-{
-    RankPlace place = {.rank = rank,
-                       .world_size = world_size,
-                       .local_rank = rank,
-                       .local_world = world_size,
-                       .launcher = "test"};
-    (void)snprintf(place.job, sizeof place.job, "test-%s-%ld", what, (long)getpid());
-    return place;
-}
-
-static const char *file_of(const RankPlace *place, char path[160])
-{
-    (void)snprintf(path, 160, "/dev/shm/fshard-%lu-%s", (unsigned long)geteuid(), place->job);
-    return path;
-}
-
-/* Does a rank's part of a test in a process of its own and returns its exit status. cmocka's assertions
- * belong to the parent. */
-typedef int (*RankWork)(const RankPlace *place);
-
-static pid_t start(const RankPlace *place, RankWork work)
-{
-    const pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0)
-        _exit(work(place));
-    return child;
-}
-
-static int end_of(pid_t child)
-{
-    int status = 0;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-}
-
-/* Runs the work in all ranks; each must end with 0, and the file's name must be gone. */
-static void run_ranks(uint64_t world_size, const char *what, RankWork work)
-{
-    pid_t children[WORLD_MAX];
-    char path[160];
-    struct stat status;
-    for (uint64_t rank = 0; rank < world_size; rank++) {
-        const RankPlace place = place_of(rank, world_size, what);
-        children[rank] = start(&place, work);
-    }
-    for (uint64_t rank = 0; rank < world_size; rank++)
-        assert_int_equal(end_of(children[rank]), 0);
-    const RankPlace place = place_of(0, world_size, what);
-    assert_int_not_equal(stat(file_of(&place, path), &status), 0);
-}
 
 static int sum(const RankPlace *place)
 {
@@ -105,7 +53,37 @@ static int sum(const RankPlace *place)
 TEST(test_sums_are_over_all_ranks)
 {
     for (uint64_t world_size = 2; world_size <= WORLD_MAX; world_size++)
-        run_ranks(world_size, "sum", sum);
+        rank_processes_run(world_size, "sum", sum);
+}
+
+/* Gathers 3 bytes of each rank, and then more than a slot holds. */
+static int gather(const RankPlace *place)
+{
+    enum { LONG = 300001 };
+    Communicator *communicator = NULL;
+    const uint64_t world = place->world_size;
+    char name[3] = {'r', (char)('0' + place->rank), (char)0xFF}, names[3 * WORLD_MAX];
+    char *mine = malloc(LONG), *all = malloc(LONG * (size_t)world);
+    int bad = !mine || !all || communicator_open(&communicator, place, NULL, NULL) ||
+              communicator_gather(communicator, name, sizeof name, names, NULL);
+    for (uint64_t rank = 0; rank < world && !bad; rank++)
+        bad = names[3 * rank] != 'r' || names[3 * rank + 1] != (char)('0' + rank) ||
+              names[3 * rank + 2] != (char)0xFF;
+    for (size_t i = 0; i < LONG && !bad; i++)
+        mine[i] = (char)(i * 7 + place->rank);
+    bad = bad || communicator_gather(communicator, mine, LONG, all, NULL);
+    for (size_t i = 0; i < LONG * (size_t)world && !bad; i++)
+        bad = all[i] != (char)(i % LONG * 7 + i / LONG);
+    communicator_close(&communicator);
+    free(mine);
+    free(all);
+    return bad;
+}
+
+TEST(test_every_rank_has_what_all_gave)
+{
+    for (uint64_t world_size = 2; world_size <= WORLD_MAX; world_size++)
+        rank_processes_run(world_size, "gather", gather);
 }
 
 /* Compares the bits of a sum that rounds with those of rank 0, on every rank. */
@@ -126,7 +104,7 @@ static int sum_roundly(const RankPlace *place)
 
 TEST(test_all_ranks_have_the_same_bits)
 {
-    run_ranks(3, "bits", sum_roundly);
+    rank_processes_run(3, "bits", sum_roundly);
 }
 
 static int meet_often(const RankPlace *place)
@@ -143,7 +121,7 @@ static int meet_often(const RankPlace *place)
 
 TEST(test_thousands_of_small_sums)
 {
-    run_ranks(3, "often", meet_often);
+    rank_processes_run(3, "often", meet_often);
 }
 
 /* Kills rank 1 without a word. The others wait for it and must hear that it is gone, now and at every later
@@ -159,7 +137,7 @@ static int lose_rank_1(const RankPlace *place)
     const double start = progress_now_seconds();
     if (communicator_barrier(communicator, &error) != FSH_ERR_SYSTEM)
         return 2;
-    if (progress_now_seconds() - start > 5 || !strstr(error.message, "rank 1 of 3 (process ") ||
+    if (progress_now_seconds() - start > 5 || !strstr(error.message, "rank 1 of 3 (host ") ||
         !strstr(error.message, "has ended"))
         return 3;
     if (communicator_check(communicator, NULL) != FSH_ERR_SYSTEM ||
@@ -174,12 +152,12 @@ TEST(test_a_rank_that_is_killed_is_noticed)
 {
     pid_t children[3];
     for (uint64_t rank = 0; rank < 3; rank++) {
-        const RankPlace place = place_of(rank, 3, "lose");
-        children[rank] = start(&place, lose_rank_1);
+        const RankPlace place = rank_process_place(rank, 3, "lose");
+        children[rank] = rank_process_start(&place, lose_rank_1);
     }
-    assert_int_equal(end_of(children[0]), 0);
-    assert_int_equal(end_of(children[1]), 128 + SIGKILL);
-    assert_int_equal(end_of(children[2]), 0);
+    assert_int_equal(rank_process_end(children[0]), 0);
+    assert_int_equal(rank_process_end(children[1]), 128 + SIGKILL);
+    assert_int_equal(rank_process_end(children[2]), 0);
 }
 
 /* Lets rank 1 leave in order, which must be no loss until somebody waits for it. */
@@ -203,7 +181,35 @@ static int leave_early(const RankPlace *place)
 
 TEST(test_a_rank_that_leaves_is_not_waited_for)
 {
-    run_ranks(2, "leave", leave_early);
+    rank_processes_run(2, "leave", leave_early);
+}
+
+/* Lets rank 1 of 3 stay away. The others name it, not themselves, and it hears of that when it comes. */
+static int stay_away(const RankPlace *place)
+{
+    Communicator *communicator = NULL;
+    const CommunicatorOptions options = {.patience_seconds = 1};
+    FshError error = {0};
+    char process[32];
+    if (communicator_open(&communicator, place, &options, NULL))
+        return 1;
+    (void)snprintf(process, sizeof process, ", process %d)", (int)getpid());
+    while (place->rank == 1 && !communicator_is_broken(communicator))
+        sleep_seconds(0.01);
+    const double start = progress_now_seconds();
+    if (communicator_barrier(communicator, &error) != FSH_ERR_SYSTEM || progress_now_seconds() - start > 20)
+        return 2;
+    if (!strstr(error.message, "rank 1 of 3 (host ") ||
+        !strstr(error.message, "has been waited for for 1 s") ||
+        (strstr(error.message, process) != NULL) != (place->rank == 1))
+        return 3;
+    communicator_close(&communicator);
+    return 0;
+}
+
+TEST(test_who_does_not_come_is_named)
+{
+    rank_processes_run(3, "away", stay_away);
 }
 
 static int join(const RankPlace *place)
@@ -223,15 +229,15 @@ TEST(test_a_rank_that_is_there_twice_or_of_another_run_is_refused)
 {
     char path[160];
     struct stat status;
-    const RankPlace first = place_of(0, 2, "twice"), second = place_of(1, 2, "twice"),
-                    other = place_of(2, 3, "twice");
-    const pid_t waiting = start(&first, join);
-    assert_true(wait_for_file(file_of(&first, path), 10));
+    const RankPlace first = rank_process_place(0, 2, "twice"), second = rank_process_place(1, 2, "twice"),
+                    other = rank_process_place(2, 3, "twice");
+    const pid_t waiting = rank_process_start(&first, join);
+    assert_true(wait_for_file(rank_process_file(&first, path), 10));
     sleep_seconds(0.2);
-    assert_int_equal(end_of(start(&first, join)), 21);
-    assert_int_equal(end_of(start(&other, join)), 22);
-    assert_int_equal(end_of(start(&second, join)), 0);
-    assert_int_equal(end_of(waiting), 0);
+    assert_int_equal(rank_process_end(rank_process_start(&first, join)), 21);
+    assert_int_equal(rank_process_end(rank_process_start(&other, join)), 22);
+    assert_int_equal(rank_process_end(rank_process_start(&second, join)), 0);
+    assert_int_equal(rank_process_end(waiting), 0);
     assert_int_not_equal(stat(path, &status), 0);
 }
 
@@ -239,13 +245,13 @@ TEST(test_a_rank_that_is_there_twice_or_of_another_run_is_refused)
 TEST(test_a_file_that_was_left_over_is_made_anew)
 {
     char path[160];
-    const RankPlace place = place_of(0, 2, "left");
-    const pid_t killed = start(&place, join);
-    assert_true(wait_for_file(file_of(&place, path), 10));
+    const RankPlace place = rank_process_place(0, 2, "left");
+    const pid_t killed = rank_process_start(&place, join);
+    assert_true(wait_for_file(rank_process_file(&place, path), 10));
     sleep_seconds(0.2);
     assert_int_equal(kill(killed, SIGKILL), 0);
-    assert_int_equal(end_of(killed), 128 + SIGKILL);
-    run_ranks(2, "left", join);
+    assert_int_equal(rank_process_end(killed), 128 + SIGKILL);
+    rank_processes_run(2, "left", join);
 }
 
 static void count_hints(void *context, const char *text)
@@ -259,8 +265,9 @@ static int join_with_hints(const RankPlace *place)
 {
     Communicator *communicator = NULL;
     int hints = 0;
-    const CommunicatorHint hint = {.after_seconds = 1.5, .tell = count_hints, .context = &hints};
-    const FshStatus status = communicator_open(&communicator, place, &hint, NULL);
+    const CommunicatorOptions options = {
+        .hint = {.after_seconds = 1.5, .tell = count_hints, .context = &hints}};
+    const FshStatus status = communicator_open(&communicator, place, &options, NULL);
     communicator_close(&communicator);
     return status ? 1 : 30 + hints;
 }
@@ -268,16 +275,16 @@ static int join_with_hints(const RankPlace *place)
 TEST(test_the_first_rank_says_once_who_is_missing)
 {
     char path[160];
-    const RankPlace first = place_of(0, 3, "hint"), second = place_of(1, 3, "hint"),
-                    third = place_of(2, 3, "hint");
-    const pid_t waiting = start(&first, join_with_hints);
-    assert_true(wait_for_file(file_of(&first, path), 10));
+    const RankPlace first = rank_process_place(0, 3, "hint"), second = rank_process_place(1, 3, "hint"),
+                    third = rank_process_place(2, 3, "hint");
+    const pid_t waiting = rank_process_start(&first, join_with_hints);
+    assert_true(wait_for_file(rank_process_file(&first, path), 10));
     sleep_seconds(0.05);
-    const pid_t other = start(&second, join_with_hints);
+    const pid_t other = rank_process_start(&second, join_with_hints);
     sleep_seconds(2.5);
-    assert_int_equal(end_of(start(&third, join_with_hints)), 30);
-    assert_int_equal(end_of(waiting), 31);
-    assert_int_equal(end_of(other), 30);
+    assert_int_equal(rank_process_end(rank_process_start(&third, join_with_hints)), 30);
+    assert_int_equal(rank_process_end(waiting), 31);
+    assert_int_equal(rank_process_end(other), 30);
 }
 
 static int join_until_stopped(const RankPlace *place)
@@ -290,18 +297,18 @@ TEST(test_waiting_for_the_others_ends_with_a_signal)
 {
     char path[160];
     struct stat status;
-    const RankPlace place = place_of(0, 2, "signal");
-    const pid_t waiting = start(&place, join_until_stopped);
-    assert_true(wait_for_file(file_of(&place, path), 10));
+    const RankPlace place = rank_process_place(0, 2, "signal");
+    const pid_t waiting = rank_process_start(&place, join_until_stopped);
+    assert_true(wait_for_file(rank_process_file(&place, path), 10));
     assert_int_equal(kill(waiting, SIGTERM), 0);
-    assert_int_equal(end_of(waiting), 23);
+    assert_int_equal(rank_process_end(waiting), 23);
     assert_int_not_equal(stat(path, &status), 0);
 }
 
 /* ---- a stranger in the gate ---- */
 
-/* Starts a process that is no rank and holds the file, as a debugger's or a hung run's might; the caller ends
- * it. */
+/* Starts a process that is no rank and holds the file, as a debugger's or a hung run's might; the caller
+ * ends it. */
 static pid_t start_stranger(const RankPlace *place)
 {
     char path[160], byte = 0;
@@ -311,7 +318,7 @@ static pid_t start_stranger(const RankPlace *place)
     assert_true(child >= 0);
     if (child == 0) {
         struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 1};
-        const int file = open(file_of(place, path), O_RDWR | O_CREAT, 0600);
+        const int file = open(rank_process_file(place, path), O_RDWR | O_CREAT, 0600);
         const bool held = file >= 0 && fcntl(file, F_SETLK, &lock) == 0;
         (void)!write(ends[1], held ? "y" : "n", 1);
         for (;;)
@@ -328,8 +335,8 @@ static void end_stranger(pid_t stranger, const RankPlace *place)
 {
     char path[160];
     assert_int_equal(kill(stranger, SIGKILL), 0);
-    assert_int_equal(end_of(stranger), 128 + SIGKILL);
-    (void)unlink(file_of(place, path));
+    assert_int_equal(rank_process_end(stranger), 128 + SIGKILL);
+    (void)unlink(rank_process_file(place, path));
 }
 
 static void count_strangers(void *context, const char *text)
@@ -344,10 +351,10 @@ static int meet_a_stranger(const RankPlace *place)
     Communicator *communicator = NULL;
     FshError error = {0};
     int hints = 0;
-    const CommunicatorHint hint = {
-        .after_seconds = 0.3, .most_seconds = 3, .tell = count_strangers, .context = &hints};
+    const CommunicatorOptions options = {
+        .hint = {.after_seconds = 0.3, .most_seconds = 3, .tell = count_strangers, .context = &hints}};
     interrupt_install();
-    const FshStatus status = communicator_open(&communicator, place, &hint, &error);
+    const FshStatus status = communicator_open(&communicator, place, &options, &error);
     communicator_close(&communicator);
     if (!strstr(error.message, "is held by process "))
         return 1;
@@ -356,31 +363,31 @@ static int meet_a_stranger(const RankPlace *place)
 
 TEST(test_a_stranger_in_the_gate_is_named_and_not_waited_for_without_end)
 {
-    const RankPlace place = place_of(0, 2, "stranger");
+    const RankPlace place = rank_process_place(0, 2, "stranger");
     const pid_t stranger = start_stranger(&place);
-    assert_int_equal(end_of(start(&place, meet_a_stranger)), 41);
+    assert_int_equal(rank_process_end(rank_process_start(&place, meet_a_stranger)), 41);
     end_stranger(stranger, &place);
 }
 
 TEST(test_waiting_at_the_gate_ends_with_a_signal)
 {
-    const RankPlace place = place_of(0, 2, "gate");
-    const pid_t stranger = start_stranger(&place), waiting = start(&place, meet_a_stranger);
+    const RankPlace place = rank_process_place(0, 2, "gate");
+    const pid_t stranger = start_stranger(&place), waiting = rank_process_start(&place, meet_a_stranger);
     sleep_seconds(1);
     assert_int_equal(kill(waiting, SIGTERM), 0);
-    assert_int_equal(end_of(waiting), 51);
+    assert_int_equal(rank_process_end(waiting), 51);
     end_stranger(stranger, &place);
 }
 
 /* One that lets go in time is no failure. */
 TEST(test_a_gate_that_opens_is_passed)
 {
-    const RankPlace first = place_of(0, 2, "opens"), second = place_of(1, 2, "opens");
-    const pid_t stranger = start_stranger(&first), waiting = start(&first, join),
-                other = start(&second, join);
+    const RankPlace first = rank_process_place(0, 2, "opens"), second = rank_process_place(1, 2, "opens");
+    const pid_t stranger = start_stranger(&first), waiting = rank_process_start(&first, join),
+                other = rank_process_start(&second, join);
     sleep_seconds(0.3);
     assert_int_equal(kill(stranger, SIGKILL), 0);
-    assert_int_equal(end_of(stranger), 128 + SIGKILL);
-    assert_int_equal(end_of(waiting), 0);
-    assert_int_equal(end_of(other), 0);
+    assert_int_equal(rank_process_end(stranger), 128 + SIGKILL);
+    assert_int_equal(rank_process_end(waiting), 0);
+    assert_int_equal(rank_process_end(other), 0);
 }

@@ -1,5 +1,5 @@
-/* communicator.h - communication between the ranks of a run through the host's memory: small sums and flags,
- * and the gradients of the CPU backend.
+/* communicator.h - communication between the ranks of a run through the host's memory: small sums and
+ * flags, and the gradients of the CPU backend.
  *
  *   Communicator *communicator;
  *   communicator_open(&communicator, &place, NULL, &error);    // returns when all ranks are there
@@ -10,13 +10,11 @@
  * made it. Results are the same bits on all ranks: each element is added in the order of the ranks, once.
  *
  * When a rank ends in the middle of a run, however it ends, all ranks that wait for it notice within a
- * fraction of a second, because its lock on the shared file is released. That call and every later one then
- * fail with FSH_ERR_SYSTEM ("rank 1 (process 4711) has ended"). A rank that lives but does not come for
- * COMMUNICATOR_PATIENCE_SECONDS counts as lost too.
+ * fraction of a second. That call and every later one, of all ranks, then fail with FSH_ERR_SYSTEM and
+ * one message, "rank 1 of 4 (host gpu07, process 4711) has ended". A rank that lives but does not come
+ * for COMMUNICATOR_PATIENCE_SECONDS counts as lost too.
  *
- * All ranks are on one host. They share a file in /dev/shm, accessible to the user alone, named after the
- * job, and unlinked as soon as all have opened it. The interface does not depend on that: an implementation
- * for several hosts can replace it.
+ * All ranks are on one host, and talk through its memory (host_ranks.h).
  *
  * Threads: one at a time, except where a call says otherwise. */
 #ifndef FSHARD_TRAINER_RANKS_COMMUNICATOR_H
@@ -25,27 +23,17 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "trainer/ranks/communicator_options.h"
 #include "trainer/ranks/rank_place.h"
-
-enum { COMMUNICATOR_PATIENCE_SECONDS = 1800, COMMUNICATOR_GATHERING_SECONDS = 120 };
 
 typedef struct Communicator Communicator;
 
-/* Told once, by the first rank that is there, that ranks are still missing ("rank 3 of 4 is waited for"), or
- * that another process keeps this one from meeting them. */
-typedef struct CommunicatorHint {
-    double after_seconds;
-    double most_seconds; /* until it is a failure; 0: COMMUNICATOR_GATHERING_SECONDS */
-    void (*tell)(void *context, const char *text);
-    void *context;
-} CommunicatorHint;
-
-/* Waits for all ranks of the job, at most COMMUNICATOR_GATHERING_SECONDS. Copies place; hint may be NULL.
- * FSH_ERR_USAGE: two processes have the same rank, or another world size under the same job; the file belongs
- * to another user. FSH_ERR_SYSTEM: a rank has not come, or has ended; a process that is no rank holds the
- * file; there is no shared memory. FSH_ERR_INTERRUPTED. On failure *communicator is NULL. */
-FshStatus communicator_open(Communicator **communicator, const RankPlace *place, const CommunicatorHint *hint,
-                            FshError *error);
+/* Waits for all ranks of the job, at most COMMUNICATOR_GATHERING_SECONDS. Copies place; options may be
+ * NULL. FSH_ERR_USAGE: two processes have the same rank, or another world size under the same job; the
+ * file belongs to another user. FSH_ERR_SYSTEM: a rank has not come, or has ended; a process that is no
+ * rank holds the file; there is no shared memory. FSH_ERR_INTERRUPTED. On failure *communicator is NULL. */
+FshStatus communicator_open(Communicator **communicator, const RankPlace *place,
+                            const CommunicatorOptions *options, FshError *error);
 /* Leaves and frees. A rank that waits for this one from now on is told that it has ended. NULL is fine. */
 void communicator_close(Communicator **communicator);
 
@@ -62,13 +50,16 @@ FshStatus communicator_mean_f32(Communicator *communicator, float *values, size_
 /* Copies the bytes of rank `root` to all ranks. */
 FshStatus communicator_broadcast(Communicator *communicator, uint64_t root, void *bytes, size_t byte_count,
                                  FshError *error);
+/* Copies byte_count bytes of each rank to all: those of rank r go to all_ret + r * byte_count. */
+FshStatus communicator_gather(Communicator *communicator, const void *mine, size_t byte_count, void *all_ret,
+                              FshError *error);
 
-/* Returns FSH_OK, or FSH_ERR_SYSTEM with the rank that has ended without communicator_close. Asks the system
- * and waits for no rank; from any thread. */
+/* Returns FSH_OK, or FSH_ERR_SYSTEM with the message of the loss, if a rank has ended without
+ * communicator_close or a call has failed. Asks the system and waits for no rank; from any thread. */
 FshStatus communicator_check(Communicator *communicator, FshError *error);
 /* Does the same, and also fails for a rank that has called communicator_close: no other need wait for it. */
 FshStatus communicator_check_all_there(Communicator *communicator, FshError *error);
-/* Returns whether a call has failed because a rank has ended: every later one fails too. */
+/* Returns whether a rank is lost, so that every later call fails; from any thread. */
 bool communicator_is_broken(const Communicator *communicator);
 
 #endif

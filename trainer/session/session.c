@@ -281,14 +281,14 @@ static void tell_who_is_missing(void *context, const char *text)
 /* Finds this rank's place and connects the ranks. A session that only loads has one rank. */
 static FshStatus join_ranks(Session *session, TrainOptions *options, SessionUse use, FshError *error)
 {
-    const CommunicatorHint hint = {
-        .after_seconds = MISSING_RANK_SECONDS, .tell = tell_who_is_missing, .context = session};
+    const CommunicatorOptions meeting = {
+        .hint = {.after_seconds = MISSING_RANK_SECONDS, .tell = tell_who_is_missing, .context = session}};
     FshStatus status = FSH_OK;
     options->place = (RankPlace){.world_size = 1, .local_world = 1};
     if (use != SESSION_LOAD)
         status = rank_place_from_environment(&options->place, error);
     if (!status && options->place.world_size > 1)
-        status = communicator_open(&session->communicator, &options->place, &hint, error);
+        status = communicator_open(&session->communicator, &options->place, &meeting, error);
     if (!status && options->place.rank > 0)
         console_set_rank(&session->console, options->place.rank);
     return status;

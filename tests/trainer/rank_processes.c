@@ -1,0 +1,56 @@
+#include "tests/trainer/rank_processes.h"
+
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/support/support.h"
+
+RankPlace rank_process_place(uint64_t rank, uint64_t world_size, const char *what)
+{
+    RankPlace place = {.rank = rank,
+                       .world_size = world_size,
+                       .local_rank = rank,
+                       .local_world = world_size,
+                       .launcher = "test"};
+    (void)snprintf(place.job, sizeof place.job, "test-%s-%ld", what, (long)getpid());
+    return place;
+}
+
+const char *rank_process_file(const RankPlace *place, char path[160])
+{
+    (void)snprintf(path, 160, "/dev/shm/fshard-%lu-%s", (unsigned long)geteuid(), place->job);
+    return path;
+}
+
+pid_t rank_process_start(const RankPlace *place, RankWork work)
+{
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0)
+        _exit(work(place));
+    return child;
+}
+
+int rank_process_end(pid_t child)
+{
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+void rank_processes_run(uint64_t world_size, const char *what, RankWork work)
+{
+    pid_t children[RANK_PROCESSES_MAX];
+    char path[160];
+    struct stat status;
+    for (uint64_t rank = 0; rank < world_size; rank++) {
+        const RankPlace place = rank_process_place(rank, world_size, what);
+        children[rank] = rank_process_start(&place, work);
+    }
+    for (uint64_t rank = 0; rank < world_size; rank++)
+        assert_int_equal(rank_process_end(children[rank]), 0);
+    const RankPlace place = rank_process_place(0, world_size, what);
+    assert_int_not_equal(stat(rank_process_file(&place, path), &status), 0);
+}

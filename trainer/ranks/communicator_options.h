@@ -1,0 +1,27 @@
+/* communicator_options.h - what the ranks are told about their meeting: who hears of a delay, and how
+ * long one rank waits for another.
+ *
+ * Threads: any. */
+#ifndef FSHARD_TRAINER_RANKS_COMMUNICATOR_OPTIONS_H
+#define FSHARD_TRAINER_RANKS_COMMUNICATOR_OPTIONS_H
+
+enum { COMMUNICATOR_PATIENCE_SECONDS = 1800, COMMUNICATOR_GATHERING_SECONDS = 120 };
+
+/* Told once, by the first rank that is there, that ranks are still missing ("rank 3 of 4 is waited for"),
+ * or that another process keeps this one from meeting them. tell == NULL: nobody is told. */
+typedef struct CommunicatorHint {
+    double after_seconds;
+    double most_seconds; /* until it is a failure; 0: COMMUNICATOR_GATHERING_SECONDS */
+    void (*tell)(void *context, const char *text);
+    void *context;
+} CommunicatorHint;
+
+/* All zeros are the defaults. The same on all ranks. */
+typedef struct CommunicatorOptions {
+    CommunicatorHint hint;
+    /* A rank that lives but does not come to the others is waited for so long; 0:
+     * COMMUNICATOR_PATIENCE_SECONDS. */
+    double patience_seconds;
+} CommunicatorOptions;
+
+#endif

@@ -1,0 +1,302 @@
+/* host_ranks.c - barriers, reductions and losses of the ranks of one host.
+ *
+ * A reduction goes through the slots in pieces: every rank copies its piece into its slot; barrier; every
+ * rank combines its share of the piece over all slots into the result; barrier; every rank copies the
+ * result out. Two barriers are enough: a slot is overwritten only after the second barrier, and the
+ * result only after the first barrier of the next piece. So whatever is written before a first barrier
+ * goes into a slot, never into the result, which other ranks may still be copying. An exchange with other
+ * hosts, which changes the result, lies between the second barrier and a third one. */
+#include "trainer/ranks/host_ranks.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/progress.h"
+#include "trainer/ranks/host_memory.h"
+
+enum { SPINS = 1000 };
+static const double step_most_seconds = 10 * HOST_RANKS_LOOK_SECONDS;
+
+struct HostRanks {
+    HostMemory memory;
+    double patience_seconds;
+};
+
+/* ---- joining ---- */
+
+FshStatus host_ranks_open(HostRanks **host_ret, const RankPlace *place, const CommunicatorOptions *options,
+                          FshError *error)
+{
+    HostRanks *host = calloc(1, sizeof *host);
+    *host_ret = NULL;
+    if (!host)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for the ranks of this host");
+    host->patience_seconds =
+        options->patience_seconds > 0 ? options->patience_seconds : COMMUNICATOR_PATIENCE_SECONDS;
+    FshStatus status = host_memory_open(&host->memory, place, &options->hint, error);
+    if (!status)
+        status = host_memory_gather(&host->memory, &options->hint, error);
+    if (status)
+        host_ranks_close(&host);
+    *host_ret = host;
+    return status;
+}
+
+void host_ranks_close(HostRanks **host_ret)
+{
+    if (!*host_ret)
+        return;
+    host_memory_close(&(*host_ret)->memory);
+    free(*host_ret);
+    *host_ret = NULL;
+}
+
+uint64_t host_ranks_index(const HostRanks *host)
+{
+    return host->memory.index;
+}
+
+uint64_t host_ranks_count(const HostRanks *host)
+{
+    return host->memory.count;
+}
+
+uint64_t host_ranks_rank(const HostRanks *host, uint64_t index)
+{
+    return (uint64_t)atomic_load(&host->memory.head->ranks[index].rank);
+}
+
+const char *host_ranks_describe(const HostRanks *host, uint64_t index, char text[HOST_RANKS_NAME_MAX])
+{
+    return host_memory_describe(&host->memory, index, text);
+}
+
+/* ---- losses ---- */
+
+static void sleep_on(atomic_uint *futex, unsigned value)
+{
+    const struct timespec time = {.tv_nsec = (long)(HOST_RANKS_LOOK_SECONDS * 1e9)};
+    (void)syscall(SYS_futex, futex, FUTEX_WAIT, value, &time, NULL, 0);
+}
+
+static void wake_all(atomic_uint *futex)
+{
+    (void)syscall(SYS_futex, futex, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+bool host_ranks_is_lost(const HostRanks *host)
+{
+    return atomic_load(&host->memory.head->loss.state) != HOST_LOSS_NONE;
+}
+
+/* Returns the loss that counts. A rank that ended while it wrote the message has left none. */
+static FshStatus tell_loss(const HostRanks *host, FshError *error)
+{
+    enum { TRIES = 500 };
+    const struct timespec pause = {.tv_nsec = 1000000};
+    const HostLoss *loss = &host->memory.head->loss;
+    for (int i = 0; i < TRIES && atomic_load(&loss->state) != HOST_LOSS_TOLD; i++)
+        (void)nanosleep(&pause, NULL);
+    return fsh_error_set(error, FSH_ERR_SYSTEM, "%.*s", (int)sizeof loss->text - 1,
+                         atomic_load(&loss->state) == HOST_LOSS_TOLD ? loss->text : "another rank has ended");
+}
+
+FshStatus host_ranks_lose(HostRanks *host, const char *text, FshError *error)
+{
+    HostHead *head = host->memory.head;
+    int none = HOST_LOSS_NONE;
+    if (atomic_compare_exchange_strong(&head->loss.state, &none, HOST_LOSS_WRITING)) {
+        (void)snprintf(head->loss.text, sizeof head->loss.text, "%s", text);
+        atomic_store(&head->loss.state, HOST_LOSS_TOLD);
+        wake_all(&head->generation);
+    }
+    return tell_loss(host, error);
+}
+
+/* Makes it the loss that a rank `what`, as in "has ended". */
+static FshStatus lose_rank(HostRanks *host, uint64_t index, const char *what, FshError *error)
+{
+    char name[HOST_RANKS_NAME_MAX], text[HOST_RANKS_LOSS_MAX];
+    (void)snprintf(text, sizeof text, "%s %s", host_ranks_describe(host, index, name), what);
+    return host_ranks_lose(host, text, error);
+}
+
+FshStatus host_ranks_check(HostRanks *host, FshError *error)
+{
+    const HostMemory *memory = &host->memory;
+    if (host_ranks_is_lost(host))
+        return tell_loss(host, error);
+    for (uint64_t index = 0; index < memory->count; index++)
+        if (index != memory->index && host_memory_has_died(memory, index))
+            return lose_rank(host, index, "has ended", error);
+    return FSH_OK;
+}
+
+uint64_t host_ranks_left(const HostRanks *host)
+{
+    const HostMemory *memory = &host->memory;
+    uint64_t index = 0;
+    while (index < memory->count &&
+           (index == memory->index || host_memory_state(memory, index) != HOST_RANK_LEFT))
+        index++;
+    return index;
+}
+
+/* ---- the barrier ---- */
+
+/* Returns the first rank that has not come to the barrier of that generation; the number of ranks if all
+ * have. */
+static uint64_t first_missing(const HostRanks *host, unsigned generation)
+{
+    uint64_t index = 0;
+    while (index < host->memory.count &&
+           atomic_load(&host->memory.head->ranks[index].meeting) == generation + 1)
+        index++;
+    return index;
+}
+
+/* Looks whether those who are missing at the barrier of that generation may still come. */
+static FshStatus check_missing(HostRanks *host, unsigned generation, double waited, FshError *error)
+{
+    const HostMemory *memory = &host->memory;
+    const uint64_t left = host_ranks_left(host), missing = first_missing(host, generation);
+    char text[96];
+    FshStatus status = host_ranks_check(host, error); /* one that died may be why another has left */
+    if (status || atomic_load(&memory->head->generation) != generation)
+        return status; /* who has passed the barrier may leave */
+    if (left < memory->count)
+        return lose_rank(host, left, "has ended", error);
+    if (waited <= host->patience_seconds || missing == memory->count)
+        return FSH_OK;
+    (void)snprintf(text, sizeof text, "has been waited for for %.0f s: it lives, but does not come", waited);
+    return lose_rank(host, missing, text, error);
+}
+
+/* Waits for the end of the barrier of that generation. */
+static FshStatus wait_for_others(HostRanks *host, unsigned generation, FshError *error)
+{
+    HostHead *head = host->memory.head;
+    for (int i = 0; i < SPINS; i++)
+        if (atomic_load(&head->generation) != generation)
+            return FSH_OK;
+    double waited = 0, last = progress_now_seconds();
+    while (atomic_load(&head->generation) == generation) {
+        sleep_on(&head->generation, generation);
+        /* Time in which this process itself stood still does not count, nor does that of an exchange. */
+        const double now = progress_now_seconds(), passed = now - last;
+        last = now;
+        if (!atomic_load(&head->exchanging))
+            waited += passed < step_most_seconds ? passed : step_most_seconds;
+        if (atomic_load(&head->generation) != generation)
+            return FSH_OK;
+        FshStatus status = check_missing(host, generation, waited, error);
+        /* The last rank may have come meanwhile; then the next call tells the loss. */
+        if (status && atomic_load(&head->generation) == generation)
+            return status;
+    }
+    return FSH_OK;
+}
+
+static FshStatus pass_barrier(HostRanks *host, FshError *error)
+{
+    HostHead *head = host->memory.head;
+    if (host_ranks_is_lost(host))
+        return tell_loss(host, error);
+    const unsigned generation = atomic_load(&head->generation);
+    atomic_store(&head->ranks[host->memory.index].meeting, generation + 1);
+    if (atomic_fetch_add(&head->arrived, 1) + 1 < host->memory.count)
+        return wait_for_others(host, generation, error);
+    atomic_store(&head->arrived, 0);
+    atomic_fetch_add(&head->generation, 1);
+    wake_all(&head->generation);
+    return FSH_OK;
+}
+
+/* Lets the first rank exchange the bytes with other hosts while the others wait. */
+static FshStatus run_exchange(HostRanks *host, const HostExchange *exchange, void *bytes, size_t byte_count,
+                              FshError *error)
+{
+    HostHead *head = host->memory.head;
+    FshError failure = {0};
+    if (host->memory.index == 0) {
+        atomic_store(&head->exchanging, true);
+        FshStatus status = exchange->run(exchange->context, bytes, byte_count, &failure);
+        atomic_store(&head->exchanging, false);
+        if (status)
+            return host_ranks_lose(host, failure.message, error);
+    }
+    return pass_barrier(host, error);
+}
+
+FshStatus host_ranks_meet(HostRanks *host, const HostExchange *exchange, FshError *error)
+{
+    FshStatus status = pass_barrier(host, error);
+    return status || !exchange ? status : run_exchange(host, exchange, NULL, 0, error);
+}
+
+/* ---- values ---- */
+
+/* Combines this rank's share of a piece over all slots, in the order of the ranks. */
+static void combine_share(const HostRanks *host, size_t count, const RankReduction *reduction)
+{
+    const HostMemory *memory = &host->memory;
+    const size_t from = count * memory->index / memory->count,
+                 to = count * (memory->index + 1) / memory->count;
+    const size_t bytes = reduction->element_bytes;
+    char *result = host_memory_result(memory);
+    memcpy(result + from * bytes, host_memory_slot(memory, 0) + from * bytes, (to - from) * bytes);
+    for (uint64_t other = 1; other < memory->count; other++)
+        reduction->combine(result, host_memory_slot(memory, other), from, to);
+}
+
+FshStatus host_ranks_reduce(HostRanks *host, void *values, size_t count, const RankReduction *reduction,
+                            const HostExchange *exchange, FshError *error)
+{
+    const HostMemory *memory = &host->memory;
+    const size_t piece = HOST_SLOT_BYTES / reduction->element_bytes;
+    FshStatus status = FSH_OK;
+    for (size_t at = 0; at < count && !status; at += piece) {
+        const size_t now = count - at < piece ? count - at : piece, bytes = now * reduction->element_bytes;
+        char *own = (char *)values + at * reduction->element_bytes;
+        memcpy(host_memory_slot(memory, memory->index), own, bytes);
+        status = pass_barrier(host, error);
+        if (!status) {
+            combine_share(host, now, reduction);
+            status = pass_barrier(host, error);
+        }
+        if (!status && exchange)
+            status = run_exchange(host, exchange, host_memory_result(memory), bytes, error);
+        if (!status)
+            memcpy(own, host_memory_result(memory), bytes);
+    }
+    return status;
+}
+
+FshStatus host_ranks_broadcast(HostRanks *host, uint64_t index, void *bytes, size_t byte_count,
+                               const HostExchange *exchange, FshError *error)
+{
+    const HostMemory *memory = &host->memory;
+    const bool sends = memory->index == index;
+    char *slot = host_memory_slot(memory, index < memory->count ? index : 0);
+    FshStatus status = FSH_OK;
+    for (size_t at = 0; at < byte_count && !status; at += HOST_SLOT_BYTES) {
+        const size_t now = byte_count - at < HOST_SLOT_BYTES ? byte_count - at : HOST_SLOT_BYTES;
+        if (sends)
+            memcpy(slot, (char *)bytes + at, now);
+        status = pass_barrier(host, error);
+        if (!status && exchange)
+            status = run_exchange(host, exchange, slot, now, error);
+        if (!status && !sends)
+            memcpy((char *)bytes + at, slot, now);
+        if (!status)
+            status = pass_barrier(host, error);
+    }
+    return status;
+}
