@@ -70,6 +70,33 @@ TEST_IN_FOLDER(test_two_ranks_clip_as_one, folder)
     compare_with_one_process(folder, "off", "0.01", 2e-6);
 }
 
+/* Two updates of each epoch take the sums of two runs, the last run is left for the next epoch. 2 ranks of 3
+ * and 3 of 2 are one process of 6, and all three tell the same loss. */
+TEST_IN_FOLDER(test_ranks_accumulate_as_one_with_the_total_batch, folder)
+{
+    static const char *const batches[] = {"6", "3", "2"};
+    DatasetSpec spec = pairs;
+    spec.train_count = 30;
+    const char *shards = make_set(folder, &spec), *one = test_path(folder, "one"),
+               *without = test_path(folder, "without"), *several[RANKS_MOST] = {one};
+    TRAINED("--device", "cpu", UNET, "--grad-accum-steps", "2", "--batch-size", "6", shards, one);
+    TRAINED("--device", "cpu", UNET, "--batch-size", "6", shards, without);
+    assert_true(weights_distance(test_path(folder, "one/last.safetensors"),
+                                 test_path(folder, "without/last.safetensors")) > 2e-5);
+    for (int ranks = 2; ranks <= RANKS_MOST; ranks++) {
+        several[ranks - 1] = test_path(folder, "ranks%d", ranks);
+        RANKS_TRAINED(ranks, UNET, "--grad-accum-steps", "2", "--batch-size", batches[ranks - 1], shards,
+                      several[ranks - 1]);
+        const double far = weights_distance(test_path(folder, "one/last.safetensors"),
+                                            test_path(folder, "ranks%d/last.safetensors", ranks));
+        if (!(far < 2e-6))
+            fail_msg("weights of %d ranks are %g from those of one process", ranks, far);
+        for (size_t epoch = 0; epoch < 4; epoch++)
+            assert_true(fabs(summary_number(one, epoch, "train_loss") -
+                             summary_number(several[ranks - 1], epoch, "train_loss")) < 2e-6);
+    }
+}
+
 /* Gathered gradients, loss scaling's decisions and averages come out alike on all ranks: they end, with one
  * result. */
 TEST_IN_FOLDER(test_ranks_share_every_kind_of_update, folder)
@@ -185,12 +212,13 @@ TEST_IN_FOLDER(test_a_rank_that_is_killed_ends_the_run, folder)
     "--model", "conv8", "--epochs", "12", "--batch-size", "2", "--opt", "adamw", "--lr", "0.003",            \
         "--grad-accum-steps", "2", "--model-ema", "--model-ema-decay", "0.9", "--mixup-alpha", "0.2"
 
-/* Sends the signal to one rank, `signalled`. All ranks must stop after the same step, and the run that goes
- * on must end as one without a stop. */
+/* Sends the signal to one rank, `signalled`. All ranks must stop after the same step, between two updates,
+ * and the run that goes on must end as one without a stop. */
 static void stop_and_go_on(TestFolder *folder, int signal_number, int signalled)
 {
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "stopped");
-    RANKS_TRAINED(2, RICH, shards, test_path(folder, "whole"));
+    /* a checkpoint takes the mean of what the ranks have accumulated: both runs round where they save */
+    RANKS_TRAINED(2, RICH, "--checkpoint-interval", "3", shards, test_path(folder, "whole"));
     const char *const arguments[] = {RICH, "--checkpoint-interval", "3", shards, out, NULL};
     RunningProgram running[2];
     for (int rank = 0; rank < 2; rank++)
@@ -209,7 +237,7 @@ static void stop_and_go_on(TestFolder *folder, int signal_number, int signalled)
             assert_string_equal(result.err, "");
         run_result_free(&result);
     }
-    RanksResult result = RANKS(2, 0, RICH, "--resume", "auto", shards, out);
+    RanksResult result = RANKS(2, 0, RICH, "--checkpoint-interval", "3", "--resume", "auto", shards, out);
     assert_contains(result.of[0].err, "goes on from ");
     free_ranks(&result);
     assert_same_file(folder, "whole", "stopped", true);

@@ -71,7 +71,10 @@ void backend_close(Backend **backend);
 FshStatus backend_device_count(const char *device, int *count_ret, FshError *error);
 /* Joins the backend to the other ranks: from now on the update of every program made on it takes the mean,
  * over the ranks, of the gradients and of the loss. program_read gives that mean, so all ranks decide alike
- * by it. Every rank calls it before it makes a program, and then runs the same programs in the same order.
+ * by it. A run that only accumulates exchanges nothing: gradient, accumulated sum and loss stay this rank's
+ * own, and the next update takes the mean of the sums. A loss that is no number in such a run stops nothing
+ * there (gradient_norm stays 0), and becomes the loss of the run that updates, on all ranks.
+ * Every rank calls it before it makes a program, and then runs the same programs in the same order.
  * communicator is borrowed and outlives the backend. Other state (running statistics of norms) stays each
  * rank's own. FSH_ERR_UNSUPPORTED: this build cannot (no NCCL). */
 FshStatus backend_join(Backend *backend, struct Communicator *communicator, FshError *error);

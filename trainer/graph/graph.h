@@ -329,7 +329,8 @@ extern const char *const optimizer_names[]; /* "sgd", "adam", "adamw", "lars", "
  * Lives in the State, so that a program decides by itself whether a run updates, and checkpoints carry it:
  * NAME.momentum_buffer; NAME.exp_avg, NAME.exp_avg_sq; NAME.slow; NAME.accumulated; NAME.ema (of buffers too;
  * role TENSOR_OPTIMIZER, `of` the parameter or buffer), and f32 [1] of TENSOR_BUFFER: "optimizer.step"
- * (updates made; always there), "optimizer.micro" (runs since the last one; with accumulation),
+ * (updates made; always there), "optimizer.micro" (runs since the last one; with accumulation; below 0 where
+ * ranks accumulate and the loss of one of these runs was no number),
  * "scaler.scale" and "scaler.tracker" (updates since it changed; with loss scaling). */
 typedef struct Optimizer {
     OptimizerKind kind;

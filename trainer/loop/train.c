@@ -48,6 +48,19 @@ void training_warn_of(Training *training, FshStatus status, const FshError *erro
         console_warning(&training->session.console, "%s; training goes on", error->message);
 }
 
+/* Makes one rank's state that of all. Returns whether it can be saved: a rank that is lost is reported by the
+ * next exchange. */
+static bool share_accumulated(Training *training)
+{
+    Session *session = &training->session;
+    FshError error = {0};
+    FshStatus status = ranks_share_accumulated(session->communicator, session->network.state,
+                                               network_graph(&session->network), &error);
+    if (status && !communicator_is_broken(session->communicator))
+        training_warn_of(training, status, &error);
+    return !status;
+}
+
 static void save_checkpoint(Training *training, const RunState *at)
 {
     RunState state = *at;
@@ -55,7 +68,8 @@ static void save_checkpoint(Training *training, const RunState *at)
     training->state.seconds = state.seconds = training_seconds(training);
     (void)ranks_sum_metrics(training->session.communicator, &state.metrics,
                             NULL); /* a lost rank is reported by the next exchange */
-    run_files_save_checkpoint(&training->files, &state);
+    if (share_accumulated(training))
+        run_files_save_checkpoint(&training->files, &state);
 }
 
 void training_save_checkpoint(Training *training)

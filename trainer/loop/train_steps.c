@@ -123,7 +123,8 @@ static FshStatus fail_diverged(Training *training, const StepNote *note, double 
 }
 
 /* Fails if the loss is not finite, or too many updates in a row were skipped. With a loss scale a step that
- * overflows is skipped and the scale falls: that is no divergence unless it continues. */
+ * overflows is skipped and the scale falls: that is no divergence unless it continues. Where ranks
+ * accumulate, the loss is this rank's own, and the gradient's norm 0: the step that updates tells all. */
 static FshStatus check_loss(Training *training, const StepNote *note, const StepResult *result,
                             FshError *error)
 {
@@ -133,9 +134,8 @@ static FshStatus check_loss(Training *training, const StepNote *note, const Step
     else if (!isfinite(result->gradient_norm)) /* otherwise gradients are being accumulated, which says
                                                 * nothing */
         training->updates_missed++;
-    if (isfinite(result->loss) && training->updates_missed < SKIPPED_UPDATES_MAX)
-        return FSH_OK;
-    if (scales && training->updates_missed < SKIPPED_UPDATES_MAX)
+    const bool refused = !isfinite(result->loss) && !isfinite(result->gradient_norm);
+    if ((scales || !refused) && training->updates_missed < SKIPPED_UPDATES_MAX)
         return FSH_OK;
     return fail_diverged(training, note, result->loss, error);
 }

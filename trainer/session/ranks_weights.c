@@ -1,6 +1,7 @@
 #include "trainer/session/ranks_weights.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 
 #include <xxhash.h>
@@ -28,22 +29,68 @@ static FshStatus make_room(const Graph *graph, float **values_ret, FshError *err
                : fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for %zu values of a tensor", most);
 }
 
-FshStatus ranks_share_buffers(Communicator *communicator, State *state, const Graph *graph, FshError *error)
+/* Makes the values of a tensor the same on all ranks. */
+typedef FshStatus (*Exchange)(Communicator *communicator, float *values, size_t count, FshError *error);
+
+/* Exchanges the values of all of the state's tensors that is_one chooses. */
+static FshStatus exchange_tensors(Communicator *communicator, State *state, const Graph *graph,
+                                  bool (*is_one)(const Graph *, TensorId), Exchange exchange, FshError *error)
 {
     float *values = NULL;
-    FshStatus status = communicator ? make_room(graph, &values, error) : FSH_OK;
-    for (size_t i = 0; i < graph_tensor_count(graph) && communicator && !status; i++) {
+    FshStatus status = make_room(graph, &values, error);
+    for (size_t i = 0; i < graph_tensor_count(graph) && !status; i++) {
         const Tensor *tensor = graph_tensor(graph, (TensorId)i);
         const size_t count = (size_t)tensor_count(tensor);
-        if (!is_shared(tensor))
+        if (!is_one(graph, (TensorId)i))
             continue;
         status = state_read(state, tensor->name, values, count, error);
         if (!status)
-            status = communicator_broadcast(communicator, 0, values, count * sizeof *values, error);
-        if (!status && communicator_place(communicator)->rank > 0)
+            status = exchange(communicator, values, count, error);
+        if (!status)
             status = state_write(state, tensor->name, values, count, error);
     }
     free(values);
+    return status;
+}
+
+static bool is_buffer(const Graph *graph, TensorId id)
+{
+    return is_shared(graph_tensor(graph, id));
+}
+
+static FshStatus take_first(Communicator *communicator, float *values, size_t count, FshError *error)
+{
+    return communicator_broadcast(communicator, 0, values, count * sizeof *values, error);
+}
+
+FshStatus ranks_share_buffers(Communicator *communicator, State *state, const Graph *graph, FshError *error)
+{
+    return communicator ? exchange_tensors(communicator, state, graph, is_buffer, take_first, error) : FSH_OK;
+}
+
+static bool is_accumulated(const Graph *graph, TensorId id)
+{
+    return graph_tensor(graph, id)->role == TENSOR_OPTIMIZER &&
+           graph_optimizer_slot(graph, id) == SLOT_ACCUMULATED;
+}
+
+FshStatus ranks_share_accumulated(Communicator *communicator, State *state, const Graph *graph,
+                                  FshError *error)
+{
+    static const char counter[] = "optimizer.micro";
+    float micro = 0;
+    if (!communicator || graph_find(graph, counter) == TENSOR_NONE)
+        return FSH_OK;
+    FshStatus status = state_read(state, counter, &micro, 1, error);
+    uint64_t refused = micro < 0;
+    if (status || micro == 0) /* that on all ranks */
+        return status;
+    status = communicator_max_u64(communicator, &refused, 1, error);
+    micro = refused ? -fabsf(micro) : micro;
+    if (!status)
+        status = state_write(state, counter, &micro, 1, error);
+    if (!status)
+        status = exchange_tensors(communicator, state, graph, is_accumulated, communicator_mean_f32, error);
     return status;
 }
 

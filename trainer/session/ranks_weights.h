@@ -13,6 +13,12 @@
 /* Copies rank 0's buffers, such as the running statistics of norms, to all ranks. */
 FshStatus ranks_share_buffers(Communicator *communicator, State *state, const Graph *graph, FshError *error);
 
+/* Replaces what the ranks have accumulated since the last update, each from its own gradients, by the mean
+ * over the ranks: then one rank's state is that of all, as a checkpoint wants it. Does nothing right after an
+ * update. A run that goes on from there differs by roundings from one that was never saved there. */
+FshStatus ranks_share_accumulated(Communicator *communicator, State *state, const Graph *graph,
+                                  FshError *error);
+
 /* Compares an XXH3-64 of all parameters, bit for bit, with that of rank 0. FSH_ERR_MISMATCH: they differ
  * on some rank; the message is "the weights of rank 2 are not those of rank 0" and `advice`, on rank 0,
  * which speaks for all. Reads all parameters from the device: with resnet50 102 MB. No step may be under

@@ -5,8 +5,8 @@
  * twice. Floors, in bytes for a parameter:
  *
  *   sgd 20, adam and adamw 28, lars 28, lamb 40; clipping or loss scaling + 4; accumulation + 4, and 8 to 12
- *   in each run
- *   that only accumulates; average + 8; lookahead + 8 every so many updates.
+ *   in each run that only accumulates; average + 8; lookahead + 8 every so many updates; several ranks that
+ *   accumulate + 8.
  *
  * Norms are sums over chunks, in the chunks' order: the same for any number of threads. */
 #include "trainer/backend/cpu/cpu_internal.h"
@@ -20,8 +20,7 @@ enum { CHUNK = 2048 }; /* six arrays of it are 48 KiB */
 
 /* A parameter. */
 typedef struct Segment {
-    float *w;
-    const float *g;
+    float *w, *g;
     float *slots[OPTIMIZER_SLOT_COUNT]; /* NULL: not kept */
     int64_t count, first_chunk, chunk_count;
     bool decays;
@@ -53,6 +52,7 @@ typedef struct UpdateRun {
     int64_t updates;  /* before this one */
     double rate;      /* learning rate */
     float factor;     /* from what was accumulated to the gradient that the update takes */
+    bool joined;      /* the gradient contains what was accumulated */
     bool measures;    /* the gradient's norm is taken in passing */
     bool first_micro; /* of a run that accumulates */
     bool looks_ahead; /* after this update */
@@ -86,7 +86,7 @@ static void add_segment(const CpuProgram *program, UpdatePlan *plan, TensorId pa
     const int64_t count = variable_count(program, parameter);
     plan->segments[plan->segment_count++] = (Segment){
         .w = variable_values(program, parameter),
-        .g = (const float *)(state->gradients + program->variables[parameter]->offset_bytes),
+        .g = (float *)(state->gradients + program->variables[parameter]->offset_bytes),
         .count = count,
         .first_chunk = plan->chunk_count,
         .chunk_count = (count + CHUNK - 1) / CHUNK,
@@ -195,9 +195,10 @@ static double gradient_square(const UpdateRun *run)
     return sum;
 }
 
-static const float *accumulated(const Segment *s, int64_t first)
+/* Returns what was accumulated and is to be added to the gradient; NULL: nothing. */
+static const float *accumulated(const UpdateRun *run, const Segment *s, int64_t first)
 {
-    return s->slots[SLOT_ACCUMULATED] ? s->slots[SLOT_ACCUMULATED] + first : NULL;
+    return s->slots[SLOT_ACCUMULATED] && !run->joined ? s->slots[SLOT_ACCUMULATED] + first : NULL;
 }
 
 /* Adds the chunk's gradient to what is accumulated, in a run without an update. */
@@ -213,13 +214,22 @@ static void accumulate_chunk(const UpdateRun *run, const Segment *s, int64_t fir
         run->kernels->gradient(s->g + first, sum, 1, sum, count);
 }
 
+/* Adds what was accumulated to the chunk's gradient, where it lies. */
+static void join_chunk(const UpdateRun *run, const Segment *s, int64_t first, int64_t count, int64_t chunk,
+                       float *room)
+{
+    (void)chunk;
+    (void)room;
+    run->kernels->gradient(s->g + first, accumulated(run, s, first), 1, s->g + first, count);
+}
+
 /* Takes the sums of squares of the accumulated gradient and, for LARS, of the weight, before the update. */
 static void measure_chunk(const UpdateRun *run, const Segment *s, int64_t first, int64_t count, int64_t chunk,
                           float *room)
 {
     const float *g = s->g + first;
-    if (s->slots[SLOT_ACCUMULATED]) {
-        run->kernels->gradient(g, accumulated(s, first), 1, room, count);
+    if (accumulated(run, s, first)) {
+        run->kernels->gradient(g, accumulated(run, s, first), 1, room, count);
         g = room;
     }
     sums_of(run, OF_GRADIENT)[chunk] = run->kernels->sum_squares(g, count);
@@ -232,8 +242,8 @@ static const float *take_gradient(const UpdateRun *run, const Segment *s, int64_
                                   int64_t chunk, float *room)
 {
     const float *g = s->g + first;
-    if (s->slots[SLOT_ACCUMULATED] || run->factor != 1) {
-        run->kernels->gradient(g, accumulated(s, first), run->factor, room, count);
+    if (accumulated(run, s, first) || run->factor != 1) {
+        run->kernels->gradient(g, accumulated(run, s, first), run->factor, room, count);
         g = room;
     }
     if (run->measures)
@@ -446,19 +456,32 @@ static double ema_decay_of(const Optimizer *o, int64_t updates_before)
     return o->ema_warmup && warm < o->ema_decay ? warm : o->ema_decay;
 }
 
-/* Adds to the gradient in a run that only accumulates. Returns true if this run is one. */
-static bool only_accumulates(UpdateRun *run)
+/* Returns whether the loss stops the update. With a loss scale it does not: the gradient tells, and the scale
+ * must learn of it. */
+static bool loss_is_no_number(const CpuStep *step)
 {
+    const float *loss = step->inputs[UPDATE_LOSS];
+    return !step->inputs[UPDATE_SCALE] && loss && !isfinite(*loss);
+}
+
+/* Adds this run's gradient to those before, if another run is to come before the update. Returns whether that
+ * is so. Where the loss is no number it adds nothing: one process tells so at once (*norm_ret is NaN). Ranks
+ * exchange nothing here, so one of them must not stop alone: it makes the counter negative, and the exchange
+ * of the last run tells all. */
+static bool only_accumulates(UpdateRun *run, float *norm_ret)
+{
+    const bool alone = !run->step->program->backend->communicator;
     float *micro = run->step->inputs[UPDATE_MICRO];
-    if (!micro)
+    if (!micro || fabsf(*micro) + 1 >= (float)run->optimizer->accumulation_steps)
         return false;
+    const bool is_number = !loss_is_no_number(run->step);
     run->first_micro = *micro == 0;
-    if (*micro + 1 >= (float)run->optimizer->accumulation_steps) {
-        *micro = 0;
-        return false;
-    }
-    *micro += 1;
-    pass(run, accumulate_chunk);
+    if (is_number)
+        pass(run, accumulate_chunk);
+    else if (alone)
+        *norm_ret = NAN;
+    if (is_number || !alone)
+        *micro = *micro < 0 || !is_number ? -(fabsf(*micro) + 1) : *micro + 1;
     return true;
 }
 
@@ -468,8 +491,6 @@ static FshStatus share_gradients(const CpuStep *step, FshError *error)
 {
     const CpuState *state = (const CpuState *)step->program->base.state;
     Communicator *communicator = step->program->backend->communicator;
-    if (!communicator)
-        return FSH_OK;
     FshStatus status = communicator_mean_f32(communicator, (float *)state->gradients,
                                              state->parameter_bytes / sizeof(float), error);
     if (!status && step->inputs[UPDATE_LOSS])
@@ -477,12 +498,48 @@ static FshStatus share_gradients(const CpuStep *step, FshError *error)
     return status;
 }
 
+/* Makes the gradient that ranks share the sum of all runs since the last update, and shares it. If the loss
+ * of one of these runs was no number, on any rank, the loss of this one becomes so on all. */
+static FshStatus join_ranks(UpdateRun *run, FshError *error)
+{
+    const CpuStep *step = run->step;
+    float *micro = step->inputs[UPDATE_MICRO], *loss = step->inputs[UPDATE_LOSS];
+    if (!step->program->backend->communicator)
+        return FSH_OK;
+    if (micro && *micro != 0)
+        pass(run, join_chunk);
+    if (micro && *micro < 0 && loss)
+        *loss = NAN;
+    run->joined = true;
+    return share_gradients(step, error);
+}
+
+/* Measures the gradient where clipping, loss scaling or lars need its norm before the update. Returns whether
+ * the update may be done. */
+static bool measure(UpdateRun *run, float *norm_ret)
+{
+    const Optimizer *o = run->optimizer;
+    float *scale = run->step->inputs[UPDATE_SCALE];
+    if (run->measures)
+        return true;
+    pass(run, measure_chunk);
+    const double norm = sqrt(gradient_square(run)) * (double)run->factor;
+    *norm_ret = (float)norm;
+    if (scale)
+        move_scale(o, !isfinite(norm), scale, run->step->inputs[UPDATE_TRACKER]);
+    if (scale && !isfinite(norm))
+        return false;
+    if (o->clip_norm > 0)
+        run->factor *= clip_factor(o, norm);
+    return true;
+}
+
 static FshStatus update_run(CpuStep *step, FshError *error)
 {
     const Optimizer *o = &step->node->as.update;
     const CpuProgram *program = step->program;
     float *steps = step->inputs[UPDATE_STEP], *scale = step->inputs[UPDATE_SCALE],
-          *tracker = step->inputs[UPDATE_TRACKER];
+          *micro = step->inputs[UPDATE_MICRO];
     float *norm_ret = step->outputs[UPDATE_GRADIENT_NORM], *updated_ret = step->outputs[UPDATE_UPDATED];
     UpdateRun run = {.step = step,
                      .plan = step->plan,
@@ -492,32 +549,24 @@ static FshStatus update_run(CpuStep *step, FshError *error)
                      .rate = (double)*(const float *)step->inputs[UPDATE_LEARNING_RATE],
                      .sums = (double *)(program->scratch + room_bytes(step))};
     *norm_ret = *updated_ret = 0;
-    FshStatus status = share_gradients(step, error);
+    if (only_accumulates(&run, norm_ret))
+        return FSH_OK;
+    FshStatus status = join_ranks(&run, error);
     if (status)
         return status;
-    /* With a loss scale the gradient tells, and the scale must learn of it. */
-    if (!scale && step->inputs[UPDATE_LOSS] && !isfinite(*(const float *)step->inputs[UPDATE_LOSS])) {
+    if (loss_is_no_number(step)) {
         *norm_ret = NAN;
         return FSH_OK;
     }
-    if (only_accumulates(&run))
-        return FSH_OK;
+    if (micro)
+        *micro = 0;
     const double micro_steps = o->accumulation_steps > 1 ? (double)o->accumulation_steps : 1;
     run.factor = (float)(1 / ((scale ? (double)*scale : 1) * micro_steps));
     run.measures = o->clip_norm == 0 && !scale && o->kind != OPTIMIZER_LARS;
     run.looks_ahead = o->lookahead_steps && (run.updates + 1) % o->lookahead_steps == 0;
     run.ema_share = (float)(1 - ema_decay_of(o, run.updates));
-    if (!run.measures) {
-        pass(&run, measure_chunk);
-        const double norm = sqrt(gradient_square(&run)) * (double)run.factor;
-        *norm_ret = (float)norm;
-        if (scale)
-            move_scale(o, !isfinite(norm), scale, tracker);
-        if (scale && !isfinite(norm))
-            return FSH_OK;
-        if (o->clip_norm > 0)
-            run.factor *= clip_factor(o, norm);
-    }
+    if (!measure(&run, norm_ret))
+        return FSH_OK;
     updates[o->kind](&run);
     average_buffers(&run);
     if (run.measures)

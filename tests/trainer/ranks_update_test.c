@@ -1,0 +1,271 @@
+/* Ranks that accumulate gradients, each in a process of its own: runs before the last exchange nothing, the
+ * last takes the mean of the sums, and a loss that is no number on one rank is known to all. */
+#include "tests/support/support.h"
+#include "trainer/backend/backend.h"
+#include "trainer/ranks/communicator.h"
+#include "trainer/session/ranks_weights.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/progress.h"
+
+enum { RANKS = 2, ACCUMULATED = 3, WEIGHTS = 5 * 3 * 3 * 3, PATIENCE_SECONDS = 60 };
+
+/* What ranks leave for the test, in memory that all share. */
+typedef struct Told {
+    float loss[ACCUMULATED], norm[ACCUMULATED], weights[WEIGHTS], micro, step;
+} Told;
+typedef struct Shared {
+    volatile int inner_runs; /* that rank 1 has made before rank 0 makes its first */
+    Told told[RANKS + 1];    /* the last: of one process alone */
+} Shared;
+
+typedef struct Job {
+    Communicator *communicator;
+    Backend *backend;
+    Graph *graph;
+    State *state;
+    Program *program;
+} Job;
+
+static void check(FshStatus status, const FshError *error)
+{
+    if (!status)
+        return;
+    (void)fprintf(stderr, "%s\n", error->message);
+    _exit(3);
+}
+
+/* Returns one convolution under a squared error: the gradient of a mean over samples. */
+static Graph *small_graph(int64_t batch, int64_t accumulated)
+{
+    FshError error = {0};
+    const int64_t shape[4] = {batch, 4, 4, 3};
+    Optimizer optimizer = {.kind = OPTIMIZER_SGD, .momentum = 0.9, .accumulation_steps = accumulated};
+    Graph *graph = graph_new();
+    TensorId x = graph_input(graph, "x", DATA_F32, 4, shape);
+    TensorId target = graph_input(graph, "target", DATA_F32, 4, (int64_t[]){batch, 4, 4, 5});
+    TensorId valid = graph_input(graph, "valid", DATA_F32, 1, shape);
+    x = graph_conv2d(graph, "conv", x, &(Conv2d){.channels = 5, .kernel = 3, .stride = 1, .padding = 1});
+    TensorId loss = graph_pixel_loss(graph, x, target, valid, LOSS_MSE);
+    graph_keep(graph, loss, "loss");
+    optimizer.learning_rate = graph_input(graph, "learning_rate", DATA_F32, 1, (int64_t[]){1});
+    graph_differentiate(graph, loss);
+    graph_update(graph, &optimizer);
+    check(graph_check(graph, &error), &error);
+    return graph;
+}
+
+static Job job_open(int rank, const char *name, int64_t batch, int64_t accumulated)
+{
+    Job job = {.graph = small_graph(batch, accumulated)};
+    FshError error = {0};
+    RankPlace place = {.rank = (uint64_t)rank,
+                       .world_size = RANKS,
+                       .local_rank = (uint64_t)rank,
+                       .local_world = RANKS,
+                       .launcher = "test"};
+    (void)snprintf(place.job, sizeof place.job, "test-%s-%ld", name, (long)getppid());
+    check(backend_open(&job.backend, "cpu", &(BackendOptions){.threads = 1}, &error), &error);
+    if (rank < RANKS) {
+        check(communicator_open(&job.communicator, &place, NULL, &error), &error);
+        check(backend_join(job.backend, job.communicator, &error), &error);
+    }
+    check(state_new(&job.state, job.backend, job.graph, &error), &error);
+    check(state_initialize(job.state, 1, &error), &error);
+    check(program_new(&job.program, job.state, job.graph, &error), &error);
+    return job;
+}
+
+static void job_close(Job *job)
+{
+    program_free(&job->program);
+    state_free(&job->state);
+    backend_close(&job->backend);
+    communicator_close(&job->communicator);
+    graph_free(&job->graph);
+}
+
+static void write_input(const Job *job, const char *name, const float *values)
+{
+    FshError error = {0};
+    const TensorId id = graph_find(job->graph, name);
+    const size_t count = (size_t)tensor_count(graph_tensor(job->graph, id));
+    check(program_write(job->program, id, values, count * sizeof *values, &error), &error);
+}
+
+/* Writes the images of samples first, first + 1, …: any that differ; or, without numbers, one that
+ * has no loss. */
+static void write_samples(const Job *job, int64_t first, bool numbers)
+{
+    const int64_t batch = graph_tensor(job->graph, graph_find(job->graph, "x"))->shape[0];
+    float *x = malloc((size_t)batch * 4 * 4 * 5 * sizeof *x), rate = 0.125F;
+    if (!x)
+        _exit(3);
+    for (int64_t i = 0; i < batch * 48; i++)
+        x[i] = (float)((first * 48 + i) * 37 % 101) / 101;
+    if (!numbers)
+        x[0] = NAN;
+    write_input(job, "x", x);
+    for (int64_t i = 0; i < batch * 80; i++)
+        x[i] = (float)((first * 80 + i) * 53 % 97) / 97;
+    write_input(job, "target", x);
+    for (int64_t i = 0; i < batch; i++)
+        x[i] = 1;
+    write_input(job, "valid", x);
+    write_input(job, "learning_rate", &rate);
+    free(x);
+}
+
+static float number(const Job *job, const char *name)
+{
+    FshError error = {0};
+    float value = 0;
+    check(program_read(job->program, graph_find(job->graph, name), &value, sizeof value, &error), &error);
+    return value;
+}
+
+/* Makes run k and tells its loss and the gradient's norm. */
+static void run(const Job *job, int k, Told *told)
+{
+    FshError error = {0};
+    check(program_run(job->program, &error), &error);
+    told->loss[k] = number(job, "loss");
+    told->norm[k] = number(job, "gradient_norm");
+}
+
+static void tell_state(const Job *job, Told *told)
+{
+    FshError error = {0};
+    check(state_read(job->state, "conv.weight", told->weights, WEIGHTS, &error), &error);
+    check(state_read(job->state, "optimizer.micro", &told->micro, 1, &error), &error);
+    check(state_read(job->state, "optimizer.step", &told->step, 1, &error), &error);
+}
+
+typedef void (*RankWork)(int rank, Shared *shared);
+
+/* Runs the work in processes of their own, ranks 0 to count - 1, in shared memory that the caller unmaps. */
+static Shared *run_ranks(int count, RankWork work)
+{
+    pid_t children[RANKS + 1];
+    Shared *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(shared != MAP_FAILED);
+    for (int rank = 0; rank < count; rank++) {
+        children[rank] = fork();
+        assert_true(children[rank] >= 0);
+        if (children[rank] == 0) {
+            (void)alarm(PATIENCE_SECONDS); /* a rank that waits for another for ever */
+            work(rank, shared);
+            _exit(0);
+        }
+    }
+    for (int rank = 0; rank < count; rank++) {
+        int status = 1;
+        assert_int_equal(waitpid(children[rank], &status, 0), children[rank]);
+        if (status)
+            fail_msg("rank %d ended with status 0x%x", rank, (unsigned)status);
+    }
+    return shared;
+}
+
+/* Ranks 0 and 1 take two samples in each run; process 2, alone, takes four. Rank 0 begins when rank 1 has
+ * made all runs but the last. */
+static void accumulate(int rank, Shared *shared)
+{
+    Told *told = &shared->told[rank];
+    const int64_t batch = rank < RANKS ? 2 : 4;
+    Job job = job_open(rank, "accumulate", batch, ACCUMULATED);
+    while (rank == 0 && shared->inner_runs < ACCUMULATED - 1)
+        (void)usleep(1000);
+    for (int k = 0; k < ACCUMULATED; k++) {
+        write_samples(&job, k * 4 + (rank == 1 ? 2 : 0), true);
+        run(&job, k, told);
+        if (rank == 1)
+            shared->inner_runs = k + 1;
+    }
+    tell_state(&job, told);
+    job_close(&job);
+}
+
+TEST(test_runs_that_accumulate_wait_for_no_rank_and_the_update_is_that_of_one)
+{
+    Shared *shared = run_ranks(RANKS + 1, accumulate);
+    const Told *first = &shared->told[0], *second = &shared->told[1], *alone = &shared->told[2];
+    assert_memory_equal(first->weights, second->weights, sizeof first->weights);
+    for (int k = 0; k < ACCUMULATED; k++) {
+        const bool last = k == ACCUMULATED - 1;
+        assert_true(last || first->loss[k] != second->loss[k]); /* each its own */
+        assert_true(!last || first->loss[k] == second->loss[k]);
+        assert_true(fabsf((first->loss[k] + second->loss[k]) / 2 - alone->loss[k]) < 1e-6F);
+    }
+    for (int i = 0; i < WEIGHTS; i++)
+        assert_true(fabsf(first->weights[i] - alone->weights[i]) < 1e-6F);
+    assert_true(first->step == 1 && first->micro == 0);
+    assert_true(fabsf(first->norm[ACCUMULATED - 1] - alone->norm[ACCUMULATED - 1]) < 1e-5F);
+    (void)munmap(shared, sizeof *shared);
+}
+
+/* The first run of rank 1 has no loss. */
+static void lose_number(int rank, Shared *shared)
+{
+    Told *told = &shared->told[rank];
+    Job job = job_open(rank, "number", 2, ACCUMULATED);
+    for (int k = 0; k < ACCUMULATED; k++) {
+        write_samples(&job, k, rank != 1 || k > 0);
+        run(&job, k, told);
+    }
+    tell_state(&job, told);
+    job_close(&job);
+}
+
+TEST(test_a_loss_that_is_no_number_is_known_to_all_ranks_at_the_update)
+{
+    Shared *shared = run_ranks(RANKS, lose_number);
+    for (int rank = 0; rank < RANKS; rank++) {
+        const Told *told = &shared->told[rank];
+        for (int k = 0; k < ACCUMULATED - 1; k++)
+            assert_true(told->norm[k] == 0); /* nothing to stop for yet */
+        assert_true(isnan(told->loss[ACCUMULATED - 1]) && isnan(told->norm[ACCUMULATED - 1]));
+        assert_true(told->step == 0);
+    }
+    assert_true(isnan(shared->told[1].loss[0]) && isfinite(shared->told[0].loss[0]));
+    assert_memory_equal(shared->told[0].weights, shared->told[1].weights, sizeof shared->told[0].weights);
+    (void)munmap(shared, sizeof *shared);
+}
+
+/* Both ranks go on from rank 0's state, as from a checkpoint that was made between two updates. */
+static void go_on(int rank, Shared *shared)
+{
+    Told *told = &shared->told[rank];
+    FshError error = {0};
+    const int64_t batch = rank < RANKS ? 2 : 4;
+    float sum[WEIGHTS] = {0};
+    Job job = job_open(rank, "go-on", batch, ACCUMULATED);
+    for (int k = 0; k < ACCUMULATED; k++) {
+        write_samples(&job, k * 4 + (rank == 1 ? 2 : 0), true);
+        if (k == 1) {
+            check(ranks_share_accumulated(job.communicator, job.state, job.graph, &error), &error);
+            check(state_read(job.state, "conv.weight.accumulated", sum, WEIGHTS, &error), &error);
+            if (rank < RANKS)
+                check(communicator_broadcast(job.communicator, 0, sum, sizeof sum, &error), &error);
+            check(state_write(job.state, "conv.weight.accumulated", sum, WEIGHTS, &error), &error);
+        }
+        run(&job, k, told);
+    }
+    tell_state(&job, told);
+    job_close(&job);
+}
+
+TEST(test_what_ranks_have_accumulated_is_saved_with_one_of_them)
+{
+    Shared *shared = run_ranks(RANKS + 1, go_on);
+    for (int i = 0; i < WEIGHTS; i++)
+        assert_true(fabsf(shared->told[0].weights[i] - shared->told[2].weights[i]) < 1e-6F);
+    (void)munmap(shared, sizeof *shared);
+}
