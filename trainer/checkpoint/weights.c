@@ -31,7 +31,9 @@ static char *format_shape(const WeightsInfo *info)
     json_t *object = json_object();
     const bool wrote = object && model_write_shape(&info->spec->options, object) &&
                        !json_object_set_new(object, "val_crop_size", json_integer(info->crop)) &&
-                       !json_object_set_new(object, "val_resize_size", json_integer(info->resize));
+                       !json_object_set_new(object, "val_resize_size", json_integer(info->resize)) &&
+                       (!info->interpolation ||
+                        !json_object_set_new(object, "interpolation", json_string(info->interpolation)));
     char *text = wrote ? json_dumps(object, JSON_COMPACT) : NULL;
     json_decref(object);
     return text;
@@ -110,6 +112,7 @@ static void read_shape(const Safetensors *file, WeightsOrigin *origin)
     model_read_shape(origin->shape, &origin->options);
     origin->crop = shape_number(origin->shape, "val_crop_size");
     origin->resize = shape_number(origin->shape, "val_resize_size");
+    origin->interpolation = json_string_value(json_object_get(origin->shape, "interpolation"));
 }
 
 static void read_normalisation(const Safetensors *file, WeightsOrigin *origin)

@@ -14,7 +14,10 @@
 typedef struct WeightsInfo {
     const char *model;
     const ModelSpec *spec; /* its options, which the network leaves open; in the metadata as JSON, "shape" */
-    uint32_t crop, resize; /* of evaluation, in pixels, in the metadata with the spec; 0: whole images */
+    /* The views of evaluation, in the metadata with the spec: pixels, and the name of how they are resized;
+     * 0 and NULL: whole images. */
+    uint32_t crop, resize;
+    const char *interpolation;
     const char *dataset_id;
     uint64_t epoch;          /* the last one trained, counted from 0 as in summary.csv */
     uint64_t steps;          /* steps trained: num_batches_tracked */
@@ -36,11 +39,12 @@ typedef struct WeightsOrigin {
     bool normalised;    /* mean and deviation hold `channels` values */
     uint32_t channels;
     double mean[4], deviation[4];
-    ModelValues options;  /* what the network leaves open; texts point into shape */
-    json_t *shape;        /* owned; NULL: the file has none */
-    int64_t crop, resize; /* image sizes of evaluation; 0: not given */
-    ClassNames classes;   /* count 0: not given, as in weights of PyTorch and timm, and of restorers */
-    bool trained;         /* the epoch is given; and the metric, unless metric_name is NULL */
+    ModelValues options;       /* what the network leaves open; texts point into shape */
+    json_t *shape;             /* owned; NULL: the file has none */
+    int64_t crop, resize;      /* image sizes of evaluation; 0: not given */
+    const char *interpolation; /* of evaluation, any text; points into shape; NULL: not given */
+    ClassNames classes;        /* count 0: not given, as in weights of PyTorch and timm, and of restorers */
+    bool trained;              /* the epoch is given; and the metric, unless metric_name is NULL */
     uint64_t epoch;
     const char *metric_name; /* one of metric_names */
     double metric;

@@ -145,14 +145,17 @@ static char *describe_identity(const TrainOptions *options)
         weights[0] = '\0';
     if (!realpath(options->shards ? options->shards : ".", images))
         images[0] = '\0';
-    json_t *object =
-        json_pack("{s:o, s:o, s:I, s:I, s:o, s:s, s:s, s:s, s:b, s:I, s:I, s:I}", "weights",
-                  json_text(weights), "list", json_text(options->files_from), "bytes",
-                  (json_int_t)status.st_size, "modified", (json_int_t)file_time_ns(status.st_mtim), "images",
-                  json_text(images), "format", predict_format_name(options->predict_format), "amp",
-                  train_amp_name(options->amp), "model", options->model ? options->model : "", "flip_tta",
-                  options->flip_tta, "resize", (json_int_t)options->val_resize_size, "crop",
-                  (json_int_t)options->val_crop_size, "train_crop", (json_int_t)options->train_crop_size);
+    json_t *object = json_pack(
+        "{s:o, s:o, s:I, s:I, s:o, s:s, s:s, s:s, s:b, s:I, s:I, s:I, s:s}", "weights", json_text(weights),
+        "list", json_text(options->files_from), "bytes", (json_int_t)status.st_size, "modified",
+        (json_int_t)file_time_ns(status.st_mtim), "images", json_text(images), "format",
+        predict_format_name(options->predict_format), "amp", train_amp_name(options->amp), "model",
+        options->model ? options->model : "", "flip_tta", options->flip_tta, "resize",
+        (json_int_t)options->val_resize_size, "crop", (json_int_t)options->val_crop_size, "train_crop",
+        (json_int_t)options->train_crop_size, "interpolation",
+        train_given(options, &options->views.interpolation)
+            ? interpolation_names[options->views.interpolation]
+            : "");
     text = object ? json_dumps(object, JSON_COMPACT) : NULL;
     json_decref(object);
     return text;

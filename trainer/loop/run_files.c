@@ -66,6 +66,9 @@ static FshStatus save_weights(RunFiles *files, const char *name, const RunState 
         .spec = &plan->train_spec,
         .crop = plan->model->task == TASK_CLASSIFICATION ? plan->evaluation_augmentation.size : 0,
         .resize = plan->model->task == TASK_CLASSIFICATION ? plan->evaluation_augmentation.resize : 0,
+        .interpolation = plan->model->task == TASK_CLASSIFICATION
+                             ? interpolation_names[plan->evaluation_augmentation.interpolation]
+                             : NULL,
         .dataset_id = fsh_manifest(session->data.dataset)->id,
         .epoch = state->epoch,
         .steps = state->steps_done,

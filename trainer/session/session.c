@@ -144,6 +144,16 @@ static void take_normalisation(Session *session, const WeightsOrigin *origin)
     memcpy(recipe->deviation, origin->deviation, sizeof recipe->deviation);
 }
 
+/* Sets the interpolation to that which the weights were evaluated with, unless the user gave one. */
+static void take_interpolation(TrainOptions *options, const WeightsOrigin *origin)
+{
+    if (train_given(options, &options->views.interpolation) || !origin->interpolation)
+        return;
+    for (int i = 0; interpolation_names[i]; i++)
+        if (strcmp(origin->interpolation, interpolation_names[i]) == 0)
+            options->views.interpolation = (Interpolation)i;
+}
+
 /* Sets the evaluation sizes to those that the weights were evaluated with, if the user set none. */
 static void take_sizes(TrainOptions *options, const WeightsOrigin *origin)
 {
@@ -239,8 +249,10 @@ static FshStatus open_data(Session *session, const TrainOptions *options, Sessio
         status = training_data_name_classes(&session->data, error);
     if (!status && model == origin->model)
         model_take_shape(&settled.network, &origin->options);
-    if (!status && use == SESSION_EVALUATE && model->task == TASK_CLASSIFICATION)
+    if (!status && use == SESSION_EVALUATE && model->task == TASK_CLASSIFICATION) {
         take_sizes(&settled, origin);
+        take_interpolation(&settled, origin);
+    }
     if (session->communicator)
         status = ranks_agree(session->communicator, status, error);
     if (!status && use != SESSION_LOAD)
