@@ -460,10 +460,11 @@ static FshStatus find_place(RankPlace *place, FshError *error)
     const int count = text ? (int)strtol(text, NULL, 10) : 1;
     bool is_parent = false;
     int exit_status = 0;
-    FshStatus status = count > 1 ? launch_ranks(count, &is_parent, &exit_status, error) : FSH_OK;
+    *place = (RankPlace){.world_size = 1, .local_world = 1};
+    FshStatus status = count > 1 ? launch_ranks(place, count, &is_parent, &exit_status, error) : FSH_OK;
     if (is_parent && !status)
         exit(exit_status);
-    return status ? status : rank_place_from_environment(place, error);
+    return status ? status : rank_place_from_environment(place, NULL, error);
 }
 
 int main(int argc, char **argv)

@@ -184,7 +184,8 @@ static FshStatus check_and_run(const ProgramContext *context, RankPlace *place, 
                                FshError *error)
 {
     TrainOptions *options = context->settings;
-    FshStatus status = rank_place_from_environment(place, error);
+    FshStatus status = rank_place_from_environment(place, &options->ranks, error);
+    start_ranks_take_wanted(options, place);
     if (!status)
         status = check_uses(options, error);
     if (!status)
@@ -234,7 +235,7 @@ static void limit_spinning(void)
 static bool name_speaker(char *text, size_t text_bytes)
 {
     RankPlace place = {0};
-    if (rank_place_from_environment(&place, NULL) || place.world_size < 2)
+    if (rank_place_from_environment(&place, NULL, NULL) || place.world_size < 2)
         return false;
     (void)snprintf(text, text_bytes, "ftrain: rank %llu", (unsigned long long)place.rank);
     return true;

@@ -20,6 +20,7 @@ static const double notice_seconds = 15, obey_seconds = 15;
 typedef struct Ranks {
     pid_t processes[RANKS_MAX]; /* 0: it has ended */
     int count, living;
+    int first;                /* the rank of the first of them */
     int first_failure;        /* exit status; 0: none */
     double next_step_seconds; /* when to send the next signal, once one has failed */
     int pressed;              /* signals sent so far: SIGTERM, SIGKILL */
@@ -34,30 +35,36 @@ static FshStatus set_number(const char *name, long number, FshError *error)
     return setenv(name, text, 1) ? fsh_error_system(error, errno, "%s: cannot be set", name) : FSH_OK;
 }
 
-static FshStatus set_place(int rank, int count, pid_t parent, FshError *error)
+/* Sets the place of the rank `rank` of this host, of `count`. */
+static FshStatus set_place(const RankPlace *host, int rank, int count, pid_t parent, FshError *error)
 {
+    const bool has_hosts = rank_place_has_hosts(host);
     const struct {
         const char *name;
         long number;
-    } variables[] = {{"RANK", rank},
-                     {"WORLD_SIZE", count},
+    } variables[] = {{"RANK", (long)host->rank * count + rank},
+                     {"WORLD_SIZE", (long)host->world_size * count},
                      {"LOCAL_RANK", rank},
                      {"LOCAL_WORLD_SIZE", count},
-                     {"FSHARD_JOB", (long)parent}};
+                     {"FSHARD_JOB", (long)parent},
+                     {"MASTER_PORT", host->port}};
     FshStatus status = FSH_OK;
-    for (size_t i = 0; i < sizeof variables / sizeof *variables && !status; i++)
+    for (size_t i = 0; i < sizeof variables / sizeof *variables - !has_hosts && !status; i++)
         status = set_number(variables[i].name, variables[i].number, error);
+    if (!status && has_hosts && setenv("MASTER_ADDR", host->address, 1))
+        status = fsh_error_system(error, errno, "MASTER_ADDR: cannot be set");
     return status;
 }
 
-static FshStatus begin_child(int rank, int count, pid_t parent, const sigset_t *mask, FshError *error)
+static FshStatus begin_child(const RankPlace *host, int rank, int count, pid_t parent, const sigset_t *mask,
+                             FshError *error)
 {
     (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent) /* the parent ended before that was set */
         (void)raise(SIGTERM);
     if (sigprocmask(SIG_SETMASK, mask, NULL))
         return fsh_error_system(error, errno, "signals cannot be taken");
-    return set_place(rank, count, parent, error);
+    return set_place(host, rank, count, parent, error);
 }
 
 /* ---- the parent ---- */
@@ -73,8 +80,9 @@ static void note_end(Ranks *ranks, int rank, int status)
 {
     const int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
     if (WIFSIGNALED(status))
-        (void)fprintf(stderr, "ftrain: rank %d (process %ld) was ended by signal %d (%s)\n", rank,
-                      (long)ranks->processes[rank], WTERMSIG(status), strsignal(WTERMSIG(status)));
+        (void)fprintf(stderr, "ftrain: rank %d (process %ld) was ended by signal %d (%s)\n",
+                      ranks->first + rank, (long)ranks->processes[rank], WTERMSIG(status),
+                      strsignal(WTERMSIG(status)));
     ranks->processes[rank] = 0;
     ranks->living--;
     if (code && !ranks->first_failure) {
@@ -119,10 +127,11 @@ static void watch(Ranks *ranks, const sigset_t *watched)
     }
 }
 
-FshStatus launch_ranks(int count, bool *parent_ret, int *exit_status_ret, FshError *error)
+FshStatus launch_ranks(const RankPlace *host, int count, bool *parent_ret, int *exit_status_ret,
+                       FshError *error)
 {
     sigset_t watched, before;
-    Ranks ranks = {.count = count};
+    Ranks ranks = {.count = count, .first = (int)host->rank * count};
     const pid_t parent = getpid();
     FshStatus status = FSH_OK;
     *parent_ret = true;
@@ -141,10 +150,10 @@ FshStatus launch_ranks(int count, bool *parent_ret, int *exit_status_ret, FshErr
         const pid_t child = fork();
         if (child == 0) {
             *parent_ret = false;
-            return begin_child(rank, count, parent, &before, error);
+            return begin_child(host, rank, count, parent, &before, error);
         }
         if (child < 0) {
-            status = fsh_error_system(error, errno, "rank %d cannot be started", rank);
+            status = fsh_error_system(error, errno, "rank %d of this host cannot be started", rank);
             send_all(&ranks, SIGKILL);
         } else {
             ranks.processes[rank] = child;

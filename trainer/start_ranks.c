@@ -1,6 +1,7 @@
 #include "trainer/start_ranks.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "trainer/launch.h"
 #include "trainer/ranks/rank_gpus.h"
@@ -29,6 +30,13 @@ FshStatus start_ranks_check(const TrainOptions *options, const RankPlace *place,
     return status;
 }
 
+void start_ranks_take_wanted(TrainOptions *options, const RankPlace *place)
+{
+    const bool all = place->wanted_ranks && strcmp(place->wanted_ranks, "all") == 0;
+    if (!options->ranks.gpus && !(all && options->device == DEVICE_CPU))
+        options->ranks.gpus = place->wanted_ranks;
+}
+
 /* Chooses the GPUs of the ranks; on the CPU their number. */
 static FshStatus choose_devices(TrainOptions *options, RankGpus *gpus, FshError *error)
 {
@@ -50,23 +58,37 @@ static FshStatus choose_devices(TrainOptions *options, RankGpus *gpus, FshError 
     return status ? status : rank_gpus_settle(gpus, there, error);
 }
 
+/* Checks that this process may start `count` ranks: it is alone on its host. */
+static FshStatus check_starter(const TrainOptions *options, const RankPlace *place, int count,
+                               FshError *error)
+{
+    if (place->local_world > 1)
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "--gpus: starts processes, and %s has started %llu already; leave one of them "
+                             "out, or start one process on each host",
+                             place->launcher, (unsigned long long)place->world_size);
+    if (options->ranks.world_size && count > 1)
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "--gpus: starts %d ranks, and with --world-size each process is one; give "
+                             "--nnodes and --node-rank",
+                             count);
+    return FSH_OK;
+}
+
 FshStatus start_ranks(TrainOptions *options, RankPlace *place, FshError *error)
 {
     RankGpus gpus;
     int exit_status = 0;
     bool is_parent = false;
-    if (place->world_size > 1)
-        return fsh_error_set(
-            error, FSH_ERR_USAGE,
-            "--gpus: starts processes, and %s has started %llu already; leave one of them out",
-            place->launcher, (unsigned long long)place->world_size);
     FshStatus status = choose_devices(options, &gpus, error);
+    if (!status)
+        status = check_starter(options, place, gpus.count, error);
     if (!status && gpus.count > 1)
-        status = launch_ranks(gpus.count, &is_parent, &exit_status, error);
+        status = launch_ranks(place, gpus.count, &is_parent, &exit_status, error);
     if (is_parent && !status)
         exit(exit_status);
     if (!status && gpus.count > 1)
-        status = rank_place_from_environment(place, error);
+        status = rank_place_from_environment(place, &options->ranks, error);
     if (!status && gpus.listed)
         options->ranks.gpu = gpus.numbers[place->local_rank];
     return status;

@@ -11,10 +11,15 @@
  * nothing. */
 FshStatus start_ranks_check(const TrainOptions *options, const RankPlace *place, FshError *error);
 
+/* Takes from the environment how many ranks to start (RankPlace.wanted_ranks), where --gpus does not say it.
+ * */
+void start_ranks_take_wanted(TrainOptions *options, const RankPlace *place);
+
 /* Starts the ranks of options->ranks.gpus as processes. Returns in each of them, with its place in *place,
  * and the device and the GPU that it takes in *options; the process that was started waits for them and ends
- * with their status. If one rank is asked for, this process is that rank. FSH_ERR_USAGE: a launcher has
- * started ranks already. FSH_ERR_MISMATCH: a GPU is not there. FSH_ERR_SYSTEM, FSH_ERR_UNSUPPORTED: see
+ * with their status. If one rank is asked for, this process is that rank. Where a launcher has
+ * started one process on each host, each starts its host's ranks. FSH_ERR_USAGE: a launcher has started
+ * several on this one. FSH_ERR_MISMATCH: a GPU is not there. FSH_ERR_SYSTEM, FSH_ERR_UNSUPPORTED: see
  * launch.h. */
 FshStatus start_ranks(TrainOptions *options, RankPlace *place, FshError *error);
 

@@ -166,8 +166,12 @@ TEST_IN_FOLDER(test_options_that_contradict_are_usage_errors, folder)
     REFUSED(2, "--device: 'gpu' is not one of: auto, cpu, cuda; cuda is the name\n", out, "--device", "gpu",
             shards);
     REFUSED(2, "--gpu: no such option; CUDA_VISIBLE_DEVICES says which", out, "--gpu", "0", shards);
+    REFUSED(2, "with --world-size each process is one", out, "--gpus", "2", "--device", "cpu", "--world-size",
+            "2", "--rank", "0", "--master-addr", "127.0.0.1", shards);
+    REFUSED(2, "ftrain: --rank is missing", out, "--world-size", "2", shards);
+    REFUSED(2, "--num-machines: no such option; ftrain calls it --nnodes", out, "--num-machines", "2",
+            shards);
     REFUSED(2, "--num-gpus: no such option; ftrain calls it --gpus", out, "--num-gpus", "2", shards);
-    REFUSED(2, "--world-size: no such option; nothing needs it", out, "--world-size", "2", shards);
     REFUSED(2, "--betas: no such option; ftrain calls it --opt-betas", out, "--betas", "0.9,0.999", shards);
     REFUSED(2, "--epochs: '0' is not a whole number", out, "--epochs", "0", shards);
 }

@@ -19,7 +19,7 @@ enum { RANKS = 3, REQUEUED = 75 };
 typedef int (*RankWork)(TestFolder *folder, const RankPlace *place);
 
 /* Starts a process that launches the ranks, as ftrain does, and ends as they do. */
-static pid_t start_launcher(TestFolder *folder, RankWork work)
+static pid_t start_launcher_on(const RankPlace *host, TestFolder *folder, RankWork work)
 {
     const pid_t launcher = fork();
     assert_true(launcher >= 0);
@@ -29,11 +29,16 @@ static pid_t start_launcher(TestFolder *folder, RankWork work)
     bool is_parent = false;
     int exit_status = 0;
     interrupt_install();
-    if (launch_ranks(RANKS, &is_parent, &exit_status, NULL))
+    if (launch_ranks(host, RANKS, &is_parent, &exit_status, NULL))
         _exit(99);
     if (is_parent)
         _exit(exit_status);
-    _exit(rank_place_from_environment(&place, NULL) ? 98 : work(folder, &place));
+    _exit(rank_place_from_environment(&place, NULL, NULL) ? 98 : work(folder, &place));
+}
+
+static pid_t start_launcher(TestFolder *folder, RankWork work)
+{
+    return start_launcher_on(&(RankPlace){.world_size = 1, .local_world = 1}, folder, work);
 }
 
 static int end_of(pid_t process)
@@ -66,6 +71,22 @@ TEST_IN_FOLDER(test_every_rank_knows_its_place, folder)
 {
     assert_int_equal(end_of(start_launcher(folder, know_place)), 0);
     assert_int_equal(test_count_files(folder->path), RANKS);
+}
+
+static int know_hosts(TestFolder *folder, const RankPlace *place)
+{
+    leave_note(folder, "place", place);
+    return place->world_size != 2 * (uint64_t)RANKS || place->rank != RANKS + place->local_rank ||
+           place->local_world != RANKS || place->port != 4711 || strcmp(place->address, "first") != 0;
+}
+
+/* Each of several hosts starts as many ranks. */
+TEST_IN_FOLDER(test_ranks_of_the_second_host_follow_those_of_the_first, folder)
+{
+    const RankPlace host = {.rank = 1, .world_size = 2, .local_world = 1, .address = "first", .port = 4711};
+    assert_int_equal(end_of(start_launcher_on(&host, folder, know_hosts)), 0);
+    assert_true(wait_for_file(test_path(folder, "place%d", RANKS), 0.1));
+    assert_true(wait_for_file(test_path(folder, "place%d", 2 * RANKS - 1), 0.1));
 }
 
 static int fail_in_turn(TestFolder *folder, const RankPlace *place)

@@ -20,6 +20,46 @@ size_t rank_options_rows(RankOptions *o, Option *rows)
              "train on so many GPUs of this host, on all, or on those of a list (0,2,5): a process for each, "
              "--batch-size images on each; with --device cpu so many processes, which share the cores; "
              "torchrun --no-python, mpirun and srun start ranks too"},
+        {.name = "nnodes",
+         .kind = OPTION_TEXT,
+         .value = &o->nnodes,
+         .argument = "N",
+         .marks = OPTION_FREE,
+         .help = "hosts that train together, where no launcher says so: start ftrain on each, with --gpus N "
+                 "for N ranks there"},
+        {.name = "node-rank",
+         .kind = OPTION_TEXT,
+         .value = &o->node_rank,
+         .argument = "K",
+         .marks = OPTION_FREE | OPTION_NOT_IN_FILE,
+         .help = "which of --nnodes this host is, from 0"},
+        {.name = "master-addr",
+         .kind = OPTION_TEXT,
+         .value = &o->master_addr,
+         .argument = "HOST",
+         .marks = OPTION_FREE,
+         .help =
+             "where several hosts meet: name or address of the first; MASTER_ADDR, or what a launcher says"},
+        {.name = "master-port",
+         .kind = OPTION_TEXT,
+         .value = &o->master_port,
+         .argument = "PORT",
+         .marks = OPTION_FREE,
+         .help =
+             "the port there; MASTER_PORT, under torchrun the next one, or 29500, under srun and mpirun one "
+             "by the job's number"},
+        {.name = "world-size",
+         .kind = OPTION_TEXT,
+         .value = &o->world_size,
+         .argument = "N",
+         .marks = OPTION_FREE,
+         .help = "processes that train together, where each is started by hand, on any hosts"},
+        {.name = "rank",
+         .kind = OPTION_TEXT,
+         .value = &o->rank,
+         .argument = "K",
+         .marks = OPTION_FREE | OPTION_NOT_IN_FILE,
+         .help = "which of --world-size this process is, from 0"},
     };
     memcpy(rows, own, sizeof own);
     return sizeof own / sizeof *own;

@@ -1,46 +1,80 @@
 /* rank_place.h - finds this process's place among those that train together.
  *
  * A run of several processes (ranks) is started by a launcher, which gives each its place in environment
- * variables. These launchers are known, in the order in which they are tried, the innermost first:
+ * variables, or by hand, with options. These are known, in the order in which they are tried, the innermost
+ * first:
  *
  *   ftrain --gpus    as torchrun, with FSHARD_JOB
- *   torchrun         RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_PORT; TORCHELASTIC_RUN_ID,
+ *   by hand          --world-size --rank: a process each; --nnodes --node-rank: a host each
+ *   torchrun alone   PET_NNODES PET_NODE_RANK PET_NPROC_PER_NODE PET_MASTER_ADDR PET_MASTER_PORT: what
+ *   torchrun
+ *                    takes its options from (Kubeflow's torch runtime sets them); a host each. Not where
+ *                    LOCAL_RANK is set: there torchrun has read them.
+ *   torchrun         RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT;
+ *   TORCHELASTIC_RUN_ID,
  *                    _RESTART_COUNT
  *   mpirun           OMPI_COMM_WORLD_RANK _SIZE _LOCAL_RANK _LOCAL_SIZE (Open MPI); PMI_RANK PMI_SIZE
  *                    MPI_LOCALRANKID MPI_LOCALNRANKS (MPICH, Intel MPI)
- *   srun             SLURM_PROCID SLURM_STEP_NUM_TASKS SLURM_LOCALID SLURM_STEP_NUM_NODES SLURM_JOB_ID
- *                    SLURM_STEP_ID. The shell of a batch script or of salloc is no step: what it runs is one
- *                    process.
+ *   srun             SLURM_PROCID SLURM_STEP_NUM_TASKS SLURM_LOCALID SLURM_STEP_NUM_NODES SLURM_NODEID
+ *                    SLURM_STEP_TASKS_PER_NODE SLURM_STEP_NODELIST SLURM_JOB_ID SLURM_STEP_ID. The shell of a
+ *                    batch script or of salloc is no step: what it runs is one process.
+ *   env://           RANK WORLD_SIZE MASTER_ADDR without LOCAL_RANK: a process each
  *
- * Without any of them there is one process. Today all ranks must be on one host; the struct has what several
- * hosts will need.
+ * Variables that do not say which ranks are on this host (a script that exports RANK and WORLD_SIZE from
+ * srun's; srun --mpi=pmi2) give way to those of another launcher that has given the same rank. Without any of
+ * them there is one process.
+ *
+ * Several hosts meet at an address and a port: those of --master-addr and --master-port; else of the
+ * launcher's variables; else the first name of SLURM_STEP_NODELIST, and a port between RANK_PORT_FIRST and
+ * RANK_PORT_LAST by a hash of the job's names; 29500 if the job has no name. torchrun's own process listens
+ * on MASTER_PORT, so under torchrun it is MASTER_PORT + 1.
+ *
+ * The ranks of a host follow each other: its first rank is rank - local_rank. Other orders (mpirun --map-by
+ * node, srun --distribution cyclic) are refused, here where the launcher tells enough, else at the meeting.
  *
  * Threads: any. */
 #ifndef FSHARD_TRAINER_RANKS_RANK_PLACE_H
 #define FSHARD_TRAINER_RANKS_RANK_PLACE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/error.h"
+#include "trainer/ranks/rank_options.h"
 
-enum { RANKS_MAX = 256, RANK_JOB_MAX = 64 };
+enum { RANKS_MAX = 256, RANK_JOB_MAX = 64, RANK_ADDRESS_MAX = 256 };
+enum { RANK_PORT_DEFAULT = 29500, RANK_PORT_FIRST = 15000, RANK_PORT_LAST = 31999 };
 
 typedef struct RankPlace {
     uint64_t rank, world_size;        /* 0 and 1: one process */
     uint64_t local_rank, local_world; /* among the ranks of this host */
     const char *launcher;             /* "torchrun", "srun", …; NULL: one process */
-    /* The same for all ranks of a job, and different for other jobs on this host: letters, digits and '-'. */
+    /* How many ranks the environment wants this process to start, as --gpus would say it; NULL: none. */
+    const char *wanted_ranks;
+    /* The same for all ranks of a job on this host, and different for other jobs: letters, digits and '-'. */
     char job[RANK_JOB_MAX];
+    /* Where several hosts meet; "" and 0 where all ranks are on this one. */
+    char address[RANK_ADDRESS_MAX];
+    uint16_t port;
+    uint64_t run; /* a hash of the job's names that are the same on all hosts */
 } RankPlace;
 
 /* Returns the value of an environment variable; NULL: not set. */
 typedef const char *(*RankLookup)(void *context, const char *name);
 
-/* Fills place. FSH_ERR_USAGE: a launcher's variables are incomplete, not numbers, or contradict each other or
- * another launcher's; FSH_ERR_UNSUPPORTED: several hosts, or more than RANKS_MAX ranks. The message names the
- * variables. */
-FshStatus rank_place_find(RankPlace *place, RankLookup lookup, void *context, FshError *error);
-/* Fills place from this process's environment. */
-FshStatus rank_place_from_environment(RankPlace *place, FshError *error);
+/* Fills place. options may be NULL: none was given. FSH_ERR_USAGE: options or variables are incomplete, not
+ * numbers, or contradict each other or another launcher's; the ranks of a host do not follow each other; the
+ * address of several hosts is missing. FSH_ERR_UNSUPPORTED: more than RANKS_MAX ranks. The message names the
+ * options and variables, and place is that of one process. Texts of place are options' or the environment's.
+ * */
+FshStatus rank_place_find(RankPlace *place, const RankOptions *options, RankLookup lookup, void *context,
+                          FshError *error);
+/* Fills place from the options and this process's environment. */
+FshStatus rank_place_from_environment(RankPlace *place, const RankOptions *options, FshError *error);
+
+/* Returns whether there are ranks on other hosts. */
+bool rank_place_has_hosts(const RankPlace *place);
+/* Returns the first rank of this host. */
+uint64_t rank_place_first(const RankPlace *place);
 
 #endif

@@ -298,7 +298,12 @@ static FshStatus join_ranks(Session *session, TrainOptions *options, SessionUse 
     FshStatus status = FSH_OK;
     options->place = (RankPlace){.world_size = 1, .local_world = 1};
     if (use != SESSION_LOAD)
-        status = rank_place_from_environment(&options->place, error);
+        status = rank_place_from_environment(&options->place, &options->ranks, error);
+    if (!status && rank_place_has_hosts(&options->place))
+        status = fsh_error_set(error, FSH_ERR_UNSUPPORTED,
+                               "%s has started ranks on several hosts, which ftrain cannot do yet; start all "
+                               "on one",
+                               options->place.launcher);
     if (!status && options->place.world_size > 1)
         status = communicator_open(&session->communicator, &options->place, &meeting, error);
     if (!status && options->place.rank > 0)
