@@ -55,6 +55,9 @@ TEST(test_options_of_trainers_are_answered)
         {"--min-lr 0 s o", "ftrain calls it --lr-min"},
         {"--dropout 0.1 s o", "--drop-path leaves out blocks of a ConvNeXt"},
         {"--val-crop 4 s o", "did you mean --val-crop-size?"},
+        {"--syncbn s o", "ftrain calls it --sync-bn"},
+        {"--sync_batch_norm s o", "ftrain calls it --sync-bn"},
+        {"--dist-bn reduce s o", "--sync-bn makes those of all ranks alike"},
     };
     for (size_t i = 0; i < sizeof hints / sizeof *hints; i++)
         expect_hint("ftrain", hints[i][0], hints[i][1]);

@@ -83,7 +83,7 @@ TEST_IN_FOLDER(test_ranks_accumulate_as_one_with_the_total_batch, folder)
     TRAINED("--device", "cpu", UNET, "--batch-size", "6", shards, without);
     assert_true(weights_distance(test_path(folder, "one/last.safetensors"),
                                  test_path(folder, "without/last.safetensors")) > 2e-5);
-    for (int ranks = 2; ranks <= RANKS_MOST; ranks++) {
+    for (int ranks = 2; ranks <= 3; ranks++) { /* that divide 6 */
         several[ranks - 1] = test_path(folder, "ranks%d", ranks);
         RANKS_TRAINED(ranks, UNET, "--grad-accum-steps", "2", "--batch-size", batches[ranks - 1], shards,
                       several[ranks - 1]);

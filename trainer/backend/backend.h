@@ -75,8 +75,9 @@ FshStatus backend_device_count(const char *device, int *count_ret, FshError *err
  * own, and the next update takes the mean of the sums. A loss that is no number in such a run stops nothing
  * there (gradient_norm stays 0), and becomes the loss of the run that updates, on all ranks.
  * Every rank calls it before it makes a program, and then runs the same programs in the same order.
- * communicator is borrowed and outlives the backend. Other state (running statistics of norms) stays each
- * rank's own. FSH_ERR_UNSUPPORTED: this build cannot (no NCCL). */
+ * communicator is borrowed and outlives the backend. Norms with BatchNorm.sync exchange their statistics in
+ * every run; other state (the running statistics of all other norms) stays each rank's own.
+ * FSH_ERR_UNSUPPORTED: this build cannot (no NCCL). */
 FshStatus backend_join(Backend *backend, struct Communicator *communicator, FshError *error);
 /* Returns a line for people, "oneDNN 2.6.3, avx512_core_amx, 2 threads"; good for the backend's life. */
 const char *backend_description(const Backend *backend);

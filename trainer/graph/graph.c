@@ -81,6 +81,12 @@ void graph_set_compute_type(Graph *graph, DataType type)
     graph->compute_type = type;
 }
 
+void graph_set_sync_norms(Graph *graph, bool sync)
+{
+    if (graph)
+        graph->sync_norms = sync;
+}
+
 FshStatus graph_check(const Graph *graph, FshError *error)
 {
     if (!graph)

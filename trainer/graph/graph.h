@@ -278,6 +278,7 @@ typedef struct Conv2d {
 
 typedef struct BatchNorm {
     bool training;            /* batch statistics and update of the running ones; else the running ones */
+    bool sync;                /* training: of the batches of all ranks (graph_set_sync_norms) */
     double epsilon, momentum; /* 0 chooses PyTorch's 1e-5 and 0.1 */
 } BatchNorm;
 
@@ -433,6 +434,10 @@ void graph_free(Graph **graph);
  * they read. Norms, pools and the like keep the type they are given, with parameters and statistics in f32;
  * losses cast to f32. */
 void graph_set_compute_type(Graph *graph, DataType type);
+/* Makes the training norms that are appended from here on take mean and variance over the batches of all
+ * ranks, as one process with the total batch does (torch.nn.SyncBatchNorm). Every rank has a batch of the
+ * same size. A norm may then have one value for each channel. */
+void graph_set_sync_norms(Graph *graph, bool sync);
 
 /* ---- building: returns the result, TENSOR_NONE after a failure ---- */
 

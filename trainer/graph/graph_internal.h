@@ -22,6 +22,7 @@ struct Graph {
     bool differentiated;
     TensorId loss; /* what was differentiated; TENSOR_NONE before */
     DataType compute_type;
+    bool sync_norms;
     FshError failure; /* the first; later builder calls do nothing */
 };
 

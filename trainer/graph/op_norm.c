@@ -47,7 +47,8 @@ TensorId graph_batch_norm(Graph *graph, const char *name, TensorId x, const Batc
                           "%s: batch norm needs a float image [N, H, W, C] or matrix [N, C], not %s [%s]",
                           name, data_type_name(image->type), tensor_shape_text(image, shape, sizeof shape));
     const int64_t channels = image->shape[image->rank - 1];
-    if (batch_norm->training && tensor_count(image) == channels)
+    const bool sync = batch_norm->training && (batch_norm->sync || graph->sync_norms);
+    if (batch_norm->training && !sync && tensor_count(image) == channels)
         return graph_fail(
             graph, FSH_ERR_MISMATCH,
             "%s: batch norm in training needs more than one value for each channel, not [%s]; use "
@@ -56,6 +57,7 @@ TensorId graph_batch_norm(Graph *graph, const char *name, TensorId x, const Batc
     Node node = {.op = OP_BATCH_NORM, .inputs = {x}, .input_count = NORM_INPUTS};
     graph_set_name(graph, node.name, name);
     node.as.norm.options = *batch_norm;
+    node.as.norm.options.sync = sync;
     if (node.as.norm.options.epsilon == 0)
         node.as.norm.options.epsilon = 1e-5;
     if (node.as.norm.options.momentum == 0)

@@ -105,6 +105,7 @@ FshStatus model_graph(const Model *model, const ModelSpec *spec, const ModelReci
     Graph *graph = graph_new();
     if (!graph)
         return graph_check(NULL, error);
+    graph_set_sync_norms(graph, spec->training && recipe->sync_norms);
     TensorId image = graph_input(graph, "image", DATA_U8, 4,
                                  (int64_t[]){spec->batch, spec->height, spec->width, spec->channels});
     TensorId loss = model->task == TASK_CLASSIFICATION

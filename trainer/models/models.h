@@ -100,6 +100,7 @@ typedef struct ModelRecipe {
     DataType compute_type; /* DATA_F32, DATA_BF16 or DATA_F16: of activations and products */
     float label_smoothing; /* training only */
     bool mixes;            /* training only: each sample has two labels */
+    bool sync_norms;       /* training only: see graph_set_sync_norms */
     unsigned fusions;      /* GraphFusion bits that the backend has (backend_fusions); 0: FUSE_ALL */
     Optimizer optimizer;   /* training only; model_graph adds its learning_rate */
 } ModelRecipe;

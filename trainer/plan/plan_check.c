@@ -110,6 +110,11 @@ static bool is_cuda_f32(const Facts *f)
     return is_cuda(f) && f->plan->recipe.compute_type == DATA_F32;
 }
 
+static bool has_batch_norms(const Facts *f)
+{
+    return f->plan->model->batch_norm;
+}
+
 static bool stops_early(const Facts *f)
 {
     return f->options->schedule.early_stop_patience > 0;
@@ -212,6 +217,7 @@ static const struct Rule {
     {AT(update.loss_scale), is_fp16, "--amp fp16"},
     {AT(tf32), is_cuda_f32, "--device cuda with --amp off"},
     {AT(cudnn_benchmark), is_cuda, "--device cuda"},
+    {AT(sync_bn), has_batch_norms, "networks with batch norms"},
     {AT(schedule.early_stop_min_delta), stops_early, "--early-stop-patience"},
     {AT(schedule.early_stop_metric), stops_early, "--early-stop-patience"},
     {AT(label_smoothing), smooths, "classes"},

@@ -206,6 +206,12 @@ static void tell_training(const Teller *teller, const TrainPlan *plan)
     if (recipe->optimizer.loss_scaling)
         say(&line, ", loss scale %g", recipe->optimizer.scale_init);
     tell(teller, &line);
+    if (plan->sync_bn) {
+        say(&line, "batch norms: statistics of %s",
+            recipe->sync_norms ? "the batches of all ranks"
+                               : "this process's batch: --sync-bn is for several ranks");
+        tell(teller, &line);
+    }
 }
 
 void plan_describe(const TrainPlan *plan, const TrainingData *data,

@@ -23,6 +23,8 @@ FshStatus plan_training(TrainPlan *plan, const TrainOptions *options, FshError *
 {
     plan->epochs = (uint64_t)options->epochs;
     plan_precision(plan, options);
+    plan->sync_bn = options->sync_bn;
+    plan->recipe.sync_norms = options->sync_bn && plan->world_size > 1;
     FshStatus status = plan_loss(plan, options, error);
     if (!status)
         status = plan_optimizer(plan, options, error);

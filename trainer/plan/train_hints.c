@@ -65,6 +65,10 @@ const OptionForeign train_foreign[] = {
     {"backbone", "model"},
     {"model.arch", "model"},
     {"stochastic-depth-prob", "drop-path"},
+    {"syncbn", "sync-bn"},
+    {"sync-batch-norm", "sync-bn"},
+    {"convert-sync-batchnorm", "sync-bn"},
+    {"use-sync-bn", "sync-bn"},
     /* training */
     {"max-epochs", "epochs"},
     {"num-epochs", "epochs"},
@@ -246,8 +250,9 @@ const OptionForeign train_answers[] = {
     {"fuser", COMPILED},
     {"grad-checkpointing",
      "not there: memory is planned; a smaller --batch-size with --grad-accum-steps takes less"},
-    {"sync-bn", "not yet: each rank's norms see its own batch"},
-    {"dist-bn", "not yet: each rank's norms see its own batch"},
+    {"dist-bn",
+     "nothing asks for it: an evaluation takes the first rank's running statistics, and --sync-bn makes "
+     "those of all ranks alike"},
     {"split-bn", "not there: all of a batch is normalised together"},
     {"bn-momentum", NORMS},
     {"bn-eps", NORMS},

@@ -241,6 +241,10 @@ void train_options_rows(TrainOptions *o, Option *rows)
                  "bias-norm, "
                  "conv-statistics, gradient-add, pad-add, conv-bias-relu, images-again"},
 
+        {.name = "sync-bn", .kind = OPTION_FLAG, .value = &o->sync_bn, .alias = "sync-batchnorm",
+         .help = "batch norms of training take mean and variance over the batches of all ranks, as one "
+                 "process with the total batch does"},
+
         {.name = "", .marks = PART_RANKS},
 
         {.name = "epochs", .kind = OPTION_INTEGER, .value = &o->epochs, .argument = "N", .minimum = 1,

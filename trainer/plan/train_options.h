@@ -50,7 +50,7 @@ typedef struct TrainOptions {
     int device;          /* TrainDevice; auto */
     RankOptions ranks;   /* rank_options_rows */
     int amp;             /* TrainAmp; auto */
-    bool tf32, cudnn_benchmark;
+    bool tf32, cudnn_benchmark, sync_bn;
     const char *no_fuse; /* NAME,NAME; NULL: use all fusions of the backend */
     ModelValues network; /* the networks' own options: --width, --depth, … (models.h) */
     const char *predict, *export_path;

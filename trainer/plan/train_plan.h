@@ -64,6 +64,7 @@ typedef struct TrainPlan {
     EarlyStopOptions early_stop; /* patience 0: none */
     Metric early_stop_metric;
     Metric main_metric; /* decides which epoch is "best" */
+    bool sync_bn;       /* asked for; recipe.sync_norms: and there are several ranks */
     bool flip_tta, y_channel;
     uint32_t crop_border;
     uint64_t seed;

@@ -10,7 +10,7 @@
  * Norms: in training each rank keeps running statistics of its own batches. PyTorch's DistributedDataParallel
  * replaces them by those of rank 0 in each forward pass; here that happens before an evaluation, with the
  * same result, since running statistics are used only in evaluation and rank 0 never takes those of others.
- * Rank 0's are saved.
+ * Rank 0's are saved. With --sync-bn they are the same bits on all ranks anyhow.
  *
  * A skipped sample (--on-error skip) changes only its rank's mean: the gradient is the mean over ranks of
  * each rank's mean, as in DistributedDataParallel.

@@ -4,11 +4,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "trainer/ranks/communicator.h"
+
 /* Batch norm, each direction in two passes over the image: sums of each channel, then the result. Sums run
  * over 32 rows in float, over blocks of rows in double, over threads in the order of their parts.
  *
  * Forward sums are those of x - shift and its square, with a shift near the mean (the mean of some pixels
- * spread over the image), so that the variance does not vanish in rounding where the mean is large. */
+ * spread over the image), so that the variance does not vanish in rounding where the mean is large.
+ *
+ * With options.sync the ranks exchange two numbers of each channel in each direction, in double. They are
+ * means over the ranks, of batches of one size, not sums: so all formulas keep the count of this rank's
+ * pixels, and dweight and dbias are what the update's mean over the ranks leaves as it is. Only the unbiased
+ * variance takes the pixels of all ranks. */
 
 enum {
     /* with fewer channels several pixels become one row, so that loops are long enough for vectors */
@@ -61,8 +68,38 @@ static FshStatus batch_norm_prepare(CpuStep *step, FshError *error)
                          .parts = step->program->backend->threads};
     shape->stride = (shape->width + 15) / 16 * 16;
     step->scratch_bytes =
-        (uint64_t)((COEFFICIENT_COUNT + PART_COUNT * shape->parts) * shape->stride) * sizeof(float);
+        (uint64_t)((COEFFICIENT_COUNT + PART_COUNT * shape->parts) * shape->stride) * sizeof(float) +
+        (uint64_t)(2 * channels) * sizeof(double);
     return FSH_OK;
+}
+
+/* Returns two numbers of each channel, in scratch: first those of all channels, then the second ones. */
+static double *channel_pairs(const CpuStep *step)
+{
+    const NormShape *shape = step->plan;
+    return (double *)part_vector(step, shape->parts, 0);
+}
+
+/* Returns how many ranks the statistics are of. */
+static uint64_t rank_count(const CpuStep *step)
+{
+    const Communicator *communicator = step->program->backend->communicator;
+    const bool several = step->node->as.norm.options.sync && communicator;
+    return several ? communicator_place(communicator)->world_size : 1;
+}
+
+/* Replaces channel_pairs by their means over the ranks of the statistics. */
+static FshStatus average_pairs(const CpuStep *step, FshError *error)
+{
+    const uint64_t ranks = rank_count(step);
+    const size_t count = 2 * (size_t)((const NormShape *)step->plan)->channels;
+    double *values = channel_pairs(step);
+    if (ranks == 1)
+        return FSH_OK;
+    FshStatus status = communicator_sum_f64(step->program->backend->communicator, values, count, error);
+    for (size_t i = 0; i < count && !status; i++)
+        values[i] /= (double)ranks;
+    return status;
 }
 
 /* Returns the work items: the rows of the matrix; the rest counts as one more. */
@@ -145,31 +182,62 @@ static void sums_part(void *context, int part, int64_t begin, int64_t end)
     join_rest(step, part);
 }
 
-/* Computes mean and inverse deviation of this batch, and moves running_* towards its mean and unbiased
- * variance. */
-static void find_batch_statistics(CpuStep *step, float *mean, float *inverse_deviation)
+/* Computes mean and variance of each channel over this rank's batch, into channel_pairs. */
+static void find_moments(CpuStep *step)
 {
     const NormShape *shape = step->plan;
-    const BatchNorm *options = &step->node->as.norm.options;
-    float *running_mean = step->outputs[NORM_MOVED_MEAN], *running_var = step->outputs[NORM_MOVED_VAR];
-    const float *layer_bias = step->inputs[NORM_LAYER_BIAS];
     float *shift = coefficient(step, MEAN);
+    double *mean = channel_pairs(step), *variance = mean + shape->channels;
     const double count = (double)shape->pixels;
     choose_shift(step, shift);
     clear_sums(step);
     cpu_parallel(step->program->backend, item_count(shape), sums_part, step);
     for (int64_t c = 0; c < shape->channels; c++) {
         const double difference = total(step, 0, c) / count;
-        const double variance = fmax(total(step, 1, c) / count - difference * difference, 0);
-        const double batch_mean = (double)shift[c] + difference, unbiased = variance * count / (count - 1);
-        mean[c] = (float)batch_mean;
-        inverse_deviation[c] = (float)(1 / sqrt(variance + options->epsilon));
-        const double moved = batch_mean + (layer_bias ? (double)layer_bias[c] : 0);
+        mean[c] = (double)shift[c] + difference;
+        variance[c] = fmax(total(step, 1, c) / count - difference * difference, 0);
+    }
+}
+
+/* Makes mean and variance in channel_pairs those of the batches of all ranks, which exchange the means of x
+ * and of its square. */
+static FshStatus share_moments(const CpuStep *step, FshError *error)
+{
+    const int64_t channels = ((const NormShape *)step->plan)->channels;
+    double *mean = channel_pairs(step), *variance = mean + channels;
+    if (rank_count(step) == 1)
+        return FSH_OK;
+    for (int64_t c = 0; c < channels; c++)
+        variance[c] += mean[c] * mean[c];
+    FshStatus status = average_pairs(step, error);
+    for (int64_t c = 0; c < channels && !status; c++)
+        variance[c] = fmax(variance[c] - mean[c] * mean[c], 0);
+    return status;
+}
+
+/* Computes mean and inverse deviation of the batch, and moves running_* towards its mean and unbiased
+ * variance. */
+static FshStatus find_batch_statistics(CpuStep *step, float *mean, float *inverse_deviation, FshError *error)
+{
+    const NormShape *shape = step->plan;
+    const BatchNorm *options = &step->node->as.norm.options;
+    float *running_mean = step->outputs[NORM_MOVED_MEAN], *running_var = step->outputs[NORM_MOVED_VAR];
+    const float *layer_bias = step->inputs[NORM_LAYER_BIAS];
+    const double count = (double)shape->pixels * (double)rank_count(step);
+    const double *batch_mean = channel_pairs(step), *variance = batch_mean + shape->channels;
+    find_moments(step);
+    FshStatus status = share_moments(step, error);
+    for (int64_t c = 0; c < shape->channels && !status; c++) {
+        const double unbiased = count > 1 ? variance[c] * count / (count - 1) : variance[c];
+        mean[c] = (float)batch_mean[c];
+        inverse_deviation[c] = (float)(1 / sqrt(variance[c] + options->epsilon));
+        const double moved = batch_mean[c] + (layer_bias ? (double)layer_bias[c] : 0);
         running_mean[c] =
             (float)((1 - options->momentum) * (double)running_mean[c] + options->momentum * moved);
         running_var[c] =
             (float)((1 - options->momentum) * (double)running_var[c] + options->momentum * unbiased);
     }
+    return status;
 }
 
 static void take_running_statistics(CpuStep *step, float *mean, float *inverse_deviation)
@@ -230,11 +298,13 @@ static FshStatus batch_norm_run(CpuStep *step, FshError *error)
 {
     const NormShape *shape = step->plan;
     float *mean = step->outputs[NORM_MEAN], *inverse_deviation = step->outputs[NORM_INVERSE_DEVIATION];
-    (void)error;
+    FshStatus status = FSH_OK;
     if (step->node->as.norm.options.training)
-        find_batch_statistics(step, mean, inverse_deviation);
+        status = find_batch_statistics(step, mean, inverse_deviation, error);
     else
         take_running_statistics(step, mean, inverse_deviation);
+    if (status)
+        return status;
     set_coefficients(step, mean, inverse_deviation, step->inputs[NORM_WEIGHT], step->inputs[NORM_BIAS]);
     cpu_parallel(step->program->backend, item_count(shape), forward_part, step);
     return FSH_OK;
@@ -292,6 +362,47 @@ static void backward_apply_part(void *context, int part, int64_t begin, int64_t 
     step->kernels->norm_backward_apply(&last, 0, 1, shape->rest_width);
 }
 
+/* Computes the sums of g and of g x' over the pixels, into channel_pairs; their means over the ranks where
+ * the statistics are of several. */
+static FshStatus find_backward_sums(CpuStep *step, FshError *error)
+{
+    const NormShape *shape = step->plan;
+    const float *inverse_deviation = step->inputs[NORM_BACK_INVERSE_DEVIATION];
+    double *sum_g = channel_pairs(step), *sum_gx = sum_g + shape->channels;
+    clear_sums(step);
+    cpu_parallel(step->program->backend, item_count(shape), backward_sums_part, step);
+    for (int64_t c = 0; c < shape->channels; c++) {
+        sum_g[c] = total(step, 0, c);
+        sum_gx[c] = total(step, 1, c) * (double)inverse_deviation[c];
+    }
+    return average_pairs(step, error);
+}
+
+/* Makes dweight, dbias and the coefficients of dx from the sums. */
+static void use_backward_sums(const CpuStep *step)
+{
+    const NormShape *shape = step->plan;
+    const float *weight = step->inputs[NORM_BACK_WEIGHT],
+                *inverse_deviation = step->inputs[NORM_BACK_INVERSE_DEVIATION];
+    float *dweight = step->outputs[NORM_BACK_DWEIGHT], *dbias = step->outputs[NORM_BACK_DBIAS];
+    const double *sum_g = channel_pairs(step), *sum_gx = sum_g + shape->channels;
+    const double count = (double)shape->pixels;
+    const bool training = step->node->as.norm.options.training;
+    for (int64_t c = 0; c < shape->channels; c++) {
+        const double inverse = (double)inverse_deviation[c], factor = (double)weight[c] * inverse;
+        if (dweight)
+            dweight[c] = (float)sum_gx[c];
+        if (dbias)
+            dbias[c] = (float)sum_g[c];
+        coefficient(step, FROM_G)[c] = (float)factor;
+        coefficient(step, FROM_X)[c] = training ? (float)(-factor * inverse * sum_gx[c] / count) : 0;
+        coefficient(step, CONSTANT)[c] = training ? (float)(-factor * sum_g[c] / count) : 0;
+    }
+    repeat(shape, coefficient(step, FROM_G));
+    repeat(shape, coefficient(step, FROM_X));
+    repeat(shape, coefficient(step, CONSTANT));
+}
+
 /* Computes, with g the gradient after the activation, n pixels and x' = (x - mean) * inverse_deviation (Ioffe
  * and Szegedy 2015):
  *
@@ -301,36 +412,16 @@ static void backward_apply_part(void *context, int part, int64_t begin, int64_t 
 static FshStatus batch_norm_backward_run(CpuStep *step, FshError *error)
 {
     const NormShape *shape = step->plan;
-    const float *weight = step->inputs[NORM_BACK_WEIGHT],
-                *inverse_deviation = step->inputs[NORM_BACK_INVERSE_DEVIATION];
-    float *dweight = step->outputs[NORM_BACK_DWEIGHT], *dbias = step->outputs[NORM_BACK_DBIAS];
-    const double count = (double)shape->pixels;
-    (void)error;
-    set_coefficients(step, step->inputs[NORM_BACK_MEAN], inverse_deviation, weight,
-                     step->inputs[NORM_BACK_BIAS]);
-    clear_sums(step);
-    cpu_parallel(step->program->backend, item_count(shape), backward_sums_part, step);
-    for (int64_t c = 0; c < shape->channels; c++) {
-        const double sum_g = total(step, 0, c), inverse = (double)inverse_deviation[c];
-        const double sum_gx = total(step, 1, c) * inverse; /* of g x' */
-        const double factor = (double)weight[c] * inverse;
-        const bool training = step->node->as.norm.options.training;
-        if (dweight)
-            dweight[c] = (float)sum_gx;
-        if (dbias)
-            dbias[c] = (float)sum_g;
-        coefficient(step, FROM_G)[c] = (float)factor;
-        coefficient(step, FROM_X)[c] = training ? (float)(-factor * inverse * sum_gx / count) : 0;
-        coefficient(step, CONSTANT)[c] = training ? (float)(-factor * sum_g / count) : 0;
-    }
+    set_coefficients(step, step->inputs[NORM_BACK_MEAN], step->inputs[NORM_BACK_INVERSE_DEVIATION],
+                     step->inputs[NORM_BACK_WEIGHT], step->inputs[NORM_BACK_BIAS]);
+    FshStatus status = find_backward_sums(step, error);
+    if (status)
+        return status;
+    use_backward_sums(step);
     if (step->outputs[NORM_BACK_DLAYER_BIAS])
         memset(step->outputs[NORM_BACK_DLAYER_BIAS], 0, (size_t)shape->channels * sizeof(float));
-    if (!step->outputs[0])
-        return FSH_OK;
-    repeat(shape, coefficient(step, FROM_G));
-    repeat(shape, coefficient(step, FROM_X));
-    repeat(shape, coefficient(step, CONSTANT));
-    cpu_parallel(step->program->backend, item_count(shape), backward_apply_part, step);
+    if (step->outputs[0])
+        cpu_parallel(step->program->backend, item_count(shape), backward_apply_part, step);
     return FSH_OK;
 }
 

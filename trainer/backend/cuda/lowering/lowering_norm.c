@@ -8,7 +8,8 @@ static NormActivation norm_activation(const Step *step)
 
 static FshStatus batch_norm_prepare(const CudaProgram *program, Step *step, FshError *error)
 {
-    (void)error;
+    if (step->node->as.norm.options.sync && program_backend(program)->ranks)
+        return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "--sync-bn is for --device cpu as yet");
     if (step->node->op == OP_BATCH_NORM && maybe_in(step, NORM_SUMS)) {
         const NodeId maker = graph_tensor(program->base.graph, step->node->inputs[NORM_SUMS])->producer;
         if (!maybe_out(&program->steps[maker], CONV_SUMS))
