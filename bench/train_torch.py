@@ -2,19 +2,22 @@
 """PyTorch's training step on a GPU, as train_step.c's: forward, backward, SGD, on a made-up batch in device memory.
 
 usage: train_torch.py MODEL fp32|tf32|fp16|bf16 eager|compile|reduce|graph|compilegraph PIXELS BATCH STEPS
+       torchrun --nproc-per-node N train_torch.py …: DistributedDataParallel; images_per_second is of all, BATCH of each
 Prints one line of JSON. channels_last, cudnn.benchmark, fused SGD; fp16 with GradScaler (not in a captured graph, where it would
 wait for the device).
 compile: torch.compile; reduce: torch.compile(mode="reduce-overhead"), whose forward and backward are CUDA graphs;
 graph: the whole step captured as one CUDA graph by hand; compilegraph: the same of a compiled network.
+With several ranks compile is of the wrapped network, so that buckets leave during backward; the captured ones record the exchange too.
 Memory: memory_gib, the most that tensors took (max_memory_allocated); reserved_gib, that the allocator held for them; taken_gib, all that
 is gone of the device since its context and the libraries' handles were made, as train_step.c's memory_gib.
 """
 import json
+import os
 import sys
 import time
 
 import torch
-from torch import nn
+from torch import distributed, nn
 from torch.nn import functional as F
 
 from torch_resnet9 import resnet9
@@ -143,9 +146,29 @@ def free_memory():
     return torch.cuda.mem_get_info()[0]
 
 
+def wrapped(network, mode):
+    """The network with the gradients of all ranks, compiled as the mode has it."""
+    compiled = {"compile": torch.compile, "compilegraph": torch.compile,
+                "reduce": lambda it: torch.compile(it, mode="reduce-overhead")}.get(mode, lambda it: it)
+    if not distributed.is_initialized():
+        return compiled(network)
+    options = {"device_ids": [torch.cuda.current_device()], "gradient_as_bucket_view": True, "broadcast_buffers": False}
+    if mode == "compile":
+        return compiled(nn.parallel.DistributedDataParallel(network, **options))
+    stream = torch.cuda.Stream()  # what will be captured must not be made on the default stream
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        return nn.parallel.DistributedDataParallel(compiled(network), **options)
+
+
 def main():
     name, precision, mode = sys.argv[1:4]
     pixels, batch, steps = map(int, sys.argv[4:7])
+    ranks = int(os.environ.get("WORLD_SIZE", "1"))
+    if ranks > 1:
+        os.environ["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "0"  # it asks events during capture
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        distributed.init_process_group("nccl")
     torch.backends.cudnn.benchmark = True
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
     torch.manual_seed(1)
@@ -159,8 +182,7 @@ def main():
     captured = mode in ("graph", "compilegraph")
     scaler = torch.amp.GradScaler("cuda", enabled=precision == "fp16" and not captured)
     narrow = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(precision)
-    forward = {"compile": torch.compile, "compilegraph": torch.compile,
-               "reduce": lambda it: torch.compile(it, mode="reduce-overhead")}.get(mode, lambda it: it)(network)
+    forward = wrapped(network, mode)
 
     def step():
         optimizer.zero_grad(set_to_none=True)
@@ -194,10 +216,14 @@ def main():
         seconds.append((time.time() - begin) / steps)
     taken = free_before - torch.cuda.mem_get_info()[0]
     seconds.sort()
+    if ranks > 1 and distributed.get_rank() > 0:
+        return
     print(json.dumps({"model": name, "type": precision, "mode": mode, "best_ms": round(seconds[0] * 1e3, 3),
-                      "median_ms": round(seconds[2] * 1e3, 3), "images_per_second": round(batch / seconds[2]),
+                      "median_ms": round(seconds[2] * 1e3, 3), "images_per_second": round(ranks * batch / seconds[2]), "ranks": ranks,
                       "ready_s": round(ready, 1), "memory_gib": round(torch.cuda.max_memory_allocated() / 2**30, 2),
-                      "reserved_gib": round(torch.cuda.max_memory_reserved() / 2**30, 2), "taken_gib": round(taken / 2**30, 2)}))
+                      "reserved_gib": round(torch.cuda.max_memory_reserved() / 2**30, 2), "taken_gib": round(taken / 2**30, 2)}), flush=True)
 
 
 main()
+if distributed.is_initialized():
+    os._exit(0)  # a captured exchange keeps destroy_process_group waiting
