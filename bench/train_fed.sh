@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
 # Training fed from packed files beside the same step on a batch that lies in the device's memory: images/s in the steady part of the
-# epochs, and its percentage of synthetic (asked: at least 95), on at most 16 cores.
+# epochs, and its percentage of synthetic (asked: at least 95), on at most 16 cores for each GPU.
 # usage: ./run bench train_fed SETS [JOB…]     JOB: MODEL:PIXELS:BATCH of the table below; default: all whose set is there
 # SETS: a folder with sets, packed or folders of classes: in160 (photographs, short edge about 160 pixels), cifar10, mnist. Small ones are
 # taken many times over: files of their own in the packed sets, which lie in memory (/dev/shm where it has room).
 # Ways to feed: jpeg and raw shards, mapped; :ram with --cache ram, :pixels with --cache pixels, :gpu with --cache gpu,
 # :nvjpeg with --decode gpu.
 # FSHARD_BENCH_WAYS: other ways than the table's. FSHARD_BENCH_SECONDS [3]: of each run, about. FSHARD_BENCH_DEVICE [cuda].
-# FSHARD_BENCH_WORKERS: the loader's threads [as many as cores]. FSHARD_BENCH_COPIES: instead of the table's.
+# FSHARD_BENCH_GPUS [1]: as many train together, on the batch each; images/s are of all.
+# FSHARD_BENCH_WORKERS: the loader's threads, of each GPU [its share of the cores]. FSHARD_BENCH_COPIES: instead of the table's.
 set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "$(readlink -f "$0")")/.."
-bin=$(readlink -m "${FSHARD_BENCH_BIN:-build/bin}") device=${FSHARD_BENCH_DEVICE:-cuda} seconds=${FSHARD_BENCH_SECONDS:-3}
+bin=$(readlink -m "${FSHARD_BENCH_BIN:-build/bin}") device=${FSHARD_BENCH_DEVICE:-cuda} gpus=${FSHARD_BENCH_GPUS:-1} seconds=${FSHARD_BENCH_SECONDS:-3}
 if ! [ -d "${1:-}" ]; then
     sed -n 's/^# usage/usage/p' "$0" >&2
     exit 2
@@ -33,13 +34,14 @@ check_jobs "${jobs[*]%% *}" "$@"
 # Without a GPU: what is missing, before anything is packed.
 "$bin/train_step" time conv8 "$([ "$device" = cpu ] && echo f32 || echo f16)" 28 2048 1 "$device" >/dev/null || exit 1
 cores=$(nproc) pinned=()
-if [ "$cores" -gt 16 ]; then
-    pinned=(taskset -c "$(taskset -cp $$ | sed 's/.*: //' | awk -F, '{ # the first 16 of what this process may use
+if [ "$cores" -gt $((16 * gpus)) ]; then
+    pinned=(taskset -c "$(taskset -cp $$ | sed 's/.*: //' | awk -F, -v most=$((16 * gpus)) '{ # the first of what this process may use
         for (i = 1; i <= NF; i++) { split($i, ends, "-"); last = ends[2] == "" ? ends[1] : ends[2]
-            for (c = ends[1]; c <= last && n < 16; c++) { printf "%s%d", n++ ? "," : "", c } } }')")
-    cores=16
+            for (c = ends[1]; c <= last && n < most; c++) { printf "%s%d", n++ ? "," : "", c } } }')")
+    cores=$((16 * gpus))
 fi
-workers=${FSHARD_BENCH_WORKERS:-$cores}
+workers=${FSHARD_BENCH_WORKERS:-$((cores / gpus))} several=()
+if [ "$gpus" -gt 1 ]; then several=(--gpus "$gpus"); fi
 type=f16 amp=fp16
 if [ "$device" = cpu ]; then type=f32 amp=off; fi
 room=$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)
@@ -85,14 +87,14 @@ pack() {
 fed() {
     local set=$1 store=$2 status=0
     shift 2
-    "${pinned[@]}" "$bin/ftrain" -f --json --device "$device" --amp $amp --workers "$workers" --lr 0.01 --no-verdict --no-html --no-tensorboard \
+    "${pinned[@]}" "$bin/ftrain" -f --json --device "$device" "${several[@]}" --amp $amp --workers "$workers" --lr 0.01 --no-verdict --no-html --no-tensorboard \
         "$@" "$work/$set/$store" "$work/out" >"$work/out.json" 2>"$work/out.err" || status=$?
     if [ $status != 0 ]; then
         return 1
     fi
     # Mean seconds of an epoch's steps so far stand at some steps: from the first such step behind those that the loader had ready when the
     # epoch began (and a run has its first steps among them) to the epoch's last.
-    awk -v batch="$batch" -v steps="$steps" '
+    awk -v batch=$((batch * gpus)) -v steps="$steps" '
         function field(name) { return match($0, "\"" name "\":[^,}]*") ? substr($0, RSTART + length(name) + 3, RLENGTH - length(name) - 3) : "" }
         BEGIN { ready = steps < 36 ? steps / 3 : steps < 120 ? 12 : steps / 10 }
         /"event":"step"/ {
@@ -106,7 +108,7 @@ fed() {
     sed -n 's/.*"loader_bound_percent": *\([0-9.]*\).*/\1/p' "$work/out.json" | awk '{ printf "%.1f\n", $1 }'
 }
 
-echo "$device, $cores cores, $workers loader threads, $type"
+echo "$device x $gpus, $cores cores, $workers loader threads each, $type"
 printf '%-20s %-12s %12s %8s %6s %12s %8s\n' job "fed from" "images/s" "percent" "" "all steps" "waited"
 for job in "${jobs[@]}"; do
     read -r name set times ways <<<"$job"
@@ -120,9 +122,9 @@ for job in "${jobs[@]}"; do
     images=$(sed -n 's/^ *"samples": \([0-9]*\).*/\1/p' "$work/$set/jpeg/dataset.json" | sort -n | tail -n 1)
     try=$((pixels * batch > 50000 ? 15 : 100))
     if [ "$device" = cpu ]; then try=2; fi
-    synthetic=$("$bin/train_step" time "$model" $type "$pixels" "$batch" "$try" "$device" |
+    synthetic=$(TRAIN_STEP_GPUS=$gpus "$bin/train_step" time "$model" $type "$pixels" "$batch" "$try" "$device" |
         sed -n 's/.*"images_per_second": \([0-9]*\).*/\1/p')
-    steps=$((images / batch)) epochs=$(awk "BEGIN { print int($seconds * $synthetic / $images) + 1 }")
+    steps=$((images / batch / gpus)) epochs=$(awk "BEGIN { print int($seconds * $synthetic / $images) + 1 }")
     printf '%-20s %-12s %12d   (%d images, %d epochs)\n' "$name" synthetic "$synthetic" "$images" "$epochs"
     for way in ${FSHARD_BENCH_WAYS:-$ways}; do
         options=(--model "$model" --train-crop-size "$pixels" --batch-size "$batch" --epochs "$epochs" --log-interval $((steps < 10 ? 1 : steps / 10)))
