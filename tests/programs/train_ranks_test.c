@@ -70,8 +70,8 @@ TEST_IN_FOLDER(test_two_ranks_clip_as_one, folder)
     compare_with_one_process(folder, "off", "0.01", 2e-6);
 }
 
-/* Two updates of each epoch take the sums of two runs, the last run is left for the next epoch. 2 ranks of 3
- * and 3 of 2 are one process of 6, and all three tell the same loss. */
+/* Two updates of each epoch take the sums of two runs; a fifth, which would be half of an update, is not
+ * taken. 2 ranks of 3 and 3 of 2 are one process of 6, and all three tell the same loss. */
 TEST_IN_FOLDER(test_ranks_accumulate_as_one_with_the_total_batch, folder)
 {
     static const char *const batches[] = {"6", "3", "2"};
@@ -256,14 +256,6 @@ TEST_IN_FOLDER(test_a_signal_to_one_rank_stops_all_and_the_run_goes_on, folder)
 TEST_IN_FOLDER(test_a_signal_to_the_first_rank_stops_all, folder)
 {
     stop_and_go_on(folder, SIGUSR1, 0);
-}
-
-TEST_IN_FOLDER(test_another_number_of_ranks_does_not_go_on, folder)
-{
-    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
-    RANKS_TRAINED(2, "--model", "conv8", "--epochs", "1", "--batch-size", "4", shards, out);
-    SAYS(1, "the run had 2 ranks, this one has 1", "--device", "cpu", "--model", "conv8", "--epochs", "1",
-         "--batch-size", "4", "--resume", "auto", shards, out);
 }
 
 /* ---- one voice ---- */

@@ -57,6 +57,23 @@ TEST(test_training_with_a_batch_that_divides_sees_every_sample)
         assert_int_equal(seen[i], 1);
 }
 
+/* 1000 samples are 20 updates of 48, however an update is cut. */
+TEST(test_an_epoch_is_a_whole_number_of_updates)
+{
+    static const uint64_t cuts[][3] = {
+        {48, 1, 20}, {16, 3, 60}, {8, 6, 120}, {2, 24, 480}}; /* 62, 125 and 500 fit */
+    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
+        Sampler sampler = make_sampler(cuts[i][0], 1, 0, true);
+        sampler.update_steps = cuts[i][1];
+        assert_int_equal(sampler_step_count(&sampler), cuts[i][2]);
+        sampler.training = false;
+        assert_int_equal(sampler_step_count(&sampler), (SAMPLES + cuts[i][0] - 1) / cuts[i][0]);
+    }
+    Sampler longer = make_sampler(100, 1, 0, true);
+    longer.update_steps = 15;
+    assert_int_equal(sampler_step_count(&longer), 10); /* its updates reach into the next epoch */
+}
+
 TEST(test_order_is_the_same_for_every_world_size)
 {
     uint64_t one[SAMPLES], several[SAMPLES];

@@ -39,14 +39,15 @@ FshStatus checkpoint_notes(const char *path, json_t **notes_ret, FshError *error
     return status;
 }
 
-FshStatus checkpoint_load(const char *path, State *state, const Graph *graph, FshError *error)
+FshStatus checkpoint_load(const char *path, State *state, const Graph *graph, bool at_update, FshError *error)
 {
     Safetensors *file = NULL;
+    const StatePart part = at_update ? STATE_AT_UPDATE : STATE_ALL;
     FshStatus status = safetensors_open(&file, path, error);
     if (!status)
-        status = state_file_check(path, file, graph, STATE_ALL, NULL, error);
+        status = state_file_check(path, file, graph, part, NULL, error);
     if (!status)
-        status = state_file_read(path, file, state, graph, STATE_ALL, NULL, error);
+        status = state_file_read(path, file, state, graph, part, NULL, error);
     safetensors_close(&file);
     return status;
 }

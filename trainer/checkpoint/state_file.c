@@ -8,11 +8,21 @@
 
 static const char batches_suffix[] = ".num_batches_tracked";
 
+/* Returns whether a tensor of this name holds what steps gather for the next update. */
+static bool is_gathered(const char *name)
+{
+    char suffix[32];
+    (void)snprintf(suffix, sizeof suffix, ".%s", optimizer_slot_names[SLOT_ACCUMULATED]);
+    return text_has_suffix(name, suffix) || strcmp(name, "optimizer.micro") == 0;
+}
+
 bool state_part_has(StatePart part, const Tensor *tensor)
 {
     const bool lasts =
         tensor->role == TENSOR_PARAMETER || tensor->role == TENSOR_BUFFER || tensor->role == TENSOR_OPTIMIZER;
-    return part == STATE_ALL ? lasts : tensor_is_weight(tensor);
+    if (part == STATE_NETWORK)
+        return tensor_is_weight(tensor);
+    return lasts && (part == STATE_ALL || !is_gathered(tensor->name));
 }
 
 static bool is_left_out(const char *const *left_out, const char *name)
@@ -177,7 +187,7 @@ static const char *find_unknown(const Safetensors *file, const Graph *graph, Sta
     for (size_t i = 0; i < safetensors_count(file); i++) {
         const char *name = safetensors_entry(file, i)->name;
         const TensorId tensor = graph_find(graph, name);
-        if (!text_has_suffix(name, batches_suffix) &&
+        if (!text_has_suffix(name, batches_suffix) && !(part == STATE_AT_UPDATE && is_gathered(name)) &&
             (tensor == TENSOR_NONE || !state_part_has(part, graph_tensor(graph, tensor))))
             return name;
     }

@@ -15,8 +15,9 @@
 #include "trainer/checkpoint/safetensors.h"
 
 typedef enum StatePart {
-    STATE_NETWORK, /* parameters and buffers of layers, which evaluation needs */
-    STATE_ALL,     /* the optimizer's tensors too, which training needs to resume */
+    STATE_NETWORK,   /* parameters and buffers of layers, which evaluation needs */
+    STATE_ALL,       /* the optimizer's tensors too, which training needs to resume */
+    STATE_AT_UPDATE, /* these, but for what is gathered for the next update, which a file may hold */
 } StatePart;
 
 /* Returns whether the tensor belongs to the part. */

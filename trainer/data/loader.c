@@ -154,6 +154,7 @@ FshStatus loader_new(Loader **loader, const LoaderOptions *options, FshError *er
                               .batch = options->batch,
                               .rank = options->rank,
                               .world_size = options->world_size,
+                              .update_steps = options->update_steps,
                               .seed = options->seed,
                               .training = options->training};
     made->step_count = sampler_step_count(&made->sampler);

@@ -53,6 +53,7 @@ typedef struct LoaderOptions {
     size_t epoch_size_count;
     uint64_t batch;            /* samples, > 0; CROP_WHOLE: 1 */
     uint64_t rank, world_size; /* 0 and 1 for one process */
+    uint64_t update_steps;     /* of training: as Sampler's */
     uint64_t seed;
     bool training;        /* shuffled and last incomplete batch dropped, or each sample once and padded */
     int workers;          /* > 0 */

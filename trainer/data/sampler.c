@@ -14,7 +14,10 @@ uint64_t sampler_step_count(const Sampler *sampler)
 {
     uint64_t total_batch = sampler->batch * sampler->world_size;
     uint64_t whole = sampler->sample_count / total_batch;
-    return whole + (!sampler->training && sampler->sample_count % total_batch != 0);
+    if (!sampler->training)
+        return whole + (sampler->sample_count % total_batch != 0);
+    return sampler->update_steps > 1 && whole > sampler->update_steps ? whole - whole % sampler->update_steps
+                                                                      : whole;
 }
 
 static uint64_t sample_at_place(const Sampler *sampler, uint64_t epoch, uint64_t place)

@@ -14,10 +14,8 @@
 #include "common/json_text.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/plan/deciding_options.h"
-#include "trainer/session/session_weights.h"
+#include "trainer/loop/run_resume.h"
 #include "trainer/checkpoint/weights.h"
-
-enum { CHECKPOINT_VERSION = 2 };
 
 static const char *file_name(RunFile file)
 {
@@ -100,13 +98,14 @@ void run_files_save_weights(RunFiles *files, RunFile file, const RunState *state
 static json_t *checkpoint_object(const RunFiles *files, const RunState *state)
 {
     const TrainingData *data = &files->session->data;
+    const RunShape shape = run_shape(files->session);
     json_t *run = run_state_object(state);
     char *names = class_names_text((const char *const *)data->class_names, (size_t)data->class_count);
     json_t *object =
-        json_pack("{s:i, s:s, s:s, s:s, s:I, s:O, s:o}", "version", CHECKPOINT_VERSION, "model",
+        json_pack("{s:i, s:s, s:s, s:s, s:I, s:I, s:I, s:O, s:o}", "version", CHECKPOINT_VERSION, "model",
                   files->session->plan.model->name, "dataset", fsh_manifest(data->dataset)->id, "class_names",
-                  names ? names : "", "ranks", (json_int_t)files->session->plan.world_size, "options",
-                  files->options, "run", run);
+                  names ? names : "", "ranks", (json_int_t)shape.ranks, "batch", (json_int_t)shape.batch,
+                  "steps", (json_int_t)shape.steps, "options", files->options, "run", run);
     if (!names) { /* no memory */
         json_decref(object);
         object = NULL;
@@ -249,115 +248,4 @@ bool run_files_save_diverged(RunFiles *files, const RunState *state, const uint6
     free(text);
     json_decref(object);
     return !status;
-}
-
-/* ---- resuming ---- */
-
-FshStatus run_files_find(const TrainOptions *options, char *buffer, size_t buffer_bytes, FshError *error)
-{
-    buffer[0] = '\0';
-    if (!options->resume)
-        return FSH_OK;
-    if (strcmp(options->resume, "auto") == 0) {
-        FshStatus status = file_join(buffer, buffer_bytes, options->output, record_checkpoint_name, error);
-        if (!status && !file_exists(buffer))
-            buffer[0] = '\0';
-        return status;
-    }
-    if (file_is_folder(options->resume))
-        return file_join(buffer, buffer_bytes, options->resume, record_checkpoint_name, error);
-    if ((size_t)snprintf(buffer, buffer_bytes, "%s", options->resume) >= buffer_bytes)
-        return fsh_error_set(error, FSH_ERR_USAGE, "--resume: the path is too long");
-    return FSH_OK;
-}
-
-bool run_files_lies_in(const char *checkpoint, const char *folder)
-{
-    char own[PATH_MAX];
-    struct stat there, here;
-    const char *slash = strrchr(checkpoint, '/');
-    const size_t length = slash ? (size_t)(slash - checkpoint) + 1 : 0;
-    if (length >= sizeof own)
-        return false;
-    (void)snprintf(own, sizeof own, "%.*s", (int)length, length ? checkpoint : "");
-    return stat(length ? own : ".", &there) == 0 && stat(folder, &here) == 0 && there.st_dev == here.st_dev &&
-           there.st_ino == here.st_ino;
-}
-
-static FshStatus check_same_run(const char *path, const Session *session, const TrainOptions *options,
-                                const json_t *notes, FshError *error)
-{
-    char differences[700];
-    const char *dataset = json_string_value(json_object_get(notes, "dataset"));
-    const char *model = json_string_value(json_object_get(notes, "model"));
-    const char *classes = json_string_value(json_object_get(notes, "class_names")); /* missing in older
-                                                                                     * checkpoints */
-    if (json_integer_value(json_object_get(notes, "version")) != CHECKPOINT_VERSION)
-        return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "%s: is of another version of ftrain", path);
-    if (!model || strcmp(model, session->plan.model->name) != 0)
-        return fsh_error_set(error, FSH_ERR_MISMATCH, "%s: is of a run of %.64s, not of %s", path,
-                             model ? model : "?", session->plan.model->name);
-    FshStatus status = classes ? session_check_classes(session, path, classes, error) : FSH_OK;
-    if (status)
-        return status;
-    const FshManifest *manifest = fsh_manifest(session->data.dataset);
-    /* Checkpoints of earlier versions have files_id, which covers no content. */
-    if (!dataset || (strcmp(dataset, manifest->id) != 0 && strcmp(dataset, manifest->files_id) != 0))
-        return fsh_error_set(error, FSH_ERR_MISMATCH, "%s: is of a run on another dataset than %s", path,
-                             fsh_path(session->data.dataset));
-    const json_t *noted = json_object_get(notes, "ranks"); /* missing in checkpoints from before there were
-                                                            * ranks */
-    const long long ranks = noted ? (long long)json_integer_value(noted) : 1;
-    if (ranks != (long long)session->plan.world_size)
-        return fsh_error_set(
-            error, FSH_ERR_MISMATCH,
-            "%s: the run had %lld rank%s, this one has %llu, so its steps are others; start as many, or "
-            "begin a new run with --weights",
-            path, ranks, ranks == 1 ? "" : "s", (unsigned long long)session->plan.world_size);
-    const TrainOptions defaults = train_options_default();
-    json_t *now = deciding_options(options), *plain = deciding_options(&defaults);
-    if (!now || !plain) {
-        json_decref(now);
-        json_decref(plain);
-        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
-    }
-    /* Earlier versions had 0 as their default, which meant 1. */
-    json_t *interval = json_object_get(json_object_get(notes, "options"), "val_interval");
-    if (session->plan.evaluation_interval == 1 && json_is_integer(interval) &&
-        json_integer_value(interval) <= 1)
-        (void)json_object_set(now, "val_interval", interval);
-    const DifferenceWords words = {"--", " ", " (was ", ")", true};
-    deciding_differences(now, json_object_get(notes, "options"), plain, &words, differences,
-                         sizeof differences);
-    json_decref(plain);
-    json_decref(now);
-    if (differences[0])
-        return fsh_error_set(
-            error, FSH_ERR_MISMATCH,
-            "%s: the run had other options: %s; give the same, or begin a new run with --weights", path,
-            differences);
-    return FSH_OK;
-}
-
-FshStatus run_files_resume(const char *path, Session *session, const TrainOptions *options, RunState *state,
-                           FshError *error)
-{
-    json_t *notes = NULL;
-    FshStatus status = checkpoint_notes(path, &notes, error);
-    if (!status)
-        status = check_same_run(path, session, options, notes, error);
-    if (!status)
-        status = run_state_read(state, path, json_object_get(notes, "run"), error);
-    const uint64_t steps = session->plan.steps_per_epoch;
-    if (!status && (state->epoch > session->plan.epochs || state->step > steps ||
-                    (state->epoch == session->plan.epochs && state->step > 0) ||
-                    state->steps_done != state->epoch * steps + state->step))
-        status = fsh_error_set(error, FSH_ERR_CORRUPT,
-                               "%s: stands at epoch %" PRIu64 ", step %" PRIu64 ", %" PRIu64
-                               " steps in all: no place in this run",
-                               path, state->epoch, state->step, state->steps_done);
-    if (!status)
-        status = checkpoint_load(path, session->network.state, network_graph(&session->network), error);
-    json_decref(notes);
-    return status;
 }

@@ -1,4 +1,4 @@
-/* run_files.h - saves a run's weights and checkpoints, and resumes from a checkpoint.
+/* run_files.h - saves a run's weights and checkpoints.
  *
  * A failure to save never stops a run: on a full disk it prints a warning, the previous file stays, and
  * training goes on. Threads: one. */
@@ -41,16 +41,5 @@ bool run_files_save_diverged(RunFiles *files, const RunState *state, const uint6
 /* Return whether the newest weights are missing on disk; whether the newest weights or checkpoint are. */
 bool run_files_weights_stale(const RunFiles *files);
 bool run_files_stale(const RunFiles *files);
-
-/* Writes the path of the checkpoint that options->resume means to buffer, or "" to begin anew ("auto" and no
- * checkpoint). FSH_ERR_USAGE, FSH_ERR_MEMORY: the path is too long. */
-FshStatus run_files_find(const TrainOptions *options, char *buffer, size_t buffer_bytes, FshError *error);
-/* Returns whether the checkpoint lies in this folder, by whatever path: its run then goes on there, and
- * nothing in the folder may be replaced. */
-bool run_files_lies_in(const char *checkpoint, const char *folder);
-/* Reads `state` and the session's State from the checkpoint at path. FSH_ERR_MISMATCH: it is from a run with
- * other options (they are listed), another dataset, network or optimizer. */
-FshStatus run_files_resume(const char *path, Session *session, const TrainOptions *options, RunState *state,
-                           FshError *error);
 
 #endif

@@ -4,12 +4,12 @@
 #include <unistd.h>
 
 #include "common/file.h"
-#include "trainer/loop/run_files.h"
+#include "trainer/loop/run_resume.h"
 #include "trainer/report/run_record.h"
 
 bool run_output_goes_on(const TrainOptions *options, const char *checkpoint)
 {
-    return checkpoint[0] && run_files_lies_in(checkpoint, options->output);
+    return checkpoint[0] && run_resume_lies_in(checkpoint, options->output);
 }
 
 bool run_output_may_empty(const TrainOptions *options, const char *checkpoint)

@@ -1,6 +1,6 @@
 /* run_output.h - claims the folder that a run writes to: checks that it may, and that no other run does.
  *
- * checkpoint: what run_files_find has found, "" if the run begins anew. Threads: one. */
+ * checkpoint: what run_resume_find has found, "" if the run begins anew. Threads: one. */
 #ifndef FSHARD_TRAINER_LOOP_RUN_OUTPUT_H
 #define FSHARD_TRAINER_LOOP_RUN_OUTPUT_H
 

@@ -524,11 +524,14 @@ static FshStatus open_record(Training *training, const TrainOptions *options, co
     const RunState *state = &training->state;
     const RecordShape shape = {.pairs = session->plan.model->task == TASK_RESTORATION,
                                .averaged = session->network.average != NULL};
+    const uint64_t steps_now = run_shape(session).accumulation, steps_before = training->before.accumulation;
+    /* the tables count the steps of before */
+    const uint64_t step = steps_now == steps_before ? state->step : state->step / steps_now * steps_before;
     char *arguments = NULL;
     FshStatus status = describe_arguments(options, session, &arguments, error);
     if (!status && run_output_goes_on(options, checkpoint))
-        status = record_resume(&training->record, options->output, &shape, arguments, state->epoch,
-                               state->step, error);
+        status =
+            record_resume(&training->record, options->output, &shape, arguments, state->epoch, step, error);
     else if (!status)
         status = record_open(&training->record, options->output, run_output_may_empty(options, checkpoint),
                              &shape, arguments, error);
@@ -571,8 +574,9 @@ static FshStatus open_state(Training *training, const TrainOptions *options, con
     RunState *state = &training->state;
     FshStatus status = FSH_OK;
     state->plateau = plateau_start(session->plan.schedule.base);
+    training->before = run_shape(session);
     if (checkpoint[0])
-        status = run_files_resume(checkpoint, session, options, state, error);
+        status = run_resume(checkpoint, session, options, state, &training->before, error);
     if (session->plan.rank > 0)
         state->metrics = (Metrics){0}; /* rank 0 alone keeps what was counted before */
     if (!status && training_writes(training) && !state->finished)
@@ -584,6 +588,7 @@ static void tell_plan(Training *training, const TrainOptions *options, const cha
 {
     Session *session = &training->session;
     const RunState *state = &training->state;
+    char difference[400];
     session_describe(session);
     if (state->finished)
         console_line(&session->console,
@@ -593,6 +598,9 @@ static void tell_plan(Training *training, const TrainOptions *options, const cha
     else if (checkpoint[0])
         console_line(&session->console, "goes on from %s: epoch %" PRIu64 ", step %" PRIu64, checkpoint,
                      state->epoch, state->step);
+    run_resume_difference(session, &training->before, difference, sizeof difference);
+    if (difference[0] && !state->finished)
+        console_line(&session->console, "%s", difference);
     if (options->program.verbose && training_writes(training)) {
         describe_network(session, stderr);
         describe_plans(session, stderr);
@@ -624,7 +632,7 @@ FshStatus train_run(const TrainOptions *options, bool *partial_ret, FshError *er
     RunState *state = &training.state;
     bool made_folder = false;
     char checkpoint[PATH_MAX] = "";
-    FshStatus status = run_files_find(options, checkpoint, sizeof checkpoint, error);
+    FshStatus status = run_resume_find(options, checkpoint, sizeof checkpoint, error);
     if (!status)
         status = open_session(&training, options, checkpoint, error);
     /* After the dataset: if the two arguments are swapped, the error should say that. Before the checkpoint

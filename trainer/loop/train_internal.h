@@ -7,6 +7,7 @@
 #include "common/folder_lock.h"
 #include "trainer/loop/run_files.h"
 #include "trainer/loop/run_report.h"
+#include "trainer/loop/run_resume.h"
 #include "trainer/session/session.h"
 
 /* A step that is under way: what is needed of it when its loss arrives. Written when the step begins. */
@@ -37,6 +38,7 @@ typedef struct Training {
     double profile_before;
     double lap_seconds; /* when the last step ended, or the first one began; written by end_step */
     uint64_t log_interval, checkpoint_interval;
+    RunShape before;      /* of the run until now, which open_state reads; this run's if it begins */
     double start_seconds; /* when this part of the run began, minus the time that earlier parts took */
     uint64_t
         alike_steps; /* steps done when the ranks' weights were last compared, by training_check_weights */

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "common/progress.h"
+#include "trainer/loop/run_resume.h"
 #include "trainer/session/ranks_weights.h"
 #include "trainer/report/verdict.h"
 
@@ -140,10 +141,12 @@ static FshStatus check_loss(Training *training, const StepNote *note, const Step
     return fail_diverged(training, note, result->loss, error);
 }
 
-/* Returns the learning rate of a step; a plateau schedule takes over where the warm-up ends. */
-double training_learning_rate(const Training *training, uint64_t step)
+/* Returns the learning rate of a step, which is that of the first of its update; a plateau schedule takes
+ * over where the warm-up ends. */
+double training_learning_rate(const Training *training, uint64_t number)
 {
     const TrainPlan *plan = &training->session.plan;
+    const uint64_t step = number - number % run_shape(&training->session).accumulation;
     const bool warm = step >= plan->schedule.warmup_steps;
     return plan_uses_plateau(plan) && warm ? training->state.plateau.rate
                                            : schedule_at(&plan->schedule, step);

@@ -69,7 +69,7 @@ static void tell_splits(const Teller *teller, const TrainPlan *plan, const Train
         say(&line, "split %s: %" PRIu64 " samples, %" PRIu64 " steps of %" PRIu64, data->train->info->name,
             plan->train_count, plan->steps_per_epoch, plan_total_batch(plan));
         say(&line, " (%" PRIu64 " samples left out of each epoch)",
-            plan->train_count % plan_total_batch(plan));
+            plan->train_count - plan->steps_per_epoch * plan_total_batch(plan));
         if (plan->recipe.optimizer.accumulation_steps > 1)
             say(&line, ", %lld steps for an update: %lld images",
                 (long long)plan->recipe.optimizer.accumulation_steps,

@@ -133,11 +133,14 @@ static FshStatus plan_warmup(TrainPlan *plan, const TrainOptions *options, FshEr
         return fsh_error_set(error, FSH_ERR_USAGE, "--lr-warmup-epochs: %g leaves nothing of %lld epochs",
                              warmup_epochs, (long long)options->epochs);
     Schedule *schedule = &plan->schedule;
-    schedule->warmup_steps = (uint64_t)llround(warmup_epochs * (double)plan->steps_per_epoch);
+    const uint64_t update_steps = (uint64_t)options->grad_accum_steps; /* which have one rate */
+    const double updates = (double)plan->steps_per_epoch / (double)update_steps;
+    schedule->warmup_steps = (uint64_t)llround(warmup_epochs * updates) * update_steps;
     if (schedule->hold_steps) /* in whole epochs */
         schedule->warmup_steps = (uint64_t)llround(warmup_epochs) * plan->steps_per_epoch;
-    if (schedule->warmup_steps >= schedule->total_steps) /* rounded up, it must leave at least one step */
-        schedule->warmup_steps = schedule->total_steps ? schedule->total_steps - 1 : 0;
+    if (schedule->warmup_steps >= schedule->total_steps) /* rounded up, it must leave at least one update */
+        schedule->warmup_steps =
+            schedule->total_steps > update_steps ? schedule->total_steps - update_steps : 0;
     return FSH_OK;
 }
 

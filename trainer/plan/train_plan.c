@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "common/cpu.h"
+#include "trainer/data/sampler.h"
 
 enum {
     BATCH_DEFAULT = 64,
@@ -77,7 +78,11 @@ static FshStatus plan_batch(TrainPlan *plan, const TrainOptions *options, FshErr
         evaluation_batch = 1; /* their sizes differ */
     plan->train_spec.batch = (int64_t)batch;
     plan->evaluation_spec.batch = (int64_t)evaluation_batch;
-    plan->steps_per_epoch = share / batch;
+    plan->steps_per_epoch = sampler_step_count(&(Sampler){.sample_count = plan->train_count,
+                                                          .batch = batch,
+                                                          .world_size = ranks,
+                                                          .update_steps = (uint64_t)options->grad_accum_steps,
+                                                          .training = true});
     const uint64_t evaluated = evaluation_batch * ranks; /* in a step */
     plan->evaluation_steps = (plan->evaluation_count + evaluated - 1) / evaluated;
     if (plan->train_count &&

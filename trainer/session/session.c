@@ -48,6 +48,7 @@ FshStatus session_loader_options(const Session *session, bool training, LoaderOp
         .batch = (uint64_t)(training ? plan->train_spec.batch : plan->evaluation_spec.batch),
         .rank = plan->rank,
         .world_size = plan->world_size,
+        .update_steps = (uint64_t)plan->recipe.optimizer.accumulation_steps,
         .seed = plan->seed,
         .training = training,
         .workers = plan->workers,

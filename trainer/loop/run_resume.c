@@ -1,0 +1,266 @@
+#include "trainer/loop/run_resume.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "common/file.h"
+#include "trainer/checkpoint/checkpoint.h"
+#include "trainer/plan/deciding_options.h"
+#include "trainer/report/run_record.h"
+#include "trainer/session/session_weights.h"
+
+FshStatus run_resume_find(const TrainOptions *options, char *buffer, size_t buffer_bytes, FshError *error)
+{
+    buffer[0] = '\0';
+    if (!options->resume)
+        return FSH_OK;
+    if (strcmp(options->resume, "auto") == 0) {
+        FshStatus status = file_join(buffer, buffer_bytes, options->output, record_checkpoint_name, error);
+        if (!status && !file_exists(buffer))
+            buffer[0] = '\0';
+        return status;
+    }
+    if (file_is_folder(options->resume))
+        return file_join(buffer, buffer_bytes, options->resume, record_checkpoint_name, error);
+    if ((size_t)snprintf(buffer, buffer_bytes, "%s", options->resume) >= buffer_bytes)
+        return fsh_error_set(error, FSH_ERR_USAGE, "--resume: the path is too long");
+    return FSH_OK;
+}
+
+bool run_resume_lies_in(const char *checkpoint, const char *folder)
+{
+    char own[PATH_MAX];
+    struct stat there, here;
+    const char *slash = strrchr(checkpoint, '/');
+    const size_t length = slash ? (size_t)(slash - checkpoint) + 1 : 0;
+    if (length >= sizeof own)
+        return false;
+    (void)snprintf(own, sizeof own, "%.*s", (int)length, length ? checkpoint : "");
+    return stat(length ? own : ".", &there) == 0 && stat(folder, &here) == 0 && there.st_dev == here.st_dev &&
+           there.st_ino == here.st_ino;
+}
+
+/* ---- shapes ---- */
+
+enum { COUNT_MAX = 1 << 20 }; /* of ranks, of images in a batch, of steps in an update */
+
+RunShape run_shape(const Session *session)
+{
+    const TrainPlan *plan = &session->plan;
+    const int64_t accumulation = plan->recipe.optimizer.accumulation_steps;
+    return (RunShape){.ranks = plan->world_size,
+                      .batch = (uint64_t)plan->train_spec.batch,
+                      .accumulation = accumulation > 1 ? (uint64_t)accumulation : 1,
+                      .steps = plan->steps_per_epoch};
+}
+
+/* Returns a count of the notes from 1 to `most`, or `missing` where they have none, as those of earlier
+ * versions. */
+static uint64_t count_of(const json_t *notes, const char *name, uint64_t most, uint64_t missing)
+{
+    const json_t *value = json_object_get(notes, name);
+    const json_int_t count = json_is_integer(value) ? json_integer_value(value) : 0;
+    return count > 0 && (uint64_t)count <= most ? (uint64_t)count : missing;
+}
+
+/* Returns the shape of the run that has left the notes. batch 0: it was chosen, by a version that did not
+ * note it. */
+static RunShape noted_shape(const json_t *notes, const Session *session)
+{
+    const json_t *options = json_object_get(notes, "options");
+    const RunShape now = run_shape(session);
+    RunShape was = {.ranks = count_of(notes, "ranks", COUNT_MAX, 1),
+                    .accumulation = count_of(options, "grad_accum_steps", COUNT_MAX, 1)};
+    const uint64_t chosen = was.ranks == now.ranks ? now.batch : 0, samples = session->plan.train_count;
+    was.batch = count_of(notes, "batch", COUNT_MAX, count_of(options, "batch_size", COUNT_MAX, chosen));
+    was.steps = count_of(notes, "steps", samples, was.batch ? samples / (was.batch * was.ranks) : 0);
+    return was;
+}
+
+static uint64_t images_of_update(const RunShape *shape)
+{
+    return shape->ranks * shape->batch * shape->accumulation;
+}
+
+/* Writes what would make an update of `images`: "--batch-size 12 or --grad-accum-steps 4". */
+static void say_what_fits(const RunShape *now, uint64_t images, char *text, size_t text_bytes)
+{
+    const uint64_t of_batch = now->ranks * now->accumulation, of_steps = now->ranks * now->batch;
+    int length = 0;
+    if (images % of_batch == 0)
+        length = snprintf(text, text_bytes, "--batch-size %" PRIu64, images / of_batch);
+    if (images % of_steps == 0)
+        (void)snprintf(text + length, text_bytes - (size_t)length, "%s--grad-accum-steps %" PRIu64,
+                       length ? " or " : "", images / of_steps);
+    else if (!length && images % now->ranks == 0)
+        (void)snprintf(text, text_bytes, "--batch-size %" PRIu64 " --grad-accum-steps 1",
+                       images / now->ranks);
+    else if (!length)
+        (void)snprintf(text, text_bytes, "as many ranks as divide %" PRIu64, images);
+}
+
+/* Checks that each update of the run takes the images that it would have taken. */
+static FshStatus check_shape(const char *path, const RunShape *was, const RunShape *now, FshError *error)
+{
+    char fits[128];
+    if (!was->batch)
+        return fsh_error_set(
+            error, FSH_ERR_MISMATCH,
+            "%s: the run had %" PRIu64 " rank%s, this one has %" PRIu64
+            ", and its version has not noted the batch size that it chose; start as many, or begin "
+            "a new run with --weights",
+            path, was->ranks, was->ranks == 1 ? "" : "s", now->ranks);
+    const uint64_t before = images_of_update(was), after = images_of_update(now);
+    say_what_fits(now, before, fits, sizeof fits);
+    if (before != after)
+        return fsh_error_set(
+            error, FSH_ERR_MISMATCH,
+            "%s: each update of the run took %" PRIu64 " images (ranks x batch size x accumulation: "
+            "%" PRIu64 " x %" PRIu64 " x %" PRIu64 "), and would take %" PRIu64 " (%" PRIu64 " x %" PRIu64
+            " x %" PRIu64 ") now; start with %s, or begin a new run with --weights",
+            path, before, was->ranks, was->batch, was->accumulation, after, now->ranks, now->batch,
+            now->accumulation, fits);
+    const uint64_t epoch_before = was->steps * was->ranks * was->batch,
+                   epoch_after = now->steps * now->ranks * now->batch;
+    const bool reaches_over = was->accumulation != now->accumulation && was->steps % was->accumulation != 0;
+    if (epoch_before != epoch_after || reaches_over)
+        return fsh_error_set(error, FSH_ERR_MISMATCH,
+                             "%s: the updates of the run do not end where its epochs of %" PRIu64
+                             " images end, and would take other images now (epochs of %" PRIu64
+                             "); start as it was started, or begin a new run with --weights",
+                             path, epoch_before, epoch_after);
+    return FSH_OK;
+}
+
+/* Checks that the state stands at a place that the run has, and makes it count the steps of its shape now. */
+static FshStatus place_state(const char *path, RunState *state, const RunShape *was, const RunShape *now,
+                             uint64_t epochs, FshError *error)
+{
+    if (state->epoch > epochs || state->step > was->steps || (state->epoch == epochs && state->step > 0) ||
+        state->steps_done != state->epoch * was->steps + state->step)
+        return fsh_error_set(error, FSH_ERR_CORRUPT,
+                             "%s: stands at epoch %" PRIu64 ", step %" PRIu64 ", %" PRIu64
+                             " steps in all: no place in this run",
+                             path, state->epoch, state->step, state->steps_done);
+    if (was->accumulation != now->accumulation) {
+        state->step = state->step / was->accumulation * now->accumulation;
+        state->steps_done = state->epoch * now->steps + state->step;
+    }
+    return FSH_OK;
+}
+
+void run_resume_difference(const Session *session, const RunShape *before, char *text, size_t text_bytes)
+{
+    const RunShape now = run_shape(session);
+    text[0] = '\0';
+    if (before->ranks == now.ranks && before->batch == now.batch && before->accumulation == now.accumulation)
+        return;
+    const int length =
+        snprintf(text, text_bytes,
+                 "ranks x batch size x accumulation: %" PRIu64 " x %" PRIu64 " x %" PRIu64 ", and %" PRIu64
+                 " x %" PRIu64 " x %" PRIu64 " before: each update takes the same images",
+                 now.ranks, now.batch, now.accumulation, before->ranks, before->batch, before->accumulation);
+    const bool sync = session->plan.sync_bn;
+    const uint64_t sees = now.batch * (sync ? now.ranks : 1),
+                   saw = before->batch * (sync ? before->ranks : 1);
+    if (session->plan.model->batch_norm && sees != saw && length > 0 && (size_t)length < text_bytes)
+        (void)snprintf(text + length, text_bytes - (size_t)length,
+                       "; but batch norm sees %s batches from here on, of %" PRIu64
+                       " images instead of %" PRIu64,
+                       sees > saw ? "larger" : "smaller", sees, saw);
+}
+
+/* ---- the same run ---- */
+
+/* Returns the options of the notes with the number of images in a batch and of batches in an update of
+ * now, which check_shape compares, and with the evaluation interval of now if both mean 1: earlier
+ * versions had 0 as their default. NULL: no memory. */
+static json_t *comparable_options(const json_t *notes, const json_t *now, const Session *session)
+{
+    static const char *const of_shape[] = {"batch_size", "grad_accum_steps"};
+    json_t *options = json_copy(json_object_get(notes, "options"));
+    const json_t *interval = json_object_get(options, "val_interval");
+    int failed = !options;
+    for (int i = 0; i < 2 && !failed; i++)
+        failed = json_object_set(options, of_shape[i], json_object_get(now, of_shape[i]));
+    if (!failed && session->plan.evaluation_interval == 1 && json_is_integer(interval) &&
+        json_integer_value(interval) <= 1)
+        failed = json_object_set(options, "val_interval", json_object_get(now, "val_interval"));
+    if (!failed)
+        return options;
+    json_decref(options);
+    return NULL;
+}
+
+/* Checks that the options that decide the result are the same. */
+static FshStatus check_options(const char *path, const Session *session, const TrainOptions *options,
+                               const json_t *notes, FshError *error)
+{
+    static const DifferenceWords words = {"--", " ", " (was ", ")", true};
+    const TrainOptions defaults = train_options_default();
+    char differences[700] = "";
+    json_t *now = deciding_options(options), *plain = deciding_options(&defaults),
+           *before = now ? comparable_options(notes, now, session) : NULL;
+    FshStatus status =
+        now && plain && before ? FSH_OK : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
+    if (!status)
+        deciding_differences(now, before, plain, &words, differences, sizeof differences);
+    if (differences[0])
+        status = fsh_error_set(
+            error, FSH_ERR_MISMATCH,
+            "%s: the run had other options: %s; give the same, or begin a new run with --weights", path,
+            differences);
+    json_decref(plain);
+    json_decref(before);
+    json_decref(now);
+    return status;
+}
+
+/* Checks that the notes are of this run: its network, classes, dataset and options. */
+static FshStatus check_same_run(const char *path, const Session *session, const TrainOptions *options,
+                                const json_t *notes, FshError *error)
+{
+    const char *dataset = json_string_value(json_object_get(notes, "dataset"));
+    const char *model = json_string_value(json_object_get(notes, "model"));
+    const char *classes = json_string_value(json_object_get(notes, "class_names")); /* missing in older
+                                                                                     * checkpoints */
+    if (json_integer_value(json_object_get(notes, "version")) != CHECKPOINT_VERSION)
+        return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "%s: is of another version of ftrain", path);
+    if (!model || strcmp(model, session->plan.model->name) != 0)
+        return fsh_error_set(error, FSH_ERR_MISMATCH, "%s: is of a run of %.64s, not of %s", path,
+                             model ? model : "?", session->plan.model->name);
+    FshStatus status = classes ? session_check_classes(session, path, classes, error) : FSH_OK;
+    if (status)
+        return status;
+    const FshManifest *manifest = fsh_manifest(session->data.dataset);
+    /* Checkpoints of earlier versions have files_id, which covers no content. */
+    if (!dataset || (strcmp(dataset, manifest->id) != 0 && strcmp(dataset, manifest->files_id) != 0))
+        return fsh_error_set(error, FSH_ERR_MISMATCH, "%s: is of a run on another dataset than %s", path,
+                             fsh_path(session->data.dataset));
+    return check_options(path, session, options, notes, error);
+}
+
+FshStatus run_resume(const char *path, Session *session, const TrainOptions *options, RunState *state,
+                     RunShape *before_ret, FshError *error)
+{
+    json_t *notes = NULL;
+    const RunShape now = run_shape(session);
+    FshStatus status = checkpoint_notes(path, &notes, error);
+    if (!status)
+        status = check_same_run(path, session, options, notes, error);
+    *before_ret = noted_shape(notes, session);
+    if (!status)
+        status = check_shape(path, before_ret, &now, error);
+    if (!status)
+        status = run_state_read(state, path, json_object_get(notes, "run"), error);
+    if (!status)
+        status = place_state(path, state, before_ret, &now, session->plan.epochs, error);
+    if (!status)
+        status = checkpoint_load(path, session->network.state, network_graph(&session->network),
+                                 before_ret->accumulation != now.accumulation, error);
+    json_decref(notes);
+    return status;
+}

@@ -1,0 +1,45 @@
+/* run_resume.h - finds a run's checkpoint and goes on from it.
+ *
+ * A run goes on with the options that decide its result (deciding_options.h). How the images of an update
+ * are dealt out may change: as long as ranks x batch size x accumulation is the same, every update takes
+ * the same images, and the learning rate is the same, since both count updates. What then differs is told:
+ * batch norm sees other batches.
+ *
+ * Threads: one. */
+#ifndef FSHARD_TRAINER_LOOP_RUN_RESUME_H
+#define FSHARD_TRAINER_LOOP_RUN_RESUME_H
+
+#include "trainer/checkpoint/run_state.h"
+#include "trainer/session/session.h"
+
+enum { CHECKPOINT_VERSION = 2 }; /* of its notes */
+
+/* How the images of an update are dealt out. */
+typedef struct RunShape {
+    uint64_t ranks, batch,
+        accumulation; /* batch: images of a rank in a step; accumulation: steps of an update */
+    uint64_t steps;   /* of an epoch */
+} RunShape;
+
+/* Returns the shape of the run that the session is for. */
+RunShape run_shape(const Session *session);
+
+/* Writes the path of the checkpoint that options->resume means to buffer, or "" to begin anew ("auto" and no
+ * checkpoint). FSH_ERR_USAGE, FSH_ERR_MEMORY: the path is too long. */
+FshStatus run_resume_find(const TrainOptions *options, char *buffer, size_t buffer_bytes, FshError *error);
+/* Returns whether the checkpoint lies in this folder, by whatever path: its run then goes on there, and
+ * nothing in the folder may be replaced. */
+bool run_resume_lies_in(const char *checkpoint, const char *folder);
+
+/* Reads `state` and the session's State from the checkpoint at path, and sets *before_ret to the shape
+ * that the run had. Where the steps of an update are others, state counts the new ones; one that was begun
+ * is begun anew, and the images that it had taken count twice in the epoch's mean loss. FSH_ERR_MISMATCH:
+ * it is from a run with other options or another number of images in an update (the message says what
+ * would fit), another dataset, network or optimizer. */
+FshStatus run_resume(const char *path, Session *session, const TrainOptions *options, RunState *state,
+                     RunShape *before_ret, FshError *error);
+
+/* Writes the line that tells what differs from before: "" if nothing does. */
+void run_resume_difference(const Session *session, const RunShape *before, char *text, size_t text_bytes);
+
+#endif
