@@ -6,10 +6,12 @@
 
 /* Lock-free, so that a signal handler may touch it and any thread may read it. */
 static atomic_int requested_signal;
+static atomic_int signal_count;
 static atomic_bool requeues;
 
 static void remember_signal(int signal_number)
 {
+    atomic_fetch_add(&signal_count, 1);
     /* The second SIGINT means that the user will not wait. With the default action the shell sees a death by
      * signal. */
     if (atomic_exchange(&requested_signal, signal_number) && signal_number == SIGINT) {
@@ -59,7 +61,13 @@ int interrupt_signal(void)
     return atomic_load(&requested_signal);
 }
 
+int interrupt_count(void)
+{
+    return atomic_load(&signal_count);
+}
+
 void interrupt_simulate(int signal_number)
 {
+    atomic_store(&signal_count, signal_number ? 1 : 0);
     atomic_store(&requested_signal, signal_number);
 }

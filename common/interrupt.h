@@ -24,6 +24,9 @@ bool interrupt_requested(void);
 /* Returns the signal that came (SIGINT, SIGTERM), or 0. The exit status is 128 plus it, or 75. */
 int interrupt_signal(void);
 
+/* Returns how many signals have come. Whoever sends a second one will not wait. */
+int interrupt_count(void);
+
 /* Acts as if the signal had come, because it came to another process of the run; with 0, for tests only, as
  * if none had. */
 void interrupt_simulate(int signal_number);

@@ -207,6 +207,47 @@ TEST_IN_FOLDER(test_a_rank_that_is_killed_ends_the_run, folder)
     }
 }
 
+/* Stops a rank as a debugger or a frozen host does, lets rank 0 notice and rank 1 go on again. Sends rank 0
+ * signal_number meanwhile, if it is not 0. Both must end with exit_status and say so. */
+static void stop_a_rank(TestFolder *folder, int signal_number, const char *timeout, int exit_status,
+                        const char *says)
+{
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out%d", signal_number);
+    const char *const arguments[] = {LONG_RUN, "--timeout", timeout, shards, out, NULL};
+    RunningProgram running[2];
+    RunResult results[2];
+    for (int rank = 0; rank < 2; rank++)
+        running[rank] = start_rank(rank, 2, 52 + (signal_number != 0), NULL, arguments);
+    assert_true(wait_for_file(test_path(folder, "out%d/checkpoint.safetensors", signal_number), 30));
+    assert_int_equal(kill(running[1].process, SIGSTOP), 0);
+    const double start = progress_now_seconds();
+    if (signal_number) {
+        sleep_seconds(1);
+        assert_int_equal(kill(running[0].process, signal_number), 0);
+    }
+    results[0] = run_wait(&running[0]);
+    assert_true(progress_now_seconds() - start < 20);
+    assert_int_equal(kill(running[1].process, SIGCONT), 0);
+    results[1] = run_wait(&running[1]);
+    for (int rank = 0; rank < 2; rank++) {
+        assert_int_equal(results[rank].exit_status, exit_status);
+        assert_contains(results[rank].err, "rank 1 of 2 (host ");
+        assert_contains(results[rank].err, says);
+        assert_contains(results[rank].err, "; --resume auto goes on from the last checkpoint");
+        run_result_free(&results[rank]);
+    }
+}
+
+TEST_IN_FOLDER(test_a_rank_that_is_stopped_ends_the_run, folder)
+{
+    stop_a_rank(folder, 0, "2", 1, "has not moved for 2 s (--timeout)");
+}
+
+TEST_IN_FOLDER(test_a_signal_is_heeded_while_a_rank_is_stopped, folder)
+{
+    stop_a_rank(folder, SIGTERM, "60", 75, ", and a signal ends the run without it");
+}
+
 /* 12 epochs of 10 steps for two ranks, with state in everything. */
 #define RICH                                                                                                 \
     "--model", "conv8", "--epochs", "12", "--batch-size", "2", "--opt", "adamw", "--lr", "0.003",            \

@@ -200,7 +200,7 @@ static int stay_away(const RankPlace *place)
     if (communicator_barrier(communicator, &error) != FSH_ERR_SYSTEM || progress_now_seconds() - start > 20)
         return 2;
     if (!strstr(error.message, "rank 1 of 3 (host ") ||
-        !strstr(error.message, "has been waited for for 1 s") ||
+        !strstr(error.message, "has kept the others waiting for 1 s") ||
         (strstr(error.message, process) != NULL) != (place->rank == 1))
         return 3;
     communicator_close(&communicator);

@@ -40,6 +40,13 @@ int rank_process_end(pid_t child)
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
+void rank_process_stopped(pid_t child)
+{
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, WUNTRACED), child);
+    assert_true(WIFSTOPPED(status));
+}
+
 void rank_processes_run(uint64_t world_size, const char *what, RankWork work)
 {
     pid_t children[RANK_PROCESSES_MAX];

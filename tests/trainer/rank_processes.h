@@ -22,6 +22,8 @@ typedef int (*RankWork)(const RankPlace *place);
 pid_t rank_process_start(const RankPlace *place, RankWork work);
 /* Waits for the end of a process and returns its exit status, or 128 plus its signal. */
 int rank_process_end(pid_t child);
+/* Waits until a process has stopped itself. */
+void rank_process_stopped(pid_t child);
 /* Runs the work in all ranks; each must end with 0, and the file's name must be gone. */
 void rank_processes_run(uint64_t world_size, const char *what, RankWork work);
 

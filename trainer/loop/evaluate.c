@@ -107,7 +107,7 @@ FshStatus train_evaluate(const TrainOptions *options, bool *partial_ret, FshErro
         print_text(&metrics, session.data.class_count, seconds);
 done:
     if (status)
-        ranks_explain(session.communicator, error);
+        status = ranks_explain(session.communicator, status, error);
     predictor_free(&predictor);
     session_close(&session);
     return status;

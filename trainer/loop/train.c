@@ -677,7 +677,7 @@ FshStatus train_run(const TrainOptions *options, bool *partial_ret, FshError *er
         print_result(&training, options->verdict);
 done:
     if (status)
-        ranks_explain(session->communicator, error);
+        status = ranks_explain(session->communicator, status, error);
     training_close_steps(&training);
     run_report_end(training.report, state,
                    status                   ? error ? error->message : NULL

@@ -59,6 +59,11 @@ FshStatus communicator_check_all_there(Communicator *communicator, FshError *err
                          host_ranks_describe(communicator->host, left, name));
 }
 
+int communicator_lost_to(const Communicator *communicator)
+{
+    return host_ranks_lost_to(communicator->host);
+}
+
 bool communicator_is_broken(const Communicator *communicator)
 {
     return host_ranks_is_lost(communicator->host);

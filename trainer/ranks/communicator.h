@@ -10,9 +10,11 @@
  * made it. Results are the same bits on all ranks: each element is added in the order of the ranks, once.
  *
  * When a rank ends in the middle of a run, however it ends, all ranks that wait for it notice within a
- * fraction of a second. That call and every later one, of all ranks, then fail with FSH_ERR_SYSTEM and
- * one message, "rank 1 of 4 (host gpu07, process 4711) has ended". A rank that lives but does not come
- * for COMMUNICATOR_PATIENCE_SECONDS counts as lost too.
+ * fraction of a second. That call and every later one, of all ranks, then fail with FSH_ERR_SYSTEM and one
+ * message, "rank 1 of 4 (host gpu07, process 4711) has ended". A rank whose process stands still for
+ * timeout_seconds is lost too, and one that lives but does not come for patience_seconds. A signal ends no
+ * call, since all ranks are to stop together; but where it finds a rank that has stood still for 5 seconds,
+ * that one is lost at once.
  *
  * All ranks are on one host, and talk through its memory (host_ranks.h).
  *
@@ -55,10 +57,14 @@ FshStatus communicator_gather(Communicator *communicator, const void *mine, size
                               FshError *error);
 
 /* Returns FSH_OK, or FSH_ERR_SYSTEM with the message of the loss, if a rank has ended without
- * communicator_close or a call has failed. Asks the system and waits for no rank; from any thread. */
+ * communicator_close or stands still, or a call has failed. Asks the system and waits for no rank; from any
+ * thread. */
 FshStatus communicator_check(Communicator *communicator, FshError *error);
 /* Does the same, and also fails for a rank that has called communicator_close: no other need wait for it. */
 FshStatus communicator_check_all_there(Communicator *communicator, FshError *error);
+/* Returns the signal without which a rank that stood still would have been waited for longer: this process
+ * is to end as if it had come here. 0: no rank is lost, or not for that reason. From any thread. */
+int communicator_lost_to(const Communicator *communicator);
 /* Returns whether a rank is lost, so that every later call fails; from any thread. */
 bool communicator_is_broken(const Communicator *communicator);
 

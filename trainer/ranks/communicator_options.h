@@ -5,7 +5,11 @@
 #ifndef FSHARD_TRAINER_RANKS_COMMUNICATOR_OPTIONS_H
 #define FSHARD_TRAINER_RANKS_COMMUNICATOR_OPTIONS_H
 
-enum { COMMUNICATOR_PATIENCE_SECONDS = 1800, COMMUNICATOR_GATHERING_SECONDS = 120 };
+enum {
+    COMMUNICATOR_TIMEOUT_SECONDS = 60,
+    COMMUNICATOR_PATIENCE_SECONDS = 1800,
+    COMMUNICATOR_GATHERING_SECONDS = 120
+};
 
 /* Told once, by the first rank that is there, that ranks are still missing ("rank 3 of 4 is waited for"),
  * or that another process keeps this one from meeting them. tell == NULL: nobody is told. */
@@ -19,6 +23,8 @@ typedef struct CommunicatorHint {
 /* All zeros are the defaults. The same on all ranks. */
 typedef struct CommunicatorOptions {
     CommunicatorHint hint;
+    /* A rank whose process has not moved for so long is lost; 0: COMMUNICATOR_TIMEOUT_SECONDS. */
+    double timeout_seconds;
     /* A rank that lives but does not come to the others is waited for so long; 0:
      * COMMUNICATOR_PATIENCE_SECONDS. */
     double patience_seconds;

@@ -30,13 +30,15 @@ typedef struct HostRankCell {
     alignas(HOST_CELL_BYTES) atomic_int state; /* HostRankState */
     atomic_int process;
     atomic_int rank;     /* in the run */
+    atomic_uint beats;   /* host_beats.h */
     atomic_uint meeting; /* the last barrier that it has come to, counted from 1 */
 } HostRankCell;
 
 typedef enum HostLossState { HOST_LOSS_NONE, HOST_LOSS_WRITING, HOST_LOSS_TOLD } HostLossState;
 
 typedef struct HostLoss {
-    atomic_int state; /* HostLossState: who moves it from NONE writes the text, once */
+    atomic_int state;         /* HostLossState: who moves it from NONE writes the rest, once */
+    atomic_int signal_number; /* that has hastened it; 0: none */
     char text[HOST_RANKS_LOSS_MAX];
 } HostLoss;
 

@@ -18,15 +18,23 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/interrupt.h"
 #include "common/progress.h"
+#include "trainer/ranks/host_beats.h"
 #include "trainer/ranks/host_memory.h"
 
 enum { SPINS = 1000 };
+/* How long a rank may have stood still when a signal comes, and when a second one does. */
+static const double still_after_signal = 5, still_after_signals = 2;
 static const double step_most_seconds = 10 * HOST_RANKS_LOOK_SECONDS;
 
 struct HostRanks {
     HostMemory memory;
-    double patience_seconds;
+    HostBeats beats;
+    double timeout_seconds, patience_seconds;
+    /* interrupt.h of who opens it: a backend, which calls too, is a plugin with a copy that hears of no
+     * signal. */
+    int (*signal_number)(void), (*signal_count)(void);
 };
 
 /* ---- joining ---- */
@@ -38,9 +46,15 @@ FshStatus host_ranks_open(HostRanks **host_ret, const RankPlace *place, const Co
     *host_ret = NULL;
     if (!host)
         return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for the ranks of this host");
+    host->signal_number = interrupt_signal;
+    host->signal_count = interrupt_count;
+    host->timeout_seconds =
+        options->timeout_seconds > 0 ? options->timeout_seconds : COMMUNICATOR_TIMEOUT_SECONDS;
     host->patience_seconds =
         options->patience_seconds > 0 ? options->patience_seconds : COMMUNICATOR_PATIENCE_SECONDS;
     FshStatus status = host_memory_open(&host->memory, place, &options->hint, error);
+    if (!status)
+        status = host_beats_start(&host->beats, &host->memory, host->timeout_seconds, error);
     if (!status)
         status = host_memory_gather(&host->memory, &options->hint, error);
     if (status)
@@ -53,6 +67,7 @@ void host_ranks_close(HostRanks **host_ret)
 {
     if (!*host_ret)
         return;
+    host_beats_stop(&(*host_ret)->beats);
     host_memory_close(&(*host_ret)->memory);
     free(*host_ret);
     *host_ret = NULL;
@@ -108,16 +123,27 @@ static FshStatus tell_loss(const HostRanks *host, FshError *error)
                          atomic_load(&loss->state) == HOST_LOSS_TOLD ? loss->text : "another rank has ended");
 }
 
-FshStatus host_ranks_lose(HostRanks *host, const char *text, FshError *error)
+FshStatus host_ranks_lose_to_signal(HostRanks *host, int signal_number, const char *text, FshError *error)
 {
     HostHead *head = host->memory.head;
     int none = HOST_LOSS_NONE;
     if (atomic_compare_exchange_strong(&head->loss.state, &none, HOST_LOSS_WRITING)) {
         (void)snprintf(head->loss.text, sizeof head->loss.text, "%s", text);
+        atomic_store(&head->loss.signal_number, signal_number);
         atomic_store(&head->loss.state, HOST_LOSS_TOLD);
         wake_all(&head->generation);
     }
     return tell_loss(host, error);
+}
+
+FshStatus host_ranks_lose(HostRanks *host, const char *text, FshError *error)
+{
+    return host_ranks_lose_to_signal(host, 0, text, error);
+}
+
+int host_ranks_lost_to(const HostRanks *host)
+{
+    return atomic_load(&host->memory.head->loss.signal_number);
 }
 
 /* Makes it the loss that a rank `what`, as in "has ended". */
@@ -128,6 +154,32 @@ static FshStatus lose_rank(HostRanks *host, uint64_t index, const char *what, Fs
     return host_ranks_lose(host, text, error);
 }
 
+/* Returns for how many seconds a rank may stand still. After a signal the others would wait for it only
+ * to make a checkpoint together. */
+static double still_most_seconds(const HostRanks *host)
+{
+    const double most = !host->signal_number()     ? host->timeout_seconds
+                        : host->signal_count() > 1 ? still_after_signals
+                                                   : still_after_signal;
+    return most < host->timeout_seconds ? most : host->timeout_seconds;
+}
+
+/* Makes it the loss that a rank stands still. */
+static FshStatus lose_still(HostRanks *host, uint64_t index, double still, FshError *error)
+{
+    char name[HOST_RANKS_NAME_MAX], text[HOST_RANKS_LOSS_MAX];
+    const int signal_number = host->signal_number();
+    (void)host_ranks_describe(host, index, name);
+    if (signal_number)
+        (void)snprintf(text, sizeof text, "%s has not moved for %.0f s, and a signal ends the run without it",
+                       name, still);
+    else
+        (void)snprintf(text, sizeof text,
+                       "%s has not moved for %.0f s (--timeout): it is stopped, frozen or swapped out", name,
+                       still);
+    return host_ranks_lose_to_signal(host, signal_number, text, error);
+}
+
 FshStatus host_ranks_check(HostRanks *host, FshError *error)
 {
     const HostMemory *memory = &host->memory;
@@ -136,6 +188,11 @@ FshStatus host_ranks_check(HostRanks *host, FshError *error)
     for (uint64_t index = 0; index < memory->count; index++)
         if (index != memory->index && host_memory_has_died(memory, index))
             return lose_rank(host, index, "has ended", error);
+    for (uint64_t index = 0; index < memory->count; index++) {
+        const double still = host_beats_still(&host->beats, index);
+        if (index != memory->index && still >= still_most_seconds(host))
+            return lose_still(host, index, still, error);
+    }
     return FSH_OK;
 }
 
@@ -175,7 +232,8 @@ static FshStatus check_missing(HostRanks *host, unsigned generation, double wait
         return lose_rank(host, left, "has ended", error);
     if (waited <= host->patience_seconds || missing == memory->count)
         return FSH_OK;
-    (void)snprintf(text, sizeof text, "has been waited for for %.0f s: it lives, but does not come", waited);
+    (void)snprintf(text, sizeof text, "has kept the others waiting for %.0f s: its process lives, but hangs",
+                   waited);
     return lose_rank(host, missing, text, error);
 }
 

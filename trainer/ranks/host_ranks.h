@@ -7,21 +7,26 @@
  *   host_ranks_close(&host);
  *
  * Part of the communicator (communicator.h), which everybody else calls. Where the ranks of a run are on
- * several hosts, the first rank of each host speaks for it: an exchange, given to a call here, runs on
- * that rank alone, while the others of its host wait, and may replace what they are about to receive.
+ * several hosts, the first rank of each host speaks for it: an exchange, given to a call here, runs on that
+ * rank alone, while the others of its host wait, and may replace what they are about to receive.
  *
- * Every rank of the host makes the same calls in the same order with the same counts, and with an
- * exchange or without one alike. A rank's index is its place among those of this host: 0 is the first.
- * Each element is combined in the order of the indices, by one rank, so that all have the same bits.
+ * Every rank of the host makes the same calls in the same order with the same counts, and with an exchange
+ * or without one alike. A rank's index is its place among those of this host: 0 is the first. Each element
+ * is combined in the order of the indices, by one rank, so that all have the same bits.
  *
  * A loss ends the communication of all ranks of the host. Whoever notices it first writes it into the
  * shared file, with the message that every later call of every rank fails with. Those who wait hear of it
- * within HOST_RANKS_LOOK_SECONDS. A rank is lost when it ends in the middle of a run, however it ends,
- * because the kernel then releases its lock on the file; and when it lives but does not come for
- * patience_seconds.
+ * within HOST_RANKS_LOOK_SECONDS. A rank is lost
+ *   when it ends in the middle of a run, however it ends, because the kernel then releases its lock;
+ *   when its process has not moved for timeout_seconds (host_beats.h); if it wakes up, it hears of its loss;
+ *   when its process has not moved for 5 seconds and a signal asks this one to stop, or for 2 seconds and two
+ *   signals do: it is not waited for, and all ranks end as if the signal had come to them;
+ *   when its process moves, but it does not come for patience_seconds.
  *
- * Threads: one at a time, but for host_ranks_lose, _check, _left, _is_lost and _describe, which any
- * thread may call between open and close. */
+ * Signals are those that interrupt.h has told the program, or the plugin, that has called host_ranks_open.
+ *
+ * Threads: one at a time, but for host_ranks_lose, _lose_to_signal, _lost_to, _check, _left, _is_lost and
+ * _describe, which any thread may call between open and close. */
 #ifndef FSHARD_TRAINER_RANKS_HOST_RANKS_H
 #define FSHARD_TRAINER_RANKS_HOST_RANKS_H
 
@@ -90,7 +95,11 @@ FshStatus host_ranks_broadcast(HostRanks *host, uint64_t index, void *bytes, siz
 /* Ends the communication of all ranks of this host, with that message; the first loss counts, later ones
  * change nothing. Wakes those who wait. Returns FSH_ERR_SYSTEM with the message of the loss that counts. */
 FshStatus host_ranks_lose(HostRanks *host, const char *text, FshError *error);
-/* Looks for a rank of this host that has ended without host_ranks_close, and makes that the loss. Returns
+/* Does the same for a loss that a signal has hastened: the ranks are to end as if it had come to them. */
+FshStatus host_ranks_lose_to_signal(HostRanks *host, int signal_number, const char *text, FshError *error);
+/* Returns the signal that has hastened the loss; 0: none, or no loss. */
+int host_ranks_lost_to(const HostRanks *host);
+/* Looks for a rank of this host that is lost, and makes that the loss. Returns
  * FSH_OK, or FSH_ERR_SYSTEM with the loss that counts. Asks the system and waits for no rank. */
 FshStatus host_ranks_check(HostRanks *host, FshError *error);
 /* Returns the index of a rank that has called host_ranks_close, which is no loss until somebody waits for

@@ -2,9 +2,11 @@
 
 #include <string.h>
 
+#include "trainer/ranks/communicator_options.h"
+
 RankOptions rank_options_default(void)
 {
-    return (RankOptions){.gpu = -1};
+    return (RankOptions){.gpu = -1, .timeout = COMMUNICATOR_TIMEOUT_SECONDS};
 }
 
 size_t rank_options_rows(RankOptions *o, Option *rows)
@@ -60,6 +62,15 @@ size_t rank_options_rows(RankOptions *o, Option *rows)
          .argument = "K",
          .marks = OPTION_FREE | OPTION_NOT_IN_FILE,
          .help = "which of --world-size this process is, from 0"},
+        {.name = "timeout",
+         .kind = OPTION_REAL,
+         .value = &o->timeout,
+         .argument = "S",
+         .minimum = 1,
+         .maximum = 86400,
+         .marks = OPTION_FREE,
+         .help = "seconds after which a rank is lost whose process stands still: stopped, frozen, swapped "
+                 "out; a slow one is waited for"},
     };
     memcpy(rows, own, sizeof own);
     return sizeof own / sizeof *own;

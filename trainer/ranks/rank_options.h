@@ -1,6 +1,7 @@
 /* rank_options.h - the options that say which processes train together, and how they look after each other.
  *
- * Each option has one row, here, and one reader: rank_gpus.h (gpus), rank_place.h (all that name a place).
+ * Each option has one row, here, and one reader: rank_gpus.h (gpus), rank_place.h (all that name a place),
+ * communicator_options.h (timeout).
  *
  * Threads: any. */
 #ifndef FSHARD_TRAINER_RANKS_RANK_OPTIONS_H
@@ -15,6 +16,7 @@ typedef struct RankOptions {
     const char *nnodes, *node_rank;
     const char *master_addr, *master_port;
     const char *world_size, *rank;
+    double timeout; /* seconds: CommunicatorOptions.timeout_seconds */
 } RankOptions;
 
 /* Returns the defaults. */

@@ -68,13 +68,17 @@ FshStatus ranks_check_there(Communicator *communicator, FshError *error)
     return communicator ? communicator_check_all_there(communicator, error) : FSH_OK;
 }
 
-void ranks_explain(Communicator *communicator, FshError *error)
+FshStatus ranks_explain(Communicator *communicator, FshStatus status, FshError *error)
 {
     FshError lost = {0};
-    if (communicator && error && communicator_check(communicator, &lost) != FSH_OK)
-        (void)fsh_error_set(error, lost.status,
-                            "%s, and training ends with it; --resume auto goes on from the last checkpoint",
-                            lost.message);
+    if (!communicator || communicator_check(communicator, &lost) == FSH_OK)
+        return status;
+    const int signal_number = communicator_lost_to(communicator);
+    if (signal_number && !interrupt_signal())
+        interrupt_simulate(signal_number);
+    return fsh_error_set(error, signal_number ? FSH_ERR_INTERRUPTED : status,
+                         "%s%s; --resume auto goes on from the last checkpoint", lost.message,
+                         signal_number ? "" : ", and training ends with it");
 }
 
 FshStatus ranks_sum_metrics(Communicator *communicator, Metrics *metrics, FshError *error)

@@ -33,9 +33,10 @@ bool ranks_interrupted(const Communicator *communicator);
 /* Returns FSH_ERR_SYSTEM if a rank has ended or failed: results of the device may then be invalid. */
 FshStatus ranks_check_there(Communicator *communicator, FshError *error);
 
-/* Replaces the message of a failure by that of a rank that has ended, if one has: it is the cause, whatever a
- * library says. */
-void ranks_explain(Communicator *communicator, FshError *error);
+/* Replaces the message of a failure by that of a rank that is lost, if one is: it is the cause, whatever a
+ * library says. Returns status, or FSH_ERR_INTERRUPTED if that rank was given up because of a signal, which
+ * then counts as received here too. */
+FshStatus ranks_explain(Communicator *communicator, FshStatus status, FshError *error);
 
 /* Replaces metrics by their sum over the ranks. */
 FshStatus ranks_sum_metrics(Communicator *communicator, Metrics *metrics, FshError *error);

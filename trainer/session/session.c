@@ -295,7 +295,8 @@ static void tell_who_is_missing(void *context, const char *text)
 static FshStatus join_ranks(Session *session, TrainOptions *options, SessionUse use, FshError *error)
 {
     const CommunicatorOptions meeting = {
-        .hint = {.after_seconds = MISSING_RANK_SECONDS, .tell = tell_who_is_missing, .context = session}};
+        .hint = {.after_seconds = MISSING_RANK_SECONDS, .tell = tell_who_is_missing, .context = session},
+        .timeout_seconds = options->ranks.timeout};
     FshStatus status = FSH_OK;
     options->place = (RankPlace){.world_size = 1, .local_world = 1};
     if (use != SESSION_LOAD)
