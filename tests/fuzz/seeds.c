@@ -35,6 +35,7 @@ int main(int argc, char **argv)
     seeds_formats(argv[1]);
     seeds_foreign(argv[1]);
     seeds_images(argv[1]);
+    seeds_hosts(argv[1]);
     seeds_lists(argv[1]);
     return 0;
 }

@@ -14,6 +14,7 @@ void seed_need(int holds, const char *what);
 void seeds_formats(
     const char *root); /* shards, records, indexes, manifests, metadata, LMDBs (seeds_formats.c) */
 void seeds_foreign(const char *root); /* WebDataset, BasicSR, folder2lmdb, JSON (seeds_foreign.c) */
+void seeds_hosts(const char *root);   /* hellos of hosts, lists of Slurm (seeds_hosts.c) */
 void seeds_images(const char *root);  /* JPEGs and what they carry (seeds_images.c) */
 void seeds_lists(const char *root);   /* labels, tars, ledger rows, tensors (seeds_lists.c) */
 

@@ -504,6 +504,7 @@ static FshStatus find_with(const Environment *environment, const struct Launcher
     if (status)
         return status;
     place->launcher = launcher->name;
+    place->name_comes_late = launcher->wanted_ranks != NULL;
     name_job(environment, launcher, place);
     return FSH_OK;
 }

@@ -6,13 +6,11 @@
  *
  *   ftrain --gpus    as torchrun, with FSHARD_JOB
  *   by hand          --world-size --rank: a process each; --nnodes --node-rank: a host each
- *   torchrun alone   PET_NNODES PET_NODE_RANK PET_NPROC_PER_NODE PET_MASTER_ADDR PET_MASTER_PORT: what
- *   torchrun
- *                    takes its options from (Kubeflow's torch runtime sets them); a host each. Not where
- *                    LOCAL_RANK is set: there torchrun has read them.
+ *   a PyTorch job    PET_NNODES PET_NODE_RANK PET_NPROC_PER_NODE PET_MASTER_ADDR PET_MASTER_PORT, from
+ *                    which torchrun takes its options (Kubeflow's torch runtime sets them): a host each. Not
+ *                    where LOCAL_RANK is set: there torchrun has read them.
  *   torchrun         RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT;
- *   TORCHELASTIC_RUN_ID,
- *                    _RESTART_COUNT
+ *                    TORCHELASTIC_RUN_ID, _RESTART_COUNT
  *   mpirun           OMPI_COMM_WORLD_RANK _SIZE _LOCAL_RANK _LOCAL_SIZE (Open MPI); PMI_RANK PMI_SIZE
  *                    MPI_LOCALRANKID MPI_LOCALNRANKS (MPICH, Intel MPI)
  *   srun             SLURM_PROCID SLURM_STEP_NUM_TASKS SLURM_LOCALID SLURM_STEP_NUM_NODES SLURM_NODEID
@@ -56,7 +54,8 @@ typedef struct RankPlace {
     /* Where several hosts meet; "" and 0 where all ranks are on this one. */
     char address[RANK_ADDRESS_MAX];
     uint16_t port;
-    uint64_t run; /* a hash of the job's names that are the same on all hosts */
+    bool name_comes_late; /* the address is a name that is known once the first host has started */
+    uint64_t run;         /* a hash of the job's names that are the same on all hosts */
 } RankPlace;
 
 /* Returns the value of an environment variable; NULL: not set. */

@@ -1,0 +1,619 @@
+/* Hosts that meet over TCP: what they combine, whom they let in, and what each hears when one of them goes.
+ * The hosts are processes of this machine. */
+#include "tests/support/support.h"
+#include "tests/trainer/rank_processes.h"
+#include "trainer/ranks/hub.h"
+#include "trainer/ranks/hub_frames.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/interrupt.h"
+#include "common/progress.h"
+
+enum { HOSTS_MAX = 4, VALUES = HUB_PIECE_BYTES / (int)sizeof(float) };
+
+/* What the processes tell the test. */
+typedef struct Report {
+    FshStatus status[HOSTS_MAX];
+    char message[HOSTS_MAX][1024];
+    double seconds[HOSTS_MAX]; /* that it took */
+    bool ready[HOSTS_MAX];
+    bool lost[HOSTS_MAX]; /* this host has lost something */
+} Report;
+static Report *report;
+
+static HubOptions options = {.hint = {.most_seconds = 20}, .timeout_seconds = 20};
+
+static void add_f32(void *result, const void *values, size_t from, size_t to)
+{
+    for (size_t i = from; i < to; i++)
+        ((float *)result)[i] += ((const float *)values)[i];
+}
+
+static void most_u64(void *result, const void *values, size_t from, size_t to)
+{
+    for (size_t i = from; i < to; i++)
+        if (((const uint64_t *)values)[i] > ((uint64_t *)result)[i])
+            ((uint64_t *)result)[i] = ((const uint64_t *)values)[i];
+}
+
+static const RankReduction sum_f32 = {sizeof(float), add_f32}, max_u64 = {sizeof(uint64_t), most_u64};
+
+/* Returns a port that was free a moment ago. */
+static uint16_t free_port(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof address;
+    const int made = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(made >= 0 && bind(made, (struct sockaddr *)&address, sizeof address) == 0 &&
+                getsockname(made, (struct sockaddr *)&address, &bytes) == 0);
+    (void)close(made);
+    return ntohs(address.sin_port);
+}
+
+/* Returns the place of the host whose first rank is `first`. */
+static RankPlace host_place(uint64_t first, uint64_t count, uint64_t world_size, uint16_t port)
+{
+    RankPlace place = {.rank = first, .world_size = world_size, .local_world = count, .port = port, .run = 7};
+    (void)snprintf(place.address, sizeof place.address, "127.0.0.1");
+    return place;
+}
+
+/* Opens the hub and notes how that went. */
+static Hub *open_hub(const RankPlace *place)
+{
+    const double start = progress_now_seconds();
+    FshError error = {0};
+    Hub *hub = NULL;
+    report->status[place->rank] = hub_open(&hub, place, &options, &error);
+    (void)snprintf(report->message[place->rank], sizeof report->message[0], "%s", error.message);
+    report->seconds[place->rank] = progress_now_seconds() - start;
+    report->ready[place->rank] = true;
+    return hub;
+}
+
+static int only_open(const RankPlace *place)
+{
+    Hub *hub = open_hub(place);
+    hub_close(&hub);
+    return 0;
+}
+
+static void begin(void)
+{
+    report = mmap(NULL, sizeof *report, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(report != MAP_FAILED);
+    *report = (Report){0};
+    options = (HubOptions){.hint = {.most_seconds = 20}, .timeout_seconds = 20};
+}
+
+static void expect_message(int host, FshStatus status, const char *part)
+{
+    if (report->status[host] != status || !strstr(report->message[host], part))
+        fail_msg("host %d: status %d, '%s' does not say '%s'", host, report->status[host],
+                 report->message[host], part);
+}
+
+/* Starts the work in a process for each rank that is a host. */
+static void start_hosts(pid_t *processes, uint64_t hosts, uint16_t port, RankWork work)
+{
+    for (uint64_t i = 0; i < hosts; i++) {
+        const RankPlace place = host_place(i, 1, hosts, port);
+        processes[i] = rank_process_start(&place, work);
+    }
+}
+
+static void run_hosts(uint64_t hosts, RankWork work)
+{
+    pid_t processes[HOSTS_MAX];
+    start_hosts(processes, hosts, free_port(), work);
+    for (uint64_t i = 0; i < hosts; i++)
+        if (rank_process_end(processes[i]) != 0)
+            fail_msg("host %d of %d: %s", (int)i, (int)hosts, report->message[i]);
+}
+
+/* ---- together ---- */
+
+static int combine(const RankPlace *place)
+{
+    const uint64_t rank = place->rank, world = place->world_size;
+    float *values = malloc(VALUES * sizeof *values);
+    uint64_t most[2] = {rank, 100 - rank};
+    char text[8] = "no";
+    Hub *hub = open_hub(place);
+    FshError error = {0};
+    int bad = !hub || !values || hub_count(hub) != world;
+    for (int turn = 0; turn < 3 && !bad; turn++) {
+        for (size_t i = 0; i < VALUES; i++)
+            values[i] = (float)(i % 1000) + (float)rank;
+        if (rank == world - 1)
+            (void)strcpy(text, "yes");
+        bad = hub_reduce(hub, values, VALUES * sizeof *values, &sum_f32, &error) ||
+              hub_reduce(hub, most, sizeof most, &max_u64, &error) ||
+              hub_broadcast(hub, rank == world - 1, text, sizeof text, &error) || hub_meet(hub, &error) ||
+              most[0] != world - 1 || most[1] != 100 || strcmp(text, "yes") != 0;
+        for (size_t i = 0; i < VALUES && !bad; i++)
+            bad = values[i] != (float)(i % 1000) * (float)world + (float)(world * (world - 1)) / 2;
+    }
+    if (error.message[0])
+        (void)snprintf(report->message[rank], sizeof report->message[0], "%s", error.message);
+    hub_close(&hub);
+    free(values);
+    return bad;
+}
+
+TEST(test_hosts_combine_what_they_have)
+{
+    begin();
+    for (uint64_t hosts = 2; hosts <= HOSTS_MAX; hosts++)
+        run_hosts(hosts, combine);
+}
+
+/* Adds values whose sum depends on the order: 1 is lost beside 1e8 in f32, unless 1e8 - 1e8 comes first. */
+static int add_in_order(const RankPlace *place)
+{
+    static const float of_ranks[] = {1e8F, -1e8F, 1};
+    float value = of_ranks[place->rank];
+    Hub *hub = open_hub(place);
+    const int bad = !hub || hub_reduce(hub, &value, sizeof value, &sum_f32, NULL) || value != 1;
+    hub_close(&hub);
+    return bad;
+}
+
+TEST(test_hosts_are_added_in_the_order_of_their_ranks)
+{
+    begin();
+    for (int i = 0; i < 5; i++)
+        run_hosts(3, add_in_order);
+}
+
+static int differ(const RankPlace *place)
+{
+    char bytes[16] = {0};
+    Hub *hub = open_hub(place);
+    FshError error = {0};
+    const FshStatus status =
+        hub ? hub_broadcast(hub, place->rank == 0, bytes, place->rank == 0 ? 8 : 16, &error) : FSH_OK;
+    (void)snprintf(report->message[place->rank], sizeof report->message[0], "%s", error.message);
+    hub_close(&hub);
+    return status != FSH_ERR_SYSTEM;
+}
+
+TEST(test_hosts_that_do_different_things_are_told)
+{
+    begin();
+    run_hosts(2, differ);
+    assert_contains(report->message[1], "out of step");
+    assert_contains(report->message[0], "out of step");
+}
+
+/* ---- ends ---- */
+
+/* Works with the others until something is lost, and notes the message. */
+static int work_on(const RankPlace *place)
+{
+    Hub *hub = open_hub(place);
+    FshError error = {0};
+    FshStatus status = hub ? FSH_OK : FSH_ERR_USAGE;
+    while (!status) {
+        char bytes[64] = {0};
+        status = hub_broadcast(hub, place->rank == 0, bytes, sizeof bytes, &error);
+        sleep_seconds(0.005);
+    }
+    (void)snprintf(report->message[place->rank], sizeof report->message[0], "%s", error.message);
+    report->status[place->rank] = status;
+    hub_close(&hub);
+    return status != FSH_ERR_SYSTEM;
+}
+
+static void wait_until_ready(uint64_t hosts)
+{
+    for (uint64_t i = 0; i < hosts; i++)
+        for (int turn = 0; turn < 3000 && !report->ready[i]; turn++)
+            sleep_seconds(0.01);
+}
+
+TEST(test_all_hosts_hear_of_one_that_is_killed)
+{
+    for (int victim = 0; victim < 3; victim++) {
+        pid_t processes[3];
+        char name[64];
+        begin();
+        start_hosts(processes, 3, free_port(), work_on);
+        wait_until_ready(3);
+        (void)kill(processes[victim], SIGKILL);
+        const double start = progress_now_seconds();
+        (void)snprintf(name, sizeof name, "rank %d of 3 (host ", victim);
+        for (int i = 0; i < 3; i++) {
+            assert_int_equal(rank_process_end(processes[i]), i == victim ? 128 + SIGKILL : 0);
+            if (i != victim) {
+                expect_message(i, FSH_ERR_SYSTEM, name);
+                assert_contains(report->message[i], "has ended");
+            }
+        }
+        assert_true(progress_now_seconds() - start < 5);
+    }
+}
+
+TEST(test_all_hosts_hear_of_one_that_is_frozen)
+{
+    pid_t processes[3];
+    begin();
+    options.timeout_seconds = 2;
+    start_hosts(processes, 3, free_port(), work_on);
+    wait_until_ready(3);
+    (void)kill(processes[1], SIGSTOP);
+    assert_int_equal(rank_process_end(processes[0]), 0);
+    assert_int_equal(rank_process_end(processes[2]), 0);
+    (void)kill(processes[1], SIGKILL);
+    (void)rank_process_end(processes[1]);
+    expect_message(0, FSH_ERR_SYSTEM, "rank 1 of 3 (host ");
+    expect_message(0, FSH_ERR_SYSTEM, "has not been heard of for 2 s");
+    expect_message(2, FSH_ERR_SYSTEM, "has not been heard of for 2 s");
+}
+
+static FshStatus look_at_report(void *context, FshError *error)
+{
+    (void)context;
+    return report->lost[2] ? fsh_error_set(error, FSH_ERR_SYSTEM, "rank 5 of 9 has fallen") : FSH_OK;
+}
+
+static int work_and_look(const RankPlace *place)
+{
+    if (place->rank == 2)
+        options.look = look_at_report;
+    return work_on(place);
+}
+
+TEST(test_what_one_host_has_lost_all_are_told)
+{
+    pid_t processes[3];
+    begin();
+    start_hosts(processes, 3, free_port(), work_and_look);
+    wait_until_ready(3);
+    report->lost[2] = true;
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(rank_process_end(processes[i]), 0);
+        expect_message(i, FSH_ERR_SYSTEM, "rank 5 of 9 has fallen");
+    }
+}
+
+static void note_loss(void *context, const char *text)
+{
+    (void)context;
+    (void)snprintf(report->message[0], sizeof report->message[0], "%s", text);
+    report->lost[0] = true;
+}
+
+/* Does nothing until the loss is told: a long step, or a wait for a GPU. */
+static int work_alone(const RankPlace *place)
+{
+    char name[HOST_RANKS_NAME_MAX];
+    options.lose = note_loss;
+    Hub *hub = open_hub(place);
+    for (int turn = 0; turn < 3000 && !report->lost[0]; turn++)
+        sleep_seconds(0.01);
+    const int bad = !report->lost[0] || hub_left(hub, name);
+    hub_close(&hub);
+    return bad;
+}
+
+TEST(test_a_host_hears_of_a_loss_while_it_waits_for_nobody)
+{
+    const uint16_t port = free_port();
+    begin();
+    const RankPlace first = host_place(0, 1, 2, port), second = host_place(1, 1, 2, port);
+    const pid_t alone = rank_process_start(&first, work_alone), victim = rank_process_start(&second, work_on);
+    wait_until_ready(2);
+    (void)kill(victim, SIGKILL);
+    (void)rank_process_end(victim);
+    assert_int_equal(rank_process_end(alone), 0);
+    assert_contains(report->message[0], "rank 1 of 2 (host ");
+}
+
+/* The second host leaves at once; the first hears of no loss until it waits for it. */
+static int leave_in_order(const RankPlace *place)
+{
+    char name[HOST_RANKS_NAME_MAX] = "";
+    FshError error = {0};
+    Hub *hub = open_hub(place);
+    if (place->rank == 1 || !hub) {
+        hub_close(&hub);
+        return 0;
+    }
+    for (int turn = 0; turn < 3000 && !hub_left(hub, name); turn++)
+        sleep_seconds(0.01);
+    sleep_seconds(0.3);
+    const int bad = report->lost[0] || !strstr(name, "rank 1 of 2 (host ") ||
+                    hub_meet(hub, &error) != FSH_ERR_SYSTEM || !strstr(error.message, "has ended");
+    hub_close(&hub);
+    return bad;
+}
+
+TEST(test_leaving_is_no_loss_until_somebody_waits)
+{
+    begin();
+    options.lose = note_loss;
+    run_hosts(2, leave_in_order);
+}
+
+/* ---- meetings that fail ---- */
+
+TEST(test_a_host_that_is_missing_is_named_on_all_that_are_there)
+{
+    const uint16_t port = free_port();
+    const RankPlace first = host_place(0, 1, 4, port), second = host_place(1, 1, 4, port);
+    begin();
+    options.hint.most_seconds = 1.5;
+    const pid_t a = rank_process_start(&first, only_open), b = rank_process_start(&second, only_open);
+    (void)rank_process_end(a);
+    (void)rank_process_end(b);
+    expect_message(0, FSH_ERR_SYSTEM, "ranks 2 to 3 of 4 have not come within 2 seconds");
+    assert_true(report->status[1] != FSH_OK);
+    assert_true(report->seconds[0] < 6 && report->seconds[1] < 6);
+}
+
+TEST(test_an_address_that_does_not_answer_is_told)
+{
+    const RankPlace place = host_place(1, 1, 2, free_port());
+    begin();
+    options.hint.most_seconds = 1;
+    (void)only_open(&place);
+    expect_message(1, FSH_ERR_SYSTEM, "within 1 seconds: Connection refused");
+    assert_true(report->seconds[1] < 5);
+}
+
+TEST(test_a_name_that_does_not_resolve_is_told_at_once)
+{
+    RankPlace place = host_place(1, 1, 2, 4711);
+    begin();
+    (void)snprintf(place.address, sizeof place.address, "no such host");
+    (void)only_open(&place);
+    expect_message(1, FSH_ERR_USAGE,
+                   "'no such host', where the ranks of all hosts are to meet, is no address");
+    assert_true(report->seconds[1] < 10);
+}
+
+/* Returns a socket that listens on the port, and says nothing. */
+static int listen_on(uint16_t port)
+{
+    const struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    const int made = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(made >= 0 && bind(made, (const struct sockaddr *)&address, sizeof address) == 0 &&
+                listen(made, 8) == 0);
+    return made;
+}
+
+TEST(test_a_port_that_is_taken_is_told_on_both_hosts)
+{
+    const uint16_t port = free_port();
+    const int taken = listen_on(port);
+    begin();
+    options.hint.most_seconds = 1;
+    const RankPlace first = host_place(0, 1, 2, port), second = host_place(1, 1, 2, port);
+    (void)only_open(&first);
+    (void)only_open(&second);
+    expect_message(0, FSH_ERR_USAGE, "is taken on this host by another program");
+    expect_message(1, FSH_ERR_SYSTEM, "what answers there says nothing that ftrain says");
+    (void)close(taken);
+}
+
+TEST(test_an_address_of_no_host_here_listens_everywhere_and_says_so)
+{
+    static const char *const addresses[] = {"203.0.113.7"};
+    const uint16_t port = free_port();
+    begin();
+    options.hint.most_seconds = 10;
+    options.hint.after_seconds = 100;
+    options.hint.tell = note_loss;
+    RankPlace first = host_place(0, 1, 2, port), second = host_place(1, 1, 2, port);
+    (void)snprintf(first.address, sizeof first.address, "%s", addresses[0]);
+    const pid_t a = rank_process_start(&first, only_open);
+    const pid_t b = rank_process_start(&second, only_open);
+    (void)rank_process_end(a);
+    (void)rank_process_end(b);
+    assert_true(report->status[0] == FSH_OK && report->status[1] == FSH_OK);
+    assert_true(report->lost[0]); /* told */
+}
+
+static int with_other_secret(const RankPlace *place)
+{
+    options.secret = "other";
+    return only_open(place);
+}
+
+static int with_secret(const RankPlace *place)
+{
+    options.secret = "open sesame";
+    return only_open(place);
+}
+
+/* Runs the first host with one work, the second with another. */
+static void run_two(RankPlace first, RankPlace second, RankWork work_of_first, RankWork work_of_second)
+{
+    const pid_t a = rank_process_start(&first, work_of_first),
+                b = rank_process_start(&second, work_of_second);
+    (void)rank_process_end(a);
+    (void)rank_process_end(b);
+}
+
+TEST(test_a_shared_secret_keeps_those_out_who_do_not_know_it)
+{
+    uint16_t port = free_port();
+    begin();
+    options.hint.most_seconds = 1;
+    run_two(host_place(0, 1, 2, port), host_place(1, 1, 2, port), with_secret, with_secret);
+    assert_true(report->status[0] == FSH_OK && report->status[1] == FSH_OK);
+    port = free_port();
+    run_two(host_place(0, 1, 2, port), host_place(1, 1, 2, port), with_secret, with_other_secret);
+    expect_message(1, FSH_ERR_USAGE, "FSHARD_SECRET differs");
+    expect_message(0, FSH_ERR_SYSTEM, "FSHARD_SECRET differs");
+    port = free_port();
+    run_two(host_place(0, 1, 2, port), host_place(1, 1, 2, port), only_open, with_secret);
+    expect_message(1, FSH_ERR_USAGE, "FSHARD_SECRET differs");
+}
+
+TEST(test_hosts_that_were_started_otherwise_are_told)
+{
+    uint16_t port = free_port();
+    RankPlace other = host_place(1, 1, 2, port);
+    begin();
+    options.hint.most_seconds = 1;
+    other.run = 8;
+    run_two(host_place(0, 1, 2, port), other, only_open, only_open);
+    expect_message(1, FSH_ERR_USAGE, "is of another job");
+    expect_message(0, FSH_ERR_SYSTEM, "is of another job");
+    port = free_port();
+    run_two(host_place(0, 1, 2, port), host_place(1, 1, 3, port), only_open, only_open);
+    expect_message(0, FSH_ERR_USAGE, "was started with 3 ranks in all, and the first host with 2");
+    expect_message(1, FSH_ERR_USAGE, "was started with 3 ranks in all, and the first host with 2");
+    port = free_port();
+    run_two(host_place(0, 2, 4, port), host_place(1, 2, 4, port), only_open, only_open);
+    expect_message(0, FSH_ERR_USAGE, "must follow each other");
+    expect_message(1, FSH_ERR_USAGE, "must follow each other");
+}
+
+/* ---- strangers ---- */
+
+/* Connects to the port as often as it takes. Returns the socket; -1: nobody listens within some seconds. */
+static int call_port(uint16_t port)
+{
+    const struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    for (int turn = 0; turn < 2000; turn++) {
+        const int made = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (made >= 0 && connect(made, (const struct sockaddr *)&address, sizeof address) == 0)
+            return made;
+        (void)close(made);
+        sleep_seconds(0.005);
+    }
+    return -1;
+}
+
+TEST(test_strangers_neither_end_nor_hold_up_a_meeting)
+{
+    enum { CALLS = 150 };
+    static const char garbage[4096] = "GET / HTTP/1.1\r\nHost: fshard\r\n\r\n";
+    const uint16_t port = free_port();
+    const RankPlace first = host_place(0, 1, 2, port), second = host_place(1, 1, 2, port);
+    int sockets[CALLS];
+    begin();
+    const pid_t a = rank_process_start(&first, combine);
+    for (int i = 0; i < CALLS; i++) {
+        sockets[i] = call_port(port);
+        assert_true(sockets[i] >= 0);
+        if (i % 3 == 0) /* says too much; the others a part, or nothing */
+            (void)send(sockets[i], garbage, sizeof garbage, MSG_NOSIGNAL);
+        else if (i % 3 == 1)
+            (void)send(sockets[i], "fshard\r\n", 8, MSG_NOSIGNAL);
+    }
+    const pid_t b = rank_process_start(&second, combine);
+    assert_int_equal(rank_process_end(a), 0);
+    assert_int_equal(rank_process_end(b), 0);
+    for (int i = 0; i < CALLS; i++)
+        (void)close(sockets[i]);
+}
+
+static int come_late(const RankPlace *place)
+{
+    sleep_seconds(1);
+    return combine(place);
+}
+
+TEST(test_a_host_may_come_late)
+{
+    uint16_t port = free_port();
+    begin();
+    run_two(host_place(0, 1, 2, port), host_place(1, 1, 2, port), combine, come_late);
+    assert_true(report->status[0] == FSH_OK && report->status[1] == FSH_OK && report->seconds[0] > 0.9);
+    port = free_port();
+    run_two(host_place(0, 1, 2, port), host_place(1, 1, 2, port), come_late, combine);
+    assert_true(report->status[0] == FSH_OK && report->status[1] == FSH_OK && report->seconds[1] > 0.9);
+}
+
+TEST(test_an_interrupt_ends_the_wait)
+{
+    const RankPlace place = host_place(0, 1, 2, free_port());
+    begin();
+    interrupt_install();
+    interrupt_simulate(SIGTERM);
+    (void)only_open(&place);
+    assert_int_equal(report->status[0], FSH_ERR_INTERRUPTED);
+}
+
+/* ---- frames ---- */
+
+static void prove(HubHello *hello, const HubChallenge *challenge, const char *secret)
+{
+    uint8_t bytes[sizeof *challenge + offsetof(HubHello, proof)];
+    memcpy(bytes, challenge, sizeof *challenge);
+    memcpy(bytes + sizeof *challenge, hello, offsetof(HubHello, proof));
+    hub_proof_make(secret, bytes, sizeof bytes, hello->proof);
+}
+
+TEST(test_another_version_is_told_by_both_names)
+{
+    const RankPlace first = host_place(0, 2, 4, 1), second = host_place(2, 2, 4, 1);
+    HubChallenge challenge, later;
+    HubHello hello;
+    char text[HUB_TEXT_MAX];
+    FshError error = {0};
+    assert_ok(hub_challenge_make(&challenge, &error), &error);
+    assert_ok(hub_challenge_make(&later, &error), &error);
+    assert_ok(hub_hello_make(&hello, &second, "gpu08", &challenge, "s", &error), &error);
+    assert_int_equal(hub_hello_check(&hello, &first, &challenge, "s", text), HUB_WELL);
+    /* what was said in one meeting is of no use in the next */
+    assert_int_equal(hub_hello_check(&hello, &first, &later, "s", text), HUB_STRANGER);
+    (void)snprintf(hello.version, sizeof hello.version, "0.0.1");
+    assert_int_equal(hub_hello_check(&hello, &first, &challenge, "s", text), HUB_STRANGER);
+    prove(&hello, &challenge, "s");
+    assert_int_equal(hub_hello_check(&hello, &first, &challenge, "s", text), HUB_MISFIT);
+    assert_contains(text, "host gpu08 has ftrain 0.0.1, and the first host ftrain " FSHARD_VERSION);
+    hello.opening.protocol = 99;
+    assert_int_equal(hub_hello_check(&hello, &first, &challenge, "s", text), HUB_STRANGER);
+    assert_contains(text, "protocol 99");
+}
+
+TEST(test_a_first_host_without_the_secret_is_not_believed)
+{
+    const RankPlace second = host_place(2, 2, 4, 1);
+    HubChallenge challenge;
+    HubHello hello;
+    HubWelcome welcome = {.verdict = HUB_TOGETHER, .host = 1, .host_count = 2};
+    char text[HUB_TEXT_MAX];
+    FshError error = {0};
+    assert_ok(hub_challenge_make(&challenge, &error), &error);
+    assert_ok(hub_hello_make(&hello, &second, "gpu08", &challenge, "s", &error), &error);
+    hub_welcome_make(&welcome, &hello, "s");
+    assert_int_equal(hub_welcome_check(&welcome, &hello, "s", text), HUB_WELL);
+    hub_welcome_make(&welcome, &hello, "t");
+    assert_int_equal(hub_welcome_check(&welcome, &hello, "s", text), HUB_STRANGER);
+}
+
+/* RFC 4231, test cases 2 and 6. */
+TEST(test_proofs_are_those_of_the_standard)
+{
+    static const uint8_t second[HUB_PROOF_BYTES] = {
+        0x5b, 0xdc, 0xc1, 0x46, 0xbf, 0x60, 0x75, 0x4e, 0x6a, 0x04, 0x24, 0x26, 0x08, 0x95, 0x75, 0xc7,
+        0x5a, 0x00, 0x3f, 0x08, 0x9d, 0x27, 0x39, 0x83, 0x9d, 0xec, 0x58, 0xb9, 0x64, 0xec, 0x38, 0x43};
+    static const uint8_t sixth[HUB_PROOF_BYTES] = {
+        0x60, 0xe4, 0x31, 0x59, 0x1e, 0xe0, 0xb6, 0x7f, 0x0d, 0x8a, 0x26, 0xaa, 0xcb, 0xf5, 0xb7, 0x7f,
+        0x8e, 0x0b, 0xc6, 0x21, 0x37, 0x28, 0xc5, 0x14, 0x05, 0x46, 0x04, 0x0f, 0x0e, 0xe3, 0x7f, 0x54};
+    uint8_t proof[HUB_PROOF_BYTES];
+    char key[132] = {0};
+    memset(key, 0xAA, sizeof key - 1);
+    hub_proof_make("Jefe", "what do ya want for nothing?", 28, proof);
+    assert_true(hub_proof_is(proof, second));
+    hub_proof_make(key, "Test Using Larger Than Block-Size Key - Hash Key First", 54, proof);
+    assert_true(hub_proof_is(proof, sixth));
+    assert_false(hub_proof_is(proof, second));
+}

@@ -1,0 +1,65 @@
+/* hub.h - the first ranks of several hosts: one TCP connection from each to rank 0, on which they meet,
+ * combine values, and hear of ranks that are lost elsewhere. Part of the communicator (communicator.h).
+ *
+ *   Hub *hub;
+ *   hub_open(&hub, &place, &options, &error);       // returns when all hosts are there
+ *   hub_reduce(hub, sums, bytes, &sum, &error);     // all hosts have the sums over the hosts
+ *   hub_close(&hub);
+ *
+ * Every host makes the same calls in the same order with the same counts. Rank 0 combines what the hosts send
+ * in the order of their ranks and sends all the same bytes.
+ *
+ * A thread of its own serves the connections: it sends a sign of life at least every second, and asks
+ * options.look whether this host is well, about every HUB_LOOK_SECONDS. What it learns, a loss, is told to
+ * this host by options.lose and to all other hosts, so that all hear of it within a fraction of a second. A
+ * host is lost when its connection ends before hub_close there, or when nothing is heard of it for
+ * options.timeout_seconds (a frozen machine, a link that is down).
+ *
+ * Threads: one at a time; hub_left from any. */
+#ifndef FSHARD_TRAINER_RANKS_HUB_H
+#define FSHARD_TRAINER_RANKS_HUB_H
+
+#include "trainer/ranks/host_ranks.h"
+
+enum { HUB_PIECE_BYTES = 512 * 1024, HUB_MEETING_SECONDS = 30 };
+#define HUB_LOOK_SECONDS 0.1
+
+typedef struct HubOptions {
+    CommunicatorHint hint;  /* most_seconds 0: HUB_MEETING_SECONDS */
+    double timeout_seconds; /* above 0 */
+    const char *secret;     /* NULL: none */
+    /* Returns FSH_OK, or what this host has lost, which all others are told. NULL: nothing. From hub's thread
+     * and from the caller's. */
+    FshStatus (*look)(void *context, FshError *error);
+    /* Is told what another host has lost, once. From hub's thread. NULL: nobody. */
+    void (*lose)(void *context, const char *text);
+    void *context;
+} HubOptions;
+
+typedef struct Hub Hub;
+
+/* Meets the other hosts at place->address: listens there if this is rank 0, and connects to it otherwise.
+ * place is that of a host's first rank. FSH_ERR_USAGE: the address does not resolve; the port is taken;
+ * another version, secret, number of ranks; ranks of a host that do not follow each other. FSH_ERR_SYSTEM:
+ * the address does not answer, or a host has not come, within the time of the hint; there is no network.
+ * FSH_ERR_INTERRUPTED. On failure *hub_ret is NULL. */
+FshStatus hub_open(Hub **hub_ret, const RankPlace *place, const HubOptions *options, FshError *error);
+/* Leaves in order, which is no loss until somebody waits for this host, and frees. NULL is fine. */
+void hub_close(Hub **hub);
+
+/* Returns the number of hosts. */
+uint64_t hub_count(const Hub *hub);
+
+/* Waits until all hosts have come here. */
+FshStatus hub_meet(Hub *hub, FshError *error);
+/* Replaces the values by their reduction over the hosts. byte_count is at most HUB_PIECE_BYTES and the same
+ * on all hosts. */
+FshStatus hub_reduce(Hub *hub, void *values, size_t byte_count, const RankReduction *reduction,
+                     FshError *error);
+/* Copies the bytes of the one host that calls with is_mine to all others. byte_count as above. */
+FshStatus hub_broadcast(Hub *hub, bool is_mine, void *bytes, size_t byte_count, FshError *error);
+
+/* Returns whether a host has left in order; writes "rank 2 of 4 (host gpu08, process 4711)" to text then. */
+bool hub_left(Hub *hub, char text[HOST_RANKS_NAME_MAX]);
+
+#endif
