@@ -15,7 +15,8 @@
  *            FOLDER/weights.safetensors (ten classes; depth and the like in its metadata) on the inputs of
  *            FOLDER/batch.safetensors (rounding.py makes them)
  * TYPE: f32, tf32 (on a GPU), bf16 or f16. DEVICE: cpu (the usual) or cuda. FSHARD_BENCH_PLANS: a folder for
- * cuDNN's plans. FSHARD_BENCH_NO_FUSE: fusions to leave out, as --no-fuse. Threads: those that OpenMP is
+ * cuDNN's plans. FSHARD_BENCH_NO_FUSE: fusions to leave out, as --no-fuse. FSHARD_BENCH_SYNC_BN, of any
+ * value: --sync-bn. Threads: those that OpenMP is
  * given.
  *
  * Several processes with the environment of torchrun, mpirun or srun (scripts/device_ranks.sh), or
@@ -118,6 +119,7 @@ static FshStatus make(Job *job, FshError *error)
         .deviation = {pairs ? 1 : 0.25, pairs ? 1 : 0.25, pairs ? 1 : 0.25},
         .loss = pairs ? LOSS_CHARBONNIER : LOSS_CROSS_ENTROPY,
         .compute_type = job->type,
+        .sync_norms = getenv("FSHARD_BENCH_SYNC_BN") != NULL,
         .optimizer = {.kind = OPTIMIZER_SGD, .momentum = 0.9, .nesterov = true, .weight_decay = 1e-4}};
     if (job->type == DATA_F16) {
         recipe.optimizer.loss_scaling = true;

@@ -1,6 +1,7 @@
 /* ftrain --gpus 2: two GPUs train as one with twice the batch, and end together. Left out (77) where there
  * are fewer than two. */
 #include "tests/programs/ranks_support.h"
+#include "tests/programs/sync_bn_support.h"
 
 #include <math.h>
 #include <signal.h>
@@ -86,6 +87,30 @@ TEST_IN_FOLDER(test_a_network_with_norms_trains_on_two_gpus, folder)
     object = read_json(result.out);
     assert_true(number_of(object, "samples") == 37);
     json_decref(object);
+    run_result_free(&result);
+}
+
+/* In float32 the sums of norms are exchanged in float64. */
+TEST_IN_FOLDER(test_two_gpus_with_sync_bn_make_one_update_as_one_does, folder)
+{
+    (void)make_set(folder, &sync_bn_set);
+    compare_sync_update(folder, "cuda", "resnet18", 2, 1e-5);
+    compare_sync_update(folder, "cuda", "resnet9", 2, 1e-5);
+}
+
+/* In fp16 convolutions make the sums that are exchanged. */
+TEST_IN_FOLDER(test_two_gpus_with_sync_bn_train_in_16_bits, folder)
+{
+    (void)make_set(folder, &sync_bn_set);
+    assert_true(sync_update_share(folder, "cuda", "resnet18", "fp16") < 0.5);
+    assert_true(sync_update_share(folder, "cuda", "resnet18", "bf16") < 0.5);
+    DatasetSpec spec = train_plain;
+    spec.train_count = 256;
+    const char *shards = test_path(folder, "more"), *out = test_path(folder, "out");
+    dataset_make(shards, &spec);
+    RunResult result = TRAIN(0, "--jobs", "4", "--device", "cuda", "--model", "resnet18", "--epochs", "3",
+                             "--batch-size", "4", "--sync-bn", "--gpus", "2", "--json", shards, out);
+    assert_contains(result.err, "batch norms: statistics of the batches of all ranks");
     run_result_free(&result);
 }
 

@@ -35,8 +35,9 @@ Moments moments_of(const NormTensors *tensors, const NormRunning *running)
 {
     Moments moments = {};
     const double rows = (double)device_tensor_rows(tensors->x);
+    const double joint = rows * (double)(running->ranks ? running->ranks : 1);
     moments.inverse_rows = 1 / rows;
-    moments.unbiasing = rows > 1 ? rows / (rows - 1) : 1;
+    moments.unbiasing = joint > 1 ? joint / (joint - 1) : 1;
     moments.epsilon = running->epsilon;
     moments.momentum = running->momentum;
     moments.bias = running->bias ? data_of<float>(running->bias) : nullptr;
@@ -147,10 +148,12 @@ void backward(const NormGradient *gradient, const NormTensors *tensors, const No
     pass.map = backward_map<T, Pass::map_gate>(gradient, tensors, norm);
     pass.finish_first = {norm.inverse_deviation, data_of<float>(gradient->dweight),
                          data_of<float>(gradient->dbias), maybe_data<float>(gradient->zero)};
-    if (gradient->dx && run_whole<T>(pass, tensors->x, scratch, stream))
+    const NormGradientPart part = gradient->part;
+    if (part == NORM_GRADIENT_ALL && gradient->dx && run_whole<T>(pass, tensors->x, scratch, stream))
         return;
-    sum_rows<T>(pass.term, pass.finish_first, tensors->x, scratch, stream);
-    if (gradient->dx)
+    if (part != NORM_GRADIENT_X)
+        sum_rows<T>(pass.term, pass.finish_first, tensors->x, scratch, stream);
+    if (part != NORM_GRADIENT_SUMS && gradient->dx)
         run_map<T, 4>(pass.map, tensors->x, stream);
 }
 
@@ -291,6 +294,28 @@ extern "C" cudaError_t kernel_batch_norm_apply_sums(const NormTensors *tensors, 
         using T = decltype(zero);
         apply<T, true>(tensors, activation, addend, y, sums_of_x, stream);
     });
+}
+
+extern "C" cudaError_t kernel_batch_norm_means(const DeviceTensor *x, double *means, void *scratch,
+                                               cudaStream_t stream)
+{
+    return with_storage(x, [&](auto zero) {
+        using T = decltype(zero);
+        const FinishMeans<T> finish = {data_of<T>(x), 1 / (double)device_tensor_rows(x), means,
+                                       means + x->pitch};
+        sum_rows<T>(MomentsTerm<T>{data_of<T>(x)}, finish, x, scratch, stream);
+    });
+}
+
+extern "C" cudaError_t kernel_batch_norm_statistics(const NormTensors *tensors, const NormRunning *running,
+                                                    const double *means, cudaStream_t stream)
+{
+    const DeviceTensor *x = tensors->x;
+    if (!all_f32({tensors->mean, tensors->inverse_deviation, running->mean, running->var, running->bias}))
+        return cudaErrorNotSupported;
+    statistics_kernel<<<blocks_for(x->pitch), block_threads, 0, stream>>>(
+        means, moments_of(tensors, running), (int)x->pitch, (int)device_tensor_channels(x));
+    return cudaGetLastError();
 }
 
 extern "C" cudaError_t kernel_batch_norm_backward(const NormGradient *gradient, const NormTensors *tensors,

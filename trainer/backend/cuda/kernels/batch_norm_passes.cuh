@@ -146,6 +146,31 @@ template <typename T> struct FinishChannelSums {
     }
 };
 
+/* Computes the means of x and of its square from the sums about the shift. */
+template <typename T> struct FinishMeans {
+    const T *x;
+    double inverse_rows;
+    double *mean, *square;
+    __device__ void operator()(int c, const double *sums, bool) const
+    {
+        const double shifted = sums[0] * inverse_rows, exact = (double)(float)x[c] + shifted;
+        mean[c] = exact;
+        square[c] = fmax(sums[1] * inverse_rows - shifted * shifted, 0.0) + exact * exact;
+    }
+};
+
+/* Makes the batch's statistics of the means of x and of its square, f64 [2, pitch]. */
+static __global__ void statistics_kernel(const double *means, const Moments moments, int pitch, int channels)
+{
+    const int c = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    if (c >= pitch)
+        return;
+    const bool is_channel = c < channels;
+    const double mean = means[c], variance = fmax(means[pitch + c] - mean * mean, 0.0);
+    const float inverse = is_channel ? (float)rsqrt(variance + moments.epsilon) : 0;
+    moments.set(c, moments.before(c, is_channel), mean, variance, inverse, is_channel);
+}
+
 static __global__ void running_statistics_kernel(const float *running_mean, const float *running_var,
                                                  double epsilon, int pitch, int channels, float *mean,
                                                  float *inverse_deviation)

@@ -40,6 +40,7 @@ typedef struct NormRunning {
      * again; only the running mean includes it. */
     const DeviceTensor *bias;
     double epsilon, momentum;
+    uint64_t ranks; /* whose rows the statistics are of, as many on each; 0: 1 */
 } NormRunning;
 
 /* Computes sums [2, at least the pitch of x] f32, of x and of its squares over its rows, for the norm that
@@ -66,11 +67,23 @@ cudaError_t kernel_batch_norm_forward(const NormTensors *tensors, const NormRunn
 bool kernel_batch_norm_is_whole(const DeviceTensor *x);
 
 /* Does what kernel_batch_norm_forward does, in one launch, if the sums of x are known (from
- * kernel_channel_sums or a convolution). */
+ * kernel_channel_sums or a convolution); of several ranks: their means over the ranks. */
 cudaError_t kernel_batch_norm_apply_sums(const NormTensors *tensors, const NormRunning *running,
                                          const DeviceTensor *sums, const NormActivation *activation,
                                          const DeviceTensor *addend, const DeviceTensor *y,
                                          cudaStream_t stream);
+
+/* The parts of kernel_batch_norm_forward for statistics of several ranks, before kernel_batch_norm_apply.
+ * means computes the means of x and of its square over the rows, f64 [2, the pitch of x]; statistics makes
+ * mean and inverse_deviation of their means over the ranks, and moves the running statistics. */
+cudaError_t kernel_batch_norm_means(const DeviceTensor *x, double *means, void *scratch, cudaStream_t stream);
+cudaError_t kernel_batch_norm_statistics(const NormTensors *tensors, const NormRunning *running,
+                                         const double *means, cudaStream_t stream);
+
+/* What kernel_batch_norm_backward makes: all; or dweight, dbias, g and zero; or dx from them. In between
+ * dweight and dbias may become their means over ranks that have as many rows: dx is then that of the joint
+ * rows. */
+typedef enum NormGradientPart { NORM_GRADIENT_ALL, NORM_GRADIENT_SUMS, NORM_GRADIENT_X } NormGradientPart;
 
 /* What the gradient reads and writes, with g = dy + dy2 through the activation: dbias = sum g, dweight = sum
  * g * x^. Through the batch's statistics (Ioffe and Szegedy 2015, section 3) dx = weight * inverse_deviation
@@ -88,6 +101,7 @@ typedef struct NormGradient {
     const DeviceTensor *dweight, *dbias;
     const DeviceTensor *zero; /* [C] f32 or NULL: set to zeros, the gradient of NormRunning.bias */
     bool batch_statistics;
+    NormGradientPart part;
 } NormGradient;
 cudaError_t kernel_batch_norm_backward(const NormGradient *gradient, const NormTensors *tensors,
                                        const NormActivation *activation, void *scratch, cudaStream_t stream);

@@ -31,6 +31,23 @@ FshStatus device_ranks_share(const DeviceRanks *ranks, const GradientBucket buck
     return FSH_OK;
 }
 
+FshStatus device_ranks_mean(const DeviceRanks *ranks, const RankMean *pieces, int piece_count,
+                            cudaStream_t stream, FshError *error)
+{
+    (void)ranks;
+    (void)pieces;
+    (void)piece_count;
+    (void)stream;
+    (void)error;
+    return FSH_OK;
+}
+
+uint64_t device_ranks_count(const DeviceRanks *ranks)
+{
+    (void)ranks;
+    return 1;
+}
+
 #else
 
 #include <dlfcn.h>
@@ -262,6 +279,27 @@ FshStatus device_ranks_share(const DeviceRanks *ranks, const GradientBucket buck
         status = NCCL_TRY(ranks, AllReduce(loss, loss, 1, ncclFloat32, ncclAvg, ranks->comm, stream), error);
     const ncclResult_t ended = ranks->nccl.GroupEnd(); /* always: what was begun must end */
     return status ? status : nccl_check(&ranks->nccl, ended, "ncclGroupEnd()", error);
+}
+
+FshStatus device_ranks_mean(const DeviceRanks *ranks, const RankMean *pieces, int piece_count,
+                            cudaStream_t stream, FshError *error)
+{
+    FshStatus status = NCCL_TRY(ranks, GroupStart(), error);
+    if (status)
+        return status;
+    for (int i = 0; i < piece_count && !status; i++)
+        status =
+            NCCL_TRY(ranks,
+                     AllReduce(pieces[i].values, pieces[i].values, pieces[i].count,
+                               pieces[i].is_f64 ? ncclFloat64 : ncclFloat32, ncclAvg, ranks->comm, stream),
+                     error);
+    const ncclResult_t ended = ranks->nccl.GroupEnd(); /* always: what was begun must end */
+    return status ? status : nccl_check(&ranks->nccl, ended, "ncclGroupEnd()", error);
+}
+
+uint64_t device_ranks_count(const DeviceRanks *ranks)
+{
+    return ranks ? communicator_place(ranks->communicator)->world_size : 1;
 }
 
 #endif

@@ -25,4 +25,18 @@ void device_ranks_leave(DeviceRanks *ranks);
 FshStatus device_ranks_share(const DeviceRanks *ranks, const GradientBucket buckets[GRADIENT_BUCKETS],
                              float *loss, cudaStream_t stream, FshError *error);
 
+/* Values in device memory that become their means over the ranks. */
+typedef struct RankMean {
+    void *values; /* f32, or f64 */
+    uint64_t count;
+    bool is_f64;
+} RankMean;
+
+/* Enqueues one exchange that replaces all values of the pieces by their means over the ranks. NCCL connects
+ * ranks in the first exchange of a kind: that must not be recorded into a graph. */
+FshStatus device_ranks_mean(const DeviceRanks *ranks, const RankMean *pieces, int piece_count,
+                            cudaStream_t stream, FshError *error);
+/* Returns how many ranks there are; ranks NULL: 1. */
+uint64_t device_ranks_count(const DeviceRanks *ranks);
+
 #endif

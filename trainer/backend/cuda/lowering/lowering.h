@@ -17,6 +17,10 @@ typedef struct LoweringRow {
  * FSH_ERR_MEMORY, FSH_ERR_LIBRARY. */
 FshStatus lowering_narrow_weight(const CudaProgram *program, Step *step, int i, FshError *error);
 
+/* Returns whether the norm that reads these sums, CONV_SUMS of a convolution, exchanges them with other
+ * ranks: it does not make statistics and result in one launch then. */
+bool lowering_sums_are_exchanged(const CudaProgram *program, TensorId sums);
+
 /* Each ends with OP_KIND_COUNT. */
 extern const LoweringRow lowering_pointwise[], lowering_channel[], lowering_window[], lowering_norm[],
     lowering_convolution[], lowering_linear[], lowering_loss[], lowering_update[];

@@ -443,11 +443,13 @@ static bool pays_to_time(const CudaProgram *program, const Convolution *convolut
  * images/s without any sums, 4,962 with; resnet50 at 160 px 11,867 and 11,576 at batch 64, but 16,755 and
  * 17,230 at 512 (H200, 2026-11-21). Kernels for few channels make their sums at no cost. Called once the
  * weight is narrow: whether these kernels take it is asked here. */
-static void leave_out_sums(Step *step)
+static void leave_out_sums(const CudaProgram *program, Step *step)
 {
     Direct direct;
     if (step->node->op == OP_CONV2D && maybe_out(step, CONV_SUMS) &&
-        kernel_batch_norm_is_whole(out(step, CONV_Y)) && !direct_step_fits(step, &direct))
+        kernel_batch_norm_is_whole(out(step, CONV_Y)) &&
+        !lowering_sums_are_exchanged(program, step->node->outputs[CONV_SUMS]) &&
+        !direct_step_fits(step, &direct))
         step->outputs[CONV_SUMS].data = NULL; /* the norm's step looks here */
 }
 
@@ -481,7 +483,7 @@ static FshStatus convolution_want(const CudaProgram *program, Step *step, FshErr
             return status;
         plan->convolution.weight = *in(step, CONV_WEIGHT);
     }
-    leave_out_sums(step);
+    leave_out_sums(program, step);
     if (step->node->op == OP_CONV2D && maybe_out(step, CONV_SUMS))
         want_scratch(step, kernel_column_scratch_bytes(out(step, CONV_Y)));
     if (is_stem(step, &plan->convolution)) {

@@ -1,5 +1,61 @@
 #include "trainer/backend/cuda/lowering/lowering.h"
+
 #include "trainer/backend/cuda/kernels/kernels_norm.h"
+#include "trainer/backend/cuda/lowering/device_ranks.h"
+
+/* A norm whose statistics are of several ranks exchanges two numbers of each channel in each direction.
+ * Forward: the sums of x that the convolution before it has left, in f32, or the means of x and of its square
+ * in f64, which lie in scratch. Backward: dweight and dbias, between their sums and dx. All are means over
+ * the ranks, so every formula keeps the rows of this rank. */
+
+/* Returns the ranks whose rows the step's statistics are of; NULL: this one's alone. */
+static const DeviceRanks *ranks_of(const Step *step)
+{
+    return step->plan;
+}
+
+static void leave_to_backend(void *ranks)
+{
+    (void)ranks;
+}
+
+static bool is_synced(const CudaProgram *program, const Node *node)
+{
+    return node->as.norm.options.sync && program_backend(program)->ranks;
+}
+
+bool lowering_sums_are_exchanged(const CudaProgram *program, TensorId sums)
+{
+    const Graph *graph = program->base.graph;
+    for (size_t n = 0; n < graph_node_count(graph); n++) {
+        const Node *node = graph_node(graph, (NodeId)n);
+        if (node->op == OP_BATCH_NORM && node->inputs[NORM_SUMS] == sums)
+            return is_synced(program, node);
+    }
+    return false;
+}
+
+/* Returns the bytes of scratch memory that the exchange takes, before those of the sums. */
+static uint64_t means_bytes(const Step *step)
+{
+    const uint64_t bytes = 2 * (uint64_t)in(step, NORM_X)->pitch * sizeof(double);
+    return (bytes + TENSOR_ALIGNMENT_BYTES - 1) / TENSOR_ALIGNMENT_BYTES * TENSOR_ALIGNMENT_BYTES;
+}
+
+/* Enqueues the exchange of a norm or of its backward node. */
+static FshStatus exchange(const Step *step, cudaStream_t stream, FshError *error)
+{
+    const bool forward = step->node->op == OP_BATCH_NORM;
+    const DeviceTensor *sums = forward ? maybe_in(step, NORM_SUMS) : NULL;
+    const RankMean of_sums = {sums ? sums->data : NULL, sums ? 2 * (uint64_t)sums->pitch : 0, false};
+    const RankMean of_means = {step->scratch, 2 * (uint64_t)in(step, NORM_X)->pitch, true};
+    if (forward)
+        return device_ranks_mean(ranks_of(step), sums ? &of_sums : &of_means, 1, stream, error);
+    const DeviceTensor *dweight = out(step, NORM_BACK_DWEIGHT), *dbias = out(step, NORM_BACK_DBIAS);
+    const RankMean of_gradients[] = {{dweight->data, (uint64_t)dweight->pitch, false},
+                                     {dbias->data, (uint64_t)dbias->pitch, false}};
+    return device_ranks_mean(ranks_of(step), of_gradients, 2, stream, error);
+}
 
 static NormActivation norm_activation(const Step *step)
 {
@@ -8,15 +64,40 @@ static NormActivation norm_activation(const Step *step)
 
 static FshStatus batch_norm_prepare(const CudaProgram *program, Step *step, FshError *error)
 {
-    if (step->node->as.norm.options.sync && program_backend(program)->ranks)
-        return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "--sync-bn is for --device cpu as yet");
+    (void)error;
     if (step->node->op == OP_BATCH_NORM && maybe_in(step, NORM_SUMS)) {
         const NodeId maker = graph_tensor(program->base.graph, step->node->inputs[NORM_SUMS])->producer;
         if (!maybe_out(&program->steps[maker], CONV_SUMS))
             step->inputs[NORM_SUMS].data = NULL; /* the convolution leaves the sums out */
     }
     want_scratch(step, kernel_column_scratch_bytes(in(step, 0)));
+    if (!is_synced(program, step->node))
+        return FSH_OK;
+    step_own(step, program_backend(program)->ranks, leave_to_backend);
+    if (step->node->op == OP_BATCH_NORM)
+        want_scratch(step, means_bytes(step) + kernel_column_scratch_bytes(in(step, NORM_X)));
     return FSH_OK;
+}
+
+/* Exchanges once, before anything is recorded: ranks connect then. What is exchanged is written again before
+ * it is read. */
+static FshStatus batch_norm_bind(const CudaProgram *program, Step *step, FshError *error)
+{
+    return ranks_of(step) ? exchange(step, program_backend(program)->stream, error) : FSH_OK;
+}
+
+/* Finds mean and inverse deviation over the rows of all ranks, for kernel_batch_norm_apply. */
+static FshStatus joint_statistics(const Step *step, const NormTensors *tensors, const NormRunning *running,
+                                  cudaStream_t stream, FshError *error)
+{
+    double *means = step->scratch;
+    FshStatus status = CUDA_TRY(
+        kernel_batch_norm_means(tensors->x, means, (char *)step->scratch + means_bytes(step), stream), error);
+    if (!status)
+        status = exchange(step, stream, error);
+    if (!status)
+        status = CUDA_TRY(kernel_batch_norm_statistics(tensors, running, means, stream), error);
+    return status;
 }
 
 static FshStatus batch_norm(const Step *step, cudaStream_t stream, FshError *error)
@@ -31,19 +112,26 @@ static FshStatus batch_norm(const Step *step, cudaStream_t stream, FshError *err
                                  .var = in(step, NORM_RUNNING_VAR),
                                  .bias = maybe_in(step, NORM_LAYER_BIAS),
                                  .epsilon = options->epsilon,
-                                 .momentum = options->momentum};
+                                 .momentum = options->momentum,
+                                 .ranks = device_ranks_count(ranks_of(step))};
     const NormActivation activation = norm_activation(step);
+    const bool has_sums = options->training && maybe_in(step, NORM_SUMS), joint = ranks_of(step);
     FshStatus status = FSH_OK;
-    if (options->training && maybe_in(step, NORM_SUMS))
-        return CUDA_TRY(kernel_batch_norm_apply_sums(&tensors, &running, in(step, NORM_SUMS), &activation,
-                                                     maybe_in(step, NORM_ADDEND), out(step, NORM_Y), stream),
-                        error);
-    if (options->training)
+    if (has_sums && joint)
+        status = exchange(step, stream, error);
+    if (has_sums)
+        return status ? status
+                      : CUDA_TRY(kernel_batch_norm_apply_sums(&tensors, &running, in(step, NORM_SUMS),
+                                                              &activation, maybe_in(step, NORM_ADDEND),
+                                                              out(step, NORM_Y), stream),
+                                 error);
+    if (options->training && !joint)
         return CUDA_TRY(kernel_batch_norm_forward(&tensors, &running, &activation,
                                                   maybe_in(step, NORM_ADDEND), out(step, 0), step->scratch,
                                                   stream),
                         error);
-    status = CUDA_TRY(kernel_batch_norm_running(&tensors, &running, stream), error);
+    status = joint ? joint_statistics(step, &tensors, &running, stream, error)
+                   : CUDA_TRY(kernel_batch_norm_running(&tensors, &running, stream), error);
     if (!status)
         status = CUDA_TRY(kernel_batch_norm_apply(&tensors, &activation, maybe_in(step, NORM_ADDEND),
                                                   out(step, NORM_Y), stream),
@@ -58,22 +146,32 @@ static FshStatus batch_norm_backward(const Step *step, cudaStream_t stream, FshE
                                  .bias = in(step, NORM_BACK_BIAS),
                                  .mean = in(step, NORM_BACK_MEAN),
                                  .inverse_deviation = in(step, NORM_BACK_INVERSE_DEVIATION)};
-    const NormGradient gradient = {.dy = in(step, NORM_BACK_DY),
-                                   .dy2 = maybe_in(step, NORM_BACK_DY2),
-                                   .y = maybe_in(step, NORM_BACK_Y),
-                                   .dx = maybe_out(step, NORM_BACK_DX),
-                                   .dweight = out(step, NORM_BACK_DWEIGHT),
-                                   .dbias = out(step, NORM_BACK_DBIAS),
-                                   .g = maybe_out(step, NORM_BACK_G),
-                                   .zero = maybe_out(step, NORM_BACK_DLAYER_BIAS),
-                                   .batch_statistics = step->node->as.norm.options.training};
+    NormGradient gradient = {.dy = in(step, NORM_BACK_DY),
+                             .dy2 = maybe_in(step, NORM_BACK_DY2),
+                             .y = maybe_in(step, NORM_BACK_Y),
+                             .dx = maybe_out(step, NORM_BACK_DX),
+                             .dweight = out(step, NORM_BACK_DWEIGHT),
+                             .dbias = out(step, NORM_BACK_DBIAS),
+                             .g = maybe_out(step, NORM_BACK_G),
+                             .zero = maybe_out(step, NORM_BACK_DLAYER_BIAS),
+                             .batch_statistics = step->node->as.norm.options.training};
     const NormActivation activation = norm_activation(step);
-    return CUDA_TRY(kernel_batch_norm_backward(&gradient, &tensors, &activation, step->scratch, stream),
-                    error);
+    const bool joint = ranks_of(step);
+    gradient.part = joint ? NORM_GRADIENT_SUMS : NORM_GRADIENT_ALL;
+    FshStatus status =
+        CUDA_TRY(kernel_batch_norm_backward(&gradient, &tensors, &activation, step->scratch, stream), error);
+    if (status || !joint)
+        return status;
+    status = exchange(step, stream, error);
+    gradient.part = NORM_GRADIENT_X;
+    return status
+               ? status
+               : CUDA_TRY(kernel_batch_norm_backward(&gradient, &tensors, &activation, NULL, stream), error);
 }
 
 const LoweringRow lowering_norm[] = {
-    {OP_BATCH_NORM, {.prepare = batch_norm_prepare, .enqueue = batch_norm}},
-    {OP_BATCH_NORM_BACKWARD, {.prepare = batch_norm_prepare, .enqueue = batch_norm_backward}},
+    {OP_BATCH_NORM, {.prepare = batch_norm_prepare, .bind = batch_norm_bind, .enqueue = batch_norm}},
+    {OP_BATCH_NORM_BACKWARD,
+     {.prepare = batch_norm_prepare, .bind = batch_norm_bind, .enqueue = batch_norm_backward}},
     {OP_KIND_COUNT, {NULL}},
 };
