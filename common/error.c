@@ -109,6 +109,8 @@ const char *fsh_strerror(FshStatus status)
         return "library failure";
     case FSH_ERR_INTERRUPTED:
         return "interrupted";
+    case FSH_ERR_PEER:
+        return "another process has failed";
     }
     return "unknown status";
 }

@@ -35,6 +35,7 @@ typedef enum FshStatus {
                                 * small */
     FSH_ERR_LIBRARY = -31009,     /* a library reports a failure that it does not explain */
     FSH_ERR_INTERRUPTED = -31010, /* SIGINT or SIGTERM; files on disk are whole */
+    FSH_ERR_PEER = -31011,        /* another process of the same run has failed or is lost */
 } FshStatus;
 
 typedef struct FshError {

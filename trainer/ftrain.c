@@ -184,6 +184,7 @@ static FshStatus check_and_run(const ProgramContext *context, RankPlace *place, 
                                FshError *error)
 {
     TrainOptions *options = context->settings;
+    StartedRank started = {.reports = false};
     FshStatus status = rank_place_from_environment(place, &options->ranks, error);
     start_ranks_take_wanted(options, place);
     if (!status)
@@ -193,11 +194,12 @@ static FshStatus check_and_run(const ProgramContext *context, RankPlace *place, 
     if (!status)
         status = start_ranks_check(options, place, error);
     if (!status && options->ranks.gpus)
-        status = start_ranks(options, place, error);
+        status = start_ranks(options, place, &started, error);
     if (!status) {
         interrupt_install_requeue();
         status = run_as_rank(options, place, partial_ret, error);
     }
+    start_ranks_report(&started, status ? error->status : FSH_OK);
     return tell_as_rank(status, context->table, place, error);
 }
 

@@ -1,10 +1,31 @@
 #include "trainer/start_ranks.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "trainer/launch.h"
+#include "common/interrupt.h"
 #include "trainer/ranks/rank_gpus.h"
+#include "trainer/restart.h"
+
+/* Refuses --max-restarts where nothing would look at it. */
+static FshStatus check_restarts(const TrainOptions *options, const RankPlace *place, FshError *error)
+{
+    if (!options->ranks.max_restarts)
+        return FSH_OK;
+    if (place->world_size > 1)
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "--max-restarts: is for --gpus; %s has started these ranks, and restarts them: "
+                             "torchrun --max-restarts, sbatch --requeue, both with --resume auto",
+                             place->launcher);
+    if (!options->ranks.gpus)
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "--max-restarts: is for --gpus, which starts ranks; --gpus 1 starts one");
+    if (options->evaluate || !options->output)
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "--max-restarts: is for training, which has a checkpoint to go on from");
+    return FSH_OK;
+}
 
 FshStatus start_ranks_check(const TrainOptions *options, const RankPlace *place, FshError *error)
 {
@@ -27,7 +48,7 @@ FshStatus start_ranks_check(const TrainOptions *options, const RankPlace *place,
         else if (alone[i].given && gpus.count != 1)
             status =
                 fsh_error_set(error, FSH_ERR_USAGE, "%s: is for one process; use --gpus 1", alone[i].name);
-    return status;
+    return status ? status : check_restarts(options, place, error);
 }
 
 void start_ranks_take_wanted(TrainOptions *options, const RankPlace *place)
@@ -75,21 +96,70 @@ static FshStatus check_starter(const TrainOptions *options, const RankPlace *pla
     return FSH_OK;
 }
 
-FshStatus start_ranks(TrainOptions *options, RankPlace *place, FshError *error)
+/* Ends this process, which has waited for the ranks, unless they are to be started again. */
+static FshStatus end_or_restart(Restarts *restarts, Launcher *launcher, TrainOptions *options,
+                                const LaunchEnd *end, FshError *error)
+{
+    char text[256];
+    RestartPoint here = {0};
+    FshStatus status = end->lost && restarts->most ? restarts_find(restarts, options, &here, error) : FSH_OK;
+    if (status)
+        return status;
+    const bool again = restarts_decide(restarts, end, &here, text, sizeof text);
+    const int signal_number = again ? launcher_take_signal(launcher) : 0;
+    if (signal_number) {
+        interrupt_simulate(signal_number);
+        return fsh_error_set(error, FSH_ERR_INTERRUPTED, "interrupted before the ranks were started again");
+    }
+    if (text[0])
+        (void)fprintf(stderr, "ftrain: %s\n", text);
+    if (!again) {
+        launcher_close(launcher);
+        exit(end->exit_status);
+    }
+    restarts_apply(&here, options);
+    return FSH_OK;
+}
+
+/* Starts `count` ranks, again and again where they are to be restarted. Returns in them alone, or with a
+ * failure. */
+static FshStatus launch(const RankPlace *host, int count, TrainOptions *options, Launcher *launcher,
+                        FshError *error)
+{
+    bool is_parent = true;
+    Restarts restarts = {0};
+    FshStatus status = launcher_open(launcher, error);
+    if (!status && options->ranks.max_restarts)
+        status = restarts_begin(&restarts, options, error);
+    while (!status && is_parent) {
+        LaunchEnd end;
+        status = launcher_run(launcher, host, count, &is_parent, &end, error);
+        if (!status && is_parent)
+            status = end_or_restart(&restarts, launcher, options, &end, error);
+    }
+    return status;
+}
+
+FshStatus start_ranks(TrainOptions *options, RankPlace *place, StartedRank *started, FshError *error)
 {
     RankGpus gpus;
-    int exit_status = 0;
-    bool is_parent = false;
     FshStatus status = choose_devices(options, &gpus, error);
     if (!status)
         status = check_starter(options, place, gpus.count, error);
-    if (!status && gpus.count > 1)
-        status = launch_ranks(place, gpus.count, &is_parent, &exit_status, error);
-    if (is_parent && !status)
-        exit(exit_status);
-    if (!status && gpus.count > 1)
-        status = rank_place_from_environment(place, &options->ranks, error);
+    if (!status && (gpus.count > 1 || options->ranks.max_restarts)) {
+        status = launch(place, gpus.count, options, &started->launcher, error);
+        if (!status)
+            status = rank_place_from_environment(place, &options->ranks, error);
+        started->reports = !status;
+        started->index = (int)place->local_rank;
+    }
     if (!status && gpus.listed)
         options->ranks.gpu = gpus.numbers[place->local_rank];
     return status;
+}
+
+void start_ranks_report(const StartedRank *started, FshStatus status)
+{
+    if (started->reports)
+        launcher_report(&started->launcher, started->index, status);
 }

@@ -4,6 +4,7 @@
 #ifndef FSHARD_TRAINER_START_RANKS_H
 #define FSHARD_TRAINER_START_RANKS_H
 
+#include "trainer/launch.h"
 #include "trainer/plan/train_options.h"
 
 /* Refuses options that are for one process where there are several: `place` says how many a launcher has
@@ -11,16 +12,25 @@
  * nothing. */
 FshStatus start_ranks_check(const TrainOptions *options, const RankPlace *place, FshError *error);
 
-/* Takes from the environment how many ranks to start (RankPlace.wanted_ranks), where --gpus does not say it.
- * */
+/* Takes from the environment how many ranks to start (RankPlace.wanted_ranks), where --gpus does not say
+ * it. */
 void start_ranks_take_wanted(TrainOptions *options, const RankPlace *place);
+
+/* A rank that start_ranks has started. */
+typedef struct StartedRank {
+    Launcher launcher; /* the parent's; of no use where the parent is another program */
+    bool reports;      /* there is a parent that wants to know how this rank ends */
+    int index;         /* of this rank among those of its host */
+} StartedRank;
 
 /* Starts the ranks of options->ranks.gpus as processes. Returns in each of them, with its place in *place,
  * and the device and the GPU that it takes in *options; the process that was started waits for them and ends
- * with their status. If one rank is asked for, this process is that rank. Where a launcher has
- * started one process on each host, each starts its host's ranks. FSH_ERR_USAGE: a launcher has started
- * several on this one. FSH_ERR_MISMATCH: a GPU is not there. FSH_ERR_SYSTEM, FSH_ERR_UNSUPPORTED: see
- * launch.h. */
-FshStatus start_ranks(TrainOptions *options, RankPlace *place, FshError *error);
+ * with their status. With --max-restarts it starts them again after one was lost (restart.h). If one rank is
+ * asked for and no restart, this process is that rank. Where a launcher has started one process on each host,
+ * each starts its host's ranks. FSH_ERR_USAGE: a launcher has started several on this one. FSH_ERR_MISMATCH:
+ * a GPU is not there. FSH_ERR_SYSTEM, FSH_ERR_UNSUPPORTED: see launch.h. */
+FshStatus start_ranks(TrainOptions *options, RankPlace *place, StartedRank *started, FshError *error);
+/* Tells the process that has started this rank how the rank ends. */
+void start_ranks_report(const StartedRank *started, FshStatus status);
 
 #endif

@@ -135,13 +135,13 @@ static int lose_rank_1(const RankPlace *place)
     if (place->rank == 1)
         (void)raise(SIGKILL);
     const double start = progress_now_seconds();
-    if (communicator_barrier(communicator, &error) != FSH_ERR_SYSTEM)
+    if (communicator_barrier(communicator, &error) != FSH_ERR_PEER)
         return 2;
     if (progress_now_seconds() - start > 5 || !strstr(error.message, "rank 1 of 3 (host ") ||
         !strstr(error.message, "has ended"))
         return 3;
-    if (communicator_check(communicator, NULL) != FSH_ERR_SYSTEM ||
-        communicator_barrier(communicator, &later) != FSH_ERR_SYSTEM ||
+    if (communicator_check(communicator, NULL) != FSH_ERR_PEER ||
+        communicator_barrier(communicator, &later) != FSH_ERR_PEER ||
         strcmp(later.message, error.message) != 0)
         return 4;
     communicator_close(&communicator);
@@ -171,7 +171,7 @@ static int leave_early(const RankPlace *place)
         while (communicator_check_all_there(communicator, NULL) == FSH_OK)
             sleep_seconds(0.01);
         if (communicator_check(communicator, NULL) ||
-            communicator_barrier(communicator, &error) != FSH_ERR_SYSTEM ||
+            communicator_barrier(communicator, &error) != FSH_ERR_PEER ||
             !strstr(error.message, "rank 1 of 2"))
             return 2;
     }
@@ -197,7 +197,7 @@ static int stay_away(const RankPlace *place)
     while (place->rank == 1 && !communicator_is_broken(communicator))
         sleep_seconds(0.01);
     const double start = progress_now_seconds();
-    if (communicator_barrier(communicator, &error) != FSH_ERR_SYSTEM || progress_now_seconds() - start > 20)
+    if (communicator_barrier(communicator, &error) != FSH_ERR_PEER || progress_now_seconds() - start > 20)
         return 2;
     if (!strstr(error.message, "rank 1 of 3 (host ") ||
         !strstr(error.message, "has kept the others waiting for 1 s") ||

@@ -121,9 +121,9 @@ static int hear_of_a_failure(const RankPlace *place)
     const HostExchange fails = {fail_here, NULL};
     FshError error = {0}, later = {0};
     int bad = host_ranks_open(&host, place, &plain, NULL) ||
-              host_ranks_meet(host, &fails, &error) != FSH_ERR_SYSTEM ||
+              host_ranks_meet(host, &fails, &error) != FSH_ERR_PEER ||
               strcmp(error.message, "rank 7 of 9 (host there, process 1) has ended") != 0 ||
-              !host_ranks_is_lost(host) || host_ranks_check(host, &later) != FSH_ERR_SYSTEM ||
+              !host_ranks_is_lost(host) || host_ranks_check(host, &later) != FSH_ERR_PEER ||
               strcmp(error.message, later.message) != 0;
     host_ranks_close(&host);
     return bad;
@@ -175,7 +175,7 @@ static int lose_all(const RankPlace *place)
     } else {
         (void)host_ranks_meet(host, NULL, &error);
     }
-    const int bad = progress_now_seconds() - start > 10 || error.status != FSH_ERR_SYSTEM ||
+    const int bad = progress_now_seconds() - start > 10 || error.status != FSH_ERR_PEER ||
                     strcmp(error.message, "host there does not answer") != 0;
     host_ranks_close(&host);
     return bad;

@@ -21,18 +21,19 @@ typedef int (*RankWork)(TestFolder *folder, const RankPlace *place);
 /* Starts a process that launches the ranks, as ftrain does, and ends as they do. */
 static pid_t start_launcher_on(const RankPlace *host, TestFolder *folder, RankWork work)
 {
-    const pid_t launcher = fork();
-    assert_true(launcher >= 0);
-    if (launcher > 0)
-        return launcher;
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child > 0)
+        return child;
     RankPlace place;
+    Launcher launcher;
+    LaunchEnd end;
     bool is_parent = false;
-    int exit_status = 0;
     interrupt_install();
-    if (launch_ranks(host, RANKS, &is_parent, &exit_status, NULL))
+    if (launcher_open(&launcher, NULL) || launcher_run(&launcher, host, RANKS, &is_parent, &end, NULL))
         _exit(99);
     if (is_parent)
-        _exit(exit_status);
+        _exit(end.exit_status);
     _exit(rank_place_from_environment(&place, NULL, NULL) ? 98 : work(folder, &place));
 }
 

@@ -55,7 +55,7 @@ FshStatus communicator_check_all_there(Communicator *communicator, FshError *err
     FshStatus status = communicator_check(communicator, error);
     if (status || left == host_ranks_count(communicator->host))
         return status;
-    return fsh_error_set(error, FSH_ERR_SYSTEM, "%s has ended",
+    return fsh_error_set(error, FSH_ERR_PEER, "%s has ended",
                          host_ranks_describe(communicator->host, left, name));
 }
 

@@ -10,7 +10,7 @@
  * made it. Results are the same bits on all ranks: each element is added in the order of the ranks, once.
  *
  * When a rank ends in the middle of a run, however it ends, all ranks that wait for it notice within a
- * fraction of a second. That call and every later one, of all ranks, then fail with FSH_ERR_SYSTEM and one
+ * fraction of a second. That call and every later one, of all ranks, then fail with FSH_ERR_PEER and one
  * message, "rank 1 of 4 (host gpu07, process 4711) has ended". A rank whose process stands still for
  * timeout_seconds is lost too, and one that lives but does not come for patience_seconds. A signal ends no
  * call, since all ranks are to stop together; but where it finds a rank that has stood still for 5 seconds,
@@ -32,8 +32,9 @@ typedef struct Communicator Communicator;
 
 /* Waits for all ranks of the job, at most COMMUNICATOR_GATHERING_SECONDS. Copies place; options may be
  * NULL. FSH_ERR_USAGE: two processes have the same rank, or another world size under the same job; the
- * file belongs to another user. FSH_ERR_SYSTEM: a rank has not come, or has ended; a process that is no
- * rank holds the file; there is no shared memory. FSH_ERR_INTERRUPTED. On failure *communicator is NULL. */
+ * file belongs to another user. FSH_ERR_PEER: a rank has not come, or has ended. FSH_ERR_SYSTEM: a
+ * process that is no rank holds the file; there is no shared memory. FSH_ERR_INTERRUPTED. On failure
+ * *communicator is NULL. */
 FshStatus communicator_open(Communicator **communicator, const RankPlace *place,
                             const CommunicatorOptions *options, FshError *error);
 /* Leaves and frees. A rank that waits for this one from now on is told that it has ended. NULL is fine. */
@@ -56,7 +57,7 @@ FshStatus communicator_broadcast(Communicator *communicator, uint64_t root, void
 FshStatus communicator_gather(Communicator *communicator, const void *mine, size_t byte_count, void *all_ret,
                               FshError *error);
 
-/* Returns FSH_OK, or FSH_ERR_SYSTEM with the message of the loss, if a rank has ended without
+/* Returns FSH_OK, or FSH_ERR_PEER with the message of the loss, if a rank has ended without
  * communicator_close or stands still, or a call has failed. Asks the system and waits for no rank; from any
  * thread. */
 FshStatus communicator_check(Communicator *communicator, FshError *error);

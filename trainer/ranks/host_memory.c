@@ -290,7 +290,7 @@ static FshStatus check_those_there(const HostMemory *memory, FshError *error)
     char name[HOST_RANKS_NAME_MAX];
     for (uint64_t index = 0; index < memory->count; index++)
         if (index != memory->index && host_memory_has_died(memory, index))
-            return fsh_error_set(error, FSH_ERR_SYSTEM, "%s has ended",
+            return fsh_error_set(error, FSH_ERR_PEER, "%s has ended",
                                  host_memory_describe(memory, index, name));
     return FSH_OK;
 }
@@ -308,7 +308,7 @@ static FshStatus wait_for_all(const HostMemory *memory, const CommunicatorHint *
         if (interrupt_requested())
             return fsh_error_set(error, FSH_ERR_INTERRUPTED, "interrupted while waiting for %s", name);
         if (now - start > most)
-            return fsh_error_set(error, FSH_ERR_SYSTEM,
+            return fsh_error_set(error, FSH_ERR_PEER,
                                  "%s has not come within %.0f seconds; are all %" PRIu64
                                  " started, on this host, by the same user?",
                                  name, most, memory->count);

@@ -119,7 +119,7 @@ static FshStatus tell_loss(const HostRanks *host, FshError *error)
     const HostLoss *loss = &host->memory.head->loss;
     for (int i = 0; i < TRIES && atomic_load(&loss->state) != HOST_LOSS_TOLD; i++)
         (void)nanosleep(&pause, NULL);
-    return fsh_error_set(error, FSH_ERR_SYSTEM, "%.*s", (int)sizeof loss->text - 1,
+    return fsh_error_set(error, FSH_ERR_PEER, "%.*s", (int)sizeof loss->text - 1,
                          atomic_load(&loss->state) == HOST_LOSS_TOLD ? loss->text : "another rank has ended");
 }
 

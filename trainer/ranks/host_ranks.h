@@ -60,8 +60,9 @@ typedef struct HostExchange {
 
 /* Waits for all ranks of the job on this host, at most options->hint.most_seconds. options may not be
  * NULL. FSH_ERR_USAGE: two processes have the same rank, or another number of ranks under the same job;
- * the file belongs to another user. FSH_ERR_SYSTEM: a rank has not come, or has ended; a process that is
- * no rank holds the file; there is no shared memory. FSH_ERR_INTERRUPTED. On failure *host_ret is NULL. */
+ * the file belongs to another user. FSH_ERR_PEER: a rank has not come, or has ended. FSH_ERR_SYSTEM: a
+ * process that is no rank holds the file; there is no shared memory. FSH_ERR_INTERRUPTED. On failure
+ * *host_ret is NULL. */
 FshStatus host_ranks_open(HostRanks **host_ret, const RankPlace *place, const CommunicatorOptions *options,
                           FshError *error);
 /* Leaves and frees. A rank that waits for this one from now on is told that it has ended. NULL is fine. */
@@ -93,14 +94,14 @@ FshStatus host_ranks_broadcast(HostRanks *host, uint64_t index, void *bytes, siz
 /* ---- losses ---- */
 
 /* Ends the communication of all ranks of this host, with that message; the first loss counts, later ones
- * change nothing. Wakes those who wait. Returns FSH_ERR_SYSTEM with the message of the loss that counts. */
+ * change nothing. Wakes those who wait. Returns FSH_ERR_PEER with the message of the loss that counts. */
 FshStatus host_ranks_lose(HostRanks *host, const char *text, FshError *error);
 /* Does the same for a loss that a signal has hastened: the ranks are to end as if it had come to them. */
 FshStatus host_ranks_lose_to_signal(HostRanks *host, int signal_number, const char *text, FshError *error);
 /* Returns the signal that has hastened the loss; 0: none, or no loss. */
 int host_ranks_lost_to(const HostRanks *host);
 /* Looks for a rank of this host that is lost, and makes that the loss. Returns
- * FSH_OK, or FSH_ERR_SYSTEM with the loss that counts. Asks the system and waits for no rank. */
+ * FSH_OK, or FSH_ERR_PEER with the loss that counts. Asks the system and waits for no rank. */
 FshStatus host_ranks_check(HostRanks *host, FshError *error);
 /* Returns the index of a rank that has called host_ranks_close, which is no loss until somebody waits for
  * it; host_ranks_count() if there is none. */

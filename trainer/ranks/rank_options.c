@@ -22,6 +22,14 @@ size_t rank_options_rows(RankOptions *o, Option *rows)
              "train on so many GPUs of this host, on all, or on those of a list (0,2,5): a process for each, "
              "--batch-size images on each; with --device cpu so many processes, which share the cores; "
              "torchrun --no-python, mpirun and srun start ranks too"},
+        {.name = "max-restarts",
+         .kind = OPTION_INTEGER,
+         .value = &o->max_restarts,
+         .argument = "N",
+         .maximum = 1e6,
+         .marks = OPTION_FREE,
+         .help = "with --gpus: when a rank is killed or lost start all again, from the last checkpoint, at "
+                 "most N times"},
         {.name = "nnodes",
          .kind = OPTION_TEXT,
          .value = &o->nnodes,

@@ -55,7 +55,7 @@ FshStatus ranks_agree(Communicator *communicator, FshStatus mine, FshError *erro
     if (status)
         return fsh_error_set(error, status, "%s", lost.message);
     if (said[0] == FAILED)
-        return fsh_error_set(error, FSH_ERR_SYSTEM, "%s", told_by_another);
+        return fsh_error_set(error, FSH_ERR_PEER, "%s", told_by_another);
     if (said[0] == WELL)
         return FSH_OK;
     if (!signal_here)

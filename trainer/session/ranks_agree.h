@@ -24,13 +24,13 @@
 
 /* Exchanges the statuses of all ranks: FSH_OK, a failure, or FSH_ERR_INTERRUPTED; either all go on or none
  * does. Returns FSH_OK if all are well, and `mine` if this rank failed. Otherwise returns FSH_ERR_INTERRUPTED
- * if a rank was interrupted (the signal then counts as received here too), or FSH_ERR_SYSTEM if another rank
+ * if a rank was interrupted (the signal then counts as received here too), or FSH_ERR_PEER if another rank
  * failed or ended. With several ranks a signal that this process received counts as its status. */
 FshStatus ranks_agree(Communicator *communicator, FshStatus mine, FshError *error);
 /* Returns whether this process was interrupted; false with several ranks, which decide in ranks_agree. */
 bool ranks_interrupted(const Communicator *communicator);
 
-/* Returns FSH_ERR_SYSTEM if a rank has ended or failed: results of the device may then be invalid. */
+/* Returns FSH_ERR_PEER if a rank has ended or failed: results of the device may then be invalid. */
 FshStatus ranks_check_there(Communicator *communicator, FshError *error);
 
 /* Replaces the message of a failure by that of a rank that is lost, if one is: it is the cause, whatever a

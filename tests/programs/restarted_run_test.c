@@ -1,0 +1,323 @@
+/* ftrain --gpus 2 --device cpu --max-restarts N, whose ranks are killed: the run ends as one that nobody has
+ * disturbed, and leaves nothing behind. FSHARD_KILLS is the number of kills at moments chosen by chance. */
+#include "tests/programs/train_support.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/file.h"
+#include "common/progress.h"
+#include "trainer/ranks/rank_place.h"
+
+enum { KILLS = 5, KILLS_MAX = 1000, ARGUMENTS_MAX = 48 };
+
+/* Epochs of 10 steps for two ranks, with state in everything. */
+#define RICH                                                                                                 \
+    "--device", "cpu", "--gpus", "2", "--model", "conv8", "--batch-size", "2", "--opt", "adamw", "--lr",     \
+        "0.003", "--grad-accum-steps", "2", "--model-ema", "--model-ema-decay", "0.9", "--mixup-alpha",      \
+        "0.2"
+
+/* Starts ftrain with one thread a rank. stop_at is that of RunOptions, or NULL. */
+static RunningProgram start(const char *stop_at, const char *const *arguments)
+{
+    const char *all[ARGUMENTS_MAX] = {"--jobs", "1"};
+    const RunOptions options = {.timeout_seconds = 600, .stop_at = stop_at};
+    size_t count = 2;
+    while (*arguments && count < ARGUMENTS_MAX - 1)
+        all[count++] = *arguments++;
+    return run_start(&options, "ftrain", all);
+}
+
+#define START(stop_at, ...) start((stop_at), (const char *const[]){__VA_ARGS__, NULL})
+
+/* Returns the end of what a program has said, which is as much as a failed test prints. */
+static const char *end_of(const char *text)
+{
+    enum { SHOWN = 700 };
+    const size_t length = strlen(text);
+    return length > SHOWN ? text + length - SHOWN : text;
+}
+
+/* ---- the ranks of a running program ---- */
+
+/* Returns the process of a rank; 0: it is not there. */
+static pid_t process_of(const RunningProgram *running, int rank)
+{
+    char path[64], text[256] = "";
+    (void)snprintf(path, sizeof path, "/proc/%ld/task/%ld/children", (long)running->process,
+                   (long)running->process);
+    FILE *file = fopen(path, "re");
+    if (file)
+        (void)!fgets(text, sizeof text, file);
+    if (file)
+        (void)fclose(file);
+    char *at = text;
+    long process = 0;
+    for (int i = 0; i <= rank; i++)
+        process = strtol(at, &at, 10);
+    return (pid_t)process;
+}
+
+static bool tells_children(void)
+{
+    return access("/proc/self/task", X_OK) == 0 && access("/proc/thread-self/children", R_OK) == 0;
+}
+
+/* Returns whether the program has ended; it is still to be waited for. */
+static bool has_ended(const RunningProgram *running)
+{
+    siginfo_t info = {0};
+    return waitid(P_PID, (id_t)running->process, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+           info.si_pid == running->process;
+}
+
+static bool same_file(const struct stat *a, const struct stat *b)
+{
+    return a->st_ino == b->st_ino && a->st_mtim.tv_sec == b->st_mtim.tv_sec &&
+           a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+}
+
+/* Waits until ranks run that are not those of `before`, the process of one of them, and have written two
+ * checkpoints: at the end of an epoch the first is that from which they began, once more. Returns false if
+ * the program has ended first. */
+static bool wait_for_progress(const RunningProgram *running, const char *path, pid_t before)
+{
+    const double start = progress_now_seconds();
+    struct stat seen = {0}, now = {0};
+    bool started = false;
+    int written = 0;
+    while (!has_ended(running)) {
+        const pid_t rank = process_of(running, 0);
+        if (!started && rank > 0 && rank != before) {
+            started = true;
+            (void)stat(path, &seen);
+        }
+        if (started && stat(path, &now) == 0 && !same_file(&seen, &now)) {
+            seen = now;
+            written++;
+        }
+        if (written == 2)
+            return true;
+        assert_true(progress_now_seconds() - start < 120);
+        sleep_seconds(0.001);
+    }
+    return false;
+}
+
+static double chance(void)
+{
+    return (double)random() / 2147483648.0;
+}
+
+/* ---- what is left behind ---- */
+
+/* Asserts that no process of the program is left. */
+static void assert_all_gone(pid_t group)
+{
+    const double start = progress_now_seconds();
+    while (kill(-group, 0) == 0 || errno != ESRCH) {
+        assert_true(progress_now_seconds() - start < 20);
+        sleep_seconds(0.01);
+    }
+}
+
+/* Asserts that both folders hold files of the same names: nothing half-written. Each start of a run has
+ * events of its own, for TensorBoard. */
+static void assert_same_names(const char *a, const char *b)
+{
+    RunResult of_a = run_program(NULL, "/bin/ls", "-A", "-I", "events.out.*", a, NULL);
+    RunResult of_b = run_program(NULL, "/bin/ls", "-A", "-I", "events.out.*", b, NULL);
+    assert_string_equal(of_a.out, of_b.out);
+    run_result_free(&of_a);
+    run_result_free(&of_b);
+}
+
+/* The environment of rank 0 in launch `launch` of a process. */
+typedef struct Launched {
+    char job[48];
+} Launched;
+
+static const char *look_up(void *context, const char *name)
+{
+    static const char *const variables[][2] = {
+        {"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", "2"}};
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)
+        if (strcmp(name, variables[i][0]) == 0)
+            return variables[i][1];
+    return strcmp(name, "FSHARD_JOB") == 0 ? ((const Launched *)context)->job : NULL;
+}
+
+/* Asserts that the file through which the ranks of each launch met is gone. */
+static void assert_no_shared_memory(pid_t parent, int launches)
+{
+    for (int launch = 1; launch <= launches; launch++) {
+        char path[sizeof((RankPlace *)NULL)->job + 64];
+        Launched launched;
+        RankPlace place;
+        (void)snprintf(launched.job, sizeof launched.job, "%ld-%d", (long)parent, launch);
+        assert_int_equal(rank_place_find(&place, NULL, look_up, &launched, NULL), FSH_OK);
+        (void)snprintf(path, sizeof path, "/dev/shm/fshard-%lu-%s", (unsigned long)geteuid(), place.job);
+        assert_false(file_exists(path));
+    }
+}
+
+static void assert_nothing_left(const RunningProgram *ended, int launches)
+{
+    assert_all_gone(ended->process);
+    assert_no_shared_memory(ended->process, launches);
+}
+
+/* ---- kills ---- */
+
+static int kills_wanted(void)
+{
+    const char *text = getenv("FSHARD_KILLS");
+    const int wanted = text ? atoi(text) : KILLS;
+    return wanted < 1 ? 1 : wanted > KILLS_MAX ? KILLS_MAX : wanted;
+}
+
+/* Kills a rank at a random moment after each restart's first checkpoint, until so many are killed or the run
+ * has ended. Returns how many were. */
+static int kill_again_and_again(const RunningProgram *running, const char *checkpoint, int wanted)
+{
+    pid_t first = 0;
+    int kills = 0;
+    while (kills < wanted && wait_for_progress(running, checkpoint, first)) {
+        first = process_of(running, 0);
+        sleep_seconds(0.04 * chance());
+        const pid_t victim = process_of(running, chance() < 0.5);
+        kills += victim > 0 && kill(victim, SIGKILL) == 0;
+    }
+    return kills;
+}
+
+TEST_IN_FOLDER(test_killed_ranks_are_started_again_and_the_result_is_the_same, folder)
+{
+    const int wanted = kills_wanted();
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "killed");
+    char epochs[16], restarts[16];
+    if (!tells_children())
+        skip();
+    (void)snprintf(epochs, sizeof epochs, "%d", 4 + wanted);
+    (void)snprintf(restarts, sizeof restarts, "%d", wanted);
+    /* Checkpoints within an update round what the ranks have accumulated: both runs write them. */
+    TRAINED(RICH, "--epochs", epochs, "--checkpoint-interval", "1", shards, test_path(folder, "whole"));
+    RunningProgram running = START(NULL, RICH, "--epochs", epochs, "--max-restarts", restarts,
+                                   "--checkpoint-interval", "1", shards, out);
+    const int kills =
+        kill_again_and_again(&running, test_path(folder, "killed/checkpoint.safetensors"), wanted);
+    const RunningProgram ended = running;
+    RunResult result = run_wait(&running);
+    if (result.exit_status)
+        fail_msg("after %d kills: exit status %d\n%s", kills, result.exit_status, end_of(result.err));
+    assert_int_equal(kills, wanted);
+    assert_contains(result.err, "was ended by signal 9 (Killed)");
+    assert_contains(result.err, ": all ranks go on from step ");
+    assert_same_file(folder, "whole", "killed", true);
+    assert_same_names(test_path(folder, "whole"), out);
+    assert_nothing_left(&ended, wanted + 1);
+    run_result_free(&result);
+}
+
+/* ---- before there is a checkpoint ---- */
+
+static bool is_stopped(pid_t process)
+{
+    char path[64], state = 0;
+    (void)snprintf(path, sizeof path, "/proc/%ld/stat", (long)process);
+    FILE *file = process > 0 ? fopen(path, "re") : NULL;
+    const bool read = file && fscanf(file, "%*d (%*[^)]) %c", &state) == 1;
+    if (file)
+        (void)fclose(file);
+    return read && state == 'T';
+}
+
+/* Waits until the first rank has stopped itself, as stop_at asks, and sends it the signal. */
+static void send_when_stopped(const RunningProgram *running, int signal_number)
+{
+    const double start = progress_now_seconds();
+    pid_t first = 0;
+    while (!is_stopped(first)) {
+        assert_true(progress_now_seconds() - start < 60);
+        sleep_seconds(0.002);
+        first = process_of(running, 0);
+    }
+    assert_int_equal(kill(first, signal_number), 0);
+    while (kill(first, 0) == 0 && is_stopped(first))
+        sleep_seconds(0.002);
+}
+
+TEST_IN_FOLDER(test_a_run_without_a_checkpoint_begins_anew, folder)
+{
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "killed");
+    if (!tells_children())
+        skip();
+    TRAINED(RICH, "--epochs", "2", shards, test_path(folder, "whole"));
+    for (int force = 0; force < 2; force++) { /* the second run may replace what the first has made */
+        RunningProgram running = START("killed/args.json", RICH, "--epochs", "2", "--max-restarts", "1",
+                                       shards, out, force ? "--force" : NULL);
+        send_when_stopped(&running, SIGKILL);
+        send_when_stopped(&running, SIGCONT);
+        const RunningProgram ended = running;
+        RunResult result = run_wait(&running);
+        if (result.exit_status)
+            fail_msg("exit status %d\n%s", result.exit_status, end_of(result.err));
+        assert_contains(result.err, "restart 1 of 1: all ranks go on from the beginning");
+        run_result_free(&result);
+        assert_same_file(folder, "whole", "killed", true);
+        assert_same_names(test_path(folder, "whole"), out);
+        assert_nothing_left(&ended, 2);
+    }
+}
+
+TEST_IN_FOLDER(test_a_run_that_does_not_get_on_is_not_started_again, folder)
+{
+    const char *shards = make_set(folder, &train_plain);
+    if (!tells_children())
+        skip();
+    RunningProgram running = START("out/args.json", RICH, "--epochs", "2", "--max-restarts", "9", shards,
+                                   test_path(folder, "out"));
+    send_when_stopped(&running, SIGKILL);
+    send_when_stopped(&running, SIGKILL);
+    const RunningProgram ended = running;
+    RunResult result = run_wait(&running);
+    assert_int_equal(result.exit_status, 128 + SIGKILL);
+    assert_contains(result.err, "restart 1 of 9: ");
+    assert_contains(result.err, "no restart: the last one began there too");
+    run_result_free(&result);
+    assert_nothing_left(&ended, 2);
+}
+
+/* ---- no restart ---- */
+
+TEST_IN_FOLDER(test_a_run_that_is_asked_to_stop_is_not_started_again, folder)
+{
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
+    RunningProgram running = START(NULL, RICH, "--epochs", "100000", "--max-restarts", "9",
+                                   "--checkpoint-interval", "5", shards, out);
+    assert_true(wait_for_file(test_path(folder, "out/checkpoint.safetensors"), 60));
+    assert_int_equal(kill(running.process, SIGTERM), 0);
+    RunResult result = run_wait(&running);
+    assert_int_equal(result.exit_status, 75);
+    assert_contains_not(result.err, "restart");
+    run_result_free(&result);
+}
+
+TEST_IN_FOLDER(test_a_run_that_fails_by_itself_is_not_started_again, folder)
+{
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
+    spoil_sample(folder, "train", 3);
+    RunResult result = TRAIN(1, RICH, "--epochs", "1", "--max-restarts", "9", shards, out);
+    assert_contains(result.err, "ftrain: no restart: a rank has failed by itself");
+    assert_contains_not(result.err, "all ranks go on");
+    run_result_free(&result);
+    SAYS(2, "--max-restarts: is for --gpus, which starts ranks", "--max-restarts", "1", shards, out);
+    SAYS(2, "--max-restarts: is for training", "--gpus", "2", "--device", "cpu", "--max-restarts", "1",
+         "--evaluate", "--weights", "w", shards);
+}
