@@ -3,6 +3,7 @@
 #include "tests/programs/ranks_support.h"
 #include "tests/programs/sync_bn_support.h"
 
+#include <limits.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -27,16 +28,19 @@ static const DatasetSpec pairs = {.codec = FSH_CODEC_RAW,
 #define UNET                                                                                                 \
     "--jobs", "4", "--device", "cuda", "--model", "unet", "--width", "8", "--epochs", "4", "--opt", "sgd",   \
         "--lr", "0.05", "--lr-warmup-epochs", "0", "--val-interval", "1", "--deterministic"
-/* Trains a network without norms on one GPU and on two, and asserts that their weights differ by less than
- * `bound`. They differ by roundings: of sums in another order (float32: 2^-24 each, grown by the steps), and
- * of activations and gradients (bf16: 2^-8, fp16: 2^-11), where a weight's sum falls on the other side of a
- * rounding. */
-static void compare_with_one_gpu(TestFolder *folder, const char *amp, double bound)
+/* Trains a network without norms on one GPU and on two, both updating after each `accumulated` batches, and
+ * asserts that their weights differ by less than `bound`. They differ by roundings: of sums in another order
+ * (float32: 2^-24 each, grown by the steps), and of activations and gradients (bf16: 2^-8, fp16: 2^-11),
+ * where a weight's sum falls on the other side of a rounding. */
+static void compare_with_one_gpu(TestFolder *folder, const char *amp, const char *accumulated, double bound)
 {
     const char *shards = make_set(folder, &pairs);
-    TRAINED(UNET, "--amp", amp, "--batch-size", "12", shards, test_path(folder, "one"));
-    TRAINED(UNET, "--amp", amp, "--batch-size", "6", shards, test_path(folder, "other"));
-    TRAINED(UNET, "--amp", amp, "--batch-size", "6", "--gpus", "2", shards, test_path(folder, "two"));
+    TRAINED(UNET, "--amp", amp, "--grad-accum-steps", accumulated, "--batch-size", "12", shards,
+            test_path(folder, "one"));
+    TRAINED(UNET, "--amp", amp, "--grad-accum-steps", accumulated, "--batch-size", "6", shards,
+            test_path(folder, "other"));
+    TRAINED(UNET, "--amp", amp, "--grad-accum-steps", accumulated, "--batch-size", "6", "--gpus", "2", shards,
+            test_path(folder, "two"));
     const char *weights = test_path(folder, "one/last.safetensors");
     const double far = weights_distance(weights, test_path(folder, "two/last.safetensors")),
                  without = weights_distance(weights, test_path(folder, "other/last.safetensors"));
@@ -52,17 +56,27 @@ static void compare_with_one_gpu(TestFolder *folder, const char *amp, double bou
 
 TEST_IN_FOLDER(test_two_gpus_train_as_one_with_twice_the_batch, folder)
 {
-    compare_with_one_gpu(folder, "off", 5e-6);
+    compare_with_one_gpu(folder, "off", "1", 5e-6);
 }
 
 TEST_IN_FOLDER(test_two_gpus_train_as_one_in_bf16, folder)
 {
-    compare_with_one_gpu(folder, "bf16", 2e-3);
+    compare_with_one_gpu(folder, "bf16", "1", 2e-3);
 }
 
 TEST_IN_FOLDER(test_two_gpus_train_as_one_in_fp16, folder)
 {
-    compare_with_one_gpu(folder, "fp16", 5e-4);
+    compare_with_one_gpu(folder, "fp16", "1", 5e-4);
+}
+
+TEST_IN_FOLDER(test_two_gpus_accumulate_as_one, folder)
+{
+    compare_with_one_gpu(folder, "off", "2", 5e-6);
+}
+
+TEST_IN_FOLDER(test_two_gpus_accumulate_as_one_in_fp16, folder)
+{
+    compare_with_one_gpu(folder, "fp16", "2", 5e-4);
 }
 
 /* A network with norms, which are each rank's own: nothing to compare with, but all parts of a run work. */
@@ -153,6 +167,47 @@ TEST_IN_FOLDER(test_a_rank_that_is_killed_ends_the_run, folder)
         assert_contains(result.err, "rank 1 (process ");
         assert_contains(result.err, "rank 1 of 2 (host ");
     }
+    run_result_free(&result);
+}
+
+/* Waits until rank 1 has begun to connect to the other GPU, as NCCL's log says. Returns its process; 0 if
+ * that does not come. */
+static pid_t wait_for_connecting(TestFolder *folder, pid_t launcher)
+{
+    const double start = progress_now_seconds();
+    while (progress_now_seconds() - start < 60) {
+        const pid_t process = second_child(launcher);
+        const char *log = test_path(folder, "nccl.%ld", (long)process);
+        char *text = access(log, R_OK) == 0 ? test_file_read(log, NULL) : NULL;
+        const bool begun = text && strstr(text, "Init START");
+        free(text);
+        if (begun)
+            return process;
+        sleep_seconds(0.002);
+    }
+    return 0;
+}
+
+/* The first waits for the second in NCCL, and hears that it is gone. */
+TEST_IN_FOLDER(test_a_rank_that_is_killed_while_nccl_connects_ends_the_run, folder)
+{
+    char log[PATH_MAX + 32];
+    (void)snprintf(log, sizeof log, "NCCL_DEBUG_FILE=%s.%%p", test_path(folder, "nccl"));
+    const char *const environment[] = {"NCCL_DEBUG=INFO", log, NULL};
+    const char *const arguments[] = {LONG_RUN, make_set(folder, &train_plain), test_path(folder, "out"),
+                                     NULL};
+    const RunOptions options = {.timeout_seconds = 120, .environment = environment};
+    RunningProgram running = run_start(&options, "ftrain", arguments);
+    const pid_t victim = wait_for_connecting(folder, running.process);
+    assert_true(victim > 0);
+    assert_int_equal(kill(victim, SIGKILL), 0);
+    const double start = progress_now_seconds();
+    RunResult result = run_wait(&running);
+    print_message("killed while NCCL connects: the end came after %.1f s\n%s", progress_now_seconds() - start,
+                  result.err);
+    assert_true(progress_now_seconds() - start < 20);
+    assert_int_equal(result.exit_status, 128 + SIGKILL);
+    assert_contains(result.err, "rank 1 of 2 (");
     run_result_free(&result);
 }
 

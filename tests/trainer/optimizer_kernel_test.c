@@ -1,6 +1,7 @@
 /* The update's kernel on narrow gradients and with narrow copies, against itself on dense float32 gradients
  * of the same values, which cuda_update_test holds to the CPU backend: the same bits. Copies are the weights
- * rounded, in padded rows, and pads stay as they were. Needs a GPU; leaves with 77 where there is none. */
+ * rounded, in padded rows, and pads stay as they were. And on gradients joined as ranks exchange them. Needs
+ * a GPU; leaves with 77 where there is none. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -104,6 +105,7 @@ static size_t stored_of(int t)
 typedef struct Updater {
     Optimizer optimizer;
     bool narrow;
+    bool joins;          /* as ranks that accumulate: the host says which run updates */
     ElementType element; /* of the gradients where they are narrow */
     UpdateTensor tensors[TENSORS];
     void *gradients[TENSORS];
@@ -227,7 +229,8 @@ static void write_gradients(const Updater *updater, int run)
     }
 }
 
-static void updater_run(const Updater *updater)
+/* run: the number of runs before. */
+static void updater_run(const Updater *updater, int run)
 {
     float *n = updater->numbers;
     const Optimizer *o = &updater->optimizer;
@@ -238,7 +241,11 @@ static void updater_run(const Updater *updater)
                                    .tracker = o->loss_scaling ? n + 4 : NULL,
                                    .gradient_norm = n + 5,
                                    .updated = n + 6};
-    assert_int_equal(kernel_update(o, &updater->table, &numbers, updater->scratch, NULL), cudaSuccess);
+    const bool last = run % 2 == 1; /* of two, where it accumulates */
+    const UpdateRun kind = !updater->joins ? UPDATE_DECIDES : last ? UPDATE_JOINED : UPDATE_ACCUMULATES;
+    if (kind == UPDATE_JOINED)
+        assert_int_equal(kernel_update_join(o, &updater->table, &numbers, NULL, NULL), cudaSuccess);
+    assert_int_equal(kernel_update(o, &updater->table, &numbers, kind, updater->scratch, NULL), cudaSuccess);
     assert_int_equal(cudaDeviceSynchronize(), cudaSuccess);
 }
 
@@ -294,16 +301,17 @@ static Optimizer with_everything(void)
     return optimizer;
 }
 
-static void compare_narrow(Optimizer optimizer, ElementType element)
+static void compare_narrow(Optimizer optimizer, ElementType element, bool joins)
 {
     Updater narrow, dense;
     updater_start(&narrow, &optimizer, true, element);
     updater_start(&dense, &optimizer, false, element);
+    narrow.joins = joins;
     for (int run = 0; run < 4; run++) {
         write_gradients(&narrow, run);
         write_gradients(&dense, run);
-        updater_run(&narrow);
-        updater_run(&dense);
+        updater_run(&narrow, run);
+        updater_run(&dense, run);
     }
     assert_same(narrow.numbers, dense.numbers, 7 * sizeof(float));
     for (int t = 0; t < TENSORS; t++) {
@@ -322,25 +330,32 @@ static void compare_narrow(Optimizer optimizer, ElementType element)
     updater_end(&dense);
 }
 
-static void compare_optimizers(const Optimizer *around)
+static void compare_optimizers(const Optimizer *around, bool joins)
 {
     for (int kind = 0; kind < OPTIMIZER_KIND_COUNT; kind++) {
         Optimizer optimizer = *around;
         optimizer.kind = (OptimizerKind)kind;
-        compare_narrow(optimizer, ELEMENT_BF16);
-        compare_narrow(optimizer, ELEMENT_F16);
+        compare_narrow(optimizer, ELEMENT_BF16, joins);
+        compare_narrow(optimizer, ELEMENT_F16, joins);
     }
 }
 
 TEST(test_narrow_gradients_update_as_dense_ones)
 {
-    compare_optimizers(&plain);
+    compare_optimizers(&plain, false);
 }
 
 TEST(test_narrow_gradients_update_as_dense_ones_with_everything_around)
 {
     const Optimizer everything = with_everything();
-    compare_optimizers(&everything);
+    compare_optimizers(&everything, false);
+}
+
+/* The half of two gradients' sum is exact in every type, and so is all that follows. */
+TEST(test_joined_gradients_update_as_accumulated_ones)
+{
+    const Optimizer everything = with_everything();
+    compare_optimizers(&everything, true);
 }
 
 int test_program_begin(void)

@@ -1,8 +1,10 @@
 /* Ranks that accumulate gradients, each in a process of its own: runs before the last exchange nothing, the
- * last takes the mean of the sums, and a loss that is no number on one rank is known to all. */
+ * last takes the mean of the sums, and a loss that is no number on one rank is known to all.
+ * usage: ranks_update_test [cuda]     on two GPUs; ends with 77 where there are fewer */
 #include "tests/support/support.h"
 #include "trainer/backend/backend.h"
 #include "trainer/ranks/communicator.h"
+#include "trainer/launch.h"
 #include "trainer/session/ranks_weights.h"
 
 #include <math.h>
@@ -25,6 +27,9 @@ typedef struct Shared {
     volatile int inner_runs; /* that rank 1 has made before rank 0 makes its first */
     Told told[RANKS + 1];    /* the last: of one process alone */
 } Shared;
+
+static const char *device = "cpu";
+static float bound = 1e-6F; /* for weights and losses of ranks and of one process */
 
 typedef struct Job {
     Communicator *communicator;
@@ -72,7 +77,8 @@ static Job job_open(int rank, const char *name, int64_t batch, int64_t accumulat
                        .local_world = RANKS,
                        .launcher = "test"};
     (void)snprintf(place.job, sizeof place.job, "test-%s-%ld", name, (long)getppid());
-    check(backend_open(&job.backend, "cpu", &(BackendOptions){.threads = 1}, &error), &error);
+    const BackendOptions options = {.threads = 1, .device_index = rank % RANKS};
+    check(backend_open(&job.backend, device, &options, &error), &error);
     if (rank < RANKS) {
         check(communicator_open(&job.communicator, &place, NULL, &error), &error);
         check(backend_join(job.backend, job.communicator, &error), &error);
@@ -202,12 +208,12 @@ TEST(test_runs_that_accumulate_wait_for_no_rank_and_the_update_is_that_of_one)
         const bool last = k == ACCUMULATED - 1;
         assert_true(last || first->loss[k] != second->loss[k]); /* each its own */
         assert_true(!last || first->loss[k] == second->loss[k]);
-        assert_true(fabsf((first->loss[k] + second->loss[k]) / 2 - alone->loss[k]) < 1e-6F);
+        assert_true(fabsf((first->loss[k] + second->loss[k]) / 2 - alone->loss[k]) < bound);
     }
     for (int i = 0; i < WEIGHTS; i++)
-        assert_true(fabsf(first->weights[i] - alone->weights[i]) < 1e-6F);
+        assert_true(fabsf(first->weights[i] - alone->weights[i]) < bound);
     assert_true(first->step == 1 && first->micro == 0);
-    assert_true(fabsf(first->norm[ACCUMULATED - 1] - alone->norm[ACCUMULATED - 1]) < 1e-5F);
+    assert_true(fabsf(first->norm[ACCUMULATED - 1] - alone->norm[ACCUMULATED - 1]) < 10 * bound);
     (void)munmap(shared, sizeof *shared);
 }
 
@@ -266,6 +272,27 @@ TEST(test_what_ranks_have_accumulated_is_saved_with_one_of_them)
 {
     Shared *shared = run_ranks(RANKS + 1, go_on);
     for (int i = 0; i < WEIGHTS; i++)
-        assert_true(fabsf(shared->told[0].weights[i] - shared->told[2].weights[i]) < 1e-6F);
+        assert_true(fabsf(shared->told[0].weights[i] - shared->told[2].weights[i]) < bound);
     (void)munmap(shared, sizeof *shared);
+}
+
+int test_program_arguments(int argc, char **argv)
+{
+    if (argc != 2 || strcmp(argv[1], "cuda") != 0)
+        return test_take_pattern(argc, argv);
+    device = argv[1];
+    bound = 2e-6F;
+    return TEST_RUN;
+}
+
+int test_program_begin(void)
+{
+    FshError error = {0};
+    int count = RANKS;
+    FshStatus status = strcmp(device, "cpu") == 0 ? FSH_OK : launch_count_gpus(&count, &error);
+    if (!status && count >= RANKS)
+        return TEST_RUN;
+    (void)printf("left out: two GPUs are wanted, %d are here%s%s\n", status ? 0 : count, status ? ": " : "",
+                 status ? error.message : "");
+    return TEST_SKIP_ALL;
 }

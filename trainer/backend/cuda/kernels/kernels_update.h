@@ -17,7 +17,7 @@ enum { UPDATE_COPIES_MAX = 2 };
 typedef struct UpdateTensor {
     float *values;
     float *slots[OPTIMIZER_SLOT_COUNT]; /* NULL: not kept */
-    const void *gradient;               /* NULL: a buffer */
+    void *gradient;                     /* NULL: a buffer; only kernel_update_join writes it */
     void *copies[UPDATE_COPIES_MAX];    /* narrow copies, written with the parameter; NULL: fewer */
     ElementType gradient_element, copy_elements[UPDATE_COPIES_MAX];
     int32_t channels, gradient_pitch, copy_pitch; /* all copies have one pitch */
@@ -52,10 +52,25 @@ typedef struct UpdateNumbers {
     float *gradient_norm, *updated;        /* outputs */
 } UpdateNumbers;
 
+/* How a run treats its gradients. One process, and ranks that do not accumulate, let the device decide: it
+ * counts the runs. Ranks that accumulate exchange the sum before the last run updates, so there the host says
+ * which run this is. */
+typedef enum UpdateRun {
+    UPDATE_DECIDES,
+    /* adds this rank's gradient to the sum, and counts. A loss that is no number makes the count negative,
+     * and adds nothing */
+    UPDATE_ACCUMULATES,
+    UPDATE_JOINED /* updates with gradients that contain the sum, divided by the number of runs */
+} UpdateRun;
+
 uint64_t kernel_update_scratch_bytes(const UpdateTable *table);
 /* Runs the update: two launches, lamb three. */
 cudaError_t kernel_update(const Optimizer *optimizer, const UpdateTable *table, const UpdateNumbers *numbers,
-                          void *scratch, cudaStream_t stream);
+                          UpdateRun run, void *scratch, cudaStream_t stream);
+/* Replaces each gradient by its sum with what was accumulated, divided by accumulation_steps: what ranks
+ * exchange before UPDATE_JOINED. Sets *loss (NULL: absent) to NaN where the count of runs is negative. */
+cudaError_t kernel_update_join(const Optimizer *optimizer, const UpdateTable *table,
+                               const UpdateNumbers *numbers, float *loss, cudaStream_t stream);
 
 #ifdef __cplusplus
 }

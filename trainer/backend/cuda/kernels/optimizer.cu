@@ -45,6 +45,25 @@ struct Accumulate {
     }
 };
 
+/* Makes the gradient what ranks exchange. */
+struct Join {
+    static constexpr bool reads_gradient = true;
+    static constexpr int vectors_at_once = 1;
+    template <int Width, typename G>
+    __device__ static void step(const Place &at, int i, double (&)[SUM_COUNT])
+    {
+        float g[Width];
+        if (at.decision.first_micro)
+            G::load_from(at, i, g);
+        else
+            load_sum<G>(at, i, g);
+#pragma unroll
+        for (int k = 0; k < Width; k++)
+            g[k] *= at.decision.factor;
+        store_rows<typename G::Element>(at, at.tensor.gradient, at.tensor.gradient_pitch, i, g);
+    }
+};
+
 struct Measure {
     static constexpr bool reads_gradient = true;
     static constexpr int vectors_at_once = 4; /* there are no stores that loads must wait for */
@@ -334,7 +353,21 @@ __device__ bool loss_is_no_number(const Launch &launch, const Counters &counters
 
 __device__ bool only_accumulates(const Launch &launch, const Counters &counters)
 {
-    return launch.numbers.micro && counters.micro + 1 < (float)launch.optimizer.accumulation_steps;
+    return launch.run == UPDATE_ACCUMULATES ||
+           (launch.run == UPDATE_DECIDES && launch.numbers.micro &&
+            counters.micro + 1 < (float)launch.optimizer.accumulation_steps);
+}
+
+/* Decides in a run that adds this rank's gradient to the sum. The host counts such runs, so all count. */
+__device__ Decision decide_to_accumulate(const Launch &launch, const Counters &counters)
+{
+    const bool refused = loss_is_no_number(launch, counters);
+    const float count = fabsf(counters.micro) + 1;
+    Decision decision = {};
+    *launch.numbers.micro = refused || counters.micro < 0 ? -count : count;
+    decision.first_micro = counters.micro == 0;
+    decision.action = refused ? NOTHING : ACCUMULATE;
+    return decision;
 }
 
 __device__ void decide_rates(const Optimizer &o, Decision &decision, int64_t updates)
@@ -357,6 +390,10 @@ __device__ Decision decide(const Launch &launch, const Counters &counters, doubl
     const int64_t updates = (int64_t)counters.step;
     Decision decision = {};
     *n.gradient_norm = *n.updated = 0;
+    if (launch.run == UPDATE_ACCUMULATES)
+        return decide_to_accumulate(launch, counters);
+    if (launch.run == UPDATE_JOINED)
+        *n.micro = 0;
     if (loss_is_no_number(launch, counters)) {
         *n.gradient_norm = NAN;
         return decision;
@@ -369,7 +406,8 @@ __device__ Decision decide(const Launch &launch, const Counters &counters, doubl
     }
     if (n.micro)
         *n.micro = 0;
-    const double micro_steps = o.accumulation_steps > 1 ? (double)o.accumulation_steps : 1;
+    const double micro_steps =
+        o.accumulation_steps > 1 && launch.run != UPDATE_JOINED ? (double)o.accumulation_steps : 1;
     decision.factor = (float)(1 / ((double)counters.scale * micro_steps));
     if (!launch.measures) {
         const double norm = sqrt(square) * (double)decision.factor;
@@ -395,6 +433,21 @@ __device__ Decision decide(const Launch &launch, const Counters &counters, doubl
 __global__ void decide_kernel(const __grid_constant__ Launch launch)
 {
     launch.control->decision = decide(launch, Counters(launch.numbers), 0);
+}
+
+__global__ void __launch_bounds__(block_threads, blocks_at_once)
+    join_kernel(const __grid_constant__ Launch launch, float *loss)
+{
+    const float micro = *launch.numbers.micro;
+    const UpdatePiece piece = launch.table.pieces[blockIdx.x];
+    const UpdateTensor tensor = launch.table.tensors[piece.tensor];
+    Decision decision = {};
+    double none[SUM_COUNT] = {};
+    decision.first_micro = micro == 0;
+    decision.factor = 1 / (float)launch.optimizer.accumulation_steps;
+    walk<Join>({launch, decision, tensor, piece, 1}, none);
+    if (blockIdx.x == 0 && threadIdx.x == 0 && loss && micro < 0)
+        *loss = NAN;
 }
 
 /* Measures the pieces of parameters, then decides. Counters move only after all blocks have read them. */
@@ -495,9 +548,11 @@ extern "C" uint64_t kernel_update_scratch_bytes(const UpdateTable *table)
 }
 
 extern "C" cudaError_t kernel_update(const Optimizer *optimizer, const UpdateTable *table,
-                                     const UpdateNumbers *numbers, void *scratch, cudaStream_t stream)
+                                     const UpdateNumbers *numbers, UpdateRun run, void *scratch,
+                                     cudaStream_t stream)
 {
     Launch launch = {};
+    launch.run = run;
     launch.optimizer = *optimizer;
     launch.constants = constants_of(optimizer);
     launch.table = *table;
@@ -507,11 +562,11 @@ extern "C" cudaError_t kernel_update(const Optimizer *optimizer, const UpdateTab
     launch.sums = static_cast<double *>(scratch);
     launch.measures = optimizer->clip_norm == 0 && !numbers->scale && optimizer->kind != OPTIMIZER_LARS;
     launch.trusting = optimizer->kind == OPTIMIZER_LARS || optimizer->kind == OPTIMIZER_LAMB;
-    if (launch.measures)
+    if (launch.measures || run == UPDATE_ACCUMULATES)
         decide_kernel<<<1, 1, 0, stream>>>(launch);
     else
         measure_kernel<<<(unsigned)table->parameter_pieces, block_threads, 0, stream>>>(launch);
-    switch (optimizer->kind) {
+    switch (run == UPDATE_ACCUMULATES ? OPTIMIZER_SGD : optimizer->kind) { /* sums are added alike by all */
     case OPTIMIZER_SGD:
     case OPTIMIZER_LARS:
         launch_update<Sgd>(launch, stream);
@@ -527,5 +582,16 @@ extern "C" cudaError_t kernel_update(const Optimizer *optimizer, const UpdateTab
     default:
         return cudaErrorNotSupported;
     }
+    return cudaGetLastError();
+}
+
+extern "C" cudaError_t kernel_update_join(const Optimizer *optimizer, const UpdateTable *table,
+                                          const UpdateNumbers *numbers, float *loss, cudaStream_t stream)
+{
+    Launch launch = {};
+    launch.optimizer = *optimizer;
+    launch.table = *table;
+    launch.numbers = *numbers;
+    join_kernel<<<(unsigned)table->parameter_pieces, block_threads, 0, stream>>>(launch, loss);
     return cudaGetLastError();
 }

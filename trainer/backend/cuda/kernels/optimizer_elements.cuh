@@ -49,8 +49,9 @@ struct Launch {
     Control *control;
     double *trusts; /* [parameter_count], of this run */
     double *sums;   /* [SUM_COUNT][parameter_pieces] */
-    bool measures;  /* the update measures the gradient's norm */
-    bool trusting;  /* lars, lamb */
+    UpdateRun run;
+    bool measures; /* the update measures the gradient's norm */
+    bool trusting; /* lars, lamb */
 };
 
 /* ---- elements ---- */
@@ -107,6 +108,7 @@ __device__ void store_rows(const Place &at, void *to, int pitch, int i, const fl
 
 /* How a gradient is read: by its type, and whether its rows have a pitch of their own. */
 template <typename T, bool Pitched> struct Gradient {
+    using Element = T;
     template <int Width> __device__ static void load_from(const Place &at, int i, float (&g)[Width])
     {
         const T *data = static_cast<const T *>(at.tensor.gradient);
@@ -141,7 +143,7 @@ template <int Width> __device__ void load_values(const Place &at, int i, float (
 template <typename G, int Width> __device__ void load_sum(const Place &at, int i, float (&g)[Width])
 {
     G::load_from(at, i, g);
-    if (!at.tensor.slots[SLOT_ACCUMULATED])
+    if (!at.tensor.slots[SLOT_ACCUMULATED] || at.launch.run == UPDATE_JOINED)
         return;
     float accumulated[Width];
     load_slot(at, SLOT_ACCUMULATED, i, accumulated);

@@ -1,6 +1,7 @@
 #include "trainer/backend/cuda/lowering/cuda_program.h"
 
 #include "trainer/backend/cuda/lowering/device_ranks.h"
+#include "trainer/backend/cuda/lowering/lowering.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -208,35 +209,63 @@ static FshStatus make_steps(CudaProgram *program, FshError *error)
 static FshStatus share_gradients(const CudaProgram *program, const Step *update, FshError *error)
 {
     const CudaBackend *backend = program_backend(program);
-    return device_ranks_share(backend->ranks, program->gradients, update->inputs[UPDATE_LOSS].data,
-                              backend->stream, error);
+    float *loss = update->inputs[UPDATE_LOSS].data;
+    RankMean pieces[GRADIENT_BUCKETS + 1] = {{loss, loss ? 1 : 0, RANK_F32}};
+    for (int b = 0; b < GRADIENT_BUCKETS; b++) {
+        const GradientBucket *bucket = &program->gradients[b];
+        const bool narrow = element_is_narrow(bucket->element);
+        pieces[1 + b] = (RankMean){bucket->data, bucket->bytes / (narrow ? 2 : 4),
+                                   !narrow                          ? RANK_F32
+                                   : bucket->element == ELEMENT_F16 ? RANK_F16
+                                                                    : RANK_BF16};
+    }
+    return device_ranks_mean(backend->ranks, pieces, GRADIENT_BUCKETS + 1, backend->stream, error);
+}
+
+/* Enqueues what comes before an update. The guard of the loss comes last, so that it sees that of all ranks;
+ * in a run that only accumulates the ranks' losses are their own, and none of them may stop alone. */
+static FshStatus prepare_update(const CudaProgram *program, const Step *update, FshError *error)
+{
+    cudaStream_t stream = program_backend(program)->stream;
+    FshStatus status = FSH_OK;
+    if (update->run == UPDATE_ACCUMULATES)
+        return FSH_OK;
+    if (update->run == UPDATE_JOINED)
+        status = lowering_update_join(update, stream, error);
+    if (!status)
+        status = share_gradients(program, update, error);
+    return status ? status : result_ring_guard(&program->ring, update->node, program->tensors, stream, error);
 }
 
 static FshStatus enqueue_step(const CudaProgram *program, size_t n, FshError *error)
 {
     const Step *step = &program->steps[n];
     cudaStream_t stream = program_backend(program)->stream;
-    FshStatus status = step->node->op == OP_UPDATE ? share_gradients(program, step, error) : FSH_OK;
-    if (!status) /* after that, so that it sees the loss of all ranks */
-        status = result_ring_guard(&program->ring, step->node, program->tensors, stream, error);
+    FshStatus status = step->node->op == OP_UPDATE ? prepare_update(program, step, error) : FSH_OK;
     if (!status)
         status = lowering_of(step->node->op)->enqueue(step, stream, error);
     return status ? prepend_node(program, step->node, error) : FSH_OK;
 }
 
-/* Records the steps as one graph: a run is one launch. Relaxed, since libraries may load a kernel at its
- * first use; one thread drives the backend, so no other thread's call can slip in. */
-static FshStatus record(CudaProgram *program, FshError *error)
+/* Returns whether the host says which runs update: where several ranks accumulate, the others exchange
+ * nothing. */
+static bool joins_ranks(const CudaProgram *program)
+{
+    return program->update && program_backend(program)->ranks &&
+           program->update->node->as.update.accumulation_steps > 1;
+}
+
+/* Records the steps of one kind of run as one graph: a run is one launch. Relaxed, since libraries may load a
+ * kernel at its first use; one thread drives the backend, so no other thread's call can slip in. */
+static FshStatus record_kind(CudaProgram *program, UpdateRun run, FshError *error)
 {
     cudaStream_t stream = program_backend(program)->stream;
     cudaGraph_t graph = NULL;
-    /* Once by itself: ranks connect in the first exchange of each kind, which is nothing to record. */
-    FshStatus status = program->update ? share_gradients(program, program->update, error) : FSH_OK;
+    FshStatus status = CUDA_TRY(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), error);
     if (status)
         return status;
-    status = CUDA_TRY(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), error);
-    if (status)
-        return status;
+    if (program->update)
+        program->update->run = run;
     for (size_t n = 0; n < graph_node_count(program->base.graph) && !status; n++)
         status = enqueue_step(program, n, error);
     /* always: it is what gives the stream back */
@@ -244,12 +273,22 @@ static FshStatus record(CudaProgram *program, FshError *error)
     if (!status)
         status = cuda_check(ended, "cudaStreamEndCapture(stream, &graph)", error);
     if (!status)
-        status = CUDA_TRY(cudaGraphInstantiate(&program->recorded, graph, 0), error);
+        status = CUDA_TRY(cudaGraphInstantiate(&program->recorded[run], graph, 0), error);
     if (!status)
-        status = CUDA_TRY(cudaGraphUpload(program->recorded, stream), error);
+        status = CUDA_TRY(cudaGraphUpload(program->recorded[run], stream), error);
     if (graph)
         (void)cudaGraphDestroy(graph);
     return status;
+}
+
+static FshStatus record(CudaProgram *program, FshError *error)
+{
+    /* Once by itself: ranks connect in the first exchange of each kind, which is nothing to record. */
+    FshStatus status = program->update ? share_gradients(program, program->update, error) : FSH_OK;
+    if (status || !joins_ranks(program))
+        return status ? status : record_kind(program, UPDATE_DECIDES, error);
+    status = record_kind(program, UPDATE_ACCUMULATES, error);
+    return status ? status : record_kind(program, UPDATE_JOINED, error);
 }
 
 FshStatus cuda_program_new(Program **program, State *state, const Graph *graph, FshError *error)
@@ -304,8 +343,9 @@ void cuda_program_free(Program *program)
     if (!cuda)
         return;
     (void)cudaStreamSynchronize(program_backend(cuda)->stream);
-    if (cuda->recorded)
-        (void)cudaGraphExecDestroy(cuda->recorded);
+    for (int i = UPDATE_DECIDES; i <= UPDATE_JOINED; i++)
+        if (cuda->recorded[i])
+            (void)cudaGraphExecDestroy(cuda->recorded[i]);
     for (size_t n = 0; cuda->steps && n < graph_node_count(cuda->base.graph); n++)
         if (cuda->steps[n].plan)
             cuda->steps[n].plan_free(cuda->steps[n].plan);
@@ -365,16 +405,41 @@ static FshStatus run_measured(CudaProgram *program, FshError *error)
     return status;
 }
 
+/* Fails where what the program computes is worth nothing, since another rank is gone. */
+static FshStatus check_ranks(const CudaProgram *program, FshError *error)
+{
+    return program->update ? device_ranks_check(program_backend(program)->ranks, error) : FSH_OK;
+}
+
+/* Decides of which kind the next run is, and counts it. */
+static FshStatus choose_run(CudaProgram *program, FshError *error)
+{
+    State *state = program->base.state;
+    int64_t runs = 0;
+    if (!joins_ranks(program))
+        return FSH_OK;
+    FshStatus status = cuda_state_runs(state, &runs, error);
+    const bool updates = runs + 1 >= program->update->node->as.update.accumulation_steps;
+    program->update->run = updates ? UPDATE_JOINED : UPDATE_ACCUMULATES;
+    cuda_state_count_runs(state, status ? -1 : updates ? 0 : runs + 1);
+    return status;
+}
+
 FshStatus cuda_program_run(Program *program, FshError *error)
 {
     CudaProgram *cuda = (CudaProgram *)program;
     cudaStream_t stream = program_backend(cuda)->stream;
-    FshStatus status = cuda_state_refresh(program->state, error);
+    FshStatus status = check_ranks(cuda, error);
+    if (!status)
+        status = choose_run(cuda, error);
+    const UpdateRun run = cuda->update ? cuda->update->run : UPDATE_DECIDES;
+    if (!status)
+        status = cuda_state_refresh(program->state, error);
     if (!status)
         status = program_inputs_send(&cuda->inputs, stream, error);
     if (!status)
         status = cuda->profiling ? run_measured(cuda, error)
-                                 : CUDA_TRY(cudaGraphLaunch(cuda->recorded, stream), error);
+                                 : CUDA_TRY(cudaGraphLaunch(cuda->recorded[run], stream), error);
     if (cuda->update)
         cuda_state_updated(program->state, cuda->update->narrow_known);
     return status ? status : result_ring_send(&cuda->ring, program, stream, error);
@@ -388,7 +453,9 @@ FshStatus cuda_program_results(Program *program, FshError *error)
 
 FshStatus cuda_program_collect(Program *program, size_t slot, const float **values, FshError *error)
 {
-    return result_ring_collect(&((CudaProgram *)program)->ring, program, slot, values, error);
+    const CudaProgram *cuda = (const CudaProgram *)program;
+    FshStatus status = result_ring_collect(&cuda->ring, program, slot, values, error);
+    return status ? status : check_ranks(cuda, error);
 }
 
 FshStatus cuda_program_read(Program *program, TensorId id, void *values, size_t bytes, FshError *error)
@@ -400,7 +467,7 @@ FshStatus cuda_program_read(Program *program, TensorId id, void *values, size_t 
         return fsh_error_set(error, FSH_ERR_USAGE, "%s: no node of the program makes it", name);
     FshStatus status = device_tensor_download(&cuda->tensors[id], graph_tensor(program->graph, id)->type,
                                               values, program_backend(cuda)->stream, error);
-    return status ? fsh_error_prepend(error, "%s", name) : FSH_OK;
+    return status ? fsh_error_prepend(error, "%s", name) : check_ranks(cuda, error);
 }
 
 const char *cuda_program_node_plan(const Program *program, NodeId node)

@@ -10,6 +10,7 @@
 #define FSHARD_TRAINER_BACKEND_CUDA_LOWERING_CUDA_PROGRAM_H
 
 #include "trainer/backend/cuda/device/matmul.h"
+#include "trainer/backend/cuda/kernels/kernels_update.h"
 #include "trainer/backend/cuda/lowering/program_inputs.h"
 #include "trainer/backend/cuda/lowering/program_results.h"
 #include "trainer/backend/cuda/lowering/tensors.h"
@@ -24,6 +25,7 @@ typedef struct Step {
     /* Of OP_UPDATE, set by prepare: how many of the State's narrow copies it writes, cuda_state_narrow_count
      * or 0; the others are made good before the next run. */
     size_t narrow_known;
+    UpdateRun run; /* of OP_UPDATE: of which kind the run is that is being recorded or enqueued */
     void *scratch; /* that much, shared by all steps */
     void *plan;    /* what prepare made and enqueue needs (step_own): of the op's own type; may be NULL */
     void (*plan_free)(void *plan);
@@ -51,9 +53,11 @@ typedef struct CudaProgram {
     void *scratch;
     ProgramInputs inputs;
     ResultRing ring;
-    Step *steps;              /* [graph_node_count] */
-    const Step *update;       /* that of OP_UPDATE; NULL: the program leaves weights alone */
-    cudaGraphExec_t recorded; /* all steps */
+    Step *steps;  /* [graph_node_count] */
+    Step *update; /* that of OP_UPDATE; NULL: the program leaves weights alone */
+    /* All steps, by the kind of the run; NULL: there is no run of that kind. Ranks that accumulate have the
+     * last two, others the first. */
+    cudaGraphExec_t recorded[UPDATE_JOINED + 1];
     bool profiling;
     uint64_t measured_runs;
     double *seconds;    /* [graph_node_count] once profiling was on; else NULL */

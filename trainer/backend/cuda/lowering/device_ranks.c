@@ -20,19 +20,15 @@ void device_ranks_leave(DeviceRanks *ranks)
     (void)ranks;
 }
 
-FshStatus device_ranks_share(const DeviceRanks *ranks, const GradientBucket buckets[GRADIENT_BUCKETS],
-                             float *loss, cudaStream_t stream, FshError *error)
+FshStatus device_ranks_check(DeviceRanks *ranks, FshError *error)
 {
     (void)ranks;
-    (void)buckets;
-    (void)loss;
-    (void)stream;
     (void)error;
     return FSH_OK;
 }
 
-FshStatus device_ranks_mean(const DeviceRanks *ranks, const RankMean *pieces, int piece_count,
-                            cudaStream_t stream, FshError *error)
+FshStatus device_ranks_mean(DeviceRanks *ranks, const RankMean *pieces, int piece_count, cudaStream_t stream,
+                            FshError *error)
 {
     (void)ranks;
     (void)pieces;
@@ -53,17 +49,22 @@ uint64_t device_ranks_count(const DeviceRanks *ranks)
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include <nccl.h>
 
+#include "common/progress.h"
+
 /* The functions of NCCL that are called, by their names there. */
 typedef struct NcclCalls {
     ncclResult_t (*GetVersion)(int *version);
     ncclResult_t (*GetUniqueId)(ncclUniqueId *id);
-    ncclResult_t (*CommInitRank)(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank);
+    ncclResult_t (*CommInitRankConfig)(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank,
+                                       ncclConfig_t *config);
+    ncclResult_t (*CommGetAsyncError)(ncclComm_t comm, ncclResult_t *error);
     ncclResult_t (*CommAbort)(ncclComm_t comm);
     ncclResult_t (*AllReduce)(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op,
                               ncclComm_t comm, cudaStream_t stream);
@@ -75,12 +76,14 @@ typedef struct NcclCalls {
 
 struct DeviceRanks {
     NcclCalls nccl;
-    ncclComm_t comm;
     Communicator *communicator; /* borrowed */
+    pthread_mutex_t calls;      /* guards what follows */
+    ncclComm_t comm;            /* NULL: not there yet */
+    bool is_given_up;           /* comm is being aborted, or is no more: no call may name it */
+    FshError reason;            /* of that */
     pthread_t watch;
-    bool watched;           /* watch runs */
-    atomic_bool leaves;     /* it shall end */
-    atomic_bool is_aborted; /* comm is no more */
+    bool is_watched;    /* watch runs */
+    atomic_bool leaves; /* it shall end */
 };
 
 static FshStatus nccl_check(const NcclCalls *nccl, ncclResult_t code, const char *call, FshError *error)
@@ -99,10 +102,15 @@ static FshStatus load_nccl(NcclCalls *nccl, FshError *error)
         const char *name;
         void *function; /* a pointer to a pointer to a function */
     } calls[] = {
-        {"ncclGetVersion", &nccl->GetVersion},     {"ncclGetUniqueId", &nccl->GetUniqueId},
-        {"ncclCommInitRank", &nccl->CommInitRank}, {"ncclCommAbort", &nccl->CommAbort},
-        {"ncclAllReduce", &nccl->AllReduce},       {"ncclGroupStart", &nccl->GroupStart},
-        {"ncclGroupEnd", &nccl->GroupEnd},         {"ncclGetErrorString", &nccl->GetErrorString},
+        {"ncclGetVersion", &nccl->GetVersion},
+        {"ncclGetUniqueId", &nccl->GetUniqueId},
+        {"ncclCommInitRankConfig", &nccl->CommInitRankConfig},
+        {"ncclCommGetAsyncError", &nccl->CommGetAsyncError},
+        {"ncclCommAbort", &nccl->CommAbort},
+        {"ncclAllReduce", &nccl->AllReduce},
+        {"ncclGroupStart", &nccl->GroupStart},
+        {"ncclGroupEnd", &nccl->GroupEnd},
+        {"ncclGetErrorString", &nccl->GetErrorString},
         {"ncclGetLastError", &nccl->GetLastError},
     };
     /* Never closed: its threads may outlive the last call. */
@@ -147,42 +155,124 @@ static FshStatus check_devices(Communicator *communicator, FshError *error)
     return status;
 }
 
-/* Watches the other ranks and aborts NCCL when one is gone, whose GPU answers no more. At the end of a run,
- * when nothing is exchanged any more, ranks go one after the other; then the abort makes no difference. */
+/* ---- calls and waits ---- */
+
+static bool is_well(ncclResult_t code)
+{
+    return code == ncclSuccess || code == ncclInProgress;
+}
+
+/* Begins calls on ranks->comm, until end_calls. Fails once the communication is given up. */
+static FshStatus begin_calls(DeviceRanks *ranks, FshError *error)
+{
+    (void)pthread_mutex_lock(&ranks->calls);
+    if (!ranks->is_given_up)
+        return FSH_OK;
+    FshStatus status = fsh_error_set(error, FSH_ERR_SYSTEM, "%s", ranks->reason.message);
+    (void)pthread_mutex_unlock(&ranks->calls);
+    return status;
+}
+
+/* Ends calls of which the last returned code. Waits until NCCL's own threads have done them: only then the
+ * stream has their work, and comm takes another call. */
+static FshStatus end_calls(DeviceRanks *ranks, ncclResult_t code, const char *call, FshError *error)
+{
+    enum { QUICK_LOOKS = 200 };
+    const struct timespec pause = {.tv_nsec = 1000000};
+    const double start = progress_now_seconds();
+    (void)pthread_mutex_unlock(&ranks->calls);
+    for (int looks = 0; code == ncclInProgress; looks++) {
+        if (looks < QUICK_LOOKS)
+            (void)sched_yield();
+        else
+            (void)nanosleep(&pause, NULL);
+        if (progress_now_seconds() - start > COMMUNICATOR_PATIENCE_SECONDS)
+            return fsh_error_set(error, FSH_ERR_SYSTEM, "%s: another rank has not come for %d s", call,
+                                 COMMUNICATOR_PATIENCE_SECONDS);
+        FshStatus status = begin_calls(ranks, error);
+        if (status)
+            return status;
+        const ncclResult_t asked = ranks->nccl.CommGetAsyncError(ranks->comm, &code);
+        (void)pthread_mutex_unlock(&ranks->calls);
+        if (asked != ncclSuccess)
+            code = asked;
+    }
+    return nccl_check(&ranks->nccl, code, call, error);
+}
+
+/* ---- the watch ---- */
+
+/* Returns FSH_OK, or why the communication must end: a rank that is lost, or an error of NCCL between calls.
+ * */
+static FshStatus look_for_failure(DeviceRanks *ranks, FshError *error)
+{
+    ncclResult_t code = ncclSuccess;
+    FshStatus status = communicator_check_all_there(ranks->communicator, error);
+    if (status)
+        return status;
+    (void)pthread_mutex_lock(&ranks->calls);
+    if (ranks->comm && ranks->nccl.CommGetAsyncError(ranks->comm, &code) != ncclSuccess)
+        code = ncclInternalError;
+    (void)pthread_mutex_unlock(&ranks->calls);
+    return is_well(code) ? FSH_OK : nccl_check(&ranks->nccl, code, "NCCL", error);
+}
+
+/* Watches the other ranks and gives up when one is gone, whose GPU answers no more. At the end of a run, when
+ * nothing is exchanged any more, ranks go one after the other; then that makes no difference. */
 static void *look_after_others(void *context)
 {
     DeviceRanks *ranks = context;
     const struct timespec pause = {.tv_nsec = 200000000};
-    bool gone = false;
-    while (!gone && !atomic_load(&ranks->leaves)) {
-        gone = communicator_check_all_there(ranks->communicator, NULL) != FSH_OK;
+    FshError reason = {0};
+    FshStatus failed = FSH_OK;
+    while (!failed && !atomic_load(&ranks->leaves)) {
+        failed = look_for_failure(ranks, &reason);
         (void)nanosleep(&pause, NULL); /* what it has sent before may still arrive */
     }
-    if (gone) {
-        atomic_store(&ranks->is_aborted, true);
+    if (!failed)
+        return NULL;
+    (void)pthread_mutex_lock(&ranks->calls);
+    ranks->reason = reason;
+    ranks->is_given_up = true;
+    (void)pthread_mutex_unlock(&ranks->calls);
+    if (ranks->comm)
         (void)ranks->nccl.CommAbort(ranks->comm);
-    }
     return NULL;
 }
+
+FshStatus device_ranks_check(DeviceRanks *ranks, FshError *error)
+{
+    FshStatus status = ranks ? begin_calls(ranks, error) : FSH_OK;
+    if (ranks && !status)
+        (void)pthread_mutex_unlock(&ranks->calls);
+    return status;
+}
+
+/* ---- joining and leaving ---- */
 
 static FshStatus connect_ranks(DeviceRanks *ranks, FshError *error)
 {
     const RankPlace *place = communicator_place(ranks->communicator);
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     ncclUniqueId id;
     memset(&id, 0, sizeof id);
     FshStatus status = place->rank == 0 ? NCCL_TRY(ranks, GetUniqueId(&id), error) : FSH_OK;
-    /* Where that failed, zeros are broadcast: the others fail in CommInitRank, and are not left waiting. */
+    /* Where that failed, zeros are broadcast: the others fail to connect, and are not left waiting. */
     FshStatus told = communicator_broadcast(ranks->communicator, 0, &id, sizeof id, status ? NULL : error);
     if (!status)
         status = told;
-    if (!status)
-        status =
-            NCCL_TRY(ranks, CommInitRank(&ranks->comm, (int)place->world_size, id, (int)place->rank), error);
     if (!status && pthread_create(&ranks->watch, NULL, look_after_others, ranks) != 0)
         status = fsh_error_set(error, FSH_ERR_SYSTEM, "cuda: no thread to look after the other ranks");
     else
-        ranks->watched = !status;
-    return status;
+        ranks->is_watched = !status;
+    if (!status)
+        status = begin_calls(ranks, error);
+    if (status)
+        return status;
+    config.blocking = 0;
+    const ncclResult_t code =
+        ranks->nccl.CommInitRankConfig(&ranks->comm, (int)place->world_size, id, (int)place->rank, &config);
+    return end_calls(ranks, code, "ncclCommInitRankConfig", error);
 }
 
 static void describe_nccl(CudaBackend *backend, const NcclCalls *nccl)
@@ -195,10 +285,21 @@ static void describe_nccl(CudaBackend *backend, const NcclCalls *nccl)
                        version / 10000, version / 100 % 100, version % 100);
 }
 
+/* Returns NULL if there is no memory. */
+static DeviceRanks *ranks_new(Communicator *communicator)
+{
+    DeviceRanks *ranks = calloc(1, sizeof *ranks);
+    if (!ranks)
+        return NULL;
+    ranks->communicator = communicator;
+    (void)pthread_mutex_init(&ranks->calls, NULL);
+    return ranks;
+}
+
 FshStatus device_ranks_join(Backend *backend, Communicator *communicator, FshError *error)
 {
     CudaBackend *cuda = (CudaBackend *)backend;
-    DeviceRanks *ranks = calloc(1, sizeof *ranks);
+    DeviceRanks *ranks = ranks_new(communicator);
     FshStatus status = ranks ? load_nccl(&ranks->nccl, error)
                              : fsh_error_set(error, FSH_ERR_MEMORY, "cuda: no memory for the other ranks");
     uint64_t failed = status != FSH_OK;
@@ -209,10 +310,8 @@ FshStatus device_ranks_join(Backend *backend, Communicator *communicator, FshErr
         status = fsh_error_set(error, FSH_ERR_LIBRARY, "cuda: another rank could not load NCCL");
     if (!status)
         status = check_devices(communicator, error);
-    if (!status) {
-        ranks->communicator = communicator;
+    if (!status)
         status = connect_ranks(ranks, error);
-    }
     if (status) {
         device_ranks_leave(ranks);
         return status;
@@ -231,70 +330,34 @@ void device_ranks_leave(DeviceRanks *ranks)
     if (!ranks)
         return;
     atomic_store(&ranks->leaves, true);
-    if (ranks->watched)
+    if (ranks->is_watched)
         (void)pthread_join(ranks->watch, NULL);
-    if (ranks->comm && !atomic_load(&ranks->is_aborted)) {
+    if (ranks->comm && !ranks->is_given_up) {
         (void)nanosleep(&pause, NULL);
         (void)ranks->nccl.CommAbort(ranks->comm);
     }
+    (void)pthread_mutex_destroy(&ranks->calls);
     free(ranks);
 }
 
-/* Returns NCCL's name of the type; *bytes_ret is the size of an element. */
-static ncclDataType_t type_of(ElementType element, size_t *bytes_ret)
+/* ncclAvg multiplies each rank's share before it is added: f16 does not overflow where the mean fits. */
+FshStatus device_ranks_mean(DeviceRanks *ranks, const RankMean *pieces, int piece_count, cudaStream_t stream,
+                            FshError *error)
 {
-    static const struct {
-        ElementType element;
-        ncclDataType_t type;
-        size_t bytes;
-    } types[] = {
-        {ELEMENT_F32, ncclFloat32, 4}, {ELEMENT_BF16, ncclBfloat16, 2}, {ELEMENT_F16, ncclFloat16, 2}};
-    size_t i = 0;
-    while (i < 2 && types[i].element != element)
-        i++;
-    *bytes_ret = types[i].bytes;
-    return types[i].type;
-}
-
-/* Averages gradients and loss over the ranks. ncclAvg multiplies each rank's share before it is added: f16
- * does not overflow where the mean fits. */
-FshStatus device_ranks_share(const DeviceRanks *ranks, const GradientBucket buckets[GRADIENT_BUCKETS],
-                             float *loss, cudaStream_t stream, FshError *error)
-{
-    if (!ranks)
-        return FSH_OK;
-    FshStatus status = NCCL_TRY(ranks, GroupStart(), error);
-    if (status)
+    static const ncclDataType_t types[] = {[RANK_F32] = ncclFloat32,
+                                           [RANK_F64] = ncclFloat64,
+                                           [RANK_BF16] = ncclBfloat16,
+                                           [RANK_F16] = ncclFloat16};
+    FshStatus status = ranks ? begin_calls(ranks, error) : FSH_OK;
+    if (!ranks || status)
         return status;
-    for (int b = 0; b < GRADIENT_BUCKETS && !status; b++) {
-        size_t bytes = 1;
-        const ncclDataType_t type = type_of(buckets[b].element, &bytes);
-        if (buckets[b].bytes > 0)
-            status = NCCL_TRY(ranks,
-                              AllReduce(buckets[b].data, buckets[b].data, buckets[b].bytes / bytes, type,
-                                        ncclAvg, ranks->comm, stream),
-                              error);
-    }
-    if (!status && loss)
-        status = NCCL_TRY(ranks, AllReduce(loss, loss, 1, ncclFloat32, ncclAvg, ranks->comm, stream), error);
+    ncclResult_t code = ranks->nccl.GroupStart();
+    for (int i = 0; i < piece_count && is_well(code); i++)
+        if (pieces[i].count > 0)
+            code = ranks->nccl.AllReduce(pieces[i].values, pieces[i].values, pieces[i].count,
+                                         types[pieces[i].number], ncclAvg, ranks->comm, stream);
     const ncclResult_t ended = ranks->nccl.GroupEnd(); /* always: what was begun must end */
-    return status ? status : nccl_check(&ranks->nccl, ended, "ncclGroupEnd()", error);
-}
-
-FshStatus device_ranks_mean(const DeviceRanks *ranks, const RankMean *pieces, int piece_count,
-                            cudaStream_t stream, FshError *error)
-{
-    FshStatus status = NCCL_TRY(ranks, GroupStart(), error);
-    if (status)
-        return status;
-    for (int i = 0; i < piece_count && !status; i++)
-        status =
-            NCCL_TRY(ranks,
-                     AllReduce(pieces[i].values, pieces[i].values, pieces[i].count,
-                               pieces[i].is_f64 ? ncclFloat64 : ncclFloat32, ncclAvg, ranks->comm, stream),
-                     error);
-    const ncclResult_t ended = ranks->nccl.GroupEnd(); /* always: what was begun must end */
-    return status ? status : nccl_check(&ranks->nccl, ended, "ncclGroupEnd()", error);
+    return end_calls(ranks, is_well(code) ? ended : code, "ncclAllReduce", error);
 }
 
 uint64_t device_ranks_count(const DeviceRanks *ranks)

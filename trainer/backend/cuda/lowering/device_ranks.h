@@ -1,10 +1,17 @@
 /* device_ranks.h - the GPUs of several ranks: their gradients become means through NCCL, on the stream of the
  * step, inside the recorded graph.
  *
- * NCCL is loaded (dlopen) when ranks join: it is 200 MB that one process has no use for. A rank that ends
- * leaves the others' GPUs waiting for it, and no call of theirs would come back: a thread looks after the
- * others, and when one is gone it aborts the communication, which sets the GPUs free. What they then hold is
- * worth nothing; the next exchange of the hosts says so.
+ * NCCL is loaded (dlopen) when ranks join: it is 200 MB that one process has no use for.
+ *
+ * No call here and no wait for the stream lasts for ever. A rank that ends or freezes leaves the others' GPUs
+ * waiting for it. From before NCCL connects until the backend closes, a thread looks after the others, and
+ * after NCCL itself; when a rank is gone it gives up: it aborts the communication, which makes NCCL's kernels
+ * return, so that whoever waits for the stream or an event comes back within a second. NCCL's own calls do
+ * not block (ncclConfig_t.blocking is 0): what they begin is waited for here, and that wait ends with the
+ * same verdict. What the GPUs hold after that is worth nothing, and device_ranks_check says why.
+ *
+ * NCCL's abort comes back only when no recorded graph with its kernels is left: programs are freed before the
+ * ranks leave.
  *
  * Threads: that of the backend. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_LOWERING_DEVICE_RANKS_H
@@ -19,23 +26,24 @@
 FshStatus device_ranks_join(Backend *backend, Communicator *communicator, FshError *error);
 /* Frees ranks, in backend_close, when no program is left and the stream is idle. NULL is fine. */
 void device_ranks_leave(DeviceRanks *ranks);
-
-/* Enqueues the exchange that makes the gradients of all buckets, and the loss (f32 [1]; NULL: none), their
- * means over the ranks. ranks NULL: one rank, nothing is enqueued. */
-FshStatus device_ranks_share(const DeviceRanks *ranks, const GradientBucket buckets[GRADIENT_BUCKETS],
-                             float *loss, cudaStream_t stream, FshError *error);
+/* Returns FSH_OK, or FSH_ERR_SYSTEM and the reason after the communication was given up: "rank 1 of 2 (host
+ * gpu07, process 4711) has ended". Programs that exchange ask before they enqueue and after they have waited.
+ * ranks NULL: one rank, FSH_OK. */
+FshStatus device_ranks_check(DeviceRanks *ranks, FshError *error);
 
 /* Values in device memory that become their means over the ranks. */
+typedef enum RankNumber { RANK_F32, RANK_F64, RANK_BF16, RANK_F16 } RankNumber;
 typedef struct RankMean {
-    void *values; /* f32, or f64 */
-    uint64_t count;
-    bool is_f64;
+    void *values;
+    uint64_t count; /* 0: there are none */
+    RankNumber number;
 } RankMean;
 
 /* Enqueues one exchange that replaces all values of the pieces by their means over the ranks. NCCL connects
- * ranks in the first exchange of a kind: that must not be recorded into a graph. */
-FshStatus device_ranks_mean(const DeviceRanks *ranks, const RankMean *pieces, int piece_count,
-                            cudaStream_t stream, FshError *error);
+ * ranks in the first exchange of a kind: that must not be recorded into a graph. ranks NULL: one rank,
+ * nothing is enqueued. */
+FshStatus device_ranks_mean(DeviceRanks *ranks, const RankMean *pieces, int piece_count, cudaStream_t stream,
+                            FshError *error);
 /* Returns how many ranks there are; ranks NULL: 1. */
 uint64_t device_ranks_count(const DeviceRanks *ranks);
 

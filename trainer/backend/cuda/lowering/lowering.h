@@ -21,6 +21,10 @@ FshStatus lowering_narrow_weight(const CudaProgram *program, Step *step, int i, 
  * ranks: it does not make statistics and result in one launch then. */
 bool lowering_sums_are_exchanged(const CudaProgram *program, TensorId sums);
 
+/* Enqueues what makes the gradients of this rank the mean of all runs since the last update, and the loss NaN
+ * if one of theirs was: in front of an exchange, where step, of OP_UPDATE, is UPDATE_JOINED. */
+FshStatus lowering_update_join(const Step *step, cudaStream_t stream, FshError *error);
+
 /* Each ends with OP_KIND_COUNT. */
 extern const LoweringRow lowering_pointwise[], lowering_channel[], lowering_window[], lowering_norm[],
     lowering_convolution[], lowering_linear[], lowering_loss[], lowering_update[];

@@ -9,7 +9,7 @@
  * the ranks, so every formula keeps the rows of this rank. */
 
 /* Returns the ranks whose rows the step's statistics are of; NULL: this one's alone. */
-static const DeviceRanks *ranks_of(const Step *step)
+static DeviceRanks *ranks_of(const Step *step)
 {
     return step->plan;
 }
@@ -47,13 +47,13 @@ static FshStatus exchange(const Step *step, cudaStream_t stream, FshError *error
 {
     const bool forward = step->node->op == OP_BATCH_NORM;
     const DeviceTensor *sums = forward ? maybe_in(step, NORM_SUMS) : NULL;
-    const RankMean of_sums = {sums ? sums->data : NULL, sums ? 2 * (uint64_t)sums->pitch : 0, false};
-    const RankMean of_means = {step->scratch, 2 * (uint64_t)in(step, NORM_X)->pitch, true};
+    const RankMean of_sums = {sums ? sums->data : NULL, sums ? 2 * (uint64_t)sums->pitch : 0, RANK_F32};
+    const RankMean of_means = {step->scratch, 2 * (uint64_t)in(step, NORM_X)->pitch, RANK_F64};
     if (forward)
         return device_ranks_mean(ranks_of(step), sums ? &of_sums : &of_means, 1, stream, error);
     const DeviceTensor *dweight = out(step, NORM_BACK_DWEIGHT), *dbias = out(step, NORM_BACK_DBIAS);
-    const RankMean of_gradients[] = {{dweight->data, (uint64_t)dweight->pitch, false},
-                                     {dbias->data, (uint64_t)dbias->pitch, false}};
+    const RankMean of_gradients[] = {{dweight->data, (uint64_t)dweight->pitch, RANK_F32},
+                                     {dbias->data, (uint64_t)dbias->pitch, RANK_F32}};
     return device_ranks_mean(ranks_of(step), of_gradients, 2, stream, error);
 }
 

@@ -190,18 +190,33 @@ static float *number(const DeviceTensor *tensor)
     return tensor->data;
 }
 
+static UpdateNumbers numbers_of(const Step *step)
+{
+    return (UpdateNumbers){.learning_rate = number(in(step, UPDATE_LEARNING_RATE)),
+                           .step = number(in(step, UPDATE_STEP)),
+                           .micro = number(in(step, UPDATE_MICRO)),
+                           .scale = number(in(step, UPDATE_SCALE)),
+                           .tracker = number(in(step, UPDATE_TRACKER)),
+                           .loss = number(in(step, UPDATE_LOSS)),
+                           .gradient_norm = number(out(step, UPDATE_GRADIENT_NORM)),
+                           .updated = number(out(step, UPDATE_UPDATED))};
+}
+
 static FshStatus update(const Step *step, cudaStream_t stream, FshError *error)
 {
     const UpdatePlan *plan = step->plan;
-    const UpdateNumbers numbers = {.learning_rate = number(in(step, UPDATE_LEARNING_RATE)),
-                                   .step = number(in(step, UPDATE_STEP)),
-                                   .micro = number(in(step, UPDATE_MICRO)),
-                                   .scale = number(in(step, UPDATE_SCALE)),
-                                   .tracker = number(in(step, UPDATE_TRACKER)),
-                                   .loss = number(in(step, UPDATE_LOSS)),
-                                   .gradient_norm = number(out(step, UPDATE_GRADIENT_NORM)),
-                                   .updated = number(out(step, UPDATE_UPDATED))};
-    return CUDA_TRY(kernel_update(&step->node->as.update, &plan->table, &numbers, step->scratch, stream),
+    const UpdateNumbers numbers = numbers_of(step);
+    return CUDA_TRY(
+        kernel_update(&step->node->as.update, &plan->table, &numbers, step->run, step->scratch, stream),
+        error);
+}
+
+FshStatus lowering_update_join(const Step *step, cudaStream_t stream, FshError *error)
+{
+    const UpdatePlan *plan = step->plan;
+    const UpdateNumbers numbers = numbers_of(step);
+    return CUDA_TRY(kernel_update_join(&step->node->as.update, &plan->table, &numbers,
+                                       number(in(step, UPDATE_LOSS)), stream),
                     error);
 }
 

@@ -1,5 +1,6 @@
 #include "trainer/backend/cuda/lowering/state.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,6 +32,7 @@ typedef struct CudaState {
     size_t narrow_right;       /* that many of them, from the first on, are right */
     void *narrow_table;        /* device memory, NarrowCopy [narrow_table_count] */
     size_t narrow_table_count; /* narrow_count, or older */
+    int64_t runs;              /* since the last update; -1: unknown */
 } CudaState;
 
 static cudaStream_t stream_of(const State *state)
@@ -78,6 +80,7 @@ FshStatus cuda_state_new(State **state, Backend *backend, const Graph *graph, Fs
     }
     cuda->base.backend = backend;
     cuda->base.graph = graph;
+    cuda->runs = -1;
     /* vectors of channels are read up to the pitch of narrow images: what lies between tensors must be 0 */
     status =
         bytes ? CUDA_TRY(cudaMemsetAsync(cuda->memory, 0, bytes, stream_of(&cuda->base)), error) : FSH_OK;
@@ -144,9 +147,27 @@ FshStatus cuda_state_write(State *state, const char *name, const float *values, 
 {
     (void)count;
     const DeviceTensor *tensor = cuda_state_tensor(state, name);
-    ((CudaState *)state)->narrow_right = 0;
+    CudaState *cuda = (CudaState *)state;
+    cuda->narrow_right = 0;
+    cuda->runs = -1;
     FshStatus status = device_tensor_upload(tensor, values, stream_of(state), error);
     return status ? fsh_error_prepend(error, "%s", name) : FSH_OK;
+}
+
+FshStatus cuda_state_runs(State *state, int64_t *runs_ret, FshError *error)
+{
+    CudaState *cuda = (CudaState *)state;
+    float micro = 0;
+    FshStatus status = cuda->runs < 0 ? cuda_state_read(state, "optimizer.micro", &micro, 1, error) : FSH_OK;
+    if (!status && cuda->runs < 0)
+        cuda->runs = (int64_t)fabsf(micro);
+    *runs_ret = cuda->runs;
+    return status;
+}
+
+void cuda_state_count_runs(State *state, int64_t runs)
+{
+    ((CudaState *)state)->runs = runs;
 }
 
 /* ---- narrow copies ---- */

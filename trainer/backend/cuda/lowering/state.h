@@ -37,6 +37,13 @@ enum { NARROW_COPIES_MAX = 2 };
 int cuda_state_narrow_copies(const State *state, const char *name,
                              const DeviceTensor *copies[NARROW_COPIES_MAX]);
 
+/* Sets *runs_ret to the number of runs since the last update ("optimizer.micro"), for the host that launches
+ * another graph for the last of them. Counted here; asks the device, and waits for it, only after something
+ * else has written the number. */
+FshStatus cuda_state_runs(State *state, int64_t *runs_ret, FshError *error);
+/* Notes that a run is enqueued that makes this number what is given. */
+void cuda_state_count_runs(State *state, int64_t runs);
+
 /* Returns the number of copies of all weights: what an update that writes them all puts into
  * Step.narrow_known. */
 size_t cuda_state_narrow_count(const State *state);
