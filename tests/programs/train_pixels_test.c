@@ -1,5 +1,6 @@
 /* ftrain --cache pixels from outside: the same training as from files, for classes, pairs and ranks, and what
  * is said of it. */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,15 +79,98 @@ TEST_IN_FOLDER(test_pairs_train_as_from_files, folder)
     assert_same_runs(folder);
 }
 
-TEST_IN_FOLDER(test_ranks_train_as_from_files, folder)
+/* Trains ranks from files, and from what they have decoded together; compares. */
+static void compare_ranks(TestFolder *folder, int ranks, const char *cache)
 {
     const char *shards = make_set(folder, &jpegs);
-    RANKS_TRAINED(2, CONV8, "--batch-size", "4", shards, test_path(folder, "none"));
+    char says[64];
+    RANKS_TRAINED(ranks, CONV8, "--batch-size", "4", shards, test_path(folder, "none"));
     RanksResult result =
-        RANKS(2, 0, CONV8, "--batch-size", "4", "--cache", "pixels", shards, test_path(folder, "pixels"));
+        RANKS(ranks, 0, CONV8, "--batch-size", "4", "--cache", cache, shards, test_path(folder, "pixels"));
+    (void)snprintf(says, sizeof says, ", decoded once for %d ranks, in ", ranks);
     assert_contains(result.of[0].err, "train: 40 samples, ");
+    assert_contains(result.of[0].err, says);
+    assert_contains_not(result.of[0].err, "cannot share memory");
     free_ranks(&result);
     assert_same_runs(folder);
+}
+
+TEST_IN_FOLDER(test_two_ranks_train_as_from_files, folder)
+{
+    compare_ranks(folder, 2, "pixels");
+}
+
+TEST_IN_FOLDER(test_three_ranks_train_as_from_files, folder)
+{
+    compare_ranks(folder, 3, "planes");
+}
+
+/* Adds the bytes of the images that the process has mapped, and its share of them in memory, to the two
+ * sums. */
+static void add_mapped(pid_t process, unsigned long *mapped, unsigned long *share)
+{
+    char path[40], line[512];
+    bool ours = false;
+    (void)snprintf(path, sizeof path, "/proc/%ld/smaps", (long)process);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file)) {
+        unsigned long first, end, kilobytes;
+        if (sscanf(line, "%lx-%lx ", &first, &end) == 2) {
+            ours = strstr(line, "memfd:fshard-pixels") != NULL;
+            *mapped += ours ? end - first : 0;
+            assert_true(!ours || strstr(line, " r--s ")); /* no rank can spoil what the others read */
+        } else if (ours && sscanf(line, "Pss: %lu kB", &kilobytes) == 1) {
+            *share += kilobytes * 1024;
+        }
+    }
+    (void)fclose(file);
+}
+
+/* Three ranks map the images three times, and they lie in memory once; without a name, so that nothing is
+ * left of them where the ranks are killed. */
+TEST_IN_FOLDER(test_ranks_of_a_host_have_one_copy, folder)
+{
+    DatasetSpec spec = jpegs;
+    spec.width = spec.height = 100;
+    const char *shards = make_set(folder, &spec), *out = test_path(folder, "out");
+    const char *const arguments[] = {CONV8, "--batch-size", "4", "--cache", "pixels", "--checkpoint-interval",
+                                     "1",   shards,         out, NULL};
+    RunningProgram running[3];
+    unsigned long mapped = 0, share = 0;
+    for (int rank = 0; rank < 3; rank++) /* rank 0 stops, and the others wait for it */
+        running[rank] = start_rank(rank, 3, 81, rank == 0 ? "checkpoint.safetensors" : NULL, arguments);
+    run_wait_until_stopped(&running[0]);
+    for (int rank = 0; rank < 3; rank++)
+        add_mapped(running[rank].process, &mapped, &share);
+    for (int rank = 0; rank < 3; rank++)
+        (void)kill(running[rank].process, SIGKILL);
+    for (int rank = 0; rank < 3; rank++) {
+        RunResult result = run_wait(&running[rank]);
+        run_result_free(&result);
+    }
+    assert_true(mapped > 3UL * 40 * 100 * 100 * 3);
+    assert_true(share > mapped / 4);
+    assert_true(share < mapped / 3 + 65536);
+}
+
+/* The one that meets the sample tells it, the others end with it. */
+TEST_IN_FOLDER(test_a_bad_sample_of_one_rank_stops_all, folder)
+{
+    DatasetSpec spec = jpegs;
+    spec.untabled = true;
+    spec.val_count = 4;
+    const char *const arguments[] = {
+        CONV8, "--batch-size", "4", "--cache", "pixels", make_set(folder, &spec), test_path(folder, "out"),
+        NULL};
+    RanksResult result = run_ranks(2, arguments);
+    int told = 0;
+    for (int rank = 0; rank < 2; rank++) {
+        assert_int_equal(result.of[rank].exit_status, 1);
+        told += strstr(result.of[rank].err, "packed from train/class01/000005.png") != NULL;
+    }
+    assert_int_equal(told, 1);
+    free_ranks(&result);
 }
 
 TEST_IN_FOLDER(test_a_bad_sample_stops_before_training_or_is_skipped, folder)
@@ -172,7 +256,7 @@ TEST_IN_FOLDER(test_images_that_do_not_fit_are_refused_before_one_is_decoded, fo
     assert_int_equal(test_file_size(notes), 2);
     /* Told once. */
     RanksResult ranks = RANKS(2, 1, CONV8, "--cache", "pixels", shards, test_path(folder, "two"));
-    assert_contains(ranks.of[0].err, "39.3 TiB in each of 2 ranks, and ");
+    assert_contains(ranks.of[0].err, "39.3 TiB, and "); /* once for both */
     free_ranks(&ranks);
     assert_false(file_exists(test_path(folder, "two")));
 }

@@ -130,7 +130,7 @@ static uint64_t compare_source(const char *name, FshDataset *dataset, const Augm
     char messages[2][1024] = {"", ""};
     options.skip_bad = skip_bad;
     PixelSource *decoded = decode_named(name, &options);
-    assert_int_equal((uintptr_t)decoded_split_of(decoded)->memory % 64, 0);
+    assert_int_equal((uintptr_t)decoded_split_of(decoded)->pixels.bytes % 64, 0);
     Loader *plain = open_loader(&options);
     options.source = decoded;
     Loader *fast = open_loader(&options);
@@ -366,7 +366,7 @@ TEST_IN_FOLDER(test_a_bad_sample_stops_the_load_by_name, folder)
     assert_ok(pixel_source_measure(decoded, &error), &error);
     assert_int_equal(pixel_source_load(decoded, &error), FSH_ERR_CORRUPT);
     assert_contains(error.message, "packed from train/class01/000005.png");
-    assert_null(decoded_split_of(decoded)->memory);
+    assert_null(decoded_split_of(decoded)->pixels.bytes);
     assert_true(pixel_source_ram_bytes(decoded) > 0);
     pixel_source_free(&decoded);
     fsh_close(&dataset);

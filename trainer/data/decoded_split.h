@@ -7,12 +7,16 @@
  *   decoded_split_find(&split, sample, &found, &error);
  *   decoded_split_free(&split);
  *
- * Raw pixels stay as they are, everything else is decoded in full size: a crop of a photograph that records
- * would have decoded at a half or a quarter of its size (augment_least_size) has other pixels here, those of
- * the better decoding.
+ * Raw pixels stay as they are, everything else is decoded in full size: a crop of a photograph that
+ * records would have decoded at a half or a quarter of its size (augment_least_size) has other pixels
+ * here, those of the better decoding.
  *
- * A sample that cannot be used is noted and left out, or is the failure, as in the loader; but all of it is
- * looked at, where crops in training may not meet what is damaged.
+ * The processes of a team (decode_team.h) measure and decode a share each, into one copy for all of them:
+ * places, labels and, in RAM, pixels. Into a backend's memory each of them copies everything, by rounds:
+ * they decode a share each into memory that all see, and then all copy from there.
+ *
+ * A sample that cannot be used is noted and left out, or is the failure, as in the loader; but all of it
+ * is looked at, where crops in training may not meet what is damaged.
  *
  * Threads: one; constant once loaded. */
 #ifndef FSHARD_TRAINER_DATA_DECODED_SPLIT_H
@@ -44,16 +48,24 @@ typedef struct DecodedForm {
 /* [height, width, channels], rows without padding. */
 extern const DecodedForm decoded_rows;
 
+/* Memory of this process, or of the team. */
+typedef struct DecodedMemory {
+    uint8_t *bytes; /* NULL: none */
+    size_t length;  /* > 0 */
+} DecodedMemory;
+
 typedef struct DecodedSplit {
     const DecodedForm *form;
     uint64_t sample_count;
     unsigned sides;
+    DecodedMemory tables; /* images and labels */
     DecodedImage *images; /* [sample_count][sides] */
     int64_t *labels;      /* [sample_count]; pairs: NULL */
     char **problems;      /* [sample_count] what is wrong with a sample; mostly NULL */
     uint64_t bytes;       /* of all images */
     SampleChecksums checksums;
-    uint8_t *memory; /* [bytes]; NULL unless it is loaded into RAM */
+    DecodedMemory pixels;   /* [bytes]; of nothing unless it is loaded into RAM */
+    const DecodeTeam *team; /* that shares tables and pixels; NULL: they are this process's own */
     bool loaded;
     double seconds; /* that measuring and loading took */
 } DecodedSplit;
@@ -64,21 +76,34 @@ typedef struct DecodedSource {
     DecodedSplit split;
 } DecodedSource;
 
+/* Returns the place of an image. */
+static inline DecodedImage *decoded_image(const DecodedSplit *split, uint64_t sample, unsigned side)
+{
+    return &split->images[sample * split->sides + side];
+}
+
 static inline const DecodedSplit *decoded_split_of(const PixelSource *source)
 {
     return &((const DecodedSource *)source)->split;
 }
 
-/* Reads every record once. FSH_ERR_CORRUPT and such: the first bad sample, unless skip_bad.
- * FSH_ERR_INTERRUPTED. On failure nothing is held. */
+/* Reads every record once; with a team, a share of them. FSH_ERR_CORRUPT and such: the first bad sample,
+ * unless skip_bad. FSH_ERR_INTERRUPTED. On failure nothing is held, and with a team all processes fail. */
 FshStatus decoded_split_measure(DecodedSplit *split, const PixelSourceOptions *options,
                                 const DecodedForm *form, FshError *error);
-/* Takes RAM and decodes into it. FSH_ERR_MEMORY: the system gives no such memory at all; what it cannot keep
- * is for pixel_source_check_room to say. The split stays measured on failure. */
+/* Takes RAM and decodes into it. FSH_ERR_MEMORY: the system gives no such memory at all; what it cannot
+ * keep is for pixel_source_check_room to say. The split stays measured on failure. With a team all
+ * processes fail. */
 FshStatus decoded_split_load_ram(DecodedSplit *split, const PixelSource *source, FshError *error);
-/* Decodes into a store of split->bytes; one copy brings several neighbours there. */
+/* Frees the memory of decoded_split_load_ram. */
+void decoded_split_drop_pixels(DecodedSplit *split);
+/* Decodes into a store of split->bytes; one copy brings several neighbours there. With a team all
+ * processes fail. */
 FshStatus decoded_split_load_store(DecodedSplit *split, const PixelSourceOptions *options, PixelStore *store,
                                    FshError *error);
+/* Exchanges with the team of the options, if there is one, how things went: FSH_OK if all are well, else
+ * mine, or the failure of another. */
+FshStatus decoded_split_agree(const PixelSourceOptions *options, FshStatus mine, FshError *error);
 /* Frees what the split owns; zeroed is fine. */
 void decoded_split_free(DecodedSplit *split);
 

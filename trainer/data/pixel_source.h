@@ -28,6 +28,7 @@
 
 #include "trainer/backend/pixels.h"
 #include "trainer/data/batch_slot.h"
+#include "trainer/data/decode_team.h"
 #include "trainer/data/sample_loader.h"
 
 typedef struct PixelSource PixelSource;
@@ -38,7 +39,9 @@ typedef struct PixelSourceOptions {
     FshCache cache;        /* of the split's files, by sources that read them at each use */
     int threads;           /* that measure and load */
     bool skip_bad;         /* a sample that cannot be used is noted and left out; else it fails the load */
-    Backend *backend;      /* borrowed; NULL where none is open: batches cannot be made on a device then */
+    const DecodeTeam
+        *team;        /* of the processes that decode the split together; borrowed; NULL: this one alone */
+    Backend *backend; /* borrowed; NULL where none is open: batches cannot be made on a device then */
 } PixelSourceOptions;
 
 /* What a sample's recipe follows from, besides its index and its image's size. */

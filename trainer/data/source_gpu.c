@@ -29,6 +29,7 @@ static FshStatus load(PixelSource *source, FshError *error)
     FshStatus status = check_fits(source, error);
     if (!status)
         status = pixel_store_new(&source->store, source->options.backend, split->bytes, error);
+    status = decoded_split_agree(&source->options, status, error); /* all load, or none does */
     if (!status)
         status = decoded_split_load_store(split, &source->options, source->store, error);
     if (status)

@@ -120,3 +120,12 @@ FshStatus ranks_lowest(Communicator *communicator, bool mine, uint64_t *rank_ret
     *rank_ret = place->world_size - most;
     return status;
 }
+
+FshStatus ranks_share_text(Communicator *communicator, char *text, size_t text_bytes, FshError *error)
+{
+    uint64_t rank = 0;
+    FshStatus status = ranks_lowest(communicator, text[0] != '\0', &rank, error);
+    if (!status && rank < communicator_place(communicator)->world_size)
+        status = communicator_broadcast(communicator, rank, text, text_bytes, error);
+    return status;
+}

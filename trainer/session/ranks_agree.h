@@ -47,6 +47,9 @@ FshStatus ranks_sum_count(Communicator *communicator, uint64_t *count, FshError 
 /* Sets *rank_ret to the lowest rank whose `mine` is true; to the number of ranks if there is none.
  * communicator must not be NULL. */
 FshStatus ranks_lowest(Communicator *communicator, bool mine, uint64_t *rank_ret, FshError *error);
+/* Replaces the text by that of the lowest rank whose text is not "", on all ranks; leaves "" if there is
+ * none. All of text_bytes are sent. communicator must not be NULL. */
+FshStatus ranks_share_text(Communicator *communicator, char *text, size_t text_bytes, FshError *error);
 
 /* The message of a failure that another rank reports: print no line for it. */
 extern const char ranks_told_elsewhere[];

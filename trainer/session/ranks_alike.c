@@ -34,16 +34,6 @@ static FshStatus share_first(Communicator *communicator, const char *mine, char 
     return status;
 }
 
-/* Replaces the sentence by that of the lowest rank that has one; leaves "" if none has. */
-static FshStatus share_sentence(Communicator *communicator, char sentence[SENTENCE_BYTES], FshError *error)
-{
-    uint64_t rank = 0;
-    FshStatus status = ranks_lowest(communicator, sentence[0] != '\0', &rank, error);
-    if (!status && rank < communicator_place(communicator)->world_size)
-        status = communicator_broadcast(communicator, rank, sentence, SENTENCE_BYTES, error);
-    return status;
-}
-
 /* Compares `mine` with the object of rank 0. before: the word in front of a name. */
 static FshStatus compare(Communicator *communicator, const json_t *mine, const char *before, bool dashes,
                          FshError *error)
@@ -59,7 +49,7 @@ static FshStatus compare(Communicator *communicator, const json_t *mine, const c
         const DifferenceWords words = {before, " is ", was, " on rank 0", dashes};
         deciding_differences(mine, theirs, NULL, &words, sentence, sizeof sentence);
         json_decref(theirs);
-        status = share_sentence(communicator, sentence, error);
+        status = ranks_share_text(communicator, sentence, sizeof sentence, error);
     }
     free(first);
     free(text);

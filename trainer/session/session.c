@@ -99,6 +99,7 @@ static FshStatus open_source(Session *session, bool training, SessionUse use, Fs
                                         .cache = plan->cache,
                                         .threads = plan->threads,
                                         .skip_bad = loader.skip_bad,
+                                        .team = session->communicator ? &session->team.team : NULL,
                                         .backend = session->network.backend};
     return pixel_source_new(&session->sources[training ? 0 : 1], type, &options, error);
 }
@@ -308,6 +309,8 @@ static FshStatus join_ranks(Session *session, TrainOptions *options, SessionUse 
                                options->place.launcher);
     if (!status && options->place.world_size > 1)
         status = communicator_open(&session->communicator, &options->place, &meeting, error);
+    if (session->communicator)
+        host_team_open(&session->team, session->communicator);
     if (!status && options->place.rank > 0)
         console_set_rank(&session->console, options->place.rank);
     return status;
@@ -421,7 +424,7 @@ void session_describe(Session *session)
             "ranks: %llu (%s), one device each: %llu images in a step; the dataset is mapped once for all%s",
             (unsigned long long)plan->world_size, communicator_place(session->communicator)->launcher,
             (unsigned long long)plan_total_batch(plan),
-            plan->source->residence == PIXELS_IN_RAM ? ", and decoded by each" : "");
+            plan->source->residence == PIXELS_IN_RAM ? ", and decoded once for those of a host" : "");
     if (!session->network.backend) /* the device is only foreseen */
         return;
     console_line(&session->console, "device: %s; loader: %d thread%s, %zu batches ahead",
@@ -448,13 +451,23 @@ static FshStatus check_room(const Session *session, FshError *error)
     const Communicator *communicator = session->communicator;
     const PixelSource *const *sources = (const PixelSource *const *)session->sources;
     const uint64_t ranks = communicator ? communicator_place(communicator)->local_world : 1;
+    const uint64_t copies = session->team.why[0] ? ranks : 1; /* else the ranks share one */
     uint64_t bytes = 0;
     if (__builtin_add_overflow(pixel_source_ram_bytes(sources[0]), pixel_source_ram_bytes(sources[1]),
                                &bytes))
         bytes = UINT64_MAX;
-    return bytes ? pixel_source_check_room(sources[0] ? sources[0] : sources[1], bytes, ranks,
+    return bytes ? pixel_source_check_room(sources[0] ? sources[0] : sources[1], bytes, copies,
                                            cpu_free_memory_bytes(ranks), error)
                  : FSH_OK;
+}
+
+/* Tells if the ranks of a host cannot share what they decode. */
+static void tell_unshared(Session *session)
+{
+    if (session->plan.rank == 0 && session->team.why[0])
+        console_warning(&session->console,
+                        "the ranks of a host cannot share memory (%s): each decodes all images, for itself",
+                        session->team.why);
 }
 
 static FshStatus load_sources(Session *session, FshError *error)
@@ -478,6 +491,8 @@ FshStatus session_cache(Session *session, FshError *error)
 {
     Communicator *communicator = session->communicator;
     FshStatus status = ranks_agree(communicator, measure_sources(session, error), error);
+    if (!status)
+        tell_unshared(session);
     if (!status)
         status = ranks_agree(communicator, check_room(session, error), error);
     if (!status)

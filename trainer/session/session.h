@@ -6,6 +6,7 @@
 #define FSHARD_TRAINER_SESSION_SESSION_H
 
 #include "trainer/data/loader.h"
+#include "trainer/session/host_team.h"
 #include "trainer/session/network.h"
 #include "trainer/session/ranks_agree.h"
 #include "trainer/checkpoint/weights.h"
@@ -21,6 +22,7 @@ typedef struct Session {
     Network network;
     Loader *train, *evaluation; /* NULL if the plan has no such split */
     PixelSource *sources[2];    /* of train, evaluation; NULL likewise; loaded by session_cache */
+    HostTeam team;              /* that loads them; without a communicator unused */
     const char *weights;        /* --weights, borrowed; NULL: none */
     WeightsOrigin origin;       /* of --weights */
     ClassMap classes;           /* the dataset's classes among those of --weights; count 0: --weights names
