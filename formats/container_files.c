@@ -97,7 +97,8 @@ static bool is_hidden(const char *path)
 static FshStatus add_members(SplitFile *file, bool (*wanted)(void *context, const char *path), void *context,
                              FshError *error)
 {
-    TarCursor cursor = {.bytes = file->mapping.bytes, .length = file->mapping.length};
+    TarSource source = tar_source_memory(file->mapping.bytes, file->mapping.length);
+    TarCursor cursor = {.source = &source};
     TarMember member = {0};
     SampleTable *table = &file->table;
     FshStatus status = FSH_OK;

@@ -21,7 +21,8 @@ static size_t key_bytes(const char *path)
 /* Appends what stands in the index after its first line, and counts the samples in *samples_ret. */
 static FshStatus append_members(Buffer *index, const FileMapping *tar, uint64_t *samples_ret, FshError *error)
 {
-    TarCursor cursor = {.bytes = tar->bytes, .length = tar->length};
+    TarSource source = tar_source_memory(tar->bytes, tar->length);
+    TarCursor cursor = {.source = &source};
     TarMember member;
     Buffer key = {0};
     *samples_ret = 0;

@@ -505,7 +505,8 @@ static FshStatus make_table(SampleTable *table, const uint8_t *bytes, uint64_t l
 {
     Grouping grouping = {
         .table = table, .bytes = bytes, .fields_known = name_count > 0, .want_classes = with_class_names};
-    TarCursor cursor = {.bytes = bytes, .length = length};
+    TarSource source = tar_source_memory(bytes, length);
+    TarCursor cursor = {.source = &source};
     TarMember member = {0};
     *table = (SampleTable){.label_max = FSH_NO_LABEL, .names_are_labels = *named};
     FshStatus status = fsh_table_name_fields(table, names, name_count, error);

@@ -1,7 +1,13 @@
-/* tar_parse.h - walks the members of a tar in memory: a pure function of its bytes, which may be hostile.
+/* tar_parse.h - walks the members of a tar from header to header: a pure function of its bytes, which may be
+ * hostile. Contents are not touched, so that a tar in memory costs a page for each member.
  *
- * Messages name the byte but no file: the caller prepends it. Threads: one cursor belongs to one thread at a
- * time. */
+ *   TarSource source = tar_source_memory(bytes, length);
+ *   TarCursor cursor = {.source = &source};
+ *   while (!(status = fsh_tar_next(&cursor, &member, &error)) && member.path) …
+ *   fsh_tar_free(&cursor);
+ *
+ * Messages name the byte ("byte 1024: …") but no file: the caller prepends it. Threads: one cursor belongs to
+ * one thread at a time. */
 #ifndef FSHARD_TAR_TAR_PARSE_H
 #define FSHARD_TAR_TAR_PARSE_H
 
@@ -11,28 +17,41 @@
 
 #include "common/error.h"
 #include "common/file.h"
+#include "tar/tar_source.h"
+#include "tar/tar_sparse.h"
 
 typedef struct TarCursor {
-    const uint8_t *bytes;
-    uint64_t length, offset; /* of the next header */
-    bool marked_end;         /* there was an end marker; without one the tar may have been cut at the end of a
-                      * member */
-    Buffer path;             /* of the member, NUL-terminated; owned */
+    TarSource *source;
+    uint64_t offset; /* of the next header */
+    bool as_stream; /* reads what programs that unpack tars read (see fsh_tar_next); set it before the walk */
+    bool marked_end;   /* there was an end marker after the last member */
+    Buffer path, link; /* of the member, NUL-terminated; owned */
+    TarSparse sparse;  /* of the member; owned */
 } TarCursor;
 
 typedef struct TarMember {
-    const char *path; /* owned by the cursor, until its next step; NULL: the end */
+    const char *path; /* owned by the cursor, until its next step, as is link; NULL: the end */
     size_t path_bytes;
-    bool regular;                           /* false: a folder, link or device, of 0 bytes */
-    uint64_t header_offset, content, bytes; /* content: offset of its first byte */
+    const char *link; /* the target of a link, else "" */
+    uint8_t kind;     /* the byte of the header: '0' or NUL a file, '1' a hard link, '2' a symbolic one … */
+    bool regular;     /* false: a folder, link or device, or of a kind that is not POSIX's */
+    uint64_t header_offset, content, bytes; /* content: offset of its first byte; bytes: as they are stored */
+    int64_t modified_ns;                    /* as file_time_ns gives it */
 } TarMember;
 
 /* Returns whether the bytes begin with a header whose checksum is right. */
 bool fsh_tar_sniff(const uint8_t *bytes, uint64_t length);
-/* Sets *member to the next member. Reads names and sizes of ustar, pax and GNU long names. The end is the end
- * marker, or the end of the file after a member. FSH_ERR_CORRUPT: wrong checksum, a member that ends after
- * the file, more data after the end marker; FSH_ERR_UNSUPPORTED: a sparse member; FSH_ERR_MEMORY. */
+/* Sets *member to the next member. Reads names, links, sizes and times of ustar, pax and GNU tar. The end is
+ * the end marker, or the end of the file after a member. FSH_ERR_CORRUPT: wrong checksum, a member that ends
+ * after the file, more data after the end marker, or decompressing failed; FSH_ERR_UNSUPPORTED: a sparse
+ * member; FSH_ERR_SYSTEM, FSH_ERR_MEMORY.
+ *
+ * As a stream, it goes on after an end marker (tars that cat has joined are one) and reads the maps of
+ * sparse members, which cursor->sparse then has. Wrong records of pax headers, and global ones, are passed
+ * over. A member may end after the file, which its content and the next step then tell. A tar without its
+ * end marker is FSH_ERR_CORRUPT. */
 FshStatus fsh_tar_next(TarCursor *cursor, TarMember *member, FshError *error);
+/* Frees what the cursor owns, not its source. */
 void fsh_tar_free(TarCursor *cursor);
 
 #endif

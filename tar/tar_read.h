@@ -1,6 +1,6 @@
-/* tar_read.h - reads the files of a tar, one after another, and unpacks nothing to disk. Through libarchive:
- * ustar, pax, GNU (long names, sparse files); plain or compressed by gzip, bzip2, xz, zstd, lz4, lzip or
- * compress.
+/* tar_read.h - reads the files of a tar, one after another, and unpacks nothing to disk: ustar, pax, GNU
+ * (long names, sparse files); plain or, through libarchive, compressed by gzip, bzip2, xz, zstd, lz4, lzip
+ * or compress.
  *
  *   TarReader *reader = NULL;
  *   FshStatus status = tar_reader_open(&reader, path, &error);
@@ -10,9 +10,9 @@
  *
  * A tar in a tar becomes a folder with its name without the extension: ILSVRC2012_img_train.tar holds
  * n01440764.tar, which holds n01440764_18.JPEG: the path is n01440764/n01440764_18.JPEG. There is one such
- * level: a tar in a tar in a tar is a file. A tar in a tar has one of the extensions .tar, .tgz, .tbz2, .txz,
- * .tzst, .tar.gz, .tar.bz2, .tar.xz, .tar.zst and begins as its name says; otherwise it is a file, and so is
- * one that is stored with holes (sparse).
+ * level: a tar in a tar in a tar is a file. A tar in a tar has one of the extensions .tar, .tgz, .tbz2,
+ * .txz, .tzst, .tar.gz, .tar.bz2, .tar.xz, .tar.zst and begins as its name says; otherwise it is a file, and
+ * so is one that is stored with holes (sparse).
  *
  * Names may be hostile. Names that are absolute, hold "..", are empty or longer than PATH_MAX, and links,
  * devices and pipes are entries with a reason, never followed; the path then ends in the unchanged name.
@@ -34,8 +34,6 @@
 
 typedef struct TarReader TarReader;
 
-/* Caveat: a time before 1970 with a fraction of a second is wrong by up to a second (libarchive 3.6 reads
- * "-1.5" as -0.5). */
 typedef struct TarEntry {
     const char *path;    /* owned by the reader, until its next step; NULL: the end */
     const char *reason;  /* NULL: a regular file; else why it is none: "is a symbolic link"; owned by the
@@ -46,8 +44,8 @@ typedef struct TarEntry {
 
 /* Returns whether the file begins as a tar does, compressed or not: with a header whose checksum is right.
  * Two blocks of zeros are an empty tar if the name says .tar (or .tar.gz …) too. Returns false also if the
- * file cannot be read. Where the plugin with libarchive cannot be loaded, a file that is compressed or named
- * like a tar counts as one: tar_reader_open then says what is missing. */
+ * file cannot be read. Where the plugin with libarchive cannot be loaded, a compressed file counts as one:
+ * tar_reader_open then says what is missing. */
 bool tar_is_tar(const char *path);
 
 /* Opens a tar. FSH_ERR_NOT_FOUND, FSH_ERR_SYSTEM, FSH_ERR_MEMORY; FSH_ERR_UNSUPPORTED: no tar, or no regular

@@ -41,7 +41,14 @@ bool tar_sniff_compressed(const uint8_t *bytes, size_t length)
                   {"\xFD"
                    "7zXZ",
                    6},
-                  {"\x28\xB5\x2F\xFD", 4}};
+                  {"\x28\xB5\x2F\xFD", 4},
+                  {"\x04\x22\x4D\x18", 4},
+                  {"\x02\x21\x4C\x18", 4}, /* lz4 before its frames */
+                  {"LZIP", 4},
+                  {"\x1F\x9D", 2}};
+    /* Frames that zstd and lz4 pass over may come first; parallel compressors write such. */
+    if (length >= 4 && (bytes[0] & 0xF0) == 0x50 && memcmp(bytes + 1, "\x2A\x4D\x18", 3) == 0)
+        return true;
     for (size_t i = 0; i < sizeof magics / sizeof *magics; i++)
         if (length >= magics[i].length && memcmp(bytes, magics[i].bytes, magics[i].length) == 0)
             return true;

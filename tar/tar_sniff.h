@@ -12,7 +12,7 @@ enum { TAR_START_BYTES = 1024 }; /* two blocks tell */
  * they are a header whose checksum is right or, if the file is named like a tar, two blocks of zeros. */
 bool tar_sniff_start(const uint8_t *bytes, size_t length, bool named_tar);
 
-/* Returns whether the bytes are the beginning of a file of gzip, bzip2, xz or zstd. */
+/* Returns whether the bytes are the beginning of a file of gzip, bzip2, xz, zstd, lz4, lzip or compress. */
 bool tar_sniff_compressed(const uint8_t *bytes, size_t length);
 
 /* Returns the length of the name without ".tar", ".tgz" and the like; 0: it is not named like a tar. */

@@ -1,154 +1,170 @@
 #include "tar/tar_source.h"
 
-#include <archive_entry.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include "tar/tar_sniff.h"
+#include "tar/archive_plugin.h"
 
 enum { FIRST_READ_BYTES = 8 << 10, MOST_READ_BYTES = 256 << 10 };
 
-/* ---- reading ---- */
-
-/* Gives libarchive the next bytes. Its callbacks must all have the same types. */
-static la_ssize_t source_read(struct archive *archive, void *data, const void **bytes_ret)
+TarSource tar_source_memory(const uint8_t *bytes, uint64_t length)
 {
-    TarSource *source = data;
-    *bytes_ret = source->bytes;
-    if (source->start_bytes) {
-        size_t given = source->start_bytes;
-        *bytes_ret = source->start;
-        source->start_bytes = 0;
-        return (la_ssize_t)given;
-    }
-    if (source->outer) {
-        la_ssize_t got = archive_read_data(source->outer, source->bytes, MOST_READ_BYTES);
+    return (TarSource){.length = length, .window = bytes, .window_bytes = (size_t)length, .descriptor = -1};
+}
+
+TarSource tar_source_file(int descriptor, uint64_t length)
+{
+    return (TarSource){.length = length, .next_bytes = FIRST_READ_BYTES, .descriptor = descriptor};
+}
+
+TarSource tar_source_stretch(TarSource *base, uint64_t offset, uint64_t bytes)
+{
+    const uint64_t left = base->length > offset ? base->length - offset : 0;
+    TarSource stretch = tar_source_file(-1, bytes < left ? bytes : left);
+    const bool of_file = !base->base && base->descriptor >= 0;
+    stretch.begin = offset + (of_file ? base->begin : 0);
+    if (of_file)
+        stretch.descriptor = base->descriptor;
+    else
+        stretch.base = base;
+    return stretch;
+}
+
+static uint64_t window_end(const TarSource *source)
+{
+    return source->window_offset + source->window_bytes;
+}
+
+uint64_t tar_source_position(const TarSource *source)
+{
+    return window_end(source) < source->length ? window_end(source) : source->length;
+}
+
+void tar_source_close(TarSource *source)
+{
+    if (source->decompressor)
+        source->plugin->close(source->decompressor);
+    buffer_free(&source->buffer);
+    *source = (TarSource){.descriptor = -1};
+}
+
+/* Reads up to `wanted` bytes from the end of the window on, to anywhere. *got_ret is 0 at the end alone. */
+static FshStatus read_on(TarSource *source, uint8_t *bytes, size_t wanted, size_t *got_ret, FshError *error)
+{
+    const uint64_t at = window_end(source), left = source->length > at ? source->length - at : 0;
+    FshStatus status = FSH_OK;
+    *got_ret = 0;
+    if (left < wanted)
+        wanted = (size_t)left;
+    if (wanted == 0)
+        return FSH_OK;
+    if (source->plugin) {
+        status = source->plugin->read(source->decompressor, bytes, wanted, got_ret, error);
+    } else if (source->base) {
+        status = tar_source_read(source->base, source->begin + at, bytes, wanted, got_ret, error);
+        if (*got_ret) /* what failed after these bytes fails again */
+            status = FSH_OK;
+    } else {
+        ssize_t got = 0;
+        do
+            got = pread(source->descriptor, bytes, wanted, (off_t)(source->begin + at));
+        while (got < 0 && errno == EINTR);
         if (got < 0)
-            archive_set_error(archive, archive_errno(source->outer), "%s",
-                              archive_error_string(source->outer));
-        source->outer_broke = got < 0;
-        return got < 0 ? ARCHIVE_FATAL : got;
+            return fsh_error_system(error, errno, "cannot be read");
+        *got_ret = (size_t)got;
     }
-    uint64_t left = source->end - source->offset;
-    size_t wanted = left < source->next_bytes ? (size_t)left : source->next_bytes;
-    ssize_t got = 0;
-    do
-        got = pread(source->descriptor, source->bytes, wanted, (off_t)source->offset);
-    while (got < 0 && errno == EINTR);
-    if (got < 0) {
-        source->failure = errno;
-        archive_set_error(archive, errno, "cannot be read");
-        return ARCHIVE_FATAL;
+    if (!status && *got_ret == 0)
+        source->length = at; /* the decompressor's end, or the file was cut short meanwhile */
+    return status;
+}
+
+/* Empties the window, and goes to an offset that does not lie before its end. */
+static FshStatus pass_to(TarSource *source, uint64_t offset, FshError *error)
+{
+    FshStatus status = FSH_OK;
+    size_t got = 1;
+    source->window_offset = window_end(source);
+    source->window_bytes = 0;
+    if (offset - source->window_offset >= FIRST_READ_BYTES)
+        source->next_bytes = FIRST_READ_BYTES;
+    if (!source->plugin)
+        source->window_offset = offset;
+    else
+        status = buffer_reserve(&source->buffer, MOST_READ_BYTES, error);
+    while (!status && got && source->window_offset < offset) {
+        const uint64_t left = offset - source->window_offset;
+        status = read_on(source, source->buffer.bytes,
+                         left < MOST_READ_BYTES ? (size_t)left : MOST_READ_BYTES, &got, error);
+        source->window_offset += got;
     }
-    source->offset += (uint64_t)got;
+    return status;
+}
+
+/* Moves the window to begin at offset, and reads on until it has the wanted bytes. */
+static FshStatus fill(TarSource *source, uint64_t offset, size_t wanted, FshError *error)
+{
+    const uint64_t end = window_end(source);
+    source->buffer.length = source->window_bytes;
+    FshStatus status =
+        buffer_reserve(&source->buffer, wanted > MOST_READ_BYTES ? wanted : MOST_READ_BYTES, error);
+    if (status)
+        return status;
+    uint8_t *window = source->buffer.bytes;
+    source->window = window;
+    if (offset >= end) {
+        status = pass_to(source, offset, error);
+    } else {
+        memmove(window, window + (offset - source->window_offset), (size_t)(end - offset));
+        source->window_offset = offset;
+        source->window_bytes = (size_t)(end - offset);
+    }
+    const size_t aim = wanted > source->next_bytes ? wanted : source->next_bytes;
+    for (size_t got = 1; !status && got && source->window_bytes < wanted;) {
+        status = read_on(source, window + source->window_bytes, aim - source->window_bytes, &got, error);
+        source->window_bytes += got;
+    }
     if (source->next_bytes < MOST_READ_BYTES)
         source->next_bytes *= 2;
-    return got;
+    return status;
 }
 
-static la_int64_t source_skip(struct archive *archive, void *data, la_int64_t request)
+FshStatus tar_source_at(TarSource *source, uint64_t offset, size_t wanted, const uint8_t **bytes_ret,
+                        size_t *available_ret, FshError *error)
 {
-    TarSource *source = data;
-    (void)archive;
-    /* Reading on costs less than such a short skip. */
-    if (source->outer || request < FIRST_READ_BYTES)
-        return 0;
-    uint64_t left = source->end - source->offset;
-    uint64_t leap = (uint64_t)request < left ? (uint64_t)request : left;
-    source->offset += leap;
-    source->next_bytes = FIRST_READ_BYTES;
-    return (la_int64_t)leap;
-}
-
-/* Supports the filters that libarchive runs by itself; for others it would start programs. */
-static int support_filters(struct archive *archive)
-{
-    static int (*const filters[])(struct archive *) = {
-        archive_read_support_filter_bzip2, archive_read_support_filter_compress,
-        archive_read_support_filter_gzip,  archive_read_support_filter_lz4,
-        archive_read_support_filter_lzip,  archive_read_support_filter_xz,
-        archive_read_support_filter_zstd,
-    };
-    for (size_t i = 0; i < sizeof filters / sizeof *filters; i++)
-        if (filters[i](archive) != ARCHIVE_OK)
-            return ARCHIVE_FATAL;
-    return ARCHIVE_OK;
-}
-
-struct archive *tar_source_archive(TarSource *source, int (*support_format)(struct archive *))
-{
-    struct archive *archive = archive_read_new();
-    if (!source->bytes)
-        source->bytes = malloc(MOST_READ_BYTES);
-    source->next_bytes = FIRST_READ_BYTES;
-    if (!archive || !source->bytes || support_filters(archive) || support_format(archive)) {
-        (void)archive_read_free(archive);
-        return NULL;
-    }
-    /* The raw format does not know it, nor does a libarchive from before 2009. */
-    (void)archive_read_set_option(archive, "tar", "read_concatenated_archives", "1");
-    (void)archive_read_set_read_callback(archive, source_read);
-    (void)archive_read_set_skip_callback(archive, source_skip);
-    (void)archive_read_set_callback_data(archive, source);
-    (void)archive_read_open1(archive);
-    return archive;
-}
-
-/* ---- recognition ---- */
-
-/* Reads up to TAR_START_BYTES of the source's content, uncompressed; fewer if it ends or breaks. */
-static size_t read_start(TarSource source, uint8_t start[TAR_START_BYTES], int *failure_ret)
-{
-    size_t length = 0;
-    struct archive_entry *entry = NULL;
-    source.bytes = NULL;
-    struct archive *archive = tar_source_archive(&source, archive_read_support_format_raw);
-    *failure_ret = archive ? 0 : ENOMEM;
-    if (archive && archive_read_next_header(archive, &entry) == ARCHIVE_OK) {
-        la_ssize_t got = 1;
-        while (got > 0 && length < TAR_START_BYTES) {
-            got = archive_read_data(archive, start + length, TAR_START_BYTES - length);
-            length += got > 0 ? (size_t)got : 0;
-        }
-    }
-    if (archive)
-        *failure_ret = source.failure;
-    (void)archive_read_free(archive);
-    free(source.bytes);
-    return length;
-}
-
-FshStatus tar_source_open(const char *path, TarSource *source, FshError *error)
-{
-    uint8_t start[TAR_START_BYTES];
-    struct stat file;
-    int failure = 0;
+    const uint64_t end = window_end(source);
     FshStatus status = FSH_OK;
-    /* O_NONBLOCK: do not wait for a FIFO. */
-    *source = (TarSource){.descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
-    if (source->descriptor < 0)
-        return fsh_error_system(error, errno, "%s: cannot open", path);
-    if (fstat(source->descriptor, &file)) {
-        status = fsh_error_system(error, errno, "%s: cannot read its size", path);
-    } else if (!S_ISREG(file.st_mode)) {
-        status = fsh_error_set(error, FSH_ERR_UNSUPPORTED, "%s: is not a regular file", path);
-    } else {
-        source->end = (uint64_t)file.st_size;
-        size_t length = read_start(*source, start, &failure);
-        if (failure)
-            status = fsh_error_system(error, failure, "%s: cannot read", path);
-        else if (!tar_sniff_start(start, length, tar_name_stem(path) > 0))
-            status = fsh_error_set(error, FSH_ERR_UNSUPPORTED,
-                                   "%s: is no tar, plain or compressed by gzip, bzip2, xz, zstd, lz4 or lzip",
-                                   path);
-    }
-    if (status) {
-        (void)close(source->descriptor);
-        source->descriptor = -1;
+    if (end < source->length && (offset >= end || end - offset < wanted))
+        status = fill(source, offset, wanted, error);
+    const bool there = !status && offset < window_end(source);
+    *available_ret = there ? (size_t)(window_end(source) - offset) : 0;
+    *bytes_ret = there ? source->window + (offset - source->window_offset) : NULL;
+    return status;
+}
+
+FshStatus tar_source_read(TarSource *source, uint64_t offset, uint8_t *bytes, size_t length, size_t *got_ret,
+                          FshError *error)
+{
+    FshStatus status = FSH_OK;
+    size_t step = 1;
+    *got_ret = 0;
+    while (!status && step && *got_ret < length) {
+        const uint64_t at = offset + *got_ret;
+        const size_t left = length - *got_ret;
+        const uint8_t *from = NULL;
+        if (left >= MOST_READ_BYTES / 4 && at >= window_end(source)) { /* much: not by way of the window */
+            status = pass_to(source, at, error);
+            step = 0;
+            if (!status)
+                status = read_on(source, bytes + *got_ret, left, &step, error);
+            source->window_offset += step;
+        } else {
+            status = tar_source_at(source, at, 1, &from, &step, error);
+            step = step < left ? step : left;
+            if (step)
+                memcpy(bytes + *got_ret, from, step);
+        }
+        *got_ret += step;
     }
     return status;
 }

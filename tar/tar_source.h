@@ -1,40 +1,57 @@
-/* tar_source.h - where the bytes of a tar come from: a stretch of a file, or an entry of an outer tar.
- * Internal to fshard_tar.
+/* tar_source.h - the bytes of a tar by their offset: in memory, a stretch of a file, a stretch of another
+ * source, or what a decompressor makes of another source. Internal to tar/; formats/ makes sources of memory.
  *
- * Threads: one source belongs to one thread at a time. */
+ * Offsets only grow: no call may ask for bytes before those that an earlier call asked for. What is passed
+ * over is not read, except by a decompressor.
+ *
+ * Threads: one source belongs to one thread at a time, with those that it reads from. */
 #ifndef FSHARD_TAR_TAR_SOURCE_H
 #define FSHARD_TAR_TAR_SOURCE_H
 
-#include <archive.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/error.h"
+#include "common/file.h"
 
-/* A stretch of the file, or the content of the outer tar's current entry. */
+struct ArchivePlugin;
+struct Decompressor;
+
+/* Made by the functions below; tar_source.c alone looks inside, but for length. */
 typedef struct TarSource {
-    int descriptor;
-    uint64_t begin, end;   /* of the stretch in the file */
-    uint64_t offset;       /* next to be read */
-    size_t next_bytes;     /* small after a skip, then growing, so that skipping over files reads little of
-                            * them */
-    struct archive *outer; /* not NULL: read from its current entry */
-    const uint8_t *start;  /* bytes that were taken from there before: start_bytes of them, 0 when passed
-                            * on */
-    size_t start_bytes;
-    uint8_t *bytes;   /* MOST_READ_BYTES; owned */
-    int failure;      /* errno of a read that failed, else 0 */
-    bool outer_broke; /* the outer tar broke, and cannot go on */
+    uint64_t length;        /* in bytes; of what a decompressor makes UINT64_MAX until the end was met */
+    const uint8_t *window;  /* window_bytes bytes from window_offset on, in memory or in buffer */
+    uint64_t window_offset; /* where it ends, the next read begins */
+    size_t window_bytes;
+    Buffer buffer;          /* owned */
+    size_t next_bytes;      /* of the next read: few after a leap, then growing, so that leaps read little */
+    int descriptor;         /* of the file, not owned; read without base and plugin */
+    uint64_t begin;         /* of the stretch, in the file or in base */
+    struct TarSource *base; /* the source that this one reads from; not owned */
+    const struct ArchivePlugin *plugin; /* set: base is compressed */
+    struct Decompressor *decompressor;  /* owned */
+    uint64_t taken_bytes;               /* of base, by the decompressor */
 } TarSource;
 
-/* Opens the file and checks its first bytes. FSH_ERR_NOT_FOUND, FSH_ERR_SYSTEM, FSH_ERR_MEMORY;
- * FSH_ERR_UNSUPPORTED: no tar, or no regular file. The caller closes the descriptor; -1 on failure. */
-FshStatus tar_source_open(const char *path, TarSource *source, FshError *error);
+/* Returns a source of bytes in memory, which it neither copies nor owns. It never fails, and needs no close.
+ */
+TarSource tar_source_memory(const uint8_t *bytes, uint64_t length);
+/* Returns a source of the first length bytes of an open file. */
+TarSource tar_source_file(int descriptor, uint64_t length);
+/* Returns a source of a part of another one; bytes beyond the other's end are left out. */
+TarSource tar_source_stretch(TarSource *base, uint64_t offset, uint64_t bytes);
 
-/* Returns an archive that reads the source through libarchive; support_format:
- * archive_read_support_format_tar or _raw. The source must not move while the archive is open; free its bytes
- * after that. NULL: out of memory. An unreadable source shows at its first header. */
-struct archive *tar_source_archive(TarSource *source, int (*support_format)(struct archive *));
+/* Sets *bytes_ret to the bytes at offset, until the next call, and *available_ret to how many there are: at
+ * least `wanted`, or all up to the end. FSH_ERR_SYSTEM: reading failed; FSH_ERR_CORRUPT: decompressing did;
+ * FSH_ERR_MEMORY. */
+FshStatus tar_source_at(TarSource *source, uint64_t offset, size_t wanted, const uint8_t **bytes_ret,
+                        size_t *available_ret, FshError *error);
+/* Copies length bytes at offset; *got_ret is less at the end, and tells how many were copied on failure.
+ * Statuses are those of tar_source_at. */
+FshStatus tar_source_read(TarSource *source, uint64_t offset, uint8_t *bytes, size_t length, size_t *got_ret,
+                          FshError *error);
+/* Returns up to which byte the source was read. */
+uint64_t tar_source_position(const TarSource *source);
+/* Frees what it owns; a zeroed source is fine. */
+void tar_source_close(TarSource *source);
 
 #endif

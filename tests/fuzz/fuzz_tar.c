@@ -1,4 +1,4 @@
-/* A tar, and the tars in it, through libarchive (tar/archive_read.c). */
+/* A tar, and the tars in it, as a stream of files (tar/tar_read.h); libarchive decompresses. */
 #include <string.h>
 
 #include "tar/tar_read.h"

@@ -10,7 +10,8 @@
 
 static void walk(const uint8_t *bytes, size_t length)
 {
-    TarCursor cursor = {.bytes = bytes, .length = length};
+    TarSource source = tar_source_memory(bytes, length);
+    TarCursor cursor = {.source = &source};
     TarMember member = {0};
     FshError error = {0};
     uint64_t end = 0;

@@ -21,7 +21,7 @@ done
 [ -f "$prefix/share/man/man5/fshard.5" ] || fail "no fshard.5"
 [ -f "$prefix/share/fshard/python/fshard/__init__.py" ] || fail "no Python package"
 [ -f "$prefix/share/fshard/python/pyproject.toml" ] || fail "pip cannot install the Python package"
-# The installed programs find their plugins beside themselves: libarchive's, which reads the tar, and the CPU's, which trains.
+# The installed programs find their plugins beside themselves: libarchive's, which decompresses the tar, and the CPU's, which trains.
 work=$prefix/work
 "$build/bin/make-photos" --count 2 --edge-min 40 --edge-max 64 "$work/photos" >/dev/null 2>&1 || fail "make-photos does not run"
 photo=$(cd "$work/photos" && find . -name '*.jpg' | sort | head -n 1)

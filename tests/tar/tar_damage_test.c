@@ -74,6 +74,59 @@ TEST_IN_FOLDER(test_what_is_no_file_is_never_followed, folder)
     free(bytes);
 }
 
+/* Old tars give hard links the size of their file and no content, POSIX's may have content. */
+TEST_IN_FOLDER(test_a_hard_link_may_have_content, folder)
+{
+    size_t length = 0;
+    const char *path = tar_write_small(folder, "a.tar");
+    uint8_t *bytes = (uint8_t *)test_file_read(path, &length);
+    bytes[156] = '1';
+    memcpy(bytes + 157, "target", 6);
+    tar_sign_header(bytes);
+    test_file_write(path, bytes, length);
+    const char *expected = "a: is a hard link to target\nb/b (6)\nc (5000)\n0 hidden\n";
+    assert_tar_listing(path, expected);
+    memmove(bytes + 512, bytes + 1024, length - 1024);
+    test_file_write(path, bytes, length - 512);
+    assert_tar_listing(path, expected);
+    free(bytes);
+}
+
+TEST_IN_FOLDER(test_a_wrong_map_of_holes_is_told, folder)
+{
+    static const char wrong[] = "a (9003)\n  the tar has a wrong map of its holes\nb (6)\n0 hidden\n";
+    static const struct {
+        const char *map, *listing; /* offset, size, … of the parts */
+    } rows[] = {
+        {"1,2,9000,3", "a (9003)\nb (6)\n0 hidden\n"},
+        {"9000,3,1,2", wrong}, /* out of order */
+        {"1,2,9001,3", wrong}, /* beyond the file */
+        {"1,2,8000,4", wrong}, /* more than is stored */
+        {"1,2,90o0,3",
+         "(tar): is damaged at byte 0: a sparse file with a wrong map of its holes\n0 hidden\n"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char records[100];
+        size_t length = 0;
+        const char *path = test_path(folder, "a.tar");
+        TarWriter *writer = tar_begin(path);
+        (void)snprintf(records, sizeof records, "24 GNU.sparse.size=9003\n29 GNU.sparse.map=%s\n",
+                       rows[i].map);
+        tar_add(writer, "records", records, strlen(records), 0);
+        tar_add(writer, "a", "first", 5, 0);
+        tar_add(writer, "b", "second", 6, 0);
+        tar_finish(&writer);
+        uint8_t *bytes = (uint8_t *)test_file_read(path, &length);
+        bytes[156] = 'x';
+        tar_sign_header(bytes);
+        test_file_write(path, bytes, length);
+        free(bytes);
+        char *listing = tar_listing(path, true);
+        assert_string_equal(listing, rows[i].listing);
+        free(listing);
+    }
+}
+
 TEST_IN_FOLDER(test_more_than_is_allowed_is_refused_and_the_walk_goes_on, folder)
 {
     const char *path = tar_write_small(folder, "a.tar");
@@ -266,26 +319,29 @@ TEST_IN_FOLDER(test_what_is_no_tar_is_refused, folder)
     assert_tar_listing(test_path(folder, "empty.tar"), "0 hidden\n");
 }
 
-/* A compressed file may be a tar: what says so is the message of the plugin that cannot be loaded. */
+/* A compressed file may be a tar: what says so is the message of the plugin that cannot be loaded. A plain
+ * tar needs no plugin, and goes on after a compressed one in it. */
 TEST_IN_FOLDER(test_without_libarchive_a_compressed_file_is_told_what_is_missing, folder)
 {
-    const char *small = tar_write_small(folder, "a.tar");
-    run_shell(folder, "cd \"$0\"; gzip < a.tar > c.img; echo text > text.img; mkdir plugins;"
-                      "echo no library > plugins/libfshard-archive.so");
+    (void)tar_write_small(folder, "a.tar");
+    run_shell(folder, "cd \"$0\"; gzip < a.tar > c.img; cp c.img c.tgz; echo text > text.img; mkdir plugins;"
+                      "tar -cf nested.tar c.tgz a.tar; echo no library > plugins/libfshard-archive.so");
     const char *path = test_path(folder, "c.img");
     assert_true(tar_is_tar(path)); /* with libarchive */
     assert_int_equal(setenv("FSHARD_PLUGINS", test_path(folder, "plugins"), 1), 0);
     TarReader *reader = NULL;
     FshError error = {0};
-    const bool compressed = tar_is_tar(path), plain = tar_is_tar(small),
-               text = tar_is_tar(test_path(folder, "text.img"));
+    const bool compressed = tar_is_tar(path), text = tar_is_tar(test_path(folder, "text.img"));
     const FshStatus status = tar_reader_open(&reader, path, &error);
+    char *listing = tar_listing(test_path(folder, "nested.tar"), true);
     assert_int_equal(unsetenv("FSHARD_PLUGINS"), 0);
     assert_true(compressed);
-    assert_true(plain);
     assert_false(text);
     assert_int_equal(status, FSH_ERR_UNSUPPORTED);
-    assert_contains(error.message, "c.img: reading a tar needs libarchive");
+    assert_contains(error.message, "c.img: reading a compressed tar needs libarchive");
+    assert_contains(listing, "c.tgz: reading a compressed tar needs libarchive");
+    assert_contains(listing, "\na/a (5)\na/b/b (6)\na/c (5000)\n0 hidden\n");
+    free(listing);
 }
 
 /* Nothing but an end comes of any bytes. Run under the sanitizers, too. */

@@ -537,10 +537,11 @@ TEST_IN_FOLDER(test_summary_as_json_and_quiet, folder)
     free(text);
 }
 
-TEST_IN_FOLDER(test_only_a_tar_needs_libarchive, folder)
+TEST_IN_FOLDER(test_only_a_compressed_tar_needs_libarchive, folder)
 {
     const char *const tar[] = {test_path(folder, "a.tar"), test_path(folder, "out"), NULL};
     const char *const files[] = {test_path(folder, "in"), test_path(folder, "out"), NULL};
+    const char *const plain[] = {test_path(folder, "b.tar"), test_path(folder, "out2"), NULL};
     write_png(test_path(folder, "in/a.png"), 40, 30);
     test_file_write_text(test_path(folder, "plugins/libfshard-archive.so"), "no library");
     char environment[512];
@@ -549,10 +550,17 @@ TEST_IN_FOLDER(test_only_a_tar_needs_libarchive, folder)
     RunResult made = run_program(NULL, "/bin/tar", "-C", folder->path, "-czf", tar[0], "in", NULL);
     assert_int_equal(made.exit_status, 0);
     run_result_free(&made);
+    made = run_program(NULL, "/bin/tar", "-C", folder->path, "-cf", plain[0], "in", NULL);
+    assert_int_equal(made.exit_status, 0);
+    run_result_free(&made);
     RunResult result = run_program_arguments(&(RunOptions){.environment = variables}, "fresize", tar);
     assert_int_equal(result.exit_status, 1);
-    assert_contains(result.err,
-                    "a.tar: reading a tar needs libarchive (Debian: libarchive13): cannot load a plugin");
+    assert_contains(
+        result.err,
+        "a.tar: reading a compressed tar needs libarchive (Debian: libarchive13): cannot load a plugin");
+    run_result_free(&result);
+    result = run_program_arguments(&(RunOptions){.environment = variables}, "fresize", plain);
+    assert_int_equal(result.exit_status, 0);
     run_result_free(&result);
     result = run_program_arguments(&(RunOptions){.environment = variables}, "fresize", files);
     assert_int_equal(result.exit_status, 0);
