@@ -461,11 +461,14 @@ static FshStatus find_place(RankPlace *place, FshError *error)
     const char *text = getenv("TRAIN_STEP_GPUS");
     const int count = text ? (int)strtol(text, NULL, 10) : 1;
     bool is_parent = false;
-    int exit_status = 0;
+    Launcher launcher;
+    LaunchEnd end;
     *place = (RankPlace){.world_size = 1, .local_world = 1};
-    FshStatus status = count > 1 ? launch_ranks(place, count, &is_parent, &exit_status, error) : FSH_OK;
+    FshStatus status = count > 1 ? launcher_open(&launcher, error) : FSH_OK;
+    if (!status && count > 1)
+        status = launcher_run(&launcher, place, count, &is_parent, &end, error);
     if (is_parent && !status)
-        exit(exit_status);
+        exit(end.exit_status);
     return status ? status : rank_place_from_environment(place, NULL, error);
 }
 
