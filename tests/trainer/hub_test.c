@@ -26,6 +26,7 @@ typedef struct Report {
     char message[HOSTS_MAX][1024];
     double seconds[HOSTS_MAX]; /* that it took */
     bool ready[HOSTS_MAX];
+    int signal_number[HOSTS_MAX];
     bool lost[HOSTS_MAX]; /* this host has lost something */
 } Report;
 static Report *report;
@@ -184,7 +185,7 @@ static int differ(const RankPlace *place)
         hub ? hub_broadcast(hub, place->rank == 0, bytes, place->rank == 0 ? 8 : 16, &error) : FSH_OK;
     (void)snprintf(report->message[place->rank], sizeof report->message[0], "%s", error.message);
     hub_close(&hub);
-    return status != FSH_ERR_SYSTEM;
+    return status != FSH_ERR_PEER;
 }
 
 TEST(test_hosts_that_do_different_things_are_told)
@@ -211,7 +212,7 @@ static int work_on(const RankPlace *place)
     (void)snprintf(report->message[place->rank], sizeof report->message[0], "%s", error.message);
     report->status[place->rank] = status;
     hub_close(&hub);
-    return status != FSH_ERR_SYSTEM;
+    return status != FSH_ERR_PEER;
 }
 
 static void wait_until_ready(uint64_t hosts)
@@ -235,7 +236,7 @@ TEST(test_all_hosts_hear_of_one_that_is_killed)
         for (int i = 0; i < 3; i++) {
             assert_int_equal(rank_process_end(processes[i]), i == victim ? 128 + SIGKILL : 0);
             if (i != victim) {
-                expect_message(i, FSH_ERR_SYSTEM, name);
+                expect_message(i, FSH_ERR_PEER, name);
                 assert_contains(report->message[i], "has ended");
             }
         }
@@ -255,21 +256,31 @@ TEST(test_all_hosts_hear_of_one_that_is_frozen)
     assert_int_equal(rank_process_end(processes[2]), 0);
     (void)kill(processes[1], SIGKILL);
     (void)rank_process_end(processes[1]);
-    expect_message(0, FSH_ERR_SYSTEM, "rank 1 of 3 (host ");
-    expect_message(0, FSH_ERR_SYSTEM, "has not been heard of for 2 s");
-    expect_message(2, FSH_ERR_SYSTEM, "has not been heard of for 2 s");
+    expect_message(0, FSH_ERR_PEER, "rank 1 of 3 (host ");
+    expect_message(0, FSH_ERR_PEER, "has not been heard of for 2 s");
+    expect_message(2, FSH_ERR_PEER, "has not been heard of for 2 s");
 }
 
-static FshStatus look_at_report(void *context, FshError *error)
+static FshStatus look_at_report(void *context, int *signal_ret, FshError *error)
 {
     (void)context;
-    return report->lost[2] ? fsh_error_set(error, FSH_ERR_SYSTEM, "rank 5 of 9 has fallen") : FSH_OK;
+    *signal_ret = report->lost[2] ? SIGTERM : 0;
+    return report->lost[2] ? fsh_error_set(error, FSH_ERR_PEER, "rank 5 of 9 has fallen") : FSH_OK;
+}
+
+static void note_signal(void *context, const char *text, int signal_number)
+{
+    (void)text;
+    *(int *)context = signal_number;
 }
 
 static int work_and_look(const RankPlace *place)
 {
     if (place->rank == 2)
         options.look = look_at_report;
+    else
+        options.lose = note_signal;
+    options.context = &report->signal_number[place->rank];
     return work_on(place);
 }
 
@@ -282,13 +293,15 @@ TEST(test_what_one_host_has_lost_all_are_told)
     report->lost[2] = true;
     for (int i = 0; i < 3; i++) {
         assert_int_equal(rank_process_end(processes[i]), 0);
-        expect_message(i, FSH_ERR_SYSTEM, "rank 5 of 9 has fallen");
+        expect_message(i, FSH_ERR_PEER, "rank 5 of 9 has fallen");
+        assert_int_equal(report->signal_number[i], i < 2 ? SIGTERM : 0);
     }
 }
 
-static void note_loss(void *context, const char *text)
+static void note_loss(void *context, const char *text, int signal_number)
 {
     (void)context;
+    report->signal_number[0] = signal_number;
     (void)snprintf(report->message[0], sizeof report->message[0], "%s", text);
     report->lost[0] = true;
 }
@@ -333,7 +346,7 @@ static int leave_in_order(const RankPlace *place)
         sleep_seconds(0.01);
     sleep_seconds(0.3);
     const int bad = report->lost[0] || !strstr(name, "rank 1 of 2 (host ") ||
-                    hub_meet(hub, &error) != FSH_ERR_SYSTEM || !strstr(error.message, "has ended");
+                    hub_meet(hub, &error) != FSH_ERR_PEER || !strstr(error.message, "has ended");
     hub_close(&hub);
     return bad;
 }
@@ -356,7 +369,7 @@ TEST(test_a_host_that_is_missing_is_named_on_all_that_are_there)
     const pid_t a = rank_process_start(&first, only_open), b = rank_process_start(&second, only_open);
     (void)rank_process_end(a);
     (void)rank_process_end(b);
-    expect_message(0, FSH_ERR_SYSTEM, "ranks 2 to 3 of 4 have not come within 2 seconds");
+    expect_message(0, FSH_ERR_PEER, "ranks 2 to 3 of 4 have not come within 2 seconds");
     assert_true(report->status[1] != FSH_OK);
     assert_true(report->seconds[0] < 6 && report->seconds[1] < 6);
 }
@@ -367,7 +380,7 @@ TEST(test_an_address_that_does_not_answer_is_told)
     begin();
     options.hint.most_seconds = 1;
     (void)only_open(&place);
-    expect_message(1, FSH_ERR_SYSTEM, "within 1 seconds: Connection refused");
+    expect_message(1, FSH_ERR_PEER, "within 1 seconds: Connection refused");
     assert_true(report->seconds[1] < 5);
 }
 
@@ -403,8 +416,13 @@ TEST(test_a_port_that_is_taken_is_told_on_both_hosts)
     (void)only_open(&first);
     (void)only_open(&second);
     expect_message(0, FSH_ERR_USAGE, "is taken on this host by another program");
-    expect_message(1, FSH_ERR_SYSTEM, "what answers there says nothing that ftrain says");
+    expect_message(1, FSH_ERR_PEER, "what answers there says nothing that ftrain says");
     (void)close(taken);
+}
+
+static void note_notice(void *context, const char *text)
+{
+    note_loss(context, text, 0);
 }
 
 TEST(test_an_address_of_no_host_here_listens_everywhere_and_says_so)
@@ -414,7 +432,7 @@ TEST(test_an_address_of_no_host_here_listens_everywhere_and_says_so)
     begin();
     options.hint.most_seconds = 10;
     options.hint.after_seconds = 100;
-    options.hint.tell = note_loss;
+    options.hint.tell = note_notice;
     RankPlace first = host_place(0, 1, 2, port), second = host_place(1, 1, 2, port);
     (void)snprintf(first.address, sizeof first.address, "%s", addresses[0]);
     const pid_t a = rank_process_start(&first, only_open);
@@ -456,7 +474,7 @@ TEST(test_a_shared_secret_keeps_those_out_who_do_not_know_it)
     port = free_port();
     run_two(host_place(0, 1, 2, port), host_place(1, 1, 2, port), with_secret, with_other_secret);
     expect_message(1, FSH_ERR_USAGE, "FSHARD_SECRET differs");
-    expect_message(0, FSH_ERR_SYSTEM, "FSHARD_SECRET differs");
+    expect_message(0, FSH_ERR_PEER, "FSHARD_SECRET differs");
     port = free_port();
     run_two(host_place(0, 1, 2, port), host_place(1, 1, 2, port), only_open, with_secret);
     expect_message(1, FSH_ERR_USAGE, "FSHARD_SECRET differs");
@@ -471,7 +489,7 @@ TEST(test_hosts_that_were_started_otherwise_are_told)
     other.run = 8;
     run_two(host_place(0, 1, 2, port), other, only_open, only_open);
     expect_message(1, FSH_ERR_USAGE, "is of another job");
-    expect_message(0, FSH_ERR_SYSTEM, "is of another job");
+    expect_message(0, FSH_ERR_PEER, "is of another job");
     port = free_port();
     run_two(host_place(0, 1, 2, port), host_place(1, 1, 3, port), only_open, only_open);
     expect_message(0, FSH_ERR_USAGE, "was started with 3 ranks in all, and the first host with 2");

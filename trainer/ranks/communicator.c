@@ -4,23 +4,98 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/progress.h"
 #include "trainer/ranks/host_ranks.h"
+#include "trainer/ranks/hub.h"
+
+_Static_assert((int)HUB_PIECE_BYTES == (int)HOST_RANKS_PIECE_BYTES, "a piece of a host is one of the hub");
+
+const char ranks_told_elsewhere[] = "told by another rank";
 
 struct Communicator {
     RankPlace place;
     HostRanks *host;
+    Hub *hub; /* of a host's first rank, where there are several hosts; else NULL */
 };
 
-FshStatus communicator_open(Communicator **communicator_ret, const RankPlace *place,
-                            const CommunicatorOptions *options, FshError *error)
+/* ---- several hosts ---- */
+
+static FshStatus look_at_host(void *context, int *signal_ret, FshError *error)
 {
-    const CommunicatorOptions defaults = {0};
+    HostRanks *host = context;
+    FshStatus status = host_ranks_check(host, error);
+    *signal_ret = status ? host_ranks_lost_to(host) : 0;
+    return status;
+}
+
+static void lose_on_host(void *context, const char *text, int signal_number)
+{
+    (void)host_ranks_lose_to_signal(context, signal_number, text, NULL);
+}
+
+static double most_silence(void *context, int *signal_ret)
+{
+    return host_ranks_still_most(context, signal_ret);
+}
+
+/* What the first rank of a host does to meet the others. */
+typedef struct Journey {
+    Communicator *communicator;
+    HubOptions options;
+    FshStatus status; /* with which it failed */
+} Journey;
+
+static FshStatus join_hosts(void *context, void *bytes, size_t byte_count, FshError *error)
+{
+    Journey *journey = context;
+    (void)bytes;
+    (void)byte_count;
+    journey->status =
+        hub_open(&journey->communicator->hub, &journey->communicator->place, &journey->options, error);
+    return journey->status;
+}
+
+/* Meets the other hosts. start: when this rank began to wait for others. */
+static FshStatus meet_hosts(Communicator *communicator, const CommunicatorOptions *options, double start,
+                            FshError *error)
+{
+    HostRanks *host = communicator->host;
+    Journey journey = {.communicator = communicator,
+                       .options = {.hint = options->hint,
+                                   .timeout_seconds = host_ranks_timeout(host),
+                                   .patience_seconds = options->patience_seconds,
+                                   .secret = options->secret,
+                                   .look = look_at_host,
+                                   .lose = lose_on_host,
+                                   .most_silence = most_silence,
+                                   .context = host}};
+    const HostExchange exchange = {.run = join_hosts, .context = &journey};
+    const double left = options->hint.most_seconds - (progress_now_seconds() - start);
+    journey.options.hint.most_seconds = left > 1 ? left : 1;
+    FshStatus status = host_ranks_meet(host, &exchange, error);
+    if (status && host_ranks_index(host) > 0)
+        return fsh_error_set(error, status, "%s", ranks_told_elsewhere);
+    return journey.status ? journey.status : status;
+}
+
+/* ---- opening ---- */
+
+FshStatus communicator_open(Communicator **communicator_ret, const RankPlace *place,
+                            const CommunicatorOptions *given, FshError *error)
+{
+    const bool has_hosts = rank_place_has_hosts(place);
+    const double start = progress_now_seconds();
+    CommunicatorOptions options = given ? *given : (CommunicatorOptions){0};
     Communicator *communicator = calloc(1, sizeof *communicator);
     *communicator_ret = NULL;
     if (!communicator)
         return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for a communicator");
     communicator->place = *place;
-    FshStatus status = host_ranks_open(&communicator->host, place, options ? options : &defaults, error);
+    if (has_hosts && options.hint.most_seconds <= 0)
+        options.hint.most_seconds = COMMUNICATOR_HOSTS_SECONDS;
+    FshStatus status = host_ranks_open(&communicator->host, place, &options, error);
+    if (!status && has_hosts)
+        status = meet_hosts(communicator, &options, start, error);
     if (status)
         communicator_close(&communicator);
     *communicator_ret = communicator;
@@ -31,6 +106,7 @@ void communicator_close(Communicator **communicator_ret)
 {
     if (!*communicator_ret)
         return;
+    hub_close(&(*communicator_ret)->hub);
     host_ranks_close(&(*communicator_ret)->host);
     free(*communicator_ret);
     *communicator_ret = NULL;
@@ -53,10 +129,13 @@ FshStatus communicator_check_all_there(Communicator *communicator, FshError *err
     const uint64_t left = host_ranks_left(communicator->host);
     char name[HOST_RANKS_NAME_MAX];
     FshStatus status = communicator_check(communicator, error);
-    if (status || left == host_ranks_count(communicator->host))
+    if (status)
         return status;
-    return fsh_error_set(error, FSH_ERR_PEER, "%s has ended",
-                         host_ranks_describe(communicator->host, left, name));
+    if (left < host_ranks_count(communicator->host))
+        (void)host_ranks_describe(communicator->host, left, name);
+    else if (!communicator->hub || !hub_left(communicator->hub, name))
+        return FSH_OK;
+    return fsh_error_set(error, FSH_ERR_PEER, "%s has ended", name);
 }
 
 int communicator_lost_to(const Communicator *communicator)
@@ -71,9 +150,36 @@ bool communicator_is_broken(const Communicator *communicator)
 
 /* ---- together ---- */
 
+/* A call, as the first ranks of the hosts make it with each other. */
+typedef struct HostsCall {
+    Hub *hub;
+    const RankReduction *reduction; /* NULL: a broadcast */
+    bool is_mine;                   /* a broadcast from this host */
+} HostsCall;
+
+static FshStatus call_hosts(void *context, void *bytes, size_t byte_count, FshError *error)
+{
+    const HostsCall *call = context;
+    if (!bytes)
+        return hub_meet(call->hub, error);
+    return call->reduction ? hub_reduce(call->hub, bytes, byte_count, call->reduction, error)
+                           : hub_broadcast(call->hub, call->is_mine, bytes, byte_count, error);
+}
+
+/* Returns the exchange of a call; NULL on a single host. It has room in storage. */
+static const HostExchange *exchange_of(const Communicator *communicator, HostsCall *call,
+                                       HostExchange *storage)
+{
+    call->hub = communicator->hub;
+    *storage = (HostExchange){.run = call_hosts, .context = call};
+    return rank_place_has_hosts(&communicator->place) ? storage : NULL;
+}
+
 FshStatus communicator_barrier(Communicator *communicator, FshError *error)
 {
-    return host_ranks_meet(communicator->host, NULL, error);
+    HostsCall call = {0};
+    HostExchange exchange;
+    return host_ranks_meet(communicator->host, exchange_of(communicator, &call, &exchange), error);
 }
 
 static void add_f64(void *result, const void *slot, size_t from, size_t to)
@@ -123,7 +229,10 @@ static const RankReduction sum_f64 = {sizeof(double), add_f64}, sum_f32 = {sizeo
 static FshStatus reduce(Communicator *communicator, void *values, size_t count,
                         const RankReduction *reduction, FshError *error)
 {
-    return host_ranks_reduce(communicator->host, values, count, reduction, NULL, error);
+    HostsCall call = {.reduction = reduction};
+    HostExchange exchange;
+    return host_ranks_reduce(communicator->host, values, count, reduction,
+                             exchange_of(communicator, &call, &exchange), error);
 }
 
 FshStatus communicator_sum_f64(Communicator *communicator, double *values, size_t count, FshError *error)
@@ -162,8 +271,11 @@ static uint64_t index_of(const Communicator *communicator, uint64_t rank)
 FshStatus communicator_broadcast(Communicator *communicator, uint64_t root, void *bytes, size_t byte_count,
                                  FshError *error)
 {
-    return host_ranks_broadcast(communicator->host, index_of(communicator, root), bytes, byte_count, NULL,
-                                error);
+    const uint64_t index = index_of(communicator, root);
+    HostsCall call = {.is_mine = index < host_ranks_count(communicator->host)};
+    HostExchange exchange;
+    return host_ranks_broadcast(communicator->host, index, bytes, byte_count,
+                                exchange_of(communicator, &call, &exchange), error);
 }
 
 /* Gathers as a union of bytes: every rank sets its own, and zeros in the places of the others. */

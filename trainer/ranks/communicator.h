@@ -1,5 +1,5 @@
-/* communicator.h - communication between the ranks of a run through the host's memory: small sums and
- * flags, and the gradients of the CPU backend.
+/* communicator.h - communication between the ranks of a run: small sums and flags, and the gradients of the
+ * CPU backend.
  *
  *   Communicator *communicator;
  *   communicator_open(&communicator, &place, NULL, &error);    // returns when all ranks are there
@@ -7,7 +7,8 @@
  *   communicator_close(&communicator);
  *
  * Every rank makes the same calls in the same order with the same counts; each call returns when all have
- * made it. Results are the same bits on all ranks: each element is added in the order of the ranks, once.
+ * made it. Results are the same bits on all ranks: each element is added in the order of the ranks, once;
+ * where they are on several hosts, first on each host, and then over the hosts in the order of their ranks.
  *
  * When a rank ends in the middle of a run, however it ends, all ranks that wait for it notice within a
  * fraction of a second. That call and every later one, of all ranks, then fail with FSH_ERR_PEER and one
@@ -16,7 +17,9 @@
  * call, since all ranks are to stop together; but where it finds a rank that has stood still for 5 seconds,
  * that one is lost at once.
  *
- * All ranks are on one host, and talk through its memory (host_ranks.h).
+ * The ranks of a host talk through its memory (host_ranks.h). Where there are several hosts, the first rank
+ * of each has a TCP connection to rank 0 (hub.h), over which all hosts hear of a loss on one of them. A host
+ * that has not been heard of for timeout_seconds is lost.
  *
  * Threads: one at a time, except where a call says otherwise. */
 #ifndef FSHARD_TRAINER_RANKS_COMMUNICATOR_H
@@ -30,12 +33,16 @@
 
 typedef struct Communicator Communicator;
 
-/* Waits for all ranks of the job, at most COMMUNICATOR_GATHERING_SECONDS. Copies place; options may be
- * NULL. FSH_ERR_USAGE: two processes have the same rank, or another world size under the same job; the
- * file belongs to another user. FSH_ERR_PEER: a rank has not come, or has ended. FSH_ERR_SYSTEM: a
- * process that is no rank holds the file; there is no shared memory. FSH_ERR_INTERRUPTED. On failure
- * *communicator is NULL. */
-FshStatus communicator_open(Communicator **communicator, const RankPlace *place,
+/* The message of a failure that another rank reports: print no line for it. */
+extern const char ranks_told_elsewhere[];
+
+/* Waits for all ranks of the job, at most options->hint.most_seconds. Copies place; options may be NULL.
+ * FSH_ERR_USAGE: two processes have the same rank, or another world size under the same job; the file belongs
+ * to another user; on a host's first rank, what hub_open says. FSH_ERR_PEER: a rank has not come, or has
+ * ended. FSH_ERR_SYSTEM: a process that is no rank holds the file; there is no shared memory.
+ * FSH_ERR_INTERRUPTED. Where the first rank of a host could not meet the other hosts, the message of its
+ * other ranks is ranks_told_elsewhere. On failure *communicator is NULL. */
+FshStatus communicator_open(Communicator **communicator_ret, const RankPlace *place,
                             const CommunicatorOptions *options, FshError *error);
 /* Leaves and frees. A rank that waits for this one from now on is told that it has ended. NULL is fine. */
 void communicator_close(Communicator **communicator);

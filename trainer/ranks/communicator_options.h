@@ -8,14 +8,17 @@
 enum {
     COMMUNICATOR_TIMEOUT_SECONDS = 60,
     COMMUNICATOR_PATIENCE_SECONDS = 1800,
-    COMMUNICATOR_GATHERING_SECONDS = 120
+    COMMUNICATOR_GATHERING_SECONDS = 120,
+    COMMUNICATOR_HOSTS_SECONDS = 30
 };
 
 /* Told once, by the first rank that is there, that ranks are still missing ("rank 3 of 4 is waited for"),
  * or that another process keeps this one from meeting them. tell == NULL: nobody is told. */
 typedef struct CommunicatorHint {
     double after_seconds;
-    double most_seconds; /* until it is a failure; 0: COMMUNICATOR_GATHERING_SECONDS */
+    /* until it is a failure; 0: COMMUNICATOR_GATHERING_SECONDS, COMMUNICATOR_HOSTS_SECONDS for several hosts
+     * */
+    double most_seconds;
     void (*tell)(void *context, const char *text);
     void *context;
 } CommunicatorHint;
@@ -28,6 +31,7 @@ typedef struct CommunicatorOptions {
     /* A rank that lives but does not come to the others is waited for so long; 0:
      * COMMUNICATOR_PATIENCE_SECONDS. */
     double patience_seconds;
+    const char *secret; /* that hosts must share to meet; NULL: none */
 } CommunicatorOptions;
 
 #endif

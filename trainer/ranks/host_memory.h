@@ -21,7 +21,7 @@
 
 #include "trainer/ranks/host_ranks.h"
 
-enum { HOST_SLOT_BYTES = 512 * 1024, HOST_HEAD_BYTES = 20480, HOST_CELL_BYTES = 64 };
+enum { HOST_SLOT_BYTES = HOST_RANKS_PIECE_BYTES, HOST_HEAD_BYTES = 20480, HOST_CELL_BYTES = 64 };
 
 typedef enum HostRankState { HOST_RANK_ABSENT, HOST_RANK_THERE, HOST_RANK_LEFT } HostRankState;
 

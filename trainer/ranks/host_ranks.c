@@ -154,11 +154,16 @@ static FshStatus lose_rank(HostRanks *host, uint64_t index, const char *what, Fs
     return host_ranks_lose(host, text, error);
 }
 
-/* Returns for how many seconds a rank may stand still. After a signal the others would wait for it only
- * to make a checkpoint together. */
-static double still_most_seconds(const HostRanks *host)
+double host_ranks_timeout(const HostRanks *host)
 {
-    const double most = !host->signal_number()     ? host->timeout_seconds
+    return host->timeout_seconds;
+}
+
+/* After a signal the others would wait only to make a checkpoint together. */
+double host_ranks_still_most(const HostRanks *host, int *signal_ret)
+{
+    *signal_ret = host->signal_number();
+    const double most = !*signal_ret               ? host->timeout_seconds
                         : host->signal_count() > 1 ? still_after_signals
                                                    : still_after_signal;
     return most < host->timeout_seconds ? most : host->timeout_seconds;
@@ -189,8 +194,9 @@ FshStatus host_ranks_check(HostRanks *host, FshError *error)
         if (index != memory->index && host_memory_has_died(memory, index))
             return lose_rank(host, index, "has ended", error);
     for (uint64_t index = 0; index < memory->count; index++) {
+        int signal_number = 0;
         const double still = host_beats_still(&host->beats, index);
-        if (index != memory->index && still >= still_most_seconds(host))
+        if (index != memory->index && still >= host_ranks_still_most(host, &signal_number))
             return lose_still(host, index, still, error);
     }
     return FSH_OK;

@@ -38,7 +38,7 @@
 
 /* Seconds between two looks of a rank that waits. */
 #define HOST_RANKS_LOOK_SECONDS 0.1
-enum { HOST_RANKS_NAME_MAX = 128, HOST_RANKS_LOSS_MAX = 400 };
+enum { HOST_RANKS_NAME_MAX = 128, HOST_RANKS_LOSS_MAX = 400, HOST_RANKS_PIECE_BYTES = 512 * 1024 };
 
 typedef struct HostRanks HostRanks;
 
@@ -100,6 +100,11 @@ FshStatus host_ranks_lose(HostRanks *host, const char *text, FshError *error);
 FshStatus host_ranks_lose_to_signal(HostRanks *host, int signal_number, const char *text, FshError *error);
 /* Returns the signal that has hastened the loss; 0: none, or no loss. */
 int host_ranks_lost_to(const HostRanks *host);
+/* Returns for how many seconds a rank, or another host, may stand still: timeout_seconds, or less where a
+ * signal has come to this rank, to which *signal_ret is set; 0: none. */
+double host_ranks_still_most(const HostRanks *host, int *signal_ret);
+/* Returns options->timeout_seconds, or what stands for 0 there. */
+double host_ranks_timeout(const HostRanks *host);
 /* Looks for a rank of this host that is lost, and makes that the loss. Returns
  * FSH_OK, or FSH_ERR_PEER with the loss that counts. Asks the system and waits for no rank. */
 FshStatus host_ranks_check(HostRanks *host, FshError *error);

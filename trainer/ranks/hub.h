@@ -21,18 +21,24 @@
 
 #include "trainer/ranks/host_ranks.h"
 
-enum { HUB_PIECE_BYTES = 512 * 1024, HUB_MEETING_SECONDS = 30 };
+enum { HUB_PIECE_BYTES = 512 * 1024 };
 #define HUB_LOOK_SECONDS 0.1
 
 typedef struct HubOptions {
-    CommunicatorHint hint;  /* most_seconds 0: HUB_MEETING_SECONDS */
+    CommunicatorHint hint;  /* most_seconds 0: COMMUNICATOR_HOSTS_SECONDS */
     double timeout_seconds; /* above 0 */
-    const char *secret;     /* NULL: none */
-    /* Returns FSH_OK, or what this host has lost, which all others are told. NULL: nothing. From hub's thread
-     * and from the caller's. */
-    FshStatus (*look)(void *context, FshError *error);
-    /* Is told what another host has lost, once. From hub's thread. NULL: nobody. */
-    void (*lose)(void *context, const char *text);
+    double
+        patience_seconds; /* rank 0 waits so long for a host that lives; 0: COMMUNICATOR_PATIENCE_SECONDS */
+    const char *secret;   /* NULL: none */
+    /* Returns FSH_OK, or what this host has lost, which all others are told; sets *signal_ret to the signal
+     * that ends all ranks with it, 0: none. NULL: nothing is ever lost. From hub's thread and from the
+     * caller's. */
+    FshStatus (*look)(void *context, int *signal_ret, FshError *error);
+    /* Is told once what is lost, on this host or another. From hub's thread or the caller's. NULL: nobody. */
+    void (*lose)(void *context, const char *text, int signal_number);
+    /* Returns for how many seconds another host may be silent, timeout_seconds at most, and sets *signal_ret
+     * to the signal that is why, 0: none. NULL: timeout_seconds. From hub's thread. */
+    double (*most_silence)(void *context, int *signal_ret);
     void *context;
 } HubOptions;
 
@@ -40,8 +46,9 @@ typedef struct Hub Hub;
 
 /* Meets the other hosts at place->address: listens there if this is rank 0, and connects to it otherwise.
  * place is that of a host's first rank. FSH_ERR_USAGE: the address does not resolve; the port is taken;
- * another version, secret, number of ranks; ranks of a host that do not follow each other. FSH_ERR_SYSTEM:
- * the address does not answer, or a host has not come, within the time of the hint; there is no network.
+ * another version, secret, number of ranks; ranks of a host that do not follow each other. FSH_ERR_PEER:
+ * the address does not answer, or a host has not come, within the time of the hint. FSH_ERR_SYSTEM: there is
+ * no network.
  * FSH_ERR_INTERRUPTED. On failure *hub_ret is NULL. */
 FshStatus hub_open(Hub **hub_ret, const RankPlace *place, const HubOptions *options, FshError *error);
 /* Leaves in order, which is no loss until somebody waits for this host, and frees. NULL is fine. */

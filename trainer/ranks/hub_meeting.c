@@ -48,7 +48,7 @@ static Clock clock_of(const HubOptions *options)
 {
     const CommunicatorHint *hint = &options->hint;
     return (Clock){.start = progress_now_seconds(),
-                   .most = hint->most_seconds > 0 ? hint->most_seconds : HUB_MEETING_SECONDS,
+                   .most = hint->most_seconds > 0 ? hint->most_seconds : COMMUNICATOR_HOSTS_SECONDS,
                    .hint = hint->tell ? hint : NULL};
 }
 
@@ -62,7 +62,8 @@ static FshStatus look_here(const HubOptions *options, FshError *error)
 {
     if (interrupt_requested())
         return fsh_error_set(error, FSH_ERR_INTERRUPTED, "interrupted while waiting for the other hosts");
-    return options->look ? options->look(options->context, error) : FSH_OK;
+    int signal_number = 0;
+    return options->look ? options->look(options->context, &signal_number, error) : FSH_OK;
 }
 
 static void give_hint(Clock *clock, const char *text)
@@ -258,7 +259,7 @@ static FshStatus say_missing(Hall *hall, const Clock *clock, const char *missing
         " have not come within %.0f seconds to port %u of '%.60s'; is ftrain started on every host%s%s",
         missing, hall->place->world_size, clock->most, (unsigned)hall->place->port, hall->place->address,
         hall->note[0] ? "? The last that was turned away, " : "?", hall->note);
-    return fail_all(hall, FSH_ERR_SYSTEM, text, error);
+    return fail_all(hall, FSH_ERR_PEER, text, error);
 }
 
 /* Serves whoever comes until all hosts are there. */
@@ -490,7 +491,7 @@ static FshStatus join_first(HubMeeting *meeting, const RankPlace *place, const H
     if (status || meeting->host_count > 0)
         return status;
     return fsh_error_set(
-        error, FSH_ERR_SYSTEM,
+        error, FSH_ERR_PEER,
         "the first host ('%s', port %u), where the ranks of all hosts meet, has not joined this "
         "one within %.0f seconds: %s; is rank 0 started there, and is the port open between the "
         "hosts?",

@@ -546,3 +546,8 @@ uint64_t rank_place_first(const RankPlace *place)
 {
     return place->rank - place->local_rank;
 }
+
+bool rank_place_speaks(const RankPlace *place)
+{
+    return place->rank == 0 || (rank_place_has_hosts(place) && place->local_rank == 0);
+}

@@ -73,6 +73,8 @@ FshStatus rank_place_from_environment(RankPlace *place, const RankOptions *optio
 
 /* Returns whether there are ranks on other hosts. */
 bool rank_place_has_hosts(const RankPlace *place);
+/* Returns whether this rank speaks for its host: the first of the run, and of each other host. */
+bool rank_place_speaks(const RankPlace *place);
 /* Returns the first rank of this host. */
 uint64_t rank_place_first(const RankPlace *place);
 

@@ -7,8 +7,6 @@
 
 #include "common/interrupt.h"
 
-const char ranks_told_elsewhere[] = "told by another rank";
-
 /* Returns a hash of the message, with which ranks compare theirs; 0: no message. */
 static uint64_t hash_of(const FshError *error)
 {
@@ -24,7 +22,7 @@ enum { WELL = 0, FAILED = 1000 };
 
 void ranks_leave_to_first(const Communicator *communicator, FshError *error)
 {
-    if (communicator && communicator_place(communicator)->rank > 0 && error)
+    if (communicator && !rank_place_speaks(communicator_place(communicator)) && error)
         (void)snprintf(error->message, sizeof error->message, "%s", ranks_told_elsewhere);
 }
 

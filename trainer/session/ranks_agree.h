@@ -51,10 +51,8 @@ FshStatus ranks_lowest(Communicator *communicator, bool mine, uint64_t *rank_ret
  * none. All of text_bytes are sent. communicator must not be NULL. */
 FshStatus ranks_share_text(Communicator *communicator, char *text, size_t text_bytes, FshError *error);
 
-/* The message of a failure that another rank reports: print no line for it. */
-extern const char ranks_told_elsewhere[];
-/* Replaces this rank's message by ranks_told_elsewhere unless this is rank 0. For failures that rank 0
- * reports too. */
+/* Replaces this rank's message by ranks_told_elsewhere unless it speaks for its host (rank_place_speaks). For
+ * failures that rank 0 reports too. */
 void ranks_leave_to_first(const Communicator *communicator, FshError *error);
 
 #endif

@@ -295,18 +295,17 @@ static void tell_who_is_missing(void *context, const char *text)
 /* Finds this rank's place and connects the ranks. A session that only loads has one rank. */
 static FshStatus join_ranks(Session *session, TrainOptions *options, SessionUse use, FshError *error)
 {
-    const CommunicatorOptions meeting = {
+    CommunicatorOptions meeting = {
         .hint = {.after_seconds = MISSING_RANK_SECONDS, .tell = tell_who_is_missing, .context = session},
-        .timeout_seconds = options->ranks.timeout};
+        .timeout_seconds = options->ranks.timeout,
+        .secret = getenv("FSHARD_SECRET")};
     FshStatus status = FSH_OK;
     options->place = (RankPlace){.world_size = 1, .local_world = 1};
     if (use != SESSION_LOAD)
         status = rank_place_from_environment(&options->place, &options->ranks, error);
-    if (!status && rank_place_has_hosts(&options->place))
-        status = fsh_error_set(error, FSH_ERR_UNSUPPORTED,
-                               "%s has started ranks on several hosts, which ftrain cannot do yet; start all "
-                               "on one",
-                               options->place.launcher);
+    if (rank_place_has_hosts(&options->place) && train_given(options, &options->ranks.timeout) &&
+        options->ranks.timeout > COMMUNICATOR_HOSTS_SECONDS) /* containers that come one by one */
+        meeting.hint.most_seconds = options->ranks.timeout;
     if (!status && options->place.world_size > 1)
         status = communicator_open(&session->communicator, &options->place, &meeting, error);
     if (session->communicator)
