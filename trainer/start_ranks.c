@@ -27,6 +27,22 @@ static FshStatus check_restarts(const TrainOptions *options, const RankPlace *pl
     return FSH_OK;
 }
 
+/* Refuses --parallel dp where there is nothing to share, or nobody to share with. */
+static FshStatus check_parallel(const TrainOptions *options, const RankPlace *place, FshError *error)
+{
+    if (options->ranks.parallel != RANK_PARALLEL_DP)
+        return FSH_OK;
+    if (place->world_size < 2 && !options->ranks.gpus)
+        return fsh_error_set(
+            error, FSH_ERR_USAGE,
+            "--parallel: dp shares a batch between ranks, and there is one; --gpus all starts "
+            "one on each GPU");
+    if (!options->batch_size && !options->val_batch_size)
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "--parallel: dp says that --batch-size is the total of all ranks; give one");
+    return FSH_OK;
+}
+
 FshStatus start_ranks_check(const TrainOptions *options, const RankPlace *place, FshError *error)
 {
     const struct {
@@ -48,6 +64,8 @@ FshStatus start_ranks_check(const TrainOptions *options, const RankPlace *place,
         else if (alone[i].given && gpus.count != 1)
             status =
                 fsh_error_set(error, FSH_ERR_USAGE, "%s: is for one process; use --gpus 1", alone[i].name);
+    if (!status)
+        status = check_parallel(options, place, error);
     return status ? status : check_restarts(options, place, error);
 }
 

@@ -49,6 +49,8 @@ TEST(test_options_of_trainers_are_answered)
         {"--lr-scheduler CosineAnnealingLR s o", "cosine is the name"},
         {"--device cuda:0 s o", "CUDA_VISIBLE_DEVICES=0"},
         {"--gpu_ids 0,1 s o", "ftrain calls it --gpus"},
+        {"--strategy ddp s o", "ftrain calls it --parallel"},
+        {"--data_parallel s o", "--gpus N with --parallel dp"},
         {"--gpu 2 s o", "GPU 2 is --gpus 2,"},
         {"--training.batch_size 4 s o", "ftrain calls it --batch-size"},
         {"--dataroot_gt a", "fpack --pairs packs both sides"},

@@ -45,3 +45,30 @@ TEST_IN_FOLDER(test_ranks_that_a_launcher_has_started_start_none, folder)
     assert_contains(result.err, "--gpus: starts processes, and torchrun has started 2 already");
     run_result_free(&result);
 }
+
+/* ---- one total batch ---- */
+
+TEST_IN_FOLDER(test_a_total_batch_is_shared_by_the_ranks, folder)
+{
+    const char *shards = make_set(folder, &train_plain);
+    TRAINED(TWO_RANKS, SHORT_RUN, "--val-batch-size", "2", shards, test_path(folder, "each"));
+    RunResult result =
+        TRAIN(0, TWO_RANKS, "--model", "conv8", "--epochs", "3", "--seed", "3", "--batch-size", "8",
+              "--val-batch-size", "4", "--parallel", "dp", shards, test_path(folder, "total"));
+    assert_contains(result.err, "8 images in a step, which they share (--parallel dp)");
+    run_result_free(&result);
+    assert_same_file(folder, "each", "total", true);
+}
+
+TEST_IN_FOLDER(test_a_total_batch_that_cannot_be_shared_is_refused, folder)
+{
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
+    REFUSED(2, "--batch-size: 8 is the total (--parallel dp), which 3 ranks cannot share alike; 6 and 9 are",
+            out, "--device", "cpu", "--gpus", "3", "--parallel", "dp", "--batch-size", "8", shards);
+    REFUSED(2, "--val-batch-size: 1 is the total (--parallel dp), and there are 2 ranks; give 2", out,
+            TWO_RANKS, "--parallel", "dp", "--batch-size", "8", "--val-batch-size", "1", shards);
+    REFUSED(2, "--parallel: dp says that --batch-size is the total", out, TWO_RANKS, "--parallel", "dp",
+            shards);
+    REFUSED(2, "--parallel: dp shares a batch between ranks, and there is one", out, "--parallel", "dp",
+            "--batch-size", "8", shards);
+}

@@ -38,6 +38,7 @@ const OptionForeign train_foreign[] = {
     {"devices", "gpus"},
     {"gpu-ids", "gpus"},
     {"device-ids", "gpus"},
+    {"strategy", "parallel"},
     {"num-nodes", "nnodes"},
     {"num-machines", "nnodes"},
     {"machine-rank", "node-rank"},
@@ -169,6 +170,8 @@ const OptionForeign train_foreign[] = {
     {NULL, NULL}};
 
 #define LAUNCHERS "nothing needs it: --gpus N starts ranks, and torchrun, srun and mpirun do"
+#define DATA_PARALLEL                                                                                        \
+    "--gpus N with --parallel dp does what nn.DataParallel does: --batch-size is that of all GPUs together"
 #define WANDB                                                                                                \
     "nothing calls Weights & Biases: --tensorboard's events, metrics.jsonl and summary.csv stand in OUTPUT"
 #define AUGMENTATIONS "not there yet: --color-jitter, --random-erase, --mixup-alpha and --cutmix-alpha are"
@@ -344,9 +347,12 @@ const OptionForeign train_answers[] = {
     {"cpu", "--device cpu does so"},
     {"local-rank", "nothing needs it: the launcher's environment says it"},
     {"distributed", LAUNCHERS},
+    {"dp", DATA_PARALLEL},
+    {"data-parallel", DATA_PARALLEL},
+    {"dataparallel", DATA_PARALLEL},
+    {"use-dp", DATA_PARALLEL},
     {"multiprocessing-distributed", LAUNCHERS},
     {"launcher", LAUNCHERS},
-    {"strategy", LAUNCHERS},
     {"dist-url", "--master-addr HOST and --master-port PORT say it; ranks of one host meet by themselves"},
     {"rdzv-endpoint",
      "--master-addr HOST and --master-port PORT say it; under torchrun it is torchrun that has it"},

@@ -44,12 +44,43 @@ bool plan_is_pairs(const TrainPlan *plan)
     return plan->model->task == TASK_RESTORATION;
 }
 
+/* Sets *share_ret to what one rank takes of `total` images: with --parallel dp its part, else all. option:
+ * who says the total. */
+static FshStatus share_batch(const TrainOptions *options, const void *option, int64_t total, uint64_t ranks,
+                             uint64_t *share_ret, FshError *error)
+{
+    const bool divides = options->ranks.parallel == RANK_PARALLEL_DP;
+    const uint64_t images = (uint64_t)total, below = images / ranks * ranks;
+    *share_ret = divides ? images / ranks : images;
+    if (!divides || below == images)
+        return FSH_OK;
+    if (below == 0)
+        return fsh_error_set(
+            error, FSH_ERR_USAGE,
+            "--%s: %llu is the total (--parallel dp), and there are %llu ranks; give %llu, or "
+            "start fewer",
+            train_option_name(options, option), (unsigned long long)images, (unsigned long long)ranks,
+            (unsigned long long)ranks);
+    return fsh_error_set(error, FSH_ERR_USAGE,
+                         "--%s: %llu is the total (--parallel dp), which %llu ranks cannot share alike; %llu "
+                         "and %llu are nearest",
+                         train_option_name(options, option), (unsigned long long)images,
+                         (unsigned long long)ranks, (unsigned long long)below,
+                         (unsigned long long)(below + ranks));
+}
+
 static FshStatus plan_batch(TrainPlan *plan, const TrainOptions *options, FshError *error)
 {
     const bool pairs = plan_is_pairs(plan);
     const uint64_t least = pairs ? 1 : BATCH_LEAST;
-    uint64_t batch = (uint64_t)options->batch_size;
     const uint64_t ranks = plan->world_size, share = plan->train_count / ranks; /* of each rank */
+    uint64_t batch = 0, evaluation_batch = 0;
+    FshStatus status = share_batch(options, &options->batch_size, options->batch_size, ranks, &batch, error);
+    if (!status)
+        status = share_batch(options, &options->val_batch_size, options->val_batch_size, ranks,
+                             &evaluation_batch, error);
+    if (status)
+        return status;
     if (plan->train_count && !share)
         return fsh_error_set(error, FSH_ERR_MISMATCH,
                              "%llu ranks and %llu training samples; start fewer ranks",
@@ -73,17 +104,16 @@ static FshStatus plan_batch(TrainPlan *plan, const TrainOptions *options, FshErr
         if (plan->train_count && batch > share)
             batch = share;
     }
-    uint64_t evaluation_batch = options->val_batch_size ? (uint64_t)options->val_batch_size : batch;
     if (pairs)
         evaluation_batch = 1; /* their sizes differ */
     plan->train_spec.batch = (int64_t)batch;
-    plan->evaluation_spec.batch = (int64_t)evaluation_batch;
+    plan->evaluation_spec.batch = (int64_t)(evaluation_batch ? evaluation_batch : batch);
     plan->steps_per_epoch = sampler_step_count(&(Sampler){.sample_count = plan->train_count,
                                                           .batch = batch,
                                                           .world_size = ranks,
                                                           .update_steps = (uint64_t)options->grad_accum_steps,
                                                           .training = true});
-    const uint64_t evaluated = evaluation_batch * ranks; /* in a step */
+    const uint64_t evaluated = (uint64_t)plan->evaluation_spec.batch * ranks; /* in a step */
     plan->evaluation_steps = (plan->evaluation_count + evaluated - 1) / evaluated;
     if (plan->train_count &&
         (uint64_t)options->grad_accum_steps > plan->steps_per_epoch * (uint64_t)options->epochs)
@@ -221,6 +251,7 @@ FshStatus plan_make(TrainPlan *plan, const TrainOptions *options, const Model *m
         .model = model,
         .rank = place->rank,
         .world_size = place->world_size ? place->world_size : 1,
+        .divides_batch = options->ranks.parallel == RANK_PARALLEL_DP,
         .device = options->device,
         .train_count = data->train ? data->train->sample_count : 0,
         .evaluation_count = data->evaluation ? data->evaluation->sample_count : 0,

@@ -4,6 +4,8 @@
 
 #include "trainer/ranks/communicator_options.h"
 
+static const char *const parallel_names[] = {"ddp", "dp", NULL};
+
 RankOptions rank_options_default(void)
 {
     return (RankOptions){.gpu = -1, .timeout = COMMUNICATOR_TIMEOUT_SECONDS};
@@ -22,6 +24,15 @@ size_t rank_options_rows(RankOptions *o, Option *rows)
              "train on so many GPUs of this host, on all, or on those of a list (0,2,5): a process for each, "
              "--batch-size images on each; with --device cpu so many processes, which share the cores; "
              "torchrun --no-python, mpirun and srun start ranks too"},
+        {.name = "parallel",
+         .kind = OPTION_CHOICE,
+         .value = &o->parallel,
+         .argument = "HOW",
+         .choices = parallel_names,
+         .marks = OPTION_FREE | OPTION_ALIKE,
+         .help =
+             "ddp: --batch-size and --val-batch-size are those of one rank; dp: they are the total, which "
+             "the ranks share, as under nn.DataParallel"},
         {.name = "max-restarts",
          .kind = OPTION_INTEGER,
          .value = &o->max_restarts,

@@ -420,9 +420,11 @@ void session_describe(Session *session)
     if (plan->world_size > 1)
         console_line(
             &session->console,
-            "ranks: %llu (%s), one device each: %llu images in a step; the dataset is mapped once for all%s",
+            "ranks: %llu (%s), one device each: %llu images in a step%s; the dataset is mapped once "
+            "for all%s",
             (unsigned long long)plan->world_size, communicator_place(session->communicator)->launcher,
             (unsigned long long)plan_total_batch(plan),
+            plan->divides_batch ? ", which they share (--parallel dp)" : "",
             plan->source->residence == PIXELS_IN_RAM ? ", and decoded once for those of a host" : "");
     if (!session->network.backend) /* the device is only foreseen */
         return;
