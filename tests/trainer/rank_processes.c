@@ -1,6 +1,8 @@
 #include "tests/trainer/rank_processes.h"
 
+#include <signal.h>
 #include <stdio.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -28,8 +30,10 @@ pid_t rank_process_start(const RankPlace *place, RankWork work)
 {
     const pid_t child = fork();
     assert_true(child >= 0);
-    if (child == 0)
+    if (child == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves no stopped rank behind */
         _exit(work(place));
+    }
     return child;
 }
 

@@ -39,6 +39,7 @@ const OptionForeign train_foreign[] = {
     {"gpu-ids", "gpus"},
     {"device-ids", "gpus"},
     {"strategy", "parallel"},
+    {"ddp-timeout", "timeout"},
     {"num-nodes", "nnodes"},
     {"num-machines", "nnodes"},
     {"machine-rank", "node-rank"},

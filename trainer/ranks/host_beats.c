@@ -10,7 +10,7 @@ static bool rest(HostBeats *beats)
 {
     struct timespec until;
     (void)clock_gettime(CLOCK_MONOTONIC, &until);
-    const double due = (double)until.tv_nsec * 1e-9 + beats->interval_seconds;
+    const double due = (double)until.tv_nsec * 1e-9 + HOST_BEAT_SECONDS;
     until.tv_sec += (time_t)due;
     until.tv_nsec = (long)((due - (double)(time_t)due) * 1e9);
     int code = 0;
@@ -38,12 +38,11 @@ static void look_at_others(HostBeats *beats, double passed)
 static void *beat_on(void *context)
 {
     HostBeats *beats = context;
-    const double most = 2 * beats->interval_seconds; /* a longer rest was this process's own standstill */
     double last = progress_now_seconds();
     do {
         atomic_fetch_add(&beats->memory->head->ranks[beats->memory->index].beats, 1);
         const double now = progress_now_seconds(), passed = now - last;
-        look_at_others(beats, passed < most ? passed : most);
+        look_at_others(beats, passed < beats->most_seconds ? passed : beats->most_seconds);
         last = now;
     } while (rest(beats));
     return NULL;
@@ -69,11 +68,10 @@ static int start_thread(HostBeats *beats)
 FshStatus host_beats_start(HostBeats *beats, const HostMemory *memory, double timeout_seconds,
                            FshError *error)
 {
-    enum { BEATS_IN_TIMEOUT = 10 };
+    /* A longer time between two beats was a standstill of this process itself. */
+    const double most = timeout_seconds / 4 < 1 ? timeout_seconds / 4 : 1;
     pthread_condattr_t attributes;
-    *beats = (HostBeats){.memory = memory, .interval_seconds = timeout_seconds / BEATS_IN_TIMEOUT};
-    if (beats->interval_seconds > 1)
-        beats->interval_seconds = 1;
+    *beats = (HostBeats){.memory = memory, .most_seconds = most};
     (void)pthread_condattr_init(&attributes);
     (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     (void)pthread_cond_init(&beats->ended, &attributes);

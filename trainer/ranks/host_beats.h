@@ -18,9 +18,12 @@
 
 #include "trainer/ranks/host_memory.h"
 
+/* The same for all ranks, whatever their timeouts: one may wait for a second only. */
+#define HOST_BEAT_SECONDS 0.2
+
 typedef struct HostBeats {
     const HostMemory *memory;
-    double interval_seconds;
+    double most_seconds; /* that count between two beats */
     pthread_t thread;
     pthread_mutex_t mutex; /* of ends */
     pthread_cond_t ended;
@@ -29,8 +32,8 @@ typedef struct HostBeats {
     _Atomic uint32_t still_ms[RANKS_MAX]; /* since it was seen */
 } HostBeats;
 
-/* Starts to beat, at least ten times in timeout_seconds. memory is open until host_beats_stop.
- * FSH_ERR_SYSTEM. */
+/* Starts to beat, every HOST_BEAT_SECONDS. Whoever is still for timeout_seconds is lost, which says how
+ * exactly time is to be counted. memory is open until host_beats_stop. FSH_ERR_SYSTEM. */
 FshStatus host_beats_start(HostBeats *beats, const HostMemory *memory, double timeout_seconds,
                            FshError *error);
 /* Ends the thread, if it was started. */

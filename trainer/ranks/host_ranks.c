@@ -24,8 +24,8 @@
 #include "trainer/ranks/host_memory.h"
 
 enum { SPINS = 1000 };
-/* How long a rank may have stood still when a signal comes, and when a second one does. */
-static const double still_after_signal = 5, still_after_signals = 2;
+/* For how many seconds a rank may stand still after a signal, and after two; and may be late after two. */
+static const double still_after_signal = 5, still_after_signals = 2, late_after_signals = 10;
 static const double step_most_seconds = 10 * HOST_RANKS_LOOK_SECONDS;
 
 struct HostRanks {
@@ -169,20 +169,25 @@ double host_ranks_still_most(const HostRanks *host, int *signal_ret)
     return most < host->timeout_seconds ? most : host->timeout_seconds;
 }
 
+/* Makes it the loss that a rank `what` for so many seconds, and that a signal leaves it behind. */
+static FshStatus lose_to_signal(HostRanks *host, uint64_t index, const char *what, double seconds,
+                                FshError *error)
+{
+    char name[HOST_RANKS_NAME_MAX], text[HOST_RANKS_LOSS_MAX];
+    (void)snprintf(text, sizeof text, "%s %s for %.0f s, and a signal ends the run without it",
+                   host_ranks_describe(host, index, name), what, seconds);
+    return host_ranks_lose_to_signal(host, host->signal_number(), text, error);
+}
+
 /* Makes it the loss that a rank stands still. */
 static FshStatus lose_still(HostRanks *host, uint64_t index, double still, FshError *error)
 {
-    char name[HOST_RANKS_NAME_MAX], text[HOST_RANKS_LOSS_MAX];
-    const int signal_number = host->signal_number();
-    (void)host_ranks_describe(host, index, name);
-    if (signal_number)
-        (void)snprintf(text, sizeof text, "%s has not moved for %.0f s, and a signal ends the run without it",
-                       name, still);
-    else
-        (void)snprintf(text, sizeof text,
-                       "%s has not moved for %.0f s (--timeout): it is stopped, frozen or swapped out", name,
-                       still);
-    return host_ranks_lose_to_signal(host, signal_number, text, error);
+    char text[128];
+    if (host->signal_number())
+        return lose_to_signal(host, index, "has not moved", still, error);
+    (void)snprintf(text, sizeof text,
+                   "has not moved for %.0f s (--timeout): it is stopped, frozen or swapped out", still);
+    return lose_rank(host, index, text, error);
 }
 
 FshStatus host_ranks_check(HostRanks *host, FshError *error)
@@ -236,7 +241,11 @@ static FshStatus check_missing(HostRanks *host, unsigned generation, double wait
         return status; /* who has passed the barrier may leave */
     if (left < memory->count)
         return lose_rank(host, left, "has ended", error);
-    if (waited <= host->patience_seconds || missing == memory->count)
+    if (missing == memory->count)
+        return FSH_OK;
+    if (host->signal_count() > 1 && waited > late_after_signals)
+        return lose_to_signal(host, missing, "has kept the others waiting", waited, error);
+    if (waited <= host->patience_seconds)
         return FSH_OK;
     (void)snprintf(text, sizeof text, "has kept the others waiting for %.0f s: its process lives, but hangs",
                    waited);
@@ -274,7 +283,7 @@ static FshStatus pass_barrier(HostRanks *host, FshError *error)
     if (host_ranks_is_lost(host))
         return tell_loss(host, error);
     const unsigned generation = atomic_load(&head->generation);
-    atomic_store(&head->ranks[host->memory.index].meeting, generation + 1);
+    atomic_store_explicit(&head->ranks[host->memory.index].meeting, generation + 1, memory_order_release);
     if (atomic_fetch_add(&head->arrived, 1) + 1 < host->memory.count)
         return wait_for_others(host, generation, error);
     atomic_store(&head->arrived, 0);

@@ -21,7 +21,7 @@
  *   when its process has not moved for timeout_seconds (host_beats.h); if it wakes up, it hears of its loss;
  *   when its process has not moved for 5 seconds and a signal asks this one to stop, or for 2 seconds and two
  *   signals do: it is not waited for, and all ranks end as if the signal had come to them;
- *   when its process moves, but it does not come for patience_seconds.
+ *   when its process moves, but it does not come for patience_seconds, or for 10 seconds after two signals.
  *
  * Signals are those that interrupt.h has told the program, or the plugin, that has called host_ranks_open.
  *
