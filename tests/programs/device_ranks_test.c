@@ -112,6 +112,17 @@ TEST_IN_FOLDER(test_two_gpus_with_sync_bn_make_one_update_as_one_does, folder)
     compare_sync_update(folder, "cuda", "resnet9", 2, 1e-5);
 }
 
+/* As where GPUs do not reach each other's memory: through NCCL. */
+TEST_IN_FOLDER(test_two_gpus_with_sync_bn_do_without_each_others_memory, folder)
+{
+    (void)make_set(folder, &sync_bn_set);
+    assert_int_equal(setenv("NCCL_P2P_DISABLE", "1", 1), 0);
+    compare_sync_update(folder, "cuda", "resnet9", 2, 1e-5);
+    const double share = sync_update_share(folder, "cuda", "resnet9", "fp16");
+    assert_int_equal(unsetenv("NCCL_P2P_DISABLE"), 0);
+    assert_true(share < 0.5);
+}
+
 /* In fp16 convolutions make the sums that are exchanged. */
 TEST_IN_FOLDER(test_two_gpus_with_sync_bn_train_in_16_bits, folder)
 {
@@ -146,14 +157,14 @@ static pid_t second_child(pid_t parent)
     return (pid_t)children[1];
 }
 
-/* NCCL's kernel on the first GPU waits for the second, and is set free. */
-TEST_IN_FOLDER(test_a_rank_that_is_killed_ends_the_run, folder)
+/* Kills the second rank of a long run, which has one more option, or NULL. A kernel on the first GPU waits
+ * for the second, and is set free. */
+static void kill_second_rank(TestFolder *folder, const char *shards, const char *name, const char *option)
 {
-    const char *const arguments[] = {LONG_RUN, make_set(folder, &train_plain), test_path(folder, "out"),
-                                     NULL};
+    const char *const arguments[] = {LONG_RUN, shards, test_path(folder, "%s", name), option, NULL};
     const RunOptions options = {.timeout_seconds = 120};
     RunningProgram running = run_start(&options, "ftrain", arguments);
-    assert_true(wait_for_file(test_path(folder, "out/checkpoint.safetensors"), 60));
+    assert_true(wait_for_file(test_path(folder, "%s/checkpoint.safetensors", name), 60));
     const pid_t victim = second_child(running.process);
     if (victim)
         assert_int_equal(kill(victim, SIGKILL), 0);
@@ -168,6 +179,14 @@ TEST_IN_FOLDER(test_a_rank_that_is_killed_ends_the_run, folder)
         assert_contains(result.err, "rank 1 of 2 (host ");
     }
     run_result_free(&result);
+}
+
+/* NCCL's kernel waits, or with --sync-bn that of a norm. */
+TEST_IN_FOLDER(test_a_rank_that_is_killed_ends_the_run, folder)
+{
+    const char *shards = make_set(folder, &train_plain);
+    kill_second_rank(folder, shards, "plain", NULL);
+    kill_second_rank(folder, shards, "synced", "--sync-bn");
 }
 
 /* Waits until rank 1 has begun to connect to the other GPU, as NCCL's log says. Returns its process; 0 if

@@ -89,17 +89,29 @@ void apply(const NormTensors *tensors, const NormActivation *activation, const D
     run_map<T, 4>(apply_of<T, kind, HasSums>(tensors, activation, addend, y, sums), y, stream);
 }
 
+/* Returns whether a kernel can exchange the sums of x's channels with peers. */
+bool peers_fit(const DeviceTensor *x)
+{
+    return 2 * x->pitch <= PEER_VALUES_MAX;
+}
+
+/* Returns false, and does nothing, where peers are given and there is no one launch. */
 template <typename T, Addend kind>
-void forward(const NormTensors *tensors, const NormRunning *running, const NormActivation *activation,
+bool forward(const NormTensors *tensors, const NormRunning *running, const NormActivation *activation,
              const DeviceTensor *addend, const DeviceTensor *y, void *scratch, cudaStream_t stream)
 {
     const MomentsTerm<T> term = {data_of<T>(tensors->x)};
     const auto map = apply_of<T, kind, false>(tensors, activation, addend, y, SumsOfX{});
     const Moments moments = moments_of(tensors, running);
-    if (run_whole<T>(ForwardPass<T, kind>{term, map, moments}, tensors->x, scratch, stream))
-        return;
+    if (running->peers)
+        return peers_fit(tensors->x) &&
+               run_whole<T>(ForwardPass<T, kind, true>{term, map, moments, {*running->peers}}, tensors->x,
+                            scratch, stream);
+    if (run_whole<T>(ForwardPass<T, kind, false>{term, map, moments, {}}, tensors->x, scratch, stream))
+        return true;
     sum_rows<T>(term, FinishMoments<T>{data_of<T>(tensors->x), moments}, tensors->x, scratch, stream);
     run_map<T, 4>(map, y, stream);
+    return true;
 }
 
 template <typename T, bool HasSums>
@@ -131,11 +143,9 @@ Backward<T, gate> backward_map(const NormGradient *gradient, const NormTensors *
     return map;
 }
 
-template <typename T, Gate gate, Second second, bool Stores>
-void backward(const NormGradient *gradient, const NormTensors *tensors, const Norm &norm, void *scratch,
-              cudaStream_t stream)
+template <typename Pass, typename T>
+Pass backward_pass(const NormGradient *gradient, const NormTensors *tensors, const Norm &norm)
 {
-    using Pass = BackwardPass<T, gate, second, Stores>;
     Pass pass = {};
     pass.term.norm = norm;
     pass.term.dy = data_of<T>(gradient->dy);
@@ -148,27 +158,43 @@ void backward(const NormGradient *gradient, const NormTensors *tensors, const No
     pass.map = backward_map<T, Pass::map_gate>(gradient, tensors, norm);
     pass.finish_first = {norm.inverse_deviation, data_of<float>(gradient->dweight),
                          data_of<float>(gradient->dbias), maybe_data<float>(gradient->zero)};
+    return pass;
+}
+
+/* Returns as forward does. */
+template <typename T, Gate gate, Second second, bool Stores>
+bool backward(const NormGradient *gradient, const NormTensors *tensors, const Norm &norm, void *scratch,
+              cudaStream_t stream)
+{
+    if (gradient->peers) {
+        using Synced = BackwardPass<T, gate, second, Stores, true>;
+        Synced synced = backward_pass<Synced, T>(gradient, tensors, norm);
+        synced.peers = {*gradient->peers};
+        return gradient->dx && peers_fit(tensors->x) && run_whole<T>(synced, tensors->x, scratch, stream);
+    }
+    using Pass = BackwardPass<T, gate, second, Stores, false>;
+    const Pass pass = backward_pass<Pass, T>(gradient, tensors, norm);
     const NormGradientPart part = gradient->part;
     if (part == NORM_GRADIENT_ALL && gradient->dx && run_whole<T>(pass, tensors->x, scratch, stream))
-        return;
+        return true;
     if (part != NORM_GRADIENT_X)
         sum_rows<T>(pass.term, pass.finish_first, tensors->x, scratch, stream);
     if (part != NORM_GRADIENT_SUMS && gradient->dx)
         run_map<T, 4>(pass.map, tensors->x, stream);
+    return true;
 }
 
 template <typename T, Gate gate>
-void backward(const NormGradient *gradient, const NormTensors *tensors, const Norm &norm, void *scratch,
+bool backward(const NormGradient *gradient, const NormTensors *tensors, const Norm &norm, void *scratch,
               cudaStream_t stream)
 {
     if (gradient->dy2 && device_tensor_channels(gradient->dy2) != device_tensor_channels(tensors->x))
-        backward<T, gate, Second::wider, true>(gradient, tensors, norm, scratch, stream);
-    else if (gradient->dy2)
-        backward<T, gate, Second::like_x, true>(gradient, tensors, norm, scratch, stream);
-    else if (gradient->g)
-        backward<T, gate, Second::none, true>(gradient, tensors, norm, scratch, stream);
-    else
-        backward<T, gate, Second::none, false>(gradient, tensors, norm, scratch, stream);
+        return backward<T, gate, Second::wider, true>(gradient, tensors, norm, scratch, stream);
+    if (gradient->dy2)
+        return backward<T, gate, Second::like_x, true>(gradient, tensors, norm, scratch, stream);
+    if (gradient->g)
+        return backward<T, gate, Second::none, true>(gradient, tensors, norm, scratch, stream);
+    return backward<T, gate, Second::none, false>(gradient, tensors, norm, scratch, stream);
 }
 
 } // namespace
@@ -253,15 +279,17 @@ extern "C" cudaError_t kernel_batch_norm_forward(const NormTensors *tensors, con
     if (!all_f32({tensors->weight, tensors->bias, tensors->mean, tensors->inverse_deviation, running->mean,
                   running->var, running->bias}))
         return cudaErrorNotSupported;
-    return with_storage(y, [&](auto zero) {
+    bool done = true;
+    const cudaError_t code = with_storage(y, [&](auto zero) {
         using T = decltype(zero);
         if (!addend)
-            forward<T, Addend::none>(tensors, running, activation, addend, y, scratch, stream);
+            done = forward<T, Addend::none>(tensors, running, activation, addend, y, scratch, stream);
         else if (device_tensor_channels(addend) == device_tensor_channels(y))
-            forward<T, Addend::like_x>(tensors, running, activation, addend, y, scratch, stream);
+            done = forward<T, Addend::like_x>(tensors, running, activation, addend, y, scratch, stream);
         else
-            forward<T, Addend::narrower>(tensors, running, activation, addend, y, scratch, stream);
+            done = forward<T, Addend::narrower>(tensors, running, activation, addend, y, scratch, stream);
     });
+    return done ? code : cudaErrorNotSupported;
 }
 
 extern "C" cudaError_t kernel_batch_norm_apply(const NormTensors *tensors, const NormActivation *activation,
@@ -327,11 +355,13 @@ extern "C" cudaError_t kernel_batch_norm_backward(const NormGradient *gradient, 
         (gradient->dy2 && !gradient->g))
         return cudaErrorNotSupported;
     const Norm norm = norm_of(tensors, activation);
-    return with_storage(gradient->dy, [&](auto zero) {
+    bool done = true;
+    const cudaError_t code = with_storage(gradient->dy, [&](auto zero) {
         using T = decltype(zero);
         if (gradient->y && activation->relu)
-            backward<T, Gate::y>(gradient, tensors, norm, scratch, stream);
+            done = backward<T, Gate::y>(gradient, tensors, norm, scratch, stream);
         else
-            backward<T, Gate::x>(gradient, tensors, norm, scratch, stream);
+            done = backward<T, Gate::x>(gradient, tensors, norm, scratch, stream);
     });
+    return done ? code : cudaErrorNotSupported;
 }

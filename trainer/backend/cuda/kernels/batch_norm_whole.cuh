@@ -1,21 +1,43 @@
 /* batch_norm_whole.cuh - batch norm of small images: its terms and maps (batch_norm_passes.cuh) as passes for
- * rows_whole.cuh, and what is kept between sums and map. For batch_norm.cu alone. */
+ * rows_whole.cuh, and what is kept between sums and map. Synced: each channel's sums become means over the
+ * ranks between the two; one block of the channel sends, all wait. These are kernels of their own: the others
+ * keep their registers. For batch_norm.cu alone. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_BATCH_NORM_WHOLE_CUH
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_BATCH_NORM_WHOLE_CUH
 
 #include "trainer/backend/cuda/kernels/batch_norm_passes.cuh"
+#include "trainer/backend/cuda/kernels/peers.cuh"
 #include "trainer/backend/cuda/kernels/rows_whole.cuh"
 
 namespace fshard
 {
 
-template <typename T, Addend kind> struct ForwardPass {
+/* What a pass knows of the other ranks. */
+template <bool Synced> struct PeersOf {
+    using Number = uint32_t; /* of the exchange */
+    PeerBoxes boxes;
+    __device__ Number number() const
+    {
+        return peer_number(boxes);
+    }
+};
+template <> struct PeersOf<false> {
+    struct Number {
+    };
+    __device__ Number number() const
+    {
+        return {};
+    }
+};
+
+template <typename T, Addend kind, bool Synced> struct ForwardPass {
     using Piece = Raw<T, vector_width<T>>;
     static constexpr int mapped = kind == Addend::none ? 1 : 2, vectors = mapped;
     static constexpr bool fits = sizeof(T) == 2 || kind != Addend::narrower; /* rows must be whole vectors */
     MomentsTerm<T> term;
     Apply<T, kind, false> map;
     Moments moments;
+    PeersOf<Synced> peers;
     __device__ const T *source(int v, const Spot &at, bool) const
     {
         if (v == 0)
@@ -44,6 +66,7 @@ template <typename T, Addend kind> struct ForwardPass {
     struct Early {
         float origin, weight, bias;
         Moments::Before before;
+        typename PeersOf<Synced>::Number number;
     };
     template <int Channels> struct Kept {
         alignas(32) float origin[Channels], scale[Channels], shift[Channels];
@@ -51,7 +74,7 @@ template <typename T, Addend kind> struct ForwardPass {
     __device__ Early fetch(int c, bool is_channel, bool first) const
     {
         return {(float)term.x[c], map.norm.weight[c], map.norm.bias[c],
-                moments.before(c, is_channel && first)};
+                moments.before(c, is_channel && first), peers.number()};
     }
     template <int Channels> __device__ void keep(Kept<Channels> &kept, const Early &early, int k) const
     {
@@ -66,8 +89,14 @@ template <typename T, Addend kind> struct ForwardPass {
                            bool is_channel, bool first) const
     {
         double mean, variance;
-        const float inverse =
-            moments_about((double)early.origin, sums, moments, is_channel, &mean, &variance);
+        float inverse = moments_about((double)early.origin, sums, moments, is_channel, &mean, &variance);
+        if constexpr (Synced) {
+            double means[2] = {mean, variance + mean * mean};
+            peer_mean_of_channel(peers.boxes, early.number, c, first, means);
+            mean = means[0];
+            variance = fmax(means[1] - mean * mean, 0.0);
+            inverse = is_channel ? (float)rsqrt(variance + moments.epsilon) : 0;
+        }
         affine_of(early.weight, early.bias, (float)mean, inverse, &kept.scale[k], &kept.shift[k]);
         if (first)
             moments.set(c, early.before, mean, variance, inverse, is_channel);
@@ -79,7 +108,7 @@ template <typename T, Addend kind> struct ForwardPass {
     }
 };
 
-template <typename T, Gate gate, Second second, bool Stores> struct BackwardPass {
+template <typename T, Gate gate, Second second, bool Stores, bool Synced> struct BackwardPass {
     /* The g that was stored has passed the activation. */
     static constexpr Gate map_gate = Stores ? Gate::x : gate;
     using Piece = Raw<T, vector_width<T>>;
@@ -90,6 +119,7 @@ template <typename T, Gate gate, Second second, bool Stores> struct BackwardPass
     BackwardTerm<T, gate, second, Stores> term;
     Backward<T, map_gate> map;
     FinishBackward finish_first;
+    PeersOf<Synced> peers;
     __device__ const T *source(int v, const Spot &at, bool again) const
     {
         if (v == 0)
@@ -127,6 +157,7 @@ template <typename T, Gate gate, Second second, bool Stores> struct BackwardPass
     }
     struct Early {
         float weight, bias, mean, inverse;
+        typename PeersOf<Synced>::Number number;
     };
     template <int Channels> struct Kept {
         alignas(32) float mean[Channels], scale[Channels], shift[Channels], from_x[Channels],
@@ -135,7 +166,7 @@ template <typename T, Gate gate, Second second, bool Stores> struct BackwardPass
     __device__ Early fetch(int c, bool, bool) const
     {
         const Norm &norm = term.norm;
-        return {norm.weight[c], norm.bias[c], norm.mean[c], norm.inverse_deviation[c]};
+        return {norm.weight[c], norm.bias[c], norm.mean[c], norm.inverse_deviation[c], peers.number()};
     }
     template <int Channels> __device__ void keep(Kept<Channels> &kept, const Early &early, int k) const
     {
@@ -152,7 +183,10 @@ template <typename T, Gate gate, Second second, bool Stores> struct BackwardPass
     __device__ void finish(Kept<Channels> &kept, const Early &early, int k, int c, const double *sums, bool,
                            bool first) const
     {
-        const float dbias = (float)sums[0], dweight = (float)(sums[1] * (double)early.inverse);
+        double of_g[2] = {sums[0], sums[1] * (double)early.inverse};
+        if constexpr (Synced)
+            peer_mean_of_channel(peers.boxes, early.number, c, first, of_g);
+        const float dbias = (float)of_g[0], dweight = (float)of_g[1];
         gradient_of(kept.scale[k], early.mean, early.inverse, dweight, dbias, map.inverse_rows,
                     &kept.from_x[k], &kept.constant[k]);
         if (first)

@@ -4,6 +4,7 @@
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_KERNELS_NORM_H
 
 #include "trainer/backend/cuda/kernels/kernels.h"
+#include "trainer/backend/cuda/kernels/kernels_peers.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -41,6 +42,8 @@ typedef struct NormRunning {
     const DeviceTensor *bias;
     double epsilon, momentum;
     uint64_t ranks; /* whose rows the statistics are of, as many on each; 0: 1 */
+    /* For kernel_batch_norm_forward: the ranks, which all enqueue it; NULL: this one alone. */
+    const PeerBoxes *peers;
 } NormRunning;
 
 /* Computes sums [2, at least the pitch of x] f32, of x and of its squares over its rows, for the norm that
@@ -57,7 +60,8 @@ cudaError_t kernel_batch_norm_apply(const NormTensors *tensors, const NormActiva
 
 /* Computes mean and inverse_deviation = 1 / sqrt(variance + epsilon) of the batch, moves the running
  * statistics by momentum (with the unbiased variance), and then does what kernel_batch_norm_apply does; for
- * small images in one launch (rows_whole.cuh). */
+ * small images in one launch (rows_whole.cuh). With peers there is only that one launch, which exchanges the
+ * statistics too: cudaErrorNotSupported, and nothing is done, where it does not suit the shape. */
 cudaError_t kernel_batch_norm_forward(const NormTensors *tensors, const NormRunning *running,
                                       const NormActivation *activation, const DeviceTensor *addend,
                                       const DeviceTensor *y, void *scratch, cudaStream_t stream);
@@ -102,6 +106,7 @@ typedef struct NormGradient {
     const DeviceTensor *zero; /* [C] f32 or NULL: set to zeros, the gradient of NormRunning.bias */
     bool batch_statistics;
     NormGradientPart part;
+    const PeerBoxes *peers; /* or NULL; with all parts, as in NormRunning: cudaErrorNotSupported */
 } NormGradient;
 cudaError_t kernel_batch_norm_backward(const NormGradient *gradient, const NormTensors *tensors,
                                        const NormActivation *activation, void *scratch, cudaStream_t stream);

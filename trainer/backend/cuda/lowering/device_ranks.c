@@ -38,6 +38,12 @@ FshStatus device_ranks_mean(DeviceRanks *ranks, const RankMean *pieces, int piec
     return FSH_OK;
 }
 
+const PeerBoxes *device_ranks_boxes(const DeviceRanks *ranks)
+{
+    (void)ranks;
+    return NULL;
+}
+
 uint64_t device_ranks_count(const DeviceRanks *ranks)
 {
     (void)ranks;
@@ -45,6 +51,8 @@ uint64_t device_ranks_count(const DeviceRanks *ranks)
 }
 
 #else
+
+#include "trainer/backend/cuda/lowering/peer_exchange.h"
 
 #include <dlfcn.h>
 #include <inttypes.h>
@@ -77,6 +85,7 @@ typedef struct NcclCalls {
 struct DeviceRanks {
     NcclCalls nccl;
     Communicator *communicator; /* borrowed */
+    PeerExchange *peers;        /* NULL: NCCL makes all exchanges */
     pthread_mutex_t calls;      /* guards what follows */
     ncclComm_t comm;            /* NULL: not there yet */
     bool is_given_up;           /* comm is being aborted, or is no more: no call may name it */
@@ -235,6 +244,7 @@ static void *look_after_others(void *context)
     ranks->reason = reason;
     ranks->is_given_up = true;
     (void)pthread_mutex_unlock(&ranks->calls);
+    peer_exchange_stop(ranks->peers);
     if (ranks->comm)
         (void)ranks->nccl.CommAbort(ranks->comm);
     return NULL;
@@ -310,6 +320,8 @@ FshStatus device_ranks_join(Backend *backend, Communicator *communicator, FshErr
         status = fsh_error_set(error, FSH_ERR_LIBRARY, "cuda: another rank could not load NCCL");
     if (!status)
         status = check_devices(communicator, error);
+    if (!status) /* before the watch, which stops it */
+        status = peer_exchange_open(&ranks->peers, communicator, error);
     if (!status)
         status = connect_ranks(ranks, error);
     if (status) {
@@ -336,6 +348,7 @@ void device_ranks_leave(DeviceRanks *ranks)
         (void)nanosleep(&pause, NULL);
         (void)ranks->nccl.CommAbort(ranks->comm);
     }
+    peer_exchange_close(ranks->peers);
     (void)pthread_mutex_destroy(&ranks->calls);
     free(ranks);
 }
@@ -348,6 +361,8 @@ FshStatus device_ranks_mean(DeviceRanks *ranks, const RankMean *pieces, int piec
                                            [RANK_F64] = ncclFloat64,
                                            [RANK_BF16] = ncclBfloat16,
                                            [RANK_F16] = ncclFloat16};
+    if (ranks && peer_exchange_takes(ranks->peers, pieces, piece_count))
+        return peer_exchange_mean(ranks->peers, pieces, piece_count, stream, error);
     FshStatus status = ranks ? begin_calls(ranks, error) : FSH_OK;
     if (!ranks || status)
         return status;
@@ -358,6 +373,11 @@ FshStatus device_ranks_mean(DeviceRanks *ranks, const RankMean *pieces, int piec
                                          types[pieces[i].number], ncclAvg, ranks->comm, stream);
     const ncclResult_t ended = ranks->nccl.GroupEnd(); /* always: what was begun must end */
     return end_calls(ranks, is_well(code) ? ended : code, "ncclAllReduce", error);
+}
+
+const PeerBoxes *device_ranks_boxes(const DeviceRanks *ranks)
+{
+    return ranks ? peer_exchange_boxes(ranks->peers) : NULL;
 }
 
 uint64_t device_ranks_count(const DeviceRanks *ranks)

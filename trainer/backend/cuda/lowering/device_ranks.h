@@ -17,6 +17,7 @@
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_LOWERING_DEVICE_RANKS_H
 #define FSHARD_TRAINER_BACKEND_CUDA_LOWERING_DEVICE_RANKS_H
 
+#include "trainer/backend/cuda/kernels/kernels_peers.h"
 #include "trainer/backend/cuda/lowering/cuda_program.h"
 #include "trainer/ranks/communicator.h"
 
@@ -39,11 +40,14 @@ typedef struct RankMean {
     RankNumber number;
 } RankMean;
 
-/* Enqueues one exchange that replaces all values of the pieces by their means over the ranks. NCCL connects
- * ranks in the first exchange of a kind: that must not be recorded into a graph. ranks NULL: one rank,
- * nothing is enqueued. */
+/* Enqueues one exchange that replaces all values of the pieces by their means over the ranks: of a few
+ * numbers through the memory of peers, where that is possible (peer_exchange.h), else through NCCL. NCCL
+ * connects ranks in the first exchange of a kind: that must not be recorded into a graph. ranks NULL: one
+ * rank, nothing is enqueued. */
 FshStatus device_ranks_mean(DeviceRanks *ranks, const RankMean *pieces, int piece_count, cudaStream_t stream,
                             FshError *error);
+/* Returns what kernels need that exchange means with the other ranks themselves; NULL: they cannot. */
+const PeerBoxes *device_ranks_boxes(const DeviceRanks *ranks);
 /* Returns how many ranks there are; ranks NULL: 1. */
 uint64_t device_ranks_count(const DeviceRanks *ranks);
 

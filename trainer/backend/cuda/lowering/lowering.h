@@ -17,8 +17,8 @@ typedef struct LoweringRow {
  * FSH_ERR_MEMORY, FSH_ERR_LIBRARY. */
 FshStatus lowering_narrow_weight(const CudaProgram *program, Step *step, int i, FshError *error);
 
-/* Returns whether the norm that reads these sums, CONV_SUMS of a convolution, exchanges them with other
- * ranks: it does not make statistics and result in one launch then. */
+/* Returns whether the norm that reads these sums, CONV_SUMS of a convolution, must have them in memory to
+ * exchange them with other ranks: it does not make statistics and result in one launch then. */
 bool lowering_sums_are_exchanged(const CudaProgram *program, TensorId sums);
 
 /* Enqueues what makes the gradients of this rank the mean of all runs since the last update, and the loss NaN

@@ -6,7 +6,8 @@
 /* A norm whose statistics are of several ranks exchanges two numbers of each channel in each direction.
  * Forward: the sums of x that the convolution before it has left, in f32, or the means of x and of its square
  * in f64, which lie in scratch. Backward: dweight and dbias, between their sums and dx. All are means over
- * the ranks, so every formula keeps the rows of this rank. */
+ * the ranks, so every formula keeps the rows of this rank. For small images the one launch that makes sums
+ * and result exchanges them too, where GPUs reach each other's memory (peers.cuh). */
 
 /* Returns the ranks whose rows the step's statistics are of; NULL: this one's alone. */
 static DeviceRanks *ranks_of(const Step *step)
@@ -30,7 +31,7 @@ bool lowering_sums_are_exchanged(const CudaProgram *program, TensorId sums)
     for (size_t n = 0; n < graph_node_count(graph); n++) {
         const Node *node = graph_node(graph, (NodeId)n);
         if (node->op == OP_BATCH_NORM && node->inputs[NORM_SUMS] == sums)
-            return is_synced(program, node);
+            return is_synced(program, node) && !device_ranks_boxes(program_backend(program)->ranks);
     }
     return false;
 }
@@ -86,18 +87,56 @@ static FshStatus batch_norm_bind(const CudaProgram *program, Step *step, FshErro
     return ranks_of(step) ? exchange(step, program_backend(program)->stream, error) : FSH_OK;
 }
 
-/* Finds mean and inverse deviation over the rows of all ranks, for kernel_batch_norm_apply. */
-static FshStatus joint_statistics(const Step *step, const NormTensors *tensors, const NormRunning *running,
-                                  cudaStream_t stream, FshError *error)
+/* Enqueues the norm with mean and inverse deviation that tensors hold by then. */
+static FshStatus apply(const Step *step, const NormTensors *tensors, cudaStream_t stream, FshError *error)
+{
+    const NormActivation activation = norm_activation(step);
+    return CUDA_TRY(
+        kernel_batch_norm_apply(tensors, &activation, maybe_in(step, NORM_ADDEND), out(step, NORM_Y), stream),
+        error);
+}
+
+/* Enqueues a training norm in one launch for small images, in two else. */
+static cudaError_t forward(const Step *step, const NormTensors *tensors, const NormRunning *running,
+                           cudaStream_t stream)
+{
+    const NormActivation activation = norm_activation(step);
+    return kernel_batch_norm_forward(tensors, running, &activation, maybe_in(step, NORM_ADDEND),
+                                     out(step, NORM_Y), step->scratch, stream);
+}
+
+/* Enqueues a training norm whose statistics are of all ranks: in one launch, or in parts with the exchange
+ * between them. */
+static FshStatus joint_forward(const Step *step, const NormTensors *tensors, const NormRunning *running,
+                               cudaStream_t stream, FshError *error)
 {
     double *means = step->scratch;
+    NormRunning with_peers = *running;
+    with_peers.peers = device_ranks_boxes(ranks_of(step));
+    const cudaError_t whole =
+        with_peers.peers ? forward(step, tensors, &with_peers, stream) : cudaErrorNotSupported;
+    if (whole != cudaErrorNotSupported)
+        return CUDA_TRY(whole, error);
     FshStatus status = CUDA_TRY(
         kernel_batch_norm_means(tensors->x, means, (char *)step->scratch + means_bytes(step), stream), error);
     if (!status)
         status = exchange(step, stream, error);
     if (!status)
         status = CUDA_TRY(kernel_batch_norm_statistics(tensors, running, means, stream), error);
-    return status;
+    return status ? status : apply(step, tensors, stream, error);
+}
+
+/* Enqueues a training norm of x whose sums a convolution has made. */
+static FshStatus from_sums(const Step *step, const NormTensors *tensors, const NormRunning *running,
+                           cudaStream_t stream, FshError *error)
+{
+    const NormActivation activation = norm_activation(step);
+    FshStatus status = ranks_of(step) ? exchange(step, stream, error) : FSH_OK;
+    return status ? status
+                  : CUDA_TRY(kernel_batch_norm_apply_sums(tensors, running, in(step, NORM_SUMS), &activation,
+                                                          maybe_in(step, NORM_ADDEND), out(step, NORM_Y),
+                                                          stream),
+                             error);
 }
 
 static FshStatus batch_norm(const Step *step, cudaStream_t stream, FshError *error)
@@ -114,29 +153,37 @@ static FshStatus batch_norm(const Step *step, cudaStream_t stream, FshError *err
                                  .epsilon = options->epsilon,
                                  .momentum = options->momentum,
                                  .ranks = device_ranks_count(ranks_of(step))};
+    if (options->training && maybe_in(step, NORM_SUMS))
+        return from_sums(step, &tensors, &running, stream, error);
+    if (options->training)
+        return ranks_of(step) ? joint_forward(step, &tensors, &running, stream, error)
+                              : CUDA_TRY(forward(step, &tensors, &running, stream), error);
+    FshStatus status = CUDA_TRY(kernel_batch_norm_running(&tensors, &running, stream), error);
+    return status ? status : apply(step, &tensors, stream, error);
+}
+
+/* Enqueues a gradient through statistics of all ranks: in one launch, or in parts with the exchange between
+ * them. */
+static FshStatus joint_backward(const Step *step, const NormGradient *gradient, const NormTensors *tensors,
+                                cudaStream_t stream, FshError *error)
+{
     const NormActivation activation = norm_activation(step);
-    const bool has_sums = options->training && maybe_in(step, NORM_SUMS), joint = ranks_of(step);
-    FshStatus status = FSH_OK;
-    if (has_sums && joint)
-        status = exchange(step, stream, error);
-    if (has_sums)
-        return status ? status
-                      : CUDA_TRY(kernel_batch_norm_apply_sums(&tensors, &running, in(step, NORM_SUMS),
-                                                              &activation, maybe_in(step, NORM_ADDEND),
-                                                              out(step, NORM_Y), stream),
-                                 error);
-    if (options->training && !joint)
-        return CUDA_TRY(kernel_batch_norm_forward(&tensors, &running, &activation,
-                                                  maybe_in(step, NORM_ADDEND), out(step, 0), step->scratch,
-                                                  stream),
-                        error);
-    status = joint ? joint_statistics(step, &tensors, &running, stream, error)
-                   : CUDA_TRY(kernel_batch_norm_running(&tensors, &running, stream), error);
+    NormGradient part = *gradient;
+    part.peers = device_ranks_boxes(ranks_of(step));
+    const cudaError_t whole =
+        part.peers ? kernel_batch_norm_backward(&part, tensors, &activation, step->scratch, stream)
+                   : cudaErrorNotSupported;
+    if (whole != cudaErrorNotSupported)
+        return CUDA_TRY(whole, error);
+    part.peers = NULL;
+    part.part = NORM_GRADIENT_SUMS;
+    FshStatus status =
+        CUDA_TRY(kernel_batch_norm_backward(&part, tensors, &activation, step->scratch, stream), error);
     if (!status)
-        status = CUDA_TRY(kernel_batch_norm_apply(&tensors, &activation, maybe_in(step, NORM_ADDEND),
-                                                  out(step, NORM_Y), stream),
-                          error);
-    return status;
+        status = exchange(step, stream, error);
+    part.part = NORM_GRADIENT_X;
+    return status ? status
+                  : CUDA_TRY(kernel_batch_norm_backward(&part, tensors, &activation, NULL, stream), error);
 }
 
 static FshStatus batch_norm_backward(const Step *step, cudaStream_t stream, FshError *error)
@@ -146,27 +193,20 @@ static FshStatus batch_norm_backward(const Step *step, cudaStream_t stream, FshE
                                  .bias = in(step, NORM_BACK_BIAS),
                                  .mean = in(step, NORM_BACK_MEAN),
                                  .inverse_deviation = in(step, NORM_BACK_INVERSE_DEVIATION)};
-    NormGradient gradient = {.dy = in(step, NORM_BACK_DY),
-                             .dy2 = maybe_in(step, NORM_BACK_DY2),
-                             .y = maybe_in(step, NORM_BACK_Y),
-                             .dx = maybe_out(step, NORM_BACK_DX),
-                             .dweight = out(step, NORM_BACK_DWEIGHT),
-                             .dbias = out(step, NORM_BACK_DBIAS),
-                             .g = maybe_out(step, NORM_BACK_G),
-                             .zero = maybe_out(step, NORM_BACK_DLAYER_BIAS),
-                             .batch_statistics = step->node->as.norm.options.training};
+    const NormGradient gradient = {.dy = in(step, NORM_BACK_DY),
+                                   .dy2 = maybe_in(step, NORM_BACK_DY2),
+                                   .y = maybe_in(step, NORM_BACK_Y),
+                                   .dx = maybe_out(step, NORM_BACK_DX),
+                                   .dweight = out(step, NORM_BACK_DWEIGHT),
+                                   .dbias = out(step, NORM_BACK_DBIAS),
+                                   .g = maybe_out(step, NORM_BACK_G),
+                                   .zero = maybe_out(step, NORM_BACK_DLAYER_BIAS),
+                                   .batch_statistics = step->node->as.norm.options.training};
     const NormActivation activation = norm_activation(step);
-    const bool joint = ranks_of(step);
-    gradient.part = joint ? NORM_GRADIENT_SUMS : NORM_GRADIENT_ALL;
-    FshStatus status =
-        CUDA_TRY(kernel_batch_norm_backward(&gradient, &tensors, &activation, step->scratch, stream), error);
-    if (status || !joint)
-        return status;
-    status = exchange(step, stream, error);
-    gradient.part = NORM_GRADIENT_X;
-    return status
-               ? status
-               : CUDA_TRY(kernel_batch_norm_backward(&gradient, &tensors, &activation, NULL, stream), error);
+    if (ranks_of(step))
+        return joint_backward(step, &gradient, &tensors, stream, error);
+    return CUDA_TRY(kernel_batch_norm_backward(&gradient, &tensors, &activation, step->scratch, stream),
+                    error);
 }
 
 const LoweringRow lowering_norm[] = {
