@@ -175,12 +175,17 @@ static int count_affinity(void)
     return 0;
 }
 
+double cpu_quota_cores(void)
+{
+    return own_limits().cores;
+}
+
 int cpu_count_available(void)
 {
     int count = count_affinity();
     if (count < 1)
         count = (int)sysconf(_SC_NPROCESSORS_ONLN);
-    double quota = ceil(own_limits().cores);
+    double quota = ceil(cpu_quota_cores());
     if (quota < count)
         count = (int)quota;
     return count < 1 ? 1 : count;

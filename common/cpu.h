@@ -11,6 +11,9 @@ int cpu_count_available(void);
 /* Returns jobs_option as the user gave it; for 0 cpu_count_available(). */
 int cpu_jobs(int64_t jobs_option);
 
+/* Returns the cores that the cgroup's quota leaves; INFINITY: it has none. */
+double cpu_quota_cores(void);
+
 /* Returns the bytes that this process may use: the smaller of MemTotal and the cgroup's limit. */
 uint64_t cpu_memory_available(void);
 

@@ -2,8 +2,10 @@
  * launcher starts. */
 #include "tests/programs/ranks_support.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "common/cpu.h"
 
@@ -44,6 +46,39 @@ TEST_IN_FOLDER(test_ranks_that_a_launcher_has_started_start_none, folder)
     assert_int_equal(result.exit_status, 2);
     assert_contains(result.err, "--gpus: starts processes, and torchrun has started 2 already");
     run_result_free(&result);
+}
+
+/* Starts a rank of two as torchrun does, which a launcher has bound to these cores. */
+static RunningProgram start_bound(int rank, const char *cores, const char *const *arguments)
+{
+    char texts[7][512];
+    const char *environment[8] = {NULL};
+    (void)snprintf(texts[0], sizeof texts[0], "RANK=%d", rank);
+    (void)snprintf(texts[1], sizeof texts[1], "WORLD_SIZE=2");
+    (void)snprintf(texts[2], sizeof texts[2], "LOCAL_RANK=%d", rank);
+    (void)snprintf(texts[3], sizeof texts[3], "LOCAL_WORLD_SIZE=2");
+    (void)snprintf(texts[4], sizeof texts[4], "MASTER_PORT=%ld55", (long)getpid());
+    (void)snprintf(texts[5], sizeof texts[5], "LD_PRELOAD=%s", getenv("FSHARD_CORES_SHIM"));
+    (void)snprintf(texts[6], sizeof texts[6], "FSHARD_CORES=%s", cores);
+    for (int i = 0; i < 7; i++)
+        environment[i] = texts[i];
+    const RunOptions options = {.environment = environment, .timeout_seconds = 120};
+    return run_start(&options, "ftrain", arguments);
+}
+
+TEST_IN_FOLDER(test_ranks_that_are_bound_to_cores_keep_them, folder)
+{
+    if (!isinf(cpu_quota_cores()))
+        skip(); /* the quota of this container is less than the cores of the test */
+    const char *const arguments[] = {
+        "--device", "cpu", SHORT_RUN, make_set(folder, &train_plain), test_path(folder, "out"), NULL};
+    RunningProgram running[] = {start_bound(0, "0-3", arguments), start_bound(1, "4-7", arguments)};
+    RunResult first = run_wait(&running[0]), second = run_wait(&running[1]);
+    assert_int_equal(first.exit_status, 0);
+    assert_int_equal(second.exit_status, 0);
+    assert_contains(first.err, ", 4 threads; loader: 2 threads");
+    run_result_free(&first);
+    run_result_free(&second);
 }
 
 /* ---- one total batch ---- */

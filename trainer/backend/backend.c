@@ -49,6 +49,11 @@ const char *backend_warning(const Backend *backend)
     return backend->interface->warning ? backend->interface->warning(backend) : NULL;
 }
 
+bool backend_bus_id(const Backend *backend, char text[BACKEND_BUS_ID_MAX])
+{
+    return backend->interface->bus_id && backend->interface->bus_id(backend, text);
+}
+
 unsigned backend_fusions(const Backend *backend)
 {
     return backend->interface->fusions;

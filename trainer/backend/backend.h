@@ -84,6 +84,10 @@ const char *backend_description(const Backend *backend);
 /* Returns what went wrong without harm, for people, or NULL: plans that could not be kept, say. Good until
  * the next call on the backend. */
 const char *backend_warning(const Backend *backend);
+/* Writes where the device is on the PCI bus, "0000:3B:00.0". Returns false if it is not there, or does not
+ * say. */
+enum { BACKEND_BUS_ID_MAX = 32 };
+bool backend_bus_id(const Backend *backend, char text[BACKEND_BUS_ID_MAX]);
 /* Returns the rewrites (GraphFusion bits) whose nodes the backend runs: for graph_fuse and
  * graph_fuse_backward. */
 unsigned backend_fusions(const Backend *backend);
@@ -197,7 +201,8 @@ typedef struct BackendInterface {
     unsigned fusions; /* GraphFusion bits of what it can run */
     FshStatus (*open)(Backend **backend, const BackendOptions *options, FshError *error);
     void (*close)(Backend *backend);
-    const char *(*warning)(const Backend *backend); /* NULL: there never is one */
+    const char *(*warning)(const Backend *backend);                        /* NULL: there never is one */
+    bool (*bus_id)(const Backend *backend, char text[BACKEND_BUS_ID_MAX]); /* NULL: it is on no bus */
     FshStatus (*rates)(Backend *backend, DataType type, BackendRates *rates, FshError *error);
     FshStatus (*state_new)(State **state, Backend *backend, const Graph *graph, FshError *error);
     void (*state_free)(State *state);

@@ -30,6 +30,7 @@ typedef struct TrainOptions {
     /* not an option: this process's place among the ranks of the run; world_size 0: the only one
      * (session.h) */
     RankPlace place;
+    int cores; /* not an option: of this host, this rank's share (session_cores.h); 0: all */
     struct ImageSource
         *images;        /* not an option either: images that --predict has found (image_source.h); NULL: a
                          * dataset */

@@ -154,16 +154,22 @@ static void plan_network(TrainPlan *plan, const TrainOptions *options, const Tra
     }
 }
 
-/* Returns a rank's share of this host's cores. */
 static int count_cores(const TrainOptions *options)
 {
-    const int cores = cpu_jobs(0), ranks = (int)options->place.local_world;
-    return ranks < 2 ? cores : cores > ranks ? cores / ranks : 1;
+    return options->cores ? options->cores : cpu_jobs(0);
 }
 
 int plan_threads(const TrainOptions *options)
 {
     return options->program.jobs ? cpu_jobs(options->program.jobs) : count_cores(options);
+}
+
+void plan_threads_of(TrainPlan *plan, const TrainOptions *options)
+{
+    plan->threads = plan_threads(options);
+    plan->cores = count_cores(options);
+    const int half = plan->threads / 2;
+    plan->workers = options->workers ? (int)options->workers : half < 1 ? 1 : half;
 }
 
 /* Checks the options that a source of pixels requires. */
@@ -256,13 +262,10 @@ FshStatus plan_make(TrainPlan *plan, const TrainOptions *options, const Model *m
         .train_count = data->train ? data->train->sample_count : 0,
         .evaluation_count = data->evaluation ? data->evaluation->sample_count : 0,
         .seed = (uint64_t)options->seed,
-        .threads = plan_threads(options),
-        .cores = count_cores(options),
         .batches_ahead = BATCHES_AHEAD,
         .skip_bad = options->on_error == TRAIN_SKIP,
     };
-    int half = plan->threads / 2;
-    plan->workers = options->workers ? (int)options->workers : half < 1 ? 1 : half;
+    plan_threads_of(plan, options);
     FshStatus status = plan_source(plan, options, data, error);
     if (!status)
         status = plan_batch(plan, options, error);

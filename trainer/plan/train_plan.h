@@ -95,6 +95,8 @@ FshStatus plan_model(const TrainOptions *options, FshKind kind, const Model **mo
 
 /* Returns --jobs, or this rank's share of the host's cores. */
 int plan_threads(const TrainOptions *options);
+/* Sets threads, cores and workers of the plan; plan_make does so. */
+void plan_threads_of(TrainPlan *plan, const TrainOptions *options);
 
 /* Options for opening a backend. options.plan_cache points to plan_cache, so the struct must not move. */
 typedef struct PlanBackend {

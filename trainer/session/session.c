@@ -15,6 +15,7 @@
 #include "trainer/session/memory_table.h"
 #include "trainer/session/ranks_alike.h"
 #include "trainer/session/ranks_weights.h"
+#include "trainer/session/session_cores.h"
 #include "trainer/session/session_weights.h"
 
 enum { PROBLEMS_TOLD_MAX = 20 }; /* one by one; a broken disk would fill the log */
@@ -342,12 +343,16 @@ FshStatus session_open(Session *session, const TrainOptions *given, SessionUse u
     Backend *backend = NULL;
     FshStatus status = join_ranks(session, &own, use, error);
     if (!status)
+        status = session_share_cores(session, &own, error);
+    if (!status)
         status = ranks_check_options(session->communicator, options, error);
     if (!status)
         status = ranks_agree(session->communicator, open_data(session, options, use, &backend, error), error);
     session->console.classes = session->data.class_count;
     if (!status)
         status = check_alike(session, error);
+    if (!status)
+        status = session_bind_cores(session, backend, options, error);
     if (!status && session->communicator)
         status = backend_join(backend, session->communicator, error);
     if (!status && use != SESSION_LOAD)

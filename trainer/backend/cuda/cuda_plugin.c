@@ -48,6 +48,7 @@ static const BackendInterface interface = {
     .open = open_backend,
     .close = close_backend,
     .warning = cuda_backend_warning,
+    .bus_id = cuda_backend_bus_id,
     .rates = cuda_backend_rates,
     .state_new = cuda_state_new,
     .state_free = cuda_state_free,

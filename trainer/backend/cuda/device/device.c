@@ -209,6 +209,14 @@ const char *cuda_backend_warning(const Backend *backend)
     return cudnn_cache_warning(((const CudaBackend *)backend)->plans);
 }
 
+bool cuda_backend_bus_id(const Backend *backend, char text[BACKEND_BUS_ID_MAX])
+{
+    int device = 0;
+    (void)backend; /* the thread's device is that of the backend, since cuda_backend_open */
+    return cudaGetDevice(&device) == cudaSuccess &&
+           cudaDeviceGetPCIBusId(text, BACKEND_BUS_ID_MAX, device) == cudaSuccess;
+}
+
 uint64_t cuda_memory_left(void)
 {
     size_t free_bytes = 0, total_bytes = 0;

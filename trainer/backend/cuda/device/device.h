@@ -47,6 +47,7 @@ FshStatus cuda_backend_open(Backend **backend, const BackendOptions *options, Fs
 /* Waits for the work under way. NULL is fine. */
 void cuda_backend_close(Backend *backend);
 const char *cuda_backend_warning(const Backend *backend);
+bool cuda_backend_bus_id(const Backend *backend, char text[BACKEND_BUS_ID_MAX]);
 
 /* Allocates device memory, 256-byte aligned, uninitialised. FSH_ERR_MEMORY says what was asked for and what
  * is free. 0 bytes give NULL. */
