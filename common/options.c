@@ -1,12 +1,10 @@
 #include "common/options.h"
 
-#include <ctype.h>
-#include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/options_config.h"
+#include "common/options_value.h"
 
 /* Options of every program besides its table; --help prints them last. */
 static const Option standard_options[] = {
@@ -27,267 +25,6 @@ void options_each(const OptionTable *table, void (*visit)(const Option *option, 
         visit(option, context);
     for (const Option *option = standard_options; option->name; option++)
         visit(option, context);
-}
-
-/* ---- similar names ---- */
-
-enum { NAME_MAX_LENGTH = 63 };
-
-/* Returns the optimal string alignment distance: insert, delete, replace, swap two neighbours, each of cost
- * 1. Both texts have at most NAME_MAX_LENGTH characters. */
-static unsigned edit_distance(const char *a, const char *b)
-{
-    size_t a_length = strlen(a), b_length = strlen(b);
-    unsigned rows[3][NAME_MAX_LENGTH + 1]; /* rows of the table: two before, one before, this one */
-    unsigned *before = rows[0], *above = rows[1], *row = rows[2];
-    for (size_t j = 0; j <= b_length; j++)
-        above[j] = before[j] = (unsigned)j;
-    for (size_t i = 1; i <= a_length; i++) {
-        row[0] = (unsigned)i;
-        for (size_t j = 1; j <= b_length; j++) {
-            unsigned best = above[j - 1] + (a[i - 1] != b[j - 1]);
-            if (above[j] + 1 < best)
-                best = above[j] + 1;
-            if (row[j - 1] + 1 < best)
-                best = row[j - 1] + 1;
-            bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
-            if (swapped && before[j - 2] + 1 < best)
-                best = before[j - 2] + 1;
-            row[j] = best;
-        }
-        unsigned *recycled = before;
-        before = above;
-        above = row;
-        row = recycled;
-    }
-    return above[b_length];
-}
-
-/* ---- values: one function for each kind ---- */
-
-static const char size_suffixes[] = "KMGT";
-
-bool options_parse_size(const char *text, uint64_t *bytes_ret)
-{
-    if (!isdigit((unsigned char)text[0]))
-        return false; /* strtoull would accept "-1" and " 1" */
-    char *end = NULL;
-    errno = 0;
-    uint64_t bytes = strtoull(text, &end, 10);
-    if (errno)
-        return false;
-    if (*end) {
-        const char *suffix = strchr(size_suffixes, toupper((unsigned char)*end));
-        if (!suffix)
-            return false;
-        end++;
-        if (strcmp(end, "") != 0 && strcmp(end, "B") != 0 && strcmp(end, "iB") != 0)
-            return false;
-        unsigned shift = 10 * (unsigned)(suffix - size_suffixes + 1);
-        if (bytes > UINT64_MAX >> shift)
-            return false;
-        bytes <<= shift;
-    }
-    *bytes_ret = bytes;
-    return true;
-}
-
-void options_format_size(char *buffer, size_t buffer_bytes, uint64_t bytes)
-{
-    size_t suffix = 0;
-    while (suffix < sizeof size_suffixes - 1 && bytes && bytes % 1024 == 0) {
-        bytes /= 1024;
-        suffix++;
-    }
-    char letter[2] = {suffix ? size_suffixes[suffix - 1] : '\0'};
-    (void)snprintf(buffer, buffer_bytes, "%llu%s", (unsigned long long)bytes, letter);
-}
-
-static bool bounded_below(const Option *option)
-{
-    return option->minimum != 0 || option->maximum != 0;
-}
-
-static bool bounded_above(const Option *option)
-{
-    return bounded_below(option) && option->maximum >= option->minimum && isfinite(option->maximum);
-}
-
-static bool in_range(const Option *option, double value)
-{
-    return !(bounded_below(option) && value < option->minimum) &&
-           !(bounded_above(option) && value > option->maximum);
-}
-
-static void format_bound(const Option *option, double bound, char *buffer, size_t buffer_bytes)
-{
-    if (option->kind == OPTION_SIZE)
-        options_format_size(buffer, buffer_bytes, (uint64_t)bound);
-    else
-        (void)snprintf(buffer, buffer_bytes, "%.15g", bound);
-}
-
-/* Fails with "--max-size: '0' is not a whole number from 1 to 65500". */
-static FshStatus refuse_number(const Option *option, const char *text, const char *noun, FshError *error)
-{
-    char minimum[32], maximum[32], range[80] = "";
-    format_bound(option, option->minimum, minimum, sizeof minimum);
-    format_bound(option, option->maximum, maximum, sizeof maximum);
-    if (bounded_above(option))
-        (void)snprintf(range, sizeof range, " from %s to %s", minimum, maximum);
-    else if (bounded_below(option))
-        (void)snprintf(range, sizeof range, " of at least %s", minimum);
-    return fsh_error_set(error, FSH_ERR_USAGE, "--%s: '%s' is not %s%s", option->name, text, noun, range);
-}
-
-static FshStatus store_integer(const Option *option, const char *text, FshError *error)
-{
-    char *end = NULL;
-    errno = 0;
-    long long value = strtoll(text, &end, 10);
-    bool number = isdigit((unsigned char)text[text[0] == '-']) && *end == '\0' && errno == 0;
-    if (!number || !in_range(option, (double)value))
-        return refuse_number(option, text, "a whole number", error);
-    *(int64_t *)option->value = value;
-    return FSH_OK;
-}
-
-static FshStatus store_size(const Option *option, const char *text, FshError *error)
-{
-    uint64_t bytes = 0;
-    if (!options_parse_size(text, &bytes) || !in_range(option, (double)bytes))
-        return refuse_number(option, text, "a size in bytes (suffixes K, M, G, T)", error);
-    *(uint64_t *)option->value = bytes;
-    return FSH_OK;
-}
-
-static FshStatus store_real(const Option *option, const char *text, FshError *error)
-{
-    /* The set excludes what strtod also reads: "inf", "nan", hexadecimal, leading blanks. */
-    bool plain = text[0] != '\0' && text[strspn(text, "0123456789+-.eE")] == '\0';
-    char *end = NULL;
-    double value = strtod(text, &end);
-    if (!plain || *end || !isfinite(value) || !in_range(option, value))
-        return refuse_number(option, text, "a number", error);
-    *(double *)option->value = value;
-    return FSH_OK;
-}
-
-static FshStatus store_text(const Option *option, const char *text, FshError *error)
-{
-    if (!*text)
-        return fsh_error_set(error, FSH_ERR_USAGE, "--%s: the value is empty", option->name);
-    *(const char **)option->value = text;
-    return FSH_OK;
-}
-
-/* Keeps letters and digits only, in lower case: "4:2:0" becomes 420, "sRGB" srgb. */
-static void fold(const char *text, char folded[NAME_MAX_LENGTH + 1])
-{
-    size_t length = 0;
-    for (; *text && length < NAME_MAX_LENGTH; text++) {
-        if (isalnum((unsigned char)*text))
-            folded[length++] = (char)tolower((unsigned char)*text);
-    }
-    folded[length] = '\0';
-}
-
-const char *options_choice_text(const Option *option, int index)
-{
-    return index == OPTION_AUTO && option->has_auto ? "auto" : index < 0 ? NULL : option->choices[index];
-}
-
-int options_first_choice(const Option *option)
-{
-    return option->has_auto ? OPTION_AUTO : 0;
-}
-
-bool options_find_choice(const Option *option, const char *text, int *index_ret)
-{
-    const char *choice = NULL;
-    int index = options_first_choice(option);
-    while ((choice = options_choice_text(option, index)) && strcmp(choice, text) != 0)
-        index++;
-    if (choice)
-        *index_ret = index;
-    return choice != NULL;
-}
-
-/* Returns the choice that was probably meant: the same apart from case and signs, or a word with one wrong
- * letter that is not the first ("jpg", but not "422"; "gpu" does not give "cpu"). NULL: unknown. */
-static const char *nearest_choice(const Option *option, const char *text)
-{
-    char typed[NAME_MAX_LENGTH + 1], known[NAME_MAX_LENGTH + 1];
-    const char *nearest = NULL, *choice = NULL;
-    fold(text, typed);
-    for (int i = options_first_choice(option); *typed && (choice = options_choice_text(option, i)); i++) {
-        fold(choice, known);
-        if (strcmp(known, typed) == 0)
-            return choice;
-        if (!nearest && isalpha((unsigned char)typed[0]) && typed[0] == known[0] &&
-            edit_distance(typed, known) == 1)
-            nearest = choice;
-    }
-    return nearest;
-}
-
-/* Returns what the option's hints say about a value, "" for a missing or unknown one; NULL: nothing. */
-static const char *find_hint(const Option *option, const char *text)
-{
-    char typed[NAME_MAX_LENGTH + 1], known[NAME_MAX_LENGTH + 1];
-    fold(text, typed);
-    for (const OptionForeign *hint = option->hints; hint && hint->name; hint++) {
-        fold(hint->name, known);
-        if (strcmp(known, typed) == 0)
-            return hint->ours;
-    }
-    return NULL;
-}
-
-static FshStatus store_choice(const Option *option, const char *text, FshError *error)
-{
-    char known[512] = "";
-    size_t length = 0;
-    const char *choice = NULL;
-    if (options_find_choice(option, text, option->value))
-        return FSH_OK;
-    for (int i = options_first_choice(option); (choice = options_choice_text(option, i)); i++) {
-        if (length < sizeof known)
-            length +=
-                (size_t)snprintf(known + length, sizeof known - length, "%s%s", length ? ", " : "", choice);
-    }
-    const char *hint = find_hint(option, text);
-    const char *nearest = hint ? NULL : nearest_choice(option, text);
-    hint = hint || nearest ? hint : find_hint(option, "");
-    return fsh_error_set(error, FSH_ERR_USAGE, "--%s: '%s' is not one of: %s%s%s%s%s%s", option->name, text,
-                         known, nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "",
-                         hint ? "; " : "", hint ? hint : "");
-}
-
-static FshStatus store_list(const Option *option, const char *text, FshError *error)
-{
-    if (!*text)
-        return fsh_error_set(error, FSH_ERR_USAGE, "--%s: the value is empty", option->name);
-    OptionList *list = option->value;
-    const char **items = realloc(list->items, (list->count + 1) * sizeof *items);
-    if (!items)
-        return fsh_error_set(error, FSH_ERR_MEMORY, "--%s: out of memory", option->name);
-    items[list->count++] = text;
-    list->items = items;
-    return FSH_OK;
-}
-
-/* By OptionKind; a flag has no text. */
-static FshStatus (*const store_value[])(const Option *option, const char *text, FshError *error) = {
-    [OPTION_FLAG] = NULL,       [OPTION_INTEGER] = store_integer, [OPTION_SIZE] = store_size,
-    [OPTION_REAL] = store_real, [OPTION_TEXT] = store_text,       [OPTION_CHOICE] = store_choice,
-    [OPTION_LIST] = store_list,
-};
-
-void option_list_free(OptionList *list)
-{
-    free(list->items);
-    *list = (OptionList){0};
 }
 
 /* ---- names ---- */
@@ -329,7 +66,7 @@ static const Option *find_letter(const OptionTable *table, char letter)
 }
 
 typedef struct Nearest {
-    char typed[NAME_MAX_LENGTH + 1];
+    char typed[OPTIONS_WORD_MAX + 1];
     size_t typed_length;
     const char *name;
     unsigned distance;  /* of name; or more than is accepted */
@@ -340,9 +77,9 @@ typedef struct Nearest {
 static void consider_name(const Option *option, void *context)
 {
     Nearest *nearest = context;
-    if (strlen(option->name) > NAME_MAX_LENGTH)
+    if (strlen(option->name) > OPTIONS_WORD_MAX)
         return;
-    unsigned distance = edit_distance(nearest->typed, option->name);
+    unsigned distance = options_distance(nearest->typed, option->name);
     if (strncmp(nearest->typed, "no-", 3) == 0 && strcmp(nearest->typed + 3, option->name) == 0)
         distance = 0;
     if (distance < nearest->distance) {
@@ -370,7 +107,7 @@ static void describe_unknown(const OptionTable *table, const char *typed, size_t
     const unsigned wrong =
         typed_length / 3 < WRONG_LETTERS_MAX ? (unsigned)(typed_length / 3) : WRONG_LETTERS_MAX;
     Nearest nearest = {.distance = wrong + 1, .typed_length = typed_length};
-    if (typed_length <= NAME_MAX_LENGTH) {
+    if (typed_length <= OPTIONS_WORD_MAX) {
         for (size_t i = 0; i < typed_length; i++)
             nearest.typed[i] = (char)(typed[i] == '_' ? '-' : typed[i]);
         options_each(table, consider_name, &nearest);
@@ -415,7 +152,7 @@ static bool at_end(const Cursor *cursor)
 /* Fails with "--amp: a value is missing: --amp TYPE; …". */
 static FshStatus refuse_missing(const Option *option, FshError *error)
 {
-    const char *hint = find_hint(option, "");
+    const char *hint = options_hint(option, "");
     return fsh_error_set(error, FSH_ERR_USAGE, "--%s: a value is missing: --%s %s%s%s", option->name,
                          option->name, option->argument, hint ? "; " : "", hint ? hint : "");
 }
@@ -446,7 +183,7 @@ static FshStatus take_value(Cursor *cursor, Token *token, FshError *error)
     if (!next)
         return refuse_missing(option, error);
     /* "--dst --force" is a forgotten value far more often than a folder called "--force". */
-    if (strncmp(next, "--", 2) == 0 && find_hint(option, ""))
+    if (strncmp(next, "--", 2) == 0 && options_hint(option, ""))
         return refuse_missing(option, error);
     if (strncmp(next, "--", 2) == 0)
         return fsh_error_set(error, FSH_ERR_USAGE,
@@ -554,7 +291,7 @@ static FshStatus store_option(const Token *token, bool *seen, FshError *error)
     if (option->given)
         *option->given = true;
     if (option->kind != OPTION_FLAG)
-        return store_value[option->kind](option, token->text, error);
+        return options_store_value(option, token->text, error);
     if (token->negated && !*(bool *)option->value)
         return fsh_error_set(error, FSH_ERR_USAGE, "--no-%s: no such option; --%s is off unless it is given",
                              option->name, option->name);
@@ -572,7 +309,7 @@ FshStatus options_store(const OptionTable *table, const char *name, const char *
     if (option->given)
         *option->given = true;
     if (option->kind != OPTION_FLAG)
-        return store_value[option->kind](option, text, error);
+        return options_store_value(option, text, error);
     if (strcmp(text, "true") != 0 && strcmp(text, "false") != 0)
         return fsh_error_set(error, FSH_ERR_USAGE, "--%s: '%s' is neither true nor false", option->name,
                              text);
@@ -667,32 +404,4 @@ void options_arguments_free(OptionArguments *arguments)
     free(arguments->items);
     json_decref(arguments->config);
     *arguments = (OptionArguments){0};
-}
-
-FshStatus options_split_colon(const char *what, const char *text, char (*parts)[256], size_t most,
-                              size_t *count_ret, FshError *error)
-{
-    size_t count = 0;
-    for (const char *part = text; part;) {
-        const char *colon = strchr(part, ':');
-        size_t length = colon ? (size_t)(colon - part) : strlen(part);
-        if (length == 0)
-            return fsh_error_set(error, FSH_ERR_USAGE, "%s: '%s' has an empty part; write A:B", what, text);
-        if (length >= sizeof *parts)
-            return fsh_error_set(error, FSH_ERR_USAGE, "%s: a part of '%s' is longer than %zu bytes", what,
-                                 text, sizeof *parts - 1);
-        if (count == most)
-            return fsh_error_set(error, FSH_ERR_USAGE, "%s: '%s' has more than %zu parts", what, text, most);
-        memcpy(parts[count], part, length);
-        parts[count][length] = '\0';
-        for (size_t i = 0; i < count; i++)
-            if (strcmp(parts[i], parts[count]) == 0)
-                return fsh_error_set(error, FSH_ERR_USAGE, "%s: '%s' names '%s' twice", what, text, parts[i]);
-        count++;
-        part = colon ? colon + 1 : NULL;
-    }
-    if (count < 2)
-        return fsh_error_set(error, FSH_ERR_USAGE, "%s: '%s' has no colon; write A:B", what, text);
-    *count_ret = count;
-    return FSH_OK;
 }
