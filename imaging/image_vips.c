@@ -15,6 +15,7 @@
 #include "imaging/icc.h"
 #include "imaging/image_plugin.h"
 #include "imaging/image_tiff.h"
+#include "imaging/vips_colour.h"
 #include "imaging/vips_notes.h"
 
 enum { STRIP_ROWS = 64 };
@@ -126,16 +127,6 @@ static uint8_t find_orientation(VipsImage *image, ImageFormat format, ImageInfo 
     return orientation;
 }
 
-static bool is_cmyk(const VipsImage *image)
-{
-    return image->Type == VIPS_INTERPRETATION_CMYK;
-}
-
-static unsigned colour_bands(VipsImage *image)
-{
-    return (unsigned)image->Bands - (vips_image_hasalpha(image) ? 1 : 0);
-}
-
 /* Returns whether the image has an embedded profile that is for its colours and would change them. */
 static bool has_profile(VipsImage *image)
 {
@@ -143,7 +134,7 @@ static bool has_profile(VipsImage *image)
     size_t length = 0;
     return vips_image_get_typeof(image, VIPS_META_ICC_NAME) &&
            !vips_image_get_blob(image, VIPS_META_ICC_NAME, &profile, &length) &&
-           icc_profile_matches(profile, length, colour_bands(image) == 1 ? 1 : 3) &&
+           icc_profile_matches(profile, length, vips_colour_bands(image) == 1 ? 1 : 3) &&
            !icc_profile_is_srgb(profile, length);
 }
 
@@ -174,14 +165,14 @@ static void fill_info(VipsImage *image, const void *bytes, size_t length, ImageF
     *info = (ImageInfo){.format = format};
     info->stored_width = (uint32_t)image->Xsize;
     info->stored_height = (uint32_t)image->Ysize;
-    info->channels = colour_bands(image) == 1 ? 1 : 3;
+    info->channels = vips_colour_bands(image) == 1 ? 1 : 3;
     info->orientation = find_orientation(image, format, info);
     bool turned = info->orientation >= 5;
     info->width = turned ? info->stored_height : info->stored_width;
     info->height = turned ? info->stored_width : info->stored_height;
     if (info->channels == 1)
         info->quirks |= IMAGE_QUIRK_GRAY;
-    if (is_cmyk(image))
+    if (vips_colour_is_cmyk(image))
         info->quirks |= IMAGE_QUIRK_CMYK;
     if (vips_image_hasalpha(image))
         info->quirks |= IMAGE_QUIRK_ALPHA;
@@ -189,21 +180,12 @@ static void fill_info(VipsImage *image, const void *bytes, size_t length, ImageF
         info->quirks |= IMAGE_QUIRK_16BIT;
     if (vips_image_get_typeof(image, "palette-bit-depth"))
         info->quirks |= IMAGE_QUIRK_PALETTE;
-    if (!is_cmyk(image) && has_profile(image))
+    if (!vips_colour_is_cmyk(image) && has_profile(image))
         info->quirks |= IMAGE_QUIRK_ICC;
     if (info->orientation != 1)
         info->quirks |= IMAGE_QUIRK_ORIENTATION;
     if (is_animated(image, bytes, length, format))
         info->quirks |= IMAGE_QUIRK_ANIMATION;
-}
-
-/* Returns whether the colours are of no device (Lab, XYZ). Decoding converts them, and their profile no
- * longer applies. */
-static bool is_device_independent(const VipsImage *image)
-{
-    return image->Type == VIPS_INTERPRETATION_LAB || image->Type == VIPS_INTERPRETATION_LABS ||
-           image->Type == VIPS_INTERPRETATION_LABQ || image->Type == VIPS_INTERPRETATION_scRGB ||
-           image->Type == VIPS_INTERPRETATION_XYZ;
 }
 
 static FshStatus keep_block(VipsImage *image, const char *name, Buffer *room, ImageBlock *block,
@@ -225,7 +207,7 @@ static FshStatus keep_block(VipsImage *image, const char *name, Buffer *room, Im
 /* Copies the file's blocks into room, one after another, and fills metadata with them. */
 static FshStatus keep_metadata(VipsImage *image, ImageMetadata *metadata, Buffer *room, FshError *error)
 {
-    bool profile_applies = !is_cmyk(image) && !is_device_independent(image);
+    bool profile_applies = !vips_colour_is_cmyk(image) && !vips_colour_is_device_independent(image);
     *metadata = (ImageMetadata){0};
     room->length = 0;
     FshStatus status = keep_block(image, VIPS_META_EXIF_NAME, room, &metadata->exif, error);
@@ -241,7 +223,8 @@ static FshStatus keep_metadata(VipsImage *image, ImageMetadata *metadata, Buffer
         blocks[i]->bytes = blocks[i]->length ? next : NULL;
         next += blocks[i]->length;
     }
-    if (!icc_profile_matches(metadata->icc.bytes, metadata->icc.length, colour_bands(image) == 1 ? 1 : 3))
+    if (!icc_profile_matches(metadata->icc.bytes, metadata->icc.length,
+                             vips_colour_bands(image) == 1 ? 1 : 3))
         metadata->icc = (ImageBlock){0};
     return FSH_OK;
 }
@@ -261,102 +244,7 @@ static FshStatus probe(const void *bytes, size_t length, ImageFormat format, Ima
     return status;
 }
 
-/* ---- colours: everything becomes 8-bit gray or sRGB. Intermediate images belong to `pool`. ---- */
-
-enum { POOL_IMAGES = 8 };
-
-/* Converts to sRGB by the embedded profile if `embedded` is set and the profile is usable, else by the
- * fallback. */
-static int to_srgb(VipsImage *from, VipsImage **to, bool embedded, const char *fallback)
-{
-    return vips_icc_transform(from, to, "srgb", "embedded", (gboolean)embedded, "input_profile", fallback,
-                              "depth", 8, NULL);
-}
-
-/* Converts to sRGB by the embedded profile. Fails if the profile is unusable, where libvips warns and takes
- * another. */
-static int embedded_to_srgb(VipsImage *from, VipsImage **to)
-{
-    unsigned before = notes_warnings();
-    return to_srgb(from, to, true, "srgb") || notes_warnings() != before;
-}
-
-/* Clears the error of an attempt that may fail, and marks the image with a warning. */
-static void forget_failure(ImageInfo *info)
-{
-    notes_forget_failure();
-    info->quirks |= IMAGE_QUIRK_WARNING;
-}
-
-static FshStatus convert_colours(VipsImage *from, VipsImage **pool, const ImageDecodeOptions *options,
-                                 ImageInfo *info, VipsImage **to, FshError *error)
-{
-    *to = from;
-    if (is_cmyk(from)) {
-        /* an unusable CMYK profile counts as none */
-        if (to_srgb(from, &pool[0], true, "cmyk")) {
-            forget_failure(info);
-            if (to_srgb(from, &pool[0], false, "cmyk"))
-                return notes_failure(FSH_ERR_UNSUPPORTED, "icc", error);
-        }
-        *to = pool[0];
-        return FSH_OK;
-    }
-    if (options->convert_icc && (info->quirks & IMAGE_QUIRK_ICC)) {
-        if (embedded_to_srgb(from, &pool[0])) {
-            forget_failure(info);
-        } else if (info->channels == 1) { /* r = g = b, perhaps followed by alpha */
-            if (vips_extract_band(pool[0], &pool[1], 0, NULL) ||
-                (pool[0]->Bands > 3 && (vips_extract_band(pool[0], &pool[2], 3, NULL) ||
-                                        vips_bandjoin2(pool[1], pool[2], &pool[3], NULL))) ||
-                vips_copy(pool[3] ? pool[3] : pool[1], &pool[4], "interpretation", VIPS_INTERPRETATION_B_W,
-                          NULL))
-                return notes_failure(FSH_ERR_LIBRARY, "extract_band", error);
-            *to = pool[4];
-            return FSH_OK;
-        } else {
-            *to = pool[0];
-            return FSH_OK;
-        }
-    }
-    if (from->BandFmt == VIPS_FORMAT_USHORT) { /* 65535 / 257 = 255: rounded, not cut */
-        /* and the image is no longer 16-bit by name */
-        if (vips_linear1(from, &pool[1], 1.0 / 257.0, 0.5, "uchar", TRUE, NULL) ||
-            vips_copy(pool[1], &pool[2], "interpretation",
-                      info->channels == 1 ? VIPS_INTERPRETATION_B_W : VIPS_INTERPRETATION_sRGB, NULL))
-            return notes_failure(FSH_ERR_LIBRARY, "linear", error);
-        *to = pool[2];
-    } else if (is_device_independent(from)) {
-        if (vips_colourspace(from, &pool[1], VIPS_INTERPRETATION_sRGB, NULL))
-            return notes_failure(FSH_ERR_UNSUPPORTED, "vips_colourspace", error);
-        *to = pool[1];
-    } else if (from->BandFmt != VIPS_FORMAT_UCHAR) {
-        return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
-                             "samples of type %s have no fixed range; convert the file to 8 or 16 bits",
-                             vips_enum_nick(VIPS_TYPE_BAND_FORMAT, from->BandFmt));
-    }
-    return FSH_OK;
-}
-
-/* Builds the pipeline that gives 8 bits, gray or RGB, perhaps followed by alpha. *to: its end, owned by
- * pool. */
-static FshStatus build_pipeline(VipsImage *from, VipsImage **pool, const ImageDecodeOptions *options,
-                                bool drop_alpha, ImageInfo *info, VipsImage **to, FshError *error)
-{
-    FshStatus status = convert_colours(from, pool, options, info, to, error);
-    if (status)
-        return status;
-    if (drop_alpha && (*to)->Bands > (int)info->channels) {
-        if (vips_extract_band(*to, &pool[5], 0, "n", (int)info->channels, NULL))
-            return notes_failure(FSH_ERR_LIBRARY, "extract_band", error);
-        *to = pool[5];
-    }
-    int alpha_bands = vips_image_hasalpha(*to) ? 1 : 0;
-    if ((*to)->Bands - alpha_bands != (int)info->channels || (*to)->BandFmt != VIPS_FORMAT_UCHAR)
-        return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
-                             "an image of %d channels; gray, RGB and CMYK are known", (*to)->Bands);
-    return FSH_OK;
-}
+/* ---- pixels ---- */
 
 /* Composites a row of pixels with alpha over white. */
 static void composite_row(const uint8_t *from, uint8_t *to, uint32_t width, uint32_t channels)
@@ -410,7 +298,7 @@ static FshStatus decode(const void *bytes, size_t length, ImageFormat format,
                         ImageMetadata *metadata, Buffer *room, FshError *error)
 {
     VipsImage *opened = NULL, *result = NULL, *owner = vips_image_new();
-    VipsImage **pool = (VipsImage **)(void *)vips_object_local_array(VIPS_OBJECT(owner), POOL_IMAGES);
+    VipsImage **pool = (VipsImage **)(void *)vips_object_local_array(VIPS_OBJECT(owner), VIPS_COLOUR_POOL);
     const bool strict = !options->allow_truncated;
     notes_begin();
     FshStatus status = strict && format == IMAGE_GIF ? gif_check(bytes, length, error) : FSH_OK;
@@ -425,7 +313,7 @@ static FshStatus decode(const void *bytes, size_t length, ImageFormat format,
     if (status)
         goto done;
     bool drop_alpha = format == IMAGE_BMP && bmp_alpha_is_junk(bytes, length);
-    status = build_pipeline(opened, pool, options, drop_alpha, info, &result, error);
+    status = vips_colour_pipeline(opened, pool, options, drop_alpha, info, &result, error);
     if (!status)
         status = copy_pixels(result, info->channels, image, loaders[format].domain, error);
     if (!status && strict && notes_damage()[0])
@@ -542,14 +430,14 @@ static FshStatus plugin_convert_to_srgb(Image *image, const void *profile, size_
     notes_begin();
     (void)pthread_rwlock_rdlock(&reasons_lock);
     VipsImage *from = wrap_pixels(image), *owner = vips_image_new();
-    VipsImage **pool = (VipsImage **)(void *)vips_object_local_array(VIPS_OBJECT(owner), POOL_IMAGES);
+    VipsImage **pool = (VipsImage **)(void *)vips_object_local_array(VIPS_OBJECT(owner), VIPS_COLOUR_POOL);
     FshStatus status = FSH_OK;
     if (!from) {
         status = notes_failure(FSH_ERR_MEMORY, "", error);
         goto done;
     }
     vips_image_set_blob_copy(from, VIPS_META_ICC_NAME, profile, length);
-    if (embedded_to_srgb(from, &pool[0]) ||
+    if (vips_colour_by_profile(from, &pool[0]) ||
         (image->channels == 1 && vips_extract_band(pool[0], &pool[1], 0, NULL))) {
         notes_forget_failure();
         status = fsh_error_set(error, FSH_ERR_CORRUPT, "the embedded colour profile is unusable");
