@@ -16,8 +16,7 @@
 #include "common/progress.h"
 #include "common/text.h"
 #include "trainer/data/image_source.h"
-#include "trainer/report/class_rows.h"
-#include "trainer/inference/prediction_table.h"
+#include "trainer/inference/class_prediction.h"
 #include "trainer/session/describe.h"
 #include "trainer/inference/restore.h"
 #include "trainer/inference/restore_origin.h"
@@ -39,18 +38,10 @@ typedef struct Prediction {
     FolderLock lock;    /* on the output folder; a table has a lock of its own */
     ImageFormat format; /* IMAGE_UNKNOWN: by the input's name */
     Restorer *restorer;
-    void *targets;    /* output names already given to inputs, tsearch's tree; owned */
-    uint32_t tile;    /* already reported */
-    FshError failure; /* of the callbacks that find the images */
-    /* For classifiers. */
-    ClassRows rows;
-    char (*numbers)[24]; /* class names where the weights have none; owned */
-    char **names;        /* owned, but not the names themselves */
-    PredictionTable *table;
-    char table_path[PATH_MAX];
-    Buffer row;
-    char likeliest[1024]; /* prediction of a single image, for people */
-    json_t *only;         /* the row of a single image, for --json; NULL: there are more, or none */
+    void *targets;           /* output names already given to inputs, tsearch's tree; owned */
+    uint32_t tile;           /* already reported */
+    FshError failure;        /* of the callbacks that find the images */
+    ClassPrediction classes; /* For classifiers. */
 } Prediction;
 
 /* ---- options ---- */
@@ -107,110 +98,6 @@ static FshStatus check_options(const Prediction *prediction, FshError *error)
     if (!prediction->restores && tiles)
         return fsh_error_set(error, FSH_ERR_USAGE, "%s: is for networks that restore images", tiles);
     return FSH_OK;
-}
-
-/* ---- tables ---- */
-
-/* Sets the class names to those of the weights, or to numbers. */
-static FshStatus name_classes(Prediction *prediction, const Model *model, FshError *error)
-{
-    const TrainOptions *options = &prediction->options;
-    ClassNames *known = &prediction->origin.classes;
-    uint64_t count = 0;
-    FshStatus status = weights_class_count(options->weights, model, &prediction->origin, &count, error);
-    if (status)
-        return status;
-    prediction->names = calloc(count + 1, sizeof *prediction->names);
-    prediction->numbers = calloc(count + 1, sizeof *prediction->numbers);
-    if (!prediction->names || !prediction->numbers)
-        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for the names of %" PRIu64 " classes",
-                             count);
-    for (size_t i = 0; i < count; i++) {
-        (void)snprintf(prediction->numbers[i], sizeof prediction->numbers[i], "%zu", i);
-        prediction->names[i] = i < known->count ? known->names[i] : prediction->numbers[i];
-    }
-    prediction->rows = (ClassRows){.key_name = "file",
-                                   .json = is_format(prediction, PREDICT_JSONL),
-                                   .names = prediction->names,
-                                   .classes = (int64_t)count};
-    return FSH_OK;
-}
-
-/* Returns a text of everything that the rows depend on; free it. NULL: no memory. */
-static char *describe_identity(const TrainOptions *options)
-{
-    char weights[PATH_MAX], images[PATH_MAX], *text = NULL;
-    struct stat status = {0};
-    if (!realpath(options->weights, weights) || stat(weights, &status))
-        weights[0] = '\0';
-    if (!realpath(options->shards ? options->shards : ".", images))
-        images[0] = '\0';
-    json_t *object = json_pack(
-        "{s:o, s:o, s:I, s:I, s:o, s:s, s:s, s:s, s:b, s:I, s:I, s:I, s:s}", "weights", json_text(weights),
-        "list", json_text(options->files_from), "bytes", (json_int_t)status.st_size, "modified",
-        (json_int_t)file_time_ns(status.st_mtim), "images", json_text(images), "format",
-        predict_format_name(options->predict_format), "amp", train_amp_name(options->amp), "model",
-        options->model ? options->model : "", "flip_tta", options->flip_tta, "resize",
-        (json_int_t)options->val_resize_size, "crop", (json_int_t)options->val_crop_size, "train_crop",
-        (json_int_t)options->train_crop_size, "interpolation",
-        train_given(options, &options->views.interpolation)
-            ? interpolation_names[options->views.interpolation]
-            : "");
-    text = object ? json_dumps(object, JSON_COMPACT) : NULL;
-    json_decref(object);
-    return text;
-}
-
-static FshStatus open_table(Prediction *prediction, FshError *error)
-{
-    const TrainOptions *options = &prediction->options;
-    Buffer head = {0};
-    char *identity = describe_identity(options);
-    FshStatus status = identity ? FSH_OK : fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for a table");
-    if (!status && options->predict)
-        status = file_join(prediction->table_path, PATH_MAX, options->predict,
-                           prediction->rows.json ? "predictions.jsonl" : "predictions.csv", error);
-    else if (!status)
-        (void)snprintf(prediction->table_path, PATH_MAX, "%s", options->export_path);
-    if (!status)
-        status = class_rows_head(&prediction->rows, &head, error);
-    if (!status)
-        status = buffer_append(&head, "", 1, error);
-    const PredictionTableOptions table = {.force = options->force,
-                                          .identity = identity,
-                                          .head = (const char *)head.bytes,
-                                          .json = prediction->rows.json};
-    if (!status && options->predict && options->export_path && !options->force &&
-        file_exists(options->export_path))
-        status =
-            fsh_error_set(error, FSH_ERR_EXISTS, "%s: exists; --force replaces it", options->export_path);
-    if (!status)
-        status = prediction_table_open(&prediction->table, prediction->table_path, &table, error);
-    buffer_free(&head);
-    free(identity);
-    return status;
-}
-
-static FshStatus finish_table(Prediction *prediction, FshError *error)
-{
-    const TrainOptions *options = &prediction->options;
-    Buffer text = {0};
-    FshStatus status = prediction_table_finish(prediction->table, error);
-    if (!status && options->predict && options->export_path) {
-        status = file_make_parent_folders(options->export_path, error);
-        if (!status)
-            status = file_read(prediction->table_path, &text, error);
-        if (!status)
-            status =
-                file_write_atomic(options->export_path, text.bytes, text.length, options->force, true, error);
-        buffer_free(&text);
-    }
-    if (!status && prediction->rows.formulas)
-        console_warning(&prediction->session.console,
-                        "%" PRIu64 " cells of the CSV begin with =, +, - or @, which spreadsheets run as "
-                        "formulas: import them there as text",
-                        prediction->rows.formulas);
-    return status;
 }
 
 /* ---- finding images ---- */
@@ -278,7 +165,7 @@ static bool is_to_be_restored(void *context, const char *path)
 static bool has_no_row(void *context, const char *path)
 {
     Prediction *prediction = context;
-    const bool has = prediction_table_has(prediction->table, path);
+    const bool has = prediction_table_has(prediction->classes.table, path);
     prediction->existing += has;
     return !has;
 }
@@ -297,8 +184,8 @@ static FshStatus check_folders(const Prediction *prediction, FshError *error)
 static FshStatus find_images(Prediction *prediction, FshError *error)
 {
     const TrainOptions *options = &prediction->options;
-    FshStatus status =
-        prediction->restores ? check_folders(prediction, error) : open_table(prediction, error);
+    FshStatus status = prediction->restores ? check_folders(prediction, error)
+                                            : class_prediction_open(&prediction->classes, options, error);
     const ImageSourceOptions wanted = {.path = options->shards,
                                        .files_from = options->files_from,
                                        .outputs = options->predict,
@@ -337,7 +224,7 @@ static FshStatus open_session(Prediction *prediction, FshError *error)
     if (status)
         prediction->session.console = console;
     else if (prediction->session.data.display_names)
-        prediction->rows.names = prediction->session.data.display_names;
+        prediction->classes.rows.names = prediction->session.data.display_names;
     return status;
 }
 
@@ -381,40 +268,23 @@ static void tell_problems(Prediction *prediction)
     }
 }
 
-/* Keeps the prediction of the only image, so that it can be printed. */
-static void keep_only(Prediction *prediction, const char *key, size_t key_bytes, const float *logits)
-{
-    char *name = text_copy(key, key_bytes);
-    (void)class_rows_tell(&prediction->rows, logits, prediction->likeliest, sizeof prediction->likeliest);
-    json_decref(prediction->only);
-    prediction->only = name ? class_rows_json(&prediction->rows, name, FSH_NO_LABEL, logits) : NULL;
-    free(name);
-}
-
-static FshStatus add_class(Prediction *prediction, const Batch *batch, const Evaluated *evaluated, int64_t i,
-                           FshError *error)
-{
-    size_t key_bytes = 0;
-    const char *key = session_key(prediction->session.data.evaluation, batch->samples[i], &key_bytes);
-    const float *logits = evaluated->output + i * prediction->rows.classes;
-    if (prediction->source.image_count == 1)
-        keep_only(prediction, key, key_bytes, logits);
-    return class_rows_add(&prediction->rows, key, key_bytes, FSH_NO_LABEL, logits, &prediction->row, error);
-}
-
 static FshStatus predict_classes(Prediction *prediction, const Batch *batch, FshError *error)
 {
     Metrics metrics = {0};
     Evaluated evaluated = {0};
     FshStatus status =
         network_evaluate(&prediction->session.network, NETWORK_TRAINED, batch, &metrics, &evaluated, error);
-    for (int64_t i = 0; i < prediction->session.plan.evaluation_spec.batch && !status; i++)
-        if (batch->valid[i] > 0)
-            status = add_class(prediction, batch, &evaluated, i, error);
+    for (int64_t i = 0; i < prediction->session.plan.evaluation_spec.batch && !status; i++) {
+        size_t key_bytes = 0;
+        if (!(batch->valid[i] > 0))
+            continue;
+        const char *key = session_key(prediction->session.data.evaluation, batch->samples[i], &key_bytes);
+        status = class_prediction_add(&prediction->classes, key, key_bytes,
+                                      evaluated.output + i * prediction->classes.rows.classes,
+                                      prediction->source.image_count == 1, error);
+    }
     if (!status)
-        status =
-            prediction_table_write(prediction->table, prediction->row.bytes, prediction->row.length, error);
-    prediction->row.length = 0;
+        status = class_prediction_write(&prediction->classes, error);
     prediction->done += status ? 0 : batch->valid_count;
     progress_add(&prediction->progress, status ? 0 : batch->valid_count, 0, 0);
     return status;
@@ -512,32 +382,20 @@ static FshStatus print_json(const Prediction *prediction, FshError *error)
         (json_int_t)prediction->done, "existing", (json_int_t)prediction->existing, "left_out",
         (json_int_t)prediction->bad, "seconds", prediction->seconds, "images_per_second", rate(prediction));
     if (object && !prediction->restores)
-        (void)json_object_set_new(object, "table", json_text(prediction->table_path));
-    if (object && prediction->only)
-        (void)json_object_set(object, "prediction", prediction->only);
+        (void)json_object_set_new(object, "table", json_text(prediction->classes.table_path));
+    if (object && prediction->classes.only)
+        (void)json_object_set(object, "prediction", prediction->classes.only);
     return describe_print_json(object, error);
-}
-
-/* Returns the name of the only image: as on the command line, else as in its row. */
-static const char *only_name(const Prediction *prediction)
-{
-    const char *given = prediction->options.shards;
-    const char *file = json_string_value(json_object_get(prediction->only, "file"));
-    if (!given || !file)
-        return file ? file : given ? given : "the image";
-    const size_t given_bytes = strlen(given), file_bytes = strlen(file);
-    const bool is_given = given_bytes >= file_bytes && strcmp(given + given_bytes - file_bytes, file) == 0;
-    return is_given ? given : file;
 }
 
 static void print_text(const Prediction *prediction)
 {
     const TrainOptions *options = &prediction->options;
-    const char *into = prediction->restores ? options->predict : prediction->table_path;
-    if (*prediction->likeliest) {
-        program_print_text(stdout, only_name(prediction));
+    const char *into = prediction->restores ? options->predict : prediction->classes.table_path;
+    if (*prediction->classes.likeliest) {
+        program_print_text(stdout, class_prediction_only_name(&prediction->classes, options));
         (void)fputs(": ", stdout);
-        program_print_text(stdout, prediction->likeliest);
+        program_print_text(stdout, prediction->classes.likeliest);
         (void)fputc('\n', stdout);
     }
     (void)printf("%" PRIu64 " image%s %s%s%s", prediction->done, prediction->done == 1 ? "" : "s",
@@ -578,15 +436,11 @@ static void free_prediction(Prediction *prediction)
 {
     restorer_free(&prediction->restorer);
     folder_lock_release(&prediction->lock);
-    prediction_table_close(&prediction->table);
+    class_prediction_free(&prediction->classes);
     weights_origin_free(&prediction->origin);
     session_close(&prediction->session);
     image_source_close(&prediction->source);
     tdestroy(prediction->targets, free);
-    buffer_free(&prediction->row);
-    json_decref(prediction->only);
-    free(prediction->names);
-    free(prediction->numbers);
 }
 
 FshStatus predict_images(const TrainOptions *options, bool *partial_ret, FshError *error)
@@ -607,7 +461,7 @@ FshStatus predict_images(const TrainOptions *options, bool *partial_ret, FshErro
                                                                : IMAGE_UNKNOWN;
     status = check_options(&prediction, error);
     if (!status && !prediction.restores)
-        status = name_classes(&prediction, model, error);
+        status = class_prediction_name(&prediction.classes, options, model, &prediction.origin, error);
     if (!status)
         status = find_images(&prediction, error);
     if (!status && prediction.restores && !options->force)
@@ -621,8 +475,8 @@ FshStatus predict_images(const TrainOptions *options, bool *partial_ret, FshErro
         describe(&prediction);
         status = run(&prediction, error);
     }
-    if (!status && prediction.table)
-        status = finish_table(&prediction, error);
+    if (!status && prediction.classes.table)
+        status = class_prediction_finish(&prediction.classes, options, &prediction.session.console, error);
     *partial_ret = prediction.bad > 0;
     if (!status && options->program.json)
         status = print_json(&prediction, error);
