@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "tests/support/support.h"
+#include "trainer/graph/memory_plan.h"
 #include "trainer/models/models.h"
 
 static const double mean[3] = {0.5, 0.5, 0.5}, deviation[3] = {0.25, 0.25, 0.25};

@@ -6,6 +6,7 @@
 
 #include "common/random.h"
 #include "trainer/backend/backend_plugin.h"
+#include "trainer/graph/memory_plan.h"
 
 FshStatus backend_open(Backend **backend, const char *device, const BackendOptions *options, FshError *error)
 {

@@ -615,27 +615,4 @@ const char *op_name(OpKind op);
  * each element of the input for the last time before it writes the same element of the output. */
 bool node_may_overwrite(const Graph *graph, const Node *node, int output, int input);
 
-/* ---- the memory plan ---- */
-
-/* Where each activation lies in one arena. Tensors whose lifetimes (first to last node that touches them; a
- * kept one's lasts to the end) do not overlap share bytes; and an output takes the bytes of an input that
- * dies in the same node where node_may_overwrite allows it. Placed greedily, largest first, at the lowest
- * offset that is free for the whole lifetime (Pisarchyk and Lee, "Efficient memory management for deep neural
- * net inference", 2020, greedy by size). bytes_of says what a tensor takes in the backend's layout (padding
- * included). */
-enum { MEMORY_PLAN_ALIGNMENT = 64 };
-typedef struct MemoryPlan {
-    uint64_t *offset_bytes; /* [tensor_count]; UINT64_MAX for tensors outside the arena */
-    uint64_t arena_bytes;
-    uint64_t unshared_bytes; /* without sharing, for the report */
-} MemoryPlan;
-
-/* Returns the bytes of a tensor as the graph has it, packed: a bytes_of. */
-uint64_t memory_packed_bytes(const Graph *graph, TensorId tensor, void *unused);
-
-FshStatus memory_plan_make(const Graph *graph,
-                           uint64_t (*bytes_of)(const Graph *graph, TensorId tensor, void *context),
-                           void *context, MemoryPlan *plan, FshError *error);
-void memory_plan_free(MemoryPlan *plan);
-
 #endif

@@ -1,6 +1,8 @@
-#include "trainer/graph/graph_internal.h"
+#include "trainer/graph/memory_plan.h"
 
 #include <stdlib.h>
+
+#include "trainer/graph/graph_internal.h"
 
 /* Tensors that lie in the same bytes one after the other because each took over its predecessor in place. */
 typedef struct Block {

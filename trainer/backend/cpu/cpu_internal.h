@@ -16,6 +16,7 @@
 #include "trainer/backend/backend.h"
 #include "trainer/backend/cpu/cpu_kernels.h"
 #include "trainer/backend/cpu/onednn.h"
+#include "trainer/graph/memory_plan.h"
 
 typedef struct CpuBackend {
     Backend base;

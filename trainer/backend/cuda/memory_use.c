@@ -5,6 +5,7 @@
 #include "trainer/backend/cuda/lowering/cuda_program.h"
 #include "trainer/backend/cuda/lowering/state.h"
 #include "trainer/backend/cuda/lowering/weight_copies.h"
+#include "trainer/graph/memory_plan.h"
 
 enum { INPUT_COPIES = 2 }; /* program_inputs.h: block and staging, and two pinned ones */
 

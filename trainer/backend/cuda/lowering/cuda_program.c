@@ -12,6 +12,7 @@
 #include "trainer/backend/cuda/kernels/kernels_wait.h"
 #include "trainer/backend/cuda/device/memory_advice.h"
 #include "trainer/backend/cuda/lowering/state.h"
+#include "trainer/graph/memory_plan.h"
 
 enum { MEASURED_HEAD_START_NS = 20000000 };
 
