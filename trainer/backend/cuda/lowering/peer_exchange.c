@@ -1,10 +1,18 @@
 #include "trainer/backend/cuda/lowering/peer_exchange.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* An allocation of its own granularity: a handle gives away all that lies in one piece of 2 MiB. */
 enum { BOX_GRANULARITY_BYTES = 2 << 20 };
+
+/* What each rank tells the others. */
+typedef struct PeerCard {
+    cudaIpcMemHandle_t box;
+    char name[256];
+    int multiprocessors;
+} PeerCard;
 
 struct PeerExchange {
     PeerBoxes boxes;
@@ -45,15 +53,33 @@ static FshStatus make_memory(PeerExchange *exchange, FshError *error)
     return FSH_OK;
 }
 
-/* Maps the boxes of the others. */
-static FshStatus open_boxes(PeerExchange *exchange, const cudaIpcMemHandle_t *handles, FshError *error)
+static FshStatus describe_card(const PeerExchange *exchange, PeerCard *card, FshError *error)
+{
+    struct cudaDeviceProp properties;
+    int device = 0;
+    FshStatus status = CUDA_TRY(cudaGetDevice(&device), error);
+    if (!status)
+        status = CUDA_TRY(cudaGetDeviceProperties(&properties, device), error);
+    if (status)
+        return status;
+    (void)snprintf(card->name, sizeof card->name, "%s", properties.name);
+    card->multiprocessors = properties.multiProcessorCount;
+    return CUDA_TRY(cudaIpcGetMemHandle(&card->box, exchange->own), error);
+}
+
+/* Maps the boxes of the others. FSH_ERR_UNSUPPORTED: a card is another one, where a norm may take other
+ * launches, and exchange other numbers. */
+static FshStatus open_boxes(PeerExchange *exchange, const PeerCard *cards, FshError *error)
 {
     FshStatus status = FSH_OK;
+    const PeerCard *own = &cards[exchange->boxes.rank];
     for (int rank = 0; rank < exchange->boxes.ranks && !status; rank++) {
         void *box = NULL;
         if (rank == exchange->boxes.rank)
             continue;
-        status = CUDA_TRY(cudaIpcOpenMemHandle(&box, handles[rank], cudaIpcMemLazyEnablePeerAccess), error);
+        if (strcmp(cards[rank].name, own->name) != 0 || cards[rank].multiprocessors != own->multiprocessors)
+            return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "rank %d has another GPU", rank);
+        status = CUDA_TRY(cudaIpcOpenMemHandle(&box, cards[rank].box, cudaIpcMemLazyEnablePeerAccess), error);
         exchange->boxes.boxes[rank] = box;
     }
     return status;
@@ -62,7 +88,7 @@ static FshStatus open_boxes(PeerExchange *exchange, const cudaIpcMemHandle_t *ha
 FshStatus peer_exchange_open(PeerExchange **exchange_ret, Communicator *communicator, FshError *error)
 {
     const RankPlace *place = communicator_place(communicator);
-    cudaIpcMemHandle_t own, handles[PEERS_MAX];
+    PeerCard own, cards[PEERS_MAX];
     PeerExchange *exchange = may_exchange(place) ? calloc(1, sizeof *exchange) : NULL;
     uint64_t without = !exchange;
     *exchange_ret = NULL;
@@ -71,13 +97,13 @@ FshStatus peer_exchange_open(PeerExchange **exchange_ret, Communicator *communic
         exchange->boxes.rank = (int)place->rank;
         exchange->boxes.ranks = (int)place->world_size;
         exchange->boxes.share = 1 / (double)place->world_size;
-        without = make_memory(exchange, NULL) || CUDA_TRY(cudaIpcGetMemHandle(&own, exchange->own), NULL);
+        without = make_memory(exchange, NULL) || describe_card(exchange, &own, NULL);
     }
     FshStatus status = communicator_max_u64(communicator, &without, 1, error);
     if (!status && !without)
-        status = communicator_gather(communicator, &own, sizeof own, handles, error);
+        status = communicator_gather(communicator, &own, sizeof own, cards, error);
     if (exchange && !status && !without) {
-        without = open_boxes(exchange, handles, NULL) != FSH_OK;
+        without = open_boxes(exchange, cards, NULL) != FSH_OK;
         status = communicator_max_u64(communicator, &without, 1, error);
     }
     (void)cudaGetLastError(); /* of a peer that cannot be reached */

@@ -2,10 +2,13 @@
  * for. The kernel and its protocol: peers.cu.
  *
  * Each rank has a box in its GPU's memory, which the others map (CUDA IPC). That needs GPUs that see each
- * other: all ranks on one host, peer access between all of them, and none hidden from another rank. Where it
- * is not so, or NCCL_P2P_DISABLE says that it does not work, there is no exchange, and callers use NCCL.
+ * other: all ranks on one host, peer access between all of them, and none hidden from another rank. They must
+ * be the same card, so that all take the same launches. Where it is not so, or NCCL_P2P_DISABLE says that it
+ * does not work, there is no exchange, and callers use NCCL.
  *
- * A kernel waits for the other ranks. When one of them is lost, peer_exchange_stop sets it free.
+ * A kernel waits for the other ranks. When one of them is lost, peer_exchange_stop sets it free. The launch
+ * of a norm of small images holds all multiprocessors meanwhile. So no rank may first have to end other work,
+ * on another stream, for which that rank waits too (an all-reduce of NCCL beside backward).
  *
  * Threads: that of the backend; peer_exchange_stop from any. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_LOWERING_PEER_EXCHANGE_H
@@ -16,7 +19,7 @@
 typedef struct PeerExchange PeerExchange;
 
 /* Opens the boxes of all ranks. Every rank calls it. *exchange_ret is NULL, on all ranks, where there can be
- * no exchange. Fails as the communicator does, and then for lack of memory. */
+ * no exchange. Fails as the communicator does. */
 FshStatus peer_exchange_open(PeerExchange **exchange_ret, Communicator *communicator, FshError *error);
 /* Frees the exchange once the stream is idle. The other ranks' kernels must have ended or been stopped. NULL
  * is fine. */
