@@ -130,15 +130,10 @@ TEST_IN_FOLDER(test_strangers_on_the_network_do_not_disturb_the_meeting, folder)
     const char *const arguments[] = {SHORT, shards, test_path(folder, "out"), NULL};
     RunningProgram running[2];
     running[0] = start_host_rank(&hosts, 0, arguments);
-    const char *const words[] = {
-        "netns",
-        "exec",
-        spaces[1],
-        "bash",
-        "-c",
-        "for i in $(seq 200); do exec 7<>/dev/tcp/10.99.0.1/4201 && break; sleep 0.05; done 2>/dev/null;"
-        "exec 8<>/dev/tcp/10.99.0.1/4201; head -c 3000 /dev/urandom >&7; exec 7>&-; sleep 30",
-        NULL};
+    static const char says_too_much[] =
+        "for i in $(seq 200); do exec 7<>/dev/tcp/10.99.0.1/4201 && break; sleep 0.05; done 2>/dev/null; "
+        "exec 8<>/dev/tcp/10.99.0.1/4201; head -c 3000 /dev/urandom >&7; exec 7>&-; sleep 30";
+    const char *const words[] = {"netns", "exec", spaces[1], "bash", "-c", says_too_much, NULL};
     RunningProgram stranger = run_start(NULL, "/usr/sbin/ip", words);
     sleep_seconds(0.5);
     running[1] = start_host_rank(&hosts, 1, arguments);

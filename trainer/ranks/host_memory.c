@@ -295,6 +295,16 @@ static FshStatus check_those_there(const HostMemory *memory, FshError *error)
     return FSH_OK;
 }
 
+static FshStatus say_absent(const HostMemory *memory, const char *name, double most, FshError *error)
+{
+    const bool has_hosts = rank_place_has_hosts(&memory->place);
+    return fsh_error_set(
+        error, FSH_ERR_PEER,
+        "%s has not come within %.0f seconds; are all %" PRIu64 " started, on this host, by the same user%s?",
+        name, most, memory->count,
+        has_hosts ? ", and do the ranks of a host follow each other (mpirun --map-by slot)" : "");
+}
+
 static FshStatus wait_for_all(const HostMemory *memory, const CommunicatorHint *hint, FshError *error)
 {
     const double start = progress_now_seconds(), most = most_seconds(hint);
@@ -308,10 +318,7 @@ static FshStatus wait_for_all(const HostMemory *memory, const CommunicatorHint *
         if (interrupt_requested())
             return fsh_error_set(error, FSH_ERR_INTERRUPTED, "interrupted while waiting for %s", name);
         if (now - start > most)
-            return fsh_error_set(error, FSH_ERR_PEER,
-                                 "%s has not come within %.0f seconds; are all %" PRIu64
-                                 " started, on this host, by the same user?",
-                                 name, most, memory->count);
+            return say_absent(memory, name, most, error);
         if (is_time_for(hint, now - start, &told))
             give_hint(memory, hint, name);
         FshStatus status = now > next_look ? check_those_there(memory, error) : FSH_OK;

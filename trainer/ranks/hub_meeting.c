@@ -332,11 +332,11 @@ static FshStatus listen_there(Hall *hall, const HubOptions *options, FshError *e
     if (list)
         freeaddrinfo(list);
     if (!status && everywhere && options->hint.tell) {
-        (void)snprintf(
-            text, sizeof text,
-            "'%s' is no address of this host itself: port %u is open on all of its addresses until "
-            "the hosts have met",
-            hall->place->address, (unsigned)hall->place->port);
+        (void)snprintf(text, sizeof text,
+                       "'%s' is no address at which other hosts reach this one: port %u is open on all of "
+                       "its addresses until "
+                       "the hosts have met",
+                       hall->place->address, (unsigned)hall->place->port);
         options->hint.tell(options->hint.context, text);
     }
     return status;
