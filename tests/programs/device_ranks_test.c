@@ -157,38 +157,6 @@ static pid_t second_child(pid_t parent)
     return (pid_t)children[1];
 }
 
-/* Kills the second rank of a long run, which has one more option, or NULL. A kernel on the first GPU waits
- * for the second, and is set free. */
-static void kill_second_rank(TestFolder *folder, const char *shards, const char *name, const char *option)
-{
-    const char *const arguments[] = {LONG_RUN, shards, test_path(folder, "%s", name), option, NULL};
-    const RunOptions options = {.timeout_seconds = 120};
-    RunningProgram running = run_start(&options, "ftrain", arguments);
-    assert_true(wait_for_file(test_path(folder, "%s/checkpoint.safetensors", name), 60));
-    const pid_t victim = second_child(running.process);
-    if (victim)
-        assert_int_equal(kill(victim, SIGKILL), 0);
-    else /* a system that does not tell */
-        assert_int_equal(kill(running.process, SIGTERM), 0);
-    const double start = progress_now_seconds();
-    RunResult result = run_wait(&running);
-    assert_true(progress_now_seconds() - start < 30);
-    if (victim) {
-        assert_int_equal(result.exit_status, 128 + SIGKILL);
-        assert_contains(result.err, "rank 1 (process ");
-        assert_contains(result.err, "rank 1 of 2 (host ");
-    }
-    run_result_free(&result);
-}
-
-/* NCCL's kernel waits, or with --sync-bn that of a norm. */
-TEST_IN_FOLDER(test_a_rank_that_is_killed_ends_the_run, folder)
-{
-    const char *shards = make_set(folder, &train_plain);
-    kill_second_rank(folder, shards, "plain", NULL);
-    kill_second_rank(folder, shards, "synced", "--sync-bn");
-}
-
 /* Waits until rank 1 has begun to connect to the other GPU, as NCCL's log says. Returns its process; 0 if
  * that does not come. */
 static pid_t wait_for_connecting(TestFolder *folder, pid_t launcher)
@@ -207,27 +175,66 @@ static pid_t wait_for_connecting(TestFolder *folder, pid_t launcher)
     return 0;
 }
 
+/* Sends the signal to rank 1 of a run with one more option, or NULL: while NCCL connects, or later, when the
+ * run has made its first checkpoint. The run must end soon, with that status, and tell what has become of
+ * rank 1. */
+static void lose_second(TestFolder *folder, const char *option, int signal_number, bool connecting,
+                        int exit_status, const char *says)
+{
+    char log[PATH_MAX + 32];
+    const char *out = test_path(folder, "out%s", option ? option : "");
+    (void)snprintf(log, sizeof log, "NCCL_DEBUG_FILE=%s.%%p", test_path(folder, "nccl"));
+    const char *const environment[] = {"NCCL_DEBUG=INFO", log, NULL};
+    const char *const arguments[] = {LONG_RUN, "--timeout", "3", test_path(folder, "set"), out, option, NULL};
+    const RunOptions options = {.timeout_seconds = 120, .environment = connecting ? environment : NULL};
+    RunningProgram running = run_start(&options, "ftrain", arguments);
+    if (!connecting)
+        assert_true(
+            wait_for_file(test_path(folder, "out%s/checkpoint.safetensors", option ? option : ""), 60));
+    const pid_t victim =
+        connecting ? wait_for_connecting(folder, running.process) : second_child(running.process);
+    assert_true(victim > 0);
+    assert_int_equal(kill(victim, signal_number), 0);
+    const double start = progress_now_seconds();
+    if (signal_number == SIGSTOP) { /* the launcher would wait for it longer */
+        sleep_seconds(8);
+        assert_int_equal(kill(victim, SIGCONT), 0);
+    }
+    RunResult result = run_wait(&running);
+    print_message("%s%s: the end came after %.1f s\n%s", strsignal(signal_number),
+                  connecting ? " while NCCL connects" : "", progress_now_seconds() - start, result.err);
+    assert_true(progress_now_seconds() - start < 20);
+    assert_int_equal(result.exit_status, exit_status);
+    assert_contains(result.err, "rank 1 of 2 (host ");
+    assert_contains(result.err, says);
+    run_result_free(&result);
+}
+
+/* NCCL's kernel on the first GPU waits for the second, or with --sync-bn that of a norm, and is set free. */
+TEST_IN_FOLDER(test_a_rank_that_is_killed_ends_the_run, folder)
+{
+    (void)make_set(folder, &train_plain);
+    lose_second(folder, NULL, SIGKILL, false, 128 + SIGKILL, ") has ended");
+    lose_second(folder, "--sync-bn", SIGKILL, false, 128 + SIGKILL, ") has ended");
+}
+
+TEST_IN_FOLDER(test_a_rank_that_is_stopped_ends_the_run, folder)
+{
+    (void)make_set(folder, &train_plain);
+    lose_second(folder, NULL, SIGSTOP, false, 1, ") has not moved for 3 s (--timeout)");
+}
+
 /* The first waits for the second in NCCL, and hears that it is gone. */
 TEST_IN_FOLDER(test_a_rank_that_is_killed_while_nccl_connects_ends_the_run, folder)
 {
-    char log[PATH_MAX + 32];
-    (void)snprintf(log, sizeof log, "NCCL_DEBUG_FILE=%s.%%p", test_path(folder, "nccl"));
-    const char *const environment[] = {"NCCL_DEBUG=INFO", log, NULL};
-    const char *const arguments[] = {LONG_RUN, make_set(folder, &train_plain), test_path(folder, "out"),
-                                     NULL};
-    const RunOptions options = {.timeout_seconds = 120, .environment = environment};
-    RunningProgram running = run_start(&options, "ftrain", arguments);
-    const pid_t victim = wait_for_connecting(folder, running.process);
-    assert_true(victim > 0);
-    assert_int_equal(kill(victim, SIGKILL), 0);
-    const double start = progress_now_seconds();
-    RunResult result = run_wait(&running);
-    print_message("killed while NCCL connects: the end came after %.1f s\n%s", progress_now_seconds() - start,
-                  result.err);
-    assert_true(progress_now_seconds() - start < 20);
-    assert_int_equal(result.exit_status, 128 + SIGKILL);
-    assert_contains(result.err, "rank 1 of 2 (");
-    run_result_free(&result);
+    (void)make_set(folder, &train_plain);
+    lose_second(folder, NULL, SIGKILL, true, 128 + SIGKILL, ") has ended");
+}
+
+TEST_IN_FOLDER(test_a_rank_that_is_stopped_while_nccl_connects_ends_the_run, folder)
+{
+    (void)make_set(folder, &train_plain);
+    lose_second(folder, NULL, SIGSTOP, true, 1, ") has not moved for 3 s (--timeout)");
 }
 
 TEST_IN_FOLDER(test_a_signal_stops_both_and_the_run_goes_on, folder)
