@@ -195,6 +195,8 @@ static FshStatus check_and_run(const ProgramContext *context, RankPlace *place, 
         status = start_ranks_check(options, place, error);
     if (!status && options->ranks.gpus)
         status = start_ranks(options, place, &started, error);
+    if (!status)
+        status = start_ranks_share(options, place, error);
     if (!status) {
         interrupt_install_requeue();
         status = run_as_rank(options, place, partial_ret, error);

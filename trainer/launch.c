@@ -295,3 +295,25 @@ FshStatus launch_count_gpus(int *count_ret, FshError *error)
     *count_ret = told.count;
     return told.status ? fsh_error_set(error, told.status, "%s", told.message) : FSH_OK;
 }
+
+bool launch_gpu_works(int number)
+{
+    enum { TRIES = 6000 };
+    const struct timespec pause = {.tv_nsec = 10000000};
+    int status = 0;
+    const pid_t child = fork();
+    if (child == 0) {
+        Backend *backend = NULL;
+        const BackendOptions options = {.device_index = number};
+        _exit(backend_open(&backend, "cuda", &options, NULL) == FSH_OK ? 0 : 1);
+    }
+    for (int i = 0; i < TRIES && child > 0; i++) {
+        if (waitpid(child, &status, WNOHANG) == child)
+            return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+        (void)nanosleep(&pause, NULL);
+    }
+    if (child > 0)
+        (void)kill(child,
+                   SIGKILL); /* it may hang in the driver, where no signal reaches it: not waited for */
+    return false;
+}

@@ -55,6 +55,10 @@ int launcher_take_signal(const Launcher *launcher);
 /* Gives the signals their way again. In the parent alone. */
 void launcher_close(Launcher *launcher);
 
+/* Returns whether a new process can open this GPU. One that does not answer within a minute cannot be
+ * used. */
+bool launch_gpu_works(int number);
+
 /* Sets *count_ret to the number of GPUs that this process would see. A child process looks, so that this one
  * can still fork. FSH_ERR_UNSUPPORTED, with the message of backend_open("cuda"). */
 FshStatus launch_count_gpus(int *count_ret, FshError *error);

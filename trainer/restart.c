@@ -25,7 +25,8 @@ static bool same_file(const struct stat *a, const struct stat *b)
 FshStatus restarts_begin(Restarts *restarts, const TrainOptions *options, FshError *error)
 {
     char own[PATH_MAX], from[PATH_MAX];
-    *restarts = (Restarts){.most = (uint64_t)options->ranks.max_restarts};
+    *restarts = (Restarts){
+        .most = (uint64_t)options->ranks.max_restarts, .elastic = options->ranks.elastic, .left_out = -1};
     FshStatus status = own_checkpoint(options, own, error);
     if (!status)
         status = run_resume_find(options, from, sizeof from, error);
@@ -63,14 +64,19 @@ static void name_point(const RestartPoint *point, char *text, size_t text_bytes)
         (void)snprintf(text, text_bytes, "the beginning, for there is no checkpoint yet");
 }
 
+static bool stands_still(const Restarts *restarts, const RestartPoint *here)
+{
+    const RestartPoint *last = &restarts->last;
+    return restarts->done && last->there == here->there && last->steps == here->steps &&
+           last->epoch == here->epoch;
+}
+
 /* Writes why there is no restart, though ranks were lost; "" if there is one. */
 static void refuse(const Restarts *restarts, const LaunchEnd *end, const RestartPoint *here, char *text,
                    size_t text_bytes)
 {
     char from[64];
     name_point(here, from, sizeof from);
-    const RestartPoint *last = &restarts->last;
-    const bool same = last->there == here->there && last->steps == here->steps && last->epoch == here->epoch;
     text[0] = '\0';
     if (end->failed)
         (void)snprintf(text, text_bytes,
@@ -78,7 +84,7 @@ static void refuse(const Restarts *restarts, const LaunchEnd *end, const Restart
     else if (restarts->done == restarts->most)
         (void)snprintf(text, text_bytes, "no restart: all %" PRIu64 " of --max-restarts have been made",
                        restarts->most);
-    else if (restarts->done && same)
+    else if (stands_still(restarts, here) && !(restarts->elastic && end->lost_rank >= 0))
         (void)snprintf(text, text_bytes, "no restart: the last one began there too, from %s", from);
 }
 
@@ -92,11 +98,12 @@ bool restarts_decide(Restarts *restarts, const LaunchEnd *end, const RestartPoin
     refuse(restarts, end, here, text, text_bytes);
     if (text[0])
         return false;
+    restarts->left_out = stands_still(restarts, here) ? end->lost_rank : -1;
     restarts->last = *here;
     restarts->done++;
     name_point(here, from, sizeof from);
-    (void)snprintf(text, text_bytes, "restart %" PRIu64 " of %" PRIu64 ": all ranks go on from %s",
-                   restarts->done, restarts->most, from);
+    (void)snprintf(text, text_bytes, "restart %" PRIu64 " of %" PRIu64 ": %s ranks go on from %s",
+                   restarts->done, restarts->most, restarts->left_out < 0 ? "all" : "the other", from);
     return true;
 }
 

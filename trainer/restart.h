@@ -21,6 +21,8 @@ typedef struct RestartPoint {
 
 typedef struct Restarts {
     uint64_t most, done;  /* --max-restarts; restarts so far */
+    bool elastic;         /* a rank that does not get on may be left out */
+    int left_out;         /* by the last decision: this rank of the host; -1: none */
     RestartPoint last;    /* where the last of them began */
     RestartPoint foreign; /* a checkpoint of another run that stood in the folder when this one began */
 } Restarts;
@@ -28,8 +30,10 @@ typedef struct Restarts {
 /* Looks at the output folder before the first launch: a checkpoint there is another run's, unless --resume
  * goes on from it. FSH_ERR_CORRUPT, FSH_ERR_USAGE: as run_resume_find. */
 FshStatus restarts_begin(Restarts *restarts, const TrainOptions *options, FshError *error);
-/* Decides whether the ranks are started again. Writes a sentence to text that says so, or why not; "" if
- * there is nothing to say. The caller prints it, and launches again if true is returned. */
+/* Decides whether the ranks are started again, and whether without one: a run that has not got on since the
+ * last restart stops, or leaves out the rank that was lost (restarts->left_out). Writes a sentence to text
+ * that says so, or why not; "" if there is nothing to say. The caller prints it, and launches again if true
+ * is returned. */
 bool restarts_decide(Restarts *restarts, const LaunchEnd *end, const RestartPoint *here, char *text,
                      size_t text_bytes);
 /* Finds the checkpoint that a restarted run would go on from. here->there is false if the run has written

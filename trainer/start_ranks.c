@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/interrupt.h"
+#include "trainer/loop/elastic.h"
 #include "trainer/ranks/rank_gpus.h"
 #include "trainer/restart.h"
 
@@ -24,6 +25,22 @@ static FshStatus check_restarts(const TrainOptions *options, const RankPlace *pl
     if (options->evaluate || !options->output)
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "--max-restarts: is for training, which has a checkpoint to go on from");
+    return FSH_OK;
+}
+
+/* Refuses --elastic where no run would go on. */
+static FshStatus check_elastic(const TrainOptions *options, const RankPlace *place, FshError *error)
+{
+    if (!options->ranks.elastic)
+        return FSH_OK;
+    if (!options->resume && !options->ranks.max_restarts)
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "--elastic: is for a run that goes on: --resume auto, or --gpus with "
+                             "--max-restarts");
+    if (options->ranks.max_restarts && place->world_size > 1)
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "--elastic: restarts the ranks of one host; on several let torchrun or Slurm "
+                             "restart them, with --elastic --resume auto and without --max-restarts");
     return FSH_OK;
 }
 
@@ -66,6 +83,8 @@ FshStatus start_ranks_check(const TrainOptions *options, const RankPlace *place,
                 fsh_error_set(error, FSH_ERR_USAGE, "%s: is for one process; use --gpus 1", alone[i].name);
     if (!status)
         status = check_parallel(options, place, error);
+    if (!status)
+        status = check_elastic(options, place, error);
     return status ? status : check_restarts(options, place, error);
 }
 
@@ -114,8 +133,46 @@ static FshStatus check_starter(const TrainOptions *options, const RankPlace *pla
     return FSH_OK;
 }
 
+/* Leaves out GPUs that do not work any more. */
+static FshStatus leave_out_broken(RankGpus *gpus, FshError *error)
+{
+    int there = 0;
+    FshStatus status = launch_count_gpus(&there, error);
+    if (!status && gpus->listed && there != gpus->there)
+        return fsh_error_set(
+            error, FSH_ERR_MISMATCH,
+            "--elastic: there were %d GPUs, and there are %d, whose numbers say nothing of the "
+            "list any more; start again with those that are to go on",
+            gpus->there, there);
+    for (int i = gpus->count - 1; i >= 0 && !status; i--)
+        if (gpus->numbers[i] >= there || !launch_gpu_works(gpus->numbers[i]))
+            rank_gpus_leave_out(gpus, i);
+    return status;
+}
+
+/* Chooses the ranks that go on, and deals the images of an update out to them. */
+static FshStatus settle_again(const Restarts *restarts, RankGpus *gpus, TrainOptions *options,
+                              FshError *error)
+{
+    const int before = gpus->count;
+    RunShape was;
+    FshStatus status = elastic_find(options, (uint64_t)before, &was, error);
+    if (!status && restarts->left_out >= 0)
+        rank_gpus_leave_out(gpus, restarts->left_out);
+    if (!status && options->device == DEVICE_CUDA)
+        status = leave_out_broken(gpus, error);
+    if (!status && gpus->count == 0)
+        status = fsh_error_set(error, FSH_ERR_SYSTEM, "--elastic: no rank is left that could go on");
+    if (status)
+        return status;
+    gpus->count = (int)elastic_ranks(&was, (uint64_t)gpus->count);
+    if (gpus->count != before)
+        (void)fprintf(stderr, "ftrain: %d of %d ranks go on (--elastic)\n", gpus->count, before);
+    return elastic_apply(&was, (uint64_t)gpus->count, options, error);
+}
+
 /* Ends this process, which has waited for the ranks, unless they are to be started again. */
-static FshStatus end_or_restart(Restarts *restarts, Launcher *launcher, TrainOptions *options,
+static FshStatus end_or_restart(Restarts *restarts, Launcher *launcher, RankGpus *gpus, TrainOptions *options,
                                 const LaunchEnd *end, FshError *error)
 {
     char text[256];
@@ -136,12 +193,12 @@ static FshStatus end_or_restart(Restarts *restarts, Launcher *launcher, TrainOpt
         exit(end->exit_status);
     }
     restarts_apply(&here, options);
-    return FSH_OK;
+    return options->ranks.elastic ? settle_again(restarts, gpus, options, error) : FSH_OK;
 }
 
-/* Starts `count` ranks, again and again where they are to be restarted. Returns in them alone, or with a
+/* Starts the ranks, again and again where they are to be restarted. Returns in them alone, or with a
  * failure. */
-static FshStatus launch(const RankPlace *host, int count, TrainOptions *options, Launcher *launcher,
+static FshStatus launch(const RankPlace *host, RankGpus *gpus, TrainOptions *options, Launcher *launcher,
                         FshError *error)
 {
     bool is_parent = true;
@@ -151,9 +208,9 @@ static FshStatus launch(const RankPlace *host, int count, TrainOptions *options,
         status = restarts_begin(&restarts, options, error);
     while (!status && is_parent) {
         LaunchEnd end;
-        status = launcher_run(launcher, host, count, &is_parent, &end, error);
+        status = launcher_run(launcher, host, gpus->count, &is_parent, &end, error);
         if (!status && is_parent)
-            status = end_or_restart(&restarts, launcher, options, &end, error);
+            status = end_or_restart(&restarts, launcher, gpus, options, &end, error);
     }
     return status;
 }
@@ -165,7 +222,7 @@ FshStatus start_ranks(TrainOptions *options, RankPlace *place, StartedRank *star
     if (!status)
         status = check_starter(options, place, gpus.count, error);
     if (!status && (gpus.count > 1 || options->ranks.max_restarts)) {
-        status = launch(place, gpus.count, options, &started->launcher, error);
+        status = launch(place, &gpus, options, &started->launcher, error);
         if (!status)
             status = rank_place_from_environment(place, &options->ranks, error);
         started->reports = !status;
@@ -174,6 +231,15 @@ FshStatus start_ranks(TrainOptions *options, RankPlace *place, StartedRank *star
     if (!status && gpus.listed)
         options->ranks.gpu = gpus.numbers[place->local_rank];
     return status;
+}
+
+FshStatus start_ranks_share(TrainOptions *options, const RankPlace *place, FshError *error)
+{
+    RunShape was;
+    if (!options->ranks.elastic)
+        return FSH_OK;
+    FshStatus status = elastic_find(options, place->world_size, &was, error);
+    return status ? status : elastic_apply(&was, place->world_size, options, error);
 }
 
 void start_ranks_report(const StartedRank *started, FshStatus status)

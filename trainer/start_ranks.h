@@ -30,6 +30,9 @@ typedef struct StartedRank {
  * each starts its host's ranks. FSH_ERR_USAGE: a launcher has started several on this one. FSH_ERR_MISMATCH:
  * a GPU is not there. FSH_ERR_SYSTEM, FSH_ERR_UNSUPPORTED: see launch.h. */
 FshStatus start_ranks(TrainOptions *options, RankPlace *place, StartedRank *started, FshError *error);
+/* With --elastic, deals the images of an update of the run that the options go on with out to the ranks that
+ * there are. Fails as elastic_find and elastic_apply. */
+FshStatus start_ranks_share(TrainOptions *options, const RankPlace *place, FshError *error);
 /* Tells the process that has started this rank how the rank ends. */
 void start_ranks_report(const StartedRank *started, FshStatus status);
 

@@ -1,6 +1,6 @@
 /* ftrain --gpus 2 --device cpu --max-restarts N, whose ranks are killed: the run ends as one that nobody has
  * disturbed, and leaves nothing behind. FSHARD_KILLS is the number of kills at moments chosen by chance. */
-#include "tests/programs/train_support.h"
+#include "tests/programs/ranks_support.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -238,7 +238,7 @@ static bool is_stopped(pid_t process)
     return read && state == 'T';
 }
 
-/* Waits until the first rank has stopped itself, as stop_at asks, and sends it the signal. */
+/* Waits until the first rank has stopped itself, as stop_at asks, sends it the signal and lets it go on. */
 static void send_when_stopped(const RunningProgram *running, int signal_number)
 {
     const double start = progress_now_seconds();
@@ -249,6 +249,7 @@ static void send_when_stopped(const RunningProgram *running, int signal_number)
         first = process_of(running, 0);
     }
     assert_int_equal(kill(first, signal_number), 0);
+    (void)kill(first, SIGCONT);
     while (kill(first, 0) == 0 && is_stopped(first))
         sleep_seconds(0.002);
 }
@@ -320,4 +321,65 @@ TEST_IN_FOLDER(test_a_run_that_fails_by_itself_is_not_started_again, folder)
     SAYS(2, "--max-restarts: is for --gpus, which starts ranks", "--max-restarts", "1", shards, out);
     SAYS(2, "--max-restarts: is for training", "--gpus", "2", "--device", "cpu", "--max-restarts", "1",
          "--evaluate", "--weights", "w", shards);
+}
+
+/* ---- fewer ranks ---- */
+
+static const DatasetSpec pairs = {.codec = FSH_CODEC_RAW,
+                                  .width = 32,
+                                  .height = 32,
+                                  .channels = 3,
+                                  .class_count = 4,
+                                  .train_count = 24,
+                                  .val_count = 4,
+                                  .shard_count = 2,
+                                  .kind = FSH_KIND_PAIRS};
+
+#define ONE_RANK                                                                                             \
+    "--device", "cpu", "--model", "unet", "--width", "8", "--epochs", "3", "--opt", "sgd", "--lr", "0.05",   \
+        "--lr-warmup-epochs", "0", "--val-interval", "1", "--batch-size", "3"
+#define UNET "--gpus", "2", ONE_RANK
+
+/* A rank that cannot start is left out: one goes on with all images of an update. */
+TEST_IN_FOLDER(test_an_elastic_run_goes_on_with_the_ranks_that_are_left, folder)
+{
+    const char *shards = make_set(folder, &pairs), *out = test_path(folder, "out");
+    if (!tells_children())
+        skip();
+    TRAINED(UNET, shards, test_path(folder, "whole"));
+    RunningProgram running = START("out/args.json", UNET, "--max-restarts", "3", "--elastic", shards, out);
+    send_when_stopped(&running, SIGKILL);
+    send_when_stopped(&running, SIGKILL);
+    send_when_stopped(&running, SIGCONT);
+    const RunningProgram ended = running;
+    RunResult result = run_wait(&running);
+    if (result.exit_status)
+        fail_msg("exit status %d\n%s", result.exit_status, end_of(result.err));
+    assert_contains(result.err, "restart 2 of 3: the other ranks go on from the beginning");
+    assert_contains(result.err, "1 of 2 ranks go on (--elastic)");
+    run_result_free(&result);
+    const double far = weights_distance(test_path(folder, "whole/last.safetensors"),
+                                        test_path(folder, "out/last.safetensors"));
+    if (!(far < 2e-6))
+        fail_msg("one rank's weights are %g from those of two", far);
+    assert_nothing_left(&ended, 3);
+}
+
+/* What torchrun and Slurm do with fewer hosts: the ranks that there are go on. */
+TEST_IN_FOLDER(test_an_elastic_run_resumes_with_another_number_of_ranks, folder)
+{
+    const char *shards = make_set(folder, &pairs), *out = test_path(folder, "out");
+    TRAINED(UNET, shards, test_path(folder, "whole"));
+    RunningProgram running = START("out/checkpoint.safetensors", UNET, shards, out);
+    send_when_stopped(&running, SIGTERM);
+    RunResult result = run_wait(&running);
+    assert_int_equal(result.exit_status, 75);
+    run_result_free(&result);
+    SAYS(0, "1 x 3 x 2, and 2 x 3 x 1 before: each update takes the same images", ONE_RANK, "--resume",
+         "auto", "--elastic", shards, out);
+    const double far = weights_distance(test_path(folder, "whole/last.safetensors"),
+                                        test_path(folder, "out/last.safetensors"));
+    if (!(far < 2e-6))
+        fail_msg("one rank's weights are %g from those of two", far);
+    SAYS(2, "--elastic: is for a run that goes on", UNET, "--elastic", shards, test_path(folder, "other"));
 }

@@ -34,6 +34,19 @@ TEST(test_all_is_no_more_than_a_run_may_have)
     assert_int_equal(gpus.numbers[RANKS_MAX - 1], RANKS_MAX - 1);
 }
 
+TEST(test_a_gpu_that_is_left_out_takes_no_rank)
+{
+    RankGpus gpus;
+    assert_int_equal(rank_gpus_read(&gpus, "4", NULL), FSH_OK);
+    assert_int_equal(rank_gpus_settle(&gpus, 4, NULL), FSH_OK);
+    rank_gpus_leave_out(&gpus, 1);
+    rank_gpus_leave_out(&gpus, 2);
+    assert_int_equal(gpus.count, 2);
+    assert_int_equal(gpus.numbers[0], 0);
+    assert_int_equal(gpus.numbers[1], 2);
+    assert_true(gpus.listed);
+}
+
 static void expect_refused(const char *text, FshStatus expected, const char *says)
 {
     RankGpus gpus;

@@ -42,6 +42,19 @@ TEST(test_no_step_is_where_two_restarts_begin)
     expect(&restarts, &killed, &evaluated, true, "restart 3 of 5: all ranks go on from step 20");
 }
 
+TEST(test_an_elastic_run_leaves_out_a_rank_that_does_not_get_on)
+{
+    Restarts restarts = {.most = 5, .elastic = true, .left_out = -1};
+    const LaunchEnd elsewhere = {.exit_status = 1, .lost_rank = -1, .lost = true};
+    expect(&restarts, &killed, &step_10, true, "restart 1 of 5: all ranks go on from step 10");
+    assert_int_equal(restarts.left_out, -1);
+    expect(&restarts, &killed, &step_10, true, "restart 2 of 5: the other ranks go on from step 10");
+    assert_int_equal(restarts.left_out, 1);
+    expect(&restarts, &killed, &step_20, true, "restart 3 of 5: all ranks go on from step 20");
+    assert_int_equal(restarts.left_out, -1);
+    expect(&restarts, &elsewhere, &step_20, false, "no restart: the last one began there too, from step 20");
+}
+
 TEST(test_other_ends_are_no_reason_to_start_again)
 {
     const LaunchEnd well = {.lost_rank = -1}, failed = {.exit_status = 1, .lost_rank = -1, .failed = true};

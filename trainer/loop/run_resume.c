@@ -66,17 +66,27 @@ static uint64_t count_of(const json_t *notes, const char *name, uint64_t most, u
     return count > 0 && (uint64_t)count <= most ? (uint64_t)count : missing;
 }
 
+RunShape run_shape_noted(const json_t *notes)
+{
+    const json_t *options = json_object_get(notes, "options");
+    return (RunShape){.ranks = count_of(notes, "ranks", COUNT_MAX, 1),
+                      .batch =
+                          count_of(notes, "batch", COUNT_MAX, count_of(options, "batch_size", COUNT_MAX, 0)),
+                      .accumulation = count_of(options, "grad_accum_steps", COUNT_MAX, 1),
+                      .steps = count_of(notes, "steps", INT64_MAX, 0)};
+}
+
 /* Returns the shape of the run that has left the notes. batch 0: it was chosen, by a version that did not
  * note it. */
 static RunShape noted_shape(const json_t *notes, const Session *session)
 {
-    const json_t *options = json_object_get(notes, "options");
     const RunShape now = run_shape(session);
-    RunShape was = {.ranks = count_of(notes, "ranks", COUNT_MAX, 1),
-                    .accumulation = count_of(options, "grad_accum_steps", COUNT_MAX, 1)};
-    const uint64_t chosen = was.ranks == now.ranks ? now.batch : 0, samples = session->plan.train_count;
-    was.batch = count_of(notes, "batch", COUNT_MAX, count_of(options, "batch_size", COUNT_MAX, chosen));
-    was.steps = count_of(notes, "steps", samples, was.batch ? samples / (was.batch * was.ranks) : 0);
+    const uint64_t samples = session->plan.train_count;
+    RunShape was = run_shape_noted(notes);
+    if (!was.batch && was.ranks == now.ranks)
+        was.batch = now.batch;
+    if (!was.steps || was.steps > samples)
+        was.steps = was.batch ? samples / (was.batch * was.ranks) : 0;
     return was;
 }
 

@@ -24,6 +24,10 @@ typedef struct RunShape {
 /* Returns the shape of the run that the session is for. */
 RunShape run_shape(const Session *session);
 
+/* Returns the shape of the run that has left the notes of a checkpoint. A batch or steps of 0 are not known:
+ * an earlier version has left them, which did not note what it chose. */
+RunShape run_shape_noted(const json_t *notes);
+
 /* Writes the path of the checkpoint that options->resume means to buffer, or "" to begin anew ("auto" and no
  * checkpoint). FSH_ERR_USAGE, FSH_ERR_MEMORY: the path is too long. */
 FshStatus run_resume_find(const TrainOptions *options, char *buffer, size_t buffer_bytes, FshError *error);

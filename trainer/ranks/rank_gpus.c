@@ -86,6 +86,7 @@ static FshStatus refuse(const char *wanted, int there, FshError *error)
 FshStatus rank_gpus_settle(RankGpus *gpus, int there, FshError *error)
 {
     char wanted[64];
+    gpus->there = there;
     if (gpus->all)
         gpus->count = there < RANKS_MAX ? there : RANKS_MAX;
     for (int i = 0; i < gpus->count; i++) {
@@ -99,4 +100,13 @@ FshStatus rank_gpus_settle(RankGpus *gpus, int there, FshError *error)
         return refuse(wanted, there, error);
     }
     return FSH_OK;
+}
+
+void rank_gpus_leave_out(RankGpus *gpus, int index)
+{
+    gpus->count--;
+    memmove(&gpus->numbers[index], &gpus->numbers[index + 1],
+            (size_t)(gpus->count - index) * sizeof *gpus->numbers);
+    gpus->all = false;
+    gpus->listed = true;
 }

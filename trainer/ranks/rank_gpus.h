@@ -20,6 +20,7 @@
 typedef struct RankGpus {
     bool all, listed;       /* "all"; a list; else a number */
     int count;              /* of ranks; "all": 0 until rank_gpus_settle */
+    int there;              /* GPUs that the process sees; 0 until rank_gpus_settle */
     int numbers[RANKS_MAX]; /* rank i takes this GPU; after rank_gpus_settle, or of a list */
 } RankGpus;
 
@@ -28,5 +29,7 @@ FshStatus rank_gpus_read(RankGpus *gpus, const char *text, FshError *error);
 /* Fills in the count of "all" and the GPU of each rank, where the process sees `there` GPUs.
  * FSH_ERR_MISMATCH: a GPU is wanted that is not there. */
 FshStatus rank_gpus_settle(RankGpus *gpus, int there, FshError *error);
+/* Leaves out the GPU of rank `index`: those that follow move up. The value is a list from then on. */
+void rank_gpus_leave_out(RankGpus *gpus, int index);
 
 #endif

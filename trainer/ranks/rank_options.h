@@ -1,7 +1,7 @@
 /* rank_options.h - the options that say which processes train together, and how they look after each other.
  *
- * Each option has one row, here, and one reader: rank_gpus.h (gpus), restart.h (max_restarts), train_plan.h
- * (parallel), rank_place.h (all that name a place), communicator_options.h (timeout).
+ * Each option has one row, here, and one reader: rank_gpus.h (gpus), restart.h (max_restarts), elastic.h
+ * (elastic), train_plan.h (parallel), rank_place.h (all that name a place), communicator_options.h (timeout).
  *
  * Threads: any. */
 #ifndef FSHARD_TRAINER_RANKS_RANK_OPTIONS_H
@@ -16,6 +16,7 @@ typedef struct RankOptions {
     const char *gpus; /* rank_gpus.h; NULL: this process only, or as a launcher says */
     int parallel;     /* RankParallel */
     int64_t max_restarts;
+    bool elastic;
     int gpu; /* no option: the GPU that --gpus gives this rank; -1: that of its local rank */
     /* A place by hand, as texts: rank_place.h reads them as it reads variables. NULL: not given. */
     const char *nnodes, *node_rank;
