@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/file.h"
@@ -235,6 +236,51 @@ TEST_IN_FOLDER(test_a_rank_that_is_stopped_while_nccl_connects_ends_the_run, fol
 {
     (void)make_set(folder, &train_plain);
     lose_second(folder, NULL, SIGSTOP, true, 1, ") has not moved for 3 s (--timeout)");
+}
+
+/* The order of a list is that of the ranks; on cards of one kind the result is the same. */
+TEST_IN_FOLDER(test_a_list_says_which_gpus_are_taken, folder)
+{
+    const char *shards = make_set(folder, &pairs);
+    TRAINED(UNET, "--batch-size", "6", "--gpus", "0,1", shards, test_path(folder, "order"));
+    TRAINED(UNET, "--batch-size", "6", "--gpus", "1,0", shards, test_path(folder, "other"));
+    TRAINED(UNET, "--batch-size", "6", "--gpus", "1,", shards, test_path(folder, "second"));
+    TRAINED(UNET, "--batch-size", "6", shards, test_path(folder, "first"));
+    assert_same_file(folder, "order", "other", true);
+    assert_same_file(folder, "first", "second", true);
+    SAYS(1, "--gpus: GPU 9 is wanted (the first is 0)", UNET, "--gpus", "0,9", shards,
+         test_path(folder, "none"));
+}
+
+/* --elastic looks at both GPUs, finds them well, and both go on. */
+TEST_IN_FOLDER(test_ranks_that_are_killed_are_started_again, folder)
+{
+    const char *shards = make_set(folder, &pairs), *out = test_path(folder, "killed");
+    TRAINED(UNET, "--batch-size", "6", "--gpus", "2", shards, test_path(folder, "whole"));
+    const char *const arguments[] = {
+        UNET, "--batch-size", "6",    "--gpus", "2", "--checkpoint-interval", "1", "--max-restarts",
+        "2",  "--elastic",    shards, out,      NULL};
+    const RunOptions options = {.timeout_seconds = 240, .stop_at = "killed/model_best.safetensors"};
+    RunningProgram running = run_start(&options, "ftrain", arguments);
+    assert_true(wait_for_file(test_path(folder, "killed/model_best.safetensors"), 60));
+    const pid_t victim = second_child(running.process);
+    if (!victim)
+        skip();
+    const double start = progress_now_seconds();
+    assert_int_equal(kill(victim, SIGKILL), 0);
+    for (siginfo_t ended = {0}; ended.si_pid == 0;) { /* the new first rank stops itself too */
+        sleep_seconds(0.1);
+        (void)kill(-running.process, SIGCONT);
+        assert_int_equal(waitid(P_PID, (id_t)running.process, &ended, WEXITED | WNOHANG | WNOWAIT), 0);
+        assert_true(progress_now_seconds() - start < 200);
+    }
+    RunResult result = run_wait(&running);
+    print_message("%s", result.err);
+    assert_int_equal(result.exit_status, 0);
+    assert_contains(result.err, "restart 1 of 2: all ranks go on from step ");
+    assert_contains_not(result.err, "(--elastic)");
+    run_result_free(&result);
+    assert_same_file(folder, "whole", "killed", true);
 }
 
 TEST_IN_FOLDER(test_a_signal_stops_both_and_the_run_goes_on, folder)

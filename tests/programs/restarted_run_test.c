@@ -18,10 +18,10 @@
 enum { KILLS = 5, KILLS_MAX = 1000, ARGUMENTS_MAX = 48 };
 
 /* Epochs of 10 steps for two ranks, with state in everything. */
-#define RICH                                                                                                 \
-    "--device", "cpu", "--gpus", "2", "--model", "conv8", "--batch-size", "2", "--opt", "adamw", "--lr",     \
-        "0.003", "--grad-accum-steps", "2", "--model-ema", "--model-ema-decay", "0.9", "--mixup-alpha",      \
-        "0.2"
+#define RANK                                                                                                 \
+    "--device", "cpu", "--model", "conv8", "--batch-size", "2", "--opt", "adamw", "--lr", "0.003",           \
+        "--grad-accum-steps", "2", "--model-ema", "--model-ema-decay", "0.9", "--mixup-alpha", "0.2"
+#define RICH "--gpus", "2", RANK
 
 /* Starts ftrain with one thread a rank. stop_at is that of RunOptions, or NULL. */
 static RunningProgram start(const char *stop_at, const char *const *arguments)
@@ -382,4 +382,58 @@ TEST_IN_FOLDER(test_an_elastic_run_resumes_with_another_number_of_ranks, folder)
     if (!(far < 2e-6))
         fail_msg("one rank's weights are %g from those of two", far);
     SAYS(2, "--elastic: is for a run that goes on", UNET, "--elastic", shards, test_path(folder, "other"));
+}
+
+/* ---- other launchers ---- */
+
+static const char torchrun[] = "/usr/bin/torchrun";
+
+/* torchrun restarts its ranks itself; what they need is --resume auto. Left out where it is not installed. */
+TEST_IN_FOLDER(test_torchrun_restarts_killed_ranks, folder)
+{
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "killed");
+    char program[512];
+    if (access(torchrun, X_OK) != 0 || !tells_children())
+        skip();
+    (void)snprintf(program, sizeof program, "%s/ftrain", getenv("FSHARD_BIN"));
+    TRAINED("--gpus", "2", RANK, "--epochs", "4", "--checkpoint-interval", "1", shards,
+            test_path(folder, "whole"));
+    /* Debian's torchrun 1.13 wants to be told where outputs go: it fails by its own default. */
+    const char *const arguments[] = {"--no_python",
+                                     "--nproc_per_node",
+                                     "2",
+                                     "--max_restarts",
+                                     "2",
+                                     "--monitor_interval",
+                                     "0.2",
+                                     "--redirects",
+                                     "0:1,1:1",
+                                     "--tee",
+                                     "0:1,1:1",
+                                     "--log_dir",
+                                     test_path(folder, "log"),
+                                     "--standalone",
+                                     program,
+                                     "--jobs",
+                                     "1",
+                                     RANK,
+                                     "--epochs",
+                                     "4",
+                                     "--checkpoint-interval",
+                                     "1",
+                                     "--resume",
+                                     "auto",
+                                     shards,
+                                     out,
+                                     NULL};
+    const RunOptions options = {.timeout_seconds = 300};
+    RunningProgram running = run_start(&options, torchrun, arguments);
+    assert_int_equal(kill_again_and_again(&running, test_path(folder, "killed/checkpoint.safetensors"), 1),
+                     1);
+    RunResult result = run_wait(&running);
+    if (result.exit_status)
+        fail_msg("exit status %d\n%s", result.exit_status, end_of(result.err));
+    assert_contains(result.err, "goes on from ");
+    run_result_free(&result);
+    assert_same_file(folder, "whole", "killed", true);
 }
