@@ -53,34 +53,37 @@ static FshStatus add_parts(TarSparse *sparse, const char *text, size_t bytes, Fs
 FshStatus tar_sparse_record(TarSparse *sparse, const char *key, size_t key_bytes, const char *value,
                             size_t value_bytes, FshError *error)
 {
-    static const char *const keys[] = {"major", "size", "realsize", "offset", "numbytes", "map"};
-    static const char prefix[] = "GNU.sparse.";
+    enum { MAJOR, SIZE, REALSIZE, OFFSET, NUMBYTES, MAP, KEYS };
+    static const char *const keys[KEYS] = {"major", "size", "realsize", "offset", "numbytes", "map"};
+    static const char prefix[] = "GNU.sparse.", solaris[] = "SUN.holesdata";
     const size_t prefix_bytes = sizeof prefix - 1;
     uint64_t number = 0;
     size_t i = 0;
+    if (key_bytes == sizeof solaris - 1 && memcmp(key, solaris, key_bytes) == 0)
+        return add_part(sparse, UINT64_MAX, 0, error); /* lies in no file: its content is refused */
     if (key_bytes <= prefix_bytes || memcmp(key, prefix, prefix_bytes) != 0)
         return FSH_OK;
     key += prefix_bytes;
     key_bytes -= prefix_bytes;
-    while (i < 6 && (key_bytes != strlen(keys[i]) || memcmp(key, keys[i], key_bytes) != 0))
+    while (i < KEYS && (key_bytes != strlen(keys[i]) || memcmp(key, keys[i], key_bytes) != 0))
         i++;
-    if (i < 5 && !tar_number_text(value, value_bytes, &number))
+    if (i < MAP && !tar_number_text(value, value_bytes, &number))
         return refuse_map(error);
-    sparse->given = sparse->given || i < 6;
+    sparse->given = sparse->given || i < KEYS;
     switch (i) {
-    case 0:
+    case MAJOR:
         sparse->map_in_content = number == 1;
         break;
-    case 1:
-    case 2:
+    case SIZE:
+    case REALSIZE:
         sparse->bytes = number;
         break;
-    case 3:
+    case OFFSET:
         sparse->next_offset = number;
         break;
-    case 4:
+    case NUMBYTES:
         return add_part(sparse, sparse->next_offset, number, error);
-    case 5:
+    case MAP:
         return add_parts(sparse, value, value_bytes, error);
     default: /* name, numblocks, minor */
         break;

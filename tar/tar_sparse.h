@@ -23,8 +23,9 @@ typedef struct TarSparse {
 /* Forgets the map, and keeps the memory. */
 void tar_sparse_reset(TarSparse *sparse);
 
-/* Takes a record of a pax header; keys that do not belong to a map are passed over. FSH_ERR_CORRUPT: it holds
- * no numbers; FSH_ERR_MEMORY. */
+/* Takes a record of a pax header; keys that do not belong to a map are passed over, and a map of Solaris is
+ * taken for a wrong one, so that its file is not given without its holes. FSH_ERR_CORRUPT: it holds no
+ * numbers; FSH_ERR_MEMORY. */
 FshStatus tar_sparse_record(TarSparse *sparse, const char *key, size_t key_bytes, const char *value,
                             size_t value_bytes, FshError *error);
 /* Reads the map of a header of kind 'S' and of the blocks after it, at offset; *taken_ret is set to the size
