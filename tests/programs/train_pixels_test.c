@@ -87,7 +87,7 @@ static void compare_ranks(TestFolder *folder, int ranks, const char *cache)
     RANKS_TRAINED(ranks, CONV8, "--batch-size", "4", shards, test_path(folder, "none"));
     RanksResult result =
         RANKS(ranks, 0, CONV8, "--batch-size", "4", "--cache", cache, shards, test_path(folder, "pixels"));
-    (void)snprintf(says, sizeof says, ", decoded once for %d ranks, in ", ranks);
+    (void)snprintf(says, sizeof says, ", once for %d ranks, in ", ranks);
     assert_contains(result.of[0].err, "train: 40 samples, ");
     assert_contains(result.of[0].err, says);
     assert_contains_not(result.of[0].err, "cannot share memory");

@@ -14,34 +14,37 @@
 #include "tests/trainer/dataset_support.h"
 #include "trainer/data/decoded_split.h"
 
-enum { MOST = 3, SHARES_MOST = 8, SHARE_BYTES = 1 << 20 };
+enum { MOST = 3, SHARES_MOST = 8, CALLS_MOST = 64, SHARE_BYTES = 1 << 20, PART_BYTES = 180000 };
 
 /* ---- a team of processes that a test has forked ---- */
 
 /* What the processes see of each other. */
 typedef struct Common {
     pthread_barrier_t barrier;
-    atomic_int failures, decoded, copied;
+    atomic_int failures[CALLS_MOST];   /* of each call of agree */
+    atomic_int decoded, copied, rooms; /* rooms: of memory, taken from the end by stores of parts */
     alignas(4096) char memory[SHARES_MOST][SHARE_BYTES]; /* for each call of share */
 } Common;
 
 typedef struct Member {
     DecodeTeam team;
     Common *common;
-    int shares;    /* calls so far */
-    bool separate; /* nothing can be shared */
+    int shares, calls; /* of share and of agree, so far */
+    bool separate;     /* nothing can be shared */
 } Member;
 
 static Common *common; /* of the running test, for the functions of the form and the store */
 
 static FshStatus agree(void *context, FshStatus mine, FshError *error)
 {
-    const Member *member = context;
+    Member *member = context;
+    if (member->calls == CALLS_MOST)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "the test counts no more calls");
+    atomic_int *call = &member->common->failures[member->calls++];
     if (mine)
-        (void)atomic_fetch_add(&member->common->failures, 1);
+        (void)atomic_fetch_add(call, 1);
     (void)pthread_barrier_wait(&member->common->barrier);
-    const int failures = atomic_load(&member->common->failures);
-    (void)pthread_barrier_wait(&member->common->barrier);
+    const int failures = atomic_load(call);
     return mine ? mine : failures ? fsh_error_set(error, FSH_ERR_SYSTEM, "another has failed") : FSH_OK;
 }
 
@@ -87,7 +90,83 @@ static FshStatus put(PixelStore *store, uint64_t offset, const void *pixels, siz
     return FSH_OK;
 }
 
+/* Of a store of parts pixels are `own` of the whole, and lie in memory that all see: as another GPU's
+ * would. */
+typedef struct PartStore {
+    FakeStore store;
+    PixelStoreKey own;
+    uint8_t *parts[MOST];
+    uint64_t begins[MOST];
+    size_t part_count;
+} PartStore;
+
+static FshStatus put_part(PixelStore *store, uint64_t offset, const void *pixels, size_t bytes,
+                          FshError *error)
+{
+    return put(store, offset - ((PartStore *)store)->own.begin_bytes, pixels, bytes, error);
+}
+
+static FshStatus new_part(PixelStore **store, Backend *backend, uint64_t bytes, const PixelStoreKey *own,
+                          FshError *error)
+{
+    PartStore *made = calloc(1, sizeof *made);
+    const int room = atomic_fetch_add(&common->rooms, 1);
+    if (!made || own->bytes > SHARE_BYTES) {
+        free(made);
+        return fsh_error_set(error, FSH_ERR_MEMORY, "no such memory");
+    }
+    made->store = (FakeStore){.base = {.backend = backend, .bytes = bytes},
+                              .pixels = (uint8_t *)common->memory[SHARES_MOST - 1 - room]};
+    made->own = *own;
+    *store = &made->store.base;
+    return FSH_OK;
+}
+
+static FshStatus part_key(PixelStore *store, PixelStoreKey *key_ret, FshError *error)
+{
+    const PartStore *part = (const PartStore *)store;
+    (void)error;
+    *key_ret = part->own;
+    memcpy(key_ret->handle, &part->store.pixels,
+           sizeof part->store.pixels); /* mapped before the fork: the same in all */
+    return FSH_OK;
+}
+
+static FshStatus join_parts(PixelStore *store, const PixelStoreKey *keys, size_t count, size_t own,
+                            FshError *error)
+{
+    PartStore *part = (PartStore *)store;
+    (void)error;
+    part->part_count = count;
+    for (size_t i = 0; i < count; i++) {
+        memcpy(&part->parts[i], keys[i].handle, sizeof part->parts[i]);
+        part->begins[i] = keys[i].begin_bytes;
+    }
+    return part->parts[own] == part->store.pixels ? FSH_OK : FSH_ERR_MISMATCH;
+}
+
+static FshStatus free_memory(Backend *backend, uint64_t *bytes_ret, FshError *error)
+{
+    (void)backend;
+    (void)error;
+    *bytes_ret = (256 << 20) + PART_BYTES; /* the source leaves 256 MiB alone */
+    return FSH_OK;
+}
+
+static void free_store(PixelStore *store)
+{
+    free(store);
+}
+
 static const PixelInterface fake_pixels = {.store_put = put};
+static const PixelInterface part_pixels = {.store_put = put_part,
+                                           .store_new_part = new_part,
+                                           .store_key = part_key,
+                                           .store_join = join_parts,
+                                           .store_free = free_store,
+                                           .free_memory = free_memory};
+static const BackendInterface part_interface = {.device = "parts", .pixels = &part_pixels};
+static Backend part_backend = {.interface = &part_interface};
 static const BackendInterface fake_interface = {.device = "fake", .pixels = &fake_pixels};
 static Backend fake = {.interface = &fake_interface};
 
@@ -183,8 +262,62 @@ static int decode_and_compare(const Case *test, const char *path, uint64_t index
     return !well; /* memory goes with the process */
 }
 
+/* Returns whether the parts of all processes together have the pixels of a split that one has decoded
+ * alone. */
+static bool parts_have(const DecodedSplit *together, const PartStore *store, const DecodedSplit *alone,
+                       const uint8_t *pixels)
+{
+    bool same = together->bytes == alone->bytes && together->bytes > PART_BYTES && store->part_count > 1;
+    for (uint64_t i = 0; i < alone->sample_count && same; i++) {
+        const DecodedImage *image = decoded_image(together, i, 0), *own = decoded_image(alone, i, 0);
+        size_t part = store->part_count - 1;
+        while (store->begins[part] > image->offset_bytes)
+            part--;
+        same = image->bytes == own->bytes &&
+               memcmp(store->parts[part] + (image->offset_bytes - store->begins[part]),
+                      pixels + own->offset_bytes, own->bytes) == 0;
+    }
+    return same;
+}
+
+/* Loads --cache gpu where the images do not fit into the store of one process, and compares. */
+static int divide_and_compare(const Case *test, const char *path, uint64_t index, uint64_t count)
+{
+    Member member = {
+        .team = {.index = index, .count = count, .room_bytes = 60000, .agree = agree, .share = share},
+        .common = common};
+    member.team.context = &member;
+    FshDataset *dataset = NULL;
+    PixelSource *source = NULL;
+    FshError error = {0};
+    DecodedSplit alone = {0};
+    uint8_t *own = NULL;
+    FshStatus status = fsh_open(&dataset, path, &error);
+    const PixelSourceOptions options = {
+        .samples = {.split = fsh_split(dataset, "train"), .kind = FSH_KIND_CLASSES},
+        .channels = 3,
+        .threads = 2,
+        .team = &member.team,
+        .backend = &part_backend};
+    if (!status)
+        status = pixel_source_new(&source, pixel_source_type("gpu"), &options, &error);
+    if (!status)
+        status = pixel_source_measure(source, &error);
+    if (!status)
+        status = pixel_source_load(source, &error);
+    if (!status)
+        status = decode(test, fsh_split(dataset, "train"), NULL, &alone, &own, &error);
+    const bool well =
+        !status && parts_have(decoded_split_of(source), (const PartStore *)source->store, &alone, own);
+    if (!well)
+        (void)fprintf(stderr, "process %d: %s\n", (int)index, error.message);
+    (void)pthread_barrier_wait(&common->barrier); /* the others look at this one's part */
+    return !well;
+}
+
 /* Runs the case in 2 and 3 processes. */
-static void run_case(TestFolder *folder, const Case *test)
+static void run_case(TestFolder *folder, const Case *test,
+                     int (*run)(const Case *test, const char *path, uint64_t index, uint64_t count))
 {
     for (uint64_t count = 2; count <= MOST; count++) {
         const char *path = test_path(folder, "set%d", (int)count);
@@ -200,7 +333,7 @@ static void run_case(TestFolder *folder, const Case *test)
             children[i] = fork();
             assert_true(children[i] >= 0);
             if (children[i] == 0)
-                _exit(decode_and_compare(test, path, i, count));
+                _exit(run(test, path, i, count));
         }
         for (uint64_t i = 0; i < count; i++) {
             int status = 1;
@@ -215,14 +348,14 @@ static void run_case(TestFolder *folder, const Case *test)
 
 TEST_IN_FOLDER(test_a_team_decodes_each_image_once, folder)
 {
-    run_case(folder, &(Case){.spec = jpegs});
+    run_case(folder, &(Case){.spec = jpegs}, decode_and_compare);
 }
 
 TEST_IN_FOLDER(test_a_team_decodes_each_pair_once, folder)
 {
     Case test = {.spec = jpegs};
     test.spec.kind = FSH_KIND_PAIRS;
-    run_case(folder, &test);
+    run_case(folder, &test, decode_and_compare);
 }
 
 /* Fewer images than the team has members, and one that another member has left out: each can say why. */
@@ -230,16 +363,21 @@ TEST_IN_FOLDER(test_every_member_knows_what_is_wrong_with_a_sample, folder)
 {
     Case test = {.spec = jpegs, .skip_bad = true};
     test.spec.untabled = true;
-    run_case(folder, &test);
+    run_case(folder, &test, decode_and_compare);
 }
 
 /* Many rounds: the room holds 60,000 bytes. */
 TEST_IN_FOLDER(test_a_team_fills_a_store_of_each_member, folder)
 {
-    run_case(folder, &(Case){.spec = jpegs, .into_store = true});
+    run_case(folder, &(Case){.spec = jpegs, .into_store = true}, decode_and_compare);
 }
 
 TEST_IN_FOLDER(test_a_team_without_shared_memory_decodes_everything_in_each_member, folder)
 {
-    run_case(folder, &(Case){.spec = jpegs, .separate = true});
+    run_case(folder, &(Case){.spec = jpegs, .separate = true}, decode_and_compare);
+}
+
+TEST_IN_FOLDER(test_a_team_divides_what_does_not_fit_on_one_gpu, folder)
+{
+    run_case(folder, &(Case){.spec = jpegs}, divide_and_compare);
 }

@@ -154,7 +154,7 @@ TEST_IN_FOLDER(test_a_batch_that_one_rank_cannot_take_ends_all, folder)
         run_two(folder, refuser, refuser, REFUSES_BATCH, 0, told);
         assert_int_equal(told[refuser].status, FSH_ERR_CORRUPT);
         assert_non_null(strstr(told[refuser].message, "sample 7: the device takes no batch"));
-        assert_int_equal(told[1 - refuser].status, FSH_ERR_SYSTEM);
+        assert_int_equal(told[1 - refuser].status, FSH_ERR_PEER);
         assert_string_equal(told[1 - refuser].message,
                             "another rank has failed, and says why; this one ends with it");
     }

@@ -19,6 +19,36 @@ FshStatus pixel_store_new(PixelStore **store, Backend *backend, uint64_t bytes, 
     return status ? status : pixels->store_new(store, backend, bytes, error);
 }
 
+FshStatus pixel_store_new_part(PixelStore **store, Backend *backend, uint64_t bytes, uint64_t begin_bytes,
+                               uint64_t own_bytes, FshError *error)
+{
+    const PixelInterface *pixels = NULL;
+    const PixelStoreKey own = {.begin_bytes = begin_bytes, .bytes = own_bytes};
+    *store = NULL;
+    FshStatus status = interface_of(backend, &pixels, error);
+    if (!status && !pixels->store_new_part)
+        status = fsh_error_set(error, FSH_ERR_UNSUPPORTED, "device %s: cannot divide pixels over processes",
+                               backend->interface->device);
+    return status ? status : pixels->store_new_part(store, backend, bytes, &own, error);
+}
+
+FshStatus pixel_store_key(PixelStore *store, PixelStoreKey *key_ret, FshError *error)
+{
+    return store->backend->interface->pixels->store_key(store, key_ret, error);
+}
+
+FshStatus pixel_store_join(PixelStore *store, const PixelStoreKey *keys, size_t count, size_t own,
+                           FshError *error)
+{
+    uint64_t end = 0;
+    for (size_t i = 0; i < count && keys[i].begin_bytes == end; i++)
+        end += keys[i].bytes;
+    if (end != store->bytes || own >= count)
+        return fsh_error_set(error, FSH_ERR_MISMATCH, "pixel store: %zu parts are not its %llu bytes", count,
+                             (unsigned long long)store->bytes);
+    return store->backend->interface->pixels->store_join(store, keys, count, own, error);
+}
+
 void pixel_store_free(PixelStore **store)
 {
     if (!*store)

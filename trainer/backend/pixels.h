@@ -26,6 +26,24 @@ typedef struct PixelStore PixelStore;
 /* Makes a store with memory for `bytes` of pixels. FSH_ERR_UNSUPPORTED: this backend computes where the
  * loader's memory is. FSH_ERR_MEMORY says what was asked for and what is free. */
 FshStatus pixel_store_new(PixelStore **store, Backend *backend, uint64_t bytes, FshError *error);
+/* What another process needs to reach the part that a store holds. */
+typedef struct PixelStoreKey {
+    unsigned char handle[64]; /* the backend's */
+    uint64_t begin_bytes, bytes;
+} PixelStoreKey;
+
+/* Makes a store of `bytes` of which this process holds own_bytes from begin_bytes on; pixel_store_put
+ * takes those alone. The rest lies in stores of other processes of this host, which pixel_store_join
+ * finds. FSH_ERR_UNSUPPORTED, FSH_ERR_MEMORY as above. */
+FshStatus pixel_store_new_part(PixelStore **store, Backend *backend, uint64_t bytes, uint64_t begin_bytes,
+                               uint64_t own_bytes, FshError *error);
+/* Sets *key_ret to the key of the part that this store holds. */
+FshStatus pixel_store_key(PixelStore *store, PixelStoreKey *key_ret, FshError *error);
+/* Opens the parts of all processes, in their order, this one's (`own`) among them: batches find every byte
+ * from then on. Keys are copied. FSH_ERR_UNSUPPORTED: a GPU cannot reach another's memory.
+ * FSH_ERR_MISMATCH: the parts are not the whole. */
+FshStatus pixel_store_join(PixelStore *store, const PixelStoreKey *keys, size_t count, size_t own,
+                           FshError *error);
 /* Waits for the work that uses the store, and frees it. Call it before the backend is closed. NULL is
  * fine. */
 void pixel_store_free(PixelStore **store);
@@ -59,6 +77,12 @@ FshStatus backend_free_memory(Backend *backend, uint64_t *free_bytes_ret, FshErr
 /* What a backend implements; the functions above check arguments and call these. */
 typedef struct PixelInterface {
     FshStatus (*store_new)(PixelStore **store, Backend *backend, uint64_t bytes, FshError *error);
+    /* Of parts; NULL: there are none. own: what this process holds, its handle not set. */
+    FshStatus (*store_new_part)(PixelStore **store, Backend *backend, uint64_t bytes,
+                                const PixelStoreKey *own, FshError *error);
+    FshStatus (*store_key)(PixelStore *store, PixelStoreKey *key_ret, FshError *error);
+    FshStatus (*store_join)(PixelStore *store, const PixelStoreKey *keys, size_t count, size_t own,
+                            FshError *error);
     void (*store_free)(PixelStore *store);
     FshStatus (*store_put)(PixelStore *store, uint64_t offset_bytes, const void *pixels, size_t bytes,
                            FshError *error);

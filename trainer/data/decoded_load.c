@@ -28,19 +28,25 @@ typedef struct Stretch {
     uint64_t begin, bytes;
 } Stretch;
 
+/* Stretches that are decoded at a time, to where; at NULL: into buffers. */
+typedef struct Round {
+    uint64_t first, count; /* stretches */
+    uint64_t begin, bytes; /* in the split */
+    uint8_t *at;
+} Round;
+
 /* One job: measuring or loading. */
 typedef struct Task {
     DecodedSplit *split;
     const PixelSourceOptions *options;
-    PixelStore *store; /* what is decoded goes there; NULL: it stays */
-    uint8_t *to;       /* where offset to_begin lies; NULL: in buffers */
-    uint64_t to_begin;
-    uint64_t share, shares;                /* this process does items share, share + shares, … */
-    uint64_t at_a_time;                    /* samples to measure */
-    SampleLoader **loaders;                /* [threads] */
-    CopyBuffer *buffers;                   /* [threads] */
-    Stretch *stretches;                    /* [stretch_count] all of the split, in its order */
-    uint64_t stretch_count, first_stretch; /* first_stretch: of those to load now */
+    PixelStore *store;      /* what is decoded goes there; NULL: it stays */
+    Round decoded, copied;  /* copied: decoded before, by the team */
+    uint64_t share, shares; /* this process does items share, share + shares, … */
+    uint64_t at_a_time;     /* samples to measure */
+    SampleLoader **loaders; /* [threads] */
+    CopyBuffer *buffers;    /* [threads] */
+    Stretch *stretches;     /* [stretch_count] all of the split, in its order */
+    uint64_t stretch_count;
 } Task;
 
 /* ---- a team ---- */
@@ -115,14 +121,18 @@ static FshStatus open_task(Task *task, FshError *error)
     return status;
 }
 
-/* Runs work for this process's share of items 0..count-1, which come from `first` on. */
-static FshStatus run_share(const Task *task, uint64_t count, PoolWork work, FshError *error)
+/* Returns how many of `count` items are this process's share. */
+static uint64_t share_of(const Task *task, uint64_t count)
 {
-    const uint64_t own = count > task->share ? (count - task->share + task->shares - 1) / task->shares : 0;
-    return pool_run(task->options->threads, own, work, (void *)task, error);
+    return count > task->share ? (count - task->share + task->shares - 1) / task->shares : 0;
 }
 
-/* Returns the item of run_share's whole count that is this process's item. */
+static FshStatus run_share(const Task *task, uint64_t count, PoolWork work, FshError *error)
+{
+    return pool_run(task->options->threads, share_of(task, count), work, (void *)task, error);
+}
+
+/* Returns which of all items this process's item is. */
 static uint64_t item_of(const Task *task, uint64_t own)
 {
     return own * task->shares + task->share;
@@ -293,21 +303,34 @@ static uint64_t sample_bytes(const DecodedSplit *split, uint64_t sample)
     return bytes;
 }
 
-/* Makes stretches of neighbours of most_bytes together; a sample that is larger goes alone. */
-static void divide(Task *task, uint64_t most_bytes)
+/* Makes stretches of neighbours of most_bytes together, from offset `from` to `to` of the split; a sample
+ * that is larger goes alone. */
+static void divide(Task *task, uint64_t most_bytes, uint64_t from, uint64_t to)
 {
     Stretch *now = NULL;
     uint64_t begin = 0;
     for (uint64_t i = 0; i < task->split->sample_count; i++) {
         const uint64_t own = sample_bytes(task->split, i);
-        if (!now || now->bytes + own > most_bytes) {
+        const bool inside = own > 0 && begin >= from && begin < to;
+        if (inside && (!now || now->bytes + own > most_bytes)) {
             now = &task->stretches[task->stretch_count++];
             *now = (Stretch){.first = i, .begin = begin};
         }
-        now->end = i + 1;
-        now->bytes += own;
+        if (inside) {
+            now->end = i + 1;
+            now->bytes += own;
+        }
         begin += own;
     }
+}
+
+uint64_t decoded_split_part(const DecodedSplit *split, uint64_t index, uint64_t count)
+{
+    const uint64_t least = (uint64_t)((__uint128_t)split->bytes * index / count);
+    uint64_t begin = 0;
+    for (uint64_t i = 0; i < split->sample_count && begin < least; i++)
+        begin += sample_bytes(split, i);
+    return begin;
 }
 
 /* Returns the bytes to decode at a time: what is copied into a store should be large, but give all threads
@@ -351,11 +374,11 @@ static FshStatus load_sample(const Task *task, SampleLoader *loader, uint64_t sa
 static FshStatus load_some(uint64_t own, int thread, void *context, FshError *error)
 {
     const Task *task = context;
-    const Stretch *stretch = &task->stretches[task->first_stretch + item_of(task, own)];
+    const Stretch *stretch = &task->stretches[task->decoded.first + item_of(task, own)];
     if (stretch->bytes == 0)
         return FSH_OK;
-    uint8_t *to = task->to ? task->to + (stretch->begin - task->to_begin)
-                           : reserve_buffer(&task->buffers[thread], stretch->bytes);
+    uint8_t *to = task->decoded.at ? task->decoded.at + (stretch->begin - task->decoded.begin)
+                                   : reserve_buffer(&task->buffers[thread], stretch->bytes);
     if (!to)
         return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for images of %llu bytes",
                              (unsigned long long)stretch->bytes);
@@ -363,62 +386,69 @@ static FshStatus load_some(uint64_t own, int thread, void *context, FshError *er
     for (uint64_t i = stretch->first; i < stretch->end && !status; i++)
         if (decoded_image(task->split, i, 0)->offset_bytes != PIXELS_NONE)
             status = load_sample(task, task->loaders[thread], i, to, stretch->begin, error);
-    return status || task->to
+    return status || task->decoded.at
                ? status
                : pixel_store_put(task->store, stretch->begin, to, (size_t)stretch->bytes, error);
 }
 
-/* Copies a stretch that the team has decoded into this process's store. */
-static FshStatus copy_some(uint64_t item, int thread, void *context, FshError *error)
+/* Copies a stretch that the team has decoded before into this process's store, or decodes one of this
+ * process's share: the copies come first, and decoding goes on beside them. */
+static FshStatus copy_or_load(uint64_t item, int thread, void *context, FshError *error)
 {
     const Task *task = context;
-    const Stretch *stretch = &task->stretches[task->first_stretch + item];
-    (void)thread;
-    return stretch->bytes
-               ? pixel_store_put(task->store, stretch->begin, task->to + (stretch->begin - task->to_begin),
-                                 (size_t)stretch->bytes, error)
-               : FSH_OK;
+    const Round *copied = &task->copied;
+    if (item >= copied->count)
+        return load_some(item - copied->count, thread, context, error);
+    const Stretch *stretch = &task->stretches[copied->first + item];
+    return pixel_store_put(task->store, stretch->begin, copied->at + (stretch->begin - copied->begin),
+                           (size_t)stretch->bytes, error);
 }
 
-/* Returns how many stretches a round from `first` on has, and sets *bytes_ret to their bytes: those that
- * fit into the team's room, and one at least. */
-static uint64_t round_stretches(const Task *task, uint64_t first, uint64_t *bytes_ret)
+/* Returns the round from a stretch on: those that fit into the team's room, and one at least; none at the
+ * end. */
+static Round round_from(const Task *task, uint64_t first, uint8_t *at)
 {
-    uint64_t count = 1, bytes = task->stretches[first].bytes;
-    while (first + count < task->stretch_count &&
-           bytes + task->stretches[first + count].bytes <= task->split->team->room_bytes)
-        bytes += task->stretches[first + count++].bytes;
-    *bytes_ret = bytes;
-    return count;
+    Round round = {.first = first, .at = at};
+    for (uint64_t i = first; i < task->stretch_count; i++, round.count++) {
+        const Stretch *stretch = &task->stretches[i];
+        if (i == first)
+            round.begin = stretch->begin;
+        else if (round.bytes + stretch->bytes > task->split->team->room_bytes)
+            break;
+        round.bytes += stretch->bytes;
+    }
+    return round;
 }
 
 /* Returns the bytes of the largest round. */
 static uint64_t largest_round(const Task *task)
 {
-    uint64_t most = 0, bytes = 0, count = 0;
-    for (uint64_t i = 0; i < task->stretch_count; i += count) {
-        count = round_stretches(task, i, &bytes);
-        most = bytes > most ? bytes : most;
+    uint64_t most = 0;
+    for (uint64_t i = 0; i < task->stretch_count;) {
+        const Round round = round_from(task, i, NULL);
+        most = round.bytes > most ? round.bytes : most;
+        i += round.count;
     }
     return most;
 }
 
-/* Loads into a store of this process by rounds: the team decodes one, and each process copies it. */
+/* Loads into a store of this process by rounds: the team decodes one into one half of the room, while each
+ * process copies the one before from the other half. */
 static FshStatus load_rounds(Task *task, FshStatus opened, FshError *error)
 {
     DecodedMemory room = {0};
-    uint64_t bytes = 0, count = 0;
-    FshStatus status =
-        take_memory(task->split, task->options, opened, opened ? 0 : largest_round(task), &room, error);
-    task->to = room.bytes;
-    for (uint64_t i = 0; i < task->stretch_count && !status; i += count) {
-        count = round_stretches(task, i, &bytes);
-        task->first_stretch = i;
-        task->to_begin = task->stretches[i].begin;
-        status = decoded_split_agree(task->options, run_share(task, count, load_some, error), error);
-        if (!status)
-            status = pool_run(task->options->threads, count, copy_some, task, error);
-        status = decoded_split_agree(task->options, status, error); /* the next round overwrites this one */
+    const uint64_t most = opened ? 0 : largest_round(task);
+    uint64_t first = 0, half = 0;
+    FshStatus status = take_memory(task->split, task->options, opened, 2 * most, &room, error);
+    while (!status && (first < task->stretch_count || task->decoded.count)) {
+        task->copied = task->decoded;
+        task->decoded = round_from(task, first, room.bytes + half * most);
+        first += task->decoded.count;
+        half = 1 - half;
+        status = pool_run(task->options->threads, task->copied.count + share_of(task, task->decoded.count),
+                          copy_or_load, task, error);
+        status =
+            decoded_split_agree(task->options, status, error); /* the next round overwrites the copied one */
     }
     if (room.bytes)
         (void)munmap(room.bytes, room.length);
@@ -434,21 +464,30 @@ static void protect(const DecodedSplit *split)
             (void)mprotect(both[i]->bytes, both[i]->length, PROT_READ);
 }
 
-/* Loads into the store, or into memory that is there. With a team all processes fail alike. */
+/* Loads into the store, or into memory that is there: all, or this process's part. With a team all
+ * processes fail alike. */
 static FshStatus load_all(DecodedSplit *split, const PixelSourceOptions *options, PixelStore *store,
-                          FshError *error)
+                          bool part, FshError *error)
 {
     const double start = progress_now_seconds();
-    Task task = {.split = split, .options = options, .store = store, .to = split->pixels.bytes};
+    const uint64_t index = part ? split->team->index : 0, count = part ? split->team->count : 1;
+    Task task = {.split = split, .options = options, .store = store};
     FshStatus status = open_task(&task, error);
     if (!status)
-        divide(&task, stretch_bytes(&task));
+        divide(&task, stretch_bytes(&task), decoded_split_part(split, index, count),
+               decoded_split_part(split, index + 1, count));
     /* From here on samples may be left out: all have divided the same. */
     status = decoded_split_agree(options, status, error);
-    if (store && split->team)
+    if (part) {
+        task.share = 0;
+        task.shares = 1;
+    }
+    if (store && split->team && !part)
         status = load_rounds(&task, status, error);
-    else if (!status)
+    else if (!status) {
+        task.decoded = (Round){.count = task.stretch_count, .at = split->pixels.bytes};
         status = run_share(&task, task.stretch_count, load_some, error);
+    }
     status = decoded_split_agree(options, status, error);
     if (!status)
         status = note_problems_of_others(&task, error);
@@ -456,6 +495,7 @@ static FshStatus load_all(DecodedSplit *split, const PixelSourceOptions *options
     protect(split);
     status = decoded_split_agree(options, status, error);
     split->loaded = !status;
+    split->divided = part;
     split->seconds += progress_now_seconds() - start;
     return status;
 }
@@ -463,7 +503,13 @@ static FshStatus load_all(DecodedSplit *split, const PixelSourceOptions *options
 FshStatus decoded_split_load_store(DecodedSplit *split, const PixelSourceOptions *options, PixelStore *store,
                                    FshError *error)
 {
-    return load_all(split, options, store, error);
+    return load_all(split, options, store, false, error);
+}
+
+FshStatus decoded_split_load_part(DecodedSplit *split, const PixelSourceOptions *options, PixelStore *store,
+                                  FshError *error)
+{
+    return load_all(split, options, store, true, error);
 }
 
 FshStatus decoded_split_load_ram(DecodedSplit *split, const PixelSource *source, FshError *error)
@@ -473,7 +519,7 @@ FshStatus decoded_split_load_ram(DecodedSplit *split, const PixelSource *source,
         status = fsh_error_prepend(error, "%s: %s", fsh_path(source->options.samples.split->dataset),
                                    source->type->option);
     if (!status)
-        status = load_all(split, &source->options, NULL, error);
+        status = load_all(split, &source->options, NULL, false, error);
     if (status)
         decoded_split_drop_pixels(split);
     return status;

@@ -138,7 +138,8 @@ FshStatus decoded_source_tell(const PixelSource *source, char *line, size_t line
     const DecodedSplit *split = decoded_split_of(source);
     (void)error;
     if (split->team && split->team->count > 1)
-        (void)snprintf(ranks, sizeof ranks, ", decoded once for %" PRIu64 " ranks", split->team->count);
+        (void)snprintf(ranks, sizeof ranks, ", %s for %" PRIu64 " ranks",
+                       split->divided ? "a part on each" : "once", split->team->count);
     (void)snprintf(line, line_bytes, "%s: %" PRIu64 " samples, %s of pixels %s%s, in %.1f s",
                    source->options.samples.split->info->name, split->sample_count,
                    progress_format_bytes(bytes, sizeof bytes, split->bytes), source->type->loaded, ranks,

@@ -66,8 +66,8 @@ typedef struct DecodedSplit {
     SampleChecksums checksums;
     DecodedMemory pixels;   /* [bytes]; of nothing unless it is loaded into RAM */
     const DecodeTeam *team; /* that shares tables and pixels; NULL: they are this process's own */
-    bool loaded;
-    double seconds; /* that measuring and loading took */
+    bool loaded, divided;   /* divided: each process of the team has a part in its store */
+    double seconds;         /* that measuring and loading took */
 } DecodedSplit;
 
 /* What sources of a decoded split begin with. */
@@ -97,6 +97,12 @@ FshStatus decoded_split_measure(DecodedSplit *split, const PixelSourceOptions *o
 FshStatus decoded_split_load_ram(DecodedSplit *split, const PixelSource *source, FshError *error);
 /* Frees the memory of decoded_split_load_ram. */
 void decoded_split_drop_pixels(DecodedSplit *split);
+/* Returns where part `index` of a split that is divided among `count` begins; of `count` the end. Parts
+ * begin with a sample. */
+uint64_t decoded_split_part(const DecodedSplit *split, uint64_t index, uint64_t count);
+/* Decodes this process's part, of as many as the team has, into a store of that part. */
+FshStatus decoded_split_load_part(DecodedSplit *split, const PixelSourceOptions *options, PixelStore *store,
+                                  FshError *error);
 /* Decodes into a store of split->bytes; one copy brings several neighbours there. With a team all
  * processes fail. */
 FshStatus decoded_split_load_store(DecodedSplit *split, const PixelSourceOptions *options, PixelStore *store,

@@ -41,10 +41,20 @@ typedef struct FilesSlot {
     cudaEvent_t there, used; /* the images are in memory; the batch is made from them */
 } FilesSlot;
 
+/* A part of the pixels, in the memory of this GPU or of another. */
+typedef struct StorePart {
+    uint64_t begin_bytes;
+    uint64_t shift; /* from where an offset lies in the store to where it lies from store->memory on; wraps */
+    void *opened;   /* another process's memory; NULL: this store's own */
+} StorePart;
+
 typedef struct CudaPixelStore {
     PixelStore base;
     int device;
     void *memory;
+    PixelStoreKey own; /* what memory holds of the whole */
+    StorePart *parts;  /* [part_count] NULL: memory holds all */
+    size_t part_count;
     pthread_mutex_t mutex; /* stages[].taken */
     pthread_cond_t freed;
     bool mutex_made, condition_made;
@@ -97,6 +107,10 @@ static void store_free(PixelStore *store)
     free(freed->list_places);
     free(freed->list_refused);
     cuda_memory_free(&freed->axes);
+    for (size_t i = 0; i < freed->part_count; i++)
+        if (freed->parts[i].opened)
+            (void)cudaIpcCloseMemHandle(freed->parts[i].opened);
+    free(freed->parts);
     cuda_memory_free(&freed->memory);
     if (freed->condition_made)
         (void)pthread_cond_destroy(&freed->freed);
@@ -121,25 +135,91 @@ static FshStatus make_ways(CudaPixelStore *store, FshError *error)
     return status;
 }
 
-static FshStatus store_new(PixelStore **store, Backend *backend, uint64_t bytes, FshError *error)
+static FshStatus store_new_part(PixelStore **store, Backend *backend, uint64_t bytes,
+                                const PixelStoreKey *own, FshError *error)
 {
     CudaPixelStore *made = calloc(1, sizeof *made);
     if (!made)
         return fsh_error_set(error, FSH_ERR_MEMORY, "cuda: no memory for a pixel store");
     made->base = (PixelStore){.backend = backend, .bytes = bytes};
+    made->own = *own;
     made->mutex_made = pthread_mutex_init(&made->mutex, NULL) == 0;
     made->condition_made = pthread_cond_init(&made->freed, NULL) == 0;
     FshStatus status = made->mutex_made && made->condition_made
                            ? CUDA_TRY(cudaGetDevice(&made->device), error)
                            : fsh_error_set(error, FSH_ERR_SYSTEM, "cuda: no lock for a pixel store");
     if (!status)
-        status = cuda_memory_new(&made->memory, bytes, "pixels", error);
+        status = cuda_memory_new(&made->memory, own->bytes, "pixels", error);
     if (!status)
         status = make_ways(made, error);
     if (status)
         store_free(&made->base);
     else
         *store = &made->base;
+    return status;
+}
+
+static FshStatus store_new(PixelStore **store, Backend *backend, uint64_t bytes, FshError *error)
+{
+    return store_new_part(store, backend, bytes, &(PixelStoreKey){.bytes = bytes}, error);
+}
+
+static FshStatus store_new_shared(PixelStore **store, Backend *backend, uint64_t bytes,
+                                  const PixelStoreKey *own, FshError *error)
+{
+    /* The driver lays small pieces into one block, and another process would open the block. */
+    enum { BLOCK_BYTES = 4 << 20 };
+    PixelStoreKey rounded = *own;
+    rounded.bytes = (own->bytes / BLOCK_BYTES + 1) * BLOCK_BYTES;
+    FshStatus status = store_new_part(store, backend, bytes, &rounded, error);
+    if (!status)
+        ((CudaPixelStore *)*store)->own.bytes = own->bytes;
+    return status;
+}
+
+static FshStatus store_key(PixelStore *base, PixelStoreKey *key_ret, FshError *error)
+{
+    const CudaPixelStore *store = (const CudaPixelStore *)base;
+    cudaIpcMemHandle_t handle;
+    _Static_assert(sizeof handle == sizeof key_ret->handle, "a key holds CUDA's handle");
+    *key_ret = store->own;
+    FshStatus status = CUDA_TRY(cudaIpcGetMemHandle(&handle, store->memory), error);
+    if (!status)
+        memcpy(key_ret->handle, &handle, sizeof handle);
+    return status ? fsh_error_prepend(error, "cuda: pixels for other GPUs") : FSH_OK;
+}
+
+/* Opens the memory of another process, on its GPU. */
+static FshStatus open_part(StorePart *part, const PixelStoreKey *key, FshError *error)
+{
+    cudaIpcMemHandle_t handle;
+    FshError why = {0};
+    memcpy(&handle, key->handle, sizeof handle);
+    if (CUDA_TRY(cudaIpcOpenMemHandle(&part->opened, handle, cudaIpcMemLazyEnablePeerAccess), &why) == FSH_OK)
+        return FSH_OK;
+    part->opened = NULL;
+    (void)cudaGetLastError(); /* it is told here */
+    return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "the GPUs cannot reach each other's memory (%s)",
+                         why.message);
+}
+
+static FshStatus store_join(PixelStore *base, const PixelStoreKey *keys, size_t count, size_t own,
+                            FshError *error)
+{
+    CudaPixelStore *store = (CudaPixelStore *)base;
+    FshStatus status = FSH_OK;
+    store->parts = calloc(count, sizeof *store->parts);
+    if (!store->parts)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for %zu parts of the pixels", count);
+    store->part_count = count;
+    for (size_t i = 0; i < count && !status; i++) {
+        StorePart *part = &store->parts[i];
+        part->begin_bytes = keys[i].begin_bytes;
+        if (i != own && keys[i].bytes)
+            status = open_part(part, &keys[i], error);
+        const uint64_t base_address = (uint64_t)(uintptr_t)(part->opened ? part->opened : store->memory);
+        part->shift = base_address - (uint64_t)(uintptr_t)store->memory - part->begin_bytes;
+    }
     return status;
 }
 
@@ -159,7 +239,7 @@ static void store_memory(const PixelStore *base, MemoryUse *use)
         pinned = larger(pinned, store->files[i].pinned_bytes);
     }
     use->bytes[MEMORY_PIXELS] +=
-        base->bytes + RING_COUNT * recipes + FILES_COUNT * images + store->axes_bytes;
+        store->own.bytes + RING_COUNT * recipes + FILES_COUNT * images + store->axes_bytes;
     use->bytes[MEMORY_PINNED] +=
         (uint64_t)STAGE_COUNT * STAGE_BYTES + RING_COUNT * recipes + FILES_COUNT * pinned;
 }
@@ -219,9 +299,10 @@ static FshStatus store_put(PixelStore *base, uint64_t offset_bytes, const void *
     for (size_t done = 0; done < bytes && !status;) {
         const size_t count = bytes - done < STAGE_BYTES ? bytes - done : STAGE_BYTES;
         memcpy(stage->pinned, (const char *)pixels + done, count);
-        status = CUDA_TRY(cudaMemcpyAsync((char *)store->memory + offset_bytes + done, stage->pinned, count,
-                                          cudaMemcpyHostToDevice, stage->stream),
-                          error);
+        status =
+            CUDA_TRY(cudaMemcpyAsync((char *)store->memory + (offset_bytes - store->own.begin_bytes) + done,
+                                     stage->pinned, count, cudaMemcpyHostToDevice, stage->stream),
+                     error);
         if (!status)
             status = CUDA_TRY(cudaStreamSynchronize(stage->stream), error);
         done += count;
@@ -443,9 +524,22 @@ static uint32_t taps_of(const PixelBatch *batch, unsigned side)
     return (uint32_t)most;
 }
 
+/* Makes the recipes' offsets count from store->memory on, in whose memory ever an image lies. */
+static void find_parts(const CudaPixelStore *store, PixelRecipe *recipes, uint64_t count, unsigned side)
+{
+    for (uint64_t i = 0; i < count && store->part_count; i++) {
+        uint64_t *offset = &recipes[i].offset_bytes[side];
+        size_t part = store->part_count - 1;
+        while (part > 0 && store->parts[part].begin_bytes > *offset)
+            part--;
+        if (*offset != PIXELS_NONE)
+            *offset += store->parts[part].shift;
+    }
+}
+
 /* Sends the recipes of a side, with the colours where asked for: side 0 has them. */
-static FshStatus send_recipes(RingSlot *slot, const PixelBatch *batch, bool colours, PixelJob *job,
-                              cudaStream_t stream, FshError *error)
+static FshStatus send_recipes(const CudaPixelStore *store, RingSlot *slot, const PixelBatch *batch,
+                              bool colours, PixelJob *job, cudaStream_t stream, FshError *error)
 {
     const uint64_t recipe_bytes = batch->count * sizeof *batch->recipes,
                    colours_bytes = colours ? batch->count * sizeof *batch->colours : 0;
@@ -455,6 +549,7 @@ static FshStatus send_recipes(RingSlot *slot, const PixelBatch *batch, bool colo
     if (status)
         return status;
     memcpy(slot->pinned, batch->recipes, recipe_bytes);
+    find_parts(store, slot->pinned, batch->count, job->side);
     if (colours)
         memcpy((char *)slot->pinned + recipe_bytes, batch->colours, colours_bytes);
     job->recipes = slot->memory;
@@ -505,7 +600,7 @@ static FshStatus write_pixels(Program *program, TensorId input, PixelStore *base
         job.store = files->memory;
     }
     if (!status)
-        status = send_recipes(slot, batch, side == 0 && batch->colours, &job, stream, error);
+        status = send_recipes(store, slot, batch, side == 0 && batch->colours, &job, stream, error);
     if (!status)
         status = make_batch(&job, stream, error);
     if (!status)
@@ -517,6 +612,9 @@ static FshStatus write_pixels(Program *program, TensorId input, PixelStore *base
 }
 
 const PixelInterface cuda_pixels = {.store_new = store_new,
+                                    .store_new_part = store_new_shared,
+                                    .store_key = store_key,
+                                    .store_join = store_join,
                                     .store_free = store_free,
                                     .store_put = store_put,
                                     .store_memory = store_memory,

@@ -11,15 +11,6 @@ namespace
 
 /* ---- average pools ---- */
 
-/* Returns by what the sum of a window is divided. */
-__device__ float window_pixels(const PoolShape &pool, const Image &in, int out_row, int out_column)
-{
-    if (!pool.ceil)
-        return (float)(pool.kernel * pool.kernel);
-    return (float)(min(pool.kernel, in.height - out_row * pool.stride) *
-                   min(pool.kernel, in.width - out_column * pool.stride));
-}
-
 template <typename T, int Width>
 __global__ void __launch_bounds__(block_threads)
     avg_pool_kernel(const T *x, Image in, PoolShape pool, T *y, Image out, Places places)
@@ -40,10 +31,9 @@ __global__ void __launch_bounds__(block_threads)
         for (int k = 0; k < Width; k++)
             sum[k] += values[k];
     }
-    const float pixels = window_pixels(pool, in, p.h, p.w);
 #pragma unroll
     for (int k = 0; k < Width; k++)
-        sum[k] /= pixels;
+        sum[k] /= (float)(pool.kernel * pool.kernel);
     put(y + out.element(p.n, p.h, p.w, c), sum);
 }
 
@@ -65,10 +55,9 @@ __global__ void __launch_bounds__(block_threads)
             for (int k = 0; k < Width; k++)
                 sum[k] += values[k];
         }
-    const float pixels = window_pixels(pool, in, rows.first, columns.first);
 #pragma unroll
     for (int k = 0; k < Width; k++)
-        sum[k] /= pixels;
+        sum[k] /= (float)(pool.kernel * pool.kernel);
     put(dx + in.element(p.n, p.h, p.w, c), sum);
 }
 
