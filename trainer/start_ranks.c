@@ -120,16 +120,16 @@ static FshStatus choose_devices(TrainOptions *options, RankGpus *gpus, FshError 
 static FshStatus check_starter(const TrainOptions *options, const RankPlace *place, int count,
                                FshError *error)
 {
-    if (place->local_world > 1)
-        return fsh_error_set(error, FSH_ERR_USAGE,
-                             "--gpus: starts processes, and %s has started %llu already; leave one of them "
-                             "out, or start one process on each host",
-                             place->launcher, (unsigned long long)place->world_size);
     if (options->ranks.world_size && count > 1)
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "--gpus: starts %d ranks, and with --world-size each process is one; give "
                              "--nnodes and --node-rank",
                              count);
+    if (place->local_world > 1)
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "--gpus: starts processes, and %s has started %llu already; leave one of them "
+                             "out, or start one process on each host",
+                             place->launcher, (unsigned long long)place->world_size);
     return FSH_OK;
 }
 

@@ -96,6 +96,26 @@ TEST_IN_FOLDER(test_two_hosts_train_over_a_network, folder)
     assert_same_file(folder, "one", "two", true);
 }
 
+/* A process on each host, with an address of its own and a secret. */
+TEST_IN_FOLDER(test_processes_by_hand_meet_over_a_network, folder)
+{
+    const char *shards = make_set(folder, &train_plain);
+    const Hosts hosts = hosts_in_spaces(1, 0);
+    RunningProgram running[2];
+    for (int host = 0; host < 2; host++)
+        running[host] =
+            start_on_host(&hosts, host, (const char *const[]){"FSHARD_SECRET=open sesame", NULL},
+                          (const char *const[]){"--world-size", "2", "--rank", host ? "1" : "0",
+                                                "--master-addr", "10.99.0.1", "--master-port", "4300", SHORT,
+                                                shards, test_path(folder, "out"), NULL});
+    for (int host = 0; host < 2; host++) {
+        RunResult result = run_wait(&running[host]);
+        if (result.exit_status != 0)
+            fail_msg("host %d: exit status %d\n%s", host, result.exit_status, result.err);
+        run_result_free(&result);
+    }
+}
+
 TEST_IN_FOLDER(test_a_link_that_goes_down_is_told_on_both_hosts, folder)
 {
     const char *shards = make_set(folder, &train_plain);

@@ -104,7 +104,7 @@ TEST_IN_FOLDER(test_hosts_of_a_pytorch_job_start_their_ranks_themselves, folder)
     train_by_hand(folder, true);
 }
 
-/* Two shells, as PyTorch's examples are started. */
+/* Two shells, as PyTorch's examples are started. On a loopback address they are the ranks of one host. */
 TEST_IN_FOLDER(test_processes_by_hand_are_ranks, folder)
 {
     const char *shards = make_set(folder, &pairs);
@@ -114,7 +114,7 @@ TEST_IN_FOLDER(test_processes_by_hand_are_ranks, folder)
     (void)snprintf(port, sizeof port, "%u", (unsigned)hosts.port + 1);
     for (int i = 0; i < 2; i++) {
         (void)snprintf(rank, sizeof rank, "%d", i);
-        running[i] = start_on_host(&hosts, 0, (const char *const[]){"FSHARD_SECRET=open sesame", NULL},
+        running[i] = start_on_host(&hosts, 0, NULL,
                                    (const char *const[]){"--world-size", "2", "--rank", rank, "--master-addr",
                                                          "127.0.0.1", "--master-port", port, UNET, shards,
                                                          test_path(folder, "out"), NULL});

@@ -237,7 +237,15 @@ static const struct HostCase {
      "mpirun",
      NULL},
 
-    {{"--world-size=2", "--rank=1", "--master-addr=::1"}, 1, 2, 0, 1, "::1", 29500, "--world-size", NULL},
+    {{"--world-size=2", "--rank=1", "--master-addr=fd00::1"},
+     1,
+     2,
+     0,
+     1,
+     "fd00::1",
+     29500,
+     "--world-size",
+     NULL},
     {{"--nnodes=2", "--node-rank=1", "--master-addr=a", "--master-port=7"},
      1,
      2,
@@ -388,4 +396,25 @@ TEST(test_hosts_of_a_job_share_its_run_and_not_its_memory)
     assert_string_not_equal(places[0].job, places[1].job);
     assert_string_equal(places[1].job, places[2].job);
     assert_int_equal(rank_place_first(&places[2]), 2);
+}
+
+/* Two shells on one machine: their ranks share its memory, and the job's name is that of their port. */
+TEST(test_processes_by_hand_on_a_loopback_address_share_a_host)
+{
+    static const char *const lists[][8] = {
+        {"--world-size=2", "--rank=0", "--master-addr=127.0.0.1"},
+        {"--world-size=2", "--rank=1", "--master-addr=127.0.0.1"},
+        {"--world-size=2", "--rank=1", "--master-addr=127.0.0.1", "--master-port=4"},
+        {"RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=localhost", "MASTER_PORT=4"},
+    };
+    RankPlace places[4];
+    FshError error = {0};
+    for (size_t i = 0; i < 4; i++) {
+        assert_ok(find_place(&places[i], lists[i], &error), &error);
+        assert_int_equal(places[i].local_rank, i == 0 ? 0 : 1);
+        assert_int_equal(places[i].local_world, 2);
+        assert_string_equal(places[i].address, "");
+    }
+    assert_string_equal(places[0].job, places[1].job);
+    assert_string_not_equal(places[1].job, places[2].job);
 }

@@ -41,12 +41,6 @@ static bool is_loopback(const struct sockaddr *address)
            IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)address)->sin6_addr);
 }
 
-/* Returns whether the text itself asks for a loopback address. */
-static bool asks_for_loopback(const char *text)
-{
-    return strncmp(text, "127.", 4) == 0 || strcmp(text, "localhost") == 0 || strcmp(text, "::1") == 0;
-}
-
 /* Returns a socket that listens; -1, with errno set. */
 static int listen_at(const struct sockaddr *address, socklen_t bytes)
 {
@@ -82,7 +76,7 @@ FshStatus hub_listen(const RankPlace *place, const struct addrinfo *list, int *s
     int code = EADDRNOTAVAIL;
     *socket_ret = -1;
     for (const struct addrinfo *at = list; at && *socket_ret < 0 && code != EADDRINUSE; at = at->ai_next) {
-        if (is_loopback(at->ai_addr) && !asks_for_loopback(place->address))
+        if (is_loopback(at->ai_addr) && !rank_address_is_loopback(place->address))
             continue;
         *socket_ret = listen_at(at->ai_addr, at->ai_addrlen);
         code = errno;

@@ -31,6 +31,7 @@ static const struct Launcher {
     bool own_host;                  /* each process counts as a host, and there are no local ranks */
     bool says_locals;               /* it always sets the local ones; if another does not, all ranks are taken
                                      * to be on this host */
+    bool may_share_host;            /* own_host, but on a loopback address all processes are on this one */
     bool holds_port;                /* the launcher itself listens on the port: take the next */
 } launchers[] = {
     {.name = "ftrain --gpus",
@@ -47,6 +48,7 @@ static const struct Launcher {
      .rank = "--rank",
      .world_size = "--world-size",
      .own_host = true,
+     .may_share_host = true,
      .address = "MASTER_ADDR",
      .port = "MASTER_PORT",
      .remedy = "give --master-addr, the host of --rank 0 (127.0.0.1 if all are on one)"},
@@ -116,6 +118,7 @@ static const struct Launcher {
      .rank = "RANK",
      .world_size = "WORLD_SIZE",
      .own_host = true,
+     .may_share_host = true,
      .address = "MASTER_ADDR",
      .port = "MASTER_PORT"},
 };
@@ -392,16 +395,19 @@ static uint64_t hash_names(const Environment *environment, const struct Launcher
 }
 
 /* Names the job on this host. If the launcher names none, the parent process does, which is the same for all
- * ranks of this host; a process that is its own host names itself. The first rank keeps hosts apart that
- * share a machine. */
+ * ranks of this host; a process that is its own host names itself; processes by hand that share a host are
+ * named by their port. The first rank keeps hosts apart that share a machine. */
 static void name_job(const Environment *environment, const struct Launcher *launcher, RankPlace *place)
 {
     bool named = false;
     char numbers[64], word[24];
     size_t length = 0;
     uint64_t hash = hash_names(environment, launcher, JOB_NAMES_MAX, &named);
-    const long process = named ? 0 : (long)(launcher->own_host ? getpid() : getppid());
-    (void)snprintf(numbers, sizeof numbers, "%ld %" PRIu64, process, rank_place_first(place));
+    const long shared = launcher->own_host ? (long)place->port : (long)getppid();
+    const long number = named                                               ? 0
+                        : launcher->own_host && rank_place_has_hosts(place) ? (long)getpid()
+                                                                            : shared;
+    (void)snprintf(numbers, sizeof numbers, "%ld %" PRIu64, number, rank_place_first(place));
     hash = hash_text(hash, numbers);
     for (const char *at = launcher->name; *at && length + 1 < sizeof word; at++)
         if (isalnum((unsigned char)*at))
@@ -460,6 +466,23 @@ static FshStatus find_port(const Environment *environment, const struct Launcher
     return FSH_OK;
 }
 
+bool rank_address_is_loopback(const char *text)
+{
+    return strncmp(text, "127.", 4) == 0 || strcmp(text, "localhost") == 0 || strcmp(text, "::1") == 0;
+}
+
+/* Makes processes that are their own hosts the ranks of one host, if their address can be no other host's.
+ * They need no address then. */
+static void share_host(const struct Launcher *launcher, RankPlace *place)
+{
+    if (!launcher->may_share_host || !rank_address_is_loopback(place->address))
+        return;
+    place->local_rank = place->rank;
+    place->local_world = place->world_size;
+    place->address[0] = '\0';
+    place->run = 0;
+}
+
 /* ---- all of it ---- */
 
 /* Sets place->wanted_ranks: "all", or a number above 1. */
@@ -503,9 +526,12 @@ static FshStatus find_with(const Environment *environment, const struct Launcher
         status = find_port(environment, launcher, place, error);
     if (status)
         return status;
+    share_host(launcher, place);
     place->launcher = launcher->name;
     place->name_comes_late = launcher->wanted_ranks != NULL;
     name_job(environment, launcher, place);
+    if (!rank_place_has_hosts(place))
+        place->port = 0;
     return FSH_OK;
 }
 

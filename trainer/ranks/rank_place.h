@@ -5,7 +5,8 @@
  * first:
  *
  *   ftrain --gpus    as torchrun, with FSHARD_JOB
- *   by hand          --world-size --rank: a process each; --nnodes --node-rank: a host each
+ *   by hand          --world-size --rank: a process each, which are the ranks of one host if they are to meet
+ *                    on its loopback address; --nnodes --node-rank: a host each
  *   a PyTorch job    PET_NNODES PET_NODE_RANK PET_NPROC_PER_NODE PET_MASTER_ADDR PET_MASTER_PORT, from
  *                    which torchrun takes its options (Kubeflow's torch runtime sets them): a host each. Not
  *                    where LOCAL_RANK is set: there torchrun has read them.
@@ -16,7 +17,7 @@
  *   srun             SLURM_PROCID SLURM_STEP_NUM_TASKS SLURM_LOCALID SLURM_STEP_NUM_NODES SLURM_NODEID
  *                    SLURM_STEP_TASKS_PER_NODE SLURM_STEP_NODELIST SLURM_JOB_ID SLURM_STEP_ID. The shell of a
  *                    batch script or of salloc is no step: what it runs is one process.
- *   env://           RANK WORLD_SIZE MASTER_ADDR without LOCAL_RANK: a process each
+ *   env://           RANK WORLD_SIZE MASTER_ADDR without LOCAL_RANK: a process each, as --world-size
  *
  * Variables that do not say which ranks are on this host (a script that exports RANK and WORLD_SIZE from
  * srun's; srun --mpi=pmi2) give way to those of another launcher that has given the same rank. Without any of
@@ -71,6 +72,8 @@ FshStatus rank_place_find(RankPlace *place, const RankOptions *options, RankLook
 /* Fills place from the options and this process's environment. */
 FshStatus rank_place_from_environment(RankPlace *place, const RankOptions *options, FshError *error);
 
+/* Returns whether the text is a loopback address, which no other host has. */
+bool rank_address_is_loopback(const char *text);
 /* Returns whether there are ranks on other hosts. */
 bool rank_place_has_hosts(const RankPlace *place);
 /* Returns whether this rank speaks for its host: the first of the run, and of each other host. */
