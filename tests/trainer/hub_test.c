@@ -8,6 +8,7 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,9 +26,10 @@ typedef struct Report {
     FshStatus status[HOSTS_MAX];
     char message[HOSTS_MAX][1024];
     double seconds[HOSTS_MAX]; /* that it took */
-    bool ready[HOSTS_MAX];
+    atomic_bool ready[HOSTS_MAX];
+    char told[1024]; /* to note_loss */
     int signal_number[HOSTS_MAX];
-    bool lost[HOSTS_MAX]; /* this host has lost something */
+    atomic_bool lost[HOSTS_MAX]; /* this host has lost something */
 } Report;
 static Report *report;
 
@@ -92,7 +94,7 @@ static void begin(void)
 {
     report = mmap(NULL, sizeof *report, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(report != MAP_FAILED);
-    *report = (Report){0};
+    memset(report, 0, sizeof *report);
     options = (HubOptions){.hint = {.most_seconds = 20}, .timeout_seconds = 20};
 }
 
@@ -302,7 +304,7 @@ static void note_loss(void *context, const char *text, int signal_number)
 {
     (void)context;
     report->signal_number[0] = signal_number;
-    (void)snprintf(report->message[0], sizeof report->message[0], "%s", text);
+    (void)snprintf(report->told, sizeof report->told, "%s", text);
     report->lost[0] = true;
 }
 
@@ -329,7 +331,7 @@ TEST(test_a_host_hears_of_a_loss_while_it_waits_for_nobody)
     (void)kill(victim, SIGKILL);
     (void)rank_process_end(victim);
     assert_int_equal(rank_process_end(alone), 0);
-    assert_contains(report->message[0], "rank 1 of 2 (host ");
+    assert_contains(report->told, "rank 1 of 2 (host ");
 }
 
 /* The second host leaves at once; the first hears of no loss until it waits for it. */

@@ -83,16 +83,18 @@ static FshStatus look(Hub *hub, int *signal_ret, FshError *error)
 
 /* ---- the thread ---- */
 
-static void wait_for_events(const Hub *hub)
+static void wait_for_events(Hub *hub)
 {
     struct pollfd polled[RANKS_MAX + 1];
     uint64_t count;
     polled[hub->wire_count] = (struct pollfd){.fd = hub->wake, .events = POLLIN};
+    (void)pthread_mutex_lock(&hub->lock);
     for (size_t i = 0; i < hub->wire_count; i++) {
         const HubWire *wire = &hub->wires[i];
         polled[i] = (struct pollfd){.fd = wire->gone ? -1 : wire->link.socket,
                                     .events = (short)(hub_wire_has_output(wire) ? POLLIN | POLLOUT : POLLIN)};
     }
+    (void)pthread_mutex_unlock(&hub->lock);
     (void)poll(polled, hub->wire_count + 1, LOOK_MILLISECONDS);
     (void)!read(hub->wake, &count, sizeof count);
 }
