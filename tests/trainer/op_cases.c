@@ -364,6 +364,12 @@ static const OpCase convolutions[] = {
     /* groups of whole vectors */
     {{2, 9, 11, 32}, CONV(.channels = 32, .kernel = 3, .stride = 1, .padding = 1, .groups = 2)},
     {{2, 9, 11, 64}, CONV(.channels = 32, .kernel = 3, .stride = 2, .padding = 1, .groups = 4)},
+    /* groups of few channels, which the GPU joins: two, four and sixteen of them, one half filled */
+    {{2, 9, 11, 128}, CONV(.channels = 128, .kernel = 3, .stride = 1, .padding = 1, .groups = 32)},
+    {{2, 9, 10, 64}, CONV(.channels = 32, .kernel = 3, .stride = 2, .padding = 1, .groups = 8, .bias = true)},
+    {{2, 6, 5, 32}, CONV(.channels = 64, .kernel = 1, .stride = 1, .groups = 16)},
+    {{3, 5, 6, 16}, CONV(.channels = 16, .kernel = 2, .stride = 2, .groups = 16)},
+    {{2, 7, 5, 24}, CONV(.channels = 48, .kernel = 3, .stride = 1, .padding = 1, .groups = 6)},
     /* what oneDNN has ways of its own for */
     {{4, 9, 7, 32}, CONV(.channels = 64, .kernel = 3, .stride = 1, .padding = 1)},
     {{4, 10, 8, 64}, CONV(.channels = 48, .kernel = 3, .stride = 2, .padding = 1, .bias = true)},

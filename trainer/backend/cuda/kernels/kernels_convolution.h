@@ -1,5 +1,5 @@
-/* kernels_convolution.h - convolutions for which cuDNN is slow: few channels at stride 2 (stem.cu), one
- * channel a group (depthwise.cu, depthwise_weight.cu). Rules: kernels.h. */
+/* kernels_convolution.h - convolutions for which cuDNN is slow: few channels at stride 2 (stem.cu), groups of
+ * few channels (groups.cu), one channel a group (depthwise.cu, depthwise_weight.cu). Rules: kernels.h. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_KERNELS_CONVOLUTION_H
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_KERNELS_CONVOLUTION_H
 
@@ -39,6 +39,20 @@ cudaError_t kernel_fold_weight(const DeviceTensor *weight, const Fold *fold, con
 /* Does the inverse of kernel_fold_weight, for the gradient. */
 cudaError_t kernel_unfold_weight(const DeviceTensor *folded, const Fold *fold, const DeviceTensor *weight,
                                  cudaStream_t stream);
+
+/* ---- groups of few channels ----
+ *
+ * A convolution in groups is the same as one in fewer, larger groups, whose weights are 0 where an output
+ * channel meets an input channel of another group. */
+enum { JOINED_CHANNELS = 16 };
+
+/* Computes joined [O, k, k, J] from weight [O, k, k, I] of a convolution in `groups`, both narrow: J is a
+ * multiple of I, O of groups, and groups of J / I. */
+cudaError_t kernel_join_groups(const DeviceTensor *weight, int64_t groups, const DeviceTensor *joined,
+                               cudaStream_t stream);
+/* Does the inverse of kernel_join_groups, for the gradient: weight is f32. */
+cudaError_t kernel_split_groups(const DeviceTensor *joined, int64_t groups, const DeviceTensor *weight,
+                                cudaStream_t stream);
 
 /* ---- depthwise ----
  *

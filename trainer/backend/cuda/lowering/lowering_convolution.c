@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "trainer/backend/cuda/lowering/direct_step.h"
+#include "trainer/backend/cuda/lowering/group_step.h"
 #include "trainer/backend/cuda/kernels/kernels_convolution.h"
 #include "trainer/backend/cuda/kernels/kernels_norm.h"
 #include "trainer/backend/cuda/kernels/kernels_pointwise.h"
@@ -33,6 +34,7 @@ typedef struct Convolution {
 typedef enum ConvolutionWay {
     WAY_CUDNN,
     WAY_FOLDED,    /* cuDNN on what kernel_fold_image makes of x */
+    WAY_JOINED,    /* cuDNN on what kernel_join_groups makes of the weight */
     WAY_DEPTHWISE, /* own kernels */
     WAY_DIRECT,    /* own kernels for few channels */
 } ConvolutionWay;
@@ -131,6 +133,15 @@ static void fold(ConvolutionPlan *plan, const Conv2d *conv)
     convolution->x = loose_tensor(y->element, y->shape[0], y->shape[1] + taps - 1, y->shape[2], channels);
     convolution->weight = loose_tensor(y->element, y->pitch, taps, 1, channels);
     convolution->shape = (ConvolutionShape){.stride = 1, .padding = 0};
+}
+
+static void join_groups(ConvolutionPlan *plan, int64_t joined)
+{
+    const DeviceTensor *weight = &plan->convolution.weight;
+    plan->way = WAY_JOINED;
+    plan->own_weight = true;
+    plan->convolution.weight = loose_tensor(plan->convolution.y.element, weight->shape[0], weight->shape[1],
+                                            weight->shape[2], joined);
 }
 
 /* ---- cuDNN's plans ---- */
@@ -321,7 +332,10 @@ static FshStatus choose_cudnn(CudaBackend *backend, Step *step, ConvolutionPlan 
     if (status)
         return status;
     char text[80];
-    (void)snprintf(step->told, sizeof step->told, "%scuDNN %s%s", plan->way == WAY_FOLDED ? "folded, " : "",
+    (void)snprintf(step->told, sizeof step->told, "%scuDNN %s%s",
+                   plan->way == WAY_FOLDED   ? "folded, "
+                   : plan->way == WAY_JOINED ? "groups joined, "
+                                             : "",
                    cudnn_plan_describe(plan->cudnn, text, sizeof text),
                    epilogue_names[plan->fused ? plan->possible.kind : EPILOGUE_NONE]);
     want_scratch(step, own_bytes(plan) + cudnn_plan_workspace_bytes(plan->cudnn));
@@ -396,6 +410,7 @@ static Passes passes_left(const Step *step, const ConvolutionPlan *plan)
 
 static const char *const way_names[] = {[WAY_CUDNN] = "cudnn",
                                         [WAY_FOLDED] = "folded-cudnn",
+                                        [WAY_JOINED] = "joined-cudnn",
                                         [WAY_DEPTHWISE] = "depthwise",
                                         [WAY_DIRECT] = "direct"};
 static const char *const fused_names[] = {[EPILOGUE_NONE] = "",
@@ -470,11 +485,11 @@ static FshStatus convolution_want(const CudaProgram *program, Step *step, FshErr
         want_scratch(step, kernel_column_scratch_bytes(in(step, CONV_WEIGHT_DY)));
     if (node_is_depthwise(program->base.graph, step->node))
         return prepare_depthwise(step, plan);
-    if (conv->groups > 1 && !groups_fit(step, &plan->convolution))
+    const int64_t joined = groups_joined_channels(conv, &plan->convolution.x, &plan->convolution.y);
+    if (conv->groups > 1 && !joined && !groups_fit(step, &plan->convolution))
         return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
                              "cuda has no convolution in 16 bits of %lld groups of %lld channels: channels "
-                             "of a group must be a "
-                             "multiple of %d; use --amp off",
+                             "of a group must be a multiple of %d, or several groups together; use --amp off",
                              (long long)conv->groups,
                              (long long)(plan->convolution.x.shape[3] / conv->groups), PADDED_CHANNELS);
     if (node_reads_copy(program->base.graph, step->node, CONV_WEIGHT)) {
@@ -488,6 +503,8 @@ static FshStatus convolution_want(const CudaProgram *program, Step *step, FshErr
         want_scratch(step, kernel_column_scratch_bytes(out(step, CONV_Y)));
     if (is_stem(step, &plan->convolution)) {
         fold(plan, conv);
+    } else if (joined) {
+        join_groups(plan, joined);
     } else if (plan->convolution.weight.element != plan->convolution.y.element) {
         /* of groups, whose gradients are float32: cuDNN writes none from narrow images */
         plan->own_weight = true;
@@ -528,34 +545,15 @@ static FshStatus convolution_bind(const CudaProgram *program, Step *step, FshErr
                           error);
 }
 
-static FshStatus run_depthwise(const Step *step, const Depthwise *depthwise, cudaStream_t stream,
-                               FshError *error)
-{
-    switch (step->node->op) {
-    case OP_CONV2D_BACKWARD_DATA:
-        return CUDA_TRY(kernel_depthwise_backward_data(in(step, CONV_DATA_DY), in(step, CONV_DATA_WEIGHT),
-                                                       depthwise, out(step, 0), stream),
-                        error);
-    case OP_CONV2D_BACKWARD_WEIGHT:
-        return CUDA_TRY(kernel_depthwise_backward_weight(in(step, CONV_WEIGHT_DY), in(step, CONV_WEIGHT_X),
-                                                         depthwise, out(step, CONV_WEIGHT_DWEIGHT),
-                                                         maybe_out(step, CONV_WEIGHT_DBIAS), step->scratch,
-                                                         stream),
-                        error);
-    default:
-        return CUDA_TRY(kernel_depthwise(in(step, CONV_X), in(step, CONV_WEIGHT), maybe_in(step, CONV_BIAS),
-                                         depthwise, out(step, CONV_Y), stream),
-                        error);
-    }
-}
-
-/* Runs cuDNN, with the passes that fold a stem before it and unfold after it. */
+/* Runs cuDNN, with the passes before and after it that fold a stem or join groups. */
 static FshStatus run_cudnn(const Step *step, const ConvolutionPlan *plan, cudaStream_t stream,
                            FshError *error)
 {
     const Convolution *convolution = &plan->convolution;
     const bool folded = plan->way == WAY_FOLDED, backward = step->node->op == OP_CONV2D_BACKWARD_WEIGHT;
     FshStatus status = FSH_OK;
+    if (plan->way == WAY_JOINED && !backward)
+        status = groups_join(step, &convolution->weight, stream, error);
     if (folded)
         status = CUDA_TRY(kernel_fold_image(backward ? in(step, CONV_WEIGHT_X) : in(step, CONV_X),
                                             &plan->fold, &convolution->x, stream),
@@ -569,7 +567,9 @@ static FshStatus run_cudnn(const Step *step, const ConvolutionPlan *plan, cudaSt
         status = CUDA_TRY(
             kernel_unfold_weight(&convolution->weight, &plan->fold, out(step, CONV_WEIGHT_DWEIGHT), stream),
             error);
-    if (!status && !folded && plan->own_weight)
+    if (!status && plan->way == WAY_JOINED && backward)
+        status = groups_split(step, &convolution->weight, stream, error);
+    else if (!status && !folded && backward && plan->own_weight)
         status = CUDA_TRY(kernel_cast(&convolution->weight, out(step, CONV_WEIGHT_DWEIGHT), stream), error);
     return status;
 }
@@ -581,7 +581,7 @@ static FshStatus convolution(const Step *step, cudaStream_t stream, FshError *er
     const ConvolutionPlan *plan = step->plan;
     const Passes left = passes_left(step, plan);
     const float slope = step->node->as.conv.slope;
-    FshStatus status = plan->way == WAY_DEPTHWISE ? run_depthwise(step, &plan->depthwise, stream, error)
+    FshStatus status = plan->way == WAY_DEPTHWISE ? depthwise_run(step, &plan->depthwise, stream, error)
                        : plan->way == WAY_DIRECT
                            ? direct_step_run(step, &plan->direct, step->scratch, stream, error)
                            : run_cudnn(step, plan, stream, error);
