@@ -13,6 +13,7 @@
 
 #include "common/progress.h"
 #include "trainer/backend/backend.h"
+#include "trainer/ranks/communicator.h"
 #include "trainer/ranks/rank_place.h"
 
 /* After one rank has failed: seconds that the others have to notice it, then to obey. */
@@ -208,6 +209,15 @@ int launcher_take_signal(const Launcher *launcher)
     return signal_number > 0 ? signal_number : 0;
 }
 
+/* Removes what killed ranks have left of their meeting. */
+static void forget_job(const Launcher *launcher, const RankPlace *host, int count)
+{
+    RankPlace place;
+    if (set_place(host, 0, count, getpid(), launcher->launches, NULL) == FSH_OK &&
+        rank_place_from_environment(&place, NULL, NULL) == FSH_OK && place.world_size > 1)
+        communicator_forget(&place);
+}
+
 /* Starts one rank. Returns its process, 0 in the rank itself, and -1 if it cannot be started. */
 static pid_t start_rank(Ranks *ranks, int rank)
 {
@@ -245,6 +255,8 @@ FshStatus launcher_run(Launcher *launcher, const RankPlace *host, int count, boo
         }
     }
     watch(&ranks);
+    if (ranks.end.lost)
+        forget_job(launcher, host, count);
     *end_ret = ranks.end;
     return status;
 }

@@ -11,6 +11,7 @@
 
 #include "common/interrupt.h"
 #include "common/progress.h"
+#include "trainer/ranks/communicator.h"
 #include "trainer/ranks/rank_place.h"
 
 enum { RANKS = 3, REQUEUED = 75 };
@@ -149,4 +150,34 @@ TEST_IN_FOLDER(test_ranks_end_with_the_one_that_started_them, folder)
     assert_int_equal(kill(launcher, SIGKILL), 0);
     assert_int_equal(end_of(launcher), 128 + SIGKILL);
     wait_for_ranks(folder, "ended");
+}
+
+/* The first rank waits for the others, who kill it and themselves. */
+static int die_while_meeting(TestFolder *folder, const RankPlace *place)
+{
+    char path[sizeof place->job + 64], note[512];
+    Communicator *communicator = NULL;
+    (void)snprintf(path, sizeof path, "/dev/shm/fshard-%lu-%s", (unsigned long)geteuid(), place->job);
+    if (place->rank == 0) {
+        leave_note(folder, "first", place);
+        (void)communicator_open(&communicator, place, NULL, NULL);
+    }
+    (void)snprintf(note, sizeof note, "%s/first0", folder->path);
+    if (place->rank == 1 && wait_for_file(path, 20) && wait_for_file(note, 20)) {
+        char file[512], *process = test_file_read(note, NULL);
+        (void)snprintf(file, sizeof file, "%s/file", folder->path);
+        test_file_write_text(file, path);
+        (void)kill((pid_t)strtol(process, NULL, 10), SIGKILL);
+        free(process);
+    }
+    (void)raise(SIGKILL);
+    return 0;
+}
+
+TEST_IN_FOLDER(test_ranks_that_all_die_leave_no_shared_memory, folder)
+{
+    assert_int_equal(end_of(start_launcher(folder, die_while_meeting)), 128 + SIGKILL);
+    char *path = test_file_read(test_path(folder, "file"), NULL);
+    assert_int_equal(access(path, F_OK), -1);
+    free(path);
 }

@@ -112,6 +112,11 @@ void communicator_close(Communicator **communicator_ret)
     *communicator_ret = NULL;
 }
 
+void communicator_forget(const RankPlace *place)
+{
+    host_ranks_forget(place);
+}
+
 const RankPlace *communicator_place(const Communicator *communicator)
 {
     return &communicator->place;

@@ -47,6 +47,10 @@ FshStatus communicator_open(Communicator **communicator_ret, const RankPlace *pl
 /* Leaves and frees. A rank that waits for this one from now on is told that it has ended. NULL is fine. */
 void communicator_close(Communicator **communicator);
 
+/* Removes what the ranks of a job on this host have left if all were killed before they had met. For who has
+ * started them, once none lives. */
+void communicator_forget(const RankPlace *place);
+
 const RankPlace *communicator_place(const Communicator *communicator);
 
 /* Waits until all ranks have come here. */

@@ -177,9 +177,7 @@ static void remove_name(const HostMemory *memory)
         (void)shm_unlink(memory->name);
 }
 
-/* Says who this rank is on its host. Where all ranks of the run are on one host, their order there is
- * that of the run, whatever local ranks a launcher gives. */
-static void place_rank(HostMemory *memory, const RankPlace *place)
+void host_memory_place(HostMemory *memory, const RankPlace *place)
 {
     const bool alone = place->local_world == place->world_size;
     *memory = (HostMemory){.place = *place,
@@ -196,7 +194,7 @@ FshStatus host_memory_open(HostMemory *memory, const RankPlace *place, const Com
                            FshError *error)
 {
     struct stat file;
-    place_rank(memory, place);
+    host_memory_place(memory, place);
     FshStatus status = open_file(memory, hint, &file, error);
     if (status)
         return status;

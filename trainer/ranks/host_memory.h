@@ -61,6 +61,9 @@ typedef struct HostMemory {
     size_t bytes;   /* of it */
 } HostMemory;
 
+/* Says who this rank is on its host, and what the file is called. Where all ranks of the run are on one host,
+ * their order there is that of the run, whatever local ranks a launcher gives. host_memory_open does so. */
+void host_memory_place(HostMemory *memory, const RankPlace *place);
 /* Finds or makes the file, takes this rank's place in it, and lets the others in. Errors as
  * host_ranks_open; after one, memory is to be closed too. */
 FshStatus host_memory_open(HostMemory *memory, const RankPlace *place, const CommunicatorHint *hint,

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -71,6 +72,13 @@ void host_ranks_close(HostRanks **host_ret)
     host_memory_close(&(*host_ret)->memory);
     free(*host_ret);
     *host_ret = NULL;
+}
+
+void host_ranks_forget(const RankPlace *place)
+{
+    HostMemory memory;
+    host_memory_place(&memory, place);
+    (void)shm_unlink(memory.name);
 }
 
 uint64_t host_ranks_index(const HostRanks *host)

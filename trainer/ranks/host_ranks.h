@@ -68,6 +68,9 @@ FshStatus host_ranks_open(HostRanks **host_ret, const RankPlace *place, const Co
 /* Leaves and frees. A rank that waits for this one from now on is told that it has ended. NULL is fine. */
 void host_ranks_close(HostRanks **host);
 
+/* Removes the name of the job's file, if there is one; no rank of the job may live. */
+void host_ranks_forget(const RankPlace *place);
+
 /* Return the index of this rank, the number of ranks on this host, and the rank in the run
  * (RankPlace.rank) of the one with an index. */
 uint64_t host_ranks_index(const HostRanks *host);
