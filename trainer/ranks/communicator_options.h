@@ -16,8 +16,7 @@ enum {
  * or that another process keeps this one from meeting them. tell == NULL: nobody is told. */
 typedef struct CommunicatorHint {
     double after_seconds;
-    /* until it is a failure; 0: COMMUNICATOR_GATHERING_SECONDS, COMMUNICATOR_HOSTS_SECONDS for several hosts
-     * */
+    /* until it is a failure; 0: COMMUNICATOR_GATHERING_SECONDS, or _HOSTS_SECONDS for several hosts */
     double most_seconds;
     void (*tell)(void *context, const char *text);
     void *context;
