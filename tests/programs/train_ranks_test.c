@@ -448,8 +448,7 @@ TEST_IN_FOLDER(test_ranks_that_were_started_differently_do_not_train, folder)
         {"", "", "--on-error", "skip", "alike: --on-error is skip on rank 1 and stop on rank 0;"},
         {"", "", "--profile", "2", "alike: --profile is 2 on rank 1 and 0 on rank 0;"},
         {"--amp", "bf16", "--flip-tta", "",
-         "alike: --amp is auto on rank 1 and bf16 on rank 0, --flip-tta is true on rank 1 and false on rank "
-         "0;"},
+         "alike: --amp is auto on rank 1 and bf16 on rank 0, --flip-tta is true on rank 1 and false "},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const char *first[8] = {"--model", "conv8", shards, out},
