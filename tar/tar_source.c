@@ -138,7 +138,7 @@ FshStatus tar_source_at(TarSource *source, uint64_t offset, size_t wanted, const
         status = fill(source, offset, wanted, error);
     const bool there = !status && offset < window_end(source);
     *available_ret = there ? (size_t)(window_end(source) - offset) : 0;
-    *bytes_ret = there ? source->window + (offset - source->window_offset) : NULL;
+    *bytes_ret = there ? source->window + (offset - source->window_offset) : (const uint8_t *)"";
     return status;
 }
 

@@ -40,9 +40,9 @@ TarSource tar_source_file(int descriptor, uint64_t length);
 /* Returns a source of a part of another one; bytes beyond the other's end are left out. */
 TarSource tar_source_stretch(TarSource *base, uint64_t offset, uint64_t bytes);
 
-/* Sets *bytes_ret to the bytes at offset, until the next call, and *available_ret to how many there are: at
- * least `wanted`, or all up to the end. FSH_ERR_SYSTEM: reading failed; FSH_ERR_CORRUPT: decompressing did;
- * FSH_ERR_MEMORY. */
+/* Sets *bytes_ret to the bytes at offset, until the next call (never to NULL), and *available_ret to how
+ * many there are: at least `wanted`, or all up to the end. FSH_ERR_SYSTEM: reading failed; FSH_ERR_CORRUPT:
+ * decompressing did; FSH_ERR_MEMORY. */
 FshStatus tar_source_at(TarSource *source, uint64_t offset, size_t wanted, const uint8_t **bytes_ret,
                         size_t *available_ret, FshError *error);
 /* Copies length bytes at offset; *got_ret is less at the end, and tells how many were copied on failure.
