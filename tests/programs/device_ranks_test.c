@@ -1,5 +1,6 @@
 /* ftrain --gpus 2: two GPUs train as one with twice the batch, and end together. Left out (77) where there
  * are fewer than two. */
+#include "tests/programs/hosts_support.h"
 #include "tests/programs/ranks_support.h"
 #include "tests/programs/sync_bn_support.h"
 
@@ -68,6 +69,33 @@ TEST_IN_FOLDER(test_two_gpus_train_as_one_in_bf16, folder)
 TEST_IN_FOLDER(test_two_gpus_train_as_one_in_fp16, folder)
 {
     compare_with_one_gpu(folder, "fp16", "1", 5e-4);
+}
+
+/* Two hosts of a GPU each, which are processes of this machine: the hosts meet over TCP, NCCL joins the GPUs. */
+TEST_IN_FOLDER(test_two_hosts_of_a_gpu_train_as_two_gpus_of_a_host, folder)
+{
+    const char *shards = make_set(folder, &pairs), *out = test_path(folder, "hosts");
+    const Hosts hosts = hosts_on_loopback(2, 1);
+    RunningProgram running[2];
+    char port[8];
+    (void)snprintf(port, sizeof port, "%u", (unsigned)hosts.port + 1);
+    TRAINED(UNET, "--batch-size", "6", "--gpus", "2", shards, test_path(folder, "two"));
+    for (int host = 0; host < 2; host++)
+        running[host] =
+            run_start(&(RunOptions){.timeout_seconds = 120}, "ftrain",
+                      (const char *const[]){UNET, "--batch-size", "6", "--nnodes", "2", "--node-rank",
+                                            host ? "1" : "0", "--master-addr", "127.0.0.1", "--master-port",
+                                            port, "--gpus", host ? "1," : "0,", shards, out, NULL});
+    for (int host = 0; host < 2; host++) {
+        RunResult result = run_wait(&running[host]);
+        if (result.exit_status != 0)
+            fail_msg("host %d: exit status %d\n%s", host, result.exit_status, result.err);
+        run_result_free(&result);
+    }
+    const double far = weights_distance(test_path(folder, "two/last.safetensors"),
+                                        test_path(folder, "hosts/last.safetensors"));
+    print_message("two hosts of a GPU: %.3g from two GPUs of a host\n", far);
+    assert_true(far < 5e-6);
 }
 
 TEST_IN_FOLDER(test_two_gpus_accumulate_as_one, folder)
