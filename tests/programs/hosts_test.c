@@ -54,6 +54,19 @@ TEST_IN_FOLDER(test_two_hosts_of_two_ranks_train_as_four_ranks_of_a_host, folder
     }
 }
 
+/* Each host decodes for itself, its ranks a share each. */
+TEST_IN_FOLDER(test_each_host_decodes_once_for_its_ranks, folder)
+{
+    const char *shards = make_set(folder, &train_plain);
+    Hosts hosts = hosts_on_loopback(2, 2);
+    HOSTS_TRAINED(&hosts, "--model", "conv8", "--epochs", "2", "--batch-size", "2", shards,
+                  test_path(folder, "records"));
+    hosts = hosts_on_loopback(2, 2);
+    HOSTS_TRAINED(&hosts, "--model", "conv8", "--epochs", "2", "--batch-size", "2", "--cache", "pixels",
+                  shards, test_path(folder, "pixels"));
+    assert_same_file(folder, "records", "pixels", true);
+}
+
 /* ---- by hand ---- */
 
 /* Starts a process for each host with --nnodes, and its ranks with --gpus, as a person does; or with a
@@ -88,7 +101,7 @@ static void train_by_hand(TestFolder *folder, bool by_variables)
         if (result.exit_status != 0)
             fail_msg("host %d: exit status %d\n%s", host, result.exit_status, result.err);
         if (host == 0)
-            assert_contains(result.err, "ranks: 4");
+            assert_contains(result.err, "ranks: 4 on 2 hosts (ftrain --gpus)");
         run_result_free(&result);
     }
     assert_same_file(folder, "torchrun", "by_hand", true);

@@ -15,6 +15,7 @@ const char ranks_told_elsewhere[] = "told by another rank";
 struct Communicator {
     RankPlace place;
     HostRanks *host;
+    uint64_t host_count;
     Hub *hub; /* of a host's first rank, where there are several hosts; else NULL */
 };
 
@@ -91,11 +92,16 @@ FshStatus communicator_open(Communicator **communicator_ret, const RankPlace *pl
     if (!communicator)
         return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for a communicator");
     communicator->place = *place;
+    communicator->host_count = 1;
     if (has_hosts && options.hint.most_seconds <= 0)
         options.hint.most_seconds = COMMUNICATOR_HOSTS_SECONDS;
     FshStatus status = host_ranks_open(&communicator->host, place, &options, error);
     if (!status && has_hosts)
         status = meet_hosts(communicator, &options, start, error);
+    if (!status && has_hosts) {
+        communicator->host_count = host_ranks_index(communicator->host) == 0;
+        status = communicator_sum_u64(communicator, &communicator->host_count, 1, error);
+    }
     if (status)
         communicator_close(&communicator);
     *communicator_ret = communicator;
@@ -120,6 +126,11 @@ void communicator_forget(const RankPlace *place)
 const RankPlace *communicator_place(const Communicator *communicator)
 {
     return &communicator->place;
+}
+
+uint64_t communicator_host_count(const Communicator *communicator)
+{
+    return communicator->host_count;
 }
 
 /* ---- losses ---- */

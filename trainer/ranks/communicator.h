@@ -52,6 +52,8 @@ void communicator_close(Communicator **communicator);
 void communicator_forget(const RankPlace *place);
 
 const RankPlace *communicator_place(const Communicator *communicator);
+/* Returns the number of hosts that the ranks are on. */
+uint64_t communicator_host_count(const Communicator *communicator);
 
 /* Waits until all ranks have come here. */
 FshStatus communicator_barrier(Communicator *communicator, FshError *error);

@@ -25,7 +25,6 @@ static const double beat_most_seconds = 1;
 struct Hub {
     RankPlace place;
     HubOptions options;
-    uint64_t host_count;
     HubWire *wires; /* rank 0's host: to all others, in the order of their ranks; else to rank 0's */
     size_t wire_count;
     uint32_t operation;
@@ -210,7 +209,6 @@ static FshStatus make_wires(Hub *hub, const HubMeeting *meeting, FshStatus statu
     hub->wires = status ? NULL : calloc(meeting->link_count + 1, sizeof *hub->wires);
     if (!status && !hub->wires)
         status = fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for the other hosts");
-    hub->host_count = meeting->host_count;
     hub->wire_count = hub->wires ? meeting->link_count : 0;
     for (uint64_t i = hub->wire_count; i < meeting->link_count; i++)
         (void)close(meeting->links[i].socket);
@@ -282,11 +280,6 @@ void hub_close(Hub **hub_ret)
     free(hub->wires);
     free(hub);
     *hub_ret = NULL;
-}
-
-uint64_t hub_count(const Hub *hub)
-{
-    return hub->host_count;
 }
 
 bool hub_left(Hub *hub, char text[HOST_RANKS_NAME_MAX])

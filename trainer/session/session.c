@@ -392,12 +392,22 @@ static void print_plan_line(void *context, const char *line)
     console_line(context, "%s", line);
 }
 
+/* Writes " on 2 hosts" to text where there are several, and returns text. */
+static const char *describe_hosts(const Communicator *communicator, char *text, size_t text_bytes)
+{
+    const uint64_t hosts = communicator_host_count(communicator);
+    text[0] = '\0';
+    if (hosts > 1)
+        (void)snprintf(text, text_bytes, " on %llu hosts", (unsigned long long)hosts);
+    return text;
+}
+
 void session_describe(Session *session)
 {
     const TrainPlan *plan = &session->plan;
     const Graph *graph = network_graph(&session->network);
     const ModelSpec *spec = plan->edge_count ? &plan->train_spec : &plan->evaluation_spec;
-    char memory[400];
+    char memory[400], hosts[40];
     console_line(&session->console, "ftrain (fshard) %s", FSHARD_VERSION);
     if (!session->data.inputs_alone) /* for images without a dataset --predict prints the rest */
         plan_describe(plan, &session->data, print_plan_line, &session->console);
@@ -424,10 +434,10 @@ void session_describe(Session *session)
     if (plan->world_size > 1)
         console_line(
             &session->console,
-            "ranks: %llu (%s), one device each: %llu images in a step%s; the dataset is mapped once "
+            "ranks: %llu%s (%s), one device each: %llu images in a step%s; the dataset is mapped once "
             "for all%s",
-            (unsigned long long)plan->world_size, communicator_place(session->communicator)->launcher,
-            (unsigned long long)plan_total_batch(plan),
+            (unsigned long long)plan->world_size, describe_hosts(session->communicator, hosts, sizeof hosts),
+            communicator_place(session->communicator)->launcher, (unsigned long long)plan_total_batch(plan),
             plan->divides_batch ? ", which they share (--parallel dp)" : "",
             plan->source->residence == PIXELS_IN_RAM ? ", and decoded once for those of a host" : "");
     if (!session->network.backend) /* the device is only foreseen */
