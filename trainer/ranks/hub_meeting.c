@@ -195,6 +195,15 @@ static FshStatus take_hello(Hall *hall, size_t index, FshError *error)
 
 /* ---- the first host: serving ---- */
 
+static size_t oldest_pending(const Hall *hall)
+{
+    size_t oldest = 0;
+    for (size_t i = 1; i < hall->pending_count; i++)
+        if (hall->pending[i].until < hall->pending[oldest].until)
+            oldest = i;
+    return oldest;
+}
+
 static void accept_some(Hall *hall)
 {
     for (;;) {
@@ -203,7 +212,7 @@ static void accept_some(Hall *hall)
         if (pending.socket < 0)
             return;
         if (hall->pending_count == PENDING_MAX)
-            drop_pending(hall, 0); /* the oldest, or one that came soon after it */
+            drop_pending(hall, oldest_pending(hall));
         if (hub_challenge_make(&pending.challenge, NULL) == FSH_OK)
             hub_send_frame(pending.socket, &pending.challenge, sizeof pending.challenge);
         hall->pending[hall->pending_count++] = pending;

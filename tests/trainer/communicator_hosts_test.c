@@ -1,0 +1,134 @@
+/* Ranks on several hosts, as many on each as its launcher has started there: sums, broadcasts and gathers
+ * over all of them, and one loss for all. The hosts are processes of this machine. */
+#include "tests/support/support.h"
+#include "tests/trainer/rank_processes.h"
+#include "trainer/ranks/communicator.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/progress.h"
+
+enum { HOSTS_MAX = 3, RANKS_OF_TEST_MAX = 8, MANY = 300000 }; /* floats: more than a piece */
+
+static uint16_t free_port(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof address;
+    const int made = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(made >= 0 && bind(made, (struct sockaddr *)&address, sizeof address) == 0 &&
+                getsockname(made, (struct sockaddr *)&address, &bytes) == 0);
+    (void)close(made);
+    return ntohs(address.sin_port);
+}
+
+/* Starts the ranks of hosts that have so many each; 0 ends the list. Returns their number. */
+static uint64_t start_hosts(const uint64_t *counts, pid_t *processes, RankWork work)
+{
+    const uint16_t port = free_port();
+    uint64_t world = 0, rank = 0;
+    for (size_t host = 0; host < HOSTS_MAX && counts[host]; host++)
+        world += counts[host];
+    for (size_t host = 0; host < HOSTS_MAX && counts[host]; host++)
+        for (uint64_t local = 0; local < counts[host]; local++, rank++) {
+            RankPlace place = {.rank = rank,
+                               .world_size = world,
+                               .local_rank = local,
+                               .local_world = counts[host],
+                               .launcher = "test",
+                               .address = "127.0.0.1",
+                               .port = port};
+            (void)snprintf(place.job, sizeof place.job, "test-%ld-%u-%zu", (long)getpid(), (unsigned)port,
+                           host);
+            processes[rank] = rank_process_start(&place, work);
+        }
+    return world;
+}
+
+/* Checks a gather and a broadcast from each rank. */
+static int exchange_bytes(Communicator *communicator, uint64_t rank, uint64_t world)
+{
+    uint64_t all[RANKS_OF_TEST_MAX];
+    const uint64_t mine = 100 + rank;
+    int bad = communicator_gather(communicator, &mine, sizeof mine, all, NULL);
+    for (uint64_t other = 0; other < world && !bad; other++) {
+        uint64_t number = rank == other ? 7 * other : 0;
+        bad = all[other] != 100 + other ||
+              communicator_broadcast(communicator, other, &number, sizeof number, NULL) ||
+              number != 7 * other;
+    }
+    return bad;
+}
+
+static int exchange(const RankPlace *place)
+{
+    Communicator *communicator = NULL;
+    const uint64_t rank = place->rank, world = place->world_size;
+    const double of_ranks = (double)(world * (world - 1)) / 2;
+    double sum = (double)rank;
+    uint64_t most[2] = {rank, 100 - rank};
+    float *values = malloc(MANY * sizeof *values);
+    for (size_t i = 0; i < MANY && values; i++)
+        values[i] = (float)(i % 1000) + (float)rank;
+    int bad = !values || communicator_open(&communicator, place, NULL, NULL) ||
+              communicator_sum_f64(communicator, &sum, 1, NULL) ||
+              communicator_max_u64(communicator, most, 2, NULL) || communicator_barrier(communicator, NULL) ||
+              communicator_mean_f32(communicator, values, MANY, NULL) ||
+              exchange_bytes(communicator, rank, world) || sum != of_ranks || most[0] != world - 1 ||
+              most[1] != 100;
+    for (size_t i = 0; i < MANY && !bad; i++) {
+        const float wanted = (float)(i % 1000) + (float)(of_ranks / (double)world);
+        bad = values[i] < wanted - 1e-3F || values[i] > wanted + 1e-3F;
+    }
+    communicator_close(&communicator);
+    free(values);
+    return bad;
+}
+
+TEST(test_hosts_may_have_any_number_of_ranks)
+{
+    static const uint64_t hosts[][HOSTS_MAX] = {{1, 1}, {2, 1}, {1, 3}, {2, 2}, {1, 2, 1}};
+    for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++) {
+        pid_t processes[RANKS_OF_TEST_MAX];
+        const uint64_t world = start_hosts(hosts[i], processes, exchange);
+        for (uint64_t rank = 0; rank < world; rank++)
+            if (rank_process_end(processes[rank]) != 0)
+                fail_msg("rank %d of hosts %zu", (int)rank, i);
+    }
+}
+
+/* Rank 3 ends at once. The others work on until they are told, all with the same words. */
+static int lose_last(const RankPlace *place)
+{
+    Communicator *communicator = NULL;
+    FshError error = {0};
+    FshStatus status = communicator_open(&communicator, place, NULL, &error);
+    if (status)
+        return 2;
+    if (place->rank == 3)
+        (void)raise(SIGKILL);
+    while (!status)
+        status = communicator_barrier(communicator, &error);
+    const int bad = status != FSH_ERR_PEER || !strstr(error.message, "rank 3 of 4 (host ") ||
+                    !strstr(error.message, "has ended") || !communicator_is_broken(communicator) ||
+                    communicator_check(communicator, NULL) != FSH_ERR_PEER;
+    communicator_close(&communicator);
+    return bad;
+}
+
+TEST(test_a_rank_that_is_lost_is_named_on_all_hosts)
+{
+    static const uint64_t hosts[HOSTS_MAX] = {2, 2};
+    pid_t processes[RANKS_OF_TEST_MAX];
+    const double start = progress_now_seconds();
+    (void)start_hosts(hosts, processes, lose_last);
+    for (int rank = 0; rank < 4; rank++)
+        assert_int_equal(rank_process_end(processes[rank]), rank == 3 ? 128 + SIGKILL : 0);
+    assert_true(progress_now_seconds() - start < 10);
+}
