@@ -71,7 +71,8 @@ TEST_IN_FOLDER(test_two_gpus_train_as_one_in_fp16, folder)
     compare_with_one_gpu(folder, "fp16", "1", 5e-4);
 }
 
-/* Two hosts of a GPU each, which are processes of this machine: the hosts meet over TCP, NCCL joins the GPUs. */
+/* Two hosts of a GPU each, which are processes of this machine: the hosts meet over TCP, NCCL joins the GPUs.
+ * */
 TEST_IN_FOLDER(test_two_hosts_of_a_gpu_train_as_two_gpus_of_a_host, folder)
 {
     const char *shards = make_set(folder, &pairs), *out = test_path(folder, "hosts");
@@ -80,12 +81,25 @@ TEST_IN_FOLDER(test_two_hosts_of_a_gpu_train_as_two_gpus_of_a_host, folder)
     char port[8];
     (void)snprintf(port, sizeof port, "%u", (unsigned)hosts.port + 1);
     TRAINED(UNET, "--batch-size", "6", "--gpus", "2", shards, test_path(folder, "two"));
-    for (int host = 0; host < 2; host++)
-        running[host] =
-            run_start(&(RunOptions){.timeout_seconds = 120}, "ftrain",
-                      (const char *const[]){UNET, "--batch-size", "6", "--nnodes", "2", "--node-rank",
-                                            host ? "1" : "0", "--master-addr", "127.0.0.1", "--master-port",
-                                            port, "--gpus", host ? "1," : "0,", shards, out, NULL});
+    for (int host = 0; host < 2; host++) {
+        const char *const arguments[] = {UNET,
+                                         "--batch-size",
+                                         "6",
+                                         "--nnodes",
+                                         "2",
+                                         "--node-rank",
+                                         host ? "1" : "0",
+                                         "--master-addr",
+                                         "127.0.0.1",
+                                         "--master-port",
+                                         port,
+                                         "--gpus",
+                                         host ? "1," : "0,",
+                                         shards,
+                                         out,
+                                         NULL};
+        running[host] = run_start(&(RunOptions){.timeout_seconds = 120}, "ftrain", arguments);
+    }
     for (int host = 0; host < 2; host++) {
         RunResult result = run_wait(&running[host]);
         if (result.exit_status != 0)
