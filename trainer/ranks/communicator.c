@@ -82,22 +82,22 @@ static FshStatus meet_hosts(Communicator *communicator, const CommunicatorOption
 /* ---- opening ---- */
 
 FshStatus communicator_open(Communicator **communicator_ret, const RankPlace *place,
-                            const CommunicatorOptions *given, FshError *error)
+                            const CommunicatorOptions *options, FshError *error)
 {
     const bool has_hosts = rank_place_has_hosts(place);
     const double start = progress_now_seconds();
-    CommunicatorOptions options = given ? *given : (CommunicatorOptions){0};
+    CommunicatorOptions own = options ? *options : (CommunicatorOptions){0};
     Communicator *communicator = calloc(1, sizeof *communicator);
     *communicator_ret = NULL;
     if (!communicator)
         return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for a communicator");
     communicator->place = *place;
     communicator->host_count = 1;
-    if (has_hosts && options.hint.most_seconds <= 0)
-        options.hint.most_seconds = COMMUNICATOR_HOSTS_SECONDS;
-    FshStatus status = host_ranks_open(&communicator->host, place, &options, error);
+    if (has_hosts && own.hint.most_seconds <= 0)
+        own.hint.most_seconds = COMMUNICATOR_HOSTS_SECONDS;
+    FshStatus status = host_ranks_open(&communicator->host, place, &own, error);
     if (!status && has_hosts)
-        status = meet_hosts(communicator, &options, start, error);
+        status = meet_hosts(communicator, &own, start, error);
     if (!status && has_hosts) {
         communicator->host_count = host_ranks_index(communicator->host) == 0;
         status = communicator_sum_u64(communicator, &communicator->host_count, 1, error);
