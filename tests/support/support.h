@@ -86,6 +86,7 @@ typedef struct RunOptions {
      * limit_disk */
     const char *stop_at;
     const char *bad_disk; /* what cannot be read: rules of bad_disk.c; not with the two above */
+    const char *cores;    /* "4-7": what the program is told that it may run on; not with the three above */
 } RunOptions;
 
 typedef struct RunResult {

@@ -89,6 +89,38 @@ static void set_variable(Strings *environment, const char *variable)
     add_string(environment, "%s", variable);
 }
 
+/* Adds the library that a run wants to be preloaded, with what it is told. */
+static void add_preload(Strings *environment, const RunOptions *options)
+{
+    char bytes[32];
+    (void)snprintf(bytes, sizeof bytes, "%llu", (unsigned long long)options->disk_bytes);
+    const struct {
+        const char *value, *library, *variable;
+    } preloads[] = {{options->limit_disk ? bytes : NULL, "FSHARD_ENOSPC", "FSHARD_ENOSPC_BYTES"},
+                    {options->stop_at, "FSHARD_STOP", "FSHARD_STOP_AT"},
+                    {options->bad_disk, "FSHARD_BAD", "FSHARD_BAD_DISK"},
+                    {options->cores, "FSHARD_CORES_SHIM", "FSHARD_CORES"}};
+    Strings more = {0};
+    for (size_t i = 0; i < sizeof preloads / sizeof *preloads; i++) {
+        const char *library = getenv(preloads[i].library), *asan = getenv("ASAN_OPTIONS");
+        if (!preloads[i].value)
+            continue;
+        if (!library)
+            fail_msg("%s: not set: run the test through ctest", preloads[i].library);
+        if (more.count)
+            fail_msg("a run has a full disk, or a bad one, or stops itself, or has other cores");
+        add_string(&more, "LD_PRELOAD=%s", library);
+        add_string(&more, "%s=%s", preloads[i].variable, preloads[i].value);
+        if (options->told_free_bytes)
+            add_string(&more, "FSHARD_TOLD_FREE_BYTES=%llu", (unsigned long long)options->told_free_bytes);
+        /* ASan wants to be the first library; enospc.c does not come between the two. */
+        add_string(&more, "ASAN_OPTIONS=%s%sverify_asan_link_order=0", asan ? asan : "", asan ? ":" : "");
+    }
+    for (size_t i = 0; i < more.count; i++)
+        set_variable(environment, more.items[i]);
+    free_strings(&more);
+}
+
 static Strings make_environment(const RunOptions *options)
 {
     Strings environment = {0};
@@ -96,31 +128,7 @@ static Strings make_environment(const RunOptions *options)
         add_string(&environment, "%s", *variable);
     for (const char *const *variable = options->environment; variable && *variable; variable++)
         set_variable(&environment, *variable);
-    if (options->limit_disk || options->stop_at || options->bad_disk) {
-        const char *library = getenv(options->bad_disk  ? "FSHARD_BAD"
-                                     : options->stop_at ? "FSHARD_STOP"
-                                                        : "FSHARD_ENOSPC");
-        if (!library || options->limit_disk + !!options->stop_at + !!options->bad_disk > 1)
-            fail_msg("%s",
-                     library ? "a run has a full disk, or a bad one, or stops itself"
-                             : "FSHARD_BAD, FSHARD_ENOSPC, FSHARD_STOP: not set: run the test through ctest");
-        /* ASan wants to be the first library; enospc.c does not come between the two. */
-        const char *asan = getenv("ASAN_OPTIONS");
-        Strings more = {0};
-        add_string(&more, "LD_PRELOAD=%s", library);
-        if (options->bad_disk)
-            add_string(&more, "FSHARD_BAD_DISK=%s", options->bad_disk);
-        else if (options->stop_at)
-            add_string(&more, "FSHARD_STOP_AT=%s", options->stop_at);
-        else
-            add_string(&more, "FSHARD_ENOSPC_BYTES=%llu", (unsigned long long)options->disk_bytes);
-        if (options->told_free_bytes)
-            add_string(&more, "FSHARD_TOLD_FREE_BYTES=%llu", (unsigned long long)options->told_free_bytes);
-        add_string(&more, "ASAN_OPTIONS=%s%sverify_asan_link_order=0", asan ? asan : "", asan ? ":" : "");
-        for (size_t i = 0; i < more.count; i++)
-            set_variable(&environment, more.items[i]);
-        free_strings(&more);
-    }
+    add_preload(&environment, options);
     return environment;
 }
 
