@@ -21,8 +21,8 @@ FshStatus ranks_share_accumulated(Communicator *communicator, State *state, cons
 
 /* Compares an XXH3-64 of all parameters, bit for bit, with that of rank 0. FSH_ERR_MISMATCH: they differ
  * on some rank; the message is "the weights of rank 2 are not those of rank 0" and `advice`, on rank 0,
- * which speaks for all. Reads all parameters from the device: with resnet50 102 MB. No step may be under
- * way. */
+ * which speaks for all. Reads all parameters from the device: with resnet50 102 MB, 43 ms of a core with
+ * the CPU's backend. No step may be under way. */
 FshStatus ranks_check_weights(Communicator *communicator, State *state, const Graph *graph,
                               const char *advice, FshError *error);
 
