@@ -6,20 +6,9 @@
 
 #include "tests/support/support.h"
 #include "tests/trainer/golden.h"
+#include "tests/trainer/picture.h"
 #include "trainer/data/augment.h"
 #include "trainer/data/mixing.h"
-
-/* Draws the picture of make_augment.py. */
-static void draw_picture(uint32_t width, uint32_t height, uint32_t channels, uint32_t seed, uint8_t *pixels)
-{
-    for (uint32_t y = 0; y < height; y++)
-        for (uint32_t x = 0; x < width; x++)
-            for (uint32_t c = 0; c < channels; c++) {
-                uint32_t k = (x + y) % 11 == 0 ? 0 : c;
-                *pixels++ = (uint8_t)(x * (7 + 4 * k) + y * (13 + 6 * k) + k * 29 + (x * y / 8) * 5 +
-                                      (x ^ y) * 3 + seed);
-            }
-}
 
 typedef struct Case {
     json_t *spec;
@@ -37,16 +26,8 @@ static Case open_case(json_t *spec)
     opened.bytes = (size_t)opened.width * opened.height * opened.channels;
     opened.picture = malloc(2 * opened.bytes);
     assert_non_null(opened.picture);
-    draw_picture(opened.width, opened.height, opened.channels, 0, opened.picture);
+    picture_draw(opened.width, opened.height, opened.channels, 0, opened.picture);
     return opened;
-}
-
-static uint64_t fnv(const uint8_t *bytes, size_t count)
-{
-    uint64_t value = UINT64_C(0xcbf29ce484222325);
-    for (size_t i = 0; i < count; i++)
-        value = (value ^ bytes[i]) * UINT64_C(0x100000001b3);
-    return value;
 }
 
 static void expect_result(const Case *tried, const char *what, const uint8_t *pixels, size_t count)
@@ -58,7 +39,7 @@ static void expect_result(const Case *tried, const char *what, const uint8_t *pi
         if (json_integer_value(json_array_get(first, i)) != pixels[i])
             fail_msg("%s: value %zu is %u, not %lld", what, i, pixels[i],
                      (long long)json_integer_value(json_array_get(first, i)));
-    (void)snprintf(hash, sizeof hash, "%016" PRIx64, fnv(pixels, count));
+    (void)snprintf(hash, sizeof hash, "%016" PRIx64, picture_hash(pixels, count));
     if (strcmp(hash, golden_text(tried->spec, "hash")) != 0)
         fail_msg("%s: pixels differ behind the first", what);
 }
@@ -190,7 +171,7 @@ TEST(test_centre_crops_are_torchvisions)
 static void check_mixed(const Case *tried)
 {
     const MixPlan plan = {.share = (float)golden_real(tried->spec, "share")};
-    draw_picture(tried->width, tried->height, 3, 77, tried->picture + tried->bytes);
+    picture_draw(tried->width, tried->height, 3, 77, tried->picture + tried->bytes);
     mixing_apply(&plan, tried->width, tried->height, 3, tried->picture, tried->picture + tried->bytes);
     expect_result(tried, "mixup", tried->picture, 2 * tried->bytes);
 }
