@@ -148,6 +148,68 @@ TEST_IN_FOLDER(test_batches_do_not_depend_on_the_number_of_workers, folder)
     fsh_close(&dataset);
 }
 
+/* Applies to a rendered crop what the recipe of its sample says comes behind. */
+static void finish_crop(const LoaderOptions *options, uint64_t sample, uint8_t *pixels)
+{
+    SampleRecipe recipe;
+    uint8_t scratch[PIXELS];
+    ImageCanvas canvas = {.pixels = pixels, .scratch = scratch, .width = 24, .height = 24, .channels = 3};
+    memcpy(canvas.fill, options->fill, sizeof canvas.fill);
+    sample_recipe_draw(&recipe, &options->augmentation, options->seed, 0, sample, 48, 40);
+    auto_augment_apply(&recipe.operations, &canvas);
+    colour_jitter_apply(&recipe.colours, pixels, (size_t)24 * 24, 3);
+}
+
+TEST_IN_FOLDER(test_operations_come_behind_the_crop_and_before_colours, folder)
+{
+    enum { BATCHES = 6 };
+    FshDataset *dataset = open_dataset(folder, &jpeg_spec);
+    FshError error = {0};
+    LoaderOptions options = make_options(dataset, true);
+    Recording crops = record_batches(options, 2, 2, 0, BATCHES);
+    options.augmentation.jitter.contrast = 0.4;
+    assert_ok(auto_augment_parse("rand-m9-n3-mstd1-p0.9", &options.augmentation.auto_augment, &error),
+              &error);
+    Recording finished = record_batches(options, 2, 2, 0, BATCHES);
+    for (size_t i = 0; i < BATCHES * (size_t)16; i++) {
+        finish_crop(&options, crops.samples[i], crops.pixels + i * PIXELS);
+        assert_memory_equal(finished.pixels + i * PIXELS, crops.pixels + i * PIXELS, PIXELS);
+    }
+    free(crops.pixels);
+    free(finished.pixels);
+    fsh_close(&dataset);
+}
+
+TEST_IN_FOLDER(test_operations_do_not_depend_on_workers_and_ranks, folder)
+{
+    enum { BATCHES = 6, HALF = 3 };
+    FshDataset *dataset = open_dataset(folder, &jpeg_spec);
+    FshError error = {0};
+    LoaderOptions options = make_options(dataset, true);
+    Recording plain = record_batches(options, 1, 1, 0, BATCHES);
+    assert_ok(auto_augment_parse("ta_wide", &options.augmentation.auto_augment, &error), &error);
+    Recording one = record_batches(options, 1, 1, 0, BATCHES),
+              several = record_batches(options, 5, 2, 0, BATCHES);
+    assert_memory_equal(several.pixels, one.pixels, (size_t)BATCHES * 16 * PIXELS);
+    assert_memory_not_equal(plain.pixels, one.pixels, (size_t)BATCHES * 16 * PIXELS);
+    options.world_size = 2;
+    options.rank = 1;
+    Recording second = record_batches(options, 3, 2, 0, HALF);
+    size_t found = 0;
+    for (size_t i = 0; i < HALF * (size_t)16; i++)
+        for (size_t j = 0; j < BATCHES * (size_t)16; j++)
+            if (second.samples[i] == one.samples[j]) {
+                assert_memory_equal(second.pixels + i * PIXELS, one.pixels + j * PIXELS, PIXELS);
+                found++;
+            }
+    assert_int_equal(found, HALF * 16);
+    free(plain.pixels);
+    free(one.pixels);
+    free(several.pixels);
+    free(second.pixels);
+    fsh_close(&dataset);
+}
+
 TEST_IN_FOLDER(test_compressed_samples_make_the_same_batches, folder)
 {
     enum { BATCHES = 6 };

@@ -237,6 +237,30 @@ TEST(test_crops_are_resized_as_asked_where_the_cpu_renders_them)
     assert_contains(pairs.error.message, "it is for classes; pairs are not resized");
 }
 
+TEST(test_operations_are_drawn_in_training_where_the_cpu_renders_crops)
+{
+    Case made = make_case((Facts){256, 3, false, 1000, false});
+    made.options.views.auto_augment.text = "rand-m6-n3";
+    give(&made, "auto-augment");
+    assert_ok(plan_case(&made), &made.error);
+    assert_int_equal(made.plan.train_augmentation.auto_augment.kind, AUTO_AUGMENT_RAND);
+    assert_int_equal(made.plan.train_augmentation.auto_augment.layers, 3);
+    assert_int_equal(made.plan.evaluation_augmentation.auto_augment.kind, AUTO_AUGMENT_NONE);
+    made.options.views.auto_augment.text = "rand-w6";
+    assert_int_equal(plan_case(&made), FSH_ERR_USAGE);
+    assert_contains(made.error.message, "--auto-augment: section 'w6'");
+    made.options.views.auto_augment = (AutoAugment){.text = "ra", .ra_magnitude = 12};
+    give(&made, "ra-magnitude");
+    assert_ok(plan_case(&made), &made.error);
+    assert_int_equal(made.plan.train_augmentation.auto_augment.ra_magnitude, 12);
+    made.options.device = DEVICE_CUDA;
+    made.options.decode = DECODE_GPU;
+    assert_int_equal(plan_case(&made), FSH_ERR_USAGE);
+    assert_string_equal(made.error.message,
+                        "--decode gpu: a GPU has no operations of --auto-augment yet; use "
+                        "--decode cpu, or leave --auto-augment out");
+}
+
 TEST(test_gray_images_have_no_colours_to_change)
 {
     Case made = make_case((Facts){28, 1, true, 1000, false});

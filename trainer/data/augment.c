@@ -378,6 +378,7 @@ Augmentation augmentation_default(void)
     return (Augmentation){.flip_probability = 0.5,
                           .vertical_flip_probability = 0.5,
                           .transpose_probability = 0.5,
+                          .auto_augment = auto_augment_default(),
                           .erasing = random_erasing_default()};
 }
 
@@ -385,6 +386,7 @@ Augmentation augmentation_without_chance(const Augmentation *views)
 {
     Augmentation plain = *views;
     plain.flip_probability = plain.vertical_flip_probability = plain.transpose_probability = 0;
+    plain.auto_augment = (AutoAugment){0};
     plain.jitter = (ColourJitter){0};
     plain.noise = 0;
     plain.erasing = (RandomErasing){0};

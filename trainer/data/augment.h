@@ -10,8 +10,8 @@
  *
  * The plan is made from the image's size alone, so that a decoder can be told what will be used before it
  * decodes, and so that both sides of a pair get the same. Which thread does it, and in which order, cannot
- * matter: all chance comes from (seed, epoch, sample). What changes colours is in colour_jitter.h,
- * random_erasing.h and mixing.h.
+ * matter: all chance comes from (seed, epoch, sample). What changes finished crops is in auto_augment.h,
+ * colour_jitter.h, random_erasing.h and mixing.h.
  *
  * Threads: an Augmentation is constant; one Augmenter per thread. */
 #ifndef FSHARD_TRAINER_DATA_AUGMENT_H
@@ -21,6 +21,7 @@
 #include "common/random.h"
 #include "imaging/decode.h"
 #include "imaging/resample.h"
+#include "trainer/data/auto_augment.h"
 #include "trainer/data/colour_jitter.h"
 #include "trainer/data/random_erasing.h"
 
@@ -62,8 +63,9 @@ typedef struct Augmentation {
     /* CROP_RANDOM: upside down, and rows for columns; with flip_probability all eight ways to lay a square
      * (BasicSR's hflip, vflip and rot90). */
     double vertical_flip_probability, transpose_probability;
-    ColourJitter jitter; /* of what goes into the network: in pairs of the input alone */
-    double noise;        /* of what goes in: normal, of a deviation drawn from 0 up to this, in grey levels */
+    AutoAugment auto_augment; /* classes only */
+    ColourJitter jitter;      /* of what goes into the network: in pairs of the input alone */
+    double noise; /* of what goes in: normal, of a deviation drawn from 0 up to this, in grey levels */
     RandomErasing erasing; /* classes only */
 } Augmentation;
 

@@ -28,8 +28,8 @@ typedef enum ImageOperation {
     OPERATION_CONTRAST,      /* blend with the mean luma */
     OPERATION_BRIGHTNESS,    /* blend with black */
     OPERATION_SHARPNESS,     /* blend with the smoothed image */
-    /* The next four: what lies at x, y comes from x + argument * y; from y + argument * x; from argument pixels
-       further to the right; further down. */
+    /* The next four: what lies at x, y comes from x + argument * y; from y + argument * x; from argument
+       pixels further to the right; further down. */
     OPERATION_SHEAR_X,
     OPERATION_SHEAR_Y,
     OPERATION_TRANSLATE_X,

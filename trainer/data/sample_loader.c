@@ -432,6 +432,27 @@ FshStatus sample_loader_draw(SampleLoader *loader, const Augmentation *augmentat
     return FSH_OK;
 }
 
+/* Applies the drawn operations to the network's input of width x height pixels. */
+static FshStatus apply_operations(SampleLoader *loader, const Augmentation *augmentation,
+                                  const SampleRecipe *recipe, uint32_t width, uint32_t height,
+                                  uint8_t *pixels, FshError *error)
+{
+    if (recipe->operations.count == 0)
+        return FSH_OK;
+    FshStatus status = image_reserve(&loader->image, width, height, augmentation->channels, error);
+    if (status)
+        return status;
+    ImageCanvas canvas = {.pixels = pixels,
+                          .scratch = loader->image.pixels,
+                          .width = width,
+                          .height = height,
+                          .channels = augmentation->channels,
+                          .bicubic = augmentation->interpolation == INTERPOLATION_BICUBIC};
+    memcpy(canvas.fill, loader->options.fill, sizeof canvas.fill);
+    auto_augment_apply(&recipe->operations, &canvas);
+    return FSH_OK;
+}
+
 /* Applies jitter, noise and erasing to the network's input of width x height pixels. */
 static void change_colours(SampleLoader *loader, const Augmentation *augmentation, SampleRecipe *recipe,
                            uint32_t width, uint32_t height, uint8_t *pixels)
@@ -465,6 +486,9 @@ FshStatus sample_loader_render(SampleLoader *loader, const Augmentation *augment
     bool whole = augmentation->mode == CROP_WHOLE;
     if (!whole)
         width = height = augmentation->size;
+    status = apply_operations(loader, augmentation, &recipe, width, height, pixels, error);
+    if (status)
+        return status;
     change_colours(loader, augmentation, &recipe, width, height, pixels);
     loader->statistics.pixel_bytes += (uint64_t)width * height * augmentation->channels * loader->sides;
     return FSH_OK;

@@ -1,7 +1,7 @@
 #include "trainer/data/sample_recipe.h"
 
 /* Streams of random numbers: switching one augmentation on does not change the numbers of another. */
-enum { STREAM_COLOUR = 1, STREAM_NOISE, STREAM_ERASING, STREAM_MIXING };
+enum { STREAM_COLOUR = 1, STREAM_NOISE, STREAM_ERASING, STREAM_MIXING, STREAM_OPERATIONS };
 
 void sample_mixing_random(uint64_t seed, uint64_t epoch, uint64_t index, Random *random)
 {
@@ -25,11 +25,17 @@ void sample_recipe_draw(SampleRecipe *recipe, const Augmentation *augmentation, 
     const uint64_t sample = random_stream(epoch, index);
     const bool whole = augmentation->mode == CROP_WHOLE;
     Random random;
+    recipe->operations.count = 0;
     recipe->colours.count = 0;
     recipe->noise = 0;
     recipe->erased = (ErasingPlan){0};
     random_start(&random, seed, sample);
     augment_plan(augmentation, width, height, &random, &recipe->crop);
+    if (augmentation->auto_augment.kind != AUTO_AUGMENT_NONE) {
+        random_start(&random, seed, random_stream(sample, STREAM_OPERATIONS));
+        auto_augment_draw(&augmentation->auto_augment, augmentation->size, augmentation->size, &random,
+                          &recipe->operations);
+    }
     if (has_jitter(&augmentation->jitter)) {
         random_start(&random, seed, random_stream(sample, STREAM_COLOUR));
         colour_jitter_plan(&augmentation->jitter, &random, &recipe->colours);

@@ -16,6 +16,7 @@
 
 typedef struct SampleRecipe {
     CropPlan crop;
+    ImageSteps operations; /* of the crop, before its colours */
     ColourPlan colours;
     double noise;          /* deviation, grey levels; 0: none */
     ErasingPlan erased;    /* in the result */
@@ -34,7 +35,7 @@ void sample_mixing_random(uint64_t seed, uint64_t epoch, uint64_t index, Random 
 bool sample_recipe_has_colours(const Augmentation *augmentation);
 
 /* Writes the geometry for a backend that holds the whole image, width x height pixels, in full size. The
- * caller fills in offsets and channels. */
+ * caller fills in offsets and channels. Operations are for the CPU alone: a plan refuses them elsewhere. */
 void sample_recipe_pixels(const SampleRecipe *recipe, const Augmentation *augmentation, uint32_t width,
                           uint32_t height, PixelRecipe *pixels);
 /* Writes the colours for a backend, without mixing. fill: the mean. */

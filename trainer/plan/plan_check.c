@@ -156,6 +156,11 @@ static bool mixes_both(const Facts *f)
     return is_random_classes(f) && f->options->mixing.mixup_alpha > 0 && f->options->mixing.cutmix_alpha > 0;
 }
 
+static bool is_ra(const Facts *f)
+{
+    return is_random_classes(f) && f->plan->train_augmentation.auto_augment.kind == AUTO_AUGMENT_RA;
+}
+
 static bool erases(const Facts *f)
 {
     return is_random_classes(f) && f->options->views.erasing.probability > 0;
@@ -229,6 +234,8 @@ static const struct Rule {
     {AT(views.flip_probability), is_random, "random views, and not with --no-aug"},
     {AT(views.vertical_flip_probability), is_random_pairs, "pairs, and not with --no-aug"},
     {AT(views.transpose_probability), is_random_pairs, "pairs, and not with --no-aug"},
+    {AT(views.auto_augment.text), is_random_classes, "classes, and not with --no-aug"},
+    {AT(views.auto_augment.ra_magnitude), is_ra, "--auto-augment ra"},
     {AT(color_jitter), is_random, "random views, and not with --no-aug"},
     {AT(views.erasing.probability), is_random_classes, "classes, and not with --no-aug"},
     {AT(views.erasing.fill), erases, "--random-erase"},

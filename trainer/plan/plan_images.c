@@ -167,6 +167,15 @@ static FshStatus list_edges(TrainPlan *plan, const TrainOptions *options, FshErr
 
 /* ---- random augmentation ---- */
 
+/* Reads --auto-augment. */
+static FshStatus plan_operations(Augmentation *train, const TrainOptions *options, FshError *error)
+{
+    train->auto_augment.ra_magnitude = options->views.auto_augment.ra_magnitude;
+    return options->views.auto_augment.text
+               ? auto_augment_parse(options->views.auto_augment.text, &train->auto_augment, error)
+               : FSH_OK;
+}
+
 static CropMode choose_mode(const TrainOptions *options, uint32_t crop)
 {
     if (options->train_crop_mode != OPTION_AUTO)
@@ -268,6 +277,8 @@ FshStatus plan_images(TrainPlan *plan, const TrainOptions *options, const Traini
         plan_pair_chance(plan, options);
     else
         status = plan_class_chance(plan, options, data, error);
+    if (!status && !pairs)
+        status = plan_operations(&plan->train_augmentation, options, error);
     if (!status)
         status = plan_jitter(&plan->train_augmentation, options, error);
     return status;

@@ -146,6 +146,10 @@ const OptionForeign train_foreign[] = {
     {"resolution.max-res", "progressive"},
     {"resolution.start-ramp", "progressive-epochs"},
     {"resolution.end-ramp", "progressive-epochs"},
+    {"autoaugment", "auto-augment"},
+    {"randaugment", "auto-augment ra"},
+    {"rand-augment", "auto-augment ra"},
+    {"trivial-augment", "auto-augment ta_wide"},
     {"random-erasing", "random-erase"},
     {"use-hflip", "hflip-prob"},
     {"use-flip", "hflip-prob"},
@@ -175,7 +179,8 @@ const OptionForeign train_foreign[] = {
     "--gpus N with --parallel dp does what nn.DataParallel does: --batch-size is that of all GPUs together"
 #define WANDB                                                                                                \
     "nothing calls Weights & Biases: --tensorboard's events, metrics.jsonl and summary.csv stand in OUTPUT"
-#define AUGMENTATIONS "not there yet: --color-jitter, --random-erase, --mixup-alpha and --cutmix-alpha are"
+#define AUGMENTATIONS                                                                                        \
+    "not there yet: --auto-augment, --color-jitter, --random-erase, --mixup-alpha and --cutmix-alpha are"
 #define EPOCHS                                                                                               \
     "a run is so many --epochs long; an epoch has (images / batch size) steps, as "                          \
     "--dry-run says"
@@ -323,14 +328,7 @@ const OptionForeign train_answers[] = {
     /* images */
     {"crop-pct", "--val-resize-size and --val-crop-size say it in pixels: 256 and 224 are a crop of 0.875"},
     {"crop-mode", "evaluation takes the centre; --train-crop-mode says how training cuts"},
-    {"aa", AUGMENTATIONS},
-    {"auto-augment", AUGMENTATIONS},
-    {"autoaugment", AUGMENTATIONS},
-    {"randaugment", AUGMENTATIONS},
-    {"rand-augment", AUGMENTATIONS},
-    {"trivial-augment", AUGMENTATIONS},
     {"augmix-severity", AUGMENTATIONS},
-    {"ra-magnitude", AUGMENTATIONS},
     {"three-augment", AUGMENTATIONS},
     {"grayscale-prob", AUGMENTATIONS},
     {"gaussian-blur-prob", AUGMENTATIONS},

@@ -95,6 +95,11 @@ static size_t view_rows(TrainOptions *options, Option *rows)
     return augmentation_rows(&options->views, rows);
 }
 
+static size_t auto_augment_part_rows(TrainOptions *options, Option *rows)
+{
+    return auto_augment_rows(&options->views.auto_augment, rows);
+}
+
 static size_t erasing_part_rows(TrainOptions *options, Option *rows)
 {
     return random_erasing_rows(&options->views.erasing, rows);
@@ -122,10 +127,24 @@ static size_t schedule_rows(TrainOptions *options, Option *rows)
 
 /* Parts that define their rows in their own code; each function writes them and returns their number. In the
  * table a row without a name, with the part in its marks, stands for them. */
-enum { PART_NETWORKS, PART_VIEWS, PART_ERASING, PART_MIXING, PART_RANKS, PART_OPTIMIZER, PART_SCHEDULE };
+enum {
+    PART_NETWORKS,
+    PART_VIEWS,
+    PART_AUTO_AUGMENT,
+    PART_ERASING,
+    PART_MIXING,
+    PART_RANKS,
+    PART_OPTIMIZER,
+    PART_SCHEDULE
+};
 static size_t (*const parts[])(TrainOptions *options, Option *rows) = {
-    [PART_NETWORKS] = network_rows,   [PART_VIEWS] = view_rows, [PART_ERASING] = erasing_part_rows,
-    [PART_MIXING] = mixing_part_rows, [PART_RANKS] = rank_rows, [PART_OPTIMIZER] = update_rows,
+    [PART_AUTO_AUGMENT] = auto_augment_part_rows,
+    [PART_NETWORKS] = network_rows,
+    [PART_VIEWS] = view_rows,
+    [PART_ERASING] = erasing_part_rows,
+    [PART_MIXING] = mixing_part_rows,
+    [PART_RANKS] = rank_rows,
+    [PART_OPTIMIZER] = update_rows,
     [PART_SCHEDULE] = schedule_rows,
 };
 
@@ -310,6 +329,7 @@ void train_options_rows(TrainOptions *o, Option *rows)
          .maximum = EDGE_MAX,
          .help = "for pad: how far images are moved; 0: an eighth of the crop"},
         {.name = "", .marks = PART_VIEWS},
+        {.name = "", .marks = PART_AUTO_AUGMENT},
         {.name = "color-jitter", .kind = OPTION_TEXT, .value = &o->color_jitter, .argument = "B:C:S:H",
          .help = "brightness, contrast, saturation, hue as torchvision's ColorJitter; one number is for "
                  "the first three"},

@@ -185,6 +185,11 @@ static FshStatus check_source(const TrainPlan *plan, const TrainOptions *options
             "%s: a GPU resizes with bilinear interpolation alone; use %s, or --interpolation "
             "bilinear",
             source->option, source->instead);
+    if (source->recipes && options->views.auto_augment.text)
+        return fsh_error_set(
+            error, FSH_ERR_USAGE,
+            "%s: a GPU has no operations of --auto-augment yet; use %s, or leave --auto-augment out",
+            source->option, source->instead);
     if (source->residence == PIXELS_IN_RAM && options->drop_caches)
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "%s: no file is read while the loader is measured, so --drop-caches does "
