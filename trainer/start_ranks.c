@@ -14,7 +14,7 @@ static FshStatus check_restarts(const TrainOptions *options, const RankPlace *pl
 {
     if (!options->ranks.max_restarts)
         return FSH_OK;
-    if (place->world_size > 1)
+    if (place->local_world > 1 || (place->world_size > 1 && !options->ranks.gpus))
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "--max-restarts: is for --gpus; %s has started these ranks, and restarts them: "
                              "torchrun --max-restarts, sbatch --requeue, both with --resume auto",

@@ -186,27 +186,13 @@ TEST_IN_FOLDER(test_two_gpus_with_sync_bn_train_in_16_bits, folder)
     "--jobs", "4", "--device", "cuda", "--gpus", "2", "--model", "conv8", "--batch-size", "2", "--epochs",   \
         "100000", "--lr-base", "0.01", "--val-interval", "100000", "--checkpoint-interval", "3"
 
-/* Returns the second child that ftrain --gpus has started, rank 1; 0 where there is none. */
-static pid_t second_child(pid_t parent)
-{
-    char path[64], text[256] = "";
-    long children[2] = {0, 0};
-    (void)snprintf(path, sizeof path, "/proc/%ld/task/%ld/children", (long)parent, (long)parent);
-    FILE *file = fopen(path, "re");
-    if (file && fgets(text, sizeof text, file))
-        (void)sscanf(text, "%ld %ld", &children[0], &children[1]);
-    if (file)
-        (void)fclose(file);
-    return (pid_t)children[1];
-}
-
 /* Waits until rank 1 has begun to connect to the other GPU, as NCCL's log says. Returns its process; 0 if
  * that does not come. */
 static pid_t wait_for_connecting(TestFolder *folder, pid_t launcher)
 {
     const double start = progress_now_seconds();
     while (progress_now_seconds() - start < 60) {
-        const pid_t process = second_child(launcher);
+        const pid_t process = started_rank(launcher, 1);
         const char *log = test_path(folder, "nccl.%ld", (long)process);
         char *text = access(log, R_OK) == 0 ? test_file_read(log, NULL) : NULL;
         const bool begun = text && strstr(text, "Init START");
@@ -235,7 +221,7 @@ static void lose_second(TestFolder *folder, const char *option, int signal_numbe
         assert_true(
             wait_for_file(test_path(folder, "out%s/checkpoint.safetensors", option ? option : ""), 60));
     const pid_t victim =
-        connecting ? wait_for_connecting(folder, running.process) : second_child(running.process);
+        connecting ? wait_for_connecting(folder, running.process) : started_rank(running.process, 1);
     assert_true(victim > 0);
     assert_int_equal(kill(victim, signal_number), 0);
     const double start = progress_now_seconds();
@@ -305,7 +291,7 @@ TEST_IN_FOLDER(test_ranks_that_are_killed_are_started_again, folder)
     const RunOptions options = {.timeout_seconds = 240, .stop_at = "killed/model_best.safetensors"};
     RunningProgram running = run_start(&options, "ftrain", arguments);
     assert_true(wait_for_file(test_path(folder, "killed/model_best.safetensors"), 60));
-    const pid_t victim = second_child(running.process);
+    const pid_t victim = started_rank(running.process, 1);
     if (!victim)
         skip();
     const double start = progress_now_seconds();

@@ -207,10 +207,10 @@ TEST_IN_FOLDER(test_a_host_that_is_frozen_is_lost_after_the_timeout, folder)
     }
 }
 
-/* 12 epochs of 5 steps for four ranks. */
+/* 60 epochs of 5 steps for four ranks: long enough to be disturbed after its first checkpoint. */
 #define RICH                                                                                                 \
-    "--model", "conv8", "--epochs", "12", "--batch-size", "2", "--opt", "adamw", "--lr", "0.003",            \
-        "--model-ema", "--model-ema-decay", "0.9", "--mixup-alpha", "0.2"
+    "--model", "conv8", "--epochs", "60", "--batch-size", "2", "--opt", "adamw", "--lr", "0.003",            \
+        "--val-interval", "20", "--model-ema", "--model-ema-decay", "0.9", "--mixup-alpha", "0.2"
 
 TEST_IN_FOLDER(test_a_signal_to_one_rank_stops_all_hosts_and_the_run_goes_on, folder)
 {
@@ -232,6 +232,48 @@ TEST_IN_FOLDER(test_a_signal_to_one_rank_stops_all_hosts_and_the_run_goes_on, fo
     hosts = hosts_on_loopback(2, 2);
     HOSTS_TRAINED(&hosts, RICH, "--resume", "auto", shards, out);
     assert_same_file(folder, "whole", "stopped", true);
+}
+
+/* Starts ftrain on each of two hosts by hand, with arguments. */
+static void start_by_hand(RunningProgram *running, const char *const *arguments)
+{
+    const Hosts hosts = hosts_on_loopback(2, 2);
+    char port[8];
+    (void)snprintf(port, sizeof port, "%u", (unsigned)hosts.port + 1);
+    for (int host = 0; host < 2; host++) {
+        const char *all[40] = {"--nnodes",      "2",         "--node-rank",   host ? "1" : "0",
+                               "--master-addr", "127.0.0.1", "--master-port", port,
+                               "--gpus",        "2"};
+        for (size_t i = 0; arguments[i]; i++)
+            all[10 + i] = arguments[i];
+        running[host] = start_on_host(&hosts, host, NULL, all);
+    }
+}
+
+/* Each host starts its own ranks again, and they meet as they did before. */
+TEST_IN_FOLDER(test_hosts_restart_when_a_rank_is_killed, folder)
+{
+    const char *shards = make_set(folder, &train_plain);
+    RunningProgram running[2];
+    if (!started_ranks_are_told())
+        skip();
+    start_by_hand(running, (const char *const[]){RICH, shards, test_path(folder, "whole"), NULL});
+    for (int host = 0; host < 2; host++) {
+        RunResult result = run_wait(&running[host]);
+        assert_int_equal(result.exit_status, 0);
+        run_result_free(&result);
+    }
+    start_by_hand(running, (const char *const[]){RICH, "--max-restarts", "2", "--checkpoint-interval", "3",
+                                                 shards, test_path(folder, "restarted"), NULL});
+    assert_true(wait_for_file(test_path(folder, "restarted/checkpoint.safetensors"), 60));
+    assert_int_equal(kill(started_rank(running[1].process, 1), SIGKILL), 0);
+    for (int host = 0; host < 2; host++) {
+        RunResult result = run_wait(&running[host]);
+        if (result.exit_status != 0 || !strstr(result.err, "restart 1 of 2"))
+            fail_msg("host %d: exit status %d\n%s", host, result.exit_status, result.err);
+        run_result_free(&result);
+    }
+    assert_same_file(folder, "whole", "restarted", true);
 }
 
 /* ---- hosts that do not fit together ---- */

@@ -64,6 +64,27 @@ RanksResult expect_ranks(int ranks, int exit_status, const char *const *argument
     return result;
 }
 
+pid_t started_rank(pid_t launcher, int rank)
+{
+    char path[64], text[256] = "";
+    (void)snprintf(path, sizeof path, "/proc/%ld/task/%ld/children", (long)launcher, (long)launcher);
+    FILE *file = fopen(path, "re");
+    if (file)
+        (void)!fgets(text, sizeof text, file);
+    if (file)
+        (void)fclose(file);
+    char *at = text;
+    long process = 0;
+    for (int i = 0; i <= rank; i++)
+        process = strtol(at, &at, 10);
+    return (pid_t)process;
+}
+
+bool started_ranks_are_told(void)
+{
+    return access("/proc/self/task", X_OK) == 0 && access("/proc/thread-self/children", R_OK) == 0;
+}
+
 static double distance_of_entry(const SafetensorsEntry *a, const SafetensorsEntry *b, double *square)
 {
     float *a_values = malloc(a->count * sizeof *a_values), *b_values = malloc(a->count * sizeof *b_values);

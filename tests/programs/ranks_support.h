@@ -31,6 +31,12 @@ RanksResult expect_ranks(int ranks, int exit_status, const char *const *argument
         free_ranks(&trained_);                                                                               \
     } while (0)
 
+/* Returns the process of a rank that a running ftrain --gpus has started, by its place on the host; 0: it is
+ * not there. */
+pid_t started_rank(pid_t launcher, int rank);
+/* Returns whether this system tells what started_rank needs. */
+bool started_ranks_are_told(void);
+
 /* Returns ||a - b|| / ||a|| over all weights of two files. */
 double weights_distance(const char *a_path, const char *b_path);
 

@@ -46,29 +46,6 @@ static const char *end_of(const char *text)
 
 /* ---- the ranks of a running program ---- */
 
-/* Returns the process of a rank; 0: it is not there. */
-static pid_t process_of(const RunningProgram *running, int rank)
-{
-    char path[64], text[256] = "";
-    (void)snprintf(path, sizeof path, "/proc/%ld/task/%ld/children", (long)running->process,
-                   (long)running->process);
-    FILE *file = fopen(path, "re");
-    if (file)
-        (void)!fgets(text, sizeof text, file);
-    if (file)
-        (void)fclose(file);
-    char *at = text;
-    long process = 0;
-    for (int i = 0; i <= rank; i++)
-        process = strtol(at, &at, 10);
-    return (pid_t)process;
-}
-
-static bool tells_children(void)
-{
-    return access("/proc/self/task", X_OK) == 0 && access("/proc/thread-self/children", R_OK) == 0;
-}
-
 /* Returns whether the program has ended; it is still to be waited for. */
 static bool has_ended(const RunningProgram *running)
 {
@@ -93,7 +70,7 @@ static bool wait_for_progress(const RunningProgram *running, const char *path, p
     bool started = false;
     int written = 0;
     while (!has_ended(running)) {
-        const pid_t rank = process_of(running, 0);
+        const pid_t rank = started_rank(running->process, 0);
         if (!started && rank > 0 && rank != before) {
             started = true;
             (void)stat(path, &seen);
@@ -189,9 +166,9 @@ static int kill_again_and_again(const RunningProgram *running, const char *check
     pid_t first = 0;
     int kills = 0;
     while (kills < wanted && wait_for_progress(running, checkpoint, first)) {
-        first = process_of(running, 0);
+        first = started_rank(running->process, 0);
         sleep_seconds(0.04 * chance());
-        const pid_t victim = process_of(running, chance() < 0.5);
+        const pid_t victim = started_rank(running->process, chance() < 0.5);
         kills += victim > 0 && kill(victim, SIGKILL) == 0;
     }
     return kills;
@@ -202,7 +179,7 @@ TEST_IN_FOLDER(test_killed_ranks_are_started_again_and_the_result_is_the_same, f
     const int wanted = kills_wanted();
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "killed");
     char epochs[16], restarts[16];
-    if (!tells_children())
+    if (!started_ranks_are_told())
         skip();
     (void)snprintf(epochs, sizeof epochs, "%d", 4 + wanted);
     (void)snprintf(restarts, sizeof restarts, "%d", wanted);
@@ -246,7 +223,7 @@ static void send_when_stopped(const RunningProgram *running, int signal_number)
     while (!is_stopped(first)) {
         assert_true(progress_now_seconds() - start < 60);
         sleep_seconds(0.002);
-        first = process_of(running, 0);
+        first = started_rank(running->process, 0);
     }
     assert_int_equal(kill(first, signal_number), 0);
     (void)kill(first, SIGCONT);
@@ -257,7 +234,7 @@ static void send_when_stopped(const RunningProgram *running, int signal_number)
 TEST_IN_FOLDER(test_a_run_without_a_checkpoint_begins_anew, folder)
 {
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "killed");
-    if (!tells_children())
+    if (!started_ranks_are_told())
         skip();
     TRAINED(RICH, "--epochs", "2", shards, test_path(folder, "whole"));
     for (int force = 0; force < 2; force++) { /* the second run may replace what the first has made */
@@ -280,7 +257,7 @@ TEST_IN_FOLDER(test_a_run_without_a_checkpoint_begins_anew, folder)
 TEST_IN_FOLDER(test_a_run_that_does_not_get_on_is_not_started_again, folder)
 {
     const char *shards = make_set(folder, &train_plain);
-    if (!tells_children())
+    if (!started_ranks_are_told())
         skip();
     RunningProgram running = START("out/args.json", RICH, "--epochs", "2", "--max-restarts", "9", shards,
                                    test_path(folder, "out"));
@@ -344,7 +321,7 @@ static const DatasetSpec pairs = {.codec = FSH_CODEC_RAW,
 TEST_IN_FOLDER(test_an_elastic_run_goes_on_with_the_ranks_that_are_left, folder)
 {
     const char *shards = make_set(folder, &pairs), *out = test_path(folder, "out");
-    if (!tells_children())
+    if (!started_ranks_are_told())
         skip();
     TRAINED(UNET, shards, test_path(folder, "whole"));
     RunningProgram running = START("out/args.json", UNET, "--max-restarts", "3", "--elastic", shards, out);
@@ -393,7 +370,7 @@ TEST_IN_FOLDER(test_torchrun_restarts_killed_ranks, folder)
 {
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "killed");
     char program[512];
-    if (access(torchrun, X_OK) != 0 || !tells_children())
+    if (access(torchrun, X_OK) != 0 || !started_ranks_are_told())
         skip();
     (void)snprintf(program, sizeof program, "%s/ftrain", getenv("FSHARD_BIN"));
     TRAINED("--gpus", "2", RANK, "--epochs", "4", "--checkpoint-interval", "1", shards,
