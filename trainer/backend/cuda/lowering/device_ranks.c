@@ -171,6 +171,24 @@ static bool is_well(ncclResult_t code)
     return code == ncclSuccess || code == ncclInProgress;
 }
 
+/* Returns FSH_OK for a code that says so. Otherwise returns a failure, which names the rank that is lost if
+ * there is one. NCCL hears of a death from its connections, which a dying process closes before the locks
+ * that the communicator looks at: so a loss has CAUSE_SECONDS to come. */
+static FshStatus check_with_cause(const DeviceRanks *ranks, ncclResult_t code, const char *call,
+                                  FshError *error)
+{
+    enum { CAUSE_SECONDS = 2 };
+    const struct timespec pause = {.tv_nsec = 20000000};
+    const double start = progress_now_seconds();
+    while (code != ncclSuccess && progress_now_seconds() - start < CAUSE_SECONDS) {
+        FshStatus lost = communicator_check_all_there(ranks->communicator, error);
+        if (lost)
+            return lost;
+        (void)nanosleep(&pause, NULL);
+    }
+    return nccl_check(&ranks->nccl, code, call, error);
+}
+
 /* Begins calls on ranks->comm, until end_calls. Fails once the communication is given up. */
 static FshStatus begin_calls(DeviceRanks *ranks, FshError *error)
 {
@@ -206,7 +224,7 @@ static FshStatus end_calls(DeviceRanks *ranks, ncclResult_t code, const char *ca
         if (asked != ncclSuccess)
             code = asked;
     }
-    return nccl_check(&ranks->nccl, code, call, error);
+    return check_with_cause(ranks, code, call, error);
 }
 
 /* ---- the watch ---- */
@@ -223,7 +241,7 @@ static FshStatus look_for_failure(DeviceRanks *ranks, FshError *error)
     if (ranks->comm && ranks->nccl.CommGetAsyncError(ranks->comm, &code) != ncclSuccess)
         code = ncclInternalError;
     (void)pthread_mutex_unlock(&ranks->calls);
-    return is_well(code) ? FSH_OK : nccl_check(&ranks->nccl, code, "NCCL", error);
+    return is_well(code) ? FSH_OK : check_with_cause(ranks, code, "NCCL", error);
 }
 
 /* Watches the other ranks and gives up when one is gone, whose GPU answers no more. At the end of a run, when
