@@ -504,12 +504,12 @@ TEST(test_hosts_that_were_started_otherwise_are_told)
 
 /* ---- strangers ---- */
 
-/* Connects to the port as often as it takes. Returns the socket; -1: nobody listens within some seconds. */
-static int call_port(uint16_t port)
+/* Connects to the port, in so many tries. Returns the socket; -1: nobody listens. */
+static int call_port(uint32_t host, uint16_t port, int tries)
 {
     const struct sockaddr_in address = {
-        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    for (int turn = 0; turn < 2000; turn++) {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(host)};
+    for (int turn = 0; turn < tries; turn++) {
         const int made = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
         if (made >= 0 && connect(made, (const struct sockaddr *)&address, sizeof address) == 0)
             return made;
@@ -529,7 +529,7 @@ TEST(test_strangers_neither_end_nor_hold_up_a_meeting)
     begin();
     const pid_t a = rank_process_start(&first, combine);
     for (int i = 0; i < CALLS; i++) {
-        sockets[i] = call_port(port);
+        sockets[i] = call_port(INADDR_LOOPBACK, port, 2000);
         assert_true(sockets[i] >= 0);
         if (i % 3 == 0) /* says too much; the others a part, or nothing */
             (void)send(sockets[i], garbage, sizeof garbage, MSG_NOSIGNAL);
@@ -541,6 +541,22 @@ TEST(test_strangers_neither_end_nor_hold_up_a_meeting)
     assert_int_equal(rank_process_end(b), 0);
     for (int i = 0; i < CALLS; i++)
         (void)close(sockets[i]);
+}
+
+/* 127.0.0.2 is this machine too. */
+TEST(test_the_port_is_open_on_the_given_address_alone)
+{
+    const uint16_t port = free_port();
+    const RankPlace first = host_place(0, 1, 2, port);
+    begin();
+    const pid_t process = rank_process_start(&first, only_open);
+    const int there = call_port(INADDR_LOOPBACK, port, 2000),
+              elsewhere = call_port(INADDR_LOOPBACK + 1, port, 3);
+    (void)kill(process, SIGKILL);
+    (void)rank_process_end(process);
+    assert_true(there >= 0);
+    assert_int_equal(elsewhere, -1);
+    (void)close(there);
 }
 
 static int come_late(const RankPlace *place)

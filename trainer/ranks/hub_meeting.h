@@ -2,7 +2,7 @@
  *
  * The first host listens on the address of the place. Where that is none of its own (a container, an address
  * that is forwarded) or a loopback address under another name (a host's own name, in Debian's /etc/hosts), it
- * listens on all of its addresses, and says so. Whoever connects has HELLO_SECONDS for its hello; strangers,
+ * listens on all of its addresses, and says so. Whoever connects has 5 seconds for its hello; strangers,
  * however many and slow, are let go one by one and neither hold up nor end the meeting.
  *
  * Threads: one. */
