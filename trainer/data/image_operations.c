@@ -209,17 +209,25 @@ static inline double mix_linear(double a, double b, double part)
     return a + (b - a) * part;
 }
 
-static inline void take_bilinear(const uint8_t *source, int width, int height, int channels, double x,
-                                 double y, uint8_t *target)
+static inline __attribute__((always_inline)) void
+take_bilinear(const uint8_t *source, int width, int height, int channels, double x, double y, uint8_t *target)
 {
     double part_x, part_y;
     const int left = split_place(x - 0.5, &part_x), top = split_place(y - 0.5, &part_y);
     const uint8_t *above = source + (ptrdiff_t)clip_index(top, height) * width * channels,
                   *below = source + (ptrdiff_t)clip_index(top + 1, height) * width * channels;
     const int first = clip_index(left, width) * channels, second = clip_index(left + 1, width) * channels;
-    for (int c = 0; c < channels; c++)
-        target[c] = (uint8_t)mix_linear(mix_linear(above[first + c], above[second + c], part_x),
-                                        mix_linear(below[first + c], below[second + c], part_x), part_y);
+    /* Between two pixels of a row or of a column, as sheared and moved images are, half of it is enough. */
+    if (part_y == 0)
+        for (int c = 0; c < channels; c++)
+            target[c] = (uint8_t)mix_linear(above[first + c], above[second + c], part_x);
+    else if (part_x == 0)
+        for (int c = 0; c < channels; c++)
+            target[c] = (uint8_t)mix_linear(above[first + c], below[first + c], part_y);
+    else
+        for (int c = 0; c < channels; c++)
+            target[c] = (uint8_t)mix_linear(mix_linear(above[first + c], above[second + c], part_x),
+                                            mix_linear(below[first + c], below[second + c], part_x), part_y);
 }
 
 static inline double mix_cubic(double a, double b, double c, double d, double part)
@@ -228,8 +236,8 @@ static inline double mix_cubic(double a, double b, double c, double d, double pa
     return b + part * (p2 + part * (p3 + part * p4));
 }
 
-static inline void take_bicubic(const uint8_t *source, int width, int height, int channels, double x,
-                                double y, uint8_t *target)
+static inline __attribute__((always_inline)) void
+take_bicubic(const uint8_t *source, int width, int height, int channels, double x, double y, uint8_t *target)
 {
     double part_x, part_y;
     const int left = split_place(x - 0.5, &part_x), top = split_place(y - 0.5, &part_y);
@@ -240,11 +248,12 @@ static inline void take_bicubic(const uint8_t *source, int width, int height, in
         at[i] = clip_index(left - 1 + i, width) * channels;
     }
     for (int c = 0; c < channels; c++) {
-        double v[4];
-        for (int i = 0; i < 4; i++)
-            v[i] = mix_cubic(rows[i][at[0] + c], rows[i][at[1] + c], rows[i][at[2] + c], rows[i][at[3] + c],
-                             part_x);
-        const double value = mix_cubic(v[0], v[1], v[2], v[3], part_y);
+        double v[4] = {rows[0][at[1] + c], rows[1][at[1] + c], rows[2][at[1] + c], rows[3][at[1] + c]};
+        if (part_x != 0)
+            for (int i = part_y == 0; i < (part_y == 0 ? 2 : 4); i++)
+                v[i] = mix_cubic(rows[i][at[0] + c], rows[i][at[1] + c], rows[i][at[2] + c],
+                                 rows[i][at[3] + c], part_x);
+        const double value = part_y == 0 ? v[1] : mix_cubic(v[0], v[1], v[2], v[3], part_y);
         target[c] = (uint8_t)(value <= 0 ? 0 : value >= 255 ? 255 : value);
     }
 }
@@ -252,8 +261,9 @@ static inline void take_bicubic(const uint8_t *source, int width, int height, in
 typedef void (*TakePixel)(const uint8_t *source, int width, int height, int channels, double x, double y,
                           uint8_t *target);
 
-/* Moves every pixel. take and channels are constants where it is called, so that its loop has no calls. */
-static inline void move_pixels(const Affine *affine, const ImageCanvas *canvas, int channels, TakePixel take)
+/* Moves every pixel. take and channels are constants where it is called: its loop has no calls. */
+static inline __attribute__((always_inline)) void move_pixels(const Affine *affine, const ImageCanvas *canvas,
+                                                              int channels, TakePixel take)
 {
     const int width = (int)canvas->width, height = (int)canvas->height;
     const double *m = affine->m;
