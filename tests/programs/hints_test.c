@@ -36,6 +36,7 @@ TEST(test_options_of_trainers_are_answered)
         {"--log-wandb s o", "nothing calls Weights & Biases"},
         {"--class-weights 1,2 s o", "the loss takes all classes alike"},
         {"--crop-pct 0.875 s o", "--val-resize-size and --val-crop-size"},
+        {"--altflip s o", "ftrain calls it --flip alternating"},
         {"--randaugment s o", "ftrain calls it --auto-augment ra"},
         {"--interpolation lanczos s o", "is not one of: bilinear, bicubic"},
         {"--val-ratio 0.1 s o", "fpack --split 0.1 makes a val split"},

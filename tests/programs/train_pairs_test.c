@@ -209,10 +209,11 @@ TEST_IN_FOLDER(test_what_pairs_cannot_do_is_refused, folder)
     REFUSED(1, "too small for a crop of 64 x 64", out, UNET, "--train-crop-size", "64", shards);
     REFUSED(2, "--loss: cross-entropy is for classes, and this dataset holds pairs", out, UNET, "--loss",
             "cross-entropy", shards);
-    static const char *const useless[][2] = {
-        {"--val-crop-size", "16"}, {"--val-resize-size", "16"},  {"--val-batch-size", "2"},
-        {"--mixup-alpha", "0.2"},  {"--label-smoothing", "0.1"}, {"--train-crop-mode", "rrc"},
-        {"--random-erase", "0.5"}, {"--auto-augment", "ra"},     {"--scale", "0.5:1"}};
+    static const char *const useless[][2] = {{"--val-crop-size", "16"},    {"--val-resize-size", "16"},
+                                             {"--val-batch-size", "2"},    {"--mixup-alpha", "0.2"},
+                                             {"--label-smoothing", "0.1"}, {"--train-crop-mode", "rrc"},
+                                             {"--random-erase", "0.5"},    {"--auto-augment", "ra"},
+                                             {"--flip", "alternating"},    {"--scale", "0.5:1"}};
     for (size_t i = 0; i < sizeof useless / sizeof *useless; i++)
         REFUSED(2, "does nothing here; it is for ", out, UNET, useless[i][0], useless[i][1], shards);
     REFUSED(1, "--crop-border: 11 leaves too little of images of 32 pixels; use 10 or less", out, UNET,

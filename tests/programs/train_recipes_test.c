@@ -383,6 +383,8 @@ TEST_IN_FOLDER(test_options_that_would_do_nothing_are_refused, folder)
         {"--scale", "0.5:1"},
         {"--crop-padding", "2", "--train-crop-mode", "rrc"},
         {"--hflip-prob", "0.1", "--no-aug"},
+        {"--hflip-prob", "0.1", "--flip", "alternating"},
+        {"--flip", "alternating", "--no-aug"},
         {"--vflip-prob", "0.5"},
         {"--noise", "3"},
         {"--random-erase-mode", "pixel"},

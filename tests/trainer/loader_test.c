@@ -148,6 +148,39 @@ TEST_IN_FOLDER(test_batches_do_not_depend_on_the_number_of_workers, folder)
     fsh_close(&dataset);
 }
 
+TEST(test_alternating_flips_show_each_image_both_ways_in_two_epochs)
+{
+    enum { SAMPLES = 1000 };
+    Augmentation view = train_view;
+    size_t flipped = 0;
+    view.flip_mode = FLIP_ALTERNATING;
+    view.flip_probability = 0.5;
+    for (uint64_t sample = 0; sample < SAMPLES; sample++) {
+        bool before = false;
+        for (uint64_t epoch = 0; epoch < 5; epoch++) {
+            SampleRecipe recipe;
+            sample_recipe_draw(&recipe, &view, 5, epoch, sample, 48, 40);
+            assert_true(epoch == 0 || recipe.crop.flip != before);
+            before = recipe.crop.flip;
+        }
+        flipped += before;
+    }
+    assert_true(flipped > SAMPLES * 2 / 5 && flipped < SAMPLES * 3 / 5);
+}
+
+TEST(test_alternating_flips_leave_the_rest_as_it_is)
+{
+    SampleRecipe random, alternating;
+    Augmentation view = train_view;
+    for (uint64_t sample = 0; sample < 50; sample++) {
+        view.flip_mode = FLIP_RANDOM;
+        sample_recipe_draw(&random, &view, 5, 1, sample, 48, 40);
+        view.flip_mode = FLIP_ALTERNATING;
+        sample_recipe_draw(&alternating, &view, 5, 1, sample, 48, 40);
+        assert_memory_equal(&random.crop.box, &alternating.crop.box, sizeof random.crop.box);
+    }
+}
+
 /* Applies to a rendered crop what the recipe of its sample says comes behind. */
 static void finish_crop(const LoaderOptions *options, uint64_t sample, uint8_t *pixels)
 {

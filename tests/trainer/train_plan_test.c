@@ -131,6 +131,19 @@ TEST(test_gray_images_are_not_flipped_unless_told)
     assert_true(gray.plan.train_augmentation.flip_probability == 0.5);
 }
 
+TEST(test_alternating_flips_are_those_of_training)
+{
+    Case made = make_case((Facts){28, 1, true, 1000, false});
+    made.options.views.flip_mode = FLIP_ALTERNATING;
+    give(&made, "flip");
+    assert_ok(plan_case(&made), &made.error);
+    assert_int_equal(made.plan.train_augmentation.flip_mode, FLIP_ALTERNATING);
+    assert_int_equal(made.plan.evaluation_augmentation.flip_mode, FLIP_RANDOM);
+    give(&made, "hflip-prob");
+    assert_int_equal(plan_case(&made), FSH_ERR_USAGE);
+    assert_contains(made.error.message, "--hflip-prob: does nothing here; it is for random views");
+}
+
 TEST(test_without_augmentation_training_sees_what_evaluation_sees)
 {
     Case made = make_case((Facts){256, 3, false, 1000, false});

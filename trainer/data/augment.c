@@ -10,6 +10,7 @@
 const char *const crop_mode_names[] = {"rrc", "pad", "center", NULL};
 
 const char *const interpolation_names[] = {"bilinear", "bicubic", NULL};
+const char *const flip_mode_names[] = {"random", "alternating", NULL};
 static const ResampleFilter filters[] = {RESAMPLE_BILINEAR, RESAMPLE_BICUBIC};
 
 struct Augmenter {
@@ -386,6 +387,7 @@ Augmentation augmentation_without_chance(const Augmentation *views)
 {
     Augmentation plain = *views;
     plain.flip_probability = plain.vertical_flip_probability = plain.transpose_probability = 0;
+    plain.flip_mode = FLIP_RANDOM;
     plain.auto_augment = (AutoAugment){0};
     plain.jitter = (ColourJitter){0};
     plain.noise = 0;
@@ -403,6 +405,13 @@ size_t augmentation_rows(Augmentation *a, Option *rows)
          .alias = "train-interpolation",
          .choices = interpolation_names,
          .help = "how classes are resized, in training and evaluation, with antialiasing"},
+        {.name = "flip",
+         .kind = OPTION_CHOICE,
+         .value = (int *)&a->flip_mode,
+         .argument = "HOW",
+         .choices = flip_mode_names,
+         .help = "left to right, by chance (random), or for classes each image in every other epoch "
+                 "(alternating)"},
         {.name = "hflip-prob",
          .kind = OPTION_REAL,
          .value = &a->flip_probability,

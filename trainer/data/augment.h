@@ -36,8 +36,8 @@ typedef enum CropMode {
        evaluation. */
     CROP_CENTER,
     CROP_MODE_COUNT, /* of those for classes, which have a name */
-    /* Pairs: size x size pixels from anywhere, as they are: nothing is resized, for that would change what is
-     * to be undone. */
+    /* Pairs: size x size pixels from anywhere, as they are: nothing is resized, for that would change what
+     * is to be undone. */
     CROP_RANDOM = CROP_MODE_COUNT,
     /* Pairs: the whole image in its own size, for evaluation. */
     CROP_WHOLE,
@@ -50,6 +50,13 @@ extern const char *const crop_mode_names[];
 typedef enum Interpolation { INTERPOLATION_BILINEAR, INTERPOLATION_BICUBIC } Interpolation;
 extern const char *const interpolation_names[]; /* "bilinear", "bicubic", NULL */
 
+typedef enum FlipMode {
+    FLIP_RANDOM, /* each view is mirrored left to right with a probability */
+    /* Half of the samples are mirrored, and in the next epoch the other half (Jordan 2024). */
+    FLIP_ALTERNATING,
+} FlipMode;
+extern const char *const flip_mode_names[]; /* "random", "alternating", NULL */
+
 typedef struct Augmentation {
     CropMode mode;
     Interpolation interpolation;
@@ -59,7 +66,8 @@ typedef struct Augmentation {
     uint32_t padding;  /* CROP_PADDED: pixels, less than size */
     double scale_min, scale_max; /* CROP_RESIZED: part of the area */
     double ratio_min, ratio_max; /* CROP_RESIZED: width / height */
-    double flip_probability;     /* mirrored left to right */
+    FlipMode flip_mode;          /* FLIP_ALTERNATING: classes only; sample_recipe.h decides */
+    double flip_probability;     /* FLIP_RANDOM: mirrored left to right */
     /* CROP_RANDOM: upside down, and rows for columns; with flip_probability all eight ways to lay a square
      * (BasicSR's hflip, vflip and rot90). */
     double vertical_flip_probability, transpose_probability;
@@ -95,8 +103,8 @@ void augment_part(const Augmentation *augmentation, const CropPlan *plan, uint32
                   ImagePart *part);
 
 /* Sets *least_width_ret and *least_height_ret to the smallest decoded size of a width x height image that
- * gives the crop without enlarging, for a decoder that can scale. Evaluation is decoded in full size, for its
- * numbers are compared with those of others; so are pairs: 0 x 0. */
+ * gives the crop without enlarging, for a decoder that can scale. Evaluation is decoded in full size, for
+ * its numbers are compared with those of others; so are pairs: 0 x 0. */
 void augment_least_size(const Augmentation *augmentation, const CropPlan *plan, uint32_t width,
                         uint32_t height, uint32_t *least_width_ret, uint32_t *least_height_ret);
 
@@ -108,9 +116,9 @@ FshStatus augmenter_new(Augmenter **augmenter, FshError *error);
 void augmenter_free(Augmenter **augmenter);
 
 /* Renders the plan from `image`, which lies at `place` of the image that the plan was made for
- * (image_decode_part; all of it in full size: {0, 0, 8}) and holds augment_part of it, to target [size, size,
- * channels]; CROP_WHOLE: [height, width, channels]. Where no resampling is needed, pixels are copied as they
- * are; else with the interpolation. FSH_ERR_MEMORY. */
+ * (image_decode_part; all of it in full size: {0, 0, 8}) and holds augment_part of it, to target [size,
+ * size, channels]; CROP_WHOLE: [height, width, channels]. Where no resampling is needed, pixels are copied
+ * as they are; else with the interpolation. FSH_ERR_MEMORY. */
 FshStatus augment_render(Augmenter *augmenter, const Augmentation *augmentation, const CropPlan *plan,
                          const ImageView *image, const ImagePlace *place, uint8_t *target, FshError *error);
 

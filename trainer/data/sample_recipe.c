@@ -8,6 +8,15 @@ void sample_mixing_random(uint64_t seed, uint64_t epoch, uint64_t index, Random 
     random_start(random, seed, random_stream(random_stream(epoch, index), STREAM_MIXING));
 }
 
+/* Returns whether a sample is mirrored in an epoch, where the next epoch has the other half. */
+static bool is_flipped_half(uint64_t seed, uint64_t epoch, uint64_t index)
+{
+    static const uint64_t flip_stream = 0x666c6970; /* "flip": no epoch */
+    Random random;
+    random_start(&random, seed, random_stream(flip_stream, index));
+    return (random_below(&random, 2) + epoch) % 2 == 1;
+}
+
 static bool has_jitter(const ColourJitter *jitter)
 {
     return jitter->brightness > 0 || jitter->contrast > 0 || jitter->saturation > 0 || jitter->hue > 0;
@@ -31,6 +40,8 @@ void sample_recipe_draw(SampleRecipe *recipe, const Augmentation *augmentation, 
     recipe->erased = (ErasingPlan){0};
     random_start(&random, seed, sample);
     augment_plan(augmentation, width, height, &random, &recipe->crop);
+    if (augmentation->flip_mode == FLIP_ALTERNATING)
+        recipe->crop.flip = is_flipped_half(seed, epoch, index);
     if (augmentation->auto_augment.kind != AUTO_AUGMENT_NONE) {
         random_start(&random, seed, random_stream(sample, STREAM_OPERATIONS));
         auto_augment_draw(&augmentation->auto_augment, augmentation->size, augmentation->size, &random,

@@ -156,6 +156,11 @@ static bool mixes_both(const Facts *f)
     return is_random_classes(f) && f->options->mixing.mixup_alpha > 0 && f->options->mixing.cutmix_alpha > 0;
 }
 
+static bool flips_by_chance(const Facts *f)
+{
+    return is_random(f) && f->plan->train_augmentation.flip_mode == FLIP_RANDOM;
+}
+
 static bool is_ra(const Facts *f)
 {
     return is_random_classes(f) && f->plan->train_augmentation.auto_augment.kind == AUTO_AUGMENT_RA;
@@ -231,7 +236,9 @@ static const struct Rule {
     {AT(ratio), is_resized_crop, "random resized crops (--train-crop-mode rrc), and not with --no-aug"},
     {AT(crop_padding), is_padded, "padded crops (--train-crop-mode pad), and not with --no-aug"},
     {AT(views.interpolation), is_classes, "classes; pairs are not resized"},
-    {AT(views.flip_probability), is_random, "random views, and not with --no-aug"},
+    {AT(views.flip_mode), is_random_classes, "classes, and not with --no-aug"},
+    {AT(views.flip_probability), flips_by_chance,
+     "random views, and not with --no-aug or --flip alternating"},
     {AT(views.vertical_flip_probability), is_random_pairs, "pairs, and not with --no-aug"},
     {AT(views.transpose_probability), is_random_pairs, "pairs, and not with --no-aug"},
     {AT(views.auto_augment.text), is_random_classes, "classes, and not with --no-aug"},

@@ -132,7 +132,9 @@ static void tell_views(const Teller *teller, const TrainPlan *plan)
     else
         say(&line, ", centre crop");
     say_interpolation(&line, train);
-    if (train->flip_probability > 0)
+    if (train->flip_mode == FLIP_ALTERNATING)
+        say(&line, ", flip %s", flip_mode_names[train->flip_mode]);
+    else if (train->flip_probability > 0)
         say(&line, ", flip %g", train->flip_probability);
     else
         say(&line, ", no flip");

@@ -230,6 +230,7 @@ static FshStatus plan_class_chance(TrainPlan *plan, const TrainOptions *options,
     /* A mirrored 3 is not a 3: gray datasets are mostly digits, letters and scans. */
     const bool flips = train_given(options, &options->views.flip_probability) || data->channels == 3;
     train->flip_probability = flips ? options->views.flip_probability : 0;
+    train->flip_mode = options->views.flip_mode;
     train->erasing = options->views.erasing;
     for (uint32_t c = 0; c < data->channels; c++)
         train->erasing.deviation[c] = data->standard_deviation[c] * 255;

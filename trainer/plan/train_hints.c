@@ -151,6 +151,8 @@ const OptionForeign train_foreign[] = {
     {"rand-augment", "auto-augment ra"},
     {"trivial-augment", "auto-augment ta_wide"},
     {"random-erasing", "random-erase"},
+    {"altflip", "flip alternating"},
+    {"alternating-flip", "flip alternating"},
     {"use-hflip", "hflip-prob"},
     {"use-flip", "hflip-prob"},
     {"use-rot", "rotate-prob"},

@@ -53,7 +53,10 @@ static json_t *view_json(const Augmentation *view)
         (void)json_object_set_new(object, "resize", json_integer(view->resize));
     if (view->mode == CROP_PADDED)
         (void)json_object_set_new(object, "padding", json_integer(view->padding));
-    (void)json_object_set_new(object, "flip_probability", json_real(view->flip_probability));
+    if (view->flip_mode == FLIP_ALTERNATING)
+        (void)json_object_set_new(object, "flip", json_string(flip_mode_names[view->flip_mode]));
+    else
+        (void)json_object_set_new(object, "flip_probability", json_real(view->flip_probability));
     return object;
 }
 
