@@ -153,6 +153,7 @@ static void press_on(Ranks *ranks)
     if (!ranks->end.exit_status || ranks->pressed == 2 || progress_now_seconds() < ranks->next_step_seconds)
         return;
     send_all(ranks, ranks->pressed ? SIGKILL : SIGTERM);
+    send_all(ranks, SIGCONT); /* a rank that is stopped hears of no signal but SIGKILL before this one */
     ranks->pressed++;
     ranks->next_step_seconds = progress_now_seconds() + obey_seconds;
 }

@@ -119,6 +119,25 @@ TEST_IN_FOLDER(test_a_rank_that_was_killed_is_the_status, folder)
     assert_int_equal(end_of(start_launcher(folder, die_as_rank_1)), 128 + SIGKILL);
 }
 
+static int stop_as_rank_1(TestFolder *folder, const RankPlace *place)
+{
+    if (place->rank == 1) {
+        (void)raise(SIGSTOP);
+        leave_note(folder, "went-on", place);
+        return 0;
+    }
+    sleep_seconds(0.2);
+    return raise(SIGKILL);
+}
+
+/* One that stands still when the others fail goes on, and so ends by itself. Else it would be killed, 15 s
+ * later. */
+TEST_IN_FOLDER(test_a_rank_that_is_stopped_is_made_to_go_on, folder)
+{
+    assert_int_equal(end_of(start_launcher(folder, stop_as_rank_1)), 128 + SIGKILL);
+    assert_true(wait_for_file(test_path(folder, "went-on1"), 0.1));
+}
+
 static int wait_for_signal(TestFolder *folder, const RankPlace *place)
 {
     const double start = progress_now_seconds();
