@@ -57,7 +57,7 @@ TEST(test_options_of_trainers_are_answered)
         {"--training.batch_size 4 s o", "ftrain calls it --batch-size"},
         {"--dataroot_gt a", "fpack --pairs packs both sides"},
         {"--min-lr 0 s o", "ftrain calls it --lr-min"},
-        {"--dropout 0.1 s o", "--drop-path leaves out blocks of a ConvNeXt"},
+        {"--dropout 0.1 s o", "--drop-path leaves out blocks of a ResNet or ConvNeXt"},
         {"--val-crop 4 s o", "did you mean --val-crop-size?"},
         {"--syncbn s o", "ftrain calls it --sync-bn"},
         {"--sync_batch_norm s o", "ftrain calls it --sync-bn"},

@@ -25,12 +25,12 @@ static Graph *every_op(bool training)
     x = graph_conv2d(graph, "conv1", graph_reflection_pad(graph, x, 2),
                      &(Conv2d){.channels = 6, .kernel = 3, .stride = 1, .bias = true});
     x = graph_leaky_relu(graph, graph_batch_norm(graph, "bn1", x, &norm), 0.7F);
-    x = graph_max_pool(graph, x, &(Pool2d){3, 2, 1});
+    x = graph_max_pool(graph, x, &(Pool2d){.kernel = 3, .stride = 2, .padding = 1});
     TensorId y =
         graph_conv2d(graph, "conv2", x, &(Conv2d){.channels = 6, .kernel = 3, .stride = 1, .padding = 1});
     y = graph_batch_norm(graph, "bn2", y, &norm);
     x = graph_leaky_relu(graph, graph_add(graph, y, x), 0.6F);
-    x = graph_avg_pool(graph, x, &(Pool2d){2, 2, 0});
+    x = graph_avg_pool(graph, x, &(Pool2d){.kernel = 2, .stride = 2});
     TensorId wide = graph_linear(graph, "wide", graph_flatten(graph, x), 5, false);
     TensorId mean_pooled = graph_linear(graph, "pooled", graph_global_avg_pool(graph, x), 5, false);
     TensorId logits = graph_batch_norm(graph, "bn3", graph_add(graph, wide, mean_pooled), &norm);

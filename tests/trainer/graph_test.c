@@ -82,11 +82,12 @@ TEST(test_shapes_follow_pytorch)
     x = graph_conv2d(graph, "conv", x, &(Conv2d){.channels = 8, .kernel = 7, .stride = 2, .padding = 3});
     assert_shape(graph, x, "2 x 33 x 33 x 8");
     assert_shape(graph, graph_find(graph, "conv.weight"), "8 x 3 x 7 x 7");
-    assert_shape(graph, graph_max_pool(graph, x, &(Pool2d){3, 2, 1}), "2 x 17 x 17 x 8");
-    assert_shape(graph, graph_avg_pool(graph, x, &(Pool2d){2, 2, 0}), "2 x 16 x 16 x 8");
+    assert_shape(graph, graph_max_pool(graph, x, &(Pool2d){.kernel = 3, .stride = 2, .padding = 1}),
+                 "2 x 17 x 17 x 8");
+    assert_shape(graph, graph_avg_pool(graph, x, &(Pool2d){.kernel = 2, .stride = 2}), "2 x 16 x 16 x 8");
     assert_shape(graph, graph_reflection_pad(graph, x, 2), "2 x 37 x 37 x 8");
     assert_shape(graph, graph_global_avg_pool(graph, x), "2 x 8");
-    x = graph_flatten(graph, graph_avg_pool(graph, x, &(Pool2d){8, 8, 0}));
+    x = graph_flatten(graph, graph_avg_pool(graph, x, &(Pool2d){.kernel = 8, .stride = 8}));
     assert_shape(graph, x, "2 x 128");
     assert_shape(graph, graph_linear(graph, "fc", x, 5, true), "2 x 5");
     assert_shape(graph, graph_find(graph, "fc.weight"), "5 x 128");
@@ -160,7 +161,7 @@ TEST(test_kernel_that_does_not_fit_names_layer_and_shapes)
     assert_failure(graph, FSH_ERR_MISMATCH,
                    "conv: kernel 3 with padding 0 does not fit a 2 x 2 input; use larger images");
     graph = graph_new();
-    graph_max_pool(graph, start(graph, 2, 2, 3), &(Pool2d){5, 1, 1});
+    graph_max_pool(graph, start(graph, 2, 2, 3), &(Pool2d){.kernel = 5, .stride = 1, .padding = 1});
     assert_failure(
         graph, FSH_ERR_MISMATCH,
         "image.normalize.max_pool: kernel 5 with padding 1 does not fit a 2 x 2 input; use larger images");
@@ -222,7 +223,7 @@ TEST(test_wrong_operands_are_refused)
     assert_failure(graph, FSH_ERR_USAGE,
                    "image.normalize: leaky ReLU with slope -0.1; it must not be negative");
     graph = graph_new();
-    graph_max_pool(graph, start(graph, 1, 20, 3), &(Pool2d){16, 1, 0});
+    graph_max_pool(graph, start(graph, 1, 20, 3), &(Pool2d){.kernel = 16, .stride = 1});
     assert_failure(graph, FSH_ERR_UNSUPPORTED, "image.normalize: max pool with kernel 16; at most 15");
 }
 

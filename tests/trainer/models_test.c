@@ -56,12 +56,23 @@ TEST(test_sizes_are_the_sources)
         int64_t size, channels, classes, parameters;
         double giga_multiply_adds; /* 0: not known elsewhere */
     } cases[] = {
-        {"resnet18", 224, 3, 1000, 11689512, 1.814},  {"resnet34", 224, 3, 1000, 21797672, 3.664},
-        {"resnet50", 224, 3, 1000, 25557032, 4.089},  {"resnet101", 224, 3, 1000, 44549160, 7.801},
-        {"pyramidnet", 32, 3, 10, 24253410, 0},       {"toynet", 28, 1, 10, 5752714, 0},
-        {"resnet9", 32, 3, 10, 6573120, 0},           {"nafnet", 256, 3, 0, 17111907, 16.0},
-        {"convnext_atto", 224, 3, 1000, 3695520, 0},  {"convnext_femto", 224, 3, 1000, 5217784, 0},
-        {"convnext_pico", 224, 3, 1000, 9045672, 0},  {"convnext_nano", 224, 3, 1000, 15593560, 0},
+        {"resnet18", 224, 3, 1000, 11689512, 1.814},
+        {"resnet34", 224, 3, 1000, 21797672, 3.664},
+        {"resnet50", 224, 3, 1000, 25557032, 4.089},
+        {"resnet101", 224, 3, 1000, 44549160, 7.801},
+        {"resnet18d", 224, 3, 1000, 11708744, 0},
+        {"resnet34d", 224, 3, 1000, 21816904, 0},
+        {"resnet50d", 224, 3, 1000, 25576264, 0},
+        {"seresnet50", 224, 3, 1000, 28088024, 0},
+        {"resnext50_32x4d", 224, 3, 1000, 25028904, 4.230},
+        {"pyramidnet", 32, 3, 10, 24253410, 0},
+        {"toynet", 28, 1, 10, 5752714, 0},
+        {"resnet9", 32, 3, 10, 6573120, 0},
+        {"nafnet", 256, 3, 0, 17111907, 16.0},
+        {"convnext_atto", 224, 3, 1000, 3695520, 0},
+        {"convnext_femto", 224, 3, 1000, 5217784, 0},
+        {"convnext_pico", 224, 3, 1000, 9045672, 0},
+        {"convnext_nano", 224, 3, 1000, 15593560, 0},
         {"convnext_tiny", 224, 3, 1000, 28589128, 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -101,6 +112,17 @@ TEST(test_names_and_shapes_are_the_sources)
         {"resnet50", 64, "layer2.0.conv2.weight", "128 x 128 x 3 x 3"},
         {"resnet50", 64, "layer4.2.bn3.running_var", "2048"},
         {"resnet101", 64, "layer3.22.conv3.weight", "1024 x 256 x 1 x 1"},
+        {"resnet18d", 64, "conv1.6.weight", "64 x 32 x 3 x 3"},
+        {"resnet18d", 64, "layer2.0.downsample.1.weight", "128 x 64 x 1 x 1"},
+        {"seresnet50", 64, "layer4.2.se.fc1.weight", "128 x 2048 x 1 x 1"},
+        {"seresnet50", 64, "layer4.2.se.fc2.bias", "2048"},
+        {"resnext50_32x4d", 64, "layer2.0.conv2.weight", "256 x 8 x 3 x 3"},
+        {"xresnet18", 64, "5.0.idpath.1.0.weight", "128 x 64 x 1 x 1"},
+        {"xresnet50", 64, "4.0.idpath.0.1.running_mean", "256"},
+        {"xresnet50", 64, "7.2.convpath.2.0.weight", "2048 x 512 x 1 x 1"},
+        {"xse_resnext50", 64, "7.2.convpath.3.layers.1.0.weight", "128 x 2048 x 1 x 1"},
+        {"xse_resnext50", 64, "4.0.convpath.1.0.weight", "128 x 4 x 3 x 3"},
+        {"xse_resnext50", 64, "11.bias", "10"},
         {"pyramidnet", 32, "layer1.0.conv1.weight", "21 x 16 x 3 x 3"},
         {"pyramidnet", 32, "layer3.16.bn3.weight", "271"},
         {"pyramidnet", 32, "fc_out.weight", "10 x 271"},
@@ -225,13 +247,81 @@ TEST(test_training_leaves_blocks_of_a_convnext_out_by_their_depth)
     graph = make_or_fail("convnext_atto", &spec);
     assert_int_equal(graph_find(graph, "stages.3.blocks.1.drop_path"), TENSOR_NONE);
     graph_free(&graph);
-    assert_refused("resnet18", &spec, FSH_ERR_USAGE,
-                   "--drop-path: resnet18 has none; convnext_atto, convnext_femto, convnext_pico, "
-                   "convnext_nano, convnext_tiny have it");
+    assert_refused("resnet9", &spec, FSH_ERR_USAGE,
+                   "--drop-path: resnet9 has none; resnet18, resnet34, resnet50, resnet101, resnet18d, "
+                   "resnet34d, resnet50d, seresnet50, resnext50_32x4d, convnext_atto, "
+                   "convnext_femto, convnext_pico, convnext_nano, convnext_tiny have it");
     spec.training = true;
     model_value(&spec.options, "drop-path")->real = 1;
     assert_refused("convnext_atto", &spec, FSH_ERR_USAGE,
                    "convnext_atto: drop path of 1; it must be at least 0 and less than 1");
+}
+
+TEST(test_options_make_one_resnet_of_another)
+{
+    static const struct {
+        const char *of, *is, *names[2], *texts[2];
+    } cases[] = {
+        {"resnet50", "resnet50d", {"stem-type", "avg-down"}, {"deep", "yes"}},
+        {"resnet50d", "resnet50", {"stem-type", "avg-down"}, {"plain", "no"}},
+        {"resnet50", "seresnet50", {"attn-layer", "aa-layer"}, {"se", "none"}},
+        {"resnet50", "resnet50", {"aa-layer", "act-layer"}, {"none", "relu"}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ModelSpec spec = {.batch = 2, .height = 64, .width = 64, .channels = 3, .classes = 10};
+        Graph *wanted = make_or_fail(cases[i].is, &spec);
+        for (int k = 0; k < 2; k++)
+            model_value(&spec.options, cases[i].names[k])->text = cases[i].texts[k];
+        Graph *graph = make_or_fail(cases[i].of, &spec);
+        assert_int_equal(graph_node_count(graph), graph_node_count(wanted));
+        for (size_t n = 0; n < graph_node_count(graph); n++) {
+            assert_int_equal(graph_node(graph, (NodeId)n)->op, graph_node(wanted, (NodeId)n)->op);
+            assert_string_equal(graph_node(graph, (NodeId)n)->name, graph_node(wanted, (NodeId)n)->name);
+        }
+        graph_free(&graph);
+        graph_free(&wanted);
+    }
+    ModelSpec spec = {.batch = 2, .height = 64, .width = 64, .channels = 3, .classes = 10};
+    model_value(&spec.options, "cardinality")->integer = 32;
+    model_value(&spec.options, "base-width")->integer = 4;
+    Graph *graph = make_or_fail("resnet50", &spec);
+    assert_tensor(graph, "layer1.0.conv2.weight", "128 x 4 x 3 x 3");
+    graph_free(&graph);
+    assert_refused(
+        "resnet18", &spec, FSH_ERR_USAGE,
+        "resnet18: cardinality 32, base width 4; its blocks have no bottleneck: 1 and 64, or resnet50");
+}
+
+TEST(test_values_that_no_resnet_has_are_refused)
+{
+    ModelSpec spec = {.batch = 2, .height = 64, .width = 64, .channels = 3, .classes = 10};
+    model_value(&spec.options, "stem-type")->text = "dee";
+    assert_refused("resnet18", &spec, FSH_ERR_USAGE,
+                   "resnet18: --stem-type is \"dee\"; it must be plain or deep");
+    model_value(&spec.options, "stem-type")->text = NULL;
+    model_value(&spec.options, "act-layer")->text = "swish";
+    assert_refused("xresnet18", &spec, FSH_ERR_USAGE,
+                   "xresnet18: --act-layer is \"swish\"; it must be relu, silu, gelu or mish");
+}
+
+TEST(test_the_last_norms_of_blocks_begin_at_zero_where_timm_has_them_so)
+{
+    static const struct {
+        const char *model, *norm;
+        int kind;
+    } cases[] = {{"resnet50d", "layer2.1.bn3.weight", INIT_ZEROS},
+                 {"resnet50d", "layer2.1.bn2.weight", INIT_ONES},
+                 {"resnet18d", "layer2.1.bn2.weight", INIT_ZEROS},
+                 {"resnet50", "layer2.1.bn3.weight", INIT_ONES},
+                 {"xresnet50", "5.0.convpath.2.1.weight", INIT_ZEROS},
+                 {"xresnet18", "5.0.convpath.1.1.weight", INIT_ZEROS}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const ModelSpec spec = {.batch = 2, .height = 64, .width = 64, .channels = 3, .classes = 10};
+        Graph *graph = make_or_fail(cases[i].model, &spec);
+        assert_int_equal(graph_tensor(graph, graph_find(graph, cases[i].norm))->initializer.kind,
+                         cases[i].kind);
+        graph_free(&graph);
+    }
 }
 
 TEST(test_every_network_computes_in_bf16)

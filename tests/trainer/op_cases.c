@@ -100,6 +100,20 @@ static TensorId silu(Graph *graph, const OpOptions *options, TensorId x, TensorI
     return graph_silu(graph, x);
 }
 
+static TensorId mish(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
+{
+    (void)options;
+    (void)other;
+    return graph_mish(graph, x);
+}
+
+/* Appends what squeeze and excitation ends in. */
+static TensorId multiply_by_sigmoid(Graph *graph, const OpOptions *options, TensorId x, TensorId factors)
+{
+    (void)options;
+    return graph_channel_multiply(graph, x, graph_sigmoid(graph, factors));
+}
+
 static TensorId add(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
 {
     (void)options;
@@ -280,6 +294,8 @@ static const int64_t images_flattened[][4] = {{1, 1, 1, 1},  {1, 5, 7, 3},  {2, 
 /* ---- convolutions ---- */
 
 #define CONV(...) .options.conv = {__VA_ARGS__}
+/* A pool: POOL(kernel, stride, padding). */
+#define POOL(size, step, pad) .options.pool = {.kernel = (size), .stride = (step), .padding = (pad)}
 
 /* Makes convolution i of all kernels and channel counts. Each count is there once in and once out, as every
  * pair of odd and padded counts would take minutes. */
@@ -476,6 +492,9 @@ const OpTest op_tests[] = {
     {.name = "leaky relu", .build = relu, .options.slope = 0.2F, .shapes = {SHAPES(pointwise_images)}},
     {.name = "gelu", .golden = "gelu", .build = gelu, .shapes = {SHAPES(pointwise_images)}},
     {.name = "silu", .golden = "silu", .build = silu, .shapes = {SHAPES(pointwise_images)}},
+    {.name = "mish", .golden = "mish", .build = mish, .shapes = {SHAPES(pointwise_images)}},
+    {.name = "sigmoid, channel multiply", .golden = "multiply_by_sigmoid", .build = multiply_by_sigmoid,
+     .other = OTHER_FACTORS, .shapes = {SHAPES(small_images)}},
     {.name = "add", .build = add, .other = OTHER_LIKE_X, .shapes = {SHAPES(pointwise_images)},
      .roundings = 2},
     {.name = "add to itself", .golden = "add_twice", .build = add_twice,
@@ -494,17 +513,25 @@ const OpTest op_tests[] = {
     {.name = "flatten", .golden = "flatten", .build = flatten, .shapes = {SHAPES(pointwise_images)},
      .roundings = 1e-3},
 
-    {.name = "max pool 3/2, 1", .golden = "max_pool", .build = max_pool, .options.pool = {3, 2, 1},
+    {.name = "max pool 3/2, 1", .golden = "max_pool", .build = max_pool, POOL(3, 2, 1),
      .shapes = {SHAPES(windows)}},
-    {.name = "max pool 2/2", .build = max_pool, .options.pool = {2, 2, 0}, .shapes = {SHAPES(windows)}},
-    {.name = "max pool 2/1", .build = max_pool, .options.pool = {2, 1, 0}, .shapes = {SHAPES(windows)}},
-    {.name = "max pool 2/2, 1", .build = max_pool, .options.pool = {2, 2, 1}, .shapes = {SHAPES(windows)}},
-    {.name = "max pool 4/3, 2", .build = max_pool, .options.pool = {4, 3, 2}, .shapes = {SHAPES(windows)}},
-    {.name = "max pool of relu", .build = max_pool_of_relu, .options.pool = {3, 2, 1},
+    {.name = "max pool 2/2", .build = max_pool, POOL(2, 2, 0), .shapes = {SHAPES(windows)}},
+    {.name = "max pool 2/1", .build = max_pool, POOL(2, 1, 0), .shapes = {SHAPES(windows)}},
+    {.name = "max pool 2/2, 1", .build = max_pool, POOL(2, 2, 1), .shapes = {SHAPES(windows)}},
+    {.name = "max pool 4/3, 2", .build = max_pool, POOL(4, 3, 2), .shapes = {SHAPES(windows)}},
+    {.name = "max pool of relu", .build = max_pool_of_relu, POOL(3, 2, 1),
      .shapes = {SHAPES(windows)}},
-    {.name = "average pool 2/2", .golden = "avg_pool", .build = avg_pool, .options.pool = {2, 2, 0},
+    {.name = "average pool 2/2", .golden = "avg_pool", .build = avg_pool, POOL(2, 2, 0),
      .shapes = {SHAPES(windows)}},
-    {.name = "average pool 3/2, 1", .build = avg_pool, .options.pool = {3, 2, 1},
+    {.name = "average pool 2/2 beyond the edge", .build = avg_pool,
+     .options.pool = {.kernel = 2, .stride = 2, .ceil = true},
+     .shapes = {SHAPES(windows), SHAPES(small_images)}},
+    {.name = "average pool 3/3 beyond the edge", .build = avg_pool,
+     .options.pool = {.kernel = 3, .stride = 3, .ceil = true},
+     .shapes = {SHAPES(windows), SHAPES(small_images)}},
+    {.name = "average pool 2/1", .build = avg_pool, POOL(2, 1, 0),
+     .shapes = {SHAPES(windows)}},
+    {.name = "average pool 3/2, 1", .build = avg_pool, POOL(3, 2, 1),
      .shapes = {SHAPES(windows)}},
     {.name = "global pool", .golden = "global_avg_pool", .build = global_avg_pool,
      .shapes = {SHAPES(windows), SHAPES(pooled_in_parts)}},

@@ -46,7 +46,7 @@ static OpOptions golden_options(json_t *c, const int64_t x[4])
                  .padding = padding,
                  .bias = number(c, "bias"),
                  .groups = number(c, "groups")},
-        .pool = {kernel, stride, padding},
+        .pool = {kernel, stride, padding, json_is_true(json_object_get(c, "ceil"))},
         .norm = {.training = number(c, "training")},
         .factor = number(c, "factor"),
         .relu = json_object_get(c, "slope") != NULL,

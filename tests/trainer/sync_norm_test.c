@@ -330,7 +330,7 @@ static Graph *smooth_network(const Job *job, int64_t batch)
     TensorId y = graph_batch_norm(graph, "bn2", graph_conv2d(graph, "conv2", x, &conv), &norm);
     x = graph_leaky_relu(graph, graph_add(graph, y, x), 0.999F);
     y = graph_batch_norm(graph, "bn3", graph_conv2d(graph, "conv3", x, &conv), &norm);
-    x = graph_avg_pool(graph, graph_silu(graph, graph_add(graph, y, x)), &(Pool2d){2, 2, 0});
+    x = graph_avg_pool(graph, graph_silu(graph, graph_add(graph, y, x)), &(Pool2d){.kernel = 2, .stride = 2});
     x = graph_linear(graph, "wide", graph_flatten(graph, x), 16, true);
     x = graph_silu(graph, graph_batch_norm(graph, "bn4", x, &norm));
     TensorId loss = graph_softmax_cross_entropy(graph, graph_linear(graph, "fc", x, CLASSES, true), label,

@@ -3,9 +3,10 @@
  * To add one: its kind and its _BACKWARD in graph.h, with a builder; their rows in op_pointwise.c; here a
  * line of the list, the function and its slope. Both backends make their loops and rows from the list.
  *
- * What a function keeps: f(0) = 0, because narrow tensors on the device are padded with zeros; NaN yields
- * NaN; no branch and no call of libm, so that loops of it are vectors. float32 throughout; on the CPU all
- * instruction sets give the same bits (no contraction), on the device products and sums may be joined. */
+ * What a function keeps: f(0) = 0, because narrow tensors on the device are padded with zeros (the
+ * sigmoid, whose builder takes f32 alone, is the exception); NaN yields NaN; no branch and no call of
+ * libm, so that loops of it are vectors. float32 throughout; on the CPU all instruction sets give the same
+ * bits (no contraction), on the device products and sums may be joined. */
 #ifndef FSHARD_TRAINER_BACKEND_POINTWISE_MATH_H
 #define FSHARD_TRAINER_BACKEND_POINTWISE_MATH_H
 
@@ -15,7 +16,7 @@
 #include "common/philox.h" /* FSH_HOST_DEVICE */
 
 /* X(KIND, function): OP_KIND is y = function(x), and OP_KIND_BACKWARD dx = dy * function_slope(x). */
-#define POINTWISE_FUNCTIONS(X) X(GELU, gelu) X(SILU, silu)
+#define POINTWISE_FUNCTIONS(X) X(GELU, gelu) X(SILU, silu) X(MISH, mish) X(SIGMOID, pointwise_sigmoid)
 
 /* ---- shared ---- */
 
@@ -90,6 +91,40 @@ FSH_HOST_DEVICE static inline float silu_slope(float x)
 {
     const float s = pointwise_sigmoid(x);
     return s * (1.0F + x * (1.0F - s));
+}
+
+FSH_HOST_DEVICE static inline float pointwise_sigmoid_slope(float x)
+{
+    const float s = pointwise_sigmoid(x);
+    return s * (1.0F - s);
+}
+
+/* tanh(log(1 + exp(x))) = n / (n + rest), by u = exp(-|x|), so that nothing overflows or cancels. */
+typedef struct MishParts {
+    float u, n, rest;
+} MishParts;
+
+FSH_HOST_DEVICE static inline MishParts mish_parts(float x)
+{
+    MishParts parts;
+    parts.u = pointwise_exp(x < 0 ? x : -x);
+    parts.n = x < 0 ? parts.u * (parts.u + 2.0F) : 1.0F + 2.0F * parts.u;
+    parts.rest = x < 0 ? 2.0F : 2.0F * parts.u * parts.u;
+    return parts;
+}
+
+/* Returns x tanh(log(1 + exp(x))): Mish (Misra 2019), as torch.nn.Mish(). */
+FSH_HOST_DEVICE static inline float mish(float x)
+{
+    const MishParts parts = mish_parts(x);
+    return x * (parts.n / (parts.n + parts.rest));
+}
+
+FSH_HOST_DEVICE static inline float mish_slope(float x)
+{
+    const MishParts parts = mish_parts(x);
+    const float d = parts.n + parts.rest, sigmoid = (x < 0 ? parts.u : 1.0F) / (1.0F + parts.u);
+    return parts.n / d + x * sigmoid * (parts.rest / d) * ((d + parts.n) / d);
 }
 
 #endif

@@ -273,9 +273,10 @@ FshStatus weights_class_count(const char *path, const Model *model, const Weight
     return status;
 }
 
-/* Returns whether the file has the network's tensors by name, and also by shape if the network leaves none
- * open; the number of classes does not matter. */
-static bool has_network(const char *path, const Safetensors *file, const Model *model, uint32_t channels)
+/* Returns whether the file has the network's tensors by name and shape; the number of classes does not
+ * matter. by_name: shapes that are not those of the network's default options do not matter either. */
+static bool has_network(const char *path, const Safetensors *file, const Model *model, uint32_t channels,
+                        bool by_name)
 {
     const WeightsOrigin origin = {.channels = channels};
     const char *left_out[HEAD_TENSORS + 1] = {NULL};
@@ -283,9 +284,8 @@ static bool has_network(const char *path, const Safetensors *file, const Model *
     bool has = build_graph(model, &origin, &graph, NULL) == FSH_OK;
     if (has) {
         (void)head_parts(graph, left_out);
-        has = model_has_shapes(model)
-                  ? state_file_has_names(file, graph, STATE_NETWORK)
-                  : state_file_check(path, file, graph, STATE_NETWORK, left_out, NULL) == FSH_OK;
+        has = by_name ? model_has_shapes(model) && state_file_has_names(file, graph, STATE_NETWORK)
+                      : state_file_check(path, file, graph, STATE_NETWORK, left_out, NULL) == FSH_OK;
     }
     graph_free(&graph);
     return has;
@@ -297,9 +297,11 @@ const Model *weights_recognise(const char *path)
     const Model *found = NULL, *model = NULL;
     if (safetensors_open(&file, path, NULL))
         return NULL;
-    for (size_t i = 0; !found && (model = model_at(i)); i++)
-        if (has_network(path, file, model, 3) || has_network(path, file, model, 1))
-            found = model;
+    /* resnext50_32x4d has the names of resnet50, whose options make any width of it */
+    for (int by_name = 0; !found && by_name < 2; by_name++)
+        for (size_t i = 0; !found && (model = model_at(i)); i++)
+            if (has_network(path, file, model, 3, by_name) || has_network(path, file, model, 1, by_name))
+                found = model;
     safetensors_close(&file);
     return found;
 }

@@ -125,11 +125,15 @@ typedef enum OpKind {
     OP_RELU,          /* (x) -> y; leaky where slope != 0 */
     OP_RELU_BACKWARD, /* (dy, y) -> dx */
     /* Functions of one value; a _BACKWARD follows its op. */
-    OP_GELU,          /* (x) -> y */
-    OP_GELU_BACKWARD, /* (dy, x) -> dx */
-    OP_SILU,          /* (x) -> y */
-    OP_SILU_BACKWARD, /* (dy, x) -> dx */
-    OP_ADD,           /* (a, b) -> y */
+    OP_GELU,             /* (x) -> y */
+    OP_GELU_BACKWARD,    /* (dy, x) -> dx */
+    OP_SILU,             /* (x) -> y */
+    OP_SILU_BACKWARD,    /* (dy, x) -> dx */
+    OP_MISH,             /* (x) -> y */
+    OP_MISH_BACKWARD,    /* (dy, x) -> dx */
+    OP_SIGMOID,          /* (x f32) -> y */
+    OP_SIGMOID_BACKWARD, /* (dy, x) -> dx */
+    OP_ADD,              /* (a, b) -> y */
     /* (x) -> y, index u8: where in its window the maximum lay, row * kernel + column, the first of equals. */
     OP_MAX_POOL,
     OP_MAX_POOL_BACKWARD,        /* (dy, index) -> dx */
@@ -219,7 +223,7 @@ enum {
 };
 enum { NORM_BACK_DX, NORM_BACK_DWEIGHT, NORM_BACK_DBIAS, NORM_BACK_G, NORM_BACK_DLAYER_BIAS };
 enum { RELU_BACK_DY, RELU_BACK_Y };
-enum { POINTWISE_BACK_DY, POINTWISE_BACK_X }; /* OP_GELU_BACKWARD, OP_SILU_BACKWARD */
+enum { POINTWISE_BACK_DY, POINTWISE_BACK_X }; /* OP_GELU_BACKWARD, OP_SILU_BACKWARD, … */
 enum { ADD_A, ADD_B };
 enum { MAX_POOL_Y, MAX_POOL_INDEX };
 enum { MAX_POOL_BACK_DY, MAX_POOL_BACK_INDEX };
@@ -284,6 +288,9 @@ typedef struct BatchNorm {
 
 typedef struct Pool2d {
     int64_t kernel, stride, padding; /* average: padding counts in the divisor (PyTorch's default) */
+    /* Averages alone, of stride `kernel` without padding: last pixels that fill no window have one, too,
+     * whose mean is of the pixels inside (PyTorch's ceil_mode). */
+    bool ceil;
 } Pool2d;
 
 typedef enum LossKind {
@@ -462,6 +469,10 @@ TensorId graph_leaky_relu(Graph *graph, TensorId x, float slope);
 TensorId graph_gelu(Graph *graph, TensorId x);
 /* Applies x / (1 + exp(-x)): torch.nn.SiLU(). */
 TensorId graph_silu(Graph *graph, TensorId x);
+/* Applies x * tanh(log(1 + exp(x))): torch.nn.Mish(). */
+TensorId graph_mish(Graph *graph, TensorId x);
+/* Applies 1 / (1 + exp(-x)), in f32: a narrower x is cast, since the padding of narrow tensors stays 0. */
+TensorId graph_sigmoid(Graph *graph, TensorId x);
 /* Adds tensors of one shape and type. Where one is f32 and the other narrower, casts the narrower. */
 TensorId graph_add(Graph *graph, TensorId a, TensorId b);
 TensorId graph_max_pool(Graph *graph, TensorId x, const Pool2d *pool);

@@ -105,6 +105,16 @@ TensorId graph_silu(Graph *graph, TensorId x)
     return append_function(graph, OP_SILU, x);
 }
 
+TensorId graph_mish(Graph *graph, TensorId x)
+{
+    return append_function(graph, OP_MISH, x);
+}
+
+TensorId graph_sigmoid(Graph *graph, TensorId x)
+{
+    return append_function(graph, OP_SIGMOID, graph_cast(graph, x, DATA_F32));
+}
+
 /* ---- add ---- */
 
 TensorId graph_add(Graph *graph, TensorId a, TensorId b)
@@ -201,6 +211,22 @@ const OpRow op_rows_pointwise[] = {
      .overwrites = {1}},
     {.op = OP_SILU_BACKWARD,
      .name = "silu_backward",
+     .overwrites = {1 << POINTWISE_BACK_DY | 1 << POINTWISE_BACK_X}},
+    {.op = OP_MISH,
+     .name = "mish",
+     .infer = same_shape_infer,
+     .differentiate = function_differentiate,
+     .overwrites = {1}},
+    {.op = OP_MISH_BACKWARD,
+     .name = "mish_backward",
+     .overwrites = {1 << POINTWISE_BACK_DY | 1 << POINTWISE_BACK_X}},
+    {.op = OP_SIGMOID,
+     .name = "sigmoid",
+     .infer = same_shape_infer,
+     .differentiate = function_differentiate,
+     .overwrites = {1}},
+    {.op = OP_SIGMOID_BACKWARD,
+     .name = "sigmoid_backward",
      .overwrites = {1 << POINTWISE_BACK_DY | 1 << POINTWISE_BACK_X}},
     {.op = OP_ADD,
      .name = "add",

@@ -13,9 +13,20 @@ static TensorId append_pool(Graph *graph, OpKind op, TensorId x, const Pool2d *p
                           "positive and the padding at most half of the kernel",
                           image->name, op_name(op), (long long)pool->kernel, (long long)pool->stride,
                           (long long)pool->padding);
+    if (pool->ceil && (op != OP_AVG_POOL || pool->stride != pool->kernel || pool->padding))
+        return graph_fail(graph, FSH_ERR_UNSUPPORTED,
+                          "%s: %s beyond the edge; averages alone, of stride %lld without padding",
+                          image->name, op_name(op), (long long)pool->kernel);
     Node node = {.op = op, .inputs = {x}, .input_count = 1, .as.pool = *pool};
     node_name_after(&node, image);
     return graph_append(graph, &node);
+}
+
+/* Returns the windows along an axis of `in` pixels. */
+static int64_t pool_windows(int64_t in, const Pool2d *pool)
+{
+    return pool->ceil ? (in + pool->stride - 1) / pool->stride
+                      : window_count(in, pool->kernel, pool->stride, pool->padding);
 }
 
 /* Computes the shape of the result. Returns false after a failure. */
@@ -24,8 +35,8 @@ static bool pool_shape(Graph *graph, const Node *node, int64_t shape[4])
     const Tensor *x = graph_tensor(graph, node->inputs[0]);
     const Pool2d *pool = &node->as.pool;
     shape[0] = x->shape[0];
-    shape[1] = window_count(x->shape[1], pool->kernel, pool->stride, pool->padding);
-    shape[2] = window_count(x->shape[2], pool->kernel, pool->stride, pool->padding);
+    shape[1] = pool_windows(x->shape[1], pool);
+    shape[2] = pool_windows(x->shape[2], pool);
     shape[3] = x->shape[3];
     if (shape[1] > 0 && shape[2] > 0)
         return true;

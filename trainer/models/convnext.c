@@ -7,16 +7,7 @@
 
 #include <stdio.h>
 
-static const ModelOption drop_path = {
-    .row = {.name = "drop-path",
-            .alias = "drop-path-rate",
-            .kind = OPTION_REAL,
-            .argument = "P",
-            .maximum = 0.99,
-            .help = "convnext: probability that training leaves the last block out for a sample; it grows "
-                    "along the blocks from 0"},
-    .trains_only = true};
-static const ModelOption *const options[] = {&drop_path, NULL};
+static const ModelOption *const options[] = {&model_drop_path, NULL};
 
 enum { STAGES = 4, EXPANSION = 4 };
 static const double epsilon = 1e-6, deviation = 0.02, first_gamma = 1e-6;
@@ -83,7 +74,7 @@ static TensorId downsample(Graph *graph, int stage, TensorId x, int64_t channels
 
 static TensorId build(Graph *graph, TensorId x, const ModelSpec *spec, const Convnext *net)
 {
-    const double last_dropped = spec->training ? model_real(spec, &drop_path, 0) : 0;
+    const double last_dropped = spec->training ? model_real(spec, &model_drop_path, 0) : 0;
     int blocks = 0, made = 0;
     char prefix[GRAPH_NAME_MAX];
     for (int stage = 0; stage < STAGES; stage++)

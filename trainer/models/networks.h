@@ -10,7 +10,29 @@ const char *model_join(char name[GRAPH_NAME_MAX], const char *prefix, const char
 TensorId model_conv_norm_relu(Graph *graph, const char *conv_name, const char *norm_name, TensorId x,
                               const Conv2d *conv, bool training);
 
-/* --width: channels of the first level. */
-extern const ModelOption model_width;
+/* The activations that networks may be built with. */
+typedef enum ModelActivation { MODEL_RELU, MODEL_SILU, MODEL_GELU, MODEL_MISH } ModelActivation;
+TensorId model_activate(Graph *graph, ModelActivation activation, TensorId x);
+/* Adds a linear layer to `reduced` channels, the activation, one back, and multiplies the channels of x by
+ * the sigmoids: squeeze and excitation (Hu et al. 2017). Both layers have 1x1 convolutions' weights, and
+ * biases. */
+TensorId model_squeeze_excite(Graph *graph, const char *first, const char *second, TensorId x,
+                              int64_t reduced, ModelActivation activation);
+/* Halves an image by the filter [1 2 1] in both directions, reflected at the edges (Zhang 2019): timm's
+ * BlurPool2d. It is two averages of 2x2. */
+TensorId model_blur_pool(Graph *graph, TensorId x);
+/* Adds a max pool 3x3/2, or 3x3/1 and a blur pool. */
+TensorId model_stem_pool(Graph *graph, TensorId x, bool blur);
+
+/* --width: channels of the first level; --drop-path: stochastic depth; --act-layer; --aa-layer: blur
+ * pools. */
+extern const ModelOption model_width, model_drop_path, model_act_layer, model_aa_layer;
+/* Sets *activation_ret to that of --act-layer, ReLU by default. Returns false for an unknown name: the
+ * graph has failed then. */
+bool model_activation(Graph *graph, const ModelSpec *spec, ModelActivation *activation_ret);
+/* Sets *is_second_ret to whether a text option has the second of the two values that its argument lists,
+ * "plain|deep"; fallback NULL means the first. Returns false for another value: the graph has failed then. */
+bool model_is_chosen(Graph *graph, const ModelSpec *spec, const ModelOption *option, const char *fallback,
+                     bool *is_second_ret);
 
 #endif

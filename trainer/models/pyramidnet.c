@@ -46,7 +46,8 @@ static TensorId block(Graph *graph, const char *prefix, TensorId input, int64_t 
     x = conv3x3(graph, model_join(name, prefix, "conv2"), x, channels, 1);
     x = graph_batch_norm(graph, model_join(name, prefix, "bn3"), x, &norm);
     /* The source pads and then pools; zeros stay zeros. */
-    TensorId shortcut = stride == 2 ? graph_avg_pool(graph, input, &(Pool2d){2, 2, 0}) : input;
+    TensorId shortcut =
+        stride == 2 ? graph_avg_pool(graph, input, &(Pool2d){.kernel = 2, .stride = 2}) : input;
     if (x == TENSOR_NONE)
         return x;
     const Tensor *result = graph_tensor(graph, x);

@@ -39,9 +39,9 @@ static TensorId image_maximum(Graph *graph, TensorId x)
         if (smaller == 1)
             return graph_global_avg_pool(graph, x);
         if (smaller <= KERNEL_MAX)
-            x = graph_max_pool(graph, x, &(Pool2d){smaller, smaller, 0});
+            x = graph_max_pool(graph, x, &(Pool2d){.kernel = smaller, .stride = smaller});
         else /* of an odd size: padding has no values, so windows at the edge are smaller */
-            x = graph_max_pool(graph, x, &(Pool2d){2, 2, smaller % 2});
+            x = graph_max_pool(graph, x, &(Pool2d){.kernel = 2, .stride = 2, .padding = smaller % 2});
     }
 }
 
@@ -55,7 +55,7 @@ static TensorId build(Graph *graph, TensorId x, const ModelSpec *spec)
     x = conv_bn(graph, "prep", x, 64, spec->training);
     for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
         x = conv_bn(graph, layers[i].name, x, layers[i].channels, spec->training);
-        x = graph_max_pool(graph, x, &(Pool2d){2, 2, 0});
+        x = graph_max_pool(graph, x, &(Pool2d){.kernel = 2, .stride = 2});
         if (layers[i].residual)
             x = residual(graph, layers[i].name, x, layers[i].channels, spec->training);
     }

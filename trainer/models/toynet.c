@@ -22,7 +22,7 @@ static TensorId build(Graph *graph, TensorId x, const ModelSpec *spec)
             spec->training);
         module += 3;
         if (layers[i].pool) {
-            x = graph_max_pool(graph, x, &(Pool2d){2, 2, 0});
+            x = graph_max_pool(graph, x, &(Pool2d){.kernel = 2, .stride = 2});
             module++;
         }
     }

@@ -67,6 +67,9 @@ const OptionForeign train_foreign[] = {
     {"backbone", "model"},
     {"model.arch", "model"},
     {"stochastic-depth-prob", "drop-path"},
+    {"activation", "act-layer"},
+    {"groups", "cardinality"},
+    {"width-per-group", "base-width"},
     {"syncbn", "sync-bn"},
     {"sync-batch-norm", "sync-bn"},
     {"convert-sync-batchnorm", "sync-bn"},
@@ -187,7 +190,8 @@ const OptionForeign train_foreign[] = {
     "a run is so many --epochs long; an epoch has (images / batch size) steps, as "                          \
     "--dry-run says"
 #define CLASSES    "the number of classes and their names come from the dataset"
-#define DROPS      "no network drops values; --drop-path leaves out blocks of a ConvNeXt"
+#define DROPS      "no network drops values; --drop-path leaves out blocks of a ResNet or ConvNeXt"
+#define BLURPOOL   "--aa-layer blur has timm's blur pools, behind convolutions instead of in front"
 #define STATISTICS "mean and deviation are measured by fpack and stand in the dataset's manifest"
 #define COMPILED   "the network is always planned as a whole"
 #define SAVED      "every epoch is saved; --checkpoint-interval N saves within one too, every N steps"
@@ -271,8 +275,8 @@ const OptionForeign train_answers[] = {
     {"dropout", DROPS},
     {"drop-connect", DROPS},
     {"drop-block", DROPS},
-    {"use-blurpool", "not there: strides are plain, as torchvision's"},
-    {"training.use-blurpool", "not there: strides are plain, as torchvision's"},
+    {"use-blurpool", BLURPOOL},
+    {"training.use-blurpool", BLURPOOL},
     /* training */
     {"iters", EPOCHS},
     {"iterations", EPOCHS},

@@ -8,8 +8,8 @@
  *                     pretrained_cfg=config["pretrained_cfg"],
  *                     checkpoint_path="FOLDER/model_best.safetensors")
  *
- * if it knows the architecture: of ours resnet18, resnet34, resnet50, resnet101 and convnext_atto to
- * convnext_tiny, whose tensors have the same names. For other networks the file holds the same facts, for
+ * if it knows the architecture: of ours resnet18 to resnext50_32x4d and convnext_atto to convnext_tiny,
+ * whose tensors have the same names. For other networks the file holds the same facts, for
  * people and for programs that know them.
  *
  * Source: timm/models/_hub.py, save_config_for_hf and _parse_model_cfg. */

@@ -66,14 +66,28 @@ class Network:
         return [n for n, t in self.tensors.items() if t.requires_grad]
 
 
-def of_timm(name):
+def of_timm(name, **options):
     """timm's own network, with tensors of Network: what is a vector there and has dimensions of 1 here is given as it is here."""
     def forward(net, x, classes):
         import timm  # the Python that scripts/interop.sh prints
         from torch.nn.utils.stateless import functional_call
-        model = timm.create_model(name, num_classes=classes).double()
-        shapes = {n: (1, t.numel(), 1, 1) if n.endswith(".gamma") else tuple(t.shape) for n, t in model.state_dict().items()}
-        return functional_call(model, {n: net.get(n, shape).reshape(model.state_dict()[n].shape) for n, shape in shapes.items()}, x)
+        model = timm.create_model(name, num_classes=classes, **options).double().train(net.training)
+        norms = [n for n, module in model.named_modules() if isinstance(module, torch.nn.BatchNorm2d)]
+        tensors = {}
+        for n, t in model.state_dict().items():
+            if not n.endswith("num_batches_tracked"):
+                shape = (1, t.numel(), 1, 1) if n.endswith(".gamma") else tuple(t.shape)
+                of_norm = n.endswith(".bias") and n[:-5] in norms
+                tensors[n] = net.get(n, shape, ".running_" not in n, net.norm_bias_offset if of_norm else 0.0).reshape(t.shape)
+        return functional_call(model, tensors, x)
+    return forward
+
+
+def blur(name):
+    """timm's blur pools, which create_model takes as a class."""
+    def forward(net, x, classes):
+        from timm.layers import BlurPool2d
+        return of_timm(name, aa_layer=BlurPool2d, act_layer="mish", stem_type="deep", stem_width=32)(net, x, classes)
     return forward
 
 
@@ -108,6 +122,49 @@ def resnet(blocks, bottleneck):
                 x = F.relu(y + x)
         return net.linear("fc", x.mean((2, 3)), classes)
     return forward
+
+
+def xresnet(blocks, expansion, groups=0, activation=F.relu, max_blur=False):
+    """fastai's vision/models/xresnet.py; groups: with squeeze and excitation, 4 channels to each in the first stage."""
+    def forward(net, x, classes):
+        def layer(name, x, channels, kernel, stride=1, act=True, groups=1):
+            x = net.norm(name + ".1", net.conv(name + ".0", x, channels, kernel, stride, kernel // 2, groups=groups))
+            return activation(x) if act else x
+
+        for i, channels in enumerate((32, 32, 64)):
+            x = layer(str(i), x, channels, 3, 1 if i else 2)
+        if max_blur:
+            x = blurred(F.max_pool2d(x, 3, 1, 1))
+        else:
+            x = F.max_pool2d(x, 3, 2, 1)
+        for stage, count in enumerate(blocks):
+            for block in range(count):
+                p, nf, stride = f"{4 + stage}.{block}.", 64 << stage, 2 if stage and not block else 1
+                inner, out = (math.floor(nf * (4 / 64)) * groups if groups else nf), nf * expansion
+                y = x
+                if expansion > 1:
+                    y = layer(p + "convpath.0", y, inner, 1)
+                    y = layer(p + "convpath.1", y, inner, 3, stride, groups=groups or 1)
+                    y = layer(p + "convpath.2", y, out, 1, act=False)
+                else:
+                    y = layer(p + "convpath.0", y, inner, 3, stride)
+                    y = layer(p + "convpath.1", y, out, 3, act=False)
+                if groups:
+                    s = activation(net.conv(p + "convpath.3.layers.1.0", y.mean((2, 3), keepdim=True), math.ceil(out // 16 / 8) * 8, 1, bias=True))
+                    y = y * torch.sigmoid(net.conv(p + "convpath.3.layers.2.0", s, out, 1, bias=True))
+                if stride > 1:
+                    x = layer(p + "idpath.1", F.avg_pool2d(x, 2, 2, ceil_mode=True), out, 1, act=False)
+                elif x.shape[1] != out:
+                    x = layer(p + "idpath.0", x, out, 1, act=False)
+                x = activation(y + x)
+        return net.linear("11", x.mean((2, 3)), classes)
+    return forward
+
+
+def blurred(x):
+    """[1 2 1] in both directions at every second pixel, reflected at the edges (Zhang 2019)."""
+    line = torch.tensor([0.25, 0.5, 0.25]).double()
+    return F.conv2d(F.pad(x, (1, 1, 1, 1), "reflect"), (line[:, None] * line).expand(x.shape[1], 1, 3, 3), None, 2, 0, 1, x.shape[1])
 
 
 def pyramidnet(net, x, classes, depth=110, alpha=270):
@@ -298,6 +355,17 @@ def steps(names):
         "pyramidnet-38-47": lambda name: classification(name, lambda net, x, k: pyramidnet(net, x, k, 38, 47), (3, 20, 28, 3), [1, -1, 4],
                                                         0.001, 10, model="pyramidnet", options={"depth": 38, "alpha": 47}),
         "convnext_atto": lambda name: classification(name, of_timm(name), (3, 64, 32, 3), [1, -1, 4], 0.001, 8),
+        "resnet18d": lambda name: classification(name, of_timm(name), (4, 72, 88, 3), labels, 0.001, 6, norm_bias_offset=2.5),
+        "resnet50d": lambda name: classification(name, of_timm(name), (4, 64, 64, 3), labels, 0.001, 6, norm_bias_offset=2.5),
+        "resnet50-blur": lambda name: classification(name, of_timm("resnetblur50"), (4, 64, 64, 3), labels, 0.001, 6, norm_bias_offset=2.5,
+                                                     model="resnet50", options={"aa-layer": "blur"}),
+        "seresnet50": lambda name: classification(name, of_timm(name), (4, 64, 64, 3), labels, 0.001, 6, norm_bias_offset=2.5),
+        "resnext50_32x4d": lambda name: classification(name, of_timm(name), (4, 64, 64, 3), labels, 0.001, 6, norm_bias_offset=2.5),
+        "resnet18-options": lambda name: classification(name, blur("resnet18"), (4, 64, 64, 3), labels, 0.001, 6, model="resnet18",
+                                                        options={"aa-layer": "blur", "act-layer": "mish", "stem-type": "deep"}),
+        "xresnet18": lambda name: classification(name, xresnet([2, 2, 2, 2], 1), (4, 72, 88, 3), labels, 0.001, 6, norm_bias_offset=2.0),
+        "xse_resnext50": lambda name: classification(name, xresnet([3, 4, 6, 3], 4, 32, F.mish, True), (4, 64, 64, 3), labels, 0.001, 6,
+                                                     options={"act-layer": "mish", "aa-layer": "blur"}),
         "unet": lambda name: restoration(name, unet(16), (2, 18, 22, 3), 0.001, 0.001, {"base_channels": 16}, 24),
         "nafnet": lambda name: restoration(name, nafnet(8, [1, 1, 1, 2], 1, [1, 0, 1, 1]), (2, 20, 30, 3), 0.001, 0.001,
                                            {"base_channels": 8, "encoder_blocks": "1,1,1,2", "middle_blocks": "1",

@@ -89,6 +89,10 @@ def channel_cases():
     for shape in ((3, 5, 7, 20), (2, 1, 1, 33), (1, 16, 16, 64)):
         cases.append(layer_case(f"channel_multiply {shape}", "channel_multiply", shape, lambda t: t["x"] * t["other"][:, :, None, None],
                                 inputs=[{"name": "other", "shape": [shape[0], shape[3]]}]))
+    for scale in (4.0, 40.0):
+        cases.append(layer_case(f"multiply_by_sigmoid of {scale}", "multiply_by_sigmoid", (3, 5, 7, 20),
+                                lambda t: t["x"] * torch.sigmoid(t["other"])[:, :, None, None],
+                                inputs=[{"name": "other", "shape": [3, 20], "scale": scale}]))
     for shape in ((2, 5, 7, 40), (1, 3, 3, 6)):
         cases.append(layer_case(f"gate {shape}", "gate", shape, lambda t: t["x"].chunk(2, 1)[0] * t["x"].chunk(2, 1)[1]))
     for shape, x in (((2, 5, 7, 48), {}), ((3, 3, 3, 5), {}), ((2, 4, 4, 70), {"offset": 30.0, "scale": 1.75}), ((1, 40, 40, 16), {})):
@@ -175,6 +179,8 @@ def layers():
         layer_case("gelu of a matrix, to its tails", "gelu", (5, 70), lambda t: F.gelu(t["x"]), x={"scale": 16.0}),
         layer_case("silu", "silu", image, lambda t: F.silu(t["x"])),
         layer_case("silu of a matrix, to its tails", "silu", (5, 70), lambda t: F.silu(t["x"]), x={"scale": 16.0}),
+        layer_case("mish", "mish", image, lambda t: F.mish(t["x"])),
+        layer_case("mish of a matrix, to its tails", "mish", (5, 70), lambda t: F.mish(t["x"]), x={"scale": 16.0}),
         layer_case("add of x and x", "add_twice", image, lambda t: t["x"] + t["x"]),
         layer_case("add of x, relu(x) and x", "add_thrice", image, lambda t: t["x"] + F.relu(t["x"]) + t["x"]),
     ]
@@ -184,6 +190,10 @@ def layers():
                                 lambda t, k=kernel, s=stride, p=padding: F.max_pool2d(t["x"], k, s, p), attributes))
         cases.append(layer_case(f"avg_pool {kernel}/{stride} pad {padding}", "avg_pool", shape,
                                 lambda t, k=kernel, s=stride, p=padding: F.avg_pool2d(t["x"], k, s, p), attributes))
+    for kernel, shape in ((2, (2, 9, 7, 20)), (2, (1, 4, 5, 64)), (3, (2, 7, 8, 5)), (2, (2, 1, 1, 8))):
+        cases.append(layer_case(f"avg_pool {kernel}/{kernel} beyond the edge of {shape[1]} x {shape[2]}", "avg_pool", shape,
+                                lambda t, k=kernel: F.avg_pool2d(t["x"], k, k, 0, ceil_mode=True, count_include_pad=False),
+                                {"kernel": kernel, "stride": kernel, "padding": 0, "ceil": True}))
     cases += [
         layer_case("max_pool 3/2 pad 1, many equal values", "max_pool", (2, 9, 11, 20), lambda t: F.max_pool2d(t["x"], 3, 2, 1),
                    {"kernel": 3, "stride": 2, "padding": 1}, x={"levels": 3}),

@@ -423,6 +423,15 @@ static void window_sum(const Value *x, int64_t width, int64_t channels, int64_t 
     }
 }
 
+/* Returns what one pixel of a window counts in the window's mean. */
+static float window_share(const PoolShape *s, int64_t out_row, int64_t out_column)
+{
+    if (!s->ceil)
+        return 1 / (float)(s->kernel * s->kernel);
+    return 1 / (float)(smaller(s->kernel, s->in_height - out_row * s->stride) *
+                       smaller(s->kernel, s->in_width - out_column * s->stride));
+}
+
 static void avg_pool(const PoolShape *s, const void *x, int64_t out_row, void *y)
 {
     int64_t row_first, row_end, column_first, column_end;
@@ -430,7 +439,7 @@ static void avg_pool(const PoolShape *s, const void *x, int64_t out_row, void *y
     for (int64_t out_column = 0; out_column < s->out_width; out_column++) {
         window(out_column, s->in_width, s, &column_first, &column_end);
         window_sum(x, s->in_width, s->channels, row_first, row_end, column_first, column_end,
-                   1 / (float)(s->kernel * s->kernel), (Value *)y + out_column * s->channels);
+                   window_share(s, out_row, out_column), (Value *)y + out_column * s->channels);
     }
 }
 
@@ -441,7 +450,7 @@ static void avg_pool_backward(const PoolShape *s, const void *dy, int64_t in_row
     for (int64_t in_column = 0; in_column < s->in_width; in_column++) {
         covering(in_column, s->out_width, s, &column_first, &column_end);
         window_sum(dy, s->out_width, s->channels, row_first, row_end, column_first, column_end,
-                   1 / (float)(s->kernel * s->kernel), (Value *)dx + in_column * s->channels);
+                   window_share(s, row_first, column_first), (Value *)dx + in_column * s->channels);
     }
 }
 

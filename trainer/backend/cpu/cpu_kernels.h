@@ -52,6 +52,7 @@ typedef struct NormBackward {
 
 typedef struct PoolShape {
     int64_t channels, in_height, in_width, out_height, out_width, kernel, stride, padding;
+    bool ceil;
 } PoolShape;
 
 typedef struct CpuKernels {

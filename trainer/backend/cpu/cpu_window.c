@@ -8,8 +8,8 @@
 static PoolShape pool_shape(const CpuStep *step, const Tensor *in, const Tensor *out)
 {
     const Pool2d *pool = &step->node->as.pool;
-    return (PoolShape){in->shape[3],  in->shape[1], in->shape[2], out->shape[1],
-                       out->shape[2], pool->kernel, pool->stride, pool->padding};
+    return (PoolShape){in->shape[3], in->shape[1], in->shape[2],  out->shape[1], out->shape[2],
+                       pool->kernel, pool->stride, pool->padding, pool->ceil};
 }
 
 typedef struct PoolJob {

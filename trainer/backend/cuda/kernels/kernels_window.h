@@ -11,6 +11,7 @@ extern "C" {
 
 typedef struct PoolShape {
     int kernel, stride, padding;
+    bool ceil; /* see Pool2d */
 } PoolShape;
 
 /* Computes maxima. index u8, shaped like y, is set to the place of each in its window, row * kernel + column,
@@ -19,7 +20,7 @@ cudaError_t kernel_max_pool(const DeviceTensor *x, const PoolShape *pool, const 
                             const DeviceTensor *index, cudaStream_t stream);
 cudaError_t kernel_max_pool_backward(const DeviceTensor *dy, const DeviceTensor *index, const PoolShape *pool,
                                      const DeviceTensor *dx, cudaStream_t stream);
-/* Computes means; the divisor is kernel * kernel, padding included. */
+/* Computes means; the divisor is kernel * kernel, padding included, or with ceil the pixels inside. */
 cudaError_t kernel_avg_pool(const DeviceTensor *x, const PoolShape *pool, const DeviceTensor *y,
                             cudaStream_t stream);
 cudaError_t kernel_avg_pool_backward(const DeviceTensor *dy, const PoolShape *pool, const DeviceTensor *dx,

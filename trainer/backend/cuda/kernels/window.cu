@@ -11,6 +11,15 @@ namespace
 
 /* ---- average pools ---- */
 
+/* Returns by what the sum of a window is divided. */
+__device__ float window_pixels(const PoolShape &pool, const Image &in, int out_row, int out_column)
+{
+    if (!pool.ceil)
+        return (float)(pool.kernel * pool.kernel);
+    return (float)(min(pool.kernel, in.height - out_row * pool.stride) *
+                   min(pool.kernel, in.width - out_column * pool.stride));
+}
+
 template <typename T, int Width>
 __global__ void __launch_bounds__(block_threads)
     avg_pool_kernel(const T *x, Image in, PoolShape pool, T *y, Image out, Places places)
@@ -31,9 +40,10 @@ __global__ void __launch_bounds__(block_threads)
         for (int k = 0; k < Width; k++)
             sum[k] += values[k];
     }
+    const float pixels = window_pixels(pool, in, p.h, p.w);
 #pragma unroll
     for (int k = 0; k < Width; k++)
-        sum[k] /= (float)(pool.kernel * pool.kernel);
+        sum[k] /= pixels;
     put(y + out.element(p.n, p.h, p.w, c), sum);
 }
 
@@ -55,9 +65,10 @@ __global__ void __launch_bounds__(block_threads)
             for (int k = 0; k < Width; k++)
                 sum[k] += values[k];
         }
+    const float pixels = window_pixels(pool, in, rows.first, columns.first);
 #pragma unroll
     for (int k = 0; k < Width; k++)
-        sum[k] /= (float)(pool.kernel * pool.kernel);
+        sum[k] /= pixels;
     put(dx + in.element(p.n, p.h, p.w, c), sum);
 }
 

@@ -4,7 +4,7 @@
 static PoolShape pool_shape(const Step *step)
 {
     const Pool2d *pool = &step->node->as.pool;
-    return (PoolShape){(int)pool->kernel, (int)pool->stride, (int)pool->padding};
+    return (PoolShape){(int)pool->kernel, (int)pool->stride, (int)pool->padding, pool->ceil};
 }
 
 static FshStatus max_pool(const Step *step, cudaStream_t stream, FshError *error)
