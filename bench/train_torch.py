@@ -125,10 +125,40 @@ class NafNet(nn.Module):
         return self.ending(x) + image
 
 
+def resnet50d():
+    """timm's: three 3x3 in the stem, shortcuts averaged before their convolution."""
+    import torchvision
+    network, conv = torchvision.models.resnet50(), lambda i, o, stride: nn.Conv2d(i, o, 3, stride, 1, bias=False)
+    network.conv1 = nn.Sequential(conv(3, 32, 2), nn.BatchNorm2d(32), nn.ReLU(True), conv(32, 32, 1), nn.BatchNorm2d(32), nn.ReLU(True), conv(32, 64, 1))
+    for layer in (network.layer2, network.layer3, network.layer4):
+        projection, norm = layer[0].downsample
+        pool = nn.AvgPool2d(2, 2, ceil_mode=True, count_include_pad=False)
+        layer[0].downsample = nn.Sequential(pool, nn.Conv2d(projection.in_channels, projection.out_channels, 1, bias=False), norm)
+    return network
+
+
+def seresnet50():
+    """timm's: squeeze and excitation behind the last norm of each block."""
+    import torchvision
+
+    class Block(torchvision.models.resnet.Bottleneck):
+        def __init__(self, inplanes, planes, *arguments, **options):
+            super().__init__(inplanes, planes, *arguments, **options)
+            self.se = torchvision.ops.SqueezeExcitation(4 * planes, planes // 4)
+
+        def forward(self, x):
+            y = self.relu(self.bn1(self.conv1(x)))
+            y = self.relu(self.bn2(self.conv2(y)))
+            y = self.se(self.bn3(self.conv3(y)))
+            return self.relu(y + (self.downsample(x) if self.downsample else x))
+
+    return torchvision.models.resnet.ResNet(Block, [3, 4, 6, 3])
+
+
 def build(name):
     """The network, its channels and classes (0: it restores images)."""
     own = {"toynet": (toynet, 1, 10), "conv8": (conv8, 1, 10), "pyramidnet": (pyramidnet, 3, 10), "resnet9": (lambda: resnet9(10), 3, 10),
-           "nafnet": (NafNet, 3, 0)}
+           "nafnet": (NafNet, 3, 0), "resnet50d": (resnet50d, 3, 1000), "seresnet50": (seresnet50, 3, 1000)}
     if name in own:
         make, channels, classes = own[name]
         return make(), channels, classes

@@ -91,6 +91,13 @@ static const Case cases[] = {
     {"convnext_pico", BF16, false, 4, 64, 3, 10, 0, NULL, NULL},
     {"convnext_nano", BF16, false, 4, 64, 3, 10, 0, NULL, NULL},
     {"convnext_tiny", BF16, false, 4, 64, 3, 10, 0, NULL, NULL},
+    {"convnext_small", BF16, false, 4, 64, 3, 10, 0, NULL, NULL},
+    {"convnext_base", BF16, false, 4, 64, 3, 10, 0, NULL, NULL},
+    {"convnextv2_atto", BF16, false, 4, 64, 3, 10, 0, NULL, NULL},
+    {"convnextv2_femto", BF16, false, 4, 64, 3, 10, 0, NULL, NULL},
+    {"convnextv2_pico", BF16, false, 4, 64, 3, 10, 0, NULL, NULL},
+    {"convnextv2_nano", BF16, false, 4, 64, 3, 10, 0, NULL, NULL},
+    {"convnextv2_tiny", BF16, false, 4, 64, 3, 10, 0, NULL, NULL},
     {"unet", ALL, false, 2, 64, 3, 0, 0, NULL, NULL},
     {"nafnet", ALL, false, 2, 64, 3, 0, 0, "1,2", "1,1"},
 };

@@ -74,6 +74,13 @@ TEST(test_sizes_are_the_sources)
         {"convnext_pico", 224, 3, 1000, 9045672, 0},
         {"convnext_nano", 224, 3, 1000, 15593560, 0},
         {"convnext_tiny", 224, 3, 1000, 28589128, 0},
+        {"convnext_small", 224, 3, 1000, 50223688, 0},
+        {"convnext_base", 224, 3, 1000, 88591464, 0},
+        {"convnextv2_atto", 224, 3, 1000, 3708400, 0},
+        {"convnextv2_femto", 224, 3, 1000, 5233240, 0},
+        {"convnextv2_pico", 224, 3, 1000, 9066280, 0},
+        {"convnextv2_nano", 224, 3, 1000, 15623800, 0},
+        {"convnextv2_tiny", 224, 3, 1000, 28635496, 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const ModelSpec spec = {.batch = 2,
@@ -133,6 +140,7 @@ TEST(test_names_and_shapes_are_the_sources)
         {"resnet9", 32, "linear.weight", "10 x 512"},
         {"convnext_nano", 64, "stages.2.blocks.7.conv_dw.weight", "320 x 1 x 7 x 7"},
         {"convnext_tiny", 64, "stages.3.downsample.1.weight", "768 x 384 x 2 x 2"},
+        {"convnextv2_tiny", 64, "stages.1.blocks.2.mlp.grn.weight", "768"},
         {"nafnet", 64, "encoders.3.27.beta", "1 x 256 x 1 x 1"},
         {"nafnet", 64, "middle_blks.0.conv2.weight", "1024 x 1 x 3 x 3"},
         {"nafnet", 64, "decoders.3.0.sca.1.weight", "32 x 32 x 1 x 1"},
@@ -249,8 +257,10 @@ TEST(test_training_leaves_blocks_of_a_convnext_out_by_their_depth)
     graph_free(&graph);
     assert_refused("resnet9", &spec, FSH_ERR_USAGE,
                    "--drop-path: resnet9 has none; resnet18, resnet34, resnet50, resnet101, resnet18d, "
-                   "resnet34d, resnet50d, seresnet50, resnext50_32x4d, convnext_atto, "
-                   "convnext_femto, convnext_pico, convnext_nano, convnext_tiny have it");
+                   "resnet34d, resnet50d, seresnet50, resnext50_32x4d, convnext_atto, convnext_femto, "
+                   "convnext_pico, convnext_nano, convnext_tiny, convnext_small, convnext_base, "
+                   "convnextv2_atto, convnextv2_femto, convnextv2_pico, convnextv2_nano, convnextv2_tiny "
+                   "have it");
     spec.training = true;
     model_value(&spec.options, "drop-path")->real = 1;
     assert_refused("convnext_atto", &spec, FSH_ERR_USAGE,

@@ -183,11 +183,27 @@ static void steps_agree_with_pytorch(void **test_state)
 
 int test_program_begin(void)
 {
-    static char names[][24] = {
-        "conv8",     "toynet",       "resnet9",       "resnet18",   "resnet34",         "resnet50",
-        "resnet101", "pyramidnet",   "unet",          "nafnet",     "pyramidnet-38-47", "convnext_atto",
-        "resnet18d", "resnet50d",    "resnet50-blur", "seresnet50", "resnext50_32x4d",  "resnet18-options",
-        "xresnet18", "xse_resnext50"};
+    static char names[][24] = {"conv8",
+                               "toynet",
+                               "resnet9",
+                               "resnet18",
+                               "resnet34",
+                               "resnet50",
+                               "resnet101",
+                               "pyramidnet",
+                               "unet",
+                               "nafnet",
+                               "pyramidnet-38-47",
+                               "convnext_atto",
+                               "convnextv2_atto",
+                               "resnet18d",
+                               "resnet50d",
+                               "resnet50-blur",
+                               "seresnet50",
+                               "resnext50_32x4d",
+                               "resnet18-options",
+                               "xresnet18",
+                               "xse_resnext50"};
     enum { COUNT = sizeof names / sizeof *names };
     static TestRecord records[COUNT];
     for (int i = 0; i < COUNT; i++) {

@@ -80,6 +80,12 @@ static TensorId layer_norm(Graph *graph, const OpOptions *options, TensorId x, T
     return other == TENSOR_NONE ? y : graph_add(graph, y, other);
 }
 
+static TensorId response_norm(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
+{
+    (void)other;
+    return graph_response_norm(graph, "layer", x, options->norm.epsilon);
+}
+
 static TensorId relu(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
 {
     (void)other;
@@ -487,6 +493,9 @@ const OpTest op_tests[] = {
     {.name = "layer norm, add", .build = layer_norm, .options.norm.epsilon = 1e-2, .other = OTHER_X,
      .shapes = {SHAPES(small_images), SHAPES(all_channels)}, .large = SHAPES(larger_images), .f32 = 1e-5,
      .between_norms = true},
+
+    {.name = "response norm", .golden = "response_norm", .build = response_norm, .options.norm.epsilon = 1e-2,
+     .shapes = {SHAPES(small_images), SHAPES(all_channels)}, .large = SHAPES(larger_images), .roundings = 2},
 
     {.name = "relu", .golden = "relu", .build = relu, .shapes = {SHAPES(pointwise_images)}},
     {.name = "leaky relu", .build = relu, .options.slope = 0.2F, .shapes = {SHAPES(pointwise_images)}},

@@ -51,7 +51,7 @@ static OpOptions golden_options(json_t *c, const int64_t x[4])
         .factor = number(c, "factor"),
         .relu = json_object_get(c, "slope") != NULL,
     };
-    if (strcmp(golden_text(c, "op"), "layer_norm") == 0)
+    if (strstr(golden_text(c, "op"), "_norm") && strcmp(golden_text(c, "op"), "batch_norm") != 0)
         options.norm.epsilon = 1e-6;
     for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
         if (json_object_get(c, reals[i]))

@@ -166,6 +166,10 @@ typedef enum OpKind {
     /* (dy, x, weight, mean, inverse_deviation, addend?) -> dx, dweight, dbias. addend, the gradient that x
      * has from others by then, is part of dx. */
     OP_LAYER_NORM_BACKWARD,
+    /* (x [N, H, W, C], weight [C], bias [C]) -> y, norms f32 [N, C]: of the channels of each sample. y = x *
+     * (1 + weight * norms / (mean of norms + epsilon)) + bias, as.layer_norm.epsilon */
+    OP_RESPONSE_NORM,
+    OP_RESPONSE_NORM_BACKWARD, /* (dy, x, weight, norms) -> dx, dweight, dbias */
     /* as.shuffle.factor r, each the other's gradient: y[h * r + i, w * r + j, c] = x[h, w, (c * r + i) * r +
      * j] */
     OP_PIXEL_SHUFFLE,   /* (x [N, H, W, C * r * r]) -> y [N, H * r, W * r, C] */
@@ -243,6 +247,10 @@ enum {
     LAYER_NORM_BACK_ADDEND
 };
 enum { LAYER_NORM_BACK_DX, LAYER_NORM_BACK_DWEIGHT, LAYER_NORM_BACK_DBIAS };
+enum { RESPONSE_NORM_X, RESPONSE_NORM_WEIGHT, RESPONSE_NORM_BIAS };
+enum { RESPONSE_NORM_Y, RESPONSE_NORM_NORMS };
+enum { RESPONSE_NORM_BACK_DY, RESPONSE_NORM_BACK_X, RESPONSE_NORM_BACK_WEIGHT, RESPONSE_NORM_BACK_NORMS };
+enum { RESPONSE_NORM_BACK_DX, RESPONSE_NORM_BACK_DWEIGHT, RESPONSE_NORM_BACK_DBIAS };
 enum { CLASS_LOSS_LOGITS, CLASS_LOSS_LABELS, CLASS_LOSS_LABELS_MIXED, CLASS_LOSS_MIX };
 enum { CLASS_LOSS_LOSS, CLASS_LOSS_PROBABILITIES }; /* OP_SOFTMAX_CROSS_ENTROPY, OP_BINARY_CROSS_ENTROPY */
 enum {
@@ -507,6 +515,10 @@ TensorId graph_drop_path(Graph *graph, const char *name, TensorId x, double rate
 /* Normalizes over the channels of each pixel, [N, H, W, C] or [N, C]; adds name.weight, name.bias. NAFNet's
  * LayerNorm2d has epsilon 1e-6. */
 TensorId graph_layer_norm(Graph *graph, const char *name, TensorId x, double epsilon);
+/* Weighs each channel by its norm over the pixels of a sample, relative to the mean of all channels' (global
+ * response normalisation, Woo et al. 2023); adds name.weight and name.bias, zeros at first. timm's
+ * GlobalResponseNorm has epsilon 1e-6. */
+TensorId graph_response_norm(Graph *graph, const char *name, TensorId x, double epsilon);
 /* Move channels to pixels, [N, H, W, C * r * r] -> [N, H * r, W * r, C], and back, in PyTorch's order. */
 TensorId graph_pixel_shuffle(Graph *graph, TensorId x, int64_t factor);
 TensorId graph_pixel_unshuffle(Graph *graph, TensorId x, int64_t factor);

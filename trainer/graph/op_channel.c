@@ -191,6 +191,47 @@ static void layer_norm_differentiate(Graph *graph, const Node *node, TensorId ou
     graph_append_backward(graph, node, &backward, node->inputs, 3);
 }
 
+/* ---- response norm ---- */
+
+TensorId graph_response_norm(Graph *graph, const char *name, TensorId x, double epsilon)
+{
+    const Tensor *image = graph_image(graph, name, "response norm", x);
+    if (!image)
+        return TENSOR_NONE;
+    if (!(epsilon > 0))
+        return graph_fail(graph, FSH_ERR_USAGE, "%s: response norm with epsilon %g; it must be positive",
+                          name, epsilon);
+    const int64_t channels = image->shape[3];
+    Node node = {.op = OP_RESPONSE_NORM, .inputs = {x}, .input_count = 3};
+    graph_set_name(graph, node.name, name);
+    node.as.layer_norm.epsilon = (float)epsilon;
+    node.inputs[RESPONSE_NORM_WEIGHT] =
+        graph_parameter(graph, name, "weight", 1, &channels, (Initializer){INIT_ZEROS, 0}, false);
+    node.inputs[RESPONSE_NORM_BIAS] =
+        graph_parameter(graph, name, "bias", 1, &channels, (Initializer){INIT_ZEROS, 0}, false);
+    return graph_append(graph, &node);
+}
+
+static void response_norm_infer(Graph *graph, Node *node)
+{
+    const Tensor *x = graph_tensor(graph, node->inputs[RESPONSE_NORM_X]);
+    const int64_t shape[2] = {x->shape[0], x->shape[3]};
+    same_shape_infer(graph, node);
+    graph_output(graph, node, RESPONSE_NORM_NORMS, DATA_F32, 2, shape);
+}
+
+static void response_norm_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
+{
+    Node backward = {.op = OP_RESPONSE_NORM_BACKWARD,
+                     .inputs = {[RESPONSE_NORM_BACK_DY] = output_gradient,
+                                [RESPONSE_NORM_BACK_X] = node->inputs[RESPONSE_NORM_X],
+                                [RESPONSE_NORM_BACK_WEIGHT] = node->inputs[RESPONSE_NORM_WEIGHT],
+                                [RESPONSE_NORM_BACK_NORMS] = node->outputs[RESPONSE_NORM_NORMS]},
+                     .input_count = 4};
+    backward.as.layer_norm = node->as.layer_norm;
+    graph_append_backward(graph, node, &backward, node->inputs, 3);
+}
+
 const OpRow op_rows_channel[] = {
     {.op = OP_SCALE,
      .name = "scale",
@@ -224,5 +265,13 @@ const OpRow op_rows_channel[] = {
      .name = "layer_norm_backward",
      .overwrites = {[LAYER_NORM_BACK_DX] =
                         1 << LAYER_NORM_BACK_DY | 1 << LAYER_NORM_BACK_X | 1 << LAYER_NORM_BACK_ADDEND}},
+    {.op = OP_RESPONSE_NORM,
+     .name = "response_norm",
+     .infer = response_norm_infer,
+     .differentiate = response_norm_differentiate,
+     .overwrites = {[RESPONSE_NORM_Y] = 1 << RESPONSE_NORM_X}},
+    {.op = OP_RESPONSE_NORM_BACKWARD,
+     .name = "response_norm_backward",
+     .overwrites = {[RESPONSE_NORM_BACK_DX] = 1 << RESPONSE_NORM_BACK_DY}},
     {.name = NULL},
 };

@@ -2,7 +2,8 @@
  * weights (timm/models/convnext.py): weights of timm load, and timm loads ours. A stem of 4x4/4 convolution
  * and norm; four stages, each but the first after a norm and a 2x2/2 convolution; global average pool,
  * "head.norm", "head.fc". A block is a depthwise 7x7, a norm over the channels, 1x1 to four times the
- * channels, GELU, 1x1 back, times "gamma", added to its input. Images of at least 32 pixels. */
+ * channels, GELU, 1x1 back, times "gamma", added to its input; that of V2 (Woo et al. 2023) has a response
+ * norm behind the GELU in place of "gamma". Images of at least 32 pixels. */
 #include "trainer/models/networks.h"
 
 #include <stdio.h>
@@ -16,6 +17,7 @@ static const double epsilon = 1e-6, deviation = 0.02, first_gamma = 1e-6;
 typedef struct Convnext {
     int64_t channels[STAGES];
     int blocks[STAGES];
+    bool second; /* V2: a response norm in each block, no gamma */
     bool linear; /* the 1x1 convolutions are nn.Linear there: files have their weights as matrices */
 } Convnext;
 
@@ -52,7 +54,12 @@ static TensorId block(Graph *graph, const Convnext *net, const char *prefix, Ten
             .channels = channels, .kernel = 7, .stride = 1, .padding = 3, .bias = true, .groups = channels});
     x = graph_layer_norm(graph, model_join(name, prefix, "norm"), x, epsilon);
     x = graph_gelu(graph, pointwise(graph, net, prefix, "mlp.fc1", x, EXPANSION * channels));
+    if (net->second)
+        x = graph_response_norm(graph, model_join(name, prefix, "mlp.grn"), x, epsilon);
     x = pointwise(graph, net, prefix, "mlp.fc2", x, channels);
+    if (net->second)
+        return graph_add(graph, graph_drop_path(graph, model_join(name, prefix, "drop_path"), x, dropped),
+                         input);
     x = graph_channel_scale(graph, prefix, "gamma", x, dropped > 0 ? TENSOR_NONE : input);
     graph_set_initializer(graph, model_join(name, prefix, "gamma"),
                           (Initializer){INIT_CONSTANT, first_gamma});
@@ -97,37 +104,45 @@ static TensorId build(Graph *graph, TensorId x, const ModelSpec *spec, const Con
     return x;
 }
 
-static TensorId build_atto(Graph *graph, TensorId x, const ModelSpec *spec)
-{
-    return build(graph, x, spec, &(Convnext){{40, 80, 160, 320}, {2, 2, 6, 2}, false});
-}
+#define SMALL(...) .channels = {__VA_ARGS__}, .blocks = {2, 2, 6, 2}
+#define NANO       .channels = {80, 160, 320, 640}, .blocks = {2, 2, 8, 2}
+#define TINY       .channels = {96, 192, 384, 768}, .blocks = {3, 3, 9, 3}, .linear = true
+#define LARGE(...) .channels = {__VA_ARGS__}, .blocks = {3, 3, 27, 3}, .linear = true
 
-static TensorId build_femto(Graph *graph, TensorId x, const ModelSpec *spec)
-{
-    return build(graph, x, spec, &(Convnext){{48, 96, 192, 384}, {2, 2, 6, 2}, false});
-}
-
-static TensorId build_pico(Graph *graph, TensorId x, const ModelSpec *spec)
-{
-    return build(graph, x, spec, &(Convnext){{64, 128, 256, 512}, {2, 2, 6, 2}, false});
-}
-
-static TensorId build_nano(Graph *graph, TensorId x, const ModelSpec *spec)
-{
-    return build(graph, x, spec, &(Convnext){{80, 160, 320, 640}, {2, 2, 8, 2}, false});
-}
-
-static TensorId build_tiny(Graph *graph, TensorId x, const ModelSpec *spec)
-{
-    return build(graph, x, spec, &(Convnext){{96, 192, 384, 768}, {3, 3, 9, 3}, true});
-}
-
-#define ROW(size, parameters)                                                                                \
+#define BUILDER(name, ...)                                                                                   \
+    static TensorId build_##name(Graph *graph, TensorId x, const ModelSpec *spec)                            \
     {                                                                                                        \
-        .name = "convnext_" #size, .summary = "ConvNeXt, " parameters " (Liu et al. 2022, timm's)",          \
-        .task = TASK_CLASSIFICATION, .build = build_##size, .options = options                               \
+        return build(graph, x, spec, &(Convnext){__VA_ARGS__});                                              \
+    }
+BUILDER(convnext_atto, SMALL(40, 80, 160, 320))
+BUILDER(convnext_femto, SMALL(48, 96, 192, 384))
+BUILDER(convnext_pico, SMALL(64, 128, 256, 512))
+BUILDER(convnext_nano, NANO)
+BUILDER(convnext_tiny, TINY)
+BUILDER(convnext_small, LARGE(96, 192, 384, 768))
+BUILDER(convnext_base, LARGE(128, 256, 512, 1024))
+BUILDER(convnextv2_atto, SMALL(40, 80, 160, 320), .second = true)
+BUILDER(convnextv2_femto, SMALL(48, 96, 192, 384), .second = true)
+BUILDER(convnextv2_pico, SMALL(64, 128, 256, 512), .second = true)
+BUILDER(convnextv2_nano, NANO, .second = true)
+BUILDER(convnextv2_tiny, TINY, .second = true)
+
+#define ROW(id, text)                                                                                        \
+    {                                                                                                        \
+        .name = #id, .summary = (text), .task = TASK_CLASSIFICATION, .build = build_##id, .options = options \
     }
 const Model convnext_models[] = {
-    ROW(atto, "3.7 M parameters"),  ROW(femto, "5.2 M parameters"), ROW(pico, "9.0 M parameters"),
-    ROW(nano, "15.6 M parameters"), ROW(tiny, "28.6 M parameters"), {0},
+    ROW(convnext_atto, "ConvNeXt, 3.7 M parameters (Liu et al. 2022, timm's)"),
+    ROW(convnext_femto, "ConvNeXt, 5.2 M parameters (Liu et al. 2022, timm's)"),
+    ROW(convnext_pico, "ConvNeXt, 9.0 M parameters (Liu et al. 2022, timm's)"),
+    ROW(convnext_nano, "ConvNeXt, 15.6 M parameters (Liu et al. 2022, timm's)"),
+    ROW(convnext_tiny, "ConvNeXt, 28.6 M parameters (Liu et al. 2022, timm's)"),
+    ROW(convnext_small, "ConvNeXt, 50.2 M parameters (Liu et al. 2022, timm's)"),
+    ROW(convnext_base, "ConvNeXt, 88.6 M parameters (Liu et al. 2022, timm's)"),
+    ROW(convnextv2_atto, "ConvNeXt V2, 3.7 M parameters (Woo et al. 2023, timm's)"),
+    ROW(convnextv2_femto, "ConvNeXt V2, 5.2 M parameters (Woo et al. 2023, timm's)"),
+    ROW(convnextv2_pico, "ConvNeXt V2, 9.1 M parameters (Woo et al. 2023, timm's)"),
+    ROW(convnextv2_nano, "ConvNeXt V2, 15.6 M parameters (Woo et al. 2023, timm's)"),
+    ROW(convnextv2_tiny, "ConvNeXt V2, 28.6 M parameters (Woo et al. 2023, timm's)"),
+    {0},
 };

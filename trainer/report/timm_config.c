@@ -29,6 +29,13 @@ static const struct {
     {"convnext_pico", 512, "stem.0", "head.fc"},
     {"convnext_nano", 640, "stem.0", "head.fc"},
     {"convnext_tiny", 768, "stem.0", "head.fc"},
+    {"convnext_small", 768, "stem.0", "head.fc"},
+    {"convnext_base", 1024, "stem.0", "head.fc"},
+    {"convnextv2_atto", 320, "stem.0", "head.fc"},
+    {"convnextv2_femto", 384, "stem.0", "head.fc"},
+    {"convnextv2_pico", 512, "stem.0", "head.fc"},
+    {"convnextv2_nano", 640, "stem.0", "head.fc"},
+    {"convnextv2_tiny", 768, "stem.0", "head.fc"},
 };
 
 /* Appends value, whose reference it takes, and returns the array. Returns NULL if either was NULL. */

@@ -8,7 +8,7 @@
  *                     pretrained_cfg=config["pretrained_cfg"],
  *                     checkpoint_path="FOLDER/model_best.safetensors")
  *
- * if it knows the architecture: of ours resnet18 to resnext50_32x4d and convnext_atto to convnext_tiny,
+ * if it knows the architecture: of ours resnet18 to resnext50_32x4d and convnext_atto to convnextv2_tiny,
  * whose tensors have the same names. For other networks the file holds the same facts, for
  * people and for programs that know them.
  *

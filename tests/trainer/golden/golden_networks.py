@@ -355,6 +355,7 @@ def steps(names):
         "pyramidnet-38-47": lambda name: classification(name, lambda net, x, k: pyramidnet(net, x, k, 38, 47), (3, 20, 28, 3), [1, -1, 4],
                                                         0.001, 10, model="pyramidnet", options={"depth": 38, "alpha": 47}),
         "convnext_atto": lambda name: classification(name, of_timm(name), (3, 64, 32, 3), [1, -1, 4], 0.001, 8),
+        "convnextv2_atto": lambda name: classification(name, of_timm(name), (3, 64, 32, 3), [1, -1, 4], 0.001, 8),
         "resnet18d": lambda name: classification(name, of_timm(name), (4, 72, 88, 3), labels, 0.001, 6, norm_bias_offset=2.5),
         "resnet50d": lambda name: classification(name, of_timm(name), (4, 64, 64, 3), labels, 0.001, 6, norm_bias_offset=2.5),
         "resnet50-blur": lambda name: classification(name, of_timm("resnetblur50"), (4, 64, 64, 3), labels, 0.001, 6, norm_bias_offset=2.5,

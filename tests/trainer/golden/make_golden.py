@@ -79,6 +79,12 @@ def channel_cases():
         return (x - mean) / ((x - mean) ** 2).mean(1, keepdim=True).add(float(np.float32(1e-6))).sqrt() * t["layer.weight"][:, None, None] \
             + t["layer.bias"][:, None, None]
 
+    def response_norm(t):  # timm's GlobalResponseNorm
+        x = t["x"]
+        norms = x.norm(p=2, dim=(2, 3), keepdim=True)
+        relative = norms / (norms.mean(1, keepdim=True) + float(np.float32(1e-6)))
+        return x + t["layer.weight"][:, None, None] * x * relative + t["layer.bias"][:, None, None]
+
     cases = [layer_case("scale", "scale", (5, 70), lambda t: t["x"] * 0.125, {"factor": 0.125}),
              layer_case("scale of an image", "scale", (2, 3, 3, 5), lambda t: t["x"] * -2.5, {"factor": -2.5})]
     for shape in ((2, 5, 7, 48), (1, 9, 4, 5)):
@@ -89,6 +95,9 @@ def channel_cases():
     for shape in ((3, 5, 7, 20), (2, 1, 1, 33), (1, 16, 16, 64)):
         cases.append(layer_case(f"channel_multiply {shape}", "channel_multiply", shape, lambda t: t["x"] * t["other"][:, :, None, None],
                                 inputs=[{"name": "other", "shape": [shape[0], shape[3]]}]))
+    for shape in ((2, 5, 7, 48), (3, 3, 3, 5), (1, 40, 40, 16)):
+        cases.append(layer_case(f"response_norm {shape}", "response_norm", shape, response_norm, None,
+                                [("layer.weight", (shape[3],), 0.5, 0.5), ("layer.bias", (shape[3],), 0.5, 0.0)]))
     for scale in (4.0, 40.0):
         cases.append(layer_case(f"multiply_by_sigmoid of {scale}", "multiply_by_sigmoid", (3, 5, 7, 20),
                                 lambda t: t["x"] * torch.sigmoid(t["other"])[:, :, None, None],

@@ -63,7 +63,7 @@ def check(program, folder, architecture, channels):
 
 
 def main():
-    for architecture, channels in (("resnet18", 3), ("resnet18", 1), ("resnet50", 3), ("resnet18d", 1), ("seresnet50", 3), ("resnext50_32x4d", 3), ("convnext_atto", 3), ("convnext_tiny", 1)):
+    for architecture, channels in (("resnet18", 3), ("resnet18", 1), ("resnet50", 3), ("resnet18d", 1), ("seresnet50", 3), ("resnext50_32x4d", 3), ("convnext_atto", 3), ("convnext_tiny", 1), ("convnextv2_atto", 3)):
         with tempfile.TemporaryDirectory() as folder:
             check(sys.argv[1], folder, architecture, channels)
     print("timm", timm.__version__, "makes the network of config.json")

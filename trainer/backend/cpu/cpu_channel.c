@@ -1,5 +1,6 @@
 #include "trainer/backend/cpu/cpu_internal.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -298,6 +299,185 @@ static FshStatus layer_norm_backward_run(CpuStep *step, FshError *error)
     return FSH_OK;
 }
 
+/* ---- response norm: pieces as of channel multiply, then a pass with the factors that follow ---- */
+
+/* Plans `sums` sums of each channel of a piece and, behind them, `rows` floats for each channel of each
+ * sample and one row of zeros. */
+static FshStatus plan_response_norm(CpuStep *step, int64_t sums, int64_t rows, FshError *error)
+{
+    const Tensor *image = cpu_input(step, 0);
+    const int64_t channels = channels_of(image);
+    FshStatus status = plan_sums(step, sums * channels, image->shape[0] * PIECES, error);
+    step->scratch_bytes += (uint64_t)((rows * image->shape[0] + 1) * channels) * sizeof(float);
+    return status;
+}
+
+static FshStatus response_norm_prepare(CpuStep *step, FshError *error)
+{
+    return plan_response_norm(step, 1, 1, error);
+}
+
+static FshStatus response_norm_backward_prepare(CpuStep *step, FshError *error)
+{
+    return plan_response_norm(step, 3, 2, error);
+}
+
+/* Returns row i of the floats behind the sums, of all samples each. */
+static float *response_row(const CpuStep *step, int64_t i)
+{
+    const SumPlan *plan = step->plan;
+    const Tensor *image = cpu_input(step, 0);
+    return (float *)step->program->scratch + plan->parts * part_floats(plan) +
+           i * image->shape[0] * channels_of(image);
+}
+
+/* Sets factors to 1 + weight * norms / mean of norms. Returns the mean, with epsilon. */
+static double response_factors(const CpuStep *step, const float *weight, const float *norms, float *factors)
+{
+    const int64_t channels = channels_of(cpu_input(step, 0));
+    double mean = 0;
+    for (int64_t c = 0; c < channels; c++)
+        mean += (double)norms[c] / (double)channels;
+    mean += (double)step->node->as.layer_norm.epsilon;
+    for (int64_t c = 0; c < channels; c++)
+        factors[c] = (float)(1 + (double)weight[c] * (double)norms[c] / mean);
+    return mean;
+}
+
+static void response_sums_part(void *context, int part, int64_t begin, int64_t end)
+{
+    const CpuStep *step = context;
+    const Tensor *image = cpu_input(step, 0);
+    const int64_t channels = channels_of(image);
+    (void)part;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t sample, first, count;
+        piece_pixels(image, i, &sample, &first, &count);
+        const void *x = cpu_read(step, RESPONSE_NORM_X, first * channels);
+        kernels_of(step)->scale_backward(x, x, NULL, NULL, count, channels, part_block(step, i),
+                                         part_sums(step, i));
+    }
+}
+
+static void response_norm_part(void *context, int part, int64_t begin, int64_t end)
+{
+    const CpuStep *step = context;
+    const Tensor *image = cpu_input(step, 0);
+    const int64_t channels = channels_of(image);
+    (void)part;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t sample, first, count;
+        piece_pixels(image, i, &sample, &first, &count);
+        kernels_of(step)->scale_shift(cpu_read(step, RESPONSE_NORM_X, first * channels),
+                                      response_row(step, 0) + sample * channels,
+                                      step->inputs[RESPONSE_NORM_BIAS],
+                                      cpu_write(step, RESPONSE_NORM_Y, first * channels), count, channels);
+    }
+}
+
+static FshStatus response_norm_run(CpuStep *step, FshError *error)
+{
+    const SumPlan *plan = step->plan;
+    const int64_t channels = plan->width;
+    (void)error;
+    clear_sums(step);
+    cpu_parallel(step->program->backend, plan->parts, response_sums_part, step);
+    for (int64_t n = 0; n < cpu_input(step, 0)->shape[0]; n++) {
+        float *norms = (float *)step->outputs[RESPONSE_NORM_NORMS] + n * channels;
+        gather_sums(step, n * PIECES, PIECES, 0, channels, norms);
+        for (int64_t c = 0; c < channels; c++)
+            norms[c] = sqrtf(norms[c]);
+        (void)response_factors(step, step->inputs[RESPONSE_NORM_WEIGHT], norms,
+                               response_row(step, 0) + n * channels);
+    }
+    cpu_parallel(step->program->backend, plan->parts, response_norm_part, step);
+    return FSH_OK;
+}
+
+/* Computes dx = dy * factors and the sums of dy * x and of dy. */
+static void response_back_sums_part(void *context, int part, int64_t begin, int64_t end)
+{
+    const CpuStep *step = context;
+    const Tensor *image = cpu_input(step, 0);
+    const int64_t channels = channels_of(image);
+    (void)part;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t sample, first, count;
+        piece_pixels(image, i, &sample, &first, &count);
+        const void *dy = cpu_read(step, RESPONSE_NORM_BACK_DY, first * channels);
+        double *sums = part_sums(step, i);
+        step->kernels->norm_sums(dy, response_row(step, 2), count, channels, part_block(step, i),
+                                 sums + channels);
+        kernels_of(step)->scale_backward(dy, cpu_read(step, RESPONSE_NORM_BACK_X, first * channels),
+                                         response_row(step, 0) + sample * channels,
+                                         cpu_write(step, RESPONSE_NORM_BACK_DX, first * channels), count,
+                                         channels, part_block(step, i), sums);
+    }
+}
+
+/* Adds what x changes by its norm to dx. */
+static void response_back_part(void *context, int part, int64_t begin, int64_t end)
+{
+    const CpuStep *step = context;
+    const Tensor *image = cpu_input(step, 0);
+    const int64_t channels = channels_of(image);
+    (void)part;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t sample, first, count;
+        piece_pixels(image, i, &sample, &first, &count);
+        void *dx = cpu_write(step, RESPONSE_NORM_BACK_DX, first * channels);
+        kernels_of(step)->scale(cpu_read(step, RESPONSE_NORM_BACK_X, first * channels),
+                                response_row(step, 1) + sample * channels, dx, dx, count, channels);
+    }
+}
+
+/* Makes of the sums of sample n the slopes by which x goes into dx, and adds its part to dweight. */
+static void response_slopes(const CpuStep *step, int64_t n, double mean, float *dweight)
+{
+    const int64_t channels = channels_of(cpu_input(step, 0));
+    const float *weight = step->inputs[RESPONSE_NORM_BACK_WEIGHT],
+                *norms = (const float *)step->inputs[RESPONSE_NORM_BACK_NORMS] + n * channels;
+    float *slopes = response_row(step, 1) + n * channels;
+    double of_mean = 0;
+    gather_sums(step, n * PIECES, PIECES, 0, channels, slopes);
+    for (int64_t c = 0; c < channels; c++) {
+        of_mean += (double)slopes[c] * (double)weight[c] * (double)norms[c];
+        if (dweight)
+            dweight[c] += (float)((double)slopes[c] * (double)norms[c] / mean);
+    }
+    of_mean /= (double)channels * mean * mean;
+    for (int64_t c = 0; c < channels; c++)
+        slopes[c] = norms[c] > 0
+                        ? (float)(((double)weight[c] * (double)slopes[c] / mean - of_mean) / (double)norms[c])
+                        : 0;
+}
+
+static FshStatus response_norm_backward_run(CpuStep *step, FshError *error)
+{
+    const SumPlan *plan = step->plan;
+    const int64_t channels = plan->width / 3, samples = cpu_input(step, 0)->shape[0];
+    const float *norms = step->inputs[RESPONSE_NORM_BACK_NORMS];
+    float *dweight = step->outputs[RESPONSE_NORM_BACK_DWEIGHT];
+    (void)error;
+    clear_sums(step);
+    memset(response_row(step, 2), 0, (size_t)channels * sizeof(float));
+    for (int64_t n = 0; n < samples; n++)
+        (void)response_factors(step, step->inputs[RESPONSE_NORM_BACK_WEIGHT], norms + n * channels,
+                               response_row(step, 0) + n * channels);
+    cpu_parallel(step->program->backend, plan->parts, response_back_sums_part, step);
+    if (dweight)
+        memset(dweight, 0, (size_t)channels * sizeof *dweight);
+    for (int64_t n = 0; n < samples; n++) {
+        const double mean = response_factors(step, step->inputs[RESPONSE_NORM_BACK_WEIGHT],
+                                             norms + n * channels, response_row(step, 0) + n * channels);
+        response_slopes(step, n, mean, dweight);
+    }
+    gather_sums(step, 0, plan->parts, channels, channels, step->outputs[RESPONSE_NORM_BACK_DBIAS]);
+    if (step->outputs[RESPONSE_NORM_BACK_DX])
+        cpu_parallel(step->program->backend, plan->parts, response_back_part, step);
+    return FSH_OK;
+}
+
 const CpuOp cpu_ops_channel[] = {
     {OP_SCALE, .run = scale_run},
     {OP_CHANNEL_SCALE, .run = channel_scale_run},
@@ -309,5 +489,7 @@ const CpuOp cpu_ops_channel[] = {
     {OP_GATE_BACKWARD, .run = gate_backward_run},
     {OP_LAYER_NORM, .run = layer_norm_run},
     {OP_LAYER_NORM_BACKWARD, .prepare = layer_norm_backward_prepare, .run = layer_norm_backward_run},
+    {OP_RESPONSE_NORM, .prepare = response_norm_prepare, .run = response_norm_run},
+    {OP_RESPONSE_NORM_BACKWARD, .prepare = response_norm_backward_prepare, .run = response_norm_backward_run},
     {OP_KIND_COUNT, NULL, NULL},
 };

@@ -46,6 +46,18 @@ static void scale(const void *values, const float *weight, const void *addends, 
     }
 }
 
+static void scale_shift(const void *values, const float *weight, const float *shift, void *result,
+                        int64_t rows, int64_t width)
+{
+    const Value *x = values;
+    Value *y = result;
+    for (int64_t r = 0; r < rows; r++, x += width, y += width) {
+#pragma omp simd
+        for (int64_t c = 0; c < width; c++)
+            y[c] = store(load(x[c]) * weight[c] + shift[c]);
+    }
+}
+
 static void scale_backward(const void *gradients, const void *values, const float *weight, void *result,
                            int64_t rows, int64_t width, float *block, double *sums)
 {
@@ -220,6 +232,7 @@ static void layer_norm_backward(const LayerNormRows *norm, int64_t first, int64_
 
 const CpuChannelKernels FSHARD_CHANNEL_KERNELS = {
     .scale = scale,
+    .scale_shift = scale_shift,
     .scale_backward = scale_backward,
     .gate = gate,
     .gate_backward = gate_backward,

@@ -24,6 +24,9 @@ typedef struct CpuChannelKernels {
     /* Computes y = x * weight[c] + addend; addend may be NULL; y may be x or addend. */
     void (*scale)(const void *x, const float *weight, const void *addend, void *y, int64_t rows,
                   int64_t width);
+    /* Computes y = x * weight[c] + shift[c]; y may be x. */
+    void (*scale_shift)(const void *x, const float *weight, const float *shift, void *y, int64_t rows,
+                        int64_t width);
     /* Computes dx = dy * weight[c] unless dx is NULL, and adds to sums[width] the columns' sums of dy * x.
      * block: width values of scratch. */
     void (*scale_backward)(const void *dy, const void *x, const float *weight, void *dx, int64_t rows,

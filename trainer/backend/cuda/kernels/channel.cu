@@ -118,6 +118,7 @@ unsigned gate_blocks(int64_t vectors)
 template <typename T> struct ChannelScale {
     const T *x, *addend; /* addend may be NULL */
     const float *factors;
+    const float *shift; /* of all rows; NULL: none */
     T *y;
     int64_t pitch;
     int channels;
@@ -137,7 +138,8 @@ __device__ void load_factors(const float *factors, const ChannelPlace &p, int ch
     }
 }
 
-template <int Width, typename T>
+/* Shifts: adds shift in place of addend. */
+template <int Width, bool Shifts, typename T>
 __global__ void __launch_bounds__(block_threads, 4)
     channel_scale_kernel(const __grid_constant__ ChannelTiles t,
                          const __grid_constant__ ChannelScale<T> scale)
@@ -145,9 +147,13 @@ __global__ void __launch_bounds__(block_threads, 4)
     ChannelPlace p = channel_place(t);
     if (p.first >= p.end)
         return;
-    float factors[Width];
+    float factors[Width], shift[Width] = {};
     load_factors(scale.factors, p, scale.channels, factors);
     int64_t column = (int64_t)p.column * Width;
+#pragma unroll
+    for (int k = 0; k < Width; k++)
+        if (Shifts && column + k < scale.channels)
+            shift[k] = scale.shift[column + k];
     for (int64_t first = p.first; first < p.end; first += rows_in_flight * t.lanes) {
         float values[rows_in_flight][Width], addends[rows_in_flight][Width] = {};
 #pragma unroll
@@ -155,7 +161,7 @@ __global__ void __launch_bounds__(block_threads, 4)
             int64_t row = first + u * t.lanes;
             if (row < p.end) {
                 load(scale.x + row * scale.pitch + column, values[u]);
-                if (scale.addend)
+                if (!Shifts && scale.addend)
                     load(scale.addend + row * scale.pitch + column, addends[u]);
             }
         }
@@ -165,7 +171,7 @@ __global__ void __launch_bounds__(block_threads, 4)
             if (row < p.end) {
 #pragma unroll
                 for (int k = 0; k < Width; k++)
-                    values[u][k] = fmaf(values[u][k], factors[k], addends[u][k]);
+                    values[u][k] = fmaf(values[u][k], factors[k], Shifts ? shift[k] : addends[u][k]);
                 store(scale.y + row * scale.pitch + column, values[u]);
             }
         }
@@ -273,9 +279,11 @@ extern "C" cudaError_t kernel_gate_backward(const DeviceTensor *dy, const Device
     });
 }
 
-extern "C" cudaError_t kernel_channel_scale(const DeviceTensor *x, const DeviceTensor *factors,
-                                            const DeviceTensor *addend, const DeviceTensor *y,
-                                            cudaStream_t stream)
+namespace
+{
+
+cudaError_t scale_and_add(const DeviceTensor *x, const DeviceTensor *factors, const DeviceTensor *addend,
+                          const DeviceTensor *shift, const DeviceTensor *y, cudaStream_t stream)
 {
     if (factors->element != ELEMENT_F32 || y->element != x->element)
         return cudaErrorNotSupported;
@@ -287,11 +295,29 @@ extern "C" cudaError_t kernel_channel_scale(const DeviceTensor *x, const DeviceT
         scale.x = data_of<T>(x);
         scale.addend = addend ? data_of<T>(addend) : nullptr;
         scale.factors = data_of<float>(factors);
+        scale.shift = shift ? data_of<float>(shift) : nullptr;
         scale.y = data_of<T>(y);
         scale.pitch = x->pitch;
         scale.channels = (int)device_tensor_channels(x);
-        channel_scale_kernel<Width><<<channel_tiles_grid(tiles), block_threads, 0, stream>>>(tiles, scale);
+        auto kernel = shift ? channel_scale_kernel<Width, true, T> : channel_scale_kernel<Width, false, T>;
+        kernel<<<channel_tiles_grid(tiles), block_threads, 0, stream>>>(tiles, scale);
     });
+}
+
+} // namespace
+
+extern "C" cudaError_t kernel_channel_scale(const DeviceTensor *x, const DeviceTensor *factors,
+                                            const DeviceTensor *addend, const DeviceTensor *y,
+                                            cudaStream_t stream)
+{
+    return scale_and_add(x, factors, addend, nullptr, y, stream);
+}
+
+extern "C" cudaError_t kernel_channel_scale_shift(const DeviceTensor *x, const DeviceTensor *factors,
+                                                  const DeviceTensor *shift, const DeviceTensor *y,
+                                                  cudaStream_t stream)
+{
+    return scale_and_add(x, factors, nullptr, shift, y, stream);
 }
 
 extern "C" uint64_t kernel_channel_scale_scratch_bytes(const DeviceTensor *x, const DeviceTensor *factors)

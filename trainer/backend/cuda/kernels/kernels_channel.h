@@ -1,5 +1,6 @@
 /* kernels_channel.h - kernels of restoration networks and pyramidnet: images moved (boxes.cu), multiplied
- * channel by channel (channel.cu), normalised pixel by pixel (layer_norm.cu). Rules: kernels.h.
+ * channel by channel (channel.cu), normalised pixel by pixel (layer_norm.cu) and channel by channel
+ * (response_norm.cu). Rules: kernels.h.
  *
  * Images are [N, H, W, C], of one storage type in one call. If the graph lets a result share the bytes of an
  * operand (OpRow.overwrites), both may have the same address. */
@@ -41,6 +42,9 @@ cudaError_t kernel_gate_backward(const DeviceTensor *dy, const DeviceTensor *x, 
 /* Computes y = x * factors + addend. factors f32: [C] for all images, or [N, C]. addend may be NULL. */
 cudaError_t kernel_channel_scale(const DeviceTensor *x, const DeviceTensor *factors,
                                  const DeviceTensor *addend, const DeviceTensor *y, cudaStream_t stream);
+/* Computes y = x * factors + shift; shift [C] f32 for all images. */
+cudaError_t kernel_channel_scale_shift(const DeviceTensor *x, const DeviceTensor *factors,
+                                       const DeviceTensor *shift, const DeviceTensor *y, cudaStream_t stream);
 /* Computes dx = dy * factors, and dfactors, shaped like factors, as the sums over pixels of dy * x. Each may
  * be NULL. dx may be dy or x. */
 cudaError_t kernel_channel_scale_backward(const DeviceTensor *dy, const DeviceTensor *x,
@@ -73,6 +77,26 @@ cudaError_t kernel_layer_norm_backward(const DeviceTensor *dy, const LayerNormTe
                                        cudaStream_t stream);
 /* Returns the scratch bytes of kernel_layer_norm_backward. */
 uint64_t kernel_layer_norm_scratch_bytes(const DeviceTensor *x);
+
+/* ---- response_norm.cu ---- */
+
+/* Computes y = x * (1 + weight * norms / (mean of norms + epsilon)) + bias and norms, [N, C] f32: of each
+ * channel over the pixels of a sample. weight and bias: [C] f32. y may be x. */
+cudaError_t kernel_response_norm(const DeviceTensor *x, const DeviceTensor *weight, const DeviceTensor *bias,
+                                 float epsilon, const DeviceTensor *y, const DeviceTensor *norms,
+                                 void *scratch, cudaStream_t stream);
+
+/* What the gradient of a response norm reads. */
+typedef struct ResponseNormTensors {
+    const DeviceTensor *dy, *x, *weight, *norms;
+} ResponseNormTensors;
+
+/* Computes the gradients; each may be NULL. dx may be dy. */
+cudaError_t kernel_response_norm_backward(const ResponseNormTensors *tensors, float epsilon,
+                                          const DeviceTensor *dx, const DeviceTensor *dweight,
+                                          const DeviceTensor *dbias, void *scratch, cudaStream_t stream);
+/* Returns the scratch bytes of both. */
+uint64_t kernel_response_norm_scratch_bytes(const DeviceTensor *x);
 
 #ifdef __cplusplus
 }

@@ -106,6 +106,39 @@ static FshStatus layer_norm_backward(const Step *step, cudaStream_t stream, FshE
                     error);
 }
 
+/* ---- response norm ---- */
+
+static FshStatus response_norm_prepare(const CudaProgram *program, Step *step, FshError *error)
+{
+    (void)program;
+    (void)error;
+    const int x = step->node->op == OP_RESPONSE_NORM ? RESPONSE_NORM_X : RESPONSE_NORM_BACK_X;
+    want_scratch(step, kernel_response_norm_scratch_bytes(in(step, x)));
+    return FSH_OK;
+}
+
+static FshStatus response_norm(const Step *step, cudaStream_t stream, FshError *error)
+{
+    return CUDA_TRY(kernel_response_norm(in(step, RESPONSE_NORM_X), in(step, RESPONSE_NORM_WEIGHT),
+                                         in(step, RESPONSE_NORM_BIAS), step->node->as.layer_norm.epsilon,
+                                         out(step, RESPONSE_NORM_Y), out(step, RESPONSE_NORM_NORMS),
+                                         step->scratch, stream),
+                    error);
+}
+
+static FshStatus response_norm_backward(const Step *step, cudaStream_t stream, FshError *error)
+{
+    const ResponseNormTensors tensors = {.dy = in(step, RESPONSE_NORM_BACK_DY),
+                                         .x = in(step, RESPONSE_NORM_BACK_X),
+                                         .weight = in(step, RESPONSE_NORM_BACK_WEIGHT),
+                                         .norms = in(step, RESPONSE_NORM_BACK_NORMS)};
+    return CUDA_TRY(kernel_response_norm_backward(
+                        &tensors, step->node->as.layer_norm.epsilon, maybe_out(step, RESPONSE_NORM_BACK_DX),
+                        maybe_out(step, RESPONSE_NORM_BACK_DWEIGHT),
+                        maybe_out(step, RESPONSE_NORM_BACK_DBIAS), step->scratch, stream),
+                    error);
+}
+
 const LoweringRow lowering_channel[] = {
     {OP_ZERO_PAD, {.enqueue = zero_pad}},
     {OP_CROP, {.enqueue = crop}},
@@ -122,5 +155,7 @@ const LoweringRow lowering_channel[] = {
     {OP_LAYER_NORM_BACKWARD, {.prepare = layer_norm_backward_prepare, .enqueue = layer_norm_backward}},
     {OP_PIXEL_SHUFFLE, {.enqueue = pixel_shuffle}},
     {OP_PIXEL_UNSHUFFLE, {.enqueue = pixel_unshuffle}},
+    {OP_RESPONSE_NORM, {.prepare = response_norm_prepare, .enqueue = response_norm}},
+    {OP_RESPONSE_NORM_BACKWARD, {.prepare = response_norm_prepare, .enqueue = response_norm_backward}},
     {OP_KIND_COUNT, {NULL}},
 };
