@@ -85,3 +85,33 @@ TEST(test_operations_are_timms_and_torchvisions)
         assert_true(cases[i] >= 4);
     json_decref(golden);
 }
+
+/* A sanitizer sees what is read or written outside. Inverted twice, an image is what it was. */
+TEST(test_operations_take_images_of_any_size)
+{
+    static const double arguments[] = {0, 0.1, 1.9, 60, 300};
+    for (uint32_t size = 0; size < 5 * 5; size++)
+        for (int i = 0; i < OPERATION_COUNT * 5; i++) {
+            ImageCanvas canvas = {.width = size % 5 + 1,
+                                  .height = size / 5 + 1,
+                                  .channels = i % 2 ? 3 : 1,
+                                  .bicubic = i % 3 == 0};
+            const size_t bytes = (size_t)canvas.width * canvas.height * canvas.channels;
+            const ImageStep step = {(ImageOperation)(i / 5),
+                                    arguments[i % 5] + (i / 5 == OPERATION_BLUR ? 0.1 : 0)},
+                            inverted = {OPERATION_INVERT, 0};
+            uint8_t *changed = malloc(bytes), *other = malloc(bytes), *scratch = malloc(bytes);
+            assert_true(changed && other && scratch);
+            picture_draw(canvas.width, canvas.height, canvas.channels, size, changed);
+            canvas.pixels = changed;
+            canvas.scratch = scratch;
+            image_operation_apply(&step, &canvas);
+            memcpy(other, changed, bytes);
+            image_operation_apply(&inverted, &canvas);
+            image_operation_apply(&inverted, &canvas);
+            assert_memory_equal(changed, other, bytes);
+            free(changed);
+            free(other);
+            free(scratch);
+        }
+}

@@ -260,6 +260,15 @@ static const PolicyStep policies[][2] = {
     {EQUALIZE(0.8), EQUALIZE(0.6)},
 };
 
+/* Draws one of DeiT III's three; its jitter is --color-jitter. */
+static void draw_three(Random *random, ImageSteps *steps)
+{
+    static const ImageStep three[] = {{OPERATION_SOLARIZE, 128}, {OPERATION_COLOUR, 0}, {OPERATION_BLUR, 0}};
+    const ImageStep *step = &three[random_below(random, 3)];
+    const bool blurs = step->operation == OPERATION_BLUR;
+    add_step(steps, step->operation, blurs ? 0.1 + 1.9 * random_uniform_double(random) : step->argument);
+}
+
 static const Level *original_level(ImageOperation operation)
 {
     uint32_t index = 0;
@@ -298,6 +307,8 @@ void auto_augment_draw(const AutoAugment *policy, uint32_t width, uint32_t heigh
         draw_rand(policy, width, height, random, steps);
     else if (policy->kind == AUTO_AUGMENT_ORIGINAL || policy->kind == AUTO_AUGMENT_IMAGENET)
         draw_policy(policy, width, height, random, steps);
+    else if (policy->kind == AUTO_AUGMENT_THREE)
+        draw_three(random, steps);
     else if (policy->kind == AUTO_AUGMENT_TA_WIDE)
         draw_from_space(&ta_wide_space, UINT32_MAX, width, height, random, steps);
     else if (policy->kind == AUTO_AUGMENT_RA)
@@ -363,16 +374,15 @@ static FshStatus read_section(const char *text, size_t length, bool original, do
 /* Sets *kind_ret to the kind whose name is the first `length` bytes of text. */
 static FshStatus find_kind(const char *text, size_t length, AutoAugmentKind *kind_ret, FshError *error)
 {
-    static const char *const names[] = {[AUTO_AUGMENT_RAND] = "rand",
-                                        [AUTO_AUGMENT_ORIGINAL] = "original",
-                                        [AUTO_AUGMENT_RA] = "ra",
-                                        [AUTO_AUGMENT_TA_WIDE] = "ta_wide",
-                                        [AUTO_AUGMENT_IMAGENET] = "imagenet"};
+    static const char *const names[] = {
+        [AUTO_AUGMENT_RAND] = "rand",       [AUTO_AUGMENT_ORIGINAL] = "original",
+        [AUTO_AUGMENT_THREE] = "3a",        [AUTO_AUGMENT_RA] = "ra",
+        [AUTO_AUGMENT_TA_WIDE] = "ta_wide", [AUTO_AUGMENT_IMAGENET] = "imagenet"};
     for (int kind = AUTO_AUGMENT_RAND; kind <= AUTO_AUGMENT_IMAGENET; kind++) {
         if (strlen(names[kind]) != length || strncmp(text, names[kind], length) != 0)
             continue;
         *kind_ret = (AutoAugmentKind)kind;
-        if (text[length] && kind >= AUTO_AUGMENT_RA)
+        if (text[length] && kind > AUTO_AUGMENT_ORIGINAL)
             return fsh_error_set(error, FSH_ERR_USAGE,
                                  "--auto-augment: '%s': %s has no sections; timm's rand and original have",
                                  text, names[kind]);
@@ -380,7 +390,7 @@ static FshStatus find_kind(const char *text, size_t length, AutoAugmentKind *kin
     }
     return fsh_error_set(
         error, FSH_ERR_USAGE,
-        "--auto-augment: '%.*s' is none of: ra, ta_wide, imagenet (torchvision), original, rand "
+        "--auto-augment: '%.*s' is none of: ra, ta_wide, imagenet (torchvision), original, 3a, rand "
         "with sections as in rand-m9-mstd0.5-inc1 (timm)",
         (int)length, text);
 }
@@ -425,8 +435,9 @@ size_t auto_augment_rows(AutoAugment *policy, Option *rows)
          .value = &policy->text,
          .argument = "NAME",
          .alias = "aa",
-         .help = "random operations for classes: torchvision's ra, ta_wide or imagenet, timm's original or "
-                 "rand-m9-mstd0.5-inc1"},
+         .help =
+             "random operations for classes: torchvision's ra, ta_wide or imagenet, timm's original, 3a or "
+             "rand-m9-mstd0.5-inc1"},
         {.name = "ra-magnitude",
          .kind = OPTION_INTEGER,
          .value = &policy->ra_magnitude,

@@ -1,6 +1,6 @@
 /* auto_augment.h - which operations an image gets: RandAugment (Cubuk et al. 2020), TrivialAugment (Müller
- * and Hutter 2021) and AutoAugment (Cubuk et al. 2019), under the names and with the ranges of torchvision
- * and timm.
+ * and Hutter 2021), AutoAugment (Cubuk et al. 2019) and 3-Augment (Touvron et al. 2022), under the names and
+ * with the ranges of torchvision and timm.
  *
  *   AutoAugment policy;
  *   auto_augment_parse("rand-m6-n2-mstd0.5-inc1", &policy, &error);
@@ -8,7 +8,7 @@
  *   auto_augment_apply(&steps, &canvas);
  *
  * torchvision's: `ra`, `ta_wide`, `imagenet`; black comes in from outside. timm's: `original` and `rand`,
- * with sections; the mean comes in. Draws are held to 10,000 of theirs
+ * with sections, and `3a`; the mean comes in. Draws are held to 10,000 of theirs
  * (tests/trainer/golden/make_operations.py).
  *
  * Threads: no state. */
@@ -24,6 +24,7 @@ typedef enum AutoAugmentKind {
     AUTO_AUGMENT_NONE,
     AUTO_AUGMENT_RAND,     /* timm's RandAugment: 15 operations, magnitude 10 is full */
     AUTO_AUGMENT_ORIGINAL, /* timm's AutoAugment: the policies of the paper for ImageNet */
+    AUTO_AUGMENT_THREE,    /* timm's 3-Augment: gray, solarized or blurred */
     AUTO_AUGMENT_RA,       /* torchvision's RandAugment: 14 operations, magnitude 30 is full */
     AUTO_AUGMENT_TA_WIDE,  /* torchvision's TrivialAugmentWide */
     AUTO_AUGMENT_IMAGENET, /* torchvision's AutoAugment, the same policies */

@@ -1,4 +1,4 @@
-/* image_operations.h - the operations that RandAugment, TrivialAugment and AutoAugment choose from, in
+/* image_operations.h - the operations that RandAugment and its kin choose from, in
  * Pillow's arithmetic.
  *
  *   const ImageStep step = {OPERATION_ROTATE, 12.5};
@@ -34,6 +34,7 @@ typedef enum ImageOperation {
     OPERATION_SHEAR_Y,
     OPERATION_TRANSLATE_X,
     OPERATION_TRANSLATE_Y,
+    OPERATION_BLUR, /* ImageFilter.GaussianBlur of this deviation, pixels, > 0: three boxes each way */
     OPERATION_COUNT
 } ImageOperation;
 

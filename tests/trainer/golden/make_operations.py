@@ -27,7 +27,8 @@ ARGUMENTS = {
     "Posterize": [0, 1, 2, 4, 7, 8], "Solarize": [0, 1, 128, 153.0, 255, 256], "SolarizeAdd": [0, 33, 110, 128],
     "Color": [0.1, 0.46, 1.0, 1.54, 1.9], "Contrast": [0.1, 0.73, 1.0, 1.54, 1.9], "Brightness": [0.1, 0.46, 1.0, 1.37, 1.9],
     "Sharpness": [0.0, 0.1, 0.46, 1.0, 1.54, 1.9], "ShearX": [-0.3, -0.11, 0.0, 0.2, 0.99], "ShearY": [-0.3, 0.0, 0.07, 0.99],
-    "TranslateX": [-14.4, -3, 0, 5.5, 9.123, 60], "TranslateY": [-14.4, -3, 0, 5.5, 9.123, 60]}
+    "TranslateX": [-14.4, -3, 0, 5.5, 9.123, 60], "TranslateY": [-14.4, -3, 0, 5.5, 9.123, 60],
+    "GaussianBlur": [0.1, 0.5, 1.0, 1.3, 2.0, 7.5]}
 
 
 def picture(width, height, channels, narrow):
@@ -84,6 +85,10 @@ def timm_draws(text):
             if name.endswith("Rel"):
                 argument *= size[0] if "X" in name else size[1]
                 name = name[:-3]
+            if name == "Desaturate":
+                name, argument = "Color", max(0.0, 1.0 - argument)
+            if name == "GaussianBlurRand":
+                name, argument = "GaussianBlur", random.uniform(0.1, 2.0 * argument)
             noted.append((name, argument))
             return image
         op.aug_fn = note
@@ -118,7 +123,7 @@ def vision_draws(policy):
 
 def policies():
     bilinear = {"interpolation": InterpolationMode.BILINEAR}
-    for text in ("rand-m6-n2-mstd0.5-inc1", "rand-m9-n3-p0.7", "rand-m7-mstd101-inc1", "rand-m15-mmax20-mstd1-inc1", "original", "original-mstd0.5"):
+    for text in ("rand-m6-n2-mstd0.5-inc1", "rand-m9-n3-p0.7", "rand-m7-mstd101-inc1", "rand-m15-mmax20-mstd1-inc1", "original", "original-mstd0.5", "3a"):
         yield text, timm_draws(text)
     yield "ra", vision_draws(vision.RandAugment(**bilinear))
     yield "ta_wide", vision_draws(vision.TrivialAugmentWide(**bilinear))
