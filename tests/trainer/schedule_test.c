@@ -136,6 +136,21 @@ TEST(test_every_step_is_pytorchs)
     assert_true(worst < 1e-9);
 }
 
+/* fastai's fit_flat_cos with pct_start 0.75: SchedCos from 0.4 to 0.004 in the last quarter of 160 steps. */
+TEST(test_flat_cosine_stays_and_then_falls)
+{
+    Schedule schedule = with_kind(SCHEDULE_FLAT_COSINE);
+    schedule.flat = 0.75;
+    assert_near(schedule_at(&schedule, 100), 0.4);
+    assert_near(schedule_at(&schedule, 160), 0.4);
+    assert_near(schedule_at(&schedule, 170), 0.004 + 0.396 * (1 + cos(3.14159265358979323846 / 4)) / 2);
+    assert_near(schedule_at(&schedule, 180), 0.202);
+    assert_near(schedule_at(&schedule, 200), 0.004);
+    schedule.flat = 0; /* a cosine */
+    const Schedule cosine = with_kind(SCHEDULE_COSINE);
+    assert_near(schedule_at(&schedule, 77), schedule_at(&cosine, 77));
+}
+
 TEST(test_polynomial_falls_to_the_minimum)
 {
     const Schedule schedule = with_kind(SCHEDULE_POLYNOMIAL);
@@ -196,6 +211,7 @@ TEST(test_names_lead_to_kinds)
     assert_string_equal(schedule_names[SCHEDULE_COSINE], "cosine");
     assert_string_equal(schedule_names[SCHEDULE_LINEAR], "linear");
     assert_string_equal(schedule_names[SCHEDULE_POLYNOMIAL], "polynomial");
+    assert_string_equal(schedule_names[SCHEDULE_FLAT_COSINE], "flat-cosine");
     assert_string_equal(schedule_names[SCHEDULE_PLATEAU], "plateau");
     assert_null(schedule_names[SCHEDULE_KIND_COUNT]);
 }

@@ -18,6 +18,14 @@ static double step_at(const Schedule *schedule, double step, double progress)
     return schedule->base * pow(schedule->gamma, floor(step / (double)schedule->step_size));
 }
 
+static double flat_cosine_at(const Schedule *schedule, double step, double progress)
+{
+    const double fallen = (progress - schedule->flat) / (1 - schedule->flat);
+    (void)step;
+    return schedule->minimum +
+           (schedule->base - schedule->minimum) * (1 + cos(pi * (fallen > 0 ? fallen : 0))) / 2;
+}
+
 static double cosine_at(const Schedule *schedule, double step, double progress)
 {
     (void)step;
@@ -36,13 +44,15 @@ static double polynomial_at(const Schedule *schedule, double step, double progre
     return schedule->minimum + (schedule->base - schedule->minimum) * pow(1 - progress, schedule->power);
 }
 
-const char *const schedule_names[] = {"constant", "step", "cosine", "linear", "polynomial", "plateau", NULL};
+const char *const schedule_names[] = {"constant",   "step",        "cosine",  "linear",
+                                      "polynomial", "flat-cosine", "plateau", NULL};
 const char *const warmup_names[] = {"linear", "cosine", NULL};
 
 static double (*const forms[])(const Schedule *schedule, double step, double progress) = {
     [SCHEDULE_CONSTANT] = constant_at,     [SCHEDULE_STEP] = step_at,
     [SCHEDULE_COSINE] = cosine_at,         [SCHEDULE_LINEAR] = linear_at,
-    [SCHEDULE_POLYNOMIAL] = polynomial_at, [SCHEDULE_PLATEAU] = constant_at,
+    [SCHEDULE_POLYNOMIAL] = polynomial_at, [SCHEDULE_FLAT_COSINE] = flat_cosine_at,
+    [SCHEDULE_PLATEAU] = constant_at,
 };
 
 /* Returns the last step at which the rate changed. */

@@ -11,6 +11,8 @@
  *   linear      base + (min - base) * p                                   with a warm-up from zero one cycle,
  *               as FFCV's
  *   polynomial  min + (base - min) * (1 - p) ^ power                      PolynomialLR
+ *   flat-cosine base while p < flat, then with q = (p - flat) / (1 - flat):
+ *               min + (base - min) * (1 + cos(pi q)) / 2                  fastai's fit_flat_cos
  *   plateau     base, which plateau.h lowers by what is measured          ReduceLROnPlateau
  *
  * As in torchvision's reference scripts, the schedule starts anew where the warm-up ends. A schedule or
@@ -29,6 +31,7 @@ typedef enum ScheduleKind {
     SCHEDULE_COSINE,
     SCHEDULE_LINEAR,
     SCHEDULE_POLYNOMIAL,
+    SCHEDULE_FLAT_COSINE,
     SCHEDULE_PLATEAU,
     SCHEDULE_KIND_COUNT
 } ScheduleKind;
@@ -50,6 +53,7 @@ typedef struct Schedule {
     uint64_t step_size;    /* SCHEDULE_STEP: steps between two drops, > 0 */
     double gamma;          /* SCHEDULE_STEP: multiplies the rate at each drop */
     double power;          /* SCHEDULE_POLYNOMIAL: > 0 */
+    double flat;           /* SCHEDULE_FLAT_COSINE: the share of the steps after the warm-up; 0 <= flat < 1 */
     /* How many steps keep one rate, so that it changes at the start of each epoch; 0: it changes at each
      * step. */
     uint64_t hold_steps;        /* after the warm-up */

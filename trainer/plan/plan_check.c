@@ -33,6 +33,11 @@ static bool is_polynomial(const Facts *f)
     return has_schedule(f, SCHEDULE_POLYNOMIAL);
 }
 
+static bool is_flat_cosine(const Facts *f)
+{
+    return has_schedule(f, SCHEDULE_FLAT_COSINE);
+}
+
 static bool is_plateau(const Facts *f)
 {
     return plan_uses_plateau(f->plan);
@@ -41,7 +46,7 @@ static bool is_plateau(const Facts *f)
 static bool has_end(const Facts *f)
 {
     return has_schedule(f, SCHEDULE_COSINE) || has_schedule(f, SCHEDULE_LINEAR) || is_polynomial(f) ||
-           is_plateau(f);
+           is_flat_cosine(f) || is_plateau(f);
 }
 
 static bool has_warmup(const Facts *f)
@@ -52,7 +57,7 @@ static bool has_warmup(const Facts *f)
 static bool changes_rate(const Facts *f)
 {
     return has_warmup(f) || has_schedule(f, SCHEDULE_COSINE) || has_schedule(f, SCHEDULE_LINEAR) ||
-           is_polynomial(f);
+           is_polynomial(f) || is_flat_cosine(f);
 }
 
 static bool has_optimizer(const Facts *f, OptimizerKind kind)
@@ -202,10 +207,11 @@ static const struct Rule {
     const char *when;
 } rules[] = {
     {AT(schedule.lr_unit), changes_rate,
-     "a learning rate that changes by steps: a warm-up, cosine, linear or polynomial"},
+     "a learning rate that changes by steps: a warm-up, cosine, linear, polynomial or flat-cosine"},
     {AT(schedule.lr_step_size), is_step, "--lr-scheduler step"},
     {AT(schedule.lr_power), is_polynomial, "--lr-scheduler polynomial"},
-    {AT(schedule.lr_min), has_end, "--lr-scheduler cosine, linear, polynomial and plateau"},
+    {AT(schedule.lr_flat), is_flat_cosine, "--lr-scheduler flat-cosine"},
+    {AT(schedule.lr_min), has_end, "--lr-scheduler cosine, linear, polynomial, flat-cosine and plateau"},
     {AT(schedule.plateau_metric), is_plateau, "--lr-scheduler plateau"},
     {AT(schedule.plateau_factor), is_plateau, "--lr-scheduler plateau"},
     {AT(schedule.plateau_patience), is_plateau, "--lr-scheduler plateau"},

@@ -28,6 +28,7 @@ ScheduleOptions schedule_options_default(void)
         .lr_step_size = 30,
         .lr_gamma = 0.1,
         .lr_power = 1,
+        .lr_flat = 0.75,
         .plateau_metric = OPTION_AUTO,
         .plateau_factor = 0.1,
         .plateau_patience = 10,
@@ -71,8 +72,10 @@ size_t schedule_options_rows(ScheduleOptions *o, Option *rows)
         {.name = "lr-power", .kind = OPTION_REAL, .value = &o->lr_power, .argument = "X", .minimum = 0.01,
          .maximum = 100,
          .help = "for polynomial: the power"},
+        {.name = "lr-flat", .kind = OPTION_REAL, .value = &o->lr_flat, .argument = "X", .maximum = 0.999,
+         .help = "for flat-cosine: the part of the steps after the warm-up that keep the highest"},
         {.name = "lr-min", .kind = OPTION_REAL, .value = &o->lr_min, .argument = "X", .maximum = 1e6,
-         .help = "where cosine, linear, polynomial and plateau end"},
+         .help = "where cosine, linear, polynomial, flat-cosine and plateau end"},
         {.name = "plateau-metric", .kind = OPTION_CHOICE, .value = &o->plateau_metric, .argument = "NAME",
          .choices = metric_choices, .has_auto = true,
          .help = "for plateau: what must get better"},
@@ -161,6 +164,7 @@ FshStatus plan_schedule(TrainPlan *plan, const TrainOptions *options, FshError *
         .step_size = (uint64_t)own->lr_step_size * plan->steps_per_epoch,
         .gamma = own->lr_gamma,
         .power = own->lr_power,
+        .flat = own->lr_flat,
     };
     FshStatus status = plan_warmup(plan, options, error);
     if (status || !plan->train_count)

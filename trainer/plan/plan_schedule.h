@@ -20,7 +20,7 @@ typedef struct ScheduleOptions {
     int lr_warmup_method; /* WarmupKind */
     double lr_warmup_epochs, lr_warmup_factor;
     int64_t lr_step_size; /* epochs */
-    double lr_gamma, lr_min, lr_power;
+    double lr_gamma, lr_min, lr_power, lr_flat;
     int plateau_metric;         /* Metric; auto */
     int plateau_threshold_mode; /* ThresholdMode */
     double plateau_factor, plateau_threshold;

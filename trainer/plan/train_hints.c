@@ -453,6 +453,8 @@ const OptionForeign train_schedule_hints[] = {
     {"cosineannealinglr", "cosine is the name"},
     {"cosineannealingrestartlr", "cosine goes down once; there are no restarts"},
     {"trueCosineAnnealingLR", "cosine is the name"},
+    {"fit_flat_cos", "flat-cosine is the name"},
+    {"flat_cos", "flat-cosine is the name"},
     {"onecycle", "cosine or linear with --lr-warmup-epochs is nearest"},
     {"onecyclelr", "cosine or linear with --lr-warmup-epochs is nearest"},
     {"poly", "polynomial is the name"},
