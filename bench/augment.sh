@@ -23,7 +23,7 @@ ours() {
 }
 most() { if (($1 > $2)); then echo "$1"; else echo "$2"; fi; }
 printf '%-24s %12s %12s %8s\n' "tiny-imagenet-20, $size px" "timm, tv /s" "ftrain /s" "times"
-for name in "" rand-m9-mstd0.5-inc1 original ra ta_wide imagenet; do
+for name in "" rand-m9-mstd0.5-inc1 original 3a ra ta_wide imagenet; do
     theirs=0 mine=0
     for ((round = 0; round < rounds; round++)); do
         theirs=$(most "$theirs" "$("$python" bench/augment_timm.py "$data/tiny-imagenet-20/train" $size 5 $name)")
