@@ -131,7 +131,8 @@ static cudaError_t apply_add(Case *c)
 static cudaError_t forward(Case *c)
 {
     const NormTensors tensors = norm_tensors(c);
-    const NormRunning running = {&c->vectors[RUNNING_MEAN], &c->vectors[RUNNING_VAR], NULL, 1e-5, 0.1};
+    const NormRunning running = {
+        .mean = &c->vectors[RUNNING_MEAN], .var = &c->vectors[RUNNING_VAR], .epsilon = 1e-5, .momentum = 0.1};
     return kernel_batch_norm_forward(&tensors, &running, &relu, NULL, &c->images[Y], c->room->scratch,
                                      c->room->stream);
 }
