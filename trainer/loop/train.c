@@ -9,7 +9,6 @@
 
 #include "common/file.h"
 #include "common/interrupt.h"
-#include "common/json_text.h"
 #include "common/progress.h"
 #include "trainer/session/describe.h"
 #include "trainer/session/ranks_alike.h"
@@ -18,7 +17,6 @@
 #include "trainer/loop/run_output.h"
 #include "trainer/session/run_space.h"
 #include "trainer/loop/train_internal.h"
-#include "trainer/report/verdict.h"
 
 double training_seconds(const Training *training)
 {
@@ -105,7 +103,7 @@ FshStatus training_stop_for_signal(Training *training, FshError *error)
 
 /* ---- one epoch ---- */
 
-static bool is_better(const Training *training, const Metrics *metrics, const BestEpoch *than)
+bool training_is_better(const Training *training, const Metrics *metrics, const BestEpoch *than)
 {
     const double value = metrics_value(metrics, training->session.plan.main_metric),
                  other = metrics_value(&than->metrics, training->session.plan.main_metric);
@@ -118,10 +116,10 @@ static bool save_if_best(Training *training, RunFile file, const Metrics *metric
                          BestEpoch *saved)
 {
     const BestEpoch now = {.any = true, .epoch = training->state.epoch, .metrics = *metrics};
-    const bool is_best = is_better(training, metrics, best);
+    const bool is_best = training_is_better(training, metrics, best);
     if (is_best)
         *best = now;
-    if (!is_better(training, metrics, saved))
+    if (!training_is_better(training, metrics, saved))
         return is_best;
     run_files_save_weights(&training->files, file, &training->state, metrics);
     if (!training->files.stale_of[file])
@@ -257,33 +255,6 @@ static void tell_epoch(Training *training, const EpochReport *report)
         report->step_seconds > 0 ? 100 * report->loader_wait_seconds / report->step_seconds : 0, left, order);
 }
 
-static double loader_share(const Training *training)
-{
-    const RunState *state = &training->state;
-    return state->step_seconds > 0 ? 100 * state->wait_seconds / state->step_seconds : 0;
-}
-
-static bool is_raw(const FshSplit *split)
-{
-    FshSample sample;
-    return fsh_sample_get(split, 0, &sample, NULL) == FSH_OK && sample.fields[0].codec == FSH_CODEC_RAW;
-}
-
-static void say_verdict(const Training *training, char *text, size_t text_bytes)
-{
-    const Session *session = &training->session;
-    const TrainPlan *plan = &session->plan;
-    verdict_of_speed(&(SpeedFacts){.waited_percent = loader_share(training),
-                                   .cuda = plan->device == DEVICE_CUDA,
-                                   .compute_type = plan->recipe.compute_type,
-                                   .workers = plan->workers,
-                                   .cores = plan->cores,
-                                   .raw = is_raw(session->data.train),
-                                   .cache_gpu = plan->source->residence == PIXELS_ON_DEVICE,
-                                   .cache_pixels = plan->source->residence == PIXELS_IN_RAM},
-                     text, text_bytes);
-}
-
 /* Fails if every sample of the epoch was skipped: there is no loss to report, and the next epoch would have
  * no more. */
 static FshStatus check_learnt(const Training *training, const Epoch *epoch, const Metrics *total,
@@ -349,7 +320,7 @@ static FshStatus run_epoch(Training *training, FshError *error)
     if (training_writes(training))
         training_warn_of(training, record_epoch(&training->record, &report, &record_error), &record_error);
     char verdict[512];
-    say_verdict(training, verdict, sizeof verdict);
+    training_say_verdict(training, verdict, sizeof verdict);
     run_report_epoch(training->report, &report, state->steps_done, verdict);
 
     state->epoch++;
@@ -379,142 +350,7 @@ static FshStatus run_epochs(Training *training, FshError *error)
     return status;
 }
 
-/* ---- the end ---- */
-
-static double images_per_second(const Training *training)
-{
-    const RunState *state = &training->state;
-    return state->step_seconds > 0 ? (double)state->images / state->step_seconds : 0;
-}
-
-static void print_best(const Training *training, const char *what, const BestEpoch *best)
-{
-    static const Metric shown[] = {METRIC_TOP1, METRIC_TOP5, METRIC_PSNR, METRIC_SSIM, METRIC_INPUT_PSNR};
-    static const char *const forms[] = {"top-1 %.2f %%", "top-5 %.2f %%", "PSNR %.2f dB", "SSIM %.4f",
-                                        "input %.2f dB"};
-    bool any = false;
-    (void)printf("best %s", what);
-    for (size_t i = 0; i < sizeof shown / sizeof *shown; i++) {
-        if (!metrics_has(&best->metrics, shown[i]) ||
-            !metric_is_shown(shown[i], training->session.data.class_count))
-            continue;
-        (void)printf("%s", any ? ", " : "");
-        (void)printf(forms[i], metrics_value(&best->metrics, shown[i])); /* NOLINT: one of the texts above */
-        any = true;
-    }
-    (void)printf(" (epoch %" PRIu64 ")\n", best->epoch);
-}
-
-/* Returns whether the file is in the run's folder. A run that was resumed in another folder has left its best
- * weights in the first. */
-static bool is_there(const Training *training, const char *name)
-{
-    char path[PATH_MAX];
-    return record_path(&training->record, path, sizeof path, name, NULL) == FSH_OK && file_exists(path);
-}
-
-static void print_files(const Training *training)
-{
-    const RunState *state = &training->state;
-    const struct {
-        bool there;
-        RunFile file;
-        const char *name;
-    } rows[] = {
-        {state->saved.any, RUN_BEST, record_best_name},
-        {training->session.network.average != NULL, RUN_AVERAGE, record_average_name},
-        {true, RUN_LAST, record_last_name},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (rows[i].there && !training->files.stale_of[rows[i].file] && is_there(training, rows[i].name))
-            (void)printf("%s/%s\n", training->record.folder, rows[i].name);
-}
-
-static void print_result(const Training *training, bool verdict)
-{
-    const RunState *state = &training->state;
-    if (state->best.any)
-        print_best(training, "", &state->best);
-    if (state->best_average.any)
-        print_best(training, "EMA ", &state->best_average);
-    (void)printf("%" PRIu64 " epoch%s in %.1f s: %.0f images/s, evaluation %.1f s, loader-bound %.1f %%\n",
-                 state->epoch, state->epoch == 1 ? "" : "s", training_seconds(training),
-                 images_per_second(training), state->evaluation_seconds, loader_share(training));
-    char text[512];
-    say_verdict(training, text, sizeof text);
-    if (verdict)
-        (void)printf("verdict: %s\n", text);
-    print_files(training);
-}
-
-static void set_best(json_t *object, const char *prefix, const BestEpoch *best)
-{
-    char name[64];
-    (void)snprintf(name, sizeof name, "best_%sepoch", prefix);
-    (void)json_object_set_new(object, name, json_integer((json_int_t)best->epoch));
-    for (int i = METRIC_TOP1; i < METRIC_COUNT; i++) {
-        (void)snprintf(name, sizeof name, "best_%s%s", prefix, metric_names[i]);
-        if (metrics_has(&best->metrics, (Metric)i))
-            (void)json_object_set_new(object, name, json_real(metrics_value(&best->metrics, (Metric)i)));
-    }
-}
-
-static FshStatus print_result_json(const Training *training, uint64_t skipped, FshError *error)
-{
-    const RunState *state = &training->state;
-    json_t *object = json_pack(
-        "{s:o, s:s, s:I, s:f, s:f, s:f, s:f, s:b, s:I}", "output", json_text(training->record.folder),
-        "model", training->session.plan.model->name, "epochs", (json_int_t)state->epoch, "seconds",
-        training_seconds(training), "images_per_second", images_per_second(training), "evaluation_seconds",
-        state->evaluation_seconds, "loader_bound_percent", loader_share(training), "stopped_early",
-        training->stopped_early, "skipped_samples", (json_int_t)skipped);
-    if (object && state->best.any)
-        set_best(object, "", &state->best);
-    if (object && state->best_average.any)
-        set_best(object, "ema_", &state->best_average);
-    return describe_print_json(object, error);
-}
-
-/* Warns, and returns true, if weights better than those on disk could not be saved. */
-static bool tell_lost(Training *training, const char *name, const BestEpoch *best, const BestEpoch *saved)
-{
-    const Metric metric = training->session.plan.main_metric;
-    char held[64] = "is not there";
-    if (!best->any || !is_better(training, &best->metrics, saved))
-        return false;
-    if (saved->any)
-        (void)snprintf(held, sizeof held, "holds those of epoch %" PRIu64, saved->epoch);
-    console_warning(&training->session.console,
-                    "the weights of epoch %" PRIu64 ", the best (%s %.2f), could not be saved: %s/%s %s",
-                    best->epoch, metric_titles[metric], metrics_value(&best->metrics, metric),
-                    training->record.folder, name, held);
-    return true;
-}
-
-/* Warns of everything that is missing and that the user would count on. Returns true if something is. */
-static bool tell_losses(Training *training, uint64_t skipped)
-{
-    Session *session = &training->session;
-    const bool stale = run_files_stale(&training->files);
-    if (stale)
-        console_warning(&session->console, "%s: the newest weights could not be saved; make room, then %s",
-                        training->record.folder,
-                        is_there(training, record_checkpoint_name)
-                            ? "--resume auto or train again"
-                            : "train again with --force: there is no checkpoint to go on from");
-    if (skipped) {
-        const FshDataset *dataset = session->data.dataset;
-        const bool files = fsh_container_has(fsh_manifest(dataset)->container, FSH_HAS_FILES);
-        console_warning(&session->console,
-                        "%" PRIu64 " samples could not be read and were skipped; %s %s lists them%s", skipped,
-                        files ? "fpack" : "fverify", fsh_path(dataset), files ? " and leaves them out" : "");
-    }
-    const RunState *state = &training->state;
-    const bool lost = tell_lost(training, record_best_name, &state->best, &state->saved);
-    const bool lost_average =
-        tell_lost(training, record_average_name, &state->best_average, &state->saved_average);
-    return stale || skipped || lost || lost_average;
-}
+/* ---- a run ---- */
 
 /* Opens the run's own folder, or the one in which an earlier part of the run has left its checkpoint. */
 static FshStatus open_record(Training *training, const TrainOptions *options, const char *checkpoint,
@@ -621,6 +457,27 @@ static FshStatus open_files(Training *training, const TrainOptions *options, con
     return status;
 }
 
+/* Opens the session and, in the output folder that it claims, the state of the run. Sets checkpoint, of
+ * PATH_MAX bytes, to that which the run goes on from, or to "", and *made_folder_ret. Every rank calls it. */
+static FshStatus prepare_run(Training *training, const TrainOptions *options, char *checkpoint,
+                             bool *made_folder_ret, FshError *error)
+{
+    Session *session = &training->session;
+    FshStatus status = run_resume_find(options, checkpoint, PATH_MAX, error);
+    if (!status)
+        status = open_session(training, options, checkpoint, error);
+    /* After the dataset: if the two arguments are swapped, the error should say that. Before the checkpoint
+     * is read: a running run has not written its last one. */
+    if (!status && training_writes(training))
+        status =
+            run_output_claim(&training->lock, &session->console, options, checkpoint, made_folder_ret, error);
+    if (session->communicator)
+        status = ranks_agree(session->communicator, status, error);
+    if (!status)
+        status = ranks_agree(session->communicator, open_state(training, options, checkpoint, error), error);
+    return status ? status : check_same_place(training, error);
+}
+
 FshStatus train_run(const TrainOptions *options, bool *partial_ret, FshError *error)
 {
     Training training = {.record = RECORD_NONE,
@@ -632,21 +489,7 @@ FshStatus train_run(const TrainOptions *options, bool *partial_ret, FshError *er
     RunState *state = &training.state;
     bool made_folder = false;
     char checkpoint[PATH_MAX] = "";
-    FshStatus status = run_resume_find(options, checkpoint, sizeof checkpoint, error);
-    if (!status)
-        status = open_session(&training, options, checkpoint, error);
-    /* After the dataset: if the two arguments are swapped, the error should say that. Before the checkpoint
-     * is read: a running run has not written its last one. */
-    const bool writes = training_writes(&training);
-    if (!status && writes)
-        status =
-            run_output_claim(&training.lock, &session->console, options, checkpoint, &made_folder, error);
-    if (session->communicator)
-        status = ranks_agree(session->communicator, status, error);
-    if (!status)
-        status = ranks_agree(session->communicator, open_state(&training, options, checkpoint, error), error);
-    if (!status)
-        status = check_same_place(&training, error);
+    FshStatus status = prepare_run(&training, options, checkpoint, &made_folder, error);
     if (status)
         goto done;
     tell_plan(&training, options, checkpoint);
@@ -668,13 +511,14 @@ FshStatus train_run(const TrainOptions *options, bool *partial_ret, FshError *er
         status = ranks_sum_count(session->communicator, &skipped, error);
     if (status)
         goto done;
-    *partial_ret = writes ? tell_losses(&training, skipped) : skipped > 0;
+    const bool writes = training_writes(&training);
+    *partial_ret = writes ? training_tell_losses(&training, skipped) : skipped > 0;
     if (!writes)
         goto done;
     if (options->program.json)
-        status = print_result_json(&training, skipped, error);
+        status = training_print_json(&training, skipped, error);
     else
-        print_result(&training, options->verdict);
+        training_print_result(&training, options->verdict);
 done:
     if (status)
         status = ranks_explain(session->communicator, status, error);

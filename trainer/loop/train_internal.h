@@ -100,4 +100,18 @@ bool training_keep_learnt(Training *training);
  * ranks have different weights, and nothing is saved. */
 FshStatus training_stop_for_signal(Training *training, FshError *error);
 
+/* Returns whether the metric that decides is better than that epoch's, or there is none yet. */
+bool training_is_better(const Training *training, const Metrics *metrics, const BestEpoch *than);
+
+/* ---- train_end.c ---- */
+
+/* Writes what bounds the speed of the run, in a sentence. */
+void training_say_verdict(const Training *training, char *text, size_t text_bytes);
+/* Print the result on stdout: as lines, with the verdict if asked for, and as JSON. skipped: samples that
+ * could not be read, of all ranks. FSH_ERR_MEMORY. */
+void training_print_result(const Training *training, bool verdict);
+FshStatus training_print_json(const Training *training, uint64_t skipped, FshError *error);
+/* Warns of everything that is missing and that the user would count on. Returns true if something is. */
+bool training_tell_losses(Training *training, uint64_t skipped);
+
 #endif

@@ -1,0 +1,172 @@
+/* train_end.c - what is said of a run at its end: the result, the verdict, what is missing. */
+#include "trainer/loop/train_internal.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+
+#include "common/file.h"
+#include "common/json_text.h"
+#include "trainer/report/verdict.h"
+#include "trainer/session/describe.h"
+
+static double loader_share(const Training *training)
+{
+    const RunState *state = &training->state;
+    return state->step_seconds > 0 ? 100 * state->wait_seconds / state->step_seconds : 0;
+}
+
+static bool is_raw(const FshSplit *split)
+{
+    FshSample sample;
+    return fsh_sample_get(split, 0, &sample, NULL) == FSH_OK && sample.fields[0].codec == FSH_CODEC_RAW;
+}
+
+void training_say_verdict(const Training *training, char *text, size_t text_bytes)
+{
+    const Session *session = &training->session;
+    const TrainPlan *plan = &session->plan;
+    verdict_of_speed(&(SpeedFacts){.waited_percent = loader_share(training),
+                                   .cuda = plan->device == DEVICE_CUDA,
+                                   .compute_type = plan->recipe.compute_type,
+                                   .workers = plan->workers,
+                                   .cores = plan->cores,
+                                   .raw = is_raw(session->data.train),
+                                   .cache_gpu = plan->source->residence == PIXELS_ON_DEVICE,
+                                   .cache_pixels = plan->source->residence == PIXELS_IN_RAM},
+                     text, text_bytes);
+}
+
+static double images_per_second(const Training *training)
+{
+    const RunState *state = &training->state;
+    return state->step_seconds > 0 ? (double)state->images / state->step_seconds : 0;
+}
+
+static void print_best(const Training *training, const char *what, const BestEpoch *best)
+{
+    static const Metric shown[] = {METRIC_TOP1, METRIC_TOP5, METRIC_PSNR, METRIC_SSIM, METRIC_INPUT_PSNR};
+    static const char *const forms[] = {"top-1 %.2f %%", "top-5 %.2f %%", "PSNR %.2f dB", "SSIM %.4f",
+                                        "input %.2f dB"};
+    bool any = false;
+    (void)printf("best %s", what);
+    for (size_t i = 0; i < sizeof shown / sizeof *shown; i++) {
+        if (!metrics_has(&best->metrics, shown[i]) ||
+            !metric_is_shown(shown[i], training->session.data.class_count))
+            continue;
+        (void)printf("%s", any ? ", " : "");
+        (void)printf(forms[i], metrics_value(&best->metrics, shown[i])); /* NOLINT: one of the texts above */
+        any = true;
+    }
+    (void)printf(" (epoch %" PRIu64 ")\n", best->epoch);
+}
+
+/* Returns whether the file is in the run's folder. A run that was resumed in another folder has left its best
+ * weights in the first. */
+static bool is_there(const Training *training, const char *name)
+{
+    char path[PATH_MAX];
+    return record_path(&training->record, path, sizeof path, name, NULL) == FSH_OK && file_exists(path);
+}
+
+static void print_files(const Training *training)
+{
+    const RunState *state = &training->state;
+    const struct {
+        bool there;
+        RunFile file;
+        const char *name;
+    } rows[] = {
+        {state->saved.any, RUN_BEST, record_best_name},
+        {training->session.network.average != NULL, RUN_AVERAGE, record_average_name},
+        {true, RUN_LAST, record_last_name},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].there && !training->files.stale_of[rows[i].file] && is_there(training, rows[i].name))
+            (void)printf("%s/%s\n", training->record.folder, rows[i].name);
+}
+
+void training_print_result(const Training *training, bool verdict)
+{
+    const RunState *state = &training->state;
+    if (state->best.any)
+        print_best(training, "", &state->best);
+    if (state->best_average.any)
+        print_best(training, "EMA ", &state->best_average);
+    (void)printf("%" PRIu64 " epoch%s in %.1f s: %.0f images/s, evaluation %.1f s, loader-bound %.1f %%\n",
+                 state->epoch, state->epoch == 1 ? "" : "s", training_seconds(training),
+                 images_per_second(training), state->evaluation_seconds, loader_share(training));
+    char text[512];
+    training_say_verdict(training, text, sizeof text);
+    if (verdict)
+        (void)printf("verdict: %s\n", text);
+    print_files(training);
+}
+
+static void set_best(json_t *object, const char *prefix, const BestEpoch *best)
+{
+    char name[64];
+    (void)snprintf(name, sizeof name, "best_%sepoch", prefix);
+    (void)json_object_set_new(object, name, json_integer((json_int_t)best->epoch));
+    for (int i = METRIC_TOP1; i < METRIC_COUNT; i++) {
+        (void)snprintf(name, sizeof name, "best_%s%s", prefix, metric_names[i]);
+        if (metrics_has(&best->metrics, (Metric)i))
+            (void)json_object_set_new(object, name, json_real(metrics_value(&best->metrics, (Metric)i)));
+    }
+}
+
+FshStatus training_print_json(const Training *training, uint64_t skipped, FshError *error)
+{
+    const RunState *state = &training->state;
+    json_t *object = json_pack(
+        "{s:o, s:s, s:I, s:f, s:f, s:f, s:f, s:b, s:I}", "output", json_text(training->record.folder),
+        "model", training->session.plan.model->name, "epochs", (json_int_t)state->epoch, "seconds",
+        training_seconds(training), "images_per_second", images_per_second(training), "evaluation_seconds",
+        state->evaluation_seconds, "loader_bound_percent", loader_share(training), "stopped_early",
+        training->stopped_early, "skipped_samples", (json_int_t)skipped);
+    if (object && state->best.any)
+        set_best(object, "", &state->best);
+    if (object && state->best_average.any)
+        set_best(object, "ema_", &state->best_average);
+    return describe_print_json(object, error);
+}
+
+/* Warns, and returns true, if weights better than those on disk could not be saved. */
+static bool tell_lost(Training *training, const char *name, const BestEpoch *best, const BestEpoch *saved)
+{
+    const Metric metric = training->session.plan.main_metric;
+    char held[64] = "is not there";
+    if (!best->any || !training_is_better(training, &best->metrics, saved))
+        return false;
+    if (saved->any)
+        (void)snprintf(held, sizeof held, "holds those of epoch %" PRIu64, saved->epoch);
+    console_warning(&training->session.console,
+                    "the weights of epoch %" PRIu64 ", the best (%s %.2f), could not be saved: %s/%s %s",
+                    best->epoch, metric_titles[metric], metrics_value(&best->metrics, metric),
+                    training->record.folder, name, held);
+    return true;
+}
+
+bool training_tell_losses(Training *training, uint64_t skipped)
+{
+    Session *session = &training->session;
+    const bool stale = run_files_stale(&training->files);
+    if (stale)
+        console_warning(&session->console, "%s: the newest weights could not be saved; make room, then %s",
+                        training->record.folder,
+                        is_there(training, record_checkpoint_name)
+                            ? "--resume auto or train again"
+                            : "train again with --force: there is no checkpoint to go on from");
+    if (skipped) {
+        const FshDataset *dataset = session->data.dataset;
+        const bool files = fsh_container_has(fsh_manifest(dataset)->container, FSH_HAS_FILES);
+        console_warning(&session->console,
+                        "%" PRIu64 " samples could not be read and were skipped; %s %s lists them%s", skipped,
+                        files ? "fpack" : "fverify", fsh_path(dataset), files ? " and leaves them out" : "");
+    }
+    const RunState *state = &training->state;
+    const bool lost = tell_lost(training, record_best_name, &state->best, &state->saved);
+    const bool lost_average =
+        tell_lost(training, record_average_name, &state->best_average, &state->saved_average);
+    return stale || skipped || lost || lost_average;
+}
