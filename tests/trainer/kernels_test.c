@@ -144,7 +144,7 @@ TEST(test_relu_keeps_nan_and_zero)
 
 TEST(test_max_pool_takes_the_first_of_equals_and_nan)
 {
-    const PoolShape shape = {1, 2, 2, 1, 1, 2, 2, 0};
+    const PoolShape shape = {1, 2, 2, 1, 1, 2, 2, 0, false};
     const float equal[4] = {3, 3, 1, 3}, with_nan[4] = {3, NAN, 9, 1},
                 lowest[4] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY};
     float y;
