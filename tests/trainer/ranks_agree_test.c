@@ -18,8 +18,8 @@ static bool explains(Communicator *communicator, FshStatus failed, FshStatus wan
            strstr(error.message, "rank 1 of 2 (host ") && strstr(error.message, "; --resume auto goes on");
 }
 
-/* Loses rank 1, which is killed. A library's failure is a consequence; the launcher is to hear of the
- * cause. */
+/* Loses rank 1, which is killed. A failure of a library or of the system is a consequence; the launcher is to
+ * hear of the cause. */
 static int lose_one(const RankPlace *place)
 {
     Communicator *communicator = NULL;
@@ -33,6 +33,7 @@ static int lose_one(const RankPlace *place)
         (void)raise(SIGKILL);
     const int bad = communicator_barrier(communicator, NULL) != FSH_ERR_PEER ||
                     !explains(communicator, FSH_ERR_LIBRARY, FSH_ERR_PEER) ||
+                    !explains(communicator, FSH_ERR_SYSTEM, FSH_ERR_PEER) ||
                     !explains(communicator, FSH_ERR_PEER, FSH_ERR_PEER) ||
                     !explains(communicator, FSH_ERR_NO_SPACE, FSH_ERR_NO_SPACE) || interrupt_signal();
     communicator_close(&communicator);

@@ -276,6 +276,78 @@ TEST(test_what_ranks_have_accumulated_is_saved_with_one_of_them)
     (void)munmap(shared, sizeof *shared);
 }
 
+/* The calls on the state of rank 1 until one fails. */
+static int calls_left;
+static const BackendInterface *device_interface;
+
+static FshStatus fail_in_time(FshError *error)
+{
+    return calls_left-- == 0 ? fsh_error_set(error, FSH_ERR_NO_SPACE, "that call") : FSH_OK;
+}
+
+static FshStatus read_in_time(State *state, const char *name, float *values, size_t count, FshError *error)
+{
+    FshStatus status = fail_in_time(error);
+    return status ? status : device_interface->state_read(state, name, values, count, error);
+}
+
+static FshStatus write_in_time(State *state, const char *name, const float *values, size_t count,
+                               FshError *error)
+{
+    FshStatus status = fail_in_time(error);
+    return status ? status : device_interface->state_write(state, name, values, count, error);
+}
+
+static FshStatus compare_weights(Communicator *communicator, State *state, const Graph *graph,
+                                 FshError *error)
+{
+    return ranks_check_weights(communicator, state, graph, "", error);
+}
+
+/* Makes the exchange with rank 1 failing at call `calls`. Both ranks must hear of it, and be at the same
+ * place after it. */
+static void fail_at(const Job *job, int rank, int calls,
+                    FshStatus (*exchange)(Communicator *, State *, const Graph *, FshError *))
+{
+    FshError error = {0};
+    uint64_t sum = (uint64_t)rank + 1;
+    calls_left = rank == 1 ? calls : -1;
+    const FshStatus status = exchange(job->communicator, job->state, job->graph, &error);
+    calls_left = -1;
+    check(communicator_sum_u64(job->communicator, &sum, 1, &error), &error);
+    if (status == (rank == 1 ? FSH_ERR_NO_SPACE : FSH_ERR_PEER) && sum == 3)
+        return;
+    (void)fprintf(stderr, "rank %d, call %d: status %d, sum %d\n", rank, calls, (int)status, (int)sum);
+    _exit(3);
+}
+
+/* Rank 1 fails at each call on its state: reads and writes of the counter and of the sum. */
+static void fail_alone(int rank, Shared *shared)
+{
+    FshError error = {0};
+    const float micro = 1;
+    Job job = job_open(rank, "alone", 2, ACCUMULATED);
+    device_interface = job.backend->interface;
+    BackendInterface in_time = *device_interface;
+    in_time.state_read = read_in_time;
+    in_time.state_write = write_in_time;
+    calls_left = -1;
+    job.backend->interface = &in_time;
+    (void)shared;
+    check(state_write(job.state, "optimizer.micro", &micro, 1, &error), &error);
+    for (int calls = 0; calls < 4; calls++)
+        fail_at(&job, rank, calls, ranks_share_accumulated);
+    fail_at(&job, rank, 0, compare_weights);
+    check(ranks_share_accumulated(job.communicator, job.state, job.graph, &error), &error);
+    job.backend->interface = device_interface;
+    job_close(&job);
+}
+
+TEST(test_a_rank_that_fails_between_exchanges_leaves_all_at_the_same_place)
+{
+    (void)munmap(run_ranks(RANKS, fail_alone), sizeof(Shared));
+}
+
 int test_program_arguments(int argc, char **argv)
 {
     if (argc != 2 || strcmp(argv[1], "cuda") != 0)

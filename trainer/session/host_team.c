@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -78,10 +77,9 @@ static FshStatus share(void *context, size_t bytes, void **memory_ret, FshError 
     char why[256] = "";
     Offer mine = {.descriptor = -1};
     void *memory = NULL;
-    Offer *all = calloc(place->world_size, sizeof *all);
+    Offer all[RANKS_MAX];
     int descriptor = place->local_rank == 0 ? make_memory(bytes, &mine, why) : -1;
-    FshStatus status = all ? communicator_gather(team->communicator, &mine, sizeof mine, all, error)
-                           : fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for the ranks of the host");
+    FshStatus status = communicator_gather(team->communicator, &mine, sizeof mine, all, error);
     if (!status && place->local_rank > 0)
         descriptor = open_memory(&all[rank_place_first(place)], bytes, why);
     if (!status && descriptor >= 0)
@@ -94,7 +92,6 @@ static FshStatus share(void *context, size_t bytes, void **memory_ret, FshError 
         status = tell_why(team, why, error); /* all have opened it, or it is given up */
     if (descriptor >= 0)
         (void)close(descriptor);
-    free(all);
     if (memory && (status || team->why[0])) {
         (void)munmap(memory, bytes);
         memory = NULL;

@@ -74,7 +74,7 @@ FshStatus ranks_explain(Communicator *communicator, FshStatus status, FshError *
     const int signal_number = communicator_lost_to(communicator);
     if (signal_number && !interrupt_signal())
         interrupt_simulate(signal_number);
-    if (status == FSH_ERR_LIBRARY) /* NCCL's, or CUDA's after it */
+    if (status == FSH_ERR_LIBRARY || status == FSH_ERR_SYSTEM) /* NCCL's or CUDA's, or of a wait for them */
         status = lost.status;
     return fsh_error_set(error, signal_number ? FSH_ERR_INTERRUPTED : status,
                          "%s%s; --resume auto goes on from the last checkpoint", lost.message,

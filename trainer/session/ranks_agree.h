@@ -34,8 +34,9 @@ bool ranks_interrupted(const Communicator *communicator);
 FshStatus ranks_check_there(Communicator *communicator, FshError *error);
 
 /* Replaces the message of a failure by that of a rank that is lost, if one is: it is the cause, whatever a
- * library says. Returns the status: FSH_ERR_PEER in place of a library's, and FSH_ERR_INTERRUPTED if that
- * rank was given up because of a signal, which then counts as received here too. */
+ * library or the system says. Returns the status: FSH_ERR_PEER in place of FSH_ERR_LIBRARY and
+ * FSH_ERR_SYSTEM, and FSH_ERR_INTERRUPTED if that rank was given up because of a signal, which then counts as
+ * received here too. */
 FshStatus ranks_explain(Communicator *communicator, FshStatus status, FshError *error);
 
 /* Replaces metrics by their sum over the ranks. */

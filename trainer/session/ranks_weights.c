@@ -29,28 +29,44 @@ static FshStatus make_room(const Graph *graph, float **values_ret, FshError *err
                : fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for %zu values of a tensor", most);
 }
 
+/* Returns FSH_OK if all ranks are well, `mine` if this one is not, and FSH_ERR_PEER if another one is not: so
+ * that all make the exchange that follows, or none does. Unlike ranks_agree it heeds no signal, since a state
+ * is saved after one. */
+static FshStatus all_well(Communicator *communicator, FshStatus mine, FshError *error)
+{
+    uint64_t failed = mine != FSH_OK;
+    FshStatus told = communicator_max_u64(communicator, &failed, 1, mine ? NULL : error);
+    if (mine || told)
+        return mine ? mine : told;
+    return failed ? fsh_error_set(error, FSH_ERR_PEER, "another rank cannot read its state, and says why")
+                  : FSH_OK;
+}
+
 /* Makes the values of a tensor the same on all ranks. */
 typedef FshStatus (*Exchange)(Communicator *communicator, float *values, size_t count, FshError *error);
 
-/* Exchanges the values of all of the state's tensors that is_one chooses. */
+/* Exchanges the values of all of the state's tensors that is_one chooses. All ranks fail at the same tensor,
+ * if one does: those before it are exchanged. */
 static FshStatus exchange_tensors(Communicator *communicator, State *state, const Graph *graph,
                                   bool (*is_one)(const Graph *, TensorId), Exchange exchange, FshError *error)
 {
     float *values = NULL;
-    FshStatus status = make_room(graph, &values, error);
+    FshStatus mine = make_room(graph, &values, error), status = FSH_OK;
     for (size_t i = 0; i < graph_tensor_count(graph) && !status; i++) {
         const Tensor *tensor = graph_tensor(graph, (TensorId)i);
         const size_t count = (size_t)tensor_count(tensor);
         if (!is_one(graph, (TensorId)i))
             continue;
-        status = state_read(state, tensor->name, values, count, error);
+        if (!mine)
+            mine = state_read(state, tensor->name, values, count, error);
+        status = all_well(communicator, mine, error);
         if (!status)
             status = exchange(communicator, values, count, error);
         if (!status)
-            status = state_write(state, tensor->name, values, count, error);
+            mine = state_write(state, tensor->name, values, count, error);
     }
     free(values);
-    return status;
+    return status ? status : all_well(communicator, mine, error);
 }
 
 static bool is_buffer(const Graph *graph, TensorId id)
@@ -81,14 +97,14 @@ FshStatus ranks_share_accumulated(Communicator *communicator, State *state, cons
     float micro = 0;
     if (!communicator || graph_find(graph, counter) == TENSOR_NONE)
         return FSH_OK;
-    FshStatus status = state_read(state, counter, &micro, 1, error);
+    FshStatus status = all_well(communicator, state_read(state, counter, &micro, 1, error), error);
     uint64_t refused = micro < 0;
     if (status || micro == 0) /* that on all ranks */
         return status;
     status = communicator_max_u64(communicator, &refused, 1, error);
     micro = refused ? -fabsf(micro) : micro;
     if (!status)
-        status = state_write(state, counter, &micro, 1, error);
+        status = all_well(communicator, state_write(state, counter, &micro, 1, error), error);
     if (!status)
         status = exchange_tensors(communicator, state, graph, is_accumulated, communicator_mean_f32, error);
     return status;
@@ -123,7 +139,7 @@ FshStatus ranks_check_weights(Communicator *communicator, State *state, const Gr
     uint64_t mine = 0, first = 0, rank = 0;
     if (!communicator)
         return FSH_OK;
-    FshStatus status = hash_parameters(state, graph, &mine, error);
+    FshStatus status = all_well(communicator, hash_parameters(state, graph, &mine, error), error);
     first = mine;
     if (!status)
         status = communicator_broadcast(communicator, 0, &first, sizeof first, error);

@@ -3,6 +3,9 @@
  * They are, because the ranks begin alike and each update takes the same mean gradient in the same order,
  * on one kind of device. Only the running statistics of norms are each rank's own between two evaluations.
  *
+ * Where one rank cannot read or write its state, all fail, that rank with its own reason and the others with
+ * FSH_ERR_PEER, and the next exchange finds them all at the same place.
+ *
  * `communicator` is NULL in a run of one process: then each function returns at once. Threads: one. */
 #ifndef FSHARD_TRAINER_SESSION_RANKS_WEIGHTS_H
 #define FSHARD_TRAINER_SESSION_RANKS_WEIGHTS_H

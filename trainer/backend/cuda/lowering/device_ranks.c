@@ -189,13 +189,14 @@ static FshStatus check_with_cause(const DeviceRanks *ranks, ncclResult_t code, c
     return nccl_check(&ranks->nccl, code, call, error);
 }
 
-/* Begins calls on ranks->comm, until end_calls. Fails once the communication is given up. */
+/* Begins calls on ranks->comm, until end_calls. Once the communication is given up it fails, with the status
+ * of the reason. */
 static FshStatus begin_calls(DeviceRanks *ranks, FshError *error)
 {
     (void)pthread_mutex_lock(&ranks->calls);
     if (!ranks->is_given_up)
         return FSH_OK;
-    FshStatus status = fsh_error_set(error, FSH_ERR_SYSTEM, "%s", ranks->reason.message);
+    FshStatus status = fsh_error_set(error, ranks->reason.status, "%s", ranks->reason.message);
     (void)pthread_mutex_unlock(&ranks->calls);
     return status;
 }

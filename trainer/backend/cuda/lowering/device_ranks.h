@@ -27,9 +27,9 @@
 FshStatus device_ranks_join(Backend *backend, Communicator *communicator, FshError *error);
 /* Frees ranks, in backend_close, when no program is left and the stream is idle. NULL is fine. */
 void device_ranks_leave(DeviceRanks *ranks);
-/* Returns FSH_OK, or FSH_ERR_SYSTEM and the reason after the communication was given up: "rank 1 of 2 (host
- * gpu07, process 4711) has ended". Programs that exchange ask before they enqueue and after they have waited.
- * ranks NULL: one rank, FSH_OK. */
+/* Returns FSH_OK, or the reason after the communication was given up: FSH_ERR_PEER, "rank 1 of 2 (host gpu07,
+ * process 4711) has ended", or FSH_ERR_LIBRARY. Programs that exchange ask before they enqueue and after they
+ * have waited. ranks NULL: one rank, FSH_OK. */
 FshStatus device_ranks_check(DeviceRanks *ranks, FshError *error);
 
 /* Values in device memory that become their means over the ranks. */
