@@ -202,7 +202,7 @@ static cudaError_t max_pool_of(Case *c, const PoolShape *pool, bool backward_too
                         : kernel_max_pool(&c->images[X], pool, &y, &index, c->room->stream);
 }
 
-static const PoolShape pool_3_2_1 = {3, 2, 1}, pool_2_2_0 = {2, 2, 0};
+static const PoolShape pool_3_2_1 = {3, 2, 1, false}, pool_2_2_0 = {2, 2, 0, false};
 
 static cudaError_t max_pool_3(Case *c)
 {

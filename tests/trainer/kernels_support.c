@@ -229,7 +229,8 @@ static PoolShape pool_of(Size s, int flags)
                        (7 + 2 * padding - kernel) / stride + 1,
                        kernel,
                        stride,
-                       padding};
+                       padding,
+                       false};
 }
 
 static void run_max_pool(const CpuKernels *k, const Bench *b, Size s, int flags)
