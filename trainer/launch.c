@@ -1,23 +1,25 @@
 #include "trainer/launch.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "common/progress.h"
-#include "trainer/backend/backend.h"
 #include "trainer/ranks/communicator.h"
 #include "trainer/ranks/rank_place.h"
 
-/* After one rank has failed: seconds that the others have to notice it, then to obey. */
-static const double notice_seconds = 15, obey_seconds = 15;
+/* After one rank has failed: seconds that the others have to notice it, unless the launcher says otherwise,
+ * then to obey. */
+static const double usual_notice_seconds = 15, obey_seconds = 15;
 /* After one was killed, perhaps before it had met the others, who then wait for it. */
 static const double notice_death_seconds = 2;
 
@@ -30,44 +32,63 @@ typedef struct Ranks {
     int count, living;
     int first; /* the rank of the first of them */
     LaunchEnd end;
-    double next_step_seconds; /* when to send the next signal, once one has failed */
+    double next_step_seconds; /* when to send the next signal, once one has failed; 0: none has */
     int pressed;              /* signals sent so far: SIGTERM, SIGKILL */
 } Ranks;
 
 /* ---- a child ---- */
 
-static FshStatus set_variable(const char *name, const char *text, FshError *error)
-{
-    return setenv(name, text, 1) ? fsh_error_system(error, errno, "%s: cannot be set", name) : FSH_OK;
-}
+enum { VARIABLES_MAX = 7, VARIABLE_TEXT_MAX = RANK_ADDRESS_MAX };
 
-static FshStatus set_number(const char *name, long number, FshError *error)
-{
-    char text[24];
-    (void)snprintf(text, sizeof text, "%ld", number);
-    return set_variable(name, text, error);
-}
-
-/* Sets the environment that tells the rank `rank` of this host, of `count`, its place. Each launch is a job
- * of its own: ranks of the one before that are still ending do not meet those of this one. */
-static FshStatus set_place(const RankPlace *host, int rank, int count, pid_t parent, int launch,
-                           FshError *error)
-{
-    const bool has_hosts = rank_place_has_hosts(host);
-    const struct {
+/* The environment that tells a rank its place. */
+typedef struct PlaceVariables {
+    size_t count;
+    struct {
         const char *name;
-        long number;
-    } variables[] = {{"RANK", (long)host->rank * count + rank},
-                     {"WORLD_SIZE", (long)host->world_size * count},
-                     {"LOCAL_RANK", rank},
-                     {"LOCAL_WORLD_SIZE", count},
-                     {"MASTER_PORT", host->port}};
-    char job[48];
-    (void)snprintf(job, sizeof job, "%ld-%d", (long)parent, launch);
-    FshStatus status = set_variable("FSHARD_JOB", job, error);
-    for (size_t i = 0; i < sizeof variables / sizeof *variables - !has_hosts && !status; i++)
-        status = set_number(variables[i].name, variables[i].number, error);
-    return status || !has_hosts ? status : set_variable("MASTER_ADDR", host->address, error);
+        char text[VARIABLE_TEXT_MAX];
+    } of[VARIABLES_MAX];
+} PlaceVariables;
+
+static void add_number(PlaceVariables *variables, const char *name, uint64_t number)
+{
+    variables->of[variables->count].name = name;
+    (void)snprintf(variables->of[variables->count++].text, VARIABLE_TEXT_MAX, "%" PRIu64, number);
+}
+
+/* Returns the environment of the rank `rank` of this host, of `count`. Each launch is a job of its own: ranks
+ * of the one before that are still ending do not meet those of this one. */
+static PlaceVariables place_variables(const Launcher *launcher, const RankPlace *host, int rank, int count)
+{
+    PlaceVariables variables = {.count = 1, .of = {{.name = "FSHARD_JOB"}}};
+    (void)snprintf(variables.of[0].text, VARIABLE_TEXT_MAX, "%016" PRIx64 "-%d", launcher->name,
+                   launcher->launches);
+    add_number(&variables, "RANK", host->rank * (uint64_t)count + (uint64_t)rank);
+    add_number(&variables, "WORLD_SIZE", host->world_size * (uint64_t)count);
+    add_number(&variables, "LOCAL_RANK", (uint64_t)rank);
+    add_number(&variables, "LOCAL_WORLD_SIZE", (uint64_t)count);
+    if (!rank_place_has_hosts(host))
+        return variables;
+    add_number(&variables, "MASTER_PORT", host->port);
+    variables.of[variables.count].name = "MASTER_ADDR";
+    (void)snprintf(variables.of[variables.count++].text, VARIABLE_TEXT_MAX, "%s", host->address);
+    return variables;
+}
+
+static const char *find_variable(void *context, const char *name)
+{
+    const PlaceVariables *variables = context;
+    for (size_t i = 0; i < variables->count; i++)
+        if (strcmp(variables->of[i].name, name) == 0)
+            return variables->of[i].text;
+    return NULL;
+}
+
+static FshStatus set_variables(const PlaceVariables *variables, FshError *error)
+{
+    for (size_t i = 0; i < variables->count; i++)
+        if (setenv(variables->of[i].name, variables->of[i].text, 1))
+            return fsh_error_system(error, errno, "%s: cannot be set", variables->of[i].name);
+    return FSH_OK;
 }
 
 static FshStatus begin_child(const Launcher *launcher, const RankPlace *host, int rank, int count,
@@ -78,7 +99,8 @@ static FshStatus begin_child(const Launcher *launcher, const RankPlace *host, in
         (void)raise(SIGTERM);
     if (sigprocmask(SIG_SETMASK, &launcher->before, NULL))
         return fsh_error_system(error, errno, "signals cannot be taken");
-    return set_place(host, rank, count, parent, launcher->launches, error);
+    const PlaceVariables variables = place_variables(launcher, host, rank, count);
+    return set_variables(&variables, error);
 }
 
 void launcher_report(const Launcher *launcher, int index, FshStatus status)
@@ -120,6 +142,24 @@ static void judge_end(Ranks *ranks, int rank, int status)
     }
 }
 
+/* Returns the seconds that the others get after a rank has ended in this way. */
+static double notice_seconds(const Ranks *ranks, int rank, int status)
+{
+    if (WIFSIGNALED(status))
+        return notice_death_seconds;
+    return atomic_load(&ranks->launcher->reports[rank]) == FSH_ERR_INTERRUPTED
+               ? COMMUNICATOR_PATIENCE_SECONDS
+               : ranks->launcher->notice_seconds;
+}
+
+/* Sets when the others are sent the next signal, now that this rank has failed: never later than was set. */
+static void start_clock(Ranks *ranks, int rank, int status)
+{
+    const double then = progress_now_seconds() + notice_seconds(ranks, rank, status);
+    if (ranks->next_step_seconds == 0 || (!ranks->pressed && then < ranks->next_step_seconds))
+        ranks->next_step_seconds = then;
+}
+
 static void note_end(Ranks *ranks, int rank, int status)
 {
     const int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
@@ -129,13 +169,12 @@ static void note_end(Ranks *ranks, int rank, int status)
                       strsignal(WTERMSIG(status)));
     ranks->processes[rank] = 0;
     ranks->living--;
-    if (code)
-        judge_end(ranks, rank, status);
-    if (code && !ranks->end.exit_status) {
+    if (!code)
+        return;
+    judge_end(ranks, rank, status);
+    start_clock(ranks, rank, status);
+    if (!ranks->end.exit_status)
         ranks->end.exit_status = code;
-        ranks->next_step_seconds =
-            progress_now_seconds() + (WIFSIGNALED(status) ? notice_death_seconds : notice_seconds);
-    }
 }
 
 static void collect_ended(Ranks *ranks)
@@ -178,7 +217,9 @@ static void watch(Ranks *ranks)
 FshStatus launcher_open(Launcher *launcher, FshError *error)
 {
     const size_t bytes = RANKS_MAX * sizeof *launcher->reports;
-    *launcher = (Launcher){0};
+    *launcher = (Launcher){.notice_seconds = usual_notice_seconds};
+    if (getrandom(&launcher->name, sizeof launcher->name, 0) != (ssize_t)sizeof launcher->name)
+        return fsh_error_system(error, errno, "no random name for the ranks' job");
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
         return fsh_error_system(error, errno, "no memory that ranks could share");
@@ -214,8 +255,8 @@ int launcher_take_signal(const Launcher *launcher)
 static void forget_job(const Launcher *launcher, const RankPlace *host, int count)
 {
     RankPlace place;
-    if (set_place(host, 0, count, getpid(), launcher->launches, NULL) == FSH_OK &&
-        rank_place_from_environment(&place, NULL, NULL) == FSH_OK && place.world_size > 1)
+    PlaceVariables variables = place_variables(launcher, host, 0, count);
+    if (rank_place_find(&place, NULL, find_variable, &variables, NULL) == FSH_OK && place.world_size > 1)
         communicator_forget(&place);
 }
 
@@ -260,73 +301,4 @@ FshStatus launcher_run(Launcher *launcher, const RankPlace *host, int count, boo
         forget_job(launcher, host, count);
     *end_ret = ranks.end;
     return status;
-}
-
-/* ---- counting ---- */
-
-typedef struct GpuCount {
-    FshStatus status;
-    int count;
-    char message[sizeof((FshError *)NULL)->message];
-} GpuCount;
-
-static void tell_gpus(int descriptor)
-{
-    GpuCount told = {0};
-    FshError error = {0};
-    told.status = backend_device_count("cuda", &told.count, &error);
-    (void)snprintf(told.message, sizeof told.message, "%s", error.message);
-    (void)!write(descriptor, &told, sizeof told);
-    _exit(0);
-}
-
-FshStatus launch_count_gpus(int *count_ret, FshError *error)
-{
-    GpuCount told = {0};
-    int ends[2];
-    size_t length = 0;
-    *count_ret = 0;
-    if (pipe(ends))
-        return fsh_error_system(error, errno, "no pipe");
-    const pid_t child = fork();
-    if (child == 0)
-        tell_gpus(ends[1]);
-    (void)close(ends[1]);
-    while (child > 0 && length < sizeof told) {
-        const ssize_t got = read(ends[0], (char *)&told + length, sizeof told - length);
-        if (got == 0 || (got < 0 && errno != EINTR))
-            break;
-        length += got > 0 ? (size_t)got : 0;
-    }
-    (void)close(ends[0]);
-    if (child < 0)
-        return fsh_error_system(error, errno, "the GPUs cannot be counted");
-    (void)waitpid(child, NULL, 0);
-    if (length < sizeof told)
-        return fsh_error_set(error, FSH_ERR_LIBRARY,
-                             "cuda: counting the GPUs has ended without an answer; use --device cpu");
-    *count_ret = told.count;
-    return told.status ? fsh_error_set(error, told.status, "%s", told.message) : FSH_OK;
-}
-
-bool launch_gpu_works(int number)
-{
-    enum { TRIES = 6000 };
-    const struct timespec pause = {.tv_nsec = 10000000};
-    int status = 0;
-    const pid_t child = fork();
-    if (child == 0) {
-        Backend *backend = NULL;
-        const BackendOptions options = {.device_index = number};
-        _exit(backend_open(&backend, "cuda", &options, NULL) == FSH_OK ? 0 : 1);
-    }
-    for (int i = 0; i < TRIES && child > 0; i++) {
-        if (waitpid(child, &status, WNOHANG) == child)
-            return WIFEXITED(status) && WEXITSTATUS(status) == 0;
-        (void)nanosleep(&pause, NULL);
-    }
-    if (child > 0)
-        (void)kill(child,
-                   SIGKILL); /* it may hang in the driver, where no signal reaches it: not waited for */
-    return false;
 }

@@ -2,7 +2,7 @@
  *
  *   Launcher launcher;
  *   launcher_open(&launcher, &error);
- *   launcher_run(&launcher, 4, &is_parent, &end, &error);   // again, after a rank was lost
+ *   launcher_run(&launcher, &host, 4, &is_parent, &end, &error);   // again, after a rank was lost
  *   launcher_close(&launcher);
  *
  * The caller forks before it has started threads or touched a device. Each child finds its place in its
@@ -10,6 +10,8 @@
  *   - a signal that asks to stop is passed on, except a Ctrl-C, which the terminal has sent to all;
  *   - when a rank ends in failure, the others are given some seconds to notice by themselves, are then asked
  *     to stop (SIGTERM), and at last killed;
+ *   - when a signal has ended a rank in order, the others have heard of it: the first may still write the
+ *     last checkpoint, and has COMMUNICATOR_PATIENCE_SECONDS for that;
  *   - children whose parent is killed are asked to stop by the system.
  *
  * Threads: one, that of main. */
@@ -26,7 +28,9 @@
 typedef struct Launcher {
     sigset_t watched, before; /* signals that are held back; the mask of before */
     atomic_int *reports;      /* what each child has said of its end; memory that the children share */
+    uint64_t name;            /* of its jobs: drawn, for process numbers are the same in other containers */
     int launches;             /* so far: each is a job of its own */
+    double notice_seconds;    /* what the others get to notice that one has failed; tests make it shorter */
 } Launcher;
 
 /* How the ranks of a launch have ended. */
@@ -54,13 +58,5 @@ void launcher_report(const Launcher *launcher, int index, FshStatus status);
 int launcher_take_signal(const Launcher *launcher);
 /* Gives the signals their way again. In the parent alone. */
 void launcher_close(Launcher *launcher);
-
-/* Returns whether a new process can open this GPU. One that does not answer within a minute cannot be
- * used. */
-bool launch_gpu_works(int number);
-
-/* Sets *count_ret to the number of GPUs that this process would see. A child process looks, so that this one
- * can still fork. FSH_ERR_UNSUPPORTED, with the message of backend_open("cuda"). */
-FshStatus launch_count_gpus(int *count_ret, FshError *error);
 
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/interrupt.h"
+#include "trainer/launch_gpus.h"
 #include "trainer/loop/elastic.h"
 #include "trainer/ranks/rank_gpus.h"
 #include "trainer/restart.h"
@@ -112,7 +113,7 @@ static FshStatus choose_devices(TrainOptions *options, RankGpus *gpus, FshError 
     options->device = DEVICE_CUDA;
     if (!gpus->all && !gpus->listed && gpus->count == 1)
         return FSH_OK; /* if it cannot be opened, the backend will say why */
-    status = launch_count_gpus(&there, error);
+    status = launch_count_gpus(NULL, &there, error);
     return status ? status : rank_gpus_settle(gpus, there, error);
 }
 
@@ -134,25 +135,29 @@ static FshStatus check_starter(const TrainOptions *options, const RankPlace *pla
 }
 
 /* Leaves out GPUs that do not work any more. */
-static FshStatus leave_out_broken(RankGpus *gpus, FshError *error)
+static FshStatus leave_out_broken(const Launcher *launcher, RankGpus *gpus, FshError *error)
 {
     int there = 0;
-    FshStatus status = launch_count_gpus(&there, error);
+    FshStatus status = launch_count_gpus(launcher, &there, error);
     if (!status && gpus->listed && there != gpus->there)
         return fsh_error_set(
             error, FSH_ERR_MISMATCH,
             "--elastic: there were %d GPUs, and there are %d, whose numbers say nothing of the "
             "list any more; start again with those that are to go on",
             gpus->there, there);
-    for (int i = gpus->count - 1; i >= 0 && !status; i--)
-        if (gpus->numbers[i] >= there || !launch_gpu_works(gpus->numbers[i]))
+    for (int i = gpus->count - 1; i >= 0 && !status; i--) {
+        bool works = false;
+        if (gpus->numbers[i] < there)
+            status = launch_gpu_works(launcher, gpus->numbers[i], &works, error);
+        if (!status && !works)
             rank_gpus_leave_out(gpus, i);
+    }
     return status;
 }
 
 /* Chooses the ranks that go on, and deals the images of an update out to them. */
-static FshStatus settle_again(const Restarts *restarts, RankGpus *gpus, TrainOptions *options,
-                              FshError *error)
+static FshStatus settle_again(const Restarts *restarts, const Launcher *launcher, RankGpus *gpus,
+                              TrainOptions *options, FshError *error)
 {
     const int before = gpus->count;
     RunShape was;
@@ -160,7 +165,7 @@ static FshStatus settle_again(const Restarts *restarts, RankGpus *gpus, TrainOpt
     if (!status && restarts->left_out >= 0)
         rank_gpus_leave_out(gpus, restarts->left_out);
     if (!status && options->device == DEVICE_CUDA)
-        status = leave_out_broken(gpus, error);
+        status = leave_out_broken(launcher, gpus, error);
     if (!status && gpus->count == 0)
         status = fsh_error_set(error, FSH_ERR_SYSTEM, "--elastic: no rank is left that could go on");
     if (status)
@@ -193,7 +198,7 @@ static FshStatus end_or_restart(Restarts *restarts, Launcher *launcher, RankGpus
         exit(end->exit_status);
     }
     restarts_apply(&here, options);
-    return options->ranks.elastic ? settle_again(restarts, gpus, options, error) : FSH_OK;
+    return options->ranks.elastic ? settle_again(restarts, launcher, gpus, options, error) : FSH_OK;
 }
 
 /* Starts the ranks, again and again where they are to be restarted. Returns in them alone, or with a

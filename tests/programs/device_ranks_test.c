@@ -15,7 +15,7 @@
 
 #include "common/file.h"
 #include "common/progress.h"
-#include "trainer/launch.h"
+#include "trainer/launch_gpus.h"
 
 static const DatasetSpec pairs = {.codec = FSH_CODEC_RAW,
                                   .width = 32,
@@ -338,7 +338,7 @@ int test_program_begin(void)
 {
     FshError error = {0};
     int count = 0;
-    FshStatus status = launch_count_gpus(&count, &error);
+    FshStatus status = launch_count_gpus(NULL, &count, &error);
     if (!status && count >= 2)
         return TEST_RUN;
     (void)printf("left out: two GPUs are wanted, %d are here%s%s\n", status ? 0 : count, status ? ": " : "",

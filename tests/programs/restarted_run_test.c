@@ -2,7 +2,9 @@
  * disturbed, and leaves nothing behind. FSHARD_KILLS is the number of kills at moments chosen by chance. */
 #include "tests/programs/ranks_support.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,9 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/file.h"
 #include "common/progress.h"
-#include "trainer/ranks/rank_place.h"
 
 enum { KILLS = 5, KILLS_MAX = 1000, ARGUMENTS_MAX = 48 };
 
@@ -115,39 +115,46 @@ static void assert_same_names(const char *a, const char *b)
     run_result_free(&of_b);
 }
 
-/* The environment of rank 0 in launch `launch` of a process. */
-typedef struct Launched {
-    char job[48];
-} Launched;
-
-static const char *look_up(void *context, const char *name)
+/* Returns the name of a file through which ranks of ftrain --gpus meet and which is newer than the file at
+ * path; NULL: there is none. */
+static const char *find_meeting(const char *path, char name[NAME_MAX + 1])
 {
-    static const char *const variables[][2] = {
-        {"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", "2"}};
-    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)
-        if (strcmp(name, variables[i][0]) == 0)
-            return variables[i][1];
-    return strcmp(name, "FSHARD_JOB") == 0 ? ((const Launched *)context)->job : NULL;
+    char beginning[64], of_memory[NAME_MAX + 16];
+    struct stat since, of;
+    struct dirent *entry;
+    DIR *folder = opendir("/dev/shm");
+    bool found = false;
+    assert_non_null(folder);
+    assert_int_equal(stat(path, &since), 0);
+    (void)snprintf(beginning, sizeof beginning, "fshard-%lu-ftraingpus-", (unsigned long)geteuid());
+    while (!found && (entry = readdir(folder))) {
+        (void)snprintf(of_memory, sizeof of_memory, "/dev/shm/%s", entry->d_name);
+        found = strncmp(entry->d_name, beginning, strlen(beginning)) == 0 && stat(of_memory, &of) == 0 &&
+                of.st_mtim.tv_sec >= since.st_mtim.tv_sec;
+        if (found)
+            (void)snprintf(name, NAME_MAX + 1, "%s", entry->d_name);
+    }
+    (void)closedir(folder);
+    return found ? name : NULL;
 }
 
-/* Asserts that the file through which the ranks of each launch met is gone. */
-static void assert_no_shared_memory(pid_t parent, int launches)
+/* Asserts that the file through which the ranks of each launch met is gone. `before`: a file that was written
+ * before them. Those of other tests, which run meanwhile, are gone soon. */
+static void assert_no_shared_memory(const char *before)
 {
-    for (int launch = 1; launch <= launches; launch++) {
-        char path[sizeof((RankPlace *)NULL)->job + 64];
-        Launched launched;
-        RankPlace place;
-        (void)snprintf(launched.job, sizeof launched.job, "%ld-%d", (long)parent, launch);
-        assert_int_equal(rank_place_find(&place, NULL, look_up, &launched, NULL), FSH_OK);
-        (void)snprintf(path, sizeof path, "/dev/shm/fshard-%lu-%s", (unsigned long)geteuid(), place.job);
-        assert_false(file_exists(path));
+    char name[NAME_MAX + 1];
+    const double start = progress_now_seconds();
+    while (find_meeting(before, name)) {
+        if (progress_now_seconds() - start > 30)
+            fail_msg("/dev/shm/%s is left", name);
+        sleep_seconds(0.002);
     }
 }
 
-static void assert_nothing_left(const RunningProgram *ended, int launches)
+static void assert_nothing_left(const RunningProgram *ended, const char *before)
 {
     assert_all_gone(ended->process);
-    assert_no_shared_memory(ended->process, launches);
+    assert_no_shared_memory(before);
 }
 
 /* ---- kills ---- */
@@ -198,7 +205,7 @@ TEST_IN_FOLDER(test_killed_ranks_are_started_again_and_the_result_is_the_same, f
     assert_contains(result.err, ": all ranks go on from step ");
     assert_same_file(folder, "whole", "killed", true);
     assert_same_names(test_path(folder, "whole"), out);
-    assert_nothing_left(&ended, wanted + 1);
+    assert_nothing_left(&ended, shards);
     run_result_free(&result);
 }
 
@@ -250,7 +257,7 @@ TEST_IN_FOLDER(test_a_run_without_a_checkpoint_begins_anew, folder)
         run_result_free(&result);
         assert_same_file(folder, "whole", "killed", true);
         assert_same_names(test_path(folder, "whole"), out);
-        assert_nothing_left(&ended, 2);
+        assert_nothing_left(&ended, shards);
     }
 }
 
@@ -269,7 +276,7 @@ TEST_IN_FOLDER(test_a_run_that_does_not_get_on_is_not_started_again, folder)
     assert_contains(result.err, "restart 1 of 9: ");
     assert_contains(result.err, "no restart: the last one began there too");
     run_result_free(&result);
-    assert_nothing_left(&ended, 2);
+    assert_nothing_left(&ended, shards);
 }
 
 /* ---- no restart ---- */
@@ -339,7 +346,7 @@ TEST_IN_FOLDER(test_an_elastic_run_goes_on_with_the_ranks_that_are_left, folder)
                                         test_path(folder, "out/last.safetensors"));
     if (!(far < 2e-6))
         fail_msg("one rank's weights are %g from those of two", far);
-    assert_nothing_left(&ended, 3);
+    assert_nothing_left(&ended, shards);
 }
 
 /* What torchrun and Slurm do with fewer hosts: the ranks that there are go on. */

@@ -1,6 +1,6 @@
 /* Ranks as processes of this host: they know their places, end together, and the parent says how. */
 #include "tests/support/support.h"
-#include "trainer/launch.h"
+#include "trainer/launch_gpus.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -19,28 +19,34 @@ enum { RANKS = 3, REQUEUED = 75 };
 /* Does a rank's part of a test and returns the rank's exit status. */
 typedef int (*RankWork)(TestFolder *folder, const RankPlace *place);
 
+/* That of a process that start_launcher_on has started, and of its ranks. */
+static Launcher own_launcher;
+
 /* Starts a process that launches the ranks, as ftrain does, and ends as they do. */
-static pid_t start_launcher_on(const RankPlace *host, TestFolder *folder, RankWork work)
+static pid_t start_launcher_on(const RankPlace *host, double notice_seconds, TestFolder *folder,
+                               RankWork work)
 {
     const pid_t child = fork();
     assert_true(child >= 0);
     if (child > 0)
         return child;
     RankPlace place;
-    Launcher launcher;
     LaunchEnd end;
     bool is_parent = false;
     interrupt_install();
-    if (launcher_open(&launcher, NULL) || launcher_run(&launcher, host, RANKS, &is_parent, &end, NULL))
+    if (launcher_open(&own_launcher, NULL))
+        _exit(99);
+    own_launcher.notice_seconds = notice_seconds;
+    if (launcher_run(&own_launcher, host, RANKS, &is_parent, &end, NULL))
         _exit(99);
     if (is_parent)
-        _exit(end.exit_status);
+        _exit(getenv("RANK") || getenv("FSHARD_JOB") ? 97 : end.exit_status); /* it is no rank itself */
     _exit(rank_place_from_environment(&place, NULL, NULL) ? 98 : work(folder, &place));
 }
 
 static pid_t start_launcher(TestFolder *folder, RankWork work)
 {
-    return start_launcher_on(&(RankPlace){.world_size = 1, .local_world = 1}, folder, work);
+    return start_launcher_on(&(RankPlace){.world_size = 1, .local_world = 1}, 15, folder, work);
 }
 
 static int end_of(pid_t process)
@@ -86,7 +92,7 @@ static int know_hosts(TestFolder *folder, const RankPlace *place)
 TEST_IN_FOLDER(test_ranks_of_the_second_host_follow_those_of_the_first, folder)
 {
     const RankPlace host = {.rank = 1, .world_size = 2, .local_world = 1, .address = "first", .port = 4711};
-    assert_int_equal(end_of(start_launcher_on(&host, folder, know_hosts)), 0);
+    assert_int_equal(end_of(start_launcher_on(&host, 15, folder, know_hosts)), 0);
     assert_true(wait_for_file(test_path(folder, "place%d", RANKS), 0.1));
     assert_true(wait_for_file(test_path(folder, "place%d", 2 * RANKS - 1), 0.1));
 }
@@ -162,6 +168,45 @@ TEST_IN_FOLDER(test_a_signal_is_passed_on, folder)
     assert_int_equal(end_of(launcher), REQUEUED);
 }
 
+/* Ends as a rank that a signal has stopped in order; the first writes for so long before. */
+static int write_last_checkpoint(TestFolder *folder, const RankPlace *place)
+{
+    (void)wait_for_signal(folder, place);
+    if (place->rank == 0)
+        sleep_seconds(2);
+    if (interrupt_count() == 1)
+        leave_note(folder, "undisturbed", place);
+    launcher_report(&own_launcher, (int)place->local_rank, FSH_ERR_INTERRUPTED);
+    return REQUEUED;
+}
+
+TEST_IN_FOLDER(test_a_rank_that_writes_after_a_signal_is_not_hurried, folder)
+{
+    const RankPlace host = {.world_size = 1, .local_world = 1};
+    const pid_t launcher = start_launcher_on(&host, 0.3, folder, write_last_checkpoint);
+    wait_for_ranks(folder, "waits");
+    assert_int_equal(kill(launcher, SIGTERM), 0);
+    assert_int_equal(end_of(launcher), REQUEUED);
+    assert_true(wait_for_file(test_path(folder, "undisturbed0"), 0.1));
+}
+
+/* Fails by itself while the first is in no hurry, after another was ended by a signal in order. */
+static int fail_after_an_orderly_end(TestFolder *folder, const RankPlace *place)
+{
+    if (place->rank == 2)
+        launcher_report(&own_launcher, 2, FSH_ERR_INTERRUPTED);
+    sleep_seconds(place->rank == 1 ? 0.3 : 0);
+    return place->rank ? 2 : wait_for_signal(folder, place);
+}
+
+TEST_IN_FOLDER(test_a_failure_after_an_orderly_end_is_heeded_soon, folder)
+{
+    const RankPlace host = {.world_size = 1, .local_world = 1};
+    const double start = progress_now_seconds();
+    assert_int_equal(end_of(start_launcher_on(&host, 0.3, folder, fail_after_an_orderly_end)), 2);
+    assert_true(progress_now_seconds() - start < 20);
+}
+
 TEST_IN_FOLDER(test_ranks_end_with_the_one_that_started_them, folder)
 {
     const pid_t launcher = start_launcher(folder, wait_for_signal);
@@ -199,4 +244,78 @@ TEST_IN_FOLDER(test_ranks_that_all_die_leave_no_shared_memory, folder)
     char *path = test_file_read(test_path(folder, "file"), NULL);
     assert_int_equal(access(path, F_OK), -1);
     free(path);
+}
+
+/* ---- jobs ---- */
+
+/* In containers that share memory the numbers of processes and launches may be the same. */
+TEST(test_launchers_of_one_process_number_have_jobs_of_their_own)
+{
+    Launcher first, second;
+    FshError error = {0};
+    assert_ok(launcher_open(&first, &error), &error);
+    assert_ok(launcher_open(&second, &error), &error);
+    assert_true(first.name != second.name);
+    launcher_close(&second);
+    launcher_close(&first);
+}
+
+/* ---- questions to a child ---- */
+
+static void tell_twice(int number, void *told)
+{
+    *(int *)told = 2 * number;
+}
+
+static void end_silently(int number, void *told)
+{
+    (void)told;
+    _exit(number);
+}
+
+static void hang(int number, void *told)
+{
+    (void)number;
+    (void)told;
+    for (;;)
+        (void)pause();
+}
+
+static FshStatus ask(const Launcher *launcher, void (*answer)(int number, void *told), double seconds,
+                     int *told, FshError *error)
+{
+    const LaunchQuestion question = {
+        .what = "asking", .answer = answer, .number = 21, .told_bytes = sizeof *told, .seconds = seconds};
+    return launch_ask(launcher, &question, told, error);
+}
+
+TEST(test_a_child_answers_or_is_left)
+{
+    int told = 0;
+    FshError error = {0};
+    assert_ok(ask(NULL, tell_twice, 60, &told, &error), &error);
+    assert_int_equal(told, 42);
+    assert_int_equal(ask(NULL, end_silently, 60, &told, &error), FSH_ERR_LIBRARY);
+    assert_string_equal(error.message, "asking has ended without an answer");
+    const double start = progress_now_seconds();
+    assert_int_equal(ask(NULL, hang, 0.2, &told, &error), FSH_ERR_LIBRARY);
+    assert_string_equal(error.message, "asking has not ended after 0.2 s");
+    assert_true(progress_now_seconds() - start < 20);
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* none is left */
+}
+
+TEST(test_a_signal_that_is_held_back_ends_the_wait_for_an_answer)
+{
+    Launcher launcher;
+    int told = 0;
+    FshError error = {0};
+    assert_ok(launcher_open(&launcher, &error), &error);
+    assert_int_equal(kill(getpid(), SIGTERM), 0);
+    const double start = progress_now_seconds();
+    assert_int_equal(ask(&launcher, hang, 60, &told, &error), FSH_ERR_INTERRUPTED);
+    assert_string_equal(error.message, "interrupted while asking");
+    assert_int_equal(interrupt_signal(), SIGTERM);
+    assert_true(progress_now_seconds() - start < 30);
+    interrupt_simulate(0);
+    launcher_close(&launcher);
 }

@@ -398,6 +398,23 @@ TEST(test_hosts_of_a_job_share_its_run_and_not_its_memory)
     assert_int_equal(rank_place_first(&places[2]), 2);
 }
 
+/* Containers may share the memory of a machine and count processes each for themselves. */
+TEST(test_hosts_by_hand_that_meet_elsewhere_are_another_job)
+{
+    static const char *const lists[][8] = {
+        {"--nnodes=2", "--node-rank=1", "--master-addr=a"},
+        {"--nnodes=2", "--node-rank=1", "--master-addr=a"},
+        {"--nnodes=2", "--node-rank=1", "--master-addr=b"},
+        {"--nnodes=2", "--node-rank=1", "--master-addr=a", "--master-port=7"},
+    };
+    char names[4][RANK_JOB_MAX];
+    for (size_t i = 0; i < 4; i++)
+        job_of(lists[i], names[i]);
+    assert_string_equal(names[0], names[1]);
+    assert_string_not_equal(names[0], names[2]);
+    assert_string_not_equal(names[0], names[3]);
+}
+
 /* Two shells on one machine: their ranks share its memory, and the job's name is that of their port. */
 TEST(test_processes_by_hand_on_a_loopback_address_share_a_host)
 {

@@ -4,7 +4,7 @@
 #include "tests/support/support.h"
 #include "trainer/backend/backend.h"
 #include "trainer/ranks/communicator.h"
-#include "trainer/launch.h"
+#include "trainer/launch_gpus.h"
 #include "trainer/session/ranks_weights.h"
 
 #include <math.h>
@@ -361,7 +361,7 @@ int test_program_begin(void)
 {
     FshError error = {0};
     int count = RANKS;
-    FshStatus status = strcmp(device, "cpu") == 0 ? FSH_OK : launch_count_gpus(&count, &error);
+    FshStatus status = strcmp(device, "cpu") == 0 ? FSH_OK : launch_count_gpus(NULL, &count, &error);
     if (!status && count >= RANKS)
         return TEST_RUN;
     (void)printf("left out: two GPUs are wanted, %d are here%s%s\n", status ? 0 : count, status ? ": " : "",

@@ -396,19 +396,21 @@ static uint64_t hash_names(const Environment *environment, const struct Launcher
 
 /* Names the job on this host. If the launcher names none, the parent process does, which is the same for all
  * ranks of this host; a process that is its own host names itself; processes by hand that share a host are
- * named by their port. The first rank keeps hosts apart that share a machine. */
+ * named by their port. The first rank keeps hosts apart that share a machine, and the meeting place keeps
+ * runs apart whose containers share its memory: there process numbers may be the same. */
 static void name_job(const Environment *environment, const struct Launcher *launcher, RankPlace *place)
 {
     bool named = false;
-    char numbers[64], word[24];
+    char numbers[72], word[24];
     size_t length = 0;
     uint64_t hash = hash_names(environment, launcher, JOB_NAMES_MAX, &named);
     const long shared = launcher->own_host ? (long)place->port : (long)getppid();
     const long number = named                                               ? 0
                         : launcher->own_host && rank_place_has_hosts(place) ? (long)getpid()
                                                                             : shared;
-    (void)snprintf(numbers, sizeof numbers, "%ld %" PRIu64, number, rank_place_first(place));
-    hash = hash_text(hash, numbers);
+    (void)snprintf(numbers, sizeof numbers, "%ld %" PRIu64 " %u", number, rank_place_first(place),
+                   (unsigned)place->port);
+    hash = hash_text(hash_text(hash, numbers), place->address);
     for (const char *at = launcher->name; *at && length + 1 < sizeof word; at++)
         if (isalnum((unsigned char)*at))
             word[length++] = *at;
