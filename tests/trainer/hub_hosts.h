@@ -43,8 +43,8 @@ void wait_until_ready(uint64_t hosts);
 /* Fails the test if a host has not ended with the status and a message that has the part. */
 void expect_message(int host, FshStatus status, const char *part);
 
-/* Works for start_hosts: opens and closes; combines values of all kinds, and checks what comes out; works with
- * the others until something is lost, and notes the message. */
+/* Works for start_hosts: open and close; combine values of all kinds and check what comes out; work with the
+ * others until something is lost, and note the message. */
 int only_open(const RankPlace *place);
 int combine(const RankPlace *place);
 int work_on(const RankPlace *place);

@@ -3,9 +3,12 @@
 #include "tests/support/support.h"
 #include "tests/trainer/hub_hosts.h"
 #include "trainer/ranks/hub_frames.h"
+#include "trainer/ranks/hub_sockets.h"
 
 #include <arpa/inet.h>
+#include <netdb.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,6 +79,54 @@ TEST(test_a_port_that_is_taken_is_told_on_both_hosts)
     expect_message(0, FSH_ERR_USAGE, "is taken on this host by another program");
     expect_message(1, FSH_ERR_PEER, "what answers there says nothing that ftrain says");
     (void)close(taken);
+}
+
+/* Fills the queue of a socket that listens, so that whoever connects hears nothing. Returns how many sockets
+ * that took. */
+static int fill_queue(uint16_t port, int *sockets, int most)
+{
+    const struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int count = 0;
+    for (bool full = false; !full && count < most; count++) {
+        struct pollfd wanted = {.events = POLLOUT};
+        sockets[count] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        (void)connect(sockets[count], (const struct sockaddr *)&address, sizeof address);
+        wanted.fd = sockets[count];
+        full = poll(&wanted, 1, 300) == 0;
+    }
+    return count;
+}
+
+TEST(test_the_second_address_of_a_name_is_tried_too)
+{
+    enum { CALLS = 32 };
+    const uint16_t silent_port = free_port();
+    const int silent = listen_on(silent_port);
+    const uint16_t port = free_port();
+    const int open = listen_on(port);
+    struct sockaddr_in first = {
+        .sin_family = AF_INET, .sin_port = htons(silent_port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in second = first;
+    int sockets[CALLS];
+    second.sin_port = htons(port);
+    struct addrinfo rest = {
+        .ai_family = AF_INET, .ai_addr = (struct sockaddr *)&second, .ai_addrlen = sizeof second};
+    const struct addrinfo list = {.ai_family = AF_INET,
+                                  .ai_addr = (struct sockaddr *)&first,
+                                  .ai_addrlen = sizeof first,
+                                  .ai_next = &rest};
+    const int count = fill_queue(silent_port, sockets, CALLS);
+    const double start = progress_now_seconds();
+    const int made = hub_connect(&list, 1);
+    const double took = progress_now_seconds() - start;
+    for (int i = 0; i < count; i++)
+        (void)close(sockets[i]);
+    (void)close(silent);
+    (void)close(open);
+    assert_true(count < CALLS && made >= 0);
+    assert_true(took > 0.4); /* the first address was waited for */
+    (void)close(made);
 }
 
 static void note_notice(void *context, const char *text)

@@ -5,6 +5,7 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/interrupt.h"
@@ -96,6 +97,67 @@ TEST(test_all_hosts_hear_of_one_that_is_frozen)
     expect_message(0, FSH_ERR_PEER, "rank 1 of 3 (host ");
     expect_message(0, FSH_ERR_PEER, "has not been heard of for 2 s");
     expect_message(2, FSH_ERR_PEER, "has not been heard of for 2 s");
+}
+
+/* Combines large values with the others until the test has set lost[0], and then some more. */
+static int combine_on(const RankPlace *place)
+{
+    enum { BYTES = HUB_PIECE_BYTES, AFTER = 20 };
+    uint64_t *values = calloc(1, BYTES);
+    Hub *hub = open_hub(place);
+    FshError error = {0};
+    FshStatus status = hub && values ? FSH_OK : FSH_ERR_USAGE;
+    uint64_t done = 0;
+    for (int after = 0; !status && after<AFTER; after += done> 0) {
+        done = report->lost[0];
+        status = hub_reduce(hub, values, BYTES, &max_u64, &error);
+        if (!status)
+            status = hub_broadcast(hub, place->rank == 0, &done, sizeof done, &error);
+    }
+    (void)snprintf(report->message[place->rank], sizeof report->message[0], "%s", error.message);
+    hub_close(&hub);
+    free(values);
+    return status != FSH_OK;
+}
+
+/* As a batch system suspends a job. One host goes on earlier than the other. */
+TEST(test_hosts_that_were_stopped_together_go_on)
+{
+    pid_t processes[2];
+    begin();
+    options.timeout_seconds = 2;
+    start_hosts(processes, 2, free_port(), combine_on);
+    wait_until_ready(2);
+    for (int i = 0; i < 2; i++)
+        (void)kill(processes[i], SIGSTOP);
+    sleep_seconds(3);
+    for (int i = 0; i < 2; i++) {
+        (void)kill(processes[i], SIGCONT);
+        sleep_seconds(0.3);
+    }
+    report->lost[0] = true;
+    for (int i = 0; i < 2; i++)
+        if (rank_process_end(processes[i]) != 0)
+            fail_msg("host %d: %s", i, report->message[i]);
+}
+
+static int meet_after_a_rest(const RankPlace *place)
+{
+    options.timeout_seconds = place->rank == 0 ? 0.7 : 60;
+    Hub *hub = open_hub(place);
+    FshError error = {0};
+    sleep_seconds(2);
+    const int bad = !hub || hub_meet(hub, &error) != FSH_OK;
+    if (error.message[0])
+        (void)snprintf(report->message[place->rank], sizeof report->message[0], "%s", error.message);
+    hub_close(&hub);
+    return bad;
+}
+
+TEST(test_a_host_with_a_short_timeout_hears_one_with_a_long_one)
+{
+    begin();
+    run_hosts(2, meet_after_a_rest);
 }
 
 static FshStatus look_at_report(void *context, int *signal_ret, FshError *error)

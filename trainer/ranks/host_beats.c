@@ -1,18 +1,12 @@
 #include "trainer/ranks/host_beats.h"
 
-#include <signal.h>
-#include <time.h>
-
 #include "common/progress.h"
+#include "common/thread.h"
 
 /* Waits until the next beat is due. Returns whether the thread goes on. */
 static bool rest(HostBeats *beats)
 {
-    struct timespec until;
-    (void)clock_gettime(CLOCK_MONOTONIC, &until);
-    const double due = (double)until.tv_nsec * 1e-9 + HOST_BEAT_SECONDS;
-    until.tv_sec += (time_t)due;
-    until.tv_nsec = (long)((due - (double)(time_t)due) * 1e9);
+    const struct timespec until = thread_deadline(HOST_BEAT_SECONDS);
     int code = 0;
     (void)pthread_mutex_lock(&beats->mutex);
     while (!beats->ends && code == 0)
@@ -48,36 +42,15 @@ static void *beat_on(void *context)
     return NULL;
 }
 
-/* Starts the thread with all signals blocked that can be held back: they are for those that wait for
- * them. */
-static int start_thread(HostBeats *beats)
-{
-    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
-    sigset_t blocked, before;
-    (void)sigfillset(&blocked);
-    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
-        (void)sigdelset(&blocked, faults[i]);
-    int code = pthread_sigmask(SIG_BLOCK, &blocked, &before);
-    if (code)
-        return code;
-    code = pthread_create(&beats->thread, NULL, beat_on, beats);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return code;
-}
-
 FshStatus host_beats_start(HostBeats *beats, const HostMemory *memory, double timeout_seconds,
                            FshError *error)
 {
     /* A longer time between two beats was a standstill of this process itself. */
     const double most = timeout_seconds / 4 < 1 ? timeout_seconds / 4 : 1;
-    pthread_condattr_t attributes;
     *beats = (HostBeats){.memory = memory, .most_seconds = most};
-    (void)pthread_condattr_init(&attributes);
-    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&beats->ended, &attributes);
-    (void)pthread_condattr_destroy(&attributes);
+    thread_condition_init(&beats->ended);
     (void)pthread_mutex_init(&beats->mutex, NULL);
-    const int code = start_thread(beats);
+    const int code = thread_start(&beats->thread, beat_on, beats);
     beats->runs = code == 0;
     return code ? fsh_error_system(error, code, "no thread to look after the other ranks") : FSH_OK;
 }

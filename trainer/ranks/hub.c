@@ -7,20 +7,18 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "common/progress.h"
+#include "common/thread.h"
 #include "trainer/ranks/hub_sockets.h"
 #include "trainer/ranks/hub_wire.h"
 
 enum { LOOK_MILLISECONDS = 100, LEAVE_SECONDS = 2 };
-static const double beat_most_seconds = 1;
 
 struct Hub {
     RankPlace place;
@@ -64,8 +62,7 @@ static void lose(Hub *hub, const char *text, int signal_number)
         hub->options.lose(hub->options.context, hub->loss, signal_number);
 }
 
-/* Makes it the loss that a host does something, as in "has ended". That host is told too, if it still hears.
- * */
+/* Makes it the loss that a host `what`, as in "has ended". That host is told too, if it still hears. */
 static void lose_host(Hub *hub, const HubWire *wire, const char *what, int signal_number)
 {
     char name[HOST_RANKS_NAME_MAX], text[HUB_TEXT_MAX];
@@ -121,31 +118,40 @@ static void listen_to(Hub *hub, HubWire *wire)
     (void)pthread_cond_broadcast(&hub->changed);
 }
 
+/* Returns the seconds that have passed since *last, and sets it to now. Time in which this process itself
+ * stood still does not count. */
+static double passed_since(const Hub *hub, double *last)
+{
+    const double quarter = hub->options.timeout_seconds / 4, most = quarter < 1 ? quarter : 1;
+    const double now = progress_now_seconds(), passed = now - *last;
+    *last = now;
+    return passed < most ? passed : most;
+}
+
 /* Looks whether a host has been silent for too long. */
 static void mind_silence(Hub *hub, const HubWire *wire)
 {
     char what[128];
     int signal_number = 0;
-    const double silent = progress_now_seconds() - wire->heard, most = hub->options.timeout_seconds;
+    const double most = hub->options.timeout_seconds;
     const double now_most =
         hub->options.most_silence ? hub->options.most_silence(hub->options.context, &signal_number) : most;
-    if (wire->gone || wire->left || hub->lost || silent < now_most)
+    if (wire->gone || wire->left || hub->lost || wire->silent < now_most)
         return;
-    (void)snprintf(what, sizeof what, "has not been heard of for %.0f s%s", silent,
+    (void)snprintf(what, sizeof what, "has not been heard of for %.0f s%s", wire->silent,
                    signal_number ? ", and a signal ends the run without it"
                                  : " (--timeout): its host is frozen, or cannot be reached");
     lose_host(hub, wire, what, signal_number);
 }
 
-/* Reads and writes all connections. */
-static void serve(Hub *hub)
+/* Reads and writes all connections, so many seconds after the last time. */
+static void serve(Hub *hub, double passed)
 {
-    const double quarter = hub->options.timeout_seconds / 4;
     for (size_t i = 0; i < hub->wire_count; i++) {
         HubWire *wire = &hub->wires[i];
+        wire->silent += passed;
         listen_to(hub, wire);
-        hub_wire_write(wire, quarter < beat_most_seconds ? quarter : beat_most_seconds, hub->loss,
-                       hub->loss_signal);
+        hub_wire_write(wire, hub->loss, hub->loss_signal);
         mind_silence(hub, wire);
     }
 }
@@ -161,7 +167,7 @@ static bool all_sent(const Hub *hub)
 static void *run_hub(void *context)
 {
     Hub *hub = context;
-    double looked = 0;
+    double looked = 0, served = progress_now_seconds();
     bool goes_on = true;
     while (goes_on) {
         FshError error = {0};
@@ -175,7 +181,7 @@ static void *run_hub(void *context)
         (void)pthread_mutex_lock(&hub->lock);
         if (status)
             lose(hub, error.message, signal_number);
-        serve(hub);
+        serve(hub, passed_since(hub, &served));
         goes_on = !hub->ends || !all_sent(hub);
         if (!goes_on)
             (void)pthread_cond_broadcast(&hub->changed);
@@ -194,11 +200,7 @@ static void wake(const Hub *hub)
 
 static FshStatus start_thread(Hub *hub, FshError *error)
 {
-    sigset_t all, before;
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    const int code = pthread_create(&hub->thread, NULL, run_hub, hub);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    const int code = thread_start(&hub->thread, run_hub, hub);
     hub->has_thread = code == 0;
     return code ? fsh_error_system(error, code, "no thread for the other hosts") : FSH_OK;
 }
@@ -214,7 +216,7 @@ static FshStatus make_wires(Hub *hub, const HubMeeting *meeting, FshStatus statu
         (void)close(meeting->links[i].socket);
     for (size_t i = 0; i < hub->wire_count; i++) {
         FshStatus opened = hub_wire_open(&hub->wires[i], &meeting->links[i], status ? NULL : error);
-        hub_tune(meeting->links[i].socket, hub->options.timeout_seconds);
+        hub_tune(meeting->links[i].socket);
         status = status ? status : opened;
     }
     return status;
@@ -231,7 +233,7 @@ FshStatus hub_open(Hub **hub_ret, const RankPlace *place, const HubOptions *opti
     hub->place = *place;
     hub->options = *options;
     (void)pthread_mutex_init(&hub->lock, NULL);
-    (void)pthread_cond_init(&hub->changed, NULL);
+    thread_condition_init(&hub->changed);
     hub->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     FshStatus status = hub->wake < 0 ? fsh_error_system(error, errno, "no eventfd")
                                      : hub_meeting_hold(&meeting, place, options, error);
@@ -247,9 +249,7 @@ FshStatus hub_open(Hub **hub_ret, const RankPlace *place, const HubOptions *opti
 /* Lets the thread send what is left, and ends it. */
 static void end_thread(Hub *hub)
 {
-    struct timespec until;
-    (void)clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += LEAVE_SECONDS;
+    const struct timespec until = thread_deadline(LEAVE_SECONDS);
     (void)pthread_mutex_lock(&hub->lock);
     for (size_t i = 0; i < hub->wire_count; i++)
         hub->wires[i].tells_leave = true;
@@ -316,15 +316,10 @@ static FshStatus say_lost(const Hub *hub, FshError *error)
 /* Waits for a change, or for HUB_LOOK_SECONDS, and looks at this host then. The lock is held. */
 static FshStatus wait_for_change(Hub *hub, FshError *error)
 {
-    enum { SECOND = 1000000000 };
-    struct timespec until;
+    const struct timespec until = thread_deadline(HUB_LOOK_SECONDS);
     FshError own = {0};
     FshStatus status = FSH_OK;
     int signal_number = 0;
-    (void)clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += (long)(HUB_LOOK_SECONDS * SECOND);
-    until.tv_sec += until.tv_nsec / SECOND;
-    until.tv_nsec %= SECOND;
     if (!hub->lost && pthread_cond_timedwait(&hub->changed, &hub->lock, &until) == ETIMEDOUT) {
         (void)pthread_mutex_unlock(&hub->lock);
         status = look(hub, &signal_number, &own);

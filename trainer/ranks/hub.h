@@ -9,11 +9,12 @@
  * Every host makes the same calls in the same order with the same counts. Rank 0 combines what the hosts send
  * in the order of their ranks and sends all the same bytes.
  *
- * A thread of its own serves the connections: it sends a sign of life at least every second, and asks
+ * A thread of its own serves the connections: it sends a sign of life four times a second, and asks
  * options.look whether this host is well, about every HUB_LOOK_SECONDS. What it learns, a loss, is told to
  * this host by options.lose and to all other hosts, so that all hear of it within a fraction of a second. A
  * host is lost when its connection ends before hub_close there, or when nothing is heard of it for
- * options.timeout_seconds (a frozen machine, a link that is down).
+ * options.timeout_seconds (a frozen machine, a link that is down). Time counts while this process moves
+ * itself: hosts that have been suspended together go on together.
  *
  * Threads: one at a time; hub_left from any. */
 #ifndef FSHARD_TRAINER_RANKS_HUB_H
@@ -27,9 +28,9 @@ enum { HUB_PIECE_BYTES = 512 * 1024 };
 typedef struct HubOptions {
     CommunicatorHint hint;  /* most_seconds 0: COMMUNICATOR_HOSTS_SECONDS */
     double timeout_seconds; /* above 0 */
-    double
-        patience_seconds; /* rank 0 waits so long for a host that lives; 0: COMMUNICATOR_PATIENCE_SECONDS */
-    const char *secret;   /* NULL: none */
+    /* rank 0 waits so long for a host that lives; 0: COMMUNICATOR_PATIENCE_SECONDS */
+    double patience_seconds;
+    const char *secret; /* NULL: none */
     /* Returns FSH_OK, or what this host has lost, which all others are told; sets *signal_ret to the signal
      * that ends all ranks with it, 0: none. NULL: nothing is ever lost. From hub's thread and from the
      * caller's. */
@@ -48,8 +49,7 @@ typedef struct Hub Hub;
  * place is that of a host's first rank. FSH_ERR_USAGE: the address does not resolve; the port is taken;
  * another version, secret, number of ranks; ranks of a host that do not follow each other. FSH_ERR_PEER:
  * the address does not answer, or a host has not come, within the time of the hint. FSH_ERR_SYSTEM: there is
- * no network.
- * FSH_ERR_INTERRUPTED. On failure *hub_ret is NULL. */
+ * no network. FSH_ERR_INTERRUPTED. On failure *hub_ret is NULL. */
 FshStatus hub_open(Hub **hub_ret, const RankPlace *place, const HubOptions *options, FshError *error);
 /* Leaves in order, which is no loss until somebody waits for this host, and frees. NULL is fine. */
 void hub_close(Hub **hub);

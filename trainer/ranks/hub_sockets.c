@@ -111,14 +111,13 @@ int hub_accept(int listening, char text[HUB_ADDRESS_TEXT_MAX])
 
 /* ---- the others ---- */
 
-/* Waits until the connection stands. Returns 0 or an errno. */
-static int wait_for_connection(int socket, double until)
+/* Waits until the connection stands, for so many seconds at most. Returns 0 or an errno. */
+static int wait_for_connection(int socket, double seconds)
 {
     struct pollfd wanted = {.fd = socket, .events = POLLOUT};
     int code = 0;
     socklen_t bytes = sizeof code;
-    const double left = until - progress_now_seconds();
-    if (left <= 0 || poll(&wanted, 1, (int)(left * 1000) + 1) <= 0)
+    if (seconds <= 0 || poll(&wanted, 1, (int)(seconds * 1000) + 1) <= 0)
         return ETIMEDOUT;
     return getsockopt(socket, SOL_SOCKET, SO_ERROR, &code, &bytes) ? errno : code;
 }
@@ -126,14 +125,16 @@ static int wait_for_connection(int socket, double until)
 int hub_connect(const struct addrinfo *list, double seconds)
 {
     const double until = progress_now_seconds() + seconds;
-    int code = ETIMEDOUT;
-    for (const struct addrinfo *at = list; at; at = at->ai_next) {
+    int code = ETIMEDOUT, left = 0;
+    for (const struct addrinfo *at = list; at; at = at->ai_next)
+        left++;
+    for (const struct addrinfo *at = list; at; at = at->ai_next, left--) {
         const int made = socket(at->ai_family, SOCK_STREAM | SOCKET_FLAGS, 0);
         if (made >= 0 && connect(made, at->ai_addr, at->ai_addrlen) == 0)
             return made;
         code = errno;
         if (made >= 0 && code == EINPROGRESS)
-            code = wait_for_connection(made, until);
+            code = wait_for_connection(made, (until - progress_now_seconds()) / left);
         if (code == 0)
             return made;
         if (made >= 0)
@@ -145,12 +146,10 @@ int hub_connect(const struct addrinfo *list, double seconds)
 
 /* ---- both ---- */
 
-void hub_tune(int socket, double timeout_seconds)
+void hub_tune(int socket)
 {
     const int on = 1, idle = 10, interval = 5, probes = 3;
-    const unsigned limit = (unsigned)(timeout_seconds * 1000);
     (void)setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    (void)setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &limit, sizeof limit);
     (void)setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
     (void)setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
     (void)setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);

@@ -24,12 +24,13 @@ FshStatus hub_listen(const RankPlace *place, const struct addrinfo *list, int *s
 /* Returns a connection that another host has begun, with its address in text; -1: there is none. */
 int hub_accept(int listening, char text[HUB_ADDRESS_TEXT_MAX]);
 
-/* Tries each address of the list for `seconds` at most. Returns a connection; -1, with errno set, if no
- * address answers. */
+/* Tries the addresses of the list, all of them within `seconds`: one that does not answer leaves their part
+ * to the others. Returns a connection; -1, with errno set, if no address answers. */
 int hub_connect(const struct addrinfo *list, double seconds);
 
-/* Makes a lost connection end after that time, and small messages leave at once. */
-void hub_tune(int socket, double timeout_seconds);
+/* Makes small messages leave at once, and a connection to a machine that is gone end, some day: the hosts
+ * notice sooner that nothing comes. */
+void hub_tune(int socket);
 
 /* Reads what has come of byte_count bytes, of which *got_ret are there already. Returns false if the peer has
  * ended the connection. */

@@ -23,8 +23,7 @@ enum {
 
 FshStatus hub_wire_open(HubWire *wire, const HubLink *link, FshError *error)
 {
-    const double now = progress_now_seconds();
-    *wire = (HubWire){.link = *link, .in = malloc(IN_BYTES), .heard = now, .beat = now};
+    *wire = (HubWire){.link = *link, .in = malloc(IN_BYTES), .beat = progress_now_seconds()};
     wire->message.bytes = malloc(OUT_BYTES);
     return wire->in && wire->message.bytes
                ? FSH_OK
@@ -132,7 +131,7 @@ HubNews hub_wire_read(HubWire *wire)
         if (open && load > 0)
             open = hub_read_some(wire->link.socket, to, load, &wire->load_got);
         if (wire->head_got + wire->load_got > had)
-            wire->heard = progress_now_seconds();
+            wire->silent = 0;
         if (has_head && wire->load_got == load) {
             take_frame(wire);
             news = HUB_NEWS_SOME;
@@ -200,7 +199,7 @@ static bool send_some(const HubWire *wire, HubOutput *output)
 }
 
 /* Puts out the next frame of the connection's own. Returns false if none is due. */
-static bool put_own(HubWire *wire, double beat_seconds, const char *loss, int signal_number)
+static bool put_own(HubWire *wire, const char *loss, int signal_number)
 {
     HubFrameHead head = {.kind = FRAME_BEAT};
     size_t load = 0;
@@ -214,7 +213,7 @@ static bool put_own(HubWire *wire, double beat_seconds, const char *loss, int si
     } else if (wire->tells_leave) {
         head.kind = FRAME_LEAVE;
         wire->tells_leave = false;
-    } else if (now - wire->beat < beat_seconds) {
+    } else if (now - wire->beat < HUB_BEAT_SECONDS) {
         return false;
     }
     wire->beat = now;
@@ -223,13 +222,12 @@ static bool put_own(HubWire *wire, double beat_seconds, const char *loss, int si
     return true;
 }
 
-void hub_wire_write(HubWire *wire, double beat_seconds, const char *loss, int signal_number)
+void hub_wire_write(HubWire *wire, const char *loss, int signal_number)
 {
     while (!wire->gone) {
         if (!send_some(wire, wire->own.sent < wire->own.count ? &wire->own : &wire->message))
             return;
-        if (wire->own.sent == wire->own.count && hub_wire_sent(wire) &&
-            !put_own(wire, beat_seconds, loss, signal_number))
+        if (wire->own.sent == wire->own.count && hub_wire_sent(wire) && !put_own(wire, loss, signal_number))
             return;
     }
 }

@@ -14,6 +14,9 @@
 
 #include "trainer/ranks/hub_meeting.h"
 
+/* The same on all hosts, whatever their timeouts: one may wait for a second only. */
+#define HUB_BEAT_SECONDS 0.25
+
 /* What a message is: the same on both sides, or the hosts are out of step. */
 typedef struct HubSubject {
     uint32_t operation;  /* counted from 1 */
@@ -43,9 +46,9 @@ typedef struct HubWire {
     char *in;
     char loss[HUB_TEXT_MAX]; /* that the other side has told, with its signal; "": none */
     int loss_signal;
-    double heard; /* when something came last; progress_now_seconds */
-    bool left;    /* the other side has left in order */
-    bool gone;    /* the connection has ended, or is of no use */
+    double silent; /* seconds since something came last: hub.c counts them, hub_wire_read begins anew */
+    bool left;     /* the other side has left in order */
+    bool gone;     /* the connection has ended, or is of no use */
     /* out */
     HubOutput message, own;
     char own_bytes[sizeof(HubFrameHead) + HUB_TEXT_MAX];
@@ -77,9 +80,9 @@ void hub_wire_take(HubWire *wire);
 /* Puts out a message; the one before it is sent (hub_wire_sent). */
 void hub_wire_put(HubWire *wire, HubSubject subject, const char *bytes);
 bool hub_wire_sent(const HubWire *wire);
-/* Sends what the connection takes, and a sign of life every beat_seconds. loss and its signal are sent if
+/* Sends what the connection takes, and a sign of life every HUB_BEAT_SECONDS. loss and its signal are sent if
  * wire->tells_loss. */
-void hub_wire_write(HubWire *wire, double beat_seconds, const char *loss, int signal_number);
+void hub_wire_write(HubWire *wire, const char *loss, int signal_number);
 /* Returns whether something is waiting to be sent. */
 bool hub_wire_has_output(const HubWire *wire);
 

@@ -65,8 +65,8 @@ typedef const char *(*RankLookup)(void *context, const char *name);
 /* Fills place. options may be NULL: none was given. FSH_ERR_USAGE: options or variables are incomplete, not
  * numbers, or contradict each other or another launcher's; the ranks of a host do not follow each other; the
  * address of several hosts is missing. FSH_ERR_UNSUPPORTED: more than RANKS_MAX ranks. The message names the
- * options and variables, and place is that of one process. Texts of place are options' or the environment's.
- * */
+ * options and variables, and place is that of one process. The texts that place points to are those of the
+ * options or of the environment. */
 FshStatus rank_place_find(RankPlace *place, const RankOptions *options, RankLookup lookup, void *context,
                           FshError *error);
 /* Fills place from the options and this process's environment. */
