@@ -3,15 +3,35 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <unistd.h>
 
 /* Lock-free, so that a signal handler may touch it and any thread may read it. */
 static atomic_int requested_signal;
-static atomic_int signal_count;
+/* How often each signal has come from the parent process, and from anyone else. */
+enum { SIGNALS = 3, SENDERS = 2 };
+static atomic_int counts[SIGNALS][SENDERS];
+static atomic_int simulated_count;
 static atomic_bool requeues;
 
-static void remember_signal(int signal_number)
+static int place_of(int signal_number)
 {
-    atomic_fetch_add(&signal_count, 1);
+    return signal_number == SIGINT ? 0 : signal_number == SIGTERM ? 1 : 2;
+}
+
+/* Counts a signal. Returns false if it is one that has come already and that the parent process passes on, or
+ * the other way round. */
+static bool is_new(int signal_number, const siginfo_t *info)
+{
+    const int sender = info->si_code == SI_USER && info->si_pid == getppid();
+    atomic_int *own = counts[place_of(signal_number)];
+    return atomic_fetch_add(&own[sender], 1) >= atomic_load(&own[1 - sender]);
+}
+
+static void remember_signal(int signal_number, siginfo_t *info, void *context)
+{
+    (void)context;
+    if (!is_new(signal_number, info))
+        return;
     /* The second SIGINT means that the user will not wait. With the default action the shell sees a death by
      * signal. */
     if (atomic_exchange(&requested_signal, signal_number) && signal_number == SIGINT) {
@@ -27,7 +47,7 @@ static void watch(int signal_number)
     if (sigaction(signal_number, NULL, &old) == 0 && old.sa_handler == SIG_IGN)
         return;
     /* SA_RESTART: a write in progress is finished, not failed. */
-    struct sigaction action = {.sa_handler = remember_signal, .sa_flags = SA_RESTART};
+    struct sigaction action = {.sa_sigaction = remember_signal, .sa_flags = SA_RESTART | SA_SIGINFO};
     (void)sigemptyset(&action.sa_mask);
     (void)sigaction(signal_number, &action, NULL);
 }
@@ -63,11 +83,19 @@ int interrupt_signal(void)
 
 int interrupt_count(void)
 {
-    return atomic_load(&signal_count);
+    int count = atomic_load(&simulated_count);
+    for (int i = 0; i < SIGNALS; i++) {
+        const int passed_on = atomic_load(&counts[i][1]), others = atomic_load(&counts[i][0]);
+        count += passed_on > others ? passed_on : others;
+    }
+    return count;
 }
 
 void interrupt_simulate(int signal_number)
 {
-    atomic_store(&signal_count, signal_number ? 1 : 0);
+    for (int i = 0; i < SIGNALS; i++)
+        for (int sender = 0; sender < SENDERS; sender++)
+            atomic_store(&counts[i][sender], 0);
+    atomic_store(&simulated_count, signal_number ? 1 : 0);
     atomic_store(&requested_signal, signal_number);
 }

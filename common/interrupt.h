@@ -2,7 +2,10 @@
  *
  * This is the only process-wide state in fshard, because a signal is process-wide. The first signal sets the
  * flag: the program finishes its current item and returns FSH_ERR_INTERRUPTED. A second SIGINT ends the
- * process at once; files on disk are whole then too, since they appear by rename only. */
+ * process at once; files on disk are whole then too, since they appear by rename only.
+ *
+ * A signal to a whole process group reaches a rank twice: by itself, and passed on by the parent process that
+ * started the rank. These two count once. */
 #ifndef FSHARD_COMMON_INTERRUPT_H
 #define FSHARD_COMMON_INTERRUPT_H
 
@@ -24,7 +27,8 @@ bool interrupt_requested(void);
 /* Returns the signal that came (SIGINT, SIGTERM), or 0. The exit status is 128 plus it, or 75. */
 int interrupt_signal(void);
 
-/* Returns how many signals have come. Whoever sends a second one will not wait. */
+/* Returns how many signals have come; one that the parent process passes on, too, counts once. Whoever sends
+ * a second one will not wait. */
 int interrupt_count(void);
 
 /* Acts as if the signal had come, because it came to another process of the run; with 0, for tests only, as

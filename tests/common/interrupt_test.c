@@ -1,0 +1,61 @@
+/* Signals: the first is a flag, a second SIGINT the end; one that comes twice by way of the parent is one. */
+#include "tests/support/support.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/interrupt.h"
+
+/* Starts a process that sends itself a signal, as its group would get it, and waits for others. It ends with
+ * the number of signals that it counts, once `ends` is closed. */
+static pid_t start(int signal_number, int ready[2], int ends[2])
+{
+    char byte = 0;
+    assert_int_equal(pipe(ready) | pipe(ends), 0);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child > 0)
+        return child;
+    (void)close(ends[1]);
+    interrupt_install();
+    interrupt_install_requeue();
+    (void)raise(signal_number);
+    (void)!write(ready[1], &byte, 1);
+    (void)!read(ends[0], &byte, 1);
+    _exit(interrupt_requested() ? interrupt_count() : 100);
+}
+
+/* Sends `count` signals from the parent and returns how the process ended, as a shell has it. */
+static int end_of(int signal_number, int count)
+{
+    int ready[2], ends[2], status = 0;
+    char byte;
+    const pid_t child = start(signal_number, ready, ends);
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    for (int i = 0; i < count; i++) {
+        assert_int_equal(kill(child, signal_number), 0);
+        (void)poll(NULL, 0, 50); /* two at once may come as one */
+    }
+    (void)close(ends[1]);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    for (int i = 0; i < 2; i++)
+        (void)close(ready[i]);
+    (void)close(ends[0]);
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+TEST(test_a_signal_that_the_parent_passes_on_is_no_second_one)
+{
+    assert_int_equal(end_of(SIGINT, 0), 1);
+    assert_int_equal(end_of(SIGINT, 1), 1);
+    assert_int_equal(end_of(SIGTERM, 1), 1);
+    assert_int_equal(end_of(SIGUSR1, 1), 1);
+}
+
+TEST(test_a_second_signal_counts)
+{
+    assert_int_equal(end_of(SIGINT, 2), 128 + SIGINT);
+    assert_int_equal(end_of(SIGTERM, 2), 2);
+}
