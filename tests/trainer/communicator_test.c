@@ -232,23 +232,20 @@ TEST(test_a_rank_that_is_there_twice_or_of_another_run_is_refused)
     const RankPlace first = rank_process_place(0, 2, "twice"), second = rank_process_place(1, 2, "twice"),
                     other = rank_process_place(2, 3, "twice");
     const pid_t waiting = rank_process_start(&first, join);
-    assert_true(wait_for_file(rank_process_file(&first, path), 10));
-    sleep_seconds(0.2);
+    rank_process_there(waiting, &first);
     assert_int_equal(rank_process_end(rank_process_start(&first, join)), 21);
     assert_int_equal(rank_process_end(rank_process_start(&other, join)), 22);
     assert_int_equal(rank_process_end(rank_process_start(&second, join)), 0);
     assert_int_equal(rank_process_end(waiting), 0);
-    assert_int_not_equal(stat(path, &status), 0);
+    assert_int_not_equal(stat(rank_process_file(&first, path), &status), 0);
 }
 
 /* What a killed run has left under the same name is in nobody's way. */
 TEST(test_a_file_that_was_left_over_is_made_anew)
 {
-    char path[160];
     const RankPlace place = rank_process_place(0, 2, "left");
     const pid_t killed = rank_process_start(&place, join);
-    assert_true(wait_for_file(rank_process_file(&place, path), 10));
-    sleep_seconds(0.2);
+    rank_process_there(killed, &place);
     assert_int_equal(kill(killed, SIGKILL), 0);
     assert_int_equal(rank_process_end(killed), 128 + SIGKILL);
     rank_processes_run(2, "left", join);
@@ -274,12 +271,10 @@ static int join_with_hints(const RankPlace *place)
 
 TEST(test_the_first_rank_says_once_who_is_missing)
 {
-    char path[160];
     const RankPlace first = rank_process_place(0, 3, "hint"), second = rank_process_place(1, 3, "hint"),
                     third = rank_process_place(2, 3, "hint");
     const pid_t waiting = rank_process_start(&first, join_with_hints);
-    assert_true(wait_for_file(rank_process_file(&first, path), 10));
-    sleep_seconds(0.05);
+    rank_process_there(waiting, &first);
     const pid_t other = rank_process_start(&second, join_with_hints);
     sleep_seconds(2.5);
     assert_int_equal(rank_process_end(rank_process_start(&third, join_with_hints)), 30);

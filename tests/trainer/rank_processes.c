@@ -1,5 +1,6 @@
 #include "tests/trainer/rank_processes.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/prctl.h>
@@ -7,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/progress.h"
 #include "tests/support/support.h"
 
 RankPlace rank_process_place(uint64_t rank, uint64_t world_size, const char *what)
@@ -49,6 +51,24 @@ void rank_process_stopped(pid_t child)
     int status = 0;
     assert_int_equal(waitpid(child, &status, WUNTRACED), child);
     assert_true(WIFSTOPPED(status));
+}
+
+void rank_process_there(pid_t child, const RankPlace *place)
+{
+    char path[160];
+    const off_t own = 1 + (off_t)place->local_rank;
+    const double start = progress_now_seconds();
+    bool there = false;
+    while (!there) {
+        struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = own, .l_len = 1};
+        const int file = open(rank_process_file(place, path), O_RDWR | O_CLOEXEC);
+        there =
+            file >= 0 && fcntl(file, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK && lock.l_pid == child;
+        if (file >= 0)
+            (void)close(file);
+        assert_true(progress_now_seconds() - start < 30);
+        sleep_seconds(0.002);
+    }
 }
 
 void rank_processes_run(uint64_t world_size, const char *what, RankWork work)

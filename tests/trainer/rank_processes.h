@@ -24,6 +24,9 @@ pid_t rank_process_start(const RankPlace *place, RankWork work);
 int rank_process_end(pid_t child);
 /* Waits until a process has stopped itself. */
 void rank_process_stopped(pid_t child);
+/* Waits until the process is there as the rank of the place: it holds its byte of the file, the ranks' bytes
+ * being behind that of the gate. */
+void rank_process_there(pid_t child, const RankPlace *place);
 /* Runs the work in all ranks; each must end with 0, and the file's name must be gone. */
 void rank_processes_run(uint64_t world_size, const char *what, RankWork work);
 
