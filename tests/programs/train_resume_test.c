@@ -279,6 +279,18 @@ TEST_IN_FOLDER(test_a_checkpoint_of_something_else_is_refused, folder)
             shards);
 }
 
+/* Epochs of earlier versions, which noted no steps, ended where the images did: here amid an update. */
+TEST_IN_FOLDER(test_a_run_whose_epochs_were_counted_otherwise_is_refused, folder)
+{
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out"),
+               *checkpoint = test_path(folder, "a/checkpoint.safetensors");
+    TRAINED("--model", "conv8", "--epochs", "1", "--grad-accum-steps", "2", shards, test_path(folder, "a"));
+    forget_checksums(checkpoint);
+    replace_in_file(checkpoint, "\\\"steps\\\":", "\\\"stepz\\\":");
+    REFUSED(1, "ended amid an update; this version's end with one; end the run with that version, or", out,
+            "--model", "conv8", "--epochs", "1", "--grad-accum-steps", "2", "--resume", checkpoint, shards);
+}
+
 TEST_IN_FOLDER(test_the_best_epochs_are_kept, folder)
 {
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");

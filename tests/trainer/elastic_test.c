@@ -58,3 +58,26 @@ TEST(test_the_options_follow)
     assert_int_equal(elastic_apply(&was, 3, &options, &error), FSH_ERR_MISMATCH);
     assert_contains(error.message, "takes 256 images, which 3 ranks cannot share alike; start 2");
 }
+
+/* A total for evaluation that the ranks could not share would end a restart as wrong usage. */
+TEST(test_the_total_of_evaluation_follows)
+{
+    FshError error = {0};
+    TrainOptions options = train_options_default();
+    const RunShape was = shape(4, 48, 1), unknown = shape(4, 0, 1);
+    options.batch_size = 192;
+    options.val_batch_size = 64;
+    assert_ok(elastic_apply(&was, 3, &options, &error), &error);
+    assert_int_equal(options.val_batch_size, 64); /* of each rank */
+    options.ranks.parallel = RANK_PARALLEL_DP;
+    assert_ok(elastic_apply(&was, 4, &options, &error), &error);
+    assert_int_equal(options.val_batch_size, 64);
+    assert_ok(elastic_apply(&was, 3, &options, &error), &error);
+    assert_int_equal(options.val_batch_size, 66);
+    options.val_batch_size = 64;
+    assert_ok(elastic_apply(&unknown, 3, &options, &error), &error);
+    assert_int_equal(options.val_batch_size, 66);
+    options.val_batch_size = 0; /* as in training */
+    assert_ok(elastic_apply(&was, 3, &options, &error), &error);
+    assert_int_equal(options.val_batch_size, 0);
+}

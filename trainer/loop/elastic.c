@@ -5,14 +5,9 @@
 
 #include "trainer/checkpoint/checkpoint.h"
 
-static uint64_t images_of_update(const RunShape *shape)
-{
-    return shape->ranks * shape->batch * shape->accumulation;
-}
-
 uint64_t elastic_ranks(const RunShape *was, uint64_t usable)
 {
-    const uint64_t images = images_of_update(was);
+    const uint64_t images = run_shape_images(was);
     while (usable > 1 && images % usable != 0)
         usable--;
     return usable;
@@ -20,7 +15,7 @@ uint64_t elastic_ranks(const RunShape *was, uint64_t usable)
 
 void elastic_deal(const RunShape *was, uint64_t ranks, RunShape *now_ret)
 {
-    const uint64_t images = images_of_update(was) / ranks; /* of a rank in an update */
+    const uint64_t images = run_shape_images(was) / ranks; /* of a rank in an update */
     uint64_t batch = was->batch;
     while (images % batch != 0 && 2 * batch > was->batch)
         batch--;
@@ -49,16 +44,27 @@ FshStatus elastic_find(const TrainOptions *options, uint64_t ranks, RunShape *wa
     return status;
 }
 
+/* Makes the total of a step of evaluation one that the ranks can share alike: no result depends on it. */
+static void deal_evaluation(uint64_t ranks, TrainOptions *options)
+{
+    const uint64_t total = (uint64_t)options->val_batch_size;
+    if (options->ranks.parallel == RANK_PARALLEL_DP)
+        options->val_batch_size = (int64_t)((total + ranks - 1) / ranks * ranks);
+}
+
 FshStatus elastic_apply(const RunShape *was, uint64_t ranks, TrainOptions *options, FshError *error)
 {
     RunShape now;
-    if (!was->batch || was->ranks == ranks)
+    if (was->ranks == ranks)
+        return FSH_OK;
+    deal_evaluation(ranks, options);
+    if (!was->batch)
         return FSH_OK;
     if (elastic_ranks(was, ranks) != ranks)
         return fsh_error_set(error, FSH_ERR_MISMATCH,
                              "--elastic: each update takes %" PRIu64 " images, which %" PRIu64
                              " ranks cannot share alike; start %" PRIu64,
-                             images_of_update(was), ranks, elastic_ranks(was, ranks));
+                             run_shape_images(was), ranks, elastic_ranks(was, ranks));
     elastic_deal(was, ranks, &now);
     options->batch_size =
         (int64_t)(options->ranks.parallel == RANK_PARALLEL_DP ? now.batch * ranks : now.batch);

@@ -22,7 +22,8 @@ void elastic_deal(const RunShape *was, uint64_t ranks, RunShape *now_ret);
 FshStatus elastic_find(const TrainOptions *options, uint64_t ranks, RunShape *was_ret, FshError *error);
 
 /* Changes the batch size and the accumulation of the options to those of a run of shape `was` on `ranks`
- * ranks. FSH_ERR_MISMATCH: they cannot share an update alike; the message says how many can. */
+ * ranks; a --val-batch-size that is a total becomes a multiple of them. FSH_ERR_MISMATCH: they cannot share
+ * an update alike; the message says how many can. */
 FshStatus elastic_apply(const RunShape *was, uint64_t ranks, TrainOptions *options, FshError *error);
 
 #endif

@@ -57,6 +57,11 @@ RunShape run_shape(const Session *session)
                       .steps = plan->steps_per_epoch};
 }
 
+uint64_t run_shape_images(const RunShape *shape)
+{
+    return shape->ranks * shape->batch * shape->accumulation;
+}
+
 /* Returns a count of the notes from 1 to `most`, or `missing` where they have none, as those of earlier
  * versions. */
 static uint64_t count_of(const json_t *notes, const char *name, uint64_t most, uint64_t missing)
@@ -90,11 +95,6 @@ static RunShape noted_shape(const json_t *notes, const Session *session)
     return was;
 }
 
-static uint64_t images_of_update(const RunShape *shape)
-{
-    return shape->ranks * shape->batch * shape->accumulation;
-}
-
 /* Writes what would make an update of `images`: "--batch-size 12 or --grad-accum-steps 4". */
 static void say_what_fits(const RunShape *now, uint64_t images, char *text, size_t text_bytes)
 {
@@ -112,7 +112,7 @@ static void say_what_fits(const RunShape *now, uint64_t images, char *text, size
         (void)snprintf(text, text_bytes, "as many ranks as divide %" PRIu64, images);
 }
 
-/* Checks that each update of the run takes the images that it would have taken. */
+/* Checks that each update of the run takes as many images as it would have taken. */
 static FshStatus check_shape(const char *path, const RunShape *was, const RunShape *now, FshError *error)
 {
     char fits[128];
@@ -123,7 +123,7 @@ static FshStatus check_shape(const char *path, const RunShape *was, const RunSha
             ", and its version has not noted the batch size that it chose; start as many, or begin "
             "a new run with --weights",
             path, was->ranks, was->ranks == 1 ? "" : "s", now->ranks);
-    const uint64_t before = images_of_update(was), after = images_of_update(now);
+    const uint64_t before = run_shape_images(was), after = run_shape_images(now);
     say_what_fits(now, before, fits, sizeof fits);
     if (before != after)
         return fsh_error_set(
@@ -133,16 +133,30 @@ static FshStatus check_shape(const char *path, const RunShape *was, const RunSha
             " x %" PRIu64 ") now; start with %s, or begin a new run with --weights",
             path, before, was->ranks, was->batch, was->accumulation, after, now->ranks, now->batch,
             now->accumulation, fits);
+    return FSH_OK;
+}
+
+/* Checks that the updates of the run end with its epochs, where they would end now. counted: the notes say
+ * how many steps its epochs have. */
+static FshStatus check_epochs(const char *path, const RunShape *was, const RunShape *now, bool counted,
+                              FshError *error)
+{
     const uint64_t epoch_before = was->steps * was->ranks * was->batch,
                    epoch_after = now->steps * now->ranks * now->batch;
-    const bool reaches_over = was->accumulation != now->accumulation && was->steps % was->accumulation != 0;
-    if (epoch_before != epoch_after || reaches_over)
+    const bool ends_amid = was->steps % was->accumulation != 0;
+    if (epoch_before == epoch_after && !(ends_amid && was->accumulation != now->accumulation))
+        return FSH_OK;
+    if (!counted && ends_amid)
         return fsh_error_set(error, FSH_ERR_MISMATCH,
-                             "%s: the updates of the run do not end where its epochs of %" PRIu64
-                             " images end, and would take other images now (epochs of %" PRIu64
-                             "); start as it was started, or begin a new run with --weights",
-                             path, epoch_before, epoch_after);
-    return FSH_OK;
+                             "%s: is of an earlier version of ftrain, whose epochs of %" PRIu64
+                             " images ended amid an update; this version's end with one; end the run with "
+                             "that version, or begin a new run with --weights",
+                             path, epoch_before);
+    return fsh_error_set(error, FSH_ERR_MISMATCH,
+                         "%s: the updates of the run do not end where its epochs of %" PRIu64
+                         " images end, and would take other images now (epochs of %" PRIu64
+                         "); start as it was started, or begin a new run with --weights",
+                         path, epoch_before, epoch_after);
 }
 
 /* Checks that the state stands at a place that the run has, and makes it count the steps of its shape now. */
@@ -264,6 +278,8 @@ FshStatus run_resume(const char *path, Session *session, const TrainOptions *opt
     *before_ret = noted_shape(notes, session);
     if (!status)
         status = check_shape(path, before_ret, &now, error);
+    if (!status)
+        status = check_epochs(path, before_ret, &now, run_shape_noted(notes).steps != 0, error);
     if (!status)
         status = run_state_read(state, path, json_object_get(notes, "run"), error);
     if (!status)

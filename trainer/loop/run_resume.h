@@ -24,6 +24,9 @@ typedef struct RunShape {
 /* Returns the shape of the run that the session is for. */
 RunShape run_shape(const Session *session);
 
+/* Returns the images of an update. */
+uint64_t run_shape_images(const RunShape *shape);
+
 /* Returns the shape of the run that has left the notes of a checkpoint. A batch or steps of 0 are not known:
  * an earlier version has left them, which did not note what it chose. */
 RunShape run_shape_noted(const json_t *notes);

@@ -76,7 +76,7 @@ static FshStatus plan_batch(TrainPlan *plan, const TrainOptions *options, FshErr
     const uint64_t ranks = plan->world_size, share = plan->train_count / ranks; /* of each rank */
     uint64_t batch = 0, evaluation_batch = 0;
     FshStatus status = share_batch(options, &options->batch_size, options->batch_size, ranks, &batch, error);
-    if (!status)
+    if (!status && !pairs) /* they are evaluated one by one */
         status = share_batch(options, &options->val_batch_size, options->val_batch_size, ranks,
                              &evaluation_batch, error);
     if (status)
