@@ -8,6 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/text.h"
+#include "trainer/checkpoint/safetensors.h"
+
 /* 53 pairs: 4 updates of 12 in an epoch, with 5 left over, however ranks and steps share them. */
 static const DatasetSpec pairs = {.codec = FSH_CODEC_RAW,
                                   .width = 32,
@@ -74,9 +77,49 @@ static RunResult run_part(const char *const *network, const char *shards, const 
     return results[0];
 }
 
+/* Replaces the text by another one of its length, once. */
+static void rename_in(char *bytes, size_t byte_count, const char *from, const char *to)
+{
+    char *at = memmem(bytes, byte_count, from, strlen(from));
+    assert_non_null(at);
+    memcpy(at, to, strlen(to));
+}
+
+/* Changes a checkpoint that was made one run after an update: the loss of that run was no number, so nothing
+ * was gathered and the counter is below 0. The checksums do not match any more, and lose their names. */
+static void refuse_gathered(const char *path)
+{
+    Safetensors *file = NULL;
+    FshError error = {0};
+    size_t byte_count = 0;
+    uint64_t header_bytes = 0;
+    const float one = 1, refused = -1;
+    char *bytes = test_file_read(path, &byte_count);
+    memcpy(&header_bytes, bytes, sizeof header_bytes);
+    assert_ok(safetensors_open(&file, path, &error), &error);
+    for (size_t i = 0; i < safetensors_count(file); i++) {
+        const SafetensorsEntry *entry = safetensors_entry(file, i);
+        char *data =
+            bytes + sizeof header_bytes + header_bytes + (entry->data - safetensors_entry(file, 0)->data);
+        if (text_has_suffix(entry->name, ".accumulated"))
+            memset(data, 0, entry->bytes);
+        if (strcmp(entry->name, "optimizer.micro") == 0) {
+            assert_memory_equal(data, &one, sizeof one);
+            memcpy(data, &refused, sizeof refused);
+        }
+    }
+    safetensors_close(&file);
+    rename_in(bytes, byte_count, "fshard.header_xxh3", "fshard.header_none");
+    rename_in(bytes, byte_count, "fshard.tensors_xxh3", "fshard.tensors_none");
+    test_file_write(path, bytes, byte_count);
+    free(bytes);
+}
+
 /* Runs the parts one after another and compares the end with that of an undisturbed run of the first.
+ * between: changes the checkpoint after the first part; or NULL.
  * loss_bound: of the relative difference of an epoch's mean loss. */
-static void compare_with_undisturbed(TestFolder *folder, const Part *parts, size_t count, double loss_bound)
+static void compare_with_undisturbed(TestFolder *folder, const Part *parts, size_t count, double loss_bound,
+                                     void (*between)(const char *path))
 {
     static const char *const columns[] = {"lr", "train_loss", "eval_loss", "eval_psnr"};
     const char *shards = make_set(folder, &pairs), *one = test_path(folder, "one"),
@@ -87,6 +130,8 @@ static void compare_with_undisturbed(TestFolder *folder, const Part *parts, size
     for (size_t i = 0; i < count; i++) {
         result = run_part(unet, shards, several, &parts[i]);
         run_result_free(&result);
+        if (i == 0 && between)
+            between(test_path(folder, "several/checkpoint.safetensors"));
     }
     const double far = weights_distance(test_path(folder, "one/last.safetensors"),
                                         test_path(folder, "several/last.safetensors"));
@@ -104,7 +149,7 @@ static void compare_with_undisturbed(TestFolder *folder, const Part *parts, size
 TEST_IN_FOLDER(test_a_run_goes_on_with_2_1_and_4_ranks, folder)
 {
     static const Part parts[] = {{2, "6", "1", "2"}, {1, "12", "1", "3"}, {4, "3", "1", NULL}};
-    compare_with_undisturbed(folder, parts, 3, 1e-5);
+    compare_with_undisturbed(folder, parts, 3, 1e-5, NULL);
 }
 
 /* The third part stops in the middle of an update, whose first images then count twice in the epoch's
@@ -113,7 +158,13 @@ TEST_IN_FOLDER(test_a_run_goes_on_with_other_steps_in_an_update, folder)
 {
     static const Part parts[] = {
         {2, "6", "1", "1"}, {1, "6", "2", "4"}, {2, "2", "3", "7"}, {1, "12", "1", NULL}};
-    compare_with_undisturbed(folder, parts, 4, 1e-2);
+    compare_with_undisturbed(folder, parts, 4, 1e-2, NULL);
+}
+
+TEST_IN_FOLDER(test_a_run_goes_back_before_a_loss_that_is_no_number, folder)
+{
+    static const Part parts[] = {{2, "2", "3", "7"}, {1, "4", "3", NULL}};
+    compare_with_undisturbed(folder, parts, 2, 1e-2, refuse_gathered);
 }
 
 #define RUN "--model", "conv8", "--epochs", "1", "--resume", "auto"

@@ -39,11 +39,21 @@ FshStatus checkpoint_notes(const char *path, json_t **notes_ret, FshError *error
     return status;
 }
 
-FshStatus checkpoint_load(const char *path, State *state, const Graph *graph, bool at_update, FshError *error)
+/* Returns whether a run since the last update had a loss that was no number. */
+static bool holds_refused(const Safetensors *file)
+{
+    const SafetensorsEntry *micro = safetensors_find(file, "optimizer.micro");
+    float count = 0;
+    return micro && micro->count == 1 && !safetensors_read_f32(micro, &count, 1, NULL) && count < 0;
+}
+
+FshStatus checkpoint_load(const char *path, State *state, const Graph *graph, bool *at_update,
+                          FshError *error)
 {
     Safetensors *file = NULL;
-    const StatePart part = at_update ? STATE_AT_UPDATE : STATE_ALL;
     FshStatus status = safetensors_open(&file, path, error);
+    *at_update = *at_update || (!status && holds_refused(file));
+    const StatePart part = *at_update ? STATE_AT_UPDATE : STATE_ALL;
     if (!status)
         status = state_file_check(path, file, graph, part, NULL, error);
     if (!status)

@@ -20,10 +20,12 @@ FshStatus checkpoint_save(const char *path, State *state, const Graph *graph, co
  * without the notes of a checkpoint; FSH_ERR_CORRUPT. */
 FshStatus checkpoint_notes(const char *path, json_t **notes_ret, FshError *error);
 
-/* Sets the State from the checkpoint. at_update: it is to stand where its last update has left it; what
- * was gathered for the next one is neither asked for nor taken. FSH_ERR_MISMATCH: it is from another
- * network or optimizer (the message names the first tensor that differs); nothing is changed then. */
-FshStatus checkpoint_load(const char *path, State *state, const Graph *graph, bool at_update,
+/* Sets the State from the checkpoint. *at_update: it is to stand where its last update has left it; what
+ * was gathered for the next one is neither asked for nor taken. *at_update becomes true where ranks have
+ * noted that one of the runs since that update had a loss that was no number (Optimizer, "optimizer.micro"):
+ * those runs are to be made again. FSH_ERR_MISMATCH: it is from another network or optimizer (the message
+ * names the first tensor that differs); nothing is changed then. */
+FshStatus checkpoint_load(const char *path, State *state, const Graph *graph, bool *at_update,
                           FshError *error);
 
 #endif

@@ -159,9 +159,9 @@ static FshStatus check_epochs(const char *path, const RunShape *was, const RunSh
                          path, epoch_before, epoch_after);
 }
 
-/* Checks that the state stands at a place that the run has, and makes it count the steps of its shape now. */
-static FshStatus place_state(const char *path, RunState *state, const RunShape *was, const RunShape *now,
-                             uint64_t epochs, FshError *error)
+/* Checks that the state stands at a place that the run has. */
+static FshStatus check_place(const char *path, const RunState *state, const RunShape *was, uint64_t epochs,
+                             FshError *error)
 {
     if (state->epoch > epochs || state->step > was->steps || (state->epoch == epochs && state->step > 0) ||
         state->steps_done != state->epoch * was->steps + state->step)
@@ -169,11 +169,14 @@ static FshStatus place_state(const char *path, RunState *state, const RunShape *
                              "%s: stands at epoch %" PRIu64 ", step %" PRIu64 ", %" PRIu64
                              " steps in all: no place in this run",
                              path, state->epoch, state->step, state->steps_done);
-    if (was->accumulation != now->accumulation) {
-        state->step = state->step / was->accumulation * now->accumulation;
-        state->steps_done = state->epoch * now->steps + state->step;
-    }
     return FSH_OK;
+}
+
+/* Sets the state back to its last update, and makes it count the steps of its shape now. */
+static void step_to_update(RunState *state, const RunShape *was, const RunShape *now)
+{
+    state->step = state->step / was->accumulation * now->accumulation;
+    state->steps_done = state->epoch * now->steps + state->step;
 }
 
 void run_resume_difference(const Session *session, const RunShape *before, char *text, size_t text_bytes)
@@ -276,6 +279,7 @@ FshStatus run_resume(const char *path, Session *session, const TrainOptions *opt
     if (!status)
         status = check_same_run(path, session, options, notes, error);
     *before_ret = noted_shape(notes, session);
+    bool at_update = before_ret->accumulation != now.accumulation;
     if (!status)
         status = check_shape(path, before_ret, &now, error);
     if (!status)
@@ -283,10 +287,12 @@ FshStatus run_resume(const char *path, Session *session, const TrainOptions *opt
     if (!status)
         status = run_state_read(state, path, json_object_get(notes, "run"), error);
     if (!status)
-        status = place_state(path, state, before_ret, &now, session->plan.epochs, error);
+        status = check_place(path, state, before_ret, session->plan.epochs, error);
     if (!status)
-        status = checkpoint_load(path, session->network.state, network_graph(&session->network),
-                                 before_ret->accumulation != now.accumulation, error);
+        status = checkpoint_load(path, session->network.state, network_graph(&session->network), &at_update,
+                                 error);
+    if (!status && at_update)
+        step_to_update(state, before_ret, &now);
     json_decref(notes);
     return status;
 }
