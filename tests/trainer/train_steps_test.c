@@ -34,14 +34,28 @@ static FshStatus refuse_batch(Program *program, TensorId input, const void *valu
     return fsh_error_set(error, FSH_ERR_CORRUPT, "sample 7: the device takes no batch");
 }
 
+static const BackendInterface *device_interface;
+
+/* Takes all that comes before an input comes again: the first batch. */
+static FshStatus refuse_second_batch(Program *program, TensorId input, const void *values, size_t bytes,
+                                     FshError *error)
+{
+    static TensorId first = TENSOR_NONE;
+    if (input == first)
+        return refuse_batch(program, input, values, bytes, error);
+    first = first == TENSOR_NONE ? input : first;
+    return device_interface->program_write(program, input, values, bytes, error);
+}
+
 /* What a rank tells the test. */
 typedef struct Told {
     FshStatus status;
+    bool saved; /* a checkpoint would have been written */
     char message[sizeof((FshError){0}.message)];
 } Told;
 
 /* What is wrong with a rank. */
-typedef enum Fault { WELL, REFUSES_BATCH, OTHER_WEIGHTS } Fault;
+typedef enum Fault { WELL, REFUSES_BATCH, REFUSES_SECOND, OTHER_WEIGHTS, OTHER_AND_REFUSES } Fault;
 
 /* Makes the fault; `checkpoints` steps lie between two checkpoints. */
 static FshStatus spoil(Training *training, Fault fault, FshError *error)
@@ -49,11 +63,12 @@ static FshStatus spoil(Training *training, Fault fault, FshError *error)
     static BackendInterface refusing;
     Session *session = &training->session;
     float bias[4];
-    refusing = *session->network.backend->interface;
-    refusing.program_write = refuse_batch;
-    if (fault == REFUSES_BATCH)
+    device_interface = session->network.backend->interface;
+    refusing = *device_interface;
+    refusing.program_write = fault == REFUSES_BATCH ? refuse_batch : refuse_second_batch;
+    if (fault == REFUSES_BATCH || fault == REFUSES_SECOND || fault == OTHER_AND_REFUSES)
         session->network.backend->interface = &refusing;
-    if (fault != OTHER_WEIGHTS)
+    if (fault != OTHER_WEIGHTS && fault != OTHER_AND_REFUSES)
         return FSH_OK;
     FshStatus status = state_read(session->network.state, "model.33.bias", bias, 4, error);
     bias[3] += 1e-7F; /* whatever rank 0 has: one bit is enough */
@@ -90,6 +105,7 @@ static int run_rank(const char *shards, int rank, Fault fault, uint64_t checkpoi
         told.status = training_steps(&training, &epoch, &error);
     }
     memcpy(told.message, error.message, sizeof told.message);
+    told.saved = training.saved;
     const bool wrote = write(tells, &told, sizeof told) == (ssize_t)sizeof told;
     while (read(stays, &byte, 1) > 0)
         ;
@@ -177,5 +193,19 @@ TEST_IN_FOLDER(test_weights_that_differ_between_ranks_end_the_run, folder)
         if (!strstr(told[0].message, says[i % 2]))
             fail_msg("%s", told[0].message);
         assert_string_equal(told[1].message, ranks_told_elsewhere);
+    }
+}
+
+/* What was learnt is saved, unless the ranks have learnt different things. */
+TEST_IN_FOLDER(test_weights_that_differ_are_not_saved_when_a_batch_fails, folder)
+{
+    static const Fault faults[] = {REFUSES_SECOND, OTHER_AND_REFUSES};
+    for (int i = 0; i < 2; i++) {
+        Told told[RANKS];
+        run_two(folder, 20 + i, 1, faults[i], 0, told);
+        assert_int_equal(told[1].status, FSH_ERR_CORRUPT);
+        assert_int_equal(told[0].status, FSH_ERR_PEER);
+        for (int rank = 0; rank < RANKS; rank++)
+            assert_int_equal(told[rank].saved, faults[i] == REFUSES_SECOND);
     }
 }

@@ -75,11 +75,22 @@ void training_save_checkpoint(Training *training)
     save_checkpoint(training, &training->state);
 }
 
-bool training_keep_learnt(Training *training)
+/* Saves checkpoint and weights. Returns false if the disk would not take them. */
+static bool save_learnt(Training *training)
 {
     training_save_checkpoint(training);
     run_files_save_weights(&training->files, RUN_LAST, &training->state, NULL);
     return !run_files_stale(&training->files);
+}
+
+bool training_keep_learnt(Training *training)
+{
+    FshError error = {0};
+    if (training_check_weights(training, &error) != FSH_ERR_MISMATCH) /* a lost rank is reported elsewhere */
+        return save_learnt(training);
+    if (training_writes(training))
+        console_warning(&training->session.console, "%s; nothing is saved", error.message);
+    return false;
 }
 
 FshStatus training_stop_for_signal(Training *training, FshError *error)
@@ -88,7 +99,7 @@ FshStatus training_stop_for_signal(Training *training, FshError *error)
     if (training_check_weights(training, error) ==
         FSH_ERR_MISMATCH) /* a lost rank is reported by those that wait */
         return FSH_ERR_MISMATCH;
-    (void)training_keep_learnt(training);
+    (void)save_learnt(training);
     if (!training_writes(training)) {
         ranks_leave_to_first(training->session.communicator, error);
         return FSH_ERR_INTERRUPTED;

@@ -94,7 +94,8 @@ double training_evaluation_left(const Training *training);
 void training_warn_of(Training *training, FshStatus status, const FshError *error);
 void training_save_checkpoint(Training *training);
 /* Saves checkpoint and weights before an unplanned stop: an unreadable sample is no reason to lose what was
- * learnt. Returns false if the disk would not take them. */
+ * learnt. Returns false if the disk would not take them, or if the ranks' weights differ: then nothing is
+ * saved, and rank 0 warns. */
 bool training_keep_learnt(Training *training);
 /* Saves the state. Returns FSH_ERR_INTERRUPTED; the message says where the state is. FSH_ERR_MISMATCH: the
  * ranks have different weights, and nothing is saved. */
