@@ -34,6 +34,7 @@ template <typename T, Addend kind, bool Synced> struct ForwardPass {
     using Piece = Raw<T, vector_width<T>>;
     static constexpr int mapped = kind == Addend::none ? 1 : 2, vectors = mapped;
     static constexpr bool fits = sizeof(T) == 2 || kind != Addend::narrower; /* rows must be whole vectors */
+    static constexpr bool alike_on_ranks = Synced;
     MomentsTerm<T> term;
     Apply<T, kind, false> map;
     Moments moments;
@@ -116,6 +117,7 @@ template <typename T, Gate gate, Second second, bool Stores, bool Synced> struct
     static constexpr int mapped = map_gate == Gate::y ? 3 : 2, with_y = gate == Gate::y ? 3 : 2,
                          vectors = with_y + (second != Second::none ? 1 : 0);
     static constexpr bool fits = sizeof(T) == 2 || second != Second::wider; /* rows must be whole vectors */
+    static constexpr bool alike_on_ranks = Synced;
     BackwardTerm<T, gate, second, Stores> term;
     Backward<T, map_gate> map;
     FinishBackward finish_first;

@@ -61,7 +61,8 @@ cudaError_t kernel_batch_norm_apply(const NormTensors *tensors, const NormActiva
 /* Computes mean and inverse_deviation = 1 / sqrt(variance + epsilon) of the batch, moves the running
  * statistics by momentum (with the unbiased variance), and then does what kernel_batch_norm_apply does; for
  * small images in one launch (rows_whole.cuh). With peers there is only that one launch, which exchanges the
- * statistics too: cudaErrorNotSupported, and nothing is done, where it does not suit the shape. */
+ * statistics too: cudaErrorNotSupported, and nothing is done, where it does not suit the shape or the card,
+ * which ranks have alike (peer_exchange.h); a launch that fails on this rank alone is an error. */
 cudaError_t kernel_batch_norm_forward(const NormTensors *tensors, const NormRunning *running,
                                       const NormActivation *activation, const DeviceTensor *addend,
                                       const DeviceTensor *y, void *scratch, cudaStream_t stream);

@@ -127,6 +127,7 @@ constexpr int stages = 4;
 /* Runs a Pass. partial: [blocks_y, sums, pitch]. A Pass has a term, a map (rows.cuh), and Kept, what a block
  * keeps of its channels in shared memory:
  *
+ * - alike_on_ranks: it exchanges sums with other ranks, which are to make the same launch.
  * - fetch(c, c < channels, first) reads everything that is needed of channel c, before anything is written
  *   (first: in one block for each channel).
  * - keep(kept, early, k) stores what the sums need of channel c, the block's k-th.
@@ -306,7 +307,10 @@ inline bool stage(const void *kernel, const Deal &d, int vectors, Stages *staged
     return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most) == cudaSuccess;
 }
 
-/* Launches the pass. Returns false, and does nothing, if it cannot be launched. scratch: as in sum_rows. */
+/* Launches the pass. Returns false, and does nothing, if it cannot be launched. Returns true with the error
+ * left for cudaGetLastError if a pass that all ranks must make alike (alike_on_ranks) fails for a reason that
+ * the other ranks need not have, such as no memory for the kernel: another launch in its place would exchange
+ * other numbers than theirs. scratch: as in sum_rows. */
 template <typename T, typename Pass>
 bool run_whole(const Pass &pass, const DeviceTensor *x, void *scratch, cudaStream_t stream)
 {
@@ -332,6 +336,9 @@ bool run_whole(const Pass &pass, const DeviceTensor *x, void *scratch, cudaStrea
                                    (int)device_tensor_channels(x)) == cudaSuccess)
                 return true;
         }
+        const cudaError_t failed = cudaPeekAtLastError();
+        if (Pass::alike_on_ranks && failed != cudaSuccess && failed != cudaErrorCooperativeLaunchTooLarge)
+            return true;
         (void)cudaGetLastError();
     }
     return false;
