@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -182,6 +183,19 @@ TEST_IN_FOLDER(test_two_gpus_with_sync_bn_train_in_16_bits, folder)
     run_result_free(&result);
 }
 
+/* Waits until a file of that name has taken the place of `before`. */
+static void wait_for_another(const char *path, const struct stat *before)
+{
+    const double start = progress_now_seconds();
+    struct stat now = *before;
+    while (now.st_ino == before->st_ino && now.st_mtim.tv_sec == before->st_mtim.tv_sec &&
+           now.st_mtim.tv_nsec == before->st_mtim.tv_nsec) {
+        assert_true(progress_now_seconds() - start < 60);
+        sleep_seconds(0.05);
+        assert_int_equal(stat(path, &now), 0);
+    }
+}
+
 #define LONG_RUN                                                                                             \
     "--jobs", "4", "--device", "cuda", "--gpus", "2", "--model", "conv8", "--batch-size", "2", "--epochs",   \
         "100000", "--lr-base", "0.01", "--val-interval", "100000", "--checkpoint-interval", "3"
@@ -225,8 +239,9 @@ static void lose_second(TestFolder *folder, const char *option, int signal_numbe
     assert_true(victim > 0);
     assert_int_equal(kill(victim, signal_number), 0);
     const double start = progress_now_seconds();
-    if (signal_number == SIGSTOP) { /* the launcher would wait for it longer */
-        sleep_seconds(8);
+    if (signal_number == SIGSTOP) { /* the launcher would wait for it longer than for the first, which ends */
+        while (started_rank(running.process, 0) != victim && progress_now_seconds() - start < 15)
+            sleep_seconds(0.05);
         assert_int_equal(kill(victim, SIGCONT), 0);
     }
     RunResult result = run_wait(&running);
@@ -245,6 +260,34 @@ TEST_IN_FOLDER(test_a_rank_that_is_killed_ends_the_run, folder)
     (void)make_set(folder, &train_plain);
     lose_second(folder, NULL, SIGKILL, false, 128 + SIGKILL, ") has ended");
     lose_second(folder, "--sync-bn", SIGKILL, false, 128 + SIGKILL, ") has ended");
+}
+
+/* As the first waits for the second in NCCL: its failure is that of the second, and both begin again. */
+TEST_IN_FOLDER(test_a_rank_that_is_killed_while_the_other_waits_is_started_again, folder)
+{
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out"),
+               *checkpoint = test_path(folder, "out/checkpoint.safetensors");
+    const char *const arguments[] = {LONG_RUN, "--max-restarts", "1", shards, out, NULL};
+    RunningProgram running = run_start(&(RunOptions){.timeout_seconds = 240}, "ftrain", arguments);
+    assert_true(wait_for_file(checkpoint, 60));
+    const pid_t first = started_rank(running.process, 0), second = started_rank(running.process, 1);
+    struct stat before;
+    assert_true(second > 0);
+    assert_int_equal(kill(second, SIGKILL), 0);
+    const double start = progress_now_seconds();
+    for (pid_t now = 0; now <= 0 || now == second || started_rank(running.process, 0) == first;
+         now = started_rank(running.process, 1)) {
+        assert_true(progress_now_seconds() - start < 60);
+        sleep_seconds(0.05);
+    }
+    assert_int_equal(stat(checkpoint, &before), 0);
+    wait_for_another(checkpoint, &before);
+    assert_int_equal(kill(running.process, SIGTERM), 0);
+    RunResult result = run_wait(&running);
+    print_message("%s", result.err);
+    assert_int_equal(result.exit_status, 75);
+    assert_contains(result.err, "restart 1 of 1: all ranks go on from step ");
+    run_result_free(&result);
 }
 
 TEST_IN_FOLDER(test_a_rank_that_is_stopped_ends_the_run, folder)
@@ -320,13 +363,15 @@ TEST_IN_FOLDER(test_a_signal_stops_both_and_the_run_goes_on, folder)
     assert_true(wait_for_file(test_path(folder, "out/checkpoint.safetensors"), 60));
     assert_int_equal(kill(running.process, SIGTERM), 0);
     RunResult result = run_wait(&running);
+    struct stat before;
     if (result.exit_status != 75)
         fail_msg("exit status %d\n%s", result.exit_status, result.err);
     assert_contains(result.err, "; --resume auto goes on");
     run_result_free(&result);
+    assert_int_equal(stat(test_path(folder, "out/checkpoint.safetensors"), &before), 0);
     const char *const again[] = {LONG_RUN, "--resume", "auto", shards, out, NULL};
     running = run_start(&options, "ftrain", again);
-    sleep_seconds(10);
+    wait_for_another(test_path(folder, "out/checkpoint.safetensors"), &before);
     assert_int_equal(kill(running.process, SIGINT), 0);
     result = run_wait(&running);
     assert_int_equal(result.exit_status, 130);
