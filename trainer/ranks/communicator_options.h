@@ -28,7 +28,8 @@ typedef struct CommunicatorOptions {
     /* A rank whose process has not moved for so long is lost; 0: COMMUNICATOR_TIMEOUT_SECONDS. */
     double timeout_seconds;
     /* A rank that lives but does not come to the others is waited for so long; 0:
-     * COMMUNICATOR_PATIENCE_SECONDS. */
+     * COMMUNICATOR_PATIENCE_SECONDS. Tests make it shorter; ftrain leaves it. Calls of NCCL are waited for
+     * COMMUNICATOR_PATIENCE_SECONDS, whatever it is (device_ranks.c). */
     double patience_seconds;
     const char *secret; /* that hosts must share to meet; NULL: none */
 } CommunicatorOptions;

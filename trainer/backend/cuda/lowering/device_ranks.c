@@ -230,8 +230,7 @@ static FshStatus end_calls(DeviceRanks *ranks, ncclResult_t code, const char *ca
 
 /* ---- the watch ---- */
 
-/* Returns FSH_OK, or why the communication must end: a rank that is lost, or an error of NCCL between calls.
- * */
+/* Returns FSH_OK, or why the communication must end: a lost rank, or an error of NCCL between calls. */
 static FshStatus look_for_failure(DeviceRanks *ranks, FshError *error)
 {
     ncclResult_t code = ncclSuccess;

@@ -3,12 +3,17 @@
  *
  * NCCL is loaded (dlopen) when ranks join: it is 200 MB that one process has no use for.
  *
- * No call here and no wait for the stream lasts for ever. A rank that ends or freezes leaves the others' GPUs
- * waiting for it. From before NCCL connects until the backend closes, a thread looks after the others, and
- * after NCCL itself; when a rank is gone it gives up: it aborts the communication, which makes NCCL's kernels
- * return, so that whoever waits for the stream or an event comes back within a second. NCCL's own calls do
- * not block (ncclConfig_t.blocking is 0): what they begin is waited for here, and that wait ends with the
- * same verdict. What the GPUs hold after that is worth nothing, and device_ranks_check says why.
+ * A rank that ends or freezes leaves the others' GPUs waiting for it, but no call here and no wait for the
+ * stream lasts for ever because of that. From before NCCL connects until the backend closes, a thread looks
+ * after the others, and after NCCL itself; when a rank is gone it gives up: it aborts the communication,
+ * which makes NCCL's kernels return, so that whoever waits for the stream or an event comes back within a
+ * second. NCCL's own calls do not block (ncclConfig_t.blocking is 0): what they begin is waited for here, and
+ * that wait ends with the same verdict. What the GPUs hold after that is worth nothing, and
+ * device_ranks_check says why.
+ *
+ * The thread looks at processes, not at GPUs. A rank whose process moves while its GPU or driver hangs is not
+ * found out: a wait for the stream, of all ranks, then lasts until that process ends. Only calls of NCCL that
+ * have not been enqueued yet are given up, after COMMUNICATOR_PATIENCE_SECONDS.
  *
  * NCCL's abort comes back only when no recorded graph with its kernels is left: programs are freed before the
  * ranks leave.
