@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "common/interrupt.h"
 #include "common/progress.h"
 
 enum { HOSTS_MAX = 3, RANKS_OF_TEST_MAX = 8, MANY = 300000 }; /* floats: more than a piece */
@@ -131,4 +132,108 @@ TEST(test_a_rank_that_is_lost_is_named_on_all_hosts)
     for (int rank = 0; rank < 4; rank++)
         assert_int_equal(rank_process_end(processes[rank]), rank == 3 ? 128 + SIGKILL : 0);
     assert_true(progress_now_seconds() - start < 10);
+}
+
+/* ---- signals ---- */
+
+/* Waits for another host that lives and hangs, after two signals. */
+static int wait_for_the_hung(const RankPlace *place, uint64_t hung, const char *what)
+{
+    Communicator *communicator = NULL;
+    FshError error = {0};
+    char name[64];
+    (void)snprintf(name, sizeof name, "rank %d of 2 (host ", (int)hung);
+    interrupt_install();
+    FshStatus status = communicator_open(&communicator, place, NULL, &error);
+    if (status)
+        return 1;
+    const double start = progress_now_seconds();
+    if (place->rank == hung)
+        while (!communicator_is_broken(communicator) && progress_now_seconds() - start < 60)
+            sleep_seconds(0.01);
+    else
+        for (int i = 0; i < 2; i++)
+            (void)raise(SIGTERM);
+    status = communicator_barrier(communicator, &error);
+    const bool told = strstr(error.message, name) && strstr(error.message, what) &&
+                      strstr(error.message, "a signal ends the run without it");
+    const int bad = status != FSH_ERR_PEER || communicator_lost_to(communicator) != SIGTERM || !told ||
+                    progress_now_seconds() - start > 50;
+    communicator_close(&communicator);
+    return bad;
+}
+
+static int wait_for_second(const RankPlace *place)
+{
+    return wait_for_the_hung(place, 1, "has kept the others waiting for ");
+}
+
+static int wait_for_first(const RankPlace *place)
+{
+    return wait_for_the_hung(place, 0, "has not answered for ");
+}
+
+TEST(test_a_second_signal_leaves_a_host_that_hangs_behind)
+{
+    static const uint64_t hosts[HOSTS_MAX] = {1, 1};
+    pid_t one[2], other[2];
+    (void)start_hosts(hosts, one, wait_for_second);
+    (void)start_hosts(hosts, other, wait_for_first);
+    for (int rank = 0; rank < 2; rank++) {
+        assert_int_equal(rank_process_end(one[rank]), 0);
+        assert_int_equal(rank_process_end(other[rank]), 0);
+    }
+}
+
+/* ---- meetings that fail ---- */
+
+/* The hosts do not agree on how many ranks there are. */
+static int meet_a_misfit(const RankPlace *place)
+{
+    RankPlace own = *place;
+    Communicator *communicator = NULL;
+    FshError error = {0};
+    own.world_size = place->rank < 2 ? 4 : 5;
+    const FshStatus status = communicator_open(&communicator, &own, NULL, &error);
+    communicator_close(&communicator);
+    return status != FSH_ERR_USAGE ||
+           (strcmp(error.message, ranks_told_elsewhere) == 0) != (place->local_rank > 0);
+}
+
+TEST(test_all_ranks_of_a_host_end_as_its_first_does)
+{
+    static const uint64_t hosts[HOSTS_MAX] = {2, 2};
+    pid_t processes[RANKS_OF_TEST_MAX];
+    (void)start_hosts(hosts, processes, meet_a_misfit);
+    for (int rank = 0; rank < 4; rank++)
+        assert_int_equal(rank_process_end(processes[rank]), 0);
+}
+
+/* Is told by the first rank that the other host is waited for. */
+static void interrupt_then(void *context, const char *text)
+{
+    (void)context;
+    if (strstr(text, "ranks 2 to 3 of 4 are waited for"))
+        (void)raise(SIGTERM);
+}
+
+static int meet_nobody(const RankPlace *place)
+{
+    const CommunicatorOptions options = {.hint = {.most_seconds = 30, .tell = interrupt_then}};
+    Communicator *communicator = NULL;
+    if (place->rank > 1)
+        return 0;
+    interrupt_install();
+    const FshStatus status = communicator_open(&communicator, place, &options, NULL);
+    communicator_close(&communicator);
+    return status != FSH_ERR_INTERRUPTED || interrupt_signal() != SIGTERM;
+}
+
+TEST(test_all_ranks_of_a_host_end_with_the_signal_of_its_first)
+{
+    static const uint64_t hosts[HOSTS_MAX] = {2, 2};
+    pid_t processes[RANKS_OF_TEST_MAX];
+    (void)start_hosts(hosts, processes, meet_nobody);
+    for (int rank = 0; rank < 4; rank++)
+        assert_int_equal(rank_process_end(processes[rank]), 0);
 }

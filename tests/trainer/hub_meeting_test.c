@@ -31,8 +31,51 @@ TEST(test_a_host_that_is_missing_is_named_on_all_that_are_there)
     (void)rank_process_end(a);
     (void)rank_process_end(b);
     expect_message(0, FSH_ERR_PEER, "ranks 2 to 3 of 4 have not come within 2 seconds");
-    assert_true(report->status[1] != FSH_OK);
+    expect_message(1, FSH_ERR_PEER, "ranks 2 to 3 of 4 have not come within 2 seconds");
     assert_true(report->seconds[0] < 6 && report->seconds[1] < 6);
+}
+
+/* Tells the test that the first host listens, and is interrupted once the second has waited for a while. */
+static FshStatus look_as_first(void *context, int *signal_ret, FshError *error)
+{
+    (void)context, (void)signal_ret, (void)error;
+    report->ready[2] = true;
+    if (report->lost[1])
+        interrupt_simulate(SIGTERM);
+    return FSH_OK;
+}
+
+static FshStatus look_as_second(void *context, int *signal_ret, FshError *error)
+{
+    static int looks;
+    (void)context, (void)signal_ret, (void)error;
+    report->lost[1] = ++looks > 20;
+    return FSH_OK;
+}
+
+static int be_interrupted(const RankPlace *place)
+{
+    interrupt_install();
+    options.look = place->rank == 0 ? look_as_first : look_as_second;
+    (void)only_open(place);
+    report->signal_number[place->rank] = interrupt_signal();
+    return 0;
+}
+
+TEST(test_hosts_that_wait_end_as_the_first_does_after_a_signal)
+{
+    const uint16_t port = free_port();
+    const RankPlace first = host_place(0, 1, 3, port), second = host_place(1, 1, 3, port);
+    begin();
+    const pid_t a = rank_process_start(&first, be_interrupted);
+    for (int turn = 0; turn < 3000 && !report->ready[2]; turn++)
+        sleep_seconds(0.01);
+    const pid_t b = rank_process_start(&second, be_interrupted);
+    (void)rank_process_end(a);
+    (void)rank_process_end(b);
+    expect_message(0, FSH_ERR_INTERRUPTED, "interrupted while waiting");
+    expect_message(1, FSH_ERR_INTERRUPTED, "interrupted while waiting");
+    assert_int_equal(report->signal_number[1], SIGTERM);
 }
 
 TEST(test_an_address_that_does_not_answer_is_told)

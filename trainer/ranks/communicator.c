@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/interrupt.h"
 #include "common/progress.h"
 #include "trainer/ranks/host_ranks.h"
 #include "trainer/ranks/hub.h"
@@ -39,6 +40,11 @@ static double most_silence(void *context, int *signal_ret)
     return host_ranks_still_most(context, signal_ret);
 }
 
+static double most_late(void *context, int *signal_ret)
+{
+    return host_ranks_late_most(context, signal_ret);
+}
+
 /* What the first rank of a host does to meet the others. */
 typedef struct Journey {
     Communicator *communicator;
@@ -64,16 +70,18 @@ static FshStatus meet_hosts(Communicator *communicator, const CommunicatorOption
     Journey journey = {.communicator = communicator,
                        .options = {.hint = options->hint,
                                    .timeout_seconds = host_ranks_timeout(host),
-                                   .patience_seconds = options->patience_seconds,
                                    .secret = options->secret,
                                    .look = look_at_host,
                                    .lose = lose_on_host,
                                    .most_silence = most_silence,
+                                   .most_late = most_late,
                                    .context = host}};
     const HostExchange exchange = {.run = join_hosts, .context = &journey};
     const double left = options->hint.most_seconds - (progress_now_seconds() - start);
     journey.options.hint.most_seconds = left > 1 ? left : 1;
     FshStatus status = host_ranks_meet(host, &exchange, error);
+    if (status == FSH_ERR_INTERRUPTED && !interrupt_signal()) /* it has come to the first rank of the host */
+        interrupt_simulate(host_ranks_lost_to(host));
     if (status && host_ranks_index(host) > 0)
         return fsh_error_set(error, status, "%s", ranks_told_elsewhere);
     return journey.status ? journey.status : status;

@@ -245,10 +245,8 @@ bool host_memory_has_died(const HostMemory *memory, uint64_t index)
 const char *host_memory_describe(const HostMemory *memory, uint64_t index, char text[HOST_RANKS_NAME_MAX])
 {
     const HostRankCell *cell = &memory->head->ranks[index];
-    (void)snprintf(text, HOST_RANKS_NAME_MAX, "rank %d of %" PRIu64 " (host %s, process %d)",
-                   atomic_load(&cell->rank), memory->place.world_size, memory->host,
-                   atomic_load(&cell->process));
-    return text;
+    return rank_describe(text, HOST_RANKS_NAME_MAX, (uint64_t)atomic_load(&cell->rank),
+                         memory->place.world_size, memory->host, (uint64_t)atomic_load(&cell->process));
 }
 
 /* ---- waiting for all ---- */

@@ -39,6 +39,7 @@ typedef enum HostLossState { HOST_LOSS_NONE, HOST_LOSS_WRITING, HOST_LOSS_TOLD }
 typedef struct HostLoss {
     atomic_int state;         /* HostLossState: who moves it from NONE writes the rest, once */
     atomic_int signal_number; /* that has hastened it; 0: none */
+    atomic_int status;        /* with which all end: host_ranks.h, HostExchange */
     char text[HOST_RANKS_LOSS_MAX];
 } HostLoss;
 

@@ -127,21 +127,30 @@ static FshStatus tell_loss(const HostRanks *host, FshError *error)
     const HostLoss *loss = &host->memory.head->loss;
     for (int i = 0; i < TRIES && atomic_load(&loss->state) != HOST_LOSS_TOLD; i++)
         (void)nanosleep(&pause, NULL);
-    return fsh_error_set(error, FSH_ERR_PEER, "%.*s", (int)sizeof loss->text - 1,
-                         atomic_load(&loss->state) == HOST_LOSS_TOLD ? loss->text : "another rank has ended");
+    const bool told = atomic_load(&loss->state) == HOST_LOSS_TOLD;
+    return fsh_error_set(error, told ? (FshStatus)atomic_load(&loss->status) : FSH_ERR_PEER, "%.*s",
+                         (int)sizeof loss->text - 1, told ? loss->text : "another rank has ended");
 }
 
-FshStatus host_ranks_lose_to_signal(HostRanks *host, int signal_number, const char *text, FshError *error)
+/* Makes it the loss that something has failed with the status. */
+static FshStatus lose_with(HostRanks *host, FshStatus failed, int signal_number, const char *text,
+                           FshError *error)
 {
     HostHead *head = host->memory.head;
     int none = HOST_LOSS_NONE;
     if (atomic_compare_exchange_strong(&head->loss.state, &none, HOST_LOSS_WRITING)) {
         (void)snprintf(head->loss.text, sizeof head->loss.text, "%s", text);
         atomic_store(&head->loss.signal_number, signal_number);
+        atomic_store(&head->loss.status, (int)failed);
         atomic_store(&head->loss.state, HOST_LOSS_TOLD);
         wake_all(&head->generation);
     }
     return tell_loss(host, error);
+}
+
+FshStatus host_ranks_lose_to_signal(HostRanks *host, int signal_number, const char *text, FshError *error)
+{
+    return lose_with(host, FSH_ERR_PEER, signal_number, text, error);
 }
 
 FshStatus host_ranks_lose(HostRanks *host, const char *text, FshError *error)
@@ -175,6 +184,14 @@ double host_ranks_still_most(const HostRanks *host, int *signal_ret)
                         : host->signal_count() > 1 ? still_after_signals
                                                    : still_after_signal;
     return most < host->timeout_seconds ? most : host->timeout_seconds;
+}
+
+double host_ranks_late_most(const HostRanks *host, int *signal_ret)
+{
+    const bool hurries = host->signal_count() > 1;
+    *signal_ret = hurries ? host->signal_number() : 0;
+    return hurries && late_after_signals < host->patience_seconds ? late_after_signals
+                                                                  : host->patience_seconds;
 }
 
 /* Makes it the loss that a rank `what` for so many seconds, and that a signal leaves it behind. */
@@ -244,6 +261,7 @@ static FshStatus check_missing(HostRanks *host, unsigned generation, double wait
     const HostMemory *memory = &host->memory;
     const uint64_t left = host_ranks_left(host), missing = first_missing(host, generation);
     char text[96];
+    int signal_number = 0;
     FshStatus status = host_ranks_check(host, error); /* one that died may be why another has left */
     if (status || atomic_load(&memory->head->generation) != generation)
         return status; /* who has passed the barrier may leave */
@@ -251,10 +269,10 @@ static FshStatus check_missing(HostRanks *host, unsigned generation, double wait
         return lose_rank(host, left, "has ended", error);
     if (missing == memory->count)
         return FSH_OK;
-    if (host->signal_count() > 1 && waited > late_after_signals)
-        return lose_to_signal(host, missing, "has kept the others waiting", waited, error);
-    if (waited <= host->patience_seconds)
+    if (waited <= host_ranks_late_most(host, &signal_number))
         return FSH_OK;
+    if (signal_number)
+        return lose_to_signal(host, missing, "has kept the others waiting", waited, error);
     (void)snprintf(text, sizeof text, "has kept the others waiting for %.0f s: its process lives, but hangs",
                    waited);
     return lose_rank(host, missing, text, error);
@@ -300,6 +318,15 @@ static FshStatus pass_barrier(HostRanks *host, FshError *error)
     return FSH_OK;
 }
 
+/* Makes it the loss that the exchange has failed here. Wrong options and a signal are told as such: all ranks
+ * end for them as this one does. */
+static FshStatus lose_exchange(HostRanks *host, FshStatus failed, const char *text, FshError *error)
+{
+    if (failed == FSH_ERR_INTERRUPTED)
+        return lose_with(host, failed, host->signal_number(), text, error);
+    return lose_with(host, failed == FSH_ERR_USAGE ? failed : FSH_ERR_PEER, 0, text, error);
+}
+
 /* Lets the first rank exchange the bytes with other hosts while the others wait. */
 static FshStatus run_exchange(HostRanks *host, const HostExchange *exchange, void *bytes, size_t byte_count,
                               FshError *error)
@@ -311,7 +338,7 @@ static FshStatus run_exchange(HostRanks *host, const HostExchange *exchange, voi
         FshStatus status = exchange->run(exchange->context, bytes, byte_count, &failure);
         atomic_store(&head->exchanging, false);
         if (status)
-            return host_ranks_lose(host, failure.message, error);
+            return lose_exchange(host, status, failure.message, error);
     }
     return pass_barrier(host, error);
 }

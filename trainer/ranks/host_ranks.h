@@ -51,8 +51,9 @@ typedef struct RankReduction {
 /* Runs on the first rank of the host, while the others wait, with the bytes of a piece: what this host
  * has combined, or sends. Replaces them by what all hosts have. It may take long; it looks at
  * host_ranks_check about every HOST_RANKS_LOOK_SECONDS, and fails when that does. When it fails, its
- * message becomes the loss that all ranks of the host are told. bytes is NULL and byte_count 0 where the
- * ranks only wait for each other. */
+ * message becomes the loss that all ranks of the host are told, with FSH_ERR_PEER; FSH_ERR_USAGE and
+ * FSH_ERR_INTERRUPTED are told as they are. bytes is NULL and byte_count 0 where the ranks only wait for each
+ * other. */
 typedef struct HostExchange {
     FshStatus (*run)(void *context, void *bytes, size_t byte_count, FshError *error);
     void *context;
@@ -106,6 +107,10 @@ int host_ranks_lost_to(const HostRanks *host);
 /* Returns for how many seconds a rank, or another host, may stand still: timeout_seconds, or less where a
  * signal has come to this rank, to which *signal_ret is set; 0: none. */
 double host_ranks_still_most(const HostRanks *host, int *signal_ret);
+/* Returns for how many seconds a rank that lives, or another host, may keep the others waiting:
+ * patience_seconds, or less where two signals have come to this rank. Sets *signal_ret to the signal then;
+ * 0: none. */
+double host_ranks_late_most(const HostRanks *host, int *signal_ret);
 /* Returns options->timeout_seconds, or what stands for 0 there. */
 double host_ranks_timeout(const HostRanks *host);
 /* Looks for a rank of this host that is lost, and makes that the loss. Returns

@@ -18,7 +18,7 @@
 #include "trainer/ranks/hub_sockets.h"
 #include "trainer/ranks/hub_wire.h"
 
-enum { LOOK_MILLISECONDS = 100, LEAVE_SECONDS = 2 };
+enum { LOOK_MILLISECONDS = 100, LEAVE_SECONDS = 2, NAME_SECONDS = 2 };
 
 struct Hub {
     RankPlace place;
@@ -41,10 +41,8 @@ struct Hub {
 
 static const char *describe(const Hub *hub, const HubWire *wire, char text[HOST_RANKS_NAME_MAX])
 {
-    (void)snprintf(text, HOST_RANKS_NAME_MAX,
-                   "rank %" PRIu64 " of %" PRIu64 " (host %.50s, process %" PRIu64 ")", wire->link.first,
-                   hub->place.world_size, wire->link.host, wire->link.process);
-    return text;
+    return rank_describe(text, HOST_RANKS_NAME_MAX, wire->link.first, hub->place.world_size, wire->link.host,
+                         wire->link.process);
 }
 
 /* Ends all communication, with the first loss that is noticed, of which all hosts are told. */
@@ -102,11 +100,11 @@ static void listen_to(Hub *hub, HubWire *wire)
     case HUB_NEWS_NONE:
         return;
     case HUB_NEWS_SOME:
-        if (wire->loss[0])
+        if (wire->told)
             lose(hub, wire->loss, wire->loss_signal);
         break;
     case HUB_NEWS_ENDED:
-        if (wire->loss[0])
+        if (wire->told)
             lose(hub, wire->loss, wire->loss_signal);
         else if (!wire->left)
             lose_host(hub, wire, errno == ETIMEDOUT ? "cannot be reached any more" : "has ended", 0);
@@ -338,14 +336,29 @@ static bool is_out_of_step(const Hub *hub, const HubSubject *subject, const Oper
             subject->meaning != (uint32_t)operation->meaning);
 }
 
-/* Waits for a message of an operation. Rank 0, for which `waits` is set, waits for a host that lives as long
- * as ranks wait for each other; the others leave that to it. The lock is held. */
-static FshStatus await_message(Hub *hub, const HubWire *wire, const Operation *operation, bool waits,
+/* Looks whether a host that lives has kept this one waiting for too long. Rank 0 waits as long as ranks wait
+ * for each other. The others leave it to rank 0 to name who hangs, unless a signal has come and rank 0 has
+ * not done so NAME_SECONDS later. The lock is held. */
+static void mind_lateness(Hub *hub, const HubWire *wire, double waited)
+{
+    const bool is_first = hub->place.rank == 0;
+    char what[128];
+    int signal_number = 0;
+    const double most = hub->options.most_late ? hub->options.most_late(hub->options.context, &signal_number)
+                                               : COMMUNICATOR_PATIENCE_SECONDS;
+    if (waited <= most + (is_first ? 0 : NAME_SECONDS) || (!is_first && !signal_number))
+        return;
+    (void)snprintf(what, sizeof what, "has %s for %.0f s%s",
+                   is_first ? "kept the others waiting" : "not answered", waited,
+                   signal_number ? ", and a signal ends the run without it" : ": its host lives, but hangs");
+    lose_host(hub, wire, what, signal_number);
+}
+
+/* Waits for a message of an operation. The lock is held. */
+static FshStatus await_message(Hub *hub, const HubWire *wire, const Operation *operation,
                                HubSubject *subject_ret, FshError *error)
 {
-    const double patience =
-        hub->options.patience_seconds > 0 ? hub->options.patience_seconds : COMMUNICATOR_PATIENCE_SECONDS;
-    const double start = progress_now_seconds();
+    double waited = 0, last = progress_now_seconds();
     FshStatus status = hub->lost ? say_lost(hub, error) : FSH_OK;
     while (!status) {
         const bool whole = hub_wire_has(wire, subject_ret);
@@ -355,9 +368,10 @@ static FshStatus await_message(Hub *hub, const HubWire *wire, const Operation *o
             return FSH_OK;
         else if (wire->left)
             lose_host(hub, wire, "has ended", 0);
-        else if (waits && progress_now_seconds() - start > patience)
-            lose_host(hub, wire, "has kept the others waiting for too long: its host lives, but hangs", 0);
+        else
+            mind_lateness(hub, wire, waited);
         status = wait_for_change(hub, error);
+        waited += passed_since(hub, &last);
     }
     return status;
 }
@@ -384,7 +398,7 @@ static FshStatus collect(Hub *hub, const Operation *operation, FshError *error)
     for (size_t i = 0; i < hub->wire_count && !status; i++) {
         HubWire *wire = &hub->wires[i];
         HubSubject subject;
-        status = await_message(hub, wire, operation, true, &subject, error);
+        status = await_message(hub, wire, operation, &subject, error);
         if (!status && operation->reduction)
             operation->reduction->combine(operation->bytes, wire->in, 0,
                                           operation->byte_count / operation->reduction->element_bytes);
@@ -412,7 +426,7 @@ static FshStatus operate_as_other(Hub *hub, const Operation *operation, FshError
     FshStatus status = put(hub, first, operation, operation->sends, error);
     wake(hub);
     if (!status)
-        status = await_message(hub, first, operation, false, &subject, error);
+        status = await_message(hub, first, operation, &subject, error);
     if (status)
         return status;
     if (subject.has_bytes && operation->bytes)

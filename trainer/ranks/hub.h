@@ -28,9 +28,7 @@ enum { HUB_PIECE_BYTES = 512 * 1024 };
 typedef struct HubOptions {
     CommunicatorHint hint;  /* most_seconds 0: COMMUNICATOR_HOSTS_SECONDS */
     double timeout_seconds; /* above 0 */
-    /* rank 0 waits so long for a host that lives; 0: COMMUNICATOR_PATIENCE_SECONDS */
-    double patience_seconds;
-    const char *secret; /* NULL: none */
+    const char *secret;     /* NULL: none */
     /* Returns FSH_OK, or what this host has lost, which all others are told; sets *signal_ret to the signal
      * that ends all ranks with it, 0: none. NULL: nothing is ever lost. From hub's thread and from the
      * caller's. */
@@ -40,6 +38,9 @@ typedef struct HubOptions {
     /* Returns for how many seconds another host may be silent, timeout_seconds at most, and sets *signal_ret
      * to the signal that is why, 0: none. NULL: timeout_seconds. From hub's thread. */
     double (*most_silence)(void *context, int *signal_ret);
+    /* Returns for how many seconds a host that lives may keep the others waiting, and sets *signal_ret as
+     * above. NULL: COMMUNICATOR_PATIENCE_SECONDS. From the caller's thread. */
+    double (*most_late)(void *context, int *signal_ret);
     void *context;
 } HubOptions;
 
@@ -49,7 +50,9 @@ typedef struct Hub Hub;
  * place is that of a host's first rank. FSH_ERR_USAGE: the address does not resolve; the port is taken;
  * another version, secret, number of ranks; ranks of a host that do not follow each other. FSH_ERR_PEER:
  * the address does not answer, or a host has not come, within the time of the hint. FSH_ERR_SYSTEM: there is
- * no network. FSH_ERR_INTERRUPTED. On failure *hub_ret is NULL. */
+ * no network. FSH_ERR_INTERRUPTED: a signal has come here, or to the first host, and then counts here
+ * too. Hosts that wait at the first one end with the status with which it ends. On failure *hub_ret is
+ * NULL. */
 FshStatus hub_open(Hub **hub_ret, const RankPlace *place, const HubOptions *options, FshError *error);
 /* Leaves in order, which is no loss until somebody waits for this host, and frees. NULL is fine. */
 void hub_close(Hub **hub);

@@ -75,8 +75,7 @@ void hub_welcome_make(HubWelcome *welcome, const HubHello *hello, const char *se
 
 /* ---- checking ---- */
 
-/* Ends a text of a peer, and makes it printable. */
-static void clean(char *text, size_t text_bytes)
+void hub_text_clean(char *text, size_t text_bytes)
 {
     text[text_bytes - 1] = '\0';
     for (; *text; text++)
@@ -135,8 +134,8 @@ HubCheck hub_hello_check(HubHello *hello, const RankPlace *place, const HubChall
                        "FSHARD_SECRET differs between this host and the first; set the same on all, or none");
         return HUB_STRANGER;
     }
-    clean(hello->version, sizeof hello->version);
-    clean(hello->host, sizeof hello->host);
+    hub_text_clean(hello->version, sizeof hello->version);
+    hub_text_clean(hello->host, sizeof hello->host);
     if (hello->run != place->run) {
         (void)snprintf(text_ret, HUB_TEXT_MAX,
                        "host %s is of another job; give each run a port of its own (--master-port)",
@@ -159,8 +158,8 @@ HubCheck hub_welcome_check(HubWelcome *welcome, const HubHello *hello, const cha
     if (!check_opening(&welcome->opening, KIND_WELCOME, text_ret))
         return HUB_STRANGER;
     prove_welcome(welcome, hello, secret, proof);
-    clean(welcome->name, sizeof welcome->name);
-    clean(welcome->text, sizeof welcome->text);
+    hub_text_clean(welcome->name, sizeof welcome->name);
+    hub_text_clean(welcome->text, sizeof welcome->text);
     if (welcome->verdict != HUB_TOGETHER) { /* who has another secret is refused too, and cannot check why */
         (void)snprintf(text_ret, HUB_TEXT_MAX, "%s", welcome->text);
         return HUB_MISFIT;

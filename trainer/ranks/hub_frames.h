@@ -49,7 +49,12 @@ typedef struct HubHello {
     uint8_t proof[HUB_PROOF_BYTES];
 } HubHello;
 
-typedef enum HubVerdict { HUB_TOGETHER, HUB_REFUSED } HubVerdict;
+typedef enum HubVerdict {
+    HUB_TOGETHER,
+    HUB_REFUSED,     /* a host does not fit: FSH_ERR_USAGE on all that are told */
+    HUB_FAILED,      /* a host is missing, or something is lost: FSH_ERR_PEER */
+    HUB_INTERRUPTED, /* a signal has come to the first host */
+} HubVerdict;
 
 typedef struct HubWelcome {
     HubOpening opening;
@@ -57,10 +62,11 @@ typedef struct HubWelcome {
     uint64_t host, host_count; /* of the one that is welcome: its index, and how many there are */
     uint64_t process;          /* of the first host's first rank */
     char name[HUB_HOST_MAX];   /* of the first host */
-    char text[HUB_TEXT_MAX];   /* HUB_REFUSED: why */
+    uint64_t signal_number;    /* HUB_INTERRUPTED: which */
+    char text[HUB_TEXT_MAX];   /* why not HUB_TOGETHER */
     uint8_t proof[HUB_PROOF_BYTES];
 } HubWelcome;
-_Static_assert(sizeof(HubChallenge) == 48 && sizeof(HubHello) == 216 && sizeof(HubWelcome) == 544,
+_Static_assert(sizeof(HubChallenge) == 48 && sizeof(HubHello) == 216 && sizeof(HubWelcome) == 552,
                "frames have no gaps, whose bytes nobody would set");
 
 /* Fill in a frame. The hello's and the welcome's proofs are made too. */
@@ -68,6 +74,9 @@ FshStatus hub_challenge_make(HubChallenge *challenge, FshError *error);
 FshStatus hub_hello_make(HubHello *hello, const RankPlace *place, const char *host,
                          const HubChallenge *challenge, const char *secret, FshError *error);
 void hub_welcome_make(HubWelcome *welcome, const HubHello *hello, const char *secret);
+
+/* Ends a text of a peer, and makes it printable. */
+void hub_text_clean(char *text, size_t text_bytes);
 
 /* Returns whether these are the first bytes of ftrain. */
 bool hub_challenge_check(const HubChallenge *challenge, char text[HUB_TEXT_MAX]);
@@ -82,8 +91,8 @@ typedef enum HubCheck {
  * of hello end, and have no control characters, afterwards. */
 HubCheck hub_hello_check(HubHello *hello, const RankPlace *place, const HubChallenge *challenge,
                          const char *secret, char text_ret[HUB_TEXT_MAX]);
-/* Does the same for a welcome: HUB_WELL, or HUB_STRANGER or HUB_MISFIT with a text; HUB_REFUSED verdicts are
- * HUB_MISFIT with the first host's text. */
+/* Does the same for a welcome: HUB_WELL, or HUB_STRANGER or HUB_MISFIT with a text. Verdicts other than
+ * HUB_TOGETHER are HUB_MISFIT with the first host's text. */
 HubCheck hub_welcome_check(HubWelcome *welcome, const HubHello *hello, const char *secret,
                            char text_ret[HUB_TEXT_MAX]);
 

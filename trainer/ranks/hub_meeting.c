@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -107,9 +108,11 @@ static bool name_missing(const Hall *hall, char *text, size_t text_bytes)
 }
 
 /* Tells a host that it cannot join, or why the meeting fails. */
-static void refuse(const Hall *hall, int socket, const HubHello *hello, const char *text)
+static void refuse(const Hall *hall, int socket, const HubHello *hello, HubVerdict verdict, const char *text)
 {
-    HubWelcome welcome = {.verdict = HUB_REFUSED};
+    HubWelcome welcome = {.verdict = verdict};
+    if (verdict == HUB_INTERRUPTED)
+        welcome.signal_number = (uint64_t)interrupt_signal();
     (void)snprintf(welcome.text, sizeof welcome.text, "%.*s", HUB_TEXT_MAX - 1, text);
     hub_welcome_make(&welcome, hello, hall->secret);
     hub_send_frame(socket, &welcome, sizeof welcome);
@@ -132,11 +135,14 @@ static void drop_link(Hall *hall, uint64_t index)
     hall->hellos[index] = hall->hellos[meeting->link_count];
 }
 
-/* Fails the meeting on all hosts. */
+/* Fails the meeting on all hosts, with the same status where they wait as here. */
 static FshStatus fail_all(Hall *hall, FshStatus status, const char *text, FshError *error)
 {
+    const HubVerdict verdict = status == FSH_ERR_USAGE         ? HUB_REFUSED
+                               : status == FSH_ERR_INTERRUPTED ? HUB_INTERRUPTED
+                                                               : HUB_FAILED;
     for (uint64_t i = 0; i < hall->meeting->link_count; i++)
-        refuse(hall, hall->meeting->links[i].socket, &hall->hellos[i], text);
+        refuse(hall, hall->meeting->links[i].socket, &hall->hellos[i], verdict, text);
     return fsh_error_set(error, status, "%s", text);
 }
 
@@ -157,7 +163,7 @@ static FshStatus admit(Hall *hall, Pending *pending, FshError *error)
             "follow each other (mpirun --map-by slot, srun --distribution block)",
             hello->host, hello->first, hello->first + hello->count - 1, rank,
             other ? other->host : hall->place->address);
-        refuse(hall, pending->socket, hello, text);
+        refuse(hall, pending->socket, hello, HUB_REFUSED, text);
         return fail_all(hall, FSH_ERR_USAGE, text, error);
     }
     HubLink *link = &meeting->links[meeting->link_count];
@@ -181,11 +187,11 @@ static FshStatus take_hello(Hall *hall, size_t index, FshError *error)
         status = admit(hall, pending, error);
         break;
     case HUB_STRANGER:
-        refuse(hall, pending->socket, &pending->hello, text);
+        refuse(hall, pending->socket, &pending->hello, HUB_REFUSED, text);
         (void)snprintf(hall->note, sizeof hall->note, "%s: %s", pending->from, text);
         break;
     case HUB_MISFIT:
-        refuse(hall, pending->socket, &pending->hello, text);
+        refuse(hall, pending->socket, &pending->hello, HUB_REFUSED, text);
         status = fail_all(hall, FSH_ERR_USAGE, text, error);
         break;
     }
@@ -413,6 +419,21 @@ static FshStatus read_frame(Visit *visit, void *frame, size_t byte_count, double
     return status;
 }
 
+/* Ends the meeting here as the first host has ended it. A signal that has come to it counts as if it had come
+ * here. */
+static FshStatus follow(const Visit *visit, FshError *error)
+{
+    const HubWelcome *welcome = &visit->welcome;
+    const uint64_t signal_number = welcome->signal_number;
+    FshStatus status = welcome->verdict == HUB_FAILED ? FSH_ERR_PEER : FSH_ERR_USAGE;
+    if (welcome->verdict == HUB_INTERRUPTED)
+        status = signal_number > 0 && signal_number < NSIG ? FSH_ERR_INTERRUPTED : FSH_ERR_PEER;
+    if (status == FSH_ERR_INTERRUPTED && !interrupt_signal())
+        interrupt_simulate((int)signal_number);
+    return fsh_error_set(error, status, "the first host ('%.60s', port %u) ends the meeting: %s",
+                         visit->place->address, (unsigned)visit->place->port, visit->why);
+}
+
 /* Takes the first host's answer. Returns FSH_OK without a host_count if another attempt may do better. */
 static FshStatus take_welcome(Visit *visit, FshError *error)
 {
@@ -421,8 +442,7 @@ static FshStatus take_welcome(Visit *visit, FshError *error)
     case HUB_STRANGER:
         return FSH_OK;
     case HUB_MISFIT:
-        return fsh_error_set(error, FSH_ERR_USAGE, "the first host ('%.60s', port %u) ends the meeting: %s",
-                             visit->place->address, (unsigned)visit->place->port, visit->why);
+        return follow(visit, error);
     case HUB_WELL:
         break;
     }

@@ -89,14 +89,6 @@ static bool is_expected(const HubWire *wire)
            (wire->in_bytes == 0 || is_same(&head->subject, &wire->subject));
 }
 
-/* Makes a text of the other side end, and printable. */
-static void clean(char *text, size_t text_bytes)
-{
-    text[text_bytes - 1] = '\0';
-    for (; *text; text++)
-        *text = *text < ' ' || *text > '~' ? '?' : *text;
-}
-
 /* Takes a frame that is complete. */
 static void take_frame(HubWire *wire)
 {
@@ -107,7 +99,9 @@ static void take_frame(HubWire *wire)
         wire->subject = head.subject;
         wire->in_bytes += load_of(head.kind);
     } else if (head.kind == FRAME_LOSS) {
-        clean(wire->loss, sizeof wire->loss);
+        memcpy(wire->loss, wire->loss_load, sizeof wire->loss);
+        hub_text_clean(wire->loss, sizeof wire->loss);
+        wire->told = true;
         wire->loss_signal = head.subject.operation < (uint32_t)NSIG ? (int)head.subject.operation : 0;
     } else if (head.kind == FRAME_LEAVE) {
         wire->left = true;
@@ -127,7 +121,7 @@ HubNews hub_wire_read(HubWire *wire)
             return HUB_NEWS_NONSENSE;
         }
         const size_t load = has_head ? load_of(wire->head.kind) : 0;
-        char *to = wire->head.kind == FRAME_LOSS ? wire->loss : wire->in + wire->in_bytes;
+        char *to = wire->head.kind == FRAME_LOSS ? wire->loss_load : wire->in + wire->in_bytes;
         if (open && load > 0)
             open = hub_read_some(wire->link.socket, to, load, &wire->load_got);
         if (wire->head_got + wire->load_got > had)

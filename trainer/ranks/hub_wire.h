@@ -44,7 +44,9 @@ typedef struct HubWire {
     HubSubject subject;
     size_t in_bytes; /* of loads; 0: no message has begun */
     char *in;
-    char loss[HUB_TEXT_MAX]; /* that the other side has told, with its signal; "": none */
+    char loss_load[HUB_TEXT_MAX]; /* of a loss that is coming */
+    bool told;                    /* the other side has told a loss, with its signal */
+    char loss[HUB_TEXT_MAX];
     int loss_signal;
     double silent; /* seconds since something came last: hub.c counts them, hub_wire_read begins anew */
     bool left;     /* the other side has left in order */

@@ -579,3 +579,11 @@ bool rank_place_speaks(const RankPlace *place)
 {
     return place->rank == 0 || (rank_place_has_hosts(place) && place->local_rank == 0);
 }
+
+const char *rank_describe(char *text, size_t text_bytes, uint64_t rank, uint64_t world_size, const char *host,
+                          uint64_t process)
+{
+    (void)snprintf(text, text_bytes, "rank %" PRIu64 " of %" PRIu64 " (host %.63s, process %" PRIu64 ")",
+                   rank, world_size, host, process);
+    return text;
+}

@@ -78,6 +78,9 @@ bool rank_address_is_loopback(const char *text);
 bool rank_place_has_hosts(const RankPlace *place);
 /* Returns whether this rank speaks for its host: the first of the run, and of each other host. */
 bool rank_place_speaks(const RankPlace *place);
+/* Writes "rank 1 of 4 (host gpu07, process 4711)" to text, and returns text. */
+const char *rank_describe(char *text, size_t text_bytes, uint64_t rank, uint64_t world_size, const char *host,
+                          uint64_t process);
 /* Returns the first rank of this host. */
 uint64_t rank_place_first(const RankPlace *place);
 
