@@ -263,6 +263,19 @@ static FshStatus give_damage(TarReader *reader, TarEntry *entry, const FshError 
     return status;
 }
 
+/* Returns whether a member may be a tar, by its first bytes. They stay in the window of the tar around it:
+ * what is none can still be read, where the tar is compressed and only goes on. */
+static bool begins_as_tar(Level *outer, const TarMember *member)
+{
+    const uint8_t *start = NULL;
+    const size_t wanted = member->bytes < TAR_START_BYTES ? (size_t)member->bytes : TAR_START_BYTES;
+    size_t length = 0;
+    if (tar_source_at(outer->cursor.source, member->content, wanted, &start, &length, NULL))
+        return false;
+    length = length < wanted ? length : wanted;
+    return tar_sniff_start(start, length, true) || tar_sniff_compressed(start, length);
+}
+
 /* Opens the current entry as a tar if it is one, and sets *opened_ret; *refused_ret: it is one, and the
  * reason says why it cannot be read. A sparse one stays a file: its holes may be terabytes of zeros. */
 static FshStatus open_inner(TarReader *reader, bool *opened_ret, bool *refused_ret, FshError *error)
@@ -278,8 +291,10 @@ static FshStatus open_inner(TarReader *reader, bool *opened_ret, bool *refused_r
         .file = tar_source_stretch(outer->cursor.source, reader->member.content, reader->member.bytes),
         .path = strdup(path),
         .stem_bytes = stem_bytes};
-    FshStatus status = inner->path ? begin(inner, true, opened_ret, &failure)
-                                   : fsh_error_set(&failure, FSH_ERR_MEMORY, "%s: out of memory", path);
+    FshStatus status =
+        inner->path ? FSH_OK : fsh_error_set(&failure, FSH_ERR_MEMORY, "%s: out of memory", path);
+    if (!status && begins_as_tar(outer, &reader->member))
+        status = begin(inner, true, opened_ret, &failure);
     if (status == FSH_ERR_UNSUPPORTED) {
         (void)snprintf(reader->reason, sizeof reader->reason, "%.*s", (int)sizeof reader->reason - 1,
                        failure.message);

@@ -1,6 +1,7 @@
 #include "tar/tar_source.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -132,8 +133,16 @@ static FshStatus fill(TarSource *source, uint64_t offset, size_t wanted, FshErro
 FshStatus tar_source_at(TarSource *source, uint64_t offset, size_t wanted, const uint8_t **bytes_ret,
                         size_t *available_ret, FshError *error)
 {
-    const uint64_t end = window_end(source);
     FshStatus status = FSH_OK;
+    *available_ret = 0;
+    *bytes_ret = (const uint8_t *)"";
+    if (offset < source->window_offset && source->plugin)
+        return fsh_error_set(error, FSH_ERR_CORRUPT, "cannot be read again from byte %" PRIu64 " on", offset);
+    if (offset < source->window_offset) { /* a file is read from anywhere */
+        source->window_offset = offset;
+        source->window_bytes = 0;
+    }
+    const uint64_t end = window_end(source);
     if (end < source->length && (offset >= end || end - offset < wanted))
         status = fill(source, offset, wanted, error);
     const bool there = !status && offset < window_end(source);

@@ -41,7 +41,8 @@ TarSource tar_source_file(int descriptor, uint64_t length);
 TarSource tar_source_stretch(TarSource *base, uint64_t offset, uint64_t bytes);
 
 /* Sets *bytes_ret to the bytes at offset, until the next call (never to NULL), and *available_ret to how
- * many there are: at least `wanted`, or all up to the end. FSH_ERR_SYSTEM: reading failed; FSH_ERR_CORRUPT:
+ * many there are: at least `wanted`, or all up to the end. Decompressed bytes only go on: an offset before
+ * that of the last call is FSH_ERR_CORRUPT there. FSH_ERR_SYSTEM: reading failed; FSH_ERR_CORRUPT:
  * decompressing did; FSH_ERR_MEMORY. */
 FshStatus tar_source_at(TarSource *source, uint64_t offset, size_t wanted, const uint8_t **bytes_ret,
                         size_t *available_ret, FshError *error);

@@ -253,6 +253,40 @@ TEST_IN_FOLDER(test_damage_in_an_inner_tar_leaves_the_others, folder)
     }
 }
 
+/* Files that are named as tars and are none, in a compressed tar: their first bytes are looked at, wherever
+ * the reader's window ends, and their content is read after that. */
+TEST_IN_FOLDER(test_files_named_as_tars_in_a_compressed_tar_are_read, folder)
+{
+    enum { FILES = 60, BYTES = 30011 };
+    char *contents = malloc((size_t)FILES * BYTES), name[16];
+    Random random;
+    assert_non_null(contents);
+    random_start(&random, 7, 0);
+    for (size_t i = 0; i < (size_t)FILES * BYTES; i++)
+        contents[i] = (char)random_u32(&random);
+    TarWriter *writer = tar_begin(test_path(folder, "a.tar"));
+    for (int i = 0; i < FILES; i++) {
+        (void)snprintf(name, sizeof name, "%d.tar", i);
+        tar_add(writer, name, contents + (size_t)i * BYTES, BYTES, 0);
+    }
+    tar_finish(&writer);
+    run_shell(folder, "cd \"$0\"; gzip -1 a.tar");
+    TarReader *reader = NULL;
+    TarEntry entry;
+    Buffer content = {0};
+    assert_int_equal(tar_reader_open(&reader, test_path(folder, "a.tar.gz"), NULL), FSH_OK);
+    for (int i = 0; i < FILES; i++) {
+        assert_int_equal(tar_reader_next(reader, &entry, NULL), FSH_OK);
+        assert_null(entry.reason);
+        assert_int_equal(tar_reader_content(reader, &content, BYTES, NULL), FSH_OK);
+        assert_int_equal(content.length, BYTES);
+        assert_memory_equal(content.bytes, contents + (size_t)i * BYTES, BYTES);
+    }
+    tar_reader_close(&reader);
+    buffer_free(&content);
+    free(contents);
+}
+
 TEST_IN_FOLDER(test_a_damaged_compressed_tar_is_told, folder)
 {
     enum { BYTES = 200000 };
