@@ -80,9 +80,11 @@ static RunResult run_part(const char *const *network, const char *shards, const 
 /* Replaces the text by another one of its length, once. */
 static void rename_in(char *bytes, size_t byte_count, const char *from, const char *to)
 {
-    char *at = memmem(bytes, byte_count, from, strlen(from));
+    const size_t length = strlen(from);
+    char *at = memmem(bytes, byte_count, from, length);
     assert_non_null(at);
-    memcpy(at, to, strlen(to));
+    for (size_t i = 0; i < length; i++)
+        at[i] = to[i];
 }
 
 /* Changes a checkpoint that was made one run after an update: the loss of that run was no number, so nothing
