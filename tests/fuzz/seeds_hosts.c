@@ -1,8 +1,11 @@
 /* Seeds of what several hosts tell each other, and of what Slurm tells them. */
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "tests/fuzz/seeds.h"
-#include "trainer/ranks/hub_frames.h"
+#include "trainer/ranks/hub_sockets.h"
+#include "trainer/ranks/hub_wire.h"
 
 static void write_lists(const char *root)
 {
@@ -33,8 +36,40 @@ static void write_frames(const char *root)
     seed_write(root, "hub", "refusal", &refusal, sizeof refusal);
 }
 
+/* Writes what a host says in a run: messages with and without bytes, a loss, and that it leaves. */
+static void write_talk(const char *root)
+{
+    enum { BYTES = 70000, TALK_MAX = 2 * BYTES };
+    static char message[BYTES], talk[1 + TALK_MAX];
+    static const char loss[HUB_TEXT_MAX] = "rank 5 of 9 has fallen";
+    const HubSubject said[] = {{.operation = 1, .meaning = 1, .byte_count = BYTES, .has_bytes = 1},
+                               {.operation = 2, .meaning = 2, .byte_count = 8, .has_bytes = 1},
+                               {.operation = 3, .meaning = 3}};
+    HubWire wire;
+    int ends[2];
+    size_t got = 1;
+    seed_need(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) == 0, "sockets");
+    const HubLink link = {.socket = ends[0]};
+    seed_need(hub_wire_open(&wire, &link, NULL) == FSH_OK, "a wire");
+    for (size_t i = 0; i < sizeof said / sizeof *said; i++) {
+        hub_wire_put(&wire, said[i], message);
+        wire.tells_loss = i == 1;
+        wire.tells_leave = i == 2;
+        do {
+            hub_wire_write(&wire, loss, 15);
+            (void)hub_read_some(ends[1], talk, sizeof talk, &got);
+        } while (hub_wire_has_output(&wire));
+        (void)hub_read_some(ends[1], talk, sizeof talk, &got);
+    }
+    (void)close(ends[1]);
+    hub_wire_close(&wire);
+    seed_write(root, "hub_wire", "talk", talk, got);
+    seed_write(root, "hub_wire", "end", talk + BYTES, got - BYTES);
+}
+
 void seeds_hosts(const char *root)
 {
     write_lists(root);
     write_frames(root);
+    write_talk(root);
 }

@@ -152,10 +152,12 @@ TEST_IN_FOLDER(test_strangers_on_the_network_do_not_disturb_the_meeting, folder)
     running[0] = start_host_rank(&hosts, 0, arguments);
     static const char says_too_much[] =
         "for i in $(seq 200); do exec 7<>/dev/tcp/10.99.0.1/4201 && break; sleep 0.05; done 2>/dev/null; "
-        "exec 8<>/dev/tcp/10.99.0.1/4201; head -c 3000 /dev/urandom >&7; exec 7>&-; sleep 30";
-    const char *const words[] = {"netns", "exec", spaces[1], "bash", "-c", says_too_much, NULL};
+        "exec 8<>/dev/tcp/10.99.0.1/4201; head -c 3000 /dev/urandom >&7; exec 7>&-; : >\"$1\"; sleep 30";
+    const char *there = test_path(folder, "there"); /* written once it has connected and spoken */
+    const char *const words[] = {"netns",       "exec",     spaces[1], "bash", "-c",
+                                 says_too_much, "stranger", there,     NULL};
     RunningProgram stranger = run_start(NULL, "/usr/sbin/ip", words);
-    sleep_seconds(0.5);
+    assert_true(wait_for_file(there, 60));
     running[1] = start_host_rank(&hosts, 1, arguments);
     for (int rank = 0; rank < 2; rank++) {
         RunResult result = run_wait(&running[rank]);
