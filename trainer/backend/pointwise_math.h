@@ -1,6 +1,6 @@
 /* pointwise_math.h - ops that are a function of one value, y = f(x), written once for the CPU and CUDA.
  *
- * To add one: its kind and its _BACKWARD in graph.h, with a builder; their rows in op_pointwise.c; here a
+ * To add one: its kind and its _BACKWARD in graph_ops.h, with a builder; their rows in op_pointwise.c; here a
  * line of the list, the function and its slope. Both backends make their loops and rows from the list.
  *
  * What a function keeps: f(0) = 0, because narrow tensors on the device are padded with zeros (the

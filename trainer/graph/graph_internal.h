@@ -1,8 +1,8 @@
 /* graph_internal.h - what the files of graph/ share: the graph's tables, the op table, and how ops append
  * themselves.
  *
- * An op is a kind and its operands' names in graph.h, and a row at the end of an op_*.c file, which holds its
- * builder call, shape rule, gradient and cost. A backend that has no row for an op refuses it by name. */
+ * An op is a kind and its operands' names in graph_ops.h, and a row at the end of an op_*.c file, which holds
+ * its builder call, shape rule, gradient and cost. A backend that has no row for an op refuses it by name. */
 #ifndef FSHARD_TRAINER_GRAPH_GRAPH_INTERNAL_H
 #define FSHARD_TRAINER_GRAPH_GRAPH_INTERNAL_H
 

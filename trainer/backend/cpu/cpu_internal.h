@@ -118,7 +118,7 @@ struct CpuProgram {
     bool measures, measured;
 };
 
-/* Return the tensor of the graph that is input or output k of the step; k: a name of graph.h. */
+/* Return the tensor of the graph that is input or output k of the step; k: a name of graph_ops.h. */
 const Tensor *cpu_input(const CpuStep *step, int k);
 const Tensor *cpu_output(const CpuStep *step, int k);
 /* Return where element `index` of input or output k lies, whatever its type; NULL if it is absent. So an op's

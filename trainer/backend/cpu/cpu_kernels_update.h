@@ -21,7 +21,8 @@ typedef struct SgdStep {
     bool nesterov;
 } SgdStep;
 
-/* adam: w *= shrink; g += decay w; m, s as in graph.h; w -= rate * m / (sqrt(s) * inverse_root + epsilon).
+/* adam: w *= shrink; g += decay w; w -= rate * m / (sqrt(s) * inverse_root + epsilon), with m and s as in
+ * graph_optimizer.h.
  * lamb: u = correction * m / (sqrt(s) * inverse_root + epsilon) + decay w. */
 typedef struct AdamStep {
     float beta1, one_minus_beta1, beta2, one_minus_beta2;

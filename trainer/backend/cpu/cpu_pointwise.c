@@ -5,7 +5,7 @@
 
 #include "trainer/backend/pointwise_math.h"
 
-/* graph.h's order, by which op_pointwise.c finds the gradient of a function. */
+/* graph_ops.h's order, by which op_pointwise.c finds the gradient of a function. */
 #define IS_FOLLOWED(KIND, function)                                                                          \
     _Static_assert((int)OP_##KIND##_BACKWARD == (int)OP_##KIND + 1, "a _BACKWARD follows its op");
 POINTWISE_FUNCTIONS(IS_FOLLOWED)

@@ -1,5 +1,5 @@
-/* kernels_update.h - the update of the parameters (optimizer.cu), as Optimizer of graph.h describes it.
- * Rules: kernels.h. */
+/* kernels_update.h - the update of the parameters (optimizer.cu), which graph_optimizer.h
+ * describes. Rules: kernels.h. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_KERNELS_UPDATE_H
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_KERNELS_UPDATE_H
 

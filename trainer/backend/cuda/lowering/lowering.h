@@ -29,8 +29,8 @@ FshStatus lowering_update_join(const Step *step, cudaStream_t stream, FshError *
 extern const LoweringRow lowering_pointwise[], lowering_channel[], lowering_window[], lowering_norm[],
     lowering_convolution[], lowering_linear[], lowering_loss[], lowering_update[];
 
-/* Return operand i of the step's node in device memory: i is a name of graph.h for the op, NORM_ADDEND, …, or
- * 0 for the one operand of an op that has no names. in and out are for operands that are always there,
+/* Return operand i of the step's node in device memory: i is a name of graph_ops.h for the op, NORM_ADDEND,
+ * …, or 0 for the one operand of an op that has no names. in and out are for operands that are always there,
  * maybe_in and maybe_out return NULL for an optional one that is absent. */
 static inline const DeviceTensor *in(const Step *step, int i)
 {

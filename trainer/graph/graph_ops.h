@@ -1,0 +1,369 @@
+/* graph_ops.h - what a graph can compute: the kind of each op, the names of its operands, its attributes in a
+ * node, and the call that appends it. What an op does with shapes, gradients and cost is its row in an op_*.c
+ * file. */
+#ifndef FSHARD_TRAINER_GRAPH_GRAPH_OPS_H
+#define FSHARD_TRAINER_GRAPH_GRAPH_OPS_H
+
+#include "trainer/graph/graph_optimizer.h"
+#include "trainer/graph/graph_tensor.h"
+
+/* What each node reads and writes, in the order of Node.inputs and Node.outputs; `d` is "gradient of"; `?`
+ * may be TENSOR_NONE. Activations have one float type in a node: that of its first input. Everything else is
+ * f32 unless said; a convolution or matrix product in a narrower type reads its f32 weight rounded to it, and
+ * adds up in f32. */
+typedef enum OpKind {
+    OP_FILL,      /* () -> y: as.fill.value everywhere */
+    OP_CAST,      /* (x) -> y of another float type */
+    OP_NORMALIZE, /* (x u8) -> y */
+    /* (x, weight, bias?) -> y, sums? f32 [2, C up to STATISTICS_MULTIPLE]: of y over its pixels, and of its
+     * square. y = activation(x * weight + bias). */
+    OP_CONV2D,
+    OP_CONV2D_BACKWARD_DATA,   /* (dy, weight) -> dx */
+    OP_CONV2D_BACKWARD_WEIGHT, /* (dy, x) -> dweight, dbias? */
+    /* (x, weight, bias, running_mean, running_var, addend?, sums?, layer_bias?) -> y, mean, inverse_deviation
+     * [C], and in training the buffers running_mean, running_var, written in place. mean and
+     * inverse_deviation are what y was made with: y = activation((x - mean) * inverse_deviation * weight +
+     * bias + addend). sums: of OP_CONV2D, of x. layer_bias: of the layer in front, left out there, by which
+     * only running_mean moves. addend may have fewer channels than x with FUSE_PAD_ADD. */
+    OP_BATCH_NORM,
+    /* (dy, x, weight, bias, mean, inverse_deviation, y?, dy2?) -> dx?, dweight, dbias, g?, dlayer_bias?. y is
+     * there when there was an addend and an activation: it tells where that was on. Without one, x tells. g:
+     * dy + dy2 through the activation, the gradient of the addend. dlayer_bias is 0. dy2 may have more
+     * channels than x with FUSE_PAD_ADD. */
+    OP_BATCH_NORM_BACKWARD,
+    OP_RELU,          /* (x) -> y; leaky where slope != 0 */
+    OP_RELU_BACKWARD, /* (dy, y) -> dx */
+    /* Functions of one value; a _BACKWARD follows its op. */
+    OP_GELU,             /* (x) -> y */
+    OP_GELU_BACKWARD,    /* (dy, x) -> dx */
+    OP_SILU,             /* (x) -> y */
+    OP_SILU_BACKWARD,    /* (dy, x) -> dx */
+    OP_MISH,             /* (x) -> y */
+    OP_MISH_BACKWARD,    /* (dy, x) -> dx */
+    OP_SIGMOID,          /* (x f32) -> y */
+    OP_SIGMOID_BACKWARD, /* (dy, x) -> dx */
+    OP_ADD,              /* (a, b) -> y */
+    /* (x) -> y, index u8: where in its window the maximum lay, row * kernel + column, the first of equals. */
+    OP_MAX_POOL,
+    OP_MAX_POOL_BACKWARD,        /* (dy, index) -> dx */
+    OP_AVG_POOL,                 /* (x) -> y */
+    OP_AVG_POOL_BACKWARD,        /* (dy) -> dx */
+    OP_GLOBAL_AVG_POOL,          /* (x) -> y */
+    OP_GLOBAL_AVG_POOL_BACKWARD, /* (dy) -> dx */
+    OP_REFLECTION_PAD,           /* (x) -> y */
+    OP_REFLECTION_PAD_BACKWARD,  /* (dy) -> dx */
+    OP_FLATTEN,                  /* (x) -> y */
+    OP_FLATTEN_BACKWARD,         /* (dy) -> dx */
+    OP_LINEAR,                   /* (x, weight, bias?) -> y */
+    OP_LINEAR_BACKWARD_DATA,     /* (dy, weight) -> dx */
+    OP_LINEAR_BACKWARD_WEIGHT,   /* (dy, x) -> dweight, dbias? */
+    /* Boxes of an image (as.box: size of the smaller tensor's place in the larger), each the other's
+     * gradient. */
+    OP_ZERO_PAD, /* (x) -> y: x at the top left, its channels from first_channel on, zeros elsewhere */
+    OP_CROP,     /* (x) -> y: that box of x */
+    OP_CONCAT,   /* (a, b) -> y: the channels of a, then those of b */
+    OP_SCALE,    /* (x) -> y = factor * x */
+    /* (x, weight [1, C, 1, 1], addend?) -> y = x * weight[c] + addend */
+    OP_CHANNEL_SCALE,
+    OP_CHANNEL_SCALE_BACKWARD,    /* (dy, x, weight) -> dx, dweight */
+    OP_CHANNEL_MULTIPLY,          /* (x [N, H, W, C], s f32 [N, C]) -> y = x * s */
+    OP_CHANNEL_MULTIPLY_BACKWARD, /* (dy, x, s) -> dx, ds */
+    OP_GATE,                      /* (x [.., 2 C]) -> y [.., C]: first half of the channels * second half */
+    OP_GATE_BACKWARD,             /* (dy, x) -> dx */
+    /* (x, weight, bias) -> y, mean, inverse_deviation [N, H, W, 1]: over the channels of each pixel */
+    OP_LAYER_NORM,
+    /* (dy, x, weight, mean, inverse_deviation, addend?) -> dx, dweight, dbias. addend, the gradient that x
+     * has from others by then, is part of dx. */
+    OP_LAYER_NORM_BACKWARD,
+    /* (x [N, H, W, C], weight [C], bias [C]) -> y, norms f32 [N, C]: of the channels of each sample. y = x *
+     * (1 + weight * norms / (mean of norms + epsilon)) + bias, as.layer_norm.epsilon */
+    OP_RESPONSE_NORM,
+    OP_RESPONSE_NORM_BACKWARD, /* (dy, x, weight, norms) -> dx, dweight, dbias */
+    /* as.shuffle.factor r, each the other's gradient: y[h * r + i, w * r + j, c] = x[h, w, (c * r + i) * r +
+     * j] */
+    OP_PIXEL_SHUFFLE,   /* (x [N, H, W, C * r * r]) -> y [N, H * r, W * r, C] */
+    OP_PIXEL_UNSHUFFLE, /* (x [N, H * r, W * r, C]) -> y [N, H, W, C * r * r] */
+    /* (logits [N, K], labels i64 [N], labels_mixed i64 [N]?, mix [N]?) -> loss [1], probabilities [N, K] */
+    OP_SOFTMAX_CROSS_ENTROPY,
+    OP_SOFTMAX_CROSS_ENTROPY_BACKWARD, /* (dloss, probabilities, labels, labels_mixed?, mix?) -> dlogits */
+    OP_BINARY_CROSS_ENTROPY,           /* as OP_SOFTMAX_CROSS_ENTROPY; probabilities are the sigmoids */
+    OP_BINARY_CROSS_ENTROPY_BACKWARD,  /* as OP_SOFTMAX_CROSS_ENTROPY_BACKWARD */
+    OP_PIXEL_LOSS,          /* (prediction, target [N, H, W, C], valid [N]?) -> loss [1], squared error [N] */
+    OP_PIXEL_LOSS_BACKWARD, /* (dloss, prediction, target, squared error, valid?) -> dprediction */
+    /* (learning_rate, step, micro?, scale?, tracker?, loss?) -> gradient_norm, updated; all [1]. Writes every
+     * parameter that has a gradient, all tensors of TENSOR_OPTIMIZER, and step, micro, scale, tracker in
+     * place: see Optimizer. */
+    OP_UPDATE,
+    OP_KIND_COUNT
+} OpKind;
+
+/* The places of operands in Node.inputs and Node.outputs, in the order of OpKind; the one input and output of
+ * an op that is not here have place 0. _BACK: of the op's backward node. */
+enum { CONV_X, CONV_WEIGHT, CONV_BIAS }; /* OP_CONV2D, OP_LINEAR */
+enum { CONV_Y, CONV_SUMS };
+enum { CONV_DATA_DY, CONV_DATA_WEIGHT }; /* OP_CONV2D_BACKWARD_DATA, OP_LINEAR_BACKWARD_DATA */
+enum { CONV_WEIGHT_DY, CONV_WEIGHT_X };  /* OP_CONV2D_BACKWARD_WEIGHT, OP_LINEAR_BACKWARD_WEIGHT */
+enum { CONV_WEIGHT_DWEIGHT, CONV_WEIGHT_DBIAS };
+enum {
+    NORM_X,
+    NORM_WEIGHT,
+    NORM_BIAS,
+    NORM_RUNNING_MEAN,
+    NORM_RUNNING_VAR,
+    NORM_ADDEND,
+    NORM_SUMS,
+    NORM_LAYER_BIAS,
+    NORM_INPUTS
+};
+enum {
+    NORM_Y,
+    NORM_MEAN,
+    NORM_INVERSE_DEVIATION,
+    NORM_MOVED_MEAN, /* the buffers running_mean and running_var again */
+    NORM_MOVED_VAR,
+    NORM_OUTPUTS
+};
+enum {
+    NORM_BACK_DY,
+    NORM_BACK_X,
+    NORM_BACK_WEIGHT,
+    NORM_BACK_BIAS,
+    NORM_BACK_MEAN,
+    NORM_BACK_INVERSE_DEVIATION,
+    NORM_BACK_Y,
+    NORM_BACK_DY2,
+    NORM_BACK_INPUTS
+};
+enum { NORM_BACK_DX, NORM_BACK_DWEIGHT, NORM_BACK_DBIAS, NORM_BACK_G, NORM_BACK_DLAYER_BIAS };
+enum { RELU_BACK_DY, RELU_BACK_Y };
+enum { POINTWISE_BACK_DY, POINTWISE_BACK_X }; /* OP_GELU_BACKWARD, OP_SILU_BACKWARD, … */
+enum { ADD_A, ADD_B };
+enum { MAX_POOL_Y, MAX_POOL_INDEX };
+enum { MAX_POOL_BACK_DY, MAX_POOL_BACK_INDEX };
+enum { CONCAT_A, CONCAT_B };
+enum { CHANNEL_X, CHANNEL_FACTORS, CHANNEL_ADDEND }; /* OP_CHANNEL_SCALE (weight), OP_CHANNEL_MULTIPLY (s) */
+enum { CHANNEL_BACK_DY, CHANNEL_BACK_X, CHANNEL_BACK_FACTORS };
+enum { CHANNEL_BACK_DX, CHANNEL_BACK_DFACTORS };
+enum { GATE_BACK_DY, GATE_BACK_X };
+enum { LAYER_NORM_X, LAYER_NORM_WEIGHT, LAYER_NORM_BIAS };
+enum { LAYER_NORM_Y, LAYER_NORM_MEAN, LAYER_NORM_INVERSE_DEVIATION };
+enum {
+    LAYER_NORM_BACK_DY,
+    LAYER_NORM_BACK_X,
+    LAYER_NORM_BACK_WEIGHT,
+    LAYER_NORM_BACK_MEAN,
+    LAYER_NORM_BACK_INVERSE_DEVIATION,
+    LAYER_NORM_BACK_ADDEND
+};
+enum { LAYER_NORM_BACK_DX, LAYER_NORM_BACK_DWEIGHT, LAYER_NORM_BACK_DBIAS };
+enum { RESPONSE_NORM_X, RESPONSE_NORM_WEIGHT, RESPONSE_NORM_BIAS };
+enum { RESPONSE_NORM_Y, RESPONSE_NORM_NORMS };
+enum { RESPONSE_NORM_BACK_DY, RESPONSE_NORM_BACK_X, RESPONSE_NORM_BACK_WEIGHT, RESPONSE_NORM_BACK_NORMS };
+enum { RESPONSE_NORM_BACK_DX, RESPONSE_NORM_BACK_DWEIGHT, RESPONSE_NORM_BACK_DBIAS };
+enum { CLASS_LOSS_LOGITS, CLASS_LOSS_LABELS, CLASS_LOSS_LABELS_MIXED, CLASS_LOSS_MIX };
+enum { CLASS_LOSS_LOSS, CLASS_LOSS_PROBABILITIES }; /* OP_SOFTMAX_CROSS_ENTROPY, OP_BINARY_CROSS_ENTROPY */
+enum {
+    CLASS_LOSS_BACK_DLOSS,
+    CLASS_LOSS_BACK_PROBABILITIES,
+    CLASS_LOSS_BACK_LABELS,
+    CLASS_LOSS_BACK_LABELS_MIXED,
+    CLASS_LOSS_BACK_MIX
+};
+enum { PIXEL_LOSS_PREDICTION, PIXEL_LOSS_TARGET, PIXEL_LOSS_VALID };
+enum { PIXEL_LOSS_LOSS, PIXEL_LOSS_ERRORS };
+enum {
+    PIXEL_LOSS_BACK_DLOSS,
+    PIXEL_LOSS_BACK_PREDICTION,
+    PIXEL_LOSS_BACK_TARGET,
+    PIXEL_LOSS_BACK_ERRORS,
+    PIXEL_LOSS_BACK_VALID
+};
+enum { UPDATE_LEARNING_RATE, UPDATE_STEP, UPDATE_MICRO, UPDATE_SCALE, UPDATE_TRACKER, UPDATE_LOSS };
+enum { UPDATE_GRADIENT_NORM, UPDATE_UPDATED };
+
+/* Square kernels. */
+typedef struct Conv2d {
+    int64_t channels; /* out */
+    int64_t kernel, stride, padding;
+    bool bias;
+    enum {
+        /* PyTorch's: weight and bias uniform in +-1 / sqrt(fan_in) (kaiming_uniform, a = sqrt 5). */
+        CONV_INIT_DEFAULT,
+        /* torchvision's resnet: normal, deviation sqrt(2 / fan_out); bias as default. */
+        CONV_INIT_KAIMING_FAN_OUT,
+        /* Normal, deviation sqrt(2 / (fan_in + fan_out)); bias 0. */
+        CONV_INIT_XAVIER_NORMAL,
+    } init;
+    int64_t groups; /* 0 means 1; channels in and out are divided by it; depthwise: as many as channels */
+} Conv2d;
+
+typedef struct BatchNorm {
+    bool training;            /* batch statistics and update of the running ones; else the running ones */
+    bool sync;                /* training: of the batches of all ranks (graph_set_sync_norms) */
+    double epsilon, momentum; /* 0 chooses PyTorch's 1e-5 and 0.1 */
+} BatchNorm;
+
+typedef struct Pool2d {
+    int64_t kernel, stride, padding; /* average: padding counts in the divisor (PyTorch's default) */
+    /* Averages alone, of stride `kernel` without padding: last pixels that fill no window have one, too,
+     * whose mean is of the pixels inside (PyTorch's ceil_mode). */
+    bool ceil;
+} Pool2d;
+
+typedef enum LossKind {
+    LOSS_CROSS_ENTROPY, /* of classes: see graph_softmax_cross_entropy */
+    LOSS_BCE,
+    LOSS_L1, /* of images: see graph_pixel_loss */
+    LOSS_CHARBONNIER,
+    LOSS_MSE,
+    LOSS_PSNR,
+    LOSS_KIND_COUNT
+} LossKind;
+extern const char *const loss_names[]; /* "cross-entropy", "bce", "l1", "charbonnier", "mse", "psnr", NULL */
+
+typedef struct Node {
+    OpKind op;
+    char name[GRAPH_NAME_MAX]; /* layer: "layer1.0.conv1" */
+    int input_count, output_count;
+    TensorId inputs[NODE_INPUTS_MAX]; /* TENSOR_NONE where an optional one is absent */
+    TensorId outputs[NODE_OUTPUTS_MAX];
+    union {
+        struct {
+            float value;
+        } fill;
+        struct {
+            float mean[GRAPH_CHANNELS_MAX], deviation[GRAPH_CHANNELS_MAX]; /* in 0..255 of the bytes */
+            DataType type;                                                 /* of y */
+        } normalize;
+        struct {
+            DataType type;
+        } cast;
+        struct {
+            Conv2d options;
+            bool relu;   /* an activation is part of the node (graph_fuse) */
+            float slope; /* of the activation */
+        } conv;
+        struct {
+            BatchNorm options;
+            bool relu;   /* an activation is part of the node (graph_fuse) */
+            float slope; /* of the activation */
+        } norm;
+        struct {
+            float slope;
+        } relu;
+        Pool2d pool;
+        struct {
+            int64_t padding;
+        } pad;
+        struct {
+            int64_t height, width, channels, first_channel;
+        } box;
+        struct {
+            float factor;
+        } scale;
+        struct {
+            float epsilon;
+        } layer_norm;
+        struct {
+            int64_t factor;
+        } shuffle;
+        struct {
+            float smoothing;
+        } loss;
+        struct {
+            LossKind kind;
+        } pixel_loss;
+        Optimizer update;
+    } as;
+} Node;
+
+/* ---- building: each returns the result, TENSOR_NONE after a failure ---- */
+
+/* Converts x to another float type. Returns x itself if it has that type already. */
+TensorId graph_cast(Graph *graph, TensorId x, DataType type);
+/* Computes (x - mean[c]) / deviation[c] in the compute type from x [N, H, W, C] u8; mean and deviation, C
+ * values each, are in 0..1 of full scale. */
+TensorId graph_normalize(Graph *graph, TensorId x, const double *mean, const double *deviation);
+/* Normalizes as graph_normalize, to a type of the caller's choice: f32 for what a loss compares with. */
+TensorId graph_normalize_to(Graph *graph, TensorId x, const double *mean, const double *deviation,
+                            DataType type);
+/* Convolves [N, H, W, C] to [N, H', W', channels]. Adds the parameters name.weight and, with bias,
+ * name.bias. */
+TensorId graph_conv2d(Graph *graph, const char *name, TensorId x, const Conv2d *conv);
+/* Normalizes [N, H, W, C] or [N, C] over all but C. Adds name.weight, .bias, .running_mean, .running_var.
+ * graph_fuse may put the ops that follow into the node. */
+TensorId graph_batch_norm(Graph *graph, const char *name, TensorId x, const BatchNorm *batch_norm);
+TensorId graph_relu(Graph *graph, TensorId x);
+TensorId graph_leaky_relu(Graph *graph, TensorId x, float slope);
+/* Applies the exact GELU, x * (1 + erf(x / sqrt 2)) / 2: torch.nn.GELU(). */
+TensorId graph_gelu(Graph *graph, TensorId x);
+/* Applies x / (1 + exp(-x)): torch.nn.SiLU(). */
+TensorId graph_silu(Graph *graph, TensorId x);
+/* Applies x * tanh(log(1 + exp(x))): torch.nn.Mish(). */
+TensorId graph_mish(Graph *graph, TensorId x);
+/* Applies 1 / (1 + exp(-x)), in f32: a narrower x is cast, since the padding of narrow tensors stays 0. */
+TensorId graph_sigmoid(Graph *graph, TensorId x);
+/* Adds tensors of one shape and type. Where one is f32 and the other narrower, casts the narrower. */
+TensorId graph_add(Graph *graph, TensorId a, TensorId b);
+TensorId graph_max_pool(Graph *graph, TensorId x, const Pool2d *pool);
+TensorId graph_avg_pool(Graph *graph, TensorId x, const Pool2d *pool);
+TensorId graph_global_avg_pool(Graph *graph, TensorId x); /* -> [N, C] */
+TensorId graph_reflection_pad(Graph *graph, TensorId x, int64_t padding);
+/* Reshapes [N, H, W, C] to [N, C * H * W], in PyTorch's order (C, H, W). */
+TensorId graph_flatten(Graph *graph, TensorId x);
+TensorId graph_linear(Graph *graph, const char *name, TensorId x, int64_t features, bool bias);
+/* Appends a linear layer as a 1x1 convolution of one pixel: [N, C] -> [N, channels], name.weight is
+ * [channels, C, 1, 1]. */
+TensorId graph_linear_1x1(Graph *graph, const char *name, TensorId x, int64_t channels, bool bias);
+/* Places the image at the top left of zeros; no size may be below the image's own. */
+TensorId graph_zero_pad(Graph *graph, TensorId x, int64_t height, int64_t width, int64_t channels);
+/* Cuts out the top left of the image; no size may be above the image's own. */
+TensorId graph_crop(Graph *graph, TensorId x, int64_t height, int64_t width);
+/* Joins images of one size along the channels. */
+TensorId graph_concat(Graph *graph, TensorId a, TensorId b);
+TensorId graph_scale(Graph *graph, TensorId x, float factor);
+/* Computes x * LAYER.PARAMETER [1, C, 1, 1] + addend (TENSOR_NONE: without); the parameter begins as zeros,
+ * undecayed. */
+TensorId graph_channel_scale(Graph *graph, const char *layer, const char *parameter, TensorId x,
+                             TensorId addend);
+/* Multiplies [N, H, W, C] by [N, C]. */
+TensorId graph_channel_multiply(Graph *graph, TensorId x, TensorId s);
+/* Multiplies the two halves of the channels, [N, H, W, 2 C] -> [N, H, W, C]: NAFNet's SimpleGate. */
+TensorId graph_gate(Graph *graph, TensorId x);
+/* Drops samples at random (stochastic depth, Huang et al. 2016; timm's DropPath): multiplies x by NAME, an
+ * input f32 [N, C] that is written before each run: 0 with probability rate, else 1 / (1 - rate), alike in
+ * all channels of a sample. 0 <= rate < 1. Returns x itself with rate 0. */
+TensorId graph_drop_path(Graph *graph, const char *name, TensorId x, double rate);
+/* Normalizes over the channels of each pixel, [N, H, W, C] or [N, C]; adds name.weight, name.bias. NAFNet's
+ * LayerNorm2d has epsilon 1e-6. */
+TensorId graph_layer_norm(Graph *graph, const char *name, TensorId x, double epsilon);
+/* Weighs each channel by its norm over the pixels of a sample, relative to the mean of all channels' (global
+ * response normalisation, Woo et al. 2023); adds name.weight and name.bias, zeros at first. timm's
+ * GlobalResponseNorm has epsilon 1e-6. */
+TensorId graph_response_norm(Graph *graph, const char *name, TensorId x, double epsilon);
+/* Move channels to pixels, [N, H, W, C * r * r] -> [N, H * r, W * r, C], and back, in PyTorch's order. */
+TensorId graph_pixel_shuffle(Graph *graph, TensorId x, int64_t factor);
+TensorId graph_pixel_unshuffle(Graph *graph, TensorId x, int64_t factor);
+/* Returns the mean [1] of -sum target log softmax(logits) over the samples whose label is not -1 (a padded
+ * sample of a last batch). logits [N, K], labels [N] i64. The target is 1 - smoothing at the label, plus
+ * smoothing / K everywhere, as PyTorch's label_smoothing. Where labels_mixed is given (mixup, cutmix), the
+ * label has mix [N] f32 of the 1 - smoothing, and the label in labels_mixed the rest. labels_mixed and mix:
+ * both or TENSOR_NONE; a label in labels_mixed may be -1 where mix is 1. 0 <= smoothing < 1. */
+TensorId graph_softmax_cross_entropy(Graph *graph, TensorId logits, TensorId labels, TensorId labels_mixed,
+                                     TensorId mix, float smoothing);
+/* Returns the mean over samples and classes of binary cross-entropy with logits (timm's BinaryCrossEntropy);
+ * the target is graph_softmax_cross_entropy's. */
+TensorId graph_binary_cross_entropy(Graph *graph, TensorId logits, TensorId labels, TensorId labels_mixed,
+                                    TensorId mix, float smoothing);
+/* Returns the mean [1] over images [N, H, W, C] f32, each weighted by valid [N] f32 (TENSOR_NONE: 1; 0 leaves
+ * a padded image out), of a loss of d = prediction - target:
+ *
+ *   LOSS_L1 mean |d|;  LOSS_CHARBONNIER mean sqrt(d^2 + 1e-6);  LOSS_MSE mean d^2;
+ *   LOSS_PSNR 10 / ln 10 * ln(mean d^2 + 1e-8)                               NAFNet's PSNRLoss
+ *
+ * The second output of the node, the mean of d^2 of each image, can be kept: graph_pixel_loss_error. */
+TensorId graph_pixel_loss(Graph *graph, TensorId prediction, TensorId target, TensorId valid, LossKind kind);
+/* Returns the squared error [N] that belongs to a loss of graph_pixel_loss. */
+TensorId graph_pixel_loss_error(Graph *graph, TensorId loss);
+
+#endif
