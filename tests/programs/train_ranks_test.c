@@ -70,6 +70,22 @@ TEST_IN_FOLDER(test_two_ranks_clip_as_one, folder)
     compare_with_one_process(folder, "off", "0.01", 2e-6);
 }
 
+/* Each step takes the same views, dealt out in another way. */
+TEST_IN_FOLDER(test_two_ranks_share_the_views_of_repeats, folder)
+{
+    DatasetSpec spec = pairs;
+    spec.width = spec.height = 40;
+    const char *shards = make_set(folder, &spec), *one = test_path(folder, "one"),
+               *two = test_path(folder, "two"), *other = test_path(folder, "other");
+#define REPEATED UNET, "--train-crop-size", "32"
+    TRAINED("--device", "cpu", REPEATED, "--aug-repeats", "3", "--batch-size", "6", shards, one);
+    RANKS_TRAINED(2, REPEATED, "--aug-repeats", "3", "--batch-size", "3", shards, two);
+    TRAINED("--device", "cpu", REPEATED, "--batch-size", "6", shards, other);
+    const char *weights = test_path(folder, "one/last.safetensors");
+    assert_true(weights_distance(weights, test_path(folder, "two/last.safetensors")) < 2e-6);
+    assert_true(weights_distance(weights, test_path(folder, "other/last.safetensors")) > 2e-5);
+}
+
 /* Two updates of each epoch take the sums of two runs; a fifth, which would be half of an update, is not
  * taken. 2 ranks of 3 and 3 of 2 are one process of 6, and all three tell the same loss. */
 TEST_IN_FOLDER(test_ranks_accumulate_as_one_with_the_total_batch, folder)

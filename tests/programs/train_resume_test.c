@@ -10,12 +10,13 @@
 #include "common/file.h"
 
 /* 12 epochs of 20 steps with state in everything: two averages, a half-gathered gradient, a plateau, mixed
- * samples. Checkpoints fall between the two halves of an update, too. */
+ * samples in several views, in an order by classes. Checkpoints fall between the two halves of an update,
+ * too. */
 #define RICH                                                                                                 \
     "--jobs", "1", "--model", "conv8", "--epochs", "12", "--batch-size", "2", "--opt", "adamw", "--lr",      \
         "0.003", "--grad-accum-steps", "2", "--model-ema", "--model-ema-decay", "0.9", "--lr-scheduler",     \
         "plateau", "--plateau-metric", "loss", "--plateau-patience", "0", "--plateau-factor", "0.5",         \
-        "--mixup-alpha", "0.2", "--cutmix-alpha", "1"
+        "--mixup-alpha", "0.2", "--cutmix-alpha", "1", "--aug-repeats", "2", "--sampler", "balanced"
 
 static void assert_same_run(TestFolder *folder, const char *a, const char *b)
 {

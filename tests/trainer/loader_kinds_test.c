@@ -170,6 +170,54 @@ TEST_IN_FOLDER(test_pairs_do_not_depend_on_workers_or_ranks, folder)
     fsh_close(&dataset);
 }
 
+/* ---- repeats, balanced classes ---- */
+
+/* Two views of a sample differ, and are those of their turns however many workers render them. */
+TEST_IN_FOLDER(test_repeats_are_other_views_whatever_the_workers, folder)
+{
+    enum { STEPS = 6, PLACES = STEPS * BATCH };
+    FshDataset *dataset = open_dataset(folder, &classes_spec);
+    LoaderOptions options = options_of(dataset, &classes_view);
+    options.sampling.repeats = 3;
+    options.mixing = mixing;
+    Place *one = calloc(PLACES, sizeof *one), *other = calloc(PLACES, sizeof *other);
+    assert_true(one && other);
+    record(options, 1, 1, STEPS, one);
+    record(options, 3, 1, STEPS, other);
+    assert_memory_equal(one, other, PLACES * sizeof *one);
+    options.mixing = (Mixing){0};
+    record(options, 3, 1, STEPS, one);
+    int same = 0;
+    for (int i = 0; i < PLACES; i++)
+        for (int k = 0; k < i; k++) {
+            same += one[k].sample == one[i].sample;
+            assert_true(memcmp(one[k].pixels, one[i].pixels, sizeof one[i].pixels) != 0);
+        }
+    assert_int_equal(same, PLACES); /* 32 samples, three times each: three pairs of each */
+    free(one);
+    free(other);
+    fsh_close(&dataset);
+}
+
+TEST_IN_FOLDER(test_balanced_batches_do_not_depend_on_workers_or_ranks, folder)
+{
+    enum { STEPS = 6 };
+    FshDataset *dataset = open_dataset(folder, &classes_spec);
+    LoaderOptions options = options_of(dataset, &classes_view);
+    options.sampling.kind = SAMPLER_BALANCED;
+    check_independence(&options);
+    Place *places = calloc((size_t)STEPS * BATCH, sizeof *places);
+    assert_non_null(places);
+    record(options, 2, 1, STEPS, places);
+    for (size_t i = 0; i < (size_t)STEPS * BATCH; i++) { /* four classes: each once in a round */
+        assert_int_equal(places[i].label, fsh_sample_label(options.split, places[i].sample));
+        for (size_t k = i / 4 * 4; k < i; k++)
+            assert_int_not_equal(places[k].label, places[i].label);
+    }
+    free(places);
+    fsh_close(&dataset);
+}
+
 /* ---- mixing ---- */
 
 TEST_IN_FOLDER(test_mixing_is_between_neighbours, folder)

@@ -481,7 +481,7 @@ TEST_IN_FOLDER(test_a_wrong_checksum_is_left_out_in_every_epoch, folder)
     bool seen[BAD] = {false};
     for (uint64_t epoch = 0; epoch < EPOCHS; epoch++)
         for (uint64_t place = 0; place < loader_step_count(loader) * 16; place++) {
-            uint64_t index = sampler_at(loader_sampler(loader), epoch, place / 16, place % 16);
+            uint64_t index = sampler_at(loader_sampler(loader), epoch, place / 16, place % 16).sample;
             if (index >= BAD)
                 continue;
             expected++;

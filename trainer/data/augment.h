@@ -2,7 +2,7 @@
  *
  *   CropPlan plan;
  *   Random random;
- *   random_start(&random, seed, random_stream(epoch, sample));
+ *   random_start(&random, seed, random_stream(turn, sample));
  *   augment_plan(&augmentation, width, height, &random, &plan); // no pixels needed
  *   augment_part(&augmentation, &plan, width, height, &part); // what of the image it takes: for the decoder
  *   // pixels: [size, size, channels] u8
@@ -10,7 +10,7 @@
  *
  * The plan is made from the image's size alone, so that a decoder can be told what will be used before it
  * decodes, and so that both sides of a pair get the same. Which thread does it, and in which order, cannot
- * matter: all chance comes from (seed, epoch, sample). What changes finished crops is in auto_augment.h,
+ * matter: all chance comes from (seed, turn, sample). What changes finished crops is in auto_augment.h,
  * colour_jitter.h, random_erasing.h and mixing.h.
  *
  * Threads: an Augmentation is constant; one Augmenter per thread. */
@@ -52,7 +52,7 @@ extern const char *const interpolation_names[]; /* "bilinear", "bicubic", NULL *
 
 typedef enum FlipMode {
     FLIP_RANDOM, /* each view is mirrored left to right with a probability */
-    /* Half of the samples are mirrored, and in the next epoch the other half (Jordan 2024). */
+    /* Half of the samples are mirrored, and in the next turn (epoch) the other half (Jordan 2024). */
     FLIP_ALTERNATING,
 } FlipMode;
 extern const char *const flip_mode_names[]; /* "random", "alternating", NULL */

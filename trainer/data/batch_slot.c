@@ -50,8 +50,9 @@ FshStatus batch_slot_make(BatchSlot *slot, const SlotShape *shape, uint32_t widt
     *slot = (BatchSlot){.shape = *shape};
     slot->labels = calloc(shape->batch, sizeof *slot->labels);
     slot->samples = calloc(shape->batch, sizeof *slot->samples);
+    slot->turns = calloc(shape->batch, sizeof *slot->turns);
     slot->valid = calloc(shape->batch, sizeof *slot->valid);
-    bool made = slot->labels && slot->samples && slot->valid;
+    bool made = slot->labels && slot->samples && slot->turns && slot->valid;
     if (shape->mixes) {
         slot->labels_mixed = calloc(shape->batch, sizeof *slot->labels_mixed);
         slot->mix = calloc(shape->batch, sizeof *slot->mix);
@@ -85,6 +86,7 @@ void batch_slot_free(BatchSlot *slot)
     free(slot->mix);
     free(slot->valid);
     free(slot->samples);
+    free(slot->turns);
     for (int side = 0; side < 2; side++) {
         for (uint64_t i = 0; slot->kept[side] && i < slot->shape.batch; i++)
             free(slot->kept[side][i].bytes);
@@ -153,7 +155,7 @@ void batch_slot_mix(BatchSlot *slot, const Mixing *mixing, Random *random, uint6
 
 uint64_t batch_slot_bytes(const BatchSlot *slot)
 {
-    uint64_t each = sizeof *slot->labels + sizeof *slot->samples + sizeof *slot->valid;
+    uint64_t each = sizeof *slot->labels + sizeof *slot->samples + sizeof *slot->turns + sizeof *slot->valid;
     if (slot->shape.mixes)
         each += sizeof *slot->labels_mixed + sizeof *slot->mix;
     if (slot->recipes)

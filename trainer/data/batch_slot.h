@@ -37,7 +37,7 @@ typedef struct BatchSlot {
     SlotBytes *kept[2];             /* [batch] copies of files that do not last */
     int64_t *labels, *labels_mixed; /* [batch]; labels_mixed, mix: NULL unless shape.mixes */
     float *mix, *valid;
-    uint64_t *samples;
+    uint64_t *samples, *turns; /* [batch] SamplerPick's */
 } BatchSlot;
 
 /* Takes memory for images of width x height. FSH_ERR_MEMORY; then batch_slot_free. */

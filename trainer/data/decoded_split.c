@@ -98,7 +98,7 @@ uint64_t decoded_source_ram_bytes(const PixelSource *source)
     return decoded_split_of(source)->bytes;
 }
 
-FshStatus decoded_source_open_sample(const PixelSource *source, SampleLoader *samples, uint64_t epoch,
+FshStatus decoded_source_open_sample(const PixelSource *source, SampleLoader *samples, uint64_t turn,
                                      uint64_t sample, SampleInfo *info, FshError *error)
 {
     const DecodedSplit *split = decoded_split_of(source);
@@ -118,7 +118,7 @@ FshStatus decoded_source_open_sample(const PixelSource *source, SampleLoader *sa
     }
     *info = (SampleInfo){
         .label = decoded_split_label(split, sample), .width = images[0].width, .height = images[0].height};
-    sample_loader_open_decoded(samples, epoch, sample, sides);
+    sample_loader_open_decoded(samples, turn, sample, sides);
     return FSH_OK;
 }
 

@@ -96,6 +96,10 @@ static FshStatus make_loader(Loader *loader, FshError *error)
     FshStatus status = sample_checksums_make(&loader->checksums, options->split->sample_count, error);
     if (!status)
         status = make_augmentations(loader, error);
+    if (!status && options->training && options->sampling.kind == SAMPLER_BALANCED) {
+        status = class_order_make(&loader->classes, options->split, error);
+        loader->sampler.classes = &loader->classes;
+    }
     for (size_t i = 0; !status && i < loader->slot_count; i++)
         status = make_slot(loader, &loader->slots[i], error);
     for (int i = 0; !status && i < options->workers; i++)
@@ -157,6 +161,8 @@ FshStatus loader_new(Loader **loader, const LoaderOptions *options, FshError *er
                               .update_steps = options->update_steps,
                               .seed = options->seed,
                               .training = options->training};
+    if (options->training && options->sampling.repeats > 1)
+        made->sampler.repeats = (uint64_t)options->sampling.repeats;
     made->step_count = sampler_step_count(&made->sampler);
     made->slot_count = options->batches_ahead + 1;
     FshStatus status = check_options(made, error);
@@ -203,6 +209,7 @@ void loader_free(Loader **loader)
     free(freed->problems);
     free(freed->bad_seen);
     free(freed->augmentations);
+    class_order_free(&freed->classes);
     sample_checksums_free(&freed->checksums);
     free(freed->slots);
     free(freed->workers);
@@ -230,7 +237,7 @@ FshStatus loader_image(Loader *loader, const Batch *batch, uint64_t place, uint8
     SampleLoader *single = NULL;
     FshStatus status = open_single(loader, &single, error);
     if (!status)
-        status = loader->source->type->open_sample(loader->source, single, batch->epoch,
+        status = loader->source->type->open_sample(loader->source, single, batch->turns[place],
                                                    batch->samples[place], &info, error);
     return status ? status
                   : sample_loader_render(single, loader_augmentation(loader, batch->epoch), pixels, target,
@@ -333,6 +340,7 @@ FshStatus loader_next(Loader *loader, const Batch **batch, FshError *error)
                           .mix = memory->mix,
                           .valid = memory->valid,
                           .samples = memory->samples,
+                          .turns = memory->turns,
                           .valid_count = batch_slot_valid_count(memory)};
     *batch = &slot->batch;
     return FSH_OK;
@@ -345,7 +353,7 @@ static FshStatus render_refused(Loader *loader, LoaderSlot *slot, uint64_t epoch
 {
     BatchSlot *memory = &slot->memory;
     const uint64_t sample = memory->samples[place];
-    const SampleView view = loader_view(loader, epoch);
+    const SampleView view = loader_view(loader, epoch, memory->turns[place]);
     FshError failure = {0};
     loader->source->type->refuse(loader->source, sample);
     FshStatus status =
@@ -370,7 +378,7 @@ FshStatus loader_decode_refused(Loader *loader, const uint64_t *places, size_t c
     for (size_t i = 0; i < count && !status; i++) {
         status = render_refused(loader, slot, epoch, places[i], single, error);
         if (!status && slot->memory.shape.mixes)
-            loader_mix_pair(loader, &slot->memory, epoch, places[i] / 2 * 2);
+            loader_mix_pair(loader, &slot->memory, places[i] / 2 * 2);
     }
     finish_recipes(loader, slot);
     slot->batch.valid_count = batch_slot_valid_count(&slot->memory);

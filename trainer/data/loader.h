@@ -12,7 +12,7 @@
  * Batches are numbered through the epochs: number b is step b % steps of epoch b / steps. So the workers are
  * already busy with the next epoch while the last one is evaluated, and a run goes on anywhere.
  *
- * A batch is filled by all workers, a few samples each. What is in it follows from (seed, epoch, sample)
+ * A batch is filled by all workers, a few samples each. What is in it follows from (seed, turn, sample)
  * alone, not from how many workers there are or which was faster.
  *
  * Records are read in place from the mapping; raw pixels are cropped from there without a copy in between.
@@ -20,7 +20,7 @@
  * flipped byte may well decode. One that is wrong stays left out, in every epoch.
  *
  * Mixing (mixup, CutMix) is between places p and p ^ 1 of the total batch, drawn from the sample at the lower
- * one: the same for any number of ranks. A skipped sample is not mixed with.
+ * one: the same for any number of ranks, but for repeats (sampler.h). A skipped sample is not mixed with.
  *
  * The crop's size may change from epoch to epoch. Whole images (CROP_WHOLE: evaluation of pairs) come one to
  * a batch, each in its own size, decoded in full.
@@ -54,6 +54,7 @@ typedef struct LoaderOptions {
     uint64_t batch;            /* samples, > 0; CROP_WHOLE: 1 */
     uint64_t rank, world_size; /* 0 and 1 for one process */
     uint64_t update_steps;     /* of training: as Sampler's */
+    Sampling sampling;         /* of training */
     uint64_t seed;
     bool training;        /* shuffled and last incomplete batch dropped, or each sample once and padded */
     int workers;          /* > 0 */
@@ -85,6 +86,7 @@ typedef struct Batch {
     const float *mix;            /* [batch] */
     const float *valid;          /* [batch] 1, or 0: padding, or a skipped sample */
     const uint64_t *samples;     /* [batch] index in the split; SAMPLER_PADDING */
+    const uint64_t *turns;       /* [batch] SamplerPick's */
     uint64_t valid_count;        /* samples that are neither padding nor skipped */
 } Batch;
 

@@ -38,6 +38,7 @@ struct Loader {
     Augmentation *augmentations; /* of epoch 0, 1, …; the last one serves all later epochs */
     size_t augmentation_count;
     Sampler sampler;
+    ClassOrder classes; /* of a balanced sampler, else empty */
     uint64_t step_count;
     SampleChecksums checksums;
     SampleLoader *single; /* of the consumer's thread; NULL before its first use */
@@ -79,19 +80,19 @@ static inline const Augmentation *loader_augmentation(const Loader *loader, uint
     return &loader->augmentations[epoch < last ? epoch : last];
 }
 
-/* Returns how the samples of an epoch are to look. */
-static inline SampleView loader_view(const Loader *loader, uint64_t epoch)
+/* Returns how the sample of a turn is to look in an epoch. */
+static inline SampleView loader_view(const Loader *loader, uint64_t epoch, uint64_t turn)
 {
     return (SampleView){.augmentation = loader_augmentation(loader, epoch),
                         .fill = loader->options.fill,
                         .seed = loader->options.seed,
-                        .epoch = epoch};
+                        .turn = turn};
 }
 
 /* Counts a sample that is left out, and keeps its message, once. Called with the mutex held. */
 void loader_note_problem(Loader *loader, uint64_t sample, const FshError *error);
 /* Mixes places first and first + 1. Recipes may be mixed again: nothing of the first time stays. */
-void loader_mix_pair(const Loader *loader, BatchSlot *memory, uint64_t epoch, uint64_t first);
+void loader_mix_pair(const Loader *loader, BatchSlot *memory, uint64_t first);
 
 /* Fills batches in a worker's thread until loader->stop. argument: its LoaderWorker. Returns NULL. */
 void *loader_worker_main(void *argument);

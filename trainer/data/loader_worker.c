@@ -44,17 +44,17 @@ static void leave_out(const Loader *loader, BatchSlot *memory, uint64_t place)
     batch_slot_leave_out(memory, place);
 }
 
-void loader_mix_pair(const Loader *loader, BatchSlot *memory, uint64_t epoch, uint64_t first)
+void loader_mix_pair(const Loader *loader, BatchSlot *memory, uint64_t first)
 {
     Random random;
-    sample_mixing_random(loader->options.seed, epoch, memory->samples[first], &random);
+    sample_mixing_random(loader->options.seed, memory->turns[first], memory->samples[first], &random);
     batch_slot_mix(memory, &loader->options.mixing, &random, first);
 }
 
-static void mix_chunk(LoaderWorker *worker, const Chunk *chunk, uint64_t epoch)
+static void mix_chunk(LoaderWorker *worker, const Chunk *chunk)
 {
     for (uint64_t place = chunk->first; place < chunk->first + chunk->count; place += 2)
-        loader_mix_pair(worker->loader, &chunk->slot->memory, epoch, place);
+        loader_mix_pair(worker->loader, &chunk->slot->memory, place);
     sample_loader_stage(worker->samples, SAMPLE_AUGMENT);
 }
 
@@ -65,14 +65,16 @@ static void fill_chunk(LoaderWorker *worker, const Chunk *chunk)
     BatchSlot *memory = &chunk->slot->memory;
     uint64_t epoch = chunk->batch_number / loader->step_count,
              step = chunk->batch_number % loader->step_count;
-    const SampleView view = loader_view(loader, epoch);
     for (uint64_t place = chunk->first; place < chunk->first + chunk->count; place++) {
-        memory->samples[place] = sampler_at(&loader->sampler, epoch, step, place);
+        const SamplerPick pick = sampler_at(&loader->sampler, epoch, step, place);
+        memory->samples[place] = pick.sample;
+        memory->turns[place] = pick.turn;
         if (memory->samples[place] != SAMPLER_PADDING && source->type->prefetch)
             source->type->prefetch(source, worker->samples, memory->samples[place]);
     }
     for (uint64_t place = chunk->first; place < chunk->first + chunk->count; place++) {
-        uint64_t sample = memory->samples[place];
+        const uint64_t sample = memory->samples[place];
+        const SampleView view = loader_view(loader, epoch, memory->turns[place]);
         FshError error = {0};
         if (sample == SAMPLER_PADDING) {
             leave_out(loader, memory, place);
@@ -82,7 +84,7 @@ static void fill_chunk(LoaderWorker *worker, const Chunk *chunk)
         }
     }
     if (memory->shape.mixes)
-        mix_chunk(worker, chunk, epoch);
+        mix_chunk(worker, chunk);
 }
 
 static uint64_t thread_page_reads(void)

@@ -127,7 +127,7 @@ FshStatus pixel_source_render_here(const PixelSource *source, SampleLoader *samp
                                    uint64_t sample, BatchSlot *slot, uint64_t place, FshError *error)
 {
     SampleInfo info;
-    FshStatus status = source->type->open_sample(source, samples, view->epoch, sample, &info, error);
+    FshStatus status = source->type->open_sample(source, samples, view->turn, sample, &info, error);
     if (!status && view->augmentation->mode == CROP_WHOLE)
         status = batch_slot_resize(slot, info.width, info.height, error);
     if (!status)
@@ -138,11 +138,11 @@ FshStatus pixel_source_render_here(const PixelSource *source, SampleLoader *samp
     return status;
 }
 
-FshStatus pixel_source_open_record(const PixelSource *source, SampleLoader *samples, uint64_t epoch,
+FshStatus pixel_source_open_record(const PixelSource *source, SampleLoader *samples, uint64_t turn,
                                    uint64_t sample, SampleInfo *info, FshError *error)
 {
     (void)source;
-    return sample_loader_open(samples, epoch, sample, info, error);
+    return sample_loader_open(samples, turn, sample, info, error);
 }
 
 void pixel_source_prefetch_record(const PixelSource *source, const SampleLoader *samples, uint64_t sample)

@@ -18,7 +18,7 @@
  *   after the loader   pixel_source_free
  *
  * Sources that render on the host share pixel_source_render_here: they differ in open_sample alone, which
- * gives the SampleLoader the image. The recipe of a sample follows from (seed, epoch, sample) and the image's
+ * gives the SampleLoader the image. The recipe of a sample follows from (seed, turn, sample) and the image's
  * size, so every source gives the same batches, to the byte, where images are decoded in full size.
  *
  * Threads: render, open_sample and prefetch any, each with a SampleLoader of its own; refuse the consumer's;
@@ -48,7 +48,7 @@ typedef struct PixelSourceOptions {
 typedef struct SampleView {
     const Augmentation *augmentation;
     const uint8_t *fill; /* [4] */
-    uint64_t seed, epoch;
+    uint64_t seed, turn;
 } SampleView;
 
 /* Where the decoded images lie between two uses. */
@@ -89,8 +89,8 @@ typedef struct PixelSourceType {
     /* Asks for a sample that is rendered soon: from the disk, or from memory. */
     void (*prefetch)(const PixelSource *source, const SampleLoader *samples, uint64_t sample);
     /* Opens a sample for sample_loader_render. Fails as sample_loader_open. */
-    FshStatus (*open_sample)(const PixelSource *source, SampleLoader *samples, uint64_t epoch,
-                             uint64_t sample, SampleInfo *info, FshError *error);
+    FshStatus (*open_sample)(const PixelSource *source, SampleLoader *samples, uint64_t turn, uint64_t sample,
+                             SampleInfo *info, FshError *error);
     /* Renders a sample into its place of the slot and takes the place (batch_slot_take). Messages as
      * sample_loader_open. */
     FshStatus (*render)(const PixelSource *source, SampleLoader *samples, const SampleView *view,
@@ -155,7 +155,7 @@ void pixel_source_device_memory(const PixelSource *source, MemoryUse *use);
 FshStatus pixel_source_render_here(const PixelSource *source, SampleLoader *samples, const SampleView *view,
                                    uint64_t sample, BatchSlot *slot, uint64_t place, FshError *error);
 /* Opens a sample, or asks for one, from its record: open_sample and prefetch of sources that read records. */
-FshStatus pixel_source_open_record(const PixelSource *source, SampleLoader *samples, uint64_t epoch,
+FshStatus pixel_source_open_record(const PixelSource *source, SampleLoader *samples, uint64_t turn,
                                    uint64_t sample, SampleInfo *info, FshError *error);
 void pixel_source_prefetch_record(const PixelSource *source, const SampleLoader *samples, uint64_t sample);
 /* Brings files into the page cache as options.cache says, or tells it: load and tell of sources that read

@@ -21,7 +21,7 @@ struct SampleLoader {
     Augmenter *augmenter;
     Image image; /* decoded */
     /* the sample that was opened last */
-    uint64_t epoch, index;
+    uint64_t turn, index;
     FshSample sample;
     bool has_record;        /* sample is that of index */
     FshField fields[SIDES]; /* as their codecs know them: the sample's own, or in an unpacker */
@@ -242,11 +242,11 @@ static FshStatus check_sides(const SampleLoader *loader, FshError *error)
         input->height, target->width, target->height);
 }
 
-FshStatus sample_loader_open(SampleLoader *loader, uint64_t epoch, uint64_t index, SampleInfo *info,
+FshStatus sample_loader_open(SampleLoader *loader, uint64_t turn, uint64_t index, SampleInfo *info,
                              FshError *error)
 {
     begin_stages(loader);
-    loader->epoch = epoch;
+    loader->turn = turn;
     loader->index = index;
     FshStatus status = fsh_sample_get(loader->options.split, index, &loader->sample, error);
     loader->has_record = status == FSH_OK;
@@ -278,11 +278,11 @@ FshStatus sample_loader_open(SampleLoader *loader, uint64_t epoch, uint64_t inde
     return FSH_OK;
 }
 
-void sample_loader_open_decoded(SampleLoader *loader, uint64_t epoch, uint64_t index,
+void sample_loader_open_decoded(SampleLoader *loader, uint64_t turn, uint64_t index,
                                 const SampleImage *images)
 {
     begin_stages(loader);
-    loader->epoch = epoch;
+    loader->turn = turn;
     loader->index = index;
     loader->has_record = false;
     for (unsigned side = 0; side < loader->sides; side++) {
@@ -427,7 +427,7 @@ FshStatus sample_loader_draw(SampleLoader *loader, const Augmentation *augmentat
                             width, height, augmentation->size, augmentation->size);
         return add_place(loader, 0, error);
     }
-    sample_recipe_draw(recipe, augmentation, loader->options.seed, loader->epoch, loader->index, width,
+    sample_recipe_draw(recipe, augmentation, loader->options.seed, loader->turn, loader->index, width,
                        height);
     return FSH_OK;
 }

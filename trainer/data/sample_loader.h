@@ -1,11 +1,11 @@
 /* sample_loader.h - one sample of a split, from its record to finished pixels: found, tested, decoded,
  * augmented.
  *
- *   sample_loader_open(loader, epoch, index, &info, &error);     // its label and its size
+ *   sample_loader_open(loader, turn, index, &info, &error);     // its label and its size
  *   sample_loader_render(loader, &augmentation, pixels, target, &error);
  *
  * Records are read in place from the mapping; raw pixels are cropped, resampled and flipped from there, into
- * the batch. What comes out follows from (seed, epoch, index) alone. Both sides of a pair get the same
+ * the batch. What comes out follows from (seed, turn, index) alone. Both sides of a pair get the same
  * geometry; jitter and noise touch the input alone.
  *
  * Threads: one SampleLoader per thread; SampleChecksums are shared. */
@@ -75,7 +75,7 @@ void sample_loader_expect(const SampleLoader *loader, uint64_t index);
 
 /* Opens sample index and fills *info. Tests its checksum until that was right once: a JPEG with a flipped
  * byte may well decode. The message of a failure names dataset, file, record, key, source and reason. */
-FshStatus sample_loader_open(SampleLoader *loader, uint64_t epoch, uint64_t index, SampleInfo *info,
+FshStatus sample_loader_open(SampleLoader *loader, uint64_t turn, uint64_t index, SampleInfo *info,
                              FshError *error);
 
 /* Makes the pixels of a part of an image that lies in memory in another form. stored: its pixels point to the
@@ -90,7 +90,7 @@ typedef struct SampleImage {
 } SampleImage;
 
 /* Opens a sample whose images, one for each side, are decoded already. */
-void sample_loader_open_decoded(SampleLoader *loader, uint64_t epoch, uint64_t index,
+void sample_loader_open_decoded(SampleLoader *loader, uint64_t turn, uint64_t index,
                                 const SampleImage *images);
 
 /* Renders the sample that was opened last. pixels: [size, size, channels], or the sample's own size

@@ -3,18 +3,18 @@
 /* Streams of random numbers: switching one augmentation on does not change the numbers of another. */
 enum { STREAM_COLOUR = 1, STREAM_NOISE, STREAM_ERASING, STREAM_MIXING, STREAM_OPERATIONS };
 
-void sample_mixing_random(uint64_t seed, uint64_t epoch, uint64_t index, Random *random)
+void sample_mixing_random(uint64_t seed, uint64_t turn, uint64_t index, Random *random)
 {
-    random_start(random, seed, random_stream(random_stream(epoch, index), STREAM_MIXING));
+    random_start(random, seed, random_stream(random_stream(turn, index), STREAM_MIXING));
 }
 
-/* Returns whether a sample is mirrored in an epoch, where the next epoch has the other half. */
-static bool is_flipped_half(uint64_t seed, uint64_t epoch, uint64_t index)
+/* Returns whether a sample is mirrored in a turn, where the next turn has the other half. */
+static bool is_flipped_half(uint64_t seed, uint64_t turn, uint64_t index)
 {
-    static const uint64_t flip_stream = 0x666c6970; /* "flip": no epoch */
+    static const uint64_t flip_stream = 0x666c6970; /* "flip": no turn */
     Random random;
     random_start(&random, seed, random_stream(flip_stream, index));
-    return (random_below(&random, 2) + epoch) % 2 == 1;
+    return (random_below(&random, 2) + turn) % 2 == 1;
 }
 
 static bool has_jitter(const ColourJitter *jitter)
@@ -28,10 +28,10 @@ bool sample_recipe_has_colours(const Augmentation *augmentation)
            augmentation->erasing.probability > 0;
 }
 
-void sample_recipe_draw(SampleRecipe *recipe, const Augmentation *augmentation, uint64_t seed, uint64_t epoch,
+void sample_recipe_draw(SampleRecipe *recipe, const Augmentation *augmentation, uint64_t seed, uint64_t turn,
                         uint64_t index, uint32_t width, uint32_t height)
 {
-    const uint64_t sample = random_stream(epoch, index);
+    const uint64_t sample = random_stream(turn, index);
     const bool whole = augmentation->mode == CROP_WHOLE;
     Random random;
     recipe->operations.count = 0;
@@ -41,7 +41,7 @@ void sample_recipe_draw(SampleRecipe *recipe, const Augmentation *augmentation, 
     random_start(&random, seed, sample);
     augment_plan(augmentation, width, height, &random, &recipe->crop);
     if (augmentation->flip_mode == FLIP_ALTERNATING)
-        recipe->crop.flip = is_flipped_half(seed, epoch, index);
+        recipe->crop.flip = is_flipped_half(seed, turn, index);
     if (augmentation->auto_augment.kind != AUTO_AUGMENT_NONE) {
         random_start(&random, seed, random_stream(sample, STREAM_OPERATIONS));
         auto_augment_draw(&augmentation->auto_augment, augmentation->size, augmentation->size, &random,

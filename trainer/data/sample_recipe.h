@@ -1,9 +1,10 @@
 /* sample_recipe.h - all that chance decides about one sample, drawn before any pixel is touched.
  *
  *   SampleRecipe recipe;
- *   sample_recipe_draw(&recipe, &augmentation, seed, epoch, index, width, height);
+ *   sample_recipe_draw(&recipe, &augmentation, seed, turn, index, width, height);
  *
- * It follows from (seed, epoch, index) and the image's size alone. The CPU renders it (sample_loader.h); a
+ * turn: how often the sample came before (SamplerPick), in plain training and in evaluation the epoch.
+ * It follows from (seed, turn, index) and the image's size alone. The CPU renders it (sample_loader.h); a
  * backend with memory of its own gets it as plain numbers (sample_recipe_pixels).
  *
  * Threads: no state. */
@@ -25,11 +26,11 @@ typedef struct SampleRecipe {
 } SampleRecipe;
 
 /* Draws the recipe of sample index. width, height: of the image; CROP_RANDOM: at least augmentation->size. */
-void sample_recipe_draw(SampleRecipe *recipe, const Augmentation *augmentation, uint64_t seed, uint64_t epoch,
+void sample_recipe_draw(SampleRecipe *recipe, const Augmentation *augmentation, uint64_t seed, uint64_t turn,
                         uint64_t index, uint32_t width, uint32_t height);
 
 /* Starts the random numbers of a sample's mixing, apart from those of its own augmentation. */
-void sample_mixing_random(uint64_t seed, uint64_t epoch, uint64_t index, Random *random);
+void sample_mixing_random(uint64_t seed, uint64_t turn, uint64_t index, Random *random);
 
 /* Returns whether the augmentation changes colours, so that recipes need sample_recipe_colours. */
 bool sample_recipe_has_colours(const Augmentation *augmentation);

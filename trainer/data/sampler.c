@@ -2,13 +2,23 @@
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <string.h>
 #include <xxhash.h>
 
 #include "common/cpu.h"
 #include "common/random.h"
 
 /* Keeps the order's numbers apart from those of the augmentation, which are keyed by (epoch, sample). */
-static const uint64_t order_stream = 0x6f72646572; /* "order" */
+static const uint64_t order_stream = 0x6f72646572;    /* "order" */
+static const uint64_t class_stream = 0x636c617373;    /* "class" */
+static const uint64_t member_stream = 0x6d656d626572; /* "member" */
+
+const char *const sampler_names[] = {"shuffle", "balanced", NULL};
+
+static uint64_t repeats_of(const Sampler *sampler)
+{
+    return sampler->training && sampler->repeats > 1 ? sampler->repeats : 1;
+}
 
 uint64_t sampler_step_count(const Sampler *sampler)
 {
@@ -20,19 +30,45 @@ uint64_t sampler_step_count(const Sampler *sampler)
                                                                       : whole;
 }
 
-static uint64_t sample_at_place(const Sampler *sampler, uint64_t epoch, uint64_t place)
+/* Returns pick number `place` of an epoch that goes round the classes. */
+static SamplerPick pick_balanced(const Sampler *sampler, uint64_t epoch, uint64_t place, uint64_t places)
 {
-    if (place >= sampler->sample_count)
-        return SAMPLER_PADDING;
-    if (!sampler->training)
-        return place;
-    return random_permute(place, sampler->sample_count, sampler->seed, random_stream(order_stream, epoch));
+    const ClassOrder *classes = sampler->classes;
+    const uint64_t count = classes->class_count, round = place / count;
+    const uint64_t rounds = (places + count - 1) / count; /* of an epoch; the last may be begun only */
+    const uint64_t class_place = random_permute(place % count, count, sampler->seed,
+                                                random_stream(random_stream(class_stream, epoch), round));
+    const uint64_t begin = classes->starts[class_place], members = classes->starts[class_place + 1] - begin;
+    const uint64_t visit = epoch * rounds + round, cycle = visit / members;
+    const uint64_t member = random_permute(visit % members, members, sampler->seed,
+                                           random_stream(random_stream(member_stream, class_place), cycle));
+    return (SamplerPick){.sample = classes->samples[begin + member], .turn = cycle};
 }
 
-uint64_t sampler_at(const Sampler *sampler, uint64_t epoch, uint64_t step, uint64_t slot)
+static SamplerPick pick_at_place(const Sampler *sampler, uint64_t epoch, uint64_t place)
 {
-    uint64_t rank_batch = step * sampler->world_size + sampler->rank;
-    return sample_at_place(sampler, epoch, rank_batch * sampler->batch + slot);
+    const uint64_t repeats = repeats_of(sampler), count = sampler->sample_count;
+    if (place >= count)
+        return (SamplerPick){.sample = SAMPLER_PADDING, .turn = epoch};
+    if (!sampler->training)
+        return (SamplerPick){.sample = place, .turn = epoch};
+    SamplerPick pick = sampler->classes
+                           ? pick_balanced(sampler, epoch, place / repeats, (count + repeats - 1) / repeats)
+                           : (SamplerPick){random_permute(place / repeats, count, sampler->seed,
+                                                          random_stream(order_stream, epoch)),
+                                           epoch};
+    pick.turn = pick.turn * repeats + place % repeats;
+    return pick;
+}
+
+SamplerPick sampler_at(const Sampler *sampler, uint64_t epoch, uint64_t step, uint64_t slot)
+{
+    const uint64_t batch = sampler->batch, world_size = sampler->world_size;
+    if (repeats_of(sampler) == 1)
+        return pick_at_place(sampler, epoch, (step * world_size + sampler->rank) * batch + slot);
+    /* Neighbours come from the two halves of what the rank has of the step. */
+    const uint64_t own = slot % 2 * ((batch + 1) / 2) + slot / 2;
+    return pick_at_place(sampler, epoch, (step * batch + own) * world_size + sampler->rank);
 }
 
 /* ---- the digest ---- */
@@ -52,7 +88,7 @@ static void *sum_part(void *context)
 {
     DigestPart *part = context;
     for (uint64_t place = part->begin; place < part->end; place++) {
-        uint64_t sample = sample_at_place(part->sampler, part->epoch, place);
+        uint64_t sample = pick_at_place(part->sampler, part->epoch, place).sample;
         unsigned char pair[16];
         for (int i = 0; i < 8; i++) {
             pair[i] = (unsigned char)(place >> (8 * i));
@@ -93,4 +129,35 @@ uint64_t sampler_order_digest(const Sampler *sampler, uint64_t epoch)
         digest += parts[i].digest;
     }
     return digest;
+}
+
+/* ---- options ---- */
+
+Sampling sampling_default(void)
+{
+    return (Sampling){.kind = SAMPLER_SHUFFLE, .repeats = 1};
+}
+
+size_t sampling_rows(Sampling *sampling, Option *rows)
+{
+    enum { REPEATS_MAX = 1024 };
+    const Option own[] = {
+        {.name = "sampler",
+         .kind = OPTION_CHOICE,
+         .value = &sampling->kind,
+         .argument = "HOW",
+         .choices = sampler_names,
+         .help = "what an epoch of training consists of: each image once (shuffle), or as many images, of "
+                 "each class equally often (balanced)"},
+        {.name = "aug-repeats",
+         .kind = OPTION_INTEGER,
+         .value = &sampling->repeats,
+         .argument = "N",
+         .maximum = REPEATS_MAX,
+         .alias = "ra-reps",
+         .help = "each image of an epoch comes N times, each time in another view, and an epoch has so many "
+                 "fewer images; 0 or 1: once"},
+    };
+    memcpy(rows, own, sizeof own);
+    return sizeof own / sizeof *own;
 }

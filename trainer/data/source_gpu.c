@@ -121,7 +121,7 @@ static FshStatus render(const PixelSource *source, SampleLoader *samples, const 
     const uint32_t width = images[0].width, height = images[0].height;
     if (augmentation->mode == CROP_RANDOM && (width < augmentation->size || height < augmentation->size))
         return fail_too_small(source, view, sample, &images[0], error);
-    sample_recipe_draw(&drawn, augmentation, view->seed, view->epoch, sample, width, height);
+    sample_recipe_draw(&drawn, augmentation, view->seed, view->turn, sample, width, height);
     sample_recipe_pixels(&drawn, augmentation, width, height, recipe);
     for (unsigned side = 0; side < 2; side++) {
         const DecodedImage *stored = side < split->sides ? &images[side] : NULL;

@@ -101,7 +101,7 @@ static FshStatus render(const PixelSource *source, SampleLoader *samples, const 
     PixelRecipe *recipe = &slot->recipes[place];
     SampleInfo info;
     SampleRecipe drawn;
-    FshStatus status = sample_loader_open(samples, view->epoch, sample, &info, error);
+    FshStatus status = sample_loader_open(samples, view->turn, sample, &info, error);
     if (!status)
         status = sample_loader_draw(samples, augmentation, &drawn, error);
     if (status)

@@ -257,6 +257,8 @@ static const struct Rule {
     {AT(mixing.cutmix_alpha), is_random_classes, "classes, and not with --no-aug"},
     {AT(mixing.probability), mixes, "--mixup-alpha or --cutmix-alpha"},
     {AT(mixing.switch_probability), mixes_both, "--mixup-alpha and --cutmix-alpha together"},
+    {AT(sampling.kind), is_classes, "classes"},
+    {AT(sampling.repeats), is_random, "random views, and not with --no-aug"},
     {AT(val_resize_size), is_classes, "classes; pairs are evaluated whole"},
     {AT(val_crop_size), is_classes, "classes; pairs are evaluated whole"},
     {AT(val_batch_size), is_classes, "classes; pairs are evaluated one by one"},

@@ -62,18 +62,32 @@ static void tell_dataset(const Teller *teller, const TrainPlan *plan, const Trai
     }
 }
 
+/* Returns how many samples an epoch of training with repeats has. */
+static uint64_t distinct_samples(const TrainPlan *plan)
+{
+    const uint64_t places = plan->steps_per_epoch * plan_total_batch(plan),
+                   repeats = (uint64_t)plan->sampling.repeats;
+    return (places + repeats - 1) / repeats;
+}
+
 static void tell_splits(const Teller *teller, const TrainPlan *plan, const TrainingData *data)
 {
     Line line = {0};
     if (data->train) {
         say(&line, "split %s: %" PRIu64 " samples, %" PRIu64 " steps of %" PRIu64, data->train->info->name,
             plan->train_count, plan->steps_per_epoch, plan_total_batch(plan));
-        say(&line, " (%" PRIu64 " samples left out of each epoch)",
-            plan->train_count - plan->steps_per_epoch * plan_total_batch(plan));
+        if (plan->sampling.kind == SAMPLER_SHUFFLE && plan->sampling.repeats <= 1)
+            say(&line, " (%" PRIu64 " samples left out of each epoch)",
+                plan->train_count - plan->steps_per_epoch * plan_total_batch(plan));
         if (plan->recipe.optimizer.accumulation_steps > 1)
             say(&line, ", %lld steps for an update: %lld images",
                 (long long)plan->recipe.optimizer.accumulation_steps,
                 (long long)plan->recipe.optimizer.accumulation_steps * (long long)plan_total_batch(plan));
+        if (plan->sampling.kind == SAMPLER_BALANCED)
+            say(&line, ", each class equally often");
+        if (plan->sampling.repeats > 1)
+            say(&line, ", each sample %lld times: %" PRIu64 " of them in an epoch",
+                (long long)plan->sampling.repeats, distinct_samples(plan));
         tell(teller, &line);
     }
     if (data->evaluation)

@@ -271,6 +271,7 @@ FshStatus plan_images(TrainPlan *plan, const TrainOptions *options, const Traini
     plan->y_channel = options->y_channel;
     if (!data->train)
         return FSH_OK;
+    plan->sampling = options->sampling;
     status = list_edges(plan, options, error);
     if (status || !options->augment)
         return status;

@@ -52,6 +52,7 @@ TrainOptions train_options_default(void)
         .ratio = "0.75:1.3333",
         .views = augmentation_default(),
         .mixing = mixing_default(),
+        .sampling = sampling_default(),
         .ranks = rank_options_default(),
         .update = update_options_default(),
         .schedule = schedule_options_default(),
@@ -110,6 +111,11 @@ static size_t mixing_part_rows(TrainOptions *options, Option *rows)
     return mixing_rows(&options->mixing, rows);
 }
 
+static size_t sampling_part_rows(TrainOptions *options, Option *rows)
+{
+    return sampling_rows(&options->sampling, rows);
+}
+
 static size_t rank_rows(TrainOptions *options, Option *rows)
 {
     return rank_options_rows(&options->ranks, rows);
@@ -133,6 +139,7 @@ enum {
     PART_AUTO_AUGMENT,
     PART_ERASING,
     PART_MIXING,
+    PART_SAMPLING,
     PART_RANKS,
     PART_OPTIMIZER,
     PART_SCHEDULE
@@ -143,6 +150,7 @@ static size_t (*const parts[])(TrainOptions *options, Option *rows) = {
     [PART_VIEWS] = view_rows,
     [PART_ERASING] = erasing_part_rows,
     [PART_MIXING] = mixing_part_rows,
+    [PART_SAMPLING] = sampling_part_rows,
     [PART_RANKS] = rank_rows,
     [PART_OPTIMIZER] = update_rows,
     [PART_SCHEDULE] = schedule_rows,
@@ -338,6 +346,7 @@ void train_options_rows(TrainOptions *o, Option *rows)
          .help = "for pairs: noise on the input alone, of a deviation drawn up to this, in grey levels of "
                  "255"},
         {.name = "", .marks = PART_MIXING},
+        {.name = "", .marks = PART_SAMPLING},
         {.name = "aug", .kind = OPTION_FLAG, .value = &o->augment,
          .help = "random crops, flips and all else in training; --no-aug sees each image as evaluation "
                  "does"},

@@ -8,6 +8,7 @@
 #include "common/program.h"
 #include "trainer/data/augment.h"
 #include "trainer/data/mixing.h"
+#include "trainer/data/sampler.h"
 #include "trainer/models/models.h"
 #include "trainer/plan/plan_optimizer.h"
 #include "trainer/plan/plan_schedule.h"
@@ -74,6 +75,7 @@ typedef struct TrainOptions {
     /* Images */
     Augmentation views; /* its own options (augmentation_rows) and --noise; the rest is planned */
     Mixing mixing;
+    Sampling sampling;
     int64_t train_crop_size, val_resize_size, val_crop_size; /* pixels; 0: chosen */
     const char *progressive;                                 /* FROM:TO */
     const char *progressive_epochs; /* FIRST:LAST; NULL: the first and last third keep their size */

@@ -17,6 +17,7 @@
 #include "trainer/data/augment.h"
 #include "trainer/data/mixing.h"
 #include "trainer/data/pixel_source.h"
+#include "trainer/data/sampler.h"
 #include "trainer/data/training_data.h"
 #include "trainer/report/metrics.h"
 #include "trainer/plan/train_options.h"
@@ -49,6 +50,7 @@ typedef struct TrainPlan {
     /* plan_images, from here to edge_count, with flip_tta, crop_border, y_channel */
     Augmentation train_augmentation, evaluation_augmentation;
     Mixing mixing;
+    Sampling sampling;
     Progression progression;        /* from = to: one size */
     uint32_t edges[PLAN_EDGES_MAX]; /* all edges of training, ascending; none without a training split */
     size_t edge_count;

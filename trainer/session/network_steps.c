@@ -110,7 +110,7 @@ FshStatus network_write_batch(NetworkProgram *part, const Batch *batch, FshError
     return !status && batch->recipes ? write_recipes(part, batch, error) : status;
 }
 
-/* Draws the factors of a drop path [batch, channels]: they follow from seed, epoch, sample and path alone, so
+/* Draws the factors of a drop path [batch, channels]: they follow from seed, turn, sample and path alone, so
  * that a run which goes on draws the same. */
 static void draw_drop_path(const TrainPlan *plan, const Batch *batch, const Tensor *input, uint64_t path,
                            float *factors)
@@ -119,8 +119,9 @@ static void draw_drop_path(const TrainPlan *plan, const Batch *batch, const Tens
     const int64_t channels = input->shape[1];
     for (int64_t i = 0; i < input->shape[0]; i++) {
         Random random;
-        random_start(&random, plan->seed,
-                     random_stream(random_stream(batch->epoch, batch->samples[i]), STREAM_DROP_PATH + path));
+        random_start(
+            &random, plan->seed,
+            random_stream(random_stream(batch->turns[i], batch->samples[i]), STREAM_DROP_PATH + path));
         const bool dropped = random_uniform(&random) < input->drop_rate;
         for (int64_t c = 0; c < channels; c++)
             factors[i * channels + c] = dropped ? 0 : 1 / (1 - input->drop_rate);

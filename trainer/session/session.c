@@ -59,6 +59,7 @@ FshStatus session_loader_options(const Session *session, bool training, LoaderOp
     options->source = session->sources[training ? 0 : 1];
     if (!training)
         return FSH_OK;
+    options->sampling = plan->sampling;
     options->mixing = plan->recipe.mixes ? plan->mixing : (Mixing){0};
     FshStatus status = list_sizes(plan, sizes_ret, &options->epoch_size_count, error);
     options->epoch_sizes = *sizes_ret;
