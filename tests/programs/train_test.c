@@ -277,24 +277,35 @@ TEST_IN_FOLDER(test_weights_are_evaluated_at_their_own_size, folder)
     run_result_free(&result);
 }
 
-/* Weights that were trained with bicubic views are evaluated with them, to the digit. */
-TEST_IN_FOLDER(test_weights_are_evaluated_with_their_own_interpolation, folder)
+/* Weights that were trained with views of one kind are evaluated with them, to the digit. */
+static void evaluate_as_trained(TestFolder *folder, const char *interpolation)
 {
-    const char *shards = make_set(folder, &train_plain), *weights = test_path(folder, "out/last.safetensors");
+    const char *shards = test_path(folder, "set"), *weights = test_path(folder, "out/last.safetensors");
     RunResult result =
-        TRAIN(0, "--model", "conv8", "--epochs", "1", "--train-crop-size", "24", "--val-resize-size", "28",
-              "--interpolation", "bicubic", shards, test_path(folder, "out"));
+        TRAIN(0, "--model", "conv8", "--epochs", "1", "--train-crop-size", "24", "--crop-pct", "0.85",
+              "--force", "--interpolation", interpolation, shards, test_path(folder, "out"));
     run_result_free(&result);
     result = TRAIN(0, "--evaluate", "--json", "--weights", weights, shards);
-    assert_contains(result.err, "bicubic");
+    assert_contains(result.err, "short edge to 28, centre 24 pixels");
+    assert_contains(result.err, interpolation);
     json_t *object = read_json(result.out);
     const double trained = summary_number(test_path(folder, "out"), 0, "eval_loss");
     assert_true(fabs(number_of(object, "loss") - trained) < 1e-4);
     json_decref(object);
     run_result_free(&result);
     result = TRAIN(0, "--evaluate", "--interpolation", "bilinear", "--weights", weights, shards);
-    assert_contains_not(result.err, "bicubic"); /* what is said wins */
+    assert_contains_not(result.err, interpolation); /* what is said wins */
     run_result_free(&result);
+    result = TRAIN(0, "--evaluate", "--crop-pct", "0.75", "--weights", weights, shards);
+    assert_contains(result.err, "short edge to 32, centre 24 pixels");
+    run_result_free(&result);
+}
+
+TEST_IN_FOLDER(test_weights_are_evaluated_with_their_own_interpolation, folder)
+{
+    (void)make_set(folder, &train_plain);
+    evaluate_as_trained(folder, "bicubic");
+    evaluate_as_trained(folder, "lanczos");
 }
 
 TEST_IN_FOLDER(test_without_a_val_split_it_trains_and_says_so, folder)

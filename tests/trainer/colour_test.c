@@ -129,7 +129,11 @@ static void check_rendered(const Case *tried, const Augmentation *augmentation, 
 static Interpolation interpolation_of(const Case *tried)
 {
     const char *name = json_string_value(json_object_get(tried->spec, "interpolation"));
-    return name && strcmp(name, "bicubic") == 0 ? INTERPOLATION_BICUBIC : INTERPOLATION_BILINEAR;
+    for (int i = 0; name && interpolation_names[i]; i++)
+        if (strcmp(name, interpolation_names[i]) == 0)
+            return (Interpolation)i;
+    assert_null(name);
+    return INTERPOLATION_BILINEAR;
 }
 
 static void check_resized(const Case *tried)
@@ -166,6 +170,27 @@ static void check_center(const Case *tried)
 TEST(test_centre_crops_are_torchvisions)
 {
     check_cases("center", check_center);
+}
+
+/* timm's transform of evaluation, which is told the part, not the short edge. */
+static void check_part(const Case *tried)
+{
+    const uint32_t size = (uint32_t)golden_integer(tried->spec, "size");
+    const Augmentation augmentation = {.mode = CROP_CENTER,
+                                       .interpolation = interpolation_of(tried),
+                                       .size = size,
+                                       .resize =
+                                           augment_resize_of_part(size, golden_real(tried->spec, "part")),
+                                       .channels = 3};
+    CropPlan plan;
+    assert_int_equal(augmentation.resize, golden_integer(tried->spec, "resize"));
+    augment_plan(&augmentation, tried->width, tried->height, NULL, &plan);
+    check_rendered(tried, &augmentation, &plan);
+}
+
+TEST(test_crops_of_a_part_are_timms)
+{
+    check_cases("part", check_part);
 }
 
 static void check_mixed(const Case *tried)

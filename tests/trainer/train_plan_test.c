@@ -250,6 +250,33 @@ TEST(test_crops_are_resized_as_asked_where_the_cpu_renders_them)
     assert_contains(pairs.error.message, "it is for classes; pairs are not resized");
 }
 
+TEST(test_the_centre_is_the_part_that_was_asked_for)
+{
+    Case made = make_case((Facts){300, 3, false, 1000, false});
+    made.options.val_crop_size = 224;
+    made.options.crop_pct = 0.875;
+    give(&made, "crop-pct");
+    assert_ok(plan_case(&made), &made.error);
+    assert_int_equal(made.plan.evaluation_augmentation.resize, 256);
+    assert_int_equal(made.plan.evaluation_augmentation.size, 224);
+    made.options.crop_pct = 0.95; /* 235.78 */
+    assert_ok(plan_case(&made), &made.error);
+    assert_int_equal(made.plan.evaluation_augmentation.resize, 235);
+    made.options.crop_pct = 0.05;
+    assert_int_equal(plan_case(&made), FSH_ERR_USAGE);
+    assert_string_equal(made.error.message,
+                        "--crop-pct: 0.05 makes the short edge of a crop of 224 pixels 4480; it is at most "
+                        "4096 pixels");
+    made.options.val_resize_size = 256;
+    assert_int_equal(plan_case(&made), FSH_ERR_USAGE);
+    assert_contains(made.error.message, "--crop-pct: --val-resize-size says the short edge already");
+    Case pairs = make_case((Facts){256, 3, false, 1000, true});
+    pairs.options.crop_pct = 0.9;
+    give(&pairs, "crop-pct");
+    assert_int_equal(plan_case(&pairs), FSH_ERR_USAGE);
+    assert_contains(pairs.error.message, "it is for classes; pairs are evaluated whole");
+}
+
 TEST(test_operations_are_drawn_in_training_where_the_cpu_renders_crops)
 {
     Case made = make_case((Facts){256, 3, false, 1000, false});

@@ -9,9 +9,9 @@
 
 const char *const crop_mode_names[] = {"rrc", "pad", "center", NULL};
 
-const char *const interpolation_names[] = {"bilinear", "bicubic", NULL};
+const char *const interpolation_names[] = {"bilinear", "bicubic", "lanczos", NULL};
 const char *const flip_mode_names[] = {"random", "alternating", NULL};
-static const ResampleFilter filters[] = {RESAMPLE_BILINEAR, RESAMPLE_BICUBIC};
+static const ResampleFilter filters[] = {RESAMPLE_BILINEAR, RESAMPLE_BICUBIC, RESAMPLE_LANCZOS};
 
 struct Augmenter {
     Resampler *resampler;
@@ -57,6 +57,11 @@ Augmentation augment_at_size(const Augmentation *augmentation, uint32_t size)
     if (sized.padding >= size)
         sized.padding = size - 1;
     return sized;
+}
+
+uint32_t augment_resize_of_part(uint32_t size, double part)
+{
+    return (uint32_t)floor(size / part);
 }
 
 static double between(Random *random, double low, double high)

@@ -47,8 +47,12 @@ typedef enum CropMode {
 extern const char *const crop_mode_names[];
 
 /* How a crop is resized, with antialiasing, as torchvision does it on PIL images. */
-typedef enum Interpolation { INTERPOLATION_BILINEAR, INTERPOLATION_BICUBIC } Interpolation;
-extern const char *const interpolation_names[]; /* "bilinear", "bicubic", NULL */
+typedef enum Interpolation {
+    INTERPOLATION_BILINEAR,
+    INTERPOLATION_BICUBIC,
+    INTERPOLATION_LANCZOS, /* Pillow's, of three lobes; operations, for which Pillow has none, are bicubic */
+} Interpolation;
+extern const char *const interpolation_names[]; /* "bilinear", "bicubic", "lanczos", NULL */
 
 typedef enum FlipMode {
     FLIP_RANDOM, /* each view is mirrored left to right with a probability */
@@ -92,6 +96,9 @@ typedef struct CropPlan {
 
 /* Returns the same view at another size: what is counted in pixels grows in proportion. */
 Augmentation augment_at_size(const Augmentation *augmentation, uint32_t size);
+
+/* Returns the short edge of which a centre square of `size` pixels is `part` (0..1]: timm's crop_pct. */
+uint32_t augment_resize_of_part(uint32_t size, double part);
 
 /* Draws the plan for an image of width x height > 0; CROP_RANDOM: at least size. Draws from random only what
  * the mode needs, always in the same order. */

@@ -447,7 +447,7 @@ static FshStatus apply_operations(SampleLoader *loader, const Augmentation *augm
                           .width = width,
                           .height = height,
                           .channels = augmentation->channels,
-                          .bicubic = augmentation->interpolation == INTERPOLATION_BICUBIC};
+                          .bicubic = augmentation->interpolation != INTERPOLATION_BILINEAR};
     memcpy(canvas.fill, loader->options.fill, sizeof canvas.fill);
     auto_augment_apply(&recipe->operations, &canvas);
     return FSH_OK;

@@ -260,6 +260,7 @@ static const struct Rule {
     {AT(sampling.kind), is_classes, "classes"},
     {AT(sampling.repeats), is_random, "random views, and not with --no-aug"},
     {AT(val_resize_size), is_classes, "classes; pairs are evaluated whole"},
+    {AT(crop_pct), is_classes, "classes; pairs are evaluated whole"},
     {AT(val_crop_size), is_classes, "classes; pairs are evaluated whole"},
     {AT(val_batch_size), is_classes, "classes; pairs are evaluated one by one"},
     {AT(crop_border), is_pairs, "pairs"},

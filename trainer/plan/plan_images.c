@@ -12,7 +12,8 @@ enum {
                            * off too much */
     PAIR_CROP = 128,      /* for pairs, if the images are large enough */
     PAIR_CROP_STEP = 16,
-    SMALL_STEP = 8, /* of a progression that begins below CROP_USED_WHOLE */
+    RESIZE_LARGEST = 4096, /* short edge before the crop: as --val-resize-size */
+    SMALL_STEP = 8,        /* of a progression that begins below CROP_USED_WHOLE */
 };
 
 static uint32_t minimum_u32(uint32_t a, uint32_t b)
@@ -39,6 +40,24 @@ static uint32_t choose_resize(const TrainingData *data, uint32_t crop)
     return minimum_u32(wanted, available);
 }
 
+/* Sets *resize_ret to the short edge that --crop-pct asks for. */
+static FshStatus resize_of_part(const TrainOptions *options, uint32_t crop, uint32_t *resize_ret,
+                                FshError *error)
+{
+    const double part = options->crop_pct;
+    if (options->val_resize_size)
+        return fsh_error_set(
+            error, FSH_ERR_USAGE,
+            "--crop-pct: --val-resize-size says the short edge already; give one of the two");
+    if (crop / part > RESIZE_LARGEST)
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "--crop-pct: %g makes the short edge of a crop of %u pixels %.0f; it is at most "
+                             "%d pixels",
+                             part, crop, floor(crop / part), RESIZE_LARGEST);
+    *resize_ret = augment_resize_of_part(crop, part);
+    return FSH_OK;
+}
+
 static FshStatus plan_class_sizes(TrainPlan *plan, const TrainOptions *options, const TrainingData *data,
                                   FshError *error)
 {
@@ -49,6 +68,9 @@ static FshStatus plan_class_sizes(TrainPlan *plan, const TrainOptions *options, 
         crop = resize ? minimum_u32(resize, choose_crop(data)) : choose_crop(data);
     if (!train_crop)
         train_crop = crop;
+    FshStatus status = options->crop_pct > 0 ? resize_of_part(options, crop, &resize, error) : FSH_OK;
+    if (status)
+        return status;
     if (!resize)
         resize = choose_resize(data, crop);
     if (resize < crop)

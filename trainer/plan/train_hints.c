@@ -331,7 +331,6 @@ const OptionForeign train_answers[] = {
     {"scale-lr", "--lr-base grows in proportion to the batch; --lr is as it is given"},
     {"lr.step-ratio", "--lr-gamma is what each drop multiplies by"},
     /* images */
-    {"crop-pct", "--val-resize-size and --val-crop-size say it in pixels: 256 and 224 are a crop of 0.875"},
     {"crop-mode", "evaluation takes the centre; --train-crop-mode says how training cuts"},
     {"augmix-severity", AUGMENTATIONS},
     {"grayscale-prob", AUGMENTATIONS},

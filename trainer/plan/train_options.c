@@ -323,6 +323,9 @@ void train_options_rows(TrainOptions *o, Option *rows)
          .maximum = EDGE_MAX,
          .help = "edge of the centre square that is evaluated; 0: as in training; pairs are evaluated "
                  "whole"},
+        {.name = "crop-pct", .kind = OPTION_REAL, .value = &o->crop_pct, .argument = "X", .maximum = 1,
+         .help = "part of the short edge that the centre square of evaluation is, in place of "
+                 "--val-resize-size; 0: from the dataset"},
         {.name = "train-crop-mode", .kind = OPTION_CHOICE, .value = &o->train_crop_mode, .argument = "MODE",
          .choices = crop_mode_names, .has_auto = true,
          .help = "rrc: random part, resized; pad: the centre, moved; center: no chance; auto: pad up to "

@@ -77,6 +77,7 @@ typedef struct TrainOptions {
     Mixing mixing;
     Sampling sampling;
     int64_t train_crop_size, val_resize_size, val_crop_size; /* pixels; 0: chosen */
+    double crop_pct;                                         /* val_crop_size / val_resize_size; 0: chosen */
     const char *progressive;                                 /* FROM:TO */
     const char *progressive_epochs; /* FIRST:LAST; NULL: the first and last third keep their size */
     int train_crop_mode;            /* CropMode; auto */

@@ -157,7 +157,8 @@ static void take_interpolation(TrainOptions *options, const WeightsOrigin *origi
             options->views.interpolation = (Interpolation)i;
 }
 
-/* Sets the evaluation sizes to those that the weights were evaluated with, if the user set none. */
+/* Sets the evaluation sizes to those that the weights were evaluated with, if the user set none; --crop-pct
+ * leaves the crop. */
 static void take_sizes(TrainOptions *options, const WeightsOrigin *origin)
 {
     enum { LARGEST = 4096 };
@@ -166,7 +167,7 @@ static void take_sizes(TrainOptions *options, const WeightsOrigin *origin)
     if (told || !origin->crop || origin->resize < origin->crop || origin->resize > LARGEST)
         return;
     options->val_crop_size = origin->crop;
-    options->val_resize_size = origin->resize;
+    options->val_resize_size = options->crop_pct > 0 ? 0 : origin->resize;
 }
 
 /* Returns whether the kernel's driver is loaded and the user has not hidden the GPUs. */

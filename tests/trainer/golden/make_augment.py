@@ -12,6 +12,7 @@ import os
 import numpy as np
 import torchvision.transforms.functional as F
 from PIL import Image
+from timm.data import create_transform as timm_transform
 from timm.data.mixup import FastCollateMixup
 
 FIRST = 24
@@ -61,13 +62,23 @@ def crop_cases():
     for resize, size in ((40, 32), (71, 64), (32, 32)):
         out = F.center_crop(F.resize(image(source), resize), size)
         yield result({"op": "center", "resize": resize, "size": size, "width": 97, "height": 71, "channels": 3}, out)
-    bicubic = {"interpolation": "bicubic", "width": 97, "height": 71, "channels": 3}
-    for left, top, width, height, size in ((0, 0, 97, 71, 24), (13, 5, 40, 60, 32), (50, 20, 20, 33, 48)):
-        out = F.resized_crop(image(source), top, left, height, width, (size, size), F.InterpolationMode.BICUBIC)
-        yield result({"op": "resized", "left": left, "top": top, "box_width": width, "box_height": height, "size": size, "flip": False,
-                      **bicubic}, out)
-    out = F.center_crop(F.resize(image(source), 40, F.InterpolationMode.BICUBIC), 32)
-    yield result({"op": "center", "resize": 40, "size": 32, **bicubic}, out)
+    for mode in (F.InterpolationMode.BICUBIC, F.InterpolationMode.LANCZOS):
+        facts = {"interpolation": mode.value, "width": 97, "height": 71, "channels": 3}
+        for left, top, width, height, size in ((0, 0, 97, 71, 24), (13, 5, 40, 60, 32), (50, 20, 20, 33, 48)):
+            out = F.resized_crop(image(source), top, left, height, width, (size, size), mode)
+            yield result({"op": "resized", "left": left, "top": top, "box_width": width, "box_height": height, "size": size,
+                          "flip": False, **facts}, out)
+        out = F.center_crop(F.resize(image(source), 40, mode), 32)
+        yield result({"op": "center", "resize": 40, "size": 32, **facts}, out)
+
+
+def part_cases():
+    for size, part, width, height, interpolation in ((32, 0.875, 97, 71, "bilinear"), (48, 0.95, 71, 97, "bicubic"), (64, 0.9, 97, 71, "lanczos"),
+                                                     (56, 1.0, 60, 60, "lanczos"), (33, 0.7, 61, 97, "bicubic"), (40, 0.8, 40, 52, "bilinear")):
+        steps = timm_transform(size, is_training=False, interpolation=interpolation, crop_pct=part).transforms
+        out = steps[1](steps[0](image(picture(width, height, 3))))
+        yield result({"op": "part", "size": size, "part": part, "resize": steps[0].size, "interpolation": interpolation,
+                      "width": width, "height": height, "channels": 3}, out)
 
 
 def mix_cases():
@@ -80,7 +91,7 @@ def mix_cases():
         yield result(case, mixed.numpy().transpose(0, 2, 3, 1))  # both images, one after the other
 
 
-cases = list(colour_cases()) + list(crop_cases()) + list(mix_cases())
+cases = list(colour_cases()) + list(crop_cases()) + list(part_cases()) + list(mix_cases())
 path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "augment.json")
 with open(path, "w", encoding="utf-8") as out:
     out.write("[\n" + ",\n".join(json.dumps(case) for case in cases) + "\n]\n")
