@@ -146,14 +146,26 @@ static FshStatus predict_or_evaluate(const TrainOptions *options, bool *partial_
     return tell_no_image(options, train_evaluate(options, partial_ret, error), error);
 }
 
-static FshStatus do_what_is_asked(const TrainOptions *options, bool *partial_ret, FshError *error)
+/* Describes the run on the first rank; the others have nothing to add, and are not met. */
+static FshStatus describe_as_rank(const TrainOptions *options, const RankPlace *place, FshError *error)
+{
+    if (place->rank == 0)
+        return describe_run(options, error);
+    if (rank_place_speaks(place))
+        (void)fprintf(stderr, "ftrain: rank %llu: rank 0 says what the run would do (--dry-run)\n",
+                      (unsigned long long)place->rank);
+    return FSH_OK;
+}
+
+static FshStatus do_what_is_asked(const TrainOptions *options, const RankPlace *place, bool *partial_ret,
+                                  FshError *error)
 {
     if (options->bench_loader)
         return train_bench_loader(options, partial_ret, error);
     if (uses_weights(options))
         return predict_or_evaluate(options, partial_ret, error);
     if (options->program.dry_run)
-        return describe_run(options, error);
+        return describe_as_rank(options, place, error);
     return train_run(options, partial_ret, error);
 }
 
@@ -164,7 +176,7 @@ static FshStatus run_as_rank(const TrainOptions *options, const RankPlace *place
 {
     if (place->rank > 0 && !freopen("/dev/null", "w", stdout))
         return fsh_error_system(error, errno, "/dev/null: cannot be opened");
-    return do_what_is_asked(options, partial_ret, error);
+    return do_what_is_asked(options, place, partial_ret, error);
 }
 
 /* Ends this rank with its failure. The message names the rank, unless the option table does; nothing is
@@ -173,7 +185,7 @@ static FshStatus run_as_rank(const TrainOptions *options, const RankPlace *place
 static FshStatus tell_as_rank(FshStatus status, const OptionTable *table, const RankPlace *place,
                               FshError *error)
 {
-    if (status && place->rank > 0 && strcmp(error->message, ranks_told_elsewhere) == 0)
+    if (status && place->world_size > 1 && strcmp(error->message, ranks_told_elsewhere) == 0)
         (void)!freopen("/dev/null", "w", stderr);
     else if (status && place->world_size > 1 && !table->speaker) /* a rank that --gpus has started */
         (void)fsh_error_prepend(error, "rank %llu", (unsigned long long)place->rank);

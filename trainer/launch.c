@@ -103,6 +103,12 @@ static FshStatus begin_child(const Launcher *launcher, const RankPlace *host, in
     return set_variables(&variables, error);
 }
 
+FshStatus launcher_foresee(const RankPlace *host, int count, FshError *error)
+{
+    const PlaceVariables variables = place_variables(&(Launcher){0}, host, 0, count);
+    return set_variables(&variables, error);
+}
+
 void launcher_report(const Launcher *launcher, int index, FshStatus status)
 {
     if (launcher->reports)

@@ -51,6 +51,9 @@ FshStatus launcher_open(Launcher *launcher, FshError *error);
  * stderr says so. FSH_ERR_SYSTEM: a process could not be started; those that were started have ended. */
 FshStatus launcher_run(Launcher *launcher, const RankPlace *host, int count, bool *parent_ret,
                        LaunchEnd *end_ret, FshError *error);
+/* Makes this process's environment that of the first rank that launcher_run would start here, and starts
+ * none: for a program that tells what the ranks would do. FSH_ERR_SYSTEM. */
+FshStatus launcher_foresee(const RankPlace *host, int count, FshError *error);
 /* Tells the parent how its child number `index`, counted from 0, is about to end. A rank that says nothing
  * has failed by itself if its exit status is not 0. */
 void launcher_report(const Launcher *launcher, int index, FshStatus status);

@@ -55,9 +55,6 @@ static FshStatus check_parallel(const TrainOptions *options, const RankPlace *pl
             error, FSH_ERR_USAGE,
             "--parallel: dp shares a batch between ranks, and there is one; --gpus all starts "
             "one on each GPU");
-    if (!options->batch_size && !options->val_batch_size)
-        return fsh_error_set(error, FSH_ERR_USAGE,
-                             "--parallel: dp says that --batch-size is the total of all ranks; give one");
     return FSH_OK;
 }
 
@@ -70,7 +67,6 @@ FshStatus start_ranks_check(const TrainOptions *options, const RankPlace *place,
         {options->predict, "--predict"},
         {options->export_path, "--export"},
         {options->bench_loader, "--bench-loader"},
-        {options->program.dry_run, "--dry-run"},
     };
     RankGpus gpus = {.count = 1};
     FshStatus status = options->ranks.gpus ? rank_gpus_read(&gpus, options->ranks.gpus, error) : FSH_OK;
@@ -113,6 +109,8 @@ static FshStatus choose_devices(TrainOptions *options, RankGpus *gpus, FshError 
     options->device = DEVICE_CUDA;
     if (!gpus->all && !gpus->listed && gpus->count == 1)
         return FSH_OK; /* if it cannot be opened, the backend will say why */
+    if (options->program.dry_run && !gpus->all)
+        return FSH_OK; /* also on a machine with fewer, or none */
     status = launch_count_gpus(NULL, &there, error);
     return status ? status : rank_gpus_settle(gpus, there, error);
 }
@@ -226,11 +224,13 @@ FshStatus start_ranks(TrainOptions *options, RankPlace *place, StartedRank *star
     FshStatus status = choose_devices(options, &gpus, error);
     if (!status)
         status = check_starter(options, place, gpus.count, error);
-    if (!status && (gpus.count > 1 || options->ranks.max_restarts)) {
-        status = launch(place, &gpus, options, &started->launcher, error);
-        if (!status)
-            status = rank_place_from_environment(place, &options->ranks, error);
-        started->reports = !status;
+    const bool foresees = options->program.dry_run, several = gpus.count > 1 || options->ranks.max_restarts;
+    if (!status && several)
+        status = foresees ? launcher_foresee(place, gpus.count, error)
+                          : launch(place, &gpus, options, &started->launcher, error);
+    if (!status && several) {
+        status = rank_place_from_environment(place, &options->ranks, error);
+        started->reports = !status && !foresees;
         started->index = (int)place->local_rank;
     }
     if (!status && gpus.listed)

@@ -27,7 +27,8 @@ typedef struct StartedRank {
  * and the device and the GPU that it takes in *options; the process that was started waits for them and ends
  * with their status. With --max-restarts it starts them again after one was lost (restart.h). If one rank is
  * asked for and no restart, this process is that rank. Where a launcher has started one process on each host,
- * each starts its host's ranks. FSH_ERR_USAGE: a launcher has started several on this one. FSH_ERR_MISMATCH:
+ * each starts its host's ranks. With --dry-run it starts none: this process takes the place of the first of
+ * them. FSH_ERR_USAGE: a launcher has started several on this one. FSH_ERR_MISMATCH:
  * a GPU is not there. FSH_ERR_SYSTEM, FSH_ERR_UNSUPPORTED: see launch.h. */
 FshStatus start_ranks(TrainOptions *options, RankPlace *place, StartedRank *started, FshError *error);
 /* With --elastic, deals the images of an update of the run that the options go on with out to the ranks that

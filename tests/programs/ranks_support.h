@@ -7,7 +7,7 @@
 
 #include "tests/programs/train_support.h"
 
-enum { RANKS_MOST = 4 };
+enum { RANKS_MOST = 5 };
 
 /* Starts a rank on the CPU, with one thread. job is a number that no other run of the test under way has;
  * stop_at is that of RunOptions, or NULL. */

@@ -97,6 +97,47 @@ TEST_IN_FOLDER(test_a_total_batch_is_shared_by_the_ranks, folder)
     assert_same_file(folder, "each", "total", true);
 }
 
+/* 40 samples: one process would take 8, of which three ranks take 2 each. */
+TEST_IN_FOLDER(test_a_total_batch_is_chosen_as_for_one_process, folder)
+{
+    const char *shards = make_set(folder, &train_plain);
+    RunResult result = TRAIN(0, TWO_RANKS, "--model", "conv8", "--epochs", "1", "--parallel", "dp", shards,
+                             test_path(folder, "two"));
+    assert_contains(result.err, "8 images in a step, chosen as for one process, which they share (--parallel "
+                                "dp), 4 on each;");
+    run_result_free(&result);
+    result = TRAIN(0, "--device", "cpu", "--gpus", "3", "--model", "conv8", "--epochs", "1", "--parallel",
+                   "dp", shards, test_path(folder, "three"));
+    assert_contains(result.err, "6 images in a step, chosen as for one process, which they share (--parallel "
+                                "dp), 2 on each;");
+    run_result_free(&result);
+}
+
+/* ---- what several ranks would do ---- */
+
+/* No rank is started, and none need come. */
+TEST_IN_FOLDER(test_what_ranks_would_do_is_told_without_them, folder)
+{
+    const char *shards = make_set(folder, &train_plain);
+    RunResult result = TRAIN(0, "--dry-run", "--device", "cpu", "--gpus", "4", "--model", "conv8", "--epochs",
+                             "3", "--batch-size", "2", shards);
+    assert_contains(result.err, "ranks: 4 (ftrain --gpus), one device each: 8 images in a step, 2 on each;");
+    assert_contains(result.out, "3 epochs of 5 steps: 15 steps in all");
+    assert_contains(result.out, "a step takes 8 images: 2 on each of 4 ranks");
+    run_result_free(&result);
+    result = TRAIN(0, "--dry-run", "--json", "--device", "cpu", "--nnodes", "2", "--node-rank", "0",
+                   "--master-addr", "127.0.0.1", "--gpus", "2", "--sync-bn", "--model", "conv8",
+                   "--batch-size", "2", shards);
+    assert_contains(result.err, "ranks: 4 on 2 hosts (ftrain --gpus)");
+    assert_contains(result.out, "\"total_batch_size\": 8");
+    run_result_free(&result);
+    result = TRAIN(0, "--dry-run", "--device", "cpu", "--nnodes", "2", "--node-rank", "1", "--master-addr",
+                   "127.0.0.1", "--gpus", "2", "--model", "conv8", "--batch-size", "2", shards);
+    assert_string_equal(result.out, "");
+    assert_contains(result.err, "rank 2: rank 0 says what the run would do (--dry-run)");
+    run_result_free(&result);
+}
+
 TEST_IN_FOLDER(test_a_total_batch_that_cannot_be_shared_is_refused, folder)
 {
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
@@ -108,8 +149,6 @@ TEST_IN_FOLDER(test_a_total_batch_that_cannot_be_shared_is_refused, folder)
     REFUSED(2, "--val-batch-size: does nothing here; it is for classes; pairs are evaluated one by one", out,
             TWO_RANKS, "--parallel", "dp", "--batch-size", "8", "--val-batch-size", "3",
             test_path(folder, "pairs"));
-    REFUSED(2, "--parallel: dp says that --batch-size is the total", out, TWO_RANKS, "--parallel", "dp",
-            shards);
     REFUSED(2, "--parallel: dp shares a batch between ranks, and there is one", out, "--parallel", "dp",
             "--batch-size", "8", shards);
 }

@@ -4,6 +4,7 @@
 #include "tests/trainer/rank_processes.h"
 #include "trainer/ranks/host_ranks.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -184,6 +185,64 @@ static int lose_all(const RankPlace *place)
 TEST(test_the_first_loss_is_the_one_that_all_hear_of)
 {
     rank_processes_run(WORLD, "lose", lose_all);
+}
+
+enum { LOST_EXIT = 5, TOLD_EXIT = 6 };
+
+/* Loses the rank that is killed. Ends with TOLD_EXIT if this one tells of it, which it says again, and with
+ * LOST_EXIT if not. */
+static int lose_and_tell(const RankPlace *place)
+{
+    HostRanks *host = NULL;
+    FshStatus status = host_ranks_open(&host, place, &plain, NULL);
+    while (!status)
+        status = host_ranks_meet(host, NULL, NULL);
+    const double start = progress_now_seconds();
+    const bool tells = host && host_ranks_tells(host), again = host && host_ranks_tells(host);
+    const bool soon = progress_now_seconds() - start < 1;
+    host_ranks_close(&host);
+    return status != FSH_ERR_PEER || tells != again || !soon ? 1 : tells ? TOLD_EXIT : LOST_EXIT;
+}
+
+/* The lowest that lives tells, without a wait for the one that has died. */
+TEST(test_one_rank_of_a_host_tells_of_a_loss)
+{
+    for (uint64_t victim = 0; victim < 2; victim++) {
+        pid_t processes[WORLD + 1];
+        for (uint64_t rank = 0; rank <= WORLD; rank++) {
+            const RankPlace place = rank_process_place(rank, WORLD + 1, victim ? "tell1" : "tell0");
+            processes[rank] = rank_process_start(&place, lose_and_tell);
+        }
+        const RankPlace place = rank_process_place(victim, WORLD + 1, victim ? "tell1" : "tell0");
+        rank_process_there(processes[victim], &place);
+        sleep_seconds(0.2);
+        assert_int_equal(kill(processes[victim], SIGKILL), 0);
+        for (uint64_t rank = 0; rank <= WORLD; rank++)
+            assert_int_equal(rank_process_end(processes[rank]), rank == victim    ? 128 + SIGKILL
+                                                                : rank == !victim ? TOLD_EXIT
+                                                                                  : LOST_EXIT);
+    }
+}
+
+/* As the first does not come to tell of it, though it lives, the second does so a little later. */
+static int leave_it_to_the_second(const RankPlace *place)
+{
+    HostRanks *host = NULL;
+    if (host_ranks_open(&host, place, &plain, NULL))
+        return 1;
+    (void)host_ranks_lose(host, "lost", NULL);
+    const double start = progress_now_seconds();
+    if (place->rank == 0)
+        sleep_seconds(4);
+    const bool tells = host_ranks_tells(host);
+    const double took = progress_now_seconds() - start;
+    host_ranks_close(&host);
+    return place->rank == 0 ? tells : !tells || took < 1 || took > 3.5;
+}
+
+TEST(test_a_rank_that_does_not_come_leaves_the_telling_to_the_next)
+{
+    rank_processes_run(2, "leave", leave_it_to_the_second);
 }
 
 /* ---- places ---- */

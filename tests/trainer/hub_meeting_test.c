@@ -35,6 +35,15 @@ TEST(test_a_host_that_is_missing_is_named_on_all_that_are_there)
     assert_true(report->seconds[0] < 6 && report->seconds[1] < 6);
 }
 
+TEST(test_a_single_rank_that_is_missing_is_named)
+{
+    const RankPlace first = host_place(0, 2, 3, free_port());
+    begin();
+    options.hint.most_seconds = 1;
+    (void)rank_process_end(rank_process_start(&first, only_open));
+    expect_message(0, FSH_ERR_PEER, "rank 2 of 3 has not come within 1 seconds");
+}
+
 /* Tells the test that the first host listens, and is interrupted once the second has waited for a while. */
 static FshStatus look_as_first(void *context, int *signal_ret, FshError *error)
 {

@@ -108,6 +108,8 @@ FshStatus train_evaluate(const TrainOptions *options, bool *partial_ret, FshErro
 done:
     if (status)
         status = ranks_explain(session.communicator, status, error);
+    if (status)
+        ranks_tell_once(session.communicator, error);
     predictor_free(&predictor);
     session_close(&session);
     return status;

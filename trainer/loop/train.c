@@ -542,6 +542,8 @@ done:
     run_files_close(&training.files);
     record_close(&training.record);
     folder_lock_release(&training.lock);
+    if (status)
+        ranks_tell_once(session->communicator, error);
     session_close(session);
     if (status && made_folder)
         (void)rmdir(options->output); /* fails if the folder is not empty, as intended */

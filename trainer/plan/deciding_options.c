@@ -54,7 +54,7 @@ void deciding_differences(const json_t *now, const json_t *before, const json_t 
     text[0] = '\0';
     json_object_foreach((json_t *)now, member, value)
     {
-        char name[64], is[100], was[100];
+        char name[64], is[240], was[240];
         const json_t *known = json_object_get(before, member);
         const json_t *old = known ? known : json_object_get(plain, member);
         if (json_equal(value, old) || length >= text_bytes)

@@ -69,10 +69,24 @@ static FshStatus share_batch(const TrainOptions *options, const void *option, in
                          (unsigned long long)(below + ranks));
 }
 
+/* Returns how many images a rank takes in a step where nobody says it: with --parallel dp its share of what
+ * one process would take. */
+static uint64_t choose_batch(const TrainPlan *plan)
+{
+    const bool pairs = plan_is_pairs(plan);
+    const uint64_t least = pairs ? 1 : BATCH_LEAST, sharing = plan->divides_batch ? plan->world_size : 1;
+    const uint64_t samples = plan->train_count / (plan->world_size / sharing);
+    uint64_t batch = pairs ? BATCH_OF_PAIRS : BATCH_DEFAULT;
+    while (samples && batch > least && batch * STEPS_WANTED > samples)
+        batch /= 2;
+    if (samples && batch > samples)
+        batch = samples;
+    return batch < sharing ? 1 : batch / sharing;
+}
+
 static FshStatus plan_batch(TrainPlan *plan, const TrainOptions *options, FshError *error)
 {
     const bool pairs = plan_is_pairs(plan);
-    const uint64_t least = pairs ? 1 : BATCH_LEAST;
     const uint64_t ranks = plan->world_size, share = plan->train_count / ranks; /* of each rank */
     uint64_t batch = 0, evaluation_batch = 0;
     FshStatus status = share_batch(options, &options->batch_size, options->batch_size, ranks, &batch, error);
@@ -97,13 +111,9 @@ static FshStatus plan_batch(TrainPlan *plan, const TrainOptions *options, FshErr
                              "--batch-size: %llu is more than the %llu training samples; use %llu or less",
                              (unsigned long long)batch, (unsigned long long)plan->train_count,
                              (unsigned long long)plan->train_count);
-    if (!batch) {
-        batch = pairs ? BATCH_OF_PAIRS : BATCH_DEFAULT;
-        while (plan->train_count && batch > least && batch * STEPS_WANTED > share)
-            batch /= 2;
-        if (plan->train_count && batch > share)
-            batch = share;
-    }
+    plan->batch_is_chosen = !batch;
+    if (!batch)
+        batch = choose_batch(plan);
     if (pairs)
         evaluation_batch = 1; /* their sizes differ */
     plan->train_spec.batch = (int64_t)batch;

@@ -58,6 +58,7 @@ typedef struct TrainPlan {
     /* of this process; batches of the specs are those of one rank, steps those of all */
     uint64_t rank, world_size;
     bool divides_batch;                                 /* --batch-size is the total of all ranks */
+    bool batch_is_chosen;                               /* nobody has said it; plan_batch */
     uint64_t train_count, evaluation_count;             /* samples; 0 if there is no such split */
     uint64_t epochs, steps_per_epoch, evaluation_steps; /* epochs and all to main_metric: plan_training */
     uint64_t evaluation_interval;                       /* epochs; 0: chosen after the first evaluation */

@@ -11,8 +11,6 @@
 
 _Static_assert((int)HUB_PIECE_BYTES == (int)HOST_RANKS_PIECE_BYTES, "a piece of a host is one of the hub");
 
-const char ranks_told_elsewhere[] = "told by another rank";
-
 struct Communicator {
     RankPlace place;
     HostRanks *host;
@@ -82,7 +80,7 @@ static FshStatus meet_hosts(Communicator *communicator, const CommunicatorOption
     FshStatus status = host_ranks_meet(host, &exchange, error);
     if (status == FSH_ERR_INTERRUPTED && !interrupt_signal()) /* it has come to the first rank of the host */
         interrupt_simulate(host_ranks_lost_to(host));
-    if (status && host_ranks_index(host) > 0)
+    if (status && !host_ranks_tells(host))
         return fsh_error_set(error, status, "%s", ranks_told_elsewhere);
     return journey.status ? journey.status : status;
 }
@@ -165,6 +163,11 @@ FshStatus communicator_check_all_there(Communicator *communicator, FshError *err
 int communicator_lost_to(const Communicator *communicator)
 {
     return host_ranks_lost_to(communicator->host);
+}
+
+bool communicator_tells(Communicator *communicator)
+{
+    return host_ranks_tells(communicator->host);
 }
 
 bool communicator_is_broken(const Communicator *communicator)

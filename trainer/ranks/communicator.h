@@ -33,15 +33,12 @@
 
 typedef struct Communicator Communicator;
 
-/* The message of a failure that another rank reports: print no line for it. */
-extern const char ranks_told_elsewhere[];
-
 /* Waits for all ranks of the job, at most options->hint.most_seconds. Copies place; options may be NULL.
  * FSH_ERR_USAGE: two processes have the same rank, or another world size under the same job; the file belongs
  * to another user; on a host's first rank, what hub_open says. FSH_ERR_PEER: a rank has not come, or has
  * ended. FSH_ERR_SYSTEM: a process that is no rank holds the file; there is no shared memory.
- * FSH_ERR_INTERRUPTED. Where the first rank of a host could not meet the other hosts, the message of its
- * other ranks is ranks_told_elsewhere. On failure *communicator is NULL. */
+ * FSH_ERR_INTERRUPTED. What all ranks of a host would say, one says: the message of the others is
+ * ranks_told_elsewhere. On failure *communicator is NULL. */
 FshStatus communicator_open(Communicator **communicator_ret, const RankPlace *place,
                             const CommunicatorOptions *options, FshError *error);
 /* Leaves and frees. A rank that waits for this one from now on is told that it has ended. NULL is fine. */
@@ -81,5 +78,8 @@ FshStatus communicator_check_all_there(Communicator *communicator, FshError *err
 int communicator_lost_to(const Communicator *communicator);
 /* Returns whether a rank is lost, so that every later call fails; from any thread. */
 bool communicator_is_broken(const Communicator *communicator);
+/* Returns whether this rank tells the user why the ranks of its host end, as host_ranks_tells; from any
+ * thread. */
+bool communicator_tells(Communicator *communicator);
 
 #endif

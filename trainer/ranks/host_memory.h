@@ -40,6 +40,7 @@ typedef struct HostLoss {
     atomic_int state;         /* HostLossState: who moves it from NONE writes the rest, once */
     atomic_int signal_number; /* that has hastened it; 0: none */
     atomic_int status;        /* with which all end: host_ranks.h, HostExchange */
+    atomic_int teller;        /* who tells the user: index + 1; 0: nobody yet */
     char text[HOST_RANKS_LOSS_MAX];
 } HostLoss;
 

@@ -27,6 +27,7 @@
 enum { SPINS = 1000 };
 /* For how many seconds a rank may stand still after a signal, and after two; and may be late after two. */
 static const double still_after_signal = 5, still_after_signals = 2, late_after_signals = 10;
+static const double tell_seconds = 2; /* in which a lower rank may come to tell of a loss */
 static const double step_most_seconds = 10 * HOST_RANKS_LOOK_SECONDS;
 
 struct HostRanks {
@@ -58,6 +59,8 @@ FshStatus host_ranks_open(HostRanks **host_ret, const RankPlace *place, const Co
         status = host_beats_start(&host->beats, &host->memory, host->timeout_seconds, error);
     if (!status)
         status = host_memory_gather(&host->memory, &options->hint, error);
+    if (status == FSH_ERR_PEER && !host_ranks_tells(host))
+        (void)fsh_error_set(error, status, "%s", ranks_told_elsewhere);
     if (status)
         host_ranks_close(&host);
     *host_ret = host;
@@ -240,6 +243,30 @@ uint64_t host_ranks_left(const HostRanks *host)
            (index == memory->index || host_memory_state(memory, index) != HOST_RANK_LEFT))
         index++;
     return index;
+}
+
+/* Returns whether a rank before this one may tell: it lives, and does not stand still. */
+static bool may_lower_tell(const HostRanks *host)
+{
+    int signal_number = 0;
+    const double most = host_ranks_still_most(host, &signal_number) / 2;
+    for (uint64_t index = 0; index < host->memory.index; index++)
+        if (host_memory_state(&host->memory, index) == HOST_RANK_THERE &&
+            !host_memory_has_died(&host->memory, index) && host_beats_still(&host->beats, index) < most)
+            return true;
+    return false;
+}
+
+bool host_ranks_tells(HostRanks *host)
+{
+    const struct timespec pause = {.tv_nsec = 20000000};
+    const double start = progress_now_seconds();
+    const int own = (int)host->memory.index + 1;
+    atomic_int *teller = &host->memory.head->loss.teller;
+    int nobody = 0;
+    while (!atomic_load(teller) && may_lower_tell(host) && progress_now_seconds() - start < tell_seconds)
+        (void)nanosleep(&pause, NULL);
+    return atomic_compare_exchange_strong(teller, &nobody, own) || nobody == own;
 }
 
 /* ---- the barrier ---- */

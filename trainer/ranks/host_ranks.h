@@ -25,8 +25,8 @@
  *
  * Signals are those that interrupt.h has told the program, or the plugin, that has called host_ranks_open.
  *
- * Threads: one at a time, but for host_ranks_lose, _lose_to_signal, _lost_to, _check, _left, _is_lost and
- * _describe, which any thread may call between open and close. */
+ * Threads: one at a time, but for host_ranks_lose, _lose_to_signal, _lost_to, _check, _left, _is_lost, _tells
+ * and _describe, which any thread may call between open and close. */
 #ifndef FSHARD_TRAINER_RANKS_HOST_RANKS_H
 #define FSHARD_TRAINER_RANKS_HOST_RANKS_H
 
@@ -61,9 +61,9 @@ typedef struct HostExchange {
 
 /* Waits for all ranks of the job on this host, at most options->hint.most_seconds. options may not be
  * NULL. FSH_ERR_USAGE: two processes have the same rank, or another number of ranks under the same job;
- * the file belongs to another user. FSH_ERR_PEER: a rank has not come, or has ended. FSH_ERR_SYSTEM: a
- * process that is no rank holds the file; there is no shared memory. FSH_ERR_INTERRUPTED. On failure
- * *host_ret is NULL. */
+ * the file belongs to another user. FSH_ERR_PEER: a rank has not come, or has ended; the message is
+ * ranks_told_elsewhere on all but one rank of the host. FSH_ERR_SYSTEM: a process that is no rank holds the
+ * file; there is no shared memory. FSH_ERR_INTERRUPTED. On failure *host_ret is NULL. */
 FshStatus host_ranks_open(HostRanks **host_ret, const RankPlace *place, const CommunicatorOptions *options,
                           FshError *error);
 /* Leaves and frees. A rank that waits for this one from now on is told that it has ended. NULL is fine. */
@@ -121,5 +121,9 @@ FshStatus host_ranks_check(HostRanks *host, FshError *error);
 uint64_t host_ranks_left(const HostRanks *host);
 /* Returns whether a loss counts already. */
 bool host_ranks_is_lost(const HostRanks *host);
+/* Returns whether this rank is the one of its host that tells the user why all of them end: true on the
+ * lowest that lives and calls, again whenever it asks, and false on the others. Waits up to 2 seconds for
+ * lower ones that live. */
+bool host_ranks_tells(HostRanks *host);
 
 #endif

@@ -86,15 +86,17 @@ static const HubLink *link_of(const HubMeeting *meeting, uint64_t rank)
     return NULL;
 }
 
-/* Writes the ranks that are missing to text: "2 to 3, 6". Returns whether there are any. */
-static bool name_missing(const Hall *hall, char *text, size_t text_bytes)
+/* Writes the ranks that are missing to text: "2 to 3, 6". Returns how many they are. */
+static uint64_t name_missing(const Hall *hall, char *text, size_t text_bytes)
 {
+    uint64_t count = 0;
     size_t length = 0;
     text[0] = '\0';
     for (uint64_t rank = hall->place->local_world; rank < hall->place->world_size && length < text_bytes;) {
         const uint64_t first = rank;
         while (rank < hall->place->world_size && !link_of(hall->meeting, rank))
             rank++;
+        count += rank - first;
         if (rank > first + 1)
             length += (size_t)snprintf(text + length, text_bytes - length, "%s%" PRIu64 " to %" PRIu64,
                                        length ? ", " : "", first, rank - 1);
@@ -104,7 +106,7 @@ static bool name_missing(const Hall *hall, char *text, size_t text_bytes)
         else
             rank++;
     }
-    return length > 0;
+    return count;
 }
 
 /* Tells a host that it cannot join, or why the meeting fails. */
@@ -265,14 +267,19 @@ static void wait_for_words(const Hall *hall)
     (void)poll(polled, 1 + hall->pending_count, LOOK_MILLISECONDS);
 }
 
-static FshStatus say_missing(Hall *hall, const Clock *clock, const char *missing, FshError *error)
+/* Fails the meeting for the ranks that are missing, if there are any. */
+static FshStatus say_missing(Hall *hall, const Clock *clock, FshError *error)
 {
-    char text[1024];
+    char text[1024], missing[160];
+    const uint64_t count = name_missing(hall, missing, sizeof missing);
+    if (count == 0)
+        return FSH_OK;
     (void)snprintf(
         text, sizeof text,
-        "ranks %.120s of %" PRIu64
-        " have not come within %.0f seconds to port %u of '%.60s'; is ftrain started on every host%s%s",
-        missing, hall->place->world_size, clock->most, (unsigned)hall->place->port, hall->place->address,
+        "rank%s %.120s of %" PRIu64
+        " %s not come within %.0f seconds to port %u of '%.60s'; is ftrain started on every host%s%s",
+        count > 1 ? "s" : "", missing, hall->place->world_size, count > 1 ? "have" : "has", clock->most,
+        (unsigned)hall->place->port, hall->place->address,
         hall->note[0] ? "? The last that was turned away, " : "?", hall->note);
     return fail_all(hall, FSH_ERR_PEER, text, error);
 }
@@ -282,9 +289,10 @@ static FshStatus gather(Hall *hall, Clock *clock, const HubOptions *options, Fsh
 {
     char missing[160], text[320];
     FshStatus status = FSH_OK;
-    while (!status && name_missing(hall, missing, sizeof missing)) {
-        (void)snprintf(text, sizeof text, "ranks %s of %" PRIu64 " are waited for, %.0f seconds at most",
-                       missing, hall->place->world_size, clock->most);
+    for (uint64_t count; !status && (count = name_missing(hall, missing, sizeof missing)) > 0;) {
+        (void)snprintf(text, sizeof text, "rank%s %s of %" PRIu64 " %s waited for, %.0f seconds at most",
+                       count > 1 ? "s" : "", missing, hall->place->world_size, count > 1 ? "are" : "is",
+                       clock->most);
         give_hint(clock, text);
         wait_for_words(hall);
         accept_some(hall);
@@ -294,8 +302,8 @@ static FshStatus gather(Hall *hall, Clock *clock, const HubOptions *options, Fsh
             status = look_here(options, error);
         if (status && status != FSH_ERR_USAGE && error)
             (void)fail_all(hall, status, error->message, NULL);
-        if (!status && seconds_left(clock) < 0 && name_missing(hall, missing, sizeof missing))
-            status = say_missing(hall, clock, missing, error);
+        if (!status && seconds_left(clock) < 0)
+            status = say_missing(hall, clock, error);
     }
     return status;
 }

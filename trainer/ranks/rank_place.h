@@ -9,7 +9,8 @@
  *                    on its loopback address; --nnodes --node-rank: a host each
  *   a PyTorch job    PET_NNODES PET_NODE_RANK PET_NPROC_PER_NODE PET_MASTER_ADDR PET_MASTER_PORT, from
  *                    which torchrun takes its options (Kubeflow's torch runtime sets them): a host each. Not
- *                    where LOCAL_RANK is set: there torchrun has read them.
+ *                    where LOCAL_RANK is set: there torchrun has read them. A range of hosts ("2:4") is
+ *                    torchrun's affair, and refused; "2:2" is 2
  *   torchrun         RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT;
  *                    TORCHELASTIC_RUN_ID, _RESTART_COUNT
  *   mpirun           OMPI_COMM_WORLD_RANK _SIZE _LOCAL_RANK _LOCAL_SIZE (Open MPI); PMI_RANK PMI_SIZE
@@ -58,6 +59,9 @@ typedef struct RankPlace {
     bool name_comes_late; /* the address is a name that is known once the first host has started */
     uint64_t run;         /* a hash of the job's names that are the same on all hosts */
 } RankPlace;
+
+/* The message of a failure that another rank reports: print no line for it. */
+extern const char ranks_told_elsewhere[];
 
 /* Returns the value of an environment variable; NULL: not set. */
 typedef const char *(*RankLookup)(void *context, const char *name);

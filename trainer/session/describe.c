@@ -84,8 +84,11 @@ static json_t *plan_json(const Session *session)
     (void)json_object_set_new(object, "amp", json_string(plan_amp_name(plan->recipe.compute_type)));
     if (plan->train_count)
         (void)json_object_set_new(object, "weight_decay", json_real(plan->recipe.optimizer.weight_decay));
-    if (plan->world_size > 1)
+    if (plan->world_size > 1) {
         (void)json_object_set_new(object, "ranks", json_integer((json_int_t)plan->world_size));
+        (void)json_object_set_new(object, "total_batch_size",
+                                  json_integer((json_int_t)plan_total_batch(plan)));
+    }
     if (session->data.evaluation)
         (void)json_object_set_new(object, "val_split", json_string(session->data.evaluation->info->name));
     return object;
@@ -205,10 +208,13 @@ static void print_steps(const Session *session, const TrainOptions *options)
     char bytes[32];
     (void)printf("%-38s %12s\n", "on disk, at most",
                  progress_format_bytes(bytes, sizeof bytes, run_space_needed(session, options).total_bytes));
+    const TrainPlan *plan = &session->plan;
     (void)printf("\n%" PRIu64 " epochs of %" PRIu64 " steps: %" PRIu64 " steps in all; evaluation %" PRIu64
                  " steps\n",
-                 session->plan.epochs, session->plan.steps_per_epoch, session->plan.schedule.total_steps,
-                 session->plan.evaluation_steps);
+                 plan->epochs, plan->steps_per_epoch, plan->schedule.total_steps, plan->evaluation_steps);
+    if (plan->world_size > 1)
+        (void)printf("a step takes %" PRIu64 " images: %" PRId64 " on each of %" PRIu64 " ranks\n",
+                     plan_total_batch(plan), plan->train_spec.batch, plan->world_size);
 }
 
 static void warn_of_folder(Session *session, const TrainOptions *options)
@@ -282,8 +288,9 @@ FshStatus describe_run(const TrainOptions *options, FshError *error)
         if (options->program.verbose)
             describe_plans(&session, stdout);
         print_steps(&session, options);
-        (void)printf("a step takes %.3f s on this machine now: training about %s, evaluation about %s\n",
+        (void)printf("a step takes %.3f s on this machine now%s: training about %s, evaluation about %s\n",
                      expected.step_seconds,
+                     session.plan.world_size > 1 ? ", without the exchange between the ranks" : "",
                      progress_format_duration(training, sizeof training, expected.training_seconds),
                      progress_format_duration(evaluation, sizeof evaluation, expected.evaluation_seconds));
     }

@@ -17,7 +17,8 @@ void describe_network(const Session *session, FILE *stream);
 void describe_plans(const Session *session, FILE *stream);
 
 /* Prints what train_run would do on stdout, for --dry-run; writes no files. With --device cuda on a machine
- * without a GPU it prints what can be foreseen, if the build knows CUDA. */
+ * without a GPU it prints what can be foreseen, if the build knows CUDA. Of several ranks the first describes
+ * the run of all, which it does not meet. */
 FshStatus describe_run(const TrainOptions *options, FshError *error);
 
 /* Prints a line for each network on stdout, for --list-models: its cost for the dataset options->shards, or

@@ -66,6 +66,17 @@ FshStatus ranks_check_there(Communicator *communicator, FshError *error)
     return communicator ? communicator_check_all_there(communicator, error) : FSH_OK;
 }
 
+void ranks_tell_once(Communicator *communicator, FshError *error)
+{
+    if (!communicator || !error || strcmp(error->message, ranks_told_elsewhere) == 0)
+        return;
+    if (strcmp(error->message, told_by_another) == 0)
+        ranks_leave_to_first(communicator, error);
+    else if ((error->status == FSH_ERR_PEER || communicator_is_broken(communicator)) &&
+             !communicator_tells(communicator))
+        (void)fsh_error_set(error, error->status, "%s", ranks_told_elsewhere);
+}
+
 FshStatus ranks_explain(Communicator *communicator, FshStatus status, FshError *error)
 {
     FshError lost = {0};

@@ -52,6 +52,11 @@ FshStatus ranks_lowest(Communicator *communicator, bool mine, uint64_t *rank_ret
  * none. All of text_bytes are sent. communicator must not be NULL. */
 FshStatus ranks_share_text(Communicator *communicator, char *text, size_t text_bytes, FshError *error);
 
+/* Replaces this rank's message by ranks_told_elsewhere where another rank of its host tells the same: that a
+ * rank is lost, or that one has failed and says why. Called when the rank ends, before the communicator is
+ * closed, and where a rank is lost, after ranks_explain. */
+void ranks_tell_once(Communicator *communicator, FshError *error);
+
 /* Replaces this rank's message by ranks_told_elsewhere unless it speaks for its host (rank_place_speaks). For
  * failures that rank 0 reports too. */
 void ranks_leave_to_first(const Communicator *communicator, FshError *error);

@@ -34,8 +34,34 @@ static FshStatus share_first(Communicator *communicator, const char *mine, char 
     return status;
 }
 
-/* Compares `mine` with the object of rank 0. before: the word in front of a name. */
-static FshStatus compare(Communicator *communicator, const json_t *mine, const char *before, bool dashes,
+/* Replaces the facts that are pairs of texts by what is told of them where they differ, and removes those
+ * that do not. */
+static void choose_told(json_t *mine, json_t *theirs)
+{
+    void *next;
+    const char *name;
+    json_t *fact;
+    json_object_foreach_safe(mine, next, name, fact)
+    {
+        json_t *other = json_object_get(theirs, name);
+        if (!json_is_array(fact) || !json_is_array(other))
+            continue;
+        const bool same = json_equal(json_array_get(fact, 0), json_array_get(other, 0));
+        json_t *own_told = json_incref(json_array_get(fact, 1)),
+               *told = json_incref(json_array_get(other, 1));
+        if (same) {
+            json_decref(own_told);
+            json_decref(told);
+            (void)json_object_del(mine, name);
+            continue;
+        }
+        (void)json_object_set_new(theirs, name, told);
+        (void)json_object_set_new(mine, name, own_told);
+    }
+}
+
+/* Compares `mine`, which it may change, with the object of rank 0. before: the word in front of a name. */
+static FshStatus compare(Communicator *communicator, json_t *mine, const char *before, bool dashes,
                          FshError *error)
 {
     char was[48], sentence[SENTENCE_BYTES] = "";
@@ -47,6 +73,7 @@ static FshStatus compare(Communicator *communicator, const json_t *mine, const c
         json_t *theirs = json_loads(first, 0, NULL);
         (void)snprintf(was, sizeof was, " on rank %" PRIu64 " and ", communicator_place(communicator)->rank);
         const DifferenceWords words = {before, " is ", was, " on rank 0", dashes};
+        choose_told(mine, theirs);
         deciding_differences(mine, theirs, NULL, &words, sentence, sizeof sentence);
         json_decref(theirs);
         status = ranks_share_text(communicator, sentence, sizeof sentence, error);

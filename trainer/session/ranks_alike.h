@@ -20,8 +20,8 @@
 FshStatus ranks_check_options(Communicator *communicator, const TrainOptions *options, FshError *error);
 
 /* Compares what the ranks have found: an object whose names stand in the message ("the device is cuda on
- * rank 1 and cpu on rank 0"). Takes the reference to facts; NULL counts as out of memory. FSH_ERR_USAGE:
- * they differ. */
+ * rank 1 and cpu on rank 0"). A fact that is an array of two texts is compared by the first, and told by
+ * the second. Takes the reference to facts; NULL counts as out of memory. FSH_ERR_USAGE: they differ. */
 FshStatus ranks_check_facts(Communicator *communicator, json_t *facts, FshError *error);
 
 #endif

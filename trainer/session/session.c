@@ -294,7 +294,8 @@ static void tell_who_is_missing(void *context, const char *text)
     console_warning(&session->console, "%s", text);
 }
 
-/* Finds this rank's place and connects the ranks. A session that only loads has one rank. */
+/* Finds this rank's place and connects the ranks. A session that only loads has one rank, unless it foresees
+ * what several would do (--dry-run), which then are not met. */
 static FshStatus join_ranks(Session *session, TrainOptions *options, SessionUse use, FshError *error)
 {
     CommunicatorOptions meeting = {
@@ -303,12 +304,13 @@ static FshStatus join_ranks(Session *session, TrainOptions *options, SessionUse 
         .secret = getenv("FSHARD_SECRET")};
     FshStatus status = FSH_OK;
     options->place = (RankPlace){.world_size = 1, .local_world = 1};
-    if (use != SESSION_LOAD)
+    if (use != SESSION_LOAD || options->program.dry_run)
         status = rank_place_from_environment(&options->place, &options->ranks, error);
+    session->place = options->place;
     if (rank_place_has_hosts(&options->place) && train_given(options, &options->ranks.timeout) &&
         options->ranks.timeout > COMMUNICATOR_HOSTS_SECONDS) /* containers that come one by one */
         meeting.hint.most_seconds = options->ranks.timeout;
-    if (!status && options->place.world_size > 1)
+    if (!status && options->place.world_size > 1 && !options->program.dry_run)
         status = communicator_open(&session->communicator, &options->place, &meeting, error);
     if (session->communicator)
         host_team_open(&session->team, session->communicator);
@@ -317,21 +319,33 @@ static FshStatus join_ranks(Session *session, TrainOptions *options, SessionUse 
     return status;
 }
 
+/* Returns the dataset as a fact: its id, and the path, or its end, with the id. */
+static json_t *dataset_fact(const TrainingData *data)
+{
+    enum { PATH_TOLD = 170 };
+    char told[PATH_TOLD + 64];
+    if (!data->dataset)
+        return json_pack("[s, s]", "", "none");
+    const char *path = fsh_path(data->dataset), *id = fsh_manifest(data->dataset)->id;
+    const size_t length = strlen(path), from = length > PATH_TOLD ? length - PATH_TOLD : 0;
+    (void)snprintf(told, sizeof told, "%s%s (id %.32s)", from ? "…" : "", path + from, id);
+    return json_pack("[s, s]", id, told);
+}
+
 /* Checks that what the ranks have found besides the options, which are compared before, is the same on
  * all. */
 static FshStatus check_alike(const Session *session, FshError *error)
 {
     const TrainPlan *plan = &session->plan;
-    const char *dataset = session->data.dataset ? fsh_manifest(session->data.dataset)->id : "";
-    json_t *facts =
-        json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "version of ftrain",
-                  FSHARD_VERSION, "dataset", dataset, "network", plan->model->name, "device",
-                  train_device_name(plan->device), "precision", plan_amp_name(plan->recipe.compute_type),
-                  "set of fusions", (json_int_t)plan->recipe.fusions, "number of training samples",
-                  (json_int_t)plan->train_count, "number of samples to evaluate",
-                  (json_int_t)plan->evaluation_count, "batch size", (json_int_t)plan->train_spec.batch,
-                  "batch size of evaluation", (json_int_t)plan->evaluation_spec.batch,
-                  "image size of evaluation", (json_int_t)plan->evaluation_augmentation.size);
+    json_t *facts = json_pack(
+        "{s:s, s:o, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "version of ftrain", FSHARD_VERSION,
+        "dataset", dataset_fact(&session->data), "network", plan->model->name, "device",
+        train_device_name(plan->device), "precision", plan_amp_name(plan->recipe.compute_type),
+        "set of fusions", (json_int_t)plan->recipe.fusions, "number of training samples",
+        (json_int_t)plan->train_count, "number of samples to evaluate", (json_int_t)plan->evaluation_count,
+        "batch size", (json_int_t)plan->train_spec.batch, "batch size of evaluation",
+        (json_int_t)plan->evaluation_spec.batch, "image size of evaluation",
+        (json_int_t)plan->evaluation_augmentation.size);
     return ranks_check_facts(session->communicator, facts, error);
 }
 
@@ -368,6 +382,8 @@ FshStatus session_open(Session *session, const TrainOptions *given, SessionUse u
     if (session->communicator)
         status = ranks_agree(session->communicator, status, error);
     backend_close(&backend); /* NULL if the network has taken it over */
+    if (status == FSH_ERR_PEER)
+        ranks_tell_once(session->communicator, error);
     if (status)
         session_close(session);
     return status;
@@ -394,14 +410,26 @@ static void print_plan_line(void *context, const char *line)
     console_line(context, "%s", line);
 }
 
-/* Writes " on 2 hosts" to text where there are several, and returns text. */
-static const char *describe_hosts(const Communicator *communicator, char *text, size_t text_bytes)
+/* Tells how many ranks train, how they were started, and what they share. */
+static void describe_ranks(Session *session)
 {
-    const uint64_t hosts = communicator_host_count(communicator);
-    text[0] = '\0';
+    const TrainPlan *plan = &session->plan;
+    const RankPlace *place = &session->place;
+    const uint64_t hosts = session->communicator ? communicator_host_count(session->communicator)
+                                                 : place->world_size / place->local_world;
+    char on_hosts[40] = "", shares[96] = "";
     if (hosts > 1)
-        (void)snprintf(text, text_bytes, " on %llu hosts", (unsigned long long)hosts);
-    return text;
+        (void)snprintf(on_hosts, sizeof on_hosts, " on %llu hosts", (unsigned long long)hosts);
+    if (plan->divides_batch)
+        (void)snprintf(shares, sizeof shares, ", %swhich they share (--parallel dp)",
+                       plan->batch_is_chosen ? "chosen as for one process, " : "");
+    console_line(&session->console,
+                 "ranks: %llu%s (%s), one device each: %llu images in a step%s, %lld on each; the dataset is "
+                 "mapped once "
+                 "for all%s",
+                 (unsigned long long)plan->world_size, on_hosts, place->launcher,
+                 (unsigned long long)plan_total_batch(plan), shares, (long long)plan->train_spec.batch,
+                 plan->source->residence == PIXELS_IN_RAM ? ", and decoded once for those of a host" : "");
 }
 
 void session_describe(Session *session)
@@ -409,7 +437,7 @@ void session_describe(Session *session)
     const TrainPlan *plan = &session->plan;
     const Graph *graph = network_graph(&session->network);
     const ModelSpec *spec = plan->edge_count ? &plan->train_spec : &plan->evaluation_spec;
-    char memory[400], hosts[40];
+    char memory[400];
     console_line(&session->console, "ftrain (fshard) %s", FSHARD_VERSION);
     if (!session->data.inputs_alone) /* for images without a dataset --predict prints the rest */
         plan_describe(plan, &session->data, print_plan_line, &session->console);
@@ -434,14 +462,7 @@ void session_describe(Session *session)
     if (session->weights_normalise)
         console_line(&session->console, "normalisation: that of the weights");
     if (plan->world_size > 1)
-        console_line(
-            &session->console,
-            "ranks: %llu%s (%s), one device each: %llu images in a step%s; the dataset is mapped once "
-            "for all%s",
-            (unsigned long long)plan->world_size, describe_hosts(session->communicator, hosts, sizeof hosts),
-            communicator_place(session->communicator)->launcher, (unsigned long long)plan_total_batch(plan),
-            plan->divides_batch ? ", which they share (--parallel dp)" : "",
-            plan->source->residence == PIXELS_IN_RAM ? ", and decoded once for those of a host" : "");
+        describe_ranks(session);
     if (!session->network.backend) /* the device is only foreseen */
         return;
     console_line(&session->console, "device: %s; loader: %d thread%s, %zu batches ahead",

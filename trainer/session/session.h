@@ -16,7 +16,8 @@
 /* All fields are set by session_open, except where noted. */
 typedef struct Session {
     Console console;
-    Communicator *communicator; /* to the other ranks; NULL: one process */
+    Communicator *communicator; /* to the other ranks; NULL: one process, or --dry-run */
+    RankPlace place;            /* of this rank */
     TrainingData data;
     TrainPlan plan;
     Network network;
@@ -46,6 +47,7 @@ typedef enum SessionUse {
 
 /* Opens everything that the options name, together with the other ranks if the environment says that there
  * are some (rank_place.h). Returns when all ranks have come this far; if one rank fails, all fail.
+ * With --dry-run rank 0 alone opens a session, as one of all ranks and without them.
  * given->shards is the dataset; given->place is ignored and found here. Parameters are drawn from the seed
  * and then read from given->weights if set. On failure nothing is held. The session must not move afterwards:
  * its parts point at each other. */

@@ -5,11 +5,25 @@
 #include "common/cpu.h"
 #include "trainer/ranks/rank_cores.h"
 
+/* Returns this rank's share of the cores where it does not meet the others: they may all run on all of them
+ * unless the launcher has bound this one. 0: all that it may use, of one process. */
+static int foreseen_cores(const RankPlace *place)
+{
+    CpuMask own;
+    const int usable = cpu_jobs(0), ranks = (int)place->local_world;
+    const bool bound = cpu_mask_read_own(&own) && cpu_mask_count(&own) < (int)sysconf(_SC_NPROCESSORS_ONLN);
+    if (ranks < 2)
+        return 0;
+    return bound ? usable : usable < ranks ? 1 : usable / ranks;
+}
+
 FshStatus session_share_cores(const Session *session, TrainOptions *options, FshError *error)
 {
     CpuMask own;
-    if (!session->communicator)
+    if (!session->communicator) {
+        options->cores = foreseen_cores(&session->place);
         return FSH_OK;
+    }
     if (!cpu_mask_read_own(&own)) /* every rank still takes part in what follows */
         own = (CpuMask){0};
     return rank_cores_share(session->communicator, &own, cpu_quota_cores(), &options->cores, error);
