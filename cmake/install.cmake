@@ -26,6 +26,7 @@ configure_file(cmake/fshard.pc.in fshard.pc @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/fshard.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 install(FILES man/fpack.1 man/fresize.1 man/ftrain.1 man/fverify.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 install(FILES man/fshard.5 DESTINATION ${CMAKE_INSTALL_MANDIR}/man5)
+install(FILES man/ftrain-recipes.7 DESTINATION ${CMAKE_INSTALL_MANDIR}/man7)
 install(DIRECTORY python/fshard DESTINATION ${CMAKE_INSTALL_DATADIR}/fshard/python FILES_MATCHING PATTERN "*.py" PATTERN "py.typed"
         PATTERN "__pycache__" EXCLUDE)
 install(FILES python/pyproject.toml python/build_wheel.py DESTINATION ${CMAKE_INSTALL_DATADIR}/fshard/python)

@@ -317,23 +317,54 @@ FshStatus options_store(const OptionTable *table, const char *name, const char *
     return FSH_OK;
 }
 
-/* Stores the file that the words name before anything else. Wrong words are reported later. */
-static FshStatus store_config(const OptionTable *table, char **words, OptionArguments *arguments,
-                              FshError *error)
+/* Returns the value that the words give the row `name`; NULL: none, or there is no such row. */
+static const char *find_value(const OptionTable *table, char **words, const char *name)
 {
-    const char *path = NULL;
+    const char *value = NULL;
     Cursor cursor = {.table = table, .next = words};
-    for (skip_separator(&cursor); table->config && !at_end(&cursor); skip_separator(&cursor)) {
+    for (skip_separator(&cursor); name && !at_end(&cursor); skip_separator(&cursor)) {
         Token token;
         if (read_token(&cursor, &token, NULL) == FSH_OK && token.option && token.text &&
-            strcmp(token.option->name, table->config) == 0)
-            path = token.text;
+            strcmp(token.option->name, name) == 0)
+            value = token.text;
     }
-    if (!path)
-        return FSH_OK;
-    FshStatus status = options_config_read(path, &arguments->config, error);
+    return value;
+}
+
+/* Stores the set of values that the words name. A file that has been read may hold one, if they name none. */
+static FshStatus store_preset(const OptionTable *table, const char *name, OptionArguments *arguments,
+                              FshError *error)
+{
+    FshStatus status = FSH_OK;
+    if (name)
+        status = table->find_preset(name, &arguments->preset, error);
+    else if (arguments->config)
+        status = options_config_take_preset(arguments->config, &arguments->preset, error);
+    if (status || !arguments->preset)
+        return status;
+    if (!name)
+        name = table->config;
+    status = options_config_apply(table, name, json_object_get(arguments->preset, "options"), error);
     if (!status)
-        status = options_config_apply(table, path, arguments->config, error);
+        status = options_config_rename(table, arguments->preset, error);
+    return status;
+}
+
+/* Stores the set of values and the file that the words name before anything else. Wrong words are reported
+ * later. */
+static FshStatus store_files(const OptionTable *table, char **words, OptionArguments *arguments,
+                             FshError *error)
+{
+    const char *path = find_value(table, words, table->config);
+    const char *preset = find_value(table, words, table->preset);
+    FshStatus status = path ? options_config_read(path, &arguments->config, error) : FSH_OK;
+    if (!status)
+        status = store_preset(table, preset, arguments, error);
+    if (status || !path)
+        return status;
+    status = options_config_apply(table, path, arguments->config, error);
+    if (!status)
+        options_config_replace(table, arguments->config, arguments->preset);
     return status;
 }
 
@@ -371,7 +402,7 @@ FshStatus options_parse(const OptionTable *table, int argc, char **argv, OptionA
         status = fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for %d arguments", argc);
         goto done;
     }
-    status = store_config(table, words, arguments, error);
+    status = store_files(table, words, arguments, error);
     if (status)
         goto done;
     Cursor cursor = {.table = table, .next = words};
@@ -382,6 +413,7 @@ FshStatus options_parse(const OptionTable *table, int argc, char **argv, OptionA
             goto done;
         if (token.option) {
             status = store_option(&token, &seen[token.option - table->options], error);
+            (void)json_object_del(json_object_get(arguments->preset, "options"), token.option->name);
         } else if (!*token.text) {
             status = fsh_error_set(error, FSH_ERR_USAGE, "argument %zu is empty: %s %s", arguments->count + 1,
                                    table->program, table->usage);
@@ -403,5 +435,6 @@ void options_arguments_free(OptionArguments *arguments)
 {
     free(arguments->items);
     json_decref(arguments->config);
+    json_decref(arguments->preset);
     *arguments = (OptionArguments){0};
 }

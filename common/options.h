@@ -24,7 +24,8 @@
  *   is the beginning of that one alone. An option that a peer has under another name (OptionTable.foreign)
  *   is named first. A choice in another spelling ("jpg", "4:2:0", "Lanczos") is refused, and the error gives
  *   ours.
- * - Values may come from a file too (OptionTable.config); the command line wins.
+ * - Values may come from a file too (OptionTable.config), and from a set of values that has a name
+ *   (OptionTable.preset). The command line wins over the file, and the file over the set.
  * - -h, --help and --version are not in the table: every program has them, and a row may not take the h.
  *
  * Everything here works on the caller's memory; no globals. */
@@ -101,6 +102,11 @@ typedef struct OptionTable {
     /* The OPTION_TEXT row that names a file of values (options_config.h), which is read before the command
      * line is stored. NULL: none. */
     const char *config;
+    /* The OPTION_TEXT row that names a set of values, which are stored before those of the file, and what
+     * finds the set: a new object with the values in its member "options", beside facts that only the caller
+     * reads. The row is OPTION_NOT_IN_FILE. NULL: none. */
+    const char *preset;
+    FshStatus (*find_preset)(const char *name, json_t **preset_ret, FshError *error);
     size_t arguments_min, arguments_max;
 } OptionTable;
 
@@ -110,6 +116,9 @@ typedef struct OptionArguments {
     size_t count;
     bool help, version; /* --help or --version was given: the caller prints it and exits with 0 */
     json_t *config;     /* what options_config_read read, owned: texts of options point into it */
+    /* the set of values in use, owned: its member "options" has those that neither file nor command line have
+     * replaced, by the names of the options, which point into it; NULL: none */
+    json_t *preset;
 } OptionArguments;
 
 /* Parses argv[1..]. On FSH_ERR_USAGE the message is complete ("--max-size: '0' is not a whole number from 1

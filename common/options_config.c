@@ -12,6 +12,9 @@
 
 enum { CONFIG_MAX_BYTES = 1 << 20 };
 
+/* The one table of a file, and the array in it of the options that came from a set of values. */
+static const char facts_name[] = "recipe", gives_name[] = "gives";
+
 /* ---- TOML ---- */
 
 typedef struct TomlLine {
@@ -81,8 +84,10 @@ static FshStatus read_key(TomlLine *line, char **key_ret, FshError *error)
     if (*line->at == '"' || *line->at == '\'')
         return read_string(line, key_ret, error);
     if (*line->at == '[')
-        return refuse(line, error,
-                      "tables ([name]) are not understood here: options stand at the top, one a line");
+        return refuse(
+            line, error,
+            "tables ([name]) are not understood here, but for one [recipe] after the options, which "
+            "stand at the top, one a line");
     const char *begin = line->at;
     while (line->at < line->end && is_bare(*line->at))
         line->at++;
@@ -169,14 +174,34 @@ done:
     return status;
 }
 
+/* Returns whether the line is the head of the table of facts, and nothing else. */
+static bool is_facts_head(const TomlLine *line)
+{
+    TomlLine rest = *line;
+    const size_t length = sizeof facts_name - 1;
+    skip_blanks(&rest);
+    if ((size_t)(rest.end - rest.at) < length + 2 || rest.at[0] != '[' || rest.at[length + 1] != ']' ||
+        memcmp(rest.at + 1, facts_name, length) != 0)
+        return false;
+    rest.at += length + 2;
+    return at_line_end(&rest);
+}
+
 static FshStatus read_toml(const char *path, const char *text, size_t length, json_t *object, FshError *error)
 {
     const char *const end = text + length;
+    json_t *facts = NULL; /* borrowed from the object */
     FshStatus status = FSH_OK;
     for (size_t number = 1; !status && text < end; number++) {
         const char *newline = memchr(text, '\n', (size_t)(end - text));
         TomlLine line = {.path = path, .number = number, .at = text, .end = newline ? newline : end};
-        status = read_line(&line, object, error);
+        if (!facts && is_facts_head(&line)) {
+            facts = json_object();
+            if (json_object_set_new(object, facts_name, facts))
+                status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
+        } else {
+            status = read_line(&line, facts ? facts : object, error);
+        }
         text = newline ? newline + 1 : end;
     }
     return status;
@@ -210,11 +235,42 @@ static FshStatus read_json(const char *path, const char *text, size_t length, js
         return fsh_error_set(error, FSH_ERR_USAGE, "%s:%d: %s", path, where.line, where.text);
     json_t *options = json_object_get(whole, "options");
     const json_t *given = json_object_get(whole, "given");
+    json_t *facts = json_object_get(whole, facts_name);
     *object_ret = json_is_object(options) && json_is_array(given)
                       ? only_given(options, given)
                       : json_incref(json_is_object(options) ? options : whole);
+    if (*object_ret && json_is_object(facts) && *object_ret != whole &&
+        json_object_set(*object_ret, facts_name, facts)) {
+        json_decref(*object_ret);
+        *object_ret = NULL;
+    }
     json_decref(whole);
     return *object_ret ? FSH_OK : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
+}
+
+FshStatus options_config_parse(const char *path, const char *text, size_t length, json_t **object_ret,
+                               FshError *error)
+{
+    /* Windows editors put a byte order mark before UTF-8. */
+    static const char byte_order_mark[] = "\xEF\xBB\xBF";
+    size_t blanks = 0;
+    *object_ret = NULL;
+    if (length >= 3 && memcmp(text, byte_order_mark, 3) == 0) {
+        text += 3;
+        length -= 3;
+    }
+    while (blanks < length && isspace((unsigned char)text[blanks]))
+        blanks++;
+    if (blanks < length && text[blanks] == '{')
+        return read_json(path, text, length, object_ret, error);
+    *object_ret = json_object();
+    FshStatus status = *object_ret ? read_toml(path, text, length, *object_ret, error)
+                                   : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
+    if (status) {
+        json_decref(*object_ret);
+        *object_ret = NULL;
+    }
+    return status;
 }
 
 FshStatus options_config_read(const char *path, json_t **object_ret, FshError *error)
@@ -222,30 +278,8 @@ FshStatus options_config_read(const char *path, json_t **object_ret, FshError *e
     Buffer buffer = {0};
     *object_ret = NULL;
     FshStatus status = file_read_most(path, CONFIG_MAX_BYTES, &buffer, error);
-    if (status)
-        goto done;
-    /* Windows editors put a byte order mark before UTF-8. */
-    static const char byte_order_mark[] = "\xEF\xBB\xBF";
-    const char *text = (const char *)buffer.bytes;
-    size_t length = buffer.length, blanks = 0;
-    if (length >= 3 && memcmp(text, byte_order_mark, 3) == 0) {
-        text += 3;
-        length -= 3;
-    }
-    while (blanks < length && isspace((unsigned char)text[blanks]))
-        blanks++;
-    if (blanks < length && text[blanks] == '{') {
-        status = read_json(path, text, length, object_ret, error);
-        goto done;
-    }
-    *object_ret = json_object();
-    status = *object_ret ? read_toml(path, text, length, *object_ret, error)
-                         : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
-    if (status) {
-        json_decref(*object_ret);
-        *object_ret = NULL;
-    }
-done:
+    if (!status)
+        status = options_config_parse(path, (const char *)buffer.bytes, buffer.length, object_ret, error);
     buffer_free(&buffer);
     return status;
 }
@@ -284,6 +318,12 @@ static const char *other_spelling(const OptionTable *table, const json_t *object
     return NULL;
 }
 
+/* Returns whether the member is the table of facts, and no option. */
+static bool is_facts(const char *key, const json_t *value)
+{
+    return strcmp(key, facts_name) == 0 && json_is_object(value);
+}
+
 static FshStatus store(const OptionTable *table, const char *key, const json_t *value, FshError *error)
 {
     char number[40];
@@ -307,7 +347,7 @@ FshStatus options_config_apply(const OptionTable *table, const char *path, const
     json_t *value;
     json_object_foreach((json_t *)object, key, value)
     {
-        if (json_is_null(value))
+        if (json_is_null(value) || is_facts(key, value))
             continue;
         const Option *option = option_of(table, key);
         const char *other = option ? other_spelling(table, object, key) : NULL;
@@ -320,6 +360,78 @@ FshStatus options_config_apply(const OptionTable *table, const char *path, const
             return fsh_error_prepend(error, "%s", path);
     }
     return FSH_OK;
+}
+
+/* ---- sets of values ---- */
+
+/* Returns whether the option came from the set; without a list of those all of the file's did. */
+static bool came_from_set(const json_t *facts, const char *key)
+{
+    const json_t *gives = json_object_get(facts, gives_name), *name;
+    size_t i;
+    json_array_foreach((json_t *)gives, i, name)
+    {
+        if (json_is_string(name) && strcmp(json_string_value(name), key) == 0)
+            return true;
+    }
+    return !gives;
+}
+
+FshStatus options_config_take_preset(json_t *object, json_t **preset_ret, FshError *error)
+{
+    const json_t *facts = json_object_get(object, facts_name);
+    json_t *preset, *options, *value;
+    const char *key;
+    void *next;
+    *preset_ret = NULL;
+    if (!json_is_object(facts))
+        return FSH_OK;
+    preset = json_copy((json_t *)facts);
+    options = json_object();
+    int failed = json_object_set(preset, "options", options);
+    (void)json_object_del(preset, gives_name);
+    json_object_foreach_safe(object, next, key, value)
+    {
+        if (is_facts(key, value) || !came_from_set(facts, key))
+            continue;
+        failed |= json_object_set(options, key, value);
+        (void)json_object_del(object, key);
+    }
+    json_decref(options);
+    if (failed) {
+        json_decref(preset);
+        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for a recipe");
+    }
+    *preset_ret = preset;
+    return FSH_OK;
+}
+
+FshStatus options_config_rename(const OptionTable *table, json_t *preset, FshError *error)
+{
+    json_t *options = json_object(), *value;
+    const char *key;
+    bool failed = !options;
+    json_object_foreach(json_object_get(preset, "options"), key, value)
+    {
+        const Option *option = option_of(table, key);
+        if (!failed && option && !json_is_null(value))
+            failed = json_object_set(options, option->name, value);
+    }
+    failed = failed || json_object_set(preset, "options", options);
+    json_decref(options);
+    return failed ? fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for a recipe") : FSH_OK;
+}
+
+void options_config_replace(const OptionTable *table, const json_t *object, json_t *preset)
+{
+    const char *key;
+    json_t *value, *options = json_object_get(preset, "options");
+    json_object_foreach((json_t *)object, key, value)
+    {
+        const Option *option = json_is_null(value) ? NULL : option_of(table, key);
+        if (option && options)
+            (void)json_object_del(options, option->name);
+    }
 }
 
 /* ---- writing ---- */
@@ -383,7 +495,28 @@ json_t *options_config_object(const OptionTable *table, unsigned without)
     return object;
 }
 
-void options_config_print(const OptionTable *table, unsigned without, FILE *stream)
+/* Prints a line "name = value" of TOML. */
+static void print_value(const char *name, const json_t *value, FILE *stream)
+{
+    char *text = value ? json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15)) : NULL;
+    (void)fprintf(stream, "%s = %s\n", name, text ? text : "");
+    free(text);
+}
+
+/* Prints the facts about a set of values as the table that is read back. */
+static void print_facts(const json_t *preset, FILE *stream)
+{
+    const char *name;
+    json_t *value;
+    (void)fprintf(stream, "\n[%s]\n", facts_name);
+    json_object_foreach((json_t *)preset, name, value)
+    {
+        if (!json_is_object(value))
+            print_value(name, value, stream);
+    }
+}
+
+void options_config_print(const OptionTable *table, unsigned without, const json_t *preset, FILE *stream)
 {
     const char *group = NULL;
     (void)fprintf(stream, "# %s --config FILE; what the command line says wins\n", table->program);
@@ -394,16 +527,18 @@ void options_config_print(const OptionTable *table, unsigned without, FILE *stre
         if ((option->marks & without) || option->kind == OPTION_LIST)
             continue;
         json_t *value = value_of(option);
-        char *text = value ? json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15)) : NULL;
         if (heading)
             (void)fprintf(stream, "\n# %s\n", heading);
         (void)fprintf(stream, "# %s\n", option->help);
         const bool open = option->given && !*option->given;
-        if (json_is_null(value))
+        if (json_is_null(value)) {
             (void)fprintf(stream, "# %s =\n", option->name);
-        else
-            (void)fprintf(stream, "%s%s = %s\n", open ? "# " : "", option->name, text ? text : "");
-        free(text);
+        } else {
+            (void)fputs(open ? "# " : "", stream);
+            print_value(option->name, value, stream);
+        }
         json_decref(value);
     }
+    if (preset)
+        print_facts(preset, stream);
 }

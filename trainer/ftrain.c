@@ -11,7 +11,7 @@
 #include "trainer/session/describe.h"
 #include "trainer/inference/predict_images.h"
 #include "trainer/session/ranks_agree.h"
-#include "trainer/plan/train_options.h"
+#include "trainer/plan/recipe.h"
 #include "trainer/loop/train.h"
 #include "trainer/start_ranks.h"
 
@@ -213,6 +213,7 @@ static FshStatus check_and_run(const ProgramContext *context, RankPlace *place, 
         interrupt_install_requeue();
         status = run_as_rank(options, place, partial_ret, error);
     }
+    status = recipe_explain(options, status, error);
     start_ranks_report(&started, status ? error->status : FSH_OK);
     return tell_as_rank(status, context->table, place, error);
 }
@@ -222,12 +223,15 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
     TrainOptions *options = context->settings;
     RankPlace place = {0};
     FshStatus status = take_arguments(options, context->table, context->arguments, error);
+    options->preset = context->arguments->preset;
     if (status)
         return status;
     if (options->print_config) {
-        options_config_print(context->table, OPTION_NOT_IN_FILE, stdout);
+        options_config_print(context->table, OPTION_NOT_IN_FILE, options->preset, stdout);
         return FSH_OK;
     }
+    if (options->list_recipes)
+        return recipe_list(options->program.json, stdout, error);
     if (options->list_models)
         return describe_models(options, error);
     if (uses_weights(options) && is_from_file(context->arguments, options->output))
@@ -265,6 +269,7 @@ int main(int argc, char **argv)
     Option rows[TRAIN_OPTION_ROWS];
     train_options_rows(&options, rows);
     OptionTable table = train_options_table(rows);
+    table.find_preset = recipe_read;
     if (name_speaker(speaker, sizeof speaker))
         table.speaker = speaker;
     return program_main(argc, argv, &table, &options, image_library_versions, run);

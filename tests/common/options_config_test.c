@@ -9,7 +9,7 @@ typedef struct Settings {
     int64_t size;
     double rate;
     bool flip, force, size_given;
-    const char *model, *config;
+    const char *model, *config, *preset;
     int mode;
     uint64_t bytes;
 } Settings;
@@ -24,6 +24,16 @@ typedef struct Fixture {
     OptionArguments arguments;
     FshError error;
 } Fixture;
+
+/* The one set of values, "steady". */
+static FshStatus find_preset(const char *name, json_t **preset_ret, FshError *error)
+{
+    if (strcmp(name, "steady") != 0)
+        return fsh_error_set(error, FSH_ERR_USAGE, "there is no '%s'", name);
+    *preset_ret = json_pack("{s:s, s:{s:i, s:f, s:s, s:s}}", "name", "steady", "options", "size", 30, "lr",
+                            0.125, "mode", "slow", "model", "of the set");
+    return FSH_OK;
+}
 
 static void begin(Fixture *f)
 {
@@ -71,10 +81,21 @@ static void begin(Fixture *f)
          .argument = "FILE",
          .help = "values",
          .marks = OPTION_NOT_IN_FILE},
+        {.name = "preset",
+         .kind = OPTION_TEXT,
+         .value = &s->preset,
+         .argument = "NAME",
+         .help = "a set of values",
+         .marks = OPTION_NOT_IN_FILE},
         {0}};
     memcpy(f->rows, rows, sizeof rows);
-    f->table =
-        (OptionTable){.program = "test", .summary = "", .usage = "", .options = f->rows, .config = "config"};
+    f->table = (OptionTable){.program = "test",
+                             .summary = "",
+                             .usage = "",
+                             .options = f->rows,
+                             .config = "config",
+                             .preset = "preset",
+                             .find_preset = find_preset};
 }
 
 /* Parses `--config FILE`, a file that holds text, with up to two more words. */
@@ -195,7 +216,7 @@ TEST_IN_FOLDER(test_what_is_printed_reads_back, folder)
     f.settings.flip = false;
     FILE *file = fmemopen(text, sizeof text, "w");
     assert_non_null(file);
-    options_config_print(&f.table, OPTION_NOT_IN_FILE, file);
+    options_config_print(&f.table, OPTION_NOT_IN_FILE, NULL, file);
     assert_int_equal(fclose(file), 0);
     assert_non_null(strstr(text, "\n# Network\n# network\nmodel = "));
     assert_null(strstr(text, "force"));
@@ -218,7 +239,7 @@ TEST_IN_FOLDER(test_what_was_left_open_stays_open, folder)
     begin(&f);
     FILE *file = fmemopen(text, sizeof text, "w");
     assert_non_null(file);
-    options_config_print(&f.table, OPTION_NOT_IN_FILE, file);
+    options_config_print(&f.table, OPTION_NOT_IN_FILE, NULL, file);
     assert_int_equal(fclose(file), 0);
     assert_non_null(strstr(text, "\n# size = 7\n"));
     assert_int_equal(parse(&again, folder, text, NULL, NULL), FSH_OK);
@@ -242,5 +263,82 @@ TEST_IN_FOLDER(test_what_was_left_open_stays_open, folder)
     assert_int_equal(f.settings.size, 7);
     assert_false(f.settings.size_given);
     assert_true(f.settings.rate == 0.25);
+    options_arguments_free(&f.arguments);
+}
+
+/* ---- sets of values ---- */
+
+/* Asserts which of the set's values are still in use: their names, joined. */
+static void assert_in_use(const Fixture *f, const char *names)
+{
+    char text[256] = "";
+    const char *name;
+    json_t *value;
+    json_object_foreach(json_object_get(f->arguments.preset, "options"), name, value)
+    {
+        (void)strcat(strcat(text, *text ? " " : ""), name);
+    }
+    assert_string_equal(text, names);
+}
+
+TEST_IN_FOLDER(test_a_file_wins_over_a_set_and_the_command_line_over_both, folder)
+{
+    Fixture f;
+    char program[] = "test", preset[] = "--preset=steady", size[] = "--size=9", path[4096];
+    char *argv[] = {program, preset, size, path, NULL};
+    (void)snprintf(path, sizeof path, "--config=%s", test_path(folder, "values"));
+    test_file_write_text(test_path(folder, "values"), "mode = \"fast\"\nsize = 8\n");
+    begin(&f);
+    assert_int_equal(options_parse(&f.table, 4, argv, &f.arguments, &f.error), FSH_OK);
+    assert_int_equal(f.settings.size, 9);
+    assert_int_equal(f.settings.mode, MODE_FAST);
+    assert_true(f.settings.rate == 0.125);
+    assert_string_equal(f.settings.model, "of the set");
+    assert_in_use(&f, "learning-rate model");
+    options_arguments_free(&f.arguments);
+}
+
+TEST_IN_FOLDER(test_a_set_that_is_not_there_is_told, folder)
+{
+    Fixture f;
+    char program[] = "test", preset[] = "--preset=wild";
+    char *argv[] = {program, preset, NULL};
+    (void)folder;
+    begin(&f);
+    assert_int_equal(options_parse(&f.table, 2, argv, &f.arguments, &f.error), FSH_ERR_USAGE);
+    assert_string_equal(f.error.message, "there is no 'wild'");
+}
+
+/* A file that says what it is holds a set; an args.json of a run says which of its options came from one. */
+TEST_IN_FOLDER(test_a_file_can_hold_a_set, folder)
+{
+    char text[4096] = "";
+    Fixture f, again;
+    assert_int_equal(parse(&f, folder,
+                           "size = 8\nmode = 'slow'\n\n[recipe] # what it is\nsource = 'a paper'\n",
+                           "--size=9", NULL),
+                     FSH_OK);
+    assert_in_use(&f, "mode");
+    assert_string_equal(json_string_value(json_object_get(f.arguments.preset, "source")), "a paper");
+    FILE *file = fmemopen(text, sizeof text, "w");
+    assert_non_null(file);
+    options_config_print(&f.table, OPTION_NOT_IN_FILE, f.arguments.preset, file);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(parse(&again, folder, text, NULL, NULL), FSH_OK);
+    assert_string_equal(json_string_value(json_object_get(again.arguments.preset, "source")), "a paper");
+    assert_int_equal(again.settings.size, 9);
+    options_arguments_free(&again.arguments);
+    options_arguments_free(&f.arguments);
+
+    assert_int_equal(parse(&f, folder,
+                           "{\"options\": {\"size\": 8, \"learning_rate\": 0.25, \"mode\": \"slow\"}, "
+                           "\"given\": [\"size\", \"learning_rate\"], "
+                           "\"recipe\": {\"name\": \"steady\", \"gives\": [\"learning_rate\"]}}",
+                           NULL, NULL),
+                     FSH_OK);
+    assert_int_equal(f.settings.size, 8);
+    assert_true(f.settings.rate == 0.25);
+    assert_int_equal(f.settings.mode, MODE_FAST);
+    assert_in_use(&f, "learning-rate");
     options_arguments_free(&f.arguments);
 }

@@ -127,7 +127,8 @@ TEST(test_ftrain_1_lists_the_options_of_ftrain)
     check_program("ftrain");
 }
 
-static const char *const pages[] = {"fpack.1", "fresize.1", "ftrain.1", "fverify.1", "fshard.5"};
+static const char *const pages[] = {"fpack.1",   "fresize.1", "ftrain.1",
+                                    "fverify.1", "fshard.5",  "ftrain-recipes.7"};
 enum { PAGE_COUNT = sizeof pages / sizeof pages[0] };
 
 /* Returns whether the line is a complaint about a reference to one of our pages. mandoc looks for the targets

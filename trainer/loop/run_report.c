@@ -77,6 +77,8 @@ static void list_run(RunReport *report)
     FactList *list = &report->run;
     add_fact(list, "network", "%s, %.2f M parameters", plan->model->name,
              (double)graph_parameter_count(network_graph(&session->network)) / 1e6);
+    if (plan->preset)
+        add_fact(list, "recipe", "%s", json_string_value(json_object_get(plan->preset, "name")));
     add_fact(list, "dataset", "%s", fsh_path(session->data.dataset));
     add_fact(list, "training samples", "%" PRIu64, plan->train_count);
     add_fact(list, "evaluation samples", "%" PRIu64, plan->evaluation_count);

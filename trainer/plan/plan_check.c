@@ -1,7 +1,9 @@
 /* plan_check.c - refuses options that would do nothing, since their user counts on them. */
 #include <stddef.h>
+#include <stdio.h>
+#include <string.h>
 
-#include "trainer/plan/train_plan.h"
+#include "trainer/plan/recipe.h"
 
 typedef struct Facts {
     const TrainPlan *plan;
@@ -275,7 +277,16 @@ static const struct Rule {
     {AT(drop_caches), benches, "--bench-loader"},
 };
 
-FshStatus plan_check(const TrainPlan *plan, const TrainOptions *options, FshError *error)
+/* Adds the name of an option that the recipe gives in vain: with --opt sgd, the betas of its own. What does
+ * not fit is left out. */
+static void note_idle(TrainPlan *plan, const char *name)
+{
+    const size_t length = strlen(plan->preset_idle);
+    (void)snprintf(plan->preset_idle + length, sizeof plan->preset_idle - length, "%s%s", length ? ", " : "",
+                   name);
+}
+
+FshStatus plan_check(TrainPlan *plan, const TrainOptions *options, FshError *error)
 {
     const Facts facts = {plan, options};
     const uint64_t steps = plan->epochs * plan->steps_per_epoch;
@@ -289,7 +300,11 @@ FshStatus plan_check(const TrainPlan *plan, const TrainOptions *options, FshErro
                              (long long)options->profile, (unsigned long long)steps);
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
         const void *option = (const char *)options + rules[i].option;
-        if (train_given(options, option) && !rules[i].useful(&facts))
+        if (!train_given(options, option) || rules[i].useful(&facts))
+            continue;
+        if (recipe_gives(options, option))
+            note_idle(plan, train_option_name(options, option));
+        else
             return fsh_error_set(error, FSH_ERR_USAGE, "--%s: does nothing here; it is for %s",
                                  train_option_name(options, option), rules[i].when);
     }

@@ -3,7 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "trainer/plan/train_plan.h"
+#include "trainer/plan/recipe.h"
 
 typedef struct Teller {
     void (*print)(void *context, const char *line);
@@ -126,7 +126,23 @@ static void say_interpolation(Line *line, const Augmentation *augmentation)
         say(line, ", %s", interpolation_names[augmentation->interpolation]);
 }
 
-static void tell_views(const Teller *teller, const TrainPlan *plan)
+/* Tells of images that are smaller than what the network is to see of them: they are enlarged, which costs
+ * time and teaches nothing. */
+static void tell_enlarged(const Teller *teller, const TrainPlan *plan, const TrainingData *data)
+{
+    const uint32_t edge = plan->edge_count ? plan->edges[plan->edge_count - 1] : 0;
+    Line line = {0};
+    if (plan_is_pairs(plan) || !data->short_edge || edge <= data->short_edge)
+        return;
+    say(&line,
+        "the images are smaller than the crop of %u pixels, and are enlarged: pack them with a short edge of "
+        "%u "
+        "or more (fresize --max-size), or train at %u (--train-crop-size)",
+        edge, edge, data->short_edge);
+    tell(teller, &line);
+}
+
+static void tell_views(const Teller *teller, const TrainPlan *plan, const TrainingData *data)
 {
     const Augmentation *train = &plan->train_augmentation;
     const Progression *sizes = &plan->progression;
@@ -157,6 +173,7 @@ static void tell_views(const Teller *teller, const TrainPlan *plan)
             train->transpose_probability);
     say_colours(&line, plan);
     tell(teller, &line);
+    tell_enlarged(teller, plan, data);
 }
 
 static void say_precision(Line *line, const TrainPlan *plan)
@@ -238,10 +255,11 @@ void plan_describe(const TrainPlan *plan, const TrainingData *data,
                    void (*print)(void *context, const char *line), void *context)
 {
     const Teller teller = {print, context};
+    recipe_describe(plan, print, context);
     tell_dataset(&teller, plan, data);
     tell_splits(&teller, plan, data);
     if (data->train)
-        tell_views(&teller, plan);
+        tell_views(&teller, plan, data);
     tell_evaluation(&teller, plan);
     if (data->train)
         tell_training(&teller, plan);

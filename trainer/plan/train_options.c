@@ -28,6 +28,7 @@ static const char examples[] =
     "  ftrain --evaluate --weights out/model_best.safetensors shards/\n"
     "  ftrain --weights out/model_best.safetensors --predict classes/ photos/    any images, unpacked\n"
     "  ftrain --weights out/model_best.safetensors --predict restored/ pairs/\n"
+    "  ftrain --recipe rsb-a3 shards/ out/                   as others have trained; --list-recipes\n"
     "  ftrain --print-config --model resnet50 > run.toml; ftrain --config run.toml shards/ out/\n"
     "  ftrain --list-models\n";
 
@@ -171,6 +172,13 @@ void train_options_rows(TrainOptions *o, Option *rows)
         {.name = "force", .letter = 'f', .kind = OPTION_FLAG, .value = &o->force,
          .marks = OPTION_FREE | OPTION_NOT_IN_FILE,
          .help = "use an output folder that is not empty, and replace an earlier run's files in it"},
+        {.name = "recipe", .kind = OPTION_TEXT, .value = &o->recipe, .argument = "NAME",
+         .marks = OPTION_FREE | OPTION_NOT_IN_FILE,
+         .help = "values for options as others have trained, by name (see --list-recipes) or from a file; "
+                 "--config and the command line win"},
+        {.name = "list-recipes", .kind = OPTION_FLAG, .value = &o->list_recipes,
+         .marks = OPTION_FREE | OPTION_NOT_IN_FILE,
+         .help = "list the recipes with what they are and where they come from"},
         {.name = "config", .kind = OPTION_TEXT, .value = &o->config, .argument = "FILE",
          .marks = OPTION_FREE | OPTION_NOT_IN_FILE,
          .help = "values for options from a TOML or JSON file, args.json of a run too; the command line "
@@ -451,6 +459,7 @@ OptionTable train_options_table(const Option *rows)
                          .answers = train_answers,
                          .examples = examples,
                          .config = "config",
+                         .preset = "recipe",
                          .arguments_max = 2};
 }
 

@@ -33,10 +33,13 @@ typedef struct TrainOptions {
     RankPlace place;
     int cores; /* not an option: of this host, this rank's share (session_cores.h); 0: all */
     struct ImageSource
-        *images;        /* not an option either: images that --predict has found (image_source.h); NULL: a
+        *images; /* not an option either: images that --predict has found (image_source.h); NULL: a
                          * dataset */
+    const json_t
+        *preset; /* not an option: the values of the recipe (OptionArguments.preset), borrowed; NULL: none */
     const char *config; /* a file of values (options_config.h) */
-    bool print_config, force, list_models, evaluate, bench_loader, drop_caches, verdict;
+    const char *recipe; /* recipe.h */
+    bool print_config, list_recipes, force, list_models, evaluate, bench_loader, drop_caches, verdict;
 
     /* Data */
     const char *shards, *output;         /* given as options, or as arguments (main) */
@@ -118,7 +121,7 @@ const char *train_device_name(int device);
 const char *train_amp_name(int amp);
 const char *predict_format_name(int format);
 
-/* Returns the whole table, which points to rows. */
+/* Returns the whole table, which points to rows. A program that takes --recipe sets its find_preset. */
 OptionTable train_options_table(const Option *rows);
 
 /* Reads "0.25:1" as two numbers with low <= MIN <= MAX <= high. FSH_ERR_USAGE names the option. */

@@ -279,6 +279,7 @@ FshStatus plan_make(TrainPlan *plan, const TrainOptions *options, const Model *m
         .seed = (uint64_t)options->seed,
         .batches_ahead = BATCHES_AHEAD,
         .skip_bad = options->on_error == TRAIN_SKIP,
+        .preset = options->preset,
     };
     plan_threads_of(plan, options);
     FshStatus status = plan_source(plan, options, data, error);

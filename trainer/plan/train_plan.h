@@ -11,6 +11,7 @@
 #ifndef FSHARD_TRAINER_PLAN_TRAIN_PLAN_H
 #define FSHARD_TRAINER_PLAN_TRAIN_PLAN_H
 
+#include <jansson.h>
 #include <limits.h>
 
 #include "trainer/backend/backend.h"
@@ -78,6 +79,8 @@ typedef struct TrainPlan {
     size_t batches_ahead; /* plan_make, once plan_images has chosen the size */
     bool skip_bad, deterministic, tf32;
     bool precision_chosen; /* the user did not choose recipe.compute_type */
+    const json_t *preset;  /* plan_make: the recipe (recipe.h) of the options, borrowed; NULL: none */
+    char preset_idle[256]; /* plan_check: options of it that do nothing here; "": none */
     FshCache cache;
     const PixelSourceType *source; /* of training's pixels; for evaluation see plan_evaluation_source */
 } TrainPlan;
@@ -136,7 +139,7 @@ FshStatus plan_training(TrainPlan *plan, const TrainOptions *options, FshError *
 FshStatus plan_optimizer(TrainPlan *plan, const TrainOptions *options, FshError *error);
 FshStatus plan_schedule(TrainPlan *plan, const TrainOptions *options, FshError *error);
 FshStatus plan_watch(TrainPlan *plan, const TrainOptions *options, FshError *error);
-/* Refuses every given option that the plan does not use. */
-FshStatus plan_check(const TrainPlan *plan, const TrainOptions *options, FshError *error);
+/* Refuses every given option that the plan does not use, and notes those of a recipe. */
+FshStatus plan_check(TrainPlan *plan, const TrainOptions *options, FshError *error);
 
 #endif

@@ -7,6 +7,7 @@
 #include "common/json_text.h"
 #include "common/options_config.h"
 #include "common/progress.h"
+#include "trainer/plan/recipe.h"
 #include "trainer/session/expect.h"
 #include "trainer/session/memory_table.h"
 #include "trainer/session/run_space.h"
@@ -35,7 +36,8 @@ static int set_options(json_t *object, const TrainOptions *options)
     const OptionTable table = train_options_table(rows);
     const int failed =
         json_object_set_new(object, "options", options_config_object(&table, OPTION_NOT_IN_FILE));
-    return json_object_set_new(object, "given", options_config_given(&table, OPTION_NOT_IN_FILE)) | failed;
+    return json_object_set_new(object, "given", options_config_given(&table, OPTION_NOT_IN_FILE)) |
+           recipe_record(options, object) | failed;
 }
 
 static json_t *view_json(const Augmentation *view)

@@ -1,0 +1,185 @@
+/* ftrain --recipe from outside: what a recipe gives, what wins over it, and how a wrong fit is told. */
+#include "tests/programs/train_support.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Returns the array that --list-recipes --json prints. */
+static json_t *all_recipes(void)
+{
+    RunResult result = TRAIN(0, "--list-recipes", "--json");
+    json_t *array = read_json(result.out);
+    run_result_free(&result);
+    assert_true(json_is_array(array) && json_array_size(array) > 0);
+    return array;
+}
+
+static const char *text_of(const json_t *object, const char *name)
+{
+    const char *text = json_string_value(json_object_get(object, name));
+    if (!text || !*text)
+        fail_msg("a recipe has no %s", name);
+    return text;
+}
+
+static bool is_for_pairs(const json_t *recipe)
+{
+    const char *model = text_of(json_object_get(recipe, "options"), "model");
+    return strcmp(model, "nafnet") == 0 || strcmp(model, "unet") == 0;
+}
+
+/* ---- all of them ---- */
+
+/* Every option is one that ftrain takes, with a value that it takes, and none is idle or at odds with
+ * another. */
+TEST_IN_FOLDER(test_every_recipe_makes_a_plan, folder)
+{
+    const char *const sets[] = {pack_colours(folder, 24, 4), make_set(folder, &train_negatives)};
+    json_t *array = all_recipes(), *recipe;
+    size_t i;
+    json_array_foreach(array, i, recipe)
+    {
+        const bool pairs = is_for_pairs(recipe);
+        const json_t *options = json_object_get(recipe, "options");
+        /* Small images, which take little time: where the recipe says a size, and not several. */
+        const bool sized = json_object_get(options, "train-crop-size") != NULL;
+        RunResult result = TRAIN(0, "--dry-run", "--recipe", text_of(recipe, "name"), "--batch-size", "2",
+                                 "--device", "cpu", sets[pairs], sized ? "--train-crop-size" : NULL, "32",
+                                 pairs ? NULL : "--val-crop-size", "32");
+        assert_contains(result.err, text_of(recipe, "summary"));
+        assert_contains(result.err, text_of(recipe, "source"));
+        assert_null(strstr(result.err, "do nothing here"));
+        run_result_free(&result);
+    }
+    json_decref(array);
+}
+
+/* Writes the page to a new text with blanks for line ends, as a reader sees it. */
+static char *page_text(void)
+{
+    char path[512];
+    (void)snprintf(path, sizeof path, "%s/man/ftrain-recipes.7", getenv("FSHARD_SOURCE"));
+    char *text = test_file_read(path, NULL);
+    for (char *at = text; *at; at++)
+        *at = isspace((unsigned char)*at) ? ' ' : *at;
+    return text;
+}
+
+TEST(test_the_page_has_every_recipe_and_no_other)
+{
+    char *page = page_text(), head[64];
+    json_t *array = all_recipes(), *recipe;
+    size_t i, heads = 0;
+    json_array_foreach(array, i, recipe)
+    {
+        (void)snprintf(head, sizeof head, ".It Cm %s ", text_of(recipe, "name"));
+        const char *at = strstr(page, head), *end = at ? strstr(at + 1, ".It Cm ") : NULL;
+        if (!at)
+            fail_msg("ftrain-recipes(7) has no %s", text_of(recipe, "name"));
+        const char *summary = strstr(at, text_of(recipe, "summary"));
+        const char *source = strstr(at, text_of(recipe, "source"));
+        if (!summary || !source || (end && (summary > end || source > end)))
+            fail_msg("ftrain-recipes(7) does not say of %s what --list-recipes says",
+                     text_of(recipe, "name"));
+    }
+    for (const char *at = page; (at = strstr(at, ".It Cm ")); at++)
+        heads++;
+    assert_int_equal(heads, json_array_size(array));
+    json_decref(array);
+    free(page);
+}
+
+/* ---- what wins ---- */
+
+/* Returns whether the printed configuration has the line. */
+static bool has_line(const char *text, const char *line)
+{
+    const char *at = strstr(text, line);
+    return at && (at == text || at[-1] == '\n') && at[strlen(line)] == '\n';
+}
+
+TEST_IN_FOLDER(test_config_wins_over_a_recipe_and_the_command_line_over_both, folder)
+{
+    const char *config = test_path(folder, "own.toml");
+    test_file_write_text(config, "epochs = 7\nlr = 0.5\n");
+    RunResult result = TRAIN(0, "--print-config", "--recipe", "rsb-a3", "--config", config, "--lr", "0.25");
+    assert_true(has_line(result.out, "opt = \"lamb\"")); /* of the recipe */
+    assert_true(has_line(result.out, "epochs = 7"));
+    assert_true(has_line(result.out, "lr = 0.25"));
+    assert_true(has_line(result.out, "[recipe]"));
+    assert_true(has_line(result.out, "total-batch = 2048"));
+    assert_false(has_line(result.out, "momentum = 0.9")); /* left open: a comment */
+    run_result_free(&result);
+}
+
+TEST_IN_FOLDER(test_a_run_notes_its_recipe_and_is_repeated_from_its_notes, folder)
+{
+    const char *shards = make_set(folder, &train_plain), *recipe = test_path(folder, "own.toml");
+    test_file_write_text(recipe,
+                         "model = 'conv8'\nepochs = 3\nopt = 'adamw'\nopt-betas = '0.8:0.9'\nlr = 0.02\n"
+                         "batch-size = 8\n[recipe]\nsummary = 'a try'\nsource = 'nobody'\n"
+                         "total-batch = 32\n");
+    RunResult result = TRAIN(0, "--recipe", recipe, "--epochs", "2", shards, test_path(folder, "a"));
+    assert_contains(result.err, "own.toml: a try (nobody)");
+    assert_contains(result.err,
+                    "recipe's options: model conv8, opt adamw, opt-betas 0.8:0.9, lr 0.02, batch-size 8\n");
+    assert_contains(result.err, "learning rate of 0.02 is for updates of 32 images (batch size x ranks x "
+                                "accumulation), and these are of 8: in proportion it would be --lr 0.005");
+    run_result_free(&result);
+    json_t *notes = read_json_file(test_path(folder, "a/args.json"));
+    const json_t *facts = json_object_get(notes, "recipe");
+    assert_string_equal(json_string_value(json_object_get(facts, "name")), recipe);
+    assert_int_equal(json_array_size(json_object_get(facts, "gives")), 5); /* epochs were given */
+    json_decref(notes);
+    char *page = test_file_read(test_path(folder, "a/report.html"), NULL);
+    assert_contains(page, "own.toml");
+    free(page);
+    /* An option of the recipe that does nothing any more is told, in the repetition too; a given one is
+     * refused. */
+    result = TRAIN(0, "--config", test_path(folder, "a/args.json"), "--opt", "sgd", shards,
+                   test_path(folder, "b"));
+    assert_contains(result.err, "of these do nothing here: opt-betas\n");
+    run_result_free(&result);
+    REFUSED(2, "--opt-betas: does nothing here", test_path(folder, "c"), "--recipe", recipe, "--opt", "sgd",
+            "--opt-betas", "0.9:0.99", shards);
+    TRAINED("--config", test_path(folder, "a/args.json"), shards, test_path(folder, "d"));
+    assert_same_file(folder, "a", "d", true);
+    SAYS(0, "the run ended after 2 epochs", "--recipe", recipe, "--epochs", "2", "--resume", "auto", shards,
+         test_path(folder, "d"));
+}
+
+/* ---- what is wrong ---- */
+
+TEST_IN_FOLDER(test_a_recipe_that_does_not_fit_is_told, folder)
+{
+    const char *colours = pack_colours(folder, 24, 4), *pairs = make_set(folder, &train_negatives);
+    const char *out = test_path(folder, "out");
+    REFUSED(1, "recipe rsb-a3: --batch-size: 2048 is more than the 72 training samples; use 72 or less", out,
+            "--recipe", "rsb-a3", colours);
+    SAYS(0, "the images are smaller than the crop of 160 pixels, and are enlarged", "--dry-run", "--recipe",
+         "rsb-a3", "--batch-size", "8", colours);
+    REFUSED(1, "recipe rsb-a3: ", out, "--recipe", "rsb-a3", "--batch-size", "2", pairs);
+    REFUSED(2, "--recipe: 'rsb' is none of the recipes: rsb-a3, ", out, "--recipe", "rsb", colours);
+}
+
+TEST_IN_FOLDER(test_a_file_that_is_no_recipe_is_told, folder)
+{
+    const char *path = test_path(folder, "own.toml"), *out = test_path(folder, "out");
+    const char *shards = make_set(folder, &train_plain);
+    static const struct {
+        const char *text, *message;
+    } cases[] = {
+        {"[recipe]\nsorce = 'a paper'\n", "[recipe] has no 'sorce'; it has summary, source and total-batch"},
+        {"[recipe]\ntotal-batch = 'many'\n", "total-batch, the images of an update, is a whole number"},
+        {"[recipe]\nsource = 7\n", "source of [recipe] is a text"},
+        {"learningrate = 1\n", "own.toml: --learningrate: no such option"},
+        {"force = true\n", "--force is for the command line alone"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        test_file_write_text(path, cases[i].text);
+        REFUSED(2, cases[i].message, out, "--recipe", path, shards);
+    }
+    REFUSED(1, "none.toml: ", out, "--recipe", test_path(folder, "none.toml"), shards);
+}
