@@ -1,6 +1,8 @@
 /* Plans of cuDNN's that are kept, in memory and on disk; for a GPU that need not be here. */
 #include "trainer/backend/cuda/device/cudnn_cache.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -89,6 +91,61 @@ TEST_WITH(test_plans_that_nobody_uses_are_forgotten_when_there_are_many, NULL, N
     assert_ok(get(cache, device, CONVOLUTION_BACKWARD_DATA, &data), &error);
     assert_counts(cache, 4, 0, 3);
     cudnn_cache_free(&cache);
+}
+
+/* Wants the plan of the middle case, and builds it or waits for who does. */
+static void want_and_build(CudnnCache *cache, const CudnnDevice *device)
+{
+    FshError error = {0};
+    CudnnPlan *described = NULL;
+    assert_ok(
+        case_describe_in(CUDNN_DATA_HALF, device, &middle_case, CONVOLUTION_FORWARD, &described, &error),
+        &error);
+    assert_ok(cudnn_cache_want(cache, &described, &narrow_policy, false, &error), &error);
+    assert_ok(cudnn_cache_build(cache, &error), &error);
+}
+
+/* Another process of the same start. */
+typedef struct Other {
+    const CudnnDevice *device;
+    CudnnCache *cache;
+    atomic_bool built;
+} Other;
+
+static void *build_as_other(void *context)
+{
+    Other *other = context;
+    want_and_build(other->cache, other->device);
+    other->built = true;
+    return NULL;
+}
+
+TEST_WITH(test_of_two_processes_one_builds_and_the_other_loads, NULL, NULL, CudnnDevice *device)
+{
+    TestFolder folder;
+    FshError error = {0};
+    CudnnCache *first = NULL, *second = NULL;
+    const CudnnPlan *plan;
+    pthread_t thread;
+    test_folder_make(&folder);
+    const char *path = test_path(&folder, "plans");
+    assert_ok(cudnn_cache_new(&first, "machine", path, CUDNN_PLANS_KEPT, &error), &error);
+    assert_ok(cudnn_cache_new(&second, "machine", path, CUDNN_PLANS_KEPT, &error), &error);
+    want_and_build(first, device);
+    Other other = {.device = device, .cache = second};
+    assert_int_equal(pthread_create(&thread, NULL, build_as_other, &other), 0);
+    sleep_seconds(0.5);                                                /* it misses the plan, too */
+    assert_ok(get(first, device, CONVOLUTION_FORWARD, &plan), &error); /* writes it */
+    sleep_seconds(0.5);
+    assert_false(other.built); /* the first may still time what competes with the plan */
+    cudnn_cache_settle(first);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_ok(get(second, device, CONVOLUTION_FORWARD, &plan), &error);
+    assert_counts(first, 1, 0, 0);
+    assert_counts(second, 0, 1, 0);
+    cudnn_cache_free(&second);
+    cudnn_cache_free(&first);
+    test_folder_remove(&folder);
 }
 
 /* What competes with a plan is timed once, as the plan is; a time of something else, or of another machine,

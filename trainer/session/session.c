@@ -13,7 +13,7 @@
 #include "common/resolve.h"
 #include "trainer/session/memory_table.h"
 #include "trainer/session/ranks_alike.h"
-#include "trainer/session/ranks_weights.h"
+#include "trainer/session/session_alike.h"
 #include "trainer/session/session_cores.h"
 #include "trainer/session/session_weights.h"
 
@@ -319,36 +319,6 @@ static FshStatus join_ranks(Session *session, TrainOptions *options, SessionUse 
     return status;
 }
 
-/* Returns the dataset as a fact: its id, and the path, or its end, with the id. */
-static json_t *dataset_fact(const TrainingData *data)
-{
-    enum { PATH_TOLD = 170 };
-    char told[PATH_TOLD + 64];
-    if (!data->dataset)
-        return json_pack("[s, s]", "", "none");
-    const char *path = fsh_path(data->dataset), *id = fsh_manifest(data->dataset)->id;
-    const size_t length = strlen(path), from = length > PATH_TOLD ? length - PATH_TOLD : 0;
-    (void)snprintf(told, sizeof told, "%s%s (id %.32s)", from ? "…" : "", path + from, id);
-    return json_pack("[s, s]", id, told);
-}
-
-/* Checks that what the ranks have found besides the options, which are compared before, is the same on
- * all. */
-static FshStatus check_alike(const Session *session, FshError *error)
-{
-    const TrainPlan *plan = &session->plan;
-    json_t *facts = json_pack(
-        "{s:s, s:o, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "version of ftrain", FSHARD_VERSION,
-        "dataset", dataset_fact(&session->data), "network", plan->model->name, "device",
-        train_device_name(plan->device), "precision", plan_amp_name(plan->recipe.compute_type),
-        "set of fusions", (json_int_t)plan->recipe.fusions, "number of training samples",
-        (json_int_t)plan->train_count, "number of samples to evaluate", (json_int_t)plan->evaluation_count,
-        "batch size", (json_int_t)plan->train_spec.batch, "batch size of evaluation",
-        (json_int_t)plan->evaluation_spec.batch, "image size of evaluation",
-        (json_int_t)plan->evaluation_augmentation.size);
-    return ranks_check_facts(session->communicator, facts, error);
-}
-
 FshStatus session_open(Session *session, const TrainOptions *given, SessionUse use, FshError *error)
 {
     TrainOptions own = *given;
@@ -365,7 +335,7 @@ FshStatus session_open(Session *session, const TrainOptions *given, SessionUse u
         status = ranks_agree(session->communicator, open_data(session, options, use, &backend, error), error);
     session->console.classes = session->data.class_count;
     if (!status)
-        status = check_alike(session, error);
+        status = session_check_alike(session, error);
     if (!status)
         status = session_bind_cores(session, backend, options, error);
     if (!status && session->communicator)
@@ -374,9 +344,7 @@ FshStatus session_open(Session *session, const TrainOptions *given, SessionUse u
         status =
             ranks_agree(session->communicator, open_network(session, options, use, &backend, error), error);
     if (!status && session->communicator)
-        status = ranks_check_weights(session->communicator, session->network.state,
-                                     network_graph(&session->network),
-                                     " at the start; --weights must name the same file on all hosts", error);
+        status = session_check_first_weights(session, options->program.verbose, error);
     if (!status)
         status = open_loaders(session, use, error);
     if (session->communicator)

@@ -5,7 +5,8 @@
 #include "trainer/session/session.h"
 
 /* Sets options->cores to this rank's share of the cores of its host; leaves it 0 where there is one rank.
- * Every rank calls it, once the ranks have met. Fails as communicator_gather. */
+ * Every rank calls it, once the ranks have met; with --dry-run the first alone. Fails as
+ * communicator_gather. */
 FshStatus session_share_cores(const Session *session, TrainOptions *options, FshError *error);
 
 /* Binds this rank to the cores beside its GPU, where nobody has bound it and it loses none by it, and plans

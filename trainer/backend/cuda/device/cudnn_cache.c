@@ -6,9 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <time.h>
+#include <unistd.h>
+
 #include <xxhash.h>
 
 #include "common/pool.h"
+#include "common/progress.h"
 #include "common/text.h"
 #include "trainer/backend/cuda/device/device.h"
 
@@ -45,6 +52,7 @@ struct CudnnCache {
     size_t *wanted; /* while building: indices of entries */
     CudnnCacheCounts counts;
     FshError warning; /* status 0: none */
+    int lock;         /* a descriptor, while this process times plans of the folder; -1: it does not */
 };
 
 FshStatus cudnn_cache_new(CudnnCache **cache, const char *machine, const char *folder, size_t kept,
@@ -52,6 +60,7 @@ FshStatus cudnn_cache_new(CudnnCache **cache, const char *machine, const char *f
 {
     *cache = calloc(1, sizeof **cache);
     if (*cache) {
+        (*cache)->lock = -1;
         (*cache)->kept = kept;
         (*cache)->machine = text_copy(machine, strlen(machine));
         (*cache)->folder = folder ? text_copy(folder, strlen(folder)) : NULL;
@@ -67,6 +76,7 @@ void cudnn_cache_free(CudnnCache **cache)
 {
     if (!*cache)
         return;
+    cudnn_cache_settle(*cache);
     for (size_t i = 0; i < (*cache)->entry_count; i++) {
         cudnn_plan_free(&(*cache)->entries[i].plan);
         free((*cache)->entries[i].key);
@@ -247,6 +257,17 @@ static FshStatus make_room(CudnnCache *cache, FshError *error)
     return FSH_OK;
 }
 
+/* Loads the plan of an entry, if there is a file of it. */
+static void take_from_disk(CudnnCache *cache, struct Entry *entry)
+{
+    Known known = {0};
+    if (!load(cache, entry->key, entry->plan, &known))
+        return;
+    cudnn_plan_set_known(entry->plan, known.milliseconds, known.engine);
+    entry->stage = CHOSEN;
+    cache->counts.loaded++;
+}
+
 /* Sets *entry_ret to the entry of a pattern: one that is there, or a new one, loaded from disk where it can
  * be. Takes *described. */
 static FshStatus enter(CudnnCache *cache, CudnnPlan **described, const CudnnPolicy *policy, bool timed,
@@ -273,12 +294,7 @@ static FshStatus enter(CudnnCache *cache, CudnnPlan **described, const CudnnPoli
         *described = NULL;
         if (!timed)
             entry->policy.candidates = 1;
-        Known known = {0};
-        if (load(cache, key, entry->plan, &known)) {
-            cudnn_plan_set_known(entry->plan, known.milliseconds, known.engine);
-            entry->stage = CHOSEN;
-            cache->counts.loaded++;
-        }
+        take_from_disk(cache, entry);
     }
     cudnn_plan_free(described);
     if (entry)
@@ -361,12 +377,65 @@ static FshStatus build_item(uint64_t item, int thread, void *context, FshError *
     return status;
 }
 
+/* Opens the file whose lock makes one process at a time build plans. Returns -1 where there can be none. */
+static int open_lock(const CudnnCache *cache)
+{
+    char path[PATH_MAX];
+    if (!cache->folder || file_make_folders(cache->folder, NULL) ||
+        file_join(path, sizeof path, cache->folder, ".timing-lock", NULL))
+        return -1;
+    return open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+}
+
+/* Takes the plans that are still wanted from the disk. Returns how many it has not found. */
+static size_t take_wanted(CudnnCache *cache)
+{
+    size_t missing = 0;
+    for (size_t i = 0; i < cache->entry_count; i++) {
+        if (cache->entries[i].stage == WANTED)
+            take_from_disk(cache, &cache->entries[i]);
+        missing += cache->entries[i].stage == WANTED;
+    }
+    return missing;
+}
+
+void cudnn_cache_settle(CudnnCache *cache)
+{
+    if (cache->lock >= 0)
+        (void)close(cache->lock);
+    cache->lock = -1;
+}
+
+/* Waits until this process may build plans, and takes those from the disk meanwhile that another one builds.
+ * Holds the lock then, if something is left to build. */
+static void begin_building(CudnnCache *cache)
+{
+    const struct timespec pause = {.tv_nsec = 100000000};
+    const double start = progress_now_seconds();
+    if (cache->lock >= 0 || take_wanted(cache) == 0)
+        return;
+    cache->lock = open_lock(cache);
+    bool held = false, waits = cache->lock >= 0;
+    size_t missing = 1;
+    while (waits) {
+        held = flock(cache->lock, LOCK_EX | LOCK_NB) == 0;
+        waits = !held && (errno == EWOULDBLOCK || errno == EINTR) &&
+                progress_now_seconds() - start < CUDNN_CACHE_WAIT_SECONDS;
+        missing = take_wanted(cache); /* after the lock: what another one has made is there, with its times */
+        if (waits)
+            (void)nanosleep(&pause, NULL);
+    }
+    if (!held || missing == 0)
+        cudnn_cache_settle(cache);
+}
+
 FshStatus cudnn_cache_build(CudnnCache *cache, FshError *error)
 {
     size_t count = 0;
     if (cache->entry_count > cache->kept)
         forget_unused(cache);
     cache->round++;
+    begin_building(cache);
     cache->wanted = malloc((cache->entry_count + 1) * sizeof *cache->wanted);
     if (!cache->wanted)
         return fsh_error_set(error, FSH_ERR_MEMORY, "no memory for %zu cuDNN plans", cache->entry_count);

@@ -16,6 +16,12 @@
  * as absent and is replaced; a folder that cannot be written is noted once (cudnn_cache_warning) and does no
  * harm. Any number of processes may share a folder.
  *
+ * Of processes that miss the same plans at the same time, as the ranks of a first start do, one builds and
+ * times them, and the others take them from the disk when it is done: otherwise each would choose others by
+ * chance, and the slowest rank would set the pace. From cudnn_cache_build to cudnn_cache_settle the one holds
+ * a lock in the folder (flock on .timing-lock). Where there are no locks, or after CUDNN_CACHE_WAIT_SECONDS,
+ * each process builds its own.
+ *
  * What nobody uses stays, for the next who asks, as long as there are not too many of them: evaluation of
  * whole images meets sizes without end.
  *
@@ -41,7 +47,7 @@ typedef struct CudnnTrial {
     cudaStream_t stream;
 } CudnnTrial;
 
-enum { CUDNN_PLANS_KEPT = 1000 };
+enum { CUDNN_PLANS_KEPT = 1000, CUDNN_CACHE_WAIT_SECONDS = 180 };
 /* Makes a cache. machine: without a line break. folder: where plans are kept on disk, made when the first is
  * written; NULL: they live in memory alone. kept: the number of plans above which cudnn_cache_build forgets
  * those that nobody uses and nobody has asked for since the last one; CUDNN_PLANS_KEPT but in tests.
@@ -57,8 +63,11 @@ void cudnn_cache_set_threads(CudnnCache *cache, int threads, cudaStream_t stream
  * will bring a trial. */
 FshStatus cudnn_cache_want(CudnnCache *cache, CudnnPlan **described, const CudnnPolicy *policy, bool timed,
                            FshError *error);
-/* Builds what was wanted and is not there. cudnn_cache_get tells if a plan could not be built. */
+/* Builds what was wanted and is not there, or waits for another process that does. cudnn_cache_get tells if a
+ * plan could not be built. */
 FshStatus cudnn_cache_build(CudnnCache *cache, FshError *error);
+/* Lets other processes go on that wait for plans: those of cudnn_cache_build are timed and on the disk. */
+void cudnn_cache_settle(CudnnCache *cache);
 /* Sets *plan to the plan of a pattern: the one that is there, or one that is built now. Takes *described in
  * any case. trial may be NULL: then the first candidate is taken. Each plan that is given is released once,
  * or goes with the cache. */

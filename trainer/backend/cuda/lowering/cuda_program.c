@@ -185,13 +185,16 @@ static FshStatus make_steps(CudaProgram *program, FshError *error)
         Step *step = &program->steps[n];
         if (lowering->prepare)
             status = lowering->prepare(program, step, error);
-        if (status)
+        if (status) {
+            cudnn_cache_settle(program_backend(program)->plans);
             return prepend_node(program, node, error);
+        }
         if (node->op == OP_UPDATE)
             program->update = step;
         if (step->scratch_bytes > program->base.scratch_bytes)
             program->base.scratch_bytes = step->scratch_bytes;
     }
+    cudnn_cache_settle(program_backend(program)->plans);
     if (!status)
         status = reserve(program, &program->scratch, program->base.scratch_bytes, "scratch memory", error);
     for (size_t n = 0; n < graph_node_count(graph) && !status; n++) {
