@@ -1,5 +1,5 @@
-/* session_alike.h - whether the ranks of a run have found the same, once each has opened its part. In a run of
- * one process they have.
+/* session_alike.h - whether the ranks of a run have found the same, once each has opened its part. In a run
+ * of one process they have.
  *
  * Threads: one. */
 #ifndef FSHARD_TRAINER_SESSION_SESSION_ALIKE_H
