@@ -50,6 +50,8 @@ static Graph *update_graph(const Optimizer *wanted)
         graph_batch_norm(graph, "norm", pixels, &(BatchNorm){.training = true}),
     };
     static const char *const layers[] = {"wide", "small", "conv", "norm"};
+    graph_set_factors(graph, graph_find(graph, "wide.weight"), 0.25, 3);
+    graph_set_factors(graph, graph_find(graph, "norm.bias"), 2, 1);
     if (optimizer.loss_scaling)
         graph_loss_scale(graph);
     const size_t forward_count = graph_node_count(graph);

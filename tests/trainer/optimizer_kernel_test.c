@@ -162,7 +162,9 @@ static void add_weights(Updater *updater, int t, UpdatePiece *pieces)
                        .copy_pitch = pitch_of(shapes[t].channels),
                        .copy_elements = {ELEMENT_BF16, ELEMENT_F16},
                        .first_piece = (int32_t)updater->table.piece_count,
-                       .decays = t % 2 == 0};
+                       .decays = t % 2 == 0,
+                       .rate = 1,
+                       .decay = t % 2 == 0};
     free(weights);
     for (int slot = 0; slot < OPTIMIZER_SLOT_COUNT; slot++)
         if (keeps(&updater->optimizer, slot))

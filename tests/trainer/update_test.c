@@ -50,9 +50,27 @@ static float read_number(Program *program, const char *name)
 
 /* ---- the golden network ---- */
 
+/* Gives the parameters the factors that a case names, and freezes those that it names. */
+static void train_as(Graph *graph, const json_t *o)
+{
+    const json_t *rates = json_object_get(o, "factors"), *decays = json_object_get(o, "decays");
+    size_t i;
+    const json_t *name;
+    for (size_t t = 0; t < graph_tensor_count(graph); t++) {
+        const Tensor *tensor = graph_tensor(graph, (TensorId)t);
+        const json_t *rate = json_object_get(rates, tensor->name),
+                     *decay = json_object_get(decays, tensor->name);
+        if (rate || decay)
+            graph_set_factors(graph, (TensorId)t, rate ? json_number_value(rate) : 1,
+                              decay ? json_number_value(decay) : 1);
+    }
+    json_array_foreach(json_object_get(o, "frozen"), i, name)
+        graph_freeze(graph, graph_find(graph, json_string_value(name)));
+}
+
 /* Returns convolution, batch norm, convolution, squared error against "target"; "x" and "target" are f32
- * images, "valid" their weights. */
-static Graph *golden_graph(const int64_t shape[4], const Optimizer *wanted)
+ * images, "valid" their weights. groups: see train_as; NULL: all are trained alike. */
+static Graph *golden_graph(const int64_t shape[4], const Optimizer *wanted, const json_t *groups)
 {
     FshError error = {0};
     Optimizer optimizer = *wanted;
@@ -67,6 +85,7 @@ static Graph *golden_graph(const int64_t shape[4], const Optimizer *wanted)
                      &(Conv2d){.channels = 3, .kernel = 3, .stride = 1, .padding = 1, .bias = true});
     TensorId loss = graph_pixel_loss(graph, x, target, valid, LOSS_MSE);
     optimizer.learning_rate = graph_input(graph, "learning_rate", DATA_F32, 1, (int64_t[]){1});
+    train_as(graph, groups);
     if (optimizer.loss_scaling)
         graph_loss_scale(graph);
     graph_differentiate(graph, loss);
@@ -131,18 +150,24 @@ static void write_specs(State *state, json_t *specs)
     }
 }
 
-static Training training_start(const json_t *document, const Optimizer *optimizer, int threads)
+static Training training_start_groups(const json_t *document, const Optimizer *optimizer,
+                                      const json_t *groups, int threads)
 {
     FshError error = {0};
     Training training = {.backend = open_backend(threads)};
     for (size_t i = 0; i < 4; i++)
         training.shape[i] = json_integer_value(json_array_get(json_object_get(document, "image"), i));
-    training.graph = golden_graph(training.shape, optimizer);
+    training.graph = golden_graph(training.shape, optimizer, groups);
     check(state_new(&training.state, training.backend, training.graph, &error), &error);
     check(state_initialize(training.state, 1, &error), &error);
     write_specs(training.state, json_object_get(document, "specs"));
     check(program_new(&training.program, training.state, training.graph, &error), &error);
     return training;
+}
+
+static Training training_start(const json_t *document, const Optimizer *optimizer, int threads)
+{
+    return training_start_groups(document, optimizer, NULL, threads);
 }
 
 static void training_end(Training *training)
@@ -226,8 +251,9 @@ static double state_error(const Training *training, json_t *summaries, const cha
 static double case_error(const json_t *document, const json_t *c)
 {
     const char *name = golden_text(c, "name"), *counter;
-    const Optimizer optimizer = optimizer_of(json_object_get(c, "optimizer"));
-    Training training = training_start(document, &optimizer, 2);
+    const json_t *o = json_object_get(c, "optimizer");
+    const Optimizer optimizer = optimizer_of(o);
+    Training training = training_start_groups(document, &optimizer, o, 2);
     double worst = 0;
     size_t i;
     json_t *run, *value;
@@ -511,7 +537,7 @@ TEST(test_numbers_that_make_no_sense_are_refused)
 TEST(test_only_the_networks_tensors_are_weights)
 {
     const Optimizer optimizer = everything(OPTIMIZER_ADAM);
-    Graph *graph = golden_graph((int64_t[]){2, 6, 5, 3}, &optimizer);
+    Graph *graph = golden_graph((int64_t[]){2, 6, 5, 3}, &optimizer, NULL);
     int weights = 0, counters = 0;
     for (size_t i = 0; i < graph_tensor_count(graph); i++) {
         const Tensor *tensor = graph_tensor(graph, (TensorId)i);

@@ -265,6 +265,8 @@ TensorId graph_parameter(Graph *graph, const char *layer, const char *suffix, in
                      .producer = NODE_NONE,
                      .of = TENSOR_NONE,
                      .decays = decays,
+                     .rate = 1,
+                     .decay = 1,
                      .initializer = initializer};
     memcpy(tensor.shape, shape, (size_t)rank * sizeof *shape);
     set_layer_name(graph, tensor.name, layer, suffix);
@@ -350,6 +352,27 @@ void graph_contribute_gradient(Graph *graph, TensorId of, TensorId gradient)
     }
 }
 
+/* Adds the gradient of a tensor, as an output of the next node. Returns its id. */
+static TensorId add_gradient(Graph *graph, TensorId of)
+{
+    Tensor gradient = graph->tensors[of].tensor;
+    gradient.role = gradient.role == TENSOR_PARAMETER ? TENSOR_GRADIENT : TENSOR_ACTIVATION;
+    gradient.of = of;
+    gradient.producer = (NodeId)graph->node_count;
+    gradient.keep = gradient.decays = gradient.frozen = false;
+    gradient.initializer = (Initializer){INIT_ZEROS, 0};
+    if (gradient.role == TENSOR_GRADIENT)
+        set_layer_name(graph, gradient.name, graph->tensors[of].tensor.name, "grad");
+    else
+        join_names(gradient.name, graph->tensors[of].tensor.name, "grad");
+    return graph_add_tensor(graph, &gradient);
+}
+
+static bool needs_gradient(const Graph *graph, TensorId id)
+{
+    return id != TENSOR_NONE && graph->tensors[id].needs_gradient;
+}
+
 void graph_append_backward(Graph *graph, const Node *forward, Node *backward, const TensorId *of,
                            int of_count)
 {
@@ -358,25 +381,18 @@ void graph_append_backward(Graph *graph, const Node *forward, Node *backward, co
         return;
     for (int i = 0; i < NODE_OUTPUTS_MAX; i++)
         backward->outputs[i] = TENSOR_NONE;
+    for (int i = 0; i < of_count; i++)
+        needed |= needs_gradient(graph, of[i]);
+    if (!needed)
+        return;
     memcpy(backward->name, forward->name, sizeof backward->name);
     backward->output_count = of_count;
     for (int i = 0; i < of_count; i++) {
-        if (of[i] == TENSOR_NONE || !graph->tensors[of[i]].needs_gradient)
-            continue;
-        needed = true;
-        Tensor gradient = graph->tensors[of[i]].tensor;
-        gradient.role = gradient.role == TENSOR_PARAMETER ? TENSOR_GRADIENT : TENSOR_ACTIVATION;
-        gradient.of = of[i];
-        gradient.producer = (NodeId)graph->node_count;
-        gradient.keep = gradient.decays = false;
-        gradient.initializer = (Initializer){INIT_ZEROS, 0};
-        if (gradient.role == TENSOR_GRADIENT)
-            set_layer_name(graph, gradient.name, graph->tensors[of[i]].tensor.name, "grad");
-        else
-            join_names(gradient.name, graph->tensors[of[i]].tensor.name, "grad");
-        backward->outputs[i] = graph_add_tensor(graph, &gradient);
+        const bool optional = op_row(backward->op)->optional >> i & 1;
+        if (of[i] != TENSOR_NONE && (needs_gradient(graph, of[i]) || !optional))
+            backward->outputs[i] = add_gradient(graph, of[i]);
     }
-    if (!needed || !push_node(graph, backward))
+    if (!push_node(graph, backward))
         return;
     for (int i = 0; i < of_count; i++)
         graph_contribute_gradient(graph, of[i], backward->outputs[i]);
@@ -451,13 +467,25 @@ TensorId graph_gradient(const Graph *graph, TensorId tensor)
     return tensor == TENSOR_NONE ? TENSOR_NONE : graph->tensors[tensor].gradient;
 }
 
-int64_t graph_parameter_count(const Graph *graph)
+static int64_t count_parameters(const Graph *graph, bool with_frozen)
 {
     int64_t count = 0;
-    for (size_t i = 0; i < graph->tensor_count; i++)
-        if (graph->tensors[i].tensor.role == TENSOR_PARAMETER)
-            count += tensor_count(&graph->tensors[i].tensor);
+    for (size_t i = 0; i < graph->tensor_count; i++) {
+        const Tensor *tensor = &graph->tensors[i].tensor;
+        if (tensor->role == TENSOR_PARAMETER && (with_frozen || !tensor->frozen))
+            count += tensor_count(tensor);
+    }
     return count;
+}
+
+int64_t graph_parameter_count(const Graph *graph)
+{
+    return count_parameters(graph, true);
+}
+
+int64_t graph_trained_count(const Graph *graph)
+{
+    return count_parameters(graph, false);
 }
 
 int64_t graph_node_flops(const Graph *graph, NodeId id)

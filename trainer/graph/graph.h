@@ -68,6 +68,14 @@ void graph_save_without_ones(Graph *graph, const char *parameter);
 /* Replaces the initializer that the layer gave a parameter. */
 void graph_set_initializer(Graph *graph, const char *parameter, Initializer initializer);
 
+/* Set how a parameter is trained, between building and graph_fuse. */
+/* Makes its factors of the learning rate and of the weight decay these, 0 or above. */
+void graph_set_factors(Graph *graph, TensorId parameter, double rate, double decay);
+/* Takes it out of training: no gradient of it is computed, nor of what depends on frozen parameters alone; it
+ * has no optimizer state. A training batch norm whose weight and bias are both frozen normalises by its
+ * running statistics, which stay as they are (timm's and torchvision's FrozenBatchNorm2d). */
+void graph_freeze(Graph *graph, TensorId parameter);
+
 /* Rewrites of the forward graph, each a pattern found and put into one node, before graph_differentiate.
  * Results are the same to rounding (tested against the unfused graph). A pattern is left alone where a tensor
  * inside it is kept or used elsewhere. */
@@ -135,8 +143,10 @@ TensorId graph_find(const Graph *graph, const char *name);
 /* Returns the gradient of a tensor after graph_differentiate, or TENSOR_NONE. A parameter's is named
  * NAME.grad. */
 TensorId graph_gradient(const Graph *graph, TensorId tensor);
-/* Return how many numbers are trained, and the operations of the forward nodes for the whole batch. */
+/* Return how many numbers the parameters have, how many of these are trained, and the operations of the
+ * forward nodes for the whole batch. */
 int64_t graph_parameter_count(const Graph *graph);
+int64_t graph_trained_count(const Graph *graph);
 int64_t graph_forward_flops(const Graph *graph);
 /* Return the operations of one node, multiply-adds times two (0 for ops that are not counted), and the least
  * bytes that it moves. */

@@ -44,6 +44,8 @@ typedef struct OpRow {
     uint8_t overwrites[NODE_OUTPUTS_MAX];
     /* Returns true where overwrites hold for the shapes of this node; NULL: for all shapes. */
     bool (*overwrites_if)(const Graph *graph, const Node *node);
+    /* A backward op: bit 1 << output where it may be absent. Other outputs are made where any is wanted. */
+    uint8_t optional;
 } OpRow;
 
 /* The op table: the rows of each op_*.c file; each list ends with a row without a name. */
@@ -98,7 +100,8 @@ void graph_set_name(Graph *graph, char target[GRAPH_NAME_MAX], const char *name)
 /* ---- for differentiate ---- */
 
 /* Appends backward (op, inputs and attributes set; named here after forward). Output i becomes the gradient
- * of of[i] where that needs one; a node none of whose outputs is needed is left out. Gradients of a tensor
+ * of of[i] where that needs one; a node none of whose outputs is needed is left out. An output that is not
+ * needed is absent where the op's row allows it; else it is made, and nothing takes it. Gradients of a tensor
  * used twice are added. */
 void graph_append_backward(Graph *graph, const Node *forward, Node *backward, const TensorId *of,
                            int of_count);

@@ -26,7 +26,8 @@ extern const char *const optimizer_names[]; /* "sgd", "adam", "adamw", "lars", "
  *   lamb   u = m' / (sqrt(s') + epsilon) + decay w;  w -= lr ||w|| / ||u|| u  You et al. 2019;
  *          timm.optim.Lamb
  *
- * Parameters whose `decays` is off (norms, biases) get no weight decay, and trust 1 in lars and lamb.
+ * Parameters whose `decays` is off (norms, biases) get no weight decay, and trust 1 in lars and lamb. lr and
+ * decay are those below times the parameter's own factors (graph_set_factors).
  *
  * A run whose loss is no number changes nothing: what led to it can be looked at (gradient_norm is NaN then,
  * updated 0). In each other run, in this order: the gradient is added to those since the last update

@@ -129,6 +129,7 @@ const OpRow op_rows_norm[] = {
      .overwrites = {[NORM_Y] = 1 << NORM_X | 1 << NORM_ADDEND}},
     {.op = OP_BATCH_NORM_BACKWARD,
      .name = "batch_norm_backward",
+     .optional = 1 << NORM_BACK_DX | 1 << NORM_BACK_G | 1 << NORM_BACK_DLAYER_BIAS,
      .overwrites = {[NORM_BACK_DX] =
                         1 << NORM_BACK_DY | 1 << NORM_BACK_X | 1 << NORM_BACK_Y | 1 << NORM_BACK_DY2,
                     [NORM_BACK_G] = 1 << NORM_BACK_DY | 1 << NORM_BACK_Y | 1 << NORM_BACK_DY2}},

@@ -131,7 +131,7 @@ static void add_slot(Graph *graph, TensorId of, OptimizerSlot slot)
     graph_set_name(graph, state.name, name);
     state.role = TENSOR_OPTIMIZER;
     state.of = of;
-    state.keep = state.decays = false;
+    state.keep = state.decays = state.frozen = false;
     state.initializer = (Initializer){INIT_ZEROS, 0};
     graph_add_tensor(graph, &state);
 }

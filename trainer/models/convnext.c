@@ -127,9 +127,12 @@ BUILDER(convnextv2_pico, SMALL(64, 128, 256, 512), .second = true)
 BUILDER(convnextv2_nano, NANO, .second = true)
 BUILDER(convnextv2_tiny, TINY, .second = true)
 
+static const char *const block_names[] = {"stages.#.blocks.#", NULL};
+
 #define ROW(id, text)                                                                                        \
     {                                                                                                        \
-        .name = #id, .summary = (text), .task = TASK_CLASSIFICATION, .build = build_##id, .options = options \
+        .name = #id, .summary = (text), .task = TASK_CLASSIFICATION, .build = build_##id,                    \
+        .options = options, .blocks = block_names                                                            \
     }
 const Model convnext_models[] = {
     ROW(convnext_atto, "ConvNeXt, 3.7 M parameters (Liu et al. 2022, timm's)"),

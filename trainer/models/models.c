@@ -113,6 +113,8 @@ FshStatus model_graph(const Model *model, const ModelSpec *spec, const ModelReci
                         ? build_classification(graph, model, spec, recipe, image)
                         : build_restoration(graph, model, spec, recipe, image);
     graph_keep(graph, loss, "loss");
+    if (spec->training)
+        parameter_rules_apply(graph, &recipe->rules, model->blocks);
     const unsigned fusions = recipe->fusions ? recipe->fusions : FUSE_ALL;
     graph_fuse(graph, fusions);
     if (spec->training) {

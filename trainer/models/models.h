@@ -10,6 +10,7 @@
 
 #include "common/options.h"
 #include "trainer/graph/graph.h"
+#include "trainer/models/parameter_rules.h"
 
 /* What a network computes from an image. */
 typedef enum TaskKind {
@@ -57,6 +58,9 @@ typedef struct Model {
      * Options and sizes that do not fit fail the graph. */
     TensorId (*build)(Graph *graph, TensorId x, const ModelSpec *spec);
     const ModelOption *const *options; /* ends with NULL; NULL: no options */
+    /* The beginnings of its blocks' names, for --layer-decay (parameter_layers); NULL: it has none. Ends with
+     * NULL. */
+    const char *const *blocks;
     /* Restoration: returns the number whose multiples the network can halve at every level. */
     uint32_t (*multiple)(const ModelSpec *spec);
 } Model;
@@ -102,6 +106,7 @@ typedef struct ModelRecipe {
     bool mixes;            /* training only: each sample has two labels */
     bool sync_norms;       /* training only: see graph_set_sync_norms */
     unsigned fusions;      /* GraphFusion bits that the backend has (backend_fusions); 0: FUSE_ALL */
+    ParameterRules rules;  /* training only */
     Optimizer optimizer;   /* training only; model_graph adds its learning_rate */
 } ModelRecipe;
 FshStatus model_graph(const Model *model, const ModelSpec *spec, const ModelRecipe *recipe, Graph **graph,

@@ -169,12 +169,16 @@ static uint32_t multiple_of_levels(const ModelSpec *spec)
     return 1U << levels;
 }
 
+static const char *const block_names[] = {"encoders.#.#", "downs.#",      "middle_blks.#",
+                                          "ups.#",        "decoders.#.#", NULL};
+
 const Model nafnet_models[] = {
     {.name = "nafnet",
      .summary = "NAFNet (Chen et al. 2022, megvii-research), for pairs",
      .task = TASK_RESTORATION,
      .batch_norm = false,
      .build = build,
+     .blocks = block_names,
      .multiple = multiple_of_levels,
      .options = options},
     {0},

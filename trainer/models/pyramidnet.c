@@ -86,12 +86,15 @@ static TensorId build(Graph *graph, TensorId x, const ModelSpec *spec)
     return graph_linear(graph, "fc_out", x, spec->classes, true);
 }
 
+static const char *const block_names[] = {"layer#.#", NULL};
+
 const Model pyramidnet_models[] = {
     {.name = "pyramidnet",
      .summary = "PyramidNet, depth 110, alpha 270 (Han et al. 2016, dnddnjs/pytorch-multigpu), for CIFAR-10",
      .task = TASK_CLASSIFICATION,
      .batch_norm = true,
      .build = build,
+     .blocks = block_names,
      .options = options},
     {0},
 };

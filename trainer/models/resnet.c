@@ -259,10 +259,12 @@ BUILDER(resnet50d, DEPTH_50, D)
 BUILDER(seresnet50, DEPTH_50, .attn_layer = "se")
 BUILDER(resnext50_32x4d, DEPTH_50, .cardinality = 32, .base_width = 4)
 
+static const char *const block_names[] = {"layer#.#", NULL};
+
 #define ROW(id, text)                                                                                        \
     {                                                                                                        \
         .name = #id, .summary = (text), .task = TASK_CLASSIFICATION, .batch_norm = true,                     \
-        .build = build_##id, .options = options                                                              \
+        .build = build_##id, .options = options, .blocks = block_names                                       \
     }
 const Model resnet_models[] = {
     ROW(resnet18, "ResNet-18 (He et al. 2015, torchvision's)"),

@@ -63,11 +63,14 @@ static TensorId build(Graph *graph, TensorId x, const ModelSpec *spec)
     return graph_scale(graph, x, 0.125F);
 }
 
+static const char *const block_names[] = {"layer#", NULL};
+
 const Model resnet9_models[] = {
     {.name = "resnet9",
      .summary = "the CIFAR-10 speed net (davidcpage/cifar10-fast)",
      .task = TASK_CLASSIFICATION,
      .batch_norm = true,
-     .build = build},
+     .build = build,
+     .blocks = block_names},
     {0},
 };

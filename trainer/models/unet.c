@@ -88,12 +88,15 @@ static uint32_t multiple(const ModelSpec *spec)
     return UNSHUFFLE << DOWNS;
 }
 
+static const char *const block_names[] = {"encoders.#", "downs.#", "middle", "ups.#", "decoders.#", NULL};
+
 const Model unet_models[] = {
     {.name = "unet",
      .summary = "U-Net that adds to its input (Ronneberger et al. 2015), for pairs",
      .task = TASK_RESTORATION,
      .batch_norm = false,
      .build = build,
+     .blocks = block_names,
      .multiple = multiple,
      .options = options},
     {0},

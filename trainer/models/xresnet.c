@@ -163,24 +163,29 @@ static TensorId build_xse_resnext50(Graph *graph, TensorId x, const ModelSpec *s
     return build(graph, x, spec, &(Xresnet){{3, 4, 6, 3}, 4, true});
 }
 
+static const char *const block_names[] = {"4.#", "5.#", "6.#", "7.#", NULL};
+
 const Model xresnet_models[] = {
     {.name = "xresnet18",
      .summary = "XResNet-18 (He et al. 2018, fastai's)",
      .task = TASK_CLASSIFICATION,
      .batch_norm = true,
      .build = build_18,
+     .blocks = block_names,
      .options = options},
     {.name = "xresnet50",
      .summary = "XResNet-50 (He et al. 2018, fastai's)",
      .task = TASK_CLASSIFICATION,
      .batch_norm = true,
      .build = build_50,
+     .blocks = block_names,
      .options = options},
     {.name = "xse_resnext50",
      .summary = "XResNeXt-50 with squeeze and excitation (fastai's)",
      .task = TASK_CLASSIFICATION,
      .batch_norm = true,
      .build = build_xse_resnext50,
+     .blocks = block_names,
      .options = options},
     {0},
 };

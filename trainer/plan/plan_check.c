@@ -97,6 +97,11 @@ static bool looks_ahead(const Facts *f)
     return f->plan->recipe.optimizer.lookahead_steps > 0;
 }
 
+static bool trains_layers(const Facts *f)
+{
+    return !f->options->update.head_only;
+}
+
 static bool averages(const Facts *f)
 {
     return f->options->update.model_ema;
@@ -230,6 +235,9 @@ static const struct Rule {
     {AT(update.betas), has_moments, "--opt adam, adamw and lamb"},
     {AT(update.optimizer_epsilon), has_moments, "--opt adam, adamw and lamb"},
     {AT(update.lookahead_alpha), looks_ahead, "--lookahead"},
+    {AT(update.head_only), is_classes, "classes; --freeze names what stays as it is"},
+    {AT(update.freeze), trains_layers, "runs without --head-only"},
+    {AT(update.layer_decay), trains_layers, "runs without --head-only"},
     {AT(update.model_ema_decay), averages, "--model-ema"},
     {AT(update.model_ema_warmup), averages, "--model-ema"},
     {AT(update.loss_scale), is_fp16, "--amp fp16"},

@@ -222,6 +222,18 @@ static void say_optimizer(Line *line, const Optimizer *o)
         say(line, ", average of weights %g%s", o->ema_decay, o->ema_warmup ? " (warm-up)" : "");
 }
 
+static void say_rules(Line *line, const ParameterRules *rules)
+{
+    if (rules->head_only)
+        say(line, ", the last linear layer alone");
+    if (rules->freeze)
+        say(line, ", without %s", rules->freeze);
+    if (rules->rates)
+        say(line, ", learning rates %s", rules->rates);
+    if (rules->layer_decay < 1)
+        say(line, ", layer decay %g", rules->layer_decay);
+}
+
 static void tell_training(const Teller *teller, const TrainPlan *plan)
 {
     const ModelRecipe *recipe = &plan->recipe;
@@ -231,6 +243,7 @@ static void tell_training(const Teller *teller, const TrainPlan *plan)
         say(&line, " (label smoothing %g)", (double)recipe->label_smoothing);
     say(&line, ", ");
     say_optimizer(&line, &recipe->optimizer);
+    say_rules(&line, &recipe->rules);
     tell(teller, &line);
     say(&line, "learning rate: %.4g, %s", plan->schedule.base, schedule_names[plan->schedule.kind]);
     if (plan->schedule.warmup_steps)

@@ -20,6 +20,7 @@ UpdateOptions update_options_default(void)
         .model_ema_decay = 0.9998,
         .model_ema_warmup = true,
         .loss_scale = 65536,
+        .layer_decay = 1,
     };
 }
 
@@ -66,6 +67,16 @@ size_t update_options_rows(UpdateOptions *o, Option *rows)
          .help = "let the average follow faster in the first steps"},
         {.name = "loss-scale", .kind = OPTION_REAL, .value = &o->loss_scale, .argument = "X", .maximum = 1e9,
          .help = "for --amp fp16: the first scale of the loss, which adapts itself; 0: none"},
+        {.name = "freeze", .kind = OPTION_TEXT, .value = &o->freeze, .argument = "PATTERN,...",
+         .help = "parameters that are not trained, by name: layer1, *.bias; their batch norms stand still"},
+        {.name = "head-only", .kind = OPTION_FLAG, .value = &o->head_only,
+         .help = "train the last linear layer alone"},
+        {.name = "lr-of", .kind = OPTION_TEXT, .value = &o->lr_of, .argument = "PATTERN=FACTOR,...",
+         .help = "parts of the learning rate for parameters, by name: fc=10,layer1=0.1; the first that "
+                 "matches counts"},
+        {.name = "layer-decay", .kind = OPTION_REAL, .value = &o->layer_decay, .argument = "X",
+         .minimum = 0.001, .maximum = 1,
+         .help = "each block of the network learns X times as fast as the next one; 1: alike"},
     };
     memcpy(rows, own, sizeof own);
     return sizeof own / sizeof *own;
@@ -101,6 +112,10 @@ FshStatus plan_optimizer(TrainPlan *plan, const TrainOptions *options, FshError 
         return status;
     if (count != 2)
         return fsh_error_set(error, FSH_ERR_USAGE, "--opt-betas: '%s' is not B1:B2", own->betas);
+    plan->recipe.rules = (ParameterRules){.freeze = own->freeze,
+                                          .rates = own->lr_of,
+                                          .layer_decay = own->layer_decay,
+                                          .head_only = own->head_only};
     const bool fp16 = plan->recipe.compute_type == DATA_F16;
     plan->recipe.optimizer = (Optimizer){
         .kind = kind,

@@ -17,6 +17,10 @@ typedef struct UpdateOptions {
     bool model_ema, model_ema_warmup;
     double model_ema_decay;
     double loss_scale; /* fp16: the first; 0: none */
+    /* which parameters are trained, and how fast (parameter_rules.h); NULL: none are named */
+    const char *freeze, *lr_of;
+    double layer_decay; /* 1: none */
+    bool head_only;
 } UpdateOptions;
 
 /* Returns the defaults. */

@@ -85,6 +85,10 @@ static json_t *plan_json(const Session *session)
         fsh_manifest(session->data.dataset)->id);
     (void)json_object_set_new(object, "amp", json_string(plan_amp_name(plan->recipe.compute_type)));
     if (plan->train_count)
+        (void)json_object_set_new(
+            object, "trained_parameters",
+            json_integer((json_int_t)graph_trained_count(network_graph(&session->network))));
+    if (plan->train_count)
         (void)json_object_set_new(object, "weight_decay", json_real(plan->recipe.optimizer.weight_decay));
     if (plan->world_size > 1) {
         (void)json_object_set_new(object, "ranks", json_integer((json_int_t)plan->world_size));
@@ -179,8 +183,12 @@ void describe_network(const Session *session, FILE *stream)
         if (graph_node(graph, (NodeId)i)->outputs[0] == graph_find(graph, "loss"))
             break; /* what follows is backward */
     }
-    (void)fprintf(stream, "%-38s %-22s %-22s %12" PRId64 " %12.3f\n\n", "total", "", "",
+    (void)fprintf(stream, "%-38s %-22s %-22s %12" PRId64 " %12.3f\n", "total", "", "",
                   graph_parameter_count(graph), (double)graph_forward_flops(graph) / 1e6 / images);
+    if (graph_trained_count(graph) < graph_parameter_count(graph))
+        (void)fprintf(stream, "%-38s %-22s %-22s %12" PRId64 "\n", "trained", "", "",
+                      graph_trained_count(graph));
+    (void)fputc('\n', stream);
 
     memory_table_print(session, stream);
 }

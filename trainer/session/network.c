@@ -545,6 +545,8 @@ FshStatus network_take_average(Network *network, FshError *error)
         const size_t count = (size_t)tensor_count(tensor);
         char name[GRAPH_NAME_MAX + 8];
         (void)snprintf(name, sizeof name, "%s.ema", tensor->name);
+        if (graph_find(network_graph(network), name) == TENSOR_NONE) /* a frozen one stays as it is */
+            (void)snprintf(name, sizeof name, "%s", tensor->name);
         if (count > most) {
             free(values);
             values = malloc(count * sizeof *values);

@@ -405,7 +405,10 @@ void session_describe(Session *session)
     const TrainPlan *plan = &session->plan;
     const Graph *graph = network_graph(&session->network);
     const ModelSpec *spec = plan->edge_count ? &plan->train_spec : &plan->evaluation_spec;
-    char memory[400];
+    char memory[400], trained[48] = "";
+    if (graph_trained_count(graph) < graph_parameter_count(graph))
+        (void)snprintf(trained, sizeof trained, ", %lld of them trained",
+                       (long long)graph_trained_count(graph));
     console_line(&session->console, "ftrain (fshard) %s", FSHARD_VERSION);
     if (!session->data.inputs_alone) /* for images without a dataset --predict prints the rest */
         plan_describe(plan, &session->data, print_plan_line, &session->console);
@@ -422,8 +425,8 @@ void session_describe(Session *session)
                         fsh_manifest(session->data.dataset)->class_names[1],
                         fsh_manifest(session->data.dataset)->class_names[0],
                         fsh_manifest(session->data.dataset)->class_names[1]);
-    console_line(&session->console, "network: %s, %.2f M parameters, %.3g GFLOP an image forward",
-                 plan->model->name, (double)graph_parameter_count(graph) / 1e6,
+    console_line(&session->console, "network: %s, %.2f M parameters%s, %.3g GFLOP an image forward",
+                 plan->model->name, (double)graph_parameter_count(graph) / 1e6, trained,
                  (double)graph_forward_flops(graph) / 1e9 / (double)spec->batch);
     console_line(&session->console, "memory: %s", memory_table_line(session, memory, sizeof memory));
     session_describe_weights(session);

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""Writes the golden files of update_test.c, loss_test.c, schedule_test.c and image_metrics_test.c.
+"""Writes the golden files of update_test.c, loss_test.c, schedule_test.c, parameter_rules_test.c and image_metrics_test.c.
 
-    /usr/bin/python3 tests/trainer/golden/make_golden_optim.py     # Debian's python3-torch 1.13 and python3-numpy
+    python3 tests/trainer/golden/make_golden_optim.py     # PyTorch 2, timm 1.0 and numpy
 
 optimizers.json: a small network (convolution, batch norm, convolution, squared error) for some runs, each with its own batch,
 in float64 with PyTorch's own SGD, Adam, AdamW and clip_grad_norm_. What PyTorch has not, or only with CUDA, stands below in a
@@ -82,21 +82,26 @@ def run_inputs(run):
     return [{"name": f"x{run}", "shape": IMAGE}, {"name": f"target{run}", "shape": IMAGE}]
 
 
-def loss_of(t, run):
+def loss_of(t, run, batch_statistics):
     x, target = (nchw(generate(spec)) for spec in run_inputs(run))
     y = F.conv2d(x, t["conv1.weight"], None, 1, 1)
-    y = F.batch_norm(y, t["bn.running_mean"], t["bn.running_var"], t["bn.weight"], t["bn.bias"], True, 0.1, 1e-5)
+    y = F.batch_norm(y, t["bn.running_mean"], t["bn.running_var"], t["bn.weight"], t["bn.bias"], batch_statistics, 0.1, 1e-5)
     y = F.conv2d(y, t["conv2.weight"], t["conv2.bias"], 1, 1)
     return ((y - target) ** 2).mean()
 
 
+def trained(o):
+    return [n for n in PARAMETERS if n not in o.get("frozen", [])]
+
+
 def make_optimizer(o, tensors):
     decays = lambda n: tensors[n].dim() > 1
-    groups = [{"params": [tensors[n] for n in PARAMETERS if decays(n) == yes], "weight_decay": f32(o.get("weight_decay", 0.0)) if yes else 0.0,
-               "lr": 0.0, "adapts": yes} for yes in (True, False)]
+    rate, decay = o.get("factors", {}), o.get("decays", {})
+    groups = [{"params": [tensors[n]], "weight_decay": f32(o.get("weight_decay", 0.0)) * decay.get(n, 1.0) if decays(n) else 0.0,
+               "lr": 0.0, "lr_scale": rate.get(n, 1.0), "adapts": decays(n)} for n in trained(o)]
     kind, momentum, nesterov = o["kind"], f32(o.get("momentum", 0.0)), o.get("nesterov", False)
     betas = (o.get("beta1", 0.9), o.get("beta2", 0.999))
-    plain = [{k: v for k, v in group.items() if k != "adapts"} for group in groups]
+    plain = [{k: v for k, v in group.items() if k != "adapts"} for group in groups]  # PyTorch keeps lr_scale in its groups
     if kind == "sgd":
         return torch.optim.SGD(plain, lr=0.0, momentum=momentum, nesterov=nesterov)
     if kind in ("adam", "adamw"):
@@ -109,9 +114,10 @@ def make_optimizer(o, tensors):
 def optimizer_case(name, rates, overflows=(), **o):
     """rates: one for each run; overflows: runs whose gradients are not finite."""
     tensors = {spec["name"]: generate(spec) for spec in SPECS}
-    for n in PARAMETERS:
+    for n in trained(o):
         tensors[n].requires_grad_(True)
-    parameters = [tensors[n] for n in PARAMETERS]
+    parameters = [tensors[n] for n in trained(o)]
+    norm_is_frozen = {"bn.weight", "bn.bias"} <= set(o.get("frozen", []))
     optimizer = make_optimizer(o, tensors)
     every, clip = o.get("accumulation_steps", 1), o.get("clip_norm", 0.0)
     k, alpha = o.get("lookahead_steps", 0), o.get("lookahead_alpha", 0.0)
@@ -122,7 +128,7 @@ def optimizer_case(name, rates, overflows=(), **o):
             for p in parameters:
                 p.grad = None
             bad = False
-        (loss_of(tensors, run) / every).backward()
+        (loss_of(tensors, run, not norm_is_frozen) / every).backward()
         bad |= run in overflows
         micro += 1
         if micro < every:
@@ -133,11 +139,11 @@ def optimizer_case(name, rates, overflows=(), **o):
         if not bad:
             if slow is None:
                 slow = [p.detach().clone() for p in parameters]
-                ema = {n: tensors[n].detach().clone() for n in PARAMETERS + BUFFERS}
+                ema = {n: tensors[n].detach().clone() for n in trained(o) + BUFFERS}
             if clip:
                 assert abs(torch.nn.utils.clip_grad_norm_(parameters, clip).item() / norm - 1) < 1e-12
             for group in optimizer.param_groups:
-                group["lr"] = f32(rate)
+                group["lr"] = f32(rate) * group["lr_scale"]
             optimizer.step()
             updates += 1
             with torch.no_grad():
@@ -158,13 +164,13 @@ def optimizer_case(name, rates, overflows=(), **o):
                 scale, tracker = scale * o["scale_growth"], 0
         runs.append({"rate": rate, "overflows": run in overflows, "gradient_norm": None if bad else number(norm), "updated": int(not bad), "scale": scale})
     after = [summary(n, tensors[n], samples=12) for n in PARAMETERS + BUFFERS]
-    for n in PARAMETERS:
+    for n in trained(o):
         kept = optimizer.state[tensors[n]]
         if o["kind"] == "sgd" and kept.get("momentum_buffer") is None:
             kept = {}
         after += [summary(f"{n}.{slot}", kept[slot], samples=12) for slot in ("momentum_buffer", "exp_avg", "exp_avg_sq") if slot in kept]
     if k:
-        after += [summary(n + ".slow", s, samples=12) for n, s in zip(PARAMETERS, slow)]
+        after += [summary(n + ".slow", s, samples=12) for n, s in zip(trained(o), slow)]
     if o.get("ema_decay"):
         after += [summary(n + ".ema", mean, samples=12) for n, mean in ema.items()]
     counters = {"optimizer.step": updates}
@@ -209,6 +215,7 @@ def optimizers():
     quick = {**scaler, "scale_interval": 2}
     everything = {"clip_norm": 0.5, "accumulation_steps": 2, "lookahead_steps": 2, "lookahead_alpha": 0.5, "ema_decay": 0.9, "ema_warmup": True,
                   **quick, "scale_interval": 1}
+    factors = {"conv1.weight": 0.25, "bn.bias": 4.0, "conv2.weight": 0.5}
     write("optimizers.json", {"specs": SPECS, "image": IMAGE, "cases": [
         optimizer_case("sgd without momentum", rates, kind="sgd", weight_decay=0.01),
         optimizer_case("sgd", rates, **sgd),
@@ -237,8 +244,31 @@ def optimizers():
         optimizer_case("adamw, everything", small + small, (0, 7), kind="adamw", **adam, **everything),
         optimizer_case("lamb, everything", small + small, (6,), **lamb, **everything),
         optimizer_case("lars, everything", rates + rates, (6,), **lars, **everything),
+        *[optimizer_case(f"{name}, factors", rates if o["kind"] in ("sgd", "lars") else small, **o, factors=factors, decays={"conv2.weight": 3.0})
+          for name, o in (("sgd", sgd), ("adam", {"kind": "adam", **adam}), ("adamw", {"kind": "adamw", **adam}), ("lars", lars), ("lamb", lamb))],
+        optimizer_case("sgd, the first layers frozen", rates, **sgd, frozen=["conv1.weight", "bn.weight", "bn.bias"]),
+        optimizer_case("sgd, the norm frozen, average", rates, **sgd, frozen=["bn.weight", "bn.bias"], ema_decay=0.75),
+        optimizer_case("adamw, some frozen", small, kind="adamw", **adam, frozen=["bn.weight", "conv2.weight"], lookahead_steps=3, lookahead_alpha=0.5),
+        optimizer_case("sgd, all but the norm's bias frozen", rates, **sgd, frozen=["conv1.weight", "bn.weight", "conv2.weight", "conv2.bias"]),
         optimizer_case("sgd, nesterov, everything", rates + rates, (13,), **sgd, nesterov=True, **everything),
     ]})
+
+
+# ---- parameter groups -----------------------------------------------------------------------------------------------------
+
+def layers_of(name):
+    """timm's layer of each parameter, and the factor of the learning rate that layer decay gives it."""
+    import timm
+    from timm.models import group_parameters
+    from timm.optim import param_groups_layer_decay
+    model = timm.create_model(name, num_classes=10)
+    layers = group_parameters(model, model.group_matcher(coarse=False), reverse=True)
+    scale = {id(p): group["lr_scale"] for group in param_groups_layer_decay(model, layer_decay=0.75) for p in group["params"]}
+    return {"name": name, "layers": [[n, layers[n], number(scale[id(p)])] for n, p in model.named_parameters()]}
+
+
+def parameter_groups():
+    write("parameter_groups.json", {"layer_decay": 0.75, "networks": [layers_of(n) for n in ("resnet50", "resnet18d", "convnext_tiny", "convnextv2_atto")]})
 
 
 # ---- losses ---------------------------------------------------------------------------------------------------------------
@@ -442,6 +472,7 @@ def image_metrics():
 if __name__ == "__main__":
     check_against_timm()
     optimizers()
+    parameter_groups()
     losses()
     schedules()
     image_metrics()

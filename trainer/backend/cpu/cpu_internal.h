@@ -62,10 +62,10 @@ typedef struct CpuVariable {
 
 typedef struct CpuState {
     State base;
-    CpuVariable *variables; /* parameters first, in the graph's order */
+    CpuVariable *variables; /* parameters first, those that are trained before the others */
     size_t variable_count;
-    char *values; /* all variables */
-    uint64_t parameter_bytes, value_bytes;
+    char *values;                                         /* all variables */
+    uint64_t trained_bytes, parameter_bytes, value_bytes; /* of the first variables; of all */
     char *gradients; /* of parameter_bytes; made for the first program that has gradients, shared by all */
 } CpuState;
 

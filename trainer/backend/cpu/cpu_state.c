@@ -45,12 +45,13 @@ static FshStatus choose_layout(CpuState *state, CpuVariable *variable, const Gra
     return status ? fsh_error_prepend(error, "%s", tensor->name) : FSH_OK;
 }
 
-/* Appends all variables of a role, each on its own cache lines. */
-static FshStatus add_variables(CpuState *state, const Graph *graph, TensorRole role, FshError *error)
+/* Appends all variables of a role that are frozen, or all others, each on its own cache lines. */
+static FshStatus add_variables(CpuState *state, const Graph *graph, TensorRole role, bool frozen,
+                               FshError *error)
 {
     for (size_t i = 0; i < graph_tensor_count(graph); i++) {
         const Tensor *tensor = graph_tensor(graph, (TensorId)i);
-        if (tensor->role != role)
+        if (tensor->role != role || tensor->frozen != frozen)
             continue;
         CpuVariable *variable = &state->variables[state->variable_count++];
         memcpy(variable->name, tensor->name, sizeof variable->name);
@@ -78,11 +79,14 @@ FshStatus cpu_state_new(State **state_ret, Backend *backend, const Graph *graph,
     if (!state->variables)
         goto no_memory;
     if ((status = cpu_check_types(graph, error)) ||
-        (status = add_variables(state, graph, TENSOR_PARAMETER, error)))
+        (status = add_variables(state, graph, TENSOR_PARAMETER, false, error)))
+        goto done;
+    state->trained_bytes = state->value_bytes;
+    if ((status = add_variables(state, graph, TENSOR_PARAMETER, true, error)))
         goto done;
     state->parameter_bytes = state->value_bytes;
-    if ((status = add_variables(state, graph, TENSOR_BUFFER, error)) ||
-        (status = add_variables(state, graph, TENSOR_OPTIMIZER, error)))
+    if ((status = add_variables(state, graph, TENSOR_BUFFER, false, error)) ||
+        (status = add_variables(state, graph, TENSOR_OPTIMIZER, false, error)))
         goto done;
     state->values = cpu_memory_new(state->value_bytes);
     if (state->values)

@@ -24,7 +24,8 @@ typedef struct Segment {
     float *slots[OPTIMIZER_SLOT_COUNT]; /* NULL: not kept */
     int64_t count, first_chunk, chunk_count;
     bool decays;
-    double trust; /* of this run: lars, lamb */
+    double rate, decay; /* factors of the learning rate and, where it decays, of the weight decay */
+    double trust;       /* of this run: lars, lamb */
 } Segment;
 
 /* A buffer with an average. */
@@ -51,13 +52,14 @@ typedef struct UpdateRun {
     const CpuUpdateKernels *kernels;
     int64_t updates;  /* before this one */
     double rate;      /* learning rate */
+    double adam_rate; /* learning rate / (1 - beta1^t) */
     float factor;     /* from what was accumulated to the gradient that the update takes */
     bool joined;      /* the gradient contains what was accumulated */
     bool measures;    /* the gradient's norm is taken in passing */
     bool first_micro; /* of a run that accumulates */
     bool looks_ahead; /* after this update */
     float ema_share;  /* 1 - decay of this update */
-    AdamStep adam;    /* decay and shrink: of parameters that decay */
+    AdamStep adam;    /* without decay, shrink and rate, which differ between parameters */
     double *sums;     /* [SUM_COUNT][chunk_count] */
     /* Works on the elements first..first + count of the segment, which are the chunk; room: CHUNK floats of
      * this thread. */
@@ -83,6 +85,7 @@ static int64_t variable_count(const CpuProgram *program, TensorId id)
 static void add_segment(const CpuProgram *program, UpdatePlan *plan, TensorId parameter)
 {
     const CpuState *state = (const CpuState *)program->base.state;
+    const Tensor *tensor = graph_tensor(program->base.graph, parameter);
     const int64_t count = variable_count(program, parameter);
     plan->segments[plan->segment_count++] = (Segment){
         .w = variable_values(program, parameter),
@@ -90,7 +93,9 @@ static void add_segment(const CpuProgram *program, UpdatePlan *plan, TensorId pa
         .count = count,
         .first_chunk = plan->chunk_count,
         .chunk_count = (count + CHUNK - 1) / CHUNK,
-        .decays = graph_tensor(program->base.graph, parameter)->decays,
+        .decays = tensor->decays,
+        .rate = tensor->rate,
+        .decay = tensor->decays ? tensor->decay : 0,
         .trust = 1,
     };
     plan->chunk_count += (count + CHUNK - 1) / CHUNK;
@@ -278,9 +283,9 @@ static void sgd_chunk(const UpdateRun *run, const Segment *s, int64_t first, int
                       float *room)
 {
     const Optimizer *o = run->optimizer;
-    const SgdStep sgd = {.rate = (float)run->rate,
+    const SgdStep sgd = {.rate = (float)(run->rate * s->rate),
                          .momentum = (float)o->momentum,
-                         .decay = s->decays ? (float)o->weight_decay : 0,
+                         .decay = (float)(o->weight_decay * s->decay),
                          .trust = (float)s->trust,
                          .nesterov = o->nesterov};
     const float *g = take_gradient(run, s, first, count, chunk, room);
@@ -291,11 +296,13 @@ static void sgd_chunk(const UpdateRun *run, const Segment *s, int64_t first, int
 
 static AdamStep adam_step(const UpdateRun *run, const Segment *s)
 {
+    const Optimizer *o = run->optimizer;
+    const double decay = o->weight_decay * s->decay;
+    const bool decoupled = o->kind == OPTIMIZER_ADAMW;
     AdamStep adam = run->adam;
-    if (!s->decays) {
-        adam.decay = 0;
-        adam.shrink = 1;
-    }
+    adam.rate = (float)(run->adam_rate * s->rate);
+    adam.decay = decoupled ? 0 : (float)decay;
+    adam.shrink = decoupled ? (float)(1 - run->rate * s->rate * decay) : 1;
     return adam;
 }
 
@@ -329,7 +336,7 @@ static void lamb_apply_chunk(const UpdateRun *run, const Segment *s, int64_t fir
     const AdamStep adam = adam_step(run, s);
     (void)chunk;
     (void)room;
-    run->kernels->lamb_apply(&adam, (float)(run->rate * s->trust), s->w + first,
+    run->kernels->lamb_apply(&adam, (float)(run->rate * s->rate * s->trust), s->w + first,
                              s->slots[SLOT_EXP_AVG] + first, s->slots[SLOT_EXP_AVG_SQ] + first, count);
     end_chunk(run, s, first, count);
 }
@@ -351,9 +358,9 @@ static void find_lars_trust(const UpdateRun *run)
         const double weight = sqrt(segment_sum(run, s, OF_WEIGHT));
         const double norm = sqrt(segment_sum(run, s, OF_GRADIENT)) * (double)run->factor;
         if (s->decays)
-            s->trust =
-                norm > 0 ? trust_of(weight * o->trust_coefficient, norm + weight * o->weight_decay + epsilon)
-                         : 1;
+            s->trust = norm > 0 ? trust_of(weight * o->trust_coefficient,
+                                           norm + weight * o->weight_decay * s->decay + epsilon)
+                                : 1;
     }
 }
 
@@ -372,16 +379,13 @@ static void find_adam_step(UpdateRun *run)
     const Optimizer *o = run->optimizer;
     const double t = (double)(run->updates + 1), of_first = 1 - pow(o->beta1, t),
                  of_second = 1 - pow(o->beta2, t);
-    const bool decoupled = o->kind == OPTIMIZER_ADAMW;
+    run->adam_rate = run->rate / of_first;
     run->adam = (AdamStep){.beta1 = (float)o->beta1,
                            .one_minus_beta1 = (float)(1 - o->beta1),
                            .beta2 = (float)o->beta2,
                            .one_minus_beta2 = (float)(1 - o->beta2),
                            .inverse_root = (float)(1 / sqrt(of_second)),
                            .epsilon = (float)o->epsilon,
-                           .decay = decoupled ? 0 : (float)o->weight_decay,
-                           .shrink = decoupled ? (float)(1 - run->rate * o->weight_decay) : 1,
-                           .rate = (float)(run->rate / of_first),
                            .correction = (float)(1 / of_first)};
 }
 
@@ -492,7 +496,7 @@ static FshStatus share_gradients(const CpuStep *step, FshError *error)
     const CpuState *state = (const CpuState *)step->program->base.state;
     Communicator *communicator = step->program->backend->communicator;
     FshStatus status = communicator_mean_f32(communicator, (float *)state->gradients,
-                                             state->parameter_bytes / sizeof(float), error);
+                                             state->trained_bytes / sizeof(float), error);
     if (!status && step->inputs[UPDATE_LOSS])
         status = communicator_mean_f32(communicator, step->inputs[UPDATE_LOSS], 1, error);
     return status;

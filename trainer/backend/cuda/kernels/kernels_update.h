@@ -23,6 +23,7 @@ typedef struct UpdateTensor {
     int32_t channels, gradient_pitch, copy_pitch; /* all copies have one pitch */
     int32_t first_piece, piece_count;
     bool decays;
+    float rate, decay; /* factors of the learning rate and, where it decays, of the weight decay; else 0 */
 } UpdateTensor;
 
 /* The part of a tensor that one block works on. */

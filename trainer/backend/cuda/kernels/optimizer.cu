@@ -105,7 +105,7 @@ struct Sgd {
     __device__ static void step(const Place &at, int i, double (&sums)[SUM_COUNT])
     {
         const Constants &c = at.launch.constants;
-        const float decay = at.decay(), trust = (float)at.trust, rate = (float)at.decision.learning_rate;
+        const float decay = at.decay(), trust = (float)at.trust, rate = at.rate(at.decision.learning_rate);
         float g[Width], v[Width], w[Width], old[Width];
         take_gradient<G>(at, i, g);
         load_values(at, i, w);
@@ -133,7 +133,7 @@ struct Adam {
     {
         const Constants &c = at.launch.constants;
         const Decision &d = at.decision;
-        const float decay = at.decay(), shrink = at.tensor.decays ? d.shrink : 1;
+        const float decay = at.decay(), rate = at.rate(d.rate), shrink = at.shrink();
         float g[Width], m[Width], s[Width], w[Width], old[Width];
         take_gradient<G>(at, i, g);
         load_values(at, i, w);
@@ -147,7 +147,7 @@ struct Adam {
             old[k] = w[k];
             m[k] = c.beta1 * m[k] + c.one_minus_beta1 * decayed;
             s[k] = c.beta2 * s[k] + c.one_minus_beta2 * (decayed * decayed);
-            w[k] = kept - d.rate * (m[k] / (sqrtf(s[k]) * d.inverse_root + c.epsilon));
+            w[k] = kept - rate * (m[k] / (sqrtf(s[k]) * d.inverse_root + c.epsilon));
         }
         store_slot(at, SLOT_EXP_AVG, i, m);
         store_slot(at, SLOT_EXP_AVG_SQ, i, s);
@@ -196,7 +196,7 @@ struct LambApply {
     template <int Width, typename G>
     __device__ static void step(const Place &at, int i, double (&)[SUM_COUNT])
     {
-        const float rate = (float)(at.decision.learning_rate * at.trust);
+        const float rate = at.rate(at.decision.learning_rate * at.trust);
         float m[Width], s[Width], w[Width], old[Width];
         load_values(at, i, w);
         load_slot(at, SLOT_EXP_AVG, i, m);
@@ -281,7 +281,9 @@ __device__ double lars_trust(const Launch &launch, const UpdateTensor &tensor, f
     const double epsilon = 1e-8; /* timm's */
     const double weight = sqrt(tensor_square(launch, tensor, OF_WEIGHT));
     const double norm = sqrt(tensor_square(launch, tensor, OF_GRADIENT)) * (double)factor;
-    return norm > 0 ? trust_of(weight * o.trust_coefficient, norm + weight * o.weight_decay + epsilon) : 1;
+    return norm > 0 ? trust_of(weight * o.trust_coefficient,
+                               norm + weight * o.weight_decay * (double)tensor.decay + epsilon)
+                    : 1;
 }
 
 __device__ double lamb_trust(const Launch &launch, const UpdateTensor &tensor)
@@ -375,10 +377,10 @@ __device__ void decide_rates(const Optimizer &o, Decision &decision, int64_t upd
     if (o.kind == OPTIMIZER_SGD || o.kind == OPTIMIZER_LARS)
         return;
     const double t = (double)(updates + 1), of_first = 1 - pow(o.beta1, t), of_second = 1 - pow(o.beta2, t);
-    decision.rate = (float)(decision.learning_rate / of_first);
+    decision.rate = decision.learning_rate / of_first;
     decision.inverse_root = (float)(1 / sqrt(of_second));
     decision.correction = (float)(1 / of_first);
-    decision.shrink = o.kind == OPTIMIZER_ADAMW ? (float)(1 - decision.learning_rate * o.weight_decay) : 1;
+    decision.decoupled = o.kind == OPTIMIZER_ADAMW ? decision.learning_rate * o.weight_decay : 0;
 }
 
 /* Decides, in one thread, and moves all counters. square: that of the gradient before it is multiplied by the

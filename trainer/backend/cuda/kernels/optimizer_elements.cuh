@@ -23,9 +23,10 @@ struct Decision {
     bool looks_ahead; /* this update is followed by a lookahead step */
     float factor;     /* the update's gradient is the accumulated one times this */
     float ema_share;  /* 1 - decay of this update */
-    /* adam, lamb: the learning rate / (1 - beta1^t), 1 / sqrt(1 - beta2^t), 1 / (1 - beta1^t); adamw: 1 -
-     * rate * decay */
-    float rate, inverse_root, correction, shrink;
+    /* adam, lamb: 1 / sqrt(1 - beta2^t), 1 / (1 - beta1^t), the learning rate / (1 - beta1^t); adamw: the
+     * learning rate * decay, else 0 */
+    float inverse_root, correction;
+    double rate, decoupled;
 };
 
 struct Control {
@@ -66,7 +67,17 @@ struct Place {
 
     __device__ float decay() const
     {
-        return tensor.decays ? launch.constants.decay : 0;
+        return launch.constants.decay * tensor.decay;
+    }
+    /* Returns a learning rate of all parameters as this one takes it. */
+    __device__ float rate(double of_all) const
+    {
+        return (float)(of_all * (double)tensor.rate);
+    }
+    /* Returns what is left of a weight by decoupled decay. */
+    __device__ float shrink() const
+    {
+        return (float)(1 - decision.decoupled * (double)tensor.rate * (double)tensor.decay);
     }
 };
 

@@ -41,11 +41,14 @@ static void add_tensor(const CudaProgram *program, TableDraft *draft, TensorId i
     const DeviceTensor *values = &program->tensors[id];
     const int64_t pieces = pieces_of(tensor_count(tensor));
     draft->tensor_of[id] = (int32_t)draft->tensor_count;
-    draft->tensors[draft->tensor_count++] = (UpdateTensor){.values = values->data,
-                                                           .channels = (int32_t)values->pitch,
-                                                           .first_piece = (int32_t)draft->piece_count,
-                                                           .piece_count = (int32_t)pieces,
-                                                           .decays = tensor->decays};
+    draft->tensors[draft->tensor_count++] =
+        (UpdateTensor){.values = values->data,
+                       .channels = (int32_t)values->pitch,
+                       .first_piece = (int32_t)draft->piece_count,
+                       .piece_count = (int32_t)pieces,
+                       .decays = tensor->decays,
+                       .rate = (float)tensor->rate,
+                       .decay = tensor->decays ? (float)tensor->decay : 0};
     draft->piece_count += pieces;
 }
 
