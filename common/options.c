@@ -290,6 +290,8 @@ static FshStatus store_option(const Token *token, bool *seen, FshError *error)
     *seen = true;
     if (option->given)
         *option->given = true;
+    if (option->typed)
+        *option->typed = true;
     if (option->kind != OPTION_FLAG)
         return options_store_value(option, token->text, error);
     if (token->negated && !*(bool *)option->value)

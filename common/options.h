@@ -63,6 +63,22 @@ typedef enum OptionMark {
     OPTION_ALIKE = 4, /* is OPTION_FREE, but the same on all ranks of a run: they wait for each other by it */
 } OptionMark;
 
+/* What ftrain does in a call; it reads other options for each. */
+typedef enum OptionUse {
+    USE_TRAIN = 1,
+    USE_DRY_RUN = 2, /* says what training would do */
+    USE_EVALUATE = 4,
+    USE_PREDICT = 8, /* tells what the network makes of a dataset */
+    USE_IMAGES = 16, /* the same, of images that nobody has packed */
+    USE_BENCH = 32,  /* times the loader of training */
+    USE_LEARN = USE_TRAIN | USE_DRY_RUN,
+    USE_SAMPLES = USE_LEARN | USE_BENCH, /* training's samples are chosen and made */
+    USE_PREDICTS = USE_PREDICT | USE_IMAGES,
+    USE_DATASET = USE_SAMPLES | USE_EVALUATE | USE_PREDICT,
+    USE_NETWORK = USE_LEARN | USE_EVALUATE | USE_PREDICTS,
+    USE_ANY = USE_NETWORK | USE_BENCH,
+} OptionUse;
+
 typedef struct Option {
     const char *name; /* kebab-case, without dashes; NULL ends the table */
     char letter;      /* 0: none */
@@ -79,7 +95,9 @@ typedef struct Option {
     const char *alias; /* an older spelling that is accepted ("src"), or NULL; not listed */
     const char *group; /* heading in --help; NULL: as the row before */
     bool *given;       /* set to true if the option was on the command line or in a file; may be NULL */
+    bool *typed;       /* the same, on the command line alone */
     unsigned marks;    /* OptionMark */
+    unsigned uses;     /* OptionUse: those that read the option; 0: all */
 } Option;
 
 /* The name that another program of the field has for an option. */

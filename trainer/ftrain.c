@@ -12,6 +12,7 @@
 #include "trainer/inference/predict_images.h"
 #include "trainer/session/ranks_agree.h"
 #include "trainer/plan/recipe.h"
+#include "trainer/plan/train_use.h"
 #include "trainer/loop/train.h"
 #include "trainer/start_ranks.h"
 
@@ -28,12 +29,12 @@ static bool is_from_file(const OptionArguments *arguments, const char *text)
     return false;
 }
 
-/* Marks the option whose value is at `value` as given, so that args.json holds it. */
+/* Marks the option whose value is at `value` as typed, so that args.json holds it. */
 static void note_given(const OptionTable *table, const void *value)
 {
     for (const Option *option = table->options; option->name; option++)
         if (option->value == value)
-            *option->given = true;
+            *option->given = *option->typed = true;
 }
 
 /* Takes SHARDS and OUTPUT, which are given as arguments or as options, but not as both. */
@@ -56,71 +57,48 @@ static FshStatus take_arguments(TrainOptions *options, const OptionTable *table,
 
 static bool uses_weights(const TrainOptions *options)
 {
-    return options->evaluate || options->predict || options->export_path;
+    return (train_use(options) & (USE_EVALUATE | USE_PREDICTS)) != 0;
 }
 
 /* Refuses two of the options that each do one thing and end the program: the second would be ignored. */
 static FshStatus check_uses(const TrainOptions *options, FshError *error)
 {
-    const struct {
-        bool given;
-        const char *name;
-    } uses[] = {
-        {options->evaluate || options->predict || options->export_path, options->predict ? "--predict"
-                                                                        : options->export_path
-                                                                            ? "--export"
-                                                                            : "--evaluate"},
-        {options->bench_loader, "--bench-loader"},
-        {options->program.dry_run, "--dry-run"},
-    };
-    const char *first = NULL;
-    for (size_t i = 0; i < sizeof uses / sizeof *uses; i++) {
-        if (!uses[i].given)
-            continue;
-        if (first)
-            return fsh_error_set(error, FSH_ERR_USAGE, "%s: not together with %s; give one of them",
-                                 uses[i].name, first);
-        first = uses[i].name;
-    }
-    return FSH_OK;
+    const char *first = train_use_name(options), *last = options->program.dry_run ? "--dry-run"
+                                                         : options->bench_loader  ? "--bench-loader"
+                                                                                  : first;
+    if (strcmp(first, last) == 0)
+        return FSH_OK;
+    return fsh_error_set(error, FSH_ERR_USAGE, "%s: not together with %s; give one of them", last, first);
 }
 
+/* Refuses a call that leaves out what it needs, or has an output that it would not write. */
 static FshStatus check_complete(const TrainOptions *options, FshError *error)
 {
-    const char *what = options->predict ? "--predict" : options->export_path ? "--export" : "--evaluate";
-    const bool predicts = options->predict || options->export_path;
-    const void *const of_prediction[] = {&options->predict_format, &options->files_from, &options->tile,
-                                         &options->tile_overlap};
+    const unsigned use = train_use(options);
+    const char *name = train_use_name(options);
     if (!options->shards && !options->files_from && options->predict)
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "'%s' is taken for the folder of --predict, and IMAGES (or SHARDS) are missing: "
                              "--predict DIR IMAGES",
                              options->predict);
-    if (!options->shards && !(options->files_from && predicts))
+    if (!options->shards && !(options->files_from && (use & USE_PREDICTS)))
         return fsh_error_set(error, FSH_ERR_USAGE, "SHARDS is missing: ftrain SHARDS OUTPUT");
-    for (size_t i = 0; i < sizeof of_prediction / sizeof *of_prediction && !predicts; i++)
-        if (train_given(options, of_prediction[i]))
-            return fsh_error_set(error, FSH_ERR_USAGE, "--%s: does nothing here; it is for --predict%s",
-                                 train_option_name(options, of_prediction[i]), i < 2 ? " and --export" : "");
     if (uses_weights(options) && !options->weights)
-        return fsh_error_set(error, FSH_ERR_USAGE, "%s needs --weights FILE", what);
-    if ((uses_weights(options) || options->bench_loader) && options->output)
+        return fsh_error_set(error, FSH_ERR_USAGE, "%s needs --weights FILE", name);
+    if (!(use & USE_LEARN) && train_typed(options, &options->output))
         return fsh_error_set(error, FSH_ERR_USAGE, "'%s': %s trains nothing; leave OUTPUT out",
-                             options->output, options->bench_loader ? "--bench-loader" : what);
-    if ((uses_weights(options) || options->bench_loader) && options->resume)
-        return fsh_error_set(error, FSH_ERR_USAGE, "--resume: %s trains nothing",
-                             options->bench_loader ? "--bench-loader" : what);
-    if (options->profile && (uses_weights(options) || options->bench_loader || options->program.dry_run))
-        return fsh_error_set(error, FSH_ERR_USAGE, "--profile: %s trains nothing",
-                             options->bench_loader      ? "--bench-loader"
-                             : options->program.dry_run ? "--dry-run"
-                                                        : what);
+                             options->output, name);
+    if (use == USE_TRAIN && !options->output)
+        return fsh_error_set(error, FSH_ERR_USAGE, "OUTPUT is missing: ftrain SHARDS OUTPUT");
+    return FSH_OK;
+}
+
+static FshStatus check_start(const TrainOptions *options, FshError *error)
+{
     if (options->resume && options->weights && strcmp(options->resume, "auto") != 0)
         return fsh_error_set(
             error, FSH_ERR_USAGE,
             "--resume: --weights begins a new run; a run that goes on has its weights in its checkpoint");
-    if (!uses_weights(options) && !options->bench_loader && !options->program.dry_run && !options->output)
-        return fsh_error_set(error, FSH_ERR_USAGE, "OUTPUT is missing: ftrain SHARDS OUTPUT");
     return FSH_OK;
 }
 
@@ -128,8 +106,8 @@ static FshStatus check_complete(const TrainOptions *options, FshError *error)
 static FshStatus tell_no_image(const TrainOptions *options, FshStatus status, FshError *error)
 {
     char message[sizeof error->message];
-    const bool predicts = options->predict || options->export_path;
-    if (status != FSH_ERR_UNSUPPORTED || !predicts || !strstr(error->message, "is neither a shard nor a tar"))
+    if (status != FSH_ERR_UNSUPPORTED || !(train_use(options) & USE_PREDICTS) ||
+        !strstr(error->message, "is neither a shard nor a tar"))
         return status;
     memcpy(message, error->message, sizeof message);
     return fsh_error_set(error, status, "%s, nor an image", message);
@@ -138,12 +116,15 @@ static FshStatus tell_no_image(const TrainOptions *options, FshStatus status, Fs
 static FshStatus predict_or_evaluate(const TrainOptions *options, bool *partial_ret, FshError *error)
 {
     bool images = false;
+    TrainOptions own = *options;
     FshStatus status = predict_images_wanted(options, &images, error);
+    if (!status && (train_use(options) & USE_PREDICTS))
+        status = train_use_take(&own, images ? USE_IMAGES : USE_PREDICT, error);
     if (status)
         return status;
     if (images)
-        return predict_images(options, partial_ret, error);
-    return tell_no_image(options, train_evaluate(options, partial_ret, error), error);
+        return predict_images(&own, partial_ret, error);
+    return tell_no_image(&own, train_evaluate(&own, partial_ret, error), error);
 }
 
 /* Describes the run on the first rank; the others have nothing to add, and are not met. */
@@ -204,6 +185,10 @@ static FshStatus check_and_run(const ProgramContext *context, RankPlace *place, 
     if (!status)
         status = check_complete(options, error);
     if (!status)
+        status = train_use_take(options, train_use(options), error);
+    if (!status)
+        status = check_start(options, error);
+    if (!status)
         status = start_ranks_check(options, place, error);
     if (!status && options->ranks.gpus)
         status = start_ranks(options, place, &started, error);
@@ -234,8 +219,6 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
         return recipe_list(options->program.json, stdout, error);
     if (options->list_models)
         return describe_models(options, error);
-    if (uses_weights(options) && is_from_file(context->arguments, options->output))
-        options->output = NULL; /* the file is from the run that made the weights */
     return check_and_run(context, &place, partial_ret, error);
 }
 

@@ -23,9 +23,6 @@ static FshStatus check_restarts(const TrainOptions *options, const RankPlace *pl
     if (!options->ranks.gpus)
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "--max-restarts: is for --gpus, which starts ranks; --gpus 1 starts one");
-    if (options->evaluate || !options->output)
-        return fsh_error_set(error, FSH_ERR_USAGE,
-                             "--max-restarts: is for training, which has a checkpoint to go on from");
     return FSH_OK;
 }
 

@@ -303,8 +303,8 @@ TEST_IN_FOLDER(test_a_run_that_fails_by_itself_is_not_started_again, folder)
     assert_contains_not(result.err, "all ranks go on");
     run_result_free(&result);
     SAYS(2, "--max-restarts: is for --gpus, which starts ranks", "--max-restarts", "1", shards, out);
-    SAYS(2, "--max-restarts: is for training", "--gpus", "2", "--device", "cpu", "--max-restarts", "1",
-         "--evaluate", "--weights", "w", shards);
+    SAYS(2, "--max-restarts: does nothing with --evaluate; it is for training", "--gpus", "2", "--device",
+         "cpu", "--max-restarts", "1", "--evaluate", "--weights", "w", shards);
 }
 
 /* ---- fewer ranks ---- */

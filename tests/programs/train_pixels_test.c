@@ -211,7 +211,7 @@ TEST_IN_FOLDER(test_memory_and_the_loaders_speed_are_told, folder)
     }
     assert_true(decoded == 48 * 20 * 17 * 3);
     assert_true(totals[1] - totals[0] == decoded);
-    result = TRAIN(0, "--bench-loader", CONV8, "--cache", "pixels", shards);
+    result = TRAIN(0, "--bench-loader", "--model", "conv8", "--cache", "pixels", shards);
     assert_contains(result.out, "warm: ");
     assert_contains(result.out, " 0.0 MB/s read");
     assert_contains(result.out, "decode 0 %");

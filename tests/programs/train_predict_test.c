@@ -121,8 +121,13 @@ TEST_IN_FOLDER(test_a_folder_is_predicted_as_the_packed_images_are, folder)
     free(text);
     /* Both sides mirrored as well; the file of the run that made the weights may be given. */
     TRAINED("--weights", weights, "--flip-tta", "--export", packed, "--force", test_path(folder, "shards"));
-    TRAINED("--config", test_path(folder, "a/args.json"), "--cache", "pixels", "--weights", weights,
-            "--flip-tta", "--predict", out, "--force", test_path(folder, "images/val"));
+    TRAINED("--config", test_path(folder, "a/args.json"), "--weights", weights, "--flip-tta", "--predict",
+            out, "--force", test_path(folder, "images/val"));
+    assert_same_rows(test_path(folder, "out/predictions.csv"), packed);
+    test_file_write_text(test_path(folder, "run.toml"),
+                         "cache = \"pixels\"\nval-split = \"none\"\nmax-restarts = 3\nprofile = 9\n");
+    TRAINED("--config", test_path(folder, "run.toml"), "--weights", weights, "--flip-tta", "--predict", out,
+            "--force", test_path(folder, "images/val"));
     assert_same_rows(test_path(folder, "out/predictions.csv"), packed);
     SAYS(1, "out/predictions.csv: exists; --force replaces it", "--weights", weights, "--predict", out,
          test_path(folder, "images/val"));
@@ -559,7 +564,14 @@ TEST_IN_FOLDER(test_what_does_nothing_is_refused, folder)
          "64", val);
     SAYS(2, "'png' is for networks that restore images", "--weights", weights, "--predict", out,
          "--predict-format", "png", val);
-    SAYS(2, "--files-from: does nothing here", "--files-from", "list", shards, out);
+    SAYS(2, "--files-from: does nothing here; it is for --predict and --export\n", "--files-from", "list",
+         shards, out);
+    SAYS(2, "--val-split, --cache: do nothing with images that nobody has packed; they are for datasets\n",
+         "--weights", weights, "--predict", out, "--cache", "ram", "--val-split", "test", val);
+    SAYS(2, "--epochs, --lr, --scale: do nothing with --evaluate; they are for training\n", "--evaluate",
+         "--weights", weights, "--lr", "3", "--epochs", "9", "--scale", "0.5:1", shards);
+    SAYS(2, "--crop-border: does nothing here; it is for pairs", "--evaluate", "--weights", weights,
+         "--crop-border", "4", shards);
     SAYS(2, "--tile: ", "--weights", weights, "--predict", out, "--tile", "64", shards);
     test_file_write_text(test_path(folder, "none/notes.txt"), "no image");
     SAYS(1, "none: there are no images (1 other files)", "--weights", weights, "--predict", out,

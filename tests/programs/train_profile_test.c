@@ -45,8 +45,10 @@ TEST_IN_FOLDER(test_a_profile_that_cannot_be_is_refused, folder)
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
     REFUSED(2, "--profile: 6 is more than the 5 steps of all epochs", out, "--model", "conv8", "--epochs",
             "1", "-b", "8", "--profile", "6", shards);
-    SAYS(2, "--profile: --dry-run trains nothing", "--dry-run", "--profile", "2", shards);
-    SAYS(2, "--profile: --bench-loader trains nothing", "--bench-loader", "--profile", "2", shards);
+    SAYS(2, "--profile: does nothing with --dry-run; it is for training", "--dry-run", "--profile", "2",
+         shards);
+    SAYS(2, "--profile: does nothing with --bench-loader; it is for training", "--bench-loader", "--profile",
+         "2", shards);
 }
 
 /* Layers that are one with fusion are two without. */

@@ -153,13 +153,14 @@ TEST_IN_FOLDER(test_options_that_contradict_are_usage_errors, folder)
     SAYS(2, "--dry-run: not together with --predict", "--dry-run", "--weights", "w", "--predict", out,
          shards);
     SAYS(2, "--bench-loader: not together with --evaluate", "--bench-loader", "--evaluate", shards);
-    SAYS(2, "--resume: --bench-loader trains nothing", "--bench-loader", "--resume", "auto", shards);
+    SAYS(2, "--resume: does nothing with --bench-loader; it is for training", "--bench-loader", "--resume",
+         "auto", shards);
     REFUSED(2, "SHARDS and OUTPUT are known already", out, "--shards", shards, "--output", out, "third");
     REFUSED(2, "--gpus: 'two' is neither a number from 1 to 256, nor all, nor a list", out, "--gpus", "two",
             shards);
     REFUSED(2, "GPU 0 alone is --gpus 0,", out, "--gpus", "0", shards);
-    REFUSED(2, "--dry-run: is for one process; use --gpus 1", out, "--gpus", "2", "--dry-run", shards);
-    REFUSED(2, "--dry-run: is for one process; use --gpus 1", out, "--gpus", "0,2", "--dry-run", shards);
+    SAYS(2, "--bench-loader: is for one process; use --gpus 1", "--gpus", "2", "--bench-loader", shards);
+    SAYS(2, "--bench-loader: is for one process; use --gpus 1", "--gpus", "0,2", "--bench-loader", shards);
     REFUSED(2, "--gpus: '0,2' says which GPUs, and --device cpu takes none", out, "--gpus", "0,2", "--device",
             "cpu", shards);
     REFUSED(2, "--gpus: 'all' says which GPUs", out, "--gpus", "all", "--device", "cpu", shards);

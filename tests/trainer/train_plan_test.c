@@ -365,7 +365,6 @@ TEST(test_options_that_would_do_nothing_are_refused)
         {"crop-border", "it is for pairs", false},
         {"model-ema-decay", "it is for --model-ema", false},
         {"scale", "random resized crops", true},
-        {"drop-caches", "--bench-loader", false},
         {"tf32", "it is for --device cuda with --amp off", false},
         {"cudnn-benchmark", "it is for --device cuda", false},
     };

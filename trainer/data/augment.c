@@ -404,6 +404,7 @@ size_t augmentation_rows(Augmentation *a, Option *rows)
 {
     const Option own[] = {
         {.name = "interpolation",
+         .uses = USE_ANY,
          .kind = OPTION_CHOICE,
          .value = (int *)&a->interpolation,
          .argument = "NAME",

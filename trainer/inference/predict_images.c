@@ -216,10 +216,6 @@ static FshStatus open_session(Prediction *prediction, FshError *error)
     Console console = prediction->session.console;
     options->images = &prediction->source;
     options->on_error = TRAIN_SKIP;
-    /* Options of the run's args.json that make no sense for images seen once. */
-    options->train_split = options->val_split = NULL;
-    options->cache = PIXEL_CACHE_NONE;
-    options->decode = DECODE_CPU;
     FshStatus status = session_open(&prediction->session, options, SESSION_EVALUATE, error);
     if (status)
         prediction->session.console = console;

@@ -193,14 +193,10 @@ static bool progresses(const Facts *f)
     return f->options->progressive != NULL;
 }
 
-static bool benches(const Facts *f)
+/* Returns whether images are taken by batches of one size. */
+static bool has_batches(const Facts *f)
 {
-    return f->options->bench_loader;
-}
-
-static bool smooths(const Facts *f)
-{
-    return is_classes(f);
+    return f->plan->train_count > 0 || is_classes(f);
 }
 
 #define WITH_EVALUATION                                                                                      \
@@ -246,7 +242,7 @@ static const struct Rule {
     {AT(sync_bn), has_batch_norms, "networks with batch norms"},
     {AT(schedule.early_stop_min_delta), stops_early, "--early-stop-patience"},
     {AT(schedule.early_stop_metric), stops_early, "--early-stop-patience"},
-    {AT(label_smoothing), smooths, "classes"},
+    {AT(label_smoothing), is_classes, "classes"},
     {AT(train_crop_mode), is_random_classes, "classes, and not with --no-aug"},
     {AT(scale), is_resized_crop, "random resized crops (--train-crop-mode rrc), and not with --no-aug"},
     {AT(ratio), is_resized_crop, "random resized crops (--train-crop-mode rrc), and not with --no-aug"},
@@ -269,6 +265,9 @@ static const struct Rule {
     {AT(mixing.switch_probability), mixes_both, "--mixup-alpha and --cutmix-alpha together"},
     {AT(sampling.kind), is_classes, "classes"},
     {AT(sampling.repeats), is_random, "random views, and not with --no-aug"},
+    {AT(batch_size), has_batches, "training and classes; pairs are evaluated one by one"},
+    {AT(train_crop_size), has_batches, "training and classes; pairs are evaluated whole"},
+    {AT(progressive), has_batches, "training and classes; pairs are evaluated whole"},
     {AT(val_resize_size), is_classes, "classes; pairs are evaluated whole"},
     {AT(crop_pct), is_classes, "classes; pairs are evaluated whole"},
     {AT(val_crop_size), is_classes, "classes; pairs are evaluated whole"},
@@ -282,7 +281,6 @@ static const struct Rule {
     {AT(crop_border), evaluates, WITH_EVALUATION},
     {AT(y_channel), evaluates, WITH_EVALUATION},
     {AT(progressive_epochs), progresses, "--progressive"},
-    {AT(drop_caches), benches, "--bench-loader"},
 };
 
 /* Adds the name of an option that the recipe gives in vain: with --opt sgd, the betas of its own. What does
@@ -298,17 +296,16 @@ FshStatus plan_check(TrainPlan *plan, const TrainOptions *options, FshError *err
 {
     const Facts facts = {plan, options};
     const uint64_t steps = plan->epochs * plan->steps_per_epoch;
-    /* Evaluation and prediction accept the options of a training (a config file), and use those that they
-     * need. */
-    if (!plan->train_count)
-        return FSH_OK;
-    if ((uint64_t)options->profile > steps)
+    /* A file of options is written for training: what else is done uses of it what it needs. */
+    const bool trains = plan->train_count && !options->bench_loader;
+    if (trains && (uint64_t)options->profile > steps)
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "--profile: %lld is more than the %llu steps of all epochs",
                              (long long)options->profile, (unsigned long long)steps);
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
         const void *option = (const char *)options + rules[i].option;
-        if (!train_given(options, option) || rules[i].useful(&facts))
+        const bool counts = trains ? train_given(options, option) : train_typed(options, option);
+        if (!counts || rules[i].useful(&facts))
             continue;
         if (recipe_gives(options, option))
             note_idle(plan, train_option_name(options, option));

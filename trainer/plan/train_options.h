@@ -101,6 +101,7 @@ typedef struct TrainOptions {
 
     /* Not an option: whether the user gave a value, by its place in this struct; see train_given. */
     bool given[TRAIN_OPTIONS_BYTES];
+    bool typed[TRAIN_OPTIONS_BYTES]; /* the same, on the command line; see train_typed */
 } TrainOptions;
 
 /* Returns the defaults. */
@@ -113,6 +114,8 @@ void train_options_rows(TrainOptions *options, Option *rows);
 /* Returns whether the user gave the option whose value is *field, a member of *options, on the command line
  * or in a file: train_given(options, &options->lr). */
 bool train_given(const TrainOptions *options, const void *field);
+/* Returns whether the user gave it on the command line. */
+bool train_typed(const TrainOptions *options, const void *field);
 /* Returns the name of the option whose value is *field, a member of *options. For messages. */
 const char *train_option_name(const TrainOptions *options, const void *field);
 

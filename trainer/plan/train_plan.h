@@ -139,7 +139,8 @@ FshStatus plan_training(TrainPlan *plan, const TrainOptions *options, FshError *
 FshStatus plan_optimizer(TrainPlan *plan, const TrainOptions *options, FshError *error);
 FshStatus plan_schedule(TrainPlan *plan, const TrainOptions *options, FshError *error);
 FshStatus plan_watch(TrainPlan *plan, const TrainOptions *options, FshError *error);
-/* Refuses every given option that the plan does not use, and notes those of a recipe. */
+/* Refuses every given option that the plan does not use, and notes those of a recipe; where nothing is
+ * trained, every typed one. */
 FshStatus plan_check(TrainPlan *plan, const TrainOptions *options, FshError *error);
 
 #endif

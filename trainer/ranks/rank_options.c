@@ -39,12 +39,14 @@ size_t rank_options_rows(RankOptions *o, Option *rows)
          .argument = "N",
          .maximum = 1e6,
          .marks = OPTION_FREE,
+         .uses = USE_TRAIN,
          .help = "with --gpus: when a rank is killed or lost start all again, from the last checkpoint, at "
                  "most N times"},
         {.name = "elastic",
          .kind = OPTION_FLAG,
          .value = &o->elastic,
          .marks = OPTION_FREE | OPTION_ALIKE,
+         .uses = USE_LEARN,
          .help =
              "a run goes on with another number of ranks, each update on the same images: after a restart "
              "with those that are left, else with as many as there are now"},
