@@ -2,8 +2,7 @@
  * last takes the mean of the sums, and a loss that is no number on one rank is known to all.
  * usage: ranks_update_test [cuda]     on two GPUs; ends with 77 where there are fewer */
 #include "tests/support/support.h"
-#include "trainer/backend/backend.h"
-#include "trainer/ranks/communicator.h"
+#include "tests/trainer/rank_job.h"
 #include "trainer/launch_gpus.h"
 #include "trainer/session/ranks_weights.h"
 
@@ -17,7 +16,7 @@
 
 #include "common/progress.h"
 
-enum { RANKS = 2, ACCUMULATED = 3, WEIGHTS = 5 * 3 * 3 * 3, PATIENCE_SECONDS = 60 };
+enum { RANKS = RANK_JOBS, ACCUMULATED = 3, WEIGHTS = 5 * 3 * 3 * 3, PATIENCE_SECONDS = 60 };
 
 /* What ranks leave for the test, in memory that all share. */
 typedef struct Told {
@@ -30,104 +29,6 @@ typedef struct Shared {
 
 static const char *device = "cpu";
 static float bound = 1e-6F; /* for weights and losses of ranks and of one process */
-
-typedef struct Job {
-    Communicator *communicator;
-    Backend *backend;
-    Graph *graph;
-    State *state;
-    Program *program;
-} Job;
-
-static void check(FshStatus status, const FshError *error)
-{
-    if (!status)
-        return;
-    (void)fprintf(stderr, "%s\n", error->message);
-    _exit(3);
-}
-
-/* Returns one convolution under a squared error: the gradient of a mean over samples. */
-static Graph *small_graph(int64_t batch, int64_t accumulated)
-{
-    FshError error = {0};
-    const int64_t shape[4] = {batch, 4, 4, 3};
-    Optimizer optimizer = {.kind = OPTIMIZER_SGD, .momentum = 0.9, .accumulation_steps = accumulated};
-    Graph *graph = graph_new();
-    TensorId x = graph_input(graph, "x", DATA_F32, 4, shape);
-    TensorId target = graph_input(graph, "target", DATA_F32, 4, (int64_t[]){batch, 4, 4, 5});
-    TensorId valid = graph_input(graph, "valid", DATA_F32, 1, shape);
-    x = graph_conv2d(graph, "conv", x, &(Conv2d){.channels = 5, .kernel = 3, .stride = 1, .padding = 1});
-    TensorId loss = graph_pixel_loss(graph, x, target, valid, LOSS_MSE);
-    graph_keep(graph, loss, "loss");
-    optimizer.learning_rate = graph_input(graph, "learning_rate", DATA_F32, 1, (int64_t[]){1});
-    graph_differentiate(graph, loss);
-    graph_update(graph, &optimizer);
-    check(graph_check(graph, &error), &error);
-    return graph;
-}
-
-static Job job_open(int rank, const char *name, int64_t batch, int64_t accumulated)
-{
-    Job job = {.graph = small_graph(batch, accumulated)};
-    FshError error = {0};
-    RankPlace place = {.rank = (uint64_t)rank,
-                       .world_size = RANKS,
-                       .local_rank = (uint64_t)rank,
-                       .local_world = RANKS,
-                       .launcher = "test"};
-    (void)snprintf(place.job, sizeof place.job, "test-%s-%ld", name, (long)getppid());
-    const BackendOptions options = {.threads = 1, .device_index = rank % RANKS};
-    check(backend_open(&job.backend, device, &options, &error), &error);
-    if (rank < RANKS) {
-        check(communicator_open(&job.communicator, &place, NULL, &error), &error);
-        check(backend_join(job.backend, job.communicator, &error), &error);
-    }
-    check(state_new(&job.state, job.backend, job.graph, &error), &error);
-    check(state_initialize(job.state, 1, &error), &error);
-    check(program_new(&job.program, job.state, job.graph, &error), &error);
-    return job;
-}
-
-static void job_close(Job *job)
-{
-    program_free(&job->program);
-    state_free(&job->state);
-    backend_close(&job->backend);
-    communicator_close(&job->communicator);
-    graph_free(&job->graph);
-}
-
-static void write_input(const Job *job, const char *name, const float *values)
-{
-    FshError error = {0};
-    const TensorId id = graph_find(job->graph, name);
-    const size_t count = (size_t)tensor_count(graph_tensor(job->graph, id));
-    check(program_write(job->program, id, values, count * sizeof *values, &error), &error);
-}
-
-/* Writes the images of samples first, first + 1, …: any that differ; or, without numbers, one that
- * has no loss. */
-static void write_samples(const Job *job, int64_t first, bool numbers)
-{
-    const int64_t batch = graph_tensor(job->graph, graph_find(job->graph, "x"))->shape[0];
-    float *x = malloc((size_t)batch * 4 * 4 * 5 * sizeof *x), rate = 0.125F;
-    if (!x)
-        _exit(3);
-    for (int64_t i = 0; i < batch * 48; i++)
-        x[i] = (float)((first * 48 + i) * 37 % 101) / 101;
-    if (!numbers)
-        x[0] = NAN;
-    write_input(job, "x", x);
-    for (int64_t i = 0; i < batch * 80; i++)
-        x[i] = (float)((first * 80 + i) * 53 % 97) / 97;
-    write_input(job, "target", x);
-    for (int64_t i = 0; i < batch; i++)
-        x[i] = 1;
-    write_input(job, "valid", x);
-    write_input(job, "learning_rate", &rate);
-    free(x);
-}
 
 static float number(const Job *job, const char *name)
 {
@@ -186,7 +87,7 @@ static void accumulate(int rank, Shared *shared)
 {
     Told *told = &shared->told[rank];
     const int64_t batch = rank < RANKS ? 2 : 4;
-    Job job = job_open(rank, "accumulate", batch, ACCUMULATED);
+    Job job = job_open(device, rank, "accumulate", batch, ACCUMULATED, NULL);
     while (rank == 0 && shared->inner_runs < ACCUMULATED - 1)
         (void)usleep(1000);
     for (int k = 0; k < ACCUMULATED; k++) {
@@ -221,7 +122,7 @@ TEST(test_runs_that_accumulate_wait_for_no_rank_and_the_update_is_that_of_one)
 static void lose_number(int rank, Shared *shared)
 {
     Told *told = &shared->told[rank];
-    Job job = job_open(rank, "number", 2, ACCUMULATED);
+    Job job = job_open(device, rank, "number", 2, ACCUMULATED, NULL);
     for (int k = 0; k < ACCUMULATED; k++) {
         write_samples(&job, k, rank != 1 || k > 0);
         run(&job, k, told);
@@ -252,7 +153,7 @@ static void go_on(int rank, Shared *shared)
     FshError error = {0};
     const int64_t batch = rank < RANKS ? 2 : 4;
     float sum[WEIGHTS] = {0};
-    Job job = job_open(rank, "go-on", batch, ACCUMULATED);
+    Job job = job_open(device, rank, "go-on", batch, ACCUMULATED, NULL);
     for (int k = 0; k < ACCUMULATED; k++) {
         write_samples(&job, k * 4 + (rank == 1 ? 2 : 0), true);
         if (k == 1) {
@@ -326,7 +227,7 @@ static void fail_alone(int rank, Shared *shared)
 {
     FshError error = {0};
     const float micro = 1;
-    Job job = job_open(rank, "alone", 2, ACCUMULATED);
+    Job job = job_open(device, rank, "alone", 2, ACCUMULATED, NULL);
     device_interface = job.backend->interface;
     BackendInterface in_time = *device_interface;
     in_time.state_read = read_in_time;

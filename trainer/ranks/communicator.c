@@ -1,6 +1,7 @@
 #include "trainer/ranks/communicator.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -163,6 +164,20 @@ FshStatus communicator_check_all_there(Communicator *communicator, FshError *err
 int communicator_lost_to(const Communicator *communicator)
 {
     return host_ranks_lost_to(communicator->host);
+}
+
+FshStatus communicator_lose(Communicator *communicator, bool is_own, const char *what, FshError *error)
+{
+    HostRanks *host = communicator->host;
+    char name[HOST_RANKS_NAME_MAX], text[HOST_RANKS_LOSS_MAX];
+    (void)host_ranks_describe(host, host_ranks_index(host), name);
+    (void)snprintf(text, sizeof text, "%s%s%s", is_own ? name : "", is_own ? " " : "", what);
+    return host_ranks_lose(host, text, error);
+}
+
+double communicator_timeout(const Communicator *communicator)
+{
+    return host_ranks_timeout(communicator->host);
 }
 
 bool communicator_tells(Communicator *communicator)

@@ -78,6 +78,12 @@ FshStatus communicator_check_all_there(Communicator *communicator, FshError *err
 int communicator_lost_to(const Communicator *communicator);
 /* Returns whether a rank is lost, so that every later call fails; from any thread. */
 bool communicator_is_broken(const Communicator *communicator);
+/* Makes it the loss that this rank `what`, as in "has ended", or where is_own is false that `what`: for what
+ * only this rank can know, of its GPU. The first loss counts. Returns FSH_ERR_PEER with its message. From any
+ * thread. */
+FshStatus communicator_lose(Communicator *communicator, bool is_own, const char *what, FshError *error);
+/* Returns for how many seconds a rank may stand still. */
+double communicator_timeout(const Communicator *communicator);
 /* Returns whether this rank tells the user why the ranks of its host end, as host_ranks_tells; from any
  * thread. */
 bool communicator_tells(Communicator *communicator);

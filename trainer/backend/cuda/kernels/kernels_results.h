@@ -1,4 +1,4 @@
-/* kernels_results.h - gathers the results of a run for the host (results.cu). Rules: kernels.h. */
+/* kernels_results.h - what a run tells the host (results.cu). Rules: kernels.h. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_KERNELS_RESULTS_H
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_KERNELS_RESULTS_H
 
@@ -26,6 +26,13 @@ typedef struct LossGuard {
 /* Remembers a loss [1] that is not finite, if the guard is armed, and sets each later one to NaN, so that an
  * update that reads it changes nothing. */
 cudaError_t kernel_guard_loss(LossGuard *guard, float *loss, cudaStream_t stream);
+
+/* How many exchanges with other GPUs a GPU has come to, and how many it has ended. */
+typedef struct ExchangeCounts {
+    uint64_t reached, passed;
+} ExchangeCounts;
+/* Counts one up in device memory, and tells the host, in pinned memory. */
+cudaError_t kernel_count_exchange(uint64_t *count, volatile uint64_t *told, cudaStream_t stream);
 
 #ifdef __cplusplus
 }

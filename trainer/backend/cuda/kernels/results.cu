@@ -1,5 +1,5 @@
-/* results.cu - gathers a run's results in one place, and guards later steps after a loss that is not
- * finite. */
+/* results.cu - gathers a run's results in one place, guards later steps after a loss that is not finite, and
+ * counts exchanges with other GPUs. */
 #include "trainer/backend/cuda/kernels/kernels_common.cuh"
 #include "trainer/backend/cuda/kernels/kernels_results.h"
 
@@ -27,6 +27,11 @@ __global__ void guard_kernel(LossGuard *guard, float *loss)
         guard->tripped = 1;
 }
 
+__global__ void count_kernel(uint64_t *count, volatile uint64_t *told)
+{
+    *told = ++*count;
+}
+
 } // namespace
 
 extern "C" cudaError_t kernel_gather_results(const ResultSources *sources, float *slot, cudaStream_t stream)
@@ -41,5 +46,11 @@ extern "C" cudaError_t kernel_gather_results(const ResultSources *sources, float
 extern "C" cudaError_t kernel_guard_loss(LossGuard *guard, float *loss, cudaStream_t stream)
 {
     guard_kernel<<<1, 1, 0, stream>>>(guard, loss);
+    return cudaGetLastError();
+}
+
+extern "C" cudaError_t kernel_count_exchange(uint64_t *count, volatile uint64_t *told, cudaStream_t stream)
+{
+    count_kernel<<<1, 1, 0, stream>>>(count, told);
     return cudaGetLastError();
 }

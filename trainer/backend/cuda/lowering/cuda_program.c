@@ -223,7 +223,7 @@ static FshStatus share_gradients(const CudaProgram *program, const Step *update,
                                    : bucket->element == ELEMENT_F16 ? RANK_F16
                                                                     : RANK_BF16};
     }
-    return device_ranks_mean(backend->ranks, pieces, GRADIENT_BUCKETS + 1, backend->stream, error);
+    return device_ranks_share(backend->ranks, pieces, GRADIENT_BUCKETS + 1, backend->stream, error);
 }
 
 /* Enqueues what comes before an update. The guard of the loss comes last, so that it sees that of all ranks;
@@ -289,6 +289,8 @@ static FshStatus record(CudaProgram *program, FshError *error)
 {
     /* Once by itself: ranks connect in the first exchange of each kind, which is nothing to record. */
     FshStatus status = program->update ? share_gradients(program, program->update, error) : FSH_OK;
+    if (!status && program->update)
+        device_ranks_begun(program_backend(program)->ranks);
     if (status || !joins_ranks(program))
         return status ? status : record_kind(program, UPDATE_DECIDES, error);
     status = record_kind(program, UPDATE_ACCUMULATES, error);
@@ -444,6 +446,8 @@ FshStatus cuda_program_run(Program *program, FshError *error)
     if (!status)
         status = cuda->profiling ? run_measured(cuda, error)
                                  : CUDA_TRY(cudaGraphLaunch(cuda->recorded[run], stream), error);
+    if (!status && cuda->update && run != UPDATE_ACCUMULATES)
+        device_ranks_begun(program_backend(cuda)->ranks);
     if (cuda->update)
         cuda_state_updated(program->state, cuda->update->narrow_known);
     return status ? status : result_ring_send(&cuda->ring, program, stream, error);

@@ -38,7 +38,18 @@ FshStatus device_ranks_mean(DeviceRanks *ranks, const RankMean *pieces, int piec
     return FSH_OK;
 }
 
-const PeerBoxes *device_ranks_boxes(const DeviceRanks *ranks)
+FshStatus device_ranks_share(DeviceRanks *ranks, const RankMean *pieces, int piece_count, cudaStream_t stream,
+                             FshError *error)
+{
+    return device_ranks_mean(ranks, pieces, piece_count, stream, error);
+}
+
+void device_ranks_begun(DeviceRanks *ranks)
+{
+    (void)ranks;
+}
+
+const PeerBoxes *device_ranks_boxes(DeviceRanks *ranks)
 {
     (void)ranks;
     return NULL;
@@ -52,6 +63,7 @@ uint64_t device_ranks_count(const DeviceRanks *ranks)
 
 #else
 
+#include "trainer/backend/cuda/lowering/exchange_watch.h"
 #include "trainer/backend/cuda/lowering/peer_exchange.h"
 
 #include <dlfcn.h>
@@ -86,6 +98,9 @@ struct DeviceRanks {
     NcclCalls nccl;
     Communicator *communicator; /* borrowed */
     PeerExchange *peers;        /* NULL: NCCL makes all exchanges */
+    ExchangeWatch exchange;     /* of gradients, by this GPU */
+    atomic_bool waits_within;   /* norms exchange too, within a step */
+    double looked;              /* when the watch looked last */
     pthread_mutex_t calls;      /* guards what follows */
     ncclComm_t comm;            /* NULL: not there yet */
     bool is_given_up;           /* comm is being aborted, or is no more: no call may name it */
@@ -230,11 +245,41 @@ static FshStatus end_calls(DeviceRanks *ranks, ncclResult_t code, const char *ca
 
 /* ---- the watch ---- */
 
+/* Looks whether this GPU, or what joins it to the others, hangs, and makes that the loss of all ranks. Time
+ * in which this process itself stood still does not count. */
+static FshStatus look_at_gpu(DeviceRanks *ranks, FshError *error)
+{
+    static const double least_seconds = 10; /* longer than any step */
+    const double timeout = communicator_timeout(ranks->communicator),
+                 most = timeout > least_seconds ? timeout : least_seconds;
+    const double now = progress_now_seconds(), passed = now - ranks->looked;
+    const ExchangeState state = exchange_watch_look(&ranks->exchange, passed < 1 ? passed : 1, most);
+    char text[256];
+    ranks->looked = now;
+    if (state == EXCHANGE_WELL)
+        return FSH_OK;
+    const bool is_own = state == EXCHANGE_BEFORE && !atomic_load(&ranks->waits_within);
+    if (is_own)
+        (void)snprintf(text, sizeof text,
+                       "moves, but its GPU has not got on with a step for %.0f s (--timeout): the GPU or its "
+                       "driver hangs; nvidia-smi and the log of that host's system say more",
+                       most);
+    else
+        (void)snprintf(
+            text, sizeof text,
+            "all ranks move, but their GPUs have not ended an exchange for %.0f s (--timeout): a GPU, "
+            "its driver or the link between them hangs; NCCL_DEBUG=INFO and nvidia-smi say more",
+            most);
+    return communicator_lose(ranks->communicator, is_own, text, error);
+}
+
 /* Returns FSH_OK, or why the communication must end: a lost rank, or an error of NCCL between calls. */
 static FshStatus look_for_failure(DeviceRanks *ranks, FshError *error)
 {
     ncclResult_t code = ncclSuccess;
     FshStatus status = communicator_check_all_there(ranks->communicator, error);
+    if (!status)
+        status = look_at_gpu(ranks, error);
     if (status)
         return status;
     (void)pthread_mutex_lock(&ranks->calls);
@@ -338,6 +383,8 @@ FshStatus device_ranks_join(Backend *backend, Communicator *communicator, FshErr
         status = fsh_error_set(error, FSH_ERR_LIBRARY, "cuda: another rank could not load NCCL");
     if (!status)
         status = check_devices(communicator, error);
+    if (!status) /* before the watch, which looks at it */
+        status = exchange_watch_open(&ranks->exchange, error);
     if (!status) /* before the watch, which stops it */
         status = peer_exchange_open(&ranks->peers, communicator, error);
     if (!status)
@@ -367,6 +414,7 @@ void device_ranks_leave(DeviceRanks *ranks)
         (void)ranks->nccl.CommAbort(ranks->comm);
     }
     peer_exchange_close(ranks->peers);
+    exchange_watch_close(&ranks->exchange);
     (void)pthread_mutex_destroy(&ranks->calls);
     free(ranks);
 }
@@ -393,8 +441,25 @@ FshStatus device_ranks_mean(DeviceRanks *ranks, const RankMean *pieces, int piec
     return end_calls(ranks, is_well(code) ? ended : code, "ncclAllReduce", error);
 }
 
-const PeerBoxes *device_ranks_boxes(const DeviceRanks *ranks)
+FshStatus device_ranks_share(DeviceRanks *ranks, const RankMean *pieces, int piece_count, cudaStream_t stream,
+                             FshError *error)
 {
+    FshStatus status = ranks ? exchange_watch_reach(&ranks->exchange, stream, error) : FSH_OK;
+    if (ranks && !status)
+        status = device_ranks_mean(ranks, pieces, piece_count, stream, error);
+    return ranks && !status ? exchange_watch_pass(&ranks->exchange, stream, error) : status;
+}
+
+void device_ranks_begun(DeviceRanks *ranks)
+{
+    if (ranks)
+        exchange_watch_begin(&ranks->exchange);
+}
+
+const PeerBoxes *device_ranks_boxes(DeviceRanks *ranks)
+{
+    if (ranks)
+        atomic_store(&ranks->waits_within, true);
     return ranks ? peer_exchange_boxes(ranks->peers) : NULL;
 }
 

@@ -11,9 +11,11 @@
  * that wait ends with the same verdict. What the GPUs hold after that is worth nothing, and
  * device_ranks_check says why.
  *
- * The thread looks at processes, not at GPUs. A rank whose process moves while its GPU or driver hangs is not
- * found out: a wait for the stream, of all ranks, then lasts until that process ends. Only calls of NCCL that
- * have not been enqueued yet are given up, after COMMUNICATOR_PATIENCE_SECONDS.
+ * The thread looks at this rank's GPU, too (exchange_watch.h): one that has been given a step and does not
+ * get on with it for the timeout of the ranks, 10 seconds at least, is a loss that it tells all others. Its
+ * own process then hangs in the driver until somebody kills it. Where batch norms exchange within the step,
+ * GPUs wait for each other there, and nobody is named. Calls of NCCL that have not been enqueued yet are
+ * given up after COMMUNICATOR_PATIENCE_SECONDS.
  *
  * NCCL's abort comes back only when no recorded graph with its kernels is left: programs are freed before the
  * ranks leave.
@@ -51,8 +53,13 @@ typedef struct RankMean {
  * rank, nothing is enqueued. */
 FshStatus device_ranks_mean(DeviceRanks *ranks, const RankMean *pieces, int piece_count, cudaStream_t stream,
                             FshError *error);
+/* Does so for the gradients of a step, so that a GPU that hangs is found out. Once it has been launched,
+ * device_ranks_begun is called, for a recorded graph with each launch. */
+FshStatus device_ranks_share(DeviceRanks *ranks, const RankMean *pieces, int piece_count, cudaStream_t stream,
+                             FshError *error);
+void device_ranks_begun(DeviceRanks *ranks);
 /* Returns what kernels need that exchange means with the other ranks themselves; NULL: they cannot. */
-const PeerBoxes *device_ranks_boxes(const DeviceRanks *ranks);
+const PeerBoxes *device_ranks_boxes(DeviceRanks *ranks);
 /* Returns how many ranks there are; ranks NULL: 1. */
 uint64_t device_ranks_count(const DeviceRanks *ranks);
 
