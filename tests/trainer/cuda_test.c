@@ -184,6 +184,31 @@ CUDA_TEST(test_networks_train_alike)
     compare_graph(&comparison, backends[CUDA], model("resnet18", 4, 40, 3, true), "resnet18", 1);
 }
 
+/* Compares a network of which a part is frozen. */
+static void compare_part(const char *name, const char *freeze, bool head_only)
+{
+    FshError error = {0};
+    Graph *graph = NULL;
+    const ModelSpec spec = {
+        .batch = 4, .height = 40, .width = 40, .channels = 3, .classes = 10, .training = true};
+    const ModelRecipe recipe = {.deviation = {1, 1, 1},
+                                .rules = {.freeze = freeze, .head_only = head_only, .rates = "*.bias=2"},
+                                .optimizer = {.momentum = 0.9, .weight_decay = 0.01, .ema_decay = 0.9}};
+    assert_ok(model_graph(model_find(name), &spec, &recipe, &graph, &error), &error);
+    compare_graph(&comparison, backends[CUDA], graph, name, 1);
+}
+
+CUDA_TEST(test_parts_of_networks_train_alike)
+{
+    compare_part("resnet18", NULL, true);
+    compare_part("resnet18", "conv1,bn1,layer1", false);
+    compare_part("resnet18", "*.weight", false);
+    compare_part("resnet18", "*.bias,layer2", false);
+    compare_part("convnext_atto", "stem,stages.0.blocks.0.conv_dw,*.norm.weight,*.gamma,*.fc1.weight", false);
+    compare_part("convnextv2_atto", "stem.0,stem.1.bias,stages.0.blocks.0.mlp.grn.weight", false);
+    compare_part("seresnet50", "layer*.conv1,*.fc1,*.bn2.bias", false);
+}
+
 CUDA_TEST(test_timed_convolutions_train_alike)
 {
     compare_graph(&comparison, backends[CUDA_TIMED], model("conv8", 16, 28, 1, true), "conv8, timed", 3);

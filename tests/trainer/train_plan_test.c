@@ -352,6 +352,31 @@ TEST(test_pairs_are_cropped_and_evaluated_whole)
     assert_true(made.plan.recipe.mean[0] == 0 && made.plan.recipe.deviation[0] == 1);
 }
 
+TEST(test_optimizers_have_defaults_of_their_own)
+{
+    Case made = make_case((Facts){256, 3, false, 1000, false});
+    const Optimizer *o = &made.plan.recipe.optimizer;
+    made.options.update.optimizer = OPTIMIZER_RANGER;
+    assert_ok(plan_case(&made), &made.error);
+    assert_true(o->beta1 == 0.95 && o->beta2 == 0.99 && o->epsilon == 1e-6 && o->weight_decay == 0.01);
+    assert_int_equal(o->lookahead_steps, 6);
+    made.options.update.lookahead_steps = 4;
+    made.options.update.betas = "0.8:0.9";
+    give(&made, "lookahead");
+    give(&made, "opt-betas");
+    assert_ok(plan_case(&made), &made.error);
+    assert_int_equal(o->lookahead_steps, 4);
+    assert_true(o->beta1 == 0.8 && o->beta2 == 0.9);
+    made = make_case((Facts){256, 3, false, 1000, false});
+    made.options.update.optimizer = OPTIMIZER_NADAMW;
+    assert_ok(plan_case(&made), &made.error);
+    assert_true(o->beta2 == 0.999 && o->weight_decay == 0.05 && made.plan.schedule.base == 0.001);
+    assert_int_equal(o->lookahead_steps, 0);
+    made.options.update.optimizer = OPTIMIZER_RADAM; /* its decay is part of the gradient */
+    assert_ok(plan_case(&made), &made.error);
+    assert_true(o->weight_decay == 5e-4);
+}
+
 TEST(test_options_that_would_do_nothing_are_refused)
 {
     static const struct {

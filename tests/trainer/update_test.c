@@ -628,6 +628,7 @@ static void time_updates(void)
         {"sgd, average", sgd, 28}, {"sgd, accumulation", sgd, 24},
         {"adamw", adam, 28},       {"lars", sgd, 28},
         {"lamb", adam, 40},        {"adamw, scaled, clipped, average", adam, 40},
+        {"nadamw", adam, 28},      {"radam", adam, 28},
     };
     cases[1].optimizer.clip_norm = 1;
     cases[2].optimizer.ema_decay = 0.999;
@@ -635,6 +636,8 @@ static void time_updates(void)
     cases[5].optimizer.kind = OPTIMIZER_LARS;
     cases[5].optimizer.trust_coefficient = 0.001;
     cases[6].optimizer.kind = OPTIMIZER_LAMB;
+    cases[8].optimizer.kind = OPTIMIZER_NADAMW;
+    cases[9].optimizer.kind = OPTIMIZER_RADAM;
     cases[7].optimizer.clip_norm = 1;
     cases[7].optimizer.ema_decay = 0.999;
     cases[7].optimizer.loss_scaling = true;

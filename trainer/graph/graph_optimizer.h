@@ -2,6 +2,8 @@
 #ifndef FSHARD_TRAINER_GRAPH_GRAPH_OPTIMIZER_H
 #define FSHARD_TRAINER_GRAPH_GRAPH_OPTIMIZER_H
 
+#include <math.h>
+
 #include "trainer/graph/graph_tensor.h"
 
 typedef enum OptimizerKind {
@@ -10,9 +12,13 @@ typedef enum OptimizerKind {
     OPTIMIZER_ADAMW,
     OPTIMIZER_LARS,
     OPTIMIZER_LAMB,
+    OPTIMIZER_NADAMW,
+    OPTIMIZER_RADAM,
+    OPTIMIZER_RADAMW,
+    OPTIMIZER_RANGER,
     OPTIMIZER_KIND_COUNT
 } OptimizerKind;
-extern const char *const optimizer_names[]; /* "sgd", "adam", "adamw", "lars", "lamb", NULL */
+extern const char *const optimizer_names[]; /* "sgd", "adam", "adamw", "lars", "lamb", …, NULL */
 
 /* The update, with all that stands around it. g: the gradient; t: updates made, this one included.
  *
@@ -25,6 +31,11 @@ extern const char *const optimizer_names[]; /* "sgd", "adam", "adamw", "lars", "
  *          trust)
  *   lamb   u = m' / (sqrt(s') + epsilon) + decay w;  w -= lr ||w|| / ||u|| u  You et al. 2019;
  *          timm.optim.Lamb
+ *   nadamw adamw's, with beta1 m + (1 - beta1) g in place of m in m'                 timm.optim.NAdamW
+ *   radam  adam's, with r = 2 / (1 - beta2) - 1 and r_t = r - 2 t beta2^t / (1 - beta2^t):
+ *          w -= lr m' sqrt((r_t - 4) (r_t - 2) r / ((r - 4) (r - 2) r_t)) sqrt(1 - beta2^t) / (sqrt(s) +
+ *          epsilon) where r_t > 5, else w -= lr m'           Liu et al. 2020; torch.optim.RAdam
+ *   radamw, ranger  radam's, with adamw's decay; ranger is that with lookahead
  *
  * Parameters whose `decays` is off (norms, biases) get no weight decay, and trust 1 in lars and lamb. lr and
  * decay are those below times the parameter's own factors (graph_set_factors).
@@ -45,7 +56,7 @@ typedef struct Optimizer {
     OptimizerKind kind;
     TensorId learning_rate;       /* an input [1] f32, written before each run */
     double momentum;              /* sgd, lars */
-    double beta1, beta2, epsilon; /* adam, adamw, lamb */
+    double beta1, beta2, epsilon; /* of all but sgd and lars */
     double trust_coefficient;     /* lars */
     double weight_decay;
     double clip_norm; /* of all gradients together, torch.nn.utils.clip_grad_norm_; 0: none */
@@ -76,5 +87,83 @@ typedef enum OptimizerSlot {
     OPTIMIZER_SLOT_COUNT
 } OptimizerSlot;
 extern const char *const optimizer_slot_names[]; /* "momentum_buffer", "exp_avg", …; the last part of names */
+
+/* ---- the numbers of an update, for the loops of both backends ---- */
+
+/* On a GPU they are found on the device, which counts the updates. */
+#ifdef __CUDACC__
+#define OPTIMIZER_MATH static __host__ __device__ inline
+#else
+#define OPTIMIZER_MATH static inline
+#endif
+
+/* What the kinds with two moments differ in:
+ *
+ *   d = g + decay w (0 where decay is decoupled);  m = beta1 m + (1 - beta1) d;
+ *   s = beta2 s + (1 - beta2) d^2
+ *   w = (1 - decoupled) w - rate * (of_m m + of_g d) / (inverse_root sqrt(s) + epsilon)
+ *
+ * and lamb, which has correction, inverse_root and epsilon alone. */
+typedef struct AdamNumbers {
+    double rate, of_m, of_g;
+    double inverse_root, epsilon; /* 1 / sqrt(1 - beta2^t) for Adam */
+    double correction;            /* 1 / (1 - beta1^t) */
+    double decoupled;             /* learning rate * weight decay */
+} AdamNumbers;
+
+/* Returns whether the kind keeps a momentum, with one rate for all numbers of a parameter; else it keeps two
+ * moments. */
+OPTIMIZER_MATH bool optimizer_has_momentum(OptimizerKind kind)
+{
+    return kind == OPTIMIZER_SGD || kind == OPTIMIZER_LARS;
+}
+
+/* Returns whether weights decay by themselves, and not through their gradients. */
+OPTIMIZER_MATH bool optimizer_decouples(OptimizerKind kind)
+{
+    return kind == OPTIMIZER_ADAMW || kind == OPTIMIZER_NADAMW || kind == OPTIMIZER_RADAMW ||
+           kind == OPTIMIZER_RANGER;
+}
+
+/* Looks one step ahead along the gradient (Dozat 2016): timm's NAdamW, mlcommons' algorithm. */
+OPTIMIZER_MATH void nadamw_numbers(const Optimizer *o, AdamNumbers *numbers)
+{
+    numbers->of_m = o->beta1;
+    numbers->of_g = 1 - o->beta1;
+}
+
+/* Rectifies the variance of the rate, with `t` updates made (Liu et al. 2020): torch.optim.RAdam. */
+OPTIMIZER_MATH void radam_numbers(const Optimizer *o, double t, AdamNumbers *numbers)
+{
+    const double power = pow(o->beta2, t), longest = 2 / (1 - o->beta2) - 1,
+                 length = longest - 2 * t * power / (1 - power);
+    if (length > 5) {
+        numbers->rate *= sqrt((1 - power) * (length - 4) * (length - 2) * longest /
+                              ((longest - 4) * (longest - 2) * length));
+        numbers->inverse_root = 1;
+    } else { /* the momentum alone */
+        numbers->inverse_root = 0;
+        numbers->epsilon = 1;
+    }
+}
+
+/* Returns the numbers of update `t`, the first being 1, with this learning rate. */
+OPTIMIZER_MATH AdamNumbers adam_numbers(const Optimizer *o, double learning_rate, double t)
+{
+    const double of_first = 1 - pow(o->beta1, t), of_second = 1 - pow(o->beta2, t);
+    AdamNumbers numbers;
+    numbers.rate = learning_rate / of_first;
+    numbers.of_m = 1;
+    numbers.of_g = 0;
+    numbers.inverse_root = 1 / sqrt(of_second);
+    numbers.epsilon = o->epsilon;
+    numbers.correction = 1 / of_first;
+    numbers.decoupled = optimizer_decouples(o->kind) ? learning_rate * o->weight_decay : 0;
+    if (o->kind == OPTIMIZER_NADAMW)
+        nadamw_numbers(o, &numbers);
+    else if (o->kind == OPTIMIZER_RADAM || o->kind == OPTIMIZER_RADAMW || o->kind == OPTIMIZER_RANGER)
+        radam_numbers(o, t, &numbers);
+    return numbers;
+}
 
 #endif

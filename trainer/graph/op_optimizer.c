@@ -4,22 +4,11 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *const optimizer_names[] = {"sgd", "adam", "adamw", "lars", "lamb", NULL};
+const char *const optimizer_names[] = {"sgd",    "adam",  "adamw",  "lars",   "lamb",
+                                       "nadamw", "radam", "radamw", "ranger", NULL};
 const char *const optimizer_slot_names[] = {"momentum_buffer", "exp_avg", "exp_avg_sq", "slow",
                                             "accumulated",     "ema"};
 const char loss_scale_name[] = "scaler.scale";
-
-/* The tensors that each kind keeps for a parameter. */
-static const struct {
-    int count;
-    OptimizerSlot slots[2];
-} kept_by[OPTIMIZER_KIND_COUNT] = {
-    [OPTIMIZER_SGD] = {1, {SLOT_MOMENTUM_BUFFER}},
-    [OPTIMIZER_ADAM] = {2, {SLOT_EXP_AVG, SLOT_EXP_AVG_SQ}},
-    [OPTIMIZER_ADAMW] = {2, {SLOT_EXP_AVG, SLOT_EXP_AVG_SQ}},
-    [OPTIMIZER_LARS] = {1, {SLOT_MOMENTUM_BUFFER}},
-    [OPTIMIZER_LAMB] = {2, {SLOT_EXP_AVG, SLOT_EXP_AVG_SQ}},
-};
 
 static bool starts_with(const char *text, const char *prefix)
 {
@@ -76,7 +65,7 @@ static bool betas_are_sound(const Optimizer *o)
 /* Fails with the first number that makes no sense. Returns true if there was one. */
 static bool refuse_numbers(Graph *graph, const Optimizer *o)
 {
-    const bool keeps_momentum = kept_by[o->kind].count == 1;
+    const bool keeps_momentum = optimizer_has_momentum(o->kind);
     const char *name = optimizer_names[o->kind];
     if (keeps_momentum && !momentum_is_sound(o))
         graph_fail(graph, FSH_ERR_USAGE,
@@ -138,8 +127,12 @@ static void add_slot(Graph *graph, TensorId of, OptimizerSlot slot)
 
 static void add_parameter_slots(Graph *graph, TensorId parameter, const Optimizer *o)
 {
-    for (int k = 0; k < kept_by[o->kind].count; k++)
-        add_slot(graph, parameter, kept_by[o->kind].slots[k]);
+    if (optimizer_has_momentum(o->kind)) {
+        add_slot(graph, parameter, SLOT_MOMENTUM_BUFFER);
+    } else {
+        add_slot(graph, parameter, SLOT_EXP_AVG);
+        add_slot(graph, parameter, SLOT_EXP_AVG_SQ);
+    }
     if (o->lookahead_steps)
         add_slot(graph, parameter, SLOT_SLOW);
     if (o->accumulation_steps > 1)

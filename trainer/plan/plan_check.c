@@ -79,7 +79,7 @@ static bool is_lars(const Facts *f)
 
 static bool has_momentum(const Facts *f)
 {
-    return is_sgd(f) || is_lars(f);
+    return optimizer_has_momentum(f->plan->recipe.optimizer.kind);
 }
 
 static bool has_moments(const Facts *f)
@@ -228,8 +228,8 @@ static const struct Rule {
     {AT(update.momentum), has_momentum, "--opt sgd and lars"},
     {AT(update.nesterov), is_sgd, "--opt sgd"},
     {AT(update.trust_coefficient), is_lars, "--opt lars"},
-    {AT(update.betas), has_moments, "--opt adam, adamw and lamb"},
-    {AT(update.optimizer_epsilon), has_moments, "--opt adam, adamw and lamb"},
+    {AT(update.betas), has_moments, "--opt other than sgd and lars"},
+    {AT(update.optimizer_epsilon), has_moments, "--opt other than sgd and lars"},
     {AT(update.lookahead_alpha), looks_ahead, "--lookahead"},
     {AT(update.head_only), is_classes, "classes; --freeze names what stays as it is"},
     {AT(update.freeze), trains_layers, "runs without --head-only"},

@@ -209,7 +209,7 @@ static void tell_evaluation(const Teller *teller, const TrainPlan *plan)
 static void say_optimizer(Line *line, const Optimizer *o)
 {
     say(line, "%s", optimizer_names[o->kind]);
-    if (o->kind == OPTIMIZER_SGD || o->kind == OPTIMIZER_LARS)
+    if (optimizer_has_momentum(o->kind))
         say(line, " momentum %g%s", o->momentum, o->nesterov ? " (Nesterov)" : "");
     else
         say(line, " betas %g:%g", o->beta1, o->beta2);

@@ -37,24 +37,25 @@ size_t update_options_rows(UpdateOptions *o, Option *rows)
         {.name = "nesterov", .kind = OPTION_FLAG, .value = &o->nesterov,
          .help = "Nesterov's form of momentum, for sgd"},
         {.name = "opt-betas", .kind = OPTION_TEXT, .value = &o->betas, .argument = "B1:B2",
-         .help = "of adam, adamw and lamb"},
+         .help = "of all but sgd and lars; 0.95:0.99 with ranger unless given"},
         {.name = "opt-eps", .kind = OPTION_REAL, .value = &o->optimizer_epsilon, .argument = "X",
          .maximum = 1,
-         .help = "of adam, adamw and lamb"},
+         .help = "of all but sgd and lars; 1e-6 with ranger unless given"},
         {.name = "trust-coefficient", .kind = OPTION_REAL, .value = &o->trust_coefficient, .argument = "X",
          .maximum = 1,
          .help = "of lars"},
         {.name = "weight-decay", .kind = OPTION_REAL, .value = &o->weight_decay, .argument = "X",
          .maximum = 1,
          .alias = "wd",
-         .help = "on weights; norms and biases have none; 0.0005, 0.05 with adamw, none for pairs, unless "
-                 "given"},
+         .help = "on weights; norms and biases have none; unless given none for pairs, 0.05 with adamw, "
+                 "nadamw and radamw, 0.01 with ranger, else 0.0005"},
         {.name = "clip-grad", .kind = OPTION_REAL, .value = &o->clip_grad, .argument = "X", .maximum = 1e9,
          .alias = "clip-grad-norm",
          .help = "longest gradient over all weights together; 0: any"},
         {.name = "lookahead", .kind = OPTION_INTEGER, .value = &o->lookahead_steps, .argument = "N",
          .maximum = 100000,
-         .help = "steps between two looks back of Lookahead around the optimizer; 0: none"},
+         .help = "steps between two looks back of Lookahead around the optimizer; 0: none; 6 with ranger "
+                 "unless given"},
         {.name = "lookahead-alpha", .kind = OPTION_REAL, .value = &o->lookahead_alpha, .argument = "X",
          .maximum = 1,
          .help = "part of the way that Lookahead goes"},
@@ -91,20 +92,30 @@ static OptimizerKind choose_optimizer(const TrainPlan *plan, const TrainOptions 
     return plan_is_pairs(plan) ? OPTIMIZER_ADAMW : OPTIMIZER_SGD;
 }
 
-static double choose_decay(const TrainPlan *plan, const TrainOptions *options, OptimizerKind kind)
+/* Returns the options with the defaults of a kind where the user gave none. */
+static UpdateOptions complete(const TrainPlan *plan, const TrainOptions *options, OptimizerKind kind)
 {
-    const UpdateOptions *own = &options->update;
-    if (train_given(options, &own->weight_decay))
-        return own->weight_decay;
-    if (plan_is_pairs(plan))
-        return 0;
-    return kind == OPTIMIZER_ADAMW ? 0.05 : own->weight_decay;
+    const UpdateOptions *given = &options->update;
+    const bool ranger = kind == OPTIMIZER_RANGER;
+    UpdateOptions own = *given;
+    if (ranger && !train_given(options, &given->betas))
+        own.betas = "0.95:0.99"; /* fastai's, of the Imagenette board */
+    if (ranger && !train_given(options, &given->optimizer_epsilon))
+        own.optimizer_epsilon = 1e-6;
+    if (ranger && !train_given(options, &given->lookahead_steps))
+        own.lookahead_steps = 6;
+    if (!train_given(options, &given->weight_decay))
+        own.weight_decay = plan_is_pairs(plan)         ? 0
+                           : ranger                    ? 0.01
+                           : optimizer_decouples(kind) ? 0.05
+                                                       : given->weight_decay;
+    return own;
 }
 
 FshStatus plan_optimizer(TrainPlan *plan, const TrainOptions *options, FshError *error)
 {
-    const UpdateOptions *own = &options->update;
     const OptimizerKind kind = choose_optimizer(plan, options);
+    const UpdateOptions chosen = complete(plan, options, kind), *own = &chosen;
     double betas[2] = {0, 0};
     size_t count = 0;
     FshStatus status = train_options_numbers("opt-betas", own->betas, 0, 0.9999999, betas, 2, &count, error);
@@ -125,7 +136,7 @@ FshStatus plan_optimizer(TrainPlan *plan, const TrainOptions *options, FshError 
         .beta2 = betas[1],
         .epsilon = own->optimizer_epsilon,
         .trust_coefficient = own->trust_coefficient,
-        .weight_decay = choose_decay(plan, options, kind),
+        .weight_decay = own->weight_decay,
         .clip_norm = own->clip_grad,
         .lookahead_steps = own->lookahead_steps,
         .lookahead_alpha = own->lookahead_alpha,
@@ -139,7 +150,7 @@ FshStatus plan_optimizer(TrainPlan *plan, const TrainOptions *options, FshError 
         .scale_interval = 2000,
         .learning_rate = TENSOR_NONE,
     };
-    if (own->nesterov && train_given(options, &own->nesterov) && own->momentum == 0)
+    if (own->nesterov && train_given(options, &options->update.nesterov) && own->momentum == 0)
         return fsh_error_set(error, FSH_ERR_USAGE, "--nesterov: wants --momentum above 0");
     return FSH_OK;
 }

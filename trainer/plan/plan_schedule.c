@@ -7,7 +7,7 @@
 #include "trainer/plan/train_hints.h"
 #include "trainer/plan/train_plan.h"
 
-static const double lr_of_moments = 0.001; /* adam, adamw, lamb: PyTorch's and NAFNet's */
+static const double lr_of_moments = 0.001; /* of all but sgd and lars: PyTorch's and NAFNet's */
 
 enum { EPOCHS_MAX = 1000000 };
 
@@ -120,7 +120,7 @@ static double choose_rate(const TrainPlan *plan, const TrainOptions *options)
     const OptimizerKind kind = plan->recipe.optimizer.kind;
     if (own->lr > 0)
         return own->lr;
-    if (kind != OPTIMIZER_SGD && kind != OPTIMIZER_LARS)
+    if (!optimizer_has_momentum(kind))
         return lr_of_moments;
     return own->lr_base * (double)plan_total_batch(plan) * (double)options->grad_accum_steps / 256;
 }

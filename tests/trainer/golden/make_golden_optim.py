@@ -4,8 +4,8 @@
     python3 tests/trainer/golden/make_golden_optim.py     # PyTorch 2, timm 1.0 and numpy
 
 optimizers.json: a small network (convolution, batch norm, convolution, squared error) for some runs, each with its own batch,
-in float64 with PyTorch's own SGD, Adam, AdamW and clip_grad_norm_. What PyTorch has not, or only with CUDA, stands below in a
-few lines: lars and lamb as timm's Lars and Lamb do it (asserted against timm 1.0 where it is installed), lookahead as the paper
+in float64 with PyTorch's own SGD, Adam, AdamW, RAdam and clip_grad_norm_, and timm's NAdamW. What PyTorch has not, or only with CUDA, stands below in a
+few lines: lars and lamb as timm's Lars and Lamb do it (asserted against timm 1.0), lookahead as the paper
 (Zhang et al. 2019, algorithm 1: the slow weights begin as the initial ones; timm's begin after the first k steps), GradScaler's
 rule (torch/cuda/amp/grad_scaler.py), averages as timm's ModelEma.
 """
@@ -17,10 +17,8 @@ import torch.nn.functional as F
 
 from golden_values import generate, nchw, nhwc, number, summary, uniform, write
 
-try:
-    from timm.optim import Lamb, Lars
-except ImportError:
-    Lamb = Lars = None
+import timm.optim
+from timm.optim import Lamb, Lars
 
 
 def f32(value):
@@ -106,6 +104,10 @@ def make_optimizer(o, tensors):
         return torch.optim.SGD(plain, lr=0.0, momentum=momentum, nesterov=nesterov)
     if kind in ("adam", "adamw"):
         return {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[kind](plain, lr=0.0, betas=betas, eps=o["epsilon"])
+    if kind == "nadamw":
+        return timm.optim.NAdamW(plain, lr=0.0, betas=betas, eps=o["epsilon"])
+    if kind in ("radam", "radamw", "ranger"):
+        return torch.optim.RAdam(plain, lr=0.0, betas=betas, eps=o["epsilon"], decoupled_weight_decay=kind != "radam")
     if kind == "lars":
         return LarsRule(groups, 0.0, momentum, nesterov, o["trust_coefficient"])
     return LambRule(groups, 0.0, betas, o["epsilon"])
@@ -183,9 +185,6 @@ def optimizer_case(name, rates, overflows=(), **o):
 
 def check_against_timm():
     """The rules above are timm's."""
-    if not Lars:
-        print("timm is not installed: lars and lamb are not held against it")
-        return
     for nesterov in (False, True):
         for rule, theirs, options in (
                 (lambda g: LarsRule(g, 0.0, 0.9, nesterov, 0.001), Lars, {"momentum": 0.9, "nesterov": nesterov, "trust_coeff": 0.001, "always_adapt": True}),
@@ -207,6 +206,7 @@ def check_against_timm():
 def optimizers():
     rates = [0.1, 0.05, 0.2, 0.1, 0.1, 0.02, 0.05]
     small = [rate / 100 for rate in rates]
+    ten = small + small[:3]
     sgd = {"kind": "sgd", "momentum": 0.9, "weight_decay": 0.01}
     adam = {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8, "weight_decay": 0.05}
     lars = {"kind": "lars", "momentum": 0.9, "weight_decay": 0.01, "trust_coefficient": 0.02}
@@ -228,6 +228,9 @@ def optimizers():
         optimizer_case("lars, no decay", rates, **{**lars, "weight_decay": 0.0}),
         optimizer_case("lamb", small, **lamb),
         optimizer_case("lamb, no decay", small, **{**lamb, "weight_decay": 0.0}),
+        *[optimizer_case(name, ten, **{**adam, "kind": name}) for name in ("nadamw", "radam", "radamw")],
+        *[optimizer_case(f"{name}, other betas", ten, kind=name, **{**adam, "beta1": 0.5, "beta2": 0.9, "epsilon": 1e-3}) for name in ("nadamw", "radam")],
+        optimizer_case("ranger", ten + ten, kind="ranger", beta1=0.95, beta2=0.99, epsilon=1e-6, weight_decay=0.01, lookahead_steps=6, lookahead_alpha=0.5),
         optimizer_case("sgd, clipped", rates, **sgd, clip_norm=0.5),
         optimizer_case("sgd, clipped where too far off to matter", rates, **sgd, clip_norm=100.0),
         optimizer_case("lars, clipped", rates, **lars, clip_norm=0.5),
@@ -250,6 +253,7 @@ def optimizers():
         optimizer_case("sgd, the norm frozen, average", rates, **sgd, frozen=["bn.weight", "bn.bias"], ema_decay=0.75),
         optimizer_case("adamw, some frozen", small, kind="adamw", **adam, frozen=["bn.weight", "conv2.weight"], lookahead_steps=3, lookahead_alpha=0.5),
         optimizer_case("sgd, all but the norm's bias frozen", rates, **sgd, frozen=["conv1.weight", "bn.weight", "conv2.weight", "conv2.bias"]),
+        *[optimizer_case(f"{name}, everything", ten + ten, (4,), kind=name, **adam, **everything, factors=factors) for name in ("nadamw", "radamw")],
         optimizer_case("sgd, nesterov, everything", rates + rates, (13,), **sgd, nesterov=True, **everything),
     ]})
 
@@ -258,7 +262,6 @@ def optimizers():
 
 def layers_of(name):
     """timm's layer of each parameter, and the factor of the learning rate that layer decay gives it."""
-    import timm
     from timm.models import group_parameters
     from timm.optim import param_groups_layer_decay
     model = timm.create_model(name, num_classes=10)

@@ -77,7 +77,7 @@ static void adam(const AdamStep *step, float *w, float *m, float *s, const float
         const float kept = w[i] * a.shrink, d = g[i] + a.decay * kept;
         m[i] = a.beta1 * m[i] + a.one_minus_beta1 * d;
         s[i] = a.beta2 * s[i] + a.one_minus_beta2 * (d * d);
-        w[i] = kept - a.rate * (m[i] / (sqrtf(s[i]) * a.inverse_root + a.epsilon));
+        w[i] = kept - a.rate * ((a.of_m * m[i] + a.of_g * d) / (sqrtf(s[i]) * a.inverse_root + a.epsilon));
     }
 }
 

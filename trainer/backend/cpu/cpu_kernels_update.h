@@ -21,15 +21,14 @@ typedef struct SgdStep {
     bool nesterov;
 } SgdStep;
 
-/* adam: w *= shrink; g += decay w; w -= rate * m / (sqrt(s) * inverse_root + epsilon), with m and s as in
- * graph_optimizer.h.
+/* adam: w *= shrink; g += decay w; w -= rate * (of_m m + of_g g) / (sqrt(s) * inverse_root + epsilon), with
+ * m and s as in graph_optimizer.h (AdamNumbers).
  * lamb: u = correction * m / (sqrt(s) * inverse_root + epsilon) + decay w. */
 typedef struct AdamStep {
     float beta1, one_minus_beta1, beta2, one_minus_beta2;
-    float inverse_root; /* 1 / sqrt(1 - beta2^t) */
-    float epsilon, decay;
-    float shrink, rate; /* adam; rate: lr / (1 - beta1^t) */
-    float correction;   /* lamb: 1 / (1 - beta1^t) */
+    float inverse_root, epsilon, decay;
+    float shrink, rate, of_m, of_g; /* adam */
+    float correction;               /* lamb: 1 / (1 - beta1^t) */
 } AdamStep;
 
 typedef struct CpuUpdateKernels {

@@ -52,15 +52,14 @@ typedef struct UpdateRun {
     const CpuUpdateKernels *kernels;
     int64_t updates;  /* before this one */
     double rate;      /* learning rate */
-    double adam_rate; /* learning rate / (1 - beta1^t) */
     float factor;     /* from what was accumulated to the gradient that the update takes */
     bool joined;      /* the gradient contains what was accumulated */
     bool measures;    /* the gradient's norm is taken in passing */
     bool first_micro; /* of a run that accumulates */
     bool looks_ahead; /* after this update */
     float ema_share;  /* 1 - decay of this update */
-    AdamStep adam;    /* without decay, shrink and rate, which differ between parameters */
-    double *sums;     /* [SUM_COUNT][chunk_count] */
+    AdamNumbers adam;
+    double *sums; /* [SUM_COUNT][chunk_count] */
     /* Works on the elements first..first + count of the segment, which are the chunk; room: CHUNK floats of
      * this thread. */
     void (*work)(const struct UpdateRun *run, const Segment *segment, int64_t first, int64_t count,
@@ -297,13 +296,19 @@ static void sgd_chunk(const UpdateRun *run, const Segment *s, int64_t first, int
 static AdamStep adam_step(const UpdateRun *run, const Segment *s)
 {
     const Optimizer *o = run->optimizer;
-    const double decay = o->weight_decay * s->decay;
-    const bool decoupled = o->kind == OPTIMIZER_ADAMW;
-    AdamStep adam = run->adam;
-    adam.rate = (float)(run->adam_rate * s->rate);
-    adam.decay = decoupled ? 0 : (float)decay;
-    adam.shrink = decoupled ? (float)(1 - run->rate * s->rate * decay) : 1;
-    return adam;
+    const AdamNumbers *a = &run->adam;
+    return (AdamStep){.beta1 = (float)o->beta1,
+                      .one_minus_beta1 = (float)(1 - o->beta1),
+                      .beta2 = (float)o->beta2,
+                      .one_minus_beta2 = (float)(1 - o->beta2),
+                      .inverse_root = (float)a->inverse_root,
+                      .epsilon = (float)a->epsilon,
+                      .of_m = (float)a->of_m,
+                      .of_g = (float)a->of_g,
+                      .decay = optimizer_decouples(o->kind) ? 0 : (float)(o->weight_decay * s->decay),
+                      .shrink = (float)(1 - a->decoupled * s->rate * s->decay),
+                      .rate = (float)(a->rate * s->rate),
+                      .correction = (float)a->correction};
 }
 
 static void adam_chunk(const UpdateRun *run, const Segment *s, int64_t first, int64_t count, int64_t chunk,
@@ -374,19 +379,9 @@ static void find_lamb_trust(const UpdateRun *run)
     }
 }
 
-static void find_adam_step(UpdateRun *run)
+static void find_adam_numbers(UpdateRun *run)
 {
-    const Optimizer *o = run->optimizer;
-    const double t = (double)(run->updates + 1), of_first = 1 - pow(o->beta1, t),
-                 of_second = 1 - pow(o->beta2, t);
-    run->adam_rate = run->rate / of_first;
-    run->adam = (AdamStep){.beta1 = (float)o->beta1,
-                           .one_minus_beta1 = (float)(1 - o->beta1),
-                           .beta2 = (float)o->beta2,
-                           .one_minus_beta2 = (float)(1 - o->beta2),
-                           .inverse_root = (float)(1 / sqrt(of_second)),
-                           .epsilon = (float)o->epsilon,
-                           .correction = (float)(1 / of_first)};
+    run->adam = adam_numbers(run->optimizer, run->rate, (double)(run->updates + 1));
 }
 
 static void update_sgd(UpdateRun *run)
@@ -402,22 +397,26 @@ static void update_lars(UpdateRun *run)
 
 static void update_adam(UpdateRun *run)
 {
-    find_adam_step(run);
+    find_adam_numbers(run);
     pass(run, adam_chunk);
 }
 
 static void update_lamb(UpdateRun *run)
 {
-    find_adam_step(run);
+    find_adam_numbers(run);
     pass(run, lamb_moments_chunk);
     find_lamb_trust(run);
     pass(run, lamb_apply_chunk);
 }
 
-static void (*const updates[OPTIMIZER_KIND_COUNT])(UpdateRun *run) = {
-    [OPTIMIZER_SGD] = update_sgd,   [OPTIMIZER_ADAM] = update_adam, [OPTIMIZER_ADAMW] = update_adam,
-    [OPTIMIZER_LARS] = update_lars, [OPTIMIZER_LAMB] = update_lamb,
-};
+/* Returns the update of a kind; those that are not here are Adam's, with numbers of their own. */
+static void (*update_of(OptimizerKind kind))(UpdateRun *run)
+{
+    return kind == OPTIMIZER_SGD    ? update_sgd
+           : kind == OPTIMIZER_LARS ? update_lars
+           : kind == OPTIMIZER_LAMB ? update_lamb
+                                    : update_adam;
+}
 
 /* ---- one run ---- */
 
@@ -571,7 +570,7 @@ static FshStatus update_run(CpuStep *step, FshError *error)
     run.ema_share = (float)(1 - ema_decay_of(o, run.updates));
     if (!measure(&run, norm_ret))
         return FSH_OK;
-    updates[o->kind](&run);
+    update_of(o->kind)(&run);
     average_buffers(&run);
     if (run.measures)
         *norm_ret = (float)sqrt(gradient_square(&run));

@@ -133,7 +133,9 @@ struct Adam {
     {
         const Constants &c = at.launch.constants;
         const Decision &d = at.decision;
-        const float decay = at.decay(), rate = at.rate(d.rate), shrink = at.shrink();
+        const float decay = at.decay(), rate = at.rate(d.adam.rate), shrink = at.shrink(),
+                    root = (float)d.adam.inverse_root, epsilon = (float)d.adam.epsilon,
+                    of_m = (float)d.adam.of_m, of_g = (float)d.adam.of_g;
         float g[Width], m[Width], s[Width], w[Width], old[Width];
         take_gradient<G>(at, i, g);
         load_values(at, i, w);
@@ -147,7 +149,7 @@ struct Adam {
             old[k] = w[k];
             m[k] = c.beta1 * m[k] + c.one_minus_beta1 * decayed;
             s[k] = c.beta2 * s[k] + c.one_minus_beta2 * (decayed * decayed);
-            w[k] = kept - rate * (m[k] / (sqrtf(s[k]) * d.inverse_root + c.epsilon));
+            w[k] = kept - rate * ((of_m * m[k] + of_g * decayed) / (sqrtf(s[k]) * root + epsilon));
         }
         store_slot(at, SLOT_EXP_AVG, i, m);
         store_slot(at, SLOT_EXP_AVG_SQ, i, s);
@@ -157,8 +159,8 @@ struct Adam {
 
 __device__ float lamb_direction(const Place &at, float w, float m, float s)
 {
-    const Decision &d = at.decision;
-    return d.correction * m / (sqrtf(s) * d.inverse_root + at.launch.constants.epsilon) + at.decay() * w;
+    const AdamNumbers &a = at.decision.adam;
+    return (float)a.correction * m / (sqrtf(s) * (float)a.inverse_root + (float)a.epsilon) + at.decay() * w;
 }
 
 struct LambMoments {
@@ -372,17 +374,6 @@ __device__ Decision decide_to_accumulate(const Launch &launch, const Counters &c
     return decision;
 }
 
-__device__ void decide_rates(const Optimizer &o, Decision &decision, int64_t updates)
-{
-    if (o.kind == OPTIMIZER_SGD || o.kind == OPTIMIZER_LARS)
-        return;
-    const double t = (double)(updates + 1), of_first = 1 - pow(o.beta1, t), of_second = 1 - pow(o.beta2, t);
-    decision.rate = decision.learning_rate / of_first;
-    decision.inverse_root = (float)(1 / sqrt(of_second));
-    decision.correction = (float)(1 / of_first);
-    decision.decoupled = o.kind == OPTIMIZER_ADAMW ? decision.learning_rate * o.weight_decay : 0;
-}
-
 /* Decides, in one thread, and moves all counters. square: that of the gradient before it is multiplied by the
  * factor, if it was measured. */
 __device__ Decision decide(const Launch &launch, const Counters &counters, double square)
@@ -426,7 +417,8 @@ __device__ Decision decide(const Launch &launch, const Counters &counters, doubl
     decision.looks_ahead = o.lookahead_steps && (updates + 1) % o.lookahead_steps == 0;
     decision.ema_share = (float)(1 - ema_decay_of(o, updates));
     decision.learning_rate = (double)counters.learning_rate;
-    decide_rates(o, decision, updates);
+    if (!optimizer_has_momentum(o.kind))
+        decision.adam = adam_numbers(&o, decision.learning_rate, (double)(updates + 1));
     *n.step = counters.step + 1;
     *n.updated = 1;
     return decision;
@@ -524,7 +516,7 @@ __global__ void __launch_bounds__(block_threads, blocks_at_once)
 
 Constants constants_of(const Optimizer *o)
 {
-    return {(float)o->momentum, o->kind == OPTIMIZER_ADAMW ? 0 : (float)o->weight_decay,
+    return {(float)o->momentum, optimizer_decouples(o->kind) ? 0 : (float)o->weight_decay,
             (float)o->beta1,    (float)(1 - o->beta1),
             (float)o->beta2,    (float)(1 - o->beta2),
             (float)o->epsilon,  (float)o->lookahead_alpha,
@@ -573,16 +565,13 @@ extern "C" cudaError_t kernel_update(const Optimizer *optimizer, const UpdateTab
     case OPTIMIZER_LARS:
         launch_update<Sgd>(launch, stream);
         break;
-    case OPTIMIZER_ADAM:
-    case OPTIMIZER_ADAMW:
-        launch_update<Adam>(launch, stream);
-        break;
     case OPTIMIZER_LAMB:
         launch_update<LambMoments>(launch, stream);
         launch_update<LambApply>(launch, stream);
         break;
-    default:
-        return cudaErrorNotSupported;
+    default: /* Adam's, with numbers of their own */
+        launch_update<Adam>(launch, stream);
+        break;
     }
     return cudaGetLastError();
 }

@@ -23,10 +23,7 @@ struct Decision {
     bool looks_ahead; /* this update is followed by a lookahead step */
     float factor;     /* the update's gradient is the accumulated one times this */
     float ema_share;  /* 1 - decay of this update */
-    /* adam, lamb: 1 / sqrt(1 - beta2^t), 1 / (1 - beta1^t), the learning rate / (1 - beta1^t); adamw: the
-     * learning rate * decay, else 0 */
-    float inverse_root, correction;
-    double rate, decoupled;
+    AdamNumbers adam; /* of kinds without momentum */
 };
 
 struct Control {
@@ -77,7 +74,7 @@ struct Place {
     /* Returns what is left of a weight by decoupled decay. */
     __device__ float shrink() const
     {
-        return (float)(1 - decision.decoupled * (double)tensor.rate * (double)tensor.decay);
+        return (float)(1 - decision.adam.decoupled * (double)tensor.rate * (double)tensor.decay);
     }
 };
 
