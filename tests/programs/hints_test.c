@@ -34,7 +34,6 @@ TEST(test_options_of_trainers_are_answered)
         {"--freeze s o", "all weights are trained"},
         {"--wandb s o", "nothing calls Weights & Biases: --tensorboard's events"},
         {"--log-wandb s o", "nothing calls Weights & Biases"},
-        {"--class-weights 1,2 s o", "the loss takes all classes alike"},
         {"--altflip s o", "ftrain calls it --flip alternating"},
         {"--randaugment s o", "ftrain calls it --auto-augment ra"},
         {"--interpolation box s o", "is not one of: bilinear, bicubic, lanczos"},

@@ -17,7 +17,8 @@ typedef struct LossCase {
     LossKind kind;
     int rank;
     int64_t shape[4];
-    bool beside; /* labels_mixed and mix, or valid */
+    bool beside;   /* labels_mixed and mix, or valid */
+    bool weighted; /* weights of classes */
     float smoothing;
 } LossCase;
 
@@ -37,8 +38,9 @@ static Graph *loss_graph(const LossCase *c)
         TensorId labels = graph_input(graph, "labels", DATA_I64, 1, c->shape);
         TensorId mixed = c->beside ? graph_input(graph, "labels_mixed", DATA_I64, 1, c->shape) : TENSOR_NONE;
         TensorId mix = c->beside ? graph_input(graph, "mix", DATA_F32, 1, c->shape) : TENSOR_NONE;
-        y = (c->kind == LOSS_BCE ? graph_binary_cross_entropy
-                                 : graph_softmax_cross_entropy)(graph, x, labels, mixed, mix, c->smoothing);
+        TensorId weights =
+            c->weighted ? graph_input(graph, "weights", DATA_F32, 1, &c->shape[1]) : TENSOR_NONE;
+        y = graph_class_loss(graph, c->kind, x, &(ClassTargetsOf){labels, mixed, mix, weights, c->smoothing});
         graph_keep(graph, graph_node(graph, graph_tensor(graph, y)->producer)->outputs[1], "beside");
     } else {
         TensorId target = graph_input(graph, "target", DATA_F32, c->rank, c->shape);
@@ -59,9 +61,10 @@ static Graph *loss_graph(const LossCase *c)
 
 /* ---- inputs ---- */
 
-enum { X, BESIDE_X, LABELS, LABELS_MIXED, SHARES, DY, INPUT_COUNT };
-static const char *const input_names[][INPUT_COUNT] = {{"x", "target", NULL, NULL, "valid", "dy"},
-                                                       {"x", NULL, "labels", "labels_mixed", "mix", "dy"}};
+enum { X, BESIDE_X, LABELS, LABELS_MIXED, SHARES, WEIGHTS, DY, INPUT_COUNT };
+static const char *const input_names[][INPUT_COUNT] = {
+    {"x", "target", NULL, NULL, "valid", NULL, "dy"},
+    {"x", NULL, "labels", "labels_mixed", "mix", "weights", "dy"}};
 
 typedef struct Inputs {
     void *values[INPUT_COUNT];
@@ -92,10 +95,13 @@ static Inputs draw_inputs(const LossCase *c)
     float *target = inputs.values[BESIDE_X] = draw_floats(&random, count, 1);
     float *shares = inputs.values[SHARES] = draw_floats(&random, samples, 1);
     float *dy = inputs.values[DY] = draw_floats(&random, 1, 1);
+    float *weights = inputs.values[WEIGHTS] = draw_floats(&random, classes, 1);
     int64_t *labels = inputs.values[LABELS] = malloc(samples * sizeof *labels);
     int64_t *others = inputs.values[LABELS_MIXED] = malloc(samples * sizeof *others);
     assert_true(labels && others);
     *dy = 0.75F;
+    for (uint32_t k = 0; k < classes; k++) /* one class may count nothing */
+        weights[k] = k % 5 == 3 ? 0 : 0.1F + fabsf(weights[k]);
     for (size_t n = 0; n < samples; n++) {
         const bool left_out = n % 5 == 4, whole = n % 3 == 2;
         labels[n] = left_out ? -1 : (int64_t)random_below(&random, classes);
@@ -198,9 +204,9 @@ static void compare_loss(const LossCase *c)
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
         float *ours = read_kept(&sides[0], graph, kept[i], &count);
         float *theirs = read_kept(&sides[1], graph, kept[i], &count);
-        (void)snprintf(what, sizeof what, "%s, %d x %d, rank %d%s, smoothing %g: %s", loss_names[c->kind],
+        (void)snprintf(what, sizeof what, "%s, %d x %d, rank %d%s%s, smoothing %g: %s", loss_names[c->kind],
                        (int)c->shape[0], (int)c->shape[1], c->rank, c->beside ? ", mixed or weighted" : "",
-                       (double)c->smoothing, kept[i]);
+                       c->weighted ? ", weights of classes" : "", (double)c->smoothing, kept[i]);
         compare_kept(what, ours, theirs, count);
         /* and again: what the blocks count themselves in is as it was, and the order of sums, too */
         run_poisoned(&sides[0], graph, &inputs);
@@ -223,12 +229,14 @@ static void compare_classes(LossKind kind)
     static const int64_t shapes[][2] = {{1, 3}, {7, 2}, {33, 10}, {300, 31}, {64, 255}, {5, 256}, {70, 1000}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int mixed = 0; mixed < 2; mixed++)
-            for (int smooth = 0; smooth < 2; smooth++)
-                compare_loss(&(LossCase){.kind = kind,
-                                         .rank = 2,
-                                         .shape = {shapes[i][0], shapes[i][1]},
-                                         .beside = mixed,
-                                         .smoothing = smooth ? 0.1F : 0});
+            for (int weighted = 0; weighted < 2; weighted++)
+                for (int smooth = 0; smooth < 2; smooth++)
+                    compare_loss(&(LossCase){.kind = kind,
+                                             .rank = 2,
+                                             .shape = {shapes[i][0], shapes[i][1]},
+                                             .beside = mixed,
+                                             .weighted = weighted,
+                                             .smoothing = smooth ? 0.1F : 0});
 }
 
 CUDA_TEST(test_softmax_cross_entropies_agree)

@@ -64,8 +64,9 @@ static LossKind kind_of(const char *name)
 }
 
 /* Makes a program of a loss and its gradient. shape is that of x (rank 2: logits); beside says whether
- * labels_mixed and mix, or valid, are there. */
-static Loss loss_new(LossKind kind, int rank, const int64_t *shape, bool beside, float smoothing)
+ * labels_mixed and mix, or valid, are there, weighted whether weights of classes are. */
+static Loss loss_of(LossKind kind, int rank, const int64_t *shape, bool beside, bool weighted,
+                    float smoothing)
 {
     FshError error = {0};
     Loss loss = {.graph = graph_new()};
@@ -75,8 +76,8 @@ static Loss loss_new(LossKind kind, int rank, const int64_t *shape, bool beside,
         TensorId labels = graph_input(graph, "labels", DATA_I64, 1, shape);
         TensorId mixed = beside ? graph_input(graph, "labels_mixed", DATA_I64, 1, shape) : TENSOR_NONE;
         TensorId mix = beside ? graph_input(graph, "mix", DATA_F32, 1, shape) : TENSOR_NONE;
-        y = (kind == LOSS_BCE ? graph_binary_cross_entropy
-                              : graph_softmax_cross_entropy)(graph, x, labels, mixed, mix, smoothing);
+        TensorId weights = weighted ? graph_input(graph, "weights", DATA_F32, 1, &shape[1]) : TENSOR_NONE;
+        y = graph_class_loss(graph, kind, x, &(ClassTargetsOf){labels, mixed, mix, weights, smoothing});
     } else {
         TensorId target = graph_input(graph, "target", DATA_F32, rank, shape);
         TensorId valid = beside ? graph_input(graph, "valid", DATA_F32, 1, shape) : TENSOR_NONE;
@@ -93,6 +94,11 @@ static Loss loss_new(LossKind kind, int rank, const int64_t *shape, bool beside,
     check(state_new(&loss.state, loss.backend, graph, &error), &error);
     check(program_new(&loss.program, loss.state, graph, &error), &error);
     return loss;
+}
+
+static Loss loss_new(LossKind kind, int rank, const int64_t *shape, bool beside, float smoothing)
+{
+    return loss_of(kind, rank, shape, beside, false, smoothing);
 }
 
 static void loss_free(Loss *loss)
@@ -123,6 +129,15 @@ static void write_reals(const Loss *loss, const char *name, const json_t *array)
         write_input(loss, name, values, json_array_size(array) * sizeof *values);
 }
 
+static void write_spec(const Loss *loss, const json_t *spec, const char *name)
+{
+    float *values = malloc(golden_count(spec) * sizeof *values);
+    assert_non_null(values);
+    golden_generate(spec, values);
+    write_input(loss, name, values, golden_count(spec) * sizeof *values);
+    free(values);
+}
+
 /* Writes what each spec stands for to the input of the name at the same place. */
 static void write_specs(const Loss *loss, json_t *specs, const char *const *names, size_t count)
 {
@@ -133,11 +148,7 @@ static void write_specs(const Loss *loss, json_t *specs, const char *const *name
     {
         if (i >= count)
             break;
-        float *values = malloc(golden_count(spec) * sizeof *values);
-        assert_non_null(values);
-        golden_generate(spec, values);
-        write_input(loss, names[i], values, golden_count(spec) * sizeof *values);
-        free(values);
+        write_spec(loss, spec, names[i]);
     }
 }
 
@@ -152,7 +163,11 @@ static double case_error(json_t *c)
     size_t i;
     const int rank = golden_shape(json_array_get(inputs, 0), shape);
     const bool beside = json_object_get(c, "mix") || json_object_get(c, "valid");
-    Loss loss = loss_new(kind, rank, shape, beside, rank == 2 ? (float)golden_real(c, "smoothing") : 0);
+    json_t *weights = json_object_get(c, "weights");
+    Loss loss =
+        loss_of(kind, rank, shape, beside, weights, rank == 2 ? (float)golden_real(c, "smoothing") : 0);
+    if (weights)
+        write_spec(&loss, weights, "weights");
     write_specs(&loss, inputs, rank == 2 ? of_classes : of_images, rank == 2 ? 2 : 3);
     write_integers(&loss, "labels", json_object_get(c, "labels"));
     write_integers(&loss, "labels_mixed", json_object_get(c, "labels_mixed"));
@@ -184,7 +199,7 @@ TEST(test_losses_agree_with_pytorch)
         print_message("  %-50s %.1e\n", golden_text(c, "name"), relative);
         worst = fmax(worst, relative);
     }
-    assert_true(i >= 28);
+    assert_true(i >= 36);
     json_decref(document);
     if (!(worst < TOLERANCE))
         fail_msg("worst relative error %.2e, allowed %.0e", worst, TOLERANCE);

@@ -1,5 +1,7 @@
+#include "trainer/data/class_weights.h"
 #include "trainer/data/training_data.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/support/support.h"
@@ -176,4 +178,79 @@ TEST_IN_FOLDER(test_a_split_that_is_not_there_is_named_with_those_that_are, fold
     assert_int_equal(training_data_open(&data, test_path(folder, "set"), 0, "training", NULL, &error),
                      FSH_ERR_NOT_FOUND);
     assert_contains(error.message, "has no split 'training'; it has: train, val");
+}
+
+/* ---- weights of classes ---- */
+
+static const DatasetSpec seven = {.codec = FSH_CODEC_RAW,
+                                  .width = 16,
+                                  .height = 16,
+                                  .channels = 3,
+                                  .class_count = 4,
+                                  .train_count = 7,
+                                  .val_count = 4,
+                                  .shard_count = 1};
+
+/* scikit-learn: compute_class_weight("balanced", classes=range(4), y=[0, 1, 2, 3, 0, 1, 2]). */
+TEST_IN_FOLDER(test_balanced_weights_are_those_of_scikit_learn, folder)
+{
+    const char *path = test_path(folder, "set");
+    TrainingData data;
+    FshError error = {0};
+    float *weights = NULL;
+    dataset_make(path, &seven);
+    assert_ok(training_data_open(&data, path, FSH_KIND_CLASSES, "train", NULL, &error), &error);
+    assert_ok(class_weights_make(&weights, "balanced", &data, &error), &error);
+    assert_memory_equal(weights, ((const float[]){0.875F, 0.875F, 0.875F, 1.75F}), 4 * sizeof *weights);
+    free(weights);
+    /* The network's classes are others, in another order: two of them are not in the dataset. */
+    static const int32_t places[] = {5, 3, 1, 0};
+    data.label_places = places;
+    data.class_count = 6;
+    assert_ok(class_weights_make(&weights, "balanced", &data, &error), &error);
+    assert_memory_equal(weights, ((const float[]){1.75F, 0.875F, 1, 0.875F, 1, 0.875F}), 6 * sizeof *weights);
+    free(weights);
+    data.class_count = 4;
+    training_data_close(&data);
+}
+
+TEST_IN_FOLDER(test_weights_are_read_by_name_or_place, folder)
+{
+    static const struct {
+        const char *text, *message;
+    } files[] = {
+        {"class00 1\nclass01 2\nclass02 0\nclass03 0.5\n", NULL},
+        {"class03,0.5\nclass01,2\nclass00,1\nclass02,0\nclass99,7\n", NULL},
+        {"class00\t1\nclass01\t2\nclass02\t0\nclass03\t5e-1\n", NULL},
+        {"1\n2\n0\n0.5\n", NULL},
+        {"class00 1\nclass01 2\nclass03 0.5\n", "has no weight for class 'class02'"},
+        {"1\n2\n-1\n0.5\n", "the weight of class 'class02' is '-1', not a number from 0 to 1e+06"},
+        {"1\n2\nnan\n0.5\n", "the weight of class 'class02' is 'nan', not a number"},
+        {"1\n2\n0x\n0.5\n", "the weight of class 'class02' is '0x', not a number"},
+        {"0\n0\n0\n0\n", "every weight is 0"},
+        {"1\n2\n", "weights.txt"},
+        {"", "weights.txt"},
+    };
+    static const float expected[] = {1, 2, 0, 0.5F};
+    const char *path = test_path(folder, "set"), *file = test_path(folder, "weights.txt");
+    TrainingData data;
+    FshError error = {0};
+    dataset_make(path, &seven);
+    assert_ok(training_data_open(&data, path, FSH_KIND_CLASSES, "train", NULL, &error), &error);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        float *weights = NULL;
+        test_file_write_text(file, files[i].text);
+        const FshStatus status = class_weights_make(&weights, file, &data, &error);
+        if (files[i].message) {
+            assert_int_not_equal(status, FSH_OK);
+            assert_null(weights);
+            assert_contains(error.message, "--class-weights: ");
+            assert_contains(error.message, files[i].message);
+        } else {
+            assert_ok(status, &error);
+            assert_memory_equal(weights, expected, sizeof expected);
+        }
+        free(weights);
+    }
+    training_data_close(&data);
 }

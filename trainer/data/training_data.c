@@ -378,6 +378,7 @@ FshStatus training_data_name_classes(TrainingData *data, FshError *error)
 void training_data_close(TrainingData *data)
 {
     display_names_free(data->display_names, (size_t)data->class_count);
+    free(data->class_weights);
     fsh_close(&data->dataset);
     *data = (TrainingData){0};
 }

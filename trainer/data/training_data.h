@@ -25,6 +25,9 @@ typedef struct TrainingData {
     /* of the manifest's classes among class_names; borrowed; NULL: the same classes in the same order, as
      * training_data_open leaves it */
     const int32_t *label_places;
+    float
+        *class_weights; /* [class_count]: how much each counts in the loss (class_weights.h); owned; NULL: all
+                             alike */
     unsigned input_field, target_field;    /* classes: both 0 */
     const char *input_name, *target_name;  /* borrowed from the manifest: "blurry", "sharp" */
     uint32_t channels;                     /* 1 or 3 */

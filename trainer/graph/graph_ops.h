@@ -83,9 +83,11 @@ typedef enum OpKind {
      * j] */
     OP_PIXEL_SHUFFLE,   /* (x [N, H, W, C * r * r]) -> y [N, H * r, W * r, C] */
     OP_PIXEL_UNSHUFFLE, /* (x [N, H * r, W * r, C]) -> y [N, H, W, C * r * r] */
-    /* (logits [N, K], labels i64 [N], labels_mixed i64 [N]?, mix [N]?) -> loss [1], probabilities [N, K] */
+    /* (logits [N, K], labels i64 [N], labels_mixed i64 [N]?, mix [N]?, weights [K]?) -> loss [1],
+     * probabilities [N, K] */
     OP_SOFTMAX_CROSS_ENTROPY,
-    OP_SOFTMAX_CROSS_ENTROPY_BACKWARD, /* (dloss, probabilities, labels, labels_mixed?, mix?) -> dlogits */
+    OP_SOFTMAX_CROSS_ENTROPY_BACKWARD, /* (dloss, probabilities, labels, labels_mixed?, mix?, weights?)
+                                          -> dlogits */
     OP_BINARY_CROSS_ENTROPY,           /* as OP_SOFTMAX_CROSS_ENTROPY; probabilities are the sigmoids */
     OP_BINARY_CROSS_ENTROPY_BACKWARD,  /* as OP_SOFTMAX_CROSS_ENTROPY_BACKWARD */
     OP_PIXEL_LOSS,          /* (prediction, target [N, H, W, C], valid [N]?) -> loss [1], squared error [N] */
@@ -160,14 +162,15 @@ enum { RESPONSE_NORM_X, RESPONSE_NORM_WEIGHT, RESPONSE_NORM_BIAS };
 enum { RESPONSE_NORM_Y, RESPONSE_NORM_NORMS };
 enum { RESPONSE_NORM_BACK_DY, RESPONSE_NORM_BACK_X, RESPONSE_NORM_BACK_WEIGHT, RESPONSE_NORM_BACK_NORMS };
 enum { RESPONSE_NORM_BACK_DX, RESPONSE_NORM_BACK_DWEIGHT, RESPONSE_NORM_BACK_DBIAS };
-enum { CLASS_LOSS_LOGITS, CLASS_LOSS_LABELS, CLASS_LOSS_LABELS_MIXED, CLASS_LOSS_MIX };
+enum { CLASS_LOSS_LOGITS, CLASS_LOSS_LABELS, CLASS_LOSS_LABELS_MIXED, CLASS_LOSS_MIX, CLASS_LOSS_WEIGHTS };
 enum { CLASS_LOSS_LOSS, CLASS_LOSS_PROBABILITIES }; /* OP_SOFTMAX_CROSS_ENTROPY, OP_BINARY_CROSS_ENTROPY */
 enum {
     CLASS_LOSS_BACK_DLOSS,
     CLASS_LOSS_BACK_PROBABILITIES,
     CLASS_LOSS_BACK_LABELS,
     CLASS_LOSS_BACK_LABELS_MIXED,
-    CLASS_LOSS_BACK_MIX
+    CLASS_LOSS_BACK_MIX,
+    CLASS_LOSS_BACK_WEIGHTS
 };
 enum { PIXEL_LOSS_PREDICTION, PIXEL_LOSS_TARGET, PIXEL_LOSS_VALID };
 enum { PIXEL_LOSS_LOSS, PIXEL_LOSS_ERRORS };
@@ -355,6 +358,17 @@ TensorId graph_softmax_cross_entropy(Graph *graph, TensorId logits, TensorId lab
  * the target is graph_softmax_cross_entropy's. */
 TensorId graph_binary_cross_entropy(Graph *graph, TensorId logits, TensorId labels, TensorId labels_mixed,
                                     TensorId mix, float smoothing);
+/* What the samples of a loss of classes shall be. */
+typedef struct ClassTargetsOf {
+    TensorId labels, labels_mixed, mix; /* as graph_softmax_cross_entropy's */
+    TensorId weights;                   /* [K] f32 >= 0, or TENSOR_NONE: 1 */
+    float smoothing;
+} ClassTargetsOf;
+/* Returns the loss of one of the two above (LOSS_CROSS_ENTROPY, LOSS_BCE), with weights of classes as
+ * PyTorch's CrossEntropyLoss and BCEWithLogitsLoss have them: cross-entropy is -sum weights target log
+ * softmax(logits), divided by the sum of the samples' weights, which are those of their labels in their
+ * shares; binary cross-entropy multiplies each class by its weight, and stays a mean. */
+TensorId graph_class_loss(Graph *graph, LossKind kind, TensorId logits, const ClassTargetsOf *targets);
 /* Returns the mean [1] over images [N, H, W, C] f32, each weighted by valid [N] f32 (TENSOR_NONE: 1; 0 leaves
  * a padded image out), of a loss of d = prediction - target:
  *

@@ -22,14 +22,17 @@ static TensorId as_f32(Graph *graph, TensorId x)
     return tensor && data_type_is_float(tensor->type) ? graph_cast(graph, x, DATA_F32) : x;
 }
 
-static TensorId append_class_loss(Graph *graph, OpKind op, const char *what, TensorId logits, TensorId labels,
-                                  TensorId labels_mixed, TensorId mix, float smoothing)
+TensorId graph_class_loss(Graph *graph, LossKind kind, TensorId logits, const ClassTargetsOf *targets)
 {
+    const bool is_binary = kind == LOSS_BCE;
+    const char *what = is_binary ? "binary cross-entropy" : "cross-entropy";
     logits = as_f32(graph, logits);
-    const Tensor *scores = graph_operand(graph, logits), *classes = graph_operand(graph, labels);
-    const Tensor *others = optional_operand(graph, labels_mixed), *shares = optional_operand(graph, mix);
+    const Tensor *scores = graph_operand(graph, logits), *classes = graph_operand(graph, targets->labels);
+    const Tensor *others = optional_operand(graph, targets->labels_mixed),
+                 *shares = optional_operand(graph, targets->mix),
+                 *weights = optional_operand(graph, targets->weights);
     char left[96], right[96];
-    if (!scores || !classes)
+    if (!scores || !classes || (targets->weights != TENSOR_NONE && !weights))
         return TENSOR_NONE;
     if (scores->rank != 2 || scores->type != DATA_F32 || !is_beside(scores, classes, DATA_I64))
         return graph_fail(graph, FSH_ERR_MISMATCH,
@@ -41,13 +44,21 @@ static TensorId append_class_loss(Graph *graph, OpKind op, const char *what, Ten
         return graph_fail(graph, FSH_ERR_MISMATCH,
                           "%s: %s of mixed samples needs the other label i64 [N] and its share f32 [N]",
                           scores->name, what);
-    if (!(smoothing >= 0 && smoothing < 1))
+    if (weights && (weights->rank != 1 || weights->type != DATA_F32 || weights->shape[0] != scores->shape[1]))
+        return graph_fail(graph, FSH_ERR_MISMATCH, "%s: %s needs f32 weights [K] of the classes, not %s [%s]",
+                          scores->name, what, data_type_name(weights->type),
+                          tensor_shape_text(weights, left, sizeof left));
+    if (!(targets->smoothing >= 0 && targets->smoothing < 1))
         return graph_fail(graph, FSH_ERR_USAGE, "%s: label smoothing %g; it must be at least 0 and below 1",
-                          scores->name, (double)smoothing);
-    Node node = {.op = op,
-                 .inputs = {logits, labels, labels_mixed, mix},
-                 .input_count = 4,
-                 .as.loss.smoothing = smoothing};
+                          scores->name, (double)targets->smoothing);
+    Node node = {.op = is_binary ? OP_BINARY_CROSS_ENTROPY : OP_SOFTMAX_CROSS_ENTROPY,
+                 .inputs = {[CLASS_LOSS_LOGITS] = logits,
+                            [CLASS_LOSS_LABELS] = targets->labels,
+                            [CLASS_LOSS_LABELS_MIXED] = targets->labels_mixed,
+                            [CLASS_LOSS_MIX] = targets->mix,
+                            [CLASS_LOSS_WEIGHTS] = targets->weights},
+                 .input_count = weights ? 5 : 4,
+                 .as.loss.smoothing = targets->smoothing};
     node_name_after(&node, scores);
     return graph_append(graph, &node);
 }
@@ -55,15 +66,15 @@ static TensorId append_class_loss(Graph *graph, OpKind op, const char *what, Ten
 TensorId graph_softmax_cross_entropy(Graph *graph, TensorId logits, TensorId labels, TensorId labels_mixed,
                                      TensorId mix, float smoothing)
 {
-    return append_class_loss(graph, OP_SOFTMAX_CROSS_ENTROPY, "cross-entropy", logits, labels, labels_mixed,
-                             mix, smoothing);
+    const ClassTargetsOf targets = {labels, labels_mixed, mix, TENSOR_NONE, smoothing};
+    return graph_class_loss(graph, LOSS_CROSS_ENTROPY, logits, &targets);
 }
 
 TensorId graph_binary_cross_entropy(Graph *graph, TensorId logits, TensorId labels, TensorId labels_mixed,
                                     TensorId mix, float smoothing)
 {
-    return append_class_loss(graph, OP_BINARY_CROSS_ENTROPY, "binary cross-entropy", logits, labels,
-                             labels_mixed, mix, smoothing);
+    const ClassTargetsOf targets = {labels, labels_mixed, mix, TENSOR_NONE, smoothing};
+    return graph_class_loss(graph, LOSS_BCE, logits, &targets);
 }
 
 static void class_loss_infer(Graph *graph, Node *node)
@@ -82,8 +93,9 @@ static void class_loss_differentiate(Graph *graph, const Node *node, TensorId ou
                                 [CLASS_LOSS_BACK_PROBABILITIES] = node->outputs[CLASS_LOSS_PROBABILITIES],
                                 [CLASS_LOSS_BACK_LABELS] = node->inputs[CLASS_LOSS_LABELS],
                                 [CLASS_LOSS_BACK_LABELS_MIXED] = node->inputs[CLASS_LOSS_LABELS_MIXED],
-                                [CLASS_LOSS_BACK_MIX] = node->inputs[CLASS_LOSS_MIX]},
-                     .input_count = 5,
+                                [CLASS_LOSS_BACK_MIX] = node->inputs[CLASS_LOSS_MIX],
+                                [CLASS_LOSS_BACK_WEIGHTS] = node->inputs[CLASS_LOSS_WEIGHTS]},
+                     .input_count = node->input_count + 1,
                      .as.loss = node->as.loss};
     graph_append_backward(graph, node, &backward, &node->inputs[0], 1);
 }

@@ -62,17 +62,17 @@ static TensorId build_classification(Graph *graph, const Model *model, const Mod
                                      const ModelRecipe *recipe, TensorId image)
 {
     const bool mixes = spec->training && recipe->mixes;
-    const float smoothing = spec->training ? recipe->label_smoothing : 0;
-    TensorId label = graph_input(graph, "label", DATA_I64, 1, &spec->batch);
-    TensorId label_mixed = mixes ? graph_input(graph, "label_mixed", DATA_I64, 1, &spec->batch) : TENSOR_NONE;
-    TensorId mix = mixes ? graph_input(graph, "mix", DATA_F32, 1, &spec->batch) : TENSOR_NONE;
+    const bool weighs = spec->training && recipe->weighs_classes;
+    ClassTargetsOf targets = {.smoothing = spec->training ? recipe->label_smoothing : 0};
+    targets.labels = graph_input(graph, "label", DATA_I64, 1, &spec->batch);
+    targets.labels_mixed = mixes ? graph_input(graph, "label_mixed", DATA_I64, 1, &spec->batch) : TENSOR_NONE;
+    targets.mix = mixes ? graph_input(graph, "mix", DATA_F32, 1, &spec->batch) : TENSOR_NONE;
+    targets.weights = weighs ? graph_input(graph, "class_weights", DATA_F32, 1, &spec->classes) : TENSOR_NONE;
     graph_set_compute_type(graph, recipe->compute_type);
     TensorId logits =
         model->build(graph, graph_normalize(graph, image, recipe->mean, recipe->deviation), spec);
     logits = graph_cast(graph, logits, DATA_F32); /* whatever type the network computes in */
-    TensorId loss = recipe->loss == LOSS_BCE
-                        ? graph_binary_cross_entropy(graph, logits, label, label_mixed, mix, smoothing)
-                        : graph_softmax_cross_entropy(graph, logits, label, label_mixed, mix, smoothing);
+    TensorId loss = graph_class_loss(graph, recipe->loss, logits, &targets);
     graph_keep(graph, logits, "logits");
     return loss;
 }

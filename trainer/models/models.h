@@ -95,15 +95,16 @@ void model_read_shape(const json_t *object, ModelValues *values);
 void model_take_shape(ModelValues *values, const ModelValues *shape);
 
 /* Parts of training and evaluation around a network. Inputs: "image" u8; of classes "label" i64 and, with
- * mixes, "label_mixed" i64 and "mix" f32; of pairs "target" u8 and "valid" f32; with spec->training
- * "learning_rate". Outputs: "logits", or "restored" and each image's mean squared "error"; "loss"; with
- * spec->training those of graph_update. */
+ * mixes, "label_mixed" i64 and "mix" f32, with weighs_classes "class_weights" f32 [classes]; of pairs
+ * "target" u8 and "valid" f32; with spec->training "learning_rate". Outputs: "logits", or "restored" and each
+ * image's mean squared "error"; "loss"; with spec->training those of graph_update. */
 typedef struct ModelRecipe {
     double mean[4], deviation[4]; /* of pixels at full scale 0..1; for restoration 0 and 1 */
     LossKind loss;
     DataType compute_type; /* DATA_F32, DATA_BF16 or DATA_F16: of activations and products */
     float label_smoothing; /* training only */
     bool mixes;            /* training only: each sample has two labels */
+    bool weighs_classes;   /* training only: see graph_class_loss */
     bool sync_norms;       /* training only: see graph_set_sync_norms */
     unsigned fusions;      /* GraphFusion bits that the backend has (backend_fusions); 0: FUSE_ALL */
     ParameterRules rules;  /* training only */

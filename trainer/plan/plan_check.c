@@ -243,6 +243,7 @@ static const struct Rule {
     {AT(schedule.early_stop_min_delta), stops_early, "--early-stop-patience"},
     {AT(schedule.early_stop_metric), stops_early, "--early-stop-patience"},
     {AT(label_smoothing), is_classes, "classes"},
+    {AT(class_weights), is_classes, "classes"},
     {AT(train_crop_mode), is_random_classes, "classes, and not with --no-aug"},
     {AT(scale), is_resized_crop, "random resized crops (--train-crop-mode rrc), and not with --no-aug"},
     {AT(ratio), is_resized_crop, "random resized crops (--train-crop-mode rrc), and not with --no-aug"},

@@ -1,5 +1,6 @@
 /* plan_describe.c - prints the plan in a few lines. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -234,6 +235,17 @@ static void say_rules(Line *line, const ParameterRules *rules)
         say(line, ", layer decay %g", rules->layer_decay);
 }
 
+/* Adds the range of the weights. */
+static void say_class_weights(Line *line, const float *weights, int64_t classes)
+{
+    double least = (double)weights[0], most = least;
+    for (int64_t c = 1; c < classes; c++) {
+        least = fmin(least, (double)weights[c]);
+        most = fmax(most, (double)weights[c]);
+    }
+    say(line, ", classes weighted from %.3g to %.3g", least, most);
+}
+
 static void tell_training(const Teller *teller, const TrainPlan *plan)
 {
     const ModelRecipe *recipe = &plan->recipe;
@@ -241,6 +253,8 @@ static void tell_training(const Teller *teller, const TrainPlan *plan)
     say(&line, "training: %" PRIu64 " epochs, %s", plan->epochs, loss_names[plan->recipe.loss]);
     if (recipe->label_smoothing > 0)
         say(&line, " (label smoothing %g)", (double)recipe->label_smoothing);
+    if (plan->class_weights)
+        say_class_weights(&line, plan->class_weights, plan->train_spec.classes);
     say(&line, ", ");
     say_optimizer(&line, &recipe->optimizer);
     say_rules(&line, &recipe->rules);

@@ -14,6 +14,7 @@ static FshStatus plan_loss(TrainPlan *plan, const TrainOptions *options, FshErro
                              loss_names[plan->recipe.loss], of_classes ? "classes" : "pairs",
                              of_classes ? "pairs" : "classes");
     plan->recipe.label_smoothing = plan_is_pairs(plan) ? 0 : (float)options->label_smoothing;
+    plan->recipe.weighs_classes = plan->class_weights != NULL;
     plan->recipe.mixes = !plan_is_pairs(plan) && options->augment && options->mixing.probability > 0 &&
                          (options->mixing.mixup_alpha > 0 || options->mixing.cutmix_alpha > 0);
     return FSH_OK;

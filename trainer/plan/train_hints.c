@@ -222,8 +222,6 @@ const OptionForeign train_answers[] = {
     {"num-classes", CLASSES},
     {"n-classes", CLASSES},
     {"nb-classes", CLASSES},
-    {"class-weights", "not there: the loss takes all classes alike"},
-    {"class-weight", "not there: the loss takes all classes alike"},
     {"weighted-sampler", "--sampler balanced: each class equally often"},
     {"ra-sampler", "--aug-repeats N"},
     {"epoch-repeats", "not there: each sample is seen once an epoch; give more --epochs"},

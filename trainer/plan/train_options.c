@@ -320,6 +320,11 @@ void train_options_rows(TrainOptions *o, Option *rows)
          .maximum = 0.99, .alias = "smoothing",
          .uses = USE_LEARN,
          .help = "part of each label that is spread over all classes"},
+        {.name = "class-weights", .kind = OPTION_TEXT, .value = &o->class_weights, .argument = "HOW",
+         .alias = "class-weight",
+         .uses = USE_LEARN,
+         .help = "how much each class counts in the loss of training: balanced, by how many images it has, "
+                 "or a file with a line CLASS WEIGHT for each"},
         {.name = "", .marks = PART_OPTIMIZER, .uses = USE_LEARN},
         {.name = "seed", .kind = OPTION_INTEGER, .value = &o->seed, .argument = "N",
          .maximum = 9007199254740992.0,

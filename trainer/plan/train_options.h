@@ -70,8 +70,9 @@ typedef struct TrainOptions {
     int64_t grad_accum_steps;
     int loss; /* LossKind; auto */
     double label_smoothing;
-    UpdateOptions update;     /* update_options_rows */
-    ScheduleOptions schedule; /* schedule_options_rows */
+    const char *class_weights; /* "balanced" or a file; NULL: all alike */
+    UpdateOptions update;      /* update_options_rows */
+    ScheduleOptions schedule;  /* schedule_options_rows */
     int64_t seed;
     bool deterministic;
 

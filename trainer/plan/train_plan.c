@@ -275,6 +275,7 @@ FshStatus plan_make(TrainPlan *plan, const TrainOptions *options, const Model *m
         .divides_batch = options->ranks.parallel == RANK_PARALLEL_DP,
         .device = options->device,
         .train_count = data->train ? data->train->sample_count : 0,
+        .class_weights = data->class_weights,
         .evaluation_count = data->evaluation ? data->evaluation->sample_count : 0,
         .seed = (uint64_t)options->seed,
         .batches_ahead = BATCHES_AHEAD,

@@ -52,6 +52,7 @@ typedef struct TrainPlan {
     Augmentation train_augmentation, evaluation_augmentation;
     Mixing mixing;
     Sampling sampling;
+    const float *class_weights;     /* TrainingData's, borrowed */
     Progression progression;        /* from = to: one size */
     uint32_t edges[PLAN_EDGES_MAX]; /* all edges of training, ascending; none without a training split */
     size_t edge_count;

@@ -21,6 +21,7 @@ static FshStatus find_tensors(NetworkProgram *part, bool classes, FshError *erro
         {"label", &part->label, classes},
         {"label_mixed", &part->label_mixed, false},
         {"mix", &part->mix, false},
+        {"class_weights", &part->class_weights, false},
         {"target", &part->target, !classes},
         {"valid", &part->valid, !classes},
         {"learning_rate", &part->learning_rate, part->spec.training},

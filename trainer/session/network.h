@@ -22,7 +22,7 @@ typedef struct NetworkProgram {
     Graph *graph;
     Program *program; /* NULL: the graph alone was asked for */
     ModelSpec spec;
-    TensorId image, label, label_mixed, mix, target, valid, learning_rate; /* inputs */
+    TensorId image, label, label_mixed, mix, class_weights, target, valid, learning_rate; /* inputs */
     TensorId output;      /* "logits" [batch, classes]; "restored" [batch, height, width, channels] */
     TensorId loss, error; /* error: [batch], pairs only */
     TensorId gradient_norm, updated;

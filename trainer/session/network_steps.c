@@ -162,6 +162,8 @@ FshStatus network_write_step(Network *network, const Batch *batch, double learni
     const float rate = (float)learning_rate;
     FshStatus status = network_write_input(part, part->learning_rate, &rate, error);
     if (!status)
+        status = network_write_input(part, part->class_weights, network->plan->class_weights, error);
+    if (!status)
         status = write_drop_paths(network, part, batch, error);
     return status ? status : network_write_batch(part, batch, error);
 }

@@ -11,6 +11,7 @@
 #include "common/path.h"
 #include "common/progress.h"
 #include "common/resolve.h"
+#include "trainer/data/class_weights.h"
 #include "trainer/session/memory_table.h"
 #include "trainer/session/ranks_alike.h"
 #include "trainer/session/session_alike.h"
@@ -251,6 +252,9 @@ static FshStatus open_data(Session *session, const TrainOptions *options, Sessio
         status = session_map_classes(session, options, use, error);
     if (!status)
         status = training_data_name_classes(&session->data, error);
+    if (!status && options->class_weights && session->data.train && session->data.kind == FSH_KIND_CLASSES)
+        status =
+            class_weights_make(&session->data.class_weights, options->class_weights, &session->data, error);
     if (!status && model == origin->model)
         model_take_shape(&settled.network, &origin->options);
     if (!status && use == SESSION_EVALUATE && model->task == TASK_CLASSIFICATION) {

@@ -284,22 +284,27 @@ def class_targets(labels, labels_mixed, mix, classes, smoothing):
     return [one_hot(label) if mix is None else mixed(n) for n, label in enumerate(labels) if label != -1]
 
 
-def class_loss_case(op, name, labels, classes, smoothing, labels_mixed=None, mix=None):
+def class_loss_case(op, name, labels, classes, smoothing, labels_mixed=None, mix=None, weighted=False):
     x = {"name": "x", "shape": [len(labels), classes], "scale": 6.0}
     dy = {"name": "dy", "shape": [1]}
     logits = generate(x).requires_grad_(True)
     mix = mix and [f32(share) for share in mix]
     valid = [n for n, label in enumerate(labels) if label != -1]
     target = torch.stack(class_targets(labels, labels_mixed, mix, classes, f32(smoothing)))
+    weights = {"name": "weights", "shape": [classes], "offset": 1.5}
+    w = generate(weights) if weighted else None
     if op == "cross-entropy":  # PyTorch's own takes targets that are probabilities
-        loss = F.cross_entropy(logits[valid], target).reshape(1)
+        # and divides by the samples then; by their labels' weights where a target is a label
+        shares = [mix[n] if mix else 1 for n in valid]
+        counted = sum(s * w[labels[n]] + (1 - s) * (w[labels_mixed[n]] if s < 1 else 0) for n, s in zip(valid, shares)) if weighted else len(valid)
+        loss = (F.cross_entropy(logits[valid], target, weight=w, reduction="sum") / counted).reshape(1)
         if mix is None:
-            plain = F.cross_entropy(logits, torch.tensor(labels), ignore_index=-1, label_smoothing=f32(smoothing))
+            plain = F.cross_entropy(logits, torch.tensor(labels), weight=w, ignore_index=-1, label_smoothing=f32(smoothing))
             assert abs(plain.item() - loss.item()) < 1e-12
     else:  # timm.loss.BinaryCrossEntropy
-        loss = F.binary_cross_entropy_with_logits(logits[valid], target).reshape(1)
+        loss = F.binary_cross_entropy_with_logits(logits[valid], target, weight=w).reshape(1)
     loss.backward(generate(dy))
-    return {"name": f"{op}{name}", "loss": op, "smoothing": smoothing, "labels": labels, "inputs": [x, dy],
+    return {"name": f"{op}{name}", "loss": op, "smoothing": smoothing, "labels": labels, "inputs": [x, dy], **({"weights": weights} if weighted else {}),
             **({"labels_mixed": labels_mixed, "mix": mix} if mix else {}), "expected": [summary("y", loss), summary("dx", logits.grad)]}
 
 
@@ -331,7 +336,11 @@ def losses():
                   class_loss_case(op, ", labels left out", [3, -1, 19, 1, -1, -1, 7], 20, 0.1),
                   class_loss_case(op, ", mixed", labels, 10, 0.0, others, mix),
                   class_loss_case(op, ", mixed, smoothing 0.1, labels left out", [-1, 0, 9, -1, 4, 3], 10, 0.1, [-1, 3, 9, 5, -1, 2], mix),
-                  class_loss_case(op, ", 1000 classes", [999, 0, 500], 1000, 0.1, [1, 2, 3], [0.9, 0.6, 0.1])]
+                  class_loss_case(op, ", 1000 classes", [999, 0, 500], 1000, 0.1, [1, 2, 3], [0.9, 0.6, 0.1]),
+                  class_loss_case(op, ", weights of classes", labels, 10, 0.0, weighted=True),
+                  class_loss_case(op, ", weights of classes, smoothing 0.1, labels left out", [3, -1, 19, 1, -1, -1, 7], 20, 0.1, weighted=True),
+                  class_loss_case(op, ", weights of classes, mixed, smoothing 0.1", labels, 10, 0.1, others, mix, weighted=True),
+                  class_loss_case(op, ", weights of 300 classes", [299, 0, 150], 300, 0.1, weighted=True)]
     for kind in ("l1", "charbonnier", "mse", "psnr"):
         cases += [pixel_loss_case(kind, "", [3, 7, 5, 3]),
                   pixel_loss_case(kind, ", one image left out", [3, 7, 5, 3], [1.0, 0.0, 1.0]),

@@ -3,15 +3,24 @@
 #include <math.h>
 
 /* The two losses of classes. A sample's target is mix (1 without) at its label and the rest at the other
- * label, all of it times 1 - smoothing, plus smoothing / K everywhere. */
+ * label, all of it times 1 - smoothing, plus smoothing / K everywhere. Weights of classes: see
+ * graph_class_loss. */
 typedef struct ClassLoss {
     const CpuStep *step;
     const int64_t *labels, *labels_mixed;
     const float *mix;
+    const float *weights; /* [classes]; NULL: 1 each */
     int64_t samples, classes;
+    bool binary;
     double smoothing, dloss;
-    int64_t valid; /* samples that count */
+    double weight_sum; /* of all classes */
+    double counted;    /* samples that count; of the softmax: their weights */
 } ClassLoss;
+
+static double weight_of(const ClassLoss *loss, int64_t k)
+{
+    return loss->weights ? (double)loss->weights[k] : 1;
+}
 
 /* Collects the operands of a step. first: the place of the labels among its inputs. */
 static ClassLoss class_loss(const CpuStep *step, int first)
@@ -21,17 +30,46 @@ static ClassLoss class_loss(const CpuStep *step, int first)
                       .labels = step->inputs[first],
                       .labels_mixed = step->inputs[first + 1],
                       .mix = step->inputs[first + 2],
+                      .weights = step->inputs[first + 3],
+                      .binary = step->node->op == OP_BINARY_CROSS_ENTROPY ||
+                                step->node->op == OP_BINARY_CROSS_ENTROPY_BACKWARD,
                       .samples = scores->shape[0],
                       .classes = scores->shape[1],
                       .smoothing = (double)step->node->as.loss.smoothing};
-    for (int64_t n = 0; n < loss.samples; n++)
-        loss.valid += loss.labels[n] != -1;
+    for (int64_t k = 0; k < loss.classes; k++)
+        loss.weight_sum += weight_of(&loss, k);
     return loss;
 }
 
 static double share_of_label(const ClassLoss *loss, int64_t n)
 {
     return loss->mix ? (double)loss->mix[n] : 1;
+}
+
+/* Returns the weight of a sample that counts: that of its labels, in their shares. */
+static double weight_of_labels(const ClassLoss *loss, int64_t n)
+{
+    const double share = share_of_label(loss, n);
+    if (!loss->weights)
+        return 1;
+    const double of_label = share * weight_of(loss, loss->labels[n]);
+    return share == 1 ? of_label : of_label + (1 - share) * weight_of(loss, loss->labels_mixed[n]);
+}
+
+/* Returns the sum of target times weight over the classes; 1 without weights. */
+static double weight_of_target(const ClassLoss *loss, int64_t n)
+{
+    return loss->weights ? (1 - loss->smoothing) * weight_of_labels(loss, n) +
+                               loss->smoothing / (double)loss->classes * loss->weight_sum
+                         : 1;
+}
+
+/* Sets what the sums over samples are divided by. The labels are within the classes. */
+static void count_samples(ClassLoss *loss)
+{
+    for (int64_t n = 0; n < loss->samples; n++)
+        if (loss->labels[n] != -1)
+            loss->counted += loss->binary ? 1 : weight_of_labels(loss, n);
 }
 
 /* Returns what class k gets on top of smoothing / K. */
@@ -86,26 +124,31 @@ static FshStatus run_class_loss(CpuStep *step, CpuPart part, double terms, FshEr
     FshStatus status = check_labels(&loss, error);
     if (status)
         return status;
+    count_samples(&loss);
     cpu_parallel(step->program->backend, loss.samples, part, &loss);
     double sum = 0;
     for (int64_t n = 0; n < loss.samples; n++)
         sum += sample_losses(&loss)[n];
-    *(float *)step->outputs[0] = loss.valid ? (float)(sum / ((double)loss.valid * terms)) : 0;
+    *(float *)step->outputs[0] = loss.counted > 0 ? (float)(sum / (loss.counted * terms)) : 0;
     return FSH_OK;
 }
 
 /* ---- softmax ---- */
 
-/* Returns -sum target log p, with log p = x - largest - log sum exp(x - largest); targets sum to 1. */
+/* Returns -sum weight target log p, with log p = x - largest - log sum exp(x - largest). sum_x: of weight
+ * times (x - largest). */
 static double softmax_loss(const ClassLoss *loss, int64_t n, const float *x, float largest, double sum,
                            double sum_x)
 {
     const int64_t label = loss->labels[n];
     const double share = share_of_label(loss, n);
-    double of_labels = share * (double)(x[label] - largest);
-    if (loss->labels_mixed && share != 1)
-        of_labels += (1 - share) * (double)(x[loss->labels_mixed[n]] - largest);
-    return log(sum) - (1 - loss->smoothing) * of_labels - loss->smoothing / (double)loss->classes * sum_x;
+    double of_labels = share * weight_of(loss, label) * (double)(x[label] - largest);
+    if (loss->labels_mixed && share != 1) {
+        const int64_t other = loss->labels_mixed[n];
+        of_labels += (1 - share) * weight_of(loss, other) * (double)(x[other] - largest);
+    }
+    return weight_of_target(loss, n) * log(sum) - (1 - loss->smoothing) * of_labels -
+           loss->smoothing / (double)loss->classes * sum_x;
 }
 
 static void softmax_part(void *context, int part, int64_t begin, int64_t end)
@@ -123,7 +166,7 @@ static void softmax_part(void *context, int part, int64_t begin, int64_t end)
         for (int64_t k = 0; k < classes; k++) {
             p[k] = expf(x[k] - largest);
             sum += (double)p[k];
-            sum_x += (double)(x[k] - largest);
+            sum_x += weight_of(loss, k) * (double)(x[k] - largest);
         }
         for (int64_t k = 0; k < classes; k++)
             p[k] = (float)((double)p[k] / sum);
@@ -151,8 +194,9 @@ static void binary_part(void *context, int part, int64_t begin, int64_t end)
         for (int64_t k = 0; k < loss->classes; k++) {
             const float small = expf(-fabsf(x[k]));
             p[k] = (x[k] < 0 ? small : 1) / (1 + small);
-            sum += (double)(x[k] < 0 ? 0 : x[k]) - (double)x[k] * (target_at(loss, n, k) + everywhere) +
-                   (double)log1pf(small);
+            sum += weight_of(loss, k) *
+                   ((double)(x[k] < 0 ? 0 : x[k]) - (double)x[k] * (target_at(loss, n, k) + everywhere) +
+                    (double)log1pf(small));
         }
         sample_losses(loss)[n] = loss->labels[n] == -1 ? 0 : sum;
     }
@@ -165,8 +209,8 @@ static FshStatus binary_cross_entropy_run(CpuStep *step, FshError *error)
 
 /* ---- backward ---- */
 
-/* Computes dx = dloss / (samples that count * terms) * (p - target), 0 for samples that do not count: the
- * gradient of both losses. */
+/* Computes dx = dloss / (what counts * terms) * (p - target), 0 for samples that do not count: the gradient
+ * of both losses. The target has the weight of its class, p that of the sample, or of its class (binary). */
 static void backward_part(void *context, int part, int64_t begin, int64_t end)
 {
     const ClassLoss *loss = context;
@@ -176,15 +220,21 @@ static void backward_part(void *context, int part, int64_t begin, int64_t end)
         const float *p = (const float *)loss->step->inputs[CLASS_LOSS_BACK_PROBABILITIES] + n * loss->classes;
         float *dx = (float *)loss->step->outputs[0] + n * loss->classes;
         const bool counts = loss->labels[n] != -1; /* one left out may hold anything, NaN too */
-        for (int64_t k = 0; k < loss->classes; k++)
-            dx[k] = counts ? (float)(loss->dloss * ((double)p[k] - (target_at(loss, n, k) + everywhere))) : 0;
+        const double of_sample = counts && !loss->binary ? weight_of_target(loss, n) : 1;
+        for (int64_t k = 0; k < loss->classes; k++) {
+            const double weight = weight_of(loss, k), of_p = loss->binary ? weight : of_sample;
+            dx[k] = counts ? (float)(loss->dloss *
+                                     (of_p * (double)p[k] - weight * (target_at(loss, n, k) + everywhere)))
+                           : 0;
+        }
     }
 }
 
 static FshStatus run_backward(CpuStep *step, double terms)
 {
     ClassLoss loss = class_loss(step, 2);
-    loss.dloss = loss.valid ? (double)*(const float *)step->inputs[0] / ((double)loss.valid * terms) : 0;
+    count_samples(&loss);
+    loss.dloss = loss.counted > 0 ? (double)*(const float *)step->inputs[0] / (loss.counted * terms) : 0;
     cpu_parallel(step->program->backend, loss.samples, backward_part, &loss);
     return FSH_OK;
 }

@@ -15,22 +15,24 @@ extern "C" {
 /* The targets of samples. A target has the share mix (1 without mixing) at its label and the rest at the
  * other label, both times 1 - smoothing, plus smoothing / K everywhere. A sample whose label is -1 does not
  * count. If a label names no class, or a share is not within 0..1, loss and gradient are NaN (program_write
- * refuses such labels; nothing outside the logits is read). */
+ * refuses such labels; nothing outside the logits is read). weights: as graph_class_loss says. */
 typedef struct ClassTargets {
     const DeviceTensor *labels, *labels_mixed; /* i64 [N] */
     const DeviceTensor *mix;                   /* f32 [N]; labels_mixed and mix NULL: samples are not mixed */
+    const DeviceTensor *weights;               /* f32 [K], or NULL: 1 each */
     double smoothing;
     bool binary; /* each class by itself; else the softmax of all */
 } ClassTargets;
 
 uint64_t kernel_class_loss_scratch_bytes(const DeviceTensor *logits);
-/* Computes loss [1], the mean over samples that count (binary: and over classes), and probabilities [N, K].
+/* Computes loss [1], the mean over samples that count, by their weights (binary: and over classes), and
+ * probabilities [N, K].
  * One launch. */
 cudaError_t kernel_class_loss(const ClassTargets *targets, const DeviceTensor *logits,
                               const DeviceTensor *loss, const DeviceTensor *probabilities, void *scratch,
                               unsigned *arrivals, cudaStream_t stream);
-/* Computes dlogits = dloss / (samples that count, binary: times classes) * (probabilities - target); 0 for
- * samples that do not count. dlogits may be probabilities. */
+/* Computes dlogits = dloss / (samples that count, binary: times classes) * (probabilities - target), each by
+ * its weight; 0 for samples that do not count. dlogits may be probabilities. */
 cudaError_t kernel_class_loss_backward(const ClassTargets *targets, const DeviceTensor *dloss,
                                        const DeviceTensor *probabilities, const DeviceTensor *dlogits,
                                        cudaStream_t stream);

@@ -17,7 +17,7 @@ constexpr int block_classes = 256;
 
 struct Targets {
     const int64_t *labels, *labels_mixed;
-    const float *mix;
+    const float *mix, *weights;
     int64_t samples;
     int classes;
     double smoothing;
@@ -47,6 +47,28 @@ __device__ double target_at(const Targets &targets, const Sample &sample, int k)
     return target * (1 - targets.smoothing) + targets.smoothing / targets.classes;
 }
 
+__device__ double weight_of(const Targets &targets, int k)
+{
+    return targets.weights ? (double)targets.weights[k] : 1;
+}
+
+/* Returns the weight of a sound sample: that of its labels, in their shares. */
+__device__ double weight_of_labels(const Targets &targets, const Sample &sample)
+{
+    if (!targets.weights)
+        return 1;
+    const double of_label = sample.share * weight_of(targets, sample.label);
+    return sample.other < 0 ? of_label : of_label + (1 - sample.share) * weight_of(targets, sample.other);
+}
+
+/* Returns the sum of target times weight over the classes; 1 without weights. weight_sum: of all classes. */
+__device__ double weight_of_target(const Targets &targets, const Sample &sample, double weight_sum)
+{
+    return targets.weights ? (1 - targets.smoothing) * weight_of_labels(targets, sample) +
+                                 targets.smoothing / targets.classes * weight_sum
+                           : 1;
+}
+
 template <int Threads, typename T> __device__ T row_sum(T value)
 {
     return Threads == 32 ? warp_sum(value) : block_sum(value);
@@ -60,13 +82,17 @@ __device__ double softmax_row(const Targets &targets, const Sample &sample, cons
     for (int k = lane; k < targets.classes; k += Threads)
         greatest = fmaxf(greatest, x[k]);
     greatest = Threads == 32 ? warp_max(greatest) : block_max(greatest);
-    double sum = 0, sum_x = 0;
+    double sum = 0, sum_x = 0, weight_sum = 0;
     for (int k = lane; k < targets.classes; k += Threads) {
+        const double weight = weight_of(targets, k);
         sum += (double)expf(x[k] - greatest);
-        sum_x += (double)(x[k] - greatest);
+        sum_x += weight * (double)(x[k] - greatest);
+        weight_sum += weight;
     }
     sum = row_sum<Threads>(sum);
     sum_x = row_sum<Threads>(sum_x);
+    if (targets.weights)
+        weight_sum = row_sum<Threads>(weight_sum);
     const double inverse = 1 / sum;
     for (int k = lane; k < targets.classes; k += Threads)
         p[k] = (float)((double)expf(x[k] - greatest) * inverse);
@@ -74,10 +100,12 @@ __device__ double softmax_row(const Targets &targets, const Sample &sample, cons
         return 0;
     if (!sample.sound)
         return NAN;
-    double of_labels = sample.share * (double)(x[sample.label] - greatest);
+    double of_labels = sample.share * weight_of(targets, sample.label) * (double)(x[sample.label] - greatest);
     if (sample.other >= 0)
-        of_labels += (1 - sample.share) * (double)(x[sample.other] - greatest);
-    return log(sum) - (1 - targets.smoothing) * of_labels - targets.smoothing / targets.classes * sum_x;
+        of_labels +=
+            (1 - sample.share) * weight_of(targets, sample.other) * (double)(x[sample.other] - greatest);
+    return weight_of_target(targets, sample, weight_sum) * log(sum) - (1 - targets.smoothing) * of_labels -
+           targets.smoothing / targets.classes * sum_x;
 }
 
 /* Computes probabilities and loss of a row: max(x, 0) - x t + log(1 + exp(-|x|)), which overflows for no
@@ -90,20 +118,32 @@ __device__ double binary_row(const Targets &targets, const Sample &sample, const
     for (int k = lane; k < targets.classes; k += Threads) {
         const float small = expf(-fabsf(x[k]));
         p[k] = (x[k] < 0 ? small : 1) / (1 + small);
-        sum += (double)(x[k] < 0 ? 0 : x[k]) - (double)x[k] * target_at(targets, sample, k) +
-               (double)log1pf(small);
+        sum += weight_of(targets, k) * ((double)(x[k] < 0 ? 0 : x[k]) -
+                                        (double)x[k] * target_at(targets, sample, k) + (double)log1pf(small));
     }
     sum = row_sum<Threads>(sum);
     return !sample.counts ? 0 : sample.sound ? sum : (double)NAN;
 }
 
-/* Returns how many samples count, in every thread of the block. */
-__device__ int samples_that_count(const Targets &targets)
+/* Returns how many samples count, of the softmax their weights, in every thread of the block. */
+template <bool Binary> __device__ double samples_that_count(const Targets &targets)
 {
-    int count = 0;
-    for (int64_t n = threadIdx.x; n < targets.samples; n += block_threads)
-        count += targets.labels[n] != no_label;
+    double count = 0;
+    for (int64_t n = threadIdx.x; n < targets.samples; n += block_threads) {
+        const Sample sample = sample_of(targets, n);
+        if (sample.counts)
+            count += Binary || !sample.sound ? 1 : weight_of_labels(targets, sample);
+    }
     return block_sum(count);
+}
+
+/* Returns the sum of the weights of all classes, in every thread of the block. */
+__device__ double sum_weights(const Targets &targets)
+{
+    double sum = 0;
+    for (int k = (int)threadIdx.x; k < targets.classes; k += block_threads)
+        sum += weight_of(targets, k);
+    return block_sum(sum);
 }
 
 template <int Threads, bool Binary>
@@ -126,7 +166,7 @@ __global__ void class_loss_kernel(Targets targets, const float *logits, float *p
     for (int64_t i = threadIdx.x; i < targets.samples; i += block_threads)
         sum += __ldcg(&sample_losses[i]);
     sum = block_sum(sum);
-    const double terms = (double)samples_that_count(targets) * (Binary ? targets.classes : 1);
+    const double terms = samples_that_count<Binary>(targets) * (Binary ? targets.classes : 1);
     if (threadIdx.x == 0)
         *loss = terms > 0 ? (float)(sum / terms) : 0;
 }
@@ -135,7 +175,8 @@ template <int Threads, bool Binary>
 __global__ void class_loss_backward_kernel(Targets targets, const float *dloss, const float *probabilities,
                                            float *dlogits)
 {
-    const double terms = (double)samples_that_count(targets) * (Binary ? targets.classes : 1);
+    const double terms = samples_that_count<Binary>(targets) * (Binary ? targets.classes : 1);
+    const double weight_sum = targets.weights && !Binary ? sum_weights(targets) : 0;
     const double factor = terms > 0 ? (double)*dloss / terms : 0;
     const int64_t n = ((int64_t)blockIdx.x * block_threads + threadIdx.x) / Threads;
     if (n >= targets.samples)
@@ -143,10 +184,14 @@ __global__ void class_loss_backward_kernel(Targets targets, const float *dloss, 
     const Sample sample = sample_of(targets, n);
     const float *p = probabilities + n * targets.classes;
     float *dx = dlogits + n * targets.classes;
-    for (int k = (int)threadIdx.x % Threads; k < targets.classes; k += Threads)
+    const double of_sample = sample.sound && !Binary ? weight_of_target(targets, sample, weight_sum) : 1;
+    for (int k = (int)threadIdx.x % Threads; k < targets.classes; k += Threads) {
+        const double weight = weight_of(targets, k), of_p = Binary ? weight : of_sample;
         dx[k] = !sample.counts ? 0 /* a sample that does not count may hold anything, NaN too */
-                : sample.sound ? (float)(factor * ((double)p[k] - target_at(targets, sample, k)))
-                               : NAN;
+                : sample.sound
+                    ? (float)(factor * (of_p * (double)p[k] - weight * target_at(targets, sample, k)))
+                    : NAN;
+    }
 }
 
 bool is_labels(const DeviceTensor *tensor)
@@ -156,7 +201,8 @@ bool is_labels(const DeviceTensor *tensor)
 
 bool are_sound(const ClassTargets *targets)
 {
-    return is_labels(targets->labels) && is_labels(targets->labels_mixed) && is_f32(targets->mix);
+    return is_labels(targets->labels) && is_labels(targets->labels_mixed) && is_f32(targets->mix) &&
+           is_f32(targets->weights);
 }
 
 Targets targets_of(const ClassTargets *targets, const DeviceTensor *scores)
@@ -164,6 +210,7 @@ Targets targets_of(const ClassTargets *targets, const DeviceTensor *scores)
     return {data_of<int64_t>(targets->labels),
             targets->labels_mixed ? data_of<int64_t>(targets->labels_mixed) : nullptr,
             targets->mix ? data_of<float>(targets->mix) : nullptr,
+            targets->weights ? data_of<float>(targets->weights) : nullptr,
             scores->shape[0],
             (int)scores->shape[1],
             targets->smoothing};

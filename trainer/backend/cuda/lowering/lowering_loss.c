@@ -27,6 +27,7 @@ static ClassTargets targets_of(const Step *step, int first)
     return (ClassTargets){.labels = in(step, first),
                           .labels_mixed = maybe_in(step, first + 1),
                           .mix = maybe_in(step, first + 2),
+                          .weights = maybe_in(step, first + 3),
                           .smoothing = (double)step->node->as.loss.smoothing,
                           .binary = op == OP_BINARY_CROSS_ENTROPY || op == OP_BINARY_CROSS_ENTROPY_BACKWARD};
 }
