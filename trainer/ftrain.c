@@ -63,9 +63,9 @@ static bool uses_weights(const TrainOptions *options)
 /* Refuses two of the options that each do one thing and end the program: the second would be ignored. */
 static FshStatus check_uses(const TrainOptions *options, FshError *error)
 {
-    const char *first = train_use_name(options), *last = options->program.dry_run ? "--dry-run"
-                                                         : options->bench_loader  ? "--bench-loader"
-                                                                                  : first;
+    const char *first = train_use_name(options), *last = options->program.dry_run     ? "--dry-run"
+                                                         : options->data.bench_loader ? "--bench-loader"
+                                                                                      : first;
     if (strcmp(first, last) == 0)
         return FSH_OK;
     return fsh_error_set(error, FSH_ERR_USAGE, "%s: not together with %s; give one of them", last, first);
@@ -76,12 +76,12 @@ static FshStatus check_complete(const TrainOptions *options, FshError *error)
 {
     const unsigned use = train_use(options);
     const char *name = train_use_name(options);
-    if (!options->shards && !options->files_from && options->predict)
+    if (!options->shards && !options->inference.files_from && options->inference.predict)
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "'%s' is taken for the folder of --predict, and IMAGES (or SHARDS) are missing: "
                              "--predict DIR IMAGES",
-                             options->predict);
-    if (!options->shards && !(options->files_from && (use & USE_PREDICTS)))
+                             options->inference.predict);
+    if (!options->shards && !(options->inference.files_from && (use & USE_PREDICTS)))
         return fsh_error_set(error, FSH_ERR_USAGE, "SHARDS is missing: ftrain SHARDS OUTPUT");
     if (uses_weights(options) && !options->weights)
         return fsh_error_set(error, FSH_ERR_USAGE, "%s needs --weights FILE", name);
@@ -95,7 +95,7 @@ static FshStatus check_complete(const TrainOptions *options, FshError *error)
 
 static FshStatus check_start(const TrainOptions *options, FshError *error)
 {
-    if (options->resume && options->weights && strcmp(options->resume, "auto") != 0)
+    if (options->checkpoint.resume && options->weights && strcmp(options->checkpoint.resume, "auto") != 0)
         return fsh_error_set(
             error, FSH_ERR_USAGE,
             "--resume: --weights begins a new run; a run that goes on has its weights in its checkpoint");
@@ -141,7 +141,7 @@ static FshStatus describe_as_rank(const TrainOptions *options, const RankPlace *
 static FshStatus do_what_is_asked(const TrainOptions *options, const RankPlace *place, bool *partial_ret,
                                   FshError *error)
 {
-    if (options->bench_loader)
+    if (options->data.bench_loader)
         return train_bench_loader(options, partial_ret, error);
     if (uses_weights(options))
         return predict_or_evaluate(options, partial_ret, error);

@@ -110,8 +110,8 @@ bool restarts_decide(Restarts *restarts, const LaunchEnd *end, const RestartPoin
 void restarts_apply(const RestartPoint *here, TrainOptions *options)
 {
     /* "auto" begins anew where there is no checkpoint, and replaces what has only begun. */
-    if (here->there || !options->resume)
-        options->resume = "auto";
+    if (here->there || !options->checkpoint.resume)
+        options->checkpoint.resume = "auto";
     else if (record_has_only_begun(options->output))
         options->force = true;
 }

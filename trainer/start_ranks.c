@@ -31,7 +31,7 @@ static FshStatus check_elastic(const TrainOptions *options, const RankPlace *pla
 {
     if (!options->ranks.elastic)
         return FSH_OK;
-    if (!options->resume && !options->ranks.max_restarts)
+    if (!options->checkpoint.resume && !options->ranks.max_restarts)
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "--elastic: is for a run that goes on: --resume auto, or --gpus with "
                              "--max-restarts");
@@ -61,9 +61,9 @@ FshStatus start_ranks_check(const TrainOptions *options, const RankPlace *place,
         bool given;
         const char *name;
     } alone[] = {
-        {options->predict, "--predict"},
-        {options->export_path, "--export"},
-        {options->bench_loader, "--bench-loader"},
+        {options->inference.predict, "--predict"},
+        {options->inference.export_path, "--export"},
+        {options->data.bench_loader, "--bench-loader"},
     };
     RankGpus gpus = {.count = 1};
     FshStatus status = options->ranks.gpus ? rank_gpus_read(&gpus, options->ranks.gpus, error) : FSH_OK;
@@ -85,7 +85,7 @@ FshStatus start_ranks_check(const TrainOptions *options, const RankPlace *place,
 void start_ranks_take_wanted(TrainOptions *options, const RankPlace *place)
 {
     const bool all = place->wanted_ranks && strcmp(place->wanted_ranks, "all") == 0;
-    if (!options->ranks.gpus && !(all && options->device == DEVICE_CPU))
+    if (!options->ranks.gpus && !(all && options->compute.device == DEVICE_CPU))
         options->ranks.gpus = place->wanted_ranks;
 }
 
@@ -96,14 +96,14 @@ static FshStatus choose_devices(TrainOptions *options, RankGpus *gpus, FshError 
     FshStatus status = rank_gpus_read(gpus, options->ranks.gpus, error);
     if (status)
         return status;
-    if (options->device == DEVICE_CPU)
+    if (options->compute.device == DEVICE_CPU)
         return gpus->all || gpus->listed
                    ? fsh_error_set(error, FSH_ERR_USAGE,
                                    "--gpus: '%s' says which GPUs, and --device cpu takes none; give the "
                                    "number of ranks that are to share the cores",
                                    options->ranks.gpus)
                    : FSH_OK;
-    options->device = DEVICE_CUDA;
+    options->compute.device = DEVICE_CUDA;
     if (!gpus->all && !gpus->listed && gpus->count == 1)
         return FSH_OK; /* if it cannot be opened, the backend will say why */
     if (options->program.dry_run && !gpus->all)
@@ -159,7 +159,7 @@ static FshStatus settle_again(const Restarts *restarts, const Launcher *launcher
     FshStatus status = elastic_find(options, (uint64_t)before, &was, error);
     if (!status && restarts->left_out >= 0)
         rank_gpus_leave_out(gpus, restarts->left_out);
-    if (!status && options->device == DEVICE_CUDA)
+    if (!status && options->compute.device == DEVICE_CUDA)
         status = leave_out_broken(launcher, gpus, error);
     if (!status && gpus->count == 0)
         status = fsh_error_set(error, FSH_ERR_SYSTEM, "--elastic: no rank is left that could go on");

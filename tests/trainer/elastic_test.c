@@ -47,14 +47,14 @@ TEST(test_the_options_follow)
     FshError error = {0};
     TrainOptions options = train_options_default();
     const RunShape was = shape(4, 64, 1);
-    options.batch_size = 64;
+    options.training.batch_size = 64;
     assert_ok(elastic_apply(&was, 2, &options, &error), &error);
-    assert_int_equal(options.batch_size, 64);
-    assert_int_equal(options.grad_accum_steps, 2);
+    assert_int_equal(options.training.batch_size, 64);
+    assert_int_equal(options.training.grad_accum_steps, 2);
     options.ranks.parallel = RANK_PARALLEL_DP;
-    options.batch_size = 256;
+    options.training.batch_size = 256;
     assert_ok(elastic_apply(&was, 2, &options, &error), &error);
-    assert_int_equal(options.batch_size, 128); /* of both ranks */
+    assert_int_equal(options.training.batch_size, 128); /* of both ranks */
     assert_int_equal(elastic_apply(&was, 3, &options, &error), FSH_ERR_MISMATCH);
     assert_contains(error.message, "takes 256 images, which 3 ranks cannot share alike; start 2");
 }
@@ -65,19 +65,19 @@ TEST(test_the_total_of_evaluation_follows)
     FshError error = {0};
     TrainOptions options = train_options_default();
     const RunShape was = shape(4, 48, 1), unknown = shape(4, 0, 1);
-    options.batch_size = 192;
-    options.val_batch_size = 64;
+    options.training.batch_size = 192;
+    options.training.val_batch_size = 64;
     assert_ok(elastic_apply(&was, 3, &options, &error), &error);
-    assert_int_equal(options.val_batch_size, 64); /* of each rank */
+    assert_int_equal(options.training.val_batch_size, 64); /* of each rank */
     options.ranks.parallel = RANK_PARALLEL_DP;
     assert_ok(elastic_apply(&was, 4, &options, &error), &error);
-    assert_int_equal(options.val_batch_size, 64);
+    assert_int_equal(options.training.val_batch_size, 64);
     assert_ok(elastic_apply(&was, 3, &options, &error), &error);
-    assert_int_equal(options.val_batch_size, 66);
-    options.val_batch_size = 64;
+    assert_int_equal(options.training.val_batch_size, 66);
+    options.training.val_batch_size = 64;
     assert_ok(elastic_apply(&unknown, 3, &options, &error), &error);
-    assert_int_equal(options.val_batch_size, 66);
-    options.val_batch_size = 0; /* as in training */
+    assert_int_equal(options.training.val_batch_size, 66);
+    options.training.val_batch_size = 0; /* as in training */
     assert_ok(elastic_apply(&was, 3, &options, &error), &error);
-    assert_int_equal(options.val_batch_size, 0);
+    assert_int_equal(options.training.val_batch_size, 0);
 }

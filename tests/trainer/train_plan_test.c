@@ -108,9 +108,9 @@ TEST(test_given_sizes_decide_the_others)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Case made = make_case((Facts){375, 3, false, 10000, false});
-        made.options.train_crop_size = cases[i].train_crop;
-        made.options.val_resize_size = cases[i].val_resize;
-        made.options.val_crop_size = cases[i].val_crop;
+        made.options.image.train_crop_size = cases[i].train_crop;
+        made.options.image.val_resize_size = cases[i].val_resize;
+        made.options.image.val_crop_size = cases[i].val_crop;
         assert_ok(plan_case(&made), &made.error);
         assert_int_equal(made.plan.train_augmentation.size, cases[i].train);
         assert_int_equal(made.plan.evaluation_augmentation.resize, cases[i].resize);
@@ -147,7 +147,7 @@ TEST(test_alternating_flips_are_those_of_training)
 TEST(test_without_augmentation_training_sees_what_evaluation_sees)
 {
     Case made = make_case((Facts){256, 3, false, 1000, false});
-    made.options.augment = false;
+    made.options.image.augment = false;
     assert_ok(plan_case(&made), &made.error);
     const Augmentation *train = &made.plan.train_augmentation,
                        *evaluation = &made.plan.evaluation_augmentation;
@@ -172,7 +172,7 @@ TEST(test_small_splits_get_small_batches)
 TEST(test_evaluation_has_a_step_for_every_sample)
 {
     Case made = make_case((Facts){32, 3, true, 1001, false});
-    made.options.val_batch_size = 50;
+    made.options.training.val_batch_size = 50;
     assert_ok(plan_case(&made), &made.error);
     assert_int_equal(made.plan.evaluation_steps, 21);
 }
@@ -180,9 +180,9 @@ TEST(test_evaluation_has_a_step_for_every_sample)
 TEST(test_the_learning_rate_grows_with_the_batch)
 {
     Case made = make_case((Facts){32, 3, true, 100000, false});
-    made.options.batch_size = 128;
+    made.options.training.batch_size = 128;
     made.options.schedule.lr_base = 0.4;
-    made.options.epochs = 10;
+    made.options.training.epochs = 10;
     assert_ok(plan_case(&made), &made.error);
     assert_true(fabs(made.plan.schedule.base - 0.2) < 1e-12);
     assert_int_equal(made.plan.schedule.total_steps, 7810);
@@ -211,8 +211,8 @@ TEST(test_a_least_learning_rate_above_the_highest_is_refused)
 TEST(test_a_step_at_least_is_behind_the_warm_up)
 {
     Case made = make_case((Facts){32, 3, true, 100, false});
-    made.options.epochs = 1;
-    made.options.batch_size = 50;
+    made.options.training.epochs = 1;
+    made.options.training.batch_size = 50;
     give(&made, "lr-warmup-epochs");
     made.options.schedule.lr_warmup_epochs = 0.9; /* of two steps: rounded, both */
     assert_ok(plan_case(&made), &made.error);
@@ -238,8 +238,8 @@ TEST(test_crops_are_resized_as_asked_where_the_cpu_renders_them)
     assert_ok(plan_case(&made), &made.error);
     assert_int_equal(made.plan.train_augmentation.interpolation, INTERPOLATION_BICUBIC);
     assert_int_equal(made.plan.evaluation_augmentation.interpolation, INTERPOLATION_BICUBIC);
-    made.options.device = DEVICE_CUDA;
-    made.options.decode = DECODE_GPU;
+    made.options.compute.device = DEVICE_CUDA;
+    made.options.data.decode = DECODE_GPU;
     assert_int_equal(plan_case(&made), FSH_ERR_USAGE);
     assert_string_equal(made.error.message,
                         "--decode gpu: a GPU resizes with bilinear interpolation alone; use --decode cpu, or "
@@ -253,25 +253,25 @@ TEST(test_crops_are_resized_as_asked_where_the_cpu_renders_them)
 TEST(test_the_centre_is_the_part_that_was_asked_for)
 {
     Case made = make_case((Facts){300, 3, false, 1000, false});
-    made.options.val_crop_size = 224;
-    made.options.crop_pct = 0.875;
+    made.options.image.val_crop_size = 224;
+    made.options.image.crop_pct = 0.875;
     give(&made, "crop-pct");
     assert_ok(plan_case(&made), &made.error);
     assert_int_equal(made.plan.evaluation_augmentation.resize, 256);
     assert_int_equal(made.plan.evaluation_augmentation.size, 224);
-    made.options.crop_pct = 0.95; /* 235.78 */
+    made.options.image.crop_pct = 0.95; /* 235.78 */
     assert_ok(plan_case(&made), &made.error);
     assert_int_equal(made.plan.evaluation_augmentation.resize, 235);
-    made.options.crop_pct = 0.05;
+    made.options.image.crop_pct = 0.05;
     assert_int_equal(plan_case(&made), FSH_ERR_USAGE);
     assert_string_equal(made.error.message,
                         "--crop-pct: 0.05 makes the short edge of a crop of 224 pixels 4480; it is at most "
                         "4096 pixels");
-    made.options.val_resize_size = 256;
+    made.options.image.val_resize_size = 256;
     assert_int_equal(plan_case(&made), FSH_ERR_USAGE);
     assert_contains(made.error.message, "--crop-pct: --val-resize-size says the short edge already");
     Case pairs = make_case((Facts){256, 3, false, 1000, true});
-    pairs.options.crop_pct = 0.9;
+    pairs.options.image.crop_pct = 0.9;
     give(&pairs, "crop-pct");
     assert_int_equal(plan_case(&pairs), FSH_ERR_USAGE);
     assert_contains(pairs.error.message, "it is for classes; pairs are evaluated whole");
@@ -293,8 +293,8 @@ TEST(test_operations_are_drawn_in_training_where_the_cpu_renders_crops)
     give(&made, "ra-magnitude");
     assert_ok(plan_case(&made), &made.error);
     assert_int_equal(made.plan.train_augmentation.auto_augment.ra_magnitude, 12);
-    made.options.device = DEVICE_CUDA;
-    made.options.decode = DECODE_GPU;
+    made.options.compute.device = DEVICE_CUDA;
+    made.options.data.decode = DECODE_GPU;
     assert_int_equal(plan_case(&made), FSH_ERR_USAGE);
     assert_string_equal(made.error.message,
                         "--decode gpu: a GPU has no operations of --auto-augment yet; use "
@@ -304,10 +304,10 @@ TEST(test_operations_are_drawn_in_training_where_the_cpu_renders_crops)
 TEST(test_gray_images_have_no_colours_to_change)
 {
     Case made = make_case((Facts){28, 1, true, 1000, false});
-    made.options.color_jitter = "0.4:0.4:0.2";
+    made.options.image.color_jitter = "0.4:0.4:0.2";
     assert_int_equal(plan_case(&made), FSH_ERR_USAGE);
     assert_contains(made.error.message, "gray images have no saturation");
-    made.options.color_jitter = "0.4";
+    made.options.image.color_jitter = "0.4";
     assert_ok(plan_case(&made), &made.error);
     assert_true(made.plan.train_augmentation.jitter.contrast == 0.4);
 }
@@ -316,9 +316,9 @@ TEST(test_images_grow_with_the_epochs)
 {
     static const uint32_t edges[] = {128, 128, 128, 128, 160, 160, 192, 192, 192};
     Case made = make_case((Facts){256, 3, false, 1000, false});
-    made.options.epochs = 9;
-    made.options.progressive = "128:192";
-    made.options.progressive_epochs = "3:6.5";
+    made.options.training.epochs = 9;
+    made.options.image.progressive = "128:192";
+    made.options.image.progressive_epochs = "3:6.5";
     assert_ok(plan_case(&made), &made.error);
     for (uint64_t epoch = 0; epoch < 9; epoch++)
         assert_int_equal(plan_edge(&made.plan, epoch), edges[epoch]);
@@ -326,12 +326,12 @@ TEST(test_images_grow_with_the_epochs)
     assert_int_equal(made.plan.edges[0], 128);
     assert_int_equal(made.plan.edges[2], 192);
     assert_int_equal(made.plan.train_augmentation.size, 192);
-    made.options.progressive = "32:512"; /* an eighth of the last is more than the first */
-    made.options.train_crop_mode = CROP_PADDED;
-    made.options.progressive_epochs = NULL;
+    made.options.image.progressive = "32:512"; /* an eighth of the last is more than the first */
+    made.options.image.train_crop_mode = CROP_PADDED;
+    made.options.image.progressive_epochs = NULL;
     assert_ok(plan_case(&made), &made.error);
     assert_int_equal(made.plan.train_augmentation.padding, 64);
-    made.options.progressive = "100:192";
+    made.options.image.progressive = "100:192";
     assert_int_equal(plan_case(&made), FSH_ERR_USAGE);
     assert_contains(made.error.message, "multiples of 32");
 }
@@ -425,16 +425,16 @@ TEST(test_options_of_evaluation_without_a_split_for_it_are_refused)
 TEST(test_what_does_not_fit_the_kind_of_data_is_refused)
 {
     Case made = make_case((Facts){256, 3, false, 1000, false});
-    made.options.loss = LOSS_L1;
+    made.options.training.loss = LOSS_L1;
     assert_int_equal(plan_case(&made), FSH_ERR_USAGE);
     assert_contains(made.error.message, "l1 is for pairs");
-    made.options.loss = OPTION_AUTO;
+    made.options.training.loss = OPTION_AUTO;
     made.options.schedule.early_stop_metric = METRIC_PSNR;
     assert_int_equal(plan_case(&made), FSH_ERR_USAGE);
     assert_contains(made.error.message, "psnr is measured on pairs");
     made.options.schedule.early_stop_metric = OPTION_AUTO;
     made.options.mixing.mixup_alpha = 0.2;
-    made.options.batch_size = 33;
+    made.options.training.batch_size = 33;
     assert_int_equal(plan_case(&made), FSH_ERR_USAGE);
     assert_contains(made.error.message, "--batch-size: 33 is odd");
 }
@@ -448,7 +448,7 @@ TEST(test_loader_threads_are_half_of_the_cores)
     made.options.program.jobs = 1;
     assert_ok(plan_case(&made), &made.error);
     assert_int_equal(made.plan.workers, 1);
-    made.options.workers = 5;
+    made.options.data.workers = 5;
     assert_ok(plan_case(&made), &made.error);
     assert_int_equal(made.plan.workers, 5);
 }
@@ -467,8 +467,8 @@ TEST(test_precision_follows_device_and_network)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Case made = make_case((Facts){256, 3, false, 1000, cases[i].pairs});
-        made.options.device = cases[i].device;
-        made.options.amp = cases[i].amp;
+        made.options.compute.device = cases[i].device;
+        made.options.compute.amp = cases[i].amp;
         assert_ok(plan_case(&made), &made.error);
         assert_int_equal(made.plan.recipe.compute_type, cases[i].type);
         assert_int_equal(made.plan.precision_chosen, cases[i].chosen);
@@ -479,13 +479,13 @@ TEST(test_precision_follows_device_and_network)
 TEST(test_options_of_a_gpu_are_taken_on_one)
 {
     Case made = make_case((Facts){256, 3, false, 1000, false});
-    made.options.device = DEVICE_CUDA;
+    made.options.compute.device = DEVICE_CUDA;
     give(&made, "cudnn-benchmark");
     assert_ok(plan_case(&made), &made.error);
-    made.options.tf32 = true;
+    made.options.compute.tf32 = true;
     give(&made, "tf32");
     assert_int_equal(plan_case(&made), FSH_ERR_USAGE); /* fp16 */
-    made.options.amp = AMP_OFF;
+    made.options.compute.amp = AMP_OFF;
     assert_ok(plan_case(&made), &made.error);
     assert_true(made.plan.tf32);
 }
@@ -501,7 +501,7 @@ TEST(test_a_deterministic_run_times_no_plans_unless_told)
     assert_false(backend.options.deterministic || backend.options.tf32);
     assert_int_equal(backend.options.threads, 4);
     assert_string_equal(backend.options.plan_cache, "/somewhere/fshard");
-    made.options.deterministic = true;
+    made.options.compute.deterministic = true;
     assert_int_equal(setenv("XDG_CACHE_HOME", "not/absolute", 1), 0);
     assert_int_equal(setenv("HOME", "/home/me", 1), 0);
     plan_backend(&backend, &made.options);
@@ -519,21 +519,21 @@ TEST(test_fusions_can_be_left_out_by_name)
 {
     const unsigned there = FUSE_NORM_RELU | FUSE_NORM_ADD_RELU | FUSE_GRADIENT_ADD;
     Case made = make_case((Facts){256, 3, false, 1000, false});
-    made.options.device = DEVICE_CPU;
+    made.options.compute.device = DEVICE_CPU;
     assert_ok(plan_case(&made), &made.error);
     assert_ok(plan_fusions(&made.plan, &made.options, there, &made.error), &made.error);
     assert_int_equal(made.plan.recipe.fusions, there);
-    made.options.no_fuse = "gradient-add,norm-relu";
+    made.options.compute.no_fuse = "gradient-add,norm-relu";
     assert_ok(plan_fusions(&made.plan, &made.options, there, &made.error), &made.error);
     assert_int_equal(made.plan.recipe.fusions, FUSE_NORM_ADD_RELU);
-    made.options.no_fuse = "gradient-add,norm-relu,norm-add-relu";
+    made.options.compute.no_fuse = "gradient-add,norm-relu,norm-add-relu";
     assert_ok(plan_fusions(&made.plan, &made.options, there, &made.error), &made.error);
     assert_int_equal(made.plan.recipe.fusions, FUSE_NONE); /* 0 would be the default */
     static const char *const refused[] = {"norm", "norm-relu,norm-add", "norm-relu,,norm-add-relu"};
     static const char *const named[] = {"'norm'", "'norm-add'", "''"};
     for (size_t i = 0; i < 3; i++) {
         char message[256];
-        made.options.no_fuse = refused[i];
+        made.options.compute.no_fuse = refused[i];
         assert_int_equal(plan_fusions(&made.plan, &made.options, there, &made.error), FSH_ERR_USAGE);
         (void)snprintf(
             message, sizeof message,
@@ -548,8 +548,8 @@ TEST(test_steps_and_learning_rate_follow_from_the_batches_of_all_ranks)
 {
     Case made = make_case((Facts){32, 3, true, 1000, false});
     made.options.place = (RankPlace){.rank = 2, .world_size = 3, .local_rank = 2, .local_world = 3};
-    made.options.batch_size = 32;
-    made.options.val_batch_size = 50;
+    made.options.training.batch_size = 32;
+    made.options.training.val_batch_size = 50;
     assert_ok(plan_case(&made), &made.error);
     assert_int_equal(made.plan.rank, 2);
     assert_int_equal(made.plan.train_spec.batch, 32);
@@ -558,7 +558,7 @@ TEST(test_steps_and_learning_rate_follow_from_the_batches_of_all_ranks)
     assert_int_equal(made.plan.evaluation_steps, 7); /* 6 of 150, and 100 */
     assert_true(fabs(made.plan.schedule.base - 0.2 * 96 / 256) < 1e-12);
     assert_int_equal(made.plan.threads, 4); /* --jobs is each rank's */
-    made.options.batch_size = 334;
+    made.options.training.batch_size = 334;
     assert_int_equal(plan_case(&made), FSH_ERR_MISMATCH);
     assert_contains(made.error.message,
                     "334 on each of 3 ranks is more than the 1000 training samples; use 333");

@@ -90,9 +90,9 @@ static int run_rank(const char *shards, int rank, Fault fault, uint64_t checkpoi
     (void)setenv("RANK", text, 1);
     (void)setenv("LOCAL_RANK", text, 1);
     options.shards = shards;
-    options.device = DEVICE_CPU;
+    options.compute.device = DEVICE_CPU;
     options.model = "conv8";
-    options.batch_size = 4;
+    options.training.batch_size = 4;
     options.program.quiet = true;
     options.program.jobs = 1;
     told.status = session_open(&training.session, &options, SESSION_TRAIN, &error);

@@ -20,13 +20,13 @@ TEST(test_the_options_say_what_is_done)
     options.program.dry_run = true;
     assert_int_equal(train_use(&options), USE_DRY_RUN);
     options = train_options_default();
-    options.bench_loader = true;
+    options.data.bench_loader = true;
     assert_int_equal(train_use(&options), USE_BENCH);
     assert_string_equal(train_use_name(&options), "--bench-loader");
     options = train_options_default();
-    options.evaluate = true;
+    options.inference.evaluate = true;
     assert_int_equal(train_use(&options), USE_EVALUATE);
-    options.export_path = "table.csv"; /* with --evaluate, too, answers are written */
+    options.inference.export_path = "table.csv"; /* with --evaluate, too, answers are written */
     assert_int_equal(train_use(&options), USE_PREDICTS);
     assert_string_equal(train_use_name(&options), "--export");
 }
@@ -55,8 +55,8 @@ TEST(test_typed_options_of_another_use_are_refused_together)
         TrainOptions options = train_options_default();
         Option rows[TRAIN_OPTION_ROWS];
         train_options_rows(&options, rows);
-        options.evaluate = cases[i].use == USE_EVALUATE;
-        options.bench_loader = cases[i].use == USE_BENCH;
+        options.inference.evaluate = cases[i].use == USE_EVALUATE;
+        options.data.bench_loader = cases[i].use == USE_BENCH;
         for (size_t k = 0; k < 2 && cases[i].names[k]; k++)
             *row_of(rows, cases[i].names[k])->typed = true;
         assert_int_equal(train_use_take(&options, cases[i].use, &error), FSH_ERR_USAGE);
@@ -69,17 +69,17 @@ TEST(test_a_file_may_give_options_of_another_use)
     FshError error = {0};
     TrainOptions options = train_options_default();
     const TrainOptions plain = train_options_default();
-    options.evaluate = true;
-    options.epochs = 90;
+    options.inference.evaluate = true;
+    options.training.epochs = 90;
     options.views.flip_probability = 0.25;
-    options.val_crop_size = 224;
-    options.given[(const char *)&options.epochs - (const char *)&options] = true;
-    assert_true(train_given(&options, &options.epochs));
+    options.image.val_crop_size = 224;
+    options.given[(const char *)&options.training.epochs - (const char *)&options] = true;
+    assert_true(train_given(&options, &options.training.epochs));
     assert_ok(train_use_take(&options, USE_EVALUATE, &error), &error);
-    assert_int_equal(options.epochs, plain.epochs);
-    assert_false(train_given(&options, &options.epochs));
+    assert_int_equal(options.training.epochs, plain.training.epochs);
+    assert_false(train_given(&options, &options.training.epochs));
     assert_true(options.views.flip_probability == plain.views.flip_probability);
-    assert_int_equal(options.val_crop_size, 224); /* which evaluation reads */
+    assert_int_equal(options.image.val_crop_size, 224); /* which evaluation reads */
 }
 
 TEST(test_rows_without_uses_have_those_of_their_part)
@@ -87,6 +87,10 @@ TEST(test_rows_without_uses_have_those_of_their_part)
     TrainOptions options = train_options_default();
     Option rows[TRAIN_OPTION_ROWS];
     train_options_rows(&options, rows);
+    size_t count = 0;
+    while (rows[count].name)
+        count++;
+    assert_in_range(count + 16, 1, TRAIN_OPTION_ROWS); /* with room for some more */
     assert_int_equal(row_of(rows, "lr")->uses, USE_LEARN);
     assert_int_equal(row_of(rows, "interpolation")->uses, USE_ANY); /* its part is for samples */
     assert_int_equal(row_of(rows, "hflip-prob")->uses, USE_SAMPLES);

@@ -439,6 +439,13 @@ size_t augmentation_rows(Augmentation *a, Option *rows)
          .maximum = 1,
          .help = "for pairs: probability that rows and columns change places, which with the flips gives "
                  "quarter turns"},
+        {.name = "noise",
+         .kind = OPTION_REAL,
+         .value = &a->noise,
+         .argument = "X",
+         .maximum = 255,
+         .help = "for pairs: noise on the input alone, of a deviation drawn up to this, in grey levels of "
+                 "255"},
     };
     memcpy(rows, own, sizeof own);
     return sizeof own / sizeof *own;

@@ -27,7 +27,7 @@ FshStatus class_prediction_name(ClassPrediction *classes, const TrainOptions *op
         classes->names[i] = i < known->count ? known->names[i] : classes->numbers[i];
     }
     classes->rows = (ClassRows){.key_name = "file",
-                                .json = options->predict_format == PREDICT_JSONL,
+                                .json = options->inference.format == PREDICT_JSONL,
                                 .names = classes->names,
                                 .classes = (int64_t)count};
     return FSH_OK;
@@ -44,12 +44,12 @@ static char *describe_identity(const TrainOptions *options)
         images[0] = '\0';
     json_t *object = json_pack(
         "{s:o, s:o, s:I, s:I, s:o, s:s, s:s, s:s, s:b, s:I, s:I, s:I, s:s}", "weights", json_text(weights),
-        "list", json_text(options->files_from), "bytes", (json_int_t)status.st_size, "modified",
+        "list", json_text(options->inference.files_from), "bytes", (json_int_t)status.st_size, "modified",
         (json_int_t)file_time_ns(status.st_mtim), "images", json_text(images), "format",
-        predict_format_name(options->predict_format), "amp", train_amp_name(options->amp), "model",
-        options->model ? options->model : "", "flip_tta", options->flip_tta, "resize",
-        (json_int_t)options->val_resize_size, "crop", (json_int_t)options->val_crop_size, "train_crop",
-        (json_int_t)options->train_crop_size, "interpolation",
+        predict_format_name(options->inference.format), "amp", train_amp_name(options->compute.amp), "model",
+        options->model ? options->model : "", "flip_tta", options->image.flip_tta, "resize",
+        (json_int_t)options->image.val_resize_size, "crop", (json_int_t)options->image.val_crop_size,
+        "train_crop", (json_int_t)options->image.train_crop_size, "interpolation",
         train_given(options, &options->views.interpolation)
             ? interpolation_names[options->views.interpolation]
             : "");
@@ -63,11 +63,11 @@ FshStatus class_prediction_open(ClassPrediction *classes, const TrainOptions *op
     Buffer head = {0};
     char *identity = describe_identity(options);
     FshStatus status = identity ? FSH_OK : fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for a table");
-    if (!status && options->predict)
-        status = file_join(classes->table_path, PATH_MAX, options->predict,
+    if (!status && options->inference.predict)
+        status = file_join(classes->table_path, PATH_MAX, options->inference.predict,
                            classes->rows.json ? "predictions.jsonl" : "predictions.csv", error);
     else if (!status)
-        (void)snprintf(classes->table_path, PATH_MAX, "%s", options->export_path);
+        (void)snprintf(classes->table_path, PATH_MAX, "%s", options->inference.export_path);
     if (!status)
         status = class_rows_head(&classes->rows, &head, error);
     if (!status)
@@ -76,10 +76,10 @@ FshStatus class_prediction_open(ClassPrediction *classes, const TrainOptions *op
                                           .identity = identity,
                                           .head = (const char *)head.bytes,
                                           .json = classes->rows.json};
-    if (!status && options->predict && options->export_path && !options->force &&
-        file_exists(options->export_path))
-        status =
-            fsh_error_set(error, FSH_ERR_EXISTS, "%s: exists; --force replaces it", options->export_path);
+    if (!status && options->inference.predict && options->inference.export_path && !options->force &&
+        file_exists(options->inference.export_path))
+        status = fsh_error_set(error, FSH_ERR_EXISTS, "%s: exists; --force replaces it",
+                               options->inference.export_path);
     if (!status)
         status = prediction_table_open(&classes->table, classes->table_path, &table, error);
     buffer_free(&head);
@@ -92,13 +92,13 @@ FshStatus class_prediction_finish(ClassPrediction *classes, const TrainOptions *
 {
     Buffer text = {0};
     FshStatus status = prediction_table_finish(classes->table, error);
-    if (!status && options->predict && options->export_path) {
-        status = file_make_parent_folders(options->export_path, error);
+    if (!status && options->inference.predict && options->inference.export_path) {
+        status = file_make_parent_folders(options->inference.export_path, error);
         if (!status)
             status = file_read(classes->table_path, &text, error);
         if (!status)
-            status =
-                file_write_atomic(options->export_path, text.bytes, text.length, options->force, true, error);
+            status = file_write_atomic(options->inference.export_path, text.bytes, text.length,
+                                       options->force, true, error);
         buffer_free(&text);
     }
     if (!status && classes->rows.formulas)

@@ -61,8 +61,8 @@ static FshStatus find_model(const TrainOptions *options, WeightsOrigin *origin, 
 FshStatus predict_images_wanted(const TrainOptions *options, bool *wanted_ret, FshError *error)
 {
     const Model *model = NULL;
-    *wanted_ret = options->files_from != NULL;
-    if ((!options->predict && !options->export_path) || *wanted_ret)
+    *wanted_ret = options->inference.files_from != NULL;
+    if ((!options->inference.predict && !options->inference.export_path) || *wanted_ret)
         return FSH_OK;
     WeightsOrigin origin = {0};
     FshStatus status = find_model(options, &origin, &model, error);
@@ -75,7 +75,7 @@ FshStatus predict_images_wanted(const TrainOptions *options, bool *wanted_ret, F
 
 static bool is_format(const Prediction *prediction, PredictFormat format)
 {
-    return prediction->options.predict_format == (int)format;
+    return prediction->options.inference.format == (int)format;
 }
 
 /* Refuses options that would be ignored. */
@@ -84,15 +84,17 @@ static FshStatus check_options(const Prediction *prediction, FshError *error)
     const TrainOptions *options = &prediction->options;
     const bool images = is_format(prediction, PREDICT_PNG) || is_format(prediction, PREDICT_JPEG);
     const bool tables = is_format(prediction, PREDICT_CSV) || is_format(prediction, PREDICT_JSONL);
-    const char *tiles = options->tile ? "--tile" : options->tile_overlap ? "--tile-overlap" : NULL;
-    if (options->evaluate)
+    const char *tiles = options->inference.tile           ? "--tile"
+                        : options->inference.tile_overlap ? "--tile-overlap"
+                                                          : NULL;
+    if (options->inference.evaluate)
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "--evaluate: nobody knows what is in these images; leave it out, or fpack them");
     if (prediction->restores ? tables : images)
         return fsh_error_set(error, FSH_ERR_USAGE, "--predict-format: '%s' is for networks that %s",
-                             predict_format_name(options->predict_format),
+                             predict_format_name(options->inference.format),
                              images ? "restore images" : "tell classes apart");
-    if (prediction->restores && options->export_path)
+    if (prediction->restores && options->inference.export_path)
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "--export: images without targets give no table; --predict DIR restores them");
     if (!prediction->restores && tiles)
@@ -154,7 +156,7 @@ static bool is_to_be_restored(void *context, const char *path)
     ImageFormat format = IMAGE_UNKNOWN;
     FshError *failure = &prediction->failure;
     if (failure->status || restore_target(path, prediction->format, target, &format, failure) ||
-        file_join(into, sizeof into, prediction->options.predict, target, failure) ||
+        file_join(into, sizeof into, prediction->options.inference.predict, target, failure) ||
         !claim(prediction, path, target) || !is_apart(prediction, path, into))
         return false;
     const bool exists = !prediction->options.force && file_exists(into);
@@ -175,9 +177,9 @@ static FshStatus check_folders(const Prediction *prediction, FshError *error)
 {
     char in[PATH_MAX], out[PATH_MAX];
     const char *root = prediction->options.shards ? prediction->options.shards : ".";
-    if (realpath(root, in) && realpath(prediction->options.predict, out) && strcmp(in, out) == 0)
+    if (realpath(root, in) && realpath(prediction->options.inference.predict, out) && strcmp(in, out) == 0)
         return fsh_error_set(error, FSH_ERR_USAGE, "--predict: %s holds the inputs; name another folder",
-                             prediction->options.predict);
+                             prediction->options.inference.predict);
     return FSH_OK;
 }
 
@@ -187,8 +189,8 @@ static FshStatus find_images(Prediction *prediction, FshError *error)
     FshStatus status = prediction->restores ? check_folders(prediction, error)
                                             : class_prediction_open(&prediction->classes, options, error);
     const ImageSourceOptions wanted = {.path = options->shards,
-                                       .files_from = options->files_from,
-                                       .outputs = options->predict,
+                                       .files_from = options->inference.files_from,
+                                       .outputs = options->inference.predict,
                                        .wanted = prediction->restores ? is_to_be_restored : has_no_row,
                                        .tell = tell,
                                        .context = prediction};
@@ -215,7 +217,7 @@ static FshStatus open_session(Prediction *prediction, FshError *error)
     TrainOptions *options = &prediction->options;
     Console console = prediction->session.console;
     options->images = &prediction->source;
-    options->on_error = TRAIN_SKIP;
+    options->data.on_error = TRAIN_SKIP;
     FshStatus status = session_open(&prediction->session, options, SESSION_EVALUATE, error);
     if (status)
         prediction->session.console = console;
@@ -373,8 +375,8 @@ static FshStatus print_json(const Prediction *prediction, FshError *error)
     const TrainOptions *options = &prediction->options;
     json_t *object = json_pack(
         "{s:o, s:o, s:I, s:I, s:I, s:I, s:f, s:f}", "weights", json_text(options->weights), "output",
-        json_text(options->predict ? options->predict : options->export_path), "images",
-        (json_int_t)prediction->source.image_count, prediction->restores ? "restored" : "predicted",
+        json_text(options->inference.predict ? options->inference.predict : options->inference.export_path),
+        "images", (json_int_t)prediction->source.image_count, prediction->restores ? "restored" : "predicted",
         (json_int_t)prediction->done, "existing", (json_int_t)prediction->existing, "left_out",
         (json_int_t)prediction->bad, "seconds", prediction->seconds, "images_per_second", rate(prediction));
     if (object && !prediction->restores)
@@ -387,7 +389,7 @@ static FshStatus print_json(const Prediction *prediction, FshError *error)
 static void print_text(const Prediction *prediction)
 {
     const TrainOptions *options = &prediction->options;
-    const char *into = prediction->restores ? options->predict : prediction->classes.table_path;
+    const char *into = prediction->restores ? options->inference.predict : prediction->classes.table_path;
     if (*prediction->classes.likeliest) {
         program_print_text(stdout, class_prediction_only_name(&prediction->classes, options));
         (void)fputs(": ", stdout);
@@ -396,7 +398,8 @@ static void print_text(const Prediction *prediction)
     }
     (void)printf("%" PRIu64 " image%s %s%s%s", prediction->done, prediction->done == 1 ? "" : "s",
                  prediction->restores ? "restored into " : "predicted, a row for each in ", into,
-                 options->predict && options->export_path ? ", and in that of --export" : "");
+                 options->inference.predict && options->inference.export_path ? ", and in that of --export"
+                                                                              : "");
     if (prediction->existing)
         (void)printf(", %" PRIu64 " were there already", prediction->existing);
     if (prediction->bad)
@@ -409,23 +412,24 @@ static void print_text(const Prediction *prediction)
 static FshStatus begin(Prediction *prediction, FshError *error)
 {
     const TrainOptions *options = &prediction->options;
-    const RestoreOptions restoring = {.folder = options->predict,
+    const RestoreOptions restoring = {.folder = options->inference.predict,
                                       .format = prediction->format,
                                       .force = options->force,
-                                      .tile = (uint32_t)options->tile,
-                                      .overlap = (uint32_t)options->tile_overlap};
+                                      .tile = (uint32_t)options->inference.tile,
+                                      .overlap = (uint32_t)options->inference.tile_overlap};
     if (!prediction->restores)
         return FSH_OK;
     FshStatus status = restorer_new(&prediction->restorer, &prediction->session, &restoring, error);
     if (!status)
-        status = file_make_folders(options->predict, error);
+        status = file_make_folders(options->inference.predict, error);
     if (!status)
-        status = folder_lock_take(&prediction->lock, options->predict, record_lock_name, "ftrain", error);
+        status = folder_lock_take(&prediction->lock, options->inference.predict, record_lock_name, "ftrain",
+                                  error);
     if (!status)
-        run_output_warn(&prediction->session.console, &prediction->lock, options->predict);
+        run_output_warn(&prediction->session.console, &prediction->lock, options->inference.predict);
     if (!status && !options->force) /* another run may have begun and ended since the folder was checked */
-        status = restore_origin_check(options->predict, options, error);
-    return status ? status : restore_origin_write(options->predict, options, error);
+        status = restore_origin_check(options->inference.predict, options, error);
+    return status ? status : restore_origin_write(options->inference.predict, options, error);
 }
 
 static void free_prediction(Prediction *prediction)
@@ -461,7 +465,7 @@ FshStatus predict_images(const TrainOptions *options, bool *partial_ret, FshErro
     if (!status)
         status = find_images(&prediction, error);
     if (!status && prediction.restores && !options->force)
-        status = restore_origin_check(options->predict, options, error);
+        status = restore_origin_check(options->inference.predict, options, error);
     const bool any = !status && prediction.source.wanted_count > 0;
     if (any)
         status = open_session(&prediction, error);

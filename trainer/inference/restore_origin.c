@@ -27,7 +27,7 @@ static FshStatus make_origin(const TrainOptions *options, json_t **object_ret, F
                    (uint64_t)XXH3_64bits(weights.bytes, (size_t)weights.length));
     file_unmap(&weights);
     *object_ret = json_pack("{s:o, s:s, s:b}", "weights", json_text(options->weights), "xxh3", checksum,
-                            "flip_tta", options->flip_tta);
+                            "flip_tta", options->image.flip_tta);
     return *object_ret ? FSH_OK : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", options->weights);
 }
 

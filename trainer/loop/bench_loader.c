@@ -40,13 +40,13 @@ FshStatus train_bench_loader(const TrainOptions *options, bool *partial_ret, Fsh
 {
     Session session;
     uint32_t *sizes = NULL;
-    LoaderBenchOptions bench = {.seconds = pass_seconds, .drop_caches = options->drop_caches};
+    LoaderBenchOptions bench = {.seconds = pass_seconds, .drop_caches = options->data.drop_caches};
     LoaderBenchReport report;
     FshStatus status = session_open(&session, options, SESSION_LOAD, error);
     if (status)
         return status;
     status = session_loader_options(&session, true, &bench.loader, &sizes, error);
-    if (!options->workers) /* nothing else computes */
+    if (!options->data.workers) /* nothing else computes */
         bench.loader.workers = session.plan.threads;
     if (!status)
         status = session_cache(&session, error);

@@ -32,8 +32,8 @@ FshStatus elastic_find(const TrainOptions *options, uint64_t ranks, RunShape *wa
     json_t *notes = NULL;
     const bool total = options->ranks.parallel == RANK_PARALLEL_DP;
     *was_ret = (RunShape){.ranks = ranks,
-                          .batch = (uint64_t)options->batch_size / (total ? ranks : 1),
-                          .accumulation = (uint64_t)options->grad_accum_steps};
+                          .batch = (uint64_t)options->training.batch_size / (total ? ranks : 1),
+                          .accumulation = (uint64_t)options->training.grad_accum_steps};
     FshStatus status = run_resume_find(options, checkpoint, sizeof checkpoint, error);
     if (status || !checkpoint[0])
         return status;
@@ -47,9 +47,9 @@ FshStatus elastic_find(const TrainOptions *options, uint64_t ranks, RunShape *wa
 /* Makes the total of a step of evaluation one that the ranks can share alike: no result depends on it. */
 static void deal_evaluation(uint64_t ranks, TrainOptions *options)
 {
-    const uint64_t total = (uint64_t)options->val_batch_size;
+    const uint64_t total = (uint64_t)options->training.val_batch_size;
     if (options->ranks.parallel == RANK_PARALLEL_DP)
-        options->val_batch_size = (int64_t)((total + ranks - 1) / ranks * ranks);
+        options->training.val_batch_size = (int64_t)((total + ranks - 1) / ranks * ranks);
 }
 
 FshStatus elastic_apply(const RunShape *was, uint64_t ranks, TrainOptions *options, FshError *error)
@@ -66,8 +66,8 @@ FshStatus elastic_apply(const RunShape *was, uint64_t ranks, TrainOptions *optio
                              " ranks cannot share alike; start %" PRIu64,
                              run_shape_images(was), ranks, elastic_ranks(was, ranks));
     elastic_deal(was, ranks, &now);
-    options->batch_size =
+    options->training.batch_size =
         (int64_t)(options->ranks.parallel == RANK_PARALLEL_DP ? now.batch * ranks : now.batch);
-    options->grad_accum_steps = (int64_t)now.accumulation;
+    options->training.grad_accum_steps = (int64_t)now.accumulation;
     return FSH_OK;
 }

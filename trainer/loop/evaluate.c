@@ -43,8 +43,10 @@ static void print_text(const Metrics *metrics, int64_t classes, double seconds)
 static FshStatus check_packed(const TrainOptions *options, const Session *session, FshError *error)
 {
     const bool classes = session->plan.model->task == TASK_CLASSIFICATION;
-    const int format = options->predict_format;
-    const char *alone = options->tile ? "--tile" : options->tile_overlap ? "--tile-overlap" : NULL;
+    const int format = options->inference.format;
+    const char *alone = options->inference.tile           ? "--tile"
+                        : options->inference.tile_overlap ? "--tile-overlap"
+                                                          : NULL;
     if (alone)
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "%s: %s is a dataset, whose pairs are restored whole; give a folder of images",
@@ -73,11 +75,12 @@ FshStatus train_evaluate(const TrainOptions *options, bool *partial_ret, FshErro
                           "%s: has no split 'val' or 'test'; --val-split names another", options->shards);
     if (!status)
         status = check_packed(options, &session, error);
-    if (!status && (options->predict || options->export_path))
-        status = predictor_new(&predictor, &session, options->predict, options->export_path,
-                               options->predict_format == PREDICT_JSONL, options->force, error);
+    if (!status && (options->inference.predict || options->inference.export_path))
+        status =
+            predictor_new(&predictor, &session, options->inference.predict, options->inference.export_path,
+                          options->inference.format == PREDICT_JSONL, options->force, error);
     if (!status && predictor)
-        run_output_warn(&session.console, predictor_lock(predictor), options->predict);
+        run_output_warn(&session.console, predictor_lock(predictor), options->inference.predict);
     if (!status)
         status = session_cache(&session, error);
     const double start = progress_now_seconds();

@@ -32,7 +32,7 @@ FshStatus run_files_open(RunFiles *files, Session *session, const Record *record
     *files = (RunFiles){.session = session,
                         .record = record,
                         .options = deciding_options(options),
-                        .history = options->checkpoint_hist};
+                        .history = options->checkpoint.hist};
     return files->options ? FSH_OK : fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for the options");
 }
 

@@ -14,7 +14,8 @@ bool run_output_goes_on(const TrainOptions *options, const char *checkpoint)
 
 bool run_output_may_empty(const TrainOptions *options, const char *checkpoint)
 {
-    return options->force || (options->resume && !checkpoint[0] && record_has_only_begun(options->output));
+    return options->force ||
+           (options->checkpoint.resume && !checkpoint[0] && record_has_only_begun(options->output));
 }
 
 /* Returns FSH_OK if the run may write to the folder as it is. */

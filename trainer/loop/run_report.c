@@ -170,8 +170,11 @@ FshStatus run_report_open(RunReport **report_ret, Session *session, const Record
     RunReport *report = *report_ret = calloc(1, sizeof *report);
     if (!report)
         return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for the report");
-    *report = (RunReport){
-        .session = session, .record = record, .options = options, .state = state, .html = options->html};
+    *report = (RunReport){.session = session,
+                          .record = record,
+                          .options = options,
+                          .state = state,
+                          .html = options->report.html};
     report->run.texts = calloc(2 * FACTS_MAX, FACT_TEXT);
     report->changed.texts = calloc(2 * FACTS_MAX, FACT_TEXT);
     report->batch_shown = state->steps_done > 0;
@@ -181,7 +184,7 @@ FshStatus run_report_open(RunReport **report_ret, Session *session, const Record
         run_report_close(report_ret);
         return status;
     }
-    if (options->tensorboard && !state->finished) /* a finished run has nothing to add */
+    if (options->report.tensorboard && !state->finished) /* a finished run has nothing to add */
         warn_once(report, &report->warned_board,
                   tensorboard_open(&report->board, record->folder,
                                    state->steps_done ? state->steps_done + 1 : 0, &written),

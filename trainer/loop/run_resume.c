@@ -15,17 +15,17 @@
 FshStatus run_resume_find(const TrainOptions *options, char *buffer, size_t buffer_bytes, FshError *error)
 {
     buffer[0] = '\0';
-    if (!options->resume)
+    if (!options->checkpoint.resume)
         return FSH_OK;
-    if (strcmp(options->resume, "auto") == 0) {
+    if (strcmp(options->checkpoint.resume, "auto") == 0) {
         FshStatus status = file_join(buffer, buffer_bytes, options->output, record_checkpoint_name, error);
         if (!status && !file_exists(buffer))
             buffer[0] = '\0';
         return status;
     }
-    if (file_is_folder(options->resume))
-        return file_join(buffer, buffer_bytes, options->resume, record_checkpoint_name, error);
-    if ((size_t)snprintf(buffer, buffer_bytes, "%s", options->resume) >= buffer_bytes)
+    if (file_is_folder(options->checkpoint.resume))
+        return file_join(buffer, buffer_bytes, options->checkpoint.resume, record_checkpoint_name, error);
+    if ((size_t)snprintf(buffer, buffer_bytes, "%s", options->checkpoint.resume) >= buffer_bytes)
         return fsh_error_set(error, FSH_ERR_USAGE, "--resume: the path is too long");
     return FSH_OK;
 }

@@ -31,7 +31,7 @@ uint64_t run_shape_images(const RunShape *shape);
  * an earlier version has left them, which did not note what it chose. */
 RunShape run_shape_noted(const json_t *notes);
 
-/* Writes the path of the checkpoint that options->resume means to buffer, or "" to begin anew ("auto" and no
+/* Writes the path of the checkpoint that --resume means to buffer, or "" to begin anew ("auto" and no
  * checkpoint). FSH_ERR_USAGE, FSH_ERR_MEMORY: the path is too long. */
 FshStatus run_resume_find(const TrainOptions *options, char *buffer, size_t buffer_bytes, FshError *error);
 /* Returns whether the checkpoint lies in this folder, by whatever path: its run then goes on there, and

@@ -494,8 +494,8 @@ FshStatus train_run(const TrainOptions *options, bool *partial_ret, FshError *er
     Training training = {.record = RECORD_NONE,
                          .lock = FOLDER_LOCK_NONE,
                          .verbose = options->program.verbose,
-                         .log_interval = (uint64_t)options->log_interval,
-                         .checkpoint_interval = (uint64_t)options->checkpoint_interval};
+                         .log_interval = (uint64_t)options->report.log_interval,
+                         .checkpoint_interval = (uint64_t)options->checkpoint.interval};
     Session *session = &training.session;
     RunState *state = &training.state;
     bool made_folder = false;
@@ -512,8 +512,8 @@ FshStatus train_run(const TrainOptions *options, bool *partial_ret, FshError *er
     status = open_files(&training, options, checkpoint, error);
     if (session->communicator)
         status = ranks_agree(session->communicator, status, error);
-    if (options->profile)
-        training_plan_profile(&training, (uint64_t)options->profile);
+    if (options->report.profile)
+        training_plan_profile(&training, (uint64_t)options->report.profile);
     training.start_seconds = progress_now_seconds() - state->seconds;
     if (!status)
         status = run_epochs(&training, error);
@@ -529,7 +529,7 @@ FshStatus train_run(const TrainOptions *options, bool *partial_ret, FshError *er
     if (options->program.json)
         status = training_print_json(&training, skipped, error);
     else
-        training_print_result(&training, options->verdict);
+        training_print_result(&training, options->report.verdict);
 done:
     if (status)
         status = ranks_explain(session->communicator, status, error);

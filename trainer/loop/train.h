@@ -17,8 +17,8 @@
  * or samples were skipped. */
 FshStatus train_run(const TrainOptions *options, bool *partial_ret, FshError *error);
 
-/* Evaluates options->weights on the evaluation split, and prints the result on stdout. With options->predict
- * or export_path it also writes the prediction for each sample there. *partial_ret: samples were skipped. */
+/* Evaluates options->weights on the evaluation split, and prints the result on stdout. With --predict or
+ * --export it also writes the prediction for each sample there. *partial_ret: samples were skipped. */
 FshStatus train_evaluate(const TrainOptions *options, bool *partial_ret, FshError *error);
 
 /* Times the loader alone, doing what it would do in training (--bench-loader), and prints the result on

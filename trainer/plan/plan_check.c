@@ -134,7 +134,7 @@ static bool stops_early(const Facts *f)
 
 static bool is_random(const Facts *f)
 {
-    return f->options->augment;
+    return f->options->image.augment;
 }
 
 static bool is_resized_crop(const Facts *f)
@@ -190,7 +190,7 @@ static bool evaluates(const Facts *f)
 
 static bool progresses(const Facts *f)
 {
-    return f->options->progressive != NULL;
+    return f->options->image.progressive != NULL;
 }
 
 /* Returns whether images are taken by batches of one size. */
@@ -237,17 +237,17 @@ static const struct Rule {
     {AT(update.model_ema_decay), averages, "--model-ema"},
     {AT(update.model_ema_warmup), averages, "--model-ema"},
     {AT(update.loss_scale), is_fp16, "--amp fp16"},
-    {AT(tf32), is_cuda_f32, "--device cuda with --amp off"},
-    {AT(cudnn_benchmark), is_cuda, "--device cuda"},
-    {AT(sync_bn), has_batch_norms, "networks with batch norms"},
+    {AT(compute.tf32), is_cuda_f32, "--device cuda with --amp off"},
+    {AT(compute.cudnn_benchmark), is_cuda, "--device cuda"},
+    {AT(training.sync_bn), has_batch_norms, "networks with batch norms"},
     {AT(schedule.early_stop_min_delta), stops_early, "--early-stop-patience"},
     {AT(schedule.early_stop_metric), stops_early, "--early-stop-patience"},
-    {AT(label_smoothing), is_classes, "classes"},
-    {AT(class_weights), is_classes, "classes"},
-    {AT(train_crop_mode), is_random_classes, "classes, and not with --no-aug"},
-    {AT(scale), is_resized_crop, "random resized crops (--train-crop-mode rrc), and not with --no-aug"},
-    {AT(ratio), is_resized_crop, "random resized crops (--train-crop-mode rrc), and not with --no-aug"},
-    {AT(crop_padding), is_padded, "padded crops (--train-crop-mode pad), and not with --no-aug"},
+    {AT(training.label_smoothing), is_classes, "classes"},
+    {AT(training.class_weights), is_classes, "classes"},
+    {AT(image.train_crop_mode), is_random_classes, "classes, and not with --no-aug"},
+    {AT(image.scale), is_resized_crop, "random resized crops (--train-crop-mode rrc), and not with --no-aug"},
+    {AT(image.ratio), is_resized_crop, "random resized crops (--train-crop-mode rrc), and not with --no-aug"},
+    {AT(image.crop_padding), is_padded, "padded crops (--train-crop-mode pad), and not with --no-aug"},
     {AT(views.interpolation), is_classes, "classes; pairs are not resized"},
     {AT(views.flip_mode), is_random_classes, "classes, and not with --no-aug"},
     {AT(views.flip_probability), flips_by_chance,
@@ -256,7 +256,7 @@ static const struct Rule {
     {AT(views.transpose_probability), is_random_pairs, "pairs, and not with --no-aug"},
     {AT(views.auto_augment.text), is_random_classes, "classes, and not with --no-aug"},
     {AT(views.auto_augment.ra_magnitude), is_ra, "--auto-augment ra"},
-    {AT(color_jitter), is_random, "random views, and not with --no-aug"},
+    {AT(image.color_jitter), is_random, "random views, and not with --no-aug"},
     {AT(views.erasing.probability), is_random_classes, "classes, and not with --no-aug"},
     {AT(views.erasing.fill), erases, "--random-erase"},
     {AT(views.noise), is_random_pairs, "pairs, and not with --no-aug"},
@@ -266,22 +266,22 @@ static const struct Rule {
     {AT(mixing.switch_probability), mixes_both, "--mixup-alpha and --cutmix-alpha together"},
     {AT(sampling.kind), is_classes, "classes"},
     {AT(sampling.repeats), is_random, "random views, and not with --no-aug"},
-    {AT(batch_size), has_batches, "training and classes; pairs are evaluated one by one"},
-    {AT(train_crop_size), has_batches, "training and classes; pairs are evaluated whole"},
-    {AT(progressive), has_batches, "training and classes; pairs are evaluated whole"},
-    {AT(val_resize_size), is_classes, "classes; pairs are evaluated whole"},
-    {AT(crop_pct), is_classes, "classes; pairs are evaluated whole"},
-    {AT(val_crop_size), is_classes, "classes; pairs are evaluated whole"},
-    {AT(val_batch_size), is_classes, "classes; pairs are evaluated one by one"},
-    {AT(crop_border), is_pairs, "pairs"},
-    {AT(y_channel), is_pairs, "pairs"},
+    {AT(training.batch_size), has_batches, "training and classes; pairs are evaluated one by one"},
+    {AT(image.train_crop_size), has_batches, "training and classes; pairs are evaluated whole"},
+    {AT(image.progressive), has_batches, "training and classes; pairs are evaluated whole"},
+    {AT(image.val_resize_size), is_classes, "classes; pairs are evaluated whole"},
+    {AT(image.crop_pct), is_classes, "classes; pairs are evaluated whole"},
+    {AT(image.val_crop_size), is_classes, "classes; pairs are evaluated whole"},
+    {AT(training.val_batch_size), is_classes, "classes; pairs are evaluated one by one"},
+    {AT(image.crop_border), is_pairs, "pairs"},
+    {AT(image.y_channel), is_pairs, "pairs"},
     /* Without an evaluation split the weights' file still has the evaluation sizes. */
-    {AT(val_interval), evaluates, WITH_EVALUATION},
-    {AT(val_batch_size), evaluates, WITH_EVALUATION},
-    {AT(flip_tta), evaluates, WITH_EVALUATION},
-    {AT(crop_border), evaluates, WITH_EVALUATION},
-    {AT(y_channel), evaluates, WITH_EVALUATION},
-    {AT(progressive_epochs), progresses, "--progressive"},
+    {AT(training.val_interval), evaluates, WITH_EVALUATION},
+    {AT(training.val_batch_size), evaluates, WITH_EVALUATION},
+    {AT(image.flip_tta), evaluates, WITH_EVALUATION},
+    {AT(image.crop_border), evaluates, WITH_EVALUATION},
+    {AT(image.y_channel), evaluates, WITH_EVALUATION},
+    {AT(image.progressive_epochs), progresses, "--progressive"},
 };
 
 /* Adds the name of an option that the recipe gives in vain: with --opt sgd, the betas of its own. What does
@@ -298,11 +298,11 @@ FshStatus plan_check(TrainPlan *plan, const TrainOptions *options, FshError *err
     const Facts facts = {plan, options};
     const uint64_t steps = plan->epochs * plan->steps_per_epoch;
     /* A file of options is written for training: what else is done uses of it what it needs. */
-    const bool trains = plan->train_count && !options->bench_loader;
-    if (trains && (uint64_t)options->profile > steps)
+    const bool trains = plan->train_count && !options->data.bench_loader;
+    if (trains && (uint64_t)options->report.profile > steps)
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "--profile: %lld is more than the %llu steps of all epochs",
-                             (long long)options->profile, (unsigned long long)steps);
+                             (long long)options->report.profile, (unsigned long long)steps);
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
         const void *option = (const char *)options + rules[i].option;
         const bool counts = trains ? train_given(options, option) : train_typed(options, option);

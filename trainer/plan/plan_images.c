@@ -1,5 +1,8 @@
 /* plan_images.c - decides sizes and augmentation. */
+#include "trainer/plan/plan_images.h"
+
 #include <math.h>
+#include <string.h>
 
 #include "trainer/report/image_metrics.h"
 #include "trainer/plan/train_plan.h"
@@ -15,6 +18,82 @@ enum {
     RESIZE_LARGEST = 4096, /* short edge before the crop: as --val-resize-size */
     SMALL_STEP = 8,        /* of a progression that begins below CROP_USED_WHOLE */
 };
+
+ImageOptions image_options_default(void)
+{
+    return (ImageOptions){
+        .train_crop_mode = OPTION_AUTO,
+        .scale = "0.35:1",
+        .ratio = "0.75:1.3333",
+        .augment = true,
+    };
+}
+
+enum { EDGE_MAX = 4096 };
+
+/* clang-format off */
+size_t image_options_rows(ImageOptions *o, Option *rows)
+{
+    const Option own[] = {
+        {.name = "train-crop-size", .kind = OPTION_INTEGER, .value = &o->train_crop_size, .argument = "PX",
+         .maximum = EDGE_MAX, .group = "Images",
+         .help = "edge of the square that the network sees in training; 0: from the dataset"},
+        {.name = "progressive", .kind = OPTION_TEXT, .value = &o->progressive, .argument = "FROM:TO",
+         .help = "edge that grows with the epochs, in steps of 32 pixels (8 below 64)"},
+        {.name = "progressive-epochs", .kind = OPTION_TEXT, .value = &o->progressive_epochs,
+         .argument = "FIRST:LAST",
+         .uses = USE_SAMPLES,
+         .help = "the epochs between which it grows; the second third unless given"},
+        {.name = "val-resize-size", .kind = OPTION_INTEGER, .value = &o->val_resize_size, .argument = "PX",
+         .maximum = EDGE_MAX,
+         .help = "short edge that images get before evaluation; 0: from the dataset"},
+        {.name = "val-crop-size", .kind = OPTION_INTEGER, .value = &o->val_crop_size, .argument = "PX",
+         .maximum = EDGE_MAX,
+         .help = "edge of the centre square that is evaluated; 0: as in training; pairs are evaluated "
+                 "whole"},
+        {.name = "crop-pct", .kind = OPTION_REAL, .value = &o->crop_pct, .argument = "X", .maximum = 1,
+         .help = "part of the short edge that the centre square of evaluation is, in place of "
+                 "--val-resize-size; 0: from the dataset"},
+        {.name = "train-crop-mode", .kind = OPTION_CHOICE, .value = &o->train_crop_mode, .argument = "MODE",
+         .choices = crop_mode_names, .has_auto = true,
+         .uses = USE_SAMPLES,
+         .help = "rrc: random part, resized; pad: the centre, moved; center: no chance; auto: pad up to "
+                 "40 pixels, else rrc"},
+        {.name = "scale", .kind = OPTION_TEXT, .value = &o->scale, .argument = "MIN:MAX",
+         .alias = "rrc-scale",
+         .uses = USE_SAMPLES,
+         .help = "for rrc: part of the image's area"},
+        {.name = "ratio", .kind = OPTION_TEXT, .value = &o->ratio, .argument = "MIN:MAX",
+         .alias = "rrc-ratio",
+         .uses = USE_SAMPLES,
+         .help = "for rrc: width / height of the part"},
+        {.name = "crop-padding", .kind = OPTION_INTEGER, .value = &o->crop_padding, .argument = "PX",
+         .maximum = EDGE_MAX,
+         .uses = USE_SAMPLES,
+         .help = "for pad: how far images are moved; 0: an eighth of the crop"},
+        {.name = "color-jitter", .kind = OPTION_TEXT, .value = &o->color_jitter, .argument = "B:C:S:H",
+         .uses = USE_SAMPLES,
+         .help = "brightness, contrast, saturation, hue as torchvision's ColorJitter; one number is for "
+                 "the first three"},
+        {.name = "aug", .kind = OPTION_FLAG, .value = &o->augment,
+         .uses = USE_SAMPLES,
+         .help = "random crops, flips and all else in training; --no-aug sees each image as evaluation "
+                 "does"},
+        {.name = "flip-tta", .kind = OPTION_FLAG, .value = &o->flip_tta,
+         .uses = USE_NETWORK,
+         .help = "evaluate each image and its mirror image, and average"},
+        {.name = "crop-border", .kind = OPTION_INTEGER, .value = &o->crop_border, .argument = "PX",
+         .maximum = 1024,
+         .uses = USE_LEARN | USE_EVALUATE | USE_PREDICT,
+         .help = "pairs: pixels at each edge that PSNR and SSIM leave out"},
+        {.name = "y-channel", .kind = OPTION_FLAG, .value = &o->y_channel,
+         .uses = USE_LEARN | USE_EVALUATE | USE_PREDICT,
+         .help = "pairs: PSNR and SSIM of luma (ITU-R 601) alone"},
+    };
+    memcpy(rows, own, sizeof own);
+    return sizeof own / sizeof *own;
+}
+/* clang-format on */
 
 static uint32_t minimum_u32(uint32_t a, uint32_t b)
 {
@@ -44,8 +123,8 @@ static uint32_t choose_resize(const TrainingData *data, uint32_t crop)
 static FshStatus resize_of_part(const TrainOptions *options, uint32_t crop, uint32_t *resize_ret,
                                 FshError *error)
 {
-    const double part = options->crop_pct;
-    if (options->val_resize_size)
+    const double part = options->image.crop_pct;
+    if (options->image.val_resize_size)
         return fsh_error_set(
             error, FSH_ERR_USAGE,
             "--crop-pct: --val-resize-size says the short edge already; give one of the two");
@@ -62,13 +141,13 @@ static FshStatus plan_class_sizes(TrainPlan *plan, const TrainOptions *options, 
                                   FshError *error)
 {
     uint32_t train_crop = plan->progression.to;
-    uint32_t crop = options->val_crop_size ? (uint32_t)options->val_crop_size : train_crop;
-    uint32_t resize = (uint32_t)options->val_resize_size;
+    uint32_t crop = options->image.val_crop_size ? (uint32_t)options->image.val_crop_size : train_crop;
+    uint32_t resize = (uint32_t)options->image.val_resize_size;
     if (!crop)
         crop = resize ? minimum_u32(resize, choose_crop(data)) : choose_crop(data);
     if (!train_crop)
         train_crop = crop;
-    FshStatus status = options->crop_pct > 0 ? resize_of_part(options, crop, &resize, error) : FSH_OK;
+    FshStatus status = options->image.crop_pct > 0 ? resize_of_part(options, crop, &resize, error) : FSH_OK;
     if (status)
         return status;
     if (!resize)
@@ -92,7 +171,7 @@ static FshStatus plan_class_sizes(TrainPlan *plan, const TrainOptions *options, 
 static FshStatus check_border(const TrainOptions *options, const TrainingData *data, FshError *error)
 {
     const uint32_t least = minimum_u32(data->width_min, data->height_min);
-    const uint32_t border = (uint32_t)options->crop_border;
+    const uint32_t border = (uint32_t)options->image.crop_border;
     if (!data->evaluation || !least || least >= IMAGE_METRICS_WINDOW + 2 * border)
         return FSH_OK;
     if (least < IMAGE_METRICS_WINDOW)
@@ -141,12 +220,14 @@ static FshStatus plan_progression(TrainPlan *plan, const TrainOptions *options, 
 {
     Progression *p = &plan->progression;
     double from = 0, to = 0;
-    *p = (Progression){.from = (uint32_t)options->train_crop_size, .to = (uint32_t)options->train_crop_size};
-    if (!options->progressive)
+    *p = (Progression){.from = (uint32_t)options->image.train_crop_size,
+                       .to = (uint32_t)options->image.train_crop_size};
+    if (!options->image.progressive)
         return FSH_OK;
-    if (options->train_crop_size)
+    if (options->image.train_crop_size)
         return fsh_error_set(error, FSH_ERR_USAGE, "--train-crop-size: --progressive says the sizes already");
-    FshStatus status = train_options_range("progressive", options->progressive, 8, 4096, &from, &to, error);
+    FshStatus status =
+        train_options_range("progressive", options->image.progressive, 8, 4096, &from, &to, error);
     if (status)
         return status;
     p->step = from < CROP_USED_WHOLE ? SMALL_STEP : CROP_STEP;
@@ -155,35 +236,35 @@ static FshStatus plan_progression(TrainPlan *plan, const TrainOptions *options, 
     if (p->from != from || p->to != to || p->from % p->step || p->to % p->step || p->from == p->to)
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "--progressive: '%s' is not FROM:TO, two different multiples of %u",
-                             options->progressive, p->step);
-    p->first = (double)options->epochs / 3;
-    p->last = 2 * (double)options->epochs / 3;
-    if (options->progressive_epochs)
-        status = train_options_range("progressive-epochs", options->progressive_epochs, 0,
-                                     (double)options->epochs, &p->first, &p->last, error);
+                             options->image.progressive, p->step);
+    p->first = (double)options->training.epochs / 3;
+    p->last = 2 * (double)options->training.epochs / 3;
+    if (options->image.progressive_epochs)
+        status = train_options_range("progressive-epochs", options->image.progressive_epochs, 0,
+                                     (double)options->training.epochs, &p->first, &p->last, error);
     return status;
 }
 
 static FshStatus list_edges(TrainPlan *plan, const TrainOptions *options, FshError *error)
 {
     plan->edge_count = 0;
-    for (uint64_t epoch = 0; epoch < (uint64_t)options->epochs; epoch++) {
+    for (uint64_t epoch = 0; epoch < (uint64_t)options->training.epochs; epoch++) {
         const uint32_t edge = plan_edge(plan, epoch);
         if (plan->edge_count && plan->edges[plan->edge_count - 1] == edge)
             continue;
         if (plan->edge_count == PLAN_EDGES_MAX)
             return fsh_error_set(error, FSH_ERR_USAGE, "--progressive: '%s' has more than %d sizes",
-                                 options->progressive, PLAN_EDGES_MAX);
+                                 options->image.progressive, PLAN_EDGES_MAX);
         plan->edges[plan->edge_count++] = edge;
         if (plan->progression.from == plan->progression.to)
             break;
     }
-    if (options->progressive && plan->edge_count == 1)
+    if (options->image.progressive && plan->edge_count == 1)
         return fsh_error_set(
             error, FSH_ERR_USAGE,
             "--progressive: '%s' is %u pixels in every epoch; give it more --epochs, or other "
             "--progressive-epochs",
-            options->progressive, plan->edges[0]);
+            options->image.progressive, plan->edges[0]);
     return FSH_OK;
 }
 
@@ -200,8 +281,8 @@ static FshStatus plan_operations(Augmentation *train, const TrainOptions *option
 
 static CropMode choose_mode(const TrainOptions *options, uint32_t crop)
 {
-    if (options->train_crop_mode != OPTION_AUTO)
-        return (CropMode)options->train_crop_mode;
+    if (options->image.train_crop_mode != OPTION_AUTO)
+        return (CropMode)options->image.train_crop_mode;
     return crop <= PAD_UP_TO ? CROP_PADDED : CROP_RESIZED;
 }
 
@@ -210,10 +291,10 @@ static FshStatus plan_jitter(Augmentation *train, const TrainOptions *options, F
 {
     double numbers[4] = {0};
     size_t count = 0;
-    if (!options->color_jitter)
+    if (!options->image.color_jitter)
         return FSH_OK;
     FshStatus status =
-        train_options_numbers("color-jitter", options->color_jitter, 0, 10, numbers, 4, &count, error);
+        train_options_numbers("color-jitter", options->image.color_jitter, 0, 10, numbers, 4, &count, error);
     if (status)
         return status;
     if (count == 1)
@@ -226,7 +307,7 @@ static FshStatus plan_jitter(Augmentation *train, const TrainOptions *options, F
             error, FSH_ERR_USAGE,
             "--color-jitter: '%s'; gray images have no saturation and no hue to change; give "
             "BRIGHTNESS:CONTRAST",
-            options->color_jitter);
+            options->image.color_jitter);
     train->jitter = (ColourJitter){numbers[0], numbers[1], numbers[2], numbers[3]};
     return FSH_OK;
 }
@@ -235,15 +316,15 @@ static FshStatus plan_class_chance(TrainPlan *plan, const TrainOptions *options,
                                    FshError *error)
 {
     Augmentation *train = &plan->train_augmentation;
-    FshStatus status =
-        train_options_range("scale", options->scale, 1e-3, 1, &train->scale_min, &train->scale_max, error);
+    FshStatus status = train_options_range("scale", options->image.scale, 1e-3, 1, &train->scale_min,
+                                           &train->scale_max, error);
     if (!status)
-        status = train_options_range("ratio", options->ratio, 0.01, 100, &train->ratio_min, &train->ratio_max,
-                                     error);
+        status = train_options_range("ratio", options->image.ratio, 0.01, 100, &train->ratio_min,
+                                     &train->ratio_max, error);
     if (status)
         return status;
     train->mode = choose_mode(options, train->size);
-    train->padding = options->crop_padding ? (uint32_t)options->crop_padding : train->size / 8;
+    train->padding = options->image.crop_padding ? (uint32_t)options->image.crop_padding : train->size / 8;
     /* For the largest crop: smaller ones are moved by proportionally less (augment_at_size). */
     if (train->mode == CROP_PADDED && train->padding >= train->size)
         return fsh_error_set(error, FSH_ERR_USAGE,
@@ -286,16 +367,16 @@ FshStatus plan_images(TrainPlan *plan, const TrainOptions *options, const Traini
                        : plan_class_sizes(plan, options, data, error);
     if (status)
         return status;
-    if (!options->progressive)
+    if (!options->image.progressive)
         plan->progression.from = plan->progression.to = plan->train_augmentation.size;
-    plan->flip_tta = options->flip_tta;
-    plan->crop_border = (uint32_t)options->crop_border;
-    plan->y_channel = options->y_channel;
+    plan->flip_tta = options->image.flip_tta;
+    plan->crop_border = (uint32_t)options->image.crop_border;
+    plan->y_channel = options->image.y_channel;
     if (!data->train)
         return FSH_OK;
     plan->sampling = options->sampling;
     status = list_edges(plan, options, error);
-    if (status || !options->augment)
+    if (status || !options->image.augment)
         return status;
     if (pairs)
         plan_pair_chance(plan, options);

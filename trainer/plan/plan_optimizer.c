@@ -140,7 +140,7 @@ FshStatus plan_optimizer(TrainPlan *plan, const TrainOptions *options, FshError 
         .clip_norm = own->clip_grad,
         .lookahead_steps = own->lookahead_steps,
         .lookahead_alpha = own->lookahead_alpha,
-        .accumulation_steps = options->grad_accum_steps,
+        .accumulation_steps = options->training.grad_accum_steps,
         .ema_decay = own->model_ema ? own->model_ema_decay : 0,
         .ema_warmup = own->model_ema_warmup,
         .loss_scaling = fp16 && own->loss_scale > 0,

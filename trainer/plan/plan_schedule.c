@@ -122,21 +122,21 @@ static double choose_rate(const TrainPlan *plan, const TrainOptions *options)
         return own->lr;
     if (!optimizer_has_momentum(kind))
         return lr_of_moments;
-    return own->lr_base * (double)plan_total_batch(plan) * (double)options->grad_accum_steps / 256;
+    return own->lr_base * (double)plan_total_batch(plan) * (double)options->training.grad_accum_steps / 256;
 }
 
 static FshStatus plan_warmup(TrainPlan *plan, const TrainOptions *options, FshError *error)
 {
     const ScheduleOptions *own = &options->schedule;
-    const double epochs = (double)options->epochs;
+    const double epochs = (double)options->training.epochs;
     const double warmup_epochs = train_given(options, &own->lr_warmup_epochs)
                                      ? own->lr_warmup_epochs
                                      : fmin(own->lr_warmup_epochs, 0.2 * epochs);
     if (warmup_epochs >= epochs)
         return fsh_error_set(error, FSH_ERR_USAGE, "--lr-warmup-epochs: %g leaves nothing of %lld epochs",
-                             warmup_epochs, (long long)options->epochs);
+                             warmup_epochs, (long long)options->training.epochs);
     Schedule *schedule = &plan->schedule;
-    const uint64_t update_steps = (uint64_t)options->grad_accum_steps; /* which have one rate */
+    const uint64_t update_steps = (uint64_t)options->training.grad_accum_steps; /* which have one rate */
     const double updates = (double)plan->steps_per_epoch / (double)update_steps;
     schedule->warmup_steps = (uint64_t)llround(warmup_epochs * updates) * update_steps;
     if (schedule->hold_steps) /* in whole epochs */

@@ -1,31 +1,212 @@
-/* plan_training.c - decides the loss; optimizer and schedule have files of their own. */
+/* plan_training.c - decides batches, steps and the loss; optimizer and schedule have files of their own. */
+#include "trainer/plan/plan_training.h"
+
+#include <string.h>
+
+#include "trainer/data/sampler.h"
+#include "trainer/plan/train_hints.h"
 #include "trainer/plan/train_plan.h"
+
+enum {
+    BATCH_MAX = 1 << 20,
+    EPOCHS_MAX = 1000000,
+    BATCH_DEFAULT = 64,
+    BATCH_OF_PAIRS = 16,
+    BATCH_LEAST = 8,   /* batch norm needs a few images */
+    STEPS_WANTED = 20, /* in an epoch: with fewer, the default number of epochs teaches nothing */
+};
+
+TrainingOptions training_options_default(void)
+{
+    return (TrainingOptions){
+        .epochs = 16,
+        .grad_accum_steps = 1,
+        .loss = OPTION_AUTO,
+        .label_smoothing = 0.1,
+    };
+}
+
+/* clang-format off */
+size_t training_options_rows(TrainingOptions *o, Option *rows)
+{
+    const Option own[] = {
+        {.name = "epochs", .kind = OPTION_INTEGER, .value = &o->epochs, .argument = "N", .minimum = 1,
+         .maximum = EPOCHS_MAX, .group = "Training",
+         .uses = USE_LEARN,
+         .help = "passes over the training split"},
+        {.name = "batch-size", .letter = 'b', .kind = OPTION_INTEGER, .value = &o->batch_size,
+         .argument = "N",
+         .maximum = BATCH_MAX,
+         .help = "images in a step; 0: 64 (16 for pairs), fewer where the split is small"},
+        {.name = "val-batch-size", .kind = OPTION_INTEGER, .value = &o->val_batch_size, .argument = "N",
+         .maximum = BATCH_MAX,
+         .marks = OPTION_FREE | OPTION_ALIKE, .uses = USE_NETWORK,
+         .help = "images in a step of evaluation; 0: as in training"},
+        {.name = "val-interval", .kind = OPTION_INTEGER, .value = &o->val_interval, .argument = "N",
+         .maximum = EPOCHS_MAX,
+         .uses = USE_LEARN,
+         .help = "epochs between two evaluations; the last epoch is always evaluated; 0: 1, or, for pairs, "
+                 "as many as keep "
+                 "evaluation under a fifth of the time"},
+        {.name = "grad-accum-steps", .kind = OPTION_INTEGER, .value = &o->grad_accum_steps, .argument = "N",
+         .minimum = 1, .maximum = 65536,
+         .uses = USE_LEARN,
+         .help = "batches whose gradients are averaged for one update"},
+        {.name = "loss", .kind = OPTION_CHOICE, .value = &o->loss, .argument = "NAME",
+         .choices = loss_names, .has_auto = true, .hints = train_loss_hints,
+         .uses = USE_LEARN | USE_EVALUATE | USE_PREDICT,
+         .help = "auto: cross-entropy, or for pairs charbonnier"},
+        {.name = "label-smoothing", .kind = OPTION_REAL, .value = &o->label_smoothing, .argument = "X",
+         .maximum = 0.99, .alias = "smoothing",
+         .uses = USE_LEARN,
+         .help = "part of each label that is spread over all classes"},
+        {.name = "class-weights", .kind = OPTION_TEXT, .value = &o->class_weights, .argument = "HOW",
+         .alias = "class-weight",
+         .uses = USE_LEARN,
+         .help = "how much each class counts in the loss of training: balanced, by how many images it has, "
+                 "or a file with a line CLASS WEIGHT for each"},
+        {.name = "seed", .kind = OPTION_INTEGER, .value = &o->seed, .argument = "N",
+         .maximum = 9007199254740992.0,
+         .uses = USE_SAMPLES,
+         .help = "decides first weights, order and augmentation: the same seed gives the same result"},
+        {.name = "sync-bn", .kind = OPTION_FLAG, .value = &o->sync_bn, .alias = "sync-batchnorm",
+         .uses = USE_LEARN,
+         .help = "batch norms of training take mean and variance over the batches of all ranks, as one "
+                 "process with the total batch does"},
+    };
+    memcpy(rows, own, sizeof own);
+    return sizeof own / sizeof *own;
+}
+/* clang-format on */
+
+/* ---- batches and steps ---- */
+
+/* Sets *share_ret to what one rank takes of `total` images: with --parallel dp its part, else all. option:
+ * who says the total. */
+static FshStatus share_batch(const TrainOptions *options, const void *option, int64_t total, uint64_t ranks,
+                             uint64_t *share_ret, FshError *error)
+{
+    const bool divides = options->ranks.parallel == RANK_PARALLEL_DP;
+    const uint64_t images = (uint64_t)total, below = images / ranks * ranks;
+    *share_ret = divides ? images / ranks : images;
+    if (!divides || below == images)
+        return FSH_OK;
+    if (below == 0)
+        return fsh_error_set(
+            error, FSH_ERR_USAGE,
+            "--%s: %llu is the total (--parallel dp), and there are %llu ranks; give %llu, or "
+            "start fewer",
+            train_option_name(options, option), (unsigned long long)images, (unsigned long long)ranks,
+            (unsigned long long)ranks);
+    return fsh_error_set(error, FSH_ERR_USAGE,
+                         "--%s: %llu is the total (--parallel dp), which %llu ranks cannot share alike; %llu "
+                         "and %llu are nearest",
+                         train_option_name(options, option), (unsigned long long)images,
+                         (unsigned long long)ranks, (unsigned long long)below,
+                         (unsigned long long)(below + ranks));
+}
+
+/* Returns how many images a rank takes in a step where nobody says it: with --parallel dp its share of what
+ * one process would take. */
+static uint64_t choose_batch(const TrainPlan *plan)
+{
+    const bool pairs = plan_is_pairs(plan);
+    const uint64_t least = pairs ? 1 : BATCH_LEAST, sharing = plan->divides_batch ? plan->world_size : 1;
+    const uint64_t samples = plan->train_count / (plan->world_size / sharing);
+    uint64_t batch = pairs ? BATCH_OF_PAIRS : BATCH_DEFAULT;
+    while (samples && batch > least && batch * STEPS_WANTED > samples)
+        batch /= 2;
+    if (samples && batch > samples)
+        batch = samples;
+    return batch < sharing ? 1 : batch / sharing;
+}
+
+FshStatus plan_batch(TrainPlan *plan, const TrainOptions *options, FshError *error)
+{
+    const bool pairs = plan_is_pairs(plan);
+    const uint64_t ranks = plan->world_size, share = plan->train_count / ranks; /* of each rank */
+    uint64_t batch = 0, evaluation_batch = 0;
+    FshStatus status = share_batch(options, &options->training.batch_size, options->training.batch_size,
+                                   ranks, &batch, error);
+    if (!status && !pairs) /* they are evaluated one by one */
+        status = share_batch(options, &options->training.val_batch_size, options->training.val_batch_size,
+                             ranks, &evaluation_batch, error);
+    if (status)
+        return status;
+    if (plan->train_count && !share)
+        return fsh_error_set(error, FSH_ERR_MISMATCH,
+                             "%llu ranks and %llu training samples; start fewer ranks",
+                             (unsigned long long)ranks, (unsigned long long)plan->train_count);
+    if (batch > share && plan->train_count && ranks > 1)
+        return fsh_error_set(
+            error, FSH_ERR_MISMATCH,
+            "--batch-size: %llu on each of %llu ranks is more than the %llu training samples; use "
+            "%llu or less",
+            (unsigned long long)batch, (unsigned long long)ranks, (unsigned long long)plan->train_count,
+            (unsigned long long)share);
+    if (batch > share && plan->train_count)
+        return fsh_error_set(error, FSH_ERR_MISMATCH,
+                             "--batch-size: %llu is more than the %llu training samples; use %llu or less",
+                             (unsigned long long)batch, (unsigned long long)plan->train_count,
+                             (unsigned long long)plan->train_count);
+    plan->batch_is_chosen = !batch;
+    if (!batch)
+        batch = choose_batch(plan);
+    if (pairs)
+        evaluation_batch = 1; /* their sizes differ */
+    plan->train_spec.batch = (int64_t)batch;
+    plan->evaluation_spec.batch = (int64_t)(evaluation_batch ? evaluation_batch : batch);
+    plan->steps_per_epoch =
+        sampler_step_count(&(Sampler){.sample_count = plan->train_count,
+                                      .batch = batch,
+                                      .world_size = ranks,
+                                      .update_steps = (uint64_t)options->training.grad_accum_steps,
+                                      .training = true});
+    const uint64_t evaluated = (uint64_t)plan->evaluation_spec.batch * ranks; /* in a step */
+    plan->evaluation_steps = (plan->evaluation_count + evaluated - 1) / evaluated;
+    if (plan->train_count && (uint64_t)options->training.grad_accum_steps >
+                                 plan->steps_per_epoch * (uint64_t)options->training.epochs)
+        return fsh_error_set(
+            error, FSH_ERR_MISMATCH, "--grad-accum-steps: %lld is more than the %llu steps of all epochs",
+            (long long)options->training.grad_accum_steps,
+            (unsigned long long)(plan->steps_per_epoch * (uint64_t)options->training.epochs));
+    return FSH_OK;
+}
+
+/* Returns the interval; 0: chosen later, by the clock. It is never chosen so if the number of evaluations
+ * decides something, which must not depend on the speed of the machine. */
+static uint64_t plan_evaluation_interval(const TrainPlan *plan, const TrainOptions *options)
+{
+    const bool counts = plan_uses_plateau(plan) || options->schedule.early_stop_patience > 0;
+    const bool chosen_later = plan_is_pairs(plan) && !counts;
+    return options->training.val_interval ? (uint64_t)options->training.val_interval : chosen_later ? 0 : 1;
+}
 
 /* ---- loss ---- */
 
 static FshStatus plan_loss(TrainPlan *plan, const TrainOptions *options, FshError *error)
 {
-    plan->recipe.loss = options->loss != OPTION_AUTO ? (LossKind)options->loss
-                        : plan_is_pairs(plan)        ? LOSS_CHARBONNIER
-                                                     : LOSS_CROSS_ENTROPY;
+    plan->recipe.loss = options->training.loss != OPTION_AUTO ? (LossKind)options->training.loss
+                        : plan_is_pairs(plan)                 ? LOSS_CHARBONNIER
+                                                              : LOSS_CROSS_ENTROPY;
     const bool of_classes = plan->recipe.loss == LOSS_CROSS_ENTROPY || plan->recipe.loss == LOSS_BCE;
     if (of_classes == plan_is_pairs(plan))
         return fsh_error_set(error, FSH_ERR_USAGE, "--loss: %s is for %s, and this dataset holds %s",
                              loss_names[plan->recipe.loss], of_classes ? "classes" : "pairs",
                              of_classes ? "pairs" : "classes");
-    plan->recipe.label_smoothing = plan_is_pairs(plan) ? 0 : (float)options->label_smoothing;
+    plan->recipe.label_smoothing = plan_is_pairs(plan) ? 0 : (float)options->training.label_smoothing;
     plan->recipe.weighs_classes = plan->class_weights != NULL;
-    plan->recipe.mixes = !plan_is_pairs(plan) && options->augment && options->mixing.probability > 0 &&
+    plan->recipe.mixes = !plan_is_pairs(plan) && options->image.augment && options->mixing.probability > 0 &&
                          (options->mixing.mixup_alpha > 0 || options->mixing.cutmix_alpha > 0);
     return FSH_OK;
 }
 
 FshStatus plan_training(TrainPlan *plan, const TrainOptions *options, FshError *error)
 {
-    plan->epochs = (uint64_t)options->epochs;
+    plan->epochs = (uint64_t)options->training.epochs;
     plan_precision(plan, options);
-    plan->sync_bn = options->sync_bn;
-    plan->recipe.sync_norms = options->sync_bn && plan->world_size > 1;
+    plan->sync_bn = options->training.sync_bn;
+    plan->recipe.sync_norms = options->training.sync_bn && plan->world_size > 1;
     FshStatus status = plan_loss(plan, options, error);
     if (!status)
         status = plan_optimizer(plan, options, error);
@@ -33,5 +214,7 @@ FshStatus plan_training(TrainPlan *plan, const TrainOptions *options, FshError *
         status = plan_schedule(plan, options, error);
     if (!status)
         status = plan_watch(plan, options, error);
+    if (!status)
+        plan->evaluation_interval = plan_evaluation_interval(plan, options);
     return status;
 }

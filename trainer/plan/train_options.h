@@ -6,25 +6,26 @@
 #define FSHARD_TRAINER_PLAN_TRAIN_OPTIONS_H
 
 #include "common/program.h"
+#include "trainer/checkpoint/checkpoint_options.h"
 #include "trainer/data/augment.h"
 #include "trainer/data/mixing.h"
 #include "trainer/data/sampler.h"
 #include "trainer/models/models.h"
+#include "trainer/plan/inference_options.h"
+#include "trainer/plan/plan_data.h"
+#include "trainer/plan/plan_device.h"
+#include "trainer/plan/plan_images.h"
 #include "trainer/plan/plan_optimizer.h"
 #include "trainer/plan/plan_schedule.h"
+#include "trainer/plan/plan_training.h"
 #include "trainer/ranks/rank_options.h"
 #include "trainer/ranks/rank_place.h"
+#include "trainer/report/report_options.h"
 
-enum { TRAIN_OPTION_ROWS = 192, TRAIN_OPTIONS_BYTES = 2048 };
+enum { TRAIN_OPTION_ROWS = 224, TRAIN_OPTIONS_BYTES = 2048 };
 
-/* Values of options with choices, in the order of their names; "auto" is OPTION_AUTO. */
-typedef enum TrainOnError { TRAIN_STOP, TRAIN_SKIP } TrainOnError;
-typedef enum TrainDecode { DECODE_CPU, DECODE_GPU } TrainDecode;
-typedef enum TrainDevice { DEVICE_CPU, DEVICE_CUDA } TrainDevice;
-typedef enum TrainAmp { AMP_OFF, AMP_BF16, AMP_FP16 } TrainAmp;
-typedef enum PredictFormat { PREDICT_CSV, PREDICT_JSONL, PREDICT_PNG, PREDICT_JPEG } PredictFormat;
-
-/* Ordered by theme: there is only one, so its padding does not matter. */
+/* Ordered by theme: there is only one, so its padding does not matter. A part has its rows and its defaults
+ * where it is read. */
 /* NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding) */
 typedef struct TrainOptions {
     ProgramOptions program;
@@ -32,73 +33,35 @@ typedef struct TrainOptions {
      * (session.h) */
     RankPlace place;
     int cores; /* not an option: of this host, this rank's share (session_cores.h); 0: all */
-    struct ImageSource
-        *images; /* not an option either: images that --predict has found (image_source.h); NULL: a
-                         * dataset */
-    const json_t
-        *preset; /* not an option: the values of the recipe (OptionArguments.preset), borrowed; NULL: none */
-    const char *config; /* a file of values (options_config.h) */
-    const char *recipe; /* recipe.h */
-    bool print_config, list_recipes, force, list_models, evaluate, bench_loader, drop_caches, verdict;
+    /* not an option either: images that --predict has found (image_source.h); NULL: a dataset */
+    struct ImageSource *images;
+    /* not an option: the values of the recipe (OptionArguments.preset), borrowed; NULL: none */
+    const json_t *preset;
 
-    /* Data */
-    const char *shards, *output;         /* given as options, or as arguments (main) */
-    const char *train_split, *val_split; /* val_split NULL: val, else test */
-    int on_error;                        /* TrainOnError */
-    int64_t workers;                     /* loader threads; 0: chosen */
-    int decode;                          /* TrainDecode: of JPEG files */
-    int cache;                           /* place in pixel_source_caches */
+    const char *shards, *output; /* given as options, or as arguments (main) */
+    const char *config;          /* a file of values (options_config.h) */
+    const char *recipe;          /* recipe.h */
+    bool print_config, list_recipes, force, list_models;
+    DataOptions data;
 
-    /* Network */
     const char *model;   /* NULL: resnet18, or unet for pairs */
     const char *weights; /* NULL: drawn from the seed */
-    int device;          /* TrainDevice; auto */
-    RankOptions ranks;   /* rank_options_rows */
-    int amp;             /* TrainAmp; auto */
-    bool tf32, cudnn_benchmark, sync_bn;
-    const char *no_fuse; /* NAME,NAME; NULL: use all fusions of the backend */
     ModelValues network; /* the networks' own options: --width, --depth, … (models.h) */
-    const char *predict, *export_path;
-    int predict_format;         /* PredictFormat; auto */
-    const char *files_from;     /* a list of images that are not packed; NULL: all images */
-    int64_t tile, tile_overlap; /* pixels; tile 0: whole images if memory allows */
+    InferenceOptions inference;
+    ComputeOptions compute;
+    RankOptions ranks;
 
-    /* Training */
-    int64_t epochs;
-    int64_t batch_size, val_batch_size; /* 0: chosen */
-    int64_t val_interval;               /* epochs; 0: chosen */
-    int64_t grad_accum_steps;
-    int loss; /* LossKind; auto */
-    double label_smoothing;
-    const char *class_weights; /* "balanced" or a file; NULL: all alike */
-    UpdateOptions update;      /* update_options_rows */
-    ScheduleOptions schedule;  /* schedule_options_rows */
-    int64_t seed;
-    bool deterministic;
+    TrainingOptions training;
+    UpdateOptions update;
+    ScheduleOptions schedule;
 
-    /* Images */
-    Augmentation views; /* its own options (augmentation_rows) and --noise; the rest is planned */
+    ImageOptions image;
+    Augmentation views; /* its own options (augmentation_rows); the rest is planned */
     Mixing mixing;
     Sampling sampling;
-    int64_t train_crop_size, val_resize_size, val_crop_size; /* pixels; 0: chosen */
-    double crop_pct;                                         /* val_crop_size / val_resize_size; 0: chosen */
-    const char *progressive;                                 /* FROM:TO */
-    const char *progressive_epochs; /* FIRST:LAST; NULL: the first and last third keep their size */
-    int train_crop_mode;            /* CropMode; auto */
-    const char *scale, *ratio;      /* MIN:MAX */
-    int64_t crop_padding;           /* pixels; 0: an eighth of the crop */
-    const char *color_jitter; /* BRIGHTNESS:CONTRAST:SATURATION:HUE, or one number for the first three */
-    bool augment, flip_tta;
-    int64_t crop_border;
-    bool y_channel;
 
-    /* Records */
-    int64_t log_interval;        /* steps */
-    int64_t profile;             /* steps to measure; 0: none */
-    const char *resume;          /* "auto" or a path; NULL: begin anew */
-    int64_t checkpoint_hist;     /* how many best epochs keep their weights */
-    int64_t checkpoint_interval; /* steps between two checkpoints within an epoch; 0: only at its end */
-    bool tensorboard, html;
+    ReportOptions report;
+    CheckpointOptions checkpoint;
 
     /* Not an option: whether the user gave a value, by its place in this struct; see train_given. */
     bool given[TRAIN_OPTIONS_BYTES];
@@ -119,11 +82,6 @@ bool train_given(const TrainOptions *options, const void *field);
 bool train_typed(const TrainOptions *options, const void *field);
 /* Returns the name of the option whose value is *field, a member of *options. For messages. */
 const char *train_option_name(const TrainOptions *options, const void *field);
-
-/* Return the text of a value of --device ("auto", "cpu", "cuda"), --amp and --predict-format. */
-const char *train_device_name(int device);
-const char *train_amp_name(int amp);
-const char *predict_format_name(int format);
 
 /* Returns the whole table, which points to rows. A program that takes --recipe sets its find_preset. */
 OptionTable train_options_table(const Option *rows);

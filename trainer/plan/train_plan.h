@@ -86,9 +86,9 @@ typedef struct TrainPlan {
     const PixelSourceType *source; /* of training's pixels; for evaluation see plan_evaluation_source */
 } TrainPlan;
 
-/* Makes the plan. options->device must be that of the open backend, or OPTION_AUTO; model: from plan_model.
- * FSH_ERR_USAGE: options that contradict each other or would do nothing. FSH_ERR_MISMATCH: fewer samples than
- * a batch, images smaller than a crop. */
+/* Makes the plan. options->compute.device must be that of the open backend, or OPTION_AUTO; model: from
+ * plan_model. FSH_ERR_USAGE: options that contradict each other or would do nothing. FSH_ERR_MISMATCH: fewer
+ * samples than a batch, images smaller than a crop. */
 FshStatus plan_make(TrainPlan *plan, const TrainOptions *options, const Model *model,
                     const TrainingData *data, FshError *error);
 
@@ -132,6 +132,11 @@ void plan_describe(const TrainPlan *plan, const TrainingData *data,
 
 /* ---- parts of plan_make ---- */
 
+/* Chooses the source of pixels. --cache names a cache of files, or a source. */
+FshStatus plan_source(TrainPlan *plan, const TrainOptions *options, const TrainingData *data,
+                      FshError *error);
+/* Decides the batch of a rank, and the steps of an epoch. */
+FshStatus plan_batch(TrainPlan *plan, const TrainOptions *options, FshError *error);
 FshStatus plan_images(TrainPlan *plan, const TrainOptions *options, const TrainingData *data,
                       FshError *error);
 void plan_precision(TrainPlan *plan, const TrainOptions *options);

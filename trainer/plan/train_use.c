@@ -5,21 +5,21 @@
 
 unsigned train_use(const TrainOptions *options)
 {
-    return options->predict || options->export_path ? USE_PREDICTS
-           : options->evaluate                      ? USE_EVALUATE
-           : options->bench_loader                  ? USE_BENCH
-           : options->program.dry_run               ? USE_DRY_RUN
-                                                    : USE_TRAIN;
+    return options->inference.predict || options->inference.export_path ? USE_PREDICTS
+           : options->inference.evaluate                                ? USE_EVALUATE
+           : options->data.bench_loader                                 ? USE_BENCH
+           : options->program.dry_run                                   ? USE_DRY_RUN
+                                                                        : USE_TRAIN;
 }
 
 const char *train_use_name(const TrainOptions *options)
 {
-    return options->predict           ? "--predict"
-           : options->export_path     ? "--export"
-           : options->evaluate        ? "--evaluate"
-           : options->bench_loader    ? "--bench-loader"
-           : options->program.dry_run ? "--dry-run"
-                                      : "training";
+    return options->inference.predict       ? "--predict"
+           : options->inference.export_path ? "--export"
+           : options->inference.evaluate    ? "--evaluate"
+           : options->data.bench_loader     ? "--bench-loader"
+           : options->program.dry_run       ? "--dry-run"
+                                            : "training";
 }
 
 /* Returns what an option of these uses is for, where `use` does not read it. */

@@ -230,7 +230,7 @@ static void print_steps(const Session *session, const TrainOptions *options)
 static void warn_of_folder(Session *session, const TrainOptions *options)
 {
     FshError refusal = {0}; /* a run that writes nothing only warns */
-    if (options->output && !options->resume &&
+    if (options->output && !options->checkpoint.resume &&
         record_check_folder(options->output, options->force, &refusal) != FSH_OK)
         console_warning(&session->console, "%s", refusal.message);
 }
@@ -271,7 +271,7 @@ static FshStatus describe_without_device(const TrainOptions *options, FshError *
 static bool lacks_device(const TrainOptions *options, FshStatus status)
 {
     int count = 0;
-    return status == FSH_ERR_UNSUPPORTED && options->device == DEVICE_CUDA &&
+    return status == FSH_ERR_UNSUPPORTED && options->compute.device == DEVICE_CUDA &&
            backend_device_count("cuda", &count, NULL) == FSH_ERR_UNSUPPORTED;
 }
 
@@ -347,8 +347,8 @@ static FshStatus listed_dataset(const TrainOptions *options, ListedSize *size, F
     TrainingData data;
     TrainPlan plan;
     const Model *model = NULL;
-    FshStatus status =
-        training_data_open(&data, options->shards, 0, options->train_split, options->val_split, error);
+    FshStatus status = training_data_open(&data, options->shards, 0, options->data.train_split,
+                                          options->data.val_split, error);
     if (status)
         return status;
     status = plan_model(options, data.kind, &model, error);

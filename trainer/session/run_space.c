@@ -18,7 +18,7 @@ RunSpace run_space_needed(const Session *session, const TrainOptions *options)
         .checkpoint_bytes = state_file_bytes(graph, STATE_ALL),
         .weights_bytes = state_file_bytes(graph, STATE_NETWORK),
         .weights_count = 1 + (session->data.evaluation != NULL) + options->update.model_ema +
-                         (uint64_t)options->checkpoint_hist,
+                         (uint64_t)options->checkpoint.hist,
     };
     space.total_bytes = 2 * space.checkpoint_bytes + space.weights_count * space.weights_bytes + tables_bytes;
     return space;

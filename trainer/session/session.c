@@ -163,12 +163,12 @@ static void take_interpolation(TrainOptions *options, const WeightsOrigin *origi
 static void take_sizes(TrainOptions *options, const WeightsOrigin *origin)
 {
     enum { LARGEST = 4096 };
-    const bool told = options->train_crop_size || options->val_crop_size || options->val_resize_size ||
-                      options->progressive;
+    const bool told = options->image.train_crop_size || options->image.val_crop_size ||
+                      options->image.val_resize_size || options->image.progressive;
     if (told || !origin->crop || origin->resize < origin->crop || origin->resize > LARGEST)
         return;
-    options->val_crop_size = origin->crop;
-    options->val_resize_size = options->crop_pct > 0 ? 0 : origin->resize;
+    options->image.val_crop_size = origin->crop;
+    options->image.val_resize_size = options->image.crop_pct > 0 ? 0 : origin->resize;
 }
 
 /* Returns whether the kernel's driver is loaded and the user has not hidden the GPUs. */
@@ -187,10 +187,10 @@ static FshStatus open_backend(Session *session, Backend **backend, const TrainOp
     PlanBackend wanted;
     FshError why = {0};
     plan_backend(&wanted, options);
-    if (options->device != OPTION_AUTO)
-        return ranks_agree(communicator,
-                           backend_open(backend, train_device_name(options->device), &wanted.options, error),
-                           error);
+    if (options->compute.device != OPTION_AUTO)
+        return ranks_agree(
+            communicator,
+            backend_open(backend, train_device_name(options->compute.device), &wanted.options, error), error);
     const FshStatus status = backend_open(backend, "cuda", &wanted.options, &why);
     if (ranks_agree(communicator, status, NULL) == FSH_OK)
         return FSH_OK;
@@ -227,8 +227,9 @@ static FshStatus open_dataset(Session *session, const TrainOptions *options, Ses
     FshKind kind = 0;
     FshStatus status = wanted_kind(options, evaluates ? origin->model : NULL, &kind, error);
     if (!status)
-        status = training_data_open(&session->data, options->shards, kind,
-                                    evaluates ? NULL : options->train_split, options->val_split, error);
+        status =
+            training_data_open(&session->data, options->shards, kind,
+                               evaluates ? NULL : options->data.train_split, options->data.val_split, error);
     if (!status)
         status = check_output_outside(session->data.dataset, options, error);
     if (status)
@@ -252,9 +253,10 @@ static FshStatus open_data(Session *session, const TrainOptions *options, Sessio
         status = session_map_classes(session, options, use, error);
     if (!status)
         status = training_data_name_classes(&session->data, error);
-    if (!status && options->class_weights && session->data.train && session->data.kind == FSH_KIND_CLASSES)
-        status =
-            class_weights_make(&session->data.class_weights, options->class_weights, &session->data, error);
+    if (!status && options->training.class_weights && session->data.train &&
+        session->data.kind == FSH_KIND_CLASSES)
+        status = class_weights_make(&session->data.class_weights, options->training.class_weights,
+                                    &session->data, error);
     if (!status && model == origin->model)
         model_take_shape(&settled.network, &origin->options);
     if (!status && use == SESSION_EVALUATE && model->task == TASK_CLASSIFICATION) {
@@ -266,7 +268,8 @@ static FshStatus open_data(Session *session, const TrainOptions *options, Sessio
     if (!status && use != SESSION_LOAD)
         status = open_backend(session, backend, options, error);
     if (!status && *backend)
-        settled.device = strcmp((*backend)->interface->device, "cuda") == 0 ? DEVICE_CUDA : DEVICE_CPU;
+        settled.compute.device =
+            strcmp((*backend)->interface->device, "cuda") == 0 ? DEVICE_CUDA : DEVICE_CPU;
     if (!status) /* before the network is built, whose errors begin with the size of the images */
         status = model_check_options(model, &settled.network, error);
     if (!status)
