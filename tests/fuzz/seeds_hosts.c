@@ -44,7 +44,7 @@ static void write_talk(const char *root)
     static const char loss[HUB_TEXT_MAX] = "rank 5 of 9 has fallen";
     const HubSubject said[] = {{.operation = 1, .meaning = 1, .byte_count = BYTES, .has_bytes = 1},
                                {.operation = 2, .meaning = 2, .byte_count = 8, .has_bytes = 1},
-                               {.operation = 3, .meaning = 3}};
+                               {.operation = 3, .meaning = 2, .byte_count = 8}};
     HubWire wire;
     int ends[2];
     size_t got = 1;

@@ -18,26 +18,20 @@
 #include "common/progress.h"
 #include "trainer/launch_gpus.h"
 
-static const DatasetSpec pairs = {.codec = FSH_CODEC_RAW,
-                                  .width = 32,
-                                  .height = 32,
-                                  .channels = 3,
-                                  .class_count = 4,
-                                  .train_count = 49,
-                                  .val_count = 7,
-                                  .shard_count = 2,
-                                  .kind = FSH_KIND_PAIRS};
+#define UNET "--jobs", "4", "--device", "cuda", RANKS_UNET("4"), "--deterministic"
+static const char *make_pairs(TestFolder *folder)
+{
+    const DatasetSpec pairs = rank_pairs(49, 7);
+    return make_set(folder, &pairs);
+}
 
-#define UNET                                                                                                 \
-    "--jobs", "4", "--device", "cuda", "--model", "unet", "--width", "8", "--epochs", "4", "--opt", "sgd",   \
-        "--lr", "0.05", "--lr-warmup-epochs", "0", "--val-interval", "1", "--deterministic"
 /* Trains a network without norms on one GPU and on two, both updating after each `accumulated` batches, and
  * asserts that their weights differ by less than `bound`. They differ by roundings: of sums in another order
  * (float32: 2^-24 each, grown by the steps), and of activations and gradients (bf16: 2^-8, fp16: 2^-11),
  * where a weight's sum falls on the other side of a rounding. */
 static void compare_with_one_gpu(TestFolder *folder, const char *amp, const char *accumulated, double bound)
 {
-    const char *shards = make_set(folder, &pairs);
+    const char *shards = make_pairs(folder);
     TRAINED(UNET, "--amp", amp, "--grad-accum-steps", accumulated, "--batch-size", "12", shards,
             test_path(folder, "one"));
     TRAINED(UNET, "--amp", amp, "--grad-accum-steps", accumulated, "--batch-size", "6", shards,
@@ -76,7 +70,7 @@ TEST_IN_FOLDER(test_two_gpus_train_as_one_in_fp16, folder)
  * */
 TEST_IN_FOLDER(test_two_hosts_of_a_gpu_train_as_two_gpus_of_a_host, folder)
 {
-    const char *shards = make_set(folder, &pairs), *out = test_path(folder, "hosts");
+    const char *shards = make_pairs(folder), *out = test_path(folder, "hosts");
     const Hosts hosts = hosts_on_loopback(2, 1);
     RunningProgram running[2];
     char port[8];
@@ -101,12 +95,7 @@ TEST_IN_FOLDER(test_two_hosts_of_a_gpu_train_as_two_gpus_of_a_host, folder)
                                          NULL};
         running[host] = run_start(&(RunOptions){.timeout_seconds = 120}, "ftrain", arguments);
     }
-    for (int host = 0; host < 2; host++) {
-        RunResult result = run_wait(&running[host]);
-        if (result.exit_status != 0)
-            fail_msg("host %d: exit status %d\n%s", host, result.exit_status, result.err);
-        run_result_free(&result);
-    }
+    expect_well(running, 2);
     const double far = weights_distance(test_path(folder, "two/last.safetensors"),
                                         test_path(folder, "hosts/last.safetensors"));
     print_message("two hosts of a GPU: %.3g from two GPUs of a host\n", far);
@@ -312,7 +301,7 @@ TEST_IN_FOLDER(test_a_rank_that_is_stopped_while_nccl_connects_ends_the_run, fol
 /* The order of a list is that of the ranks; on cards of one kind the result is the same. */
 TEST_IN_FOLDER(test_a_list_says_which_gpus_are_taken, folder)
 {
-    const char *shards = make_set(folder, &pairs);
+    const char *shards = make_pairs(folder);
     TRAINED(UNET, "--batch-size", "6", "--gpus", "0,1", shards, test_path(folder, "order"));
     TRAINED(UNET, "--batch-size", "6", "--gpus", "1,0", shards, test_path(folder, "other"));
     TRAINED(UNET, "--batch-size", "6", "--gpus", "1,", shards, test_path(folder, "second"));
@@ -326,7 +315,7 @@ TEST_IN_FOLDER(test_a_list_says_which_gpus_are_taken, folder)
 /* --elastic looks at both GPUs, finds them well, and both go on. */
 TEST_IN_FOLDER(test_ranks_that_are_killed_are_started_again, folder)
 {
-    const char *shards = make_set(folder, &pairs), *out = test_path(folder, "killed");
+    const char *shards = make_pairs(folder), *out = test_path(folder, "killed");
     TRAINED(UNET, "--batch-size", "6", "--gpus", "2", shards, test_path(folder, "whole"));
     const char *const arguments[] = {
         UNET, "--batch-size", "6",    "--gpus", "2", "--checkpoint-interval", "1", "--max-restarts",

@@ -108,12 +108,7 @@ TEST_IN_FOLDER(test_processes_by_hand_meet_over_a_network, folder)
                           (const char *const[]){"--world-size", "2", "--rank", host ? "1" : "0",
                                                 "--master-addr", "10.99.0.1", "--master-port", "4300", SHORT,
                                                 shards, test_path(folder, "out"), NULL});
-    for (int host = 0; host < 2; host++) {
-        RunResult result = run_wait(&running[host]);
-        if (result.exit_status != 0)
-            fail_msg("host %d: exit status %d\n%s", host, result.exit_status, result.err);
-        run_result_free(&result);
-    }
+    expect_well(running, 2);
 }
 
 TEST_IN_FOLDER(test_a_link_that_goes_down_is_told_on_both_hosts, folder)

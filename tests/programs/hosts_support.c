@@ -1,29 +1,15 @@
 #include "tests/programs/hosts_support.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 enum { ARGUMENTS_MOST = 56, PORT_LAST = 60000 };
 
-/* Returns a port whose next one was free a moment ago. */
-static uint16_t port_before_a_free_one(void)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t bytes = sizeof address;
-    const int made = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_true(made >= 0 && bind(made, (struct sockaddr *)&address, sizeof address) == 0 &&
-                getsockname(made, (struct sockaddr *)&address, &bytes) == 0);
-    (void)close(made);
-    return (uint16_t)(ntohs(address.sin_port) - 1);
-}
-
 Hosts hosts_on_loopback(int hosts, int each)
 {
-    return (Hosts){.hosts = hosts, .each = each, .address = "127.0.0.1", .port = port_before_a_free_one()};
+    return (Hosts){
+        .hosts = hosts, .each = each, .address = "127.0.0.1", .port = (uint16_t)(test_free_port() - 1)};
 }
 
 RunningProgram start_on_host(const Hosts *hosts, int host, const char *const *variables,

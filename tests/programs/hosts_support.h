@@ -19,7 +19,7 @@ typedef struct Hosts {
     const char *spaces[HOSTS_MOST]; /* network namespaces; NULL: none */
 } Hosts;
 
-/* Returns so many hosts on the loopback address, at a port that was free a moment ago. */
+/* Returns so many hosts on the loopback address, which meet at a port that was free a moment ago. */
 Hosts hosts_on_loopback(int hosts, int each);
 
 /* Starts a program of a host with variables, "NAME=value" and NULL at the end, on the CPU with one thread. */

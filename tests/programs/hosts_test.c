@@ -11,25 +11,19 @@
 
 #include "common/progress.h"
 
-static const DatasetSpec pairs = {.codec = FSH_CODEC_RAW,
-                                  .width = 32,
-                                  .height = 32,
-                                  .channels = 3,
-                                  .class_count = 4,
-                                  .train_count = 25,
-                                  .val_count = 5,
-                                  .shard_count = 2,
-                                  .kind = FSH_KIND_PAIRS};
+#define UNET RANKS_UNET("3"), "--batch-size", "2"
 
-#define UNET                                                                                                 \
-    "--model", "unet", "--width", "8", "--epochs", "3", "--opt", "sgd", "--lr", "0.05",                      \
-        "--lr-warmup-epochs", "0", "--val-interval", "1", "--batch-size", "2"
+static const char *make_pairs(TestFolder *folder)
+{
+    const DatasetSpec pairs = rank_pairs(25, 5);
+    return make_set(folder, &pairs);
+}
 
 /* ---- the same weights ---- */
 
 TEST_IN_FOLDER(test_two_hosts_of_a_rank_train_as_two_ranks_of_a_host, folder)
 {
-    const char *shards = make_set(folder, &pairs);
+    const char *shards = make_pairs(folder);
     const Hosts hosts = hosts_on_loopback(2, 1);
     RANKS_TRAINED(2, UNET, shards, test_path(folder, "one"));
     HOSTS_TRAINED(&hosts, UNET, shards, test_path(folder, "two"));
@@ -39,7 +33,7 @@ TEST_IN_FOLDER(test_two_hosts_of_a_rank_train_as_two_ranks_of_a_host, folder)
 /* Sums of four are added in another order: (a + b) + (c + d). */
 TEST_IN_FOLDER(test_two_hosts_of_two_ranks_train_as_four_ranks_of_a_host, folder)
 {
-    const char *shards = make_set(folder, &pairs);
+    const char *shards = make_pairs(folder);
     const char *one = test_path(folder, "one"), *two = test_path(folder, "two");
     const Hosts hosts = hosts_on_loopback(2, 2);
     RANKS_TRAINED(4, UNET, shards, one);
@@ -73,7 +67,7 @@ TEST_IN_FOLDER(test_each_host_decodes_once_for_its_ranks, folder)
  * PyTorch job's variables. */
 static void train_by_hand(TestFolder *folder, bool by_variables)
 {
-    const char *shards = make_set(folder, &pairs), *out = test_path(folder, "by_hand");
+    const char *shards = make_pairs(folder), *out = test_path(folder, "by_hand");
     const Hosts hosts = hosts_on_loopback(2, 2);
     RunningProgram running[2];
     char port[8], rank[8], variables[5][64];
@@ -120,7 +114,7 @@ TEST_IN_FOLDER(test_hosts_of_a_pytorch_job_start_their_ranks_themselves, folder)
 /* Two shells, as PyTorch's examples are started. On a loopback address they are the ranks of one host. */
 TEST_IN_FOLDER(test_processes_by_hand_are_ranks, folder)
 {
-    const char *shards = make_set(folder, &pairs);
+    const char *shards = make_pairs(folder);
     const Hosts hosts = hosts_on_loopback(2, 1);
     RunningProgram running[2];
     char port[8], rank[8];
@@ -132,12 +126,7 @@ TEST_IN_FOLDER(test_processes_by_hand_are_ranks, folder)
                                                          "127.0.0.1", "--master-port", port, UNET, shards,
                                                          test_path(folder, "out"), NULL});
     }
-    for (int i = 0; i < 2; i++) {
-        RunResult result = run_wait(&running[i]);
-        if (result.exit_status != 0)
-            fail_msg("rank %d: exit status %d\n%s", i, result.exit_status, result.err);
-        run_result_free(&result);
-    }
+    expect_well(running, 2);
 }
 
 /* ---- ends ---- */
@@ -259,11 +248,7 @@ TEST_IN_FOLDER(test_hosts_restart_when_a_rank_is_killed, folder)
     if (!started_ranks_are_told())
         skip();
     start_by_hand(running, (const char *const[]){RICH, shards, test_path(folder, "whole"), NULL});
-    for (int host = 0; host < 2; host++) {
-        RunResult result = run_wait(&running[host]);
-        assert_int_equal(result.exit_status, 0);
-        run_result_free(&result);
-    }
+    expect_well(running, 2);
     start_by_hand(running, (const char *const[]){RICH, "--max-restarts", "2", "--checkpoint-interval", "3",
                                                  shards, test_path(folder, "restarted"), NULL});
     assert_true(wait_for_file(test_path(folder, "restarted/checkpoint.safetensors"), 60));

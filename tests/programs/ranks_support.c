@@ -29,6 +29,29 @@ RunningProgram start_rank(int rank, int ranks, int job, const char *stop_at, con
     return run_start(&options, "ftrain", all);
 }
 
+DatasetSpec rank_pairs(uint64_t train_count, uint64_t val_count)
+{
+    return (DatasetSpec){.codec = FSH_CODEC_RAW,
+                         .width = 32,
+                         .height = 32,
+                         .channels = 3,
+                         .class_count = 4,
+                         .train_count = train_count,
+                         .val_count = val_count,
+                         .shard_count = 2,
+                         .kind = FSH_KIND_PAIRS};
+}
+
+void expect_well(RunningProgram *running, int count)
+{
+    for (int i = 0; i < count; i++) {
+        RunResult result = run_wait(&running[i]);
+        if (result.exit_status != 0)
+            fail_msg("program %d of %d: exit status %d\n%s", i + 1, count, result.exit_status, result.err);
+        run_result_free(&result);
+    }
+}
+
 RanksResult run_ranks(int ranks, const char *const *arguments)
 {
     static int job; /* each run its own rendezvous, as each torchrun has its own port */

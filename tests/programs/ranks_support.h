@@ -9,9 +9,18 @@
 
 enum { RANKS_MOST = 5 };
 
+/* Returns the shape of a small set of pairs, on which a network without norms trains alike on any ranks. */
+DatasetSpec rank_pairs(uint64_t train_count, uint64_t val_count);
+#define RANKS_UNET(epochs)                                                                                   \
+    "--model", "unet", "--width", "8", "--epochs", (epochs), "--opt", "sgd", "--lr", "0.05",                 \
+        "--lr-warmup-epochs", "0", "--val-interval", "1"
+
 /* Starts a rank on the CPU, with one thread. job is a number that no other run of the test under way has;
  * stop_at is that of RunOptions, or NULL. */
 RunningProgram start_rank(int rank, int ranks, int job, const char *stop_at, const char *const *arguments);
+
+/* Waits for the end of so many programs, each of which must end with 0. */
+void expect_well(RunningProgram *running, int count);
 
 typedef struct RanksResult {
     int ranks;

@@ -44,6 +44,15 @@ static const char *end_of(const char *text)
     return length > SHOWN ? text + length - SHOWN : text;
 }
 
+/* Waits for the end of a program, which must be a good one. */
+static RunResult end_well(RunningProgram *running)
+{
+    RunResult result = run_wait(running);
+    if (result.exit_status)
+        fail_msg("exit status %d\n%s", result.exit_status, end_of(result.err));
+    return result;
+}
+
 /* ---- the ranks of a running program ---- */
 
 /* Returns whether the program has ended; it is still to be waited for. */
@@ -250,9 +259,7 @@ TEST_IN_FOLDER(test_a_run_without_a_checkpoint_begins_anew, folder)
         send_when_stopped(&running, SIGKILL);
         send_when_stopped(&running, SIGCONT);
         const RunningProgram ended = running;
-        RunResult result = run_wait(&running);
-        if (result.exit_status)
-            fail_msg("exit status %d\n%s", result.exit_status, end_of(result.err));
+        RunResult result = end_well(&running);
         assert_contains(result.err, "restart 1 of 1: all ranks go on from the beginning");
         run_result_free(&result);
         assert_same_file(folder, "whole", "killed", true);
@@ -309,24 +316,13 @@ TEST_IN_FOLDER(test_a_run_that_fails_by_itself_is_not_started_again, folder)
 
 /* ---- fewer ranks ---- */
 
-static const DatasetSpec pairs = {.codec = FSH_CODEC_RAW,
-                                  .width = 32,
-                                  .height = 32,
-                                  .channels = 3,
-                                  .class_count = 4,
-                                  .train_count = 24,
-                                  .val_count = 4,
-                                  .shard_count = 2,
-                                  .kind = FSH_KIND_PAIRS};
-
-#define ONE_RANK                                                                                             \
-    "--device", "cpu", "--model", "unet", "--width", "8", "--epochs", "3", "--opt", "sgd", "--lr", "0.05",   \
-        "--lr-warmup-epochs", "0", "--val-interval", "1", "--batch-size", "3"
-#define UNET "--gpus", "2", ONE_RANK
+#define ONE_RANK "--device", "cpu", RANKS_UNET("3"), "--batch-size", "3"
+#define UNET     "--gpus", "2", ONE_RANK
 
 /* A rank that cannot start is left out: one goes on with all images of an update. */
 TEST_IN_FOLDER(test_an_elastic_run_goes_on_with_the_ranks_that_are_left, folder)
 {
+    const DatasetSpec pairs = rank_pairs(24, 4);
     const char *shards = make_set(folder, &pairs), *out = test_path(folder, "out");
     if (!started_ranks_are_told())
         skip();
@@ -336,9 +332,7 @@ TEST_IN_FOLDER(test_an_elastic_run_goes_on_with_the_ranks_that_are_left, folder)
     send_when_stopped(&running, SIGKILL);
     send_when_stopped(&running, SIGCONT);
     const RunningProgram ended = running;
-    RunResult result = run_wait(&running);
-    if (result.exit_status)
-        fail_msg("exit status %d\n%s", result.exit_status, end_of(result.err));
+    RunResult result = end_well(&running);
     assert_contains(result.err, "restart 2 of 3: the other ranks go on from the beginning");
     assert_contains(result.err, "1 of 2 ranks go on (--elastic)");
     run_result_free(&result);
@@ -352,6 +346,7 @@ TEST_IN_FOLDER(test_an_elastic_run_goes_on_with_the_ranks_that_are_left, folder)
 /* What torchrun and Slurm do with fewer hosts: the ranks that there are go on. */
 TEST_IN_FOLDER(test_an_elastic_run_resumes_with_another_number_of_ranks, folder)
 {
+    const DatasetSpec pairs = rank_pairs(24, 4);
     const char *shards = make_set(folder, &pairs), *out = test_path(folder, "out");
     TRAINED(UNET, shards, test_path(folder, "whole"));
     RunningProgram running = START("out/checkpoint.safetensors", UNET, shards, out);
@@ -414,9 +409,7 @@ TEST_IN_FOLDER(test_torchrun_restarts_killed_ranks, folder)
     RunningProgram running = run_start(&options, torchrun, arguments);
     assert_int_equal(kill_again_and_again(&running, test_path(folder, "killed/checkpoint.safetensors"), 1),
                      1);
-    RunResult result = run_wait(&running);
-    if (result.exit_status)
-        fail_msg("exit status %d\n%s", result.exit_status, end_of(result.err));
+    RunResult result = end_well(&running);
     assert_contains(result.err, "goes on from ");
     run_result_free(&result);
     assert_same_file(folder, "whole", "killed", true);

@@ -11,26 +11,15 @@
 #include "common/file.h"
 #include "common/progress.h"
 
-static const DatasetSpec pairs = {.codec = FSH_CODEC_RAW,
-                                  .width = 32,
-                                  .height = 32,
-                                  .channels = 3,
-                                  .class_count = 4,
-                                  .train_count = 25,
-                                  .val_count = 5,
-                                  .shard_count = 2,
-                                  .kind = FSH_KIND_PAIRS};
-
 /* ---- the same weights ---- */
 
-#define UNET                                                                                                 \
-    "--model", "unet", "--width", "8", "--epochs", "4", "--opt", "sgd", "--lr", "0.05",                      \
-        "--lr-warmup-epochs", "0", "--val-interval", "1"
+#define UNET RANKS_UNET("4")
 
 /* Trains a network without norms in one process and in two ranks, and compares. The mean of the gradients of
  * two batches of 3 is the gradient of a batch of 6. */
 static void compare_with_one_process(TestFolder *folder, const char *amp, const char *clip, double bound)
 {
+    const DatasetSpec pairs = rank_pairs(25, 5);
     const char *shards = make_set(folder, &pairs);
     const char *one = test_path(folder, "one"), *two = test_path(folder, "two"),
                *other = test_path(folder, "other");
@@ -73,7 +62,7 @@ TEST_IN_FOLDER(test_two_ranks_clip_as_one, folder)
 /* Each step takes the same views, dealt out in another way. */
 TEST_IN_FOLDER(test_two_ranks_share_the_views_of_repeats, folder)
 {
-    DatasetSpec spec = pairs;
+    DatasetSpec spec = rank_pairs(25, 5);
     spec.width = spec.height = 40;
     const char *shards = make_set(folder, &spec), *one = test_path(folder, "one"),
                *two = test_path(folder, "two"), *other = test_path(folder, "other");
@@ -91,8 +80,7 @@ TEST_IN_FOLDER(test_two_ranks_share_the_views_of_repeats, folder)
 TEST_IN_FOLDER(test_ranks_accumulate_as_one_with_the_total_batch, folder)
 {
     static const char *const batches[] = {"6", "3", "2"};
-    DatasetSpec spec = pairs;
-    spec.train_count = 30;
+    const DatasetSpec spec = rank_pairs(30, 5);
     const char *shards = make_set(folder, &spec), *one = test_path(folder, "one"),
                *without = test_path(folder, "without"), *several[RANKS_MOST] = {one};
     TRAINED("--device", "cpu", UNET, "--grad-accum-steps", "2", "--batch-size", "6", shards, one);
@@ -181,9 +169,7 @@ TEST_IN_FOLDER(test_evaluation_counts_every_sample_once, folder)
 /* Each rank measures another time: they agree, or would wait for each other without end. */
 TEST_IN_FOLDER(test_ranks_agree_on_how_often_to_evaluate, folder)
 {
-    DatasetSpec spec = pairs;
-    spec.train_count = 8;
-    spec.val_count = 600;
+    const DatasetSpec spec = rank_pairs(8, 600);
     RanksResult result = RANKS(2, 0, "--model", "unet", "--width", "8", "--epochs", "9", "--batch-size", "2",
                                make_set(folder, &spec), test_path(folder, "out"));
     assert_contains(result.of[0].err, ": evaluated ");
@@ -516,11 +502,7 @@ TEST_IN_FOLDER(test_ranks_may_differ_in_what_decides_nothing, folder)
                                   "--no-html", shards,      test_path(folder, "elsewhere"),
                                   NULL};
     RunningProgram running[2] = {start_rank(0, 2, 68, NULL, first), start_rank(1, 2, 68, NULL, second)};
-    for (int rank = 0; rank < 2; rank++) {
-        RunResult result = run_wait(&running[rank]);
-        assert_int_equal(result.exit_status, 0);
-        run_result_free(&result);
-    }
+    expect_well(running, 2);
 }
 
 TEST_IN_FOLDER(test_ranks_on_other_bytes_do_not_train, folder)

@@ -117,6 +117,9 @@ void run_wait_until_stopped(const RunningProgram *running);
 /* Sends a stopped program the signal and lets it go on. */
 void run_go_on(const RunningProgram *running, int signal_number);
 
+/* Returns a port of the loopback address that was free a moment ago. */
+uint16_t test_free_port(void);
+
 /* Waits until path exists, at most `seconds`; returns false if it never does. */
 bool wait_for_file(const char *path, double seconds);
 void sleep_seconds(double seconds);

@@ -1,15 +1,18 @@
 #include "tests/support/support.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <math.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -305,4 +308,15 @@ void run_result_free(RunResult *result)
     free(result->out);
     free(result->err);
     *result = (RunResult){0};
+}
+
+uint16_t test_free_port(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof address;
+    const int made = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(made >= 0 && bind(made, (struct sockaddr *)&address, sizeof address) == 0 &&
+                getsockname(made, (struct sockaddr *)&address, &bytes) == 0);
+    (void)close(made);
+    return ntohs(address.sin_port);
 }

@@ -4,13 +4,10 @@
 #include "tests/trainer/rank_processes.h"
 #include "trainer/ranks/communicator.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "common/interrupt.h"
@@ -18,21 +15,10 @@
 
 enum { HOSTS_MAX = 3, RANKS_OF_TEST_MAX = 8, MANY = 300000 }; /* floats: more than a piece */
 
-static uint16_t free_port(void)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t bytes = sizeof address;
-    const int made = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_true(made >= 0 && bind(made, (struct sockaddr *)&address, sizeof address) == 0 &&
-                getsockname(made, (struct sockaddr *)&address, &bytes) == 0);
-    (void)close(made);
-    return ntohs(address.sin_port);
-}
-
 /* Starts the ranks of hosts that have so many each; 0 ends the list. Returns their number. */
 static uint64_t start_hosts(const uint64_t *counts, pid_t *processes, RankWork work)
 {
-    const uint16_t port = free_port();
+    const uint16_t port = test_free_port();
     uint64_t world = 0, rank = 0;
     for (size_t host = 0; host < HOSTS_MAX && counts[host]; host++)
         world += counts[host];
@@ -74,19 +60,13 @@ static int exchange(const RankPlace *place)
     const double of_ranks = (double)(world * (world - 1)) / 2;
     double sum = (double)rank;
     uint64_t most[2] = {rank, 100 - rank};
-    float *values = malloc(MANY * sizeof *values);
-    for (size_t i = 0; i < MANY && values; i++)
-        values[i] = (float)(i % 1000) + (float)rank;
+    float *values = rank_values_new(MANY, rank);
     int bad = !values || communicator_open(&communicator, place, NULL, NULL) ||
               communicator_sum_f64(communicator, &sum, 1, NULL) ||
-              communicator_max_u64(communicator, most, 2, NULL) || communicator_barrier(communicator, NULL) ||
+              communicator_max_u64(communicator, most, 2, NULL) || rank_process_meet(communicator, NULL) ||
               communicator_mean_f32(communicator, values, MANY, NULL) ||
               exchange_bytes(communicator, rank, world) || sum != of_ranks || most[0] != world - 1 ||
-              most[1] != 100;
-    for (size_t i = 0; i < MANY && !bad; i++) {
-        const float wanted = (float)(i % 1000) + (float)(of_ranks / (double)world);
-        bad = values[i] < wanted - 1e-3F || values[i] > wanted + 1e-3F;
-    }
+              most[1] != 100 || !rank_values_are_means(values, MANY, world);
     communicator_close(&communicator);
     free(values);
     return bad;
@@ -115,7 +95,7 @@ static int lose_last(const RankPlace *place)
     if (place->rank == 3)
         (void)raise(SIGKILL);
     while (!status)
-        status = communicator_barrier(communicator, &error);
+        status = rank_process_meet(communicator, &error);
     const int bad = status != FSH_ERR_PEER || !strstr(error.message, "rank 3 of 4 (host ") ||
                     !strstr(error.message, "has ended") || !communicator_is_broken(communicator) ||
                     communicator_check(communicator, NULL) != FSH_ERR_PEER;
@@ -154,7 +134,7 @@ static int wait_for_the_hung(const RankPlace *place, uint64_t hung, const char *
     else
         for (int i = 0; i < 2; i++)
             (void)raise(SIGTERM);
-    status = communicator_barrier(communicator, &error);
+    status = rank_process_meet(communicator, &error);
     const bool told = strstr(error.message, name) && strstr(error.message, what) &&
                       strstr(error.message, "a signal ends the run without it");
     const int bad = status != FSH_ERR_PEER || communicator_lost_to(communicator) != SIGTERM || !told ||

@@ -24,11 +24,9 @@ static int sum(const RankPlace *place)
     const uint64_t rank = place->rank, world = place->world_size;
     double sums[3] = {(double)rank, 0.5, -1e30 * (double)rank};
     uint64_t counts[2] = {rank, UINT64_C(1) << 60}, most[2] = {rank, 7 - rank};
-    float *values = malloc(MANY * sizeof *values);
+    float *values = rank_values_new(MANY, rank);
     char text[8] = "no";
     int bad = communicator_open(&communicator, place, NULL, NULL) != FSH_OK || !values;
-    for (size_t i = 0; i < MANY && !bad; i++)
-        values[i] = (float)(i % 1000) + (float)rank;
     if (rank == world - 1)
         (void)strcpy(text, "yes");
     bad = bad || communicator_sum_f64(communicator, sums, 3, NULL) ||
@@ -40,11 +38,7 @@ static int sum(const RankPlace *place)
     const double of_ranks = (double)(world * (world - 1)) / 2;
     bad = bad || sums[0] != of_ranks || sums[1] != 0.5 * (double)world || sums[2] > -0.99e30 * of_ranks ||
           counts[0] != world * (world - 1) / 2 || counts[1] != world << 60 || most[0] != world - 1 ||
-          most[1] != 7 || strcmp(text, "yes") != 0;
-    for (size_t i = 0; i < MANY && !bad; i++) {
-        const float wanted = (float)(i % 1000) + (float)(of_ranks / (double)world);
-        bad = values[i] < wanted - 1e-3F || values[i] > wanted + 1e-3F;
-    }
+          most[1] != 7 || strcmp(text, "yes") != 0 || !rank_values_are_means(values, MANY, world);
     communicator_close(&communicator);
     free(values);
     return bad;
@@ -130,19 +124,18 @@ static int lose_rank_1(const RankPlace *place)
 {
     Communicator *communicator = NULL;
     FshError error = {0}, later = {0};
-    if (communicator_open(&communicator, place, NULL, NULL) || communicator_barrier(communicator, NULL))
+    if (communicator_open(&communicator, place, NULL, NULL) || rank_process_meet(communicator, NULL))
         return 1;
     if (place->rank == 1)
         (void)raise(SIGKILL);
     const double start = progress_now_seconds();
-    if (communicator_barrier(communicator, &error) != FSH_ERR_PEER)
+    if (rank_process_meet(communicator, &error) != FSH_ERR_PEER)
         return 2;
     if (progress_now_seconds() - start > 5 || !strstr(error.message, "rank 1 of 3 (host ") ||
         !strstr(error.message, "has ended"))
         return 3;
     if (communicator_check(communicator, NULL) != FSH_ERR_PEER ||
-        communicator_barrier(communicator, &later) != FSH_ERR_PEER ||
-        strcmp(later.message, error.message) != 0)
+        rank_process_meet(communicator, &later) != FSH_ERR_PEER || strcmp(later.message, error.message) != 0)
         return 4;
     communicator_close(&communicator);
     return 0;
@@ -151,10 +144,7 @@ static int lose_rank_1(const RankPlace *place)
 TEST(test_a_rank_that_is_killed_is_noticed)
 {
     pid_t children[3];
-    for (uint64_t rank = 0; rank < 3; rank++) {
-        const RankPlace place = rank_process_place(rank, 3, "lose");
-        children[rank] = rank_process_start(&place, lose_rank_1);
-    }
+    rank_processes_start(children, 3, "lose", lose_rank_1);
     assert_int_equal(rank_process_end(children[0]), 0);
     assert_int_equal(rank_process_end(children[1]), 128 + SIGKILL);
     assert_int_equal(rank_process_end(children[2]), 0);
@@ -171,8 +161,7 @@ static int leave_early(const RankPlace *place)
         while (communicator_check_all_there(communicator, NULL) == FSH_OK)
             sleep_seconds(0.01);
         if (communicator_check(communicator, NULL) ||
-            communicator_barrier(communicator, &error) != FSH_ERR_PEER ||
-            !strstr(error.message, "rank 1 of 2"))
+            rank_process_meet(communicator, &error) != FSH_ERR_PEER || !strstr(error.message, "rank 1 of 2"))
             return 2;
     }
     communicator_close(&communicator);
@@ -197,7 +186,7 @@ static int stay_away(const RankPlace *place)
     while (place->rank == 1 && !communicator_is_broken(communicator))
         sleep_seconds(0.01);
     const double start = progress_now_seconds();
-    if (communicator_barrier(communicator, &error) != FSH_ERR_PEER || progress_now_seconds() - start > 20)
+    if (rank_process_meet(communicator, &error) != FSH_ERR_PEER || progress_now_seconds() - start > 20)
         return 2;
     if (!strstr(error.message, "rank 1 of 3 (host ") ||
         !strstr(error.message, "has kept the others waiting for 1 s") ||

@@ -28,8 +28,6 @@ extern const RankReduction sum_f32, max_u64;
 
 /* Begins with an empty report and the usual options. */
 void begin(void);
-/* Returns a port that was free a moment ago. */
-uint16_t free_port(void);
 /* Returns the place of the host whose first rank is `first`. */
 RankPlace host_place(uint64_t first, uint64_t count, uint64_t world_size, uint16_t port);
 /* Opens the hub and notes how that went. */

@@ -23,7 +23,7 @@
 
 TEST(test_a_host_that_is_missing_is_named_on_all_that_are_there)
 {
-    const uint16_t port = free_port();
+    const uint16_t port = test_free_port();
     const RankPlace first = host_place(0, 1, 4, port), second = host_place(1, 1, 4, port);
     begin();
     options.hint.most_seconds = 1.5;
@@ -37,7 +37,7 @@ TEST(test_a_host_that_is_missing_is_named_on_all_that_are_there)
 
 TEST(test_a_single_rank_that_is_missing_is_named)
 {
-    const RankPlace first = host_place(0, 2, 3, free_port());
+    const RankPlace first = host_place(0, 2, 3, test_free_port());
     begin();
     options.hint.most_seconds = 1;
     (void)rank_process_end(rank_process_start(&first, only_open));
@@ -73,7 +73,7 @@ static int be_interrupted(const RankPlace *place)
 
 TEST(test_hosts_that_wait_end_as_the_first_does_after_a_signal)
 {
-    const uint16_t port = free_port();
+    const uint16_t port = test_free_port();
     const RankPlace first = host_place(0, 1, 3, port), second = host_place(1, 1, 3, port);
     begin();
     const pid_t a = rank_process_start(&first, be_interrupted);
@@ -89,7 +89,7 @@ TEST(test_hosts_that_wait_end_as_the_first_does_after_a_signal)
 
 TEST(test_an_address_that_does_not_answer_is_told)
 {
-    const RankPlace place = host_place(1, 1, 2, free_port());
+    const RankPlace place = host_place(1, 1, 2, test_free_port());
     begin();
     options.hint.most_seconds = 1;
     (void)only_open(&place);
@@ -121,7 +121,7 @@ static int listen_on(uint16_t port)
 
 TEST(test_a_port_that_is_taken_is_told_on_both_hosts)
 {
-    const uint16_t port = free_port();
+    const uint16_t port = test_free_port();
     const int taken = listen_on(port);
     begin();
     options.hint.most_seconds = 1;
@@ -153,9 +153,9 @@ static int fill_queue(uint16_t port, int *sockets, int most)
 TEST(test_the_second_address_of_a_name_is_tried_too)
 {
     enum { CALLS = 32 };
-    const uint16_t silent_port = free_port();
+    const uint16_t silent_port = test_free_port();
     const int silent = listen_on(silent_port);
-    const uint16_t port = free_port();
+    const uint16_t port = test_free_port();
     const int open = listen_on(port);
     struct sockaddr_in first = {
         .sin_family = AF_INET, .sin_port = htons(silent_port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -189,7 +189,7 @@ static void note_notice(void *context, const char *text)
 TEST(test_an_address_of_no_host_here_listens_everywhere_and_says_so)
 {
     static const char *const addresses[] = {"203.0.113.7"};
-    const uint16_t port = free_port();
+    const uint16_t port = test_free_port();
     begin();
     options.hint.most_seconds = 10;
     options.hint.after_seconds = 100;
@@ -227,23 +227,23 @@ static void run_two(RankPlace first, RankPlace second, RankWork work_of_first, R
 
 TEST(test_a_shared_secret_keeps_those_out_who_do_not_know_it)
 {
-    uint16_t port = free_port();
+    uint16_t port = test_free_port();
     begin();
     options.hint.most_seconds = 1;
     run_two(host_place(0, 1, 2, port), host_place(1, 1, 2, port), with_secret, with_secret);
     assert_true(report->status[0] == FSH_OK && report->status[1] == FSH_OK);
-    port = free_port();
+    port = test_free_port();
     run_two(host_place(0, 1, 2, port), host_place(1, 1, 2, port), with_secret, with_other_secret);
     expect_message(1, FSH_ERR_USAGE, "FSHARD_SECRET differs");
     expect_message(0, FSH_ERR_PEER, "FSHARD_SECRET differs");
-    port = free_port();
+    port = test_free_port();
     run_two(host_place(0, 1, 2, port), host_place(1, 1, 2, port), only_open, with_secret);
     expect_message(1, FSH_ERR_USAGE, "FSHARD_SECRET differs");
 }
 
 TEST(test_hosts_that_were_started_otherwise_are_told)
 {
-    uint16_t port = free_port();
+    uint16_t port = test_free_port();
     RankPlace other = host_place(1, 1, 2, port);
     begin();
     options.hint.most_seconds = 1;
@@ -251,11 +251,11 @@ TEST(test_hosts_that_were_started_otherwise_are_told)
     run_two(host_place(0, 1, 2, port), other, only_open, only_open);
     expect_message(1, FSH_ERR_USAGE, "is of another job");
     expect_message(0, FSH_ERR_PEER, "is of another job");
-    port = free_port();
+    port = test_free_port();
     run_two(host_place(0, 1, 2, port), host_place(1, 1, 3, port), only_open, only_open);
     expect_message(0, FSH_ERR_USAGE, "was started with 3 ranks in all, and the first host with 2");
     expect_message(1, FSH_ERR_USAGE, "was started with 3 ranks in all, and the first host with 2");
-    port = free_port();
+    port = test_free_port();
     run_two(host_place(0, 2, 4, port), host_place(1, 2, 4, port), only_open, only_open);
     expect_message(0, FSH_ERR_USAGE, "must follow each other");
     expect_message(1, FSH_ERR_USAGE, "must follow each other");
@@ -282,7 +282,7 @@ TEST(test_strangers_neither_end_nor_hold_up_a_meeting)
 {
     enum { CALLS = 150 };
     static const char garbage[4096] = "GET / HTTP/1.1\r\nHost: fshard\r\n\r\n";
-    const uint16_t port = free_port();
+    const uint16_t port = test_free_port();
     const RankPlace first = host_place(0, 1, 2, port), second = host_place(1, 1, 2, port);
     int sockets[CALLS];
     begin();
@@ -305,7 +305,7 @@ TEST(test_strangers_neither_end_nor_hold_up_a_meeting)
 /* 127.0.0.2 is this machine too. */
 TEST(test_the_port_is_open_on_the_given_address_alone)
 {
-    const uint16_t port = free_port();
+    const uint16_t port = test_free_port();
     const RankPlace first = host_place(0, 1, 2, port);
     begin();
     const pid_t process = rank_process_start(&first, only_open);
@@ -326,18 +326,18 @@ static int come_late(const RankPlace *place)
 
 TEST(test_a_host_may_come_late)
 {
-    uint16_t port = free_port();
+    uint16_t port = test_free_port();
     begin();
     run_two(host_place(0, 1, 2, port), host_place(1, 1, 2, port), combine, come_late);
     assert_true(report->status[0] == FSH_OK && report->status[1] == FSH_OK && report->seconds[0] > 0.9);
-    port = free_port();
+    port = test_free_port();
     run_two(host_place(0, 1, 2, port), host_place(1, 1, 2, port), come_late, combine);
     assert_true(report->status[0] == FSH_OK && report->status[1] == FSH_OK && report->seconds[1] > 0.9);
 }
 
 TEST(test_an_interrupt_ends_the_wait)
 {
-    const RankPlace place = host_place(0, 1, 2, free_port());
+    const RankPlace place = host_place(0, 1, 2, test_free_port());
     begin();
     interrupt_install();
     interrupt_simulate(SIGTERM);

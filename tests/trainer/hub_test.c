@@ -66,7 +66,7 @@ TEST(test_all_hosts_hear_of_one_that_is_killed)
         pid_t processes[3];
         char name[64];
         begin();
-        start_hosts(processes, 3, free_port(), work_on);
+        start_hosts(processes, 3, test_free_port(), work_on);
         wait_until_ready(3);
         (void)kill(processes[victim], SIGKILL);
         const double start = progress_now_seconds();
@@ -87,7 +87,7 @@ TEST(test_all_hosts_hear_of_one_that_is_frozen)
     pid_t processes[3];
     begin();
     options.timeout_seconds = 2;
-    start_hosts(processes, 3, free_port(), work_on);
+    start_hosts(processes, 3, test_free_port(), work_on);
     wait_until_ready(3);
     (void)kill(processes[1], SIGSTOP);
     assert_int_equal(rank_process_end(processes[0]), 0);
@@ -126,7 +126,7 @@ TEST(test_hosts_that_were_stopped_together_go_on)
     pid_t processes[2];
     begin();
     options.timeout_seconds = 2;
-    start_hosts(processes, 2, free_port(), combine_on);
+    start_hosts(processes, 2, test_free_port(), combine_on);
     wait_until_ready(2);
     for (int i = 0; i < 2; i++)
         (void)kill(processes[i], SIGSTOP);
@@ -147,7 +147,8 @@ static int meet_after_a_rest(const RankPlace *place)
     Hub *hub = open_hub(place);
     FshError error = {0};
     sleep_seconds(2);
-    const int bad = !hub || hub_meet(hub, &error) != FSH_OK;
+    uint64_t value = 0;
+    const int bad = !hub || hub_reduce(hub, &value, sizeof value, &max_u64, &error) != FSH_OK;
     if (error.message[0])
         (void)snprintf(report->message[place->rank], sizeof report->message[0], "%s", error.message);
     hub_close(&hub);
@@ -187,7 +188,7 @@ TEST(test_what_one_host_has_lost_all_are_told)
 {
     pid_t processes[3];
     begin();
-    start_hosts(processes, 3, free_port(), work_and_look);
+    start_hosts(processes, 3, test_free_port(), work_and_look);
     wait_until_ready(3);
     report->lost[2] = true;
     for (int i = 0; i < 3; i++) {
@@ -212,7 +213,7 @@ static int work_alone(const RankPlace *place)
 
 TEST(test_a_host_hears_of_a_loss_while_it_waits_for_nobody)
 {
-    const uint16_t port = free_port();
+    const uint16_t port = test_free_port();
     begin();
     const RankPlace first = host_place(0, 1, 2, port), second = host_place(1, 1, 2, port);
     const pid_t alone = rank_process_start(&first, work_alone), victim = rank_process_start(&second, work_on);
@@ -227,6 +228,7 @@ TEST(test_a_host_hears_of_a_loss_while_it_waits_for_nobody)
 static int leave_in_order(const RankPlace *place)
 {
     char name[HOST_RANKS_NAME_MAX] = "";
+    uint64_t value = 0;
     FshError error = {0};
     Hub *hub = open_hub(place);
     if (place->rank == 1 || !hub) {
@@ -237,7 +239,8 @@ static int leave_in_order(const RankPlace *place)
         sleep_seconds(0.01);
     sleep_seconds(0.3);
     const int bad = report->lost[0] || !strstr(name, "rank 1 of 2 (host ") ||
-                    hub_meet(hub, &error) != FSH_ERR_PEER || !strstr(error.message, "has ended");
+                    hub_reduce(hub, &value, sizeof value, &max_u64, &error) != FSH_ERR_PEER ||
+                    !strstr(error.message, "has ended");
     hub_close(&hub);
     return bad;
 }

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -71,17 +72,46 @@ void rank_process_there(pid_t child, const RankPlace *place)
     }
 }
 
+void rank_processes_start(pid_t *children, uint64_t world_size, const char *what, RankWork work)
+{
+    for (uint64_t rank = 0; rank < world_size; rank++) {
+        const RankPlace place = rank_process_place(rank, world_size, what);
+        children[rank] = rank_process_start(&place, work);
+    }
+}
+
 void rank_processes_run(uint64_t world_size, const char *what, RankWork work)
 {
     pid_t children[RANK_PROCESSES_MAX];
     char path[160];
     struct stat status;
-    for (uint64_t rank = 0; rank < world_size; rank++) {
-        const RankPlace place = rank_process_place(rank, world_size, what);
-        children[rank] = rank_process_start(&place, work);
-    }
+    rank_processes_start(children, world_size, what, work);
     for (uint64_t rank = 0; rank < world_size; rank++)
         assert_int_equal(rank_process_end(children[rank]), 0);
     const RankPlace place = rank_process_place(0, world_size, what);
     assert_int_not_equal(stat(rank_process_file(&place, path), &status), 0);
+}
+
+FshStatus rank_process_meet(Communicator *communicator, FshError *error)
+{
+    uint64_t nothing = 0;
+    return communicator_sum_u64(communicator, &nothing, 1, error);
+}
+
+float *rank_values_new(size_t count, uint64_t rank)
+{
+    float *values = malloc(count * sizeof *values);
+    for (size_t i = 0; i < count && values; i++)
+        values[i] = (float)(i % 1000) + (float)rank;
+    return values;
+}
+
+bool rank_values_are_means(const float *values, size_t count, uint64_t world_size)
+{
+    for (size_t i = 0; i < count; i++) {
+        const float wanted = (float)(i % 1000) + (float)(world_size - 1) / 2;
+        if (values[i] < wanted - 1e-3F || values[i] > wanted + 1e-3F)
+            return false;
+    }
+    return true;
 }

@@ -6,7 +6,7 @@
 
 #include <sys/types.h>
 
-#include "trainer/ranks/rank_place.h"
+#include "trainer/ranks/communicator.h"
 
 enum { RANK_PROCESSES_MAX = 8 };
 
@@ -27,7 +27,18 @@ void rank_process_stopped(pid_t child);
 /* Waits until the process is there as the rank of the place: it holds its byte of the file, the ranks' bytes
  * being behind that of the gate. */
 void rank_process_there(pid_t child, const RankPlace *place);
+/* Starts the work in a process for each of world_size ranks. */
+void rank_processes_start(pid_t *children, uint64_t world_size, const char *what, RankWork work);
 /* Runs the work in all ranks; each must end with 0, and the file's name must be gone. */
 void rank_processes_run(uint64_t world_size, const char *what, RankWork work);
+
+/* ---- in the ranks ---- */
+
+/* Waits until all ranks have come here. Fails as communicator_sum_u64. */
+FshStatus rank_process_meet(Communicator *communicator, FshError *error);
+/* Returns `count` values of a rank; NULL: no memory. */
+float *rank_values_new(size_t count, uint64_t rank);
+/* Returns whether these are the means of those of all ranks. */
+bool rank_values_are_means(const float *values, size_t count, uint64_t world_size);
 
 #endif

@@ -27,11 +27,11 @@ static int lose_one(const RankPlace *place)
     if (communicator_open(&communicator, place, NULL, NULL) ||
         ranks_explain(communicator, FSH_ERR_LIBRARY, &error) != FSH_ERR_LIBRARY || *error.message)
         return 1;
-    if (communicator_barrier(communicator, NULL))
+    if (rank_process_meet(communicator, NULL))
         return 2;
     if (place->rank == 1)
         (void)raise(SIGKILL);
-    const int bad = communicator_barrier(communicator, NULL) != FSH_ERR_PEER ||
+    const int bad = rank_process_meet(communicator, NULL) != FSH_ERR_PEER ||
                     !explains(communicator, FSH_ERR_LIBRARY, FSH_ERR_PEER) ||
                     !explains(communicator, FSH_ERR_SYSTEM, FSH_ERR_PEER) ||
                     !explains(communicator, FSH_ERR_PEER, FSH_ERR_PEER) ||
@@ -42,11 +42,10 @@ static int lose_one(const RankPlace *place)
 
 TEST(test_a_lost_rank_is_the_cause_of_what_a_library_says)
 {
-    const RankPlace places[2] = {rank_process_place(0, 2, "cause"), rank_process_place(1, 2, "cause")};
-    const pid_t first = rank_process_start(&places[0], lose_one),
-                second = rank_process_start(&places[1], lose_one);
-    assert_int_equal(rank_process_end(first), 0);
-    assert_int_equal(rank_process_end(second), 128 + SIGKILL);
+    pid_t children[2];
+    rank_processes_start(children, 2, "cause", lose_one);
+    assert_int_equal(rank_process_end(children[0]), 0);
+    assert_int_equal(rank_process_end(children[1]), 128 + SIGKILL);
 }
 
 /* Gives rank 1 up, which stands still, because of a signal to rank 0: that is how both end. */
@@ -54,13 +53,13 @@ static int stop_one(const RankPlace *place)
 {
     Communicator *communicator = NULL;
     const CommunicatorOptions options = {.timeout_seconds = 2};
-    if (communicator_open(&communicator, place, &options, NULL) || communicator_barrier(communicator, NULL))
+    if (communicator_open(&communicator, place, &options, NULL) || rank_process_meet(communicator, NULL))
         return 1;
     if (place->rank == 1)
         (void)raise(SIGSTOP);
     else
         interrupt_simulate(SIGTERM);
-    const int bad = communicator_barrier(communicator, NULL) != FSH_ERR_PEER ||
+    const int bad = rank_process_meet(communicator, NULL) != FSH_ERR_PEER ||
                     !explains(communicator, FSH_ERR_PEER, FSH_ERR_INTERRUPTED) ||
                     interrupt_signal() != SIGTERM;
     communicator_close(&communicator);
@@ -69,11 +68,10 @@ static int stop_one(const RankPlace *place)
 
 TEST(test_a_signal_that_has_ended_the_wait_is_that_of_all)
 {
-    const RankPlace places[2] = {rank_process_place(0, 2, "all"), rank_process_place(1, 2, "all")};
-    const pid_t first = rank_process_start(&places[0], stop_one),
-                second = rank_process_start(&places[1], stop_one);
-    rank_process_stopped(second);
-    assert_int_equal(rank_process_end(first), 0);
-    assert_int_equal(kill(second, SIGCONT), 0);
-    assert_int_equal(rank_process_end(second), 0);
+    pid_t children[2];
+    rank_processes_start(children, 2, "all", stop_one);
+    rank_process_stopped(children[1]);
+    assert_int_equal(rank_process_end(children[0]), 0);
+    assert_int_equal(kill(children[1], SIGCONT), 0);
+    assert_int_equal(rank_process_end(children[1]), 0);
 }

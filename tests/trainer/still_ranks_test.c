@@ -14,20 +14,12 @@
 
 enum { WORLD = 3 };
 
-static void start_all(pid_t children[WORLD], const char *what, RankWork work)
-{
-    for (uint64_t rank = 0; rank < WORLD; rank++) {
-        const RankPlace place = rank_process_place(rank, WORLD, what);
-        children[rank] = rank_process_start(&place, work);
-    }
-}
-
 static Communicator *open_with(const RankPlace *place, double timeout_seconds)
 {
     Communicator *communicator = NULL;
     const CommunicatorOptions options = {.timeout_seconds = timeout_seconds};
     interrupt_install();
-    return communicator_open(&communicator, place, &options, NULL) || communicator_barrier(communicator, NULL)
+    return communicator_open(&communicator, place, &options, NULL) || rank_process_meet(communicator, NULL)
                ? NULL
                : communicator;
 }
@@ -43,7 +35,7 @@ static int wait_for_the_stopped(const RankPlace *place)
     if (place->rank == 1)
         (void)raise(SIGSTOP);
     const double start = progress_now_seconds();
-    if (communicator_barrier(communicator, &error) != FSH_ERR_PEER || progress_now_seconds() - start > 20)
+    if (rank_process_meet(communicator, &error) != FSH_ERR_PEER || progress_now_seconds() - start > 20)
         return 2;
     if (!strstr(error.message, "rank 1 of 3 (host ") || !strstr(error.message, "has not moved for 2 s"))
         return 3;
@@ -54,16 +46,22 @@ static int wait_for_the_stopped(const RankPlace *place)
     return 0;
 }
 
-/* It hears of that itself when it goes on. */
-TEST(test_a_stopped_rank_is_lost)
+/* Runs the work, in which rank 1 stops itself, and is let go on when the others have ended. */
+static void lose_the_stopped(const char *what, RankWork work)
 {
     pid_t children[WORLD];
-    start_all(children, "stopped", wait_for_the_stopped);
+    rank_processes_start(children, WORLD, what, work);
     rank_process_stopped(children[1]);
     assert_int_equal(rank_process_end(children[0]), 0);
     assert_int_equal(rank_process_end(children[2]), 0);
     assert_int_equal(kill(children[1], SIGCONT), 0);
     assert_int_equal(rank_process_end(children[1]), 0);
+}
+
+/* It hears of that itself when it goes on. */
+TEST(test_a_stopped_rank_is_lost)
+{
+    lose_the_stopped("stopped", wait_for_the_stopped);
 }
 
 /* Looks from a thread's place, without waiting, as the one that watches NCCL does. */
@@ -87,13 +85,7 @@ static int see_the_stopped(const RankPlace *place)
 
 TEST(test_a_stopped_rank_is_seen_without_waiting)
 {
-    pid_t children[WORLD];
-    start_all(children, "seen", see_the_stopped);
-    rank_process_stopped(children[1]);
-    assert_int_equal(rank_process_end(children[0]), 0);
-    assert_int_equal(rank_process_end(children[2]), 0);
-    assert_int_equal(kill(children[1], SIGCONT), 0);
-    assert_int_equal(rank_process_end(children[1]), 0);
+    lose_the_stopped("seen", see_the_stopped);
 }
 
 /* ---- ranks that are only slow ---- */
@@ -105,7 +97,7 @@ static int be_slow(const RankPlace *place)
         return 1;
     if (place->rank == 1)
         sleep_seconds(4);
-    const int bad = communicator_barrier(communicator, NULL) != FSH_OK;
+    const int bad = rank_process_meet(communicator, NULL) != FSH_OK;
     communicator_close(&communicator);
     return bad;
 }
@@ -123,7 +115,7 @@ static int stop_with_the_others(const RankPlace *place)
     (void)raise(SIGSTOP);
     int bad = 0;
     for (int i = 0; i < 100 && !bad; i++) {
-        bad = communicator_barrier(communicator, NULL) != FSH_OK;
+        bad = rank_process_meet(communicator, NULL) != FSH_OK;
         sleep_seconds(0.01);
     }
     communicator_close(&communicator);
@@ -134,7 +126,7 @@ static int stop_with_the_others(const RankPlace *place)
 TEST(test_ranks_that_were_stopped_together_go_on)
 {
     pid_t children[WORLD];
-    start_all(children, "together", stop_with_the_others);
+    rank_processes_start(children, WORLD, "together", stop_with_the_others);
     for (int rank = 0; rank < WORLD; rank++)
         rank_process_stopped(children[rank]);
     sleep_seconds(3);
@@ -157,7 +149,7 @@ static int wait_until_signalled(const RankPlace *place)
         return 1;
     if (place->rank == 1)
         (void)raise(SIGSTOP);
-    FshStatus status = communicator_barrier(communicator, &error);
+    FshStatus status = rank_process_meet(communicator, &error);
     const int signal_number = communicator_lost_to(communicator);
     communicator_close(&communicator);
     if (!status)
@@ -173,7 +165,7 @@ static int wait_until_signalled(const RankPlace *place)
 static double seconds_until_heeded(const char *what, int signals)
 {
     pid_t children[WORLD];
-    start_all(children, what, wait_until_signalled);
+    rank_processes_start(children, WORLD, what, wait_until_signalled);
     rank_process_stopped(children[1]);
     const double start = progress_now_seconds();
     for (int i = 0; i < signals; i++) {
@@ -204,7 +196,7 @@ static int wait_for_the_hung(const RankPlace *place)
         return 1;
     while (place->rank == 1 && !communicator_is_broken(communicator))
         sleep_seconds(0.01);
-    const FshStatus status = communicator_barrier(communicator, &error);
+    const FshStatus status = rank_process_meet(communicator, &error);
     const int signal_number = communicator_lost_to(communicator);
     communicator_close(&communicator);
     return status == FSH_ERR_PEER && signal_number == SIGTERM &&
@@ -217,7 +209,7 @@ static int wait_for_the_hung(const RankPlace *place)
 TEST(test_a_second_signal_leaves_a_rank_that_hangs_behind)
 {
     pid_t children[WORLD];
-    start_all(children, "hung", wait_for_the_hung);
+    rank_processes_start(children, WORLD, "hung", wait_for_the_hung);
     const double start = progress_now_seconds();
     sleep_seconds(0.5);
     assert_int_equal(kill(children[0], SIGTERM), 0);
@@ -232,7 +224,7 @@ TEST(test_a_second_signal_leaves_a_rank_that_hangs_behind)
 TEST(test_a_rank_that_goes_on_after_a_signal_is_waited_for)
 {
     pid_t children[WORLD];
-    start_all(children, "goes-on", wait_until_signalled);
+    rank_processes_start(children, WORLD, "goes-on", wait_until_signalled);
     rank_process_stopped(children[1]);
     assert_int_equal(kill(children[0], SIGTERM), 0);
     sleep_seconds(1);

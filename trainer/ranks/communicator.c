@@ -202,8 +202,6 @@ typedef struct HostsCall {
 static FshStatus call_hosts(void *context, void *bytes, size_t byte_count, FshError *error)
 {
     const HostsCall *call = context;
-    if (!bytes)
-        return hub_meet(call->hub, error);
     return call->reduction ? hub_reduce(call->hub, bytes, byte_count, call->reduction, error)
                            : hub_broadcast(call->hub, call->is_mine, bytes, byte_count, error);
 }
@@ -215,13 +213,6 @@ static const HostExchange *exchange_of(const Communicator *communicator, HostsCa
     call->hub = communicator->hub;
     *storage = (HostExchange){.run = call_hosts, .context = call};
     return rank_place_has_hosts(&communicator->place) ? storage : NULL;
-}
-
-FshStatus communicator_barrier(Communicator *communicator, FshError *error)
-{
-    HostsCall call = {0};
-    HostExchange exchange;
-    return host_ranks_meet(communicator->host, exchange_of(communicator, &call, &exchange), error);
 }
 
 static void add_f64(void *result, const void *slot, size_t from, size_t to)

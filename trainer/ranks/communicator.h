@@ -52,8 +52,6 @@ const RankPlace *communicator_place(const Communicator *communicator);
 /* Returns the number of hosts that the ranks are on. */
 uint64_t communicator_host_count(const Communicator *communicator);
 
-/* Waits until all ranks have come here. */
-FshStatus communicator_barrier(Communicator *communicator, FshError *error);
 /* Replace values[i] by its sum, or its maximum, over the ranks. */
 FshStatus communicator_sum_f64(Communicator *communicator, double *values, size_t count, FshError *error);
 FshStatus communicator_sum_u64(Communicator *communicator, uint64_t *values, size_t count, FshError *error);

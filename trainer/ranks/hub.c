@@ -295,7 +295,7 @@ bool hub_left(Hub *hub, char text[HOST_RANKS_NAME_MAX])
 
 /* ---- together ---- */
 
-typedef enum Meaning { MEANING_REDUCE = 1, MEANING_BROADCAST, MEANING_MEET } Meaning;
+typedef enum Meaning { MEANING_REDUCE = 1, MEANING_BROADCAST } Meaning;
 
 /* What an operation does with what the hosts send. */
 typedef struct Operation {
@@ -402,7 +402,7 @@ static FshStatus collect(Hub *hub, const Operation *operation, FshError *error)
         if (!status && operation->reduction)
             operation->reduction->combine(operation->bytes, wire->in, 0,
                                           operation->byte_count / operation->reduction->element_bytes);
-        else if (!status && subject.has_bytes && operation->bytes)
+        else if (!status && subject.has_bytes)
             memcpy(operation->bytes, wire->in, operation->byte_count);
         if (!status)
             hub_wire_take(wire);
@@ -414,7 +414,7 @@ static FshStatus operate_as_first(Hub *hub, const Operation *operation, FshError
 {
     FshStatus status = collect(hub, operation, error);
     for (size_t i = 0; i < hub->wire_count && !status; i++)
-        status = put(hub, &hub->wires[i], operation, operation->meaning != MEANING_MEET, error);
+        status = put(hub, &hub->wires[i], operation, true, error);
     wake(hub);
     return status;
 }
@@ -429,7 +429,7 @@ static FshStatus operate_as_other(Hub *hub, const Operation *operation, FshError
         status = await_message(hub, first, operation, &subject, error);
     if (status)
         return status;
-    if (subject.has_bytes && operation->bytes)
+    if (subject.has_bytes)
         memcpy(operation->bytes, first->in, operation->byte_count);
     hub_wire_take(first);
     return FSH_OK;
@@ -462,11 +462,5 @@ FshStatus hub_broadcast(Hub *hub, bool is_mine, void *bytes, size_t byte_count, 
 {
     const Operation operation = {
         .meaning = MEANING_BROADCAST, .sends = is_mine, .bytes = bytes, .byte_count = byte_count};
-    return operate(hub, &operation, error);
-}
-
-FshStatus hub_meet(Hub *hub, FshError *error)
-{
-    const Operation operation = {.meaning = MEANING_MEET};
     return operate(hub, &operation, error);
 }

@@ -57,8 +57,6 @@ FshStatus hub_open(Hub **hub_ret, const RankPlace *place, const HubOptions *opti
 /* Leaves in order, which is no loss until somebody waits for this host, and frees. NULL is fine. */
 void hub_close(Hub **hub);
 
-/* Waits until all hosts have come here. */
-FshStatus hub_meet(Hub *hub, FshError *error);
 /* Replaces the values by their reduction over the hosts. byte_count is at most HUB_PIECE_BYTES and the same
  * on all hosts. */
 FshStatus hub_reduce(Hub *hub, void *values, size_t byte_count, const RankReduction *reduction,

@@ -26,23 +26,26 @@ static FshStatus draw(uint8_t nonce[HUB_NONCE_BYTES], FshError *error)
                : fsh_error_system(error, errno, "no random numbers");
 }
 
-/* Makes the proof of a hello: of all before it, after the challenge that it answers. */
+/* Makes the proof of a frame: of what it answers, and of all in it before the proof. */
+static void prove(const void *answered, size_t answered_bytes, const void *frame, size_t frame_bytes,
+                  const char *secret, uint8_t proof[HUB_PROOF_BYTES])
+{
+    uint8_t bytes[sizeof(HubHello) + offsetof(HubWelcome, proof)]; /* the longest */
+    memcpy(bytes, answered, answered_bytes);
+    memcpy(bytes + answered_bytes, frame, frame_bytes);
+    hub_proof_make(secret, bytes, answered_bytes + frame_bytes, proof);
+}
+
 static void prove_hello(const HubHello *hello, const HubChallenge *challenge, const char *secret,
                         uint8_t proof[HUB_PROOF_BYTES])
 {
-    uint8_t bytes[sizeof *challenge + offsetof(HubHello, proof)];
-    memcpy(bytes, challenge, sizeof *challenge);
-    memcpy(bytes + sizeof *challenge, hello, offsetof(HubHello, proof));
-    hub_proof_make(secret, bytes, sizeof bytes, proof);
+    prove(challenge, sizeof *challenge, hello, offsetof(HubHello, proof), secret, proof);
 }
 
 static void prove_welcome(const HubWelcome *welcome, const HubHello *hello, const char *secret,
                           uint8_t proof[HUB_PROOF_BYTES])
 {
-    uint8_t bytes[sizeof *hello + offsetof(HubWelcome, proof)];
-    memcpy(bytes, hello, sizeof *hello);
-    memcpy(bytes + sizeof *hello, welcome, offsetof(HubWelcome, proof));
-    hub_proof_make(secret, bytes, sizeof bytes, proof);
+    prove(hello, sizeof *hello, welcome, offsetof(HubWelcome, proof), secret, proof);
 }
 
 FshStatus hub_challenge_make(HubChallenge *challenge, FshError *error)
