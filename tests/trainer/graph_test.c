@@ -194,9 +194,9 @@ TEST(test_wrong_operands_are_refused)
         "image.normalize.add: add needs two float tensors of one shape, not f32 [2 x 8 x 8 x 3] and "
         "f32 [2 x 8]");
     graph = graph_new();
-    graph_linear(graph, "fc", start(graph, 2, 8, 3), 10, true);
+    graph_linear(graph, "fc", graph_input(graph, "cube", DATA_F32, 3, (int64_t[]){2, 8, 3}), 10, true);
     assert_failure(graph, FSH_ERR_MISMATCH,
-                   "fc: linear needs a float matrix [N, C], not f32 [2 x 8 x 8 x 3]");
+                   "fc: linear needs a float matrix [N, C] or image [N, H, W, C], not f32 [2 x 8 x 3]");
     graph = graph_new();
     graph_conv2d(graph, "conv", image_input(graph, 2, 8, 3),
                  &(Conv2d){.channels = 4, .kernel = 1, .stride = 1});

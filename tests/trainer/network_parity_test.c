@@ -32,6 +32,8 @@ static ModelSpec spec_of(const json_t *document)
         assert_non_null(own);
         if (json_is_string(value))
             own->text = json_string_value(value);
+        else if (json_is_real(value))
+            own->real = json_real_value(value);
         else
             own->integer = json_integer_value(value);
     }
@@ -196,6 +198,10 @@ int test_program_begin(void)
                                "pyramidnet-38-47",
                                "convnext_atto",
                                "convnextv2_atto",
+                               "vit_tiny_patch16",
+                               "vit_small_patch8",
+                               "deit_tiny_patch16",
+                               "simplevit_tiny_patch16",
                                "resnet18d",
                                "resnet50d",
                                "resnet50-blur",

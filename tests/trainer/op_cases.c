@@ -206,6 +206,51 @@ static TensorId concat(Graph *graph, const OpOptions *options, TensorId x, Tenso
     return graph_concat(graph, x, other);
 }
 
+/* Appends tokens whose parameters are drawn. */
+static TensorId tokens_of(Graph *graph, TensorId x, bool class_token, bool sines)
+{
+    x = graph_tokens(graph, x, class_token, sines);
+    if (class_token)
+        graph_set_initializer(graph, "cls_token", (Initializer){INIT_ZEROS, 0});
+    if (!sines)
+        graph_set_initializer(graph, "pos_embed", (Initializer){INIT_ZEROS, 0});
+    return x;
+}
+
+static TensorId tokens(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
+{
+    (void)options;
+    (void)other;
+    return tokens_of(graph, x, true, false);
+}
+
+static TensorId tokens_without_class(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
+{
+    (void)options;
+    (void)other;
+    return tokens_of(graph, x, false, false);
+}
+
+static TensorId tokens_of_sines(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
+{
+    (void)options;
+    (void)other;
+    return tokens_of(graph, x, false, true);
+}
+
+static TensorId tokens_of_sines_with_class(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
+{
+    (void)options;
+    (void)other;
+    return tokens_of(graph, x, true, true);
+}
+
+static TensorId attention(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
+{
+    (void)other;
+    return graph_attention(graph, x, options->heads);
+}
+
 static TensorId pixel_shuffle(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
 {
     (void)other;
@@ -429,6 +474,18 @@ static const OpCase with_relus[] = {
     {{2, 9, 8, 24}, CONV(.channels = 24, .kernel = 5, .stride = 1, .padding = 2, .groups = 24, .bias = true)},
 };
 
+/* Queries, keys and values of vision transformers: tokens that fill no tile, one tile and several, more
+ * keys than shared memory holds; heads of 64 and 32 channels and of others. */
+static const OpCase attentions[] = {
+    {{1, 1, 1, 24}, {.heads = 1}},    {{2, 5, 1, 96}, {.heads = 2}},    {{3, 7, 1, 60}, {.heads = 4}},
+    {{2, 17, 1, 288}, {.heads = 3}},  {{1, 65, 1, 576}, {.heads = 3}},  {{2, 64, 1, 192}, {.heads = 1}},
+    {{2, 101, 1, 288}, {.heads = 3}}, {{1, 128, 1, 384}, {.heads = 2}}, {{2, 197, 1, 1152}, {.heads = 6}},
+    {{1, 130, 1, 96}, {.heads = 1}},  {{2, 401, 1, 576}, {.heads = 3}}, {{1, 785, 1, 192}, {.heads = 1}},
+};
+
+static const int64_t token_images[][4] = {{1, 1, 1, 8}, {2, 3, 5, 16}, {3, 4, 4, 40}, {2, 7, 7, 192}};
+static const int64_t token_images_large[][4] = {{70, 14, 14, 384}};
+
 /* ---- the table ---- */
 
 /* clang-format off */
@@ -572,6 +629,18 @@ const OpTest op_tests[] = {
      .large = SHAPES(larger_images), .f32 = 1e-5, .between_norms = true},
     {.name = "gate", .golden = "gate", .build = gate, .channel_factor = 2,
      .shapes = {SHAPES(small_images)}, .large = SHAPES(large_images), .f32 = 1e-5, .between_norms = true},
+    {.name = "tokens", .golden = "tokens", .build = tokens, .shapes = {SHAPES(token_images)},
+     .large = SHAPES(token_images_large)},
+    {.name = "tokens without class token", .golden = "tokens_without_class", .build = tokens_without_class,
+     .shapes = {SHAPES(token_images)}},
+    {.name = "tokens with sines", .golden = "tokens_of_sines", .build = tokens_of_sines,
+     .shapes = {SHAPES(token_images)}},
+    {.name = "tokens with class token and sines", .build = tokens_of_sines_with_class,
+     .shapes = {SHAPES(token_images)}},
+    /* shares and slopes are rounded on the way to a product */
+    {.name = "attention", .golden = "attention", .build = attention, CASES(attentions), .roundings = 3},
+    {.name = "linear of tokens", .golden = "linear_of_tokens", .build = linear,
+     .options.conv = {.channels = 24, .bias = true}, .shapes = {SHAPES(token_images)}},
     {.name = "shuffle by 2", .golden = "pixel_shuffle", .build = pixel_shuffle, .options.factor = 2,
      .channel_factor = 4, .shapes = {SHAPES(small_images)}, .large = SHAPES(large_images), .f32 = 1e-5,
      .between_norms = true},

@@ -16,6 +16,7 @@ typedef struct OpOptions {
     BatchNorm norm;
     int64_t box[3]; /* zero pad and crop: by how much the height, width and channels change */
     int64_t factor; /* shuffles */
+    int64_t heads;  /* attention */
     bool relu;      /* an activation follows: slope is its own */
     float slope;    /* of the activation; the factor of a scale */
 } OpOptions;

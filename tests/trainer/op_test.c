@@ -49,6 +49,7 @@ static OpOptions golden_options(json_t *c, const int64_t x[4])
         .pool = {kernel, stride, padding, json_is_true(json_object_get(c, "ceil"))},
         .norm = {.training = number(c, "training")},
         .factor = number(c, "factor"),
+        .heads = number(c, "heads"),
         .relu = json_object_get(c, "slope") != NULL,
     };
     if (strstr(golden_text(c, "op"), "_norm") && strcmp(golden_text(c, "op"), "batch_norm") != 0)

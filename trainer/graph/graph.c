@@ -244,11 +244,11 @@ TensorId graph_input(Graph *graph, const char *name, DataType type, int rank, co
     return graph_add_tensor(graph, &tensor);
 }
 
-/* Writes LAYER.SUFFIX; a name that is too long is a failure of the graph. */
+/* Writes LAYER.SUFFIX, without a layer SUFFIX; a name that is too long is a failure of the graph. */
 static void set_layer_name(Graph *graph, char target[GRAPH_NAME_MAX], const char *layer, const char *suffix)
 {
     char name[2 * GRAPH_NAME_MAX];
-    int length = snprintf(name, sizeof name, "%s.%s", layer, suffix);
+    int length = snprintf(name, sizeof name, "%s%s%s", layer, *layer ? "." : "", suffix);
     if (length < 0 || length >= GRAPH_NAME_MAX)
         graph_fail(graph, FSH_ERR_USAGE, "%s.%s: a name of more than %d bytes", layer, suffix,
                    GRAPH_NAME_MAX - 1);
@@ -525,9 +525,9 @@ int64_t graph_forward_flops(const Graph *graph)
 
 const OpRow *op_row(OpKind op)
 {
-    static const OpRow *const families[] = {op_rows_pointwise, op_rows_convolution, op_rows_norm,
-                                            op_rows_channel,   op_rows_box,         op_rows_pool,
-                                            op_rows_loss,      op_rows_optimizer,   NULL};
+    static const OpRow *const families[] = {
+        op_rows_pointwise, op_rows_convolution, op_rows_norm, op_rows_channel,   op_rows_box,
+        op_rows_tokens,    op_rows_pool,        op_rows_loss, op_rows_optimizer, NULL};
     for (const OpRow *const *family = families; *family; family++)
         for (const OpRow *row = *family; row->name; row++)
             if (row->op == op)

@@ -50,7 +50,7 @@ typedef struct OpRow {
 
 /* The op table: the rows of each op_*.c file; each list ends with a row without a name. */
 extern const OpRow op_rows_pointwise[], op_rows_convolution[], op_rows_norm[], op_rows_channel[],
-    op_rows_box[], op_rows_pool[], op_rows_loss[], op_rows_optimizer[];
+    op_rows_box[], op_rows_tokens[], op_rows_pool[], op_rows_loss[], op_rows_optimizer[];
 /* Returns the row of an op. */
 const OpRow *op_row(OpKind op);
 
@@ -79,7 +79,7 @@ const Tensor *graph_image(Graph *graph, const char *layer, const char *what, Ten
 /* Adds a tensor and returns its id, TENSOR_NONE after a failure (no memory, too large, name taken). Names are
  * unique but for TENSOR_ACTIVATION. */
 TensorId graph_add_tensor(Graph *graph, const Tensor *tensor);
-/* Add LAYER.SUFFIX, a parameter or a buffer of a layer. decays: weight decay applies. */
+/* Add LAYER.SUFFIX, a parameter or a buffer of a layer; layer "": SUFFIX. decays: weight decay applies. */
 TensorId graph_parameter(Graph *graph, const char *layer, const char *suffix, int rank, const int64_t *shape,
                          Initializer initializer, bool decays);
 TensorId graph_buffer(Graph *graph, const char *layer, const char *suffix, int64_t count,

@@ -83,6 +83,14 @@ typedef enum OpKind {
      * j] */
     OP_PIXEL_SHUFFLE,   /* (x [N, H, W, C * r * r]) -> y [N, H * r, W * r, C] */
     OP_PIXEL_UNSHUFFLE, /* (x [N, H * r, W * r, C]) -> y [N, H, W, C * r * r] */
+    /* (x [N, H, W, C], class [1, 1, C]?, positions [1, T, C]?) -> y [N, T, 1, C]: class, then the pixels of x
+     * row by row, plus positions or, with as.tokens.sines, graph_tokens' fixed ones */
+    OP_TOKENS,
+    OP_TOKENS_BACKWARD, /* (dy) -> dx?, dclass?, dpositions? */
+    /* (x [N, T, 1, 3 C]) -> y [N, T, 1, C], log_sums f32 [N, heads, T, 1]: of each query over the keys of
+     * exp(product / sqrt(channels of a head)) */
+    OP_ATTENTION,
+    OP_ATTENTION_BACKWARD, /* (dy, x, y, log_sums) -> dx */
     /* (logits [N, K], labels i64 [N], labels_mixed i64 [N]?, mix [N]?, weights [K]?) -> loss [1],
      * probabilities [N, K] */
     OP_SOFTMAX_CROSS_ENTROPY,
@@ -162,6 +170,10 @@ enum { RESPONSE_NORM_X, RESPONSE_NORM_WEIGHT, RESPONSE_NORM_BIAS };
 enum { RESPONSE_NORM_Y, RESPONSE_NORM_NORMS };
 enum { RESPONSE_NORM_BACK_DY, RESPONSE_NORM_BACK_X, RESPONSE_NORM_BACK_WEIGHT, RESPONSE_NORM_BACK_NORMS };
 enum { RESPONSE_NORM_BACK_DX, RESPONSE_NORM_BACK_DWEIGHT, RESPONSE_NORM_BACK_DBIAS };
+enum { TOKENS_X, TOKENS_CLASS, TOKENS_POSITIONS };
+enum { TOKENS_BACK_DX, TOKENS_BACK_DCLASS, TOKENS_BACK_DPOSITIONS };
+enum { ATTENTION_Y, ATTENTION_LOG_SUMS };
+enum { ATTENTION_BACK_DY, ATTENTION_BACK_X, ATTENTION_BACK_Y, ATTENTION_BACK_LOG_SUMS };
 enum { CLASS_LOSS_LOGITS, CLASS_LOSS_LABELS, CLASS_LOSS_LABELS_MIXED, CLASS_LOSS_MIX, CLASS_LOSS_WEIGHTS };
 enum { CLASS_LOSS_LOSS, CLASS_LOSS_PROBABILITIES }; /* OP_SOFTMAX_CROSS_ENTROPY, OP_BINARY_CROSS_ENTROPY */
 enum {
@@ -271,6 +283,12 @@ typedef struct Node {
             int64_t factor;
         } shuffle;
         struct {
+            bool sines;
+        } tokens;
+        struct {
+            int64_t heads;
+        } attention;
+        struct {
             float smoothing;
         } loss;
         struct {
@@ -314,6 +332,7 @@ TensorId graph_global_avg_pool(Graph *graph, TensorId x); /* -> [N, C] */
 TensorId graph_reflection_pad(Graph *graph, TensorId x, int64_t padding);
 /* Reshapes [N, H, W, C] to [N, C * H * W], in PyTorch's order (C, H, W). */
 TensorId graph_flatten(Graph *graph, TensorId x);
+/* Appends a linear layer of the last axis: [N, C] -> [N, features], [N, H, W, C] -> [N, H, W, features]. */
 TensorId graph_linear(Graph *graph, const char *name, TensorId x, int64_t features, bool bias);
 /* Appends a linear layer as a 1x1 convolution of one pixel: [N, C] -> [N, channels], name.weight is
  * [channels, C, 1, 1]. */
@@ -347,6 +366,16 @@ TensorId graph_response_norm(Graph *graph, const char *name, TensorId x, double 
 /* Move channels to pixels, [N, H, W, C * r * r] -> [N, H * r, W * r, C], and back, in PyTorch's order. */
 TensorId graph_pixel_shuffle(Graph *graph, TensorId x, int64_t factor);
 TensorId graph_pixel_unshuffle(Graph *graph, TensorId x, int64_t factor);
+/* Makes tokens [N, T, 1, C] of an image [N, H, W, C], row by row, for a vision transformer. With class_token
+ * there is one more in front of them, the parameter cls_token [1, 1, C]. To each its position is added: that
+ * of the parameter pos_embed [1, T, C], or, with sines, fixed sines and cosines of column and row, which the
+ * class token lacks (posemb_sincos_2d of Beyer et al. 2022). C is a multiple of 8. */
+TensorId graph_tokens(Graph *graph, TensorId x, bool class_token, bool sines);
+/* Returns what graph_tokens adds with sines to channel c of C of the pixel in this row and column. */
+float tokens_sine(int64_t row, int64_t column, int64_t c, int64_t channels);
+/* Lets each token of [N, T, 1, 3 C] take from all of its sample, [N, T, 1, C]: multi-head attention (Vaswani
+ * et al. 2017) of queries, keys and values, C channels each in this order and divided over the heads. */
+TensorId graph_attention(Graph *graph, TensorId x, int64_t heads);
 /* Returns the mean [1] of -sum target log softmax(logits) over the samples whose label is not -1 (a padded
  * sample of a last batch). logits [N, K], labels [N] i64. The target is 1 - smoothing at the label, plus
  * smoothing / K everywhere, as PyTorch's label_smoothing. Where labels_mixed is given (mixup, cutmix), the

@@ -60,6 +60,9 @@ typedef struct Tensor {
     Initializer initializer; /* TENSOR_PARAMETER, TENSOR_BUFFER, TENSOR_OPTIMIZER */
     bool saved_without_ones; /* TENSOR_PARAMETER: files of weights have its shape without dimensions of 1 */
     float drop_rate;         /* TENSOR_INPUT of graph_drop_path: its rate; other tensors: 0 */
+    /* TENSOR_PARAMETER that has a row for each pixel of an image, its last ones: the image's height and width
+     * (graph_tokens); other tensors: 0. */
+    int64_t grid_height, grid_width;
 } Tensor;
 
 /* Returns the number of elements. */

@@ -1,6 +1,7 @@
 #include "trainer/graph/graph_internal.h"
 
 #include <math.h>
+#include <string.h>
 
 int64_t window_count(int64_t in, int64_t kernel, int64_t stride, int64_t padding)
 {
@@ -120,9 +121,10 @@ static TensorId append_linear(Graph *graph, const char *name, TensorId x, int64_
     char shape[96];
     if (!matrix)
         return TENSOR_NONE;
-    if (matrix->rank != 2 || !data_type_is_float(matrix->type))
-        return graph_fail(graph, FSH_ERR_MISMATCH, "%s: linear needs a float matrix [N, C], not %s [%s]",
-                          name, data_type_name(matrix->type), tensor_shape_text(matrix, shape, sizeof shape));
+    if ((matrix->rank != 2 && matrix->rank != 4) || !data_type_is_float(matrix->type))
+        return graph_fail(graph, FSH_ERR_MISMATCH,
+                          "%s: linear needs a float matrix [N, C] or image [N, H, W, C], not %s [%s]", name,
+                          data_type_name(matrix->type), tensor_shape_text(matrix, shape, sizeof shape));
     x = graph_cast(graph, x, graph->compute_type);
     matrix = graph_operand(graph, x); /* casting moved the table */
     if (!matrix)
@@ -130,7 +132,7 @@ static TensorId append_linear(Graph *graph, const char *name, TensorId x, int64_
     if (features < 1)
         return graph_fail(graph, FSH_ERR_USAGE, "%s: linear with %lld features; at least 1", name,
                           (long long)features);
-    const int64_t in = matrix->shape[1];
+    const int64_t in = matrix->shape[matrix->rank - 1];
     const Initializer initializer = {INIT_UNIFORM, 1 / sqrt((double)in)};
     Node node = {.op = OP_LINEAR, .input_count = 3};
     graph_set_name(graph, node.name, name);
@@ -156,7 +158,11 @@ static void linear_infer(Graph *graph, Node *node)
 {
     const Tensor *x = graph_tensor(graph, node->inputs[CONV_X]),
                  *weight = graph_tensor(graph, node->inputs[CONV_WEIGHT]);
-    graph_output(graph, node, 0, x->type, 2, (int64_t[]){x->shape[0], weight->shape[0]});
+    int64_t shape[GRAPH_RANK_MAX];
+    const int rank = x->rank;
+    memcpy(shape, x->shape, sizeof shape);
+    shape[rank - 1] = weight->shape[0];
+    graph_output(graph, node, 0, x->type, rank, shape);
 }
 
 static void linear_differentiate(Graph *graph, const Node *node, TensorId output_gradient)

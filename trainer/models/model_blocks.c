@@ -64,8 +64,9 @@ const ModelOption model_drop_path = {
             .kind = OPTION_REAL,
             .argument = "P",
             .maximum = 0.99,
-            .help = "resnet, convnext: probability that training leaves the last block out for a sample; it "
-                    "grows along the blocks from 0"},
+            .help =
+                "resnet, convnext, vit: probability that training leaves the last block out for a sample; it "
+                "grows along the blocks from 0"},
     .trains_only = true};
 
 bool model_activation(Graph *graph, const ModelSpec *spec, ModelActivation *activation_ret)

@@ -83,6 +83,23 @@ def of_timm(name, **options):
     return forward
 
 
+def simplevit(name, **options):
+    """timm's ViT as big_vision has SimpleViT: the mean of normed tokens, and fixed sines where timm learns positions."""
+    def forward(net, x, classes):
+        import timm
+        from torch.nn.utils.stateless import functional_call
+        model = timm.create_model(name, num_classes=classes, img_size=x.shape[2:], class_token=False, global_pool="avg", fc_norm=False, **options)
+        model = model.double().train(net.training)
+        tensors = {n: net.get(n, tuple(t.shape)) for n, t in model.state_dict().items() if n != "pos_embed"}
+        (height, width), quarter = model.patch_embed.grid_size, model.embed_dim // 4
+        y, x_places = (grid.flatten().double() for grid in torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij"))
+        omega = 1 / 10000 ** (torch.arange(quarter).double() / (quarter - 1))
+        y, x_places = y[:, None] * omega, x_places[:, None] * omega
+        tensors["pos_embed"] = torch.cat([x_places.sin(), x_places.cos(), y.sin(), y.cos()], 1)[None]
+        return functional_call(model, tensors, x)
+    return forward
+
+
 def blur(name):
     """timm's blur pools, which create_model takes as a class."""
     def forward(net, x, classes):
@@ -228,7 +245,7 @@ def classification(name, forward, shape, labels, rate, samples=SAMPLES, norm_bia
     with torch.no_grad():
         forward(net, nchw(pixels), classes)  # makes the tensors
     net.training = True
-    optimizer = sgd(net, rate, lambda n: net.tensors[n].dim() > 1 and not n.endswith(".gamma"))
+    optimizer = sgd(net, rate, lambda n: net.tensors[n].dim() > 1 and not n.endswith((".gamma", "_token", "pos_embed")))
     losses, first, floors = [], [], {}
     for step in range(STEPS):
         optimizer.zero_grad()
@@ -356,6 +373,11 @@ def steps(names):
                                                         0.001, 10, model="pyramidnet", options={"depth": 38, "alpha": 47}),
         "convnext_atto": lambda name: classification(name, of_timm(name), (3, 64, 32, 3), [1, -1, 4], 0.001, 8),
         "convnextv2_atto": lambda name: classification(name, of_timm(name), (3, 64, 32, 3), [1, -1, 4], 0.001, 8),
+        "vit_tiny_patch16": lambda name: classification(name, of_timm("vit_tiny_patch16_224", img_size=(64, 48)), (3, 64, 48, 3), [1, -1, 4], 0.001, 8),
+        "vit_small_patch8": lambda name: classification(name, of_timm("vit_small_patch8_224", img_size=(32, 40)), (3, 32, 40, 3), [1, -1, 4], 0.001, 6),
+        "deit_tiny_patch16": lambda name: classification(name, of_timm("deit_tiny_patch16_224", img_size=48, init_values=0.1), (3, 48, 48, 3), [1, -1, 4],
+                                                         0.001, 6, options={"layer-scale": 0.1}),
+        "simplevit_tiny_patch16": lambda name: classification(name, simplevit("vit_tiny_patch16_224"), (3, 64, 48, 3), [1, -1, 4], 0.001, 6),
         "resnet18d": lambda name: classification(name, of_timm(name), (4, 72, 88, 3), labels, 0.001, 6, norm_bias_offset=2.5),
         "resnet50d": lambda name: classification(name, of_timm(name), (4, 64, 64, 3), labels, 0.001, 6, norm_bias_offset=2.5),
         "resnet50-blur": lambda name: classification(name, of_timm("resnetblur50"), (4, 64, 64, 3), labels, 0.001, 6, norm_bias_offset=2.5,

@@ -28,7 +28,8 @@ def layer_case(name, op, shape, forward, attributes=None, parameters=(), buffers
     specs += [{"name": n, "shape": list(s), "scale": scale, "offset": offset} for n, s, scale, offset in list(parameters) + list(buffers)]
     stored = {spec["name"]: generate(spec) for spec in specs}
     leaves = {n: t.clone().requires_grad_(n not in [b[0] for b in buffers]) for n, t in stored.items()}
-    tensors = {n: (t if n.startswith("layer.") else nchw(t)) for n, t in leaves.items()}
+    weights = [p[0] for p in list(parameters) + list(buffers)]
+    tensors = {n: (t if n in weights else nchw(t)) for n, t in leaves.items()}
     y = forward(tensors)
     out = nhwc(y)
     dy_spec = {"name": "dy", "shape": list(out.shape)}
@@ -36,7 +37,7 @@ def layer_case(name, op, shape, forward, attributes=None, parameters=(), buffers
     expected = [summary("y", out)]
     for n, leaf in leaves.items():
         if leaf.requires_grad:
-            expected.append(summary(n + ".grad" if n.startswith("layer.") else "d" + n, leaf.grad))
+            expected.append(summary(n + ".grad" if n in weights else "d" + n, leaf.grad))
         else:
             expected.append(summary(n, leaf))
     return {"name": name, "op": op, **(attributes or {}), "inputs": specs + [dy_spec], "expected": expected}
@@ -108,6 +109,46 @@ def channel_cases():
         c = shape[3]
         cases.append(layer_case(f"layer_norm {shape}{', mean 30 deviations from 0' if x else ''}", "layer_norm", shape, layer_norm, None,
                                 [("layer.weight", (c,), 0.5, 1.0), ("layer.bias", (c,), 0.5, 0.0)], x=x))
+    return cases
+
+
+def token_cases():
+    def of_image(x):  # [N, C, H, W] -> [N, H * W, C]
+        return x.flatten(2).transpose(1, 2)
+
+    def to_image(tokens):  # [N, T, C] -> [N, C, T, 1]
+        return tokens.transpose(1, 2)[:, :, :, None]
+
+    def with_class(t):
+        x = of_image(t["x"])
+        return to_image(torch.cat([t["cls_token"].expand(len(x), -1, -1), x], 1) + t["pos_embed"])
+
+    def sines(height, width, channels):  # big_vision/models/vit.py, posemb_sincos_2d
+        y, x = (grid.flatten().double() for grid in torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij"))
+        omega = 1 / 10000 ** (torch.arange(channels // 4).double() / (channels // 4 - 1))
+        y, x = y[:, None] * omega, x[:, None] * omega
+        return torch.cat([x.sin(), x.cos(), y.sin(), y.cos()], 1)
+
+    def attention(t, heads):  # timm/layers/attention.py
+        x = of_image(t["x"])
+        q, k, v = x.reshape(*x.shape[:2], 3, heads, -1).permute(2, 0, 3, 1, 4)
+        return to_image(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+
+    cases = []
+    for shape in ((2, 3, 5, 16), (1, 1, 1, 8)):
+        count, c = shape[1] * shape[2], shape[3]
+        positions = [("pos_embed", (1, count + 1, c), 1.0, 0.0)]
+        cases.append(layer_case(f"tokens {shape}", "tokens", shape, with_class, None, [("cls_token", (1, 1, c), 1.0, 0.0)] + positions))
+        cases.append(layer_case(f"tokens {shape} without class token", "tokens_without_class", shape,
+                                lambda t: to_image(of_image(t["x"]) + t["pos_embed"]), None, [("pos_embed", (1, count, c), 1.0, 0.0)]))
+    for shape in ((2, 3, 5, 16), (1, 14, 10, 192)):
+        cases.append(layer_case(f"tokens {shape} with sines", "tokens_of_sines", shape, lambda t, s=shape: to_image(of_image(t["x"]) + sines(*s[1:]))))
+    for shape, heads, scale in (((2, 65, 1, 288), 3, 1.0), ((1, 197, 1, 576), 3, 1.0), ((2, 17, 1, 60), 4, 1.0), ((1, 300, 1, 96), 1, 4.0), ((2, 1, 1, 24), 1, 1.0)):
+        cases.append(layer_case(f"attention {shape} of {heads} heads{', of few keys' if scale > 1 else ''}", "attention", shape,
+                                lambda t, h=heads: attention(t, h), {"heads": heads}, x={"scale": scale}))
+    cases.append(layer_case("linear of tokens", "linear_of_tokens", (2, 7, 1, 40),
+                            lambda t: nchw(F.linear(nhwc(t["x"]), t["layer.weight"], t["layer.bias"])), {"features": 13, "bias": True},
+                            [("layer.weight", (13, 40), 0.25, 0.0), ("layer.bias", (13,), 0.5, 0.0)]))
     return cases
 
 
@@ -220,6 +261,7 @@ def layers():
                    {"features": 13, "bias": True}, [("layer.weight", (13, 70, 1, 1), 0.25, 0.0), ("layer.bias", (13,), 0.5, 0.0)]),
         *box_cases(),
         *channel_cases(),
+        *token_cases(),
         loss_case("", [3, 0, 9, 1, 4], 10, 0.0),
         loss_case("smoothing 0.1", [3, 0, 9, 1, 4], 10, 0.1),
         loss_case("smoothing 0.1, labels left out", [3, -1, 19, 1, -1, -1, 7], 20, 0.1),

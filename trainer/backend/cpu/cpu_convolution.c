@@ -102,7 +102,8 @@ static FshStatus linear_prepare(CpuStep *step, FshError *error)
                       : node->op == OP_LINEAR_BACKWARD_DATA ? cpu_output(step, 0)
                                                             : cpu_input(step, CONV_WEIGHT_X);
     const Tensor *y = node->op == OP_LINEAR ? cpu_output(step, 0) : cpu_input(step, 0);
-    const DnnLinear linear = {x->type, x->shape[0], x->shape[1], y->shape[1]};
+    const int64_t in = x->shape[x->rank - 1], out = y->shape[y->rank - 1];
+    const DnnLinear linear = {x->type, tensor_count(x) / in, in, out};
     switch (node->op) {
     case OP_LINEAR:
         return dnn_linear_forward_new(&step->primitive, engine, &linear, step->inputs[CONV_X],

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "trainer/backend/cpu/cpu_kernels_value.h"
+#include "trainer/backend/pointwise_math.h"
 
 enum {
     BLOCK_ROWS = 32, /* summed in float before they join a double */
@@ -230,6 +231,66 @@ static void layer_norm_backward(const LayerNormRows *norm, int64_t first, int64_
     }
 }
 
+/* ---- softmax ---- */
+
+/* Sets values to the exponentials of what they are above `above`, which no value is by more than rounding.
+ * Returns their sum. */
+static float exponentials(float *values, int64_t width, float above)
+{
+    float lanes[LANES] = {0};
+    int64_t i = 0;
+    for (; i + LANES <= width; i += LANES)
+#pragma omp simd
+        for (int lane = 0; lane < LANES; lane++) {
+            values[i + lane] = pointwise_exp(values[i + lane] - above);
+            lanes[lane] += values[i + lane];
+        }
+    for (; i < width; i++) {
+        values[i] = pointwise_exp(values[i] - above);
+        lanes[i % LANES] += values[i];
+    }
+    return lanes_sum(lanes);
+}
+
+static void softmax(float *scores, int64_t rows, int64_t width, float *log_sums)
+{
+    for (int64_t r = 0; r < rows; r++, scores += width) {
+        float greatest = scores[0];
+#pragma omp simd reduction(max : greatest)
+        for (int64_t i = 0; i < width; i++)
+            greatest = scores[i] > greatest ? scores[i] : greatest;
+        const float sum = exponentials(scores, width, greatest), share = 1 / sum;
+#pragma omp simd
+        for (int64_t i = 0; i < width; i++)
+            scores[i] *= share;
+        log_sums[r] = greatest + logf(sum);
+    }
+}
+
+static void softmax_again(float *scores, int64_t rows, int64_t width, const float *log_sums)
+{
+    for (int64_t r = 0; r < rows; r++, scores += width)
+        (void)exponentials(scores, width, log_sums[r]);
+}
+
+static void softmax_backward(const float *shares, float *gradient, int64_t rows, int64_t width)
+{
+    for (int64_t r = 0; r < rows; r++, shares += width, gradient += width) {
+        float lanes[LANES] = {0};
+        int64_t i = 0;
+        for (; i + LANES <= width; i += LANES)
+#pragma omp simd
+            for (int lane = 0; lane < LANES; lane++)
+                lanes[lane] += shares[i + lane] * gradient[i + lane];
+        for (; i < width; i++)
+            lanes[i % LANES] += shares[i] * gradient[i];
+        const float mean = lanes_sum(lanes);
+#pragma omp simd
+        for (int64_t k = 0; k < width; k++)
+            gradient[k] = shares[k] * (gradient[k] - mean);
+    }
+}
+
 const CpuChannelKernels FSHARD_CHANNEL_KERNELS = {
     .scale = scale,
     .scale_shift = scale_shift,
@@ -238,4 +299,7 @@ const CpuChannelKernels FSHARD_CHANNEL_KERNELS = {
     .gate_backward = gate_backward,
     .layer_norm = layer_norm,
     .layer_norm_backward = layer_norm_backward,
+    .softmax = softmax,
+    .softmax_again = softmax_again,
+    .softmax_backward = softmax_backward,
 };

@@ -40,6 +40,14 @@ typedef struct CpuChannelKernels {
      * block: 2 * width values of scratch. */
     void (*layer_norm_backward)(const LayerNormRows *norm, int64_t first, int64_t rows, int64_t width,
                                 float *block, double *sums);
+
+    /* Makes of each row of scores [rows, width] its softmax, in place, and log_sums[rows], the logarithm of
+     * the sum of their exponentials. */
+    void (*softmax)(float *scores, int64_t rows, int64_t width, float *log_sums);
+    /* Makes the same softmax of scores whose log_sums are known. */
+    void (*softmax_again)(float *scores, int64_t rows, int64_t width, const float *log_sums);
+    /* Makes of the gradient of the shares, which a softmax has made, that of the scores, in place. */
+    void (*softmax_backward)(const float *shares, float *gradient, int64_t rows, int64_t width);
 } CpuChannelKernels;
 
 #endif

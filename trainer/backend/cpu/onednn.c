@@ -410,3 +410,10 @@ FshStatus dnn_product_new(DnnPrimitive **primitive, DnnEngine *engine, const Dnn
     (void)dnnl_primitive_desc_destroy(description);
     return status;
 }
+
+FshStatus dnn_gemm(const DnnGemm *gemm, const float *a, const float *b, float *c, FshError *error)
+{
+    return DNN_CHECK(dnnl_sgemm(gemm->transpose_a ? 'T' : 'N', gemm->transpose_b ? 'T' : 'N', gemm->rows,
+                                gemm->columns, gemm->inner, gemm->factor, a, gemm->pitch_a, b, gemm->pitch_b,
+                                gemm->adds ? 1.0F : 0.0F, c, gemm->pitch_c));
+}

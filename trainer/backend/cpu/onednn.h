@@ -105,6 +105,19 @@ typedef struct DnnProduct {
 FshStatus dnn_product_new(DnnPrimitive **primitive, DnnEngine *engine, const DnnProduct *product,
                           FshError *error);
 
+/* Matrices of floats that lie row by row, each row `pitch` floats behind the last: c [rows, columns] =
+ * factor * a b, with a [rows, inner] and b [inner, columns], or, transposed, [inner, rows] and [columns,
+ * inner]; with `adds` that is added to c. */
+typedef struct DnnGemm {
+    int64_t rows, columns, inner;
+    bool transpose_a, transpose_b, adds;
+    float factor;
+    int64_t pitch_a, pitch_b, pitch_c;
+} DnnGemm;
+/* Computes c at once, in the part of the machine's threads that the caller has: on its own alone inside of
+ * cpu_parallel. */
+FshStatus dnn_gemm(const DnnGemm *gemm, const float *a, const float *b, float *c, FshError *error);
+
 /* Makes a conversion of a convolution's weights from [kernel, kernel, in, out] to `weights`. It is bound by
  * dnn_primitive_bind, in the order from, to. */
 FshStatus dnn_conversion_new(DnnPrimitive **primitive, DnnEngine *engine, const DnnConvolution *convolution,
