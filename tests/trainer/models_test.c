@@ -81,6 +81,16 @@ TEST(test_sizes_are_the_sources)
         {"convnextv2_pico", 224, 3, 1000, 9066280, 0},
         {"convnextv2_nano", 224, 3, 1000, 15623800, 0},
         {"convnextv2_tiny", 224, 3, 1000, 28635496, 0},
+        /* behind the last attention we compute the class token alone, so products are counted where there is
+         * none (torch.utils.flop_counter) */
+        {"vit_tiny_patch16", 224, 3, 1000, 5717416, 0},
+        {"vit_tiny_patch8", 224, 3, 1000, 5719720, 0},
+        {"vit_small_patch16", 224, 3, 1000, 22050664, 0},
+        {"vit_small_patch8", 224, 3, 1000, 22055272, 0},
+        {"deit_tiny_patch16", 224, 3, 1000, 5717416, 0},
+        {"deit_small_patch16", 224, 3, 1000, 22050664, 0},
+        {"simplevit_tiny_patch16", 224, 3, 1000, 5679400, 1.24656},
+        {"simplevit_small_patch16", 224, 3, 1000, 21974632, 4.57403},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const ModelSpec spec = {.batch = 2,
@@ -141,6 +151,13 @@ TEST(test_names_and_shapes_are_the_sources)
         {"convnext_nano", 64, "stages.2.blocks.7.conv_dw.weight", "320 x 1 x 7 x 7"},
         {"convnext_tiny", 64, "stages.3.downsample.1.weight", "768 x 384 x 2 x 2"},
         {"convnextv2_tiny", 64, "stages.1.blocks.2.mlp.grn.weight", "768"},
+        {"vit_tiny_patch16", 64, "cls_token", "1 x 1 x 192"},
+        {"vit_tiny_patch16", 64, "pos_embed", "1 x 17 x 192"},
+        {"vit_small_patch16", 64, "patch_embed.proj.weight", "384 x 3 x 16 x 16"},
+        {"vit_small_patch16", 64, "blocks.11.attn.qkv.weight", "1152 x 384"},
+        {"vit_small_patch8", 64, "pos_embed", "1 x 65 x 384"},
+        {"deit_small_patch16", 64, "blocks.0.mlp.fc2.weight", "384 x 1536"},
+        {"simplevit_small_patch16", 64, "head.weight", "10 x 384"},
         {"nafnet", 64, "encoders.3.27.beta", "1 x 256 x 1 x 1"},
         {"nafnet", 64, "middle_blks.0.conv2.weight", "1024 x 1 x 3 x 3"},
         {"nafnet", 64, "decoders.3.0.sca.1.weight", "32 x 32 x 1 x 1"},
@@ -259,12 +276,44 @@ TEST(test_training_leaves_blocks_of_a_convnext_out_by_their_depth)
                    "--drop-path: resnet9 has none; resnet18, resnet34, resnet50, resnet101, resnet18d, "
                    "resnet34d, resnet50d, seresnet50, resnext50_32x4d, convnext_atto, convnext_femto, "
                    "convnext_pico, convnext_nano, convnext_tiny, convnext_small, convnext_base, "
-                   "convnextv2_atto, convnextv2_femto, convnextv2_pico, convnextv2_nano, convnextv2_tiny "
+                   "convnextv2_atto, convnextv2_femto, convnextv2_pico, convnextv2_nano, convnextv2_tiny, "
+                   "vit_tiny_patch16, vit_tiny_patch8, vit_small_patch16, vit_small_patch8, "
+                   "deit_tiny_patch16, deit_small_patch16, simplevit_tiny_patch16, simplevit_small_patch16 "
                    "have it");
     spec.training = true;
     model_value(&spec.options, "drop-path")->real = 1;
     assert_refused("convnext_atto", &spec, FSH_ERR_USAGE,
                    "convnext_atto: drop path of 1; it must be at least 0 and less than 1");
+}
+
+/* timm's linspace over the blocks, the same for both halves of one. */
+TEST(test_a_vit_has_the_parts_that_its_options_ask_for)
+{
+    ModelSpec spec = {.batch = 2, .height = 32, .width = 48, .channels = 3, .classes = 10, .training = true};
+    model_value(&spec.options, "drop-path")->real = 0.11;
+    model_value(&spec.options, "layer-scale")->real = 0.5;
+    Graph *graph = make_or_fail("deit_tiny_patch16", &spec);
+    assert_tensor(graph, "pos_embed", "1 x 7 x 192");
+    assert_int_equal(graph_tensor(graph, graph_find(graph, "pos_embed"))->grid_height, 2);
+    assert_int_equal(graph_tensor(graph, graph_find(graph, "pos_embed"))->grid_width, 3);
+    assert_tensor(graph, "blocks.11.ls2.gamma", "1 x 192 x 1 x 1");
+    assert_int_equal(graph_find(graph, "blocks.0.drop_path1"), TENSOR_NONE);
+    const TensorId dropped = graph_find(graph, "blocks.1.drop_path2");
+    assert_true(fabs((double)graph_tensor(graph, dropped)->drop_rate - 0.01) < 1e-6);
+    graph_free(&graph);
+    model_value(&spec.options, "global-pool")->text = "avg";
+    model_value(&spec.options, "pos-embed")->text = "sincos";
+    graph = make_or_fail("deit_tiny_patch16", &spec);
+    assert_int_equal(graph_find(graph, "cls_token"), TENSOR_NONE);
+    assert_int_equal(graph_find(graph, "pos_embed"), TENSOR_NONE);
+    graph_free(&graph);
+    model_value(&spec.options, "global-pool")->text = "max";
+    assert_refused("vit_tiny_patch16", &spec, FSH_ERR_USAGE,
+                   "vit_tiny_patch16: --global-pool is \"max\"; it must be token or avg");
+    spec = (ModelSpec){.batch = 2, .height = 50, .width = 50, .channels = 3, .classes = 10};
+    assert_refused("vit_tiny_patch16", &spec, FSH_ERR_USAGE,
+                   "vit_tiny_patch16: images of 50 x 50 pixels in patches of 16; both sides must be "
+                   "multiples of it: set --train-crop-size and --val-crop-size");
 }
 
 TEST(test_options_make_one_resnet_of_another)

@@ -105,7 +105,7 @@ TEST_IN_FOLDER(test_the_number_of_classes_is_known_without_names, folder)
     }
 }
 
-/* By their tensors alone, as those of other programs are. */
+/* By their tensors alone, as those of other programs are; a DeiT has those of a ViT. */
 TEST_IN_FOLDER(test_weights_of_each_network_are_recognised, folder)
 {
     const char *path = test_path(folder, "a.safetensors");
@@ -116,7 +116,8 @@ TEST_IN_FOLDER(test_weights_of_each_network_are_recognised, folder)
         save(path, model->name, NULL, 0);
         const Model *found = weights_recognise(path);
         assert_non_null(found);
-        assert_string_equal(found->name, model->name);
+        if (found->build != model->build)
+            fail_msg("%s is taken for %s", model->name, found->name);
     }
     assert_null(weights_recognise(test_path(folder, "none")));
 }

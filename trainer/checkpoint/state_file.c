@@ -1,5 +1,6 @@
 #include "trainer/checkpoint/state_file.h"
 #include "common/text.h"
+#include "trainer/checkpoint/position_grid.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -170,7 +171,7 @@ static FshStatus check_tensor(const char *path, const Safetensors *file, const T
     int64_t stored[SAFETENSORS_RANK_MAX] = {0};
     for (int d = 0; d < entry->rank; d++)
         stored[d] = (int64_t)entry->shape[d];
-    if (same_but_ones(entry->rank, stored, tensor->rank, tensor->shape))
+    if (same_but_ones(entry->rank, stored, tensor->rank, tensor->shape) || position_grid_edge(entry, tensor))
         return FSH_OK;
     char there[128], wanted[128];
     return fsh_error_set(
@@ -220,6 +221,22 @@ FshStatus state_file_check(const char *path, const Safetensors *file, const Grap
     return status ? status : safetensors_check(file, path, error);
 }
 
+/* Reads an entry as values of the tensor: its own numbers, or positions of another size, resampled. */
+static FshStatus read_values(const SafetensorsEntry *entry, const Tensor *tensor, float *values,
+                             FshError *error)
+{
+    const size_t count = (size_t)tensor_count(tensor), stored_count = (size_t)entry->count;
+    if (stored_count == count)
+        return safetensors_read_f32(entry, values, count, error);
+    float *stored = malloc(stored_count * sizeof *stored + 1);
+    FshStatus status = stored ? safetensors_read_f32(entry, stored, stored_count, error)
+                              : fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for %s", tensor->name);
+    if (!status)
+        status = position_grid_resample(tensor, position_grid_edge(entry, tensor), stored, values, error);
+    free(stored);
+    return status;
+}
+
 static FshStatus read_tensor(const char *path, const Safetensors *file, State *state, const Tensor *tensor,
                              FshError *error)
 {
@@ -227,7 +244,7 @@ static FshStatus read_tensor(const char *path, const Safetensors *file, State *s
     float *values = malloc(count * sizeof *values + 1);
     if (!values)
         return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory for %s", path, tensor->name);
-    FshStatus status = safetensors_read_f32(safetensors_find(file, tensor->name), values, count, error);
+    FshStatus status = read_values(safetensors_find(file, tensor->name), tensor, values, error);
     if (!status)
         status = state_write(state, tensor->name, values, count, error);
     free(values);

@@ -5,7 +5,8 @@
  * model.load_state_dict(safetensors.torch.load_file(path)) takes a file of STATE_NETWORK with strict=True. A
  * checkpoint (STATE_ALL) holds the optimizer's tensors too: "conv1.weight.momentum_buffer", "optimizer.step".
  *
- * Shapes are those of the graph. Those of a file may have more or fewer ones ([1, C, 1, 1] for [C]).
+ * Shapes are those of the graph. Those of a file may have more or fewer ones ([1, C, 1, 1] for [C]), and
+ * positions of images of another size (position_grid.h).
  *
  * Threads: one at a time on a State. */
 #ifndef FSHARD_TRAINER_CHECKPOINT_STATE_FILE_H

@@ -36,6 +36,20 @@ static const struct {
     {"convnextv2_pico", 512, "stem.0", "head.fc"},
     {"convnextv2_nano", 640, "stem.0", "head.fc"},
     {"convnextv2_tiny", 768, "stem.0", "head.fc"},
+    {"vit_tiny_patch16", 192, "patch_embed.proj", "head"},
+    {"vit_small_patch16", 384, "patch_embed.proj", "head"},
+    {"vit_small_patch8", 384, "patch_embed.proj", "head"},
+    {"deit_tiny_patch16", 192, "patch_embed.proj", "head"},
+    {"deit_small_patch16", 384, "patch_embed.proj", "head"},
+};
+
+/* Those whose names at timm end in a size of images, and which it makes for any other. */
+static const struct {
+    const char *architecture, *theirs;
+} sized[] = {
+    {"vit_tiny_patch16", "vit_tiny_patch16_224"},     {"vit_small_patch16", "vit_small_patch16_224"},
+    {"vit_small_patch8", "vit_small_patch8_224"},     {"deit_tiny_patch16", "deit_tiny_patch16_224"},
+    {"deit_small_patch16", "deit_small_patch16_224"},
 };
 
 /* Appends value, whose reference it takes, and returns the array. Returns NULL if either was NULL. */
@@ -97,17 +111,27 @@ static json_t *make(const TimmConfig *config)
     json_t *pretrained = preprocessing(config);
     json_t *object = json_pack("{s:s, s:I}", "architecture", config->architecture, "num_classes",
                                (json_int_t)config->classes);
-    bool complete = pretrained && object;
+    json_t *arguments = json_object();
+    bool complete = pretrained && object && arguments;
     for (size_t i = 0; i < sizeof known / sizeof *known && complete; i++) {
         if (strcmp(known[i].architecture, config->architecture) == 0)
             complete = set(object, "num_features", json_integer(known[i].features)) &&
                        set(pretrained, "first_conv", json_string(known[i].first_convolution)) &&
                        set(pretrained, "classifier", json_string(known[i].classifier));
     }
+    for (size_t i = 0; i < sizeof sized / sizeof *sized && complete; i++) {
+        if (strcmp(sized[i].architecture, config->architecture) == 0)
+            complete =
+                set(object, "architecture", json_string(sized[i].theirs)) &&
+                set(arguments, "img_size", json_pack("[i,i]", (int)config->height, (int)config->width));
+    }
     if (complete && config->classes && config->class_names)
         complete = set(object, "label_names", class_names(config));
     if (complete && config->channels != 3)
-        complete = set(object, "model_args", json_pack("{s:i}", "in_chans", (int)config->channels));
+        complete = set(arguments, "in_chans", json_integer((json_int_t)config->channels));
+    if (complete && json_object_size(arguments) > 0)
+        complete = json_object_set(object, "model_args", arguments) == 0;
+    json_decref(arguments);
     complete = set(object, "pretrained_cfg", pretrained) && complete; /* takes the reference in any case */
     if (complete)
         return object;

@@ -8,9 +8,10 @@
  *                     pretrained_cfg=config["pretrained_cfg"],
  *                     checkpoint_path="FOLDER/model_best.safetensors")
  *
- * if it knows the architecture: of ours resnet18 to resnext50_32x4d and convnext_atto to convnextv2_tiny,
- * whose tensors have the same names. For other networks the file holds the same facts, for
- * people and for programs that know them.
+ * if it knows the architecture: of ours resnet18 to resnext50_32x4d, convnext_atto to convnextv2_tiny,
+ * vit_tiny_patch16, vit_small_patch16, vit_small_patch8 and the deit, whose tensors have the same names; the
+ * last five it knows with the size of their images in the name, and takes another from config["model_args"].
+ * For other networks the file holds the same facts, for people and for programs that know them.
  *
  * Source: timm/models/_hub.py, save_config_for_hf and _parse_model_cfg. */
 #ifndef FSHARD_TRAINER_REPORT_TIMM_CONFIG_H

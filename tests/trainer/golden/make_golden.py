@@ -270,7 +270,20 @@ def layers():
     write("layers.json", {"cases": cases})
 
 
+def positions():
+    from timm.layers import resample_abs_pos_embed  # the Python that scripts/interop.sh prints
+
+    cases = []
+    for others, edge, height, width, channels in ((1, 14, 10, 10, 16), (1, 14, 4, 7, 8), (0, 7, 14, 10, 8), (1, 3, 16, 16, 8), (1, 14, 1, 28, 8), (2, 1, 3, 2, 8)):
+        spec = {"name": "pos_embed", "shape": [1, others + edge * edge, channels]}
+        resampled = resample_abs_pos_embed(generate(spec).float(), [height, width], num_prefix_tokens=others)
+        cases.append({"input": spec, "others": others, "height": height, "width": width, "expected": summary("pos_embed", resampled)})
+    write("positions.json", {"cases": cases})
+
+
 if __name__ == "__main__":
+    if not sys.argv[1:] or "positions" in sys.argv[1:]:
+        positions()
     if not sys.argv[1:] or "layers" in sys.argv[1:]:
         layers()
     golden_networks.steps(sys.argv[1:])

@@ -36,7 +36,9 @@ def check(program, folder, architecture, channels):
     subprocess.run([program, os.path.join(folder, "config.json"), architecture, str(channels)], check=True)
     with open(os.path.join(folder, "config.json")) as file:
         config = json.load(file)
-    drawn = timm.create_model(architecture, num_classes=10, in_chans=channels)
+    arguments = config.get("model_args", {})
+    assert arguments.get("in_chans", 3) == channels
+    drawn = timm.create_model(config["architecture"], num_classes=10, **arguments)
     assert config["num_features"] == drawn.num_features, (config["num_features"], drawn.num_features)
     assert config["pretrained_cfg"]["first_conv"] == drawn.pretrained_cfg["first_conv"]
     assert config["pretrained_cfg"]["classifier"] == drawn.pretrained_cfg["classifier"]
@@ -56,14 +58,14 @@ def check(program, folder, architecture, channels):
     assert resize.size in (146, (146, 146), [146, 146]), resize
 
     by_file = timm.create_model(
-        config["architecture"], num_classes=config["num_classes"], in_chans=channels,
+        config["architecture"], num_classes=config["num_classes"], **arguments,
         pretrained_cfg=config["pretrained_cfg"], checkpoint_path=weights,
     )
     assert same(by_file, drawn)
 
 
 def main():
-    for architecture, channels in (("resnet18", 3), ("resnet18", 1), ("resnet50", 3), ("resnet18d", 1), ("seresnet50", 3), ("resnext50_32x4d", 3), ("convnext_atto", 3), ("convnext_tiny", 1), ("convnextv2_atto", 3)):
+    for architecture, channels in (("resnet18", 3), ("resnet18", 1), ("resnet50", 3), ("resnet18d", 1), ("seresnet50", 3), ("resnext50_32x4d", 3), ("convnext_atto", 3), ("convnext_tiny", 1), ("convnextv2_atto", 3), ("vit_tiny_patch16", 3), ("vit_small_patch8", 1)):
         with tempfile.TemporaryDirectory() as folder:
             check(sys.argv[1], folder, architecture, channels)
     print("timm", timm.__version__, "makes the network of config.json")

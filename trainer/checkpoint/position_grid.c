@@ -1,0 +1,71 @@
+#include "trainer/checkpoint/position_grid.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "imaging/resample_weights.h"
+
+enum { EDGE_MAX = 4096 };
+
+/* Returns the rows of a parameter that are of no pixel. */
+static int64_t rows_without_pixel(const Tensor *parameter)
+{
+    return parameter->shape[1] - parameter->grid_height * parameter->grid_width;
+}
+
+int64_t position_grid_edge(const SafetensorsEntry *entry, const Tensor *parameter)
+{
+    const uint64_t others = parameter->grid_height ? (uint64_t)rows_without_pixel(parameter) : 0;
+    if (parameter->role != TENSOR_PARAMETER || !parameter->grid_height || entry->rank != 3 ||
+        entry->shape[0] != 1 || entry->shape[2] != (uint64_t)parameter->shape[2] ||
+        entry->shape[1] <= others || entry->shape[1] > (uint64_t)EDGE_MAX * EDGE_MAX)
+        return 0;
+    const int64_t pixels = (int64_t)(entry->shape[1] - others);
+    const int64_t edge = (int64_t)lround(sqrt((double)pixels));
+    return edge * edge == pixels ? edge : 0;
+}
+
+/* Returns the cubic filter at a distance. */
+static double cubic(double x)
+{
+    const double a = -0.5, t = fabs(x);
+    return t < 1 ? ((a + 2) * t - (a + 3)) * t * t + 1 : t < 2 ? (((t - 5) * t + 8) * t - 4) * a : 0;
+}
+
+/* Makes to_rows rows of `size` numbers from from_rows. */
+static void resample_axis(const float *from, int64_t from_rows, float *to, int64_t to_rows, int64_t size)
+{
+    const double reach = 2;
+    const ResampleScale axis =
+        resample_scale(0, (float)from_rows, (uint32_t)from_rows, (uint32_t)to_rows, reach);
+    for (int64_t row = 0; row < to_rows; row++, to += size) {
+        const ResampleSpan span = resample_span(&axis, (uint32_t)row);
+        double sum = 0;
+        for (uint32_t k = 0; k < span.length; k++)
+            sum += cubic((k + span.first - span.centre + 0.5) * axis.step);
+        memset(to, 0, (size_t)size * sizeof *to);
+        for (uint32_t k = 0; k < span.length; k++) {
+            const double weight = cubic((k + span.first - span.centre + 0.5) * axis.step) / sum;
+            for (int64_t i = 0; i < size; i++)
+                to[i] += (float)(weight * (double)from[(span.first + k) * size + i]);
+        }
+    }
+}
+
+FshStatus position_grid_resample(const Tensor *parameter, int64_t edge, const float *stored, float *values,
+                                 FshError *error)
+{
+    const int64_t channels = parameter->shape[2], height = parameter->grid_height,
+                  width = parameter->grid_width, others = rows_without_pixel(parameter) * channels;
+    float *narrowed = malloc((size_t)(edge * width * channels) * sizeof *narrowed);
+    if (!narrowed)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for %s", parameter->name);
+    memcpy(values, stored, (size_t)others * sizeof *values);
+    for (int64_t row = 0; row < edge; row++)
+        resample_axis(stored + others + row * edge * channels, edge, narrowed + row * width * channels, width,
+                      channels);
+    resample_axis(narrowed, edge, values + others, height, width * channels);
+    free(narrowed);
+    return FSH_OK;
+}
