@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # A training step on the CPU beside Debian's PyTorch (python3-torch, which calls the same oneDNN), in turn, in float32 and bf16.
 # usage: ./run bench train_cpu [MODEL [PIXELS [BATCH [ROUNDS [STEPS]]]]]: resnet18 at 64 px, batch 64, 3 rounds of 5 steps; MODEL:
-# resnet9 (the usual: 32 px, batch 128) or any resnet. FSHARD_BENCH_PROFILE=1 shows where our time goes, too.
+# resnet9 (the usual: 32 px, batch 128), any resnet, or a vit of timm, which FSHARD_BENCH_PYTHON must have then. FSHARD_BENCH_PROFILE=1
+# shows where our time goes, too.
 set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "$(readlink -f "$0")")/.."

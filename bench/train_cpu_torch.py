@@ -16,9 +16,13 @@ from torch_resnet9 import resnet9
 CLASSES, WARM_UP = 20, 2
 
 
-def build(name):
+def build(name, pixels):
     if name == "resnet9":
         return resnet9(CLASSES)
+    if "vit_" in name:
+        import timm
+
+        return timm.create_model(name + "_224", img_size=pixels, num_classes=CLASSES)
     import torchvision
 
     return getattr(torchvision.models, name)(num_classes=CLASSES)
@@ -28,7 +32,7 @@ def main():
     name, kind, layout, pixels, batch, steps = sys.argv[1], sys.argv[2], sys.argv[3], *map(int, sys.argv[4:7])
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     torch.manual_seed(1)
-    model = build(name).train()
+    model = build(name, pixels).train()
     images = torch.rand(batch, 3, pixels, pixels)
     if layout == "channels_last":
         model, images = model.to(memory_format=torch.channels_last), images.to(memory_format=torch.channels_last)

@@ -155,8 +155,17 @@ def seresnet50():
     return torchvision.models.resnet.ResNet(Block, [3, 4, 6, 3])
 
 
-def build(name):
+def vit(name, pixels):
+    """timm's, with F.scaled_dot_product_attention; a simplevit's positions are learned here, which costs no more."""
+    import timm
+    simple = {"class_token": False, "global_pool": "avg", "fc_norm": False} if name.startswith("simple") else {}
+    return timm.create_model(name.removeprefix("simple") + "_224", img_size=pixels, num_classes=1000, **simple)
+
+
+def build(name, pixels):
     """The network, its channels and classes (0: it restores images)."""
+    if "vit_" in name or "deit_" in name:
+        return vit(name, pixels), 3, 1000
     own = {"toynet": (toynet, 1, 10), "conv8": (conv8, 1, 10), "pyramidnet": (pyramidnet, 3, 10), "resnet9": (lambda: resnet9(10), 3, 10),
            "nafnet": (NafNet, 3, 0), "resnet50d": (resnet50d, 3, 1000), "seresnet50": (seresnet50, 3, 1000)}
     if name in own:
@@ -203,7 +212,7 @@ def main():
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
     torch.manual_seed(1)
     free_before = free_memory()
-    network, channels, classes = build(name)
+    network, channels, classes = build(name, pixels)
     network = network.cuda().to(memory_format=torch.channels_last).train()
     x = torch.randn(batch, channels, pixels, pixels, device="cuda").to(memory_format=torch.channels_last)
     y = torch.randint(0, classes, (batch,), device="cuda") if classes else torch.rand_like(x)

@@ -299,6 +299,7 @@ CUDA_TEST(test_networks_train_in_narrow_types_as_in_f32)
     compare_network("pyramidnet", 8, 32, 3, 16);
     compare_network("nafnet", 2, 32, 3, 2);
     compare_network("unet", 2, 32, 3, 4);
+    compare_network("vit_tiny_patch8", 4, 40, 3, 16);
 }
 
 CUDA_TEST(test_every_op_was_compared)

@@ -182,6 +182,10 @@ CUDA_TEST(test_networks_train_alike)
 {
     compare_graph(&comparison, backends[CUDA], model("conv8", 16, 28, 1, true), "conv8", 3);
     compare_graph(&comparison, backends[CUDA], model("resnet18", 4, 40, 3, true), "resnet18", 1);
+    compare_graph(&comparison, backends[CUDA], model("vit_tiny_patch8", 3, 40, 3, true), "vit_tiny_patch8",
+                  2);
+    compare_graph(&comparison, backends[CUDA], model("simplevit_tiny_patch16", 3, 64, 3, true),
+                  "simplevit_tiny_patch16", 2);
 }
 
 /* Compares a network of which a part is frozen. */
