@@ -263,6 +263,27 @@ TEST(test_padding_of_channels_is_part_of_the_sum)
     }
 }
 
+/* From either side of the addition; not where the layer's result is read elsewhere, too. */
+TEST(test_linear_layers_are_fused_with_what_is_added_to_them)
+{
+    for (int i = 0; i < 4; i++) {
+        const bool is_left = i % 2, is_read_twice = i >= 2;
+        Graph *graph = graph_new();
+        const TensorId x = graph_input(graph, "x", DATA_F32, 2, (int64_t[]){2, 8});
+        const TensorId y = graph_linear(graph, "fc", x, 8, true);
+        TensorId sum = is_left ? graph_add(graph, y, x) : graph_add(graph, x, y);
+        if (is_read_twice)
+            sum = graph_add(graph, graph_gelu(graph, sum), y);
+        graph_fuse(graph, FUSE_LINEAR_ADD);
+        assert_int_equal(graph_check(graph, NULL), FSH_OK);
+        assert_int_equal(count_ops(graph, OP_ADD), is_read_twice ? 2 : 0);
+        const Node *linear = graph_node(graph, graph_tensor(graph, is_read_twice ? y : sum)->producer);
+        assert_int_equal(linear->op, OP_LINEAR);
+        assert_int_equal(linear->inputs[LINEAR_ADDEND], is_read_twice ? TENSOR_NONE : x);
+        graph_free(&graph);
+    }
+}
+
 /* "norm-add-relu" is not "norm-add", though it begins with it. */
 TEST(test_fusions_are_left_out_by_their_whole_names)
 {
@@ -271,8 +292,9 @@ TEST(test_fusions_are_left_out_by_their_whole_names)
     assert_ok(fusions_leave_out(&fusions, "norm-add-relu,gradient-add", "cpu", &error), &error);
     assert_int_equal(fusions, FUSE_ALL & ~(FUSE_NORM_ADD_RELU | FUSE_GRADIENT_ADD));
     assert_ok(fusions_leave_out(&fusions, NULL, "cpu", &error), &error);
-    assert_ok(fusions_leave_out(&fusions, "norm-relu,norm-add,bias-norm,conv-bias-relu", "cpu", &error),
-              &error);
+    assert_ok(
+        fusions_leave_out(&fusions, "norm-relu,norm-add,bias-norm,conv-bias-relu,linear-add", "cpu", &error),
+        &error);
     assert_int_equal(fusions, FUSE_NONE);
     fusions = FUSE_NORM_RELU | FUSE_NORM_ADD;
     assert_int_equal(fusions_leave_out(&fusions, "norm-add,pad-add", "cpu", &error), FSH_ERR_USAGE);

@@ -47,6 +47,14 @@ static TensorId linear_1x1(Graph *graph, const OpOptions *options, TensorId x, T
     return graph_linear_1x1(graph, "layer", x, options->conv.channels, options->conv.bias);
 }
 
+/* Appends a linear layer of as many channels as x, whose result the other is added to, from either side. */
+static TensorId linear_add(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
+{
+    const Tensor *tensor = graph_tensor(graph, x);
+    const TensorId y = graph_linear(graph, "layer", x, tensor->shape[tensor->rank - 1], options->conv.bias);
+    return options->conv.bias ? graph_add(graph, y, other) : graph_add(graph, other, y);
+}
+
 static TensorId three_linears(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
 {
     (void)options;
@@ -510,6 +518,10 @@ const OpTest op_tests[] = {
      .shapes = {SHAPES(matrices)}},
     {.name = "linear 1x1", .golden = "linear_1x1", .build = linear_1x1,
      .options.conv = {.channels = 12, .bias = true}, .shapes = {SHAPES(matrices)}},
+    {.name = "linear, add an input", .build = linear_add, .options.conv.bias = true, .other = OTHER_LIKE_X,
+     .shapes = {SHAPES(matrices), SHAPES(token_images)}},
+    {.name = "linear without bias, add", .build = linear_add, .other = OTHER_X,
+     .shapes = {SHAPES(token_images)}, .roundings = 2},
     {.name = "linears", .build = three_linears, .shapes = {SHAPES(matrices_of_several)}, .roundings = 4},
     {.name = "flatten, linear", .build = flatten_linear, .options.conv = {.channels = 11, .bias = true},
      .shapes = {SHAPES(images_flattened)}},

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const fusion_names[] = {
-    "norm-relu",    "norm-add-relu", "norm-add",       "bias-norm",    "conv-statistics",
-    "gradient-add", "pad-add",       "conv-bias-relu", "images-again", NULL};
+const char *const fusion_names[] = {"norm-relu",       "norm-add-relu", "norm-add", "bias-norm",
+                                    "conv-statistics", "gradient-add",  "pad-add",  "conv-bias-relu",
+                                    "images-again",    "linear-add",    NULL};
 
 /* Returns the bit of a name of this length; 0: there is none. */
 static unsigned find_fusion(const char *name, size_t length)
@@ -123,6 +123,28 @@ static void fuse_convolutions(Graph *graph, const GraphUses *uses)
         forget(graph, conv);
         conv->outputs[0] = relu->outputs[0];
         graph_empty_node(relu);
+    }
+}
+
+/* ---- linear layers ---- */
+
+/* Puts a linear layer in the place of the addition behind it. */
+static void fuse_linears(Graph *graph, const GraphUses *uses)
+{
+    for (size_t i = 0; i < graph->node_count; i++) {
+        Node *linear = &graph->nodes[i];
+        if (linear->op != OP_LINEAR || linear->inputs[LINEAR_ADDEND] != TENSOR_NONE)
+            continue;
+        Node *add = only_consumer(graph, uses, linear->outputs[0], OP_ADD);
+        if (!add)
+            continue;
+        Node fused = *linear;
+        fused.inputs[LINEAR_ADDEND] =
+            add->inputs[ADD_A] == linear->outputs[0] ? add->inputs[ADD_B] : add->inputs[ADD_A];
+        forget(graph, linear);
+        fused.outputs[0] = add->outputs[0];
+        graph_empty_node(linear);
+        *add = fused;
     }
 }
 
@@ -265,6 +287,8 @@ void graph_fuse(Graph *graph, unsigned fusions)
         add_without_padding(graph, &uses);
     if (fusions & FUSE_CONV_BIAS_RELU)
         fuse_convolutions(graph, &uses);
+    if (fusions & FUSE_LINEAR_ADD)
+        fuse_linears(graph, &uses);
     graph_remove_empty_nodes(graph);
     graph_uses_free(&uses);
     if (!graph_find_uses(graph, &uses))

@@ -99,9 +99,10 @@ typedef enum GraphFusion {
      * gradients of their weights, instead of being kept throughout, where they are many; from the input,
      * which lies there anyhow. */
     FUSE_IMAGES_AGAIN = 256,
+    FUSE_LINEAR_ADD = 512, /* linear layer -> add */
     /* The bits that every backend wants: all but FUSE_CONV_STATISTICS, FUSE_PAD_ADD, FUSE_IMAGES_AGAIN. */
     FUSE_ALL = FUSE_NORM_RELU | FUSE_NORM_ADD_RELU | FUSE_NORM_ADD | FUSE_BIAS_NORM | FUSE_GRADIENT_ADD |
-               FUSE_CONV_BIAS_RELU,
+               FUSE_CONV_BIAS_RELU | FUSE_LINEAR_ADD,
     FUSE_NONE = 1 << 30, /* no fusion; for where 0 stands for a default */
 } GraphFusion;
 /* The name of each bit 1 << i: "norm-relu", …; ends with NULL. */

@@ -54,7 +54,7 @@ typedef enum OpKind {
     OP_REFLECTION_PAD_BACKWARD,  /* (dy) -> dx */
     OP_FLATTEN,                  /* (x) -> y */
     OP_FLATTEN_BACKWARD,         /* (dy) -> dx */
-    OP_LINEAR,                   /* (x, weight, bias?) -> y */
+    OP_LINEAR,                   /* (x, weight, bias?, addend?) -> y; addend: of y's shape */
     OP_LINEAR_BACKWARD_DATA,     /* (dy, weight) -> dx */
     OP_LINEAR_BACKWARD_WEIGHT,   /* (dy, x) -> dweight, dbias? */
     /* Boxes of an image (as.box: size of the smaller tensor's place in the larger), each the other's
@@ -109,7 +109,7 @@ typedef enum OpKind {
 
 /* The places of operands in Node.inputs and Node.outputs, in the order of OpKind; the one input and output of
  * an op that is not here have place 0. _BACK: of the op's backward node. */
-enum { CONV_X, CONV_WEIGHT, CONV_BIAS }; /* OP_CONV2D, OP_LINEAR */
+enum { CONV_X, CONV_WEIGHT, CONV_BIAS, LINEAR_ADDEND }; /* OP_CONV2D, OP_LINEAR */
 enum { CONV_Y, CONV_SUMS };
 enum { CONV_DATA_DY, CONV_DATA_WEIGHT }; /* OP_CONV2D_BACKWARD_DATA, OP_LINEAR_BACKWARD_DATA */
 enum { CONV_WEIGHT_DY, CONV_WEIGHT_X };  /* OP_CONV2D_BACKWARD_WEIGHT, OP_LINEAR_BACKWARD_WEIGHT */

@@ -134,8 +134,9 @@ static TensorId append_linear(Graph *graph, const char *name, TensorId x, int64_
                           (long long)features);
     const int64_t in = matrix->shape[matrix->rank - 1];
     const Initializer initializer = {INIT_UNIFORM, 1 / sqrt((double)in)};
-    Node node = {.op = OP_LINEAR, .input_count = 3};
+    Node node = {.op = OP_LINEAR, .input_count = 4};
     graph_set_name(graph, node.name, name);
+    node.inputs[LINEAR_ADDEND] = TENSOR_NONE;
     node.inputs[CONV_X] = x;
     node.inputs[CONV_WEIGHT] = graph_parameter(graph, name, "weight", weight_rank,
                                                (int64_t[]){features, in, 1, 1}, initializer, true);
@@ -174,6 +175,7 @@ static void linear_differentiate(Graph *graph, const Node *node, TensorId output
                  .inputs = {output_gradient, node->inputs[CONV_WEIGHT]},
                  .input_count = 2};
     graph_append_backward(graph, node, &data, &node->inputs[CONV_X], 1);
+    graph_contribute_gradient(graph, node->inputs[LINEAR_ADDEND], output_gradient);
 }
 
 /* ---- what convolutions and linear layers cost ---- */

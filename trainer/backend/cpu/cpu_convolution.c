@@ -124,11 +124,27 @@ static FshStatus primitive_run(CpuStep *step, FshError *error)
     return dnn_primitive_run(step->primitive, error);
 }
 
+static void add_part(void *context, int part, int64_t begin, int64_t end)
+{
+    const CpuStep *step = context;
+    void *y = cpu_write(step, 0, begin);
+    (void)part;
+    step->kernels->add(y, cpu_read(step, LINEAR_ADDEND, begin), y, end - begin);
+}
+
+static FshStatus linear_run(CpuStep *step, FshError *error)
+{
+    FshStatus status = dnn_primitive_run(step->primitive, error);
+    if (!status && step->inputs[LINEAR_ADDEND])
+        cpu_parallel(step->program->backend, tensor_count(cpu_output(step, 0)), add_part, step);
+    return status;
+}
+
 const CpuOp cpu_ops_convolution[] = {
     {OP_CONV2D, .prepare = convolution_prepare, .run = convolution_run},
     {OP_CONV2D_BACKWARD_DATA, .prepare = convolution_prepare, .run = primitive_run},
     {OP_CONV2D_BACKWARD_WEIGHT, .prepare = convolution_prepare, .run = primitive_run},
-    {OP_LINEAR, .prepare = linear_prepare, .run = primitive_run},
+    {OP_LINEAR, .prepare = linear_prepare, .run = linear_run},
     {OP_LINEAR_BACKWARD_DATA, .prepare = linear_prepare, .run = primitive_run},
     {OP_LINEAR_BACKWARD_WEIGHT, .prepare = linear_prepare, .run = primitive_run},
     {OP_KIND_COUNT, NULL, NULL},

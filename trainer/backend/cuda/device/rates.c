@@ -21,8 +21,11 @@ static FshStatus enqueue_copy(const Trial *trial, FshError *error)
 
 static FshStatus enqueue_product(const Trial *trial, FshError *error)
 {
-    return matmul_plan_run(trial->plan, trial->memory[0], trial->memory[1], NULL, trial->memory[2],
-                           trial->memory[3], trial->stream, error);
+    const MatmulOperands operands = {.a = trial->memory[0],
+                                     .b = trial->memory[1],
+                                     .result = trial->memory[2],
+                                     .workspace = trial->memory[3]};
+    return matmul_plan_run(trial->plan, &operands, trial->stream, error);
 }
 
 /* Sets *seconds_ret to the time of one run, after one that is not timed. */
@@ -78,8 +81,16 @@ static FshStatus measure_product(const CudaBackend *cuda, DataType type, double 
                                 : type == DATA_BF16 ? ELEMENT_BF16
                                                     : ELEMENT_F32;
     const uint64_t bytes = (uint64_t)EDGE * EDGE * (element == ELEMENT_F32 ? 4 : 2);
-    const MatmulShape shape = {EDGE,    EDGE,    EDGE,  EDGE, EDGE,  EDGE,
-                               element, element, false, true, false, cuda->tf32};
+    const MatmulShape shape = {.rows = EDGE,
+                               .columns = EDGE,
+                               .inner = EDGE,
+                               .pitch_a = EDGE,
+                               .pitch_b = EDGE,
+                               .pitch_result = EDGE,
+                               .operands = element,
+                               .result = element,
+                               .transpose_b = true,
+                               .tf32 = cuda->tf32};
     Trial trial = {.enqueue = enqueue_product, .stream = cuda->stream};
     double seconds = 0;
     FshStatus status = matmul_plan_new(&trial.plan, cuda->cublas_lt, &shape, error);
