@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "imaging/resample_weights.h"
-
 enum { EDGE_MAX = 4096 };
 
 /* Returns the rows of a parameter that are of no pixel. */
@@ -36,19 +34,20 @@ static double cubic(double x)
 /* Makes to_rows rows of `size` numbers from from_rows. */
 static void resample_axis(const float *from, int64_t from_rows, float *to, int64_t to_rows, int64_t size)
 {
-    const double reach = 2;
-    const ResampleScale axis =
-        resample_scale(0, (float)from_rows, (uint32_t)from_rows, (uint32_t)to_rows, reach);
+    const double scale = (double)from_rows / (double)to_rows;
+    const double width = scale > 1 ? scale : 1, reach = 2 * width; /* enlarging, the filter keeps its width */
     for (int64_t row = 0; row < to_rows; row++, to += size) {
-        const ResampleSpan span = resample_span(&axis, (uint32_t)row);
+        const double centre = ((double)row + 0.5) * scale;
+        const int64_t first = centre - reach > -0.5 ? (int64_t)(centre - reach + 0.5) : 0,
+                      behind = (int64_t)(centre + reach + 0.5), end = behind < from_rows ? behind : from_rows;
         double sum = 0;
-        for (uint32_t k = 0; k < span.length; k++)
-            sum += cubic((k + span.first - span.centre + 0.5) * axis.step);
+        for (int64_t k = first; k < end; k++)
+            sum += cubic(((double)k + 0.5 - centre) / width);
         memset(to, 0, (size_t)size * sizeof *to);
-        for (uint32_t k = 0; k < span.length; k++) {
-            const double weight = cubic((k + span.first - span.centre + 0.5) * axis.step) / sum;
+        for (int64_t k = first; k < end; k++) {
+            const double weight = cubic(((double)k + 0.5 - centre) / width) / sum;
             for (int64_t i = 0; i < size; i++)
-                to[i] += (float)(weight * (double)from[(span.first + k) * size + i]);
+                to[i] += (float)(weight * (double)from[k * size + i]);
         }
     }
 }

@@ -23,7 +23,8 @@ template <typename T> Attention<T> attention_of(const DeviceTensor *x, int64_t h
     return a;
 }
 
-/* Calls launch(T{}, std::integral_constant<int, Channels>{}) with the type of x and the channels of a head. */
+/* Calls launch(T{}, std::integral_constant<int, Channels>{}) with the type of x and the channels of a
+ * head. */
 template <typename Launch> cudaError_t with_instance(const DeviceTensor *x, int64_t heads, Launch launch)
 {
     const auto with_channels = [&](auto zero) {

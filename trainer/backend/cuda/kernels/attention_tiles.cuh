@@ -3,10 +3,10 @@
  *
  * A warp owns 16 rows of a head, in registers: queries, or, for the gradients of keys and values, keys. It
  * meets all rows of the other side tile by tile, which the block brings to shared memory, the next tile while
- * it works on this one. So scores are never in memory: the backward pass makes them again, from the sums that
- * the forward pass leaves (Dao 2023, "FlashAttention-2"), once for the gradients of queries and once for those
- * of keys and values. That is two products of seven more than one pass would make, and no sum of blocks: there
- * are no atomics, and the same input gives the same bits.
+ * it works on this one. So scores are never in memory: the backward pass makes them again, from the sums
+ * that the forward pass leaves (Dao 2023, "FlashAttention-2"), once for the gradients of queries and once for
+ * those of keys and values. That is seven products where one pass would make five, and no sum of blocks:
+ * there are no atomics, and the same input gives the same bits.
  *
  * Fragments are those of matrix_units.cuh: of 16 x 8 sums a lane holds rows group and group + 8. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_ATTENTION_TILES_CUH
