@@ -10,9 +10,9 @@
 
 typedef struct MatmulPlan MatmulPlan;
 
-/* result [rows, columns] = a [rows, inner] b [inner, columns] (+ bias [columns] on every row) (+ addend, which
- * lies as the result does, and may be it). A transposed operand lies in memory the other way around: a as
- * [inner, rows], b as [columns, inner]. */
+/* result [rows, columns] = a [rows, inner] b [inner, columns] (+ bias [columns] on every row) (+ addend,
+ * which lies as the result does, and may be it). A transposed operand lies in memory the other way around: a
+ * as [inner, rows], b as [columns, inner]. */
 typedef struct MatmulShape {
     int64_t rows, columns, inner;
     int64_t pitch_a, pitch_b, pitch_result; /* elements from one row in memory to the next */
