@@ -6,6 +6,7 @@
 
 #include "common/random.h"
 #include "trainer/backend/backend_plugin.h"
+#include "trainer/backend/host_copy.h"
 #include "trainer/graph/memory_plan.h"
 
 FshStatus backend_open(Backend **backend, const char *device, const BackendOptions *options, FshError *error)
@@ -154,12 +155,6 @@ void state_memory(const State *state, MemoryUse *use)
         graph_state_memory(state->graph, use);
 }
 
-static bool lives_in_state(const Tensor *tensor)
-{
-    return tensor->role == TENSOR_PARAMETER || tensor->role == TENSOR_BUFFER ||
-           tensor->role == TENSOR_OPTIMIZER;
-}
-
 /* Returns the FNV-1a hash of a name, 64 bits (Fowler, Noll, Vo): each name has a stream of random numbers of
  * its own, whatever the order of the tensors. */
 static uint64_t name_hash(const char *name)
@@ -202,7 +197,7 @@ FshStatus state_initialize(State *state, uint64_t seed, FshError *error)
     size_t most = 0;
     for (size_t i = 0; i < graph_tensor_count(graph); i++) {
         const Tensor *tensor = graph_tensor(graph, (TensorId)i);
-        if (lives_in_state(tensor) && (size_t)tensor_count(tensor) > most)
+        if (state_holds(tensor->role) && (size_t)tensor_count(tensor) > most)
             most = (size_t)tensor_count(tensor);
     }
     float *values = malloc((most + 1) * sizeof *values);
@@ -210,7 +205,7 @@ FshStatus state_initialize(State *state, uint64_t seed, FshError *error)
         return fsh_error_set(error, FSH_ERR_MEMORY, "no memory for %zu initial weights", most);
     for (size_t i = 0; !status && i < graph_tensor_count(graph); i++) {
         const Tensor *tensor = graph_tensor(graph, (TensorId)i);
-        if (!lives_in_state(tensor))
+        if (!state_holds(tensor->role))
             continue;
         draw(tensor, seed, values, (size_t)tensor_count(tensor));
         status = state_write(state, tensor->name, values, (size_t)tensor_count(tensor), error);
@@ -225,7 +220,7 @@ static FshStatus check_state_tensor(const State *state, const char *name, size_t
     char shape[96];
     TensorId id = graph_find(state->graph, name);
     const Tensor *tensor = id == TENSOR_NONE ? NULL : graph_tensor(state->graph, id);
-    if (!tensor || !lives_in_state(tensor))
+    if (!tensor || !state_holds(tensor->role))
         return fsh_error_set(error, FSH_ERR_NOT_FOUND,
                              "%s: the network has no parameter or buffer of this name", name);
     if ((size_t)tensor_count(tensor) != count)
@@ -243,7 +238,28 @@ FshStatus state_read(State *state, const char *name, float *values, size_t count
 FshStatus state_write(State *state, const char *name, const float *values, size_t count, FshError *error)
 {
     FshStatus status = check_state_tensor(state, name, count, error);
+    state->changes++;
     return status ? status : state->backend->interface->state_write(state, name, values, count, error);
+}
+
+FshStatus state_copy_new(State **copy_ret, State *state, FshError *error)
+{
+    const BackendInterface *interface = state->backend->interface;
+    *copy_ret = NULL;
+    return interface->state_copy_new ? interface->state_copy_new(copy_ret, state, error)
+                                     : host_copy_new(copy_ret, state, error);
+}
+
+FshStatus state_copy_take(State *copy, State *state, FshError *error)
+{
+    const BackendInterface *interface = state->backend->interface;
+    return interface->state_copy_take ? interface->state_copy_take(copy, state, error)
+                                      : host_copy_take(copy, state, error);
+}
+
+uint64_t state_changes(const State *state)
+{
+    return state->changes;
 }
 
 /* ---- program ---- */
@@ -369,6 +385,7 @@ static FshStatus read_results(Program *program, FshError *error)
 
 FshStatus program_run(Program *program, FshError *error)
 {
+    program->state->changes++;
     FshStatus status = interface_of(program)->program_run(program, error);
     if (!status && program->results.memory)
         status = read_results(program, error);

@@ -131,6 +131,12 @@ uint64_t memory_of_role(const Graph *graph, TensorRole role);
 FshStatus backend_foresee(const char *device, const Graph *graph, unsigned *fusions_ret, MemoryUse *use,
                           FshError *error);
 
+/* Returns whether tensors of a role live in a State. */
+static inline bool state_holds(TensorRole role)
+{
+    return role == TENSOR_PARAMETER || role == TENSOR_BUFFER || role == TENSOR_OPTIMIZER;
+}
+
 /* Allocates the parameters and buffers of a graph (and the optimizer's state if it has an update),
  * uninitialised. Every graph whose program uses this State must have the same parameters, by name and shape;
  * FSH_ERR_MISMATCH names the first that differs. */
@@ -146,6 +152,14 @@ FshStatus state_initialize(State *state, uint64_t seed, FshError *error);
  * "NAME.momentum_buffer", … are its optimizer state (OptimizerSlot). */
 FshStatus state_read(State *state, const char *name, float *values, size_t count, FshError *error);
 FshStatus state_write(State *state, const char *name, const float *values, size_t count, FshError *error);
+/* Makes *copy_ret, a State of the same graph for state_read alone, from any one thread, while programs run on
+ * `state`. It holds nothing before state_copy_take. Free it with state_free, before `state`. */
+FshStatus state_copy_new(State **copy_ret, State *state, FshError *error);
+/* Makes the copy hold what `state` holds after the runs that were begun. Nobody may read it meanwhile. */
+FshStatus state_copy_take(State *copy, State *state, FshError *error);
+/* Returns a number that every write and every run of a program on the State makes larger: while it stays the
+ * same, a copy is up to date. */
+uint64_t state_changes(const State *state);
 
 FshStatus program_new(Program **program, State *state, const Graph *graph, FshError *error);
 void program_free(Program **program);
@@ -209,6 +223,9 @@ typedef struct BackendInterface {
     FshStatus (*state_read)(State *state, const char *name, float *values, size_t count, FshError *error);
     FshStatus (*state_write)(State *state, const char *name, const float *values, size_t count,
                              FshError *error);
+    /* As the functions above; both NULL: the copy is made in host memory, by state_read. */
+    FshStatus (*state_copy_new)(State **copy, State *state, FshError *error);
+    FshStatus (*state_copy_take)(State *copy, State *state, FshError *error);
     FshStatus (*program_new)(Program **program, State *state, const Graph *graph, FshError *error);
     void (*program_free)(Program *program);
     FshStatus (*program_write)(Program *program, TensorId input, const void *values, size_t bytes,
@@ -244,6 +261,7 @@ struct Backend {
 struct State {
     Backend *backend;
     const Graph *graph; /* of state_new; borrowed, outlives the State */
+    uint64_t changes;   /* state_changes; counted by the functions above */
 };
 /* Run r leaves its results in slot r % depth. */
 typedef struct ProgramResults {

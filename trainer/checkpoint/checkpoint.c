@@ -6,17 +6,16 @@
 
 static const char notes_key[] = "fshard.checkpoint";
 
-FshStatus checkpoint_save(const char *path, State *state, const Graph *graph, const json_t *notes,
+char *checkpoint_format(const json_t *notes)
+{
+    return json_dumps(notes, JSON_COMPACT | JSON_REAL_PRECISION(17)); /* digits that tell every double */
+}
+
+FshStatus checkpoint_save(const char *path, State *state, const Graph *graph, const char *notes,
                           FshError *error)
 {
-    /* 17 digits: a double is read back exactly. */
-    char *text = json_dumps(notes, JSON_COMPACT | JSON_REAL_PRECISION(17));
-    if (!text)
-        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
-    const SafetensorsMetadata metadata[] = {{"writer", "fshard " FSHARD_VERSION}, {notes_key, text}};
-    FshStatus status = state_file_write(path, state, graph, STATE_ALL, 0, metadata, 2, error);
-    free(text);
-    return status;
+    const SafetensorsMetadata metadata[] = {{"writer", "fshard " FSHARD_VERSION}, {notes_key, notes}};
+    return state_file_write(path, state, graph, STATE_ALL, 0, metadata, 2, error);
 }
 
 FshStatus checkpoint_notes(const char *path, json_t **notes_ret, FshError *error)

@@ -12,8 +12,10 @@
 
 #include "trainer/backend/backend.h"
 
-/* Writes the checkpoint; borrows notes. */
-FshStatus checkpoint_save(const char *path, State *state, const Graph *graph, const json_t *notes,
+/* Returns the notes as text whose numbers are read back exactly; free it. NULL: no memory. */
+char *checkpoint_format(const json_t *notes);
+/* Writes the checkpoint. notes: of checkpoint_format. */
+FshStatus checkpoint_save(const char *path, State *state, const Graph *graph, const char *notes,
                           FshError *error);
 
 /* Reads the notes alone and sets *notes_ret to a new reference. FSH_ERR_NOT_FOUND; FSH_ERR_MISMATCH: weights

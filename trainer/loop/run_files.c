@@ -26,6 +26,17 @@ static const char *file_name(RunFile file)
     return names[file];
 }
 
+/* A file to save, and all that its thread needs: nothing here changes while training goes on. */
+typedef struct SaveJob {
+    RunFile file;
+    char path[PATH_MAX];
+    State *state;
+    const Graph *graph;
+    WeightsInfo info;
+    ModelSpec spec; /* info's */
+    char *notes;    /* of a checkpoint; NULL: weights */
+} SaveJob;
+
 FshStatus run_files_open(RunFiles *files, Session *session, const Record *record, const TrainOptions *options,
                          FshError *error)
 {
@@ -33,40 +44,141 @@ FshStatus run_files_open(RunFiles *files, Session *session, const Record *record
                         .record = record,
                         .options = deciding_options(options),
                         .history = options->checkpoint.hist};
-    return files->options ? FSH_OK : fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for the options");
+    if (!files->options)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for the options");
+    if (record && run_writer_new(&files->writer, NULL))
+        files->writer = NULL;
+    return FSH_OK;
 }
 
 void run_files_close(RunFiles *files)
 {
+    if (files->writer)
+        run_files_settle(files);
+    run_writer_free(&files->writer);
+    state_free(&files->trained.state);
+    state_free(&files->averaged.state);
     json_decref(files->options);
     *files = (RunFiles){0};
 }
 
 /* ---- saving ---- */
 
-static void note_failure(RunFiles *files, bool *stale, FshStatus status, const FshError *error)
+static FshStatus write_job(void *context, FshError *error)
 {
-    *stale = status != FSH_OK;
+    const SaveJob *job = context;
+    return job->notes ? checkpoint_save(job->path, job->state, job->graph, job->notes, error)
+                      : weights_save(job->path, job->state, job->graph, &job->info, error);
+}
+
+static void free_job(SaveJob *job)
+{
+    if (job)
+        free(job->notes);
+    free(job);
+}
+
+static void note_result(RunFiles *files, RunFile file, FshStatus status, const FshError *error)
+{
+    files->stale_of[file] = status != FSH_OK;
     if (status)
         console_warning(&files->session->console,
                         "%s; the file before it, if any, is untouched, training goes on", error->message);
 }
 
-static FshStatus save_weights(RunFiles *files, const char *name, const RunState *state,
-                              const Metrics *metrics, bool averaged, FshError *error)
+/* Notes what has been written by now. */
+static void take_results(RunFiles *files)
 {
-    char path[PATH_MAX];
+    RunWritten written;
+    while (files->writer && run_writer_next(files->writer, &written)) {
+        SaveJob *job = written.job;
+        note_result(files, job->file, written.status, &written.error);
+        free_job(job);
+    }
+}
+
+void run_files_settle(RunFiles *files)
+{
+    if (files->writer)
+        run_writer_wait(files->writer);
+    take_results(files);
+}
+
+/* Returns a copy of the State as it is now. NULL: there is no memory for one, or it could not be taken. */
+static State *copy_now(RunFiles *files, RunCopy *copy, State *state)
+{
+    const uint64_t changes = state_changes(state);
+    if (!files->writer || copy->impossible)
+        return NULL;
+    if (copy->taken && copy->changes == changes)
+        return copy->state;
+    if (!copy->state)
+        copy->impossible = state_copy_new(&copy->state, state, NULL) != FSH_OK;
+    run_files_settle(files); /* what is being written reads the copy */
+    copy->taken = copy->state && !state_copy_take(copy->state, state, NULL);
+    copy->changes = changes;
+    return copy->taken ? copy->state : NULL;
+}
+
+/* Saves a job, which it takes over: from a copy on the writer's thread, or here and now. */
+static void save(RunFiles *files, SaveJob *job)
+{
+    FshError error = {0};
+    const bool averaged = job->file == RUN_AVERAGE;
+    State *copy = copy_now(files, averaged ? &files->averaged : &files->trained, job->state);
+    take_results(files);
+    if (copy) {
+        State *live = job->state;
+        job->state = copy;
+        if (!run_writer_add(files->writer, write_job, job, NULL))
+            return;
+        job->state = live;
+    }
+    run_files_settle(files); /* files keep their order */
+    note_result(files, job->file, write_job(job, &error), &error);
+    free_job(job);
+}
+
+/* Makes a job of the file of this name; the caller adds what it holds. */
+static FshStatus new_job(const RunFiles *files, const char *name, RunFile file, SaveJob **job_ret,
+                         FshError *error)
+{
     Session *session = files->session;
+    const bool averaged = file == RUN_AVERAGE;
+    SaveJob *job = calloc(1, sizeof *job);
+    *job_ret = NULL;
+    if (!job)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", name);
+    job->file = file;
+    job->state = averaged ? session->network.average : session->network.state;
+    job->graph =
+        averaged ? session->network.evaluation[NETWORK_AVERAGED][0].graph : network_graph(&session->network);
+    FshStatus status = record_path(files->record, job->path, sizeof job->path, name, error);
+    if (status)
+        free_job(job);
+    else
+        *job_ret = job;
+    return status;
+}
+
+static FshStatus weights_job(const RunFiles *files, const char *name, RunFile file, const RunState *state,
+                             const Metrics *metrics, SaveJob **job_ret, FshError *error)
+{
+    const Session *session = files->session;
     const TrainPlan *plan = &session->plan;
     const bool evaluated = metrics && metrics_has(metrics, plan->main_metric);
-    WeightsInfo info = {
+    const bool classes = plan->model->task == TASK_CLASSIFICATION;
+    FshStatus status = new_job(files, name, file, job_ret, error);
+    if (status)
+        return status;
+    SaveJob *job = *job_ret;
+    job->spec = plan->train_spec;
+    job->info = (WeightsInfo){
         .model = plan->model->name,
-        .spec = &plan->train_spec,
-        .crop = plan->model->task == TASK_CLASSIFICATION ? plan->evaluation_augmentation.size : 0,
-        .resize = plan->model->task == TASK_CLASSIFICATION ? plan->evaluation_augmentation.resize : 0,
-        .interpolation = plan->model->task == TASK_CLASSIFICATION
-                             ? interpolation_names[plan->evaluation_augmentation.interpolation]
-                             : NULL,
+        .spec = &job->spec,
+        .crop = classes ? plan->evaluation_augmentation.size : 0,
+        .resize = classes ? plan->evaluation_augmentation.resize : 0,
+        .interpolation = classes ? interpolation_names[plan->evaluation_augmentation.interpolation] : NULL,
         .dataset_id = fsh_manifest(session->data.dataset)->id,
         .epoch = state->epoch,
         .steps = state->steps_done,
@@ -75,24 +187,22 @@ static FshStatus save_weights(RunFiles *files, const char *name, const RunState 
         .channels = session->data.channels,
         .class_names = (const char *const *)session->data.class_names,
         .class_count = (size_t)session->data.class_count};
-    memcpy(info.mean, plan->recipe.mean, sizeof info.mean);
-    memcpy(info.deviation, plan->recipe.deviation, sizeof info.deviation);
-    FshStatus status = record_path(files->record, path, sizeof path, name, error);
-    if (!status)
-        status = weights_save(path, averaged ? session->network.average : session->network.state,
-                              averaged ? session->network.evaluation[NETWORK_AVERAGED][0].graph
-                                       : network_graph(&session->network),
-                              &info, error);
-    return status;
+    memcpy(job->info.mean, plan->recipe.mean, sizeof job->info.mean);
+    memcpy(job->info.deviation, plan->recipe.deviation, sizeof job->info.deviation);
+    return FSH_OK;
 }
 
 void run_files_save_weights(RunFiles *files, RunFile file, const RunState *state, const Metrics *metrics)
 {
     FshError error = {0};
+    SaveJob *job = NULL;
     if (!files->record)
         return;
-    FshStatus status = save_weights(files, file_name(file), state, metrics, file == RUN_AVERAGE, &error);
-    note_failure(files, &files->stale_of[file], status, &error);
+    FshStatus status = weights_job(files, file_name(file), file, state, metrics, &job, &error);
+    if (status)
+        note_result(files, file, status, &error);
+    else
+        save(files, job);
 }
 
 static json_t *checkpoint_object(const RunFiles *files, const RunState *state)
@@ -114,26 +224,42 @@ static json_t *checkpoint_object(const RunFiles *files, const RunState *state)
     return object;
 }
 
-static FshStatus save_checkpoint(RunFiles *files, const char *name, const RunState *state, FshError *error)
+static FshStatus checkpoint_job(const RunFiles *files, const char *name, const RunState *state,
+                                SaveJob **job_ret, FshError *error)
 {
-    char path[PATH_MAX];
+    FshStatus status = new_job(files, name, RUN_CHECKPOINT, job_ret, error);
+    if (status)
+        return status;
     json_t *notes = checkpoint_object(files, state);
-    FshStatus status = notes ? record_path(files->record, path, sizeof path, name, error)
-                             : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", name);
-    if (!status)
-        status = checkpoint_save(path, files->session->network.state, network_graph(&files->session->network),
-                                 notes, error);
+    (*job_ret)->notes = notes ? checkpoint_format(notes) : NULL;
     json_decref(notes);
-    return status;
+    if ((*job_ret)->notes)
+        return FSH_OK;
+    free_job(*job_ret);
+    *job_ret = NULL;
+    return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", name);
 }
 
 void run_files_save_checkpoint(RunFiles *files, const RunState *state)
 {
     FshError error = {0};
+    SaveJob *job = NULL;
     if (!files->record)
         return;
-    FshStatus status = save_checkpoint(files, record_checkpoint_name, state, &error);
-    note_failure(files, &files->stale_of[RUN_CHECKPOINT], status, &error);
+    FshStatus status = checkpoint_job(files, record_checkpoint_name, state, &job, &error);
+    if (status)
+        note_result(files, RUN_CHECKPOINT, status, &error);
+    else
+        save(files, job);
+}
+
+/* Writes a job, after all that is being written, and takes it over. */
+static FshStatus write_now(RunFiles *files, SaveJob *job, FshError *error)
+{
+    run_files_settle(files);
+    FshStatus status = write_job(job, error);
+    free_job(job);
+    return status;
 }
 
 bool run_files_weights_stale(const RunFiles *files)
@@ -187,6 +313,7 @@ void run_files_keep(RunFiles *files, RunState *state, const Metrics *metrics)
     const double value = metrics ? metrics_value(metrics, main_metric) : (double)state->epoch;
     char name[64];
     FshError error = {0};
+    SaveJob *job = NULL;
     FshStatus status = FSH_OK;
     if (!most || !files->record)
         return;
@@ -196,7 +323,9 @@ void run_files_keep(RunFiles *files, RunState *state, const Metrics *metrics)
         return;
     kept_name(name, sizeof name, state->epoch);
     if (!status)
-        status = save_weights(files, name, state, metrics, false, &error);
+        status = weights_job(files, name, RUN_LAST, state, metrics, &job, &error);
+    if (!status)
+        status = write_now(files, job, &error);
     if (!status && state->kept_count == most)
         status = drop_worst(files, state, &error);
     if (!status)
@@ -237,7 +366,10 @@ bool run_files_save_diverged(RunFiles *files, const RunState *state, const uint6
         return false;
     json_t *object = diverged_object(files, state, batch_samples, loss);
     char *text = object ? json_dumps(object, JSON_INDENT(2)) : NULL;
-    FshStatus status = save_checkpoint(files, record_diverged_name, state, &error);
+    SaveJob *job = NULL;
+    FshStatus status = checkpoint_job(files, record_diverged_name, state, &job, &error);
+    if (!status)
+        status = write_now(files, job, &error);
     if (!status)
         status = text ? record_path(files->record, path, sizeof path, "diverged.json", &error)
                       : fsh_error_set(&error, FSH_ERR_MEMORY, "diverged.json: out of memory");

@@ -80,6 +80,7 @@ static bool save_learnt(Training *training)
 {
     training_save_checkpoint(training);
     run_files_save_weights(&training->files, RUN_LAST, &training->state, NULL);
+    run_files_settle(&training->files);
     return !run_files_stale(&training->files);
 }
 
@@ -121,6 +122,20 @@ bool training_is_better(const Training *training, const Metrics *metrics, const 
     return !than->any || value > other || (isnan(other) && !isnan(value));
 }
 
+/* Waits for what is being saved. Where the best weights could not be, makes *saved those on disk again. */
+static void settle_best(Training *training, RunFile file, BestEpoch *saved)
+{
+    run_files_settle(&training->files);
+    if (training->files.stale_of[file])
+        *saved = training->best_before[file];
+}
+
+static void settle_files(Training *training)
+{
+    settle_best(training, RUN_BEST, &training->state.saved);
+    settle_best(training, RUN_AVERAGE, &training->state.saved_average);
+}
+
 /* Returns whether these are the best weights so far. Saves them if they are better than those on disk, which
  * may be older than the best: a save that failed is made up for by a later epoch. */
 static bool save_if_best(Training *training, RunFile file, const Metrics *metrics, BestEpoch *best,
@@ -130,11 +145,12 @@ static bool save_if_best(Training *training, RunFile file, const Metrics *metric
     const bool is_best = training_is_better(training, metrics, best);
     if (is_best)
         *best = now;
+    settle_best(training, file, saved);
     if (!training_is_better(training, metrics, saved))
         return is_best;
+    training->best_before[file] = *saved;
+    *saved = now;
     run_files_save_weights(&training->files, file, &training->state, metrics);
-    if (!training->files.stale_of[file])
-        *saved = now;
     return is_best;
 }
 
@@ -339,6 +355,8 @@ static FshStatus run_epoch(Training *training, FshError *error)
     state->metrics = (Metrics){0};
     state->epoch_seconds = state->epoch_wait_seconds = 0;
     state->finished = training->stopped_early || state->epoch == session->plan.epochs;
+    if (state->finished)
+        settle_files(training);
     /* If weights could not be saved at the end, resuming saves them: it begins with the evaluation. */
     save_checkpoint(training, state->finished && run_files_weights_stale(&training->files) ? &learnt : state);
     return FSH_OK;
@@ -517,6 +535,7 @@ FshStatus train_run(const TrainOptions *options, bool *partial_ret, FshError *er
     training.start_seconds = progress_now_seconds() - state->seconds;
     if (!status)
         status = run_epochs(&training, error);
+    run_files_settle(&training.files);
     uint64_t skipped = session_problem_count(session);
     if (!status)
         status = ranks_sum_count(session->communicator, &skipped, error);

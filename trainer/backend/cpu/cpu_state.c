@@ -74,7 +74,7 @@ FshStatus cpu_state_new(State **state_ret, Backend *backend, const Graph *graph,
     CpuState *state = calloc(1, sizeof *state);
     if (!state)
         goto no_memory;
-    state->base = (State){backend, graph};
+    state->base = (State){.backend = backend, .graph = graph};
     state->variables = calloc(graph_tensor_count(graph) + 1, sizeof *state->variables);
     if (!state->variables)
         goto no_memory;

@@ -62,7 +62,7 @@ FshStatus cuda_foresee_memory(const Graph *graph, MemoryUse *use, FshError *erro
     for (size_t t = 0; t < tensor_total && !status; t++) {
         const TensorRole role = graph_tensor(graph, (TensorId)t)->role;
         const uint64_t bytes = room_bytes(graph, (TensorId)t, NULL);
-        if (cuda_state_holds(role))
+        if (state_holds(role))
             use->bytes[MEMORY_WEIGHTS] += bytes;
         else if (role == TENSOR_GRADIENT)
             use->bytes[MEMORY_GRADIENTS] += bytes;

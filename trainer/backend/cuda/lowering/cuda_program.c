@@ -126,7 +126,7 @@ static FshStatus place_tensors(CudaProgram *program, FshError *error)
     MemoryPlan plan = {0};
     FshStatus status = FSH_OK;
     for (size_t t = 0; t < graph_tensor_count(graph) && !status; t++)
-        if (cuda_state_holds(graph_tensor(graph, (TensorId)t)->role))
+        if (state_holds(graph_tensor(graph, (TensorId)t)->role))
             status = find_in_state(program, (TensorId)t, error);
     if (!status)
         status = check_gradients(program, error);

@@ -33,16 +33,16 @@ typedef struct CudaState {
     void *narrow_table;        /* device memory, NarrowCopy [narrow_table_count] */
     size_t narrow_table_count; /* narrow_count, or older */
     int64_t runs;              /* since the last update; -1: unknown */
+    uint64_t memory_bytes;
+    /* Of a copy: its reader's stream, which waits until the copy was taken, and the GPU; else NULL. */
+    cudaStream_t reader;
+    cudaEvent_t taken;
+    int device;
 } CudaState;
 
 static cudaStream_t stream_of(const State *state)
 {
     return ((const CudaBackend *)state->backend)->stream;
-}
-
-bool cuda_state_holds(TensorRole role)
-{
-    return role == TENSOR_PARAMETER || role == TENSOR_BUFFER || role == TENSOR_OPTIMIZER;
 }
 
 FshStatus cuda_state_new(State **state, Backend *backend, const Graph *graph, FshError *error)
@@ -59,7 +59,7 @@ FshStatus cuda_state_new(State **state, Backend *backend, const Graph *graph, Fs
     }
     for (size_t t = 0; t < tensor_total; t++) {
         const Tensor *tensor = graph_tensor(graph, (TensorId)t);
-        if (!cuda_state_holds(tensor->role))
+        if (!state_holds(tensor->role))
             continue;
         struct StateEntry *entry = &cuda->entries[cuda->entry_count++];
         *entry = (struct StateEntry){tensor->name, device_tensor_describe(graph, (TensorId)t)};
@@ -81,6 +81,7 @@ FshStatus cuda_state_new(State **state, Backend *backend, const Graph *graph, Fs
     cuda->base.backend = backend;
     cuda->base.graph = graph;
     cuda->runs = -1;
+    cuda->memory_bytes = bytes;
     /* vectors of channels are read up to the pitch of narrow images: what lies between tensors must be 0 */
     status =
         bytes ? CUDA_TRY(cudaMemsetAsync(cuda->memory, 0, bytes, stream_of(&cuda->base)), error) : FSH_OK;
@@ -105,6 +106,12 @@ void cuda_state_free(State *state)
         cuda_memory_free(&first->tensor.data);
         free(first);
     }
+    if (cuda->reader) {
+        (void)cudaStreamSynchronize(cuda->reader);
+        (void)cudaStreamDestroy(cuda->reader);
+    }
+    if (cuda->taken)
+        (void)cudaEventDestroy(cuda->taken);
     cuda_memory_free(&cuda->narrow_table);
     cuda_memory_free(&cuda->memory);
     free(cuda->entries);
@@ -138,8 +145,14 @@ const DeviceTensor *cuda_state_tensor(const State *state, const char *name)
 FshStatus cuda_state_read(State *state, const char *name, float *values, size_t count, FshError *error)
 {
     (void)count; /* held against the tensor by state_read, which knows that it exists */
+    const CudaState *cuda = (const CudaState *)state;
     const DeviceTensor *tensor = cuda_state_tensor(state, name);
-    FshStatus status = device_tensor_download(tensor, DATA_F32, values, stream_of(state), error);
+    FshStatus status = FSH_OK;
+    if (cuda->reader) /* perhaps on another thread, which begins with the first GPU */
+        status = CUDA_TRY(cudaSetDevice(cuda->device), error);
+    if (!status)
+        status = device_tensor_download(tensor, DATA_F32, values,
+                                        cuda->reader ? cuda->reader : stream_of(state), error);
     return status ? fsh_error_prepend(error, "%s", name) : FSH_OK;
 }
 
@@ -152,6 +165,39 @@ FshStatus cuda_state_write(State *state, const char *name, const float *values, 
     cuda->runs = -1;
     FshStatus status = device_tensor_upload(tensor, values, stream_of(state), error);
     return status ? fsh_error_prepend(error, "%s", name) : FSH_OK;
+}
+
+/* The copy lies in device memory: taking it costs training a copy there, and its reader alone waits for the
+ * bus. */
+FshStatus cuda_state_copy_new(State **copy_ret, State *state, FshError *error)
+{
+    State *base = NULL;
+    FshStatus status = cuda_state_new(&base, state->backend, state->graph, error);
+    CudaState *copy = (CudaState *)base;
+    if (!status)
+        status = CUDA_TRY(cudaGetDevice(&copy->device), error);
+    if (!status)
+        status = CUDA_TRY(cudaStreamCreateWithFlags(&copy->reader, cudaStreamNonBlocking), error);
+    if (!status)
+        status = CUDA_TRY(cudaEventCreateWithFlags(&copy->taken, cudaEventDisableTiming), error);
+    if (status)
+        cuda_state_free(base);
+    else
+        *copy_ret = base;
+    return status;
+}
+
+FshStatus cuda_state_copy_take(State *base, State *state, FshError *error)
+{
+    const CudaState *from = (const CudaState *)state;
+    CudaState *copy = (CudaState *)base;
+    cudaStream_t stream = stream_of(state);
+    FshStatus status = CUDA_TRY(
+        cudaMemcpyAsync(copy->memory, from->memory, from->memory_bytes, cudaMemcpyDeviceToDevice, stream),
+        error);
+    if (!status)
+        status = CUDA_TRY(cudaEventRecord(copy->taken, stream), error);
+    return status ? status : CUDA_TRY(cudaStreamWaitEvent(copy->reader, copy->taken, 0), error);
 }
 
 FshStatus cuda_state_runs(State *state, int64_t *runs_ret, FshError *error)

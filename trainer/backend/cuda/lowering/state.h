@@ -19,9 +19,9 @@ void cuda_state_memory(const State *state, MemoryUse *use);
 FshStatus cuda_state_read(State *state, const char *name, float *values, size_t count, FshError *error);
 FshStatus cuda_state_write(State *state, const char *name, const float *values, size_t count,
                            FshError *error);
+FshStatus cuda_state_copy_new(State **copy_ret, State *state, FshError *error);
+FshStatus cuda_state_copy_take(State *copy, State *state, FshError *error);
 
-/* Returns whether tensors of a role live in a State. */
-bool cuda_state_holds(TensorRole role);
 /* Returns the tensor called name; NULL if the state has none. Good for the life of the state. */
 const DeviceTensor *cuda_state_tensor(const State *state, const char *name);
 
