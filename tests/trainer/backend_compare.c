@@ -59,12 +59,6 @@ void side_write_inputs(Side *side, const Graph *graph, uint64_t step, const Comp
     }
 }
 
-bool tensor_is_in_state(const Tensor *tensor)
-{
-    return tensor->role == TENSOR_PARAMETER || tensor->role == TENSOR_BUFFER ||
-           tensor->role == TENSOR_OPTIMIZER;
-}
-
 void graph_keep_everything(Graph *graph)
 {
     char name[32];
@@ -158,7 +152,7 @@ static void compare_state(Comparison *comparison, const Graph *graph, Side sides
     for (size_t t = 0; t < graph_tensor_count(graph); t++) {
         const Tensor *tensor = graph_tensor(graph, (TensorId)t);
         const size_t count = (size_t)tensor_count(tensor);
-        if (!tensor_is_in_state(tensor))
+        if (!state_holds(tensor->role))
             continue;
         float *values[2] = {malloc(count * sizeof(float)), malloc(count * sizeof(float))};
         for (int i = 0; i < 2; i++)

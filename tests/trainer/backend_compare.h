@@ -40,8 +40,6 @@ void side_end(Side *side);
  * sample that does not count. */
 void side_write_inputs(Side *side, const Graph *graph, uint64_t step, const Comparison *comparison);
 
-/* Returns whether the tensor lives in a State. */
-bool tensor_is_in_state(const Tensor *tensor);
 /* Makes every activation readable, gradients too. */
 void graph_keep_everything(Graph *graph);
 

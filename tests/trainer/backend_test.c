@@ -2,6 +2,7 @@
  * are named. */
 #include "trainer/backend/backend.h"
 
+#include <pthread.h>
 #include <malloc.h>
 #include <math.h>
 #include <stdlib.h>
@@ -114,6 +115,52 @@ TEST(test_state_refuses_wrong_names_and_counts)
     assert_int_equal(state_write(network.state, "model.2.weight", values, 4, &error), FSH_ERR_MISMATCH);
     assert_string_equal(error.message, "model.2.weight: 4 values given, but its shape is [3]");
     assert_int_equal(state_read(network.state, "loss", values, 1, &error), FSH_ERR_NOT_FOUND);
+    test_network_free(&network);
+    backend_close(&backend);
+}
+
+/* Reads the State's first parameter into values, on a thread of its own. */
+typedef struct Reading {
+    State *state;
+    float values[512];
+    FshStatus status;
+} Reading;
+
+static void *read_on_a_thread(void *context)
+{
+    Reading *reading = context;
+    reading->status = state_read(reading->state, "model.1.weight", reading->values, 81, NULL);
+    return NULL;
+}
+
+TEST(test_a_copy_keeps_what_the_state_held)
+{
+    FshError error = {0};
+    Backend *backend = test_backend(2);
+    TestNetwork network = test_network(backend, "conv8", 2, 28);
+    float before[512], after[512];
+    State *copy = NULL;
+    assert_int_equal(tensor_count(graph_tensor(network.graph, graph_find(network.graph, "model.1.weight"))),
+                     81);
+    test_check(state_copy_new(&copy, network.state, &error), &error);
+    (void)test_step(&network);
+    test_check(state_read(network.state, "model.1.weight", before, 81, &error), &error);
+    test_check(state_copy_take(copy, network.state, &error), &error);
+    const uint64_t changes = state_changes(network.state);
+    assert_int_equal(state_changes(network.state), changes);
+    Reading reading = {.state = copy};
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, read_on_a_thread, &reading), 0);
+    (void)test_step(&network);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    test_check(reading.status, &error);
+    assert_memory_equal(reading.values, before, 81 * sizeof(float));
+    test_check(state_read(network.state, "model.1.weight", after, 81, &error), &error);
+    assert_memory_not_equal(after, before, 81 * sizeof(float));
+    assert_true(state_changes(network.state) > changes);
+    test_check(state_read(copy, "model.1.weight.momentum_buffer", after, 81, &error), &error);
+    assert_int_equal(state_read(copy, "model.1.weight", after, 4, &error), FSH_ERR_MISMATCH);
+    state_free(&copy);
     test_network_free(&network);
     backend_close(&backend);
 }

@@ -1,6 +1,7 @@
 /* The CUDA backend against the CPU backend, on a few layers that train, on whole networks, and on its own
  * promises: the same bits in every run, whatever shares memory. Usage: cuda_support.h. */
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -299,7 +300,7 @@ CUDA_TEST(test_state_speaks_the_logical_layout)
     for (size_t t = 0; t < graph_tensor_count(graph); t++) {
         const Tensor *tensor = graph_tensor(graph, (TensorId)t);
         const size_t count = (size_t)tensor_count(tensor);
-        if (!tensor_is_in_state(tensor))
+        if (!state_holds(tensor->role))
             continue;
         float *wrote = malloc(count * sizeof(float)), *read = malloc(count * sizeof(float));
         for (size_t i = 0; i < count; i++)
@@ -310,6 +311,66 @@ CUDA_TEST(test_state_speaks_the_logical_layout)
         free(wrote);
         free(read);
     }
+    side_end(&side);
+    graph_free(&graph);
+}
+
+/* A copy is read on another thread, as a checkpoint is written, while steps run. */
+typedef struct Reading {
+    State *state;
+    const Graph *graph;
+    float *values; /* of all tensors of the State, one after the other */
+    FshError error;
+} Reading;
+
+static void *read_all(void *context)
+{
+    Reading *reading = context;
+    size_t used = 0;
+    for (size_t t = 0; t < graph_tensor_count(reading->graph); t++) {
+        const Tensor *tensor = graph_tensor(reading->graph, (TensorId)t);
+        if (!state_holds(tensor->role))
+            continue;
+        const size_t count = (size_t)tensor_count(tensor);
+        if (state_read(reading->state, tensor->name, reading->values + used, count, &reading->error))
+            break;
+        used += count;
+    }
+    return NULL;
+}
+
+CUDA_TEST(test_a_copy_keeps_what_the_state_held)
+{
+    FshError error = {0};
+    Graph *graph = model("resnet18", 8, 64, 3, true);
+    Side side;
+    side_start(&side, backends[CUDA], graph, &comparison);
+    side_write_inputs(&side, graph, 0, &comparison);
+    size_t count = 0;
+    for (size_t t = 0; t < graph_tensor_count(graph); t++)
+        count += state_holds(graph_tensor(graph, (TensorId)t)->role)
+                     ? (size_t)tensor_count(graph_tensor(graph, (TensorId)t))
+                     : 0;
+    Reading live = {side.state, graph, malloc(count * sizeof(float)), {0}}, copied = live;
+    copied.values = malloc(count * sizeof(float));
+    for (int i = 0; i < 3; i++)
+        assert_ok(program_run(side.program, &error), &error);
+    assert_ok(state_copy_new(&copied.state, side.state, &error), &error);
+    assert_ok(state_copy_take(copied.state, side.state, &error), &error);
+    (void)read_all(&live);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, read_all, &copied), 0);
+    for (int i = 0; i < 20; i++)
+        assert_ok(program_run(side.program, &error), &error);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(live.error.status, FSH_OK);
+    assert_int_equal(copied.error.status, FSH_OK);
+    assert_memory_equal(live.values, copied.values, count * sizeof(float));
+    (void)read_all(&live);
+    assert_memory_not_equal(live.values, copied.values, count * sizeof(float));
+    free(live.values);
+    free(copied.values);
+    state_free(&copied.state);
     side_end(&side);
     graph_free(&graph);
 }

@@ -108,7 +108,7 @@ static float read_number(const Side *side, const Graph *graph, const char *name)
     FshError error = {0};
     const TensorId id = graph_find(graph, name);
     float value = 0;
-    if (tensor_is_in_state(graph_tensor(graph, id)))
+    if (state_holds(graph_tensor(graph, id)->role))
         assert_ok(state_read(side->state, name, &value, 1, &error), &error);
     else
         assert_ok(program_read(side->program, id, &value, sizeof value, &error), &error);
@@ -177,7 +177,7 @@ static void compare_states(const Graph *graph, const Side sides[2], const char *
     char what[2 * RUN_NAME];
     for (size_t t = 0; t < graph_tensor_count(graph); t++) {
         const Tensor *tensor = graph_tensor(graph, (TensorId)t);
-        if (!tensor_is_in_state(tensor))
+        if (!state_holds(tensor->role))
             continue;
         float *ours = read_state(&sides[0], tensor), *theirs = read_state(&sides[1], tensor);
         (void)snprintf(what, sizeof what, "%s: %s", name, tensor->name);
@@ -349,7 +349,7 @@ CUDA_TEST(test_a_run_goes_on_from_its_state_bit_for_bit)
             write_run(&first, graph, run, &events);
         for (size_t t = 0; t < graph_tensor_count(graph); t++) {
             const Tensor *tensor = graph_tensor(graph, (TensorId)t);
-            if (!tensor_is_in_state(tensor))
+            if (!state_holds(tensor->role))
                 continue;
             float *values = read_state(&first, tensor);
             assert_ok(state_write(second.state, tensor->name, values, (size_t)tensor_count(tensor), &error),
@@ -362,7 +362,7 @@ CUDA_TEST(test_a_run_goes_on_from_its_state_bit_for_bit)
             write_run(&second, graph, run, &events);
         for (size_t t = 0; t < graph_tensor_count(graph); t++) {
             const Tensor *tensor = graph_tensor(graph, (TensorId)t);
-            if (!tensor_is_in_state(tensor))
+            if (!state_holds(tensor->role))
                 continue;
             float *wanted = read_state(&whole, tensor), *got = read_state(&second, tensor);
             assert_memory_equal(wanted, got, (size_t)tensor_count(tensor) * sizeof *got);

@@ -202,7 +202,7 @@ static float *read_named(const Side *side, const Graph *graph, const char *name)
     const size_t count = (size_t)tensor_count(tensor);
     float *values = malloc(count * sizeof *values);
     assert_non_null(values);
-    if (tensor_is_in_state(tensor))
+    if (state_holds(tensor->role))
         assert_ok(state_read(side->state, name, values, count, &error), &error);
     else
         assert_ok(program_read(side->program, id, values, count * sizeof *values, &error), &error);
