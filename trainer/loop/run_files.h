@@ -1,8 +1,8 @@
 /* run_files.h - saves a run's weights and checkpoints.
  *
- * Files are written from a copy of the State, by a thread of their own, while training goes on: the copy takes
- * as much memory as the State, where the State is. The next copy waits until all of the last is written. Where
- * there is no memory for a copy, training waits for each file.
+ * Files are written from a copy of the State, by a thread of their own, while training goes on: the copy
+ * takes as much memory as the State, where the State is. The next copy waits until all of the last is
+ * written. Where there is no memory for a copy, training waits for each file.
  *
  * A failure to save never stops a run: on a full disk it prints a warning, the previous file stays, and
  * training goes on. Threads: one. */
@@ -57,8 +57,8 @@ bool run_files_save_diverged(RunFiles *files, const RunState *state, const uint6
 
 /* Waits until all is written that was begun, and sets stale_of. */
 void run_files_settle(RunFiles *files);
-/* Return, after run_files_settle, whether the newest weights are missing on disk; whether the newest weights or
- * checkpoint are. */
+/* Return, after run_files_settle, whether the newest weights are missing on disk; whether the newest weights
+ * or checkpoint are. */
 bool run_files_weights_stale(const RunFiles *files);
 bool run_files_stale(const RunFiles *files);
 

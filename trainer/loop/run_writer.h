@@ -29,8 +29,8 @@ void run_writer_free(RunWriter **writer);
 FshStatus run_writer_add(RunWriter *writer, RunWrite write, void *job, FshError *error);
 /* Waits until all jobs are done. */
 void run_writer_wait(RunWriter *writer);
-/* Takes the result of the next job that is done, in the order in which they were given. Returns false if there
- * is none. */
+/* Takes the result of the next job that is done, in the order of run_writer_add. Returns false if there is
+ * none. */
 bool run_writer_next(RunWriter *writer, RunWritten *written_ret);
 
 #endif

@@ -25,7 +25,8 @@ typedef struct Training {
     FolderLock lock; /* on OUTPUT, as long as this run writes there; ranks other than 0 have none */
     Record record;
     RunFiles files;
-    /* By RunFile, RUN_BEST and RUN_AVERAGE: what was on disk before the last save was begun (save_if_best). */
+    /* By RunFile, RUN_BEST and RUN_AVERAGE: what was on disk before the last save was begun; written by
+     * save_if_best. */
     BestEpoch best_before[RUN_AVERAGE + 1];
     RunReport *report;
     RunState state; /* after the steps whose results have arrived, which is what a checkpoint holds; written
