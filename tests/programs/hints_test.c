@@ -28,10 +28,9 @@ TEST(test_options_of_trainers_are_answered)
 {
     static const char *const hints[][2] = {
         {"--warmup 5 s o", "ftrain calls it --lr-warmup-epochs"},
-        {"--warmup_iters 500 s o", "--lr-warmup-epochs X is the warm-up, in epochs"},
-        {"--iters 1000 s o", "a run is so many --epochs long"},
+        {"--warmup_iters 500 s o", "ftrain calls it --lr-warmup-iters"},
+        {"--max-iters 1000 s o", "ftrain calls it --iters"},
         {"--pretrained s o", "nothing is downloaded: --weights FILE"},
-        {"--freeze s o", "all weights are trained"},
         {"--wandb s o", "nothing calls Weights & Biases: --tensorboard's events"},
         {"--log-wandb s o", "nothing calls Weights & Biases"},
         {"--altflip s o", "ftrain calls it --flip alternating"},

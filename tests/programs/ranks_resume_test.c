@@ -26,6 +26,10 @@ static const DatasetSpec pairs = {.codec = FSH_CODEC_RAW,
 #define PARTS                                                                                                \
     "--epochs", "3", "--opt", "sgd", "--lr", "0.05", "--lr-warmup-epochs", "0.6", "--val-interval", "1"
 static const char *const unet[] = {"--model", "unet", "--width", "8", PARTS, NULL};
+/* Evaluated in the middle of epochs of 4. */
+static const char *const iterations[] = {"--model",           "unet", "--width", "8",   "--iters", "12",
+                                         "--val-every",       "5",    "--opt",   "sgd", "--lr",    "0.05",
+                                         "--lr-warmup-iters", "2",    NULL};
 static const char *const conv8[] = {"--model", "conv8", PARTS, NULL};
 
 /* How a part of a run shares the images of an update, and the steps between its checkpoints, after the
@@ -120,17 +124,17 @@ static void refuse_gathered(const char *path)
 /* Runs the parts one after another and compares the end with that of an undisturbed run of the first.
  * between: changes the checkpoint after the first part; or NULL.
  * loss_bound: of the relative difference of an epoch's mean loss. */
-static void compare_with_undisturbed(TestFolder *folder, const Part *parts, size_t count, double loss_bound,
-                                     void (*between)(const char *path))
+static void compare_with_undisturbed(TestFolder *folder, const char *const *network, const Part *parts,
+                                     size_t count, double loss_bound, void (*between)(const char *path))
 {
     static const char *const columns[] = {"lr", "train_loss", "eval_loss", "eval_psnr"};
     const char *shards = make_set(folder, &pairs), *one = test_path(folder, "one"),
                *several = test_path(folder, "several");
     const Part whole = {parts[0].ranks, parts[0].batch, parts[0].accumulation, NULL};
-    RunResult result = run_part(unet, shards, one, &whole);
+    RunResult result = run_part(network, shards, one, &whole);
     run_result_free(&result);
     for (size_t i = 0; i < count; i++) {
-        result = run_part(unet, shards, several, &parts[i]);
+        result = run_part(network, shards, several, &parts[i]);
         run_result_free(&result);
         if (i == 0 && between)
             between(test_path(folder, "several/checkpoint.safetensors"));
@@ -151,7 +155,13 @@ static void compare_with_undisturbed(TestFolder *folder, const Part *parts, size
 TEST_IN_FOLDER(test_a_run_goes_on_with_2_1_and_4_ranks, folder)
 {
     static const Part parts[] = {{2, "6", "1", "2"}, {1, "12", "1", "3"}, {4, "3", "1", NULL}};
-    compare_with_undisturbed(folder, parts, 3, 1e-5, NULL);
+    compare_with_undisturbed(folder, unet, parts, 3, 1e-5, NULL);
+}
+
+TEST_IN_FOLDER(test_a_run_of_iterations_goes_on_with_other_ranks, folder)
+{
+    static const Part parts[] = {{2, "6", "1", "3"}, {1, "6", "2", "7"}, {2, "2", "3", NULL}};
+    compare_with_undisturbed(folder, iterations, parts, 3, 1e-2, NULL);
 }
 
 /* The third part stops in the middle of an update, whose first images then count twice in the epoch's
@@ -160,13 +170,13 @@ TEST_IN_FOLDER(test_a_run_goes_on_with_other_steps_in_an_update, folder)
 {
     static const Part parts[] = {
         {2, "6", "1", "1"}, {1, "6", "2", "4"}, {2, "2", "3", "7"}, {1, "12", "1", NULL}};
-    compare_with_undisturbed(folder, parts, 4, 1e-2, NULL);
+    compare_with_undisturbed(folder, unet, parts, 4, 1e-2, NULL);
 }
 
 TEST_IN_FOLDER(test_a_run_goes_back_before_a_loss_that_is_no_number, folder)
 {
     static const Part parts[] = {{2, "2", "3", "7"}, {1, "4", "3", NULL}};
-    compare_with_undisturbed(folder, parts, 2, 1e-2, refuse_gathered);
+    compare_with_undisturbed(folder, unet, parts, 2, 1e-2, refuse_gathered);
 }
 
 #define RUN "--model", "conv8", "--epochs", "1", "--resume", "auto"

@@ -211,9 +211,14 @@ char *summary_without_time(const char *output)
     char path[512];
     (void)snprintf(path, sizeof path, "%s/summary.csv", output);
     char *text = test_file_read(path, NULL), *to = text;
-    for (const char *at = text; *at;) { /* "epoch,time,…": the second column */
-        while (*at != ',')
+    /* "epoch,time,…", or "epoch,iteration,time,…" */
+    const int before = strncmp(text, "epoch,iteration,", strlen("epoch,iteration,")) == 0 ? 2 : 1;
+    for (const char *at = text; *at;) {
+        for (int column = 0; column < before; column++) {
             *to++ = *at++;
+            while (*at != ',')
+                *to++ = *at++;
+        }
         for (at++; *at != ','; at++)
             ;
         while (*at && *at != '\n')

@@ -455,6 +455,8 @@ static void write_running(RunReport *report, uint64_t epoch, uint64_t step, doub
                               .epochs = plan->epochs,
                               .step = step,
                               .steps = plan->steps_per_epoch,
+                              .iteration = plan_iterations(plan, plan_steps_before(plan, epoch) + step),
+                              .iterations = plan_iterations(plan, plan->total_steps),
                               .remaining_seconds = remaining_seconds};
     FshError error = {0};
     warn_once(report, &report->warned_html, write_page(report, &now, &error), &error);
@@ -480,7 +482,9 @@ static double remaining_after(const RunReport *report, const EpochReport *epoch)
                                                                                  : state->evaluation_interval;
     const uint64_t evaluations =
         report->session->evaluation ? evaluation_count(interval, next, plan->epochs) : 0;
-    return epoch->step_seconds * (double)(plan->epochs - next) +
+    const uint64_t steps = plan_epoch_steps(plan, epoch->epoch),
+                   left = plan->total_steps - plan_steps_before(plan, next);
+    return epoch->step_seconds / (double)steps * (double)left +
            state->last_evaluation_seconds * (double)evaluations;
 }
 
@@ -514,6 +518,8 @@ void run_report_end(RunReport *report, const RunState *state, const char *why)
                               .epochs = plan->epochs,
                               .step = state->step,
                               .steps = plan->steps_per_epoch,
+                              .iteration = plan_iterations(plan, state->steps_done),
+                              .iterations = plan_iterations(plan, plan->total_steps),
                               .why = why && *why ? why : NULL};
     FshError error = {0};
     warn_once(report, &report->warned_html, write_page(report, &end, &error), &error);

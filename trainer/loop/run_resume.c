@@ -90,7 +90,8 @@ static RunShape noted_shape(const json_t *notes, const Session *session)
     RunShape was = run_shape_noted(notes);
     if (!was.batch && was.ranks == now.ranks)
         was.batch = now.batch;
-    if (!was.steps || was.steps > samples)
+    const bool counts = plan_counts_iterations(&session->plan); /* steps may be those of several passes */
+    if (!was.steps || (was.steps > samples && !counts))
         was.steps = was.batch ? samples / (was.batch * was.ranks) : 0;
     return was;
 }
@@ -159,12 +160,27 @@ static FshStatus check_epochs(const char *path, const RunShape *was, const RunSh
                          path, epoch_before, epoch_after);
 }
 
-/* Checks that the state stands at a place that the run has. */
-static FshStatus check_place(const char *path, const RunState *state, const RunShape *was, uint64_t epochs,
-                             FshError *error)
+/* Returns the steps of the whole run in a shape: its updates are the same in all. */
+static uint64_t steps_of_shape(const TrainPlan *plan, const RunShape *shape)
 {
+    return plan_counts_iterations(plan) ? plan->total_steps / plan->iteration_steps * shape->accumulation
+                                        : plan->epochs * shape->steps;
+}
+
+/* Returns the steps of the run up to where the state stands. The last epoch may be a shorter one. */
+static uint64_t steps_at(const RunState *state, const RunShape *shape, uint64_t total)
+{
+    const uint64_t steps = state->epoch * shape->steps + state->step;
+    return steps < total ? steps : total;
+}
+
+/* Checks that the state stands at a place that the run has. */
+static FshStatus check_place(const char *path, const RunState *state, const RunShape *was,
+                             const TrainPlan *plan, FshError *error)
+{
+    const uint64_t epochs = plan->epochs, total = steps_of_shape(plan, was);
     if (state->epoch > epochs || state->step > was->steps || (state->epoch == epochs && state->step > 0) ||
-        state->steps_done != state->epoch * was->steps + state->step)
+        state->steps_done != steps_at(state, was, total))
         return fsh_error_set(error, FSH_ERR_CORRUPT,
                              "%s: stands at epoch %" PRIu64 ", step %" PRIu64 ", %" PRIu64
                              " steps in all: no place in this run",
@@ -173,10 +189,10 @@ static FshStatus check_place(const char *path, const RunState *state, const RunS
 }
 
 /* Sets the state back to its last update, and makes it count the steps of its shape now. */
-static void step_to_update(RunState *state, const RunShape *was, const RunShape *now)
+static void step_to_update(RunState *state, const TrainPlan *plan, const RunShape *was, const RunShape *now)
 {
     state->step = state->step / was->accumulation * now->accumulation;
-    state->steps_done = state->epoch * now->steps + state->step;
+    state->steps_done = steps_at(state, now, steps_of_shape(plan, now));
 }
 
 void run_resume_difference(const Session *session, const RunShape *before, char *text, size_t text_bytes)
@@ -287,12 +303,12 @@ FshStatus run_resume(const char *path, Session *session, const TrainOptions *opt
     if (!status)
         status = run_state_read(state, path, json_object_get(notes, "run"), error);
     if (!status)
-        status = check_place(path, state, before_ret, session->plan.epochs, error);
+        status = check_place(path, state, before_ret, &session->plan, error);
     if (!status)
         status = checkpoint_load(path, session->network.state, network_graph(&session->network), &at_update,
                                  error);
     if (!status && at_update)
-        step_to_update(state, before_ret, &now);
+        step_to_update(state, &session->plan, before_ret, &now);
     json_decref(notes);
     return status;
 }

@@ -94,23 +94,35 @@ bool training_keep_learnt(Training *training)
     return false;
 }
 
+/* Writes "epoch 3 after 12 steps", or "iteration 20012". */
+static void say_place(const Training *training, char *text, size_t text_bytes)
+{
+    const TrainPlan *plan = &training->session.plan;
+    const RunState *state = &training->state;
+    if (plan_counts_iterations(plan))
+        (void)snprintf(text, text_bytes, "iteration %" PRIu64, plan_iterations(plan, state->steps_done));
+    else
+        (void)snprintf(text, text_bytes, "epoch %" PRIu64 " after %" PRIu64 " steps", state->epoch,
+                       state->step);
+}
+
 FshStatus training_stop_for_signal(Training *training, FshError *error)
 {
-    const RunState *state = &training->state;
+    char place[80];
     if (training_check_weights(training, error) ==
         FSH_ERR_MISMATCH) /* a lost rank is reported by those that wait */
         return FSH_ERR_MISMATCH;
     (void)save_learnt(training);
+    say_place(training, place, sizeof place);
     if (!training_writes(training)) {
         ranks_leave_to_first(training->session.communicator, error);
         return FSH_ERR_INTERRUPTED;
     }
-    return fsh_error_set(
-        error, FSH_ERR_INTERRUPTED, "interrupted in epoch %" PRIu64 " after %" PRIu64 " steps; %s %s/%s%s",
-        state->epoch, state->step,
-        run_files_stale(&training->files) ? "the state could NOT be saved to" : "the state is in",
-        training->record.folder, record_checkpoint_name,
-        run_files_stale(&training->files) ? "" : "; --resume auto goes on");
+    return fsh_error_set(error, FSH_ERR_INTERRUPTED, "interrupted in %s; %s %s/%s%s", place,
+                         run_files_stale(&training->files) ? "the state could NOT be saved to"
+                                                           : "the state is in",
+                         training->record.folder, record_checkpoint_name,
+                         run_files_stale(&training->files) ? "" : "; --resume auto goes on");
 }
 
 /* ---- one epoch ---- */
@@ -197,7 +209,10 @@ static FshStatus choose_interval(Training *training, FshError *error)
         return FSH_OK;
     (void)progress_format_duration(training_text, sizeof training_text, state->epoch_seconds);
     (void)progress_format_duration(evaluation_text, sizeof evaluation_text, state->last_evaluation_seconds);
-    if (interval < epochs)
+    if (interval < epochs && plan_counts_iterations(&session->plan))
+        (void)snprintf(when, sizeof when, "every %" PRIu64 " iterations from here on, and after the last",
+                       plan_iterations(&session->plan, interval * session->plan.steps_per_epoch));
+    else if (interval < epochs)
         (void)snprintf(when, sizeof when, "every %" PRIu64 " epochs from here on, and after the last",
                        interval);
     else
@@ -266,20 +281,24 @@ static void tell_epoch(Training *training, const EpochReport *report)
 {
     const TrainPlan *plan = &training->session.plan;
     const Metric shown = plan->main_metric;
-    char order[32] = "", left[48] = "", duration[32];
-    const double seconds = report->step_seconds * (double)(plan->epochs - report->epoch - 1) +
+    char order[32] = "", left[48] = "", duration[32], place[40];
+    const uint64_t steps = plan_epoch_steps(plan, report->epoch),
+                   done = plan_steps_before(plan, report->epoch + 1);
+    const double seconds = report->step_seconds / (double)steps * (double)(plan->total_steps - done) +
                            training_evaluation_left(training);
     if (training->verbose)
         (void)snprintf(order, sizeof order, ", order %016" PRIx64, report->order_digest);
     if (report->epoch + 1 < plan->epochs)
         (void)snprintf(left, sizeof left, ", %s left",
                        progress_format_duration(duration, sizeof duration, seconds));
-    console_line(
-        &training->session.console,
-        "epoch %" PRIu64 " of %" PRIu64 ": loss %.4f, %s %.2f, %.0f images/s, waited for data %.1f %%%s%s",
-        report->epoch, plan->epochs, metrics_value(&report->train, METRIC_LOSS), metric_titles[shown],
-        metrics_value(&report->train, shown), report->images_per_second,
-        report->step_seconds > 0 ? 100 * report->loader_wait_seconds / report->step_seconds : 0, left, order);
+    console_line(&training->session.console,
+                 "%s of %" PRIu64 ": loss %.4f, %s %.2f, %.0f images/s, waited for data %.1f %%%s%s",
+                 plan_epoch_text(plan, report->epoch, place, sizeof place),
+                 plan_counts_iterations(plan) ? report->iterations : plan->epochs,
+                 metrics_value(&report->train, METRIC_LOSS), metric_titles[shown],
+                 metrics_value(&report->train, shown), report->images_per_second,
+                 report->step_seconds > 0 ? 100 * report->loader_wait_seconds / report->step_seconds : 0,
+                 left, order);
 }
 
 /* Fails if every sample of the epoch was skipped: there is no loss to report, and the next epoch would have
@@ -301,6 +320,15 @@ static FshStatus check_learnt(const Training *training, const Epoch *epoch, cons
                          "could be read, so that nothing was learnt; fverify names what is wrong with them",
                          training->state.epoch, taken < split->sample_count ? taken : split->sample_count,
                          split->info->name);
+}
+
+/* Returns the digest of the order of the pass in which the epoch's steps end. */
+static uint64_t order_digest(const Training *training)
+{
+    const Session *session = &training->session;
+    const uint64_t done = plan_steps_before(&session->plan, training->state.epoch + 1);
+    return sampler_order_digest(loader_sampler(session->train),
+                                (done - 1) / loader_step_count(session->train));
 }
 
 static FshStatus run_epoch(Training *training, FshError *error)
@@ -332,7 +360,9 @@ static FshStatus run_epoch(Training *training, FshError *error)
         .step_seconds = state->epoch_seconds,
         .loader_wait_seconds = state->epoch_wait_seconds,
         .image_size = plan_edge(&session->plan, state->epoch),
-        .order_digest = sampler_order_digest(loader_sampler(session->train), state->epoch),
+        .order_digest = order_digest(training),
+        .iteration = plan_iterations(&session->plan, plan_steps_before(&session->plan, state->epoch + 1)),
+        .iterations = plan_iterations(&session->plan, session->plan.total_steps),
     };
     tell_epoch(training, &report);
     status = evaluate_epoch(training, &report, error);
@@ -367,9 +397,9 @@ static FshStatus run_epochs(Training *training, FshError *error)
     Session *session = &training->session;
     const RunState *state = &training->state;
     const TrainPlan *plan = &session->plan;
-    const uint64_t first = state->epoch * plan->steps_per_epoch + state->step;
+    const uint64_t first = plan_steps_before(plan, state->epoch) + state->step;
     FshStatus status = FSH_OK;
-    loader_start(session->train, first, plan->epochs * plan->steps_per_epoch - first);
+    loader_start(session->train, first, plan->total_steps - first);
     while (!status && !state->finished && state->epoch < plan->epochs)
         status = run_epoch(training, error);
     console_clear(&session->console);
@@ -388,7 +418,8 @@ static FshStatus open_record(Training *training, const TrainOptions *options, co
     Session *session = &training->session;
     const RunState *state = &training->state;
     const RecordShape shape = {.pairs = session->plan.model->task == TASK_RESTORATION,
-                               .averaged = session->network.average != NULL};
+                               .averaged = session->network.average != NULL,
+                               .iterations = plan_counts_iterations(&session->plan)};
     const uint64_t steps_now = run_shape(session).accumulation, steps_before = training->before.accumulation;
     /* the tables count the steps of before */
     const uint64_t step = steps_now == steps_before ? state->step : state->step / steps_now * steps_before;
@@ -453,13 +484,19 @@ static void tell_plan(Training *training, const TrainOptions *options, const cha
 {
     Session *session = &training->session;
     const RunState *state = &training->state;
+    const TrainPlan *plan = &session->plan;
+    const bool counts = plan_counts_iterations(plan);
     char difference[400];
     session_describe(session);
     if (state->finished)
         console_line(&session->console,
                      "%s: the run ended after %" PRIu64
-                     " epochs; nothing is left to do; --force without --resume begins anew",
-                     checkpoint, state->epoch);
+                     " %s; nothing is left to do; --force without --resume begins anew",
+                     checkpoint, counts ? plan_iterations(plan, state->steps_done) : state->epoch,
+                     counts ? "iterations" : "epochs");
+    else if (checkpoint[0] && counts)
+        console_line(&session->console, "goes on from %s: iteration %" PRIu64, checkpoint,
+                     plan_iterations(plan, state->steps_done));
     else if (checkpoint[0])
         console_line(&session->console, "goes on from %s: epoch %" PRIu64 ", step %" PRIu64, checkpoint,
                      state->epoch, state->step);

@@ -48,6 +48,7 @@ static void print_best(const Training *training, const char *what, const BestEpo
     static const Metric shown[] = {METRIC_TOP1, METRIC_TOP5, METRIC_PSNR, METRIC_SSIM, METRIC_INPUT_PSNR};
     static const char *const forms[] = {"top-1 %.2f %%", "top-5 %.2f %%", "PSNR %.2f dB", "SSIM %.4f",
                                         "input %.2f dB"};
+    char place[40];
     bool any = false;
     (void)printf("best %s", what);
     for (size_t i = 0; i < sizeof shown / sizeof *shown; i++) {
@@ -58,7 +59,7 @@ static void print_best(const Training *training, const char *what, const BestEpo
         (void)printf(forms[i], metrics_value(&best->metrics, shown[i])); /* NOLINT: one of the texts above */
         any = true;
     }
-    (void)printf(" (epoch %" PRIu64 ")\n", best->epoch);
+    (void)printf(" (%s)\n", plan_epoch_text(&training->session.plan, best->epoch, place, sizeof place));
 }
 
 /* Returns whether the file is in the run's folder. A run that was resumed in another folder has left its best
@@ -93,8 +94,11 @@ void training_print_result(const Training *training, bool verdict)
         print_best(training, "", &state->best);
     if (state->best_average.any)
         print_best(training, "EMA ", &state->best_average);
-    (void)printf("%" PRIu64 " epoch%s in %.1f s: %.0f images/s, evaluation %.1f s, loader-bound %.1f %%\n",
-                 state->epoch, state->epoch == 1 ? "" : "s", training_seconds(training),
+    const TrainPlan *plan = &training->session.plan;
+    const bool counts = plan_counts_iterations(plan);
+    const uint64_t length = counts ? plan_iterations(plan, state->steps_done) : state->epoch;
+    (void)printf("%" PRIu64 " %s%s in %.1f s: %.0f images/s, evaluation %.1f s, loader-bound %.1f %%\n",
+                 length, counts ? "iteration" : "epoch", length == 1 ? "" : "s", training_seconds(training),
                  images_per_second(training), state->evaluation_seconds, loader_share(training));
     char text[512];
     training_say_verdict(training, text, sizeof text);
@@ -135,15 +139,17 @@ FshStatus training_print_json(const Training *training, uint64_t skipped, FshErr
 static bool tell_lost(Training *training, const char *name, const BestEpoch *best, const BestEpoch *saved)
 {
     const Metric metric = training->session.plan.main_metric;
-    char held[64] = "is not there";
+    const TrainPlan *plan = &training->session.plan;
+    char held[64] = "is not there", place[40];
     if (!best->any || !training_is_better(training, &best->metrics, saved))
         return false;
     if (saved->any)
-        (void)snprintf(held, sizeof held, "holds those of epoch %" PRIu64, saved->epoch);
+        (void)snprintf(held, sizeof held, "holds those of %s",
+                       plan_epoch_text(plan, saved->epoch, place, sizeof place));
     console_warning(&training->session.console,
-                    "the weights of epoch %" PRIu64 ", the best (%s %.2f), could not be saved: %s/%s %s",
-                    best->epoch, metric_titles[metric], metrics_value(&best->metrics, metric),
-                    training->record.folder, name, held);
+                    "the weights of %s, the best (%s %.2f), could not be saved: %s/%s %s",
+                    plan_epoch_text(plan, best->epoch, place, sizeof place), metric_titles[metric],
+                    metrics_value(&best->metrics, metric), training->record.folder, name, held);
     return true;
 }
 

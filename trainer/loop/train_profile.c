@@ -13,7 +13,7 @@
 void training_plan_profile(Training *training, uint64_t steps)
 {
     const TrainPlan *plan = &training->session.plan;
-    const uint64_t total = plan->epochs * plan->steps_per_epoch, done = training->state.steps_done;
+    const uint64_t total = plan->total_steps, done = training->state.steps_done;
     training->profile_count = steps < total - done ? steps : total - done;
     training->profile_first = (total - steps) / 2; /* plan_check: there are at least that many */
     if (training->profile_first < done)            /* the middle is over: begin at once */

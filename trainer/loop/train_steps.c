@@ -63,12 +63,14 @@ static StepReport report_step(const Training *training, const Epoch *epoch, uint
     const TrainPlan *plan = &training->session.plan;
     const RunState *state = &training->state;
     const double done = (double)(step + 1);
-    const uint64_t remaining = plan->epochs * plan->steps_per_epoch - state->steps_done;
+    const uint64_t remaining = plan->total_steps - state->steps_done;
     return (StepReport){
         .epoch = state->epoch,
         .epochs = plan->epochs,
         .step = step,
-        .steps = plan->steps_per_epoch,
+        .steps = plan_epoch_steps(plan, state->epoch),
+        .iteration = plan_iterations(plan, plan_steps_before(plan, state->epoch) + step + 1),
+        .iterations = plan_iterations(plan, plan->total_steps),
         .seconds_now = seconds,
         .seconds_mean = state->epoch_seconds / done,
         .data_now = data_seconds,
@@ -175,7 +177,11 @@ static void note_step(Training *training, const Epoch *epoch, const StepNote *no
     state->epoch_seconds += seconds;
     state->epoch_wait_seconds += note->data_seconds;
     StepReport report = report_step(training, epoch, step, now, seconds, note->data_seconds);
-    if (step % training->log_interval == 0 || step + 1 == session->plan.steps_per_epoch) {
+    /* of an epoch the first and then every so many; of iterations, whose stretches are of any length, those
+     * that divide */
+    const bool due = report.iterations ? state->steps_done % training->log_interval == 0
+                                       : step % training->log_interval == 0;
+    if (due || step + 1 == report.steps) {
         FshError error = {0};
         /* Sums over all ranks. If one is lost, the next step reports it. */
         (void)ranks_sum_metrics(session->communicator, &report.now, NULL);
@@ -308,7 +314,8 @@ static bool holds_back(const Training *training)
 
 FshStatus training_steps(Training *training, Epoch *epoch, FshError *error)
 {
-    const uint64_t steps = training->session.plan.steps_per_epoch, interval = training->checkpoint_interval;
+    const uint64_t steps = plan_epoch_steps(&training->session.plan, training->state.epoch),
+                   interval = training->checkpoint_interval;
     const size_t ahead = network_steps_ahead(&training->session.network);
     const RunState *state = &training->state;
     while (state->step < steps) {

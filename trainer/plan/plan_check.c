@@ -25,6 +25,11 @@ static bool has_schedule(const Facts *f, ScheduleKind kind)
     return f->plan->schedule.kind == kind;
 }
 
+static bool is_by_epochs(const Facts *f)
+{
+    return !plan_counts_iterations(f->plan);
+}
+
 static bool is_step(const Facts *f)
 {
     return has_schedule(f, SCHEDULE_STEP);
@@ -209,6 +214,7 @@ static const struct Rule {
     bool (*useful)(const Facts *facts);
     const char *when;
 } rules[] = {
+    {AT(schedule.lr_unit), is_by_epochs, "runs that are counted in epochs, not in iterations"},
     {AT(schedule.lr_unit), changes_rate,
      "a learning rate that changes by steps: a warm-up, cosine, linear, polynomial or flat-cosine"},
     {AT(schedule.lr_step_size), is_step, "--lr-scheduler step"},
@@ -277,6 +283,8 @@ static const struct Rule {
     {AT(image.y_channel), is_pairs, "pairs"},
     /* Without an evaluation split the weights' file still has the evaluation sizes. */
     {AT(training.val_interval), evaluates, WITH_EVALUATION},
+    {AT(training.val_every), evaluates, WITH_EVALUATION},
+    {AT(image.progressive), is_by_epochs, "runs that are counted in epochs, not in iterations"},
     {AT(training.val_batch_size), evaluates, WITH_EVALUATION},
     {AT(image.flip_tta), evaluates, WITH_EVALUATION},
     {AT(image.crop_border), evaluates, WITH_EVALUATION},
@@ -296,7 +304,7 @@ static void note_idle(TrainPlan *plan, const char *name)
 FshStatus plan_check(TrainPlan *plan, const TrainOptions *options, FshError *error)
 {
     const Facts facts = {plan, options};
-    const uint64_t steps = plan->epochs * plan->steps_per_epoch;
+    const uint64_t steps = plan->total_steps;
     /* A file of options is written for training: what else is done uses of it what it needs. */
     const bool trains = plan->train_count && !options->data.bench_loader;
     if (trains && (uint64_t)options->report.profile > steps)

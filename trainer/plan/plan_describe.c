@@ -66,7 +66,7 @@ static void tell_dataset(const Teller *teller, const TrainPlan *plan, const Trai
 /* Returns how many samples an epoch of training with repeats has. */
 static uint64_t distinct_samples(const TrainPlan *plan)
 {
-    const uint64_t places = plan->steps_per_epoch * plan_total_batch(plan),
+    const uint64_t places = plan->steps_per_pass * plan_total_batch(plan),
                    repeats = (uint64_t)plan->sampling.repeats;
     return (places + repeats - 1) / repeats;
 }
@@ -76,10 +76,10 @@ static void tell_splits(const Teller *teller, const TrainPlan *plan, const Train
     Line line = {0};
     if (data->train) {
         say(&line, "split %s: %" PRIu64 " samples, %" PRIu64 " steps of %" PRIu64, data->train->info->name,
-            plan->train_count, plan->steps_per_epoch, plan_total_batch(plan));
+            plan->train_count, plan->steps_per_pass, plan_total_batch(plan));
         if (plan->sampling.kind == SAMPLER_SHUFFLE && plan->sampling.repeats <= 1)
             say(&line, " (%" PRIu64 " samples left out of each epoch)",
-                plan->train_count - plan->steps_per_epoch * plan_total_batch(plan));
+                plan->train_count - plan->steps_per_pass * plan_total_batch(plan));
         if (plan->recipe.optimizer.accumulation_steps > 1)
             say(&line, ", %lld steps for an update: %lld images",
                 (long long)plan->recipe.optimizer.accumulation_steps,
@@ -246,11 +246,26 @@ static void say_class_weights(Line *line, const float *weights, int64_t classes)
     say(line, ", classes weighted from %.3g to %.3g", least, most);
 }
 
+static void say_length(Line *line, const TrainPlan *plan)
+{
+    if (!plan_counts_iterations(plan)) {
+        say(line, "training: %" PRIu64 " epochs", plan->epochs);
+        return;
+    }
+    say(line, "training: %" PRIu64 " iterations", plan_iterations(plan, plan->total_steps));
+    if (plan->steps_per_pass)
+        say(line, " (%.4g epochs)", (double)plan->total_steps / (double)plan->steps_per_pass);
+    if (plan->evaluation_count && plan->evaluation_interval)
+        say(line, ", evaluated every %" PRIu64,
+            plan_iterations(plan, plan->evaluation_interval * plan->steps_per_epoch));
+}
+
 static void tell_training(const Teller *teller, const TrainPlan *plan)
 {
     const ModelRecipe *recipe = &plan->recipe;
     Line line = {0};
-    say(&line, "training: %" PRIu64 " epochs, %s", plan->epochs, loss_names[plan->recipe.loss]);
+    say_length(&line, plan);
+    say(&line, ", %s", loss_names[plan->recipe.loss]);
     if (recipe->label_smoothing > 0)
         say(&line, " (label smoothing %g)", (double)recipe->label_smoothing);
     if (plan->class_weights)

@@ -57,6 +57,9 @@ size_t schedule_options_rows(ScheduleOptions *o, Option *rows)
          .maximum = EPOCHS_MAX, .alias = "warmup-epochs",
          .help = "epochs in which the learning rate rises to its highest; at most a fifth of all unless "
                  "given"},
+        {.name = "lr-warmup-iters", .kind = OPTION_INTEGER, .value = &o->lr_warmup_iters, .argument = "N",
+         .maximum = 1e12, .alias = "warmup-iter",
+         .help = "the same in iterations (updates); 0: --lr-warmup-epochs says it"},
         {.name = "lr-warmup-method", .kind = OPTION_CHOICE, .value = &o->lr_warmup_method, .argument = "NAME",
          .choices = warmup_names,
          .help = "how it rises"},
@@ -65,8 +68,8 @@ size_t schedule_options_rows(ScheduleOptions *o, Option *rows)
          .help = "where it begins to rise, as a part of the highest"},
         {.name = "lr-step-size", .kind = OPTION_INTEGER, .value = &o->lr_step_size, .argument = "N",
          .minimum = 1,
-         .maximum = EPOCHS_MAX,
-         .help = "for step: epochs between two drops"},
+         .maximum = 1e12,
+         .help = "for step: epochs between two drops; with --iters or --val-every iterations"},
         {.name = "lr-gamma", .kind = OPTION_REAL, .value = &o->lr_gamma, .argument = "X", .maximum = 1,
          .help = "for step: what each drop multiplies by"},
         {.name = "lr-power", .kind = OPTION_REAL, .value = &o->lr_power, .argument = "X", .minimum = 0.01,
@@ -125,25 +128,59 @@ static double choose_rate(const TrainPlan *plan, const TrainOptions *options)
     return own->lr_base * (double)plan_total_batch(plan) * (double)options->training.grad_accum_steps / 256;
 }
 
+/* Returns the steps of the warm-up that is given in epochs, or chosen. epochs: passes of the run. */
+static uint64_t warmup_of_epochs(const TrainPlan *plan, double warmup_epochs, uint64_t update_steps)
+{
+    const double updates = (double)plan->steps_per_pass / (double)update_steps;
+    if (plan->schedule.hold_steps) /* in whole epochs */
+        return (uint64_t)llround(warmup_epochs) * plan->steps_per_epoch;
+    return (uint64_t)llround(warmup_epochs * updates) * update_steps;
+}
+
 static FshStatus plan_warmup(TrainPlan *plan, const TrainOptions *options, FshError *error)
 {
     const ScheduleOptions *own = &options->schedule;
-    const double epochs = (double)options->training.epochs;
+    Schedule *schedule = &plan->schedule;
+    const uint64_t update_steps = (uint64_t)options->training.grad_accum_steps; /* which have one rate */
+    const uint64_t total = schedule->total_steps;
+    const double epochs = plan->steps_per_pass ? (double)total / (double)plan->steps_per_pass
+                                               : (double)options->training.epochs;
     const double warmup_epochs = train_given(options, &own->lr_warmup_epochs)
                                      ? own->lr_warmup_epochs
                                      : fmin(own->lr_warmup_epochs, 0.2 * epochs);
+    if (own->lr_warmup_iters && train_given(options, &own->lr_warmup_epochs))
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "--lr-warmup-iters: --lr-warmup-epochs says it already; give one of the two");
+    if (own->lr_warmup_iters && schedule->hold_steps)
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "--lr-warmup-iters: with --lr-unit epoch the warm-up is in whole epochs; give "
+                             "--lr-warmup-epochs");
+    schedule->warmup_steps = own->lr_warmup_iters ? (uint64_t)own->lr_warmup_iters * update_steps
+                                                  : warmup_of_epochs(plan, warmup_epochs, update_steps);
+    if (plan->train_count && own->lr_warmup_iters && schedule->warmup_steps >= total)
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "--lr-warmup-iters: %lld leaves nothing of %llu iterations",
+                             (long long)own->lr_warmup_iters, (unsigned long long)(total / update_steps));
     if (warmup_epochs >= epochs)
-        return fsh_error_set(error, FSH_ERR_USAGE, "--lr-warmup-epochs: %g leaves nothing of %lld epochs",
-                             warmup_epochs, (long long)options->training.epochs);
-    Schedule *schedule = &plan->schedule;
-    const uint64_t update_steps = (uint64_t)options->training.grad_accum_steps; /* which have one rate */
-    const double updates = (double)plan->steps_per_epoch / (double)update_steps;
-    schedule->warmup_steps = (uint64_t)llround(warmup_epochs * updates) * update_steps;
-    if (schedule->hold_steps) /* in whole epochs */
-        schedule->warmup_steps = (uint64_t)llround(warmup_epochs) * plan->steps_per_epoch;
-    if (schedule->warmup_steps >= schedule->total_steps) /* rounded up, it must leave at least one update */
-        schedule->warmup_steps =
-            schedule->total_steps > update_steps ? schedule->total_steps - update_steps : 0;
+        return fsh_error_set(error, FSH_ERR_USAGE, "--lr-warmup-epochs: %g leaves nothing of %g epochs",
+                             warmup_epochs, epochs);
+    if (schedule->warmup_steps >= total) /* rounded up, it must leave at least one update */
+        schedule->warmup_steps = total > update_steps ? total - update_steps : 0;
+    return FSH_OK;
+}
+
+/* Sets *steps_ret to the steps between two drops. */
+static FshStatus plan_step_size(const TrainPlan *plan, const TrainOptions *options, uint64_t *steps_ret,
+                                FshError *error)
+{
+    const ScheduleOptions *own = &options->schedule;
+    const bool counts = plan_counts_iterations(plan);
+    *steps_ret = (uint64_t)own->lr_step_size * (counts ? plan->iteration_steps : plan->steps_per_pass);
+    if (counts && own->lr_scheduler == SCHEDULE_STEP && !train_given(options, &own->lr_step_size))
+        return fsh_error_set(
+            error, FSH_ERR_USAGE,
+            "--lr-step-size: give the iterations between two drops; %lld is meant for epochs",
+            (long long)own->lr_step_size);
     return FSH_OK;
 }
 
@@ -160,13 +197,14 @@ FshStatus plan_schedule(TrainPlan *plan, const TrainOptions *options, FshError *
         .warmup_factor = own->lr_warmup_factor,
         .hold_steps = by_epochs ? plan->steps_per_epoch : 0,
         .warmup_hold_steps = by_epochs ? plan->steps_per_epoch : 0,
-        .total_steps = plan->epochs * plan->steps_per_epoch,
-        .step_size = (uint64_t)own->lr_step_size * plan->steps_per_epoch,
+        .total_steps = plan->total_steps,
         .gamma = own->lr_gamma,
         .power = own->lr_power,
         .flat = own->lr_flat,
     };
     FshStatus status = plan_warmup(plan, options, error);
+    if (!status)
+        status = plan_step_size(plan, options, &plan->schedule.step_size, error);
     if (status || !plan->train_count)
         return status;
     if (!(plan->schedule.base > 0))

@@ -34,6 +34,10 @@ size_t training_options_rows(TrainingOptions *o, Option *rows)
          .maximum = EPOCHS_MAX, .group = "Training",
          .uses = USE_LEARN,
          .help = "passes over the training split"},
+        {.name = "iters", .kind = OPTION_INTEGER, .value = &o->iters, .argument = "N", .maximum = 1e12,
+         .alias = "total-iter",
+         .uses = USE_LEARN,
+         .help = "iterations (updates) in place of --epochs; schedules, log and tables count in them then"},
         {.name = "batch-size", .letter = 'b', .kind = OPTION_INTEGER, .value = &o->batch_size,
          .argument = "N",
          .maximum = BATCH_MAX,
@@ -48,6 +52,10 @@ size_t training_options_rows(TrainingOptions *o, Option *rows)
          .help = "epochs between two evaluations; the last epoch is always evaluated; 0: 1, or, for pairs, "
                  "as many as keep "
                  "evaluation under a fifth of the time"},
+        {.name = "val-every", .kind = OPTION_INTEGER, .value = &o->val_every, .argument = "N",
+         .maximum = 1e12, .alias = "val-freq",
+         .uses = USE_LEARN,
+         .help = "iterations between two evaluations, in place of --val-interval"},
         {.name = "grad-accum-steps", .kind = OPTION_INTEGER, .value = &o->grad_accum_steps, .argument = "N",
          .minimum = 1, .maximum = 65536,
          .uses = USE_LEARN,
@@ -156,7 +164,7 @@ FshStatus plan_batch(TrainPlan *plan, const TrainOptions *options, FshError *err
         evaluation_batch = 1; /* their sizes differ */
     plan->train_spec.batch = (int64_t)batch;
     plan->evaluation_spec.batch = (int64_t)(evaluation_batch ? evaluation_batch : batch);
-    plan->steps_per_epoch =
+    plan->steps_per_pass =
         sampler_step_count(&(Sampler){.sample_count = plan->train_count,
                                       .batch = batch,
                                       .world_size = ranks,
@@ -164,13 +172,7 @@ FshStatus plan_batch(TrainPlan *plan, const TrainOptions *options, FshError *err
                                       .training = true});
     const uint64_t evaluated = (uint64_t)plan->evaluation_spec.batch * ranks; /* in a step */
     plan->evaluation_steps = (plan->evaluation_count + evaluated - 1) / evaluated;
-    if (plan->train_count && (uint64_t)options->training.grad_accum_steps >
-                                 plan->steps_per_epoch * (uint64_t)options->training.epochs)
-        return fsh_error_set(
-            error, FSH_ERR_MISMATCH, "--grad-accum-steps: %lld is more than the %llu steps of all epochs",
-            (long long)options->training.grad_accum_steps,
-            (unsigned long long)(plan->steps_per_epoch * (uint64_t)options->training.epochs));
-    return FSH_OK;
+    return plan_length(plan, options, error);
 }
 
 /* Returns the interval; 0: chosen later, by the clock. It is never chosen so if the number of evaluations
@@ -179,6 +181,8 @@ static uint64_t plan_evaluation_interval(const TrainPlan *plan, const TrainOptio
 {
     const bool counts = plan_uses_plateau(plan) || options->schedule.early_stop_patience > 0;
     const bool chosen_later = plan_is_pairs(plan) && !counts;
+    if (options->training.val_every)
+        return 1;
     return options->training.val_interval ? (uint64_t)options->training.val_interval : chosen_later ? 0 : 1;
 }
 
@@ -203,7 +207,6 @@ static FshStatus plan_loss(TrainPlan *plan, const TrainOptions *options, FshErro
 
 FshStatus plan_training(TrainPlan *plan, const TrainOptions *options, FshError *error)
 {
-    plan->epochs = (uint64_t)options->training.epochs;
     plan_precision(plan, options);
     plan->sync_bn = options->training.sync_bn;
     plan->recipe.sync_norms = options->training.sync_bn && plan->world_size > 1;

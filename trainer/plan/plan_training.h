@@ -11,6 +11,7 @@ typedef struct TrainingOptions {
     int64_t epochs;
     int64_t batch_size, val_batch_size; /* 0: chosen */
     int64_t val_interval;               /* epochs; 0: chosen */
+    int64_t iters, val_every;           /* iterations, which are updates; 0: counted in epochs */
     int64_t grad_accum_steps;
     int loss; /* LossKind; auto */
     double label_smoothing;

@@ -79,6 +79,15 @@ const OptionForeign train_foreign[] = {
     {"num-epochs", "epochs"},
     {"n-epochs", "epochs"},
     {"num-train-epochs", "epochs"},
+    {"iterations", "iters"},
+    {"max-iters", "iters"},
+    {"max-iter", "iters"},
+    {"max-steps", "iters"},
+    {"num-steps", "iters"},
+    {"steps", "iters"},
+    {"warmup-iters", "lr-warmup-iters"},
+    {"warmup-steps", "lr-warmup-iters"},
+    {"num-warmup-steps", "lr-warmup-iters"},
     {"training.epochs", "epochs"},
     {"train-batch-size", "batch-size"},
     {"training.batch-size", "batch-size"},
@@ -187,9 +196,6 @@ const OptionForeign train_foreign[] = {
     "nothing calls Weights & Biases: --tensorboard's events, metrics.jsonl and summary.csv stand in OUTPUT"
 #define AUGMENTATIONS                                                                                        \
     "not there yet: --auto-augment, --color-jitter, --random-erase, --mixup-alpha and --cutmix-alpha are"
-#define EPOCHS                                                                                               \
-    "a run is so many --epochs long; an epoch has (images / batch size) steps, as "                          \
-    "--dry-run says"
 #define CLASSES    "the number of classes and their names come from the dataset"
 #define DROPS      "no network drops values; --drop-path leaves out blocks of a ResNet or ConvNeXt"
 #define BLURPOOL   "--aa-layer blur has timm's blur pools, behind convolutions instead of in front"
@@ -243,12 +249,10 @@ const OptionForeign train_answers[] = {
     {"save-every", SAVED},
     {"save-checkpoint-freq", SAVED},
     {"recovery-interval", SAVED},
-    {"val-freq", "--val-interval counts epochs, not iterations"},
     {"save-images", "report.html shows images; fverify --sheet shows the dataset's"},
     /* network */
     {"pretrained",
      "nothing is downloaded: --weights FILE starts from a safetensors of torchvision, timm or NAFNet"},
-    {"freeze", "not there: all weights are trained"},
     {"freeze-backbone", "not there: all weights are trained"},
     {"freeze-layers", "not there: all weights are trained"},
     {"head-init-scale", "not there: weights begin as torchvision's do"},
@@ -275,14 +279,6 @@ const OptionForeign train_answers[] = {
     {"use-blurpool", BLURPOOL},
     {"training.use-blurpool", BLURPOOL},
     /* training */
-    {"iters", EPOCHS},
-    {"iterations", EPOCHS},
-    {"max-iters", EPOCHS},
-    {"max-iter", EPOCHS},
-    {"max-steps", EPOCHS},
-    {"num-steps", EPOCHS},
-    {"steps", EPOCHS},
-    {"total-iter", EPOCHS},
     {"start-epoch", "--resume goes on at the epoch and step where the checkpoint stands"},
     {"no-resume-opt", "--weights FILE takes the weights of a run alone, --resume all of its state"},
     {"clip-mode", "gradients are clipped by the norm of all together, --clip-grad; not by value, not AGC"},
@@ -308,10 +304,6 @@ const OptionForeign train_answers[] = {
     /* learning rate */
     {"warmup-lr", "--lr-warmup-decay X is where the rate begins to rise, as a part of --lr"},
     {"warmup-prefix", "the warm-up is part of --epochs"},
-    {"warmup-iter", "--lr-warmup-epochs X is the warm-up, in epochs; it may be a fraction"},
-    {"warmup-iters", "--lr-warmup-epochs X is the warm-up, in epochs; it may be a fraction"},
-    {"warmup-steps", "--lr-warmup-epochs X is the warm-up, in epochs; it may be a fraction"},
-    {"num-warmup-steps", "--lr-warmup-epochs X is the warm-up, in epochs; it may be a fraction"},
     {"warmup-ratio", "--lr-warmup-epochs X is the warm-up, in epochs; it may be a fraction"},
     {"cooldown-epochs", "not there: give --epochs in all, and --lr-min"},
     {"milestones", "drops come at equal distances: --lr-scheduler step, --lr-step-size and --lr-gamma"},

@@ -6,8 +6,8 @@
  * nothing is refused, so that its user does not count on it.
  *
  * Files: train_plan.c (network, batches, the whole), plan_device.c (backend, precision), plan_images.c
- * (sizes, augmentation), plan_training.c (loss, optimizer, schedule), plan_check.c (options that would do
- * nothing), plan_describe.c. */
+ * (sizes, augmentation), plan_length.c (epochs or iterations), plan_training.c (loss, optimizer, schedule),
+ * plan_check.c (options that would do nothing), plan_describe.c. */
 #ifndef FSHARD_TRAINER_PLAN_TRAIN_PLAN_H
 #define FSHARD_TRAINER_PLAN_TRAIN_PLAN_H
 
@@ -42,7 +42,7 @@ typedef struct TrainPlan {
     /* plan_make itself, first: model, device, rank, counts, seed, threads, cores, workers, skip_bad; then
      * plan_source: cache, source */
     const Model *model;
-    /* batch: plan_batch, with steps_per_epoch and evaluation_steps; the rest: plan_network, last of all.
+    /* batch: plan_batch, with steps_per_pass and evaluation_steps; the rest: plan_network, last of all.
      * Batch, size, channels, classes. The size is the largest of training; in the evaluation of pairs it is
      * one image of the largest size. */
     ModelSpec train_spec, evaluation_spec;
@@ -59,11 +59,15 @@ typedef struct TrainPlan {
     uint8_t fill[4]; /* the dataset's mean as a pixel, for padding and skipped samples */
     /* of this process; batches of the specs are those of one rank, steps those of all */
     uint64_t rank, world_size;
-    bool divides_batch;                                 /* --batch-size is the total of all ranks */
-    bool batch_is_chosen;                               /* nobody has said it; plan_batch */
-    uint64_t train_count, evaluation_count;             /* samples; 0 if there is no such split */
-    uint64_t epochs, steps_per_epoch, evaluation_steps; /* epochs and all to main_metric: plan_training */
-    uint64_t evaluation_interval;                       /* epochs; 0: chosen after the first evaluation */
+    bool divides_batch;                        /* --batch-size is the total of all ranks */
+    bool batch_is_chosen;                      /* nobody has said it; plan_batch */
+    uint64_t train_count, evaluation_count;    /* samples; 0 if there is no such split */
+    uint64_t steps_per_pass, evaluation_steps; /* over the training split; over the evaluation split */
+    /* plan_length: the run goes in `epochs` stretches of steps_per_epoch steps, the last of which ends with
+     * total_steps. They are passes over the training split, unless the run is counted in iterations. */
+    uint64_t epochs, steps_per_epoch, total_steps;
+    uint64_t iteration_steps;     /* of an iteration, which is an update; 0: the run is counted in epochs */
+    uint64_t evaluation_interval; /* epochs; 0: chosen after the first evaluation */
     Schedule schedule;
     PlateauOptions plateau;
     Metric plateau_metric;
@@ -123,6 +127,16 @@ bool plan_uses_plateau(const TrainPlan *plan);
 /* Returns how many images all ranks take in a step. */
 uint64_t plan_total_batch(const TrainPlan *plan);
 
+/* Returns whether the run is counted in iterations (--iters, --val-every). */
+bool plan_counts_iterations(const TrainPlan *plan);
+/* Returns the steps of an epoch, and of all epochs before it. */
+uint64_t plan_epoch_steps(const TrainPlan *plan, uint64_t epoch);
+uint64_t plan_steps_before(const TrainPlan *plan, uint64_t epoch);
+/* Returns how many iterations so many steps are; 0 where the run is counted in epochs. */
+uint64_t plan_iterations(const TrainPlan *plan, uint64_t steps);
+/* Writes what an epoch is called at its end, "epoch 3" or "iteration 20000". Returns text. */
+const char *plan_epoch_text(const TrainPlan *plan, uint64_t epoch, char *text, size_t text_bytes);
+
 /* Returns the edge of the training images of an epoch. */
 uint32_t plan_edge(const TrainPlan *plan, uint64_t epoch);
 
@@ -140,6 +154,7 @@ FshStatus plan_batch(TrainPlan *plan, const TrainOptions *options, FshError *err
 FshStatus plan_images(TrainPlan *plan, const TrainOptions *options, const TrainingData *data,
                       FshError *error);
 void plan_precision(TrainPlan *plan, const TrainOptions *options);
+FshStatus plan_length(TrainPlan *plan, const TrainOptions *options, FshError *error);
 FshStatus plan_training(TrainPlan *plan, const TrainOptions *options, FshError *error);
 /* The parts of plan_training: optimizer, then learning rate, then plateau and early stopping. */
 FshStatus plan_optimizer(TrainPlan *plan, const TrainOptions *options, FshError *error);

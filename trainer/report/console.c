@@ -106,10 +106,14 @@ void console_step(Console *console, const StepReport *report)
 {
     char text[512], remaining[32];
     size_t length =
-        append(text, sizeof text, 0, "Epoch: [%llu][%*llu/%llu]\tTime %6.3f (%6.3f)\tData %6.3f (%6.3f)",
-               (unsigned long long)report->epoch, digits_of(report->steps),
-               (unsigned long long)report->step + 1, (unsigned long long)report->steps, report->seconds_now,
-               report->seconds_mean, report->data_now, report->data_mean);
+        report->iterations
+            ? append(text, sizeof text, 0, "Iteration: [%*llu/%llu]", digits_of(report->iterations),
+                     (unsigned long long)report->iteration, (unsigned long long)report->iterations)
+            : append(text, sizeof text, 0, "Epoch: [%llu][%*llu/%llu]", (unsigned long long)report->epoch,
+                     digits_of(report->steps), (unsigned long long)report->step + 1,
+                     (unsigned long long)report->steps);
+    length = append(text, sizeof text, length, "\tTime %6.3f (%6.3f)\tData %6.3f (%6.3f)",
+                    report->seconds_now, report->seconds_mean, report->data_now, report->data_mean);
     for (int i = 0; i < METRIC_COUNT; i++)
         if (metrics_has(&report->mean, (Metric)i) && metric_is_shown((Metric)i, console->classes))
             length = append(text, sizeof text, length,
@@ -154,10 +158,15 @@ static size_t format_progress(const StepReport *report, bool brief, char *text, 
     static const Metric shown[] = {METRIC_LOSS, METRIC_TOP1, METRIC_PSNR};
     char remaining[32];
     const double data_share = report->seconds_mean > 0 ? 100 * report->data_mean / report->seconds_mean : 0;
-    size_t length = append(
-        text, text_bytes, 0, brief ? "%llu/%llu %*llu/%llu " : "epoch %llu/%llu step %*llu/%llu ",
-        (unsigned long long)report->epoch, (unsigned long long)report->epochs, digits_of(report->steps),
-        (unsigned long long)report->step + 1, (unsigned long long)report->steps);
+    size_t length = report->iterations
+                        ? append(text, text_bytes, 0, brief ? "%*llu/%llu " : "iteration %*llu/%llu ",
+                                 digits_of(report->iterations), (unsigned long long)report->iteration,
+                                 (unsigned long long)report->iterations)
+                        : append(text, text_bytes, 0,
+                                 brief ? "%llu/%llu %*llu/%llu " : "epoch %llu/%llu step %*llu/%llu ",
+                                 (unsigned long long)report->epoch, (unsigned long long)report->epochs,
+                                 digits_of(report->steps), (unsigned long long)report->step + 1,
+                                 (unsigned long long)report->steps);
     for (size_t i = 0; i < sizeof shown / sizeof *shown; i++)
         if (metrics_has(&report->mean, shown[i]))
             length = append(text, text_bytes, length, shown[i] == METRIC_LOSS ? " %s %.4g" : " %s %.2f",

@@ -36,6 +36,7 @@ FSH_PRINTF(2, 3) void console_warning(Console *console, const char *format, ...)
 /* The state of training after a step. "now": of this step; "mean": over the epoch so far. */
 typedef struct StepReport {
     uint64_t epoch, epochs, step, steps; /* epoch and step count from 0; steps: of an epoch */
+    uint64_t iteration, iterations;      /* done with this step, in all; 0: the run is counted in epochs */
     double seconds_now, seconds_mean;    /* of a whole step */
     double data_now, data_mean;          /* of that, waiting for the loader */
     Metrics now, mean;
@@ -47,7 +48,8 @@ typedef struct StepReport {
                                           * first */
 } StepReport;
 
-/* Prints a line of the log: "Epoch: [2][ 50/156]  Time …  Data …  Loss …  Acc@1 …  Acc@5 …  ETA 2:05". */
+/* Prints a line of the log: "Epoch: [2][ 50/156]  Time …  Data …  Loss …  Acc@1 …  Acc@5 …  ETA 2:05", or
+ * "Iteration: [  50/20000]  …". */
 void console_step(Console *console, const StepReport *report);
 /* Redraws the progress line, at most ten times a second; does nothing if the stream is no terminal. */
 void console_progress(Console *console, const StepReport *report);

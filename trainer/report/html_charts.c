@@ -54,7 +54,7 @@ static void widen(const ChartSeries *series, HtmlPage *page, double *low, double
     free(sorted);
 }
 
-/* Adds the x axis with the numbers of epochs; none below 0. */
+/* Adds the x axis with its numbers; none below 0. */
 static void add_x_axis(HtmlPage *page, const HtmlAxis *x, const char *x_name)
 {
     const size_t names = (size_t)(x->high / x->step + 1e-6) + 1;
@@ -151,7 +151,7 @@ void html_add_chart(HtmlPage *page, const Chart *chart)
     if (chart->from_zero)
         low = fmin(low, 0);
     const HtmlAxis y = html_axis(low, high, false);
-    const HtmlAxis x = {-1, x_high, html_axis(-1, x_high, true).step}; /* the first epoch begins at -1 */
+    const HtmlAxis x = {chart->x_low, x_high, html_axis(chart->x_low, x_high, true).step};
     html_add(page, "<figure class=\"chart\"><h3>");
     html_add_string(page, chart->title);
     if (chart->unit[0]) {

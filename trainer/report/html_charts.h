@@ -23,6 +23,7 @@ typedef struct ChartSeries {
 typedef struct Chart {
     const char *title, *unit; /* unit: "" or "%", "dB" */
     const char *x_name;       /* "epoch": written below the axis, and in the titles of marks, "at epoch 3" */
+    double x_low;             /* where the axis begins, <= 0 */
     bool from_zero;           /* the axis begins at 0, so that variation is seen in proportion */
     ChartSeries series[CHART_SERIES_MAX];
     size_t series_count;

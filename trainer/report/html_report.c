@@ -58,7 +58,7 @@ static const struct {
      {{"eval_ssim", "evaluation", LOOK_EVALUATION}, {"ema_ssim", "averaged weights", LOOK_AVERAGE}},
      NULL,
      false},
-    {"Learning rate", "", {{"lr", "last step of the epoch", LOOK_TRAINING}}, "lr", false},
+    {"Learning rate", "", {{"lr", "last step", LOOK_TRAINING}}, "lr", false},
     {"Throughput", "images/s", {{"images_per_second", "training", LOOK_TRAINING}}, "images_per_second", true},
 };
 
@@ -117,17 +117,39 @@ static double sum_of(const HtmlReport *report, const char *column)
     return sum;
 }
 
+/* Returns whether the run is counted in iterations, which its rows tell then. */
+static bool counts_iterations(const HtmlReport *report)
+{
+    return run_table_column(&report->history->epochs, "iteration") != NULL;
+}
+
+/* Returns what the run is counted in. */
+static const char *unit_of(const HtmlReport *report)
+{
+    return counts_iterations(report) ? "iteration" : "epoch";
+}
+
 /* ---- status ---- */
 
 /* Adds the state of the run: "Running: epoch 3 of 20, step 120 of 157, about 4:10 left". */
 static void add_status(HtmlPage *page, const ReportStatus *status)
 {
-    const uint64_t all = status->epochs * status->steps, done = status->epoch * status->steps + status->step;
+    const bool counts = status->iterations > 0;
+    const uint64_t all = counts ? status->iterations : status->epochs * status->steps,
+                   done = counts ? status->iteration : status->epoch * status->steps + status->step;
     char text[32];
     if (status->epochs == 0)
         return;
     html_add(page, "<p class=\"status\">");
-    if (status->state == REPORT_FINISHED)
+    if (counts)
+        html_add(page,
+                 status->state == REPORT_FINISHED ? "<b class=\"ok\">Finished</b>: %" PRIu64 " of %" PRIu64
+                                                    " iterations"
+                 : status->state == REPORT_RUNNING ? "<b>Running</b>: iteration %" PRIu64 " of %" PRIu64
+                                                   : "<b class=\"bad\">Stopped</b> after %" PRIu64
+                                                     " of %" PRIu64 " iterations",
+                 done, all);
+    else if (status->state == REPORT_FINISHED)
         html_add(page, "<b class=\"ok\">Finished</b>: %" PRIu64 " of %" PRIu64 " epochs", status->epoch,
                  status->epochs);
     else
@@ -157,7 +179,7 @@ static void add_status(HtmlPage *page, const ReportStatus *status)
 static void add_metric_tile(HtmlPage *page, const HtmlReport *report, const char *prefix, const char *whose)
 {
     const double *values = column_of(report, prefix, report->main_metric);
-    const double *epochs = column_of(report, "", "epoch");
+    const double *epochs = column_of(report, "", unit_of(report));
     const size_t best = best_row(report, values);
     char value[64] = "", name[128];
     if (!values || !epochs || best == report->history->epochs.row_count)
@@ -166,7 +188,8 @@ static void add_metric_tile(HtmlPage *page, const HtmlReport *report, const char
         if (strcmp(metric_rows[i].name, report->main_metric) != 0)
             continue;
         (void)snprintf(value, sizeof value, metric_rows[i].format, values[best]);
-        (void)snprintf(name, sizeof name, "best %s%s, epoch %.0f", metric_rows[i].title, whose, epochs[best]);
+        (void)snprintf(name, sizeof name, "best %s%s, %s %.0f", metric_rows[i].title, whose, unit_of(report),
+                       epochs[best]);
         html_add_tile(page, value, name);
     }
 }
@@ -210,8 +233,9 @@ static void add_tiles(HtmlPage *page, const HtmlReport *report)
     add_metric_tile(page, report, "eval_", "");
     add_metric_tile(page, report, "ema_", " of averaged weights");
     add_gain_tile(page, report);
-    (void)snprintf(value, sizeof value, "%zu", rows);
-    html_add_tile(page, value, rows == 1 ? "epoch" : "epochs");
+    const double *iterations = column_of(report, "", "iteration");
+    (void)snprintf(value, sizeof value, "%.0f", iterations && rows ? iterations[rows - 1] : (double)rows);
+    html_add_tile(page, value, iterations ? "iterations" : rows == 1 ? "epoch" : "epochs");
     if (time && rows && isfinite(time[rows - 1]))
         html_add_tile(page, progress_format_duration(value, sizeof value, time[rows - 1]), "in all");
     if (isfinite(rate)) {
@@ -224,7 +248,8 @@ static void add_tiles(HtmlPage *page, const HtmlReport *report)
 /* ---- charts ---- */
 
 /* Positions of epochs and steps on the axis of epochs; owned. Epoch 3 lies at 3, as tables and the log call
- * it, with the values at its end. Its steps lie between 2 and 3, so those of the first epoch lie before 0. */
+ * it, with the values at its end. Its steps lie between 2 and 3, so those of the first epoch lie before 0.
+ * Iterations lie where they are. */
 typedef struct Places {
     double *epochs, *steps;
 } Places;
@@ -232,7 +257,8 @@ typedef struct Places {
 static FshStatus make_places(const HtmlReport *report, Places *places, FshError *error)
 {
     const RunTable *epochs = &report->history->epochs, *steps = &report->history->steps;
-    const double *epoch = run_table_column(epochs, "epoch");
+    const double *epoch = run_table_column(epochs, unit_of(report));
+    const double *iteration = counts_iterations(report) ? run_table_column(steps, "iteration") : NULL;
     const double *step_epoch = run_table_column(steps, "epoch"), *step = run_table_column(steps, "step");
     places->epochs = malloc((epochs->row_count + 1) * sizeof(double));
     places->steps = malloc((steps->row_count + 1) * sizeof(double));
@@ -241,7 +267,8 @@ static FshStatus make_places(const HtmlReport *report, Places *places, FshError 
     for (size_t i = 0; i < epochs->row_count; i++)
         places->epochs[i] = epoch ? epoch[i] : (double)i;
     for (size_t i = 0; i < steps->row_count; i++)
-        places->steps[i] = step_epoch && step && report->steps_per_epoch
+        places->steps[i] = iteration ? iteration[i]
+                           : step_epoch && step && report->steps_per_epoch
                                ? step_epoch[i] - 1 + (step[i] + 1) / (double)report->steps_per_epoch
                                : NAN;
     return FSH_OK;
@@ -274,12 +301,15 @@ static bool is_left_out(const HtmlReport *report, const char *column)
 static void add_charts(HtmlPage *page, const HtmlReport *report, const Places *places)
 {
     const RunTable *epochs = &report->history->epochs, *steps = &report->history->steps;
-    html_add(page, "<h2>Curves</h2><p class=\"note\">Epochs count from 0, as in summary.csv and the log.</p>"
-                   "<div class=\"charts\">");
+    html_add(page, "<h2>Curves</h2>");
+    if (!counts_iterations(report))
+        html_add(page, "<p class=\"note\">Epochs count from 0, as in summary.csv and the log.</p>");
+    html_add(page, "<div class=\"charts\">");
     for (size_t i = 0; i < sizeof chart_rows / sizeof *chart_rows; i++) {
         Chart chart = {.title = chart_rows[i].title,
                        .unit = chart_rows[i].unit,
-                       .x_name = "epoch",
+                       .x_name = unit_of(report),
+                       .x_low = counts_iterations(report) ? 0 : -1, /* the first epoch begins at -1 */
                        .from_zero = chart_rows[i].from_zero};
         if (is_left_out(report, chart_rows[i].series[0].column))
             continue;
@@ -307,14 +337,16 @@ static void add_charts(HtmlPage *page, const HtmlReport *report, const Places *p
 static void add_epochs(HtmlPage *page, const HtmlReport *report)
 {
     const RunTable *epochs = &report->history->epochs;
-    const double *numbers = run_table_column(epochs, "epoch"), *time = run_table_column(epochs, "time");
+    const bool counts = counts_iterations(report);
+    const double *numbers = run_table_column(epochs, unit_of(report)),
+                 *time = run_table_column(epochs, "time");
     const size_t best = best_row(report, column_of(report, "eval_", report->main_metric));
     const bool folded = epochs->row_count > ROWS_OPEN;
     char text[64];
-    html_add(page, "<h2>Epochs</h2>");
+    html_add(page, "<h2>%s</h2>", counts ? "Iterations" : "Epochs");
     if (folded)
-        html_add(page, "<details><summary>%zu epochs</summary>", epochs->row_count);
-    html_add(page, "<div class=\"wide\"><table><tr><th class=\"n\">epoch");
+        html_add(page, "<details><summary>%zu %s</summary>", epochs->row_count, counts ? "rows" : "epochs");
+    html_add(page, "<div class=\"wide\"><table><tr><th class=\"n\">%s", unit_of(report));
     for (size_t c = 0; c < sizeof table_columns / sizeof *table_columns; c++)
         if (run_table_column(epochs, table_columns[c].column) &&
             !is_left_out(report, table_columns[c].column))

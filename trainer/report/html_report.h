@@ -43,7 +43,9 @@ typedef struct ReportStatus {
     ReportState state;
     /* epoch: the current one, from 0; epochs: how many are planned, 0: show no status */
     uint64_t epoch, epochs;
-    uint64_t step, steps;     /* step: steps done of the epoch; steps: all of it */
+    uint64_t step, steps; /* step: steps done of the epoch; steps: all of it */
+    /* done, and in all, where the run is counted in iterations: shown in place of epochs; else 0 */
+    uint64_t iteration, iterations;
     double remaining_seconds; /* NaN: not known */
     int64_t written;          /* now, seconds since 1970 */
     const char *why;          /* why it stopped, or finished before the last epoch; NULL: nothing to say */
@@ -56,10 +58,11 @@ typedef struct HtmlReport {
     const char *verdict;  /* the sentence of verdict_of_speed or verdict_of_divergence; NULL: none */
     ReportStatus status;
     const RunHistory *history;
-    const char *main_metric;  /* "top1", "psnr", "loss": the best epoch has the best eval_ value of it */
-    bool metric_rises;        /* a higher main_metric is better */
-    bool top5;                /* show top-5 */
-    uint64_t steps_per_epoch; /* places a logged step within its epoch; 0: steps are not drawn */
+    const char *main_metric; /* "top1", "psnr", "loss": the best epoch has the best eval_ value of it */
+    bool metric_rises;       /* a higher main_metric is better */
+    bool top5;               /* show top-5 */
+    /* Places a logged step within its epoch; 0: steps are not drawn. Rows of iterations do without. */
+    uint64_t steps_per_epoch;
     const ReportFacts *facts;
     size_t fact_tables;
     const ClassCounts *classes;     /* of the last evaluation; NULL: none, or pairs */

@@ -277,7 +277,8 @@ static FshStatus write_head(const Record *record, FshError *error)
 {
     const Columns columns = columns_of(&record->shape);
     char row[256];
-    size_t length = (size_t)snprintf(row, sizeof row, "epoch,time,train_loss,eval_loss");
+    size_t length = (size_t)snprintf(row, sizeof row, "epoch,%stime,train_loss,eval_loss",
+                                     record->shape.iterations ? "iteration," : "");
     for (size_t i = 0; i < columns.count; i++)
         length +=
             (size_t)snprintf(row + length, sizeof row - length, ",eval_%s", metric_names[columns.metrics[i]]);
@@ -445,10 +446,17 @@ static json_t *make_event(const char *event, uint64_t epoch)
     return json_pack("{s:s, s:I}", "event", event, "epoch", (json_int_t)epoch);
 }
 
+/* Adds the iterations done, where the run is counted in them. Returns false without memory. */
+static bool set_iteration(json_t *object, uint64_t iteration)
+{
+    return !iteration || json_object_set_new(object, "iteration", json_integer((json_int_t)iteration)) == 0;
+}
+
 FshStatus record_step(Record *record, const StepReport *report, FshError *error)
 {
     json_t *object = make_event("step", report->epoch);
-    bool set = object && json_object_set_new(object, "step", json_integer((json_int_t)report->step)) == 0;
+    bool set = object && json_object_set_new(object, "step", json_integer((json_int_t)report->step)) == 0 &&
+               set_iteration(object, report->iteration);
     set = set && set_metrics(object, "", &report->now);
     set = set && set_number(object, "", "lr", report->learning_rate);
     if (set && !isnan(report->gradient_norm))
@@ -467,8 +475,12 @@ static FshStatus append_summary(const Record *record, const EpochReport *report,
 {
     const Columns columns = columns_of(&record->shape);
     char row[512];
-    size_t length = (size_t)snprintf(row, sizeof row, "%llu,%.3f,%.6g,", (unsigned long long)report->epoch,
-                                     report->seconds, metrics_value(&report->train, METRIC_LOSS));
+    size_t length = (size_t)snprintf(row, sizeof row, "%llu,", (unsigned long long)report->epoch);
+    if (record->shape.iterations)
+        length += (size_t)snprintf(row + length, sizeof row - length, "%llu,",
+                                   (unsigned long long)report->iteration);
+    length += (size_t)snprintf(row + length, sizeof row - length, "%.3f,%.6g,", report->seconds,
+                               metrics_value(&report->train, METRIC_LOSS));
     if (report->evaluated)
         length += (size_t)snprintf(row + length, sizeof row - length, "%.6g",
                                    metrics_value(&report->evaluation, METRIC_LOSS));
@@ -493,7 +505,8 @@ static json_t *epoch_event(const EpochReport *report)
 {
     char digest[17];
     json_t *object = make_event("epoch", report->epoch);
-    bool set = object && set_number(object, "", "time", report->seconds);
+    bool set =
+        object && set_iteration(object, report->iteration) && set_number(object, "", "time", report->seconds);
     set = set && set_metrics(object, "train_", &report->train);
     set = set && set_number(object, "", "lr", report->learning_rate);
     set = set && set_number(object, "", "images_per_second", report->images_per_second);

@@ -3,7 +3,8 @@
  *   args.json       options, what was chosen, dataset, device, versions: enough to repeat the run
  *   summary.csv     a row for each epoch, timm's columns:
  *                   epoch,time,train_loss,eval_loss,eval_top1,eval_top5,lr (pairs: eval_psnr,eval_ssim in
- *                   their place; with an average of the weights its metrics follow as ema_top1 …)
+ *                   their place; with an average of the weights its metrics follow as ema_top1 …; of a run
+ *                   that is counted in iterations, those done stand behind the epoch)
  *   metrics.jsonl   an object for each logged step and each epoch
  *
  * Rows are appended whole: when the disk is full, the file ends with the row before. A run that resumes from
@@ -19,7 +20,7 @@
 
 /* Decides which columns summary.csv has. */
 typedef struct RecordShape {
-    bool pairs, averaged;
+    bool pairs, averaged, iterations;
 } RecordShape;
 
 typedef struct Record {
@@ -31,7 +32,8 @@ typedef struct Record {
 /* An epoch at its end. */
 typedef struct EpochReport {
     uint64_t epoch;
-    double seconds; /* since training began, evaluation included */
+    uint64_t iteration, iterations; /* as StepReport's */
+    double seconds;                 /* since training began, evaluation included */
     Metrics train;
     bool evaluated, averaged;
     Metrics evaluation, average; /* average: evaluated with the averaged weights */

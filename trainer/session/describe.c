@@ -75,7 +75,7 @@ static json_t *plan_json(const Session *session)
         "{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:i, s:i, s:o, s:o, s:o, s:o, s:I, s:I, s:s}",
         "model", plan->model->name, "opt", optimizer_names[plan->recipe.optimizer.kind], "loss",
         loss_names[plan->recipe.loss], "batch_size", (json_int_t)plan->train_spec.batch, "val_batch_size",
-        (json_int_t)plan->evaluation_spec.batch, "steps_per_epoch", (json_int_t)plan->steps_per_epoch,
+        (json_int_t)plan->evaluation_spec.batch, "steps_per_epoch", (json_int_t)plan->steps_per_pass,
         "train_samples", (json_int_t)plan->train_count, "val_samples", (json_int_t)plan->evaluation_count,
         "lr", plan->schedule.base, "warmup_steps", (json_int_t)plan->schedule.warmup_steps, "jobs",
         plan->threads, "workers", plan->workers, "train", view_json(&plan->train_augmentation), "val",
@@ -219,9 +219,13 @@ static void print_steps(const Session *session, const TrainOptions *options)
     (void)printf("%-38s %12s\n", "on disk, at most",
                  progress_format_bytes(bytes, sizeof bytes, run_space_needed(session, options).total_bytes));
     const TrainPlan *plan = &session->plan;
-    (void)printf("\n%" PRIu64 " epochs of %" PRIu64 " steps: %" PRIu64 " steps in all; evaluation %" PRIu64
-                 " steps\n",
-                 plan->epochs, plan->steps_per_epoch, plan->schedule.total_steps, plan->evaluation_steps);
+    if (plan_counts_iterations(plan))
+        (void)printf("\n%" PRIu64 " iterations, an epoch is %" PRIu64 ": ",
+                     plan_iterations(plan, plan->total_steps), plan_iterations(plan, plan->steps_per_pass));
+    else
+        (void)printf("\n%" PRIu64 " epochs of %" PRIu64 " steps: ", plan->epochs, plan->steps_per_epoch);
+    (void)printf("%" PRIu64 " steps in all; evaluation %" PRIu64 " steps\n", plan->total_steps,
+                 plan->evaluation_steps);
     if (plan->world_size > 1)
         (void)printf("a step takes %" PRIu64 " images: %" PRId64 " on each of %" PRIu64 " ranks\n",
                      plan_total_batch(plan), plan->train_spec.batch, plan->world_size);

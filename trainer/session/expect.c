@@ -66,7 +66,7 @@ FshStatus expect_time(Session *session, ExpectedTime *expected, FshError *error)
         status = time_evaluation(session, &evaluation_step, error);
     for (uint64_t epoch = 0; !status && epoch < plan->epochs; epoch++)
         expected->training_seconds +=
-            expected->step_seconds * relative_work(session, epoch) * (double)plan->steps_per_epoch;
+            expected->step_seconds * relative_work(session, epoch) * (double)plan_epoch_steps(plan, epoch);
     const double one = evaluation_step * (double)plan->evaluation_steps * (session->network.average ? 2 : 1);
     uint64_t evaluations = evaluation_count(plan->evaluation_interval, 0, plan->epochs);
     if (!plan->evaluation_interval && plan->epochs) { /* the first evaluation, and the interval that follows
