@@ -172,3 +172,21 @@ TEST(test_a_dumb_terminal_gets_plain_lines)
     close_terminal(&terminal, text, sizeof text);
     assert_string_equal(text, "done\r\n");
 }
+
+TEST_IN_FOLDER(test_a_log_of_iterations_counts_them, folder)
+{
+    const char *path = test_path(folder, "log");
+    FILE *stream = fopen(path, "w");
+    assert_non_null(stream);
+    StepReport report = step;
+    report.iteration = 500;
+    report.iterations = 20000;
+    Console console;
+    console_open(&console, stream, false);
+    console.classes = 10;
+    console_step(&console, &report);
+    assert_int_equal(fclose(stream), 0);
+    char *text = test_file_read(path, NULL);
+    assert_contains(text, "Iteration: [  500/20000]\tTime  0.250 ( 0.500)\tData  0.001 ( 0.100)\tLoss ");
+    free(text);
+}

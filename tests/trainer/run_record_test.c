@@ -17,7 +17,7 @@ static const EpochReport first = {.epoch = 0,
                                   .images_per_second = 100,
                                   .order_digest = 0xABCDEF};
 
-static const RecordShape classes = {false, false};
+static const RecordShape classes = {.pairs = false};
 
 static Record open_record(const char *folder, bool force)
 {
@@ -25,6 +25,29 @@ static Record open_record(const char *folder, bool force)
     FshError error = {0};
     assert_ok(record_open(&record, folder, force, &classes, "{\"a\": 1}", &error), &error);
     return record;
+}
+
+TEST_IN_FOLDER(test_iterations_stand_behind_the_epoch, folder)
+{
+    const RecordShape shape = {.iterations = true};
+    const StepReport step = {.epoch = 0, .step = 4, .iteration = 5, .iterations = 40, .gradient_norm = 1};
+    Record record = RECORD_NONE;
+    FshError error = {0};
+    EpochReport report = first;
+    report.iteration = 20;
+    report.iterations = 40;
+    assert_ok(record_open(&record, test_path(folder, "out"), false, &shape, "{}", &error), &error);
+    assert_ok(record_step(&record, &step, &error), &error);
+    assert_ok(record_epoch(&record, &report, &error), &error);
+    record_close(&record);
+    char *text = test_file_read(test_path(folder, "out/summary.csv"), NULL);
+    assert_string_equal(text, "epoch,iteration,time,train_loss,eval_loss,eval_top1,eval_top5,lr\n"
+                              "0,20,12.500,2,,,,0.05\n");
+    free(text);
+    text = test_file_read(test_path(folder, "out/metrics.jsonl"), NULL);
+    assert_contains(text, "\"step\":4,\"iteration\":5,");
+    assert_contains(text, "\"epoch\":0,\"iteration\":20,");
+    free(text);
 }
 
 TEST_IN_FOLDER(test_epochs_become_rows_of_both_tables, folder)

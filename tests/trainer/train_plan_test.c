@@ -195,6 +195,43 @@ TEST(test_the_learning_rate_grows_with_the_batch)
     assert_int_equal(made.plan.schedule.warmup_steps, 391);
 }
 
+TEST(test_a_run_of_iterations_is_cut_into_stretches)
+{
+    Case made = make_case((Facts){32, 3, true, 1000, false});
+    made.options.training.batch_size = 64; /* 15 to a pass */
+    made.options.training.iters = 100;
+    made.options.training.val_every = 30;
+    made.options.schedule.lr_warmup_iters = 7;
+    assert_ok(plan_case(&made), &made.error);
+    const TrainPlan *plan = &made.plan;
+    assert_true(plan_counts_iterations(plan));
+    assert_int_equal(plan->steps_per_pass, 15);
+    assert_int_equal(plan->epochs, 4);
+    assert_int_equal(plan->total_steps, 100);
+    assert_int_equal(plan->schedule.total_steps, 100);
+    assert_int_equal(plan->schedule.warmup_steps, 7);
+    assert_int_equal(plan->evaluation_interval, 1);
+    static const uint64_t steps[] = {30, 30, 30, 10, 0}, before[] = {0, 30, 60, 90, 100};
+    for (uint64_t i = 0; i < 5; i++) {
+        assert_int_equal(plan_epoch_steps(plan, i), steps[i]);
+        assert_int_equal(plan_steps_before(plan, i), before[i]);
+    }
+    char text[40];
+    assert_string_equal(plan_epoch_text(plan, 3, text, sizeof text), "iteration 100");
+    made.options.training.val_every = 0; /* a pass; a fifth of the run is warm-up, but at most 5 passes */
+    made.options.schedule.lr_warmup_iters = 0;
+    assert_ok(plan_case(&made), &made.error);
+    assert_int_equal(plan->steps_per_epoch, 15);
+    assert_int_equal(plan->epochs, 7);
+    assert_int_equal(plan->schedule.warmup_steps, 20);
+    made.options.training.grad_accum_steps = 4; /* of 12 steps in a pass: 3 updates */
+    assert_ok(plan_case(&made), &made.error);
+    assert_int_equal(plan->steps_per_pass, 12);
+    assert_int_equal(plan->total_steps, 400);
+    assert_int_equal(plan_iterations(plan, plan->total_steps), 100);
+    assert_int_equal(plan->epochs, 34);
+}
+
 TEST(test_a_least_learning_rate_above_the_highest_is_refused)
 {
     Case made = make_case((Facts){32, 3, true, 1000, false});

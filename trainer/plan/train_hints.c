@@ -283,7 +283,6 @@ const OptionForeign train_answers[] = {
     {"no-resume-opt", "--weights FILE takes the weights of a run alone, --resume all of its state"},
     {"clip-mode", "gradients are clipped by the norm of all together, --clip-grad; not by value, not AGC"},
     {"clip-grad-value", "gradients are clipped by the norm of all together: --clip-grad; not by value"},
-    {"layer-decay", "not there: all layers have one learning rate"},
     {"norm-weight-decay", "norms and biases have no weight decay, and --weight-decay is of all else"},
     {"bias-weight-decay", "norms and biases have no weight decay, and --weight-decay is of all else"},
     {"bn-wd", "norms and biases have no weight decay, and --weight-decay is of all else"},
