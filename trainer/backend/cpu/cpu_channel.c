@@ -143,34 +143,52 @@ static FshStatus channel_scale_backward_run(CpuStep *step, FshError *error)
 /* Each image is summed in so many pieces, whatever the threads. */
 enum { PIECES = 8 };
 
-/* Finds the pixels of piece i, counted over all images: *first and *count in image *sample. */
-static void piece_pixels(const Tensor *image, int64_t i, int64_t *sample, int64_t *first, int64_t *count)
-{
-    const int64_t pixels = image->shape[1] * image->shape[2], piece = i % PIECES;
-    *sample = i / PIECES;
-    *first = *sample * pixels + pixels * piece / PIECES;
-    *count = pixels * (piece + 1) / PIECES - pixels * piece / PIECES;
-}
+/* Some pixels of one image of input 0. */
+typedef struct Piece {
+    int64_t index, sample;   /* index: over all images */
+    int64_t first;           /* value in the input */
+    int64_t count, channels; /* pixels, and values of each */
+} Piece;
 
-static void channel_multiply_part(void *context, int part, int64_t begin, int64_t end)
+typedef struct PieceWork {
+    const CpuStep *step;
+    void (*run)(const CpuStep *step, const Piece *piece);
+} PieceWork;
+
+static void pieces_part(void *context, int part, int64_t begin, int64_t end)
 {
-    const CpuStep *step = context;
-    const Tensor *image = cpu_input(step, 0);
-    const int64_t channels = channels_of(image);
+    const PieceWork *work = context;
+    const Tensor *image = cpu_input(work->step, 0);
+    const int64_t pixels = image->shape[1] * image->shape[2], channels = channels_of(image);
     (void)part;
     for (int64_t i = begin; i < end; i++) {
-        int64_t sample, first, count;
-        piece_pixels(image, i, &sample, &first, &count);
-        kernels_of(step)->scale(cpu_read(step, 0, first * channels),
-                                (const float *)step->inputs[CHANNEL_FACTORS] + sample * channels, NULL,
-                                cpu_write(step, 0, first * channels), count, channels);
+        const int64_t sample = i / PIECES, k = i % PIECES, first = pixels * k / PIECES;
+        work->run(work->step, &(Piece){.index = i,
+                                       .sample = sample,
+                                       .first = (sample * pixels + first) * channels,
+                                       .count = pixels * (k + 1) / PIECES - first,
+                                       .channels = channels});
     }
+}
+
+/* Runs the work on every piece of every image, on all threads. */
+static void run_pieces(const CpuStep *step, void (*run)(const CpuStep *step, const Piece *piece))
+{
+    cpu_parallel(step->program->backend, cpu_input(step, 0)->shape[0] * PIECES, pieces_part,
+                 &(PieceWork){step, run});
+}
+
+static void channel_multiply_piece(const CpuStep *step, const Piece *piece)
+{
+    kernels_of(step)->scale(cpu_read(step, 0, piece->first),
+                            (const float *)step->inputs[CHANNEL_FACTORS] + piece->sample * piece->channels,
+                            NULL, cpu_write(step, 0, piece->first), piece->count, piece->channels);
 }
 
 static FshStatus channel_multiply_run(CpuStep *step, FshError *error)
 {
     (void)error;
-    cpu_parallel(step->program->backend, cpu_input(step, 0)->shape[0] * PIECES, channel_multiply_part, step);
+    run_pieces(step, channel_multiply_piece);
     return FSH_OK;
 }
 
@@ -180,21 +198,13 @@ static FshStatus channel_multiply_backward_prepare(CpuStep *step, FshError *erro
     return plan_sums(step, channels_of(image), image->shape[0] * PIECES, error);
 }
 
-static void channel_multiply_backward_part(void *context, int part, int64_t begin, int64_t end)
+static void channel_multiply_backward_piece(const CpuStep *step, const Piece *piece)
 {
-    const CpuStep *step = context;
-    const Tensor *image = cpu_input(step, 0);
-    const int64_t channels = channels_of(image);
-    (void)part;
-    for (int64_t i = begin; i < end; i++) {
-        int64_t sample, first, count;
-        piece_pixels(image, i, &sample, &first, &count);
-        kernels_of(step)->scale_backward(
-            cpu_read(step, CHANNEL_BACK_DY, first * channels),
-            cpu_read(step, CHANNEL_BACK_X, first * channels),
-            (const float *)step->inputs[CHANNEL_BACK_FACTORS] + sample * channels,
-            cpu_write(step, 0, first * channels), count, channels, part_block(step, i), part_sums(step, i));
-    }
+    kernels_of(step)->scale_backward(
+        cpu_read(step, CHANNEL_BACK_DY, piece->first), cpu_read(step, CHANNEL_BACK_X, piece->first),
+        (const float *)step->inputs[CHANNEL_BACK_FACTORS] + piece->sample * piece->channels,
+        cpu_write(step, 0, piece->first), piece->count, piece->channels, part_block(step, piece->index),
+        part_sums(step, piece->index));
 }
 
 static FshStatus channel_multiply_backward_run(CpuStep *step, FshError *error)
@@ -204,7 +214,7 @@ static FshStatus channel_multiply_backward_run(CpuStep *step, FshError *error)
     float *ds = step->outputs[CHANNEL_BACK_DFACTORS];
     (void)error;
     clear_sums(step);
-    cpu_parallel(step->program->backend, plan->parts, channel_multiply_backward_part, step);
+    run_pieces(step, channel_multiply_backward_piece);
     for (int64_t n = 0; ds && n < samples; n++)
         gather_sums(step, n * PIECES, PIECES, 0, plan->width, ds + n * plan->width);
     return FSH_OK;
@@ -344,35 +354,19 @@ static double response_factors(const CpuStep *step, const float *weight, const f
     return mean;
 }
 
-static void response_sums_part(void *context, int part, int64_t begin, int64_t end)
+static void response_sums_piece(const CpuStep *step, const Piece *piece)
 {
-    const CpuStep *step = context;
-    const Tensor *image = cpu_input(step, 0);
-    const int64_t channels = channels_of(image);
-    (void)part;
-    for (int64_t i = begin; i < end; i++) {
-        int64_t sample, first, count;
-        piece_pixels(image, i, &sample, &first, &count);
-        const void *x = cpu_read(step, RESPONSE_NORM_X, first * channels);
-        kernels_of(step)->scale_backward(x, x, NULL, NULL, count, channels, part_block(step, i),
-                                         part_sums(step, i));
-    }
+    const void *x = cpu_read(step, RESPONSE_NORM_X, piece->first);
+    kernels_of(step)->scale_backward(x, x, NULL, NULL, piece->count, piece->channels,
+                                     part_block(step, piece->index), part_sums(step, piece->index));
 }
 
-static void response_norm_part(void *context, int part, int64_t begin, int64_t end)
+static void response_norm_piece(const CpuStep *step, const Piece *piece)
 {
-    const CpuStep *step = context;
-    const Tensor *image = cpu_input(step, 0);
-    const int64_t channels = channels_of(image);
-    (void)part;
-    for (int64_t i = begin; i < end; i++) {
-        int64_t sample, first, count;
-        piece_pixels(image, i, &sample, &first, &count);
-        kernels_of(step)->scale_shift(cpu_read(step, RESPONSE_NORM_X, first * channels),
-                                      response_row(step, 0) + sample * channels,
-                                      step->inputs[RESPONSE_NORM_BIAS],
-                                      cpu_write(step, RESPONSE_NORM_Y, first * channels), count, channels);
-    }
+    kernels_of(step)->scale_shift(
+        cpu_read(step, RESPONSE_NORM_X, piece->first),
+        response_row(step, 0) + piece->sample * piece->channels, step->inputs[RESPONSE_NORM_BIAS],
+        cpu_write(step, RESPONSE_NORM_Y, piece->first), piece->count, piece->channels);
 }
 
 static FshStatus response_norm_run(CpuStep *step, FshError *error)
@@ -381,7 +375,7 @@ static FshStatus response_norm_run(CpuStep *step, FshError *error)
     const int64_t channels = plan->width;
     (void)error;
     clear_sums(step);
-    cpu_parallel(step->program->backend, plan->parts, response_sums_part, step);
+    run_pieces(step, response_sums_piece);
     for (int64_t n = 0; n < cpu_input(step, 0)->shape[0]; n++) {
         float *norms = (float *)step->outputs[RESPONSE_NORM_NORMS] + n * channels;
         gather_sums(step, n * PIECES, PIECES, 0, channels, norms);
@@ -390,45 +384,30 @@ static FshStatus response_norm_run(CpuStep *step, FshError *error)
         (void)response_factors(step, step->inputs[RESPONSE_NORM_WEIGHT], norms,
                                response_row(step, 0) + n * channels);
     }
-    cpu_parallel(step->program->backend, plan->parts, response_norm_part, step);
+    run_pieces(step, response_norm_piece);
     return FSH_OK;
 }
 
 /* Computes dx = dy * factors and the sums of dy * x and of dy. */
-static void response_back_sums_part(void *context, int part, int64_t begin, int64_t end)
+static void response_back_sums_piece(const CpuStep *step, const Piece *piece)
 {
-    const CpuStep *step = context;
-    const Tensor *image = cpu_input(step, 0);
-    const int64_t channels = channels_of(image);
-    (void)part;
-    for (int64_t i = begin; i < end; i++) {
-        int64_t sample, first, count;
-        piece_pixels(image, i, &sample, &first, &count);
-        const void *dy = cpu_read(step, RESPONSE_NORM_BACK_DY, first * channels);
-        double *sums = part_sums(step, i);
-        step->kernels->norm_sums(dy, response_row(step, 2), count, channels, part_block(step, i),
-                                 sums + channels);
-        kernels_of(step)->scale_backward(dy, cpu_read(step, RESPONSE_NORM_BACK_X, first * channels),
-                                         response_row(step, 0) + sample * channels,
-                                         cpu_write(step, RESPONSE_NORM_BACK_DX, first * channels), count,
-                                         channels, part_block(step, i), sums);
-    }
+    const void *dy = cpu_read(step, RESPONSE_NORM_BACK_DY, piece->first);
+    double *sums = part_sums(step, piece->index);
+    step->kernels->norm_sums(dy, response_row(step, 2), piece->count, piece->channels,
+                             part_block(step, piece->index), sums + piece->channels);
+    kernels_of(step)->scale_backward(dy, cpu_read(step, RESPONSE_NORM_BACK_X, piece->first),
+                                     response_row(step, 0) + piece->sample * piece->channels,
+                                     cpu_write(step, RESPONSE_NORM_BACK_DX, piece->first), piece->count,
+                                     piece->channels, part_block(step, piece->index), sums);
 }
 
 /* Adds what x changes by its norm to dx. */
-static void response_back_part(void *context, int part, int64_t begin, int64_t end)
+static void response_back_piece(const CpuStep *step, const Piece *piece)
 {
-    const CpuStep *step = context;
-    const Tensor *image = cpu_input(step, 0);
-    const int64_t channels = channels_of(image);
-    (void)part;
-    for (int64_t i = begin; i < end; i++) {
-        int64_t sample, first, count;
-        piece_pixels(image, i, &sample, &first, &count);
-        void *dx = cpu_write(step, RESPONSE_NORM_BACK_DX, first * channels);
-        kernels_of(step)->scale(cpu_read(step, RESPONSE_NORM_BACK_X, first * channels),
-                                response_row(step, 1) + sample * channels, dx, dx, count, channels);
-    }
+    void *dx = cpu_write(step, RESPONSE_NORM_BACK_DX, piece->first);
+    kernels_of(step)->scale(cpu_read(step, RESPONSE_NORM_BACK_X, piece->first),
+                            response_row(step, 1) + piece->sample * piece->channels, dx, dx, piece->count,
+                            piece->channels);
 }
 
 /* Makes of the sums of sample n the slopes by which x goes into dx, and adds its part to dweight. */
@@ -464,7 +443,7 @@ static FshStatus response_norm_backward_run(CpuStep *step, FshError *error)
     for (int64_t n = 0; n < samples; n++)
         (void)response_factors(step, step->inputs[RESPONSE_NORM_BACK_WEIGHT], norms + n * channels,
                                response_row(step, 0) + n * channels);
-    cpu_parallel(step->program->backend, plan->parts, response_back_sums_part, step);
+    run_pieces(step, response_back_sums_piece);
     if (dweight)
         memset(dweight, 0, (size_t)channels * sizeof *dweight);
     for (int64_t n = 0; n < samples; n++) {
@@ -474,7 +453,7 @@ static FshStatus response_norm_backward_run(CpuStep *step, FshError *error)
     }
     gather_sums(step, 0, plan->parts, channels, channels, step->outputs[RESPONSE_NORM_BACK_DBIAS]);
     if (step->outputs[RESPONSE_NORM_BACK_DX])
-        cpu_parallel(step->program->backend, plan->parts, response_back_part, step);
+        run_pieces(step, response_back_piece);
     return FSH_OK;
 }
 
