@@ -48,7 +48,8 @@ void html_add_string(HtmlPage *page, const char *text)
     html_add_text(page, text, strlen(text));
 }
 
-void html_add_markup(HtmlPage *page, const char *markup)
+/* Adds our own markup of any length, unchanged. */
+static void add_markup(HtmlPage *page, const char *markup)
 {
     append(page, markup, strlen(markup));
 }
@@ -66,11 +67,11 @@ void html_add(HtmlPage *page, const char *format, ...)
 
 void html_add_tile(HtmlPage *page, const char *value, const char *name)
 {
-    html_add_markup(page, "<div><b>");
+    add_markup(page, "<div><b>");
     html_add_string(page, value);
-    html_add_markup(page, "</b><span>");
+    add_markup(page, "</b><span>");
     html_add_string(page, name);
-    html_add_markup(page, "</span></div>");
+    add_markup(page, "</span></div>");
 }
 
 void html_add_base64(HtmlPage *page, const void *bytes, size_t length)
@@ -97,23 +98,23 @@ void html_begin(HtmlPage *page, const char *title, unsigned refresh_seconds)
              html_script_hash);
     if (refresh_seconds) /* the script is more careful: it waits while the reader types */
         html_add(page, "<noscript><meta http-equiv=\"refresh\" content=\"%u\"></noscript>", refresh_seconds);
-    html_add_markup(page, "<title>");
+    add_markup(page, "<title>");
     html_add_string(page, title);
-    html_add_markup(page, "</title><style>");
+    add_markup(page, "</title><style>");
     for (const char *const *style = html_styles; *style; style++)
-        html_add_markup(page, *style);
-    html_add_markup(page, "</style></head>");
+        add_markup(page, *style);
+    add_markup(page, "</style></head>");
     if (refresh_seconds)
         html_add(page, "<body data-refresh=\"%u\">", refresh_seconds);
     else
-        html_add_markup(page, "<body>");
+        add_markup(page, "<body>");
 }
 
 FshStatus html_write(HtmlPage *page, const char *path, bool force)
 {
-    html_add_markup(page, "<script>");
-    html_add_markup(page, html_script);
-    html_add_markup(page, "</script></body></html>\n");
+    add_markup(page, "<script>");
+    add_markup(page, html_script);
+    add_markup(page, "</script></body></html>\n");
     if (!page->status)
         page->status =
             file_write_atomic(path, page->text.bytes, page->text.length, force, false, page->error);

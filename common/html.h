@@ -31,8 +31,6 @@ void html_begin(HtmlPage *page, const char *title, unsigned refresh_seconds);
 
 /* Adds our own markup with numbers, at most 1023 bytes. Never pass foreign text. */
 void html_add(HtmlPage *page, const char *format, ...) FSH_PRINTF(2, 3);
-/* Adds our own markup of any length, unchanged. */
-void html_add_markup(HtmlPage *page, const char *markup);
 
 /* Add text, escaped so that it may stand between tags and in quoted attributes. */
 void html_add_text(HtmlPage *page, const char *text, size_t length);

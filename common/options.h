@@ -166,9 +166,6 @@ int options_first_choice(const Option *option);
  * if there is none. */
 bool options_find_choice(const Option *option, const char *text, int *index_ret);
 
-/* Writes "-j, --jobs N" to buffer; "--flip, --no-flip" for a flag that is on by default. */
-void options_spelling(const Option *option, char *buffer, size_t buffer_bytes);
-
 /* Prints --help-options: one spelling a line, for the test that compares man pages with the table. */
 void options_print_list(const OptionTable *table, FILE *stream);
 

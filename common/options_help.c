@@ -6,7 +6,8 @@
 
 enum { HELP_COLUMNS = 80, HELP_INDENT_MAX = 30, SPELLING_MAX = 128 };
 
-void options_spelling(const Option *option, char *buffer, size_t buffer_bytes)
+/* Writes "-j, --jobs N" to buffer; "--flip, --no-flip" for a flag that is on by default. */
+static void write_spelling(const Option *option, char *buffer, size_t buffer_bytes)
 {
     char letter[8] = "";
     if (option->letter)
@@ -111,7 +112,7 @@ typedef struct HelpPage {
 static size_t help_spelling(const Option *option, char *buffer, size_t buffer_bytes)
 {
     char spelling[SPELLING_MAX];
-    options_spelling(option, spelling, sizeof spelling);
+    write_spelling(option, spelling, sizeof spelling);
     /* Long names are aligned, with or without a letter in front. */
     (void)snprintf(buffer, buffer_bytes, "  %s%s", option->letter ? "" : "    ", spelling);
     return columns_of(buffer, strlen(buffer));
@@ -178,7 +179,7 @@ void options_print_help(const OptionTable *table, FILE *stream)
 static void print_spelling(const Option *option, void *context)
 {
     char spelling[SPELLING_MAX];
-    options_spelling(option, spelling, sizeof spelling);
+    write_spelling(option, spelling, sizeof spelling);
     (void)fprintf(context, "%s\n", spelling);
 }
 

@@ -145,10 +145,10 @@ OpenRequest fsh_check_request(const FileCheck *check);
  * FSH_ERR_CORRUPT. */
 FshStatus fsh_record_file_take(const SplitFile *file, const OpenRequest *request, Metadata *metadata_ret,
                                uint64_t *count_ret, FshError *error);
-/* The open of a container: maps the file, calls parse, and hands the metadata over. */
+/* Opens a file of a container: maps it, calls parse, and hands the metadata over. */
 FshStatus fsh_record_file_open(SplitFile *file, const char *path, const OpenRequest *request,
                                FshError *error);
-/* The check of a container: maps data_name of the file, or the file itself, then calls check_structure. */
+/* Checks a file of a container: maps its data_name, or the file itself, then calls check_structure. */
 FshStatus fsh_record_file_check(const FileCheck *check, FileReport *report, Metadata *metadata_ret,
                                 FshError *error);
 FshStatus fsh_record_file_sample(const SplitFile *file, uint64_t record, FshSample *sample, RecordHead *head,

@@ -49,7 +49,9 @@ static FshStatus refuse_twice(const char *path, const NameList *names, FshError 
     return status;
 }
 
-FshStatus key_read_class_list(const char *path, NameList *names, FshError *error)
+/* Reads names, one a line; what follows a tab and empty lines are passed over. FSH_ERR_NOT_FOUND,
+ * FSH_ERR_SYSTEM; FSH_ERR_CORRUPT: no text, no name, or one name twice. */
+static FshStatus read_class_list(const char *path, NameList *names, FshError *error)
 {
     Buffer text = {0};
     FshStatus status = file_read_stream(path, LIST_BYTES_MAX, &text, error);
@@ -165,7 +167,7 @@ FshStatus key_choose_classes(PackKeyed *keyed, FshError *error)
     int32_t *labels = NULL;
     if (keyed->found->kind != FSH_KIND_CLASSES)
         return fsh_error_set(error, FSH_ERR_USAGE, "--classes: pairs have no classes");
-    FshStatus status = key_read_class_list(options->classes, &chosen, error);
+    FshStatus status = read_class_list(options->classes, &chosen, error);
     if (!status) {
         labels = match_classes(keyed, &chosen);
         status = labels ? keep_samples(keyed, labels, chosen.count, error)
@@ -210,7 +212,7 @@ static FshStatus label_by_number(PackKeyed *keyed, const char *const *texts, uin
                                  NameList *names, FshError *error)
 {
     const PackOptions *options = keyed->found->options;
-    FshStatus status = options->classes ? key_read_class_list(options->classes, names, error)
+    FshStatus status = options->classes ? read_class_list(options->classes, names, error)
                                         : names_add_numbers(names, most + 1, what, error);
     for (uint64_t i = 0; i < keyed->sample_count && !status; i++) {
         uint64_t number = 0;

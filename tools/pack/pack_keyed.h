@@ -87,9 +87,6 @@ FshStatus key_hint_suffix(PackKeyed *keyed, const SideImage *orphans, size_t cou
  * with a warning. */
 FshStatus key_mend(PackKeyed *keyed, FshError *error);
 
-/* Reads names, one a line; what follows a tab and empty lines are passed over. FSH_ERR_NOT_FOUND,
- * FSH_ERR_SYSTEM; FSH_ERR_CORRUPT: no text, no name, or one name twice. (pack_chosen.c) */
-FshStatus key_read_class_list(const char *path, NameList *names, FshError *error);
 /* Counts an image that is left out because its class is not one of --classes. */
 void keyed_count_other_class(PackKeyed *keyed, const char *path);
 /* Applies --classes. */

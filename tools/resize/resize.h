@@ -22,9 +22,6 @@ typedef enum ResizeOutcome {
     RESIZE_OUTCOME_COUNT,
 } ResizeOutcome;
 
-/* "resized", "converted", "copied", "linked", "done before", "too small", "failed". */
-extern const char *const resize_outcome_names[RESIZE_OUTCOME_COUNT];
-
 /* Where the threads' time went. */
 typedef enum ResizeStage {
     RESIZE_STAGE_FINDING, /* walking folders, reading a tar or a list */
@@ -35,9 +32,6 @@ typedef enum ResizeStage {
     RESIZE_STAGE_WRITING,
     RESIZE_STAGE_COUNT,
 } ResizeStage;
-
-/* "finding", "reading", "decoding", … */
-extern const char *const resize_stage_names[RESIZE_STAGE_COUNT];
 
 typedef struct ResizeSummary {
     Part part;                                     /* that was done; count 0: the whole */

@@ -13,14 +13,14 @@
 #include "common/json_text.h"
 #include "tools/job/job.h"
 
-const char *const resize_outcome_names[RESIZE_OUTCOME_COUNT] = {
+static const char *const outcome_names[RESIZE_OUTCOME_COUNT] = {
     [RESIZE_OUTCOME_RESIZED] = "resized",         [RESIZE_OUTCOME_CONVERTED] = "converted",
     [RESIZE_OUTCOME_COPIED] = "copied",           [RESIZE_OUTCOME_LINKED] = "linked",
     [RESIZE_OUTCOME_DONE_BEFORE] = "done before", [RESIZE_OUTCOME_TOO_SMALL] = "too small",
     [RESIZE_OUTCOME_FAILED] = "failed",
 };
 
-const char *const resize_stage_names[RESIZE_STAGE_COUNT] = {
+static const char *const stage_names[RESIZE_STAGE_COUNT] = {
     [RESIZE_STAGE_FINDING] = "finding",   [RESIZE_STAGE_READING] = "reading",
     [RESIZE_STAGE_DECODING] = "decoding", [RESIZE_STAGE_RESAMPLING] = "resampling",
     [RESIZE_STAGE_ENCODING] = "encoding", [RESIZE_STAGE_WRITING] = "writing",
@@ -115,7 +115,7 @@ static json_t *quirks_json(uint32_t quirks)
 static json_t *line_json(const ResizeLine *line)
 {
     json_t *object =
-        json_pack("{s:o, s:s}", "path", json_text(line->path), "status", resize_outcome_names[line->outcome]);
+        json_pack("{s:o, s:s}", "path", json_text(line->path), "status", outcome_names[line->outcome]);
     int failed = !object;
     if (line->reason)
         failed |= json_object_set_new(object, "reason", json_text(line->reason));
@@ -226,9 +226,9 @@ static void print_stages(FILE *stream, const char *program, const ResizeSummary 
     for (size_t i = 0; i < RESIZE_STAGE_COUNT; i++) {
         double part = 100 * summary->stage_seconds[order[i]] / all;
         if (part >= 0.5)
-            (void)fprintf(stream, "%s %s %.0f %%", i ? "," : "", resize_stage_names[order[i]], part);
+            (void)fprintf(stream, "%s %s %.0f %%", i ? "," : "", stage_names[order[i]], part);
     }
-    (void)fprintf(stream, "; the bottleneck is %s\n", resize_stage_names[order[0]]);
+    (void)fprintf(stream, "; the bottleneck is %s\n", stage_names[order[0]]);
 }
 
 static void print_quirks(FILE *stream, const char *program, const ResizeSummary *summary)
@@ -290,7 +290,7 @@ static void print_summary(FILE *stream, const char *program, const ResizeSummary
         if (summary->outcome_counts[i] == 0)
             continue;
         (void)fprintf(stream, "%s%" PRIu64 " %s%s", separator, summary->outcome_counts[i],
-                      tenses[dry_run && i < RESIZE_OUTCOME_DONE_BEFORE], resize_outcome_names[i]);
+                      tenses[dry_run && i < RESIZE_OUTCOME_DONE_BEFORE], outcome_names[i]);
         separator = ", ";
     }
     if (dry_run) {
@@ -361,7 +361,7 @@ static json_t *outcomes_json(const ResizeSummary *summary)
     int failed = 0;
     for (size_t i = 0; i < RESIZE_OUTCOME_COUNT && !failed; i++) {
         char name[32];
-        (void)snprintf(name, sizeof name, "%s", resize_outcome_names[i]);
+        (void)snprintf(name, sizeof name, "%s", outcome_names[i]);
         for (char *space = strchr(name, ' '); space; space = strchr(space, ' '))
             *space = '_';
         failed = json_object_set_new(object, name, json_integer((json_int_t)summary->outcome_counts[i]));
@@ -379,7 +379,7 @@ static json_t *summary_json(const ResizeSummary *summary, bool dry_run)
                                          json_integer((json_int_t)summary->quirk_counts[bit]));
     }
     for (size_t i = 0; i < RESIZE_STAGE_COUNT && !failed; i++)
-        failed = json_object_set_new(stages, resize_stage_names[i], json_real(summary->stage_seconds[i]));
+        failed = json_object_set_new(stages, stage_names[i], json_real(summary->stage_seconds[i]));
     json_t *others = json_pack(
         "{s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:o, s:o}", "dry_run", dry_run, "images",
         (json_int_t)resize_summary_images(summary), "unread", (json_int_t)summary->unread_count,

@@ -39,7 +39,5 @@ FshStatus recipe_hash(ResizeState *state, const ResizeOptions *options, FshError
  * way out. */
 FshStatus recipe_compare(const ResizeState *state, const json_t *theirs, const ResizeOptions *options,
                          bool writes, FshError *error);
-/* Writes to key under which key an option stands in recipe.json: "max_size" for "max-size". Returns key. */
-const char *recipe_key(const char *option, char *key, size_t key_bytes);
 
 #endif

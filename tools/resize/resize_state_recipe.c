@@ -165,7 +165,8 @@ FshStatus recipe_write(const ResizeState *state, const ResizeOptions *options, b
     return recipe_write_json(state, RECIPE_NAME, recipe_json(state, options, complete, error), error);
 }
 
-const char *recipe_key(const char *option, char *key, size_t key_bytes)
+/* Writes to key under which key an option stands in recipe.json: "max_size" for "max-size". Returns key. */
+static const char *recipe_key(const char *option, char *key, size_t key_bytes)
 {
     (void)snprintf(key, key_bytes, "%s", option);
     for (char *dash = strchr(key, '-'); dash; dash = strchr(dash, '-'))

@@ -54,7 +54,6 @@ typedef struct RunState {
 } RunState;
 
 /* Returns the state as a new JSON object; NULL: no memory. */
-/* A new object; NULL: no memory. */
 json_t *run_state_object(const RunState *state);
 /* Reads the object into state. FSH_ERR_CORRUPT: a member is missing or of another type. path: the checkpoint,
  * for the message. */

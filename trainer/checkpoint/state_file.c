@@ -17,7 +17,8 @@ static bool is_gathered(const char *name)
     return text_has_suffix(name, suffix) || strcmp(name, "optimizer.micro") == 0;
 }
 
-bool state_part_has(StatePart part, const Tensor *tensor)
+/* Returns whether the tensor belongs to the part. */
+static bool part_has(StatePart part, const Tensor *tensor)
 {
     const bool lasts =
         tensor->role == TENSOR_PARAMETER || tensor->role == TENSOR_BUFFER || tensor->role == TENSOR_OPTIMIZER;
@@ -50,7 +51,7 @@ static void list_tensors(Writing *writing, const Graph *graph, StatePart part)
     static const char suffix[] = ".running_var";
     for (size_t i = 0; i < graph_tensor_count(graph); i++) {
         const Tensor *tensor = graph_tensor(graph, (TensorId)i);
-        if (!state_part_has(part, tensor))
+        if (!part_has(part, tensor))
             continue;
         SafetensorsTensor *listed = &writing->tensors[writing->count++];
         *listed = (SafetensorsTensor){.name = tensor->name, .type = SAFETENSORS_F32};
@@ -113,7 +114,7 @@ uint64_t state_file_bytes(const Graph *graph, StatePart part)
     uint64_t bytes = HEADER_BYTES;
     for (size_t i = 0; i < graph_tensor_count(graph); i++) {
         const Tensor *tensor = graph_tensor(graph, (TensorId)i);
-        if (state_part_has(part, tensor))
+        if (part_has(part, tensor))
             bytes += (uint64_t)tensor_count(tensor) * sizeof(float) + ROW_BYTES;
     }
     return bytes;
@@ -189,7 +190,7 @@ static const char *find_unknown(const Safetensors *file, const Graph *graph, Sta
         const char *name = safetensors_entry(file, i)->name;
         const TensorId tensor = graph_find(graph, name);
         if (!text_has_suffix(name, batches_suffix) && !(part == STATE_AT_UPDATE && is_gathered(name)) &&
-            (tensor == TENSOR_NONE || !state_part_has(part, graph_tensor(graph, tensor))))
+            (tensor == TENSOR_NONE || !part_has(part, graph_tensor(graph, tensor))))
             return name;
     }
     return NULL;
@@ -199,7 +200,7 @@ bool state_file_has_names(const Safetensors *file, const Graph *graph, StatePart
 {
     for (size_t i = 0; i < graph_tensor_count(graph); i++) {
         const Tensor *tensor = graph_tensor(graph, (TensorId)i);
-        if (state_part_has(part, tensor) && !safetensors_find(file, tensor->name))
+        if (part_has(part, tensor) && !safetensors_find(file, tensor->name))
             return false;
     }
     return !find_unknown(file, graph, part);
@@ -211,7 +212,7 @@ FshStatus state_file_check(const char *path, const Safetensors *file, const Grap
     FshStatus status = FSH_OK;
     for (size_t i = 0; !status && i < graph_tensor_count(graph); i++) {
         const Tensor *tensor = graph_tensor(graph, (TensorId)i);
-        if (state_part_has(part, tensor) && !is_left_out(left_out, tensor->name))
+        if (part_has(part, tensor) && !is_left_out(left_out, tensor->name))
             status = check_tensor(path, file, tensor, error);
     }
     const char *unknown = status ? NULL : find_unknown(file, graph, part);
@@ -257,7 +258,7 @@ FshStatus state_file_read(const char *path, const Safetensors *file, State *stat
     FshStatus status = FSH_OK;
     for (size_t i = 0; !status && i < graph_tensor_count(graph); i++) {
         const Tensor *tensor = graph_tensor(graph, (TensorId)i);
-        if (state_part_has(part, tensor) && !is_left_out(left_out, tensor->name))
+        if (part_has(part, tensor) && !is_left_out(left_out, tensor->name))
             status = read_tensor(path, file, state, tensor, error);
     }
     return status;

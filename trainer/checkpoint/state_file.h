@@ -21,9 +21,6 @@ typedef enum StatePart {
     STATE_AT_UPDATE, /* these, but for what is gathered for the next update, which a file may hold */
 } StatePart;
 
-/* Returns whether the tensor belongs to the part. */
-bool state_part_has(StatePart part, const Tensor *tensor);
-
 /* Writes path atomically and replaces an existing file. batches: num_batches_tracked. */
 FshStatus state_file_write(const char *path, State *state, const Graph *graph, StatePart part,
                            uint64_t batches, const SafetensorsMetadata *metadata, size_t metadata_count,

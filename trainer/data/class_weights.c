@@ -5,8 +5,6 @@
 
 #include "common/display_names.h"
 
-const char class_weights_balanced[] = "balanced";
-
 static const double weight_max = 1e6;
 
 /* Sets the weights to one divided by each class's number of samples, in such a measure that the mean over the
@@ -69,7 +67,7 @@ FshStatus class_weights_make(float **weights_ret, const char *text, const Traini
     *weights_ret = calloc(count + 1, sizeof **weights_ret);
     if (!*weights_ret || !counts)
         status = fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for the weights of %zu classes", count);
-    else if (strcmp(text, class_weights_balanced) == 0)
+    else if (strcmp(text, "balanced") == 0)
         balance(*weights_ret, counts, data);
     else
         status = read_weights(*weights_ret, text, data, error);

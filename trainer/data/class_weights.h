@@ -15,8 +15,6 @@
 
 #include "trainer/data/training_data.h"
 
-extern const char class_weights_balanced[]; /* "balanced" */
-
 /* Sets *weights_ret to data->class_count weights; the caller frees them. data has a training split of
  * classes. FSH_ERR_NOT_FOUND, FSH_ERR_SYSTEM, FSH_ERR_CORRUPT: of the file. FSH_ERR_MISMATCH: a class that it
  * does not weigh, a weight that is no number from 0 to 1e6, or none above 0. FSH_ERR_MEMORY. On failure

@@ -6,7 +6,8 @@
 
 #include "trainer/backend/colour_math.h"
 
-const char *const erasing_fill_names[] = {"const", "rand", "pixel", NULL};
+/* timm's --remode, in the order of ErasingFill. */
+static const char *const erasing_fill_names[] = {"const", "rand", "pixel", NULL};
 
 static double between(Random *random, double low, double high)
 {

@@ -20,9 +20,6 @@ typedef enum ErasingFill {
     ERASING_FILL_COUNT
 } ErasingFill;
 
-/* "const", "rand", "pixel", NULL: timm's --remode, in enum order. */
-extern const char *const erasing_fill_names[];
-
 typedef struct RandomErasing {
     double probability;          /* 0: never */
     double scale_min, scale_max; /* part of the area; torchvision 0.02 to 0.33 */

@@ -13,7 +13,8 @@ static const uint64_t order_stream = 0x6f72646572;    /* "order" */
 static const uint64_t class_stream = 0x636c617373;    /* "class" */
 static const uint64_t member_stream = 0x6d656d626572; /* "member" */
 
-const char *const sampler_names[] = {"shuffle", "balanced", NULL};
+/* In the order of SamplerKind. */
+static const char *const sampler_names[] = {"shuffle", "balanced", NULL};
 
 static uint64_t repeats_of(const Sampler *sampler)
 {

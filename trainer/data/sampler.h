@@ -39,7 +39,6 @@ typedef enum SamplerKind {
     SAMPLER_SHUFFLE,  /* a permutation of the split */
     SAMPLER_BALANCED, /* each class equally often */
 } SamplerKind;
-extern const char *const sampler_names[]; /* "shuffle", "balanced", NULL */
 
 /* The options of what an epoch of training consists of. */
 typedef struct Sampling {

@@ -23,12 +23,14 @@ uint32_t tile_count(const TileAxis *axis)
     return axis->length <= axis->edge ? 1 : (axis->length - axis->overlap + step - 1) / step;
 }
 
-uint32_t tile_begin(const TileAxis *axis, uint32_t index)
+/* Returns where tile `index` begins. */
+static uint32_t tile_begin(const TileAxis *axis, uint32_t index)
 {
     return index * (axis->edge - axis->overlap);
 }
 
-uint32_t tile_length(const TileAxis *axis, uint32_t index)
+/* Returns how long tile `index` is. */
+static uint32_t tile_length(const TileAxis *axis, uint32_t index)
 {
     const uint32_t left = axis->length - tile_begin(axis, index);
     return left < axis->edge ? left : axis->edge;

@@ -30,10 +30,6 @@ typedef struct TileAxis {
 
 /* Returns the number of tiles along the side. */
 uint32_t tile_count(const TileAxis *axis);
-/* Returns where tile `index` begins. */
-uint32_t tile_begin(const TileAxis *axis, uint32_t index);
-/* Returns how long tile `index` is. */
-uint32_t tile_length(const TileAxis *axis, uint32_t index);
 
 /* A tile of an image: columns x..x+width-1, rows y..y+height-1. */
 typedef struct Tile {

@@ -21,7 +21,7 @@ typedef struct Convnext {
     bool linear; /* the 1x1 convolutions are nn.Linear there: files have their weights as matrices */
 } Convnext;
 
-/* A convolution with timm's first weights. */
+/* Appends a convolution with timm's first weights. */
 static TensorId conv(Graph *graph, const char *name, TensorId x, const Conv2d *conv2d)
 {
     char parameter[GRAPH_NAME_MAX];
@@ -43,7 +43,7 @@ static TensorId pointwise(Graph *graph, const Convnext *net, const char *prefix,
     return x;
 }
 
-/* dropped: the probability that the block is left out. */
+/* Appends a block. dropped: the probability that it is left out. */
 static TensorId block(Graph *graph, const Convnext *net, const char *prefix, TensorId input, int64_t channels,
                       double dropped)
 {

@@ -156,7 +156,7 @@ FshStatus plan_images(TrainPlan *plan, const TrainOptions *options, const Traini
 void plan_precision(TrainPlan *plan, const TrainOptions *options);
 FshStatus plan_length(TrainPlan *plan, const TrainOptions *options, FshError *error);
 FshStatus plan_training(TrainPlan *plan, const TrainOptions *options, FshError *error);
-/* The parts of plan_training: optimizer, then learning rate, then plateau and early stopping. */
+/* Decide the optimizer, then the learning rate, then plateau and early stopping: parts of plan_training. */
 FshStatus plan_optimizer(TrainPlan *plan, const TrainOptions *options, FshError *error);
 FshStatus plan_schedule(TrainPlan *plan, const TrainOptions *options, FshError *error);
 FshStatus plan_watch(TrainPlan *plan, const TrainOptions *options, FshError *error);

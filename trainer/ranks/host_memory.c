@@ -235,7 +235,7 @@ HostRankState host_memory_state(const HostMemory *memory, uint64_t index)
     return (HostRankState)atomic_load(&memory->head->ranks[index].state);
 }
 
-/* The lock is tested first: a rank that leaves in order says so before it releases the lock. */
+/* Tests the lock first: a rank that leaves in order says so before it releases the lock. */
 bool host_memory_has_died(const HostMemory *memory, uint64_t index)
 {
     return !is_held(memory->descriptor, FIRST_RANK_BYTE + (off_t)index, 1, NULL) &&

@@ -179,7 +179,7 @@ double host_ranks_timeout(const HostRanks *host)
     return host->timeout_seconds;
 }
 
-/* After a signal the others would wait only to make a checkpoint together. */
+/* Returns less after a signal: the others would wait only to make a checkpoint together. */
 double host_ranks_still_most(const HostRanks *host, int *signal_ret)
 {
     *signal_ret = host->signal_number();

@@ -30,8 +30,8 @@ FshStatus hub_wire_open(HubWire *wire, const HubLink *link, FshError *error)
                : fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for the other hosts");
 }
 
-/* What nobody has read when a connection is closed makes the system reset it, and the other side lose what it
- * has not read. */
+/* Reads what is left before it closes: else the system resets the connection, and the other side loses what
+ * it has not read. */
 void hub_wire_close(HubWire *wire)
 {
     char bytes[SMALL_BYTES];

@@ -107,9 +107,8 @@ FshStatus network_end_step(Network *network, Metrics *metrics, StepResult *resul
  * CPU). */
 size_t network_steps_ahead(const Network *network);
 
-/* Write the batch, or one input, to the program. */
+/* Writes the batch to the program. */
 FshStatus network_write_batch(NetworkProgram *part, const Batch *batch, FshError *error);
-FshStatus network_write_input(NetworkProgram *part, TensorId input, const void *values, FshError *error);
 /* Allocate and free what training steps need. For network_open and network_close. */
 FshStatus network_open_steps(Network *network, FshError *error);
 void network_close_steps(Network *network);

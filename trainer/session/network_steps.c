@@ -73,7 +73,8 @@ void network_close_steps(Network *network)
 
 /* ---- a step ---- */
 
-FshStatus network_write_input(NetworkProgram *part, TensorId input, const void *values, FshError *error)
+/* Writes one input to the program; does nothing for TENSOR_NONE. */
+static FshStatus write_input(NetworkProgram *part, TensorId input, const void *values, FshError *error)
 {
     if (input == TENSOR_NONE)
         return FSH_OK;
@@ -106,7 +107,7 @@ FshStatus network_write_batch(NetworkProgram *part, const Batch *batch, FshError
     FshStatus status = FSH_OK;
     for (size_t i = 0; !status && i < sizeof inputs / sizeof *inputs; i++)
         if (inputs[i].values || !batch->recipes) /* with recipes the host has no pixels */
-            status = network_write_input(part, inputs[i].tensor, inputs[i].values, error);
+            status = write_input(part, inputs[i].tensor, inputs[i].values, error);
     return !status && batch->recipes ? write_recipes(part, batch, error) : status;
 }
 
@@ -142,7 +143,7 @@ static FshStatus write_drop_paths(const Network *network, NetworkProgram *part, 
         if (!factors)
             return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for %s", input->name);
         draw_drop_path(network->plan, batch, input, path++, factors);
-        status = network_write_input(part, (TensorId)i, factors, error);
+        status = write_input(part, (TensorId)i, factors, error);
         free(factors);
     }
     return status;
@@ -160,9 +161,9 @@ FshStatus network_write_step(Network *network, const Batch *batch, double learni
 {
     NetworkProgram *part = program_for(network, batch);
     const float rate = (float)learning_rate;
-    FshStatus status = network_write_input(part, part->learning_rate, &rate, error);
+    FshStatus status = write_input(part, part->learning_rate, &rate, error);
     if (!status)
-        status = network_write_input(part, part->class_weights, network->plan->class_weights, error);
+        status = write_input(part, part->class_weights, network->plan->class_weights, error);
     if (!status)
         status = write_drop_paths(network, part, batch, error);
     return status ? status : network_write_batch(part, batch, error);

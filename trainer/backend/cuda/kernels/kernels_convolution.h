@@ -63,15 +63,17 @@ typedef struct Depthwise {
     int64_t kernel, stride, padding;
 } Depthwise;
 
+/* Returns whether there is a kernel for it. */
 bool kernel_depthwise_fits(const Depthwise *depthwise);
-/* bias may be NULL. */
+/* Computes y; bias may be NULL. */
 cudaError_t kernel_depthwise(const DeviceTensor *x, const DeviceTensor *weight, const DeviceTensor *bias,
                              const Depthwise *depthwise, const DeviceTensor *y, cudaStream_t stream);
 cudaError_t kernel_depthwise_backward_data(const DeviceTensor *dy, const DeviceTensor *weight,
                                            const Depthwise *depthwise, const DeviceTensor *dx,
                                            cudaStream_t stream);
+/* Returns the bytes of scratch that kernel_depthwise_backward_weight wants. */
 uint64_t kernel_depthwise_scratch_bytes(const DeviceTensor *dy, const Depthwise *depthwise);
-/* dbias may be NULL. */
+/* Computes dweight and dbias, which may be NULL. */
 cudaError_t kernel_depthwise_backward_weight(const DeviceTensor *dy, const DeviceTensor *x,
                                              const Depthwise *depthwise, const DeviceTensor *dweight,
                                              const DeviceTensor *dbias, void *scratch, cudaStream_t stream);

@@ -22,10 +22,11 @@ typedef struct Direct {
  * return cudaErrorNotSupported. */
 bool kernel_direct_fits(const DeviceTensor *x, const DeviceTensor *weight, const DeviceTensor *y,
                         const Direct *direct);
-/* kernel_direct computes v = the sum above + bias, then y = v > 0 ? v : slope * v; slope 1: no activation.
- * bias: f32 [C of y], or NULL. sums: f32 [2, pitch of y], set to the sums of y and of its squares with the
- * help of scratch; NULL: neither. */
+/* Returns the bytes of scratch that kernel_direct wants for the sums. */
 uint64_t kernel_direct_sums_scratch_bytes(const DeviceTensor *y);
+/* Computes v = the sum above + bias, then y = v > 0 ? v : slope * v; slope 1: no activation. bias: f32 [C of
+ * y], or NULL. sums: f32 [2, pitch of y], set to the sums of y and of its squares with the help of scratch;
+ * NULL: neither. */
 cudaError_t kernel_direct(const DeviceTensor *x, const DeviceTensor *weight, const DeviceTensor *bias,
                           float slope, const Direct *direct, const DeviceTensor *y, const DeviceTensor *sums,
                           void *scratch, cudaStream_t stream);

@@ -78,10 +78,11 @@ cudaError_t kernel_batch_norm_apply_sums(const NormTensors *tensors, const NormR
                                          const DeviceTensor *addend, const DeviceTensor *y,
                                          cudaStream_t stream);
 
-/* The parts of kernel_batch_norm_forward for statistics of several ranks, before kernel_batch_norm_apply.
- * means computes the means of x and of its square over the rows, f64 [2, the pitch of x]; statistics makes
- * mean and inverse_deviation of their means over the ranks, and moves the running statistics. */
+/* Computes the means of x and of its square over the rows, f64 [2, the pitch of x]: the first part of
+ * kernel_batch_norm_forward where the statistics are those of several ranks. */
 cudaError_t kernel_batch_norm_means(const DeviceTensor *x, double *means, void *scratch, cudaStream_t stream);
+/* Makes mean and inverse_deviation of the means of these over the ranks, and moves the running statistics:
+ * the second part; kernel_batch_norm_apply is the third. */
 cudaError_t kernel_batch_norm_statistics(const NormTensors *tensors, const NormRunning *running,
                                          const double *means, cudaStream_t stream);
 

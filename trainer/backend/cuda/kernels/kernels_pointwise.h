@@ -23,7 +23,7 @@ cudaError_t kernel_relu(const DeviceTensor *x, float slope, const DeviceTensor *
 /* Computes dx = y > 0 ? dy : slope * dy. */
 cudaError_t kernel_relu_backward(const DeviceTensor *dy, const DeviceTensor *y, float slope,
                                  const DeviceTensor *dx, cudaStream_t stream);
-/* y = f(x), dx = dy * f'(x); f: that of the op, or of the op that it is the backward one of
+/* Compute y = f(x) and dx = dy * f'(x); f: that of the op, or of the op that it is the backward one of
  * (pointwise_math.h). cudaErrorInvalidValue: it is none of them. */
 cudaError_t kernel_pointwise(OpKind op, const DeviceTensor *x, const DeviceTensor *y, cudaStream_t stream);
 cudaError_t kernel_pointwise_backward(OpKind op, const DeviceTensor *dy, const DeviceTensor *x,

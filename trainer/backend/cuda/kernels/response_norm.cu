@@ -57,8 +57,8 @@ ResponseScratch scratch_of(const DeviceTensor *x, void *memory)
     return scratch;
 }
 
-/* A block for each sample. Makes norms of sums of squares where they are not norms yet, then factors 1 +
- * weight * norms / mean, and the mean, with epsilon. */
+/* Makes norms of sums of squares where they are not norms yet, then factors 1 + weight * norms / mean, and
+ * the mean, with epsilon. A block has a sample. */
 __global__ void __launch_bounds__(block_threads)
     factors_kernel(float *norms, bool are_squares, const float *weight, float epsilon, int channels,
                    float *factors, float *means)
@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(block_threads)
         means[blockIdx.x] = mean;
 }
 
-/* A block for each sample. Makes slopes, by which x goes into dx, of products, the sums of dy * x. */
+/* Makes slopes, by which x goes into dx, of products, the sums of dy * x. A block has a sample. */
 __global__ void __launch_bounds__(block_threads)
     slopes_kernel(const float *products, const float *norms, const float *weight, const float *means,
                   int channels, float *slopes)
@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(block_threads)
     }
 }
 
-/* A thread for each channel, zeros up to the pitch. */
+/* Adds the samples up to dweight, zeros up to the pitch. A thread has a channel. */
 __global__ void __launch_bounds__(block_threads)
     dweight_kernel(const float *products, const float *norms, const float *means, int64_t samples,
                    int channels, int pitch, float *dweight)

@@ -419,7 +419,8 @@ void device_ranks_leave(DeviceRanks *ranks)
     free(ranks);
 }
 
-/* ncclAvg multiplies each rank's share before it is added: f16 does not overflow where the mean fits. */
+/* Takes the means by ncclAvg, which multiplies each rank's share before it is added: f16 does not overflow
+ * where the mean fits. */
 FshStatus device_ranks_mean(DeviceRanks *ranks, const RankMean *pieces, int piece_count, cudaStream_t stream,
                             FshError *error)
 {
