@@ -8,6 +8,7 @@
 #include "trainer/backend/cuda/jpeg_batch.h"
 #include "trainer/backend/cuda/kernels/kernels_pixels.h"
 #include "trainer/backend/cuda/device/memory_advice.h"
+#include "trainer/backend/cuda/pixel_parts.h"
 #include "trainer/backend/cuda/lowering/cuda_program.h"
 #include "trainer/backend/pixel_math.h"
 
@@ -41,20 +42,12 @@ typedef struct FilesSlot {
     cudaEvent_t there, used; /* the images are in memory; the batch is made from them */
 } FilesSlot;
 
-/* A part of the pixels, in the memory of this GPU or of another. */
-typedef struct StorePart {
-    uint64_t begin_bytes;
-    uint64_t shift; /* from where an offset lies in the store to where it lies from store->memory on; wraps */
-    void *opened;   /* another process's memory; NULL: this store's own */
-} StorePart;
-
 typedef struct CudaPixelStore {
     PixelStore base;
     int device;
     void *memory;
-    PixelStoreKey own; /* what memory holds of the whole */
-    StorePart *parts;  /* [part_count] NULL: memory holds all */
-    size_t part_count;
+    PixelStoreKey own;     /* what memory holds of the whole */
+    PixelParts parts;      /* none: memory holds all */
     pthread_mutex_t mutex; /* stages[].taken */
     pthread_cond_t freed;
     bool mutex_made, condition_made;
@@ -107,10 +100,7 @@ static void store_free(PixelStore *store)
     free(freed->list_places);
     free(freed->list_refused);
     cuda_memory_free(&freed->axes);
-    for (size_t i = 0; i < freed->part_count; i++)
-        if (freed->parts[i].opened)
-            (void)cudaIpcCloseMemHandle(freed->parts[i].opened);
-    free(freed->parts);
+    pixel_parts_close(&freed->parts);
     cuda_memory_free(&freed->memory);
     if (freed->condition_made)
         (void)pthread_cond_destroy(&freed->freed);
@@ -167,11 +157,9 @@ static FshStatus store_new(PixelStore **store, Backend *backend, uint64_t bytes,
 static FshStatus store_new_shared(PixelStore **store, Backend *backend, uint64_t bytes,
                                   const PixelStoreKey *own, FshError *error)
 {
-    /* The driver lays small pieces into one block, and another process would open the block. */
-    enum { BLOCK_BYTES = 4 << 20 };
-    PixelStoreKey rounded = *own;
-    rounded.bytes = (own->bytes / BLOCK_BYTES + 1) * BLOCK_BYTES;
-    FshStatus status = store_new_part(store, backend, bytes, &rounded, error);
+    PixelStoreKey room = *own;
+    room.bytes = pixel_parts_room(own->bytes);
+    FshStatus status = store_new_part(store, backend, bytes, &room, error);
     if (!status)
         ((CudaPixelStore *)*store)->own.bytes = own->bytes;
     return status;
@@ -180,47 +168,15 @@ static FshStatus store_new_shared(PixelStore **store, Backend *backend, uint64_t
 static FshStatus store_key(PixelStore *base, PixelStoreKey *key_ret, FshError *error)
 {
     const CudaPixelStore *store = (const CudaPixelStore *)base;
-    cudaIpcMemHandle_t handle;
-    _Static_assert(sizeof handle == sizeof key_ret->handle, "a key holds CUDA's handle");
     *key_ret = store->own;
-    FshStatus status = CUDA_TRY(cudaIpcGetMemHandle(&handle, store->memory), error);
-    if (!status)
-        memcpy(key_ret->handle, &handle, sizeof handle);
-    return status ? fsh_error_prepend(error, "cuda: pixels for other GPUs") : FSH_OK;
-}
-
-/* Opens the memory of another process, on its GPU. */
-static FshStatus open_part(StorePart *part, const PixelStoreKey *key, FshError *error)
-{
-    cudaIpcMemHandle_t handle;
-    FshError why = {0};
-    memcpy(&handle, key->handle, sizeof handle);
-    if (CUDA_TRY(cudaIpcOpenMemHandle(&part->opened, handle, cudaIpcMemLazyEnablePeerAccess), &why) == FSH_OK)
-        return FSH_OK;
-    part->opened = NULL;
-    (void)cudaGetLastError(); /* it is told here */
-    return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "the GPUs cannot reach each other's memory (%s)",
-                         why.message);
+    return pixel_parts_key(store->memory, key_ret, error);
 }
 
 static FshStatus store_join(PixelStore *base, const PixelStoreKey *keys, size_t count, size_t own,
                             FshError *error)
 {
     CudaPixelStore *store = (CudaPixelStore *)base;
-    FshStatus status = FSH_OK;
-    store->parts = calloc(count, sizeof *store->parts);
-    if (!store->parts)
-        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for %zu parts of the pixels", count);
-    store->part_count = count;
-    for (size_t i = 0; i < count && !status; i++) {
-        StorePart *part = &store->parts[i];
-        part->begin_bytes = keys[i].begin_bytes;
-        if (i != own && keys[i].bytes)
-            status = open_part(part, &keys[i], error);
-        const uint64_t base_address = (uint64_t)(uintptr_t)(part->opened ? part->opened : store->memory);
-        part->shift = base_address - (uint64_t)(uintptr_t)store->memory - part->begin_bytes;
-    }
-    return status;
+    return pixel_parts_open(&store->parts, store->memory, keys, count, own, error);
 }
 
 static uint64_t larger(uint64_t a, uint64_t b)
@@ -524,19 +480,6 @@ static uint32_t taps_of(const PixelBatch *batch, unsigned side)
     return (uint32_t)most;
 }
 
-/* Makes the recipes' offsets count from store->memory on, in whose memory ever an image lies. */
-static void find_parts(const CudaPixelStore *store, PixelRecipe *recipes, uint64_t count, unsigned side)
-{
-    for (uint64_t i = 0; i < count && store->part_count; i++) {
-        uint64_t *offset = &recipes[i].offset_bytes[side];
-        size_t part = store->part_count - 1;
-        while (part > 0 && store->parts[part].begin_bytes > *offset)
-            part--;
-        if (*offset != PIXELS_NONE)
-            *offset += store->parts[part].shift;
-    }
-}
-
 /* Sends the recipes of a side, with the colours where asked for: side 0 has them. */
 static FshStatus send_recipes(const CudaPixelStore *store, RingSlot *slot, const PixelBatch *batch,
                               bool colours, PixelJob *job, cudaStream_t stream, FshError *error)
@@ -549,7 +492,7 @@ static FshStatus send_recipes(const CudaPixelStore *store, RingSlot *slot, const
     if (status)
         return status;
     memcpy(slot->pinned, batch->recipes, recipe_bytes);
-    find_parts(store, slot->pinned, batch->count, job->side);
+    pixel_parts_find(&store->parts, slot->pinned, batch->count, job->side);
     if (colours)
         memcpy((char *)slot->pinned + recipe_bytes, batch->colours, colours_bytes);
     job->recipes = slot->memory;

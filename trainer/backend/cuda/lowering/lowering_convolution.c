@@ -1,12 +1,10 @@
-/* Convolutions: cuDNN's plans (cudnn_cache.h), and own kernels around them or in their place.
- *
- * To cuDNN every dimension is what lies in memory: of narrow tensors the padded channels, whose zeros add
- * nothing. */
+/* Convolutions: cuDNN's plans (cudnn_convolution.h), and own kernels around them or in their place. */
 #include "trainer/backend/cuda/lowering/lowering.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "trainer/backend/cuda/lowering/cudnn_convolution.h"
 #include "trainer/backend/cuda/lowering/direct_step.h"
 #include "trainer/backend/cuda/lowering/group_step.h"
 #include "trainer/backend/cuda/kernels/kernels_convolution.h"
@@ -16,20 +14,9 @@
 
 /* Stems of smaller kernels than FOLDED_KERNEL_MIN gain less from folding than the pass over the image
  * costs. */
-enum { TIMED_CANDIDATES = 16, TIMED_PROGRAMS = 8, FOLDED_KERNEL_MIN = 5 };
-static const uint64_t convolution_workspace_limit_bytes = UINT64_C(2) << 30;
+enum { TIMED_PROGRAMS = 8, FOLDED_KERNEL_MIN = 5 };
 /* The time of a kernel that has next to nothing to do, between others of a graph. */
 static const double milliseconds_of_start = 0.003;
-
-static const cudnnDataType_t cudnn_types[] = {
-    [ELEMENT_F32] = CUDNN_DATA_FLOAT, [ELEMENT_BF16] = CUDNN_DATA_BFLOAT16, [ELEMENT_F16] = CUDNN_DATA_HALF};
-
-/* Which tensors are x, weight and y of the convolution y = x * weight; one of them is the result. */
-typedef struct Convolution {
-    ConvolutionKind kind;
-    DeviceTensor x, weight, y;
-    ConvolutionShape shape;
-} Convolution;
 
 typedef enum ConvolutionWay {
     WAY_CUDNN,
@@ -39,13 +26,6 @@ typedef enum ConvolutionWay {
     WAY_DIRECT,    /* own kernels for few channels */
 } ConvolutionWay;
 
-/* What cuDNN may do with y on its way to memory, in place of a pass of our own. */
-typedef struct Epilogue {
-    enum { EPILOGUE_NONE, EPILOGUE_SUMS, EPILOGUE_BIAS, EPILOGUE_BIAS_RELU } kind;
-    /* SUMS: [2, pitch of y] f32, the step's CONV_SUMS, for a norm. BIAS, BIAS_RELU: the bias, of y's type. */
-    DeviceTensor tensor;
-    float slope; /* of the ReLU */
-} Epilogue;
 static const Epilogue no_epilogue = {EPILOGUE_NONE, {NULL}, 0};
 
 /* What a step keeps. */
@@ -146,103 +126,6 @@ static void join_groups(ConvolutionPlan *plan, int64_t joined)
 
 /* ---- cuDNN's plans ---- */
 
-/* Adds a tensor to the plan. NHWC and OHWI are N, C, H, W and K, C, R, S to cuDNN, with strides that say how
- * they lie. */
-static int convolution_tensor(CudnnPlan *plan, const DeviceTensor *tensor)
-{
-    const int64_t pixels = tensor->shape[1] * tensor->shape[2];
-    return cudnn_plan_tensor(
-        plan, cudnn_types[tensor->element],
-        (int64_t[4]){tensor->rows / pixels, tensor->pitch, tensor->shape[1], tensor->shape[2]});
-}
-
-/* Returns which plans are allowed. float32: TF32 only where it is allowed. Narrow types have the matrix units
- * in any case. */
-static CudnnPolicy policy_of(const CudaBackend *backend, ElementType element, bool timed)
-{
-    uint32_t refused = CUDNN_NOTES_OF_TRANSFORMS;
-    if (!element_is_narrow(element) && !backend->tf32)
-        refused |= CUDNN_NOTES_OF_TF32;
-    if (backend->deterministic)
-        refused |= CUDNN_NOTES_OF_CHANCE;
-    return (CudnnPolicy){refused, timed ? TIMED_CANDIDATES : 1, convolution_workspace_limit_bytes};
-}
-
-enum { ADDRESSES = 5 };
-
-/* Lists the addresses by the ids of describe's pattern. */
-static void addresses_of(const Convolution *convolution, const Epilogue *epilogue, void *addresses[ADDRESSES])
-{
-    const DeviceTensor *tensor = &epilogue->tensor;
-    addresses[0] = convolution->x.data;
-    addresses[1] = convolution->weight.data;
-    addresses[2] = convolution->y.data;
-    addresses[3] = tensor->data;
-    addresses[4] = epilogue->kind == EPILOGUE_SUMS ? (float *)tensor->data + tensor->pitch : NULL;
-}
-
-static bool adds_bias(const Epilogue *epilogue)
-{
-    return epilogue->kind == EPILOGUE_BIAS || epilogue->kind == EPILOGUE_BIAS_RELU;
-}
-
-static FshStatus describe(const CudaBackend *backend, const Convolution *convolution,
-                          const Epilogue *epilogue, CudnnPlan **plan, FshError *error)
-{
-    FshStatus status = cudnn_plan_new(plan, &backend->cudnn, error);
-    if (status)
-        return status;
-    CudnnPlan *described = *plan;
-    const DeviceTensor *of_y = &convolution->y;
-    const int64_t channels[4] = {1, of_y->pitch, 1, 1};
-    const int64_t image[4] = {of_y->shape[0], of_y->pitch, of_y->shape[1], of_y->shape[2]};
-    int x = convolution_tensor(described, &convolution->x);
-    int weight = convolution_tensor(described, &convolution->weight);
-    int y = convolution_tensor(described, of_y);
-    if (adds_bias(epilogue)) {
-        int bias = cudnn_plan_tensor(described, cudnn_types[epilogue->tensor.element], channels);
-        int products = cudnn_plan_virtual(described, CUDNN_DATA_FLOAT, image);
-        int sums =
-            epilogue->kind == EPILOGUE_BIAS ? y : cudnn_plan_virtual(described, CUDNN_DATA_FLOAT, image);
-        cudnn_plan_convolution(described, convolution->kind, x, weight, products, &convolution->shape);
-        cudnn_plan_bias(described, products, bias, sums);
-        if (epilogue->kind == EPILOGUE_BIAS_RELU)
-            cudnn_plan_relu(described, sums, epilogue->slope, y);
-        return FSH_OK;
-    }
-    cudnn_plan_convolution(described, convolution->kind, x, weight, y, &convolution->shape);
-    if (epilogue->kind == EPILOGUE_SUMS) {
-        int sum = cudnn_plan_tensor(described, CUDNN_DATA_FLOAT, channels);
-        int square_sum = cudnn_plan_tensor(described, CUDNN_DATA_FLOAT, channels);
-        cudnn_plan_statistics(described, y, sum, square_sum);
-    }
-    return FSH_OK;
-}
-
-static FshStatus want_plan(CudaBackend *backend, const Convolution *convolution, const Epilogue *epilogue,
-                           bool timed, FshError *error)
-{
-    CudnnPlan *described = NULL;
-    const CudnnPolicy policy = policy_of(backend, convolution->x.element, timed);
-    FshStatus status = describe(backend, convolution, epilogue, &described, error);
-    return status ? status : cudnn_cache_want(backend->plans, &described, &policy, timed, error);
-}
-
-/* Gets a plan from the cache. trial: candidates are timed, on the addresses of the tensors. */
-static FshStatus get_plan(CudaBackend *backend, const Convolution *convolution, const Epilogue *epilogue,
-                          bool trial, const CudnnPlan **plan, FshError *error)
-{
-    CudnnPlan *described = NULL;
-    void *addresses[ADDRESSES];
-    FshStatus status = describe(backend, convolution, epilogue, &described, error);
-    if (status)
-        return status;
-    addresses_of(convolution, epilogue, addresses);
-    const CudnnPolicy policy = policy_of(backend, convolution->x.element, trial);
-    const CudnnTrial on_these = {addresses, backend->stream};
-    return cudnn_cache_get(backend->plans, &described, &policy, trial ? &on_these : NULL, plan, error);
-}
-
 /* Returns the milliseconds of a pass of our own over y, at four fifths of the memory's rate. writes: the pass
  * writes y, too. */
 static double milliseconds_of_pass(const DeviceTensor *y, bool writes)
@@ -286,11 +169,11 @@ static void try_epilogue(CudaBackend *backend, ConvolutionPlan *plan, bool trial
 {
     const CudnnPlan *with_epilogue = NULL;
     FshError ignored = {0};
-    if (get_plan(backend, &plan->convolution, &plan->possible, trial, &with_epilogue, &ignored))
+    if (cudnn_convolution_get(backend, &plan->convolution, &plan->possible, trial, &with_epilogue, &ignored))
         return;
     const double plain = cudnn_plan_milliseconds(plan->cudnn), fused = cudnn_plan_milliseconds(with_epilogue);
-    plan->fused = !(plain > 0 &&
-                    fused > plain + milliseconds_of_pass(&plan->convolution.y, adds_bias(&plan->possible)));
+    plan->fused = !(plain > 0 && fused > plain + milliseconds_of_pass(&plan->convolution.y,
+                                                                      epilogue_adds_bias(&plan->possible)));
     cudnn_cache_release(backend->plans, plan->fused ? plan->cudnn : with_epilogue);
     if (plan->fused)
         plan->cudnn = with_epilogue;
@@ -325,7 +208,8 @@ static FshStatus choose_cudnn(CudaBackend *backend, Step *step, ConvolutionPlan 
     void *lent = NULL; /* scratch memory is not there yet, and candidates are timed */
     const bool trial = plan->timed && !cuda_memory_new(&lent, own_bytes(plan), "a trial", error);
     place_own(plan, lent);
-    FshStatus status = get_plan(backend, &plan->convolution, &no_epilogue, trial, &plan->cudnn, error);
+    FshStatus status =
+        cudnn_convolution_get(backend, &plan->convolution, &no_epilogue, trial, &plan->cudnn, error);
     if (!status && plan->possible.kind != EPILOGUE_NONE)
         try_epilogue(backend, plan, trial);
     cuda_memory_free(&lent);
@@ -399,7 +283,7 @@ static Passes passes_left(const Step *step, const ConvolutionPlan *plan)
 {
     const bool forward = step->node->op == OP_CONV2D, depthwise = plan->way == WAY_DEPTHWISE;
     const bool direct = plan->way == WAY_DIRECT;
-    const bool added = plan->fused && adds_bias(&plan->possible);
+    const bool added = plan->fused && epilogue_adds_bias(&plan->possible);
     const bool makes_sums = plan->fused && plan->possible.kind == EPILOGUE_SUMS;
     return (Passes){.bias = forward && maybe_in(step, CONV_BIAS) && !depthwise && !direct && !added,
                     .relu = forward && step->node->as.conv.relu && depthwise,
@@ -512,9 +396,9 @@ static FshStatus convolution_want(const CudaProgram *program, Step *step, FshErr
     }
     FshStatus status = find_epilogue(program, step, plan, error);
     if (!status)
-        status = want_plan(backend, &plan->convolution, &no_epilogue, plan->timed, error);
+        status = cudnn_convolution_want(backend, &plan->convolution, &no_epilogue, plan->timed, error);
     if (!status && plan->possible.kind != EPILOGUE_NONE)
-        status = want_plan(backend, &plan->convolution, &plan->possible, plan->timed, error);
+        status = cudnn_convolution_want(backend, &plan->convolution, &plan->possible, plan->timed, error);
     return status;
 }
 
@@ -536,11 +420,11 @@ static FshStatus convolution_bind(const CudaProgram *program, Step *step, FshErr
 {
     (void)program;
     ConvolutionPlan *plan = step->plan;
-    void *addresses[ADDRESSES];
+    void *addresses[CONVOLUTION_ADDRESSES];
     if (plan->way == WAY_DEPTHWISE || plan->way == WAY_DIRECT)
         return FSH_OK;
     place_own(plan, step->scratch);
-    addresses_of(&plan->convolution, plan->fused ? &plan->possible : &no_epilogue, addresses);
+    cudnn_convolution_addresses(&plan->convolution, plan->fused ? &plan->possible : &no_epilogue, addresses);
     return cudnn_pack_new(&plan->pack, plan->cudnn, addresses, (char *)step->scratch + own_bytes(plan),
                           error);
 }
