@@ -130,9 +130,14 @@ template <bool Binary> __device__ double samples_that_count(const Targets &targe
 {
     double count = 0;
     for (int64_t n = threadIdx.x; n < targets.samples; n += block_threads) {
+        if (targets.labels[n] == no_label)
+            continue;
+        if (Binary || !targets.weights) {
+            count += 1;
+            continue;
+        }
         const Sample sample = sample_of(targets, n);
-        if (sample.counts)
-            count += Binary || !sample.sound ? 1 : weight_of_labels(targets, sample);
+        count += sample.sound ? weight_of_labels(targets, sample) : 1;
     }
     return block_sum(count);
 }
