@@ -44,7 +44,7 @@ TEST(test_options_of_trainers_are_answered)
         {"--amp float16 s o", "fp16 is the name"},
         {"--auto-resume s o", "ftrain calls it --resume auto"},
         {"--opt rmsprop s o", "adamw is nearest"},
-        {"--sched multistep s o", "--lr-step-size"},
+        {"--sched multistep s o", "--lr-milestones"},
         {"--lr-scheduler CosineAnnealingLR s o", "cosine is the name"},
         {"--device cuda:0 s o", "CUDA_VISIBLE_DEVICES=0"},
         {"--gpu_ids 0,1 s o", "ftrain calls it --gpus"},

@@ -164,4 +164,18 @@ TEST_IN_FOLDER(test_rates_drop_after_iterations, folder)
     static const double rates[] = {0.01, 0.005, 0.0025, 0.0025}; /* of steps 2, 5, 8 and 11 */
     for (size_t row = 0; row < 4; row++)
         assert_true(summary_number(out, row, "lr") == rates[row]);
+#define STEPS                                                                                                \
+    "--val-every", "3", "--lr", "0.01", "--lr-scheduler", "step", "--lr-gamma", "0.5", "--lr-warmup-epochs", \
+        "0", "--force"
+    TRAINED(CONV8, "--iters", "12", STEPS, "--lr-milestones", "4,8", shards, out);
+    for (size_t row = 0; row < 4; row++)
+        assert_true(summary_number(out, row, "lr") == rates[row]);
+    const char *none = test_path(folder, "none");
+    REFUSED(2, "--lr-milestones: the run ends before iteration 12", none, CONV8, "--iters", "12", STEPS,
+            "--lr-milestones", "4,12", shards);
+    REFUSED(2, "is not a list of whole numbers, each larger", none, CONV8, "--iters", "12", STEPS,
+            "--lr-milestones", "4,4", shards);
+    REFUSED(2, "--lr-step-size: --lr-milestones says where", none, CONV8, "--iters", "12", STEPS,
+            "--lr-milestones", "4", "--lr-step-size", "3", shards);
+    REFUSED(2, "--lr-milestones: does nothing here", none, CONV8, "--lr-milestones", "4", shards);
 }

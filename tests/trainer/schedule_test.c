@@ -109,6 +109,28 @@ static Schedule schedule_of(const json_t *s)
                       .warmup_hold_steps = count_of(s, "warmup_hold_steps")};
 }
 
+TEST(test_milestones_are_pytorchs)
+{
+    json_t *document = golden_load("schedules.json"), *c, *rate;
+    size_t i, step, k;
+    json_array_foreach(json_object_get(document, "milestones"), i, c)
+    {
+        const json_t *told = json_object_get(c, "schedule"), *at = json_object_get(told, "milestones");
+        Schedule schedule = schedule_of(told);
+        for (k = 0; k < json_array_size(at); k++)
+            schedule.milestones[schedule.milestone_count++] =
+                (uint64_t)json_integer_value(json_array_get(at, k));
+        json_array_foreach(json_object_get(c, "rates"), step, rate)
+        {
+            const double wanted = json_number_value(rate), got = schedule_at(&schedule, step);
+            if (!(fabs(got - wanted) < 1e-9 * wanted))
+                fail_msg("%s: step %zu: %.17g is not %.17g", golden_text(c, "name"), step, got, wanted);
+        }
+    }
+    assert_int_equal(i, 3);
+    json_decref(document);
+}
+
 /* golden/make_golden_optim.py: PyTorch's schedulers, stepped. */
 TEST(test_every_step_is_pytorchs)
 {

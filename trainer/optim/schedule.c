@@ -15,6 +15,12 @@ static double constant_at(const Schedule *schedule, double step, double progress
 static double step_at(const Schedule *schedule, double step, double progress)
 {
     (void)progress;
+    size_t passed = 0;
+    while (passed < schedule->milestone_count &&
+           (double)schedule->milestones[passed] <= step + (double)schedule->warmup_steps)
+        passed++;
+    if (schedule->milestone_count)
+        return schedule->base * pow(schedule->gamma, (double)passed);
     return schedule->base * pow(schedule->gamma, floor(step / (double)schedule->step_size));
 }
 

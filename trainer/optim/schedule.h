@@ -21,9 +21,12 @@
 #ifndef FSHARD_TRAINER_OPTIM_SCHEDULE_H
 #define FSHARD_TRAINER_OPTIM_SCHEDULE_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "common/error.h"
+
+enum { SCHEDULE_MILESTONES_MAX = 32 };
 
 typedef enum ScheduleKind {
     SCHEDULE_CONSTANT,
@@ -51,9 +54,13 @@ typedef struct Schedule {
     uint64_t total_steps;  /* warm-up included */
     uint64_t warmup_steps; /* less than total_steps */
     uint64_t step_size;    /* SCHEDULE_STEP: steps between two drops, > 0 */
-    double gamma;          /* SCHEDULE_STEP: multiplies the rate at each drop */
-    double power;          /* SCHEDULE_POLYNOMIAL: > 0 */
-    double flat;           /* SCHEDULE_FLAT_COSINE: the share of the steps after the warm-up; 0 <= flat < 1 */
+    /* SCHEDULE_STEP: in place of step_size, the steps at which the rate drops, ascending, counted from the
+     * beginning of the run as MultiStepLR does; 0 of them: step_size says it */
+    uint64_t milestones[SCHEDULE_MILESTONES_MAX];
+    size_t milestone_count;
+    double gamma; /* SCHEDULE_STEP: multiplies the rate at each drop */
+    double power; /* SCHEDULE_POLYNOMIAL: > 0 */
+    double flat;  /* SCHEDULE_FLAT_COSINE: the share of the steps after the warm-up; 0 <= flat < 1 */
     /* How many steps keep one rate, so that it changes at the start of each epoch; 0: it changes at each
      * step. */
     uint64_t hold_steps;        /* after the warm-up */

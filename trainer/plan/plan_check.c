@@ -218,6 +218,7 @@ static const struct Rule {
     {AT(schedule.lr_unit), changes_rate,
      "a learning rate that changes by steps: a warm-up, cosine, linear, polynomial or flat-cosine"},
     {AT(schedule.lr_step_size), is_step, "--lr-scheduler step"},
+    {AT(schedule.lr_milestones), is_step, "--lr-scheduler step"},
     {AT(schedule.lr_power), is_polynomial, "--lr-scheduler polynomial"},
     {AT(schedule.lr_flat), is_flat_cosine, "--lr-scheduler flat-cosine"},
     {AT(schedule.lr_min), has_end, "--lr-scheduler cosine, linear, polynomial, flat-cosine and plateau"},

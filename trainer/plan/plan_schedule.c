@@ -70,6 +70,9 @@ size_t schedule_options_rows(ScheduleOptions *o, Option *rows)
          .minimum = 1,
          .maximum = 1e12,
          .help = "for step: epochs between two drops; with --iters or --val-every iterations"},
+        {.name = "lr-milestones", .kind = OPTION_TEXT, .value = &o->lr_milestones, .argument = "N,N,...",
+         .alias = "milestones",
+         .help = "for step: the epochs (iterations) at which it drops, in place of --lr-step-size"},
         {.name = "lr-gamma", .kind = OPTION_REAL, .value = &o->lr_gamma, .argument = "X", .maximum = 1,
          .help = "for step: what each drop multiplies by"},
         {.name = "lr-power", .kind = OPTION_REAL, .value = &o->lr_power, .argument = "X", .minimum = 0.01,
@@ -169,6 +172,37 @@ static FshStatus plan_warmup(TrainPlan *plan, const TrainOptions *options, FshEr
     return FSH_OK;
 }
 
+/* Reads --lr-milestones. */
+static FshStatus plan_milestones(TrainPlan *plan, const TrainOptions *options, FshError *error)
+{
+    const ScheduleOptions *own = &options->schedule;
+    const bool counts = plan_counts_iterations(plan);
+    const uint64_t unit = counts ? plan->iteration_steps : plan->steps_per_pass;
+    Schedule *schedule = &plan->schedule;
+    double numbers[SCHEDULE_MILESTONES_MAX];
+    size_t count = 0;
+    if (train_given(options, &own->lr_step_size))
+        return fsh_error_set(
+            error, FSH_ERR_USAGE,
+            "--lr-step-size: --lr-milestones says where the rate drops; give one of the two");
+    FshStatus status = train_options_numbers("lr-milestones", own->lr_milestones, 1, 1e12, numbers,
+                                             SCHEDULE_MILESTONES_MAX, &count, error);
+    for (size_t i = 0; i < count && !status; i++) {
+        const uint64_t step = (uint64_t)numbers[i] * unit;
+        schedule->milestones[schedule->milestone_count++] = step;
+        if (numbers[i] != floor(numbers[i]) || (i && numbers[i] <= numbers[i - 1]))
+            status =
+                fsh_error_set(error, FSH_ERR_USAGE,
+                              "--lr-milestones: '%s' is not a list of whole numbers, each larger than the "
+                              "one before",
+                              own->lr_milestones);
+        else if (plan->train_count && step >= plan->total_steps)
+            status = fsh_error_set(error, FSH_ERR_USAGE, "--lr-milestones: the run ends before %s %.0f",
+                                   counts ? "iteration" : "epoch", numbers[i]);
+    }
+    return status;
+}
+
 /* Sets *steps_ret to the steps between two drops. */
 static FshStatus plan_step_size(const TrainPlan *plan, const TrainOptions *options, uint64_t *steps_ret,
                                 FshError *error)
@@ -176,6 +210,8 @@ static FshStatus plan_step_size(const TrainPlan *plan, const TrainOptions *optio
     const ScheduleOptions *own = &options->schedule;
     const bool counts = plan_counts_iterations(plan);
     *steps_ret = (uint64_t)own->lr_step_size * (counts ? plan->iteration_steps : plan->steps_per_pass);
+    if (own->lr_milestones)
+        return FSH_OK;
     if (counts && own->lr_scheduler == SCHEDULE_STEP && !train_given(options, &own->lr_step_size))
         return fsh_error_set(
             error, FSH_ERR_USAGE,
@@ -205,6 +241,8 @@ FshStatus plan_schedule(TrainPlan *plan, const TrainOptions *options, FshError *
     FshStatus status = plan_warmup(plan, options, error);
     if (!status)
         status = plan_step_size(plan, options, &plan->schedule.step_size, error);
+    if (!status && own->lr_milestones)
+        status = plan_milestones(plan, options, error);
     if (status || !plan->train_count)
         return status;
     if (!(plan->schedule.base > 0))

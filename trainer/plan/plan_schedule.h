@@ -19,8 +19,9 @@ typedef struct ScheduleOptions {
     int lr_unit;          /* TrainUnit */
     int lr_warmup_method; /* WarmupKind */
     double lr_warmup_epochs, lr_warmup_factor;
-    int64_t lr_warmup_iters; /* 0: lr_warmup_epochs says it */
-    int64_t lr_step_size;    /* epochs, or iterations where the run is counted in them */
+    int64_t lr_warmup_iters;   /* 0: lr_warmup_epochs says it */
+    int64_t lr_step_size;      /* epochs, or iterations where the run is counted in them */
+    const char *lr_milestones; /* N,N,… likewise; NULL: lr_step_size says it */
     double lr_gamma, lr_min, lr_power, lr_flat;
     int plateau_metric;         /* Metric; auto */
     int plateau_threshold_mode; /* ThresholdMode */

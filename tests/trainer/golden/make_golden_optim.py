@@ -405,7 +405,20 @@ def schedules():
     rates = [base * (0.2 + 0.8 * rising(step)) for step in range(warmup)] + [base] * (total - warmup)
     cases.append(schedule_case("constant, warm-up along a cosine from a fifth", rates, kind="constant", base=base, total_steps=total,
                                warmup_steps=warmup, warmup="cosine", warmup_factor=0.2))
-    write("schedules.json", {"cases": cases, "plateaus": plateaus()})
+    write("schedules.json", {"cases": cases, "plateaus": plateaus(), "milestones": milestones()})
+
+
+def milestones():
+    """MultiStepLR, whose milestones count from the beginning; with LinearLR in front it is chained."""
+    s = torch.optim.lr_scheduler
+    base, total, at, gamma, warmup = 0.4, 60, [20, 35, 36, 55], 0.3, 12
+    common = {"kind": "step", "base": base, "gamma": gamma}
+    plain = stepped(lambda o: s.MultiStepLR(o, at, gamma), total, base)
+    chained = stepped(lambda o: s.ChainedScheduler([s.LinearLR(o, start_factor=0.01, total_iters=warmup), s.MultiStepLR(o, at, gamma)]), total, base)
+    return [schedule_case("milestones", plain, **common, total_steps=total, milestones=at),
+            schedule_case("milestones, warm-up", chained, **common, total_steps=total, milestones=at, warmup_steps=warmup, warmup_factor=0.01),
+            schedule_case("milestones, by epochs", [rate for rate in plain for _ in range(5)], **common, total_steps=5 * total,
+                          milestones=[5 * m for m in at], hold_steps=5, warmup_hold_steps=5)]
 
 
 def plateau_case(name, measures, base=0.5, **o):
