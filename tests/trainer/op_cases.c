@@ -232,6 +232,13 @@ static TensorId tokens(Graph *graph, const OpOptions *options, TensorId x, Tenso
     return tokens_of(graph, x, true, false);
 }
 
+static TensorId tokens_of_frozen_class(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
+{
+    const TensorId y = tokens(graph, options, x, other);
+    graph_freeze(graph, graph_find(graph, "cls_token"));
+    return y;
+}
+
 static TensorId tokens_without_class(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
 {
     (void)options;
@@ -643,6 +650,7 @@ const OpTest op_tests[] = {
      .shapes = {SHAPES(small_images)}, .large = SHAPES(large_images), .f32 = 1e-5, .between_norms = true},
     {.name = "tokens", .golden = "tokens", .build = tokens, .shapes = {SHAPES(token_images)},
      .large = SHAPES(token_images_large)},
+    {.name = "tokens, class token frozen", .build = tokens_of_frozen_class, .shapes = {SHAPES(token_images)}},
     {.name = "tokens without class token", .golden = "tokens_without_class", .build = tokens_without_class,
      .shapes = {SHAPES(token_images)}},
     {.name = "tokens with sines", .golden = "tokens_of_sines", .build = tokens_of_sines,

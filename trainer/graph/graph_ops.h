@@ -283,7 +283,7 @@ typedef struct Node {
             int64_t factor;
         } shuffle;
         struct {
-            bool sines;
+            bool class_token, sines;
         } tokens;
         struct {
             int64_t heads;

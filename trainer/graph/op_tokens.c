@@ -20,6 +20,7 @@ TensorId graph_tokens(Graph *graph, TensorId x, bool class_token, bool sines)
                           image->name, TOKEN_CHANNELS, (long long)channels);
     Node node = {.op = OP_TOKENS, .inputs = {x, TENSOR_NONE, TENSOR_NONE}, .input_count = 3};
     node_name_after(&node, image);
+    node.as.tokens.class_token = class_token;
     node.as.tokens.sines = sines;
     if (class_token)
         node.inputs[TOKENS_CLASS] =
@@ -48,9 +49,9 @@ float tokens_sine(int64_t row, int64_t column, int64_t c, int64_t channels)
 static void tokens_infer(Graph *graph, Node *node)
 {
     const Tensor *x = graph_tensor(graph, node->inputs[TOKENS_X]);
-    const bool class_token = node->inputs[TOKENS_CLASS] != TENSOR_NONE;
-    graph_output(graph, node, 0, x->type, 4,
-                 (int64_t[]){x->shape[0], x->shape[1] * x->shape[2] + class_token, 1, x->shape[3]});
+    graph_output(
+        graph, node, 0, x->type, 4,
+        (int64_t[]){x->shape[0], x->shape[1] * x->shape[2] + node->as.tokens.class_token, 1, x->shape[3]});
 }
 
 static void tokens_differentiate(Graph *graph, const Node *node, TensorId output_gradient)

@@ -120,6 +120,9 @@ static TensorId build(Graph *graph, TensorId x, const ModelSpec *spec, Vit net)
     return linear(graph, "head", x, spec->classes);
 }
 
+/* timm's group_matcher. */
+static const char *const block_names[] = {"blocks.#", "<norm", NULL};
+
 #define TINY  .channels = 192
 #define SMALL .channels = 384
 
@@ -138,7 +141,7 @@ BUILDER(simple_small_patch16, SMALL, .patch = 16, .simple = true)
 #define ROW(id, builder, text)                                                                               \
     {                                                                                                        \
         .name = #id, .summary = (text), .task = TASK_CLASSIFICATION, .build = build_##builder,               \
-        .options = options                                                                                   \
+        .options = options, .blocks = block_names                                                            \
     }
 const Model vit_models[] = {
     ROW(vit_tiny_patch16, tiny_patch16, "ViT, 5.7 M parameters (timm's vit_tiny_patch16_224 at any size)"),

@@ -267,11 +267,11 @@ def layers_of(name):
     model = timm.create_model(name, num_classes=10)
     layers = group_parameters(model, model.group_matcher(coarse=False), reverse=True)
     scale = {id(p): group["lr_scale"] for group in param_groups_layer_decay(model, layer_decay=0.75) for p in group["params"]}
-    return {"name": name, "layers": [[n, layers[n], number(scale[id(p)])] for n, p in model.named_parameters()]}
+    return {"name": name.removesuffix("_224"), "layers": [[n, layers[n], number(scale[id(p)])] for n, p in model.named_parameters()]}
 
 
 def parameter_groups():
-    write("parameter_groups.json", {"layer_decay": 0.75, "networks": [layers_of(n) for n in ("resnet50", "resnet18d", "convnext_tiny", "convnextv2_atto")]})
+    write("parameter_groups.json", {"layer_decay": 0.75, "networks": [layers_of(n) for n in ("resnet50", "resnet18d", "convnext_tiny", "convnextv2_atto", "vit_tiny_patch16_224")]})
 
 
 # ---- losses ---------------------------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ static FshStatus tokens_prepare(CpuStep *step, FshError *error)
     if (!plan)
         return fsh_error_set(error, FSH_ERR_MEMORY, "cpu: no memory");
     step->release = release_tokens;
-    plan->first = step->inputs[TOKENS_CLASS] != NULL;
+    plan->first = step->node->as.tokens.class_token;
     step->scratch_bytes = (uint64_t)step->program->backend->threads * (uint64_t)channels * sizeof(float);
     if (!step->node->as.tokens.sines)
         return FSH_OK;
@@ -86,7 +86,7 @@ static void tokens_backward_part(void *context, int part, int64_t begin, int64_t
     const Tensor *dy = cpu_input(step, 0);
     const int64_t tokens = dy->shape[1], channels = dy->shape[3];
     const int64_t threads = step->program->backend->threads;
-    const bool has_class = step->node->outputs[TOKENS_BACK_DCLASS] != TENSOR_NONE;
+    const bool has_class = step->node->as.tokens.class_token; /* its gradient may not be asked for */
     const size_t bytes = (size_t)channels * data_type_bytes(dy->type);
     double *sums = (double *)(void *)step->program->scratch + part * channels;
     float *row = (float *)(void *)((double *)(void *)step->program->scratch + threads * channels) +
