@@ -45,6 +45,13 @@ const char *const html_styles[] = {
     ".p2{fill:var(--av)}.p3{fill:var(--p3)}"
     ".bar{height:44px;border-radius:6px;margin:1em 0 .9em}.bar+.legend{display:block;font-size:14px}"
     ".bar+.legend span{display:block;margin:.35em 0}"
+    /* runs that are compared: r0 to r9, of equal weight */
+    ".r0{--c:#2563eb}.r1{--c:#d9480f}.r2{--c:#0a8f63}.r3{--c:#8b3fd1}.r4{--c:#c2255c}"
+    ".r5{--c:#0b7fab}.r6{--c:#946200}.r7{--c:#5a6470}.r8{--c:#5c940d}.r9{--c:#b0389b}"
+    "@media(prefers-color-scheme:dark){.r0{--c:#6ea8fe}.r1{--c:#ff9f5a}.r2{--c:#4cc38a}.r3{--c:#b794f6}"
+    ".r4{--c:#f783ac}.r5{--c:#4dc4e6}.r6{--c:#e0b040}.r7{--c:#a9b2bd}.r8{--c:#a3d65c}.r9{--c:#ea8ad8}}"
+    "path.run{stroke:var(--c)}circle.run{fill:var(--c)}i.run{background:var(--c)}"
+    "path.again{stroke-dasharray:5 3}i.again{opacity:.55}path.thin{stroke-width:1;opacity:.4}"
     "@media(max-width:520px){.chart svg text{font-size:14px}th,td{padding-right:.7em!important}}",
     /* tables */
     ".wide{overflow-x:auto}.tall{max-height:640px;overflow:auto;border-bottom:1px solid var(--line)}"

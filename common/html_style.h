@@ -2,7 +2,7 @@
  *
  * Pages are light or dark as the reader's system is, and fit a telephone. Classes mean the same on every
  * page: tr training, ev evaluation, av averaged weights, rf reference, fi single steps, p0 to p3 parts of a
- * bar, n a column of numbers.
+ * bar, n a column of numbers; run with r0 to r9 one of several runs, thin the same without weight.
  *
  * The script sorts `table.sort` by a click on a heading, gives long ones a field that finds rows, and loads a
  * page of data-refresh again after so many seconds. It reads text and never writes it as markup. Part of

@@ -33,7 +33,8 @@ declare -A may=(
 may[trainer/session]="${may[trainer/plan]} formats trainer/plan"
 may[trainer/loop]="${may[trainer/session]} trainer/session"
 may[trainer/inference]="${may[trainer/loop]} trainer/loop"
-may[trainer]="${may[trainer/inference]} trainer/inference"
+may[trainer/study]="common trainer/checkpoint trainer/plan trainer/report"
+may[trainer]="${may[trainer/inference]} trainer/inference trainer/study"
 
 sources() { git ls-files -z '*.c' '*.h' '*.cu' '*.cuh'; }
 breaches=$(

@@ -15,6 +15,8 @@
 #include "trainer/plan/train_use.h"
 #include "trainer/loop/train.h"
 #include "trainer/start_ranks.h"
+#include "trainer/start_runs.h"
+#include "trainer/study/compare.h"
 
 /* Returns whether the text comes from --config; arguments on the command line win over it. */
 static bool is_from_file(const OptionArguments *arguments, const char *text)
@@ -178,6 +180,8 @@ static FshStatus check_and_run(const ProgramContext *context, RankPlace *place, 
 {
     TrainOptions *options = context->settings;
     StartedRank started = {.reports = false};
+    Sweep sweep = {0};
+    bool is_run = true; /* one run, and not a sweep of them */
     FshStatus status = rank_place_from_environment(place, &options->ranks, error);
     start_ranks_take_wanted(options, place);
     if (!status)
@@ -188,6 +192,10 @@ static FshStatus check_and_run(const ProgramContext *context, RankPlace *place, 
         status = train_use_take(options, train_use(options), error);
     if (!status)
         status = check_start(options, error);
+    if (!status && sweep_is_wanted(options))
+        status = start_runs(options, place, &sweep, &is_run, partial_ret, error);
+    if (!is_run)
+        goto done;
     if (!status)
         status = start_ranks_check(options, place, error);
     if (!status && options->ranks.gpus)
@@ -200,6 +208,8 @@ static FshStatus check_and_run(const ProgramContext *context, RankPlace *place, 
     }
     status = recipe_explain(options, status, error);
     start_ranks_report(&started, status ? error->status : FSH_OK);
+done:
+    sweep_close(&sweep);
     return tell_as_rank(status, context->table, place, error);
 }
 
@@ -207,6 +217,8 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
 {
     TrainOptions *options = context->settings;
     RankPlace place = {0};
+    if (options->study.compare)
+        return compare_runs(options, context->arguments->items, context->arguments->count, error);
     FshStatus status = take_arguments(options, context->table, context->arguments, error);
     options->preset = context->arguments->preset;
     if (status)

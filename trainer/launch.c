@@ -91,16 +91,22 @@ static FshStatus set_variables(const PlaceVariables *variables, FshError *error)
     return FSH_OK;
 }
 
-static FshStatus begin_child(const Launcher *launcher, const RankPlace *host, int rank, int count,
-                             pid_t parent, FshError *error)
+FshStatus launcher_begin_child(const Launcher *launcher, pid_t parent, FshError *error)
 {
     (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent) /* the parent ended before that was set */
         (void)raise(SIGTERM);
-    if (sigprocmask(SIG_SETMASK, &launcher->before, NULL))
-        return fsh_error_system(error, errno, "signals cannot be taken");
+    return sigprocmask(SIG_SETMASK, &launcher->before, NULL)
+               ? fsh_error_system(error, errno, "signals cannot be taken")
+               : FSH_OK;
+}
+
+static FshStatus begin_rank(const Launcher *launcher, const RankPlace *host, int rank, int count,
+                            pid_t parent, FshError *error)
+{
     const PlaceVariables variables = place_variables(launcher, host, rank, count);
-    return set_variables(&variables, error);
+    FshStatus status = launcher_begin_child(launcher, parent, error);
+    return status ? status : set_variables(&variables, error);
 }
 
 FshStatus launcher_foresee(const RankPlace *host, int count, FshError *error)
@@ -295,7 +301,7 @@ FshStatus launcher_run(Launcher *launcher, const RankPlace *host, int count, boo
         const pid_t child = start_rank(&ranks, rank);
         if (child == 0) {
             *parent_ret = false;
-            return begin_child(launcher, host, rank, count, parent, error);
+            return begin_rank(launcher, host, rank, count, parent, error);
         }
         if (child < 0) {
             status = fsh_error_system(error, errno, "rank %d of this host cannot be started", rank);

@@ -21,6 +21,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <sys/types.h>
 
 #include "common/error.h"
 #include "trainer/ranks/rank_place.h"
@@ -54,6 +55,9 @@ FshStatus launcher_run(Launcher *launcher, const RankPlace *host, int count, boo
 /* Makes this process's environment that of the first rank that launcher_run would start here, and starts
  * none: for a program that tells what the ranks would do. FSH_ERR_SYSTEM. */
 FshStatus launcher_foresee(const RankPlace *host, int count, FshError *error);
+/* Readies a process that `parent` has just forked: signals have their way again, and it is asked to stop
+ * where the parent is killed. launcher_run does it for ranks. FSH_ERR_SYSTEM. */
+FshStatus launcher_begin_child(const Launcher *launcher, pid_t parent, FshError *error);
 /* Tells the parent how its child number `index`, counted from 0, is about to end. A rank that says nothing
  * has failed by itself if its exit status is not 0. */
 void launcher_report(const Launcher *launcher, int index, FshStatus status);

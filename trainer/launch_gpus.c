@@ -20,7 +20,7 @@ static const double end_seconds = 2;
 static void answer(const LaunchQuestion *question, int descriptor)
 {
     _Alignas(max_align_t) char told[ANSWER_BYTES_MAX] = {0};
-    question->answer(question->number, told);
+    question->answer(question->about, told);
     (void)!write(descriptor, told, question->told_bytes);
     _exit(0);
 }
@@ -94,11 +94,11 @@ typedef struct GpuCount {
     char message[sizeof((FshError *)NULL)->message];
 } GpuCount;
 
-static void count_gpus(int number, void *told)
+static void count_gpus(const void *about, void *told)
 {
     GpuCount *count = told;
     FshError error = {0};
-    (void)number;
+    (void)about;
     count->status = backend_device_count("cuda", &count->count, &error);
     (void)snprintf(count->message, sizeof count->message, "%s", error.message);
 }
@@ -121,10 +121,10 @@ FshStatus launch_count_gpus(const Launcher *launcher, int *count_ret, FshError *
     return told.status ? fsh_error_set(error, told.status, "%s", told.message) : FSH_OK;
 }
 
-static void open_gpu(int number, void *told)
+static void open_gpu(const void *number, void *told)
 {
     Backend *backend = NULL;
-    const BackendOptions options = {.device_index = number};
+    const BackendOptions options = {.device_index = *(const int *)number};
     *(bool *)told = backend_open(&backend, "cuda", &options, NULL) == FSH_OK;
 }
 
@@ -132,7 +132,7 @@ FshStatus launch_gpu_works(const Launcher *launcher, int number, bool *works_ret
 {
     const LaunchQuestion question = {.what = "opening a GPU",
                                      .answer = open_gpu,
-                                     .number = number,
+                                     .about = &number,
                                      .told_bytes = sizeof *works_ret,
                                      .seconds = ANSWER_SECONDS};
     *works_ret = false;

@@ -11,11 +11,11 @@
 
 /* What a child process is asked. */
 typedef struct LaunchQuestion {
-    const char *what;                       /* for messages: "counting the GPUs" */
-    void (*answer)(int number, void *told); /* called in the child; fills `told` */
-    int number;                             /* passed on to it */
-    size_t told_bytes;                      /* at most PIPE_BUF */
-    double seconds;                         /* how long the answer is waited for */
+    const char *what;                              /* for messages: "counting the GPUs" */
+    void (*answer)(const void *about, void *told); /* called in the child; fills `told` */
+    const void *about;                             /* passed on to it */
+    size_t told_bytes;                             /* at most PIPE_BUF */
+    double seconds;                                /* how long the answer is waited for */
 } LaunchQuestion;
 
 /* Sets *told, of told_bytes, to what a child process answers. launcher: holds signals back, and they end the

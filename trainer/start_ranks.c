@@ -7,7 +7,6 @@
 #include "common/interrupt.h"
 #include "trainer/launch_gpus.h"
 #include "trainer/loop/elastic.h"
-#include "trainer/ranks/rank_gpus.h"
 #include "trainer/restart.h"
 
 /* Refuses --max-restarts where nothing would look at it. */
@@ -89,8 +88,7 @@ void start_ranks_take_wanted(TrainOptions *options, const RankPlace *place)
         options->ranks.gpus = place->wanted_ranks;
 }
 
-/* Chooses the GPUs of the ranks; on the CPU their number. */
-static FshStatus choose_devices(TrainOptions *options, RankGpus *gpus, FshError *error)
+FshStatus start_ranks_gpus(TrainOptions *options, RankGpus *gpus, FshError *error)
 {
     int there = 0;
     FshStatus status = rank_gpus_read(gpus, options->ranks.gpus, error);
@@ -218,7 +216,7 @@ static FshStatus launch(const RankPlace *host, RankGpus *gpus, TrainOptions *opt
 FshStatus start_ranks(TrainOptions *options, RankPlace *place, StartedRank *started, FshError *error)
 {
     RankGpus gpus;
-    FshStatus status = choose_devices(options, &gpus, error);
+    FshStatus status = start_ranks_gpus(options, &gpus, error);
     if (!status)
         status = check_starter(options, place, gpus.count, error);
     const bool foresees = options->program.dry_run, several = gpus.count > 1 || options->ranks.max_restarts;

@@ -5,6 +5,7 @@
 #define FSHARD_TRAINER_START_RANKS_H
 
 #include "trainer/launch.h"
+#include "trainer/ranks/rank_gpus.h"
 #include "trainer/plan/train_options.h"
 
 /* Refuses options that are for one process where there are several: `place` says how many a launcher has
@@ -34,6 +35,9 @@ FshStatus start_ranks(TrainOptions *options, RankPlace *place, StartedRank *star
 /* With --elastic, deals the images of an update of the run that the options go on with out to the ranks that
  * there are. Fails as elastic_find and elastic_apply. */
 FshStatus start_ranks_share(TrainOptions *options, const RankPlace *place, FshError *error);
+/* Reads --gpus: how many processes, and which GPU each of them takes; on the CPU their number alone. Sets
+ * options->device. FSH_ERR_USAGE, FSH_ERR_MISMATCH; fails as launch_count_gpus. */
+FshStatus start_ranks_gpus(TrainOptions *options, RankGpus *gpus, FshError *error);
 /* Tells the process that has started this rank how the rank ends. */
 void start_ranks_report(const StartedRank *started, FshStatus status);
 

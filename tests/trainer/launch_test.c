@@ -262,18 +262,18 @@ TEST(test_launchers_of_one_process_number_have_jobs_of_their_own)
 
 /* ---- questions to a child ---- */
 
-static void tell_twice(int number, void *told)
+static void tell_twice(const void *number, void *told)
 {
-    *(int *)told = 2 * number;
+    *(int *)told = 2 * *(const int *)number;
 }
 
-static void end_silently(int number, void *told)
+static void end_silently(const void *number, void *told)
 {
     (void)told;
-    _exit(number);
+    _exit(*(const int *)number);
 }
 
-static void hang(int number, void *told)
+static void hang(const void *number, void *told)
 {
     (void)number;
     (void)told;
@@ -281,11 +281,12 @@ static void hang(int number, void *told)
         (void)pause();
 }
 
-static FshStatus ask(const Launcher *launcher, void (*answer)(int number, void *told), double seconds,
+static FshStatus ask(const Launcher *launcher, void (*answer)(const void *number, void *told), double seconds,
                      int *told, FshError *error)
 {
+    const int number = 21;
     const LaunchQuestion question = {
-        .what = "asking", .answer = answer, .number = 21, .told_bytes = sizeof *told, .seconds = seconds};
+        .what = "asking", .answer = answer, .about = &number, .told_bytes = sizeof *told, .seconds = seconds};
     return launch_ask(launcher, &question, told, error);
 }
 

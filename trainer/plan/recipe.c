@@ -131,6 +131,13 @@ bool recipe_gives(const TrainOptions *options, const void *field)
     return given && json_object_get(given, train_option_name(options, field));
 }
 
+void recipe_forget(const TrainOptions *options, const char *option)
+{
+    json_t *given = json_object_get(options->preset, "options");
+    if (given)
+        (void)json_object_del(given, option);
+}
+
 /* Returns whether the message begins with an option that is the recipe's: "--batch-size: 2048 is more than
  * …". */
 static bool begins_with_its_option(const json_t *recipe, const char *message)

@@ -38,6 +38,9 @@ FshStatus recipe_list(bool as_json, FILE *stream, FshError *error);
 /* Returns whether the value of the option *field, a member of *options, is that of the recipe. */
 bool recipe_gives(const TrainOptions *options, const void *field);
 
+/* Takes an option of this name from the recipe, for it is about to get another value. */
+void recipe_forget(const TrainOptions *options, const char *option);
+
 /* Puts the recipe's name before a message that says that an option of it, or what it is for, does not fit.
  * Returns status. */
 FshStatus recipe_explain(const TrainOptions *options, FshStatus status, FshError *error);

@@ -26,6 +26,8 @@ static const char examples[] =
     "  ftrain --weights out/model_best.safetensors --predict restored/ pairs/\n"
     "  ftrain --recipe rsb-a3 shards/ out/                   as others have trained; --list-recipes\n"
     "  ftrain --print-config --model resnet50 > run.toml; ftrain --config run.toml shards/ out/\n"
+    "  ftrain --sweep lr=0.1,0.2,0.4 --seeds 3 shards/ out/  nine runs, compared\n"
+    "  ftrain --compare --output compare.html out/ out2/     curves and options of several runs\n"
     "  ftrain --list-models\n";
 
 TrainOptions train_options_default(void)
@@ -155,6 +157,7 @@ void train_options_rows(TrainOptions *o, Option *rows)
     at = take(at, sampling_rows(&o->sampling, at), USE_SAMPLES);
     at = take(at, report_options_rows(&o->report, at), USE_LEARN);
     at = take(at, checkpoint_options_rows(&o->checkpoint, at), USE_LEARN);
+    at = take(at, study_options_rows(&o->study, at), 0);
     at = take(at, program_rows(o, at), 0);
     *at = (Option){0};
     for (at = rows; at->name; at++) {
@@ -195,7 +198,7 @@ OptionTable train_options_table(const Option *rows)
                          .examples = examples,
                          .config = "config",
                          .preset = "recipe",
-                         .arguments_max = 2};
+                         .arguments_max = SIZE_MAX}; /* of --compare; main counts those of others */
 }
 
 /* Reads a plain number at *text and advances *text past it. Returns false if there is none. */

@@ -18,6 +18,7 @@
 #include "trainer/plan/plan_optimizer.h"
 #include "trainer/plan/plan_schedule.h"
 #include "trainer/plan/plan_training.h"
+#include "trainer/plan/study_options.h"
 #include "trainer/ranks/rank_options.h"
 #include "trainer/ranks/rank_place.h"
 #include "trainer/report/report_options.h"
@@ -62,6 +63,7 @@ typedef struct TrainOptions {
 
     ReportOptions report;
     CheckpointOptions checkpoint;
+    StudyOptions study;
 
     /* Not an option: whether the user gave a value, by its place in this struct; see train_given. */
     bool given[TRAIN_OPTIONS_BYTES];

@@ -19,11 +19,23 @@ enum {
     BAR_HEIGHT = 26,
 };
 
-static const char *const look_classes[] = {[LOOK_TRAINING] = "tr",
-                                           [LOOK_EVALUATION] = "ev",
-                                           [LOOK_AVERAGE] = "av",
-                                           [LOOK_REFERENCE] = "rf",
-                                           [LOOK_FINE] = "fi"};
+static const char *const look_classes[] = {
+    [LOOK_TRAINING] = "tr", [LOOK_EVALUATION] = "ev", [LOOK_AVERAGE] = "av",       [LOOK_REFERENCE] = "rf",
+    [LOOK_FINE] = "fi",     [LOOK_RUN] = "run",       [LOOK_RUN_FINE] = "run thin"};
+
+/* Adds the classes of the style that the series has: "ev", or "run r3". */
+static void add_classes(HtmlPage *page, const ChartSeries *series)
+{
+    html_add(page, "%s", look_classes[series->look]);
+    if (series->look == LOOK_RUN || series->look == LOOK_RUN_FINE)
+        html_add(page, " r%zu%s", series->colour % CHART_RUNS, series->colour >= CHART_RUNS ? " again" : "");
+}
+
+/* Returns whether the series is fine print: no marks, and no entry in the legend or none with a number. */
+static bool is_fine(const ChartSeries *series)
+{
+    return series->look == LOOK_FINE || series->look == LOOK_RUN_FINE;
+}
 
 static int compare_numbers(const void *a, const void *b)
 {
@@ -42,7 +54,7 @@ static void widen(const ChartSeries *series, HtmlPage *page, double *low, double
             page->status = fsh_error_set(page->error, FSH_ERR_MEMORY, "chart: out of memory");
         return;
     }
-    for (size_t i = 0; i < series->count; i++)
+    for (size_t i = series->unsettled; i < series->count; i++)
         if (isfinite(series->y[i]))
             sorted[count++] = series->y[i];
     qsort(sorted, count, sizeof *sorted, compare_numbers);
@@ -71,7 +83,9 @@ static void add_line(HtmlPage *page, const ChartSeries *series, const HtmlAxis *
 {
     const size_t group = (series->count + POINTS_MAX - 1) / POINTS_MAX;
     bool drawing = false;
-    html_add(page, "<path class=\"%s\" d=\"", look_classes[series->look]);
+    html_add(page, "<path class=\"");
+    add_classes(page, series);
+    html_add(page, "\" d=\"");
     for (size_t begin = 0; begin < series->count; begin += group) {
         double x_sum = 0, y_sum = 0;
         size_t finite = 0;
@@ -94,13 +108,15 @@ static void add_line(HtmlPage *page, const ChartSeries *series, const HtmlAxis *
 static void add_marks(HtmlPage *page, const Chart *chart, const ChartSeries *series, const HtmlAxis *x,
                       const HtmlAxis *y)
 {
-    if (series->count > MARKED_MAX || series->look == LOOK_FINE || series->look == LOOK_REFERENCE)
+    if (series->count > MARKED_MAX || is_fine(series) || series->look == LOOK_REFERENCE)
         return;
     for (size_t i = 0; i < series->count; i++) {
         if (!isfinite(series->y[i]))
             continue;
-        html_add(page, "<circle class=\"%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"2.6\"><title>",
-                 look_classes[series->look], html_axis_place(x, series->x[i], LEFT, RIGHT),
+        html_add(page, "<circle class=\"");
+        add_classes(page, series);
+        html_add(page, "\" cx=\"%.1f\" cy=\"%.1f\" r=\"2.6\"><title>",
+                 html_axis_place(x, series->x[i], LEFT, RIGHT),
                  html_axis_place(y, series->y[i], BOTTOM, TOP));
         html_add_string(page, series->name);
         html_add(page, ": %.6g ", series->y[i]);
@@ -126,9 +142,11 @@ static void add_legend(HtmlPage *page, const Chart *chart)
     for (size_t i = 0; i < chart->series_count; i++) {
         const ChartSeries *series = &chart->series[i];
         const double last = last_value(series);
-        if (!isfinite(last))
+        if (!isfinite(last) || series->look == LOOK_RUN_FINE)
             continue;
-        html_add(page, "<span><i class=\"%s\"></i>", look_classes[series->look]);
+        html_add(page, "<span><i class=\"");
+        add_classes(page, series);
+        html_add(page, "\"></i>");
         html_add_string(page, series->name);
         if (series->look != LOOK_FINE)
             html_add(page, " <b>%.4g</b>", last);
@@ -151,7 +169,7 @@ void html_add_chart(HtmlPage *page, const Chart *chart)
     if (chart->from_zero)
         low = fmin(low, 0);
     const HtmlAxis y = html_axis(low, high, false);
-    const HtmlAxis x = {chart->x_low, x_high, html_axis(chart->x_low, x_high, true).step};
+    const HtmlAxis x = {chart->x_low, x_high, html_axis(chart->x_low, x_high, !chart->x_parts).step};
     html_add(page, "<figure class=\"chart\"><h3>");
     html_add_string(page, chart->title);
     if (chart->unit[0]) {

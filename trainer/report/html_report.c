@@ -11,7 +11,10 @@
 #include "trainer/report/html_classes.h"
 #include "trainer/report/html_findings.h"
 
-enum { ROWS_OPEN = 30 /* rows of epochs; a longer table is folded */ };
+enum {
+    ROWS_OPEN = 30, /* rows of epochs; a longer table is folded */
+    SERIES_MAX = 5, /* of a chart: those of epochs, and one of steps */
+};
 
 /* The charts. A chart is left out if the run has none of its columns. step_column: a column of logged
  * steps. */
@@ -20,7 +23,7 @@ static const struct {
     struct {
         const char *column, *name;
         ChartLook look;
-    } series[4];
+    } series[SERIES_MAX - 1];
     const char *step_column;
     bool from_zero;
 } chart_rows[] = {
@@ -306,25 +309,32 @@ static void add_charts(HtmlPage *page, const HtmlReport *report, const Places *p
         html_add(page, "<p class=\"note\">Epochs count from 0, as in summary.csv and the log.</p>");
     html_add(page, "<div class=\"charts\">");
     for (size_t i = 0; i < sizeof chart_rows / sizeof *chart_rows; i++) {
+        ChartSeries series[SERIES_MAX];
         Chart chart = {.title = chart_rows[i].title,
                        .unit = chart_rows[i].unit,
                        .x_name = unit_of(report),
                        .x_low = counts_iterations(report) ? 0 : -1, /* the first epoch begins at -1 */
-                       .from_zero = chart_rows[i].from_zero};
+                       .from_zero = chart_rows[i].from_zero,
+                       .series = series};
         if (is_left_out(report, chart_rows[i].series[0].column))
             continue;
         const double *fine = chart_rows[i].step_column && report->steps_per_epoch
                                  ? run_table_column(steps, chart_rows[i].step_column)
                                  : NULL;
         if (fine)
-            chart.series[chart.series_count++] =
-                (ChartSeries){"logged steps", LOOK_FINE, places->steps, fine, steps->row_count};
-        for (size_t j = 0; j < 4 && chart_rows[i].series[j].column; j++) {
+            series[chart.series_count++] = (ChartSeries){.name = "logged steps",
+                                                         .look = LOOK_FINE,
+                                                         .x = places->steps,
+                                                         .y = fine,
+                                                         .count = steps->row_count};
+        for (size_t j = 0; j < SERIES_MAX - 1 && chart_rows[i].series[j].column; j++) {
             const double *values = run_table_column(epochs, chart_rows[i].series[j].column);
             if (values)
-                chart.series[chart.series_count++] =
-                    (ChartSeries){chart_rows[i].series[j].name, chart_rows[i].series[j].look, places->epochs,
-                                  values, epochs->row_count};
+                series[chart.series_count++] = (ChartSeries){.name = chart_rows[i].series[j].name,
+                                                             .look = chart_rows[i].series[j].look,
+                                                             .x = places->epochs,
+                                                             .y = values,
+                                                             .count = epochs->row_count};
         }
         html_add_chart(page, &chart);
     }

@@ -1,0 +1,122 @@
+/* ftrain --compare from outside: what it tells of several runs. */
+#include "tests/programs/train_support.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/file.h"
+
+#define TINY "--model", "conv8", "--epochs", "2"
+
+static const json_t *group_of(const json_t *object, size_t index)
+{
+    return json_array_get(json_object_get(object, "groups"), index);
+}
+
+static double measure_of(const json_t *object, size_t group, const char *measure, const char *part)
+{
+    return number_of(json_object_get(group_of(object, group), measure), part);
+}
+
+static size_t count_of(const char *text, const char *part)
+{
+    size_t count = 0;
+    for (; (text = strstr(text, part)); text += strlen(part))
+        count++;
+    return count;
+}
+
+TEST_IN_FOLDER(test_runs_of_several_seeds_are_one_group, folder)
+{
+    const char *shards = make_set(folder, &train_plain), *page = test_path(folder, "page.html");
+    const char *a = test_path(folder, "runs/a"), *b = test_path(folder, "runs/b");
+    TRAINED(TINY, "--lr", "0.01", "--seed", "1", shards, a);
+    TRAINED(TINY, "--lr", "0.01", "--seed", "2", "--log-interval", "1", shards, b); /* decides nothing */
+    TRAINED(TINY, "--lr", "0.02", shards, test_path(folder, "runs/c"));
+    RunResult result = TRAIN(0, "--compare", "--output", page, a, b, test_path(folder, "runs/c"));
+    assert_contains(result.out, "best top-1");
+    assert_contains(result.out, "\nlr 0.01      2       2 ");
+    assert_contains(result.out, "\nlr 0.02      1       2 ");
+    assert_contains(result.out, "±: standard deviation over seeds");
+    assert_contains(result.err, "page: ");
+    run_result_free(&result);
+
+    /* The folder that holds them stands for them. */
+    result = TRAIN(0, "--compare", "--json", "--force", "--output", page, test_path(folder, "runs"));
+    json_t *object = read_json(result.out);
+    const double first = summary_number(a, 1, "eval_loss"), second = summary_number(b, 1, "eval_loss");
+    assert_int_equal(json_array_size(json_object_get(object, "groups")), 2);
+    assert_true(fabs(measure_of(object, 0, "loss", "mean") - (first + second) / 2) < 1e-4);
+    assert_true(fabs(measure_of(object, 0, "loss", "deviation") - fabs(first - second) / sqrt(2)) < 1e-4);
+    assert_string_equal(json_string_value(json_object_get(group_of(object, 1), "label")), "lr 0.02");
+    json_decref(object);
+    run_result_free(&result);
+
+    char *text = test_file_read(page, NULL);
+    assert_contains(text, "<h1>3 runs compared</h1>");
+    assert_contains(text, "Options that differ");
+    assert_int_equal(count_of(text, "<path class=\"run r0\""), 6); /* top-1 and two losses, each twice */
+    assert_int_equal(count_of(text, "<path class=\"run thin r0\""), 12); /* of two seeds */
+    assert_int_equal(count_of(text, "<path class=\"run thin r1\""), 0);
+    free(text);
+}
+
+TEST_IN_FOLDER(test_what_cannot_be_compared_is_said, folder)
+{
+    const char *colours = pack_colours(folder, 24, 4), *classes = test_path(folder, "classes");
+    assert_int_equal(rename(make_set(folder, &train_plain), classes), 0); /* the name is wanted again */
+    const char *a = test_path(folder, "a"), *b = test_path(folder, "b"), *c = test_path(folder, "c");
+    const char *page = test_path(folder, "page.html");
+    TRAINED(TINY, classes, a);
+    TRAINED(TINY, colours, b);
+    TRAINED("--model", "unet", "--width", "4", "--epochs", "1", make_set(folder, &train_negatives), c);
+    RunResult result = TRAIN(0, "--compare", "--output", page, a, b);
+    assert_contains(result.out, "The runs were trained on different datasets");
+    assert_contains(result.out, "\na  "); /* labels: nothing else differs */
+    run_result_free(&result);
+    result = TRAIN(0, "--compare", "--force", "--output", page, a, c);
+    assert_contains(result.out, "The runs have different tasks, classes and pairs");
+    assert_contains(result.out, "options that differ:");
+    assert_contains(result.out, "  model                   conv8, unet\n");
+    run_result_free(&result);
+    char *text = test_file_read(page, NULL);
+    assert_contains(text, ">Top-1 accuracy <small>%");
+    assert_contains(text, ">PSNR <small>dB");
+    free(text);
+}
+
+TEST_IN_FOLDER(test_an_unfinished_run_is_said_to_be_one, folder)
+{
+    const char *shards = make_set(folder, &train_plain), *a = test_path(folder, "a"),
+               *b = test_path(folder, "b");
+    TRAINED(TINY, "--lr", "0.01", shards, a);
+    TRAINED(TINY, "--lr", "0.02", shards, b);
+    char *rows = test_file_read(test_path(folder, "b/metrics.jsonl"), NULL);
+    char *last = strstr(rows, "\"epoch\":1");
+    while (last > rows && last[-1] != '\n')
+        last--;
+    *last = '\0';
+    test_file_write_text(test_path(folder, "b/metrics.jsonl"), rows);
+    free(rows);
+    RunResult result = TRAIN(0, "--compare", "--output", test_path(folder, "page.html"), a, b);
+    assert_contains(result.out, "1 of 2 runs have fewer epochs than were asked for");
+    run_result_free(&result);
+}
+
+TEST_IN_FOLDER(test_comparisons_that_make_no_sense_are_refused, folder)
+{
+    const char *shards = make_set(folder, &train_plain), *a = test_path(folder, "a");
+    const char *page = test_path(folder, "page.html");
+    TRAINED(TINY, shards, a);
+    SAYS(2, "the runs are missing", "--compare");
+    SAYS(1, "set: holds no run of ftrain", "--compare", "--output", page, a, shards);
+    SAYS(1, "nowhere: ", "--compare", "--output", page, a, test_path(folder, "nowhere"));
+    SAYS(2, "--epochs: does nothing with --compare", "--compare", "--epochs", "3", a);
+    assert_false(file_exists(page));
+    test_file_write_text(page, "mine");
+    SAYS(1, "page.html: exists; --output names another page", "--compare", "--output", page, a);
+    test_file_write_text(test_path(folder, "a/args.json"), "{}");
+    SAYS(1, "args.json: is none of ftrain's", "--compare", "--force", "--output", page, a);
+}

@@ -1,0 +1,88 @@
+#include "trainer/study/compare.h"
+
+#include <stdlib.h>
+
+#include "common/file.h"
+#include "common/json_text.h"
+
+const char compare_page_name[] = "compare.html";
+
+/* Refuses options that do nothing here. */
+static FshStatus check_options(const TrainOptions *options, FshError *error)
+{
+    const void *const used[] = {&options->study.compare, &options->output,        &options->force,
+                                &options->program.json,  &options->program.quiet, &options->program.verbose,
+                                &options->program.jobs};
+    TrainOptions copy = *options;
+    Option rows[TRAIN_OPTION_ROWS];
+    train_options_rows(&copy, rows);
+    for (const Option *row = rows; row->name; row++) {
+        bool useful = !*row->typed;
+        for (size_t i = 0; i < sizeof used / sizeof *used && !useful; i++)
+            useful = (const char *)row->value - (const char *)&copy ==
+                     (const char *)used[i] - (const char *)options;
+        if (!useful)
+            return fsh_error_set(error, FSH_ERR_USAGE,
+                                 "--%s: does nothing with --compare, which reads what runs have left",
+                                 row->name);
+    }
+    return FSH_OK;
+}
+
+static FshStatus find_page(const TrainOptions *options, char path[PATH_MAX], FshError *error)
+{
+    const char *output = options->output ? options->output : ".";
+    FshStatus status = FSH_OK;
+    if (!options->output || file_is_folder(output))
+        status = file_join(path, PATH_MAX, output, compare_page_name, error);
+    else if ((size_t)snprintf(path, PATH_MAX, "%s", output) >= PATH_MAX)
+        status = fsh_error_set(error, FSH_ERR_USAGE, "--output: the path is too long");
+    if (!status)
+        status = file_check_parent_folder(path, error);
+    if (!status && !options->force && file_exists(path))
+        status = fsh_error_set(error, FSH_ERR_EXISTS,
+                               "%s: exists; --output names another page, --force replaces this one", path);
+    return status;
+}
+
+FshStatus compare_print(const Comparison *comparison, const char *page, bool as_json, FILE *stream,
+                        FshError *error)
+{
+    if (!as_json) {
+        comparison_print(comparison, stream);
+        return FSH_OK;
+    }
+    json_t *object = comparison_json(comparison);
+    char *text = object && !json_object_set_new(object, "page", json_text(page))
+                     ? json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(9))
+                     : NULL;
+    json_decref(object);
+    if (!text)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for the result");
+    (void)fprintf(stream, "%s\n", text);
+    free(text);
+    return FSH_OK;
+}
+
+FshStatus compare_runs(const TrainOptions *options, const char *const *folders, size_t count, FshError *error)
+{
+    char page[PATH_MAX];
+    Comparison *comparison = NULL;
+    if (!count)
+        return fsh_error_set(
+            error, FSH_ERR_USAGE,
+            "the runs are missing: ftrain --compare RUN1 RUN2 ..., or the folder of a sweep");
+    FshStatus status = check_options(options, error);
+    if (!status)
+        status = find_page(options, page, error);
+    if (!status)
+        status = comparison_open(&comparison, folders, count, error);
+    if (!status)
+        status = compare_print(comparison, page, options->program.json, stdout, error);
+    if (!status)
+        status = comparison_write(comparison, page, options->force, error);
+    if (!status && !options->program.quiet && !options->program.json)
+        (void)fprintf(stderr, "page: %s\n", page);
+    comparison_close(&comparison);
+    return status;
+}

@@ -1,0 +1,221 @@
+/* comparison_table.c - a comparison as text and as JSON. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/json_text.h"
+#include "common/program.h"
+#include "trainer/study/comparison.h"
+
+enum { NAME_WIDTH_MAX = 60, CELL_BYTES = 48 };
+
+static const struct {
+    const char *name, *of_classes, *of_pairs;
+    int digits; /* after the point */
+} measure_rows[] = {
+    [MEASURE_BEST] = {"best", "best top-1", "best PSNR", 2},
+    [MEASURE_LAST] = {"last", "last top-1", "last PSNR", 2},
+    [MEASURE_AVERAGE] = {"ema", "EMA top-1", "EMA PSNR", 2},
+    [MEASURE_LOSS] = {"loss", "last loss", "last loss", 4},
+    [MEASURE_SECONDS] = {"seconds", "seconds", "seconds", 1},
+};
+
+const char *comparison_title(Measure measure, bool pairs)
+{
+    return pairs ? measure_rows[measure].of_pairs : measure_rows[measure].of_classes;
+}
+
+const char *comparison_spread_text(const Spread *spread, Measure measure, char *text, size_t text_bytes)
+{
+    const bool short_time = measure == MEASURE_SECONDS && spread->mean < 10;
+    const int digits = measure_rows[measure].digits + short_time;
+    text[0] = '\0';
+    if (spread->count > 1)
+        (void)snprintf(text, text_bytes, "%.*f ± %.*f", digits, spread->mean, digits, spread->deviation);
+    else if (spread->count)
+        (void)snprintf(text, text_bytes, "%.*f", digits, spread->mean);
+    return text;
+}
+
+const char *comparison_caution(const Comparison *comparison, char *text, size_t text_bytes)
+{
+    size_t length = 0, unfinished = 0;
+    for (size_t i = 0; i < comparison->run_count; i++)
+        unfinished += comparison->runs[i].epochs < comparison->runs[i].planned;
+    text[0] = '\0';
+    if (comparison->mixed_tasks)
+        length +=
+            (size_t)snprintf(text, text_bytes,
+                             "The runs have different tasks, classes and pairs: their numbers cannot be "
+                             "compared. ");
+    else if (comparison->mixed_data)
+        length +=
+            (size_t)snprintf(text, text_bytes,
+                             "The runs were trained on different datasets: their numbers are of different "
+                             "images. ");
+    if (unfinished && length < text_bytes)
+        (void)snprintf(text + length, text_bytes - length,
+                       "%zu of %zu runs have fewer epochs than were asked for: they stopped, or go on. ",
+                       unfinished, comparison->run_count);
+    length = strlen(text);
+    if (length)
+        text[length - 1] = '\0'; /* the last blank */
+    return text;
+}
+
+/* ---- text ---- */
+
+/* Returns how many columns of a terminal the text takes: UTF-8 characters. */
+static int columns_of(const char *text)
+{
+    int count = 0;
+    for (; *text; text++)
+        count += ((unsigned char)*text & 0xC0) != 0x80;
+    return count;
+}
+
+static void print_left(FILE *stream, const char *text, int width)
+{
+    program_print_text(stream, text);
+    (void)fprintf(stream, "%*s", width > columns_of(text) ? width - columns_of(text) : 0, "");
+}
+
+static void print_right(FILE *stream, const char *text, int width)
+{
+    (void)fprintf(stream, "%*s%s", width > columns_of(text) ? width - columns_of(text) : 0, "", text);
+}
+
+static int widest_label(const Comparison *comparison)
+{
+    int width = 0;
+    for (size_t g = 0; g < comparison->group_count; g++) {
+        const int columns = columns_of(comparison->groups[g].label);
+        width = columns > width ? columns : width;
+    }
+    return width < NAME_WIDTH_MAX ? width : NAME_WIDTH_MAX;
+}
+
+static void print_results(const Comparison *comparison, FILE *stream)
+{
+    const int first = widest_label(comparison), width = 17;
+    const bool pairs = comparison->run_count && comparison->runs[0].pairs;
+    char text[CELL_BYTES];
+    print_left(stream, "", first);
+    (void)fprintf(stream, "%7s%8s", "runs", "epochs");
+    for (int m = 0; m < MEASURE_COUNT; m++)
+        if (comparison->measured[m])
+            print_right(stream, comparison_title((Measure)m, pairs), width);
+    (void)fputc('\n', stream);
+    for (size_t g = 0; g < comparison->group_count; g++) {
+        const StudyGroup *group = &comparison->groups[g];
+        print_left(stream, group->label, first);
+        (void)fprintf(stream, "%7zu%8llu", group->count,
+                      (unsigned long long)comparison->runs[group->runs[0]].epochs);
+        for (int m = 0; m < MEASURE_COUNT; m++)
+            if (comparison->measured[m])
+                print_right(stream, comparison_spread_text(&group->of[m], (Measure)m, text, sizeof text),
+                            width);
+        (void)fprintf(stream, "%s\n", comparison_is_best(comparison, group) ? "  *" : "");
+    }
+}
+
+/* Prints the options that differ. */
+static void print_differing(const Comparison *comparison, FILE *stream)
+{
+    const json_t *name;
+    char value[CELL_BYTES];
+    size_t i;
+    (void)fprintf(stream, "\noptions that differ:\n");
+    json_array_foreach(comparison->differing, i, name)
+    {
+        (void)fprintf(stream, "  %-24s",
+                      comparison_option_name(json_string_value(name), value, sizeof value));
+        for (size_t g = 0; g < comparison->group_count; g++) {
+            const StudyRun *run = &comparison->runs[comparison->groups[g].runs[0]];
+            (void)fputs(g ? ", " : "", stream);
+            program_print_text(stream,
+                               comparison_value_text(run, json_string_value(name), value, sizeof value));
+        }
+        (void)fputc('\n', stream);
+    }
+}
+
+void comparison_print(const Comparison *comparison, FILE *stream)
+{
+    char caution[400];
+    bool spread = false;
+    for (size_t g = 0; g < comparison->group_count; g++)
+        spread = spread || comparison->groups[g].count > 1;
+    print_results(comparison, stream);
+    if (comparison->group_count > 1)
+        (void)fprintf(stream, "%s*: the best%s\n", spread ? "±: standard deviation over seeds; " : "",
+                      comparison->measured[MEASURE_BEST] ? "" : ": none was evaluated");
+    else if (spread)
+        (void)fprintf(stream, "±: standard deviation over seeds\n");
+    if (json_array_size(comparison->differing) && !comparison->labelled)
+        print_differing(comparison, stream);
+    if (*comparison_caution(comparison, caution, sizeof caution))
+        (void)fprintf(stream, "%s\n", caution);
+}
+
+/* ---- JSON ---- */
+
+static json_t *run_object(const StudyRun *run)
+{
+    json_t *object = json_pack("{s:o, s:I, s:I, s:I, s:o}", "folder", json_text(run->folder), "seed",
+                               (json_int_t)run->seed, "epochs", (json_int_t)run->epochs, "planned_epochs",
+                               (json_int_t)run->planned, "best_epoch", json_number(run->result.best_epoch));
+    for (int m = 0; m < MEASURE_COUNT && object; m++)
+        if (json_object_set_new(object, measure_rows[m].name,
+                                json_number(comparison_measure(run, (Measure)m)))) {
+            json_decref(object);
+            return NULL;
+        }
+    return object;
+}
+
+static json_t *group_object(const Comparison *comparison, const StudyGroup *group)
+{
+    json_t *object = json_object(), *runs = json_array(), *options = json_object();
+    const StudyRun *first = &comparison->runs[group->runs[0]];
+    const json_t *name;
+    size_t i;
+    int failed = json_object_set_new(object, "label", json_text(group->label));
+    json_array_foreach(comparison->differing, i, name)
+    {
+        const char *option = json_string_value(name);
+        json_t *value = json_object_get(first->options, option);
+        failed |= value ? json_object_set(options, option, value)
+                        : json_object_set_new(options, option, json_null());
+    }
+    failed |= json_object_set_new(object, "options", options);
+    for (int m = 0; m < MEASURE_COUNT; m++)
+        failed |= json_object_set_new(object, measure_rows[m].name,
+                                      json_pack("{s:o, s:o, s:I}", "mean", json_number(group->of[m].mean),
+                                                "deviation", json_number(group->of[m].deviation), "runs",
+                                                (json_int_t)group->of[m].count));
+    for (i = 0; i < group->count; i++)
+        failed |= json_array_append_new(runs, run_object(&comparison->runs[group->runs[i]]));
+    failed |= json_object_set_new(object, "runs", runs);
+    if (!failed)
+        return object;
+    json_decref(object);
+    return NULL;
+}
+
+json_t *comparison_json(const Comparison *comparison)
+{
+    char caution[400];
+    json_t *groups = json_array();
+    int failed = 0;
+    for (size_t g = 0; g < comparison->group_count; g++)
+        failed |= json_array_append_new(groups, group_object(comparison, &comparison->groups[g]));
+    json_t *object = json_pack("{s:s, s:s, s:O, s:o}", "metric",
+                               comparison->run_count && comparison->runs[0].pairs ? "psnr" : "top1",
+                               "caution", comparison_caution(comparison, caution, sizeof caution),
+                               "differing", comparison->differing, "groups", groups);
+    if (!failed)
+        return object;
+    json_decref(object);
+    return NULL;
+}

@@ -1,0 +1,172 @@
+#include "trainer/study/study_run.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/file.h"
+#include "common/json_text.h"
+#include "trainer/plan/train_options.h"
+#include "trainer/report/run_record.h"
+
+enum { ARGUMENTS_BYTES_MAX = 1 << 20 };
+static const char arguments_name[] = "args.json";
+
+bool study_run_is_there(const char *folder)
+{
+    char path[PATH_MAX];
+    return !file_join(path, sizeof path, folder, arguments_name, NULL) && file_exists(path);
+}
+
+/* ---- what was asked for ---- */
+
+/* Removes what says how or where, not what comes out, and the seed. */
+static void drop_free(json_t *options)
+{
+    TrainOptions defaults = train_options_default();
+    Option rows[TRAIN_OPTION_ROWS];
+    char name[64];
+    train_options_rows(&defaults, rows);
+    for (const Option *row = rows; row->name; row++) {
+        if (!(row->marks & OPTION_FREE) && strcmp(row->name, "seed") != 0)
+            continue;
+        (void)snprintf(name, sizeof name, "%s", row->name);
+        for (char *at = name; *at; at++)
+            *at = *at == '-' ? '_' : *at;
+        (void)json_object_del(options, name);
+    }
+}
+
+/* Sets run->options. What the program has chosen stands for what was left open: two runs with 64 images in a
+ * batch are alike, whether 64 was asked for or not. */
+static FshStatus take_options(StudyRun *run, FshError *error)
+{
+    const json_t *chosen = json_object_get(run->arguments, "chosen");
+    json_t *value;
+    const char *name;
+    run->options = json_copy(json_object_get(run->arguments, "options"));
+    if (!run->options)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", run->folder);
+    json_object_foreach((json_t *)chosen, name, value)
+    {
+        const bool asked = json_object_get(run->options, name) != NULL;
+        if ((asked || strcmp(name, "ranks") == 0) && json_object_set(run->options, name, value))
+            return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", run->folder);
+    }
+    run->seed = json_integer_value(json_object_get(run->options, "seed"));
+    const bool by_iterations = json_integer_value(json_object_get(run->options, "iters")) > 0 ||
+                               json_integer_value(json_object_get(run->options, "val_every")) > 0;
+    run->planned = by_iterations ? 0 : (uint64_t)json_integer_value(json_object_get(run->options, "epochs"));
+    run->dataset = json_string_value(json_object_get(chosen, "dataset_id"));
+    drop_free(run->options);
+    return FSH_OK;
+}
+
+static FshStatus read_arguments(StudyRun *run, FshError *error)
+{
+    char path[PATH_MAX];
+    FshStatus status = file_join(path, sizeof path, run->folder, arguments_name, error);
+    if (status)
+        return status;
+    if (!file_exists(path))
+        return fsh_error_set(error, FSH_ERR_NOT_FOUND, "%s: holds no run of ftrain: there is no %s in it",
+                             run->folder, arguments_name);
+    run->arguments = json_file_load(path, ARGUMENTS_BYTES_MAX);
+    if (!json_is_object(json_object_get(run->arguments, "options")) ||
+        !json_is_object(json_object_get(run->arguments, "chosen")))
+        return fsh_error_set(error, FSH_ERR_CORRUPT, "%s: is none of ftrain's", path);
+    return take_options(run, error);
+}
+
+/* ---- what came of it ---- */
+
+const double *study_run_column(const StudyRun *run, const char *name)
+{
+    return run_table_column(&run->history.epochs, name);
+}
+
+/* Returns the row with the highest value of the column; row_count if there is none. */
+static size_t best_row(const StudyRun *run, const char *column)
+{
+    const double *values = study_run_column(run, column);
+    const size_t rows = run->history.epochs.row_count;
+    size_t best = rows;
+    for (size_t i = 0; i < rows && values; i++)
+        if (isfinite(values[i]) && (best == rows || values[i] > values[best]))
+            best = i;
+    return best;
+}
+
+/* Returns the last number of the column; NaN if there is none. */
+static double last_value(const StudyRun *run, const char *column)
+{
+    const double *values = study_run_column(run, column);
+    for (size_t i = run->history.epochs.row_count; values && i-- > 0;)
+        if (isfinite(values[i]))
+            return values[i];
+    return NAN;
+}
+
+static double value_at(const StudyRun *run, const char *column, size_t row)
+{
+    const double *values = study_run_column(run, column);
+    return values && row < run->history.epochs.row_count ? values[row] : NAN;
+}
+
+static void measure(StudyRun *run)
+{
+    run->pairs = study_run_column(run, "train_psnr") != NULL;
+    run->epochs = run->history.epochs.row_count;
+    const char *column = run->pairs ? "eval_psnr" : "eval_top1",
+               *average = run->pairs ? "ema_psnr" : "ema_top1";
+    const size_t best = best_row(run, column);
+    run->result = (StudyResult){.best = value_at(run, column, best),
+                                .best_epoch = value_at(run, "epoch", best),
+                                .last = last_value(run, column),
+                                .last_loss = last_value(run, "eval_loss"),
+                                .average = value_at(run, average, best_row(run, average)),
+                                .seconds = last_value(run, "time")};
+}
+
+/* ---- a run ---- */
+
+/* Copies the path without slashes at its end, and its last part. */
+static FshStatus take_folder(StudyRun *run, const char *folder, FshError *error)
+{
+    size_t length = strlen(folder);
+    while (length > 1 && folder[length - 1] == '/')
+        length--;
+    if (length >= sizeof run->folder)
+        return fsh_error_set(error, FSH_ERR_USAGE, "%s: the path is too long", folder);
+    (void)snprintf(run->folder, sizeof run->folder, "%.*s", (int)length, folder);
+    const char *slash = strrchr(run->folder, '/');
+    (void)snprintf(run->name, sizeof run->name, "%.*s", NAME_MAX,
+                   slash && slash[1] ? slash + 1 : run->folder);
+    return FSH_OK;
+}
+
+FshStatus study_run_read(StudyRun *run, const char *folder, FshError *error)
+{
+    char path[PATH_MAX];
+    *run = (StudyRun){0};
+    FshStatus status = take_folder(run, folder, error);
+    if (!status)
+        status = read_arguments(run, error);
+    if (!status)
+        status = file_join(path, sizeof path, run->folder, record_metrics_name, error);
+    if (!status && file_exists(path))
+        status = run_history_read(&run->history, path, error);
+    if (!status)
+        measure(run);
+    else
+        study_run_free(run);
+    return status;
+}
+
+void study_run_free(StudyRun *run)
+{
+    json_decref(run->options);
+    json_decref(run->arguments);
+    run_history_free(&run->history);
+    *run = (StudyRun){0};
+}
