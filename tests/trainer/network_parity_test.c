@@ -205,6 +205,8 @@ int test_program_begin(void)
                                "resnet18d",
                                "resnet50d",
                                "resnet50-blur",
+                               "resnet50-blur-convs",
+                               "resnet18-blur-convs",
                                "seresnet50",
                                "resnext50_32x4d",
                                "resnet18-options",

@@ -43,6 +43,12 @@ TensorId model_blur_pool(Graph *graph, TensorId x)
     return graph_avg_pool(graph, x, &(Pool2d){.kernel = 2, .stride = 2});
 }
 
+TensorId model_blur(Graph *graph, TensorId x)
+{
+    x = graph_avg_pool(graph, x, &(Pool2d){.kernel = 2, .stride = 1, .padding = 1});
+    return graph_avg_pool(graph, x, &(Pool2d){.kernel = 2, .stride = 1});
+}
+
 TensorId model_stem_pool(Graph *graph, TensorId x, bool blur)
 {
     x = graph_max_pool(graph, x, &(Pool2d){.kernel = 3, .stride = blur ? 1 : 2, .padding = 1});

@@ -21,6 +21,9 @@ TensorId model_squeeze_excite(Graph *graph, const char *first, const char *secon
 /* Halves an image by the filter [1 2 1] in both directions, reflected at the edges (Zhang 2019): timm's
  * BlurPool2d. It is two averages of 2x2. */
 TensorId model_blur_pool(Graph *graph, TensorId x);
+/* Blurs an image by the same filter, with zeros beyond the edges: what a strided convolution sees in FFCV's
+ * ImageNet and Composer's BlurPool. */
+TensorId model_blur(Graph *graph, TensorId x);
 /* Adds a max pool 3x3/2, or 3x3/1 and a blur pool. */
 TensorId model_stem_pool(Graph *graph, TensorId x, bool blur);
 

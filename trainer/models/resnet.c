@@ -25,6 +25,11 @@ static const ModelOption attn_layer = {.row = {.name = "attn-layer",
                                                .kind = OPTION_TEXT,
                                                .argument = "none|se",
                                                .help = "resnet: each block ends in squeeze and excitation"}};
+static const ModelOption blur_convs = {.row = {.name = "blur-convs",
+                                               .kind = OPTION_TEXT,
+                                               .argument = "no|yes",
+                                               .help = "resnet: convolutions of blocks that halve the image "
+                                                       "see it blurred (FFCV, Composer)"}};
 static const ModelOption cardinality = {.row = {.name = "cardinality",
                                                 .kind = OPTION_INTEGER,
                                                 .argument = "N",
@@ -37,9 +42,9 @@ static const ModelOption base_width = {.row = {.name = "base-width",
                                                .maximum = 1024,
                                                .help = "resnet50, resnet101: channels of each group in the "
                                                        "first stage"}};
-static const ModelOption *const options[] = {&stem_type,      &avg_down,        &attn_layer,
-                                             &model_aa_layer, &model_act_layer, &cardinality,
-                                             &base_width,     &model_drop_path, NULL};
+static const ModelOption *const options[] = {
+    &stem_type,       &avg_down,    &attn_layer, &model_aa_layer,  &blur_convs,
+    &model_act_layer, &cardinality, &base_width, &model_drop_path, NULL};
 
 enum { STAGES = 4, STEM_CHANNELS = 64, BASE_WIDTH = 64, REDUCTION = 16, REDUCED_MULTIPLE = 8 };
 
@@ -58,7 +63,7 @@ typedef struct Net {
     const Resnet *resnet;
     ModelActivation activation;
     int64_t cardinality, base_width;
-    bool deep, average_shortcut, squeeze, blur, training;
+    bool deep, average_shortcut, squeeze, blur, blur_convs, training;
     double last_dropped; /* the probability that the last block is left out */
 } Net;
 
@@ -87,13 +92,19 @@ static TensorId conv_norm(const Net *net, const char *prefix, const char *conv, 
                             &(BatchNorm){.training = net->training});
 }
 
-/* Returns the shortcut of a block to an image of so many channels. */
-static TensorId shortcut_of(const Net *net, const Block *block, TensorId x, int64_t channels)
+/* Returns what a convolution of the block with its stride sees of x. */
+static TensorId seen_of(const Net *net, const Block *block, TensorId x)
+{
+    return net->blur_convs && block->stride > 1 ? model_blur(net->graph, x) : x;
+}
+
+/* Returns the shortcut of a block to an image of so many channels. seen: seen_of x. */
+static TensorId shortcut_of(const Net *net, const Block *block, TensorId x, TensorId seen, int64_t channels)
 {
     if (!block->project)
         return x;
     if (!net->average_shortcut)
-        return conv_norm(net, block->prefix, "downsample.0", "downsample.1", x,
+        return conv_norm(net, block->prefix, "downsample.0", "downsample.1", seen,
                          &(Conv2d){.channels = channels, .kernel = 1, .stride = block->stride});
     if (block->stride > 1)
         x = graph_avg_pool(net->graph, x,
@@ -118,9 +129,10 @@ static TensorId squeeze(const Net *net, const char *prefix, TensorId x, int64_t 
     return x;
 }
 
-/* Ends a block whose branch is x: squeeze and excitation, stochastic depth, the shortcut, the activation. */
+/* Ends a block whose branch is x: squeeze and excitation, stochastic depth, the shortcut, the activation.
+ * seen: seen_of the input. */
 static TensorId end_of_block(const Net *net, const Block *block, const char *last_norm, TensorId x,
-                             TensorId input, int64_t channels)
+                             TensorId input, TensorId seen, int64_t channels)
 {
     char name[GRAPH_NAME_MAX], weight[GRAPH_NAME_MAX];
     if (!net->resnet->ones_last)
@@ -130,7 +142,7 @@ static TensorId end_of_block(const Net *net, const Block *block, const char *las
     if (net->squeeze)
         x = squeeze(net, block->prefix, x, channels);
     x = graph_drop_path(net->graph, model_join(name, block->prefix, "drop_path"), x, block->dropped);
-    return activate(net, graph_add(net->graph, x, shortcut_of(net, block, input, channels)));
+    return activate(net, graph_add(net->graph, x, shortcut_of(net, block, input, seen, channels)));
 }
 
 /* Builds a 3x3/stride with norm and activation, the stride in a blur pool behind it where there is one. */
@@ -152,10 +164,11 @@ static TensorId halving_conv(const Net *net, const Block *block, const char *con
 static TensorId basic_block(const Net *net, const Block *block, TensorId input)
 {
     const int64_t channels = block->channels;
-    TensorId x = halving_conv(net, block, "conv1", "bn1", input, channels, 0);
+    const TensorId seen = seen_of(net, block, input);
+    TensorId x = halving_conv(net, block, "conv1", "bn1", seen, channels, 0);
     x = conv_norm(net, block->prefix, "conv2", "bn2", x,
                   &(Conv2d){.channels = channels, .kernel = 3, .stride = 1, .padding = 1});
-    return end_of_block(net, block, "bn2", x, input, channels);
+    return end_of_block(net, block, "bn2", x, input, seen, channels);
 }
 
 /* Builds a Bottleneck: 1x1, 3x3/stride, perhaps in groups, 1x1 to four times the channels, and the shortcut
@@ -165,10 +178,11 @@ static TensorId bottleneck(const Net *net, const Block *block, TensorId input)
     const int64_t width = block->channels * net->base_width / BASE_WIDTH * net->cardinality;
     TensorId x = conv_norm(net, block->prefix, "conv1", "bn1", input,
                            &(Conv2d){.channels = width, .kernel = 1, .stride = 1});
-    x = halving_conv(net, block, "conv2", "bn2", activate(net, x), width, net->cardinality);
+    x = seen_of(net, block, activate(net, x));
+    x = halving_conv(net, block, "conv2", "bn2", x, width, net->cardinality);
     x = conv_norm(net, block->prefix, "conv3", "bn3", x,
                   &(Conv2d){.channels = 4 * block->channels, .kernel = 1, .stride = 1});
-    return end_of_block(net, block, "bn3", x, input, 4 * block->channels);
+    return end_of_block(net, block, "bn3", x, input, seen_of(net, block, input), 4 * block->channels);
 }
 
 static TensorId stem(const Net *net, TensorId x)
@@ -211,6 +225,7 @@ static bool read_options(Net *net, const ModelSpec *spec)
            model_is_chosen(net->graph, spec, &avg_down, resnet->avg_down, &net->average_shortcut) &&
            model_is_chosen(net->graph, spec, &attn_layer, resnet->attn_layer, &net->squeeze) &&
            model_is_chosen(net->graph, spec, &model_aa_layer, NULL, &net->blur) &&
+           model_is_chosen(net->graph, spec, &blur_convs, NULL, &net->blur_convs) &&
            model_activation(net->graph, spec, &net->activation);
 }
 

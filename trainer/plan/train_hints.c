@@ -200,7 +200,7 @@ const OptionForeign train_foreign[] = {
     "not there yet: --auto-augment, --color-jitter, --random-erase, --mixup-alpha and --cutmix-alpha are"
 #define CLASSES    "the number of classes and their names come from the dataset"
 #define DROPS      "no network drops values; --drop-path leaves out blocks of a ResNet or ConvNeXt"
-#define BLURPOOL   "--aa-layer blur has timm's blur pools, behind convolutions instead of in front"
+#define BLURPOOL   "--blur-convs yes does so for ResNets; --aa-layer blur has timm's blur pools"
 #define STATISTICS "mean and deviation are measured by fpack and stand in the dataset's manifest"
 #define COMPILED   "the network is always planned as a whole"
 #define SAVED      "every epoch is saved; --checkpoint-interval N saves within one too, every N steps"

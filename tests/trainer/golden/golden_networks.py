@@ -66,12 +66,15 @@ class Network:
         return [n for n, t in self.tensors.items() if t.requires_grad]
 
 
-def of_timm(name, **options):
-    """timm's own network, with tensors of Network: what is a vector there and has dimensions of 1 here is given as it is here."""
+def of_timm(name, change=None, **options):
+    """timm's own network, with tensors of Network: what is a vector there and has dimensions of 1 here is given as it is here.
+    change: called with it."""
     def forward(net, x, classes):
         import timm  # the Python that scripts/interop.sh prints
         from torch.nn.utils.stateless import functional_call
         model = timm.create_model(name, num_classes=classes, **options).double().train(net.training)
+        if change:
+            change(model)
         norms = [n for n, module in model.named_modules() if isinstance(module, torch.nn.BatchNorm2d)]
         tensors = {}
         for n, t in model.state_dict().items():
@@ -106,6 +109,18 @@ def blur(name):
         from timm.layers import BlurPool2d
         return of_timm(name, aa_layer=BlurPool2d, act_layer="mish", stem_type="deep", stem_width=32)(net, x, classes)
     return forward
+
+
+def blur_convs(model):
+    """What FFCV's ImageNet does to torchvision's networks, whose convolutions have the same names as timm's: those with a stride, and
+    16 channels or more, see their input blurred (libffcv/ffcv-imagenet, train_imagenet.py, BlurPoolConv2d)."""
+    def hook(module, inputs):
+        x, = inputs
+        weights = torch.tensor([[1, 2, 1], [2, 4, 2], [1, 2, 1]], dtype=x.dtype).expand(x.shape[1], 1, 3, 3) / 16
+        return F.conv2d(x, weights, padding=1, groups=x.shape[1])
+    for module in model.modules():
+        if isinstance(module, torch.nn.Conv2d) and max(module.stride) > 1 and module.in_channels >= 16:
+            module.register_forward_pre_hook(hook)
 
 
 # ---- classification -------------------------------------------------------------------------------------------------------
@@ -382,6 +397,10 @@ def steps(names):
         "resnet50d": lambda name: classification(name, of_timm(name), (4, 64, 64, 3), labels, 0.001, 6, norm_bias_offset=2.5),
         "resnet50-blur": lambda name: classification(name, of_timm("resnetblur50"), (4, 64, 64, 3), labels, 0.001, 6, norm_bias_offset=2.5,
                                                      model="resnet50", options={"aa-layer": "blur"}),
+        "resnet50-blur-convs": lambda name: classification(name, of_timm("resnet50", blur_convs), (4, 64, 64, 3), labels, 0.001, 6,
+                                                           norm_bias_offset=2.5, model="resnet50", options={"blur-convs": "yes"}),
+        "resnet18-blur-convs": lambda name: classification(name, of_timm("resnet18", blur_convs), (4, 72, 88, 3), labels, 0.001, 6,
+                                                           norm_bias_offset=2.5, model="resnet18", options={"blur-convs": "yes"}),
         "seresnet50": lambda name: classification(name, of_timm(name), (4, 64, 64, 3), labels, 0.001, 6, norm_bias_offset=2.5),
         "resnext50_32x4d": lambda name: classification(name, of_timm(name), (4, 64, 64, 3), labels, 0.001, 6, norm_bias_offset=2.5),
         "resnet18-options": lambda name: classification(name, blur("resnet18"), (4, 64, 64, 3), labels, 0.001, 6, model="resnet18",
