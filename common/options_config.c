@@ -331,6 +331,11 @@ static FshStatus store(const OptionTable *table, const char *key, const json_t *
         return options_store(table, key, json_string_value(value), error);
     if (json_is_boolean(value))
         return options_store(table, key, json_is_true(value) ? "true" : "false", error);
+    /* a text would point to the digits, which are gone then */
+    const Option *option = option_of(table, key);
+    if (option && (option->kind == OPTION_TEXT || option->kind == OPTION_LIST))
+        return fsh_error_set(error, FSH_ERR_USAGE, "--%s: is a text; write it in quotes: %s = \"%s\"",
+                             option->name, key, option->argument);
     if (json_is_integer(value))
         (void)snprintf(number, sizeof number, "%lld", (long long)json_integer_value(value));
     else if (json_is_real(value))

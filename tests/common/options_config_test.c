@@ -162,6 +162,7 @@ TEST_IN_FOLDER(test_what_is_wrong_is_told_by_line, folder)
     static const struct {
         const char *text, *message;
     } cases[] = {
+        {"model = 5\n", "values: --model: is a text; write it in quotes: model = \"NAME\""},
         {"size = 4\n[table]\n", "values:2: tables"},
         {"size 4\n", "values:1: expected \"=\""},
         {"size =\n", "values:1: the value is missing"},
