@@ -26,8 +26,8 @@ static const char *text_of(const json_t *object, const char *name)
 
 static bool is_for_pairs(const json_t *recipe)
 {
-    const char *model = text_of(json_object_get(recipe, "options"), "model");
-    return strcmp(model, "nafnet") == 0 || strcmp(model, "unet") == 0;
+    const char *model = json_string_value(json_object_get(json_object_get(recipe, "options"), "model"));
+    return model && (strcmp(model, "nafnet") == 0 || strcmp(model, "unet") == 0);
 }
 
 /* ---- all of them ---- */
