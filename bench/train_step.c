@@ -70,7 +70,8 @@ static bool on_cpu(const Job *job)
 static void describe_data(const Job *job, ModelSpec *spec)
 {
     static const char *const mnist[] = {"toynet", "conv8", NULL}, *const cifar[] = {"resnet9", "pyramidnet",
-                                                                                    NULL};
+                                                                                    "airbench94",
+                                                                                    "airbench96", NULL};
     spec->channels = 3;
     spec->classes = on_cpu(job) ? 20 : 1000;
     for (size_t i = 0; mnist[i]; i++)

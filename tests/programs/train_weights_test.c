@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "common/random.h"
+#include "trainer/checkpoint/safetensors.h"
 
 static const DatasetSpec four = {.codec = FSH_CODEC_RAW,
                                  .width = 32,
@@ -349,4 +350,49 @@ TEST_IN_FOLDER(test_the_log_says_which_weights_were_loaded, folder)
          weights, set);
     SAYS(0, "run/last.safetensors: conv8, 4 classes, epoch 5, top1 100.00", "--epochs", "1", "--model",
          "conv8", "--weights", weights, set, test_path(folder, "next"));
+}
+
+/* Reads a tensor of a file of weights; the caller frees it. */
+static float *tensor_of(const char *weights, const char *name, size_t count)
+{
+    FshError error = {0};
+    Safetensors *file = NULL;
+    float *values = malloc(count * sizeof *values);
+    assert_non_null(values);
+    assert_ok(safetensors_open(&file, weights, &error), &error);
+    assert_ok(safetensors_read_f32(safetensors_find(file, name), values, count, &error), &error);
+    safetensors_close(&file);
+    return values;
+}
+
+/* Asserts that two files have the same tensor, or another one. */
+static void assert_alike(const char *a, const char *b, const char *name, size_t count, bool alike)
+{
+    float *first = tensor_of(a, name, count), *second = tensor_of(b, name, count);
+    assert_int_equal(memcmp(first, second, count * sizeof *first) == 0, alike);
+    free(first);
+    free(second);
+}
+
+/* They follow neither from the seed nor from the number of threads; weights that are given keep theirs. */
+TEST_IN_FOLDER(test_the_first_filters_of_airbench_follow_from_the_images, folder)
+{
+    enum { FILTERS = 24 * 12, HEAD = 4 * 256 };
+    DatasetSpec others = four;
+    const char *set = make_set(folder, &four), *a = test_path(folder, "a/last.safetensors");
+    others.train_count = 60;
+    const char *other = make_other(folder, "other", &others);
+    const char *b = test_path(folder, "b/last.safetensors"), *c = test_path(folder, "c/last.safetensors"),
+               *d = test_path(folder, "d/last.safetensors");
+    TRAINED("--jobs", "1", "--model", "airbench94", "--epochs", "1", "--batch-size", "40", "--seed", "1", set,
+            test_path(folder, "a"));
+    TRAINED("--jobs", "3", "--model", "airbench94", "--epochs", "1", "--batch-size", "40", "--seed", "2", set,
+            test_path(folder, "b"));
+    TRAINED("--model", "airbench94", "--epochs", "1", "--batch-size", "40", other, test_path(folder, "c"));
+    TRAINED("--weights", a, "--model", "airbench94", "--epochs", "1", "--batch-size", "40", other,
+            test_path(folder, "d"));
+    assert_alike(a, b, "whiten.weight", FILTERS, true);
+    assert_alike(a, b, "head.weight", HEAD, false);
+    assert_alike(a, c, "whiten.weight", FILTERS, false);
+    assert_alike(a, d, "whiten.weight", FILTERS, true);
 }

@@ -62,6 +62,27 @@ TEST(test_state_gives_back_what_was_written)
     backend_close(&backend);
 }
 
+/* A filter for each of the 24 channels passes it on; the others are drawn, within 1 / sqrt(9 * 24). */
+TEST(test_first_filters_pass_channels_on)
+{
+    Backend *backend = test_backend(1);
+    TestNetwork network = test_network(backend, "airbench94", 2, 32);
+    size_t count;
+    float *weight = test_read(network.program, "layers.1.conv1.weight", &count), largest = 0;
+    assert_int_equal(count, 64 * 24 * 9);
+    for (size_t i = 0; i < count; i++) {
+        const size_t filter = i / (24 * 9);
+        if (filter < 24)
+            assert_true(weight[i] == (i % (24 * 9) == filter * 9 + 4 ? 1.0F : 0.0F));
+        else
+            largest = fmaxf(largest, fabsf(weight[i]));
+    }
+    assert_true((double)largest <= 1 / sqrt(9 * 24.0) && (double)largest > 0.95 / sqrt(9 * 24.0));
+    free(weight);
+    test_network_free(&network);
+    backend_close(&backend);
+}
+
 TEST(test_initial_weights_follow_seed_and_initializer)
 {
     Backend *backend = test_backend(1);

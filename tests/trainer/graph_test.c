@@ -374,6 +374,43 @@ TEST(test_every_parameter_gets_a_gradient_like_it)
     graph_free(&graph);
 }
 
+/* The filters that whiten patches, and the scales of norms, are not trained; the bias of the filters is. */
+TEST(test_frozen_parameters_have_no_gradient_and_no_state)
+{
+    Graph *graph = model_or_fail("airbench94", 2, 32, true);
+    for (size_t i = 0; i < graph_tensor_count(graph); i++) {
+        const Tensor *tensor = graph_tensor(graph, (TensorId)i);
+        const bool norm = strstr(tensor->name, ".norm") != NULL;
+        const bool is_weight =
+            strcmp(strrchr(tensor->name, '.') ? strrchr(tensor->name, '.') : "", ".weight") == 0;
+        if (tensor->role != TENSOR_PARAMETER)
+            continue;
+        assert_int_equal(tensor->frozen, is_weight && (norm || strcmp(tensor->name, "whiten.weight") == 0));
+        assert_int_equal(graph_gradient(graph, (TensorId)i) == TENSOR_NONE, tensor->frozen);
+    }
+    assert_int_equal(count_ops(graph, OP_BIAS_BACKWARD), 1);
+    assert_int_equal(count_ops(graph, OP_CONV2D_BACKWARD_WEIGHT), count_ops(graph, OP_CONV2D) - 1);
+    assert_int_equal(graph_find(graph, "whiten.weight.momentum_buffer"), TENSOR_NONE);
+    graph_free(&graph);
+}
+
+/* Where nothing in front of a layer is trained, nothing is passed back. */
+TEST(test_nothing_is_passed_back_to_frozen_layers)
+{
+    const Conv2d conv = {.channels = 8, .kernel = 3, .stride = 1, .padding = 1};
+    Graph *graph = graph_new();
+    TensorId x = graph_input(graph, "x", DATA_F32, 4, (int64_t[]){2, 8, 8, 4});
+    const TensorId labels = graph_input(graph, "labels", DATA_I64, 1, (int64_t[]){2});
+    x = graph_relu(graph, graph_conv2d(graph, "first", x, &conv));
+    x = graph_global_avg_pool(graph, graph_conv2d(graph, "second", x, &conv));
+    graph_freeze(graph, graph_find(graph, "first.weight"));
+    graph_differentiate(graph, graph_softmax_cross_entropy(graph, x, labels, TENSOR_NONE, TENSOR_NONE, 0));
+    assert_int_equal(count_ops(graph, OP_CONV2D_BACKWARD_WEIGHT), 1);
+    assert_int_equal(count_ops(graph, OP_CONV2D_BACKWARD_DATA), 0);
+    assert_int_equal(count_ops(graph, OP_RELU_BACKWARD), 0);
+    graph_free(&graph);
+}
+
 /* What comes back beside a layer norm is an operand of its backward pass: no addition stands for it. */
 TEST(test_a_branchs_gradient_goes_through_its_layer_norm)
 {

@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/support/support.h"
@@ -68,6 +69,8 @@ TEST(test_sizes_are_the_sources)
         {"pyramidnet", 32, 3, 10, 24253410, 0},
         {"toynet", 28, 1, 10, 5752714, 0},
         {"resnet9", 32, 3, 10, 6573120, 0},
+        {"airbench94", 32, 3, 10, 1972792, 0},
+        {"airbench96", 32, 3, 10, 9918776, 0},
         {"nafnet", 256, 3, 0, 17111907, 16.0},
         {"convnext_atto", 224, 3, 1000, 3695520, 0},
         {"convnext_femto", 224, 3, 1000, 5217784, 0},
@@ -425,4 +428,69 @@ TEST(test_resnet9_takes_the_maximum_of_images_of_any_size)
         assert_tensor(graph, "logits", "2 x 10");
         graph_free(&graph);
     }
+}
+
+/* Fills an image with a smooth pattern and some noise. */
+static void paint(uint8_t *pixels, int64_t height, int64_t width, uint32_t seed)
+{
+    for (int64_t i = 0; i < height * width * 3; i++) {
+        seed = seed * 1664525 + 1013904223;
+        const double wave = sin((double)(i / 3 % width) * 0.4) * 40 + cos((double)(i / 3 / width) * 0.3) * 30;
+        pixels[i] = (uint8_t)(110 + wave + (double)(i % 3) * 9 + (double)(seed >> 27));
+    }
+}
+
+/* Sets value[i] to what the network sees of value i of the patch at (y, x), in the order of filters. */
+static void see_patch(const ModelImage *image, const ModelPixelScale *scale, int64_t y, int64_t x,
+                      double values[12])
+{
+    for (int64_t i = 0; i < 12; i++) {
+        const int64_t channel = i / 4, row = y + i % 4 / 2, column = x + i % 2;
+        const double pixel = image->pixels[(row * image->width + column) * 3 + channel];
+        values[i] = (pixel / 255 - scale->mean[channel]) / scale->deviation[channel];
+    }
+}
+
+/* What the first twelve filters make of patches has second moments of an identity, less what 5e-4 in their
+ * denominators takes; the next twelve are the negatives. */
+TEST(test_airbenchs_first_filters_whiten_patches)
+{
+    enum { HEIGHT = 9, WIDTH = 300, SIZE = 12, IMAGES = 3 };
+    static const double mean[3] = {0.5, 0.45, 0.4}, deviation[3] = {0.2, 0.25, 0.3};
+    const ModelFirstWeight *weight = model_find("airbench94")->first_weight;
+    const ModelPixelScale scale = {mean, deviation, 3};
+    static uint8_t pixels[IMAGES][HEIGHT * WIDTH * 3];
+    float filters[2 * SIZE][SIZE];
+    double *sums = calloc(weight->sum_count(3), sizeof *sums), moments[SIZE][SIZE] = {{0}};
+    assert_non_null(sums);
+    assert_string_equal(weight->parameter, "whiten.weight");
+    for (int i = 0; i < IMAGES; i++) {
+        const ModelImage image = {pixels[i], HEIGHT, WIDTH, 3};
+        paint(pixels[i], HEIGHT, WIDTH, (uint32_t)i);
+        weight->add(&image, sums);
+    }
+    weight->compute(sums, &scale, filters[0]);
+    for (int64_t place = 0; place < (int64_t)IMAGES * (HEIGHT - 1) * (WIDTH - 1); place++) {
+        const int64_t in_image = place % ((HEIGHT - 1) * (WIDTH - 1));
+        const ModelImage image = {pixels[place / ((HEIGHT - 1) * (WIDTH - 1))], HEIGHT, WIDTH, 3};
+        double patch[SIZE], results[SIZE] = {0};
+        see_patch(&image, &scale, in_image / (WIDTH - 1), in_image % (WIDTH - 1), patch);
+        for (int k = 0; k < SIZE; k++)
+            for (int i = 0; i < SIZE; i++)
+                results[k] += (double)filters[k][i] * patch[i];
+        for (int k = 0; k < SIZE; k++)
+            for (int i = 0; i < SIZE; i++)
+                moments[k][i] += results[k] * results[i] / ((double)IMAGES * (HEIGHT - 1) * (WIDTH - 1));
+    }
+    for (int k = 0; k < SIZE; k++)
+        for (int i = 0; i < SIZE; i++) {
+            double square = 0;
+            for (int j = 0; j < SIZE; j++)
+                square += (double)filters[k][j] * (double)filters[k][j];
+            const double wanted = k == i ? 1 - 5e-4 * square : 0;
+            if (!(fabs(moments[k][i] - wanted) < 1e-4))
+                fail_msg("filters %d and %d: %g, not %g", k, i, moments[k][i], wanted);
+            assert_true(filters[SIZE + k][i] == -filters[k][i]);
+        }
+    free(sums);
 }

@@ -211,7 +211,9 @@ int test_program_begin(void)
                                "resnext50_32x4d",
                                "resnet18-options",
                                "xresnet18",
-                               "xse_resnext50"};
+                               "xse_resnext50",
+                               "airbench94",
+                               "airbench96"};
     enum { COUNT = sizeof names / sizeof *names };
     static TestRecord records[COUNT];
     for (int i = 0; i < COUNT; i++) {

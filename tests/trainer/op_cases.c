@@ -35,6 +35,14 @@ static TensorId conv2d_leaky_relu(Graph *graph, const OpOptions *options, Tensor
     return graph_leaky_relu(graph, conv2d(graph, options, x, other), 0.9375F);
 }
 
+/* Appends a convolution whose weight is not trained. */
+static TensorId conv2d_frozen(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
+{
+    x = conv2d(graph, options, x, other);
+    graph_freeze(graph, graph_find(graph, "layer.weight"));
+    return x;
+}
+
 static TensorId linear(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
 {
     (void)other;
@@ -75,6 +83,14 @@ static TensorId batch_norm(Graph *graph, const OpOptions *options, TensorId x, T
     if (other != TENSOR_NONE)
         y = graph_add(graph, y, other);
     return activated(graph, options, y);
+}
+
+/* Appends a batch norm whose weight is not trained. */
+static TensorId batch_norm_unscaled(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
+{
+    x = batch_norm(graph, options, x, other);
+    graph_freeze(graph, graph_find(graph, "layer.weight"));
+    return x;
 }
 
 static TensorId add_batch_norm(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
@@ -518,6 +534,8 @@ const OpTest op_tests[] = {
     {.name = "convolution, relu", .build = conv2d_relu, CASES(with_relus), .types = OP_NARROW},
     {.name = "convolution, leaky relu", .build = conv2d_leaky_relu, CASES(with_relus), .types = OP_NARROW,
      .roundings = 2},
+    {.name = "convolution, weight frozen", .golden = "conv2d_frozen", .build = conv2d_frozen,
+     CASES(with_relus)},
 
     {.name = "linear", .golden = "linear", .build = linear, .options.conv = {.channels = 3, .bias = true},
      .shapes = {SHAPES(matrices)}},
@@ -545,6 +563,11 @@ const OpTest op_tests[] = {
      .shapes = {SHAPES(norm_images)}, .roundings = 2},
     {.name = "batch norm, add", .build = add_batch_norm, .options.norm.training = true, .other = OTHER_X,
      .shapes = {SHAPES(norm_images)}, .roundings = 2},
+    {.name = "batch norm, weight frozen", .golden = "batch_norm_unscaled", .build = batch_norm_unscaled,
+     .options.norm.training = true, .shapes = {SHAPES(norm_images)}, .roundings = 2},
+    {.name = "batch norm of many rows, weight frozen", .build = batch_norm_unscaled,
+     .options = {.norm.training = true}, .large = SHAPES(many_rows_alone), .types = OP_NARROW,
+     .roundings = 2},
     {.name = "frozen batch norm, relu", .build = batch_norm, .options.relu = true,
      .shapes = {SHAPES(norm_images)}, .roundings = 2},
     {.name = "batch norm of many rows", .build = batch_norm, .options.norm.training = true,

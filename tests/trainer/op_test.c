@@ -52,7 +52,7 @@ static OpOptions golden_options(json_t *c, const int64_t x[4])
         .heads = number(c, "heads"),
         .relu = json_object_get(c, "slope") != NULL,
     };
-    if (strstr(golden_text(c, "op"), "_norm") && strcmp(golden_text(c, "op"), "batch_norm") != 0)
+    if (strstr(golden_text(c, "op"), "_norm") && strncmp(golden_text(c, "op"), "batch_norm", 10) != 0)
         options.norm.epsilon = 1e-6;
     for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
         if (json_object_get(c, reals[i]))

@@ -165,6 +165,16 @@ static uint64_t name_hash(const char *name)
     return hash;
 }
 
+/* Makes filter i of a convolution [out, in, kernel, kernel] pass on channel i, for all channels in. */
+static void pass_channels_on(const Tensor *weight, float *values)
+{
+    const int64_t in = weight->shape[1], area = weight->shape[2] * weight->shape[3], filter = in * area;
+    const int64_t count = in < weight->shape[0] ? in : weight->shape[0];
+    memset(values, 0, (size_t)(count * filter) * sizeof *values);
+    for (int64_t i = 0; i < count; i++)
+        values[i * filter + i * area + area / 2] = 1;
+}
+
 static void draw(const Tensor *tensor, uint64_t seed, float *values, size_t count)
 {
     const double scale = tensor->initializer.scale;
@@ -182,12 +192,15 @@ static void draw(const Tensor *tensor, uint64_t seed, float *values, size_t coun
             values[i] = (float)(scale * (double)random_normal(&random));
             break;
         case INIT_UNIFORM:
+        case INIT_DIRAC:
             values[i] = (float)(scale * (2 * random_uniform_double(&random) - 1));
             break;
         case INIT_CONSTANT:
             values[i] = (float)scale;
             break;
         }
+    if (tensor->initializer.kind == INIT_DIRAC)
+        pass_channels_on(tensor, values);
 }
 
 FshStatus state_initialize(State *state, uint64_t seed, FshError *error)

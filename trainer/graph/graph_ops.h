@@ -20,6 +20,7 @@ typedef enum OpKind {
     OP_CONV2D,
     OP_CONV2D_BACKWARD_DATA,   /* (dy, weight) -> dx */
     OP_CONV2D_BACKWARD_WEIGHT, /* (dy, x) -> dweight, dbias? */
+    OP_BIAS_BACKWARD,          /* (dy) -> dbias, of a layer whose weight is frozen */
     /* (x, weight, bias, running_mean, running_var, addend?, sums?, layer_bias?) -> y, mean, inverse_deviation
      * [C], and in training the buffers running_mean, running_var, written in place. mean and
      * inverse_deviation are what y was made with: y = activation((x - mean) * inverse_deviation * weight +

@@ -38,7 +38,16 @@ typedef enum TensorRole {
 } TensorRole;
 
 typedef struct Initializer {
-    enum { INIT_ZEROS, INIT_ONES, INIT_NORMAL, INIT_UNIFORM, INIT_CONSTANT } kind;
+    enum {
+        INIT_ZEROS,
+        INIT_ONES,
+        INIT_NORMAL,
+        INIT_UNIFORM,
+        INIT_CONSTANT,
+        /* Of a convolution with an odd kernel: filter i passes on channel i (torch.nn.init.dirac_); those of
+         * which there is no channel are uniform. */
+        INIT_DIRAC
+    } kind;
     double scale; /* standard deviation, half-width of the interval around 0, or the constant */
 } Initializer;
 

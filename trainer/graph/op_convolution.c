@@ -97,6 +97,18 @@ static TensorId through_activation(Graph *graph, const Node *node, TensorId outp
     return backward.outputs[0];
 }
 
+/* Appends `backward`, which makes the gradients of weight and bias; of a frozen weight, what makes that of
+ * the bias alone. */
+static void append_weight_gradient(Graph *graph, const Node *node, Node *backward)
+{
+    const TensorId *of = &node->inputs[CONV_WEIGHT];
+    Node bias = {.op = OP_BIAS_BACKWARD, .inputs = {backward->inputs[CONV_WEIGHT_DY]}, .input_count = 1};
+    if (graph_tensor(graph, of[0])->frozen)
+        graph_append_backward(graph, node, &bias, &of[1], 1);
+    else
+        graph_append_backward(graph, node, backward, of, 2);
+}
+
 static void conv2d_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
 {
     if (node->as.conv.relu)
@@ -105,7 +117,7 @@ static void conv2d_differentiate(Graph *graph, const Node *node, TensorId output
                    .inputs = {output_gradient, node->inputs[CONV_X]},
                    .input_count = 2,
                    .as.conv.options = node->as.conv.options};
-    graph_append_backward(graph, node, &weight, &node->inputs[CONV_WEIGHT], 2);
+    append_weight_gradient(graph, node, &weight);
     Node data = {.op = OP_CONV2D_BACKWARD_DATA,
                  .inputs = {output_gradient, node->inputs[CONV_WEIGHT]},
                  .input_count = 2,
@@ -170,7 +182,7 @@ static void linear_differentiate(Graph *graph, const Node *node, TensorId output
 {
     Node weight = {
         .op = OP_LINEAR_BACKWARD_WEIGHT, .inputs = {output_gradient, node->inputs[CONV_X]}, .input_count = 2};
-    graph_append_backward(graph, node, &weight, &node->inputs[CONV_WEIGHT], 2);
+    append_weight_gradient(graph, node, &weight);
     Node data = {.op = OP_LINEAR_BACKWARD_DATA,
                  .inputs = {output_gradient, node->inputs[CONV_WEIGHT]},
                  .input_count = 2};
@@ -239,6 +251,7 @@ const OpRow op_rows_convolution[] = {
      .optional = 1 << CONV_WEIGHT_DBIAS,
      .flops = backward_weight_flops,
      .bytes = product_bytes},
+    {.op = OP_BIAS_BACKWARD, .name = "bias_backward"},
     {.op = OP_LINEAR,
      .name = "linear",
      .infer = linear_infer,

@@ -43,11 +43,12 @@ static char *describe_identity(const TrainOptions *options)
     if (!realpath(options->shards ? options->shards : ".", images))
         images[0] = '\0';
     json_t *object = json_pack(
-        "{s:o, s:o, s:I, s:I, s:o, s:s, s:s, s:s, s:b, s:I, s:I, s:I, s:s}", "weights", json_text(weights),
-        "list", json_text(options->inference.files_from), "bytes", (json_int_t)status.st_size, "modified",
-        (json_int_t)file_time_ns(status.st_mtim), "images", json_text(images), "format",
-        predict_format_name(options->inference.format), "amp", train_amp_name(options->compute.amp), "model",
-        options->model ? options->model : "", "flip_tta", options->image.flip_tta, "resize",
+        "{s:o, s:o, s:I, s:I, s:o, s:s, s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:s}", "weights",
+        json_text(weights), "list", json_text(options->inference.files_from), "bytes",
+        (json_int_t)status.st_size, "modified", (json_int_t)file_time_ns(status.st_mtim), "images",
+        json_text(images), "format", predict_format_name(options->inference.format), "amp",
+        train_amp_name(options->compute.amp), "model", options->model ? options->model : "", "flip_tta",
+        options->image.flip_tta, "shift_tta", (json_int_t)options->image.shift_tta, "resize",
         (json_int_t)options->image.val_resize_size, "crop", (json_int_t)options->image.val_crop_size,
         "train_crop", (json_int_t)options->image.train_crop_size, "interpolation",
         train_given(options, &options->views.interpolation)

@@ -244,8 +244,9 @@ static void describe(Prediction *prediction)
         return;
     if (!prediction->origin.classes.count)
         console_line(&session->console, "classes: the weights name none, so numbers stand for them");
-    console_line(&session->console, "views: short edge %u pixels, centre crop of %u%s", view->resize,
-                 view->size, session->plan.flip_tta ? ", mirrored too" : "");
+    console_line(&session->console, "views: short edge %u pixels, centre crop of %u%s%s", view->resize,
+                 view->size, session->plan.flip_tta ? ", mirrored too" : "",
+                 session->plan.shift_tta ? ", moved too" : "");
 }
 
 /* Reports the images that the loader could not read. */

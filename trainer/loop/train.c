@@ -570,6 +570,8 @@ FshStatus train_run(const TrainOptions *options, bool *partial_ret, FshError *er
     if (options->report.profile)
         training_plan_profile(&training, (uint64_t)options->report.profile);
     training.start_seconds = progress_now_seconds() - state->seconds;
+    if (!status && !checkpoint[0] && !options->weights)
+        status = session_find_first_weight(session, error);
     if (!status)
         status = run_epochs(&training, error);
     run_files_settle(&training.files);

@@ -55,6 +55,23 @@ TensorId model_stem_pool(Graph *graph, TensorId x, bool blur)
     return blur ? model_blur_pool(graph, x) : x;
 }
 
+TensorId model_image_maximum(Graph *graph, TensorId x)
+{
+    enum { KERNEL_MAX = 15 };
+    for (;;) {
+        if (x == TENSOR_NONE)
+            return x;
+        const int64_t height = graph_tensor(graph, x)->shape[1], width = graph_tensor(graph, x)->shape[2];
+        const int64_t smaller = height < width ? height : width;
+        if (smaller == 1)
+            return graph_global_avg_pool(graph, x);
+        if (smaller <= KERNEL_MAX)
+            x = graph_max_pool(graph, x, &(Pool2d){.kernel = smaller, .stride = smaller});
+        else /* of an odd size: padding has no values, so windows at the edge are smaller */
+            x = graph_max_pool(graph, x, &(Pool2d){.kernel = 2, .stride = 2, .padding = smaller % 2});
+    }
+}
+
 const ModelOption model_act_layer = {.row = {.name = "act-layer",
                                              .kind = OPTION_TEXT,
                                              .argument = "NAME",

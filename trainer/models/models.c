@@ -7,10 +7,10 @@
 
 /* The networks of each file of this folder; each list ends with one without a name. */
 extern const Model conv8_models[], toynet_models[], resnet9_models[], resnet_models[], xresnet_models[],
-    pyramidnet_models[], convnext_models[], vit_models[], unet_models[], nafnet_models[];
+    pyramidnet_models[], airbench_models[], convnext_models[], vit_models[], unet_models[], nafnet_models[];
 static const Model *const files[] = {conv8_models,   toynet_models,     resnet9_models,  resnet_models,
-                                     xresnet_models, pyramidnet_models, convnext_models, vit_models,
-                                     unet_models,    nafnet_models};
+                                     xresnet_models, pyramidnet_models, airbench_models, convnext_models,
+                                     vit_models,     unet_models,       nafnet_models};
 
 const Model *model_at(size_t index)
 {

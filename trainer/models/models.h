@@ -48,6 +48,34 @@ typedef struct ModelSpec {
     ModelValues options;   /* a value for an option that the network lacks is refused */
 } ModelSpec;
 
+/* Pixels as they are stored, [height, width, channels]. */
+typedef struct ModelImage {
+    const uint8_t *pixels;
+    int64_t height, width, channels;
+} ModelImage;
+
+/* What the network makes of pixels: (pixel / 255 - mean) / deviation, for each of the channels. */
+typedef struct ModelPixelScale {
+    const double *mean, *deviation; /* [channels] */
+    int64_t channels;
+} ModelPixelScale;
+
+/* A parameter whose first values follow from images of the training split, by sums over them.
+ *
+ *   double sums[weight->sum_count(channels)] = {0};
+ *   weight->add(&image, sums);              // for each image
+ *   weight->compute(sums, &scale, values);
+ *
+ * Sums are whole numbers, so that neither the order of images nor the number of threads matters. */
+typedef struct ModelFirstWeight {
+    const char *parameter;
+    uint64_t images; /* so many of them, or all that there are */
+    size_t (*sum_count)(int64_t channels);
+    void (*add)(const ModelImage *image, double *sums);
+    /* Computes the values, as many as the parameter has. */
+    void (*compute)(const double *sums, const ModelPixelScale *scale, float *values);
+} ModelFirstWeight;
+
 typedef struct Model {
     const char *name;    /* "resnet18", as torchvision and timm spell it */
     const char *summary; /* one line for --list-models, with its source */
@@ -61,6 +89,7 @@ typedef struct Model {
     /* The beginnings of its blocks' names, for --layer-decay (parameter_layers); NULL: it has none. Ends with
      * NULL. */
     const char *const *blocks;
+    const ModelFirstWeight *first_weight; /* NULL: all parameters are drawn */
     /* Restoration: returns the number whose multiples the network can halve at every level. */
     uint32_t (*multiple)(const ModelSpec *spec);
 } Model;

@@ -26,6 +26,9 @@ TensorId model_blur_pool(Graph *graph, TensorId x);
 TensorId model_blur(Graph *graph, TensorId x);
 /* Adds a max pool 3x3/2, or 3x3/1 and a blur pool. */
 TensorId model_stem_pool(Graph *graph, TensorId x, bool blur);
+/* Returns the maximum of each channel over the image, [N, C]; if it is not square, the mean of the maxima
+ * over squares. */
+TensorId model_image_maximum(Graph *graph, TensorId x);
 
 /* --width: channels of the first level; --drop-path: stochastic depth; --act-layer; --aa-layer: blur
  * pools. */

@@ -26,25 +26,6 @@ static TensorId residual(Graph *graph, const char *layer, TensorId input, int64_
     return graph_add(graph, input, conv_bn(graph, prefix, x, channels, training));
 }
 
-/* Adds the maximum of each channel over the image; if it is not square, the mean of the maxima over
- * squares. */
-static TensorId image_maximum(Graph *graph, TensorId x)
-{
-    enum { KERNEL_MAX = 15 };
-    for (;;) {
-        if (x == TENSOR_NONE)
-            return x;
-        const int64_t height = graph_tensor(graph, x)->shape[1], width = graph_tensor(graph, x)->shape[2];
-        const int64_t smaller = height < width ? height : width;
-        if (smaller == 1)
-            return graph_global_avg_pool(graph, x);
-        if (smaller <= KERNEL_MAX)
-            x = graph_max_pool(graph, x, &(Pool2d){.kernel = smaller, .stride = smaller});
-        else /* of an odd size: padding has no values, so windows at the edge are smaller */
-            x = graph_max_pool(graph, x, &(Pool2d){.kernel = 2, .stride = 2, .padding = smaller % 2});
-    }
-}
-
 static TensorId build(Graph *graph, TensorId x, const ModelSpec *spec)
 {
     static const struct {
@@ -59,7 +40,7 @@ static TensorId build(Graph *graph, TensorId x, const ModelSpec *spec)
         if (layers[i].residual)
             x = residual(graph, layers[i].name, x, layers[i].channels, spec->training);
     }
-    x = graph_linear(graph, "linear", image_maximum(graph, x), spec->classes, false);
+    x = graph_linear(graph, "linear", model_image_maximum(graph, x), spec->classes, false);
     return graph_scale(graph, x, 0.125F);
 }
 

@@ -288,6 +288,8 @@ static const struct Rule {
     {AT(image.progressive), is_by_epochs, "runs that are counted in epochs, not in iterations"},
     {AT(training.val_batch_size), evaluates, WITH_EVALUATION},
     {AT(image.flip_tta), evaluates, WITH_EVALUATION},
+    {AT(image.shift_tta), is_classes, "classes; pairs are evaluated where they are"},
+    {AT(image.shift_tta), evaluates, WITH_EVALUATION},
     {AT(image.crop_border), evaluates, WITH_EVALUATION},
     {AT(image.y_channel), evaluates, WITH_EVALUATION},
     {AT(image.progressive_epochs), progresses, "--progressive"},

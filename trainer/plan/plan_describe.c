@@ -202,6 +202,9 @@ static void tell_evaluation(const Teller *teller, const TrainPlan *plan)
     }
     if (plan->flip_tta)
         say(&line, ", mean with the mirror image");
+    if (plan->shift_tta)
+        say(&line, ", mean with itself moved by %u pixel%s both ways", plan->shift_tta,
+            plan->shift_tta == 1 ? "" : "s");
     if (!plan->train_count)
         say_precision(&line, plan);
     tell(teller, &line);

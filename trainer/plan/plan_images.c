@@ -82,6 +82,10 @@ size_t image_options_rows(ImageOptions *o, Option *rows)
         {.name = "flip-tta", .kind = OPTION_FLAG, .value = &o->flip_tta,
          .uses = USE_NETWORK,
          .help = "evaluate each image and its mirror image, and average"},
+        {.name = "shift-tta", .kind = OPTION_INTEGER, .value = &o->shift_tta, .argument = "PX", .maximum = 64,
+         .uses = USE_NETWORK,
+         .help = "classes: evaluate each image also moved by this many pixels, right and down, left and up; "
+                 "it weighs as much as both"},
         {.name = "crop-border", .kind = OPTION_INTEGER, .value = &o->crop_border, .argument = "PX",
          .maximum = 1024,
          .uses = USE_LEARN | USE_EVALUATE | USE_PREDICT,
@@ -370,6 +374,10 @@ FshStatus plan_images(TrainPlan *plan, const TrainOptions *options, const Traini
     if (!options->image.progressive)
         plan->progression.from = plan->progression.to = plan->train_augmentation.size;
     plan->flip_tta = options->image.flip_tta;
+    plan->shift_tta = (uint32_t)options->image.shift_tta;
+    if (!pairs && plan->shift_tta >= plan->evaluation_augmentation.size)
+        return fsh_error_set(error, FSH_ERR_USAGE, "--shift-tta: images of %u pixels cannot be moved by %u",
+                             plan->evaluation_augmentation.size, plan->shift_tta);
     plan->crop_border = (uint32_t)options->image.crop_border;
     plan->y_channel = options->image.y_channel;
     if (!data->train)

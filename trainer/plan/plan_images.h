@@ -18,6 +18,7 @@ typedef struct ImageOptions {
     int64_t crop_padding;           /* pixels; 0: an eighth of the crop */
     const char *color_jitter; /* BRIGHTNESS:CONTRAST:SATURATION:HUE, or one number for the first three */
     bool augment, flip_tta;
+    int64_t shift_tta; /* pixels; 0: none */
     int64_t crop_border;
     bool y_channel;
 } ImageOptions;

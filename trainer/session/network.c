@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "imaging/mirror.h"
 #include "trainer/report/image_metrics.h"
 
 /* ---- programs ---- */
@@ -247,8 +246,8 @@ void network_close(Network *network)
         free_graph(&network->evaluation[i / NETWORK_SIZES_KEPT][i % NETWORK_SIZES_KEPT]);
     if (network->backend)
         backend_close(&network->backend);
-    free(network->mirrored);
-    free(network->mirrored_output);
+    free(network->view_pixels);
+    free(network->view_sum);
     free(network->pixels);
     *network = (Network){0};
 }
@@ -259,12 +258,6 @@ FshStatus network_initialize(Network *network, uint64_t seed, FshError *error)
 }
 
 /* ---- evaluation ---- */
-
-static FshStatus read_output(NetworkProgram *part, FshError *error)
-{
-    return program_read(part->program, part->output, part->host_output,
-                        output_count(part) * sizeof *part->host_output, error);
-}
 
 static FshStatus open_size(Network *network, NetworkWeights weights, NetworkProgram *part,
                            const ModelSpec *spec, FshError *error)
@@ -326,104 +319,6 @@ static FshStatus find_evaluation(Network *network, NetworkWeights weights, const
     return FSH_OK;
 }
 
-static void mirror_rows(const uint8_t *from, uint8_t *to, size_t rows, size_t width, size_t channels)
-{
-    for (size_t row = 0; row < rows; row++, from += width * channels, to += width * channels)
-        image_mirror_row(from, width, (uint32_t)channels, to);
-}
-
-/* Computes output = (output + mirrored, flipped back) / 2. */
-static void average_images(float *output, const float *mirrored, size_t rows, size_t width, size_t channels)
-{
-    for (size_t row = 0; row < rows; row++, output += width * channels, mirrored += width * channels)
-        for (size_t x = 0; x < width; x++)
-            for (size_t c = 0; c < channels; c++)
-                output[x * channels + c] =
-                    0.5F * (output[x * channels + c] + mirrored[(width - 1 - x) * channels + c]);
-}
-
-static FshStatus reserve_mirror(Network *network, size_t pixel_bytes, size_t outputs, FshError *error)
-{
-    const size_t bytes = pixel_bytes > outputs ? pixel_bytes : outputs;
-    if (network->mirrored_bytes >= bytes)
-        return FSH_OK;
-    free(network->mirrored);
-    free(network->mirrored_output);
-    network->mirrored = malloc(bytes);
-    network->mirrored_output = malloc(bytes * sizeof *network->mirrored_output);
-    network->mirrored_bytes = network->mirrored && network->mirrored_output ? bytes : 0;
-    if (!network->mirrored_bytes)
-        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for the mirror image of a batch");
-    return FSH_OK;
-}
-
-/* Runs one batch; sets *loss, and the output in part->host_output. */
-static FshStatus run_batch(NetworkProgram *part, const Batch *batch, float *loss, FshError *error)
-{
-    FshStatus status = network_write_batch(part, batch, error);
-    if (!status)
-        status = program_run(part->program, error);
-    if (!status)
-        status = program_read(part->program, part->loss, loss, sizeof *loss, error);
-    return status ? status : read_output(part, error);
-}
-
-/* Copies the recipes to `turned`, each with its flip reversed. */
-static void mirror_recipes(const PixelBatch *batch, PixelRecipe *turned)
-{
-    for (uint64_t i = 0; i < batch->count; i++) {
-        turned[i] = batch->recipes[i];
-        turned[i].flip = !turned[i].flip;
-    }
-}
-
-/* Runs the batch, with flip_tta after its mirror image, and averages outputs and losses of both. */
-static FshStatus run_evaluation(Network *network, NetworkProgram *part, const Batch *batch, float *loss,
-                                FshError *error)
-{
-    const size_t rows = (size_t)(part->spec.batch * part->spec.height), width = (size_t)part->spec.width,
-                 channels = (size_t)part->spec.channels, outputs = output_count(part);
-    const bool twice = network->plan->flip_tta;
-    float mirrored_loss = 0;
-    const size_t sides = batch->target ? 2 : 1;
-    const size_t pixel_bytes = batch->recipes ? (size_t)batch->recipes->count * sizeof(PixelRecipe)
-                                              : sides * rows * width * channels;
-    FshStatus status = twice ? reserve_mirror(network, pixel_bytes, outputs, error) : FSH_OK;
-    if (!status && twice) {
-        Batch turned = *batch;
-        PixelBatch turned_recipes;
-        if (batch->recipes) {
-            turned_recipes = *batch->recipes;
-            turned_recipes.recipes = (const PixelRecipe *)(const void *)network->mirrored;
-            turned.recipes = &turned_recipes;
-            mirror_recipes(batch->recipes, (PixelRecipe *)(void *)network->mirrored);
-        } else {
-            turned.pixels = network->mirrored;
-            mirror_rows(batch->pixels, network->mirrored, rows, width, channels);
-        }
-        if (batch->target) {
-            uint8_t *target = network->mirrored + rows * width * channels;
-            turned.target = target;
-            mirror_rows(batch->target, target, rows, width, channels);
-        }
-        status = run_batch(part, &turned, &mirrored_loss, error);
-        if (!status)
-            memcpy(network->mirrored_output, part->host_output, outputs * sizeof *part->host_output);
-    }
-    if (!status)
-        status = run_batch(part, batch, loss, error);
-    if (status || !twice)
-        return status;
-    *loss = 0.5F * (*loss + mirrored_loss);
-    if (part->label != TENSOR_NONE) {
-        for (size_t i = 0; i < outputs; i++)
-            part->host_output[i] = 0.5F * (part->host_output[i] + network->mirrored_output[i]);
-    } else {
-        average_images(part->host_output, network->mirrored_output, rows, width, channels);
-    }
-    return FSH_OK;
-}
-
 /* Converts floats in [0, 1] to bytes in place, rounding to nearest. Returns the bytes. */
 static const uint8_t *to_pixels(float *values, size_t count)
 {
@@ -482,7 +377,7 @@ FshStatus network_evaluate(Network *network, NetworkWeights weights, const Batch
     *result = (Evaluated){0};
     FshStatus status = find_evaluation(network, weights, batch, &part, error);
     if (!status)
-        status = run_evaluation(network, part, batch, &loss, error);
+        status = network_run_views(network, part, batch, &loss, error);
     if (status)
         return status;
     result->output = part->host_output;

@@ -60,10 +60,11 @@ typedef struct Network {
      * evaluations. */
     NetworkProgram evaluation[2][NETWORK_SIZES_KEPT];
     uint64_t clock;
-    uint8_t *mirrored; /* with plan->flip_tta: a batch's mirrored pixels, then its target's; written by
-                        * network_evaluate */
-    float *mirrored_output;
-    size_t mirrored_bytes;
+    /* With other views than the image itself (plan->flip_tta, plan->shift_tta): a view's pixels, then its
+     * target's, or its recipes; what outputs add up to. Written by network_run_views. */
+    uint8_t *view_pixels;
+    float *view_sum;
+    size_t view_bytes, view_outputs;
     uint8_t *pixels; /* written by network_read_pixels */
     size_t pixels_bytes;
 } Network;
@@ -124,7 +125,7 @@ void network_program_memory(const Network *network, const NetworkProgram *part, 
 
 /* The results of evaluating a batch; valid until the next call. */
 typedef struct Evaluated {
-    const float *output;           /* as NetworkProgram.output; with flip_tta the mean of two */
+    const float *output;           /* as NetworkProgram.output; the mean over the plan's views */
     const uint8_t *restored;       /* pairs: the output in bytes, [batch, height, width, channels] */
     double psnr, ssim, input_psnr; /* pairs: of the image; 0 if the batch has no targets */
 } Evaluated;
@@ -133,6 +134,11 @@ typedef struct Evaluated {
  * be NULL. */
 FshStatus network_evaluate(Network *network, NetworkWeights weights, const Batch *batch, Metrics *metrics,
                            Evaluated *evaluated, FshError *error);
+
+/* Runs the batch and the views of it that the plan asks for; *loss and part->host_output become their
+ * weighted means. For network_evaluate. */
+FshStatus network_run_views(Network *network, NetworkProgram *part, const Batch *batch, float *loss,
+                            FshError *error);
 
 /* Sets *bytes_ret to the memory that evaluation takes for each pixel of an image with the plan's channels. */
 FshStatus network_foresee_pixel(const Network *network, double *bytes_ret, FshError *error);

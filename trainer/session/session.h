@@ -68,6 +68,11 @@ void session_describe(Session *session);
  * memory is too small. FSH_ERR_INTERRUPTED. It fails on all ranks or on none. */
 FshStatus session_cache(Session *session, FshError *error);
 
+/* Gives the network's first_weight its values, of images spread evenly over the training split: all ranks get
+ * the same. Call it where a run begins with weights that were drawn. FSH_ERR_CORRUPT and such: an image that
+ * cannot be used (plan.skip_bad false). FSH_ERR_MEMORY, FSH_ERR_INTERRUPTED. */
+FshStatus session_find_first_weight(Session *session, FshError *error);
+
 /* Calls network_write_step with the current batch of the training loader. Files that the device's decoder
  * refuses are decoded here. A file that cannot be decoded here either is skipped (batch->valid_count becomes
  * less), or is the failure (plan.skip_bad false). */

@@ -46,11 +46,12 @@ class Network:
         weight = self.get(name + ".weight", (channels, x.shape[1] // groups, kernel, kernel))
         return F.conv2d(x, weight, self.get(name + ".bias", (channels,), True, bias_offset) if bias else None, stride, padding, 1, groups)
 
-    def norm(self, name, x):
+    def norm(self, name, x, momentum=0.1, epsilon=1e-5, trained=True):
+        """trained: the weight is."""
         c = (x.shape[1],)
-        weight, bias = self.get(name + ".weight", c), self.get(name + ".bias", c, True, self.norm_bias_offset)
+        weight, bias = self.get(name + ".weight", c, trained), self.get(name + ".bias", c, True, self.norm_bias_offset)
         mean, var = self.get(name + ".running_mean", c, False), self.get(name + ".running_var", c, False)
-        return F.batch_norm(x, mean, var, weight, bias, self.training, 0.1, 1e-5)
+        return F.batch_norm(x, mean, var, weight, bias, self.training, momentum, epsilon)
 
     def layer_norm(self, name, x):
         """NAFNet's LayerNorm2d."""
@@ -235,6 +236,22 @@ def resnet9(net, x, classes):
     return net.linear("linear", x.amax((2, 3)), classes, False) * 0.125
 
 
+def airbench(widths, convolutions, residual, momentum, scale):
+    """airbench94_muon.py and legacy/airbench96.py of KellerJordan/cifar10-airbench, with the names of the former."""
+    def forward(net, x, classes):
+        filters = 2 * x.shape[1] * 4
+        net.get("whiten.weight", (filters, x.shape[1], 2, 2), False)
+        x = F.gelu(net.conv("whiten", x, filters, 2, bias=True))
+        for group, channels in enumerate(widths):
+            for i in range(1, convolutions + 1):
+                x = net.conv(f"layers.{group + 1}.conv{i}", x, channels, 3, 1, 1)
+                x = net.norm(f"layers.{group + 1}.norm{i}", F.max_pool2d(x, 2) if i == 1 else x, momentum, 1e-12, False)
+                x = F.gelu(x + shortcut if residual and i == convolutions else x)
+                shortcut = x if i == 1 else shortcut
+        return net.linear("head", F.max_pool2d(x, x.shape[2]).flatten(1), classes, False) * scale
+    return forward
+
+
 def sgd(net, rate, decays):
     """Nesterov momentum; weight decay where decays(name)."""
     groups = [{"params": [net.tensors[n] for n in net.trained() if decays(n) == of_group], "weight_decay": f32(DECAY) if of_group else 0.0}
@@ -408,6 +425,8 @@ def steps(names):
         "xresnet18": lambda name: classification(name, xresnet([2, 2, 2, 2], 1), (4, 72, 88, 3), labels, 0.001, 6, norm_bias_offset=2.0),
         "xse_resnext50": lambda name: classification(name, xresnet([3, 4, 6, 3], 4, 32, F.mish, True), (4, 64, 64, 3), labels, 0.001, 6,
                                                      options={"act-layer": "mish", "aa-layer": "blur"}),
+        "airbench94": lambda name: classification(name, airbench((64, 256, 256), 2, False, 0.4, 1 / 256), (4, 32, 32, 3), labels, 1.0, 16),
+        "airbench96": lambda name: classification(name, airbench((128, 384, 512), 3, True, 0.1, 1 / 9), (4, 32, 32, 3), labels, 0.001, 8),
         "unet": lambda name: restoration(name, unet(16), (2, 18, 22, 3), 0.001, 0.001, {"base_channels": 16}, 24),
         "nafnet": lambda name: restoration(name, nafnet(8, [1, 1, 1, 2], 1, [1, 0, 1, 1]), (2, 20, 30, 3), 0.001, 0.001,
                                            {"base_channels": 8, "encoder_blocks": "1,1,1,2", "middle_blocks": "1",

@@ -43,15 +43,16 @@ def layer_case(name, op, shape, forward, attributes=None, parameters=(), buffers
     return {"name": name, "op": op, **(attributes or {}), "inputs": specs + [dy_spec], "expected": expected}
 
 
-def conv_case(shape, channels, kernel, stride, padding, bias, groups=1):
+def conv_case(shape, channels, kernel, stride, padding, bias, groups=1, frozen=False):
     weight_shape = (channels, shape[3] // groups, kernel, kernel)
     scale = (3.0 / (shape[3] // groups * kernel * kernel)) ** 0.5
-    parameters = [("layer.weight", weight_shape, number(scale), 0.0)] + ([("layer.bias", (channels,), 0.5, 0.0)] if bias else [])
-    name = f"conv2d {kernel}x{kernel}/{stride} pad {padding}{' bias' if bias else ''}, {'x'.join(map(str, shape))} to {channels}{f' in {groups} groups' if groups > 1 else ''}"
-    return layer_case(name, "conv2d", shape,
+    weight = [("layer.weight", weight_shape, number(scale), 0.0)]
+    parameters = ([] if frozen else weight) + ([("layer.bias", (channels,), 0.5, 0.0)] if bias else [])
+    name = f"conv2d {kernel}x{kernel}/{stride} pad {padding}{' bias' if bias else ''}, {'x'.join(map(str, shape))} to {channels}{f' in {groups} groups' if groups > 1 else ''}{', weight frozen' if frozen else ''}"
+    return layer_case(name, "conv2d_frozen" if frozen else "conv2d", shape,
                       lambda t: F.conv2d(t["x"], t["layer.weight"], t.get("layer.bias"), stride, padding, 1, groups),
                       {"channels": channels, "kernel": kernel, "stride": stride, "padding": padding, "bias": bias, **({"groups": groups} if groups > 1 else {})},
-                      parameters)
+                      parameters, weight if frozen else ())
 
 
 def box_cases():
@@ -152,10 +153,12 @@ def token_cases():
     return cases
 
 
-def norm_case(name, shape, training, slope=None, addend=False, x=None):
+def norm_case(name, shape, training, slope=None, addend=False, x=None, frozen=False):
+    """frozen: the weight is."""
     channels = shape[-1]
-    parameters = [("layer.weight", (channels,), 0.5, 1.0), ("layer.bias", (channels,), 0.5, 0.0)]
-    buffers = [("layer.running_mean", (channels,), 0.5, 0.0), ("layer.running_var", (channels,), 0.5, 1.0)]
+    weight, bias = [("layer.weight", (channels,), 0.5, 1.0)], [("layer.bias", (channels,), 0.5, 0.0)]
+    parameters = bias if frozen else weight + bias
+    buffers = (weight if frozen else []) + [("layer.running_mean", (channels,), 0.5, 0.0), ("layer.running_var", (channels,), 0.5, 1.0)]
 
     def forward(t):
         y = F.batch_norm(t["x"], t["layer.running_mean"], t["layer.running_var"], t["layer.weight"], t["layer.bias"], training, 0.1, 1e-5)
@@ -165,7 +168,7 @@ def norm_case(name, shape, training, slope=None, addend=False, x=None):
 
     attributes = {"training": training, **({} if slope is None else {"slope": slope})}
     inputs = [{"name": "addend", "shape": list(shape)}] if addend else []
-    return layer_case("batch_norm " + name, "batch_norm", shape, forward, attributes, parameters, buffers, inputs, x)
+    return layer_case("batch_norm " + name, "batch_norm_unscaled" if frozen else "batch_norm", shape, forward, attributes, parameters, buffers, inputs, x)
 
 
 def loss_case(name, labels, classes, smoothing):
@@ -212,8 +215,10 @@ def layers():
         conv_case((2, 6, 5, 32), 64, 3, 1, 1, False, 4),
         conv_case((2, 6, 5, 6), 4, 1, 1, 0, True, 2),
         conv_case((2, 8, 6, 32), 64, 2, 2, 0, True),
+        conv_case((3, 9, 8, 3), 24, 2, 1, 0, True, frozen=True),
         norm_case("training", (4, 5, 7, 64), True),
         norm_case("training, 3 channels", (3, 11, 5, 3), True),
+        norm_case("training, weight frozen", (4, 5, 7, 24), True, frozen=True),
         norm_case("training, 70 channels", (2, 3, 3, 70), True),
         norm_case("training, matrix", (33, 20), True),
         norm_case("training, mean 300 deviations from 0", (4, 9, 9, 24), True, x={"offset": 300.0, "scale": 1.75}),

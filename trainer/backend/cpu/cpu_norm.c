@@ -54,7 +54,7 @@ static float *part_vector(const CpuStep *step, int64_t part, int which)
 
 static FshStatus batch_norm_prepare(CpuStep *step, FshError *error)
 {
-    const Tensor *x = cpu_input(step, step->node->op == OP_BATCH_NORM ? 0 : 1);
+    const Tensor *x = cpu_input(step, step->node->op == OP_BATCH_NORM_BACKWARD ? NORM_BACK_X : 0);
     const int64_t channels = x->shape[x->rank - 1], pixels = tensor_count(x) / channels;
     const int64_t pixels_in_row = (WIDTH_MIN + channels - 1) / channels;
     NormShape *shape = step->plan = malloc(sizeof *shape);
@@ -314,8 +314,9 @@ static FshStatus batch_norm_run(CpuStep *step, FshError *error)
 
 static NormBackward backward_arguments(const CpuStep *step, int64_t offset)
 {
-    return (NormBackward){.dy = cpu_read(step, 0, offset),
-                          .x = cpu_read(step, NORM_BACK_X, offset),
+    const bool of_norm = step->node->op == OP_BATCH_NORM_BACKWARD;
+    return (NormBackward){.dy = cpu_read(step, NORM_BACK_DY, offset),
+                          .x = cpu_read(step, of_norm ? NORM_BACK_X : 0, offset),
                           .dy2 = cpu_read(step, NORM_BACK_DY2, offset),
                           .y = cpu_read(step, NORM_BACK_Y, offset),
                           .g = cpu_write(step, NORM_BACK_G, offset),
@@ -373,7 +374,7 @@ static FshStatus find_backward_sums(CpuStep *step, FshError *error)
     cpu_parallel(step->program->backend, item_count(shape), backward_sums_part, step);
     for (int64_t c = 0; c < shape->channels; c++) {
         sum_g[c] = total(step, 0, c);
-        sum_gx[c] = total(step, 1, c) * (double)inverse_deviation[c];
+        sum_gx[c] = inverse_deviation ? total(step, 1, c) * (double)inverse_deviation[c] : 0;
     }
     return average_pairs(step, error);
 }
@@ -425,8 +426,27 @@ static FshStatus batch_norm_backward_run(CpuStep *step, FshError *error)
     return FSH_OK;
 }
 
+static FshStatus bias_prepare(CpuStep *step, FshError *error)
+{
+    step->kernels = cpu_kernels(step->program->backend, cpu_input(step, 0)->type); /* the result is f32 */
+    return batch_norm_prepare(step, error);
+}
+
+/* Computes dbias = sum dy, by the sums of a norm of dy itself. */
+static FshStatus bias_backward_run(CpuStep *step, FshError *error)
+{
+    const NormShape *shape = step->plan;
+    float *dbias = step->outputs[0];
+    memset(coefficient(step, 0), 0, (size_t)(COEFFICIENT_COUNT * shape->stride) * sizeof(float));
+    FshStatus status = find_backward_sums(step, error);
+    for (int64_t c = 0; c < shape->channels && !status; c++)
+        dbias[c] = (float)channel_pairs(step)[c];
+    return status;
+}
+
 const CpuOp cpu_ops_norm[] = {
     {OP_BATCH_NORM, .prepare = batch_norm_prepare, .run = batch_norm_run},
     {OP_BATCH_NORM_BACKWARD, .prepare = batch_norm_prepare, .run = batch_norm_backward_run},
+    {OP_BIAS_BACKWARD, .prepare = bias_prepare, .run = bias_backward_run},
     {OP_KIND_COUNT, NULL, NULL},
 };

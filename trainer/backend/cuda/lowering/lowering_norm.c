@@ -209,7 +209,21 @@ static FshStatus batch_norm_backward(const Step *step, cudaStream_t stream, FshE
                     error);
 }
 
+static FshStatus bias_prepare(const CudaProgram *program, Step *step, FshError *error)
+{
+    (void)program;
+    (void)error;
+    want_scratch(step, kernel_column_scratch_bytes(in(step, 0)));
+    return FSH_OK;
+}
+
+static FshStatus bias_backward(const Step *step, cudaStream_t stream, FshError *error)
+{
+    return CUDA_TRY(kernel_column_sum(in(step, 0), out(step, 0), step->scratch, stream), error);
+}
+
 const LoweringRow lowering_norm[] = {
+    {OP_BIAS_BACKWARD, {.prepare = bias_prepare, .enqueue = bias_backward}},
     {OP_BATCH_NORM, {.prepare = batch_norm_prepare, .bind = batch_norm_bind, .enqueue = batch_norm}},
     {OP_BATCH_NORM_BACKWARD,
      {.prepare = batch_norm_prepare, .bind = batch_norm_bind, .enqueue = batch_norm_backward}},
