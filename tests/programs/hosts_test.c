@@ -300,6 +300,26 @@ TEST_IN_FOLDER(test_other_options_and_other_data_are_told_on_both_hosts, folder)
     expect_both(running, 2, "dataset");
 }
 
+/* As where the data's file system is not mounted on a host: its ranks all fail, and the first says it. */
+TEST_IN_FOLDER(test_what_fails_on_all_ranks_of_a_host_is_told_once_there, folder)
+{
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out"),
+               *nowhere = test_path(folder, "nowhere");
+    const Hosts hosts = hosts_on_loopback(2, 2);
+    static const char *const says[] = {"another rank has failed, and says why", "", "/nowhere", ""};
+    RunningProgram running[4];
+    for (int rank = 0; rank < 4; rank++)
+        running[rank] = start_host_rank(
+            &hosts, rank, (const char *const[]){"--model", "conv8", rank < 2 ? shards : nowhere, out, NULL});
+    for (int rank = 0; rank < 4; rank++) {
+        RunResult result = run_wait(&running[rank]);
+        assert_int_equal(result.exit_status, 1);
+        assert_contains(result.err, says[rank]);
+        assert_int_equal(result.err_bytes == 0, !*says[rank]);
+        run_result_free(&result);
+    }
+}
+
 TEST_IN_FOLDER(test_ranks_of_other_runs_are_told_on_both_hosts, folder)
 {
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");

@@ -31,6 +31,24 @@ bool ranks_interrupted(const Communicator *communicator)
     return !communicator && interrupt_requested();
 }
 
+/* Makes the failures of all ranks known to each other, by the hashes of their messages; 0: none of its own.
+ * Leaves this rank's message to a rank that has the same: a lower one of its host, or the first of all unless
+ * this one speaks for its host. */
+static FshStatus share_failures(Communicator *communicator, bool failed, uint64_t hash, FshError *error)
+{
+    const RankPlace *place = communicator_place(communicator);
+    uint64_t hashes[RANKS_MAX];
+    FshStatus status = communicator_gather(communicator, &hash, sizeof hash, hashes, NULL);
+    if (status || !failed)
+        return status;
+    if (hashes[0] && (!hash || hash == hashes[0]))
+        ranks_leave_to_first(communicator, error);
+    for (uint64_t lower = rank_place_first(place); lower < place->rank && hash; lower++)
+        if (hashes[lower] == hash)
+            (void)fsh_error_set(error, error->status, "%s", ranks_told_elsewhere);
+    return FSH_OK;
+}
+
 FshStatus ranks_agree(Communicator *communicator, FshStatus mine, FshError *error)
 {
     if (!communicator)
@@ -38,26 +56,22 @@ FshStatus ranks_agree(Communicator *communicator, FshStatus mine, FshError *erro
     const uint64_t signal_here = (uint64_t)interrupt_signal();
     const bool stops = mine == FSH_ERR_INTERRUPTED || (!mine && signal_here);
     const uint64_t own = mine && !stops ? FAILED : stops ? (signal_here ? signal_here : 1) : WELL;
-    const bool tells = !(own == FAILED && error && strcmp(error->message, told_by_another) == 0);
-    const bool is_first = communicator_place(communicator)->rank == 0;
-    /* the maximum of: all statuses, the status of rank 0 if it reports its own failure, the hash of rank 0's
-     * message */
-    uint64_t said[3] = {own, is_first && tells ? own : WELL, is_first && own == FAILED ? hash_of(error) : 0};
+    const bool tells = own == FAILED && !(error && strcmp(error->message, told_by_another) == 0);
+    uint64_t worst = own;
     FshError lost = {0};
-    FshStatus status = communicator_max_u64(communicator, said, 3, &lost);
-    if (own == FAILED) { /* this rank failed, with a message of its own or with rank 0's */
-        if (!status && said[1] == FAILED && (!tells || said[2] == hash_of(error)))
-            ranks_leave_to_first(communicator, error);
+    FshStatus status = communicator_max_u64(communicator, &worst, 1, &lost);
+    if (!status && worst == FAILED) /* a rank that is lost now is told of by the next exchange */
+        (void)share_failures(communicator, own == FAILED, tells ? hash_of(error) : 0, error);
+    if (own == FAILED)
         return mine;
-    }
     if (status)
         return fsh_error_set(error, status, "%s", lost.message);
-    if (said[0] == FAILED)
+    if (worst == FAILED)
         return fsh_error_set(error, FSH_ERR_PEER, "%s", told_by_another);
-    if (said[0] == WELL)
+    if (worst == WELL)
         return FSH_OK;
     if (!signal_here)
-        interrupt_simulate((int)said[0]);
+        interrupt_simulate((int)worst);
     return fsh_error_set(error, FSH_ERR_INTERRUPTED, "interrupted");
 }
 

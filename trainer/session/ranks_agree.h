@@ -25,7 +25,8 @@
 /* Exchanges the statuses of all ranks: FSH_OK, a failure, or FSH_ERR_INTERRUPTED; either all go on or none
  * does. Returns FSH_OK if all are well, and `mine` if this rank failed. Otherwise returns FSH_ERR_INTERRUPTED
  * if a rank was interrupted (the signal then counts as received here too), or FSH_ERR_PEER if another rank
- * failed or ended. With several ranks a signal that this process received counts as its status. */
+ * failed or ended. With several ranks a signal that this process received counts as its status. What several
+ * ranks of a host say is said by the first of them: the message of the others is ranks_told_elsewhere. */
 FshStatus ranks_agree(Communicator *communicator, FshStatus mine, FshError *error);
 /* Returns whether this process was interrupted; false with several ranks, which decide in ranks_agree. */
 bool ranks_interrupted(const Communicator *communicator);

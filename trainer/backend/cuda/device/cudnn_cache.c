@@ -407,11 +407,14 @@ void cudnn_cache_settle(CudnnCache *cache)
 }
 
 /* Waits until this process may build plans, and takes those from the disk meanwhile that another one builds.
- * Holds the lock then, if something is left to build. */
+ * When it has all, it waits a little more for the times of what competes with them. Holds the lock afterwards
+ * if something is left to build. */
 static void begin_building(CudnnCache *cache)
 {
+    static const double times_seconds = 10;
     const struct timespec pause = {.tv_nsec = 100000000};
     const double start = progress_now_seconds();
+    double missed = start; /* when a plan was missing last */
     if (cache->lock >= 0 || take_wanted(cache) == 0)
         return;
     cache->lock = open_lock(cache);
@@ -419,9 +422,11 @@ static void begin_building(CudnnCache *cache)
     size_t missing = 1;
     while (waits) {
         held = flock(cache->lock, LOCK_EX | LOCK_NB) == 0;
-        waits = !held && (errno == EWOULDBLOCK || errno == EINTR) &&
-                progress_now_seconds() - start < CUDNN_CACHE_WAIT_SECONDS;
-        missing = take_wanted(cache); /* after the lock: what another one has made is there, with its times */
+        const bool others = !held && (errno == EWOULDBLOCK || errno == EINTR);
+        missing = take_wanted(cache); /* after the lock: what another one has made is there */
+        const double now = progress_now_seconds();
+        missed = missing > 0 ? now : missed;
+        waits = others && now - start < CUDNN_CACHE_WAIT_SECONDS && now - missed < times_seconds;
         if (waits)
             (void)nanosleep(&pause, NULL);
     }

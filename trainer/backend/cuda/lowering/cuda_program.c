@@ -209,8 +209,10 @@ static FshStatus make_steps(CudaProgram *program, FshError *error)
     return status;
 }
 
-/* Enqueues the exchange that makes gradients and loss their means over the ranks, where there are several. */
-static FshStatus share_gradients(const CudaProgram *program, const Step *update, FshError *error)
+/* Enqueues the exchange that makes gradients and loss their means over the ranks, where there are several; as
+ * that of a step, which all ranks begin together and which is watched, or on its own. */
+static FshStatus share_gradients(const CudaProgram *program, const Step *update, bool is_step,
+                                 FshError *error)
 {
     const CudaBackend *backend = program_backend(program);
     float *loss = update->inputs[UPDATE_LOSS].data;
@@ -223,7 +225,8 @@ static FshStatus share_gradients(const CudaProgram *program, const Step *update,
                                    : bucket->element == ELEMENT_F16 ? RANK_F16
                                                                     : RANK_BF16};
     }
-    return device_ranks_share(backend->ranks, pieces, GRADIENT_BUCKETS + 1, backend->stream, error);
+    return is_step ? device_ranks_share(backend->ranks, pieces, GRADIENT_BUCKETS + 1, backend->stream, error)
+                   : device_ranks_mean(backend->ranks, pieces, GRADIENT_BUCKETS + 1, backend->stream, error);
 }
 
 /* Enqueues what comes before an update. The guard of the loss comes last, so that it sees that of all ranks;
@@ -237,7 +240,7 @@ static FshStatus prepare_update(const CudaProgram *program, const Step *update, 
     if (update->run == UPDATE_JOINED)
         status = lowering_update_join(update, stream, error);
     if (!status)
-        status = share_gradients(program, update, error);
+        status = share_gradients(program, update, true, error);
     return status ? status : result_ring_guard(&program->ring, update->node, program->tensors, stream, error);
 }
 
@@ -288,9 +291,7 @@ static FshStatus record_kind(CudaProgram *program, UpdateRun run, FshError *erro
 static FshStatus record(CudaProgram *program, FshError *error)
 {
     /* Once by itself: ranks connect in the first exchange of each kind, which is nothing to record. */
-    FshStatus status = program->update ? share_gradients(program, program->update, error) : FSH_OK;
-    if (!status && program->update)
-        device_ranks_begun(program_backend(program)->ranks);
+    FshStatus status = program->update ? share_gradients(program, program->update, false, error) : FSH_OK;
     if (status || !joins_ranks(program))
         return status ? status : record_kind(program, UPDATE_DECIDES, error);
     status = record_kind(program, UPDATE_ACCUMULATES, error);

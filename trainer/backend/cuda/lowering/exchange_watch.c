@@ -10,6 +10,8 @@ FshStatus exchange_watch_open(ExchangeWatch *watch, FshError *error)
     FshStatus status = cuda_memory_new(&device, sizeof *watch->device, "counters of exchanges", error);
     if (!status)
         status = CUDA_TRY(cudaMemset(device, 0, sizeof *watch->device), error);
+    if (!status) /* the backend's stream does not wait for that one */
+        status = CUDA_TRY(cudaStreamSynchronize(NULL), error);
     if (!status)
         status = cuda_pinned_new(&host, sizeof *watch->device, "counters of exchanges", error);
     watch->device = device;
