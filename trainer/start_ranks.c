@@ -239,7 +239,12 @@ FshStatus start_ranks_share(TrainOptions *options, const RankPlace *place, FshEr
     if (!options->ranks.elastic)
         return FSH_OK;
     FshStatus status = elastic_find(options, place->world_size, &was, error);
-    return status ? status : elastic_apply(&was, place->world_size, options, error);
+    if (status)
+        return status;
+    status = elastic_apply(&was, place->world_size, options, error);
+    if (status && !rank_place_speaks(place)) /* all have read the same checkpoint */
+        (void)fsh_error_set(error, status, "%s", ranks_told_elsewhere);
+    return status;
 }
 
 void start_ranks_report(const StartedRank *started, FshStatus status)

@@ -33,7 +33,8 @@ typedef struct StartedRank {
  * a GPU is not there. FSH_ERR_SYSTEM, FSH_ERR_UNSUPPORTED: see launch.h. */
 FshStatus start_ranks(TrainOptions *options, RankPlace *place, StartedRank *started, FshError *error);
 /* With --elastic, deals the images of an update of the run that the options go on with out to the ranks that
- * there are. Fails as elastic_find and elastic_apply. */
+ * there are. Fails as elastic_find and elastic_apply; what cannot be dealt is told by the first rank of each
+ * host. */
 FshStatus start_ranks_share(TrainOptions *options, const RankPlace *place, FshError *error);
 /* Reads --gpus: how many processes, and which GPU each of them takes; on the CPU their number alone. Sets
  * options->device. FSH_ERR_USAGE, FSH_ERR_MISMATCH; fails as launch_count_gpus. */

@@ -354,6 +354,10 @@ TEST_IN_FOLDER(test_an_elastic_run_resumes_with_another_number_of_ranks, folder)
     RunResult result = run_wait(&running);
     assert_int_equal(result.exit_status, 75);
     run_result_free(&result);
+    result = TRAIN(1, "--gpus", "4", ONE_RANK, "--resume", "auto", "--elastic", shards, out);
+    assert_contains(result.err, "rank 0: --elastic: each update takes 6 images, which 4 ranks cannot share");
+    assert_contains_not(result.err, "rank 1: ");
+    run_result_free(&result);
     SAYS(0, "1 x 3 x 2, and 2 x 3 x 1 before: each update takes the same images", ONE_RANK, "--resume",
          "auto", "--elastic", shards, out);
     const double far = weights_distance(test_path(folder, "whole/last.safetensors"),
