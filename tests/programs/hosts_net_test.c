@@ -96,6 +96,43 @@ TEST_IN_FOLDER(test_two_hosts_train_over_a_network, folder)
     assert_same_file(folder, "one", "two", true);
 }
 
+/* The second host comes two seconds late, and sums of four are added in another order. */
+TEST_IN_FOLDER(test_two_hosts_of_two_ranks_train_over_a_network_as_one_host, folder)
+{
+    const DatasetSpec pairs = rank_pairs(25, 5);
+    const char *shards = make_set(folder, &pairs), *out = test_path(folder, "two");
+    const Hosts hosts = hosts_in_spaces(2, 4400);
+    const char *const arguments[] = {RANKS_UNET("2"), "--batch-size", "2", shards, out, NULL};
+    RunningProgram running[4];
+    RANKS_TRAINED(4, RANKS_UNET("2"), "--batch-size", "2", shards, test_path(folder, "one"));
+    for (int rank = 0; rank < 4; rank++) {
+        if (rank == 2)
+            sleep_seconds(2);
+        running[rank] = start_host_rank(&hosts, rank, arguments);
+    }
+    expect_well(running, 4);
+    assert_true(weights_distance(test_path(folder, "one/last.safetensors"),
+                                 test_path(folder, "two/last.safetensors")) < 1e-6);
+}
+
+TEST_IN_FOLDER(test_a_rank_that_is_killed_is_told_once_on_each_host, folder)
+{
+    const char *shards = make_set(folder, &train_plain);
+    const Hosts hosts = hosts_in_spaces(2, 4500);
+    RunningProgram running[4];
+    start_hosts(&hosts, running, (const char *const[]){LONG, shards, test_path(folder, "out"), NULL});
+    assert_true(wait_for_file(test_path(folder, "out/checkpoint.safetensors"), 60));
+    assert_int_equal(kill(running[2].process, SIGKILL), 0);
+    for (int rank = 0; rank < 4; rank++) {
+        RunResult result = run_wait(&running[rank]);
+        const bool told = strstr(result.err, "rank 2 of 4 (host ") != NULL;
+        assert_int_equal(result.exit_status, rank == 2 ? 128 + SIGKILL : 1);
+        if (told != (rank == 0 || rank == 3)) /* the first of its host that lives */
+            fail_msg("rank %d: %s", rank, result.err);
+        run_result_free(&result);
+    }
+}
+
 /* A process on each host, with an address of its own and a secret. */
 TEST_IN_FOLDER(test_processes_by_hand_meet_over_a_network, folder)
 {
@@ -154,12 +191,7 @@ TEST_IN_FOLDER(test_strangers_on_the_network_do_not_disturb_the_meeting, folder)
     RunningProgram stranger = run_start(NULL, "/usr/sbin/ip", words);
     assert_true(wait_for_file(there, 60));
     running[1] = start_host_rank(&hosts, 1, arguments);
-    for (int rank = 0; rank < 2; rank++) {
-        RunResult result = run_wait(&running[rank]);
-        if (result.exit_status != 0)
-            fail_msg("rank %d: exit status %d\n%s", rank, result.exit_status, result.err);
-        run_result_free(&result);
-    }
+    expect_well(running, 2);
     (void)kill(stranger.process, SIGKILL);
     RunResult result = run_wait(&stranger);
     run_result_free(&result);
