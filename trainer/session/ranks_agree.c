@@ -20,10 +20,17 @@ static const char told_by_another[] = "another rank has failed, and says why; th
 /* The status of a rank; the maximum over ranks counts. A signal's number lies between the two. */
 enum { WELL = 0, FAILED = 1000 };
 
+/* Leaves the message to another rank. */
+static void leave_message(FshError *error)
+{
+    if (error)
+        (void)snprintf(error->message, sizeof error->message, "%s", ranks_told_elsewhere);
+}
+
 void ranks_leave_to_first(const Communicator *communicator, FshError *error)
 {
-    if (communicator && !rank_place_speaks(communicator_place(communicator)) && error)
-        (void)snprintf(error->message, sizeof error->message, "%s", ranks_told_elsewhere);
+    if (communicator && !rank_place_speaks(communicator_place(communicator)))
+        leave_message(error);
 }
 
 bool ranks_interrupted(const Communicator *communicator)
@@ -45,7 +52,7 @@ static FshStatus share_failures(Communicator *communicator, bool failed, uint64_
         ranks_leave_to_first(communicator, error);
     for (uint64_t lower = rank_place_first(place); lower < place->rank && hash; lower++)
         if (hashes[lower] == hash)
-            (void)fsh_error_set(error, error->status, "%s", ranks_told_elsewhere);
+            leave_message(error);
     return FSH_OK;
 }
 
@@ -88,7 +95,7 @@ void ranks_tell_once(Communicator *communicator, FshError *error)
         ranks_leave_to_first(communicator, error);
     else if ((error->status == FSH_ERR_PEER || communicator_is_broken(communicator)) &&
              !communicator_tells(communicator))
-        (void)fsh_error_set(error, error->status, "%s", ranks_told_elsewhere);
+        leave_message(error);
 }
 
 FshStatus ranks_explain(Communicator *communicator, FshStatus status, FshError *error)
