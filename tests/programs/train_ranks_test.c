@@ -518,6 +518,35 @@ TEST_IN_FOLDER(test_ranks_on_other_bytes_do_not_train, folder)
     expect_unlike(first, second, " on rank 1 and /", out);
 }
 
+/* Where OUTPUT is not the same folder on all hosts. */
+TEST_IN_FOLDER(test_ranks_that_would_go_on_from_other_places_do_not_train, folder)
+{
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
+    const char *const arguments[] = {RICH, "--checkpoint-interval", "3", "--resume", "auto", shards, out,
+                                     NULL};
+    const char *const elsewhere[] = {RICH,   "--checkpoint-interval",        "3", "--resume", "auto",
+                                     shards, test_path(folder, "elsewhere"), NULL};
+    RunningProgram running[2] = {start_rank(0, 2, 66, "out/checkpoint.safetensors", arguments),
+                                 start_rank(1, 2, 66, NULL, arguments)};
+    run_wait_until_stopped(&running[0]);
+    assert_int_equal(kill(running[1].process, SIGTERM), 0);
+    run_go_on(&running[0], SIGCONT);
+    for (int rank = 0; rank < 2; rank++) {
+        RunResult result = run_wait(&running[rank]);
+        assert_int_equal(result.exit_status, 75);
+        run_result_free(&result);
+    }
+    running[0] = start_rank(0, 2, 65, NULL, arguments);
+    running[1] = start_rank(1, 2, 65, NULL, elsewhere);
+    RunResult a = run_wait(&running[0]), b = run_wait(&running[1]);
+    assert_int_equal(a.exit_status, 2);
+    assert_int_equal(b.exit_status, 2);
+    assert_contains(a.err, "alike: the step to go on from is 0 on rank 1 and ");
+    assert_string_equal(b.err, "");
+    run_result_free(&a);
+    run_result_free(&b);
+}
+
 TEST_IN_FOLDER(test_ranks_with_other_first_weights_do_not_train, folder)
 {
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");

@@ -80,10 +80,12 @@ static FshStatus compare(Communicator *communicator, json_t *mine, const char *b
     }
     free(first);
     free(text);
-    if (!status && sentence[0])
+    if (!status && sentence[0]) {
         status = fsh_error_set(error, FSH_ERR_USAGE,
                                "the ranks were not started alike: %s; start all with the same arguments",
                                sentence);
+        ranks_leave_to_first(communicator, error);
+    }
     return status;
 }
 

@@ -2,9 +2,9 @@
  *
  *   the ranks were not started alike: --weight-decay is 0.5 on rank 2 and 0 on rank 0; …
  *
- * Each rank compares its own values with those of rank 0; the lowest rank that differs speaks, and every
- * rank has its sentence as the message of the failure. `communicator` is NULL in a run of one process:
- * then nothing is compared.
+ * Each rank compares its own values with those of rank 0. The sentence is that of the lowest rank that
+ * differs; it is the message of the failure on the first rank of each host, and ranks_told_elsewhere on the
+ * others. `communicator` is NULL in a run of one process: then nothing is compared.
  *
  * Threads: one. */
 #ifndef FSHARD_TRAINER_SESSION_RANKS_ALIKE_H
