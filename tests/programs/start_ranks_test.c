@@ -113,6 +113,16 @@ TEST_IN_FOLDER(test_a_total_batch_is_chosen_as_for_one_process, folder)
     run_result_free(&result);
 }
 
+TEST_IN_FOLDER(test_what_all_ranks_would_warn_of_is_said_once, folder)
+{
+    const char *shards = make_set(folder, &train_plain);
+    RunResult result = TRAIN(0, TWO_RANKS, "--model", "conv8", "--epochs", "1", "--batch-size", "2",
+                             "--train-split", "val", "--val-split", "val", shards, test_path(folder, "out"));
+    assert_contains(result.err, "warning: split 'val' is trained on and evaluated");
+    assert_contains_not(result.err, "rank 1");
+    run_result_free(&result);
+}
+
 /* ---- what several ranks would do ---- */
 
 /* No rank is started, and none need come. */

@@ -419,12 +419,12 @@ void session_describe(Session *session)
     console_line(&session->console, "ftrain (fshard) %s", FSHARD_VERSION);
     if (!session->data.inputs_alone) /* for images without a dataset --predict prints the rest */
         plan_describe(plan, &session->data, print_plan_line, &session->console);
-    if (session->data.train && session->data.train == session->data.evaluation)
+    if (plan->rank == 0 && session->data.train && session->data.train == session->data.evaluation)
         console_warning(&session->console,
                         "split '%s' is trained on and evaluated: the results say nothing of other images "
                         "(--train-split, --val-split)",
                         session->data.train->info->name);
-    if (session->data.paired_names)
+    if (plan->rank == 0 && session->data.paired_names)
         console_warning(&session->console,
                         "the classes '%s' and '%s' hold files of the same names; for image pairs: fpack "
                         "--pairs %s:%s",
@@ -447,7 +447,7 @@ void session_describe(Session *session)
                  backend_description(session->network.backend), plan->workers, plan->workers == 1 ? "" : "s",
                  plan->batches_ahead);
     const char *warning = backend_warning(session->network.backend);
-    if (warning)
+    if (warning && rank_place_speaks(&session->place))
         console_warning(&session->console, "%s", warning);
 }
 

@@ -60,7 +60,7 @@ void session_close(Session *session);
 FshStatus session_loader_options(const Session *session, bool training, LoaderOptions *options,
                                  uint32_t **sizes_ret, FshError *error);
 
-/* Prints what was decided. */
+/* Prints what was decided, on the first rank; on that of each host a warning of its device. */
 void session_describe(Session *session);
 
 /* Brings the splits into memory if the plan says so, and prints how much is there; call it before the first
