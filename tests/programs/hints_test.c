@@ -31,6 +31,8 @@ TEST(test_options_of_trainers_are_answered)
         {"--warmup_iters 500 s o", "ftrain calls it --lr-warmup-iters"},
         {"--max-iters 1000 s o", "ftrain calls it --iters"},
         {"--pretrained s o", "nothing is downloaded: --weights FILE"},
+        {"--freeze-backbone s o", "--head-only trains the last linear layer alone"},
+        {"--pct_start 0.3 s o", "ftrain calls it --lr-pct-start"},
         {"--wandb s o", "nothing calls Weights & Biases: --tensorboard's events"},
         {"--log-wandb s o", "nothing calls Weights & Biases"},
         {"--altflip s o", "ftrain calls it --flip alternating"},

@@ -50,6 +50,8 @@ static Graph *update_graph(const Optimizer *wanted)
         graph_batch_norm(graph, "norm", pixels, &(BatchNorm){.training = true}),
     };
     static const char *const layers[] = {"wide", "small", "conv", "norm"};
+    if (optimizer.cycles_momentum)
+        optimizer.momentum_of_run = graph_input(graph, "momentum", DATA_F32, 1, (int64_t[]){1});
     graph_set_factors(graph, graph_find(graph, "wide.weight"), 0.25, 3);
     graph_set_factors(graph, graph_find(graph, "norm.bias"), 2, 1);
     if (optimizer.loss_scaling)
@@ -93,6 +95,8 @@ static void write_run(const Side *side, const Graph *graph, int run, const Event
             values[i] = is_gradient && (events->gradient_zero >> run & 1) ? 0 : random_normal(&random);
         if (strcmp(tensor->name, "learning_rate") == 0)
             values[0] = 0.05F / (float)(run + 1);
+        else if (strcmp(tensor->name, "momentum") == 0)
+            values[0] = 0.95F - 0.03F * (float)run;
         else if (strcmp(tensor->name, "loss") == 0)
             values[0] = events->loss_is_lost >> run & 1 ? NAN : 1;
         else if (strcmp(tensor->name, "wide.dy") == 0 && (events->overflows >> run & 1))
@@ -245,6 +249,7 @@ static void compare_all(const Optimizer *around, const Events *events, const cha
         optimizer.scale_growth = around->scale_growth;
         optimizer.scale_backoff = around->scale_backoff;
         optimizer.scale_interval = around->scale_interval;
+        optimizer.cycles_momentum = around->cycles_momentum;
         compare_update(&optimizer, events, name);
     }
 }
@@ -267,6 +272,13 @@ CUDA_TEST(test_accumulated_updates_agree)
     compare_all(&(Optimizer){.accumulation_steps = 3}, &nothing_happens, "accumulated");
     compare_all(&(Optimizer){.accumulation_steps = 2, .clip_norm = 0.5}, &nothing_happens,
                 "accumulated, clipped");
+}
+
+CUDA_TEST(test_updates_with_a_momentum_of_each_run_agree)
+{
+    compare_all(&(Optimizer){.cycles_momentum = true}, &nothing_happens, "momentum of each run");
+    compare_all(&(Optimizer){.cycles_momentum = true, .clip_norm = 0.5}, &nothing_happens,
+                "momentum of each run, clipped");
 }
 
 CUDA_TEST(test_lookaheads_agree)

@@ -389,6 +389,32 @@ TEST(test_pairs_are_cropped_and_evaluated_whole)
     assert_true(made.plan.recipe.mean[0] == 0 && made.plan.recipe.deviation[0] == 1);
 }
 
+TEST(test_one_cycle_rises_by_itself_and_moves_the_momentum)
+{
+    Case made = make_case((Facts){256, 3, false, 1000, false});
+    made.options.schedule.lr_scheduler = SCHEDULE_ONE_CYCLE;
+    assert_ok(plan_case(&made), &made.error);
+    assert_int_equal(made.plan.schedule.warmup_steps, 0);
+    assert_true(made.plan.recipe.optimizer.cycles_momentum);
+    assert_true(schedule_at(&made.plan.schedule, 0) == made.plan.schedule.base / 25);
+    made.options.schedule.cycle_momentum = false;
+    assert_ok(plan_case(&made), &made.error);
+    assert_false(made.plan.recipe.optimizer.cycles_momentum);
+    made.options.schedule.cycle_momentum = true;
+    made.options.schedule.base_momentum = 0.96;
+    assert_int_equal(plan_case(&made), FSH_ERR_USAGE);
+    assert_contains(made.error.message, "--base-momentum: 0.96 is more than --max-momentum, 0.95");
+    made.options.schedule.base_momentum = 0.85;
+    give(&made, "momentum");
+    assert_int_equal(plan_case(&made), FSH_ERR_USAGE);
+    assert_contains(made.error.message, "--momentum: does nothing here; it is for runs without");
+    made = make_case((Facts){256, 3, false, 1000, false});
+    made.options.schedule.lr_scheduler = SCHEDULE_ONE_CYCLE;
+    give(&made, "lr-warmup-epochs");
+    assert_int_equal(plan_case(&made), FSH_ERR_USAGE);
+    assert_contains(made.error.message, "as one-cycle does");
+}
+
 TEST(test_optimizers_have_defaults_of_their_own)
 {
     Case made = make_case((Facts){256, 3, false, 1000, false});

@@ -85,6 +85,8 @@ static Graph *golden_graph(const int64_t shape[4], const Optimizer *wanted, cons
                      &(Conv2d){.channels = 3, .kernel = 3, .stride = 1, .padding = 1, .bias = true});
     TensorId loss = graph_pixel_loss(graph, x, target, valid, LOSS_MSE);
     optimizer.learning_rate = graph_input(graph, "learning_rate", DATA_F32, 1, (int64_t[]){1});
+    if (optimizer.cycles_momentum)
+        optimizer.momentum_of_run = graph_input(graph, "momentum", DATA_F32, 1, (int64_t[]){1});
     train_as(graph, groups);
     if (optimizer.loss_scaling)
         graph_loss_scale(graph);
@@ -119,6 +121,7 @@ static Optimizer optimizer_of(const json_t *o)
                        .ema_decay = optional(o, "ema_decay"),
                        .ema_warmup = json_is_true(json_object_get(o, "ema_warmup")),
                        .loss_scaling = json_is_true(json_object_get(o, "loss_scaling")),
+                       .cycles_momentum = json_is_true(json_object_get(o, "cycles_momentum")),
                        .scale_init = optional(o, "scale_init"),
                        .scale_growth = optional(o, "scale_growth"),
                        .scale_backoff = optional(o, "scale_backoff"),
@@ -259,6 +262,9 @@ static double case_error(const json_t *document, const json_t *c)
     json_t *run, *value;
     json_array_foreach(json_object_get(c, "runs"), i, run)
     {
+        const float momentum = (float)optional(run, "momentum");
+        if (optimizer.cycles_momentum)
+            write_input(training.program, "momentum", &momentum, sizeof momentum);
         training_run(&training, golden_real(run, "rate"), json_is_true(json_object_get(run, "overflows")));
         const double relative = run_error(&training, run);
         if (!(relative < TOLERANCE))

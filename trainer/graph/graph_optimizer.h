@@ -55,6 +55,7 @@ extern const char *const optimizer_names[]; /* "sgd", "adam", "adamw", "lars", "
 typedef struct Optimizer {
     OptimizerKind kind;
     TensorId learning_rate;       /* an input [1] f32, written before each run */
+    TensorId momentum_of_run;     /* likewise, with cycles_momentum: in place of momentum, or beta1 */
     double momentum;              /* sgd, lars */
     double beta1, beta2, epsilon; /* of all but sgd and lars */
     double trust_coefficient;     /* lars */
@@ -73,7 +74,7 @@ typedef struct Optimizer {
     double scale_init, scale_growth, scale_backoff;
     int64_t scale_interval;
     bool nesterov; /* sgd, lars */
-    bool ema_warmup, loss_scaling;
+    bool ema_warmup, loss_scaling, cycles_momentum;
 } Optimizer;
 
 /* What a tensor of TENSOR_OPTIMIZER is to its parameter. */

@@ -99,14 +99,14 @@ static bool refuse_numbers(Graph *graph, const Optimizer *o)
     return graph->failure.status != FSH_OK;
 }
 
-static bool refuse_learning_rate(Graph *graph, TensorId id)
+static bool refuse_input(Graph *graph, TensorId id, const char *what)
 {
-    const Tensor *rate = graph_operand(graph, id);
+    const Tensor *number = graph_operand(graph, id);
     char shape[96];
-    if (rate && (rate->role != TENSOR_INPUT || rate->type != DATA_F32 || tensor_count(rate) != 1))
-        graph_fail(graph, FSH_ERR_MISMATCH, "%s: the learning rate must be an f32 input [1], not %s [%s]",
-                   rate->name, data_type_name(rate->type), tensor_shape_text(rate, shape, sizeof shape));
-    return !rate || graph->failure.status;
+    if (number && (number->role != TENSOR_INPUT || number->type != DATA_F32 || tensor_count(number) != 1))
+        graph_fail(graph, FSH_ERR_MISMATCH, "%s: the %s must be an f32 input [1], not %s [%s]", number->name,
+                   what, data_type_name(number->type), tensor_shape_text(number, shape, sizeof shape));
+    return !number || graph->failure.status;
 }
 
 /* ---- its tensors ---- */
@@ -177,8 +177,11 @@ static TensorId find_loss_scale(Graph *graph, const Optimizer *o)
 
 void graph_update(Graph *graph, const Optimizer *optimizer)
 {
-    if (!graph || graph->failure.status || refuse_learning_rate(graph, optimizer->learning_rate) ||
+    if (!graph || graph->failure.status || refuse_input(graph, optimizer->learning_rate, "learning rate") ||
         refuse_numbers(graph, optimizer))
+        return;
+    const TensorId momentum = optimizer->cycles_momentum ? optimizer->momentum_of_run : TENSOR_NONE;
+    if (optimizer->cycles_momentum && refuse_input(graph, momentum, "momentum"))
         return;
     add_state(graph, optimizer);
     const TensorId scale = find_loss_scale(graph, optimizer);
@@ -188,8 +191,9 @@ void graph_update(Graph *graph, const Optimizer *optimizer)
                             [UPDATE_MICRO] = TENSOR_NONE,
                             [UPDATE_SCALE] = scale,
                             [UPDATE_TRACKER] = TENSOR_NONE,
-                            [UPDATE_LOSS] = graph->loss},
-                 .input_count = UPDATE_LOSS + 1,
+                            [UPDATE_LOSS] = graph->loss,
+                            [UPDATE_MOMENTUM] = momentum},
+                 .input_count = UPDATE_MOMENTUM + 1,
                  .as.update = *optimizer};
     graph_set_name(graph, node.name, optimizer_names[optimizer->kind]);
     node.inputs[UPDATE_STEP] = graph_counter(graph, "optimizer.step", 0);

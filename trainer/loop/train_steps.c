@@ -154,6 +154,13 @@ double training_learning_rate(const Training *training, uint64_t number)
                                            : schedule_at(&plan->schedule, step);
 }
 
+static double momentum_of(const Training *training, uint64_t number)
+{
+    const Schedule *schedule = &training->session.plan.schedule;
+    const uint64_t step = number - number % run_shape(&training->session).accumulation;
+    return schedule->cycles_momentum ? schedule_momentum_at(schedule, step) : 0;
+}
+
 /* ---- one step ---- */
 
 /* Counts the step as done and reports it. */
@@ -265,8 +272,9 @@ static FshStatus take_batch(Training *training, uint64_t number, const Batch **b
     note->data_seconds = loader_wait_seconds(session->train) - waited_before;
     note->learning_rate = training_learning_rate(training, number);
     /* A batch of only skipped samples has no mean loss, but other ranks may wait for this one's gradient. */
+    const StepRates rates = {note->learning_rate, momentum_of(training, number)};
     if (!status && (batch->valid_count > 0 || session->communicator))
-        status = session_write_step(session, batch, note->learning_rate, error);
+        status = session_write_step(session, batch, &rates, error);
     if (!status) {
         /* fewer, if images that the device refused cannot be decoded here either */
         note->valid_count = batch->valid_count;

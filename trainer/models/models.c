@@ -120,6 +120,8 @@ FshStatus model_graph(const Model *model, const ModelSpec *spec, const ModelReci
     if (spec->training) {
         Optimizer optimizer = recipe->optimizer;
         optimizer.learning_rate = graph_input(graph, "learning_rate", DATA_F32, 1, (int64_t[]){1});
+        if (optimizer.cycles_momentum)
+            optimizer.momentum_of_run = graph_input(graph, "momentum", DATA_F32, 1, (int64_t[]){1});
         if (optimizer.loss_scaling)
             graph_loss_scale(graph);
         graph_differentiate(graph, loss);

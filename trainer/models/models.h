@@ -125,7 +125,8 @@ void model_take_shape(ModelValues *values, const ModelValues *shape);
 
 /* Parts of training and evaluation around a network. Inputs: "image" u8; of classes "label" i64 and, with
  * mixes, "label_mixed" i64 and "mix" f32, with weighs_classes "class_weights" f32 [classes]; of pairs
- * "target" u8 and "valid" f32; with spec->training "learning_rate". Outputs: "logits", or "restored" and each
+ * "target" u8 and "valid" f32; with spec->training "learning_rate" and, with optimizer.cycles_momentum,
+ * "momentum". Outputs: "logits", or "restored" and each
  * image's mean squared "error"; "loss"; with spec->training those of graph_update. */
 typedef struct ModelRecipe {
     double mean[4], deviation[4]; /* of pixels at full scale 0..1; for restoration 0 and 1 */

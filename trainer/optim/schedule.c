@@ -50,15 +50,36 @@ static double polynomial_at(const Schedule *schedule, double step, double progre
     return schedule->minimum + (schedule->base - schedule->minimum) * pow(1 - progress, schedule->power);
 }
 
-const char *const schedule_names[] = {"constant",   "step",        "cosine",  "linear",
-                                      "polynomial", "flat-cosine", "plateau", NULL};
+/* Returns how far a cycle has come from its low point (0) to its peak (1), and sets *falls to whether it is
+ * on the way down. */
+static double cycle_height(const Schedule *schedule, double step, bool *falls)
+{
+    const double last = (double)schedule->total_steps - 1, peak = schedule->rise * (last + 1) - 1;
+    *falls = step > peak;
+    const double from = *falls ? peak : 0, to = *falls ? last : peak;
+    const double share = to > from ? (step - from) / (to - from) : 1;
+    const double risen = (1 - cos(pi * (share < 1 ? share : 1))) / 2;
+    return *falls ? 1 - risen : risen;
+}
+
+static double one_cycle_at(const Schedule *schedule, double step, double progress)
+{
+    bool falls;
+    const double height = cycle_height(schedule, step, &falls);
+    const double low = schedule->base / schedule->div / (falls ? schedule->final_div : 1);
+    (void)progress;
+    return low + (schedule->base - low) * height;
+}
+
+const char *const schedule_names[] = {"constant",    "step",      "cosine",  "linear", "polynomial",
+                                      "flat-cosine", "one-cycle", "plateau", NULL};
 const char *const warmup_names[] = {"linear", "cosine", NULL};
 
 static double (*const forms[])(const Schedule *schedule, double step, double progress) = {
     [SCHEDULE_CONSTANT] = constant_at,     [SCHEDULE_STEP] = step_at,
     [SCHEDULE_COSINE] = cosine_at,         [SCHEDULE_LINEAR] = linear_at,
     [SCHEDULE_POLYNOMIAL] = polynomial_at, [SCHEDULE_FLAT_COSINE] = flat_cosine_at,
-    [SCHEDULE_PLATEAU] = constant_at,
+    [SCHEDULE_ONE_CYCLE] = one_cycle_at,   [SCHEDULE_PLATEAU] = constant_at,
 };
 
 /* Returns the last step at which the rate changed. */
@@ -85,4 +106,11 @@ double schedule_at(const Schedule *schedule, uint64_t step)
     double after = step > schedule->warmup_steps ? (double)(step - schedule->warmup_steps) : 0;
     double length = (double)(schedule->total_steps - schedule->warmup_steps);
     return forms[schedule->kind](schedule, after, length > 0 ? after / length : 1);
+}
+
+double schedule_momentum_at(const Schedule *schedule, uint64_t step)
+{
+    bool falls;
+    const double height = cycle_height(schedule, (double)held(step, schedule->hold_steps), &falls);
+    return schedule->momentum_max + (schedule->momentum_min - schedule->momentum_max) * height;
 }

@@ -13,6 +13,9 @@
  *   polynomial  min + (base - min) * (1 - p) ^ power                      PolynomialLR
  *   flat-cosine base while p < flat, then with q = (p - flat) / (1 - flat):
  *               min + (base - min) * (1 + cos(pi q)) / 2                  fastai's fit_flat_cos
+ *   one-cycle   with u = rise * n - 1, n the steps: half a cosine from base / div up to base at step u, then
+ *               half a cosine down to base / div / final_div at the last step, and the momentum along the
+ *               same halves from momentum_max to momentum_min and back    OneCycleLR (Smith 2018)
  *   plateau     base, which plateau.h lowers by what is measured          ReduceLROnPlateau
  *
  * As in torchvision's reference scripts, the schedule starts anew where the warm-up ends. A schedule or
@@ -21,6 +24,7 @@
 #ifndef FSHARD_TRAINER_OPTIM_SCHEDULE_H
 #define FSHARD_TRAINER_OPTIM_SCHEDULE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -35,6 +39,7 @@ typedef enum ScheduleKind {
     SCHEDULE_LINEAR,
     SCHEDULE_POLYNOMIAL,
     SCHEDULE_FLAT_COSINE,
+    SCHEDULE_ONE_CYCLE,
     SCHEDULE_PLATEAU,
     SCHEDULE_KIND_COUNT
 } ScheduleKind;
@@ -61,6 +66,11 @@ typedef struct Schedule {
     double gamma; /* SCHEDULE_STEP: multiplies the rate at each drop */
     double power; /* SCHEDULE_POLYNOMIAL: > 0 */
     double flat;  /* SCHEDULE_FLAT_COSINE: the share of the steps after the warm-up; 0 <= flat < 1 */
+    /* SCHEDULE_ONE_CYCLE, which has no warm-up: the part of the steps in which the rate rises, at most 1;
+     * what divides the highest rate at the first step, and what divides that at the last; all above 0 */
+    double rise, div, final_div;
+    bool cycles_momentum;
+    double momentum_min, momentum_max;
     /* How many steps keep one rate, so that it changes at the start of each epoch; 0: it changes at each
      * step. */
     uint64_t hold_steps;        /* after the warm-up */
@@ -69,5 +79,7 @@ typedef struct Schedule {
 
 /* Returns the learning rate of step 0..total_steps-1; for later steps that of the end. */
 double schedule_at(const Schedule *schedule, uint64_t step);
+/* Returns the momentum (sgd's, or beta1) of a step, with cycles_momentum. */
+double schedule_momentum_at(const Schedule *schedule, uint64_t step);
 
 #endif

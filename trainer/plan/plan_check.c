@@ -45,6 +45,21 @@ static bool is_flat_cosine(const Facts *f)
     return has_schedule(f, SCHEDULE_FLAT_COSINE);
 }
 
+static bool is_one_cycle(const Facts *f)
+{
+    return has_schedule(f, SCHEDULE_ONE_CYCLE);
+}
+
+static bool has_no_cycle(const Facts *f)
+{
+    return !is_one_cycle(f);
+}
+
+static bool cycles_momentum(const Facts *f)
+{
+    return f->plan->schedule.cycles_momentum;
+}
+
 static bool is_plateau(const Facts *f)
 {
     return plan_uses_plateau(f->plan);
@@ -64,12 +79,17 @@ static bool has_warmup(const Facts *f)
 static bool changes_rate(const Facts *f)
 {
     return has_warmup(f) || has_schedule(f, SCHEDULE_COSINE) || has_schedule(f, SCHEDULE_LINEAR) ||
-           is_polynomial(f) || is_flat_cosine(f);
+           is_polynomial(f) || is_flat_cosine(f) || is_one_cycle(f);
 }
 
 static bool has_optimizer(const Facts *f, OptimizerKind kind)
 {
     return f->plan->recipe.optimizer.kind == kind;
+}
+
+static bool keeps_momentum(const Facts *f)
+{
+    return !cycles_momentum(f);
 }
 
 static bool is_sgd(const Facts *f)
@@ -216,7 +236,18 @@ static const struct Rule {
 } rules[] = {
     {AT(schedule.lr_unit), is_by_epochs, "runs that are counted in epochs, not in iterations"},
     {AT(schedule.lr_unit), changes_rate,
-     "a learning rate that changes by steps: a warm-up, cosine, linear, polynomial or flat-cosine"},
+     "a learning rate that changes by steps: a warm-up, cosine, linear, polynomial, flat-cosine or "
+     "one-cycle"},
+    {AT(schedule.lr_warmup_epochs), has_no_cycle,
+     "schedules that do not rise by themselves, as one-cycle does"},
+    {AT(schedule.lr_warmup_iters), has_no_cycle,
+     "schedules that do not rise by themselves, as one-cycle does"},
+    {AT(schedule.lr_pct_start), is_one_cycle, "--lr-scheduler one-cycle"},
+    {AT(schedule.lr_div_factor), is_one_cycle, "--lr-scheduler one-cycle"},
+    {AT(schedule.lr_final_div_factor), is_one_cycle, "--lr-scheduler one-cycle"},
+    {AT(schedule.cycle_momentum), is_one_cycle, "--lr-scheduler one-cycle"},
+    {AT(schedule.base_momentum), cycles_momentum, "--lr-scheduler one-cycle with --cycle-momentum"},
+    {AT(schedule.max_momentum), cycles_momentum, "--lr-scheduler one-cycle with --cycle-momentum"},
     {AT(schedule.lr_step_size), is_step, "--lr-scheduler step"},
     {AT(schedule.lr_milestones), is_step, "--lr-scheduler step"},
     {AT(schedule.lr_power), is_polynomial, "--lr-scheduler polynomial"},
@@ -233,6 +264,8 @@ static const struct Rule {
     {AT(schedule.lr_warmup_factor), has_warmup, "a warm-up (--lr-warmup-epochs)"},
     {AT(schedule.lr_base), scales_lr, "sgd and lars without --lr"},
     {AT(update.momentum), has_momentum, "--opt sgd and lars"},
+    {AT(update.momentum), keeps_momentum,
+     "runs without --cycle-momentum, which --lr-scheduler one-cycle has"},
     {AT(update.nesterov), is_sgd, "--opt sgd"},
     {AT(update.trust_coefficient), is_lars, "--opt lars"},
     {AT(update.betas), has_moments, "--opt other than sgd and lars"},

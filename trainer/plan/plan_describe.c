@@ -280,6 +280,8 @@ static void tell_training(const Teller *teller, const TrainPlan *plan)
     say(&line, "learning rate: %.4g, %s", plan->schedule.base, schedule_names[plan->schedule.kind]);
     if (plan->schedule.warmup_steps)
         say(&line, ", warm-up %" PRIu64 " steps", plan->schedule.warmup_steps);
+    if (plan->schedule.cycles_momentum)
+        say(&line, ", momentum %g to %g", plan->schedule.momentum_max, plan->schedule.momentum_min);
     if (plan->early_stop.patience)
         say(&line, "; stops after %lld epochs without better %s", (long long)plan->early_stop.patience,
             metric_names[plan->early_stop_metric]);

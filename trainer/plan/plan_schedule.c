@@ -29,6 +29,12 @@ ScheduleOptions schedule_options_default(void)
         .lr_gamma = 0.1,
         .lr_power = 1,
         .lr_flat = 0.75,
+        .lr_pct_start = 0.3,
+        .lr_div_factor = 25,
+        .lr_final_div_factor = 1e4,
+        .cycle_momentum = true,
+        .base_momentum = 0.85,
+        .max_momentum = 0.95,
         .plateau_metric = OPTION_AUTO,
         .plateau_factor = 0.1,
         .plateau_patience = 10,
@@ -80,6 +86,24 @@ size_t schedule_options_rows(ScheduleOptions *o, Option *rows)
          .help = "for polynomial: the power"},
         {.name = "lr-flat", .kind = OPTION_REAL, .value = &o->lr_flat, .argument = "X", .maximum = 0.999,
          .help = "for flat-cosine: the part of the steps after the warm-up that keep the highest"},
+        {.name = "lr-pct-start", .kind = OPTION_REAL, .value = &o->lr_pct_start, .argument = "X",
+         .minimum = 0.001, .maximum = 1,
+         .help = "for one-cycle: the part of the steps in which the learning rate rises"},
+        {.name = "lr-div-factor", .kind = OPTION_REAL, .value = &o->lr_div_factor, .argument = "X",
+         .minimum = 1, .maximum = 1e9,
+         .help = "for one-cycle: what the highest is divided by at the first step"},
+        {.name = "lr-final-div-factor", .kind = OPTION_REAL, .value = &o->lr_final_div_factor,
+         .argument = "X", .minimum = 1e-9, .maximum = 1e12,
+         .help = "for one-cycle: what that is divided by at the last step"},
+        {.name = "cycle-momentum", .kind = OPTION_FLAG, .value = &o->cycle_momentum,
+         .help = "for one-cycle: momentum (or the first beta) falls while the learning rate rises, and rises "
+                 "while it falls"},
+        {.name = "base-momentum", .kind = OPTION_REAL, .value = &o->base_momentum, .argument = "X",
+         .maximum = 0.9999,
+         .help = "for one-cycle: the lowest momentum"},
+        {.name = "max-momentum", .kind = OPTION_REAL, .value = &o->max_momentum, .argument = "X",
+         .maximum = 0.9999,
+         .help = "for one-cycle: the highest momentum"},
         {.name = "lr-min", .kind = OPTION_REAL, .value = &o->lr_min, .argument = "X", .maximum = 1e6,
          .help = "where cosine, linear, polynomial, flat-cosine and plateau end"},
         {.name = "plateau-metric", .kind = OPTION_CHOICE, .value = &o->plateau_metric, .argument = "NAME",
@@ -151,6 +175,8 @@ static FshStatus plan_warmup(TrainPlan *plan, const TrainOptions *options, FshEr
     const double warmup_epochs = train_given(options, &own->lr_warmup_epochs)
                                      ? own->lr_warmup_epochs
                                      : fmin(own->lr_warmup_epochs, 0.2 * epochs);
+    if (schedule->kind == SCHEDULE_ONE_CYCLE) /* it rises by itself */
+        return FSH_OK;
     if (own->lr_warmup_iters && train_given(options, &own->lr_warmup_epochs))
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "--lr-warmup-iters: --lr-warmup-epochs says it already; give one of the two");
@@ -237,7 +263,14 @@ FshStatus plan_schedule(TrainPlan *plan, const TrainOptions *options, FshError *
         .gamma = own->lr_gamma,
         .power = own->lr_power,
         .flat = own->lr_flat,
+        .rise = own->lr_pct_start,
+        .div = own->lr_div_factor,
+        .final_div = own->lr_final_div_factor,
+        .cycles_momentum = kind == SCHEDULE_ONE_CYCLE && own->cycle_momentum,
+        .momentum_min = own->base_momentum,
+        .momentum_max = own->max_momentum,
     };
+    plan->recipe.optimizer.cycles_momentum = plan->schedule.cycles_momentum;
     FshStatus status = plan_warmup(plan, options, error);
     if (!status)
         status = plan_step_size(plan, options, &plan->schedule.step_size, error);
@@ -245,10 +278,13 @@ FshStatus plan_schedule(TrainPlan *plan, const TrainOptions *options, FshError *
         status = plan_milestones(plan, options, error);
     if (status || !plan->train_count)
         return status;
+    if (plan->schedule.cycles_momentum && own->base_momentum > own->max_momentum)
+        return fsh_error_set(error, FSH_ERR_USAGE, "--base-momentum: %g is more than --max-momentum, %g",
+                             own->base_momentum, own->max_momentum);
     if (!(plan->schedule.base > 0))
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "--lr-base: 0 leaves a learning rate of 0; nothing would be learnt");
-    const bool falls = kind != SCHEDULE_CONSTANT && kind != SCHEDULE_STEP;
+    const bool falls = kind != SCHEDULE_CONSTANT && kind != SCHEDULE_STEP && kind != SCHEDULE_ONE_CYCLE;
     if (falls && plan->schedule.minimum > plan->schedule.base)
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "--lr-min: %g is more than the highest learning rate of %g",

@@ -23,6 +23,9 @@ typedef struct ScheduleOptions {
     int64_t lr_step_size;      /* epochs, or iterations where the run is counted in them */
     const char *lr_milestones; /* N,N,… likewise; NULL: lr_step_size says it */
     double lr_gamma, lr_min, lr_power, lr_flat;
+    double lr_pct_start, lr_div_factor, lr_final_div_factor;
+    bool cycle_momentum;
+    double base_momentum, max_momentum;
     int plateau_metric;         /* Metric; auto */
     int plateau_threshold_mode; /* ThresholdMode */
     double plateau_factor, plateau_threshold;

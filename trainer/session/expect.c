@@ -16,7 +16,7 @@ static FshStatus time_training(Session *session, double *seconds_ret, FshError *
         StepResult result;
         status = loader_next(session->train, &batch, error);
         if (!status && batch && batch->valid_count)
-            status = session_write_step(session, batch, 0, error);
+            status = session_write_step(session, batch, &(StepRates){0}, error);
         if (!status && batch && batch->valid_count) {
             status = network_begin_step(&session->network, batch, error);
             if (!status)

@@ -24,6 +24,7 @@ static FshStatus find_tensors(NetworkProgram *part, bool classes, FshError *erro
         {"target", &part->target, !classes},
         {"valid", &part->valid, !classes},
         {"learning_rate", &part->learning_rate, part->spec.training},
+        {"momentum", &part->momentum, false},
         {classes ? "logits" : "restored", &part->output, true},
         {"loss", &part->loss, true},
         {"error", &part->error, !classes},

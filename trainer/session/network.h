@@ -22,7 +22,8 @@ typedef struct NetworkProgram {
     Graph *graph;
     Program *program; /* NULL: the graph alone was asked for */
     ModelSpec spec;
-    TensorId image, label, label_mixed, mix, class_weights, target, valid, learning_rate; /* inputs */
+    TensorId image, label, label_mixed, mix, class_weights, target, valid; /* inputs */
+    TensorId learning_rate, momentum; /* inputs; momentum: where a schedule moves it */
     TensorId output;      /* "logits" [batch, classes]; "restored" [batch, height, width, channels] */
     TensorId loss, error; /* error: [batch], pairs only */
     TensorId gradient_norm, updated;
@@ -87,6 +88,10 @@ FshStatus network_initialize(Network *network, uint64_t seed, FshError *error);
  * parameters, buffers and optimizer tensors are those of the network. */
 const Graph *network_graph(const Network *network);
 
+typedef struct StepRates {
+    double learning_rate, momentum;
+} StepRates;
+
 typedef struct StepResult {
     double loss;
     double gradient_norm; /* NaN: not measured */
@@ -95,9 +100,10 @@ typedef struct StepResult {
 
 /* A training step is written, begun and ended. Writing can fail because of the batch; beginning and ending
  * are done by all ranks together. Steps end in the order in which they were begun. */
-/* Writes the batch and the learning rate for the next step; nothing runs. A second call replaces what the
+/* Writes the batch, the learning rate and the momentum, where a schedule moves it, for the next step; nothing
+ * runs. A second call replaces what the
  * first wrote. The batch is free when network_begin_step returns. */
-FshStatus network_write_step(Network *network, const Batch *batch, double learning_rate, FshError *error);
+FshStatus network_write_step(Network *network, const Batch *batch, const StepRates *rates, FshError *error);
 /* Runs the step that was written for this batch. At most network_steps_ahead steps may be under way.
  * Evaluating and accessing the State wait for them, but end them first. After a step whose loss is not
  * finite, later steps under way change no parameter (program_results). */

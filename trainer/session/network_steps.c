@@ -157,11 +157,13 @@ static NetworkProgram *program_for(Network *network, const Batch *batch)
     return &network->train[i];
 }
 
-FshStatus network_write_step(Network *network, const Batch *batch, double learning_rate, FshError *error)
+FshStatus network_write_step(Network *network, const Batch *batch, const StepRates *rates, FshError *error)
 {
     NetworkProgram *part = program_for(network, batch);
-    const float rate = (float)learning_rate;
+    const float rate = (float)rates->learning_rate, momentum = (float)rates->momentum;
     FshStatus status = write_input(part, part->learning_rate, &rate, error);
+    if (!status && part->momentum != TENSOR_NONE)
+        status = write_input(part, part->momentum, &momentum, error);
     if (!status)
         status = write_input(part, part->class_weights, network->plan->class_weights, error);
     if (!status)

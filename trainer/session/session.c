@@ -451,9 +451,9 @@ void session_describe(Session *session)
         console_warning(&session->console, "%s", warning);
 }
 
-FshStatus session_write_step(Session *session, const Batch *batch, double learning_rate, FshError *error)
+FshStatus session_write_step(Session *session, const Batch *batch, const StepRates *rates, FshError *error)
 {
-    FshStatus status = network_write_step(&session->network, batch, learning_rate, error);
+    FshStatus status = network_write_step(&session->network, batch, rates, error);
     size_t count = 0;
     /* Once for each side of pairs: images that were refused are pixels after it. */
     for (int side = 0; side < 2 && status && batch->recipes; side++) {
@@ -462,7 +462,7 @@ FshStatus session_write_step(Session *session, const Batch *batch, double learni
             break;
         status = loader_decode_refused(session->train, refused, count, error);
         if (!status)
-            status = network_write_step(&session->network, batch, learning_rate, error);
+            status = network_write_step(&session->network, batch, rates, error);
     }
     return status;
 }

@@ -76,7 +76,7 @@ FshStatus session_find_first_weight(Session *session, FshError *error);
 /* Calls network_write_step with the current batch of the training loader. Files that the device's decoder
  * refuses are decoded here. A file that cannot be decoded here either is skipped (batch->valid_count becomes
  * less), or is the failure (plan.skip_bad false). */
-FshStatus session_write_step(Session *session, const Batch *batch, double learning_rate, FshError *error);
+FshStatus session_write_step(Session *session, const Batch *batch, const StepRates *rates, FshError *error);
 
 /* Warns of each sample that a loader has skipped since the last call. */
 void session_tell_problems(Session *session);

@@ -113,8 +113,8 @@ def make_optimizer(o, tensors):
     return LambRule(groups, 0.0, betas, o["epsilon"])
 
 
-def optimizer_case(name, rates, overflows=(), **o):
-    """rates: one for each run; overflows: runs whose gradients are not finite."""
+def optimizer_case(name, rates, overflows=(), momenta=None, **o):
+    """rates: one for each run; overflows: runs whose gradients are not finite; momenta: of each run, where they change."""
     tensors = {spec["name"]: generate(spec) for spec in SPECS}
     for n in trained(o):
         tensors[n].requires_grad_(True)
@@ -146,6 +146,10 @@ def optimizer_case(name, rates, overflows=(), **o):
                 assert abs(torch.nn.utils.clip_grad_norm_(parameters, clip).item() / norm - 1) < 1e-12
             for group in optimizer.param_groups:
                 group["lr"] = f32(rate) * group["lr_scale"]
+                if momenta and "betas" in group:
+                    group["betas"] = (f32(momenta[run]), group["betas"][1])
+                elif momenta:
+                    group["momentum"] = f32(momenta[run])
             optimizer.step()
             updates += 1
             with torch.no_grad():
@@ -165,6 +169,8 @@ def optimizer_case(name, rates, overflows=(), **o):
             elif tracker == o["scale_interval"]:
                 scale, tracker = scale * o["scale_growth"], 0
         runs.append({"rate": rate, "overflows": run in overflows, "gradient_norm": None if bad else number(norm), "updated": int(not bad), "scale": scale})
+        if momenta:
+            runs[-1]["momentum"] = momenta[run]
     after = [summary(n, tensors[n], samples=12) for n in PARAMETERS + BUFFERS]
     for n in trained(o):
         kept = optimizer.state[tensors[n]]
@@ -206,6 +212,7 @@ def check_against_timm():
 def optimizers():
     rates = [0.1, 0.05, 0.2, 0.1, 0.1, 0.02, 0.05]
     small = [rate / 100 for rate in rates]
+    cycle = [0.95, 0.9, 0.875, 0.85, 0.875, 0.9, 0.95]
     ten = small + small[:3]
     sgd = {"kind": "sgd", "momentum": 0.9, "weight_decay": 0.01}
     adam = {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8, "weight_decay": 0.05}
@@ -254,6 +261,11 @@ def optimizers():
         optimizer_case("adamw, some frozen", small, kind="adamw", **adam, frozen=["bn.weight", "conv2.weight"], lookahead_steps=3, lookahead_alpha=0.5),
         optimizer_case("sgd, all but the norm's bias frozen", rates, **sgd, frozen=["conv1.weight", "bn.weight", "conv2.weight", "conv2.bias"]),
         *[optimizer_case(f"{name}, everything", ten + ten, (4,), kind=name, **adam, **everything, factors=factors) for name in ("nadamw", "radamw")],
+        optimizer_case("sgd, momentum that changes", rates, momenta=cycle, **sgd, cycles_momentum=True),
+        optimizer_case("sgd, nesterov, momentum that changes", rates, momenta=cycle, **sgd, nesterov=True, cycles_momentum=True),
+        optimizer_case("adamw, momentum that changes", small, momenta=cycle, kind="adamw", **adam, cycles_momentum=True),
+        optimizer_case("radam, momentum that changes", small, momenta=cycle, kind="radam", **adam, cycles_momentum=True),
+        optimizer_case("nadamw, momentum that changes", small, momenta=cycle, kind="nadamw", **adam, cycles_momentum=True),
         optimizer_case("sgd, nesterov, everything", rates + rates, (13,), **sgd, nesterov=True, **everything),
     ]})
 
@@ -362,8 +374,21 @@ def stepped(make, steps, base):
     return rates
 
 
-def schedule_case(name, rates, **schedule):
-    return {"name": name, "schedule": schedule, "rates": rates}
+def schedule_case(name, rates, momenta=None, **schedule):
+    return {"name": name, "schedule": schedule, "rates": rates, **({"momenta": momenta} if momenta else {})}
+
+
+def one_cycle_case(total, base, **o):
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=base, momentum=0.9)
+    scheduler, rates, momenta = torch.optim.lr_scheduler.OneCycleLR(optimizer, base, total_steps=total, **o), [], []
+    for step in range(total):
+        rates.append(optimizer.param_groups[0]["lr"])
+        momenta.append(optimizer.param_groups[0]["momentum"])
+        optimizer.step()
+        if step + 1 < total:
+            scheduler.step()
+    full = {"pct_start": 0.3, "div_factor": 25.0, "final_div_factor": 1e4, "base_momentum": 0.85, "max_momentum": 0.95, **o}
+    return schedule_case(f"one-cycle of {total} steps{', other numbers' if o else ''}", rates, momenta, kind="one-cycle", base=base, total_steps=total, **full)
 
 
 def warmed(factor, warmup, main):
@@ -405,6 +430,8 @@ def schedules():
     rates = [base * (0.2 + 0.8 * rising(step)) for step in range(warmup)] + [base] * (total - warmup)
     cases.append(schedule_case("constant, warm-up along a cosine from a fifth", rates, kind="constant", base=base, total_steps=total,
                                warmup_steps=warmup, warmup="cosine", warmup_factor=0.2))
+    cases += [one_cycle_case(60, base), one_cycle_case(101, base, pct_start=0.25, div_factor=10.0, final_div_factor=50.0, base_momentum=0.7, max_momentum=0.99),
+              one_cycle_case(77, base, pct_start=1.0)]
     write("schedules.json", {"cases": cases, "plateaus": plateaus(), "milestones": milestones()})
 
 

@@ -539,8 +539,10 @@ static bool measure(UpdateRun *run, float *norm_ret)
 
 static FshStatus update_run(CpuStep *step, FshError *error)
 {
-    const Optimizer *o = &step->node->as.update;
+    Optimizer own = step->node->as.update;
+    const Optimizer *o = &own;
     const CpuProgram *program = step->program;
+    const float *momentum = step->inputs[UPDATE_MOMENTUM];
     float *steps = step->inputs[UPDATE_STEP], *scale = step->inputs[UPDATE_SCALE],
           *micro = step->inputs[UPDATE_MICRO];
     float *norm_ret = step->outputs[UPDATE_GRADIENT_NORM], *updated_ret = step->outputs[UPDATE_UPDATED];
@@ -551,6 +553,8 @@ static FshStatus update_run(CpuStep *step, FshError *error)
                      .updates = (int64_t)*steps,
                      .rate = (double)*(const float *)step->inputs[UPDATE_LEARNING_RATE],
                      .sums = (double *)(program->scratch + room_bytes(step))};
+    if (momentum)
+        own.momentum = own.beta1 = (double)*momentum;
     *norm_ret = *updated_ret = 0;
     if (only_accumulates(&run, norm_ret))
         return FSH_OK;

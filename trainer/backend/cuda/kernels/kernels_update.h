@@ -48,7 +48,7 @@ uint64_t kernel_update_control_bytes(int64_t parameter_count);
 
 /* Inputs and outputs of OP_UPDATE, f32 [1] each; NULL: absent. */
 typedef struct UpdateNumbers {
-    const float *learning_rate, *loss;
+    const float *learning_rate, *loss, *momentum;
     float *step, *micro, *scale, *tracker; /* in the State: read and written */
     float *gradient_norm, *updated;        /* outputs */
 } UpdateNumbers;

@@ -105,7 +105,8 @@ struct Sgd {
     __device__ static void step(const Place &at, int i, double (&sums)[SUM_COUNT])
     {
         const Constants &c = at.launch.constants;
-        const float decay = at.decay(), trust = (float)at.trust, rate = at.rate(at.decision.learning_rate);
+        const float decay = at.decay(), trust = (float)at.trust, rate = at.rate(at.decision.learning_rate),
+                    momentum = at.decision.momentum;
         float g[Width], v[Width], w[Width], old[Width];
         take_gradient<G>(at, i, g);
         load_values(at, i, w);
@@ -116,8 +117,8 @@ struct Sgd {
         for (int k = 0; k < Width; k++) {
             const float d = (g[k] + decay * w[k]) * trust;
             old[k] = w[k];
-            v[k] = c.momentum * v[k] + d;
-            w[k] -= rate * (c.nesterov ? d + c.momentum * v[k] : v[k]);
+            v[k] = momentum * v[k] + d;
+            w[k] -= rate * (c.nesterov ? d + momentum * v[k] : v[k]);
         }
         store_slot(at, SLOT_MOMENTUM_BUFFER, i, v);
         finish(at, i, old, w);
@@ -147,7 +148,7 @@ struct Adam {
         for (int k = 0; k < Width; k++) {
             const float kept = w[k] * shrink, decayed = g[k] + decay * kept;
             old[k] = w[k];
-            m[k] = c.beta1 * m[k] + c.one_minus_beta1 * decayed;
+            m[k] = d.beta1 * m[k] + d.one_minus_beta1 * decayed;
             s[k] = c.beta2 * s[k] + c.one_minus_beta2 * (decayed * decayed);
             w[k] = kept - rate * ((of_m * m[k] + of_g * decayed) / (sqrtf(s[k]) * root + epsilon));
         }
@@ -171,6 +172,7 @@ struct LambMoments {
     __device__ static void step(const Place &at, int i, double (&sums)[SUM_COUNT])
     {
         const Constants &c = at.launch.constants;
+        const Decision &d = at.decision;
         float g[Width], m[Width], s[Width], w[Width], u[Width];
         take_gradient<G>(at, i, g);
         load_values(at, i, w);
@@ -180,7 +182,7 @@ struct LambMoments {
             add_squares(sums[OF_GRADIENT], g);
 #pragma unroll
         for (int k = 0; k < Width; k++) {
-            m[k] = c.beta1 * m[k] + c.one_minus_beta1 * g[k];
+            m[k] = d.beta1 * m[k] + d.one_minus_beta1 * g[k];
             s[k] = c.beta2 * s[k] + c.one_minus_beta2 * (g[k] * g[k]);
             u[k] = lamb_direction(at, w[k], m[k], s[k]);
         }
@@ -311,11 +313,12 @@ template <bool Lars> __device__ void find_trusts(const Launch &launch, float fac
 
 /* All numbers of a run. They are read together, before the first is written. 0: absent. */
 struct Counters {
-    float learning_rate, loss, step, micro, scale, tracker;
+    float learning_rate, loss, step, micro, scale, tracker, momentum;
 
     __device__ explicit Counters(const UpdateNumbers &n)
         : learning_rate(*n.learning_rate), loss(n.loss ? *n.loss : 0), step(*n.step),
-          micro(n.micro ? *n.micro : 0), scale(n.scale ? *n.scale : 1), tracker(n.tracker ? *n.tracker : 0)
+          micro(n.micro ? *n.micro : 0), scale(n.scale ? *n.scale : 1), tracker(n.tracker ? *n.tracker : 0),
+          momentum(n.momentum ? *n.momentum : 0)
     {
     }
 };
@@ -374,6 +377,20 @@ __device__ Decision decide_to_accumulate(const Launch &launch, const Counters &c
     return decision;
 }
 
+/* Sets the numbers by which the kind moves the weights. */
+__device__ void decide_numbers(const Launch &launch, const Counters &counters, Decision &decision,
+                               int64_t updates)
+{
+    Optimizer o = launch.optimizer;
+    if (launch.numbers.momentum)
+        o.momentum = o.beta1 = (double)counters.momentum;
+    decision.momentum = (float)o.momentum;
+    decision.beta1 = (float)o.beta1;
+    decision.one_minus_beta1 = (float)(1 - o.beta1);
+    if (!optimizer_has_momentum(o.kind))
+        decision.adam = adam_numbers(&o, decision.learning_rate, (double)(updates + 1));
+}
+
 /* Decides, in one thread, and moves all counters. square: that of the gradient before it is multiplied by the
  * factor, if it was measured. */
 __device__ Decision decide(const Launch &launch, const Counters &counters, double square)
@@ -417,8 +434,7 @@ __device__ Decision decide(const Launch &launch, const Counters &counters, doubl
     decision.looks_ahead = o.lookahead_steps && (updates + 1) % o.lookahead_steps == 0;
     decision.ema_share = (float)(1 - ema_decay_of(o, updates));
     decision.learning_rate = (double)counters.learning_rate;
-    if (!optimizer_has_momentum(o.kind))
-        decision.adam = adam_numbers(&o, decision.learning_rate, (double)(updates + 1));
+    decide_numbers(launch, counters, decision, updates);
     *n.step = counters.step + 1;
     *n.updated = 1;
     return decision;
@@ -516,11 +532,8 @@ __global__ void __launch_bounds__(block_threads, blocks_at_once)
 
 Constants constants_of(const Optimizer *o)
 {
-    return {(float)o->momentum, optimizer_decouples(o->kind) ? 0 : (float)o->weight_decay,
-            (float)o->beta1,    (float)(1 - o->beta1),
-            (float)o->beta2,    (float)(1 - o->beta2),
-            (float)o->epsilon,  (float)o->lookahead_alpha,
-            o->nesterov};
+    return {optimizer_decouples(o->kind) ? 0 : (float)o->weight_decay, (float)o->beta2, (float)(1 - o->beta2),
+            (float)o->lookahead_alpha, o->nesterov};
 }
 
 template <typename Work> void launch_update(const Launch &launch, cudaStream_t stream)

@@ -24,6 +24,7 @@ struct Decision {
     float factor;     /* the update's gradient is the accumulated one times this */
     float ema_share;  /* 1 - decay of this update */
     AdamNumbers adam; /* of kinds without momentum */
+    float momentum, beta1, one_minus_beta1;
 };
 
 struct Control {
@@ -34,7 +35,7 @@ constexpr uint64_t control_bytes = (sizeof(Control) + 15) / 16 * 16;
 
 /* The optimizer's constants in the form that the arithmetic uses. */
 struct Constants {
-    float momentum, decay, beta1, one_minus_beta1, beta2, one_minus_beta2, epsilon, alpha;
+    float decay, beta2, one_minus_beta2, alpha;
     bool nesterov;
 };
 

@@ -201,6 +201,7 @@ static UpdateNumbers numbers_of(const Step *step)
                            .scale = number(in(step, UPDATE_SCALE)),
                            .tracker = number(in(step, UPDATE_TRACKER)),
                            .loss = number(in(step, UPDATE_LOSS)),
+                           .momentum = number(in(step, UPDATE_MOMENTUM)),
                            .gradient_norm = number(out(step, UPDATE_GRADIENT_NORM)),
                            .updated = number(out(step, UPDATE_UPDATED))};
 }
