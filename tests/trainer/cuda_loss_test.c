@@ -20,6 +20,7 @@ typedef struct LossCase {
     bool beside;   /* labels_mixed and mix, or valid */
     bool weighted; /* weights of classes */
     float smoothing;
+    bool binarizes, sums; /* bce: above 0.3 */
 } LossCase;
 
 static TensorId input_with_gradient(Graph *graph, const char *name, int rank, const int64_t *shape)
@@ -40,7 +41,9 @@ static Graph *loss_graph(const LossCase *c)
         TensorId mix = c->beside ? graph_input(graph, "mix", DATA_F32, 1, c->shape) : TENSOR_NONE;
         TensorId weights =
             c->weighted ? graph_input(graph, "weights", DATA_F32, 1, &c->shape[1]) : TENSOR_NONE;
-        y = graph_class_loss(graph, c->kind, x, &(ClassTargetsOf){labels, mixed, mix, weights, c->smoothing});
+        const ClassTargetsOf targets = {labels,       mixed, mix,          weights,
+                                        c->smoothing, 0.3F,  c->binarizes, c->sums};
+        y = graph_class_loss(graph, c->kind, x, &targets);
         graph_keep(graph, graph_node(graph, graph_tensor(graph, y)->producer)->outputs[1], "beside");
     } else {
         TensorId target = graph_input(graph, "target", DATA_F32, c->rank, c->shape);
@@ -247,6 +250,16 @@ CUDA_TEST(test_softmax_cross_entropies_agree)
 CUDA_TEST(test_binary_cross_entropies_agree)
 {
     compare_classes(LOSS_BCE);
+    for (int sums = 0; sums < 2; sums++)
+        for (int mixed = 0; mixed < 2; mixed++)
+            compare_loss(&(LossCase){.kind = LOSS_BCE,
+                                     .rank = 2,
+                                     .shape = {33, sums ? 300 : 10},
+                                     .beside = mixed,
+                                     .weighted = sums,
+                                     .smoothing = 0.1F,
+                                     .binarizes = mixed,
+                                     .sums = sums});
 }
 
 CUDA_TEST(test_large_batches_of_classes_are_like_the_cpus)

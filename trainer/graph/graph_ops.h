@@ -298,7 +298,8 @@ typedef struct Node {
             int64_t heads;
         } attention;
         struct {
-            float smoothing;
+            float smoothing, threshold;
+            bool binarizes, sums;
         } loss;
         struct {
             LossKind kind;
@@ -401,6 +402,10 @@ typedef struct ClassTargetsOf {
     TensorId labels, labels_mixed, mix; /* as graph_softmax_cross_entropy's */
     TensorId weights;                   /* [K] f32 >= 0, or TENSOR_NONE: 1 */
     float smoothing;
+    /* LOSS_BCE, timm's BinaryCrossEntropy: with binarizes, targets above the threshold, 0 to 1, become 1 and
+     * others 0; with sums the loss is summed over the classes, and its mean is that over the samples */
+    float threshold;
+    bool binarizes, sums;
 } ClassTargetsOf;
 /* Returns the loss of one of the two above (LOSS_CROSS_ENTROPY, LOSS_BCE), with weights of classes as
  * PyTorch's CrossEntropyLoss and BCEWithLogitsLoss have them: cross-entropy is -sum weights target log

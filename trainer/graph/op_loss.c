@@ -51,6 +51,9 @@ TensorId graph_class_loss(Graph *graph, LossKind kind, TensorId logits, const Cl
     if (!(targets->smoothing >= 0 && targets->smoothing < 1))
         return graph_fail(graph, FSH_ERR_USAGE, "%s: label smoothing %g; it must be at least 0 and below 1",
                           scores->name, (double)targets->smoothing);
+    if (targets->binarizes && !(targets->threshold >= 0 && targets->threshold <= 1))
+        return graph_fail(graph, FSH_ERR_USAGE, "%s: a threshold of %g for targets; it must be 0 to 1",
+                          scores->name, (double)targets->threshold);
     Node node = {.op = is_binary ? OP_BINARY_CROSS_ENTROPY : OP_SOFTMAX_CROSS_ENTROPY,
                  .inputs = {[CLASS_LOSS_LOGITS] = logits,
                             [CLASS_LOSS_LABELS] = targets->labels,
@@ -58,7 +61,10 @@ TensorId graph_class_loss(Graph *graph, LossKind kind, TensorId logits, const Cl
                             [CLASS_LOSS_MIX] = targets->mix,
                             [CLASS_LOSS_WEIGHTS] = targets->weights},
                  .input_count = weights ? 5 : 4,
-                 .as.loss.smoothing = targets->smoothing};
+                 .as.loss = {.smoothing = targets->smoothing,
+                             .threshold = targets->threshold,
+                             .binarizes = is_binary && targets->binarizes,
+                             .sums = is_binary && targets->sums}};
     node_name_after(&node, scores);
     return graph_append(graph, &node);
 }
@@ -66,14 +72,22 @@ TensorId graph_class_loss(Graph *graph, LossKind kind, TensorId logits, const Cl
 TensorId graph_softmax_cross_entropy(Graph *graph, TensorId logits, TensorId labels, TensorId labels_mixed,
                                      TensorId mix, float smoothing)
 {
-    const ClassTargetsOf targets = {labels, labels_mixed, mix, TENSOR_NONE, smoothing};
+    const ClassTargetsOf targets = {.labels = labels,
+                                    .labels_mixed = labels_mixed,
+                                    .mix = mix,
+                                    .weights = TENSOR_NONE,
+                                    .smoothing = smoothing};
     return graph_class_loss(graph, LOSS_CROSS_ENTROPY, logits, &targets);
 }
 
 TensorId graph_binary_cross_entropy(Graph *graph, TensorId logits, TensorId labels, TensorId labels_mixed,
                                     TensorId mix, float smoothing)
 {
-    const ClassTargetsOf targets = {labels, labels_mixed, mix, TENSOR_NONE, smoothing};
+    const ClassTargetsOf targets = {.labels = labels,
+                                    .labels_mixed = labels_mixed,
+                                    .mix = mix,
+                                    .weights = TENSOR_NONE,
+                                    .smoothing = smoothing};
     return graph_class_loss(graph, LOSS_BCE, logits, &targets);
 }
 

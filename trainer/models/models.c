@@ -63,7 +63,10 @@ static TensorId build_classification(Graph *graph, const Model *model, const Mod
 {
     const bool mixes = spec->training && recipe->mixes;
     const bool weighs = spec->training && recipe->weighs_classes;
-    ClassTargetsOf targets = {.smoothing = spec->training ? recipe->label_smoothing : 0};
+    ClassTargetsOf targets = {.smoothing = spec->training ? recipe->label_smoothing : 0,
+                              .threshold = recipe->bce_threshold,
+                              .binarizes = spec->training && recipe->bce_binarizes,
+                              .sums = recipe->bce_sums};
     targets.labels = graph_input(graph, "label", DATA_I64, 1, &spec->batch);
     targets.labels_mixed = mixes ? graph_input(graph, "label_mixed", DATA_I64, 1, &spec->batch) : TENSOR_NONE;
     targets.mix = mixes ? graph_input(graph, "mix", DATA_F32, 1, &spec->batch) : TENSOR_NONE;

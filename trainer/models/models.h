@@ -133,12 +133,14 @@ typedef struct ModelRecipe {
     LossKind loss;
     DataType compute_type; /* DATA_F32, DATA_BF16 or DATA_F16: of activations and products */
     float label_smoothing; /* training only */
-    bool mixes;            /* training only: each sample has two labels */
-    bool weighs_classes;   /* training only: see graph_class_loss */
-    bool sync_norms;       /* training only: see graph_set_sync_norms */
-    unsigned fusions;      /* GraphFusion bits that the backend has (backend_fusions); 0: FUSE_ALL */
-    ParameterRules rules;  /* training only */
-    Optimizer optimizer;   /* training only; model_graph adds its learning_rate */
+    float bce_threshold;   /* LOSS_BCE, with bce_binarizes: see ClassTargetsOf */
+    bool bce_binarizes, bce_sums;
+    bool mixes;           /* training only: each sample has two labels */
+    bool weighs_classes;  /* training only: see graph_class_loss */
+    bool sync_norms;      /* training only: see graph_set_sync_norms */
+    unsigned fusions;     /* GraphFusion bits that the backend has (backend_fusions); 0: FUSE_ALL */
+    ParameterRules rules; /* training only */
+    Optimizer optimizer;  /* training only; model_graph adds its learning_rate */
 } ModelRecipe;
 FshStatus model_graph(const Model *model, const ModelSpec *spec, const ModelRecipe *recipe, Graph **graph,
                       FshError *error);

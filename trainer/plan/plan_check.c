@@ -127,6 +127,11 @@ static bool trains_layers(const Facts *f)
     return !f->options->update.head_only;
 }
 
+static bool is_bce(const Facts *f)
+{
+    return f->plan->recipe.loss == LOSS_BCE;
+}
+
 static bool averages(const Facts *f)
 {
     return f->options->update.model_ema;
@@ -283,6 +288,8 @@ static const struct Rule {
     {AT(schedule.early_stop_min_delta), stops_early, "--early-stop-patience"},
     {AT(schedule.early_stop_metric), stops_early, "--early-stop-patience"},
     {AT(training.label_smoothing), is_classes, "classes"},
+    {AT(training.bce_target_thresh), is_bce, "--loss bce"},
+    {AT(training.bce_sum), is_bce, "--loss bce"},
     {AT(training.class_weights), is_classes, "classes"},
     {AT(image.train_crop_mode), is_random_classes, "classes, and not with --no-aug"},
     {AT(image.scale), is_resized_crop, "random resized crops (--train-crop-mode rrc), and not with --no-aug"},

@@ -271,6 +271,10 @@ static void tell_training(const Teller *teller, const TrainPlan *plan)
     say(&line, ", %s", loss_names[plan->recipe.loss]);
     if (recipe->label_smoothing > 0)
         say(&line, " (label smoothing %g)", (double)recipe->label_smoothing);
+    if (recipe->loss == LOSS_BCE && recipe->bce_binarizes)
+        say(&line, " of targets above %g", (double)recipe->bce_threshold);
+    if (recipe->loss == LOSS_BCE && recipe->bce_sums)
+        say(&line, ", summed over classes");
     if (plan->class_weights)
         say_class_weights(&line, plan->class_weights, plan->train_spec.classes);
     say(&line, ", ");

@@ -23,6 +23,7 @@ TrainingOptions training_options_default(void)
         .grad_accum_steps = 1,
         .loss = OPTION_AUTO,
         .label_smoothing = 0.1,
+        .bce_target_thresh = 1,
     };
 }
 
@@ -64,6 +65,14 @@ size_t training_options_rows(TrainingOptions *o, Option *rows)
          .choices = loss_names, .has_auto = true, .hints = train_loss_hints,
          .uses = USE_LEARN | USE_EVALUATE | USE_PREDICT,
          .help = "auto: cross-entropy, or for pairs charbonnier"},
+        {.name = "bce-target-thresh", .kind = OPTION_REAL, .value = &o->bce_target_thresh, .argument = "X",
+         .maximum = 1,
+         .uses = USE_LEARN,
+         .help = "for --loss bce: targets of mixed and smoothed labels above X become 1, others 0; 1: as "
+                 "they are"},
+        {.name = "bce-sum", .kind = OPTION_FLAG, .value = &o->bce_sum,
+         .uses = USE_LEARN | USE_EVALUATE,
+         .help = "for --loss bce: the sum over the classes, not their mean"},
         {.name = "label-smoothing", .kind = OPTION_REAL, .value = &o->label_smoothing, .argument = "X",
          .maximum = 0.99, .alias = "smoothing",
          .uses = USE_LEARN,
@@ -199,6 +208,9 @@ static FshStatus plan_loss(TrainPlan *plan, const TrainOptions *options, FshErro
                              loss_names[plan->recipe.loss], of_classes ? "classes" : "pairs",
                              of_classes ? "pairs" : "classes");
     plan->recipe.label_smoothing = plan_is_pairs(plan) ? 0 : (float)options->training.label_smoothing;
+    plan->recipe.bce_threshold = (float)options->training.bce_target_thresh;
+    plan->recipe.bce_binarizes = options->training.bce_target_thresh < 1;
+    plan->recipe.bce_sums = options->training.bce_sum;
     plan->recipe.weighs_classes = plan->class_weights != NULL;
     plan->recipe.mixes = !plan_is_pairs(plan) && options->image.augment && options->mixing.probability > 0 &&
                          (options->mixing.mixup_alpha > 0 || options->mixing.cutmix_alpha > 0);

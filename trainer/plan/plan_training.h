@@ -13,8 +13,9 @@ typedef struct TrainingOptions {
     int64_t val_interval;               /* epochs; 0: chosen */
     int64_t iters, val_every;           /* iterations, which are updates; 0: counted in epochs */
     int64_t grad_accum_steps;
-    int loss; /* LossKind; auto */
-    double label_smoothing;
+    int loss;                                  /* LossKind; auto */
+    double label_smoothing, bce_target_thresh; /* thresh 1: none */
+    bool bce_sum;
     const char *class_weights; /* "balanced" or a file; NULL: all alike */
     int64_t seed;
     bool sync_bn;

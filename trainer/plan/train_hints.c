@@ -296,7 +296,6 @@ const OptionForeign train_answers[] = {
     {"no-weight-decay", "norms and biases have none; --weight-decay 0 is none at all"},
     {"opt-kwargs", "--opt-betas, --opt-eps, --momentum and --nesterov say what optimizers have"},
     {"bce-loss", "--loss bce does so"},
-    {"bce-target-thresh", "not there: --loss bce takes targets as mixup and smoothing leave them"},
     {"jsd-loss", "not there: --loss lists what is"},
     {"focal-loss", "not there: --loss lists what is"},
     {"dist-loss", "not there: --loss lists what is"},

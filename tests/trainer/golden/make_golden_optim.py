@@ -17,6 +17,7 @@ import torch.nn.functional as F
 
 from golden_values import generate, nchw, nhwc, number, summary, uniform, write
 
+import timm.loss
 import timm.optim
 from timm.optim import Lamb, Lars
 
@@ -296,7 +297,7 @@ def class_targets(labels, labels_mixed, mix, classes, smoothing):
     return [one_hot(label) if mix is None else mixed(n) for n, label in enumerate(labels) if label != -1]
 
 
-def class_loss_case(op, name, labels, classes, smoothing, labels_mixed=None, mix=None, weighted=False):
+def class_loss_case(op, name, labels, classes, smoothing, labels_mixed=None, mix=None, weighted=False, threshold=None, sums=False):
     x = {"name": "x", "shape": [len(labels), classes], "scale": 6.0}
     dy = {"name": "dy", "shape": [1]}
     logits = generate(x).requires_grad_(True)
@@ -314,9 +315,10 @@ def class_loss_case(op, name, labels, classes, smoothing, labels_mixed=None, mix
             plain = F.cross_entropy(logits, torch.tensor(labels), weight=w, ignore_index=-1, label_smoothing=f32(smoothing))
             assert abs(plain.item() - loss.item()) < 1e-12
     else:  # timm.loss.BinaryCrossEntropy
-        loss = F.binary_cross_entropy_with_logits(logits[valid], target, weight=w).reshape(1)
+        rule = timm.loss.BinaryCrossEntropy(target_threshold=threshold and f32(threshold), weight=w, sum_classes=sums)
+        loss = rule(logits[valid], target).reshape(1)
     loss.backward(generate(dy))
-    return {"name": f"{op}{name}", "loss": op, "smoothing": smoothing, "labels": labels, "inputs": [x, dy], **({"weights": weights} if weighted else {}),
+    return {"name": f"{op}{name}", "loss": op, "smoothing": smoothing, "labels": labels, "inputs": [x, dy], **({"threshold": threshold} if threshold else {}), **({"sums": True} if sums else {}), **({"weights": weights} if weighted else {}),
             **({"labels_mixed": labels_mixed, "mix": mix} if mix else {}), "expected": [summary("y", loss), summary("dx", logits.grad)]}
 
 
@@ -353,6 +355,11 @@ def losses():
                   class_loss_case(op, ", weights of classes, smoothing 0.1, labels left out", [3, -1, 19, 1, -1, -1, 7], 20, 0.1, weighted=True),
                   class_loss_case(op, ", weights of classes, mixed, smoothing 0.1", labels, 10, 0.1, others, mix, weighted=True),
                   class_loss_case(op, ", weights of 300 classes", [299, 0, 150], 300, 0.1, weighted=True)]
+    cases += [class_loss_case("bce", ", targets above 0.2", labels, 10, 0.0, others, mix, threshold=0.2),
+              class_loss_case("bce", ", targets above 0.3, smoothing 0.1, labels left out", [-1, 0, 9, -1, 4, 3], 10, 0.1, [-1, 3, 9, 5, -1, 2], mix, threshold=0.3),
+              class_loss_case("bce", ", summed", labels, 10, 0.1, sums=True),
+              class_loss_case("bce", ", summed, targets above 0.2, weights of classes", labels, 10, 0.0, others, mix, weighted=True, threshold=0.2, sums=True),
+              class_loss_case("bce", ", summed, 1000 classes", [999, 0, 500], 1000, 0.1, [1, 2, 3], [0.9, 0.6, 0.1], threshold=0.5, sums=True)]
     for kind in ("l1", "charbonnier", "mse", "psnr"):
         cases += [pixel_loss_case(kind, "", [3, 7, 5, 3]),
                   pixel_loss_case(kind, ", one image left out", [3, 7, 5, 3], [1.0, 0.0, 1.0]),

@@ -11,8 +11,8 @@ typedef struct ClassLoss {
     const float *mix;
     const float *weights; /* [classes]; NULL: 1 each */
     int64_t samples, classes;
-    bool binary;
-    double smoothing, dloss;
+    bool binary, binarizes;
+    double smoothing, threshold, dloss;
     double weight_sum; /* of all classes */
     double counted;    /* samples that count; of the softmax: their weights */
 } ClassLoss;
@@ -35,7 +35,9 @@ static ClassLoss class_loss(const CpuStep *step, int first)
                                 step->node->op == OP_BINARY_CROSS_ENTROPY_BACKWARD,
                       .samples = scores->shape[0],
                       .classes = scores->shape[1],
-                      .smoothing = (double)step->node->as.loss.smoothing};
+                      .smoothing = (double)step->node->as.loss.smoothing,
+                      .threshold = (double)step->node->as.loss.threshold,
+                      .binarizes = step->node->as.loss.binarizes};
     for (int64_t k = 0; k < loss.classes; k++)
         loss.weight_sum += weight_of(&loss, k);
     return loss;
@@ -72,14 +74,14 @@ static void count_samples(ClassLoss *loss)
             loss->counted += loss->binary ? 1 : weight_of_labels(loss, n);
 }
 
-/* Returns what class k gets on top of smoothing / K. */
 static double target_at(const ClassLoss *loss, int64_t n, int64_t k)
 {
     const double share = share_of_label(loss, n);
     double target = k == loss->labels[n] ? share : 0;
     if (loss->labels_mixed && k == loss->labels_mixed[n])
         target += 1 - share;
-    return target * (1 - loss->smoothing);
+    target = target * (1 - loss->smoothing) + loss->smoothing / (double)loss->classes;
+    return !loss->binarizes ? target : target > loss->threshold ? 1 : 0;
 }
 
 static FshStatus check_label(const ClassLoss *loss, int64_t n, int64_t label, bool may_be_none,
@@ -181,11 +183,16 @@ static FshStatus softmax_cross_entropy_run(CpuStep *step, FshError *error)
 
 /* ---- binary ---- */
 
+/* Returns what divides the sum over the classes; scores: the place of a tensor [N, K] among the inputs. */
+static double binary_terms(const CpuStep *step, int scores)
+{
+    return step->node->as.loss.sums ? 1 : (double)cpu_input(step, scores)->shape[1];
+}
+
 /* Computes max(x, 0) - x t + log(1 + exp(-|x|)), which overflows for no x. */
 static void binary_part(void *context, int part, int64_t begin, int64_t end)
 {
     const ClassLoss *loss = context;
-    const double everywhere = loss->smoothing / (double)loss->classes;
     (void)part;
     for (int64_t n = begin; n < end; n++) {
         const float *x = (const float *)loss->step->inputs[0] + n * loss->classes;
@@ -194,9 +201,8 @@ static void binary_part(void *context, int part, int64_t begin, int64_t end)
         for (int64_t k = 0; k < loss->classes; k++) {
             const float small = expf(-fabsf(x[k]));
             p[k] = (x[k] < 0 ? small : 1) / (1 + small);
-            sum += weight_of(loss, k) *
-                   ((double)(x[k] < 0 ? 0 : x[k]) - (double)x[k] * (target_at(loss, n, k) + everywhere) +
-                    (double)log1pf(small));
+            sum += weight_of(loss, k) * ((double)(x[k] < 0 ? 0 : x[k]) -
+                                         (double)x[k] * target_at(loss, n, k) + (double)log1pf(small));
         }
         sample_losses(loss)[n] = loss->labels[n] == -1 ? 0 : sum;
     }
@@ -204,7 +210,7 @@ static void binary_part(void *context, int part, int64_t begin, int64_t end)
 
 static FshStatus binary_cross_entropy_run(CpuStep *step, FshError *error)
 {
-    return run_class_loss(step, binary_part, (double)cpu_input(step, 0)->shape[1], error);
+    return run_class_loss(step, binary_part, binary_terms(step, 0), error);
 }
 
 /* ---- backward ---- */
@@ -214,7 +220,6 @@ static FshStatus binary_cross_entropy_run(CpuStep *step, FshError *error)
 static void backward_part(void *context, int part, int64_t begin, int64_t end)
 {
     const ClassLoss *loss = context;
-    const double everywhere = loss->smoothing / (double)loss->classes;
     (void)part;
     for (int64_t n = begin; n < end; n++) {
         const float *p = (const float *)loss->step->inputs[CLASS_LOSS_BACK_PROBABILITIES] + n * loss->classes;
@@ -223,9 +228,8 @@ static void backward_part(void *context, int part, int64_t begin, int64_t end)
         const double of_sample = counts && !loss->binary ? weight_of_target(loss, n) : 1;
         for (int64_t k = 0; k < loss->classes; k++) {
             const double weight = weight_of(loss, k), of_p = loss->binary ? weight : of_sample;
-            dx[k] = counts ? (float)(loss->dloss *
-                                     (of_p * (double)p[k] - weight * (target_at(loss, n, k) + everywhere)))
-                           : 0;
+            dx[k] =
+                counts ? (float)(loss->dloss * (of_p * (double)p[k] - weight * target_at(loss, n, k))) : 0;
         }
     }
 }
@@ -248,7 +252,7 @@ static FshStatus softmax_cross_entropy_backward_run(CpuStep *step, FshError *err
 static FshStatus binary_cross_entropy_backward_run(CpuStep *step, FshError *error)
 {
     (void)error;
-    return run_backward(step, (double)cpu_input(step, CLASS_LOSS_BACK_PROBABILITIES)->shape[1]);
+    return run_backward(step, binary_terms(step, CLASS_LOSS_BACK_PROBABILITIES));
 }
 
 const CpuOp cpu_ops_loss[] = {

@@ -20,8 +20,10 @@ typedef struct ClassTargets {
     const DeviceTensor *labels, *labels_mixed; /* i64 [N] */
     const DeviceTensor *mix;                   /* f32 [N]; labels_mixed and mix NULL: samples are not mixed */
     const DeviceTensor *weights;               /* f32 [K], or NULL: 1 each */
-    double smoothing;
+    double smoothing, threshold;
     bool binary; /* each class by itself; else the softmax of all */
+    /* binary: targets above the threshold become 1, others 0; the mean is not over classes */
+    bool binarizes, sums;
 } ClassTargets;
 
 uint64_t kernel_class_loss_scratch_bytes(const DeviceTensor *logits);

@@ -20,7 +20,8 @@ struct Targets {
     const float *mix, *weights;
     int64_t samples;
     int classes;
-    double smoothing;
+    double smoothing, threshold;
+    bool binarizes, sums;
 };
 
 /* What the target of a sample consists of. */
@@ -44,7 +45,8 @@ __device__ double target_at(const Targets &targets, const Sample &sample, int k)
     double target = k == sample.label ? sample.share : 0;
     if (k == sample.other)
         target += 1 - sample.share;
-    return target * (1 - targets.smoothing) + targets.smoothing / targets.classes;
+    target = target * (1 - targets.smoothing) + targets.smoothing / targets.classes;
+    return !targets.binarizes ? target : target > targets.threshold ? 1 : 0;
 }
 
 __device__ double weight_of(const Targets &targets, int k)
@@ -125,6 +127,12 @@ __device__ double binary_row(const Targets &targets, const Sample &sample, const
     return !sample.counts ? 0 : sample.sound ? sum : (double)NAN;
 }
 
+/* Returns what divides the sum over the classes of a sample. */
+template <bool Binary> __device__ int terms_of(const Targets &targets)
+{
+    return Binary && !targets.sums ? targets.classes : 1;
+}
+
 /* Returns how many samples count, of the softmax their weights, in every thread of the block. */
 template <bool Binary> __device__ double samples_that_count(const Targets &targets)
 {
@@ -171,7 +179,7 @@ __global__ void class_loss_kernel(Targets targets, const float *logits, float *p
     for (int64_t i = threadIdx.x; i < targets.samples; i += block_threads)
         sum += __ldcg(&sample_losses[i]);
     sum = block_sum(sum);
-    const double terms = samples_that_count<Binary>(targets) * (Binary ? targets.classes : 1);
+    const double terms = samples_that_count<Binary>(targets) * terms_of<Binary>(targets);
     if (threadIdx.x == 0)
         *loss = terms > 0 ? (float)(sum / terms) : 0;
 }
@@ -180,7 +188,7 @@ template <int Threads, bool Binary>
 __global__ void class_loss_backward_kernel(Targets targets, const float *dloss, const float *probabilities,
                                            float *dlogits)
 {
-    const double terms = samples_that_count<Binary>(targets) * (Binary ? targets.classes : 1);
+    const double terms = samples_that_count<Binary>(targets) * terms_of<Binary>(targets);
     const double weight_sum = targets.weights && !Binary ? sum_weights(targets) : 0;
     const double factor = terms > 0 ? (double)*dloss / terms : 0;
     const int64_t n = ((int64_t)blockIdx.x * block_threads + threadIdx.x) / Threads;
@@ -218,7 +226,10 @@ Targets targets_of(const ClassTargets *targets, const DeviceTensor *scores)
             targets->weights ? data_of<float>(targets->weights) : nullptr,
             scores->shape[0],
             (int)scores->shape[1],
-            targets->smoothing};
+            targets->smoothing,
+            targets->threshold,
+            targets->binarizes,
+            targets->sums};
 }
 
 /* Calls launch(threads, binary) with both as constants. */

@@ -29,6 +29,9 @@ static ClassTargets targets_of(const Step *step, int first)
                           .mix = maybe_in(step, first + 2),
                           .weights = maybe_in(step, first + 3),
                           .smoothing = (double)step->node->as.loss.smoothing,
+                          .threshold = (double)step->node->as.loss.threshold,
+                          .binarizes = step->node->as.loss.binarizes,
+                          .sums = step->node->as.loss.sums,
                           .binary = op == OP_BINARY_CROSS_ENTROPY || op == OP_BINARY_CROSS_ENTROPY_BACKWARD};
 }
 
