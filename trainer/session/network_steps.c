@@ -162,7 +162,7 @@ FshStatus network_write_step(Network *network, const Batch *batch, const StepRat
     NetworkProgram *part = program_for(network, batch);
     const float rate = (float)rates->learning_rate, momentum = (float)rates->momentum;
     FshStatus status = write_input(part, part->learning_rate, &rate, error);
-    if (!status && part->momentum != TENSOR_NONE)
+    if (!status)
         status = write_input(part, part->momentum, &momentum, error);
     if (!status)
         status = write_input(part, part->class_weights, network->plan->class_weights, error);
