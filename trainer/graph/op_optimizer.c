@@ -193,7 +193,7 @@ void graph_update(Graph *graph, const Optimizer *optimizer)
                             [UPDATE_TRACKER] = TENSOR_NONE,
                             [UPDATE_LOSS] = graph->loss,
                             [UPDATE_MOMENTUM] = momentum},
-                 .input_count = UPDATE_MOMENTUM + 1,
+                 .input_count = momentum == TENSOR_NONE ? UPDATE_MOMENTUM : UPDATE_MOMENTUM + 1,
                  .as.update = *optimizer};
     graph_set_name(graph, node.name, optimizer_names[optimizer->kind]);
     node.inputs[UPDATE_STEP] = graph_counter(graph, "optimizer.step", 0);
