@@ -17,14 +17,11 @@ size_t checkpoint_options_rows(CheckpointOptions *o, Option *rows)
          .marks = OPTION_FREE | OPTION_NOT_IN_FILE,
          .help = "go on from a checkpoint (file or output folder); auto: from the output's own if it has "
                  "one"},
-        {.name = "checkpoint-interval", .kind = OPTION_INTEGER, .value = &o->interval,
-         .argument = "N",
-         .maximum = 1e9,
-         .marks = OPTION_FREE | OPTION_ALIKE,
+        {.name = "checkpoint-interval", .kind = OPTION_INTEGER, .value = &o->interval, .argument = "N",
+         .maximum = 1e9, .marks = OPTION_FREE | OPTION_ALIKE,
          .help = "steps between two checkpoints within an epoch; 0: at its end, and when stopped"},
         {.name = "checkpoint-hist", .kind = OPTION_INTEGER, .value = &o->hist, .argument = "N",
-         .maximum = KEPT_EPOCHS_MAX,
-         .marks = OPTION_FREE,
+         .maximum = KEPT_EPOCHS_MAX, .marks = OPTION_FREE,
          .help = "keep the weights of the N best epochs too, as checkpoint-EPOCH.safetensors"},
     };
     memcpy(rows, own, sizeof own);

@@ -402,51 +402,31 @@ Augmentation augmentation_without_chance(const Augmentation *views)
 
 size_t augmentation_rows(Augmentation *a, Option *rows)
 {
+    /* clang-format off */
     const Option own[] = {
-        {.name = "interpolation",
+        {.name = "interpolation", .kind = OPTION_CHOICE, .value = (int *)&a->interpolation,
+         .argument = "NAME", .choices = interpolation_names, .alias = "train-interpolation",
          .uses = USE_ANY,
-         .kind = OPTION_CHOICE,
-         .value = (int *)&a->interpolation,
-         .argument = "NAME",
-         .alias = "train-interpolation",
-         .choices = interpolation_names,
          .help = "how classes are resized, in training and evaluation, with antialiasing"},
-        {.name = "flip",
-         .kind = OPTION_CHOICE,
-         .value = (int *)&a->flip_mode,
-         .argument = "HOW",
+        {.name = "flip", .kind = OPTION_CHOICE, .value = (int *)&a->flip_mode, .argument = "HOW",
          .choices = flip_mode_names,
          .help = "left to right, by chance (random), or for classes each image in every other epoch "
                  "(alternating)"},
-        {.name = "hflip-prob",
-         .kind = OPTION_REAL,
-         .value = &a->flip_probability,
-         .argument = "P",
-         .maximum = 1,
-         .alias = "hflip",
+        {.name = "hflip-prob", .kind = OPTION_REAL, .value = &a->flip_probability, .argument = "P",
+         .maximum = 1, .alias = "hflip",
          .help = "probability of a flip left to right; none on gray images (digits, scans) unless given"},
-        {.name = "vflip-prob",
-         .kind = OPTION_REAL,
-         .value = &a->vertical_flip_probability,
-         .argument = "P",
-         .maximum = 1,
-         .alias = "vflip",
+        {.name = "vflip-prob", .kind = OPTION_REAL, .value = &a->vertical_flip_probability, .argument = "P",
+         .maximum = 1, .alias = "vflip",
          .help = "for pairs: probability of a flip upside down"},
-        {.name = "rotate-prob",
-         .kind = OPTION_REAL,
-         .value = &a->transpose_probability,
-         .argument = "P",
+        {.name = "rotate-prob", .kind = OPTION_REAL, .value = &a->transpose_probability, .argument = "P",
          .maximum = 1,
          .help = "for pairs: probability that rows and columns change places, which with the flips gives "
                  "quarter turns"},
-        {.name = "noise",
-         .kind = OPTION_REAL,
-         .value = &a->noise,
-         .argument = "X",
-         .maximum = 255,
-         .help = "for pairs: noise on the input alone, of a deviation drawn up to this, in grey levels of "
-                 "255"},
+        {.name = "noise", .kind = OPTION_REAL, .value = &a->noise, .argument = "X", .maximum = 255,
+         .help = "for pairs: noise on the input alone, of a deviation drawn up to this, in grey levels "
+                 "of 255"},
     };
+    /* clang-format on */
     memcpy(rows, own, sizeof own);
     return sizeof own / sizeof *own;
 }

@@ -429,22 +429,17 @@ AutoAugment auto_augment_default(void)
 
 size_t auto_augment_rows(AutoAugment *policy, Option *rows)
 {
+    /* clang-format off */
     const Option own[] = {
-        {.name = "auto-augment",
-         .kind = OPTION_TEXT,
-         .value = &policy->text,
-         .argument = "NAME",
+        {.name = "auto-augment", .kind = OPTION_TEXT, .value = &policy->text, .argument = "NAME",
          .alias = "aa",
-         .help =
-             "random operations for classes: torchvision's ra, ta_wide or imagenet, timm's original, 3a or "
-             "rand-m9-mstd0.5-inc1"},
-        {.name = "ra-magnitude",
-         .kind = OPTION_INTEGER,
-         .value = &policy->ra_magnitude,
-         .argument = "N",
+         .help = "random operations for classes: torchvision's ra, ta_wide or imagenet, timm's original, "
+                 "3a or rand-m9-mstd0.5-inc1"},
+        {.name = "ra-magnitude", .kind = OPTION_INTEGER, .value = &policy->ra_magnitude, .argument = "N",
          .maximum = RA_BINS - 1,
          .help = "for ra: how far each operation goes"},
     };
+    /* clang-format on */
     memcpy(rows, own, sizeof own);
     return sizeof own / sizeof *own;
 }

@@ -105,34 +105,21 @@ Mixing mixing_default(void)
 
 size_t mixing_rows(Mixing *m, Option *rows)
 {
+    /* clang-format off */
     const Option own[] = {
-        {.name = "mixup-alpha",
-         .kind = OPTION_REAL,
-         .value = &m->mixup_alpha,
-         .argument = "X",
-         .maximum = 100,
-         .alias = "mixup",
+        {.name = "mixup-alpha", .kind = OPTION_REAL, .value = &m->mixup_alpha, .argument = "X",
+         .maximum = 100, .alias = "mixup",
          .help = "mixup with a share drawn from beta(X, X), 0.2 for one; 0: none"},
-        {.name = "cutmix-alpha",
-         .kind = OPTION_REAL,
-         .value = &m->cutmix_alpha,
-         .argument = "X",
-         .maximum = 100,
-         .alias = "cutmix",
+        {.name = "cutmix-alpha", .kind = OPTION_REAL, .value = &m->cutmix_alpha, .argument = "X",
+         .maximum = 100, .alias = "cutmix",
          .help = "cutmix with a share drawn from beta(X, X), 1 for one; 0: none"},
-        {.name = "mixup-prob",
-         .kind = OPTION_REAL,
-         .value = &m->probability,
-         .argument = "P",
-         .maximum = 1,
+        {.name = "mixup-prob", .kind = OPTION_REAL, .value = &m->probability, .argument = "P", .maximum = 1,
          .help = "probability that a pair of samples is mixed"},
-        {.name = "mixup-switch-prob",
-         .kind = OPTION_REAL,
-         .value = &m->switch_probability,
-         .argument = "P",
+        {.name = "mixup-switch-prob", .kind = OPTION_REAL, .value = &m->switch_probability, .argument = "P",
          .maximum = 1,
          .help = "with mixup and cutmix: probability that it is cutmix"},
     };
+    /* clang-format on */
     memcpy(rows, own, sizeof own);
     return sizeof own / sizeof *own;
 }

@@ -74,22 +74,16 @@ RandomErasing random_erasing_default(void)
 
 size_t random_erasing_rows(RandomErasing *e, Option *rows)
 {
+    /* clang-format off */
     const Option own[] = {
-        {.name = "random-erase",
-         .kind = OPTION_REAL,
-         .value = &e->probability,
-         .argument = "P",
-         .maximum = 1,
-         .alias = "reprob",
+        {.name = "random-erase", .kind = OPTION_REAL, .value = &e->probability, .argument = "P",
+         .maximum = 1, .alias = "reprob",
          .help = "probability of a random box being erased"},
-        {.name = "random-erase-mode",
-         .kind = OPTION_CHOICE,
-         .value = (int *)&e->fill,
-         .argument = "HOW",
-         .alias = "remode",
-         .choices = erasing_fill_names,
+        {.name = "random-erase-mode", .kind = OPTION_CHOICE, .value = (int *)&e->fill, .argument = "HOW",
+         .choices = erasing_fill_names, .alias = "remode",
          .help = "with the mean (const), one random colour (rand), random pixels (pixel)"},
     };
+    /* clang-format on */
     memcpy(rows, own, sizeof own);
     return sizeof own / sizeof *own;
 }

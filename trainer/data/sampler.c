@@ -142,23 +142,18 @@ Sampling sampling_default(void)
 size_t sampling_rows(Sampling *sampling, Option *rows)
 {
     enum { REPEATS_MAX = 1024 };
+    /* clang-format off */
     const Option own[] = {
-        {.name = "sampler",
-         .kind = OPTION_CHOICE,
-         .value = &sampling->kind,
-         .argument = "HOW",
+        {.name = "sampler", .kind = OPTION_CHOICE, .value = &sampling->kind, .argument = "HOW",
          .choices = sampler_names,
-         .help = "what an epoch of training consists of: each image once (shuffle), or as many images, of "
-                 "each class equally often (balanced)"},
-        {.name = "aug-repeats",
-         .kind = OPTION_INTEGER,
-         .value = &sampling->repeats,
-         .argument = "N",
-         .maximum = REPEATS_MAX,
-         .alias = "ra-reps",
-         .help = "each image of an epoch comes N times, each time in another view, and an epoch has so many "
-                 "fewer images; 0 or 1: once"},
+         .help = "what an epoch of training consists of: each image once (shuffle), or as many images, "
+                 "of each class equally often (balanced)"},
+        {.name = "aug-repeats", .kind = OPTION_INTEGER, .value = &sampling->repeats, .argument = "N",
+         .maximum = REPEATS_MAX, .alias = "ra-reps",
+         .help = "each image of an epoch comes N times, each time in another view, and an epoch has so "
+                 "many fewer images; 0 or 1: once"},
     };
+    /* clang-format on */
     memcpy(rows, own, sizeof own);
     return sizeof own / sizeof *own;
 }

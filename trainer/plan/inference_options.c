@@ -23,30 +23,29 @@ size_t inference_options_rows(InferenceOptions *o, Option *rows)
          .help = "evaluate --weights and leave; writes nothing"},
         {.name = "predict", .kind = OPTION_TEXT, .value = &o->predict, .argument = "DIR",
          .marks = OPTION_FREE | OPTION_NOT_IN_FILE,
-         .help = "with --weights: predicted classes as a table, or restored images, into DIR; SHARDS may be "
-                 "a folder of "
-                 "images, a tar, or an image too"},
+         .help = "with --weights: predicted classes as a table, or restored images, into DIR; SHARDS may "
+                 "be a folder of images, a tar, or an image too"},
         {.name = "export", .kind = OPTION_TEXT, .value = &o->export_path, .argument = "FILE",
          .marks = OPTION_FREE | OPTION_NOT_IN_FILE,
-         .help = "with --weights: a table with a row for each sample of the evaluation split, or for each "
-                 "image"},
+         .help = "with --weights: a table with a row for each sample of the evaluation split, or for "
+                 "each image"},
         {.name = "predict-format", .kind = OPTION_CHOICE, .value = &o->format, .argument = "FORMAT",
-         .choices = predict_choices, .has_auto = true,
-         .marks = OPTION_FREE | OPTION_NOT_IN_FILE, .uses = USE_PREDICTS,
-         .help = "tables as csv or jsonl (auto: csv), restored images as png or jpeg (auto: by the name of "
-                 "the input)"},
+         .has_auto = true, .choices = predict_choices, .marks = OPTION_FREE | OPTION_NOT_IN_FILE,
+         .uses = USE_PREDICTS,
+         .help = "tables as csv or jsonl (auto: csv), restored images as png or jpeg (auto: by the name "
+                 "of the input)"},
         {.name = "files-from", .kind = OPTION_TEXT, .value = &o->files_from, .argument = "FILE",
          .marks = OPTION_FREE | OPTION_NOT_IN_FILE, .uses = USE_PREDICTS,
          .help = "predict the images below SHARDS (or here) that FILE lists, a path a line; -: standard "
                  "input"},
         {.name = "tile", .kind = OPTION_INTEGER, .value = &o->tile, .argument = "PX", .maximum = 16384,
          .marks = OPTION_FREE | OPTION_NOT_IN_FILE, .uses = USE_PREDICTS,
-         .help = "restore images in squares of this edge; 0: whole, or in the largest that fit into memory"},
+         .help = "restore images in squares of this edge; 0: whole, or in the largest that fit into "
+                 "memory"},
         {.name = "tile-overlap", .kind = OPTION_INTEGER, .value = &o->tile_overlap, .argument = "PX",
-         .maximum = 4096,
-         .marks = OPTION_FREE | OPTION_NOT_IN_FILE, .uses = USE_PREDICTS,
-         .help = "pixels that neighbouring tiles share, so that no seam is seen; 0: 128, but half of a tile "
-                 "at most"},
+         .maximum = 4096, .marks = OPTION_FREE | OPTION_NOT_IN_FILE, .uses = USE_PREDICTS,
+         .help = "pixels that neighbouring tiles share, so that no seam is seen; 0: 128, but half of a "
+                 "tile at most"},
     };
     memcpy(rows, own, sizeof own);
     return sizeof own / sizeof *own;

@@ -35,33 +35,28 @@ const char *train_amp_name(int amp)
 size_t compute_options_rows(ComputeOptions *o, Option *rows)
 {
     const Option own[] = {
-        {.name = "device", .kind = OPTION_CHOICE, .value = &o->device, .argument = "NAME",
-         .choices = device_choices, .has_auto = true, .hints = train_device_hints,
-         .marks = OPTION_FREE,
-         .help = "where to compute; cuda is the first GPU of CUDA_VISIBLE_DEVICES; auto: cuda if this build "
-                 "and this "
-                 "machine have it"},
-        {.name = "amp", .kind = OPTION_CHOICE, .value = &o->amp, .argument = "TYPE",
-         .choices = amp_choices, .has_auto = true, .hints = train_amp_hints,
-         .uses = USE_NETWORK,
+        {.name = "device", .kind = OPTION_CHOICE, .value = &o->device, .argument = "NAME", .has_auto = true,
+         .choices = device_choices, .hints = train_device_hints, .marks = OPTION_FREE,
+         .help = "where to compute; cuda is the first GPU of CUDA_VISIBLE_DEVICES; auto: cuda if this "
+                 "build and this machine have it"},
+        {.name = "amp", .kind = OPTION_CHOICE, .value = &o->amp, .argument = "TYPE", .has_auto = true,
+         .choices = amp_choices, .hints = train_amp_hints, .uses = USE_NETWORK,
          .help = "type of activations and products: off is float32; auto: on a GPU fp16, or bf16 for "
-                 "networks "
-                 "without batch norm, else off"},
-        {.name = "tf32", .kind = OPTION_FLAG, .value = &o->tf32, .alias = "allow-tf32",
+                 "networks without batch norm, else off"},
+        {.name = "tf32", .kind = OPTION_FLAG, .value = &o->tf32, .alias = "allow-tf32", .uses = USE_NETWORK,
+         .help = "on a GPU, with --amp off: products round what they multiply to TF32, which is much "
+                 "faster"},
+        {.name = "cudnn-benchmark", .kind = OPTION_FLAG, .value = &o->cudnn_benchmark, .marks = OPTION_FREE,
          .uses = USE_NETWORK,
-         .help = "on a GPU, with --amp off: products round what they multiply to TF32, which is much faster"},
-        {.name = "cudnn-benchmark", .kind = OPTION_FLAG, .value = &o->cudnn_benchmark,
-         .marks = OPTION_FREE, .uses = USE_NETWORK,
          .help = "on a GPU: time the ways to compute each convolution and keep the fastest; off with "
                  "--deterministic unless given"},
-        {.name = "deterministic", .kind = OPTION_FLAG, .value = &o->deterministic,
-         .uses = USE_NETWORK,
+        {.name = "deterministic", .kind = OPTION_FLAG, .value = &o->deterministic, .uses = USE_NETWORK,
          .help = "the same bits in every run on this machine; the CPU does so always"},
         {.name = "no-fuse", .kind = OPTION_TEXT, .value = &o->no_fuse, .argument = "NAME,NAME,...",
          .uses = USE_NETWORK,
-         .help = "rewrites of the network to leave out, for measuring: norm-relu, norm-add-relu, norm-add, "
-                 "bias-norm, "
-                 "conv-statistics, gradient-add, pad-add, conv-bias-relu, images-again"},
+         .help = "rewrites of the network to leave out, for measuring: norm-relu, norm-add-relu, "
+                 "norm-add, bias-norm, conv-statistics, gradient-add, pad-add, conv-bias-relu, "
+                 "images-again"},
     };
     memcpy(rows, own, sizeof own);
     return sizeof own / sizeof *own;
