@@ -46,85 +46,6 @@ void training_warn_of(Training *training, FshStatus status, const FshError *erro
         console_warning(&training->session.console, "%s; training goes on", error->message);
 }
 
-/* Makes one rank's state that of all. Returns whether it can be saved: a rank that is lost is reported by the
- * next exchange. */
-static bool share_accumulated(Training *training)
-{
-    Session *session = &training->session;
-    FshError error = {0};
-    FshStatus status = ranks_share_accumulated(session->communicator, session->network.state,
-                                               network_graph(&session->network), &error);
-    if (status && !communicator_is_broken(session->communicator))
-        training_warn_of(training, status, &error);
-    return !status;
-}
-
-static void save_checkpoint(Training *training, const RunState *at)
-{
-    RunState state = *at;
-    training->saved = true;
-    training->state.seconds = state.seconds = training_seconds(training);
-    (void)ranks_sum_metrics(training->session.communicator, &state.metrics,
-                            NULL); /* a lost rank is reported by the next exchange */
-    if (share_accumulated(training))
-        run_files_save_checkpoint(&training->files, &state);
-}
-
-void training_save_checkpoint(Training *training)
-{
-    save_checkpoint(training, &training->state);
-}
-
-/* Saves checkpoint and weights. Returns false if the disk would not take them. */
-static bool save_learnt(Training *training)
-{
-    training_save_checkpoint(training);
-    run_files_save_weights(&training->files, RUN_LAST, &training->state, NULL);
-    run_files_settle(&training->files);
-    return !run_files_stale(&training->files);
-}
-
-bool training_keep_learnt(Training *training)
-{
-    FshError error = {0};
-    if (training_check_weights(training, &error) != FSH_ERR_MISMATCH) /* a lost rank is reported elsewhere */
-        return save_learnt(training);
-    if (training_writes(training))
-        console_warning(&training->session.console, "%s; nothing is saved", error.message);
-    return false;
-}
-
-/* Writes "epoch 3 after 12 steps", or "iteration 20012". */
-static void say_place(const Training *training, char *text, size_t text_bytes)
-{
-    const TrainPlan *plan = &training->session.plan;
-    const RunState *state = &training->state;
-    if (plan_counts_iterations(plan))
-        (void)snprintf(text, text_bytes, "iteration %" PRIu64, plan_iterations(plan, state->steps_done));
-    else
-        (void)snprintf(text, text_bytes, "epoch %" PRIu64 " after %" PRIu64 " steps", state->epoch,
-                       state->step);
-}
-
-FshStatus training_stop_for_signal(Training *training, FshError *error)
-{
-    char place[80];
-    if (training_check_weights(training, error) ==
-        FSH_ERR_MISMATCH) /* a lost rank is reported by those that wait */
-        return FSH_ERR_MISMATCH;
-    (void)save_learnt(training);
-    say_place(training, place, sizeof place);
-    if (!training_writes(training)) {
-        ranks_leave_to_first(training->session.communicator, error);
-        return FSH_ERR_INTERRUPTED;
-    }
-    return fsh_error_set(error, FSH_ERR_INTERRUPTED, "interrupted in %s; %s %s/%s%s", place,
-                         run_files_stale(&training->files) ? "the state could NOT be saved to"
-                                                           : "the state is in",
-                         training->record.folder, record_checkpoint_name,
-                         run_files_stale(&training->files) ? "" : "; --resume auto goes on");
-}
-
 /* ---- one epoch ---- */
 
 bool training_is_better(const Training *training, const Metrics *metrics, const BestEpoch *than)
@@ -388,7 +309,8 @@ static FshStatus run_epoch(Training *training, FshError *error)
     if (state->finished)
         settle_files(training);
     /* If weights could not be saved at the end, resuming saves them: it begins with the evaluation. */
-    save_checkpoint(training, state->finished && run_files_weights_stale(&training->files) ? &learnt : state);
+    training_save_checkpoint_at(
+        training, state->finished && run_files_weights_stale(&training->files) ? &learnt : state);
     return FSH_OK;
 }
 

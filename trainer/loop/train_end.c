@@ -1,4 +1,5 @@
-/* train_end.c - what is said of a run at its end: the result, the verdict, what is missing. */
+/* train_end.c - how a run ends: its checkpoint, also where a signal stops it; the result, the verdict, what
+ * is missing. */
 #include "trainer/loop/train_internal.h"
 
 #include <inttypes.h>
@@ -9,6 +10,90 @@
 #include "common/json_text.h"
 #include "trainer/report/verdict.h"
 #include "trainer/session/describe.h"
+#include "trainer/session/ranks_weights.h"
+
+/* ---- what is kept ---- */
+
+/* Makes one rank's state that of all. Returns whether it can be saved: a rank that is lost is reported by the
+ * next exchange. */
+static bool share_accumulated(Training *training)
+{
+    Session *session = &training->session;
+    FshError error = {0};
+    FshStatus status = ranks_share_accumulated(session->communicator, session->network.state,
+                                               network_graph(&session->network), &error);
+    if (status && !communicator_is_broken(session->communicator))
+        training_warn_of(training, status, &error);
+    return !status;
+}
+
+void training_save_checkpoint_at(Training *training, const RunState *at)
+{
+    RunState state = *at;
+    training->saved = true;
+    training->state.seconds = state.seconds = training_seconds(training);
+    (void)ranks_sum_metrics(training->session.communicator, &state.metrics,
+                            NULL); /* a lost rank is reported by the next exchange */
+    if (share_accumulated(training))
+        run_files_save_checkpoint(&training->files, &state);
+}
+
+void training_save_checkpoint(Training *training)
+{
+    training_save_checkpoint_at(training, &training->state);
+}
+
+/* Saves checkpoint and weights. Returns false if the disk would not take them. */
+static bool save_learnt(Training *training)
+{
+    training_save_checkpoint(training);
+    run_files_save_weights(&training->files, RUN_LAST, &training->state, NULL);
+    run_files_settle(&training->files);
+    return !run_files_stale(&training->files);
+}
+
+bool training_keep_learnt(Training *training)
+{
+    FshError error = {0};
+    if (training_check_weights(training, &error) != FSH_ERR_MISMATCH) /* a lost rank is reported elsewhere */
+        return save_learnt(training);
+    if (training_writes(training))
+        console_warning(&training->session.console, "%s; nothing is saved", error.message);
+    return false;
+}
+
+/* Writes "epoch 3 after 12 steps", or "iteration 20012". */
+static void say_place(const Training *training, char *text, size_t text_bytes)
+{
+    const TrainPlan *plan = &training->session.plan;
+    const RunState *state = &training->state;
+    if (plan_counts_iterations(plan))
+        (void)snprintf(text, text_bytes, "iteration %" PRIu64, plan_iterations(plan, state->steps_done));
+    else
+        (void)snprintf(text, text_bytes, "epoch %" PRIu64 " after %" PRIu64 " steps", state->epoch,
+                       state->step);
+}
+
+FshStatus training_stop_for_signal(Training *training, FshError *error)
+{
+    char place[80];
+    if (training_check_weights(training, error) ==
+        FSH_ERR_MISMATCH) /* a lost rank is reported by those that wait */
+        return FSH_ERR_MISMATCH;
+    (void)save_learnt(training);
+    say_place(training, place, sizeof place);
+    if (!training_writes(training)) {
+        ranks_leave_to_first(training->session.communicator, error);
+        return FSH_ERR_INTERRUPTED;
+    }
+    return fsh_error_set(error, FSH_ERR_INTERRUPTED, "interrupted in %s; %s %s/%s%s", place,
+                         run_files_stale(&training->files) ? "the state could NOT be saved to"
+                                                           : "the state is in",
+                         training->record.folder, record_checkpoint_name,
+                         run_files_stale(&training->files) ? "" : "; --resume auto goes on");
+}
+
+/* ---- what is said ---- */
 
 static double loader_share(const Training *training)
 {
