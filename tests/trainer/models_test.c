@@ -315,8 +315,8 @@ TEST(test_a_vit_has_the_parts_that_its_options_ask_for)
                    "vit_tiny_patch16: --global-pool is \"max\"; it must be token or avg");
     spec = (ModelSpec){.batch = 2, .height = 50, .width = 50, .channels = 3, .classes = 10};
     assert_refused("vit_tiny_patch16", &spec, FSH_ERR_USAGE,
-                   "vit_tiny_patch16: images of 50 x 50 pixels in patches of 16; both sides must be "
-                   "multiples of it: set --train-crop-size and --val-crop-size");
+                   "vit_tiny_patch16: 50 x 50 pixels are no whole patches of 16; set --train-crop-size and "
+                   "--val-crop-size to multiples of it");
 }
 
 TEST(test_options_make_one_resnet_of_another)

@@ -105,8 +105,8 @@ static TensorId build(Graph *graph, TensorId x, const ModelSpec *spec, Vit net)
         return TENSOR_NONE;
     if (spec->height % net.patch || spec->width % net.patch)
         return graph_refuse(graph,
-                            "images of %" PRId64 " x %" PRId64 " pixels in patches of %" PRId64
-                            "; both sides must be multiples of it: set --train-crop-size and --val-crop-size",
+                            "%" PRId64 " x %" PRId64 " pixels are no whole patches of %" PRId64
+                            "; set --train-crop-size and --val-crop-size to multiples of it",
                             spec->height, spec->width, net.patch);
     x = graph_conv2d(
         graph, "patch_embed.proj", x,
