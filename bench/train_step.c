@@ -16,8 +16,8 @@
  *            FOLDER/batch.safetensors (rounding.py makes them)
  * TYPE: f32, tf32 (on a GPU), bf16 or f16. DEVICE: cpu (the usual) or cuda. FSHARD_BENCH_PLANS: a folder for
  * cuDNN's plans. FSHARD_BENCH_NO_FUSE: fusions to leave out, as --no-fuse. FSHARD_BENCH_SYNC_BN, of any
- * value: --sync-bn. Threads: those that OpenMP is
- * given.
+ * value: --sync-bn. FSHARD_BENCH_OPT: sgd (the usual, with Nesterov's momentum), adamw or muon (with adamw
+ * for the rest). Threads: those that OpenMP is given.
  *
  * Several processes with the environment of torchrun, mpirun or srun (scripts/device_ranks.sh), or
  * TRAIN_STEP_GPUS=N, which starts them, step together: images_per_second is of all, BATCH of each.
@@ -111,17 +111,39 @@ static FshStatus open_folder(Job *job, FshError *error)
     return status;
 }
 
+static FshStatus choose_optimizer(Optimizer *optimizer, FshError *error)
+{
+    const char *name = getenv("FSHARD_BENCH_OPT");
+    *optimizer = (Optimizer){.momentum = 0.9,
+                             .nesterov = true,
+                             .weight_decay = 1e-4,
+                             .beta1 = 0.9,
+                             .beta2 = 0.999,
+                             .epsilon = 1e-8};
+    optimizer->muon =
+        (MuonRule){.rest = OPTIMIZER_ADAMW, .rest_rate = 1, .momentum = 0.95, .steps = 5, .nesterov = true};
+    if (!name || strcmp(name, "sgd") == 0)
+        return FSH_OK;
+    optimizer->nesterov = false;
+    optimizer->kind = strcmp(name, "muon") == 0 ? OPTIMIZER_MUON : OPTIMIZER_ADAMW;
+    return optimizer->kind == OPTIMIZER_MUON || strcmp(name, "adamw") == 0
+               ? FSH_OK
+               : fsh_error_set(error, FSH_ERR_USAGE, "FSHARD_BENCH_OPT: '%s' is not sgd, adamw or muon",
+                               name);
+}
+
 static FshStatus make(Job *job, FshError *error)
 {
     const bool pairs = job->model->task == TASK_RESTORATION;
     ModelSpec spec = {.batch = job->batch, .height = job->pixels, .width = job->pixels, .training = true};
-    ModelRecipe recipe = {
-        .mean = {pairs ? 0 : 0.5, pairs ? 0 : 0.5, pairs ? 0 : 0.5},
-        .deviation = {pairs ? 1 : 0.25, pairs ? 1 : 0.25, pairs ? 1 : 0.25},
-        .loss = pairs ? LOSS_CHARBONNIER : LOSS_CROSS_ENTROPY,
-        .compute_type = job->type,
-        .sync_norms = getenv("FSHARD_BENCH_SYNC_BN") != NULL,
-        .optimizer = {.kind = OPTIMIZER_SGD, .momentum = 0.9, .nesterov = true, .weight_decay = 1e-4}};
+    ModelRecipe recipe = {.mean = {pairs ? 0 : 0.5, pairs ? 0 : 0.5, pairs ? 0 : 0.5},
+                          .deviation = {pairs ? 1 : 0.25, pairs ? 1 : 0.25, pairs ? 1 : 0.25},
+                          .loss = pairs ? LOSS_CHARBONNIER : LOSS_CROSS_ENTROPY,
+                          .compute_type = job->type,
+                          .sync_norms = getenv("FSHARD_BENCH_SYNC_BN") != NULL};
+    FshStatus status = choose_optimizer(&recipe.optimizer, error);
+    if (status)
+        return status;
     if (job->type == DATA_F16) {
         recipe.optimizer.loss_scaling = true;
         recipe.optimizer.scale_init = job->loss_scale;
@@ -134,7 +156,7 @@ static FshStatus make(Job *job, FshError *error)
                                     .tf32 = job->tf32,
                                     .plan_cache = getenv("FSHARD_BENCH_PLANS"),
                                     .device_index = (int)job->place.local_rank};
-    FshStatus status = backend_open(&job->backend, job->device, &options, error);
+    status = backend_open(&job->backend, job->device, &options, error);
     if (!status && backend_free_memory(job->backend, &job->free_bytes, NULL))
         job->free_bytes = 0;
     if (!status && job->place.world_size > 1)

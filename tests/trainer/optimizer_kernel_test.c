@@ -12,6 +12,7 @@
 #include "common/random.h"
 #include "tests/support/support.h"
 #include "trainer/backend/cuda/kernels/kernels_update.h"
+#include "trainer/graph/muon.h"
 
 static void *on_device(const void *values, size_t bytes)
 {
@@ -110,6 +111,8 @@ typedef struct Updater {
     UpdateTensor tensors[TENSORS];
     void *gradients[TENSORS];
     UpdateTable table;
+    MuonSlab *slabs; /* of muon's matrices, in device memory */
+    int64_t slab_count;
     float *numbers; /* learning rate, step, micro, scale, tracker, norm, updated */
     void *scratch;
     void *owned[TENSORS * 12];
@@ -135,7 +138,8 @@ static void *filled(size_t count, uint16_t value)
 
 static bool keeps(const Optimizer *o, int slot)
 {
-    const bool moments = o->kind != OPTIMIZER_SGD && o->kind != OPTIMIZER_LARS;
+    const OptimizerKind rule = muon_rest_kind(o);
+    const bool moments = rule != OPTIMIZER_SGD && rule != OPTIMIZER_LARS;
     const bool kept[OPTIMIZER_SLOT_COUNT] = {[SLOT_MOMENTUM_BUFFER] = !moments,
                                              [SLOT_EXP_AVG] = moments,
                                              [SLOT_EXP_AVG_SQ] = moments,
@@ -186,19 +190,48 @@ static void add_weights(Updater *updater, int t, UpdatePiece *pieces)
     }
 }
 
+/* Makes matrices of two tensors where the optimizer is muon: wide and tall, one after the other in scratch
+ * memory; slabs: room for theirs. */
+static uint64_t add_matrices(Updater *updater, MuonSlab *slabs)
+{
+    static const int tensors[] = {2, 3};
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < 2 && updater->optimizer.kind == OPTIMIZER_MUON; i++) {
+        const int t = tensors[i], rows = pitch_of(shapes[t].rows), pitch = pitch_of(shapes[t].channels);
+        updater->tensors[t].matrix = (MuonMatrix){.step_offset_bytes = bytes,
+                                                  .result_offset_bytes = bytes,
+                                                  .rows = shapes[t].rows,
+                                                  .columns = shapes[t].channels,
+                                                  .pitch = pitch,
+                                                  .scale = 0.5F};
+        bytes += (uint64_t)rows * (uint64_t)pitch * sizeof(uint16_t);
+        for (int first = 0; first < rows * pitch; first += MUON_SLAB) {
+            const int rest = rows * pitch - first;
+            assert_true(updater->slab_count < PIECES_MAX);
+            slabs[updater->slab_count++] =
+                (MuonSlab){.first = first, .count = rest < MUON_SLAB ? rest : MUON_SLAB, .tensor = t};
+        }
+    }
+    return bytes;
+}
+
 static void updater_start(Updater *updater, const Optimizer *optimizer, bool narrow, ElementType element)
 {
     UpdatePiece pieces[PIECES_MAX];
+    MuonSlab slabs[PIECES_MAX];
     *updater = (Updater){.optimizer = *optimizer, .narrow = narrow, .element = element};
     for (int t = 0; t < TENSORS; t++)
         add_weights(updater, t, pieces);
+    const uint64_t matrix_bytes = add_matrices(updater, slabs);
+    if (updater->slab_count > 0)
+        updater->slabs = own(updater, on_device(slabs, (size_t)updater->slab_count * sizeof *updater->slabs));
     UpdateTable *table = &updater->table;
     table->parameter_count = TENSORS;
     table->parameter_pieces = table->piece_count;
     table->tensors = own(updater, on_device(updater->tensors, sizeof updater->tensors));
     table->pieces = own(updater, on_device(pieces, (size_t)table->piece_count * sizeof *pieces));
     table->control = own(updater, on_device(NULL, kernel_update_control_bytes(TENSORS)));
-    updater->scratch = own(updater, on_device(NULL, kernel_update_scratch_bytes(table)));
+    updater->scratch = own(updater, on_device(NULL, kernel_update_scratch_bytes(table) + matrix_bytes));
     updater->numbers = own(updater, on_device((float[7]){0.05F, 0, 0, 64, 0, 0, 0}, 7 * sizeof(float)));
 }
 
@@ -248,6 +281,14 @@ static void updater_run(const Updater *updater, int run)
     if (kind == UPDATE_JOINED)
         assert_int_equal(kernel_update_join(o, &updater->table, &numbers, NULL, NULL), cudaSuccess);
     assert_int_equal(kernel_update(o, &updater->table, &numbers, kind, updater->scratch, NULL), cudaSuccess);
+    if (updater->slab_count > 0) { /* as if no step of Newton and Schulz were made */
+        char *matrices = (char *)updater->scratch + kernel_update_scratch_bytes(&updater->table);
+        assert_int_equal(
+            kernel_muon_normalize(&updater->table, updater->slabs, updater->slab_count, matrices, NULL),
+            cudaSuccess);
+        assert_int_equal(kernel_update_muon(o, &updater->table, &numbers, kind, updater->scratch, NULL),
+                         cudaSuccess);
+    }
     assert_int_equal(cudaDeviceSynchronize(), cudaSuccess);
 }
 
@@ -286,7 +327,8 @@ static const Optimizer plain = {.momentum = 0.9,
                                 .beta2 = 0.99,
                                 .epsilon = 1e-6,
                                 .trust_coefficient = 0.02,
-                                .weight_decay = 0.01};
+                                .weight_decay = 0.01,
+                                .muon = {.momentum = 0.9, .nesterov = true, .renorm = true}};
 
 static Optimizer with_everything(void)
 {

@@ -448,7 +448,7 @@ TEST(test_options_that_would_do_nothing_are_refused)
     } cases[] = {
         {"lr-step-size", "--lr-step-size: does nothing here; it is for --lr-scheduler step", false},
         {"opt-betas", "--opt-betas: does nothing here", false},
-        {"momentum", "--momentum: does nothing here; it is for --opt sgd and lars", true},
+        {"momentum", "--momentum: does nothing here; it is for --opt sgd, lars and muon", true},
         {"label-smoothing", "it is for classes", true},
         {"crop-border", "it is for pairs", false},
         {"model-ema-decay", "it is for --model-ema", false},

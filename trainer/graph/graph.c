@@ -518,7 +518,7 @@ int64_t graph_forward_flops(const Graph *graph)
 {
     int64_t flops = 0;
     for (size_t i = 0; i < graph->node_count; i++)
-        if (op_row(graph->nodes[i].op)->infer) /* backward ops have none */
+        if (op_row(graph->nodes[i].op)->infer && graph->nodes[i].op != OP_UPDATE) /* backward ops have none */
             flops += graph_node_flops(graph, (NodeId)i);
     return flops;
 }

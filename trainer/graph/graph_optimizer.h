@@ -16,9 +16,31 @@ typedef enum OptimizerKind {
     OPTIMIZER_RADAM,
     OPTIMIZER_RADAMW,
     OPTIMIZER_RANGER,
+    OPTIMIZER_MUON,
     OPTIMIZER_KIND_COUNT
 } OptimizerKind;
 extern const char *const optimizer_names[]; /* "sgd", "adam", "adamw", "lars", "lamb", …, NULL */
+
+/* By what Muon's steps are multiplied, for a matrix of `rows` outputs and `columns` inputs: the adjust_lr_fn
+ * of torch.optim.Muon and of timm. */
+typedef enum MuonScale {
+    MUON_MATCH_RMS_ADAMW,    /* 0.2 sqrt(max(rows, columns)): Liu et al. 2025 */
+    MUON_ORIGINAL,           /* sqrt(max(1, rows / columns)): Jordan 2024 */
+    MUON_SPECTRAL_UNCLAMPED, /* sqrt(rows / columns): Bernstein 2025 */
+} MuonScale;
+extern const char *const muon_scale_names[]; /* "match_rms_adamw", "original", "spectral_unclamped", NULL */
+
+/* What OPTIMIZER_MUON does to the matrices of hidden layers (muon.h says which these are). Everything else,
+ * the rest, is moved as if Optimizer.kind were `rest`, by the numbers of Optimizer. */
+typedef struct MuonRule {
+    OptimizerKind rest; /* not muon, lars, lamb */
+    double rest_rate;   /* the rest's learning rate is the input's times this */
+    double momentum, weight_decay;
+    int64_t steps; /* of Newton and Schulz */
+    MuonScale scale;
+    bool nesterov;
+    bool renorm; /* before each update a matrix gets the norm sqrt(rows), as in airbench94_muon */
+} MuonRule;
 
 /* The update, with all that stands around it. g: the gradient; t: updates made, this one included.
  *
@@ -36,6 +58,8 @@ extern const char *const optimizer_names[]; /* "sgd", "adam", "adamw", "lars", "
  *          w -= lr m' sqrt((r_t - 4) (r_t - 2) r / ((r - 4) (r - 2) r_t)) sqrt(1 - beta2^t) / (sqrt(s) +
  *          epsilon) where r_t > 5, else w -= lr m'           Liu et al. 2020; torch.optim.RAdam
  *   radamw, ranger  radam's, with adamw's decay; ranger is that with lookahead
+ *   muon   v = momentum v + g;  w *= 1 - lr decay;
+ *          w -= lr scale orthogonal(nesterov ? g + momentum v : v)  Jordan 2024; torch.optim.Muon: muon.h
  *
  * Parameters whose `decays` is off (norms, biases) get no weight decay, and trust 1 in lars and lamb. lr and
  * decay are those below times the parameter's own factors (graph_set_factors).
@@ -75,6 +99,7 @@ typedef struct Optimizer {
     int64_t scale_interval;
     bool nesterov; /* sgd, lars */
     bool ema_warmup, loss_scaling, cycles_momentum;
+    MuonRule muon; /* muon */
 } Optimizer;
 
 /* What a tensor of TENSOR_OPTIMIZER is to its parameter. */

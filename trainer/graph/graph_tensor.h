@@ -66,6 +66,7 @@ typedef struct Tensor {
     bool decays;             /* TENSOR_PARAMETER: weight decay applies (off for norms and biases) */
     bool frozen;             /* TENSOR_PARAMETER: it is not trained (graph_freeze) */
     double rate, decay;      /* TENSOR_PARAMETER: factors of learning rate and weight decay, 1 at first */
+    bool muon;               /* TENSOR_PARAMETER: Muon's, not the rest's (graph_update marks it: muon.h) */
     Initializer initializer; /* TENSOR_PARAMETER, TENSOR_BUFFER, TENSOR_OPTIMIZER */
     bool saved_without_ones; /* TENSOR_PARAMETER: files of weights have its shape without dimensions of 1 */
     float drop_rate;         /* TENSOR_INPUT of graph_drop_path: its rate; other tensors: 0 */

@@ -4,8 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *const optimizer_names[] = {"sgd",    "adam",  "adamw",  "lars",   "lamb",
-                                       "nadamw", "radam", "radamw", "ranger", NULL};
+#include "trainer/graph/muon.h"
+
+const char *const optimizer_names[] = {"sgd",   "adam",   "adamw",  "lars", "lamb", "nadamw",
+                                       "radam", "radamw", "ranger", "muon", NULL};
 const char *const optimizer_slot_names[] = {"momentum_buffer", "exp_avg", "exp_avg_sq", "slow",
                                             "accumulated",     "ema"};
 const char loss_scale_name[] = "scaler.scale";
@@ -62,10 +64,31 @@ static bool betas_are_sound(const Optimizer *o)
     return is_share(o->beta1) && is_share(o->beta2) && o->epsilon > 0;
 }
 
+/* Fails with the first of Muon's own numbers that makes no sense. */
+static void refuse_muon(Graph *graph, const MuonRule *m)
+{
+    if (m->rest == OPTIMIZER_MUON || m->rest == OPTIMIZER_LARS || m->rest == OPTIMIZER_LAMB)
+        graph_fail(graph, FSH_ERR_USAGE, "muon: %s for the rest; it may be sgd, adam or one of its kind",
+                   optimizer_names[m->rest]);
+    else if (!is_share(m->momentum) || (m->nesterov && m->momentum == 0))
+        graph_fail(graph, FSH_ERR_USAGE,
+                   "muon: momentum %g; it must be at least 0 and below 1 (above 0 for nesterov)",
+                   m->momentum);
+    else if (!(m->weight_decay >= 0) || !(m->rest_rate >= 0) || m->steps < 1)
+        graph_fail(graph, FSH_ERR_USAGE,
+                   "muon: weight decay %g, %g times the learning rate for the rest, %lld steps; none may be "
+                   "below 0, and one step is the least",
+                   m->weight_decay, m->rest_rate, (long long)m->steps);
+}
+
 /* Fails with the first number that makes no sense. Returns true if there was one. */
 static bool refuse_numbers(Graph *graph, const Optimizer *o)
 {
-    const bool keeps_momentum = optimizer_has_momentum(o->kind);
+    if (o->kind == OPTIMIZER_MUON)
+        refuse_muon(graph, &o->muon);
+    if (graph->failure.status)
+        return true;
+    const bool keeps_momentum = optimizer_has_momentum(muon_rest_kind(o));
     const char *name = optimizer_names[o->kind];
     if (keeps_momentum && !momentum_is_sound(o))
         graph_fail(graph, FSH_ERR_USAGE,
@@ -127,7 +150,7 @@ static void add_slot(Graph *graph, TensorId of, OptimizerSlot slot)
 
 static void add_parameter_slots(Graph *graph, TensorId parameter, const Optimizer *o)
 {
-    if (optimizer_has_momentum(o->kind)) {
+    if (graph->tensors[parameter].tensor.muon || optimizer_has_momentum(muon_rest_kind(o))) {
         add_slot(graph, parameter, SLOT_MOMENTUM_BUFFER);
     } else {
         add_slot(graph, parameter, SLOT_EXP_AVG);
@@ -183,6 +206,8 @@ void graph_update(Graph *graph, const Optimizer *optimizer)
     const TensorId momentum = optimizer->cycles_momentum ? optimizer->momentum_of_run : TENSOR_NONE;
     if (optimizer->cycles_momentum && refuse_input(graph, momentum, "momentum"))
         return;
+    if (optimizer->kind == OPTIMIZER_MUON)
+        muon_mark(graph, &optimizer->muon);
     add_state(graph, optimizer);
     const TensorId scale = find_loss_scale(graph, optimizer);
     Node node = {.op = OP_UPDATE,
@@ -228,7 +253,16 @@ static int64_t update_bytes(const Graph *graph, const Node *node)
     return bytes;
 }
 
+/* Returns the operations of Muon's products; nothing else is counted. */
+static int64_t update_flops(const Graph *graph, const Node *node)
+{
+    int64_t flops = 0;
+    for (size_t t = 0; t < graph_tensor_count(graph); t++)
+        flops += muon_step_flops(graph_tensor(graph, (TensorId)t));
+    return flops * node->as.update.muon.steps;
+}
+
 const OpRow op_rows_optimizer[] = {
-    {.op = OP_UPDATE, .name = "update", .infer = update_infer, .bytes = update_bytes},
+    {.op = OP_UPDATE, .name = "update", .infer = update_infer, .flops = update_flops, .bytes = update_bytes},
     {.name = NULL},
 };

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "trainer/graph/muon.h"
 #include "trainer/models/networks.h"
 
 /* The networks of each file of this folder; each list ends with one without a name. */
@@ -130,6 +131,9 @@ FshStatus model_graph(const Model *model, const ModelSpec *spec, const ModelReci
         graph_differentiate(graph, loss);
         graph_fuse_backward(graph, fusions);
         graph_update(graph, &optimizer);
+        if (optimizer.kind == OPTIMIZER_MUON && muon_parameter_count(graph) == 0)
+            graph_refuse(graph, "muon moves the matrices of hidden layers, and it trains none: take --opt %s",
+                         optimizer_names[muon_rest_kind(&optimizer)]);
     }
     status = graph_check(graph, error);
     if (status) {

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "trainer/graph/muon.h"
 #include "trainer/plan/recipe.h"
 
 typedef struct Facts {
@@ -92,9 +93,25 @@ static bool keeps_momentum(const Facts *f)
     return !cycles_momentum(f);
 }
 
-static bool is_sgd(const Facts *f)
+static bool is_muon(const Facts *f)
 {
-    return has_optimizer(f, OPTIMIZER_SGD);
+    return has_optimizer(f, OPTIMIZER_MUON);
+}
+
+/* Returns whether something is moved by this rule: all, or what is not Muon's. */
+static bool has_rule(const Facts *f, OptimizerKind kind)
+{
+    return muon_rest_kind(&f->plan->recipe.optimizer) == kind;
+}
+
+static bool has_nesterov(const Facts *f)
+{
+    return has_optimizer(f, OPTIMIZER_SGD) || is_muon(f);
+}
+
+static bool is_muon_with_sgd(const Facts *f)
+{
+    return is_muon(f) && has_rule(f, OPTIMIZER_SGD);
 }
 
 static bool is_lars(const Facts *f)
@@ -104,17 +121,18 @@ static bool is_lars(const Facts *f)
 
 static bool has_momentum(const Facts *f)
 {
-    return optimizer_has_momentum(f->plan->recipe.optimizer.kind);
+    return optimizer_has_momentum(f->plan->recipe.optimizer.kind) || is_muon(f);
 }
 
 static bool has_moments(const Facts *f)
 {
-    return !has_momentum(f);
+    return !has_rule(f, OPTIMIZER_SGD) && !has_rule(f, OPTIMIZER_LARS);
 }
 
 static bool scales_lr(const Facts *f)
 {
-    return has_momentum(f) && f->options->schedule.lr == 0;
+    const bool open = is_muon(f) ? f->options->muon.rest_lr == 0 : f->options->schedule.lr == 0;
+    return open && (has_rule(f, OPTIMIZER_SGD) || is_lars(f));
 }
 
 static bool looks_ahead(const Facts *f)
@@ -267,14 +285,24 @@ static const struct Rule {
     {AT(schedule.lr_gamma), is_step, "--lr-scheduler step"},
     {AT(schedule.lr_warmup_method), has_warmup, "a warm-up (--lr-warmup-epochs)"},
     {AT(schedule.lr_warmup_factor), has_warmup, "a warm-up (--lr-warmup-epochs)"},
-    {AT(schedule.lr_base), scales_lr, "sgd and lars without --lr"},
-    {AT(update.momentum), has_momentum, "--opt sgd and lars"},
+    {AT(schedule.lr_base), scales_lr, "sgd and lars without --lr, --muon-rest sgd without --rest-lr"},
+    {AT(update.momentum), has_momentum, "--opt sgd, lars and muon"},
     {AT(update.momentum), keeps_momentum,
      "runs without --cycle-momentum, which --lr-scheduler one-cycle has"},
-    {AT(update.nesterov), is_sgd, "--opt sgd"},
+    {AT(update.nesterov), has_nesterov, "--opt sgd and muon"},
+    {AT(muon.rest), is_muon, "--opt muon"},
+    {AT(muon.adjust), is_muon, "--opt muon"},
+    {AT(muon.ns_steps), is_muon, "--opt muon"},
+    {AT(muon.renorm), is_muon, "--opt muon"},
+    {AT(muon.rest_lr), is_muon, "--opt muon"},
+    {AT(muon.rest_momentum), is_muon_with_sgd, "--opt muon with --muon-rest sgd"},
+    {AT(muon.rest_momentum), keeps_momentum,
+     "runs without --cycle-momentum, which --lr-scheduler one-cycle has"},
+    {AT(muon.rest_weight_decay), is_muon, "--opt muon"},
     {AT(update.trust_coefficient), is_lars, "--opt lars"},
-    {AT(update.betas), has_moments, "--opt other than sgd and lars"},
-    {AT(update.optimizer_epsilon), has_moments, "--opt other than sgd and lars"},
+    {AT(update.betas), has_moments, "--opt other than sgd and lars, and --muon-rest other than sgd"},
+    {AT(update.optimizer_epsilon), has_moments,
+     "--opt other than sgd and lars, and --muon-rest other than sgd"},
     {AT(update.lookahead_alpha), looks_ahead, "--lookahead"},
     {AT(update.head_only), is_classes, "classes; --freeze names what stays as it is"},
     {AT(update.freeze), trains_layers, "runs without --head-only"},

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "trainer/graph/muon.h"
 #include "trainer/plan/recipe.h"
 
 typedef struct Teller {
@@ -210,10 +211,22 @@ static void tell_evaluation(const Teller *teller, const TrainPlan *plan)
     tell(teller, &line);
 }
 
+static void say_muon(Line *line, const MuonRule *m)
+{
+    say(line, "muon momentum %g%s, %lld steps, %s%s, weight decay %g; for the rest ", m->momentum,
+        m->nesterov ? " (Nesterov)" : "", (long long)m->steps, muon_scale_names[m->scale],
+        m->renorm ? ", renorm" : "", m->weight_decay);
+    if (m->rest_rate != 1)
+        say(line, "%.4g times the learning rate, ", m->rest_rate);
+}
+
 static void say_optimizer(Line *line, const Optimizer *o)
 {
-    say(line, "%s", optimizer_names[o->kind]);
-    if (optimizer_has_momentum(o->kind))
+    const OptimizerKind rule = muon_rest_kind(o);
+    if (o->kind == OPTIMIZER_MUON)
+        say_muon(line, &o->muon);
+    say(line, "%s", optimizer_names[rule]);
+    if (optimizer_has_momentum(rule))
         say(line, " momentum %g%s", o->momentum, o->nesterov ? " (Nesterov)" : "");
     else
         say(line, " betas %g:%g", o->beta1, o->beta2);

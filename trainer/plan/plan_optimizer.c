@@ -33,9 +33,9 @@ size_t update_options_rows(UpdateOptions *o, Option *rows)
          .choices = optimizer_names, .has_auto = true, .hints = train_optimizer_hints,
          .help = "the optimizer; auto: sgd, or adamw for pairs"},
         {.name = "momentum", .kind = OPTION_REAL, .value = &o->momentum, .argument = "X", .maximum = 0.9999,
-         .help = "of sgd and lars"},
+         .help = "of sgd and lars, and of muon's matrices; 0.9, 0.95 with muon, unless given"},
         {.name = "nesterov", .kind = OPTION_FLAG, .value = &o->nesterov,
-         .help = "Nesterov's form of momentum, for sgd"},
+         .help = "Nesterov's form of momentum, for sgd and muon"},
         {.name = "opt-betas", .kind = OPTION_TEXT, .value = &o->betas, .argument = "B1:B2",
          .help = "of all but sgd and lars; 0.95:0.99 with ranger unless given"},
         {.name = "opt-eps", .kind = OPTION_REAL, .value = &o->optimizer_epsilon, .argument = "X",
@@ -105,10 +105,10 @@ static UpdateOptions complete(const TrainPlan *plan, const TrainOptions *options
     if (ranger && !train_given(options, &given->lookahead_steps))
         own.lookahead_steps = 6;
     if (!train_given(options, &given->weight_decay))
-        own.weight_decay = plan_is_pairs(plan)         ? 0
-                           : ranger                    ? 0.01
-                           : optimizer_decouples(kind) ? 0.05
-                                                       : given->weight_decay;
+        own.weight_decay = plan_is_pairs(plan)                                   ? 0
+                           : ranger                                              ? 0.01
+                           : optimizer_decouples(kind) || kind == OPTIMIZER_MUON ? 0.05
+                                                                                 : given->weight_decay;
     return own;
 }
 
@@ -150,6 +150,7 @@ FshStatus plan_optimizer(TrainPlan *plan, const TrainOptions *options, FshError 
         .scale_interval = 2000,
         .learning_rate = TENSOR_NONE,
     };
+    plan_muon(plan, options);
     if (own->nesterov && train_given(options, &options->update.nesterov) && own->momentum == 0)
         return fsh_error_set(error, FSH_ERR_USAGE, "--nesterov: wants --momentum above 0");
     return FSH_OK;

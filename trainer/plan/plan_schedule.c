@@ -50,7 +50,8 @@ size_t schedule_options_rows(ScheduleOptions *o, Option *rows)
     const Option own[] = {
         {.name = "lr", .kind = OPTION_REAL, .value = &o->lr, .argument = "X", .maximum = 1e6,
          .group = "Learning rate",
-         .help = "highest learning rate; 0: for sgd and lars --lr-base times batch size / 256, else 0.001"},
+         .help = "highest learning rate; 0: for sgd and lars --lr-base times batch size / 256, for muon 0.02 "
+                 "where --muon-adjust-lr is not match_rms_adamw, else 0.001"},
         {.name = "lr-base", .kind = OPTION_REAL, .value = &o->lr_base, .argument = "X", .maximum = 1e6,
          .help = "highest learning rate for a batch of 256 images"},
         {.name = "lr-scheduler", .kind = OPTION_CHOICE, .value = &o->lr_scheduler, .argument = "NAME",
@@ -144,15 +145,24 @@ size_t schedule_options_rows(ScheduleOptions *o, Option *rows)
 
 /* ---- learning rate ---- */
 
+/* Returns the learning rate of sgd for the total batch. */
+static double rate_of_momentum(const TrainPlan *plan, const TrainOptions *options)
+{
+    const double batches = (double)options->training.grad_accum_steps;
+    return options->schedule.lr_base * (double)plan_total_batch(plan) * batches / 256;
+}
+
 static double choose_rate(const TrainPlan *plan, const TrainOptions *options)
 {
     const ScheduleOptions *own = &options->schedule;
     const OptimizerKind kind = plan->recipe.optimizer.kind;
     if (own->lr > 0)
         return own->lr;
+    if (kind == OPTIMIZER_MUON)
+        return plan_muon_rate(plan, lr_of_moments);
     if (!optimizer_has_momentum(kind))
         return lr_of_moments;
-    return own->lr_base * (double)plan_total_batch(plan) * (double)options->training.grad_accum_steps / 256;
+    return rate_of_momentum(plan, options);
 }
 
 /* Returns the steps of the warm-up that is given in epochs, or chosen. epochs: passes of the run. */
@@ -271,6 +281,7 @@ FshStatus plan_schedule(TrainPlan *plan, const TrainOptions *options, FshError *
         .momentum_max = own->max_momentum,
     };
     plan->recipe.optimizer.cycles_momentum = plan->schedule.cycles_momentum;
+    plan_muon_rest_rate(plan, options, lr_of_moments, rate_of_momentum(plan, options));
     FshStatus status = plan_warmup(plan, options, error);
     if (!status)
         status = plan_step_size(plan, options, &plan->schedule.step_size, error);

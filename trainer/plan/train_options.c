@@ -39,6 +39,7 @@ TrainOptions train_options_default(void)
         .ranks = rank_options_default(),
         .training = training_options_default(),
         .update = update_options_default(),
+        .muon = muon_options_default(),
         .schedule = schedule_options_default(),
         .image = image_options_default(),
         .views = augmentation_default(),
@@ -148,6 +149,7 @@ void train_options_rows(TrainOptions *o, Option *rows)
     at = take(at, rank_options_rows(&o->ranks, at), 0);
     at = take(at, training_options_rows(&o->training, at), 0);
     at = take(at, update_options_rows(&o->update, at), USE_LEARN);
+    at = take(at, muon_options_rows(&o->muon, at), USE_LEARN);
     at = take(at, schedule_options_rows(&o->schedule, at), USE_LEARN);
     at = take(at, image_options_rows(&o->image, at), 0);
     at = take(at, augmentation_rows(&o->views, at), USE_SAMPLES);

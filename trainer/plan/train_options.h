@@ -15,6 +15,7 @@
 #include "trainer/plan/plan_data.h"
 #include "trainer/plan/plan_device.h"
 #include "trainer/plan/plan_images.h"
+#include "trainer/plan/plan_muon.h"
 #include "trainer/plan/plan_optimizer.h"
 #include "trainer/plan/plan_schedule.h"
 #include "trainer/plan/plan_training.h"
@@ -54,6 +55,7 @@ typedef struct TrainOptions {
 
     TrainingOptions training;
     UpdateOptions update;
+    MuonOptions muon;
     ScheduleOptions schedule;
 
     ImageOptions image;

@@ -159,6 +159,13 @@ FshStatus plan_length(TrainPlan *plan, const TrainOptions *options, FshError *er
 FshStatus plan_training(TrainPlan *plan, const TrainOptions *options, FshError *error);
 /* Decide the optimizer, then the learning rate, then plateau and early stopping: parts of plan_training. */
 FshStatus plan_optimizer(TrainPlan *plan, const TrainOptions *options, FshError *error);
+/* Of plan_optimizer and plan_schedule, for muon: its rule, from the optimizer that would be there without it;
+ * its learning rate; and that of the rest, as a part of it. rate_of_moments, rate_of_momentum: what adamw and
+ * sgd get where none is given. */
+void plan_muon(TrainPlan *plan, const TrainOptions *options);
+double plan_muon_rate(const TrainPlan *plan, double rate_of_moments);
+void plan_muon_rest_rate(TrainPlan *plan, const TrainOptions *options, double rate_of_moments,
+                         double rate_of_momentum);
 FshStatus plan_schedule(TrainPlan *plan, const TrainOptions *options, FshError *error);
 FshStatus plan_watch(TrainPlan *plan, const TrainOptions *options, FshError *error);
 /* Refuses every given option that the plan does not use, and notes those of a recipe; where nothing is

@@ -8,6 +8,7 @@
 #include "common/options_config.h"
 #include "common/progress.h"
 #include "trainer/plan/recipe.h"
+#include "trainer/graph/muon.h"
 #include "trainer/session/expect.h"
 #include "trainer/session/memory_table.h"
 #include "trainer/session/run_space.h"
@@ -90,6 +91,10 @@ static json_t *plan_json(const Session *session)
             json_integer((json_int_t)graph_trained_count(network_graph(&session->network))));
     if (plan->train_count)
         (void)json_object_set_new(object, "weight_decay", json_real(plan->recipe.optimizer.weight_decay));
+    if (plan->train_count && plan->recipe.optimizer.kind == OPTIMIZER_MUON)
+        (void)json_object_set_new(
+            object, "muon_parameters",
+            json_integer((json_int_t)muon_parameter_count(network_graph(&session->network))));
     if (plan->world_size > 1) {
         (void)json_object_set_new(object, "ranks", json_integer((json_int_t)plan->world_size));
         (void)json_object_set_new(object, "total_batch_size",
@@ -188,6 +193,9 @@ void describe_network(const Session *session, FILE *stream)
     if (graph_trained_count(graph) < graph_parameter_count(graph))
         (void)fprintf(stream, "%-38s %-22s %-22s %12" PRId64 "\n", "trained", "", "",
                       graph_trained_count(graph));
+    if (muon_parameter_count(graph) > 0)
+        (void)fprintf(stream, "%-38s %-22s %-22s %12" PRId64 "\n", "moved by muon", "", "",
+                      muon_parameter_count(graph));
     (void)fputc('\n', stream);
 
     memory_table_print(session, stream);

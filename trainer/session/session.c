@@ -12,6 +12,7 @@
 #include "common/progress.h"
 #include "common/resolve.h"
 #include "trainer/data/class_weights.h"
+#include "trainer/graph/muon.h"
 #include "trainer/session/memory_table.h"
 #include "trainer/session/ranks_alike.h"
 #include "trainer/session/session_alike.h"
@@ -412,10 +413,13 @@ void session_describe(Session *session)
     const TrainPlan *plan = &session->plan;
     const Graph *graph = network_graph(&session->network);
     const ModelSpec *spec = plan->edge_count ? &plan->train_spec : &plan->evaluation_spec;
-    char memory[400], trained[48] = "";
+    const int64_t by_muon = muon_parameter_count(graph);
+    char memory[400], trained[48] = "", muon[40] = "";
     if (graph_trained_count(graph) < graph_parameter_count(graph))
         (void)snprintf(trained, sizeof trained, ", %lld of them trained",
                        (long long)graph_trained_count(graph));
+    if (by_muon > 0)
+        (void)snprintf(muon, sizeof muon, ", %lld moved by muon", (long long)by_muon);
     console_line(&session->console, "ftrain (fshard) %s", FSHARD_VERSION);
     if (!session->data.inputs_alone) /* for images without a dataset --predict prints the rest */
         plan_describe(plan, &session->data, print_plan_line, &session->console);
@@ -432,8 +436,8 @@ void session_describe(Session *session)
                         fsh_manifest(session->data.dataset)->class_names[1],
                         fsh_manifest(session->data.dataset)->class_names[0],
                         fsh_manifest(session->data.dataset)->class_names[1]);
-    console_line(&session->console, "network: %s, %.2f M parameters%s, %.3g GFLOP an image forward",
-                 plan->model->name, (double)graph_parameter_count(graph) / 1e6, trained,
+    console_line(&session->console, "network: %s, %.2f M parameters%s%s, %.3g GFLOP an image forward",
+                 plan->model->name, (double)graph_parameter_count(graph) / 1e6, trained, muon,
                  (double)graph_forward_flops(graph) / 1e9 / (double)spec->batch);
     console_line(&session->console, "memory: %s", memory_table_line(session, memory, sizeof memory));
     session_describe_weights(session);

@@ -127,6 +127,23 @@ static void lamb_apply(const AdamStep *step, float rate, float *w, const float *
         w[i] -= rate * lamb_direction(&a, w[i], m[i], s[i]);
 }
 
+static void muon_step(float momentum, bool nesterov, float *v, const float *g, float *step, int64_t count)
+{
+    const float ahead = nesterov ? momentum : 1, own = nesterov ? 1 : 0;
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++) {
+        v[i] = momentum * v[i] + g[i];
+        step[i] = own * g[i] + ahead * v[i];
+    }
+}
+
+static void muon_apply(float kept, float far, float *w, const float *step, int64_t count)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++)
+        w[i] = kept * w[i] - far * step[i];
+}
+
 const CpuUpdateKernels FSHARD_UPDATE_KERNELS = {
     .sum_squares = sum_squares,
     .gradient = gradient,
@@ -135,4 +152,6 @@ const CpuUpdateKernels FSHARD_UPDATE_KERNELS = {
     .adam = adam,
     .lamb_moments = lamb_moments,
     .lamb_apply = lamb_apply,
+    .muon_step = muon_step,
+    .muon_apply = muon_apply,
 };

@@ -45,6 +45,10 @@ typedef struct CpuUpdateKernels {
     /* Computes w -= rate * u. */
     void (*lamb_apply)(const AdamStep *step, float rate, float *w, const float *m, const float *s,
                        int64_t count);
+    /* Moves a momentum, v = momentum v + g, and makes the step nesterov ? g + momentum v : v. */
+    void (*muon_step)(float momentum, bool nesterov, float *v, const float *g, float *step, int64_t count);
+    /* Computes w = kept w - far step. */
+    void (*muon_apply)(float kept, float far, float *w, const float *step, int64_t count);
 } CpuUpdateKernels;
 
 #endif

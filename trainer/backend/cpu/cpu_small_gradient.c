@@ -167,8 +167,11 @@ FshStatus cpu_small_gradient_prepare(CpuStep *step, const DnnConvolution *c, con
         if (pixels == 0)
             continue;
         most_pixels = pixels > most_pixels ? pixels : most_pixels;
-        status = dnn_product_new(&tap->product, engine,
-                                 &(DnnProduct){c->type, pixels, c->in_channels, c->out_channels}, error);
+        status = dnn_product_new(
+            &tap->product, engine,
+            &(DnnProduct){
+                .type = c->type, .inner = pixels, .rows = c->in_channels, .columns = c->out_channels},
+            error);
         if (!status && dnn_primitive_scratch_bytes(tap->product) > own_bytes)
             own_bytes = dnn_primitive_scratch_bytes(tap->product);
     }

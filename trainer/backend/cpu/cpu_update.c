@@ -1,70 +1,22 @@
-/* The update: all parameters, cut into chunks of CHUNK elements, which threads take one by one. Whatever
- * happens to a chunk (gradient scaled, moments, weights, lookahead, average) happens while it lies in the
- * first-level cache, so each array crosses the memory bus once in a pass; clipping, loss scaling and lars
- * need a norm first, and read the gradient twice; lamb needs one in the middle, and reads weights and moments
- * twice. Floors, in bytes for a parameter:
+/* The update: all parameters, cut into chunks of UPDATE_CHUNK elements, which threads take one by one.
+ * Whatever happens to a chunk (gradient scaled, moments, weights, lookahead, average) happens while it lies
+ * in the first-level cache, so each array crosses the memory bus once in a pass; clipping, loss scaling and
+ * lars need a norm first, and read the gradient twice; lamb needs one in the middle, and reads weights and
+ * moments twice. Floors, in bytes for a parameter:
  *
  *   sgd 20, adam and adamw 28, lars 28, lamb 40; clipping or loss scaling + 4; accumulation + 4, and 8 to 12
  *   in each run that only accumulates; average + 8; lookahead + 8 every so many updates; several ranks that
  *   accumulate + 8.
  *
  * Norms are sums over chunks, in the chunks' order: the same for any number of threads. */
-#include "trainer/backend/cpu/cpu_internal.h"
+#include "trainer/backend/cpu/cpu_update.h"
+
+#include "trainer/graph/muon.h"
 #include "trainer/ranks/communicator.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { CHUNK = 2048 }; /* six arrays of it are 48 KiB */
-
-/* A parameter. */
-typedef struct Segment {
-    float *w, *g;
-    float *slots[OPTIMIZER_SLOT_COUNT]; /* NULL: not kept */
-    int64_t count, first_chunk, chunk_count;
-    bool decays;
-    double rate, decay; /* factors of the learning rate and, where it decays, of the weight decay */
-    double trust;       /* of this run: lars, lamb */
-} Segment;
-
-/* A buffer with an average. */
-typedef struct AveragedBuffer {
-    const float *value;
-    float *ema;
-    int64_t count;
-} AveragedBuffer;
-
-typedef struct UpdatePlan {
-    Segment *segments;
-    AveragedBuffer *buffers;
-    int64_t segment_count, buffer_count, chunk_count;
-} UpdatePlan;
-
-/* Sums of squares that each chunk leaves. */
-enum { OF_GRADIENT, OF_WEIGHT, OF_DIRECTION, SUM_COUNT };
-
-/* One run. */
-typedef struct UpdateRun {
-    const CpuStep *step;
-    const UpdatePlan *plan;
-    const Optimizer *optimizer;
-    const CpuUpdateKernels *kernels;
-    int64_t updates;  /* before this one */
-    double rate;      /* learning rate */
-    float factor;     /* from what was accumulated to the gradient that the update takes */
-    bool joined;      /* the gradient contains what was accumulated */
-    bool measures;    /* the gradient's norm is taken in passing */
-    bool first_micro; /* of a run that accumulates */
-    bool looks_ahead; /* after this update */
-    float ema_share;  /* 1 - decay of this update */
-    AdamNumbers adam;
-    double *sums; /* [SUM_COUNT][chunk_count] */
-    /* Works on the elements first..first + count of the segment, which are the chunk; room: CHUNK floats of
-     * this thread. */
-    void (*work)(const struct UpdateRun *run, const Segment *segment, int64_t first, int64_t count,
-                 int64_t chunk, float *room);
-} UpdateRun;
 
 /* ---- preparing ---- */
 
@@ -81,7 +33,7 @@ static int64_t variable_count(const CpuProgram *program, TensorId id)
     return (int64_t)(dnn_layout_bytes(program->variables[id]->layout) / sizeof(float));
 }
 
-static void add_segment(const CpuProgram *program, UpdatePlan *plan, TensorId parameter)
+static void add_segment(const CpuProgram *program, UpdatePlan *plan, const MuonRule *rule, TensorId parameter)
 {
     const CpuState *state = (const CpuState *)program->base.state;
     const Tensor *tensor = graph_tensor(program->base.graph, parameter);
@@ -91,13 +43,16 @@ static void add_segment(const CpuProgram *program, UpdatePlan *plan, TensorId pa
         .g = (float *)(state->gradients + program->variables[parameter]->offset_bytes),
         .count = count,
         .first_chunk = plan->chunk_count,
-        .chunk_count = (count + CHUNK - 1) / CHUNK,
+        .chunk_count = (count + UPDATE_CHUNK - 1) / UPDATE_CHUNK,
         .decays = tensor->decays,
         .rate = tensor->rate,
         .decay = tensor->decays ? tensor->decay : 0,
         .trust = 1,
+        .matrix = tensor->muon ? plan->matrix_count++ : -1,
+        .scale = tensor->muon ? muon_scale(rule, tensor) : 1,
+        .rows = (double)muon_rows(tensor),
     };
-    plan->chunk_count += (count + CHUNK - 1) / CHUNK;
+    plan->chunk_count += (count + UPDATE_CHUNK - 1) / UPDATE_CHUNK;
 }
 
 static void add_slot(const CpuProgram *program, UpdatePlan *plan, TensorId id, const int64_t *segment_of)
@@ -114,13 +69,27 @@ static void add_slot(const CpuProgram *program, UpdatePlan *plan, TensorId id, c
 static void release_plan(CpuStep *step)
 {
     UpdatePlan *plan = step->plan;
+    cpu_muon_free(&plan->muon);
     free(plan->segments);
     free(plan->buffers);
 }
 
 static uint64_t room_bytes(const CpuStep *step)
 {
-    return (uint64_t)step->program->backend->threads * CHUNK * sizeof(float);
+    return (uint64_t)step->program->backend->threads * UPDATE_CHUNK * sizeof(float);
+}
+
+/* Returns the bytes of scratch memory in front of Muon's. */
+static uint64_t own_bytes(const CpuStep *step)
+{
+    const UpdatePlan *plan = step->plan;
+    return (room_bytes(step) + (uint64_t)plan->chunk_count * SUM_COUNT * sizeof(double) + 63) / 64 * 64;
+}
+
+static FshStatus bind_scratch(CpuStep *step, FshError *error)
+{
+    const UpdatePlan *plan = step->plan;
+    return cpu_muon_bind_scratch(plan->muon, step->program->scratch + own_bytes(step), error);
 }
 
 static FshStatus update_prepare(CpuStep *step, FshError *error)
@@ -128,6 +97,7 @@ static FshStatus update_prepare(CpuStep *step, FshError *error)
     const CpuProgram *program = step->program;
     const Graph *graph = program->base.graph;
     const size_t tensors = graph_tensor_count(graph);
+    const MuonRule *rule = &step->node->as.update.muon;
     int64_t *segment_of = calloc(tensors, sizeof *segment_of);
     UpdatePlan *plan = step->plan = calloc(1, sizeof *plan);
     if (plan) {
@@ -143,13 +113,20 @@ static FshStatus update_prepare(CpuStep *step, FshError *error)
         if (graph_tensor(graph, (TensorId)i)->role == TENSOR_PARAMETER &&
             graph_gradient(graph, (TensorId)i) != TENSOR_NONE) {
             segment_of[i] = plan->segment_count;
-            add_segment(program, plan, (TensorId)i);
+            add_segment(program, plan, rule, (TensorId)i);
         }
     for (size_t i = 0; i < tensors; i++)
         if (graph_tensor(graph, (TensorId)i)->role == TENSOR_OPTIMIZER)
             add_slot(program, plan, (TensorId)i, segment_of);
     free(segment_of);
-    step->scratch_bytes = room_bytes(step) + (uint64_t)plan->chunk_count * SUM_COUNT * sizeof(double);
+    step->scratch_bytes = own_bytes(step);
+    if (step->node->as.update.kind != OPTIMIZER_MUON)
+        return FSH_OK;
+    FshStatus status = cpu_muon_new(&plan->muon, program, rule, error);
+    if (status)
+        return status;
+    step->scratch_bytes += cpu_muon_scratch_bytes(plan->muon);
+    step->bind_scratch = bind_scratch;
     return FSH_OK;
 }
 
@@ -158,33 +135,34 @@ static FshStatus update_prepare(CpuStep *step, FshError *error)
 static void pass_part(void *context, int part, int64_t begin, int64_t end)
 {
     const UpdateRun *run = context;
-    float *room = (float *)run->step->program->scratch + (int64_t)part * CHUNK;
+    float *room = (float *)run->step->program->scratch + (int64_t)part * UPDATE_CHUNK;
     for (int64_t i = 0; i < run->plan->segment_count; i++) {
         const Segment *s = &run->plan->segments[i];
+        const ChunkWork work = run->matrix_work && s->matrix >= 0 ? run->matrix_work : run->work;
         const int64_t from = begin > s->first_chunk ? begin : s->first_chunk;
         const int64_t last = s->first_chunk + s->chunk_count, to = end < last ? end : last;
         for (int64_t chunk = from; chunk < to; chunk++) {
-            const int64_t first = (chunk - s->first_chunk) * CHUNK;
-            run->work(run, s, first, s->count - first < CHUNK ? s->count - first : CHUNK, chunk, room);
+            const int64_t first = (chunk - s->first_chunk) * UPDATE_CHUNK;
+            work(run, s, first, s->count - first < UPDATE_CHUNK ? s->count - first : UPDATE_CHUNK, chunk,
+                 room);
         }
     }
 }
 
-static void pass(UpdateRun *run,
-                 void (*work)(const UpdateRun *, const Segment *, int64_t, int64_t, int64_t, float *))
+void cpu_update_pass(UpdateRun *run, ChunkWork work)
 {
     run->work = work;
     cpu_parallel(run->step->program->backend, run->plan->chunk_count, pass_part, run);
 }
 
-static double *sums_of(const UpdateRun *run, int which)
+double *cpu_update_sums(const UpdateRun *run, int which)
 {
     return run->sums + which * run->plan->chunk_count;
 }
 
-static double segment_sum(const UpdateRun *run, const Segment *segment, int which)
+double cpu_update_segment_sum(const UpdateRun *run, const Segment *segment, int which)
 {
-    const double *sums = sums_of(run, which) + segment->first_chunk;
+    const double *sums = cpu_update_sums(run, which) + segment->first_chunk;
     double sum = 0;
     for (int64_t i = 0; i < segment->chunk_count; i++)
         sum += sums[i];
@@ -195,7 +173,7 @@ static double gradient_square(const UpdateRun *run)
 {
     double sum = 0;
     for (int64_t i = 0; i < run->plan->chunk_count; i++)
-        sum += sums_of(run, OF_GRADIENT)[i];
+        sum += cpu_update_sums(run, OF_GRADIENT)[i];
     return sum;
 }
 
@@ -236,14 +214,14 @@ static void measure_chunk(const UpdateRun *run, const Segment *s, int64_t first,
         run->kernels->gradient(g, accumulated(run, s, first), 1, room, count);
         g = room;
     }
-    sums_of(run, OF_GRADIENT)[chunk] = run->kernels->sum_squares(g, count);
+    cpu_update_sums(run, OF_GRADIENT)[chunk] = run->kernels->sum_squares(g, count);
     if (run->optimizer->kind == OPTIMIZER_LARS)
-        sums_of(run, OF_WEIGHT)[chunk] = run->kernels->sum_squares(s->w + first, count);
+        cpu_update_sums(run, OF_WEIGHT)[chunk] = run->kernels->sum_squares(s->w + first, count);
 }
 
 /* Returns what the update takes for the gradient: the memory where it lies, or the room of this thread. */
-static const float *take_gradient(const UpdateRun *run, const Segment *s, int64_t first, int64_t count,
-                                  int64_t chunk, float *room)
+const float *cpu_update_gradient(const UpdateRun *run, const Segment *s, int64_t first, int64_t count,
+                                 int64_t chunk, float *room)
 {
     const float *g = s->g + first;
     if (accumulated(run, s, first) || run->factor != 1) {
@@ -251,12 +229,12 @@ static const float *take_gradient(const UpdateRun *run, const Segment *s, int64_
         g = room;
     }
     if (run->measures)
-        sums_of(run, OF_GRADIENT)[chunk] = run->kernels->sum_squares(g, count);
+        cpu_update_sums(run, OF_GRADIENT)[chunk] = run->kernels->sum_squares(g, count);
     return g;
 }
 
 /* Starts lookahead's and the average's copies as the weights, before the first update. */
-static void begin_chunk(const UpdateRun *run, const Segment *s, int64_t first, int64_t count)
+void cpu_update_begin_chunk(const UpdateRun *run, const Segment *s, int64_t first, int64_t count)
 {
     if (run->updates > 0)
         return;
@@ -266,7 +244,7 @@ static void begin_chunk(const UpdateRun *run, const Segment *s, int64_t first, i
         memcpy(s->slots[SLOT_EMA] + first, s->w + first, (size_t)count * sizeof *s->w);
 }
 
-static void end_chunk(const UpdateRun *run, const Segment *s, int64_t first, int64_t count)
+void cpu_update_end_chunk(const UpdateRun *run, const Segment *s, int64_t first, int64_t count)
 {
     float *w = s->w + first;
     if (run->looks_ahead) {
@@ -287,10 +265,10 @@ static void sgd_chunk(const UpdateRun *run, const Segment *s, int64_t first, int
                          .decay = (float)(o->weight_decay * s->decay),
                          .trust = (float)s->trust,
                          .nesterov = o->nesterov};
-    const float *g = take_gradient(run, s, first, count, chunk, room);
-    begin_chunk(run, s, first, count);
+    const float *g = cpu_update_gradient(run, s, first, count, chunk, room);
+    cpu_update_begin_chunk(run, s, first, count);
     run->kernels->sgd(&sgd, s->w + first, s->slots[SLOT_MOMENTUM_BUFFER] + first, g, count);
-    end_chunk(run, s, first, count);
+    cpu_update_end_chunk(run, s, first, count);
 }
 
 static AdamStep adam_step(const UpdateRun *run, const Segment *s)
@@ -315,24 +293,24 @@ static void adam_chunk(const UpdateRun *run, const Segment *s, int64_t first, in
                        float *room)
 {
     const AdamStep adam = adam_step(run, s);
-    const float *g = take_gradient(run, s, first, count, chunk, room);
-    begin_chunk(run, s, first, count);
+    const float *g = cpu_update_gradient(run, s, first, count, chunk, room);
+    cpu_update_begin_chunk(run, s, first, count);
     run->kernels->adam(&adam, s->w + first, s->slots[SLOT_EXP_AVG] + first, s->slots[SLOT_EXP_AVG_SQ] + first,
                        g, count);
-    end_chunk(run, s, first, count);
+    cpu_update_end_chunk(run, s, first, count);
 }
 
 static void lamb_moments_chunk(const UpdateRun *run, const Segment *s, int64_t first, int64_t count,
                                int64_t chunk, float *room)
 {
     const AdamStep adam = adam_step(run, s);
-    const float *g = take_gradient(run, s, first, count, chunk, room);
+    const float *g = cpu_update_gradient(run, s, first, count, chunk, room);
     double squares[2];
-    begin_chunk(run, s, first, count);
+    cpu_update_begin_chunk(run, s, first, count);
     run->kernels->lamb_moments(&adam, s->w + first, s->slots[SLOT_EXP_AVG] + first,
                                s->slots[SLOT_EXP_AVG_SQ] + first, g, count, squares);
-    sums_of(run, OF_WEIGHT)[chunk] = squares[0];
-    sums_of(run, OF_DIRECTION)[chunk] = squares[1];
+    cpu_update_sums(run, OF_WEIGHT)[chunk] = squares[0];
+    cpu_update_sums(run, OF_DIRECTION)[chunk] = squares[1];
 }
 
 static void lamb_apply_chunk(const UpdateRun *run, const Segment *s, int64_t first, int64_t count,
@@ -343,7 +321,7 @@ static void lamb_apply_chunk(const UpdateRun *run, const Segment *s, int64_t fir
     (void)room;
     run->kernels->lamb_apply(&adam, (float)(run->rate * s->rate * s->trust), s->w + first,
                              s->slots[SLOT_EXP_AVG] + first, s->slots[SLOT_EXP_AVG_SQ] + first, count);
-    end_chunk(run, s, first, count);
+    cpu_update_end_chunk(run, s, first, count);
 }
 
 /* ---- the kinds ---- */
@@ -360,8 +338,8 @@ static void find_lars_trust(const UpdateRun *run)
     const double epsilon = 1e-8; /* timm's */
     for (int64_t i = 0; i < run->plan->segment_count; i++) {
         Segment *s = &run->plan->segments[i];
-        const double weight = sqrt(segment_sum(run, s, OF_WEIGHT));
-        const double norm = sqrt(segment_sum(run, s, OF_GRADIENT)) * (double)run->factor;
+        const double weight = sqrt(cpu_update_segment_sum(run, s, OF_WEIGHT));
+        const double norm = sqrt(cpu_update_segment_sum(run, s, OF_GRADIENT)) * (double)run->factor;
         if (s->decays)
             s->trust = norm > 0 ? trust_of(weight * o->trust_coefficient,
                                            norm + weight * o->weight_decay * s->decay + epsilon)
@@ -374,8 +352,8 @@ static void find_lamb_trust(const UpdateRun *run)
     for (int64_t i = 0; i < run->plan->segment_count; i++) {
         Segment *s = &run->plan->segments[i];
         if (s->decays)
-            s->trust =
-                trust_of(sqrt(segment_sum(run, s, OF_WEIGHT)), sqrt(segment_sum(run, s, OF_DIRECTION)));
+            s->trust = trust_of(sqrt(cpu_update_segment_sum(run, s, OF_WEIGHT)),
+                                sqrt(cpu_update_segment_sum(run, s, OF_DIRECTION)));
     }
 }
 
@@ -386,27 +364,27 @@ static void find_adam_numbers(UpdateRun *run)
 
 static void update_sgd(UpdateRun *run)
 {
-    pass(run, sgd_chunk);
+    cpu_update_pass(run, sgd_chunk);
 }
 
 static void update_lars(UpdateRun *run)
 {
     find_lars_trust(run);
-    pass(run, sgd_chunk);
+    cpu_update_pass(run, sgd_chunk);
 }
 
 static void update_adam(UpdateRun *run)
 {
     find_adam_numbers(run);
-    pass(run, adam_chunk);
+    cpu_update_pass(run, adam_chunk);
 }
 
 static void update_lamb(UpdateRun *run)
 {
     find_adam_numbers(run);
-    pass(run, lamb_moments_chunk);
+    cpu_update_pass(run, lamb_moments_chunk);
     find_lamb_trust(run);
-    pass(run, lamb_apply_chunk);
+    cpu_update_pass(run, lamb_apply_chunk);
 }
 
 /* Returns the update of a kind; those that are not here are Adam's, with numbers of their own. */
@@ -480,7 +458,7 @@ static bool only_accumulates(UpdateRun *run, float *norm_ret)
     const bool is_number = !loss_is_no_number(run->step);
     run->first_micro = *micro == 0;
     if (is_number)
-        pass(run, accumulate_chunk);
+        cpu_update_pass(run, accumulate_chunk);
     else if (alone)
         *norm_ret = NAN;
     if (is_number || !alone)
@@ -510,7 +488,7 @@ static FshStatus join_ranks(UpdateRun *run, FshError *error)
     if (!step->program->backend->communicator)
         return FSH_OK;
     if (micro && *micro != 0)
-        pass(run, join_chunk);
+        cpu_update_pass(run, join_chunk);
     if (micro && *micro < 0 && loss)
         *loss = NAN;
     run->joined = true;
@@ -525,7 +503,7 @@ static bool measure(UpdateRun *run, float *norm_ret)
     float *scale = run->step->inputs[UPDATE_SCALE];
     if (run->measures)
         return true;
-    pass(run, measure_chunk);
+    cpu_update_pass(run, measure_chunk);
     const double norm = sqrt(gradient_square(run)) * (double)run->factor;
     *norm_ret = (float)norm;
     if (scale)
@@ -539,8 +517,8 @@ static bool measure(UpdateRun *run, float *norm_ret)
 
 static FshStatus update_run(CpuStep *step, FshError *error)
 {
-    Optimizer own = step->node->as.update;
-    const Optimizer *o = &own;
+    const Optimizer *o = &step->node->as.update;
+    Optimizer own = *o; /* as this run has it, and as that of the rest where it is muon's */
     const CpuProgram *program = step->program;
     const float *momentum = step->inputs[UPDATE_MOMENTUM];
     float *steps = step->inputs[UPDATE_STEP], *scale = step->inputs[UPDATE_SCALE],
@@ -548,13 +526,14 @@ static FshStatus update_run(CpuStep *step, FshError *error)
     float *norm_ret = step->outputs[UPDATE_GRADIENT_NORM], *updated_ret = step->outputs[UPDATE_UPDATED];
     UpdateRun run = {.step = step,
                      .plan = step->plan,
-                     .optimizer = o,
+                     .optimizer = &own,
                      .kernels = program->backend->kernels->update,
                      .updates = (int64_t)*steps,
                      .rate = (double)*(const float *)step->inputs[UPDATE_LEARNING_RATE],
                      .sums = (double *)(program->scratch + room_bytes(step))};
+    own.kind = muon_rest_kind(o);
     if (momentum)
-        own.momentum = own.beta1 = (double)*momentum;
+        own.momentum = own.beta1 = own.muon.momentum = (double)*momentum;
     *norm_ret = *updated_ret = 0;
     if (only_accumulates(&run, norm_ret))
         return FSH_OK;
@@ -574,7 +553,12 @@ static FshStatus update_run(CpuStep *step, FshError *error)
     run.ema_share = (float)(1 - ema_decay_of(o, run.updates));
     if (!measure(&run, norm_ret))
         return FSH_OK;
-    update_of(o->kind)(&run);
+    run.matrix_work = run.plan->muon ? cpu_update_matrix_step : NULL;
+    update_of(own.kind)(&run);
+    if (run.plan->muon)
+        status = cpu_update_matrices(&run, error);
+    if (status)
+        return status;
     average_buffers(&run);
     if (run.measures)
         *norm_ret = (float)sqrt(gradient_square(&run));

@@ -111,12 +111,34 @@ FshStatus dnn_layout_plain(DnnLayout **layout_ret, int rank, const int64_t *shap
     return status;
 }
 
+FshStatus dnn_layout_turned(DnnLayout **layout, const DnnLayout *plain, int lead, FshError *error)
+{
+    const dnnl_memory_desc_t *from = &plain->description;
+    dnnl_dims_t strides;
+    dnnl_dim_t stride = 1;
+    for (int i = 0; i < from->ndims; i++) { /* innermost first */
+        const int d = i < lead ? lead - 1 - i : from->ndims - 1 - (i - lead);
+        strides[d] = stride;
+        stride *= from->dims[d];
+    }
+    *layout = calloc(1, sizeof **layout);
+    if (!*layout)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "cpu: no memory");
+    return DNN_CHECK(dnnl_memory_desc_init_by_strides(&(*layout)->description, from->ndims, from->dims,
+                                                      from->data_type, strides));
+}
+
 void dnn_layout_free(DnnLayout **layout)
 {
     if (!layout)
         return;
     free(*layout);
     *layout = NULL;
+}
+
+int dnn_layout_rank(const DnnLayout *layout)
+{
+    return layout->description.ndims;
 }
 
 uint64_t dnn_layout_bytes(const DnnLayout *layout)
@@ -390,15 +412,15 @@ FshStatus dnn_product_new(DnnPrimitive **primitive, DnnEngine *engine, const Dnn
 {
     const dnnl_dims_t a_shape = {product->rows, product->inner}, b_shape = {product->inner, product->columns};
     const dnnl_dims_t c_shape = {product->rows, product->columns};
+    const dnnl_format_tag_t a_tag = product->a_by_rows ? dnnl_ab : dnnl_ba,
+                            b_tag = product->b_by_columns ? dnnl_ba : dnnl_ab;
     dnnl_memory_desc_t a, b, c;
     dnnl_matmul_desc_t operation;
     dnnl_primitive_desc_t description = NULL;
     FshStatus status;
     *primitive = NULL;
-    if ((status =
-             DNN_CHECK(dnnl_memory_desc_init_by_tag(&a, 2, a_shape, dnn_type(product->type), dnnl_ba))) ||
-        (status =
-             DNN_CHECK(dnnl_memory_desc_init_by_tag(&b, 2, b_shape, dnn_type(product->type), dnnl_ab))) ||
+    if ((status = DNN_CHECK(dnnl_memory_desc_init_by_tag(&a, 2, a_shape, dnn_type(product->type), a_tag))) ||
+        (status = DNN_CHECK(dnnl_memory_desc_init_by_tag(&b, 2, b_shape, dnn_type(product->type), b_tag))) ||
         (status = DNN_CHECK(dnnl_memory_desc_init_by_tag(&c, 2, c_shape, dnnl_f32, dnnl_ab))) ||
         (status = DNN_CHECK(dnnl_matmul_desc_init(&operation, &a, &b, NULL, &c))) ||
         (status = DNN_CHECK(

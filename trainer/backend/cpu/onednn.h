@@ -53,12 +53,16 @@ typedef struct DnnConvolution {
 /* Makes a plain row-major layout: OIHW, matrices, vectors; of a convolution in groups [groups, O / groups, I
  * / groups, H, W]. */
 FshStatus dnn_layout_plain(DnnLayout **layout, int rank, const int64_t *shape, FshError *error);
+/* Makes the layout of a plain one turned around: its first dimensions, `lead` of them, lie innermost, so that
+ * a matrix of their rows lies transposed. */
+FshStatus dnn_layout_turned(DnnLayout **layout, const DnnLayout *plain, int lead, FshError *error);
 /* Makes the layout of a convolution's f32 weights: that of the first forward implementation whose layout the
  * weight gradient is fast in, too; for bf16, whose forward pass converts anyway, the weight gradient's. */
 FshStatus dnn_layout_convolution(DnnLayout **layout, DnnEngine *engine, const DnnConvolution *convolution,
                                  FshError *error);
 void dnn_layout_free(DnnLayout **layout);
 uint64_t dnn_layout_bytes(const DnnLayout *layout);
+int dnn_layout_rank(const DnnLayout *layout); /* its dimensions */
 /* Converts from one layout to another; padding that the target layout has becomes zero. */
 FshStatus dnn_layout_convert(DnnEngine *engine, const DnnLayout *from_layout, const float *from,
                              const DnnLayout *to_layout, float *to, FshError *error);
@@ -101,6 +105,8 @@ FshStatus dnn_linear_backward_weight_new(DnnPrimitive **primitive, DnnEngine *en
 typedef struct DnnProduct {
     DataType type; /* of a and b; c is f32 */
     int64_t inner, rows, columns;
+    bool a_by_rows;    /* a lies as [rows, inner] */
+    bool b_by_columns; /* b lies as [columns, inner] */
 } DnnProduct;
 FshStatus dnn_product_new(DnnPrimitive **primitive, DnnEngine *engine, const DnnProduct *product,
                           FshError *error);
@@ -117,6 +123,11 @@ typedef struct DnnGemm {
 /* Computes c at once, in the part of the machine's threads that the caller has: on its own alone inside of
  * cpu_parallel. */
 FshStatus dnn_gemm(const DnnGemm *gemm, const float *a, const float *b, float *c, FshError *error);
+
+/* Makes a conversion from one layout to another, as dnn_layout_convert does. It is bound by
+ * dnn_primitive_bind, in the order from, to. */
+FshStatus dnn_layout_conversion_new(DnnPrimitive **primitive, DnnEngine *engine, const DnnLayout *from,
+                                    const DnnLayout *to, FshError *error);
 
 /* Makes a conversion of a convolution's weights from [kernel, kernel, in, out] to `weights`. It is bound by
  * dnn_primitive_bind, in the order from, to. */

@@ -288,22 +288,35 @@ done:
     return status;
 }
 
+static FshStatus make_conversion(DnnPrimitive **primitive, const DnnEngine *engine,
+                                 const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to,
+                                 FshError *error)
+{
+    dnnl_primitive_desc_t description = NULL;
+    FshStatus status = DNN_CHECK(dnnl_reorder_primitive_desc_create(&description, from, engine->engine, to,
+                                                                    engine->engine, engine->attributes));
+    if (status)
+        return status;
+    const Binding bindings[] = {{DNNL_ARG_FROM, from, NULL}, {DNNL_ARG_TO, to, NULL}};
+    status = dnn_primitive_new(primitive, engine, description, bindings, 2, NULL, error);
+    (void)dnnl_primitive_desc_destroy(description);
+    return status;
+}
+
+FshStatus dnn_layout_conversion_new(DnnPrimitive **primitive, DnnEngine *engine, const DnnLayout *from,
+                                    const DnnLayout *to, FshError *error)
+{
+    *primitive = NULL;
+    return make_conversion(primitive, engine, &from->description, &to->description, error);
+}
+
 FshStatus dnn_conversion_new(DnnPrimitive **primitive, DnnEngine *engine, const DnnConvolution *convolution,
                              const DnnLayout *weights, FshError *error)
 {
     const dnnl_dims_t shape = {convolution->out_channels, convolution->in_channels, convolution->kernel,
                                convolution->kernel};
     dnnl_memory_desc_t from;
-    dnnl_primitive_desc_t description = NULL;
-    FshStatus status;
     *primitive = NULL;
-    if ((status = DNN_CHECK(dnnl_memory_desc_init_by_tag(&from, 4, shape, dnnl_f32, dnnl_hwio))) ||
-        (status = DNN_CHECK(dnnl_reorder_primitive_desc_create(&description, &from, engine->engine,
-                                                               &weights->description, engine->engine,
-                                                               engine->attributes))))
-        return status;
-    const Binding bindings[] = {{DNNL_ARG_FROM, &from, NULL}, {DNNL_ARG_TO, &weights->description, NULL}};
-    status = dnn_primitive_new(primitive, engine, description, bindings, 2, NULL, error);
-    (void)dnnl_primitive_desc_destroy(description);
-    return status;
+    FshStatus status = DNN_CHECK(dnnl_memory_desc_init_by_tag(&from, 4, shape, dnnl_f32, dnnl_hwio));
+    return status ? status : make_conversion(primitive, engine, &from, &weights->description, error);
 }

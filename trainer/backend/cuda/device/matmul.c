@@ -21,13 +21,25 @@ struct MatmulPlan {
 static const cudaDataType_t cuda_types[ELEMENT_TYPE_COUNT] = {
     [ELEMENT_F32] = CUDA_R_32F, [ELEMENT_BF16] = CUDA_R_16BF, [ELEMENT_F16] = CUDA_R_16F};
 
-/* Makes the layout of a row-major [rows, columns] matrix. */
+/* Makes the layout of a row-major [rows, columns] matrix, or of a batch of them. */
 static FshStatus make_layout(cublasLtMatrixLayout_t *layout, ElementType element, int64_t rows,
-                             int64_t columns, int64_t pitch, FshError *error)
+                             int64_t columns, int64_t pitch, int64_t batch, FshError *error)
 {
-    return CUBLAS_TRY(
+    const int32_t count = (int32_t)batch;
+    const int64_t stride = rows * pitch;
+    FshStatus status = CUBLAS_TRY(
         cublasLtMatrixLayoutCreate(layout, cuda_types[element], (uint64_t)columns, (uint64_t)rows, pitch),
         error);
+    if (status || batch <= 1)
+        return status;
+    status = CUBLAS_TRY(
+        cublasLtMatrixLayoutSetAttribute(*layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count),
+        error);
+    return status
+               ? status
+               : CUBLAS_TRY(cublasLtMatrixLayoutSetAttribute(
+                                *layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof stride),
+                            error);
 }
 
 static FshStatus set_operation(const MatmulPlan *plan, cublasLtMatmulDescAttributes_t name, const void *value,
@@ -51,14 +63,16 @@ static FshStatus describe(MatmulPlan *plan, FshError *error)
     if (!status && shape->bias)
         status = set_operation(plan, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue, error);
     if (!status)
-        status = make_layout(&plan->a, shape->operands, shape->transpose_a ? shape->inner : shape->rows,
-                             shape->transpose_a ? shape->rows : shape->inner, shape->pitch_a, error);
+        status =
+            make_layout(&plan->a, shape->operands, shape->transpose_a ? shape->inner : shape->rows,
+                        shape->transpose_a ? shape->rows : shape->inner, shape->pitch_a, shape->batch, error);
     if (!status)
         status = make_layout(&plan->b, shape->operands, shape->transpose_b ? shape->columns : shape->inner,
-                             shape->transpose_b ? shape->inner : shape->columns, shape->pitch_b, error);
+                             shape->transpose_b ? shape->inner : shape->columns, shape->pitch_b, shape->batch,
+                             error);
     if (!status)
         status = make_layout(&plan->result, shape->result, shape->rows, shape->columns, shape->pitch_result,
-                             error);
+                             shape->batch, error);
     return status;
 }
 
@@ -146,15 +160,18 @@ uint64_t matmul_plan_workspace_bytes(const MatmulPlan *plan)
 FshStatus matmul_plan_run(const MatmulPlan *plan, const MatmulOperands *operands, cudaStream_t stream,
                           FshError *error)
 {
-    const float one = 1, factor = plan->shape.addend ? 1 : 0;
+    const MatmulShape *shape = &plan->shape;
+    const float factor = shape->factor != 0 ? shape->factor : 1,
+                of_addend = shape->addend_factor != 0 ? shape->addend_factor : 1,
+                addend_factor = shape->addend ? of_addend : 0;
     const void *addend = plan->shape.addend ? operands->addend : operands->result;
     FshStatus status = FSH_OK;
     if (plan->shape.bias)
         status = set_operation(plan, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &operands->bias,
                                sizeof operands->bias, error);
     if (!status)
-        status = CUBLAS_TRY(cublasLtMatmul(plan->cublas_lt, plan->operation, &one, operands->b, plan->b,
-                                           operands->a, plan->a, &factor, addend, plan->result,
+        status = CUBLAS_TRY(cublasLtMatmul(plan->cublas_lt, plan->operation, &factor, operands->b, plan->b,
+                                           operands->a, plan->a, &addend_factor, addend, plan->result,
                                            operands->result, plan->result, &plan->algorithm,
                                            operands->workspace, plan->workspace_bytes, stream),
                             error);

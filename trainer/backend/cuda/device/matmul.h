@@ -1,4 +1,4 @@
-/* matmul.h - products of row-major matrices through cuBLASLt, for linear layers.
+/* matmul.h - products of row-major matrices through cuBLASLt, for linear layers and for Muon.
  *
  * Float32 sums; of cuBLASLt's ways to join partial sums only those that give the same bits each time.
  * Threads: a plan belongs to one thread. */
@@ -20,7 +20,11 @@ typedef struct MatmulShape {
     bool transpose_a, transpose_b;
     bool bias; /* of the result's type */
     bool addend;
-    bool tf32; /* f32 operands may be rounded to TF32 */
+    bool tf32;                   /* f32 operands may be rounded to TF32 */
+    float factor, addend_factor; /* of a b, and of the addend; 0 means 1 */
+    /* So many products of one shape; the matrices of each operand lie one after the other without gaps. 0
+     * means 1. */
+    int64_t batch;
 } MatmulShape;
 
 /* Makes a plan, the first that cuBLASLt proposes. FSH_ERR_MEMORY, FSH_ERR_LIBRARY. */

@@ -10,6 +10,16 @@
 extern "C" {
 #endif
 
+/* Where the step of a matrix that Muon moves (trainer/graph/muon.h) is worked on: bf16 in scratch memory,
+ * rows of pitch, at offsets from where kernel_update_scratch_bytes ends. */
+typedef struct MuonMatrix {
+    uint64_t step_offset_bytes;   /* where kernel_update writes it */
+    uint64_t result_offset_bytes; /* where kernel_update_muon reads what became of it */
+    int32_t rows, columns;        /* of the weight */
+    int32_t pitch;                /* 0: the parameter is not Muon's */
+    float scale;                  /* of the learning rate */
+} MuonMatrix;
+
 /* A parameter with its gradient, slots and copies, or a buffer with its average. Values, slots and float32
  * gradients are dense rows of `channels` values; narrow gradients and copies have a pitch (kernels.h), with
  * the same values at the same places in their rows. */
@@ -23,6 +33,7 @@ typedef struct UpdateTensor {
     int32_t channels, gradient_pitch, copy_pitch; /* all copies have one pitch */
     int32_t first_piece, piece_count;
     bool decays;
+    MuonMatrix matrix;
     float rate, decay; /* factors of the learning rate and, where it decays, of the weight decay; else 0 */
 } UpdateTensor;
 
@@ -64,10 +75,27 @@ typedef enum UpdateRun {
     UPDATE_JOINED /* updates with gradients that contain the sum, divided by the number of runs */
 } UpdateRun;
 
+/* Returns a multiple of 256. */
 uint64_t kernel_update_scratch_bytes(const UpdateTable *table);
-/* Runs the update: two launches, lamb three. */
+/* Runs the update: two launches, lamb three. For muon it moves the rest, and leaves the steps of matrices;
+ * scratch memory goes on with these then. */
 cudaError_t kernel_update(const Optimizer *optimizer, const UpdateTable *table, const UpdateNumbers *numbers,
                           UpdateRun run, void *scratch, cudaStream_t stream);
+/* The part of a matrix of Muon's, pads included, that one block works on. */
+enum { MUON_SLAB = 4096 };
+typedef struct MuonSlab {
+    int64_t first; /* a multiple of MUON_SLAB */
+    int32_t count; /* MUON_SLAB at most */
+    int32_t tensor;
+} MuonSlab;
+/* Divides each step by its norm, and clears what pads it; matrices: where they begin in scratch memory. Then
+ * come the products that make it orthogonal (lowering_muon.h), and kernel_update_muon. */
+cudaError_t kernel_muon_normalize(const UpdateTable *table, const MuonSlab *slabs, int64_t slab_count,
+                                  void *matrices, cudaStream_t stream);
+/* Moves the matrices by their steps; arguments as kernel_update had them. */
+cudaError_t kernel_update_muon(const Optimizer *optimizer, const UpdateTable *table,
+                               const UpdateNumbers *numbers, UpdateRun run, void *scratch,
+                               cudaStream_t stream);
 /* Replaces each gradient by its sum with what was accumulated, divided by accumulation_steps: what ranks
  * exchange before UPDATE_JOINED. Sets *loss (NULL: absent) to NaN where the count of runs is negative. */
 cudaError_t kernel_update_join(const Optimizer *optimizer, const UpdateTable *table,

@@ -8,7 +8,7 @@
  * Clipping, loss scaling and lars need the gradient's norm for that, so the launch is then a pass over the
  * gradient whose last block decides; otherwise it is one block. The second launch, the update, carries out
  * the decision, and measures the norm in passing if it was not needed before. lamb needs norms in the middle:
- * its update is two launches.
+ * its update is two launches. muon's matrices have theirs between the products of lowering_muon.c.
  *
  * Bytes for a parameter (gradient g bytes, narrow copy c): sgd 16 + g + c, adam 24 + g + c, clipping or
  * scaling + g, lars + 4 + g, lamb 36 + g + c, accumulation + 4, average + 8, lookahead + 8 every so many
@@ -16,7 +16,7 @@
  *
  * Order and precision are those of cpu_update.c, except for multiplications and additions that the compiler
  * fuses. Norms: a sum of squares in float64 for each piece, added in the order of the pieces. */
-#include "trainer/backend/cuda/kernels/kernels_reduce.cuh"
+#include "trainer/backend/cuda/kernels/muon_elements.cuh"
 #include "trainer/backend/cuda/kernels/optimizer_elements.cuh"
 
 using namespace fshard;
@@ -243,35 +243,7 @@ template <typename Work> __device__ void walk(const Place &at, double (&sums)[SU
         walk_with<Work, Gradient<__half, false>>(at, sums);
 }
 
-/* ---- sums over pieces ---- */
-
-__device__ void leave_sum(const Launch &launch, Sum which, double value)
-{
-    value = block_sum(value);
-    if (threadIdx.x == 0)
-        launch.sums[which * launch.table.parameter_pieces + blockIdx.x] = value;
-}
-
-/* Returns the sum of the gradient's squares, in every thread. For the last block. */
-__device__ double gradient_square(const Launch &launch)
-{
-    double sum = 0;
-#pragma unroll 8
-    for (int64_t i = threadIdx.x; i < launch.table.parameter_pieces; i += block_threads)
-        sum += __ldcg(&launch.sums[OF_GRADIENT * launch.table.parameter_pieces + i]);
-    return block_sum(sum);
-}
-
-/* Returns a tensor's sum of squares, in every lane. For one warp. */
-__device__ double tensor_square(const Launch &launch, const UpdateTensor &tensor, Sum which)
-{
-    const double *sums = launch.sums + which * launch.table.parameter_pieces + tensor.first_piece;
-    double sum = 0;
-#pragma unroll 4
-    for (int i = (int)threadIdx.x % 32; i < tensor.piece_count; i += 32)
-        sum += __ldcg(&sums[i]);
-    return warp_sum(sum);
-}
+/* ---- trust ---- */
 
 /* Returns timm's trust ratio: 1 if either norm is 0. */
 __device__ double trust_of(double numerator, double denominator)
@@ -488,8 +460,9 @@ __global__ void __launch_bounds__(block_threads, blocks_at_once)
         find_trusts<true>(launch, decision.factor);
 }
 
-/* Works on the pieces of parameters, and of buffers too if Work is the last. */
-template <typename Work>
+/* Works on the pieces of parameters, and of buffers too if Work is the last. Muon: its matrices among them
+ * have work of their own. */
+template <typename Work, bool Muon>
 __global__ void __launch_bounds__(block_threads, blocks_at_once)
     update_kernel(const __grid_constant__ Launch launch)
 {
@@ -506,16 +479,19 @@ __global__ void __launch_bounds__(block_threads, blocks_at_once)
             walk<Accumulate>(at, sums);
         return;
     }
-    if (tensor.gradient)
+    const bool is_matrix = Muon && tensor.matrix.pitch;
+    if (is_matrix)
+        walk<MuonStep>(at, sums);
+    else if (tensor.gradient)
         walk<Work>(at, sums);
     else
         walk<AverageBuffer>(at, sums);
     const bool measures = launch.measures && Work::is_first;
-    if (!measures && !Work::trusts)
+    if (!measures && !Work::trusts && !Muon)
         return;
     if (tensor.gradient && measures)
         leave_sum(launch, OF_GRADIENT, sums[OF_GRADIENT]);
-    if (tensor.gradient && Work::trusts) {
+    if (is_matrix || (tensor.gradient && Work::trusts)) {
         leave_sum(launch, OF_WEIGHT, sums[OF_WEIGHT]);
         leave_sum(launch, OF_DIRECTION, sums[OF_DIRECTION]);
     }
@@ -528,52 +504,76 @@ __global__ void __launch_bounds__(block_threads, blocks_at_once)
     }
     if (Work::trusts)
         find_trusts<false>(launch, 1);
+    if (Muon)
+        find_muon_factors(launch);
 }
 
-Constants constants_of(const Optimizer *o)
+/* Works on the pieces of Muon's matrices, once their steps are orthogonal. */
+__global__ void __launch_bounds__(block_threads, blocks_at_once)
+    muon_apply_kernel(const __grid_constant__ Launch launch)
 {
-    return {optimizer_decouples(o->kind) ? 0 : (float)o->weight_decay, (float)o->beta2, (float)(1 - o->beta2),
-            (float)o->lookahead_alpha, o->nesterov};
+    const Decision decision = launch.control->decision;
+    const UpdatePiece piece = launch.table.pieces[blockIdx.x];
+    const UpdateTensor tensor = launch.table.tensors[piece.tensor];
+    double none[SUM_COUNT] = {};
+    if (decision.action == UPDATE && tensor.matrix.pitch)
+        walk<MuonApply>({launch, decision, tensor, piece, 1}, none);
 }
 
 template <typename Work> void launch_update(const Launch &launch, cudaStream_t stream)
 {
     const int64_t blocks = Work::is_last ? launch.table.piece_count : launch.table.parameter_pieces;
-    update_kernel<Work><<<(unsigned)blocks, block_threads, 0, stream>>>(launch);
+    if (launch.has_matrices)
+        update_kernel<Work, true><<<(unsigned)blocks, block_threads, 0, stream>>>(launch);
+    else
+        update_kernel<Work, false><<<(unsigned)blocks, block_threads, 0, stream>>>(launch);
+}
+
+/* optimizer.kind becomes that of the rest, whose numbers the others are. */
+Launch launch_of(const Optimizer *optimizer, const UpdateTable *table, const UpdateNumbers *numbers,
+                 UpdateRun run, void *scratch)
+{
+    Launch launch = {};
+    launch.run = run;
+    launch.optimizer = *optimizer;
+    launch.optimizer.kind = optimizer->kind == OPTIMIZER_MUON ? optimizer->muon.rest : optimizer->kind;
+    launch.has_matrices = optimizer->kind == OPTIMIZER_MUON;
+    launch.constants = constants_of(&launch.optimizer);
+    launch.table = *table;
+    launch.numbers = *numbers;
+    launch.control = static_cast<Control *>(table->control);
+    launch.trusts = trusts_of(*table);
+    launch.renorms = launch.trusts + table->parameter_count;
+    launch.sums = static_cast<double *>(scratch);
+    launch.matrices = static_cast<char *>(scratch) + kernel_update_scratch_bytes(table);
+    launch.measures = optimizer->clip_norm == 0 && !numbers->scale && optimizer->kind != OPTIMIZER_LARS;
+    launch.trusting = optimizer->kind == OPTIMIZER_LARS || optimizer->kind == OPTIMIZER_LAMB;
+    return launch;
 }
 
 } // namespace
 
 extern "C" uint64_t kernel_update_control_bytes(int64_t parameter_count)
 {
-    return control_bytes + (uint64_t)parameter_count * sizeof(double);
+    return control_bytes + 2 * (uint64_t)parameter_count * sizeof(double);
 }
 
 extern "C" uint64_t kernel_update_scratch_bytes(const UpdateTable *table)
 {
-    return SUM_COUNT * (uint64_t)table->parameter_pieces * sizeof(double);
+    return (SUM_COUNT * (uint64_t)table->parameter_pieces * sizeof(double) + 255) / 256 * 256;
 }
 
 extern "C" cudaError_t kernel_update(const Optimizer *optimizer, const UpdateTable *table,
                                      const UpdateNumbers *numbers, UpdateRun run, void *scratch,
                                      cudaStream_t stream)
 {
-    Launch launch = {};
-    launch.run = run;
-    launch.optimizer = *optimizer;
-    launch.constants = constants_of(optimizer);
-    launch.table = *table;
-    launch.numbers = *numbers;
-    launch.control = static_cast<Control *>(table->control);
-    launch.trusts = reinterpret_cast<double *>(static_cast<char *>(table->control) + control_bytes);
-    launch.sums = static_cast<double *>(scratch);
-    launch.measures = optimizer->clip_norm == 0 && !numbers->scale && optimizer->kind != OPTIMIZER_LARS;
-    launch.trusting = optimizer->kind == OPTIMIZER_LARS || optimizer->kind == OPTIMIZER_LAMB;
+    const Launch launch = launch_of(optimizer, table, numbers, run, scratch);
     if (launch.measures || run == UPDATE_ACCUMULATES)
         decide_kernel<<<1, 1, 0, stream>>>(launch);
     else
         measure_kernel<<<(unsigned)table->parameter_pieces, block_threads, 0, stream>>>(launch);
-    switch (run == UPDATE_ACCUMULATES ? OPTIMIZER_SGD : optimizer->kind) { /* sums are added alike by all */
+    switch (run == UPDATE_ACCUMULATES ? OPTIMIZER_SGD
+                                      : launch.optimizer.kind) { /* sums are added alike by all */
     case OPTIMIZER_SGD:
     case OPTIMIZER_LARS:
         launch_update<Sgd>(launch, stream);
@@ -586,6 +586,15 @@ extern "C" cudaError_t kernel_update(const Optimizer *optimizer, const UpdateTab
         launch_update<Adam>(launch, stream);
         break;
     }
+    return cudaGetLastError();
+}
+
+extern "C" cudaError_t kernel_update_muon(const Optimizer *optimizer, const UpdateTable *table,
+                                          const UpdateNumbers *numbers, UpdateRun run, void *scratch,
+                                          cudaStream_t stream)
+{
+    const Launch launch = launch_of(optimizer, table, numbers, run, scratch);
+    muon_apply_kernel<<<(unsigned)table->parameter_pieces, block_threads, 0, stream>>>(launch);
     return cudaGetLastError();
 }
 

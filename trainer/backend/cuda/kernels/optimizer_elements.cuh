@@ -33,11 +33,23 @@ struct Control {
 };
 constexpr uint64_t control_bytes = (sizeof(Control) + 15) / 16 * 16;
 
+/* Returns where the trusts of a table lie: behind its control. */
+__host__ __device__ inline double *trusts_of(const UpdateTable &table)
+{
+    return reinterpret_cast<double *>(static_cast<char *>(table.control) + control_bytes);
+}
+
 /* The optimizer's constants in the form that the arithmetic uses. */
 struct Constants {
     float decay, beta2, one_minus_beta2, alpha;
     bool nesterov;
 };
+
+inline Constants constants_of(const Optimizer *o)
+{
+    return {optimizer_decouples(o->kind) ? 0 : (float)o->weight_decay, (float)o->beta2, (float)(1 - o->beta2),
+            (float)o->lookahead_alpha, o->nesterov};
+}
 
 /* The parameter of every launch. */
 struct Launch {
@@ -46,11 +58,14 @@ struct Launch {
     UpdateTable table;
     UpdateNumbers numbers;
     Control *control;
-    double *trusts; /* [parameter_count], of this run */
-    double *sums;   /* [SUM_COUNT][parameter_pieces] */
+    double *trusts;  /* [parameter_count], of this run; of Muon's matrices: 1 / the norm of the step */
+    double *renorms; /* [parameter_count], of this run: factors of Muon's matrices */
+    double *sums;    /* [SUM_COUNT][parameter_pieces] */
+    char *matrices;  /* Muon's, in scratch memory */
     UpdateRun run;
-    bool measures; /* the update measures the gradient's norm */
-    bool trusting; /* lars, lamb */
+    bool measures;     /* the update measures the gradient's norm */
+    bool trusting;     /* lars, lamb */
+    bool has_matrices; /* muon: some of the parameters are its own */
 };
 
 /* ---- elements ---- */

@@ -1,8 +1,10 @@
 #include "trainer/backend/cuda/lowering/lowering.h"
 #include "trainer/backend/cuda/kernels/kernels_update.h"
+#include "trainer/backend/cuda/lowering/lowering_muon.h"
 #include "trainer/backend/cuda/lowering/state.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 static_assert((int)NARROW_COPIES_MAX == (int)UPDATE_COPIES_MAX, "the update writes every copy");
@@ -11,6 +13,7 @@ static_assert((int)NARROW_COPIES_MAX == (int)UPDATE_COPIES_MAX, "the update writ
 typedef struct UpdatePlan {
     UpdateTable table;
     void *memory;
+    MuonPlan *muon; /* NULL: another optimizer */
 } UpdatePlan;
 
 /* The same on the host, as it is made. */
@@ -24,6 +27,7 @@ typedef struct TableDraft {
 static void free_plan(void *plan)
 {
     cuda_memory_free(&((UpdatePlan *)plan)->memory);
+    muon_plan_free(&((UpdatePlan *)plan)->muon);
     free(plan);
 }
 
@@ -168,6 +172,18 @@ static FshStatus place_table(const CudaProgram *program, const TableDraft *draft
 
 /* ---- the step ---- */
 
+static FshStatus prepare_muon(const CudaProgram *program, Step *step, TableDraft *draft, FshError *error)
+{
+    UpdatePlan *plan = step->plan;
+    FshStatus status = muon_plan_new(&plan->muon, program, &step->node->as.update.muon, draft->tensor_of,
+                                     draft->tensors, error);
+    if (status)
+        return status;
+    (void)snprintf(step->engine, sizeof step->engine, "kernel cublaslt");
+    muon_plan_tell(plan->muon, step->told, sizeof step->told);
+    return FSH_OK;
+}
+
 static FshStatus update_prepare(const CudaProgram *program, Step *step, FshError *error)
 {
     TableDraft draft = {0};
@@ -176,10 +192,13 @@ static FshStatus update_prepare(const CudaProgram *program, Step *step, FshError
         return fsh_error_set(error, FSH_ERR_MEMORY, "no memory for the plan of an update");
     step_own(step, plan, free_plan);
     FshStatus status = draft_table(program, &draft, error);
+    if (!status && step->node->as.update.kind == OPTIMIZER_MUON)
+        status = prepare_muon(program, step, &draft, error);
     if (!status)
         status = place_table(program, &draft, plan, error);
     if (!status) {
-        want_scratch(step, kernel_update_scratch_bytes(&plan->table));
+        want_scratch(step, kernel_update_scratch_bytes(&plan->table) +
+                               (plan->muon ? muon_plan_scratch_bytes(plan->muon) : 0));
         step->narrow_known = cuda_state_narrow_count(program->base.state);
     }
     free(draft.tensors);
@@ -210,9 +229,17 @@ static FshStatus update(const Step *step, cudaStream_t stream, FshError *error)
 {
     const UpdatePlan *plan = step->plan;
     const UpdateNumbers numbers = numbers_of(step);
-    return CUDA_TRY(
-        kernel_update(&step->node->as.update, &plan->table, &numbers, step->run, step->scratch, stream),
-        error);
+    const Optimizer *optimizer = &step->node->as.update;
+    char *matrices = (char *)step->scratch + kernel_update_scratch_bytes(&plan->table);
+    FshStatus status =
+        CUDA_TRY(kernel_update(optimizer, &plan->table, &numbers, step->run, step->scratch, stream), error);
+    if (status || !plan->muon || step->run == UPDATE_ACCUMULATES)
+        return status;
+    status = muon_plan_run(plan->muon, &plan->table, matrices, stream, error);
+    return status ? status
+                  : CUDA_TRY(kernel_update_muon(optimizer, &plan->table, &numbers, step->run, step->scratch,
+                                                stream),
+                             error);
 }
 
 FshStatus lowering_update_join(const Step *step, cudaStream_t stream, FshError *error)
