@@ -87,6 +87,23 @@ TEST_IN_FOLDER(test_what_cannot_be_compared_is_said, folder)
     free(text);
 }
 
+/* A run of a version that did not have an option is one with its default. */
+TEST_IN_FOLDER(test_options_that_a_run_did_not_know_have_their_defaults, folder)
+{
+    const char *shards = make_set(folder, &train_plain), *a = test_path(folder, "a"),
+               *b = test_path(folder, "b");
+    TRAINED(TINY, "--seed", "1", shards, a);
+    TRAINED(TINY, "--seed", "2", shards, b);
+    json_t *notes = read_json_file(test_path(folder, "b/args.json"));
+    assert_int_equal(json_object_del(json_object_get(notes, "options"), "label_smoothing"), 0);
+    assert_int_equal(json_dump_file(notes, test_path(folder, "b/args.json"), 0), 0);
+    json_decref(notes);
+    RunResult result = TRAIN(0, "--compare", "--output", test_path(folder, "page.html"), a, b);
+    assert_contains_not(result.out, "label-smoothing");
+    assert_contains(result.out, "\na      2       2 ");
+    run_result_free(&result);
+}
+
 TEST_IN_FOLDER(test_an_unfinished_run_is_said_to_be_one, folder)
 {
     const char *shards = make_set(folder, &train_plain), *a = test_path(folder, "a"),

@@ -268,8 +268,9 @@ static void label_group(Comparison *comparison, StudyGroup *group)
     comparison->labelled = false;
     /* the name that a sweep gives the first run of a group, without its seed */
     const char *seed = group->count > 1 ? strstr(run->name, ",seed=") : NULL;
+    const bool alone = group->count > 1 && strncmp(run->name, "seed=", 5) == 0; /* --seeds without --sweep */
     const int bytes = seed ? (int)(seed - run->name) : COMPARISON_LABEL_BYTES - 1;
-    (void)snprintf(group->label, sizeof group->label, "%.*s", bytes, run->name);
+    (void)snprintf(group->label, sizeof group->label, "%.*s", bytes, alone ? "all seeds" : run->name);
 }
 
 /* Appends the folder's name to labels that are those of another group: a second attempt, other data. */

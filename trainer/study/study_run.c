@@ -6,6 +6,7 @@
 
 #include "common/file.h"
 #include "common/json_text.h"
+#include "common/options_config.h"
 #include "trainer/plan/train_options.h"
 #include "trainer/report/run_record.h"
 
@@ -20,13 +21,18 @@ bool study_run_is_there(const char *folder)
 
 /* ---- what was asked for ---- */
 
-/* Removes what says how or where, not what comes out, and the seed. */
-static void drop_free(json_t *options)
+/* Adds the defaults of options that the run's version did not have, and removes what says how or where,
+ * not what comes out, and the seed. Returns 0 on success. */
+static int complete_options(json_t *options)
 {
     TrainOptions defaults = train_options_default();
     Option rows[TRAIN_OPTION_ROWS];
     char name[64];
     train_options_rows(&defaults, rows);
+    const OptionTable table = train_options_table(rows);
+    json_t *plain = options_config_object(&table, OPTION_NOT_IN_FILE);
+    const int failed = json_object_update_missing(options, plain);
+    json_decref(plain);
     for (const Option *row = rows; row->name; row++) {
         if (!(row->marks & OPTION_FREE) && strcmp(row->name, "seed") != 0)
             continue;
@@ -35,6 +41,7 @@ static void drop_free(json_t *options)
             *at = *at == '-' ? '_' : *at;
         (void)json_object_del(options, name);
     }
+    return failed;
 }
 
 /* Sets run->options. What the program has chosen stands for what was left open: two runs with 64 images in a
@@ -58,8 +65,9 @@ static FshStatus take_options(StudyRun *run, FshError *error)
                                json_integer_value(json_object_get(run->options, "val_every")) > 0;
     run->planned = by_iterations ? 0 : (uint64_t)json_integer_value(json_object_get(run->options, "epochs"));
     run->dataset = json_string_value(json_object_get(chosen, "dataset_id"));
-    drop_free(run->options);
-    return FSH_OK;
+    return complete_options(run->options)
+               ? fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", run->folder)
+               : FSH_OK;
 }
 
 static FshStatus read_arguments(StudyRun *run, FshError *error)
