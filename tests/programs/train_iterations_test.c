@@ -138,12 +138,12 @@ TEST_IN_FOLDER(test_pairs_are_counted_in_iterations, folder)
 TEST_IN_FOLDER(test_what_is_counted_in_epochs_is_refused, folder)
 {
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
-    REFUSED(2, "--epochs: --iters says how long the run is", out, CONV8, "--iters", "10", "--epochs", "2",
-            shards);
-    REFUSED(2, "--val-interval: --val-every says how often", out, CONV8, "--val-every", "10",
-            "--val-interval", "2", shards);
-    REFUSED(2, "--lr-warmup-iters: --lr-warmup-epochs says it already", out, CONV8, "--lr-warmup-iters", "3",
-            "--lr-warmup-epochs", "1", shards);
+    REFUSED(2, "--epochs: does nothing here; it is for runs without --iters", out, CONV8, "--iters", "10",
+            "--epochs", "2", shards);
+    REFUSED(2, "--val-interval: does nothing here; it is for runs without --val-every", out, CONV8,
+            "--val-every", "10", "--val-interval", "2", shards);
+    REFUSED(2, "--lr-warmup-epochs: does nothing here; it is for runs without --lr-warmup-iters", out, CONV8,
+            "--lr-warmup-iters", "3", "--lr-warmup-epochs", "1", shards);
     REFUSED(2, "--lr-warmup-iters: 10 leaves nothing of 10 iterations", out, CONV8, "--lr-warmup-iters", "10",
             "--iters", "10", shards);
     REFUSED(2, "--lr-warmup-iters: with --lr-unit epoch the warm-up is in whole epochs", out, CONV8,
@@ -154,6 +154,19 @@ TEST_IN_FOLDER(test_what_is_counted_in_epochs_is_refused, folder)
             "resnet9", "--iters", "10", "--progressive", "16:32", shards);
     REFUSED(2, "--lr-step-size: give the iterations between two drops", out, CONV8, "--iters", "10",
             "--lr-scheduler", "step", shards);
+}
+
+/* What a recipe says of epochs gives way to iterations that are asked for. */
+TEST_IN_FOLDER(test_a_recipe_is_run_for_iterations, folder)
+{
+    RunResult result =
+        TRAIN(0, "--recipe", "convnext", "--model", "convnext_atto", "--train-crop-size", "32",
+              "--val-crop-size", "32", "--crop-pct", "0.9", "--batch-size", "8", "--grad-accum-steps", "1",
+              "--iters", "12", "--lr-warmup-iters", "3", "--dry-run", make_set(folder, &train_plain));
+    assert_contains(result.err, "training: 12 iterations (2.4 epochs), ");
+    assert_contains(result.err, "cosine, warm-up 3 steps");
+    assert_contains(result.err, "short edge to 35, centre 32 pixels");
+    run_result_free(&result);
 }
 
 TEST_IN_FOLDER(test_rates_drop_after_iterations, folder)
@@ -175,7 +188,7 @@ TEST_IN_FOLDER(test_rates_drop_after_iterations, folder)
             "--lr-milestones", "4,12", shards);
     REFUSED(2, "is not a list of whole numbers, each larger", none, CONV8, "--iters", "12", STEPS,
             "--lr-milestones", "4,4", shards);
-    REFUSED(2, "--lr-step-size: --lr-milestones says where", none, CONV8, "--iters", "12", STEPS,
-            "--lr-milestones", "4", "--lr-step-size", "3", shards);
+    REFUSED(2, "--lr-step-size: does nothing here; it is for runs without --lr-milestones", none, CONV8,
+            "--iters", "12", STEPS, "--lr-milestones", "4", "--lr-step-size", "3", shards);
     REFUSED(2, "--lr-milestones: does nothing here", none, CONV8, "--lr-milestones", "4", shards);
 }

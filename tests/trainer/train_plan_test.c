@@ -304,9 +304,11 @@ TEST(test_the_centre_is_the_part_that_was_asked_for)
     assert_string_equal(made.error.message,
                         "--crop-pct: 0.05 makes the short edge of a crop of 224 pixels 4480; it is at most "
                         "4096 pixels");
+    made.options.image.crop_pct = 0.9;
     made.options.image.val_resize_size = 256;
+    give(&made, "val-resize-size");
     assert_int_equal(plan_case(&made), FSH_ERR_USAGE);
-    assert_contains(made.error.message, "--crop-pct: --val-resize-size says the short edge already");
+    assert_contains(made.error.message, "--val-resize-size: does nothing here; it is for evaluation without");
     Case pairs = make_case((Facts){256, 3, false, 1000, true});
     pairs.options.image.crop_pct = 0.9;
     give(&pairs, "crop-pct");

@@ -31,6 +31,31 @@ static bool is_by_epochs(const Facts *f)
     return !plan_counts_iterations(f->plan);
 }
 
+static bool has_epochs(const Facts *f)
+{
+    return !f->options->training.iters;
+}
+
+static bool has_interval(const Facts *f)
+{
+    return !f->options->training.val_every;
+}
+
+static bool warms_by_epochs(const Facts *f)
+{
+    return !f->options->schedule.lr_warmup_iters;
+}
+
+static bool has_no_milestones(const Facts *f)
+{
+    return !f->options->schedule.lr_milestones;
+}
+
+static bool has_no_part(const Facts *f)
+{
+    return !(f->options->image.crop_pct > 0);
+}
+
 static bool is_step(const Facts *f)
 {
     return has_schedule(f, SCHEDULE_STEP);
@@ -273,6 +298,11 @@ static const struct Rule {
     {AT(schedule.max_momentum), cycles_momentum, "--lr-scheduler one-cycle with --cycle-momentum"},
     {AT(schedule.lr_step_size), is_step, "--lr-scheduler step"},
     {AT(schedule.lr_milestones), is_step, "--lr-scheduler step"},
+    {AT(schedule.lr_step_size), has_no_milestones, "runs without --lr-milestones"},
+    {AT(schedule.lr_warmup_epochs), warms_by_epochs, "runs without --lr-warmup-iters"},
+    {AT(training.epochs), has_epochs, "runs without --iters"},
+    {AT(training.val_interval), has_interval, "runs without --val-every"},
+    {AT(image.val_resize_size), has_no_part, "evaluation without --crop-pct"},
     {AT(schedule.lr_power), is_polynomial, "--lr-scheduler polynomial"},
     {AT(schedule.lr_flat), is_flat_cosine, "--lr-scheduler flat-cosine"},
     {AT(schedule.lr_min), has_end, "--lr-scheduler cosine, linear, polynomial, flat-cosine and plateau"},

@@ -128,10 +128,6 @@ static FshStatus resize_of_part(const TrainOptions *options, uint32_t crop, uint
                                 FshError *error)
 {
     const double part = options->image.crop_pct;
-    if (options->image.val_resize_size)
-        return fsh_error_set(
-            error, FSH_ERR_USAGE,
-            "--crop-pct: --val-resize-size says the short edge already; give one of the two");
     if (crop / part > RESIZE_LARGEST)
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "--crop-pct: %g makes the short edge of a crop of %u pixels %.0f; it is at most "

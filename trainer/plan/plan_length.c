@@ -41,16 +41,9 @@ const char *plan_epoch_text(const TrainPlan *plan, uint64_t epoch, char *text, s
 
 /* Sets the run's length where it is counted in iterations. An iteration is an update, so that it takes the
  * same images however they are dealt out. */
-static FshStatus plan_iterations_of(TrainPlan *plan, const TrainOptions *options, FshError *error)
+static void plan_iterations_of(TrainPlan *plan, const TrainOptions *options)
 {
     const uint64_t update = (uint64_t)options->training.grad_accum_steps, pass = plan->steps_per_pass;
-    if (options->training.iters && train_given(options, &options->training.epochs))
-        return fsh_error_set(error, FSH_ERR_USAGE,
-                             "--epochs: --iters says how long the run is; give one of the two");
-    if (options->training.val_every && train_given(options, &options->training.val_interval))
-        return fsh_error_set(error, FSH_ERR_USAGE,
-                             "--val-interval: --val-every says how often the run is evaluated; give one of "
-                             "the two");
     plan->iteration_steps = update;
     plan->total_steps = options->training.iters ? (uint64_t)options->training.iters * update
                                                 : (uint64_t)options->training.epochs * pass;
@@ -59,7 +52,6 @@ static FshStatus plan_iterations_of(TrainPlan *plan, const TrainOptions *options
     every = every < plan->total_steps ? every : plan->total_steps;
     plan->steps_per_epoch = every;
     plan->epochs = (plan->total_steps + every - 1) / every;
-    return FSH_OK;
 }
 
 FshStatus plan_length(TrainPlan *plan, const TrainOptions *options, FshError *error)
@@ -69,11 +61,10 @@ FshStatus plan_length(TrainPlan *plan, const TrainOptions *options, FshError *er
     plan->total_steps = plan->epochs * plan->steps_per_pass;
     if (!plan->train_count)
         return FSH_OK;
-    FshStatus status = options->training.iters || options->training.val_every
-                           ? plan_iterations_of(plan, options, error)
-                           : FSH_OK;
-    if (status || (uint64_t)options->training.grad_accum_steps <= plan->total_steps)
-        return status;
+    if (options->training.iters || options->training.val_every)
+        plan_iterations_of(plan, options);
+    if ((uint64_t)options->training.grad_accum_steps <= plan->total_steps)
+        return FSH_OK;
     return fsh_error_set(error, FSH_ERR_MISMATCH,
                          "--grad-accum-steps: %lld is more than the %" PRIu64 " steps of all epochs",
                          (long long)options->training.grad_accum_steps, plan->total_steps);

@@ -187,9 +187,6 @@ static FshStatus plan_warmup(TrainPlan *plan, const TrainOptions *options, FshEr
                                      : fmin(own->lr_warmup_epochs, 0.2 * epochs);
     if (schedule->kind == SCHEDULE_ONE_CYCLE) /* it rises by itself */
         return FSH_OK;
-    if (own->lr_warmup_iters && train_given(options, &own->lr_warmup_epochs))
-        return fsh_error_set(error, FSH_ERR_USAGE,
-                             "--lr-warmup-iters: --lr-warmup-epochs says it already; give one of the two");
     if (own->lr_warmup_iters && schedule->hold_steps)
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "--lr-warmup-iters: with --lr-unit epoch the warm-up is in whole epochs; give "
@@ -200,7 +197,7 @@ static FshStatus plan_warmup(TrainPlan *plan, const TrainOptions *options, FshEr
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "--lr-warmup-iters: %lld leaves nothing of %llu iterations",
                              (long long)own->lr_warmup_iters, (unsigned long long)(total / update_steps));
-    if (warmup_epochs >= epochs)
+    if (!own->lr_warmup_iters && warmup_epochs >= epochs)
         return fsh_error_set(error, FSH_ERR_USAGE, "--lr-warmup-epochs: %g leaves nothing of %g epochs",
                              warmup_epochs, epochs);
     if (schedule->warmup_steps >= total) /* rounded up, it must leave at least one update */
@@ -217,10 +214,6 @@ static FshStatus plan_milestones(TrainPlan *plan, const TrainOptions *options, F
     Schedule *schedule = &plan->schedule;
     double numbers[SCHEDULE_MILESTONES_MAX];
     size_t count = 0;
-    if (train_given(options, &own->lr_step_size))
-        return fsh_error_set(
-            error, FSH_ERR_USAGE,
-            "--lr-step-size: --lr-milestones says where the rate drops; give one of the two");
     FshStatus status = train_options_numbers("lr-milestones", own->lr_milestones, 1, 1e12, numbers,
                                              SCHEDULE_MILESTONES_MAX, &count, error);
     for (size_t i = 0; i < count && !status; i++) {

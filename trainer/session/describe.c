@@ -228,8 +228,8 @@ static void print_steps(const Session *session, const TrainOptions *options)
                  progress_format_bytes(bytes, sizeof bytes, run_space_needed(session, options).total_bytes));
     const TrainPlan *plan = &session->plan;
     if (plan_counts_iterations(plan))
-        (void)printf("\n%" PRIu64 " iterations, an epoch is %" PRIu64 ": ",
-                     plan_iterations(plan, plan->total_steps), plan_iterations(plan, plan->steps_per_pass));
+        (void)printf("\n%" PRIu64 " iterations, an epoch is %.4g: ", plan_iterations(plan, plan->total_steps),
+                     (double)plan->steps_per_pass / (double)plan->iteration_steps);
     else
         (void)printf("\n%" PRIu64 " epochs of %" PRIu64 " steps: ", plan->epochs, plan->steps_per_epoch);
     (void)printf("%" PRIu64 " steps in all; evaluation %" PRIu64 " steps\n", plan->total_steps,

@@ -55,7 +55,9 @@ static double weight_of_labels(const ClassLoss *loss, int64_t n)
     if (!loss->weights)
         return 1;
     const double of_label = share * weight_of(loss, loss->labels[n]);
-    return share == 1 ? of_label : of_label + (1 - share) * weight_of(loss, loss->labels_mixed[n]);
+    if (share == 1 || !loss->labels_mixed)
+        return of_label;
+    return of_label + (1 - share) * weight_of(loss, loss->labels_mixed[n]);
 }
 
 /* Returns the sum of target times weight over the classes; 1 without weights. */
