@@ -56,15 +56,17 @@ FshStatus train_use_take(TrainOptions *options, unsigned use, FshError *error)
         const Option *row = &rows[i];
         if (!row->uses || (row->uses & use))
             continue;
-        if (*row->typed && length < sizeof names) {
-            const char *its = purpose(row->uses, use);
+        if (!*row->typed) {
+            copy_value(row, &plain_rows[i]);
+            *row->given = false;
+            continue;
+        }
+        const char *its = purpose(row->uses, use);
+        if (length < sizeof names)
             length += (size_t)snprintf(names + length, sizeof names - length, "%s--%s", count ? ", " : "",
                                        row->name);
-            of = !count || of == its ? its : "";
-            count++;
-        }
-        copy_value(row, &plain_rows[i]);
-        *row->given = *row->typed = false;
+        of = !count || of == its ? its : "";
+        count++;
     }
     if (!count)
         return FSH_OK;
