@@ -8,55 +8,16 @@
 
 #include "common/random.h"
 #include "tests/trainer/cuda_support.h"
-#include "trainer/graph/graph_internal.h"
+#include "tests/trainer/loss_case.h"
 
 static const double tolerance = 2e-6;
 
-/* A loss alone: x with a gradient, what stands beside it, dy for the gradient of the loss. */
-typedef struct LossCase {
-    LossKind kind;
-    int rank;
-    int64_t shape[4];
-    bool beside;   /* labels_mixed and mix, or valid */
-    bool weighted; /* weights of classes */
-    float smoothing;
-    bool binarizes, sums; /* bce: above 0.3 */
-} LossCase;
-
-static TensorId input_with_gradient(Graph *graph, const char *name, int rank, const int64_t *shape)
+/* Returns the graph of a case; where it binarizes, above 0.3. */
+static Graph *counted_graph(const LossCase *c)
 {
-    TensorId id = graph_input(graph, name, DATA_F32, rank, shape);
-    graph->tensors[id].needs_gradient = true;
-    return id;
-}
-
-static Graph *loss_graph(const LossCase *c)
-{
-    FshError error = {0};
-    Graph *graph = graph_new();
-    TensorId x = input_with_gradient(graph, "x", c->rank, c->shape), y;
-    if (c->rank == 2) {
-        TensorId labels = graph_input(graph, "labels", DATA_I64, 1, c->shape);
-        TensorId mixed = c->beside ? graph_input(graph, "labels_mixed", DATA_I64, 1, c->shape) : TENSOR_NONE;
-        TensorId mix = c->beside ? graph_input(graph, "mix", DATA_F32, 1, c->shape) : TENSOR_NONE;
-        TensorId weights =
-            c->weighted ? graph_input(graph, "weights", DATA_F32, 1, &c->shape[1]) : TENSOR_NONE;
-        const ClassTargetsOf targets = {labels,       mixed, mix,          weights,
-                                        c->smoothing, 0.3F,  c->binarizes, c->sums};
-        y = graph_class_loss(graph, c->kind, x, &targets);
-        graph_keep(graph, graph_node(graph, graph_tensor(graph, y)->producer)->outputs[1], "beside");
-    } else {
-        TensorId target = graph_input(graph, "target", DATA_F32, c->rank, c->shape);
-        TensorId valid = c->beside ? graph_input(graph, "valid", DATA_F32, 1, c->shape) : TENSOR_NONE;
-        y = graph_pixel_loss(graph, x, target, valid, c->kind);
-        graph_keep(graph, graph_pixel_loss_error(graph, y), "beside");
-    }
-    graph_keep(graph, y, "y");
-    const size_t forward_count = graph_node_count(graph);
-    graph_contribute_gradient(graph, y, input_with_gradient(graph, "dy", 1, (int64_t[]){1}));
-    graph_append_backward_pass(graph, forward_count);
-    graph_keep(graph, graph_gradient(graph, x), "dx");
-    assert_ok(graph_check(graph, &error), &error);
+    LossCase made = *c;
+    made.threshold = 0.3F;
+    Graph *graph = loss_graph(&made);
     for (size_t n = 0; n < graph_node_count(graph); n++)
         comparison.ran[graph_node(graph, (NodeId)n)->op] = true;
     return graph;
@@ -196,10 +157,10 @@ static void compare_kept(const char *what, const float *ours, const float *their
 
 static void compare_loss(const LossCase *c)
 {
-    static const char *const kept[] = {"y", "beside", "dx"};
+    const char *const kept[] = {"y", c->rank == 2 ? "probabilities" : "error", "dx"};
     char what[160];
     size_t count;
-    Graph *graph = loss_graph(c);
+    Graph *graph = counted_graph(c);
     Inputs inputs = draw_inputs(c);
     Side sides[] = {side_of(backends[CUDA], graph), side_of(backends[CPU], graph)};
     for (int i = 0; i < 2; i++)
@@ -275,7 +236,7 @@ static void run_changed(LossKind kind, float *loss_ret, float gradient[6],
 {
     const LossCase c = {.kind = kind, .rank = 2, .shape = {2, 3}, .beside = true};
     size_t count;
-    Graph *graph = loss_graph(&c);
+    Graph *graph = counted_graph(&c);
     Inputs inputs = draw_inputs(&c);
     Side side = side_of(backends[CUDA], graph);
     change(inputs.values[X], inputs.values[LABELS], inputs.values[LABELS_MIXED], inputs.values[SHARES]);
@@ -342,8 +303,8 @@ CUDA_TEST(test_labels_of_no_class_are_refused)
     for (int kind = LOSS_CROSS_ENTROPY; kind <= LOSS_BCE; kind++)
         for (int i = 0; i < 2; i++) {
             FshError error = {0};
-            Graph *graph =
-                loss_graph(&(LossCase){.kind = (LossKind)kind, .rank = 2, .shape = {2, 3}, .beside = true});
+            Graph *graph = counted_graph(
+                &(LossCase){.kind = (LossKind)kind, .rank = 2, .shape = {2, 3}, .beside = true});
             Side side = side_of(backends[CUDA], graph);
             assert_int_equal(
                 program_write(side.program, graph_find(graph, names[i]), bad, sizeof bad, &error),

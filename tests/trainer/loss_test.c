@@ -7,8 +7,8 @@
 
 #include "tests/support/support.h"
 #include "tests/trainer/golden.h"
+#include "tests/trainer/loss_case.h"
 #include "trainer/backend/backend.h"
-#include "trainer/graph/graph_internal.h"
 
 #define TOLERANCE 1e-4
 
@@ -48,13 +48,6 @@ static FshStatus run(const Loss *loss, FshError *error)
     return program_run(loss->program, error);
 }
 
-static TensorId input_with_gradient(Graph *graph, const char *name, int rank, const int64_t *shape)
-{
-    TensorId id = graph_input(graph, name, DATA_F32, rank, shape);
-    graph->tensors[id].needs_gradient = true;
-    return id;
-}
-
 static LossKind kind_of(const char *name)
 {
     int kind = 0;
@@ -63,44 +56,15 @@ static LossKind kind_of(const char *name)
     return (LossKind)kind;
 }
 
-/* Makes a program of a loss and its gradient. shape is that of x (rank 2: logits); beside says whether
- * labels_mixed and mix, or valid, are there, weighted whether weights of classes are. */
-static Loss loss_of(LossKind kind, int rank, const int64_t *shape, bool beside, bool weighted,
-                    const ClassTargetsOf *how)
+/* Makes a program of a loss and its gradient. */
+static Loss loss_of(const LossCase *c)
 {
     FshError error = {0};
-    Loss loss = {.graph = graph_new()};
-    Graph *graph = loss.graph;
-    TensorId x = input_with_gradient(graph, "x", rank, shape), y;
-    if (rank == 2) {
-        TensorId labels = graph_input(graph, "labels", DATA_I64, 1, shape);
-        TensorId mixed = beside ? graph_input(graph, "labels_mixed", DATA_I64, 1, shape) : TENSOR_NONE;
-        TensorId mix = beside ? graph_input(graph, "mix", DATA_F32, 1, shape) : TENSOR_NONE;
-        TensorId weights = weighted ? graph_input(graph, "weights", DATA_F32, 1, &shape[1]) : TENSOR_NONE;
-        const ClassTargetsOf targets = {labels,         mixed,          mix,      weights, how->smoothing,
-                                        how->threshold, how->binarizes, how->sums};
-        y = graph_class_loss(graph, kind, x, &targets);
-    } else {
-        TensorId target = graph_input(graph, "target", DATA_F32, rank, shape);
-        TensorId valid = beside ? graph_input(graph, "valid", DATA_F32, 1, shape) : TENSOR_NONE;
-        y = graph_pixel_loss(graph, x, target, valid, kind);
-        graph_keep(graph, graph_pixel_loss_error(graph, y), "error");
-    }
-    graph_keep(graph, y, "y");
-    const size_t forward_count = graph_node_count(graph);
-    graph_contribute_gradient(graph, y, input_with_gradient(graph, "dy", 1, (int64_t[]){1}));
-    graph_append_backward_pass(graph, forward_count);
-    graph_keep(graph, graph_gradient(graph, x), "dx");
-    check(graph_check(graph, &error), &error);
+    Loss loss = {.graph = loss_graph(c)};
     check(backend_open(&loss.backend, "cpu", &(BackendOptions){.threads = 2}, &error), &error);
-    check(state_new(&loss.state, loss.backend, graph, &error), &error);
-    check(program_new(&loss.program, loss.state, graph, &error), &error);
+    check(state_new(&loss.state, loss.backend, loss.graph, &error), &error);
+    check(program_new(&loss.program, loss.state, loss.graph, &error), &error);
     return loss;
-}
-
-static Loss loss_new(LossKind kind, int rank, const int64_t *shape, bool beside, float smoothing)
-{
-    return loss_of(kind, rank, shape, beside, false, &(ClassTargetsOf){.smoothing = smoothing});
 }
 
 static void loss_free(Loss *loss)
@@ -159,19 +123,20 @@ static double case_error(json_t *c)
     static const char *const of_classes[] = {"x", "dy"}, *const of_images[] = {"x", "target", "dy"};
     const LossKind kind = kind_of(golden_text(c, "loss"));
     json_t *inputs = json_object_get(c, "inputs"), *summary;
-    int64_t shape[4];
     FshError error = {0};
     double worst = 0;
     size_t i;
-    const int rank = golden_shape(json_array_get(inputs, 0), shape);
-    const bool beside = json_object_get(c, "mix") || json_object_get(c, "valid");
     json_t *weights = json_object_get(c, "weights");
+    LossCase made = {.kind = kind,
+                     .beside = json_object_get(c, "mix") || json_object_get(c, "valid"),
+                     .weighted = weights != NULL};
+    const int rank = made.rank = golden_shape(json_array_get(inputs, 0), made.shape);
+    made.smoothing = rank == 2 ? (float)golden_real(c, "smoothing") : 0;
     const json_t *threshold = json_object_get(c, "threshold");
-    const ClassTargetsOf how = {.smoothing = rank == 2 ? (float)golden_real(c, "smoothing") : 0,
-                                .threshold = (float)json_number_value(threshold),
-                                .binarizes = threshold,
-                                .sums = json_is_true(json_object_get(c, "sums"))};
-    Loss loss = loss_of(kind, rank, shape, beside, weights, &how);
+    made.binarizes = threshold != NULL;
+    made.threshold = (float)json_number_value(threshold);
+    made.sums = json_is_true(json_object_get(c, "sums"));
+    Loss loss = loss_of(&made);
     if (weights)
         write_spec(&loss, weights, "weights");
     write_specs(&loss, inputs, rank == 2 ? of_classes : of_images, rank == 2 ? 2 : 3);
@@ -222,7 +187,7 @@ TEST(test_images_left_out_may_hold_anything)
     for (int i = 0; i < COUNT; i++)
         x[i] = i < COUNT / 2 ? 0.5F : NAN;
     for (LossKind kind = LOSS_L1; kind <= LOSS_PSNR; kind++) {
-        Loss loss = loss_new(kind, 4, (int64_t[]){2, 2, 2, 1}, true, 0);
+        Loss loss = loss_of(&(LossCase){.kind = kind, .rank = 4, .shape = {2, 2, 2, 1}, .beside = true});
         write_input(&loss, "x", x, sizeof x);
         write_input(&loss, "target", target, sizeof target);
         write_input(&loss, "valid", valid, sizeof valid);
@@ -251,7 +216,7 @@ TEST(test_samples_left_out_may_hold_anything)
     const int64_t labels[2] = {1, -1};
     FshError error = {0};
     for (LossKind kind = LOSS_CROSS_ENTROPY; kind <= LOSS_BCE; kind++) {
-        Loss loss = loss_new(kind, 2, (int64_t[]){2, 2}, false, 0);
+        Loss loss = loss_of(&(LossCase){.kind = kind, .rank = 2, .shape = {2, 2}});
         write_input(&loss, "x", x, sizeof x);
         write_input(&loss, "labels", labels, sizeof labels);
         write_input(&loss, "dy", &dy, sizeof dy);
@@ -271,7 +236,7 @@ TEST(test_large_logits_do_not_overflow)
     const int64_t label = 1;
     FshError error = {0};
     for (LossKind kind = LOSS_CROSS_ENTROPY; kind <= LOSS_BCE; kind++) {
-        Loss loss = loss_new(kind, 2, (int64_t[]){1, 3}, false, 0);
+        Loss loss = loss_of(&(LossCase){.kind = kind, .rank = 2, .shape = {1, 3}});
         write_input(&loss, "x", x, sizeof x);
         write_input(&loss, "labels", &label, sizeof label);
         write_input(&loss, "dy", &dy, sizeof dy);
@@ -304,7 +269,7 @@ TEST(test_labels_and_shares_out_of_range_are_named)
     for (LossKind kind = LOSS_CROSS_ENTROPY; kind <= LOSS_BCE; kind++)
         for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
             FshError error = {0};
-            Loss loss = loss_new(kind, 2, (int64_t[]){2, 3}, true, 0);
+            Loss loss = loss_of(&(LossCase){.kind = kind, .rank = 2, .shape = {2, 3}, .beside = true});
             write_input(&loss, "x", x, sizeof x);
             write_input(&loss, "labels", cases[i].labels, sizeof cases[i].labels);
             write_input(&loss, "labels_mixed", cases[i].mixed, sizeof cases[i].mixed);
@@ -342,7 +307,9 @@ TEST(test_shapes_that_do_not_fit_are_refused)
     graph = graph_new();
     x = graph_input(graph, "x", DATA_F32, 2, (int64_t[]){2, 4});
     TensorId labels = graph_input(graph, "l", DATA_I64, 1, (int64_t[]){2});
-    graph_binary_cross_entropy(graph, x, labels, labels, TENSOR_NONE, 0);
+    const ClassTargetsOf targets = {
+        .labels = labels, .labels_mixed = labels, .mix = TENSOR_NONE, .weights = TENSOR_NONE};
+    graph_class_loss(graph, LOSS_BCE, x, &targets);
     assert_int_equal(graph_check(graph, &error), FSH_ERR_MISMATCH);
     assert_string_equal(
         error.message,

@@ -393,10 +393,6 @@ TensorId graph_attention(Graph *graph, TensorId x, int64_t heads);
  * both or TENSOR_NONE; a label in labels_mixed may be -1 where mix is 1. 0 <= smoothing < 1. */
 TensorId graph_softmax_cross_entropy(Graph *graph, TensorId logits, TensorId labels, TensorId labels_mixed,
                                      TensorId mix, float smoothing);
-/* Returns the mean over samples and classes of binary cross-entropy with logits (timm's BinaryCrossEntropy);
- * the target is graph_softmax_cross_entropy's. */
-TensorId graph_binary_cross_entropy(Graph *graph, TensorId logits, TensorId labels, TensorId labels_mixed,
-                                    TensorId mix, float smoothing);
 /* What the samples of a loss of classes shall be. */
 typedef struct ClassTargetsOf {
     TensorId labels, labels_mixed, mix; /* as graph_softmax_cross_entropy's */
@@ -407,10 +403,11 @@ typedef struct ClassTargetsOf {
     float threshold;
     bool binarizes, sums;
 } ClassTargetsOf;
-/* Returns the loss of one of the two above (LOSS_CROSS_ENTROPY, LOSS_BCE), with weights of classes as
- * PyTorch's CrossEntropyLoss and BCEWithLogitsLoss have them: cross-entropy is -sum weights target log
- * softmax(logits), divided by the sum of the samples' weights, which are those of their labels in their
- * shares; binary cross-entropy multiplies each class by its weight, and stays a mean. */
+/* Returns a loss of classes: the one above (LOSS_CROSS_ENTROPY), or the mean over samples and classes of
+ * binary cross-entropy with logits (LOSS_BCE; timm's BinaryCrossEntropy), whose target is the same. Both with
+ * weights of classes as PyTorch's CrossEntropyLoss and BCEWithLogitsLoss have them: cross-entropy is -sum
+ * weights target log softmax(logits), divided by the sum of the samples' weights, which are those of their
+ * labels in their shares; binary cross-entropy multiplies each class by its weight, and stays a mean. */
 TensorId graph_class_loss(Graph *graph, LossKind kind, TensorId logits, const ClassTargetsOf *targets);
 /* Returns the mean [1] over images [N, H, W, C] f32, each weighted by valid [N] f32 (TENSOR_NONE: 1; 0 leaves
  * a padded image out), of a loss of d = prediction - target:

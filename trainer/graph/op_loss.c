@@ -80,17 +80,6 @@ TensorId graph_softmax_cross_entropy(Graph *graph, TensorId logits, TensorId lab
     return graph_class_loss(graph, LOSS_CROSS_ENTROPY, logits, &targets);
 }
 
-TensorId graph_binary_cross_entropy(Graph *graph, TensorId logits, TensorId labels, TensorId labels_mixed,
-                                    TensorId mix, float smoothing)
-{
-    const ClassTargetsOf targets = {.labels = labels,
-                                    .labels_mixed = labels_mixed,
-                                    .mix = mix,
-                                    .weights = TENSOR_NONE,
-                                    .smoothing = smoothing};
-    return graph_class_loss(graph, LOSS_BCE, logits, &targets);
-}
-
 static void class_loss_infer(Graph *graph, Node *node)
 {
     const Tensor *logits = graph_tensor(graph, node->inputs[0]);

@@ -1,0 +1,23 @@
+/* loss_case.h - the graph of one loss alone, for loss_test.c and cuda_loss_test.c. */
+#ifndef FSHARD_TESTS_TRAINER_LOSS_CASE_H
+#define FSHARD_TESTS_TRAINER_LOSS_CASE_H
+
+#include "trainer/graph/graph.h"
+
+typedef struct LossCase {
+    LossKind kind;
+    int rank; /* 2: logits; 4: images */
+    int64_t shape[4];
+    bool beside;   /* labels_mixed and mix, or valid */
+    bool weighted; /* weights of classes */
+    float smoothing;
+    float threshold; /* bce, where it binarizes */
+    bool binarizes, sums;
+} LossCase;
+
+/* Returns the graph of inputs "x", "labels", "labels_mixed", "mix" and "weights", or "x", "target" and
+ * "valid", and "dy", the gradient of the loss. It keeps the loss "y", the gradient of x "dx", and
+ * "probabilities" or "error". The test fails where it is none. */
+Graph *loss_graph(const LossCase *c);
+
+#endif
