@@ -10,322 +10,6 @@
     }
 #define CASES(array) .cases = (array), .case_count = COUNT_OF(array)
 
-/* ---- builders ---- */
-
-static TensorId activated(Graph *graph, const OpOptions *options, TensorId x)
-{
-    return options->relu ? graph_leaky_relu(graph, x, options->slope) : x;
-}
-
-static TensorId conv2d(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
-{
-    (void)other;
-    return activated(graph, options, graph_conv2d(graph, "layer", x, &options->conv));
-}
-
-static TensorId conv2d_relu(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
-{
-    return graph_relu(graph, conv2d(graph, options, x, other));
-}
-
-/* Appends a convolution and a steep leaky ReLU: where a pass of its own adds the bias to rounded values, a
- * sign near 0 may differ, which moves a gradient by little. */
-static TensorId conv2d_leaky_relu(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
-{
-    return graph_leaky_relu(graph, conv2d(graph, options, x, other), 0.9375F);
-}
-
-/* Appends a convolution whose weight is not trained. */
-static TensorId conv2d_frozen(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
-{
-    x = conv2d(graph, options, x, other);
-    graph_freeze(graph, graph_find(graph, "layer.weight"));
-    return x;
-}
-
-static TensorId linear(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
-{
-    (void)other;
-    return graph_linear(graph, "layer", x, options->conv.channels, options->conv.bias);
-}
-
-static TensorId linear_1x1(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
-{
-    (void)other;
-    return graph_linear_1x1(graph, "layer", x, options->conv.channels, options->conv.bias);
-}
-
-/* Appends a linear layer of as many channels as x, whose result the other is added to, from either side. */
-static TensorId linear_add(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
-{
-    const Tensor *tensor = graph_tensor(graph, x);
-    const TensorId y = graph_linear(graph, "layer", x, tensor->shape[tensor->rank - 1], options->conv.bias);
-    return options->conv.bias ? graph_add(graph, y, other) : graph_add(graph, other, y);
-}
-
-static TensorId three_linears(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
-{
-    (void)options;
-    (void)other;
-    x = graph_linear(graph, "hidden", x, 19, true);
-    x = graph_linear(graph, "wide", x, 72, false);
-    return graph_linear_1x1(graph, "layer", x, 3, true);
-}
-
-static TensorId flatten_linear(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
-{
-    return linear(graph, options, graph_flatten(graph, x), other);
-}
-
-static TensorId batch_norm(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
-{
-    TensorId y = graph_batch_norm(graph, "layer", x, &options->norm);
-    if (other != TENSOR_NONE)
-        y = graph_add(graph, y, other);
-    return activated(graph, options, y);
-}
-
-/* Appends a batch norm whose weight is not trained. */
-static TensorId batch_norm_unscaled(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
-{
-    x = batch_norm(graph, options, x, other);
-    graph_freeze(graph, graph_find(graph, "layer.weight"));
-    return x;
-}
-
-static TensorId add_batch_norm(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
-{
-    return graph_add(graph, other, graph_batch_norm(graph, "layer", x, &options->norm));
-}
-
-static TensorId layer_norm(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
-{
-    TensorId y = graph_layer_norm(graph, "layer", x, options->norm.epsilon);
-    return other == TENSOR_NONE ? y : graph_add(graph, y, other);
-}
-
-static TensorId response_norm(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
-{
-    (void)other;
-    return graph_response_norm(graph, "layer", x, options->norm.epsilon);
-}
-
-static TensorId relu(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
-{
-    (void)other;
-    return graph_leaky_relu(graph, x, options->slope);
-}
-
-static TensorId gelu(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
-{
-    (void)options;
-    (void)other;
-    return graph_gelu(graph, x);
-}
-
-static TensorId silu(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
-{
-    (void)options;
-    (void)other;
-    return graph_silu(graph, x);
-}
-
-static TensorId mish(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
-{
-    (void)options;
-    (void)other;
-    return graph_mish(graph, x);
-}
-
-/* Appends what squeeze and excitation ends in. */
-static TensorId multiply_by_sigmoid(Graph *graph, const OpOptions *options, TensorId x, TensorId factors)
-{
-    (void)options;
-    return graph_channel_multiply(graph, x, graph_sigmoid(graph, factors));
-}
-
-static TensorId add(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
-{
-    (void)options;
-    return graph_add(graph, graph_add(graph, x, other), x);
-}
-
-/* Appends the sum of x and x scaled, so that the gradient of x is a sum, too. */
-static TensorId add_scaled(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
-{
-    (void)other;
-    return graph_add(graph, graph_scale(graph, x, options->slope), x);
-}
-
-static TensorId add_twice(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
-{
-    (void)options;
-    (void)other;
-    return graph_add(graph, x, x);
-}
-
-static TensorId add_thrice(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
-{
-    (void)options;
-    (void)other;
-    return graph_add(graph, graph_add(graph, x, graph_relu(graph, x)), x);
-}
-
-static TensorId max_pool(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
-{
-    (void)other;
-    return graph_max_pool(graph, x, &options->pool);
-}
-
-/* Appends a max pool after a ReLU, so that windows are full of equal maxima. */
-static TensorId max_pool_of_relu(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
-{
-    return max_pool(graph, options, graph_relu(graph, x), other);
-}
-
-static TensorId avg_pool(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
-{
-    (void)other;
-    return graph_avg_pool(graph, x, &options->pool);
-}
-
-static TensorId global_avg_pool(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
-{
-    (void)options;
-    (void)other;
-    return graph_global_avg_pool(graph, x);
-}
-
-static TensorId reflection_pad(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
-{
-    (void)other;
-    return graph_reflection_pad(graph, x, options->pool.padding);
-}
-
-static TensorId flatten(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
-{
-    (void)options;
-    (void)other;
-    return graph_flatten(graph, x);
-}
-
-static TensorId zero_pad(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
-{
-    const int64_t *s = graph_tensor(graph, x)->shape, *by = options->box;
-    (void)other;
-    return graph_zero_pad(graph, x, s[1] + by[0], s[2] + by[1], s[3] + by[2]);
-}
-
-/* Crops x by the box, where at least one row and one column stay. */
-static TensorId crop(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
-{
-    const int64_t *s = graph_tensor(graph, x)->shape, *by = options->box;
-    (void)other;
-    return graph_crop(graph, x, s[1] > by[0] ? s[1] - by[0] : s[1], s[2] > by[1] ? s[2] - by[1] : s[2]);
-}
-
-static TensorId concat(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
-{
-    (void)options;
-    return graph_concat(graph, x, other);
-}
-
-/* Appends tokens whose parameters are drawn. */
-static TensorId tokens_of(Graph *graph, TensorId x, bool class_token, bool sines)
-{
-    x = graph_tokens(graph, x, class_token, sines);
-    if (class_token)
-        graph_set_initializer(graph, "cls_token", (Initializer){INIT_ZEROS, 0});
-    if (!sines)
-        graph_set_initializer(graph, "pos_embed", (Initializer){INIT_ZEROS, 0});
-    return x;
-}
-
-static TensorId tokens(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
-{
-    (void)options;
-    (void)other;
-    return tokens_of(graph, x, true, false);
-}
-
-static TensorId tokens_of_frozen_class(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
-{
-    const TensorId y = tokens(graph, options, x, other);
-    graph_freeze(graph, graph_find(graph, "cls_token"));
-    return y;
-}
-
-static TensorId tokens_without_class(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
-{
-    (void)options;
-    (void)other;
-    return tokens_of(graph, x, false, false);
-}
-
-static TensorId tokens_of_sines(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
-{
-    (void)options;
-    (void)other;
-    return tokens_of(graph, x, false, true);
-}
-
-static TensorId tokens_of_sines_with_class(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
-{
-    (void)options;
-    (void)other;
-    return tokens_of(graph, x, true, true);
-}
-
-static TensorId attention(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
-{
-    (void)other;
-    return graph_attention(graph, x, options->heads);
-}
-
-static TensorId pixel_shuffle(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
-{
-    (void)other;
-    return graph_pixel_shuffle(graph, x, options->factor);
-}
-
-static TensorId pixel_unshuffle(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
-{
-    (void)other;
-    return graph_pixel_unshuffle(graph, x, options->factor);
-}
-
-static TensorId scale(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
-{
-    (void)other;
-    return graph_scale(graph, x, options->slope);
-}
-
-/* Appends a channel scale whose addend is scaled, so that the addend's gradient is not dy itself. */
-static TensorId channel_scale(Graph *graph, const OpOptions *options, TensorId x, TensorId addend)
-{
-    (void)options;
-    return graph_channel_scale(graph, "layer", "beta", x,
-                               addend == TENSOR_NONE ? addend : graph_scale(graph, addend, 0.5F));
-}
-
-static TensorId channel_multiply(Graph *graph, const OpOptions *options, TensorId x, TensorId factors)
-{
-    (void)options;
-    return graph_channel_multiply(graph, x, factors);
-}
-
-static TensorId gate(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
-{
-    (void)options;
-    (void)other;
-    return graph_gate(graph, x);
-}
-
-static TensorId softmax_cross_entropy(Graph *graph, const OpOptions *options, TensorId x, TensorId labels)
-{
-    return graph_softmax_cross_entropy(graph, x, labels, TENSOR_NONE, TENSOR_NONE, options->slope);
-}
-
 /* ---- shapes ---- */
 
 /* One pixel; channels that are no whole vectors of either type; whole ones; odd sides; a batch. */
@@ -523,179 +207,190 @@ static const int64_t token_images_large[][4] = {{70, 14, 14, 384}};
 /* Where a row says nothing, a result and a gradient are rounded once each, 0.3 epsilon; dx where it is a
  * sum twice. */
 const OpTest op_tests[] = {
-    {.name = "convolution", .golden = "conv2d", .build = conv2d, CASES(convolutions)},
-    {.name = "convolution of small images", .build = conv2d, CASES(small_convolutions)},
-    {.name = "convolution of all kernels", .build = conv2d, .sweep = channels_and_kernels,
+    {.name = "convolution", .golden = "conv2d", .build = build_conv2d, CASES(convolutions)},
+    {.name = "convolution of small images", .build = build_conv2d, CASES(small_convolutions)},
+    {.name = "convolution of all kernels", .build = build_conv2d, .sweep = channels_and_kernels,
      .types = OP_NARROW, .has_no_cpu_way = true},
-    {.name = "convolution of few channels", .build = conv2d, .sweep = few_channels, .types = OP_NARROW},
-    {.name = "convolution of a stem", .build = conv2d, .sweep = stems, .types = OP_NARROW,
+    {.name = "convolution of few channels", .build = build_conv2d, .sweep = few_channels, .types = OP_NARROW},
+    {.name = "convolution of a stem", .build = build_conv2d, .sweep = stems, .types = OP_NARROW,
      .has_no_cpu_way = true},
-    {.name = "convolution by channel", .build = conv2d, .sweep = depthwise, .types = OP_NARROW},
-    {.name = "convolution, relu", .build = conv2d_relu, CASES(with_relus), .types = OP_NARROW},
-    {.name = "convolution, leaky relu", .build = conv2d_leaky_relu, CASES(with_relus), .types = OP_NARROW,
+    {.name = "convolution by channel", .build = build_conv2d, .sweep = depthwise, .types = OP_NARROW},
+    {.name = "convolution, relu", .build = build_conv2d_relu, CASES(with_relus), .types = OP_NARROW},
+    {.name = "convolution, leaky relu",
+     .build = build_conv2d_leaky_relu, CASES(with_relus), .types = OP_NARROW,
      .roundings = 2},
-    {.name = "convolution, weight frozen", .golden = "conv2d_frozen", .build = conv2d_frozen,
+    {.name = "convolution, weight frozen", .golden = "conv2d_frozen", .build = build_conv2d_frozen,
      CASES(with_relus)},
 
-    {.name = "linear", .golden = "linear", .build = linear, .options.conv = {.channels = 3, .bias = true},
+    {.name = "linear", .golden = "linear",
+     .build = build_linear, .options.conv = {.channels = 3, .bias = true},
      .shapes = {SHAPES(matrices)}},
-    {.name = "linear without bias", .build = linear, .options.conv = {.channels = 19},
+    {.name = "linear without bias", .build = build_linear, .options.conv = {.channels = 19},
      .shapes = {SHAPES(matrices)}},
-    {.name = "linear 1x1", .golden = "linear_1x1", .build = linear_1x1,
+    {.name = "linear 1x1", .golden = "linear_1x1", .build = build_linear_1x1,
      .options.conv = {.channels = 12, .bias = true}, .shapes = {SHAPES(matrices)}},
-    {.name = "linear, add an input", .build = linear_add, .options.conv.bias = true, .other = OTHER_LIKE_X,
+    {.name = "linear, add an input",
+     .build = build_linear_add, .options.conv.bias = true, .other = OTHER_LIKE_X,
      .shapes = {SHAPES(matrices), SHAPES(token_images)}},
-    {.name = "linear without bias, add", .build = linear_add, .other = OTHER_X,
+    {.name = "linear without bias, add", .build = build_linear_add, .other = OTHER_X,
      .shapes = {SHAPES(token_images)}, .roundings = 2},
-    {.name = "linears", .build = three_linears, .shapes = {SHAPES(matrices_of_several)}, .roundings = 4},
-    {.name = "flatten, linear", .build = flatten_linear, .options.conv = {.channels = 11, .bias = true},
+    {.name = "linears",
+     .build = build_three_linears, .shapes = {SHAPES(matrices_of_several)}, .roundings = 4},
+    {.name = "flatten, linear", .build = build_flatten_linear, .options.conv = {.channels = 11, .bias = true},
      .shapes = {SHAPES(images_flattened)}},
 
-    {.name = "batch norm", .golden = "batch_norm", .build = batch_norm, .options.norm.training = true,
+    {.name = "batch norm", .golden = "batch_norm", .build = build_batch_norm, .options.norm.training = true,
      .shapes = {SHAPES(norm_images)}, .roundings = 2},
-    {.name = "batch norm, relu", .build = batch_norm, .options = {.norm.training = true, .relu = true},
+    {.name = "batch norm, relu", .build = build_batch_norm, .options = {.norm.training = true, .relu = true},
      .shapes = {SHAPES(norm_images), SHAPES(norm_matrices)}, .roundings = 2},
-    {.name = "batch norm, add, leaky relu", .build = batch_norm,
+    {.name = "batch norm, add, leaky relu", .build = build_batch_norm,
      .options = {.norm.training = true, .relu = true, .slope = 0.25F}, .other = OTHER_X,
      .shapes = {SHAPES(norm_images)}, .roundings = 2},
-    {.name = "batch norm, add an input, relu", .build = batch_norm,
+    {.name = "batch norm, add an input, relu", .build = build_batch_norm,
      .options = {.norm.training = true, .relu = true}, .other = OTHER_LIKE_X,
      .shapes = {SHAPES(norm_images)}, .roundings = 2},
-    {.name = "batch norm, add", .build = add_batch_norm, .options.norm.training = true, .other = OTHER_X,
+    {.name = "batch norm, add",
+     .build = build_add_batch_norm, .options.norm.training = true, .other = OTHER_X,
      .shapes = {SHAPES(norm_images)}, .roundings = 2},
-    {.name = "batch norm, weight frozen", .golden = "batch_norm_unscaled", .build = batch_norm_unscaled,
+    {.name = "batch norm, weight frozen", .golden = "batch_norm_unscaled", .build = build_batch_norm_unscaled,
      .options.norm.training = true, .shapes = {SHAPES(norm_images)}, .roundings = 2},
-    {.name = "batch norm of many rows, weight frozen", .build = batch_norm_unscaled,
+    {.name = "batch norm of many rows, weight frozen", .build = build_batch_norm_unscaled,
      .options = {.norm.training = true}, .large = SHAPES(many_rows_alone), .types = OP_NARROW,
      .roundings = 2},
-    {.name = "frozen batch norm, relu", .build = batch_norm, .options.relu = true,
+    {.name = "frozen batch norm, relu", .build = build_batch_norm, .options.relu = true,
      .shapes = {SHAPES(norm_images)}, .roundings = 2},
-    {.name = "batch norm of many rows", .build = batch_norm, .options.norm.training = true,
+    {.name = "batch norm of many rows", .build = build_batch_norm, .options.norm.training = true,
      .large = SHAPES(many_rows_alone), .types = OP_NARROW, .roundings = 2},
-    {.name = "batch norm of many rows, relu", .build = batch_norm,
+    {.name = "batch norm of many rows, relu", .build = build_batch_norm,
      .options = {.norm.training = true, .relu = true}, .large = SHAPES(many_rows), .types = OP_NARROW,
      .roundings = 2},
-    {.name = "batch norm of many rows, add, leaky relu", .build = batch_norm,
+    {.name = "batch norm of many rows, add, leaky relu", .build = build_batch_norm,
      .options = {.norm.training = true, .relu = true, .slope = 0.25F}, .other = OTHER_X,
      .large = SHAPES(many_rows), .types = OP_NARROW, .roundings = 2},
     /* the backward pass keeps no gradient for the addend */
-    {.name = "batch norm of many rows, add an input, relu", .build = batch_norm,
+    {.name = "batch norm of many rows, add an input, relu", .build = build_batch_norm,
      .options = {.norm.training = true, .relu = true}, .other = OTHER_NO_GRADIENT,
      .large = SHAPES(many_rows_of_input), .types = OP_NARROW, .roundings = 2},
 
-    {.name = "layer norm", .golden = "layer_norm", .build = layer_norm, .options.norm.epsilon = 1e-2,
+    {.name = "layer norm", .golden = "layer_norm", .build = build_layer_norm, .options.norm.epsilon = 1e-2,
      .shapes = {SHAPES(small_images), SHAPES(all_channels)}, .large = SHAPES(larger_images), .f32 = 1e-5,
      .between_norms = true},
-    {.name = "layer norm of vectors", .build = layer_norm, .options.norm.epsilon = 1e-2,
+    {.name = "layer norm of vectors", .build = build_layer_norm, .options.norm.epsilon = 1e-2,
      .shapes = {SHAPES(matrices_of_several), SHAPES(norm_matrices)}},
     /* what comes back beside the norm is added in its backward pass */
-    {.name = "layer norm, add", .build = layer_norm, .options.norm.epsilon = 1e-2, .other = OTHER_X,
+    {.name = "layer norm, add", .build = build_layer_norm, .options.norm.epsilon = 1e-2, .other = OTHER_X,
      .shapes = {SHAPES(small_images), SHAPES(all_channels)}, .large = SHAPES(larger_images), .f32 = 1e-5,
      .between_norms = true},
 
-    {.name = "response norm", .golden = "response_norm", .build = response_norm, .options.norm.epsilon = 1e-2,
+    {.name = "response norm", .golden = "response_norm",
+     .build = build_response_norm, .options.norm.epsilon = 1e-2,
      .shapes = {SHAPES(small_images), SHAPES(all_channels)}, .large = SHAPES(larger_images), .roundings = 2},
 
-    {.name = "relu", .golden = "relu", .build = relu, .shapes = {SHAPES(pointwise_images)}},
-    {.name = "leaky relu", .build = relu, .options.slope = 0.2F, .shapes = {SHAPES(pointwise_images)}},
-    {.name = "gelu", .golden = "gelu", .build = gelu, .shapes = {SHAPES(pointwise_images)}},
-    {.name = "silu", .golden = "silu", .build = silu, .shapes = {SHAPES(pointwise_images)}},
-    {.name = "mish", .golden = "mish", .build = mish, .shapes = {SHAPES(pointwise_images)}},
-    {.name = "sigmoid, channel multiply", .golden = "multiply_by_sigmoid", .build = multiply_by_sigmoid,
+    {.name = "relu", .golden = "relu", .build = build_relu, .shapes = {SHAPES(pointwise_images)}},
+    {.name = "leaky relu", .build = build_relu, .options.slope = 0.2F, .shapes = {SHAPES(pointwise_images)}},
+    {.name = "gelu", .golden = "gelu", .build = build_gelu, .shapes = {SHAPES(pointwise_images)}},
+    {.name = "silu", .golden = "silu", .build = build_silu, .shapes = {SHAPES(pointwise_images)}},
+    {.name = "mish", .golden = "mish", .build = build_mish, .shapes = {SHAPES(pointwise_images)}},
+    {.name = "sigmoid, channel multiply", .golden = "multiply_by_sigmoid", .build = build_multiply_by_sigmoid,
      .other = OTHER_FACTORS, .shapes = {SHAPES(small_images)}},
-    {.name = "add", .build = add, .other = OTHER_LIKE_X, .shapes = {SHAPES(pointwise_images)},
+    {.name = "add", .build = build_add, .other = OTHER_LIKE_X, .shapes = {SHAPES(pointwise_images)},
      .roundings = 2},
-    {.name = "add to itself", .golden = "add_twice", .build = add_twice,
+    {.name = "add to itself", .golden = "add_twice", .build = build_add_twice,
      .shapes = {SHAPES(pointwise_images)}, .roundings = 1e-3},
-    {.name = "add of three", .golden = "add_thrice", .build = add_thrice,
+    {.name = "add of three", .golden = "add_thrice", .build = build_add_thrice,
      .shapes = {SHAPES(pointwise_images)}, .roundings = 2},
-    {.name = "add scaled", .build = add_scaled, .options.slope = 0.7F,
+    {.name = "add scaled", .build = build_add_scaled, .options.slope = 0.7F,
      .shapes = {SHAPES(pointwise_images)}, .roundings = 2},
-    {.name = "add scaled images of many loads", .build = add_scaled, .options.slope = 0.7F,
+    {.name = "add scaled images of many loads", .build = build_add_scaled, .options.slope = 0.7F,
      .shapes = {SHAPES(pointwise_large)}, .types = OP_NARROW, .roundings = 0.6},
-    {.name = "scale", .golden = "scale", .build = scale, .options.slope = 0.3F,
+    {.name = "scale", .golden = "scale", .build = build_scale, .options.slope = 0.3F,
      .shapes = {SHAPES(pointwise_images)}},
     /* what is a power of two times a rounded value is exact */
-    {.name = "cast", .build = scale, .options.slope = 0.5F, .shapes = {SHAPES(pointwise_images)},
+    {.name = "cast", .build = build_scale, .options.slope = 0.5F, .shapes = {SHAPES(pointwise_images)},
      .roundings = 1e-3},
-    {.name = "flatten", .golden = "flatten", .build = flatten, .shapes = {SHAPES(pointwise_images)},
+    {.name = "flatten", .golden = "flatten", .build = build_flatten, .shapes = {SHAPES(pointwise_images)},
      .roundings = 1e-3},
 
-    {.name = "max pool 3/2, 1", .golden = "max_pool", .build = max_pool, POOL(3, 2, 1),
+    {.name = "max pool 3/2, 1", .golden = "max_pool", .build = build_max_pool, POOL(3, 2, 1),
      .shapes = {SHAPES(windows)}},
-    {.name = "max pool 2/2", .build = max_pool, POOL(2, 2, 0), .shapes = {SHAPES(windows)}},
-    {.name = "max pool 2/1", .build = max_pool, POOL(2, 1, 0), .shapes = {SHAPES(windows)}},
-    {.name = "max pool 2/2, 1", .build = max_pool, POOL(2, 2, 1), .shapes = {SHAPES(windows)}},
-    {.name = "max pool 4/3, 2", .build = max_pool, POOL(4, 3, 2), .shapes = {SHAPES(windows)}},
-    {.name = "max pool of relu", .build = max_pool_of_relu, POOL(3, 2, 1),
+    {.name = "max pool 2/2", .build = build_max_pool, POOL(2, 2, 0), .shapes = {SHAPES(windows)}},
+    {.name = "max pool 2/1", .build = build_max_pool, POOL(2, 1, 0), .shapes = {SHAPES(windows)}},
+    {.name = "max pool 2/2, 1", .build = build_max_pool, POOL(2, 2, 1), .shapes = {SHAPES(windows)}},
+    {.name = "max pool 4/3, 2", .build = build_max_pool, POOL(4, 3, 2), .shapes = {SHAPES(windows)}},
+    {.name = "max pool of relu", .build = build_max_pool_of_relu, POOL(3, 2, 1),
      .shapes = {SHAPES(windows)}},
-    {.name = "average pool 2/2", .golden = "avg_pool", .build = avg_pool, POOL(2, 2, 0),
+    {.name = "average pool 2/2", .golden = "avg_pool", .build = build_avg_pool, POOL(2, 2, 0),
      .shapes = {SHAPES(windows)}},
-    {.name = "average pool 2/2 beyond the edge", .build = avg_pool,
+    {.name = "average pool 2/2 beyond the edge", .build = build_avg_pool,
      .options.pool = {.kernel = 2, .stride = 2, .ceil = true},
      .shapes = {SHAPES(windows), SHAPES(small_images)}},
-    {.name = "average pool 3/3 beyond the edge", .build = avg_pool,
+    {.name = "average pool 3/3 beyond the edge", .build = build_avg_pool,
      .options.pool = {.kernel = 3, .stride = 3, .ceil = true},
      .shapes = {SHAPES(windows), SHAPES(small_images)}},
-    {.name = "average pool 2/1", .build = avg_pool, POOL(2, 1, 0),
+    {.name = "average pool 2/1", .build = build_avg_pool, POOL(2, 1, 0),
      .shapes = {SHAPES(windows)}},
-    {.name = "average pool 3/2, 1", .build = avg_pool, POOL(3, 2, 1),
+    {.name = "average pool 3/2, 1", .build = build_avg_pool, POOL(3, 2, 1),
      .shapes = {SHAPES(windows)}},
-    {.name = "global pool", .golden = "global_avg_pool", .build = global_avg_pool,
+    {.name = "global pool", .golden = "global_avg_pool", .build = build_global_avg_pool,
      .shapes = {SHAPES(windows), SHAPES(pooled_in_parts)}},
-    {.name = "reflection pad 1", .golden = "reflection_pad", .build = reflection_pad,
+    {.name = "reflection pad 1", .golden = "reflection_pad", .build = build_reflection_pad,
      .options.pool.padding = 1, .shapes = {SHAPES(windows)}},
-    {.name = "reflection pad 3", .build = reflection_pad, .options.pool.padding = 3,
+    {.name = "reflection pad 3", .build = build_reflection_pad, .options.pool.padding = 3,
      .shapes = {SHAPES(windows)}},
 
-    {.name = "zero pad of channels", .golden = "zero_pad", .build = zero_pad, .options.box = {0, 0, 5},
+    {.name = "zero pad of channels", .golden = "zero_pad", .build = build_zero_pad, .options.box = {0, 0, 5},
      .shapes = {SHAPES(small_images)}, .large = SHAPES(large_images), .f32 = 1e-5, .between_norms = true},
-    {.name = "zero pad of sides", .build = zero_pad, .options.box = {3, 2, 0},
+    {.name = "zero pad of sides", .build = build_zero_pad, .options.box = {3, 2, 0},
      .shapes = {SHAPES(small_images)}, .large = SHAPES(large_images), .f32 = 1e-5, .between_norms = true},
-    {.name = "zero pad of all", .build = zero_pad, .options.box = {1, 4, 8},
+    {.name = "zero pad of all", .build = build_zero_pad, .options.box = {1, 4, 8},
      .shapes = {SHAPES(small_images)}, .large = SHAPES(large_images), .f32 = 1e-5, .between_norms = true},
-    {.name = "crop", .golden = "crop", .build = crop, .options.box = {1, 2, 0},
+    {.name = "crop", .golden = "crop", .build = build_crop, .options.box = {1, 2, 0},
      .shapes = {SHAPES(small_images)}, .large = SHAPES(large_images), .f32 = 1e-5, .between_norms = true},
-    {.name = "concat", .golden = "concat", .build = concat, .other = OTHER_LIKE_X,
+    {.name = "concat", .golden = "concat", .build = build_concat, .other = OTHER_LIKE_X,
      .shapes = {SHAPES(small_images)}, .large = SHAPES(large_images), .f32 = 1e-5, .between_norms = true},
-    {.name = "concat of others", .build = concat, .other = OTHER_WIDER, .shapes = {SHAPES(small_images)},
+    {.name = "concat of others",
+     .build = build_concat, .other = OTHER_WIDER, .shapes = {SHAPES(small_images)},
      .large = SHAPES(large_images), .f32 = 1e-5, .between_norms = true},
-    {.name = "channel scale", .golden = "channel_scale", .build = channel_scale,
+    {.name = "channel scale", .golden = "channel_scale", .build = build_channel_scale,
      .shapes = {SHAPES(small_images), SHAPES(all_channels)}, .large = SHAPES(larger_images), .f32 = 1e-5,
      .between_norms = true},
-    {.name = "channel scale, add", .build = channel_scale, .other = OTHER_LIKE_X,
+    {.name = "channel scale, add", .build = build_channel_scale, .other = OTHER_LIKE_X,
      .shapes = {SHAPES(small_images), SHAPES(all_channels)}, .large = SHAPES(larger_images), .f32 = 1e-5,
      .between_norms = true},
-    {.name = "channel multiply", .golden = "channel_multiply", .build = channel_multiply,
+    {.name = "channel multiply", .golden = "channel_multiply", .build = build_channel_multiply,
      .other = OTHER_FACTORS, .shapes = {SHAPES(small_images), SHAPES(all_channels)},
      .large = SHAPES(larger_images), .f32 = 1e-5, .between_norms = true},
-    {.name = "gate", .golden = "gate", .build = gate, .channel_factor = 2,
+    {.name = "gate", .golden = "gate", .build = build_gate, .channel_factor = 2,
      .shapes = {SHAPES(small_images)}, .large = SHAPES(large_images), .f32 = 1e-5, .between_norms = true},
-    {.name = "tokens", .golden = "tokens", .build = tokens, .shapes = {SHAPES(token_images)},
+    {.name = "tokens", .golden = "tokens", .build = build_tokens, .shapes = {SHAPES(token_images)},
      .large = SHAPES(token_images_large)},
-    {.name = "tokens, class token frozen", .build = tokens_of_frozen_class, .shapes = {SHAPES(token_images)}},
-    {.name = "tokens without class token", .golden = "tokens_without_class", .build = tokens_without_class,
+    {.name = "tokens, class token frozen",
+     .build = build_tokens_of_frozen_class, .shapes = {SHAPES(token_images)}},
+    {.name = "tokens without class token", .golden = "tokens_without_class",
+     .build = build_tokens_without_class,
      .shapes = {SHAPES(token_images)}},
-    {.name = "tokens with sines", .golden = "tokens_of_sines", .build = tokens_of_sines,
+    {.name = "tokens with sines", .golden = "tokens_of_sines", .build = build_tokens_of_sines,
      .shapes = {SHAPES(token_images)}},
-    {.name = "tokens with class token and sines", .build = tokens_of_sines_with_class,
+    {.name = "tokens with class token and sines", .build = build_tokens_of_sines_with_class,
      .shapes = {SHAPES(token_images)}},
     /* shares and slopes are rounded on the way to a product */
-    {.name = "attention", .golden = "attention", .build = attention, CASES(attentions), .roundings = 3},
-    {.name = "linear of tokens", .golden = "linear_of_tokens", .build = linear,
+    {.name = "attention", .golden = "attention", .build = build_attention, CASES(attentions), .roundings = 3},
+    {.name = "linear of tokens", .golden = "linear_of_tokens", .build = build_linear,
      .options.conv = {.channels = 24, .bias = true}, .shapes = {SHAPES(token_images)}},
-    {.name = "shuffle by 2", .golden = "pixel_shuffle", .build = pixel_shuffle, .options.factor = 2,
+    {.name = "shuffle by 2", .golden = "pixel_shuffle", .build = build_pixel_shuffle, .options.factor = 2,
      .channel_factor = 4, .shapes = {SHAPES(small_images)}, .large = SHAPES(large_images), .f32 = 1e-5,
      .between_norms = true},
-    {.name = "shuffle by 3", .build = pixel_shuffle, .options.factor = 3, .channel_factor = 9,
+    {.name = "shuffle by 3", .build = build_pixel_shuffle, .options.factor = 3, .channel_factor = 9,
      .shapes = {SHAPES(small_images)}, .large = SHAPES(large_images), .f32 = 1e-5, .between_norms = true},
-    {.name = "unshuffle by 2", .golden = "pixel_unshuffle", .build = pixel_unshuffle, .options.factor = 2,
+    {.name = "unshuffle by 2", .golden = "pixel_unshuffle",
+     .build = build_pixel_unshuffle, .options.factor = 2,
      .size_factor = 2, .shapes = {SHAPES(small_images)}, .large = SHAPES(large_images), .f32 = 1e-5,
      .between_norms = true},
-    {.name = "unshuffle by 3", .build = pixel_unshuffle, .options.factor = 3, .size_factor = 3,
+    {.name = "unshuffle by 3", .build = build_pixel_unshuffle, .options.factor = 3, .size_factor = 3,
      .shapes = {SHAPES(small_images)}, .large = SHAPES(large_images), .f32 = 1e-5, .between_norms = true},
     /* other cases of losses: loss_test.c and cuda_loss_test.c */
-    {.name = "softmax cross-entropy", .golden = "softmax_cross_entropy", .build = softmax_cross_entropy},
+    {.name = "softmax cross-entropy", .golden = "softmax_cross_entropy",
+     .build = build_softmax_cross_entropy},
 };
 /* clang-format on */
 const int op_test_count = COUNT_OF(op_tests);

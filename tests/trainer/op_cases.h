@@ -1,9 +1,11 @@
 /* op_cases.h - every op that a network is built of, as a row of one table; op_test.c and cuda_op_test.c run
  * all their checks over it.
  *
- *   {.name = "gate", .golden = "gate", .build = gate, .shapes = {SHAPES(small_images)}, .channel_factor = 2},
+ *   {.name = "gate", .golden = "gate", .build = build_gate, .shapes = {SHAPES(small_images)}, .channel_factor
+ *    = 2},
  *
- * To add an op, add its row, and its cases to golden/make_golden.py. A test fails where an op has no row. */
+ * To add an op, add what builds it (op_builders.c), its row (op_cases.c), and its cases to
+ * golden/make_golden.py. A test fails where an op has no row. */
 #ifndef FSHARD_TESTS_TRAINER_OP_CASES_H
 #define FSHARD_TESTS_TRAINER_OP_CASES_H
 
@@ -48,9 +50,12 @@ typedef struct OpShapes {
     int count;
 } OpShapes;
 
+/* Appends an op to the graph. */
+typedef TensorId OpBuild(Graph *graph, const OpOptions *options, TensorId x, TensorId other);
+
 typedef struct OpTest {
     const char *name;
-    TensorId (*build)(Graph *graph, const OpOptions *options, TensorId x, TensorId other);
+    OpBuild *build;
     const char *golden; /* the op's name in golden/layers.json, in the first of its rows */
     /* Cases: `options` at each of `shapes`, and those of `cases` or `sweep`, which have options of
      * their own. */
@@ -72,6 +77,17 @@ typedef struct OpTest {
     /* Also between two layer norms, which add up over the padding of narrow images; four roundings more. */
     bool between_norms;
 } OpTest;
+
+/* op_builders.c */
+OpBuild build_conv2d, build_conv2d_relu, build_conv2d_leaky_relu, build_conv2d_frozen, build_linear,
+    build_linear_1x1, build_linear_add, build_three_linears, build_flatten_linear, build_batch_norm,
+    build_batch_norm_unscaled, build_add_batch_norm, build_layer_norm, build_response_norm, build_relu,
+    build_gelu, build_silu, build_mish, build_multiply_by_sigmoid, build_add, build_add_scaled,
+    build_add_twice, build_add_thrice, build_max_pool, build_max_pool_of_relu, build_avg_pool,
+    build_global_avg_pool, build_reflection_pad, build_flatten, build_zero_pad, build_crop, build_concat,
+    build_tokens, build_tokens_of_frozen_class, build_tokens_without_class, build_tokens_of_sines,
+    build_tokens_of_sines_with_class, build_attention, build_pixel_shuffle, build_pixel_unshuffle,
+    build_scale, build_channel_scale, build_channel_multiply, build_gate, build_softmax_cross_entropy;
 
 extern const OpTest op_tests[];
 extern const int op_test_count;
