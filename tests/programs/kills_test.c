@@ -236,16 +236,28 @@ TEST_IN_FOLDER(test_ftrain_makes_good_what_could_not_be_put_in_place, folder)
     assert_true(told >= TOLD_LEAST);
 }
 
-/* Returns the number of the last call in the log whose second path is the named file. */
+/* Returns which call of its thread was the last in the log whose second path is the named file. */
 static unsigned last_call_to(const char *log, const char *name)
 {
+    enum { THREADS_MAX = 64 };
+    struct {
+        long thread;
+        unsigned calls;
+    } threads[THREADS_MAX] = {{0}};
     char *text = test_file_read(log, NULL), *rest = NULL, end[256];
-    unsigned call = 0, last = 0;
+    unsigned last = 0;
     (void)snprintf(end, sizeof end, "/%s\"", name);
     for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
-        call += strchr(line, '(') != NULL;
+        const long thread = strtol(line, NULL, 10);
+        size_t i = 0;
+        if (!strchr(line, '('))
+            continue;
+        while (i < THREADS_MAX - 1 && threads[i].thread && threads[i].thread != thread)
+            i++;
+        threads[i].thread = thread;
+        threads[i].calls++;
         if (strstr(line, end))
-            last = call;
+            last = threads[i].calls;
     }
     free(text);
     return last;

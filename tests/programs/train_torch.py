@@ -57,7 +57,7 @@ def ask(program, *arguments):
 def evaluate(program, weights, folder, *options):
     """The rows of the CSV by key, and what --json says."""
     table = os.path.join(folder, "rows.csv")
-    arguments = ["--jobs", "1", "--weights", weights, "--export", table, "--force", "--json", "--label-smoothing", "0"]
+    arguments = ["--jobs", "1", "--weights", weights, "--export", table, "--force", "--json"]
     answer = json.loads(ask(program, *arguments, *options, os.path.join(folder, "set")))
     with open(table, newline="") as file:
         return {row["key"]: row for row in csv.DictReader(file)}, answer
