@@ -59,6 +59,16 @@ void side_write_inputs(Side *side, const Graph *graph, uint64_t step, const Comp
     }
 }
 
+float *side_read_state(const Side *side, const Tensor *tensor)
+{
+    FshError error = {0};
+    const size_t count = (size_t)tensor_count(tensor);
+    float *values = malloc(count * sizeof *values);
+    assert_non_null(values);
+    assert_ok(state_read(side->state, tensor->name, values, count, &error), &error);
+    return values;
+}
+
 void graph_keep_everything(Graph *graph)
 {
     char name[32];

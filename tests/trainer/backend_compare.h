@@ -40,6 +40,8 @@ void side_end(Side *side);
  * sample that does not count. */
 void side_write_inputs(Side *side, const Graph *graph, uint64_t step, const Comparison *comparison);
 
+/* Returns the values of a tensor of the State; the caller frees them. */
+float *side_read_state(const Side *side, const Tensor *tensor);
 /* Makes every activation readable, gradients too. */
 void graph_keep_everything(Graph *graph);
 

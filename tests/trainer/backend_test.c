@@ -42,8 +42,7 @@ TEST(test_state_gives_back_what_was_written)
     int checked = 0;
     for (size_t i = 0; i < graph_tensor_count(network.graph); i++) {
         const Tensor *tensor = graph_tensor(network.graph, (TensorId)i);
-        if (tensor->role != TENSOR_PARAMETER && tensor->role != TENSOR_BUFFER &&
-            tensor->role != TENSOR_OPTIMIZER)
+        if (!state_holds(tensor->role))
             continue;
         const size_t count = (size_t)tensor_count(tensor);
         float *written = malloc(count * sizeof *written);
@@ -268,8 +267,7 @@ static float *read_state(TestNetwork *network, size_t *count_ret)
     float *all = NULL;
     for (size_t i = 0; i < graph_tensor_count(network->graph); i++) {
         const Tensor *tensor = graph_tensor(network->graph, (TensorId)i);
-        if (tensor->role != TENSOR_PARAMETER && tensor->role != TENSOR_BUFFER &&
-            tensor->role != TENSOR_OPTIMIZER)
+        if (!state_holds(tensor->role))
             continue;
         size_t count;
         float *values = test_read(network->program, tensor->name, &count);

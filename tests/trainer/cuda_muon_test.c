@@ -72,16 +72,6 @@ static void write_run(const Side *side, const Graph *graph, uint64_t run)
     }
 }
 
-static float *read_state(const Side *side, const Tensor *tensor)
-{
-    FshError error = {0};
-    const size_t count = (size_t)tensor_count(tensor);
-    float *values = malloc(count * sizeof *values);
-    assert_non_null(values);
-    assert_ok(state_read(side->state, tensor->name, values, count, &error), &error);
-    return values;
-}
-
 static void copy_state(const Graph *graph, const Side *from, const Side *to)
 {
     FshError error = {0};
@@ -89,7 +79,7 @@ static void copy_state(const Graph *graph, const Side *from, const Side *to)
         const Tensor *tensor = graph_tensor(graph, (TensorId)t);
         if (!state_holds(tensor->role))
             continue;
-        float *values = read_state(from, tensor);
+        float *values = side_read_state(from, tensor);
         assert_ok(state_write(to->state, tensor->name, values, (size_t)tensor_count(tensor), &error), &error);
         free(values);
     }
@@ -108,7 +98,7 @@ static bool follows_a_step(const Graph *graph, const Tensor *tensor)
 static void compare_moves(const Graph *graph, const Tensor *tensor, const Side sides[2], const float *before,
                           double tolerance, const char *what)
 {
-    float *ours = read_state(&sides[0], tensor), *theirs = read_state(&sides[1], tensor);
+    float *ours = side_read_state(&sides[0], tensor), *theirs = side_read_state(&sides[1], tensor);
     double difference = 0, moved = 0, size = 0;
     for (size_t i = 0; i < (size_t)tensor_count(tensor); i++) {
         difference += pow((double)ours[i] - (double)theirs[i], 2);
@@ -143,7 +133,7 @@ static void compare_runs(const Optimizer *optimizer, DataType type, double toler
         copy_state(reference, &sides[1], &sides[0]);
         for (size_t t = 0; t < tensors; t++)
             if (state_holds(graph_tensor(reference, (TensorId)t)->role))
-                before[t] = read_state(&sides[1], graph_tensor(reference, (TensorId)t));
+                before[t] = side_read_state(&sides[1], graph_tensor(reference, (TensorId)t));
         for (int i = 0; i < 2; i++) {
             write_run(&sides[i], i ? reference : graph, run);
             assert_ok(program_poison(sides[i].program, &error), &error);
@@ -226,7 +216,7 @@ static float *all_values(const Graph *graph, const Side *side, size_t *count_ret
         const Tensor *tensor = graph_tensor(graph, (TensorId)t);
         if (!state_holds(tensor->role))
             continue;
-        float *values = read_state(side, tensor);
+        float *values = side_read_state(side, tensor);
         const size_t count = (size_t)tensor_count(tensor);
         all = realloc(all, (total + count) * sizeof *all);
         assert_non_null(all);
@@ -292,9 +282,9 @@ CUDA_TEST(test_steps_of_narrow_gradients_are_orthogonal)
         const Tensor *weight = graph_tensor(graph, graph_find(graph, names[i % 3]));
         Side side;
         side_start(&side, backends[CUDA], graph, &comparison);
-        float *before = read_state(&side, weight);
+        float *before = side_read_state(&side, weight);
         run_on(graph, &side, 0, 1);
-        float *after = read_state(&side, weight);
+        float *after = side_read_state(&side, weight);
         double moved = 0;
         for (size_t k = 0; k < (size_t)tensor_count(weight); k++)
             moved += pow((double)after[k] - (double)before[k], 2);

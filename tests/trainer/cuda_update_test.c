@@ -166,16 +166,6 @@ static void compare_close(const char *what, const float *ours, const float *thei
     }
 }
 
-static float *read_state(const Side *side, const Tensor *tensor)
-{
-    FshError error = {0};
-    const size_t count = (size_t)tensor_count(tensor);
-    float *values = malloc(count * sizeof *values);
-    assert_non_null(values);
-    assert_ok(state_read(side->state, tensor->name, values, count, &error), &error);
-    return values;
-}
-
 static void compare_states(const Graph *graph, const Side sides[2], const char *name)
 {
     char what[2 * RUN_NAME];
@@ -183,7 +173,7 @@ static void compare_states(const Graph *graph, const Side sides[2], const char *
         const Tensor *tensor = graph_tensor(graph, (TensorId)t);
         if (!state_holds(tensor->role))
             continue;
-        float *ours = read_state(&sides[0], tensor), *theirs = read_state(&sides[1], tensor);
+        float *ours = side_read_state(&sides[0], tensor), *theirs = side_read_state(&sides[1], tensor);
         (void)snprintf(what, sizeof what, "%s: %s", name, tensor->name);
         compare_close(what, ours, theirs, (size_t)tensor_count(tensor));
         free(ours);
@@ -363,7 +353,7 @@ CUDA_TEST(test_a_run_goes_on_from_its_state_bit_for_bit)
             const Tensor *tensor = graph_tensor(graph, (TensorId)t);
             if (!state_holds(tensor->role))
                 continue;
-            float *values = read_state(&first, tensor);
+            float *values = side_read_state(&first, tensor);
             assert_ok(state_write(second.state, tensor->name, values, (size_t)tensor_count(tensor), &error),
                       &error);
             free(values);
@@ -376,7 +366,7 @@ CUDA_TEST(test_a_run_goes_on_from_its_state_bit_for_bit)
             const Tensor *tensor = graph_tensor(graph, (TensorId)t);
             if (!state_holds(tensor->role))
                 continue;
-            float *wanted = read_state(&whole, tensor), *got = read_state(&second, tensor);
+            float *wanted = side_read_state(&whole, tensor), *got = side_read_state(&second, tensor);
             assert_memory_equal(wanted, got, (size_t)tensor_count(tensor) * sizeof *got);
             free(wanted);
             free(got);
@@ -420,7 +410,7 @@ static Graph *classifier(DataType type, double scale_init)
 
 static float *read_weights(const Side *side, const Graph *graph)
 {
-    return read_state(side, graph_tensor(graph, graph_find(graph, "hidden.weight")));
+    return side_read_state(side, graph_tensor(graph, graph_find(graph, "hidden.weight")));
 }
 
 /* In f16, from a scale at which nothing fits: nothing moves but the scale, until gradients are finite; then

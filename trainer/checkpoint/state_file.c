@@ -20,11 +20,9 @@ static bool is_gathered(const char *name)
 /* Returns whether the tensor belongs to the part. */
 static bool part_has(StatePart part, const Tensor *tensor)
 {
-    const bool lasts =
-        tensor->role == TENSOR_PARAMETER || tensor->role == TENSOR_BUFFER || tensor->role == TENSOR_OPTIMIZER;
     if (part == STATE_NETWORK)
         return tensor_is_weight(tensor);
-    return lasts && (part == STATE_ALL || !is_gathered(tensor->name));
+    return state_holds(tensor->role) && (part == STATE_ALL || !is_gathered(tensor->name));
 }
 
 static bool is_left_out(const char *const *left_out, const char *name)

@@ -53,8 +53,7 @@ FshStatus run_files_open(RunFiles *files, Session *session, const Record *record
 
 void run_files_close(RunFiles *files)
 {
-    if (files->writer)
-        run_files_settle(files);
+    run_files_settle(files);
     run_writer_free(&files->writer);
     state_free(&files->trained.state);
     state_free(&files->averaged.state);

@@ -66,8 +66,7 @@ static FshStatus match_variables(CpuProgram *program, FshError *error)
     for (size_t i = 0; i < graph_tensor_count(graph); i++) {
         const Tensor *tensor = graph_tensor(graph, (TensorId)i);
         const Tensor *owner = tensor->role == TENSOR_GRADIENT ? graph_tensor(graph, tensor->of) : tensor;
-        if (owner->role != TENSOR_PARAMETER && owner->role != TENSOR_BUFFER &&
-            owner->role != TENSOR_OPTIMIZER)
+        if (!state_holds(owner->role))
             continue;
         const CpuVariable *variable = cpu_state_find(state, owner->name);
         char shape[96];
