@@ -9,256 +9,23 @@
 
 #include "tests/support/support.h"
 #include "tests/trainer/golden.h"
+#include "tests/trainer/golden_training.h"
 #include "trainer/backend/cpu/cpu_internal.h"
 #include "trainer/graph/graph_internal.h"
 
 #define TOLERANCE 1e-4
-
-static void check(FshStatus status, const FshError *error)
-{
-    if (status)
-        fail_msg("%s", error->message);
-}
-
-static Backend *open_backend(int threads)
-{
-    Backend *backend = NULL;
-    FshError error = {0};
-    check(backend_open(&backend, "cpu", &(BackendOptions){.threads = threads}, &error), &error);
-    return backend;
-}
-
-static void write_input(Program *program, const char *name, const void *values, size_t bytes)
-{
-    FshError error = {0};
-    check(program_write(program, graph_find(program->graph, name), values, bytes, &error), &error);
-}
-
-static float read_number(Program *program, const char *name)
-{
-    const TensorId id = graph_find(program->graph, name);
-    FshError error = {0};
-    float value = 0;
-    if (id == TENSOR_NONE)
-        fail_msg("no tensor %s", name);
-    else if (graph_tensor(program->graph, id)->role == TENSOR_ACTIVATION)
-        check(program_read(program, id, &value, sizeof value, &error), &error);
-    else
-        check(state_read(program->state, name, &value, 1, &error), &error);
-    return value;
-}
-
-/* ---- the golden network ---- */
-
-/* Gives the parameters the factors that a case names, and freezes those that it names. */
-static void train_as(Graph *graph, const json_t *o)
-{
-    const json_t *rates = json_object_get(o, "factors"), *decays = json_object_get(o, "decays");
-    size_t i;
-    const json_t *name;
-    for (size_t t = 0; t < graph_tensor_count(graph); t++) {
-        const Tensor *tensor = graph_tensor(graph, (TensorId)t);
-        const json_t *rate = json_object_get(rates, tensor->name),
-                     *decay = json_object_get(decays, tensor->name);
-        if (rate || decay)
-            graph_set_factors(graph, (TensorId)t, rate ? json_number_value(rate) : 1,
-                              decay ? json_number_value(decay) : 1);
-    }
-    json_array_foreach(json_object_get(o, "frozen"), i, name)
-        graph_freeze(graph, graph_find(graph, json_string_value(name)));
-}
-
-/* Appends what the network has for muon in place of its last convolution: wide and tall matrices, also in
- * groups, a depthwise convolution, and an output. */
-static TensorId hidden_layers(Graph *graph, TensorId x)
-{
-    x = graph_conv2d(graph, "conv2", x, &(Conv2d){.channels = 12, .kernel = 3, .stride = 1, .padding = 1});
-    x = graph_conv2d(graph, "conv3", x, &(Conv2d){.channels = 24, .kernel = 1, .stride = 1});
-    x = graph_conv2d(graph, "wide", x,
-                     &(Conv2d){.channels = 24, .kernel = 3, .stride = 1, .padding = 1, .groups = 4});
-    x = graph_conv2d(graph, "tall", x, &(Conv2d){.channels = 24, .kernel = 1, .stride = 1, .groups = 6});
-    x = graph_conv2d(graph, "conv4", x,
-                     &(Conv2d){.channels = 24, .kernel = 3, .stride = 1, .padding = 1, .groups = 24});
-    return graph_conv2d(graph, "conv5", x, &(Conv2d){.channels = 3, .kernel = 1, .stride = 1, .bias = true});
-}
-
-/* Returns convolution, batch norm, convolution, squared error against "target"; "x" and "target" are f32
- * images, "valid" their weights. groups: see train_as; NULL: all are trained alike. */
-static Graph *golden_graph(const int64_t shape[4], const Optimizer *wanted, const json_t *groups)
-{
-    FshError error = {0};
-    Optimizer optimizer = *wanted;
-    Graph *graph = graph_new();
-    assert_non_null(graph);
-    TensorId x = graph_input(graph, "x", DATA_F32, 4, shape);
-    TensorId target = graph_input(graph, "target", DATA_F32, 4, shape);
-    TensorId valid = graph_input(graph, "valid", DATA_F32, 1, shape);
-    x = graph_conv2d(graph, "conv1", x, &(Conv2d){.channels = 17, .kernel = 3, .stride = 1, .padding = 1});
-    x = graph_batch_norm(graph, "bn", x, &(BatchNorm){.training = true});
-    x = wanted->kind == OPTIMIZER_MUON
-            ? hidden_layers(graph, x)
-            : graph_conv2d(graph, "conv2", x,
-                           &(Conv2d){.channels = 3, .kernel = 3, .stride = 1, .padding = 1, .bias = true});
-    TensorId loss = graph_pixel_loss(graph, x, target, valid, LOSS_MSE);
-    optimizer.learning_rate = graph_input(graph, "learning_rate", DATA_F32, 1, (int64_t[]){1});
-    if (optimizer.cycles_momentum)
-        optimizer.momentum_of_run = graph_input(graph, "momentum", DATA_F32, 1, (int64_t[]){1});
-    train_as(graph, groups);
-    if (optimizer.loss_scaling)
-        graph_loss_scale(graph);
-    graph_differentiate(graph, loss);
-    graph_update(graph, &optimizer);
-    check(graph_check(graph, &error), &error);
-    return graph;
-}
-
-static double optional(const json_t *object, const char *key)
-{
-    return json_object_get(object, key) ? golden_real(object, key) : 0;
-}
-
-/* Returns the place in names of the text that an object has by a key. */
-static int place_in(const char *const *names, const json_t *object, const char *key)
-{
-    int place = 0;
-    while (names[place] && strcmp(names[place], golden_text(object, key)) != 0)
-        place++;
-    return place;
-}
-
-static MuonRule muon_of(const json_t *m)
-{
-    if (!m)
-        return (MuonRule){0};
-    return (MuonRule){.rest = (OptimizerKind)place_in(optimizer_names, m, "rest"),
-                      .rest_rate = golden_real(m, "rest_rate"),
-                      .momentum = golden_real(m, "momentum"),
-                      .weight_decay = golden_real(m, "weight_decay"),
-                      .steps = golden_integer(m, "steps"),
-                      .scale = (MuonScale)place_in(muon_scale_names, m, "scale"),
-                      .nesterov = json_is_true(json_object_get(m, "nesterov")),
-                      .renorm = json_is_true(json_object_get(m, "renorm"))};
-}
-
-static Optimizer optimizer_of(const json_t *o)
-{
-    return (Optimizer){.kind = (OptimizerKind)place_in(optimizer_names, o, "kind"),
-                       .muon = muon_of(json_object_get(o, "muon")),
-                       .momentum = optional(o, "momentum"),
-                       .nesterov = json_is_true(json_object_get(o, "nesterov")),
-                       .beta1 = optional(o, "beta1"),
-                       .beta2 = optional(o, "beta2"),
-                       .epsilon = optional(o, "epsilon"),
-                       .trust_coefficient = optional(o, "trust_coefficient"),
-                       .weight_decay = optional(o, "weight_decay"),
-                       .clip_norm = optional(o, "clip_norm"),
-                       .lookahead_steps = (int64_t)optional(o, "lookahead_steps"),
-                       .lookahead_alpha = optional(o, "lookahead_alpha"),
-                       .accumulation_steps = (int64_t)optional(o, "accumulation_steps"),
-                       .ema_decay = optional(o, "ema_decay"),
-                       .ema_warmup = json_is_true(json_object_get(o, "ema_warmup")),
-                       .loss_scaling = json_is_true(json_object_get(o, "loss_scaling")),
-                       .cycles_momentum = json_is_true(json_object_get(o, "cycles_momentum")),
-                       .scale_init = optional(o, "scale_init"),
-                       .scale_growth = optional(o, "scale_growth"),
-                       .scale_backoff = optional(o, "scale_backoff"),
-                       .scale_interval = (int64_t)optional(o, "scale_interval")};
-}
-
-typedef struct Training {
-    Backend *backend;
-    Graph *graph;
-    State *state;
-    Program *program;
-    int64_t shape[4];
-    uint64_t runs;
-} Training;
-
-static void write_specs(State *state, json_t *specs)
-{
-    FshError error = {0};
-    size_t i;
-    json_t *spec;
-    json_array_foreach(specs, i, spec)
-    {
-        const size_t count = golden_count(spec);
-        float *values = malloc(count * sizeof *values);
-        assert_non_null(values);
-        golden_generate(spec, values);
-        check(state_write(state, golden_text(spec, "name"), values, count, &error), &error);
-        free(values);
-    }
-}
-
-static Training training_start_groups(const json_t *document, const Optimizer *optimizer,
-                                      const json_t *groups, int threads)
-{
-    FshError error = {0};
-    Training training = {.backend = open_backend(threads)};
-    for (size_t i = 0; i < 4; i++)
-        training.shape[i] = json_integer_value(json_array_get(json_object_get(document, "image"), i));
-    training.graph = golden_graph(training.shape, optimizer, groups);
-    check(state_new(&training.state, training.backend, training.graph, &error), &error);
-    check(state_initialize(training.state, 1, &error), &error);
-    write_specs(training.state, json_object_get(document, "specs"));
-    check(program_new(&training.program, training.state, training.graph, &error), &error);
-    return training;
-}
-
-static Training training_start(const json_t *document, const Optimizer *optimizer, int threads)
-{
-    return training_start_groups(document, optimizer, NULL, threads);
-}
-
-static void training_end(Training *training)
-{
-    program_free(&training->program);
-    state_free(&training->state);
-    graph_free(&training->graph);
-    backend_close(&training->backend);
-}
-
-/* Runs once, on images of this run's own; an overflowing run has a weight that makes every gradient NaN. */
-static void training_run(Training *training, double rate, bool overflows)
-{
-    static const char *const names[] = {"x", "target"};
-    const size_t count =
-        (size_t)(training->shape[0] * training->shape[1] * training->shape[2] * training->shape[3]);
-    const float rate_f32 = (float)rate;
-    float valid[8] = {1, 1, 1, 1, 1, 1, 1, 1}, *values = malloc(count * sizeof *values);
-    double *uniform = malloc(count * sizeof *uniform);
-    FshError error = {0};
-    assert_true(values && uniform);
-    for (int i = 0; i < 2; i++) {
-        char name[32];
-        (void)snprintf(name, sizeof name, "%s%llu", names[i], (unsigned long long)training->runs);
-        golden_uniform(name, uniform, count);
-        for (size_t k = 0; k < count; k++)
-            values[k] = (float)uniform[k];
-        write_input(training->program, names[i], values, count * sizeof *values);
-    }
-    valid[0] = overflows ? INFINITY : 1;
-    write_input(training->program, "valid", valid, (size_t)training->shape[0] * sizeof *valid);
-    write_input(training->program, "learning_rate", &rate_f32, sizeof rate_f32);
-    check(program_poison(training->program, &error), &error);
-    check(program_run(training->program, &error), &error);
-    training->runs++;
-    free(values);
-    free(uniform);
-}
-
 /* ---- against PyTorch ---- */
 
 /* Returns the error of the gradient norm that a run tells; infinite where the update or the scale is
  * another. */
 static double run_error(const Training *training, const json_t *run)
 {
-    const float norm = read_number(training->program, "gradient_norm");
+    const float norm = training_number(training->program, "gradient_norm");
     const json_t *wanted = json_object_get(run, "gradient_norm");
-    if (read_number(training->program, "updated") != (float)golden_integer(run, "updated"))
+    if (training_number(training->program, "updated") != (float)golden_integer(run, "updated"))
         return INFINITY;
     if (graph_find(training->graph, "scaler.scale") != TENSOR_NONE &&
-        read_number(training->program, "scaler.scale") != (float)golden_real(run, "scale"))
+        training_number(training->program, "scaler.scale") != (float)golden_real(run, "scale"))
         return INFINITY;
     if (json_is_null(wanted))
         return isfinite(norm) ? INFINITY : 0;
@@ -278,7 +45,7 @@ static double state_error(const Training *training, json_t *summaries, const cha
         float *values = malloc(count * sizeof *values);
         FshError error = {0};
         assert_non_null(values);
-        check(state_read(training->state, golden_text(summary, "name"), values, count, &error), &error);
+        assert_ok(state_read(training->state, golden_text(summary, "name"), values, count, &error), &error);
         const double relative = golden_error(summary, values, count);
         if (!(relative < TOLERANCE))
             print_error("%s: %s: relative error %.2e\n", name, golden_text(summary, "name"), relative);
@@ -292,16 +59,16 @@ static double case_error(const json_t *document, const json_t *c)
 {
     const char *name = golden_text(c, "name"), *counter;
     const json_t *o = json_object_get(c, "optimizer");
-    const Optimizer optimizer = optimizer_of(o);
+    const Optimizer optimizer = training_optimizer(o);
     Training training = training_start_groups(document, &optimizer, o, 2);
     double worst = 0;
     size_t i;
     json_t *run, *value;
     json_array_foreach(json_object_get(c, "runs"), i, run)
     {
-        const float momentum = (float)optional(run, "momentum");
+        const float momentum = (float)(json_object_get(run, "momentum") ? golden_real(run, "momentum") : 0);
         if (optimizer.cycles_momentum)
-            write_input(training.program, "momentum", &momentum, sizeof momentum);
+            training_write(training.program, "momentum", &momentum, sizeof momentum);
         training_run(&training, golden_real(run, "rate"), json_is_true(json_object_get(run, "overflows")));
         const double relative = run_error(&training, run);
         if (!(relative < TOLERANCE))
@@ -311,8 +78,8 @@ static double case_error(const json_t *document, const json_t *c)
     worst = fmax(worst, state_error(&training, json_object_get(c, "after"), name));
     json_object_foreach(json_object_get(c, "counters"), counter, value)
     {
-        if ((double)read_number(training.program, counter) != json_number_value(value))
-            fail_msg("%s: %s is %g", name, counter, (double)read_number(training.program, counter));
+        if ((double)training_number(training.program, counter) != json_number_value(value))
+            fail_msg("%s: %s is %g", name, counter, (double)training_number(training.program, counter));
     }
     training_end(&training);
     return worst;
@@ -347,12 +114,6 @@ TEST(test_muon_agrees_with_pytorch_and_timm)
 
 /* ---- what a checkpoint carries ---- */
 
-static bool lives_in_state(const Tensor *tensor)
-{
-    return tensor->role == TENSOR_PARAMETER || tensor->role == TENSOR_BUFFER ||
-           tensor->role == TENSOR_OPTIMIZER;
-}
-
 /* Returns every value of the State, *count_ret in one array that the caller frees. */
 static float *state_values(const Training *training, size_t *count_ret)
 {
@@ -362,11 +123,11 @@ static float *state_values(const Training *training, size_t *count_ret)
     for (size_t i = 0; i < graph_tensor_count(training->graph); i++) {
         const Tensor *tensor = graph_tensor(training->graph, (TensorId)i);
         const size_t count = (size_t)tensor_count(tensor);
-        if (!lives_in_state(tensor))
+        if (!state_holds(tensor->role))
             continue;
         all = realloc(all, (total + count) * sizeof *all);
         assert_non_null(all);
-        check(state_read(training->state, tensor->name, all + total, count, &error), &error);
+        assert_ok(state_read(training->state, tensor->name, all + total, count, &error), &error);
         total += count;
     }
     *count_ret = total;
@@ -379,9 +140,9 @@ static void write_state(const Training *training, const float *values)
     for (size_t i = 0; i < graph_tensor_count(training->graph); i++) {
         const Tensor *tensor = graph_tensor(training->graph, (TensorId)i);
         const size_t count = (size_t)tensor_count(tensor);
-        if (!lives_in_state(tensor))
+        if (!state_holds(tensor->role))
             continue;
-        check(state_write(training->state, tensor->name, values, count, &error), &error);
+        assert_ok(state_write(training->state, tensor->name, values, count, &error), &error);
         values += count;
     }
 }
@@ -461,12 +222,12 @@ TEST(test_a_loss_that_is_no_number_changes_nothing)
         float *before = state_values(&training, &count);
         training_run(&training, 0.1, true);
         float *after = state_values(&training, &count_after);
-        assert_true(read_number(training.program, "updated") == 0);
-        assert_true(isnan(read_number(training.program, "gradient_norm")));
+        assert_true(training_number(training.program, "updated") == 0);
+        assert_true(isnan(training_number(training.program, "gradient_norm")));
         assert_int_equal(count, count_after);
         /* The running statistics of the norm have seen the batch; the first layer's weights come first. */
         assert_memory_equal(before, after, FIRST_LAYER * sizeof *before);
-        assert_true(read_number(training.program, "optimizer.step") == 0);
+        assert_true(training_number(training.program, "optimizer.step") == 0);
         free(before);
         free(after);
         training_end(&training);
@@ -482,7 +243,7 @@ static Training linear_start(int threads, const Optimizer *wanted, int64_t in, i
 {
     FshError error = {0};
     Optimizer optimizer = *wanted;
-    Training training = {.backend = open_backend(threads), .graph = graph_new()};
+    Training training = {.backend = training_backend(threads), .graph = graph_new()};
     Graph *graph = training.graph;
     assert_non_null(graph);
     TensorId input = graph_input(graph, "x", DATA_F32, 2, (int64_t[]){1, in});
@@ -494,10 +255,10 @@ static Training linear_start(int threads, const Optimizer *wanted, int64_t in, i
     graph_append_backward_pass(graph, forward_count);
     optimizer.learning_rate = graph_input(graph, "learning_rate", DATA_F32, 1, (int64_t[]){1});
     graph_update(graph, &optimizer);
-    check(graph_check(graph, &error), &error);
-    check(state_new(&training.state, training.backend, graph, &error), &error);
-    check(state_initialize(training.state, 5, &error), &error);
-    check(program_new(&training.program, training.state, graph, &error), &error);
+    assert_ok(graph_check(graph, &error), &error);
+    assert_ok(state_new(&training.state, training.backend, graph, &error), &error);
+    assert_ok(state_initialize(training.state, 5, &error), &error);
+    assert_ok(program_new(&training.program, training.state, graph, &error), &error);
     return training;
 }
 
@@ -511,7 +272,7 @@ static float *updated_weights(int threads, OptimizerKind kind, size_t *count_ret
     Optimizer optimizer = everything(kind);
     optimizer.loss_scaling = false;
     Training training = linear_start(threads, &optimizer, IN, OUT);
-    write_input(training.program, "learning_rate", &rate, sizeof rate);
+    training_write(training.program, "learning_rate", &rate, sizeof rate);
     for (int run = 0; run < 5; run++) {
         char name[16];
         (void)snprintf(name, sizeof name, "run%d", run);
@@ -520,9 +281,9 @@ static float *updated_weights(int threads, OptimizerKind kind, size_t *count_ret
             x[i] = (float)uniform[i];
         for (int i = 0; i < OUT; i++)
             dy[i] = (float)uniform[IN - 1 - i];
-        write_input(training.program, "x", x, sizeof x);
-        write_input(training.program, "dy", dy, sizeof dy);
-        check(program_run(training.program, &error), &error);
+        training_write(training.program, "x", x, sizeof x);
+        training_write(training.program, "dy", dy, sizeof dy);
+        assert_ok(program_run(training.program, &error), &error);
     }
     float *values = state_values(&training, count_ret);
     training_end(&training);
@@ -597,7 +358,7 @@ TEST(test_numbers_that_make_no_sense_are_refused)
 TEST(test_only_the_networks_tensors_are_weights)
 {
     const Optimizer optimizer = everything(OPTIMIZER_ADAM);
-    Graph *graph = golden_graph((int64_t[]){2, 6, 5, 3}, &optimizer, NULL);
+    Graph *graph = training_graph((int64_t[]){2, 6, 5, 3}, &optimizer, NULL);
     int weights = 0, counters = 0;
     for (size_t i = 0; i < graph_tensor_count(graph); i++) {
         const Tensor *tensor = graph_tensor(graph, (TensorId)i);
@@ -654,17 +415,17 @@ static double update_seconds(const Optimizer *optimizer, double *stream_seconds_
     *stream_seconds_ret = INFINITY;
     for (int i = 0; i < TIMED_EDGE; i++)
         ones[i] = 1;
-    write_input(training.program, "x", ones, sizeof ones);
-    write_input(training.program, "dy", ones, sizeof ones);
-    write_input(training.program, "learning_rate", &rate, sizeof rate);
-    check(program_run(training.program, &error), &error);
+    training_write(training.program, "x", ones, sizeof ones);
+    training_write(training.program, "dy", ones, sizeof ones);
+    training_write(training.program, "learning_rate", &rate, sizeof rate);
+    assert_ok(program_run(training.program, &error), &error);
     for (int i = 0; i < TIMED_RUNS; i++) {
         const double start = processor_seconds();
-        check(update->run(update, &error), &error);
+        assert_ok(update->run(update, &error), &error);
         const double middle = processor_seconds();
         stream_part(&stream, 0, 0, count);
         *stream_seconds_ret = fmin(*stream_seconds_ret, processor_seconds() - middle);
-        if (read_number(training.program, "updated") == 1)
+        if (training_number(training.program, "updated") == 1)
             best = fmin(best, middle - start);
     }
     cpu_memory_free(stream.a);
