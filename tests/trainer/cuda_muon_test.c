@@ -32,10 +32,10 @@ static Graph *muon_graph(const Optimizer *wanted, DataType type)
     graph_set_compute_type(graph, type);
     x = conv(graph, "first", x, 9, 3, 1, 1, true);
     x = conv(graph, "wide", x, 24, 3, 1, 1, false);
-    x = conv(graph, "tall", x, 40, 1, 1, 0, false);
+    x = conv(graph, "tall", x, 32, 1, 1, 0, false);
     x = graph_batch_norm(graph, "norm", x, &(BatchNorm){.training = true});
     x = graph_conv2d(graph, "groups", x,
-                     &(Conv2d){.channels = 40, .kernel = 3, .stride = 1, .padding = 1, .groups = 4});
+                     &(Conv2d){.channels = 32, .kernel = 3, .stride = 1, .padding = 1, .groups = 4});
     x = graph_linear(graph, "hidden", graph_flatten(graph, x), 33, true);
     x = graph_linear(graph, "tall_too", x, 71, true);
     x = graph_cast(graph, graph_linear(graph, "head", x, OUTPUTS, true), DATA_F32);
@@ -48,7 +48,7 @@ static Graph *muon_graph(const Optimizer *wanted, DataType type)
     optimizer.learning_rate = graph_input(graph, "learning_rate", DATA_F32, 1, (int64_t[]){1});
     graph_update(graph, &optimizer);
     assert_ok(graph_check(graph, &error), &error);
-    assert_int_equal(muon_parameter_count(graph), 24 * 81 + 40 * 24 + 40 * 90 + 33 * 1000 + 71 * 33);
+    assert_int_equal(muon_parameter_count(graph), 24 * 81 + 32 * 24 + 32 * 72 + 33 * 800 + 71 * 33);
     return graph;
 }
 
