@@ -3,7 +3,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include <xxhash.h>
+
+#include "common/progress.h"
 #include "tests/support/support.h"
 #include "tests/trainer/dataset_support.h"
 #include "tests/trainer/loader_support.h"
@@ -145,6 +149,49 @@ TEST_IN_FOLDER(test_batches_do_not_depend_on_the_number_of_workers, folder)
         free(several.pixels);
     }
     free(one.pixels);
+    fsh_close(&dataset);
+}
+
+/* Takes batches until `seconds` are over, or the number of active workers is in least..most; each takes
+ * `pause_us`. Appends what they hold to digests and returns how many there are. */
+static size_t take_until(Loader *loader, int least, int most, double seconds, unsigned pause_us,
+                         uint64_t *digests, size_t count, size_t room)
+{
+    const double end = progress_now_seconds() + seconds;
+    while (progress_now_seconds() < end && count < room &&
+           (loader_active_workers(loader) < least || loader_active_workers(loader) > most)) {
+        const Batch *batch = next_batch(loader);
+        assert_non_null(batch);
+        digests[count++] = XXH3_64bits(batch->pixels, (size_t)16 * PIXELS);
+        (void)usleep(pause_us);
+    }
+    return count;
+}
+
+TEST_IN_FOLDER(test_workers_join_and_rest_and_batches_stay_the_same, folder)
+{
+    enum { ROOM = 1 << 17 };
+    FshDataset *dataset = open_dataset(folder, &jpeg_spec);
+    LoaderOptions options = make_options(dataset, true);
+    uint64_t *digests = calloc(ROOM, sizeof *digests);
+    options.workers = 1;
+    options.workers_most = 4;
+    Loader *loader = open_loader(&options);
+    assert_int_equal(loader_active_workers(loader), 1);
+    loader_start(loader, 0, ROOM);
+    size_t count = take_until(loader, 2, 4, 20, 0, digests, 0, ROOM);
+    assert_true(loader_active_workers(loader) > 1);
+    count = take_until(loader, 1, 1, 20, 3000, digests, count, ROOM);
+    assert_int_equal(loader_active_workers(loader), 1);
+    loader_free(&loader);
+    options.workers_most = 1;
+    loader = open_loader(&options);
+    loader_start(loader, 0, count);
+    for (size_t i = 0; i < count; i++)
+        assert_int_equal(XXH3_64bits(next_batch(loader)->pixels, (size_t)16 * PIXELS), digests[i]);
+    assert_int_equal(loader_active_workers(loader), 1);
+    loader_free(&loader);
+    free(digests);
     fsh_close(&dataset);
 }
 

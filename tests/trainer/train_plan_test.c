@@ -504,18 +504,52 @@ TEST(test_what_does_not_fit_the_kind_of_data_is_refused)
     assert_contains(made.error.message, "--batch-size: 33 is odd");
 }
 
-TEST(test_loader_threads_are_half_of_the_cores)
+TEST(test_loader_threads_follow_the_cores_and_the_device)
 {
-    Case made = make_case((Facts){32, 3, true, 1000, false});
-    assert_ok(plan_case(&made), &made.error);
-    assert_int_equal(made.plan.workers, 2);
-    assert_int_equal(made.plan.batches_ahead, 8); /* of 32 pixels */
-    made.options.program.jobs = 1;
-    assert_ok(plan_case(&made), &made.error);
-    assert_int_equal(made.plan.workers, 1);
-    made.options.data.workers = 5;
-    assert_ok(plan_case(&made), &made.error);
-    assert_int_equal(made.plan.workers, 5);
+    static const struct {
+        int device;
+        int64_t jobs, given;
+        int workers, most;
+    } cases[] = {
+        {DEVICE_CPU, 4, 0, 2, 4},  {DEVICE_CPU, 1, 0, 1, 1},  {OPTION_AUTO, 16, 0, 8, 16},
+        {DEVICE_CUDA, 2, 0, 1, 2}, {DEVICE_CUDA, 1, 0, 1, 1}, {DEVICE_CUDA, 16, 0, 15, 16},
+        {DEVICE_CUDA, 4, 5, 5, 5}, {DEVICE_CPU, 16, 1, 1, 1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Case made = make_case((Facts){32, 3, true, 1000, false});
+        made.options.compute.device = cases[i].device;
+        made.options.program.jobs = cases[i].jobs;
+        made.options.data.workers = cases[i].given;
+        assert_ok(plan_case(&made), &made.error);
+        assert_int_equal(made.plan.workers, cases[i].workers);
+        assert_int_equal(made.plan.workers_most, cases[i].most);
+    }
+}
+
+TEST(test_batches_ahead_follow_their_size_and_the_device)
+{
+    static const struct {
+        Facts facts;
+        int device;
+        int64_t batch, size;
+        size_t ahead;
+    } cases[] = {
+        {{32, 3, true, 1000, false}, DEVICE_CPU, 64, 32, 8},
+        {{160, 3, false, 100000, false}, DEVICE_CPU, 64, 160, 3},
+        {{160, 3, false, 100000, false}, DEVICE_CUDA, 1024, 160, 3}, /* 79 MB each */
+        {{160, 3, false, 100000, false}, DEVICE_CUDA, 256, 160, 6},
+        {{160, 3, false, 100000, false}, DEVICE_CUDA, 32, 160, 16},
+        {{200, 3, false, 100000, true}, DEVICE_CUDA, 64, 160, 13},
+        {{32, 3, true, 100000, false}, DEVICE_CUDA, 32768, 32, 8},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Case made = make_case(cases[i].facts);
+        made.options.compute.device = cases[i].device;
+        made.options.training.batch_size = cases[i].batch;
+        made.options.image.train_crop_size = cases[i].size;
+        assert_ok(plan_case(&made), &made.error);
+        assert_int_equal(made.plan.batches_ahead, cases[i].ahead);
+    }
 }
 
 TEST(test_precision_follows_device_and_network)

@@ -7,6 +7,8 @@
 #include "common/progress.h"
 #include "trainer/data/loader_internal.h"
 
+static const double window_seconds = 0.1; /* of one window of worker_control.h, at least */
+
 /* ---- life ---- */
 
 static FshStatus make_slot(const Loader *loader, LoaderSlot *slot, FshError *error)
@@ -51,8 +53,10 @@ static FshStatus make_samples(const Loader *loader, SampleLoader **samples, FshE
     return sample_loader_new(samples, &options, &loader->checksums, error);
 }
 
-static FshStatus make_worker(Loader *loader, LoaderWorker *worker, FshError *error)
+static FshStatus make_worker(Loader *loader, int index, FshError *error)
 {
+    LoaderWorker *worker = &loader->workers[index];
+    worker->index = index;
     worker->loader = loader;
     FshStatus status = make_samples(loader, &worker->samples, error);
     if (status)
@@ -60,7 +64,7 @@ static FshStatus make_worker(Loader *loader, LoaderWorker *worker, FshError *err
     int failure = pthread_create(&worker->thread, NULL, loader_worker_main, worker);
     if (failure)
         return fsh_error_system(error, failure, "cannot start %d loader threads; try fewer --workers",
-                                loader->options.workers);
+                                loader->control.most);
     worker->started = true;
     return FSH_OK;
 }
@@ -85,13 +89,14 @@ static FshStatus make_loader(Loader *loader, FshError *error)
     const LoaderOptions *options = &loader->options;
     loader->mutex_made = pthread_mutex_init(&loader->mutex, NULL) == 0;
     loader->work_made = pthread_cond_init(&loader->work, NULL) == 0;
+    loader->join_made = pthread_cond_init(&loader->join, NULL) == 0;
     loader->ready_made = pthread_cond_init(&loader->ready, NULL) == 0;
     loader->slots = calloc(loader->slot_count, sizeof *loader->slots);
-    loader->workers = calloc((size_t)options->workers, sizeof *loader->workers);
+    loader->workers = calloc((size_t)loader->control.most, sizeof *loader->workers);
     loader->bad_seen = calloc(options->split->sample_count / 8 + 1, 1);
     loader->problems = calloc(LOADER_PROBLEMS_KEPT, sizeof *loader->problems);
-    if (!loader->mutex_made || !loader->work_made || !loader->ready_made || !loader->slots ||
-        !loader->workers || !loader->bad_seen || !loader->problems)
+    if (!loader->mutex_made || !loader->work_made || !loader->join_made || !loader->ready_made ||
+        !loader->slots || !loader->workers || !loader->bad_seen || !loader->problems)
         return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for a loader");
     FshStatus status = sample_checksums_make(&loader->checksums, options->split->sample_count, error);
     if (!status)
@@ -102,8 +107,8 @@ static FshStatus make_loader(Loader *loader, FshError *error)
     }
     for (size_t i = 0; !status && i < loader->slot_count; i++)
         status = make_slot(loader, &loader->slots[i], error);
-    for (int i = 0; !status && i < options->workers; i++)
-        status = make_worker(loader, &loader->workers[i], error);
+    for (int i = 0; !status && i < loader->control.most; i++)
+        status = make_worker(loader, i, error);
     return status;
 }
 
@@ -165,6 +170,9 @@ FshStatus loader_new(Loader **loader, const LoaderOptions *options, FshError *er
         made->sampler.repeats = (uint64_t)options->sampling.repeats;
     made->step_count = sampler_step_count(&made->sampler);
     made->slot_count = options->batches_ahead + 1;
+    made->control = worker_control_start(options->workers, options->workers_most > options->workers
+                                                               ? options->workers_most
+                                                               : options->workers);
     FshStatus status = check_options(made, error);
     if (!status)
         status = make_loader(made, error);
@@ -180,8 +188,9 @@ static void stop_workers(Loader *loader)
     (void)pthread_mutex_lock(&loader->mutex);
     loader->stop = true;
     (void)pthread_cond_broadcast(&loader->work);
+    (void)pthread_cond_broadcast(&loader->join);
     (void)pthread_mutex_unlock(&loader->mutex);
-    for (int i = 0; i < loader->options.workers; i++) {
+    for (int i = 0; i < loader->control.most; i++) {
         LoaderWorker *worker = &loader->workers[i];
         if (worker->started)
             (void)pthread_join(worker->thread, NULL);
@@ -204,6 +213,8 @@ void loader_free(Loader **loader)
         (void)pthread_cond_destroy(&freed->ready);
     if (freed->work_made)
         (void)pthread_cond_destroy(&freed->work);
+    if (freed->join_made)
+        (void)pthread_cond_destroy(&freed->join);
     if (freed->mutex_made)
         (void)pthread_mutex_destroy(&freed->mutex);
     free(freed->problems);
@@ -262,6 +273,15 @@ uint64_t loader_ring_bytes(const Loader *loader)
     return bytes;
 }
 
+/* Begins to measure the next window. Called with the mutex held. */
+static void begin_window(Loader *loader, double now)
+{
+    loader_note_waiting(loader, 0);
+    loader->window = (WorkerWindow){0};
+    loader->window_batches = 0;
+    loader->window_start = now;
+}
+
 void loader_start(Loader *loader, uint64_t first, uint64_t count)
 {
     (void)pthread_mutex_lock(&loader->mutex);
@@ -272,6 +292,9 @@ void loader_start(Loader *loader, uint64_t first, uint64_t count)
     loader->next_place = 0;
     loader->next_batch = loader->consumed = first;
     loader->end_batch = first + count;
+    loader->handed_out_at = progress_now_seconds();
+    begin_window(loader, loader->handed_out_at);
+    worker_control_restart(&loader->control);
     (void)pthread_cond_broadcast(&loader->work);
     (void)pthread_mutex_unlock(&loader->mutex);
 }
@@ -300,6 +323,26 @@ static LoaderSlot *take_slot(Loader *loader)
     return &loader->slots[loader->consumed++ % loader->slot_count];
 }
 
+/* Counts a batch that the consumer has asked for at `before` and got now; at the end of a window, lets
+ * workers join or rest. Called with the mutex held. */
+static void watch(Loader *loader, double before, double now)
+{
+    WorkerWindow *window = &loader->window;
+    const double pause = before - loader->handed_out_at;
+    loader->handed_out_at = now;
+    window->consumer_waited += now - before;
+    window->longest_pause = pause > window->longest_pause ? pause : window->longest_pause;
+    window->samples += loader->options.batch;
+    window->seconds = now - loader->window_start;
+    if (++loader->window_batches < 2 * loader->slot_count || window->seconds < window_seconds)
+        return;
+    loader_note_waiting(loader, 0);
+    const int active = loader->control.active;
+    if (worker_control_step(&loader->control, window) && loader->control.active > active)
+        (void)pthread_cond_broadcast(&loader->join);
+    begin_window(loader, now);
+}
+
 /* Completes the recipes of a batch whose places are all rendered. */
 static void finish_recipes(const Loader *loader, LoaderSlot *slot)
 {
@@ -314,8 +357,11 @@ FshStatus loader_next(Loader *loader, const Batch **batch, FshError *error)
     (void)pthread_mutex_lock(&loader->mutex);
     uint64_t number = loader->consumed;
     LoaderSlot *slot = take_slot(loader);
+    const double now = progress_now_seconds();
+    if (slot)
+        watch(loader, before, now);
     (void)pthread_mutex_unlock(&loader->mutex);
-    loader->wait_seconds += progress_now_seconds() - before;
+    loader->wait_seconds += now - before;
     if (!slot)
         return FSH_OK;
     if (slot->bad_place != UINT64_MAX) {
@@ -408,6 +454,14 @@ uint64_t loader_problem_count(Loader *loader)
 double loader_wait_seconds(const Loader *loader)
 {
     return loader->wait_seconds;
+}
+
+int loader_active_workers(Loader *loader)
+{
+    (void)pthread_mutex_lock(&loader->mutex);
+    const int active = loader->control.active;
+    (void)pthread_mutex_unlock(&loader->mutex);
+    return active;
 }
 
 void loader_statistics(Loader *loader, LoaderStatistics *statistics)

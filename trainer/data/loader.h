@@ -28,7 +28,7 @@
  * All memory is taken by loader_new, but for what decoders need for an image larger than any before, and for
  * whole images.
  *
- * Threads: one consumer. Workers sleep when the ring is full; nothing spins. */
+ * Threads: one consumer. Workers sleep when the ring is full, and while they rest; nothing spins. */
 #ifndef FSHARD_TRAINER_DATA_LOADER_H
 #define FSHARD_TRAINER_DATA_LOADER_H
 
@@ -56,8 +56,11 @@ typedef struct LoaderOptions {
     uint64_t update_steps;     /* of training: as Sampler's */
     Sampling sampling;         /* of training */
     uint64_t seed;
-    bool training;        /* shuffled and last incomplete batch dropped, or each sample once and padded */
-    int workers;          /* > 0 */
+    bool training; /* shuffled and last incomplete batch dropped, or each sample once and padded */
+    int workers;   /* threads that take part, > 0 */
+    /* Threads that there are: they join, and rest again, by what is waited for (worker_control.h). Not more
+     * than workers: those alone, all the time. */
+    int workers_most;
     size_t batches_ahead; /* filled while the consumer has one; > 0 */
     bool skip_bad;        /* a sample that cannot be used: note it and go on, or fail */
     /* channels values: the pixels of a skipped sample, of padding and of what is erased; the mean is kind to
@@ -134,6 +137,8 @@ uint64_t loader_problem_count(Loader *loader);
 
 /* Returns the seconds that the consumer has spent in loader_next since loader_new. */
 double loader_wait_seconds(const Loader *loader);
+/* Returns how many workers take part now. */
+int loader_active_workers(Loader *loader);
 
 /* What the workers have done since loader_new, in chunks that are finished. */
 typedef struct LoaderStatistics {

@@ -10,6 +10,7 @@
 
 #include "trainer/data/batch_slot.h"
 #include "trainer/data/loader.h"
+#include "trainer/data/worker_control.h"
 
 enum { LOADER_PROBLEMS_KEPT = 1000 }; /* messages; beyond that they are only counted */
 
@@ -26,6 +27,7 @@ typedef struct LoaderSlot {
 typedef struct LoaderWorker {
     pthread_t thread;
     bool started;
+    int index; /* it takes part while that is less than control.active */
     struct Loader *loader;
     SampleLoader *samples;
     double busy_seconds, cpu_seconds; /* as of the last chunk */
@@ -48,9 +50,10 @@ struct Loader {
 
     pthread_mutex_t mutex; /* guards every field below it */
     pthread_cond_t work;   /* there is something to take, or it is time to stop */
+    pthread_cond_t join;   /* more workers take part, or it is time to stop */
     /* signalled when a batch is whole, and when the last chunk in flight is back while loader_start waits */
     pthread_cond_t ready;
-    bool mutex_made, work_made, ready_made;
+    bool mutex_made, work_made, join_made, ready_made;
     bool stop;
     bool handed_out;                 /* the consumer has batch `consumed` - 1 */
     uint64_t next_batch, next_place; /* the next chunk to take */
@@ -61,7 +64,14 @@ struct Loader {
     char **problems;                 /* owned */
     uint64_t problem_count;
     LoaderStatistics statistics;
-    double wait_seconds; /* the consumer's own */
+    WorkerControl control;
+    WorkerWindow window; /* measured so far, but for .seconds */
+    uint64_t window_batches;
+    double window_start;  /* seconds of the clock, as all that follow */
+    int waiting;          /* workers that take part and wait for room */
+    double waiting_since; /* when that number changed */
+    double handed_out_at; /* when the consumer got its last batch; its own, as wait_seconds */
+    double wait_seconds;
 };
 
 static inline bool loader_has_whole_images(const Loader *loader)
@@ -93,6 +103,9 @@ static inline SampleView loader_view(const Loader *loader, uint64_t epoch, uint6
 void loader_note_problem(Loader *loader, uint64_t sample, const FshError *error);
 /* Mixes places first and first + 1. Recipes may be mixed again: nothing of the first time stays. */
 void loader_mix_pair(const Loader *loader, BatchSlot *memory, uint64_t first);
+
+/* Notes that so many more workers wait for room, or fewer (-1). Called with the mutex held. */
+void loader_note_waiting(Loader *loader, int more);
 
 /* Fills batches in a worker's thread until loader->stop. argument: its LoaderWorker. Returns NULL. */
 void *loader_worker_main(void *argument);

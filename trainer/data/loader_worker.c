@@ -138,7 +138,7 @@ static Chunk take_chunk(Loader *loader)
         slot->memory.width = slot->memory.height =
             loader_augmentation(loader, loader->next_batch / loader->step_count)->size;
     }
-    uint64_t count = batch / ((uint64_t)loader->options.workers * 2);
+    uint64_t count = batch / ((uint64_t)loader->control.active * 2);
     const uint64_t most = loader->source->type->chunk;
     count = count < 1 ? 1 : count > most ? most : count;
     if (slot->memory.shape.mixes && count % 2)
@@ -156,14 +156,38 @@ static Chunk take_chunk(Loader *loader)
     return chunk;
 }
 
+void loader_note_waiting(Loader *loader, int more)
+{
+    const double now = progress_now_seconds();
+    loader->window.workers_waited += loader->waiting * (now - loader->waiting_since);
+    loader->waiting += more;
+    loader->waiting_since = now;
+}
+
+/* Waits until there is a chunk for this worker, or it is time to stop. Called with the mutex held. */
+static void wait_for_chunk(const LoaderWorker *worker)
+{
+    Loader *loader = worker->loader;
+    while (!loader->stop) {
+        if (worker->index >= loader->control.active) {
+            (void)pthread_cond_wait(&loader->join, &loader->mutex);
+        } else if (!can_take(loader)) {
+            loader_note_waiting(loader, 1);
+            (void)pthread_cond_wait(&loader->work, &loader->mutex);
+            loader_note_waiting(loader, -1);
+        } else {
+            return;
+        }
+    }
+}
+
 void *loader_worker_main(void *argument)
 {
     LoaderWorker *worker = argument;
     Loader *loader = worker->loader;
     (void)pthread_mutex_lock(&loader->mutex);
     for (;;) {
-        while (!loader->stop && !can_take(loader))
-            (void)pthread_cond_wait(&loader->work, &loader->mutex);
+        wait_for_chunk(worker);
         if (loader->stop)
             break;
         Chunk chunk = take_chunk(loader);

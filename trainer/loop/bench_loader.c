@@ -47,7 +47,7 @@ FshStatus train_bench_loader(const TrainOptions *options, bool *partial_ret, Fsh
         return status;
     status = session_loader_options(&session, true, &bench.loader, &sizes, error);
     if (!options->data.workers) /* nothing else computes */
-        bench.loader.workers = session.plan.threads;
+        bench.loader.workers = bench.loader.workers_most = session.plan.threads;
     if (!status)
         status = session_cache(&session, error);
     if (!status)

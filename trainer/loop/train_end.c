@@ -114,7 +114,7 @@ void training_say_verdict(const Training *training, char *text, size_t text_byte
     verdict_of_speed(&(SpeedFacts){.waited_percent = loader_share(training),
                                    .cuda = plan->device == DEVICE_CUDA,
                                    .compute_type = plan->recipe.compute_type,
-                                   .workers = plan->workers,
+                                   .workers = plan->workers_most,
                                    .cores = plan->cores,
                                    .raw = is_raw(session->data.train),
                                    .cache_gpu = plan->source->residence == PIXELS_ON_DEVICE,
@@ -208,11 +208,12 @@ FshStatus training_print_json(const Training *training, uint64_t skipped, FshErr
 {
     const RunState *state = &training->state;
     json_t *object = json_pack(
-        "{s:o, s:s, s:I, s:f, s:f, s:f, s:f, s:b, s:I}", "output", json_text(training->record.folder),
+        "{s:o, s:s, s:I, s:f, s:f, s:f, s:f, s:i, s:b, s:I}", "output", json_text(training->record.folder),
         "model", training->session.plan.model->name, "epochs", (json_int_t)state->epoch, "seconds",
         training_seconds(training), "images_per_second", images_per_second(training), "evaluation_seconds",
-        state->evaluation_seconds, "loader_bound_percent", loader_share(training), "stopped_early",
-        training->stopped_early, "skipped_samples", (json_int_t)skipped);
+        state->evaluation_seconds, "loader_bound_percent", loader_share(training), "workers",
+        loader_active_workers(training->session.train), "stopped_early", training->stopped_early,
+        "skipped_samples", (json_int_t)skipped);
     if (object && state->best.any)
         set_best(object, "", &state->best);
     if (object && state->best_average.any)

@@ -34,7 +34,8 @@ size_t data_options_rows(DataOptions *o, Option *rows)
          .help = "when a sample cannot be read: stop, or skip it and name it (exit status 1)"},
         {.name = "workers", .kind = OPTION_INTEGER, .value = &o->workers, .argument = "N", .maximum = 1024,
          .marks = OPTION_FREE,
-         .help = "threads that decode and augment ahead of training; 0: half the cores"},
+         .help = "threads that decode and augment ahead of training; 0: as many as it takes, so that "
+                 "training does not wait"},
         {.name = "cache", .kind = OPTION_CHOICE, .value = &o->cache, .argument = "HOW",
          .choices = pixel_source_caches, .marks = OPTION_FREE | OPTION_ALIKE, .uses = USE_DATASET,
          .help = pixel_source_caches_help},
@@ -70,8 +71,29 @@ void plan_threads_of(TrainPlan *plan, const TrainOptions *options)
 {
     plan->threads = plan_threads(options);
     plan->cores = count_cores(options);
-    const int half = plan->threads / 2;
-    plan->workers = options->data.workers ? (int)options->data.workers : half < 1 ? 1 : half;
+    /* A GPU leaves all cores but that of the thread which feeds it. */
+    const int first = plan->device == DEVICE_CUDA ? plan->threads - 1 : plan->threads / 2;
+    plan->workers = options->data.workers ? (int)options->data.workers : first < 1 ? 1 : first;
+    plan->workers_most = options->data.workers ? plan->workers : plan->threads;
+}
+
+void plan_batches_ahead(TrainPlan *plan, const TrainingData *data)
+{
+    enum {
+        LEAST = 3,
+        /* a batch of small images is made so fast that workers would wait for each other */
+        LEAST_SMALL = 8,
+        SMALL_EDGE = 96,
+        /* a GPU takes batches faster than the system wakes a thread whose core was taken away */
+        MOST = 16,
+        RING_BYTES = 128 << 20,
+    };
+    const uint64_t size = plan->train_augmentation.size, sides = plan_is_pairs(plan) ? 2 : 1,
+                   bytes = (uint64_t)plan->train_spec.batch * size * size * data->channels * sides,
+                   room = bytes && plan->device == DEVICE_CUDA ? RING_BYTES / bytes : 0;
+    plan->batches_ahead = size <= SMALL_EDGE ? LEAST_SMALL : LEAST;
+    if (room > plan->batches_ahead)
+        plan->batches_ahead = room < MOST ? room : MOST;
 }
 
 /* ---- the source of pixels ---- */

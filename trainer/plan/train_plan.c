@@ -2,13 +2,6 @@
 
 #include <math.h>
 
-enum {
-    BATCHES_AHEAD = 3,
-    /* a batch of small images is made so fast that workers would wait for each other */
-    BATCHES_AHEAD_SMALL = 8,
-    SMALL_EDGE = 96,
-};
-
 FshStatus plan_model(const TrainOptions *options, FshKind kind, const Model **model_ret, FshError *error)
 {
     char names[512];
@@ -81,7 +74,6 @@ FshStatus plan_make(TrainPlan *plan, const TrainOptions *options, const Model *m
         .class_weights = data->class_weights,
         .evaluation_count = data->evaluation ? data->evaluation->sample_count : 0,
         .seed = (uint64_t)options->training.seed,
-        .batches_ahead = BATCHES_AHEAD,
         .skip_bad = options->data.on_error == TRAIN_SKIP,
         .preset = options->preset,
     };
@@ -93,8 +85,8 @@ FshStatus plan_make(TrainPlan *plan, const TrainOptions *options, const Model *m
         status = plan_training(plan, options, error);
     if (!status)
         status = plan_images(plan, options, data, error);
-    if (!status && plan->train_augmentation.size <= SMALL_EDGE)
-        plan->batches_ahead = BATCHES_AHEAD_SMALL;
+    if (!status)
+        plan_batches_ahead(plan, data);
     if (!status)
         status = plan_check(plan, options, error);
     if (!status)

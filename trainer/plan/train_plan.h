@@ -39,8 +39,8 @@ typedef struct Progression {
 /* plan_make writes the parts in this order; each may read those above. session.c then writes recipe.mean and
  * .deviation (those of weights that are evaluated), and plan_fusions recipe.fusions. */
 typedef struct TrainPlan {
-    /* plan_make itself, first: model, device, rank, counts, seed, threads, cores, workers, skip_bad; then
-     * plan_source: cache, source */
+    /* plan_make itself, first: model, device, rank, counts, seed, threads, cores, workers, workers_most,
+     * skip_bad; then plan_source: cache, source */
     const Model *model;
     /* batch: plan_batch, with steps_per_pass and evaluation_steps; the rest: plan_network, last of all.
      * Batch, size, channels, classes. The size is the largest of training; in the evaluation of pairs it is
@@ -81,7 +81,8 @@ typedef struct TrainPlan {
     uint64_t seed;
     int threads;          /* for computing, of this rank */
     int cores;            /* that this rank may use, regardless of --jobs */
-    int workers;          /* of the loader, of this rank */
+    int workers;          /* of the loader, of this rank, at first */
+    int workers_most;     /* as many as it may have, by what is waited for */
     size_t batches_ahead; /* plan_make, once plan_images has chosen the size */
     bool skip_bad, deterministic, tf32;
     bool precision_chosen; /* the user did not choose recipe.compute_type */
@@ -107,7 +108,7 @@ FshStatus plan_model(const TrainOptions *options, FshKind kind, const Model **mo
 
 /* Returns --jobs, or this rank's share of the host's cores. */
 int plan_threads(const TrainOptions *options);
-/* Sets threads, cores and workers of the plan; plan_make does so. */
+/* Sets threads, cores, workers and workers_most of the plan; plan_make does so. */
 void plan_threads_of(TrainPlan *plan, const TrainOptions *options);
 
 /* Options for opening a backend. options.plan_cache points to plan_cache, so the struct must not move. */
@@ -150,6 +151,8 @@ void plan_describe(const TrainPlan *plan, const TrainingData *data,
 /* Chooses the source of pixels. --cache names a cache of files, or a source. */
 FshStatus plan_source(TrainPlan *plan, const TrainOptions *options, const TrainingData *data,
                       FshError *error);
+/* Decides how many batches the loader makes ahead, from their size. */
+void plan_batches_ahead(TrainPlan *plan, const TrainingData *data);
 /* Decides the batch of a rank, and the steps of an epoch. */
 FshStatus plan_batch(TrainPlan *plan, const TrainOptions *options, FshError *error);
 FshStatus plan_images(TrainPlan *plan, const TrainOptions *options, const TrainingData *data,

@@ -54,6 +54,7 @@ FshStatus session_loader_options(const Session *session, bool training, LoaderOp
         .seed = plan->seed,
         .training = training,
         .workers = plan->workers,
+        .workers_most = plan->workers_most,
         .batches_ahead = plan->batches_ahead,
         .skip_bad = plan->skip_bad,
     };
@@ -447,9 +448,12 @@ void session_describe(Session *session)
         describe_ranks(session);
     if (!session->network.backend) /* the device is only foreseen */
         return;
-    console_line(&session->console, "device: %s; loader: %d thread%s, %zu batches ahead",
+    char most[64] = "";
+    if (plan->workers_most > plan->workers)
+        (void)snprintf(most, sizeof most, " (up to %d, as data is waited for)", plan->workers_most);
+    console_line(&session->console, "device: %s; loader: %d thread%s%s, %zu batches ahead",
                  backend_description(session->network.backend), plan->workers, plan->workers == 1 ? "" : "s",
-                 plan->batches_ahead);
+                 most, plan->batches_ahead);
     const char *warning = backend_warning(session->network.backend);
     if (warning && rank_place_speaks(&session->place))
         console_warning(&session->console, "%s", warning);
