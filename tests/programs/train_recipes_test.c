@@ -358,6 +358,25 @@ TEST_IN_FOLDER(test_a_file_of_options_gives_the_same_run, folder)
     SAYS(2, "--force is for the command line alone", "--config", toml, shards, test_path(folder, "none"));
 }
 
+TEST_IN_FOLDER(test_sam_takes_part_in_every_so_many_updates, folder)
+{
+    const char *shards = make_set(folder, &train_plain); /* five steps of an epoch */
+    static const struct {
+        const char *interval, *accumulated;
+        bool same; /* as without sam */
+    } cases[] = {{"6", "1", true}, {"5", "1", false}, {"3", "2", true}, {"2", "2", false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *with = test_path(folder, "with%zu", i), *without = test_path(folder, "without%zu", i);
+#define FIVE_STEPS                                                                                           \
+    CONV8, "--epochs", "1", "--batch-size", "8", "--model-ema", "--grad-accum-steps", cases[i].accumulated
+        TRAINED(FIVE_STEPS, "--sam", "0.5", "--sam-interval", cases[i].interval, shards, with);
+        TRAINED(FIVE_STEPS, shards, without);
+#undef FIVE_STEPS
+        assert_true(same_bytes(test_path(folder, "with%zu/last.safetensors", i),
+                               test_path(folder, "without%zu/last.safetensors", i)) == cases[i].same);
+    }
+}
+
 TEST_IN_FOLDER(test_options_that_would_do_nothing_are_refused, folder)
 {
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
@@ -375,6 +394,7 @@ TEST_IN_FOLDER(test_options_that_would_do_nothing_are_refused, folder)
         {"--opt-betas", "0.9:0.99"},
         {"--opt-eps", "1e-6"},
         {"--trust-coefficient", "0.01"},
+        {"--sam-interval", "2"},
         {"--lookahead-alpha", "0.8"},
         {"--model-ema-decay", "0.99"},
         {"--loss-scale", "1024"},

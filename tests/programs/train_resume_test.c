@@ -16,7 +16,8 @@
     "--jobs", "1", "--model", "conv8", "--epochs", "12", "--batch-size", "2", "--opt", "adamw", "--lr",      \
         "0.003", "--grad-accum-steps", "2", "--model-ema", "--model-ema-decay", "0.9", "--lr-scheduler",     \
         "plateau", "--plateau-metric", "loss", "--plateau-patience", "0", "--plateau-factor", "0.5",         \
-        "--mixup-alpha", "0.2", "--cutmix-alpha", "1", "--aug-repeats", "2", "--sampler", "balanced"
+        "--mixup-alpha", "0.2", "--cutmix-alpha", "1", "--aug-repeats", "2", "--sampler", "balanced",        \
+        "--sam", "0.1", "--sam-interval", "2"
 
 static void assert_same_run(TestFolder *folder, const char *a, const char *b)
 {

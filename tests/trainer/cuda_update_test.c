@@ -76,8 +76,10 @@ typedef struct Events {
     unsigned overflows;     /* a gradient is infinite */
     unsigned loss_is_lost;  /* the loss is NaN */
     unsigned gradient_zero; /* all gradients are 0 */
+    unsigned perturbs;      /* program_perturb comes before it */
 } Events;
 
+/* Writes the inputs of a run and perturbs, where it does. */
 static void write_run(const Side *side, const Graph *graph, int run, const Events *events)
 {
     FshError error = {0};
@@ -104,6 +106,14 @@ static void write_run(const Side *side, const Graph *graph, int run, const Event
         assert_ok(program_write(side->program, (TensorId)t, values, count * sizeof *values, &error), &error);
         free(values);
     }
+    if (events->perturbs >> run & 1)
+        assert_ok(program_perturb(side->program, &error), &error);
+}
+
+static void make_run(const Side *side, const Graph *graph, int run, const Events *events)
+{
+    FshError error = {0};
+    write_run(side, graph, run, events);
     assert_ok(program_run(side->program, &error), &error);
 }
 
@@ -121,8 +131,8 @@ static float read_number(const Side *side, const Graph *graph, const char *name)
 
 static void compare_numbers(const Graph *graph, const Side sides[2], const char *what)
 {
-    static const char *const exact[] = {"updated", "optimizer.step", "optimizer.micro", "scaler.scale",
-                                        "scaler.tracker"};
+    static const char *const exact[] = {"updated",      "optimizer.step", "optimizer.micro",
+                                        "scaler.scale", "scaler.tracker", "optimizer.perturbed"};
     const float norm = read_number(&sides[0], graph, "gradient_norm"),
                 wanted = read_number(&sides[1], graph, "gradient_norm");
     const bool same = isfinite(wanted) ? fabsf(norm - wanted) <= (float)tolerance * wanted : !isfinite(norm);
@@ -196,6 +206,10 @@ static void compare_update(const Optimizer *optimizer, const Events *events, con
             assert_ok(program_poison(sides[i].program, &error), &error);
             write_run(&sides[i], graph, run, events);
         }
+        if (events->perturbs >> run & 1)
+            compare_states(graph, sides, what);
+        for (int i = 0; i < 2; i++)
+            assert_ok(program_run(sides[i].program, &error), &error);
         compare_numbers(graph, sides, what);
         if (run == 0 || run == RUNS - 1)
             compare_states(graph, sides, what);
@@ -240,6 +254,7 @@ static void compare_all(const Optimizer *around, const Events *events, const cha
         optimizer.scale_backoff = around->scale_backoff;
         optimizer.scale_interval = around->scale_interval;
         optimizer.cycles_momentum = around->cycles_momentum;
+        optimizer.sam_rho = around->sam_rho;
         compare_update(&optimizer, events, name);
     }
 }
@@ -302,6 +317,21 @@ CUDA_TEST(test_lost_losses_agree)
                 "lost loss, clipped, accumulated, averaged");
 }
 
+CUDA_TEST(test_updates_with_sam_agree)
+{
+    const Optimizer scaled = {.sam_rho = 0.2,
+                              .loss_scaling = true,
+                              .scale_init = 1024,
+                              .scale_growth = 2,
+                              .scale_backoff = 0.5,
+                              .scale_interval = 2};
+    compare_all(&(Optimizer){.sam_rho = 0.5}, &(Events){.perturbs = 0x3FF}, "sam");
+    compare_all(&(Optimizer){.sam_rho = 0.5, .accumulation_steps = 2, .clip_norm = 0.5, .ema_decay = 0.9},
+                &(Events){.perturbs = 0x0CC, .loss_is_lost = 1U << 3, .gradient_zero = 1U << 6},
+                "sam, accumulated, clipped, averaged");
+    compare_all(&scaled, &(Events){.perturbs = 0x2AA, .overflows = 1U << 3}, "sam, scaled");
+}
+
 static const Optimizer all_around = {.clip_norm = 0.3,
                                      .accumulation_steps = 2,
                                      .lookahead_steps = 2,
@@ -332,7 +362,7 @@ CUDA_TEST(test_scaled_runs_with_lost_losses_agree)
 CUDA_TEST(test_a_run_goes_on_from_its_state_bit_for_bit)
 {
     enum { STOP = 3 };
-    const Events events = {.overflows = 1U << 4};
+    const Events events = {.overflows = 1U << 4, .perturbs = 0x0CC};
     for (size_t i = 0; i < sizeof optimizers / sizeof *optimizers; i++) {
         FshError error = {0};
         Optimizer optimizer = all_around;
@@ -342,13 +372,14 @@ CUDA_TEST(test_a_run_goes_on_from_its_state_bit_for_bit)
         optimizer.beta2 = 0.99;
         optimizer.epsilon = 1e-6;
         optimizer.trust_coefficient = 0.02;
+        optimizer.sam_rho = 0.2;
         Graph *graph = update_graph(&optimizer);
         Side whole, first, second;
         side_start(&whole, backends[CUDA], graph, &comparison);
         side_start(&first, backends[CUDA], graph, &comparison);
         side_start(&second, backends[CUDA], graph, &comparison);
         for (int run = 0; run < STOP; run++)
-            write_run(&first, graph, run, &events);
+            make_run(&first, graph, run, &events);
         for (size_t t = 0; t < graph_tensor_count(graph); t++) {
             const Tensor *tensor = graph_tensor(graph, (TensorId)t);
             if (!state_holds(tensor->role))
@@ -359,9 +390,9 @@ CUDA_TEST(test_a_run_goes_on_from_its_state_bit_for_bit)
             free(values);
         }
         for (int run = 0; run < RUNS; run++)
-            write_run(&whole, graph, run, &events);
+            make_run(&whole, graph, run, &events);
         for (int run = STOP; run < RUNS; run++)
-            write_run(&second, graph, run, &events);
+            make_run(&second, graph, run, &events);
         for (size_t t = 0; t < graph_tensor_count(graph); t++) {
             const Tensor *tensor = graph_tensor(graph, (TensorId)t);
             if (!state_holds(tensor->role))

@@ -138,6 +138,7 @@ Optimizer training_optimizer(const json_t *o)
                        .trust_coefficient = optional(o, "trust_coefficient"),
                        .weight_decay = optional(o, "weight_decay"),
                        .clip_norm = optional(o, "clip_norm"),
+                       .sam_rho = optional(o, "sam_rho"),
                        .lookahead_steps = (int64_t)optional(o, "lookahead_steps"),
                        .lookahead_alpha = optional(o, "lookahead_alpha"),
                        .accumulation_steps = (int64_t)optional(o, "accumulation_steps"),
@@ -216,6 +217,10 @@ void training_run(Training *training, double rate, bool overflows)
     valid[0] = overflows ? INFINITY : 1;
     training_write(training->program, "valid", valid, (size_t)training->shape[0] * sizeof *valid);
     training_write(training->program, "learning_rate", &rate_f32, sizeof rate_f32);
+    if (training->perturbs) {
+        assert_ok(program_poison(training->program, &error), &error);
+        assert_ok(program_perturb(training->program, &error), &error);
+    }
     assert_ok(program_poison(training->program, &error), &error);
     assert_ok(program_run(training->program, &error), &error);
     training->runs++;

@@ -14,6 +14,7 @@ typedef struct Training {
     Program *program;
     int64_t shape[4];
     uint64_t runs;
+    bool perturbs; /* set by the test: training_run calls program_perturb before program_run */
 } Training;
 
 /* Opens the CPU. */

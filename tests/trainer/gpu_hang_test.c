@@ -23,7 +23,7 @@ static int hang(int rank)
     const CommunicatorOptions options = {.timeout_seconds = TIMEOUT};
     FshError error = {0};
     float loss = 0;
-    Job job = job_open("cuda", rank, "hang", 2, 1, &options);
+    Job job = job_open("cuda", rank, "hang", 2, &(Optimizer){0}, &options);
     const TensorId id = graph_find(job.graph, "loss");
     write_samples(&job, rank, true);
     check(program_run(job.program, &error), &error);

@@ -14,11 +14,13 @@ void check(FshStatus status, const FshError *error)
 }
 
 /* Returns one convolution under a squared error: the gradient of a mean over samples. */
-static Graph *small_graph(int64_t batch, int64_t accumulated)
+static Graph *small_graph(int64_t batch, const Optimizer *update)
 {
     FshError error = {0};
     const int64_t shape[4] = {batch, 4, 4, 3};
-    Optimizer optimizer = {.kind = OPTIMIZER_SGD, .momentum = 0.9, .accumulation_steps = accumulated};
+    Optimizer optimizer = *update;
+    optimizer.kind = OPTIMIZER_SGD;
+    optimizer.momentum = 0.9;
     Graph *graph = graph_new();
     TensorId x = graph_input(graph, "x", DATA_F32, 4, shape);
     TensorId target = graph_input(graph, "target", DATA_F32, 4, (int64_t[]){batch, 4, 4, 5});
@@ -33,10 +35,10 @@ static Graph *small_graph(int64_t batch, int64_t accumulated)
     return graph;
 }
 
-Job job_open(const char *device, int rank, const char *name, int64_t batch, int64_t accumulated,
+Job job_open(const char *device, int rank, const char *name, int64_t batch, const Optimizer *update,
              const CommunicatorOptions *options)
 {
-    Job job = {.graph = small_graph(batch, accumulated)};
+    Job job = {.graph = small_graph(batch, update)};
     FshError error = {0};
     RankPlace place = {.rank = (uint64_t)rank,
                        .world_size = RANK_JOBS,

@@ -18,9 +18,9 @@ typedef struct Job {
 
 /* Ends the process where the status is no success. */
 void check(FshStatus status, const FshError *error);
-/* Opens a rank's part of the job that the parent process names; rank RANK_JOBS is a process alone. options
- * may be NULL. */
-Job job_open(const char *device, int rank, const char *name, int64_t batch, int64_t accumulated,
+/* Opens a rank's part of the job that the parent process names; rank RANK_JOBS is a process alone. update:
+ * what sgd with a momentum of 0.9 shall have beside that. options may be NULL. */
+Job job_open(const char *device, int rank, const char *name, int64_t batch, const Optimizer *update,
              const CommunicatorOptions *options);
 void job_close(Job *job);
 /* Writes the images of samples first, first + 1, …: any that differ; or, without numbers, one that

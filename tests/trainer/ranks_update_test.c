@@ -23,10 +23,12 @@ typedef struct Told {
     float loss[ACCUMULATED], norm[ACCUMULATED], weights[WEIGHTS], micro, step;
 } Told;
 typedef struct Shared {
-    volatile int inner_runs; /* that rank 1 has made before rank 0 makes its first */
-    Told told[RANKS + 1];    /* the last: of one process alone */
+    volatile int
+        inner_runs;       /* that rank 1 has made before rank 0 makes its first; with sam: perturbing ones */
+    Told told[RANKS + 1]; /* the last: of one process alone */
 } Shared;
 
+static const Optimizer accumulates = {.accumulation_steps = ACCUMULATED};
 static const char *device = "cpu";
 static float bound = 1e-6F; /* for weights and losses of ranks and of one process */
 
@@ -87,7 +89,7 @@ static void accumulate(int rank, Shared *shared)
 {
     Told *told = &shared->told[rank];
     const int64_t batch = rank < RANKS ? 2 : 4;
-    Job job = job_open(device, rank, "accumulate", batch, ACCUMULATED, NULL);
+    Job job = job_open(device, rank, "accumulate", batch, &accumulates, NULL);
     while (rank == 0 && shared->inner_runs < ACCUMULATED - 1)
         (void)usleep(1000);
     for (int k = 0; k < ACCUMULATED; k++) {
@@ -118,11 +120,46 @@ TEST(test_runs_that_accumulate_wait_for_no_rank_and_the_update_is_that_of_one)
     (void)munmap(shared, sizeof *shared);
 }
 
+/* Ranks 0 and 1 perturb by two samples each, rank 0 when rank 1 has; process 2 accumulates over two runs,
+ * which perturb by the same samples. */
+static void perturb(int rank, Shared *shared)
+{
+    enum { UPDATES = 2 };
+    Told *told = &shared->told[rank];
+    FshError error = {0};
+    const bool alone = rank == RANKS;
+    const Optimizer update = {.sam_rho = 0.5, .accumulation_steps = alone ? RANKS : 1};
+    Job job = job_open(device, rank, "perturb", 2, &update, NULL);
+    while (rank == 0 && shared->inner_runs < 1)
+        (void)usleep(1000);
+    for (int k = 0; k < UPDATES; k++)
+        for (int part = alone ? 0 : rank; part < (alone ? RANKS : rank + 1); part++) {
+            write_samples(&job, k * 4 + part * 2, true);
+            check(program_perturb(job.program, &error), &error);
+            shared->inner_runs += rank == 1;
+            run(&job, k, told);
+        }
+    check(state_read(job.state, "conv.weight", told->weights, WEIGHTS, &error), &error);
+    check(state_read(job.state, "optimizer.step", &told->step, 1, &error), &error);
+    job_close(&job);
+}
+
+TEST(test_ranks_perturb_by_their_own_images_as_runs_that_accumulate_do)
+{
+    Shared *shared = run_ranks(RANKS + 1, perturb);
+    const Told *first = &shared->told[0], *second = &shared->told[1], *alone = &shared->told[2];
+    assert_memory_equal(first->weights, second->weights, sizeof first->weights);
+    for (int i = 0; i < WEIGHTS; i++)
+        assert_true(fabsf(first->weights[i] - alone->weights[i]) < bound);
+    assert_true(first->step == 2 && alone->step == 2);
+    (void)munmap(shared, sizeof *shared);
+}
+
 /* The first run of rank 1 has no loss. */
 static void lose_number(int rank, Shared *shared)
 {
     Told *told = &shared->told[rank];
-    Job job = job_open(device, rank, "number", 2, ACCUMULATED, NULL);
+    Job job = job_open(device, rank, "number", 2, &accumulates, NULL);
     for (int k = 0; k < ACCUMULATED; k++) {
         write_samples(&job, k, rank != 1 || k > 0);
         run(&job, k, told);
@@ -153,7 +190,7 @@ static void go_on(int rank, Shared *shared)
     FshError error = {0};
     const int64_t batch = rank < RANKS ? 2 : 4;
     float sum[WEIGHTS] = {0};
-    Job job = job_open(device, rank, "go-on", batch, ACCUMULATED, NULL);
+    Job job = job_open(device, rank, "go-on", batch, &accumulates, NULL);
     for (int k = 0; k < ACCUMULATED; k++) {
         write_samples(&job, k * 4 + (rank == 1 ? 2 : 0), true);
         if (k == 1) {
@@ -227,7 +264,7 @@ static void fail_alone(int rank, Shared *shared)
 {
     FshError error = {0};
     const float micro = 1;
-    Job job = job_open(device, rank, "alone", 2, ACCUMULATED, NULL);
+    Job job = job_open(device, rank, "alone", 2, &accumulates, NULL);
     device_interface = job.backend->interface;
     BackendInterface in_time = *device_interface;
     in_time.state_read = read_in_time;

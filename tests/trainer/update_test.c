@@ -69,6 +69,7 @@ static double case_error(const json_t *document, const json_t *c)
         const float momentum = (float)(json_object_get(run, "momentum") ? golden_real(run, "momentum") : 0);
         if (optimizer.cycles_momentum)
             training_write(training.program, "momentum", &momentum, sizeof momentum);
+        training.perturbs = json_is_true(json_object_get(run, "perturbs"));
         training_run(&training, golden_real(run, "rate"), json_is_true(json_object_get(run, "overflows")));
         const double relative = run_error(&training, run);
         if (!(relative < TOLERANCE))
@@ -110,6 +111,11 @@ TEST(test_updates_agree_with_pytorch)
 TEST(test_muon_agrees_with_pytorch_and_timm)
 {
     assert_cases_agree("muon.json", 5);
+}
+
+TEST(test_sam_agrees_with_composers_rule_in_pytorch)
+{
+    assert_cases_agree("sam.json", 11);
 }
 
 /* ---- what a checkpoint carries ---- */
@@ -164,6 +170,7 @@ static Optimizer everything(OptimizerKind kind)
                                 .nesterov = true,
                                 .renorm = true},
                        .clip_norm = 0.3,
+                       .sam_rho = 0.2,
                        .lookahead_steps = 2,
                        .lookahead_alpha = 0.5,
                        .accumulation_steps = 2,
@@ -176,9 +183,19 @@ static Optimizer everything(OptimizerKind kind)
                        .scale_interval = 2};
 }
 
+/* Makes runs until there were so many; those of every second update with sam. */
+static void run_until(Training *training, uint64_t runs)
+{
+    enum { OVERFLOWING = 3 };
+    while (training->runs < runs) {
+        training->perturbs = training->runs % 4 >= 2;
+        training_run(training, 0.01, training->runs == OVERFLOWING);
+    }
+}
+
 TEST(test_a_run_goes_on_from_its_state_bit_for_bit)
 {
-    enum { RUNS = 9, OVERFLOWING = 3 };
+    enum { RUNS = 9 };
     for (int kind = 0; kind < OPTIMIZER_KIND_COUNT; kind++) {
         json_t *document = golden_load(kind == OPTIMIZER_MUON ? "muon.json" : "optimizers.json");
         const Optimizer optimizer = everything((OptimizerKind)kind);
@@ -186,15 +203,13 @@ TEST(test_a_run_goes_on_from_its_state_bit_for_bit)
         size_t count;
         for (int stop = 1; stop < RUNS; stop += 3) { /* in the middle of an accumulation, and after one */
             Training first = training_start(document, &optimizer, 2);
-            while (first.runs < (uint64_t)stop)
-                training_run(&first, 0.01, first.runs == OVERFLOWING);
+            run_until(&first, (uint64_t)stop);
             float *saved = state_values(&first, &count);
             Training second = training_start(document, &optimizer, 2);
             write_state(&second, saved);
-            for (second.runs = first.runs; second.runs < RUNS;)
-                training_run(&second, 0.01, second.runs == OVERFLOWING);
-            while (whole.runs < RUNS)
-                training_run(&whole, 0.01, whole.runs == OVERFLOWING);
+            second.runs = first.runs;
+            run_until(&second, RUNS);
+            run_until(&whole, RUNS);
             float *wanted = state_values(&whole, &count), *got = state_values(&second, &count);
             assert_memory_equal(got, wanted, count * sizeof *got);
             free(saved);
@@ -232,6 +247,67 @@ TEST(test_a_loss_that_is_no_number_changes_nothing)
         free(after);
         training_end(&training);
     }
+    json_decref(document);
+}
+
+/* ---- sam ---- */
+
+/* Asserts that the State's numbers of this name are the given ones, or that they are not. */
+static void assert_state(const Training *training, const char *name, const float *wanted, size_t count,
+                         bool same)
+{
+    FshError error = {0};
+    float *values = malloc(count * sizeof *values);
+    assert_non_null(values);
+    assert_ok(state_read(training->state, name, values, count, &error), &error);
+    assert_true((memcmp(values, wanted, count * sizeof *values) == 0) == same);
+    free(values);
+}
+
+/* A loss that is no number, in the first run as in the second, leaves weights to the bit; the statistics of
+ * the norm move once. */
+TEST(test_sam_puts_weights_back_where_the_loss_is_no_number)
+{
+    enum { CONV = 17 * 3 * 3 * 3, CHANNELS = 17 };
+    json_t *document = golden_load("sam.json");
+    const Optimizer plain = {.kind = OPTIMIZER_SGD, .momentum = 0.9};
+    Optimizer optimizer = plain;
+    float weights[CONV], once[CHANNELS];
+    FshError error = {0};
+    optimizer.sam_rho = 0.5;
+    Training training = training_start(document, &optimizer, 2), other = training_start(document, &plain, 2);
+    assert_ok(state_read(training.state, "conv1.weight", weights, CONV, &error), &error);
+    training.perturbs = true;
+    training_run(&training, 0.1, true);
+    training_run(&other, 0.1, true);
+    assert_true(training_number(training.program, "updated") == 0);
+    assert_true(training_number(training.program, "optimizer.perturbed") == 0);
+    assert_state(&training, "conv1.weight", weights, CONV, true);
+    assert_ok(state_read(other.state, "bn.running_mean", once, CHANNELS, &error), &error);
+    assert_state(&training, "bn.running_mean", once, CHANNELS, true);
+    training_end(&training);
+    training_end(&other);
+    json_decref(document);
+}
+
+TEST(test_a_perturbed_run_leaves_what_it_started_from_beside_the_weights)
+{
+    enum { CONV = 17 * 3 * 3 * 3 };
+    json_t *document = golden_load("sam.json");
+    const Optimizer optimizer = {.kind = OPTIMIZER_SGD, .sam_rho = 0.5}, plain = {.kind = OPTIMIZER_SGD};
+    Training training = training_start(document, &optimizer, 2), other = training_start(document, &plain, 2);
+    float weights[CONV];
+    FshError error = {0};
+    training_run(&training, 0.1, false);
+    assert_ok(state_read(training.state, "conv1.weight", weights, CONV, &error), &error);
+    assert_ok(program_perturb(training.program, &error), &error);
+    assert_true(training_number(training.program, "optimizer.perturbed") == 1);
+    assert_state(&training, "conv1.weight", weights, CONV, false);
+    assert_state(&training, "conv1.weight.unperturbed", weights, CONV, true);
+    assert_int_equal(program_perturb(other.program, &error), FSH_ERR_USAGE);
+    assert_string_equal(error.message, "program: its update perturbs nothing (Optimizer.sam_rho)");
+    training_end(&training);
+    training_end(&other);
     json_decref(document);
 }
 
@@ -283,6 +359,8 @@ static float *updated_weights(int threads, OptimizerKind kind, size_t *count_ret
             dy[i] = (float)uniform[IN - 1 - i];
         training_write(training.program, "x", x, sizeof x);
         training_write(training.program, "dy", dy, sizeof dy);
+        if (run % 2)
+            assert_ok(program_perturb(training.program, &error), &error);
         assert_ok(program_run(training.program, &error), &error);
     }
     float *values = state_values(&training, count_ret);
@@ -339,6 +417,8 @@ TEST(test_numbers_that_make_no_sense_are_refused)
                    "sgd: weight decay 0, clipping at -1, accumulation over 0 runs; none may be below 0");
     assert_refused((Optimizer){.lookahead_steps = 5}, false, FSH_ERR_USAGE,
                    "lookahead: every 5 steps by 0; the share must be above 0 and at most 1");
+    assert_refused((Optimizer){.sam_rho = -0.1}, false, FSH_ERR_USAGE,
+                   "sam: rho -0.1; it must be at least 0");
     assert_refused((Optimizer){.ema_decay = 1}, false, FSH_ERR_USAGE,
                    "ema: decay 1; it must be at least 0 and below 1");
     Optimizer scaled = everything(OPTIMIZER_SGD);
@@ -369,7 +449,7 @@ TEST(test_only_the_networks_tensors_are_weights)
                                 optimizer_slot_names[graph_optimizer_slot(graph, (TensorId)i)]);
     }
     assert_int_equal(weights, 5 + 2);
-    assert_int_equal(counters, 4);
+    assert_int_equal(counters, 5);
     graph_free(&graph);
 }
 

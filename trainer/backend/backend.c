@@ -396,14 +396,27 @@ static FshStatus read_results(Program *program, FshError *error)
     return status;
 }
 
-FshStatus program_run(Program *program, FshError *error)
+static FshStatus run(Program *program, bool perturbs, FshError *error)
 {
     program->state->changes++;
-    FshStatus status = interface_of(program)->program_run(program, error);
+    FshStatus status = interface_of(program)->program_run(program, perturbs, error);
     if (!status && program->results.memory)
         status = read_results(program, error);
     program->results.run_count += !status;
     return status;
+}
+
+FshStatus program_run(Program *program, FshError *error)
+{
+    return run(program, false, error);
+}
+
+FshStatus program_perturb(Program *program, FshError *error)
+{
+    if (graph_find(program->graph, "optimizer.perturbed") == TENSOR_NONE)
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "program: its update perturbs nothing (Optimizer.sam_rho)");
+    return run(program, true, error);
 }
 
 FshStatus program_collect(Program *program, uint64_t run, const float **values, FshError *error)

@@ -167,6 +167,10 @@ void program_free(Program **program);
 FshStatus program_write(Program *program, TensorId input, const void *values, size_t bytes, FshError *error);
 /* Runs all nodes once, in order. */
 FshStatus program_run(Program *program, FshError *error);
+/* Runs all nodes once; the update perturbs the parameters in place of moving them, for the program_run that
+ * follows with the same inputs (Optimizer.sam_rho). Its results are collected as those of program_run;
+ * "updated" is 0. Ranks exchange neither gradients nor loss. FSH_ERR_USAGE: the graph has no sam. */
+FshStatus program_perturb(Program *program, FshError *error);
 /* Reads, in logical layout, a kept tensor (graph_keep), the gradient of a parameter, or an input as the last
  * run had it. */
 FshStatus program_read(Program *program, TensorId tensor, void *values, size_t bytes, FshError *error);
@@ -230,7 +234,7 @@ typedef struct BackendInterface {
     void (*program_free)(Program *program);
     FshStatus (*program_write)(Program *program, TensorId input, const void *values, size_t bytes,
                                FshError *error);
-    FshStatus (*program_run)(Program *program, FshError *error);
+    FshStatus (*program_run)(Program *program, bool perturbs, FshError *error);
     FshStatus (*program_read)(Program *program, TensorId tensor, void *values, size_t bytes, FshError *error);
     FshStatus (*program_profile)(Program *program, bool enable, double *seconds, size_t node_count,
                                  FshError *error);

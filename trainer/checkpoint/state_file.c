@@ -17,12 +17,21 @@ static bool is_gathered(const char *name)
     return text_has_suffix(name, suffix) || strcmp(name, "optimizer.micro") == 0;
 }
 
+/* Returns whether a tensor of this name holds something between the two runs of a step with sam alone. */
+static bool is_within_step(const char *name)
+{
+    char suffix[32];
+    (void)snprintf(suffix, sizeof suffix, ".%s", optimizer_slot_names[SLOT_UNPERTURBED]);
+    return text_has_suffix(name, suffix) || strcmp(name, "optimizer.perturbed") == 0;
+}
+
 /* Returns whether the tensor belongs to the part. */
 static bool part_has(StatePart part, const Tensor *tensor)
 {
     if (part == STATE_NETWORK)
         return tensor_is_weight(tensor);
-    return state_holds(tensor->role) && (part == STATE_ALL || !is_gathered(tensor->name));
+    return state_holds(tensor->role) && !is_within_step(tensor->name) &&
+           (part == STATE_ALL || !is_gathered(tensor->name));
 }
 
 static bool is_left_out(const char *const *left_out, const char *name)

@@ -101,9 +101,9 @@ typedef enum OpKind {
     OP_BINARY_CROSS_ENTROPY_BACKWARD,  /* as OP_SOFTMAX_CROSS_ENTROPY_BACKWARD */
     OP_PIXEL_LOSS,          /* (prediction, target [N, H, W, C], valid [N]?) -> loss [1], squared error [N] */
     OP_PIXEL_LOSS_BACKWARD, /* (dloss, prediction, target, squared error, valid?) -> dprediction */
-    /* (learning_rate, step, micro?, scale?, tracker?, loss?, momentum?) -> gradient_norm, updated; all [1].
-     * Writes every parameter that has a gradient, all tensors of TENSOR_OPTIMIZER, and step, micro, scale,
-     * tracker in place: see Optimizer. */
+    /* (learning_rate, step, micro?, scale?, tracker?, loss?, momentum?, perturbed?) -> gradient_norm,
+     * updated; all [1]. Writes every parameter that has a gradient, all tensors of TENSOR_OPTIMIZER, and
+     * step, micro, scale, tracker, perturbed in place: see Optimizer. */
     OP_UPDATE,
     OP_KIND_COUNT
 } OpKind;
@@ -201,7 +201,8 @@ enum {
     UPDATE_SCALE,
     UPDATE_TRACKER,
     UPDATE_LOSS,
-    UPDATE_MOMENTUM
+    UPDATE_MOMENTUM,
+    UPDATE_PERTURBED
 };
 enum { UPDATE_GRADIENT_NORM, UPDATE_UPDATED };
 

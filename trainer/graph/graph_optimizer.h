@@ -70,12 +70,25 @@ typedef struct MuonRule {
  * clipped; then the update; then lookahead; then the average. Before the first update, NAME.slow and NAME.ema
  * become what the parameter is then (the buffer's ema: what it is after the first update's run).
  *
+ * Sharpness-aware minimisation (Foret et al. 2020), with sam_rho: program_perturb, a run like any other up to
+ * this node, moves the parameters uphill by this run's own gradient g,
+ *
+ *   w += sam_rho g / (||g|| + 1e-12)          ||g|| over all parameters; divided by the loss scale
+ *
+ * and the next program_run puts them back before anything else is done here: what it accumulates or updates
+ * with is the gradient at the perturbed parameters. Buffers are put back too: running statistics move with
+ * the first of the two runs alone (as in google-research/sam). Where the first run's loss or gradient is no
+ * number, the parameters stay. Ranks exchange nothing for it: each perturbs by its own images, which is what
+ * the paper found to generalise better than one perturbation for all; and so does each of the runs that
+ * accumulate.
+ *
  * Lives in the State, so that a program decides by itself whether a run updates, and checkpoints carry it:
- * NAME.momentum_buffer; NAME.exp_avg, NAME.exp_avg_sq; NAME.slow; NAME.accumulated; NAME.ema (of buffers too;
- * role TENSOR_OPTIMIZER, `of` the parameter or buffer), and f32 [1] of TENSOR_BUFFER: "optimizer.step"
- * (updates made; always there), "optimizer.micro" (runs since the last one; with accumulation; below 0 where
- * ranks accumulate and the loss of one of these runs was no number),
- * "scaler.scale" and "scaler.tracker" (updates since it changed; with loss scaling). */
+ * NAME.momentum_buffer; NAME.exp_avg, NAME.exp_avg_sq; NAME.slow; NAME.accumulated; NAME.ema and
+ * NAME.unperturbed (of buffers too; role TENSOR_OPTIMIZER, `of` the parameter or buffer), and f32 [1] of
+ * TENSOR_BUFFER: "optimizer.step" (updates made; always there), "optimizer.micro" (runs since the last one;
+ * with accumulation; below 0 where ranks accumulate and the loss of one of these runs was no number),
+ * "optimizer.perturbed" (1 between the two runs of sam, else 0; checkpoints have neither it nor
+ * NAME.unperturbed), "scaler.scale" and "scaler.tracker" (updates since it changed; with loss scaling). */
 typedef struct Optimizer {
     OptimizerKind kind;
     TensorId learning_rate;       /* an input [1] f32, written before each run */
@@ -89,6 +102,8 @@ typedef struct Optimizer {
     int64_t lookahead_steps;
     double lookahead_alpha;
     int64_t accumulation_steps; /* 0, 1: none */
+    double sam_rho;             /* 0: no sam */
+    int64_t sam_interval;       /* of the loop: every so many updates have two runs */
     /* ema = d ema + (1 - d) w after each update; 0: none. With ema_warmup d is at most (1 + t) / (10 + t), t
      * the updates before this one. */
     double ema_decay;
@@ -110,6 +125,7 @@ typedef enum OptimizerSlot {
     SLOT_SLOW,
     SLOT_ACCUMULATED,
     SLOT_EMA,
+    SLOT_UNPERTURBED,
     OPTIMIZER_SLOT_COUNT
 } OptimizerSlot;
 extern const char *const optimizer_slot_names[]; /* "momentum_buffer", "exp_avg", …; the last part of names */
@@ -122,6 +138,13 @@ extern const char *const optimizer_slot_names[]; /* "momentum_buffer", "exp_avg"
 #else
 #define OPTIMIZER_MATH static inline
 #endif
+
+/* Returns what the gradient of a perturbing run, times the loss scale, is multiplied by. norm: of the
+ * gradient without the scale. */
+OPTIMIZER_MATH double sam_factor(const Optimizer *o, double norm, double scale)
+{
+    return o->sam_rho / ((norm + 1e-12) * scale);
+}
 
 /* What the kinds with two moments differ in:
  *

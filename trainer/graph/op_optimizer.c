@@ -9,7 +9,7 @@
 const char *const optimizer_names[] = {"sgd",   "adam",   "adamw",  "lars", "lamb", "nadamw",
                                        "radam", "radamw", "ranger", "muon", NULL};
 const char *const optimizer_slot_names[] = {"momentum_buffer", "exp_avg", "exp_avg_sq", "slow",
-                                            "accumulated",     "ema"};
+                                            "accumulated",     "ema",     "unperturbed"};
 const char loss_scale_name[] = "scaler.scale";
 
 static bool starts_with(const char *text, const char *prefix)
@@ -110,6 +110,8 @@ static bool refuse_numbers(Graph *graph, const Optimizer *o)
         graph_fail(graph, FSH_ERR_USAGE,
                    "lookahead: every %lld steps by %g; the share must be above 0 and at most 1",
                    (long long)o->lookahead_steps, o->lookahead_alpha);
+    else if (!(o->sam_rho >= 0 && isfinite(o->sam_rho)))
+        graph_fail(graph, FSH_ERR_USAGE, "sam: rho %g; it must be at least 0", o->sam_rho);
     else if (!is_share(o->ema_decay))
         graph_fail(graph, FSH_ERR_USAGE, "ema: decay %g; it must be at least 0 and below 1", o->ema_decay);
     else if (o->loss_scaling && !(o->scale_init > 0 && o->scale_growth >= 1 && o->scale_backoff > 0 &&
@@ -148,6 +150,15 @@ static void add_slot(Graph *graph, TensorId of, OptimizerSlot slot)
     graph_add_tensor(graph, &state);
 }
 
+/* Adds what parameters and buffers have alike. */
+static void add_followers(Graph *graph, TensorId of, const Optimizer *o)
+{
+    if (o->ema_decay > 0)
+        add_slot(graph, of, SLOT_EMA);
+    if (o->sam_rho > 0)
+        add_slot(graph, of, SLOT_UNPERTURBED);
+}
+
 static void add_parameter_slots(Graph *graph, TensorId parameter, const Optimizer *o)
 {
     if (graph->tensors[parameter].tensor.muon || optimizer_has_momentum(muon_rest_kind(o))) {
@@ -160,8 +171,7 @@ static void add_parameter_slots(Graph *graph, TensorId parameter, const Optimize
         add_slot(graph, parameter, SLOT_SLOW);
     if (o->accumulation_steps > 1)
         add_slot(graph, parameter, SLOT_ACCUMULATED);
-    if (o->ema_decay > 0)
-        add_slot(graph, parameter, SLOT_EMA);
+    add_followers(graph, parameter, o);
 }
 
 static void add_state(Graph *graph, const Optimizer *o)
@@ -176,8 +186,8 @@ static void add_state(Graph *graph, const Optimizer *o)
                            tensor->name);
             add_parameter_slots(graph, (TensorId)i, o);
             any = true;
-        } else if (o->ema_decay > 0 && tensor->role == TENSOR_BUFFER && tensor_is_weight(tensor)) {
-            add_slot(graph, (TensorId)i, SLOT_EMA);
+        } else if (tensor->role == TENSOR_BUFFER && tensor_is_weight(tensor)) {
+            add_followers(graph, (TensorId)i, o);
         }
     }
     if (!any)
@@ -217,8 +227,11 @@ void graph_update(Graph *graph, const Optimizer *optimizer)
                             [UPDATE_SCALE] = scale,
                             [UPDATE_TRACKER] = TENSOR_NONE,
                             [UPDATE_LOSS] = graph->loss,
-                            [UPDATE_MOMENTUM] = momentum},
-                 .input_count = momentum == TENSOR_NONE ? UPDATE_MOMENTUM : UPDATE_MOMENTUM + 1,
+                            [UPDATE_MOMENTUM] = momentum,
+                            [UPDATE_PERTURBED] = TENSOR_NONE},
+                 .input_count = optimizer->sam_rho > 0    ? UPDATE_PERTURBED + 1
+                                : momentum == TENSOR_NONE ? UPDATE_MOMENTUM
+                                                          : UPDATE_MOMENTUM + 1,
                  .as.update = *optimizer};
     graph_set_name(graph, node.name, optimizer_names[optimizer->kind]);
     node.inputs[UPDATE_STEP] = graph_counter(graph, "optimizer.step", 0);
@@ -226,6 +239,8 @@ void graph_update(Graph *graph, const Optimizer *optimizer)
         node.inputs[UPDATE_MICRO] = graph_counter(graph, "optimizer.micro", 0);
     if (optimizer->loss_scaling)
         node.inputs[UPDATE_TRACKER] = graph_counter(graph, "scaler.tracker", 0);
+    if (optimizer->sam_rho > 0)
+        node.inputs[UPDATE_PERTURBED] = graph_counter(graph, "optimizer.perturbed", 0);
     graph_append(graph, &node);
     graph_keep(graph, node.outputs[UPDATE_GRADIENT_NORM], "gradient_norm");
     graph_keep(graph, node.outputs[UPDATE_UPDATED], "updated");
@@ -238,14 +253,14 @@ static void update_infer(Graph *graph, Node *node)
 }
 
 /* Returns the bytes of an update: its operands; each parameter with a gradient, and its state, read and
- * written; the gradient read. */
+ * written; the gradient read. What sam keeps is not touched by an update without it. */
 static int64_t update_bytes(const Graph *graph, const Node *node)
 {
     int64_t bytes = node_operand_bytes(graph, node);
     for (size_t t = 0; t < graph_tensor_count(graph); t++) {
         const Tensor *tensor = graph_tensor(graph, (TensorId)t);
         const int64_t own = tensor_count(tensor) * (int64_t)data_type_bytes(tensor->type);
-        if (tensor->role == TENSOR_OPTIMIZER)
+        if (tensor->role == TENSOR_OPTIMIZER && graph_optimizer_slot(graph, (TensorId)t) != SLOT_UNPERTURBED)
             bytes += 2 * own;
         if (tensor->role == TENSOR_PARAMETER && graph_gradient(graph, (TensorId)t) != TENSOR_NONE)
             bytes += 3 * own;

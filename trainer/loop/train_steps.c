@@ -161,6 +161,14 @@ static double momentum_of(const Training *training, uint64_t number)
     return schedule->cycles_momentum ? schedule_momentum_at(schedule, step) : 0;
 }
 
+/* Returns whether a step has two runs: in every sam_interval-th update, as MosaicML Composer counts them. */
+static bool perturbs(const Training *training, uint64_t number)
+{
+    const Optimizer *optimizer = &training->session.plan.recipe.optimizer;
+    const uint64_t update = number / run_shape(&training->session).accumulation;
+    return optimizer->sam_rho > 0 && (update + 1) % (uint64_t)optimizer->sam_interval == 0;
+}
+
 /* ---- one step ---- */
 
 /* Counts the step as done and reports it. */
@@ -296,6 +304,7 @@ static FshStatus begin_step(Training *training, Epoch *epoch, FshError *error)
         return stop_for_failure(training, epoch, status, error);
     memcpy(note->samples, batch->samples, (size_t)session->plan.train_spec.batch * sizeof *note->samples);
     session->network.measures = training_profiles(training, number);
+    session->network.perturbs = perturbs(training, number);
     if (note->runs)
         status = network_begin_step(&session->network, batch, error);
     if (status)

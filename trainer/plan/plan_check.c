@@ -160,6 +160,11 @@ static bool scales_lr(const Facts *f)
     return open && (has_rule(f, OPTIMIZER_SGD) || is_lars(f));
 }
 
+static bool perturbs(const Facts *f)
+{
+    return f->options->update.sam > 0;
+}
+
 static bool looks_ahead(const Facts *f)
 {
     return f->plan->recipe.optimizer.lookahead_steps > 0;
@@ -333,6 +338,7 @@ static const struct Rule {
     {AT(update.betas), has_moments, "--opt other than sgd and lars, and --muon-rest other than sgd"},
     {AT(update.optimizer_epsilon), has_moments,
      "--opt other than sgd and lars, and --muon-rest other than sgd"},
+    {AT(update.sam_interval), perturbs, "--sam"},
     {AT(update.lookahead_alpha), looks_ahead, "--lookahead"},
     {AT(update.head_only), is_classes, "classes; --freeze names what stays as it is"},
     {AT(update.freeze), trains_layers, "runs without --head-only"},

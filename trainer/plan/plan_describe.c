@@ -233,6 +233,10 @@ static void say_optimizer(Line *line, const Optimizer *o)
     say(line, ", weight decay %g", o->weight_decay);
     if (o->clip_norm > 0)
         say(line, ", gradients clipped at %g", o->clip_norm);
+    if (o->sam_rho > 0)
+        say(line, ", sam %g", o->sam_rho);
+    if (o->sam_rho > 0 && o->sam_interval > 1)
+        say(line, " every %lld updates", (long long)o->sam_interval);
     if (o->lookahead_steps > 0)
         say(line, ", lookahead %lld:%g", (long long)o->lookahead_steps, o->lookahead_alpha);
     if (o->ema_decay > 0)

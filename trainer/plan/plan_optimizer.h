@@ -12,6 +12,8 @@ typedef struct UpdateOptions {
     double momentum, weight_decay, optimizer_epsilon, trust_coefficient, clip_grad;
     bool nesterov;
     const char *betas; /* BETA1:BETA2 */
+    double sam;        /* rho; 0: none */
+    int64_t sam_interval;
     int64_t lookahead_steps;
     double lookahead_alpha;
     bool model_ema, model_ema_warmup;

@@ -56,12 +56,19 @@ static double relative_work(const Session *session, uint64_t epoch)
     return first && its ? (double)graph_forward_flops(its) / (double)graph_forward_flops(first) : 1;
 }
 
+/* Returns the passes of a step: those of sam are timed without their second one. */
+static double passes_of_step(const Optimizer *optimizer)
+{
+    return optimizer->sam_rho > 0 ? 1 + 1 / (double)optimizer->sam_interval : 1;
+}
+
 FshStatus expect_time(Session *session, ExpectedTime *expected, FshError *error)
 {
     const TrainPlan *plan = &session->plan;
     double evaluation_step = 0;
     *expected = (ExpectedTime){0};
     FshStatus status = time_training(session, &expected->step_seconds, error);
+    expected->step_seconds *= passes_of_step(&plan->recipe.optimizer);
     if (!status && session->evaluation)
         status = time_evaluation(session, &evaluation_step, error);
     for (uint64_t epoch = 0; !status && epoch < plan->epochs; epoch++)

@@ -41,7 +41,8 @@ enum { NETWORK_SIZES_KEPT = 4, NETWORK_STEPS_AHEAD = 3 };
  * gone by then. */
 typedef struct NetworkStep {
     NetworkProgram *part;
-    uint64_t run;    /* the number that part->program gave it */
+    uint64_t run;    /* the number that part->program gave it, the last one if it has two */
+    bool perturbs;   /* it has two runs (Network.perturbs) */
     int64_t *labels; /* [batch], classes only; owned */
     float *valid;    /* [batch], pairs only; owned */
 } NetworkStep;
@@ -56,6 +57,7 @@ typedef struct Network {
                                              * network_begin_step */
     uint64_t steps_begun, steps_ended;
     bool measures;  /* set by the loop: steps are begun with program_profile, layer by layer */
+    bool perturbs;  /* set by the loop: a step is program_perturb, then program_run (Optimizer.sam_rho) */
     State *average; /* State of the averaged weights; NULL: none */
     /* Programs by NetworkWeights and size, made by network_open and network_evaluate; clock counts
      * evaluations. */
@@ -93,7 +95,7 @@ typedef struct StepRates {
 } StepRates;
 
 typedef struct StepResult {
-    double loss;
+    double loss;          /* of a step of two runs: of the first, unless that of the second is no number */
     double gradient_norm; /* NaN: not measured */
     bool updated;         /* false: gradients are still being accumulated, or were not finite */
 } StepResult;

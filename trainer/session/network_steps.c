@@ -18,6 +18,12 @@ static void list_results(const NetworkProgram *part, TensorId results[RESULT_COU
     results[RESULT_UPDATED] = part->updated;
 }
 
+/* Returns how many runs a step has at most. */
+static size_t runs_of_step(const NetworkProgram *part)
+{
+    return graph_find(part->graph, "optimizer.perturbed") != TENSOR_NONE ? 2 : 1;
+}
+
 static FshStatus ask_for_results(const Network *network, NetworkProgram *part, FshError *error)
 {
     TensorId results[RESULT_COUNT], there[RESULT_COUNT];
@@ -26,7 +32,8 @@ static FshStatus ask_for_results(const Network *network, NetworkProgram *part, F
     for (int i = 0; i < RESULT_COUNT; i++)
         if (results[i] != TENSOR_NONE)
             there[count++] = results[i];
-    return program_results(part->program, there, count, network_steps_ahead(network), error);
+    return program_results(part->program, there, count, runs_of_step(part) * network_steps_ahead(network),
+                           error);
 }
 
 uint64_t network_result_bytes(const NetworkProgram *part, size_t ahead)
@@ -37,7 +44,7 @@ uint64_t network_result_bytes(const NetworkProgram *part, size_t ahead)
     for (int i = 0; i < RESULT_COUNT; i++)
         if (results[i] != TENSOR_NONE)
             values += (uint64_t)tensor_count(graph_tensor(part->graph, results[i]));
-    return ahead * values * sizeof(float);
+    return ahead * runs_of_step(part) * values * sizeof(float);
 }
 
 size_t network_steps_ahead(const Network *network)
@@ -178,26 +185,31 @@ FshStatus network_begin_step(Network *network, const Batch *batch, FshError *err
     const size_t count = (size_t)part->spec.batch;
     FshStatus status = FSH_OK;
     step->part = part;
-    step->run = program_run_count(part->program);
+    step->perturbs = network->perturbs;
     if (batch->labels)
         memcpy(step->labels, batch->labels, count * sizeof *step->labels);
     memcpy(step->valid, batch->valid, count * sizeof *step->valid);
     if (network->measures || part->measured_runs)
         status = program_profile(part->program, network->measures, NULL, 0, error);
+    if (!status && step->perturbs)
+        status = program_perturb(part->program, error);
+    step->run = program_run_count(part->program);
     if (!status)
         status = program_run(part->program, error);
-    part->measured_runs += network->measures && !status;
+    if (network->measures && !status)
+        part->measured_runs += step->perturbs ? 2 : 1;
     network->steps_begun += !status;
     return status;
 }
 
-/* Sets values to the results of the step; NULL for those that the network does not have. */
-static FshStatus collect(const NetworkStep *step, const float *values[RESULT_COUNT], FshError *error)
+/* Sets values to the results of a run of the step; NULL for those that the network does not have. */
+static FshStatus collect(const NetworkStep *step, uint64_t run, const float *values[RESULT_COUNT],
+                         FshError *error)
 {
     TensorId results[RESULT_COUNT];
     const float *there[RESULT_COUNT];
     size_t count = 0;
-    FshStatus status = program_collect(step->part->program, step->run, there, error);
+    FshStatus status = program_collect(step->part->program, run, there, error);
     list_results(step->part, results);
     for (int i = 0; i < RESULT_COUNT && !status; i++)
         values[i] = results[i] != TENSOR_NONE ? there[count++] : NULL;
@@ -209,21 +221,24 @@ FshStatus network_end_step(Network *network, Metrics *metrics, StepResult *resul
     const NetworkStep *step = &network->steps[network->steps_ended % NETWORK_STEPS_AHEAD];
     const ModelSpec *spec = &step->part->spec;
     const uint64_t count = (uint64_t)spec->batch;
-    const float *values[RESULT_COUNT] = {NULL};
-    FshStatus status = collect(step, values, error);
+    const float *values[RESULT_COUNT] = {NULL}, *shown[RESULT_COUNT] = {NULL};
+    FshStatus status = collect(step, step->run - step->perturbs, shown, error);
+    if (!status)
+        status = collect(step, step->run, values, error);
     network->steps_ended++;
     if (status)
         return status;
-    const double loss = (double)*values[RESULT_LOSS];
+    /* the perturbed network is none that anybody will use */
+    const double loss = (double)*(isfinite(*values[RESULT_LOSS]) ? shown : values)[RESULT_LOSS];
     *result = (StepResult){
         .loss = loss,
         .gradient_norm = values[RESULT_NORM] ? (double)*values[RESULT_NORM] : (double)NAN,
         .updated = !values[RESULT_UPDATED] || *values[RESULT_UPDATED] > 0,
     };
     if (step->part->label != TENSOR_NONE)
-        metrics_add_classes(metrics, values[RESULT_OUTPUT], step->labels, count, (uint64_t)spec->classes,
+        metrics_add_classes(metrics, shown[RESULT_OUTPUT], step->labels, count, (uint64_t)spec->classes,
                             loss);
     else
-        metrics_add_errors(metrics, values[RESULT_OUTPUT], step->valid, count, loss);
+        metrics_add_errors(metrics, shown[RESULT_OUTPUT], step->valid, count, loss);
     return FSH_OK;
 }

@@ -3,12 +3,13 @@
 
     python3 tests/trainer/golden/make_golden_optim.py     # PyTorch 2, timm 1.0 and numpy
 
-optimizers.json: a small network (convolution, batch norm, convolution, squared error) for some runs, each with its own batch,
+optimizers.json, and sam.json with SAM: a small network (convolution, batch norm, convolution, squared error) for some runs, each with its own batch,
 in float64 with PyTorch's own SGD, Adam, AdamW, RAdam and clip_grad_norm_, and timm's NAdamW. What PyTorch has not, or only with CUDA, stands below in a
 few lines: lars and lamb as timm's Lars and Lamb do it (asserted against timm 1.0), lookahead as the paper
 (Zhang et al. 2019, algorithm 1: the slow weights begin as the initial ones; timm's begin after the first k steps), GradScaler's
-rule (torch/cuda/amp/grad_scaler.py), averages as timm's ModelEma.
+rule (torch/cuda/amp/grad_scaler.py), averages as timm's ModelEma, SAM as MosaicML Composer's.
 """
+import contextlib
 import math
 
 import numpy as np
@@ -89,6 +90,23 @@ def loss_of(t, run, batch_statistics):
     return ((y - target) ** 2).mean()
 
 
+@contextlib.contextmanager
+def perturbed(tensors, names, run, o, norm_is_frozen, overflows):
+    """SAM's first pass, as SAMOptimizer.first_step of MosaicML Composer, and its end; statistics are those of the first pass, as in
+    google-research/sam."""
+    loss = loss_of(tensors, run, not norm_is_frozen)
+    kept = {n: tensors[n].detach().clone() for n in names + BUFFERS}
+    with torch.no_grad():
+        gradients = torch.autograd.grad(loss, [tensors[n] for n in names])
+        norm = torch.norm(torch.stack([g.norm(p=2) for g in gradients]), p="fro")
+        for n, g in zip(names, gradients):
+            tensors[n] += 0 if overflows else g * f32(o["sam_rho"]) / (norm + 1e-12)
+    yield
+    with torch.no_grad():
+        for n, value in kept.items():
+            tensors[n].copy_(value)
+
+
 def trained(o):
     return [n for n in PARAMETERS if n not in o.get("frozen", [])]
 
@@ -114,8 +132,9 @@ def make_optimizer(o, tensors):
     return LambRule(groups, 0.0, betas, o["epsilon"])
 
 
-def optimizer_case(name, rates, overflows=(), momenta=None, **o):
-    """rates: one for each run; overflows: runs whose gradients are not finite; momenta: of each run, where they change."""
+def optimizer_case(name, rates, overflows=(), momenta=None, perturbs=(), **o):
+    """rates: one for each run; overflows: runs whose gradients are not finite; momenta: of each run, where they change; perturbs: runs
+    with SAM."""
     tensors = {spec["name"]: generate(spec) for spec in SPECS}
     for n in trained(o):
         tensors[n].requires_grad_(True)
@@ -131,11 +150,13 @@ def optimizer_case(name, rates, overflows=(), momenta=None, **o):
             for p in parameters:
                 p.grad = None
             bad = False
-        (loss_of(tensors, run, not norm_is_frozen) / every).backward()
+        with perturbed(tensors, trained(o), run, o, norm_is_frozen, run in overflows) if run in perturbs else contextlib.nullcontext():
+            (loss_of(tensors, run, not norm_is_frozen) / every).backward()
         bad |= run in overflows
         micro += 1
         if micro < every:
-            runs.append({"rate": rate, "overflows": run in overflows, "gradient_norm": 0.0, "updated": 0, "scale": scale})
+            runs.append({"rate": rate, "overflows": run in overflows, "gradient_norm": 0.0, "updated": 0, "scale": scale,
+                         **({"perturbs": True} if run in perturbs else {})})
             continue
         micro = 0
         norm = math.sqrt(sum(p.grad.norm().item() ** 2 for p in parameters))
@@ -172,6 +193,8 @@ def optimizer_case(name, rates, overflows=(), momenta=None, **o):
         runs.append({"rate": rate, "overflows": run in overflows, "gradient_norm": None if bad else number(norm), "updated": int(not bad), "scale": scale})
         if momenta:
             runs[-1]["momentum"] = momenta[run]
+        if run in perturbs:
+            runs[-1]["perturbs"] = True
     after = [summary(n, tensors[n], samples=12) for n in PARAMETERS + BUFFERS]
     for n in trained(o):
         kept = optimizer.state[tensors[n]]
@@ -268,6 +291,30 @@ def optimizers():
         optimizer_case("radam, momentum that changes", small, momenta=cycle, kind="radam", **adam, cycles_momentum=True),
         optimizer_case("nadamw, momentum that changes", small, momenta=cycle, kind="nadamw", **adam, cycles_momentum=True),
         optimizer_case("sgd, nesterov, everything", rates + rates, (13,), **sgd, nesterov=True, **everything),
+    ]})
+
+
+def sam():
+    rates = [0.1, 0.05, 0.2, 0.1, 0.1, 0.02, 0.05]
+    small = [rate / 100 for rate in rates]
+    sgd = {"kind": "sgd", "momentum": 0.9, "weight_decay": 0.01, "sam_rho": 0.5}
+    adam = {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8, "weight_decay": 0.05, "sam_rho": 0.2}
+    everything = {"clip_norm": 0.5, "accumulation_steps": 2, "lookahead_steps": 2, "lookahead_alpha": 0.5, "ema_decay": 0.9, "ema_warmup": True,
+                  "loss_scaling": True, "scale_init": 1024.0, "scale_growth": 2.0, "scale_backoff": 0.5, "scale_interval": 1}
+    always, fourth = range(20), (2, 3, 6, 7, 10, 11)
+    write("sam.json", {"specs": SPECS, "image": IMAGE, "cases": [
+        optimizer_case("sgd", rates, perturbs=always, **sgd),
+        optimizer_case("sgd, nesterov, every third update", rates, perturbs=(2, 5), **sgd, nesterov=True),
+        optimizer_case("adamw", small, perturbs=always, kind="adamw", **adam),
+        optimizer_case("nadamw, every second update", small, perturbs=(1, 3, 5), kind="nadamw", **adam),
+        optimizer_case("lars", rates, perturbs=always, **{**sgd, "kind": "lars", "trust_coefficient": 0.02}),
+        optimizer_case("lamb, clipped", small, perturbs=always, kind="lamb", **{**adam, "epsilon": 1e-6}, clip_norm=0.25),
+        optimizer_case("sgd, accumulation over 2", rates + rates, perturbs=fourth, **sgd, accumulation_steps=2),
+        optimizer_case("sgd, average", rates, perturbs=(1, 3, 5), **sgd, ema_decay=0.75),
+        optimizer_case("sgd, the norm frozen, average", rates, perturbs=always, **sgd, frozen=["bn.weight", "bn.bias"], ema_decay=0.75),
+        optimizer_case("sgd, loss scaling that overflows and grows", rates, (0, 3), perturbs=always, **sgd, loss_scaling=True, scale_init=65536.0,
+                       scale_growth=2.0, scale_backoff=0.5, scale_interval=2),
+        optimizer_case("adamw, everything", small + small, (0, 7), perturbs=fourth, kind="adamw", **adam, **everything),
     ]})
 
 
@@ -531,6 +578,7 @@ def image_metrics():
 if __name__ == "__main__":
     check_against_timm()
     optimizers()
+    sam()
     parameter_groups()
     losses()
     schedules()

@@ -116,6 +116,7 @@ struct CpuProgram {
     const CpuVariable **variables; /* [tensor_count] of what lives in the State; a gradient's parameter's */
     double *seconds;               /* [node_count] of measured runs */
     bool measures, measured;
+    bool perturbs; /* the run under way, in place of an update */
 };
 
 /* Return the tensor of the graph that is input or output k of the step; k: a name of graph_ops.h. */
@@ -137,7 +138,7 @@ const CpuKernels *cpu_kernels(const CpuBackend *backend, DataType type);
 FshStatus cpu_program_new(Program **program, State *state, const Graph *graph, FshError *error);
 void cpu_program_free(Program *base);
 FshStatus cpu_program_write(Program *base, TensorId input, const void *values, size_t bytes, FshError *error);
-FshStatus cpu_program_run(Program *base, FshError *error);
+FshStatus cpu_program_run(Program *base, bool perturbs, FshError *error);
 FshStatus cpu_program_read(Program *base, TensorId id, void *values, size_t bytes, FshError *error);
 const char *cpu_program_node_engine(const Program *base, NodeId node);
 FshStatus cpu_program_profile(Program *base, bool enable, double *seconds, size_t node_count,

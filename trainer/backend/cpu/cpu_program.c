@@ -277,9 +277,10 @@ FshStatus cpu_program_write(Program *base, TensorId input, const void *values, s
     return FSH_OK;
 }
 
-FshStatus cpu_program_run(Program *base, FshError *error)
+FshStatus cpu_program_run(Program *base, bool perturbs, FshError *error)
 {
     CpuProgram *program = (CpuProgram *)base;
+    program->perturbs = perturbs;
     const size_t nodes = graph_node_count(base->graph);
     const int previous = cpu_threads_enter(program->backend);
     FshStatus status = FSH_OK;

@@ -6,7 +6,7 @@
  *
  *   sgd 20, adam and adamw 28, lars 28, lamb 40; clipping or loss scaling + 4; accumulation + 4, and 8 to 12
  *   in each run that only accumulates; average + 8; lookahead + 8 every so many updates; several ranks that
- *   accumulate + 8.
+ *   accumulate + 8. What sam adds: cpu_update_sam.c.
  *
  * Norms are sums over chunks, in the chunks' order: the same for any number of threads. */
 #include "trainer/backend/cpu/cpu_update.h"
@@ -59,11 +59,16 @@ static void add_slot(const CpuProgram *program, UpdatePlan *plan, TensorId id, c
 {
     const Graph *graph = program->base.graph;
     const TensorId of = graph_tensor(graph, id)->of;
-    if (graph_tensor(graph, of)->role == TENSOR_PARAMETER)
-        plan->segments[segment_of[of]].slots[graph_optimizer_slot(graph, id)] = variable_values(program, id);
-    else
-        plan->buffers[plan->buffer_count++] = (AveragedBuffer){
-            variable_values(program, of), variable_values(program, id), variable_count(program, of)};
+    const OptimizerSlot slot = graph_optimizer_slot(graph, id);
+    if (graph_tensor(graph, of)->role == TENSOR_PARAMETER) {
+        plan->segments[segment_of[of]].slots[slot] = variable_values(program, id);
+        return;
+    }
+    float *value = variable_values(program, of); /* slots of a buffer follow each other */
+    if (!plan->buffer_count || plan->buffers[plan->buffer_count - 1].value != value)
+        plan->buffers[plan->buffer_count++] =
+            (FollowedBuffer){.value = value, .count = variable_count(program, of)};
+    plan->buffers[plan->buffer_count - 1].slots[slot] = variable_values(program, id);
 }
 
 static void release_plan(CpuStep *step)
@@ -169,7 +174,7 @@ double cpu_update_segment_sum(const UpdateRun *run, const Segment *segment, int 
     return sum;
 }
 
-static double gradient_square(const UpdateRun *run)
+double cpu_update_gradient_square(const UpdateRun *run)
 {
     double sum = 0;
     for (int64_t i = 0; i < run->plan->chunk_count; i++)
@@ -423,11 +428,12 @@ static float clip_factor(const Optimizer *o, double norm)
 static void average_buffers(const UpdateRun *run)
 {
     for (int64_t i = 0; i < run->plan->buffer_count; i++) {
-        const AveragedBuffer *b = &run->plan->buffers[i];
-        if (run->updates == 0)
-            memcpy(b->ema, b->value, (size_t)b->count * sizeof *b->ema);
-        else
-            run->kernels->average(b->value, run->ema_share, b->ema, b->count);
+        const FollowedBuffer *b = &run->plan->buffers[i];
+        float *ema = b->slots[SLOT_EMA];
+        if (ema && run->updates == 0)
+            memcpy(ema, b->value, (size_t)b->count * sizeof *ema);
+        else if (ema)
+            run->kernels->average(b->value, run->ema_share, ema, b->count);
     }
 }
 
@@ -437,9 +443,7 @@ static double ema_decay_of(const Optimizer *o, int64_t updates_before)
     return o->ema_warmup && warm < o->ema_decay ? warm : o->ema_decay;
 }
 
-/* Returns whether the loss stops the update. With a loss scale it does not: the gradient tells, and the scale
- * must learn of it. */
-static bool loss_is_no_number(const CpuStep *step)
+bool cpu_update_loss_is_no_number(const CpuStep *step)
 {
     const float *loss = step->inputs[UPDATE_LOSS];
     return !step->inputs[UPDATE_SCALE] && loss && !isfinite(*loss);
@@ -455,7 +459,7 @@ static bool only_accumulates(UpdateRun *run, float *norm_ret)
     float *micro = run->step->inputs[UPDATE_MICRO];
     if (!micro || fabsf(*micro) + 1 >= (float)run->optimizer->accumulation_steps)
         return false;
-    const bool is_number = !loss_is_no_number(run->step);
+    const bool is_number = !cpu_update_loss_is_no_number(run->step);
     run->first_micro = *micro == 0;
     if (is_number)
         cpu_update_pass(run, accumulate_chunk);
@@ -504,7 +508,7 @@ static bool measure(UpdateRun *run, float *norm_ret)
     if (run->measures)
         return true;
     cpu_update_pass(run, measure_chunk);
-    const double norm = sqrt(gradient_square(run)) * (double)run->factor;
+    const double norm = sqrt(cpu_update_gradient_square(run)) * (double)run->factor;
     *norm_ret = (float)norm;
     if (scale)
         move_scale(o, !isfinite(norm), scale, run->step->inputs[UPDATE_TRACKER]);
@@ -535,12 +539,17 @@ static FshStatus update_run(CpuStep *step, FshError *error)
     if (momentum)
         own.momentum = own.beta1 = own.muon.momentum = (double)*momentum;
     *norm_ret = *updated_ret = 0;
+    if (program->perturbs) {
+        cpu_update_perturb(&run);
+        return FSH_OK;
+    }
+    cpu_update_put_back(&run);
     if (only_accumulates(&run, norm_ret))
         return FSH_OK;
     FshStatus status = join_ranks(&run, error);
     if (status)
         return status;
-    if (loss_is_no_number(step)) {
+    if (cpu_update_loss_is_no_number(step)) {
         *norm_ret = NAN;
         return FSH_OK;
     }
@@ -561,7 +570,7 @@ static FshStatus update_run(CpuStep *step, FshError *error)
         return status;
     average_buffers(&run);
     if (run.measures)
-        *norm_ret = (float)sqrt(gradient_square(&run));
+        *norm_ret = (float)sqrt(cpu_update_gradient_square(&run));
     *steps += 1;
     *updated_ret = 1;
     return FSH_OK;

@@ -1,5 +1,5 @@
 /* cpu_update.h - what the update's files share: cpu_update.c (the run of an update, and every optimizer but
- * one), cpu_update_muon.c (that one's passes). */
+ * one), cpu_update_muon.c (that one's passes), cpu_update_sam.c (what comes before an update with sam). */
 #ifndef FSHARD_TRAINER_BACKEND_CPU_CPU_UPDATE_H
 #define FSHARD_TRAINER_BACKEND_CPU_CPU_UPDATE_H
 
@@ -20,16 +20,16 @@ typedef struct Segment {
     double scale, rows; /* of Muon's: of the learning rate; of the matrix */
 } Segment;
 
-/* A buffer with an average. */
-typedef struct AveragedBuffer {
-    const float *value;
-    float *ema;
+/* A buffer with slots. */
+typedef struct FollowedBuffer {
+    float *value;
+    float *slots[OPTIMIZER_SLOT_COUNT]; /* NULL: not kept */
     int64_t count;
-} AveragedBuffer;
+} FollowedBuffer;
 
 typedef struct UpdatePlan {
     Segment *segments;
-    AveragedBuffer *buffers;
+    FollowedBuffer *buffers;
     int64_t segment_count, buffer_count, chunk_count, matrix_count;
     CpuMuon *muon; /* NULL: another optimizer */
 } UpdatePlan;
@@ -68,6 +68,11 @@ void cpu_update_pass(UpdateRun *run, ChunkWork work);
 /* Returns where the chunks leave sums of one kind, [chunk_count]; and the sum over a parameter's chunks. */
 double *cpu_update_sums(const UpdateRun *run, int which);
 double cpu_update_segment_sum(const UpdateRun *run, const Segment *segment, int which);
+/* Returns the sum over all chunks of OF_GRADIENT. */
+double cpu_update_gradient_square(const UpdateRun *run);
+/* Returns whether the loss stops the update. With a loss scale it does not: the gradient tells, and the scale
+ * must learn of it. */
+bool cpu_update_loss_is_no_number(const CpuStep *step);
 /* Returns what the update takes for the gradient of a chunk: the memory where it lies, or the room of this
  * thread. */
 const float *cpu_update_gradient(const UpdateRun *run, const Segment *segment, int64_t first, int64_t count,
@@ -81,6 +86,12 @@ void cpu_update_end_chunk(const UpdateRun *run, const Segment *segment, int64_t 
  */
 void cpu_update_matrix_step(const UpdateRun *run, const Segment *segment, int64_t first, int64_t count,
                             int64_t chunk, float *room);
+/* Perturbs the parameters by this run's gradient (Optimizer.sam_rho), and keeps what they and the buffers
+ * were. Where loss or gradient is no number the parameters stay. */
+void cpu_update_perturb(UpdateRun *run);
+/* Puts back what the last run has kept, if it perturbed. */
+void cpu_update_put_back(UpdateRun *run);
+
 /* Makes the steps orthogonal and moves the matrices. */
 FshStatus cpu_update_matrices(UpdateRun *run, FshError *error);
 

@@ -60,8 +60,8 @@ uint64_t kernel_update_control_bytes(int64_t parameter_count);
 /* Inputs and outputs of OP_UPDATE, f32 [1] each; NULL: absent. */
 typedef struct UpdateNumbers {
     const float *learning_rate, *loss, *momentum;
-    float *step, *micro, *scale, *tracker; /* in the State: read and written */
-    float *gradient_norm, *updated;        /* outputs */
+    float *step, *micro, *scale, *tracker, *perturbed; /* in the State: read and written */
+    float *gradient_norm, *updated;                    /* outputs */
 } UpdateNumbers;
 
 /* How a run treats its gradients. One process, and ranks that do not accumulate, let the device decide: it
@@ -72,11 +72,20 @@ typedef enum UpdateRun {
     /* adds this rank's gradient to the sum, and counts. A loss that is no number makes the count negative,
      * and adds nothing */
     UPDATE_ACCUMULATES,
-    UPDATE_JOINED /* updates with gradients that contain the sum, divided by the number of runs */
+    UPDATE_JOINED,   /* updates with gradients that contain the sum, divided by the number of runs */
+    UPDATE_PERTURBS, /* program_perturb: moves the parameters by this rank's gradient, and counts nothing */
+    UPDATE_RUN_KINDS
 } UpdateRun;
 
 /* Returns a multiple of 256. */
 uint64_t kernel_update_scratch_bytes(const UpdateTable *table);
+/* Perturbs the parameters in place of an update (Optimizer.sam_rho), and keeps what they and the buffers
+ * were: two launches. Where loss or gradient is no number the parameters stay. */
+cudaError_t kernel_update_perturb(const Optimizer *optimizer, const UpdateTable *table,
+                                  const UpdateNumbers *numbers, void *scratch, cudaStream_t stream);
+/* Puts back what the last run has kept, if it perturbed: a launch in front of kernel_update. */
+cudaError_t kernel_update_put_back(const UpdateTable *table, const UpdateNumbers *numbers,
+                                   cudaStream_t stream);
 /* Runs the update: two launches, lamb three. For muon it moves the rest, and leaves the steps of matrices;
  * scratch memory goes on with these then. */
 cudaError_t kernel_update(const Optimizer *optimizer, const UpdateTable *table, const UpdateNumbers *numbers,

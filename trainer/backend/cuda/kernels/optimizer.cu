@@ -8,7 +8,8 @@
  * Clipping, loss scaling and lars need the gradient's norm for that, so the launch is then a pass over the
  * gradient whose last block decides; otherwise it is one block. The second launch, the update, carries out
  * the decision, and measures the norm in passing if it was not needed before. lamb needs norms in the middle:
- * its update is two launches. muon's matrices have theirs between the products of lowering_muon.c.
+ * its update is two launches. muon's matrices have theirs between the products of lowering_muon.c, and sam
+ * has its own in sam.cu.
  *
  * Bytes for a parameter (gradient g bytes, narrow copy c): sgd 16 + g + c, adam 24 + g + c, clipping or
  * scaling + g, lars + 4 + g, lamb 36 + g + c, accumulation + 4, average + 8, lookahead + 8 every so many
@@ -213,35 +214,6 @@ struct LambApply {
         finish(at, i, old, w);
     }
 };
-
-/* Works through the piece in vectors of four, since pieces begin at 16-byte boundaries, then through the rest
- * one by one. */
-template <typename Work, typename G> __device__ void walk_with(const Place &at, double (&sums)[SUM_COUNT])
-{
-    const int whole = at.piece.count / 4 * 4, left = whole + (int)threadIdx.x;
-#pragma unroll Work::vectors_at_once
-    for (int i = 4 * (int)threadIdx.x; i < whole; i += 4 * block_threads)
-        Work::template step<4, G>(at, i, sums);
-    if (left < at.piece.count)
-        Work::template step<1, G>(at, left, sums);
-}
-
-/* Chooses the storage of the gradient outside the loop. */
-template <typename Work> __device__ void walk(const Place &at, double (&sums)[SUM_COUNT])
-{
-    const UpdateTensor &t = at.tensor;
-    const bool pitched = t.gradient_pitch != t.channels;
-    if (t.gradient_element == ELEMENT_F32 || !Work::reads_gradient)
-        walk_with<Work, Gradient<float, false>>(at, sums);
-    else if (t.gradient_element == ELEMENT_BF16 && pitched)
-        walk_with<Work, Gradient<__nv_bfloat16, true>>(at, sums);
-    else if (t.gradient_element == ELEMENT_BF16)
-        walk_with<Work, Gradient<__nv_bfloat16, false>>(at, sums);
-    else if (pitched)
-        walk_with<Work, Gradient<__half, true>>(at, sums);
-    else
-        walk_with<Work, Gradient<__half, false>>(at, sums);
-}
 
 /* ---- trust ---- */
 
@@ -484,7 +456,7 @@ __global__ void __launch_bounds__(block_threads, blocks_at_once)
         walk<MuonStep>(at, sums);
     else if (tensor.gradient)
         walk<Work>(at, sums);
-    else
+    else if (tensor.slots[SLOT_EMA])
         walk<AverageBuffer>(at, sums);
     const bool measures = launch.measures && Work::is_first;
     if (!measures && !Work::trusts && !Muon)

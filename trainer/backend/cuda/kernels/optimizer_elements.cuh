@@ -213,6 +213,22 @@ __device__ void load_follower(const Place &at, OptimizerSlot slot, int i, const 
         x[k] = old[k];
 }
 
+/* Writes the weights w, or the values of a buffer, and their narrow copies. */
+template <int Width> __device__ void store_values(const Place &at, int i, const float (&w)[Width])
+{
+    const UpdateTensor &t = at.tensor;
+    store(t.values + at.piece.first + i, w);
+#pragma unroll
+    for (int k = 0; k < UPDATE_COPIES_MAX; k++) {
+        if (!t.copies[k])
+            continue;
+        if (t.copy_elements[k] == ELEMENT_BF16)
+            store_rows<__nv_bfloat16>(at, t.copies[k], t.copy_pitch, i, w);
+        else
+            store_rows<__half>(at, t.copies[k], t.copy_pitch, i, w);
+    }
+}
+
 /* Writes the weights w, their followers (slow weights, average) and their narrow copies. old: the weights
  * before. */
 template <int Width>
@@ -235,16 +251,36 @@ __device__ void finish(const Place &at, int i, const float (&old)[Width], float 
         average(follower, w, at.decision.ema_share);
         store_slot(at, SLOT_EMA, i, follower);
     }
-    store(t.values + at.piece.first + i, w);
-#pragma unroll
-    for (int k = 0; k < UPDATE_COPIES_MAX; k++) {
-        if (!t.copies[k])
-            continue;
-        if (t.copy_elements[k] == ELEMENT_BF16)
-            store_rows<__nv_bfloat16>(at, t.copies[k], t.copy_pitch, i, w);
-        else
-            store_rows<__half>(at, t.copies[k], t.copy_pitch, i, w);
-    }
+    store_values(at, i, w);
+}
+
+/* Works through the piece in vectors of four, since pieces begin at 16-byte boundaries, then through the rest
+ * one by one. */
+template <typename Work, typename G> __device__ void walk_with(const Place &at, double (&sums)[SUM_COUNT])
+{
+    const int whole = at.piece.count / 4 * 4, left = whole + (int)threadIdx.x;
+#pragma unroll Work::vectors_at_once
+    for (int i = 4 * (int)threadIdx.x; i < whole; i += 4 * block_threads)
+        Work::template step<4, G>(at, i, sums);
+    if (left < at.piece.count)
+        Work::template step<1, G>(at, left, sums);
+}
+
+/* Chooses the storage of the gradient outside the loop. */
+template <typename Work> __device__ void walk(const Place &at, double (&sums)[SUM_COUNT])
+{
+    const UpdateTensor &t = at.tensor;
+    const bool pitched = t.gradient_pitch != t.channels;
+    if (t.gradient_element == ELEMENT_F32 || !Work::reads_gradient)
+        walk_with<Work, Gradient<float, false>>(at, sums);
+    else if (t.gradient_element == ELEMENT_BF16 && pitched)
+        walk_with<Work, Gradient<__nv_bfloat16, true>>(at, sums);
+    else if (t.gradient_element == ELEMENT_BF16)
+        walk_with<Work, Gradient<__nv_bfloat16, false>>(at, sums);
+    else if (pitched)
+        walk_with<Work, Gradient<__half, true>>(at, sums);
+    else
+        walk_with<Work, Gradient<__half, false>>(at, sums);
 }
 
 } // namespace fshard

@@ -229,13 +229,20 @@ static FshStatus share_gradients(const CudaProgram *program, const Step *update,
                    : device_ranks_mean(backend->ranks, pieces, GRADIENT_BUCKETS + 1, backend->stream, error);
 }
 
+/* Returns whether ranks exchange their gradients in this kind of run. */
+static bool exchanges(const Step *update)
+{
+    return update->run != UPDATE_ACCUMULATES && update->run != UPDATE_PERTURBS;
+}
+
 /* Enqueues what comes before an update. The guard of the loss comes last, so that it sees that of all ranks;
- * in a run that only accumulates the ranks' losses are their own, and none of them may stop alone. */
+ * in a run that only accumulates or perturbs the ranks' losses are their own, and none of them may stop
+ * alone. */
 static FshStatus prepare_update(const CudaProgram *program, const Step *update, FshError *error)
 {
     cudaStream_t stream = program_backend(program)->stream;
     FshStatus status = FSH_OK;
-    if (update->run == UPDATE_ACCUMULATES)
+    if (!exchanges(update))
         return FSH_OK;
     if (update->run == UPDATE_JOINED)
         status = lowering_update_join(update, stream, error);
@@ -292,10 +299,14 @@ static FshStatus record(CudaProgram *program, FshError *error)
 {
     /* Once by itself: ranks connect in the first exchange of each kind, which is nothing to record. */
     FshStatus status = program->update ? share_gradients(program, program->update, false, error) : FSH_OK;
-    if (status || !joins_ranks(program))
-        return status ? status : record_kind(program, UPDATE_DECIDES, error);
-    status = record_kind(program, UPDATE_ACCUMULATES, error);
-    return status ? status : record_kind(program, UPDATE_JOINED, error);
+    const bool joins = joins_ranks(program);
+    if (!status)
+        status = record_kind(program, joins ? UPDATE_ACCUMULATES : UPDATE_DECIDES, error);
+    if (!status && joins)
+        status = record_kind(program, UPDATE_JOINED, error);
+    if (!status && program->update && program->update->node->as.update.sam_rho > 0)
+        status = record_kind(program, UPDATE_PERTURBS, error);
+    return status;
 }
 
 FshStatus cuda_program_new(Program **program, State *state, const Graph *graph, FshError *error)
@@ -350,7 +361,7 @@ void cuda_program_free(Program *program)
     if (!cuda)
         return;
     (void)cudaStreamSynchronize(program_backend(cuda)->stream);
-    for (int i = UPDATE_DECIDES; i <= UPDATE_JOINED; i++)
+    for (int i = 0; i < UPDATE_RUN_KINDS; i++)
         if (cuda->recorded[i])
             (void)cudaGraphExecDestroy(cuda->recorded[i]);
     for (size_t n = 0; cuda->steps && n < graph_node_count(cuda->base.graph); n++)
@@ -418,13 +429,17 @@ static FshStatus check_ranks(const CudaProgram *program, FshError *error)
     return program->update ? device_ranks_check(program_backend(program)->ranks, error) : FSH_OK;
 }
 
-/* Decides of which kind the next run is, and counts it. */
-static FshStatus choose_run(CudaProgram *program, FshError *error)
+/* Decides of which kind the next run is, and counts it where it accumulates or joins. */
+static FshStatus choose_run(CudaProgram *program, bool perturbs, FshError *error)
 {
     State *state = program->base.state;
     int64_t runs = 0;
-    if (!joins_ranks(program))
+    if (!program->update)
         return FSH_OK;
+    if (perturbs || !joins_ranks(program)) {
+        program->update->run = perturbs ? UPDATE_PERTURBS : UPDATE_DECIDES;
+        return FSH_OK;
+    }
     FshStatus status = cuda_state_runs(state, &runs, error);
     const bool updates = runs + 1 >= program->update->node->as.update.accumulation_steps;
     program->update->run = updates ? UPDATE_JOINED : UPDATE_ACCUMULATES;
@@ -432,13 +447,13 @@ static FshStatus choose_run(CudaProgram *program, FshError *error)
     return status;
 }
 
-FshStatus cuda_program_run(Program *program, FshError *error)
+FshStatus cuda_program_run(Program *program, bool perturbs, FshError *error)
 {
     CudaProgram *cuda = (CudaProgram *)program;
     cudaStream_t stream = program_backend(cuda)->stream;
     FshStatus status = check_ranks(cuda, error);
     if (!status)
-        status = choose_run(cuda, error);
+        status = choose_run(cuda, perturbs, error);
     const UpdateRun run = cuda->update ? cuda->update->run : UPDATE_DECIDES;
     if (!status)
         status = cuda_state_refresh(program->state, error);
@@ -447,7 +462,7 @@ FshStatus cuda_program_run(Program *program, FshError *error)
     if (!status)
         status = cuda->profiling ? run_measured(cuda, error)
                                  : CUDA_TRY(cudaGraphLaunch(cuda->recorded[run], stream), error);
-    if (!status && cuda->update && run != UPDATE_ACCUMULATES)
+    if (!status && cuda->update && exchanges(cuda->update))
         device_ranks_begun(program_backend(cuda)->ranks);
     if (cuda->update)
         cuda_state_updated(program->state, cuda->update->narrow_known);

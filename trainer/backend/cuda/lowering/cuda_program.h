@@ -55,9 +55,9 @@ typedef struct CudaProgram {
     ResultRing ring;
     Step *steps;  /* [graph_node_count] */
     Step *update; /* that of OP_UPDATE; NULL: the program leaves weights alone */
-    /* All steps, by the kind of the run; NULL: there is no run of that kind. Ranks that accumulate have the
-     * last two, others the first. */
-    cudaGraphExec_t recorded[UPDATE_JOINED + 1];
+    /* All steps, by the kind of the run; NULL: there is no run of that kind. Ranks that accumulate have
+     * UPDATE_ACCUMULATES and UPDATE_JOINED, others UPDATE_DECIDES; with sam there is UPDATE_PERTURBS too. */
+    cudaGraphExec_t recorded[UPDATE_RUN_KINDS];
     bool profiling;
     uint64_t measured_runs;
     double *seconds;    /* [graph_node_count] once profiling was on; else NULL */
@@ -96,7 +96,7 @@ FshStatus cuda_program_new(Program **program, State *state, const Graph *graph, 
 void cuda_program_free(Program *program);
 FshStatus cuda_program_write(Program *program, TensorId id, const void *values, size_t bytes,
                              FshError *error);
-FshStatus cuda_program_run(Program *program, FshError *error);
+FshStatus cuda_program_run(Program *program, bool perturbs, FshError *error);
 FshStatus cuda_program_read(Program *program, TensorId id, void *values, size_t bytes, FshError *error);
 const char *cuda_program_node_plan(const Program *program, NodeId node);
 const char *cuda_program_node_engine(const Program *program, NodeId node);

@@ -89,7 +89,7 @@ static void list_tensors(const CudaProgram *program, TableDraft *draft)
         const Tensor *slot = graph_tensor(graph, (TensorId)t);
         if (slot->role != TENSOR_OPTIMIZER)
             continue;
-        if (graph_tensor(graph, slot->of)->role == TENSOR_BUFFER)
+        if (graph_tensor(graph, slot->of)->role == TENSOR_BUFFER && draft->tensor_of[slot->of] < 0)
             add_tensor(program, draft, slot->of);
         draft->tensors[draft->tensor_of[slot->of]].slots[graph_optimizer_slot(graph, (TensorId)t)] =
             program->tensors[t].data;
@@ -221,6 +221,7 @@ static UpdateNumbers numbers_of(const Step *step)
                            .tracker = number(in(step, UPDATE_TRACKER)),
                            .loss = number(in(step, UPDATE_LOSS)),
                            .momentum = number(in(step, UPDATE_MOMENTUM)),
+                           .perturbed = number(in(step, UPDATE_PERTURBED)),
                            .gradient_norm = number(out(step, UPDATE_GRADIENT_NORM)),
                            .updated = number(out(step, UPDATE_UPDATED))};
 }
@@ -231,8 +232,15 @@ static FshStatus update(const Step *step, cudaStream_t stream, FshError *error)
     const UpdateNumbers numbers = numbers_of(step);
     const Optimizer *optimizer = &step->node->as.update;
     char *matrices = (char *)step->scratch + kernel_update_scratch_bytes(&plan->table);
-    FshStatus status =
-        CUDA_TRY(kernel_update(optimizer, &plan->table, &numbers, step->run, step->scratch, stream), error);
+    FshStatus status = FSH_OK;
+    if (step->run == UPDATE_PERTURBS)
+        return CUDA_TRY(kernel_update_perturb(optimizer, &plan->table, &numbers, step->scratch, stream),
+                        error);
+    if (optimizer->sam_rho > 0)
+        status = CUDA_TRY(kernel_update_put_back(&plan->table, &numbers, stream), error);
+    if (!status)
+        status = CUDA_TRY(kernel_update(optimizer, &plan->table, &numbers, step->run, step->scratch, stream),
+                          error);
     if (status || !plan->muon || step->run == UPDATE_ACCUMULATES)
         return status;
     status = muon_plan_run(plan->muon, &plan->table, matrices, stream, error);
