@@ -68,15 +68,17 @@ typedef enum OptionUse {
     USE_TRAIN = 1,
     USE_DRY_RUN = 2, /* says what training would do */
     USE_EVALUATE = 4,
-    USE_PREDICT = 8, /* tells what the network makes of a dataset */
-    USE_IMAGES = 16, /* the same, of images that nobody has packed */
-    USE_BENCH = 32,  /* times the loader of training */
+    USE_PREDICT = 8,  /* tells what the network makes of a dataset */
+    USE_IMAGES = 16,  /* the same, of images that nobody has packed */
+    USE_BENCH = 32,   /* times the loader of training */
+    USE_COMPARE = 64, /* tells what runs have left */
+    USE_LIST = 128,   /* lists networks or recipes */
     USE_LEARN = USE_TRAIN | USE_DRY_RUN,
     USE_SAMPLES = USE_LEARN | USE_BENCH, /* training's samples are chosen and made */
     USE_PREDICTS = USE_PREDICT | USE_IMAGES,
     USE_DATASET = USE_SAMPLES | USE_EVALUATE | USE_PREDICT,
     USE_NETWORK = USE_LEARN | USE_EVALUATE | USE_PREDICTS,
-    USE_ANY = USE_NETWORK | USE_BENCH,
+    USE_ANY = USE_NETWORK | USE_BENCH, /* there is a dataset, or there are images */
 } OptionUse;
 
 typedef struct Option {

@@ -65,12 +65,20 @@ static bool uses_weights(const TrainOptions *options)
 /* Refuses two of the options that each do one thing and end the program: the second would be ignored. */
 static FshStatus check_uses(const TrainOptions *options, FshError *error)
 {
-    const char *first = train_use_name(options), *last = options->program.dry_run     ? "--dry-run"
-                                                         : options->data.bench_loader ? "--bench-loader"
-                                                                                      : first;
-    if (strcmp(first, last) == 0)
-        return FSH_OK;
-    return fsh_error_set(error, FSH_ERR_USAGE, "%s: not together with %s; give one of them", last, first);
+    const char *name = train_use_name(options);
+    const struct {
+        bool wanted;
+        const char *name;
+    } others[] = {{options->program.dry_run, "--dry-run"},
+                  {options->data.bench_loader, "--bench-loader"},
+                  {options->inference.evaluate && !(train_use(options) & USE_PREDICTS), "--evaluate"},
+                  {options->list_models, "--list-models"},
+                  {options->list_recipes, "--list-recipes"}};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (others[i].wanted && strcmp(others[i].name, name) != 0)
+            return fsh_error_set(error, FSH_ERR_USAGE, "%s: not together with %s; give one of them",
+                                 others[i].name, name);
+    return FSH_OK;
 }
 
 /* Refuses a call that leaves out what it needs, or has an output that it would not write. */
@@ -185,12 +193,6 @@ static FshStatus check_and_run(const ProgramContext *context, RankPlace *place, 
     FshStatus status = rank_place_from_environment(place, &options->ranks, error);
     start_ranks_take_wanted(options, place);
     if (!status)
-        status = check_uses(options, error);
-    if (!status)
-        status = check_complete(options, error);
-    if (!status)
-        status = train_use_take(options, train_use(options), error);
-    if (!status)
         status = check_start(options, error);
     if (!status && sweep_is_wanted(options))
         status = start_runs(options, place, &sweep, &is_run, partial_ret, error);
@@ -217,16 +219,24 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
 {
     TrainOptions *options = context->settings;
     RankPlace place = {0};
-    if (options->study.compare)
-        return compare_runs(options, context->arguments->items, context->arguments->count, error);
-    FshStatus status = take_arguments(options, context->table, context->arguments, error);
+    FshStatus status = FSH_OK;
     options->preset = context->arguments->preset;
-    if (status)
-        return status;
-    if (options->print_config) {
+    if (!options->study.compare) /* whose arguments are runs */
+        status = take_arguments(options, context->table, context->arguments, error);
+    if (!status && options->print_config) {
         options_config_print(context->table, OPTION_NOT_IN_FILE, options->preset, stdout);
         return FSH_OK;
     }
+    if (!status)
+        status = check_uses(options, error);
+    if (!status && !(train_use(options) & (USE_COMPARE | USE_LIST)))
+        status = check_complete(options, error);
+    if (!status)
+        status = train_use_take(options, train_use(options), error);
+    if (status)
+        return status;
+    if (options->study.compare)
+        return compare_runs(options, context->arguments->items, context->arguments->count, error);
     if (options->list_recipes)
         return recipe_list(options->program.json, stdout, error);
     if (options->list_models)

@@ -6,7 +6,7 @@
 
 #include "common/interrupt.h"
 #include "trainer/launch_gpus.h"
-#include "trainer/loop/elastic.h"
+#include "trainer/elastic.h"
 #include "trainer/restart.h"
 
 /* Refuses --max-restarts where nothing would look at it. */

@@ -130,7 +130,7 @@ TEST_IN_FOLDER(test_comparisons_that_make_no_sense_are_refused, folder)
     SAYS(2, "the runs are missing", "--compare");
     SAYS(1, "set: holds no run of ftrain", "--compare", "--output", page, a, shards);
     SAYS(1, "nowhere: ", "--compare", "--output", page, a, test_path(folder, "nowhere"));
-    SAYS(2, "--epochs: does nothing with --compare", "--compare", "--epochs", "3", a);
+    SAYS(2, "--epochs: does nothing with --compare; it is for training", "--compare", "--epochs", "3", a);
     assert_false(file_exists(page));
     test_file_write_text(page, "mine");
     SAYS(1, "page.html: exists; --output names another page", "--compare", "--output", page, a);

@@ -8,7 +8,6 @@
 
 #include "common/bytes.h"
 #include "common/progress.h"
-#include "trainer/backend/backend.h"
 #include "trainer/checkpoint/safetensors.h"
 
 static void check_records(TestFolder *folder, size_t epochs)
@@ -317,123 +316,6 @@ TEST_IN_FOLDER(test_without_a_val_split_it_trains_and_says_so, folder)
     assert_contains(result.err, "training without evaluation");
     assert_contains_not(result.out, "best top-1");
     assert_int_equal(test_count_files(test_path(folder, "out")), 5 + REPORT_FILES); /* no model_best */
-    run_result_free(&result);
-}
-
-TEST_IN_FOLDER(test_a_dry_run_prints_the_network_and_writes_nothing, folder)
-{
-    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
-    RunResult result = TRAIN(0, "--dry-run", "--epochs", "3", shards, out);
-    assert_contains(result.out, "layer4.1.conv2");
-    assert_contains(result.out, "11178564"); /* torchvision.models.resnet18(num_classes=4) */
-    assert_contains(result.out, "training, 32 pixels, activations");
-    assert_contains(result.out, "in all, beside the dataset's pages");
-    assert_contains(result.out, "3 epochs of 5 steps: 15 steps in all; evaluation 1 steps");
-    assert_contains(result.out, "s on this machine now: training about ");
-    assert_int_equal(test_count_files(out), 0);
-    run_result_free(&result);
-    result = TRAIN(0, "--dry-run", "--json", shards);
-    json_t *object = read_json(result.out);
-    assert_int_equal((int)number_of(json_object_get(object, "chosen"), "parameters"), 11178564);
-    assert_true(number_of(json_object_get(object, "chosen"), "weight_decay") == 5e-4);
-    json_decref(object);
-    run_result_free(&result);
-}
-
-TEST_IN_FOLDER(test_the_memory_of_a_dry_run_adds_up, folder)
-{
-    static const char *const kinds[] = {"weights", "weight_copies", "gradients",     "activations", "scratch",
-                                        "inputs",  "results",       "device_images", "loader"};
-    RunResult result = TRAIN(0, "--device", "cpu", "--dry-run", "--json", "--model", "conv8", "--opt",
-                             "adamw", "--batch-size", "8", make_set(folder, &train_plain));
-    json_t *object = read_json(result.out), *memory = json_object_get(object, "memory");
-    const double parameters = number_of(json_object_get(object, "chosen"), "parameters");
-    double sum = 0;
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        sum += number_of(memory, kinds[i]);
-    assert_true(number_of(memory, "total") == sum);
-    assert_true(number_of(memory, "weights") >= 3 * 4 * parameters); /* with both moments */
-    assert_true(number_of(memory, "weights") < 3.1 * 4 * parameters + 4096);
-    assert_true(number_of(memory, "gradients") == 4 * parameters);
-    /* images as bytes, labels and what goes with them, of training; and for evaluation */
-    assert_in_range((int)number_of(memory, "inputs"), 8 * 32 * 32 * 3, 3 * 8 * 32 * 32 * 3 + 4096);
-    assert_true(number_of(memory, "activations") > 0 && number_of(memory, "loader") > 0);
-    assert_true(number_of(memory, "weight_copies") == 0 && number_of(memory, "pinned") == 0);
-    json_decref(object);
-    run_result_free(&result);
-}
-
-/* The GPU is hidden or there is none; train_cuda_test.c tests beside one. */
-TEST_IN_FOLDER(test_what_a_gpu_would_take_is_foreseen, folder)
-{
-    if (backend_foresee("cuda", NULL, NULL, NULL, NULL) == FSH_ERR_UNSUPPORTED)
-        skip(); /* this build has no such backend */
-    const char *const environment[] = {"CUDA_VISIBLE_DEVICES=-1", NULL};
-    const RunOptions options = {.environment = environment};
-    const char *const arguments[] = {
-        "--device", "cuda", "--dry-run", "--model", "conv8",
-        "--amp",    "fp16", "--decode",  "gpu",     make_set(folder, &train_plain),
-        NULL};
-    RunningProgram running = run_start(&options, "ftrain", arguments);
-    RunResult result = run_wait(&running);
-    assert_int_equal(result.exit_status, 0);
-    assert_contains(result.err, "foreseen without a GPU");
-    assert_contains(result.err, "images on the device come on top");
-    assert_contains(result.out, "copies of weights in 16 bits");
-    assert_contains(result.out, "training, 32 pixels, activations");
-    assert_contains(result.out, "not known"); /* scratch memory */
-    assert_contains(result.out, "(without what is not known)");
-    assert_contains(result.out, "steps in all");
-    assert_contains_not(result.out, "s on this machine now");
-    run_result_free(&result);
-    const char *const in_json[] = {"--json",    "--quiet", "--device", "cuda",
-                                   "--dry-run", "--model", "conv8",    test_path(folder, "set"),
-                                   NULL};
-    running = run_start(&options, "ftrain", in_json);
-    result = run_wait(&running);
-    json_t *object = read_json(result.out), *memory = json_object_get(object, "memory");
-    assert_true(json_is_null(json_object_get(memory, "scratch")));
-    assert_true(number_of(memory, "activations") > 0 && number_of(memory, "device_images") == 0);
-    json_decref(object);
-    run_result_free(&result);
-}
-
-TEST_IN_FOLDER(test_memory_is_told_at_the_start, folder)
-{
-    SAYS(0, "memory: ", "--model", "conv8", "--dry-run", make_set(folder, &train_plain));
-}
-
-TEST_IN_FOLDER(test_list_models_gives_parameters_and_flops, folder)
-{
-    RunResult result = TRAIN(0, "--list-models");
-    assert_contains(result.out, "conv8");
-    assert_contains(result.out, "11.69 M"); /* resnet18 for ImageNet */
-    run_result_free(&result);
-}
-
-/* Asserts what --dry-run --json says was chosen for a dataset whose manifest has no mean and deviation. */
-static void check_stand_in(TestFolder *folder, uint8_t channels, double mean, double deviation)
-{
-    DatasetSpec spec = train_plain;
-    spec.unmeasured = true;
-    spec.channels = channels;
-    const char *shards = test_path(folder, "set%d", channels);
-    dataset_make(shards, &spec);
-    RunResult result = TRAIN(0, "--dry-run", "--json", "--model", "conv8", shards);
-    assert_contains(result.err, "ImageNet's mean and deviation, for the dataset has none");
-    json_t *object = read_json(result.out), *chosen = json_object_get(object, "chosen");
-    assert_true(json_number_value(json_array_get(json_object_get(chosen, "mean"), 0)) == mean);
-    assert_true(json_number_value(json_array_get(json_object_get(chosen, "std"), 0)) == deviation);
-    json_decref(object);
-    run_result_free(&result);
-}
-
-TEST_IN_FOLDER(test_a_dataset_without_mean_and_deviation_gets_imagenets, folder)
-{
-    check_stand_in(folder, 3, 0.485, 0.229);
-    check_stand_in(folder, 1, 0.449, 0.226);
-    RunResult result = TRAIN(0, "--dry-run", "--model", "conv8", make_set(folder, &train_plain));
-    assert_null(strstr(result.err, "normalisation")); /* that of the dataset goes without saying */
     run_result_free(&result);
 }
 

@@ -1,6 +1,6 @@
 /* How the images of an update are dealt out when the number of ranks changes. */
 #include "tests/support/support.h"
-#include "trainer/loop/elastic.h"
+#include "trainer/elastic.h"
 #include "trainer/plan/train_options.h"
 
 static RunShape shape(uint64_t ranks, uint64_t batch, uint64_t accumulation)

@@ -16,7 +16,7 @@ size_t study_options_rows(StudyOptions *o, Option *rows)
          .marks = OPTION_FREE | OPTION_NOT_IN_FILE, .uses = USE_LEARN,
          .help = "so many runs of each, with --seed and those that follow it; 0: one"},
         {.name = "compare", .kind = OPTION_FLAG, .value = &o->compare,
-         .marks = OPTION_FREE | OPTION_NOT_IN_FILE,
+         .marks = OPTION_FREE | OPTION_NOT_IN_FILE, .uses = USE_COMPARE,
          .help = "compare runs, whose output folders are the arguments: a table, and curves and options on "
                  "one page, OUTPUT or compare.html"},
     };

@@ -71,23 +71,23 @@ static size_t start_rows(TrainOptions *o, Option *rows)
     const Option own[] = {
         {.name = "shards", .kind = OPTION_TEXT, .value = &o->shards, .argument = "DIR", .alias = "data-dir",
          .group = "Data",
-         .marks = OPTION_FREE,
+         .marks = OPTION_FREE, .uses = USE_ANY | USE_LIST,
          .help = "the dataset, if it is not the first argument"},
         {.name = "output", .kind = OPTION_TEXT, .value = &o->output, .argument = "DIR", .alias = "output-dir",
-         .marks = OPTION_FREE, .uses = USE_LEARN,
+         .marks = OPTION_FREE, .uses = USE_LEARN | USE_COMPARE,
          .help = "where weights, tables and log go, if it is not the second argument"},
         {.name = "force", .letter = 'f', .kind = OPTION_FLAG, .value = &o->force,
-         .marks = OPTION_FREE | OPTION_NOT_IN_FILE, .uses = USE_LEARN | USE_PREDICTS,
+         .marks = OPTION_FREE | OPTION_NOT_IN_FILE, .uses = USE_LEARN | USE_PREDICTS | USE_COMPARE,
          .help = "use an output folder that is not empty, and replace an earlier run's files in it"},
         {.name = "recipe", .kind = OPTION_TEXT, .value = &o->recipe, .argument = "NAME",
-         .marks = OPTION_FREE | OPTION_NOT_IN_FILE,
+         .marks = OPTION_FREE | OPTION_NOT_IN_FILE, .uses = USE_ANY,
          .help = "values for options as others have trained, by name (see --list-recipes) or from a file; "
                  "--config and the command line win"},
         {.name = "list-recipes", .kind = OPTION_FLAG, .value = &o->list_recipes,
-         .marks = OPTION_FREE | OPTION_NOT_IN_FILE,
+         .marks = OPTION_FREE | OPTION_NOT_IN_FILE, .uses = USE_LIST,
          .help = "list the recipes with what they are and where they come from"},
         {.name = "config", .kind = OPTION_TEXT, .value = &o->config, .argument = "FILE",
-         .marks = OPTION_FREE | OPTION_NOT_IN_FILE,
+         .marks = OPTION_FREE | OPTION_NOT_IN_FILE, .uses = USE_ANY,
          .help = "values for options from a TOML or JSON file, args.json of a run too; the command line "
                  "wins"},
         {.name = "print-config", .kind = OPTION_FLAG, .value = &o->print_config,
@@ -106,7 +106,7 @@ static size_t network_rows(TrainOptions *o, Option *rows)
          .help = "the network; see --list-models; resnet18, or unet for pairs, unless given; --evaluate "
                  "takes the one that the weights name"},
         {.name = "list-models", .kind = OPTION_FLAG, .value = &o->list_models,
-         .marks = OPTION_FREE | OPTION_NOT_IN_FILE,
+         .marks = OPTION_FREE | OPTION_NOT_IN_FILE, .uses = USE_LIST,
          .help = "list the networks with parameters and GFLOP, for SHARDS if given"},
         {.name = "weights", .kind = OPTION_TEXT, .value = &o->weights, .argument = "FILE",
          .marks = OPTION_FREE,
@@ -142,16 +142,16 @@ void train_options_rows(TrainOptions *o, Option *rows)
 {
     Option *at = rows;
     at = take(at, start_rows(o, at), 0);
-    at = take(at, data_options_rows(&o->data, at), 0);
-    at = take(at, network_rows(o, at), 0);
-    at = take(at, inference_options_rows(&o->inference, at), 0);
-    at = take(at, compute_options_rows(&o->compute, at), 0);
-    at = take(at, rank_options_rows(&o->ranks, at), 0);
-    at = take(at, training_options_rows(&o->training, at), 0);
+    at = take(at, data_options_rows(&o->data, at), USE_ANY);
+    at = take(at, network_rows(o, at), USE_ANY);
+    at = take(at, inference_options_rows(&o->inference, at), USE_ANY);
+    at = take(at, compute_options_rows(&o->compute, at), USE_ANY);
+    at = take(at, rank_options_rows(&o->ranks, at), USE_ANY);
+    at = take(at, training_options_rows(&o->training, at), USE_ANY);
     at = take(at, update_options_rows(&o->update, at), USE_LEARN);
     at = take(at, muon_options_rows(&o->muon, at), USE_LEARN);
     at = take(at, schedule_options_rows(&o->schedule, at), USE_LEARN);
-    at = take(at, image_options_rows(&o->image, at), 0);
+    at = take(at, image_options_rows(&o->image, at), USE_ANY);
     at = take(at, augmentation_rows(&o->views, at), USE_SAMPLES);
     at = take(at, auto_augment_rows(&o->views.auto_augment, at), USE_SAMPLES);
     at = take(at, random_erasing_rows(&o->views.erasing, at), USE_SAMPLES);

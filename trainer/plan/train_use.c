@@ -5,16 +5,21 @@
 
 unsigned train_use(const TrainOptions *options)
 {
-    return options->inference.predict || options->inference.export_path ? USE_PREDICTS
-           : options->inference.evaluate                                ? USE_EVALUATE
-           : options->data.bench_loader                                 ? USE_BENCH
-           : options->program.dry_run                                   ? USE_DRY_RUN
-                                                                        : USE_TRAIN;
+    return options->study.compare                                         ? USE_COMPARE
+           : options->list_models || options->list_recipes                ? USE_LIST
+           : options->inference.predict || options->inference.export_path ? USE_PREDICTS
+           : options->inference.evaluate                                  ? USE_EVALUATE
+           : options->data.bench_loader                                   ? USE_BENCH
+           : options->program.dry_run                                     ? USE_DRY_RUN
+                                                                          : USE_TRAIN;
 }
 
 const char *train_use_name(const TrainOptions *options)
 {
-    return options->inference.predict       ? "--predict"
+    return options->study.compare           ? "--compare"
+           : options->list_recipes          ? "--list-recipes"
+           : options->list_models           ? "--list-models"
+           : options->inference.predict     ? "--predict"
            : options->inference.export_path ? "--export"
            : options->inference.evaluate    ? "--evaluate"
            : options->data.bench_loader     ? "--bench-loader"

@@ -7,28 +7,6 @@
 
 const char compare_page_name[] = "compare.html";
 
-/* Refuses options that do nothing here. */
-static FshStatus check_options(const TrainOptions *options, FshError *error)
-{
-    const void *const used[] = {&options->study.compare, &options->output,        &options->force,
-                                &options->program.json,  &options->program.quiet, &options->program.verbose,
-                                &options->program.jobs};
-    TrainOptions copy = *options;
-    Option rows[TRAIN_OPTION_ROWS];
-    train_options_rows(&copy, rows);
-    for (const Option *row = rows; row->name; row++) {
-        bool useful = !*row->typed;
-        for (size_t i = 0; i < sizeof used / sizeof *used && !useful; i++)
-            useful = (const char *)row->value - (const char *)&copy ==
-                     (const char *)used[i] - (const char *)options;
-        if (!useful)
-            return fsh_error_set(error, FSH_ERR_USAGE,
-                                 "--%s: does nothing with --compare, which reads what runs have left",
-                                 row->name);
-    }
-    return FSH_OK;
-}
-
 static FshStatus find_page(const TrainOptions *options, char path[PATH_MAX], FshError *error)
 {
     const char *output = options->output ? options->output : ".";
@@ -72,9 +50,7 @@ FshStatus compare_runs(const TrainOptions *options, const char *const *folders, 
         return fsh_error_set(
             error, FSH_ERR_USAGE,
             "the runs are missing: ftrain --compare RUN1 RUN2 ..., or the folder of a sweep");
-    FshStatus status = check_options(options, error);
-    if (!status)
-        status = find_page(options, page, error);
+    FshStatus status = find_page(options, page, error);
     if (!status)
         status = comparison_open(&comparison, folders, count, error);
     if (!status)

@@ -2,8 +2,8 @@
  * dealt out anew, so that each update takes the same.
  *
  * Threads: one. */
-#ifndef FSHARD_TRAINER_LOOP_ELASTIC_H
-#define FSHARD_TRAINER_LOOP_ELASTIC_H
+#ifndef FSHARD_TRAINER_ELASTIC_H
+#define FSHARD_TRAINER_ELASTIC_H
 
 #include "trainer/loop/run_resume.h"
 

@@ -1,4 +1,4 @@
-#include "trainer/loop/elastic.h"
+#include "trainer/elastic.h"
 
 #include <inttypes.h>
 #include <limits.h>
