@@ -151,9 +151,7 @@ FshStatus fsh_split_cache(const FshSplit *split, FshCache cache, int jobs, FshEr
 
 /* ---- the opposite ---- */
 
-/* Drops our mappings of the file's pages, since the kernel drops no page that somebody has mapped. They come
- * back when they are touched. */
-static void unmap_pages(const SplitFile *file)
+void fsh_split_file_release(const SplitFile *file)
 {
     for (size_t i = 0; i < fsh_split_file_mapping_count(file); i++) {
         const FileMapping *mapping = fsh_split_file_mapping(file, i);
@@ -180,7 +178,7 @@ void fsh_split_drop(const FshSplit *split)
         struct stat status;
         int length =
             snprintf(path, sizeof path, "%s%s%s", folder, folder[0] ? "/" : "", split->info->files[i].name);
-        unmap_pages(&split->files->files[i]);
+        fsh_split_file_release(&split->files->files[i]);
         if (length < 0 || (size_t)length >= sizeof path || stat(path, &status))
             continue;
         if (S_ISDIR(status.st_mode)) /* an LMDB */
