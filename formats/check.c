@@ -124,7 +124,7 @@ static FshStatus check_fields(Check *check, FileReport *report, FshError *error)
 static FshStatus begin_split(Check *check, size_t split, FshError *error)
 {
     check->split = split;
-    check->complete = check->list.has_manifest;
+    check->complete = check->list.has_manifest && !(check->list.counting && check->list.counting->wants);
     hash_set_free(&check->keys);
     free(check->class_counts);
     check->class_counts = calloc(check->list.manifest.class_count + 1, sizeof *check->class_counts);
@@ -241,6 +241,7 @@ FshStatus fsh_check_counting(const char *path, FshCheckLevel level, int jobs, Fs
     check->list.level = level;
     check->visit = visit;
     check->list.counting = counting;
+    check->list.counting_context = context;
     check->context = context;
     check->list.tell = tell_file;
     check->list.context = check;

@@ -56,7 +56,7 @@ static FshStatus add_file(CheckList *list, const char *name, FileCheck file, siz
     list->files[i].path = list->paths[i];
     list->files[i].name = list->names[i];
     list->files[i].level = list->level;
-    list->files[i].counting = list->counting;
+    list->files[i].counting = list->counting && list->counting->add ? list->counting : NULL;
     list->file_count++;
     return FSH_OK;
 }
@@ -264,6 +264,24 @@ static FshStatus take_folder(CheckList *list, const char *path, const char **nam
     return FSH_OK;
 }
 
+/* Takes from a manifest's list the files that are not wanted. */
+static void drop_unwanted(CheckList *list)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < list->file_count; i++) {
+        if (!list->counting->wants(list->files[i].info, list->counting_context)) {
+            free(list->paths[i]);
+            free(list->names[i]);
+            continue;
+        }
+        list->files[kept] = list->files[i];
+        list->paths[kept] = list->paths[i];
+        list->names[kept] = list->names[i];
+        list->split_of[kept++] = list->split_of[i];
+    }
+    list->file_count = kept;
+}
+
 /* Lists the files of the manifest. A manifest that cannot be read is a problem; then the files are checked as
  * they are. */
 static FshStatus list_dataset(CheckList *list, const char *manifest_path, const char *manifest_name,
@@ -291,7 +309,11 @@ static FshStatus list_dataset(CheckList *list, const char *manifest_path, const 
     status = list->has_manifest ? list_manifest(list, error) : FSH_OK;
     if (!status && list->has_manifest)
         status = check_lists(list, error);
-    return status ? status : look_for_others(list, error);
+    if (!status)
+        status = look_for_others(list, error);
+    if (!status && list->has_manifest && list->counting && list->counting->wants)
+        drop_unwanted(list);
+    return status;
 }
 
 static FshStatus is_lmdb(const char *path, bool *is_ret, FshError *error)

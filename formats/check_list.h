@@ -11,6 +11,7 @@ typedef struct CheckList {
     /* the caller's */
     FshCheckLevel level;
     const FshCounting *counting;                                                   /* or NULL */
+    void *counting_context;                                                        /* of counting->wants */
     void (*tell)(void *context, const char *file, FshStatus status, char *reason); /* FSH_OK: a remark */
     void *context;
     /* filled */

@@ -539,12 +539,16 @@ typedef struct FshProblem {
 
 typedef void (*FshProblemVisit)(const FshProblem *problem, void *context);
 
-/* Who wants to count samples while fsh_check has them at hand, instead of reading all of them again. add gets
+/* Who wants to check some files only, or to count samples while fsh_check has them at hand, instead of reading
+ * all of them again. wants returns whether a file is to be checked; it is asked once for each of the manifest,
+ * in its order, before anything is read; NULL: all are. Of some files alone, counts of classes are not compared
+ * with the manifest's. add, NULL where nothing is counted, gets
  * each sample that is whole, in the order of its file, from the thread that checks the file; false: this one
  * wants a closer look. end comes file by file, in the order of the manifest, for those in which nothing is
  * wrong and every add was true: what it is not called for is to be looked at by itself. Both get the same
  * memory, own_bytes of it, zeroed before the first add. Containers of others are not counted. */
 typedef struct FshCounting {
+    bool (*wants)(const FshFileInfo *file, void *context);
     size_t own_bytes;
     bool (*add)(const FshSample *sample, void *own);
     FshStatus (*end)(const FshFileInfo *file, const uint64_t *class_counts, size_t class_count,
@@ -565,7 +569,7 @@ FSH_API FshStatus fsh_check(const char *path, FshCheckLevel level, int jobs, Fsh
                             void *context, uint64_t *problem_count_ret, FshError *error);
 /* Does what fsh_check does and counts, from FSH_CHECK_RECORDS on. Of the file that end gets, name, bytes and
  * sample_count are set; class_counts, by label, has as many entries as its metadata has classes. context is
- * visit's and end's. */
+ * wants's, visit's and end's. */
 FSH_API FshStatus fsh_check_counting(const char *path, FshCheckLevel level, int jobs, FshProblemVisit visit,
                                      const FshCounting *counting, void *context, uint64_t *problem_count_ret,
                                      FshError *error);

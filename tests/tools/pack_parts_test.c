@@ -77,6 +77,7 @@ TEST_IN_FOLDER(test_parts_in_folders_of_their_own_stay_as_they_are, folder)
     /* One is missing: told, nothing lost, and the next merge needs it alone. */
     RunResult result = run_expecting(1, "fpack", "--merge", packed, first, NULL);
     assert_contains(result.err, "files are missing, the first is ");
+    assert_contains(result.err, ": pack again part 2 of 2 (fpack --part 2/2 ...), or name the folders");
     run_result_free(&result);
     result = run_expecting(0, "fpack", "--merge", "--dry-run", packed, first, second, NULL);
     assert_contains(result.err, "would hold 74 samples (train 59, val 15; 3 classes)");
@@ -97,6 +98,28 @@ TEST_IN_FOLDER(test_parts_in_folders_of_their_own_stay_as_they_are, folder)
     run_result_free(&result);
     run_ok("fpack", "--merge", "--force", packed, first, second, NULL);
     assert_same(packed, whole);
+}
+
+TEST_IN_FOLDER(test_a_merge_names_the_parts_that_are_missing, folder)
+{
+    const char *source = make_source(folder), *packed = test_path(folder, "packed");
+    pack_part(source, packed, 3, 6);
+    RunResult result = run_expecting(1, "fpack", "--merge", packed, NULL);
+    assert_contains(result.err, "pack again part 1-2, 4-6 of 6 (fpack --part 1/6 ...)");
+    run_result_free(&result);
+    pack_part(source, packed, 4, 6);
+    pack_part(source, packed, 1, 6);
+    result = run_expecting(1, "fpack", "--merge", "--dry-run", packed, NULL);
+    assert_contains(result.err, "pack again part 2, 5-6 of 6 (fpack --part 2/6 ...)");
+    run_result_free(&result);
+    /* Parts of another count may do the rest: those of the last count are named. */
+    pack_part(source, packed, 1, 2);
+    result = run_expecting(1, "fpack", "--merge", packed, NULL);
+    assert_contains(result.err, "pack again part 2 of 2 (fpack --part 2/2 ...)");
+    run_result_free(&result);
+    pack_part(source, packed, 2, 2);
+    run_ok("fpack", "--merge", packed, NULL);
+    run_ok("fverify", packed, NULL);
 }
 
 TEST_IN_FOLDER(test_lmdbs_and_tars_merge_too, folder)

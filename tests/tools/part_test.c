@@ -60,74 +60,193 @@ TEST(test_anything_else_is_refused)
     }
 }
 
-/* Sets Slurm's variables; unsets those whose value is NULL. */
-static void set_variables(const char *const values[5])
+/* What part.c reads. */
+static const char *const variables[] = {"SLURM_ARRAY_TASK_ID",
+                                        "SLURM_ARRAY_TASK_MIN",
+                                        "SLURM_ARRAY_TASK_MAX",
+                                        "SLURM_ARRAY_TASK_STEP",
+                                        "SLURM_ARRAY_TASK_COUNT",
+                                        "JOB_COMPLETION_INDEX",
+                                        "BATCH_TASK_INDEX",
+                                        "BATCH_TASK_COUNT",
+                                        "AWS_BATCH_JOB_ARRAY_INDEX",
+                                        "AWS_BATCH_JOB_ARRAY_SIZE",
+                                        "PBS_ARRAY_INDEX",
+                                        "PBS_ARRAYID",
+                                        "SGE_TASK_ID",
+                                        "SGE_TASK_FIRST",
+                                        "SGE_TASK_LAST",
+                                        "SGE_TASK_STEPSIZE",
+                                        "LSB_JOBINDEX",
+                                        "LSB_JOBINDEX_END",
+                                        "LSB_JOBINDEX_STEP"};
+
+/* Makes the environment that of a task: "NAME=value NAME=value", and nothing else of the above. "": none. */
+static void set_environment(const char *task)
 {
-    static const char *const names[5] = {"SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_MIN",
-                                         "SLURM_ARRAY_TASK_MAX", "SLURM_ARRAY_TASK_STEP",
-                                         "SLURM_ARRAY_TASK_COUNT"};
-    for (size_t i = 0; i < 5; i++)
-        assert_int_equal(values[i] ? setenv(names[i], values[i], 1) : unsetenv(names[i]), 0);
+    char *words = strdup(task), *rest = NULL;
+    assert_non_null(words);
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)
+        assert_int_equal(unsetenv(variables[i]), 0);
+    for (char *word = strtok_r(words, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
+        char *equals = strchr(word, '=');
+        assert_non_null(equals);
+        *equals = 0;
+        assert_int_equal(setenv(word, equals + 1, 1), 0);
+    }
+    free(words);
+}
+
+/* Returns what Slurm sets for a task of first-last:step, as one text until the next call. */
+static const char *slurm(const char *id, const char *first, const char *last, const char *step,
+                         const char *count)
+{
+    static char text[256];
+    (void)snprintf(text, sizeof text,
+                   "SLURM_ARRAY_TASK_ID=%s SLURM_ARRAY_TASK_MIN=%s SLURM_ARRAY_TASK_MAX=%s "
+                   "SLURM_ARRAY_TASK_STEP=%s SLURM_ARRAY_TASK_COUNT=%s",
+                   id, first, last, step, count);
+    return text;
+}
+
+static void assert_part(const char *environment, const char *text, Part expected)
+{
+    Part part = {0};
+    FshError error = {0};
+    set_environment(environment);
+    const FshStatus status = part_parse("--part", text, &part, &error);
+    if (status || part.index != expected.index || part.count != expected.count)
+        fail_msg("%s: --part %s is %u/%u (%s), not %u/%u", environment, text, part.index, part.count,
+                 error.message, expected.index, expected.count);
+    set_environment("");
+}
+
+static void assert_no_part(const char *environment, const char *text, const char *message)
+{
+    Part part = {7, 7};
+    FshError error = {0};
+    set_environment(environment);
+    assert_int_equal(part_parse("--part", text, &part, &error), FSH_ERR_USAGE);
+    assert_contains(error.message, "--part: ");
+    assert_contains(error.message, message);
+    assert_int_equal(part.count, 0);
+    set_environment("");
 }
 
 TEST(test_auto_is_the_task_of_a_slurm_array)
 {
-    static const struct {
-        const char *values[5];
-        Part part;
-    } cases[] = {
-        {{"1", "1", "8", "1", "8"}, {1, 8}},
-        {{"8", "1", "8", "1", "8"}, {8, 8}},
-        {{"0", "0", "7", "1", "8"}, {1, 8}},
-        {{"5", "5", "5", "1", "1"}, {1, 1}},
-        {{"8", "0", "12", "4", "4"}, {3, 4}},
-        {{"8", "0", "15", "4", "4"}, {3, 4}}, /* --array=0-15:4, were MAX told as written */
-        {{"3", "1", "4", NULL, NULL}, {3, 4}},
-        {{"4294967295", "4294967294", "4294967295", "1", "2"}, {2, 2}},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        Part part = {0};
-        FshError error = {0};
-        set_variables(cases[i].values);
-        assert_ok(part_parse("--part", "auto", &part, &error), &error);
-        assert_int_equal(part.index, cases[i].part.index);
-        assert_int_equal(part.count, cases[i].part.count);
-    }
-    set_variables((const char *const[5]){0});
+    assert_part(slurm("1", "1", "8", "1", "8"), "auto", (Part){1, 8});
+    assert_part(slurm("8", "1", "8", "1", "8"), "auto", (Part){8, 8});
+    assert_part(slurm("0", "0", "7", "1", "8"), "auto", (Part){1, 8});
+    assert_part(slurm("5", "5", "5", "1", "1"), "auto", (Part){1, 1});
+    assert_part(slurm("8", "0", "12", "4", "4"), "auto", (Part){3, 4});
+    assert_part(slurm("8", "0", "15", "4", "4"), "auto",
+                (Part){3, 4}); /* --array=0-15:4, were MAX as written */
+    assert_part(slurm("4294967295", "4294967294", "4294967295", "1", "2"), "auto", (Part){2, 2});
+    assert_part("SLURM_ARRAY_TASK_ID=3 SLURM_ARRAY_TASK_MIN=1 SLURM_ARRAY_TASK_MAX=4", "auto", (Part){3, 4});
+    assert_part(slurm("3", "1", "8", "1", "8"), "auto/8", (Part){3, 8});
 }
 
-TEST(test_auto_is_refused_where_the_array_is_none)
+TEST(test_auto_is_the_task_of_other_arrays)
 {
     static const struct {
-        const char *values[5];
-        const char *message;
+        const char *environment, *text;
+        Part part;
     } cases[] = {
-        {{NULL, NULL, NULL, NULL, NULL}, "SLURM_ARRAY_TASK_ID is not set"},
-        {{"1", NULL, "8", "1", "8"}, "SLURM_ARRAY_TASK_MIN is not set"},
-        {{"1", "1", NULL, "1", "8"}, "SLURM_ARRAY_TASK_MAX is not set"},
-        {{"", "1", "8", "1", "8"}, "SLURM_ARRAY_TASK_ID is '', which is no number"},
-        {{"1", "one", "8", "1", "8"}, "SLURM_ARRAY_TASK_MIN is 'one'"},
-        {{"1", "1", "8", "-1", "8"}, "SLURM_ARRAY_TASK_STEP is '-1'"},
-        {{"1", "1", "4294967296", "1", "8"}, "SLURM_ARRAY_TASK_MAX is '4294967296'"},
-        {{"0", "1", "8", "1", "8"}, "0 is none of 1-8:1"},
-        {{"9", "1", "8", "1", "8"}, "9 is none of 1-8:1"},
-        {{"3", "1", "9", "4", "3"}, "3 is none of 1-9:4"},
-        {{"1", "1", "8", "0", "8"}, "1 is none of 1-8:0"},
-        {{"1", "8", "1", "1", "8"}, "1 is none of 8-1:1"},
-        {{"3", "1", "7", "1", "3"}, "has 3 tasks, not all of 1-7:1"}, /* --array=1,3,7 */
-        {{"3", "1", "65537", "1", "65537"}, "has 65537 tasks; at most 65536 parts"},
-        {{"3", "0", "4294967295", "1", NULL}, "has 4294967296 tasks"},
+        {"JOB_COMPLETION_INDEX=0", "auto/8", {1, 8}},
+        {"JOB_COMPLETION_INDEX=7", "auto/8", {8, 8}},
+        {"AWS_BATCH_JOB_ARRAY_INDEX=0 AWS_BATCH_JOB_ARRAY_SIZE=4", "auto", {1, 4}},
+        {"AWS_BATCH_JOB_ARRAY_INDEX=3 AWS_BATCH_JOB_ARRAY_SIZE=4", "auto", {4, 4}},
+        {"AWS_BATCH_JOB_ARRAY_INDEX=3 AWS_BATCH_JOB_ARRAY_SIZE=4", "auto/4", {4, 4}},
+        {"AWS_BATCH_JOB_ARRAY_INDEX=3", "auto/4", {4, 4}}, /* older ones set no size */
+        {"BATCH_TASK_INDEX=0 BATCH_TASK_COUNT=2", "auto", {1, 2}},
+        {"BATCH_TASK_INDEX=1 BATCH_TASK_COUNT=2", "auto", {2, 2}},
+        {"PBS_ARRAY_INDEX=1", "auto/3", {1, 3}},
+        {"PBS_ARRAY_INDEX=3", "auto/3", {3, 3}},
+        {"PBS_ARRAYID=2", "auto/3", {2, 3}},
+        {"SGE_TASK_ID=2 SGE_TASK_FIRST=2 SGE_TASK_LAST=10 SGE_TASK_STEPSIZE=4", "auto", {1, 3}},
+        {"SGE_TASK_ID=10 SGE_TASK_FIRST=2 SGE_TASK_LAST=11 SGE_TASK_STEPSIZE=4", "auto", {3, 3}},
+        {"LSB_JOBINDEX=1 LSB_JOBINDEX_END=10 LSB_JOBINDEX_STEP=1", "auto", {1, 10}},
+        {"LSB_JOBINDEX=9 LSB_JOBINDEX_END=10 LSB_JOBINDEX_STEP=2", "auto", {5, 5}},
+        {"LSB_JOBINDEX=9", "auto/9", {9, 9}},
+        /* one within another: that which tells counts is believed */
+        {"JOB_COMPLETION_INDEX=5 SGE_TASK_ID=1 SGE_TASK_FIRST=1 SGE_TASK_LAST=2 SGE_TASK_STEPSIZE=1",
+         "auto",
+         {1, 2}},
+        {"PBS_ARRAYID=0 BATCH_TASK_INDEX=0 BATCH_TASK_COUNT=2", "auto", {1, 2}},
+        {"PBS_ARRAYID=2 PBS_ARRAY_INDEX=2", "auto/2", {2, 2}},
+        /* no array's job */
+        {"SGE_TASK_ID=undefined LSB_JOBINDEX=0 JOB_COMPLETION_INDEX=1", "auto/2", {2, 2}},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        Part part = {0};
-        FshError error = {0};
-        set_variables(cases[i].values);
-        assert_int_equal(part_parse("--part", "auto", &part, &error), FSH_ERR_USAGE);
-        assert_contains(error.message, "--part: ");
-        assert_contains(error.message, cases[i].message);
-        assert_int_equal(part.count, 0);
-    }
-    set_variables((const char *const[5]){0});
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_part(cases[i].environment, cases[i].text, cases[i].part);
+}
+
+TEST(test_auto_is_refused_where_the_slurm_array_is_none)
+{
+    assert_no_part("", "auto",
+                   "none of these says that this is one: SLURM_ARRAY_TASK_ID, JOB_COMPLETION_INDEX");
+    assert_no_part("", "auto/8", "LSB_JOBINDEX; elsewhere give the part as 3/8");
+    assert_no_part("SLURM_ARRAY_TASK_ID=1 SLURM_ARRAY_TASK_MAX=8", "auto", "SLURM_ARRAY_TASK_MIN is not set");
+    assert_no_part("SLURM_ARRAY_TASK_ID=1 SLURM_ARRAY_TASK_MIN=1", "auto", "SLURM_ARRAY_TASK_MAX is not set");
+    assert_no_part(slurm("", "1", "8", "1", "8"), "auto", "SLURM_ARRAY_TASK_ID is '', which is no number");
+    assert_no_part(slurm("1", "one", "8", "1", "8"), "auto", "SLURM_ARRAY_TASK_MIN is 'one'");
+    assert_no_part(slurm("1", "1", "8", "-1", "8"), "auto", "SLURM_ARRAY_TASK_STEP is '-1'");
+    assert_no_part(slurm("1", "1", "4294967296", "1", "8"), "auto", "SLURM_ARRAY_TASK_MAX is '4294967296'");
+    assert_no_part(slurm("0", "1", "8", "1", "8"), "auto", "0 is none of 1-8:1");
+    assert_no_part(slurm("9", "1", "8", "1", "8"), "auto", "9 is none of 1-8:1");
+    assert_no_part(slurm("3", "1", "9", "4", "3"), "auto", "3 is none of 1-9:4");
+    assert_no_part(slurm("1", "1", "8", "0", "8"), "auto", "1 is none of 1-8:0");
+    assert_no_part(slurm("1", "8", "1", "1", "8"), "auto", "1 is none of 8-1:1");
+    assert_no_part(slurm("3", "1", "7", "1", "3"), "auto",
+                   "has 3 tasks, not all of 1-7:1"); /* --array=1,3,7 */
+    assert_no_part(slurm("3", "1", "65537", "1", "65537"), "auto", "has 65537 tasks; at most 65536 parts");
+    assert_no_part("SLURM_ARRAY_TASK_ID=3 SLURM_ARRAY_TASK_MIN=0 SLURM_ARRAY_TASK_MAX=4294967295", "auto",
+                   "has 4294967296 tasks");
+    assert_no_part(slurm("3", "1", "8", "1", "8"), "auto/9", "'auto/9', but the Slurm array has 8 tasks");
+}
+
+TEST(test_half_an_array_or_two_that_differ_are_refused)
+{
+    static const struct {
+        const char *environment, *text, *message;
+    } cases[] = {
+        {"JOB_COMPLETION_INDEX=0", "auto",
+         "Kubernetes does not tell how many tasks its array (completionMode: Indexed) has; say it: auto/8"},
+        {"PBS_ARRAY_INDEX=1", "auto", "PBS does not tell how many"},
+        {"PBS_ARRAYID=1", "auto", "Torque does not tell how many"},
+        {"AWS_BATCH_JOB_ARRAY_INDEX=1", "auto", "AWS Batch does not tell how many"},
+        {"BATCH_TASK_INDEX=1", "auto", "Google Cloud Batch does not tell how many"},
+        {"LSB_JOBINDEX=1", "auto", "LSF does not tell how many"},
+        {"SGE_TASK_ID=1 SGE_TASK_LAST=2", "auto/2", "SGE_TASK_FIRST is not set"},
+        {"SGE_TASK_ID=1 SGE_TASK_FIRST=1", "auto/2", "SGE_TASK_LAST is not set"},
+        {"AWS_BATCH_JOB_ARRAY_SIZE=4", "auto", "none of these says that this is one"},
+        {"SGE_TASK_ID=undefined LSB_JOBINDEX=0", "auto", "none of these says that this is one"},
+        {"JOB_COMPLETION_INDEX=8", "auto/8", "JOB_COMPLETION_INDEX 8 is none of 0-7:1"},
+        {"JOB_COMPLETION_INDEX=-1", "auto/8", "JOB_COMPLETION_INDEX is '-1'"},
+        {"JOB_COMPLETION_INDEX=", "auto/8", "JOB_COMPLETION_INDEX is ''"},
+        {"PBS_ARRAY_INDEX=0", "auto/8", "PBS_ARRAY_INDEX 0 is none of 1-8:1"}, /* qsub -J 0-7 */
+        {"PBS_ARRAY_INDEX=9", "auto/8", "PBS_ARRAY_INDEX 9 is none of 1-8:1"},
+        {"AWS_BATCH_JOB_ARRAY_INDEX=4 AWS_BATCH_JOB_ARRAY_SIZE=4", "auto", "4 is none of 0-3:1"},
+        {"AWS_BATCH_JOB_ARRAY_INDEX=0 AWS_BATCH_JOB_ARRAY_SIZE=0", "auto", "0 is none of 0--1:1"},
+        {"AWS_BATCH_JOB_ARRAY_INDEX=1 AWS_BATCH_JOB_ARRAY_SIZE=4", "auto/8",
+         "'auto/8', but the AWS Batch array has 4 tasks"},
+        {"BATCH_TASK_INDEX=2 BATCH_TASK_COUNT=two", "auto", "BATCH_TASK_COUNT is 'two'"},
+        {"SGE_TASK_ID=3 SGE_TASK_FIRST=2 SGE_TASK_LAST=10 SGE_TASK_STEPSIZE=4", "auto",
+         "3 is none of 2-10:4"},
+        {"LSB_JOBINDEX=2 LSB_JOBINDEX_END=10 LSB_JOBINDEX_STEP=2", "auto", "2 is none of 1-10:2"},
+        {"LSB_JOBINDEX=11 LSB_JOBINDEX_END=10", "auto", "11 is none of 1-10:1"},
+        {"BATCH_TASK_INDEX=0 BATCH_TASK_COUNT=2 LSB_JOBINDEX=2 LSB_JOBINDEX_END=2", "auto",
+         "BATCH_TASK_INDEX tells part 1/2 and LSB_JOBINDEX tells part 2/2"},
+        {"PBS_ARRAYID=2 PBS_ARRAY_INDEX=1", "auto/2", "PBS_ARRAY_INDEX tells part 1/2 and PBS_ARRAYID"},
+        {"JOB_COMPLETION_INDEX=0", "auto/0", "'auto/0' is no part"},
+        {"JOB_COMPLETION_INDEX=0", "auto/65537", "'auto/65537' is no part"},
+        {"JOB_COMPLETION_INDEX=0", "auto/", "'auto/' is no part"},
+        {"JOB_COMPLETION_INDEX=0", "aut/8", "'aut/8' is no part"},
+        {"JOB_COMPLETION_INDEX=0", "autos/8", "'autos/8' is no part"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_no_part(cases[i].environment, cases[i].text, cases[i].message);
 }
 
 /* ---- what is in it ---- */

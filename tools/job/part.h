@@ -23,15 +23,28 @@
 
 #include "common/error.h"
 
+enum { PARTS_MAX = 65536 };
+
 typedef struct Part {
     uint32_t index, count; /* index 1..count; {0, 0}: no parts, all of it */
 } Part;
 
-/* Reads the value of --part into *part: "3/8", or "auto": from SLURM_ARRAY_TASK_ID, _MIN, _MAX, _STEP and
- * _COUNT, which Slurm sets for each task of an array (sbatch --array=1-8; man sbatch, "OUTPUT ENVIRONMENT
- * VARIABLES"; without the last two: a step of 1, all of the range). option names the option in messages.
- * FSH_ERR_USAGE: anything else, 0/8, 9/8, more than 65536 parts, auto outside of an array, or in one with
- * gaps (--array=1,3,7), whose missing parts nobody would do. On failure part is {0, 0}. */
+/* Reads the value of --part into *part: "3/8"; "auto", which takes both numbers from the job array that this
+ * task belongs to; or "auto/8", which takes the index from there and says the count, where the system does not
+ * tell it. Systems that are known, each a row of the table in part.c:
+ *
+ *   Slurm               SLURM_ARRAY_TASK_ID of _MIN to _MAX by _STEP; _COUNT tells of gaps
+ *   Kubernetes          JOB_COMPLETION_INDEX of an Indexed Job, from 0; no count
+ *   AWS Batch           AWS_BATCH_JOB_ARRAY_INDEX from 0, _SIZE
+ *   Google Cloud Batch  BATCH_TASK_INDEX from 0, BATCH_TASK_COUNT
+ *   PBS, Torque         PBS_ARRAY_INDEX, PBS_ARRAYID; taken as from 1; no count
+ *   Grid Engine         SGE_TASK_ID of SGE_TASK_FIRST to _LAST by _STEPSIZE; "undefined" outside of an array
+ *   LSF                 LSB_JOBINDEX from 1 to LSB_JOBINDEX_END by _STEP; 0 outside of an array
+ *
+ * Of several, those that tell a count are believed, and must tell the same. option names the option in
+ * messages. FSH_ERR_USAGE: anything else, 0/8, 9/8, more than 65536 parts, auto outside of an array, an index
+ * that is none of the array's, a count that nobody tells or that two tell differently, or an array with gaps
+ * (sbatch --array=1,3,7), whose missing parts nobody would do. On failure part is {0, 0}. */
 FshStatus part_parse(const char *option, const char *text, Part *part, FshError *error);
 
 enum { PART_SCAN_STEPS = 1 << 14 };

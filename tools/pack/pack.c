@@ -319,7 +319,8 @@ static FshStatus find_pending_outputs(Run *run, uint64_t *sample_count_ret, FshE
     const PackPlan *plan = run->plan;
     size_t end = 0;
     *sample_count_ret = 0;
-    FshStatus status = pack_plan_part(plan, &run->result->first_output, &end, error);
+    FshStatus status =
+        blueprint_part(&run->blueprint, plan->found.options->part, &run->result->first_output, &end, error);
     run->result->output_count = end - run->result->first_output;
     for (size_t i = run->result->first_output; i < end && !status; i++) {
         bool kept = false;
@@ -446,11 +447,13 @@ FshStatus pack_preview(const PackPlan *plan, PackResult *result, FshError *error
     *result = (PackResult){0};
     FshStatus status = destination_check(options->destination, &where, error);
     if (!status)
-        status = pack_plan_part(plan, &result->first_output, &end, error);
-    if (!status)
         status = blueprint_make(&blueprint, plan, error);
-    if (status)
+    if (!status)
+        status = blueprint_part(&blueprint, options->part, &result->first_output, &end, error);
+    if (status) {
+        blueprint_free(&blueprint);
         return status;
+    }
     result->output_count = end - result->first_output;
     for (size_t index = result->first_output; index < end; index++) {
         const PackOutput *output = &plan->outputs[index];
@@ -466,6 +469,8 @@ FshStatus pack_preview(const PackPlan *plan, PackResult *result, FshError *error
         result->written_bytes += output->record_bytes;
     }
     result->manifest = blueprint.manifest;
+    blueprint.manifest = (FshManifest){0};
+    blueprint_free(&blueprint);
     return FSH_OK;
 }
 

@@ -12,6 +12,7 @@
 void blueprint_free(Blueprint *blueprint)
 {
     fsh_manifest_free(&blueprint->manifest);
+    free(blueprint->record_bytes);
     *blueprint = (Blueprint){0};
 }
 
@@ -203,13 +204,44 @@ FshStatus blueprint_make(Blueprint *blueprint, const PackPlan *plan, FshError *e
         if (file_count)
             complete = add_split(blueprint, fsh_split_name(split), file_count);
     }
-    FshStatus status = complete ? FSH_OK : out_of_memory(error);
+    blueprint->part_count = plan->found.options->part.count;
+    blueprint->record_bytes = calloc(plan->output_count + 1, sizeof *blueprint->record_bytes);
+    for (size_t i = 0; i < plan->output_count && blueprint->record_bytes; i++)
+        blueprint->record_bytes[i] = plan->outputs[i].record_bytes;
+    FshStatus status = complete && blueprint->record_bytes ? FSH_OK : out_of_memory(error);
     if (!status && plan->stored.dictionary)
         status = fsh_dictionary_describe(plan->stored.dictionary, plan->stored.dictionary_bytes,
                                          &manifest->dictionary, error);
     if (status)
         blueprint_free(blueprint);
     return status;
+}
+
+FshStatus blueprint_scan(const Blueprint *blueprint, PartScan **scan_ret, FshError *error)
+{
+    PartScan *scan = malloc(sizeof *scan);
+    *scan_ret = scan;
+    if (!scan)
+        return out_of_memory(error);
+    part_scan_init(scan);
+    for (size_t i = 0; i < blueprint->output_count; i++)
+        part_scan_add(scan, blueprint->record_bytes[i]);
+    return FSH_OK;
+}
+
+FshStatus blueprint_part(const Blueprint *blueprint, Part part, size_t *begin_ret, size_t *end_ret,
+                         FshError *error)
+{
+    PartScan *scan = NULL;
+    uint64_t begin = 0, end = 0;
+    FshStatus status = blueprint_scan(blueprint, &scan, error);
+    if (status)
+        return status;
+    part_scan_range(scan, part, &begin, &end);
+    free(scan);
+    *begin_ret = (size_t)begin;
+    *end_ret = (size_t)end;
+    return FSH_OK;
 }
 
 /* ---- adding up ---- */
@@ -258,7 +290,7 @@ FshStatus blueprint_finish(Blueprint *blueprint, FshError *error)
 
 /* ---- the file ---- */
 
-enum { BLUEPRINT_VERSION = 2, BLUEPRINT_BYTES_MAX = 256 << 20 };
+enum { BLUEPRINT_VERSION = 3, BLUEPRINT_BYTES_MAX = 256 << 20 };
 
 static json_t *names_to_json(char *const *names, size_t count)
 {
@@ -270,6 +302,31 @@ static json_t *names_to_json(char *const *names, size_t count)
         }
     }
     return array;
+}
+
+static json_t *record_bytes_to_json(const Blueprint *blueprint)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; i < blueprint->output_count; i++) {
+        if (json_array_append_new(array, json_integer((json_int_t)blueprint->record_bytes[i]))) {
+            json_decref(array);
+            return NULL;
+        }
+    }
+    return array;
+}
+
+/* Reads the bytes of the outputs, of which there are as many as the splits have files. */
+static bool record_bytes_from_json(const json_t *array, Blueprint *blueprint)
+{
+    blueprint->record_bytes = calloc(blueprint->output_count + 1, sizeof *blueprint->record_bytes);
+    bool good = blueprint->record_bytes && json_array_size(array) == blueprint->output_count;
+    for (size_t i = 0; i < blueprint->output_count && good; i++) {
+        const json_int_t bytes = json_integer_value(json_array_get(array, i));
+        blueprint->record_bytes[i] = (uint64_t)bytes;
+        good = bytes >= 0;
+    }
+    return good;
 }
 
 static json_t *dictionary_to_json(const FshDictionaryInfo *dictionary)
@@ -297,14 +354,15 @@ FshStatus blueprint_save(const Blueprint *blueprint, const char *folder, FshErro
     for (size_t i = 0; i < manifest->split_count; i++)
         failed |= json_array_append_new(splits, json_pack("[s, I]", manifest->splits[i].name,
                                                           (json_int_t)manifest->splits[i].file_count));
-    json_t *object = json_pack("{s:i, s:s, s:i, s:i, s:I, s:o, s:o, s:o, s:I, s:o, s:o}", "version",
-                               BLUEPRINT_VERSION, "id", manifest->id, "container", (int)manifest->container,
-                               "kind", (int)manifest->kind, "pair_scale", (json_int_t)manifest->pair_scale,
-                               "fields", names_to_json(manifest->field_names, manifest->field_count),
-                               "classes", names_to_json(manifest->class_names, manifest->class_count),
-                               "splits", splits, "left_out", (json_int_t)blueprint->left_out_count,
-                               "provenance", json_loads(manifest->provenance_json, 0, NULL), "dictionary",
-                               dictionary_to_json(&manifest->dictionary));
+    json_t *object = json_pack(
+        "{s:i, s:s, s:i, s:i, s:I, s:o, s:o, s:o, s:I, s:o, s:o, s:I, s:o}", "version", BLUEPRINT_VERSION,
+        "id", manifest->id, "container", (int)manifest->container, "kind", (int)manifest->kind, "pair_scale",
+        (json_int_t)manifest->pair_scale, "fields",
+        names_to_json(manifest->field_names, manifest->field_count), "classes",
+        names_to_json(manifest->class_names, manifest->class_count), "splits", splits, "left_out",
+        (json_int_t)blueprint->left_out_count, "provenance", json_loads(manifest->provenance_json, 0, NULL),
+        "dictionary", dictionary_to_json(&manifest->dictionary), "parts", (json_int_t)blueprint->part_count,
+        "record_bytes", record_bytes_to_json(blueprint));
     if (object && manifest->class_display_names)
         failed |= json_object_set_new(object, "display_names",
                                       names_to_json(manifest->class_display_names, manifest->class_count));
@@ -372,6 +430,10 @@ static bool from_json(const json_t *object, Blueprint *blueprint)
     manifest->kind = (FshKind)json_integer_value(json_object_get(object, "kind"));
     manifest->pair_scale = (uint32_t)json_integer_value(json_object_get(object, "pair_scale"));
     blueprint->left_out_count = (uint64_t)json_integer_value(json_object_get(object, "left_out"));
+    const json_int_t part_count = json_integer_value(json_object_get(object, "parts"));
+    if (part_count < 1 || part_count > PARTS_MAX)
+        return false;
+    blueprint->part_count = (uint32_t)part_count;
     manifest->provenance_json = json_dumps(provenance, JSON_COMPACT | JSON_SORT_KEYS);
     manifest->splits = calloc(PACK_SPLITS, sizeof *manifest->splits);
     const json_t *classes = json_object_get(object, "classes");
@@ -386,7 +448,8 @@ static bool from_json(const json_t *object, Blueprint *blueprint)
         good = json_array_size(display) == manifest->class_count &&
                names_from_json(display, &manifest->class_display_names, &display_count);
     return good && dictionary_from_json(json_object_get(object, "dictionary"), &manifest->dictionary) &&
-           splits_from_json(json_object_get(object, "splits"), blueprint);
+           splits_from_json(json_object_get(object, "splits"), blueprint) &&
+           record_bytes_from_json(json_object_get(object, "record_bytes"), blueprint);
 }
 
 /* Refuses a folder without a blueprint, and says why it has none. */

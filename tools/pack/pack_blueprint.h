@@ -2,7 +2,7 @@
  * output.
  *
  * Where many machines pack one dataset, each leaves the blueprint in a hidden file beside its outputs,
- * .fpack-plan.json: the same bytes whoever wrote it. `fpack --merge` needs it, and not the source. One
+ * .fpack-plan.json: the same bytes whichever of N parts wrote it. `fpack --merge` needs it, and not the source. One
  * machine alone makes its manifest by the same calls, so that both come to the same bytes.
  *
  * Threads: a Blueprint belongs to one thread at a time. */
@@ -17,6 +17,8 @@ typedef struct Blueprint {
     PixelStatistics statistics;
     uint64_t left_out_count; /* by the plan, and by the outputs added */
     size_t output_count;
+    uint64_t *record_bytes; /* of each output, as planned: what parts are cut by */
+    uint32_t part_count;    /* of the part that wrote it; 0: none */
 } Blueprint;
 
 /* Makes the blueprint that a plan says, to which no output was added. On failure *blueprint is empty.
@@ -34,6 +36,13 @@ FshStatus blueprint_load(Blueprint *blueprint, const char *folder, FshError *err
 /* Returns the file of an output, and its split in *split_ret; outputs count through the splits. index <
  * output_count. */
 FshFileInfo *blueprint_output(const Blueprint *blueprint, size_t index, FshSplitInfo **split_ret);
+
+/* Makes what part_scan_range finds the outputs of a part by: *scan_ret, to be freed. FSH_ERR_MEMORY. */
+FshStatus blueprint_scan(const Blueprint *blueprint, PartScan **scan_ret, FshError *error);
+
+/* Finds what a part of the plan packs, outputs *begin_ret .. *end_ret - 1; part {0, 0}: all. FSH_ERR_MEMORY. */
+FshStatus blueprint_part(const Blueprint *blueprint, Part part, size_t *begin_ret, size_t *end_ret,
+                         FshError *error);
 
 /* Takes a finished output in; its info moves over. */
 void blueprint_add(Blueprint *blueprint, size_t index, OutputResult *output);

@@ -202,11 +202,71 @@ static FshStatus find_output(Merge *merge, const char *folder, size_t index, Out
     return status;
 }
 
+/* What a merge does not find. */
+typedef struct Missing {
+    size_t count;
+    const char *first; /* its name */
+    bool *outputs;     /* by index */
+} Missing;
+
+/* Writes which parts pack what is missing, "3, 5-8", and the first of them to *first_ret.
+ * FSH_ERR_MEMORY. */
+static FshStatus list_parts(const Merge *merge, const Missing *missing, char *text, size_t size,
+                            uint32_t *first_ret, FshError *error)
+{
+    const uint32_t count = merge->blueprint.part_count;
+    uint32_t run_begin = 0;
+    size_t used = 0;
+    PartScan *scan = NULL;
+    FshStatus status = blueprint_scan(&merge->blueprint, &scan, error);
+    *first_ret = 0;
+    text[0] = '\0';
+    for (uint32_t index = 1; index <= count + 1 && !status; index++) {
+        bool lacks = false;
+        uint64_t begin = 0, end = 0;
+        if (index <= count)
+            part_scan_range(scan, (Part){index, count}, &begin, &end);
+        for (uint64_t i = begin; i < end && !lacks; i++)
+            lacks = missing->outputs[i];
+        if (lacks && !run_begin)
+            run_begin = index;
+        if (lacks || !run_begin)
+            continue;
+        if (used < size) {
+            used += (size_t)snprintf(text + used, size - used, "%s%u", *first_ret ? ", " : "", run_begin);
+            if (used < size && index - 1 > run_begin)
+                used += (size_t)snprintf(text + used, size - used, "-%u", index - 1);
+        }
+        *first_ret = *first_ret ? *first_ret : run_begin;
+        run_begin = 0;
+    }
+    if (used >= size) /* hundreds of runs: what fits is enough to begin with */
+        memcpy(text + size - sizeof "...", "...", sizeof "...");
+    free(scan);
+    return status;
+}
+
+static FshStatus refuse_missing(const Merge *merge, const Missing *missing, FshError *error)
+{
+    char parts[256];
+    uint32_t first = 0;
+    FshStatus status = list_parts(merge, missing, parts, sizeof parts, &first, error);
+    return status
+               ? status
+               : fsh_error_set(error, FSH_ERR_NOT_FOUND,
+                               "%s: %zu of %zu files are missing, the first is %s: pack again part %s of %u "
+                               "(fpack --part %u/%u ...), or name the folders that have them",
+                               merge->options->destination, missing->count, merge->blueprint.output_count,
+                               missing->first, parts, merge->blueprint.part_count, first,
+                               merge->blueprint.part_count);
+}
+
 static FshStatus take_outputs(Merge *merge, const char *folder, FshError *error)
 {
-    size_t missing_count = 0;
-    const char *missing = "";
-    FshStatus status = FSH_OK;
+    Missing missing = {.outputs = calloc(merge->blueprint.output_count + 1, sizeof *missing.outputs)};
+    FshStatus status = missing.outputs ? FSH_OK
+                                       : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory",
+                                                       merge->options->destination);
     for (size_t i = 0; i < merge->blueprint.output_count && !status; i++) {
         OutputResult output = {0};
         const char *where = NULL;
@@ -216,7 +276,8 @@ static FshStatus take_outputs(Merge *merge, const char *folder, FshError *error)
         if (!where) {
             FshSplitInfo *split = NULL;
             const char *name = blueprint_output(&merge->blueprint, i, &split)->name;
-            missing = missing_count++ ? missing : name;
+            missing.first = missing.count++ ? missing.first : name;
+            missing.outputs[i] = true;
             continue;
         }
         if (where != folder && !merge->options->dry_run)
@@ -226,12 +287,9 @@ static FshStatus take_outputs(Merge *merge, const char *folder, FshError *error)
         blueprint_add(&merge->blueprint, i, &output);
         output_result_free(&output);
     }
-    if (!status && missing_count)
-        status = fsh_error_set(
-            error, FSH_ERR_NOT_FOUND,
-            "%s: %zu of %zu files are missing, the first is %s: pack the parts that hold them, or name "
-            "their folders",
-            merge->options->destination, missing_count, merge->blueprint.output_count, missing);
+    if (!status && missing.count)
+        status = refuse_missing(merge, &missing, error);
+    free(missing.outputs);
     return status;
 }
 

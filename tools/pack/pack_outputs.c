@@ -210,22 +210,3 @@ FshStatus pack_cut(PackPlan *plan, FshError *error)
     }
     return status ? status : make_id(plan, error);
 }
-
-FshStatus pack_plan_part(const PackPlan *plan, size_t *begin_ret, size_t *end_ret, FshError *error)
-{
-    const PackOptions *options = plan->found.options;
-    uint64_t begin = 0, end = plan->output_count;
-    if (options->part.count) {
-        PartScan *scan = malloc(sizeof *scan);
-        if (!scan)
-            return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->found.root);
-        part_scan_init(scan);
-        for (size_t i = 0; i < plan->output_count; i++)
-            part_scan_add(scan, plan->outputs[i].record_bytes);
-        part_scan_range(scan, options->part, &begin, &end);
-        free(scan);
-    }
-    *begin_ret = (size_t)begin;
-    *end_ret = (size_t)end;
-    return FSH_OK;
-}

@@ -59,9 +59,6 @@ void pack_plan_free(PackPlan *plan);
 /* Returns whether --shard-size says how many outputs a split has; else it is one. */
 bool pack_is_cut(const PackOptions *options);
 
-/* Finds what options->part packs: outputs *begin_ret .. *end_ret - 1. FSH_ERR_MEMORY. */
-FshStatus pack_plan_part(const PackPlan *plan, size_t *begin_ret, size_t *end_ret, FshError *error);
-
 /* ---- for pack_plan.c ---- */
 
 /* Refuses what options->container cannot hold. FSH_ERR_USAGE, FSH_ERR_MISMATCH. */

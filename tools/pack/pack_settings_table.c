@@ -134,7 +134,7 @@ void settings_rows(Settings *settings, Option rows[SETTINGS_ROWS])
         {.name = "part", .kind = OPTION_TEXT, .value = &settings->part, .argument = "I/N",
          .group = "Many machines",
          .help = "pack part I of N, into the same DST as the others or one of its own; auto: as the "
-                 "Slurm array says"},
+                 "job array says, auto/N: where that tells no count"},
         {.name = "merge", .kind = OPTION_FLAG, .value = &settings->merge,
          .help = "the arguments are DST and folders of parts: make the dataset of them"},
         {.name = "repair-manifest", .kind = OPTION_FLAG, .value = &settings->repair_manifest,
@@ -172,7 +172,7 @@ OptionTable settings_table(const Option *rows)
                     "  fpack --labels LOC_val_solution.csv imagenet/ shards/ # train/CLASS/x.jpg, val/x.jpg\n"
                     "  fpack --max-size 160 imagenet/ shards/       # from originals in one pass\n"
                     "  fpack --split 0.2 --format lmdb shards/ lmdb/ # a dataset, packed again\n"
-                    "  fpack --part auto photos/ shards/            # in each task of a Slurm array, then\n"
+                    "  fpack --part auto photos/ shards/            # in each task of a job array, then\n"
                     "  fpack --merge shards/\n"
                     "  fpack --repair-manifest shards/\n"
                     "  fpack --store raw --format lmdb mnist/ mnist-lmdb/\n",

@@ -389,7 +389,7 @@ int main(int argc, char **argv)
         {.name = "part", .kind = OPTION_TEXT, .value = &settings.part, .given = &settings.given.part,
          .argument = "I/N",
          .help = "do the I-th of N parts, equal in bytes, into one DST, or where that is x.tar into "
-                 "x-I-of-N.tar; auto: as Slurm's job array says"},
+                 "x-I-of-N.tar; auto: as the job array says, auto/N: where that tells no count"},
         PROGRAM_PATHS(&settings.source, &settings.destination),
         PROGRAM_OPTIONS(&settings.program),
         {0},

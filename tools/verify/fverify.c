@@ -20,7 +20,8 @@
 static FshStatus choose_action(const VerifySettings *settings, size_t path_count, Action *action_ret,
                                const char **target_ret, FshError *error)
 {
-    const bool proves = settings->quick || settings->decode || settings->against || settings->pairs;
+    const bool proves =
+        settings->quick || settings->decode || settings->against || settings->pairs || settings->part;
     const struct {
         const char *name, *target;
         Action action;
@@ -47,8 +48,8 @@ static FshStatus choose_action(const VerifySettings *settings, size_t path_count
     }
     if (*action_ret && proves)
         return fsh_error_set(error, FSH_ERR_USAGE,
-                             "--%s proves nothing: run fverify without it for --quick, --decode, --against "
-                             "and --pairs",
+                             "--%s proves nothing: run fverify without it for --quick, --decode, --against, "
+                             "--pairs and --part",
                              first);
     return FSH_OK;
 }
@@ -63,6 +64,8 @@ static FshStatus check_usage(const VerifySettings *settings, FshError *error)
         message = "--quick and --decode contradict each other";
     else if (settings->likeness_given && !settings->pairs)
         message = "--likeness: of what --pairs compares; give it too";
+    else if (settings->part && (settings->html || settings->sheet))
+        message = "--part: --html and --sheet show a whole dataset";
     else if (settings->force && !settings->html && !settings->sheet)
         message = "--force: replaces the FILE of --html or --sheet, and nothing else is ever replaced";
     return message ? fsh_error_set(error, FSH_ERR_USAGE, "%s", message) : FSH_OK;
@@ -138,15 +141,15 @@ static FshStatus verify_one(const char *path, const VerifySettings *settings, co
 static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError *error)
 {
     const VerifySettings *settings = context->settings;
-    const VerifyOptions options = {.level = settings->quick    ? VERIFY_QUICK
-                                            : settings->decode ? VERIFY_DECODE
-                                                               : VERIFY_RECORDS,
-                                   .overlap = settings->overlap,
-                                   .against = settings->against,
-                                   .pairs = settings->pairs,
-                                   .likeness_min = settings->likeness_min,
-                                   .jobs = cpu_jobs(settings->jobs),
-                                   .no_progress = settings->quiet};
+    VerifyOptions options = {.level = settings->quick    ? VERIFY_QUICK
+                                      : settings->decode ? VERIFY_DECODE
+                                                         : VERIFY_RECORDS,
+                             .overlap = settings->overlap,
+                             .against = settings->against,
+                             .pairs = settings->pairs,
+                             .likeness_min = settings->likeness_min,
+                             .jobs = cpu_jobs(settings->jobs),
+                             .no_progress = settings->quiet};
     Action action = NULL;
     const char *target = NULL;
     FshStatus status = choose_action(settings, context->arguments->count, &action, &target, error);
@@ -154,6 +157,8 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
         status = check_usage(settings, error);
     if (!status)
         status = check_page(settings, error);
+    if (!status && settings->part)
+        status = part_parse("--part", settings->part, &options.part, error);
     if (status || action)
         return status ? status : run_action(context, action, target, partial_ret, error);
     json_t *datasets = json_array();

@@ -25,6 +25,9 @@ typedef struct Verification {
     const VerifyOptions *options;
     VerifyReport *report;
     char folder[PATH_MAX]; /* that the manifest's files are in */
+    /* of a part: the manifest's files first_file .. end_file - 1, counted through the splits */
+    uint64_t first_file, end_file, asked_count, promised_count;
+    uint64_t skipped_count; /* samples of the split at hand in files that are not looked at */
     Progress progress;
     Against against;       /* folder NULL: nothing is compared */
     CountedFile **counted; /* in the order of the manifest */
@@ -198,7 +201,8 @@ static FshStatus look_at_records(Verification *verification, const FshSplit *own
 {
     VerifyReport *report = verification->report;
     const size_t known = report->suspect_count;
-    const uint64_t first = report->splits[index].sample_count - own->sample_count;
+    const uint64_t first =
+        verification->skipped_count + report->splits[index].sample_count - own->sample_count;
     if (!reads_records(verification->options))
         return FSH_OK;
     FshStatus status = verify_records(own, verification->options,
@@ -325,10 +329,10 @@ static FshStatus compare_pixels(VerifyReport *report, FshError *error)
 }
 
 /* Compares the sizes, channels and pixel statistics that dataset.json says with those found, only where
- * nothing else is wrong: a missing shard explains the rest. */
+ * nothing else is wrong, a missing shard explains the rest, and where all files were looked at. */
 static FshStatus compare_statistics(VerifyReport *report, FshError *error)
 {
-    if (report->problem_count)
+    if (report->problem_count || report->part.count)
         return FSH_OK;
     FshStatus status = compare_sizes(report, error);
     if (!status)
@@ -416,10 +420,16 @@ static FshStatus verify_dataset(Verification *verification, FshError *error)
         status = verify_opened(verification, error);
         return status ? status : compare_statistics(report, error);
     }
+    uint64_t file = 0;
     for (size_t i = 0; i < report->manifest.split_count && !status; i++) {
         const FshSplitInfo *info = &report->manifest.splits[i];
-        for (size_t f = 0; f < info->file_count && !status; f++) {
+        verification->skipped_count = 0;
+        for (size_t f = 0; f < info->file_count && !status; f++, file++) {
             char path[PATH_MAX];
+            if (file < verification->first_file || file >= verification->end_file) {
+                verification->skipped_count += info->files[f].sample_count;
+                continue;
+            }
             status = file_join(path, sizeof path, verification->folder, info->files[f].name, error);
             if (!status)
                 status = verify_file(verification, path, info->files[f].name, i, error);
@@ -432,24 +442,56 @@ static FshStatus verify_dataset(Verification *verification, FshError *error)
 
 /* ---- all of it ---- */
 
-/* Returns the samples to decode that the manifest promises, for the bar. */
-static uint64_t promised_samples(const char *path)
+/* Chooses the files of the part, and counts the samples that the manifest promises in them, for the bar. */
+static FshStatus choose_files(Verification *verification, const char *path, FshError *error)
 {
+    const Part part = verification->options->part;
     FshManifest manifest = {0};
-    uint64_t count = 0;
-    if (fsh_manifest_load(&manifest, path, NULL))
-        return 0;
-    for (size_t i = 0; i < manifest.split_count; i++)
-        count += manifest.splits[i].sample_count;
+    uint64_t file = 0;
+    verification->end_file = UINT64_MAX;
+    FshStatus status = fsh_manifest_load(&manifest, path, part.count ? error : NULL);
+    if (status)
+        return part.count ? status : FSH_OK;
+    PartScan *scan = part.count ? malloc(sizeof *scan) : NULL;
+    if (part.count && !fsh_container_has(manifest.container, FSH_HAS_METADATA))
+        status =
+            fsh_error_set(error, FSH_ERR_MISMATCH, "--part: the files of %s %s are looked at only together",
+                          fsh_container_name(manifest.container), path);
+    else if (part.count && !scan)
+        status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
+    if (scan)
+        part_scan_init(scan);
+    for (size_t i = 0; i < manifest.split_count && scan; i++) {
+        for (size_t f = 0; f < manifest.splits[i].file_count; f++)
+            part_scan_add(scan, manifest.splits[i].files[f].bytes);
+    }
+    if (scan)
+        part_scan_range(scan, part, &verification->first_file, &verification->end_file);
+    for (size_t i = 0; i < manifest.split_count; i++) {
+        for (size_t f = 0; f < manifest.splits[i].file_count; f++, file++)
+            verification->promised_count += file >= verification->first_file && file < verification->end_file
+                                                ? manifest.splits[i].files[f].sample_count
+                                                : 0;
+    }
+    free(scan);
     fsh_manifest_free(&manifest);
-    return count;
+    return status;
+}
+
+/* Returns whether a file is of the part: the next of the manifest. */
+static bool is_wanted(const FshFileInfo *file, void *context)
+{
+    Verification *verification = context;
+    (void)file;
+    const uint64_t index = verification->asked_count++;
+    return index >= verification->first_file && index < verification->end_file;
 }
 
 static FshCheckLevel check_level(const VerifyOptions *options)
 {
     if (options->level == VERIFY_QUICK)
         return FSH_CHECK_QUICK;
-    return options->overlap ? FSH_CHECK_CONTENTS : FSH_CHECK_RECORDS;
+    return options->overlap && !options->part.count ? FSH_CHECK_CONTENTS : FSH_CHECK_RECORDS;
 }
 
 FshStatus verify_path(const char *path, const VerifyOptions *options, VerifyReport *report, FshError *error)
@@ -458,24 +500,32 @@ FshStatus verify_path(const char *path, const VerifyOptions *options, VerifyRepo
     const double begin = progress_now_seconds();
     uint64_t problem_count = 0;
     FshError failure = {0};
-    *report = (VerifyReport){.path = strdup(path)};
+    *report = (VerifyReport){.path = strdup(path), .part = options->part};
     if (!report->path)
         return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
     if (options->against && !file_is_folder(options->against))
         return fsh_error_set(error, FSH_ERR_NOT_FOUND, "--against: %s is no folder", options->against);
     const bool is_dataset = find_manifest(path, verification.folder);
-    FshStatus status = is_dataset ? verify_names_check(path, error) : FSH_OK;
+    FshStatus status = FSH_OK;
+    if (!is_dataset && options->part.count)
+        status = fsh_error_set(error, FSH_ERR_MISMATCH,
+                               "--part: %s is no dataset with a dataset.json, which tells its files", path);
+    if (is_dataset)
+        status = verify_names_check(path, error);
+    if (!status && is_dataset)
+        status = choose_files(&verification, path, error);
     if (status)
         return status;
-    progress_start(&verification.progress, stderr, "verifying", "samples",
-                   is_dataset ? promised_samples(path) : 0, options->no_progress || !reads_records(options));
+    progress_start(&verification.progress, stderr, "verifying", "samples", verification.promised_count,
+                   options->no_progress || !reads_records(options));
 
-    const FshCounting counting = {
-        .own_bytes = sizeof(VerifyTally), .add = verify_tally_sample, .end = keep_counted};
     const bool counts = options->level == VERIFY_RECORDS && !options->against && !options->pairs;
-    const FshStatus checked =
-        fsh_check_counting(path, check_level(options), options->jobs, visit, counts ? &counting : NULL,
-                           &verification, &problem_count, &failure);
+    const FshCounting counting = {.wants = options->part.count ? is_wanted : NULL,
+                                  .own_bytes = sizeof(VerifyTally),
+                                  .add = counts ? verify_tally_sample : NULL,
+                                  .end = keep_counted};
+    const FshStatus checked = fsh_check_counting(path, check_level(options), options->jobs, visit, &counting,
+                                                 &verification, &problem_count, &failure);
     if (checked == FSH_ERR_MEMORY || checked == FSH_ERR_INTERRUPTED)
         status = fsh_error_set(error, checked, "%s", failure.message);
     else if (checked)
@@ -489,7 +539,7 @@ FshStatus verify_path(const char *path, const VerifyOptions *options, VerifyRepo
     if (!status && report->opened && options->pairs && report->manifest.kind != FSH_KIND_PAIRS)
         status = add_problem(report, FSH_ERR_MISMATCH, path,
                              "--pairs: its samples are single images, there are no pairs to compare", error);
-    if (!status && report->opened && options->against)
+    if (!status && report->opened && options->against && !options->part.count)
         status = missing_images_find(&report->sources, options->against, verification.against.has_recipe,
                                      options->jobs, &report->missing, error);
     for (size_t i = 0; i < verification.counted_count; i++)

@@ -12,6 +12,7 @@
 #define FSHARD_VERIFY_VERIFY_H
 
 #include "formats/fshard.h"
+#include "tools/job/part.h"
 #include "tools/job/stats.h"
 #include "tools/verify/verify_histogram.h"
 #include "tools/verify/verify_missing.h"
@@ -24,7 +25,8 @@ typedef enum VerifyLevel {
 
 typedef struct VerifyOptions {
     VerifyLevel level;
-    bool overlap;        /* look for content that two splits share (not with VERIFY_QUICK) */
+    bool overlap;        /* look for content that two splits share (not with VERIFY_QUICK, nor of a part) */
+    Part part;           /* of the files of the manifest, as equal in bytes as they allow; {0, 0}: all */
     const char *against; /* the source tree to compare with, or NULL */
     bool pairs;          /* compare what the sides of pairs show */
     double likeness_min; /* a pair of less is suspicious */
@@ -58,6 +60,7 @@ typedef struct VerifyReport {
     char *path;
     bool opened;          /* the fields below say something */
     bool from_manifest;   /* not a single file */
+    Part part;            /* {0, 0}: all of it was looked at */
     FshManifest manifest; /* dataset.json, or what the single file says of itself */
     VerifySplit *splits;  /* as in manifest.splits */
     /* From the records (not with VERIFY_QUICK alone). */
@@ -82,8 +85,9 @@ typedef struct VerifyReport {
 } VerifyReport;
 
 /* Checks a dataset, and fills *report. path: whatever fsh_open opens. A path that is missing or cannot be
- * opened is a problem in the report, not a failure. FSH_ERR_MEMORY, FSH_ERR_INTERRUPTED. The report is to be
- * freed in every case. */
+ * opened is a problem in the report, not a failure; but with a part it is one, of which nobody could tell the
+ * part. FSH_ERR_MISMATCH: a part of what has no manifest with files of its own. FSH_ERR_MEMORY,
+ * FSH_ERR_INTERRUPTED. The report is to be freed in every case. */
 FshStatus verify_path(const char *path, const VerifyOptions *options, VerifyReport *report, FshError *error);
 void verify_report_free(VerifyReport *report);
 

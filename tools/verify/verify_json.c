@@ -145,7 +145,11 @@ json_t *verify_to_json(const VerifyReport *report, const VerifyOptions *options)
         failed |= json_object_set_new(object, "class_names", display_names_to_json(&report->manifest));
     if (!failed && report->opened && report->image_count)
         failed |= json_object_set_new(object, "images", images_to_json(report));
-    if (!failed && report->opened && options->against)
+    if (!failed && report->part.count)
+        failed |= json_object_set_new(
+            object, "part",
+            json_pack("[I, I]", (json_int_t)report->part.index, (json_int_t)report->part.count));
+    if (!failed && report->opened && options->against && !report->part.count)
         failed |= json_object_set_new(object, "not_packed", json_integer((json_int_t)report->missing.count));
     if (!failed && report->pair_count)
         failed |=

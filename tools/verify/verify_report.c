@@ -250,7 +250,8 @@ static void print_heading(FILE *stream, const VerifyReport *report)
 const char *verify_claim(char *text, size_t text_bytes, const VerifyReport *report,
                          const VerifyOptions *options)
 {
-    char decoded[64] = "; images were not decoded (--decode does)", compared[64] = "", count[32];
+    char decoded[64] = "; images were not decoded (--decode does)", compared[64] = "", part[64] = "",
+         count[32];
     const char *proved = options->level == VERIFY_QUICK ? "headers, indexes and checksums of files"
                                                         : "checksums of files and records";
     if (report->opened && !report->from_manifest &&
@@ -262,7 +263,9 @@ const char *verify_claim(char *text, size_t text_bytes, const VerifyReport *repo
     if (options->against)
         (void)snprintf(compared, sizeof compared, "; %s compared with their sources",
                        progress_format_count(count, sizeof count, report->compared_count));
-    (void)snprintf(text, text_bytes, "%s%s%s", proved, decoded, compared);
+    if (report->part.count)
+        (void)snprintf(part, sizeof part, "part %u/%u: ", report->part.index, report->part.count);
+    (void)snprintf(text, text_bytes, "%s%s%s%s", part, proved, decoded, compared);
     return text;
 }
 

@@ -27,6 +27,9 @@ void verify_settings_rows(VerifySettings *settings, Option rows[VERIFY_SETTINGS_
          .help = "with --pairs: two sides that are less alike are suspicious"},
         {.name = "overlap", .kind = OPTION_FLAG, .value = &settings->overlap,
          .help = "find images that two splits share"},
+        {.name = "part", .kind = OPTION_TEXT, .value = &settings->part, .argument = "I/N",
+         .help = "check the I-th of N parts of the files, equal in bytes, less what only all files tell; auto: "
+                 "as the job array says, auto/N: where that tells no count"},
         {.name = "html", .kind = OPTION_TEXT, .value = &settings->html, .argument = "FILE",
          .group = "Output",
          .help = "write the report as one page too, with pictures; it needs no network"},
@@ -112,6 +115,7 @@ OptionTable verify_settings_table(const Option *rows)
                     "  fverify --decode --against photos/ shards/\n"
                     "  fverify --html report.html shards/\n"
                     "  fverify --repair fixed.fshard torn.fshard\n"
+                    "  fverify --decode --part auto shards/         # in each task of a job array\n"
                     "  fverify --quick shards/train-00003-of-00016.fshard\n"
                     "  fverify --json shards/ | jq '.datasets[].problems'\n",
         .arguments_min = 1,

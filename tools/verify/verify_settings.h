@@ -8,7 +8,7 @@ typedef struct VerifySettings {
     int64_t jobs;
     bool quick, decode, overlap, pairs, likeness_given, quiet, verbose, json, list, force;
     double likeness_min;
-    const char *against, *html, *extract, *sheet, *repair, *class_names;
+    const char *against, *part, *html, *extract, *sheet, *repair, *class_names;
 } VerifySettings;
 
 /* Sets all options to what they are when not given. */
