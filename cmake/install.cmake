@@ -5,7 +5,7 @@ target_link_libraries(fshard_shared PRIVATE PkgConfig::JANSSON PkgConfig::LMDB P
 set_target_properties(fshard_shared PROPERTIES OUTPUT_NAME fshard VERSION ${PROJECT_VERSION} SOVERSION 0)
 
 # All that is installed, and the demo's make-photos, without the tests: what ./run build makes.
-add_custom_target(programs DEPENDS fresize fpack fverify ftrain make-photos fshard_shared)
+add_custom_target(programs DEPENDS fresize fpack fverify ftrain make-photos fshard_shared completions)
 foreach(plugin fshard-archive fshard-cpu fshard-cuda fshard-vips)
   if(TARGET ${plugin})
     add_dependencies(programs ${plugin})

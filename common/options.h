@@ -1,4 +1,5 @@
-/* options.h - a table of options, from which come parsing, --help, and the list for the man page.
+/* options.h - a table of options, from which come parsing, --help, completion by shells, and the list for the
+ * man page.
  *
  *   struct settings { int64_t max_size; bool force; } s = {.max_size = 256};
  *   const Option options[] = {
@@ -94,6 +95,9 @@ typedef struct Option {
     /* Values of peers, each with a sentence of ours, and "" for a missing or unknown value: added to the
      * error. Ends with a NULL name; may be NULL. */
     const struct OptionForeign *hints;
+    /* OPTION_TEXT: returns the index-th of the values that a shell is to offer, NULL after the last. NULL: none
+     * are known. */
+    const char *(*suggest)(size_t index);
     const char *alias; /* an older spelling that is accepted ("src"), or NULL; not listed */
     const char *group; /* heading in --help; NULL: as the row before */
     bool *given;       /* set to true if the option was on the command line or in a file; may be NULL */
@@ -170,6 +174,10 @@ bool options_find_choice(const Option *option, const char *text, int *index_ret)
 
 /* Prints --help-options: one spelling a line, for the test that compares man pages with the table. */
 void options_print_list(const OptionTable *table, FILE *stream);
+
+/* Prints --help-completion SHELL: the script by which bash, zsh or fish completes options, choices and names
+ * of files. Returns false, and prints nothing, for any other shell. */
+bool options_print_completion(const OptionTable *table, const char *shell, FILE *stream);
 
 /* Calls visit for each option in table order, --help and --version last. The test of the man pages uses
  * it. */

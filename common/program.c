@@ -111,11 +111,14 @@ static int run_program(int argc, char **argv, const OptionTable *table, void *se
     FshError error = {0};
     OptionArguments arguments = {0};
     bool partial = false;
-    /* For the test that compares man pages with the table; users do not need it. */
+    /* For the test that compares man pages with the table, and for the build; users need neither. */
     if (argc == 2 && strcmp(argv[1], "--help-options") == 0) {
         options_print_list(table, stdout);
         return EXIT_OK;
     }
+    if (argc == 3 && strcmp(argv[1], "--help-completion") == 0 &&
+        options_print_completion(table, argv[2], stdout))
+        return EXIT_OK;
     FshStatus status = options_parse(table, argc, argv, &arguments, &error);
     if (!status && arguments.help) {
         options_print_help(table, stdout);

@@ -8,7 +8,7 @@
  * could be written, and returns the exit status: 0 done; 1 finished, but inputs failed, or a failure; 2
  * usage; 128 + signal (130, 143) interrupted, or 75 where the program can go on later
  * (interrupt_install_requeue). `PROGRAM --help-options` prints one spelling of an option a line, for the test
- * of the man pages. */
+ * of the man pages; `PROGRAM --help-completion SHELL` the script that cmake/completion.cmake installs. */
 #ifndef FSHARD_COMMON_PROGRAM_H
 #define FSHARD_COMMON_PROGRAM_H
 

@@ -15,6 +15,9 @@ for program in fresize fpack fverify ftrain; do
     "$prefix/bin/$program" --version | grep -q "^$program (fshard) [0-9]" || fail "$program --version does not name itself"
     [ -f "$prefix/share/man/man1/$program.1" ] || fail "no man page for $program"
 done
+for completion in bash-completion/completions/fpack zsh/site-functions/_fpack fish/vendor_completions.d/fpack.fish; do
+    [ -s "$prefix/share/$completion" ] || fail "no $completion"
+done
 for plugin in archive cpu; do
     [ -f "$prefix/lib/fshard/libfshard-$plugin.so" ] || fail "no libfshard-$plugin.so"
 done

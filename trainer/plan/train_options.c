@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "trainer/plan/recipe.h"
 #include "trainer/plan/train_hints.h"
 
 static const char summary[] =
@@ -63,6 +64,17 @@ static size_t add(Option *rows, const Option *own, size_t count)
     return count;
 }
 
+static const char *suggest_recipe(size_t index)
+{
+    return recipe_files[index].name;
+}
+
+static const char *suggest_model(size_t index)
+{
+    const Model *model = model_at(index);
+    return model ? model->name : NULL;
+}
+
 /* Each row has two lines: the option, and its help. */
 /* clang-format off */
 /* Writes the rows of what a run is of. */
@@ -80,7 +92,7 @@ static size_t start_rows(TrainOptions *o, Option *rows)
          .marks = OPTION_FREE | OPTION_NOT_IN_FILE, .uses = USE_LEARN | USE_PREDICTS | USE_COMPARE,
          .help = "use an output folder that is not empty, and replace an earlier run's files in it"},
         {.name = "recipe", .kind = OPTION_TEXT, .value = &o->recipe, .argument = "NAME",
-         .marks = OPTION_FREE | OPTION_NOT_IN_FILE, .uses = USE_ANY,
+         .suggest = suggest_recipe, .marks = OPTION_FREE | OPTION_NOT_IN_FILE, .uses = USE_ANY,
          .help = "values for options as others have trained, by name (see --list-recipes) or from a file; "
                  "--config and the command line win"},
         {.name = "list-recipes", .kind = OPTION_FLAG, .value = &o->list_recipes,
@@ -102,7 +114,7 @@ static size_t network_rows(TrainOptions *o, Option *rows)
 {
     const Option own[] = {
         {.name = "model", .letter = 'm', .kind = OPTION_TEXT, .value = &o->model, .argument = "NAME",
-         .alias = "arch", .group = "Network",
+         .alias = "arch", .group = "Network", .suggest = suggest_model,
          .help = "the network; see --list-models; resnet18, or unet for pairs, unless given; --evaluate "
                  "takes the one that the weights name"},
         {.name = "list-models", .kind = OPTION_FLAG, .value = &o->list_models,
