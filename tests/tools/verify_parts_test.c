@@ -20,7 +20,8 @@ static const char *make_dataset(TestFolder *folder)
 
 /* Runs fverify --json --part index/PARTS with an option or NULL. Returns its one dataset; *whole_ret is to be
  * freed. */
-static json_t *verify_part(int status, const char *packed, unsigned index, const char *option, json_t **whole_ret)
+static json_t *verify_part(int status, const char *packed, unsigned index, const char *option,
+                           json_t **whole_ret)
 {
     char part[32];
     (void)snprintf(part, sizeof part, "%u/%d", index, PARTS);

@@ -2,8 +2,8 @@
  * output.
  *
  * Where many machines pack one dataset, each leaves the blueprint in a hidden file beside its outputs,
- * .fpack-plan.json: the same bytes whichever of N parts wrote it. `fpack --merge` needs it, and not the source. One
- * machine alone makes its manifest by the same calls, so that both come to the same bytes.
+ * .fpack-plan.json: the same bytes whichever of N parts wrote it. `fpack --merge` needs it, and not the
+ * source. One machine alone makes its manifest by the same calls, so that both come to the same bytes.
  *
  * Threads: a Blueprint belongs to one thread at a time. */
 #ifndef FSHARD_PACK_BLUEPRINT_H
@@ -40,7 +40,8 @@ FshFileInfo *blueprint_output(const Blueprint *blueprint, size_t index, FshSplit
 /* Makes what part_scan_range finds the outputs of a part by: *scan_ret, to be freed. FSH_ERR_MEMORY. */
 FshStatus blueprint_scan(const Blueprint *blueprint, PartScan **scan_ret, FshError *error);
 
-/* Finds what a part of the plan packs, outputs *begin_ret .. *end_ret - 1; part {0, 0}: all. FSH_ERR_MEMORY. */
+/* Finds what a part of the plan packs, outputs *begin_ret .. *end_ret - 1; part {0, 0}: all.
+ * FSH_ERR_MEMORY. */
 FshStatus blueprint_part(const Blueprint *blueprint, Part part, size_t *begin_ret, size_t *end_ret,
                          FshError *error);
 

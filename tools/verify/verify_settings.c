@@ -28,8 +28,8 @@ void verify_settings_rows(VerifySettings *settings, Option rows[VERIFY_SETTINGS_
         {.name = "overlap", .kind = OPTION_FLAG, .value = &settings->overlap,
          .help = "find images that two splits share"},
         {.name = "part", .kind = OPTION_TEXT, .value = &settings->part, .argument = "I/N",
-         .help = "check the I-th of N parts of the files, equal in bytes, less what only all files tell; auto: "
-                 "as the job array says, auto/N: where that tells no count"},
+         .help = "check the I-th of N parts of the files, equal in bytes, less what only all files tell; "
+                 "auto: as the job array says, auto/N: where that tells no count"},
         {.name = "html", .kind = OPTION_TEXT, .value = &settings->html, .argument = "FILE",
          .group = "Output",
          .help = "write the report as one page too, with pictures; it needs no network"},
