@@ -539,10 +539,10 @@ typedef struct FshProblem {
 
 typedef void (*FshProblemVisit)(const FshProblem *problem, void *context);
 
-/* Who wants to check some files only, or to count samples while fsh_check has them at hand, instead of reading
- * all of them again. wants returns whether a file is to be checked; it is asked once for each of the manifest,
- * in its order, before anything is read; NULL: all are. Of some files alone, counts of classes are not compared
- * with the manifest's. add, NULL where nothing is counted, gets
+/* Who wants to check some files only, or to count samples while fsh_check has them at hand, instead of
+ * reading all of them again. wants returns whether a file is to be checked; it is asked once for each of the
+ * manifest, in its order, before anything is read; NULL: all are. Of some files alone, counts of classes are
+ * not compared with the manifest's. add, NULL where nothing is counted, gets
  * each sample that is whole, in the order of its file, from the thread that checks the file; false: this one
  * wants a closer look. end comes file by file, in the order of the manifest, for those in which nothing is
  * wrong and every add was true: what it is not called for is to be looked at by itself. Both get the same

@@ -121,8 +121,8 @@ static FshStatus part_of_array(const char *option, const ArraySystem *system, ui
     return FSH_OK;
 }
 
-/* Finds the part by what the systems tell that do, or do not, tell counts. *teller_ret: the last of them, NULL
- * if this is no task of theirs. */
+/* Finds the part by what the systems tell that do, or do not, tell counts. *teller_ret: the last of them,
+ * NULL if this is no task of theirs. */
 static FshStatus ask_systems(const char *option, bool with_counts, uint32_t count, Part *part,
                              const ArraySystem **teller_ret, FshError *error)
 {

@@ -30,8 +30,8 @@ typedef struct Part {
 } Part;
 
 /* Reads the value of --part into *part: "3/8"; "auto", which takes both numbers from the job array that this
- * task belongs to; or "auto/8", which takes the index from there and says the count, where the system does not
- * tell it. Systems that are known, each a row of the table in part.c:
+ * task belongs to; or "auto/8", which takes the index from there and says the count, where the system does
+ * not tell it. Systems that are known, each a row of the table in part.c:
  *
  *   Slurm               SLURM_ARRAY_TASK_ID of _MIN to _MAX by _STEP; _COUNT tells of gaps
  *   Kubernetes          JOB_COMPLETION_INDEX of an Indexed Job, from 0; no count
