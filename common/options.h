@@ -1,5 +1,5 @@
-/* options.h - a table of options, from which come parsing, --help, completion by shells, and the list for the
- * man page.
+/* options.h - a table of options, from which come parsing, --help, completion by shells, and the list for
+ * the man page.
  *
  *   struct settings { int64_t max_size; bool force; } s = {.max_size = 256};
  *   const Option options[] = {
@@ -95,8 +95,8 @@ typedef struct Option {
     /* Values of peers, each with a sentence of ours, and "" for a missing or unknown value: added to the
      * error. Ends with a NULL name; may be NULL. */
     const struct OptionForeign *hints;
-    /* OPTION_TEXT: returns the index-th of the values that a shell is to offer, NULL after the last. NULL: none
-     * are known. */
+    /* OPTION_TEXT: returns the index-th of the values that a shell is to offer, NULL after the last. NULL:
+     * none are known. */
     const char *(*suggest)(size_t index);
     const char *alias; /* an older spelling that is accepted ("src"), or NULL; not listed */
     const char *group; /* heading in --help; NULL: as the row before */
