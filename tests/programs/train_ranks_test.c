@@ -454,7 +454,7 @@ TEST_IN_FOLDER(test_ranks_that_were_started_differently_do_not_train, folder)
         {"", "", "--checkpoint-interval", "2",
          "alike: --checkpoint-interval is 2 on rank 1 and 0 on rank 0;"},
         {"", "", "--val-batch-size", "2", "alike: --val-batch-size is 2 on rank 1 and 0 on rank 0;"},
-        {"", "", "--cache", "pixels", "alike: --cache is pixels on rank 1 and none on rank 0;"},
+        {"", "", "--cache", "pixels", "alike: --cache is pixels on rank 1 and auto on rank 0;"},
         {"", "", "--on-error", "skip", "alike: --on-error is skip on rank 1 and stop on rank 0;"},
         {"", "", "--profile", "2", "alike: --profile is 2 on rank 1 and 0 on rank 0;"},
         {"--amp", "bf16", "--flip-tta", "",

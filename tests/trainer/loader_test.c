@@ -152,39 +152,29 @@ TEST_IN_FOLDER(test_batches_do_not_depend_on_the_number_of_workers, folder)
     fsh_close(&dataset);
 }
 
-/* Takes batches until `seconds` are over, or the number of active workers is in least..most; each takes
- * `pause_us`. Appends what they hold to digests and returns how many there are. */
-static size_t take_until(Loader *loader, int least, int most, double seconds, unsigned pause_us,
-                         uint64_t *digests, size_t count, size_t room)
-{
-    const double end = progress_now_seconds() + seconds;
-    while (progress_now_seconds() < end && count < room &&
-           (loader_active_workers(loader) < least || loader_active_workers(loader) > most)) {
-        const Batch *batch = next_batch(loader);
-        assert_non_null(batch);
-        digests[count++] = XXH3_64bits(batch->pixels, (size_t)16 * PIXELS);
-        (void)usleep(pause_us);
-    }
-    return count;
-}
+enum { DIGESTS_MOST = 1 << 17 };
 
-TEST_IN_FOLDER(test_workers_join_and_rest_and_batches_stay_the_same, folder)
+/* Lets a loader of some of `most` workers run until the number of those that take part is in least..end, for
+ * a minute at most; the consumer takes pause_us for a batch. Then checks that one worker makes the same
+ * batches. */
+static void check_change(LoaderOptions options, int most, int least, int end, unsigned pause_us)
 {
-    enum { ROOM = 1 << 17 };
-    FshDataset *dataset = open_dataset(folder, &jpeg_spec);
-    LoaderOptions options = make_options(dataset, true);
-    uint64_t *digests = calloc(ROOM, sizeof *digests);
-    options.workers = 1;
-    options.workers_most = 4;
+    uint64_t *digests = calloc(DIGESTS_MOST, sizeof *digests);
+    const double deadline = progress_now_seconds() + 60;
+    size_t count = 0;
+    options.workers_most = most;
     Loader *loader = open_loader(&options);
-    assert_int_equal(loader_active_workers(loader), 1);
-    loader_start(loader, 0, ROOM);
-    size_t count = take_until(loader, 2, 4, 20, 0, digests, 0, ROOM);
-    assert_true(loader_active_workers(loader) > 1);
-    count = take_until(loader, 1, 1, 20, 3000, digests, count, ROOM);
-    assert_int_equal(loader_active_workers(loader), 1);
+    assert_int_equal(loader_active_workers(loader), options.workers);
+    loader_start(loader, 0, DIGESTS_MOST);
+    int active = options.workers;
+    while ((active < least || active > end) && count < DIGESTS_MOST && progress_now_seconds() < deadline) {
+        digests[count++] = XXH3_64bits(next_batch(loader)->pixels, (size_t)16 * PIXELS);
+        (void)usleep(pause_us);
+        active = loader_active_workers(loader);
+    }
+    assert_in_range(active, least, end);
     loader_free(&loader);
-    options.workers_most = 1;
+    options.workers = options.workers_most = 1;
     loader = open_loader(&options);
     loader_start(loader, 0, count);
     for (size_t i = 0; i < count; i++)
@@ -192,6 +182,16 @@ TEST_IN_FOLDER(test_workers_join_and_rest_and_batches_stay_the_same, folder)
     assert_int_equal(loader_active_workers(loader), 1);
     loader_free(&loader);
     free(digests);
+}
+
+TEST_IN_FOLDER(test_workers_join_and_rest_and_batches_stay_the_same, folder)
+{
+    FshDataset *dataset = open_dataset(folder, &jpeg_spec);
+    LoaderOptions options = make_options(dataset, true);
+    options.workers = 1;
+    check_change(options, 4, 2, 4, 0);
+    options.workers = 7;
+    check_change(options, 8, 1, 3, 20000);
     fsh_close(&dataset);
 }
 

@@ -552,6 +552,65 @@ TEST(test_batches_ahead_follow_their_size_and_the_device)
     }
 }
 
+TEST(test_sources_are_alike_where_images_are_decoded_in_full)
+{
+    static const struct {
+        uint32_t short_edge, crop;
+        CropMode mode;
+        int device;
+        bool in_ram, on_gpu;
+    } cases[] = {
+        {160, 128, CROP_RESIZED, DEVICE_CUDA, true, true},
+        {255, 128, CROP_RESIZED, DEVICE_CUDA, true, true},
+        {256, 128, CROP_RESIZED, DEVICE_CUDA, false, false},
+        {500, 32, CROP_PADDED, DEVICE_CUDA, true, true},
+        {160, 128, CROP_RESIZED, DEVICE_CPU, true, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Case made = make_case((Facts){500, 3, false, 1000, false});
+        made.options.compute.device = cases[i].device;
+        made.options.image.train_crop_size = cases[i].crop;
+        made.options.image.train_crop_mode = cases[i].mode;
+        assert_ok(plan_case(&made), &made.error);
+        assert_int_equal(plan_source_is_alike(&made.plan, pixel_source_type("planes"), cases[i].short_edge),
+                         cases[i].in_ram);
+        assert_int_equal(plan_source_is_alike(&made.plan, pixel_source_type("gpu"), cases[i].short_edge),
+                         cases[i].on_gpu);
+    }
+}
+
+/* What a GPU does not render, or not to the bit. */
+TEST(test_a_gpu_is_left_out_where_its_pixels_are_not_alike)
+{
+    for (int i = 0; i < 5; i++) {
+        Case made = make_case((Facts){160, 3, false, 1000, i == 4});
+        made.options.compute.device = DEVICE_CUDA;
+        made.options.views.interpolation = i == 1 ? INTERPOLATION_BICUBIC : INTERPOLATION_BILINEAR;
+        made.options.views.erasing.probability = i >= 2 && i < 4 ? 0.5 : 0;
+        made.options.views.erasing.fill = i == 3 ? ERASING_PIXEL : ERASING_CONST;
+        made.options.views.noise = i == 4 ? 0.1 : 0;
+        assert_ok(plan_case(&made), &made.error);
+        assert_int_equal(plan_source_is_alike(&made.plan, pixel_source_type("gpu"), 160), i == 0 || i == 2);
+        assert_true(plan_source_is_alike(&made.plan, pixel_source_type("pixels"), 160));
+    }
+}
+
+TEST(test_the_way_of_feeding_is_open_unless_given)
+{
+    Case made = make_case((Facts){32, 3, true, 1000, false});
+    assert_ok(plan_case(&made), &made.error);
+    assert_true(made.plan.cache_follows);
+    assert_string_equal(made.plan.source->name, "records");
+    made.options.data.cache = PIXEL_CACHE_NONE;
+    assert_ok(plan_case(&made), &made.error);
+    assert_false(made.plan.cache_follows);
+    made.options.data.cache = OPTION_AUTO;
+    made.options.compute.device = DEVICE_CUDA;
+    made.options.data.decode = DECODE_GPU;
+    assert_ok(plan_case(&made), &made.error);
+    assert_false(made.plan.cache_follows);
+}
+
 TEST(test_precision_follows_device_and_network)
 {
     static const struct {

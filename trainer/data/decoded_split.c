@@ -93,6 +93,18 @@ int64_t decoded_split_label(const DecodedSplit *split, uint64_t sample)
 
 /* ---- of a source's row ---- */
 
+PixelExtent decoded_source_extent(const PixelSource *source)
+{
+    const DecodedSplit *split = decoded_split_of(source);
+    PixelExtent extent = {.bytes = split->bytes};
+    for (uint64_t i = 0; split->images && i < split->sample_count * split->sides; i++) {
+        const DecodedImage *image = &split->images[i];
+        const uint32_t edge = image->width < image->height ? image->width : image->height;
+        extent.short_edge = edge > extent.short_edge ? edge : extent.short_edge;
+    }
+    return extent;
+}
+
 uint64_t decoded_source_ram_bytes(const PixelSource *source)
 {
     return decoded_split_of(source)->bytes;

@@ -122,6 +122,7 @@ int64_t decoded_split_label(const DecodedSplit *split, uint64_t sample);
 
 /* Functions of a DecodedSource's row. */
 uint64_t decoded_source_ram_bytes(const PixelSource *source);
+PixelExtent decoded_source_extent(const PixelSource *source);
 /* Opens a sample whose images lie in RAM. */
 FshStatus decoded_source_open_sample(const PixelSource *source, SampleLoader *samples, uint64_t turn,
                                      uint64_t sample, SampleInfo *info, FshError *error);

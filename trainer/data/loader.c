@@ -47,8 +47,7 @@ static FshStatus make_samples(const Loader *loader, SampleLoader **samples, FshE
                              .target_field = loader->options.target_field,
                              .label_places = loader->options.label_places,
                              .inputs_alone = loader->options.inputs_alone,
-                             .seed = loader->options.seed,
-                             .measure = loader->options.measure};
+                             .seed = loader->options.seed};
     memcpy(options.fill, loader->options.fill, sizeof options.fill);
     return sample_loader_new(samples, &options, &loader->checksums, error);
 }
@@ -170,6 +169,7 @@ FshStatus loader_new(Loader **loader, const LoaderOptions *options, FshError *er
         made->sampler.repeats = (uint64_t)options->sampling.repeats;
     made->step_count = sampler_step_count(&made->sampler);
     made->slot_count = options->batches_ahead + 1;
+    made->measures = options->measure;
     made->control = worker_control_start(options->workers, options->workers_most > options->workers
                                                                ? options->workers_most
                                                                : options->workers);
@@ -462,6 +462,13 @@ int loader_active_workers(Loader *loader)
     const int active = loader->control.active;
     (void)pthread_mutex_unlock(&loader->mutex);
     return active;
+}
+
+void loader_end_measuring(Loader *loader)
+{
+    (void)pthread_mutex_lock(&loader->mutex);
+    loader->measures = false;
+    (void)pthread_mutex_unlock(&loader->mutex);
 }
 
 void loader_statistics(Loader *loader, LoaderStatistics *statistics)

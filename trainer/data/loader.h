@@ -66,7 +66,7 @@ typedef struct LoaderOptions {
     /* channels values: the pixels of a skipped sample, of padding and of what is erased; the mean is kind to
      * batch norm */
     uint8_t fill[4];
-    bool measure; /* where the time goes, for loader_statistics */
+    bool measure; /* where the time goes, for loader_statistics, until loader_end_measuring */
     /* What samples are rendered from. Borrowed, of the same split; may be loaded later, before loader_start.
      * NULL: records. */
     const PixelSource *source;
@@ -148,6 +148,8 @@ typedef struct LoaderStatistics {
     uint64_t page_reads; /* pages that a worker waited for (major faults; measure) */
 } LoaderStatistics;
 
+/* Measures no longer where the time goes. */
+void loader_end_measuring(Loader *loader);
 /* Copies the statistics. */
 void loader_statistics(Loader *loader, LoaderStatistics *statistics);
 

@@ -55,6 +55,7 @@ struct Loader {
     pthread_cond_t ready;
     bool mutex_made, work_made, join_made, ready_made;
     bool stop;
+    bool measures;                   /* until loader_end_measuring */
     bool handed_out;                 /* the consumer has batch `consumed` - 1 */
     uint64_t next_batch, next_place; /* the next chunk to take */
     uint64_t end_batch;              /* one more than the last batch */

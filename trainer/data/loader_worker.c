@@ -117,6 +117,8 @@ static void collect_statistics(Loader *loader, LoaderWorker *worker)
     all->busy_seconds += worker->busy_seconds;
     all->cpu_seconds += worker->cpu_seconds;
     all->page_reads += worker->page_reads;
+    worker->busy_seconds = worker->cpu_seconds = 0;
+    worker->page_reads = 0;
     *counted = (SampleStatistics){0};
 }
 
@@ -191,8 +193,10 @@ void *loader_worker_main(void *argument)
         if (loader->stop)
             break;
         Chunk chunk = take_chunk(loader);
+        const bool measures = loader->measures;
         (void)pthread_mutex_unlock(&loader->mutex);
-        if (loader->options.measure)
+        sample_loader_measure(worker->samples, measures);
+        if (measures)
             fill_measured(worker, &chunk);
         else
             fill_chunk(worker, &chunk);

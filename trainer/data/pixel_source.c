@@ -16,7 +16,8 @@ static const PixelSourceType *const types[] = {&source_records, &source_pixels, 
 
 const char *const pixel_source_caches[] = {"none", "ram", "lock", "pixels", "planes", "gpu", NULL};
 const char pixel_source_caches_help[] =
-    "before the first step: none, bring the dataset into memory (ram), "
+    "auto: as soon as the first steps tell that the run wins by it, decode into memory; "
+    "else, before the first step: none, bring the dataset into memory (ram), "
     "lock it there too (lock), or decode it "
     "into memory as RGB (pixels), as a JPEG's 4:2:0 in half of that (planes), or into the GPU's (gpu)";
 
@@ -108,6 +109,11 @@ FshStatus pixel_source_check_room(const PixelSource *source, uint64_t bytes, uin
         progress_format_bytes(needed, sizeof needed, bytes), ranks,
         progress_format_bytes(available, sizeof available, free_bytes),
         processes > 1 ? ", start fewer ranks" : "", source->type->instead);
+}
+
+PixelExtent pixel_source_extent(const PixelSource *source)
+{
+    return source && source->type->extent ? source->type->extent(source) : (PixelExtent){0};
 }
 
 uint64_t pixel_source_ram_bytes(const PixelSource *source)

@@ -58,6 +58,12 @@ typedef enum PixelResidence {
     PIXELS_ON_DEVICE,
 } PixelResidence;
 
+/* How large the images of a split are. */
+typedef struct PixelExtent {
+    uint64_t bytes;      /* of all, as the source keeps them */
+    uint32_t short_edge; /* pixels: the longest of all images' short edges */
+} PixelExtent;
+
 /* A row. Functions that are NULL have nothing to do. */
 typedef struct PixelSourceType {
     const char *name;
@@ -81,6 +87,8 @@ typedef struct PixelSourceType {
     FshStatus (*load)(PixelSource *source, FshError *error);
     /* Writes what load has done as a line without newline; leaves "" where there is nothing to tell. */
     FshStatus (*tell)(const PixelSource *source, char *line, size_t line_bytes, FshError *error);
+    /* Returns how large the images are, once they are measured. NULL: nobody knows. */
+    PixelExtent (*extent)(const PixelSource *source);
     /* Returns the bytes of RAM that the images take, 0 before measure. */
     uint64_t (*ram_bytes)(const PixelSource *source);
     /* Closes what open, measure and load have opened; the store is freed by the caller. */
@@ -144,6 +152,8 @@ FshStatus pixel_source_load(PixelSource *source, FshError *error);
  * cannot be found out. */
 FshStatus pixel_source_tell(const PixelSource *source, char *line, size_t line_bytes, FshError *error);
 
+/* Returns how large the images of a source are; zeros where that is not known, and for NULL. */
+PixelExtent pixel_source_extent(const PixelSource *source);
 /* Returns the bytes of RAM that the images of a source take once loaded; 0 before it is measured, and for
  * NULL. */
 uint64_t pixel_source_ram_bytes(const PixelSource *source);

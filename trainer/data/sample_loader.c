@@ -29,6 +29,7 @@ struct SampleLoader {
         expand[SIDES]; /* fields hold what this makes pixels of; NULL: they are as their codecs say */
     unsigned sides;
     SampleStatistics statistics;
+    bool measures;
     double mark; /* when the stage in hand began */
 };
 
@@ -85,9 +86,14 @@ SampleStatistics *sample_loader_statistics(SampleLoader *loader)
     return &loader->statistics;
 }
 
+void sample_loader_measure(SampleLoader *loader, bool measures)
+{
+    loader->measures = measures;
+}
+
 void sample_loader_stage(SampleLoader *loader, SampleStage stage)
 {
-    if (!loader->options.measure)
+    if (!loader->measures)
         return;
     double now = progress_now_seconds();
     loader->statistics.seconds[stage] += now - loader->mark;
@@ -96,7 +102,7 @@ void sample_loader_stage(SampleLoader *loader, SampleStage stage)
 
 static void begin_stages(SampleLoader *loader)
 {
-    if (loader->options.measure)
+    if (loader->measures)
         loader->mark = progress_now_seconds();
 }
 

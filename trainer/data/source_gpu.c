@@ -148,6 +148,7 @@ const PixelSourceType source_gpu = {
     .measure = decoded_source_measure,
     .load = load,
     .tell = decoded_source_tell,
+    .extent = decoded_source_extent,
     .close = decoded_source_close,
     .open_sample = pixel_source_open_record,
     .render = render,

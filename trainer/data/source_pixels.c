@@ -14,6 +14,7 @@ const PixelSourceType source_pixels = {
     .measure = decoded_source_measure,
     .load = decoded_source_load_ram,
     .tell = decoded_source_tell,
+    .extent = decoded_source_extent,
     .ram_bytes = decoded_source_ram_bytes,
     .close = decoded_source_close,
     .prefetch = decoded_source_prefetch,

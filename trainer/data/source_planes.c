@@ -201,6 +201,7 @@ const PixelSourceType source_planes = {
     .measure = measure,
     .load = decoded_source_load_ram,
     .tell = decoded_source_tell,
+    .extent = decoded_source_extent,
     .ram_bytes = decoded_source_ram_bytes,
     .close = decoded_source_close,
     .prefetch = decoded_source_prefetch,

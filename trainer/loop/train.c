@@ -322,6 +322,7 @@ static FshStatus run_epochs(Training *training, FshError *error)
     const uint64_t first = plan_steps_before(plan, state->epoch) + state->step;
     FshStatus status = FSH_OK;
     loader_start(session->train, first, plan->total_steps - first);
+    session_feed_start(&training->feed, session, first);
     while (!status && !state->finished && state->epoch < plan->epochs)
         status = run_epoch(training, error);
     console_clear(&session->console);

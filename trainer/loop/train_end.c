@@ -208,12 +208,13 @@ FshStatus training_print_json(const Training *training, uint64_t skipped, FshErr
 {
     const RunState *state = &training->state;
     json_t *object = json_pack(
-        "{s:o, s:s, s:I, s:f, s:f, s:f, s:f, s:i, s:b, s:I}", "output", json_text(training->record.folder),
-        "model", training->session.plan.model->name, "epochs", (json_int_t)state->epoch, "seconds",
-        training_seconds(training), "images_per_second", images_per_second(training), "evaluation_seconds",
-        state->evaluation_seconds, "loader_bound_percent", loader_share(training), "workers",
-        loader_active_workers(training->session.train), "stopped_early", training->stopped_early,
-        "skipped_samples", (json_int_t)skipped);
+        "{s:o, s:s, s:I, s:f, s:f, s:f, s:f, s:i, s:s, s:b, s:I}", "output",
+        json_text(training->record.folder), "model", training->session.plan.model->name, "epochs",
+        (json_int_t)state->epoch, "seconds", training_seconds(training), "images_per_second",
+        images_per_second(training), "evaluation_seconds", state->evaluation_seconds, "loader_bound_percent",
+        loader_share(training), "workers", loader_active_workers(training->session.train), "fed_from",
+        training->session.plan.source->name, "stopped_early", training->stopped_early, "skipped_samples",
+        (json_int_t)skipped);
     if (object && state->best.any)
         set_best(object, "", &state->best);
     if (object && state->best_average.any)

@@ -8,7 +8,7 @@
 #include "trainer/loop/run_files.h"
 #include "trainer/loop/run_report.h"
 #include "trainer/loop/run_resume.h"
-#include "trainer/session/session.h"
+#include "trainer/session/session_feed.h"
 
 /* A step that is under way: what is needed of it when its loss arrives. Written when the step begins. */
 typedef struct StepNote {
@@ -29,7 +29,8 @@ typedef struct Training {
      * save_if_best. */
     BestEpoch best_before[RUN_AVERAGE + 1];
     RunReport *report;
-    RunState state; /* after the steps whose results have arrived, which is what a checkpoint holds; written
+    SessionFeed feed; /* started with the loader; then of the steps */
+    RunState state;   /* after the steps whose results have arrived, which is what a checkpoint holds; written
                      * by end_step */
     /* Steps that were begun but are not in state yet: the ring's first is state.step. Written by begin_step
      * and end_step. */

@@ -189,6 +189,7 @@ static void note_step(Training *training, const Epoch *epoch, const StepNote *no
         training->profile_before_count++;
     }
     state->wait_seconds += note->data_seconds;
+    session_feed_note(&training->feed, state->steps_done - 1, seconds - note->data_seconds);
     state->epoch_seconds += seconds;
     state->epoch_wait_seconds += note->data_seconds;
     StepReport report = report_step(training, epoch, step, now, seconds, note->data_seconds);
@@ -291,6 +292,18 @@ static FshStatus take_batch(Training *training, uint64_t number, const Batch **b
     return ranks_agree(session->communicator, status, error);
 }
 
+/* Lets the way in which the run is fed be changed, if that is due. */
+static FshStatus look_at_feed(Training *training, FshError *error)
+{
+    const RunState *state = &training->state;
+    const FeedMoment now = {state->steps_done, state->step_seconds, state->wait_seconds};
+    if (training->under_way > 0 || !session_feed_is_due(&training->feed, state->steps_done))
+        return FSH_OK;
+    const FshStatus status = session_feed_look(&training->feed, &training->session, &now, error);
+    training->lap_seconds = progress_now_seconds(); /* it is no part of the step */
+    return status;
+}
+
 static FshStatus begin_step(Training *training, Epoch *epoch, FshError *error)
 {
     Session *session = &training->session;
@@ -299,7 +312,9 @@ static FshStatus begin_step(Training *training, Epoch *epoch, FshError *error)
     if (training->under_way == 0)
         training->lap_seconds = progress_now_seconds();
     const uint64_t number = training->state.steps_done + training->under_way;
-    FshStatus status = take_batch(training, number, &batch, note, error);
+    FshStatus status = look_at_feed(training, error);
+    if (!status)
+        status = take_batch(training, number, &batch, note, error);
     if (status)
         return stop_for_failure(training, epoch, status, error);
     memcpy(note->samples, batch->samples, (size_t)session->plan.train_spec.batch * sizeof *note->samples);
@@ -318,7 +333,7 @@ static FshStatus begin_step(Training *training, Epoch *epoch, FshError *error)
 
 /* Returns whether no further step may begin until those under way have ended: the state after the last one is
  * needed (for a checkpoint or a signal), the last update was skipped, so that the run may have to stop at
- * that very step, or a step is measured. */
+ * that very step, or a step is measured, or the loader may be changed. */
 static bool holds_back(const Training *training)
 {
     const uint64_t interval = training->checkpoint_interval,
@@ -326,7 +341,8 @@ static bool holds_back(const Training *training)
     const uint64_t number = training->state.steps_done + training->under_way;
     return ranks_interrupted(training->session.communicator) || training->updates_missed > 0 ||
            (interval && begun % interval == 0) || training_profiles(training, number) ||
-           training_profiles(training, number - 1);
+           training_profiles(training, number - 1) || session_feed_is_due(&training->feed, number) ||
+           session_feed_is_alone(&training->feed, number - 1);
 }
 
 FshStatus training_steps(Training *training, Epoch *epoch, FshError *error)

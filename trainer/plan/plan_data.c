@@ -11,7 +11,7 @@ DataOptions data_options_default(void)
     return (DataOptions){
         .train_split = "train",
         .on_error = TRAIN_STOP,
-        .cache = PIXEL_CACHE_NONE,
+        .cache = OPTION_AUTO,
         .decode = DECODE_CPU,
     };
 }
@@ -37,7 +37,8 @@ size_t data_options_rows(DataOptions *o, Option *rows)
          .help = "threads that decode and augment ahead of training; 0: as many as it takes, so that "
                  "training does not wait"},
         {.name = "cache", .kind = OPTION_CHOICE, .value = &o->cache, .argument = "HOW",
-         .choices = pixel_source_caches, .marks = OPTION_FREE | OPTION_ALIKE, .uses = USE_DATASET,
+         .has_auto = true, .choices = pixel_source_caches, .marks = OPTION_FREE | OPTION_ALIKE,
+         .uses = USE_DATASET,
          .help = pixel_source_caches_help},
         {.name = "decode", .kind = OPTION_CHOICE, .value = &o->decode, .argument = "WHERE",
          .choices = decode_choices, .uses = USE_SAMPLES,
@@ -142,7 +143,8 @@ static FshStatus check_cache(const TrainPlan *plan, const TrainingData *data, Fs
 
 FshStatus plan_source(TrainPlan *plan, const TrainOptions *options, const TrainingData *data, FshError *error)
 {
-    const char *cache = pixel_source_caches[options->data.cache];
+    const bool automatic = options->data.cache == OPTION_AUTO;
+    const char *cache = pixel_source_caches[automatic ? PIXEL_CACHE_NONE : options->data.cache];
     const PixelSourceType *records = pixel_source_type("records"),
                           *cached = pixel_source_of_option("cache", cache),
                           *decoding = options->data.decode == DECODE_GPU ? pixel_source_type("nvjpeg") : NULL;
@@ -154,12 +156,31 @@ FshStatus plan_source(TrainPlan *plan, const TrainOptions *options, const Traini
             "--decode gpu: with --cache %s every image is decoded once, by the CPU; give one of the two",
             cache);
     plan->source = cached ? cached : decoding ? decoding : records;
+    plan->cache_follows = automatic && !decoding && plan->train_count && !options->data.bench_loader;
     FshStatus status = check_source(plan, options, error);
     if (!status)
         status = check_cache(plan, data, error);
     if (!plan->train_count && !plan->source->evaluates)
         plan->source = records;
     return status;
+}
+
+/* Returns whether the loader decodes no image of this short edge (pixels) at a part of its size for
+ * training. */
+static bool decodes_in_full(const TrainPlan *plan, uint32_t short_edge)
+{
+    return plan->train_augmentation.mode != CROP_RESIZED || short_edge / 2 < plan->edges[0];
+}
+
+bool plan_source_is_alike(const TrainPlan *plan, const PixelSourceType *source, uint32_t short_edge)
+{
+    const Augmentation *train = &plan->train_augmentation;
+    if (!decodes_in_full(plan, short_edge))
+        return false;
+    return !source->recipes ||
+           (plan->device == DEVICE_CUDA && train->interpolation == INTERPOLATION_BILINEAR &&
+            train->auto_augment.kind == AUTO_AUGMENT_NONE && !(train->noise > 0) &&
+            !(train->erasing.probability > 0 && train->erasing.fill == ERASING_PIXEL));
 }
 
 const PixelSourceType *plan_evaluation_source(const TrainPlan *plan)

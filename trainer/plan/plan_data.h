@@ -16,7 +16,7 @@ typedef struct DataOptions {
     int on_error;                        /* TrainOnError */
     int64_t workers;                     /* loader threads; 0: chosen */
     int decode;                          /* TrainDecode: of JPEG files */
-    int cache;                           /* place in pixel_source_caches */
+    int cache;                           /* place in pixel_source_caches; auto */
     bool bench_loader, drop_caches;
 } DataOptions;
 

@@ -40,7 +40,7 @@ typedef struct Progression {
  * .deviation (those of weights that are evaluated), and plan_fusions recipe.fusions. */
 typedef struct TrainPlan {
     /* plan_make itself, first: model, device, rank, counts, seed, threads, cores, workers, workers_most,
-     * skip_bad; then plan_source: cache, source */
+     * skip_bad; then plan_source: cache, source, cache_follows */
     const Model *model;
     /* batch: plan_batch, with steps_per_pass and evaluation_steps; the rest: plan_network, last of all.
      * Batch, size, channels, classes. The size is the largest of training; in the evaluation of pairs it is
@@ -90,6 +90,8 @@ typedef struct TrainPlan {
     char preset_idle[256]; /* plan_check: options of it that do nothing here; "": none */
     FshCache cache;
     const PixelSourceType *source; /* of training's pixels; for evaluation see plan_evaluation_source */
+    /* --cache is open: session_feed.h decides once the run is measured, and sets source */
+    bool cache_follows;
 } TrainPlan;
 
 /* Makes the plan. options->compute.device must be that of the open backend, or OPTION_AUTO; model: from
@@ -101,6 +103,10 @@ FshStatus plan_make(TrainPlan *plan, const TrainOptions *options, const Model *m
 /* Returns the source of evaluation's pixels: plan->source if it serves evaluation at the size of the images
  * there, else records. */
 const PixelSourceType *plan_evaluation_source(const TrainPlan *plan);
+
+/* Returns whether batches from the source are, byte for byte, those that are decoded at each use, where no
+ * image of the training split has a longer short edge (pixels). */
+bool plan_source_is_alike(const TrainPlan *plan, const PixelSourceType *source, uint32_t short_edge);
 
 /* Sets *model_ret to the network that options name, or the default for the kind of dataset. FSH_ERR_USAGE:
  * there is none of that name. */

@@ -57,6 +57,7 @@ FshStatus session_loader_options(const Session *session, bool training, LoaderOp
         .workers_most = plan->workers_most,
         .batches_ahead = plan->batches_ahead,
         .skip_bad = plan->skip_bad,
+        .measure = training && plan->cache_follows,
     };
     memcpy(options->fill, plan->fill, sizeof options->fill);
     options->source = session->sources[training ? 0 : 1];
@@ -102,24 +103,26 @@ static FshStatus open_source(Session *session, bool training, SessionUse use, Fs
                                         .channels = loader.augmentation.channels,
                                         .cache = plan->cache,
                                         .threads = plan->threads,
-                                        .skip_bad = loader.skip_bad,
+                                        /* one that only a part of is damaged stays with the loader */
+                                        .skip_bad = loader.skip_bad && !plan->cache_follows,
                                         .team = session->communicator ? &session->team.team : NULL,
                                         .backend = session->network.backend};
     return pixel_source_new(&session->sources[training ? 0 : 1], type, &options, error);
 }
 
-/* Opens the sources of the splits that there are and, but for SESSION_LOAD, their loaders. */
-static FshStatus open_loaders(Session *session, SessionUse use, FshError *error)
+FshStatus session_open_sources(Session *session, SessionUse use, FshError *error)
 {
-    const FshSplit *const splits[] = {session->data.train, session->data.evaluation};
-    Loader **const loaders[] = {&session->train, &session->evaluation};
-    FshStatus status = FSH_OK;
-    for (int i = 0; i < 2 && !status; i++) {
-        if (splits[i])
-            status = open_source(session, i == 0, use, error);
-        if (splits[i] && !status && use != SESSION_LOAD)
-            status = open_loader(session, i == 0, loaders[i], error);
-    }
+    FshStatus status = session->data.train ? open_source(session, true, use, error) : FSH_OK;
+    if (!status && session->data.evaluation)
+        status = open_source(session, false, use, error);
+    return status;
+}
+
+FshStatus session_open_loaders(Session *session, FshError *error)
+{
+    FshStatus status = session->data.train ? open_loader(session, true, &session->train, error) : FSH_OK;
+    if (!status && session->data.evaluation)
+        status = open_loader(session, false, &session->evaluation, error);
     return status;
 }
 
@@ -355,7 +358,9 @@ FshStatus session_open(Session *session, const TrainOptions *given, SessionUse u
     if (!status && session->communicator)
         status = session_check_first_weights(session, options->program.verbose, error);
     if (!status)
-        status = open_loaders(session, use, error);
+        status = session_open_sources(session, use, error);
+    if (!status && use != SESSION_LOAD)
+        status = session_open_loaders(session, error);
     if (session->communicator)
         status = ranks_agree(session->communicator, status, error);
     backend_close(&backend); /* NULL if the network has taken it over */

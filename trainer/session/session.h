@@ -60,6 +60,11 @@ void session_close(Session *session);
 FshStatus session_loader_options(const Session *session, bool training, LoaderOptions *options,
                                  uint32_t **sizes_ret, FshError *error);
 
+/* Open the sources of the splits that there are, as the plan says, and the loaders that render from them.
+ * Parts of session_open. */
+FshStatus session_open_sources(Session *session, SessionUse use, FshError *error);
+FshStatus session_open_loaders(Session *session, FshError *error);
+
 /* Prints what was decided, on the first rank; on that of each host a warning of its device. */
 void session_describe(Session *session);
 
@@ -67,6 +72,10 @@ void session_describe(Session *session);
  * batch. FSH_ERR_SYSTEM: the disk fails, or memory may not be locked. FSH_ERR_MEMORY: the GPU's or the host's
  * memory is too small. FSH_ERR_INTERRUPTED. It fails on all ranks or on none. */
 FshStatus session_cache(Session *session, FshError *error);
+/* Find out what the splits will take; check that there is room, bring them there and print it. Parts of
+ * session_cache. */
+FshStatus session_cache_measure(Session *session, FshError *error);
+FshStatus session_cache_load(Session *session, FshError *error);
 
 /* Gives the network's first_weight its values, of images spread evenly over the training split: all ranks get
  * the same. Call it where a run begins with weights that were drawn. FSH_ERR_CORRUPT and such: an image that

@@ -52,17 +52,25 @@ static FshStatus load_sources(Session *session, FshError *error)
     return status;
 }
 
-/* Measures, checks and loads the sources. After each phase all ranks exchange their status: a failing rank
- * keeps its message, the others report that one failed. */
-FshStatus session_cache(Session *session, FshError *error)
+/* After each phase all ranks exchange their status: a failing rank keeps its message, the others report that
+ * one failed. */
+FshStatus session_cache_measure(Session *session, FshError *error)
+{
+    return ranks_agree(session->communicator, measure_sources(session, error), error);
+}
+
+FshStatus session_cache_load(Session *session, FshError *error)
 {
     Communicator *communicator = session->communicator;
-    FshStatus status = ranks_agree(communicator, measure_sources(session, error), error);
-    if (!status)
-        tell_unshared(session);
-    if (!status)
-        status = ranks_agree(communicator, check_room(session, error), error);
+    tell_unshared(session);
+    FshStatus status = ranks_agree(communicator, check_room(session, error), error);
     if (!status)
         status = ranks_agree(communicator, load_sources(session, error), error);
     return status;
+}
+
+FshStatus session_cache(Session *session, FshError *error)
+{
+    FshStatus status = session_cache_measure(session, error);
+    return status ? status : session_cache_load(session, error);
 }

@@ -1,0 +1,117 @@
+#include "trainer/plan/cache_choice.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/progress.h"
+
+static const double least_saving = 1;    /* seconds, */
+static const double least_share = 0.02;  /* and of the rest of the run */
+static const double load_reserve = 1.25; /* decoding takes longer than foreseen, by so much at most */
+static const double ram_share = 0.5;     /* of what is free; the rest is for files and other programs */
+static const double gpu_share = 0.75;    /* of what is free; the rest is for programs of other sizes */
+static const double planes_cost = 0.25;  /* of decoding: planes become RGB at each use */
+
+/* A way to keep decoded images. */
+typedef struct Way {
+    const char *cache;
+    bool on_gpu;
+    double bytes;  /* times those of the pixels */
+    double change; /* seconds of a core for a sample */
+} Way;
+
+/* Returns the seconds of a pass in which the processors spend so much on each sample. */
+static double pass_seconds(const CacheFacts *facts, double make)
+{
+    const double samples = (double)facts->pass_samples, now = facts->step_seconds + facts->wait_seconds;
+    if (facts->cuda)
+        return samples * fmax(facts->step_seconds, make / facts->cores);
+    return samples * (now - (facts->make_seconds - make) / facts->cores);
+}
+
+static double load_seconds(const CacheFacts *facts)
+{
+    return load_reserve * (double)facts->decoded_samples * facts->make_seconds / facts->cores;
+}
+
+static bool pays(const CacheFacts *facts, double then)
+{
+    const double now = facts->passes_left * pass_seconds(facts, facts->make_seconds),
+                 saving = now - facts->passes_left * then - load_seconds(facts);
+    return saving >= least_saving && saving >= least_share * now;
+}
+
+static bool has_room(const CacheFacts *facts, const Way *way)
+{
+    const double room =
+        way->on_gpu ? gpu_share * (double)facts->free_gpu : ram_share * (double)facts->free_ram;
+    return way->bytes * (double)facts->pixel_bytes <= room;
+}
+
+CacheChoice cache_choose(const CacheFacts *facts)
+{
+    const double decode = facts->make_seconds - facts->change_seconds;
+    const Way ways[] = {
+        {"gpu", true, 1, 0},
+        {"pixels", false, 1, facts->change_seconds},
+        {"planes", false, 0.5, facts->change_seconds + planes_cost * decode},
+    };
+    CacheChoice choice = {.answer = CACHE_WINS_LITTLE,
+                          .cache = "none",
+                          .pass_now = pass_seconds(facts, facts->make_seconds),
+                          .load = load_seconds(facts)};
+    choice.pass_then = choice.pass_now;
+    for (size_t i = 0; i < sizeof ways / sizeof *ways && choice.answer != CACHE_PAYS; i++) {
+        const Way *way = &ways[i];
+        const double then = pass_seconds(facts, way->change);
+        const bool same = way->on_gpu ? facts->same_on_gpu : facts->same_in_ram;
+        if ((way->on_gpu && !facts->cuda) || !pays(facts, then))
+            continue;
+        if (choice.answer == CACHE_WINS_LITTLE || (same && has_room(facts, way)))
+            choice.pass_then = then;
+        if (same && has_room(facts, way)) {
+            choice.answer = CACHE_PAYS;
+            choice.cache = way->cache;
+        } else if (same) {
+            choice.answer = CACHE_HAS_NO_ROOM;
+        } else if (choice.answer == CACHE_WINS_LITTLE) {
+            choice.answer = CACHE_OTHER_PIXELS;
+        }
+    }
+    return choice;
+}
+
+const char *cache_choice_text(const CacheChoice *choice, const CacheFacts *facts, char *text,
+                              size_t text_bytes)
+{
+    char bytes[32], ram[32], gpu[32];
+    char room[96] = "";
+    (void)progress_format_bytes(bytes, sizeof bytes, facts->pixel_bytes);
+    (void)progress_format_bytes(ram, sizeof ram, facts->free_ram);
+    (void)progress_format_bytes(gpu, sizeof gpu, facts->free_gpu);
+    if (facts->cuda)
+        (void)snprintf(room, sizeof room, "%s of the GPU's memory and %s of RAM", gpu, ram);
+    else
+        (void)snprintf(room, sizeof room, "%s of RAM", ram);
+    if (choice->answer == CACHE_PAYS)
+        (void)snprintf(text, text_bytes,
+                       "cache: %s: a pass over the images takes %.2f s as they are decoded again and again, "
+                       "and %.2f s without that; %.3g passes are left, and decoding once takes about %.1f s "
+                       "(--cache none leaves it)",
+                       choice->cache, choice->pass_now, choice->pass_then, facts->passes_left, choice->load);
+    else if (choice->answer == CACHE_HAS_NO_ROOM)
+        (void)snprintf(text, text_bytes,
+                       "cache: none: decoding the images once would shorten a pass from %.2f to %.2f s, but "
+                       "they take about %s, and %s are free; pack smaller images (fpack --max-size)",
+                       choice->pass_now, choice->pass_then, bytes, room);
+    else if (choice->answer == CACHE_OTHER_PIXELS)
+        (void)snprintf(text, text_bytes,
+                       "cache: none: decoding the images once would shorten a pass from %.2f to %.2f s, but "
+                       "change some pixels: large photographs are decoded at a part of their size now; pack "
+                       "smaller ones (fpack --max-size), or give --cache",
+                       choice->pass_now, choice->pass_then);
+    else
+        (void)snprintf(text, text_bytes, "cache: none: decoding the images once would win little");
+    return text;
+}
