@@ -249,6 +249,16 @@ TEST_IN_FOLDER(test_other_options_are_listed, folder)
             "3", "--resume", "auto", shards, out);
 }
 
+/* What is chosen for a machine may be another number on the next one: 9 stands for that. */
+TEST_IN_FOLDER(test_a_run_keeps_the_batch_that_it_began_with, folder)
+{
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
+    TRAINED("--model", "conv8", "--epochs", "2", "--batch-size", "9", shards, out);
+    SAYS(0, "nothing is left to do", "--model", "conv8", "--epochs", "2", "--resume", "auto", shards, out);
+    SAYS(1, "start with --batch-size 9", "--model", "conv8", "--epochs", "2", "--batch-size", "8", "--resume",
+         "auto", shards, out);
+}
+
 TEST_IN_FOLDER(test_a_checkpoint_of_something_else_is_refused, folder)
 {
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "b");

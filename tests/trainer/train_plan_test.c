@@ -611,6 +611,80 @@ TEST(test_the_way_of_feeding_is_open_unless_given)
     assert_false(made.plan.cache_follows);
 }
 
+static void keep_line(void *context, const char *line)
+{
+    char *text = context;
+    if (strncmp(line, "batch: ", 7) == 0)
+        (void)snprintf(text, 200, "%s", line);
+}
+
+TEST(test_the_batch_follows_the_device_unless_the_split_is_small)
+{
+    static const struct {
+        Facts facts;
+        uint64_t wanted, world_size;
+        int64_t given, batch;
+        double rate;
+        const char *says;
+    } cases[] = {
+        {{32, 3, true, 50000, false},
+         512,
+         1,
+         0,
+         512,
+         0.4,
+         "batch: 512 images, with which a GPU reaches about 90 %"},
+        {{32, 3, true, 50000, false}, 1024, 1, 0, 512, 0.4, "the split is small, else it would be 1024"},
+        {{32, 3, true, 4096, false}, 512, 1, 0, 64, 0.05, "the split is small"},
+        {{32, 3, true, 400, false}, 512, 1, 0, 16, 0.0125, "the split is small"},
+        {{32, 3, true, 1000000, false}, 32, 1, 0, 64, 0.05, "batch: 64 images"}, /* not fewer than usual */
+        {{32, 3, true, 1000000, false}, 0, 1, 0, 64, 0.05, ""},
+        {{32, 3, true, 1000000, false}, 512, 1, 96, 96, 0.075, ""},
+        {{32, 3, true, 131072, false}, 1024, 2, 0, 1024, 1.6, "batch: 1024 images"},
+        {{32, 3, true, 65536, false}, 1024, 2, 0, 512, 0.8, "the split is small"},
+        {{128, 3, true, 2103, true}, 256, 1, 0, 32, 0.001, "the split is small"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char line[200] = "";
+        Case made = make_case(cases[i].facts);
+        made.options.compute.device = DEVICE_CUDA;
+        made.options.device_batch = cases[i].wanted;
+        made.options.device_cost = (BatchCost){.fixed = (double)cases[i].wanted / 9, .image = 1};
+        made.options.place =
+            (RankPlace){.world_size = cases[i].world_size, .local_world = cases[i].world_size};
+        made.options.training.batch_size = cases[i].given;
+        assert_ok(plan_case(&made), &made.error);
+        assert_int_equal(made.plan.train_spec.batch, cases[i].batch);
+        assert_true(fabs(made.plan.schedule.base - cases[i].rate) < 1e-9);
+        made.data.dataset = NULL;
+        plan_describe_batch(&made.plan, keep_line, line);
+        assert_contains(line, cases[i].says);
+    }
+}
+
+TEST(test_a_run_that_goes_on_keeps_its_batch)
+{
+    static const struct {
+        uint64_t ranks, of_run, samples;
+        int64_t given, batch;
+    } cases[] = {{1, 1, 100000, 0, 96},
+                 {1, 2, 100000, 0, 512},
+                 {2, 2, 100000, 0, 96},
+                 {1, 1, 100000, 32, 32},
+                 {1, 1, 80, 0, 8}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Case made = make_case((Facts){32, 3, true, cases[i].samples, false});
+        made.options.compute.device = DEVICE_CUDA;
+        made.options.device_batch = 512;
+        made.options.run_batch = 96;
+        made.options.run_ranks = cases[i].of_run;
+        made.options.place = (RankPlace){.world_size = cases[i].ranks, .local_world = cases[i].ranks};
+        made.options.training.batch_size = cases[i].given;
+        assert_ok(plan_case(&made), &made.error);
+        assert_int_equal(made.plan.train_spec.batch, cases[i].batch);
+    }
+}
+
 TEST(test_precision_follows_device_and_network)
 {
     static const struct {

@@ -81,6 +81,17 @@ RunShape run_shape_noted(const json_t *notes)
                       .steps = count_of(notes, "steps", INT64_MAX, 0)};
 }
 
+void run_resume_keep_batch(const char *path, TrainOptions *options)
+{
+    json_t *notes = NULL;
+    if (checkpoint_notes(path, &notes, NULL))
+        return;
+    const RunShape was = run_shape_noted(notes);
+    options->run_batch = was.batch;
+    options->run_ranks = was.ranks;
+    json_decref(notes);
+}
+
 /* Returns the shape of the run that has left the notes. batch 0: it was chosen, by a version that did not
  * note it. */
 static RunShape noted_shape(const json_t *notes, const Session *session)

@@ -34,6 +34,9 @@ RunShape run_shape_noted(const json_t *notes);
 /* Writes the path of the checkpoint that --resume means to buffer, or "" to begin anew ("auto" and no
  * checkpoint). FSH_ERR_USAGE, FSH_ERR_MEMORY: the path is too long. */
 FshStatus run_resume_find(const TrainOptions *options, char *buffer, size_t buffer_bytes, FshError *error);
+/* Sets run_batch and run_ranks of options to those of the run that has left the checkpoint. Leaves them where
+ * it cannot be read: run_resume says why. */
+void run_resume_keep_batch(const char *path, TrainOptions *options);
 /* Returns whether the checkpoint lies in this folder, by whatever path: its run then goes on there, and
  * nothing in the folder may be replaced. */
 bool run_resume_lies_in(const char *checkpoint, const char *folder);

@@ -379,8 +379,10 @@ static FshStatus open_session(Training *training, const TrainOptions *options, c
                               FshError *error)
 {
     TrainOptions own = *options;
-    if (checkpoint[0])
+    if (checkpoint[0]) {
         own.weights = NULL; /* those of the checkpoint take their place */
+        run_resume_keep_batch(checkpoint, &own);
+    }
     return session_open(&training->session, &own, SESSION_TRAIN, error);
 }
 

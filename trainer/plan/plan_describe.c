@@ -100,6 +100,25 @@ static void tell_splits(const Teller *teller, const TrainPlan *plan, const Train
     tell(teller, &line);
 }
 
+void plan_describe_batch(const TrainPlan *plan, void (*print)(void *context, const char *line), void *context)
+{
+    const Teller teller = {print, context};
+    Line line = {0};
+    const uint64_t batch = (uint64_t)plan->train_spec.batch, wanted = plan->device_batch;
+    if (!plan->batch_is_chosen || plan->batch_is_kept || !wanted)
+        return;
+    const double share = batch_rate_share(&plan->device_cost, batch);
+    say(&line,
+        "batch: %" PRIu64 " images, with which a GPU reaches about %.0f %% of its best rate for this network",
+        batch, 100 * share);
+    if (batch * (plan->divides_batch ? plan->world_size : 1) < wanted)
+        say(&line, "; the split is small, else it would be %" PRIu64, wanted);
+    else if (share < 0.9 && wanted < BATCH_CHOSEN_MOST)
+        say(&line, "; its memory holds no larger one");
+    say(&line, " (--batch-size)");
+    tell(&teller, &line);
+}
+
 static void say_colours(Line *line, const TrainPlan *plan)
 {
     const Augmentation *train = &plan->train_augmentation;
@@ -326,6 +345,8 @@ void plan_describe(const TrainPlan *plan, const TrainingData *data,
     recipe_describe(plan, print, context);
     tell_dataset(&teller, plan, data);
     tell_splits(&teller, plan, data);
+    if (data->train)
+        plan_describe_batch(plan, print, context);
     if (data->train)
         tell_views(&teller, plan, data);
     tell_evaluation(&teller, plan);

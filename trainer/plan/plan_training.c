@@ -14,6 +14,8 @@ enum {
     BATCH_OF_PAIRS = 16,
     BATCH_LEAST = 8,   /* batch norm needs a few images */
     STEPS_WANTED = 20, /* in an epoch: with fewer, the default number of epochs teaches nothing */
+    /* with more than the usual images: fewer updates are not worth a GPU's speed */
+    STEPS_WANTED_OF_LARGE = 64,
 };
 
 TrainingOptions training_options_default(void)
@@ -42,7 +44,8 @@ size_t training_options_rows(TrainingOptions *o, Option *rows)
         {.name = "batch-size", .letter = 'b', .kind = OPTION_INTEGER, .value = &o->batch_size,
          .argument = "N",
          .maximum = BATCH_MAX,
-         .help = "images in a step; 0: 64 (16 for pairs), fewer where the split is small"},
+         .help = "images in a step; 0: 64 (16 for pairs), fewer where the split is small; on a GPU as many "
+                 "as it needs to reach 90 % of its best rate with the network"},
         {.name = "val-batch-size", .kind = OPTION_INTEGER, .value = &o->val_batch_size, .argument = "N",
          .maximum = BATCH_MAX,
          .marks = OPTION_FREE | OPTION_ALIKE, .uses = USE_NETWORK,
@@ -123,14 +126,27 @@ static FshStatus share_batch(const TrainOptions *options, const void *option, in
                          (unsigned long long)(below + ranks));
 }
 
-/* Returns how many images a rank takes in a step where nobody says it: with --parallel dp its share of what
- * one process would take. */
-static uint64_t choose_batch(const TrainPlan *plan)
+uint64_t plan_usual_batch(const TrainPlan *plan)
 {
-    const bool pairs = plan_is_pairs(plan);
-    const uint64_t least = pairs ? 1 : BATCH_LEAST, sharing = plan->divides_batch ? plan->world_size : 1;
+    return plan_is_pairs(plan) ? BATCH_OF_PAIRS : BATCH_DEFAULT;
+}
+
+/* Returns how many images a rank takes in a step where nobody says it: with --parallel dp its share of what
+ * one process would take. A run that goes on keeps its own, where there are as many ranks. */
+static uint64_t choose_batch(TrainPlan *plan, const TrainOptions *options)
+{
+    const uint64_t usual = plan_usual_batch(plan), least = plan_is_pairs(plan) ? 1 : BATCH_LEAST,
+                   sharing = plan->divides_batch ? plan->world_size : 1;
     const uint64_t samples = plan->train_count / (plan->world_size / sharing);
-    uint64_t batch = pairs ? BATCH_OF_PAIRS : BATCH_DEFAULT;
+    uint64_t batch = options->device_batch > usual ? options->device_batch : usual;
+    plan->batch_is_kept = options->run_batch && options->run_ranks == plan->world_size &&
+                          options->run_batch <= plan->train_count / plan->world_size;
+    plan->device_batch = options->device_batch;
+    plan->device_cost = options->device_cost;
+    if (plan->batch_is_kept)
+        return options->run_batch;
+    while (samples && batch > usual && batch * STEPS_WANTED_OF_LARGE > samples)
+        batch /= 2;
     while (samples && batch > least && batch * STEPS_WANTED > samples)
         batch /= 2;
     if (samples && batch > samples)
@@ -168,7 +184,7 @@ FshStatus plan_batch(TrainPlan *plan, const TrainOptions *options, FshError *err
                              (unsigned long long)plan->train_count);
     plan->batch_is_chosen = !batch;
     if (!batch)
-        batch = choose_batch(plan);
+        batch = choose_batch(plan, options);
     if (pairs)
         evaluation_batch = 1; /* their sizes differ */
     plan->train_spec.batch = (int64_t)batch;

@@ -11,6 +11,7 @@
 #include "trainer/data/mixing.h"
 #include "trainer/data/sampler.h"
 #include "trainer/models/models.h"
+#include "trainer/plan/batch_choice.h"
 #include "trainer/plan/inference_options.h"
 #include "trainer/plan/plan_data.h"
 #include "trainer/plan/plan_device.h"
@@ -35,6 +36,11 @@ typedef struct TrainOptions {
      * (session.h) */
     RankPlace place;
     int cores; /* not an option: of this host, this rank's share (session_cores.h); 0: all */
+    /* not options either: what --batch-size is where it is open. Images that the GPU takes well in a step
+     * (session_batch.h), 0: 64; images of a rank in a step, and how many ranks, of the run that goes on, 0:
+     * there is none */
+    uint64_t device_batch, run_batch, run_ranks;
+    BatchCost device_cost; /* of device_batch */
     /* not an option either: images that --predict has found (image_source.h); NULL: a dataset */
     struct ImageSource *images;
     /* not an option: the values of the recipe (OptionArguments.preset), borrowed; NULL: none */

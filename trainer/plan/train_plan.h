@@ -61,6 +61,9 @@ typedef struct TrainPlan {
     uint64_t rank, world_size;
     bool divides_batch;                        /* --batch-size is the total of all ranks */
     bool batch_is_chosen;                      /* nobody has said it; plan_batch */
+    uint64_t device_batch;                     /* what suits the GPU, if batch_is_chosen; 0: not known */
+    BatchCost device_cost;                     /* of device_batch */
+    bool batch_is_kept;                        /* of the run that goes on, if batch_is_chosen */
     uint64_t train_count, evaluation_count;    /* samples; 0 if there is no such split */
     uint64_t steps_per_pass, evaluation_steps; /* over the training split; over the evaluation split */
     /* plan_length: the run goes in `epochs` stretches of steps_per_epoch steps, the last of which ends with
@@ -132,6 +135,8 @@ const char *plan_amp_name(DataType type);
 bool plan_is_pairs(const TrainPlan *plan);
 /* Returns whether the learning rate follows measures (plateau.h) after the warm-up. */
 bool plan_uses_plateau(const TrainPlan *plan);
+/* Returns the batch that is chosen for one process where neither device nor set says otherwise. */
+uint64_t plan_usual_batch(const TrainPlan *plan);
 /* Returns how many images all ranks take in a step. */
 uint64_t plan_total_batch(const TrainPlan *plan);
 
@@ -151,6 +156,10 @@ uint32_t plan_edge(const TrainPlan *plan, uint64_t epoch);
 /* Passes the plan in a few lines of text for the log to print, each without its line end. */
 void plan_describe(const TrainPlan *plan, const TrainingData *data,
                    void (*print)(void *context, const char *line), void *context);
+
+/* Passes the line that tells where the batch comes from, if a GPU has a say in it: part of plan_describe. */
+void plan_describe_batch(const TrainPlan *plan, void (*print)(void *context, const char *line),
+                         void *context);
 
 /* ---- parts of plan_make ---- */
 

@@ -16,6 +16,7 @@
 #include "trainer/session/memory_table.h"
 #include "trainer/session/ranks_alike.h"
 #include "trainer/session/session_alike.h"
+#include "trainer/session/session_batch.h"
 #include "trainer/session/session_cores.h"
 #include "trainer/session/session_weights.h"
 
@@ -279,6 +280,10 @@ static FshStatus open_data(Session *session, const TrainOptions *options, Sessio
         status = model_check_options(model, &settled.network, error);
     if (!status)
         status = plan_make(&session->plan, &settled, model, &session->data, error);
+    if (session->communicator)
+        status = ranks_agree(session->communicator, status, error);
+    if (!status)
+        status = session_choose_batch(session, &settled, *backend, error);
     if (!status && *backend)
         status = plan_fusions(&session->plan, options, backend_fusions(*backend), error);
     if (!status && use == SESSION_EVALUATE)
