@@ -5,7 +5,7 @@
 # SETS: a folder with sets, packed or folders of classes: in160 (photographs, short edge about 160 pixels), cifar10, mnist. Small ones are
 # taken many times over: files of their own in the packed sets, which lie in memory (/dev/shm where it has room).
 # Ways to feed: jpeg and raw shards, mapped; :ram with --cache ram, :pixels with --cache pixels, :gpu with --cache gpu,
-# :nvjpeg with --decode gpu.
+# :nvjpeg with --decode gpu, :auto as the run chooses, threads too.
 # FSHARD_BENCH_WAYS: other ways than the table's. FSHARD_BENCH_SECONDS [3]: of each run, about. FSHARD_BENCH_DEVICE [cuda].
 # FSHARD_BENCH_GPUS [1]: as many train together, on the batch each; images/s are of all.
 # FSHARD_BENCH_WORKERS: the loader's threads, of each GPU [its share of the cores]. FSHARD_BENCH_COPIES: instead of the table's.
@@ -87,7 +87,7 @@ pack() {
 fed() {
     local set=$1 store=$2 status=0
     shift 2
-    "${pinned[@]}" "$bin/ftrain" -f --json --device "$device" "${several[@]}" --amp $amp --workers "$workers" --lr 0.01 --no-verdict --no-html --no-tensorboard \
+    "${pinned[@]}" "$bin/ftrain" -f --json --device "$device" "${several[@]}" --amp $amp --lr 0.01 --no-verdict --no-html --no-tensorboard \
         "$@" "$work/$set/$store" "$work/out" >"$work/out.json" 2>"$work/out.err" || status=$?
     if [ $status != 0 ]; then
         return 1
@@ -127,13 +127,15 @@ for job in "${jobs[@]}"; do
     steps=$((images / batch / gpus)) epochs=$(awk "BEGIN { print int($seconds * $synthetic / $images) + 1 }")
     printf '%-20s %-12s %12d   (%d images, %d epochs)\n' "$name" synthetic "$synthetic" "$images" "$epochs"
     for way in ${FSHARD_BENCH_WAYS:-$ways}; do
-        options=(--model "$model" --train-crop-size "$pixels" --batch-size "$batch" --epochs "$epochs" --log-interval $((steps < 10 ? 1 : steps / 10)))
+        options=(--workers "$workers" --model "$model" --train-crop-size "$pixels" --batch-size "$batch" --epochs "$epochs" --log-interval $((steps < 10 ? 1 : steps / 10)))
         if grep -q '"name": "val"' "$work/$set/jpeg/dataset.json"; then options+=(--val-interval 100000); fi
         case $way in
         *:ram) options+=(--cache ram) ;;
         *:pixels) options+=(--cache pixels) ;;
         *:gpu) options+=(--cache gpu) ;;
         *:nvjpeg) options+=(--cache ram --decode gpu) ;;
+        *:auto) options=("${options[@]:2}") ;;
+        *) options+=(--cache none) ;;
         esac
         if ! line=$(fed "$set" "${way%:*}" "${options[@]}"); then
             printf '%-20s %-12s failed: %s\n' "" "$way" "$(grep '^ftrain: ' "$work/out.err" | tail -n 1 | cut -c1-120)"
