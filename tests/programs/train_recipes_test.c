@@ -414,6 +414,7 @@ TEST_IN_FOLDER(test_options_that_would_do_nothing_are_refused, folder)
         {"--mixup-prob", "0.5"},
         {"--mixup-switch-prob", "0.5", "--mixup-alpha", "0.1"},
         {"--progressive-epochs", "1:2"},
+        {"--progressive-step", "4"},
         {"--crop-border", "2"},
     };
     char part[96];

@@ -225,11 +225,13 @@ static const Optimizer optimizers[] = {
     {.kind = OPTIMIZER_SGD, .momentum = 0.9, .weight_decay = 0.01},
     {.kind = OPTIMIZER_SGD, .momentum = 0.8, .weight_decay = 0.02, .nesterov = true},
     {.kind = OPTIMIZER_SGD},
+    {.kind = OPTIMIZER_SGDW, .momentum = 0.9, .weight_decay = 0.05, .nesterov = true},
     {.kind = OPTIMIZER_ADAM, .beta1 = 0.9, .beta2 = 0.99, .epsilon = 1e-6, .weight_decay = 0.01},
     {.kind = OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-6, .weight_decay = 0.05},
     {.kind = OPTIMIZER_LARS, .momentum = 0.9, .weight_decay = 0.01, .trust_coefficient = 0.02},
     {.kind = OPTIMIZER_LAMB, .beta1 = 0.9, .beta2 = 0.99, .epsilon = 1e-6, .weight_decay = 0.02},
     {.kind = OPTIMIZER_NADAMW, .beta1 = 0.9, .beta2 = 0.99, .epsilon = 1e-6, .weight_decay = 0.05},
+    {.kind = OPTIMIZER_NADAM, .beta1 = 0.9, .beta2 = 0.99, .epsilon = 1e-6, .weight_decay = 0.05},
     /* rectified from the sixth update on */
     {.kind = OPTIMIZER_RADAM, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-6, .weight_decay = 0.01},
     {.kind = OPTIMIZER_RADAMW, .beta1 = 0.9, .beta2 = 0.9, .epsilon = 1e-6, .weight_decay = 0.05},

@@ -282,7 +282,12 @@ static void run_scale(const CpuKernels *k, const Bench *b, Size s, int flags)
 static void run_sgd(const CpuKernels *k, const Bench *b, Size s, int flags)
 {
     const int64_t count = s.rows * s.width;
-    const SgdStep step = {0.1F, 0.9F, 0.01F, flags & 2 ? 0.3F : 1, flags & 1};
+    const SgdStep step = {.rate = 0.1F,
+                          .momentum = 0.9F,
+                          .decay = 0.01F,
+                          .shrink = flags & 2 ? 0.99F : 1,
+                          .trust = flags & 2 ? 0.3F : 1,
+                          .nesterov = flags & 1};
     memcpy(f32_output(b, 0), b->in[0], (size_t)count * sizeof(float));
     memcpy(f32_output(b, 1), b->in[1], (size_t)count * sizeof(float));
     k->update->sgd(&step, f32_output(b, 0), f32_output(b, 1), b->in[2], count);

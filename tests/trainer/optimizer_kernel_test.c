@@ -139,7 +139,7 @@ static void *filled(size_t count, uint16_t value)
 static bool keeps(const Optimizer *o, int slot)
 {
     const OptimizerKind rule = muon_rest_kind(o);
-    const bool moments = rule != OPTIMIZER_SGD && rule != OPTIMIZER_LARS;
+    const bool moments = !optimizer_has_momentum(rule);
     const bool kept[OPTIMIZER_SLOT_COUNT] = {[SLOT_MOMENTUM_BUFFER] = !moments,
                                              [SLOT_EXP_AVG] = moments,
                                              [SLOT_EXP_AVG_SQ] = moments,

@@ -375,6 +375,27 @@ TEST(test_images_grow_with_the_epochs)
     assert_contains(made.error.message, "multiples of 32");
 }
 
+/* Sizes of Composer's ProgressiveResizing(initial_scale=0.5, delay_fraction=0.4, finetune_fraction=0.2) at
+ * the first step of each epoch. */
+TEST(test_images_grow_in_small_steps_as_composers_do)
+{
+    Case made = make_case((Facts){256, 3, false, 1000, false});
+    made.options.training.epochs = 36;
+    made.options.image.progressive = "88:176";
+    made.options.image.progressive_step = 4;
+    made.options.image.progressive_epochs = "14.4:28.8";
+    assert_ok(plan_case(&made), &made.error);
+    for (uint64_t epoch = 0; epoch < 36; epoch++) {
+        const double elapsed = (double)epoch / 36, part = fmin(fmax((elapsed - 0.4) / 0.4, 0), 1);
+        const double scale = 0.5 + 0.5 * part;
+        assert_int_equal(plan_edge(&made.plan, epoch), (int)(rint(176 * scale / 4) * 4));
+    }
+    assert_int_equal(made.plan.edge_count, 16);
+    made.options.image.progressive = "90:176";
+    assert_int_equal(plan_case(&made), FSH_ERR_USAGE);
+    assert_contains(made.error.message, "multiples of 4");
+}
+
 TEST(test_pairs_are_cropped_and_evaluated_whole)
 {
     Case made = make_case((Facts){321, 3, false, 60, true});
@@ -450,7 +471,7 @@ TEST(test_options_that_would_do_nothing_are_refused)
     } cases[] = {
         {"lr-step-size", "--lr-step-size: does nothing here; it is for --lr-scheduler step", false},
         {"opt-betas", "--opt-betas: does nothing here", false},
-        {"momentum", "--momentum: does nothing here; it is for --opt sgd, lars and muon", true},
+        {"momentum", "--momentum: does nothing here; it is for --opt sgd, sgdw, lars and muon", true},
         {"label-smoothing", "it is for classes", true},
         {"crop-border", "it is for pairs", false},
         {"model-ema-decay", "it is for --model-ema", false},

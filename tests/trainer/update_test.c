@@ -113,6 +113,11 @@ TEST(test_muon_agrees_with_pytorch_and_timm)
     assert_cases_agree("muon.json", 5);
 }
 
+TEST(test_sgdw_and_nadam_agree_with_timm_and_pytorch)
+{
+    assert_cases_agree("optimizers_later.json", 8);
+}
+
 TEST(test_sam_agrees_with_composers_rule_in_pytorch)
 {
     assert_cases_agree("sam.json", 11);

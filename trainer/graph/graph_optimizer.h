@@ -17,6 +17,8 @@ typedef enum OptimizerKind {
     OPTIMIZER_RADAMW,
     OPTIMIZER_RANGER,
     OPTIMIZER_MUON,
+    OPTIMIZER_SGDW,
+    OPTIMIZER_NADAM,
     OPTIMIZER_KIND_COUNT
 } OptimizerKind;
 extern const char *const optimizer_names[]; /* "sgd", "adam", "adamw", "lars", "lamb", …, NULL */
@@ -45,6 +47,8 @@ typedef struct MuonRule {
 /* The update, with all that stands around it. g: the gradient; t: updates made, this one included.
  *
  *   sgd    g += decay w;  v = momentum v + g;  w -= lr (nesterov ? g + momentum v : v)     torch.optim.SGD
+ *   sgdw   the same, with w *= 1 - lr decay in place of g += decay w      timm.optim.SGDW; Composer's
+ *          DecoupledSGDW, whose decay is this one times the highest lr
  *   adam   g += decay w;  m = beta1 m + (1 - beta1) g;  s = beta2 s + (1 - beta2) g^2
  *          w -= lr m' / (sqrt(s') + epsilon),  m' = m / (1 - beta1^t),  s' likewise       torch.optim.Adam
  *   adamw  the same, with w *= 1 - lr decay in place of g += decay w                     torch.optim.AdamW
@@ -53,6 +57,9 @@ typedef struct MuonRule {
  *          trust)
  *   lamb   u = m' / (sqrt(s') + epsilon) + decay w;  w -= lr ||w|| / ||u|| u  You et al. 2019;
  *          timm.optim.Lamb
+ *   nadam  adam's, with mu_t = beta1 (1 - 0.96^(0.004 t) / 2) and M_t = mu_1 mu_2 .. mu_t:
+ *          w -= lr (mu_(t+1) m / (1 - M_(t+1)) + (1 - mu_t) g / (1 - M_t)) / (sqrt(s') + epsilon)  Dozat
+ *          2016; torch.optim.NAdam
  *   nadamw adamw's, with beta1 m + (1 - beta1) g in place of m in m'                 timm.optim.NAdamW
  *   radam  adam's, with r = 2 / (1 - beta2) - 1 and r_t = r - 2 t beta2^t / (1 - beta2^t):
  *          w -= lr m' sqrt((r_t - 4) (r_t - 2) r / ((r - 4) (r - 2) r_t)) sqrt(1 - beta2^t) / (sqrt(s) +
@@ -93,8 +100,8 @@ typedef struct Optimizer {
     OptimizerKind kind;
     TensorId learning_rate;       /* an input [1] f32, written before each run */
     TensorId momentum_of_run;     /* likewise, with cycles_momentum: in place of momentum, or beta1 */
-    double momentum;              /* sgd, lars */
-    double beta1, beta2, epsilon; /* of all but sgd and lars */
+    double momentum;              /* sgd, sgdw, lars */
+    double beta1, beta2, epsilon; /* of the others */
     double trust_coefficient;     /* lars */
     double weight_decay;
     double clip_norm; /* of all gradients together, torch.nn.utils.clip_grad_norm_; 0: none */
@@ -112,7 +119,7 @@ typedef struct Optimizer {
      * graph_loss_scale. */
     double scale_init, scale_growth, scale_backoff;
     int64_t scale_interval;
-    bool nesterov; /* sgd, lars */
+    bool nesterov; /* sgd, sgdw, lars */
     bool ema_warmup, loss_scaling, cycles_momentum;
     MuonRule muon; /* muon */
 } Optimizer;
@@ -164,14 +171,21 @@ typedef struct AdamNumbers {
  * moments. */
 OPTIMIZER_MATH bool optimizer_has_momentum(OptimizerKind kind)
 {
-    return kind == OPTIMIZER_SGD || kind == OPTIMIZER_LARS;
+    return kind == OPTIMIZER_SGD || kind == OPTIMIZER_SGDW || kind == OPTIMIZER_LARS;
 }
 
 /* Returns whether weights decay by themselves, and not through their gradients. */
 OPTIMIZER_MATH bool optimizer_decouples(OptimizerKind kind)
 {
     return kind == OPTIMIZER_ADAMW || kind == OPTIMIZER_NADAMW || kind == OPTIMIZER_RADAMW ||
-           kind == OPTIMIZER_RANGER;
+           kind == OPTIMIZER_RANGER || kind == OPTIMIZER_SGDW;
+}
+
+/* Returns what decoupled decay takes of a weight, of all but muon's matrices, before the parameter's own
+ * factors. */
+OPTIMIZER_MATH double decoupled_decay(const Optimizer *o, double learning_rate)
+{
+    return optimizer_decouples(o->kind) ? learning_rate * o->weight_decay : 0;
 }
 
 /* Looks one step ahead along the gradient (Dozat 2016): timm's NAdamW, mlcommons' algorithm. */
@@ -179,6 +193,25 @@ OPTIMIZER_MATH void nadamw_numbers(const Optimizer *o, AdamNumbers *numbers)
 {
     numbers->of_m = o->beta1;
     numbers->of_g = 1 - o->beta1;
+}
+
+/* Returns the momentum of update t, which grows to beta1 with the updates (Dozat 2016). */
+OPTIMIZER_MATH double nadam_momentum(const Optimizer *o, double t)
+{
+    return o->beta1 * (1 - 0.5 * pow(0.96, 0.004 * t));
+}
+
+/* Looks one step ahead along a momentum that grows: torch.optim.NAdam. What it keeps as mu_product is found
+ * anew, as if beta1 had always been what it is; after a hundred factors or so it does not count. */
+OPTIMIZER_MATH void nadam_numbers(const Optimizer *o, double learning_rate, double t, AdamNumbers *numbers)
+{
+    const double now = nadam_momentum(o, t), next = nadam_momentum(o, t + 1);
+    double product = 1;
+    for (double i = 1; i <= t && product > 1e-20; i++)
+        product *= nadam_momentum(o, i);
+    numbers->rate = learning_rate;
+    numbers->of_m = next / (1 - product * next);
+    numbers->of_g = (1 - now) / (1 - product);
 }
 
 /* Rectifies the variance of the rate, with `t` updates made (Liu et al. 2020): torch.optim.RAdam. */
@@ -207,9 +240,11 @@ OPTIMIZER_MATH AdamNumbers adam_numbers(const Optimizer *o, double learning_rate
     numbers.inverse_root = 1 / sqrt(of_second);
     numbers.epsilon = o->epsilon;
     numbers.correction = 1 / of_first;
-    numbers.decoupled = optimizer_decouples(o->kind) ? learning_rate * o->weight_decay : 0;
+    numbers.decoupled = decoupled_decay(o, learning_rate);
     if (o->kind == OPTIMIZER_NADAMW)
         nadamw_numbers(o, &numbers);
+    else if (o->kind == OPTIMIZER_NADAM)
+        nadam_numbers(o, learning_rate, t, &numbers);
     else if (o->kind == OPTIMIZER_RADAM || o->kind == OPTIMIZER_RADAMW || o->kind == OPTIMIZER_RANGER)
         radam_numbers(o, t, &numbers);
     return numbers;

@@ -6,8 +6,8 @@
 
 #include "trainer/graph/muon.h"
 
-const char *const optimizer_names[] = {"sgd",   "adam",   "adamw",  "lars", "lamb", "nadamw",
-                                       "radam", "radamw", "ranger", "muon", NULL};
+const char *const optimizer_names[] = {"sgd",    "adam",   "adamw", "lars", "lamb",  "nadamw", "radam",
+                                       "radamw", "ranger", "muon",  "sgdw", "nadam", NULL};
 const char *const optimizer_slot_names[] = {"momentum_buffer", "exp_avg", "exp_avg_sq", "slow",
                                             "accumulated",     "ema",     "unperturbed"};
 const char loss_scale_name[] = "scaler.scale";

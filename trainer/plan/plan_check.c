@@ -131,7 +131,7 @@ static bool has_rule(const Facts *f, OptimizerKind kind)
 
 static bool has_nesterov(const Facts *f)
 {
-    return has_optimizer(f, OPTIMIZER_SGD) || is_muon(f);
+    return has_optimizer(f, OPTIMIZER_SGD) || has_optimizer(f, OPTIMIZER_SGDW) || is_muon(f);
 }
 
 static bool is_muon_with_sgd(const Facts *f)
@@ -151,13 +151,13 @@ static bool has_momentum(const Facts *f)
 
 static bool has_moments(const Facts *f)
 {
-    return !has_rule(f, OPTIMIZER_SGD) && !has_rule(f, OPTIMIZER_LARS);
+    return !optimizer_has_momentum(muon_rest_kind(&f->plan->recipe.optimizer));
 }
 
 static bool scales_lr(const Facts *f)
 {
     const bool open = is_muon(f) ? f->options->muon.rest_lr == 0 : f->options->schedule.lr == 0;
-    return open && (has_rule(f, OPTIMIZER_SGD) || is_lars(f));
+    return open && !has_moments(f);
 }
 
 static bool perturbs(const Facts *f)
@@ -320,11 +320,11 @@ static const struct Rule {
     {AT(schedule.lr_gamma), is_step, "--lr-scheduler step"},
     {AT(schedule.lr_warmup_method), has_warmup, "a warm-up (--lr-warmup-epochs)"},
     {AT(schedule.lr_warmup_factor), has_warmup, "a warm-up (--lr-warmup-epochs)"},
-    {AT(schedule.lr_base), scales_lr, "sgd and lars without --lr, --muon-rest sgd without --rest-lr"},
-    {AT(update.momentum), has_momentum, "--opt sgd, lars and muon"},
+    {AT(schedule.lr_base), scales_lr, "sgd, sgdw and lars without --lr, --muon-rest sgd without --rest-lr"},
+    {AT(update.momentum), has_momentum, "--opt sgd, sgdw, lars and muon"},
     {AT(update.momentum), keeps_momentum,
      "runs without --cycle-momentum, which --lr-scheduler one-cycle has"},
-    {AT(update.nesterov), has_nesterov, "--opt sgd and muon"},
+    {AT(update.nesterov), has_nesterov, "--opt sgd, sgdw and muon"},
     {AT(muon.rest), is_muon, "--opt muon"},
     {AT(muon.adjust), is_muon, "--opt muon"},
     {AT(muon.ns_steps), is_muon, "--opt muon"},
@@ -335,9 +335,9 @@ static const struct Rule {
      "runs without --cycle-momentum, which --lr-scheduler one-cycle has"},
     {AT(muon.rest_weight_decay), is_muon, "--opt muon"},
     {AT(update.trust_coefficient), is_lars, "--opt lars"},
-    {AT(update.betas), has_moments, "--opt other than sgd and lars, and --muon-rest other than sgd"},
+    {AT(update.betas), has_moments, "--opt other than sgd, sgdw and lars, and --muon-rest other than sgd"},
     {AT(update.optimizer_epsilon), has_moments,
-     "--opt other than sgd and lars, and --muon-rest other than sgd"},
+     "--opt other than sgd, sgdw and lars, and --muon-rest other than sgd"},
     {AT(update.sam_interval), perturbs, "--sam"},
     {AT(update.lookahead_alpha), looks_ahead, "--lookahead"},
     {AT(update.head_only), is_classes, "classes; --freeze names what stays as it is"},
@@ -396,6 +396,7 @@ static const struct Rule {
     {AT(image.shift_tta), evaluates, WITH_EVALUATION},
     {AT(image.crop_border), evaluates, WITH_EVALUATION},
     {AT(image.y_channel), evaluates, WITH_EVALUATION},
+    {AT(image.progressive_step), progresses, "--progressive"},
     {AT(image.progressive_epochs), progresses, "--progressive"},
 };
 

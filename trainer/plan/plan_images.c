@@ -40,6 +40,9 @@ size_t image_options_rows(ImageOptions *o, Option *rows)
          .help = "edge of the square that the network sees in training; 0: from the dataset"},
         {.name = "progressive", .kind = OPTION_TEXT, .value = &o->progressive, .argument = "FROM:TO",
          .help = "edge that grows with the epochs, in steps of 32 pixels (8 below 64)"},
+        {.name = "progressive-step", .kind = OPTION_INTEGER, .value = &o->progressive_step, .argument = "PX",
+         .maximum = EDGE_MAX,
+         .help = "the step in which it grows; 0: as above"},
         {.name = "progressive-epochs", .kind = OPTION_TEXT, .value = &o->progressive_epochs,
          .argument = "FIRST:LAST",
          .uses = USE_SAMPLES,
@@ -230,7 +233,9 @@ static FshStatus plan_progression(TrainPlan *plan, const TrainOptions *options, 
         train_options_range("progressive", options->image.progressive, 8, 4096, &from, &to, error);
     if (status)
         return status;
-    p->step = from < CROP_USED_WHOLE ? SMALL_STEP : CROP_STEP;
+    p->step = options->image.progressive_step ? (uint32_t)options->image.progressive_step
+              : from < CROP_USED_WHOLE        ? SMALL_STEP
+                                              : CROP_STEP;
     p->from = (uint32_t)from;
     p->to = (uint32_t)to;
     if (p->from != from || p->to != to || p->from % p->step || p->to % p->step || p->from == p->to)

@@ -12,6 +12,7 @@ typedef struct ImageOptions {
     int64_t train_crop_size, val_resize_size, val_crop_size; /* pixels; 0: chosen */
     double crop_pct;                                         /* val_crop_size / val_resize_size; 0: chosen */
     const char *progressive;                                 /* FROM:TO */
+    int64_t progressive_step;                                /* pixels; 0: by the first size */
     const char *progressive_epochs; /* FIRST:LAST; NULL: the first and last third keep their size */
     int train_crop_mode;            /* CropMode; auto */
     const char *scale, *ratio;      /* MIN:MAX */

@@ -34,14 +34,14 @@ size_t update_options_rows(UpdateOptions *o, Option *rows)
          .choices = optimizer_names, .has_auto = true, .hints = train_optimizer_hints,
          .help = "the optimizer; auto: sgd, or adamw for pairs"},
         {.name = "momentum", .kind = OPTION_REAL, .value = &o->momentum, .argument = "X", .maximum = 0.9999,
-         .help = "of sgd and lars, and of muon's matrices; 0.9, 0.95 with muon, unless given"},
+         .help = "of sgd, sgdw and lars, and of muon's matrices; 0.9, 0.95 with muon, unless given"},
         {.name = "nesterov", .kind = OPTION_FLAG, .value = &o->nesterov,
-         .help = "Nesterov's form of momentum, for sgd and muon"},
+         .help = "Nesterov's form of momentum, for sgd, sgdw and muon"},
         {.name = "opt-betas", .kind = OPTION_TEXT, .value = &o->betas, .argument = "B1:B2",
-         .help = "of all but sgd and lars; 0.95:0.99 with ranger unless given"},
+         .help = "of all but sgd, sgdw and lars; 0.95:0.99 with ranger unless given"},
         {.name = "opt-eps", .kind = OPTION_REAL, .value = &o->optimizer_epsilon, .argument = "X",
          .maximum = 1,
-         .help = "of all but sgd and lars; 1e-6 with ranger unless given"},
+         .help = "of all but sgd, sgdw and lars; 1e-6 with ranger unless given"},
         {.name = "trust-coefficient", .kind = OPTION_REAL, .value = &o->trust_coefficient, .argument = "X",
          .maximum = 1,
          .help = "of lars"},
@@ -111,11 +111,10 @@ static UpdateOptions complete(const TrainPlan *plan, const TrainOptions *options
         own.optimizer_epsilon = 1e-6;
     if (ranger && !train_given(options, &given->lookahead_steps))
         own.lookahead_steps = 6;
+    /* what is multiplied by the learning rates of adamw's kind, and not by those of sgd's */
+    const bool decays_more = kind == OPTIMIZER_MUON || (optimizer_decouples(kind) && kind != OPTIMIZER_SGDW);
     if (!train_given(options, &given->weight_decay))
-        own.weight_decay = plan_is_pairs(plan)                                   ? 0
-                           : ranger                                              ? 0.01
-                           : optimizer_decouples(kind) || kind == OPTIMIZER_MUON ? 0.05
-                                                                                 : given->weight_decay;
+        own.weight_decay = plan_is_pairs(plan) ? 0 : ranger ? 0.01 : decays_more ? 0.05 : given->weight_decay;
     return own;
 }
 
@@ -138,7 +137,7 @@ FshStatus plan_optimizer(TrainPlan *plan, const TrainOptions *options, FshError 
     plan->recipe.optimizer = (Optimizer){
         .kind = kind,
         .momentum = own->momentum,
-        .nesterov = kind == OPTIMIZER_SGD && own->nesterov && own->momentum > 0,
+        .nesterov = (kind == OPTIMIZER_SGD || kind == OPTIMIZER_SGDW) && own->nesterov && own->momentum > 0,
         .beta1 = betas[0],
         .beta2 = betas[1],
         .epsilon = own->optimizer_epsilon,

@@ -7,7 +7,7 @@
 #include "trainer/plan/train_hints.h"
 #include "trainer/plan/train_plan.h"
 
-static const double lr_of_moments = 0.001; /* of all but sgd and lars: PyTorch's and NAFNet's */
+static const double lr_of_moments = 0.001; /* of all but sgd, sgdw and lars: PyTorch's, NAFNet's */
 
 enum { EPOCHS_MAX = 1000000 };
 
@@ -50,8 +50,8 @@ size_t schedule_options_rows(ScheduleOptions *o, Option *rows)
     const Option own[] = {
         {.name = "lr", .kind = OPTION_REAL, .value = &o->lr, .argument = "X", .maximum = 1e6,
          .group = "Learning rate",
-         .help = "highest learning rate; 0: for sgd and lars --lr-base times batch size / 256, for muon 0.02 "
-                 "where --muon-adjust-lr is not match_rms_adamw, else 0.001"},
+         .help = "highest learning rate; 0: for sgd, sgdw and lars --lr-base times batch size / 256, for "
+                 "muon 0.02 where --muon-adjust-lr is not match_rms_adamw, else 0.001"},
         {.name = "lr-base", .kind = OPTION_REAL, .value = &o->lr_base, .argument = "X", .maximum = 1e6,
          .help = "highest learning rate for a batch of 256 images"},
         {.name = "lr-scheduler", .kind = OPTION_CHOICE, .value = &o->lr_scheduler, .argument = "NAME",

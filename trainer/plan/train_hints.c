@@ -416,21 +416,22 @@ const OptionForeign train_loss_hints[] = {{"ce", "cross-entropy is the name"},
                                           {"psnrloss", "psnr is the name"},
                                           {NULL, NULL}};
 
-const OptionForeign train_optimizer_hints[] = {{"momentum", "sgd with --momentum and --no-nesterov is it"},
-                                               {"nesterov", "sgd is it: Nesterov's form is on"},
-                                               {"sgd_nesterov", "sgd is it: Nesterov's form is on"},
-                                               {"rmsprop", "adamw is nearest"},
-                                               {"rmsproptf", "adamw is nearest"},
-                                               {"nadam", "nadamw is nearest"},
-                                               {"lookahead_radam", "radam with --lookahead N is it"},
-                                               {"lookahead_radamw", "radamw with --lookahead N is it"},
-                                               {"adabelief", "adamw is nearest"},
-                                               {"lion", "adamw is nearest"},
-                                               {"adagrad", "adamw is nearest"},
-                                               {"adadelta", "adamw is nearest"},
-                                               {"lookahead_adam", "adam with --lookahead N is it"},
-                                               {"lookahead_sgd", "sgd with --lookahead N is it"},
-                                               {NULL, NULL}};
+const OptionForeign train_optimizer_hints[] = {
+    {"momentum", "sgd with --momentum and --no-nesterov is it"},
+    {"nesterov", "sgd is it: Nesterov's form is on"},
+    {"decoupledsgdw", "sgdw with --weight-decay divided by --lr is it"},
+    {"sgd_nesterov", "sgd is it: Nesterov's form is on"},
+    {"rmsprop", "adamw is nearest"},
+    {"rmsproptf", "adamw is nearest"},
+    {"lookahead_radam", "radam with --lookahead N is it"},
+    {"lookahead_radamw", "radamw with --lookahead N is it"},
+    {"adabelief", "adamw is nearest"},
+    {"lion", "adamw is nearest"},
+    {"adagrad", "adamw is nearest"},
+    {"adadelta", "adamw is nearest"},
+    {"lookahead_adam", "adam with --lookahead N is it"},
+    {"lookahead_sgd", "sgd with --lookahead N is it"},
+    {NULL, NULL}};
 
 const OptionForeign train_schedule_hints[] = {
     {"steplr", "step is the name"},

@@ -3,8 +3,8 @@
 
     python3 tests/trainer/golden/make_golden_optim.py     # PyTorch 2, timm 1.0 and numpy
 
-optimizers.json, and sam.json with SAM: a small network (convolution, batch norm, convolution, squared error) for some runs, each with its own batch,
-in float64 with PyTorch's own SGD, Adam, AdamW, RAdam and clip_grad_norm_, and timm's NAdamW. What PyTorch has not, or only with CUDA, stands below in a
+optimizers.json and optimizers_later.json, and sam.json with SAM: a small network (convolution, batch norm, convolution, squared error) for some runs, each with its own batch,
+in float64 with PyTorch's own SGD, Adam, AdamW, RAdam and clip_grad_norm_, and timm's NAdamW and SGDW. What PyTorch has not, or only with CUDA, stands below in a
 few lines: lars and lamb as timm's Lars and Lamb do it (asserted against timm 1.0), lookahead as the paper
 (Zhang et al. 2019, algorithm 1: the slow weights begin as the initial ones; timm's begin after the first k steps), GradScaler's
 rule (torch/cuda/amp/grad_scaler.py), averages as timm's ModelEma, SAM as MosaicML Composer's.
@@ -69,6 +69,27 @@ class LambRule:
                 p.data -= group["lr"] * trust * u
 
 
+class NadamRule:
+    """torch.optim.NAdam of PyTorch 2; 1.13's multiplies mu_product_next by mu once too often."""
+
+    def __init__(self, groups, betas, eps):
+        self.param_groups, self.state, self.betas, self.eps, self.t, self.product = groups, {}, betas, eps, 0, 1.0
+
+    def step(self):
+        self.t += 1
+        (beta1, beta2), t = self.betas, self.t
+        mu, mu_next = (beta1 * (1 - 0.5 * 0.96 ** (step * 0.004)) for step in (t, t + 1))
+        self.product *= mu
+        for group in self.param_groups:
+            for p in group["params"]:
+                state = self.state.setdefault(p, {"exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)})
+                m, s, g = state["exp_avg"], state["exp_avg_sq"], (p.grad + group["weight_decay"] * p).detach()
+                m.mul_(beta1).add_(g, alpha=1 - beta1)
+                s.mul_(beta2).addcmul_(g, g, value=1 - beta2)
+                denom = (s / (1 - beta2**t)).sqrt() + self.eps
+                p.data -= group["lr"] * ((1 - mu) / (1 - self.product) * g + mu_next / (1 - self.product * mu_next) * m) / denom
+
+
 SPECS = [{"name": "conv1.weight", "shape": [17, 3, 3, 3], "scale": 0.25},
          {"name": "bn.weight", "shape": [17], "offset": 1.0, "scale": 0.25}, {"name": "bn.bias", "shape": [17], "scale": 0.25},
          {"name": "conv2.weight", "shape": [3, 17, 3, 3], "scale": 0.125}, {"name": "conv2.bias", "shape": [3], "scale": 0.125},
@@ -121,8 +142,12 @@ def make_optimizer(o, tensors):
     plain = [{k: v for k, v in group.items() if k != "adapts"} for group in groups]  # PyTorch keeps lr_scale in its groups
     if kind == "sgd":
         return torch.optim.SGD(plain, lr=0.0, momentum=momentum, nesterov=nesterov)
+    if kind == "sgdw":
+        return timm.optim.SGDW(plain, lr=0.0, momentum=momentum, nesterov=nesterov)
     if kind in ("adam", "adamw"):
         return {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[kind](plain, lr=0.0, betas=betas, eps=o["epsilon"])
+    if kind == "nadam":
+        return NadamRule(groups, betas, o["epsilon"])
     if kind == "nadamw":
         return timm.optim.NAdamW(plain, lr=0.0, betas=betas, eps=o["epsilon"])
     if kind in ("radam", "radamw", "ranger"):
@@ -316,6 +341,52 @@ def sam():
                        scale_growth=2.0, scale_backoff=0.5, scale_interval=2),
         optimizer_case("adamw, everything", small + small, (0, 7), perturbs=fourth, kind="adamw", **adam, **everything),
     ]})
+
+
+def later():
+    rates = [0.1, 0.05, 0.2, 0.1, 0.1, 0.02, 0.05]
+    o = {"kind": "sgdw", "momentum": 0.875, "weight_decay": 0.125}
+    everything = {"clip_norm": 0.5, "accumulation_steps": 2, "lookahead_steps": 2, "lookahead_alpha": 0.5, "ema_decay": 0.9, "ema_warmup": True,
+                  "loss_scaling": True, "scale_init": 1024.0, "scale_growth": 2.0, "scale_backoff": 0.5, "scale_interval": 1}
+    nadam = {"kind": "nadam", "beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8, "weight_decay": 0.05}
+    small = [rate / 100 for rate in rates]
+    write("optimizers_later.json", {"specs": SPECS, "image": IMAGE, "cases": [
+        optimizer_case("sgdw", rates, **o),
+        optimizer_case("sgdw, nesterov", rates, **o, nesterov=True),
+        optimizer_case("sgdw, factors", rates, **o, factors={"conv1.weight": 0.25, "bn.bias": 4.0}, decays={"conv2.weight": 3.0}),
+        optimizer_case("sgdw, everything", rates + rates, (6,), **o, **everything),
+        optimizer_case("sgdw as Composer's DecoupledSGDW has it", rates, **{**o, "weight_decay": 0.025 / max(rates)}),
+        optimizer_case("nadam", small + small, **nadam),
+        optimizer_case("nadam, other betas", small, **{**nadam, "beta1": 0.5, "beta2": 0.9, "epsilon": 1e-3}),
+        optimizer_case("nadam, everything", small + small, (7,), **nadam, **everything),
+    ]})
+    check_against_composer(rates, 0.025)
+    if torch.__version__ >= "2":
+        check_against_torch(rates)
+
+
+def check_against_torch(rates):
+    ours, theirs = (generate(SPECS[0]).requires_grad_(True) for _ in range(2))
+    group = {"params": [ours], "weight_decay": 0.05, "lr": rates[0]}
+    rule, peer = NadamRule([group], (0.9, 0.999), 1e-8), torch.optim.NAdam([theirs], lr=rates[0], weight_decay=0.05)
+    for run in range(20):
+        ours.grad = theirs.grad = generate({"name": f"nadam{run}", "shape": SPECS[0]["shape"]})
+        rule.step()
+        peer.step()
+    assert ((ours - theirs).norm() / theirs.norm()).item() < 1e-6  # its mu_product is float32
+
+
+def check_against_composer(rates, decay):
+    """DecoupledSGDW of MosaicML Composer takes decay * lr / initial_lr of a weight: timm's with decay / initial_lr."""
+    w, ours, theirs = generate(SPECS[0]), generate(SPECS[0]).requires_grad_(True), generate(SPECS[0])
+    optimizer, buffer = timm.optim.SGDW([ours], lr=max(rates), momentum=0.875, weight_decay=decay / max(rates)), torch.zeros_like(w)
+    for run, rate in enumerate(rates):
+        ours.grad = generate({"name": f"composer{run}", "shape": SPECS[0]["shape"]})
+        optimizer.param_groups[0]["lr"] = rate
+        optimizer.step()
+        buffer = 0.875 * buffer + ours.grad
+        theirs = theirs * (1 - rate / max(rates) * decay) - rate * buffer
+    assert ((ours - theirs).norm() / theirs.norm()).item() < 1e-14
 
 
 # ---- parameter groups -----------------------------------------------------------------------------------------------------
@@ -579,6 +650,7 @@ if __name__ == "__main__":
     check_against_timm()
     optimizers()
     sam()
+    later()
     parameter_groups()
     losses()
     schedules()

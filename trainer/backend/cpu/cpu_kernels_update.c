@@ -58,14 +58,14 @@ static void sgd(const SgdStep *step, float *w, float *v, const float *g, int64_t
         for (int64_t i = 0; i < count; i++) {
             const float d = (g[i] + s.decay * w[i]) * s.trust;
             v[i] = s.momentum * v[i] + d;
-            w[i] -= s.rate * (d + s.momentum * v[i]);
+            w[i] = s.shrink * w[i] - s.rate * (d + s.momentum * v[i]);
         }
         return;
     }
 #pragma omp simd
     for (int64_t i = 0; i < count; i++) {
         v[i] = s.momentum * v[i] + (g[i] + s.decay * w[i]) * s.trust;
-        w[i] -= s.rate * v[i];
+        w[i] = s.shrink * w[i] - s.rate * v[i];
     }
 }
 

@@ -15,9 +15,10 @@
 
 enum { SQUARE_LANES = 16 };
 
-/* v = momentum v + d; w -= rate * (nesterov ? d + momentum v : v), with d = (g + decay w) * trust */
+/* v = momentum v + d; w = shrink w - rate * (nesterov ? d + momentum v : v), with d = (g + decay w) * trust
+ */
 typedef struct SgdStep {
-    float rate, momentum, decay, trust;
+    float rate, momentum, decay, shrink, trust;
     bool nesterov;
 } SgdStep;
 

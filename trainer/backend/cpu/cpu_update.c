@@ -267,7 +267,8 @@ static void sgd_chunk(const UpdateRun *run, const Segment *s, int64_t first, int
     const Optimizer *o = run->optimizer;
     const SgdStep sgd = {.rate = (float)(run->rate * s->rate),
                          .momentum = (float)o->momentum,
-                         .decay = (float)(o->weight_decay * s->decay),
+                         .decay = optimizer_decouples(o->kind) ? 0 : (float)(o->weight_decay * s->decay),
+                         .shrink = (float)(1 - decoupled_decay(o, run->rate) * s->rate * s->decay),
                          .trust = (float)s->trust,
                          .nesterov = o->nesterov};
     const float *g = cpu_update_gradient(run, s, first, count, chunk, room);
@@ -395,10 +396,10 @@ static void update_lamb(UpdateRun *run)
 /* Returns the update of a kind; those that are not here are Adam's, with numbers of their own. */
 static void (*update_of(OptimizerKind kind))(UpdateRun *run)
 {
-    return kind == OPTIMIZER_SGD    ? update_sgd
-           : kind == OPTIMIZER_LARS ? update_lars
-           : kind == OPTIMIZER_LAMB ? update_lamb
-                                    : update_adam;
+    return kind == OPTIMIZER_LARS         ? update_lars
+           : kind == OPTIMIZER_LAMB       ? update_lamb
+           : optimizer_has_momentum(kind) ? update_sgd
+                                          : update_adam;
 }
 
 /* ---- one run ---- */

@@ -107,7 +107,7 @@ struct Sgd {
     {
         const Constants &c = at.launch.constants;
         const float decay = at.decay(), trust = (float)at.trust, rate = at.rate(at.decision.learning_rate),
-                    momentum = at.decision.momentum;
+                    shrink = at.shrink(), momentum = at.decision.momentum;
         float g[Width], v[Width], w[Width], old[Width];
         take_gradient<G>(at, i, g);
         load_values(at, i, w);
@@ -119,7 +119,7 @@ struct Sgd {
             const float d = (g[k] + decay * w[k]) * trust;
             old[k] = w[k];
             v[k] = momentum * v[k] + d;
-            w[k] -= rate * (c.nesterov ? d + momentum * v[k] : v[k]);
+            w[k] = shrink * w[k] - rate * (c.nesterov ? d + momentum * v[k] : v[k]);
         }
         store_slot(at, SLOT_MOMENTUM_BUFFER, i, v);
         finish(at, i, old, w);
@@ -331,6 +331,7 @@ __device__ void decide_numbers(const Launch &launch, const Counters &counters, D
     decision.momentum = (float)o.momentum;
     decision.beta1 = (float)o.beta1;
     decision.one_minus_beta1 = (float)(1 - o.beta1);
+    decision.adam.decoupled = decoupled_decay(&o, decision.learning_rate);
     if (!optimizer_has_momentum(o.kind))
         decision.adam = adam_numbers(&o, decision.learning_rate, (double)(updates + 1));
 }
@@ -547,6 +548,7 @@ extern "C" cudaError_t kernel_update(const Optimizer *optimizer, const UpdateTab
     switch (run == UPDATE_ACCUMULATES ? OPTIMIZER_SGD
                                       : launch.optimizer.kind) { /* sums are added alike by all */
     case OPTIMIZER_SGD:
+    case OPTIMIZER_SGDW:
     case OPTIMIZER_LARS:
         launch_update<Sgd>(launch, stream);
         break;

@@ -23,7 +23,7 @@ struct Decision {
     bool looks_ahead; /* this update is followed by a lookahead step */
     float factor;     /* the update's gradient is the accumulated one times this */
     float ema_share;  /* 1 - decay of this update */
-    AdamNumbers adam; /* of kinds without momentum */
+    AdamNumbers adam; /* of kinds with momentum: `decoupled` alone */
     float momentum, beta1, one_minus_beta1;
 };
 
