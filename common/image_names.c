@@ -36,6 +36,7 @@ static const struct {
     {".tif", "tiff"},
     {".tiff", "tiff"},
     {".webp", "webp"},
+    {".y4m", "y4m"},
     /* Other programs read these; here they are refused by name rather than passed over as no images. */
     {".cur", "other"},
     {".dds", "other"},

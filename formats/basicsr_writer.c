@@ -67,7 +67,8 @@ static int put_field(SideBatch *batch, MDB_txn *transaction, const FshSample *sa
     Side *side = &basicsr->sides[batch->side];
     const FshField *field = &sample->fields[batch->side];
     batch->status = fsh_basicsr_key_encode(sample->key, sample->key_bytes, &basicsr->key, batch->error);
-    if (!batch->status && (field->codec == FSH_CODEC_RAW || field->compression != FSH_COMPRESSION_NONE))
+    if (!batch->status && (field->codec == FSH_CODEC_RAW || field->codec == FSH_CODEC_Y4M ||
+                           field->compression != FSH_COMPRESSION_NONE))
         batch->status = fsh_error_set(batch->error, FSH_ERR_MISMATCH,
                                       "BasicSR holds files of images (PNG), not raw or compressed pixels");
     if (!batch->status)

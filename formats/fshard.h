@@ -76,6 +76,7 @@ typedef enum FshCodec {
     FSH_CODEC_GIF = 6,
     FSH_CODEC_BMP = 7,
     FSH_CODEC_PNM = 8,
+    FSH_CODEC_Y4M = 9,    /* the planes of a JPEG as they are (fpack --store yuv420) */
     FSH_CODEC_OTHER = 15, /* an image file of another kind: the decoder sniffs */
 } FshCodec;
 

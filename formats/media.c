@@ -19,6 +19,7 @@ static const struct {
     {0, 4, "MM\0*", FSH_CODEC_TIFF},        {0, 4, "II+\0", FSH_CODEC_TIFF},
     {0, 4, "MM\0+", FSH_CODEC_TIFF},        {0, 6, "GIF87a", FSH_CODEC_GIF},
     {0, 6, "GIF89a", FSH_CODEC_GIF},        {0, 2, "BM", FSH_CODEC_BMP},
+    {0, 10, "YUV4MPEG2 ", FSH_CODEC_Y4M},
 };
 
 FshCodec fsh_codec_sniff(const uint8_t *bytes, size_t length)
@@ -40,10 +41,11 @@ static const struct {
     const char *extension;
     FshCodec codec;
 } extensions[] = {
-    {"jpg", FSH_CODEC_JPEG}, {"jpeg", FSH_CODEC_JPEG}, {"png", FSH_CODEC_PNG},   {"webp", FSH_CODEC_WEBP},
-    {"tif", FSH_CODEC_TIFF}, {"tiff", FSH_CODEC_TIFF}, {"gif", FSH_CODEC_GIF},   {"bmp", FSH_CODEC_BMP},
-    {"ppm", FSH_CODEC_PNM},  {"pgm", FSH_CODEC_PNM},   {"pbm", FSH_CODEC_PNM},   {"pnm", FSH_CODEC_PNM},
-    {"pam", FSH_CODEC_PNM},  {"jpe", FSH_CODEC_JPEG},  {"jfif", FSH_CODEC_JPEG}, {"img", FSH_CODEC_OTHER},
+    {"jpg", FSH_CODEC_JPEG},  {"jpeg", FSH_CODEC_JPEG}, {"png", FSH_CODEC_PNG},   {"webp", FSH_CODEC_WEBP},
+    {"tif", FSH_CODEC_TIFF},  {"tiff", FSH_CODEC_TIFF}, {"gif", FSH_CODEC_GIF},   {"bmp", FSH_CODEC_BMP},
+    {"ppm", FSH_CODEC_PNM},   {"pgm", FSH_CODEC_PNM},   {"pbm", FSH_CODEC_PNM},   {"pnm", FSH_CODEC_PNM},
+    {"pam", FSH_CODEC_PNM},   {"jpe", FSH_CODEC_JPEG},  {"jfif", FSH_CODEC_JPEG}, {"y4m", FSH_CODEC_Y4M},
+    {"img", FSH_CODEC_OTHER},
 };
 
 const char *fsh_codec_extension(FshCodec codec)

@@ -10,9 +10,9 @@ static const struct {
     FshCodec codec;
     const char *name;
 } codecs[] = {
-    {FSH_CODEC_RAW, "raw"},   {FSH_CODEC_JPEG, "jpeg"}, {FSH_CODEC_PNG, "png"},
-    {FSH_CODEC_WEBP, "webp"}, {FSH_CODEC_TIFF, "tiff"}, {FSH_CODEC_GIF, "gif"},
-    {FSH_CODEC_BMP, "bmp"},   {FSH_CODEC_PNM, "pnm"},   {FSH_CODEC_OTHER, "other"},
+    {FSH_CODEC_RAW, "raw"},   {FSH_CODEC_JPEG, "jpeg"},   {FSH_CODEC_PNG, "png"}, {FSH_CODEC_WEBP, "webp"},
+    {FSH_CODEC_TIFF, "tiff"}, {FSH_CODEC_GIF, "gif"},     {FSH_CODEC_BMP, "bmp"}, {FSH_CODEC_PNM, "pnm"},
+    {FSH_CODEC_Y4M, "y4m"},   {FSH_CODEC_OTHER, "other"},
 };
 
 /* Indexed by FshKind. */

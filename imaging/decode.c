@@ -11,10 +11,12 @@
 #include "imaging/jpeg_decode.h"
 #include "imaging/orient.h"
 #include "imaging/pnm_decode.h"
+#include "imaging/y4m.h"
 
 struct ImageDecoder {
     JpegDecoder *jpeg;
     const ImagePlugin *plugin; /* loaded when an image first needs it; NULL before */
+    Planes planes;             /* of a Y4M whose header was read last */
     Image scratch;             /* pixels before they are turned or before their channels change */
     bool profile_waits;        /* image_convert_profile has still to apply the last image's profile */
     IccConversion *conversion; /* the last profile, prepared: cameras write the same one into every file */
@@ -75,6 +77,8 @@ static FshStatus read_header(ImageDecoder *decoder, const void *bytes, size_t le
         return jpeg_decoder_header(decoder->jpeg, bytes, length, strict, info, error);
     if (info->format == IMAGE_PNM)
         return pnm_header(bytes, length, info, error);
+    if (info->format == IMAGE_Y4M)
+        return y4m_open(bytes, length, info, &decoder->planes, error);
     if (info->format == IMAGE_TIFF && camera_raw_is(bytes, length))
         return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
                              "a camera's raw file, of which only the thumbnail could be read; develop it to "
@@ -124,6 +128,10 @@ static FshStatus read_pixels(ImageDecoder *decoder, const void *bytes, size_t le
     if (info->format == IMAGE_PNM) {
         *channels = info->channels;
         return pnm_decode(bytes, length, !options->allow_truncated, image, error);
+    }
+    if (info->format == IMAGE_Y4M) {
+        const ImagePart all = {.width = info->width, .height = info->height};
+        return planes_expand(&decoder->planes, &all, *channels, image, error);
     }
     uint32_t quirks = info->quirks;
     FshStatus status = need_plugin(decoder, error);
@@ -225,6 +233,11 @@ FshStatus image_decode_part(ImageDecoder *decoder, const void *bytes, size_t len
         return jpeg_decoder_part(decoder->jpeg, options->channels ? options->channels : info.channels,
                                  options->least_width, options->least_height, part, image, place, &info,
                                  error);
+    if (info.format == IMAGE_Y4M) {
+        *place = (ImagePlace){.left = part->left, .top = part->top, .eighths = 8};
+        return planes_expand(&decoder->planes, part, options->channels ? options->channels : info.channels,
+                             image, error);
+    }
     whole.least_width = whole.least_height =
         0; /* a mirrored image has its fraction of a pixel at the other end */
     return decode_whole(decoder, bytes, length, &whole, image, &info, error);

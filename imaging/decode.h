@@ -1,10 +1,10 @@
 /* decode.h - image bytes to 8-bit pixels.
  *
- * libjpeg-turbo decodes JPEG, and the reader in pnm_decode.h decodes PBM, PGM and PPM. Everything else, CMYK
- * and YCCK JPEGs, and colour profiles of unusual kinds (icc.h) go through libvips. libvips is a plugin
- * (libfshard-vips.so) that is loaded at the first image that needs it: programs start in a millisecond, and a
- * machine without libvips still trains on JPEG and raw. Without the plugin such an image is
- * FSH_ERR_UNSUPPORTED, and the message says how to get it.
+ * libjpeg-turbo decodes JPEG, the reader in pnm_decode.h PBM, PGM and PPM, and that in y4m.h Y4M. Everything
+ * else, CMYK and YCCK JPEGs, and colour profiles of unusual kinds (icc.h) go through libvips. libvips is a
+ * plugin (libfshard-vips.so) that is loaded at the first image that needs it: programs start in a
+ * millisecond, and a machine without libvips still trains on JPEG and raw. Without the plugin such an image
+ * is FSH_ERR_UNSUPPORTED, and the message says how to get it.
  *
  * Colours follow one rule for every format:
  *   - gray stays gray (channels 1) unless RGB is asked for, then r = g = b;

@@ -10,10 +10,11 @@
 static const struct {
     const char *name, *extension;
 } formats[] = {
-    [IMAGE_UNKNOWN] = {"unknown", ""},  [IMAGE_JPEG] = {"jpeg", ".jpg"}, [IMAGE_PNG] = {"png", ".png"},
-    [IMAGE_WEBP] = {"webp", ".webp"},   [IMAGE_TIFF] = {"tiff", ".tif"}, [IMAGE_GIF] = {"gif", ".gif"},
-    [IMAGE_BMP] = {"bmp", ".bmp"},      [IMAGE_PNM] = {"pnm", ".ppm"},   [IMAGE_HEIF] = {"heif", ".heic"},
-    [IMAGE_JPEG2000] = {"jp2", ".jp2"}, [IMAGE_TGA] = {"tga", ".tga"},   [IMAGE_OTHER] = {"other", ""},
+    [IMAGE_UNKNOWN] = {"unknown", ""}, [IMAGE_JPEG] = {"jpeg", ".jpg"},    [IMAGE_PNG] = {"png", ".png"},
+    [IMAGE_WEBP] = {"webp", ".webp"},  [IMAGE_TIFF] = {"tiff", ".tif"},    [IMAGE_GIF] = {"gif", ".gif"},
+    [IMAGE_BMP] = {"bmp", ".bmp"},     [IMAGE_PNM] = {"pnm", ".ppm"},      [IMAGE_Y4M] = {"y4m", ".y4m"},
+    [IMAGE_HEIF] = {"heif", ".heic"},  [IMAGE_JPEG2000] = {"jp2", ".jp2"}, [IMAGE_TGA] = {"tga", ".tga"},
+    [IMAGE_OTHER] = {"other", ""},
 };
 
 const char *image_format_name(ImageFormat format)
@@ -152,6 +153,7 @@ static const struct {
     MAGIC(0, "MM\0*", IMAGE_TIFF),
     MAGIC(0, "II+\0", IMAGE_TIFF),
     MAGIC(0, "MM\0+", IMAGE_TIFF),
+    MAGIC(0, "YUV4MPEG2 ", IMAGE_Y4M),
     MAGIC(0, "GIF87a", IMAGE_GIF),
     MAGIC(0, "GIF89a", IMAGE_GIF),
     MAGIC(4, "ftypheic", IMAGE_HEIF),

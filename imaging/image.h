@@ -18,6 +18,7 @@ typedef enum ImageFormat {
     IMAGE_GIF,
     IMAGE_BMP,
     IMAGE_PNM,
+    IMAGE_Y4M,  /* planes as they are: y4m.h */
     IMAGE_HEIF, /* HEIC and AVIF */
     IMAGE_JPEG2000,
     IMAGE_TGA,   /* has no magic: image_is_tga */

@@ -55,10 +55,11 @@ void shrink_worker_free(ShrinkWorker **worker)
 ImageFormat shrink_format_for(ImageFormat format)
 {
     static const ImageFormat formats[] = {
-        [IMAGE_UNKNOWN] = IMAGE_PNG, [IMAGE_JPEG] = IMAGE_JPEG,     [IMAGE_PNG] = IMAGE_PNG,
-        [IMAGE_WEBP] = IMAGE_WEBP,   [IMAGE_TIFF] = IMAGE_PNG,      [IMAGE_GIF] = IMAGE_PNG,
-        [IMAGE_BMP] = IMAGE_PNG,     [IMAGE_PNM] = IMAGE_PNG,       [IMAGE_HEIF] = IMAGE_JPEG,
-        [IMAGE_OTHER] = IMAGE_JPEG,  [IMAGE_JPEG2000] = IMAGE_JPEG, [IMAGE_TGA] = IMAGE_PNG,
+        [IMAGE_UNKNOWN] = IMAGE_PNG, [IMAGE_JPEG] = IMAGE_JPEG,  [IMAGE_PNG] = IMAGE_PNG,
+        [IMAGE_WEBP] = IMAGE_WEBP,   [IMAGE_TIFF] = IMAGE_PNG,   [IMAGE_GIF] = IMAGE_PNG,
+        [IMAGE_BMP] = IMAGE_PNG,     [IMAGE_PNM] = IMAGE_PNG,    [IMAGE_Y4M] = IMAGE_JPEG,
+        [IMAGE_HEIF] = IMAGE_JPEG,   [IMAGE_OTHER] = IMAGE_JPEG, [IMAGE_JPEG2000] = IMAGE_JPEG,
+        [IMAGE_TGA] = IMAGE_PNG,
     };
     return formats[format];
 }

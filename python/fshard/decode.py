@@ -9,6 +9,7 @@ import numpy as np
 
 from .errors import FshardError
 from .record import Field
+from .y4m import y4m_pixels
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -32,6 +33,11 @@ def decode(field: Field, channels: int | None = None) -> np.ndarray:
     channels = channels or field.channels
     if field.codec == "raw" and channels == field.channels:
         return field.array()
+    if field.codec == "y4m" and channels in (1, 3):
+        pixels = y4m_pixels(field.data, channels)
+        if pixels.shape[:2] != field.shape[:2]:
+            raise FshardError(f"{field.source or field.codec}: decodes to {pixels.shape}, its record says {field.shape}")
+        return pixels
     try:
         from PIL import Image, ImageOps
     except ImportError:

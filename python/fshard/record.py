@@ -13,7 +13,7 @@ from .errors import FshardError
 if TYPE_CHECKING:
     from .reader import Split
 
-CODECS = {1: "raw", 2: "jpeg", 3: "png", 4: "webp", 5: "tiff", 6: "gif", 7: "bmp", 8: "pnm", 15: "other"}
+CODECS = {1: "raw", 2: "jpeg", 3: "png", 4: "webp", 5: "tiff", 6: "gif", 7: "bmp", 8: "pnm", 9: "y4m", 15: "other"}
 
 ALIGNMENT = 64
 RECORD_BYTES_MIN = 192

@@ -830,6 +830,47 @@ class Decoding(unittest.TestCase):
         with self.assertRaisesRegex(fshard.FshardError, "decodes to"):
             fshard.decode(fshard.Field(field.data, "png", 5, 8, 4), 3)
 
+    @staticmethod
+    def y4m(chroma, *planes):
+        height, width = planes[0].shape
+        header = f"YUV4MPEG2 W{width} H{height} F1:1 Ip A1:1 C{chroma} XCOLORRANGE=FULL\nFRAME\n"
+        return header.encode() + b"".join(plane.tobytes() for plane in planes)
+
+    def test_planes_become_the_pixels_of_libjpeg(self):
+        from PIL import Image
+
+        noise = np.random.default_rng(1).integers(0, 256, (6, 9, 3), np.uint8)
+        smooth = np.asarray(Image.fromarray(noise).resize((61, 37), Image.BICUBIC))
+        jpeg = io.BytesIO()
+        Image.fromarray(smooth).save(jpeg, "JPEG", subsampling=0, quality=95)
+        pixels = np.asarray(Image.open(jpeg))
+        as_planes = Image.open(jpeg)
+        as_planes.draft("YCbCr", as_planes.size)
+        planes = [np.asarray(as_planes)[..., i] for i in range(3)]
+        whole = fshard.Field(self.y4m("444", *planes), "y4m", 37, 61, 3)
+        np.testing.assert_array_equal(fshard.decode(whole), pixels)
+        np.testing.assert_array_equal(fshard.decode(whole, 1)[..., 0], planes[0])
+        gray = fshard.Field(self.y4m("mono", planes[0]), "y4m", 37, 61, 1)
+        np.testing.assert_array_equal(fshard.decode(gray, 3), np.repeat(planes[0][..., None], 3, axis=2))
+        # h2v2_fancy_upsample, a pixel at a time
+        halves = [plane[:19, :31] for plane in planes[1:]]
+        full = [np.zeros((37, 61), np.uint8) for _ in halves]
+        for half, out in zip(halves, full):
+            for y in range(37):
+                far = min(max(y // 2 + (1 if y % 2 else -1), 0), 18)
+                sums = 3 * half[y // 2].astype(int) + half[far]
+                for x in range(61):
+                    side = min(max(x // 2 + (1 if x % 2 else -1), 0), 30)
+                    out[y, x] = (3 * sums[x // 2] + sums[side] + (7 if x % 2 else 8)) >> 4
+        halved = fshard.Field(self.y4m("420jpeg", planes[0], *halves), "y4m", 37, 61, 3)
+        expected = fshard.Field(self.y4m("444", planes[0], *full), "y4m", 37, 61, 3)
+        np.testing.assert_array_equal(fshard.decode(halved), fshard.decode(expected))
+        for data in (whole.data[:-1], b"YUV4MPEG2 W61 H37 C422\nFRAME\n", b"YUV4MPEG2", b"P6 1 1 255 abc"):
+            with self.assertRaisesRegex(fshard.FshardError, "Y4M"):
+                fshard.decode(fshard.Field(data, "y4m", 37, 61, 3))
+        with self.assertRaisesRegex(fshard.FshardError, "its record says"):
+            fshard.decode(fshard.Field(whole.data, "y4m", 37, 60, 3))
+
     def test_what_cannot_be_decoded_is_told_by_its_source(self):
         pixels = np.zeros((5, 7, 3), np.uint8)
         whole = self.encode(pixels, "PNG")

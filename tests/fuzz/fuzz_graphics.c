@@ -2,6 +2,7 @@
  * TGA's header. */
 #include "imaging/gif_check.h"
 #include "imaging/pnm_decode.h"
+#include "imaging/y4m.h"
 #include "tests/fuzz/fuzz.h"
 
 enum { PIXELS_MAX = 1 << 16 };
@@ -20,6 +21,20 @@ static void read_pnm(const uint8_t *bytes, size_t length, bool strict)
         fuzz_touch(image.pixels, (size_t)image.width * image.height * image.channels);
 }
 
+static void read_y4m(const uint8_t *bytes, size_t length)
+{
+    FshError error = {0};
+    ImageInfo info;
+    Image image = {0};
+    Planes planes;
+    if (y4m_open(bytes, length, &info, &planes, &error) || (uint64_t)info.width * info.height > PIXELS_MAX)
+        return;
+    const ImagePart all = {.width = info.width, .height = info.height};
+    if (planes_expand(&planes, &all, info.channels, &image, &error) == FSH_OK)
+        fuzz_touch(image.pixels, (size_t)image.width * image.height * image.channels);
+    image_free(&image);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 {
     FshError error = {0};
@@ -27,6 +42,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
     (void)image_is_tga(bytes, length);
     if (format == IMAGE_GIF)
         (void)gif_check(bytes, length, &error);
+    if (format == IMAGE_Y4M)
+        read_y4m(bytes, length);
     if (format != IMAGE_PNM)
         return 0;
     read_pnm(bytes, length, true);

@@ -50,9 +50,14 @@ static void write_graphics(const char *root)
         size_t length;
     } pnms[] = {
 #define PNM(name, text) {(name), (text), sizeof(text) - 1}
-        PNM("p1", "P1\n3 2\n1 0 1 011"),       PNM("p2", "P2 # gray\n2 2 15\n0 1 7 15"),
-        PNM("p3", "P3\n1 1\n255\n1 2 3"),      PNM("p4", "P4\n3 2\n\xA0\x60"),
-        PNM("p5", "P5\n2 1\n65535\n\1\2\3\4"), PNM("p6", "P6\n1 1\n255\nabc"),
+        PNM("p1", "P1\n3 2\n1 0 1 011"),
+        PNM("p2", "P2 # gray\n2 2 15\n0 1 7 15"),
+        PNM("p3", "P3\n1 1\n255\n1 2 3"),
+        PNM("p4", "P4\n3 2\n\xA0\x60"),
+        PNM("y4m", "YUV4MPEG2 W6 H2 F1:1 Ip A1:1 C420jpeg XCOLORRANGE=FULL\nFRAME\n0123456789ABabcdef"),
+        PNM("y4m-gray", "YUV4MPEG2 H2 W2 Cmono XCOLORRANGE=FULL\nFRAME\n0123"),
+        PNM("p5", "P5\n2 1\n65535\n\1\2\3\4"),
+        PNM("p6", "P6\n1 1\n255\nabc"),
 #undef PNM
     };
     uint8_t pixels[20 * 10];

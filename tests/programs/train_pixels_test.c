@@ -61,6 +61,34 @@ TEST_IN_FOLDER(test_classes_train_as_from_files, folder)
     free(said[1]);
 }
 
+/* Planes as they are mapped become the pixels of the JPEGs that they are of. */
+TEST_IN_FOLDER(test_planes_in_shards_train_as_jpegs, folder)
+{
+    DatasetSpec spec = jpegs;
+    spec.subsampled = true;
+    const char *shards = make_set(folder, &spec), *copies = test_path(folder, "copy"),
+               *planes = test_path(folder, "yuv420");
+    for (int i = 0; i < 2; i++) { /* which measures the same mean of both */
+        RunResult packed =
+            run_program(NULL, "fpack", "--store", i ? "yuv420" : "copy", shards, i ? planes : copies, NULL);
+        assert_int_equal(packed.exit_status, 0);
+        run_result_free(&packed);
+    }
+    TRAINED("--jobs", "2", CONV8, "--train-crop-mode", "rrc", "--batch-size", "8", copies,
+            test_path(folder, "none"));
+    for (int cached = 0; cached < 2; cached++) {
+        TRAINED("--jobs", "2", CONV8, "--train-crop-mode", "rrc", "--batch-size", "8", "--cache",
+                cached ? "planes" : "none", "--force", planes, test_path(folder, "pixels"));
+        char *of_files = summary_without_time(test_path(folder, "none")),
+             *of_planes = summary_without_time(test_path(folder, "pixels"));
+        assert_string_equal(of_files, of_planes);
+        assert_true(weights_distance(test_path(folder, "none/last.safetensors"),
+                                     test_path(folder, "pixels/last.safetensors")) == 0);
+        free(of_files);
+        free(of_planes);
+    }
+}
+
 TEST_IN_FOLDER(test_pairs_train_as_from_files, folder)
 {
     static const char *const hows[] = {"none", "pixels"};

@@ -42,7 +42,7 @@ static void each_field(const char *path, const char *split_name, VisitField visi
 
 typedef struct Sums {
     const char *source_root; /* of files that must be stored as they are; NULL: not compared */
-    uint64_t count, stored_bytes, unpacked_bytes, compressed_count, raw_count, jpeg_count;
+    uint64_t count, stored_bytes, unpacked_bytes, compressed_count, raw_count, jpeg_count, y4m_count;
     uint64_t pixel_count;
     double sum, squares; /* of the first channel */
     ImageDecoder *decoder;
@@ -67,6 +67,7 @@ static void add_field(const FshField *field, const void *data, size_t bytes, voi
     sums->compressed_count += field->compression == FSH_COMPRESSION_ZSTD;
     sums->raw_count += field->codec == FSH_CODEC_RAW;
     sums->jpeg_count += field->codec == FSH_CODEC_JPEG;
+    sums->y4m_count += field->codec == FSH_CODEC_Y4M;
     if (sums->source_root) {
         char path[1024];
         size_t length = 0;
@@ -186,6 +187,47 @@ TEST_IN_FOLDER(test_zstd_holds_the_pixels_of_raw_in_fewer_bytes, folder)
     assert_true(zstd.sum == raw.sum && zstd.squares == raw.squares);
     assert_true(zstd.stored_bytes < raw.stored_bytes);
     assert_true(high.stored_bytes <= zstd.stored_bytes && high.sum == raw.sum);
+}
+
+/* Every kind of image, in every container that holds them; the manifest's mean is of the pixels (sum_up), and
+ * these are those of the sources (fverify --against). */
+TEST_IN_FOLDER(test_yuv420_holds_planes_without_loss, folder)
+{
+    static const char *const formats[] = {"shards", "lmdb", "tar"};
+    const char *source = make_source(folder), *train = "photos/train/cat";
+    source_jpeg(test_path(folder, "%s/gray.jpg", train), 50, 40, 1, 3);
+    source_jpeg(test_path(folder, "%s/tiny.jpg", train), 3, 2, 3, 4); /* libjpeg repeats its chroma */
+    source_jpeg_turned(test_path(folder, "%s/turned.jpg", train), 40, 30, 6, 5);
+    source_png(test_path(folder, "%s/drawing.png", train), 30, 20, 3, 6);
+    source_png(test_path(folder, "%s/gray.png", train), 30, 20, 1, 7);
+    const Sums raw = sum_up(pack_twice(folder, "raw", source, OPTIONS("--store", "raw")), NULL);
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+        const char *packed = test_path(folder, "y4m-%s", formats[i]);
+        run_ok("fpack", "--store", "yuv420", "--format", formats[i], source, packed, NULL);
+        run_ok("fverify", "--decode", "--against", source, packed, NULL);
+        const Sums planes = sum_up(packed, NULL);
+        assert_int_equal(planes.count, raw.count);
+        assert_int_equal(planes.raw_count, 3); /* tiny, turned, drawing */
+        assert_int_equal(planes.y4m_count, raw.count - 3);
+        assert_true(planes.sum == raw.sum && planes.squares == raw.squares);
+        assert_true(planes.unpacked_bytes < raw.unpacked_bytes * 3 / 5);
+    }
+    /* from planes to planes, to pixels, to files, and back */
+    const char *planes = test_path(folder, "y4m-shards"), *again = test_path(folder, "again");
+    run_ok("fpack", "--store", "yuv420", planes, again, NULL);
+    assert_true(sum_up(again, NULL).y4m_count == raw.count - 3);
+    run_ok("fverify", "--against", source, again, NULL);
+    run_ok("fpack", "--store", "raw", planes, test_path(folder, "pixels"), NULL);
+    assert_true(sum_up(test_path(folder, "pixels"), NULL).sum == raw.sum);
+    run_ok("fverify", "--extract", test_path(folder, "files"), planes, NULL);
+    run_ok("fpack", test_path(folder, "files"), test_path(folder, "files-packed"), NULL);
+    assert_true(sum_up(test_path(folder, "files-packed"), NULL).sum == raw.sum);
+    /* another picture under the name of a source is seen */
+    source_jpeg(test_path(folder, "%s/gray.jpg", train), 50, 40, 1, 4);
+    RunResult result = run_program(NULL, "fverify", "--against", source, planes, NULL);
+    assert_int_equal(result.exit_status, 1);
+    assert_contains(result.out, "is not what its source in");
+    run_result_free(&result);
 }
 
 TEST_IN_FOLDER(test_jpeg_encodes_again_at_the_quality_asked_for, folder)

@@ -206,7 +206,7 @@ static const struct {
 } codecs[] = {
     {IMAGE_JPEG, FSH_CODEC_JPEG}, {IMAGE_PNG, FSH_CODEC_PNG}, {IMAGE_WEBP, FSH_CODEC_WEBP},
     {IMAGE_TIFF, FSH_CODEC_TIFF}, {IMAGE_GIF, FSH_CODEC_GIF}, {IMAGE_BMP, FSH_CODEC_BMP},
-    {IMAGE_PNM, FSH_CODEC_PNM},
+    {IMAGE_PNM, FSH_CODEC_PNM},   {IMAGE_Y4M, FSH_CODEC_Y4M},
 };
 
 FshCodec codec_of_format(ImageFormat format)

@@ -10,11 +10,12 @@
 #include "tools/job/part.h"
 
 typedef enum PackStore {
-    PACK_STORE_COPY, /* the file's bytes as they are */
-    PACK_STORE_JPEG, /* decoded, and encoded again */
-    PACK_STORE_RAW,  /* decoded: uint8 HWC */
-    PACK_STORE_ZSTD, /* the same, compressed */
-    PACK_STORE_AUTO, /* copy or raw, chosen for each sample */
+    PACK_STORE_COPY,   /* the file's bytes as they are */
+    PACK_STORE_JPEG,   /* decoded, and encoded again */
+    PACK_STORE_RAW,    /* decoded: uint8 HWC */
+    PACK_STORE_ZSTD,   /* the same, compressed */
+    PACK_STORE_AUTO,   /* copy or raw, chosen for each sample */
+    PACK_STORE_YUV420, /* the planes of JPEGs and of gray images as Y4M (imaging/y4m.h); others as raw */
 } PackStore;
 
 /* "copy", "jpeg", …; NULL after the last. Indexed by PackStore. */

@@ -168,8 +168,8 @@ static FshStatus make_id(PackPlan *plan, FshError *error)
     return FSH_OK;
 }
 
-/* Refuses raw pixels in BasicSR's layout, which is of image files. The writer would refuse them too, but only
- * when it comes to them. */
+/* Refuses raw pixels and planes in BasicSR's layout, which is of image files. The writer would refuse them
+ * too, but only when it comes to them. */
 static FshStatus refuse_pixels(const PackSplit *split, FshError *error)
 {
     const PackOptions *options = split->found->options;
@@ -180,11 +180,11 @@ static FshStatus refuse_pixels(const PackSplit *split, FshError *error)
         size_t field = 0;
         char name[PATH_MAX];
         if (found_dataset_sample(split->found, split->samples[i].items[0], &sample, &field, NULL, NULL) ||
-            sample.fields[field].codec != FSH_CODEC_RAW)
+            (sample.fields[field].codec != FSH_CODEC_RAW && sample.fields[field].codec != FSH_CODEC_Y4M))
             continue;
         return fsh_error_set(
             error, FSH_ERR_MISMATCH,
-            "--layout basicsr: %s holds raw pixels (%s), and BasicSR reads image files; give "
+            "--layout basicsr: %s holds pixels (%s), and BasicSR reads image files; give "
             "--store jpeg, or use --format lmdb, with --store zstd for small files without loss",
             split->found->root, sample_source_name(split->found, &split->samples[i], 0, name));
     }

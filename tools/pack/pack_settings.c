@@ -93,8 +93,10 @@ static FshStatus take_store(const Settings *settings, PackOptions *options, FshE
         message = "--raw-under and --budget choose between raw and copy: give --store auto too";
     else if (settings->quality_given && !settings->max_size && options->store != PACK_STORE_JPEG)
         message = "--quality: nothing is encoded; give --max-size too, or --store jpeg";
-    else if (settings->dictionary && (automatic || options->store == PACK_STORE_RAW))
-        message = "--dictionary: raw pixels are mapped as they are; use --store zstd, copy or jpeg";
+    else if (settings->dictionary &&
+             (automatic || options->store == PACK_STORE_RAW || options->store == PACK_STORE_YUV420))
+        message =
+            "--dictionary: raw pixels and planes are mapped as they are; use --store zstd, copy or jpeg";
     else if (!fsh_container_has(options->container, FSH_HAS_RAW) &&
              ((options->store != PACK_STORE_COPY && options->store != PACK_STORE_JPEG) || compresses))
         message = "--layout basicsr: holds image files: --store copy or jpeg, no --dictionary; "

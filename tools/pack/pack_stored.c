@@ -9,7 +9,7 @@
 #include "tools/pack/pack_intake.h"
 #include "tools/pack/pack_stored.h"
 
-const char *const pack_store_names[] = {"copy", "jpeg", "raw", "zstd", "auto", NULL};
+const char *const pack_store_names[] = {"copy", "jpeg", "raw", "zstd", "auto", "yuv420", NULL};
 
 PackStore stored_as(const PackStored *stored, const PackSample *sample)
 {
@@ -128,6 +128,13 @@ static FshStatus probe_one(uint64_t number, int thread, void *context, FshError 
     return FSH_OK;
 }
 
+/* Returns about what the planes of an image take, most being 4:2:0: it decides no more than how many shards
+ * there are. */
+static uint64_t about_planes_bytes(uint64_t pixels, uint8_t channels)
+{
+    return pixels && channels > 1 ? pixels * 3 / 2 + 80 : pixels;
+}
+
 /* Fills payload_bytes, for each item, and raw_channels from the headers. Gray datasets stay gray; one image
  * with colours makes all of them RGB, so that every sample has the same channels. */
 static FshStatus probe_raw(PackStored *stored, uint64_t *payload_bytes, FshError *error)
@@ -151,7 +158,9 @@ static FshStatus probe_raw(PackStored *stored, uint64_t *payload_bytes, FshError
     }
     for (uint64_t i = 0; i < count; i++)
         payload_bytes[stored->split->samples[i / stored->found->field_count]
-                          .items[i % stored->found->field_count]] = job.pixels[i] * stored->raw_channels;
+                          .items[i % stored->found->field_count]] =
+            options->store == PACK_STORE_YUV420 ? about_planes_bytes(job.pixels[i], job.channels[i])
+                                                : job.pixels[i] * stored->raw_channels;
 done:
     for (int thread = 0; job.threads && thread < options->jobs; thread++) {
         image_decoder_free(&job.threads[thread].decoder);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "imaging/jpeg_size.h"
+#include "imaging/y4m.h"
 
 void worker_free(Worker *worker)
 {
@@ -94,6 +95,80 @@ static FshStatus encode_again(Worker *worker, const PackOptions *options, size_t
     return status;
 }
 
+/* Writes the planes of the JPEG whose header the decoder has read to the file of its field. */
+static FshStatus write_planes(Worker *worker, const ImageInfo *info, PlanesChroma chroma, size_t field,
+                              FshError *failure)
+{
+    uint8_t *planes = NULL;
+    FshStatus status =
+        y4m_begin(&worker->encoded[field], chroma, info->width, info->height, &planes, failure);
+    return status ? status : planes_read_jpeg(worker->decoder, planes, failure);
+}
+
+/* Writes a gray image to the file of its field. */
+static FshStatus write_gray(Worker *worker, size_t field, FshError *failure)
+{
+    const Image *image = &worker->images[field];
+    uint8_t *planes = NULL;
+    FshStatus status =
+        y4m_begin(&worker->encoded[field], PLANES_GRAY, image->width, image->height, &planes, failure);
+    if (!status)
+        memcpy(planes, image->pixels, (size_t)image->width * image->height);
+    return status;
+}
+
+/* Describes a field whose bytes are the file that was made of it, or raw pixels. */
+static void describe(FshField *description, FshCodec codec, const ImageInfo *info, const void *data,
+                     size_t bytes)
+{
+    description->codec = codec;
+    description->width = info->width;
+    description->height = info->height;
+    description->channels = (uint8_t)info->channels;
+    description->data = data;
+    description->bytes = bytes;
+}
+
+/* Takes an image as a Y4M: a JPEG's planes as they are, a gray image, or the Y4M that it is. An image that
+ * has colours but no such planes is taken as raw pixels. With sum_pixels the worker's image has the pixels
+ * of what is stored. */
+static FshStatus take_planes(Worker *worker, const PackOptions *options, const IntakeBytes *taken,
+                             size_t field, bool sum_pixels, FshField *description, FshError *failure)
+{
+    Image *image = &worker->images[field];
+    const Buffer *file = &worker->encoded[field];
+    const ImageFormat format = taken->is_raw ? IMAGE_UNKNOWN : image_sniff(taken->data, taken->bytes);
+    PlanesChroma chroma = PLANES_GRAY;
+    ImageInfo info = {0};
+    FshStatus status = FSH_OK;
+    if (format == IMAGE_JPEG &&
+        image_probe(worker->decoder, taken->data, taken->bytes, &info, NULL) == FSH_OK &&
+        planes_of_jpeg(worker->decoder, &info, &chroma)) {
+        const ImageDecodeOptions decode = {.max_pixels = options->max_pixels};
+        status = image_check_size(&info, options->max_pixels, failure);
+        if (!status)
+            status = write_planes(worker, &info, chroma, field, failure);
+        if (!status && sum_pixels)
+            status = image_decode(worker->decoder, file->bytes, file->length, &decode, image, NULL, failure);
+        describe(description, FSH_CODEC_Y4M, &info, file->bytes, file->length);
+        return status;
+    }
+    status = take_image(worker, options, taken, 0, image, &description->codec, failure);
+    info = (ImageInfo){.width = image->width, .height = image->height, .channels = image->channels};
+    if (status)
+        return status;
+    if (format == IMAGE_Y4M) {
+        describe(description, FSH_CODEC_Y4M, &info, taken->data, taken->bytes);
+    } else if (image->channels == 1) {
+        status = write_gray(worker, field, failure);
+        describe(description, FSH_CODEC_Y4M, &info, file->bytes, file->length);
+    } else {
+        describe(description, FSH_CODEC_RAW, &info, image->pixels,
+                 (size_t)image->width * image->height * image->channels);
+    }
+    return status;
+}
+
 /* Takes an image by its pixels, which are checked so. */
 static FshStatus take_whole(Worker *worker, const PackStored *stored, PackStore store,
                             const IntakeBytes *taken, size_t field, bool sum_pixels, FshField *description,
@@ -102,20 +177,19 @@ static FshStatus take_whole(Worker *worker, const PackStored *stored, PackStore 
     const PackOptions *options = stored->found->options;
     const bool pixels = store == PACK_STORE_RAW || store == PACK_STORE_ZSTD;
     Image *image = &worker->images[field];
+    if (store == PACK_STORE_YUV420)
+        return take_planes(worker, options, taken, field, sum_pixels, description, failure);
     FshStatus status = take_image(worker, options, taken, pixels ? stored->raw_channels : 0, image,
                                   &description->codec, failure);
+    const ImageInfo info = {.width = image->width, .height = image->height, .channels = image->channels};
     if (status)
         return status;
-    description->width = image->width;
-    description->height = image->height;
-    description->channels = (uint8_t)image->channels;
-    description->data = taken->data;
-    description->bytes = taken->bytes;
-    if (pixels) {
-        description->codec = FSH_CODEC_RAW;
-        description->data = image->pixels;
-        description->bytes = (size_t)image->width * image->height * image->channels;
-    } else if (store == PACK_STORE_JPEG && !(taken->is_new && description->codec == FSH_CODEC_JPEG)) {
+    if (pixels)
+        describe(description, FSH_CODEC_RAW, &info, image->pixels,
+                 (size_t)image->width * image->height * image->channels);
+    else
+        describe(description, description->codec, &info, taken->data, taken->bytes);
+    if (store == PACK_STORE_JPEG && !(taken->is_new && description->codec == FSH_CODEC_JPEG)) {
         status = encode_again(worker, options, field, sum_pixels, description, failure);
     }
     return status;

@@ -54,7 +54,7 @@ static const char *codec_extension(FshCodec codec)
         const char *extension;
     } extensions[] = {{FSH_CODEC_RAW, ".png"},   {FSH_CODEC_JPEG, ".jpg"}, {FSH_CODEC_PNG, ".png"},
                       {FSH_CODEC_WEBP, ".webp"}, {FSH_CODEC_TIFF, ".tif"}, {FSH_CODEC_GIF, ".gif"},
-                      {FSH_CODEC_BMP, ".bmp"},   {FSH_CODEC_PNM, ".ppm"}};
+                      {FSH_CODEC_BMP, ".bmp"},   {FSH_CODEC_PNM, ".ppm"},  {FSH_CODEC_Y4M, ".y4m"}};
     for (size_t i = 0; i < sizeof extensions / sizeof *extensions; i++) {
         if (extensions[i].codec == codec)
             return extensions[i].extension;
@@ -68,16 +68,22 @@ static bool begins_with_folder(const FshSample *sample, const char *name)
     return sample->key_bytes > length && memcmp(sample->key, name, length) == 0 && sample->key[length] == '/';
 }
 
+/* Returns whether the field's file is of another kind than its source, and is named so. */
+static bool is_renamed(const FshField *field)
+{
+    return field->codec == FSH_CODEC_RAW || field->codec == FSH_CODEC_Y4M;
+}
+
 /* Writes the source's path to name. Raw pixels are a PNG: x.jpg becomes x.png or, with keeps_extension,
- * x.jpg.png. Returns its length. */
+ * x.jpg.png; planes likewise a Y4M. Returns its length. */
 static int name_by_source(const FshField *field, bool keeps_extension, char name[PATH_MAX])
 {
     const int length = snprintf(name, PATH_MAX, "%.*s", (int)field->source_bytes, field->source);
-    if (field->codec != FSH_CODEC_RAW || length <= 0 || length >= PATH_MAX)
+    if (!is_renamed(field) || length <= 0 || length >= PATH_MAX)
         return length;
     const char *dot = strrchr(name, '.');
     const int stem = dot && !keeps_extension && image_name_is_image(name) ? (int)(dot - name) : length;
-    return snprintf(name + stem, PATH_MAX - (size_t)stem, ".png") + stem;
+    return snprintf(name + stem, PATH_MAX - (size_t)stem, "%s", codec_extension(field->codec)) + stem;
 }
 
 /* Finds which names are wanted twice, in all of the dataset, so that what a file is called depends on no
@@ -85,7 +91,7 @@ static int name_by_source(const FshField *field, bool keeps_extension, char name
 static FshStatus gather_names(Extraction *extraction, const FshDataset *dataset, FshError *error)
 {
     FshStatus status = FSH_OK;
-    bool any_raw = false;
+    bool any_renamed = false;
     for (size_t i = 0; i < extraction->manifest->split_count && !status; i++) {
         const FshSplit *split = fsh_split(dataset, extraction->manifest->splits[i].name);
         for (uint64_t j = 0; j < split->sample_count && !status; j++) {
@@ -96,13 +102,13 @@ static FshStatus gather_names(Extraction *extraction, const FshDataset *dataset,
                 char name[PATH_MAX];
                 const FshField *field = &sample.fields[f];
                 const int length = field->source_bytes ? name_by_source(field, false, name) : 0;
-                any_raw = any_raw || field->codec == FSH_CODEC_RAW;
+                any_renamed = any_renamed || is_renamed(field);
                 if (length > 0 && length < PATH_MAX)
                     status = source_set_add(&extraction->names, name, (size_t)length, false, error);
             }
         }
     }
-    if (!any_raw)
+    if (!any_renamed)
         source_set_free(&extraction->names);
     source_set_sort(&extraction->names);
     return status;
@@ -117,7 +123,7 @@ static FshStatus make_name(const Extraction *extraction, const FshSample *sample
     int length = 0;
     if (field->source_bytes) {
         length = name_by_source(field, false, name);
-        if (field->codec == FSH_CODEC_RAW && length > 0 && length < PATH_MAX &&
+        if (is_renamed(field) && length > 0 && length < PATH_MAX &&
             source_set_has_twice(&extraction->names, name, (size_t)length, false) &&
             !((size_t)length == field->source_bytes && memcmp(name, field->source, field->source_bytes) == 0))
             length = name_by_source(field, true, name);
