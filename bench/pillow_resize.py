@@ -1,6 +1,6 @@
 """The usual script: downscale a tree of images with Pillow, short edge at most N, one process for each job.
 
-usage: pillow_resize.py SRC DST N JOBS; the peer of bench/resize.sh."""
+usage: pillow_resize.py SRC DST N JOBS [jpeg | png | webp]; the peer of bench/resize.sh and bench/formats.sh."""
 import os
 import sys
 from concurrent.futures import ProcessPoolExecutor
@@ -8,6 +8,7 @@ from concurrent.futures import ProcessPoolExecutor
 from PIL import Image
 
 SRC, DST, SIZE, JOBS = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+FORMAT = sys.argv[5] if len(sys.argv) > 5 else "jpeg"
 
 
 def resize(path):
@@ -18,7 +19,7 @@ def resize(path):
         image = image.resize((round(width * SIZE / short), round(height * SIZE / short)), Image.LANCZOS)
     target = os.path.join(DST, path)
     os.makedirs(os.path.dirname(target), exist_ok=True)
-    image.save(target, "JPEG", quality=90)
+    image.save(target, FORMAT, **({} if FORMAT == "png" else {"quality": 90}))
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ find_package(OpenMP REQUIRED COMPONENTS C)
 find_package(Threads REQUIRED)
 
 pkg_check_modules(ARCHIVE REQUIRED IMPORTED_TARGET libarchive)
+pkg_check_modules(DEFLATE REQUIRED IMPORTED_TARGET libdeflate>=1.10)
 pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
 pkg_check_modules(LMDB REQUIRED IMPORTED_TARGET lmdb)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)

@@ -1,4 +1,5 @@
-/* bytes.h - little endian integers at any address (compilers make one move of each), and a test for zeros. */
+/* bytes.h - integers at any address, little endian and big endian (compilers make one move of each), and a
+ * test for zeros. */
 #ifndef FSHARD_COMMON_BYTES_H
 #define FSHARD_COMMON_BYTES_H
 
@@ -37,6 +38,19 @@ static inline void store_le64(uint8_t *at, uint64_t value)
 {
     store_le32(at, (uint32_t)value);
     store_le32(at + 4, (uint32_t)(value >> 32));
+}
+
+static inline uint32_t load_be32(const uint8_t *at)
+{
+    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | (uint32_t)at[3];
+}
+
+static inline void store_be32(uint8_t *at, uint32_t value)
+{
+    at[0] = (uint8_t)(value >> 24);
+    at[1] = (uint8_t)(value >> 16);
+    at[2] = (uint8_t)(value >> 8);
+    at[3] = (uint8_t)value;
 }
 
 static inline bool bytes_are_zero(const uint8_t *bytes, size_t length)

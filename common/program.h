@@ -68,8 +68,8 @@ void program_print_text(FILE *stream, const char *text);
  * 1). */
 typedef FshStatus (*ProgramRun)(const ProgramContext *context, bool *partial_ret, FshError *error);
 
-/* Writes the linked libraries to buffer, "libjpeg-turbo 2.1.5, libvips 8.14.1", and returns it. Called only
- * for --version, since naming a library may load it. */
+/* Writes the linked libraries to buffer, "libjpeg-turbo 2.1.5, libdeflate 1.14, libvips 8.14.1", and returns
+ * it. Called only for --version, since naming a library may load it. */
 typedef const char *(*ProgramVersions)(char *buffer, size_t buffer_bytes);
 
 /* Runs a program and returns its exit status. Closes stdout, so call it last. Frees the table's lists

@@ -4,17 +4,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <libdeflate.h>
+
 #include "common/file.h"
 #include "imaging/camera_raw.h"
 #include "imaging/icc.h"
 #include "imaging/image_plugin.h"
 #include "imaging/jpeg_decode.h"
 #include "imaging/orient.h"
+#include "imaging/png_decode.h"
 #include "imaging/pnm_decode.h"
 #include "imaging/y4m.h"
 
 struct ImageDecoder {
     JpegDecoder *jpeg;
+    PngDecoder *png;
+    PngReader png_reader;      /* who reads the PNG whose header was read last */
     const ImagePlugin *plugin; /* loaded when an image first needs it; NULL before */
     Planes planes;             /* of a Y4M whose header was read last */
     Image scratch;             /* pixels before they are turned or before their channels change */
@@ -31,6 +36,8 @@ FshStatus image_decoder_new(ImageDecoder **decoder_ret, FshError *error)
     ImageDecoder *decoder = calloc(1, sizeof *decoder);
     FshStatus status = decoder ? jpeg_decoder_new(&decoder->jpeg, error)
                                : fsh_error_set(error, FSH_ERR_MEMORY, "no memory for a decoder");
+    if (!status)
+        status = png_decoder_new(&decoder->png, error);
     if (status)
         image_decoder_free(&decoder);
     *decoder_ret = decoder;
@@ -42,6 +49,7 @@ void image_decoder_free(ImageDecoder **decoder)
     if (!*decoder)
         return;
     jpeg_decoder_free(&(*decoder)->jpeg);
+    png_decoder_free(&(*decoder)->png);
     image_free(&(*decoder)->scratch);
     free((*decoder)->conversion);
     buffer_free(&(*decoder)->conversion_profile);
@@ -79,6 +87,11 @@ static FshStatus read_header(ImageDecoder *decoder, const void *bytes, size_t le
         return pnm_header(bytes, length, info, error);
     if (info->format == IMAGE_Y4M)
         return y4m_open(bytes, length, info, &decoder->planes, error);
+    if (info->format == IMAGE_PNG) {
+        decoder->png_reader = png_decoder_header(decoder->png, bytes, length, info);
+        if (decoder->png_reader == PNG_WHOLLY_HERE)
+            return FSH_OK;
+    }
     if (info->format == IMAGE_TIFF && camera_raw_is(bytes, length))
         return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
                              "a camera's raw file, of which only the thumbnail could be read; develop it to "
@@ -104,6 +117,19 @@ FshStatus image_check_size(const ImageInfo *info, uint64_t max_pixels, FshError 
         "the header claims %u x %u pixels, more than the limit of %llu; raise --max-pixels if that "
         "is true",
         info->stored_width, info->stored_height, (unsigned long long)most);
+}
+
+/* Decodes the pixels of a PNG where that needs no libvips; *done_ret: it did not. Metadata and profiles that
+ * change colours are libvips'. */
+static FshStatus read_png(ImageDecoder *decoder, const ImageDecodeOptions *options, Image *image,
+                          const ImageInfo *info, bool *done_ret, FshError *error)
+{
+    const bool converted = (info->quirks & IMAGE_QUIRK_ICC) && options->convert_icc;
+    *done_ret = false;
+    if (decoder->png_reader == PNG_BY_LIBVIPS ||
+        (decoder->png_reader != PNG_WHOLLY_HERE && (converted || options->keep_metadata)))
+        return FSH_OK;
+    return png_decoder_pixels(decoder->png, image, done_ret, error);
 }
 
 /* Decodes the pixels as stored. *channels: how many are wanted; set to how many the image has. */
@@ -132,6 +158,13 @@ static FshStatus read_pixels(ImageDecoder *decoder, const void *bytes, size_t le
     if (info->format == IMAGE_Y4M) {
         const ImagePart all = {.width = info->width, .height = info->height};
         return planes_expand(&decoder->planes, &all, *channels, image, error);
+    }
+    bool done = false;
+    if (info->format == IMAGE_PNG) {
+        FshStatus status = read_png(decoder, options, image, info, &done, error);
+        *channels = image->channels;
+        if (status || done)
+            return status;
     }
     uint32_t quirks = info->quirks;
     FshStatus status = need_plugin(decoder, error);
@@ -291,7 +324,7 @@ const char *image_library_versions(char *buffer, size_t buffer_bytes)
     const ImagePlugin *plugin = NULL;
     FshError error = {0};
     (void)image_plugin_load(&plugin, &error); /* a failure leaves plugin NULL, and the line says so */
-    (void)snprintf(buffer, buffer_bytes, "%s, %s", jpeg_library_version(),
-                   plugin ? plugin->library : "no libvips");
+    (void)snprintf(buffer, buffer_bytes, "%s, libdeflate %s, %s", jpeg_library_version(),
+                   LIBDEFLATE_VERSION_STRING, plugin ? plugin->library : "no libvips");
     return buffer;
 }

@@ -1,10 +1,11 @@
 /* decode.h - image bytes to 8-bit pixels.
  *
- * libjpeg-turbo decodes JPEG, the reader in pnm_decode.h PBM, PGM and PPM, and that in y4m.h Y4M. Everything
- * else, CMYK and YCCK JPEGs, and colour profiles of unusual kinds (icc.h) go through libvips. libvips is a
- * plugin (libfshard-vips.so) that is loaded at the first image that needs it: programs start in a
- * millisecond, and a machine without libvips still trains on JPEG and raw. Without the plugin such an image
- * is FSH_ERR_UNSUPPORTED, and the message says how to get it.
+ * libjpeg-turbo decodes JPEG, libdeflate the PNGs that have nothing odd (png_chunks.h), the reader in
+ * pnm_decode.h PBM, PGM and PPM, and that in y4m.h Y4M. Everything else, CMYK and YCCK JPEGs, and colour
+ * profiles of unusual kinds (icc.h) go through libvips. libvips is a plugin (libfshard-vips.so) that is
+ * loaded at the first image that needs it: programs start in a millisecond, and a machine without libvips
+ * still trains on JPEG, PNG and raw. Without the plugin such an image is FSH_ERR_UNSUPPORTED, and the message
+ * says how to get it.
  *
  * Colours follow one rule for every format:
  *   - gray stays gray (channels 1) unless RGB is asked for, then r = g = b;
@@ -106,8 +107,8 @@ FshStatus image_decoder_fit_metadata(ImageDecoder *decoder, const ImageDecodeOpt
  * unusable; the pixels are untouched. */
 FshStatus image_convert_profile(ImageDecoder *decoder, Image *image, FshError *error);
 
-/* Writes "libjpeg-turbo 2.1.5, libvips 8.14.1" to buffer for --version, and returns buffer. Loads the
- * plugin. */
+/* Writes "libjpeg-turbo 2.1.5, libdeflate 1.14, libvips 8.14.1" to buffer for --version, and returns buffer.
+ * Loads the plugin. */
 const char *image_library_versions(char *buffer, size_t buffer_bytes);
 
 #endif

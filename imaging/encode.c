@@ -5,9 +5,11 @@
 #include "imaging/image_plugin.h"
 #include "imaging/jpeg_encode.h"
 #include "imaging/image_metadata_write.h"
+#include "imaging/png_encode.h"
 
 struct ImageEncoder {
     JpegEncoder *jpeg;
+    PngEncoder *png;           /* made when an image first needs it; NULL before */
     const ImagePlugin *plugin; /* loaded when an image first needs it; NULL before */
 };
 
@@ -27,6 +29,7 @@ void image_encoder_free(ImageEncoder **encoder)
     if (!*encoder)
         return;
     jpeg_encoder_free(&(*encoder)->jpeg);
+    png_encoder_free(&(*encoder)->png);
     free(*encoder);
     *encoder = NULL;
 }
@@ -42,14 +45,15 @@ FshStatus image_encode(ImageEncoder *encoder, const Image *image, const ImageEnc
     if (options->format == IMAGE_JPEG)
         return jpeg_encoder_encode(encoder->jpeg, image, options->quality, options->subsampling,
                                    options->metadata, out, error);
-    if (options->format != IMAGE_PNG && options->format != IMAGE_WEBP)
+    if (options->format == IMAGE_PNG) {
+        FshStatus status = encoder->png ? FSH_OK : png_encoder_new(&encoder->png, error);
+        return status ? status : png_encoder_encode(encoder->png, image, options->metadata, out, error);
+    }
+    if (options->format != IMAGE_WEBP)
         return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "there is no writer for %s here",
                              image_format_name(options->format));
     FshStatus status = encoder->plugin ? FSH_OK : image_plugin_load(&encoder->plugin, error);
     if (!status)
         status = encoder->plugin->encode(image, options, out, error);
-    if (status)
-        return status;
-    return options->format == IMAGE_PNG ? metadata_write_png(out, options->metadata, error)
-                                        : metadata_write_webp(out, image, options->metadata, error);
+    return status ? status : metadata_write_webp(out, image, options->metadata, error);
 }

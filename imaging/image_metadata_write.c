@@ -7,8 +7,8 @@ static bool is_there(const ImageBlock *block)
     return block->bytes && block->length;
 }
 
-/* Returns FSH_ERR_MISMATCH for a block or file above 256 MiB. Chunk lengths have 31 bits in PNG and 32 in
- * WebP; real metadata is far below that. */
+/* Returns FSH_ERR_MISMATCH for a block or file above 256 MiB. Chunk lengths have 32 bits; real metadata is
+ * far below that. */
 static FshStatus check_lengths(const Buffer *file, const ImageMetadata *metadata, FshError *error)
 {
     const size_t most = (size_t)256 << 20;
@@ -44,129 +44,6 @@ static uint8_t *put(uint8_t *to, const void *bytes, size_t length)
         memcpy(to, bytes, length);
     return to + length;
 }
-
-/* ---- PNG ---- */
-
-enum { PNG_SIGNATURE_BYTES = 8, PNG_HEADER_END = PNG_SIGNATURE_BYTES + 12 + 13, PNG_CHUNK_BYTES = 12 };
-
-static uint8_t *put_be32(uint8_t *to, uint32_t value)
-{
-    for (int shift = 24; shift >= 0; shift -= 8)
-        *to++ = (uint8_t)(value >> shift);
-    return to;
-}
-
-/* Returns the CRC-32 of ISO 3309, computed half a byte at a time: table[n] is n after four zero bits. */
-static uint32_t crc32_of(const uint8_t *bytes, size_t length)
-{
-    static const uint32_t table[16] = {0x00000000, 0x1DB71064, 0x3B6E20C8, 0x26D930AC, 0x76DC4190, 0x6B6B51F4,
-                                       0x4DB26158, 0x5005713C, 0xEDB88320, 0xF00F9344, 0xD6D6A3E8, 0xCB61B38C,
-                                       0x9B64C2B0, 0x86D3D2D4, 0xA00AE278, 0xBDBDF21C};
-    uint32_t crc = UINT32_MAX;
-    for (size_t i = 0; i < length; i++) {
-        crc ^= bytes[i];
-        crc = crc >> 4 ^ table[crc & 15];
-        crc = crc >> 4 ^ table[crc & 15];
-    }
-    return ~crc;
-}
-
-static uint8_t *begin_chunk(uint8_t *to, size_t length, const char *type)
-{
-    return put(put_be32(to, (uint32_t)length), type, 4);
-}
-
-/* Appends the checksum of a chunk whose data of `length` bytes ends at `end`. Returns the new end. */
-static uint8_t *end_chunk(uint8_t *end, size_t length)
-{
-    return put_be32(end, crc32_of(end - length - 4, length + 4));
-}
-
-enum { STORED_MAX = 65535, STORED_HEAD_BYTES = 5 };
-
-/* Returns the bytes of a zlib stream (RFC 1950) of stored blocks. A profile is a few kB, of which compression
- * would save a fifth. */
-static size_t zlib_stored_bytes(size_t length)
-{
-    return 2 + (length + STORED_MAX - 1) / STORED_MAX * STORED_HEAD_BYTES + length + 4;
-}
-
-static uint8_t *put_zlib_stored(uint8_t *to, const uint8_t *bytes, size_t length)
-{
-    uint32_t low = 1, high = 0; /* Adler-32 */
-    for (size_t i = 0; i < length; i++) {
-        low = (low + bytes[i]) % 65521;
-        high = (high + low) % 65521;
-    }
-    to = put(to, "\x78\x01", 2);
-    for (size_t at = 0; at < length; at += STORED_MAX) {
-        size_t part = length - at < STORED_MAX ? length - at : STORED_MAX;
-        const uint8_t head[STORED_HEAD_BYTES] = {at + part == length, (uint8_t)part, (uint8_t)(part >> 8),
-                                                 (uint8_t)~part, (uint8_t)(~part >> 8)};
-        to = put(put(to, head, sizeof head), bytes + at, part);
-    }
-    return put_be32(to, high << 16 | low);
-}
-
-static const char icc_head[] = "ICC profile\0"; /* profile name, method 0: zlib */
-static const char xmp_head[] =
-    "XML:com.adobe.xmp\0\0\0\0"; /* keyword, not compressed, no language, no translation */
-
-static size_t get_be32(const uint8_t *from)
-{
-    return (size_t)from[0] << 24 | (size_t)from[1] << 16 | (size_t)from[2] << 8 | from[3];
-}
-
-/* Keeps only the critical chunks, whose names begin with a capital: header, pixels, end. */
-static FshStatus strip_png(Buffer *file, FshError *error)
-{
-    size_t from = PNG_SIGNATURE_BYTES, to = from;
-    while (from + PNG_CHUNK_BYTES <= file->length) {
-        size_t length = get_be32(file->bytes + from);
-        if (length > file->length - from - PNG_CHUNK_BYTES)
-            break;
-        if (!(file->bytes[from + 4] & 0x20)) {
-            memmove(file->bytes + to, file->bytes + from, PNG_CHUNK_BYTES + length);
-            to += PNG_CHUNK_BYTES + length;
-        }
-        from += PNG_CHUNK_BYTES + length;
-    }
-    if (from != file->length || to < PNG_HEADER_END || memcmp(file->bytes + 12, "IHDR", 4) != 0)
-        return fsh_error_set(error, FSH_ERR_LIBRARY, "the PNG that was written is not built as one");
-    file->length = to;
-    return FSH_OK;
-}
-
-FshStatus metadata_write_png(Buffer *file, const ImageMetadata *metadata, FshError *error)
-{
-    FshStatus status = strip_png(file, error);
-    if (status || is_empty(metadata))
-        return status;
-    status = check_lengths(file, metadata, error);
-    if (status)
-        return status;
-    size_t icc = is_there(&metadata->icc) ? sizeof icc_head + zlib_stored_bytes(metadata->icc.length) : 0;
-    size_t exif = is_there(&metadata->exif) ? metadata->exif.length : 0;
-    size_t xmp = is_there(&metadata->xmp) ? sizeof xmp_head + metadata->xmp.length : 0;
-    size_t total = icc + exif + xmp + (size_t)PNG_CHUNK_BYTES * ((icc > 0) + (exif > 0) + (xmp > 0));
-    uint8_t *to = open_gap(file, PNG_HEADER_END, total, error); /* the profile must precede palette and
-                                                                 * pixels */
-    if (!to)
-        return FSH_ERR_MEMORY;
-    if (icc) {
-        to = put(begin_chunk(to, icc, "iCCP"), icc_head, sizeof icc_head);
-        to = end_chunk(put_zlib_stored(to, metadata->icc.bytes, metadata->icc.length), icc);
-    }
-    if (exif)
-        to = end_chunk(put(begin_chunk(to, exif, "eXIf"), metadata->exif.bytes, exif), exif);
-    if (xmp) {
-        to = put(begin_chunk(to, xmp, "iTXt"), xmp_head, sizeof xmp_head);
-        (void)end_chunk(put(to, metadata->xmp.bytes, metadata->xmp.length), xmp);
-    }
-    return FSH_OK;
-}
-
-/* ---- WebP ---- */
 
 enum { RIFF_HEADER_BYTES = 12, RIFF_CHUNK_BYTES = 8, VP8X_BYTES = 10 };
 enum { WEBP_HAS_XMP = 0x04, WEBP_HAS_EXIF = 0x08, WEBP_HAS_ICC = 0x20 };

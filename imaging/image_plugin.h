@@ -2,7 +2,7 @@
  * without libvips.
  *
  * libfshard-vips.so exports one symbol, IMAGE_PLUGIN_SYMBOL, of type ImagePluginOpen. It is loaded
- * (common/plugin.h says from where) at the first image that libjpeg-turbo alone cannot handle.
+ * (common/plugin.h says from where) at the first image that needs it (decode.h).
  *
  * All functions may be called from any thread. Messages do not name the file. */
 #ifndef FSHARD_IMAGING_IMAGE_PLUGIN_H
@@ -15,7 +15,7 @@
 
 /* Raise it with any change of the struct below, of ImageFormat, Image, ImageInfo, ImageMetadata, Buffer or
  * FshError. */
-#define IMAGE_PLUGIN_VERSION 3
+#define IMAGE_PLUGIN_VERSION 4
 #define IMAGE_PLUGIN_SYMBOL  "fshard_image_plugin"
 #define IMAGE_PLUGIN_FILE    "libfshard-vips.so"
 
@@ -38,7 +38,7 @@ typedef struct ImagePlugin {
      * an unusable profile. */
     FshStatus (*convert_to_srgb)(Image *image, const void *profile, size_t length, FshError *error);
 
-    /* Does what image_encode does for PNG or WebP, with whatever metadata the library adds. */
+    /* Does what image_encode does for WebP, with whatever metadata the library adds. */
     FshStatus (*encode)(const Image *image, const ImageEncodeOptions *options, Buffer *out, FshError *error);
 } ImagePlugin;
 

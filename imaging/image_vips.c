@@ -15,6 +15,7 @@
 #include "imaging/icc.h"
 #include "imaging/image_plugin.h"
 #include "imaging/image_tiff.h"
+#include "imaging/orient.h"
 #include "imaging/vips_colour.h"
 #include "imaging/vips_notes.h"
 
@@ -246,16 +247,6 @@ static FshStatus probe(const void *bytes, size_t length, ImageFormat format, Ima
 
 /* ---- pixels ---- */
 
-/* Composites a row of pixels with alpha over white. */
-static void composite_row(const uint8_t *from, uint8_t *to, uint32_t width, uint32_t channels)
-{
-    for (uint32_t x = 0; x < width; x++, from += channels + 1, to += channels) {
-        unsigned alpha = from[channels], white = 255 * (255 - alpha);
-        for (uint32_t c = 0; c < channels; c++)
-            to[c] = (uint8_t)((from[c] * alpha + white + 127) / 255);
-    }
-}
-
 /* Pulls the pixels strip by strip in this thread and copies them to image. */
 static FshStatus copy_pixels(VipsImage *from, uint32_t channels, Image *image, const char *domain,
                              FshError *error)
@@ -277,7 +268,7 @@ static FshStatus copy_pixels(VipsImage *from, uint32_t channels, Image *image, c
             if (from->Bands == (int)channels)
                 memcpy(image->pixels + (size_t)y * row_bytes, row, row_bytes);
             else
-                composite_row(row, image->pixels + (size_t)y * row_bytes, image->width, channels);
+                image_over_white(row, image->width, channels, image->pixels + (size_t)y * row_bytes);
         }
     }
     g_object_unref(region);
@@ -457,18 +448,10 @@ done:
 
 enum { WEBP_MAX_EDGE = 16383 };
 
-static int save(VipsImage *from, const ImageEncodeOptions *options, void **bytes, size_t *length)
-{
-    if (options->format == IMAGE_WEBP)
-        return vips_webpsave_buffer(from, bytes, length, "strip", TRUE, "Q", options->quality, NULL);
-    return vips_pngsave_buffer(from, bytes, length, "strip", TRUE, "filter", VIPS_FOREIGN_PNG_FILTER_ALL,
-                               NULL);
-}
-
 static FshStatus plugin_encode(const Image *image, const ImageEncodeOptions *options, Buffer *out,
                                FshError *error)
 {
-    if (options->format == IMAGE_WEBP && (image->width > WEBP_MAX_EDGE || image->height > WEBP_MAX_EDGE))
+    if (image->width > WEBP_MAX_EDGE || image->height > WEBP_MAX_EDGE)
         return fsh_error_set(error, FSH_ERR_MISMATCH, "%u x %u pixels: WebP holds at most %d on an edge",
                              image->width, image->height, WEBP_MAX_EDGE);
     VipsImage *from = wrap_pixels(image);
@@ -480,7 +463,7 @@ static FshStatus plugin_encode(const Image *image, const ImageEncodeOptions *opt
     FshStatus status = FSH_OK;
     notes_begin();
     (void)pthread_rwlock_rdlock(&reasons_lock);
-    if (save(from, options, &bytes, &length))
+    if (vips_webpsave_buffer(from, &bytes, &length, "strip", TRUE, "Q", options->quality, NULL))
         status = notes_failure(FSH_ERR_LIBRARY, loaders[options->format].domain, error);
     else
         status = buffer_append(out, bytes, length, error);

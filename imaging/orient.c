@@ -62,3 +62,12 @@ FshStatus image_convert_channels(const Image *source, uint32_t channels, Image *
     }
     return FSH_OK;
 }
+
+void image_over_white(const uint8_t *from, uint32_t width, uint32_t channels, uint8_t *to)
+{
+    for (uint32_t x = 0; x < width; x++, from += channels + 1, to += channels) {
+        unsigned alpha = from[channels], white = 255 * (255 - alpha);
+        for (uint32_t c = 0; c < channels; c++)
+            to[c] = (uint8_t)((from[c] * alpha + white + 127) / 255);
+    }
+}

@@ -12,4 +12,8 @@ FshStatus image_orient(const Image *source, uint8_t orientation, Image *target, 
  * JPEG and in Pillow's convert("L"); RGB repeats gray. */
 FshStatus image_convert_channels(const Image *source, uint32_t channels, Image *target, FshError *error);
 
+/* Composites a row of pixels over white. from: `channels` colours (1 or 3) and alpha for each pixel; to: the
+ * colours alone. */
+void image_over_white(const uint8_t *from, uint32_t width, uint32_t channels, uint8_t *to);
+
 #endif

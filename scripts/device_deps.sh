@@ -8,6 +8,7 @@ packages=(
     libdnnl-dev libdnnl2 ocl-icd-libopencl1 # oneDNN, and the loader that its library is linked to
     libarchive-dev libarchive13 # configuring asks for it; what is built there does not link it
     libcmocka-dev libcmocka0
+    libdeflate-dev libdeflate0
     libjansson-dev libjansson4
     libjpeg62-turbo-dev libjpeg62-turbo
     liblmdb-dev liblmdb0

@@ -89,16 +89,46 @@ static void write_with_metadata(const char *root, const char *name, const void *
     buffer_free(&bytes);
 }
 
+/* Writes a PNG of each colour and depth, one with chunks that no pixel needs. */
+static void write_pngs(const char *root)
+{
+    static const struct {
+        const char *name;
+        uint8_t colour, depth;
+    } kinds[] = {{"gray1", 0, 1},      {"gray4", 0, 4},       {"gray8", 0, 8},    {"gray16", 0, 16},
+                 {"rgb8", 2, 8},       {"palette2", 3, 2},    {"palette8", 3, 8}, {"gray-alpha8", 4, 8},
+                 {"rgb-alpha8", 6, 8}, {"rgb-alpha16", 6, 16}};
+    static const uint8_t palette[256 * 3] = {1, 2, 3, 200, 100, 50}, alpha[] = {0, 100};
+    static uint8_t rows[9 * 7 * 8];
+    Buffer file = {0};
+    for (size_t i = 0; i < sizeof rows; i++)
+        rows[i] = (uint8_t)(i * 5);
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        const bool colours = kinds[i].colour == 3;
+        make_png(&(MakePng){.width = 9,
+                            .height = 7,
+                            .bit_depth = kinds[i].depth,
+                            .colour_type = kinds[i].colour,
+                            .rows = rows,
+                            .palette = colours ? palette : NULL,
+                            .palette_count = colours ? (size_t)1 << kinds[i].depth : 0,
+                            .transparency = colours ? alpha : NULL,
+                            .transparency_length = colours ? sizeof alpha : 0},
+                 &file);
+        seed_write(root, "png", kinds[i].name, file.bytes, file.length);
+    }
+    make_png_chunk(&file, "IDAT", "pHYs", "\0\0\x0b\x13\0\0\x0b\x13\1", 9);
+    make_png_chunk(&file, "IDAT", "tEXt", "Software\0us", 11);
+    make_png_chunk(&file, "IEND", "tIME", "\x07\xea\1\1\0\0\0", 7);
+    seed_write(root, "png", "chunks", file.bytes, file.length);
+    buffer_free(&file);
+}
+
 static void write_containers(const char *root)
 {
-    static const uint8_t rows[2 * 3] = {1, 2, 3, 4, 5, 6};
     static const char webp[] = "RIFF\x16\0\0\0WEBPVP8 \x09\0\0\0"
                                "pixels...\0";
-    Buffer png = {0};
-    make_png(&(MakePng){.width = 3, .height = 2, .bit_depth = 8, .rows = rows}, &png);
-    write_with_metadata(root, "png", png.bytes, png.length);
     write_with_metadata(root, "webp", webp, sizeof webp - 1);
-    buffer_free(&png);
 }
 
 /* Writes the heads of cameras' raw files: TIFFs whose first folder is small, made by a camera, and has
@@ -165,6 +195,7 @@ void seeds_images(const char *root)
     }
     icc_bytes = make_icc(false, MAKE_CURVE_PARAMETRIC, "a camera", icc);
     write_graphics(root);
+    write_pngs(root);
     write_jpegs(root, exif, exif_bytes, icc, icc_bytes);
     write_containers(root);
     write_raws(root);

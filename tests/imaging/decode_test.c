@@ -385,7 +385,7 @@ DECODE_TEST(test_probe_reads_the_header_only, tools)
     assert_int_equal(tools->info.quirks, IMAGE_QUIRK_PROGRESSIVE | IMAGE_QUIRK_ORIENTATION);
 }
 
-DECODE_TEST(test_missing_plugin_says_how_to_get_it, tools)
+DECODE_TEST(test_missing_plugin_says_how_to_get_it_and_plain_png_needs_none, tools)
 {
     /* the plugin is found beside this program, if at all: a program elsewhere is what the resize test runs.
      * Here, a broken one in the folder that is asked first. */
@@ -395,9 +395,13 @@ DECODE_TEST(test_missing_plugin_says_how_to_get_it, tools)
     const char *asked = getenv("FSHARD_PLUGINS");
     char *kept = asked ? strdup(asked) : NULL;
     assert_int_equal(setenv("FSHARD_PLUGINS", folder.path, 1), 0);
-    static const uint8_t rows[] = {0};
+    static const uint8_t rows[] = {7};
     make_png(&(MakePng){.width = 1, .height = 1, .bit_depth = 8, .colour_type = 0, .rows = rows},
              &tools->file);
+    decode_file(tools);
+    assert_int_equal(tools->image.pixels[0], 7);
+    tools->file.bytes[28] = 1; /* interlaced */
+    make_png_sums(&tools->file);
     assert_int_equal(decode_with(tools, &(ImageDecodeOptions){0}), FSH_ERR_UNSUPPORTED);
     assert_contains(tools->error.message, "libvips plugin");
     if (kept)
@@ -412,5 +416,6 @@ DECODE_TEST(test_versions_are_named, folder)
 {
     char text[128];
     assert_contains(image_library_versions(text, sizeof text), "libjpeg-turbo ");
+    assert_contains(text, "libdeflate ");
     assert_contains(text, "libvips");
 }

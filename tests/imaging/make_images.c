@@ -7,6 +7,8 @@
 
 #include <jpeglib.h>
 
+#include "common/bytes.h"
+
 static void append(Buffer *out, const void *bytes, size_t length)
 {
     if (buffer_append(out, bytes, length, NULL))
@@ -180,6 +182,32 @@ void make_png(const MakePng *options, Buffer *out)
     size_t row_bits = (size_t)options->width * options->bit_depth * samples[options->colour_type];
     append_rows(out, options->rows, (row_bits + 7) / 8, options->height);
     append_chunk(out, "IEND", "", 0);
+}
+
+void make_png_chunk(Buffer *file, const char *before, const char *type, const void *bytes, size_t length)
+{
+    const uint8_t *found = memmem(file->bytes, file->length, before, 4);
+    Buffer rest = {0};
+    if (!found)
+        abort();
+    const size_t at = (size_t)(found - file->bytes) - 4;
+    append(&rest, file->bytes + at, file->length - at);
+    file->length = at;
+    append_chunk(file, type, bytes, length);
+    append(file, rest.bytes, rest.length);
+    buffer_free(&rest);
+}
+
+void make_png_sums(Buffer *file)
+{
+    enum { SIGNATURE = 8, CHUNK = 12 };
+    for (size_t at = SIGNATURE; at + CHUNK <= file->length;) {
+        const size_t length = load_be32(file->bytes + at);
+        if (length > file->length - CHUNK - at)
+            return;
+        put_be(file->bytes + at + 8 + length, 4, crc32_of(file->bytes + at + 4, length + 4));
+        at += CHUNK + length;
+    }
 }
 
 void patch_size(Buffer *file, uint32_t width, uint32_t height)

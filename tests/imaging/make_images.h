@@ -48,6 +48,12 @@ typedef struct MakePng {
 /* Writes a PNG whose pixels are stored, not compressed. */
 void make_png(const MakePng *options, Buffer *out);
 
+/* Inserts a chunk with a right checksum into a PNG, before the first chunk of type `before`. */
+void make_png_chunk(Buffer *file, const char *before, const char *type, const void *bytes, size_t length);
+
+/* Makes the checksums of all chunks of a PNG right, as far as they can be found. */
+void make_png_sums(Buffer *file);
+
 typedef enum MakeCurve {
     MAKE_CURVE_GAMMA,      /* 2.2 for RGB, 1 for gray */
     MAKE_CURVE_TABLE,      /* 40 samples of a square */

@@ -58,29 +58,6 @@ TEST_IN_FOLDER(test_pairs_come_out_better_than_they_went_in, folder)
     run_result_free(&result);
 }
 
-/* Skips the test in a build without libvips, which has no PNG. */
-static void skip_without_png(void)
-{
-    ImageEncoder *encoder = NULL;
-    Image image = {0};
-    Buffer file = {0};
-    FshError error = {0};
-    assert_ok(image_encoder_new(&encoder, &error), &error);
-    assert_ok(image_reserve(&image, 2, 2, 3, &error), &error);
-    for (size_t i = 0; i < 12; i++)
-        image.pixels[i] = 0;
-    const FshStatus status =
-        image_encode(encoder, &image, &(ImageEncodeOptions){.format = IMAGE_PNG}, &file, &error);
-    image_encoder_free(&encoder);
-    image_free(&image);
-    buffer_free(&file);
-    if (status == FSH_ERR_UNSUPPORTED) {
-        print_message("built without libvips: skipped\n");
-        skip();
-    }
-    assert_ok(status, &error);
-}
-
 /* Reads width and height of a PNG file. */
 static void read_png_size(const char *path, uint32_t *width, uint32_t *height)
 {
@@ -113,7 +90,6 @@ static size_t read_csv(const char *path, const char *head, int number, double *m
 
 TEST_IN_FOLDER(test_predictions_are_written_beside_their_inputs, folder)
 {
-    skip_without_png();
     const char *shards = make_set(folder, &train_negatives), *images = test_path(folder, "images");
     const char *weights = test_path(folder, "out/last.safetensors");
     train_pairs(folder, shards, "2");
@@ -143,7 +119,6 @@ TEST_IN_FOLDER(test_predictions_are_written_beside_their_inputs, folder)
 
 TEST_IN_FOLDER(test_predictions_replace_nothing_without_force, folder)
 {
-    skip_without_png();
     const char *shards = make_set(folder, &train_negatives), *images = test_path(folder, "images");
     const char *weights = test_path(folder, "out/last.safetensors"), *csv = test_path(folder, "all.csv");
     const char *restored = test_path(folder, "images/class01/000001.restored.png");

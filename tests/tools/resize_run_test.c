@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/imaging/make_odd.h"
 #include "tests/tools/resize_files.h"
 
 TEST_IN_FOLDER(test_missing_and_empty_folders_are_errors, folder)
@@ -569,7 +570,13 @@ TEST_IN_FOLDER(test_only_a_compressed_tar_needs_libarchive, folder)
 
 TEST_IN_FOLDER(test_build_without_the_plugin_says_what_is_missing, folder)
 {
-    write_png(test_path(folder, "in/a.png"), 40, 30);
+    static const uint8_t grays[4 * 4] = {0};
+    Buffer gif = {0};
+    size_t codes_at = 0;
+    make_gif(4, 4, grays, &gif, &codes_at);
+    test_file_write(test_path(folder, "in/a.gif"), gif.bytes, gif.length);
+    buffer_free(&gif);
+    write_png(test_path(folder, "in/b.png"), 40, 30);
     test_file_write_text(test_path(folder, "plugins/libfshard-vips.so"), "no library");
     char environment[512];
     (void)snprintf(environment, sizeof environment, "FSHARD_PLUGINS=%s", test_path(folder, "plugins"));
@@ -577,6 +584,7 @@ TEST_IN_FOLDER(test_build_without_the_plugin_says_what_is_missing, folder)
     const char *const arguments[] = {test_path(folder, "in"), test_path(folder, "out"), NULL};
     RunResult result = run_program_arguments(&(RunOptions){.environment = variables}, "fresize", arguments);
     assert_int_equal(result.exit_status, 1);
-    assert_contains(result.err, "fresize: a.png: this needs the libvips plugin");
+    assert_contains(result.err, "fresize: a.gif: this needs the libvips plugin");
+    assert_true(file_exists(test_path(folder, "out/b.png")));
     run_result_free(&result);
 }

@@ -19,7 +19,7 @@ typedef struct ImageWriter ImageWriter;
 FshStatus image_writer_new(ImageWriter **writer, int threads, bool force, FshError *error);
 /* Queues an image; copies path and pixels. Writes IMAGE_PNG, or IMAGE_JPEG of quality 95 without subsampling;
  * makes folders. A failure is that of an earlier image, after which nothing more is written: FSH_ERR_EXISTS,
- * FSH_ERR_NO_SPACE, FSH_ERR_UNSUPPORTED (PNG without libvips) … */
+ * FSH_ERR_NO_SPACE … */
 FshStatus image_writer_put(ImageWriter *writer, const char *path, ImageFormat format, const ImageView *view,
                            FshError *error);
 /* Waits until all images are written. Returns the first failure. */
