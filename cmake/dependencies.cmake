@@ -12,9 +12,9 @@ pkg_check_modules(JPEG REQUIRED IMPORTED_TARGET libjpeg)
 pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd>=1.4.5)
 
 if(NOT FSHARD_VIPS STREQUAL "OFF")
-  pkg_check_modules(VIPS IMPORTED_TARGET vips>=8.12 libtiff-4)
+  pkg_check_modules(VIPS IMPORTED_TARGET vips>=8.12 libtiff-4 libwebp)
   if(NOT VIPS_FOUND AND FSHARD_VIPS STREQUAL "ON")
-    message(FATAL_ERROR "FSHARD_VIPS=ON, but libvips or libtiff was not found: install libvips-dev, which brings libtiff-dev")
+    message(FATAL_ERROR "FSHARD_VIPS=ON, but libvips, libtiff or libwebp was not found: install libvips-dev, which brings the others")
   endif()
 endif()
 

@@ -26,7 +26,7 @@ typedef struct ImageEncodeOptions {
  *   JPEG  libjpeg-turbo, baseline, standard Huffman tables (optimised ones cost ten times the time for 5 % of
  *         the bytes). A metadata block that its markers cannot hold is left out (jpeg_encode.h).
  *   PNG   libdeflate; lossless.
- *   WebP  libvips; lossy, at quality 100 too (which is libwebp's finest, not its lossless form); always
+ *   WebP  libwebp; lossy, at quality 100 too (which is libwebp's finest, not its lossless form); always
  *         4:2:0, and RGB: gray comes back with r = g = b.
  *
  * FSH_ERR_MISMATCH: an edge above 65500 (JPEG) or 16383 (WebP). FSH_ERR_UNSUPPORTED: another format, or WebP

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "common/bytes.h"
+
 static bool is_there(const ImageBlock *block)
 {
     return block->bytes && block->length;
@@ -69,42 +71,30 @@ static uint8_t *put_riff(uint8_t *to, const char *type, const ImageBlock *block)
     return put(to, "", block->length % 2);
 }
 
-static size_t get_le32(const uint8_t *from)
-{
-    return from[0] | (size_t)from[1] << 8 | (size_t)from[2] << 16 | (size_t)from[3] << 24;
-}
-
 static void set_riff_length(Buffer *file)
 {
     (void)put_le(file->bytes + 4, 4, file->length - RIFF_CHUNK_BYTES);
 }
 
-/* Keeps only the chunk with the pixels, which makes the file a simple lossy one. */
-static FshStatus strip_webp(Buffer *file, FshError *error)
+/* Returns whether the file is one chunk of lossy pixels. */
+static bool is_simple(const Buffer *file)
 {
-    size_t at = RIFF_HEADER_BYTES;
-    while (at + RIFF_CHUNK_BYTES <= file->length) {
-        size_t length = get_le32(file->bytes + at + 4), whole = RIFF_CHUNK_BYTES + length + length % 2;
-        if (whole > file->length - at)
-            break;
-        if (memcmp(file->bytes + at, "VP8 ", 4) == 0) {
-            memmove(file->bytes + RIFF_HEADER_BYTES, file->bytes + at, whole);
-            file->length = RIFF_HEADER_BYTES + whole;
-            set_riff_length(file);
-            return FSH_OK;
-        }
-        at += whole;
-    }
-    return fsh_error_set(error, FSH_ERR_LIBRARY, "the WebP that was written is not built as a lossy one");
+    if (file->length < RIFF_HEADER_BYTES + RIFF_CHUNK_BYTES ||
+        memcmp(file->bytes + RIFF_HEADER_BYTES, "VP8 ", 4) != 0)
+        return false;
+    const size_t length = load_le32(file->bytes + RIFF_HEADER_BYTES + 4);
+    return length + length % 2 == file->length - RIFF_HEADER_BYTES - RIFF_CHUNK_BYTES;
 }
 
 FshStatus metadata_write_webp(Buffer *file, const Image *image, const ImageMetadata *metadata,
                               FshError *error)
 {
-    FshStatus status = strip_webp(file, error);
-    if (status || is_empty(metadata))
-        return status;
-    status = check_lengths(file, metadata, error);
+    if (is_empty(metadata))
+        return FSH_OK;
+    if (!is_simple(file))
+        return fsh_error_set(error, FSH_ERR_LIBRARY,
+                             "the WebP that was written is not built as a simple lossy one");
+    FshStatus status = check_lengths(file, metadata, error);
     if (status)
         return status;
     size_t before = riff_bytes(&metadata->icc);

@@ -38,7 +38,7 @@ typedef struct ImagePlugin {
      * an unusable profile. */
     FshStatus (*convert_to_srgb)(Image *image, const void *profile, size_t length, FshError *error);
 
-    /* Does what image_encode does for WebP, with whatever metadata the library adds. */
+    /* Does what image_encode does for WebP, without metadata. */
     FshStatus (*encode)(const Image *image, const ImageEncodeOptions *options, Buffer *out, FshError *error);
 } ImagePlugin;
 

@@ -15,6 +15,7 @@
 #include "imaging/icc.h"
 #include "imaging/image_plugin.h"
 #include "imaging/image_tiff.h"
+#include "imaging/image_webp.h"
 #include "imaging/orient.h"
 #include "imaging/vips_colour.h"
 #include "imaging/vips_notes.h"
@@ -385,6 +386,8 @@ static FshStatus call_for_reason(Call *call)
 static FshStatus plugin_probe(const void *bytes, size_t length, ImageFormat format, ImageInfo *info,
                               FshError *error)
 {
+    if (format == IMAGE_WEBP && webp_probe_simple(bytes, length, info))
+        return FSH_OK;
     return call_for_reason(
         &(Call){.bytes = bytes, .length = length, .format = format, .info = info, .error = error});
 }
@@ -393,6 +396,12 @@ static FshStatus plugin_decode(const void *bytes, size_t length, ImageFormat for
                                const ImageDecodeOptions *options, Image *image, ImageInfo *info,
                                ImageMetadata *metadata, Buffer *room, FshError *error)
 {
+    bool done = false;
+    if (format == IMAGE_WEBP && webp_probe_simple(bytes, length, info)) {
+        FshStatus status = webp_decode_simple(bytes, length, info, image, &done, error);
+        if (status || done)
+            return status;
+    }
     return call_for_reason(&(Call){.bytes = bytes,
                                    .length = length,
                                    .format = format,
@@ -446,32 +455,10 @@ done:
     return status;
 }
 
-enum { WEBP_MAX_EDGE = 16383 };
-
 static FshStatus plugin_encode(const Image *image, const ImageEncodeOptions *options, Buffer *out,
                                FshError *error)
 {
-    if (image->width > WEBP_MAX_EDGE || image->height > WEBP_MAX_EDGE)
-        return fsh_error_set(error, FSH_ERR_MISMATCH, "%u x %u pixels: WebP holds at most %d on an edge",
-                             image->width, image->height, WEBP_MAX_EDGE);
-    VipsImage *from = wrap_pixels(image);
-    void *bytes = NULL;
-    size_t length = 0;
-    out->length = 0;
-    if (!from)
-        return notes_failure(FSH_ERR_MEMORY, "", error);
-    FshStatus status = FSH_OK;
-    notes_begin();
-    (void)pthread_rwlock_rdlock(&reasons_lock);
-    if (vips_webpsave_buffer(from, &bytes, &length, "strip", TRUE, "Q", options->quality, NULL))
-        status = notes_failure(FSH_ERR_LIBRARY, loaders[options->format].domain, error);
-    else
-        status = buffer_append(out, bytes, length, error);
-    g_free(bytes);
-    g_object_unref(from);
-    vips_thread_shutdown();
-    (void)pthread_rwlock_unlock(&reasons_lock);
-    return status;
+    return webp_encode(image, options->quality, out, error);
 }
 
 /* ---- the symbol that the loader looks up ---- */

@@ -129,6 +129,7 @@ static void write_containers(const char *root)
     static const char webp[] = "RIFF\x16\0\0\0WEBPVP8 \x09\0\0\0"
                                "pixels...\0";
     write_with_metadata(root, "webp", webp, sizeof webp - 1);
+    seed_write(root, "webp", "container", webp, sizeof webp - 1);
 }
 
 /* Writes the heads of cameras' raw files: TIFFs whose first folder is small, made by a camera, and has

@@ -187,6 +187,42 @@ TEST_WITH(test_webp_is_lossy_and_plain, setup, teardown, Tools *tools)
     assert_contains(tools->error.message, "16384 x 1 pixels: WebP holds at most 16383");
 }
 
+/* libwebp reads a simple file and libvips one with metadata: both the same pixels. A damaged one is libvips'
+ * to name. */
+TEST_WITH(test_simple_webp_is_read_as_libvips_reads_it, setup, teardown, Tools *tools)
+{
+    static const char exif[] = "II*\0\10\0\0\0\0\0\0\0";
+    const ImageMetadata metadata = {.exif = {exif, sizeof exif - 1}};
+    const ImageEncodeOptions simple = {.format = IMAGE_WEBP, .quality = 80};
+    const ImageEncodeOptions extended = {.format = IMAGE_WEBP, .quality = 80, .metadata = &metadata};
+    fill(tools, 213, 161, 3);
+    FshStatus status = encode(tools, simple);
+    if (status == FSH_ERR_UNSUPPORTED) {
+        print_message("built without libvips: skipped\n");
+        skip();
+    }
+    assert_ok(status, &tools->error);
+    (void)decode_back(tools);
+    const ImageInfo info = tools->info;
+    image_exchange(&tools->image, &tools->back);
+    Image pixels = {0};
+    image_exchange(&tools->image, &pixels);
+    const size_t whole = tools->file.length;
+    for (size_t length = whole - 1; length > whole / 2; length -= 97) {
+        assert_int_equal(image_decode(tools->decoder, tools->file.bytes, length, &(ImageDecodeOptions){0},
+                                      &tools->back, NULL, &tools->error),
+                         FSH_ERR_CORRUPT);
+        assert_contains(tools->error.message, "damaged");
+    }
+    fill(tools, 213, 161, 3);
+    assert_ok(encode(tools, extended), &tools->error);
+    assert_memory_equal(tools->file.bytes + 12, "VP8X", 4);
+    (void)decode_back(tools);
+    assert_memory_equal(&tools->info, &info, sizeof info);
+    assert_memory_equal(tools->back.pixels, pixels.pixels, (size_t)213 * 161 * 3);
+    image_free(&pixels);
+}
+
 TEST_WITH(test_formats_without_a_writer_are_refused, setup, teardown, Tools *tools)
 {
     fill(tools, 8, 8, 3);
