@@ -154,7 +154,9 @@ static FshStatus end_counting(Check *check, size_t file_index, const FileReport 
 {
     const FshFileInfo file = {.name = check->list.names[file_index],
                               .bytes = fsh_split_file_bytes(&report->file),
-                              .sample_count = report->file.record_count};
+                              .sample_count = check->list.files[file_index].updated
+                                                  ? check->list.files[file_index].info->sample_count
+                                                  : report->file.record_count};
     return report->counted && !report->problem_count
                ? check->list.counting->end(&file, report->class_counts, report->class_count, report->counted,
                                            check->context, error)

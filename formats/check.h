@@ -13,9 +13,10 @@ typedef struct FileCheck {
     FshCheckLevel level;
     const Metadata *expected; /* NULL, with info, where there is no manifest */
     const FshFileInfo *info;
-    size_t file_index, file_count;
-    bool with_contents;          /* FileReport.contents is wanted */
-    const FshCounting *counting; /* or NULL */
+    size_t file_index, file_count; /* file_count 0: see fsh_split_file_compare */
+    bool updated;                  /* info is a shard's of an updated dataset */
+    bool with_contents;            /* FileReport.contents is wanted */
+    const FshCounting *counting;   /* or NULL */
 } FileCheck;
 
 typedef struct FoundProblem {

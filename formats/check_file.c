@@ -15,6 +15,7 @@
 #include "formats/record.h"
 #include "formats/shard.h"
 #include "formats/split_file.h"
+#include "formats/updated.h"
 #include "formats/xxh3.h"
 
 /* ---- reports ---- */
@@ -166,8 +167,11 @@ static FshHash128 hash_contents(const FshSample *sample)
     return sample->field_count == 1 ? hashes[0] : hash_bytes(hashes, sample->field_count * sizeof *hashes);
 }
 
+/* Notes a record for what is counted and compared, if it is a sample. */
 static void note_record(const FileCheck *check, FileReport *report, uint64_t record, const FshSample *sample)
 {
+    if (check->updated && fsh_rows_hold(check->info->removed, check->info->removed_count, record))
+        return;
     if (report->counted && check->counting && !check->counting->add(sample, report->counted)) {
         free(report->counted);
         report->counted = NULL;
@@ -230,6 +234,7 @@ static FshStatus check_record(const FileCheck *check, FileReport *report, const 
         (void)fsh_record_fits(&sample, metadata, &found);
     if (found.status)
         return fsh_report_found(report, (int64_t)record, &sample, &found, error);
+    sample.label = fsh_updated_label(file, sample.label);
     note_record(check, report, record, &sample);
     if (!rows_tell && report->class_counts && head.label >= 0)
         report->class_counts[head.label]++;
@@ -329,6 +334,17 @@ static FshStatus check_contents(const FileCheck *check, FileReport *report, cons
     return fsh_report_add(report, FSH_ERR_CORRUPT, -1, NULL, reason, error);
 }
 
+/* Counts the samples of a shard of an updated dataset, in the dataset's classes. */
+static FshStatus count_updated(const FileCheck *check, FileReport *report, FshError *error)
+{
+    FshError found = {0};
+    free(report->class_counts);
+    FshStatus status = fsh_report_classes(report, check->expected->class_count, error);
+    if (!status && fsh_updated_count(&report->file, check->info, report->class_counts, &found))
+        status = fsh_report_found(report, -1, NULL, &found, error);
+    return status;
+}
+
 /* Reports that a header, footer or index could not be read from the disk, in place of the other problems:
  * they came of that. */
 static FshStatus refuse_unread(FileReport *report, const FshError *found, FshError *error)
@@ -364,6 +380,8 @@ FshStatus fsh_check_file(const FileCheck *check, FileReport *report, FshError *e
     if (check->info &&
         fsh_split_file_compare(&report->file, check->info, check->file_index, check->file_count, &found))
         status = fsh_report_found(report, -1, NULL, &found, error);
+    if (!status && check->updated)
+        status = count_updated(check, report, error);
     hashing.state = XXH3_createState();
     if (!hashing.state || XXH3_128bits_reset(hashing.state) == XXH_ERROR) {
         status = out_of_memory(error);

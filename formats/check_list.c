@@ -13,7 +13,10 @@
 #include "formats/container.h"
 #include "formats/lmdb_reader.h"
 #include "formats/manifest.h"
+#include "formats/manifest_lock.h"
 #include "formats/names.h"
+#include "formats/source_list.h"
+#include "formats/updated.h"
 
 static FshStatus add_file(CheckList *list, const char *name, FileCheck file, size_t split, FshError *error)
 {
@@ -76,7 +79,8 @@ static FshStatus list_manifest(CheckList *list, FshError *error)
                               .expected = &list->expected[i],
                               .info = &split->files[j],
                               .file_index = j,
-                              .file_count = split->file_count};
+                              .file_count = manifest->updates ? 0 : split->file_count,
+                              .updated = manifest->updates != 0};
             status = add_file(list, split->files[j].name, file, i, error);
         }
     }
@@ -192,6 +196,43 @@ static void check_inside(CheckList *list, const FileCheck *file)
     fsh_names_free(names, count);
 }
 
+/* Returns whether a manifest that an update has replaced, one of the names in the folder, lists a file. */
+static bool is_of_old(const CheckList *list, char **names, size_t count, const char *name)
+{
+    bool found = false;
+    for (size_t i = 0; i < count && !found; i++) {
+        char path[PATH_MAX];
+        FshManifest manifest;
+        if (!manifest_is_old_name(names[i]) || file_join(path, sizeof path, list->folder, names[i], NULL) ||
+            fsh_manifest_load(&manifest, path, NULL))
+            continue;
+        for (size_t s = 0; s < manifest.split_count; s++)
+            for (size_t f = 0; f < manifest.splits[s].file_count; f++)
+                found = found || strcmp(manifest.splits[s].files[f].name, name) == 0;
+        fsh_manifest_free(&manifest);
+    }
+    return found;
+}
+
+/* Proves what the samples of a shard were made of, a hidden file beside it that only fpack --update reads. */
+static FshStatus check_sources(CheckList *list, const char *name, FshError *error)
+{
+    char path[PATH_MAX];
+    FileMapping mapping = {0};
+    SourcesView view;
+    FshError found = {0};
+    FshStatus status = file_join(path, sizeof path, list->folder, name, error);
+    if (status)
+        return status;
+    if (file_map(path, &mapping, &found) == FSH_OK &&
+        fsh_sources_parse(&view, mapping.bytes, mapping.length, &found))
+        (void)file_mapping_check(&mapping, 0, mapping.length, &found);
+    file_unmap(&mapping);
+    if (found.status)
+        list->tell(list->context, name, found.status, found.message);
+    return FSH_OK;
+}
+
 /* Looks for files besides those listed. With a manifest, a file of a dataset that the manifest does not list
  * is a problem; any other file, and a hidden mark of fpack, is a remark. Without a manifest the files found
  * are what is checked. */
@@ -206,6 +247,7 @@ static FshStatus look_for_others(CheckList *list, FshError *error)
     for (size_t i = 0; i < count && !status; i++) {
         FileCheck file = {0};
         const bool ours = names[i][0] != '.' && is_ours(names[i], &file.container);
+        char waiting[] = "is of the dataset before an update; fpack --update removes it once nobody reads it";
         char left_over[] = "is not in the manifest: left over from another run, remove it";
         char mark[] = "a mark that a run of fpack left; nothing reads it, and it may be removed";
         char other[] = "is no file of the dataset";
@@ -215,10 +257,14 @@ static FshStatus look_for_others(CheckList *list, FshError *error)
         } else if (names[i][0] == '.') {
             if (strcmp(names[i], FSH_UNFINISHED_NAME) == 0 || strncmp(names[i], ".fpack-", 7) == 0)
                 list->tell(list->context, names[i], FSH_OK, mark);
+            else if (text_has_suffix(names[i], ".fshard" FSH_SOURCES_SUFFIX))
+                status = check_sources(list, names[i], error);
         } else if (ours) {
             const bool known = bsearch(&names[i], listed, listed_count, sizeof *listed, compare_names) ||
                                (!file.container && is_beside(list, listed, listed_count, names[i]));
-            if (!known)
+            if (!known && (fsh_is_updated_name(names[i]) || is_of_old(list, names, count, names[i])))
+                list->tell(list->context, names[i], FSH_OK, waiting);
+            else if (!known)
                 list->tell(list->context, names[i], FSH_ERR_MISMATCH, left_over);
         } else if (strcmp(names[i], list->manifest_name) != 0) {
             list->tell(list->context, names[i], FSH_OK, other);

@@ -39,8 +39,9 @@ enum {
 /* What a file is opened for. */
 typedef struct OpenRequest {
     /* With FSH_HAS_METADATA: */
-    const Metadata *expected; /* what the file must say of itself; NULL: it may say anything */
-    Metadata *metadata_ret;   /* gets what the file says, owned by the caller; NULL: not wanted */
+    const Metadata *expected;   /* what the file must say of itself; NULL: it may say anything */
+    const FshFileInfo *updated; /* a shard of an updated dataset: its entry in the manifest; else NULL */
+    Metadata *metadata_ret;     /* gets what the file says, owned by the caller; NULL: not wanted */
     /* All others: */
     const char *const *field_names; /* the fields to expect; NULL: those that are found */
     size_t field_count;
@@ -143,7 +144,7 @@ OpenRequest fsh_check_request(const FileCheck *check);
 /* Checks metadata and dictionary of a file, which *file has already, against request->expected, or parses the
  * metadata into *metadata_ret. *metadata_ret is the caller's, also on failure. count_ret: NULL for shards.
  * FSH_ERR_CORRUPT. */
-FshStatus fsh_record_file_take(const SplitFile *file, const OpenRequest *request, Metadata *metadata_ret,
+FshStatus fsh_record_file_take(SplitFile *file, const OpenRequest *request, Metadata *metadata_ret,
                                uint64_t *count_ret, FshError *error);
 /* Opens a file of a container: maps it, calls parse, and hands the metadata over. */
 FshStatus fsh_record_file_open(SplitFile *file, const char *path, const OpenRequest *request,

@@ -9,6 +9,7 @@
 #include "formats/metadata.h"
 #include "formats/shard.h"
 #include "formats/split_file.h"
+#include "formats/updated.h"
 #include "formats/writer.h"
 
 static void write_name(char *buffer, size_t buffer_bytes, const char *split, uint32_t index, uint32_t count)
@@ -53,11 +54,14 @@ static FshStatus parse(SplitFile *file, const OpenRequest *request, Metadata *me
         status = fsh_record_file_take(file, request, metadata, NULL, error);
     if (!status)
         status = fsh_shard_parse_footer(&shard, &torn, error);
+    const size_t class_count = file->labels        ? file->label_count
+                               : request->expected ? request->expected->class_count
+                                                   : metadata->class_count;
     if (!status)
-        status = fsh_shard_check_index(
-            &shard, request->expected ? request->expected->class_count : metadata->class_count, NULL, NULL,
-            error);
-    return status ? status : take_footer(file, &shard, error);
+        status = fsh_shard_check_index(&shard, class_count, NULL, NULL, error);
+    if (!status)
+        status = take_footer(file, &shard, error);
+    return status || !request->updated ? status : fsh_updated_take(file, request->updated, error);
 }
 
 /* ---- proving ---- */
@@ -84,7 +88,9 @@ static FshStatus check_structure(const FileCheck *check, FileReport *report, Met
     take_header(file, &shard);
     bool readable =
         fsh_metadata_parse(metadata_ret, shard.metadata, shard.metadata_bytes, NULL, &found) == FSH_OK;
-    if (readable && check->expected)
+    if (readable && check->updated)
+        (void)fsh_updated_fit(file, metadata_ret, check->expected, check->info, &found);
+    else if (readable && check->expected)
         (void)fsh_metadata_compare(shard.metadata, shard.metadata_bytes, NULL, check->expected, &found);
     if (readable && !found.status)
         (void)fsh_dictionary_check(shard.dictionary, shard.dictionary_bytes, &metadata_ret->dictionary,
@@ -112,7 +118,8 @@ const Container fsh_shards_container = {
     .one = "shard",
     .many = "shards",
     .facts = FSH_HAS_METADATA | FSH_HAS_CHECKSUMS | FSH_HAS_HASH | FSH_HAS_SIZES | FSH_HAS_CLASSES |
-             FSH_HAS_SHARDS | FSH_HAS_RAW | FSH_HAS_COMPRESSION | FSH_HAS_COMPACT | CONTAINER_CONTIGUOUS,
+             FSH_HAS_SHARDS | FSH_HAS_RAW | FSH_HAS_COMPRESSION | FSH_HAS_COMPACT | FSH_HAS_SOURCES |
+             CONTAINER_CONTIGUOUS,
     .suffix = ".fshard",
     .writer = &fsh_shard_writer,
     .sniff = sniff,

@@ -20,6 +20,7 @@
 #include "formats/dictionary.h"
 #include "formats/lmdb_reader.h"
 #include "formats/manifest.h"
+#include "formats/manifest_lock.h"
 #include "formats/metadata.h"
 #include "formats/names.h"
 #include "formats/record.h"
@@ -34,6 +35,7 @@ struct FshDataset {
     FshSplit *splits;                  /* manifest.split_count */
     struct FshSplitFiles *split_files; /* as many */
     struct ZSTD_DDict_s *dictionary;   /* NULL if there is none */
+    int lock;                          /* on the manifest, see manifest_lock.h; -1: none */
 };
 
 /* ---- opening ---- */
@@ -65,13 +67,14 @@ static FshStatus open_split(FshDataset *dataset, size_t split_index, FshError *e
     if (!files->files)
         return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");
     const Container *container = fsh_container_find(manifest->container);
-    const OpenRequest request = {.expected = &files->metadata,
-                                 .field_names = (const char *const *)files->metadata.field_names,
-                                 .field_count = files->metadata.field_count,
-                                 .written_by_us = true};
+    OpenRequest request = {.expected = &files->metadata,
+                           .field_names = (const char *const *)files->metadata.field_names,
+                           .field_count = files->metadata.field_count,
+                           .written_by_us = true};
     uint64_t first = 0;
     for (size_t i = 0; i < info->file_count && !status; i++) {
         char path[PATH_MAX];
+        request.updated = manifest->updates ? &info->files[i] : NULL;
         status = file_path(path, sizeof path, dataset->folder, info->files[i].name, error);
         if (!status)
             status = fsh_split_file_open(&files->files[i], path, container, &request, error);
@@ -80,7 +83,8 @@ static FshStatus open_split(FshDataset *dataset, size_t split_index, FshError *e
         files->count = i + 1;
         files->files[i].first = first;
         first += files->files[i].record_count;
-        status = fsh_split_file_compare(&files->files[i], &info->files[i], i, info->file_count, error);
+        status = fsh_split_file_compare(&files->files[i], &info->files[i], i,
+                                        manifest->updates ? 0 : info->file_count, error);
         if (status)
             (void)fsh_error_prepend(error, "%s", path);
     }
@@ -104,7 +108,7 @@ static FshStatus open_splits(FshDataset *dataset, const char *path, FshError *er
 
 static FshStatus open_manifest(FshDataset *dataset, const char *manifest_path, FshError *error)
 {
-    FshStatus status = fsh_manifest_load(&dataset->manifest, manifest_path, error);
+    FshStatus status = manifest_lock_load(&dataset->lock, &dataset->manifest, manifest_path, error);
     return status ? status : open_splits(dataset, manifest_path, error);
 }
 
@@ -438,6 +442,8 @@ static FshStatus prepare_dictionary(FshDataset *dataset, FshError *error)
 static FshStatus make_dataset(FshDataset **dataset_ret, const char *path, FshError *error)
 {
     FshDataset *dataset = *dataset_ret = calloc(1, sizeof *dataset);
+    if (dataset)
+        dataset->lock = -1;
     if (dataset && (dataset->path = strdup(path)))
         return FSH_OK;
     free(dataset);
@@ -480,6 +486,45 @@ FshStatus fsh_collection_open(FshDataset **dataset_ret, const char *path, const 
     return status;
 }
 
+/* Copies what a manifest says of one file of a split, which has no number there. */
+static FshStatus copy_listed(FshManifest *copy, const FshManifest *manifest, const FshSplitInfo *split,
+                             const FshFileInfo *file, FshError *error)
+{
+    Metadata metadata = {0};
+    FshFileInfo own = *file;
+    FshStatus status = fsh_metadata_make(&metadata, manifest, split->name, error);
+    if (!status)
+        status = fsh_manifest_from_file(copy, &metadata, manifest->container, &own, error);
+    if (status)
+        return status;
+    copy->updates = manifest->updates;
+    FshFileInfo *listed = &copy->splits[0].files[0];
+    listed->removed = calloc(file->removed_count + 1, sizeof *listed->removed);
+    if (!listed->removed)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");
+    for (size_t i = 0; i < file->removed_count; i++)
+        listed->removed[i] = file->removed[i];
+    return FSH_OK;
+}
+
+FshStatus fsh_open_listed(FshDataset **dataset_ret, const char *folder, const FshManifest *manifest,
+                          size_t split, size_t file, FshError *error)
+{
+    const FshSplitInfo *info = &manifest->splits[split];
+    FshStatus status = make_dataset(dataset_ret, folder, error);
+    if (!status && !((*dataset_ret)->folder = strdup(folder)))
+        status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", folder);
+    if (!status)
+        status = copy_listed(&(*dataset_ret)->manifest, manifest, info, &info->files[file], error);
+    if (!status)
+        status = open_splits(*dataset_ret, folder, error);
+    if (!status)
+        status = prepare_dictionary(*dataset_ret, error);
+    if (status)
+        fsh_close(dataset_ret);
+    return status;
+}
+
 FshStatus fsh_open_without_manifest(FshDataset **dataset_ret, const char *folder, FshError *error)
 {
     FshStatus status = make_dataset(dataset_ret, folder, error);
@@ -511,6 +556,8 @@ void fsh_close(FshDataset **dataset_ret)
     free(dataset->splits);
     fsh_dictionary_release(dataset->dictionary);
     fsh_manifest_free(&dataset->manifest);
+    if (dataset->lock >= 0)
+        (void)close(dataset->lock);
     free(dataset->folder);
     free(dataset->path);
     free(dataset);

@@ -135,6 +135,7 @@ typedef enum FshContainerFact {
     FSH_HAS_MEMBERS = 1 << 9,     /* each field is a file inside, with a path and a header: a tar */
     FSH_HAS_INDEX = 1 << 10,      /* an index stands beside each file */
     FSH_HAS_FILES = 1 << 11,      /* each field is a file of its own, which nobody has packed */
+    FSH_HAS_SOURCES = 1 << 12,    /* what its samples were made of stands beside each file (source_list.h) */
 } FshContainerFact;
 
 /* Returns whether the container can do that; false for an id that is unknown. */
@@ -181,11 +182,21 @@ typedef struct FshHash128 {
     uint8_t bytes[16]; /* XXH3-128, canonical (big endian), as xxhsum -H2 prints it */
 } FshHash128;
 
+/* Rows of a shard: first to first + count - 1. */
+typedef struct FshRowRange {
+    uint32_t first, count;
+} FshRowRange;
+
 typedef struct FshFileInfo {
     char *name; /* "train-00000-of-00002.fshard" or "train.lmdb"; relative to the manifest */
     uint64_t sample_count;
     uint64_t bytes;
     FshHash128 hash; /* of the shard up to its footer; of data.mdb for LMDB */
+    /* of an updated dataset: what it says of itself as its dataset's id, where that is not the manifest's;
+     * and its rows that are no samples any more, ascending, owned; sample_count is of the others */
+    char files_id[33];
+    FshRowRange *removed;
+    size_t removed_count;
 } FshFileInfo;
 
 typedef struct FshSplitInfo {
@@ -219,6 +230,7 @@ typedef struct FshManifest {
     char id[33];
     char files_id[33]; /* what each file says of itself as its dataset's id; "": what stands in id */
     uint32_t version;  /* of the dataset.json that was read: 1 has no checksum; 0: none was */
+    uint32_t updates;  /* how often fpack --update or --append has changed it since it was packed */
     FshContainer container;
     FshKind kind;
     char **field_names;
@@ -296,6 +308,10 @@ typedef struct FshSplit {
  *
  * And class folders that nobody has packed (FSH_HAS_FILES): no file is read before its sample is unpacked. */
 FSH_API FshStatus fsh_open(FshDataset **dataset, const char *path, FshError *error);
+/* Opens one file of a manifest in folder by itself, as the manifest lists it: without the records that an
+ * update has removed, and with the dataset's labels. Fails as fsh_open. On failure *dataset is NULL. */
+FSH_API FshStatus fsh_open_listed(FshDataset **dataset, const char *folder, const FshManifest *manifest,
+                                  size_t split, size_t file, FshError *error);
 /* Opens files that nobody has packed as a dataset of one split, "images": a sample without label for each
  * path, in their order, whose key and source are the path, and whose one field, "image", is the file:
  * fsh_field_unpack reads it, then and not before, of at most FSH_UNPACKED_BYTES_MAX. folder: what the paths

@@ -8,6 +8,7 @@
 #include "formats/container.h"
 #include "formats/metadata.h"
 #include "formats/names.h"
+#include "formats/updated.h"
 
 /* ---- rules ---- */
 
@@ -24,6 +25,14 @@ static FshStatus check_file(const FshManifest *manifest, const FshFileInfo *file
     size_t name_bytes = strlen(file->name), suffix_bytes = strlen(suffix);
     if (name_bytes <= suffix_bytes || strcmp(file->name + name_bytes - suffix_bytes, suffix) != 0)
         return fsh_error_set(error, status, "file name \"%s\" does not end in %s", file->name, suffix);
+    const uint64_t removed = fsh_rows_count(file->removed, file->removed_count);
+    if (!manifest->updates && (file->files_id[0] || file->removed_count))
+        return fsh_error_set(error, status, "file \"%s\" is of an update, in a dataset without updates",
+                             file->name);
+    if (manifest->updates && (!fsh_container_has(manifest->container, FSH_HAS_SOURCES) ||
+                              removed > UINT32_MAX || file->sample_count > UINT32_MAX - removed))
+        return fsh_error_set(error, status, "file \"%s\": %" PRIu64 " samples and %" PRIu64 " removed ones",
+                             file->name, file->sample_count, removed);
     return FSH_OK;
 }
 
@@ -167,6 +176,7 @@ static void split_info_free(FshSplitInfo *split)
 {
     for (size_t i = 0; split->files && i < split->file_count; i++) {
         free(split->files[i].name);
+        free(split->files[i].removed);
     }
     free(split->files);
     free(split->class_counts);

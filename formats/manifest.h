@@ -12,7 +12,8 @@
 
 #define MANIFEST_FORMAT "fshard" /* its member "format" */
 /* Version 1 had no checksums, and its "id" did not cover what the files hold. */
-enum { MANIFEST_VERSION = 2, MANIFEST_VERSION_WITHOUT_SEAL = 1 };
+/* Version 3 is that of updated datasets, whose shards are of more than one packing. */
+enum { MANIFEST_VERSION = 2, MANIFEST_VERSION_WITHOUT_SEAL = 1, MANIFEST_VERSION_UPDATED = 3 };
 /* What is longer is no manifest: a hundred thousand shards and a million classes fit. jansson takes a second
  * for 6 MB. */
 enum { MANIFEST_BYTES_MAX = 64 << 20 };

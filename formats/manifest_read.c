@@ -12,6 +12,28 @@
 #include "formats/json.h"
 #include "formats/manifest.h"
 #include "formats/names.h"
+#include "formats/updated.h"
+
+/* Reads what only files of updated datasets have. */
+static FshStatus parse_updated(FshFileInfo *file, const json_t *object, FshError *error)
+{
+    const char *text = NULL;
+    FshStatus status = FSH_OK;
+    if (json_object_get(object, "files_id")) {
+        status = fsh_json_text(object, "files_id", &text, error);
+        if (!status && !fsh_id_valid(text))
+            status =
+                fsh_error_set(error, FSH_ERR_CORRUPT, "\"files_id\" is not 32 lower-case hexadecimal digits");
+        if (!status)
+            memcpy(file->files_id, text, sizeof file->files_id);
+    }
+    if (!status && json_object_get(object, "removed")) {
+        status = fsh_json_text(object, "removed", &text, error);
+        if (!status)
+            status = fsh_rows_parse(text, &file->removed, &file->removed_count, error);
+    }
+    return status;
+}
 
 static FshStatus parse_file(FshFileInfo *file, const json_t *object, FshError *error)
 {
@@ -28,7 +50,8 @@ static FshStatus parse_file(FshFileInfo *file, const json_t *object, FshError *e
     if (!fsh_hash_parse(hash, &file->hash))
         return fsh_error_set(error, FSH_ERR_CORRUPT, "\"xxh3_128\" is not 32 lower-case hexadecimal digits");
     file->name = strdup(name);
-    return file->name ? FSH_OK : fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");
+    return file->name ? parse_updated(file, object, error)
+                      : fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");
 }
 
 static FshStatus parse_class_counts(FshSplitInfo *split, const json_t *array, size_t class_count,
@@ -147,10 +170,10 @@ static FshStatus parse_version(const json_t *object, const char *text, size_t by
                                "\"format\" is \"%s\", not \"" MANIFEST_FORMAT "\"", format);
     if (!status)
         status = fsh_json_count(object, "version", version_ret, error);
-    if (!status && *version_ret != MANIFEST_VERSION && *version_ret != MANIFEST_VERSION_WITHOUT_SEAL)
+    if (!status && (*version_ret < MANIFEST_VERSION_WITHOUT_SEAL || *version_ret > MANIFEST_VERSION_UPDATED))
         status = fsh_error_set(error, FSH_ERR_UNSUPPORTED,
-                               "version %" PRIu64 " of the format; this program knows %d and %d",
-                               *version_ret, MANIFEST_VERSION_WITHOUT_SEAL, MANIFEST_VERSION);
+                               "version %" PRIu64 " of the format; this program knows %d to %d", *version_ret,
+                               MANIFEST_VERSION_WITHOUT_SEAL, MANIFEST_VERSION_UPDATED);
     const bool sealed = *version_ret != MANIFEST_VERSION_WITHOUT_SEAL || json_object_get(object, "checksum");
     return status || !sealed ? status : fsh_manifest_check_seal(text, bytes, error);
 }
@@ -195,6 +218,20 @@ static FshStatus check_id(FshManifest *manifest, uint64_t version, FshError *err
         status = fsh_error_set(error, FSH_ERR_CORRUPT,
                                "\"id\" is %s, and %s is that of the files it lists; " MANIFEST_REMEDY, listed,
                                manifest->id);
+    return status;
+}
+
+/* Reads how often the dataset was updated. */
+static FshStatus parse_updates(FshManifest *manifest, const json_t *object, FshError *error)
+{
+    uint64_t updates = 0;
+    if (manifest->version != MANIFEST_VERSION_UPDATED)
+        return FSH_OK;
+    FshStatus status = fsh_json_count(object, "updates", &updates, error);
+    if (!status && (updates < 1 || updates > UPDATES_MAX))
+        status = fsh_error_set(error, FSH_ERR_CORRUPT, "\"updates\" is %" PRIu64 ", not 1 to %d", updates,
+                               UPDATES_MAX);
+    manifest->updates = (uint32_t)updates;
     return status;
 }
 
@@ -275,6 +312,8 @@ static FshStatus parse_object(FshManifest *manifest, const json_t *object, const
         status = fsh_json_dictionary(object, &manifest->dictionary, error);
     if (!status)
         status = parse_pair_scale(manifest, object, error);
+    if (!status)
+        status = parse_updates(manifest, object, error);
     if (!status)
         status = fsh_json_array(object, "splits", &splits, error);
     if (!status)

@@ -12,6 +12,7 @@
 #include "formats/json_scan.h"
 #include "formats/manifest.h"
 #include "formats/names.h"
+#include "formats/updated.h"
 #include "formats/xxh3.h"
 
 #define SEAL_NAME       "checksum"
@@ -35,11 +36,25 @@ void fsh_id_mix(char id[FSH_ID_DIGITS + 1], const void *bytes, size_t length)
     fsh_hash_format(&hash, id);
 }
 
+/* Mixes in which rows of a file are no samples, after a blank. */
+static FshStatus mix_removed(XXH3_state_t *state, const FshFileInfo *file, FshError *error)
+{
+    Buffer text = {0};
+    FshStatus status = file->removed_count ? buffer_append(&text, " ", 1, error) : FSH_OK;
+    if (!status)
+        status = fsh_rows_format(file->removed, file->removed_count, &text, error);
+    if (!status)
+        (void)XXH3_128bits_update(state, text.bytes, text.length);
+    buffer_free(&text);
+    return status;
+}
+
 FshStatus fsh_manifest_identify(FshManifest *manifest, FshError *error)
 {
     XXH3_state_t *state = XXH3_createState();
     XXH128_canonical_t canonical;
     FshHash128 hash;
+    FshStatus status = FSH_OK;
     if (!state || XXH3_128bits_reset(state) == XXH_ERROR) {
         (void)XXH3_freeState(state);
         return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");
@@ -61,14 +76,18 @@ FshStatus fsh_manifest_identify(FshManifest *manifest, FshError *error)
             (void)XXH3_128bits_update(state, file->name, strlen(file->name));
             (void)XXH3_128bits_update(state, numbers, (size_t)length);
             (void)XXH3_128bits_update(state, digits, strlen(digits));
+            status = mix_removed(state, file, error);
+            if (status)
+                goto done;
         }
     }
     (void)XXH3_128bits_update(state, "\n", 1);
     XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(state));
-    (void)XXH3_freeState(state);
     memcpy(hash.bytes, canonical.digest, sizeof hash.bytes);
     fsh_hash_format(&hash, manifest->id);
-    return FSH_OK;
+done:
+    (void)XXH3_freeState(state);
+    return status;
 }
 
 /* ---- members, as they stand in the text ---- */

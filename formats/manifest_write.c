@@ -10,12 +10,34 @@
 #include "formats/json.h"
 #include "formats/manifest.h"
 #include "formats/names.h"
+#include "formats/updated.h"
 
 static json_t *hash_to_json(const FshHash128 *hash)
 {
     char text[FSH_HASH_TEXT_BYTES];
     fsh_hash_format(hash, text);
     return json_string(text);
+}
+
+/* Returns what the manifest says of a file; NULL: out of memory. */
+static json_t *file_to_json(const FshFileInfo *file)
+{
+    Buffer rows = {0};
+    json_t *object =
+        json_pack("{s:s, s:I, s:I, s:o}", "name", file->name, "samples", (json_int_t)file->sample_count,
+                  "bytes", (json_int_t)file->bytes, "xxh3_128", hash_to_json(&file->hash));
+    bool failed = !object;
+    if (!failed && file->files_id[0])
+        failed = json_object_set_new(object, "files_id", json_string(file->files_id)) != 0;
+    if (!failed && file->removed_count)
+        failed = fsh_rows_format(file->removed, file->removed_count, &rows, NULL) ||
+                 json_object_set_new(object, "removed", json_stringn((const char *)rows.bytes, rows.length));
+    buffer_free(&rows);
+    if (failed) {
+        json_decref(object);
+        object = NULL;
+    }
+    return object;
 }
 
 static json_t *split_to_json(const FshSplitInfo *split, size_t class_count)
@@ -27,11 +49,7 @@ static json_t *split_to_json(const FshSplitInfo *split, size_t class_count)
         failed |= json_array_append_new(counts, json_integer((json_int_t)count)) != 0;
     }
     for (size_t i = 0; i < split->file_count; i++) {
-        const FshFileInfo *file = &split->files[i];
-        failed |= json_array_append_new(files, json_pack("{s:s, s:I, s:I, s:o}", "name", file->name,
-                                                         "samples", (json_int_t)file->sample_count, "bytes",
-                                                         (json_int_t)file->bytes, "xxh3_128",
-                                                         hash_to_json(&file->hash))) != 0;
+        failed |= json_array_append_new(files, file_to_json(&split->files[i])) != 0;
     }
     json_t *object = json_pack("{s:s, s:I, s:o, s:o}", "name", split->name, "samples",
                                (json_int_t)split->sample_count, "class_counts", counts, "files", files);
@@ -73,9 +91,10 @@ static json_t *manifest_to_json(const FshManifest *manifest, json_t *provenance)
     }
     json_t *object =
         json_pack("{s:s, s:i, s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:O}", "format", MANIFEST_FORMAT,
-                  "version", MANIFEST_VERSION, "id", manifest->id, "files_id", manifest->files_id,
-                  "container", fsh_container_name(manifest->container), "kind", fsh_kind_name(manifest->kind),
-                  "fields", fsh_json_from_names(manifest->field_names, manifest->field_count), "classes",
+                  "version", manifest->updates ? MANIFEST_VERSION_UPDATED : MANIFEST_VERSION, "id",
+                  manifest->id, "files_id", manifest->files_id, "container",
+                  fsh_container_name(manifest->container), "kind", fsh_kind_name(manifest->kind), "fields",
+                  fsh_json_from_names(manifest->field_names, manifest->field_count), "classes",
                   fsh_json_from_names(manifest->class_names, manifest->class_count), "splits", splits,
                   "statistics", statistics_to_json(&manifest->statistics), "provenance", provenance);
     if (object && manifest->dictionary.bytes)
@@ -87,6 +106,8 @@ static json_t *manifest_to_json(const FshManifest *manifest, json_t *provenance)
                       fsh_json_from_names(manifest->class_display_names, manifest->class_count)) != 0;
     if (object && manifest->pair_scale > 1)
         failed |= json_object_set_new(object, "pair_scale", json_integer(manifest->pair_scale)) != 0;
+    if (object && manifest->updates)
+        failed |= json_object_set_new(object, "updates", json_integer(manifest->updates)) != 0;
     if (failed) {
         json_decref(object);
         object = NULL;

@@ -163,35 +163,44 @@ FshStatus fsh_metadata_parse(Metadata *metadata, const char *text, size_t bytes,
     return status;
 }
 
+bool fsh_metadata_is_same(const char *text, size_t bytes, const Metadata *expected)
+{
+    return expected->text && bytes == expected->text_bytes && memcmp(text, expected->text, bytes) == 0;
+}
+
+FshStatus fsh_metadata_compare_parsed(const Metadata *found, const Metadata *expected, FshError *error)
+{
+    if (strcmp(found->id, expected->id) != 0)
+        return fsh_error_set(error, FSH_ERR_CORRUPT, "belongs to another dataset: id %s, not %s", found->id,
+                             expected->id);
+    if (strcmp(found->split, expected->split) != 0)
+        return fsh_error_set(error, FSH_ERR_CORRUPT, "belongs to split %s, not %s", found->split,
+                             expected->split);
+    if (found->kind != expected->kind)
+        return fsh_error_set(error, FSH_ERR_CORRUPT, "holds %s, not %s", fsh_kind_name(found->kind),
+                             fsh_kind_name(expected->kind));
+    if (!fsh_names_equal(found->field_names, found->field_count, expected->field_names,
+                         expected->field_count))
+        return fsh_error_set(error, FSH_ERR_CORRUPT, "has other fields than the dataset");
+    if (!fsh_names_equal(found->class_names, found->class_count, expected->class_names,
+                         expected->class_count))
+        return fsh_error_set(error, FSH_ERR_CORRUPT, "has other classes than the dataset");
+    return fsh_dictionary_info_equal(&found->dictionary, &expected->dictionary)
+               ? FSH_OK
+               : fsh_error_set(error, FSH_ERR_CORRUPT, "was packed with another dictionary than the dataset");
+}
+
 FshStatus fsh_metadata_compare(const char *text, size_t bytes, uint64_t *count_ret, const Metadata *expected,
                                FshError *error)
 {
     /* All shards of a split carry the same text: a thousand of them, with a thousand class names each, are
      * opened without parsing. */
-    if (!count_ret && expected->text && bytes == expected->text_bytes &&
-        memcmp(text, expected->text, bytes) == 0)
+    if (!count_ret && fsh_metadata_is_same(text, bytes, expected))
         return FSH_OK;
     Metadata found;
     FshStatus status = fsh_metadata_parse(&found, text, bytes, count_ret, error);
-    if (status)
-        return status;
-    if (strcmp(found.id, expected->id) != 0)
-        status = fsh_error_set(error, FSH_ERR_CORRUPT, "belongs to another dataset: id %s, not %s", found.id,
-                               expected->id);
-    else if (strcmp(found.split, expected->split) != 0)
-        status = fsh_error_set(error, FSH_ERR_CORRUPT, "belongs to split %s, not %s", found.split,
-                               expected->split);
-    else if (found.kind != expected->kind)
-        status = fsh_error_set(error, FSH_ERR_CORRUPT, "holds %s, not %s", fsh_kind_name(found.kind),
-                               fsh_kind_name(expected->kind));
-    else if (!fsh_names_equal(found.field_names, found.field_count, expected->field_names,
-                              expected->field_count))
-        status = fsh_error_set(error, FSH_ERR_CORRUPT, "has other fields than the dataset");
-    else if (!fsh_names_equal(found.class_names, found.class_count, expected->class_names,
-                              expected->class_count))
-        status = fsh_error_set(error, FSH_ERR_CORRUPT, "has other classes than the dataset");
-    else if (!fsh_dictionary_info_equal(&found.dictionary, &expected->dictionary))
-        status = fsh_error_set(error, FSH_ERR_CORRUPT, "was packed with another dictionary than the dataset");
+    if (!status)
+        status = fsh_metadata_compare_parsed(&found, expected, error);
     fsh_metadata_free(&found);
     return status;
 }

@@ -2,6 +2,7 @@
 #ifndef FSHARD_FORMATS_METADATA_H
 #define FSHARD_FORMATS_METADATA_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -40,6 +41,11 @@ FshStatus fsh_metadata_parse(Metadata *metadata, const char *text, size_t bytes,
  * count_ret as for fsh_metadata_parse. */
 FshStatus fsh_metadata_compare(const char *text, size_t bytes, uint64_t *count_ret, const Metadata *expected,
                                FshError *error);
+/* Does the same with metadata that were read already. */
+FshStatus fsh_metadata_compare_parsed(const Metadata *found, const Metadata *expected, FshError *error);
+/* Returns whether the text is the one that fsh_metadata_make has made of what is expected: then nothing need
+ * be read. */
+bool fsh_metadata_is_same(const char *text, size_t bytes, const Metadata *expected);
 /* Moves metadata into *to; frees it where to is NULL. */
 void fsh_metadata_hand_over(Metadata *metadata, Metadata *to);
 void fsh_metadata_free(Metadata *metadata);

@@ -21,6 +21,7 @@
 #include "formats/record.h"
 #include "formats/sample_table.h"
 #include "formats/split_file.h"
+#include "formats/updated.h"
 #include "formats/xxh3.h"
 
 /* One file of the folder. */
@@ -124,6 +125,14 @@ static FshStatus list_parts(Rebuild *rebuild, FshError *error)
             status = add_part(rebuild, entry->d_name, error);
     }
     (void)closedir(entries);
+    for (size_t i = 0; i < rebuild->count && !status; i++) {
+        if (fsh_is_updated_name(rebuild->parts[i].name) || json_object_get(rebuild->old, "updates"))
+            status = fsh_error_set(error, FSH_ERR_UNSUPPORTED,
+                                   "%s: was changed by fpack --update: which records of its shards are "
+                                   "samples stood in its " FSH_MANIFEST_NAME
+                                   " alone, and it cannot be made again; pack it anew",
+                                   rebuild->folder);
+    }
     if (!status && rebuild->count == 0)
         status = fsh_error_set(error, FSH_ERR_NOT_FOUND,
                                "%s: holds no files of a dataset that a manifest could be made of",

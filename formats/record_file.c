@@ -11,14 +11,23 @@
 #include "formats/record.h"
 #include "formats/shard.h"
 #include "formats/split_file.h"
+#include "formats/updated.h"
 
-FshStatus fsh_record_file_take(const SplitFile *file, const OpenRequest *request, Metadata *metadata_ret,
+FshStatus fsh_record_file_take(SplitFile *file, const OpenRequest *request, Metadata *metadata_ret,
                                uint64_t *count_ret, FshError *error)
 {
     const Metadata *expected = request->expected;
-    FshStatus status =
-        expected ? fsh_metadata_compare(file->metadata, file->metadata_bytes, count_ret, expected, error)
-                 : fsh_metadata_parse(metadata_ret, file->metadata, file->metadata_bytes, count_ret, error);
+    FshStatus status = FSH_OK;
+    if (request->updated && !fsh_metadata_is_same(file->metadata, file->metadata_bytes, expected)) {
+        status = fsh_metadata_parse(metadata_ret, file->metadata, file->metadata_bytes, count_ret, error);
+        if (!status)
+            status = fsh_updated_fit(file, metadata_ret, expected, request->updated, error);
+    } else {
+        status =
+            expected
+                ? fsh_metadata_compare(file->metadata, file->metadata_bytes, count_ret, expected, error)
+                : fsh_metadata_parse(metadata_ret, file->metadata, file->metadata_bytes, count_ret, error);
+    }
     return status ? status
                   : fsh_dictionary_check(file->dictionary, file->dictionary_bytes,
                                          expected ? &expected->dictionary : &metadata_ret->dictionary, error);
@@ -72,6 +81,8 @@ FshStatus fsh_record_file_sample(const SplitFile *file, uint64_t record, FshSamp
         status =
             fsh_error_set(error, FSH_ERR_CORRUPT, "record of %" PRIu64 " bytes where the index has %" PRIu64,
                           head->record_bytes, row.record_bytes);
+    if (!status)
+        sample->label = head->label = fsh_updated_label(file, head->label);
     if (!status && !container_has(file->container, CONTAINER_LABELS_IN_RECORDS) &&
         (head->label != row.label || head->crc != row.crc))
         status = fsh_error_set(error, FSH_ERR_CORRUPT,

@@ -49,12 +49,13 @@ FshStatus fsh_split_file_conclude(const SplitFile *file, const char *path, FshSt
 FshStatus fsh_split_file_compare(const SplitFile *file, const FshFileInfo *info, size_t file_index,
                                  size_t file_count, FshError *error)
 {
-    if (file->shard_count && (file->shard_index != file_index || file->shard_count != file_count))
+    if (file_count && file->shard_count &&
+        (file->shard_index != file_index || file->shard_count != file_count))
         return fsh_error_set(error, FSH_ERR_CORRUPT,
                              "is shard %" PRIu32 " of %" PRIu32
                              " by its header, not %zu of %zu: renamed or swapped",
                              file->shard_index, file->shard_count, file_index, file_count);
-    if (file->record_count != info->sample_count)
+    if (file_count && file->record_count != info->sample_count)
         return fsh_error_set(error, FSH_ERR_CORRUPT,
                              "holds %" PRIu64 " samples, not the %" PRIu64 " the manifest says",
                              file->record_count, info->sample_count);
@@ -81,6 +82,8 @@ void fsh_split_file_close(SplitFile *file)
     free(file->others);
     fsh_table_free(&file->table);
     buffer_free(&file->own_rows);
+    free(file->labels);
+    free(file->numbers);
     *file = (SplitFile){0};
 }
 

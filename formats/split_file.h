@@ -39,15 +39,25 @@ typedef struct SplitFile {
     /* All others: */
     SampleTable table;
     bool written_by_us; /* a manifest lists it, so a tar's .json must tell the CRCs */
+    /* of an updated dataset (updated.h): the labels that its classes, label_count of them, have in the
+     * dataset, NULL where they are the same; the row of each record, where some are no samples; both owned */
+    int32_t *labels;
+    size_t label_count;
+    uint32_t *numbers;
 } SplitFile;
 
 /* Maps and parses path. Messages begin with the path. On failure *file is closed. (container.h) */
 FshStatus fsh_split_file_open(SplitFile *file, const char *path, const Container *container,
                               const struct OpenRequest *request, FshError *error);
 /* Returns the label of a record, from its index row or, where that has none, from the record itself. */
+/* Returns the row that a record has in the file itself, where an updated dataset leaves rows out. */
+static inline uint64_t fsh_split_file_row(const SplitFile *file, uint64_t record)
+{
+    return file->numbers ? file->numbers[record] : record;
+}
 int64_t fsh_split_file_label(const SplitFile *file, uint64_t record);
-/* Checks that the opened file is the one that the manifest lists as file_index of file_count.
- * FSH_ERR_CORRUPT; the message names no file. */
+/* Checks that the opened file is the one that the manifest lists as file_index of file_count; file_count 0:
+ * of an updated dataset, in which it may have any number. FSH_ERR_CORRUPT; the message names no file. */
 FshStatus fsh_split_file_compare(const SplitFile *file, const FshFileInfo *info, size_t file_index,
                                  size_t file_count, FshError *error);
 void fsh_split_file_close(SplitFile *file);

@@ -39,7 +39,8 @@ const char *fsh_sample_where(const FshSplit *split, uint64_t index, char *buffer
     }
     const SplitFile *file = find_file(split, index);
     (void)snprintf(buffer, buffer_bytes, "%s record %" PRIu64,
-                   split->info->files[file - split->files->files].name, index - file->first);
+                   split->info->files[file - split->files->files].name,
+                   fsh_split_file_row(file, index - file->first));
     return buffer;
 }
 
@@ -180,7 +181,7 @@ uint64_t fsh_split_bytes(const FshSplit *split)
     uint64_t bytes = 0;
     for (size_t i = 0; i < split->files->count; i++) {
         const SplitFile *file = &split->files->files[i];
-        if (container_has(file->container, CONTAINER_CONTIGUOUS) && file->record_count) {
+        if (container_has(file->container, CONTAINER_CONTIGUOUS) && file->record_count && !file->numbers) {
             const IndexRow first = fsh_index_row_load(file->rows);
             const IndexRow last = fsh_index_row_load(file->rows + (file->record_count - 1) * INDEX_ROW_BYTES);
             bytes += last.offset + last.record_bytes - first.offset;

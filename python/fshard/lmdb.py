@@ -185,6 +185,14 @@ class Lmdb:
 
     # ---- records
 
+    def row(self, i: int) -> int:
+        """The number of record i in the file."""
+        return i
+
+    def label(self, own: int) -> int:
+        """What the label of a record is in the dataset."""
+        return own
+
     def place(self, i: int) -> tuple[int, int, int | None, int | None]:
         """(offset, bytes, None, None) of record i, 0 <= i < count: an LMDB keeps neither label nor CRC beside it."""
         return self._offsets[i], self._lengths[i], None, None

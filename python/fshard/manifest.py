@@ -15,7 +15,8 @@ from .record import CHANNELS_MAX, FIELDS_MAX
 from .xxh3 import xxh3_128
 
 VERSION = 1  # of shards and LMDBs
-MANIFEST_VERSION, VERSION_WITHOUT_CHECKSUM = 2, 1
+MANIFEST_VERSION, VERSION_WITHOUT_CHECKSUM, VERSION_UPDATED = 2, 1, 3
+UPDATES_MAX = 99999
 NAME = "dataset.json"
 BYTES_MAX = 64 << 20
 REMEDY = "fpack --repair-manifest makes it again from the files of its folder"
@@ -23,6 +24,7 @@ SUFFIXES = {"shards": ".fshard", "lmdb": ".lmdb"}
 OTHER_CONTAINERS = ("tar", "basicsr")  # those that fpack writes and whose own readers are the field's
 KINDS = ("classes", "pairs")
 
+_REMOVED = re.compile(r"(?:0|[1-9][0-9]*)(?:-[1-9][0-9]*)?(?:,[1-9][0-9]*(?:-[1-9][0-9]*)?)*\Z")
 _SPLIT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")
 
 
@@ -60,7 +62,7 @@ def _check_shape(id_: str, split: str, kind: str, fields: tuple[str, ...], class
 
 def _check_version(version: int, known: tuple[int, ...]) -> None:
     if version not in known:
-        numbers = " and ".join(map(str, sorted(known)))
+        numbers = f"{min(known)} to {max(known)}" if len(known) > 1 else str(known[0])
         raise FshardError(f"version {version} of the format; this program knows {numbers}", "unsupported")
 
 
@@ -112,12 +114,15 @@ def compare_metadata(found: Metadata, expected: Metadata) -> None:
 @dataclass(frozen=True)
 class FileInfo:
     """A file of a split. xxh3_128: 32 hexadecimal digits, of the shard up to its footer or of data.mdb; "" of an
-    LMDB that was opened without a manifest."""
+    LMDB that was opened without a manifest. Of an updated dataset: files_id, what the shard says of itself, "" where
+    that is the manifest's; removed, the (first, last) rows that are no samples any more, samples counts the others."""
 
     name: str
     samples: int
     bytes: int
     xxh3_128: str
+    files_id: str = ""
+    removed: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -157,6 +162,23 @@ class Manifest:
     dictionary: DictionaryInfo | None = None
     statistics: Statistics = Statistics()
     provenance: dict[str, Any] = field(default_factory=dict)
+    updates: int = 0
+
+
+def _parse_removed(text: str) -> tuple[tuple[int, int], ...]:
+    """The ranges of "3,17-20", ascending, none of which touch."""
+    wrong = FshardError('"removed" is no list of ascending rows')
+    if not _REMOVED.match(text):
+        raise wrong
+    ranges, least = [], 0
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        begin, end = int(first), int(last or first)
+        if begin < least or (last and end <= begin) or end >= 1 << 32 or (begin, end) == (0, (1 << 32) - 1):
+            raise wrong
+        ranges.append((begin, end))
+        least = end + 2
+    return tuple(ranges)
 
 
 def _parse_file(members: Any) -> FileInfo:
@@ -167,7 +189,11 @@ def _parse_file(members: Any) -> FileInfo:
     digits = strict_json.text(members, "xxh3_128")
     if not strict_json.HEX_32.match(digits):
         raise FshardError('"xxh3_128" is not 32 lower-case hexadecimal digits')
-    return FileInfo(name, samples, length, digits)
+    files_id = strict_json.text(members, "files_id") if "files_id" in members else ""
+    if "files_id" in members and not strict_json.HEX_32.match(files_id):
+        raise FshardError('"files_id" is not 32 lower-case hexadecimal digits')
+    removed = _parse_removed(strict_json.text(members, "removed")) if "removed" in members else ()
+    return FileInfo(name, samples, length, digits, files_id, removed)
 
 
 def _parse_split(members: Any, class_count: int) -> SplitInfo:
@@ -263,7 +289,8 @@ def identify(files_id: str, splits: tuple[SplitInfo, ...]) -> str:
     for split in splits:
         for file in split.files:
             digits = file.xxh3_128 or "0" * 32
-            lines.append(f"{split.name} {file.name} {file.samples} {file.bytes} {digits}")
+            rows = ",".join(str(a) if a == b else f"{a}-{b}" for a, b in file.removed)
+            lines.append(f"{split.name} {file.name} {file.samples} {file.bytes} {digits}" + (rows and " " + rows))
     return xxh3_128("".join(line + "\n" for line in lines).encode())
 
 
@@ -325,6 +352,12 @@ def _check(manifest: Manifest) -> None:
     for a, b in zip(listed, listed[1:]):
         if a == b:
             raise FshardError(f'"{b}" is listed twice')
+    for file in (file for split in manifest.splits for file in split.files):
+        count = sum(last - first + 1 for first, last in file.removed)
+        if not manifest.updates and (file.files_id or file.removed):
+            raise FshardError(f'file "{file.name}" is of an update, in a dataset without updates')
+        if manifest.updates and (manifest.container != "shards" or file.samples + count >= 1 << 32):
+            raise FshardError(f'file "{file.name}": {file.samples} samples and {count} removed ones')
     _check_statistics(manifest.statistics)
 
 
@@ -340,7 +373,7 @@ def parse(data: bytes) -> Manifest:
     if format_ != "fshard":
         raise FshardError(f'"format" is "{format_}", not "fshard"', "unsupported")
     version = strict_json.count(members, "version")
-    _check_version(version, (MANIFEST_VERSION, VERSION_WITHOUT_CHECKSUM))
+    _check_version(version, (MANIFEST_VERSION, VERSION_WITHOUT_CHECKSUM, VERSION_UPDATED))
     if version != VERSION_WITHOUT_CHECKSUM or "checksum" in members:
         _check_seal(data, members)
     id_, container, kind = (strict_json.text(members, key) for key in ("id", "container", "kind"))
@@ -358,6 +391,9 @@ def parse(data: bytes) -> Manifest:
             raise FshardError(f'"{name}" is not 32 lower-case hexadecimal digits')
     fields, classes = strict_json.names(members, "fields"), strict_json.names(members, "classes")
     dictionary = parse_dictionary(members)
+    updates = strict_json.count(members, "updates") if version == VERSION_UPDATED else 0
+    if version == VERSION_UPDATED and not 1 <= updates <= UPDATES_MAX:
+        raise FshardError(f'"updates" is {updates}, not 1 to {UPDATES_MAX}')
     listed = strict_json.array(members, "splits")
     statistics = _parse_statistics(strict_json.mapping(members, "statistics"))
     provenance = strict_json.mapping(members, "provenance")
@@ -371,8 +407,9 @@ def parse(data: bytes) -> Manifest:
             raise error.at(f"splits[{i}]") from None
     identity = identify(files_id, tuple(splits))
     manifest = Manifest(
-        identity, files_id, container, kind, fields, classes, tuple(splits), dictionary, statistics, provenance
-    )
+        identity, files_id, container, kind, fields, classes, tuple(splits), dictionary, statistics, provenance,
+        updates,
+    )  # fmt: skip
     _check(manifest)
     if version != VERSION_WITHOUT_CHECKSUM and identity != id_:
         raise FshardError(f'"id" is {id_}, and {identity} is that of the files it lists; {REMEDY}')

@@ -48,6 +48,7 @@ class Split:
     def _error(self, error: FshardError, index: int) -> FshardError:
         number, row = self._find(index)
         offset = self.files[number].place(row)[0]
+        row = self.files[number].row(row)
         return error.at(f"{self._paths[number]} record {row} at byte {offset}", self._paths[number], row)
 
     def _in_range(self, index: int) -> int:
@@ -73,6 +74,7 @@ class Split:
             )
             if found != length:
                 raise FshardError(f"record of {found} bytes where the index has {length}")
+            label = file.label(label)
             if crc_expected is not None and (label != label_expected or crc != crc_expected):
                 raise FshardError("label or CRC32C of the record is not that of its index row")
             if count != len(self._fields) or label >= self._class_count:
@@ -116,7 +118,7 @@ class Split:
     def where(self, index: int) -> str:
         """Where a sample lies: "shards/train-00000-of-00002.fshard record 17"."""
         number, row = self._find(self._in_range(index))
-        return f"{self._paths[number]} record {row}"
+        return f"{self._paths[number]} record {self.files[number].row(row)}"
 
     def labels(self) -> np.ndarray:
         """(len(split),) int64: the label of each sample, -1 for none. Reads indexes, not records (LMDB: the records'
@@ -233,11 +235,11 @@ class Dataset:
             files = []
             for number, listed in enumerate(split.files):
                 name = os.path.join(folder, listed.name)
-                file = _open(
-                    os.path.join(name, lmdb.DATA_NAME) if self.container == "lmdb" else name, self.container, expected
-                )
+                updated = listed if self.manifest.updates else None
+                path = os.path.join(name, lmdb.DATA_NAME) if self.container == "lmdb" else name
+                file = _open(path, self.container, expected, updated=updated)
                 try:
-                    _compare(file, listed, number, len(split.files))
+                    _compare(file, listed, number, 0 if updated else len(split.files))
                 except FshardError as error:
                     raise error.at(name, name) from None
                 files.append(file)
@@ -304,19 +306,23 @@ def _reopen(path: str, verify: bool, expected: Manifest) -> Dataset:
     return dataset
 
 
-def _open(path: str, container: str, expected: Metadata | None, view: memoryview | None = None) -> File:
+def _open(
+    path: str, container: str, expected: Metadata | None, view: memoryview | None = None,
+    updated: FileInfo | None = None,
+) -> File:  # fmt: skip
     """Maps and parses one file; FshardError, its message begins with the path."""
     if view is None:
         view = map_file(path)
     try:
-        return Shard(view, expected) if container == "shards" else lmdb.Lmdb(view, expected)
+        return Shard(view, expected, updated) if container == "shards" else lmdb.Lmdb(view, expected)
     except FshardError as error:
         raise error.at(path, path) from None
 
 
 def _compare(file: File, listed: FileInfo, number: int, count: int) -> None:
-    """Whether the file is the one that the manifest lists as `number` of `count`. FshardError, without a place."""
-    if isinstance(file, Shard) and (file.shard_index, file.shard_count) != (number, count):
+    """Whether the file is the one that the manifest lists as `number` of `count`, 0: of an updated dataset, in which it
+    may have any number. FshardError, without a place."""
+    if isinstance(file, Shard) and count and (file.shard_index, file.shard_count) != (number, count):
         raise FshardError(
             f"is shard {file.shard_index} of {file.shard_count} by its header, not {number} of {count}: "
             "renamed or swapped"

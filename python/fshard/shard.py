@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 
 import numpy as np
 
 from .checksum import crc32c
 from .compression import DICTIONARY_BYTES_MAX, check_dictionary
 from .errors import FshardError
-from .manifest import VERSION, Metadata, compare_metadata, parse_metadata
+from .manifest import VERSION, FileInfo, Metadata, compare_metadata, parse_metadata
 from .record import ALIGNMENT, COMPACT_BYTES_MIN, RECORD_BYTES_MIN, align
 
 MAGIC = b"\x89FSHARD\n"
@@ -38,16 +39,24 @@ class Shard:
 
     container = "shards"
 
-    def __init__(self, view: memoryview, expected: Metadata | None = None):
-        """view: the whole file. expected: what it must say of itself. Header, footer and index are checked, records
-        are not read. FshardError."""
+    def __init__(self, view: memoryview, expected: Metadata | None = None, updated: FileInfo | None = None):
+        """view: the whole file. expected: what it must say of itself. updated: the entry of a shard of an updated
+        dataset, which may have an id and classes of its own, and records that are no samples. Header, footer and index
+        are checked, records are not read. FshardError."""
         self.view = view
         self.metadata = self._read_header()
-        if expected is not None:
+        self._labels: np.ndarray | None = None  # of its own classes in the dataset
+        self._numbers: np.ndarray | None = None  # of its records that are samples
+        if expected is not None and updated is not None:
+            own = replace(expected, id=updated.files_id or expected.id, classes=self.metadata.classes)
+            compare_metadata(self.metadata, own)
+        elif expected is not None:
             compare_metadata(self.metadata, expected)
         check_dictionary(self.dictionary, self.metadata.dictionary)
         self._read_footer()
         self._check_index()
+        if expected is not None and updated is not None:
+            self._take_samples(expected, updated)
 
     def _read_header(self) -> Metadata:
         view = self.view
@@ -162,6 +171,41 @@ class Shard:
             raise FshardError("padding before the index is not zero")
         self._places = self.rows.tobytes() if self.compact else self.index
 
+    def _take_samples(self, expected: Metadata, updated: FileInfo) -> None:
+        """Leaves out the rows that are no samples, and gives the others the dataset's labels."""
+        kept = np.ones(self.count, bool)
+        for first, last in updated.removed:
+            kept[first : last + 1] = False
+        removed = sum(last - first + 1 for first, last in updated.removed)
+        if (updated.removed and updated.removed[-1][1] >= self.count) or self.count - removed != updated.samples:
+            raise FshardError(
+                f"holds {self.count} records, not the {updated.samples} samples and {removed} removed ones that the "
+                "manifest says"
+            )
+        same = self.metadata.classes == expected.classes
+        if same and not removed:
+            return
+        self._numbers = np.flatnonzero(kept)
+        rows = self.rows[kept]
+        if not same:
+            places = {name: i for i, name in enumerate(expected.classes)}
+            self._labels = np.array([places.get(name, -2) for name in self.metadata.classes], np.int64)
+            labelled = rows["label"] >= 0
+            rows["label"][labelled] = self._labels[rows["label"][labelled]]
+            if (rows["label"] == -2).any():
+                number = self._numbers[int((rows["label"] == -2).argmax())]
+                raise FshardError(f"record {number} is of a class that the dataset has not")
+        self.rows, self.count = rows, len(rows)
+        self._places = rows.tobytes()
+
+    def row(self, i: int) -> int:
+        """The row that record i has in the file itself, where some rows are no samples."""
+        return i if self._numbers is None else int(self._numbers[i])
+
+    def label(self, own: int) -> int:
+        """What the label of a record is in the dataset."""
+        return own if self._labels is None or own < 0 else int(self._labels[own])
+
     def place(self, i: int) -> tuple[int, int, int | None, int | None]:
         """(offset, bytes, label, CRC) of record i, 0 <= i < count, as the index has them."""
         return _ROW.unpack_from(self._places, 32 * i)
@@ -172,4 +216,4 @@ class Shard:
 
     def record_bytes(self) -> int:
         """Bytes of all records."""
-        return self.index_offset - self.header_bytes
+        return int(self.rows["bytes"].sum())

@@ -86,7 +86,7 @@ typedef struct Change {
 static const Change changes[] = {
     {"format", "\"fshardx\"", FSH_ERR_UNSUPPORTED, "fshardx"},
     {"format", NULL, FSH_ERR_CORRUPT, "\"format\" is missing"},
-    {"version", "3", FSH_ERR_UNSUPPORTED, "version 3 of the format; this program knows 1 and 2"},
+    {"version", "4", FSH_ERR_UNSUPPORTED, "version 4 of the format; this program knows 1 to 3"},
     {"version", "\"1\"", FSH_ERR_CORRUPT, "version"},
     {"version", "1.0", FSH_ERR_CORRUPT, "version"},
     {"id", "\"x\"", FSH_ERR_CORRUPT, "hexadecimal"},

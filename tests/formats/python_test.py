@@ -512,7 +512,7 @@ class Damage(Case):
             lambda m: m["statistics"].update(mean=[0.5, 0.99, 0.5]), lambda m: m["statistics"].update(std=[0.2, 1e-30, 0.2]),
             lambda m: m["statistics"].update(std=[0.2, 0.2, -0.2]), lambda m: m["statistics"].update(mean=[2.1e29, 0, 0]),
             lambda m: m["statistics"].update(height=[0, 2]), lambda m: m.pop("files_id"),
-            lambda m: m.update(files_id="1" * 32),
+            lambda m: m.update(files_id="1" * 32), lambda m: m.update(version=4),
         )  # fmt: skip
         for folder, version in (("d", 2), ("p", 2), ("d", 1)):
             path = self.path(folder, "dataset.json")
@@ -531,6 +531,56 @@ class Damage(Case):
                 if not missing:
                     self.assertNotEqual(found, "ok", (number, version))
             save_manifest(path, good)
+
+    def test_an_updated_dataset_is_read_as_libfshard_reads_it(self):
+        write_dataset(self.path("d"))
+        path, peer = self.path("d", "dataset.json"), self.peer()
+        manifest = load_manifest(path)
+        old = fshard.Dataset(self.path("d"))
+        labels = old["train"].labels().tolist()
+        first = manifest["splits"][0]["files"][0]
+        gone = [1, 3, 4]
+        manifest.update(version=3, updates=2, classes=["+", *manifest["classes"]])
+        first.update(removed="1,3-4", samples=first["samples"] - 3, files_id=manifest["files_id"])
+        manifest["files_id"] = "a" * 32
+        for split in manifest["splits"]:
+            split["class_counts"].insert(0, 0)
+            for file in split["files"]:
+                file["files_id"] = first["files_id"]
+        train = manifest["splits"][0]
+        train["samples"] -= 3
+        for row in gone:
+            train["class_counts"][labels[row] + 1] -= labels[row] >= 0
+
+        def save(changed):
+            splits = tuple(fshard.manifest._parse_split(s, len(changed["classes"])) for s in changed["splits"])
+            save_manifest(path, {**changed, "id": fshard.manifest.identify(changed["files_id"], splits)})
+
+        save(manifest)
+        self.assertEqual(self.assert_same(peer, self.path("d")), "ok")
+        found = fshard.Dataset(self.path("d"), verify=True)
+        kept = [i for i in range(len(labels)) if i not in gone]
+        self.assertEqual([s.key for s in found["train"]], [old["train"][i].key for i in kept])
+        self.assertEqual(found["train"].labels().tolist(), [labels[i] + (labels[i] >= 0) for i in kept])
+        self.assertTrue(found["train"].where(1).endswith(" record 2"))
+        changes = (
+            lambda m, f: f.update(removed="1,3"), lambda m, f: f.update(removed="1,3-1000"),
+            lambda m, f: f.update(files_id="b" * 32), lambda m, f: f.pop("files_id"),
+            lambda m, f: m.update(classes=["+", "-", *m["classes"][2:]]),
+        )  # fmt: skip
+        for number, change in enumerate(changes):
+            other = json.loads(json.dumps(manifest))
+            change(other, other["splits"][0]["files"][0])
+            save(other)
+            self.assertEqual(self.assert_same(peer, self.path("d")), "corrupt", number)
+        for number, text in enumerate(("", "3,1", "1-1", "1,2", "01", "1,", "x", "4294967296", "1-2-3", " 1")):
+            other = json.loads(json.dumps(manifest))
+            other["splits"][0]["files"][0]["removed"] = text
+            save_manifest(path, other)
+            self.assertEqual(self.assert_same(peer, self.path("d")), "corrupt", text)
+        for updates in (0, 100000, -1, "1"):
+            save_manifest(path, {**manifest, "updates": updates})
+            self.assertEqual(self.assert_same(peer, self.path("d")), "corrupt", updates)
 
     def test_json_beyond_the_standard_is_refused(self):
         for text in (

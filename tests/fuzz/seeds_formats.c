@@ -10,6 +10,7 @@
 #include "formats/names.h"
 #include "formats/record.h"
 #include "formats/shard.h"
+#include "formats/source_list.h"
 #include "tests/formats/samples.h"
 #include "tests/fuzz/fuzz_dictionary.h"
 #include "tests/fuzz/seeds.h"
@@ -253,8 +254,53 @@ static void make_compressed(const char *root)
     free(dictionary);
 }
 
+/* Writes what samples were made of, and texts of rows that are no samples. */
+static void make_sources(const char *root)
+{
+    static const char *const rows[] = {"0", "3,17-20,44", "0-4294967294", "4294967295", "1,2", "7-7", "01"};
+    static const char statistics[] = "{}";
+    char folder[] = "/tmp/fuzz-seeds-XXXXXX", command[64], name[32];
+    FshError error = {0};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        (void)snprintf(name, sizeof name, "rows-%zu", i);
+        seed_write(root, "sources", name, rows[i], strlen(rows[i]));
+    }
+    seed_need(mkdtemp(folder) != NULL, "mkdtemp");
+    for (unsigned fields = 1; fields <= 2; fields++) {
+        Buffer text = {0}, bytes = {0};
+        const SourceField field = {.bytes = 77,
+                                   .modified_ns = -5,
+                                   .hash = 9,
+                                   .width = 4,
+                                   .height = 3,
+                                   .channels = 3,
+                                   .path = "a/b.jpg",
+                                   .path_bytes = 7};
+        const SourceRecord inside = {
+            .key = "a/b", .key_bytes = 3, .field_count = fields, .fields = {field, field}};
+        const SourceRecord alone = {
+            .key = "b~2", .key_bytes = 3, .field_count = fields, .fields = {field, field}};
+        const SourcesHead head = {.field_count = fields,
+                                  .record_count = 2,
+                                  .root = "/data",
+                                  .root_bytes = 5,
+                                  .statistics = statistics,
+                                  .statistics_bytes = sizeof statistics - 1};
+        need_ok(fsh_sources_add(&text, &inside, &error), &error);
+        need_ok(fsh_sources_add(&text, &alone, &error), &error);
+        need_ok(fsh_sources_save(folder, "x", &head, &text, &error), &error);
+        (void)snprintf(name, sizeof name, "fields-%u", fields);
+        take(root, "sources", name, folder, ".x.sources", &bytes);
+        buffer_free(&text);
+        buffer_free(&bytes);
+    }
+    (void)snprintf(command, sizeof command, "rm -rf %s", folder);
+    seed_need(system(command) == 0, command); // NOLINT(cert-env33-c): a name of our own making
+}
+
 void seeds_formats(const char *root)
 {
+    make_sources(root);
     static const struct {
         const char *name;
         DatasetPlan plan;

@@ -26,6 +26,9 @@ typedef struct Job {
     unsigned stride; /* calls from one kill to the next */
     const char
         *expected; /* files that must be the same, one space between two; NULL: all that is not hidden */
+    /* what the output is at first, for a job that changes it: killed, it must be what it was or what it will
+     * be; NULL: nothing */
+    const char *before;
 } Job;
 
 static const char strace[] = "/usr/bin/strace";
@@ -114,12 +117,40 @@ static void assert_same_tree(const Job *job, const char *output, const char *who
         fail_msg("%s, killed at call %u: %s", job->name, call, difference);
 }
 
+/* Makes the output what it is before the job. */
+static void begin(const Job *job, const char *output)
+{
+    if (!job->before)
+        return;
+    RunResult result = run_program(NULL, "/bin/cp", "-a", job->before, output, NULL);
+    assert_int_equal(result.exit_status, 0);
+    run_result_free(&result);
+}
+
+/* Asserts that a dataset that was being changed is sound, and the old one or the new one. */
+static void assert_old_or_new(const Job *job, const char *output, const char *whole, unsigned call)
+{
+    if (!job->before)
+        return;
+    RunResult result = run_program(NULL, "fverify", "-q", output, NULL);
+    if (result.exit_status)
+        fail_msg("%s, killed at call %u: fverify says\n%s", job->name, call, result.err);
+    run_result_free(&result);
+    char manifests[3][512];
+    const char *const folders[] = {output, job->before, whole};
+    for (size_t i = 0; i < 3; i++)
+        (void)snprintf(manifests[i], sizeof manifests[i], "%s/dataset.json", folders[i]);
+    if (!same_bytes(manifests[0], manifests[1]) && !same_bytes(manifests[0], manifests[2]))
+        fail_msg("%s, killed at call %u: dataset.json is neither the old one nor the new one", job->name,
+                 call);
+}
+
 /* Returns whether the job is a finished fpack, which has nothing to go on with and says so. */
 static bool is_done(const Job *job, const char *output)
 {
     char manifest[512];
     (void)snprintf(manifest, sizeof manifest, "%s/dataset.json", output);
-    return strcmp(job->program, "fpack") == 0 && file_exists(manifest);
+    return strcmp(job->program, "fpack") == 0 && !job->before && file_exists(manifest);
 }
 
 static void kill_everywhere(TestFolder *folder, const Job *job)
@@ -129,14 +160,17 @@ static void kill_everywhere(TestFolder *folder, const Job *job)
     const char *whole = test_path(folder, "%s-whole", job->name),
                *output = test_path(folder, "%s", job->name);
     unsigned kills = 0, ended = 0;
+    begin(job, whole);
     finish(job, whole, 0);
     if (!job->expected) {
         RunResult result = run_program(NULL, "/usr/bin/find", whole, "-name", ".*", "-delete", NULL);
         run_result_free(&result);
     }
     for (unsigned call = 1; !ended; call += stride ? stride : 1) {
+        begin(job, output);
         ended = !kill_at(job, output, call);
         kills += !ended;
+        assert_old_or_new(job, output, whole, call);
         if (!ended && !is_done(job, output))
             kills += kill_at(job, output, 1 + call % 7);
         if (!is_done(job, output))
@@ -174,23 +208,39 @@ TEST_IN_FOLDER(test_fpack_goes_on_from_any_call, folder)
 {
     const char *source = make_images(folder);
     const Job jobs[] = {
-        {"shards", "fpack", {"-j1", "--shard-size", "16K"}, source, 2, NULL},
+        {"shards", "fpack", {"-j1", "--shard-size", "16K"}, source, 2, NULL, NULL},
         {"dictionary",
          "fpack",
          {"-j1", "--shard-size", "16K", "--store", "zstd", "--dictionary", "--dictionary-size", "1K"},
          source,
          2,
+         NULL,
          NULL},
-        {"lmdb", "fpack", {"-j1", "--format", "lmdb"}, source, 2, NULL},
-        {"tar", "fpack", {"-j1", "--format", "tar", "--shard-size", "16K"}, source, 2, NULL},
+        {"lmdb", "fpack", {"-j1", "--format", "lmdb"}, source, 2, NULL, NULL},
+        {"tar", "fpack", {"-j1", "--format", "tar", "--shard-size", "16K"}, source, 2, NULL, NULL},
     };
     for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++)
         kill_everywhere(folder, &jobs[i]);
 }
 
+/* Some files are new, changed and gone, and one class comes before the others; a shard loses all it has. */
+TEST_IN_FOLDER(test_an_update_leaves_the_old_dataset_or_the_new_one, folder)
+{
+    const char *source = make_images(folder), *before = test_path(folder, "before");
+    const Job packing = {"packing", "fpack", {"-j1", "--shard-size", "4K"}, source, 1, NULL, NULL};
+    finish(&packing, before, 0);
+    source_jpeg(test_path(folder, "images/a/02.jpg"), 61, 60, 3, 90);
+    source_jpeg(test_path(folder, "images/b/90.jpg"), 62, 60, 3, 91);
+    source_jpeg(test_path(folder, "images/0/00.jpg"), 63, 60, 3, 92);
+    assert_int_equal(unlink(test_path(folder, "images/b/11.jpg")), 0);
+    assert_int_equal(unlink(test_path(folder, "images/b/09.jpg")), 0);
+    const Job job = {"updated", "fpack", {"-j1", "--shard-size", "4K", "--update"}, source, 1, NULL, before};
+    kill_everywhere(folder, &job);
+}
+
 TEST_IN_FOLDER(test_fresize_goes_on_from_any_call, folder)
 {
-    const Job job = {"resized", "fresize", {"-j1", "--max-size", "40"}, make_images(folder), 2, NULL};
+    const Job job = {"resized", "fresize", {"-j1", "--max-size", "40"}, make_images(folder), 2, NULL, NULL};
     kill_everywhere(folder, &job);
 }
 

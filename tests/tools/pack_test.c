@@ -34,7 +34,7 @@ TEST_IN_FOLDER(test_shards_hold_the_bytes_of_the_files, folder)
     assert_int_equal(statistics->height_max, 30);
     fsh_close(&dataset);
     /* Nothing else is left in the folder: no mark, no progress. */
-    assert_int_equal(test_count_files(packed), 2);
+    assert_int_equal(test_count_files(packed), 3); /* manifest, a shard and its sources */
     run_ok("fverify", packed, NULL);
 }
 

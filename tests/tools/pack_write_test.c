@@ -53,7 +53,7 @@ TEST_IN_FOLDER(test_other_files_are_never_touched, folder)
     result = run_expecting(1, "fpack", "--force", source, packed, NULL);
     assert_contains(result.err, "notes.md");
     run_result_free(&result);
-    assert_int_equal(test_count_files(packed), 3);
+    assert_int_equal(test_count_files(packed), 4);
 }
 
 TEST_IN_FOLDER(test_a_second_writer_is_refused, folder)
@@ -70,7 +70,7 @@ TEST_IN_FOLDER(test_a_second_writer_is_refused, folder)
     assert_int_equal(test_count_files(packed), 1);
     (void)close(lock);
     run_ok("fpack", source, packed, NULL);
-    assert_int_equal(test_count_files(packed), 2);
+    assert_int_equal(test_count_files(packed), 3);
 }
 
 /* ---- full disk ---- */
@@ -277,7 +277,7 @@ TEST_IN_FOLDER(test_changed_sources_and_damaged_shards_are_packed_again, folder)
     run_result_free(&result);
     run_ok("fpack", "--force", "--store", "raw", source, other, NULL);
     run_ok("fverify", other, NULL);
-    assert_int_equal(test_count_files(other), 2);
+    assert_int_equal(test_count_files(other), 3);
 }
 
 TEST_IN_FOLDER(test_force_leaves_the_old_dataset_whole_until_the_new_one_is, folder)

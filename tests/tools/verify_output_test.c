@@ -160,7 +160,7 @@ TEST_IN_FOLDER(test_extract_writes_into_no_dataset, folder)
         assert_contains(result.err, " lies in the dataset ");
         run_result_free(&result);
     }
-    assert_int_equal(test_count_files(packed), 2);
+    assert_int_equal(test_count_files(packed), 3);
     run_ok("fverify", "--extract", test_path(folder, "packed-too"), packed, NULL);
 }
 

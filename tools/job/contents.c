@@ -12,6 +12,8 @@
 #include "common/folder_list.h"
 #include "common/json_text.h"
 #include "formats/fshard.h"
+#include "formats/manifest_lock.h"
+#include "formats/source_list.h"
 
 /* ---- by name ---- */
 
@@ -33,7 +35,8 @@ static size_t output_name_bytes(const char *text)
             if (begins_with(rest, folders[i]))
                 return length + strlen(folders[i]);
         }
-        static const char *const forms[] = {"-#####-of-#####.fshard", "-######.tar", "-######.idx"};
+        static const char *const forms[] = {"-#####-of-#####.fshard", "-u#####-#####-of-#####.fshard",
+                                            "-######.tar", "-######.idx"};
         for (size_t form = 0; form < sizeof forms / sizeof forms[0]; form++) {
             const char *at = forms[form];
             size_t i = 0;
@@ -66,6 +69,8 @@ static unsigned kind_of(const char *name)
         return CONTENTS_PARTIAL;
     if (strcmp(name, CONTENTS_BLUEPRINT_NAME) == 0 || begins_with(name, CONTENTS_PART_NAME))
         return CONTENTS_PROGRESS;
+    if (strcmp(name, CONTENTS_UPDATE_NAME) == 0 || manifest_is_old_name(name))
+        return CONTENTS_UPDATE;
     if (is_wids_name(name))
         return CONTENTS_LISTS;
     size_t length = output_name_bytes(name);
@@ -76,6 +81,8 @@ static unsigned kind_of(const char *name)
     length = output_name_bytes(name + 1);
     if (length && strcmp(name + 1 + length, ".json") == 0)
         return CONTENTS_PROGRESS;
+    if (length && strcmp(name + 1 + length, FSH_SOURCES_SUFFIX) == 0)
+        return CONTENTS_SOURCES;
     /* Temporary names: a dot, what it will be called, ".tmp-" and numbers. */
     const char *mark = strstr(name, ".tmp-");
     if (!mark)
@@ -84,6 +91,11 @@ static unsigned kind_of(const char *name)
     bool ours = output_name_bytes(base) || is_wids_name(base) || begins_with(base, FSH_MANIFEST_NAME) ||
                 begins_with(base, CONTENTS_BLUEPRINT_NAME + 1);
     return ours ? CONTENTS_TEMPORARY : 0;
+}
+
+bool contents_is_output(const char *name)
+{
+    return kind_of(name) == CONTENTS_OUTPUTS;
 }
 
 /* Returns whether an LMDB's folder may hold this name. lock.mdb is made by other readers, meta_info.txt is
@@ -347,10 +359,23 @@ static FshStatus remove_entry(const char *path, FshError *error)
     return status ? status : remove_all_of(path, error);
 }
 
+FshStatus contents_remove_update(const char *path, FshError *error)
+{
+    if (!file_exists(path))
+        return FSH_OK;
+    FshStatus status = contents_remove(path, CONTENTS_DATASET | CONTENTS_PARTIAL, error);
+    if (!status && rmdir(path))
+        status = fsh_error_system(error, errno, "%s: cannot remove", path);
+    return status;
+}
+
 static FshStatus remove_if_in_set(const char *path, const char *name, void *context, FshError *error)
 {
     const unsigned *set = context;
-    return kind_of(name) & *set ? remove_entry(path, error) : FSH_OK;
+    if (!(kind_of(name) & *set))
+        return FSH_OK;
+    return strcmp(name, CONTENTS_UPDATE_NAME) == 0 ? contents_remove_update(path, error)
+                                                   : remove_entry(path, error);
 }
 
 FshStatus contents_remove(const char *folder, unsigned set, FshError *error)

@@ -15,7 +15,8 @@
 
 #define CONTENTS_PARTIAL_NAME   FSH_UNFINISHED_NAME
 #define CONTENTS_BLUEPRINT_NAME ".fpack-plan.json"
-#define CONTENTS_PART_NAME      ".fpack-part-" /* and the part: its lock; see destination.h */
+#define CONTENTS_UPDATE_NAME    ".fpack-update" /* the folder into which an update packs */
+#define CONTENTS_PART_NAME      ".fpack-part-"  /* and the part: its lock; see destination.h */
 
 typedef struct Contents {
     bool exists;
@@ -39,12 +40,18 @@ enum {
     CONTENTS_TEMPORARY = 8, /* .train-00000-of-00002.fshard.tmp-4711-0 */
     CONTENTS_PARTIAL = 16,  /* .fpack-unfinished */
     CONTENTS_LISTS = 32,    /* train-wids.json, which is written with the manifest */
-    CONTENTS_DATASET =
-        CONTENTS_MANIFEST | CONTENTS_OUTPUTS | CONTENTS_PROGRESS | CONTENTS_TEMPORARY | CONTENTS_LISTS,
+    CONTENTS_SOURCES = 64,  /* .train-00000-of-00002.fshard.sources: see formats/source_list.h */
+    CONTENTS_UPDATE = 128,  /* of an update: .fpack-update; .dataset-3.json, see formats/manifest_lock.h */
+    CONTENTS_DATASET = CONTENTS_MANIFEST | CONTENTS_OUTPUTS | CONTENTS_PROGRESS | CONTENTS_TEMPORARY |
+                       CONTENTS_LISTS | CONTENTS_SOURCES | CONTENTS_UPDATE,
 };
 
 /* Removes what is in the set, the manifest first, so that a stop half-way leaves something that is seen to be
  * unfinished. Goes by names: to be called where contents_look has found nothing foreign. */
 FshStatus contents_remove(const char *folder, unsigned set, FshError *error);
+/* Returns whether this is the name of an output: a shard, an LMDB, a tar or its index. */
+bool contents_is_output(const char *name);
+/* Removes the folder into which an update has packed, if it is there. */
+FshStatus contents_remove_update(const char *path, FshError *error);
 
 #endif

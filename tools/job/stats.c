@@ -60,10 +60,42 @@ static void merge_sums(PixelSums *total, const PixelSums *part)
     }
 }
 
+static bool subtract_sums(PixelSums *total, const PixelSums *part)
+{
+    bool good = part->pixel_count <= total->pixel_count;
+    total->pixel_count -= part->pixel_count;
+    for (size_t channel = 0; channel < STATS_CHANNELS; channel++) {
+        good = good && part->sum[channel] <= total->sum[channel] &&
+               part->squares[channel] <= total->squares[channel];
+        total->sum[channel] -= part->sum[channel];
+        total->squares[channel] -= part->squares[channel];
+    }
+    return good;
+}
+
+bool stats_subtract_pixels(PixelStatistics *total, const PixelStatistics *part)
+{
+    const bool gray = subtract_sums(&total->gray, &part->gray);
+    return subtract_sums(&total->rgb, &part->rgb) && gray;
+}
+
 void stats_merge(PixelStatistics *total, const PixelStatistics *part)
 {
     merge_sums(&total->gray, &part->gray);
     merge_sums(&total->rgb, &part->rgb);
+    stats_merge_sizes(total, part);
+}
+
+void stats_take_sizes(PixelStatistics *total, const PixelStatistics *other)
+{
+    const PixelSums gray = total->gray, rgb = total->rgb;
+    *total = *other;
+    total->gray = gray;
+    total->rgb = rgb;
+}
+
+void stats_merge_sizes(PixelStatistics *total, const PixelStatistics *part)
+{
     if (part->image_count == 0)
         return;
     if (total->image_count == 0 || part->width_min < total->width_min)

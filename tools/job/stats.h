@@ -38,6 +38,16 @@ void stats_add_pixels(PixelStatistics *statistics, const Image *image);
 /* Adds part to total. */
 void stats_merge(PixelStatistics *total, const PixelStatistics *part);
 
+/* Takes part's pixels out of total, not its sizes. Returns false, and leaves total in no state to be used,
+ * where they are not in it. */
+bool stats_subtract_pixels(PixelStatistics *total, const PixelStatistics *part);
+
+/* Adds part's sizes to total, not its pixels. */
+void stats_merge_sizes(PixelStatistics *total, const PixelStatistics *part);
+
+/* Gives total the sizes of another, instead of its own. */
+void stats_take_sizes(PixelStatistics *total, const PixelStatistics *other);
+
 /* Returns means and deviations in 0..1. channels is 3 as soon as one image is not gray; a gray pixel then
  * counts as r = g = b. Mean and deviation are 0 where no pixels were added. */
 FshStatistics stats_finish(const PixelStatistics *statistics);

@@ -158,17 +158,24 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
         status = report_check_path(settings->report, settings->force, error);
     if (status)
         return status;
-    status = pack_plan_make(&plan, &options, error);
+    const bool updates = settings->update || settings->append;
+    const UpdateOptions wanted = {
+        .append = settings->append, .by_content = settings->checksum, .dry_run = settings->program.dry_run};
+    Update update = {.lock = -1};
+    status = updates ? update_plan(&update, &plan, &options, &wanted, error)
+                     : pack_plan_make(&plan, &options, error);
     if (status == FSH_ERR_INTERRUPTED)
         status = fsh_error_set(error, status, "%s: interrupted before anything was written", options.source);
     print_warnings(settings, &plan.notes.warnings); /* first: they say what would mend a long list */
     for (size_t i = 0; i < plan.notes.left_out.count; i++)
         print_left_out(&plan.notes.left_out.items[i], &notes);
-    if (!status && settings->program.dry_run)
+    if (!status && settings->program.dry_run && !updates)
         status = pack_preview(&plan, &result, error);
-    else if (!status)
+    else if (!status && !settings->program.dry_run)
         status = pack_plan_check_read(&plan, error);
-    if (!status && !settings->program.dry_run)
+    if (!status && updates)
+        status = update_run(&update, &plan, print_left_out, &notes, &result, error);
+    else if (!status && !settings->program.dry_run)
         status = pack_run(&plan, print_left_out, &notes, &result, error);
 
     result.seconds = progress_now_seconds() - begin;
@@ -187,6 +194,7 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
                            .part = options.part,
                            .dry_run = settings->program.dry_run,
                            .duplicates = options.dedupe ? plan.keyed.duplicates : NULL,
+                           .update = updates ? &update.counts : NULL,
                            .chosen = options.store == PACK_STORE_AUTO ? &plan.stored.chosen : NULL};
     if (!status && !settings->program.quiet)
         report_print(stderr, &report);
@@ -197,6 +205,7 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
         *partial_ret = *partial_ret || plan.notes.left_out.items[i].status; /* FSH_OK: left out as asked */
     pack_result_free(&result);
     pack_plan_free(&plan);
+    update_free(&update);
     return status;
 }
 

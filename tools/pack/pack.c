@@ -8,6 +8,7 @@
 #include "common/file.h"
 #include "common/pool.h"
 #include "common/progress.h"
+#include "formats/source_list.h"
 #include "tools/pack/pack_blueprint.h"
 #include "tools/pack/pack_budget.h"
 #include "tools/job/destination.h"
@@ -146,6 +147,54 @@ static FshStatus drop_output(Run *run, FshError *error)
     return status;
 }
 
+/* Notes what a sample was made of, for fpack --update. */
+static FshStatus add_source(Run *run, const PackSample *sample, const WorkResult *work_result,
+                            FshError *error)
+{
+    const PackFound *found = &run->plan->found;
+    SourceRecord record = {
+        .key = sample->key, .key_bytes = sample->key_bytes, .field_count = (unsigned)found->field_count};
+    for (size_t field = 0; field < found->field_count; field++) {
+        const PackSource source = sample_source(found, sample, field);
+        record.fields[field] = (SourceField){.bytes = source.bytes,
+                                             .modified_ns = source.modified_ns,
+                                             .hash = work_result->taken[field].hash,
+                                             .width = work_result->taken[field].width,
+                                             .height = work_result->taken[field].height,
+                                             .channels = work_result->taken[field].channels,
+                                             .path = source.path,
+                                             .path_bytes = source.path_bytes};
+    }
+    return fsh_sources_add(&run->output.sources, &record, error);
+}
+
+/* Writes what the samples of the output that was just finished were made of. */
+static FshStatus save_sources(const Run *run, FshError *error)
+{
+    char root[PATH_MAX];
+    const OutputResult *output = &run->output;
+    json_t *object = stats_to_json(&output->statistics);
+    char *statistics = object ? json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    json_decref(object);
+    if (!statistics)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", output->info.name);
+    const PackBase *base = run->plan->base;
+    pack_root(run->plan->found.options, root);
+    if (base)
+        memcpy(root, base->root, sizeof root);
+    const SourcesHead head = {.field_count = (unsigned)run->plan->found.field_count,
+                              .record_count = output->info.sample_count,
+                              .shard_hash = output->info.hash,
+                              .root = root,
+                              .root_bytes = strlen(root),
+                              .statistics = statistics,
+                              .statistics_bytes = strlen(statistics)};
+    FshStatus status =
+        fsh_sources_save(run->destination.folder, output->info.name, &head, &output->sources, error);
+    free(statistics);
+    return status;
+}
+
 static FshStatus finish_output(Run *run, FshError *error)
 {
     const size_t index = run->pending[run->current];
@@ -153,6 +202,8 @@ static FshStatus finish_output(Run *run, FshError *error)
         return drop_output(run, error);
     FshStatus status = fsh_writer_finish(run->writer, &run->output.info, error);
     fsh_writer_close(&run->writer);
+    if (!status && fsh_container_has(run->plan->found.options->container, FSH_HAS_SOURCES))
+        status = save_sources(run, error);
     if (!status)
         status =
             resume_save(run->plan, &run->plan->outputs[index], run->destination.folder, &run->output, error);
@@ -197,6 +248,8 @@ static FshStatus deliver_sample(Run *run, const PackSample *sample, const WorkRe
             run->output.class_counts[sample->label]++;
         run->output.source_bytes += work_result->source_bytes;
         stats_merge(&run->output.statistics, &work_result->statistics);
+        if (!status && fsh_container_has(run->plan->found.options->container, FSH_HAS_SOURCES))
+            status = add_source(run, sample, work_result, error);
     }
     run->result->worked_count++;
     run->result->worked_bytes += work_result->source_bytes;
@@ -356,7 +409,7 @@ static FshStatus finish(Run *run, FshError *error)
                              "with them, --on-error skip finishes without them",
                              run->plan->found.options->destination, run->all_unread_count,
                              run->all_unread_count == 1 ? "" : "s");
-    if (run->plan->found.options->part.count) {
+    if (run->plan->found.options->part.count || run->plan->base) {
         run->result->manifest = run->blueprint.manifest;
         run->blueprint.manifest = (FshManifest){0};
         return destination_leave_part(&run->destination, error);
@@ -393,6 +446,12 @@ static const char *walked_source(const PackOptions *options)
     return options->files_from || options->root[0] ? NULL : options->source;
 }
 
+void pack_root(const PackOptions *options, char root[PATH_MAX])
+{
+    if (!realpath(options->source, root)) /* several files in one word */
+        (void)snprintf(root, PATH_MAX, "%s", options->source);
+}
+
 FshStatus pack_run(const PackPlan *plan, PackLeftOut left_out, void *context, PackResult *result,
                    FshError *error)
 {
@@ -400,11 +459,14 @@ FshStatus pack_run(const PackPlan *plan, PackLeftOut left_out, void *context, Pa
     Run run = {.plan = plan, .result = result, .left_out = left_out, .left_out_context = context};
     *result = (PackResult){0};
     budget_init(&run.budget, (uint64_t)options->jobs * JOB_BYTES);
-    run.statistics_split = split_main(&plan->split);
+    run.statistics_split = plan->split.main;
 
-    const DestinationOptions where = {
-        .source = walked_source(options), .id = plan->id, .force = options->force, .part = options->part};
-    FshStatus status = destination_open(&run.destination, options->destination, &where, error);
+    const DestinationOptions where = {.source = walked_source(options),
+                                      .id = plan->id,
+                                      .force = options->force || plan->base,
+                                      .part = options->part};
+    FshStatus status = destination_open(
+        &run.destination, plan->base ? plan->base->folder : options->destination, &where, error);
     if (status) {
         budget_destroy(&run.budget);
         return status;

@@ -35,6 +35,10 @@ FshStatus pack_run(const PackPlan *plan, PackLeftOut left_out, void *context, Pa
                    FshError *error);
 void pack_result_free(PackResult *result);
 
+/* Writes the folder that is packed as the sources of a shard name it, which tells apart the folders that
+ * fpack --append has put into one dataset. */
+void pack_root(const PackOptions *options, char root[PATH_MAX]);
+
 /* Fills *result with what pack_run would do, for --dry-run: counts as planned, written_bytes estimated.
  * Writes nothing. Fails on a destination as pack_run does. */
 FshStatus pack_preview(const PackPlan *plan, PackResult *result, FshError *error);

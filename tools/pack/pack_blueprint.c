@@ -51,9 +51,7 @@ static int add_store(json_t *object, const PackPlan *plan)
                                          "copy", (json_int_t)plan->stored.chosen.copy_count));
 }
 
-/* Returns the options that decide what the dataset is; NULL: out of memory. Those left at "do nothing" are
- * left out of the text too. */
-static json_t *options_to_json(const PackPlan *plan)
+json_t *blueprint_options(const PackPlan *plan)
 {
     const PackOptions *options = plan->found.options;
     json_t *object =
@@ -111,9 +109,7 @@ static json_t *options_to_json(const PackPlan *plan)
     return object;
 }
 
-/* Returns the source as the user wrote it, less slashes at its end; "" for a path that is no UTF-8, which
- * JSON cannot hold. */
-static json_t *source_to_json(const char *source)
+json_t *blueprint_source(const char *source)
 {
     size_t length = strlen(source);
     while (length > 1 && source[length - 1] == '/')
@@ -122,18 +118,19 @@ static json_t *source_to_json(const char *source)
     return text ? text : json_string("");
 }
 
-/* Returns where the dataset comes from as a JSON object: tool, version, source, options, recipe; all but how
- * many samples were left out, which is known in the end. Nothing in it depends on threads, times, parts or
- * the destination. Owned by the caller; NULL: out of memory. */
-static char *provenance_json(const PackPlan *plan)
+json_t *blueprint_provenance(const PackPlan *plan)
 {
-    char *text = NULL;
-    json_t *object = json_pack(
-        "{s:s, s:s, s:o, s:o, s:I, s:O*, s:O*}", "tool", "fpack", "version", FSHARD_VERSION, "source",
-        source_to_json(plan->found.options->source), "options", options_to_json(plan), "planned",
-        (json_int_t)plan->split.sample_count, "recipe", plan->stored.recipe, "from", plan->found.provenance);
-    if (object)
-        text = json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS);
+    return json_pack("{s:s, s:s, s:o, s:o, s:I, s:O*, s:O*}", "tool", "fpack", "version", FSHARD_VERSION,
+                     "source", blueprint_source(plan->found.options->source), "options",
+                     blueprint_options(plan), "planned", (json_int_t)plan->split.sample_count, "recipe",
+                     plan->stored.recipe, "from", plan->found.provenance);
+}
+
+/* Returns the same as text, owned by the caller; NULL: out of memory. */
+static char *provenance_text(const PackPlan *plan)
+{
+    json_t *object = blueprint_provenance(plan);
+    char *text = object ? json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
     json_decref(object);
     return text;
 }
@@ -185,7 +182,7 @@ FshStatus blueprint_make(Blueprint *blueprint, const PackPlan *plan, FshError *e
     manifest->kind = plan->found.kind;
     manifest->pair_scale = plan->found.pair_scale;
     memcpy(manifest->id, plan->id, sizeof manifest->id);
-    manifest->provenance_json = provenance_json(plan);
+    manifest->provenance_json = provenance_text(plan);
     manifest->splits = calloc(PACK_SPLITS, sizeof *manifest->splits);
     bool complete = manifest->provenance_json && manifest->splits &&
                     copy_names(&manifest->field_names, &manifest->field_count, plan->found.field_names,

@@ -26,6 +26,17 @@ typedef struct Blueprint {
 FshStatus blueprint_make(Blueprint *blueprint, const PackPlan *plan, FshError *error);
 void blueprint_free(Blueprint *blueprint);
 
+/* Returns the options that decide what the dataset is, as its provenance has them; those left at "do nothing"
+ * are left out. Owned by the caller; NULL: out of memory. */
+json_t *blueprint_options(const PackPlan *plan);
+/* Returns a source as the user wrote it, less slashes at its end; "" for a path that is no UTF-8, which JSON
+ * cannot hold. Owned by the caller; NULL: out of memory. */
+json_t *blueprint_source(const char *source);
+/* Returns where the dataset comes from as a JSON object: tool, version, source, options, recipe; all but how
+ * many samples were left out, which is known in the end. Nothing in it depends on threads, times, parts or
+ * the destination. Owned by the caller; NULL: out of memory. */
+json_t *blueprint_provenance(const PackPlan *plan);
+
 /* Writes folder/.fpack-plan.json: of a blueprint to which nothing was added. */
 FshStatus blueprint_save(const Blueprint *blueprint, const char *folder, FshError *error);
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/read_fault.h"
+#include "formats/source_list.h"
 #include "imaging/jpeg_size.h"
 #include "imaging/shrink_names.h"
 
@@ -106,8 +107,11 @@ FshStatus intake_check_read(const PackFound *found, const PackSample *sample, Fs
 FshStatus intake_original(Intake *intake, const PackFound *found, const PackSample *sample, size_t field,
                           const Buffer *place, IntakeBytes *taken, FshError *error)
 {
-    if (found->from.dataset)
-        return take_record(intake, found, sample, field, taken, error);
+    if (found->from.dataset) {
+        FshStatus taking = take_record(intake, found, sample, field, taken, error);
+        taken->source_hash = taking ? 0 : fsh_source_hash(taken->data, taken->bytes);
+        return taking;
+    }
     const FileEntry *file = &found->files.files[sample->items[field]];
     Buffer borrowed = place ? *place : (Buffer){0};
     Buffer *buffer = file->bytes < borrowed.capacity ? &borrowed : &intake->files[field];
@@ -116,6 +120,7 @@ FshStatus intake_original(Intake *intake, const PackFound *found, const PackSamp
         status = source_read(found->folder, file->path, file->bytes, buffer, error);
     *taken = (IntakeBytes){
         .data = buffer->bytes, .bytes = buffer->length, .source_bytes = status ? 0 : buffer->length};
+    taken->source_hash = status ? 0 : fsh_source_hash(taken->data, taken->bytes);
     return status;
 }
 

@@ -36,6 +36,7 @@ typedef struct IntakeBytes {
     uint8_t channels;
     bool is_new;           /* encoded here, as the recipe says: made smaller */
     uint64_t source_bytes; /* read from the source */
+    uint64_t source_hash;  /* fsh_source_hash of what was read, unpacked */
 } IntakeBytes;
 
 /* Takes one field of a sample, made smaller where the options say so. A sample's fields are to be taken in

@@ -2,7 +2,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -11,46 +10,10 @@
 #include <unistd.h>
 
 #include "common/file.h"
+#include "formats/source_list.h"
+#include "tools/pack/pack_bring.h"
 
 /* ---- bringing files over ---- */
-
-/* Gives a whole file a new name: links it, or copies and syncs it. What has that name is replaced. */
-static FshStatus bring_file(const char *from, const char *to, FshError *error)
-{
-    enum { COPY_BYTES = 1 << 20 };
-    if (unlink(to) && errno != ENOENT)
-        return fsh_error_system(error, errno, "%s: cannot remove", to);
-    if (link(from, to) == 0)
-        return FSH_OK;
-    AtomicFile target = {.descriptor = -1};
-    Buffer buffer = {0};
-    FshStatus status = FSH_OK;
-    int source = open(from, O_RDONLY | O_CLOEXEC);
-    if (source < 0)
-        status = fsh_error_system(error, errno, "%s: cannot open", from);
-    if (!status)
-        status = buffer_reserve(&buffer, COPY_BYTES, error);
-    if (!status)
-        status = atomic_file_open(&target, to, true, error);
-    while (!status) {
-        ssize_t got = read(source, buffer.bytes, COPY_BYTES);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            status = fsh_error_system(error, errno, "%s: cannot read", from);
-        else if (got == 0)
-            break;
-        else
-            status = atomic_file_write(&target, buffer.bytes, (size_t)got, error);
-    }
-    if (!status)
-        status = atomic_file_commit(&target, true, error);
-    atomic_file_abandon(&target);
-    buffer_free(&buffer);
-    if (source >= 0)
-        (void)close(source);
-    return status;
-}
 
 static FshStatus bring_named(const char *from_folder, const char *to_folder, const char *name,
                              FshError *error)
@@ -97,6 +60,9 @@ static FshStatus bring_output(const char *from, const char *to, const char *name
         status = file_is_folder(from_path) ? bring_folder(from_path, to_path, error)
                                            : bring_file(from_path, to_path, error);
     const size_t stem = strlen(name) - strlen(".tar");
+    char sources[NAME_MAX + sizeof "." FSH_SOURCES_SUFFIX];
+    if (!status && file_exists_in(from, fsh_sources_name(sources, sizeof sources, name)))
+        status = bring_named(from, to, sources, error);
     if (!status && strcmp(name + stem, ".tar") == 0) {
         char index[NAME_MAX + 1];
         (void)snprintf(index, sizeof index, "%.*s.idx", (int)stem, name);

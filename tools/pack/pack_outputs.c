@@ -140,6 +140,8 @@ static FshStatus make_id(PackPlan *plan, FshError *error)
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
         hash_u64(state, numbers[i]);
     hash_recipe(state, plan);
+    if (plan->base)
+        hash_text(state, plan->base->id, strlen(plan->base->id));
     if (plan->found.from.dataset) /* of foreign containers, a hash of their own */
         hash_text(state, fsh_manifest(plan->found.from.dataset)->id,
                   strlen(fsh_manifest(plan->found.from.dataset)->id));

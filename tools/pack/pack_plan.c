@@ -19,7 +19,7 @@ FshStatus pack_plan_check_read(const PackPlan *plan, FshError *error)
         options->source, count);
 }
 
-FshStatus pack_plan_make(PackPlan *plan, const PackOptions *options, FshError *error)
+FshStatus pack_plan_find(PackPlan *plan, const PackOptions *options, FshError *error)
 {
     *plan = (PackPlan){0};
     FshStatus status = pack_find(&plan->found, options, &plan->notes, error);
@@ -27,11 +27,20 @@ FshStatus pack_plan_make(PackPlan *plan, const PackOptions *options, FshError *e
         status = pack_key(&plan->found, &plan->keyed, error);
     if (!status)
         status = pack_split(&plan->keyed, &plan->split, error);
-    if (!status)
-        status = pack_check_container(&plan->split, error);
-    if (!status)
-        status = pack_store(&plan->split, &plan->stored, error);
+    return status ? status : pack_check_container(&plan->split, error);
+}
+
+FshStatus pack_plan_place(PackPlan *plan, const PackBase *base, FshError *error)
+{
+    plan->base = base;
+    FshStatus status = pack_store(&plan->split, base, &plan->stored, error);
     return status ? status : pack_cut(plan, error);
+}
+
+FshStatus pack_plan_make(PackPlan *plan, const PackOptions *options, FshError *error)
+{
+    FshStatus status = pack_plan_find(plan, options, error);
+    return status ? status : pack_plan_place(plan, NULL, error);
 }
 
 void pack_plan_free(PackPlan *plan)

@@ -41,13 +41,19 @@ typedef struct PackPlan {
     PackOutput *outputs; /* by pack_cut, as the next two */
     size_t output_count;
     char id[33];
-    PackNotes notes; /* by all phases */
+    const PackBase *base; /* NULL: a dataset of its own */
+    PackNotes notes;      /* by all phases */
 } PackPlan;
 
 /* Runs all phases. The options must live as long as the plan. Errors as theirs; FSH_ERR_USAGE too: a
  * container that cannot hold what was found. On failure the notes may be read, and pack_plan_free is to be
  * called. */
 FshStatus pack_plan_make(PackPlan *plan, const PackOptions *options, FshError *error);
+
+/* Does the same in two halves: finds the samples, and decides how and where they are stored. Between the two
+ * an update takes out those that are stored already. base: NULL, or what is added to. */
+FshStatus pack_plan_find(PackPlan *plan, const PackOptions *options, FshError *error);
+FshStatus pack_plan_place(PackPlan *plan, const PackBase *base, FshError *error);
 
 /* Refuses a plan that lacks files or folders because the system could not read them, unless
  * options->skip_unread: another time they would make another dataset. FSH_ERR_SYSTEM. */

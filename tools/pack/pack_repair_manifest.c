@@ -9,22 +9,16 @@
 #include "common/json_text.h"
 #include "common/pool.h"
 #include "common/progress.h"
-#include "imaging/decode.h"
 #include "tools/job/destination.h"
 #include "tools/job/stats.h"
+#include "tools/pack/pack_measure.h"
 
 enum { OLD_MANIFEST_BYTES_MAX = 1 << 30 };
-
-typedef struct RepairThread {
-    ImageDecoder *decoder;
-    FshUnpacker *unpacker;
-    Image image;
-} RepairThread;
 
 typedef struct Repair {
     const FshSplit *split;
     bool sums_pixels; /* it is the split whose mean the manifest tells */
-    RepairThread *threads;
+    Measurer *threads;
     PixelStatistics statistics;
     RepairResult *result;
     Progress progress;
@@ -37,43 +31,6 @@ typedef struct RepairSample {
     char key[PATH_MAX];
 } RepairSample;
 
-/* Adds a field's size to the statistics, by decoding where the record does not tell it, and with sums_pixels
- * its pixels. */
-static FshStatus take_pixels(RepairThread *own, const FshSplit *split, const FshField *field,
-                             bool sums_pixels, PixelStatistics *statistics, FshError *error)
-{
-    const void *data = NULL;
-    size_t bytes = 0;
-    const bool told = field->width && field->height && field->channels;
-    if (told)
-        stats_add_size(statistics, field->width, field->height, field->channels);
-    if (told && !sums_pixels)
-        return FSH_OK;
-    FshStatus status = own->unpacker ? FSH_OK : fsh_unpacker_new(&own->unpacker, error);
-    if (!status)
-        status = fsh_field_unpack(own->unpacker, split, field, &data, &bytes, error);
-    if (!status && field->codec == FSH_CODEC_RAW) {   /* its size is told, and was checked */
-        const Image raw = {.pixels = (uint8_t *)data, /* is only read */
-                           .width = field->width,
-                           .height = field->height,
-                           .channels = field->channels};
-        if (raw.channels != 1 && raw.channels != 3)
-            return fsh_error_set(error, FSH_ERR_CORRUPT, "%u channels, not 1 or 3", (unsigned)raw.channels);
-        stats_add_pixels(statistics, &raw);
-        return FSH_OK;
-    }
-    if (!status && !own->decoder)
-        status = image_decoder_new(&own->decoder, error);
-    const ImageDecodeOptions options = {.max_pixels = told ? (uint64_t)field->width * field->height : 0};
-    if (!status)
-        status = image_decode(own->decoder, data, bytes, &options, &own->image, NULL, error);
-    if (!status && !told)
-        stats_add_size(statistics, own->image.width, own->image.height, own->image.channels);
-    if (!status && sums_pixels)
-        stats_add_pixels(statistics, &own->image);
-    return status;
-}
-
 static FshStatus work(uint64_t item, int thread, void *slot, void *context, FshError *error)
 {
     Repair *repair = context;
@@ -85,8 +42,8 @@ static FshStatus work(uint64_t item, int thread, void *slot, void *context, FshE
     sample.index = item; /* of one that cannot be told, too */
     (void)snprintf(own->key, sizeof own->key, "%.*s", (int)sample.key_bytes, sample.key ? sample.key : "");
     for (unsigned i = 0; i < sample.field_count && !status; i++)
-        status = take_pixels(&repair->threads[thread], repair->split, &sample.fields[i], repair->sums_pixels,
-                             &own->statistics, &own->failure);
+        status = measure_field(&repair->threads[thread], repair->split, &sample.fields[i],
+                               repair->sums_pixels, &own->statistics, &own->failure);
     /* What the disk cannot read says nothing of the images: no mean is made of the others. */
     if (fsh_sample_check_read(repair->split, &sample, &own->failure))
         status = FSH_ERR_SYSTEM;
@@ -129,11 +86,8 @@ static FshStatus measure(const RepairOptions *options, RepairResult *result, Fsh
                                   deliver, NULL, &repair, error);
     }
     progress_finish(&repair.progress);
-    for (int thread = 0; thread < options->jobs; thread++) {
-        image_decoder_free(&repair.threads[thread].decoder);
-        fsh_unpacker_free(&repair.threads[thread].unpacker);
-        image_free(&repair.threads[thread].image);
-    }
+    for (int thread = 0; thread < options->jobs; thread++)
+        measurer_free(&repair.threads[thread]);
     free(repair.threads);
     if (repair.statistics.image_count)
         result->statistics = stats_finish(&repair.statistics);

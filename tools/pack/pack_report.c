@@ -133,6 +133,35 @@ static void print_duplicates(FILE *stream, const uint64_t *duplicates)
     (void)fputs(*before == 'l' ? "found nothing twice\n" : "\n", stream);
 }
 
+/* Prints what an update has found and done. */
+static void print_update(FILE *stream, const UpdateCounts *counts, bool dry_run)
+{
+    char added[32], changed[32], vanished[32], same[32], number[32];
+    (void)fprintf(stream, "fpack: %s new, %s changed, %s vanished, %s as they were",
+                  progress_format_count(added, sizeof added, counts->added),
+                  progress_format_count(changed, sizeof changed, counts->changed),
+                  progress_format_count(vanished, sizeof vanished, counts->vanished),
+                  progress_format_count(same, sizeof same, counts->unchanged));
+    if (counts->is_same)
+        (void)fputs("; nothing to do\n", stream);
+    else
+        (void)fprintf(stream, "; %zu shard%s %sadded, %zu removed\n", counts->new_files,
+                      counts->new_files == 1 ? "" : "s", dry_run ? "would be " : "", counts->gone_files);
+    if (counts->moved)
+        (void)fprintf(stream, "fpack: %s unchanged samples packed again: their shards had lost too much\n",
+                      progress_format_count(number, sizeof number, counts->moved));
+    if (counts->dead_records)
+        (void)fprintf(stream, "fpack: %s records of %zu shard%s are dead space\n",
+                      progress_format_count(number, sizeof number, counts->dead_records), counts->dead_files,
+                      counts->dead_files == 1 ? "" : "s");
+    if (counts->waiting_files)
+        (void)fprintf(stream,
+                      "fpack: %zu old shard%s stay%s for who reads the dataset as it was; a later --update "
+                      "removes them\n",
+                      counts->waiting_files, counts->waiting_files == 1 ? "" : "s",
+                      counts->waiting_files == 1 ? "s" : "");
+}
+
 void report_print(FILE *stream, const Report *report)
 {
     char bytes[32], count[32];
@@ -151,6 +180,8 @@ void report_print(FILE *stream, const Report *report)
                   fsh_container_noun(manifest->container, result->output_count),
                   progress_format_bytes(bytes, sizeof bytes, result->written_bytes),
                   report->dry_run ? "; nothing was written" : "");
+    if (report->update)
+        print_update(stream, report->update, report->dry_run);
     if (report->chosen)
         print_chosen(stream, report->chosen);
     if (report->duplicates)
@@ -218,6 +249,17 @@ static json_t *duplicates_to_json(const uint64_t *duplicates)
                      (json_int_t)duplicates[PACK_TEST]);
 }
 
+static json_t *update_to_json(const UpdateCounts *counts)
+{
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "new", (json_int_t)counts->added,
+                     "changed", (json_int_t)counts->changed, "vanished", (json_int_t)counts->vanished,
+                     "unchanged", (json_int_t)counts->unchanged, "packed_again", (json_int_t)counts->moved,
+                     "dead_records", (json_int_t)counts->dead_records, "dead_files",
+                     (json_int_t)counts->dead_files, "new_files", (json_int_t)counts->new_files,
+                     "removed_files", (json_int_t)counts->gone_files, "waiting_files",
+                     (json_int_t)counts->waiting_files);
+}
+
 FshStatus report_print_json(FILE *stream, const Report *report, FshError *error)
 {
     const PackResult *result = report->result;
@@ -232,6 +274,8 @@ FshStatus report_print_json(FILE *stream, const Report *report, FshError *error)
     if (!failed && report->part.count)
         failed |= json_object_set_new(object, "part",
                                       json_pack("[i, i]", (int)report->part.index, (int)report->part.count));
+    if (!failed && report->update)
+        failed |= json_object_set_new(object, "update", update_to_json(report->update));
     if (!failed && report->duplicates)
         failed |= json_object_set_new(object, "duplicates", duplicates_to_json(report->duplicates));
     if (!failed && report->chosen)

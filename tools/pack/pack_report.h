@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "tools/pack/pack.h"
+#include "tools/pack/pack_update.h"
 
 /* Checks that a report may be written to path: to a new file or over an older report; over any other only
  * with force. FSH_ERR_EXISTS; FSH_ERR_NOT_FOUND: no folder to write it into. */
@@ -24,6 +24,7 @@ typedef struct Report {
     Part part;                        /* {0, 0}: all of it */
     bool dry_run, merged;
     const uint64_t *duplicates; /* that --dedupe left out, for each split; NULL: it was not given */
+    const UpdateCounts *update; /* of --update and --append; else NULL */
     const PackChosen *chosen;   /* by --store auto, for the whole dataset; NULL: nothing was chosen */
 } Report;
 

@@ -9,6 +9,7 @@
 
 #include "common/file.h"
 #include "common/seal.h"
+#include "formats/source_list.h"
 
 /* Of a progress file: what was left out of an output may be all of it, with a path and a reason each. */
 enum { PROGRESS_BYTES_MAX = 1 << 30 };
@@ -18,6 +19,7 @@ void output_result_free(OutputResult *result)
     free(result->info.name);
     free(result->class_counts);
     notes_free(&result->left_out);
+    buffer_free(&result->sources);
     *result = (OutputResult){0};
 }
 
@@ -102,12 +104,15 @@ static bool tar_agrees(const char *path, const FshFileInfo *info)
  * footer. An LMDB has no hash; fsh_open goes through its pages. */
 static bool output_agrees(const ResumeKey *key, const char *folder, const FshFileInfo *info)
 {
-    char path[PATH_MAX];
+    char path[PATH_MAX], sources[NAME_MAX + sizeof "." FSH_SOURCES_SUFFIX];
     FshDataset *dataset = NULL;
     if (file_join(path, sizeof path, folder, info->name, NULL))
         return false;
     if (fsh_container_has(key->container, FSH_HAS_INDEX))
         return tar_agrees(path, info);
+    if (fsh_container_has(key->container, FSH_HAS_SOURCES) &&
+        !file_exists_in(folder, fsh_sources_name(sources, sizeof sources, info->name)))
+        return false;
     if (fsh_open(&dataset, path, NULL))
         return false;
     const FshManifest *manifest = fsh_manifest(dataset);

@@ -7,6 +7,7 @@
 #ifndef FSHARD_PACK_RESUME_H
 #define FSHARD_PACK_RESUME_H
 
+#include "common/file.h"
 #include "tools/pack/pack_plan.h"
 #include "tools/job/stats.h"
 
@@ -17,6 +18,7 @@ typedef struct OutputResult {
     uint64_t source_bytes;  /* read from the source for it */
     PixelStatistics statistics;
     NoteList left_out;
+    Buffer sources; /* fsh_sources_add's rows, of an output that is being made */
 } OutputResult;
 
 void output_result_free(OutputResult *result);

@@ -43,6 +43,17 @@ static FshStatus check_usage(const Settings *settings, const PackOptions *option
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "--seed: says which samples --split and --limit choose; give one of them (the "
                              "order goes by --shuffle SEED)");
+    if (settings->update && settings->append)
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "--update and --append: one at a time; --append adds another folder, --update "
+                             "follows the one that was packed");
+    if ((settings->update || settings->append) && (options->force || options->part.count))
+        return fsh_error_set(
+            error, FSH_ERR_USAGE, "--%s: does not go with %s", settings->update ? "update" : "append",
+            options->force ? "--force, which packs anew" : "--part; one machine packs what has changed");
+    if (settings->checksum && !settings->update)
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "--checksum: says how --update tells changed files; give --update too");
     if (settings->shard_size_given && !pack_is_cut(options))
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "--shard-size: a split is one LMDB, whatever its size; leave it out, or use "

@@ -20,8 +20,8 @@ typedef struct Settings {
     int64_t pair_scale, seed, shuffle, limit, max_pixels, max_size, quality, level;
     const char *part, *pair_suffix;
     const struct Settings *defaults;
-    bool check, force, merge, repair_manifest, format_given, dedupe, dictionary, quality_given, level_given,
-        dictionary_size_given, seed_given, shard_size_given, exact,
+    bool check, force, merge, repair_manifest, update, append, checksum, format_given, dedupe, dictionary,
+        quality_given, level_given, dictionary_size_given, seed_given, shard_size_given, exact,
         sizing; /* sizing: an option was given that says how to make images smaller */
 } Settings;
 

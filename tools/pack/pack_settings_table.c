@@ -127,6 +127,13 @@ void settings_rows(Settings *settings, Option rows[SETTINGS_ROWS])
         {.name = "shuffle", .kind = OPTION_INTEGER, .value = &settings->shuffle, .argument = "SEED",
          .maximum = 1e15,
          .help = "store the samples of each split in the random order of this seed; 0: by path"},
+        {.name = "update", .kind = OPTION_FLAG, .value = &settings->update,
+         .help = "change the dataset in DST to what SRC holds now: only files that are new or changed are "
+                 "packed, and vanished ones go; give the same options as when it was packed"},
+        {.name = "append", .kind = OPTION_FLAG, .value = &settings->append,
+         .help = "add the samples of SRC, another folder, to the dataset in DST"},
+        {.name = "checksum", .kind = OPTION_FLAG, .value = &settings->checksum,
+         .help = "--update: tell changed files by their bytes, all of which are read, not by their times"},
         {.name = "force", .letter = 'f', .kind = OPTION_FLAG, .value = &settings->force,
          .help = "replace the dataset in DST"},
         {.name = "report", .kind = OPTION_TEXT, .value = &settings->report, .argument = "FILE",
@@ -174,6 +181,7 @@ OptionTable settings_table(const Option *rows)
                     "  fpack --split 0.2 --format lmdb shards/ lmdb/ # a dataset, packed again\n"
                     "  fpack --part auto photos/ shards/            # in each task of a job array, then\n"
                     "  fpack --merge shards/\n"
+                    "  fpack --update photos/ shards/               # what changed since, and no more\n"
                     "  fpack --repair-manifest shards/\n"
                     "  fpack --store raw --format lmdb mnist/ mnist-lmdb/\n",
         .arguments_max = SIZE_MAX,

@@ -151,6 +151,8 @@ static FshStatus put_in_order(PackSplit *split, FshError *error)
         range->sample_count = next - range->first_sample;
         range->present = range->sample_count > 0;
     }
+    while (split->main + 1 < PACK_SPLITS && !split->ranges[split->main].present)
+        split->main++;
     for (uint32_t at = 0; at < PACK_SPLITS && options->shuffle; at++) {
         const SplitRange *range = &split->ranges[at];
         for (uint64_t i = 0; i < range->sample_count; i++) {
@@ -188,12 +190,4 @@ void pack_split_free(PackSplit *split)
 {
     free(split->samples);
     *split = (PackSplit){0};
-}
-
-uint32_t split_main(const PackSplit *split)
-{
-    uint32_t at = 0;
-    while (at + 1 < PACK_SPLITS && !split->ranges[at].present)
-        at++;
-    return at;
 }

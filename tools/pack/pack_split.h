@@ -20,6 +20,7 @@ typedef struct PackSplit {
     PackSample *samples; /* in packing order, split after split; owned */
     uint64_t sample_count;
     SplitRange ranges[PACK_SPLITS];
+    uint32_t main; /* the split that statistics and dictionary come from: train, or the first that is there */
 } PackSplit;
 
 /* Takes the samples out of *keyed, which must stay where it is, and applies --limit, --split and --shuffle.
@@ -28,8 +29,5 @@ FshStatus pack_split(PackKeyed *keyed, PackSplit *split, FshError *error);
 
 /* Frees what pack_split took, and empties *split. */
 void pack_split_free(PackSplit *split);
-
-/* Returns the split that statistics and dictionary come from: train, or the first that is there. */
-uint32_t split_main(const PackSplit *split);
 
 #endif

@@ -151,7 +151,8 @@ static FshStatus probe_raw(PackStored *stored, uint64_t *payload_bytes, FshError
         goto done;
     }
     status = pool_run(options->jobs, count, probe_one, &job, error);
-    stored->raw_channels = 1;
+    if (!stored->raw_channels)
+        stored->raw_channels = 1;
     for (uint64_t i = 0; i < count; i++) {
         if (job.channels[i] > 1)
             stored->raw_channels = 3;
@@ -304,12 +305,35 @@ static FshStatus take_recipe(PackStored *stored, FshError *error)
     return recipe ? FSH_OK : fsh_error_set(error, FSH_ERR_MEMORY, "no memory for the recipe");
 }
 
-FshStatus pack_store(const PackSplit *split, PackStored *stored, FshError *error)
+/* Takes over what the dataset that is added to has decided for all its samples. */
+static FshStatus take_base(PackStored *stored, const PackBase *base, FshError *error)
 {
-    *stored = (PackStored){.found = split->found, .split = split, .share = {1, 1}};
+    if (stored->payload_bytes && base->raw_channels == 1 && stored->raw_channels > 1)
+        return fsh_error_set(error, FSH_ERR_MISMATCH,
+                             "%s: has an image with colours, and the dataset holds gray pixels throughout: "
+                             "pack it anew, with --force",
+                             stored->found->root);
+    if (!base->dictionary)
+        return FSH_OK;
+    stored->dictionary = malloc(base->dictionary_bytes);
+    stored->dictionary_bytes = base->dictionary_bytes;
+    if (!stored->dictionary)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", stored->found->root);
+    memcpy(stored->dictionary, base->dictionary, base->dictionary_bytes);
+    return FSH_OK;
+}
+
+FshStatus pack_store(const PackSplit *split, const PackBase *base, PackStored *stored, FshError *error)
+{
+    *stored = (PackStored){.found = split->found,
+                           .split = split,
+                           .raw_channels = base ? base->raw_channels : 0,
+                           .share = {1, 1}};
     FshStatus status = take_recipe(stored, error);
     if (!status)
         status = probe_and_choose(stored, error);
+    if (!status && base)
+        status = take_base(stored, base, error);
     return status ? status : store_trial(stored, error);
 }
 

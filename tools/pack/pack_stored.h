@@ -21,6 +21,16 @@ typedef struct StoredShare {
     uint64_t numerator, denominator;
 } StoredShare;
 
+/* What a packing adds to, if that is a dataset which is there already (pack_update.h). */
+typedef struct PackBase {
+    char folder[PATH_MAX];  /* where the outputs are written and left, without a manifest */
+    char root[PATH_MAX];    /* what its sources are noted to come from */
+    const char *id;         /* of that dataset */
+    const void *dictionary; /* its dictionary, dictionary_bytes of it; NULL: none */
+    size_t dictionary_bytes;
+    uint32_t raw_channels; /* of its raw pixels */
+} PackBase;
+
 typedef struct PackStored {
     const PackFound *found;
     const PackSplit *split;
@@ -38,9 +48,10 @@ typedef struct PackStored {
     StoredShare share;
 } PackStored;
 
-/* Fills *stored; *split must stay where it is. The same for any number of threads. FSH_ERR_MISMATCH: too few
- * samples for a dictionary. FSH_ERR_INTERRUPTED, FSH_ERR_MEMORY. */
-FshStatus pack_store(const PackSplit *split, PackStored *stored, FshError *error);
+/* Fills *stored; *split must stay where it is. base: what is added to, whose dictionary and channels are
+ * taken, or NULL. The same for any number of threads. FSH_ERR_MISMATCH: too few samples for a dictionary, or
+ * colours where the base is gray. FSH_ERR_INTERRUPTED, FSH_ERR_MEMORY. */
+FshStatus pack_store(const PackSplit *split, const PackBase *base, PackStored *stored, FshError *error);
 
 /* Frees what pack_store took, and empties *stored. */
 void pack_stored_free(PackStored *stored);

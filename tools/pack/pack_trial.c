@@ -127,11 +127,14 @@ static uint64_t samples_for(const PackStored *stored, const SplitRange *split, u
 FshStatus store_trial(PackStored *stored, FshError *error)
 {
     const PackOptions *options = stored->found->options;
-    const SplitRange *split = &stored->split->ranges[split_main(stored->split)];
+    const SplitRange *split = &stored->split->ranges[stored->split->main];
     if (options->store != PACK_STORE_JPEG && options->store != PACK_STORE_ZSTD && !options->dictionary_bytes)
         return FSH_OK;
     uint64_t count = MEASURED_SAMPLES;
-    if (options->dictionary_bytes)
+    if (split->sample_count == 0) /* an update may have none of this split */
+        return FSH_OK;
+    const bool trains = options->dictionary_bytes && !stored->dictionary;
+    if (trains)
         count = samples_for(stored, split, options->dictionary_bytes * TRAINED_TIMES);
     if (count > split->sample_count)
         count = split->sample_count;
@@ -146,7 +149,7 @@ FshStatus store_trial(PackStored *stored, FshError *error)
         status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", stored->found->root);
     if (!status)
         status = pool_run(options->jobs, count, try_one, &trial, error);
-    if (!status && options->dictionary_bytes)
+    if (!status && trains)
         status = train(&trial, stored, error);
     if (!status)
         status = measure(&trial, &stored->share, error);

@@ -263,6 +263,10 @@ static FshStatus take_field(Worker *worker, const PackStored *stored, const Pack
     if (whole && sum_pixels)
         stats_add_pixels(&result->statistics, &worker->images[field]);
     stats_add_size(&result->statistics, description->width, description->height, description->channels);
+    result->taken[field].hash = taken.source_hash;
+    result->taken[field].width = description->width;
+    result->taken[field].height = description->height;
+    result->taken[field].channels = description->channels;
     return FSH_OK;
 }
 

@@ -30,7 +30,13 @@ typedef struct WorkResult {
     FshStatus failure;                  /* FSH_OK: the record is good */
     size_t failed_field;                /* whose file the reason is about */
     char reason[sizeof((FshError *)0)->message];
-    uint64_t source_bytes;      /* read */
+    uint64_t source_bytes; /* read */
+    /* of each field: fsh_source_hash of what was read, and the image as it is stored */
+    struct {
+        uint64_t hash;
+        uint32_t width, height;
+        uint8_t channels;
+    } taken[FSH_FIELDS_MAX];
     PixelStatistics statistics; /* sizes; pixels too where they were asked for and decoded */
 } WorkResult;
 

@@ -224,16 +224,23 @@ static int compare_suspects(const void *a, const void *b)
 }
 
 /* Checks one file of a split, opened by itself, so that a broken neighbour does not hide it. */
-static FshStatus verify_file(Verification *verification, const char *path, const char *name, size_t index,
-                             FshError *error)
+static FshStatus verify_file(Verification *verification, size_t index, size_t file, FshError *error)
 {
+    const char *name = verification->report->manifest.splits[index].files[file].name;
+    char path[PATH_MAX];
     VerifyReport *report = verification->report;
     VerifySplit *split = &report->splits[index];
     FshDataset *dataset = NULL;
     FshError failure = {0};
     if (add_counted(verification, name, split))
         return FSH_OK;
-    FshStatus status = fsh_open(&dataset, path, &failure);
+    FshStatus status = file_join(path, sizeof path, verification->folder, name, error);
+    if (status)
+        return status;
+    /* By itself it has any number; of an updated dataset only the manifest tells which records count. */
+    status = report->manifest.updates
+                 ? fsh_open_listed(&dataset, verification->folder, &report->manifest, index, file, &failure)
+                 : fsh_open(&dataset, path, &failure);
     if (status == FSH_ERR_MEMORY)
         return fsh_error_set(error, status, "%s", failure.message);
     if (status) /* fsh_check has said why; this is for what only opening sees */
@@ -425,14 +432,11 @@ static FshStatus verify_dataset(Verification *verification, FshError *error)
         const FshSplitInfo *info = &report->manifest.splits[i];
         verification->skipped_count = 0;
         for (size_t f = 0; f < info->file_count && !status; f++, file++) {
-            char path[PATH_MAX];
             if (file < verification->first_file || file >= verification->end_file) {
                 verification->skipped_count += info->files[f].sample_count;
                 continue;
             }
-            status = file_join(path, sizeof path, verification->folder, info->files[f].name, error);
-            if (!status)
-                status = verify_file(verification, path, info->files[f].name, i, error);
+            status = verify_file(verification, i, f, error);
             if (!status && interrupt_requested())
                 status = FSH_ERR_INTERRUPTED; /* verify_path says where */
         }
