@@ -77,7 +77,9 @@ FshStatus manifest_lock_load(int *lock_ret, FshManifest *manifest, const char *p
 
 bool manifest_is_read(const char *path)
 {
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    int descriptor = open(path, O_RDWR | O_CLOEXEC); /* NFS gives a lock of one's own to writers only */
+    if (descriptor < 0)
+        descriptor = open(path, O_RDONLY | O_CLOEXEC);
     const bool is_read = descriptor >= 0 && flock(descriptor, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK;
     if (descriptor >= 0)
         (void)close(descriptor);

@@ -6,6 +6,7 @@ import bisect
 import itertools
 import operator
 import os
+import weakref
 from typing import Any, Iterator, Union
 
 import numpy as np
@@ -174,6 +175,26 @@ class Dataset:
 
     # ---- opening
 
+    def _load(self, path: str) -> Manifest:
+        """Reads the manifest with a shared lock on it, which says that its shards are read, until nobody holds this
+        dataset any more: fpack --update leaves them there so long."""
+        for _ in range(16):
+            lock = _lock_shared(path)
+            try:
+                manifest = manifests.load(path)
+                still = lock is None or os.path.samestat(os.fstat(lock), os.stat(path))
+            except BaseException:
+                if lock is not None:
+                    os.close(lock)
+                raise
+            if still:
+                break
+            os.close(lock)  # an update has replaced it between the two
+            lock = None
+        if lock is not None:
+            weakref.finalize(self, os.close, lock)
+        return manifest
+
     def _describe(self, manifest: Manifest) -> None:
         self.manifest = manifest
         self.id, self.container, self.kind = manifest.id, manifest.container, manifest.kind
@@ -227,7 +248,7 @@ class Dataset:
         self._splits[own.split] = Split(self, split, [file], os.path.dirname(path))
 
     def _open_manifest(self, path: str, folder: str) -> None:
-        self._describe(manifests.load(path))
+        self._describe(self._load(path))
         for split in self.manifest.splits:
             expected = Metadata(
                 self.manifest.files_id, split.name, self.kind, self.fields, self.classes, self.manifest.dictionary
@@ -287,6 +308,23 @@ class Dataset:
 
     def __reduce__(self) -> Any:
         return _reopen, (self._absolute, self.verify, self.manifest)
+
+
+def _lock_shared(path: str) -> int | None:
+    """A descriptor with a shared lock on the file; None where there is none to be had."""
+    try:
+        import fcntl
+    except ImportError:
+        return None
+    descriptor = None
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        if descriptor is not None:
+            os.close(descriptor)
+        descriptor = None
+    return descriptor
 
 
 def _mix(id_: str, data: bytes) -> str:

@@ -5,6 +5,7 @@ tested where they are installed; a test that is left out says which module it ta
 
 import contextlib
 import doctest
+import gc
 import importlib.util
 import io
 import json
@@ -578,6 +579,20 @@ class Damage(Case):
             other["splits"][0]["files"][0]["removed"] = text
             save_manifest(path, other)
             self.assertEqual(self.assert_same(peer, self.path("d")), "corrupt", text)
+        import fcntl
+
+        def is_held():
+            with open(path, "rb") as stream:
+                try:
+                    fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    return True
+            return False
+
+        self.assertTrue(is_held())
+        del old, found
+        gc.collect()  # a dataset and its splits know each other
+        self.assertFalse(is_held())
         for updates in (0, 100000, -1, "1"):
             save_manifest(path, {**manifest, "updates": updates})
             self.assertEqual(self.assert_same(peer, self.path("d")), "corrupt", updates)
