@@ -197,7 +197,8 @@ int main(int argument_count, char **arguments)
     double seconds = strtod(arguments[6], NULL);
     Rate loader = {0}, whole = {0}, scaled = {0}, pixels = {0}, copies = {0};
     bool cold = argument_count > 7 && strcmp(arguments[7], "cold") == 0;
-    if (training_data_open(&data, arguments[1], 0, "train", NULL, &error))
+    if (training_data_open(&data, &(TrainingDataSource){.path = arguments[1], .train_split = "train"},
+                           &error))
         die("open", error.message);
     LoaderBenchOptions options = {
         .loader = {.split = data.train,

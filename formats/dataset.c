@@ -28,16 +28,6 @@
 #include "formats/shard.h"
 #include "formats/split_file.h"
 
-struct FshDataset {
-    char *path;   /* as it was given to fsh_open */
-    char *folder; /* in which the files are; "" for the current one */
-    FshManifest manifest;
-    FshSplit *splits;                  /* manifest.split_count */
-    struct FshSplitFiles *split_files; /* as many */
-    struct ZSTD_DDict_s *dictionary;   /* NULL if there is none */
-    int lock;                          /* on the manifest, see manifest_lock.h; -1: none */
-};
-
 /* ---- opening ---- */
 
 static FshStatus file_path(char *buffer, size_t buffer_bytes, const char *folder, const char *name,
@@ -552,6 +542,7 @@ void fsh_close(FshDataset **dataset_ret)
         free(files->files);
         fsh_metadata_free(&files->metadata);
     }
+    fsh_chosen_free(dataset);
     free(dataset->split_files);
     free(dataset->splits);
     fsh_dictionary_release(dataset->dictionary);

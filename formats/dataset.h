@@ -16,8 +16,59 @@ struct FshSplitFiles {
     const FshManifest *manifest;
     Metadata metadata;                     /* what each file must say of itself */
     const struct ZSTD_DDict_s *dictionary; /* the dataset's, or NULL */
+    /* Of a chosen split (choose.c): its samples in the files, [sample_count], ascending; NULL: all. */
+    const uint64_t *chosen;
+    /* With other classes than the files have (choose.c): which of them each of the label_count stored ones is
+     * now, or FSH_NO_LABEL; NULL: the same. */
+    const int32_t *label_places;
+    size_t label_count;
 };
 
+/* A split that was chosen from another. */
+typedef struct ChosenSplit {
+    FshSplit split;
+    FshSplitInfo info; /* name and files are the other's; class_counts its own */
+    struct FshSplitFiles files;
+    uint64_t *chosen;
+    struct ChosenSplit *next;
+} ChosenSplit;
+
+struct FshDataset {
+    char *path;   /* as it was given to fsh_open */
+    char *folder; /* in which the files are; "" for the current one */
+    FshManifest manifest;
+    FshSplit *splits;                  /* manifest.split_count */
+    struct FshSplitFiles *split_files; /* as many */
+    struct ZSTD_DDict_s *dictionary;   /* NULL if there is none */
+    int lock;                          /* on the manifest, see manifest_lock.h; -1: none */
+    ChosenSplit *chosen;               /* owned */
+    int32_t *label_places;             /* of FshSplitFiles; owned */
+};
+
+/* Frees what choosing has made. (choose.c) */
+void fsh_chosen_free(FshDataset *dataset);
+
+/* Returns the place in the files of a split's sample. */
+static inline uint64_t fsh_stored_place(const FshSplit *split, uint64_t index)
+{
+    return split->files->chosen ? split->files->chosen[index] : index;
+}
+
+/* Returns how many classes the files have. */
+static inline size_t fsh_stored_class_count(const struct FshSplitFiles *files)
+{
+    return files->label_places ? files->label_count : files->manifest->class_count;
+}
+
+/* Returns what a label in the files is now; stored: FSH_NO_LABEL, or below fsh_stored_class_count. */
+static inline int64_t fsh_label_now(const struct FshSplitFiles *files, int64_t stored)
+{
+    return files->label_places && stored >= 0 ? files->label_places[stored] : stored;
+}
+
+/* Returns the file that holds a sample of the split, and sets *record_ret to its record there. index <
+ * sample_count. (split_samples.c) */
+const SplitFile *fsh_split_find(const FshSplit *split, uint64_t index, uint64_t *record_ret);
 /* Puts file, record and byte offset of the record that holds data in front of a failure's message. Returns
  * status. */
 FshStatus fsh_split_fail_at_data(const FshSplit *split, const void *data, FshStatus status, FshError *error);

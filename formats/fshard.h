@@ -377,6 +377,20 @@ FSH_API uint64_t fsh_split_bytes(const FshSplit *split);
  * 0 where the dataset has none. */
 FSH_API const void *fsh_dictionary(const FshDataset *dataset, size_t *bytes_ret);
 
+/* ---- choosing ---- */
+
+/* Makes a split of the samples chosen[0..count) of another one, ascending. It has that one's name and its own
+ * counts; a sample's index in it is its place among the chosen, and whatever is done with a split is done
+ * with these samples alone. *split_ret lives as long as the dataset. To be called before other threads read
+ * the dataset. FSH_ERR_USAGE: not ascending, or beyond the split. FSH_ERR_MEMORY. */
+FSH_API FshStatus fsh_split_choose(FshDataset *dataset, const FshSplit *split, const uint64_t *chosen,
+                                   uint64_t count, const FshSplit **split_ret, FshError *error);
+/* Leaves an open dataset the classes classes[0..count) of those that it has, in this order, for as long as it
+ * is open; its files stay as they are. Samples of the others have no label then. The manifest and all splits
+ * follow. To be called once, before other threads read the dataset and before a split is chosen.
+ * FSH_ERR_USAGE: no classes, a class that is not there, or one that is named twice. FSH_ERR_MEMORY. */
+FSH_API FshStatus fsh_set_classes(FshDataset *dataset, const size_t *classes, size_t count, FshError *error);
+
 /* ---- compressed fields ---- */
 
 /* A decompression context and a buffer. Any number of them may work on one dataset at a time. */
@@ -443,13 +457,14 @@ typedef enum FshCache {
 /* Sets *cache_ret to what text names: "none", "ram", "lock". Returns false if text names none. */
 FSH_API bool fsh_cache_from_name(const char *text, FshCache *cache_ret);
 
-/* Does what cache says, on jobs threads; all processes of a host share the pages. Reads stay as they are:
- * zero-copy, lock-free, and possible while this runs. FSH_ERR_SYSTEM: the disk fails, or memory may not be
- * locked (the message says how much the limit allows). FSH_ERR_INTERRUPTED. */
+/* Does what cache says, on jobs threads; all processes of a host share the pages. Of a split that was
+ * chosen its records alone are read, and locked with what lies between where they are very many. Reads
+ * stay as they are: zero-copy, lock-free, and possible while this runs. FSH_ERR_SYSTEM: the disk fails, or
+ * memory may not be locked (the message says how much the limit allows). FSH_ERR_INTERRUPTED. */
 FSH_API FshStatus fsh_split_cache(const FshSplit *split, FshCache cache, int jobs, FshError *error);
 
 typedef struct FshResidency {
-    uint64_t bytes;          /* of the split's files */
+    uint64_t bytes;          /* of the split's files; of a chosen split's records */
     uint64_t resident_bytes; /* of them in memory at this moment */
     bool known; /* false: Linux does not tell it of files that the caller neither owns nor may write */
 } FshResidency;

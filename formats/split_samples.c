@@ -15,19 +15,19 @@
 #include "formats/shard.h"
 #include "formats/split_file.h"
 
-/* Returns the file that holds sample index: the last one that begins at or before it. index <
- * sample_count. */
-static const SplitFile *find_file(const FshSplit *split, uint64_t index)
+const SplitFile *fsh_split_find(const FshSplit *split, uint64_t index, uint64_t *record_ret)
 {
+    const uint64_t place = fsh_stored_place(split, index);
     const SplitFile *files = split->files->files;
     size_t low = 0, high = split->files->count;
-    while (high - low > 1) {
+    while (high - low > 1) { /* the last one that begins at or before the place */
         size_t middle = low + (high - low) / 2;
-        if (files[middle].first <= index)
+        if (files[middle].first <= place)
             low = middle;
         else
             high = middle;
     }
+    *record_ret = place - files[low].first;
     return &files[low];
 }
 
@@ -37,23 +37,28 @@ const char *fsh_sample_where(const FshSplit *split, uint64_t index, char *buffer
         (void)snprintf(buffer, buffer_bytes, "split %s sample %" PRIu64, split->info->name, index);
         return buffer;
     }
-    const SplitFile *file = find_file(split, index);
+    uint64_t record = 0;
+    const SplitFile *file = fsh_split_find(split, index, &record);
     (void)snprintf(buffer, buffer_bytes, "%s record %" PRIu64,
-                   split->info->files[file - split->files->files].name,
-                   fsh_split_file_row(file, index - file->first));
+                   split->info->files[file - split->files->files].name, fsh_split_file_row(file, record));
     return buffer;
 }
 
+static uint64_t record_offset(const SplitFile *file, uint64_t record)
+{
+    return fsh_index_row_load(file->rows + record * INDEX_ROW_BYTES).offset;
+}
+
 /* Puts the place in front of a failure's message. */
-static FshStatus fail_at(const FshSplit *split, uint64_t index, uint64_t offset, FshStatus status,
+static FshStatus fail_at(const FshSplit *split, const SplitFile *file, uint64_t record, FshStatus status,
                          FshError *error)
 {
-    char where[FSH_FILE_NAME_BYTES + NAME_MAX];
     const char *folder = split->files->folder;
     size_t length = strlen(folder);
     const char *separator = length && folder[length - 1] != '/' ? "/" : "";
-    (void)fsh_error_prepend(error, "%s%s%s at byte %" PRIu64, folder, separator,
-                            fsh_sample_where(split, index, where, sizeof where), offset);
+    (void)fsh_error_prepend(error, "%s%s%s record %" PRIu64 " at byte %" PRIu64, folder, separator,
+                            split->info->files[file - split->files->files].name, record,
+                            record_offset(file, record));
     return status;
 }
 
@@ -70,7 +75,7 @@ FshStatus fsh_split_fail_at_data(const FshSplit *split, const void *data, FshSta
         for (uint64_t j = 0; j < file->record_count; j++) {
             IndexRow row = fsh_index_row_load(file->rows + j * INDEX_ROW_BYTES);
             if (address - begin >= row.offset && address - begin - row.offset < row.record_bytes)
-                return fail_at(split, file->first + j, row.offset, status, error);
+                return fail_at(split, file, j, status, error);
         }
     }
     (void)fsh_error_prepend(error, "split %s", split->info->name);
@@ -91,57 +96,56 @@ FshStatus fsh_split_check_read_data(const FshSplit *split, const void *data, siz
     return FSH_OK;
 }
 
-static uint64_t record_offset(const SplitFile *file, uint64_t record)
-{
-    return fsh_index_row_load(file->rows + record * INDEX_ROW_BYTES).offset;
-}
-
 FshStatus fsh_sample_get(const FshSplit *split, uint64_t index, FshSample *sample, FshError *error)
 {
     RecordHead head;
     if (index >= split->sample_count)
         return fsh_error_set(error, FSH_ERR_NOT_FOUND, "split %s: sample %" PRIu64 " of %" PRIu64,
                              split->info->name, index, split->sample_count);
-    const SplitFile *file = find_file(split, index);
-    FshStatus status = fsh_split_file_sample(file, index - file->first, sample, &head, error);
-    if (!status && (sample->field_count != split->files->manifest->field_count ||
-                    head.label >= (int64_t)split->files->manifest->class_count))
+    uint64_t record = 0;
+    const size_t classes = fsh_stored_class_count(split->files);
+    const SplitFile *file = fsh_split_find(split, index, &record);
+    FshStatus status = fsh_split_file_sample(file, record, sample, &head, error);
+    if (!status &&
+        (sample->field_count != split->files->manifest->field_count || head.label >= (int64_t)classes))
         status = fsh_error_set(error, FSH_ERR_CORRUPT,
                                "%u fields and label %" PRId64 " in a dataset of %zu fields and %zu classes",
-                               sample->field_count, head.label, split->files->manifest->field_count,
-                               split->files->manifest->class_count);
+                               sample->field_count, head.label, split->files->manifest->field_count, classes);
     if (status)
-        return fail_at(split, index, record_offset(file, index - file->first), status, error);
+        return fail_at(split, file, record, status, error);
     sample->index = index;
+    sample->label = fsh_label_now(split->files, sample->label);
     return FSH_OK;
 }
 
 int64_t fsh_sample_label(const FshSplit *split, uint64_t index)
 {
-    const SplitFile *file = find_file(split, index);
-    int64_t label = fsh_split_file_label(file, index - file->first);
+    uint64_t record = 0;
+    const SplitFile *file = fsh_split_find(split, index, &record);
+    int64_t label = fsh_split_file_label(file, record);
     /* One of an index row was checked when the file was opened. */
     if (container_has(file->container, CONTAINER_LABELS_IN_RECORDS) &&
-        (label < 0 || label >= (int64_t)split->files->manifest->class_count))
+        (label < 0 || label >= (int64_t)fsh_stored_class_count(split->files)))
         label = FSH_NO_LABEL;
-    return fsh_split_file_check_read(file, index - file->first, NULL) ? FSH_NO_LABEL : label;
+    return fsh_split_file_check_read(file, record, NULL) ? FSH_NO_LABEL : fsh_label_now(split->files, label);
 }
 
 void fsh_sample_prefetch(const FshSplit *split, uint64_t index, bool from_disk)
 {
     enum { LINE_BYTES = 64, LINES = 4 }; /* a record's head, its key and its field's row, as a rule */
-    const SplitFile *file = find_file(split, index);
+    uint64_t record = 0;
+    const SplitFile *file = fsh_split_find(split, index, &record);
     if (!container_has(file->container, CONTAINER_CONTIGUOUS))
         return;
-    IndexRow row = fsh_index_row_load(file->rows + (index - file->first) * INDEX_ROW_BYTES);
-    const uint8_t *record = file->mapping.bytes + row.offset;
+    IndexRow row = fsh_index_row_load(file->rows + record * INDEX_ROW_BYTES);
+    const uint8_t *bytes = file->mapping.bytes + row.offset;
     if (from_disk) {
-        size_t before = (uintptr_t)record & ((size_t)sysconf(_SC_PAGESIZE) - 1);
-        (void)madvise((void *)(record - before), (size_t)row.record_bytes + before, MADV_WILLNEED);
+        size_t before = (uintptr_t)bytes & ((size_t)sysconf(_SC_PAGESIZE) - 1);
+        (void)madvise((void *)(bytes - before), (size_t)row.record_bytes + before, MADV_WILLNEED);
         return;
     }
     for (size_t i = 0; i < LINES * LINE_BYTES && i < row.record_bytes; i += LINE_BYTES)
-        __builtin_prefetch(record + i);
+        __builtin_prefetch(bytes + i);
 }
 
 FshStatus fsh_sample_verify(const FshSplit *split, uint64_t index, FshError *error)
@@ -150,11 +154,12 @@ FshStatus fsh_sample_verify(const FshSplit *split, uint64_t index, FshError *err
     FshStatus status = fsh_sample_get(split, index, &sample, error);
     if (status)
         return status;
-    const SplitFile *file = find_file(split, index);
-    status = fsh_split_file_verify(file, index - file->first, error);
+    uint64_t record = 0;
+    const SplitFile *file = fsh_split_find(split, index, &record);
+    status = fsh_split_file_verify(file, record, error);
     if (status) {
         (void)fsh_error_prepend(error, "key %.*s", (int)sample.key_bytes, sample.key);
-        (void)fail_at(split, index, record_offset(file, index - file->first), status, error);
+        (void)fail_at(split, file, record, status, error);
     }
     return status;
 }
@@ -163,10 +168,10 @@ FshStatus fsh_sample_check_read(const FshSplit *split, const FshSample *sample, 
 {
     if (!read_faults_any() || sample->index >= split->sample_count)
         return FSH_OK;
-    const SplitFile *file = find_file(split, sample->index);
-    const uint64_t record = sample->index - file->first;
+    uint64_t record = 0;
+    const SplitFile *file = fsh_split_find(split, sample->index, &record);
     FshStatus status = fsh_split_file_check_read(file, record, error);
-    return status ? fail_at(split, sample->index, record_offset(file, record), status, error) : FSH_OK;
+    return status ? fail_at(split, file, record, status, error) : FSH_OK;
 }
 
 void fsh_outlive_read_errors(void)
@@ -176,9 +181,22 @@ void fsh_outlive_read_errors(void)
 
 /* ---- bulk ---- */
 
+static uint64_t chosen_bytes(const FshSplit *split)
+{
+    uint64_t bytes = 0;
+    for (uint64_t i = 0; i < split->sample_count; i++) {
+        uint64_t record = 0;
+        const SplitFile *file = fsh_split_find(split, i, &record);
+        bytes += fsh_index_row_load(file->rows + record * INDEX_ROW_BYTES).record_bytes;
+    }
+    return bytes;
+}
+
 uint64_t fsh_split_bytes(const FshSplit *split)
 {
     uint64_t bytes = 0;
+    if (split->files->chosen)
+        return chosen_bytes(split);
     for (size_t i = 0; i < split->files->count; i++) {
         const SplitFile *file = &split->files->files[i];
         if (container_has(file->container, CONTAINER_CONTIGUOUS) && file->record_count && !file->numbers) {

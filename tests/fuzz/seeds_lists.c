@@ -31,6 +31,25 @@ static void write_labels(const char *root)
         seed_write(root, "labels", files[i].name, files[i].text, strlen(files[i].text));
 }
 
+/* ---- conditions ---- */
+
+static void write_conditions(const char *root)
+{
+    static const struct {
+        const char *name, *text;
+    } files[] = {
+        {"list", "class in dogs.txt"},
+        {"glob", "key ~ 'n0144*'"},
+        {"words", "not class = cat and (key !~ \"*_[0-9]?\" or split == val)"},
+        {"opposites", "class not in a or class != 'b c' or not not key in 'd'"},
+        {"broken", "class on (key = 'x"},
+        {"globs", "a*b[!c-e]?[]]**xa.b*d"},
+        {"twins", "tenchtench"},
+    };
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
+        seed_write(root, "condition", files[i].name, files[i].text, strlen(files[i].text));
+}
+
 /* ---- tars, by libarchive: all its formats and filters, with all its kinds of entries ---- */
 
 typedef struct TarBytes {
@@ -206,6 +225,7 @@ static void write_tensors(const char *root)
 void seeds_lists(const char *root)
 {
     write_labels(root);
+    write_conditions(root);
     write_tars(root);
     write_ledgers(root);
     write_tensors(root);

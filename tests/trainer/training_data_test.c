@@ -26,13 +26,20 @@ static const DatasetSpec pairs_spec = {.codec = FSH_CODEC_RAW,
                                        .kind = FSH_KIND_PAIRS,
                                        .grow = 8};
 
+/* Opens the dataset to train on it. */
+static FshStatus open_at(const char *path, FshKind kind, TrainingData *data, FshError *error)
+{
+    const TrainingDataSource source = {.path = path, .kind = kind, .train_split = "train"};
+    return training_data_open(data, &source, error);
+}
+
 /* Makes the dataset in the test's folder and opens it. */
 static FshStatus open_data(TestFolder *folder, const DatasetSpec *spec, FshKind kind, TrainingData *data,
                            FshError *error)
 {
     const char *path = test_path(folder, "set");
     dataset_make(path, spec);
-    return training_data_open(data, path, kind, "train", NULL, error);
+    return open_at(path, kind, data, error);
 }
 
 TEST_IN_FOLDER(test_classes_open_with_their_splits_and_sizes, folder)
@@ -77,8 +84,7 @@ TEST_IN_FOLDER(test_pairs_without_a_manifest_are_measured, folder)
     TrainingData data;
     FshError error = {0};
     dataset_make(test_path(folder, "set"), &pairs_spec);
-    assert_ok(training_data_open(&data, test_path(folder, "set/train-00000-of-00002.fshard"), FSH_KIND_PAIRS,
-                                 "train", NULL, &error),
+    assert_ok(open_at(test_path(folder, "set/train-00000-of-00002.fshard"), FSH_KIND_PAIRS, &data, &error),
               &error);
     assert_int_equal(data.channels, 3);
     assert_int_equal(data.width_min, 0);
@@ -94,18 +100,14 @@ TEST_IN_FOLDER(test_each_kind_refuses_the_other, folder)
     FshError error = {0};
     dataset_make(test_path(folder, "classes"), &classes_spec);
     dataset_make(test_path(folder, "pairs"), &pairs_spec);
-    assert_int_equal(
-        training_data_open(&data, test_path(folder, "pairs"), FSH_KIND_CLASSES, "train", NULL, &error),
-        FSH_ERR_MISMATCH);
+    assert_int_equal(open_at(test_path(folder, "pairs"), FSH_KIND_CLASSES, &data, &error), FSH_ERR_MISMATCH);
     assert_contains(error.message, "holds pairs of images, not classes");
     assert_null(data.dataset);
-    assert_int_equal(
-        training_data_open(&data, test_path(folder, "classes"), FSH_KIND_PAIRS, "train", NULL, &error),
-        FSH_ERR_MISMATCH);
+    assert_int_equal(open_at(test_path(folder, "classes"), FSH_KIND_PAIRS, &data, &error), FSH_ERR_MISMATCH);
     assert_contains(error.message, "holds classes, not pairs of images");
     assert_contains(error.message, "fpack --pairs");
     assert_null(data.dataset);
-    assert_ok(training_data_open(&data, test_path(folder, "pairs"), 0, "train", NULL, &error), &error);
+    assert_ok(open_at(test_path(folder, "pairs"), 0, &data, &error), &error);
     assert_int_equal(data.kind, FSH_KIND_PAIRS);
     training_data_close(&data);
 }
@@ -121,8 +123,7 @@ TEST_IN_FOLDER(test_sides_of_super_resolution_are_refused, folder)
     manifest.pair_scale = 2;
     assert_ok(fsh_manifest_save(&manifest, path, true, &error), &error);
     fsh_manifest_free(&manifest);
-    assert_int_equal(training_data_open(&data, path, FSH_KIND_PAIRS, "train", NULL, &error),
-                     FSH_ERR_UNSUPPORTED);
+    assert_int_equal(open_at(path, FSH_KIND_PAIRS, &data, &error), FSH_ERR_UNSUPPORTED);
     assert_contains(error.message, "its 'sharp' is 2 times as large as its 'blurry'");
 }
 
@@ -175,8 +176,11 @@ TEST_IN_FOLDER(test_a_split_that_is_not_there_is_named_with_those_that_are, fold
     TrainingData data;
     FshError error = {0};
     dataset_make(test_path(folder, "set"), &pairs_spec);
-    assert_int_equal(training_data_open(&data, test_path(folder, "set"), 0, "training", NULL, &error),
-                     FSH_ERR_NOT_FOUND);
+    assert_int_equal(
+        training_data_open(&data,
+                           &(TrainingDataSource){.path = test_path(folder, "set"), .train_split = "training"},
+                           &error),
+        FSH_ERR_NOT_FOUND);
     assert_contains(error.message, "has no split 'training'; it has: train, val");
 }
 
@@ -199,7 +203,7 @@ TEST_IN_FOLDER(test_balanced_weights_are_those_of_scikit_learn, folder)
     FshError error = {0};
     float *weights = NULL;
     dataset_make(path, &seven);
-    assert_ok(training_data_open(&data, path, FSH_KIND_CLASSES, "train", NULL, &error), &error);
+    assert_ok(open_at(path, FSH_KIND_CLASSES, &data, &error), &error);
     assert_ok(class_weights_make(&weights, "balanced", &data, &error), &error);
     assert_memory_equal(weights, ((const float[]){0.875F, 0.875F, 0.875F, 1.75F}), 4 * sizeof *weights);
     free(weights);
@@ -236,7 +240,7 @@ TEST_IN_FOLDER(test_weights_are_read_by_name_or_place, folder)
     TrainingData data;
     FshError error = {0};
     dataset_make(path, &seven);
-    assert_ok(training_data_open(&data, path, FSH_KIND_CLASSES, "train", NULL, &error), &error);
+    assert_ok(open_at(path, FSH_KIND_CLASSES, &data, &error), &error);
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         float *weights = NULL;
         test_file_write_text(file, files[i].text);

@@ -126,9 +126,10 @@ static FshStatus check_same_classes(const TrainingData *data, FshError *error)
         if (evaluation->class_counts[i] && !train->class_counts[i])
             return fsh_error_set(
                 error, FSH_ERR_MISMATCH,
-                "%s: split '%s' has images of class '%s', split '%s' has none; both need the same class "
-                "folders",
-                fsh_path(data->dataset), evaluation->name, manifest->class_names[i], train->name);
+                "%s: split '%s' has images of class '%s', split '%s' has none%s; both need the same class%s",
+                fsh_path(data->dataset), evaluation->name, manifest->class_names[i], train->name,
+                data->choice.made ? " that were chosen" : "",
+                data->choice.made ? "es: choose without it (and not class = NAME), or of both" : " folders");
     return FSH_OK;
 }
 
@@ -272,23 +273,34 @@ static void take_statistics(TrainingData *data)
 
 /* ---- life ---- */
 
-FshStatus training_data_open(TrainingData *data, const char *path, FshKind kind, const char *train_split,
-                             const char *evaluation_split, FshError *error)
+/* Finds the splits, and what is chosen of them. */
+static FshStatus open_splits(TrainingData *data, const TrainingDataSource *source, FshError *error)
 {
-    *data = (TrainingData){0};
-    FshStatus status = fsh_open(&data->dataset, path, error);
+    FshStatus status = FSH_OK;
+    if (source->train_split)
+        status = find_split(data->dataset, source->train_split, &data->train, error);
     if (!status)
-        status = check_kind(data->dataset, kind, train_split != NULL, error);
-    if (!status)
-        take_fields(data);
-    if (!status && train_split)
-        status = find_split(data->dataset, train_split, &data->train, error);
-    if (!status)
-        status = choose_evaluation(data, evaluation_split, error);
-    if (!status && !train_split && !data->evaluation)
+        status = choose_evaluation(data, source->evaluation_split, error);
+    if (!status && !source->train_split && !data->evaluation)
         status = fsh_error_set(
             error, FSH_ERR_NOT_FOUND,
-            "%s: has neither a split 'val' nor 'test' to evaluate; name one with --val-split", path);
+            "%s: has neither a split 'val' nor 'test' to evaluate; name one with --val-split", source->path);
+    if (!status && source->choice)
+        status = sample_choice_make(&data->choice, source->choice, source->seed, data->dataset, &data->train,
+                                    &data->evaluation, error);
+    return status;
+}
+
+FshStatus training_data_open(TrainingData *data, const TrainingDataSource *source, FshError *error)
+{
+    *data = (TrainingData){0};
+    FshStatus status = fsh_open(&data->dataset, source->path, error);
+    if (!status)
+        status = check_kind(data->dataset, source->kind, source->train_split != NULL, error);
+    if (!status)
+        status = open_splits(data, source, error);
+    if (!status)
+        take_fields(data);
     bool classes = data->kind == FSH_KIND_CLASSES;
     if (!status && classes && data->train)
         status = check_labels(data->train, error);

@@ -1,7 +1,7 @@
 /* training_data.h - a dataset as a network needs it: of the right kind, checked, and its images' sizes known.
  *
  *   TrainingData data;
- *   training_data_open(&data, "shards/", FSH_KIND_PAIRS, "train", NULL, &error);
+ *   training_data_open(&data, &(TrainingDataSource){.path = "shards/", .train_split = "train"}, &error);
  *   // data.train, data.evaluation; a pair's input is field data.input_field, its target data.target_field
  *   training_data_close(&data);
  *
@@ -12,9 +12,22 @@
 #define FSHARD_TRAINER_DATA_TRAINING_DATA_H
 
 #include "formats/fshard.h"
+#include "trainer/data/sample_choice.h"
+
+/* What is opened. */
+typedef struct TrainingDataSource {
+    const char *path; /* a dataset folder or its dataset.json; pairs also as others have written them: see
+                         fsh_open */
+    FshKind kind;     /* what the network takes; 0: whatever the dataset holds */
+    const char *train_split;      /* its name; NULL: none is opened */
+    const char *evaluation_split; /* its name; NULL: "val", else "test", else none */
+    const ChoiceOptions *choice;  /* of samples and classes; NULL: all */
+    uint64_t seed;                /* by which --limit draws */
+} TrainingDataSource;
 
 typedef struct TrainingData {
     FshDataset *dataset; /* owned */
+    SampleChoice choice; /* what has been chosen of it: splits and classes are what is left */
     FshKind kind;
     const FshSplit *train;      /* NULL where none was asked for */
     const FshSplit *evaluation; /* NULL: the dataset has none */
@@ -41,15 +54,11 @@ typedef struct TrainingData {
     uint32_t width_min, width_max, height_min, height_max;
 } TrainingData;
 
-/* Opens path (a dataset folder or its dataset.json; pairs also as others have written them: see fsh_open).
- * kind: what the network takes; 0: whatever the dataset holds. train_split: its name, or NULL to open none.
- * evaluation_split: its name; NULL: "val", else "test", else none.
- * FSH_ERR_NOT_FOUND: no such dataset or split. FSH_ERR_MISMATCH: the other kind, fewer than two classes (none
- * at all without train_split), a sample without a label or with one beyond the classes (named by shard,
- * record and key), an evaluation class that training has no sample of, fewer than two fields in pairs, an
- * empty split. On failure nothing is held. */
-FshStatus training_data_open(TrainingData *data, const char *path, FshKind kind, const char *train_split,
-                             const char *evaluation_split, FshError *error);
+/* Opens a dataset. FSH_ERR_NOT_FOUND: no such dataset or split. FSH_ERR_MISMATCH: the other kind, fewer than
+ * two classes (none at all without train_split), a sample without a label or with one beyond the classes
+ * (named by shard, record and key), an evaluation class that training has no sample of, fewer than two fields
+ * in pairs, an empty split. And what sample_choice_make fails with. On failure nothing is held. */
+FshStatus training_data_open(TrainingData *data, const TrainingDataSource *source, FshError *error);
 /* Takes over images that nobody has packed (image_source.h), their split as the one to evaluate: of
  * class_count classes (FSH_KIND_CLASSES), or inputs of pairs, with so many channels. Mean and deviation are
  * ImageNet's. */

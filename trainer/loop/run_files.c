@@ -210,11 +210,11 @@ static json_t *checkpoint_object(const RunFiles *files, const RunState *state)
     const RunShape shape = run_shape(files->session);
     json_t *run = run_state_object(state);
     char *names = class_names_text((const char *const *)data->class_names, (size_t)data->class_count);
-    json_t *object =
-        json_pack("{s:i, s:s, s:s, s:s, s:I, s:I, s:I, s:O, s:o}", "version", CHECKPOINT_VERSION, "model",
-                  files->session->plan.model->name, "dataset", fsh_manifest(data->dataset)->id, "class_names",
-                  names ? names : "", "ranks", (json_int_t)shape.ranks, "batch", (json_int_t)shape.batch,
-                  "steps", (json_int_t)shape.steps, "options", files->options, "run", run);
+    json_t *object = json_pack(
+        "{s:i, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:O, s:o}", "version", CHECKPOINT_VERSION, "model",
+        files->session->plan.model->name, "dataset", fsh_manifest(data->dataset)->id, "choice",
+        data->choice.digest, "class_names", names ? names : "", "ranks", (json_int_t)shape.ranks, "batch",
+        (json_int_t)shape.batch, "steps", (json_int_t)shape.steps, "options", files->options, "run", run);
     if (!names) { /* no memory */
         json_decref(object);
         object = NULL;

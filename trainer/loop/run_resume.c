@@ -273,6 +273,25 @@ static FshStatus check_options(const char *path, const Session *session, const T
     return status;
 }
 
+/* Checks that the run took the same samples of the dataset. Where it did not, the options tell why, or the
+ * files that they name. */
+static FshStatus check_choice(const char *path, const Session *session, const TrainOptions *options,
+                              const json_t *notes, FshError *error)
+{
+    const char *before =
+        json_string_value(json_object_get(notes, "choice")); /* missing in older checkpoints */
+    if (strcmp(before ? before : "", session->data.choice.digest) == 0)
+        return FSH_OK;
+    FshStatus status = check_options(path, session, options, notes, error);
+    return status
+               ? status
+               : fsh_error_set(error, FSH_ERR_MISMATCH,
+                               "%s: the run took other samples of %s: the files that --where and --classes "
+                               "name have changed since; give them as they were, or begin a new run with "
+                               "--weights",
+                               path, fsh_path(session->data.dataset));
+}
+
 /* Checks that the notes are of this run: its network, classes, dataset and options. */
 static FshStatus check_same_run(const char *path, const Session *session, const TrainOptions *options,
                                 const json_t *notes, FshError *error)
@@ -286,15 +305,17 @@ static FshStatus check_same_run(const char *path, const Session *session, const 
     if (!model || strcmp(model, session->plan.model->name) != 0)
         return fsh_error_set(error, FSH_ERR_MISMATCH, "%s: is of a run of %.64s, not of %s", path,
                              model ? model : "?", session->plan.model->name);
-    FshStatus status = classes ? session_check_classes(session, path, classes, error) : FSH_OK;
-    if (status)
-        return status;
     const FshManifest *manifest = fsh_manifest(session->data.dataset);
     /* Checkpoints of earlier versions have files_id, which covers no content. */
-    if (!dataset || (strcmp(dataset, manifest->id) != 0 && strcmp(dataset, manifest->files_id) != 0))
-        return fsh_error_set(error, FSH_ERR_MISMATCH, "%s: is of a run on another dataset than %s", path,
-                             fsh_path(session->data.dataset));
-    return check_options(path, session, options, notes, error);
+    const bool same_dataset =
+        dataset && (strcmp(dataset, manifest->id) == 0 || strcmp(dataset, manifest->files_id) == 0);
+    FshStatus status = same_dataset ? check_choice(path, session, options, notes, error) : FSH_OK;
+    if (!status && classes)
+        status = session_check_classes(session, path, classes, error);
+    if (!status && !same_dataset)
+        status = fsh_error_set(error, FSH_ERR_MISMATCH, "%s: is of a run on another dataset than %s", path,
+                               fsh_path(session->data.dataset));
+    return status ? status : check_options(path, session, options, notes, error);
 }
 
 FshStatus run_resume(const char *path, Session *session, const TrainOptions *options, RunState *state,

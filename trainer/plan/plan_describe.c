@@ -119,6 +119,44 @@ void plan_describe_batch(const TrainPlan *plan, void (*print)(void *context, con
     tell(&teller, &line);
 }
 
+/* Tells what was chosen of the dataset. */
+static void tell_choice(const Teller *teller, const TrainPlan *plan, const TrainingData *data)
+{
+    const SampleChoice *choice = &data->choice;
+    Line line = {0};
+    if (!choice->made)
+        return;
+    say(&line, "chosen: ");
+    if (data->train)
+        say(&line, "%" PRIu64 " of %" PRIu64 " samples of %s", plan->train_count, choice->train_of,
+            data->train->info->name);
+    if (data->evaluation)
+        say(&line, "%s%" PRIu64 " of %" PRIu64 " samples of %s", data->train ? ", " : "",
+            plan->evaluation_count, choice->evaluation_of, data->evaluation->info->name);
+    if (choice->class_count < choice->class_of)
+        say(&line, ", %zu of %zu classes", choice->class_count, choice->class_of);
+    say(&line, ", in %.2f s; digest %s", choice->seconds, choice->digest);
+    tell(teller, &line);
+    if (choice->left_out[0]) {
+        say(&line,
+            "chosen: no sample of %s, which the network does not have (--classes FILE says which it has)",
+            choice->left_out);
+        tell(teller, &line);
+    }
+    if (choice->empty[0]) {
+        say(&line, "chosen: no sample to train on of %s, which the network has all the same", choice->empty);
+        tell(teller, &line);
+    }
+    if (choice->unread) {
+        say(&line, "chosen: %" PRIu64 " records tell no key, and are left out; see fverify", choice->unread);
+        tell(teller, &line);
+    }
+    if (choice->unmet[0]) {
+        say(&line, "chosen: %s", choice->unmet);
+        tell(teller, &line);
+    }
+}
+
 static void say_colours(Line *line, const TrainPlan *plan)
 {
     const Augmentation *train = &plan->train_augmentation;
@@ -345,6 +383,7 @@ void plan_describe(const TrainPlan *plan, const TrainingData *data,
     recipe_describe(plan, print, context);
     tell_dataset(&teller, plan, data);
     tell_splits(&teller, plan, data);
+    tell_choice(&teller, plan, data);
     if (data->train)
         plan_describe_batch(plan, print, context);
     if (data->train)

@@ -155,6 +155,7 @@ void train_options_rows(TrainOptions *o, Option *rows)
     Option *at = rows;
     at = take(at, start_rows(o, at), 0);
     at = take(at, data_options_rows(&o->data, at), USE_ANY);
+    at = take(at, choice_rows(&o->choice, at), USE_ANY);
     at = take(at, network_rows(o, at), USE_ANY);
     at = take(at, inference_options_rows(&o->inference, at), USE_ANY);
     at = take(at, compute_options_rows(&o->compute, at), USE_ANY);
@@ -199,6 +200,16 @@ const char *train_option_name(const TrainOptions *options, const void *field)
     while (place_of(&copy, row->value) != place_of(options, field))
         row++;
     return row->name;
+}
+
+TrainingDataSource train_options_source(const TrainOptions *options, FshKind kind)
+{
+    return (TrainingDataSource){.path = options->shards,
+                                .kind = kind,
+                                .train_split = options->data.train_split,
+                                .evaluation_split = options->data.val_split,
+                                .choice = &options->choice,
+                                .seed = (uint64_t)options->training.seed};
 }
 
 OptionTable train_options_table(const Option *rows)

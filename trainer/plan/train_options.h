@@ -9,7 +9,9 @@
 #include "trainer/checkpoint/checkpoint_options.h"
 #include "trainer/data/augment.h"
 #include "trainer/data/mixing.h"
+#include "trainer/data/sample_choice.h"
 #include "trainer/data/sampler.h"
+#include "trainer/data/training_data.h"
 #include "trainer/models/models.h"
 #include "trainer/plan/batch_choice.h"
 #include "trainer/plan/inference_options.h"
@@ -25,7 +27,7 @@
 #include "trainer/ranks/rank_place.h"
 #include "trainer/report/report_options.h"
 
-enum { TRAIN_OPTION_ROWS = 224, TRAIN_OPTIONS_BYTES = 2048 };
+enum { TRAIN_OPTION_ROWS = 224, TRAIN_OPTIONS_BYTES = 4096 };
 
 /* Ordered by theme: there is only one, so its padding does not matter. A part has its rows and its defaults
  * where it is read. */
@@ -51,6 +53,7 @@ typedef struct TrainOptions {
     const char *recipe;          /* recipe.h */
     bool print_config, list_recipes, force, list_models;
     DataOptions data;
+    ChoiceOptions choice;
 
     const char *model;   /* NULL: resnet18, or unet for pairs */
     const char *weights; /* NULL: drawn from the seed */
@@ -78,6 +81,8 @@ typedef struct TrainOptions {
     bool typed[TRAIN_OPTIONS_BYTES]; /* the same, on the command line; see train_typed */
 } TrainOptions;
 
+_Static_assert(offsetof(TrainOptions, given) <= TRAIN_OPTIONS_BYTES, "every option has its place in given");
+
 /* Returns the defaults. */
 TrainOptions train_options_default(void);
 
@@ -92,6 +97,10 @@ bool train_given(const TrainOptions *options, const void *field);
 bool train_typed(const TrainOptions *options, const void *field);
 /* Returns the name of the option whose value is *field, a member of *options. For messages. */
 const char *train_option_name(const TrainOptions *options, const void *field);
+
+/* Returns the dataset that the options name, for a network that takes this kind (0: any), with a split to
+ * train on. */
+TrainingDataSource train_options_source(const TrainOptions *options, FshKind kind);
 
 /* Returns the whole table, which points to rows. A program that takes --recipe sets its find_preset. */
 OptionTable train_options_table(const Option *rows);

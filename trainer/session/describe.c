@@ -63,6 +63,17 @@ static json_t *view_json(const Augmentation *view)
     return object;
 }
 
+/* Returns what was chosen of the samples, whose number now stands beside it. */
+static json_t *choice_json(const SampleChoice *choice)
+{
+    json_t *object = json_pack("{s:s, s:I, s:I, s:I}", "digest", choice->digest, "train_samples_of",
+                               (json_int_t)choice->train_of, "val_samples_of",
+                               (json_int_t)choice->evaluation_of, "classes_of", (json_int_t)choice->class_of);
+    if (choice->evaluation_digest[0])
+        (void)json_object_set_new(object, "val_digest", json_string(choice->evaluation_digest));
+    return object;
+}
+
 /* Returns what was chosen where the options left it open, and the facts of the dataset. */
 static json_t *plan_json(const Session *session)
 {
@@ -100,6 +111,8 @@ static json_t *plan_json(const Session *session)
         (void)json_object_set_new(object, "total_batch_size",
                                   json_integer((json_int_t)plan_total_batch(plan)));
     }
+    if (session->data.choice.made)
+        (void)json_object_set_new(object, "choice", choice_json(&session->data.choice));
     if (session->data.evaluation)
         (void)json_object_set_new(object, "val_split", json_string(session->data.evaluation->info->name));
     return object;
@@ -359,8 +372,8 @@ static FshStatus listed_dataset(const TrainOptions *options, ListedSize *size, F
     TrainingData data;
     TrainPlan plan;
     const Model *model = NULL;
-    FshStatus status = training_data_open(&data, options->shards, 0, options->data.train_split,
-                                          options->data.val_split, error);
+    const TrainingDataSource source = train_options_source(options, 0);
+    FshStatus status = training_data_open(&data, &source, error);
     if (status)
         return status;
     status = plan_model(options, data.kind, &model, error);

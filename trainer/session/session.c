@@ -232,10 +232,11 @@ static FshStatus open_dataset(Session *session, const TrainOptions *options, Ses
     const WeightsOrigin *origin = &session->origin;
     FshKind kind = 0;
     FshStatus status = wanted_kind(options, evaluates ? origin->model : NULL, &kind, error);
+    TrainingDataSource source = train_options_source(options, kind);
+    if (evaluates)
+        source.train_split = NULL;
     if (!status)
-        status =
-            training_data_open(&session->data, options->shards, kind,
-                               evaluates ? NULL : options->data.train_split, options->data.val_split, error);
+        status = training_data_open(&session->data, &source, error);
     if (!status)
         status = check_output_outside(session->data.dataset, options, error);
     if (status)
@@ -434,7 +435,8 @@ void session_describe(Session *session)
     console_line(&session->console, "ftrain (fshard) %s", FSHARD_VERSION);
     if (!session->data.inputs_alone) /* for images without a dataset --predict prints the rest */
         plan_describe(plan, &session->data, print_plan_line, &session->console);
-    if (plan->rank == 0 && session->data.train && session->data.train == session->data.evaluation)
+    if (plan->rank == 0 && session->data.train && session->data.evaluation &&
+        strcmp(session->data.train->info->name, session->data.evaluation->info->name) == 0)
         console_warning(&session->console,
                         "split '%s' is trained on and evaluated: the results say nothing of other images "
                         "(--train-split, --val-split)",

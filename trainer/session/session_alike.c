@@ -24,9 +24,10 @@ FshStatus session_check_alike(const Session *session, FshError *error)
 {
     const TrainPlan *plan = &session->plan;
     json_t *facts = json_pack(
-        "{s:s, s:o, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "version of ftrain", FSHARD_VERSION,
-        "dataset", dataset_fact(&session->data), "network", plan->model->name, "device",
-        train_device_name(plan->device), "precision", plan_amp_name(plan->recipe.compute_type),
+        "{s:s, s:o, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "version of ftrain", FSHARD_VERSION,
+        "dataset", dataset_fact(&session->data), "choice of samples",
+        session->data.choice.made ? session->data.choice.digest : "all", "network", plan->model->name,
+        "device", train_device_name(plan->device), "precision", plan_amp_name(plan->recipe.compute_type),
         "set of fusions", (json_int_t)plan->recipe.fusions, "number of training samples",
         (json_int_t)plan->train_count, "number of samples to evaluate", (json_int_t)plan->evaluation_count,
         "batch size", (json_int_t)plan->train_spec.batch, "batch size of evaluation",

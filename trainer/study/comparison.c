@@ -98,10 +98,15 @@ double comparison_measure(const StudyRun *run, Measure measure)
     return values[measure];
 }
 
+static bool is_same_text(const char *a, const char *b)
+{
+    return strcmp(a ? a : "", b ? b : "") == 0;
+}
+
 static bool same_group(const StudyRun *a, const StudyRun *b)
 {
-    const char *x = a->dataset ? a->dataset : "", *y = b->dataset ? b->dataset : "";
-    return a->seed != b->seed && strcmp(x, y) == 0 && json_equal(a->options, b->options);
+    return a->seed != b->seed && is_same_text(a->dataset, b->dataset) && is_same_text(a->choice, b->choice) &&
+           json_equal(a->options, b->options);
 }
 
 /* Returns the group to which the run belongs; NULL: none yet. A run with a seed that the group has already is
@@ -217,7 +222,8 @@ static FshStatus find_differing(Comparison *comparison, FshError *error)
         const StudyRun *run = &comparison->runs[i], *first = comparison->runs;
         comparison->mixed_tasks = comparison->mixed_tasks || run->pairs != first->pairs;
         comparison->mixed_data = comparison->mixed_data || !run->dataset || !first->dataset ||
-                                 strcmp(run->dataset, first->dataset) != 0;
+                                 strcmp(run->dataset, first->dataset) != 0 ||
+                                 !is_same_text(run->choice, first->choice);
     }
     return failed ? fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for a comparison") : FSH_OK;
 }

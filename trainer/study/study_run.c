@@ -56,7 +56,8 @@ static FshStatus take_options(StudyRun *run, FshError *error)
         return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", run->folder);
     json_object_foreach((json_t *)chosen, name, value)
     {
-        const bool asked = json_object_get(run->options, name) != NULL;
+        const bool counts = strcmp(name, "classes") == 0; /* the network's; the option is a file of them */
+        const bool asked = !counts && json_object_get(run->options, name) != NULL;
         if ((asked || strcmp(name, "ranks") == 0) && json_object_set(run->options, name, value))
             return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", run->folder);
     }
@@ -65,6 +66,7 @@ static FshStatus take_options(StudyRun *run, FshError *error)
                                json_integer_value(json_object_get(run->options, "val_every")) > 0;
     run->planned = by_iterations ? 0 : (uint64_t)json_integer_value(json_object_get(run->options, "epochs"));
     run->dataset = json_string_value(json_object_get(chosen, "dataset_id"));
+    run->choice = json_string_value(json_object_get(json_object_get(chosen, "choice"), "val_digest"));
     return complete_options(run->options)
                ? fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", run->folder)
                : FSH_OK;

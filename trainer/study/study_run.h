@@ -26,6 +26,7 @@ typedef struct StudyRun {
     json_t *options;         /* that decide a run, with what was chosen for them, without the seed */
     int64_t seed;
     const char *dataset; /* the dataset's id; points into arguments */
+    const char *choice;  /* digest of what it was evaluated on; NULL: a whole split; points into arguments */
     RunHistory history;
     bool pairs; /* of images, not classes: PSNR */
     /* planned: 0 for a run that counts iterations, whose epochs are the stretches between evaluations */
