@@ -25,10 +25,11 @@ static Graph *counted_graph(const LossCase *c)
 
 /* ---- inputs ---- */
 
-enum { X, BESIDE_X, LABELS, LABELS_MIXED, SHARES, WEIGHTS, DY, INPUT_COUNT };
+enum { X, BESIDE_X, LABELS, LABELS_MIXED, SHARES, WEIGHTS, POSITIVES, DY, INPUT_COUNT };
 static const char *const input_names[][INPUT_COUNT] = {
-    {"x", "target", NULL, NULL, "valid", NULL, "dy"},
-    {"x", NULL, "labels", "labels_mixed", "mix", "weights", "dy"}};
+    {"x", "target", NULL, NULL, "valid", NULL, NULL, "dy"},
+    {"x", NULL, "labels", "labels_mixed", "mix", "weights", NULL, "dy"},
+    {"x", "targets", NULL, NULL, "valid", "weights", "positive_weights", "dy"}};
 
 typedef struct Inputs {
     void *values[INPUT_COUNT];
@@ -60,22 +61,27 @@ static Inputs draw_inputs(const LossCase *c)
     float *shares = inputs.values[SHARES] = draw_floats(&random, samples, 1);
     float *dy = inputs.values[DY] = draw_floats(&random, 1, 1);
     float *weights = inputs.values[WEIGHTS] = draw_floats(&random, classes, 1);
+    float *positives = inputs.values[POSITIVES] = draw_floats(&random, classes, 1);
     int64_t *labels = inputs.values[LABELS] = malloc(samples * sizeof *labels);
     int64_t *others = inputs.values[LABELS_MIXED] = malloc(samples * sizeof *others);
     assert_true(labels && others);
     *dy = 0.75F;
     for (uint32_t k = 0; k < classes; k++) /* one class may count nothing */
         weights[k] = k % 5 == 3 ? 0 : 0.1F + fabsf(weights[k]);
+    for (uint32_t k = 0; k < classes; k++)
+        positives[k] = 0.1F + fabsf(positives[k]);
     for (size_t n = 0; n < samples; n++) {
         const bool left_out = n % 5 == 4, whole = n % 3 == 2;
         labels[n] = left_out ? -1 : (int64_t)random_below(&random, classes);
         others[n] = whole ? -1 : (int64_t)random_below(&random, classes);
         shares[n] = whole ? 1 : random_uniform(&random);
-        if (c->rank == 4)
+        if (c->rank == 4 || c->rows)
             shares[n] = left_out ? 0 : 1;
     }
-    for (size_t i = 0; c->rank == 4 && i < count; i++) {
-        if (c->beside && i / (count / samples) % 5 == 4)
+    for (size_t i = 0; (c->rank == 4 || c->rows) && i < count; i++) {
+        if (c->rows && c->kind == LOSS_BCE)
+            target[i] = fminf(fabsf(target[i]), 1);
+        if ((c->beside || c->rows) && i / (count / samples) % 5 == 4)
             x[i] = NAN;
         else if (i % 7 == 6)
             x[i] = target[i];
@@ -92,9 +98,10 @@ static void free_inputs(Inputs *inputs)
 static FshStatus write_inputs(const Side *side, const Graph *graph, const Inputs *inputs, FshError *error)
 {
     const int rank = graph_tensor(graph, graph_find(graph, "x"))->rank;
+    const int kind = rank == 4 ? 0 : graph_find(graph, "targets") == TENSOR_NONE ? 1 : 2;
     FshStatus status = FSH_OK;
     for (int i = 0; i < INPUT_COUNT && !status; i++) {
-        const char *name = input_names[rank == 2][i];
+        const char *name = input_names[kind][i];
         const TensorId id = name ? graph_find(graph, name) : TENSOR_NONE;
         if (id == TENSOR_NONE)
             continue;
@@ -157,7 +164,7 @@ static void compare_kept(const char *what, const float *ours, const float *their
 
 static void compare_loss(const LossCase *c)
 {
-    const char *const kept[] = {"y", c->rank == 2 ? "probabilities" : "error", "dx"};
+    const char *const kept[] = {"y", "dx", c->rank == 2 ? "probabilities" : "error"};
     char what[160];
     size_t count;
     Graph *graph = counted_graph(c);
@@ -165,12 +172,13 @@ static void compare_loss(const LossCase *c)
     Side sides[] = {side_of(backends[CUDA], graph), side_of(backends[CPU], graph)};
     for (int i = 0; i < 2; i++)
         run_poisoned(&sides[i], graph, &inputs);
-    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
+    for (size_t i = 0; i < (c->rows ? 2 : 3); i++) {
         float *ours = read_kept(&sides[0], graph, kept[i], &count);
         float *theirs = read_kept(&sides[1], graph, kept[i], &count);
-        (void)snprintf(what, sizeof what, "%s, %d x %d, rank %d%s%s, smoothing %g: %s", loss_names[c->kind],
-                       (int)c->shape[0], (int)c->shape[1], c->rank, c->beside ? ", mixed or weighted" : "",
-                       c->weighted ? ", weights of classes" : "", (double)c->smoothing, kept[i]);
+        (void)snprintf(what, sizeof what, "%s%s, %d x %d, rank %d%s%s, smoothing %g: %s", loss_names[c->kind],
+                       c->rows ? " of rows" : "", (int)c->shape[0], (int)c->shape[1], c->rank,
+                       c->beside ? ", mixed or weighted" : "", c->weighted ? ", weights of classes" : "",
+                       (double)c->smoothing, kept[i]);
         compare_kept(what, ours, theirs, count);
         /* and again: what the blocks count themselves in is as it was, and the order of sums, too */
         run_poisoned(&sides[0], graph, &inputs);
@@ -316,6 +324,29 @@ CUDA_TEST(test_labels_of_no_class_are_refused)
         }
 }
 
+/* ---- rows of targets ---- */
+
+CUDA_TEST(test_losses_of_rows_of_targets_agree)
+{
+    static const LossKind kinds[] = {LOSS_BCE, LOSS_MSE, LOSS_L1, LOSS_HUBER};
+    static const int64_t shapes[][2] = {{1, 1}, {7, 2}, {33, 10}, {300, 31}, {64, 255}, {5, 256}, {70, 1000}};
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+        for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+            for (int weighted = 0; weighted < 2; weighted++)
+                for (int other = 0; other < 2; other++) {
+                    const bool binary = kinds[k] == LOSS_BCE;
+                    compare_loss(&(LossCase){.kind = kinds[k],
+                                             .rank = 2,
+                                             .rows = true,
+                                             .shape = {shapes[i][0], shapes[i][1]},
+                                             .weighted = weighted,
+                                             .positive = binary && other,
+                                             .smoothing = binary && weighted ? 0.1F : 0,
+                                             .binarizes = binary && weighted && other,
+                                             .sums = other});
+                }
+}
+
 /* ---- images ---- */
 
 /* Of one value; of images whose values are a multiple of four, and not; cut into several pieces, with a
@@ -324,7 +355,7 @@ CUDA_TEST(test_losses_of_images_agree)
 {
     static const int64_t shapes[][4] = {
         {1, 1, 1, 1}, {2, 5, 7, 3}, {6, 16, 16, 4}, {5, 40, 35, 3}, {17, 64, 66, 3}};
-    for (int kind = LOSS_L1; kind < LOSS_KIND_COUNT; kind++)
+    for (int kind = LOSS_L1; kind <= LOSS_PSNR; kind++)
         for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
             for (int weighted = 0; weighted < 2; weighted++) {
                 LossCase c = {.kind = (LossKind)kind, .rank = 4, .beside = weighted};

@@ -26,6 +26,19 @@ static TensorId class_loss(Graph *graph, const LossCase *c, TensorId x)
     return y;
 }
 
+static TensorId target_loss(Graph *graph, const LossCase *c, TensorId x)
+{
+    const int64_t *columns = &c->shape[1];
+    const RowTargetsOf targets = {
+        .targets = graph_input(graph, "targets", DATA_F32, 2, c->shape),
+        .valid = graph_input(graph, "valid", DATA_F32, 1, c->shape),
+        .weights = c->weighted ? graph_input(graph, "weights", DATA_F32, 1, columns) : TENSOR_NONE,
+        .positive_weights =
+            c->positive ? graph_input(graph, "positive_weights", DATA_F32, 1, columns) : TENSOR_NONE,
+        .loss = {c->kind, c->smoothing, c->threshold, c->binarizes, c->sums}};
+    return graph_target_loss(graph, x, &targets);
+}
+
 static TensorId pixel_loss(Graph *graph, const LossCase *c, TensorId x)
 {
     const TensorId target = graph_input(graph, "target", DATA_F32, c->rank, c->shape);
@@ -40,7 +53,9 @@ Graph *loss_graph(const LossCase *c)
     FshError error = {0};
     Graph *graph = graph_new();
     const TensorId x = input_with_gradient(graph, "x", c->rank, c->shape),
-                   y = c->rank == 2 ? class_loss(graph, c, x) : pixel_loss(graph, c, x);
+                   y = c->rows        ? target_loss(graph, c, x)
+                       : c->rank == 2 ? class_loss(graph, c, x)
+                                      : pixel_loss(graph, c, x);
     graph_keep(graph, y, "y");
     const size_t forward_count = graph_node_count(graph);
     graph_contribute_gradient(graph, y, input_with_gradient(graph, "dy", 1, (int64_t[]){1}));

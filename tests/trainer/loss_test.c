@@ -120,7 +120,8 @@ static void write_specs(const Loss *loss, json_t *specs, const char *const *name
 
 static double case_error(json_t *c)
 {
-    static const char *const of_classes[] = {"x", "dy"}, *const of_images[] = {"x", "target", "dy"};
+    static const char *const names[][3] = {{"x", "dy"}, {"x", "target", "dy"}, {"x", "targets", "dy"}};
+    enum { OF_CLASSES, OF_IMAGES, OF_ROWS };
     const LossKind kind = kind_of(golden_text(c, "loss"));
     json_t *inputs = json_object_get(c, "inputs"), *summary;
     FshError error = {0};
@@ -131,6 +132,8 @@ static double case_error(json_t *c)
                      .beside = json_object_get(c, "mix") || json_object_get(c, "valid"),
                      .weighted = weights != NULL};
     const int rank = made.rank = golden_shape(json_array_get(inputs, 0), made.shape);
+    made.rows = rank == 2 && json_array_size(inputs) == 3;
+    made.positive = json_object_get(c, "positive_weights") != NULL;
     made.smoothing = rank == 2 ? (float)golden_real(c, "smoothing") : 0;
     const json_t *threshold = json_object_get(c, "threshold");
     made.binarizes = threshold != NULL;
@@ -139,7 +142,13 @@ static double case_error(json_t *c)
     Loss loss = loss_of(&made);
     if (weights)
         write_spec(&loss, weights, "weights");
-    write_specs(&loss, inputs, rank == 2 ? of_classes : of_images, rank == 2 ? 2 : 3);
+    if (made.positive)
+        write_spec(&loss, json_object_get(c, "positive_weights"), "positive_weights");
+    write_specs(&loss, inputs,
+                names[made.rows   ? OF_ROWS
+                      : rank == 2 ? OF_CLASSES
+                                  : OF_IMAGES],
+                rank == 2 && !made.rows ? 2 : 3);
     write_integers(&loss, "labels", json_object_get(c, "labels"));
     write_integers(&loss, "labels_mixed", json_object_get(c, "labels_mixed"));
     write_reals(&loss, "mix", json_object_get(c, "mix"));
@@ -159,9 +168,10 @@ static double case_error(json_t *c)
     return worst;
 }
 
-TEST(test_losses_agree_with_pytorch)
+/* Compares all cases of a file, `least` of them or more. */
+static void compare_cases(const char *name, size_t least)
 {
-    json_t *document = golden_load("losses.json"), *c;
+    json_t *document = golden_load(name), *c;
     double worst = 0;
     size_t i;
     json_array_foreach(json_object_get(document, "cases"), i, c)
@@ -170,10 +180,20 @@ TEST(test_losses_agree_with_pytorch)
         print_message("  %-50s %.1e\n", golden_text(c, "name"), relative);
         worst = fmax(worst, relative);
     }
-    assert_true(i >= 41);
+    assert_true(i >= least);
     json_decref(document);
     if (!(worst < TOLERANCE))
         fail_msg("worst relative error %.2e, allowed %.0e", worst, TOLERANCE);
+}
+
+TEST(test_losses_agree_with_pytorch)
+{
+    compare_cases("losses.json", 41);
+}
+
+TEST(test_losses_of_rows_of_targets_agree_with_pytorch)
+{
+    compare_cases("target_losses.json", 21);
 }
 
 /* ---- what is left out ---- */
@@ -224,6 +244,36 @@ TEST(test_samples_left_out_may_hold_anything)
         float *y = read_kept(&loss, "y", 1), *dx = read_kept(&loss, "dx", 4);
         assert_true(isfinite(*y) && dx[0] > 0 && dx[1] < 0);
         assert_true(dx[2] == 0 && dx[3] == 0);
+        free(y);
+        free(dx);
+        loss_free(&loss);
+    }
+}
+
+TEST(test_rows_left_out_may_hold_anything)
+{
+    static const LossKind kinds[] = {LOSS_BCE, LOSS_MSE, LOSS_L1, LOSS_HUBER};
+    const float x[4] = {0.5F, -0.5F, NAN, NAN}, targets[4] = {0, 1, NAN, 0}, valid[2] = {1, 0},
+                none[2] = {0, 0};
+    const float dy = 1;
+    FshError error = {0};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        Loss loss = loss_of(&(LossCase){.kind = kinds[i], .rank = 2, .rows = true, .shape = {2, 2}});
+        write_input(&loss, "x", x, sizeof x);
+        write_input(&loss, "targets", targets, sizeof targets);
+        write_input(&loss, "valid", valid, sizeof valid);
+        write_input(&loss, "dy", &dy, sizeof dy);
+        check(run(&loss, &error), &error);
+        float *y = read_kept(&loss, "y", 1), *dx = read_kept(&loss, "dx", 4);
+        assert_true(isfinite(*y) && dx[0] > 0 && dx[1] < 0);
+        assert_true(dx[2] == 0 && dx[3] == 0);
+        free(y);
+        free(dx);
+        write_input(&loss, "valid", none, sizeof none); /* a whole batch of padding */
+        check(run(&loss, &error), &error);
+        y = read_kept(&loss, "y", 1);
+        dx = read_kept(&loss, "dx", 4);
+        assert_true(*y == 0 && dx[0] == 0);
         free(y);
         free(dx);
         loss_free(&loss);
@@ -303,6 +353,28 @@ TEST(test_shapes_that_do_not_fit_are_refused)
     graph_pixel_loss(graph, x, x, TENSOR_NONE, LOSS_BCE);
     assert_int_equal(graph_check(graph, &error), FSH_ERR_USAGE);
     assert_string_equal(error.message, "x: bce is no loss of images");
+    graph_free(&graph);
+    graph = graph_new();
+    x = graph_input(graph, "x", DATA_F32, 2, (int64_t[]){2, 4});
+    RowTargetsOf rows = {.targets = graph_input(graph, "t", DATA_F32, 2, (int64_t[]){2, 3}),
+                         .valid = graph_input(graph, "v", DATA_F32, 1, (int64_t[]){2}),
+                         .weights = TENSOR_NONE,
+                         .positive_weights = TENSOR_NONE,
+                         .loss.kind = LOSS_BCE};
+    graph_target_loss(graph, x, &rows);
+    assert_int_equal(graph_check(graph, &error), FSH_ERR_MISMATCH);
+    assert_string_equal(error.message,
+                        "x: bce needs f32 targets [N, K] like the outputs, and valid [N], not f32 "
+                        "[2 x 4] and f32 [2 x 3]");
+    graph_free(&graph);
+    graph = graph_new();
+    x = graph_input(graph, "x", DATA_F32, 2, (int64_t[]){2, 4});
+    rows.loss.kind = LOSS_PSNR;
+    rows.targets = x;
+    rows.valid = graph_input(graph, "v", DATA_F32, 1, (int64_t[]){2});
+    graph_target_loss(graph, x, &rows);
+    assert_int_equal(graph_check(graph, &error), FSH_ERR_USAGE);
+    assert_string_equal(error.message, "x: psnr is no loss of rows of targets");
     graph_free(&graph);
     graph = graph_new();
     x = graph_input(graph, "x", DATA_F32, 2, (int64_t[]){2, 4});

@@ -323,6 +323,8 @@ TEST(test_every_op_has_a_row)
                                     OP_SOFTMAX_CROSS_ENTROPY_BACKWARD,
                                     OP_BINARY_CROSS_ENTROPY,
                                     OP_BINARY_CROSS_ENTROPY_BACKWARD,
+                                    OP_TARGET_LOSS,
+                                    OP_TARGET_LOSS_BACKWARD,
                                     OP_PIXEL_LOSS,
                                     OP_PIXEL_LOSS_BACKWARD,
                                     OP_UPDATE};

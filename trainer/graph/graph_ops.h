@@ -99,6 +99,9 @@ typedef enum OpKind {
                                           -> dlogits */
     OP_BINARY_CROSS_ENTROPY,           /* as OP_SOFTMAX_CROSS_ENTROPY; probabilities are the sigmoids */
     OP_BINARY_CROSS_ENTROPY_BACKWARD,  /* as OP_SOFTMAX_CROSS_ENTROPY_BACKWARD */
+    /* (x [N, K], targets [N, K], valid [N], weights [K]?, positive_weights [K]?) -> loss [1] */
+    OP_TARGET_LOSS,
+    OP_TARGET_LOSS_BACKWARD, /* (dloss, x, targets, valid, weights?, positive_weights?) -> dx */
     OP_PIXEL_LOSS,          /* (prediction, target [N, H, W, C], valid [N]?) -> loss [1], squared error [N] */
     OP_PIXEL_LOSS_BACKWARD, /* (dloss, prediction, target, squared error, valid?) -> dprediction */
     /* (learning_rate, step, micro?, scale?, tracker?, loss?, momentum?, perturbed?) -> gradient_norm,
@@ -185,6 +188,21 @@ enum {
     CLASS_LOSS_BACK_MIX,
     CLASS_LOSS_BACK_WEIGHTS
 };
+enum {
+    TARGET_LOSS_X,
+    TARGET_LOSS_TARGETS,
+    TARGET_LOSS_VALID,
+    TARGET_LOSS_WEIGHTS,
+    TARGET_LOSS_POSITIVE_WEIGHTS
+};
+enum {
+    TARGET_LOSS_BACK_DLOSS,
+    TARGET_LOSS_BACK_X,
+    TARGET_LOSS_BACK_TARGETS,
+    TARGET_LOSS_BACK_VALID,
+    TARGET_LOSS_BACK_WEIGHTS,
+    TARGET_LOSS_BACK_POSITIVE_WEIGHTS
+};
 enum { PIXEL_LOSS_PREDICTION, PIXEL_LOSS_TARGET, PIXEL_LOSS_VALID };
 enum { PIXEL_LOSS_LOSS, PIXEL_LOSS_ERRORS };
 enum {
@@ -242,9 +260,18 @@ typedef enum LossKind {
     LOSS_CHARBONNIER,
     LOSS_MSE,
     LOSS_PSNR,
+    LOSS_HUBER, /* of numbers: see graph_target_loss */
     LOSS_KIND_COUNT
 } LossKind;
-extern const char *const loss_names[]; /* "cross-entropy", "bce", "l1", "charbonnier", "mse", "psnr", NULL */
+extern const char
+    *const loss_names[]; /* "cross-entropy", "bce", "l1", "charbonnier", "mse", "psnr", "huber", NULL
+                                        */
+/* A loss of rows of targets: see graph_target_loss. */
+typedef struct TargetLoss {
+    LossKind kind;
+    float smoothing, threshold; /* LOSS_BCE */
+    bool binarizes, sums;       /* sums: over the columns; else their mean */
+} TargetLoss;
 
 typedef struct Node {
     OpKind op;
@@ -302,6 +329,7 @@ typedef struct Node {
             float smoothing, threshold;
             bool binarizes, sums;
         } loss;
+        TargetLoss target_loss;
         struct {
             LossKind kind;
         } pixel_loss;
@@ -410,6 +438,22 @@ typedef struct ClassTargetsOf {
  * weights target log softmax(logits), divided by the sum of the samples' weights, which are those of their
  * labels in their shares; binary cross-entropy multiplies each class by its weight, and stays a mean. */
 TensorId graph_class_loss(Graph *graph, LossKind kind, TensorId logits, const ClassTargetsOf *targets);
+/* The operands of graph_target_loss. */
+typedef struct RowTargetsOf {
+    TensorId targets;          /* [N, K] f32 */
+    TensorId valid;            /* [N] f32: 1, or 0: the sample does not count */
+    TensorId weights;          /* [K] f32 >= 0, or TENSOR_NONE: 1 */
+    TensorId positive_weights; /* LOSS_BCE: the same */
+    TargetLoss loss;
+} RowTargetsOf;
+/* Returns the mean [1] over samples that count and columns of a loss of x [N, K] f32 beside its targets, each
+ * column times its weight: of several labels, or of numbers.
+ *
+ *   LOSS_BCE   -(p t log s(x) + (1 - t) log(1 - s(x))), s the sigmoid, p the positive weight, as PyTorch's
+ *              BCEWithLogitsLoss; t is target (1 - smoothing) + smoothing / 2, as Keras has it for several labels,
+ *              and then, where it binarizes, 1 above the threshold and else 0
+ *   LOSS_MSE d^2;  LOSS_L1 |d|;  LOSS_HUBER d^2 / 2 up to |d| = 1, from there |d| - 1 / 2;  d = x - target */
+TensorId graph_target_loss(Graph *graph, TensorId x, const RowTargetsOf *targets);
 /* Returns the mean [1] over images [N, H, W, C] f32, each weighted by valid [N] f32 (TENSOR_NONE: 1; 0 leaves
  * a padded image out), of a loss of d = prediction - target:
  *

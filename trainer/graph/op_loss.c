@@ -1,6 +1,6 @@
 #include "trainer/graph/graph_internal.h"
 
-const char *const loss_names[] = {"cross-entropy", "bce", "l1", "charbonnier", "mse", "psnr", NULL};
+const char *const loss_names[] = {"cross-entropy", "bce", "l1", "charbonnier", "mse", "psnr", "huber", NULL};
 
 /* ---- classes ---- */
 
@@ -103,6 +103,78 @@ static void class_loss_differentiate(Graph *graph, const Node *node, TensorId ou
     graph_append_backward(graph, node, &backward, &node->inputs[0], 1);
 }
 
+/* ---- rows of targets ---- */
+
+/* Returns whether an input is f32 [K], as many as there are columns; true if there is none. */
+static bool is_of_columns(const Tensor *x, const Tensor *tensor)
+{
+    return !tensor || (tensor->rank == 1 && tensor->type == DATA_F32 && tensor->shape[0] == x->shape[1]);
+}
+
+TensorId graph_target_loss(Graph *graph, TensorId x, const RowTargetsOf *targets)
+{
+    const TargetLoss *loss = &targets->loss;
+    const bool is_binary = loss->kind == LOSS_BCE;
+    x = as_f32(graph, x);
+    const Tensor *output = graph_operand(graph, x), *wanted = graph_operand(graph, targets->targets),
+                 *valid = graph_operand(graph, targets->valid),
+                 *weights = optional_operand(graph, targets->weights),
+                 *positives = optional_operand(graph, targets->positive_weights);
+    char left[96], right[96];
+    if (!output || !wanted || !valid)
+        return TENSOR_NONE;
+    if (!is_binary && loss->kind != LOSS_MSE && loss->kind != LOSS_L1 && loss->kind != LOSS_HUBER)
+        return graph_fail(graph, FSH_ERR_USAGE, "%s: %s is no loss of rows of targets", output->name,
+                          loss->kind < LOSS_KIND_COUNT ? loss_names[loss->kind] : "?");
+    if (output->rank != 2 || output->type != DATA_F32 || wanted->rank != 2 || wanted->type != DATA_F32 ||
+        wanted->shape[0] != output->shape[0] || wanted->shape[1] != output->shape[1] ||
+        !is_beside(output, valid, DATA_F32))
+        return graph_fail(
+            graph, FSH_ERR_MISMATCH,
+            "%s: %s needs f32 targets [N, K] like the outputs, and valid [N], not %s [%s] and %s [%s]",
+            output->name, loss_names[loss->kind], data_type_name(output->type),
+            tensor_shape_text(output, left, sizeof left), data_type_name(wanted->type),
+            tensor_shape_text(wanted, right, sizeof right));
+    if (!is_of_columns(output, weights) || !is_of_columns(output, positives) || (positives && !is_binary))
+        return graph_fail(graph, FSH_ERR_MISMATCH,
+                          "%s: %s needs f32 weights [K] of the columns, and of positives for bce alone",
+                          output->name, loss_names[loss->kind]);
+    if (!(loss->smoothing >= 0 && loss->smoothing < 1) ||
+        (loss->binarizes && !(loss->threshold >= 0 && loss->threshold <= 1)))
+        return graph_fail(graph, FSH_ERR_USAGE, "%s: label smoothing %g or a threshold of %g is out of range",
+                          output->name, (double)loss->smoothing, (double)loss->threshold);
+    Node node = {.op = OP_TARGET_LOSS,
+                 .inputs = {[TARGET_LOSS_X] = x,
+                            [TARGET_LOSS_TARGETS] = targets->targets,
+                            [TARGET_LOSS_VALID] = targets->valid,
+                            [TARGET_LOSS_WEIGHTS] = targets->weights,
+                            [TARGET_LOSS_POSITIVE_WEIGHTS] = targets->positive_weights},
+                 .input_count = 5,
+                 .as.target_loss = *loss};
+    node_name_after(&node, output);
+    return graph_append(graph, &node);
+}
+
+static void target_loss_infer(Graph *graph, Node *node)
+{
+    graph_output(graph, node, 0, DATA_F32, 1, (int64_t[]){1});
+}
+
+static void target_loss_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
+{
+    Node backward = {
+        .op = OP_TARGET_LOSS_BACKWARD,
+        .inputs = {[TARGET_LOSS_BACK_DLOSS] = output_gradient,
+                   [TARGET_LOSS_BACK_X] = node->inputs[TARGET_LOSS_X],
+                   [TARGET_LOSS_BACK_TARGETS] = node->inputs[TARGET_LOSS_TARGETS],
+                   [TARGET_LOSS_BACK_VALID] = node->inputs[TARGET_LOSS_VALID],
+                   [TARGET_LOSS_BACK_WEIGHTS] = node->inputs[TARGET_LOSS_WEIGHTS],
+                   [TARGET_LOSS_BACK_POSITIVE_WEIGHTS] = node->inputs[TARGET_LOSS_POSITIVE_WEIGHTS]},
+        .input_count = 6,
+        .as.target_loss = node->as.target_loss};
+    graph_append_backward(graph, node, &backward, &node->inputs[0], 1);
+}
+
 /* ---- images ---- */
 
 TensorId graph_pixel_loss(Graph *graph, TensorId prediction, TensorId target, TensorId valid, LossKind kind)
@@ -115,7 +187,7 @@ TensorId graph_pixel_loss(Graph *graph, TensorId prediction, TensorId target, Te
     char left[96], right[96];
     if (!restored || !wanted || (valid != TENSOR_NONE && !weights))
         return TENSOR_NONE;
-    if (kind < LOSS_L1 || kind >= LOSS_KIND_COUNT)
+    if (kind < LOSS_L1 || kind > LOSS_PSNR)
         return graph_fail(graph, FSH_ERR_USAGE, "%s: %s is no loss of images", restored->name, name);
     if (!graph_image(graph, restored->name, name, prediction) ||
         !graph_image(graph, wanted->name, name, target))
@@ -182,6 +254,11 @@ const OpRow op_rows_loss[] = {
     {.op = OP_BINARY_CROSS_ENTROPY_BACKWARD,
      .name = "binary_cross_entropy_backward",
      .overwrites = {1 << CLASS_LOSS_BACK_PROBABILITIES}},
+    {.op = OP_TARGET_LOSS,
+     .name = "target_loss",
+     .infer = target_loss_infer,
+     .differentiate = target_loss_differentiate},
+    {.op = OP_TARGET_LOSS_BACKWARD, .name = "target_loss_backward", .overwrites = {1 << TARGET_LOSS_BACK_X}},
     {.op = OP_PIXEL_LOSS,
      .name = "pixel_loss",
      .infer = pixel_loss_infer,

@@ -1,4 +1,4 @@
-/* kernels_loss.h - losses (loss.cu, pixel_loss.cu). All tensors except labels are float32. Rules: kernels.h.
+/* kernels_loss.h - losses (loss.cu, target_loss.cu, pixel_loss.cu). All tensors except labels are float32. Rules: kernels.h.
  *
  * arrivals: one number in device memory, 0 before the first call; each call leaves it 0. Calls that may
  * overlap need one each. */
@@ -38,6 +38,21 @@ cudaError_t kernel_class_loss(const ClassTargets *targets, const DeviceTensor *l
 cudaError_t kernel_class_loss_backward(const ClassTargets *targets, const DeviceTensor *dloss,
                                        const DeviceTensor *probabilities, const DeviceTensor *dlogits,
                                        cudaStream_t stream);
+
+/* The operands of graph_target_loss. x, targets: f32 [N, K]; valid: f32 [N]; weights, positive_weights: f32
+ * [K], or NULL: 1 each. */
+typedef struct RowTargets {
+    const DeviceTensor *x, *targets, *valid, *weights, *positive_weights;
+    TargetLoss loss;
+} RowTargets;
+
+uint64_t kernel_target_loss_scratch_bytes(const DeviceTensor *x);
+/* Computes loss [1]. One launch; reads 8 bytes for a value. */
+cudaError_t kernel_target_loss(const RowTargets *rows, const DeviceTensor *loss, void *scratch,
+                               unsigned *arrivals, cudaStream_t stream);
+/* Computes dx [N, K], 0 for samples that do not count; dx may be x. */
+cudaError_t kernel_target_loss_backward(const RowTargets *rows, const DeviceTensor *dloss,
+                                        const DeviceTensor *dx, cudaStream_t stream);
 
 /* Images [N, H, W, C] for the formulas of graph_pixel_loss. valid: f32 [N], or NULL. */
 typedef struct PixelImages {

@@ -57,6 +57,38 @@ static FshStatus class_loss_backward(const Step *step, cudaStream_t stream, FshE
                     error);
 }
 
+/* ---- rows of targets ---- */
+
+/* Collects the operands. first: the place of x among the inputs. */
+static RowTargets rows_of(const Step *step, int first)
+{
+    return (RowTargets){.x = in(step, first),
+                        .targets = in(step, first + 1),
+                        .valid = in(step, first + 2),
+                        .weights = maybe_in(step, first + 3),
+                        .positive_weights = maybe_in(step, first + 4),
+                        .loss = step->node->as.target_loss};
+}
+
+static FshStatus target_loss_prepare(const CudaProgram *program, Step *step, FshError *error)
+{
+    want_scratch(step, kernel_target_loss_scratch_bytes(in(step, TARGET_LOSS_X)));
+    return own_arrivals(program, step, error);
+}
+
+static FshStatus target_loss(const Step *step, cudaStream_t stream, FshError *error)
+{
+    const RowTargets rows = rows_of(step, TARGET_LOSS_X);
+    return CUDA_TRY(kernel_target_loss(&rows, out(step, 0), step->scratch, step->plan, stream), error);
+}
+
+static FshStatus target_loss_backward(const Step *step, cudaStream_t stream, FshError *error)
+{
+    const RowTargets rows = rows_of(step, TARGET_LOSS_BACK_X);
+    return CUDA_TRY(
+        kernel_target_loss_backward(&rows, in(step, TARGET_LOSS_BACK_DLOSS), out(step, 0), stream), error);
+}
+
 /* ---- images ---- */
 
 static FshStatus pixel_loss_prepare(const CudaProgram *program, Step *step, FshError *error)
@@ -88,6 +120,8 @@ const LoweringRow lowering_loss[] = {
     {OP_SOFTMAX_CROSS_ENTROPY_BACKWARD, {.enqueue = class_loss_backward}},
     {OP_BINARY_CROSS_ENTROPY, {.prepare = class_loss_prepare, .enqueue = class_loss}},
     {OP_BINARY_CROSS_ENTROPY_BACKWARD, {.enqueue = class_loss_backward}},
+    {OP_TARGET_LOSS, {.prepare = target_loss_prepare, .enqueue = target_loss}},
+    {OP_TARGET_LOSS_BACKWARD, {.enqueue = target_loss_backward}},
     {OP_PIXEL_LOSS, {.prepare = pixel_loss_prepare, .enqueue = pixel_loss}},
     {OP_PIXEL_LOSS_BACKWARD, {.enqueue = pixel_loss_backward}},
     {OP_KIND_COUNT, {NULL}},
