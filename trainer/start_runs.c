@@ -241,6 +241,7 @@ static const char *last_line(const SweepRun *run, char *text, size_t text_bytes)
 
 static void tell_result(const Runs *runs, size_t number)
 {
+    char title[48];
     const SweepRun *run = &runs->sweep->runs[number];
     StudyRun study;
     char value[64] = "no evaluation";
@@ -250,7 +251,7 @@ static void tell_result(const Runs *runs, size_t number)
     if (best.count)
         (void)comparison_spread_text(&best, MEASURE_BEST, value, sizeof value);
     tell(runs, "[%zu/%zu] %s: %s %s, %.1f s", number + 1, runs->sweep->count, run->name,
-         comparison_title(MEASURE_BEST, study.pairs), value, study.result.seconds);
+         comparison_title(study.task, MEASURE_BEST, title, sizeof title), value, study.result.seconds);
     study_run_free(&study);
 }
 

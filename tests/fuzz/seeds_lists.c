@@ -31,6 +31,24 @@ static void write_labels(const char *root)
         seed_write(root, "labels", files[i].name, files[i].text, strlen(files[i].text));
 }
 
+static void write_label_files(const char *root)
+{
+    static const struct {
+        const char *name, *text;
+    } files[] = {
+        {"one", "file_name,label\n./a/1.jpg,cat\n# none\n\"b,\"\"2\"\"\",\"golden retriever\"\r\n"},
+        {"several", "a cat|dog\nb.png ;cat\n"},
+        {"ragged", "a,cat,dog\nb,dog\n"},
+        {"flags", "Image Index\tcat\tdog\n1.png\t1\t0\n2.png\t-1\t1.0\n"},
+        {"numbers", "key,age,height\na,1e3,-2.5\nb,0x1p3,4\n"},
+        {"lines",
+         "{\"file_name\": \"a\\u00e9\", \"labels\": [\"x\\n\", 2, \"x\"]}\n{\"labels\":[],\"key\":\"b\"}\n"},
+        {"targets", "{\"id\":\"a\",\"target\":[1, 2.5]}\n{\"id\":\"b\",\"target\":[-3,4]}\n"},
+    };
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
+        seed_write(root, "label_file", files[i].name, files[i].text, strlen(files[i].text));
+}
+
 /* ---- conditions ---- */
 
 static void write_conditions(const char *root)
@@ -225,6 +243,7 @@ static void write_tensors(const char *root)
 void seeds_lists(const char *root)
 {
     write_labels(root);
+    write_label_files(root);
     write_conditions(root);
     write_tars(root);
     write_ledgers(root);

@@ -77,7 +77,7 @@ TEST_IN_FOLDER(test_what_cannot_be_compared_is_said, folder)
     assert_contains(result.out, "\na  "); /* labels: nothing else differs */
     run_result_free(&result);
     result = TRAIN(0, "--compare", "--force", "--output", page, a, c);
-    assert_contains(result.out, "The runs have different tasks, classes and pairs");
+    assert_contains(result.out, "The runs have different tasks: their numbers cannot be compared");
     assert_contains(result.out, "options that differ:");
     assert_contains(result.out, "  model                   conv8, unet\n");
     run_result_free(&result);

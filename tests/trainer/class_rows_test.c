@@ -11,7 +11,7 @@ static void expect_row(ClassRows *rows, const float *logits, const char *expecte
 {
     Buffer text = {0};
     FshError error = {0};
-    assert_ok(class_rows_add(rows, "a/1", 3, 1, logits, &text, &error), &error);
+    assert_ok(class_rows_add(rows, "a/1", 3, &(RowTruth){.label = 1}, logits, &text, &error), &error);
     assert_ok(buffer_append(&text, "", 1, &error), &error);
     assert_string_equal((const char *)text.bytes, expected);
     buffer_free(&text);

@@ -18,8 +18,9 @@ typedef struct LossCase {
 } LossCase;
 
 /* Returns the graph of inputs "x", "labels", "labels_mixed", "mix" and "weights", or "x", "target" and
- * "valid", and of rows those with "weights" and "positive_weights"; and "dy", the gradient of the loss. It keeps the loss "y", the gradient of x "dx", and
- * "probabilities" or "error". The test fails where it is none. */
+ * "valid", and of rows those with "weights" and "positive_weights"; and "dy", the gradient of the loss. It
+ * keeps the loss "y", the gradient of x "dx", and "probabilities" or "error". The test fails where it is
+ * none. */
 Graph *loss_graph(const LossCase *c);
 
 #endif

@@ -17,7 +17,7 @@ static const EpochReport first = {.epoch = 0,
                                   .images_per_second = 100,
                                   .order_digest = 0xABCDEF};
 
-static const RecordShape classes = {.pairs = false};
+static const RecordShape classes = {.main_metric = METRIC_TOP1};
 
 static Record open_record(const char *folder, bool force)
 {
@@ -86,7 +86,7 @@ TEST_IN_FOLDER(test_pairs_and_averages_have_columns_of_their_own, folder)
 {
     Record record = RECORD_NONE;
     FshError error = {0};
-    const RecordShape shape = {.pairs = true, .averaged = true};
+    const RecordShape shape = {.main_metric = METRIC_PSNR, .averaged = true};
     EpochReport report = {.train = {.count = 1, .measured = 1, .sums = {0.5}}, .learning_rate = 0.25};
     assert_ok(record_open(&record, test_path(folder, "out"), false, &shape, "{}", &error), &error);
     assert_ok(record_epoch(&record, &report, &error), &error);

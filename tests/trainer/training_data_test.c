@@ -204,14 +204,14 @@ TEST_IN_FOLDER(test_balanced_weights_are_those_of_scikit_learn, folder)
     float *weights = NULL;
     dataset_make(path, &seven);
     assert_ok(open_at(path, FSH_KIND_CLASSES, &data, &error), &error);
-    assert_ok(class_weights_make(&weights, "balanced", &data, &error), &error);
+    assert_ok(class_weights_make(&weights, CLASS_WEIGHTS, "balanced", &data, &error), &error);
     assert_memory_equal(weights, ((const float[]){0.875F, 0.875F, 0.875F, 1.75F}), 4 * sizeof *weights);
     free(weights);
     /* The network's classes are others, in another order: two of them are not in the dataset. */
     static const int32_t places[] = {5, 3, 1, 0};
     data.label_places = places;
     data.class_count = 6;
-    assert_ok(class_weights_make(&weights, "balanced", &data, &error), &error);
+    assert_ok(class_weights_make(&weights, CLASS_WEIGHTS, "balanced", &data, &error), &error);
     assert_memory_equal(weights, ((const float[]){1.75F, 0.875F, 1, 0.875F, 1, 0.875F}), 6 * sizeof *weights);
     free(weights);
     data.class_count = 4;
@@ -244,7 +244,7 @@ TEST_IN_FOLDER(test_weights_are_read_by_name_or_place, folder)
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         float *weights = NULL;
         test_file_write_text(file, files[i].text);
-        const FshStatus status = class_weights_make(&weights, file, &data, &error);
+        const FshStatus status = class_weights_make(&weights, CLASS_WEIGHTS, file, &data, &error);
         if (files[i].message) {
             assert_int_not_equal(status, FSH_OK);
             assert_null(weights);

@@ -186,7 +186,9 @@ static void read_metrics(Reading *reading, const char *name, Metrics *metrics)
         return;
     metrics->count = (uint64_t)json_integer_value(member(&inner, "count", is_count));
     metrics->measured = (unsigned)json_integer_value(member(&inner, "measured", is_count));
-    (void)read_numbers(&inner, "sums", metrics->sums, METRIC_COUNT);
+    const json_t *sums = member(&inner, "sums", is_array); /* earlier versions had fewer metrics */
+    const size_t there = json_array_size(sums);
+    (void)read_numbers(&inner, "sums", metrics->sums, there < METRIC_COUNT ? there : METRIC_COUNT);
     if (inner.missing)
         reading->missing = name;
 }

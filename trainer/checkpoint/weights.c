@@ -33,7 +33,9 @@ static char *format_shape(const WeightsInfo *info)
                        !json_object_set_new(object, "val_crop_size", json_integer(info->crop)) &&
                        !json_object_set_new(object, "val_resize_size", json_integer(info->resize)) &&
                        (!info->interpolation ||
-                        !json_object_set_new(object, "interpolation", json_string(info->interpolation)));
+                        !json_object_set_new(object, "interpolation", json_string(info->interpolation))) &&
+                       (!info->problem_type ||
+                        !json_object_set_new(object, "problem_type", json_string(info->problem_type)));
     char *text = wrote ? json_dumps(object, JSON_COMPACT) : NULL;
     json_decref(object);
     return text;
@@ -113,6 +115,7 @@ static void read_shape(const Safetensors *file, WeightsOrigin *origin)
     origin->crop = shape_number(origin->shape, "val_crop_size");
     origin->resize = shape_number(origin->shape, "val_resize_size");
     origin->interpolation = json_string_value(json_object_get(origin->shape, "interpolation"));
+    origin->problem_type = json_string_value(json_object_get(origin->shape, "problem_type"));
 }
 
 static void read_normalisation(const Safetensors *file, WeightsOrigin *origin)

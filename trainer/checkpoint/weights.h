@@ -18,6 +18,7 @@ typedef struct WeightsInfo {
      * 0 and NULL: whole images. */
     uint32_t crop, resize;
     const char *interpolation;
+    const char *problem_type; /* in "shape": "multi-label", "regression"; NULL: one class, or a restorer */
     const char *dataset_id;
     uint64_t epoch;          /* the last one trained, counted from 0 as in summary.csv */
     uint64_t steps;          /* steps trained: num_batches_tracked */
@@ -43,6 +44,7 @@ typedef struct WeightsOrigin {
     json_t *shape;             /* owned; NULL: the file has none */
     int64_t crop, resize;      /* image sizes of evaluation; 0: not given */
     const char *interpolation; /* of evaluation, any text; points into shape; NULL: not given */
+    const char *problem_type;  /* as WeightsInfo's, any text; points into shape; NULL: not given */
     ClassNames classes;        /* count 0: not given, as in weights of PyTorch and timm, and of restorers */
     bool trained;              /* the epoch is given; and the metric, unless metric_name is NULL */
     uint64_t epoch;

@@ -58,6 +58,10 @@ FshStatus batch_slot_make(BatchSlot *slot, const SlotShape *shape, uint32_t widt
         slot->mix = calloc(shape->batch, sizeof *slot->mix);
         made = made && slot->labels_mixed && slot->mix;
     }
+    if (shape->row_width) {
+        slot->targets = calloc(shape->batch, shape->row_width * sizeof *slot->targets);
+        made = made && slot->targets;
+    }
     if (shape->recipes) {
         slot->recipes = calloc(shape->batch, sizeof *slot->recipes);
         made = made && slot->recipes;
@@ -85,6 +89,7 @@ void batch_slot_free(BatchSlot *slot)
     free(slot->labels_mixed);
     free(slot->mix);
     free(slot->valid);
+    free(slot->targets);
     free(slot->samples);
     free(slot->turns);
     for (int side = 0; side < 2; side++) {
@@ -113,6 +118,11 @@ uint8_t *batch_slot_target(const BatchSlot *slot, uint64_t place)
     return slot->target ? slot->target + place * image_bytes(slot) : NULL;
 }
 
+float *batch_slot_row(const BatchSlot *slot, uint64_t place)
+{
+    return slot->targets + place * slot->shape.row_width;
+}
+
 void batch_slot_take(BatchSlot *slot, uint64_t place, int64_t label)
 {
     slot->labels[place] = label;
@@ -124,6 +134,8 @@ void batch_slot_leave_out(BatchSlot *slot, uint64_t place)
     uint8_t *const sides[] = {batch_slot_pixels(slot, place), batch_slot_target(slot, place)};
     slot->labels[place] = NO_LABEL;
     slot->valid[place] = 0;
+    if (slot->targets)
+        memset(batch_slot_row(slot, place), 0, slot->shape.row_width * sizeof *slot->targets);
     if (slot->recipes)
         slot->recipes[place] = (PixelRecipe){.offset_bytes = {PIXELS_NONE, PIXELS_NONE}};
     if (slot->colours)
@@ -131,6 +143,17 @@ void batch_slot_leave_out(BatchSlot *slot, uint64_t place)
     for (int side = 0; side < 2 && sides[side]; side++)
         for (size_t i = 0; i < image_bytes(slot); i++)
             sides[side][i] = slot->shape.fill[i % slot->shape.channels];
+}
+
+/* Mixes two rows of targets as their images were mixed. */
+static void mix_rows(const BatchSlot *slot, uint64_t first, float share)
+{
+    float *a = batch_slot_row(slot, first), *b = batch_slot_row(slot, first + 1);
+    for (size_t k = 0; k < slot->shape.row_width; k++) {
+        const float left = a[k], right = b[k];
+        a[k] = share * left + (1 - share) * right;
+        b[k] = share * right + (1 - share) * left;
+    }
 }
 
 void batch_slot_mix(BatchSlot *slot, const Mixing *mixing, Random *random, uint64_t first)
@@ -146,6 +169,8 @@ void batch_slot_mix(BatchSlot *slot, const Mixing *mixing, Random *random, uint6
         mixing_apply(&plan, slot->width, slot->height, slot->shape.channels, batch_slot_pixels(slot, first),
                      batch_slot_pixels(slot, first + 1));
     }
+    if (slot->targets && plan.share < 1)
+        mix_rows(slot, first, plan.share);
     for (uint64_t place = first; place < first + 2; place++) {
         slot->mix[place] = plan.share;
         slot->labels_mixed[place] =
@@ -158,6 +183,7 @@ uint64_t batch_slot_bytes(const BatchSlot *slot)
     uint64_t each = sizeof *slot->labels + sizeof *slot->samples + sizeof *slot->turns + sizeof *slot->valid;
     if (slot->shape.mixes)
         each += sizeof *slot->labels_mixed + sizeof *slot->mix;
+    each += slot->shape.row_width * sizeof *slot->targets;
     if (slot->recipes)
         each += sizeof *slot->recipes;
     if (slot->colours)

@@ -15,6 +15,7 @@ typedef struct SlotShape {
     uint32_t channels;
     bool pairs; /* each image has a target */
     bool mixes;
+    size_t row_width;      /* of the row of targets that each sample has; 0: none */
     bool recipes, colours; /* recipes in place of pixels; with what changes colours */
     bool files;            /* of recipes: the images come with the batch */
     uint8_t fill[4];       /* of places that are left out */
@@ -37,6 +38,7 @@ typedef struct BatchSlot {
     SlotBytes *kept[2];             /* [batch] copies of files that do not last */
     int64_t *labels, *labels_mixed; /* [batch]; labels_mixed, mix: NULL unless shape.mixes */
     float *mix, *valid;
+    float *targets;            /* [batch, row_width]; NULL unless samples have rows of targets */
     uint64_t *samples, *turns; /* [batch] SamplerPick's */
 } BatchSlot;
 
@@ -59,8 +61,11 @@ void batch_slot_take(BatchSlot *slot, uint64_t place, int64_t label);
  * fill. */
 void batch_slot_leave_out(BatchSlot *slot, uint64_t place);
 
-/* Mixes places first and first + 1 as mixing and random want it, unless one was left out; labels_mixed and
- * mix are set in any case. */
+/* Returns the row of targets at a place. */
+float *batch_slot_row(const BatchSlot *slot, uint64_t place);
+
+/* Mixes places first and first + 1 as mixing and random want it, unless one was left out: pixels, and rows of
+ * targets, which must be those of the samples again. labels_mixed and mix are set in any case. */
 void batch_slot_mix(BatchSlot *slot, const Mixing *mixing, Random *random, uint64_t first);
 
 /* Returns the bytes of memory that the slot takes. */

@@ -44,9 +44,11 @@ FshStatus class_order_of_labels(ClassOrder *order, const int64_t *labels, uint64
                          (unsigned long long)count);
 }
 
-FshStatus class_order_make(ClassOrder *order, const FshSplit *split, FshError *error)
+FshStatus class_order_make(ClassOrder *order, const FshSplit *split, const SampleLabels *own, FshError *error)
 {
     const uint64_t count = split->sample_count;
+    if (own)
+        return class_order_of_labels(order, own->classes, count, error);
     *order = (ClassOrder){0};
     int64_t *labels = calloc(count + 1, sizeof *labels);
     if (!labels)

@@ -10,6 +10,7 @@
 #define FSHARD_TRAINER_DATA_CLASS_ORDER_H
 
 #include "formats/fshard.h"
+#include "trainer/data/sample_labels.h"
 
 typedef struct ClassOrder {
     uint64_t class_count; /* of those that have samples here, ascending */
@@ -17,8 +18,10 @@ typedef struct ClassOrder {
     uint64_t *samples;    /* [starts[class_count]] as stored within a class; owned */
 } ClassOrder;
 
-/* Makes the order of a split whose samples all have labels. FSH_ERR_MEMORY; then nothing is held. */
-FshStatus class_order_make(ClassOrder *order, const FshSplit *split, FshError *error);
+/* Makes the order of a split whose samples all have labels: those of `own` or, where it is NULL, of the
+ * records. FSH_ERR_MEMORY; then nothing is held. */
+FshStatus class_order_make(ClassOrder *order, const FshSplit *split, const SampleLabels *own,
+                           FshError *error);
 /* Makes it of count > 0 labels >= 0, that of sample i at labels[i]. Fails likewise. */
 FshStatus class_order_of_labels(ClassOrder *order, const int64_t *labels, uint64_t count, FshError *error);
 /* Frees the order; zeroed is fine. */

@@ -7,40 +7,62 @@
 
 static const double weight_max = 1e6;
 
-/* Sets the weights to one divided by each class's number of samples, in such a measure that the mean over the
- * samples is 1. counts: [class_count], zeros. */
-static void balance(float *weights, uint64_t *counts, const TrainingData *data)
+static const char *const options[] = {
+    [CLASS_WEIGHTS] = "--class-weights", [POSITIVE_WEIGHTS] = "--pos-weight"};
+
+/* Counts the samples of each class in the training split; of several labels one for each. */
+static void count_classes(uint64_t *counts, const TrainingData *data)
 {
-    const uint64_t samples = data->train->sample_count;
-    uint64_t classes = 0;
-    for (uint64_t i = 0; i < samples; i++) {
+    const SampleLabels *labels = training_data_labels(data, true);
+    if (labels)
+        sample_labels_count(labels, counts);
+    for (uint64_t i = 0; i < data->train->sample_count && !labels; i++) {
         const int64_t label = fsh_sample_label(data->train, i);
-        const int64_t place = data->label_places ? data->label_places[label] : label;
-        classes += counts[place]++ == 0;
+        counts[data->label_places ? data->label_places[label] : label]++;
+    }
+}
+
+/* Sets the weights to one divided by each class's number of samples, in such a measure that the mean over the
+ * samples is 1. */
+static void balance_classes(float *weights, const uint64_t *counts, const TrainingData *data)
+{
+    uint64_t classes = 0, samples = 0;
+    for (int64_t c = 0; c < data->class_count; c++) {
+        classes += counts[c] > 0;
+        samples += counts[c];
     }
     for (int64_t c = 0; c < data->class_count; c++)
         weights[c] = counts[c] ? (float)((double)samples / ((double)classes * (double)counts[c])) : 1;
 }
 
+/* Sets the weights of positives so that a class's positives and negatives weigh the same. */
+static void balance_positives(float *weights, const uint64_t *counts, const TrainingData *data)
+{
+    const uint64_t samples = data->train->sample_count;
+    for (int64_t c = 0; c < data->class_count; c++)
+        weights[c] =
+            counts[c] && counts[c] < samples ? (float)((double)(samples - counts[c]) / (double)counts[c]) : 1;
+}
+
 /* Reads one class's weight. */
-static FshStatus read_weight(const char *path, const char *class_name, const char *text, float *weight_ret,
-                             FshError *error)
+static FshStatus read_weight(const char *option, const char *path, const char *class_name, const char *text,
+                             float *weight_ret, FshError *error)
 {
     char *end = NULL;
     const double value = strtod(text, &end);
     if (!*text)
-        return fsh_error_set(error, FSH_ERR_MISMATCH, "--class-weights: %s: has no weight for class '%s'",
-                             path, class_name);
+        return fsh_error_set(error, FSH_ERR_MISMATCH, "%s: %s: has no weight for class '%s'", option, path,
+                             class_name);
     if (*end || !(value >= 0 && value <= weight_max))
         return fsh_error_set(error, FSH_ERR_MISMATCH,
-                             "--class-weights: %s: the weight of class '%s' is '%.40s', not a number from 0 "
-                             "to %g",
+                             "%s: %s: the weight of class '%s' is '%.40s', not a number from 0 to %g", option,
                              path, class_name, text, weight_max);
     *weight_ret = (float)value;
     return FSH_OK;
 }
 
-static FshStatus read_weights(float *weights, const char *path, const TrainingData *data, FshError *error)
+static FshStatus read_weights(float *weights, const char *option, const char *path, const TrainingData *data,
+                              FshError *error)
 {
     const size_t count = (size_t)data->class_count;
     char **texts = NULL;
@@ -48,32 +70,50 @@ static FshStatus read_weights(float *weights, const char *path, const TrainingDa
     bool counts = false;
     FshStatus status = display_names_read(path, data->class_names, count, true, &texts, &named, error);
     if (status)
-        return fsh_error_prepend(error, "--class-weights");
+        return fsh_error_prepend(error, "%s", option);
     for (size_t i = 0; i < count && !status; i++) {
-        status = read_weight(path, data->class_names[i], texts[i], &weights[i], error);
+        status = read_weight(option, path, data->class_names[i], texts[i], &weights[i], error);
         counts = counts || weights[i] > 0;
     }
     display_names_free(texts, count);
     if (!status && !counts)
-        status = fsh_error_set(error, FSH_ERR_MISMATCH, "--class-weights: %s: every weight is 0", path);
+        status = fsh_error_set(error, FSH_ERR_MISMATCH, "%s: %s: every weight is 0", option, path);
     return status;
 }
 
-FshStatus class_weights_make(float **weights_ret, const char *text, const TrainingData *data, FshError *error)
+/* Reads the one weight of all classes. Returns false if text is no number above 0. */
+static bool read_one_weight(float *weights, const char *text, size_t count)
+{
+    char *end = NULL;
+    const double value = strtod(text, &end);
+    if (!*text || *end || !(value > 0 && value <= weight_max))
+        return false;
+    for (size_t i = 0; i < count; i++)
+        weights[i] = (float)value;
+    return true;
+}
+
+FshStatus class_weights_make(float **weights_ret, ClassWeighing weighing, const char *text,
+                             const TrainingData *data, FshError *error)
 {
     const size_t count = (size_t)data->class_count;
     uint64_t *counts = calloc(count + 1, sizeof *counts);
     FshStatus status = FSH_OK;
-    *weights_ret = calloc(count + 1, sizeof **weights_ret);
-    if (!*weights_ret || !counts)
+    float *weights = *weights_ret = calloc(count + 1, sizeof *weights);
+    const bool balanced = strcmp(text, "balanced") == 0;
+    if (!weights || !counts)
         status = fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for the weights of %zu classes", count);
-    else if (strcmp(text, "balanced") == 0)
-        balance(*weights_ret, counts, data);
-    else
-        status = read_weights(*weights_ret, text, data, error);
+    else if (balanced)
+        count_classes(counts, data);
+    else if (weighing == CLASS_WEIGHTS || !read_one_weight(weights, text, count))
+        status = read_weights(weights, options[weighing], text, data, error);
+    if (!status && balanced && weighing == CLASS_WEIGHTS)
+        balance_classes(weights, counts, data);
+    else if (!status && balanced)
+        balance_positives(weights, counts, data);
     free(counts);
     if (status) {
-        free(*weights_ret);
+        free(weights);
         *weights_ret = NULL;
     }
     return status;

@@ -9,7 +9,8 @@
  * CSV (RFC 4180; tabs in place of commas, or blanks where there is neither). The first column is the key of a
  * record, the others say what it is:
  *
- *   key,label                     a header is a first line whose first column is called key, file_name, image,
+ *   key,label                     a header is a first line whose first column is called key, file_name,
+ * image,
  *   cat/1,cat                     id, path, … (label_file_is_key_name)
  *   key,label,label               labels of one image, as many as it has; also "cat|dog" or "cat;dog"
  *   key,cat,dog                   a column of 0 and 1 (or -1 and 1) for each class
@@ -71,8 +72,8 @@ typedef struct LabelFile {
     uint64_t slot_count;     /* a power of two */
 } LabelFile;
 
-/* Reads the file. Borrows path. FSH_ERR_NOT_FOUND, FSH_ERR_SYSTEM, FSH_ERR_MEMORY, FSH_ERR_UNSUPPORTED: of the
- * file. FSH_ERR_CORRUPT: a line that cannot be read, or a key that came before; the message begins with
+/* Reads the file. Borrows path. FSH_ERR_NOT_FOUND, FSH_ERR_SYSTEM, FSH_ERR_MEMORY, FSH_ERR_UNSUPPORTED: of
+ * the file. FSH_ERR_CORRUPT: a line that cannot be read, or a key that came before; the message begins with
  * PATH:LINE. FSH_ERR_USAGE: a column that the header lacks. On failure nothing is held. */
 FshStatus label_file_read(LabelFile *file, const char *path, const LabelFileOptions *options,
                           FshError *error);

@@ -32,7 +32,8 @@ typedef struct LabelReader {
 /* Takes the next line that says something, without its end and blanks around it; returns false after the
  * last. A line break in quotes is part of a line where `quotes`. */
 bool label_next_line(LabelReader *reader, bool quotes, LabelText *line);
-/* Sets the message of a line that cannot be read, which begins with PATH:LINE, and returns FSH_ERR_CORRUPT. */
+/* Sets the message of a line that cannot be read, which begins with PATH:LINE, and returns
+ * FSH_ERR_CORRUPT. */
 FshStatus label_refuse(const LabelReader *reader, FshError *error, const char *format, ...) FSH_PRINTF(3, 4);
 
 /* Begins the row of a key, which points into the file's text. */

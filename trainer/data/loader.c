@@ -18,6 +18,7 @@ static FshStatus make_slot(const Loader *loader, LoaderSlot *slot, FshError *err
                        .channels = options->augmentation.channels,
                        .pairs = loader_has_pairs(loader) && !options->inputs_alone,
                        .mixes = mixing_is_on(&options->mixing),
+                       .row_width = options->row_width,
                        .recipes = loader->source->type->recipes,
                        .files = loader->source->type->files};
     shape.colours = shape.recipes && (shape.mixes || sample_recipe_has_colours(&options->augmentation));
@@ -46,6 +47,7 @@ static FshStatus make_samples(const Loader *loader, SampleLoader **samples, FshE
                              .input_field = loader->options.input_field,
                              .target_field = loader->options.target_field,
                              .label_places = loader->options.label_places,
+                             .labels = loader->options.labels,
                              .inputs_alone = loader->options.inputs_alone,
                              .seed = loader->options.seed};
     memcpy(options.fill, loader->options.fill, sizeof options.fill);
@@ -101,7 +103,7 @@ static FshStatus make_loader(Loader *loader, FshError *error)
     if (!status)
         status = make_augmentations(loader, error);
     if (!status && options->training && options->sampling.kind == SAMPLER_BALANCED) {
-        status = class_order_make(&loader->classes, options->split, error);
+        status = class_order_make(&loader->classes, options->split, options->labels, error);
         loader->sampler.classes = &loader->classes;
     }
     for (size_t i = 0; !status && i < loader->slot_count; i++)
@@ -381,7 +383,8 @@ FshStatus loader_next(Loader *loader, const Batch **batch, FshError *error)
                           .target = memory->target,
                           .recipes = memory->shape.recipes ? &slot->recipes : NULL,
                           .store = loader->source->store,
-                          .labels = loader_has_pairs(loader) ? NULL : memory->labels,
+                          .labels = loader_has_pairs(loader) || memory->targets ? NULL : memory->labels,
+                          .targets = memory->targets,
                           .labels_mixed = memory->labels_mixed,
                           .mix = memory->mix,
                           .valid = memory->valid,

@@ -36,6 +36,7 @@
 #include "trainer/data/augment.h"
 #include "trainer/data/mixing.h"
 #include "trainer/data/pixel_source.h"
+#include "trainer/data/sample_labels.h"
 #include "trainer/data/sampler.h"
 
 typedef struct LoaderOptions {
@@ -44,6 +45,8 @@ typedef struct LoaderOptions {
     FshKind kind;          /* 0: FSH_KIND_CLASSES */
     unsigned input_field, target_field; /* of pairs: TrainingData has them; classes: 0 */
     const int32_t *label_places;        /* as TrainingData's; borrowed, outlives the loader */
+    const SampleLabels *labels;         /* of the split, in place of its records'; borrowed; NULL: none */
+    size_t row_width;                   /* of rows of targets: the network's outputs; 0: labels */
     bool inputs_alone;                  /* no sample has a label or a target: evaluation alone */
     Augmentation augmentation;          /* pairs: CROP_RANDOM or CROP_WHOLE */
     Mixing mixing;                      /* classes; wants an even batch */
@@ -82,7 +85,8 @@ typedef struct Batch {
      * else NULL */
     const PixelBatch *recipes;
     PixelStore *store;
-    const int64_t *labels; /* [batch]; -1: padding, or a skipped sample; pairs: NULL */
+    const int64_t *labels; /* [batch]; -1: padding, or a skipped sample; pairs, rows of targets: NULL */
+    const float *targets;  /* [batch, row_width] rows of targets, mixed where the images are; else NULL */
     /* With mixing, else NULL: the label of the sample at place p ^ 1, and the share of the image (0..1) that
      * is labels'. What is not mixed has its own label in both, and share 1. */
     const int64_t *labels_mixed; /* [batch] */

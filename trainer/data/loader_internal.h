@@ -102,6 +102,9 @@ static inline SampleView loader_view(const Loader *loader, uint64_t epoch, uint6
 
 /* Counts a sample that is left out, and keeps its message, once. Called with the mutex held. */
 void loader_note_problem(Loader *loader, uint64_t sample, const FshError *error);
+/* Writes the row of targets of the sample at a place; does nothing where there are none, or it was left
+ * out. */
+void loader_take_row(const Loader *loader, BatchSlot *memory, uint64_t place);
 /* Mixes places first and first + 1. Recipes may be mixed again: nothing of the first time stays. */
 void loader_mix_pair(const Loader *loader, BatchSlot *memory, uint64_t first);
 

@@ -44,9 +44,19 @@ static void leave_out(const Loader *loader, BatchSlot *memory, uint64_t place)
     batch_slot_leave_out(memory, place);
 }
 
+void loader_take_row(const Loader *loader, BatchSlot *memory, uint64_t place)
+{
+    const LoaderOptions *options = &loader->options;
+    if (memory->targets && options->labels && memory->valid[place] > 0)
+        sample_labels_row(options->labels, memory->samples[place], options->label_places,
+                          batch_slot_row(memory, place), options->row_width);
+}
+
 void loader_mix_pair(const Loader *loader, BatchSlot *memory, uint64_t first)
 {
     Random random;
+    loader_take_row(loader, memory, first);
+    loader_take_row(loader, memory, first + 1);
     sample_mixing_random(loader->options.seed, memory->turns[first], memory->samples[first], &random);
     batch_slot_mix(memory, &loader->options.mixing, &random, first);
 }
@@ -81,6 +91,8 @@ static void fill_chunk(LoaderWorker *worker, const Chunk *chunk)
         } else if (source->type->render(source, worker->samples, &view, sample, memory, place, &error)) {
             leave_out(loader, memory, place);
             note_failure(worker->loader, chunk, place, sample, &error);
+        } else {
+            loader_take_row(loader, memory, place);
         }
     }
     if (memory->shape.mixes)

@@ -4,14 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEYS_TOLD = 5 };
-
 /* Adds a key to a list of those that are told; count: how many there were before. */
 static void tell_key(char *list, size_t list_bytes, uint64_t count, const char *key, size_t key_bytes)
 {
     enum { KEY_TOLD = 70 };
     const size_t length = strlen(list);
-    if (count < KEYS_TOLD)
+    if (count < LABEL_KEYS_TOLD)
         (void)snprintf(list + length, list_bytes - length, "%s'%.*s%s'", count ? ", " : "",
                        (int)(key_bytes < KEY_TOLD ? key_bytes : KEY_TOLD), key,
                        key_bytes < KEY_TOLD ? "" : "…");

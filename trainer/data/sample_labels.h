@@ -18,6 +18,8 @@ typedef struct SampleLabels {
     float *numbers; /* LABELS_NUMBERS: [sample_count][width] */
 } SampleLabels;
 
+enum { LABEL_KEYS_TOLD = 5 };
+
 /* How the records of splits and the rows of a file fit. */
 typedef struct LabelFit {
     uint64_t records, without;                  /* records looked up, and those that have no row */
@@ -25,9 +27,10 @@ typedef struct LabelFit {
     char first_without[400], first_unused[400]; /* the keys of the first few of them, "'a', 'b', 'c'" */
 } LabelFit;
 
-/* Looks up every sample of a split in a file that is settled, with `width` classes or numbers. used: a bit for
- * each row, set where a record has it; a row that has one already is refused. fit: added to. FSH_ERR_MISMATCH:
- * two records have one row. FSH_ERR_MEMORY; what fsh_sample_get returns. On failure nothing is held. */
+/* Looks up every sample of a split in a file that is settled, with `width` classes or numbers. used: a bit
+ * for each row, set where a record has it; a row that has one already is refused. fit: added to.
+ * FSH_ERR_MISMATCH: two records have one row. FSH_ERR_MEMORY; what fsh_sample_get returns. On failure
+ * nothing is held. */
 FshStatus sample_labels_make(SampleLabels *labels, const FshSplit *split, const LabelFile *file, size_t width,
                              uint8_t *used, LabelFit *fit, FshError *error);
 /* Counts the rows of the file that no record has. */

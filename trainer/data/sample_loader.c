@@ -221,7 +221,7 @@ static FshStatus check_label(const SampleLoader *loader, FshError *error)
 {
     int64_t label = loader->sample.label,
             class_count = (int64_t)fsh_manifest(loader->options.split->dataset)->class_count;
-    if (loader->options.kind == FSH_KIND_PAIRS || loader->options.inputs_alone ||
+    if (loader->options.kind == FSH_KIND_PAIRS || loader->options.inputs_alone || loader->options.labels ||
         (label >= 0 && label < class_count))
         return FSH_OK;
     return fsh_error_set(error, FSH_ERR_MISMATCH, "label %lld, but the dataset has %lld classes",
@@ -231,9 +231,10 @@ static FshStatus check_label(const SampleLoader *loader, FshError *error)
 /* Returns the class of the sample as the network counts classes. */
 static int64_t find_label(const SampleLoader *loader)
 {
-    const int64_t label = loader->sample.label;
-    if (loader->sides > 1)
+    const SampleLabels *labels = loader->options.labels;
+    if (loader->sides > 1 || (labels && labels->kind != LABELS_ONE))
         return FSH_NO_LABEL;
+    const int64_t label = labels ? labels->classes[loader->index] : loader->sample.label;
     return loader->options.label_places ? loader->options.label_places[label] : label;
 }
 

@@ -16,6 +16,7 @@
 
 #include "formats/fshard.h"
 #include "trainer/data/augment.h"
+#include "trainer/data/sample_labels.h"
 #include "trainer/data/sample_recipe.h"
 
 /* A bit for each sample of a split: set once its checksum was right. Two threads may test the same sample;
@@ -32,6 +33,7 @@ typedef struct SampleOptions {
     const FshSplit *split; /* borrowed */
     FshKind kind;
     unsigned input_field, target_field; /* of pairs; classes: 0 */
+    const SampleLabels *labels;         /* of the split, in place of the records'; borrowed; NULL: none */
     const int32_t *label_places; /* of the dataset's classes among the network's; borrowed; NULL: the same */
     bool inputs_alone;           /* samples have neither label nor target: images that nobody has packed */
     uint64_t seed;
@@ -57,7 +59,7 @@ typedef struct SampleStatistics {
 } SampleStatistics;
 
 typedef struct SampleInfo {
-    int64_t label;          /* pairs, inputs_alone: FSH_NO_LABEL */
+    int64_t label;          /* pairs, inputs_alone, rows of targets: FSH_NO_LABEL */
     uint32_t width, height; /* pixels, both sides */
 } SampleInfo;
 

@@ -24,14 +24,16 @@ static const char *split_names(const FshManifest *manifest, char *buffer, size_t
     return buffer;
 }
 
-/* Checks that there are enough classes: two to train, one to evaluate weights that know more classes. Checks
- * that the statistics tell 1 or 3 channels, unless the images themselves are looked at. */
-static FshStatus check_classes(const FshManifest *manifest, const char *path, bool trains, FshError *error)
+/* Checks that there are enough classes, unless labels stand beside the dataset: two to train, one to evaluate
+ * weights that know more classes. Checks that the statistics tell 1 or 3 channels, unless the images
+ * themselves are looked at. */
+static FshStatus check_classes(const FshManifest *manifest, const char *path, bool trains, bool labelled,
+                               FshError *error)
 {
-    if (manifest->class_count < (trains ? 2 : 1))
+    if (!labelled && manifest->class_count < (trains ? 2 : 1))
         return fsh_error_set(error, FSH_ERR_MISMATCH,
-                             "%s: has %zu class; a classifier needs at least two class folders", path,
-                             manifest->class_count);
+                             "%s: has %zu class; a classifier needs at least two class folders, or --labels",
+                             path, manifest->class_count);
     if (manifest->statistics.channels != 1 && manifest->statistics.channels != 3 &&
         !fsh_container_has(manifest->container, FSH_HAS_FILES)) /* whose images are looked at */
         return fsh_error_set(
@@ -60,7 +62,8 @@ static FshStatus check_pairs(const FshManifest *manifest, const char *path, FshE
     return FSH_OK;
 }
 
-static FshStatus check_kind(const FshDataset *dataset, FshKind kind, bool trains, FshError *error)
+static FshStatus check_kind(const FshDataset *dataset, FshKind kind, bool trains, bool labelled,
+                            FshError *error)
 {
     const FshManifest *manifest = fsh_manifest(dataset);
     const char *path = fsh_path(dataset);
@@ -76,8 +79,11 @@ static FshStatus check_kind(const FshDataset *dataset, FshKind kind, bool trains
                              "SRC DST) to train a "
                              "restoration network",
                              path);
+    if (manifest->kind == FSH_KIND_PAIRS && labelled)
+        return fsh_error_set(error, FSH_ERR_MISMATCH,
+                             "--labels: %s holds pairs of images, which have no labels", path);
     return manifest->kind == FSH_KIND_PAIRS ? check_pairs(manifest, path, error)
-                                            : check_classes(manifest, path, trains, error);
+                                            : check_classes(manifest, path, trains, labelled, error);
 }
 
 static FshStatus find_split(const FshDataset *dataset, const char *name, const FshSplit **split_ret,
@@ -95,7 +101,7 @@ static FshStatus find_split(const FshDataset *dataset, const char *name, const F
 
 /* Checks that every sample has a label within the classes. Index rows say that; only a wrong record is
  * read. */
-static FshStatus check_labels(const FshSplit *split, FshError *error)
+static FshStatus check_records(const FshSplit *split, FshError *error)
 {
     for (uint64_t i = 0; i < split->sample_count; i++) {
         char where[256];
@@ -235,7 +241,8 @@ static void take_fields(TrainingData *data)
     const FshManifest *manifest = fsh_manifest(data->dataset);
     data->kind = manifest->kind;
     data->class_count = data->kind == FSH_KIND_CLASSES ? (int64_t)manifest->class_count : 0;
-    data->class_names = manifest->class_names;
+    data->class_names = data->own_class_names = manifest->class_names;
+    data->own_class_count = (size_t)data->class_count;
     data->target_field = data->kind == FSH_KIND_PAIRS ? (unsigned)manifest->field_count - 1 : 0;
     data->input_name = manifest->field_names[data->input_field];
     data->target_name = manifest->field_names[data->target_field];
@@ -271,6 +278,45 @@ static void take_statistics(TrainingData *data)
     }
 }
 
+/* ---- labels ---- */
+
+const SampleLabels *training_data_labels(const TrainingData *data, bool training)
+{
+    return training_labels_of(&data->labels, training);
+}
+
+size_t training_data_row_width(const TrainingData *data)
+{
+    return data->kind == FSH_KIND_CLASSES && data->label_kind != LABELS_ONE ? (size_t)data->class_count : 0;
+}
+
+/* Takes the labels that stand beside the dataset, and their classes in place of its own. */
+static FshStatus take_labels(TrainingData *data, const LabelSources *sources, FshError *error)
+{
+    FshStatus status = training_labels_read(&data->labels, sources, data->train, data->evaluation, error);
+    if (status)
+        return status;
+    const LabelNames *names = &data->labels.names;
+    data->label_kind = data->labels.kind;
+    data->class_names = data->own_class_names = names->names;
+    data->own_class_count = names->count;
+    data->class_count = (int64_t)names->count;
+    if (data->label_kind == LABELS_ONE && data->train && names->count < 2)
+        return fsh_error_set(error, FSH_ERR_MISMATCH,
+                             "%s: its labels are all '%.200s'; a classifier needs two", sources->path,
+                             names->names[0]);
+    return FSH_OK;
+}
+
+/* Checks the labels of the records. */
+static FshStatus check_labels(const TrainingData *data, FshError *error)
+{
+    FshStatus status = data->train ? check_records(data->train, error) : FSH_OK;
+    if (!status && data->evaluation)
+        status = check_records(data->evaluation, error);
+    return !status && data->train && data->evaluation ? check_same_classes(data, error) : status;
+}
+
 /* ---- life ---- */
 
 /* Finds the splits, and what is chosen of them. */
@@ -293,24 +339,21 @@ static FshStatus open_splits(TrainingData *data, const TrainingDataSource *sourc
 
 FshStatus training_data_open(TrainingData *data, const TrainingDataSource *source, FshError *error)
 {
+    const bool labelled = source->labels && source->labels->path;
     *data = (TrainingData){0};
     FshStatus status = fsh_open(&data->dataset, source->path, error);
     if (!status)
-        status = check_kind(data->dataset, source->kind, source->train_split != NULL, error);
+        status = check_kind(data->dataset, source->kind, source->train_split != NULL, labelled, error);
     if (!status)
         status = open_splits(data, source, error);
     if (!status)
         take_fields(data);
-    bool classes = data->kind == FSH_KIND_CLASSES;
-    if (!status && classes && data->train)
-        status = check_labels(data->train, error);
-    if (!status && classes && data->evaluation)
-        status = check_labels(data->evaluation, error);
-    if (!status && classes && data->train && data->evaluation)
-        status = check_same_classes(data, error);
+    const bool classes = data->kind == FSH_KIND_CLASSES;
+    if (!status && classes)
+        status = labelled ? take_labels(data, source->labels, error) : check_labels(data, error);
     if (!status)
         status = measure_images(data, error);
-    if (!status && classes && data->train)
+    if (!status && classes && data->train && !labelled)
         status = paired_classes_look(data->train, &data->paired_names, error);
     if (!status)
         take_statistics(data);
@@ -391,6 +434,8 @@ void training_data_close(TrainingData *data)
 {
     display_names_free(data->display_names, (size_t)data->class_count);
     free(data->class_weights);
+    free(data->positive_weights);
+    training_labels_free(&data->labels);
     fsh_close(&data->dataset);
     *data = (TrainingData){0};
 }

@@ -13,6 +13,7 @@
 
 #include "formats/fshard.h"
 #include "trainer/data/sample_choice.h"
+#include "trainer/data/training_labels.h"
 
 /* What is opened. */
 typedef struct TrainingDataSource {
@@ -22,7 +23,9 @@ typedef struct TrainingDataSource {
     const char *train_split;      /* its name; NULL: none is opened */
     const char *evaluation_split; /* its name; NULL: "val", else "test", else none */
     const ChoiceOptions *choice;  /* of samples and classes; NULL: all */
-    uint64_t seed;                /* by which --limit draws */
+    const LabelSources
+        *labels;   /* beside the dataset, of classes; NULL, or without a path: the records' own */
+    uint64_t seed; /* by which --limit draws */
 } TrainingDataSource;
 
 typedef struct TrainingData {
@@ -31,16 +34,26 @@ typedef struct TrainingData {
     FshKind kind;
     const FshSplit *train;      /* NULL where none was asked for */
     const FshSplit *evaluation; /* NULL: the dataset has none */
-    int64_t class_count;        /* classes: at least 2, to evaluate 1; pairs: 0 */
-    char *const *class_names;   /* [class_count], in the order of the network's logits; borrowed */
-    char **display_names;       /* [class_count]: how each is shown, "tench (n01440764)"; owned; NULL before
+    /* classes: at least 2, to evaluate 1, and of several labels 1; of numbers how many a sample has;
+     * pairs: 0 */
+    int64_t class_count;
+    char *const *class_names; /* [class_count], in the order of the network's logits; borrowed */
+    /* The dataset's own, or those of its labels, whatever the network's are; borrowed. */
+    char *const *own_class_names;
+    size_t own_class_count;
+    LabelKind label_kind;  /* of the network's outputs; pairs: LABELS_ONE */
+    TrainingLabels labels; /* beside the dataset; owned */
+    char **display_names;  /* [class_count]: how each is shown, "tench (n01440764)"; owned; NULL before
                              training_data_name_classes */
-    /* of the manifest's classes among class_names; borrowed; NULL: the same classes in the same order, as
+    /* of own_class_names among class_names; borrowed; NULL: the same classes in the same order, as
      * training_data_open leaves it */
     const int32_t *label_places;
     float
         *class_weights; /* [class_count]: how much each counts in the loss (class_weights.h); owned; NULL: all
                              alike */
+    /* [class_count], of several labels: how much a sample that has the class counts in its loss; owned; NULL:
+     * as one that has not */
+    float *positive_weights;
     unsigned input_field, target_field;    /* classes: both 0 */
     const char *input_name, *target_name;  /* borrowed from the manifest: "blurry", "sharp" */
     uint32_t channels;                     /* 1 or 3 */
@@ -57,13 +70,20 @@ typedef struct TrainingData {
 /* Opens a dataset. FSH_ERR_NOT_FOUND: no such dataset or split. FSH_ERR_MISMATCH: the other kind, fewer than
  * two classes (none at all without train_split), a sample without a label or with one beyond the classes
  * (named by shard, record and key), an evaluation class that training has no sample of, fewer than two fields
- * in pairs, an empty split. And what sample_choice_make fails with. On failure nothing is held. */
+ * in pairs, an empty split. And what sample_choice_make and
+ * training_labels_read fail with. On failure nothing is held. */
 FshStatus training_data_open(TrainingData *data, const TrainingDataSource *source, FshError *error);
 /* Takes over images that nobody has packed (image_source.h), their split as the one to evaluate: of
  * class_count classes (FSH_KIND_CLASSES), or inputs of pairs, with so many channels. Mean and deviation are
  * ImageNet's. */
 void training_data_take_images(TrainingData *data, FshDataset *images, FshKind kind, int64_t class_count,
                                uint32_t channels);
+/* Returns the labels of the split that is trained on, or evaluated, where they stand beside the dataset;
+ * NULL: they are the records' own. */
+const SampleLabels *training_data_labels(const TrainingData *data, bool training);
+/* Returns the width of the rows of targets that the samples have: the network's outputs; 0: they have labels,
+ * or are pairs. */
+size_t training_data_row_width(const TrainingData *data);
 /* Fills display_names from the dataset's manifest or, if that has none, from the file that
  * $FSHARD_CLASS_NAMES names (display_names.h). To be called once class_names are final. FSH_ERR_MEMORY; what
  * reading that file may fail with. */

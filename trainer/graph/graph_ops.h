@@ -263,9 +263,8 @@ typedef enum LossKind {
     LOSS_HUBER, /* of numbers: see graph_target_loss */
     LOSS_KIND_COUNT
 } LossKind;
-extern const char
-    *const loss_names[]; /* "cross-entropy", "bce", "l1", "charbonnier", "mse", "psnr", "huber", NULL
-                                        */
+/* "cross-entropy", "bce", "l1", "charbonnier", "mse", "psnr", "huber", NULL */
+extern const char *const loss_names[];
 /* A loss of rows of targets: see graph_target_loss. */
 typedef struct TargetLoss {
     LossKind kind;
@@ -450,7 +449,8 @@ typedef struct RowTargetsOf {
  * column times its weight: of several labels, or of numbers.
  *
  *   LOSS_BCE   -(p t log s(x) + (1 - t) log(1 - s(x))), s the sigmoid, p the positive weight, as PyTorch's
- *              BCEWithLogitsLoss; t is target (1 - smoothing) + smoothing / 2, as Keras has it for several labels,
+ *              BCEWithLogitsLoss; t is target (1 - smoothing) + smoothing / 2, as Keras has it for several
+ * labels,
  *              and then, where it binarizes, 1 above the threshold and else 0
  *   LOSS_MSE d^2;  LOSS_L1 |d|;  LOSS_HUBER d^2 / 2 up to |d| = 1, from there |d| - 1 / 2;  d = x - target */
 TensorId graph_target_loss(Graph *graph, TensorId x, const RowTargetsOf *targets);

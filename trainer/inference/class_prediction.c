@@ -8,6 +8,9 @@
 
 #include "common/json_text.h"
 #include "common/text.h"
+#include "trainer/session/session_weights.h"
+
+static const RowTruth unknown = {.label = FSH_NO_LABEL};
 
 FshStatus class_prediction_name(ClassPrediction *classes, const TrainOptions *options, const Model *model,
                                 const WeightsOrigin *origin, FshError *error)
@@ -26,7 +29,8 @@ FshStatus class_prediction_name(ClassPrediction *classes, const TrainOptions *op
         (void)snprintf(classes->numbers[i], sizeof classes->numbers[i], "%zu", i);
         classes->names[i] = i < known->count ? known->names[i] : classes->numbers[i];
     }
-    classes->rows = (ClassRows){.key_name = "file",
+    classes->rows = (ClassRows){.of = (RowsOf)session_label_kind(origin),
+                                .key_name = "file",
                                 .json = options->inference.format == PREDICT_JSONL,
                                 .names = classes->names,
                                 .classes = (int64_t)count};
@@ -116,7 +120,7 @@ static void keep_only(ClassPrediction *classes, const char *key, size_t key_byte
     char *name = text_copy(key, key_bytes);
     (void)class_rows_tell(&classes->rows, logits, classes->likeliest, sizeof classes->likeliest);
     json_decref(classes->only);
-    classes->only = name ? class_rows_json(&classes->rows, name, FSH_NO_LABEL, logits) : NULL;
+    classes->only = name ? class_rows_json(&classes->rows, name, &unknown, logits) : NULL;
     free(name);
 }
 
@@ -125,7 +129,7 @@ FshStatus class_prediction_add(ClassPrediction *classes, const char *key, size_t
 {
     if (is_only)
         keep_only(classes, key, key_bytes, logits);
-    return class_rows_add(&classes->rows, key, key_bytes, FSH_NO_LABEL, logits, &classes->row, error);
+    return class_rows_add(&classes->rows, key, key_bytes, &unknown, logits, &classes->row, error);
 }
 
 FshStatus class_prediction_write(ClassPrediction *classes, FshError *error)

@@ -23,19 +23,18 @@ static FshStatus print_json(const TrainOptions *options, const Session *session,
         (void)json_object_set_new(
             object, "classes",
             class_table_json(&session->class_counts, (const char *const *)session->data.display_names));
+    if (object && session->label_scores.word_count)
+        (void)json_object_set_new(
+            object, "classes",
+            label_scores_json(&session->label_scores, (const char *const *)session->data.display_names));
     return describe_print_json(object, error);
 }
 
 static void print_text(const Metrics *metrics, int64_t classes, double seconds)
 {
-    if (metrics_has(metrics, METRIC_TOP1))
-        (void)printf("top-1 %.2f %%", metrics_value(metrics, METRIC_TOP1));
-    if (metrics_has(metrics, METRIC_TOP5) && metric_is_shown(METRIC_TOP5, classes))
-        (void)printf(", top-5 %.2f %%", metrics_value(metrics, METRIC_TOP5));
-    if (!metrics_has(metrics, METRIC_TOP1))
-        (void)printf("PSNR %.2f dB, SSIM %.4f, input %.2f dB", metrics_value(metrics, METRIC_PSNR),
-                     metrics_value(metrics, METRIC_SSIM), metrics_value(metrics, METRIC_INPUT_PSNR));
-    (void)printf(", loss %.4f on %" PRIu64 " samples in %.1f s\n", metrics_value(metrics, METRIC_LOSS),
+    char text[240];
+    (void)printf("%s, loss %.4f on %" PRIu64 " samples in %.1f s\n",
+                 metrics_tell(metrics, classes, text, sizeof text), metrics_value(metrics, METRIC_LOSS),
                  metrics->count, seconds);
 }
 

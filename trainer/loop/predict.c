@@ -61,9 +61,11 @@ static FshStatus write_class(Predictor *predictor, const Batch *batch, const Eva
 {
     size_t key_bytes = 0;
     const char *key = session_key(predictor->session->data.evaluation, batch->samples[i], &key_bytes);
-    const float *logits = evaluated->output + i * predictor->classes.classes;
-    FshStatus status =
-        class_rows_add(&predictor->classes, key, key_bytes, batch->labels[i], logits, &predictor->row, error);
+    const int64_t classes = predictor->classes.classes;
+    const RowTruth truth = {.label = batch->labels ? batch->labels[i] : FSH_NO_LABEL,
+                            .targets = batch->targets ? batch->targets + i * classes : NULL};
+    FshStatus status = class_rows_add(&predictor->classes, key, key_bytes, &truth,
+                                      evaluated->output + i * classes, &predictor->row, error);
     return status ? status : write_row(predictor, error);
 }
 
@@ -135,7 +137,7 @@ FshStatus predictor_visit(void *context, const Batch *batch, const Evaluated *ev
     if (plan_is_pairs(&predictor->session->plan))
         return write_pair(predictor, batch, evaluated, error);
     for (int64_t i = 0; !status && i < predictor->session->plan.evaluation_spec.batch; i++)
-        if (batch->labels[i] >= 0)
+        if (batch->valid[i] > 0)
             status = write_class(predictor, batch, evaluated, i, error);
     return status;
 }
@@ -163,11 +165,14 @@ FshStatus predictor_new(Predictor **predictor_ret, const Session *session, const
     predictor->session = session;
     predictor->force = force;
     predictor->lock = (FolderLock)FOLDER_LOCK_NONE;
-    predictor->classes = (ClassRows){.key_name = "key",
-                                     .json = json,
-                                     .labelled = true,
-                                     .names = session->data.display_names,
-                                     .classes = session->plan.evaluation_spec.classes};
+    predictor->classes =
+        (ClassRows){.of = (RowsOf)session->data.label_kind,
+                    .key_name = "key",
+                    .json = json,
+                    .labelled = true,
+                    .names = session->data.label_kind == LABELS_ONE ? session->data.display_names
+                                                                    : (char **)session->data.class_names,
+                    .classes = session->plan.evaluation_spec.classes};
     if (folder) {
         predictor->folder = strdup(folder);
         status = predictor->folder ? file_make_folders(folder, error)

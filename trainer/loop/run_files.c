@@ -178,6 +178,8 @@ static FshStatus weights_job(const RunFiles *files, const char *name, RunFile fi
         .crop = classes ? plan->evaluation_augmentation.size : 0,
         .resize = classes ? plan->evaluation_augmentation.resize : 0,
         .interpolation = classes ? interpolation_names[plan->evaluation_augmentation.interpolation] : NULL,
+        .problem_type =
+            session->data.label_kind != LABELS_ONE ? label_kind_names[session->data.label_kind] : NULL,
         .dataset_id = fsh_manifest(session->data.dataset)->id,
         .epoch = state->epoch,
         .steps = state->steps_done,
@@ -210,11 +212,12 @@ static json_t *checkpoint_object(const RunFiles *files, const RunState *state)
     const RunShape shape = run_shape(files->session);
     json_t *run = run_state_object(state);
     char *names = class_names_text((const char *const *)data->class_names, (size_t)data->class_count);
-    json_t *object = json_pack(
-        "{s:i, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:O, s:o}", "version", CHECKPOINT_VERSION, "model",
-        files->session->plan.model->name, "dataset", fsh_manifest(data->dataset)->id, "choice",
-        data->choice.digest, "class_names", names ? names : "", "ranks", (json_int_t)shape.ranks, "batch",
-        (json_int_t)shape.batch, "steps", (json_int_t)shape.steps, "options", files->options, "run", run);
+    json_t *object =
+        json_pack("{s:i, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:O, s:o}", "version", CHECKPOINT_VERSION,
+                  "model", files->session->plan.model->name, "dataset", fsh_manifest(data->dataset)->id,
+                  "choice", data->choice.digest, "labels", data->labels.digest, "class_names",
+                  names ? names : "", "ranks", (json_int_t)shape.ranks, "batch", (json_int_t)shape.batch,
+                  "steps", (json_int_t)shape.steps, "options", files->options, "run", run);
     if (!names) { /* no memory */
         json_decref(object);
         object = NULL;
@@ -309,7 +312,8 @@ void run_files_keep(RunFiles *files, RunState *state, const Metrics *metrics)
     if (!metrics && files->session->evaluation)
         return; /* with evaluation, only evaluated epochs are kept */
     /* Without evaluation newer epochs count as better. */
-    const double value = metrics ? metrics_value(metrics, main_metric) : (double)state->epoch;
+    const double measured = metrics ? metrics_value(metrics, main_metric) : (double)state->epoch;
+    const double value = metrics && !metric_rises(main_metric) ? -measured : measured;
     char name[64];
     FshError error = {0};
     SaveJob *job = NULL;

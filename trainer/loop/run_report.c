@@ -371,6 +371,8 @@ SessionVisitor run_report_visitor(RunReport *report)
     if (!report)
         return (SessionVisitor){NULL, NULL};
     const Session *session = report->session;
+    if (training_data_row_width(&session->data)) /* examples are of classes and pairs */
+        return (SessionVisitor){NULL, NULL};
     const FindingsOptions options = {.pairs = plan_is_pairs(&report->session->plan),
                                      .classes = (uint64_t)session->data.class_count,
                                      .samples = session->plan.evaluation_count};
@@ -426,7 +428,7 @@ static FshStatus write_page(RunReport *report, const ReportStatus *status_now, F
                        .steps_per_epoch = plan->steps_per_epoch,
                        .facts = facts,
                        .fact_tables = 2,
-                       .classes = plan_is_pairs(&report->session->plan) ? NULL : &session->class_counts,
+                       .classes = class_counts_any(&session->class_counts) ? &session->class_counts : NULL,
                        .findings = report->findings,
                        .class_names = (const char *const *)session->data.display_names};
     const double begin = progress_now_seconds();
@@ -468,9 +470,10 @@ static FshStatus write_classes(RunReport *report, FshError *error)
     const Session *session = report->session;
     char path[PATH_MAX];
     FshStatus status = record_path(report->record, path, sizeof path, record_classes_name, error);
-    return status ? status
-                  : class_table_write(&session->class_counts,
-                                      (const char *const *)session->data.display_names, path, error);
+    const char *const *names = (const char *const *)session->data.display_names;
+    if (!status && session->label_scores.word_count)
+        return label_scores_write(&session->label_scores, names, path, error);
+    return status ? status : class_table_write(&session->class_counts, names, path, error);
 }
 
 /* Returns the seconds from the end of an epoch to the end of the run, as the log prints them. */
@@ -500,7 +503,7 @@ void run_report_epoch(RunReport *report, const EpochReport *epoch, uint64_t step
         metrics(report, "ema", steps_done, &epoch->average);
     if (epoch->evaluated) /* otherwise they are from an earlier epoch */
         show_examples(report, steps_done);
-    if (epoch->evaluated && !plan_is_pairs(&report->session->plan))
+    if (epoch->evaluated && plan_is_classes(&report->session->plan))
         warn_once(report, &report->warned_classes, write_classes(report, &error), &error);
     (void)snprintf(report->verdict, sizeof report->verdict, "%s", verdict);
     if (report->html && page_age(report) >= 20 * report->page_seconds) /* short epochs do not get a page

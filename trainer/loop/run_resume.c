@@ -292,6 +292,20 @@ static FshStatus check_choice(const char *path, const Session *session, const Tr
                                path, fsh_path(session->data.dataset));
 }
 
+/* Checks that the labels beside the dataset are those of the run. */
+static FshStatus check_labels(const char *path, const Session *session, const json_t *notes, FshError *error)
+{
+    const char *labels = json_string_value(json_object_get(notes, "labels")); /* missing in older ones */
+    const bool had = labels && *labels, has = session->data.labels.path != NULL;
+    if (strcmp(had ? labels : "", session->data.labels.digest) != 0)
+        return fsh_error_set(error, FSH_ERR_MISMATCH, "%s: is of a run %s", path,
+                             had && has
+                                 ? "with other labels than those of --labels; begin a new run with --weights"
+                             : had ? "with labels of a file; give it those, --labels FILE"
+                                   : "without --labels; leave it out, or begin a new run with --weights");
+    return FSH_OK;
+}
+
 /* Checks that the notes are of this run: its network, classes, dataset and options. */
 static FshStatus check_same_run(const char *path, const Session *session, const TrainOptions *options,
                                 const json_t *notes, FshError *error)
@@ -315,6 +329,8 @@ static FshStatus check_same_run(const char *path, const Session *session, const 
     if (!status && !same_dataset)
         status = fsh_error_set(error, FSH_ERR_MISMATCH, "%s: is of a run on another dataset than %s", path,
                                fsh_path(session->data.dataset));
+    if (!status)
+        status = check_labels(path, session, notes, error);
     return status ? status : check_options(path, session, options, notes, error);
 }
 

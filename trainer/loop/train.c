@@ -50,9 +50,10 @@ void training_warn_of(Training *training, FshStatus status, const FshError *erro
 
 bool training_is_better(const Training *training, const Metrics *metrics, const BestEpoch *than)
 {
-    const double value = metrics_value(metrics, training->session.plan.main_metric),
-                 other = metrics_value(&than->metrics, training->session.plan.main_metric);
-    return !than->any || value > other || (isnan(other) && !isnan(value));
+    const Metric metric = training->session.plan.main_metric;
+    const double value = metrics_value(metrics, metric), other = metrics_value(&than->metrics, metric);
+    const bool better = metric_rises(metric) ? value > other : value < other;
+    return !than->any || better || (isnan(other) && !isnan(value));
 }
 
 /* Waits for what is being saved. Where the best weights could not be, makes *saved those on disk again. */
@@ -201,23 +202,24 @@ static void look_at(Training *training, const EpochReport *report)
 static void tell_epoch(Training *training, const EpochReport *report)
 {
     const TrainPlan *plan = &training->session.plan;
-    const Metric shown = plan->main_metric;
-    char order[32] = "", left[48] = "", duration[32], place[40];
+    char order[32] = "", left[48] = "", duration[32], place[40], shown[48] = "";
     const uint64_t steps = plan_epoch_steps(plan, report->epoch),
                    done = plan_steps_before(plan, report->epoch + 1);
     const double seconds = report->step_seconds / (double)steps * (double)(plan->total_steps - done) +
                            training_evaluation_left(training);
+    if (metrics_has(&report->train, plan->main_metric))
+        (void)snprintf(shown, sizeof shown, ", %s %.2f", metric_titles[plan->main_metric],
+                       metrics_value(&report->train, plan->main_metric));
     if (training->verbose)
         (void)snprintf(order, sizeof order, ", order %016" PRIx64, report->order_digest);
     if (report->epoch + 1 < plan->epochs)
         (void)snprintf(left, sizeof left, ", %s left",
                        progress_format_duration(duration, sizeof duration, seconds));
     console_line(&training->session.console,
-                 "%s of %" PRIu64 ": loss %.4f, %s %.2f, %.0f images/s, waited for data %.1f %%%s%s",
+                 "%s of %" PRIu64 ": loss %.4f%s, %.0f images/s, waited for data %.1f %%%s%s",
                  plan_epoch_text(plan, report->epoch, place, sizeof place),
                  plan_counts_iterations(plan) ? report->iterations : plan->epochs,
-                 metrics_value(&report->train, METRIC_LOSS), metric_titles[shown],
-                 metrics_value(&report->train, shown), report->images_per_second,
+                 metrics_value(&report->train, METRIC_LOSS), shown, report->images_per_second,
                  report->step_seconds > 0 ? 100 * report->loader_wait_seconds / report->step_seconds : 0,
                  left, order);
 }
@@ -340,7 +342,7 @@ static FshStatus open_record(Training *training, const TrainOptions *options, co
 {
     Session *session = &training->session;
     const RunState *state = &training->state;
-    const RecordShape shape = {.pairs = session->plan.model->task == TASK_RESTORATION,
+    const RecordShape shape = {.main_metric = session->plan.main_metric,
                                .averaged = session->network.average != NULL,
                                .iterations = plan_counts_iterations(&session->plan)};
     const uint64_t steps_now = run_shape(session).accumulation, steps_before = training->before.accumulation;

@@ -130,21 +130,10 @@ static double images_per_second(const Training *training)
 
 static void print_best(const Training *training, const char *what, const BestEpoch *best)
 {
-    static const Metric shown[] = {METRIC_TOP1, METRIC_TOP5, METRIC_PSNR, METRIC_SSIM, METRIC_INPUT_PSNR};
-    static const char *const forms[] = {"top-1 %.2f %%", "top-5 %.2f %%", "PSNR %.2f dB", "SSIM %.4f",
-                                        "input %.2f dB"};
-    char place[40];
-    bool any = false;
-    (void)printf("best %s", what);
-    for (size_t i = 0; i < sizeof shown / sizeof *shown; i++) {
-        if (!metrics_has(&best->metrics, shown[i]) ||
-            !metric_is_shown(shown[i], training->session.data.class_count))
-            continue;
-        (void)printf("%s", any ? ", " : "");
-        (void)printf(forms[i], metrics_value(&best->metrics, shown[i])); /* NOLINT: one of the texts above */
-        any = true;
-    }
-    (void)printf(" (%s)\n", plan_epoch_text(&training->session.plan, best->epoch, place, sizeof place));
+    char text[240], place[40];
+    (void)printf("best %s%s (%s)\n", what,
+                 metrics_tell(&best->metrics, training->session.data.class_count, text, sizeof text),
+                 plan_epoch_text(&training->session.plan, best->epoch, place, sizeof place));
 }
 
 /* Returns whether the file is in the run's folder. A run that was resumed in another folder has left its best

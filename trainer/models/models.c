@@ -59,11 +59,46 @@ static FshStatus check_spec(const Model *model, const ModelSpec *spec, FshError 
     return model_check_options(model, &spec->options, error);
 }
 
+/* Builds a classifier's network from its image, up to its logits in f32, whatever type it computes in. */
+static TensorId build_logits(Graph *graph, const Model *model, const ModelSpec *spec,
+                             const ModelRecipe *recipe, TensorId image)
+{
+    graph_set_compute_type(graph, recipe->compute_type);
+    TensorId logits =
+        model->build(graph, graph_normalize(graph, image, recipe->mean, recipe->deviation), spec);
+    return graph_cast(graph, logits, DATA_F32);
+}
+
+/* Returns the input of weights of the classes; TENSOR_NONE unless there are some. */
+static TensorId weights_input(Graph *graph, const ModelSpec *spec, const char *name, bool weighs)
+{
+    return spec->training && weighs ? graph_input(graph, name, DATA_F32, 1, &spec->classes) : TENSOR_NONE;
+}
+
+/* Builds the graph of a network whose samples have rows of targets: several labels, or numbers. */
+static TensorId build_rows(Graph *graph, const Model *model, const ModelSpec *spec, const ModelRecipe *recipe,
+                           TensorId image)
+{
+    const RowTargetsOf targets = {
+        .targets = graph_input(graph, "targets", DATA_F32, 2, (int64_t[]){spec->batch, spec->classes}),
+        .valid = graph_input(graph, "valid", DATA_F32, 1, &spec->batch),
+        .weights = weights_input(graph, spec, "class_weights", recipe->weighs_classes),
+        .positive_weights = weights_input(graph, spec, "positive_weights", recipe->weighs_positives),
+        .loss = {.kind = recipe->loss,
+                 .smoothing = spec->training ? recipe->label_smoothing : 0,
+                 .threshold = recipe->bce_threshold,
+                 .binarizes = spec->training && recipe->bce_binarizes,
+                 .sums = recipe->bce_sums}};
+    TensorId logits = build_logits(graph, model, spec, recipe, image);
+    TensorId loss = graph_target_loss(graph, logits, &targets);
+    graph_keep(graph, logits, "logits");
+    return loss;
+}
+
 static TensorId build_classification(Graph *graph, const Model *model, const ModelSpec *spec,
                                      const ModelRecipe *recipe, TensorId image)
 {
     const bool mixes = spec->training && recipe->mixes;
-    const bool weighs = spec->training && recipe->weighs_classes;
     ClassTargetsOf targets = {.smoothing = spec->training ? recipe->label_smoothing : 0,
                               .threshold = recipe->bce_threshold,
                               .binarizes = spec->training && recipe->bce_binarizes,
@@ -71,11 +106,8 @@ static TensorId build_classification(Graph *graph, const Model *model, const Mod
     targets.labels = graph_input(graph, "label", DATA_I64, 1, &spec->batch);
     targets.labels_mixed = mixes ? graph_input(graph, "label_mixed", DATA_I64, 1, &spec->batch) : TENSOR_NONE;
     targets.mix = mixes ? graph_input(graph, "mix", DATA_F32, 1, &spec->batch) : TENSOR_NONE;
-    targets.weights = weighs ? graph_input(graph, "class_weights", DATA_F32, 1, &spec->classes) : TENSOR_NONE;
-    graph_set_compute_type(graph, recipe->compute_type);
-    TensorId logits =
-        model->build(graph, graph_normalize(graph, image, recipe->mean, recipe->deviation), spec);
-    logits = graph_cast(graph, logits, DATA_F32); /* whatever type the network computes in */
+    targets.weights = weights_input(graph, spec, "class_weights", recipe->weighs_classes);
+    TensorId logits = build_logits(graph, model, spec, recipe, image);
     TensorId loss = graph_class_loss(graph, recipe->loss, logits, &targets);
     graph_keep(graph, logits, "logits");
     return loss;
@@ -113,9 +145,9 @@ FshStatus model_graph(const Model *model, const ModelSpec *spec, const ModelReci
     graph_set_sync_norms(graph, spec->training && recipe->sync_norms);
     TensorId image = graph_input(graph, "image", DATA_U8, 4,
                                  (int64_t[]){spec->batch, spec->height, spec->width, spec->channels});
-    TensorId loss = model->task == TASK_CLASSIFICATION
-                        ? build_classification(graph, model, spec, recipe, image)
-                        : build_restoration(graph, model, spec, recipe, image);
+    TensorId loss = model->task == TASK_RESTORATION ? build_restoration(graph, model, spec, recipe, image)
+                    : recipe->rows                  ? build_rows(graph, model, spec, recipe, image)
+                                                    : build_classification(graph, model, spec, recipe, image);
     graph_keep(graph, loss, "loss");
     if (spec->training)
         parameter_rules_apply(graph, &recipe->rules, model->blocks);

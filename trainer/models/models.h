@@ -124,7 +124,8 @@ void model_read_shape(const json_t *object, ModelValues *values);
 void model_take_shape(ModelValues *values, const ModelValues *shape);
 
 /* Parts of training and evaluation around a network. Inputs: "image" u8; of classes "label" i64 and, with
- * mixes, "label_mixed" i64 and "mix" f32, with weighs_classes "class_weights" f32 [classes]; of pairs
+ * mixes, "label_mixed" i64 and "mix" f32, or with rows "targets" f32 [batch, classes] and "valid" f32; with
+ * weighs_classes "class_weights" and with weighs_positives "positive_weights" f32 [classes]; of pairs
  * "target" u8 and "valid" f32; with spec->training "learning_rate" and, with optimizer.cycles_momentum,
  * "momentum". Outputs: "logits", or "restored" and each
  * image's mean squared "error"; "loss"; with spec->training those of graph_update. */
@@ -135,12 +136,14 @@ typedef struct ModelRecipe {
     float label_smoothing; /* training only */
     float bce_threshold;   /* LOSS_BCE, with bce_binarizes: see ClassTargetsOf */
     bool bce_binarizes, bce_sums;
-    bool mixes;           /* training only: each sample has two labels */
-    bool weighs_classes;  /* training only: see graph_class_loss */
-    bool sync_norms;      /* training only: see graph_set_sync_norms */
-    unsigned fusions;     /* GraphFusion bits that the backend has (backend_fusions); 0: FUSE_ALL */
-    ParameterRules rules; /* training only */
-    Optimizer optimizer;  /* training only; model_graph adds its learning_rate */
+    bool rows;             /* of classes: a row of targets for each sample (graph_target_loss), not a label */
+    bool mixes;            /* training only: each sample has two labels; of rows the host mixes them */
+    bool weighs_classes;   /* training only: see graph_class_loss */
+    bool weighs_positives; /* of rows, training only: see graph_target_loss */
+    bool sync_norms;       /* training only: see graph_set_sync_norms */
+    unsigned fusions;      /* GraphFusion bits that the backend has (backend_fusions); 0: FUSE_ALL */
+    ParameterRules rules;  /* training only */
+    Optimizer optimizer;   /* training only; model_graph adds its learning_rate */
 } ModelRecipe;
 FshStatus model_graph(const Model *model, const ModelSpec *spec, const ModelRecipe *recipe, Graph **graph,
                       FshError *error);

@@ -21,6 +21,26 @@ static bool is_classes(const Facts *f)
     return !is_pairs(f);
 }
 
+static bool tells_classes(const Facts *f)
+{
+    return plan_is_classes(f->plan);
+}
+
+static bool is_single_label(const Facts *f)
+{
+    return tells_classes(f) && f->plan->label_kind == LABELS_ONE;
+}
+
+static bool is_multi_label(const Facts *f)
+{
+    return tells_classes(f) && f->plan->label_kind == LABELS_MANY;
+}
+
+static bool has_labels(const Facts *f)
+{
+    return f->options->data.labels.path != NULL;
+}
+
 static bool has_schedule(const Facts *f, ScheduleKind kind)
 {
     return f->plan->schedule.kind == kind;
@@ -351,10 +371,16 @@ static const struct Rule {
     {AT(training.sync_bn), has_batch_norms, "networks with batch norms"},
     {AT(schedule.early_stop_min_delta), stops_early, "--early-stop-patience"},
     {AT(schedule.early_stop_metric), stops_early, "--early-stop-patience"},
-    {AT(training.label_smoothing), is_classes, "classes"},
+    {AT(training.label_smoothing), tells_classes, "classes"},
     {AT(training.bce_target_thresh), is_bce, "--loss bce"},
     {AT(training.bce_sum), is_bce, "--loss bce"},
-    {AT(training.class_weights), is_classes, "classes"},
+    {AT(training.class_weights), tells_classes, "classes"},
+    {AT(training.pos_weight), is_multi_label, "images of several labels (--labels)"},
+    {AT(data.labels.evaluation_path), has_labels, "--labels"},
+    {AT(data.labels.evaluation_path), evaluates, WITH_EVALUATION},
+    {AT(data.labels.columns), has_labels, "--labels"},
+    {AT(data.labels.names), has_labels, "--labels"},
+    {AT(data.labels.kind), has_labels, "--labels"},
     {AT(image.train_crop_mode), is_random_classes, "classes, and not with --no-aug"},
     {AT(image.scale), is_resized_crop, "random resized crops (--train-crop-mode rrc), and not with --no-aug"},
     {AT(image.ratio), is_resized_crop, "random resized crops (--train-crop-mode rrc), and not with --no-aug"},
@@ -375,7 +401,7 @@ static const struct Rule {
     {AT(mixing.cutmix_alpha), is_random_classes, "classes, and not with --no-aug"},
     {AT(mixing.probability), mixes, "--mixup-alpha or --cutmix-alpha"},
     {AT(mixing.switch_probability), mixes_both, "--mixup-alpha and --cutmix-alpha together"},
-    {AT(sampling.kind), is_classes, "classes"},
+    {AT(sampling.kind), is_single_label, "classes, where each image has one"},
     {AT(sampling.repeats), is_random, "random views, and not with --no-aug"},
     {AT(training.batch_size), has_batches, "training and classes; pairs are evaluated one by one"},
     {AT(image.train_crop_size), has_batches, "training and classes; pairs are evaluated whole"},

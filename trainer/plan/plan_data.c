@@ -10,6 +10,7 @@ DataOptions data_options_default(void)
 {
     return (DataOptions){
         .train_split = "train",
+        .labels.kind = OPTION_AUTO,
         .on_error = TRAIN_STOP,
         .cache = OPTION_AUTO,
         .decode = DECODE_CPU,
@@ -29,6 +30,23 @@ size_t data_options_rows(DataOptions *o, Option *rows)
         {.name = "val-split", .kind = OPTION_TEXT, .value = &o->val_split, .argument = "NAME",
          .uses = USE_LEARN | USE_EVALUATE | USE_PREDICT,
          .help = "the split to evaluate on; val, else test, unless given"},
+        {.name = "labels", .kind = OPTION_TEXT, .value = &o->labels.path, .argument = "FILE",
+         .marks = OPTION_FREE, .uses = USE_DATASET,
+         .help = "labels beside SHARDS: CSV or JSON lines of a record's key and its class, its classes, or "
+                 "numbers"},
+        {.name = "val-labels", .kind = OPTION_TEXT, .value = &o->labels.evaluation_path, .argument = "FILE",
+         .marks = OPTION_FREE, .uses = USE_DATASET,
+         .help = "the same for the split to evaluate on, where they are in another file"},
+        {.name = "label-columns", .kind = OPTION_TEXT, .value = &o->labels.columns, .argument = "NAMES",
+         .uses = USE_DATASET,
+         .help = "columns of --labels that count, by the header, with commas; else all but the key"},
+        {.name = "label-names", .kind = OPTION_TEXT, .value = &o->labels.names, .argument = "FILE",
+         .marks = OPTION_FREE, .uses = USE_DATASET,
+         .help = "the classes of --labels in their order, a line for each"},
+        {.name = "problem-type", .kind = OPTION_CHOICE, .value = &o->labels.kind, .argument = "TYPE",
+         .choices = label_kind_names, .has_auto = true, .uses = USE_DATASET,
+         .help = "what an image of --labels has: one class, any number of them, or numbers; auto: as the "
+                 "file looks, and a CSV of numbers looks like classes"},
         {.name = "on-error", .kind = OPTION_CHOICE, .value = &o->on_error, .argument = "WHAT",
          .choices = on_error_choices, .marks = OPTION_FREE | OPTION_ALIKE, .uses = USE_DATASET,
          .help = "when a sample cannot be read: stop, or skip it and name it (exit status 1)"},

@@ -6,6 +6,7 @@
 #define FSHARD_TRAINER_PLAN_PLAN_DATA_H
 
 #include "common/options.h"
+#include "trainer/data/training_labels.h"
 
 /* Values of options with choices, in the order of their names. */
 typedef enum TrainOnError { TRAIN_STOP, TRAIN_SKIP } TrainOnError;
@@ -13,6 +14,7 @@ typedef enum TrainDecode { DECODE_CPU, DECODE_GPU } TrainDecode;
 
 typedef struct DataOptions {
     const char *train_split, *val_split; /* val_split NULL: val, else test */
+    LabelSources labels;                 /* those beside the dataset */
     int on_error;                        /* TrainOnError */
     int64_t workers;                     /* loader threads; 0: chosen */
     int decode;                          /* TrainDecode: of JPEG files */

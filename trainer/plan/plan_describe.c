@@ -45,8 +45,10 @@ static void tell_dataset(const Teller *teller, const TrainPlan *plan, const Trai
     if (plan_is_pairs(plan))
         say(&line, "pairs (%s to %s), ", data->input_name, data->target_name);
     else
-        say(&line, "%zu classes, ", /* the dataset's own, whatever the weights' classes are */
-            data->label_places ? fsh_manifest(data->dataset)->class_count : (size_t)data->class_count);
+        say(&line, "%zu %s, ", data->inputs_alone ? (size_t)data->class_count : data->own_class_count,
+            data->label_kind != LABELS_NUMBERS ? "classes"
+            : data->own_class_count == 1       ? "number of each image"
+                                               : "numbers of each image");
     say(&line, "%s, short edge %s%u pixels", data->channels == 1 ? "gray" : "colour",
         data->uniform ? "" : "about ", data->short_edge);
     tell(teller, &line);
@@ -62,6 +64,22 @@ static void tell_dataset(const Teller *teller, const TrainPlan *plan, const Trai
             files ? "nobody has measured the files" : "the dataset has none (fpack --no-check)");
         tell(teller, &line);
     }
+}
+
+static void tell_labels(const Teller *teller, const TrainingLabels *labels)
+{
+    const LabelFit *fit = &labels->fit;
+    Line line = {0};
+    if (!labels->path)
+        return;
+    say(&line, "labels: %s, %s, of %" PRIu64 " records", labels->path, label_kind_names[labels->kind],
+        fit->records);
+    tell(teller, &line);
+    if (!fit->unused)
+        return;
+    say(&line, "labels: %" PRIu64 " of %" PRIu64 " lines are of no record here: %s%s", fit->unused, fit->rows,
+        fit->first_unused, fit->unused > LABEL_KEYS_TOLD ? ", …" : "");
+    tell(teller, &line);
 }
 
 /* Returns how many samples an epoch of training with repeats has. */
@@ -382,6 +400,7 @@ void plan_describe(const TrainPlan *plan, const TrainingData *data,
     const Teller teller = {print, context};
     recipe_describe(plan, print, context);
     tell_dataset(&teller, plan, data);
+    tell_labels(&teller, &data->labels);
     tell_splits(&teller, plan, data);
     tell_choice(&teller, plan, data);
     if (data->train)

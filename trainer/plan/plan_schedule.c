@@ -12,7 +12,11 @@ static const double lr_of_moments = 0.001; /* of all but sgd, sgdw and lars: PyT
 enum { EPOCHS_MAX = 1000000 };
 
 /* What can be watched, in the order of Metric. */
-static const char *const metric_choices[] = {"loss", "top1", "top5", "psnr", "ssim", NULL};
+static const char *const metric_choices[] = {"loss", "top1",     "top5", "psnr", "ssim", "map",
+                                             "f1",   "f1_micro", "mae",  "rmse", NULL};
+static const Metric metrics_of_choices[] = {METRIC_LOSS, METRIC_TOP1, METRIC_TOP5, METRIC_PSNR,
+                                            METRIC_SSIM, METRIC_MAP,  METRIC_F1,   METRIC_F1_MICRO,
+                                            METRIC_MAE,  METRIC_RMSE};
 static const char *const schedule_unit_choices[] = {"step", "epoch", NULL};
 static const char *const threshold_mode_choices[] = {"rel", "abs", NULL};
 
@@ -298,22 +302,34 @@ FshStatus plan_schedule(TrainPlan *plan, const TrainOptions *options, FshError *
 
 /* ---- watched metrics ---- */
 
+/* Returns what a metric is measured on: classes, several labels, numbers, pairs, from 0. */
+static size_t metric_group(Metric metric)
+{
+    return metric == METRIC_MAP || metric == METRIC_F1 || metric == METRIC_F1_MICRO ? 1
+           : metric == METRIC_MAE || metric == METRIC_RMSE                          ? 2
+           : metric == METRIC_PSNR || metric == METRIC_SSIM                         ? 3
+                                                                                    : 0;
+}
+
 static FshStatus find_metric(const TrainPlan *plan, const char *option, int metric, Metric *metric_ret,
                              FshError *error)
 {
-    *metric_ret = metric == OPTION_AUTO ? plan->main_metric : (Metric)metric;
-    const bool of_pairs = *metric_ret == METRIC_PSNR || *metric_ret == METRIC_SSIM;
-    if (*metric_ret == METRIC_LOSS || of_pairs == plan_is_pairs(plan))
+    static const char *const held[] = {"classes", "several labels", "numbers", "pairs"};
+    const size_t own = metric_group(plan->main_metric);
+    *metric_ret = metric == OPTION_AUTO ? plan->main_metric : metrics_of_choices[metric];
+    if (*metric_ret == METRIC_LOSS || metric_group(*metric_ret) == own)
         return FSH_OK;
     return fsh_error_set(error, FSH_ERR_USAGE, "--%s: %s is measured on %s, and this dataset holds %s",
-                         option, metric_names[*metric_ret], of_pairs ? "pairs" : "classes",
-                         of_pairs ? "classes" : "pairs");
+                         option, metric_names[*metric_ret], held[metric_group(*metric_ret)], held[own]);
 }
 
 FshStatus plan_watch(TrainPlan *plan, const TrainOptions *options, FshError *error)
 {
     const ScheduleOptions *own = &options->schedule;
-    plan->main_metric = plan_is_pairs(plan) ? METRIC_PSNR : METRIC_TOP1;
+    plan->main_metric = plan_is_pairs(plan)                  ? METRIC_PSNR
+                        : plan->label_kind == LABELS_MANY    ? METRIC_MAP
+                        : plan->label_kind == LABELS_NUMBERS ? METRIC_MAE
+                                                             : METRIC_TOP1;
     FshStatus status = find_metric(plan, "plateau-metric", own->plateau_metric, &plan->plateau_metric, error);
     if (!status)
         status =

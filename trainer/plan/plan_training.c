@@ -67,7 +67,7 @@ size_t training_options_rows(TrainingOptions *o, Option *rows)
         {.name = "loss", .kind = OPTION_CHOICE, .value = &o->loss, .argument = "NAME",
          .choices = loss_names, .has_auto = true, .hints = train_loss_hints,
          .uses = USE_LEARN | USE_EVALUATE | USE_PREDICT,
-         .help = "auto: cross-entropy, or for pairs charbonnier"},
+         .help = "auto: cross-entropy, for several labels bce, for numbers mse, for pairs charbonnier"},
         {.name = "bce-target-thresh", .kind = OPTION_REAL, .value = &o->bce_target_thresh, .argument = "X",
          .maximum = 1,
          .uses = USE_LEARN,
@@ -79,12 +79,16 @@ size_t training_options_rows(TrainingOptions *o, Option *rows)
         {.name = "label-smoothing", .kind = OPTION_REAL, .value = &o->label_smoothing, .argument = "X",
          .maximum = 0.99, .alias = "smoothing",
          .uses = USE_LEARN,
-         .help = "part of each label that is spread over all classes"},
+         .help = "part of each label that is spread over all classes; of several labels, 0 unless given"},
         {.name = "class-weights", .kind = OPTION_TEXT, .value = &o->class_weights, .argument = "HOW",
          .alias = "class-weight",
          .uses = USE_LEARN,
          .help = "how much each class counts in the loss of training: balanced, by how many images it has, "
                  "or a file with a line CLASS WEIGHT for each"},
+        {.name = "pos-weight", .kind = OPTION_TEXT, .value = &o->pos_weight, .argument = "HOW",
+         .uses = USE_LEARN,
+         .help = "with several labels: how much an image that has a class counts in the class's loss beside "
+                 "one that has not: balanced, a number, or a file with a line CLASS WEIGHT for each"},
         {.name = "seed", .kind = OPTION_INTEGER, .value = &o->seed, .argument = "N",
          .maximum = 9007199254740992.0,
          .uses = USE_SAMPLES,
@@ -213,21 +217,57 @@ static uint64_t plan_evaluation_interval(const TrainPlan *plan, const TrainOptio
 
 /* ---- loss ---- */
 
+/* What a network may be taught to tell, and the losses for it; the first is the default. */
+static const struct {
+    const char *what;
+    LossKind losses[4];
+    size_t count;
+} taught[] = {
+    [LABELS_ONE] = {"classes", {LOSS_CROSS_ENTROPY, LOSS_BCE}, 2},
+    [LABELS_MANY] = {"several labels", {LOSS_BCE}, 1},
+    [LABELS_NUMBERS] = {"numbers", {LOSS_MSE, LOSS_L1, LOSS_HUBER}, 3},
+    [LABEL_KIND_COUNT] = {"pairs", {LOSS_CHARBONNIER, LOSS_L1, LOSS_MSE, LOSS_PSNR}, 4},
+};
+
+static bool is_loss_of(size_t row, LossKind loss)
+{
+    bool found = false;
+    for (size_t i = 0; i < taught[row].count; i++)
+        found = found || taught[row].losses[i] == loss;
+    return found;
+}
+
+/* Sets the loss. FSH_ERR_USAGE: it is for another kind of dataset; the message names the first that it is
+ * for. */
+static FshStatus choose_loss(TrainPlan *plan, const TrainOptions *options, FshError *error)
+{
+    const size_t row = plan_is_pairs(plan) ? LABEL_KIND_COUNT : (size_t)plan->label_kind;
+    const bool chosen = options->training.loss == OPTION_AUTO;
+    size_t other = 0;
+    plan->recipe.loss = chosen ? taught[row].losses[0] : (LossKind)options->training.loss;
+    if (is_loss_of(row, plan->recipe.loss))
+        return FSH_OK;
+    if (is_loss_of(LABEL_KIND_COUNT, plan->recipe.loss))
+        other = LABEL_KIND_COUNT; /* pairs, which have had it longer */
+    while (!is_loss_of(other, plan->recipe.loss))
+        other++;
+    return fsh_error_set(error, FSH_ERR_USAGE, "--loss: %s is for %s, and this dataset holds %s",
+                         loss_names[plan->recipe.loss], taught[other].what, taught[row].what);
+}
+
 static FshStatus plan_loss(TrainPlan *plan, const TrainOptions *options, FshError *error)
 {
-    plan->recipe.loss = options->training.loss != OPTION_AUTO ? (LossKind)options->training.loss
-                        : plan_is_pairs(plan)                 ? LOSS_CHARBONNIER
-                                                              : LOSS_CROSS_ENTROPY;
-    const bool of_classes = plan->recipe.loss == LOSS_CROSS_ENTROPY || plan->recipe.loss == LOSS_BCE;
-    if (of_classes == plan_is_pairs(plan))
-        return fsh_error_set(error, FSH_ERR_USAGE, "--loss: %s is for %s, and this dataset holds %s",
-                             loss_names[plan->recipe.loss], of_classes ? "classes" : "pairs",
-                             of_classes ? "pairs" : "classes");
-    plan->recipe.label_smoothing = plan_is_pairs(plan) ? 0 : (float)options->training.label_smoothing;
+    const bool smooths = plan_is_classes(plan) && (plan->label_kind == LABELS_ONE ||
+                                                   train_given(options, &options->training.label_smoothing));
+    FshStatus status = choose_loss(plan, options, error);
+    if (status)
+        return status;
+    plan->recipe.label_smoothing = smooths ? (float)options->training.label_smoothing : 0;
     plan->recipe.bce_threshold = (float)options->training.bce_target_thresh;
     plan->recipe.bce_binarizes = options->training.bce_target_thresh < 1;
     plan->recipe.bce_sums = options->training.bce_sum;
     plan->recipe.weighs_classes = plan->class_weights != NULL;
+    plan->recipe.weighs_positives = plan->positive_weights != NULL;
     plan->recipe.mixes = !plan_is_pairs(plan) && options->image.augment && options->mixing.probability > 0 &&
                          (options->mixing.mixup_alpha > 0 || options->mixing.cutmix_alpha > 0);
     return FSH_OK;

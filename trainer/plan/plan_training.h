@@ -17,6 +17,7 @@ typedef struct TrainingOptions {
     double label_smoothing, bce_target_thresh; /* thresh 1: none */
     bool bce_sum;
     const char *class_weights; /* "balanced" or a file; NULL: all alike */
+    const char *pos_weight;    /* "balanced", a number or a file; NULL: 1 */
     int64_t seed;
     bool sync_bn;
 } TrainingOptions;

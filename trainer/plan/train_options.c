@@ -51,6 +51,9 @@ TrainOptions train_options_default(void)
     };
 }
 
+_Static_assert(offsetof(TrainOptions, given) <= TRAIN_OPTIONS_BYTES,
+               "each option has a place in given and typed");
+
 /* Returns the place of the value in the struct of options, in bytes. */
 static size_t place_of(const TrainOptions *options, const void *value)
 {
@@ -209,6 +212,7 @@ TrainingDataSource train_options_source(const TrainOptions *options, FshKind kin
                                 .train_split = options->data.train_split,
                                 .evaluation_split = options->data.val_split,
                                 .choice = &options->choice,
+                                .labels = &options->data.labels,
                                 .seed = (uint64_t)options->training.seed};
 }
 

@@ -27,7 +27,7 @@
 #include "trainer/ranks/rank_place.h"
 #include "trainer/report/report_options.h"
 
-enum { TRAIN_OPTION_ROWS = 224, TRAIN_OPTIONS_BYTES = 4096 };
+enum { TRAIN_OPTION_ROWS = 256, TRAIN_OPTIONS_BYTES = 4096 };
 
 /* Ordered by theme: there is only one, so its padding does not matter. A part has its rows and its defaults
  * where it is read. */

@@ -30,6 +30,11 @@ bool plan_is_pairs(const TrainPlan *plan)
     return plan->model->task == TASK_RESTORATION;
 }
 
+bool plan_is_classes(const TrainPlan *plan)
+{
+    return !plan_is_pairs(plan) && plan->label_kind != LABELS_NUMBERS;
+}
+
 /* ---- the network ---- */
 
 static void plan_spec(const TrainOptions *options, const TrainingData *data, ModelSpec *spec)
@@ -71,7 +76,10 @@ FshStatus plan_make(TrainPlan *plan, const TrainOptions *options, const Model *m
         .divides_batch = options->ranks.parallel == RANK_PARALLEL_DP,
         .device = options->compute.device,
         .train_count = data->train ? data->train->sample_count : 0,
+        .label_kind = data->label_kind,
         .class_weights = data->class_weights,
+        .positive_weights = data->positive_weights,
+        .recipe.rows = training_data_row_width(data) > 0,
         .evaluation_count = data->evaluation ? data->evaluation->sample_count : 0,
         .seed = (uint64_t)options->training.seed,
         .skip_bad = options->data.on_error == TRAIN_SKIP,

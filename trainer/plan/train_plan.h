@@ -52,7 +52,8 @@ typedef struct TrainPlan {
     Augmentation train_augmentation, evaluation_augmentation;
     Mixing mixing;
     Sampling sampling;
-    const float *class_weights;     /* TrainingData's, borrowed */
+    LabelKind label_kind; /* TrainingData's, as the weights; borrowed */
+    const float *class_weights, *positive_weights;
     Progression progression;        /* from = to: one size */
     uint32_t edges[PLAN_EDGES_MAX]; /* all edges of training, ascending; none without a training split */
     size_t edge_count;
@@ -133,6 +134,8 @@ FshStatus plan_fusions(TrainPlan *plan, const TrainOptions *options, unsigned th
 const char *plan_amp_name(DataType type);
 /* Returns whether the network restores images, so that its dataset holds pairs. */
 bool plan_is_pairs(const TrainPlan *plan);
+/* Returns whether the network tells classes, one or several; else it restores images, or tells numbers. */
+bool plan_is_classes(const TrainPlan *plan);
 /* Returns whether the learning rate follows measures (plateau.h) after the warm-up. */
 bool plan_uses_plateau(const TrainPlan *plan);
 /* Returns the batch that is chosen for one process where neither device nor set says otherwise. */

@@ -10,6 +10,7 @@
 #include "common/csv.h"
 #include "common/json_text.h"
 #include "common/text.h"
+#include "trainer/report/label_rows.h"
 
 /* ---- what is likely ---- */
 
@@ -82,20 +83,27 @@ FshStatus class_rows_head(const ClassRows *rows, Buffer *text, FshError *error)
     FshStatus status = FSH_OK;
     if (rows->json)
         return FSH_OK;
+    if (rows->of != ROWS_OF_CLASSES) {
+        status = add(text, "%s", error, rows->key_name);
+        if (!status)
+            status = label_rows_head(rows, text, error);
+        return status ? status : buffer_append(text, "\n", 1, error);
+    }
     status = add(text, "%s%s,prediction,probability", error, rows->key_name, rows->labelled ? ",label" : "");
     for (int i = 1; i < column_count(rows) && !status; i++)
         status = add(text, ",prediction%d,probability%d", error, i + 1, i + 1);
     return status ? status : buffer_append(text, "\n", 1, error);
 }
 
-static FshStatus add_csv(ClassRows *rows, const char *key, size_t key_bytes, int64_t label,
-                         const float *logits, Buffer *text, FshError *error)
+/* Appends the cells after the key. */
+static FshStatus add_likeliest(ClassRows *rows, int64_t label, const float *logits, Buffer *text,
+                               FshError *error)
 {
     int64_t likeliest[CLASS_ROWS_LIKELIEST] = {0};
     const int count = find_likeliest(logits, rows->classes, likeliest);
     const char *name = name_of(rows, label);
-    FshStatus status = add_cell(rows, key, key_bytes, text, error);
-    if (!status && rows->labelled)
+    FshStatus status = FSH_OK;
+    if (rows->labelled)
         status = buffer_append(text, ",", 1, error);
     if (!status && rows->labelled)
         status = add_cell(rows, name, strlen(name), text, error);
@@ -110,17 +118,28 @@ static FshStatus add_csv(ClassRows *rows, const char *key, size_t key_bytes, int
         else if (!status)
             status = buffer_append(text, ",", 1, error);
     }
+    return status;
+}
+
+static FshStatus add_csv(ClassRows *rows, const char *key, size_t key_bytes, const RowTruth *truth,
+                         const float *logits, Buffer *text, FshError *error)
+{
+    FshStatus status = add_cell(rows, key, key_bytes, text, error);
+    if (!status)
+        status = rows->of == ROWS_OF_CLASSES ? add_likeliest(rows, truth->label, logits, text, error)
+                                             : label_rows_cells(rows, truth->targets, logits, text, error);
     return status ? status : buffer_append(text, "\n", 1, error);
 }
 
 /* ---- JSON lines ---- */
 
-json_t *class_rows_json(const ClassRows *rows, const char *key, int64_t label, const float *logits)
+/* Adds the members after the key to an object. Returns false without memory. */
+static bool set_likeliest(const ClassRows *rows, int64_t label, const float *logits, json_t *object)
 {
     int64_t likeliest[CLASS_ROWS_LIKELIEST] = {0};
     const int count = find_likeliest(logits, rows->classes, likeliest);
-    json_t *object = json_object(), *top = json_array();
-    bool made = object && json_object_set_new(object, rows->key_name, json_text(key)) == 0;
+    json_t *top = json_array();
+    bool made = top != NULL;
     if (made && rows->labelled)
         made = json_object_set_new(object, "label", json_text(name_of(rows, label))) == 0;
     for (int i = 0; i < count && made; i++) {
@@ -131,6 +150,15 @@ json_t *class_rows_json(const ClassRows *rows, const char *key, int64_t label, c
     }
     made = made && json_object_set(object, "top5", top) == 0;
     json_decref(top);
+    return made;
+}
+
+json_t *class_rows_json(const ClassRows *rows, const char *key, const RowTruth *truth, const float *logits)
+{
+    json_t *object = json_object();
+    bool made = object && json_object_set_new(object, rows->key_name, json_text(key)) == 0;
+    made = made && (rows->of == ROWS_OF_CLASSES ? set_likeliest(rows, truth->label, logits, object)
+                                                : label_rows_members(rows, truth->targets, logits, object));
     if (!made) {
         json_decref(object);
         object = NULL;
@@ -138,11 +166,11 @@ json_t *class_rows_json(const ClassRows *rows, const char *key, int64_t label, c
     return object;
 }
 
-static FshStatus add_json(const ClassRows *rows, const char *key, size_t key_bytes, int64_t label,
+static FshStatus add_json(const ClassRows *rows, const char *key, size_t key_bytes, const RowTruth *truth,
                           const float *logits, Buffer *text, FshError *error)
 {
     char *name = text_copy(key, key_bytes);
-    json_t *object = name ? class_rows_json(rows, name, label, logits) : NULL;
+    json_t *object = name ? class_rows_json(rows, name, truth, logits) : NULL;
     char *line = object ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(7)) : NULL;
     FshStatus status = line ? buffer_append(text, line, strlen(line), error)
                             : fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for a prediction");
@@ -152,16 +180,18 @@ static FshStatus add_json(const ClassRows *rows, const char *key, size_t key_byt
     return status ? status : buffer_append(text, "\n", 1, error);
 }
 
-FshStatus class_rows_add(ClassRows *rows, const char *key, size_t key_bytes, int64_t label,
+FshStatus class_rows_add(ClassRows *rows, const char *key, size_t key_bytes, const RowTruth *truth,
                          const float *logits, Buffer *text, FshError *error)
 {
-    return rows->json ? add_json(rows, key, key_bytes, label, logits, text, error)
-                      : add_csv(rows, key, key_bytes, label, logits, text, error);
+    return rows->json ? add_json(rows, key, key_bytes, truth, logits, text, error)
+                      : add_csv(rows, key, key_bytes, truth, logits, text, error);
 }
 
 const char *class_rows_tell(const ClassRows *rows, const float *logits, char *text, size_t text_bytes)
 {
     int64_t likeliest[CLASS_ROWS_LIKELIEST] = {0};
+    if (rows->of != ROWS_OF_CLASSES)
+        return label_rows_tell(rows, logits, text, text_bytes);
     const int count = find_likeliest(logits, rows->classes, likeliest);
     size_t length = 0;
     text[0] = '\0';

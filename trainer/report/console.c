@@ -202,14 +202,18 @@ void console_evaluating(Console *console, uint64_t step, uint64_t steps)
 
 void console_evaluated(Console *console, const char *what, const Metrics *metrics, const char *note)
 {
-    static const Metric order[] = {METRIC_TOP1, METRIC_TOP5,       METRIC_PSNR,
-                                   METRIC_SSIM, METRIC_INPUT_PSNR, METRIC_LOSS};
+    static const Metric order[] = {METRIC_TOP1,       METRIC_TOP5, METRIC_PSNR, METRIC_SSIM,
+                                   METRIC_INPUT_PSNR, METRIC_MAP,  METRIC_F1,   METRIC_F1_MICRO,
+                                   METRIC_MAE,        METRIC_RMSE, METRIC_LOSS};
     char text[256] = "";
     size_t length = 0;
     for (size_t i = 0; i < sizeof order / sizeof *order; i++)
         if (metrics_has(metrics, order[i]) && metric_is_shown(order[i], console->classes))
             length = append(text, sizeof text, length,
-                            order[i] == METRIC_LOSS || order[i] == METRIC_SSIM ? " %s %.4f" : " %s %.3f",
+                            order[i] == METRIC_LOSS || order[i] == METRIC_SSIM || order[i] == METRIC_MAE ||
+                                    order[i] == METRIC_RMSE
+                                ? " %s %.4f"
+                                : " %s %.3f",
                             metric_titles[order[i]], metrics_value(metrics, order[i]));
     console_line(console, " * %s %s%s", what, text, note);
 }

@@ -61,6 +61,22 @@ static const struct {
      {{"eval_ssim", "evaluation", LOOK_EVALUATION}, {"ema_ssim", "averaged weights", LOOK_AVERAGE}},
      NULL,
      false},
+    {"Mean average precision",
+     "%",
+     {{"eval_map", "evaluation", LOOK_EVALUATION}, {"ema_map", "averaged weights", LOOK_AVERAGE}},
+     NULL,
+     false},
+    {"F1",
+     "%",
+     {{"eval_f1", "mean over classes", LOOK_EVALUATION},
+      {"eval_f1_micro", "over all labels", LOOK_REFERENCE}},
+     NULL,
+     false},
+    {"Mean absolute error",
+     "",
+     {{"eval_mae", "evaluation", LOOK_EVALUATION}, {"ema_mae", "averaged weights", LOOK_AVERAGE}},
+     NULL,
+     false},
     {"Learning rate", "", {{"lr", "last step", LOOK_TRAINING}}, "lr", false},
     {"Throughput", "images/s", {{"images_per_second", "training", LOOK_TRAINING}}, "images_per_second", true},
 };
@@ -78,8 +94,14 @@ static const struct {
     {"eval_top5", "top-5", "%.2f"},
     {"eval_psnr", "PSNR", "%.3f"},
     {"eval_ssim", "SSIM", "%.4f"},
+    {"eval_map", "mAP", "%.2f"},
+    {"eval_f1", "F1", "%.2f"},
+    {"eval_mae", "MAE", "%.4g"},
+    {"eval_rmse", "RMSE", "%.4g"},
     {"ema_top1", "EMA top-1", "%.2f"},
     {"ema_psnr", "EMA PSNR", "%.3f"},
+    {"ema_map", "EMA mAP", "%.2f"},
+    {"ema_mae", "EMA MAE", "%.4g"},
     {"lr", "learning rate", "%.3g"},
     {"images_per_second", "images/s", "%.0f"},
 };
@@ -89,7 +111,8 @@ static const struct {
     const char *name, *title, *format;
 } metric_rows[] = {
     {"top1", "top-1", "%.2f %%"}, {"top5", "top-5", "%.2f %%"}, {"psnr", "PSNR", "%.2f dB"},
-    {"ssim", "SSIM", "%.4f"},     {"loss", "loss", "%.4g"},
+    {"ssim", "SSIM", "%.4f"},     {"loss", "loss", "%.4g"},     {"map", "mAP", "%.2f %%"},
+    {"mae", "MAE", "%.4g"},
 };
 
 static const double *column_of(const HtmlReport *report, const char *prefix, const char *name)

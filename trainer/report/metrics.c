@@ -1,14 +1,17 @@
 #include "trainer/report/metrics.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
-const char *const metric_names[METRIC_COUNT] = {"loss", "top1", "top5", "psnr", "ssim", "input_psnr"};
-const char *const metric_titles[METRIC_COUNT] = {"Loss", "Acc@1", "Acc@5", "PSNR", "SSIM", "input PSNR"};
+const char *const metric_names[METRIC_COUNT] = {"loss", "top1", "top5",     "psnr", "ssim", "input_psnr",
+                                                "map",  "f1",   "f1_micro", "mae",  "rmse"};
+const char *const metric_titles[METRIC_COUNT] = {"Loss", "Acc@1", "Acc@5",    "PSNR", "SSIM", "input PSNR",
+                                                 "mAP",  "F1",    "micro F1", "MAE",  "RMSE"};
 
 bool metric_rises(Metric metric)
 {
-    return metric != METRIC_LOSS;
+    return metric != METRIC_LOSS && metric != METRIC_MAE && metric != METRIC_RMSE;
 }
 
 bool metric_is_shown(Metric metric, int64_t classes)
@@ -74,6 +77,72 @@ void metrics_add_errors(Metrics *metrics, const float *errors, const float *vali
     metrics_add_value(metrics, METRIC_LOSS, count ? mean_loss * (double)count : 0);
 }
 
+void metrics_add_loss(Metrics *metrics, const float *valid, uint64_t batch, double mean_loss)
+{
+    uint64_t count = 0;
+    for (uint64_t i = 0; i < batch; i++)
+        count += valid[i] > 0;
+    metrics_count(metrics, count);
+    metrics_add_value(metrics, METRIC_LOSS, count ? mean_loss * (double)count : 0);
+}
+
+void metrics_add_numbers(Metrics *metrics, const float *outputs, const float *targets, const float *valid,
+                         uint64_t batch, uint64_t width)
+{
+    for (uint64_t i = 0; i < batch; i++) {
+        double absolute = 0, squared = 0;
+        if (!(valid[i] > 0))
+            continue;
+        for (uint64_t k = i * width; k < (i + 1) * width; k++) {
+            const double d = (double)outputs[k] - (double)targets[k];
+            absolute += fabs(d);
+            squared += d * d;
+        }
+        metrics_add_value(metrics, METRIC_MAE, absolute / (double)width);
+        metrics_add_value(metrics, METRIC_RMSE, squared / (double)width);
+    }
+}
+
+/* Returns what a mean is multiplied by to be shown. */
+static double scale_of(Metric metric)
+{
+    const bool percent = metric == METRIC_TOP1 || metric == METRIC_TOP5 || metric == METRIC_MAP ||
+                         metric == METRIC_F1 || metric == METRIC_F1_MICRO;
+    return percent ? 100 : 1;
+}
+
+void metrics_set(Metrics *metrics, Metric metric, double value)
+{
+    metrics->sums[metric] = value / scale_of(metric) * (double)metrics->count;
+    metrics->measured |= 1U << metric;
+}
+
+const char *metrics_tell(const Metrics *metrics, int64_t classes, char *text, size_t text_bytes)
+{
+    static const struct {
+        Metric metric;
+        const char *name, *unit;
+        int digits;
+    } shown[] = {{METRIC_TOP1, "top-1", " %", 2},
+                 {METRIC_TOP5, "top-5", " %", 2},
+                 {METRIC_PSNR, "PSNR", " dB", 2},
+                 {METRIC_SSIM, "SSIM", "", 4},
+                 {METRIC_INPUT_PSNR, "input", " dB", 2},
+                 {METRIC_MAP, "mAP", " %", 2},
+                 {METRIC_F1, "F1", " %", 2},
+                 {METRIC_F1_MICRO, "micro F1", " %", 2},
+                 {METRIC_MAE, "MAE", "", 4},
+                 {METRIC_RMSE, "RMSE", "", 4}};
+    size_t length = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < sizeof shown / sizeof *shown && length < text_bytes; i++)
+        if (metrics_has(metrics, shown[i].metric) && metric_is_shown(shown[i].metric, classes))
+            length += (size_t)snprintf(text + length, text_bytes - length, "%s%s %.*f%s", length ? ", " : "",
+                                       shown[i].name, shown[i].digits,
+                                       metrics_value(metrics, shown[i].metric), shown[i].unit);
+    return text;
+}
+
 void metrics_merge(Metrics *metrics, const Metrics *other)
 {
     metrics->count += other->count;
@@ -89,6 +158,7 @@ bool metrics_has(const Metrics *metrics, Metric metric)
 
 double metrics_value(const Metrics *metrics, Metric metric)
 {
-    const double scale = metric == METRIC_TOP1 || metric == METRIC_TOP5 ? 100 : 1;
-    return metrics->count ? scale * metrics->sums[metric] / (double)metrics->count : 0;
+    const double mean =
+        metrics->count ? scale_of(metric) * metrics->sums[metric] / (double)metrics->count : 0;
+    return metric == METRIC_RMSE ? sqrt(mean) : mean;
 }

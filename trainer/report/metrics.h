@@ -1,12 +1,15 @@
 /* metrics.h - what training and evaluation measure, summed over batches.
  *
- * One list serves both kinds of dataset: classes have loss, top-1, top-5; pairs have loss, PSNR and, in
- * evaluation, SSIM and the PSNR of the unrestored input. Values are percent for top-1 and top-5, dB for
- * PSNR. */
+ * One list serves every kind of target: classes have loss, top-1, top-5; pairs have loss, PSNR and, in
+ * evaluation, SSIM and the PSNR of the unrestored input. Samples of several labels have loss and, in
+ * evaluation, mean average precision and F1 (label_scores.h); numbers have loss and, in evaluation, mean
+ * absolute error and the root of the mean squared error. Values are percent for top-1, top-5, mAP and F1,
+ * dB for PSNR, and of numbers what they are in. */
 #ifndef FSHARD_TRAINER_REPORT_METRICS_H
 #define FSHARD_TRAINER_REPORT_METRICS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 typedef enum Metric {
@@ -16,13 +19,19 @@ typedef enum Metric {
     METRIC_PSNR,
     METRIC_SSIM,
     METRIC_INPUT_PSNR,
+    METRIC_MAP,
+    METRIC_F1, /* the mean over classes (macro) */
+    METRIC_F1_MICRO,
+    METRIC_MAE,
+    METRIC_RMSE,
     METRIC_COUNT
 } Metric;
 
 /* The PSNR of equal images in a mean, which needs a finite number. */
 #define METRIC_PSNR_MOST 100.0
 
-/* Names in files and options: "loss", "top1", "top5", "psnr", "ssim", "input_psnr". */
+/* Names in files and options: "loss", "top1", "top5", "psnr", "ssim", "input_psnr", "map", "f1",
+ * "f1_micro", "mae", "rmse". */
 extern const char *const metric_names[METRIC_COUNT];
 /* Titles in the log, as the peers write them: "Loss", "Acc@1", …. */
 extern const char *const metric_titles[METRIC_COUNT];
@@ -50,9 +59,20 @@ void metrics_add_classes(Metrics *metrics, const float *logits, const int64_t *l
  * valid [batch]. */
 void metrics_add_errors(Metrics *metrics, const float *errors, const float *valid, uint64_t batch,
                         double mean_loss);
+/* Adds the loss of one batch alone, over the samples that are valid; valid [batch]. */
+void metrics_add_loss(Metrics *metrics, const float *valid, uint64_t batch, double mean_loss);
+/* Adds the errors of one batch of numbers: outputs and targets [batch, width], the loss apart. A sample's is
+ * the mean over its numbers. */
+void metrics_add_numbers(Metrics *metrics, const float *outputs, const float *targets, const float *valid,
+                         uint64_t batch, uint64_t width);
+/* Sets a metric to a value that was measured over all samples, which must be counted. */
+void metrics_set(Metrics *metrics, Metric metric, double value);
 /* Adds one value of one image. The caller counts images with metrics_count. */
 void metrics_add_value(Metrics *metrics, Metric metric, double value);
 void metrics_count(Metrics *metrics, uint64_t samples);
+
+/* Writes what was measured beside the loss for people: "top-1 71.20 %, top-5 90.10 %". Returns text. */
+const char *metrics_tell(const Metrics *metrics, int64_t classes, char *text, size_t text_bytes);
 
 /* Adds the sums of another. */
 void metrics_merge(Metrics *metrics, const Metrics *other);

@@ -270,7 +270,16 @@ typedef struct Columns {
 
 static Columns columns_of(const RecordShape *shape)
 {
-    return shape->pairs ? (Columns){{METRIC_PSNR, METRIC_SSIM}, 2} : (Columns){{METRIC_TOP1, METRIC_TOP5}, 2};
+    switch (shape->main_metric) {
+    case METRIC_PSNR:
+        return (Columns){{METRIC_PSNR, METRIC_SSIM}, 2};
+    case METRIC_MAP:
+        return (Columns){{METRIC_MAP, METRIC_F1}, 2};
+    case METRIC_MAE:
+        return (Columns){{METRIC_MAE, METRIC_RMSE}, 2};
+    default:
+        return (Columns){{METRIC_TOP1, METRIC_TOP5}, 2};
+    }
 }
 
 static FshStatus write_head(const Record *record, FshError *error)

@@ -20,7 +20,8 @@
 
 /* Decides which columns summary.csv has. */
 typedef struct RecordShape {
-    bool pairs, averaged, iterations;
+    Metric main_metric; /* what the network is measured by, with its like: METRIC_TOP1, METRIC_MAP, … */
+    bool averaged, iterations;
 } RecordShape;
 
 typedef struct Record {

@@ -9,7 +9,7 @@
 
 /* ---- programs ---- */
 
-static FshStatus find_tensors(NetworkProgram *part, bool classes, FshError *error)
+static FshStatus find_tensors(NetworkProgram *part, bool classes, bool rows, FshError *error)
 {
     const struct {
         const char *name;
@@ -17,12 +17,14 @@ static FshStatus find_tensors(NetworkProgram *part, bool classes, FshError *erro
         bool needed;
     } wanted[] = {
         {"image", &part->image, true},
-        {"label", &part->label, classes},
+        {"label", &part->label, classes && !rows},
         {"label_mixed", &part->label_mixed, false},
         {"mix", &part->mix, false},
+        {"targets", &part->targets, rows},
         {"class_weights", &part->class_weights, false},
+        {"positive_weights", &part->positive_weights, false},
         {"target", &part->target, !classes},
-        {"valid", &part->valid, !classes},
+        {"valid", &part->valid, !classes || rows},
         {"learning_rate", &part->learning_rate, part->spec.training},
         {"momentum", &part->momentum, false},
         {classes ? "logits" : "restored", &part->output, true},
@@ -54,7 +56,7 @@ static FshStatus build_graph(NetworkProgram *part, const TrainPlan *plan, const 
         return fsh_error_prepend(error, "images of %lld x %lld pixels", (long long)spec->width,
                                  (long long)spec->height);
     const bool classes = plan->model->task == TASK_CLASSIFICATION;
-    status = find_tensors(part, classes, error);
+    status = find_tensors(part, classes, plan->recipe.rows, error);
     if (status)
         return status;
     if (spec->training)
@@ -368,6 +370,16 @@ static FshStatus add_pairs(const Network *network, NetworkProgram *part, const B
     return status;
 }
 
+static void add_rows(const Network *network, const NetworkProgram *part, const Batch *batch, double loss,
+                     Metrics *metrics)
+{
+    const uint64_t samples = (uint64_t)part->spec.batch;
+    metrics_add_loss(metrics, batch->valid, samples, loss);
+    if (network->plan->label_kind == LABELS_NUMBERS)
+        metrics_add_numbers(metrics, part->host_output, batch->targets, batch->valid, samples,
+                            (uint64_t)part->spec.classes);
+}
+
 FshStatus network_evaluate(Network *network, NetworkWeights weights, const Batch *batch, Metrics *metrics,
                            Evaluated *evaluated, FshError *error)
 {
@@ -385,6 +397,8 @@ FshStatus network_evaluate(Network *network, NetworkWeights weights, const Batch
     if (part->label != TENSOR_NONE)
         metrics_add_classes(metrics, part->host_output, batch->labels, (uint64_t)part->spec.batch,
                             (uint64_t)part->spec.classes, (double)loss);
+    else if (part->targets != TENSOR_NONE)
+        add_rows(network, part, batch, (double)loss, metrics);
     else
         status = add_pairs(network, part, batch, (double)loss, metrics, result, error);
     return status;

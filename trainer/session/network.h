@@ -22,7 +22,8 @@ typedef struct NetworkProgram {
     Graph *graph;
     Program *program; /* NULL: the graph alone was asked for */
     ModelSpec spec;
-    TensorId image, label, label_mixed, mix, class_weights, target, valid; /* inputs */
+    TensorId image, label, label_mixed, mix, targets, target, valid; /* inputs */
+    TensorId class_weights, positive_weights;                        /* inputs of training */
     TensorId learning_rate, momentum; /* inputs; momentum: where a schedule moves it */
     TensorId output;      /* "logits" [batch, classes]; "restored" [batch, height, width, channels] */
     TensorId loss, error; /* error: [batch], pairs only */
@@ -44,7 +45,7 @@ typedef struct NetworkStep {
     uint64_t run;    /* the number that part->program gave it, the last one if it has two */
     bool perturbs;   /* it has two runs (Network.perturbs) */
     int64_t *labels; /* [batch], classes only; owned */
-    float *valid;    /* [batch], pairs only; owned */
+    float *valid;    /* [batch], pairs and rows of targets; owned */
 } NetworkStep;
 
 /* The fields up to `average` are set by network_open, except where noted. */

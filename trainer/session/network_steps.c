@@ -13,6 +13,7 @@ enum { RESULT_LOSS, RESULT_OUTPUT, RESULT_NORM, RESULT_UPDATED, RESULT_COUNT };
 static void list_results(const NetworkProgram *part, TensorId results[RESULT_COUNT])
 {
     results[RESULT_LOSS] = part->loss;
+    /* of rows of targets TENSOR_NONE: training measures their loss alone */
     results[RESULT_OUTPUT] = part->label != TENSOR_NONE ? part->output : part->error;
     results[RESULT_NORM] = part->gradient_norm;
     results[RESULT_UPDATED] = part->updated;
@@ -108,8 +109,13 @@ FshStatus network_write_batch(NetworkProgram *part, const Batch *batch, FshError
         TensorId tensor;
         const void *values;
     } inputs[] = {
-        {part->image, batch->pixels}, {part->label, batch->labels}, {part->label_mixed, batch->labels_mixed},
-        {part->mix, batch->mix},      {part->target, target},       {part->valid, batch->valid},
+        {part->image, batch->pixels},
+        {part->label, batch->labels},
+        {part->label_mixed, batch->labels_mixed},
+        {part->mix, batch->mix},
+        {part->targets, batch->targets},
+        {part->target, target},
+        {part->valid, batch->valid},
     };
     FshStatus status = FSH_OK;
     for (size_t i = 0; !status && i < sizeof inputs / sizeof *inputs; i++)
@@ -173,6 +179,8 @@ FshStatus network_write_step(Network *network, const Batch *batch, const StepRat
         status = write_input(part, part->momentum, &momentum, error);
     if (!status)
         status = write_input(part, part->class_weights, network->plan->class_weights, error);
+    if (!status)
+        status = write_input(part, part->positive_weights, network->plan->positive_weights, error);
     if (!status)
         status = write_drop_paths(network, part, batch, error);
     return status ? status : network_write_batch(part, batch, error);
@@ -238,6 +246,8 @@ FshStatus network_end_step(Network *network, Metrics *metrics, StepResult *resul
     if (step->part->label != TENSOR_NONE)
         metrics_add_classes(metrics, shown[RESULT_OUTPUT], step->labels, count, (uint64_t)spec->classes,
                             loss);
+    else if (step->part->targets != TENSOR_NONE)
+        metrics_add_loss(metrics, step->valid, count, loss);
     else
         metrics_add_errors(metrics, shown[RESULT_OUTPUT], step->valid, count, loss);
     return FSH_OK;

@@ -125,7 +125,7 @@ static FshStatus run_view(Network *network, NetworkProgram *part, const View *vi
 /* Adds the output of a view to sum: restored images flipped back. */
 static void add_output(const NetworkProgram *part, const View *view, float *sum, size_t outputs)
 {
-    const bool images = part->label == TENSOR_NONE;
+    const bool images = part->target != TENSOR_NONE;
     const size_t channels = (size_t)part->spec.channels, width = (size_t)part->spec.width;
     for (size_t i = 0; i < outputs; i++) {
         const size_t x = i / channels % width, mirrored = i + (width - 1 - 2 * x) * channels;

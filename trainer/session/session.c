@@ -7,7 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/interrupt.h"
 #include "common/path.h"
 #include "common/progress.h"
 #include "common/resolve.h"
@@ -46,6 +45,8 @@ FshStatus session_loader_options(const Session *session, bool training, LoaderOp
         .input_field = session->data.input_field,
         .target_field = session->data.target_field,
         .label_places = session->data.label_places,
+        .labels = training_data_labels(&session->data, training),
+        .row_width = training_data_row_width(&session->data),
         .inputs_alone = session->data.inputs_alone,
         .augmentation = training ? plan->train_augmentation : plan->evaluation_augmentation,
         .batch = (uint64_t)(training ? plan->train_spec.batch : plan->evaluation_spec.batch),
@@ -100,6 +101,7 @@ static FshStatus open_source(Session *session, bool training, SessionUse use, Fs
                                                     .input_field = loader.input_field,
                                                     .target_field = loader.target_field,
                                                     .label_places = loader.label_places,
+                                                    .labels = loader.labels,
                                                     .inputs_alone = loader.inputs_alone},
                                         .channels = loader.augmentation.channels,
                                         .cache = plan->cache,
@@ -244,6 +246,19 @@ static FshStatus open_dataset(Session *session, const TrainOptions *options, Ses
     return session_choose_model(session, options, use, model_ret, error);
 }
 
+/* Makes the weights of the classes that the options ask for. What has none is refused by plan_check. */
+static FshStatus weigh_classes(TrainingData *data, const TrainingOptions *options, FshError *error)
+{
+    const bool classes = data->train && data->kind == FSH_KIND_CLASSES && data->label_kind != LABELS_NUMBERS;
+    FshStatus status = FSH_OK;
+    if (classes && options->class_weights)
+        status = class_weights_make(&data->class_weights, CLASS_WEIGHTS, options->class_weights, data, error);
+    if (!status && classes && options->pos_weight && data->label_kind == LABELS_MANY)
+        status =
+            class_weights_make(&data->positive_weights, POSITIVE_WEIGHTS, options->pos_weight, data, error);
+    return status;
+}
+
 /* Opens dataset, backend and plan. Sets *backend, which must exist before the plan, since the plan depends on
  * the device; NULL for SESSION_LOAD. */
 static FshStatus open_data(Session *session, const TrainOptions *options, SessionUse use, Backend **backend,
@@ -260,10 +275,8 @@ static FshStatus open_data(Session *session, const TrainOptions *options, Sessio
         status = session_map_classes(session, options, use, error);
     if (!status)
         status = training_data_name_classes(&session->data, error);
-    if (!status && options->training.class_weights && session->data.train &&
-        session->data.kind == FSH_KIND_CLASSES)
-        status = class_weights_make(&session->data.class_weights, options->training.class_weights,
-                                    &session->data, error);
+    if (!status)
+        status = weigh_classes(&session->data, &options->training, error);
     if (!status && model == origin->model)
         model_take_shape(&settled.network, &origin->options);
     if (!status && use == SESSION_EVALUATE && model->task == TASK_CLASSIFICATION) {
@@ -390,6 +403,7 @@ void session_close(Session *session)
     weights_origin_free(&session->origin);
     class_map_free(&session->classes);
     class_counts_free(&session->class_counts);
+    label_scores_free(&session->label_scores);
     *session = (Session){0};
 }
 
@@ -522,70 +536,4 @@ const char *session_key(const FshSplit *split, uint64_t sample, size_t *bytes_re
         return "";
     *bytes_ret = record.key_bytes;
     return record.key;
-}
-
-/* Calls the visitor, with pixels read back if the device made them. */
-static FshStatus visit(Session *session, NetworkWeights weights, const SessionVisitor *visitor,
-                       const Batch *batch, const Evaluated *evaluated, FshError *error)
-{
-    Batch seen = *batch;
-    FshStatus status =
-        batch->recipes ? network_read_pixels(&session->network, weights, batch, &seen.pixels, error) : FSH_OK;
-    return status ? status : visitor->visit(visitor->context, &seen, evaluated, error);
-}
-
-/* Counts the samples of a batch by class and prediction. */
-static FshStatus count_classes(Session *session, const Batch *batch, const Evaluated *evaluated,
-                               FshError *error)
-{
-    const uint64_t classes = session->class_counts.classes;
-    FshStatus status = FSH_OK;
-    for (int64_t i = 0; i < session->plan.evaluation_spec.batch && classes && !status; i++) {
-        if (batch->labels[i] >= 0)
-            status =
-                class_counts_add(&session->class_counts, batch->labels[i],
-                                 class_of_logits(evaluated->output + (uint64_t)i * classes, classes), error);
-    }
-    return status;
-}
-
-FshStatus session_evaluate(Session *session, NetworkWeights weights, const SessionVisitor *visitor,
-                           Metrics *metrics, FshError *error)
-{
-    const uint64_t steps = session->plan.evaluation_steps;
-    FshStatus status = FSH_OK;
-    Communicator *communicator = session->communicator;
-    *metrics = (Metrics){0};
-    if (session->plan.model->task == TASK_CLASSIFICATION)
-        status = class_counts_reset(&session->class_counts, (uint64_t)session->plan.evaluation_spec.classes,
-                                    error);
-    loader_start(session->evaluation, 0, steps);
-    for (uint64_t step = 0; !status && step < steps; step++) {
-        const Batch *batch;
-        Evaluated evaluated = {0};
-        if (interrupt_requested()) /* this rank's share ends here; all ranks learn of it after the last
-                                    * batch */
-            status = fsh_error_set(error, FSH_ERR_INTERRUPTED, "interrupted while evaluating");
-        if (!status)
-            status = loader_next(session->evaluation, &batch, error);
-        if (!status && batch->valid_count) /* a batch of only skipped samples is not evaluated */
-            status = network_evaluate(&session->network, weights, batch, metrics, &evaluated, error);
-        if (!status && batch->valid_count)
-            status = count_classes(session, batch, &evaluated, error);
-        if (!status && batch->valid_count && visitor && visitor->visit)
-            status = visit(session, weights, visitor, batch, &evaluated, error);
-        session_tell_problems(session);
-        console_evaluating(&session->console, step, steps);
-    }
-    status = ranks_agree(communicator, status, error);
-    if (!status)
-        status = ranks_sum_metrics(communicator, metrics, error);
-    if (!status && communicator && session->class_counts.value_count)
-        status = communicator_sum_u64(communicator, session->class_counts.values,
-                                      session->class_counts.value_count, error);
-    if (!status && metrics->count == 0)
-        status =
-            fsh_error_set(error, FSH_ERR_CORRUPT, "%s: no sample of split '%s' could be read; see fverify",
-                          fsh_path(session->data.dataset), session->data.evaluation->info->name);
-    return status;
 }

@@ -11,6 +11,7 @@
 #include "trainer/session/ranks_agree.h"
 #include "trainer/checkpoint/weights.h"
 #include "trainer/report/class_counts.h"
+#include "trainer/report/label_scores.h"
 #include "trainer/report/console.h"
 
 /* All fields are set by session_open, except where noted. */
@@ -33,8 +34,10 @@ typedef struct Session {
     uint64_t told_of[2];        /* problems already reported, of train and evaluation: written by
                                 * session_tell_problems */
     uint64_t problems_told;     /* their sum, written likewise */
-    ClassCounts class_counts;   /* of the last session_evaluate of classes, over all ranks, which writes it;
-                                * else empty */
+    /* Of the last session_evaluate, over all ranks, which writes them: of classes, and of several labels;
+     * else empty. */
+    ClassCounts class_counts;
+    LabelScores label_scores;
 } Session;
 
 /* The purpose of a session. */
@@ -99,8 +102,9 @@ typedef struct SessionVisitor {
 } SessionVisitor;
 
 /* Evaluates the whole split once, in stored order, counting every sample once; those of classes also in
- * session->class_counts. With several ranks each evaluates its share: all get the metrics and counts of the
- * whole, and visitor sees the samples of this rank. FSH_ERR_INTERRUPTED on a signal. */
+ * session->class_counts, and of several labels in session->label_scores. With several ranks each evaluates
+ * its share: all get the metrics and counts of the whole, and visitor sees the samples of this rank.
+ * FSH_ERR_INTERRUPTED on a signal. */
 FshStatus session_evaluate(Session *session, NetworkWeights weights, const SessionVisitor *visitor,
                            Metrics *metrics, FshError *error);
 

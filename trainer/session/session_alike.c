@@ -20,12 +20,23 @@ static json_t *dataset_fact(const TrainingData *data)
     return json_pack("[s, s]", id, told);
 }
 
+/* Returns the labels beside the dataset as a fact: their digest, and the path with it. */
+static json_t *labels_fact(const TrainingLabels *labels)
+{
+    enum { PATH_TOLD = 170 };
+    char told[PATH_TOLD + 64] = "none";
+    if (labels->path)
+        (void)snprintf(told, sizeof told, "%.*s (digest %s)", PATH_TOLD, labels->path, labels->digest);
+    return json_pack("[s, s]", labels->digest, told);
+}
+
 FshStatus session_check_alike(const Session *session, FshError *error)
 {
     const TrainPlan *plan = &session->plan;
     json_t *facts = json_pack(
-        "{s:s, s:o, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "version of ftrain", FSHARD_VERSION,
-        "dataset", dataset_fact(&session->data), "choice of samples",
+        "{s:s, s:o, s:o, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "version of ftrain",
+        FSHARD_VERSION, "dataset", dataset_fact(&session->data), "file of labels",
+        labels_fact(&session->data.labels), "choice of samples",
         session->data.choice.made ? session->data.choice.digest : "all", "network", plan->model->name,
         "device", train_device_name(plan->device), "precision", plan_amp_name(plan->recipe.compute_type),
         "set of fusions", (json_int_t)plan->recipe.fusions, "number of training samples",

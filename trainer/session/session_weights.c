@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "trainer/data/image_source.h"
 
@@ -44,6 +45,7 @@ FshStatus session_take_images(Session *session, const TrainOptions *options, con
                               restores ? FSH_KIND_PAIRS : FSH_KIND_CLASSES, (int64_t)class_count,
                               origin->normalised ? origin->channels : COLOURS);
     options->images->dataset = NULL;
+    session->data.label_kind = restores ? LABELS_ONE : session_label_kind(origin);
     if (origin->classes.count)
         session->data.class_names = origin->classes.names;
     return FSH_OK;
@@ -62,10 +64,35 @@ static const char *list_difference(const ClassNames *dataset, const ClassNames *
     return text;
 }
 
+/* Copies the names of the dataset's own classes, or those of its labels. */
 static FshStatus dataset_names(const Session *session, ClassNames *names, FshError *error)
 {
-    const FshManifest *manifest = fsh_manifest(session->data.dataset);
-    return class_names_copy(names, (const char *const *)manifest->class_names, manifest->class_count, error);
+    const TrainingData *data = &session->data;
+    return class_names_copy(names, (const char *const *)data->own_class_names, data->own_class_count, error);
+}
+
+LabelKind session_label_kind(const WeightsOrigin *origin)
+{
+    LabelKind kind = LABELS_ONE;
+    for (int i = 0; origin->problem_type && label_kind_names[i]; i++)
+        if (strcmp(origin->problem_type, label_kind_names[i]) == 0)
+            kind = (LabelKind)i;
+    return kind;
+}
+
+/* Refuses to measure weights by labels of another kind. Weights of others, which say nothing, may be of
+ * any. */
+static FshStatus check_kind(const Session *session, const TrainOptions *options, FshError *error)
+{
+    const LabelKind ours = session->data.label_kind, theirs = session_label_kind(&session->origin);
+    if (!session->origin.model || ours == theirs)
+        return FSH_OK;
+    return fsh_error_set(error, FSH_ERR_MISMATCH, "%s: is a %s network; %s %s labels, %s%s", options->weights,
+                         label_kind_names[theirs],
+                         options->data.labels.path ? options->data.labels.path : options->shards,
+                         options->data.labels.path ? "has" : "holds", label_kind_names[ours],
+                         options->data.labels.path ? "and --problem-type says what they are"
+                                                   : "and --labels names a file of others");
 }
 
 static FshStatus refuse_unknown(const Session *session, const TrainOptions *options,
@@ -87,9 +114,12 @@ FshStatus session_map_classes(Session *session, const TrainOptions *options, Ses
     TrainingData *data = &session->data;
     ClassNames dataset = {0};
     session->weights = options->weights;
-    if (!weights->count || data->kind != FSH_KIND_CLASSES || data->inputs_alone)
+    if (data->kind != FSH_KIND_CLASSES || data->inputs_alone)
         return FSH_OK;
-    FshStatus status = dataset_names(session, &dataset, error);
+    FshStatus status = use == SESSION_EVALUATE ? check_kind(session, options, error) : FSH_OK;
+    if (status || !weights->count)
+        return status;
+    status = dataset_names(session, &dataset, error);
     if (!status)
         status = class_map_make(&session->classes, &dataset, weights, error);
     if (status)

@@ -6,7 +6,7 @@
  * dataset does: the rows of the last layer are mapped, or the layer begins anew if a class is new to the
  * weights.
  *
- * Called by session.c only. Threads: one. */
+ * Called by session.c, but for session_label_kind. Threads: one. */
 #ifndef FSHARD_TRAINER_SESSION_SESSION_WEIGHTS_H
 #define FSHARD_TRAINER_SESSION_SESSION_WEIGHTS_H
 
@@ -35,6 +35,8 @@ FshStatus session_load_weights(Session *session, SessionUse use, FshError *error
  * order. FSH_ERR_MISMATCH names those that differ; FSH_ERR_CORRUPT. */
 FshStatus session_check_classes(const Session *session, const char *path, const char *text, FshError *error);
 
+/* Returns what the outputs of weights are: LABELS_ONE where they say nothing else. */
+LabelKind session_label_kind(const WeightsOrigin *origin);
 /* Prints which weights were loaded, and what that means for the classes. */
 void session_describe_weights(Session *session);
 

@@ -167,9 +167,11 @@ static void measure_groups(Comparison *comparison)
 bool comparison_is_best(const Comparison *comparison, const StudyGroup *group)
 {
     const double own = group->of[MEASURE_BEST].mean;
-    for (size_t g = 0; g < comparison->group_count; g++)
-        if (comparison->groups[g].of[MEASURE_BEST].mean > own)
+    for (size_t g = 0; g < comparison->group_count; g++) {
+        const double other = comparison->groups[g].of[MEASURE_BEST].mean;
+        if (comparison_task(comparison)->rises ? other > own : other < own)
             return false;
+    }
     return isfinite(own) && comparison->group_count > 1 && !comparison->mixed_tasks;
 }
 
@@ -220,7 +222,7 @@ static FshStatus find_differing(Comparison *comparison, FshError *error)
     }
     for (size_t i = 1; i < comparison->run_count; i++) {
         const StudyRun *run = &comparison->runs[i], *first = comparison->runs;
-        comparison->mixed_tasks = comparison->mixed_tasks || run->pairs != first->pairs;
+        comparison->mixed_tasks = comparison->mixed_tasks || run->task != first->task;
         comparison->mixed_data = comparison->mixed_data || !run->dataset || !first->dataset ||
                                  strcmp(run->dataset, first->dataset) != 0 ||
                                  !is_same_text(run->choice, first->choice);

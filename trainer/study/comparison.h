@@ -52,7 +52,7 @@ typedef struct Comparison {
     json_t *differing;
     bool labelled;                /* the labels of all groups say what differs */
     bool measured[MEASURE_COUNT]; /* a run has it */
-    bool mixed_tasks;             /* classes and pairs: their numbers cannot be compared */
+    bool mixed_tasks;             /* such as classes and pairs: their numbers cannot be compared */
     bool mixed_data;              /* several datasets */
 } Comparison;
 
@@ -67,8 +67,10 @@ void comparison_close(Comparison **comparison_ret);
 double comparison_measure(const StudyRun *run, Measure measure);
 /* Returns whether the group has the best mean of those that can be compared. */
 bool comparison_is_best(const Comparison *comparison, const StudyGroup *group);
-/* Returns the heading of a measure: "best top-1", or "best PSNR" with pairs. */
-const char *comparison_title(Measure measure, bool pairs);
+/* Returns what the runs are measured by: the first one's task. */
+const StudyTask *comparison_task(const Comparison *comparison);
+/* Writes the heading of a measure to text, "best top-1", and returns it. */
+const char *comparison_title(const StudyTask *task, Measure measure, char *text, size_t text_bytes);
 /* Writes "71.23", or "71.23 ± 0.31" with a deviation, to text and returns it; "" if there is no number. */
 const char *comparison_spread_text(const Spread *spread, Measure measure, char *text, size_t text_bytes);
 /* Writes the name of an option as the command line has it to text and returns it. */

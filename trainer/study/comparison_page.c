@@ -13,9 +13,11 @@ enum { CURVES_MAX = 2 * CHART_RUNS /* groups with a curve: more would not be tol
 static const struct {
     const char *column, *title, *unit; /* a loss has no unit */
 } curve_rows[] = {
-    {"eval_top1", "Top-1 accuracy", "%"},    {"eval_psnr", "PSNR", "dB"},
-    {"ema_top1", "EMA top-1 accuracy", "%"}, {"ema_psnr", "EMA PSNR", "dB"},
-    {"eval_loss", "Evaluation loss", ""},    {"train_loss", "Training loss", ""},
+    {"eval_top1", "Top-1 accuracy", "%"},           {"eval_psnr", "PSNR", "dB"},
+    {"ema_top1", "EMA top-1 accuracy", "%"},        {"ema_psnr", "EMA PSNR", "dB"},
+    {"eval_map", "Mean average precision", "%"},    {"eval_mae", "Mean absolute error", ""},
+    {"ema_map", "EMA mean average precision", "%"}, {"ema_mae", "EMA mean absolute error", ""},
+    {"eval_loss", "Evaluation loss", ""},           {"train_loss", "Training loss", ""},
 };
 
 /* A unit of time in which the longest run has a number that is easily read. */
@@ -161,7 +163,6 @@ static void add_cell(HtmlPage *page, const char *text, bool number)
 
 static void add_results(HtmlPage *page, const Comparison *comparison)
 {
-    const bool pairs = comparison->run_count && comparison->runs[0].pairs;
     char text[64];
     html_add(
         page,
@@ -171,7 +172,8 @@ static void add_results(HtmlPage *page, const Comparison *comparison)
     for (int m = 0; m < MEASURE_COUNT; m++)
         if (comparison->measured[m]) {
             html_add(page, "<th class=\"n\">");
-            html_add_string(page, comparison_title((Measure)m, pairs));
+            html_add_string(page,
+                            comparison_title(comparison_task(comparison), (Measure)m, text, sizeof text));
         }
     html_add(page, "</thead><tbody>");
     for (size_t g = 0; g < comparison->group_count; g++) {

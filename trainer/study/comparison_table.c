@@ -10,19 +10,26 @@
 enum { NAME_WIDTH_MAX = 60, CELL_BYTES = 48 };
 
 static const struct {
-    const char *name, *of_classes, *of_pairs;
+    const char *name, *title; /* title: what stands before the metric's; the whole with `alone` */
+    bool alone;
     int digits; /* after the point */
 } measure_rows[] = {
-    [MEASURE_BEST] = {"best", "best top-1", "best PSNR", 2},
-    [MEASURE_LAST] = {"last", "last top-1", "last PSNR", 2},
-    [MEASURE_AVERAGE] = {"ema", "EMA top-1", "EMA PSNR", 2},
-    [MEASURE_LOSS] = {"loss", "last loss", "last loss", 4},
-    [MEASURE_SECONDS] = {"seconds", "seconds", "seconds", 1},
+    [MEASURE_BEST] = {"best", "best ", false, 2},        [MEASURE_LAST] = {"last", "last ", false, 2},
+    [MEASURE_AVERAGE] = {"ema", "EMA ", false, 2},       [MEASURE_LOSS] = {"loss", "last loss", true, 4},
+    [MEASURE_SECONDS] = {"seconds", "seconds", true, 1},
 };
 
-const char *comparison_title(Measure measure, bool pairs)
+const StudyTask *comparison_task(const Comparison *comparison)
 {
-    return pairs ? measure_rows[measure].of_pairs : measure_rows[measure].of_classes;
+    static const StudyTask none = {"top1", "top-1", "eval_top1", true};
+    return comparison->run_count ? comparison->runs[0].task : &none;
+}
+
+const char *comparison_title(const StudyTask *task, Measure measure, char *text, size_t text_bytes)
+{
+    (void)snprintf(text, text_bytes, "%s%s", measure_rows[measure].title,
+                   measure_rows[measure].alone ? "" : task->title);
+    return text;
 }
 
 const char *comparison_spread_text(const Spread *spread, Measure measure, char *text, size_t text_bytes)
@@ -44,10 +51,9 @@ const char *comparison_caution(const Comparison *comparison, char *text, size_t 
         unfinished += comparison->runs[i].epochs < comparison->runs[i].planned;
     text[0] = '\0';
     if (comparison->mixed_tasks)
-        length +=
-            (size_t)snprintf(text, text_bytes,
-                             "The runs have different tasks, classes and pairs: their numbers cannot be "
-                             "compared. ");
+        length += (size_t)snprintf(text, text_bytes,
+                                   "The runs have different tasks: their numbers cannot be "
+                                   "compared. ");
     else if (comparison->mixed_data)
         length +=
             (size_t)snprintf(text, text_bytes,
@@ -98,13 +104,13 @@ static int widest_label(const Comparison *comparison)
 static void print_results(const Comparison *comparison, FILE *stream)
 {
     const int first = widest_label(comparison), width = 17;
-    const bool pairs = comparison->run_count && comparison->runs[0].pairs;
     char text[CELL_BYTES];
     print_left(stream, "", first);
     (void)fprintf(stream, "%7s%8s", "runs", "epochs");
     for (int m = 0; m < MEASURE_COUNT; m++)
         if (comparison->measured[m])
-            print_right(stream, comparison_title((Measure)m, pairs), width);
+            print_right(stream, comparison_title(comparison_task(comparison), (Measure)m, text, sizeof text),
+                        width);
     (void)fputc('\n', stream);
     for (size_t g = 0; g < comparison->group_count; g++) {
         const StudyGroup *group = &comparison->groups[g];
@@ -210,8 +216,7 @@ json_t *comparison_json(const Comparison *comparison)
     int failed = 0;
     for (size_t g = 0; g < comparison->group_count; g++)
         failed |= json_array_append_new(groups, group_object(comparison, &comparison->groups[g]));
-    json_t *object = json_pack("{s:s, s:s, s:O, s:o}", "metric",
-                               comparison->run_count && comparison->runs[0].pairs ? "psnr" : "top1",
+    json_t *object = json_pack("{s:s, s:s, s:O, s:o}", "metric", comparison_task(comparison)->metric,
                                "caution", comparison_caution(comparison, caution, sizeof caution),
                                "differing", comparison->differing, "groups", groups);
     if (!failed)

@@ -95,14 +95,30 @@ const double *study_run_column(const StudyRun *run, const char *name)
     return run_table_column(&run->history.epochs, name);
 }
 
-/* Returns the row with the highest value of the column; row_count if there is none. */
+static const StudyTask tasks[] = {
+    {"top1", "top-1", "eval_top1", true},
+    {"psnr", "PSNR", "train_psnr", true},
+    {"map", "mAP", "eval_map", true},
+    {"mae", "MAE", "eval_mae", false},
+};
+
+static const StudyTask *find_task(const StudyRun *run)
+{
+    for (size_t i = 0; i < sizeof tasks / sizeof *tasks; i++)
+        if (study_run_column(run, tasks[i].sign))
+            return &tasks[i];
+    return tasks;
+}
+
+/* Returns the row with the best value of the column; row_count if there is none. */
 static size_t best_row(const StudyRun *run, const char *column)
 {
     const double *values = study_run_column(run, column);
     const size_t rows = run->history.epochs.row_count;
     size_t best = rows;
     for (size_t i = 0; i < rows && values; i++)
-        if (isfinite(values[i]) && (best == rows || values[i] > values[best]))
+        if (isfinite(values[i]) &&
+            (best == rows || (run->task->rises ? values[i] > values[best] : values[i] < values[best])))
             best = i;
     return best;
 }
@@ -125,10 +141,11 @@ static double value_at(const StudyRun *run, const char *column, size_t row)
 
 static void measure(StudyRun *run)
 {
-    run->pairs = study_run_column(run, "train_psnr") != NULL;
+    char column[32], average[32];
+    run->task = find_task(run);
     run->epochs = run->history.epochs.row_count;
-    const char *column = run->pairs ? "eval_psnr" : "eval_top1",
-               *average = run->pairs ? "ema_psnr" : "ema_top1";
+    (void)snprintf(column, sizeof column, "eval_%s", run->task->metric);
+    (void)snprintf(average, sizeof average, "ema_%s", run->task->metric);
     const size_t best = best_row(run, column);
     run->result = (StudyResult){.best = value_at(run, column, best),
                                 .best_epoch = value_at(run, "epoch", best),

@@ -11,9 +11,16 @@
 
 #include "trainer/report/run_history.h"
 
+/* What runs of a kind of dataset are measured by. */
+typedef struct StudyTask {
+    const char *metric, *title; /* "top1", "top-1": of eval_top1 and ema_top1 */
+    const char *sign;           /* the column that a run has which has this task */
+    bool rises;                 /* more is better */
+} StudyTask;
+
 /* What a run has reached. NaN: it is not known, for it was never evaluated. */
 typedef struct StudyResult {
-    double best, best_epoch; /* of the main metric: top-1 in %, or PSNR in dB */
+    double best, best_epoch; /* of the task's metric */
     double last, last_loss;  /* at the last evaluation */
     double average;          /* the best of the averaged weights */
     double seconds;          /* from the beginning of training to the end of the last epoch */
@@ -28,7 +35,7 @@ typedef struct StudyRun {
     const char *dataset; /* the dataset's id; points into arguments */
     const char *choice;  /* digest of what it was evaluated on; NULL: a whole split; points into arguments */
     RunHistory history;
-    bool pairs; /* of images, not classes: PSNR */
+    const StudyTask *task; /* top-1 where nothing says another */
     /* planned: 0 for a run that counts iterations, whose epochs are the stretches between evaluations */
     uint64_t epochs, planned;
     StudyResult result;

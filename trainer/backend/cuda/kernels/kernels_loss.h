@@ -1,4 +1,5 @@
-/* kernels_loss.h - losses (loss.cu, target_loss.cu, pixel_loss.cu). All tensors except labels are float32. Rules: kernels.h.
+/* kernels_loss.h - losses (loss.cu, target_loss.cu, pixel_loss.cu). All tensors except labels are float32.
+ * Rules: kernels.h.
  *
  * arrivals: one number in device memory, 0 before the first call; each call leaves it 0. Calls that may
  * overlap need one each. */

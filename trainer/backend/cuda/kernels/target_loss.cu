@@ -1,5 +1,5 @@
-/* target_loss.cu - the losses of rows of targets: several labels, or numbers. A warp works on each sample, or a
- * block if there are many columns; the last block adds up the samples' losses in a fixed order. Sums are
+/* target_loss.cu - the losses of rows of targets: several labels, or numbers. A warp works on each sample,
+ * or a block if there are many columns; the last block adds up the samples' losses in a fixed order. Sums are
  * float64, as on the CPU. */
 #include <type_traits>
 
