@@ -74,6 +74,7 @@ typedef enum OptionUse {
     USE_BENCH = 32,   /* times the loader of training */
     USE_COMPARE = 64, /* tells what runs have left */
     USE_LIST = 128,   /* lists networks or recipes */
+    USE_ONNX = 256,   /* writes a network for other programs */
     USE_LEARN = USE_TRAIN | USE_DRY_RUN,
     USE_SAMPLES = USE_LEARN | USE_BENCH, /* training's samples are chosen and made */
     USE_PREDICTS = USE_PREDICT | USE_IMAGES,

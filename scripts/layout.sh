@@ -16,6 +16,7 @@ declare -A may=(
     [tools/verify]="common tar formats imaging tools/job"
     [trainer/graph]="common"
     [trainer/models]="common trainer/graph"
+    [trainer/onnx]="common trainer/graph"
     [trainer/optim]="common trainer/graph"
     [trainer/ranks]="common"
     [trainer/backend]="common imaging trainer/graph trainer/ranks"
@@ -32,7 +33,7 @@ declare -A may=(
 )
 may[trainer/session]="${may[trainer/plan]} formats trainer/plan"
 may[trainer/loop]="${may[trainer/session]} trainer/session"
-may[trainer/inference]="${may[trainer/loop]} trainer/loop"
+may[trainer/inference]="${may[trainer/loop]} trainer/loop trainer/onnx"
 may[trainer/study]="common trainer/checkpoint trainer/plan trainer/report"
 may[trainer]="${may[trainer/inference]} trainer/inference trainer/study"
 

@@ -9,6 +9,7 @@
 #include "common/program.h"
 #include "imaging/decode.h"
 #include "trainer/session/describe.h"
+#include "trainer/inference/export_onnx.h"
 #include "trainer/inference/predict_images.h"
 #include "trainer/session/ranks_agree.h"
 #include "trainer/plan/recipe.h"
@@ -59,7 +60,7 @@ static FshStatus take_arguments(TrainOptions *options, const OptionTable *table,
 
 static bool uses_weights(const TrainOptions *options)
 {
-    return (train_use(options) & (USE_EVALUATE | USE_PREDICTS)) != 0;
+    return (train_use(options) & (USE_EVALUATE | USE_PREDICTS | USE_ONNX)) != 0;
 }
 
 /* Refuses two of the options that each do one thing and end the program: the second would be ignored. */
@@ -72,6 +73,7 @@ static FshStatus check_uses(const TrainOptions *options, FshError *error)
     } others[] = {{options->program.dry_run, "--dry-run"},
                   {options->data.bench_loader, "--bench-loader"},
                   {options->inference.evaluate && !(train_use(options) & USE_PREDICTS), "--evaluate"},
+                  {options->inference.export_onnx != NULL, "--export-onnx"},
                   {options->list_models, "--list-models"},
                   {options->list_recipes, "--list-recipes"}};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
@@ -91,7 +93,10 @@ static FshStatus check_complete(const TrainOptions *options, FshError *error)
                              "'%s' is taken for the folder of --predict, and IMAGES (or SHARDS) are missing: "
                              "--predict DIR IMAGES",
                              options->inference.predict);
-    if (!options->shards && !(options->inference.files_from && (use & USE_PREDICTS)))
+    if (use == USE_ONNX && train_typed(options, &options->shards))
+        return fsh_error_set(error, FSH_ERR_USAGE, "'%s': %s reads no images; leave SHARDS out",
+                             options->shards, name);
+    if (use != USE_ONNX && !options->shards && !(options->inference.files_from && (use & USE_PREDICTS)))
         return fsh_error_set(error, FSH_ERR_USAGE, "SHARDS is missing: ftrain SHARDS OUTPUT");
     if (uses_weights(options) && !options->weights)
         return fsh_error_set(error, FSH_ERR_USAGE, "%s needs --weights FILE", name);
@@ -153,6 +158,8 @@ static FshStatus do_what_is_asked(const TrainOptions *options, const RankPlace *
 {
     if (options->data.bench_loader)
         return train_bench_loader(options, partial_ret, error);
+    if (options->inference.export_onnx) /* one rank writes the file */
+        return place->rank == 0 ? export_onnx(options, error) : FSH_OK;
     if (uses_weights(options))
         return predict_or_evaluate(options, partial_ret, error);
     if (options->program.dry_run)

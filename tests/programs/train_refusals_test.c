@@ -21,7 +21,7 @@ TEST_IN_FOLDER(test_weights_of_another_network_are_refused, folder)
     REFUSED(1, "it holds the state of a run; last.safetensors beside it has weights", out, "--weights",
             test_path(folder, "a/checkpoint.safetensors"), shards);
     test_file_write(test_path(folder, "a.pth"), "PK\3\4archive/data.pkl", 20);
-    REFUSED(1, "a.pth: a file of torch.save; convert it in Python", out, "--weights",
+    REFUSED(1, "a.pth: a file of torch.save; convert it: python3 -m fshard.convert", out, "--weights",
             test_path(folder, "a.pth"), shards);
     test_file_truncate(weights, -5);
     REFUSED(1, "last.safetensors: ", out, "--model", "conv8", "--weights", weights, shards);

@@ -29,6 +29,10 @@ TEST(test_the_options_say_what_is_done)
     options.inference.export_path = "table.csv"; /* with --evaluate, too, answers are written */
     assert_int_equal(train_use(&options), USE_PREDICTS);
     assert_string_equal(train_use_name(&options), "--export");
+    options = train_options_default();
+    options.inference.export_onnx = "network.onnx";
+    assert_int_equal(train_use(&options), USE_ONNX);
+    assert_string_equal(train_use_name(&options), "--export-onnx");
 }
 
 TEST(test_typed_options_of_another_use_are_refused_together)
@@ -46,6 +50,8 @@ TEST(test_typed_options_of_another_use_are_refused_together)
          "--amp, --epochs: do nothing with --bench-loader; they are for training"},
         {USE_TRAIN, {"tile"}, "--tile: does nothing here; it is for --predict and --export"},
         {USE_TRAIN, {"drop-caches"}, "--drop-caches: does nothing here; it is for --bench-loader"},
+        {USE_ONNX, {"device"}, "--device: does nothing with --export-onnx; it is for what runs the network"},
+        {USE_ONNX, {"lr"}, "--lr: does nothing with --export-onnx; it is for training"},
         {USE_IMAGES,
          {"cache"},
          "--cache: does nothing with images that nobody has packed; it is for datasets"},
@@ -57,6 +63,7 @@ TEST(test_typed_options_of_another_use_are_refused_together)
         train_options_rows(&options, rows);
         options.inference.evaluate = cases[i].use == USE_EVALUATE;
         options.data.bench_loader = cases[i].use == USE_BENCH;
+        options.inference.export_onnx = cases[i].use == USE_ONNX ? "network.onnx" : NULL;
         for (size_t k = 0; k < 2 && cases[i].names[k]; k++)
             *row_of(rows, cases[i].names[k])->typed = true;
         assert_int_equal(train_use_take(&options, cases[i].use, &error), FSH_ERR_USAGE);

@@ -356,8 +356,8 @@ FshStatus safetensors_open(Safetensors **file, const char *path, FshError *error
         header_bytes > made->mapping.length - LENGTH_BYTES || made->mapping.bytes[LENGTH_BYTES] != '{') {
         status =
             fsh_error_set(error, FSH_ERR_CORRUPT,
-                          is_pickled(&made->mapping) ? "%s: a file of torch.save; convert it in Python: "
-                                                       "safetensors.torch.save_file(torch.load(path), out)"
+                          is_pickled(&made->mapping) ? "%s: a file of torch.save; convert it: "
+                                                       "python3 -m fshard.convert FILE OUT.safetensors"
                                                      : "%s: not a safetensors file, or cut short",
                           path);
         goto done;

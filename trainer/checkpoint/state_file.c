@@ -229,9 +229,8 @@ FshStatus state_file_check(const char *path, const Safetensors *file, const Grap
     return status ? status : safetensors_check(file, path, error);
 }
 
-/* Reads an entry as values of the tensor: its own numbers, or positions of another size, resampled. */
-static FshStatus read_values(const SafetensorsEntry *entry, const Tensor *tensor, float *values,
-                             FshError *error)
+FshStatus state_file_values(const SafetensorsEntry *entry, const Tensor *tensor, float *values,
+                            FshError *error)
 {
     const size_t count = (size_t)tensor_count(tensor), stored_count = (size_t)entry->count;
     if (stored_count == count)
@@ -252,7 +251,7 @@ static FshStatus read_tensor(const char *path, const Safetensors *file, State *s
     float *values = malloc(count * sizeof *values + 1);
     if (!values)
         return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory for %s", path, tensor->name);
-    FshStatus status = read_values(safetensors_find(file, tensor->name), tensor, values, error);
+    FshStatus status = state_file_values(safetensors_find(file, tensor->name), tensor, values, error);
     if (!status)
         status = state_write(state, tensor->name, values, count, error);
     free(values);

@@ -38,6 +38,10 @@ FshStatus state_file_check(const char *path, const Safetensors *file, const Grap
                            const char *const *left_out, FshError *error);
 /* Returns whether file and part have the same tensor names. */
 bool state_file_has_names(const Safetensors *file, const Graph *graph, StatePart part);
+/* Sets values to those of a tensor from its entry of a checked file: the entry's numbers, or positions of
+ * another size, resampled. */
+FshStatus state_file_values(const SafetensorsEntry *entry, const Tensor *tensor, float *values,
+                            FshError *error);
 /* Sets the part's tensors of the State, except those left out, from a checked file. */
 FshStatus state_file_read(const char *path, const Safetensors *file, State *state, const Graph *graph,
                           StatePart part, const char *const *left_out, FshError *error);

@@ -18,6 +18,7 @@
 #include "trainer/data/image_source.h"
 #include "trainer/inference/class_prediction.h"
 #include "trainer/session/describe.h"
+#include "trainer/session/session_weights.h"
 #include "trainer/inference/restore.h"
 #include "trainer/inference/restore_origin.h"
 #include "trainer/loop/run_output.h"
@@ -46,18 +47,6 @@ typedef struct Prediction {
 
 /* ---- options ---- */
 
-/* Reads the origin of the weights, and sets *model_ret to their network; NULL if neither they nor the user
- * names it. */
-static FshStatus find_model(const TrainOptions *options, WeightsOrigin *origin, const Model **model_ret,
-                            FshError *error)
-{
-    FshStatus status = weights_origin(options->weights, origin, error);
-    *model_ret = status ? NULL : origin->model;
-    if (!status && !*model_ret && options->model)
-        status = plan_model(options, 0, model_ret, error);
-    return status;
-}
-
 FshStatus predict_images_wanted(const TrainOptions *options, bool *wanted_ret, FshError *error)
 {
     const Model *model = NULL;
@@ -65,7 +54,11 @@ FshStatus predict_images_wanted(const TrainOptions *options, bool *wanted_ret, F
     if ((!options->inference.predict && !options->inference.export_path) || *wanted_ret)
         return FSH_OK;
     WeightsOrigin origin = {0};
-    FshStatus status = find_model(options, &origin, &model, error);
+    FshStatus status = weights_origin(options->weights, &origin, error);
+    if (!status)
+        model = origin.model;
+    if (!status && !model && options->model)
+        status = plan_model(options, 0, &model, error);
     weights_origin_free(&origin);
     const bool restores = model && model->task == TASK_RESTORATION;
     *wanted_ret =
@@ -449,11 +442,7 @@ FshStatus predict_images(const TrainOptions *options, bool *partial_ret, FshErro
     Prediction prediction = {.options = *options, .lock = FOLDER_LOCK_NONE};
     const Model *model = NULL;
     console_open(&prediction.session.console, stderr, options->program.quiet);
-    FshStatus status = find_model(options, &prediction.origin, &model, error);
-    if (!status && !model)
-        status = fsh_error_set(error, FSH_ERR_USAGE,
-                               "%s: these weights do not name their network; name it with --model",
-                               options->weights);
+    FshStatus status = session_weights_model(options, &prediction.origin, &model, error);
     if (status)
         goto done;
     prediction.restores = model->task == TASK_RESTORATION;

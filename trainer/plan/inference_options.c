@@ -29,6 +29,10 @@ size_t inference_options_rows(InferenceOptions *o, Option *rows)
          .marks = OPTION_FREE | OPTION_NOT_IN_FILE,
          .help = "with --weights: a table with a row for each sample of the evaluation split, or for "
                  "each image"},
+        {.name = "export-onnx", .kind = OPTION_TEXT, .value = &o->export_onnx, .argument = "FILE",
+         .marks = OPTION_FREE | OPTION_NOT_IN_FILE, .uses = USE_ANY | USE_ONNX,
+         .help = "with --weights: the network as an ONNX file, for onnxruntime, TensorRT and others; SHARDS "
+                 "are not needed"},
         {.name = "predict-format", .kind = OPTION_CHOICE, .value = &o->format, .argument = "FORMAT",
          .has_auto = true, .choices = predict_choices, .marks = OPTION_FREE | OPTION_NOT_IN_FILE,
          .uses = USE_PREDICTS,

@@ -12,7 +12,7 @@ typedef enum PredictFormat { PREDICT_CSV, PREDICT_JSONL, PREDICT_PNG, PREDICT_JP
 
 typedef struct InferenceOptions {
     bool evaluate;
-    const char *predict, *export_path;
+    const char *predict, *export_path, *export_onnx;
     int format;                 /* PredictFormat; auto */
     const char *files_from;     /* a list of images that are not packed; NULL: all images */
     int64_t tile, tile_overlap; /* pixels; tile 0: whole images if memory allows */

@@ -51,7 +51,7 @@ size_t image_options_rows(ImageOptions *o, Option *rows)
          .maximum = EDGE_MAX,
          .help = "short edge that images get before evaluation; 0: from the dataset"},
         {.name = "val-crop-size", .kind = OPTION_INTEGER, .value = &o->val_crop_size, .argument = "PX",
-         .maximum = EDGE_MAX,
+         .maximum = EDGE_MAX, .uses = USE_ANY | USE_ONNX,
          .help = "edge of the centre square that is evaluated; 0: as in training; pairs are evaluated "
                  "whole"},
         {.name = "crop-pct", .kind = OPTION_REAL, .value = &o->crop_pct, .argument = "X", .maximum = 1,

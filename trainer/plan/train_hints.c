@@ -8,6 +8,7 @@ const OptionForeign train_foreign[] = {
     {"dataroot", "shards"},
     {"train-dataset", "shards"},
     {"data.train-dataset", "shards"},
+    {"save-onnx", "export-onnx"},
     {"out-dir", "output"},
     {"outdir", "output"},
     {"save-dir", "output"},
@@ -376,7 +377,6 @@ const OptionForeign train_answers[] = {
     {"fast-dev-run", "--dry-run says what would be done; --epochs 1 does it once"},
     {"debug", "-v says more; --dry-run what would be done"},
     {"launch", LAUNCHERS},
-    {"save-onnx", "nothing writes ONNX: weights are safetensors, which torchvision and timm load"},
     {NULL, NULL}};
 
 const OptionForeign train_amp_hints[] = {{"", "on a GPU 16 bits are the default: leave --amp out"},

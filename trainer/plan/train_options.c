@@ -92,7 +92,7 @@ static size_t start_rows(TrainOptions *o, Option *rows)
          .marks = OPTION_FREE, .uses = USE_LEARN | USE_COMPARE,
          .help = "where weights, tables and log go, if it is not the second argument"},
         {.name = "force", .letter = 'f', .kind = OPTION_FLAG, .value = &o->force,
-         .marks = OPTION_FREE | OPTION_NOT_IN_FILE, .uses = USE_LEARN | USE_PREDICTS | USE_COMPARE,
+         .marks = OPTION_FREE | OPTION_NOT_IN_FILE, .uses = USE_LEARN | USE_PREDICTS | USE_COMPARE | USE_ONNX,
          .help = "use an output folder that is not empty, and replace an earlier run's files in it"},
         {.name = "recipe", .kind = OPTION_TEXT, .value = &o->recipe, .argument = "NAME",
          .suggest = suggest_recipe, .marks = OPTION_FREE | OPTION_NOT_IN_FILE, .uses = USE_ANY,
@@ -102,7 +102,7 @@ static size_t start_rows(TrainOptions *o, Option *rows)
          .marks = OPTION_FREE | OPTION_NOT_IN_FILE, .uses = USE_LIST,
          .help = "list the recipes with what they are and where they come from"},
         {.name = "config", .kind = OPTION_TEXT, .value = &o->config, .argument = "FILE",
-         .marks = OPTION_FREE | OPTION_NOT_IN_FILE, .uses = USE_ANY,
+         .marks = OPTION_FREE | OPTION_NOT_IN_FILE, .uses = USE_ANY | USE_ONNX,
          .help = "values for options from a TOML or JSON file, args.json of a run too; the command line "
                  "wins"},
         {.name = "print-config", .kind = OPTION_FLAG, .value = &o->print_config,
@@ -117,15 +117,15 @@ static size_t network_rows(TrainOptions *o, Option *rows)
 {
     const Option own[] = {
         {.name = "model", .letter = 'm', .kind = OPTION_TEXT, .value = &o->model, .argument = "NAME",
-         .alias = "arch", .group = "Network", .suggest = suggest_model,
+         .alias = "arch", .group = "Network", .suggest = suggest_model, .uses = USE_ANY | USE_ONNX,
          .help = "the network; see --list-models; resnet18, or unet for pairs, unless given; --evaluate "
                  "takes the one that the weights name"},
         {.name = "list-models", .kind = OPTION_FLAG, .value = &o->list_models,
          .marks = OPTION_FREE | OPTION_NOT_IN_FILE, .uses = USE_LIST,
          .help = "list the networks with parameters and GFLOP, for SHARDS if given"},
         {.name = "weights", .kind = OPTION_TEXT, .value = &o->weights, .argument = "FILE",
-         .marks = OPTION_FREE,
-         .help = "start from, evaluate or predict with these weights (safetensors with the names of "
+         .marks = OPTION_FREE, .uses = USE_ANY | USE_ONNX,
+         .help = "start from, evaluate, export or predict with these weights (safetensors with the names of "
                  "torchvision, timm, NAFNet)"},
     };
     size_t count = add(rows, own, sizeof own / sizeof *own);
@@ -133,7 +133,7 @@ static size_t network_rows(TrainOptions *o, Option *rows)
     for (size_t i = 0; (option = model_option(i)); i++, count++) {
         rows[count] = option->row;
         rows[count].value = &o->network.at[i];
-        rows[count].uses = USE_NETWORK;
+        rows[count].uses = USE_NETWORK | USE_ONNX;
     }
     return count;
 }

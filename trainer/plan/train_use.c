@@ -8,6 +8,7 @@ unsigned train_use(const TrainOptions *options)
     return options->study.compare                                         ? USE_COMPARE
            : options->list_models || options->list_recipes                ? USE_LIST
            : options->inference.predict || options->inference.export_path ? USE_PREDICTS
+           : options->inference.export_onnx                               ? USE_ONNX
            : options->inference.evaluate                                  ? USE_EVALUATE
            : options->data.bench_loader                                   ? USE_BENCH
            : options->program.dry_run                                     ? USE_DRY_RUN
@@ -21,6 +22,7 @@ const char *train_use_name(const TrainOptions *options)
            : options->list_models           ? "--list-models"
            : options->inference.predict     ? "--predict"
            : options->inference.export_path ? "--export"
+           : options->inference.export_onnx ? "--export-onnx"
            : options->inference.evaluate    ? "--evaluate"
            : options->data.bench_loader     ? "--bench-loader"
            : options->program.dry_run       ? "--dry-run"
@@ -31,6 +33,7 @@ const char *train_use_name(const TrainOptions *options)
 static const char *purpose(unsigned uses, unsigned use)
 {
     return use == USE_IMAGES && (uses & USE_PREDICT) ? "datasets"
+           : use == USE_ONNX && (uses & USE_PREDICT) ? "what runs the network"
            : uses & USE_TRAIN                        ? "training"
            : uses & USE_PREDICTS                     ? "--predict and --export"
                                                      : "--bench-loader";

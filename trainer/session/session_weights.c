@@ -10,10 +10,29 @@ enum { NAMES_BYTES = 320 }; /* of one list in a message */
 
 /* ---- the network ---- */
 
-static FshStatus refuse_network(const char *weights, const Model *model, FshError *error)
+FshStatus session_refuse_network(const char *weights, const Model *model, FshError *error)
 {
     return fsh_error_set(error, FSH_ERR_MISMATCH, "%s: these are weights of %s; say --model %s", weights,
                          model->name, model->name);
+}
+
+FshStatus session_weights_model(const TrainOptions *options, WeightsOrigin *origin, const Model **model_ret,
+                                FshError *error)
+{
+    const Model *named = NULL;
+    FshStatus status = weights_origin(options->weights, origin, error);
+    if (!status && options->model)
+        status = plan_model(options, 0, &named, error);
+    if (status)
+        return status;
+    *model_ret = named ? named : origin->model;
+    if (!*model_ret)
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "%s: these weights do not name their network; name it with --model",
+                             options->weights);
+    return !origin->model || origin->model == *model_ret
+               ? FSH_OK
+               : session_refuse_network(options->weights, origin->model, error);
 }
 
 FshStatus session_choose_model(const Session *session, const TrainOptions *options, SessionUse use,
@@ -24,7 +43,8 @@ FshStatus session_choose_model(const Session *session, const TrainOptions *optio
     if (use == SESSION_EVALUATE && named && !options->model)
         return FSH_OK;
     FshStatus status = plan_model(options, session->data.kind, model_ret, error);
-    return status || !named || named == *model_ret ? status : refuse_network(options->weights, named, error);
+    return status || !named || named == *model_ret ? status
+                                                   : session_refuse_network(options->weights, named, error);
 }
 
 /* ---- images without a dataset ---- */
@@ -152,7 +172,8 @@ FshStatus session_load_weights(Session *session, SessionUse use, FshError *error
                      &session->kept_head, error);
     const Model *model =
         status == FSH_ERR_MISMATCH && !session->origin.model ? weights_recognise(session->weights) : NULL;
-    return model && model != session->plan.model ? refuse_network(session->weights, model, error) : status;
+    return model && model != session->plan.model ? session_refuse_network(session->weights, model, error)
+                                                 : status;
 }
 
 FshStatus session_check_classes(const Session *session, const char *path, const char *text, FshError *error)

@@ -6,11 +6,18 @@
  * dataset does: the rows of the last layer are mapped, or the layer begins anew if a class is new to the
  * weights.
  *
- * Called by session.c, but for session_label_kind. Threads: one. */
+ * Called by session.c; what needs no session, by others. Threads: one. */
 #ifndef FSHARD_TRAINER_SESSION_SESSION_WEIGHTS_H
 #define FSHARD_TRAINER_SESSION_SESSION_WEIGHTS_H
 
 #include "trainer/session/session.h"
+
+/* Reads the origin of --weights, which the caller frees, and sets *model_ret to the network that it names, or
+ * that --model names. FSH_ERR_USAGE: none does; FSH_ERR_MISMATCH: they name two. */
+FshStatus session_weights_model(const TrainOptions *options, WeightsOrigin *origin, const Model **model_ret,
+                                FshError *error);
+/* Sets the error for weights of this network, which the options do not name. Returns FSH_ERR_MISMATCH. */
+FshStatus session_refuse_network(const char *weights, const Model *model, FshError *error);
 
 /* Sets *model_ret to the network: for SESSION_EVALUATE that of the weights, so --model is only needed if they
  * name none. FSH_ERR_MISMATCH: the weights belong to another network. */
