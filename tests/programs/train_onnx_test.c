@@ -54,7 +54,7 @@ TEST_IN_FOLDER(test_what_an_export_does_not_read_is_refused, folder)
     SAYS(2, "--device: does nothing with --export-onnx", EXPORT, "--device", "cpu");
     SAYS(2, "--flip-tta: does nothing with --export-onnx", EXPORT, "--flip-tta");
     SAYS(2, "--recipe: does nothing with --export-onnx", EXPORT, "--recipe", "rsb-a3");
-    SAYS(2, "--export-onnx: not together with --seeds", EXPORT, "--seeds", "2");
+    SAYS(2, "--seeds: does nothing with --export-onnx; it is for training", EXPORT, "--seeds", "2");
 #undef EXPORT
     assert_int_equal(access(file, F_OK), -1);
 }

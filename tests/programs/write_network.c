@@ -1,5 +1,6 @@
-/* write_network FOLDER EDGE CHANNELS MODEL [OPTION=VALUE…]: writes weights of a network, drawn so that no layer
- * is idle, and what the CPU makes of made-up pixels in two batches, for programs that shall make the same:
+/* write_network FOLDER EDGE CHANNELS MODEL [OPTION=VALUE…]: writes weights of a network, drawn so that no
+ * layer is idle, and what the CPU makes of made-up pixels in two batches, for programs that shall make the
+ * same:
  *
  *   weights.safetensors   as ftrain writes them
  *   0.pixels, 1.pixels    uint8 [batch, height, width, channels]

@@ -119,8 +119,7 @@ static void add_number(OnnxWire *wire, const char *key, int64_t number)
     onnx_metadata(wire, key, text);
 }
 
-/* Writes what programs that serve the network want to know, by the names that it has in weights and args.json.
- */
+/* Writes what programs that serve the network want to know, by the names that weights and args.json have. */
 static void write_metadata(OnnxExport *export)
 {
     static const char *const kept[] = {"class_names", "mean", "std", "dataset", "epoch", "steps"};

@@ -212,8 +212,8 @@ static void write_value(OnnxGraph *onnx, OnnxPlace place, TensorId id, const cha
     onnx_value(onnx->wire, place, value_name(onnx, id, CHANNELS_FIRST), tensor->rank, sides, about);
 }
 
-/* Refuses a network of more bytes than a file may have. */
-static FshStatus check_size(const OnnxNetwork *network, FshError *error)
+/* Makes room for the whole network; refuses one of more bytes than a file may have. */
+static FshStatus make_room(OnnxWire *wire, const OnnxNetwork *network, FshError *error)
 {
     enum { ROW_BYTES = 4096 }; /* more than what a tensor takes beside its numbers */
     const Graph *graph = network->graph;
@@ -223,7 +223,7 @@ static FshStatus check_size(const OnnxNetwork *network, FshError *error)
         bytes += ROW_BYTES + (tensor_is_weight(tensor) ? (uint64_t)tensor_count(tensor) * sizeof(float) : 0);
     }
     if (bytes <= ONNX_BYTES_MAX)
-        return FSH_OK;
+        return buffer_reserve(&wire->bytes, wire->bytes.length + (size_t)bytes, error);
     return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
                          "%s has weights of %" PRIu64 " MiB; a file of ONNX holds less than 2 GiB",
                          network->name, bytes >> 20);
@@ -234,7 +234,7 @@ FshStatus onnx_network(OnnxWire *wire, const OnnxNetwork *network, FshError *err
     const Graph *graph = network->graph;
     const size_t node_count = graph_node_count(graph);
     const TensorId output = graph_find(graph, network->output);
-    FshStatus status = check_size(network, error);
+    FshStatus status = make_room(wire, network, error);
     if (!status && output == TENSOR_NONE)
         status = fsh_error_set(error, FSH_ERR_LIBRARY, "%s has no tensor '%s'; this is a fault of ftrain",
                                network->name, network->output);

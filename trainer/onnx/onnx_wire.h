@@ -1,5 +1,5 @@
-/* onnx_wire.h - writes the wire format of Protocol Buffers (https://protobuf.dev/programming-guides/encoding),
- * as far as ONNX needs it: numbers, floats, bytes, and messages in messages.
+/* onnx_wire.h - writes the wire format of Protocol Buffers as far as ONNX needs it: numbers, floats, bytes,
+ * and messages in messages (https://protobuf.dev/programming-guides/encoding).
  *
  *   OnnxWire wire = {0};
  *   wire_integer(&wire, 1, 8);

@@ -214,10 +214,10 @@ static FshStatus check_uses(const TrainOptions *options, FshError *error)
         bool given;
         const char *name;
     } alone[] = {
-        {options->inference.evaluate, "evaluate"},         {options->inference.predict, "predict"},
-        {options->inference.export_path, "export"},        {options->inference.export_onnx, "export-onnx"},
-        {options->data.bench_loader, "bench-loader"},      {options->checkpoint.resume, "resume"},
-        {options->ranks.max_restarts > 0, "max-restarts"}, {options->ranks.elastic, "elastic"},
+        {options->inference.evaluate, "evaluate"},  {options->inference.predict, "predict"},
+        {options->inference.export_path, "export"}, {options->data.bench_loader, "bench-loader"},
+        {options->checkpoint.resume, "resume"},     {options->ranks.max_restarts > 0, "max-restarts"},
+        {options->ranks.elastic, "elastic"},
     };
     const char *const what = options->study.sweep.count ? "--sweep" : "--seeds";
     for (size_t i = 0; i < sizeof alone / sizeof *alone; i++)
