@@ -28,7 +28,7 @@ OPTIONS = {"pyramidnet": ["depth=20"]}
 # networks in other shapes: edge, name, options
 SHAPES = [
     (75, "resnet50d", []),
-    (64, "resnet18", ["act-layer=mish", "aa-layer=blurpool"]),
+    (64, "resnet18", ["act-layer=mish", "aa-layer=blur"]),
     (64, "resnet18d", ["act-layer=silu"]),
     (64, "seresnet50", ["act-layer=gelu"]),
     (64, "vit_tiny_patch16", ["global-pool=avg", "pos-embed=sincos", "layer-scale=0.1"]),

@@ -43,9 +43,9 @@ const char *onnx_take(OnnxGraph *onnx, TensorId tensor, OnnxOrder order);
 OnnxOrder onnx_order(const OnnxGraph *onnx, TensorId tensor);
 /* Returns the name under which the row writes the node's first output, in this order. */
 const char *onnx_give(OnnxGraph *onnx, OnnxOrder order);
-/* Writes a weight in this shape and returns its name. transposed: as the matrix [columns, rows], for the
- * shape that is asked for is [rows, columns]'s. */
-const char *onnx_weight(OnnxGraph *onnx, TensorId weight, int rank, const int64_t *shape, bool transposed);
+/* Writes a parameter or buffer and returns its name. shape is that in ONNX; transposed: of a matrix, whose
+ * rows and columns are exchanged. */
+const char *onnx_weight(OnnxGraph *onnx, TensorId id, int rank, const int64_t *shape, bool transposed);
 /* Write constants and return their names. */
 const char *onnx_numbers(OnnxGraph *onnx, const int64_t *values, size_t count);
 const char *onnx_scalar(OnnxGraph *onnx, float value);
