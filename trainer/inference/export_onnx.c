@@ -8,11 +8,10 @@
 #include "common/program.h"
 #include "trainer/checkpoint/state_file.h"
 #include "trainer/onnx/onnx_network.h"
-#include "trainer/report/metrics.h"
 #include "trainer/session/describe.h"
 #include "trainer/session/session_weights.h"
 
-enum { COLOURS = 3 };
+enum { COLOURS = 3, EDGE_MAX = 4096 /* as --val-crop-size */ };
 
 typedef struct OnnxExport {
     const TrainOptions *options;
@@ -37,7 +36,8 @@ static bool restores(const OnnxExport *export)
 static FshStatus choose_size(OnnxExport *export, FshError *error)
 {
     const int64_t given = export->options->image.val_crop_size;
-    const int64_t edge = restores(export) ? 1 : given ? given : export->origin.crop;
+    const int64_t named = export->origin.crop <= EDGE_MAX ? export->origin.crop : 0;
+    const int64_t edge = restores(export) ? 1 : given ? given : named;
     export->spec.height = export->spec.width = edge;
     if (restores(export) && given)
         return fsh_error_set(error, FSH_ERR_USAGE,
@@ -99,7 +99,7 @@ static FshStatus read_weight(void *context, const Tensor *tensor, float *values,
 static void describe(OnnxExport *export)
 {
     const ModelSpec *spec = &export->spec;
-    const char *colours = spec->channels == 1 ? "grey" : "RGB";
+    const char *colours = spec->channels == 1 ? "gray" : "RGB";
     if (restores(export)) {
         (void)snprintf(export->input, sizeof export->input, "%s, pixel / 255: 0 to 1", colours);
         (void)snprintf(export->output, sizeof export->output,
