@@ -19,6 +19,6 @@ add_custom_target(completions ALL DEPENDS ${completion_files})
 
 # Where each shell looks under /usr and /usr/local; Debian's zsh looks for what packages have in a folder of its own.
 set(FSHARD_ZSH_COMPLETIONS ${CMAKE_INSTALL_DATADIR}/zsh/site-functions CACHE STRING "where zsh's completions are installed, below the prefix")
-install(DIRECTORY ${FSHARD_COMPLETIONS}/bash/ DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
-install(DIRECTORY ${FSHARD_COMPLETIONS}/zsh/ DESTINATION ${FSHARD_ZSH_COMPLETIONS})
-install(DIRECTORY ${FSHARD_COMPLETIONS}/fish/ DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+install(DIRECTORY ${FSHARD_COMPLETIONS}/bash/ DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions COMPONENT programs)
+install(DIRECTORY ${FSHARD_COMPLETIONS}/zsh/ DESTINATION ${FSHARD_ZSH_COMPLETIONS} COMPONENT programs)
+install(DIRECTORY ${FSHARD_COMPLETIONS}/fish/ DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d COMPONENT programs)
