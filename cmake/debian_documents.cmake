@@ -14,6 +14,11 @@ foreach(root IN LISTS roots)
   string(TIMESTAMP date "%a, %d %b %Y %H:%M:%S +0000" UTC)
   file(WRITE ${documents}/changelog "fshard (${CPACK_FSHARD_VERSION}) unstable; urgency=medium\n\n  * CHANGELOG.md of the sources says what is new.\n\n"
        " -- ${CPACK_PACKAGE_CONTACT}  ${date}\n")
+  if(component STREQUAL "cuda")
+    file(WRITE ${root}/usr/share/lintian/overrides/${name}
+         "# NVIDIA's libraries lie where no other program looks: beside its toolkit, or where CUDNN_PATH and NCCL_PATH said.\n"
+         "${name}: custom-library-search-path *\n")
+  endif()
   file(GLOB_RECURSE pages ${root}/usr/share/man/*.[157])
   execute_process(COMMAND gzip -9n ${documents}/changelog ${pages} COMMAND_ERROR_IS_FATAL ANY)
 endforeach()

@@ -27,19 +27,20 @@ endforeach()
 
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
-set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 set(CPACK_DEBIAN_COMPRESSION_TYPE xz)
 # shlibdeps looks for libfshard.so.0 among the packages that are made at the same time.
 set(CPACK_DEBIAN_ENABLE_COMPONENT_DEPENDS OFF)
-set(about "From a folder of photographs to a trained network, in native C: fresize makes\n images smaller, fpack packs them, fverify proves the result, ftrain trains.")
+set(about "From a folder of photographs to a trained network, in native C: fresize makes\nimages smaller, fpack packs them, fverify proves the result, ftrain trains.")
+# The first line of a component's description is its summary, unless CPack finds another than this, its own.
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "${CMAKE_PROJECT_NAME} built using CMake")
 
 # fshard_package(COMPONENT NAME SECTION SUMMARY MORE): what the control file says.
 function(fshard_package component name section summary more)
   string(TOUPPER ${component} key)
   set(CPACK_DEBIAN_${key}_PACKAGE_NAME ${name} PARENT_SCOPE)
   set(CPACK_DEBIAN_${key}_PACKAGE_SECTION ${section} PARENT_SCOPE)
-  set(CPACK_COMPONENT_${key}_DESCRIPTION "${summary}\n${about}\n .\n ${more}" PARENT_SCOPE)
+  set(CPACK_COMPONENT_${key}_DESCRIPTION "${summary}\n${about}\n\n${more}" PARENT_SCOPE)
 endfunction()
 fshard_package(programs fshard science "tool chain from photographs to a trained network"
   "This package has the programs.")
@@ -73,8 +74,9 @@ if(TARGET fshard-cuda)
       "libcublas-${major}-${CUDAToolkit_VERSION_MINOR}, libcudnn9-cuda-${major}, libnccl2, libnvjpeg-${major}-${CUDAToolkit_VERSION_MINOR}")
 endif()
 
-# Before each package is closed: what Debian's policy asks of every one.
+# What Debian's policy asks of every package, and CPack does not do: before they are closed, and after it.
 set(CPACK_PRE_BUILD_SCRIPTS ${PROJECT_SOURCE_DIR}/cmake/debian_documents.cmake)
+set(CPACK_POST_BUILD_SCRIPTS ${PROJECT_SOURCE_DIR}/cmake/debian_control.cmake)
 configure_file(cmake/debian_copyright.in debian_copyright @ONLY)
 set(CPACK_FSHARD_COPYRIGHT ${CMAKE_BINARY_DIR}/debian_copyright)
 set(CPACK_FSHARD_VERSION ${PROJECT_VERSION})

@@ -42,7 +42,7 @@ nodes=$(of trainjob.yaml "d['spec']['trainer']['numNodes']")
 port=$(free_port)
 train="[a for a in d['spec']['trainer']['command'] + d['spec']['trainer']['args']]"
 for node in $(seq $((nodes - 1)) -1 0); do
-    mapfile -t command < <(of trainjob.yaml "$train" | sed "s|/data|$work/data|; s|^resnet50\$|conv8|; s|^bf16\$|none|")
+    mapfile -t command < <(of trainjob.yaml "$train" | sed "s|/data|$work/data|; s|^resnet50\$|conv8|; s|^bf16\$|off|")
     PET_NNODES=$nodes PET_NODE_RANK=$node PET_NPROC_PER_NODE=2 PET_MASTER_ADDR=127.0.0.1 PET_MASTER_PORT=$port \
         "${command[@]}" --device cpu --jobs 1 --train-crop-size 32 --epochs 1 --batch-size 2 >"$work/node$node.log" 2>&1 &
     pids+=($!)
@@ -50,6 +50,6 @@ done
 for pid in "${pids[@]}"; do wait "$pid" || fail "ftrain: $(cat "$work"/node*.log)"; done
 pids=()
 [ -s "$work/data/run/last.safetensors" ] || fail "no weights: $(cat "$work"/node*.log)"
-grep -q '4 ranks' "$work/node0.log" || fail "not four ranks: $(cat "$work/node0.log")"
+grep -q "ranks: 4 on $nodes hosts" "$work/node0.log" || fail "not four ranks: $(cat "$work/node0.log")"
 echo "$(basename "$0"): trainjob.yaml: $nodes nodes"
 keep_transcript

@@ -30,14 +30,14 @@ echo "$(basename "$0"): the merge names the part that is missing"
 
 export TRAIN_ON="--device cpu --gpus 2 --jobs 1"
 long=(--model conv8 --train-crop-size 32 --epochs 40 --batch-size 2 --seed 1 --val-interval 20 --checkpoint-interval 20)
-job=$(sbatch --parsable --nodes 2 --overcommit --output train.log "$examples/train.sbatch" shards run "${long[@]}")
-wait_until 90 test -s run/checkpoint.safetensors || fail "no checkpoint: $(cat train.log)"
+job=$(sbatch --parsable --nodes 2 --overcommit --output train.log "$examples/train.sbatch" shards trained "${long[@]}")
+wait_until 90 test -s trained/checkpoint.safetensors || fail "no checkpoint: $(cat train.log)"
 show scancel --signal TERM "$job"
 goes_on() { grep -q 'goes on from' train.log; }
 wait_until 60 goes_on || fail "not put back: $(squeue -j "$job") $(cat train.log)"
 wait_until 150 ended || fail "the job does not end: $(cat train.log)"
 job=$(sbatch --parsable --nodes 2 --overcommit --output whole.log "$examples/train.sbatch" shards whole "${long[@]}")
 wait_until 150 ended || fail "the job that is not stopped does not end: $(cat whole.log)"
-cmp whole/last.safetensors run/last.safetensors || fail "train.sbatch: other weights than without a stop"
+cmp whole/last.safetensors trained/last.safetensors || fail "train.sbatch: other weights than without a stop"
 echo "$(basename "$0"): train.sbatch: put back, the same weights as without a stop"
 keep_transcript

@@ -1,5 +1,6 @@
 #!/bin/sh
-# The installed tree works on its own: programs run, libfshard links through pkg-config, man pages lie where man looks.
+# The installed tree works on its own: programs run, libfshard links through pkg-config and CMake, man pages lie where man looks, and the Python
+# package can be installed from a folder that nobody may write to, and leaves nothing there.
 # usage: install_test.sh BUILD_DIR SOURCE_DIR CC
 set -eu
 unset FSHARD_PLUGINS
@@ -44,3 +45,33 @@ case $output in
 "not found: "*) ;;
 *) fail "the consumer printed '$output'" ;;
 esac
+# The same through CMake, from a tree that was moved.
+mv "$prefix" "$prefix.moved"
+trap 'rm -rf "$prefix.moved"' EXIT
+prefix=$prefix.moved
+cat >"$prefix/CMakeLists.txt" <<'CMAKE'
+cmake_minimum_required(VERSION 3.16)
+project(consumer C)
+find_package(fshard 0.1 REQUIRED)
+add_executable(consumer ${CONSUMER})
+target_link_libraries(consumer fshard::fshard)
+CMAKE
+cmake -S "$prefix" -B "$prefix/consumer.build" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_COMPILER="$cc" -DCONSUMER="$source/tests/install/consumer.c" \
+    >"$prefix/log" 2>&1 && cmake --build "$prefix/consumer.build" >>"$prefix/log" 2>&1 || fail "find_package(fshard): $(cat "$prefix/log")"
+"$prefix/consumer.build/consumer" "$prefix/nothing-here" >"$prefix/log" || true
+grep -q '^not found: ' "$prefix/log" || fail "the consumer of CMake printed '$(cat "$prefix/log")'"
+# A wheel, as pip asks for it (PEP 517): by an ordinary user where this one is root, by pip itself where there is one.
+python=$prefix/share/fshard/python
+find "$python" | sort >"$prefix/before"
+mkdir -m 777 "$prefix/wheel"
+chmod 755 "$prefix"
+user=
+if [ "$(id -u)" -eq 0 ]; then user="setpriv --reuid 65534 --regid 65534 --clear-groups"; fi
+(cd "$python" && $user /usr/bin/python3 -c 'import sys, build_wheel; print(build_wheel.build_wheel(sys.argv[1]))' "$prefix/wheel" >"$prefix/log" 2>&1) ||
+    fail "no wheel: $(cat "$prefix/log")"
+PYTHONPATH=$(echo "$prefix"/wheel/*.whl) /usr/bin/python3 -c 'import fshard; fshard.__version__' || fail "the wheel holds no fshard"
+if python3 -m pip --version >/dev/null 2>&1; then
+    python3 -m pip install --quiet --no-index --no-deps --target "$prefix/site" "$python" >"$prefix/log" 2>&1 || fail "pip: $(cat "$prefix/log")"
+    [ -f "$prefix/site/fshard/reader.py" ] || fail "pip installed no fshard"
+fi
+find "$python" | sort | diff "$prefix/before" - || fail "making the wheel left something in the installed folder"
