@@ -1,6 +1,7 @@
 /* When decoding once pays, and which memory it goes to. */
 #include "trainer/plan/cache_choice.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "tests/support/support.h"
@@ -44,6 +45,7 @@ static CacheFacts on_cpu(double step_seconds)
     CacheFacts facts = conv8;
     facts.cuda = false;
     facts.cores = 2;
+    facts.train_seconds = 2 * step_seconds - 30e-6; /* the cores are busy all the time */
     facts.step_seconds = step_seconds;
     facts.wait_seconds = 0;
     facts.pass_samples = 50000;
@@ -133,6 +135,21 @@ TEST(test_on_a_cpu_decoding_and_training_share_the_cores)
     facts.same_on_gpu = true; /* there is none */
     facts.free_gpu = 100 * gib;
     assert_choice(&facts, CACHE_PAYS, "pixels");
+}
+
+/* Beside other programs all takes ten times as long, and the share that is won is the same. */
+TEST(test_a_crowded_machine_changes_the_times_alone)
+{
+    CacheFacts facts = on_cpu(40e-6);
+    const CacheChoice alone = cache_choose(&facts);
+    facts.step_seconds *= 4;
+    facts.wait_seconds = 6 * 40e-6;
+    const CacheChoice crowded = cache_choose(&facts);
+    assert_choice(&facts, CACHE_PAYS, "pixels");
+    assert_true(fabs(crowded.pass_now / alone.pass_now - 10) < 1e-6);
+    assert_true(fabs(crowded.pass_then / alone.pass_then - 10) < 1e-6);
+    assert_true(fabs(crowded.load / alone.load - 10) < 1e-6);
+    assert_true(fabs(alone.pass_then - 50000 * 27e-6) < 1e-6); /* 26 of 80 us of cores fall away */
 }
 
 TEST(test_the_log_says_what_and_why)

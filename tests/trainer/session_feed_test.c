@@ -53,11 +53,13 @@ static void run_to_second_look(SessionFeed *feed, Session *session, double secon
     for (uint64_t step = 0; step < SECOND_LOOK; step++) {
         assert_int_equal(session_feed_is_due(feed, step), step >= FIRST_LOOK && feed->next_look <= step);
         if (step == FIRST_LOOK)
-            assert_ok(session_feed_look(feed, session, &(FeedMoment){step, 5, 1}, &error), &error);
+            assert_ok(session_feed_look(feed, session, &(FeedMoment){step, 5, 1, 3}, &error), &error);
         (void)take(session->train);
     }
     assert_true(session_feed_is_due(feed, SECOND_LOOK));
-    assert_ok(session_feed_look(feed, session, &(FeedMoment){SECOND_LOOK, 5 + seconds, 1}, &error), &error);
+    assert_ok(
+        session_feed_look(feed, session, &(FeedMoment){SECOND_LOOK, 5 + seconds, 1, 3 + seconds}, &error),
+        &error);
 }
 
 /* Checks that the batches from `step` on, and those of evaluation, are those of a session that decodes at

@@ -21,18 +21,27 @@ typedef struct Way {
     double change; /* seconds of a core for a sample */
 } Way;
 
-/* Returns the seconds of a pass in which the processors spend so much on each sample. */
+/* Returns how long a second of work on the cores takes by the clock: less where they share it. */
+static double clock_seconds(const CacheFacts *facts)
+{
+    const double work = facts->train_seconds + facts->make_seconds;
+    if (facts->cuda || !(work > 0))
+        return 1.0 / facts->cores;
+    return (facts->step_seconds + facts->wait_seconds) / work;
+}
+
+/* Returns the seconds of a pass in which the processors spend so much on making each sample. */
 static double pass_seconds(const CacheFacts *facts, double make)
 {
-    const double samples = (double)facts->pass_samples, now = facts->step_seconds + facts->wait_seconds;
+    const double samples = (double)facts->pass_samples;
     if (facts->cuda)
-        return samples * fmax(facts->step_seconds, make / facts->cores);
-    return samples * (now - (facts->make_seconds - make) / facts->cores);
+        return samples * fmax(facts->step_seconds, make * clock_seconds(facts));
+    return samples * (facts->train_seconds + make) * clock_seconds(facts);
 }
 
 static double load_seconds(const CacheFacts *facts)
 {
-    return load_reserve * (double)facts->decoded_samples * facts->make_seconds / facts->cores;
+    return load_reserve * (double)facts->decoded_samples * facts->make_seconds * clock_seconds(facts);
 }
 
 static bool pays(const CacheFacts *facts, double then)

@@ -3,7 +3,8 @@
  * What an image costs is measured in the run's first steps; from that follow the time of a pass over the
  * training split as it is and with the images decoded, what decoding them takes, and, by the passes that are
  * left, what is won. Where a GPU trains, processors and GPU work side by side, and the slower of the two
- * decides; on the CPU both use the same cores, and their work adds up.
+ * decides. On the CPU both use the same cores: a pass becomes shorter by the share of their work that falls
+ * away, also where other programs make all of it slower.
  *
  * Arithmetic alone.
  *
@@ -23,6 +24,7 @@ typedef struct CacheFacts {
     uint64_t decoded_samples;      /* of all splits, that a rank decodes before they lie in memory */
     double step_seconds;           /* of training for a sample, by the clock, without waiting for data */
     double wait_seconds;           /* of waiting, for a sample */
+    double train_seconds;          /* of cores, to train with a sample; cuda: not used */
     double make_seconds;           /* of a core, to read, decode and change a sample */
     double change_seconds;         /* of them, to change it: what is left once it is decoded */
     int cores;                     /* of the rank, for training and loader */

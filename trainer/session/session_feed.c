@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <string.h>
+#include <time.h>
 
 #include "common/cpu.h"
 #include "trainer/plan/cache_choice.h"
@@ -24,6 +25,13 @@ void session_feed_start(SessionFeed *feed, const Session *session, uint64_t firs
                           .first_step = first_step,
                           .next_look = first_step + FIRST_LOOK,
                           .alone_step = UINT64_MAX};
+}
+
+double session_feed_processor_seconds(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
 bool session_feed_is_due(const SessionFeed *feed, uint64_t step)
@@ -70,22 +78,26 @@ static uint64_t estimate_bytes(const Session *session)
     return (session->plan.train_count + session->plan.evaluation_count) * pixels * data->channels * sides;
 }
 
-/* Adds what the loader's workers have spent on an image since the first look. */
-static void add_loader(const SessionFeed *feed, Session *session, CacheFacts *facts)
+/* Adds what the processors have spent on a sample since the first look. trained: samples. */
+static void add_work(const SessionFeed *feed, Session *session, const FeedMoment *now, double trained,
+                     CacheFacts *facts)
 {
-    LoaderStatistics now;
-    loader_statistics(session->train, &now);
+    LoaderStatistics made;
+    loader_statistics(session->train, &made);
     const double sides = session->data.kind == FSH_KIND_PAIRS ? 2 : 1,
-                 samples = (double)(now.samples.images - feed->made.samples.images) / sides;
+                 samples = (double)(made.samples.images - feed->made.samples.images) / sides,
+                 loading = made.cpu_seconds - feed->made.cpu_seconds;
     double all = 0, changing = 0;
     for (int stage = 0; stage < SAMPLE_STAGE_COUNT; stage++) {
-        const double seconds = now.samples.seconds[stage] - feed->made.samples.seconds[stage];
+        const double seconds = made.samples.seconds[stage] - feed->made.samples.seconds[stage];
         all += seconds;
         changing += stage == SAMPLE_AUGMENT || stage == SAMPLE_COPY ? seconds : 0;
     }
     if (!(samples > 0 && all > 0))
         return;
-    facts->make_seconds = (now.cpu_seconds - feed->made.cpu_seconds) / samples;
+    facts->train_seconds =
+        fmax(0, now->processor_seconds - feed->before.processor_seconds - loading) / trained;
+    facts->make_seconds = loading / samples;
     facts->change_seconds = facts->make_seconds * changing / all;
 }
 
@@ -114,7 +126,7 @@ static FshStatus know_own(const SessionFeed *feed, Session *session, const FeedM
                   .same_in_ram = plan_source_is_alike(plan, pixel_source_type("pixels"), edge)},
         .seconds = seconds,
         .problems = session_problem_count(session)};
-    add_loader(feed, session, &own->facts);
+    add_work(feed, session, now, samples, &own->facts);
     return own->facts.cuda ? backend_free_memory(session->network.backend, &own->facts.free_gpu, error)
                            : FSH_OK;
 }
@@ -126,6 +138,7 @@ static void take_worse(RankFacts *facts, const RankFacts *other)
     const CacheFacts *its = &other->facts;
     worse->step_seconds = fmax(worse->step_seconds, its->step_seconds);
     worse->wait_seconds = fmax(worse->wait_seconds, its->wait_seconds);
+    worse->train_seconds = fmax(worse->train_seconds, its->train_seconds);
     worse->make_seconds = fmax(worse->make_seconds, its->make_seconds);
     worse->change_seconds = fmax(worse->change_seconds, its->change_seconds);
     worse->cores = its->cores < worse->cores ? its->cores : worse->cores;

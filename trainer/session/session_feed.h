@@ -23,6 +23,7 @@
 typedef struct FeedMoment {
     uint64_t steps_done;
     double step_seconds, wait_seconds; /* of the steps, and of them for data */
+    double processor_seconds;          /* of all threads of this process */
 } FeedMoment;
 
 typedef struct SessionFeed {
@@ -37,6 +38,8 @@ typedef struct SessionFeed {
 /* Begins to look, if the plan leaves it open. The run goes on with first_step. */
 void session_feed_start(SessionFeed *feed, const Session *session, uint64_t first_step);
 
+/* Returns the seconds that processors have spent on this process. */
+double session_feed_processor_seconds(void);
 /* Returns whether session_feed_look is to be called before this step begins. */
 bool session_feed_is_due(const SessionFeed *feed, uint64_t step);
 /* Returns whether no other step may be under way beside this one, for it is measured. */
