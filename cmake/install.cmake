@@ -41,10 +41,10 @@ file(RELATIVE_PATH FSHARD_LIBDIR_TO_PREFIX /prefix/${CMAKE_INSTALL_LIBDIR} /pref
 configure_file(cmake/fshard.pc.in fshard.pc @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/fshard.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT development)
 
-set(FSHARD_PYTHON ${CMAKE_INSTALL_DATADIR}/fshard/python CACHE STRING "where the Python package is installed, below the prefix")
-install(DIRECTORY python/fshard DESTINATION ${FSHARD_PYTHON} COMPONENT python FILES_MATCHING PATTERN "*.py" PATTERN "py.typed"
+set(FSHARD_PYTHON_FOLDER ${CMAKE_INSTALL_DATADIR}/fshard/python CACHE STRING "where the Python package is installed, below the prefix")
+install(DIRECTORY python/fshard DESTINATION ${FSHARD_PYTHON_FOLDER} COMPONENT python FILES_MATCHING PATTERN "*.py" PATTERN "py.typed"
         PATTERN "__pycache__" EXCLUDE)
 # For pip; a folder that Python itself looks into needs none of it.
-if(NOT FSHARD_PYTHON MATCHES "-packages$")
-  install(FILES python/pyproject.toml python/build_wheel.py DESTINATION ${FSHARD_PYTHON} COMPONENT python)
+if(NOT FSHARD_PYTHON_FOLDER MATCHES "-packages$")
+  install(FILES python/pyproject.toml python/build_wheel.py DESTINATION ${FSHARD_PYTHON_FOLDER} COMPONENT python)
 endif()

@@ -357,7 +357,7 @@ TEST(test_numbers_that_are_too_long_or_too_large_are_refused)
         {"\x08\x01\x02\x02\x01\x01\x01\x01kp", 10, FSH_ERR_CORRUPT},         /* and past its end */
         {"\x08\x01\x00\x02\x01\x01\x00\x00kp", 10, FSH_ERR_CORRUPT},         /* an empty field */
         {"\x08\x01\x00\x22\x01\x01\x01\x01\x00kp", 11, FSH_ERR_UNSUPPORTED}, /* compression 2 */
-        {"\x08\x01\x00\x09\x01\x01\x01\x00kp", 10, FSH_ERR_UNSUPPORTED},     /* codec 9 */
+        {"\x08\x01\x00\x0A\x01\x01\x01\x00kp", 10, FSH_ERR_UNSUPPORTED},     /* codec 10 */
         {"\x08\x01\x00\x12\x01\x01\x01\x00\x00kp", 11, FSH_ERR_CORRUPT},     /* compressed from nothing */
         {"\x08\x01\x00\x01\x02\x01\x01\x00kp", 10, FSH_ERR_CORRUPT},         /* two raw pixels in a byte */
     };

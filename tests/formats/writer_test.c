@@ -144,7 +144,7 @@ TEST_IN_FOLDER(test_samples_that_do_not_fit_are_refused_and_writing_goes_on, fol
             field->channels = 5;
             break;
         case 7:
-            field->codec = (FshCodec)9;
+            field->codec = (FshCodec)10;
             break;
         case 8:
             sample->key_bytes = 0;

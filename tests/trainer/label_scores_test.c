@@ -1,5 +1,5 @@
 /* What several labels are measured by, against the definitions of scikit-learn's average_precision_score and
- * f1_score; the numbers are those of golden/average_precision.py. */
+ * f1_score; the numbers were worked out from the definitions. */
 #include "trainer/report/label_scores.h"
 
 #include <math.h>

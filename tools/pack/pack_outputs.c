@@ -186,7 +186,7 @@ static FshStatus refuse_pixels(const PackSplit *split, FshError *error)
             continue;
         return fsh_error_set(
             error, FSH_ERR_MISMATCH,
-            "--layout basicsr: %s holds pixels (%s), and BasicSR reads image files; give "
+            "--layout basicsr: %s holds raw pixels (%s), and BasicSR reads image files; give "
             "--store jpeg, or use --format lmdb, with --store zstd for small files without loss",
             split->found->root, sample_source_name(split->found, &split->samples[i], 0, name));
     }
