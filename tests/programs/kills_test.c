@@ -370,7 +370,8 @@ TEST_IN_FOLDER(test_ftrain_says_that_the_best_weights_are_lost, folder)
     lose_best_weights(folder, shards, "0.05");
 }
 
-/* The first flock of a run is that on its output. */
+/* The first flock of a run is that on the dataset, which an update looks for; the second that on its
+ * output. */
 TEST_IN_FOLDER(test_ftrain_says_where_nothing_keeps_a_second_run_out, folder)
 {
     const Job job = {.name = "unlocked",
@@ -378,7 +379,7 @@ TEST_IN_FOLDER(test_ftrain_says_where_nothing_keeps_a_second_run_out, folder)
                      .arguments = {"--jobs", "1", "--model", "conv8", "--epochs", "1"},
                      .source = make_set(folder, &train_plain)};
     const char *output = test_path(folder, "unlocked");
-    RunResult result = run_with("flock", "error=ENOLCK", 1, "/dev/null", &job, output);
+    RunResult result = run_with("flock", "error=ENOLCK", 2, "/dev/null", &job, output);
     assert_int_equal(result.exit_status, 0);
     assert_contains(result.err,
                     "unlocked: its file system knows no locks: nothing keeps a second run out of it");
@@ -388,7 +389,7 @@ TEST_IN_FOLDER(test_ftrain_says_where_nothing_keeps_a_second_run_out, folder)
         .program = "ftrain",
         .arguments = {"--jobs", "1", "--weights", test_path(folder, "unlocked/last.safetensors"), job.source},
         .source = "--predict"};
-    result = run_with("flock", "error=ENOLCK", 1, "/dev/null", &predicts, test_path(folder, "predicted"));
+    result = run_with("flock", "error=ENOLCK", 2, "/dev/null", &predicts, test_path(folder, "predicted"));
     assert_int_equal(result.exit_status, 0);
     assert_contains(result.err, "predicted: its file system knows no locks");
     run_result_free(&result);

@@ -186,6 +186,8 @@ static FshStatus pack_fresh(Update *update, const PackPlan *plan, PackLeftOut le
     } else {
         status = blueprint_make(&blueprint, plan, error);
         *fresh_ret = blueprint.manifest;
+        blueprint.manifest = (FshManifest){0};
+        blueprint_free(&blueprint);
     }
     result->manifest = (FshManifest){0};
     for (size_t i = 0; i < fresh_ret->split_count; i++)
