@@ -57,8 +57,8 @@ static FshStatus fail_at(const FshSplit *split, const SplitFile *file, uint64_t 
     size_t length = strlen(folder);
     const char *separator = length && folder[length - 1] != '/' ? "/" : "";
     (void)fsh_error_prepend(error, "%s%s%s record %" PRIu64 " at byte %" PRIu64, folder, separator,
-                            split->info->files[file - split->files->files].name, record,
-                            record_offset(file, record));
+                            split->info->files[file - split->files->files].name,
+                            fsh_split_file_row(file, record), record_offset(file, record));
     return status;
 }
 

@@ -394,6 +394,36 @@ static void read_all(const FshSplit *split)
     }
 }
 
+/* Records keep their numbers where those before them are dead space. */
+TEST_IN_FOLDER(test_a_damaged_record_is_told_by_its_number_in_the_shard, folder)
+{
+    const char *source = test_path(folder, "photos"), *packed = test_path(folder, "packed"),
+               *shard = test_path(folder, "packed/train-00000-of-00001.fshard");
+    FshError error = {0};
+    size_t length = 0;
+    source_class(source, "ant", 10);
+    source_class(source, "bee", 10);
+    pack_ok(NULL, NULL, source, packed);
+    remove_file(test_path(folder, "photos/ant/0.jpg"));
+    pack_ok(NULL, "--update", source, packed);
+    FshDataset *dataset = packed_open(packed);
+    const FshSplit *split = fsh_split(dataset, "train");
+    FshSample sample;
+    assert_int_equal(split->sample_count, 19);
+    assert_ok(fsh_sample_get(split, 18, &sample, &error), &error);
+    char *bytes = test_file_read(shard, &length);
+    char *payload = memmem(bytes, length, sample.fields[0].data, sample.fields[0].bytes);
+    assert_non_null(payload);
+    const uint8_t flipped = (uint8_t) ~*payload;
+    const int file = open(shard, O_WRONLY | O_CLOEXEC);
+    assert_int_equal(pwrite(file, &flipped, 1, payload - bytes), 1);
+    (void)close(file);
+    assert_int_equal(fsh_sample_verify(split, 18, &error), FSH_ERR_CORRUPT);
+    assert_contains(error.message, "train-00000-of-00001.fshard record 19 at byte ");
+    free(bytes);
+    fsh_close(&dataset);
+}
+
 TEST_IN_FOLDER(test_old_shards_stay_until_nobody_reads_them, folder)
 {
     const char *source = test_path(folder, "photos"), *packed = test_path(folder, "packed");
