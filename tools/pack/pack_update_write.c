@@ -49,7 +49,7 @@ static FshStatus remove_name(const char *folder, const char *name, FshError *err
 }
 
 /* Removes the manifests that updates have replaced and nobody reads by; adds the files of the others to
- * `needed`, *waiting_ret of them. */
+ * `needed`. */
 static FshStatus remove_old_manifests(const char *folder, const NameList *names, NameList *needed,
                                       FshError *error)
 {

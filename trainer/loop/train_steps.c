@@ -296,10 +296,10 @@ static FshStatus take_batch(Training *training, uint64_t number, const Batch **b
 static FshStatus look_at_feed(Training *training, FshError *error)
 {
     const RunState *state = &training->state;
-    const FeedMoment now = {state->steps_done, state->step_seconds, state->wait_seconds,
-                            session_feed_processor_seconds()};
     if (training->under_way > 0 || !session_feed_is_due(&training->feed, state->steps_done))
         return FSH_OK;
+    const FeedMoment now = {state->steps_done, state->step_seconds, state->wait_seconds,
+                            session_feed_processor_seconds()};
     const FshStatus status = session_feed_look(&training->feed, &training->session, &now, error);
     training->lap_seconds = progress_now_seconds(); /* it is no part of the step */
     return status;
