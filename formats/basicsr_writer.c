@@ -202,9 +202,7 @@ static FshStatus basicsr_finish(FshWriter *writer, FshFileInfo *info, FshError *
     if (!status)
         status = finish_sides(writer, hash, &info->bytes, error);
     if (!status) {
-        XXH128_canonical_t canonical;
-        XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(hash));
-        memcpy(info->hash.bytes, canonical.digest, sizeof info->hash.bytes);
+        info->hash = fsh_hash_taken(hash);
         basicsr->folder_is_ours = false;
     }
     (void)XXH3_freeState(hash);

@@ -151,10 +151,8 @@ static FshStatus hash_to(Hashing *hashing, uint64_t end, FshError *error)
 
 static FshHash128 hash_bytes(const void *bytes, size_t length)
 {
-    XXH128_canonical_t canonical;
     FshHash128 hash;
-    XXH128_canonicalFromHash(&canonical, XXH3_128bits(bytes, length));
-    memcpy(hash.bytes, canonical.digest, sizeof hash.bytes);
+    hash = fsh_hash_bytes(bytes, length);
     return hash;
 }
 
@@ -317,9 +315,7 @@ static FshStatus check_contents(const FileCheck *check, FileReport *report, cons
         return report->problem_count > problems_before
                    ? FSH_OK
                    : fsh_report_found(report, -1, NULL, &hashing->unreadable, error);
-    XXH128_canonical_t canonical;
-    XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(hashing->state));
-    memcpy(report->hash.bytes, canonical.digest, sizeof report->hash.bytes);
+    report->hash = fsh_hash_taken(hashing->state);
     if (!stored || fsh_hash_equal(&report->hash, stored))
         return FSH_OK;
     if (!every_record) /* tell which records, now that something is wrong */

@@ -473,10 +473,8 @@ static FshStatus make_id(FshManifest *manifest, const Collection *collection, co
             status = append_edges(&text, &files[i], error);
     }
     if (!status) {
-        XXH128_canonical_t canonical;
         FshHash128 hash;
-        XXH128_canonicalFromHash(&canonical, XXH3_128bits(text.bytes, text.length));
-        memcpy(hash.bytes, canonical.digest, sizeof hash.bytes);
+        hash = fsh_hash_bytes(text.bytes, text.length);
         fsh_hash_format(&hash, manifest->id);
         memcpy(manifest->files_id, manifest->id, sizeof manifest->files_id);
     }

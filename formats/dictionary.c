@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <xxhash.h>
 #include <zdict.h>
 
 #include "formats/names.h"
@@ -26,10 +25,8 @@ FshStatus fsh_dictionary_describe(const void *dictionary, size_t bytes, FshDicti
         return fsh_error_set(
             error, FSH_ERR_USAGE,
             "%zu bytes that are no zstd dictionary; zstd --train or fpack --dictionary makes one", bytes);
-    XXH128_canonical_t canonical;
-    XXH128_canonicalFromHash(&canonical, XXH3_128bits(dictionary, bytes));
-    *info_ret = (FshDictionaryInfo){.bytes = (uint32_t)bytes, .id = id};
-    memcpy(info_ret->hash.bytes, canonical.digest, sizeof info_ret->hash.bytes);
+    *info_ret =
+        (FshDictionaryInfo){.bytes = (uint32_t)bytes, .id = id, .hash = fsh_hash_bytes(dictionary, bytes)};
     return FSH_OK;
 }
 

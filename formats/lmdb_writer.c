@@ -83,9 +83,7 @@ static FshStatus lmdb_finish(FshWriter *writer, FshFileInfo *info, FshError *err
     if (!status)
         status = fsh_lmdb_file_finish(writer->private_data, hash, &info->bytes, error);
     if (!status) {
-        XXH128_canonical_t canonical;
-        XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(hash));
-        memcpy(info->hash.bytes, canonical.digest, sizeof info->hash.bytes);
+        info->hash = fsh_hash_taken(hash);
     }
     (void)XXH3_freeState(hash);
     free(metadata);

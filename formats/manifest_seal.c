@@ -26,13 +26,8 @@ enum { CRC_DIGITS = sizeof CRC_BLANK - 1, MEMBER_NAME_BYTES = 128 };
 
 void fsh_id_mix(char id[FSH_ID_DIGITS + 1], const void *bytes, size_t length)
 {
-    XXH128_hash_t mixed[2] = {XXH3_128bits(id, FSH_ID_DIGITS), XXH3_128bits(bytes, length)};
-    XXH128_canonical_t canonical[2];
-    FshHash128 hash;
-    for (size_t i = 0; i < 2; i++)
-        XXH128_canonicalFromHash(&canonical[i], mixed[i]);
-    XXH128_canonicalFromHash(&canonical[0], XXH3_128bits(canonical, sizeof canonical));
-    memcpy(hash.bytes, canonical[0].digest, sizeof hash.bytes);
+    const FshHash128 both[2] = {fsh_hash_bytes(id, FSH_ID_DIGITS), fsh_hash_bytes(bytes, length)};
+    const FshHash128 hash = fsh_hash_bytes(both, sizeof both);
     fsh_hash_format(&hash, id);
 }
 
@@ -52,7 +47,6 @@ static FshStatus mix_removed(XXH3_state_t *state, const FshFileInfo *file, FshEr
 FshStatus fsh_manifest_identify(FshManifest *manifest, FshError *error)
 {
     XXH3_state_t *state = XXH3_createState();
-    XXH128_canonical_t canonical;
     FshHash128 hash;
     FshStatus status = FSH_OK;
     if (!state || XXH3_128bits_reset(state) == XXH_ERROR) {
@@ -82,8 +76,7 @@ FshStatus fsh_manifest_identify(FshManifest *manifest, FshError *error)
         }
     }
     (void)XXH3_128bits_update(state, "\n", 1);
-    XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(state));
-    memcpy(hash.bytes, canonical.digest, sizeof hash.bytes);
+    hash = fsh_hash_taken(state);
     fsh_hash_format(&hash, manifest->id);
 done:
     (void)XXH3_freeState(state);

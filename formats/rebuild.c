@@ -148,7 +148,6 @@ static FshStatus list_parts(Rebuild *rebuild, FshError *error)
 static FshStatus hash_part(const Rebuild *rebuild, Part *part, FshError *error)
 {
     XXH3_state_t *state = XXH3_createState();
-    XXH128_canonical_t canonical;
     if (!state)
         return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");
     (void)XXH3_128bits_reset(state);
@@ -156,8 +155,7 @@ static FshStatus hash_part(const Rebuild *rebuild, Part *part, FshError *error)
         const FileMapping *mapping = fsh_split_file_mapping(&part->file, i);
         (void)XXH3_128bits_update(state, mapping->bytes, (size_t)mapping->length);
     }
-    XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(state));
-    memcpy(part->hash.bytes, canonical.digest, sizeof part->hash.bytes);
+    part->hash = fsh_hash_taken(state);
     (void)XXH3_freeState(state);
     /* Else zeros that stand for pages which the disk cannot read would be what the manifest tells. */
     return fsh_split_file_check_all_read(&part->file, error)

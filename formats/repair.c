@@ -122,11 +122,9 @@ static FshStatus put_end(Repair *repair, FshError *error)
         status = put(repair, zeros, padding, error);
     if (status)
         return status;
-    XXH128_canonical_t canonical;
     FshHash128 hash;
     uint8_t footer[SHARD_FOOTER_BYTES];
-    XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(repair->hash));
-    memcpy(hash.bytes, canonical.digest, sizeof hash.bytes);
+    hash = fsh_hash_taken(repair->hash);
     fsh_shard_store_footer(footer, count, form, index_offset, fsh_crc32c(0, rows->bytes, rows->length),
                            &hash);
     status = atomic_file_write(&repair->file, footer, sizeof footer, error);

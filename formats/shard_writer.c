@@ -81,9 +81,7 @@ static FshStatus shard_finish(FshWriter *writer, FshFileInfo *info, FshError *er
         status = write_hashed(writer, zeros, padding, error);
     if (status)
         return status;
-    XXH128_canonical_t canonical;
-    XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(writer->private_data));
-    memcpy(info->hash.bytes, canonical.digest, sizeof info->hash.bytes);
+    info->hash = fsh_hash_taken(writer->private_data);
     uint8_t footer[SHARD_FOOTER_BYTES];
     fsh_shard_store_footer(footer, writer->record_count, writer->record_form, index_offset, index_crc,
                            &info->hash);

@@ -63,7 +63,6 @@ FshStatus fsh_sources_save(const char *folder, const char *name, const SourcesHe
 {
     uint8_t bytes[HEAD_BYTES] = {0};
     char hidden[NAME_MAX + sizeof "." FSH_SOURCES_SUFFIX], path[PATH_MAX];
-    XXH128_canonical_t canonical;
     Buffer file = {0};
     memcpy(bytes, magic, sizeof magic);
     store_le32(bytes + 8, VERSION);
@@ -87,8 +86,8 @@ FshStatus fsh_sources_save(const char *folder, const char *name, const SourcesHe
     if (!status)
         status = buffer_append(&file, rows->bytes, rows->length, error);
     if (!status) {
-        XXH128_canonicalFromHash(&canonical, XXH3_128bits(file.bytes, file.length));
-        status = buffer_append(&file, canonical.digest, HASH_BYTES, error);
+        const FshHash128 hash = fsh_hash_bytes(file.bytes, file.length);
+        status = buffer_append(&file, hash.bytes, HASH_BYTES, error);
     }
     if (!status)
         status = file_write_atomic(path, file.bytes, file.length, true, true, error);
@@ -112,9 +111,8 @@ FshStatus fsh_sources_parse(SourcesView *view, const uint8_t *bytes, uint64_t le
         return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
                              "version %" PRIu32 " of the format; this program knows %d", load_le32(bytes + 8),
                              VERSION);
-    XXH128_canonical_t canonical;
-    XXH128_canonicalFromHash(&canonical, XXH3_128bits(bytes, (size_t)length - HASH_BYTES));
-    if (memcmp(canonical.digest, bytes + length - HASH_BYTES, HASH_BYTES) != 0)
+    const FshHash128 hash = fsh_hash_bytes(bytes, (size_t)length - HASH_BYTES);
+    if (memcmp(hash.bytes, bytes + length - HASH_BYTES, HASH_BYTES) != 0)
         return refuse("its XXH3-128 is not the one at its end: bytes were changed", error);
     const uint64_t root_bytes = load_le32(bytes + 48), statistics_bytes = load_le32(bytes + 52);
     const uint64_t rows_bytes = load_le64(bytes + 24), room = length - HEAD_BYTES - HASH_BYTES;

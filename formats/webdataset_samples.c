@@ -282,9 +282,7 @@ static FshStatus label_by_name(Grouping *grouping, const char *name, size_t byte
 {
     SampleTable *table = grouping->table;
     FshHash128 hash;
-    XXH128_canonical_t canonical;
-    XXH128_canonicalFromHash(&canonical, XXH3_128bits(name, bytes));
-    memcpy(hash.bytes, canonical.digest, sizeof hash.bytes);
+    hash = fsh_hash_bytes(name, bytes);
     FshStatus status = hash_set_reserve(&grouping->names, 1, error);
     if (status)
         return status;

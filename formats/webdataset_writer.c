@@ -275,9 +275,7 @@ static FshStatus tar_finish(FshWriter *writer, FshFileInfo *info, FshError *erro
         status = write_hashed(writer, error);
     if (status)
         return status;
-    XXH128_canonical_t canonical;
-    XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(shard->hash));
-    memcpy(info->hash.bytes, canonical.digest, sizeof info->hash.bytes);
+    info->hash = fsh_hash_taken(shard->hash);
     info->bytes = writer->file.offset;
     /* The index first: a tar that has its name has its index. */
     status = write_index(writer, error);

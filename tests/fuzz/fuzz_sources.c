@@ -13,11 +13,10 @@ enum { HASH_BYTES = 16 };
 /* Renews the checksum at the end. */
 void fuzz_mend(uint8_t *bytes, size_t length, uint32_t choice)
 {
-    XXH128_canonical_t canonical;
     if (length < HASH_BYTES || !(choice & 1))
         return;
-    XXH128_canonicalFromHash(&canonical, XXH3_128bits(bytes, length - HASH_BYTES));
-    memcpy(bytes + length - HASH_BYTES, canonical.digest, HASH_BYTES);
+    const FshHash128 hash = fsh_hash_bytes(bytes, length - HASH_BYTES);
+    memcpy(bytes + length - HASH_BYTES, hash.bytes, HASH_BYTES);
 }
 
 static void read_sources(const uint8_t *bytes, size_t length)

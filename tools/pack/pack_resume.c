@@ -5,11 +5,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 
 #include "common/file.h"
 #include "common/seal.h"
+#include "formats/names.h"
 #include "formats/source_list.h"
+#include "formats/xxh3.h"
 
 /* Of a progress file: what was left out of an output may be all of it, with a path and a reason each. */
 enum { PROGRESS_BYTES_MAX = 1 << 30 };
@@ -92,10 +93,8 @@ static bool tar_agrees(const char *path, const FshFileInfo *info)
     FileMapping mapping = {0};
     if (file_map(path, &mapping, NULL))
         return false;
-    XXH128_canonical_t canonical;
-    XXH128_canonicalFromHash(&canonical, XXH3_128bits(mapping.bytes, mapping.length));
-    const bool agrees = mapping.length == info->bytes &&
-                        memcmp(canonical.digest, info->hash.bytes, sizeof info->hash.bytes) == 0;
+    const FshHash128 hash = fsh_hash_bytes(mapping.bytes, mapping.length);
+    const bool agrees = mapping.length == info->bytes && fsh_hash_equal(&hash, &info->hash);
     file_unmap(&mapping);
     return agrees && fsh_tar_index_check(path, NULL) == FSH_OK;
 }

@@ -2,8 +2,7 @@
 
 #include <string.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
+#include "formats/xxh3.h"
 
 static const char magic[LEDGER_MAGIC_BYTES + 1] = "fshldgr1";
 
@@ -23,9 +22,8 @@ static uint64_t load_number(const uint8_t *bytes)
 
 void ledger_hash(const void *bytes, size_t length, uint8_t hash[16])
 {
-    XXH128_canonical_t canonical;
-    XXH128_canonicalFromHash(&canonical, XXH3_128bits(bytes, length));
-    memcpy(hash, &canonical, sizeof canonical);
+    const FshHash128 stored = fsh_hash_bytes(bytes, length);
+    memcpy(hash, stored.bytes, sizeof stored.bytes);
 }
 
 /* ---- records ---- */

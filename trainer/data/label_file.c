@@ -9,6 +9,7 @@
 
 #include "common/image_names.h"
 #include "common/text.h"
+#include "formats/names.h"
 #include "formats/xxh3.h"
 #include "trainer/data/label_internal.h"
 
@@ -392,14 +393,6 @@ static FshStatus settle_kind(LabelReader *reader, FshError *error)
                                                            : FSH_OK;
 }
 
-static void write_digest(LabelFile *file)
-{
-    XXH128_canonical_t digest;
-    XXH128_canonicalFromHash(&digest, XXH3_128bits(file->text.bytes, file->text.length));
-    for (size_t i = 0; i < sizeof digest.digest; i++)
-        (void)snprintf(file->digest + 2 * i, 3, "%02x", digest.digest[i]);
-}
-
 FshStatus label_file_read(LabelFile *file, const char *path, const LabelFileOptions *options, FshError *error)
 {
     static const char byte_order_mark[] = "\xEF\xBB\xBF";
@@ -411,7 +404,8 @@ FshStatus label_file_read(LabelFile *file, const char *path, const LabelFileOpti
         status = buffer_append(&file->text, "", 1, error); /* numbers end before it */
     if (!status) {
         file->text.length--;
-        write_digest(file);
+        const FshHash128 hash = fsh_hash_bytes(file->text.bytes, file->text.length);
+        fsh_hash_format(&hash, file->digest);
         reader.at = (char *)file->text.bytes;
         reader.end = reader.at + file->text.length;
         if (file->text.length >= 3 && memcmp(reader.at, byte_order_mark, 3) == 0)

@@ -2,20 +2,11 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 
 #include "common/text.h"
+#include "formats/xxh3.h"
 
 enum { LIST_BYTES_MAX = 1 << 30 };
-
-static FshHash128 hash_of(const char *name, size_t bytes)
-{
-    XXH128_canonical_t canonical;
-    FshHash128 hash;
-    XXH128_canonicalFromHash(&canonical, XXH3_128bits(name, bytes));
-    memcpy(hash.bytes, canonical.digest, sizeof hash.bytes);
-    return hash;
-}
 
 /* Adds the name on a line, if there is one, and ends it with a zero byte. end: of the line, which may be
  * overwritten. */
@@ -65,12 +56,12 @@ static FshStatus index_names(NameList *list, bool extensions, FshError *error)
         status = fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");
     for (size_t i = 0; i < list->count && !status; i++) {
         const ListedName *name = name_list_at(list, i);
-        const FshHash128 hash = hash_of(name->text, name->bytes);
+        const FshHash128 hash = fsh_hash_bytes(name->text, name->bytes);
         (void)hash_set_meet(&list->set, &hash, i, 0);
     }
     for (size_t i = 0; i < list->count && extensions && !status; i++) {
         const ListedName *name = name_list_at(list, i);
-        const FshHash128 hash = hash_of(name->text, stem_bytes(name));
+        const FshHash128 hash = fsh_hash_bytes(name->text, stem_bytes(name));
         (void)hash_set_meet(&list->set, &hash, i, 0);
     }
     return status;
@@ -116,7 +107,7 @@ const ListedName *name_list_at(const NameList *list, size_t index)
 
 bool name_list_find(const NameList *list, const char *name, size_t bytes, size_t *index_ret)
 {
-    const FshHash128 hash = hash_of(name, bytes);
+    const FshHash128 hash = fsh_hash_bytes(name, bytes);
     const HashSetEntry *entry = hash_set_find(&list->set, &hash);
     if (entry)
         *index_ret = (size_t)entry->record;

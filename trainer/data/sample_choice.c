@@ -5,12 +5,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 
 #include "common/cpu.h"
 #include "common/pool.h"
 #include "common/progress.h"
 #include "formats/names.h"
+#include "formats/xxh3.h"
 #include "trainer/data/class_draw.h"
 #include "trainer/data/name_list.h"
 #include "trainer/data/sample_condition.h"
@@ -344,7 +344,6 @@ static FshStatus digest(const Choosing *choosing, size_t first, char text[FSH_HA
                         FshError *error)
 {
     const FshManifest *manifest = choosing->manifest; /* with the classes that are left */
-    XXH128_canonical_t canonical;
     FshHash128 hash;
     XXH3_state_t *state = XXH3_createState();
     if (!state || XXH3_128bits_reset(state) == XXH_ERROR) {
@@ -360,9 +359,8 @@ static FshStatus digest(const Choosing *choosing, size_t first, char text[FSH_HA
         (void)XXH3_128bits_update(state, part->split->info->name, strlen(part->split->info->name) + 1);
         (void)XXH3_128bits_update(state, part->chosen, part->count * sizeof *part->chosen);
     }
-    XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(state));
+    hash = fsh_hash_taken(state);
     (void)XXH3_freeState(state);
-    memcpy(hash.bytes, canonical.digest, sizeof hash.bytes);
     fsh_hash_format(&hash, text);
     return FSH_OK;
 }

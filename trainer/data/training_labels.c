@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/names.h"
 #include "formats/xxh3.h"
 
 /* What is read for one split, or for both. */
@@ -41,7 +42,6 @@ static FshStatus read_files(Reading *reading, const LabelSources *sources, bool 
 /* Makes the digest of all that decides the labels: the files, and the classes in their order. */
 static void digest_labels(TrainingLabels *labels, const Reading *reading)
 {
-    XXH128_canonical_t digest;
     XXH128_hash_t all = {0};
     for (size_t i = 0; i < reading->count; i++)
         all = XXH3_128bits_withSeed(reading->files[i].digest, sizeof reading->files[i].digest,
@@ -50,9 +50,8 @@ static void digest_labels(TrainingLabels *labels, const Reading *reading)
         all = XXH3_128bits_withSeed(labels->names.names[i], strlen(labels->names.names[i]),
                                     all.low64 ^ all.high64);
     all.low64 ^= (uint64_t)labels->kind;
-    XXH128_canonicalFromHash(&digest, all);
-    for (size_t i = 0; i < sizeof digest.digest; i++)
-        (void)snprintf(labels->digest + 2 * i, 3, "%02x", digest.digest[i]);
+    const FshHash128 hash = fsh_hash_store(all);
+    fsh_hash_format(&hash, labels->digest);
 }
 
 /* Checks that training has samples of every class that evaluation has: a class that is never seen can only be
