@@ -1,6 +1,7 @@
 #include "trainer/backend/cuda/device/matmul.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* What NVIDIA advises for Hopper; small products need far less. */
@@ -14,8 +15,8 @@ struct MatmulPlan {
     /* cuBLASLt thinks in columns: a row-major matrix is to it the transposed one, so it is asked for
      * result' = b' a', and its first operand is our b. */
     cublasLtMatrixLayout_t b, a, result;
-    cublasLtMatmulAlgo_t algorithm;
-    size_t workspace_bytes;
+    cublasLtMatmulHeuristicResult_t ways[MATMUL_WAYS_MAX];
+    int way_count, way;
 };
 
 static const cudaDataType_t cuda_types[ELEMENT_TYPE_COUNT] = {
@@ -76,7 +77,7 @@ static FshStatus describe(MatmulPlan *plan, FshError *error)
     return status;
 }
 
-static FshStatus choose_algorithm(MatmulPlan *plan, FshError *error)
+static FshStatus find_ways(MatmulPlan *plan, FshError *error)
 {
     const uint32_t reductions =
         CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE; /* and none; not in place, whose order is chance */
@@ -84,8 +85,6 @@ static FshStatus choose_algorithm(MatmulPlan *plan, FshError *error)
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
     cublasLtMatmulPreference_t preference = NULL;
-    cublasLtMatmulHeuristicResult_t proposal;
-    int count = 0;
     FshStatus status = CUBLAS_TRY(cublasLtMatmulPreferenceCreate(&preference), error);
     if (!status)
         status = CUBLAS_TRY(
@@ -103,15 +102,16 @@ static FshStatus choose_algorithm(MatmulPlan *plan, FshError *error)
                             error);
     if (!status)
         status = CUBLAS_TRY(cublasLtMatmulAlgoGetHeuristic(plan->cublas_lt, plan->operation, plan->b, plan->a,
-                                                           plan->result, plan->result, preference, 1,
-                                                           &proposal, &count),
+                                                           plan->result, plan->result, preference,
+                                                           MATMUL_WAYS_MAX, plan->ways, &plan->way_count),
                             error);
-    if (!status && count == 0)
+    int usable = 0;
+    for (int i = 0; i < plan->way_count; i++)
+        if (plan->ways[i].state == CUBLAS_STATUS_SUCCESS)
+            plan->ways[usable++] = plan->ways[i];
+    plan->way_count = usable;
+    if (!status && usable == 0)
         status = fsh_error_set(error, FSH_ERR_LIBRARY, "cublasLtMatmulAlgoGetHeuristic: no algorithm");
-    if (!status) {
-        plan->algorithm = proposal.algo;
-        plan->workspace_bytes = proposal.workspaceSize;
-    }
     if (preference)
         (void)cublasLtMatmulPreferenceDestroy(preference);
     return status;
@@ -127,7 +127,7 @@ FshStatus matmul_plan_new(MatmulPlan **plan, cublasLtHandle_t cublas_lt, const M
     (*plan)->shape = *shape;
     FshStatus status = describe(*plan, error);
     if (!status)
-        status = choose_algorithm(*plan, error);
+        status = find_ways(*plan, error);
     if (status) {
         matmul_plan_free(plan);
         return fsh_error_prepend(error, "product of %" PRId64 " x %" PRId64 " and %" PRId64 " x %" PRId64,
@@ -152,9 +152,32 @@ void matmul_plan_free(MatmulPlan **plan)
     *plan = NULL;
 }
 
+int matmul_plan_ways(const MatmulPlan *plan)
+{
+    return plan->way_count;
+}
+
+void matmul_plan_take(MatmulPlan *plan, int way)
+{
+    plan->way = way;
+}
+
+const char *matmul_plan_text(const MatmulPlan *plan, char *text, size_t text_bytes)
+{
+    const MatmulShape *shape = &plan->shape;
+    (void)snprintf(text, text_bytes,
+                   "cuBLASLt %zu: %" PRId64 " products of %" PRId64 " x %" PRId64 " x %" PRId64
+                   ", pitches %" PRId64 " %" PRId64 " %" PRId64 ", types %d %d, %d%d%d%d%d, way %d",
+                   cublasLtGetVersion(), shape->batch > 1 ? shape->batch : 1, shape->rows, shape->inner,
+                   shape->columns, shape->pitch_a, shape->pitch_b, shape->pitch_result, (int)shape->operands,
+                   (int)shape->result, shape->transpose_a, shape->transpose_b, shape->bias, shape->addend,
+                   shape->tf32, plan->way);
+    return text;
+}
+
 uint64_t matmul_plan_workspace_bytes(const MatmulPlan *plan)
 {
-    return plan->workspace_bytes;
+    return plan->ways[plan->way].workspaceSize;
 }
 
 FshStatus matmul_plan_run(const MatmulPlan *plan, const MatmulOperands *operands, cudaStream_t stream,
@@ -172,8 +195,8 @@ FshStatus matmul_plan_run(const MatmulPlan *plan, const MatmulOperands *operands
     if (!status)
         status = CUBLAS_TRY(cublasLtMatmul(plan->cublas_lt, plan->operation, &factor, operands->b, plan->b,
                                            operands->a, plan->a, &addend_factor, addend, plan->result,
-                                           operands->result, plan->result, &plan->algorithm,
-                                           operands->workspace, plan->workspace_bytes, stream),
+                                           operands->result, plan->result, &plan->ways[plan->way].algo,
+                                           operands->workspace, plan->ways[plan->way].workspaceSize, stream),
                             error);
     return status;
 }

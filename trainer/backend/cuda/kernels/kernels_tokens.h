@@ -1,4 +1,4 @@
-/* kernels_tokens.h - tokens (tokens.cu) and attention (attention.cu). Rules: kernels.h.
+/* kernels_tokens.h - tokens (tokens.cu) and attention. Rules: kernels.h.
  *
  * Tokens are [N, T, 1, C]; C is a multiple of PADDED_CHANNELS in tokens.cu, so that rows have no padding. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_KERNELS_TOKENS_H
@@ -25,23 +25,31 @@ cudaError_t kernel_tokens_backward(const DeviceTensor *dy, int64_t first, const 
 /* Returns the scratch bytes of kernel_tokens_backward. */
 uint64_t kernel_tokens_scratch_bytes(const DeviceTensor *dy);
 
-/* ---- attention.cu ---- */
+/* ---- attention ---- */
 
 /* What the gradient of an attention reads. */
 typedef struct AttentionGradient {
-    const DeviceTensor *dy, *x, *log_sums;
+    const DeviceTensor *dy, *x, *y; /* dy and y: [N, T, 1, C] */
+    const DeviceTensor *log_sums;
     int64_t heads;
 } AttentionGradient;
 
-/* Returns the scratch bytes of kernel_attention_backward. */
+/* Returns the scratch bytes of both gradients below. */
 uint64_t kernel_attention_scratch_bytes(const DeviceTensor *log_sums);
 
-/* Computes y [N, T, 1, C] of x [N, T, 1, 3 C], queries, keys and values, and log_sums [N, heads, T, 1] f32;
- * the other dx from dy. cudaErrorNotSupported: more than 6,000 tokens. */
+/* Each computes y [N, T, 1, C] of x [N, T, 1, 3 C], queries, keys and values, and log_sums [N, heads, T, 1]
+ * f32; or dx from dy. The first two are the plain version, a warp for each query, then for each key
+ * (attention.cu): cudaErrorNotSupported with more than 6,000 tokens. The others, on the matrix units, are for
+ * heads of 32 and 64 channels in 16 bits (attention_tiles.cu). */
 cudaError_t kernel_attention(const DeviceTensor *x, int64_t heads, const DeviceTensor *y,
                              const DeviceTensor *log_sums, cudaStream_t stream);
 cudaError_t kernel_attention_backward(const AttentionGradient *gradient, const DeviceTensor *dx,
                                       void *scratch, cudaStream_t stream);
+bool kernel_attention_tiles_fit(const DeviceTensor *x, int64_t heads);
+cudaError_t kernel_attention_tiles(const DeviceTensor *x, int64_t heads, const DeviceTensor *y,
+                                   const DeviceTensor *log_sums, cudaStream_t stream);
+cudaError_t kernel_attention_tiles_backward(const AttentionGradient *gradient, const DeviceTensor *dx,
+                                            void *scratch, cudaStream_t stream);
 
 #ifdef __cplusplus
 }

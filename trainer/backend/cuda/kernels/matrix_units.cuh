@@ -1,6 +1,6 @@
 /* matrix_units.cuh - instructions of the matrix units (tensor cores), on registers of two narrow elements.
  * For a lane of a warp, group = lane / 4 and quarter = lane % 4. Source: PTX ISA, "Matrix multiply-accumulate
- * operation using mma instruction", "movmatrix". */
+ * operation using mma instruction", "movmatrix", "ldmatrix". */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_MATRIX_UNITS_CUH
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_MATRIX_UNITS_CUH
 
@@ -35,6 +35,25 @@ __device__ inline unsigned transpose(unsigned two)
     unsigned turned;
     asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(turned) : "r"(two));
     return turned;
+}
+
+/* Loads four 8 x 8 matrices from shared memory: lane 8 i + r names row r of matrix i, 16 bytes at a multiple
+ * of 16. Each lane gets, of matrix i in two[i], columns 2 * quarter and the next one of row `group`. */
+__device__ inline void load_matrices(unsigned (&two)[4], const void *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(two[0]), "=r"(two[1]), "=r"(two[2]), "=r"(two[3])
+                 : "r"((unsigned)__cvta_generic_to_shared(row))
+                 : "memory");
+}
+
+/* Loads the same matrices transposed: of each, column `group` at rows 2 * quarter and the next one. */
+__device__ inline void load_transposed(unsigned (&two)[4], const void *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(two[0]), "=r"(two[1]), "=r"(two[2]), "=r"(two[3])
+                 : "r"((unsigned)__cvta_generic_to_shared(row))
+                 : "memory");
 }
 
 } // namespace fshard

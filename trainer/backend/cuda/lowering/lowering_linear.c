@@ -3,18 +3,88 @@
 #include <stdio.h>
 
 #include "trainer/backend/cuda/kernels/kernels_norm.h"
+#include "trainer/backend/cuda/device/stream_time.h"
 #include "trainer/backend/cuda/lowering/weight_copies.h"
 
 /* y [.., out] = x [.., in] weight' + bias + addend, of matrices and images alike.
  *
  * Padded channels are part of the product: what pads one operand is 0 and so is what it yields, so that
  * narrow results need no pass of their own for their padding. A narrow bias is the State's narrow copy, since
- * cuBLASLt adds one of the result's type. */
+ * cuBLASLt adds one of the result's type.
+ *
+ * Where plans are timed, those of large products are, too: cuBLASLt's first proposal is not always its
+ * fastest. */
 
 static void free_plan(void *plan)
 {
     MatmulPlan *owned = plan;
     matmul_plan_free(&owned);
+}
+
+/* Below so many products of numbers the first proposal is taken untimed. */
+static const double products_timed = 1e9;
+
+/* A way on its trial. */
+typedef struct Trial {
+    const MatmulPlan *plan;
+    MatmulOperands operands;
+} Trial;
+
+static FshStatus enqueue_trial(const void *context, cudaStream_t stream, FshError *error)
+{
+    const Trial *trial = context;
+    return matmul_plan_run(trial->plan, &trial->operands, stream, error);
+}
+
+static MatmulOperands operands_of(const Step *step, void *workspace)
+{
+    const bool forward = step->node->op == OP_LINEAR;
+    return (MatmulOperands){.a = in(step, 0)->data,
+                            .b = in(step, 1)->data,
+                            .bias = forward ? in(step, CONV_BIAS)->data : NULL,
+                            .addend = forward ? in(step, LINEAR_ADDEND)->data : NULL,
+                            .result = out(step, 0)->data,
+                            .workspace = workspace};
+}
+
+/* Sets *milliseconds_ret to the time of the plan's way: the one that is known, or one that is measured now on
+ * the step's tensors. */
+static FshStatus time_of_way(CudaBackend *backend, const Step *step, const MatmulPlan *plan,
+                             double *milliseconds_ret, FshError *error)
+{
+    char text[256];
+    void *workspace = NULL;
+    if (cudnn_cache_recall(backend->plans, matmul_plan_text(plan, text, sizeof text), milliseconds_ret))
+        return FSH_OK;
+    FshStatus status = cuda_memory_new(&workspace, matmul_plan_workspace_bytes(plan), "a trial", error);
+    const Trial trial = {plan, operands_of(step, workspace)};
+    const StreamWork work = {enqueue_trial, &trial};
+    if (!status)
+        status = stream_time(&work, backend->stream, milliseconds_ret, error);
+    if (!status)
+        cudnn_cache_remember(backend->plans, text, *milliseconds_ret);
+    cuda_memory_free(&workspace);
+    return status;
+}
+
+/* Takes the fastest of the plan's ways; one that does not run is left out. */
+static void choose_way(CudaBackend *backend, Step *step, MatmulPlan *plan)
+{
+    double least = 0;
+    int fastest = 0;
+    for (int way = 0; way < matmul_plan_ways(plan); way++) {
+        FshError ignored = {0};
+        double milliseconds = 0;
+        matmul_plan_take(plan, way);
+        if (time_of_way(backend, step, plan, &milliseconds, &ignored) == FSH_OK &&
+            (least == 0 || milliseconds < least)) {
+            least = milliseconds;
+            fastest = way;
+        }
+    }
+    matmul_plan_take(plan, fastest);
+    (void)snprintf(step->told, sizeof step->told, "cuBLASLt's proposal %d of %d, %.3f ms", fastest + 1,
+                   matmul_plan_ways(plan), least);
 }
 
 static FshStatus linear_prepare(const CudaProgram *program, Step *step, FshError *error)
@@ -52,6 +122,9 @@ static FshStatus linear_prepare(const CudaProgram *program, Step *step, FshError
     if (status)
         return status;
     step_own(step, plan, free_plan);
+    if (program_backend(program)->benchmark &&
+        (double)shape.rows * (double)shape.columns * (double)shape.inner >= products_timed)
+        choose_way(program_backend(program), step, plan);
     (void)snprintf(step->engine, sizeof step->engine, "cublaslt%s%s%s", shape.bias ? "+bias" : "",
                    shape.addend ? "+add" : "",
                    op == OP_LINEAR_BACKWARD_WEIGHT && maybe_out(step, CONV_WEIGHT_DBIAS) ? " bias-gradient"
@@ -62,13 +135,7 @@ static FshStatus linear_prepare(const CudaProgram *program, Step *step, FshError
 
 static FshStatus linear(const Step *step, cudaStream_t stream, FshError *error)
 {
-    const bool forward = step->node->op == OP_LINEAR;
-    const MatmulOperands operands = {.a = in(step, 0)->data,
-                                     .b = in(step, 1)->data,
-                                     .bias = forward ? in(step, CONV_BIAS)->data : NULL,
-                                     .addend = forward ? in(step, LINEAR_ADDEND)->data : NULL,
-                                     .result = out(step, 0)->data,
-                                     .workspace = step->scratch};
+    const MatmulOperands operands = operands_of(step, step->scratch);
     FshStatus status = matmul_plan_run(step->plan, &operands, stream, error);
     if (!status && step->node->op == OP_LINEAR_BACKWARD_WEIGHT && maybe_out(step, CONV_WEIGHT_DBIAS))
         status = CUDA_TRY(

@@ -1,5 +1,7 @@
 #include "trainer/backend/cuda/lowering/lowering.h"
 
+#include <stdio.h>
+
 #include "trainer/backend/cuda/kernels/kernels_tokens.h"
 
 static FshStatus tokens(const Step *step, cudaStream_t stream, FshError *error)
@@ -26,34 +28,46 @@ static FshStatus tokens_backward(const Step *step, cudaStream_t stream, FshError
                     error);
 }
 
-static FshStatus attention(const Step *step, cudaStream_t stream, FshError *error)
+/* Names what computes the attention, for program_node_engine. */
+static FshStatus attention_prepare(const CudaProgram *program, Step *step, FshError *error)
 {
-    return CUDA_TRY(kernel_attention(in(step, 0), step->node->as.attention.heads, out(step, ATTENTION_Y),
-                                     out(step, ATTENTION_LOG_SUMS), stream),
-                    error);
-}
-
-static FshStatus attention_backward_prepare(const CudaProgram *program, Step *step, FshError *error)
-{
+    const bool backward = step->node->op == OP_ATTENTION_BACKWARD;
+    const DeviceTensor *x = in(step, backward ? ATTENTION_BACK_X : 0);
     (void)program;
     (void)error;
-    want_scratch(step, kernel_attention_scratch_bytes(in(step, ATTENTION_BACK_LOG_SUMS)));
+    if (kernel_attention_tiles_fit(x, step->node->as.attention.heads))
+        (void)snprintf(step->engine, sizeof step->engine, "tiles");
+    if (backward)
+        want_scratch(step, kernel_attention_scratch_bytes(in(step, ATTENTION_BACK_LOG_SUMS)));
     return FSH_OK;
+}
+
+static FshStatus attention(const Step *step, cudaStream_t stream, FshError *error)
+{
+    const int64_t heads = step->node->as.attention.heads;
+    const DeviceTensor *x = in(step, 0);
+    return CUDA_TRY((kernel_attention_tiles_fit(x, heads) ? kernel_attention_tiles : kernel_attention)(
+                        x, heads, out(step, ATTENTION_Y), out(step, ATTENTION_LOG_SUMS), stream),
+                    error);
 }
 
 static FshStatus attention_backward(const Step *step, cudaStream_t stream, FshError *error)
 {
     const AttentionGradient gradient = {.dy = in(step, ATTENTION_BACK_DY),
                                         .x = in(step, ATTENTION_BACK_X),
+                                        .y = in(step, ATTENTION_BACK_Y),
                                         .log_sums = in(step, ATTENTION_BACK_LOG_SUMS),
                                         .heads = step->node->as.attention.heads};
-    return CUDA_TRY(kernel_attention_backward(&gradient, out(step, 0), step->scratch, stream), error);
+    return CUDA_TRY((kernel_attention_tiles_fit(gradient.x, gradient.heads)
+                         ? kernel_attention_tiles_backward
+                         : kernel_attention_backward)(&gradient, out(step, 0), step->scratch, stream),
+                    error);
 }
 
 const LoweringRow lowering_tokens[] = {
     {OP_TOKENS, {.enqueue = tokens}},
     {OP_TOKENS_BACKWARD, {.prepare = tokens_backward_prepare, .enqueue = tokens_backward}},
-    {OP_ATTENTION, {.enqueue = attention}},
-    {OP_ATTENTION_BACKWARD, {.prepare = attention_backward_prepare, .enqueue = attention_backward}},
+    {OP_ATTENTION, {.prepare = attention_prepare, .enqueue = attention}},
+    {OP_ATTENTION_BACKWARD, {.prepare = attention_prepare, .enqueue = attention_backward}},
     {OP_KIND_COUNT, {NULL}},
 };
