@@ -1,5 +1,7 @@
 #include "common/csv.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 FshStatus csv_append_text(Buffer *row, const char *text, size_t bytes, FshError *error)
@@ -14,6 +16,14 @@ FshStatus csv_append_text(Buffer *row, const char *text, size_t bytes, FshError 
         status =
             text[i] == '"' ? buffer_append(row, "\"\"", 2, error) : buffer_append(row, &text[i], 1, error);
     return status ? status : buffer_append(row, "\"", 1, error);
+}
+
+FshStatus csv_append_number(Buffer *row, double value, int digits, FshError *error)
+{
+    char cell[64] = ",";
+    if (isfinite(value))
+        (void)snprintf(cell, sizeof cell, ",%.*g", digits, value);
+    return buffer_append_text(row, cell, error);
 }
 
 bool csv_is_formula(const char *text, size_t bytes)

@@ -14,6 +14,10 @@
  * FSH_ERR_MEMORY. */
 FshStatus csv_append_text(Buffer *row, const char *text, size_t bytes, FshError *error);
 
+/* Appends a comma and the value, of so many digits; the comma alone if the value is not finite.
+ * FSH_ERR_MEMORY. */
+FshStatus csv_append_number(Buffer *row, double value, int digits, FshError *error);
+
 /* Returns whether a spreadsheet would run the text as a formula: it begins with "=", "+", "-", "@", a tab or
  * a carriage return (OWASP, "CSV Injection"). */
 bool csv_is_formula(const char *text, size_t bytes);

@@ -53,6 +53,11 @@ FshStatus buffer_append(Buffer *buffer, const void *bytes, size_t length, FshErr
     return FSH_OK;
 }
 
+FshStatus buffer_append_text(Buffer *buffer, const char *text, FshError *error)
+{
+    return buffer_append(buffer, text, strlen(text), error);
+}
+
 void buffer_free(Buffer *buffer)
 {
     free(buffer->bytes);

@@ -27,6 +27,8 @@ typedef struct Buffer {
 /* Makes room for at least capacity bytes and keeps the content. FSH_ERR_MEMORY. */
 FshStatus buffer_reserve(Buffer *buffer, size_t capacity, FshError *error);
 FshStatus buffer_append(Buffer *buffer, const void *bytes, size_t length, FshError *error);
+/* Appends text without its zero byte. */
+FshStatus buffer_append_text(Buffer *buffer, const char *text, FshError *error);
 void buffer_free(Buffer *buffer);
 
 /* Reads the whole regular file into buffer and sets its length. FSH_ERR_UNSUPPORTED: a folder, pipe or

@@ -58,7 +58,7 @@ static FshStatus note_field(Side *side, const Buffer *key, const FshField *field
     FshStatus status = buffer_append(&side->meta, key->bytes, key->length, error);
     (void)snprintf(text, sizeof text, ".%s (%" PRIu32 ",%" PRIu32 ",%u) 1\n",
                    fsh_codec_extension(field->codec), field->height, field->width, field->channels);
-    return status ? status : buffer_append(&side->meta, text, strlen(text), error);
+    return status ? status : buffer_append_text(&side->meta, text, error);
 }
 
 static int put_field(SideBatch *batch, MDB_txn *transaction, const FshSample *sample)

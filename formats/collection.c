@@ -466,7 +466,7 @@ static FshStatus make_id(FshManifest *manifest, const Collection *collection, co
         int length =
             snprintf(numbers, sizeof numbers, "\n%s %" PRIu64 " %" PRIu64 "\n", collection->container->name,
                      fsh_split_file_bytes(&files[i]), files[i].record_count);
-        status = buffer_append(&text, collection->files[i].name, strlen(collection->files[i].name), error);
+        status = buffer_append_text(&text, collection->files[i].name, error);
         if (!status)
             status = buffer_append(&text, numbers, (size_t)length, error);
         if (!status)

@@ -42,11 +42,11 @@ static FshStatus append_members(Buffer *index, const FileMapping *tar, uint64_t 
             status = buffer_append(index, same ? " " : "\n", 1, error);
         *samples_ret += !same;
         if (!status)
-            status = buffer_append(index, extension, strlen(extension), error);
+            status = buffer_append_text(index, extension, error);
         if (!status)
             status = buffer_append(index, place, (size_t)place_bytes, error);
         if (!status)
-            status = buffer_append(index, member.path, strlen(member.path), error);
+            status = buffer_append_text(index, member.path, error);
         if (status)
             break;
     }

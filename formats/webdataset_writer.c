@@ -31,24 +31,19 @@ typedef struct TarShard {
     char index_path[PATH_MAX];
 } TarShard;
 
-static FshStatus append_text(Buffer *buffer, const char *text, FshError *error)
-{
-    return buffer_append(buffer, text, strlen(text), error);
-}
-
 /* ---- .json ---- */
 
 static FshStatus append_field_json(Buffer *json, const FshField *field, uint32_t crc, FshError *error)
 {
     char text[160];
-    FshStatus status = append_text(json, "\"source\": ", error);
+    FshStatus status = buffer_append_text(json, "\"source\": ", error);
     if (!status)
         status = fsh_json_append_text(json, field->source, field->source_bytes, error);
     (void)snprintf(text, sizeof text,
                    ", \"width\": %" PRIu32 ", \"height\": %" PRIu32
                    ", \"channels\": %u, \"codec\": \"%s\", \"crc32c\": \"%08" PRIx32 "\"",
                    field->width, field->height, field->channels, fsh_codec_name(field->codec), crc);
-    return status ? status : append_text(json, text, error);
+    return status ? status : buffer_append_text(json, text, error);
 }
 
 static FshStatus append_label_json(Buffer *json, const Metadata *metadata, int64_t label, FshError *error)
@@ -58,10 +53,10 @@ static FshStatus append_label_json(Buffer *json, const Metadata *metadata, int64
         return FSH_OK;
     const char *name = metadata->class_names[label];
     (void)snprintf(text, sizeof text, "\"label\": %" PRId64 ", \"class_name\": ", label);
-    FshStatus status = append_text(json, text, error);
+    FshStatus status = buffer_append_text(json, text, error);
     if (!status)
         status = fsh_json_append_text(json, name, strlen(name), error);
-    return status ? status : append_text(json, ", ", error);
+    return status ? status : buffer_append_text(json, ", ", error);
 }
 
 /* Makes a sample's .json: {"fshard": 1, "key": …, "label": …, "class_name": …, "source": …, …}, or of several
@@ -71,30 +66,30 @@ static FshStatus make_json(TarShard *shard, const Metadata *metadata, const FshS
 {
     Buffer *json = &shard->json;
     json->length = 0;
-    FshStatus status = append_text(json, "{\"fshard\": 1, \"key\": ", error);
+    FshStatus status = buffer_append_text(json, "{\"fshard\": 1, \"key\": ", error);
     if (!status)
         status = fsh_json_append_text(json, sample->key, sample->key_bytes, error);
     if (!status)
-        status = append_text(json, ", ", error);
+        status = buffer_append_text(json, ", ", error);
     if (!status)
         status = append_label_json(json, metadata, sample->label, error);
     if (sample->field_count == 1)
         return status ? status : append_field_json(json, &sample->fields[0], crcs[0], error);
     if (!status)
-        status = append_text(json, "\"fields\": {", error);
+        status = buffer_append_text(json, "\"fields\": {", error);
     for (unsigned i = 0; i < sample->field_count && !status; i++) {
         const char *name = metadata->field_names[i];
-        status = append_text(json, i ? ", " : "", error);
+        status = buffer_append_text(json, i ? ", " : "", error);
         if (!status)
             status = fsh_json_append_text(json, name, strlen(name), error);
         if (!status)
-            status = append_text(json, ": {", error);
+            status = buffer_append_text(json, ": {", error);
         if (!status)
             status = append_field_json(json, &sample->fields[i], crcs[i], error);
         if (!status)
-            status = append_text(json, "}", error);
+            status = buffer_append_text(json, "}", error);
     }
-    return status ? status : append_text(json, "}", error);
+    return status ? status : buffer_append_text(json, "}", error);
 }
 
 /* ---- members ---- */
@@ -109,7 +104,7 @@ static FshStatus add_member(FshWriter *writer, const char *suffix, const void *b
     shard->path.length = 0;
     FshStatus status = buffer_append(&shard->path, shard->key.bytes, shard->key.length, error);
     if (!status)
-        status = append_text(&shard->path, ".", error);
+        status = buffer_append_text(&shard->path, ".", error);
     if (!status)
         status = buffer_append(&shard->path, suffix, strlen(suffix) + 1, error);
     if (!status)
@@ -118,11 +113,11 @@ static FshStatus add_member(FshWriter *writer, const char *suffix, const void *b
     if (status)
         return status;
     (void)snprintf(place, sizeof place, " %" PRIu64 " %zu ", writer->file.offset + content_at, length);
-    status = append_text(&shard->index, first ? "" : " ", error);
+    status = buffer_append_text(&shard->index, first ? "" : " ", error);
     if (!status)
-        status = append_text(&shard->index, suffix, error);
+        status = buffer_append_text(&shard->index, suffix, error);
     if (!status)
-        status = append_text(&shard->index, place, error);
+        status = buffer_append_text(&shard->index, place, error);
     return status ? status : buffer_append(&shard->index, shard->path.bytes, shard->path.length - 1, error);
 }
 
@@ -179,11 +174,11 @@ static FshStatus add_sample(FshWriter *writer, const FshSample *sample, FshError
     if (!status)
         status = make_json(shard, &writer->metadata, sample, crcs, error);
     if (!status)
-        status = append_text(&shard->json, "}\n", error);
+        status = buffer_append_text(&shard->json, "}\n", error);
     if (!status)
         status = add_member(writer, "json", shard->json.bytes, shard->json.length, false, error);
     if (!status)
-        status = append_text(&shard->index, "\n", error);
+        status = buffer_append_text(&shard->index, "\n", error);
     shard->last_key.length = 0;
     return status ? status : buffer_append(&shard->last_key, shard->key.bytes, shard->key.length, error);
 }
@@ -258,7 +253,7 @@ static FshStatus write_index(FshWriter *writer, FshError *error)
     Buffer text = {0};
     char start[32];
     (void)snprintf(start, sizeof start, "v1.2 %" PRIu64 "\n", writer->record_count);
-    FshStatus status = append_text(&text, start, error);
+    FshStatus status = buffer_append_text(&text, start, error);
     if (!status)
         status = buffer_append(&text, shard->index.bytes, shard->index.length, error);
     if (!status)

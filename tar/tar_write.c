@@ -124,7 +124,7 @@ static FshStatus add_record(Buffer *records, const char *key, const char *value,
     int start_bytes = snprintf(start, sizeof start, "%zu %s=", rest + digits, key);
     FshStatus status = buffer_append(records, start, (size_t)start_bytes, error);
     if (!status)
-        status = buffer_append(records, value, strlen(value), error);
+        status = buffer_append_text(records, value, error);
     if (!status)
         status = buffer_append(records, "\n", 1, error);
     return status;

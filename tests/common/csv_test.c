@@ -1,5 +1,6 @@
 #include "common/csv.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "tests/support/support.h"
@@ -38,4 +39,18 @@ TEST(test_what_spreadsheets_run_is_known)
         assert_true(csv_is_formula(run[i], strlen(run[i])));
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
         assert_false(csv_is_formula(plain[i], strlen(plain[i])));
+}
+
+TEST(test_numbers_have_as_many_digits_as_asked)
+{
+    Buffer row = {0};
+    FshError error = {0};
+    assert_ok(csv_append_number(&row, 62.5, 6, &error), &error);
+    assert_ok(csv_append_number(&row, 1.0 / 3, 7, &error), &error);
+    assert_ok(csv_append_number(&row, (double)NAN, 6, &error), &error);
+    assert_ok(csv_append_number(&row, -HUGE_VAL, 6, &error), &error);
+    assert_ok(csv_append_number(&row, -1e300, 6, &error), &error);
+    assert_ok(buffer_append(&row, "", 1, &error), &error);
+    assert_string_equal((const char *)row.bytes, ",62.5,0.3333333,,,-1e+300");
+    buffer_free(&row);
 }

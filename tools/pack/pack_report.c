@@ -43,7 +43,7 @@ FshStatus report_write_left_out(const char *path, const NoteList *planned, const
         for (size_t i = 0; i < lists[list]->count && !status; i++) {
             json_t *object = note_to_json(&lists[list]->items[i]);
             char *line = object ? json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
-            status = line ? buffer_append(&text, line, strlen(line), error)
+            status = line ? buffer_append_text(&text, line, error)
                           : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
             if (!status)
                 status = buffer_append(&text, "\n", 1, error);

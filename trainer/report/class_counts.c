@@ -96,20 +96,6 @@ ClassRow class_counts_row(const ClassCounts *counts, uint64_t label)
     return row;
 }
 
-static FshStatus append_text(Buffer *text, const char *added, FshError *error)
-{
-    return buffer_append(text, added, strlen(added), error);
-}
-
-/* Appends ",62.5", or "," if the value is not finite. */
-static FshStatus append_percent(Buffer *text, double value, FshError *error)
-{
-    char cell[32] = ",";
-    if (isfinite(value))
-        (void)snprintf(cell, sizeof cell, ",%.6g", value);
-    return append_text(text, cell, error);
-}
-
 /* Appends the class's name as a cell, or its number without names. */
 static FshStatus append_name(Buffer *text, const char *const *names, uint64_t class, FshError *error)
 {
@@ -117,7 +103,7 @@ static FshStatus append_name(Buffer *text, const char *const *names, uint64_t cl
     if (names)
         return csv_append_text(text, names[class], strlen(names[class]), error);
     (void)snprintf(number, sizeof number, "%" PRIu64, class);
-    return append_text(text, number, error);
+    return buffer_append_text(text, number, error);
 }
 
 static FshStatus append_row(Buffer *text, const ClassCounts *counts, const char *const *names, uint64_t class,
@@ -126,32 +112,32 @@ static FshStatus append_row(Buffer *text, const ClassCounts *counts, const char 
     const ClassRow row = class_counts_row(counts, class);
     char cells[96];
     (void)snprintf(cells, sizeof cells, "%" PRIu64 ",", class);
-    FshStatus status = append_text(text, cells, error);
+    FshStatus status = buffer_append_text(text, cells, error);
     if (!status)
         status = append_name(text, names, class, error);
     (void)snprintf(cells, sizeof cells, ",%" PRIu64 ",%" PRIu64 ",%" PRIu64, row.samples, row.right,
                    row.taken);
     if (!status)
-        status = append_text(text, cells, error);
+        status = buffer_append_text(text, cells, error);
     if (!status)
-        status = append_percent(text, row.recall, error);
+        status = csv_append_number(text, row.recall, 6, error);
     if (!status)
-        status = append_percent(text, row.precision, error);
+        status = csv_append_number(text, row.precision, 6, error);
     if (!status)
-        status = append_percent(text, row.f1, error);
+        status = csv_append_number(text, row.f1, 6, error);
     if (!status)
-        status = append_text(text, ",", error);
+        status = buffer_append_text(text, ",", error);
     if (!status && row.confused_with >= 0)
         status = append_name(text, names, (uint64_t)row.confused_with, error);
     (void)snprintf(cells, sizeof cells, ",%" PRIu64 "\n", row.confused_count);
-    return status ? status : append_text(text, cells, error);
+    return status ? status : buffer_append_text(text, cells, error);
 }
 
 FshStatus class_table_write(const ClassCounts *counts, const char *const *names, const char *path,
                             FshError *error)
 {
     Buffer text = {0};
-    FshStatus status = append_text(
+    FshStatus status = buffer_append_text(
         &text, "index,class,samples,correct,predicted,recall,precision,f1,confused_with,confused_count\n",
         error);
     for (uint64_t i = 0; i < counts->classes && !status; i++)

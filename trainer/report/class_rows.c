@@ -172,7 +172,7 @@ static FshStatus add_json(const ClassRows *rows, const char *key, size_t key_byt
     char *name = text_copy(key, key_bytes);
     json_t *object = name ? class_rows_json(rows, name, truth, logits) : NULL;
     char *line = object ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(7)) : NULL;
-    FshStatus status = line ? buffer_append(text, line, strlen(line), error)
+    FshStatus status = line ? buffer_append_text(text, line, error)
                             : fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for a prediction");
     free(line);
     json_decref(object);

@@ -20,20 +20,15 @@ static double value_of(const ClassRows *rows, float output)
 
 /* ---- CSV ---- */
 
-static FshStatus add_text(Buffer *text, const char *added, FshError *error)
-{
-    return buffer_append(text, added, strlen(added), error);
-}
-
 /* Appends ",NAME" with what stands behind the name, as a cell. */
 static FshStatus add_name(Buffer *text, const char *name, const char *behind, FshError *error)
 {
     Buffer whole = {0};
-    FshStatus status = add_text(text, ",", error);
+    FshStatus status = buffer_append_text(text, ",", error);
     if (!status)
-        status = add_text(&whole, name, error);
+        status = buffer_append_text(&whole, name, error);
     if (!status)
-        status = add_text(&whole, behind, error);
+        status = buffer_append_text(&whole, behind, error);
     if (!status)
         status = csv_append_text(text, (const char *)whole.bytes, whole.length, error);
     buffer_free(&whole);
@@ -44,7 +39,7 @@ FshStatus label_rows_head(const ClassRows *rows, Buffer *text, FshError *error)
 {
     FshStatus status = FSH_OK;
     if (!is_numbers(rows))
-        status = add_text(text, rows->labelled ? ",labels,predictions" : ",predictions", error);
+        status = buffer_append_text(text, rows->labelled ? ",labels,predictions" : ",predictions", error);
     for (int64_t k = 0; k < rows->classes && !status && rows->labelled && is_numbers(rows); k++)
         status = add_name(text, rows->names[k], "_target", error);
     for (int64_t k = 0; k < rows->classes && !status; k++)
@@ -52,26 +47,18 @@ FshStatus label_rows_head(const ClassRows *rows, Buffer *text, FshError *error)
     return status;
 }
 
-static FshStatus add_number(Buffer *text, double value, FshError *error)
-{
-    char cell[40] = ",";
-    if (isfinite(value))
-        (void)snprintf(cell, sizeof cell, ",%.7g", value);
-    return add_text(text, cell, error);
-}
-
 /* Appends a cell of the names of the classes whose value is above the bound: "cat|dog". */
 static FshStatus add_list(ClassRows *rows, const float *values, float above, Buffer *text, FshError *error)
 {
     Buffer list = {0};
-    FshStatus status = add_text(text, ",", error);
+    FshStatus status = buffer_append_text(text, ",", error);
     for (int64_t k = 0; k < rows->classes && !status; k++) {
         if (!(values[k] > above))
             continue;
         if (list.length)
-            status = add_text(&list, "|", error);
+            status = buffer_append_text(&list, "|", error);
         if (!status)
-            status = add_text(&list, rows->names[k], error);
+            status = buffer_append_text(&list, rows->names[k], error);
     }
     rows->formulas += csv_is_formula((const char *)list.bytes, list.length);
     if (!status && list.length)
@@ -90,9 +77,9 @@ FshStatus label_rows_cells(ClassRows *rows, const float *targets, const float *o
     if (!status && !is_numbers(rows))
         status = add_list(rows, outputs, 0, text, error);
     for (int64_t k = 0; k < rows->classes && !status && labelled && is_numbers(rows); k++)
-        status = add_number(text, (double)targets[k], error);
+        status = csv_append_number(text, (double)targets[k], 7, error);
     for (int64_t k = 0; k < rows->classes && !status; k++)
-        status = add_number(text, value_of(rows, outputs[k]), error);
+        status = csv_append_number(text, value_of(rows, outputs[k]), 7, error);
     return status;
 }
 

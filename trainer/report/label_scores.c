@@ -185,44 +185,30 @@ FshStatus label_scores_measure(LabelScores *scores, FshError *error)
 
 /* ---- tables ---- */
 
-static FshStatus append_text(Buffer *text, const char *added, FshError *error)
-{
-    return buffer_append(text, added, strlen(added), error);
-}
-
-/* Appends ",62.5", or "," if the value is not finite. */
-static FshStatus append_percent(Buffer *text, double value, FshError *error)
-{
-    char cell[32] = ",";
-    if (isfinite(value))
-        (void)snprintf(cell, sizeof cell, ",%.6g", value);
-    return append_text(text, cell, error);
-}
-
 static FshStatus append_row(Buffer *text, const LabelScores *scores, const char *const *names, uint64_t class,
                             FshError *error)
 {
     const LabelScoreRow *row = &scores->rows[class];
     char cells[96];
     (void)snprintf(cells, sizeof cells, "%" PRIu64 ",", class);
-    FshStatus status = append_text(text, cells, error);
+    FshStatus status = buffer_append_text(text, cells, error);
     if (!status && names)
         status = csv_append_text(text, names[class], strlen(names[class]), error);
     (void)snprintf(cells, sizeof cells, ",%" PRIu64 ",%" PRIu64 ",%" PRIu64, row->samples, row->right,
                    row->taken);
     if (!status)
-        status = append_text(text, cells, error);
+        status = buffer_append_text(text, cells, error);
     const double values[] = {row->average_precision, row->recall, row->precision, row->f1};
     for (size_t i = 0; i < sizeof values / sizeof *values && !status; i++)
-        status = append_percent(text, values[i], error);
-    return status ? status : append_text(text, "\n", error);
+        status = csv_append_number(text, values[i], 6, error);
+    return status ? status : buffer_append_text(text, "\n", error);
 }
 
 FshStatus label_scores_write(const LabelScores *scores, const char *const *names, const char *path,
                              FshError *error)
 {
     Buffer text = {0};
-    FshStatus status = append_text(
+    FshStatus status = buffer_append_text(
         &text, "index,class,samples,correct,predicted,average_precision,recall,precision,f1\n", error);
     for (uint64_t k = 0; k < scores->classes && !status; k++)
         status = append_row(&text, scores, names, k, error);
