@@ -196,22 +196,35 @@ static void check_inside(CheckList *list, const FileCheck *file)
     fsh_names_free(names, count);
 }
 
-/* Returns whether a manifest that an update has replaced, one of the names in the folder, lists a file. */
-static bool is_of_old(const CheckList *list, char **names, size_t count, const char *name)
+/* Lists the files of the manifests that updates have replaced, in the order of strcmp. names: of the folder.
+ * A manifest that cannot be read lists none: it is looked at as any other file. *old_ret is for
+ * fsh_names_free. */
+static FshStatus list_old(const CheckList *list, char **names, size_t count, char ***old_ret,
+                          size_t *old_count_ret, FshError *error)
 {
-    bool found = false;
-    for (size_t i = 0; i < count && !found; i++) {
+    Buffer found = {0};
+    FshStatus status = FSH_OK;
+    for (size_t i = 0; i < count && !status; i++) {
         char path[PATH_MAX];
         FshManifest manifest;
         if (!manifest_is_old_name(names[i]) || file_join(path, sizeof path, list->folder, names[i], NULL) ||
             fsh_manifest_load(&manifest, path, NULL))
             continue;
-        for (size_t s = 0; s < manifest.split_count; s++)
-            for (size_t f = 0; f < manifest.splits[s].file_count; f++)
-                found = found || strcmp(manifest.splits[s].files[f].name, name) == 0;
+        for (size_t s = 0; s < manifest.split_count && !status; s++)
+            for (size_t f = 0; f < manifest.splits[s].file_count && !status; f++) {
+                char *name = strdup(manifest.splits[s].files[f].name);
+                status = name ? buffer_append(&found, &name, sizeof name, error)
+                              : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
+                if (status)
+                    free(name);
+            }
         fsh_manifest_free(&manifest);
     }
-    return found;
+    *old_ret = (char **)(void *)found.bytes;
+    *old_count_ret = found.length / sizeof **old_ret;
+    if (*old_count_ret)
+        qsort(*old_ret, *old_count_ret, sizeof **old_ret, compare_names);
+    return status;
 }
 
 /* Proves what the samples of a shard were made of, a hidden file beside it that only fpack --update reads. */
@@ -238,12 +251,14 @@ static FshStatus check_sources(CheckList *list, const char *name, FshError *erro
  * are what is checked. */
 static FshStatus look_for_others(CheckList *list, FshError *error)
 {
-    char **names = NULL, **listed = NULL;
-    size_t count = 0;
+    char **names = NULL, **listed = NULL, **old = NULL;
+    size_t count = 0, old_count = 0;
     const size_t listed_count = list->file_count;
     FshStatus status = list_folder(list->folder, &names, &count, error);
     if (!status)
         status = sort_listed(list, &listed, error);
+    if (!status && list->has_manifest)
+        status = list_old(list, names, count, &old, &old_count, error);
     for (size_t i = 0; i < count && !status; i++) {
         FileCheck file = {0};
         const bool ours = names[i][0] != '.' && is_ours(names[i], &file.container);
@@ -262,7 +277,8 @@ static FshStatus look_for_others(CheckList *list, FshError *error)
         } else if (ours) {
             const bool known = bsearch(&names[i], listed, listed_count, sizeof *listed, compare_names) ||
                                (!file.container && is_beside(list, listed, listed_count, names[i]));
-            if (!known && (fsh_is_updated_name(names[i]) || is_of_old(list, names, count, names[i])))
+            if (!known && (fsh_is_updated_name(names[i]) ||
+                           (old_count && bsearch(&names[i], old, old_count, sizeof *old, compare_names))))
                 list->tell(list->context, names[i], FSH_OK, waiting);
             else if (!known)
                 list->tell(list->context, names[i], FSH_ERR_MISMATCH, left_over);
@@ -273,6 +289,7 @@ static FshStatus look_for_others(CheckList *list, FshError *error)
     for (size_t i = 0; i < listed_count && !status; i++)
         check_inside(list, &list->files[i]);
     free(listed);
+    fsh_names_free(old, old_count);
     fsh_names_free(names, count);
     return status;
 }

@@ -1,9 +1,10 @@
-/* attention_whole.cuh - the gradient of attention where all rows of a head lie in shared memory: up to some 240
- * of 64 channels. For attention_tiles.cu alone.
+/* attention_whole.cuh - the gradient of attention where all rows of a head lie in shared memory: up to some
+ * 240 of 64 channels. For attention_tiles.cu alone.
  *
- * A block has a head. Its warps own 16 keys each, make the shares and their gradients once, and leave these in
- * shared memory, where, as owners of 16 queries, they read them again for the gradient of the queries: five
- * products where attention_tiles.cuh makes seven, no sum of blocks, and one meeting of the warps between. */
+ * A block has a head. Its warps own 16 keys each, make the shares and their gradients once, and leave these
+ * in shared memory, where, as owners of 16 queries, they read them again for the gradient of the queries:
+ * five products where attention_tiles.cuh makes seven, no sum of blocks, and one meeting of the warps
+ * between. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_ATTENTION_WHOLE_CUH
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_ATTENTION_WHOLE_CUH
 
