@@ -150,8 +150,8 @@ __device__ void add_products(const Own<Channels> &own, const T *matrix, int rows
     }
 }
 
-/* Adds to sums 16 rows of a matrix in shared memory, each times its weight for the warp's rows: weights as the
- * left operand of products. */
+/* Adds to sums 16 rows of a matrix in shared memory, each times its weight for the warp's rows: weights as
+ * the left operand of products. */
 template <int Channels, typename T>
 __device__ void add_weighted_rows(const unsigned (&weights)[4], const T *matrix, const Spot16 &at,
                                   Sums<Channels / 8> &sums)
