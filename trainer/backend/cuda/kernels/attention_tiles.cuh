@@ -128,8 +128,8 @@ __device__ void fetch_rows(const HeadRows<T> &rows, int row, int tokens, T *to, 
     }
 }
 
-/* Adds to sums the products of the warp's rows with the first `rows` of Columns * 8 rows of a matrix in shared
- * memory, which lie as those of a tile. */
+/* Adds to sums the products of the warp's rows with the first `rows` of Columns * 8 rows of a matrix in
+ * shared memory, which lie as those of a tile. */
 template <int Channels, typename T, int Columns>
 __device__ void add_products(const Own<Channels> &own, const T *matrix, int rows, const Spot16 &at,
                              float (&sums)[Columns][4])
