@@ -40,8 +40,8 @@ template <typename Launch> cudaError_t with_instance(const DeviceTensor *x, int6
     return cudaGetLastError();
 }
 
-/* Launches attend_whole_backward. Returns false, and does nothing, if a head takes more shared memory than the
- * card has. */
+/* Launches attend_whole_backward. Returns false, and does nothing, if a head takes more shared memory than
+ * the card has. */
 template <typename T, int Channels>
 bool launch_whole(const Attention<T> &a, int64_t samples, cudaStream_t stream)
 {
