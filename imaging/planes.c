@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "imaging/jpeg_decode.h"
+#include "imaging/planes_math.h"
 
 enum {
     LEAST_WIDTH = 5, /* libjpeg repeats chroma of narrower images in place of upsampling it */
@@ -11,16 +12,11 @@ enum {
     TILE = 256, /* columns that become RGB at a time; even */
 };
 
-static uint32_t halved(uint32_t size)
-{
-    return size / 2 + size % 2;
-}
-
 uint64_t planes_bytes(PlanesChroma chroma, uint32_t width, uint32_t height)
 {
     const uint64_t luma = (uint64_t)width * height;
     return chroma == PLANES_GRAY  ? luma
-           : chroma == PLANES_420 ? luma + 2 * (uint64_t)halved(width) * halved(height)
+           : chroma == PLANES_420 ? luma + 2 * (uint64_t)planes_halved(width) * planes_halved(height)
                                   : 3 * luma;
 }
 
@@ -45,8 +41,8 @@ bool planes_of_jpeg(ImageDecoder *decoder, const ImageInfo *info, PlanesChroma *
     *chroma_ret = count == 1 ? PLANES_GRAY : planes[1].width != planes[0].width ? PLANES_420 : PLANES_444;
     for (uint32_t i = 0; i < count; i++) {
         const bool half = i && *chroma_ret == PLANES_420;
-        if (planes[i].width != (half ? halved(info->width) : info->width) ||
-            planes[i].height != (half ? halved(info->height) : info->height))
+        if (planes[i].width != (half ? planes_halved(info->width) : info->width) ||
+            planes[i].height != (half ? planes_halved(info->height) : info->height))
             return false;
     }
     return planes_expandable(*chroma_ret, info->width, info->height);
@@ -98,27 +94,21 @@ FshStatus planes_read_jpeg(ImageDecoder *decoder, uint8_t *to, FshError *error)
 /* The loops below are compiled twice, for any processor and for AVX2. */
 #define INLINED static inline __attribute__((always_inline))
 
-/* Upsamples columns of a chroma row twofold: 9/16, 3/16, 3/16 and 1/16 of the four nearest samples (libjpeg's
- * h2v2_fancy_upsample). near, far: the row, and the one on the other side of the pixels; [width]. out: the
- * pixels of columns first..first+count-1. */
+/* Upsamples columns of a chroma row twofold. near, far: the row, and the one on the other side of the pixels;
+ * [width]. out: the pixels of columns first..first+count-1. */
 INLINED void upsample(const uint8_t *near, const uint8_t *far, uint32_t width, uint32_t first, uint32_t count,
                       uint8_t *restrict out)
 {
     int16_t sums[TILE / 2 + 2];
     const uint32_t before = first ? first - 1 : 0, after = first + count < width ? first + count : width - 1;
-    sums[0] = (int16_t)(3 * near[before] + far[before]);
+    sums[0] = (int16_t)planes_sum(near[before], far[before]);
     for (uint32_t i = 0; i < count; i++)
-        sums[i + 1] = (int16_t)(3 * near[first + i] + far[first + i]);
-    sums[count + 1] = (int16_t)(3 * near[after] + far[after]);
+        sums[i + 1] = (int16_t)planes_sum(near[first + i], far[first + i]);
+    sums[count + 1] = (int16_t)planes_sum(near[after], far[after]);
     for (uint32_t i = 0; i < count; i++) {
-        out[2 * i] = (uint8_t)((3 * sums[i + 1] + sums[i] + 8) >> 4);
-        out[2 * i + 1] = (uint8_t)((3 * sums[i + 1] + sums[i + 2] + 7) >> 4);
+        out[2 * i] = (uint8_t)planes_left(sums[i + 1], sums[i]);
+        out[2 * i + 1] = (uint8_t)planes_right(sums[i + 1], sums[i + 2]);
     }
-}
-
-static uint8_t cut_off(int32_t value)
-{
-    return (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
 }
 
 /* Converts to colours that lie apart. */
@@ -126,15 +116,14 @@ INLINED void mix(const uint8_t *restrict luma, const uint8_t *restrict blue, con
                  uint32_t count, uint8_t *restrict r, uint8_t *restrict g, uint8_t *restrict b)
 {
     for (uint32_t i = 0; i < count; i++) {
-        const int32_t y = luma[i], cb = blue[i] - 128, cr = red[i] - 128;
-        r[i] = cut_off(y + ((91881 * cr + 32768) >> 16));
-        g[i] = cut_off(y + ((-22554 * cb - 46802 * cr + 32768) >> 16));
-        b[i] = cut_off(y + ((116130 * cb + 32768) >> 16));
+        r[i] = (uint8_t)(planes_red(luma[i], red[i]) >> 16);
+        g[i] = (uint8_t)(planes_green(luma[i], blue[i], red[i]) >> 16);
+        b[i] = (uint8_t)(planes_blue(luma[i], blue[i]) >> 16);
     }
 }
 
-/* Converts count pixels from YCbCr (JFIF) to RGB, in libjpeg's 16-bit fixed point. In two steps, tile by
- * tile: the arithmetic is vectorised where colours lie apart. */
+/* Converts count pixels from YCbCr to RGB. In two steps, tile by tile: the arithmetic is vectorised where
+ * colours lie apart. */
 INLINED void convert(const uint8_t *luma, const uint8_t *blue, const uint8_t *red, uint32_t count,
                      uint8_t *restrict rgb)
 {
@@ -154,7 +143,7 @@ INLINED void convert(const uint8_t *luma, const uint8_t *blue, const uint8_t *re
 /* Makes pixels left..left+count-1 of row y of an image of 4:2:0. */
 INLINED void expand_row_420(const Planes *planes, uint32_t y, uint32_t left, uint32_t count, uint8_t *rgb)
 {
-    const uint32_t width = halved(planes->width), height = halved(planes->height), near = y / 2,
+    const uint32_t width = planes_halved(planes->width), height = planes_halved(planes->height), near = y / 2,
                    far = y % 2 ? near + (near + 1 < height) : near - (near > 0);
     const uint8_t *luma = planes->bytes + (size_t)y * planes->width,
                   *chroma[2] = {planes->bytes + (size_t)planes->width * planes->height, NULL};
@@ -165,7 +154,7 @@ INLINED void expand_row_420(const Planes *planes, uint32_t y, uint32_t left, uin
         const uint32_t first = x / 2, tile = end - 2 * first < TILE ? end - 2 * first : TILE, skipped = x % 2;
         for (int i = 0; i < 2; i++)
             upsample(chroma[i] + (size_t)near * width, chroma[i] + (size_t)far * width, width, first,
-                     halved(tile), colour[i]);
+                     planes_halved(tile), colour[i]);
         convert(luma + x, colour[0] + skipped, colour[1] + skipped, tile - skipped, rgb + 3 * (x - left));
         x += tile - skipped;
     }
