@@ -21,6 +21,7 @@ static const CacheFacts conv8 = {.cuda = true,
                                  .change_seconds = 0.8e-6,
                                  .cores = 16,
                                  .pixel_bytes = 1100 * (uint64_t)MIB,
+                                 .planes_bytes = 1100 * (uint64_t)MIB, /* gray */
                                  .free_ram = 100 * (uint64_t)(1 << 30),
                                  .free_gpu = 120 * (uint64_t)(1 << 30),
                                  .same_on_gpu = true,
@@ -36,6 +37,7 @@ static CacheFacts resnet50(void)
     facts.change_seconds = 70e-6;
     facts.pass_samples = facts.decoded_samples = 1281167;
     facts.pixel_bytes = 98 * gib;
+    facts.planes_bytes = 49 * gib;
     return facts;
 }
 
@@ -68,8 +70,11 @@ static void assert_choice(const CacheFacts *facts, CacheAnswer answer, const cha
 TEST(test_a_loader_that_is_waited_for_is_left_for_memory)
 {
     CacheFacts facts = conv8;
+    facts.planes_bytes = facts.pixel_bytes / 2; /* in colours, 4:2:0 */
     assert_choice(&facts, CACHE_PAYS, "gpu");
     facts.free_gpu = gib;
+    assert_choice(&facts, CACHE_PAYS, "gpu");
+    facts.free_gpu = gib / 2;
     assert_choice(&facts, CACHE_PAYS, "pixels");
     facts.free_ram = 2 * gib;
     assert_choice(&facts, CACHE_PAYS, "planes");
@@ -87,10 +92,10 @@ TEST(test_few_cores_make_it_pay)
 {
     CacheFacts facts = resnet50();
     facts.cores = 2;
-    assert_choice(&facts, CACHE_PAYS, "planes"); /* in 49 of 100 GiB; the GPU has 120 */
-    facts.free_gpu = 139 * gib;
-    assert_choice(&facts, CACHE_PAYS, "gpu");
-    facts.free_gpu = facts.free_ram = 90 * gib;
+    assert_choice(&facts, CACHE_PAYS, "gpu"); /* 49 of 120 GiB; RGB would take 98 */
+    facts.free_gpu = 60 * gib;
+    assert_choice(&facts, CACHE_PAYS, "planes"); /* in 49 of 100 GiB */
+    facts.free_gpu = facts.free_ram = 60 * gib;
     assert_choice(&facts, CACHE_HAS_NO_ROOM, "none");
     facts.free_gpu = 139 * gib;
     facts.passes_left = 1;

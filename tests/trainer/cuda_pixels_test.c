@@ -135,7 +135,7 @@ CUDA_TEST(test_large_images_come_whole)
         Reader reader = open_reader(&batch);
         check(program_write_pixels(reader.program, reader.inputs[0], store, 0, &batch, &error), &error);
         check(program_read(reader.program, reader.inputs[0], pixels, bytes, &error), &error);
-        pixels_apply(&batch, stored, 0, expected);
+        pixels_apply(&batch, stored, 0, false, expected);
         assert_true(memcmp(pixels, expected, bytes) == 0);
         assert_true(mixed != (memcmp(expected, stored, bytes) == 0)); /* or the case says nothing */
         close_reader(&reader);
@@ -287,9 +287,10 @@ CUDA_TEST(test_a_split_in_the_gpus_memory_agrees)
                                     .flip_probability = 0.5,
                                     .vertical_flip_probability = 0.5,
                                     .transpose_probability = 0.5}};
-    for (int i = 0; i < 2; i++) {
-        const FshKind kind = i ? FSH_KIND_PAIRS : FSH_KIND_CLASSES;
-        const DatasetSpec spec = {.codec = FSH_CODEC_RAW,
+    for (int i = 0; i < 4; i++) { /* raw pixels; JPEG files, which lie as planes */
+        const FshKind kind = i % 2 ? FSH_KIND_PAIRS : FSH_KIND_CLASSES;
+        const DatasetSpec spec = {.codec = i < 2 ? FSH_CODEC_RAW : FSH_CODEC_JPEG,
+                                  .subsampled = i >= 2,
                                   .width = 40,
                                   .height = 33,
                                   .channels = 3,
@@ -305,7 +306,7 @@ CUDA_TEST(test_a_split_in_the_gpus_memory_agrees)
         const char *path = test_path(&folder, "set");
         dataset_make(path, &spec);
         check(fsh_open(&dataset, path, &error), &error);
-        compare_resident(fsh_split(dataset, "train"), kind, &views[i]);
+        compare_resident(fsh_split(dataset, "train"), kind, &views[i % 2]);
         fsh_close(&dataset);
         test_folder_remove(&folder);
     }
@@ -380,7 +381,7 @@ CUDA_TEST(test_decoded_files_agree)
         const size_t image_bytes = (size_t)batch.width * batch.height * channels, bytes = image_bytes * FILES;
         uint8_t *expected = malloc(bytes), *pixels = malloc(bytes), *brought = pixels_bring_files(&batch);
         assert_true(expected && pixels);
-        pixels_apply(&batch, brought, 0, expected);
+        pixels_apply(&batch, brought, 0, false, expected);
         Reader reader = open_reader(&batch);
         check(pixel_store_new(&store, backends[CUDA], 0, &error), &error);
         for (int again = 0; again < 6; again++) { /* more batches than are under way at a time */
@@ -455,6 +456,13 @@ CUDA_TEST(test_a_recipe_beyond_the_store_is_refused)
     recipe.offset_bytes[0] = 0;
     check(program_write_pixels(reader.program, reader.inputs[0], store, 0, &batch, &error), &error);
     recipe.window_top = 1;
+    assert_int_equal(program_write_pixels(reader.program, reader.inputs[0], store, 0, &batch, &error),
+                     FSH_ERR_MISMATCH);
+    recipe.window_top = 0;
+    recipe.planes[0] = true; /* of gray */
+    assert_int_equal(program_write_pixels(reader.program, reader.inputs[0], store, 0, &batch, &error),
+                     FSH_ERR_MISMATCH);
+    recipe.channels[0] = 3; /* 150 bytes */
     assert_int_equal(program_write_pixels(reader.program, reader.inputs[0], store, 0, &batch, &error),
                      FSH_ERR_MISMATCH);
     assert_int_equal(pixel_store_put(store, 99, &recipe, 2, &error), FSH_ERR_MISMATCH);

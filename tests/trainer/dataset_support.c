@@ -7,6 +7,7 @@
 #include "common/file.h"
 #include "common/random.h"
 #include "imaging/encode.h"
+#include "imaging/y4m.h"
 #include "tests/support/support.h"
 
 enum { CLASSES_MAX = 64, SHARDS_MAX = 16, NAME_BYTES = 64 };
@@ -66,6 +67,25 @@ static uint64_t class_of(const DatasetSpec *spec, const char *split, uint64_t in
     return strcmp(split, "val") == 0 ? spec->class_count - 1 : index % (spec->class_count - 1);
 }
 
+/* Makes a JPEG file the Y4M of its planes. */
+static void make_y4m(Buffer *file)
+{
+    ImageDecoder *decoder = NULL;
+    ImageInfo info;
+    PlanesChroma chroma = PLANES_GRAY;
+    Buffer made = {0};
+    uint8_t *planes = NULL;
+    FshError error = {0};
+    assert_ok(image_decoder_new(&decoder, &error), &error);
+    assert_ok(image_probe(decoder, file->bytes, file->length, &info, &error), &error);
+    assert_true(planes_of_jpeg(decoder, &info, &chroma));
+    assert_ok(y4m_begin(&made, chroma, info.width, info.height, &planes, &error), &error);
+    assert_ok(planes_read_jpeg(decoder, planes, &error), &error);
+    image_decoder_free(&decoder);
+    buffer_free(file);
+    *file = made;
+}
+
 static void fill_field(SplitWriter *writer, uint64_t index, unsigned side, FshField *field)
 {
     const DatasetSpec *spec = writer->spec;
@@ -103,6 +123,8 @@ static void fill_field(SplitWriter *writer, uint64_t index, unsigned side, FshFi
     for (size_t i = 0; i + 21 < encoded->length && spec->untabled && index == 5; i++)
         if (encoded->bytes[i] == 0xFF && encoded->bytes[i + 1] == 0xC4) /* DHT: length, class, 16 counts */
             memset(encoded->bytes + i + 5, 0xFF, 16);
+    if (spec->codec == FSH_CODEC_Y4M)
+        make_y4m(encoded);
     field->data = encoded->bytes;
     field->bytes = encoded->length;
     if (spec->claimed)

@@ -7,7 +7,7 @@
 #include "formats/fshard.h"
 
 typedef struct DatasetSpec {
-    FshCodec codec; /* FSH_CODEC_RAW or FSH_CODEC_JPEG */
+    FshCodec codec; /* FSH_CODEC_RAW or FSH_CODEC_JPEG; FSH_CODEC_Y4M: the planes of that JPEG */
     uint32_t width, height;
     uint8_t channels; /* 1 or 3 */
     uint64_t class_count;

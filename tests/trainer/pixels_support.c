@@ -4,8 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "imaging/planes.h"
 #include "tests/support/support.h"
-#include "trainer/backend/pixel_math.h"
+#include "trainer/backend/pixel_tiles.h"
 
 /* What is done to colours, besides the jitter. */
 typedef enum Extra { EXTRA_NONE, EXTRA_JITTER, EXTRA_ERASING, EXTRA_NOISE, EXTRA_MIXING, EXTRA_COUNT } Extra;
@@ -13,12 +14,35 @@ typedef enum Extra { EXTRA_NONE, EXTRA_JITTER, EXTRA_ERASING, EXTRA_NOISE, EXTRA
 static const CropMode modes[] = {CROP_RESIZED, CROP_PADDED, CROP_CENTER, CROP_RANDOM};
 static const char *const mode_names[] = {"rrc", "pad", "center", "random"};
 static const char *const extra_names[] = {"plain", "jitter", "erasing", "noise", "mixing"};
-static const uint32_t sizes[] = {32, 17, 64, 1};
+static const uint32_t sizes[] = {32, 17, 100, 1}; /* within a tile, and of several */
 enum { MODES = 4, SIZES = 4 };
 
 static const uint8_t fill[4] = {120, 7, 255, 0};
 
-static uint8_t *draw_images(PixelsCase *test, Random *random, uint32_t least, const uint8_t channels[2])
+/* Channels of a batch, and of the images that it is made from. */
+typedef struct Kind {
+    uint32_t channels;
+    uint8_t stored[2]; /* inputs, targets */
+    bool planes[2];
+} Kind;
+
+static const Kind kinds[] = {{3, {3, 1}, {false, false}}, {1, {1, 3}, {false, false}},
+                             {3, {1, 3}, {false, false}}, {1, {3, 1}, {false, false}},
+                             {3, {3, 3}, {true, false}},  {1, {3, 3}, {true, true}}};
+
+static uint64_t stored_bytes(const PixelRecipe *recipe, unsigned side)
+{
+    return recipe->planes[side] ? planes_bytes(PLANES_420, recipe->width, recipe->height)
+                                : (uint64_t)recipe->width * recipe->height * recipe->channels[side];
+}
+
+/* Takes turns between planes and pixels where there are planes: a batch has both. */
+static bool lies_as_planes(const PixelRecipe *recipe, const Kind *kind, unsigned side, unsigned i)
+{
+    return kind->planes[side] && i != 2 && planes_expandable(PLANES_420, recipe->width, recipe->height);
+}
+
+static uint8_t *draw_images(PixelsCase *test, Random *random, uint32_t least, const Kind *kind)
 {
     uint8_t *stored = NULL;
     for (unsigned i = 0; i < PIXELS_COUNT; i++) {
@@ -29,13 +53,13 @@ static uint8_t *draw_images(PixelsCase *test, Random *random, uint32_t least, co
                          : i + 2 == PIXELS_COUNT ? least
                                                  : least + random_below(random, 150);
         for (unsigned side = 0; side < 2; side++) {
-            recipe->channels[side] = channels[side];
+            recipe->channels[side] = kind->stored[side];
+            recipe->planes[side] = lies_as_planes(recipe, kind, side, i);
             recipe->offset_bytes[side] = PIXELS_NONE;
             if (side >= test->sides || (i == 1 && test->augmentation.size == 17)) /* one that is left out */
                 continue;
             recipe->offset_bytes[side] = test->stored_bytes + random_below(random, 7); /* no alignment */
-            test->stored_bytes =
-                recipe->offset_bytes[side] + (uint64_t)recipe->width * recipe->height * channels[side];
+            test->stored_bytes = recipe->offset_bytes[side] + stored_bytes(recipe, side);
         }
     }
     stored = malloc(test->stored_bytes);
@@ -44,6 +68,25 @@ static uint8_t *draw_images(PixelsCase *test, Random *random, uint32_t least, co
     for (uint64_t i = 0; i < test->stored_bytes; i++)
         stored[i] = (uint8_t)((random_u32(random) & 127) + (i / 999 % 129));
     return stored;
+}
+
+/* Returns the stored image; of planes, the pixels that libjpeg makes of them, in *expanded. */
+static ImageView stored_view(const PixelsCase *test, const PixelRecipe *recipe, unsigned side,
+                             Image *expanded)
+{
+    const uint8_t *stored = test->stored + recipe->offset_bytes[side];
+    const Planes planes = {
+        .bytes = stored, .width = recipe->width, .height = recipe->height, .chroma = PLANES_420};
+    FshError error = {0};
+    if (recipe->planes[side])
+        assert_ok(planes_expand(&planes, &(ImagePart){.width = recipe->width, .height = recipe->height}, 3,
+                                expanded, &error),
+                  &error);
+    return (ImageView){.pixels = recipe->planes[side] ? expanded->pixels : stored,
+                       .stride_bytes = (size_t)recipe->width * recipe->channels[side],
+                       .width = recipe->width,
+                       .height = recipe->height,
+                       .channels = recipe->channels[side]};
 }
 
 static void render_expected(PixelsCase *test, const SampleRecipe *drawn, unsigned i, Augmenter *augmenter)
@@ -58,15 +101,13 @@ static void render_expected(PixelsCase *test, const SampleRecipe *drawn, unsigne
                 target[k] = fill[k % test->batch.channels];
             continue;
         }
-        const ImageView image = {.pixels = test->stored + recipe->offset_bytes[side],
-                                 .stride_bytes = (size_t)recipe->width * recipe->channels[side],
-                                 .width = recipe->width,
-                                 .height = recipe->height,
-                                 .channels = recipe->channels[side]};
+        Image expanded = {0};
+        const ImageView image = stored_view(test, recipe, side, &expanded);
         FshError error = {0};
         assert_int_equal(augment_render(augmenter, &test->augmentation, &drawn->crop, &image,
                                         &(ImagePlace){.eighths = 8}, target, &error),
                          FSH_OK);
+        image_free(&expanded);
         if (side == 1)
             continue;
         SampleRecipe applied = *drawn;
@@ -133,33 +174,31 @@ bool pixels_case_make(PixelsCase *test, uint64_t seed, unsigned number)
 {
     const unsigned mode = number % MODES, extra = number / MODES % EXTRA_COUNT,
                    size = number / (MODES * EXTRA_COUNT) % SIZES,
-                   channels = number / (MODES * EXTRA_COUNT * SIZES);
-    /* of the batch, of the images, of the targets' images */
-    static const uint8_t kinds[][3] = {{3, 3, 1}, {1, 1, 3}, {3, 1, 3}, {1, 3, 1}};
+                   chosen = number / (MODES * EXTRA_COUNT * SIZES);
     *test = (PixelsCase){0};
-    if (channels >= sizeof kinds / sizeof *kinds)
+    if (chosen >= sizeof kinds / sizeof *kinds)
         return false;
-    (void)snprintf(test->name, sizeof test->name, "case %u: %s, %s, %u pixels, %u channels of %u", number,
-                   mode_names[mode], extra_names[extra], sizes[size], kinds[channels][0], kinds[channels][1]);
+    const Kind *kind = &kinds[chosen];
+    (void)snprintf(test->name, sizeof test->name, "case %u: %s, %s, %u pixels, %u channels of %u%s", number,
+                   mode_names[mode], extra_names[extra], sizes[size], kind->channels, kind->stored[0],
+                   kind->planes[0] ? ", planes" : "");
     Random random;
     random_start(&random, seed, number);
-    test->augmentation =
-        make_augmentation(modes[mode], (Extra)extra, sizes[size], kinds[channels][0], number);
+    test->augmentation = make_augmentation(modes[mode], (Extra)extra, sizes[size], kind->channels, number);
     test->sides = modes[mode] == CROP_RANDOM ? 2 : 1;
     test->exact = extra != EXTRA_NOISE;
-    test->stored =
-        draw_images(test, &random, modes[mode] == CROP_RANDOM ? sizes[size] : 1, kinds[channels] + 1);
+    test->stored = draw_images(test, &random, modes[mode] == CROP_RANDOM ? sizes[size] : 1, kind);
     test->batch = (PixelBatch){.count = PIXELS_COUNT,
                                .width = sizes[size],
                                .height = sizes[size],
-                               .channels = kinds[channels][0],
+                               .channels = kind->channels,
                                .recipes = test->recipes,
                                .colours = extra == EXTRA_NONE ? NULL : test->colours,
                                .seed = seed};
     memcpy(test->batch.fill, fill, sizeof fill);
     memcpy(test->batch.erased_deviation, test->augmentation.erasing.deviation,
            sizeof test->batch.erased_deviation);
-    const size_t bytes = (size_t)PIXELS_COUNT * sizes[size] * sizes[size] * kinds[channels][0];
+    const size_t bytes = (size_t)PIXELS_COUNT * sizes[size] * sizes[size] * kind->channels;
     for (unsigned side = 0; side < test->sides; side++) {
         test->expected[side] = malloc(bytes);
         assert_non_null(test->expected[side]);
@@ -175,6 +214,7 @@ bool pixels_case_make(PixelsCase *test, uint64_t seed, unsigned number)
         sample_recipe_pixels(&drawn, &test->augmentation, place.width, place.height, recipe);
         memcpy(recipe->offset_bytes, place.offset_bytes, sizeof place.offset_bytes);
         memcpy(recipe->channels, place.channels, sizeof place.channels);
+        memcpy(recipe->planes, place.planes, sizeof place.planes);
         if (place.offset_bytes[0] == PIXELS_NONE)
             test->colours[i] = (PixelColours){.share = 1};
         else
@@ -221,7 +261,50 @@ static void fill_axis(const PixelAxis *axis, uint32_t part, uint32_t resized, ui
         pixel_axis_fill(axis, part, resized, window, i);
 }
 
-static void render_recipe(const PixelBatch *batch, const uint8_t *store, unsigned side, uint64_t i,
+/* Renders a tile's strip: each of its functions by one thread after the other. */
+static void render_strip(const PixelImage *image, const PixelTile *tile, uint8_t *pixels)
+{
+    enum { THREADS = 2 * PIXEL_TILE_WIDTH };
+    static uint32_t staged[PIXEL_TILE_STAGED_WORDS], across[PIXEL_TILE_ACROSS_WORDS];
+    static PixelTaps rows[PIXEL_TILE_HEIGHT];
+    assert_true(tile->band > 0 && tile->height <= PIXEL_TILE_ROWS);
+    assert_true(tile->columns <= PIXEL_TILE_WIDTH && tile->places <= PIXEL_TILE_WIDTH);
+    for (uint32_t thread = 0; thread < THREADS; thread++)
+        pixel_tile_find_rows(image, tile, rows, thread, THREADS);
+    for (uint32_t first = 0; first < tile->height; first += tile->band) {
+        const uint32_t left = tile->height - first, count = left < tile->band ? left : tile->band;
+        assert_true(count * tile->width <= PIXEL_TILE_STAGED);
+        memset(staged, 0xA5, sizeof staged);
+        for (uint32_t thread = 0; thread < THREADS; thread++)
+            pixel_tile_stage(image, tile, first, count, staged, thread, THREADS);
+        for (uint32_t thread = 0; thread < THREADS; thread++)
+            pixel_tile_across(image, tile, first, count, staged, across, thread, THREADS);
+    }
+    for (uint32_t thread = 0; thread < THREADS; thread++)
+        pixel_tile_down(image, tile, rows, across, pixels, thread, THREADS);
+}
+
+/* Renders an image by tiles; where `each`, and where it cannot be, pixel by pixel. */
+static void render_image(const PixelImage *image, bool each, uint8_t *pixels)
+{
+    const uint32_t columns = pixel_columns(image->recipe, image->width, image->height),
+                   rows = pixel_rows(image->recipe, image->width, image->height),
+                   strip = each ? 0 : pixel_tile_rows(image);
+    for (uint32_t row = 0; row < rows && !strip; row++)
+        for (uint32_t column = 0; column < columns; column++)
+            pixel_render(image, column, row,
+                         pixels + (size_t)pixel_index(image, column, row) * image->channels);
+    for (uint32_t row = 0; row < rows && strip; row += strip)
+        for (uint32_t column = 0; column < columns; column += PIXEL_TILE_WIDTH) {
+            const uint32_t right = columns - column, below = rows - row;
+            PixelTile tile;
+            pixel_tile_place(image, column, right < PIXEL_TILE_WIDTH ? right : PIXEL_TILE_WIDTH, row,
+                             below < strip ? below : strip, &tile);
+            render_strip(image, &tile, pixels);
+        }
+}
+
+static void render_recipe(const PixelBatch *batch, const uint8_t *store, unsigned side, uint64_t i, bool each,
                           uint8_t *pixels)
 {
     const PixelRecipe *recipe = &batch->recipes[i];
@@ -230,8 +313,8 @@ static void render_recipe(const PixelBatch *batch, const uint8_t *store, unsigne
             memcpy(pixels + k * batch->channels, batch->fill, batch->channels);
         return;
     }
-    const uint32_t outputs[2] = {recipe->transpose ? batch->height : batch->width,
-                                 recipe->transpose ? batch->width : batch->height};
+    const uint32_t outputs[2] = {pixel_columns(recipe, batch->width, batch->height),
+                                 pixel_rows(recipe, batch->width, batch->height)};
     const uint32_t parts[2] = {recipe->part_width, recipe->part_height},
                    resized[2] = {recipe->resized_width, recipe->resized_height},
                    windows[2] = {recipe->window_left, recipe->window_top};
@@ -245,11 +328,16 @@ static void render_recipe(const PixelBatch *batch, const uint8_t *store, unsigne
         if (pixel_is_resampled(recipe))
             fill_axis(&axes[a], parts[a], resized[a], windows[a]);
     }
-    for (uint32_t y = 0; y < batch->height; y++)
-        for (uint32_t x = 0; x < batch->width; x++)
-            pixel_render(recipe, store + recipe->offset_bytes[side], recipe->channels[side], batch->width,
-                         batch->height, batch->channels, &axes[0], &axes[1], x, y,
-                         pixels + ((size_t)y * batch->width + x) * batch->channels);
+    render_image(&(PixelImage){.recipe = recipe,
+                               .stored = store + recipe->offset_bytes[side],
+                               .stored_channels = recipe->channels[side],
+                               .planes = recipe->planes[side],
+                               .width = batch->width,
+                               .height = batch->height,
+                               .channels = batch->channels,
+                               .columns = axes[0],
+                               .rows = axes[1]},
+                 each, pixels);
     free(words[0]);
     free(words[1]);
 }
@@ -288,11 +376,11 @@ static void mix(const PixelBatch *batch, uint64_t i, uint8_t *first, uint8_t *se
     }
 }
 
-void pixels_apply(const PixelBatch *batch, const uint8_t *store, unsigned side, uint8_t *pixels)
+void pixels_apply(const PixelBatch *batch, const uint8_t *store, unsigned side, bool each, uint8_t *pixels)
 {
     const size_t bytes = (size_t)batch->width * batch->height * batch->channels;
     for (uint64_t i = 0; i < batch->count; i++) {
-        render_recipe(batch, store, side, i, pixels + i * bytes);
+        render_recipe(batch, store, side, i, each, pixels + i * bytes);
         if (side == 0 && batch->colours && batch->recipes[i].offset_bytes[0] != PIXELS_NONE)
             change_colours(batch, &batch->colours[i], pixels + i * bytes);
     }

@@ -31,8 +31,9 @@ void pixels_case_free(PixelsCase *test);
  * value of a thousand. */
 void pixels_case_compare(const PixelsCase *test, unsigned side, const uint8_t *pixels);
 
-/* Renders side `side` of the batch from a store in host memory, by loops that do what the kernels do. */
-void pixels_apply(const PixelBatch *batch, const uint8_t *store, unsigned side, uint8_t *pixels);
+/* Renders side `side` of the batch from a store in host memory, by loops that do what the kernels do. each:
+ * every pixel by itself, as kernels render where tiles do not serve. */
+void pixels_apply(const PixelBatch *batch, const uint8_t *store, unsigned side, bool each, uint8_t *pixels);
 
 /* Returns the stored_bytes of a batch whose files come with it, with its JPEGs decoded by libjpeg-turbo; the
  * caller frees them. */

@@ -10,16 +10,17 @@
 
 TEST(test_recipes_give_the_loaders_bytes)
 {
-    for (uint64_t seed = 1; seed < 4; seed++) {
+    for (uint64_t seed = 1; seed < 3; seed++) {
         PixelsCase test;
         for (unsigned number = 0; pixels_case_make(&test, seed, number); number++) {
             const PixelBatch *batch = &test.batch;
             const size_t bytes = (size_t)batch->width * batch->height * batch->channels;
             uint8_t *pixels = malloc(bytes * PIXELS_COUNT);
             assert_non_null(pixels);
-            for (unsigned side = 0; side < test.sides; side++) {
-                pixels_apply(batch, test.stored, side, pixels);
-                pixels_case_compare(&test, side, pixels);
+            for (unsigned side = 0; side < 2 * test.sides; side++) {
+                memset(pixels, 0x5A, bytes * PIXELS_COUNT);
+                pixels_apply(batch, test.stored, side / 2, side % 2, pixels);
+                pixels_case_compare(&test, side / 2, pixels);
             }
             free(pixels);
             pixels_case_free(&test);

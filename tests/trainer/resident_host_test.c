@@ -206,6 +206,15 @@ TEST_IN_FOLDER(test_crops_from_planes_are_those_of_libjpeg, folder)
     assert_int_equal(compare_loaders(folder, &spec, &rrc_view, true, false), 0);
 }
 
+TEST_IN_FOLDER(test_gray_files_are_kept_gray_for_a_network_of_colours, folder)
+{
+    DatasetSpec spec = small_spec;
+    Augmentation jittered = rrc_view;
+    spec.channels = 1;
+    jittered.jitter = (ColourJitter){0.4, 0.4, 0.4, 0.1};
+    assert_int_equal(compare_loaders(folder, &spec, &jittered, true, false), 0);
+}
+
 TEST_IN_FOLDER(test_whole_pairs_in_planes_are_the_same, folder)
 {
     DatasetSpec spec = pairs_spec;
@@ -292,8 +301,8 @@ TEST(test_planes_take_half_the_memory)
         const DatasetSpec *spec;
         uint32_t channels;
         uint64_t bytes;
-    } cases[] = {{&halved, 3, PIXELS * 3 / 2}, {&halved, 1, PIXELS},   {&full, 3, PIXELS * 3},
-                 {&raw, 3, PIXELS * 3},        {&gray, 3, PIXELS * 3}, {&gray, 1, PIXELS}};
+    } cases[] = {{&halved, 3, PIXELS * 3 / 2}, {&halved, 1, PIXELS}, {&full, 3, PIXELS * 3},
+                 {&raw, 3, PIXELS * 3},        {&gray, 3, PIXELS},   {&gray, 1, PIXELS}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         TestFolder folder;
         test_folder_make(&folder);

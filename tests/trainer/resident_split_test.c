@@ -168,7 +168,8 @@ static void compare_batches(const Batch *plain, const Batch *drawn, uint32_t cha
     compare_samples(plain, drawn, sides);
     uint8_t *brought = drawn->recipes->files[0] ? pixels_bring_files(drawn->recipes) : NULL;
     for (unsigned side = 0; side < sides; side++) {
-        pixels_apply(drawn->recipes, brought ? brought : ((FakeStore *)drawn->store)->pixels, side, pixels);
+        pixels_apply(drawn->recipes, brought ? brought : ((FakeStore *)drawn->store)->pixels, side, false,
+                     pixels);
         assert_memory_equal(pixels, side ? plain->target : plain->pixels, BATCH * bytes);
     }
     free(brought);
@@ -347,6 +348,81 @@ TEST(test_jpegs_in_full_size)
         &spec, &(LoaderOptions){.augmentation = padded, .mixing = {.mixup_alpha = 0.8, .probability = 0.8}});
 }
 
+/* As files of 4:2:0 hold them, of odd and even sizes; and gray. */
+TEST(test_images_as_planes)
+{
+    DatasetSpec spec = raw_spec;
+    LoaderOptions options = {
+        .augmentation = rrc_view,
+        .mixing = {.mixup_alpha = 0.8, .cutmix_alpha = 1, .probability = 0.8, .switch_probability = 0.5}};
+    Augmentation padded = rrc_view;
+    spec.codec = FSH_CODEC_JPEG;
+    spec.subsampled = true;
+    compare_loaders(&spec, &options);
+    options.augmentation.jitter = (ColourJitter){0.4, 0.4, 0.4, 0.1};
+    compare_loaders(&spec, &options);
+    spec.codec = FSH_CODEC_Y4M; /* fpack --store yuv420 */
+    compare_loaders(&spec, &options);
+    padded.mode = CROP_PADDED;
+    padded.resize = EDGE + 4;
+    padded.padding = 3;
+    compare_loaders(&spec, &(LoaderOptions){.augmentation = padded});
+    padded.channels = 1;
+    compare_loaders(&spec, &(LoaderOptions){.augmentation = padded});
+    spec.channels = 1;
+    compare_loaders(&spec, &options);
+}
+
+/* Some as planes, some as pixels: libjpeg upsamples narrow images in another way. */
+TEST(test_images_too_narrow_for_planes_among_others)
+{
+    DatasetSpec spec = raw_spec;
+    spec.codec = FSH_CODEC_JPEG;
+    spec.subsampled = true;
+    spec.width = 3;
+    spec.height = 1;
+    compare_loaders(&spec, &(LoaderOptions){.augmentation = rrc_view});
+}
+
+static void check_told(DatasetSpec spec, uint64_t bytes, const char *says)
+{
+    TestFolder folder;
+    FshDataset *dataset = NULL;
+    const FshSplit *split = NULL;
+    FshError error = {0};
+    char line[256];
+    open_split(&folder, &spec, &dataset, &split);
+    const PixelSourceOptions options = options_of(split, FSH_KIND_CLASSES, 3);
+    PixelSource *source = load("gpu", &options);
+    assert_int_equal(source->store->bytes, bytes);
+    assert_ok(pixel_source_tell(source, line, sizeof line, &error), &error);
+    assert_contains(line, says);
+    pixel_source_free(&source);
+    fsh_close(&dataset);
+    test_folder_remove(&folder);
+}
+
+TEST(test_memory_is_half_for_planes_and_a_third_for_gray)
+{
+    DatasetSpec spec = raw_spec, narrow, gray;
+    spec.codec = FSH_CODEC_JPEG;
+    spec.grow = 0;
+    check_told(spec, 100 * 40 * 33 * 3, "train: 100 samples, 387 KiB of pixels on the GPU, in ");
+    spec.subsampled = true;
+    check_told(spec, 100 * (40 * 33 + 2 * 20 * 17), " of pixels on the GPU, as planes, in ");
+    narrow = gray = spec;
+    narrow.width = 3;
+    narrow.height = 20;
+    narrow.grow = 2; /* 3, 5, 7 wide, and as many of each 20 and 22 high */
+    narrow.train_count = 90;
+    check_told(narrow, 15 * (42 * 3 * 3 + 42 * 5 + 2 * 21 * 3 + 42 * 7 + 2 * 21 * 4),
+               ", 60 of 90 images as planes, in ");
+    gray.channels = 1;
+    check_told(gray, 100 * 40 * 33, " of pixels on the GPU, in ");
+    spec.codec = FSH_CODEC_Y4M;
+    check_told(spec, 100 * (40 * 33 + 2 * 20 * 17), " of pixels on the GPU, as planes, in ");
+}
+
 TEST(test_pairs_in_all_eight_ways)
 {
     DatasetSpec spec = raw_spec;
@@ -360,6 +436,8 @@ TEST(test_pairs_in_all_eight_ways)
                                .transpose_probability = 0.5};
     compare_loaders(&spec, &(LoaderOptions){.augmentation = view});
     spec.codec = FSH_CODEC_JPEG;
+    compare_loaders(&spec, &(LoaderOptions){.augmentation = view});
+    spec.subsampled = true;
     compare_loaders(&spec, &(LoaderOptions){.augmentation = view});
 }
 

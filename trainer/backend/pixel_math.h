@@ -1,5 +1,6 @@
-/* pixel_math.h - one pixel of a recipe, written once: CUDA kernels call this for every pixel at a time, the
- * CPU's test in a loop. What it gives is held against trainer/data's rendering, byte for byte.
+/* pixel_math.h - one pixel of a recipe, written once for CUDA kernels and the CPU's tests, which hold what it
+ * gives against trainer/data's rendering, byte for byte. Many pixels that are made from the same stored ones:
+ * pixel_tiles.h.
  *
  * Compile without joining products and sums (nvcc: --fmad=false). */
 #ifndef FSHARD_TRAINER_BACKEND_PIXEL_MATH_H
@@ -7,6 +8,7 @@
 
 #include <stddef.h>
 
+#include "imaging/planes_math.h"
 #include "imaging/resample_weights.h"
 #include "trainer/backend/pixel_recipe.h"
 #include "trainer/backend/colour_math.h"
@@ -25,23 +27,31 @@ FSH_HOST_DEVICE static inline size_t pixel_mirrored(int64_t at, int64_t size)
 
 /* ---- geometry ---- */
 
-typedef struct PixelPlace {
-    uint32_t x, y;
-} PixelPlace;
-
-/* Returns where in the window pixel (x, y) of a width x height image of the batch comes from. */
-FSH_HOST_DEVICE static inline PixelPlace pixel_origin(const PixelRecipe *recipe, uint32_t width,
-                                                      uint32_t height, uint32_t x, uint32_t y)
+/* Recipes turn a picture before they mirror it: a pixel's column and row are those that it had before rows
+ * became columns. Return how many there are in a width x height image of the batch. */
+FSH_HOST_DEVICE static inline uint32_t pixel_columns(const PixelRecipe *recipe, uint32_t width,
+                                                     uint32_t height)
 {
-    const uint32_t taken_width = recipe->transpose ? height : width,
-                   taken_height = recipe->transpose ? width : height;
-    const uint32_t column = recipe->transpose ? y : x, row = recipe->transpose ? x : y;
-    PixelPlace place;
-    place.x = (uint32_t)pixel_mirrored(
-        (int64_t)(recipe->flip ? taken_width - 1 - column : column) + recipe->shift_x, taken_width);
-    place.y = (uint32_t)pixel_mirrored(
-        (int64_t)(recipe->vertical_flip ? taken_height - 1 - row : row) + recipe->shift_y, taken_height);
-    return place;
+    return recipe->transpose ? height : width;
+}
+
+FSH_HOST_DEVICE static inline uint32_t pixel_rows(const PixelRecipe *recipe, uint32_t width, uint32_t height)
+{
+    return recipe->transpose ? width : height;
+}
+
+/* Return where in the window the column of `columns`, or the row of `rows`, comes from. */
+FSH_HOST_DEVICE static inline uint32_t pixel_place_x(const PixelRecipe *recipe, uint32_t columns,
+                                                     uint32_t column)
+{
+    const uint32_t from = recipe->flip ? columns - 1 - column : column;
+    return recipe->shift_x ? (uint32_t)pixel_mirrored((int64_t)from + recipe->shift_x, columns) : from;
+}
+
+FSH_HOST_DEVICE static inline uint32_t pixel_place_y(const PixelRecipe *recipe, uint32_t rows, uint32_t row)
+{
+    const uint32_t from = recipe->vertical_flip ? rows - 1 - row : row;
+    return recipe->shift_y ? (uint32_t)pixel_mirrored((int64_t)from + recipe->shift_y, rows) : from;
 }
 
 FSH_HOST_DEVICE static inline bool pixel_is_resampled(const PixelRecipe *recipe)
@@ -98,58 +108,159 @@ FSH_HOST_DEVICE static inline void pixel_axis_fill(const PixelAxis *axis, uint32
     }
 }
 
-/* Resamples one pixel of channels values from the part that begins at `part`, in rows of stride bytes: across
- * in fixed point, rounded to a byte, then down. Callers pass channels as a constant, so that the loops
- * vanish. */
-FSH_HOST_DEVICE static inline void pixel_resample(const uint8_t *part, size_t stride, uint32_t channels,
-                                                  const PixelAxis *columns, const PixelAxis *rows,
-                                                  PixelPlace place, uint8_t *pixel)
+/* ---- stored images ---- */
+
+/* An image in a store, and what a batch makes of it. */
+typedef struct PixelImage {
+    const PixelRecipe *recipe;
+    const uint8_t *stored;
+    uint32_t stored_channels;
+    bool planes;
+    uint32_t width, height, channels; /* of the batch */
+    PixelAxis columns, rows;          /* empty unless pixel_is_resampled */
+} PixelImage;
+
+/* A pixel's values lie in one word, the first in its lowest byte. */
+FSH_HOST_DEVICE static inline uint32_t pixel_packed(uint32_t red, uint32_t green, uint32_t blue)
 {
-    const int32_t half = 1 << (RESAMPLE_PRECISION_BITS - 1);
-    const uint32_t first = columns->first[place.x], length = columns->length[place.x],
-                   first_row = rows->first[place.y], row_count = rows->length[place.y];
-    int32_t down[PIXEL_CHANNELS_MAX] = {half, half, half};
-    for (uint32_t j = 0; j < row_count; j++) {
-        const uint8_t *from = part + (first_row + j) * stride + (size_t)first * channels;
-        int32_t across[PIXEL_CHANNELS_MAX] = {half, half, half};
-        for (uint32_t k = 0; k < length; k++, from += channels) {
-            const int32_t weight = columns->weights[(size_t)k * columns->outputs + place.x];
-            for (uint32_t c = 0; c < channels; c++)
-                across[c] += from[c] * weight;
-        }
-        const int32_t weight = rows->weights[(size_t)j * rows->outputs + place.y];
-        for (uint32_t c = 0; c < channels; c++)
-            down[c] += resample_clamp(across[c]) * weight;
-    }
-    for (uint32_t c = 0; c < channels; c++)
-        pixel[c] = resample_clamp(down[c]);
+    return red | green << 8 | blue << 16;
 }
 
-/* Renders pixel (x, y) of an image of the batch, in the batch's channels. image: where the source's pixels
- * lie. The axes may be empty unless pixel_is_resampled. */
-FSH_HOST_DEVICE static inline void pixel_render(const PixelRecipe *recipe, const uint8_t *image,
-                                                uint32_t source_channels, uint32_t width, uint32_t height,
-                                                uint32_t channels, const PixelAxis *columns,
-                                                const PixelAxis *rows, uint32_t x, uint32_t y, uint8_t *pixel)
+FSH_HOST_DEVICE static inline uint32_t pixel_of_planes(int32_t y, int32_t cb, int32_t cr)
 {
-    const PixelPlace place = pixel_origin(recipe, width, height, x, y);
-    const size_t stride = (size_t)recipe->width * source_channels;
-    const uint8_t *part = image + recipe->part_top * stride + (size_t)recipe->part_left * source_channels;
-    uint8_t found[PIXEL_CHANNELS_MAX] = {0, 0, 0};
-    if (!pixel_is_resampled(recipe)) {
-        const uint8_t *from = part + ((size_t)recipe->window_top + place.y) * stride +
-                              ((size_t)recipe->window_left + place.x) * source_channels;
-        for (uint32_t c = 0; c < source_channels; c++)
-            found[c] = from[c];
-    } else if (source_channels == 1) {
-        pixel_resample(part, stride, 1, columns, rows, place, found);
-    } else {
-        pixel_resample(part, stride, 3, columns, rows, place, found);
+    return planes_red(y, cr) >> 16 | (planes_green(y, cb, cr) >> 8 & 0xff00) |
+           (planes_blue(y, cb) & 0xff0000);
+}
+
+/* Returns the sample of the chroma plane [halved(height), halved(width)] at pixel (x, y). */
+FSH_HOST_DEVICE static inline int pixel_chroma(const uint8_t *plane, uint32_t width, uint32_t height,
+                                               uint32_t x, uint32_t y)
+{
+    const uint32_t columns = planes_halved(width), rows = planes_halved(height), column = x / 2, row = y / 2;
+    const uint32_t beside = x % 2 ? column + (column + 1 < columns) : column - (column > 0),
+                   far = y % 2 ? row + (row + 1 < rows) : row - (row > 0);
+    const uint8_t *near_row = plane + (size_t)row * columns, *far_row = plane + (size_t)far * columns;
+    const int own = planes_sum(near_row[column], far_row[column]),
+              other = planes_sum(near_row[beside], far_row[beside]);
+    return x % 2 ? planes_right(own, other) : planes_left(own, other);
+}
+
+/* Returns pixel (x, y) of the stored image. */
+FSH_HOST_DEVICE static inline uint32_t pixel_at(const PixelImage *image, uint32_t x, uint32_t y)
+{
+    const uint32_t width = image->recipe->width, height = image->recipe->height;
+    const size_t index = (size_t)y * width + x;
+    if (image->planes) {
+        const uint8_t *blue = image->stored + (size_t)width * height,
+                      *red = blue + (size_t)planes_halved(width) * planes_halved(height);
+        return pixel_of_planes(image->stored[index], pixel_chroma(blue, width, height, x, y),
+                               pixel_chroma(red, width, height, x, y));
     }
-    /* Pillow's convert("L") and convert("RGB") */
-    const uint8_t luma = source_channels == 1 ? found[0] : colour_luma(found);
+    if (image->stored_channels == 1)
+        return image->stored[index];
+    return pixel_packed(image->stored[3 * index], image->stored[3 * index + 1], image->stored[3 * index + 2]);
+}
+
+/* ---- resampling ---- */
+
+/* The sums of a pixel's values, in fixed point. */
+typedef struct PixelSums {
+    int32_t values[PIXEL_CHANNELS_MAX];
+} PixelSums;
+
+FSH_HOST_DEVICE static inline PixelSums pixel_sums(void)
+{
+    const int32_t half = 1 << (RESAMPLE_PRECISION_BITS - 1);
+    const PixelSums sums = {{half, half, half}};
+    return sums;
+}
+
+/* Returns value c of a pixel. */
+FSH_HOST_DEVICE static inline int32_t pixel_value(uint32_t pixel, uint32_t c)
+{
+#ifdef __CUDA_ARCH__
+    return (int32_t)__byte_perm(pixel, 0, 0x4440 + c); /* one instruction */
+#else
+    return (int32_t)(pixel >> 8 * c & 255);
+#endif
+}
+
+/* Adds a pixel times its weight. Callers pass channels as a constant, so that the loop vanishes. */
+FSH_HOST_DEVICE static inline void pixel_add(PixelSums *sums, uint32_t channels, uint32_t pixel,
+                                             int32_t weight)
+{
     for (uint32_t c = 0; c < channels; c++)
-        pixel[c] = channels == source_channels ? found[c] : luma;
+        sums->values[c] += pixel_value(pixel, c) * weight;
+}
+
+/* Returns the pixel of the sums. few: of less than 16,000 weights, which are not negative and sum up to 1 but
+ * for their rounding, so that nothing has to be cut off. */
+FSH_HOST_DEVICE static inline uint32_t pixel_rounded(const PixelSums *sums, uint32_t channels, bool few)
+{
+    uint32_t pixel = 0;
+    for (uint32_t c = 0; c < channels; c++)
+        pixel |=
+            (few ? (uint32_t)sums->values[c] >> RESAMPLE_PRECISION_BITS : resample_clamp(sums->values[c]))
+            << 8 * c;
+    return pixel;
+}
+
+/* Resamples the pixel at (x, y) of the window, each stored one for itself: across, rounded to bytes, then
+ * down. */
+FSH_HOST_DEVICE static inline uint32_t pixel_resample(const PixelImage *image, uint32_t channels, uint32_t x,
+                                                      uint32_t y)
+{
+    const PixelAxis *columns = &image->columns, *rows = &image->rows;
+    const uint32_t left = image->recipe->part_left + columns->first[x],
+                   top = image->recipe->part_top + rows->first[y];
+    PixelSums down = pixel_sums();
+    for (uint32_t j = 0; j < rows->length[y]; j++) {
+        PixelSums across = pixel_sums();
+        for (uint32_t k = 0; k < columns->length[x]; k++)
+            pixel_add(&across, channels, pixel_at(image, left + k, top + j),
+                      columns->weights[(size_t)k * columns->outputs + x]);
+        pixel_add(&down, channels, pixel_rounded(&across, channels, false),
+                  rows->weights[(size_t)j * rows->outputs + y]);
+    }
+    return pixel_rounded(&down, channels, false);
+}
+
+/* Gives a pixel of the stored image's channels the batch's, as Pillow's convert("L") and convert("RGB"). */
+FSH_HOST_DEVICE static inline void pixel_take(const PixelImage *image, uint32_t pixel, uint8_t *values)
+{
+    const uint8_t found[PIXEL_CHANNELS_MAX] = {(uint8_t)pixel, (uint8_t)(pixel >> 8), (uint8_t)(pixel >> 16)};
+    const bool gray = image->stored_channels == 1;
+    if (image->channels == 1) {
+        values[0] = gray ? found[0] : colour_luma(found);
+        return;
+    }
+    values[0] = found[0];
+    values[1] = gray ? found[0] : found[1];
+    values[2] = gray ? found[0] : found[2];
+}
+
+/* Renders one pixel of the batch's image, by itself. */
+FSH_HOST_DEVICE static inline void pixel_render(const PixelImage *image, uint32_t column, uint32_t row,
+                                                uint8_t *values)
+{
+    const PixelRecipe *recipe = image->recipe;
+    const uint32_t x = pixel_place_x(recipe, pixel_columns(recipe, image->width, image->height), column),
+                   y = pixel_place_y(recipe, pixel_rows(recipe, image->width, image->height), row);
+    uint32_t pixel;
+    if (!pixel_is_resampled(recipe))
+        pixel = pixel_at(image, recipe->part_left + recipe->window_left + x,
+                         recipe->part_top + recipe->window_top + y);
+    else if (image->stored_channels == 1)
+        pixel = pixel_resample(image, 1, x, y);
+    else
+        pixel = pixel_resample(image, 3, x, y);
+    pixel_take(image, pixel, values);
+}
+
+/* Returns which pixel of the batch's image, row after row, is at a column and a row. */
+FSH_HOST_DEVICE static inline uint32_t pixel_index(const PixelImage *image, uint32_t column, uint32_t row)
+{
+    return image->recipe->transpose ? column * image->width + row : row * image->width + column;
 }
 
 /* ---- colours ---- */

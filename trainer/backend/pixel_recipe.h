@@ -14,12 +14,14 @@
 
 /* One image of a batch: geometry. The same for both sides of a pair. */
 typedef struct PixelRecipe {
-    /* where in the store the image begins, [height, width, channels] u8, rows without padding: the input, the
-     * target; PIXELS_NONE */
+    /* where in the store the image begins, u8 without padding: the input, the target; PIXELS_NONE */
     uint64_t offset_bytes[2];
     uint32_t width, height; /* of the stored image, pixels */
     /* of the stored images: 1 or 3; made into those of the batch: gray to r = g = b, colour to luma */
     uint8_t channels[2];
+    /* of 3 channels: as Y [height, width], then Cb and Cr of 4:2:0 (imaging/planes.h), in place of
+     * [height, width, channels] */
+    bool planes[2];
     /* Within the part, which pixels outside have no influence on … */
     bool flip; /* left to right */
     bool vertical_flip, transpose;

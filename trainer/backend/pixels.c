@@ -1,5 +1,7 @@
 #include "trainer/backend/pixels.h"
 
+#include "trainer/backend/pixel_math.h"
+
 static FshStatus interface_of(const Backend *backend, const PixelInterface **pixels_ret, FshError *error)
 {
     *pixels_ret = backend->interface->pixels;
@@ -71,21 +73,32 @@ FshStatus pixel_store_put(PixelStore *store, uint64_t offset_bytes, const void *
     return store->backend->interface->pixels->store_put(store, offset_bytes, pixels, bytes, error);
 }
 
+/* Sets *bytes_ret to the bytes of the stored image, all its planes; false: no memory holds as many, or the
+ * planes are more than kernels count in 32 bits. */
+static bool stored_bytes(const PixelRecipe *recipe, unsigned side, uint64_t *bytes_ret)
+{
+    const uint64_t pixels = (uint64_t)recipe->width * recipe->height,
+                   chroma = (uint64_t)planes_halved(recipe->width) * planes_halved(recipe->height);
+    if (recipe->planes[side])
+        return !__builtin_add_overflow(pixels, 2 * chroma, bytes_ret) && *bytes_ret <= UINT32_MAX;
+    return !__builtin_mul_overflow(pixels, (uint64_t)recipe->channels[side], bytes_ret);
+}
+
 /* Returns whether the recipe stays within its image and the store: kernels read what it says without a
  * check. */
 static bool recipe_fits(const PixelRecipe *recipe, unsigned side, const PixelBatch *batch,
                         uint64_t store_bytes)
 {
     const uint64_t offset = recipe->offset_bytes[side];
-    uint64_t bytes = (uint64_t)recipe->width * recipe->height;
     if (offset == PIXELS_NONE)
         return true;
-    const uint32_t taken_width = recipe->transpose ? batch->height : batch->width,
-                   taken_height = recipe->transpose ? batch->width : batch->height;
-    return (recipe->channels[side] == 1 || recipe->channels[side] == 3) &&
-           !__builtin_mul_overflow(bytes, (uint64_t)recipe->channels[side], &bytes) &&
-           offset <= store_bytes && bytes <= store_bytes - offset && recipe->part_width > 0 &&
-           recipe->part_height > 0 && (uint64_t)recipe->part_left + recipe->part_width <= recipe->width &&
+    const uint32_t taken_width = pixel_columns(recipe, batch->width, batch->height),
+                   taken_height = pixel_rows(recipe, batch->width, batch->height);
+    uint64_t bytes = 0;
+    return (recipe->channels[side] == 3 || (recipe->channels[side] == 1 && !recipe->planes[side])) &&
+           stored_bytes(recipe, side, &bytes) && offset <= store_bytes && bytes <= store_bytes - offset &&
+           recipe->part_width > 0 && recipe->part_height > 0 &&
+           (uint64_t)recipe->part_left + recipe->part_width <= recipe->width &&
            (uint64_t)recipe->part_top + recipe->part_height <= recipe->height &&
            (uint64_t)recipe->window_left + taken_width <= recipe->resized_width &&
            (uint64_t)recipe->window_top + taken_height <= recipe->resized_height;

@@ -144,18 +144,35 @@ FshStatus decoded_source_measure(PixelSource *source, FshError *error)
     return decoded_split_measure(&((DecodedSource *)source)->split, &source->options, &decoded_rows, error);
 }
 
+/* Writes how many images are in a form of their own: "", ", as planes", ", 290 of 300 as planes". */
+static const char *tell_form(const DecodedSplit *split, char *text, size_t text_bytes)
+{
+    uint64_t expanded = 0, count = 0;
+    for (uint64_t i = 0; i < split->sample_count * split->sides; i++) {
+        const bool is_there = split->images[i].offset_bytes != PIXELS_NONE;
+        count += is_there;
+        expanded += is_there && split->images[i].expands;
+    }
+    text[0] = '\0';
+    if (expanded && expanded == count)
+        (void)snprintf(text, text_bytes, ", as planes");
+    else if (expanded)
+        (void)snprintf(text, text_bytes, ", %" PRIu64 " of %" PRIu64 " images as planes", expanded, count);
+    return text;
+}
+
 FshStatus decoded_source_tell(const PixelSource *source, char *line, size_t line_bytes, FshError *error)
 {
-    char bytes[32], ranks[48] = "";
+    char bytes[32], ranks[48] = "", form[80];
     const DecodedSplit *split = decoded_split_of(source);
     (void)error;
     if (split->team && split->team->count > 1)
         (void)snprintf(ranks, sizeof ranks, ", %s for %" PRIu64 " ranks",
                        split->divided ? "a part on each" : "once", split->team->count);
-    (void)snprintf(line, line_bytes, "%s: %" PRIu64 " samples, %s of pixels %s%s, in %.1f s",
+    (void)snprintf(line, line_bytes, "%s: %" PRIu64 " samples, %s of pixels %s%s%s, in %.1f s",
                    source->options.samples.split->info->name, split->sample_count,
-                   progress_format_bytes(bytes, sizeof bytes, split->bytes), source->type->loaded, ranks,
-                   split->seconds);
+                   progress_format_bytes(bytes, sizeof bytes, split->bytes), source->type->loaded,
+                   tell_form(split, form, sizeof form), ranks, split->seconds);
     return FSH_OK;
 }
 

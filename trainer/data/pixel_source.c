@@ -19,7 +19,8 @@ const char pixel_source_caches_help[] =
     "auto: as soon as the first steps tell that the run wins by it, decode into memory; "
     "else, before the first step: none, bring the dataset into memory (ram), "
     "lock it there too (lock), or decode it "
-    "into memory as RGB (pixels), as a JPEG's 4:2:0 in half of that (planes), or into the GPU's (gpu)";
+    "into memory as RGB (pixels), as a JPEG's 4:2:0 in half of that (planes), or as that into the GPU's "
+    "(gpu)";
 
 const PixelSourceType *pixel_source_type(const char *name)
 {

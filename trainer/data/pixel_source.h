@@ -4,7 +4,7 @@
  *   records   source_records.c   decoded at each use, by the loader's threads
  *   pixels    source_pixels.c    decoded once into RAM (--cache pixels)
  *   planes    source_planes.c    the same, as the 4:2:0 of a JPEG (--cache planes)
- *   gpu       source_gpu.c       decoded once into a backend's memory (--cache gpu)
+ *   gpu       source_gpu.c       the same, in a backend's memory (--cache gpu)
  *   nvjpeg    source_nvjpeg.c    files travel with their batch, and the backend decodes them (--decode gpu)
  *
  * How a sample flows:

@@ -1,10 +1,10 @@
-/* Images that lie decoded in a backend's memory (--cache gpu): batches are recipes, which the backend
- * renders. Where a team's GPUs cannot hold all images each, they hold a part each, and every GPU reads
- * from all. */
+/* Images that lie decoded in a backend's memory (--cache gpu), as a JPEG holds them (decoded_planes.h).
+ * Batches are recipes, which the backend renders, from planes as from RGB. Where a team's GPUs cannot hold
+ * all images each, they hold a part each, and every GPU reads from all. */
 #include <sys/mman.h>
 
 #include "common/progress.h"
-#include "trainer/data/decoded_split.h"
+#include "trainer/data/decoded_planes.h"
 
 enum { KEPT_FREE_BYTES = 256 << 20 }; /* programs for other sizes, libraries' own */
 
@@ -21,7 +21,7 @@ static FshStatus check_fits(const PixelSource *source, uint64_t bytes, const cha
     return fsh_error_set(
         error, FSH_ERR_MEMORY,
         "%s: --cache gpu: the pixels of split '%s' take %s%s, and %s of the GPU's memory are free; "
-        "pack smaller images (fpack --max-size), lower --batch-size, or use --cache pixels",
+        "pack smaller images (fpack --max-size), lower --batch-size, or use --cache planes, in RAM",
         fsh_path(split->dataset), split->info->name, progress_format_bytes(needed, sizeof needed, bytes),
         whose, progress_format_bytes(available, sizeof available, free_bytes));
 }
@@ -127,6 +127,7 @@ static FshStatus render(const PixelSource *source, SampleLoader *samples, const 
         const DecodedImage *stored = side < split->sides ? &images[side] : NULL;
         recipe->offset_bytes[side] = stored ? stored->offset_bytes : PIXELS_NONE;
         recipe->channels[side] = stored ? stored->channels : 0;
+        recipe->planes[side] = stored && stored->expands;
     }
     if (slot->colours)
         sample_recipe_colours(&drawn, augmentation, view->fill, &slot->colours[place]);
@@ -145,7 +146,7 @@ const PixelSourceType source_gpu = {
     .evaluates = true,
     .chunk = 256, /* a recipe is quickly drawn */
     .bytes = sizeof(DecodedSource),
-    .measure = decoded_source_measure,
+    .measure = decoded_planes_measure,
     .load = load,
     .tell = decoded_source_tell,
     .extent = decoded_source_extent,

@@ -185,7 +185,7 @@ static FshStatus look_at_images(TrainingData *data, const FshSplit *split, Image
     uint32_t edges[SIZES_LOOKED_AT];
     uint64_t looked_at = split->sample_count < SIZES_LOOKED_AT ? split->sample_count : SIZES_LOOKED_AT;
     uint32_t channels = 1;
-    size_t seen = 0;
+    size_t seen = 0, jpegs = 0;
     FshError failure = {0};
     for (uint64_t i = 0; i < looked_at; i++) {
         uint64_t index = split->sample_count / looked_at * i;
@@ -199,6 +199,8 @@ static FshStatus look_at_images(TrainingData *data, const FshSplit *split, Image
         edges[seen++] = field->width < field->height ? field->width : field->height;
         if (field->channels == 3)
             channels = 3;
+        if (field->codec == FSH_CODEC_JPEG || field->codec == FSH_CODEC_Y4M)
+            jpegs++;
     }
     if (!seen) {
         if (error)
@@ -207,6 +209,7 @@ static FshStatus look_at_images(TrainingData *data, const FshSplit *split, Image
     }
     qsort(edges, seen, sizeof *edges, compare_edges);
     data->short_edge = edges[seen / 2];
+    data->jpegs = 2 * jpegs > seen;
     if (!data->channels)
         data->channels = channels;
     return FSH_OK;

@@ -62,6 +62,7 @@ typedef struct TrainingData {
     bool paired_names;                     /* most likely pairs, not classes (paired_classes.h) */
     bool measured;                         /* they are the dataset's; else ImageNet's, for it has none */
     uint32_t short_edge;                   /* pixels: the median over images taken evenly from the split */
+    bool jpegs;                            /* most of those are JPEG files, or their planes */
     bool uniform;                          /* every image of the dataset is a square of this edge */
     /* Of all images, pixels; 0: the dataset does not say. */
     uint32_t width_min, width_max, height_min, height_max;

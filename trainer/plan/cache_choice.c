@@ -17,7 +17,7 @@ static const double planes_cost = 0.25;  /* of decoding: planes become RGB at ea
 typedef struct Way {
     const char *cache;
     bool on_gpu;
-    double bytes;  /* times those of the pixels */
+    bool planes;   /* as planes, where images are such */
     double change; /* seconds of a core for a sample */
 } Way;
 
@@ -55,16 +55,16 @@ static bool has_room(const CacheFacts *facts, const Way *way)
 {
     const double room =
         way->on_gpu ? gpu_share * (double)facts->free_gpu : ram_share * (double)facts->free_ram;
-    return way->bytes * (double)facts->pixel_bytes <= room;
+    return (double)(way->planes ? facts->planes_bytes : facts->pixel_bytes) <= room;
 }
 
 CacheChoice cache_choose(const CacheFacts *facts)
 {
     const double decode = facts->make_seconds - facts->change_seconds;
     const Way ways[] = {
-        {"gpu", true, 1, 0},
-        {"pixels", false, 1, facts->change_seconds},
-        {"planes", false, 0.5, facts->change_seconds + planes_cost * decode},
+        {"gpu", true, true, 0},
+        {"pixels", false, false, facts->change_seconds},
+        {"planes", false, true, facts->change_seconds + planes_cost * decode},
     };
     CacheChoice choice = {.answer = CACHE_WINS_LITTLE,
                           .cache = "none",
@@ -96,7 +96,7 @@ const char *cache_choice_text(const CacheChoice *choice, const CacheFacts *facts
 {
     char bytes[32], ram[32], gpu[32];
     char room[96] = "";
-    (void)progress_format_bytes(bytes, sizeof bytes, facts->pixel_bytes);
+    (void)progress_format_bytes(bytes, sizeof bytes, facts->planes_bytes); /* the least of all ways */
     (void)progress_format_bytes(ram, sizeof ram, facts->free_ram);
     (void)progress_format_bytes(gpu, sizeof gpu, facts->free_gpu);
     if (facts->cuda)

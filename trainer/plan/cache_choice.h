@@ -28,7 +28,8 @@ typedef struct CacheFacts {
     double make_seconds;           /* of a core, to read, decode and change a sample */
     double change_seconds;         /* of them, to change it: what is left once it is decoded */
     int cores;                     /* of the rank, for training and loader */
-    uint64_t pixel_bytes;          /* of all splits, decoded */
+    uint64_t pixel_bytes;          /* of all splits, decoded, */
+    uint64_t planes_bytes;         /* and as the GPU and --cache planes keep them */
     uint64_t free_ram, free_gpu;   /* for one copy of them; free_gpu: on each GPU */
     bool same_on_gpu, same_in_ram; /* batches are the same to the byte then */
 } CacheFacts;

@@ -69,13 +69,20 @@ static double step_seconds(const SessionFeed *feed, const Session *session, doub
     return hides && alone > 0 ? fmin(alone, seconds / samples) : (seconds - waited) / samples;
 }
 
-/* Returns the bytes of all images, decoded, by the dataset's median of their short edges. */
+/* Returns the bytes of all images, as RGB or gray, by the dataset's median of their short edges. */
 static uint64_t estimate_bytes(const Session *session)
 {
     const TrainingData *data = &session->data;
     const uint64_t edge = data->short_edge, sides = data->kind == FSH_KIND_PAIRS ? 2 : 1,
                    pixels = data->uniform ? edge * edge : edge * edge * 4 / 3;
     return (session->plan.train_count + session->plan.evaluation_count) * pixels * data->channels * sides;
+}
+
+/* Returns those that they have as planes: what cameras and fresize write is 4:2:0. */
+static uint64_t estimate_planes(const Session *session)
+{
+    const uint64_t bytes = estimate_bytes(session);
+    return session->data.jpegs && session->data.channels == 3 ? bytes / 2 : bytes;
 }
 
 /* Adds what the processors have spent on a sample since the first look. trained: samples. */
@@ -121,6 +128,7 @@ static FshStatus know_own(const SessionFeed *feed, Session *session, const FeedM
                   .wait_seconds = waited / samples,
                   .cores = plan->cores,
                   .pixel_bytes = estimate_bytes(session),
+                  .planes_bytes = estimate_planes(session),
                   .free_ram = cpu_free_memory_bytes(ranks) / copies,
                   .same_on_gpu = plan_source_is_alike(plan, pixel_source_type("gpu"), edge),
                   .same_in_ram = plan_source_is_alike(plan, pixel_source_type("pixels"), edge)},
@@ -174,8 +182,8 @@ static FshStatus check_measured(const Session *session, const CacheChoice *choic
 {
     const PixelExtent train = pixel_source_extent(session->sources[0]),
                       evaluation = pixel_source_extent(session->sources[1]);
-    const uint64_t bytes = train.bytes + evaluation.bytes;
-    facts.pixel_bytes = strcmp(choice->cache, "planes") == 0 ? 2 * bytes : bytes;
+    *(strcmp(choice->cache, "pixels") == 0 ? &facts.pixel_bytes : &facts.planes_bytes) =
+        train.bytes + evaluation.bytes;
     if (!plan_source_is_alike(&session->plan, session->plan.source, train.short_edge))
         return fsh_error_set(error, FSH_ERR_MISMATCH,
                              "some photographs are decoded at a part of their size now, and would have other "

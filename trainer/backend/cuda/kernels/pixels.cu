@@ -3,7 +3,7 @@
 #include "trainer/backend/cuda/kernels/kernels_pixels.h"
 
 #include "trainer/backend/cuda/kernels/kernels_common.cuh"
-#include "trainer/backend/pixel_math.h"
+#include "trainer/backend/pixel_tiles.h"
 
 namespace fshard
 {
@@ -24,8 +24,8 @@ __global__ void fill_axes(PixelJob job)
     const uint32_t i = blockIdx.y * blockDim.x + threadIdx.x;
     if (recipe.offset_bytes[job.side] == PIXELS_NONE || !pixel_is_resampled(&recipe))
         return;
-    const uint32_t columns = recipe.transpose ? job.height : job.width,
-                   rows = recipe.transpose ? job.width : job.height;
+    const uint32_t columns = pixel_columns(&recipe, job.width, job.height),
+                   rows = pixel_rows(&recipe, job.width, job.height);
     if (i < columns) {
         const PixelAxis axis = axis_of(job, blockIdx.x, 0);
         pixel_axis_fill(&axis, recipe.part_width, recipe.resized_width, recipe.window_left, i);
@@ -35,23 +35,92 @@ __global__ void fill_axes(PixelJob job)
     }
 }
 
-/* Renders the pixels of image blockIdx.x. A thread takes one of them, and further ones if there are fewer
- * threads than pixels (grid_of). */
-__global__ void render(PixelJob job)
+/* Returns by how many tiles size is covered. */
+__host__ __device__ static uint32_t tiles_of(uint32_t size, uint32_t edge)
 {
-    const uint32_t pixel_count = job.width * job.height, threads = gridDim.y * blockDim.x;
+    return (size + edge - 1) / edge;
+}
+
+/* A part of an image of the batch: pixel_columns and pixel_rows. */
+struct Region {
+    uint32_t column, columns, row, rows;
+};
+
+__device__ Region region_of(uint32_t tile, uint32_t across, uint32_t columns, uint32_t rows)
+{
+    const uint32_t column = tile % across * PIXEL_TILE_WIDTH, row = tile / across * PIXEL_TILE_HEIGHT;
+    return {column, min((uint32_t)PIXEL_TILE_WIDTH, columns - column), row,
+            min((uint32_t)PIXEL_TILE_HEIGHT, rows - row)};
+}
+
+/* Renders each pixel for itself, or gives it the fill where there is no image. */
+__device__ void render_each(const PixelJob &job, const PixelImage &image, bool there, const Region &region,
+                            uint8_t *target)
+{
+    for (uint32_t i = threadIdx.x; i < region.columns * region.rows; i += blockDim.x) {
+        const uint32_t column = region.column + i % region.columns, row = region.row + i / region.columns;
+        uint8_t pixel[PIXEL_CHANNELS_MAX] = {job.fill[0], job.fill[1], job.fill[2]};
+        if (there)
+            pixel_render(&image, column, row, pixel);
+        uint8_t *to = target + (uint64_t)pixel_index(&image, column, row) * job.channels;
+        for (uint32_t c = 0; c < job.channels; c++)
+            to[c] = pixel[c];
+    }
+}
+
+/* Renders a region by strips (pixel_tiles.h). */
+__device__ void render_tile(const PixelImage &image, const Region &region, uint32_t strip, uint8_t *target)
+{
+    __shared__ uint32_t staged[PIXEL_TILE_STAGED_WORDS], across[PIXEL_TILE_ACROSS_WORDS];
+    __shared__ __align__(16) PixelTaps rows[PIXEL_TILE_HEIGHT];
+    for (uint32_t done = 0; done < region.rows; done += strip) {
+        PixelTile tile;
+        pixel_tile_place(&image, region.column, region.columns, region.row + done,
+                         min(strip, region.rows - done), &tile);
+        __syncthreads(); /* what lies there has been read */
+        pixel_tile_find_rows(&image, &tile, rows, threadIdx.x, blockDim.x);
+        for (uint32_t first = 0; first < tile.height; first += tile.band) {
+            const uint32_t count = min(tile.band, tile.height - first);
+            __syncthreads();
+            pixel_tile_stage(&image, &tile, first, count, staged, threadIdx.x, blockDim.x);
+            __syncthreads();
+            pixel_tile_across(&image, &tile, first, count, staged, across, threadIdx.x, blockDim.x);
+        }
+        __syncthreads();
+        pixel_tile_down(&image, &tile, rows, across, target, threadIdx.x, blockDim.x);
+    }
+}
+
+/* Renders the pixels of image blockIdx.x. A block takes a tile of them, and further ones if there are fewer
+ * blocks than tiles. */
+__global__ void __launch_bounds__(block_threads, 4) render(PixelJob job)
+{
     const PixelRecipe &recipe = job.recipes[blockIdx.x];
     const uint64_t offset = recipe.offset_bytes[job.side];
-    for (uint32_t i = blockIdx.y * blockDim.x + threadIdx.x; i < pixel_count; i += threads) {
-        uint8_t *target = job.target + ((uint64_t)blockIdx.x * pixel_count + i) * job.channels;
-        uint8_t pixel[PIXEL_CHANNELS_MAX] = {job.fill[0], job.fill[1], job.fill[2]};
-        if (offset != PIXELS_NONE) {
-            const PixelAxis columns = axis_of(job, blockIdx.x, 0), rows = axis_of(job, blockIdx.x, 1);
-            pixel_render(&recipe, job.store + offset, recipe.channels[job.side], job.width, job.height,
-                         job.channels, &columns, &rows, i % job.width, i / job.width, pixel);
-        }
-        for (uint32_t c = 0; c < job.channels; c++)
-            target[c] = pixel[c];
+    PixelImage image;
+    image.recipe = &recipe;
+    image.stored = job.store + offset;
+    asm("" : "+l"(image.stored)); /* one address: else its sum is added up for each load */
+    __builtin_assume(__isGlobal(image.stored));
+    image.stored_channels = recipe.channels[job.side];
+    image.planes = recipe.planes[job.side];
+    image.width = job.width;
+    image.height = job.height;
+    image.channels = job.channels;
+    image.columns = axis_of(job, blockIdx.x, 0);
+    image.rows = axis_of(job, blockIdx.x, 1);
+    uint8_t *target = job.target + (uint64_t)blockIdx.x * job.width * job.height * job.channels;
+    const uint32_t columns = pixel_columns(&recipe, job.width, job.height),
+                   rows = pixel_rows(&recipe, job.width, job.height),
+                   across = tiles_of(columns, PIXEL_TILE_WIDTH),
+                   tiles = across * tiles_of(rows, PIXEL_TILE_HEIGHT),
+                   strip = offset == PIXELS_NONE ? 0 : pixel_tile_rows(&image);
+    for (uint32_t tile = blockIdx.y; tile < tiles; tile += gridDim.y) {
+        const Region region = region_of(tile, across, columns, rows);
+        if (strip)
+            render_tile(image, region, strip, target);
+        else
+            render_each(job, image, offset != PIXELS_NONE, region, target);
     }
 }
 
@@ -139,7 +208,13 @@ cudaError_t pixels_fill_axes(const PixelJob *job, cudaStream_t stream)
 
 cudaError_t pixels_render(const PixelJob *job, cudaStream_t stream)
 {
-    render<<<grid_of(job->count, (uint64_t)job->width * job->height), block_threads, 0, stream>>>(*job);
+    /* of images that are turned, too: a tile is wider than high */
+    const uint64_t upright = (uint64_t)tiles_of(job->width, PIXEL_TILE_WIDTH) *
+                             tiles_of(job->height, PIXEL_TILE_HEIGHT),
+                   turned = (uint64_t)tiles_of(job->height, PIXEL_TILE_WIDTH) *
+                            tiles_of(job->width, PIXEL_TILE_HEIGHT);
+    render<<<grid_of(job->count, (upright > turned ? upright : turned) * block_threads), block_threads, 0,
+             stream>>>(*job);
     return cudaGetLastError();
 }
 
