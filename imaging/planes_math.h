@@ -45,8 +45,8 @@ FSH_HOST_DEVICE static inline uint32_t planes_cut_off(int32_t value)
 #endif
 }
 
-/* Return a pixel's colours, with 16 bits below the point that libjpeg drops. Its sums, y + (factor * (cb - 128)
- * + 32768 >> 16), have the same bits above it. */
+/* Return a pixel's colours, with 16 bits below the point. libjpeg drops them before it adds y, which changes
+ * nothing above it. */
 FSH_HOST_DEVICE static inline uint32_t planes_red(int32_t y, int32_t cr)
 {
     return planes_cut_off(y * 65536 + (32768 - 128 * 91881) + 91881 * cr);

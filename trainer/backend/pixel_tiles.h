@@ -166,8 +166,8 @@ FSH_HOST_DEVICE static inline PixelFour pixel_four(const uint8_t *const rows[3],
     return four;
 }
 
-/* Brings rows of planes, four pixels at a time. What is staged beyond an odd edge, which is read from whatever
- * follows there in the image, nobody takes. */
+/* Brings rows of planes, four pixels at a time. What is staged beyond an odd edge is read from whatever
+ * follows there in the image, and nobody takes it. */
 FSH_HOST_DEVICE static inline void pixel_tile_stage_planes(const PixelImage *image, const PixelTile *tile,
                                                            uint32_t first, uint32_t count, uint32_t *staged,
                                                            uint32_t thread, uint32_t threads)

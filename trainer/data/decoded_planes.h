@@ -1,6 +1,6 @@
-/* decoded_planes.h - the form of images that are kept as a JPEG holds them: 4:2:0 as planes, Y, then Cb and Cr
- * halved both ways, in half the memory of RGB; gray as gray, in a third. Each crop becomes RGB at its use, by
- * libjpeg's own arithmetic (imaging/planes.h): pixels are those of decoded_rows, bit for bit.
+/* decoded_planes.h - the form of images that are kept as a JPEG holds them: 4:2:0 as planes, Y, then Cb and
+ * Cr halved both ways, in half the memory of RGB; gray as gray, in a third. Each crop becomes RGB at its use,
+ * by libjpeg's own arithmetic (imaging/planes.h): pixels are those of decoded_rows, bit for bit.
  *
  * From JPEG files, and from Y4M (fpack --store yuv420). What is no such image (4:4:4, turned by EXIF, PNG,
  * …), and all of a network that takes gray, is kept as rows of pixels. */
