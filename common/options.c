@@ -287,6 +287,8 @@ static FshStatus store_option(const Token *token, bool *seen, FshError *error)
     const Option *option = token->option;
     if (*seen && option->kind != OPTION_LIST)
         return fsh_error_set(error, FSH_ERR_USAGE, "--%s: given twice", option->name);
+    if (!*seen && option->kind == OPTION_LIST) /* what a file has is replaced */
+        ((OptionList *)option->value)->count = 0;
     *seen = true;
     if (option->given)
         *option->given = true;

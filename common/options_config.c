@@ -9,203 +9,12 @@
 #include "common/file.h"
 #include "common/json_text.h"
 #include "common/text.h"
+#include "common/toml.h"
 
 enum { CONFIG_MAX_BYTES = 1 << 20 };
 
 /* The one table of a file, and the array in it of the options that came from a set of values. */
 static const char facts_name[] = "recipe", gives_name[] = "gives";
-
-/* ---- TOML ---- */
-
-typedef struct TomlLine {
-    const char *path;
-    size_t number; /* from 1 */
-    const char *at, *end;
-} TomlLine;
-
-static FshStatus refuse(const TomlLine *line, FshError *error, const char *reason)
-{
-    return fsh_error_set(error, FSH_ERR_USAGE, "%s:%zu: %s", line->path, line->number, reason);
-}
-
-static void skip_blanks(TomlLine *line)
-{
-    while (line->at < line->end && (*line->at == ' ' || *line->at == '\t' || *line->at == '\r'))
-        line->at++;
-}
-
-static bool at_line_end(TomlLine *line)
-{
-    skip_blanks(line);
-    return line->at == line->end || *line->at == '#';
-}
-
-/* Reads a basic ("…", with escapes) or literal ('…') string into a new text; the quote is at line->at. */
-static FshStatus read_string(TomlLine *line, char **text_ret, FshError *error)
-{
-    static const char escapes[] = "\"\\bfnrt/", meanings[] = "\"\\\b\f\n\r\t/";
-    const char quote = *line->at++;
-    size_t length = 0;
-    char *text = malloc((size_t)(line->end - line->at) + 1);
-    if (!text)
-        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", line->path);
-    while (line->at < line->end && *line->at != quote) {
-        char letter = *line->at++;
-        if (letter == '\\' && quote == '"') {
-            const char *escape = line->at < line->end ? strchr(escapes, *line->at) : NULL;
-            if (!escape || !*escape) {
-                free(text);
-                return refuse(line, error,
-                              "after a backslash only one of \" \\ b f n r t is understood; 'single quotes' "
-                              "take a text as it is");
-            }
-            letter = meanings[escape - escapes];
-            line->at++;
-        }
-        text[length++] = letter;
-    }
-    text[length] = '\0';
-    if (line->at == line->end) {
-        free(text);
-        return refuse(line, error, "a text has no closing quote");
-    }
-    line->at++;
-    *text_ret = text;
-    return FSH_OK;
-}
-
-static bool is_bare(char letter)
-{
-    return isalnum((unsigned char)letter) || letter == '_' || letter == '-';
-}
-
-static FshStatus read_key(TomlLine *line, char **key_ret, FshError *error)
-{
-    if (*line->at == '"' || *line->at == '\'')
-        return read_string(line, key_ret, error);
-    if (*line->at == '[')
-        return refuse(
-            line, error,
-            "tables ([name]) are not understood here, but for one [recipe] after the options, which "
-            "stand at the top, one a line");
-    const char *begin = line->at;
-    while (line->at < line->end && is_bare(*line->at))
-        line->at++;
-    if (line->at == begin)
-        return refuse(line, error, "expected: name = value");
-    *key_ret = text_copy(begin, (size_t)(line->at - begin));
-    return *key_ret ? FSH_OK : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", line->path);
-}
-
-/* Reads a number or boolean: a word without blanks. */
-static FshStatus read_word(TomlLine *line, json_t **value_ret, FshError *error)
-{
-    char word[64];
-    size_t length = 0;
-    while (line->at < line->end && *line->at != '#' && !isspace((unsigned char)*line->at)) {
-        if (length + 1 == sizeof word)
-            return refuse(line, error, "the value is neither \"text\" nor a number, true or false");
-        /* TOML: an underscore only between digits. */
-        const bool joint = *line->at == '_' && length && isdigit((unsigned char)word[length - 1]) &&
-                           line->at + 1 < line->end && isdigit((unsigned char)line->at[1]);
-        if (!joint)
-            word[length++] = *line->at;
-        line->at++;
-    }
-    word[length] = '\0';
-    char *end = NULL;
-    *value_ret = NULL;
-    if (strcmp(word, "true") == 0 || strcmp(word, "false") == 0)
-        *value_ret = json_boolean(word[0] == 't');
-    else if (length && word[strspn(word, "+-0123456789")] == '\0') {
-        errno = 0;
-        const long long number = strtoll(word, &end, 10);
-        if (*end == '\0' && errno == 0)
-            *value_ret = json_integer(number);
-    } else if (length && word[strspn(word, "+-.eE0123456789")] == '\0') {
-        const double number = strtod(word, &end);
-        if (*end == '\0' && isfinite(number))
-            *value_ret = json_real(number);
-    }
-    return *value_ret ? FSH_OK
-                      : refuse(line, error, "the value is neither \"text\" nor a number, true or false");
-}
-
-static FshStatus read_value(TomlLine *line, json_t **value_ret, FshError *error)
-{
-    if (at_line_end(line))
-        return refuse(line, error, "the value is missing: name = value");
-    if (*line->at != '"' && *line->at != '\'')
-        return read_word(line, value_ret, error);
-    char *text = NULL;
-    FshStatus status = read_string(line, &text, error);
-    if (status)
-        return status;
-    *value_ret = json_string(text);
-    free(text);
-    return *value_ret ? FSH_OK : refuse(line, error, "the text is not UTF-8");
-}
-
-static FshStatus read_line(TomlLine *line, json_t *object, FshError *error)
-{
-    char *key = NULL;
-    json_t *value = NULL;
-    if (at_line_end(line))
-        return FSH_OK;
-    FshStatus status = read_key(line, &key, error);
-    if (status)
-        return status;
-    skip_blanks(line);
-    if (line->at == line->end || *line->at != '=') {
-        status = refuse(line, error, "expected \"=\" after the name: name = value");
-        goto done;
-    }
-    line->at++;
-    status = read_value(line, &value, error);
-    if (!status && !at_line_end(line))
-        status = refuse(line, error, "there is something behind the value");
-    if (!status && json_object_get(object, key))
-        status = refuse(line, error, "this name stands above already");
-    if (!status && json_object_set(object, key, value))
-        status = refuse(line, error, "the name is not UTF-8");
-done:
-    json_decref(value);
-    free(key);
-    return status;
-}
-
-/* Returns whether the line is the head of the table of facts, and nothing else. */
-static bool is_facts_head(const TomlLine *line)
-{
-    TomlLine rest = *line;
-    const size_t length = sizeof facts_name - 1;
-    skip_blanks(&rest);
-    if ((size_t)(rest.end - rest.at) < length + 2 || rest.at[0] != '[' || rest.at[length + 1] != ']' ||
-        memcmp(rest.at + 1, facts_name, length) != 0)
-        return false;
-    rest.at += length + 2;
-    return at_line_end(&rest);
-}
-
-static FshStatus read_toml(const char *path, const char *text, size_t length, json_t *object, FshError *error)
-{
-    const char *const end = text + length;
-    json_t *facts = NULL; /* borrowed from the object */
-    FshStatus status = FSH_OK;
-    for (size_t number = 1; !status && text < end; number++) {
-        const char *newline = memchr(text, '\n', (size_t)(end - text));
-        TomlLine line = {.path = path, .number = number, .at = text, .end = newline ? newline : end};
-        if (!facts && is_facts_head(&line)) {
-            facts = json_object();
-            if (json_object_set_new(object, facts_name, facts))
-                status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
-        } else {
-            status = read_line(&line, facts ? facts : object, error);
-        }
-        text = newline ? newline + 1 : end;
-    }
-    return status;
-}
 
 /* ---- reading ---- */
 
@@ -264,7 +73,7 @@ FshStatus options_config_parse(const char *path, const char *text, size_t length
     if (blanks < length && text[blanks] == '{')
         return read_json(path, text, length, object_ret, error);
     *object_ret = json_object();
-    FshStatus status = *object_ret ? read_toml(path, text, length, *object_ret, error)
+    FshStatus status = *object_ret ? toml_read(path, text, length, facts_name, *object_ret, error)
                                    : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
     if (status) {
         json_decref(*object_ret);
@@ -327,12 +136,25 @@ static bool is_facts(const char *key, const json_t *value)
 static FshStatus store(const OptionTable *table, const char *key, const json_t *value, FshError *error)
 {
     char number[40];
+    const Option *option = option_of(table, key);
+    const json_t *item;
+    size_t at;
+    FshStatus status = FSH_OK;
+    if (option && option->kind == OPTION_LIST && json_is_array(value)) {
+        json_array_foreach((json_t *)value, at, item)
+        {
+            if (!status)
+                status = json_is_array(item)
+                             ? fsh_error_set(error, FSH_ERR_USAGE, "%s: a list in a list", key)
+                             : store(table, key, item, error);
+        }
+        return status;
+    }
     if (json_is_string(value))
         return options_store(table, key, json_string_value(value), error);
     if (json_is_boolean(value))
         return options_store(table, key, json_is_true(value) ? "true" : "false", error);
     /* a text would point to the digits, which are gone then */
-    const Option *option = option_of(table, key);
     if (option && (option->kind == OPTION_TEXT || option->kind == OPTION_LIST))
         return fsh_error_set(error, FSH_ERR_USAGE, "--%s: is a text; write it in quotes: %s = \"%s\"",
                              option->name, key, option->argument);
@@ -441,6 +263,18 @@ void options_config_replace(const OptionTable *table, const json_t *object, json
 
 /* ---- writing ---- */
 
+/* Returns the texts of a list as an array; null: it is empty. */
+static json_t *list_of(const OptionList *list)
+{
+    json_t *array = list->count ? json_array() : json_null();
+    for (size_t i = 0; i < list->count && array; i++)
+        if (json_array_append_new(array, json_text(list->items[i]))) {
+            json_decref(array);
+            array = NULL;
+        }
+    return array;
+}
+
 static json_t *value_of(const Option *option)
 {
     switch (option->kind) {
@@ -457,9 +291,9 @@ static json_t *value_of(const Option *option)
     case OPTION_TEXT:
         return json_text(*(const char *const *)option->value);
     case OPTION_LIST:
-        break;
+        return list_of(option->value);
     }
-    return json_null(); /* a list has no single value */
+    return json_null();
 }
 
 /* Writes the option's name as Python spells it: train_crop_size. Returns name. */
@@ -529,7 +363,7 @@ void options_config_print(const OptionTable *table, unsigned without, const json
         const char *heading =
             option->group && (!group || strcmp(group, option->group) != 0) ? option->group : NULL;
         group = option->group ? option->group : group;
-        if ((option->marks & without) || option->kind == OPTION_LIST)
+        if (option->marks & without)
             continue;
         json_t *value = value_of(option);
         if (heading)

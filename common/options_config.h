@@ -7,10 +7,10 @@
  *
  * Two languages, told apart by the first character that is no blank: a JSON object (RFC 8259), which begins
  * with "{", and otherwise TOML 1.0 as far as options need it: one "key = value" a line, keys bare or quoted,
- * basic and literal strings of one line, integers (with "_" between digits), floats, booleans, comments. A
- * table, an array or a date is refused by line. A JSON object with a member "options" that is an object gives
- * that: so the args.json of a run is such a file. Where it has an array "given" beside it, only the options
- * of those names are taken: the others were left open.
+ * basic and literal strings of one line, lists of them for options that may be given several times, integers
+ * (with "_" between digits), floats, booleans, comments. A table or a date is refused by line. A JSON object
+ * with a member "options" that is an object gives that: so the args.json of a run is such a file. Where it
+ * has an array "given" beside it, only the options of those names are taken: the others were left open.
  *
  * One table is understood, the last part of a file: [recipe], facts about a set of values
  * (OptionTable.preset), in JSON a member "recipe" that is an object. It names no options, and whoever asks

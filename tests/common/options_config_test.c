@@ -12,6 +12,7 @@ typedef struct Settings {
     const char *model, *config, *preset;
     int mode;
     uint64_t bytes;
+    OptionList list;
 } Settings;
 
 enum { MODE_FAST, MODE_SLOW };
@@ -75,6 +76,7 @@ static void begin(Fixture *f)
          .help = "speed",
          .choices = modes},
         {.name = "bytes", .kind = OPTION_SIZE, .value = &s->bytes, .argument = "SIZE", .help = "bytes"},
+        {.name = "list", .kind = OPTION_LIST, .value = &s->list, .argument = "DIR", .help = "folders"},
         {.name = "config",
          .kind = OPTION_TEXT,
          .value = &s->config,
@@ -147,6 +149,32 @@ TEST_IN_FOLDER(test_the_command_line_wins, folder)
     options_arguments_free(&f.arguments);
 }
 
+TEST_IN_FOLDER(test_lists_are_read_and_printed, folder)
+{
+    static const char *const texts[] = {"list = [ \"a/\", 'b c' ] # two\n", "{\"list\": [\"a/\", \"b c\"]}"};
+    char printed[4096] = "";
+    for (size_t i = 0; i < 3; i++) {
+        Fixture f;
+        assert_int_equal(parse(&f, folder, i < 2 ? texts[i] : printed, NULL, NULL), FSH_OK);
+        assert_int_equal(f.settings.list.count, 2);
+        assert_string_equal(f.settings.list.items[0], "a/");
+        assert_string_equal(f.settings.list.items[1], "b c");
+        FILE *file = fmemopen(printed, sizeof printed, "w");
+        assert_non_null(file);
+        options_config_print(&f.table, OPTION_NOT_IN_FILE, NULL, file);
+        assert_int_equal(fclose(file), 0);
+        option_list_free(&f.settings.list);
+        options_arguments_free(&f.arguments);
+    }
+    /* What the command line has replaces it. */
+    Fixture f;
+    assert_int_equal(parse(&f, folder, texts[0], "--list=c", "--list=d"), FSH_OK);
+    assert_int_equal(f.settings.list.count, 2);
+    assert_string_equal(f.settings.list.items[0], "c");
+    option_list_free(&f.settings.list);
+    options_arguments_free(&f.arguments);
+}
+
 TEST_IN_FOLDER(test_null_leaves_an_option, folder)
 {
     Fixture f;
@@ -187,6 +215,14 @@ TEST_IN_FOLDER(test_what_is_wrong_is_told_by_line, folder)
         {"{\"learning-rate\": 1, \"learning_rate\": 2}", "are the same option"},
         {"config = \"x\"\n", "--config is for the command line alone"},
         {"model = \"\"\n", "--model: the value is empty"},
+        {"list = [\"a\", 5]\n", "values:1: a list is of texts"},
+        {"list = []\n", "values:1: a list is of texts"},
+        {"list = [\"a\"\n", "values:1: a list has no closing bracket"},
+        {"list = [\"a\"] 5\n", "values:1: there is something behind"},
+        {"list = [\"\"]\n", "--list: the value is empty"},
+        {"list = 5\n", "--list: is a text; write it in quotes"},
+        {"{\"list\": [[\"a\"]]}", "list: a list in a list"},
+        {"model = [\"a\"]\n", "--model: is a text; write it in quotes"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Fixture f;
