@@ -543,6 +543,7 @@ void fsh_close(FshDataset **dataset_ret)
         fsh_metadata_free(&files->metadata);
     }
     fsh_chosen_free(dataset);
+    fsh_joined_free(dataset);
     free(dataset->split_files);
     free(dataset->splits);
     fsh_dictionary_release(dataset->dictionary);

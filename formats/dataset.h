@@ -22,6 +22,10 @@ struct FshSplitFiles {
      * now, or FSH_NO_LABEL; NULL: the same. */
     const int32_t *label_places;
     size_t label_count;
+    /* Of a joined dataset (join.c): its members, and where the samples of each end among the stored ones;
+     * else NULL. */
+    const struct Joined *joined;
+    const uint64_t *member_ends;
 };
 
 /* A split that was chosen from another. */
@@ -43,10 +47,17 @@ struct FshDataset {
     int lock;                          /* on the manifest, see manifest_lock.h; -1: none */
     ChosenSplit *chosen;               /* owned */
     int32_t *label_places;             /* of FshSplitFiles; owned */
+    struct Joined *joined;             /* owned; NULL: it is one dataset */
 };
 
 /* Frees what choosing has made. (choose.c) */
 void fsh_chosen_free(FshDataset *dataset);
+
+/* Frees what joining has made, and closes the members. (join.c) */
+void fsh_joined_free(FshDataset *dataset);
+/* Returns the dictionary that a field of the split was packed with, by where its data lies; NULL: none.
+ * (join.c) */
+const struct ZSTD_DDict_s *fsh_field_dictionary(const FshSplit *split, const FshField *field);
 
 /* Returns the place in the files of a split's sample. */
 static inline uint64_t fsh_stored_place(const FshSplit *split, uint64_t index)
@@ -54,16 +65,19 @@ static inline uint64_t fsh_stored_place(const FshSplit *split, uint64_t index)
     return split->files->chosen ? split->files->chosen[index] : index;
 }
 
-/* Returns how many classes the files have. */
-static inline size_t fsh_stored_class_count(const struct FshSplitFiles *files)
+/* Returns how many classes a file of the split has. */
+static inline size_t fsh_stored_class_count(const struct FshSplitFiles *files, const SplitFile *file)
 {
-    return files->label_places ? files->label_count : files->manifest->class_count;
+    return file->joined_labels   ? file->joined_label_count
+           : files->label_places ? files->label_count
+                                 : files->manifest->class_count;
 }
 
-/* Returns what a label in the files is now; stored: FSH_NO_LABEL, or below fsh_stored_class_count. */
-static inline int64_t fsh_label_now(const struct FshSplitFiles *files, int64_t stored)
+/* Returns what a label in a file is now; stored: FSH_NO_LABEL, or below fsh_stored_class_count. */
+static inline int64_t fsh_label_now(const struct FshSplitFiles *files, const SplitFile *file, int64_t stored)
 {
-    return files->label_places && stored >= 0 ? files->label_places[stored] : stored;
+    const int64_t joined = file->joined_labels && stored >= 0 ? file->joined_labels[stored] : stored;
+    return files->label_places && joined >= 0 ? files->label_places[joined] : joined;
 }
 
 /* Returns the file that holds a sample of the split, and sets *record_ret to its record there. index <

@@ -377,6 +377,30 @@ FSH_API uint64_t fsh_split_bytes(const FshSplit *split);
  * 0 where the dataset has none. */
 FSH_API const void *fsh_dictionary(const FshDataset *dataset, size_t *bytes_ret);
 
+/* ---- several datasets as one ---- */
+
+/* Makes one dataset of several that are open, and takes them over: they are closed with it, or at a failure,
+ * and their pointers in `members` become NULL. Their splits must not have been chosen from, and are not to be
+ * used any more.
+ *
+ * Each of its splits has the samples of the members' splits of that name, member after member. Its classes
+ * are those of all by name: in the members' order where all have the same, else in byte order. Labels, counts
+ * of classes and the manifest follow. Its id is of the members' ids in their order. Mean and deviation are
+ * those of all images where each image counts the same; zero if a member has none. Messages name a file with
+ * its member's folder.
+ *
+ * FSH_ERR_MISMATCH: a member that comes twice (by its id), or of another kind, other fields or another
+ * pair_scale than the first; the message says which. FSH_ERR_UNSUPPORTED: class folders that nobody has
+ * packed. FSH_ERR_MEMORY. On failure *joined is NULL. */
+FSH_API FshStatus fsh_join(FshDataset **joined, FshDataset **members, size_t count, FshError *error);
+/* Returns of how many datasets this one was joined; 1: it was not, or is NULL. */
+FSH_API size_t fsh_member_count(const FshDataset *dataset);
+/* Returns one of them, for its manifest and path; of one that was not joined itself. index in range. */
+FSH_API const FshDataset *fsh_member(const FshDataset *dataset, size_t index);
+/* Returns where the samples of a member end in a split of a joined dataset, also of one that was chosen: they
+ * begin where those of the one before end. Of another dataset: sample_count. index in range. */
+FSH_API uint64_t fsh_split_member_end(const FshSplit *split, size_t index);
+
 /* ---- choosing ---- */
 
 /* Makes a split of the samples chosen[0..count) of another one, ascending. It has that one's name and its own

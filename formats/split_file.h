@@ -44,6 +44,10 @@ typedef struct SplitFile {
     int32_t *labels;
     size_t label_count;
     uint32_t *numbers;
+    /* of a joined dataset (join.c): what each class of the file's own dataset is in it; NULL: the same;
+     * borrowed */
+    const int32_t *joined_labels;
+    size_t joined_label_count;
 } SplitFile;
 
 /* Maps and parses path. Messages begin with the path. On failure *file is closed. (container.h) */

@@ -103,8 +103,8 @@ FshStatus fsh_sample_get(const FshSplit *split, uint64_t index, FshSample *sampl
         return fsh_error_set(error, FSH_ERR_NOT_FOUND, "split %s: sample %" PRIu64 " of %" PRIu64,
                              split->info->name, index, split->sample_count);
     uint64_t record = 0;
-    const size_t classes = fsh_stored_class_count(split->files);
     const SplitFile *file = fsh_split_find(split, index, &record);
+    const size_t classes = fsh_stored_class_count(split->files, file);
     FshStatus status = fsh_split_file_sample(file, record, sample, &head, error);
     if (!status &&
         (sample->field_count != split->files->manifest->field_count || head.label >= (int64_t)classes))
@@ -114,7 +114,7 @@ FshStatus fsh_sample_get(const FshSplit *split, uint64_t index, FshSample *sampl
     if (status)
         return fail_at(split, file, record, status, error);
     sample->index = index;
-    sample->label = fsh_label_now(split->files, sample->label);
+    sample->label = fsh_label_now(split->files, file, sample->label);
     return FSH_OK;
 }
 
@@ -125,9 +125,10 @@ int64_t fsh_sample_label(const FshSplit *split, uint64_t index)
     int64_t label = fsh_split_file_label(file, record);
     /* One of an index row was checked when the file was opened. */
     if (container_has(file->container, CONTAINER_LABELS_IN_RECORDS) &&
-        (label < 0 || label >= (int64_t)fsh_stored_class_count(split->files)))
+        (label < 0 || label >= (int64_t)fsh_stored_class_count(split->files, file)))
         label = FSH_NO_LABEL;
-    return fsh_split_file_check_read(file, record, NULL) ? FSH_NO_LABEL : fsh_label_now(split->files, label);
+    return fsh_split_file_check_read(file, record, NULL) ? FSH_NO_LABEL
+                                                         : fsh_label_now(split->files, file, label);
 }
 
 void fsh_sample_prefetch(const FshSplit *split, uint64_t index, bool from_disk)

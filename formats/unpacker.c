@@ -99,7 +99,7 @@ FshStatus fsh_field_unpack(FshUnpacker *unpacker, const FshSplit *split, const F
         *bytes_ret = unpacker->bytes.length;
         return read;
     }
-    FshStatus status = unpack(unpacker, split->files->dictionary, field, error);
+    FshStatus status = unpack(unpacker, fsh_field_dictionary(split, field), field, error);
     if (fsh_split_check_read_data(split, field->data, field->bytes, error))
         status = FSH_ERR_SYSTEM; /* why the frame was wrong */
     if (status)
