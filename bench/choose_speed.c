@@ -3,6 +3,9 @@
  *   choose_speed make DIR COUNT BYTES       1000 classes, records of BYTES, keys as ImageNet's
  *   choose_speed time DIR [LIMIT [WHERE]]   seconds of the choice, the best of five, and of opening;
  *                                           nanoseconds to find a chosen sample, and one of the whole split
+ *   choose_speed join DIR DIR...            seconds to join the sets; nanoseconds to find a sample of the whole
+ *                                           and one of the sets apart, and for a place of an epoch of training
+ *                                           without weights and with
  *
  * LIMIT and WHERE are values of ftrain's options, "" for none. */
 #include <inttypes.h>
@@ -13,6 +16,7 @@
 
 #include "common/progress.h"
 #include "trainer/data/sample_choice.h"
+#include "trainer/data/sampler.h"
 
 enum { CLASSES = 1000, SHARDS = 16, ROUNDS = 5 };
 
@@ -152,14 +156,75 @@ static void measure(const char *folder, const char *limit, const char *where)
                  limit, where, chosen, all, least, opening, part, whole);
 }
 
+/* Returns the nanoseconds for each place of an epoch. */
+static double nanoseconds_of_order(const Sampler *sampler)
+{
+    const double start = progress_now_seconds();
+    uint64_t sum = 0;
+    for (uint64_t i = 0; i < sampler->sample_count; i++)
+        sum += sampler_at(sampler, 1, i, 0).sample;
+    const double seconds = progress_now_seconds() - start;
+    if (sum == 0)
+        die("order", "no samples");
+    return seconds / (double)sampler->sample_count * 1e9;
+}
+
+static void measure_join(char **folders, size_t count)
+{
+    double joining = 1e9, whole = 1e9, apart = 1e9, plain = 1e9, weighted = 1e9;
+    uint64_t samples = 0;
+    FshDataset **members = calloc(count, sizeof *members);
+    double *weights = calloc(count, sizeof *weights);
+    if (!members || !weights)
+        die("join", "out of memory");
+    for (int round = 0; round < ROUNDS; round++) {
+        FshError error = {0};
+        FshDataset *joined = NULL;
+        SetOrder order;
+        for (size_t i = 0; i < count; i++) {
+            weights[i] = i % 2 ? 0.5 : 1.5;
+            if (fsh_open(&members[i], folders[i], &error))
+                die("open", error.message);
+            (void)nanoseconds_each(fsh_split(members[i], "train")); /* brings the pages in */
+            apart = lesser(nanoseconds_each(fsh_split(members[i], "train")), apart);
+        }
+        const double start = progress_now_seconds();
+        if (fsh_join(&joined, members, count, &error))
+            die("join", error.message);
+        joining = lesser(progress_now_seconds() - start, joining);
+        const FshSplit *train = fsh_split(joined, "train");
+        samples = train->sample_count;
+        whole = lesser(nanoseconds_each(train), whole);
+        if (set_order_weighted(&order, train, weights, &error))
+            die("order", error.message);
+        Sampler sampler = {.sample_count = samples, .batch = 1, .world_size = 1, .training = true};
+        plain = lesser(nanoseconds_of_order(&sampler), plain);
+        sampler.sets = &order;
+        sampler.sample_count = order.places[order.count];
+        weighted = lesser(nanoseconds_of_order(&sampler), weighted);
+        set_order_free(&order);
+        fsh_close(&joined);
+    }
+    (void)printf("%zu sets, %" PRIu64
+                 " samples: joined in %.4f s; a sample %.0f ns, of the sets apart %.0f ns; a "
+                 "place %.0f ns, with weights %.0f ns\n",
+                 count, samples, joining, whole, apart, plain, weighted);
+    free(members);
+    free(weights);
+}
+
 int main(int argc, char **argv)
 {
     if (argc == 5 && strcmp(argv[1], "make") == 0)
         make(argv[2], strtoull(argv[3], NULL, 10), strtoull(argv[4], NULL, 10));
     else if (argc >= 3 && argc <= 5 && strcmp(argv[1], "time") == 0)
         measure(argv[2], argc > 3 ? argv[3] : "", argc > 4 ? argv[4] : "");
+    else if (argc > 3 && strcmp(argv[1], "join") == 0)
+        measure_join(argv + 2, (size_t)argc - 2);
     else {
-        (void)fprintf(stderr, "usage: choose_speed make DIR COUNT BYTES | time DIR [LIMIT [WHERE]]\n");
+        (void)fprintf(
+            stderr,
+            "usage: choose_speed make DIR COUNT BYTES | time DIR [LIMIT [WHERE]] | join DIR DIR...\n");
         return 2;
     }
     return 0;

@@ -150,6 +150,24 @@ static FshStatus check_options(const Loader *loader, FshError *error)
     return FSH_OK;
 }
 
+/* Gives the sampler the order of several sets, where they are drawn by weights, or evaluated apart. */
+static FshStatus order_sets(Loader *made, FshError *error)
+{
+    const LoaderOptions *options = &made->options;
+    const bool several = fsh_member_count(options->split->dataset) > 1;
+    FshStatus status = FSH_OK;
+    if (!several || (options->training && !options->set_weights))
+        return FSH_OK;
+    status = options->training
+                 ? set_order_weighted(&made->sets, options->split, options->set_weights, error)
+                 : set_order_apart(&made->sets, options->split, options->batch * options->world_size, error);
+    if (status)
+        return status;
+    made->sampler.sets = &made->sets;
+    made->sampler.sample_count = made->sets.places[made->sets.count];
+    return FSH_OK;
+}
+
 FshStatus loader_new(Loader **loader, const LoaderOptions *options, FshError *error)
 {
     *loader = calloc(1, sizeof **loader);
@@ -169,13 +187,15 @@ FshStatus loader_new(Loader **loader, const LoaderOptions *options, FshError *er
                               .training = options->training};
     if (options->training && options->sampling.repeats > 1)
         made->sampler.repeats = (uint64_t)options->sampling.repeats;
+    FshStatus status = order_sets(made, error);
     made->step_count = sampler_step_count(&made->sampler);
     made->slot_count = options->batches_ahead + 1;
     made->measures = options->measure;
     made->control = worker_control_start(options->workers, options->workers_most > options->workers
                                                                ? options->workers_most
                                                                : options->workers);
-    FshStatus status = check_options(made, error);
+    if (!status)
+        status = check_options(made, error);
     if (!status)
         status = make_loader(made, error);
     if (status)
@@ -223,6 +243,7 @@ void loader_free(Loader **loader)
     free(freed->bad_seen);
     free(freed->augmentations);
     class_order_free(&freed->classes);
+    set_order_free(&freed->sets);
     sample_checksums_free(&freed->checksums);
     free(freed->slots);
     free(freed->workers);

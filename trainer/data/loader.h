@@ -58,6 +58,8 @@ typedef struct LoaderOptions {
     uint64_t rank, world_size; /* 0 and 1 for one process */
     uint64_t update_steps;     /* of training: as Sampler's */
     Sampling sampling;         /* of training */
+    /* Of training on several sets: how often each is drawn (set_order.h); borrowed; NULL: each sample once */
+    const double *set_weights;
     uint64_t seed;
     bool training; /* shuffled and last incomplete batch dropped, or each sample once and padded */
     int workers;   /* threads that take part, > 0 */

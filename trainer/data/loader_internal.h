@@ -39,6 +39,7 @@ struct Loader {
     const PixelSource *source;   /* options.source, or that of records */
     Augmentation *augmentations; /* of epoch 0, 1, …; the last one serves all later epochs */
     size_t augmentation_count;
+    SetOrder sets; /* of the sampler, where it has some */
     Sampler sampler;
     ClassOrder classes; /* of a balanced sampler, else empty */
     uint64_t step_count;

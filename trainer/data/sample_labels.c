@@ -63,7 +63,8 @@ static FshStatus use_row(const FshSplit *split, const FshSample *sample, const L
         return fsh_error_set(
             error, FSH_ERR_MISMATCH,
             "%s:%llu: its key is that of %s/%.*s and of another record; write whole keys, with the split's "
-            "folder, or give evaluation a file of its own (--val-labels)",
+            "folder, or give evaluation a file of its own (--val-labels); sets that train together need keys "
+            "that differ",
             file->path, (unsigned long long)row->line, split->info->name, (int)sample->key_bytes,
             sample->key);
     *byte |= bit;

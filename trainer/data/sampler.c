@@ -12,6 +12,7 @@
 static const uint64_t order_stream = 0x6f72646572;    /* "order" */
 static const uint64_t class_stream = 0x636c617373;    /* "class" */
 static const uint64_t member_stream = 0x6d656d626572; /* "member" */
+static const uint64_t set_stream = 0x736574;          /* "set" */
 
 /* In the order of SamplerKind. */
 static const char *const sampler_names[] = {"shuffle", "balanced", NULL};
@@ -46,18 +47,49 @@ static SamplerPick pick_balanced(const Sampler *sampler, uint64_t epoch, uint64_
     return (SamplerPick){.sample = classes->samples[begin + member], .turn = cycle};
 }
 
+/* Returns the sample of pick number `number`, below the places of all sets, of an epoch with weights. */
+static SamplerPick pick_of_sets(const Sampler *sampler, uint64_t epoch, uint64_t number)
+{
+    const SetOrder *sets = sampler->sets;
+    const size_t set = set_order_find(sets, number);
+    const uint64_t first = sets->firsts[set], samples = sets->firsts[set + 1] - first,
+                   places = sets->places[set + 1] - sets->places[set];
+    const uint64_t visit = epoch * places + number - sets->places[set], cycle = visit / samples;
+    const uint64_t sample = random_permute(visit % samples, samples, sampler->seed,
+                                           random_stream(random_stream(set_stream, set), cycle));
+    return (SamplerPick){.sample = first + sample, .turn = cycle};
+}
+
+/* Returns pick number `place` of an epoch in which each sample of the split, or each place of the sets, comes
+ * once. */
+static SamplerPick pick_shuffled(const Sampler *sampler, uint64_t epoch, uint64_t place)
+{
+    const uint64_t number =
+        random_permute(place, sampler->sample_count, sampler->seed, random_stream(order_stream, epoch));
+    return sampler->sets ? pick_of_sets(sampler, epoch, number)
+                         : (SamplerPick){.sample = number, .turn = epoch};
+}
+
+/* Returns what stands at a place of evaluation. */
+static SamplerPick pick_stored(const Sampler *sampler, uint64_t epoch, uint64_t place)
+{
+    const SetOrder *sets = sampler->sets;
+    const size_t set = sets ? set_order_find(sets, place) : 0;
+    const uint64_t sample = sets ? sets->firsts[set] + place - sets->places[set] : place;
+    return (SamplerPick){.sample = sets && sample >= sets->firsts[set + 1] ? SAMPLER_PADDING : sample,
+                         .turn = epoch};
+}
+
 static SamplerPick pick_at_place(const Sampler *sampler, uint64_t epoch, uint64_t place)
 {
     const uint64_t repeats = repeats_of(sampler), count = sampler->sample_count;
     if (place >= count)
         return (SamplerPick){.sample = SAMPLER_PADDING, .turn = epoch};
     if (!sampler->training)
-        return (SamplerPick){.sample = place, .turn = epoch};
+        return pick_stored(sampler, epoch, place);
     SamplerPick pick = sampler->classes
                            ? pick_balanced(sampler, epoch, place / repeats, (count + repeats - 1) / repeats)
-                           : (SamplerPick){random_permute(place / repeats, count, sampler->seed,
-                                                          random_stream(order_stream, epoch)),
-                                           epoch};
+                           : pick_shuffled(sampler, epoch, place / repeats);
     pick.turn = pick.turn * repeats + place % repeats;
     return pick;
 }

@@ -18,10 +18,13 @@
  * equally often to within one, and so do the samples of a class. WeightedRandomSampler of PyTorch draws with
  * weights instead, so that both hold in the mean alone.
  *
+ * With sets and weights (set_order.h) an epoch has as many places for a set as its weight says, all in one
+ * permutation; each set goes through a permutation of its samples again and again, over the epochs.
+ *
  * Training drops the samples left over when the split is no multiple of the total batch (others in each
  * epoch), and of the steps of an update: an epoch is a whole number of updates, however ranks and steps
  * share the images of one. Evaluation takes the samples as they are stored, each exactly once; places
- * after the last one are SAMPLER_PADDING.
+ * after the last one are SAMPLER_PADDING; of several sets each begins with a step of its own.
  *
  * Threads: a Sampler is constant; any number of threads may ask. */
 #ifndef FSHARD_TRAINER_DATA_SAMPLER_H
@@ -32,6 +35,7 @@
 
 #include "common/options.h"
 #include "trainer/data/class_order.h"
+#include "trainer/data/set_order.h"
 
 #define SAMPLER_PADDING UINT64_MAX
 
@@ -47,12 +51,14 @@ typedef struct Sampling {
 } Sampling;
 
 typedef struct Sampler {
-    uint64_t sample_count; /* of the split */
+    uint64_t sample_count; /* of the split; with sets their places in an epoch */
     uint64_t batch;        /* per rank, > 0 */
     uint64_t rank, world_size;
     uint64_t update_steps;     /* of training: whose gradients make one update; 0: 1 */
     uint64_t repeats;          /* of training: as Sampling's */
     const ClassOrder *classes; /* of training: balanced; borrowed; NULL: a permutation */
+    /* Training with weights, or evaluation: borrowed; NULL: the split is one set. Not with classes. */
+    const SetOrder *sets;
     uint64_t seed;
     bool training; /* shuffled, last incomplete step dropped; else as stored, padded */
 } Sampler;

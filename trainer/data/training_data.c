@@ -340,11 +340,46 @@ static FshStatus open_splits(TrainingData *data, const TrainingDataSource *sourc
     return status;
 }
 
+/* Opens the datasets of the source as members of one, each checked by itself. */
+static FshStatus open_members(FshDataset **members, const TrainingDataSource *source, bool labelled,
+                              FshError *error)
+{
+    FshStatus status = FSH_OK;
+    for (size_t i = 0; i <= source->more_count && !status; i++) {
+        status = fsh_open(&members[i], i ? source->more_paths[i - 1] : source->path, error);
+        if (!status)
+            status = check_kind(members[i], source->kind, false, labelled, error);
+    }
+    return status ? status
+                  : training_sets_check_splits(members, source->more_count + 1, source->train_split,
+                                               source->evaluation_split, error);
+}
+
+/* Opens the dataset, or several as one. */
+static FshStatus open_dataset(TrainingData *data, const TrainingDataSource *source, bool labelled,
+                              FshError *error)
+{
+    const size_t count = source->more_count + 1;
+    if (count == 1)
+        return fsh_open(&data->dataset, source->path, error);
+    FshDataset **members = calloc(count, sizeof *members);
+    FshStatus status = members ? open_members(members, source, labelled, error)
+                               : fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for %zu sets", count);
+    if (!status)
+        status = fsh_join(&data->dataset, members, count, error);
+    for (size_t i = 0; i < count && members; i++)
+        fsh_close(&members[i]);
+    free(members);
+    return status;
+}
+
 FshStatus training_data_open(TrainingData *data, const TrainingDataSource *source, FshError *error)
 {
     const bool labelled = source->labels && source->labels->path;
     *data = (TrainingData){0};
-    FshStatus status = fsh_open(&data->dataset, source->path, error);
+    FshStatus status = open_dataset(data, source, labelled, error);
+    if (!status)
+        status = training_sets_name(&data->sets, data->dataset, error);
     if (!status)
         status = check_kind(data->dataset, source->kind, source->train_split != NULL, labelled, error);
     if (!status)
@@ -439,6 +474,7 @@ void training_data_close(TrainingData *data)
     free(data->class_weights);
     free(data->positive_weights);
     training_labels_free(&data->labels);
+    training_sets_free(&data->sets);
     fsh_close(&data->dataset);
     *data = (TrainingData){0};
 }

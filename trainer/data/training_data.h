@@ -14,12 +14,15 @@
 #include "formats/fshard.h"
 #include "trainer/data/sample_choice.h"
 #include "trainer/data/training_labels.h"
+#include "trainer/data/training_sets.h"
 
 /* What is opened. */
 typedef struct TrainingDataSource {
     const char *path; /* a dataset folder or its dataset.json; pairs also as others have written them: see
                          fsh_open */
-    FshKind kind;     /* what the network takes; 0: whatever the dataset holds */
+    const char *const *more_paths; /* [more_count]: of others, which are used with it as one; borrowed */
+    size_t more_count;
+    FshKind kind;                 /* what the network takes; 0: whatever the dataset holds */
     const char *train_split;      /* its name; NULL: none is opened */
     const char *evaluation_split; /* its name; NULL: "val", else "test", else none */
     const ChoiceOptions *choice;  /* of samples and classes; NULL: all */
@@ -30,6 +33,7 @@ typedef struct TrainingDataSource {
 
 typedef struct TrainingData {
     FshDataset *dataset; /* owned */
+    TrainingSets sets;   /* of which it was joined; zeroed for images that nobody has packed */
     SampleChoice choice; /* what has been chosen of it: splits and classes are what is left */
     FshKind kind;
     const FshSplit *train;      /* NULL where none was asked for */
@@ -71,7 +75,7 @@ typedef struct TrainingData {
 /* Opens a dataset. FSH_ERR_NOT_FOUND: no such dataset or split. FSH_ERR_MISMATCH: the other kind, fewer than
  * two classes (none at all without train_split), a sample without a label or with one beyond the classes
  * (named by shard, record and key), an evaluation class that training has no sample of, fewer than two fields
- * in pairs, an empty split. And what sample_choice_make and
+ * in pairs, an empty split. And what fsh_join, training_sets_check_splits, sample_choice_make and
  * training_labels_read fail with. On failure nothing is held. */
 FshStatus training_data_open(TrainingData *data, const TrainingDataSource *source, FshError *error);
 /* Takes over images that nobody has packed (image_source.h), their split as the one to evaluate: of
