@@ -1,12 +1,15 @@
 /* ftrain.c - the program ftrain: trains a network on a dataset that fpack made. */
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/file.h"
 #include "common/interrupt.h"
 #include "common/options_config.h"
 #include "common/program.h"
+#include "formats/fshard.h"
 #include "imaging/decode.h"
 #include "trainer/session/describe.h"
 #include "trainer/inference/export_onnx.h"
@@ -40,17 +43,52 @@ static void note_given(const OptionTable *table, const void *value)
             *option->given = *option->typed = true;
 }
 
-/* Takes SHARDS and OUTPUT, which are given as arguments or as options, but not as both. */
+static bool holds_manifest(const char *folder)
+{
+    char path[PATH_MAX];
+    return file_join(path, sizeof path, folder, FSH_MANIFEST_NAME, NULL) == FSH_OK && file_exists(path);
+}
+
+/* Returns how many of the arguments are datasets, where the first is one: all but OUTPUT, which is the last.
+ * A call that writes nothing may leave it out. */
+static size_t count_sets(const TrainOptions *options, const OptionArguments *arguments, bool output_open)
+{
+    const unsigned use = train_use(options);
+    const size_t count = arguments->count;
+    if (!(use & (USE_SAMPLES | USE_EVALUATE)) || count < 2)
+        return 1;
+    const bool has_output =
+        output_open &&
+        (use == USE_TRAIN || (use == USE_DRY_RUN && !holds_manifest(arguments->items[count - 1])));
+    return has_output ? count - 1 : count;
+}
+
+/* Takes SHARDS, the datasets beside it, and OUTPUT, which are given as arguments or as options, but not as
+ * both. */
 static FshStatus take_arguments(TrainOptions *options, const OptionTable *table,
                                 const OptionArguments *arguments, FshError *error)
 {
-    const char **const places[] = {&options->shards, &options->output};
-    size_t next = 0;
-    for (size_t i = 0; i < 2; i++)
-        if (next < arguments->count && (!*places[i] || is_from_file(arguments, *places[i]))) {
-            *places[i] = arguments->items[next++];
-            note_given(table, places[i]);
-        }
+    const bool shards_open = !options->shards || is_from_file(arguments, options->shards),
+               output_open = !options->output || is_from_file(arguments, options->output);
+    size_t next = 0, sets = 0;
+    FshStatus status = FSH_OK;
+    if (shards_open && arguments->count) {
+        sets = count_sets(options, arguments, output_open);
+        options->shards = arguments->items[next++];
+        note_given(table, &options->shards);
+        if (options->sets.more.count && !train_typed(options, &options->sets.more))
+            options->sets.more.count = 0; /* a file's, beside its own SHARDS */
+    }
+    for (; next < sets && !status; next++)
+        status = options_store(table, "more-shards", arguments->items[next], error);
+    if (sets > 1)
+        note_given(table, &options->sets.more);
+    if (status)
+        return status;
+    if (output_open && next < arguments->count) {
+        options->output = arguments->items[next++];
+        note_given(table, &options->output);
+    }
     if (next < arguments->count)
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "'%s': one argument too many: SHARDS and OUTPUT are known already",

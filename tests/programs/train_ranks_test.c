@@ -345,7 +345,7 @@ TEST_IN_FOLDER(test_what_is_wrong_with_a_ranks_options_is_told_by_it, folder)
 {
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
     const char *const uses[] = {"--predict", "x", "--weights", "y", shards, NULL};
-    const char *const third[] = {"--model", "conv8", "--output", out, shards, "third", NULL};
+    const char *const third[] = {"--model", "conv8", "--shards", shards, "--output", out, "third", NULL};
     const char *const unknown[] = {"--model", "conv8", "--no-such-option", shards, out, NULL};
     const char *const *const cases[] = {uses, third, unknown};
     static const char *const says[] = {"ftrain: rank 1: --predict: is for one process",

@@ -9,16 +9,38 @@
 #include "trainer/loop/run_output.h"
 #include "trainer/loop/train.h"
 
+static void set_all_metrics(json_t *object, const Metrics *metrics)
+{
+    for (int i = 0; object && i < METRIC_COUNT; i++)
+        if (metrics_has(metrics, (Metric)i))
+            (void)json_object_set_new(object, metric_names[i],
+                                      json_number(metrics_value(metrics, (Metric)i)));
+}
+
+/* Returns what the evaluation of each set alone has given. */
+static json_t *sets_json(const Session *session)
+{
+    const TrainingSets *sets = &session->data.sets;
+    json_t *array = json_array();
+    for (size_t i = 0; i < sets->count; i++) {
+        const Metrics *metrics = &session->set_metrics[NETWORK_TRAINED][i];
+        json_t *object =
+            json_pack("{s:o, s:I}", "name", json_text(sets->names[i]), "samples", (json_int_t)metrics->count);
+        set_all_metrics(object, metrics);
+        (void)json_array_append_new(array, object);
+    }
+    return array;
+}
+
 static FshStatus print_json(const TrainOptions *options, const Session *session, const Metrics *metrics,
                             uint64_t skipped, double seconds, FshError *error)
 {
     json_t *object =
         json_pack("{s:o, s:I, s:I, s:f}", "weights", json_text(options->weights), "samples",
                   (json_int_t)metrics->count, "skipped_samples", (json_int_t)skipped, "seconds", seconds);
-    for (int i = 0; object && i < METRIC_COUNT; i++)
-        if (metrics_has(metrics, (Metric)i))
-            (void)json_object_set_new(object, metric_names[i],
-                                      json_number(metrics_value(metrics, (Metric)i)));
+    set_all_metrics(object, metrics);
+    if (object && session->data.sets.count > 1)
+        (void)json_object_set_new(object, "sets", sets_json(session));
     if (object && class_counts_any(&session->class_counts))
         (void)json_object_set_new(
             object, "classes",
@@ -28,6 +50,19 @@ static FshStatus print_json(const TrainOptions *options, const Session *session,
             object, "classes",
             label_scores_json(&session->label_scores, (const char *const *)session->data.display_names));
     return describe_print_json(object, error);
+}
+
+/* Prints a line for each set, if there are several. */
+static void print_sets(const Session *session)
+{
+    const TrainingSets *sets = &session->data.sets;
+    char text[240];
+    for (size_t i = 0; i < sets->count && sets->count > 1; i++) {
+        const Metrics *metrics = &session->set_metrics[NETWORK_TRAINED][i];
+        (void)printf("%s: %s, loss %.4f on %" PRIu64 " samples\n", sets->names[i],
+                     metrics_tell(metrics, session->data.class_count, text, sizeof text),
+                     metrics_value(metrics, METRIC_LOSS), metrics->count);
+    }
 }
 
 static void print_text(const Metrics *metrics, int64_t classes, double seconds)
@@ -105,8 +140,10 @@ FshStatus train_evaluate(const TrainOptions *options, bool *partial_ret, FshErro
         goto done; /* rank 0 prints */
     if (options->program.json)
         status = print_json(options, &session, &metrics, skipped, seconds, error);
-    else
+    else {
+        print_sets(&session);
         print_text(&metrics, session.data.class_count, seconds);
+    }
 done:
     if (status)
         status = ranks_explain(session.communicator, status, error);

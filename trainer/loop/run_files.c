@@ -206,6 +206,16 @@ void run_files_save_weights(RunFiles *files, RunFile file, const RunState *state
         save(files, job);
 }
 
+/* Returns the ids of the sets by their names, in their order: what --resume tells where they are others. */
+static json_t *set_ids(const TrainingData *data)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; i < data->sets.count; i++)
+        (void)json_array_append_new(array, json_pack("[o, s]", json_text(data->sets.names[i]),
+                                                     fsh_manifest(fsh_member(data->dataset, i))->id));
+    return array;
+}
+
 static json_t *checkpoint_object(const RunFiles *files, const RunState *state)
 {
     const TrainingData *data = &files->session->data;
@@ -222,6 +232,8 @@ static json_t *checkpoint_object(const RunFiles *files, const RunState *state)
         json_decref(object);
         object = NULL;
     }
+    if (object && data->sets.count > 1)
+        (void)json_object_set_new(object, "sets", set_ids(data));
     free(names);
     return object;
 }

@@ -70,6 +70,20 @@ static void add_fact(FactList *list, const char *name, const char *format, ...)
     list->facts[list->count++] = (ReportFact){name_text, value_text};
 }
 
+/* Lists the sets, where there are several. */
+static void list_sets(FactList *list, const TrainingData *data)
+{
+    const TrainingSets *sets = &data->sets;
+    for (size_t i = 0; i < sets->count && sets->count > 1; i++) {
+        char name[FACT_TEXT];
+        const uint64_t samples = set_samples(data->train, i);
+        (void)snprintf(name, sizeof name, "set %.200s", sets->names[i]);
+        add_fact(list, name, "%" PRIu64 " samples, %" PRIu64 " in an epoch, %" PRIu64 " to evaluate on",
+                 samples, sets->weights ? set_draws(sets->weights[i], samples) : samples,
+                 data->evaluation ? set_samples(data->evaluation, i) : 0);
+    }
+}
+
 static void list_run(RunReport *report)
 {
     const Session *session = report->session;
@@ -80,6 +94,7 @@ static void list_run(RunReport *report)
     if (plan->preset)
         add_fact(list, "recipe", "%s", json_string_value(json_object_get(plan->preset, "name")));
     add_fact(list, "dataset", "%s", fsh_path(session->data.dataset));
+    list_sets(list, &session->data);
     add_fact(list, "training samples", "%" PRIu64, plan->train_count);
     add_fact(list, "evaluation samples", "%" PRIu64, plan->evaluation_count);
     if (!plan_is_pairs(&report->session->plan))
@@ -238,6 +253,18 @@ static void metrics(RunReport *report, const char *group, uint64_t step, const M
     for (int i = 0; i < METRIC_COUNT; i++)
         if (metrics_has(values, (Metric)i))
             scalar(report, group, metric_names[i], step, metrics_value(values, (Metric)i));
+}
+
+/* The same of each of several sets, "val/NAME/top1". */
+static void metrics_of_sets(RunReport *report, const char *group, uint64_t step, const Metrics *values)
+{
+    const TrainingSets *sets = &report->session->data.sets;
+    for (size_t i = 0; i < sets->count && sets->count > 1; i++) {
+        char name[80];
+        (void)snprintf(name, sizeof name, "%s/%.70s", group, sets->names[i]);
+        if (values[i].count)
+            metrics(report, name, step, &values[i]);
+    }
 }
 
 static void write_running(RunReport *report, uint64_t epoch, uint64_t step, double remaining_seconds);
@@ -430,7 +457,9 @@ static FshStatus write_page(RunReport *report, const ReportStatus *status_now, F
                        .fact_tables = 2,
                        .classes = class_counts_any(&session->class_counts) ? &session->class_counts : NULL,
                        .findings = report->findings,
-                       .class_names = (const char *const *)session->data.display_names};
+                       .class_names = (const char *const *)session->data.display_names,
+                       .sets = session->data.sets.count > 1 ? session->data.sets.names : NULL,
+                       .set_count = session->data.sets.count};
     const double begin = progress_now_seconds();
     FshStatus status =
         record_path(report->record, metrics_path, sizeof metrics_path, record_metrics_name, error);
@@ -501,6 +530,10 @@ void run_report_epoch(RunReport *report, const EpochReport *epoch, uint64_t step
         metrics(report, "val", steps_done, &epoch->evaluation);
     if (epoch->averaged)
         metrics(report, "ema", steps_done, &epoch->average);
+    if (epoch->evaluated)
+        metrics_of_sets(report, "val", steps_done, epoch->set_evaluation);
+    if (epoch->averaged)
+        metrics_of_sets(report, "ema", steps_done, epoch->set_average);
     if (epoch->evaluated) /* otherwise they are from an earlier epoch */
         show_examples(report, steps_done);
     if (epoch->evaluated && plan_is_classes(&report->session->plan))

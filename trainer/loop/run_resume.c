@@ -306,6 +306,46 @@ static FshStatus check_labels(const char *path, const Session *session, const js
     return FSH_OK;
 }
 
+/* Returns whether the notes have the set among theirs. */
+static bool has_set(const json_t *sets, const char *id)
+{
+    const json_t *set;
+    size_t i;
+    json_array_foreach((json_t *)sets, i, set)
+    {
+        const char *its = json_string_value(json_array_get(set, 1));
+        if (its && strcmp(its, id) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Fails because the run is on another dataset, and tells which sets are others where there are several. */
+static FshStatus tell_dataset(const char *path, const TrainingData *data, const json_t *notes,
+                              FshError *error)
+{
+    const json_t *sets = json_object_get(notes, "sets"), *set;
+    char had[300] = "", others[300] = "";
+    size_t i;
+    if (!sets && data->sets.count == 1)
+        return fsh_error_set(error, FSH_ERR_MISMATCH, "%s: is of a run on another dataset than %s", path,
+                             fsh_path(data->dataset));
+    json_array_foreach((json_t *)sets, i, set)
+    {
+        const char *name = json_string_value(json_array_get(set, 0));
+        (void)snprintf(had + strlen(had), sizeof had - strlen(had), "%s%s", i ? ", " : "", name ? name : "?");
+    }
+    for (i = 0; i < data->sets.count; i++)
+        if (!has_set(sets, fsh_manifest(fsh_member(data->dataset, i))->id))
+            (void)snprintf(others + strlen(others), sizeof others - strlen(others), "%s%s",
+                           others[0] ? ", " : "", data->sets.names[i]);
+    return fsh_error_set(error, FSH_ERR_MISMATCH,
+                         "%s: is of a run on other sets than %s: it had %s%s%s; give the same in the same "
+                         "order, or begin a new run with --weights",
+                         path, fsh_path(data->dataset), sets ? had : "one dataset",
+                         sets && others[0] ? ", and not " : "", sets ? others : "");
+}
+
 /* Checks that the notes are of this run: its network, classes, dataset and options. */
 static FshStatus check_same_run(const char *path, const Session *session, const TrainOptions *options,
                                 const json_t *notes, FshError *error)
@@ -323,12 +363,14 @@ static FshStatus check_same_run(const char *path, const Session *session, const 
     /* Checkpoints of earlier versions have files_id, which covers no content. */
     const bool same_dataset =
         dataset && (strcmp(dataset, manifest->id) == 0 || strcmp(dataset, manifest->files_id) == 0);
-    FshStatus status = same_dataset ? check_choice(path, session, options, notes, error) : FSH_OK;
+    const bool several = session->data.sets.count > 1 || json_object_get(notes, "sets");
+    FshStatus status = same_dataset ? check_choice(path, session, options, notes, error)
+                       : several    ? tell_dataset(path, &session->data, notes, error)
+                                    : FSH_OK; /* other classes say more */
     if (!status && classes)
         status = session_check_classes(session, path, classes, error);
     if (!status && !same_dataset)
-        status = fsh_error_set(error, FSH_ERR_MISMATCH, "%s: is of a run on another dataset than %s", path,
-                               fsh_path(session->data.dataset));
+        status = tell_dataset(path, &session->data, notes, error);
     if (!status)
         status = check_labels(path, session, notes, error);
     return status ? status : check_options(path, session, options, notes, error);

@@ -88,6 +88,16 @@ static bool save_if_best(Training *training, RunFile file, const Metrics *metric
     return is_best;
 }
 
+/* Prints what the evaluation of a set alone has given. */
+static void tell_set(Session *session, const char *what, size_t set, const Metrics *metrics)
+{
+    char name[120];
+    if (!metrics->count)
+        return;
+    (void)snprintf(name, sizeof name, "%s%.100s", what, session->data.sets.names[set]);
+    console_evaluated(&session->console, name, metrics, "");
+}
+
 static FshStatus evaluate_weights(Training *training, NetworkWeights weights, Metrics *metrics,
                                   FshError *error)
 {
@@ -107,6 +117,8 @@ static FshStatus evaluate_weights(Training *training, NetworkWeights weights, Me
     const bool best =
         averaged ? save_if_best(training, RUN_AVERAGE, metrics, &state->best_average, &state->saved_average)
                  : save_if_best(training, RUN_BEST, metrics, &state->best, &state->saved);
+    for (size_t i = 0; i < session->data.sets.count && session->data.sets.count > 1; i++)
+        tell_set(session, averaged ? "EMA " : "", i, &session->set_metrics[weights][i]);
     console_evaluated(&session->console, averaged ? "EMA" : "", metrics, best ? " (best)" : "");
     return FSH_OK;
 }
@@ -291,6 +303,8 @@ static FshStatus run_epoch(Training *training, FshError *error)
     status = evaluate_epoch(training, &report, error);
     if (status)
         return status;
+    report.set_evaluation = session->set_metrics[NETWORK_TRAINED];
+    report.set_average = session->set_metrics[NETWORK_AVERAGED];
     const Metrics *metrics = report.evaluated ? &report.evaluation : NULL;
     look_at(training, &report);
     run_files_save_weights(&training->files, RUN_LAST, state, metrics);
@@ -344,7 +358,9 @@ static FshStatus open_record(Training *training, const TrainOptions *options, co
     const RunState *state = &training->state;
     const RecordShape shape = {.main_metric = session->plan.main_metric,
                                .averaged = session->network.average != NULL,
-                               .iterations = plan_counts_iterations(&session->plan)};
+                               .iterations = plan_counts_iterations(&session->plan),
+                               .sets = session->data.sets.count > 1 ? session->data.sets.names : NULL,
+                               .set_count = session->data.sets.count};
     const uint64_t steps_now = run_shape(session).accumulation, steps_before = training->before.accumulation;
     /* the tables count the steps of before */
     const uint64_t step = steps_now == steps_before ? state->step : state->step / steps_now * steps_before;

@@ -286,6 +286,16 @@ static bool evaluates(const Facts *f)
     return f->plan->evaluation_count > 0;
 }
 
+static bool has_sets(const Facts *f)
+{
+    return f->options->sets.more.count > 0;
+}
+
+static bool shuffles(const Facts *f)
+{
+    return f->plan->sampling.kind == SAMPLER_SHUFFLE;
+}
+
 static bool progresses(const Facts *f)
 {
     return f->options->image.progressive != NULL;
@@ -401,6 +411,8 @@ static const struct Rule {
     {AT(mixing.cutmix_alpha), is_random_classes, "classes, and not with --no-aug"},
     {AT(mixing.probability), mixes, "--mixup-alpha or --cutmix-alpha"},
     {AT(mixing.switch_probability), mixes_both, "--mixup-alpha and --cutmix-alpha together"},
+    {AT(sets.weights), has_sets, "several datasets: ftrain SHARDS MORE OUTPUT"},
+    {AT(sets.weights), shuffles, "--sampler shuffle; balanced draws by class, whatever the set"},
     {AT(sampling.kind), is_single_label, "classes, where each image has one"},
     {AT(sampling.repeats), is_random, "random views, and not with --no-aug"},
     {AT(training.batch_size), has_batches, "training and classes; pairs are evaluated one by one"},

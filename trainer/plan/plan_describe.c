@@ -66,6 +66,29 @@ static void tell_dataset(const Teller *teller, const TrainPlan *plan, const Trai
     }
 }
 
+/* Tells what each of several sets has, and how often it is drawn. */
+static void tell_sets(const Teller *teller, const TrainingData *data)
+{
+    const TrainingSets *sets = &data->sets;
+    Line line = {0};
+    for (size_t i = 0; i < sets->count && sets->count > 1; i++) {
+        say(&line, "set %s: ", sets->names[i]);
+        if (data->train) {
+            const uint64_t samples = set_samples(data->train, i);
+            say(&line, "%" PRIu64 " samples of %s", samples, data->train->info->name);
+            if (sets->weights)
+                say(&line, ", weight %g: %" PRIu64 " in an epoch", sets->weights[i],
+                    set_draws(sets->weights[i], samples));
+        }
+        if (data->evaluation && set_samples(data->evaluation, i))
+            say(&line, "%s%" PRIu64 " of %s", data->train ? ", " : "", set_samples(data->evaluation, i),
+                data->evaluation->info->name);
+        else if (data->evaluation)
+            say(&line, ", none to evaluate on");
+        tell(teller, &line);
+    }
+}
+
 static void tell_labels(const Teller *teller, const TrainingLabels *labels)
 {
     const LabelFit *fit = &labels->fit;
@@ -94,11 +117,13 @@ static void tell_splits(const Teller *teller, const TrainPlan *plan, const Train
 {
     Line line = {0};
     if (data->train) {
-        say(&line, "split %s: %" PRIu64 " samples, %" PRIu64 " steps of %" PRIu64, data->train->info->name,
-            plan->train_count, plan->steps_per_pass, plan_total_batch(plan));
+        say(&line, "split %s: %" PRIu64 " samples, ", data->train->info->name, plan->train_count);
+        if (plan->pass_count != plan->train_count)
+            say(&line, "%" PRIu64 " drawn in an epoch, ", plan->pass_count);
+        say(&line, "%" PRIu64 " steps of %" PRIu64, plan->steps_per_pass, plan_total_batch(plan));
         if (plan->sampling.kind == SAMPLER_SHUFFLE && plan->sampling.repeats <= 1)
             say(&line, " (%" PRIu64 " samples left out of each epoch)",
-                plan->train_count - plan->steps_per_pass * plan_total_batch(plan));
+                plan->pass_count - plan->steps_per_pass * plan_total_batch(plan));
         if (plan->recipe.optimizer.accumulation_steps > 1)
             say(&line, ", %lld steps for an update: %lld images",
                 (long long)plan->recipe.optimizer.accumulation_steps,
@@ -400,6 +425,7 @@ void plan_describe(const TrainPlan *plan, const TrainingData *data,
     const Teller teller = {print, context};
     recipe_describe(plan, print, context);
     tell_dataset(&teller, plan, data);
+    tell_sets(&teller, data);
     tell_labels(&teller, &data->labels);
     tell_splits(&teller, plan, data);
     tell_choice(&teller, plan, data);

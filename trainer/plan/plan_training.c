@@ -141,10 +141,10 @@ static uint64_t choose_batch(TrainPlan *plan, const TrainOptions *options)
 {
     const uint64_t usual = plan_usual_batch(plan), least = plan_is_pairs(plan) ? 1 : BATCH_LEAST,
                    sharing = plan->divides_batch ? plan->world_size : 1;
-    const uint64_t samples = plan->train_count / (plan->world_size / sharing);
+    const uint64_t samples = plan->pass_count / (plan->world_size / sharing);
     uint64_t batch = options->device_batch > usual ? options->device_batch : usual;
     plan->batch_is_kept = options->run_batch && options->run_ranks == plan->world_size &&
-                          options->run_batch <= plan->train_count / plan->world_size;
+                          options->run_batch <= plan->pass_count / plan->world_size;
     plan->device_batch = options->device_batch;
     plan->device_cost = options->device_cost;
     if (plan->batch_is_kept)
@@ -158,10 +158,10 @@ static uint64_t choose_batch(TrainPlan *plan, const TrainOptions *options)
     return batch < sharing ? 1 : batch / sharing;
 }
 
-FshStatus plan_batch(TrainPlan *plan, const TrainOptions *options, FshError *error)
+FshStatus plan_batch(TrainPlan *plan, const TrainOptions *options, const TrainingData *data, FshError *error)
 {
     const bool pairs = plan_is_pairs(plan);
-    const uint64_t ranks = plan->world_size, share = plan->train_count / ranks; /* of each rank */
+    const uint64_t ranks = plan->world_size, share = plan->pass_count / ranks; /* of each rank */
     uint64_t batch = 0, evaluation_batch = 0;
     FshStatus status = share_batch(options, &options->training.batch_size, options->training.batch_size,
                                    ranks, &batch, error);
@@ -170,22 +170,22 @@ FshStatus plan_batch(TrainPlan *plan, const TrainOptions *options, FshError *err
                              ranks, &evaluation_batch, error);
     if (status)
         return status;
-    if (plan->train_count && !share)
+    if (plan->pass_count && !share)
         return fsh_error_set(error, FSH_ERR_MISMATCH,
                              "%llu ranks and %llu training samples; start fewer ranks",
-                             (unsigned long long)ranks, (unsigned long long)plan->train_count);
-    if (batch > share && plan->train_count && ranks > 1)
+                             (unsigned long long)ranks, (unsigned long long)plan->pass_count);
+    if (batch > share && plan->pass_count && ranks > 1)
         return fsh_error_set(
             error, FSH_ERR_MISMATCH,
             "--batch-size: %llu on each of %llu ranks is more than the %llu training samples; use "
             "%llu or less",
-            (unsigned long long)batch, (unsigned long long)ranks, (unsigned long long)plan->train_count,
+            (unsigned long long)batch, (unsigned long long)ranks, (unsigned long long)plan->pass_count,
             (unsigned long long)share);
-    if (batch > share && plan->train_count)
+    if (batch > share && plan->pass_count)
         return fsh_error_set(error, FSH_ERR_MISMATCH,
                              "--batch-size: %llu is more than the %llu training samples; use %llu or less",
-                             (unsigned long long)batch, (unsigned long long)plan->train_count,
-                             (unsigned long long)plan->train_count);
+                             (unsigned long long)batch, (unsigned long long)plan->pass_count,
+                             (unsigned long long)plan->pass_count);
     plan->batch_is_chosen = !batch;
     if (!batch)
         batch = choose_batch(plan, options);
@@ -194,13 +194,13 @@ FshStatus plan_batch(TrainPlan *plan, const TrainOptions *options, FshError *err
     plan->train_spec.batch = (int64_t)batch;
     plan->evaluation_spec.batch = (int64_t)(evaluation_batch ? evaluation_batch : batch);
     plan->steps_per_pass =
-        sampler_step_count(&(Sampler){.sample_count = plan->train_count,
+        sampler_step_count(&(Sampler){.sample_count = plan->pass_count,
                                       .batch = batch,
                                       .world_size = ranks,
                                       .update_steps = (uint64_t)options->training.grad_accum_steps,
                                       .training = true});
     const uint64_t evaluated = (uint64_t)plan->evaluation_spec.batch * ranks; /* in a step */
-    plan->evaluation_steps = (plan->evaluation_count + evaluated - 1) / evaluated;
+    plan->evaluation_steps = data->evaluation ? set_order_steps(data->evaluation, evaluated) : 0;
     return plan_length(plan, options, error);
 }
 

@@ -13,7 +13,7 @@ static const char summary[] =
     "default is meant "
     "to work: the size of the images, the number of classes and how to normalise them come from the dataset.";
 
-static const char usage[] = "[OPTIONS] SHARDS [OUTPUT]";
+static const char usage[] = "[OPTIONS] SHARDS... [OUTPUT]";
 
 static const char examples[] =
     "  ftrain shards/ out/                                   resnet18, defaults for all else\n"
@@ -21,6 +21,7 @@ static const char examples[] =
     "  ftrain --gpus all --model resnet50 shards/ out/       on every GPU of this machine\n"
     "  ftrain --model unet pairs/ out/                       blurry and sharp: PSNR, SSIM\n"
     "  ftrain --dry-run shards/                              the network, its memory, the steps, the time\n"
+    "  ftrain --set-weights 1,0.5 shards/ more/ out/         two datasets, half of the second in an epoch\n"
     "  ftrain --resume auto shards/ out/                     go on, or begin\n"
     "  ftrain --evaluate --weights out/model_best.safetensors shards/\n"
     "  ftrain --weights out/model_best.safetensors --predict classes/ photos/    any images, unpacked\n"
@@ -157,6 +158,7 @@ void train_options_rows(TrainOptions *o, Option *rows)
 {
     Option *at = rows;
     at = take(at, start_rows(o, at), 0);
+    at = take(at, set_options_rows(&o->sets, at), USE_ANY);
     at = take(at, data_options_rows(&o->data, at), USE_ANY);
     at = take(at, choice_rows(&o->choice, at), USE_ANY);
     at = take(at, network_rows(o, at), USE_ANY);
@@ -208,6 +210,8 @@ const char *train_option_name(const TrainOptions *options, const void *field)
 TrainingDataSource train_options_source(const TrainOptions *options, FshKind kind)
 {
     return (TrainingDataSource){.path = options->shards,
+                                .more_paths = options->sets.more.items,
+                                .more_count = options->sets.more.count,
                                 .kind = kind,
                                 .train_split = options->data.train_split,
                                 .evaluation_split = options->data.val_split,

@@ -21,6 +21,7 @@
 #include "trainer/plan/plan_muon.h"
 #include "trainer/plan/plan_optimizer.h"
 #include "trainer/plan/plan_schedule.h"
+#include "trainer/plan/plan_sets.h"
 #include "trainer/plan/plan_training.h"
 #include "trainer/plan/study_options.h"
 #include "trainer/ranks/rank_options.h"
@@ -53,6 +54,7 @@ typedef struct TrainOptions {
     const char *recipe;          /* recipe.h */
     bool print_config, list_recipes, force, list_models;
     DataOptions data;
+    SetOptions sets; /* beside shards */
     ChoiceOptions choice;
 
     const char *model;   /* NULL: resnet18, or unet for pairs */

@@ -76,6 +76,7 @@ FshStatus plan_make(TrainPlan *plan, const TrainOptions *options, const Model *m
         .divides_batch = options->ranks.parallel == RANK_PARALLEL_DP,
         .device = options->compute.device,
         .train_count = data->train ? data->train->sample_count : 0,
+        .pass_count = data->train ? set_order_places(data->train, data->sets.weights) : 0,
         .label_kind = data->label_kind,
         .class_weights = data->class_weights,
         .positive_weights = data->positive_weights,
@@ -88,7 +89,7 @@ FshStatus plan_make(TrainPlan *plan, const TrainOptions *options, const Model *m
     plan_threads_of(plan, options);
     FshStatus status = plan_source(plan, options, data, error);
     if (!status)
-        status = plan_batch(plan, options, error);
+        status = plan_batch(plan, options, data, error);
     if (!status)
         status = plan_training(plan, options, error);
     if (!status)

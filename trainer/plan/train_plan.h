@@ -66,6 +66,8 @@ typedef struct TrainPlan {
     BatchCost device_cost;                     /* of device_batch */
     bool batch_is_kept;                        /* of the run that goes on, if batch_is_chosen */
     uint64_t train_count, evaluation_count;    /* samples; 0 if there is no such split */
+    uint64_t pass_count;                       /* places of a pass over the training split: train_count, or
+                                                * what the weights of several sets make of it */
     uint64_t steps_per_pass, evaluation_steps; /* over the training split; over the evaluation split */
     /* plan_length: the run goes in `epochs` stretches of steps_per_epoch steps, the last of which ends with
      * total_steps. They are passes over the training split, unless the run is counted in iterations. */
@@ -172,7 +174,7 @@ FshStatus plan_source(TrainPlan *plan, const TrainOptions *options, const Traini
 /* Decides how many batches the loader makes ahead, from their size. */
 void plan_batches_ahead(TrainPlan *plan, const TrainingData *data);
 /* Decides the batch of a rank, and the steps of an epoch. */
-FshStatus plan_batch(TrainPlan *plan, const TrainOptions *options, FshError *error);
+FshStatus plan_batch(TrainPlan *plan, const TrainOptions *options, const TrainingData *data, FshError *error);
 FshStatus plan_images(TrainPlan *plan, const TrainOptions *options, const TrainingData *data,
                       FshError *error);
 void plan_precision(TrainPlan *plan, const TrainOptions *options);

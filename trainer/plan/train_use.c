@@ -46,7 +46,6 @@ static void copy_value(const Option *to, const Option *from)
         [OPTION_FLAG] = sizeof(bool),         [OPTION_INTEGER] = sizeof(int64_t),
         [OPTION_SIZE] = sizeof(uint64_t),     [OPTION_REAL] = sizeof(double),
         [OPTION_TEXT] = sizeof(const char *), [OPTION_CHOICE] = sizeof(int),
-        [OPTION_LIST] = sizeof(OptionList),
     };
     memcpy(to->value, from->value, bytes[to->kind]);
 }
@@ -65,7 +64,10 @@ FshStatus train_use_take(TrainOptions *options, unsigned use, FshError *error)
         if (!row->uses || (row->uses & use))
             continue;
         if (!*row->typed) {
-            copy_value(row, &plain_rows[i]);
+            if (row->kind == OPTION_LIST) /* its memory stays the option's */
+                ((OptionList *)row->value)->count = 0;
+            else
+                copy_value(row, &plain_rows[i]);
             *row->given = false;
             continue;
         }

@@ -1,6 +1,7 @@
 #include "trainer/report/html_report.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -401,6 +402,38 @@ static void add_epochs(HtmlPage *page, const HtmlReport *report)
     html_add(page, "</table></div>%s", folded ? "</details>" : "");
 }
 
+/* Adds a table of the last evaluation of each of several sets, and of all. */
+static void add_sets(HtmlPage *page, const HtmlReport *report)
+{
+    const RunTable *epochs = &report->history->epochs;
+    const double *all = column_of(report, "eval_", "loss");
+    size_t last = epochs->row_count;
+    while (last > 0 && all && !isfinite(all[last - 1]))
+        last--;
+    if (!report->sets || !all || !last)
+        return;
+    html_add(page, "<h2>Evaluation by set</h2><div class=\"wide\"><table><tr><th>set");
+    for (size_t k = 0; k < sizeof metric_rows / sizeof *metric_rows; k++)
+        if (column_of(report, "eval_", metric_rows[k].name) && !is_left_out(report, metric_rows[k].name))
+            html_add(page, "<th class=\"n\">%s", metric_rows[k].title);
+    for (size_t i = 0; i <= report->set_count; i++) {
+        html_add(page, "<tr><td>");
+        html_add_string(page, i < report->set_count ? report->sets[i] : "all");
+        for (size_t k = 0; k < sizeof metric_rows / sizeof *metric_rows; k++) {
+            char name[PATH_MAX + 64], text[64] = "";
+            if (!column_of(report, "eval_", metric_rows[k].name) || is_left_out(report, metric_rows[k].name))
+                continue;
+            (void)snprintf(name, sizeof name, "eval_%s%s%s", metric_rows[k].name,
+                           i < report->set_count ? "/" : "", i < report->set_count ? report->sets[i] : "");
+            const double *values = run_table_column(epochs, name);
+            if (values && isfinite(values[last - 1]))
+                (void)snprintf(text, sizeof text, metric_rows[k].format, values[last - 1]);
+            html_add(page, "<td class=\"n\">%s", text);
+        }
+    }
+    html_add(page, "</table></div>");
+}
+
 static void add_facts(HtmlPage *page, const HtmlReport *report)
 {
     html_add(page, "<div class=\"columns facts\">");
@@ -450,6 +483,8 @@ FshStatus html_report_write(const HtmlReport *report, const char *path, FshError
         add_paragraph(&page, "verdict", report->verdict);
         add_charts(&page, report, &places);
     }
+    if (!page.status)
+        add_sets(&page, report);
     if (report->classes)
         html_add_classes(&page, report->classes, report->class_names);
     if (report->findings)

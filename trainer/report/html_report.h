@@ -68,6 +68,8 @@ typedef struct HtmlReport {
     const ClassCounts *classes;     /* of the last evaluation; NULL: none, or pairs */
     const Findings *findings;       /* of the same evaluation; NULL: none */
     const char *const *class_names; /* [classes]; NULL: numbers */
+    char *const *sets;              /* [set_count]: sets that are evaluated apart; NULL: one */
+    size_t set_count;
 } HtmlReport;
 
 /* Writes the page to path atomically; replaces an existing file. FSH_ERR_MEMORY, FSH_ERR_NO_SPACE,

@@ -128,12 +128,14 @@ static double percent(uint64_t part, uint64_t whole)
     return whole ? 100 * (double)part / (double)whole : NAN;
 }
 
-static void measure_class(LabelScores *scores, uint64_t class, uint64_t *values, uint64_t *other)
+/* Measures a class over the samples first to end - 1. */
+static void measure_class(LabelScores *scores, uint64_t class, uint64_t first, uint64_t end, uint64_t *values,
+                          uint64_t *other)
 {
     LabelScoreRow *row = &scores->rows[class];
     uint64_t count = 0;
     *row = (LabelScoreRow){0};
-    for (uint64_t sample = 0; sample < scores->samples; sample++) {
+    for (uint64_t sample = first; sample < end; sample++) {
         const uint64_t place = sample * scores->classes + class;
         const uint64_t code = code_at(scores, place);
         if (code == CODE_NONE)
@@ -150,7 +152,7 @@ static void measure_class(LabelScores *scores, uint64_t class, uint64_t *values,
     row->f1 = percent(2 * row->right, row->samples + row->taken);
 }
 
-static void add_up(LabelScores *scores)
+static void add_up(LabelScores *scores, uint64_t first, uint64_t end)
 {
     uint64_t samples = 0, taken = 0, right = 0, with = 0;
     double precision = 0, f1 = 0;
@@ -167,19 +169,24 @@ static void add_up(LabelScores *scores)
     scores->f1 = scores->classes ? f1 / (double)scores->classes : NAN;
     scores->f1_micro = samples + taken ? percent(2 * right, samples + taken) : 0;
     scores->evaluated = 0;
-    for (uint64_t sample = 0; sample < scores->samples; sample++)
+    for (uint64_t sample = first; sample < end; sample++)
         scores->evaluated += code_at(scores, sample * scores->classes) != CODE_NONE;
 }
 
 FshStatus label_scores_measure(LabelScores *scores, FshError *error)
 {
+    return label_scores_measure_part(scores, 0, scores->samples, error);
+}
+
+FshStatus label_scores_measure_part(LabelScores *scores, uint64_t first, uint64_t end, FshError *error)
+{
     uint64_t *room = malloc(2 * (scores->samples + 1) * sizeof *room);
     if (!room)
         return out_of_memory(scores, error);
     for (uint64_t k = 0; k < scores->classes; k++)
-        measure_class(scores, k, room, room + scores->samples + 1);
+        measure_class(scores, k, first, end, room, room + scores->samples + 1);
     free(room);
-    add_up(scores);
+    add_up(scores, first, end);
     return FSH_OK;
 }
 

@@ -41,8 +41,9 @@ typedef struct LabelScores {
 FshStatus label_scores_reset(LabelScores *scores, uint64_t samples, uint64_t classes, FshError *error);
 /* Notes one sample: its logits, and targets that are 1 or 0, [classes] each. */
 void label_scores_add(LabelScores *scores, uint64_t sample, const float *logits, const float *targets);
-/* Measures what was noted. FSH_ERR_MEMORY. */
+/* Measures what was noted, or what was noted of the samples first to end - 1 alone. FSH_ERR_MEMORY. */
 FshStatus label_scores_measure(LabelScores *scores, FshError *error);
+FshStatus label_scores_measure_part(LabelScores *scores, uint64_t first, uint64_t end, FshError *error);
 /* Frees what the struct owns and zeroes it. */
 void label_scores_free(LabelScores *scores);
 

@@ -16,7 +16,7 @@
 
 #include "common/error.h"
 
-enum { RUN_COLUMNS_MAX = 64 };
+enum { RUN_COLUMNS_MAX = 256 };
 
 typedef struct RunColumn {
     char *name;     /* owned */

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/csv.h"
 #include "common/file.h"
 #include "common/json_text.h"
 #include "formats/fshard.h"
@@ -282,6 +283,46 @@ static Columns columns_of(const RecordShape *shape)
     }
 }
 
+/* Appends ",eval_top1/NAME" for loss and columns of each set, or the values; metrics NULL: none. */
+static FshStatus append_sets(Buffer *row, const RecordShape *shape, const char *prefix,
+                             const Metrics *metrics, bool values, FshError *error)
+{
+    const Columns columns = columns_of(shape);
+    FshStatus status = FSH_OK;
+    for (size_t i = 0; i < shape->set_count && shape->sets && !status; i++)
+        for (size_t k = 0; k <= columns.count && !status; k++) {
+            const Metric metric = k ? columns.metrics[k - 1] : METRIC_LOSS;
+            char text[PATH_MAX + 64] = "";
+            if (!values)
+                (void)snprintf(text, sizeof text, "%s%s/%s", prefix, metric_names[metric], shape->sets[i]);
+            else if (metrics && metrics[i].count)
+                (void)snprintf(text, sizeof text, "%.6g", metrics_value(&metrics[i], metric));
+            status = buffer_append(row, ",", 1, error);
+            status = status ? status : csv_append_text(row, text, strlen(text), error);
+        }
+    return status;
+}
+
+/* Appends a row of summary.csv to the file, and what the sets add to it; report NULL: the head. */
+static FshStatus append_row(const Record *record, const char *row, const EpochReport *report, FshError *error)
+{
+    const bool values = report != NULL;
+    const Metrics *trained = values && report->evaluated ? report->set_evaluation : NULL,
+                  *average = values && report->averaged ? report->set_average : NULL;
+    Buffer whole = {0};
+    FshStatus status = buffer_append(&whole, row, strlen(row), error);
+    if (!status)
+        status = append_sets(&whole, &record->shape, "eval_", trained, values, error);
+    if (!status && record->shape.averaged)
+        status = append_sets(&whole, &record->shape, "ema_", average, values, error);
+    if (!status)
+        status = buffer_append(&whole, "\n", 2, error); /* with the NUL */
+    if (!status)
+        status = append(record, record->summary_descriptor, summary_name, (const char *)whole.bytes, error);
+    buffer_free(&whole);
+    return status;
+}
+
 static FshStatus write_head(const Record *record, FshError *error)
 {
     const Columns columns = columns_of(&record->shape);
@@ -295,8 +336,7 @@ static FshStatus write_head(const Record *record, FshError *error)
     for (size_t i = 0; record->shape.averaged && i < columns.count; i++)
         length +=
             (size_t)snprintf(row + length, sizeof row - length, ",ema_%s", metric_names[columns.metrics[i]]);
-    (void)snprintf(row + length, sizeof row - length, "\n");
-    return append(record, record->summary_descriptor, summary_name, row, error);
+    return append_row(record, row, NULL, error);
 }
 
 FshStatus record_open(Record *record, const char *folder, bool force, const RecordShape *shape,
@@ -436,17 +476,21 @@ static FshStatus append_object(const Record *record, json_t *object, FshError *e
  * without memory. */
 static bool set_number(json_t *object, const char *prefix, const char *name, double value)
 {
-    char key[64];
+    char key[PATH_MAX + 64];
     (void)snprintf(key, sizeof key, "%s%s", prefix, name);
     return json_object_set_new(object, key, json_number(value)) == 0;
 }
 
-static bool set_metrics(json_t *object, const char *prefix, const Metrics *metrics)
+/* Sets the metrics; of: the set that they are of, whose name follows theirs, or NULL. */
+static bool set_metrics(json_t *object, const char *prefix, const char *of, const Metrics *metrics)
 {
+    char name[PATH_MAX + 32];
     bool set = true;
-    for (int i = 0; i < METRIC_COUNT && set; i++)
+    for (int i = 0; i < METRIC_COUNT && set; i++) {
+        (void)snprintf(name, sizeof name, "%s%s%s", metric_names[i], of ? "/" : "", of ? of : "");
         if (metrics_has(metrics, (Metric)i))
-            set = set_number(object, prefix, metric_names[i], metrics_value(metrics, (Metric)i));
+            set = set_number(object, prefix, name, metrics_value(metrics, (Metric)i));
+    }
     return set;
 }
 
@@ -466,7 +510,7 @@ FshStatus record_step(Record *record, const StepReport *report, FshError *error)
     json_t *object = make_event("step", report->epoch);
     bool set = object && json_object_set_new(object, "step", json_integer((json_int_t)report->step)) == 0 &&
                set_iteration(object, report->iteration);
-    set = set && set_metrics(object, "", &report->now);
+    set = set && set_metrics(object, "", NULL, &report->now);
     set = set && set_number(object, "", "lr", report->learning_rate);
     if (set && !isnan(report->gradient_norm))
         set = set_number(object, "", "gradient_norm", report->gradient_norm);
@@ -506,26 +550,39 @@ static FshStatus append_summary(const Record *record, const EpochReport *report,
             length += (size_t)snprintf(row + length, sizeof row - length, "%.6g",
                                        metrics_value(&report->average, columns.metrics[i]));
     }
-    (void)snprintf(row + length, sizeof row - length, "\n");
-    return append(record, record->summary_descriptor, summary_name, row, error);
+    return append_row(record, row, report, error);
 }
 
-static json_t *epoch_event(const EpochReport *report)
+/* Sets the metrics of each set, "eval_top1/NAME". */
+static bool set_metrics_of_sets(json_t *object, const RecordShape *shape, const char *prefix,
+                                const Metrics *metrics)
+{
+    bool set = true;
+    for (size_t i = 0; i < shape->set_count && shape->sets && metrics && set; i++)
+        set = !metrics[i].count || set_metrics(object, prefix, shape->sets[i], &metrics[i]);
+    return set;
+}
+
+static json_t *epoch_event(const RecordShape *shape, const EpochReport *report)
 {
     char digest[17];
     json_t *object = make_event("epoch", report->epoch);
     bool set =
         object && set_iteration(object, report->iteration) && set_number(object, "", "time", report->seconds);
-    set = set && set_metrics(object, "train_", &report->train);
+    set = set && set_metrics(object, "train_", NULL, &report->train);
     set = set && set_number(object, "", "lr", report->learning_rate);
     set = set && set_number(object, "", "images_per_second", report->images_per_second);
     set = set && set_number(object, "", "step_seconds", report->step_seconds);
     set = set && set_number(object, "", "loader_wait_seconds", report->loader_wait_seconds);
     set = set && set_number(object, "", "evaluation_seconds", report->evaluation_seconds);
     if (set && report->evaluated)
-        set = set_metrics(object, "eval_", &report->evaluation);
+        set = set_metrics(object, "eval_", NULL, &report->evaluation);
     if (set && report->averaged)
-        set = set_metrics(object, "ema_", &report->average);
+        set = set_metrics(object, "ema_", NULL, &report->average);
+    if (set && report->evaluated)
+        set = set_metrics_of_sets(object, shape, "eval_", report->set_evaluation);
+    if (set && report->averaged)
+        set = set_metrics_of_sets(object, shape, "ema_", report->set_average);
     (void)snprintf(digest, sizeof digest, "%016llx", (unsigned long long)report->order_digest);
     set = set && json_object_set_new(object, "image_size", json_integer(report->image_size)) == 0;
     set = set && json_object_set_new(object, "order_digest", json_string(digest)) == 0;
@@ -538,6 +595,6 @@ static json_t *epoch_event(const EpochReport *report)
 FshStatus record_epoch(Record *record, const EpochReport *report, FshError *error)
 {
     FshStatus status = append_summary(record, report, error);
-    FshStatus second = append_object(record, epoch_event(report), status ? NULL : error);
+    FshStatus second = append_object(record, epoch_event(&record->shape, report), status ? NULL : error);
     return status ? status : second;
 }

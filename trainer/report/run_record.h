@@ -5,6 +5,7 @@
  *                   epoch,time,train_loss,eval_loss,eval_top1,eval_top5,lr (pairs: eval_psnr,eval_ssim in
  *                   their place; with an average of the weights its metrics follow as ema_top1 …; of a run
  *                   that is counted in iterations, those done stand behind the epoch)
+ *                   of several sets the columns of the evaluation follow for each, as "eval_top1/NAME"
  *   metrics.jsonl   an object for each logged step and each epoch
  *
  * Rows are appended whole: when the disk is full, the file ends with the row before. A run that resumes from
@@ -22,6 +23,10 @@
 typedef struct RecordShape {
     Metric main_metric; /* what the network is measured by, with its like: METRIC_TOP1, METRIC_MAP, … */
     bool averaged, iterations;
+    /* [set_count]: names of the sets that are told apart; borrowed, as long as the record is open; NULL:
+     * one */
+    char *const *sets;
+    size_t set_count;
 } RecordShape;
 
 typedef struct Record {
@@ -37,11 +42,12 @@ typedef struct EpochReport {
     double seconds;                 /* since training began, evaluation included */
     Metrics train;
     bool evaluated, averaged;
-    Metrics evaluation, average; /* average: evaluated with the averaged weights */
-    double learning_rate;        /* of the last step */
-    double images_per_second;    /* of training */
-    double step_seconds;         /* of all steps of the epoch */
-    double loader_wait_seconds;  /* of those, waiting for the loader */
+    const Metrics *set_evaluation, *set_average; /* [set_count of the shape], where it has sets; borrowed */
+    Metrics evaluation, average;                 /* average: evaluated with the averaged weights */
+    double learning_rate;                        /* of the last step */
+    double images_per_second;                    /* of training */
+    double step_seconds;                         /* of all steps of the epoch */
+    double loader_wait_seconds;                  /* of those, waiting for the loader */
     double evaluation_seconds;
     uint32_t image_size;   /* edge in training */
     uint64_t order_digest; /* sampler_order_digest */

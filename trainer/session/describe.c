@@ -74,6 +74,26 @@ static json_t *choice_json(const SampleChoice *choice)
     return object;
 }
 
+/* Returns the sets of the run, where it has several: what they are, and what of them is used. */
+static json_t *sets_json(const TrainingData *data)
+{
+    const TrainingSets *sets = &data->sets;
+    json_t *array = json_array();
+    for (size_t i = 0; i < sets->count; i++) {
+        const FshDataset *member = fsh_member(data->dataset, i);
+        const uint64_t samples = data->train ? set_samples(data->train, i) : 0;
+        const double weight = sets->weights ? sets->weights[i] : 1;
+        json_t *object =
+            json_pack("{s:o, s:o, s:s, s:f, s:I, s:I, s:I}", "name", json_text(sets->names[i]), "path",
+                      json_text(fsh_path(member)), "dataset_id", fsh_manifest(member)->id, "weight", weight,
+                      "train_samples", (json_int_t)samples, "epoch_samples",
+                      (json_int_t)(sets->weights ? set_draws(weight, samples) : samples), "val_samples",
+                      (json_int_t)(data->evaluation ? set_samples(data->evaluation, i) : 0));
+        (void)json_array_append_new(array, object);
+    }
+    return array;
+}
+
 /* Returns what was chosen where the options left it open, and the facts of the dataset. */
 static json_t *plan_json(const Session *session)
 {
@@ -111,6 +131,8 @@ static json_t *plan_json(const Session *session)
         (void)json_object_set_new(object, "total_batch_size",
                                   json_integer((json_int_t)plan_total_batch(plan)));
     }
+    if (session->data.sets.count > 1)
+        (void)json_object_set_new(object, "sets", sets_json(&session->data));
     if (session->data.choice.made)
         (void)json_object_set_new(object, "choice", choice_json(&session->data.choice));
     if (session->data.evaluation)

@@ -66,6 +66,7 @@ FshStatus session_loader_options(const Session *session, bool training, LoaderOp
     if (!training)
         return FSH_OK;
     options->sampling = plan->sampling;
+    options->set_weights = session->data.sets.weights;
     options->mixing = plan->recipe.mixes ? plan->mixing : (Mixing){0};
     FshStatus status = list_sizes(plan, sizes_ret, &options->epoch_size_count, error);
     options->epoch_sizes = *sizes_ret;
@@ -241,6 +242,8 @@ static FshStatus open_dataset(Session *session, const TrainOptions *options, Ses
         status = training_data_open(&session->data, &source, error);
     if (!status)
         status = check_output_outside(session->data.dataset, options, error);
+    if (!status && !evaluates)
+        status = plan_set_weights(&session->data.sets, &options->sets, error);
     if (status)
         return status;
     return session_choose_model(session, options, use, model_ret, error);
@@ -404,6 +407,8 @@ void session_close(Session *session)
     class_map_free(&session->classes);
     class_counts_free(&session->class_counts);
     label_scores_free(&session->label_scores);
+    for (int weights = 0; weights <= NETWORK_AVERAGED; weights++)
+        free(session->set_metrics[weights]);
     *session = (Session){0};
 }
 

@@ -38,6 +38,9 @@ typedef struct Session {
      * else empty. */
     ClassCounts class_counts;
     LabelScores label_scores;
+    /* Of the last session_evaluate of each weights, over all ranks, which writes them: [data.sets.count], of
+     * each set alone; NULL before. Owned. */
+    Metrics *set_metrics[NETWORK_AVERAGED + 1];
 } Session;
 
 /* The purpose of a session. */
@@ -102,7 +105,8 @@ typedef struct SessionVisitor {
 } SessionVisitor;
 
 /* Evaluates the whole split once, in stored order, counting every sample once; those of classes also in
- * session->class_counts, and of several labels in session->label_scores. With several ranks each evaluates
+ * session->class_counts, of several labels in session->label_scores, and of several sets, each in batches of
+ * its own, in session->set_metrics. With several ranks each evaluates
  * its share: all get the metrics and counts of the whole, and visitor sees the samples of this rank.
  * FSH_ERR_INTERRUPTED on a signal. */
 FshStatus session_evaluate(Session *session, NetworkWeights weights, const SessionVisitor *visitor,

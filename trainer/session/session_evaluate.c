@@ -1,4 +1,7 @@
 /* session_evaluate.c - runs the evaluation split through the network, and measures what comes out. */
+#include <stdlib.h>
+#include <string.h>
+
 #include "common/interrupt.h"
 #include "trainer/session/session.h"
 
@@ -35,8 +38,30 @@ static FshStatus reset_counts(Session *session, FshError *error)
                : class_counts_reset(&session->class_counts, classes, error);
 }
 
+static void set_label_metrics(const LabelScores *scores, Metrics *metrics)
+{
+    metrics_set(metrics, METRIC_MAP, scores->mean_average_precision);
+    metrics_set(metrics, METRIC_F1, scores->f1);
+    metrics_set(metrics, METRIC_F1_MICRO, scores->f1_micro);
+}
+
+/* Measures the several labels of each set. */
+static FshStatus measure_sets(Session *session, Metrics *sets, FshError *error)
+{
+    const SetOrder *order = loader_sampler(session->evaluation)->sets;
+    FshStatus status = FSH_OK;
+    for (size_t i = 0; order && i < order->count && !status; i++) {
+        if (!sets[i].count)
+            continue;
+        status =
+            label_scores_measure_part(&session->label_scores, order->firsts[i], order->firsts[i + 1], error);
+        set_label_metrics(&session->label_scores, &sets[i]);
+    }
+    return status;
+}
+
 /* Adds up the counts of all ranks, and measures what several labels are measured by. */
-static FshStatus finish_counts(Session *session, Metrics *metrics, FshError *error)
+static FshStatus finish_counts(Session *session, Metrics *sets, Metrics *metrics, FshError *error)
 {
     LabelScores *scores = &session->label_scores;
     Communicator *communicator = session->communicator;
@@ -47,13 +72,44 @@ static FshStatus finish_counts(Session *session, Metrics *metrics, FshError *err
     if (!status && communicator && scores->word_count)
         status = communicator_sum_u64(communicator, scores->words, scores->word_count, error);
     if (!status && scores->word_count)
+        status = measure_sets(session, sets, error);
+    if (!status && scores->word_count)
         status = label_scores_measure(scores, error);
-    if (status || !scores->word_count)
-        return status;
-    metrics_set(metrics, METRIC_MAP, scores->mean_average_precision);
-    metrics_set(metrics, METRIC_F1, scores->f1);
-    metrics_set(metrics, METRIC_F1_MICRO, scores->f1_micro);
+    if (!status && scores->word_count)
+        set_label_metrics(scores, metrics);
+    return status;
+}
+
+/* Returns the metrics of each set, all zero; one where there is one set. *sets_ret stays the session's. */
+static FshStatus reset_sets(Session *session, NetworkWeights weights, Metrics **sets_ret, FshError *error)
+{
+    const size_t count = session->data.sets.count > 1 ? session->data.sets.count : 1;
+    Metrics **sets = &session->set_metrics[weights];
+    if (!*sets && !(*sets = calloc(count, sizeof **sets)))
+        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for the metrics of %zu sets", count);
+    memset(*sets, 0, count * sizeof **sets);
+    *sets_ret = *sets;
     return FSH_OK;
+}
+
+/* Returns the metrics of the set that the step is of. */
+static Metrics *metrics_of_step(const Session *session, Metrics *sets, uint64_t step)
+{
+    const Sampler *sampler = loader_sampler(session->evaluation);
+    return sampler->sets ? &sets[set_order_find(sampler->sets, step * sampler->batch * sampler->world_size)]
+                         : sets;
+}
+
+/* Adds up the metrics of all ranks by set, and those of the sets in *metrics. */
+static FshStatus sum_sets(Session *session, Metrics *sets, Metrics *metrics, FshError *error)
+{
+    const SetOrder *order = loader_sampler(session->evaluation)->sets;
+    FshStatus status = FSH_OK;
+    for (size_t i = 0; i < (order ? order->count : 1) && !status; i++) {
+        status = ranks_sum_metrics(session->communicator, &sets[i], error);
+        metrics_merge(metrics, &sets[i]);
+    }
+    return status;
 }
 
 /* Counts the samples of a batch by class and prediction. */
@@ -77,8 +133,11 @@ FshStatus session_evaluate(Session *session, NetworkWeights weights, const Sessi
     const uint64_t steps = session->plan.evaluation_steps;
     FshStatus status = FSH_OK;
     Communicator *communicator = session->communicator;
+    Metrics *sets = NULL;
     *metrics = (Metrics){0};
-    status = reset_counts(session, error);
+    status = reset_sets(session, weights, &sets, error);
+    if (!status)
+        status = reset_counts(session, error);
     loader_start(session->evaluation, 0, steps);
     for (uint64_t step = 0; !status && step < steps; step++) {
         const Batch *batch;
@@ -89,7 +148,8 @@ FshStatus session_evaluate(Session *session, NetworkWeights weights, const Sessi
         if (!status)
             status = loader_next(session->evaluation, &batch, error);
         if (!status && batch->valid_count) /* a batch of only skipped samples is not evaluated */
-            status = network_evaluate(&session->network, weights, batch, metrics, &evaluated, error);
+            status = network_evaluate(&session->network, weights, batch, metrics_of_step(session, sets, step),
+                                      &evaluated, error);
         if (!status && batch->valid_count)
             status = count_classes(session, batch, &evaluated, error);
         if (!status && batch->valid_count)
@@ -101,9 +161,9 @@ FshStatus session_evaluate(Session *session, NetworkWeights weights, const Sessi
     }
     status = ranks_agree(communicator, status, error);
     if (!status)
-        status = ranks_sum_metrics(communicator, metrics, error);
+        status = sum_sets(session, sets, metrics, error);
     if (!status)
-        status = finish_counts(session, metrics, error);
+        status = finish_counts(session, sets, metrics, error);
     if (!status && metrics->count == 0)
         status =
             fsh_error_set(error, FSH_ERR_CORRUPT, "%s: no sample of split '%s' could be read; see fverify",
