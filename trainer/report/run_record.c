@@ -297,7 +297,7 @@ static FshStatus append_sets(Buffer *row, const RecordShape *shape, const char *
                 (void)snprintf(text, sizeof text, "%s%s/%s", prefix, metric_names[metric], shape->sets[i]);
             else if (metrics && metrics[i].count)
                 (void)snprintf(text, sizeof text, "%.6g", metrics_value(&metrics[i], metric));
-            status = buffer_append(row, ",", 1, error);
+            status = buffer_append_text(row, ",", error);
             status = status ? status : csv_append_text(row, text, strlen(text), error);
         }
     return status;
@@ -310,7 +310,7 @@ static FshStatus append_row(const Record *record, const char *row, const EpochRe
     const Metrics *trained = values && report->evaluated ? report->set_evaluation : NULL,
                   *average = values && report->averaged ? report->set_average : NULL;
     Buffer whole = {0};
-    FshStatus status = buffer_append(&whole, row, strlen(row), error);
+    FshStatus status = buffer_append_text(&whole, row, error);
     if (!status)
         status = append_sets(&whole, &record->shape, "eval_", trained, values, error);
     if (!status && record->shape.averaged)
