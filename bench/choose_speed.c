@@ -3,9 +3,9 @@
  *   choose_speed make DIR COUNT BYTES       1000 classes, records of BYTES, keys as ImageNet's
  *   choose_speed time DIR [LIMIT [WHERE]]   seconds of the choice, the best of five, and of opening;
  *                                           nanoseconds to find a chosen sample, and one of the whole split
- *   choose_speed join DIR DIR...            seconds to join the sets; nanoseconds to find a sample of the whole
- *                                           and one of the sets apart, and for a place of an epoch of training
- *                                           without weights and with
+ *   choose_speed join DIR DIR...            seconds to join the sets; nanoseconds to find a sample of the
+ *                                           whole and one of the sets apart, and for a place of an epoch of
+ *                                           training without weights and with
  *
  * LIMIT and WHERE are values of ftrain's options, "" for none. */
 #include <inttypes.h>
