@@ -18,6 +18,17 @@ if(NOT FSHARD_VIPS STREQUAL "OFF")
   endif()
 endif()
 
+# 7.88 (Debian 12) is the first that signs for S3 what it does not hold as a whole.
+if(NOT FSHARD_CURL STREQUAL "OFF")
+  pkg_check_modules(CURL IMPORTED_TARGET libcurl>=7.88)
+  if(NOT CURL_FOUND AND FSHARD_CURL STREQUAL "ON")
+    message(FATAL_ERROR "FSHARD_CURL=ON, but libcurl 7.88 or newer was not found: install libcurl4-openssl-dev")
+  endif()
+endif()
+if(NOT CURL_FOUND)
+  message(STATUS "datasets on servers (https, s3, gs): left out, libcurl 7.88 or newer was not found or not wanted: install libcurl4-openssl-dev")
+endif()
+
 # oneDNN: the CPU backend of the trainer. Not through Debian's dnnl-config.cmake, which demands OpenCL's development files.
 find_path(DNNL_INCLUDE_DIR oneapi/dnnl/dnnl.h REQUIRED)
 find_library(DNNL_LIBRARY dnnl REQUIRED)

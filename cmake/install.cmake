@@ -7,14 +7,14 @@ set_target_properties(fshard_shared PROPERTIES OUTPUT_NAME fshard VERSION ${PROJ
 
 # All that is installed, and the demo's make-photos, without the tests: what ./run build makes.
 add_custom_target(programs DEPENDS fresize fpack fverify ftrain make-photos fshard_shared completions)
-foreach(plugin fshard-archive fshard-cpu fshard-cuda fshard-vips)
+foreach(plugin fshard-archive fshard-cpu fshard-cuda fshard-curl fshard-vips)
   if(TARGET ${plugin})
     add_dependencies(programs ${plugin})
   endif()
 endforeach()
 
 install(TARGETS fresize fpack fverify ftrain RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT programs)
-foreach(row "archive;programs" "cpu;programs" "vips;vips" "cuda;cuda")
+foreach(row "archive;programs" "cpu;programs" "curl;programs" "vips;vips" "cuda;cuda")
   list(GET row 0 plugin)
   list(GET row 1 component)
   if(TARGET fshard-${plugin})

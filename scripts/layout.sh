@@ -10,10 +10,11 @@ declare -A may=(
     [tar]="common"
     [formats]="common tar"
     [imaging]="common"
+    [stores]="common formats"
     [tools/job]="common tar formats imaging"
     [tools/resize]="common tar formats imaging tools/job"
-    [tools/pack]="common tar formats imaging tools/job"
-    [tools/verify]="common tar formats imaging tools/job"
+    [tools/pack]="common tar formats imaging stores tools/job"
+    [tools/verify]="common tar formats imaging stores tools/job"
     [trainer/graph]="common"
     [trainer/models]="common trainer/graph"
     [trainer/onnx]="common trainer/graph"
@@ -28,7 +29,7 @@ declare -A may=(
     [trainer/data]="common formats imaging trainer/backend"
     [trainer/report]="common formats imaging trainer/graph trainer/backend"
     [trainer/checkpoint]="common trainer/graph trainer/models trainer/optim trainer/backend trainer/report"
-    [trainer/plan]="common imaging trainer/graph trainer/models trainer/optim trainer/ranks trainer/backend
+    [trainer/plan]="common imaging stores trainer/graph trainer/models trainer/optim trainer/ranks trainer/backend
         trainer/data trainer/report trainer/checkpoint"
 )
 may[trainer/session]="${may[trainer/plan]} formats trainer/plan"

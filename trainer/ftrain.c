@@ -11,6 +11,7 @@
 #include "common/program.h"
 #include "formats/fshard.h"
 #include "imaging/decode.h"
+#include "stores/store.h"
 #include "trainer/session/describe.h"
 #include "trainer/inference/export_onnx.h"
 #include "trainer/inference/predict_images.h"
@@ -146,6 +147,18 @@ static FshStatus check_complete(const TrainOptions *options, FshError *error)
     return FSH_OK;
 }
 
+/* Refuses options of datasets on servers where SHARDS are a folder. */
+static FshStatus check_store(const TrainOptions *options, FshError *error)
+{
+    const StoreOptions *store = &options->data.store;
+    const void *const fields[] = {&store->cache_dir, &store->cache_bytes, &store->retries,
+                                  &store->timeout_seconds};
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        if (train_typed(options, fields[i]) && !store_is_address(options->shards))
+            return store_options_check(store, false, error);
+    return FSH_OK;
+}
+
 static FshStatus check_start(const TrainOptions *options, FshError *error)
 {
     if (options->checkpoint.resume && options->weights && strcmp(options->checkpoint.resume, "auto") != 0)
@@ -228,12 +241,27 @@ static FshStatus tell_as_rank(FshStatus status, const OptionTable *table, const 
     return status;
 }
 
+/* Fetches SHARDS if they are on a server. Processes that are started later hold them too. */
+static FshStatus fetch_shards(TrainOptions *options, const OptionTable *table, const RankPlace *place,
+                              StoreFolder *folder, FshError *error)
+{
+    StoreOptions store = options->data.store;
+    if (!store_is_address(options->shards))
+        return FSH_OK;
+    store.speaker = table->speaker ? table->speaker : table->program;
+    store.quiet = options->program.quiet || place->local_rank > 0;
+    const FshStatus status = store_open(folder, options->shards, &store, error);
+    options->fetched = folder->path;
+    return status;
+}
+
 static FshStatus check_and_run(const ProgramContext *context, RankPlace *place, bool *partial_ret,
                                FshError *error)
 {
     TrainOptions *options = context->settings;
     StartedRank started = {.reports = false};
     Sweep sweep = {0};
+    StoreFolder folder = STORE_FOLDER_NONE;
     bool is_run = true; /* one run, and not a sweep of them */
     FshStatus status = rank_place_from_environment(place, &options->ranks, error);
     start_ranks_take_wanted(options, place);
@@ -245,6 +273,8 @@ static FshStatus check_and_run(const ProgramContext *context, RankPlace *place, 
         goto done;
     if (!status)
         status = start_ranks_check(options, place, error);
+    if (!status)
+        status = fetch_shards(options, context->table, place, &folder, error);
     if (!status && options->ranks.gpus)
         status = start_ranks(options, place, &started, error);
     if (!status)
@@ -257,6 +287,7 @@ static FshStatus check_and_run(const ProgramContext *context, RankPlace *place, 
     start_ranks_report(&started, status ? error->status : FSH_OK);
 done:
     sweep_close(&sweep);
+    store_close(&folder);
     return tell_as_rank(status, context->table, place, error);
 }
 
@@ -277,6 +308,8 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
     if (!status && !(train_use(options) & (USE_COMPARE | USE_LIST)))
         status = check_complete(options, error);
     if (!status)
+        status = check_store(options, error);
+    if (!status)
         status = train_use_take(options, train_use(options), error);
     if (status)
         return status;
@@ -284,8 +317,13 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
         return compare_runs(options, context->arguments->items, context->arguments->count, error);
     if (options->list_recipes)
         return recipe_list(options->program.json, stdout, error);
-    if (options->list_models)
-        return describe_models(options, error);
+    if (options->list_models) {
+        StoreFolder folder = STORE_FOLDER_NONE;
+        status = fetch_shards(options, context->table, &place, &folder, error);
+        status = status ? status : describe_models(options, error);
+        store_close(&folder);
+        return status;
+    }
     return check_and_run(context, &place, partial_ret, error);
 }
 

@@ -13,6 +13,7 @@
 #include "common/program.h"
 #include "common/progress.h"
 #include "imaging/decode.h"
+#include "stores/store.h"
 #include "tools/job/destination.h"
 #include "tools/job/job.h"
 #include "tools/pack/pack_merge.h"
@@ -135,25 +136,17 @@ static FshStatus repair(const ProgramContext *context, bool *partial_ret, FshErr
     return status;
 }
 
-static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError *error)
+/* Packs what the options say. *partial_ret: something was left out that was not to be. */
+static FshStatus pack(const ProgramContext *context, PackOptions *options, bool *partial_ret, FshError *error)
 {
     const Settings *settings = context->settings;
-    PackOptions options;
     PackPlan plan = {0};
     PackResult result = {0};
     NoteTeller notes = {.program = context->table->program, .verbose = settings->program.verbose};
     const double begin = progress_now_seconds();
-    if (settings->merge && settings->repair_manifest)
-        return fsh_error_set(error, FSH_ERR_USAGE, "--merge and --repair-manifest: one at a time");
-    if (settings->repair_manifest)
-        return repair(context, partial_ret, error);
-    if (settings->merge)
-        return merge(context, error);
-    FshStatus status = settings_take(context, &options, error);
-    if (status)
-        return status;
+    FshStatus status = FSH_OK;
     if (settings->report)
-        status = destination_check_outside(options.destination, settings->report, error);
+        status = destination_check_outside(options->destination, settings->report, error);
     if (settings->report && !status)
         status = report_check_path(settings->report, settings->force, error);
     if (status)
@@ -162,10 +155,10 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
     const UpdateOptions wanted = {
         .append = settings->append, .by_content = settings->checksum, .dry_run = settings->program.dry_run};
     Update update = {.lock = -1};
-    status = updates ? update_plan(&update, &plan, &options, &wanted, error)
-                     : pack_plan_make(&plan, &options, error);
+    status = updates ? update_plan(&update, &plan, options, &wanted, error)
+                     : pack_plan_make(&plan, options, error);
     if (status == FSH_ERR_INTERRUPTED)
-        status = fsh_error_set(error, status, "%s: interrupted before anything was written", options.source);
+        status = fsh_error_set(error, status, "%s: interrupted before anything was written", options->source);
     print_warnings(settings, &plan.notes.warnings); /* first: they say what would mend a long list */
     for (size_t i = 0; i < plan.notes.left_out.count; i++)
         print_left_out(&plan.notes.left_out.items[i], &notes);
@@ -187,15 +180,15 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
             !status)
             status = fsh_error_set(error, report_error.status, "--report: %s", report_error.message);
     }
-    const Report report = {.destination = options.destination,
+    const Report report = {.destination = options->destination,
                            .result = &result,
                            .planned_left_out = &plan.notes.left_out,
                            .other_file_count = plan.found.other_file_count,
-                           .part = options.part,
+                           .part = options->part,
                            .dry_run = settings->program.dry_run,
-                           .duplicates = options.dedupe ? plan.keyed.duplicates : NULL,
+                           .duplicates = options->dedupe ? plan.keyed.duplicates : NULL,
                            .update = updates ? &update.counts : NULL,
-                           .chosen = options.store == PACK_STORE_AUTO ? &plan.stored.chosen : NULL};
+                           .chosen = options->store == PACK_STORE_AUTO ? &plan.stored.chosen : NULL};
     if (!status && !settings->program.quiet)
         report_print(stderr, &report);
     if (!status && settings->program.json)
@@ -207,6 +200,68 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
     pack_plan_free(&plan);
     update_free(&update);
     return status;
+}
+
+/* Refuses addresses where only folders will do, and options of servers where none is named. */
+static FshStatus check_addresses(const ProgramContext *context, const PackOptions *options, FshError *error)
+{
+    const Settings *settings = context->settings;
+    if (store_is_address(options->source) && (settings->update || settings->append))
+        return fsh_error_set(
+            error, FSH_ERR_USAGE,
+            "%s: --update and --append follow a folder of images, and this is a dataset on a "
+            "server",
+            options->source);
+    return store_options_check(&settings->remote, store_is_address(options->source), error);
+}
+
+/* Packs a folder of this machine, or a dataset on a server, which is fetched before. */
+static FshStatus fetch_and_pack(const ProgramContext *context, bool *partial_ret, FshError *error)
+{
+    const Settings *settings = context->settings;
+    StoreFolder folder = STORE_FOLDER_NONE;
+    PackOptions options;
+    FshStatus status = settings_take(context, &options, error);
+    if (!status)
+        status = check_addresses(context, &options, error);
+    if (!status && store_is_address(options.source)) {
+        StoreOptions store = settings->remote;
+        store.speaker = context->table->program;
+        store.quiet = settings->program.quiet;
+        status = store_open(&folder, options.source, &store, error);
+        options.address = options.source;
+        options.source = folder.path;
+    }
+    if (!status)
+        status = pack(context, &options, partial_ret, error);
+    store_close(&folder);
+    return status;
+}
+
+/* Refuses addresses among the arguments of --merge and --repair-manifest. */
+static FshStatus check_folders(const ProgramContext *context, const char *mode, FshError *error)
+{
+    for (size_t i = 0; i < context->arguments->count; i++)
+        if (store_is_address(context->arguments->items[i]))
+            return fsh_error_set(error, FSH_ERR_USAGE,
+                                 "%s: --%s works on folders of this machine; copy it here, and upload what "
+                                 "comes of it",
+                                 context->arguments->items[i], mode);
+    return FSH_OK;
+}
+
+static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError *error)
+{
+    const Settings *settings = context->settings;
+    const char *mode = settings->merge ? "merge" : settings->repair_manifest ? "repair-manifest" : NULL;
+    if (settings->merge && settings->repair_manifest)
+        return fsh_error_set(error, FSH_ERR_USAGE, "--merge and --repair-manifest: one at a time");
+    FshStatus status = mode ? check_folders(context, mode, error) : FSH_OK;
+    if (status)
+        return status;
+    if (settings->repair_manifest)
+        return repair(context, partial_ret, error);
+    return settings->merge ? merge(context, error) : fetch_and_pack(context, partial_ret, error);
 }
 
 /* Has the C library give decoded photographs back to the system when they are freed. glibc's own threshold

@@ -120,10 +120,11 @@ json_t *blueprint_source(const char *source)
 
 json_t *blueprint_provenance(const PackPlan *plan)
 {
+    const PackOptions *options = plan->found.options;
     return json_pack("{s:s, s:s, s:o, s:o, s:I, s:O*, s:O*}", "tool", "fpack", "version", FSHARD_VERSION,
-                     "source", blueprint_source(plan->found.options->source), "options",
-                     blueprint_options(plan), "planned", (json_int_t)plan->split.sample_count, "recipe",
-                     plan->stored.recipe, "from", plan->found.provenance);
+                     "source", blueprint_source(options->address ? options->address : options->source),
+                     "options", blueprint_options(plan), "planned", (json_int_t)plan->split.sample_count,
+                     "recipe", plan->stored.recipe, "from", plan->found.provenance);
 }
 
 /* Returns the same as text, owned by the caller; NULL: out of memory. */

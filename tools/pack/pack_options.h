@@ -23,6 +23,7 @@ extern const char *const pack_store_names[];
 
 typedef struct PackOptions {
     const char *source, *destination;
+    const char *address; /* of the server that source was fetched from; NULL: source is where it is */
     FshContainer container;
     PackStore store;    /* quality of JPEG: resize.quality */
     int level;          /* of zstd: 1 to FSH_PACK_LEVEL_MAX */

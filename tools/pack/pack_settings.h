@@ -6,10 +6,12 @@
 #define FSHARD_PACK_SETTINGS_H
 
 #include "common/program.h"
+#include "stores/store.h"
 #include "tools/pack/pack_plan.h"
 
 typedef struct Settings {
     ProgramOptions program;
+    StoreOptions remote; /* of a dataset on a server */
     const char *source, *destination, *pairs, *fields, *report;
     const char *files_from, *labels, *classes, *class_names;
     /* Indices of choices: SettingsFormat, SettingsLayout, PackStore, SettingsEdge, ResampleFilter,
@@ -41,7 +43,7 @@ extern const OptionForeign settings_foreign[], settings_answers[], settings_form
 void settings_init(Settings *settings);
 
 /* The table's rows, an empty one at the end. They point into *settings. */
-enum { SETTINGS_ROWS = 64 };
+enum { SETTINGS_ROWS = 72 };
 void settings_rows(Settings *settings, Option rows[SETTINGS_ROWS]);
 /* Returns the table over the rows, which it borrows. */
 OptionTable settings_table(const Option *rows);

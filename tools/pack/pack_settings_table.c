@@ -24,6 +24,7 @@ void settings_init(Settings *settings)
         .filter = RESAMPLE_LANCZOS,
         .quality = 90,
         .pair_scale = 1,
+        .remote = store_options_default(),
     };
 }
 
@@ -148,6 +149,7 @@ void settings_rows(Settings *settings, Option rows[SETTINGS_ROWS])
          .group = "Repair",
          .help = "the argument is DST: make its dataset.json again from its files, where it was damaged, "
                  "edited or lost, or has no checksum"},
+        STORE_ROWS(&settings->remote, 0),
         PROGRAM_PATHS(&settings->source, &settings->destination),
         PROGRAM_OPTIONS(&settings->program),
         {0}};

@@ -5,6 +5,7 @@
 #include "common/file.h"
 #include "common/program.h"
 #include "imaging/decode.h"
+#include "stores/store.h"
 #include "tools/job/job.h"
 #include "tools/verify/verify_actions.h"
 #include "tools/verify/verify_html.h"
@@ -84,22 +85,18 @@ static FshStatus check_page(const VerifySettings *settings, FshError *error)
     return fsh_error_set(error, FSH_ERR_EXISTS, "%s: exists already; --force replaces it", settings->html);
 }
 
-static FshStatus run_action(const ProgramContext *context, Action action, const char *target,
-                            bool *partial_ret, FshError *error)
+/* Runs an action on a path, or on an address that was fetched. */
+static FshStatus run_action(const char *path, const VerifySettings *settings, Action action,
+                            const char *target, bool *partial_ret, FshError *error)
 {
-    const VerifySettings *settings = context->settings;
-    FshStatus status = FSH_OK;
-    for (size_t i = 0; i < context->arguments->count && !status; i++) {
-        const ActionOptions options = {.path = context->arguments->items[i],
-                                       .target = target,
-                                       .jobs = cpu_jobs(settings->jobs),
-                                       .quiet = settings->quiet,
-                                       .verbose = settings->verbose,
-                                       .json = settings->json,
-                                       .force = settings->force};
-        status = action(&options, partial_ret, error);
-    }
-    return status;
+    const ActionOptions options = {.path = path,
+                                   .target = target,
+                                   .jobs = cpu_jobs(settings->jobs),
+                                   .quiet = settings->quiet,
+                                   .verbose = settings->verbose,
+                                   .json = settings->json,
+                                   .force = settings->force};
+    return action(&options, partial_ret, error);
 }
 
 /* ---- proving ---- */
@@ -138,6 +135,46 @@ static FshStatus verify_one(const char *path, const VerifySettings *settings, co
     return status;
 }
 
+/* Refuses what is not done to a dataset on a server, and options of servers where none is named. */
+static FshStatus check_addresses(const ProgramContext *context, FshError *error)
+{
+    const VerifySettings *settings = context->settings;
+    bool any = false;
+    for (size_t i = 0; i < context->arguments->count; i++) {
+        const char *path = context->arguments->items[i];
+        if (!store_is_address(path))
+            continue;
+        any = true;
+        if (settings->repair || settings->class_names)
+            return fsh_error_set(error, FSH_ERR_USAGE,
+                                 "%s: --%s changes a dataset, and this one is on a server; do it where its "
+                                 "files are, and upload it again",
+                                 path, settings->repair ? "repair" : "set-class-names");
+    }
+    return store_options_check(&settings->store, any, error);
+}
+
+/* Proves a path, or runs the action on it; a dataset on a server is fetched before. datasets: of --json. */
+static FshStatus do_path(const char *path, const VerifySettings *settings, const VerifyOptions *options,
+                         Action action, const char *target, json_t *datasets, bool *partial_ret,
+                         FshError *error)
+{
+    StoreFolder folder = STORE_FOLDER_NONE;
+    FshStatus status = FSH_OK;
+    if (store_is_address(path)) {
+        StoreOptions store = settings->store;
+        store.speaker = "fverify";
+        store.quiet = settings->quiet;
+        status = store_open(&folder, path, &store, error);
+        path = folder.path;
+    }
+    if (!status)
+        status = action ? run_action(path, settings, action, target, partial_ret, error)
+                        : verify_one(path, settings, options, datasets, partial_ret, error);
+    store_close(&folder);
+    return status;
+}
+
 static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError *error)
 {
     const VerifySettings *settings = context->settings;
@@ -156,15 +193,18 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
     if (!status)
         status = check_usage(settings, error);
     if (!status)
+        status = check_addresses(context, error);
+    if (!status)
         status = check_page(settings, error);
     if (!status && settings->part)
         status = part_parse("--part", settings->part, &options.part, error);
-    if (status || action)
-        return status ? status : run_action(context, action, target, partial_ret, error);
+    if (status)
+        return status;
     json_t *datasets = json_array();
     for (size_t i = 0; i < context->arguments->count && !status; i++)
-        status = verify_one(context->arguments->items[i], settings, &options, datasets, partial_ret, error);
-    if (!status && settings->json)
+        status = do_path(context->arguments->items[i], settings, &options, action, target, datasets,
+                         partial_ret, error);
+    if (!status && settings->json && !action)
         status = job_print_json(
             stdout,
             json_pack("{s:s, s:b, s:O}", "program", "fverify", "ok", !*partial_ret, "datasets", datasets),

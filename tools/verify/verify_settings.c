@@ -6,7 +6,8 @@
 
 void verify_settings_init(VerifySettings *settings)
 {
-    *settings = (VerifySettings){.overlap = true, .likeness_min = LIKENESS_MIN};
+    *settings =
+        (VerifySettings){.overlap = true, .likeness_min = LIKENESS_MIN, .store = store_options_default()};
 }
 
 void verify_settings_rows(VerifySettings *settings, Option rows[VERIFY_SETTINGS_ROWS])
@@ -49,6 +50,7 @@ void verify_settings_rows(VerifySettings *settings, Option rows[VERIFY_SETTINGS_
          .help = "instead, write into the dataset what FILE calls its classes, as fpack --class-names"},
         {.name = "force", .letter = 'f', .kind = OPTION_FLAG, .value = &settings->force,
          .help = "replace the FILE of --html or --sheet"},
+        STORE_ROWS(&settings->store, 0),
         /* PROGRAM_OPTIONS less --dry-run: no file of a dataset but its manifest is ever written to. */
         {.name = "jobs", .letter = 'j', .kind = OPTION_INTEGER, .value = &settings->jobs, .argument = "N",
          .maximum = 4096, .group = "General",
@@ -102,11 +104,13 @@ OptionTable verify_settings_table(const Option *rows)
 {
     return (OptionTable){
         .program = "fverify",
-        .summary = "Checks datasets: structure, checksums of files and records, labels, keys, images that "
-                   "two splits share; with --decode every image, with --against every source. PATH is a "
-                   "dataset's folder, its dataset.json, a .fshard file, an .lmdb folder, WebDataset tars, or "
-                   "LMDBs of BasicSR. What is wrong is "
-                   "named by file, record, key and source.",
+        .summary =
+            "Checks datasets: structure, checksums of files and records, labels, keys, images that "
+            "two splits share; with --decode every image, with --against every source. PATH is a "
+            "dataset's folder, its dataset.json, a .fshard file, an .lmdb folder, WebDataset tars, or "
+            "LMDBs of BasicSR, or the address (https://, s3://, gs://) of a dataset's folder. What is wrong "
+            "is "
+            "named by file, record, key and source.",
         .usage = "[OPTIONS] PATH...",
         .options = rows,
         .foreign = foreign,
@@ -117,6 +121,7 @@ OptionTable verify_settings_table(const Option *rows)
                     "  fverify --repair fixed.fshard torn.fshard\n"
                     "  fverify --decode --part auto shards/         # in each task of a job array\n"
                     "  fverify --quick shards/train-00003-of-00016.fshard\n"
+                    "  fverify s3://bucket/imagenet160\n"
                     "  fverify --json shards/ | jq '.datasets[].problems'\n",
         .arguments_min = 1,
         .arguments_max = 1 << 20,

@@ -14,6 +14,7 @@ DataOptions data_options_default(void)
         .on_error = TRAIN_STOP,
         .cache = OPTION_AUTO,
         .decode = DECODE_CPU,
+        .store = store_options_default(),
     };
 }
 
@@ -68,6 +69,7 @@ size_t data_options_rows(DataOptions *o, Option *rows)
         {.name = "drop-caches", .kind = OPTION_FLAG, .value = &o->drop_caches,
          .marks = OPTION_FREE | OPTION_NOT_IN_FILE, .uses = USE_BENCH,
          .help = "for --bench-loader: forget the files' pages first, so that the disk is measured too"},
+        STORE_ROWS(&o->store, USE_DATASET | USE_LIST),
     };
     memcpy(rows, own, sizeof own);
     return sizeof own / sizeof *own;

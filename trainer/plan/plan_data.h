@@ -6,6 +6,7 @@
 #define FSHARD_TRAINER_PLAN_PLAN_DATA_H
 
 #include "common/options.h"
+#include "stores/store.h"
 #include "trainer/data/training_labels.h"
 
 /* Values of options with choices, in the order of their names. */
@@ -20,6 +21,7 @@ typedef struct DataOptions {
     int decode;                          /* TrainDecode: of JPEG files */
     int cache;                           /* place in pixel_source_caches; auto */
     bool bench_loader, drop_caches;
+    StoreOptions store; /* of a dataset on a server */
 } DataOptions;
 
 /* Returns the defaults. */

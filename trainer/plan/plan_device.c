@@ -1,11 +1,10 @@
 /* plan_device.c - decides how the device is opened, and the precision that it computes in. */
 #include "trainer/plan/plan_device.h"
 
-#include <stdlib.h>
 #include <string.h>
 
+#include "common/cache_folder.h"
 #include "common/cpu.h"
-#include "common/file.h"
 #include "trainer/plan/train_hints.h"
 #include "trainer/plan/train_plan.h"
 
@@ -63,18 +62,6 @@ size_t compute_options_rows(ComputeOptions *o, Option *rows)
 }
 /* clang-format on */
 
-/* Writes $XDG_CACHE_HOME/fshard, or ~/.cache/fshard (XDG Base Directory Specification: a path that is not
- * absolute is ignored). Returns false if this user has neither. */
-static bool find_cache(char *path, size_t path_bytes)
-{
-    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    if (cache && cache[0] == '/')
-        return file_join(path, path_bytes, cache, "fshard", NULL) == FSH_OK;
-    if (home && home[0] == '/')
-        return file_join(path, path_bytes, home, ".cache/fshard", NULL) == FSH_OK;
-    return false;
-}
-
 void plan_backend(PlanBackend *backend, const TrainOptions *options)
 {
     /* Timing several algorithms chooses by chance. */
@@ -88,7 +75,7 @@ void plan_backend(PlanBackend *backend, const TrainOptions *options)
         .deterministic = options->compute.deterministic,
         .tf32 = options->compute.tf32,
         .device_index = options->ranks.gpu >= 0 ? options->ranks.gpu : (int)options->place.local_rank};
-    if (find_cache(backend->plan_cache, sizeof backend->plan_cache))
+    if (cache_folder_find(backend->plan_cache, sizeof backend->plan_cache))
         backend->options.plan_cache = backend->plan_cache;
 }
 

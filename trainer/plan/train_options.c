@@ -209,7 +209,7 @@ const char *train_option_name(const TrainOptions *options, const void *field)
 
 TrainingDataSource train_options_source(const TrainOptions *options, FshKind kind)
 {
-    return (TrainingDataSource){.path = options->shards,
+    return (TrainingDataSource){.path = options->fetched ? options->fetched : options->shards,
                                 .more_paths = options->sets.more.items,
                                 .more_count = options->sets.more.count,
                                 .kind = kind,

@@ -78,6 +78,7 @@ typedef struct TrainOptions {
     CheckpointOptions checkpoint;
     StudyOptions study;
 
+    const char *fetched; /* Not an option: where the dataset at the address `shards` is kept here, or NULL */
     /* Not an option: whether the user gave a value, by its place in this struct; see train_given. */
     bool given[TRAIN_OPTIONS_BYTES];
     bool typed[TRAIN_OPTIONS_BYTES]; /* the same, on the command line; see train_typed */

@@ -1,0 +1,72 @@
+/* store_request.h - one file of a site, or a part of it: asked for again until it has come, or is not to be
+ * had.
+ *
+ * What is tried again: no answer, a cut or stalled connection, too few bytes, another part than was asked
+ * for, and the answers 408, 425, 429, 500, 502, 503 and 504. A part goes on where it was cut. The n-th wait
+ * takes 0.25 s * 2^n, at most 20 s, times a random number from a half to one (so that a hundred hosts do not
+ * come back at once), or what the server's Retry-After says, at most 60 s. Tries are counted anew after each
+ * MiB that came.
+ *
+ * Threads: a StoreClient belongs to one thread at a time. */
+#ifndef FSHARD_STORES_STORE_REQUEST_H
+#define FSHARD_STORES_STORE_REQUEST_H
+
+#include "common/progress.h"
+#include "stores/store_plugin.h"
+
+/* How hard it is tried. */
+typedef struct StorePatience {
+    int64_t retries; /* after the first try */
+    double stall_seconds;
+    bool (*stopped)(void *context); /* whether to give up, besides interrupt_requested; may be NULL */
+    void *context;
+    Progress *progress;  /* where waits are told, or NULL */
+    const char *speaker; /* the program's name, for that */
+} StorePatience;
+
+typedef struct StoreClient {
+    const StoreSite *site;
+    StorePatience patience;
+    const StorePlugin *plugin;
+    StoreConnection *connection;
+} StoreClient;
+
+/* Opens a client, which borrows site. FSH_ERR_UNSUPPORTED: the plugin is not here. FSH_ERR_MEMORY. */
+FshStatus store_client_open(StoreClient *client, const StoreSite *site, const StorePatience *patience,
+                            FshError *error);
+/* Safe twice, and on a zeroed client. */
+void store_client_close(StoreClient *client);
+
+/* Takes bytes of what is fetched; position: of the first of them in what was asked for. Where a server gives
+ * no parts it begins at 0 again after a cut. */
+typedef FshStatus StoreSink(void *context, uint64_t position, const void *bytes, size_t length,
+                            FshError *error);
+
+typedef struct StoreGet {
+    const char *name;      /* below the site */
+    uint64_t first, bytes; /* a part of the file; bytes 0: the whole, in one answer */
+    uint64_t file_bytes;   /* how long it must be; 0: not known */
+    /* Gets whether the server gives parts of files; then `bytes` is only a bound, of all of a file. May be
+     * NULL. */
+    bool *parts_ret;
+    bool optional; /* where there is none, or it may not be read, that is no failure */
+    StoreSink *sink;
+    void *context;
+} StoreGet;
+
+/* Gets a file or a part of it. *found_ret (may be NULL): false where an optional file is not there.
+ * FSH_ERR_NOT_FOUND: 404. FSH_ERR_SYSTEM: it is not to be had; the message names the address, what the server
+ * said, how often it was tried, and what to do. FSH_ERR_INTERRUPTED; what the sink returned. */
+FshStatus store_get(StoreClient *client, const StoreGet *get, bool *found_ret, FshError *error);
+
+/* Sends a request with a query and a body, and waits for the answer; retried in the same way.
+ * query: sorted, encoded, each name with its "="; "": none. *exchange_ret (may be NULL) gets the answer, of
+ * status 200 to 299. Fails as store_get. */
+FshStatus store_send(StoreClient *client, const char *method, const char *name, const char *query,
+                     const void *body, size_t body_bytes, StoreExchange *exchange_ret, FshError *error);
+
+/* Copies the text of an XML element, "UploadId", out of an answer; the first of this name. Returns false if
+ * it is not there or does not fit. */
+bool store_xml_text(const char *xml, const char *name, char *text, size_t text_bytes);
+
+#endif

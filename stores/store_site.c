@@ -1,0 +1,286 @@
+#include "stores/store_site.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/file.h"
+#include "common/text.h"
+
+static const char *variable(const char *name)
+{
+    const char *value = getenv(name);
+    return value && *value ? value : NULL;
+}
+
+/* Copies a value that may be too long for its place. FSH_ERR_USAGE. */
+static FshStatus take(char *place, size_t place_bytes, const char *value, const char *what, FshError *error)
+{
+    if ((size_t)snprintf(place, place_bytes, "%s", value) < place_bytes && !strpbrk(place, "\r\n"))
+        return FSH_OK;
+    *place = '\0';
+    return fsh_error_set(error, FSH_ERR_USAGE, "%s: is too long, or has several lines", what);
+}
+
+/* ---- ~/.aws ---- */
+
+typedef struct AwsProfile {
+    char key[256], secret[512], token[STORE_SECRET_BYTES], region[64];
+    bool found;
+} AwsProfile;
+
+/* Returns whether a line of length bytes is the heading of the profile: "[NAME]", "[profile NAME]". */
+static bool is_heading(const char *line, size_t length, const char *name)
+{
+    char heading[320];
+    const int plain = snprintf(heading, sizeof heading, "[%s]", name);
+    if (text_is_same(line, length, heading, (size_t)plain))
+        return true;
+    const int with_word = snprintf(heading, sizeof heading, "[profile %s]", name);
+    return text_is_same(line, length, heading, (size_t)with_word);
+}
+
+/* Copies the value of a line "key = value" into its place, if it is one that counts and has none yet. */
+static void take_line(AwsProfile *profile, const char *line, const char *end)
+{
+    const struct {
+        const char *name;
+        char *place;
+        size_t bytes;
+    } values[] = {{"aws_access_key_id", profile->key, sizeof profile->key},
+                  {"aws_secret_access_key", profile->secret, sizeof profile->secret},
+                  {"aws_session_token", profile->token, sizeof profile->token},
+                  {"region", profile->region, sizeof profile->region}};
+    const char *equals = memchr(line, '=', (size_t)(end - line));
+    if (!equals)
+        return;
+    const char *name_end = equals, *value = text_skip_blanks(equals + 1, end);
+    while (name_end > line && text_is_blank(name_end[-1]))
+        name_end--;
+    while (end > value && text_is_blank(end[-1]))
+        end--;
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+        if (text_is_same(line, (size_t)(name_end - line), values[i].name, strlen(values[i].name)) &&
+            !*values[i].place && (size_t)(end - value) < values[i].bytes)
+            memcpy(values[i].place, value, (size_t)(end - value)); /* the rest is zeros */
+}
+
+/* Reads one of the two files. One that is not there says nothing. */
+static FshStatus read_aws_file(AwsProfile *profile, const char *name, const char *path_variable,
+                               const char *usual, FshError *error)
+{
+    enum { AWS_FILE_BYTES_MAX = 1 << 20 };
+    char path[PATH_MAX] = "";
+    Buffer text = {0};
+    const char *home = variable("HOME"), *given = variable(path_variable);
+    if (given)
+        (void)snprintf(path, sizeof path, "%s", given);
+    else if (home)
+        (void)file_join(path, sizeof path, home, usual, NULL);
+    if (!*path || !file_exists(path))
+        return FSH_OK;
+    FshStatus status = file_read_most(path, AWS_FILE_BYTES_MAX, &text, error);
+    bool ours = false;
+    for (size_t at = 0; !status && at < text.length;) {
+        const char *line = (const char *)text.bytes + at;
+        const char *newline = memchr(line, '\n', text.length - at);
+        const char *end = newline ? newline : (const char *)text.bytes + text.length;
+        at += (size_t)(end - line) + 1;
+        while (end > line && text_is_blank(end[-1]))
+            end--;
+        if (end > line && *line == '[') {
+            ours = is_heading(line, (size_t)(end - line), name);
+            profile->found = profile->found || ours;
+        } else if (ours && end > line && *line != '#' && *line != ';' && !text_is_blank(*line)) {
+            take_line(profile, line, end);
+        }
+    }
+    if (text.bytes)
+        explicit_bzero(text.bytes, text.length);
+    buffer_free(&text);
+    return status;
+}
+
+static FshStatus read_aws_profile(AwsProfile *profile, const char *name, FshError *error)
+{
+    FshStatus status = read_aws_file(profile, name, "AWS_SHARED_CREDENTIALS_FILE", ".aws/credentials", error);
+    return status ? status : read_aws_file(profile, name, "AWS_CONFIG_FILE", ".aws/config", error);
+}
+
+/* ---- keys ---- */
+
+/* Takes a pair of keys for signing. key and secret: NULL where they are not given. */
+static FshStatus take_keys(StoreSite *site, const char *key, const char *secret, const char *token,
+                           FshError *error)
+{
+    char pair[sizeof site->user_password];
+    if (!key != !secret)
+        return fsh_error_set(error, FSH_ERR_NOT_FOUND,
+                             "%s: %s has %s without the other half of the pair; give both, or neither",
+                             site->url.text, site->credentials, key ? "a key" : "a secret");
+    const int length = snprintf(pair, sizeof pair, "%s:%s", key, secret);
+    FshStatus status = length > 0 && (size_t)length < sizeof pair
+                           ? take(site->user_password, sizeof site->user_password, pair, "a key", error)
+                           : fsh_error_set(error, FSH_ERR_USAGE, "%s: the keys of %s are too long",
+                                           site->url.text, site->credentials);
+    explicit_bzero(pair, sizeof pair);
+    if (!status && token)
+        status = take(site->session_token, sizeof site->session_token, token, "AWS_SESSION_TOKEN", error);
+    if (!status)
+        (void)snprintf(site->signing, sizeof site->signing, "aws:amz:%s:s3", site->region);
+    return status;
+}
+
+static FshStatus find_aws_keys(StoreSite *site, FshError *error)
+{
+    AwsProfile profile = {0};
+    const char *name = variable("AWS_PROFILE");
+    const char *key = variable("AWS_ACCESS_KEY_ID"), *secret = variable("AWS_SECRET_ACCESS_KEY");
+    const char *region = variable("AWS_REGION"), *token = variable("AWS_SESSION_TOKEN");
+    const bool from_variables = key || secret;
+    region = region ? region : variable("AWS_DEFAULT_REGION");
+    FshStatus status = read_aws_profile(&profile, name ? name : "default", error);
+    if (!status && name && !profile.found && !from_variables)
+        status = fsh_error_set(error, FSH_ERR_NOT_FOUND,
+                               "%s: AWS_PROFILE is '%s', and neither ~/.aws/credentials nor ~/.aws/config "
+                               "has a profile of this name",
+                               site->url.text, name);
+    if (!region)
+        region = *profile.region ? profile.region : "us-east-1";
+    if (!status)
+        status = take(site->region, sizeof site->region, region, "AWS_REGION", error);
+    if (!from_variables) {
+        key = *profile.key ? profile.key : NULL;
+        secret = *profile.secret ? profile.secret : NULL;
+        token = *profile.token ? profile.token : NULL;
+    }
+    if (!status && (key || secret)) {
+        if (from_variables)
+            (void)snprintf(site->credentials, sizeof site->credentials, "AWS_ACCESS_KEY_ID");
+        else
+            (void)snprintf(site->credentials, sizeof site->credentials, "profile '%.200s' of ~/.aws",
+                           name ? name : "default");
+        status = take_keys(site, key, secret, token, error);
+    }
+    explicit_bzero(&profile, sizeof profile);
+    return status;
+}
+
+static FshStatus find_google_keys(StoreSite *site, FshError *error)
+{
+    const char *key = variable("GS_ACCESS_KEY_ID"), *secret = variable("GS_SECRET_ACCESS_KEY");
+    const char *bearer = variable("GOOGLE_OAUTH_ACCESS_TOKEN");
+    (void)snprintf(site->region, sizeof site->region, "auto");
+    if (key || secret) {
+        (void)snprintf(site->credentials, sizeof site->credentials, "GS_ACCESS_KEY_ID");
+        return take_keys(site, key, secret, NULL, error);
+    }
+    if (!bearer)
+        return FSH_OK;
+    (void)snprintf(site->credentials, sizeof site->credentials, "GOOGLE_OAUTH_ACCESS_TOKEN");
+    return take(site->bearer, sizeof site->bearer, bearer, "GOOGLE_OAUTH_ACCESS_TOKEN", error);
+}
+
+/* ---- servers ---- */
+
+/* Begins the base with a server that a variable names, without slashes at its end. */
+static FshStatus take_endpoint(StoreSite *site, const char *name, const char *endpoint, FshError *error)
+{
+    if (strncmp(endpoint, "http://", 7) != 0 && strncmp(endpoint, "https://", 8) != 0)
+        return fsh_error_set(error, FSH_ERR_USAGE, "%s: '%.200s' begins with neither https:// nor http://",
+                             name, strchr(endpoint, '@') ? "…" : endpoint);
+    FshStatus status = take(site->base, sizeof site->base, endpoint, name, error);
+    for (size_t length = strlen(site->base); length && site->base[length - 1] == '/';)
+        site->base[--length] = '\0';
+    return status;
+}
+
+/* Appends "/" and a text, encoded, to the base. */
+static FshStatus append(StoreSite *site, const char *text, FshError *error)
+{
+    const size_t length = strlen(site->base);
+    if (length + 2 < sizeof site->base) {
+        memcpy(site->base + length, "/", 2);
+        if (store_url_encode(site->base, sizeof site->base, text))
+            return FSH_OK;
+    }
+    return fsh_error_set(error, FSH_ERR_USAGE, "%.80s…: is too long", site->url.text);
+}
+
+static FshStatus find_aws_base(StoreSite *site, FshError *error)
+{
+    const char *const names[] = {"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"};
+    const char *bucket = site->url.bucket;
+    for (size_t i = 0; i < 2; i++)
+        if (variable(names[i])) {
+            FshStatus status = take_endpoint(site, names[i], variable(names[i]), error);
+            return status ? status : append(site, bucket, error);
+        }
+    /* A certificate for *.s3.REGION.amazonaws.com is for names without further dots. */
+    if (!strchr(bucket, '.')) {
+        (void)snprintf(site->base, sizeof site->base, "https://%s.s3.%s.amazonaws.com", bucket, site->region);
+        return FSH_OK;
+    }
+    (void)snprintf(site->base, sizeof site->base, "https://s3.%s.amazonaws.com", site->region);
+    return append(site, bucket, error);
+}
+
+static FshStatus find_google_base(StoreSite *site, FshError *error)
+{
+    const char *emulator = variable("STORAGE_EMULATOR_HOST");
+    FshStatus status = take_endpoint(site, "STORAGE_EMULATOR_HOST",
+                                     emulator ? emulator : "https://storage.googleapis.com", error);
+    return status ? status : append(site, site->url.bucket, error);
+}
+
+FshStatus store_site_find(StoreSite *site, const char *address, FshError *error)
+{
+    *site = (StoreSite){0};
+    FshStatus status = store_url_parse(&site->url, address, error);
+    if (status)
+        return status;
+    if (site->url.kind == STORE_HTTP) /* is encoded as its author wants it */
+        return take(site->base, sizeof site->base, site->url.text, "the address", error);
+    const bool google = site->url.kind == STORE_GS;
+    status = google ? find_google_keys(site, error) : find_aws_keys(site, error);
+    if (!status)
+        status = google ? find_google_base(site, error) : find_aws_base(site, error);
+    if (!status && *site->url.prefix)
+        status = append(site, site->url.prefix, error);
+    return status;
+}
+
+FshStatus store_site_url(const StoreSite *site, const char *name, char url[STORE_URL_BYTES], FshError *error)
+{
+    const int length = snprintf(url, STORE_URL_BYTES, "%s%s", site->base, *name ? "/" : "");
+    if (length > 0 && length < STORE_URL_BYTES && store_url_encode(url, STORE_URL_BYTES, name))
+        return FSH_OK;
+    return fsh_error_set(error, FSH_ERR_USAGE, "%.80s…/%s: is too long", site->url.text, name);
+}
+
+static void hide(char *text, const char *secret)
+{
+    enum { SHORTEST = 6 }; /* a shorter one would hit words */
+    const size_t length = strlen(secret);
+    for (char *at = text; length >= SHORTEST && (at = strstr(at, secret));) {
+        memcpy(at, "***", 3);
+        memmove(at + 3, at + length, strlen(at + length) + 1);
+    }
+}
+
+void store_site_hide(const StoreSite *site, char *text)
+{
+    const char *colon = strchr(site->user_password, ':');
+    hide(text, site->user_password);
+    hide(text, colon ? colon + 1 : "");
+    hide(text, site->session_token);
+    hide(text, site->bearer);
+}
+
+void store_site_forget(StoreSite *site)
+{
+    explicit_bzero(site->user_password, sizeof site->user_password);
+    explicit_bzero(site->session_token, sizeof site->session_token);
+    explicit_bzero(site->bearer, sizeof site->bearer);
+}

@@ -1,0 +1,50 @@
+/* store_site.h - where an address leads, and with which credentials: those of the servers' usual environment
+ * and files.
+ *
+ *   s3://   AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN; else the profile AWS_PROFILE
+ *           (default) in ~/.aws/credentials and ~/.aws/config, or the files that AWS_SHARED_CREDENTIALS_FILE
+ *           and AWS_CONFIG_FILE name. AWS_REGION, AWS_DEFAULT_REGION, the profile's region, us-east-1.
+ *           AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL: another server, by path instead of by host.
+ *   gs://   GS_ACCESS_KEY_ID and GS_SECRET_ACCESS_KEY (HMAC keys), or GOOGLE_OAUTH_ACCESS_TOKEN.
+ *           STORAGE_EMULATOR_HOST: another server.
+ *   https:// ~/.netrc, which libcurl reads.
+ * Where nothing is found, requests are not signed, as public buckets allow. Roles of machines, containers and
+ * web identities, single sign-on and credential processes are not read; docs/network-storage.md has the
+ * command that makes environment variables of them.
+ *
+ * Threads: any that do not change the environment. */
+#ifndef FSHARD_STORES_STORE_SITE_H
+#define FSHARD_STORES_STORE_SITE_H
+
+#include "stores/store_url.h"
+
+enum { STORE_SECRET_BYTES = 4096 };
+
+typedef struct StoreSite {
+    StoreUrl url;
+    char base[STORE_URL_BYTES]; /* of http or https, encoded, without a slash at its end */
+    /* libcurl's CURLOPT_AWS_SIGV4, "aws:amz:REGION:s3"; "": not signed */
+    char signing[128];
+    /* Secrets. They are in no message, and go to libcurl alone. */
+    char user_password[1024];               /* "KEY:SECRET" of signing; "" */
+    char session_token[STORE_SECRET_BYTES]; /* of signing; "" */
+    char bearer[STORE_SECRET_BYTES];        /* OAuth 2; "" */
+    char credentials[256]; /* where they are from, for messages: "AWS_ACCESS_KEY_ID"; "": nowhere */
+    char region[64];       /* s3 */
+} StoreSite;
+
+/* Fills *site for an address. FSH_ERR_USAGE: the address, or an endpoint that is none. FSH_ERR_NOT_FOUND: the
+ * profile that AWS_PROFILE names is in no file; half of a pair of keys. What reading a file may fail with. */
+FshStatus store_site_find(StoreSite *site, const char *address, FshError *error);
+
+/* Writes the URL of a file below the site: base, "/", name. name "": the base itself. FSH_ERR_USAGE: too
+ * long. */
+FshStatus store_site_url(const StoreSite *site, const char *name, char url[STORE_URL_BYTES], FshError *error);
+
+/* Replaces what is secret in a text by "***", in place: for messages of others. */
+void store_site_hide(const StoreSite *site, char *text);
+
+/* Overwrites the secrets. */
+void store_site_forget(StoreSite *site);
+
+#endif

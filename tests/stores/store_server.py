@@ -1,0 +1,242 @@
+#!/usr/bin/env python3
+"""A web server and an S3 server over a folder, with faults, for the tests of stores/. Needs the standard library alone.
+
+usage: store_server.py FOLDER LOG [PORT-FILE]
+
+Serves FOLDER at http://127.0.0.1:PORT/FAULT/path, where FAULT is "ok" or the name of a fault below, and writes a line "METHOD path range" for each
+request to LOG. Below /s3/BUCKET it is an S3 server that proves every signature (SigV4; key "testkey", secret "test/secret+key"), with multipart
+uploads; below /gs/BUCKET it wants the bearer token "testtoken". PORT-FILE gets the port once the server listens.
+"""
+import hashlib
+import hmac
+import http.server
+import os
+import re
+import socket
+import sys
+import threading
+import time
+import urllib.parse
+
+KEY, SECRET, TOKEN, BEARER = "testkey", "test/secret+key", "test/session+token", "testtoken"
+lock = threading.Lock()
+counts = {}  # how often a path was asked for with a fault
+uploads = {}
+
+
+def sign(key, text):
+    return hmac.new(key, text.encode(), hashlib.sha256).digest()
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    wbufsize = 1 << 16
+
+    def log_message(self, *args):
+        pass
+
+    # ---- answers ----
+
+    def answer(self, status, body=b"", headers=()):
+        self.send_response(status)
+        for name, value in headers:
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def fail(self, status, code, message, headers=()):
+        body = f"<?xml version='1.0'?>\n<Error><Code>{code}</Code><Message>{message}</Message></Error>".encode()
+        self.answer(status, body, (("Content-Type", "application/xml"), *headers))
+
+    def cut(self):
+        """Ends the connection as a crash does."""
+        self.wfile.flush()
+        self.connection.shutdown(socket.SHUT_RDWR)
+        self.close_connection = True
+
+    # ---- files ----
+
+    def part_of(self, length):
+        """Returns first and last byte asked for, and whether that is a part."""
+        match = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
+        if not match:
+            return 0, length - 1, False
+        return int(match[1]), min(int(match[2] or length), length - 1), True
+
+    def give_file(self, path, fault="ok", count=1):
+        try:
+            data = open(path, "rb").read()
+        except OSError:
+            return self.fail(404, "NoSuchKey", "The specified key does not exist.")
+        is_manifest = path.endswith("dataset.json")
+        first, last, part = self.part_of(len(data))
+        if fault == "no-parts" and part:
+            first, last, part = 0, len(data) - 1, False
+        if part and first >= len(data):
+            return self.fail(416, "InvalidRange", "The requested range is not satisfiable")
+        body, total, told = data[first:last + 1], len(data), last + 1 - first
+        if not is_manifest:
+            if fault == "other-bytes" or (fault == "other-bytes-once" and count <= 1):
+                body = body[:1000] + bytes([body[1000] ^ 255]) + body[1001:]
+            if fault == "lies-total":
+                total += 1
+            if fault == "lies-shorter":
+                body = body[:-100] if len(body) > 100 else body
+                told = len(body)
+            if fault == "lies-longer":
+                body, told = body + b"x" * 100, told + 100
+            if fault == "other-part" and part:
+                first, last = first + 1, last + 1
+        self.send_response(206 if part else 200)
+        self.send_header("Content-Length", str(told))
+        if part:
+            self.send_header("Content-Range", f"bytes {first}-{last}/{total}")
+        self.end_headers()
+        if not is_manifest and (fault == "cuts" or (fault == "cuts-twice" and count <= 2)):
+            self.wfile.write(body[:len(body) // 2])
+            return self.cut()
+        if not is_manifest and (fault == "stalls" or (fault == "stalls-once" and count <= 1)):
+            self.wfile.write(body[:len(body) // 2])
+            self.wfile.flush()
+            time.sleep(20)
+            return self.cut()
+        if fault == "slow":
+            for at in range(0, len(body), 1 << 14):
+                self.wfile.write(body[at:at + (1 << 14)])
+                self.wfile.flush()
+                time.sleep(0.02)
+            return None
+        self.wfile.write(body)
+        return None
+
+    def give_fault(self, fault, path):
+        with lock:
+            key = (fault, path)
+            counts[key] = count = counts.get(key, 0) + 1
+        is_manifest = path.endswith("dataset.json")
+        if fault in ("503", "429") or (fault in ("503-twice", "503-after") and count <= 2):
+            headers = (("Retry-After", "1"),) if fault == "503-after" else ()
+            return self.fail(int(fault[:3]), "SlowDown", "Please reduce your request rate.", headers)
+        if fault == "403" or (fault == "403-shards" and not is_manifest):
+            return self.fail(403, "AccessDenied", "Access Denied")
+        if fault == "500":
+            return self.answer(500, b"<html>an error page</html>")
+        if fault == "redirect":
+            return self.answer(302, b"", (("Location", "/ok/" + os.path.relpath(path, folder)),))
+        if fault == "redirect-loop":
+            return self.answer(302, b"", (("Location", self.path),))
+        return self.give_file(path, fault, count)
+
+    # ---- S3 ----
+
+    def wrong_signature(self):
+        """Returns what is wrong with the signature of this request, None: nothing."""
+        match = re.fullmatch(r"AWS4-HMAC-SHA256 Credential=([^/]+)/(\d{8})/([^/]+)/s3/aws4_request, ?SignedHeaders=([^,]+), ?Signature=(\w+)",
+                             self.headers.get("Authorization", ""))
+        if not match or match[1] != KEY:
+            return "AccessDenied" if not match else "InvalidAccessKeyId"
+        _, date, region, signed, signature = match.groups()
+        path, _, query = self.path.partition("?")
+        pairs = sorted(urllib.parse.parse_qsl(query, keep_blank_values=True))
+        query = "&".join(f"{urllib.parse.quote(k, safe='-_.~')}={urllib.parse.quote(v, safe='-_.~')}" for k, v in pairs)
+        headers = "".join(f"{name}:{' '.join((self.headers.get(name) or '').split())}\n" for name in signed.split(";"))
+        body_hash = self.headers.get("x-amz-content-sha256")
+        if not body_hash or "host" not in signed or "x-amz-content-sha256" not in signed:
+            return "SignatureDoesNotMatch"
+        request = "\n".join([self.command, path, query, headers, signed, body_hash])
+        scope = f"{date}/{region}/s3/aws4_request"
+        text = "\n".join(["AWS4-HMAC-SHA256", self.headers.get("x-amz-date", ""), scope, hashlib.sha256(request.encode()).hexdigest()])
+        key = sign(sign(sign(sign(("AWS4" + SECRET).encode(), date), region), "s3"), "aws4_request")
+        if hmac.new(key, text.encode(), hashlib.sha256).hexdigest() != signature:
+            return "SignatureDoesNotMatch"
+        token = self.headers.get("x-amz-security-token")
+        if token is not None and (token != TOKEN or "x-amz-security-token" not in signed):
+            return "InvalidToken"
+        return None
+
+    def give_s3(self, name):
+        bucket, _, key = name.partition("/")
+        if bucket == "elsewhere":
+            return self.fail(301, "PermanentRedirect", "Use the endpoint of the bucket.", (("x-amz-bucket-region", "eu-central-1"),))
+        wrong = None if bucket == "public" and self.command == "GET" else self.wrong_signature()
+        if wrong:
+            return self.fail(403, wrong, "The request was refused.")
+        path = os.path.join(folder, bucket, urllib.parse.unquote(key))
+        query = dict(urllib.parse.parse_qsl(self.path.partition("?")[2], keep_blank_values=True))
+        if self.command == "GET":
+            return self.give_file(path)
+        return self.take_upload(path, query)
+
+    def take_upload(self, path, query):
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        fails = os.path.exists(os.path.join(folder, "fail-uploads"))
+        if self.command == "POST" and "uploads" in query:
+            number = f"upload/{len(uploads)}+x"
+            uploads[number] = {}
+            return self.answer(200, f"<InitiateMultipartUploadResult><UploadId>{number}</UploadId></InitiateMultipartUploadResult>".encode())
+        number = query.get("uploadId")
+        if number is not None and number not in uploads:
+            return self.fail(404, "NoSuchUpload", "The specified multipart upload does not exist.")
+        if self.command == "DELETE":
+            uploads.pop(number, None)
+            return self.answer(204)
+        if self.command == "PUT" and number is not None:
+            with lock:
+                counts[path, "put"] = count = counts.get((path, "put"), 0) + 1
+            if fails and int(query["partNumber"]) > 1:
+                return self.fail(403, "AccessDenied", "The quota is used up.")
+            if count == 2:  # every upload has such a moment
+                return self.fail(503, "SlowDown", "Please reduce your request rate.")
+            tag = '"' + hashlib.md5(body).hexdigest() + '"'
+            uploads[number][int(query["partNumber"])] = (tag, body)
+            return self.answer(200, b"", (("ETag", tag),))
+        if self.command == "POST":
+            listed = re.findall(r"<Part><PartNumber>(\d+)</PartNumber><ETag>([^<]*)</ETag></Part>", body.decode())
+            parts = uploads.pop(number)
+            tags = [(int(n), t.replace("&quot;", '"')) for n, t in listed]
+            if tags != [(n, parts[n][0]) for n in sorted(parts)]:
+                return self.fail(400, "InvalidPart", "One or more of the specified parts could not be found.")
+            body = b"".join(parts[n][1] for n in sorted(parts))
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as file:
+            file.write(body)
+        return self.answer(200, b"<CompleteMultipartUploadResult></CompleteMultipartUploadResult>", (("ETag", '"x"'),))
+
+    # ---- requests ----
+
+    def handle_request(self):
+        path = self.path.partition("?")[0]
+        with lock, open(log, "a", encoding="utf-8") as file:
+            file.write(f"{self.command} {self.path} {self.headers.get('Range', '')}\n")
+        first, _, rest = path[1:].partition("/")
+        if first == "s3":
+            return self.give_s3(rest)
+        if first == "gs":
+            if self.headers.get("Authorization") != "Bearer " + BEARER:
+                return self.fail(401, "AuthenticationRequired", "Authentication required.")
+            return self.give_file(os.path.join(folder, urllib.parse.unquote(rest)))
+        return self.give_fault(first, os.path.join(folder, urllib.parse.unquote(rest)))
+
+    def do_GET(self):
+        try:
+            self.handle_request()
+        except OSError:
+            self.close_connection = True
+
+    do_PUT = do_POST = do_DELETE = do_GET
+
+
+class Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+
+if __name__ == "__main__":
+    folder, log = sys.argv[1:3]
+    server = Server(("127.0.0.1", 0), Handler)
+    if len(sys.argv) > 3:
+        with open(sys.argv[3] + ".new", "w", encoding="utf-8") as file:
+            file.write(str(server.server_address[1]))
+        os.rename(sys.argv[3] + ".new", sys.argv[3])
+    server.serve_forever()
