@@ -198,11 +198,16 @@ static void remove_tree(const char *path, int depth)
     (void)rmdir(path);
 }
 
+void store_cache_remove(const char *path)
+{
+    remove_tree(path, 1);
+}
+
 static void remove_entry(const StoreCache *cache, Entry *entry)
 {
     char path[PATH_MAX];
     if (!file_join(path, sizeof path, cache->folder, entry->name, NULL))
-        remove_tree(path, 1);
+        store_cache_remove(path);
     if (!join_lock(path, cache, entry->name, NULL))
         (void)unlink(path); /* before the lock is released: whoever waits for it makes a new one */
 }

@@ -33,4 +33,7 @@ FshStatus store_cache_lock(const StoreCache *cache, const char *name, bool alone
 FshStatus store_cache_make_room(const StoreCache *cache, const char *name, int lock, uint64_t bytes,
                                 uint64_t have_bytes, unsigned *removed_ret, FshError *error);
 
+/* Removes a folder of files and of folders of files. What cannot be removed stays. */
+void store_cache_remove(const char *path);
+
 #endif

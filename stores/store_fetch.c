@@ -231,9 +231,7 @@ static FshStatus hash_file(const Fetching *fetching, const char *path, FshHash12
     uint64_t bytes = mapping.length;
     if (container_has(fetching->container, FSH_HAS_HASH))
         bytes -= bytes < SHARD_FOOTER_BYTES ? bytes : SHARD_FOOTER_BYTES;
-    XXH128_canonical_t canonical;
-    XXH128_canonicalFromHash(&canonical, XXH3_128bits(mapping.bytes, (size_t)bytes));
-    memcpy(hash_ret->bytes, canonical.digest, sizeof hash_ret->bytes);
+    *hash_ret = fsh_hash_bytes(mapping.bytes, (size_t)bytes);
     file_unmap(&mapping);
     return FSH_OK;
 }

@@ -170,7 +170,8 @@ static const char *remedy(const StoreClient *client, const StoreExchange *exchan
 static bool is_stopped(const StoreClient *client)
 {
     const StorePatience *patience = &client->patience;
-    return interrupt_requested() || (patience->stopped && patience->stopped(patience->context));
+    return (interrupt_requested() && !patience->regardless) ||
+           (patience->stopped && patience->stopped(patience->context));
 }
 
 /* Waits before try number `tries`. Returns how long, in seconds. */

@@ -20,6 +20,7 @@ typedef struct StorePatience {
     double stall_seconds;
     bool (*stopped)(void *context); /* whether to give up, besides interrupt_requested; may be NULL */
     void *context;
+    bool regardless;     /* of interrupts: for cleaning up after one */
     Progress *progress;  /* where waits are told, or NULL */
     const char *speaker; /* the program's name, for that */
 } StorePatience;

@@ -92,9 +92,9 @@ FshStatus store_url_parse(StoreUrl *url, const char *text, FshError *error)
     return FSH_OK;
 }
 
-bool store_url_encode(char *buffer, size_t buffer_bytes, const char *text)
+/* plain: what stays as it is. */
+static bool encode(char *buffer, size_t buffer_bytes, const char *text, const char *plain)
 {
-    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/";
     size_t length = strlen(buffer);
     for (const char *c = text; *c; c++) {
         const bool is_plain = strchr(plain, *c) != NULL;
@@ -107,4 +107,16 @@ bool store_url_encode(char *buffer, size_t buffer_bytes, const char *text)
         buffer[length] = '\0';
     }
     return true;
+}
+
+#define UNRESERVED "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"
+
+bool store_url_encode(char *buffer, size_t buffer_bytes, const char *text)
+{
+    return encode(buffer, buffer_bytes, text, UNRESERVED "/");
+}
+
+bool store_url_encode_value(char *buffer, size_t buffer_bytes, const char *text)
+{
+    return encode(buffer, buffer_bytes, text, UNRESERVED);
 }

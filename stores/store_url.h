@@ -31,8 +31,9 @@ bool store_url_is(const char *text);
  * password in it, which every list of processes and log would show; the message then does not repeat it. */
 FshStatus store_url_parse(StoreUrl *url, const char *text, FshError *error);
 
-/* Appends text to buffer, percent-encoded but for letters, digits, "-._~" and "/" (RFC 3986, as SigV4 wants
- * it). Returns false if it does not fit. */
+/* Appends text to buffer, percent-encoded but for letters, digits, "-._~" and, in a path, "/" (RFC 3986, as
+ * SigV4 wants it). Returns false if it does not fit. */
 bool store_url_encode(char *buffer, size_t buffer_bytes, const char *text);
+bool store_url_encode_value(char *buffer, size_t buffer_bytes, const char *text); /* of a query */
 
 #endif

@@ -5,11 +5,13 @@ usage: store_server.py FOLDER LOG [PORT-FILE]
 
 Serves FOLDER at http://127.0.0.1:PORT/FAULT/path, where FAULT is "ok" or the name of a fault below, and writes a line "METHOD path range" for each
 request to LOG. Below /s3/BUCKET it is an S3 server that proves every signature (SigV4; key "testkey", secret "test/secret+key"), with multipart
-uploads; below /gs/BUCKET it wants the bearer token "testtoken". PORT-FILE gets the port once the server listens.
+uploads; below /gs/BUCKET it wants the bearer token "testtoken". Files fail-uploads and
+slow-uploads in FOLDER have the second part of an upload refused, and every request of one wait. PORT-FILE gets the port once the server listens.
 """
 import hashlib
 import hmac
 import http.server
+import itertools
 import os
 import re
 import socket
@@ -22,6 +24,7 @@ KEY, SECRET, TOKEN, BEARER = "testkey", "test/secret+key", "test/session+token",
 lock = threading.Lock()
 counts = {}  # how often a path was asked for with a fault
 uploads = {}
+numbers = itertools.count()
 
 
 def sign(key, text):
@@ -168,11 +171,18 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.give_file(path)
         return self.take_upload(path, query)
 
+    def save(self, path, body):
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as file:
+            file.write(body)
+
     def take_upload(self, path, query):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         fails = os.path.exists(os.path.join(folder, "fail-uploads"))
+        if os.path.exists(os.path.join(folder, "slow-uploads")):
+            time.sleep(0.3)
         if self.command == "POST" and "uploads" in query:
-            number = f"upload/{len(uploads)}+x"
+            number = f"upload/{next(numbers)}+x"
             uploads[number] = {}
             return self.answer(200, f"<InitiateMultipartUploadResult><UploadId>{number}</UploadId></InitiateMultipartUploadResult>".encode())
         number = query.get("uploadId")
@@ -180,6 +190,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.fail(404, "NoSuchUpload", "The specified multipart upload does not exist.")
         if self.command == "DELETE":
             uploads.pop(number, None)
+            if number is None and os.path.exists(path):
+                os.remove(path)
             return self.answer(204)
         if self.command == "PUT" and number is not None:
             with lock:
@@ -198,9 +210,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
             if tags != [(n, parts[n][0]) for n in sorted(parts)]:
                 return self.fail(400, "InvalidPart", "One or more of the specified parts could not be found.")
             body = b"".join(parts[n][1] for n in sorted(parts))
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "wb") as file:
-            file.write(body)
+            if "train-00001" in path:  # the answer gets lost
+                self.save(path, body)
+                return self.cut()
+        self.save(path, body)
         return self.answer(200, b"<CompleteMultipartUploadResult></CompleteMultipartUploadResult>", (("ETag", '"x"'),))
 
     # ---- requests ----

@@ -14,6 +14,7 @@
 #include "common/progress.h"
 #include "imaging/decode.h"
 #include "stores/store.h"
+#include "stores/store_upload.h"
 #include "tools/job/destination.h"
 #include "tools/job/job.h"
 #include "tools/pack/pack_merge.h"
@@ -136,8 +137,10 @@ static FshStatus repair(const ProgramContext *context, bool *partial_ret, FshErr
     return status;
 }
 
-/* Packs what the options say. *partial_ret: something was left out that was not to be. */
-static FshStatus pack(const ProgramContext *context, PackOptions *options, bool *partial_ret, FshError *error)
+/* Packs what the options say. shown: where that goes, for people. *partial_ret: something was left out that
+ * was not to be. */
+static FshStatus pack(const ProgramContext *context, PackOptions *options, const char *shown,
+                      bool *partial_ret, FshError *error)
 {
     const Settings *settings = context->settings;
     PackPlan plan = {0};
@@ -180,7 +183,7 @@ static FshStatus pack(const ProgramContext *context, PackOptions *options, bool 
             !status)
             status = fsh_error_set(error, report_error.status, "--report: %s", report_error.message);
     }
-    const Report report = {.destination = options->destination,
+    const Report report = {.destination = shown,
                            .result = &result,
                            .planned_left_out = &plan.notes.left_out,
                            .other_file_count = plan.found.other_file_count,
@@ -202,38 +205,78 @@ static FshStatus pack(const ProgramContext *context, PackOptions *options, bool 
     return status;
 }
 
-/* Refuses addresses where only folders will do, and options of servers where none is named. */
+/* Refuses what is not done to and from servers, and options of servers where none is named. */
 static FshStatus check_addresses(const ProgramContext *context, const PackOptions *options, FshError *error)
 {
     const Settings *settings = context->settings;
-    if (store_is_address(options->source) && (settings->update || settings->append))
-        return fsh_error_set(
-            error, FSH_ERR_USAGE,
-            "%s: --update and --append follow a folder of images, and this is a dataset on a "
-            "server",
-            options->source);
-    return store_options_check(&settings->remote, store_is_address(options->source), error);
+    const bool from = store_is_address(options->source), to = store_is_address(options->destination);
+    const char *address = from ? options->source : options->destination;
+    const bool sealed = fsh_container_has(options->container, FSH_HAS_HASH);
+    if ((from || to) && (settings->update || settings->append))
+        return fsh_error_set(error, FSH_ERR_USAGE, "%s: --update and --append are of folders of this machine",
+                             address);
+    if (to && options->part.count)
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "%s: parts are packed into a folder that all machines see; merge them, and "
+                             "pack or copy the whole to the server",
+                             address);
+    if (to && !sealed)
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "%s: only shards are sent as they are packed (--format shards); pack anything "
+                             "else here, and copy the folder",
+                             options->destination);
+    return store_options_check(&settings->remote, from || to, error);
 }
 
-/* Packs a folder of this machine, or a dataset on a server, which is fetched before. */
-static FshStatus fetch_and_pack(const ProgramContext *context, bool *partial_ret, FshError *error)
+/* Fetches a source that is on a server. */
+static FshStatus fetch_source(const StoreOptions *store, PackOptions *options, StoreFolder *folder,
+                              FshError *error)
+{
+    if (!store_is_address(options->source))
+        return FSH_OK;
+    const FshStatus status = store_open(folder, options->source, store, error);
+    options->address = options->source;
+    options->source = folder->path;
+    return status;
+}
+
+static FshStatus send_file(void *context, const char *name, FshError *error)
+{
+    return store_upload_file(context, name, error);
+}
+
+static FshStatus send_manifest(void *context, const FshManifest *manifest, FshError *error)
+{
+    return store_upload_finish(context, manifest, error);
+}
+
+/* Packs from and to folders of this machine and servers. */
+static FshStatus fetch_pack_and_send(const ProgramContext *context, bool *partial_ret, FshError *error)
 {
     const Settings *settings = context->settings;
+    StoreOptions store = settings->remote;
     StoreFolder folder = STORE_FOLDER_NONE;
+    StoreUpload *upload = NULL;
     PackOptions options;
+    store.speaker = context->table->program;
+    store.quiet = settings->program.quiet;
     FshStatus status = settings_take(context, &options, error);
+    const char *destination = options.destination;
     if (!status)
         status = check_addresses(context, &options, error);
-    if (!status && store_is_address(options.source)) {
-        StoreOptions store = settings->remote;
-        store.speaker = context->table->program;
-        store.quiet = settings->program.quiet;
-        status = store_open(&folder, options.source, &store, error);
-        options.address = options.source;
-        options.source = folder.path;
+    if (!status && store_is_address(destination)) { /* first, since it may refuse */
+        status = store_upload_open(&upload, destination, settings->force, &store, error);
+        options.destination = upload ? store_upload_folder(upload) : NULL;
     }
     if (!status)
-        status = pack(context, &options, partial_ret, error);
+        status = fetch_source(&store, &options, &folder, error);
+    const PackTaker taker = {.file = send_file, .manifest = send_manifest, .context = upload};
+    options.taker = upload && !settings->program.dry_run ? &taker : NULL;
+    if (!status)
+        status = pack(context, &options, destination, partial_ret, error);
+    if (!status && options.taker)
+        store_upload_clear(upload);
+    store_upload_close(&upload);
     store_close(&folder);
     return status;
 }
@@ -261,7 +304,7 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
         return status;
     if (settings->repair_manifest)
         return repair(context, partial_ret, error);
-    return settings->merge ? merge(context, error) : fetch_and_pack(context, partial_ret, error);
+    return settings->merge ? merge(context, error) : fetch_pack_and_send(context, partial_ret, error);
 }
 
 /* Has the C library give decoded photographs back to the system when they are freed. glibc's own threshold

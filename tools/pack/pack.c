@@ -195,6 +195,13 @@ static FshStatus save_sources(const Run *run, FshError *error)
     return status;
 }
 
+/* Gives a finished file to whoever takes them. */
+static FshStatus hand_over(const Run *run, const char *name, FshError *error)
+{
+    const PackTaker *taker = run->plan->found.options->taker;
+    return taker ? taker->file(taker->context, name, error) : FSH_OK;
+}
+
 static FshStatus finish_output(Run *run, FshError *error)
 {
     const size_t index = run->pending[run->current];
@@ -207,6 +214,8 @@ static FshStatus finish_output(Run *run, FshError *error)
     if (!status)
         status =
             resume_save(run->plan, &run->plan->outputs[index], run->destination.folder, &run->output, error);
+    if (!status)
+        status = hand_over(run, run->output.info.name, error);
     if (!status)
         status = count_output(run, index, &run->output, error);
     run->current++;
@@ -389,7 +398,8 @@ static FshStatus find_pending_outputs(Run *run, uint64_t *sample_count_ret, FshE
         if (kept) {
             for (size_t n = 0; n < output.left_out.count && run->left_out; n++)
                 run->left_out(&output.left_out.items[n], run->left_out_context);
-            status = count_output(run, i, &output, error);
+            status = hand_over(run, output.info.name, error);
+            status = status ? status : count_output(run, i, &output, error);
             run->result->kept_output_count++;
         } else {
             status = add_pending(run, i, error);
@@ -422,16 +432,20 @@ static FshStatus finish(Run *run, FshError *error)
                                    "%s: none of its %" PRIu64 " samples can be packed; nothing was written",
                                    run->plan->found.root, run->plan->split.sample_count);
     }
-    return pack_finish(&run->blueprint, &run->destination, run->result, error);
+    return pack_finish(&run->blueprint, &run->destination, run->plan->found.options->taker, run->result,
+                       error);
 }
 
-FshStatus pack_finish(Blueprint *blueprint, Destination *destination, PackResult *result, FshError *error)
+FshStatus pack_finish(Blueprint *blueprint, Destination *destination, const PackTaker *taker,
+                      PackResult *result, FshError *error)
 {
     FshStatus status = blueprint_finish(blueprint, error);
     if (!status)
         status = fsh_manifest_identify(&blueprint->manifest, error);
     if (!status)
         status = fsh_manifest_save(&blueprint->manifest, destination->folder, false, error);
+    if (!status && taker)
+        status = taker->manifest(taker->context, &blueprint->manifest, error);
     if (!status)
         status = destination_finish(destination, error);
     result->manifest = blueprint->manifest;

@@ -47,7 +47,9 @@ FshStatus pack_preview(const PackPlan *plan, PackResult *result, FshError *error
 
 /* Counts a finished output. FSH_ERR_MEMORY. */
 FshStatus pack_result_add(PackResult *result, const OutputResult *output, FshError *error);
-/* Writes the manifest of outputs that are all there, moves it to the result, and closes the destination. */
-FshStatus pack_finish(Blueprint *blueprint, Destination *destination, PackResult *result, FshError *error);
+/* Writes the manifest of outputs that are all there, gives it to the taker (NULL: there is none), moves it to
+ * the result, and closes the destination. */
+FshStatus pack_finish(Blueprint *blueprint, Destination *destination, const PackTaker *taker,
+                      PackResult *result, FshError *error);
 
 #endif

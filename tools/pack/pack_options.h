@@ -21,9 +21,19 @@ typedef enum PackStore {
 /* "copy", "jpeg", …; NULL after the last. Indexed by PackStore. */
 extern const char *const pack_store_names[];
 
+/* Who takes finished files away as they come, to send them to a server. */
+typedef struct PackTaker {
+    /* Takes a file of the dataset that is finished, in this run or in an earlier one. */
+    FshStatus (*file)(void *context, const char *name, FshError *error);
+    /* Takes the manifest, when it and all files are written; what is left of the run is to let go. */
+    FshStatus (*manifest)(void *context, const FshManifest *manifest, FshError *error);
+    void *context;
+} PackTaker;
+
 typedef struct PackOptions {
     const char *source, *destination;
-    const char *address; /* of the server that source was fetched from; NULL: source is where it is */
+    const PackTaker *taker; /* NULL: files stay where they are packed */
+    const char *address;    /* of the server that source was fetched from; NULL: source is where it is */
     FshContainer container;
     PackStore store;    /* quality of JPEG: resize.quality */
     int level;          /* of zstd: 1 to FSH_PACK_LEVEL_MAX */

@@ -165,7 +165,7 @@ OptionTable settings_table(const Option *rows)
         .summary = "Packs images from class folders (SRC/CLASS/x.jpg, or SRC/train/CLASS/x.jpg and "
                    "SRC/val/CLASS/x.jpg), or "
                    "pairs of images, or another dataset, into a dataset that ftrain reads: "
-                   "DST/dataset.json and its shards. "
+                   "DST/dataset.json and its shards; SRC and DST may be in a bucket (s3://, gs://). "
                    "Every image is "
                    "decoded on the way in; what is damaged is listed and left out. After a stop, the same "
                    "command goes on.",
@@ -184,6 +184,7 @@ OptionTable settings_table(const Option *rows)
                     "  fpack --part auto photos/ shards/            # in each task of a job array, then\n"
                     "  fpack --merge shards/\n"
                     "  fpack --update photos/ shards/               # what changed since, and no more\n"
+                    "  fpack photos/ s3://bucket/shards             # each shard is sent as it is finished\n"
                     "  fpack --repair-manifest shards/\n"
                     "  fpack --store raw --format lmdb mnist/ mnist-lmdb/\n",
         .arguments_max = SIZE_MAX,

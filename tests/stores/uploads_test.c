@@ -1,0 +1,164 @@
+/* fpack to an object store: what is sent, in which order, and what is left of a run that was stopped. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/stores/stores_support.h"
+
+static const char *const keys[] = {"AWS_ACCESS_KEY_ID=testkey", "AWS_SECRET_ACCESS_KEY=test/secret+key",
+                                   NULL};
+
+/* Packs images of the dataset SET, which was packed to www/SET, to s3://bucket/SET. 24 MB shards are sent in
+ * two parts. */
+static RunResult send_set(Serving *serving, const char *more)
+{
+    return serving_run(serving, keys, "fpack", "--no-check", "--shard-size", "24M", "--fetch-retries", "2",
+                       test_path(&serving->folder, "images-set"), "s3://bucket/set", more, NULL);
+}
+
+static void pack_set(Serving *serving)
+{
+    const char *const more[] = {"--no-check", "--shard-size", "24M", NULL};
+    serving_pack(serving, "set", 20, 1024, more); /* 60 MB in 3 shards, and one of val */
+}
+
+static size_t check_sent(Serving *serving)
+{
+    return serving_check_shards(serving, test_path(&serving->folder, "www/bucket/set"), "set");
+}
+
+static bool is_there(Serving *serving, const char *name)
+{
+    return access(test_path(&serving->folder, "www/bucket/set/%s", name), F_OK) == 0;
+}
+
+/* Returns the place of the last request with this in it, from 1; 0: there is none. */
+static size_t last_request(Serving *serving, const char *part)
+{
+    size_t last = 0, number = 0;
+    char *text = test_file_read(test_path(&serving->folder, "log"), NULL), *rest = NULL;
+    for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+        number++;
+        last = strstr(line, part) ? number : last;
+    }
+    free(text);
+    return last;
+}
+
+TEST_WITH(test_what_is_sent_is_what_is_packed_and_the_manifest_comes_last, serving_setup, serving_teardown,
+          Serving *serving)
+{
+    pack_set(serving);
+    RunResult result = send_set(serving, NULL);
+    if (result.exit_status)
+        fail_msg("%s", result.err);
+    assert_contains(result.err, "s3://bucket/set: sent 4 files");
+    assert_contains_not(result.err, "secret");
+    run_result_free(&result);
+    assert_int_equal(check_sent(serving), 4);
+    assert_int_equal(last_request(serving, "PUT /s3/bucket/set/dataset.json"), serving_count(serving, " /"));
+    assert_int_equal(test_count_files(test_path(&serving->folder, "cache/fshard/datasets/.uploads")), 0);
+    result = serving_run(serving, keys, "fverify", "s3://bucket/set", NULL);
+    assert_int_equal(result.exit_status, 0);
+    run_result_free(&result);
+}
+
+TEST_WITH(test_a_dataset_that_is_there_is_replaced_by_force_alone, serving_setup, serving_teardown,
+          Serving *serving)
+{
+    pack_set(serving);
+    test_file_write_text(test_path(&serving->folder, "www/bucket/set/dataset.json"), "{}");
+    RunResult result = send_set(serving, NULL);
+    assert_int_equal(result.exit_status, 1);
+    assert_contains(result.err, "a dataset is there already; --force replaces it");
+    run_result_free(&result);
+    assert_int_equal(serving_count(serving, "PUT"), 0);
+    (void)unlink(test_path(&serving->folder, "www/bucket/set/dataset.json"));
+    result = serving_run(serving, keys, "fpack", "--no-check", test_path(&serving->folder, "images-set"),
+                         "s3://bucket/set", NULL);
+    assert_int_equal(result.exit_status, 0);
+    run_result_free(&result);
+    assert_true(is_there(serving, "train-00000-of-00001.fshard"));
+    result = send_set(serving, "--force");
+    if (result.exit_status)
+        fail_msg("%s", result.err);
+    run_result_free(&result);
+    assert_false(is_there(serving, "train-00000-of-00001.fshard"));
+    assert_int_equal(check_sent(serving), 4);
+}
+
+TEST_WITH(test_an_upload_that_fails_is_ended_and_the_next_run_goes_on, serving_setup, serving_teardown,
+          Serving *serving)
+{
+    pack_set(serving);
+    test_file_write_text(test_path(&serving->folder, "www/fail-uploads"), "");
+    RunResult result = send_set(serving, NULL);
+    assert_int_equal(result.exit_status, 1);
+    assert_contains(result.err, "s3://bucket/set/train-0000");
+    assert_contains(result.err, "403 Forbidden (AccessDenied: The quota is used up.)");
+    run_result_free(&result);
+    assert_int_equal(serving_count(serving, "uploads="), serving_count(serving, "DELETE"));
+    assert_false(is_there(serving, "dataset.json"));
+    (void)unlink(test_path(&serving->folder, "www/fail-uploads"));
+    result = send_set(serving, NULL);
+    if (result.exit_status)
+        fail_msg("%s", result.err);
+    run_result_free(&result);
+    assert_int_equal(check_sent(serving), 4);
+}
+
+/* Returns the bytes that the files below a folder take on the disk. */
+static uint64_t disk_bytes(const char *folder)
+{
+    const char *arguments[] = {"-s", "--block-size=1", folder, NULL};
+    RunResult result = run_program_arguments(NULL, "/usr/bin/du", arguments);
+    const uint64_t bytes = strtoull(result.out, NULL, 10);
+    run_result_free(&result);
+    return bytes;
+}
+
+TEST_WITH(test_a_killed_run_goes_on_and_takes_little_room, serving_setup, serving_teardown, Serving *serving)
+{
+    pack_set(serving);
+    test_file_write_text(test_path(&serving->folder, "www/slow-uploads"), "");
+    const char *arguments[] = {
+        "--no-check", "--shard-size", "24M", test_path(&serving->folder, "images-set"), "s3://bucket/set",
+        NULL};
+    const char *uploads = test_path(&serving->folder, "cache/fshard/datasets/.uploads");
+    const double seconds[] = {0.6, 2.6};
+    for (size_t i = 0; i < 2; i++) {
+        RunningProgram running = serving_start(serving, keys, "fpack", arguments);
+        sleep_seconds(seconds[i]);
+        (void)kill(running.process, SIGKILL);
+        RunResult result = run_wait(&running);
+        run_result_free(&result);
+        assert_false(is_there(serving, "dataset.json"));
+    }
+    assert_in_range(serving_count(serving, "DELETE"), 1, 2); /* the second has ended what the first began */
+    const size_t sent = check_sent(serving);
+    assert_in_range(sent, 1, 3);
+    assert_in_range(disk_bytes(uploads), 1, (4 - sent + 1) * ((uint64_t)24 << 20));
+    (void)unlink(test_path(&serving->folder, "www/slow-uploads"));
+    serving_forget(serving);
+    RunResult result = send_set(serving, NULL);
+    if (result.exit_status)
+        fail_msg("%s", result.err);
+    run_result_free(&result);
+    assert_int_equal(check_sent(serving), 4);
+    assert_int_equal(serving_count(serving, "uploads="),
+                     4 - sent - 1); /* val's, of 12 MB, goes in one part */
+    assert_int_equal(test_count_files(uploads), 0);
+}
+
+TEST_WITH(test_dry_runs_send_nothing, serving_setup, serving_teardown, Serving *serving)
+{
+    pack_set(serving);
+    RunResult result = send_set(serving, "--dry-run");
+    assert_int_equal(result.exit_status, 0);
+    assert_contains(result.err, "s3://bucket/set");
+    run_result_free(&result);
+    assert_int_equal(serving_count(serving, "PUT") + serving_count(serving, "POST"), 0);
+}
