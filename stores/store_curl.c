@@ -259,7 +259,8 @@ static void set_method(StoreConnection *connection, const StoreExchange *exchang
         (void)curl_easy_setopt(curl, CURLOPT_SEEKDATA, connection);
         (void)curl_easy_setopt(curl, CURLOPT_INFILESIZE_LARGE, (curl_off_t)exchange->body_bytes);
         (void)curl_easy_setopt(curl, CURLOPT_UPLOAD_BUFFERSIZE, 512L << 10);
-        (void)add_header(headers, "Expect", "");
+        /* A header "Expect:", which would turn it off, would be signed and not sent. */
+        (void)curl_easy_setopt(curl, CURLOPT_EXPECT_100_TIMEOUT_MS, 200L);
     } else if (strcmp(exchange->method, "POST") == 0) {
         (void)curl_easy_setopt(curl, CURLOPT_POST, 1L);
         (void)curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)exchange->body_bytes);

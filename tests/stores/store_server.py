@@ -145,6 +145,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         query = "&".join(f"{urllib.parse.quote(k, safe='-_.~')}={urllib.parse.quote(v, safe='-_.~')}" for k, v in pairs)
         headers = "".join(f"{name}:{' '.join((self.headers.get(name) or '').split())}\n" for name in signed.split(";"))
         body_hash = self.headers.get("x-amz-content-sha256")
+        if any(name not in self.headers for name in signed.split(";")):
+            return "SignatureDoesNotMatch"
         if not body_hash or "host" not in signed or "x-amz-content-sha256" not in signed:
             return "SignatureDoesNotMatch"
         request = "\n".join([self.command, path, query, headers, signed, body_hash])
