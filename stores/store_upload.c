@@ -301,8 +301,8 @@ static FshStatus make_folders(StoreUpload *upload, FshError *error)
     return status;
 }
 
-/* Removes the manifest that a run has left that was killed after it had packed everything: the packing goes on
- * as unfinished. What such a run had sent as a whole is of no use. */
+/* Removes the manifest that a run has left that was killed after it had packed everything: the packing goes
+ * on as unfinished. What such a run had sent as a whole is of no use. */
 static void clear_manifest(const StoreUpload *upload)
 {
     char path[PATH_MAX];

@@ -69,16 +69,19 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def give_file(self, path, fault="ok", count=1):
         try:
-            data = open(path, "rb").read()
+            length = os.stat(path).st_size
         except OSError:
             return self.fail(404, "NoSuchKey", "The specified key does not exist.")
         is_manifest = path.endswith("dataset.json")
-        first, last, part = self.part_of(len(data))
+        first, last, part = self.part_of(length)
         if fault == "no-parts" and part:
-            first, last, part = 0, len(data) - 1, False
-        if part and first >= len(data):
+            first, last, part = 0, length - 1, False
+        if part and first >= length:
             return self.fail(416, "InvalidRange", "The requested range is not satisfiable")
-        body, total, told = data[first:last + 1], len(data), last + 1 - first
+        with open(path, "rb") as file:
+            file.seek(first)
+            body = file.read(last + 1 - first)
+        total, told = length, last + 1 - first
         if not is_manifest:
             if fault == "other-bytes" or (fault == "other-bytes-once" and count <= 1):
                 body = body[:1000] + bytes([body[1000] ^ 255]) + body[1001:]

@@ -155,7 +155,7 @@ TEST_WITH(test_a_killed_run_goes_on_and_takes_little_room, serving_setup, servin
     run_result_free(&result);
     assert_int_equal(check_sent(serving), 3);
     assert_int_equal(serving_count(serving, "uploads="),
-                     4 - sent - 1); /* val's, of 12 MB, goes in one part */
+                     3 - sent - 1); /* val's, of 12 MB, goes in one part */
     assert_int_equal(test_count_files(uploads), 0);
 }
 
