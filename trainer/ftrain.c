@@ -147,14 +147,23 @@ static FshStatus check_complete(const TrainOptions *options, FshError *error)
     return FSH_OK;
 }
 
-/* Refuses options of datasets on servers where SHARDS are a folder. */
+/* Returns whether any of the sets lies on a server. */
+static bool has_address(const TrainOptions *options)
+{
+    bool found = store_is_address(options->shards);
+    for (size_t i = 0; i < options->sets.more.count; i++)
+        found = found || store_is_address(options->sets.more.items[i]);
+    return found;
+}
+
+/* Refuses options of datasets on servers where all sets are folders. */
 static FshStatus check_store(const TrainOptions *options, FshError *error)
 {
     const StoreOptions *store = &options->data.store;
     const void *const fields[] = {&store->cache_dir, &store->cache_bytes, &store->retries,
                                   &store->timeout_seconds};
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
-        if (train_typed(options, fields[i]) && !store_is_address(options->shards))
+        if (train_typed(options, fields[i]) && !has_address(options))
             return store_options_check(store, false, error);
     return FSH_OK;
 }
@@ -241,18 +250,49 @@ static FshStatus tell_as_rank(FshStatus status, const OptionTable *table, const 
     return status;
 }
 
-/* Fetches SHARDS if they are on a server. Processes that are started later hold them too. */
-static FshStatus fetch_shards(TrainOptions *options, const OptionTable *table, const RankPlace *place,
-                              StoreFolder *folder, FshError *error)
+/* The datasets that lie on servers, as they are kept here: SHARDS, then those beside it. */
+typedef struct FetchedSets {
+    StoreFolder *folders;
+    const char **paths; /* of all sets, fetched or not */
+    size_t count;
+} FetchedSets;
+
+/* Fetches the sets that are on servers. Processes that are started later hold them too. */
+static FshStatus fetch_sets(TrainOptions *options, const OptionTable *table, const RankPlace *place,
+                            FetchedSets *fetched, FshError *error)
 {
+    const size_t count = 1 + options->sets.more.count;
     StoreOptions store = options->data.store;
-    if (!store_is_address(options->shards))
+    FshStatus status = FSH_OK;
+    if (!has_address(options))
         return FSH_OK;
+    fetched->folders = calloc(count, sizeof *fetched->folders);
+    fetched->paths = calloc(count, sizeof *fetched->paths);
+    if (!fetched->folders || !fetched->paths)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for %zu datasets", count);
     store.speaker = table->speaker ? table->speaker : table->program;
     store.quiet = options->program.quiet || place->local_rank > 0;
-    const FshStatus status = store_open(folder, options->shards, &store, error);
-    options->fetched = folder->path;
+    for (; fetched->count < count && !status; fetched->count++) {
+        const size_t i = fetched->count;
+        const char *path = i ? options->sets.more.items[i - 1] : options->shards;
+        fetched->folders[i] = (StoreFolder)STORE_FOLDER_NONE;
+        fetched->paths[i] = path;
+        if (!store_is_address(path))
+            continue;
+        status = store_open(&fetched->folders[i], path, &store, error);
+        fetched->paths[i] = fetched->folders[i].path;
+    }
+    options->fetched = fetched->paths;
     return status;
+}
+
+static void close_fetched(FetchedSets *fetched)
+{
+    for (size_t i = 0; i < fetched->count; i++)
+        store_close(&fetched->folders[i]);
+    free(fetched->folders);
+    free((void *)fetched->paths);
+    *fetched = (FetchedSets){0};
 }
 
 static FshStatus check_and_run(const ProgramContext *context, RankPlace *place, bool *partial_ret,
@@ -261,7 +301,7 @@ static FshStatus check_and_run(const ProgramContext *context, RankPlace *place, 
     TrainOptions *options = context->settings;
     StartedRank started = {.reports = false};
     Sweep sweep = {0};
-    StoreFolder folder = STORE_FOLDER_NONE;
+    FetchedSets fetched = {0};
     bool is_run = true; /* one run, and not a sweep of them */
     FshStatus status = rank_place_from_environment(place, &options->ranks, error);
     start_ranks_take_wanted(options, place);
@@ -274,7 +314,7 @@ static FshStatus check_and_run(const ProgramContext *context, RankPlace *place, 
     if (!status)
         status = start_ranks_check(options, place, error);
     if (!status)
-        status = fetch_shards(options, context->table, place, &folder, error);
+        status = fetch_sets(options, context->table, place, &fetched, error);
     if (!status && options->ranks.gpus)
         status = start_ranks(options, place, &started, error);
     if (!status)
@@ -287,7 +327,7 @@ static FshStatus check_and_run(const ProgramContext *context, RankPlace *place, 
     start_ranks_report(&started, status ? error->status : FSH_OK);
 done:
     sweep_close(&sweep);
-    store_close(&folder);
+    close_fetched(&fetched);
     return tell_as_rank(status, context->table, place, error);
 }
 
@@ -318,10 +358,10 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
     if (options->list_recipes)
         return recipe_list(options->program.json, stdout, error);
     if (options->list_models) {
-        StoreFolder folder = STORE_FOLDER_NONE;
-        status = fetch_shards(options, context->table, &place, &folder, error);
+        FetchedSets fetched = {0};
+        status = fetch_sets(options, context->table, &place, &fetched, error);
         status = status ? status : describe_models(options, error);
-        store_close(&folder);
+        close_fetched(&fetched);
         return status;
     }
     return check_and_run(context, &place, partial_ret, error);

@@ -235,10 +235,13 @@ TEST_IN_FOLDER(test_the_dataset_is_checked_before_the_output, folder)
     assert_contains_not(result.err, "--force");
     run_result_free(&result);
 
-    result = TRAIN(1, "--model", "conv8", shards, shards);
-    assert_contains(result.err, "it is a dataset, not an output folder; the order is ftrain SHARDS OUTPUT");
-    assert_contains_not(result.err, "--force");
-    run_result_free(&result);
+    for (int forced = 0; forced < 2; forced++) { /* --force replaces runs, not datasets */
+        result = TRAIN(1, forced ? "--force" : "--quiet", "--model", "conv8", shards, shards);
+        assert_contains(result.err,
+                        "it is a dataset, not an output folder; the order is ftrain SHARDS OUTPUT");
+        assert_contains_not(result.err, "--force");
+        run_result_free(&result);
+    }
 
     result = TRAIN(1, "--model", "conv8", "--batch-size", "41", shards, out);
     assert_contains(result.err, "--batch-size: 41");

@@ -209,8 +209,9 @@ const char *train_option_name(const TrainOptions *options, const void *field)
 
 TrainingDataSource train_options_source(const TrainOptions *options, FshKind kind)
 {
-    return (TrainingDataSource){.path = options->fetched ? options->fetched : options->shards,
-                                .more_paths = options->sets.more.items,
+    return (TrainingDataSource){.path = options->fetched ? options->fetched[0] : options->shards,
+                                .more_paths =
+                                    options->fetched ? options->fetched + 1 : options->sets.more.items,
                                 .more_count = options->sets.more.count,
                                 .kind = kind,
                                 .train_split = options->data.train_split,

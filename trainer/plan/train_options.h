@@ -78,7 +78,9 @@ typedef struct TrainOptions {
     CheckpointOptions checkpoint;
     StudyOptions study;
 
-    const char *fetched; /* Not an option: where the dataset at the address `shards` is kept here, or NULL */
+    /* Not an option: where `shards` and the sets beside it lie here, if any of them is at an address; or
+     * NULL. */
+    const char *const *fetched;
     /* Not an option: whether the user gave a value, by its place in this struct; see train_given. */
     bool given[TRAIN_OPTIONS_BYTES];
     bool typed[TRAIN_OPTIONS_BYTES]; /* the same, on the command line; see train_typed */

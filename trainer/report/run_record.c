@@ -148,12 +148,12 @@ FshStatus record_check_folder(const char *folder, bool force, FshError *error)
         return FSH_OK;
     if (!file_is_folder(folder))
         return fsh_error_set(error, FSH_ERR_EXISTS, "%s: is a file; the output must be a folder", folder);
-    if (force)
-        return FSH_OK;
-    if (is_there(folder, FSH_MANIFEST_NAME))
+    if (is_there(folder, FSH_MANIFEST_NAME)) /* --force does not mean that: the output was left out */
         return fsh_error_set(error, FSH_ERR_EXISTS,
                              "%s: it is a dataset, not an output folder; the order is ftrain SHARDS OUTPUT",
                              folder);
+    if (force)
+        return FSH_OK;
     if (!look_into(folder, &holdings))
         return fsh_error_system(error, errno, "%s: cannot be read", folder);
     if (!holdings.any[0])

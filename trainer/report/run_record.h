@@ -67,7 +67,7 @@ bool record_has_lock(const char *folder);
 uint64_t record_held_bytes(const char *folder);
 
 /* Checks that a run may write to the folder. FSH_ERR_EXISTS: the folder is not empty (apart from the file of
- * a lock) and force is not set, or a file has its name. */
+ * a lock) and force is not set, or it is a dataset, or a file has its name. */
 FshStatus record_check_folder(const char *folder, bool force, FshError *error);
 
 /* Makes the folder (mkdir -p), removes the files of an earlier run (with force), writes args.json
