@@ -1,7 +1,7 @@
 /* choose_speed.c - makes a set of as many records as ImageNet has, and times what choosing from it takes.
  *
  *   choose_speed make DIR COUNT BYTES       1000 classes, records of BYTES, keys as ImageNet's
- *   choose_speed time DIR [LIMIT [WHERE]]   seconds of the choice, the best of five, and of opening;
+ *   choose_speed time DIR [LIMIT [WHERE]]   seconds of the choice, milliseconds of opening, the best of five;
  *                                           nanoseconds to find a chosen sample, and one of the whole split
  *   choose_speed join DIR DIR...            seconds to join the sets; nanoseconds to find a sample of the
  *                                           whole and one of the sets apart, and for a place of an epoch of
@@ -152,8 +152,8 @@ static void measure(const char *folder, const char *limit, const char *where)
         fsh_close(&dataset);
     }
     (void)printf("limit '%s' where '%s': %" PRIu64 " of %" PRIu64
-                 " in %.3f s; opening %.3f s; a sample %.0f ns, of the whole %.0f ns\n",
-                 limit, where, chosen, all, least, opening, part, whole);
+                 " in %.3f s; opening %.3f ms; a sample %.0f ns, of the whole %.0f ns\n",
+                 limit, where, chosen, all, least, 1e3 * opening, part, whole);
 }
 
 /* Returns the nanoseconds for each place of an epoch. */

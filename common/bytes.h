@@ -45,6 +45,16 @@ static inline uint32_t load_be32(const uint8_t *at)
     return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | (uint32_t)at[3];
 }
 
+static inline uint16_t load_be16(const uint8_t *at)
+{
+    return (uint16_t)(at[0] << 8 | at[1]);
+}
+
+static inline uint64_t load_be64(const uint8_t *at)
+{
+    return (uint64_t)load_be32(at) << 32 | load_be32(at + 4);
+}
+
 static inline void store_be32(uint8_t *at, uint32_t value)
 {
     at[0] = (uint8_t)(value >> 24);

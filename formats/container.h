@@ -94,7 +94,8 @@ struct Container {
     FshStatus (*sample)(const SplitFile *file, uint64_t record, FshSample *sample, RecordHead *head,
                         FshError *error);
     FshStatus (*verify)(const SplitFile *file, uint64_t record, FshError *error);
-    /* Fills stretches with all that is read of a record. Returns how many there are. */
+    /* Fills stretches with all that is read of a record. Returns how many there are; 0 where the record
+     * cannot be found, as `sample` says. */
     size_t (*stretches)(const SplitFile *file, uint64_t record, Stretch stretches[STRETCHES_MAX]);
 
     /* ---- proving ---- */

@@ -43,6 +43,7 @@ static void take_view(SplitFile *file, LmdbView *lmdb)
     file->record_count = lmdb->record_count;
     file->own_rows = lmdb->rows;
     file->rows = lmdb->rows.bytes;
+    file->tree = lmdb->tree;
     *lmdb = (LmdbView){0};
 }
 
@@ -70,7 +71,9 @@ static FshStatus parse(SplitFile *file, const OpenRequest *request, Metadata *me
     LmdbView lmdb = {0};
     uint64_t count = 0;
     read_around(&file->mapping, false);
-    FshStatus status = fsh_lmdb_parse(&lmdb, file->mapping.bytes, file->mapping.length, error);
+    /* The id of one without a manifest is made of all its records. */
+    FshStatus status = (request->expected ? fsh_lmdb_open : fsh_lmdb_parse)(&lmdb, file->mapping.bytes,
+                                                                            file->mapping.length, error);
     read_around(&file->mapping, true);
     take_view(file, &lmdb);
     if (!status)

@@ -132,8 +132,11 @@ static FshStatus identify_alone(FshDataset *dataset, const Container *container,
         return status;
     status = buffer_reserve(&sums, (size_t)file->record_count * 12, error);
     for (uint64_t i = 0; i < file->record_count && !status; i++) {
-        const IndexRow row = fsh_index_row_load(file->rows + i * INDEX_ROW_BYTES);
+        IndexRow row;
         uint8_t *at = sums.bytes + i * 12;
+        status = fsh_split_file_index_row(file, i, &row, error);
+        if (status)
+            (void)fsh_error_prepend(error, "%s", dataset->path);
         /* What is too short is no record: whoever asks for it hears so. */
         const bool is_record = row.record_bytes >= RECORD_BYTES_MIN;
         store_le64(at, row.record_bytes);

@@ -25,8 +25,9 @@
  * an unpacker each belong to one thread at a time.
  *
  * Trust. Every length, offset and count from a file is checked before it is used; a hostile file gives
- * FSH_ERR_CORRUPT, never a crash. fsh_open checks headers, indexes and footers, not payloads: whoever wants
- * proof calls fsh_check (fverify does).
+ * FSH_ERR_CORRUPT, never a crash. fsh_open checks headers, indexes and footers, not payloads, and of an LMDB
+ * that a manifest lists the ends of its tree: the pages to a record are checked when it is read, and tell in
+ * the same words what is wrong. Whoever wants proof calls fsh_check (fverify does).
  *
  * Caveats.
  * - A file that is truncated by someone else while it is mapped, or that the disk cannot read, gives SIGBUS.
@@ -342,13 +343,15 @@ FSH_API const char *fsh_path(const FshDataset *dataset);
 /* Returns the split of this name, or NULL if there is no such split. */
 FSH_API const FshSplit *fsh_split(const FshDataset *dataset, const char *name);
 
-/* Fills *sample with sample `index` of a split, zero-copy and O(1). Checks that the record's structure lies
+/* Fills *sample with sample `index` of a split, zero-copy and O(1); in an LMDB a way down its tree, some 200
+ * ns. Checks that the record's structure lies
  * within its bounds, not its CRC. FSH_ERR_NOT_FOUND: index >= sample_count. FSH_ERR_CORRUPT: the message
  * names file, record and byte offset. */
 FSH_API FshStatus fsh_sample_get(const FshSplit *split, uint64_t index, FshSample *sample, FshError *error);
 
 /* Returns the label alone, from the index row: does not touch the record (LMDB: the record's header). Always
- * FSH_NO_LABEL or a class of the manifest. index must be in range. */
+ * FSH_NO_LABEL or a class of the manifest; FSH_NO_LABEL where the record cannot be found, of which
+ * fsh_sample_get tells why. index must be in range. */
 FSH_API int64_t fsh_sample_label(const FshSplit *split, uint64_t index);
 
 /* Prepares a sample that will be read soon: the beginning of its record comes into the processor's cache, and

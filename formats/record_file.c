@@ -74,9 +74,11 @@ FshStatus fsh_record_file_check(const FileCheck *check, FileReport *report, Meta
 FshStatus fsh_record_file_sample(const SplitFile *file, uint64_t record, FshSample *sample, RecordHead *head,
                                  FshError *error)
 {
-    const IndexRow row = fsh_index_row_load(file->rows + record * INDEX_ROW_BYTES);
-    FshStatus status = fsh_record_parse(file->mapping.bytes + row.offset, row.record_bytes, file->record_form,
-                                        sample, head, error);
+    IndexRow row;
+    FshStatus status = fsh_split_file_index_row(file, record, &row, error);
+    if (!status)
+        status = fsh_record_parse(file->mapping.bytes + row.offset, row.record_bytes, file->record_form,
+                                  sample, head, error);
     if (!status && head->record_bytes != row.record_bytes)
         status =
             fsh_error_set(error, FSH_ERR_CORRUPT, "record of %" PRIu64 " bytes where the index has %" PRIu64,
@@ -94,14 +96,18 @@ FshStatus fsh_record_file_verify(const SplitFile *file, uint64_t record, FshErro
 {
     FshSample sample = {0};
     RecordHead head = {0};
-    const FshStatus status = fsh_record_file_sample(file, record, &sample, &head, error);
-    const IndexRow row = fsh_index_row_load(file->rows + record * INDEX_ROW_BYTES);
+    IndexRow row = {0};
+    FshStatus status = fsh_record_file_sample(file, record, &sample, &head, error);
+    if (!status)
+        status = fsh_split_file_index_row(file, record, &row, error);
     return status ? status : fsh_record_verify(file->mapping.bytes + row.offset, &sample, &head, error);
 }
 
 size_t fsh_record_file_stretches(const SplitFile *file, uint64_t record, Stretch stretches[STRETCHES_MAX])
 {
-    const IndexRow row = fsh_index_row_load(file->rows + record * INDEX_ROW_BYTES);
+    IndexRow row;
+    if (fsh_split_file_index_row(file, record, &row, NULL))
+        return 0;
     stretches[0] = (Stretch){&file->mapping, row.offset, row.record_bytes};
     return 1;
 }

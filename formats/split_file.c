@@ -106,11 +106,24 @@ uint64_t fsh_split_file_bytes(const SplitFile *file)
     return bytes;
 }
 
+FshStatus fsh_split_file_index_row(const SplitFile *file, uint64_t record, IndexRow *row_ret, FshError *error)
+{
+    if (file->rows) {
+        *row_ret = fsh_index_row_load(file->rows + record * INDEX_ROW_BYTES);
+        return FSH_OK;
+    }
+    const FshStatus status = fsh_lmdb_find(&file->tree, record, row_ret, error);
+    /* A page that was not there reads as zeros, and is none of the tree. */
+    return status && fsh_split_file_check_all_read(file, error) ? FSH_ERR_SYSTEM : status;
+}
+
 /* ---- what was not there ---- */
 
 /* Checks that the index row of a record could be read, where rows are used in the file. */
 static FshStatus check_row(const SplitFile *file, uint64_t record, FshError *error)
 {
+    if (!file->rows)
+        return FSH_OK;
     const uint8_t *row = file->rows + record * INDEX_ROW_BYTES, *bytes = file->mapping.bytes;
     const bool in_file =
         (uintptr_t)row >= (uintptr_t)bytes && (uintptr_t)row - (uintptr_t)bytes < file->mapping.length;
@@ -156,7 +169,9 @@ FshStatus fsh_split_file_populate(const SplitFile *file, uint64_t record, FshErr
 
 int64_t fsh_split_file_label(const SplitFile *file, uint64_t record)
 {
-    const IndexRow row = fsh_index_row_load(file->rows + record * INDEX_ROW_BYTES);
+    IndexRow row;
+    if (fsh_split_file_index_row(file, record, &row, NULL))
+        return FSH_NO_LABEL;
     if (!container_has(file->container, CONTAINER_LABELS_IN_RECORDS))
         return row.label;
     return row.record_bytes < RECORD_BYTES_MIN ? FSH_NO_LABEL

@@ -8,6 +8,7 @@
 
 #include "common/file.h"
 #include "formats/fshard.h"
+#include "formats/lmdb_reader.h"
 #include "formats/metadata.h"
 #include "formats/record.h"
 #include "formats/sample_table.h"
@@ -23,9 +24,11 @@ typedef struct SplitFile {
     uint64_t first; /* index in the split of this file's first record */
     uint64_t record_count;
     /* record_count index rows: of the shard, or in own_rows. An LMDB's have no labels and no CRCs; those of
-     * tables have the label, the first field's offset and the bytes of all fields, without CRC. */
+     * tables have the label, the first field's offset and the bytes of all fields, without CRC. NULL for an
+     * LMDB that is not checked: each row is found in its tree. See fsh_split_file_index_row. */
     const uint8_t *rows;
     Buffer own_rows;
+    LmdbTree tree; /* of an LMDB without rows */
     /* What a file of records says of itself: */
     const char *metadata; /* JSON, not NUL-terminated */
     size_t metadata_bytes;
@@ -53,12 +56,17 @@ typedef struct SplitFile {
 /* Maps and parses path. Messages begin with the path. On failure *file is closed. (container.h) */
 FshStatus fsh_split_file_open(SplitFile *file, const char *path, const Container *container,
                               const struct OpenRequest *request, FshError *error);
-/* Returns the label of a record, from its index row or, where that has none, from the record itself. */
 /* Returns the row that a record has in the file itself, where an updated dataset leaves rows out. */
 static inline uint64_t fsh_split_file_row(const SplitFile *file, uint64_t record)
 {
     return file->numbers ? file->numbers[record] : record;
 }
+/* Finds the index row of a record: *row_ret, zero on failure. Fails for LMDBs only, where the way to it is
+ * damaged, FSH_ERR_CORRUPT, FSH_ERR_UNSUPPORTED, or could not be read, FSH_ERR_SYSTEM. */
+FshStatus fsh_split_file_index_row(const SplitFile *file, uint64_t record, IndexRow *row_ret,
+                                   FshError *error);
+/* Returns the label of a record, from its index row or, where that has none, from the record itself;
+ * FSH_NO_LABEL where it cannot be found. */
 int64_t fsh_split_file_label(const SplitFile *file, uint64_t record);
 /* Checks that the opened file is the one that the manifest lists as file_index of file_count; file_count 0:
  * of an updated dataset, in which it may have any number. FSH_ERR_CORRUPT; the message names no file. */

@@ -44,11 +44,6 @@ const char *fsh_sample_where(const FshSplit *split, uint64_t index, char *buffer
     return buffer;
 }
 
-static uint64_t record_offset(const SplitFile *file, uint64_t record)
-{
-    return fsh_index_row_load(file->rows + record * INDEX_ROW_BYTES).offset;
-}
-
 /* Puts the place in front of a failure's message. */
 static FshStatus fail_at(const FshSplit *split, const SplitFile *file, uint64_t record, FshStatus status,
                          FshError *error)
@@ -56,9 +51,13 @@ static FshStatus fail_at(const FshSplit *split, const SplitFile *file, uint64_t 
     const char *folder = split->files->folder;
     size_t length = strlen(folder);
     const char *separator = length && folder[length - 1] != '/' ? "/" : "";
-    (void)fsh_error_prepend(error, "%s%s%s record %" PRIu64 " at byte %" PRIu64, folder, separator,
+    IndexRow row;
+    char at[48] = "";
+    if (!fsh_split_file_index_row(file, record, &row, NULL))
+        (void)snprintf(at, sizeof at, " at byte %" PRIu64, row.offset);
+    (void)fsh_error_prepend(error, "%s%s%s record %" PRIu64 "%s", folder, separator,
                             split->info->files[file - split->files->files].name,
-                            fsh_split_file_row(file, record), record_offset(file, record));
+                            fsh_split_file_row(file, record), at);
     return status;
 }
 
@@ -73,8 +72,9 @@ FshStatus fsh_split_fail_at_data(const FshSplit *split, const void *data, FshSta
         if (address < begin || address >= begin + file->mapping.length)
             continue;
         for (uint64_t j = 0; j < file->record_count; j++) {
-            IndexRow row = fsh_index_row_load(file->rows + j * INDEX_ROW_BYTES);
-            if (address - begin >= row.offset && address - begin - row.offset < row.record_bytes)
+            IndexRow row;
+            if (!fsh_split_file_index_row(file, j, &row, NULL) && address - begin >= row.offset &&
+                address - begin - row.offset < row.record_bytes)
                 return fail_at(split, file, j, status, error);
         }
     }
@@ -182,13 +182,20 @@ void fsh_outlive_read_errors(void)
 
 /* ---- bulk ---- */
 
+/* Returns the bytes of a record; 0 where it cannot be found: whoever asks for it hears so. */
+static uint64_t record_bytes(const SplitFile *file, uint64_t record)
+{
+    IndexRow row;
+    return fsh_split_file_index_row(file, record, &row, NULL) ? 0 : row.record_bytes;
+}
+
 static uint64_t chosen_bytes(const FshSplit *split)
 {
     uint64_t bytes = 0;
     for (uint64_t i = 0; i < split->sample_count; i++) {
         uint64_t record = 0;
         const SplitFile *file = fsh_split_find(split, i, &record);
-        bytes += fsh_index_row_load(file->rows + record * INDEX_ROW_BYTES).record_bytes;
+        bytes += record_bytes(file, record);
     }
     return bytes;
 }
@@ -207,7 +214,7 @@ uint64_t fsh_split_bytes(const FshSplit *split)
             continue;
         }
         for (uint64_t j = 0; j < file->record_count; j++) {
-            bytes += fsh_index_row_load(file->rows + j * INDEX_ROW_BYTES).record_bytes;
+            bytes += record_bytes(file, j);
         }
     }
     return bytes;

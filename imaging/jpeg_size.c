@@ -2,6 +2,8 @@
  * to libjpeg. */
 #include "imaging/jpeg_size.h"
 
+#include "common/bytes.h"
+
 enum {
     MARKER_SOF0 = 0xC0, /* baseline; then extended, progressive */
     MARKER_SOF2 = 0xC2,
@@ -28,11 +30,6 @@ typedef struct Frame {
     uint32_t width, height;
     uint8_t components, ids[COMPONENTS_MAX]; /* components 0: not seen yet */
 } Frame;
-
-static uint32_t load_be16(const uint8_t *at)
-{
-    return (uint32_t)at[0] << 8 | at[1];
-}
 
 static bool quantization_is_good(Segment segment)
 {

@@ -7,7 +7,7 @@ import itertools
 import operator
 import os
 import weakref
-from typing import Any, Iterator, Union
+from typing import Any, Callable, Iterator, Union
 
 import numpy as np
 
@@ -48,9 +48,12 @@ class Split:
 
     def _error(self, error: FshardError, index: int) -> FshardError:
         number, row = self._find(index)
-        offset = self.files[number].place(row)[0]
+        try:
+            at = f" at byte {self.files[number].place(row)[0]}"
+        except FshardError:  # it cannot be found
+            at = ""
         row = self.files[number].row(row)
-        return error.at(f"{self._paths[number]} record {row} at byte {offset}", self._paths[number], row)
+        return error.at(f"{self._paths[number]} record {row}{at}", self._paths[number], row)
 
     def _in_range(self, index: int) -> int:
         if type(index) is int and 0 <= index < self._count:
@@ -68,8 +71,8 @@ class Split:
         index = self._in_range(index)
         number = bisect.bisect_right(self._starts, index) - 1
         file = self.files[number]
-        offset, length, label_expected, crc_expected = file.place(index - self._starts[number])
         try:
+            offset, length, label_expected, crc_expected = file.place(index - self._starts[number])
             key, label, found, crc, count, fields = record.parse(
                 file.view, offset, length, self._fields, (self, index), file.compact
             )
@@ -124,12 +127,22 @@ class Split:
     def labels(self) -> np.ndarray:
         """(len(split),) int64: the label of each sample, -1 for none. Reads indexes, not records (LMDB: the records'
         headers)."""
-        return np.concatenate([file.labels() for file in self.files])
+        return np.concatenate(self._of_each_file(lambda file: file.labels()))
 
     @property
     def record_bytes(self) -> int:
         """Bytes of all its records."""
-        return sum(file.record_bytes() for file in self.files)
+        return sum(self._of_each_file(lambda file: file.record_bytes()))
+
+    def _of_each_file(self, read: Callable[[File], Any]) -> list[Any]:
+        """What is read of each file; FshardError, its message begins with the path."""
+        values = []
+        for path, file in zip(self._paths, self.files):
+            try:
+                values.append(read(file))
+            except FshardError as error:
+                raise error.at(path, path) from None
+        return values
 
     def __repr__(self) -> str:
         return f"Split({self.name}: {self._count} samples in {len(self.files)} files)"

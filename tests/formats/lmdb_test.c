@@ -219,6 +219,39 @@ TEST_IN_FOLDER(test_many_threads_read_at_once, folder)
 
 /* ---- damage ---- */
 
+/* Reads all records by the tree alone. What it finds is what the walk finds, and where the walk finds nothing
+ * wrong neither does it. */
+static void find_exact(const uint8_t *bytes, size_t length)
+{
+    LmdbView view, walked;
+    FshError error = {0}, walk_error = {0};
+    const FshStatus walk_status = fsh_lmdb_parse(&walked, bytes, length, &walk_error);
+    const FshStatus status = fsh_lmdb_open(&view, bytes, length, &error);
+    if (status) { /* in the words of the walk */
+        assert_int_equal(status, walk_status);
+        assert_string_equal(error.message, walk_error.message);
+    } else if (!walk_status) {
+        assert_int_equal(view.record_count, walked.record_count);
+        assert_ptr_equal(view.metadata, walked.metadata);
+        assert_ptr_equal(view.dictionary, walked.dictionary);
+    }
+    volatile uint8_t sum = 0;
+    for (uint64_t i = 0; !status && view.tree.bytes && i < view.record_count; i++) {
+        IndexRow row;
+        if (fsh_lmdb_find(&view.tree, i, &row, &error)) {
+            if (!walk_status)
+                fail_msg("record %llu: %s", (unsigned long long)i, error.message);
+            continue;
+        }
+        for (uint64_t j = 0; j < row.record_bytes; j += 64)
+            sum = (uint8_t)(sum + bytes[row.offset + j]);
+        if (!walk_status)
+            assert_int_equal(row.offset, fsh_index_row_load(walked.rows.bytes + i * INDEX_ROW_BYTES).offset);
+    }
+    fsh_lmdb_free(&view);
+    fsh_lmdb_free(&walked);
+}
+
 /* Parses a copy of exactly `length` bytes and reads all it leads to, so that a sanitizer sees every read
  * outside. */
 static void walk_exact(const char *bytes, size_t length)
@@ -226,6 +259,7 @@ static void walk_exact(const char *bytes, size_t length)
     LmdbView view;
     uint8_t *exact = malloc(length ? length : 1);
     memcpy(exact, bytes, length);
+    find_exact(exact, length);
     if (fsh_lmdb_parse(&view, exact, length, NULL) == FSH_OK) {
         uint8_t sum = 0;
         for (uint64_t i = 0; i < view.record_count; i++) {
@@ -323,6 +357,100 @@ TEST_IN_FOLDER(test_a_tree_that_is_not_what_its_meta_page_says_is_refused, folde
         bytes[places[i]] ^= 1;
         bytes[4096 + places[i]] ^= 1;
     }
+    free(bytes);
+}
+
+/* Returns where a leaf page begins in the file. which: 0 is the first. */
+static size_t find_leaf_page(const uint8_t *bytes, size_t length, unsigned which)
+{
+    for (size_t page = 8192; page < length; page += 4096)
+        if (load_le16(bytes + page + 10) == 2 && load_le64(bytes + page) == page / 4096 && which-- == 0)
+            return page;
+    fail_msg("there are not so many leaves");
+    return 0;
+}
+
+/* What is damaged in the middle of the tree is told when it is needed, and by who checks; in the same words,
+ * which the walk over all pages had for it too. */
+TEST_IN_FOLDER(test_a_damaged_page_is_told_at_use, folder)
+{
+    const DatasetPlan plan = {.container = FSH_CONTAINER_LMDB, .train_count = 250};
+    static const struct {
+        const char *name, *words;
+        size_t at; /* in the page */
+        uint8_t value;
+    } damages[] = {
+        {"flags", "is no leaf page", 10, 1},
+        {"number", "is no leaf page", 0, 0xEE},
+        {"place of a node", ": node 0 lies outside", 16, 1},
+        {"key", "was expected: not written by fshard, or damaged", 0, 0},
+        {"node flags", "node flags", 0, 0},
+    };
+    samples_write_dataset(&plan, folder->path);
+    const char *path = test_path(folder, "train.lmdb/data.mdb");
+    size_t length = 0;
+    uint8_t *bytes = (uint8_t *)test_file_read(path, &length);
+    const size_t page = find_leaf_page(bytes, length, 3);
+    uint8_t *node = bytes + page + load_le16(bytes + page + 16);
+    for (size_t i = 0; i < sizeof damages / sizeof *damages; i++) {
+        FshError error = {0}, walked = {0};
+        FshDataset *dataset = NULL;
+        LmdbView view;
+        uint8_t *at = strcmp(damages[i].name, "key") == 0          ? node + 8
+                      : strcmp(damages[i].name, "node flags") == 0 ? node + 4
+                                                                   : bytes + page + damages[i].at;
+        const uint8_t kept = *at;
+        *at = damages[i].value ? damages[i].value : (uint8_t)(kept ^ 0x40);
+        test_file_write(path, (const char *)bytes, length);
+        assert_ok(fsh_open(&dataset, folder->path, &error), &error);
+        const FshSplit *split = fsh_split(dataset, "train");
+        uint64_t failed = 0;
+        for (uint64_t j = 0; j < split->sample_count; j++) {
+            FshSample sample;
+            if (fsh_sample_get(split, j, &sample, &error) == FSH_OK) {
+                assert_int_equal(fsh_sample_label(split, j), sample.label);
+                continue;
+            }
+            failed++;
+            assert_contains(error.message, damages[i].words);
+            assert_contains(error.message, "train.lmdb record ");
+            assert_int_equal(fsh_sample_label(split, j), FSH_NO_LABEL);
+        }
+        assert_in_range(failed, 1, 60);
+        assert_true(fsh_split_bytes(split) > 0);
+        fsh_close(&dataset);
+        assert_int_not_equal(fsh_lmdb_parse(&view, bytes, length, &walked), FSH_OK);
+        assert_contains(walked.message, damages[i].words);
+        assert_int_equal(count_problems(folder->path, FSH_CHECK_QUICK), 1);
+        *at = kept;
+    }
+    free(bytes);
+}
+
+/* Who looks for one key goes by the keys of branches, so who checks looks at them too. */
+TEST_IN_FOLDER(test_a_wrong_key_in_a_branch_is_found, folder)
+{
+    const DatasetPlan plan = {.container = FSH_CONTAINER_LMDB, .train_count = 250};
+    size_t length = 0, changed = 0;
+    samples_write_file(&plan, "train", test_path(folder, "train.lmdb"), 0, 0, plan.train_count, NULL);
+    uint8_t *bytes = (uint8_t *)test_file_read(test_path(folder, "train.lmdb/data.mdb"), &length);
+    const uint8_t *meta = load_le64(bytes + 144) > load_le64(bytes + 4096 + 144) ? bytes : bytes + 4096;
+    uint8_t *root = bytes + 4096 * load_le64(meta + 128);
+    assert_int_equal(load_le16(root + 10), 1);
+    for (unsigned i = 18; i < load_le16(root + 12); i += 2) {
+        uint8_t *node = root + load_le16(root + i), *digit = node + 8 + 9;
+        /* One less than a 0 is still after the key before: it parts the same keys. */
+        for (int step = *digit == '0' ? 1 : -1; load_le16(node + 6) == 10 && step <= 1; step += 2) {
+            LmdbView view;
+            FshError error = {0};
+            *digit = (uint8_t)(*digit + step);
+            assert_int_equal(fsh_lmdb_parse(&view, bytes, length, &error), FSH_ERR_CORRUPT);
+            assert_contains(error.message, "is out of order");
+            *digit = (uint8_t)(*digit - step);
+            changed++;
+        }
+    }
+    assert_true(changed > 4);
     free(bytes);
 }
 

@@ -447,6 +447,37 @@ class Damage(Case):
                 self.assert_values_lie_in_their_pages(path)
         self.assertGreater(found.count(False), 200)
 
+    def test_a_damaged_page_of_an_lmdb_is_told_at_use(self):
+        """Where there is a manifest only the ends of the tree are read at first."""
+        write_dataset(self.path("d"), "lmdb", train=900, val=1, payload=3000)
+        data = self.path("d", "train.lmdb", "data.mdb")
+        whole = fshard.Dataset(self.path("d"))["train"]
+        file = whole.files[0]
+        self.assertFalse(file._known.any())
+        leaf, _ = file._leaf_of(b"%010d" % 450)
+        at = leaf * file._page_bytes
+        node = file._nodes(leaf, 2)[0]
+        key = bytes(file.view[node + 8 : node + 18])
+        words = {at + 10: "is no leaf page", node + 9: "was expected: not written by fshard", node + 4: "node flags"}
+        for place, said in words.items():
+            with flipped(data, place, 0x40):
+                split, failed = fshard.Dataset(self.path("d"))["train"], []
+                for i in range(900):
+                    try:
+                        self.assertEqual(split[i].key, whole[i].key)
+                    except fshard.FshardError as error:
+                        self.assertIn("train.lmdb record ", str(error))
+                        self.assertIn(said, str(error))
+                        failed.append(i)
+                self.assertIn(int(key), failed)
+                self.assertLess(len(failed), 200)
+                for read in (split.labels, lambda: split.record_bytes):
+                    with self.assertRaisesRegex(fshard.FshardError, said):
+                        read()
+        labels = fshard.Dataset(self.path("d"))["train"]
+        self.assertEqual(labels.labels().tolist(), whole.labels().tolist())
+        self.assertEqual(labels.record_bytes, whole.record_bytes)
+
     def assert_values_lie_in_their_pages(self, path):
         """Of an LMDB that opens: values in leaves end there, values in overflow pages end in the file."""
         try:

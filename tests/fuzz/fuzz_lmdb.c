@@ -35,9 +35,33 @@ static void parse(const uint8_t *bytes, size_t length)
     fsh_lmdb_free(&view);
 }
 
+/* By the tree alone: what it finds lies within the file, and is what the walk finds. */
+static void find(const uint8_t *bytes, size_t length)
+{
+    LmdbView view, walked;
+    FshError error = {0};
+    const bool intact = fsh_lmdb_parse(&walked, bytes, length, NULL) == FSH_OK;
+    const bool opened = fsh_lmdb_open(&view, bytes, length, &error) == FSH_OK;
+    fuzz_expect(opened || !intact, "what the walk reads is opened");
+    fuzz_expect(!intact || view.record_count == walked.record_count, "both count the same");
+    for (uint64_t i = 0; opened && view.tree.bytes && i < view.record_count; i++) {
+        IndexRow row;
+        const bool found = fsh_lmdb_find(&view.tree, i, &row, &error) == FSH_OK;
+        fuzz_expect(found || !intact, "what the walk finds is found");
+        fuzz_expect(row.offset <= length && row.record_bytes <= length - row.offset,
+                    "a value lies within the file");
+        fuzz_expect(!intact ||
+                        row.offset == fsh_index_row_load(walked.rows.bytes + i * INDEX_ROW_BYTES).offset,
+                    "both find the same");
+    }
+    fsh_lmdb_free(&view);
+    fsh_lmdb_free(&walked);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 {
     parse(bytes, length);
+    find(bytes, length);
     if (fsh_lmdb_sniff(bytes, length)) {
         FuzzFolder folder = fuzz_folder_open(LMDB_DATA_NAME, bytes, length);
         fuzz_dataset(folder.path);

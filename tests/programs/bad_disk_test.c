@@ -153,6 +153,17 @@ TEST_IN_FOLDER(test_no_manifest_is_made_of_what_cannot_be_read, folder)
     }
 }
 
+/* Of an LMDB the pages that lead to a record are read with the record. */
+TEST_IN_FOLDER(test_pages_of_an_lmdb_are_told_when_they_are_needed, folder)
+{
+    const char *set = make_plain(folder, FSH_CODEC_RAW), *packed = test_path(folder, "lmdb");
+    ends_well("fpack", ARGUMENTS("-q", "--format", "lmdb", set, packed));
+    says_on("train.lmdb/data.mdb:pages:12288:4096:1", 1, PARTS("train.lmdb record", "cannot be read"),
+            "fpack", ARGUMENTS("-q", packed, test_path(folder, "again")));
+    says_on("train.lmdb/data.mdb:pages:12288:4096:1", 1, PARTS("cannot be read"), "fverify",
+            ARGUMENTS(packed));
+}
+
 TEST_IN_FOLDER(test_training_names_the_sample_or_goes_on_without_it, folder)
 {
     const FshCodec codecs[] = {FSH_CODEC_RAW, FSH_CODEC_JPEG};

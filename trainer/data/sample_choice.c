@@ -92,13 +92,18 @@ typedef struct Marking {
 static FshStatus mark_block(uint64_t item, int thread, void *context, FshError *error)
 {
     (void)thread;
-    (void)error;
     const Marking *marking = context;
     const Part *part = marking->part;
     const uint64_t begin = item * BLOCK_SAMPLES, left = part->split->sample_count - begin,
                    end = begin + (left < BLOCK_SAMPLES ? left : BLOCK_SAMPLES);
-    for (uint64_t i = begin; i < end; i++)
+    for (uint64_t i = begin; i < end; i++) {
+        FshSample sample;
         part->labels[i] = (int32_t)fsh_sample_label(part->split, i);
+        /* One that cannot be found has none either, and must not be left out for that. */
+        if (part->labels[i] == FSH_NO_LABEL && marking->choosing->manifest->class_count &&
+            fsh_sample_get(part->split, i, &sample, error))
+            return error->status;
+    }
     for (uint64_t i = begin; i < end; i++) {
         const ConditionAnswer answer = answer_of(marking->choosing, part->labels[i]);
         if (i + SAMPLES_AHEAD < end &&
