@@ -16,8 +16,8 @@
  *            FOLDER/batch.safetensors (rounding.py makes them)
  * TYPE: f32, tf32 (on a GPU), bf16 or f16. DEVICE: cpu (the usual) or cuda. FSHARD_BENCH_PLANS: a folder for
  * cuDNN's plans. FSHARD_BENCH_NO_FUSE: fusions to leave out, as --no-fuse. FSHARD_BENCH_SYNC_BN, of any
- * value: --sync-bn. FSHARD_BENCH_OPT: sgd (the usual, with Nesterov's momentum), adamw or muon (with adamw
- * for the rest). Threads: those that OpenMP is given.
+ * value: --sync-bn. FSHARD_BENCH_NORM_SAMPLE: N of --norm-sample. FSHARD_BENCH_OPT: sgd (the usual, with
+ * Nesterov's momentum), adamw or muon (with adamw for the rest). Threads: those that OpenMP is given.
  *
  * Several processes with the environment of torchrun, mpirun or srun (scripts/device_ranks.sh), or
  * TRAIN_STEP_GPUS=N, which starts them, step together: images_per_second is of all, BATCH of each.
@@ -132,6 +132,14 @@ static FshStatus choose_optimizer(Optimizer *optimizer, FshError *error)
                                name);
 }
 
+/* Returns of one image in how many norms take their statistics. */
+static int norm_sample(void)
+{
+    const char *text = getenv("FSHARD_BENCH_NORM_SAMPLE");
+    const int sample = text ? atoi(text) : 1;
+    return sample > 1 ? sample : 1;
+}
+
 static FshStatus make(Job *job, FshError *error)
 {
     const bool pairs = job->model->task == TASK_RESTORATION;
@@ -140,7 +148,8 @@ static FshStatus make(Job *job, FshError *error)
                           .deviation = {pairs ? 1 : 0.25, pairs ? 1 : 0.25, pairs ? 1 : 0.25},
                           .loss = pairs ? LOSS_CHARBONNIER : LOSS_CROSS_ENTROPY,
                           .compute_type = job->type,
-                          .sync_norms = getenv("FSHARD_BENCH_SYNC_BN") != NULL};
+                          .sync_norms = getenv("FSHARD_BENCH_SYNC_BN") != NULL,
+                          .norm_sample = norm_sample()};
     FshStatus status = choose_optimizer(&recipe.optimizer, error);
     if (status)
         return status;
@@ -363,6 +372,8 @@ static FshStatus time_steps(Job *job, FshError *error)
            job->model->name, job->tf32 ? "tf32" : data_type_name(job->type), (int)job->place.world_size,
            seconds[0] * 1e3, seconds[count / 2] * 1e3, processor * 1e3, images / seconds[count / 2],
            (double)loss);
+    if (norm_sample() > 1)
+        printf(", \"norm_sample\": %d", norm_sample());
     if (!on_cpu(job))
         printf(", \"memory_gib\": %.2f, \"planned_gib\": %.2f, \"floor_ms\": %.3f", taken, planned_gib(job),
                floor_seconds * 1e3);

@@ -23,6 +23,7 @@ typedef struct Job {
     int64_t edge;  /* of the images */
     double offset; /* added to all values but targets; they differ by about 1 */
     bool own_statistics;
+    int sample; /* statistics of one image in so many, of each rank's first; 0: of all */
     Graph *(*make)(const struct Job *job, int64_t batch);
 } Job;
 
@@ -188,6 +189,7 @@ static Graph *one_norm(const Job *job, int64_t batch)
     const Initializer uniform = {INIT_UNIFORM, 1};
     Graph *graph = graph_new();
     graph_set_sync_norms(graph, !job->own_statistics);
+    graph_set_norm_sample(graph, job->sample);
     TensorId x = graph_input(graph, "x", DATA_F32, 4, shape);
     TensorId target = graph_input(graph, "target", DATA_F32, 4, shape);
     TensorId z = graph_conv2d(graph, "conv", x, &(Conv2d){.channels = CHANNELS, .kernel = 1, .stride = 1});
@@ -217,18 +219,28 @@ static double convolved(const Job *job, const float *weight, int64_t sample, int
     return z;
 }
 
+/* Returns whether the statistics are of this sample too. */
+static bool is_sampled(const Job *job, int64_t sample)
+{
+    const int64_t each = job->batch / job->ranks;
+    return job->sample < 2 || sample % each < (each > job->sample ? each / job->sample : 1);
+}
+
 static void differentiate_channel(const Job *job, const Found *found, int c, Joint *joint)
 {
     const float *conv = named(found, "conv.weight");
     const double weight = (double)named(found, "bn.weight")[c], bias = (double)named(found, "bn.bias")[c];
     const int64_t pixels = job->edge * job->edge;
-    const double count = (double)(pixels * job->batch);
-    double sum = 0, squares = 0;
-    for (int64_t i = 0; i < job->batch * pixels; i++)
-        sum += convolved(job, conv, i / pixels, i % pixels, c);
+    const double all = (double)(pixels * job->batch);
+    double count = 0, sum = 0, squares = 0;
+    for (int64_t i = 0; i < job->batch * pixels; i++) {
+        count += is_sampled(job, i / pixels);
+        sum += is_sampled(job, i / pixels) ? convolved(job, conv, i / pixels, i % pixels, c) : 0;
+    }
     const double mean = sum / count;
     for (int64_t i = 0; i < job->batch * pixels; i++)
-        squares += pow(convolved(job, conv, i / pixels, i % pixels, c) - mean, 2);
+        squares +=
+            is_sampled(job, i / pixels) ? pow(convolved(job, conv, i / pixels, i % pixels, c) - mean, 2) : 0;
     const double inverse = 1 / sqrt(squares / count + 1e-5);
     joint->mean[c] = mean;
     joint->var[c] = squares / (count - 1);
@@ -236,14 +248,14 @@ static void differentiate_channel(const Job *job, const Found *found, int c, Joi
         for (int64_t i = 0; i < job->batch * pixels; i++) {
             const double x = (convolved(job, conv, i / pixels, i % pixels, c) - mean) * inverse;
             const double target = (double)value_of(0, i / pixels, i % pixels * CHANNELS + c);
-            const double dy = 2 * (x * weight + bias - target) / (count * CHANNELS);
+            const double dy = 2 * (x * weight + bias - target) / (all * CHANNELS);
             if (pass == 0) {
                 joint->dbias[c] += dy;
                 joint->dweight[c] += dy * x;
                 continue;
             }
-            const double dz =
-                weight * inverse * (dy - joint->dbias[c] / count - x * joint->dweight[c] / count);
+            const double through = joint->dbias[c] / count + x * joint->dweight[c] / count;
+            const double dz = weight * inverse * (dy - (is_sampled(job, i / pixels) ? through : 0));
             for (int k = 0; k < CHANNELS; k++)
                 joint->dconv[c * CHANNELS + k] +=
                     dz * (double)value_of(job->offset, i / pixels, i % pixels * CHANNELS + k);
@@ -301,6 +313,39 @@ TEST(test_gradients_of_a_norm_are_those_of_the_joint_batch)
                              .make = one_norm};
             compare_with_joint(&job);
         }
+}
+
+TEST(test_gradients_of_a_norm_that_samples_are_those_of_the_joint_batch)
+{
+    static const struct {
+        int sample;
+        int64_t batch, edge; /* 5 images: two in every five, and one where there are fewer */
+        double offset;
+    } cases[] = {{2, 12, 4, 0}, {3, 12, 7, 3}, {2, 60, 1, 0}, {8, 60, 5, 0}, {50, 12, 7, 33}, {1, 12, 4, 0}};
+    for (int ranks = 1; ranks <= RANKS_MOST; ranks++)
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+            const Job job = {.ranks = ranks,
+                             .threads = 1 + ranks % 2,
+                             .steps = 1,
+                             .batch = cases[i].batch,
+                             .edge = cases[i].edge,
+                             .offset = cases[i].offset,
+                             .sample = cases[i].sample,
+                             .make = one_norm};
+            compare_with_joint(&job);
+        }
+}
+
+TEST(test_one_value_of_each_channel_has_no_variance)
+{
+    const BatchNorm norm = {.training = true, .sample = 4};
+    FshError error = {0};
+    Graph *graph = graph_new();
+    TensorId x = graph_input(graph, "x", DATA_F32, 2, (int64_t[]){7, CHANNELS});
+    graph_batch_norm(graph, "bn", x, &norm);
+    assert_int_equal(graph_check(graph, &error), FSH_ERR_MISMATCH);
+    assert_contains(error.message, "more than one value for each channel, not that of one image of [7 x 3]");
+    graph_free(&graph);
 }
 
 /* One sample of one pixel in each rank: with a batch of its own a norm has no variance. */

@@ -255,8 +255,10 @@ static void sum_in_convolutions(Graph *graph)
 {
     for (size_t i = 0; i < graph->node_count; i++) {
         Node *layer = layer_before(graph, &graph->nodes[i]);
-        if (!layer || layer->op != OP_CONV2D || layer->inputs[CONV_BIAS] != TENSOR_NONE ||
-            layer->output_count > 1 || layer->as.conv.options.groups > 1)
+        /* A convolution sums all images: a norm that samples takes less time over its few itself. */
+        if (!layer || graph->nodes[i].as.norm.options.sample > 1 || layer->op != OP_CONV2D ||
+            layer->inputs[CONV_BIAS] != TENSOR_NONE || layer->output_count > 1 ||
+            layer->as.conv.options.groups > 1)
             continue;
         const Tensor y = graph->tensors[layer->outputs[0]].tensor; /* a copy: graph_output moves the table */
         if (y.type != DATA_F16)

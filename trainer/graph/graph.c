@@ -87,6 +87,12 @@ void graph_set_sync_norms(Graph *graph, bool sync)
         graph->sync_norms = sync;
 }
 
+void graph_set_norm_sample(Graph *graph, int sample)
+{
+    if (graph)
+        graph->norm_sample = sample;
+}
+
 FshStatus graph_check(const Graph *graph, FshError *error)
 {
     if (!graph)

@@ -51,6 +51,19 @@ void graph_set_compute_type(Graph *graph, DataType type);
  * ranks, as one process with the total batch does (torch.nn.SyncBatchNorm). Every rank has a batch of the
  * same size. A norm may then have one value for each channel. */
 void graph_set_sync_norms(Graph *graph, bool sync);
+/* Makes the training norms that are appended from here on take mean and variance of one image in `sample` of
+ * the batch, the first ones, and normalise all images by them: the batch sampling of Chen et al. 2018
+ * (arXiv:1810.10962). Batches are in random order, so the first images are a random choice. 0 and 1: of all.
+ * With sync norms each rank takes that part of its own batch. The gradient is that of just this function:
+ * with S the sampled pixels, n of them, x^ the normalised image and g the gradient after the activation,
+ *
+ *   dbias = sum g,  dweight = sum g x^,
+ *   dx = weight * inverse_deviation * (g - [in S] (dbias + x^ dweight) / n),
+ *
+ *
+ * where the sums are over all pixels, since all are normalised by these statistics, and only those in S move
+ * them. */
+void graph_set_norm_sample(Graph *graph, int sample);
 
 /* ---- building: the ops are appended by the calls of graph_ops.h ---- */
 

@@ -23,6 +23,7 @@ struct Graph {
     TensorId loss; /* what was differentiated; TENSOR_NONE before */
     DataType compute_type;
     bool sync_norms;
+    int norm_sample;
     FshError failure; /* the first; later builder calls do nothing */
 };
 

@@ -243,8 +243,12 @@ typedef struct Conv2d {
 typedef struct BatchNorm {
     bool training;            /* batch statistics and update of the running ones; else the running ones */
     bool sync;                /* training: of the batches of all ranks (graph_set_sync_norms) */
+    int sample;               /* training: of one image in so many (graph_set_norm_sample); 0 and 1: of all */
     double epsilon, momentum; /* 0 chooses PyTorch's 1e-5 and 0.1 */
 } BatchNorm;
+/* Returns of how many images of a batch, its first, a norm takes the statistics: images / sample, at least
+ * one; all where it does not train. */
+int64_t batch_norm_sampled(const BatchNorm *batch_norm, int64_t images);
 
 typedef struct Pool2d {
     int64_t kernel, stride, padding; /* average: padding counts in the divisor (PyTorch's default) */

@@ -36,6 +36,13 @@ static void normalize_infer(Graph *graph, Node *node)
                  (int64_t[]){x->shape[0], x->shape[1], x->shape[2], x->shape[3]});
 }
 
+int64_t batch_norm_sampled(const BatchNorm *batch_norm, int64_t images)
+{
+    if (!batch_norm->training || batch_norm->sample <= 1)
+        return images;
+    return images > batch_norm->sample ? images / batch_norm->sample : 1;
+}
+
 TensorId graph_batch_norm(Graph *graph, const char *name, TensorId x, const BatchNorm *batch_norm)
 {
     const Tensor *image = graph_operand(graph, x);
@@ -48,16 +55,22 @@ TensorId graph_batch_norm(Graph *graph, const char *name, TensorId x, const Batc
                           name, data_type_name(image->type), tensor_shape_text(image, shape, sizeof shape));
     const int64_t channels = image->shape[image->rank - 1];
     const bool sync = batch_norm->training && (batch_norm->sync || graph->sync_norms);
-    if (batch_norm->training && !sync && tensor_count(image) == channels)
+    BatchNorm options = *batch_norm;
+    options.sync = sync;
+    options.sample = batch_norm->training ? batch_norm->sample : 0;
+    if (batch_norm->training && options.sample == 0)
+        options.sample = graph->norm_sample;
+    const int64_t sampled = batch_norm_sampled(&options, image->shape[0]);
+    if (batch_norm->training && !sync && tensor_count(image) / image->shape[0] * sampled == channels)
         return graph_fail(
             graph, FSH_ERR_MISMATCH,
-            "%s: batch norm in training needs more than one value for each channel, not [%s]; use "
+            "%s: batch norm in training needs more than one value for each channel, not %s[%s]; use "
             "a larger batch or larger images",
-            name, tensor_shape_text(image, shape, sizeof shape));
+            name, sampled < image->shape[0] ? "that of one image of " : "",
+            tensor_shape_text(image, shape, sizeof shape));
     Node node = {.op = OP_BATCH_NORM, .inputs = {x}, .input_count = NORM_INPUTS};
     graph_set_name(graph, node.name, name);
-    node.as.norm.options = *batch_norm;
-    node.as.norm.options.sync = sync;
+    node.as.norm.options = options;
     if (node.as.norm.options.epsilon == 0)
         node.as.norm.options.epsilon = 1e-5;
     if (node.as.norm.options.momentum == 0)

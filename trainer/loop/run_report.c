@@ -107,6 +107,9 @@ static void list_run(RunReport *report)
                  plan->world_size);
     add_fact(list, "optimizer", "%s, learning rate %.4g", optimizer_names[plan->recipe.optimizer.kind],
              plan->schedule.base);
+    char norms[PLAN_NORMS_BYTES];
+    if (plan_describe_norms(plan, norms))
+        add_fact(list, "batch norms", "statistics of %s", norms);
     add_fact(list, "precision", "%s", data_type_name(plan->recipe.compute_type));
     add_fact(list, "device", "%s", backend_description(session->network.backend));
     if (session->network.average)

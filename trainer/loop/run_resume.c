@@ -218,8 +218,10 @@ void run_resume_difference(const Session *session, const RunShape *before, char 
                  " x %" PRIu64 " x %" PRIu64 " before: each update takes the same images",
                  now.ranks, now.batch, now.accumulation, before->ranks, before->batch, before->accumulation);
     const bool sync = session->plan.sync_bn;
-    const uint64_t sees = now.batch * (sync ? now.ranks : 1),
-                   saw = before->batch * (sync ? before->ranks : 1);
+    const BatchNorm norm = {.training = true, .sample = session->plan.recipe.norm_sample};
+    const uint64_t sees = (uint64_t)batch_norm_sampled(&norm, (int64_t)now.batch) * (sync ? now.ranks : 1),
+                   saw = (uint64_t)batch_norm_sampled(&norm, (int64_t)before->batch) *
+                         (sync ? before->ranks : 1);
     if (session->plan.model->batch_norm && sees != saw && length > 0 && (size_t)length < text_bytes)
         (void)snprintf(text + length, text_bytes - (size_t)length,
                        "; but batch norm sees %s batches from here on, of %" PRIu64

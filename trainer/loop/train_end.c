@@ -204,6 +204,9 @@ FshStatus training_print_json(const Training *training, uint64_t skipped, FshErr
         loader_share(training), "workers", loader_active_workers(training->session.train), "fed_from",
         training->session.plan.source->name, "stopped_early", training->stopped_early, "skipped_samples",
         (json_int_t)skipped);
+    const int norm_sample = training->session.plan.recipe.norm_sample;
+    if (object && norm_sample > 1) /* another network than the one of that name */
+        (void)json_object_set_new(object, "norm_sample", json_integer(norm_sample));
     if (object && state->best.any)
         set_best(object, "", &state->best);
     if (object && state->best_average.any)

@@ -143,6 +143,7 @@ FshStatus model_graph(const Model *model, const ModelSpec *spec, const ModelReci
     if (!graph)
         return graph_check(NULL, error);
     graph_set_sync_norms(graph, spec->training && recipe->sync_norms);
+    graph_set_norm_sample(graph, spec->training ? recipe->norm_sample : 0);
     TensorId image = graph_input(graph, "image", DATA_U8, 4,
                                  (int64_t[]){spec->batch, spec->height, spec->width, spec->channels});
     TensorId loss = model->task == TASK_RESTORATION ? build_restoration(graph, model, spec, recipe, image)

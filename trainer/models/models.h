@@ -141,6 +141,7 @@ typedef struct ModelRecipe {
     bool weighs_classes;   /* training only: see graph_class_loss */
     bool weighs_positives; /* of rows, training only: see graph_target_loss */
     bool sync_norms;       /* training only: see graph_set_sync_norms */
+    int norm_sample;       /* training only: see graph_set_norm_sample */
     unsigned fusions;      /* GraphFusion bits that the backend has (backend_fusions); 0: FUSE_ALL */
     ParameterRules rules;  /* training only */
     Optimizer optimizer;   /* training only; model_graph adds its learning_rate */

@@ -379,6 +379,7 @@ static const struct Rule {
     {AT(compute.tf32), is_cuda_f32, "--device cuda with --amp off"},
     {AT(compute.cudnn_benchmark), is_cuda, "--device cuda"},
     {AT(training.sync_bn), has_batch_norms, "networks with batch norms"},
+    {AT(training.norm_sample), has_batch_norms, "networks with batch norms"},
     {AT(schedule.early_stop_min_delta), stops_early, "--early-stop-patience"},
     {AT(schedule.early_stop_metric), stops_early, "--early-stop-patience"},
     {AT(training.label_smoothing), tells_classes, "classes"},

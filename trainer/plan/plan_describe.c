@@ -411,12 +411,28 @@ static void tell_training(const Teller *teller, const TrainPlan *plan)
     if (recipe->optimizer.loss_scaling)
         say(&line, ", loss scale %g", recipe->optimizer.scale_init);
     tell(teller, &line);
-    if (plan->sync_bn) {
-        say(&line, "batch norms: statistics of %s",
-            recipe->sync_norms ? "the batches of all ranks"
-                               : "this process's batch: --sync-bn is for several ranks");
+    char norms[PLAN_NORMS_BYTES];
+    if (plan_describe_norms(plan, norms)) {
+        say(&line, "batch norms: statistics of %s", norms);
         tell(teller, &line);
     }
+}
+
+bool plan_describe_norms(const TrainPlan *plan, char text[PLAN_NORMS_BYTES])
+{
+    const ModelRecipe *recipe = &plan->recipe;
+    const BatchNorm norm = {.training = true, .sample = recipe->norm_sample};
+    char sampled[96] = "";
+    if (recipe->norm_sample > 1)
+        (void)snprintf(sampled, sizeof sampled, "one image in %d (%lld of %lld) of ", recipe->norm_sample,
+                       (long long)batch_norm_sampled(&norm, plan->train_spec.batch),
+                       (long long)plan->train_spec.batch);
+    (void)snprintf(text, PLAN_NORMS_BYTES, "%s%s", sampled,
+                   recipe->sync_norms     ? "the batches of all ranks"
+                   : plan->sync_bn        ? "this process's batch: --sync-bn is for several ranks"
+                   : plan->world_size > 1 ? "each rank's batch"
+                                          : "each batch");
+    return plan->sync_bn || recipe->norm_sample > 1;
 }
 
 void plan_describe(const TrainPlan *plan, const TrainingData *data,

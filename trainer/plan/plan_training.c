@@ -26,6 +26,7 @@ TrainingOptions training_options_default(void)
         .loss = OPTION_AUTO,
         .label_smoothing = 0.1,
         .bce_target_thresh = 1,
+        .norm_sample = 1,
     };
 }
 
@@ -97,6 +98,11 @@ size_t training_options_rows(TrainingOptions *o, Option *rows)
          .uses = USE_LEARN,
          .help = "batch norms of training take mean and variance over the batches of all ranks, as one "
                  "process with the total batch does"},
+        {.name = "norm-sample", .kind = OPTION_INTEGER, .value = &o->norm_sample, .argument = "N",
+         .minimum = 1, .maximum = BATCH_MAX,
+         .uses = USE_LEARN,
+         .help = "batch norms of training take mean and variance of one image in N of the batch, and "
+                 "normalise all by them: faster, and not the same network; 1: of all"},
     };
     memcpy(rows, own, sizeof own);
     return sizeof own / sizeof *own;
@@ -273,12 +279,28 @@ static FshStatus plan_loss(TrainPlan *plan, const TrainOptions *options, FshErro
     return FSH_OK;
 }
 
+/* Decides of which images batch norms take their statistics; plan_batch has decided how many there are. */
+static FshStatus plan_norms(TrainPlan *plan, const TrainOptions *options, FshError *error)
+{
+    const int64_t sample = options->training.norm_sample;
+    plan->sync_bn = options->training.sync_bn;
+    plan->recipe.sync_norms = options->training.sync_bn && plan->world_size > 1;
+    plan->recipe.norm_sample = (int)sample;
+    if (!plan->model->batch_norm || !plan->train_count || sample <= plan->train_spec.batch)
+        return FSH_OK;
+    return fsh_error_set(error, FSH_ERR_USAGE,
+                         "--norm-sample: there is no one image in %lld in a batch of %lld; give %lld or "
+                         "less, or a larger --batch-size",
+                         (long long)sample, (long long)plan->train_spec.batch,
+                         (long long)plan->train_spec.batch);
+}
+
 FshStatus plan_training(TrainPlan *plan, const TrainOptions *options, FshError *error)
 {
     plan_precision(plan, options);
-    plan->sync_bn = options->training.sync_bn;
-    plan->recipe.sync_norms = options->training.sync_bn && plan->world_size > 1;
-    FshStatus status = plan_loss(plan, options, error);
+    FshStatus status = plan_norms(plan, options, error);
+    if (!status)
+        status = plan_loss(plan, options, error);
     if (!status)
         status = plan_optimizer(plan, options, error);
     if (!status)

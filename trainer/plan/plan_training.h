@@ -20,6 +20,7 @@ typedef struct TrainingOptions {
     const char *pos_weight;    /* "balanced", a number or a file; NULL: 1 */
     int64_t seed;
     bool sync_bn;
+    int64_t norm_sample; /* 1: statistics of all images */
 } TrainingOptions;
 
 /* Returns the defaults. */

@@ -80,6 +80,7 @@ const OptionForeign train_foreign[] = {
     {"sync-batch-norm", "sync-bn"},
     {"convert-sync-batchnorm", "sync-bn"},
     {"use-sync-bn", "sync-bn"},
+    {"bn-sample", "norm-sample"},
     /* training */
     {"max-epochs", "epochs"},
     {"num-epochs", "epochs"},

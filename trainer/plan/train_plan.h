@@ -162,6 +162,11 @@ uint32_t plan_edge(const TrainPlan *plan, uint64_t epoch);
 void plan_describe(const TrainPlan *plan, const TrainingData *data,
                    void (*print)(void *context, const char *line), void *context);
 
+enum { PLAN_NORMS_BYTES = 192 };
+/* Writes of what batch norms take their statistics: "one image in 8 (8 of 64) of each batch". Returns whether
+ * that is another than usual. */
+bool plan_describe_norms(const TrainPlan *plan, char text[PLAN_NORMS_BYTES]);
+
 /* Passes the line that tells where the batch comes from, if a GPU has a say in it: part of plan_describe. */
 void plan_describe_batch(const TrainPlan *plan, void (*print)(void *context, const char *line),
                          void *context);

@@ -12,6 +12,10 @@
  * Forward sums are those of x - shift and its square, with a shift near the mean (the mean of some pixels
  * spread over the image), so that the variance does not vanish in rounding where the mean is large.
  *
+ * With options.sample the statistics are of the first images alone. The forward sums run over their pixels,
+ * the backward ones over all; of the result's gradient only that of their pixels passes through the
+ * statistics (graph_set_norm_sample).
+ *
  * With options.sync the ranks exchange two numbers of each channel in each direction, in double. They are
  * means over the ranks, of batches of one size, not sums: so all formulas keep the count of this rank's
  * pixels, and dweight and dbias are what the update's mean over the ranks leaves as it is. Only the unbiased
@@ -23,16 +27,28 @@ enum {
     SHIFT_PIXELS_MAX = 64 /* pixels that shift is the mean of */
 };
 
-/* The image as a matrix of rows x width, width = pixels in a row * channels, and a rest of less than one
- * row. */
+/* Pixels that follow each other, as a matrix of rows x width, width = pixels in a row * channels, and a rest
+ * of less than one row. */
+typedef struct Stretch {
+    int64_t begin; /* its first element */
+    int64_t pixels, rows, rest_width;
+} Stretch;
+
 typedef struct NormShape {
-    int64_t pixels, channels, width, rows, rest_width;
-    int64_t stride; /* width rounded up: from one vector in scratch to the next */
+    int64_t channels, width;
+    Stretch whole, sampled, others; /* others: those that are not sampled */
+    int64_t stride;                 /* width rounded up: from one vector in scratch to the next */
     int64_t parts;
 } NormShape;
 
+/* What the threads work on. */
+typedef struct StretchWork {
+    const CpuStep *step;
+    const Stretch *stretch;
+} StretchWork;
+
 /* Vectors of `stride` floats in scratch: coefficients, then each part's. */
-enum { MEAN, SCALE, BIAS, FROM_G, FROM_X, CONSTANT, COEFFICIENT_COUNT };
+enum { MEAN, SCALE, BIAS, FROM_G, FROM_X, CONSTANT, ZERO, COEFFICIENT_COUNT };
 enum {
     PART_BLOCK = 0, /* 2 vectors of float */
     PART_SUMS = 2,  /* 2 vectors of double */
@@ -52,19 +68,30 @@ static float *part_vector(const CpuStep *step, int64_t part, int which)
     return coefficient(step, COEFFICIENT_COUNT) + (part * PART_COUNT + which) * shape->stride;
 }
 
+static Stretch stretch_of(int64_t first, int64_t pixels, int64_t channels, int64_t pixels_in_row)
+{
+    return (Stretch){.begin = first * channels,
+                     .pixels = pixels,
+                     .rows = pixels / pixels_in_row,
+                     .rest_width = pixels % pixels_in_row * channels};
+}
+
 static FshStatus batch_norm_prepare(CpuStep *step, FshError *error)
 {
+    const bool is_bias = step->node->op == OP_BIAS_BACKWARD;
     const Tensor *x = cpu_input(step, step->node->op == OP_BATCH_NORM_BACKWARD ? NORM_BACK_X : 0);
     const int64_t channels = x->shape[x->rank - 1], pixels = tensor_count(x) / channels;
-    const int64_t pixels_in_row = (WIDTH_MIN + channels - 1) / channels;
+    const int64_t pixels_in_row = (WIDTH_MIN + channels - 1) / channels, images = x->shape[0];
+    const int64_t sampled =
+        is_bias ? pixels : pixels / images * batch_norm_sampled(&step->node->as.norm.options, images);
     NormShape *shape = step->plan = malloc(sizeof *shape);
     if (!shape)
         return fsh_error_set(error, FSH_ERR_MEMORY, "cpu: no memory");
-    *shape = (NormShape){.pixels = pixels,
-                         .channels = channels,
+    *shape = (NormShape){.channels = channels,
                          .width = pixels_in_row * channels,
-                         .rows = pixels / pixels_in_row,
-                         .rest_width = pixels % pixels_in_row * channels,
+                         .whole = stretch_of(0, pixels, channels, pixels_in_row),
+                         .sampled = stretch_of(0, sampled, channels, pixels_in_row),
+                         .others = stretch_of(sampled, pixels - sampled, channels, pixels_in_row),
                          .parts = step->program->backend->threads};
     shape->stride = (shape->width + 15) / 16 * 16;
     step->scratch_bytes =
@@ -102,10 +129,11 @@ static FshStatus average_pairs(const CpuStep *step, FshError *error)
     return status;
 }
 
-/* Returns the work items: the rows of the matrix; the rest counts as one more. */
-static int64_t item_count(const NormShape *shape)
+/* Runs work over a stretch. Its items are the rows of the matrix; the rest counts as one more. */
+static void run_over(const CpuStep *step, const Stretch *stretch, CpuPart work)
 {
-    return shape->rows + (shape->rest_width > 0);
+    StretchWork over = {step, stretch};
+    cpu_parallel(step->program->backend, stretch->rows + (stretch->rest_width > 0), work, &over);
 }
 
 /* Repeats the first `channels` values over the width. */
@@ -123,14 +151,14 @@ static void clear_sums(const CpuStep *step)
 }
 
 /* Adds the sums of a rest, whose second half stands at its own width, to the part's. */
-static void join_rest(const CpuStep *step, int64_t part)
+static void join_rest(const CpuStep *step, int64_t part, int64_t rest_width)
 {
     const NormShape *shape = step->plan;
     double *sums = (double *)part_vector(step, part, PART_SUMS);
     const double *rest = (const double *)part_vector(step, part, PART_REST);
-    for (int64_t i = 0; i < shape->rest_width; i++) {
+    for (int64_t i = 0; i < rest_width; i++) {
         sums[i] += rest[i];
-        sums[shape->width + i] += rest[shape->rest_width + i];
+        sums[shape->width + i] += rest[rest_width + i];
     }
 }
 
@@ -153,10 +181,11 @@ static void choose_shift(const CpuStep *step, float *shift)
 {
     const NormShape *shape = step->plan;
     float *pixel = part_vector(step, 0, PART_BLOCK);
-    const int64_t count = shape->pixels < SHIFT_PIXELS_MAX ? shape->pixels : SHIFT_PIXELS_MAX;
+    const int64_t pixels = shape->sampled.pixels;
+    const int64_t count = pixels < SHIFT_PIXELS_MAX ? pixels : SHIFT_PIXELS_MAX;
     memset(shift, 0, (size_t)shape->channels * sizeof *shift);
     for (int64_t i = 0; i < count; i++) {
-        step->kernels->to_f32(cpu_read(step, 0, shape->pixels * i / count * shape->channels), pixel,
+        step->kernels->to_f32(cpu_read(step, 0, pixels * i / count * shape->channels), pixel,
                               shape->channels);
         for (int64_t c = 0; c < shape->channels; c++)
             shift[c] += pixel[c] / (float)count;
@@ -166,32 +195,34 @@ static void choose_shift(const CpuStep *step, float *shift)
 
 static void sums_part(void *context, int part, int64_t begin, int64_t end)
 {
-    const CpuStep *step = context;
+    const CpuStep *step = ((const StretchWork *)context)->step;
+    const Stretch *stretch = ((const StretchWork *)context)->stretch;
     const NormShape *shape = step->plan;
     const float *shift = coefficient(step, MEAN);
     float *block = part_vector(step, part, PART_BLOCK);
-    const int64_t rows = (end < shape->rows ? end : shape->rows) - begin;
+    const int64_t rows = (end < stretch->rows ? end : stretch->rows) - begin;
     step->kernels->norm_sums(cpu_read(step, 0, begin * shape->width), shift, rows, shape->width, block,
                              (double *)part_vector(step, part, PART_SUMS));
-    if (end <= shape->rows)
+    if (end <= stretch->rows)
         return;
     double *rest = (double *)part_vector(step, part, PART_REST);
-    memset(rest, 0, (size_t)(2 * shape->rest_width) * sizeof *rest);
-    step->kernels->norm_sums(cpu_read(step, 0, shape->rows * shape->width), shift, 1, shape->rest_width,
+    memset(rest, 0, (size_t)(2 * stretch->rest_width) * sizeof *rest);
+    step->kernels->norm_sums(cpu_read(step, 0, stretch->rows * shape->width), shift, 1, stretch->rest_width,
                              block, rest);
-    join_rest(step, part);
+    join_rest(step, part, stretch->rest_width);
 }
 
-/* Computes mean and variance of each channel over this rank's batch, into channel_pairs. */
+/* Computes mean and variance of each channel over this rank's batch, or its sampled images, into
+ * channel_pairs. */
 static void find_moments(CpuStep *step)
 {
     const NormShape *shape = step->plan;
     float *shift = coefficient(step, MEAN);
     double *mean = channel_pairs(step), *variance = mean + shape->channels;
-    const double count = (double)shape->pixels;
+    const double count = (double)shape->sampled.pixels;
     choose_shift(step, shift);
     clear_sums(step);
-    cpu_parallel(step->program->backend, item_count(shape), sums_part, step);
+    run_over(step, &shape->sampled, sums_part);
     for (int64_t c = 0; c < shape->channels; c++) {
         const double difference = total(step, 0, c) / count;
         mean[c] = (double)shift[c] + difference;
@@ -223,7 +254,7 @@ static FshStatus find_batch_statistics(CpuStep *step, float *mean, float *invers
     const BatchNorm *options = &step->node->as.norm.options;
     float *running_mean = step->outputs[NORM_MOVED_MEAN], *running_var = step->outputs[NORM_MOVED_VAR];
     const float *layer_bias = step->inputs[NORM_LAYER_BIAS];
-    const double count = (double)shape->pixels * (double)rank_count(step);
+    const double count = (double)shape->sampled.pixels * (double)rank_count(step);
     const double *batch_mean = channel_pairs(step), *variance = batch_mean + shape->channels;
     find_moments(step);
     FshStatus status = share_moments(step, error);
@@ -282,16 +313,17 @@ static NormForward forward_arguments(const CpuStep *step, int64_t offset)
 
 static void forward_part(void *context, int part, int64_t begin, int64_t end)
 {
-    const CpuStep *step = context;
+    const CpuStep *step = ((const StretchWork *)context)->step;
+    const Stretch *stretch = ((const StretchWork *)context)->stretch;
     const NormShape *shape = step->plan;
-    const int64_t rows = (end < shape->rows ? end : shape->rows) - begin;
+    const int64_t rows = (end < stretch->rows ? end : stretch->rows) - begin;
     const NormForward whole = forward_arguments(step, 0);
     (void)part;
     step->kernels->norm_forward(&whole, begin, rows, shape->width);
-    if (end <= shape->rows)
+    if (end <= stretch->rows)
         return;
-    const NormForward last = forward_arguments(step, shape->rows * shape->width);
-    step->kernels->norm_forward(&last, 0, 1, shape->rest_width);
+    const NormForward last = forward_arguments(step, stretch->rows * shape->width);
+    step->kernels->norm_forward(&last, 0, 1, stretch->rest_width);
 }
 
 static FshStatus batch_norm_run(CpuStep *step, FshError *error)
@@ -306,7 +338,7 @@ static FshStatus batch_norm_run(CpuStep *step, FshError *error)
     if (status)
         return status;
     set_coefficients(step, mean, inverse_deviation, step->inputs[NORM_WEIGHT], step->inputs[NORM_BIAS]);
-    cpu_parallel(step->program->backend, item_count(shape), forward_part, step);
+    run_over(step, &shape->whole, forward_part);
     return FSH_OK;
 }
 
@@ -333,34 +365,46 @@ static NormBackward backward_arguments(const CpuStep *step, int64_t offset)
 
 static void backward_sums_part(void *context, int part, int64_t begin, int64_t end)
 {
-    const CpuStep *step = context;
+    const CpuStep *step = ((const StretchWork *)context)->step;
+    const Stretch *stretch = ((const StretchWork *)context)->stretch;
     const NormShape *shape = step->plan;
-    const int64_t rows = (end < shape->rows ? end : shape->rows) - begin;
+    const int64_t rows = (end < stretch->rows ? end : stretch->rows) - begin;
     const NormBackward whole = backward_arguments(step, 0);
     float *block = part_vector(step, part, PART_BLOCK);
     step->kernels->norm_backward_sums(&whole, begin, rows, shape->width, block,
                                       (double *)part_vector(step, part, PART_SUMS));
-    if (end <= shape->rows)
+    if (end <= stretch->rows)
         return;
-    const NormBackward last = backward_arguments(step, shape->rows * shape->width);
+    const NormBackward last = backward_arguments(step, stretch->rows * shape->width);
     double *rest = (double *)part_vector(step, part, PART_REST);
-    memset(rest, 0, (size_t)(2 * shape->rest_width) * sizeof *rest);
-    step->kernels->norm_backward_sums(&last, 0, 1, shape->rest_width, block, rest);
-    join_rest(step, part);
+    memset(rest, 0, (size_t)(2 * stretch->rest_width) * sizeof *rest);
+    step->kernels->norm_backward_sums(&last, 0, 1, stretch->rest_width, block, rest);
+    join_rest(step, part, stretch->rest_width);
+}
+
+/* Returns the matrices of a stretch from its element `offset` on, with what of its gradient passes through
+ * the statistics. */
+static NormBackward apply_arguments(const CpuStep *step, const Stretch *stretch, int64_t offset)
+{
+    NormBackward arguments = backward_arguments(step, stretch->begin + offset);
+    if (stretch->begin > 0)
+        arguments.from_x = arguments.constant = coefficient(step, ZERO);
+    return arguments;
 }
 
 static void backward_apply_part(void *context, int part, int64_t begin, int64_t end)
 {
-    const CpuStep *step = context;
+    const CpuStep *step = ((const StretchWork *)context)->step;
+    const Stretch *stretch = ((const StretchWork *)context)->stretch;
     const NormShape *shape = step->plan;
-    const int64_t rows = (end < shape->rows ? end : shape->rows) - begin;
-    const NormBackward whole = backward_arguments(step, 0);
+    const int64_t rows = (end < stretch->rows ? end : stretch->rows) - begin;
+    const NormBackward whole = apply_arguments(step, stretch, 0);
     (void)part;
     step->kernels->norm_backward_apply(&whole, begin, rows, shape->width);
-    if (end <= shape->rows)
+    if (end <= stretch->rows)
         return;
-    const NormBackward last = backward_arguments(step, shape->rows * shape->width);
-    step->kernels->norm_backward_apply(&last, 0, 1, shape->rest_width);
+    const NormBackward last = apply_arguments(step, stretch, stretch->rows * shape->width);
+    step->kernels->norm_backward_apply(&last, 0, 1, stretch->rest_width);
 }
 
 /* Computes the sums of g and of g x' over the pixels, into channel_pairs; their means over the ranks where
@@ -371,7 +415,7 @@ static FshStatus find_backward_sums(CpuStep *step, FshError *error)
     const float *inverse_deviation = step->inputs[NORM_BACK_INVERSE_DEVIATION];
     double *sum_g = channel_pairs(step), *sum_gx = sum_g + shape->channels;
     clear_sums(step);
-    cpu_parallel(step->program->backend, item_count(shape), backward_sums_part, step);
+    run_over(step, &shape->whole, backward_sums_part);
     for (int64_t c = 0; c < shape->channels; c++) {
         sum_g[c] = total(step, 0, c);
         sum_gx[c] = inverse_deviation ? total(step, 1, c) * (double)inverse_deviation[c] : 0;
@@ -387,7 +431,7 @@ static void use_backward_sums(const CpuStep *step)
                 *inverse_deviation = step->inputs[NORM_BACK_INVERSE_DEVIATION];
     float *dweight = step->outputs[NORM_BACK_DWEIGHT], *dbias = step->outputs[NORM_BACK_DBIAS];
     const double *sum_g = channel_pairs(step), *sum_gx = sum_g + shape->channels;
-    const double count = (double)shape->pixels;
+    const double count = (double)shape->sampled.pixels;
     const bool training = step->node->as.norm.options.training;
     for (int64_t c = 0; c < shape->channels; c++) {
         const double inverse = (double)inverse_deviation[c], factor = (double)weight[c] * inverse;
@@ -402,6 +446,7 @@ static void use_backward_sums(const CpuStep *step)
     repeat(shape, coefficient(step, FROM_G));
     repeat(shape, coefficient(step, FROM_X));
     repeat(shape, coefficient(step, CONSTANT));
+    memset(coefficient(step, ZERO), 0, (size_t)shape->width * sizeof(float));
 }
 
 /* Computes, with g the gradient after the activation, n pixels and x' = (x - mean) * inverse_deviation (Ioffe
@@ -409,7 +454,8 @@ static void use_backward_sums(const CpuStep *step)
  *
  *   dbias = sum g;  dweight = sum g x';  dx = weight * inverse_deviation * (g - dbias / n - x' dweight / n)
  *
- * and without the last two terms where mean and deviation are the running ones, which do not depend on x. */
+ * and without the last two terms where mean and deviation are the running ones, which do not depend on x.
+ * With options.sample n counts the sampled pixels, and the others have no such terms. */
 static FshStatus batch_norm_backward_run(CpuStep *step, FshError *error)
 {
     const NormShape *shape = step->plan;
@@ -422,7 +468,9 @@ static FshStatus batch_norm_backward_run(CpuStep *step, FshError *error)
     if (step->outputs[NORM_BACK_DLAYER_BIAS])
         memset(step->outputs[NORM_BACK_DLAYER_BIAS], 0, (size_t)shape->channels * sizeof(float));
     if (step->outputs[0])
-        cpu_parallel(step->program->backend, item_count(shape), backward_apply_part, step);
+        run_over(step, &shape->sampled, backward_apply_part);
+    if (step->outputs[0] && shape->others.pixels)
+        run_over(step, &shape->others, backward_apply_part);
     return FSH_OK;
 }
 

@@ -365,13 +365,15 @@ enum class Gate { x, y };
 enum class Second { none, like_x, wider };
 
 /* Terms g and g * (x - mean), with g = (dy + dy2) through the activation. With Stores, g is also written to
- * term.g; it stays in the row in any case. */
-template <typename T, Gate gate, Second second, bool Stores> struct BackwardTerm {
+ * term.g; it stays in the row in any case. With Sampled, dx of the elements from dx_from on, of rows that the
+ * statistics are not of, is written too. */
+template <typename T, Gate gate, Second second, bool Stores, bool Sampled = false> struct BackwardTerm {
     static constexpr int sums = 2, unroll = second != Second::none || gate == Gate::y ? 2 : 4, resident = 2;
     Norm norm;
     const T *dy, *dy2, *x, *y;
     int dy2_pitch, channels;
-    T *g;
+    T *g, *dx; /* dx: with Sampled */
+    int64_t dx_from;
     template <int Width> struct Columns {
         float mean[Width];
         Affine<Width> affine;
@@ -428,6 +430,14 @@ template <typename T, Gate gate, Second second, bool Stores> struct BackwardTerm
         if constexpr (Stores) {
             row.dy = pack<T, Width>(gradients);
             put(g + i, row.dy);
+        }
+        if constexpr (Sampled) {
+            if (i < dx_from)
+                return;
+#pragma unroll
+            for (int k = 0; k < Width; k++)
+                gradients[k] *= columns.affine.scale[k];
+            put(dx + i, gradients);
         }
     }
 };

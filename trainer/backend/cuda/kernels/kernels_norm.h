@@ -41,7 +41,8 @@ typedef struct NormRunning {
      * again; only the running mean includes it. */
     const DeviceTensor *bias;
     double epsilon, momentum;
-    uint64_t ranks; /* whose rows the statistics are of, as many on each; 0: 1 */
+    int64_t sampled_rows; /* of x, its first, that the statistics are of; 0: all (graph_set_norm_sample) */
+    uint64_t ranks;       /* whose rows the statistics are of, as many on each; 0: 1 */
     /* For kernel_batch_norm_forward: the ranks, which all enqueue it; NULL: this one alone. */
     const PeerBoxes *peers;
 } NormRunning;
@@ -78,9 +79,10 @@ cudaError_t kernel_batch_norm_apply_sums(const NormTensors *tensors, const NormR
                                          const DeviceTensor *addend, const DeviceTensor *y,
                                          cudaStream_t stream);
 
-/* Computes the means of x and of its square over the rows, f64 [2, the pitch of x]: the first part of
- * kernel_batch_norm_forward where the statistics are those of several ranks. */
-cudaError_t kernel_batch_norm_means(const DeviceTensor *x, double *means, void *scratch, cudaStream_t stream);
+/* Computes the means of x and of its square over its first sampled_rows rows (0: all), f64 [2, the pitch of
+ * x]: the first part of kernel_batch_norm_forward where the statistics are those of several ranks. */
+cudaError_t kernel_batch_norm_means(const DeviceTensor *x, int64_t sampled_rows, double *means, void *scratch,
+                                    cudaStream_t stream);
 /* Makes mean and inverse_deviation of the means of these over the ranks, and moves the running statistics:
  * the second part; kernel_batch_norm_apply is the third. */
 cudaError_t kernel_batch_norm_statistics(const NormTensors *tensors, const NormRunning *running,
@@ -93,7 +95,10 @@ typedef enum NormGradientPart { NORM_GRADIENT_ALL, NORM_GRADIENT_SUMS, NORM_GRAD
 
 /* What the gradient reads and writes, with g = dy + dy2 through the activation: dbias = sum g, dweight = sum
  * g * x^. Through the batch's statistics (Ioffe and Szegedy 2015, section 3) dx = weight * inverse_deviation
- * * (g - (dbias + x^ * dweight) / rows); without batch_statistics dx = weight * inverse_deviation * g. */
+ * * (g - (dbias + x^ * dweight) / rows); without batch_statistics dx = weight * inverse_deviation * g.
+ *
+ * With sampled_rows the statistics are of x's first rows: only these pass a gradient through them, and rows
+ * is their number. dx of the others needs no sums, so the launch that makes these writes it too. */
 typedef struct NormGradient {
     const DeviceTensor *dy;
     const DeviceTensor *dy2; /* or NULL; with it g must not be NULL; channels that x does not have are
@@ -107,6 +112,7 @@ typedef struct NormGradient {
     const DeviceTensor *dweight, *dbias;
     const DeviceTensor *zero; /* [C] f32 or NULL: set to zeros, the gradient of NormRunning.bias */
     bool batch_statistics;
+    int64_t sampled_rows; /* as in NormRunning; with batch_statistics */
     NormGradientPart part;
     const PeerBoxes *peers; /* or NULL; with all parts, as in NormRunning: cudaErrorNotSupported */
 } NormGradient;

@@ -9,6 +9,13 @@
  * the ranks, so every formula keeps the rows of this rank. For small images the one launch that makes sums
  * and result exchanges them too, where GPUs reach each other's memory (peers.cuh). */
 
+/* Returns of how many rows of x, its first, the step's statistics are; 0: of all. */
+static int64_t sampled_rows(const Step *step, const DeviceTensor *x)
+{
+    const int64_t images = x->shape[0], sampled = batch_norm_sampled(&step->node->as.norm.options, images);
+    return sampled == images ? 0 : device_tensor_rows(x) / images * sampled;
+}
+
 /* Returns the ranks whose rows the step's statistics are of; NULL: this one's alone. */
 static DeviceRanks *ranks_of(const Step *step)
 {
@@ -117,8 +124,9 @@ static FshStatus joint_forward(const Step *step, const NormTensors *tensors, con
         with_peers.peers ? forward(step, tensors, &with_peers, stream) : cudaErrorNotSupported;
     if (whole != cudaErrorNotSupported)
         return CUDA_TRY(whole, error);
-    FshStatus status = CUDA_TRY(
-        kernel_batch_norm_means(tensors->x, means, (char *)step->scratch + means_bytes(step), stream), error);
+    FshStatus status = CUDA_TRY(kernel_batch_norm_means(tensors->x, running->sampled_rows, means,
+                                                        (char *)step->scratch + means_bytes(step), stream),
+                                error);
     if (!status)
         status = exchange(step, stream, error);
     if (!status)
@@ -152,6 +160,7 @@ static FshStatus batch_norm(const Step *step, cudaStream_t stream, FshError *err
                                  .bias = maybe_in(step, NORM_LAYER_BIAS),
                                  .epsilon = options->epsilon,
                                  .momentum = options->momentum,
+                                 .sampled_rows = sampled_rows(step, tensors.x),
                                  .ranks = device_ranks_count(ranks_of(step))};
     if (options->training && maybe_in(step, NORM_SUMS))
         return from_sums(step, &tensors, &running, stream, error);
@@ -201,7 +210,8 @@ static FshStatus batch_norm_backward(const Step *step, cudaStream_t stream, FshE
                                    .dbias = out(step, NORM_BACK_DBIAS),
                                    .g = maybe_out(step, NORM_BACK_G),
                                    .zero = maybe_out(step, NORM_BACK_DLAYER_BIAS),
-                                   .batch_statistics = step->node->as.norm.options.training};
+                                   .batch_statistics = step->node->as.norm.options.training,
+                                   .sampled_rows = sampled_rows(step, tensors.x)};
     const NormActivation activation = norm_activation(step);
     if (ranks_of(step))
         return joint_backward(step, &gradient, &tensors, stream, error);
