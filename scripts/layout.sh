@@ -32,6 +32,7 @@ declare -A may=(
     [trainer/plan]="common imaging stores trainer/graph trainer/models trainer/optim trainer/ranks trainer/backend
         trainer/data trainer/report trainer/checkpoint"
 )
+may[trainer/library]="${may[trainer/plan]} formats trainer/plan"
 may[trainer/session]="${may[trainer/plan]} formats trainer/plan"
 may[trainer/loop]="${may[trainer/session]} trainer/session"
 may[trainer/inference]="${may[trainer/loop]} trainer/loop trainer/onnx"

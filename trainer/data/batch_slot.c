@@ -36,6 +36,10 @@ FshStatus batch_slot_resize(BatchSlot *slot, uint32_t width, uint32_t height, Fs
                              (unsigned long long)slot->shape.batch, width, height);
     if (slot->shape.recipes)
         bytes = 0;
+    if (slot->shape.lent && bytes > slot->pixels_bytes) { /* batch_slot_make, before memory is lent */
+        slot->pixels_bytes = bytes;
+        slot->target_bytes = slot->shape.pairs ? bytes : 0;
+    }
     FshStatus status = reserve_pixels(&slot->pixels, &slot->pixels_bytes, bytes, error);
     if (!status && slot->shape.pairs)
         status = reserve_pixels(&slot->target, &slot->target_bytes, bytes, error);
@@ -83,8 +87,10 @@ FshStatus batch_slot_make(BatchSlot *slot, const SlotShape *shape, uint32_t widt
 
 void batch_slot_free(BatchSlot *slot)
 {
-    free(slot->pixels);
-    free(slot->target);
+    if (!slot->shape.lent) {
+        free(slot->pixels);
+        free(slot->target);
+    }
     free(slot->labels);
     free(slot->labels_mixed);
     free(slot->mix);

@@ -18,6 +18,7 @@ typedef struct SlotShape {
     size_t row_width;      /* of the row of targets that each sample has; 0: none */
     bool recipes, colours; /* recipes in place of pixels; with what changes colours */
     bool files;            /* of recipes: the images come with the batch */
+    bool lent;             /* pixels and target are the caller's memory, which it puts there */
     uint8_t fill[4];       /* of places that are left out */
 } SlotShape;
 
@@ -29,14 +30,15 @@ typedef struct SlotBytes {
 
 typedef struct BatchSlot {
     SlotShape shape;
-    uint32_t width, height;   /* of each image; no more than reserved */
-    uint8_t *pixels, *target; /* [batch, height, width, channels]; target: NULL but for pairs */
-    size_t pixels_bytes, target_bytes;
-    PixelRecipe *recipes;           /* [batch]; NULL unless shape.recipes: then there are no pixels */
-    PixelColours *colours;          /* [batch]; NULL unless shape.colours */
-    PixelFile *files[2];            /* [batch] of each side; NULL unless shape.files */
-    SlotBytes *kept[2];             /* [batch] copies of files that do not last */
-    int64_t *labels, *labels_mixed; /* [batch]; labels_mixed, mix: NULL unless shape.mixes */
+    uint32_t width, height; /* of each image; no more than reserved */
+    /* [batch, height, width, channels]; target: NULL but for pairs. shape.lent: not owned, NULL at first */
+    uint8_t *pixels, *target;
+    size_t pixels_bytes, target_bytes; /* room; shape.lent: that the caller's memory must have */
+    PixelRecipe *recipes;              /* [batch]; NULL unless shape.recipes: then there are no pixels */
+    PixelColours *colours;             /* [batch]; NULL unless shape.colours */
+    PixelFile *files[2];               /* [batch] of each side; NULL unless shape.files */
+    SlotBytes *kept[2];                /* [batch] copies of files that do not last */
+    int64_t *labels, *labels_mixed;    /* [batch]; labels_mixed, mix: NULL unless shape.mixes */
     float *mix, *valid;
     float *targets;            /* [batch, row_width]; NULL unless samples have rows of targets */
     uint64_t *samples, *turns; /* [batch] SamplerPick's */

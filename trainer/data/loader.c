@@ -1,8 +1,10 @@
 #include "trainer/data/loader.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "common/progress.h"
 #include "trainer/data/loader_internal.h"
@@ -20,7 +22,8 @@ static FshStatus make_slot(const Loader *loader, LoaderSlot *slot, FshError *err
                        .mixes = mixing_is_on(&options->mixing),
                        .row_width = options->row_width,
                        .recipes = loader->source->type->recipes,
-                       .files = loader->source->type->files};
+                       .files = loader->source->type->files,
+                       .lent = options->lends};
     shape.colours = shape.recipes && (shape.mixes || sample_recipe_has_colours(&options->augmentation));
     uint32_t largest = loader_has_whole_images(loader) ? 1 : 0;
     for (size_t i = 0; i < loader->augmentation_count && !loader_has_whole_images(loader); i++)
@@ -132,6 +135,8 @@ static FshStatus check_options(const Loader *loader, FshError *error)
     if (whole && options->batch != 1)
         return fsh_error_set(error, FSH_ERR_USAGE, "whole images come one to a batch, not %llu",
                              (unsigned long long)options->batch);
+    if (options->lends && (whole || loader->source->type->recipes))
+        return fsh_error_set(error, FSH_ERR_USAGE, "memory is lent for images of one size, made here");
     for (size_t i = 0; i < options->epoch_size_count; i++)
         if (whole || options->epoch_sizes[i] == 0)
             return fsh_error_set(error, FSH_ERR_USAGE, "the crop of epoch %zu cannot be %u pixels", i,
@@ -184,7 +189,8 @@ FshStatus loader_new(Loader **loader, const LoaderOptions *options, FshError *er
                               .world_size = options->world_size,
                               .update_steps = options->update_steps,
                               .seed = options->seed,
-                              .training = options->training};
+                              .training = options->training,
+                              .keep_last = options->keep_last};
     if (options->training && options->sampling.repeats > 1)
         made->sampler.repeats = (uint64_t)options->sampling.repeats;
     FshStatus status = order_sets(made, error);
@@ -296,6 +302,18 @@ uint64_t loader_ring_bytes(const Loader *loader)
     return bytes;
 }
 
+void loader_lend(Loader *loader, size_t slot, uint8_t *pixels, uint8_t *target)
+{
+    BatchSlot *memory = &loader->slots[slot].memory;
+    memory->pixels = pixels;
+    memory->target = target;
+}
+
+size_t loader_lent_bytes(const Loader *loader)
+{
+    return loader->slots[0].memory.pixels_bytes;
+}
+
 /* Begins to measure the next window. Called with the mutex held. */
 static void begin_window(Loader *loader, double now)
 {
@@ -315,6 +333,7 @@ void loader_start(Loader *loader, uint64_t first, uint64_t count)
     loader->next_place = 0;
     loader->next_batch = loader->consumed = first;
     loader->end_batch = first + count;
+    loader->asked_at = 0;
     loader->handed_out_at = progress_now_seconds();
     begin_window(loader, loader->handed_out_at);
     worker_control_restart(&loader->control);
@@ -330,14 +349,43 @@ static bool is_whole(const Loader *loader)
     return begun && loader->slots[loader->consumed % loader->slot_count].unfilled == 0;
 }
 
+/* Gives back the batch in hand. Called with the mutex held. */
+static void give_back(Loader *loader)
+{
+    if (!loader->handed_out)
+        return;
+    loader->handed_out = false;
+    (void)pthread_cond_broadcast(&loader->work);
+}
+
+bool loader_wait(Loader *loader, double seconds)
+{
+    struct timespec until;
+    const double now = progress_now_seconds(), whole_seconds = floor(seconds);
+    (void)clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += (time_t)whole_seconds;
+    until.tv_nsec += (long)((seconds - whole_seconds) * 1e9);
+    if (until.tv_nsec >= 1000000000L) {
+        until.tv_sec++;
+        until.tv_nsec -= 1000000000L;
+    }
+    (void)pthread_mutex_lock(&loader->mutex);
+    give_back(loader);
+    if (!(loader->asked_at > 0))
+        loader->asked_at = now;
+    int failure = 0;
+    while (!failure && loader->consumed < loader->end_batch && !is_whole(loader))
+        failure = pthread_cond_clockwait(&loader->ready, &loader->mutex, CLOCK_MONOTONIC, &until);
+    const bool there = loader->consumed >= loader->end_batch || is_whole(loader);
+    (void)pthread_mutex_unlock(&loader->mutex);
+    return there;
+}
+
 /* Gives back the last batch and returns the next, for which it waits; NULL after the last one. Called with
  * the mutex held. */
 static LoaderSlot *take_slot(Loader *loader)
 {
-    if (loader->handed_out) {
-        loader->handed_out = false;
-        (void)pthread_cond_broadcast(&loader->work);
-    }
+    give_back(loader);
     if (loader->consumed >= loader->end_batch)
         return NULL;
     while (!is_whole(loader))
@@ -375,7 +423,8 @@ static void finish_recipes(const Loader *loader, LoaderSlot *slot)
 
 FshStatus loader_next(Loader *loader, const Batch **batch, FshError *error)
 {
-    double before = progress_now_seconds();
+    const double before = loader->asked_at > 0 ? loader->asked_at : progress_now_seconds();
+    loader->asked_at = 0;
     *batch = NULL;
     (void)pthread_mutex_lock(&loader->mutex);
     uint64_t number = loader->consumed;
@@ -398,6 +447,7 @@ FshStatus loader_next(Loader *loader, const Batch **batch, FshError *error)
     slot->recipes.height = memory->height;
     slot->batch = (Batch){.epoch = number / loader->step_count,
                           .step = number % loader->step_count,
+                          .slot = number % loader->slot_count,
                           .height = memory->height,
                           .width = memory->width,
                           .pixels = memory->pixels,

@@ -71,6 +71,13 @@ typedef struct LoaderOptions {
     /* channels values: the pixels of a skipped sample, of padding and of what is erased; the mean is kind to
      * batch norm */
     uint8_t fill[4];
+    bool keep_last; /* of training: as Sampler's */
+    /* The consumer lends the memory of pixels and targets (loader_lend); not of whole images. */
+    bool lends;
+    /* Called by the thread that has finished places first..first+count-1 of the batch in a slot of the ring,
+     * which are its own to read; NULL: nothing is called. */
+    void (*filled)(void *context, size_t slot, const BatchSlot *memory, uint64_t first, uint64_t count);
+    void *filled_context;
     bool measure; /* where the time goes, for loader_statistics, until loader_end_measuring */
     /* What samples are rendered from. Borrowed, of the same split; may be loaded later, before loader_start.
      * NULL: records. */
@@ -79,6 +86,7 @@ typedef struct LoaderOptions {
 
 typedef struct Batch {
     uint64_t epoch, step;
+    size_t slot; /* where it stands in the ring: 0..batches_ahead */
     /* of each image: the crop's edge in this epoch; CROP_WHOLE: the image's own, 0 if it was skipped */
     uint32_t height, width;
     const uint8_t *pixels; /* [batch, height, width, channels] u8, 64-byte aligned; recipes: NULL */
@@ -127,8 +135,19 @@ const Sampler *loader_sampler(const Loader *loader);
 /* Returns the bytes of the ring; of CROP_WHOLE those that it takes so far. */
 uint64_t loader_ring_bytes(const Loader *loader);
 
+/* Lends a slot of the ring memory for its pixels, and for targets (pairs; else NULL): loader_lent_bytes each,
+ * 64-byte aligned, the caller's to free after the loader. All slots before the first loader_start; later that
+ * of the batch in hand, whose pixels and target are the caller's again from then on. */
+void loader_lend(Loader *loader, size_t slot, uint8_t *pixels, uint8_t *target);
+/* Returns the bytes that a batch's pixels take at the largest size. */
+size_t loader_lent_bytes(const Loader *loader);
+
 /* Lets loader_next give the batches first..first+count-1 from now on. Drops what was under way. */
 void loader_start(Loader *loader, uint64_t first, uint64_t count);
+
+/* Waits so long for the next batch. Returns whether loader_next has not to wait: the batch is there, or there
+ * are no more. Gives back the batch in hand, as loader_next does. */
+bool loader_wait(Loader *loader, double seconds);
 
 /* Sets *batch to the next batch, valid until the next call of loader_next or loader_start; NULL after the
  * last. Without skip_bad, fails at the batch that holds a bad sample, with the message of the one that stands

@@ -72,6 +72,7 @@ struct Loader {
     double window_start;  /* seconds of the clock, as all that follow */
     int waiting;          /* workers that take part and wait for room */
     double waiting_since; /* when that number changed */
+    double asked_at;      /* when loader_wait was called for the next batch; 0: it was not; its own */
     double handed_out_at; /* when the consumer got its last batch; its own, as wait_seconds */
     double wait_seconds;
 };

@@ -97,6 +97,9 @@ static void fill_chunk(LoaderWorker *worker, const Chunk *chunk)
     }
     if (memory->shape.mixes)
         mix_chunk(worker, chunk);
+    if (loader->options.filled)
+        loader->options.filled(loader->options.filled_context, (size_t)(chunk->slot - loader->slots), memory,
+                               chunk->first, chunk->count);
 }
 
 static uint64_t thread_page_reads(void)

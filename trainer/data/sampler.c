@@ -26,7 +26,7 @@ uint64_t sampler_step_count(const Sampler *sampler)
 {
     uint64_t total_batch = sampler->batch * sampler->world_size;
     uint64_t whole = sampler->sample_count / total_batch;
-    if (!sampler->training)
+    if (!sampler->training || sampler->keep_last)
         return whole + (sampler->sample_count % total_batch != 0);
     return sampler->update_steps > 1 && whole > sampler->update_steps ? whole - whole % sampler->update_steps
                                                                       : whole;

@@ -60,7 +60,8 @@ typedef struct Sampler {
     /* Training with weights, or evaluation: borrowed; NULL: the split is one set. Not with classes. */
     const SetOrder *sets;
     uint64_t seed;
-    bool training; /* shuffled, last incomplete step dropped; else as stored, padded */
+    bool training;  /* shuffled, last incomplete step dropped; else as stored, padded */
+    bool keep_last; /* of training: the last incomplete step is there, padded */
 } Sampler;
 
 /* What stands at a place. */

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,6 +11,7 @@
 #include "common/resolve.h"
 #include "trainer/data/class_weights.h"
 #include "trainer/graph/muon.h"
+#include "trainer/plan/plan_loader.h"
 #include "trainer/session/memory_table.h"
 #include "trainer/session/ranks_alike.h"
 #include "trainer/session/session_alike.h"
@@ -21,55 +21,12 @@
 
 enum { PROBLEMS_TOLD_MAX = 20 }; /* one by one; a broken disk would fill the log */
 
-/* Lists the image edge of each epoch, up to the last that differs from the one before. *sizes_ret is owned by
- * the caller. */
-static FshStatus list_sizes(const TrainPlan *plan, uint32_t **sizes_ret, size_t *count_ret, FshError *error)
-{
-    const size_t count = plan->edge_count > 1 ? (size_t)ceil(plan->progression.last) + 1 : 0;
-    *count_ret = count;
-    *sizes_ret = calloc(count + 1, sizeof **sizes_ret);
-    for (size_t epoch = 0; *sizes_ret && epoch < count; epoch++)
-        (*sizes_ret)[epoch] = plan_edge(plan, epoch);
-    return *sizes_ret ? FSH_OK
-                      : fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for the sizes of the epochs");
-}
-
 FshStatus session_loader_options(const Session *session, bool training, LoaderOptions *options,
                                  uint32_t **sizes_ret, FshError *error)
 {
-    const TrainPlan *plan = &session->plan;
-    *sizes_ret = NULL;
-    *options = (LoaderOptions){
-        .split = training ? session->data.train : session->data.evaluation,
-        .kind = session->data.kind,
-        .input_field = session->data.input_field,
-        .target_field = session->data.target_field,
-        .label_places = session->data.label_places,
-        .labels = training_data_labels(&session->data, training),
-        .row_width = training_data_row_width(&session->data),
-        .inputs_alone = session->data.inputs_alone,
-        .augmentation = training ? plan->train_augmentation : plan->evaluation_augmentation,
-        .batch = (uint64_t)(training ? plan->train_spec.batch : plan->evaluation_spec.batch),
-        .rank = plan->rank,
-        .world_size = plan->world_size,
-        .update_steps = (uint64_t)plan->recipe.optimizer.accumulation_steps,
-        .seed = plan->seed,
-        .training = training,
-        .workers = plan->workers,
-        .workers_most = plan->workers_most,
-        .batches_ahead = plan->batches_ahead,
-        .skip_bad = plan->skip_bad,
-        .measure = training && plan->cache_follows,
-    };
-    memcpy(options->fill, plan->fill, sizeof options->fill);
+    FshStatus status =
+        plan_loader_options(&session->plan, &session->data, training, options, sizes_ret, error);
     options->source = session->sources[training ? 0 : 1];
-    if (!training)
-        return FSH_OK;
-    options->sampling = plan->sampling;
-    options->set_weights = session->data.sets.weights;
-    options->mixing = plan->recipe.mixes ? plan->mixing : (Mixing){0};
-    FshStatus status = list_sizes(plan, sizes_ret, &options->epoch_size_count, error);
-    options->epoch_sizes = *sizes_ret;
     return status;
 }
 
