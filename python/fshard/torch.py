@@ -1,4 +1,13 @@
-"""A torch.utils.data.Dataset over one split.
+"""Batches for PyTorch: a loader that makes them in C, and a torch.utils.data.Dataset over one split.
+
+    from fshard.torch import Loader
+
+    train = Loader("shards/", "train", batch_size=64, size=160)      # ftrain's loader: decodes and augments in threads
+    for epoch in range(16):
+        train.set_epoch(epoch)
+        for images, labels in train:         # images: (64, 3, 160, 160) uint8, pinned; labels: (64,) int64
+            images = images.to("cuda", non_blocking=True)
+            ...
 
     from torch.utils.data import DataLoader
     from fshard.torch import FshardDataset
@@ -21,6 +30,7 @@ import numpy as np
 import torch
 import torch.utils.data
 
+from . import loader
 from .decode import decode
 from .reader import Dataset, Split
 from .record import Field
@@ -93,3 +103,69 @@ class FshardDataset(torch.utils.data.Dataset):
 
     def __repr__(self) -> str:
         return f"FshardDataset({self._split})"
+
+
+_DTYPES = {
+    torch.uint8: "uint8", torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "bfloat16",
+}  # fmt: skip
+_TENSOR_TYPES = {**{name: dtype for dtype, name in _DTYPES.items()}, "int64": torch.int64}
+_BYTES = {torch.float32: 4, torch.float16: 2, torch.bfloat16: 2, torch.int64: 8}  # else 1
+
+
+class Loader(loader.Loader):
+    """fshard.loader.Loader with tensors: (images, labels), or (input, target) for pairs.
+
+    images: (N, C, H, W) whatever channels_last, which says how they lie in memory (torch.channels_last).
+    dtype: torch.uint8, torch.float32, torch.float16 or torch.bfloat16.
+    pin_memory: True: page-locked, for copies with non_blocking=True; None: where CUDA is there.
+    rank, world_size: None: those of torch.distributed if its process group is there when the loader is made, else one
+        process. Then no DistributedSampler is needed; set_epoch is as with it.
+
+    All else: see fshard.loader.Loader. The memory comes from PyTorch, which does not use it again before a copy to a
+    device that was begun from it is done.
+    """
+
+    def __init__(
+        self,
+        shards: str | os.PathLike[str],
+        split: str = "train",
+        batch_size: int = 64,
+        size: int | None = None,
+        *,
+        rank: int | None = None,
+        world_size: int | None = None,
+        pin_memory: bool | None = None,
+        dtype: Any = torch.uint8,
+        **others: Any,
+    ):
+        if (rank is None) != (world_size is None):
+            raise ValueError("rank and world_size: give both, or neither")
+        if rank is None or world_size is None:
+            grouped = torch.distributed.is_available() and torch.distributed.is_initialized()
+            rank = torch.distributed.get_rank() if grouped else 0
+            world_size = torch.distributed.get_world_size() if grouped else 1
+        self.pin_memory = torch.cuda.is_available() if pin_memory is None else bool(pin_memory)
+        places = {"rank": rank, "world_size": world_size, "dtype": dtype}
+        super().__init__(shards, split, batch_size, size, **places, **others)
+
+    def _dtype_name(self, dtype: Any) -> str:
+        if dtype not in _DTYPES:
+            raise ValueError(f"dtype: {dtype!r} is none of {', '.join(map(str, _DTYPES))}")
+        return _DTYPES[dtype]
+
+    def _take(self, count: int) -> Any:
+        return torch.empty(count, dtype=torch.uint8, pin_memory=self.pin_memory)
+
+    def _address(self, memory: Any) -> int:
+        return int(memory.data_ptr())
+
+    def _shaped(self, memory: Any, dtype: str, shape: tuple[int, ...]) -> Any:
+        wanted = _TENSOR_TYPES[dtype]
+        count = _BYTES.get(wanted, 1)
+        for length in shape:
+            count *= length
+        return memory[:count].view(wanted).view(shape)
+
+    def _images(self, memory: Any, batch: Any) -> Any:
+        images = super()._images(memory, batch)
+        return images.permute(0, 3, 1, 2) if self.channels_last else images
