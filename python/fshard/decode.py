@@ -1,4 +1,4 @@
-"""Image files to pixels, through Pillow."""
+"""Image files to pixels: by the native decoder where libfshard_loader is there, else through Pillow."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from . import native
 from .errors import FshardError
 from .record import Field
 from .y4m import y4m_pixels
@@ -26,9 +27,14 @@ def decode(field: Field, channels: int | None = None) -> np.ndarray:
     """The pixels of a field as (height, width, channels) uint8, turned as the EXIF orientation says.
 
     channels: 1 gray, 3 colour, 2 and 4 the same with alpha, as Pillow's convert makes one of the other; None: those of
-    the image. Raw pixels that have them already: a read-only view, no copy. Else decoded and converted by Pillow into a
-    new, writable array; 16 bits a channel become 8 (the upper ones). FshardError: Pillow is not installed (status
-    "missing module"), cannot decode the bytes, or finds another size than the record says.
+    the image. Raw pixels that have them already: a read-only view, no copy. Else a new, writable array.
+
+    With libfshard_loader (fshard.native) images are decoded as ftrain sees them: alpha lies on white, 16 bits a channel
+    are rounded to 8. Without it, for alpha channels, for converting raw pixels, and for formats that it would need a
+    plugin for, Pillow decodes: alpha is dropped, of 16 bits the upper ones stay.
+
+    FshardError: neither is installed (status "missing module"), the bytes cannot be decoded, or are of another size than
+    the record says.
     """
     channels = channels or field.channels
     if field.codec == "raw" and channels == field.channels:
@@ -38,6 +44,12 @@ def decode(field: Field, channels: int | None = None) -> np.ndarray:
         if pixels.shape[:2] != field.shape[:2]:
             raise FshardError(f"{field.source or field.codec}: decodes to {pixels.shape}, its record says {field.shape}")
         return pixels
+    if field.codec != "raw" and channels in (1, 3) and native.available():
+        try:
+            return native.decode(field.data, (*field.shape[:2], channels))
+        except FshardError as error:
+            if error.status != "unsupported":
+                raise error.at(field.source or field.codec) from None
     try:
         from PIL import Image, ImageOps
     except ImportError:

@@ -32,6 +32,7 @@ sys.dont_write_bytecode = True  # leave the source tree as it is
 sys.path.insert(0, os.path.join(SOURCE, "python"))
 os.environ["PYTHONPATH"] = sys.path[0]
 os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+os.environ["FSHARD_LOADER"] = "none"  # the package alone; tests/trainer/python_loader_test.py has the library
 import fshard
 from fshard import __main__ as program
 from fshard import checksum, compression, strict_json, xxh3
