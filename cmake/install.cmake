@@ -6,7 +6,7 @@ target_link_libraries(fshard_shared PRIVATE PkgConfig::JANSSON PkgConfig::LMDB P
 set_target_properties(fshard_shared PROPERTIES OUTPUT_NAME fshard VERSION ${PROJECT_VERSION} SOVERSION 0)
 
 # All that is installed, and the demo's make-photos, without the tests: what ./run build makes.
-add_custom_target(programs DEPENDS fresize fpack fverify ftrain make-photos fshard_shared completions)
+add_custom_target(programs DEPENDS fresize fpack fverify ftrain make-photos fshard_shared fshard_loader completions)
 foreach(plugin fshard-archive fshard-cpu fshard-cuda fshard-curl fshard-vips)
   if(TARGET ${plugin})
     add_dependencies(programs ${plugin})
@@ -40,6 +40,10 @@ install(FILES ${CMAKE_BINARY_DIR}/fshard-config-version.cmake DESTINATION ${FSHA
 file(RELATIVE_PATH FSHARD_LIBDIR_TO_PREFIX /prefix/${CMAKE_INSTALL_LIBDIR} /prefix)
 configure_file(cmake/fshard.pc.in fshard.pc @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/fshard.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT development)
+
+# libfshard_loader: what python/fshard/native.py loads.
+install(TARGETS fshard_loader LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT loader NAMELINK_COMPONENT development)
+install(FILES trainer/library/fshard_loader.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/fshard COMPONENT development)
 
 set(FSHARD_PYTHON_FOLDER ${CMAKE_INSTALL_DATADIR}/fshard/python CACHE STRING "where the Python package is installed, below the prefix")
 install(DIRECTORY python/fshard DESTINATION ${FSHARD_PYTHON_FOLDER} COMPONENT python FILES_MATCHING PATTERN "*.py" PATTERN "py.typed"

@@ -3,7 +3,8 @@
 #   fshard-vips     the plugin for all images but JPEGs; apart, since it brings libvips and what that brings
 #   fshard-cuda     the CUDA backend, for the libraries of NVIDIA that it was built with
 #   libfshard0      libfshard.so.0; libfshard-dev: its header, man page, files for pkg-config and CMake
-#   python3-fshard  the reader
+#   libfshard-loader0  libfshard_loader.so.0, ftrain's loader for Python
+#   python3-fshard  the reader, and the loader where libfshard-loader0 is there
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME fshard)
 set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
@@ -18,7 +19,7 @@ endif()
 set(CPACK_PACKAGE_CONTACT "${contact}")
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_COMPONENTS_GROUPING IGNORE)
-set(CPACK_COMPONENTS_ALL programs library development python)
+set(CPACK_COMPONENTS_ALL programs library loader development python)
 foreach(component vips cuda)
   if(TARGET fshard-${component})
     list(APPEND CPACK_COMPONENTS_ALL ${component})
@@ -50,6 +51,8 @@ fshard_package(cuda fshard-cuda contrib/science "CUDA backend of fshard"
   "This package has the plugin that trains on NVIDIA GPUs.")
 fshard_package(library libfshard0 libs "library that reads and writes fshard data sets"
   "This package has the shared library.")
+fshard_package(loader libfshard-loader0 libs "loader of fshard data sets for other programs"
+  "This package has the shared library that makes batches of images for Python.")
 fshard_package(development libfshard-dev libdevel "library that reads and writes fshard data sets - development files"
   "This package has what programs that use the library are compiled with.")
 fshard_package(python python3-fshard python "Python reader of fshard data sets"
@@ -58,10 +61,10 @@ fshard_package(python python3-fshard python "Python reader of fshard data sets"
 set(same_version "(= ${PROJECT_VERSION})")
 set(CPACK_DEBIAN_PROGRAMS_PACKAGE_RECOMMENDS "fshard-vips ${same_version}")
 set(CPACK_DEBIAN_VIPS_PACKAGE_DEPENDS "fshard ${same_version}")
-set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "libfshard0 ${same_version}")
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "libfshard0 ${same_version}, libfshard-loader0 ${same_version}")
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SHLIBDEPS OFF)
 set(CPACK_DEBIAN_PYTHON_PACKAGE_DEPENDS "python3 (>= 3.9), python3-numpy")
-set(CPACK_DEBIAN_PYTHON_PACKAGE_RECOMMENDS "python3-zstandard")
+set(CPACK_DEBIAN_PYTHON_PACKAGE_RECOMMENDS "libfshard-loader0 ${same_version}, python3-zstandard")
 set(CPACK_DEBIAN_PYTHON_PACKAGE_SUGGESTS "python3-pil, python3-xxhash, python3-torch")
 set(CPACK_DEBIAN_PYTHON_PACKAGE_ARCHITECTURE all)
 set(CPACK_DEBIAN_PYTHON_PACKAGE_SHLIBDEPS OFF)

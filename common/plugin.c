@@ -18,13 +18,28 @@ static void find_program_folder(char *folder, size_t folder_bytes)
         *slash = '\0';
 }
 
+/* Sets folder to that of the shared library that holds this code, where it is in one. */
+static void find_library_folder(char *folder, size_t folder_bytes)
+{
+    static const char here;
+    Dl_info info;
+    const bool found = dladdr(&here, &info) != 0 && info.dli_fname && strchr(info.dli_fname, '/');
+    (void)snprintf(folder, folder_bytes, "%s", found ? info.dli_fname : "/nowhere/");
+    *strrchr(folder, '/') = '\0';
+}
+
 static bool find_file(const char *file, char *path, size_t path_bytes)
 {
-    static const char *const places[] = {"%s/%s", "%s/../lib/%s", "%s/../lib/fshard/%s"};
-    char program_folder[PATH_MAX];
+    static const char *const places[] = {"%s/%s", "%s/../lib/%s", "%s/../lib/fshard/%s",
+                                         "%s/%s", "%s/fshard/%s", "%s/../fshard/%s"};
+    enum { OF_PROGRAM = 1, OF_LIBRARY = 3 }; /* the first of each */
+    char program_folder[PATH_MAX], library_folder[PATH_MAX];
     find_program_folder(program_folder, sizeof program_folder);
+    find_library_folder(library_folder, sizeof library_folder);
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
-        const char *folder = i == 0 ? getenv("FSHARD_PLUGINS") : program_folder;
+        const char *folder = i < OF_PROGRAM   ? getenv("FSHARD_PLUGINS")
+                             : i < OF_LIBRARY ? program_folder
+                                              : library_folder;
         int length = folder ? snprintf(path, path_bytes, places[i], folder, file) : -1;
         if (length > 0 && (size_t)length < path_bytes && access(path, F_OK) == 0)
             return true;

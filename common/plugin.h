@@ -4,7 +4,9 @@
  * A plugin is looked for in this order:
  *   $FSHARD_PLUGINS/FILE
  *   DIR/../lib/FILE              DIR: the folder of the running program (the build tree)
- *   DIR/../lib/fshard/FILE       (installed) */
+ *   DIR/../lib/fshard/FILE       (installed)
+ *   HERE/FILE, HERE/fshard/FILE, HERE/../fshard/FILE     HERE: the folder of the shared library that this is
+ *                                in (libfshard_loader.so in another program: Python) */
 #ifndef FSHARD_COMMON_PLUGIN_H
 #define FSHARD_COMMON_PLUGIN_H
 

@@ -1,5 +1,10 @@
 """What pip calls to make a wheel of this folder (PEP 517, PEP 660): the standard library is enough for it.
 
+Where libfshard_loader is found (fshard/library_places.py: a build, an installed tree, $FSHARD_LOADER) the wheel has it
+inside. ctypes loads it, so that one wheel, py3-none-linux_x86_64, serves every Python; it needs the system's
+libjpeg-turbo, libdeflate, LMDB, zstd, xxHash and jansson, whose names are the same in Debian 12 and 13. Without it the
+wheel is py3-none-any.
+
 Nothing is written into the folder, which is root's and read-only where fshard is installed; setuptools would put build/
 and fshard.egg-info there. No other module is fetched to build with.
 """
@@ -8,13 +13,15 @@ import base64
 import hashlib
 import os
 import re
+import runpy
+import sysconfig
 import tarfile
 import zipfile
 
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
 _PACKAGE = "fshard"
 _TIME = (1980, 1, 1, 0, 0, 0)  # the same files give the same wheel
-_TAG = "py3-none-any"
+_PLACES = os.path.join("fshard", "library_places.py")
 
 
 def _read(*parts):
@@ -32,6 +39,16 @@ def _sources():
     return [f"{_PACKAGE}/{name}" for name in names if name.endswith(".py") or name == "py.typed"]
 
 
+def _library():
+    """The path of libfshard_loader; None: there is none."""
+    return runpy.run_path(os.path.join(_FOLDER, _PLACES))["find"]()
+
+
+def _tag(library):
+    platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    return f"py3-none-{platform}" if library else "py3-none-any"
+
+
 def _metadata():
     # pyproject.toml says the same for readers; there is no parser of TOML before Python 3.11.
     lines = ["Metadata-Version: 2.1", f"Name: {_PACKAGE}", f"Version: {_version()}"]
@@ -44,17 +61,18 @@ def _metadata():
     return "\n".join(lines) + "\n"
 
 
-def _info_files():
-    wheel = f"Wheel-Version: 1.0\nGenerator: {_PACKAGE}\nRoot-Is-Purelib: true\nTag: {_TAG}\n"
+def _info_files(library):
+    pure = "false" if library else "true"
+    wheel = f"Wheel-Version: 1.0\nGenerator: {_PACKAGE}\nRoot-Is-Purelib: {pure}\nTag: {_tag(library)}\n"
     return {"METADATA": _metadata(), "WHEEL": wheel}
 
 
-def _write_wheel(folder, contents):
-    """contents: bytes by name. Returns the wheel's name."""
+def _write_wheel(folder, contents, library=None):
+    """contents: bytes by name. library: that is among them. Returns the wheel's name."""
     info = f"{_PACKAGE}-{_version()}.dist-info"
-    contents = {**contents, **{f"{info}/{name}": text.encode() for name, text in _info_files().items()}}
+    contents = {**contents, **{f"{info}/{name}": text.encode() for name, text in _info_files(library).items()}}
     record = []
-    name = f"{_PACKAGE}-{_version()}-{_TAG}.whl"
+    name = f"{_PACKAGE}-{_version()}-{_tag(library)}.whl"
     with zipfile.ZipFile(os.path.join(folder, name), "w", zipfile.ZIP_DEFLATED) as wheel:
         for path, data in contents.items():
             digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
@@ -72,7 +90,12 @@ def _add(wheel, path, data):
 
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
-    return _write_wheel(wheel_directory, {name: _read(name).encode() for name in _sources()})
+    contents = {name: _read(name).encode() for name in _sources()}
+    library = _library()
+    if library:
+        with open(library, "rb") as stream:
+            contents[f"{_PACKAGE}/libfshard_loader.so.0"] = stream.read()
+    return _write_wheel(wheel_directory, contents, library)
 
 
 def build_editable(wheel_directory, config_settings=None, metadata_directory=None):
@@ -83,7 +106,7 @@ def build_editable(wheel_directory, config_settings=None, metadata_directory=Non
 def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
     name = f"{_PACKAGE}-{_version()}.dist-info"
     os.mkdir(os.path.join(metadata_directory, name))
-    for file, text in _info_files().items():
+    for file, text in _info_files(_library()).items():
         with open(os.path.join(metadata_directory, name, file), "w", encoding="utf-8") as stream:
             stream.write(text)
     return name

@@ -1,20 +1,14 @@
 """libfshard_loader through ctypes: ftrain's loader and decoder. trainer/library/fshard_loader.h says what everything means.
 
 ctypes calls a C library that knows nothing of Python, and lets other threads run meanwhile; so one library serves every
-Python. It is looked for in this order:
-
-    $FSHARD_LOADER                       the file itself
-    this folder                          a wheel
-    PREFIX/lib, PREFIX/lib/*-linux-*     where this package is PREFIX/share/fshard/python/fshard
-    build/lib of the source tree         where this package is python/fshard there
-    libfshard_loader.so.0                where the system looks (Debian's libfshard-loader0)
+Python. library_places.py says where it is looked for; the last place is where the system looks (Debian's
+libfshard-loader0).
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
-import glob
 import os
 import threading
 from ctypes import POINTER, byref, c_char, c_char_p, c_double, c_int, c_size_t, c_uint32, c_uint64, c_void_p
@@ -22,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from . import library_places
 from .errors import FshardError
 
-_NAME = "libfshard_loader.so.0"
 # FshStatus of common/error.h, in the words of FshardError.
 _STATUSES = {
     -31000: "usage", -31001: "system", -31002: "memory", -31003: "not found", -31004: "exists", -31005: "corrupt",
@@ -95,24 +89,12 @@ _SIGNATURES = {
 }  # fmt: skip
 
 
-def _places() -> list[str]:
-    here = os.path.dirname(os.path.abspath(__file__))
-    prefix = os.path.join(here, *[".."] * 4)
-    return [
-        os.path.join(here, _NAME),
-        os.path.join(prefix, "lib", _NAME),
-        *glob.glob(os.path.join(prefix, "lib", "*-linux-*", _NAME)),
-        os.path.join(here, "..", "..", "build", "lib", _NAME),
-    ]
-
-
 @functools.lru_cache(None)
 def library() -> Any:
     """The library, loaded once. FshardError: it is not here (status "missing library"), or is another version's."""
     from . import __version__
 
-    named = os.environ.get("FSHARD_LOADER")
-    path = named or next((path for path in _places() if os.path.exists(path)), _NAME)
+    path = library_places.find() or os.environ.get("FSHARD_LOADER", library_places.NAME)
     try:
         loaded = ctypes.CDLL(path)
     except OSError as error:

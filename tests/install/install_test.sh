@@ -24,6 +24,8 @@ for plugin in archive cpu; do
 done
 [ -f "$prefix/share/man/man5/fshard.5" ] || fail "no fshard.5"
 [ -f "$prefix/share/fshard/python/fshard/__init__.py" ] || fail "no Python package"
+[ -n "$(find "$prefix/lib" -name libfshard_loader.so.0)" ] || fail "no libfshard_loader.so.0"
+[ -f "$prefix/include/fshard/fshard_loader.h" ] || fail "no fshard_loader.h"
 [ -f "$prefix/share/fshard/python/pyproject.toml" ] || fail "pip cannot install the Python package"
 # The installed programs find their plugins beside themselves: libarchive's, which decompresses the tar, and the CPU's, which trains.
 work=$prefix/work
@@ -70,6 +72,26 @@ if [ "$(id -u)" -eq 0 ]; then user="setpriv --reuid 65534 --regid 65534 --clear-
 (cd "$python" && $user /usr/bin/python3 -c 'import sys, build_wheel; print(build_wheel.build_wheel(sys.argv[1]))' "$prefix/wheel" >"$prefix/log" 2>&1) ||
     fail "no wheel: $(cat "$prefix/log")"
 PYTHONPATH=$(echo "$prefix"/wheel/*.whl) /usr/bin/python3 -c 'import fshard; fshard.__version__' || fail "the wheel holds no fshard"
+case $(ls "$prefix/wheel") in
+*-py3-none-linux_*.whl) ;;
+*) fail "the wheel is $(ls "$prefix/wheel"), without the library" ;;
+esac
+# Unpacked, as pip does it, and elsewhere: for every Python that there is.
+mkdir "$prefix/unpacked"
+/usr/bin/python3 -m zipfile -e "$prefix"/wheel/*.whl "$prefix/unpacked"
+for python3 in /usr/bin/python3.[0-9]*; do
+    "$python3" -c 'import numpy' 2>/dev/null || continue # nor python3.11-config
+    (cd / && PYTHONPATH=$prefix/unpacked "$python3" -c '
+import sys
+from fshard import native
+from fshard.loader import Loader
+assert native.library()._name.startswith(sys.argv[1]), native.library()._name
+for images, labels in Loader(sys.argv[2], batch_size=1, size=16):
+    assert images.shape == (1, 16, 16, 3)
+' "$prefix/unpacked" "$prefix/work/set" >"$prefix/log" 2>&1) || fail "the wheel under $python3: $(cat "$prefix/log")"
+done
+(cd / && PYTHONPATH=$python PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 -c 'from fshard import native; native.library()') ||
+    fail "the installed package does not find the installed loader"
 if python3 -m pip --version >/dev/null 2>&1; then
     python3 -m pip install --quiet --no-index --no-deps --target "$prefix/site" "$python" >"$prefix/log" 2>&1 || fail "pip: $(cat "$prefix/log")"
     [ -f "$prefix/site/fshard/reader.py" ] || fail "pip installed no fshard"

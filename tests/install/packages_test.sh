@@ -32,7 +32,8 @@ holds() {
 holds fshard bin/fresize bin/fpack bin/fverify bin/ftrain lib/fshard/libfshard-cpu.so share/man/man1/fpack.1.gz \
     share/bash-completion/completions/fpack share/fish/vendor_completions.d/fpack.fish
 holds libfshard0
-holds libfshard-dev include/fshard/fshard.h share/man/man5/fshard.5.gz
+holds libfshard-loader0
+holds libfshard-dev include/fshard/fshard.h include/fshard/fshard_loader.h share/man/man5/fshard.5.gz
 holds python3-fshard
 [ ! -e "$build/lib/libfshard-vips.so" ] || holds fshard-vips lib/fshard/libfshard-vips.so
 [ ! -e "$build/lib/libfshard-cuda.so" ] || holds fshard-cuda lib/fshard/libfshard-cuda.so

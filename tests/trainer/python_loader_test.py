@@ -405,6 +405,11 @@ class Decoding(unittest.TestCase):
             with self.assertRaisesRegex(fshard.FshardError, "a.ppm: "):
                 fshard.decode(field)
 
+    @unittest.skipUnless(os.path.exists(os.path.join(os.path.dirname(LIBRARY), "libfshard-vips.so")), "no plugin")
+    def test_other_formats_take_the_plugin_beside_the_library(self):
+        gif = bytes.fromhex("47494638396101000100800000ff0000ffffff2c00000000010001000002024401003b")  # one red pixel
+        self.assertEqual(native.decode(gif, (1, 1, 3)).ravel().tolist(), [255, 0, 0])
+
     @unittest.skipUnless(importlib.util.find_spec("PIL"), "the module PIL is not installed")
     def test_jpegs_are_those_of_pillow(self):
         from PIL import Image
