@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
-# The loader against PyTorch's DataLoader with torchvision and, where there is one, FFCV: the same images, random resized crop and flip, in
-# turn, in one run; and against libjpeg-turbo and memcpy alone. Where others work on the machine, look at images for each second of
+# The loader, by itself and in PyTorch (fshard.torch.Loader), against PyTorch's DataLoader with torchvision and, where they are there, FFCV and
+# DALI: the same images, random resized crop and flip, in turn, in one run; and against libjpeg-turbo and memcpy alone. Where others work on the machine, look at images for each second of
 # CPU.
 # usage: ./run bench loader [SECONDS] [ROUNDS]: two seconds for each, two rounds
 # FSHARD_DATA: a folder with imagenet-sample (made 160 pixels high, ten times over, for it has 300 images) and tiny-imagenet-20.
-# FSHARD_BENCH_PYTHON: a Python with torch and torchvision [/usr/bin/python3]; FSHARD_BENCH_FFCV: one with ffcv [the same].
+# FSHARD_BENCH_PYTHON: a Python with torch and torchvision [/usr/bin/python3]; FSHARD_BENCH_FFCV, FSHARD_BENCH_DALI: one with ffcv, with
+# nvidia.dali [the same].
 set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "$(readlink -f "$0")")/.."
 bin=${FSHARD_BENCH_BIN:-build/bin} seconds=${1:-2} rounds=${2:-2} data=${FSHARD_DATA:-}
 python=${FSHARD_BENCH_PYTHON:-/usr/bin/python3} ffcv=${FSHARD_BENCH_FFCV:-${FSHARD_BENCH_PYTHON:-/usr/bin/python3}}
-batch=64 workers=$(nproc)
+dali=${FSHARD_BENCH_DALI:-${FSHARD_BENCH_PYTHON:-/usr/bin/python3}} batch=64 workers=$(nproc)
 if ! [[ $seconds =~ ^[1-9][0-9]*$ && $rounds =~ ^[1-9][0-9]*$ ]]; then
     echo "usage: ./run bench loader [SECONDS] [ROUNDS]" >&2
     exit 2
@@ -28,7 +29,12 @@ has_ffcv=1
     has_ffcv=
     echo "bench: $ffcv has no ffcv (pip install ffcv needs OpenCV's headers): left out" >&2
 }
-[ -n "${FSHARD_BENCH_BIN:-}" ] || cmake --build build --target loader_speed >/dev/null
+has_dali=1
+"$dali" -c 'import nvidia.dali' >/dev/null 2>&1 || {
+    has_dali=
+    echo "bench: $dali has no nvidia.dali (pip install nvidia-dali-cuda120): left out" >&2
+}
+[ -n "${FSHARD_BENCH_BIN:-}" ] || cmake --build build --target loader_speed fshard_loader >/dev/null
 work=$(mktemp -d /dev/shm/fshard-bench-XXXXXX)
 trap 'rm -rf "$work"' EXIT
 
@@ -69,6 +75,14 @@ for ((round = 0; round < rounds; round++)); do
         keep $set.jpeg "$(ours $set-jpeg $size rrc)" "${rates[@]}" "${floors[@]}"
         keep $set.torch "$("$python" bench/loader_torch.py "$work/$set/train" $size "$workers" $batch "$seconds")" "${rates[@]}"
         keep $set.raw "$(ours $set-raw $size rrc)" "${rates[@]}"
+        for store in jpeg raw; do
+            keep "$set.tensors-$store" "$("$python" bench/loader_fshard_torch.py "$work/$set-$store" $size "$workers" $batch "$seconds")" \
+                "${rates[@]}"
+        done
+        keep $set.floats "$("$python" bench/loader_fshard_torch.py "$work/$set-jpeg" $size "$workers" $batch "$seconds" float32 normalize)" \
+            "${rates[@]}"
+        [ -z "$has_dali" ] || keep $set.dali "$("$dali" bench/loader_dali.py "$work/$set/train" $size "$workers" $batch "$seconds" 2>/dev/null)" \
+            "${rates[@]}"
         keep $set.copy "$(ours $set-raw $size center)" "${floors[@]}"
         for mode in ${has_ffcv:+jpg raw}; do
             keep "$set.ffcv-$mode" "$("$ffcv" bench/loader_ffcv.py "$work/$set/train" $size "$workers" $batch "$seconds" "$mode" \
@@ -93,10 +107,18 @@ for set in imagenet tiny; do
     echo "$set, $size pixels, $workers workers, batch $batch; the best of $rounds rounds of $seconds s"
     printf '%-34s %10s %14s %9s %9s\n' "" "images/s" "per CPU second" "x torch" "x (CPU)"
     row "DataLoader, torchvision" $set.torch $set.torch
+    row "DALI on the CPU, JPEG files" $set.dali $set.torch
     row "FFCV, jpg" $set.ffcv-jpg $set.torch
     row "fshard, JPEG shards" $set.jpeg $set.torch
+    row "fshard.torch.Loader, JPEG shards" $set.tensors-jpeg $set.torch
+    row "the same, float32, normalized" $set.floats $set.torch
     row "FFCV, raw" $set.ffcv-raw $set.torch
     row "fshard, raw shards" $set.raw $set.torch
+    row "fshard.torch.Loader, raw shards" $set.tensors-raw $set.torch
+    for store in jpeg raw; do
+        share "fshard.torch.Loader, $store shards, of the loader by itself" "${best[$set.tensors-$store.images_per_cpu_s]}" \
+            "${best[$set.$store.images_per_cpu_s]}" 90
+    done
     share "JPEG, of libjpeg-turbo decoding whole images (by CPU second)" "${best[$set.jpeg.images_per_cpu_s]}" \
         "${best[$set.jpeg.libjpeg_whole_per_cpu_s]}" 85
     share "JPEG, of libjpeg-turbo at the scale that the crops allow" "${best[$set.jpeg.images_per_cpu_s]}" \
