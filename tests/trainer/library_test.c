@@ -1,4 +1,4 @@
-/* libfshard_loader's functions: the batches are ftrain's, in memory that is the caller's and stays as it is. */
+/* libfshard_loader: its batches are ftrain's, in memory that is the caller's and stays as it is. */
 #include "trainer/library/fshard_loader.h"
 
 #include <math.h>

@@ -307,6 +307,9 @@ static void write_row(const FshLoader *loader, const Batch *made, uint64_t place
         return;
     }
     memset(row, 0, width * sizeof *row);
+    if (!made->labels ||
+        !made->labels_mixed) /* without rows of targets labels are mixed, or there are no rows */
+        return;
     row[made->labels[place]] += made->mix[place];
     row[made->labels_mixed[place]] += 1 - made->mix[place];
 }

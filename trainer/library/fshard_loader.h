@@ -29,8 +29,7 @@
  *
  * Threads: one at a time for a loader; any number of loaders. Do not use a loader after fork() in the child.
  *
- * Stability. Functions are added and stay. Structs grow at their end alone; `bytes` tells how large the
- * caller's are. */
+ * Stability. Functions are added and stay. A config of another size, of another version's header, is refused. */
 #ifndef FSHARD_LOADER_H
 #define FSHARD_LOADER_H
 
@@ -66,7 +65,7 @@ typedef enum FshLoaderNormalize {
 } FshLoaderNormalize;
 
 typedef struct FshLoaderConfig {
-    size_t bytes;       /* sizeof(FshLoaderConfig) */
+    size_t bytes;       /* sizeof(FshLoaderConfig), which tells versions apart */
     const char *shards; /* what ftrain takes as SHARDS */
     const char *split;
     /* Those of --help that choose samples, labels and views: the groups of images, augmentation, mixing,
