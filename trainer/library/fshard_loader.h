@@ -29,7 +29,8 @@
  *
  * Threads: one at a time for a loader; any number of loaders. Do not use a loader after fork() in the child.
  *
- * Stability. Functions are added and stay. A config of another size, of another version's header, is refused. */
+ * Stability. Functions are added and stay. A config of another size, from another version's header, is
+ * refused. */
 #ifndef FSHARD_LOADER_H
 #define FSHARD_LOADER_H
 
