@@ -16,6 +16,7 @@ from __future__ import annotations
 import ctypes
 import operator
 import os
+import sys
 import threading
 import warnings
 import weakref
@@ -56,6 +57,48 @@ def _close(library: Any, handle: c_void_p, process: int, lent: dict[int, Any]) -
     if os.getpid() == process:
         library.fsh_loader_close(byref(handle))
         lent.clear()
+
+
+def _references(arrays: list[np.ndarray], place: int) -> int:
+    return sys.getrefcount(arrays[place])
+
+
+def _count_references() -> tuple[int, bool]:
+    """(what _references says of an array that only the list holds, whether a view of it changes that). Interpreters differ
+    in what they count, and one without the GIL cannot tell."""
+    arrays = [np.empty(2, np.uint8)]
+    alone = _references(arrays, 0)
+    view = arrays[0][1:].view(np.int8).reshape(1, 1)
+    told = _references(arrays, 0) == alone + 1
+    del view
+    gil = getattr(sys, "_is_gil_enabled", lambda: True)()
+    return alone, gil and told and _references(arrays, 0) == alone
+
+
+_ALONE, _CAN_TELL = _count_references()
+
+
+class _Pool:
+    """Arrays of one size, aligned. One whose views are all gone is given out again: its pages are there already, which new
+    ones would have to be made for at every batch."""
+
+    def __init__(self, most: int):
+        self._most = most if _CAN_TELL else 0
+        self._arrays: list[np.ndarray] = []
+
+    def take(self, count: int) -> np.ndarray:
+        for place in range(len(self._arrays)):
+            if _references(self._arrays, place) == _ALONE:
+                return self._aligned(self._arrays[place], count)
+        array = np.empty(count + _ALIGNMENT, np.uint8)
+        if len(self._arrays) < self._most:
+            self._arrays.append(array)
+        return self._aligned(array, count)
+
+    @staticmethod
+    def _aligned(array: np.ndarray, count: int) -> np.ndarray:
+        skip = -array.ctypes.data % _ALIGNMENT
+        return array[skip : skip + count]
 
 
 class Loader:
@@ -155,9 +198,11 @@ class Loader:
 
     def _take(self, count: int) -> Any:
         """Memory of so many bytes, as a flat array of uint8, aligned."""
-        memory = np.empty(count + _ALIGNMENT, np.uint8)
-        skip = -memory.ctypes.data % _ALIGNMENT
-        return memory[skip : skip + count]
+        return _Pool(0).take(count)
+
+    def _take_images(self) -> Any:
+        """Memory of one side of a batch."""
+        return self._pool.take(self._info.image_bytes)
 
     def _address(self, memory: Any) -> int:
         return int(memory.ctypes.data)
@@ -203,6 +248,7 @@ class Loader:
         self.problems: list[str] = []
         info = self._library.fsh_loader_info(self._handle).contents
         self._info = info
+        self._pool = _Pool((1 + info.pairs) * (info.ring + 4))
         self.kind = "pairs" if info.pairs else "classes"
         self.batch_size = info.batch
         self.channels = info.channels
@@ -267,7 +313,7 @@ class Loader:
         """Memory for one batch, kept alive for as long as the library may write to it."""
         memory = native.Memory()
         for side in ("images", "target")[: 0 if self._info.whole else 1 + self._info.pairs]:
-            taken = self._spare.pop() if self._spare else self._take(self._info.image_bytes)
+            taken = self._spare.pop() if self._spare else self._take_images()
             address = self._address(taken)
             self._lent[address] = taken
             setattr(memory, side, address)

@@ -156,6 +156,10 @@ class Loader(loader.Loader):
     def _take(self, count: int) -> Any:
         return torch.empty(count, dtype=torch.uint8, pin_memory=self.pin_memory)
 
+    def _take_images(self) -> Any:
+        # PyTorch uses pinned memory again by itself, after the copies from it.
+        return self._take(self._info.image_bytes) if self.pin_memory else torch.from_numpy(super()._take_images())
+
     def _address(self, memory: Any) -> int:
         return int(memory.data_ptr())
 

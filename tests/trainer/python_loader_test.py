@@ -202,6 +202,21 @@ class Life(unittest.TestCase):
         for images, copy in zip(held, copies):  # not even when the loader is gone
             np.testing.assert_array_equal(images, copy)
 
+    def test_a_part_of_a_batch_keeps_its_memory(self):
+        with loader(seed=3) as train:
+            parts = [(images[3:, ::2], memoryview(images[0])) for images, _ in train]
+            copies = [(part.copy(), bytes(view)) for part, view in parts]
+            for _ in range(6):
+                for _ in train:
+                    pass
+            for (part, view), (copy, told) in zip(parts, copies):
+                np.testing.assert_array_equal(part, copy)
+                self.assertEqual(bytes(view), told)
+            addresses = [images.ctypes.data for images, _ in train]
+            parts = part = view = None
+            addresses += [images.ctypes.data for _ in range(20) for images, _ in train]
+            self.assertLess(len(set(addresses)), len(addresses) / 3)  # what nobody holds is used again
+
     def test_a_hundred_epochs_leak_nothing(self):
         def resident():
             with open("/proc/self/statm") as stream:
@@ -447,6 +462,18 @@ class Tensors(unittest.TestCase):
             TensorLoader(SET, dtype=torch.int64)
         with self.assertRaises(ValueError):
             TensorLoader(SET, rank=0)
+
+    def test_a_batch_never_changes_under_its_holder(self):
+        from fshard.torch import Loader as TensorLoader
+
+        with TensorLoader(SET, batch_size=8, size=24, workers=2) as train:
+            held = [(images[2:4], images[0, 0] if i % 2 else images) for i, (images, _) in enumerate(train)]
+            copies = [part.clone() for part, _ in held]
+            for _ in range(6):
+                for _ in train:
+                    pass
+        for (part, _), copy in zip(held, copies):
+            np.testing.assert_array_equal(part.numpy(), copy.numpy())
 
     def test_ranks_are_those_of_the_process_group(self):
         import torch
