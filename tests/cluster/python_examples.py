@@ -44,7 +44,8 @@ def main():
         return 77
     os.environ["PATH"] = programs + os.pathsep + os.environ["PATH"]
     with tempfile.TemporaryDirectory() as folder:
-        os.environ.update(RAY_TMPDIR=folder, RAY_USAGE_STATS_ENABLED="0")
+        # Nothing of theirs stays in the caller's home, or is to be reached from another machine.
+        os.environ.update(HOME=folder, RAY_TMPDIR=folder, RAY_USAGE_STATS_ENABLED="0", SPARK_LOCAL_IP="127.0.0.1")
         run(["make-photos", "--count", "30", "--edge-min", "200", "--edge-max", "260", "photos"], folder)
         first = sorted(os.listdir(os.path.join(folder, "photos")))[0]
         with open(os.path.join(folder, "photos", first, "damaged.jpg"), "wb") as file:
