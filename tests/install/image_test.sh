@@ -26,7 +26,7 @@ trap 'rm -rf "$work"' EXIT
 cpack --config "$build/CPackConfig.cmake" -G DEB -B "$work/packages" -D CPACK_COMPONENTS_ALL=programs >"$work/log" 2>&1 ||
     fail "cpack: $(tail -n 20 "$work/log")"
 image=$work/image
-mmdebstrap --variant=minbase "$release" "$image" "deb $mirror $release main" >"$work/log" 2>&1 || fail "mmdebstrap: $(tail -n 20 "$work/log")"
+mmdebstrap --variant=minbase --dpkgopt=force-unsafe-io "$release" "$image" "deb $mirror $release main" >"$work/log" 2>&1 || fail "mmdebstrap: $(tail -n 20 "$work/log")"
 mkdir "$image/from"
 cp "$work"/packages/fshard_*.deb "$(dirname "$0")/../../examples/docker/install.sh" "$image/from"
 for file in resolv.conf hosts; do cp "/etc/$file" "$image/etc/$file"; done
