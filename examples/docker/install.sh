@@ -1,6 +1,6 @@
 #!/bin/sh
 # install.sh PACKAGE.deb...: what the Dockerfile runs in the image: installs the packages with what they need, and none of the documents. In another
-# bare Debian 12, as root, it makes the same of it: tests/install/image_test.sh runs it in one and weighs that.
+# bare Debian 12, as root, it makes the same of it: tests/install/docker_image_test.sh runs it in one and weighs that.
 set -eu
 export DEBIAN_FRONTEND=noninteractive
 # What debian:12-slim is without, for the packages to come too; copyrights stay.

@@ -1,15 +1,15 @@
 #!/bin/sh
 # The last stage of examples/docker/Dockerfile without Docker: its install.sh in a bare Debian 12, which is then under 200 MB, and runs the chain.
-# usage: image_test.sh BUILD_DIR
+# usage: docker_image_test.sh BUILD_DIR
 set -eu
 unset FSHARD_PLUGINS
 build=$1
 fail() {
-    echo "image_test: $*" >&2
+    echo "docker_image_test: $*" >&2
     exit 1
 }
 leave_out() {
-    echo "image_test: left out: $*" >&2
+    echo "docker_image_test: left out: $*" >&2
     exit 77
 }
 [ "$(id -u)" -eq 0 ] || leave_out "a Debian in a folder needs root"
@@ -47,4 +47,4 @@ fverify --decode shards
 ftrain --device cpu --model conv8 --train-crop-size 32 --epochs 1 --batch-size 2 shards run' >"$work/log" 2>&1 || fail "the chain: $(cat "$work/log")"
 [ -s "$image/data/run/last.safetensors" ] || fail "no weights: $(cat "$work/log")"
 [ -z "${FSHARD_TRANSCRIPT:-}" ] || cat "$work/log" >>"$FSHARD_TRANSCRIPT"
-echo "image_test: $bytes bytes"
+echo "docker_image_test: $bytes bytes"
