@@ -49,7 +49,8 @@ typedef struct Opening {
     FshManifest manifest;
     char name[NAME_MAX + 1]; /* of the entry */
     char folder[PATH_MAX];
-    bool parts; /* the server gives parts of files */
+    bool parts;        /* the server gives parts of files */
+    bool told_waiting; /* once is enough */
     Progress progress;
 } Opening;
 
@@ -108,9 +109,10 @@ static FshStatus get_manifest(Opening *opening, const StorePatience *patience, F
 static void tell_waiting(void *context)
 {
     Opening *opening = context;
-    if (!opening->options->quiet)
+    if (!opening->options->quiet && !opening->told_waiting)
         progress_note(&opening->progress, "%s: %s: another process is fetching it; waiting",
                       opening->options->speaker, opening->site.url.text);
+    opening->told_waiting = true;
 }
 
 /* Removes what a process that was stopped has left of files on their way. */
@@ -170,7 +172,7 @@ static FshStatus fill_entry(Opening *opening, const StoreFetch *fetch, int lock,
 }
 
 /* Brings the entry to be whole and holds it: shared where it is whole already; else alone, to fill it, and
- * then again from the beginning, for somebody may have made room meanwhile. */
+ * then again from the beginning, for somebody may have made room meanwhile, or have filled it. */
 static FshStatus hold_entry(Opening *opening, const StoreFetch *fetch, int *lock_ret, FshError *error)
 {
     for (bool alone = false;; alone = !alone) {
@@ -178,6 +180,8 @@ static FshStatus hold_entry(Opening *opening, const StoreFetch *fetch, int *lock
         uint64_t have = 0, bytes = 0;
         FshStatus status =
             store_cache_lock(&opening->cache, opening->name, alone, tell_waiting, opening, lock_ret, error);
+        if (!status && *lock_ret < 0)
+            continue;
         if (!status)
             status = store_fetch_look(fetch, &missing, &have, &bytes, error);
         const bool whole = !missing && file_exists_in(opening->folder, FSH_MANIFEST_NAME);

@@ -47,10 +47,12 @@ static bool is_named(int descriptor, const char *path)
            locked.st_ino == named.st_ino;
 }
 
-/* Takes a lock on an open file, in the end. */
-static FshStatus wait_for_lock(int descriptor, int kind, const char *path, void (**waits)(void *context),
-                               void *context, FshError *error)
+/* Takes a lock on an open file, in the end; with LOCK_NB in kind waits a moment at most. *held_ret: false:
+ * somebody else has it still. */
+static FshStatus wait_for_lock(int descriptor, int kind, const char *path, bool *held_ret,
+                               void (**waits)(void *context), void *context, FshError *error)
 {
+    *held_ret = false;
     while (flock(descriptor, kind | LOCK_NB) != 0) {
         const struct timespec nap = {.tv_nsec = 50000000};
         if (interrupt_requested())
@@ -64,7 +66,10 @@ static FshStatus wait_for_lock(int descriptor, int kind, const char *path, void 
             (*waits)(context);
         *waits = NULL;
         (void)nanosleep(&nap, NULL);
+        if (kind & LOCK_NB)
+            return FSH_OK;
     }
+    *held_ret = true;
     return FSH_OK;
 }
 
@@ -76,13 +81,14 @@ static FshStatus lock_path(const char *path, int kind, void (*waits)(void *conte
         *lock_ret = -1;
         if (descriptor < 0)
             return fsh_error_system(error, errno, "%s: cannot be opened", path);
-        const FshStatus status = wait_for_lock(descriptor, kind, path, &waits, context, error);
-        if (!status && is_named(descriptor, path)) {
+        bool held = false;
+        const FshStatus status = wait_for_lock(descriptor, kind, path, &held, &waits, context, error);
+        if (held && is_named(descriptor, path)) {
             *lock_ret = descriptor;
             return FSH_OK;
         }
         (void)close(descriptor); /* whoever made room has removed the file meanwhile */
-        if (status)
+        if (!held)
             return status;
     }
 }
@@ -101,8 +107,8 @@ FshStatus store_cache_lock(const StoreCache *cache, const char *name, bool alone
     *lock_ret = -1;
     FshStatus status = join_lock(path, cache, name, error);
     if (!status)
-        status = lock_path(path, alone ? LOCK_EX : LOCK_SH, waits, context, lock_ret, error);
-    if (!status)
+        status = lock_path(path, alone ? LOCK_EX | LOCK_NB : LOCK_SH, waits, context, lock_ret, error);
+    if (*lock_ret >= 0)
         (void)futimens(*lock_ret, NULL);
     return status;
 }

@@ -21,9 +21,10 @@ typedef struct StoreCache {
 FshStatus store_cache_open(StoreCache *cache, const char *folder, uint64_t most_bytes, FshError *error);
 
 /* Locks the entry of this name, makes its lock file if necessary, and notes that it is used. *lock_ret is a
- * descriptor of the caller's; closing it ends the lock. alone: nobody else may hold it; else others may share
- * it. Waits; `waits` (may be NULL) is called once when it does. FSH_ERR_SYSTEM: the file system has no
- * locks. FSH_ERR_INTERRUPTED. */
+ * descriptor of the caller's; closing it ends the lock. Where others may share it, waits until it is had.
+ * alone: nobody else may hold it; waits a moment, and sets *lock_ret to -1 if somebody still does: who has
+ * filled the entry reads on, for hours, and the caller may share it then. `waits` (may be NULL) is called
+ * once when it waits. FSH_ERR_SYSTEM: the file system has no locks. FSH_ERR_INTERRUPTED. */
 FshStatus store_cache_lock(const StoreCache *cache, const char *name, bool alone,
                            void (*waits)(void *context), void *context, int *lock_ret, FshError *error);
 

@@ -293,6 +293,39 @@ TEST_WITH(test_processes_of_a_host_fetch_each_file_once, serving_setup, serving_
     assert_int_equal(serving_count(serving, "dataset.json"), PROCESSES);
 }
 
+/* Two that begin together both find nothing, and both would fill: the second must not wait for the lock alone
+ * while the first, which has filled, reads on. */
+TEST_WITH(test_who_would_fill_an_entry_shares_what_another_has_filled, serving_setup, serving_teardown,
+          Serving *serving)
+{
+    serving_pack(serving, "small", 20, 32, NULL);
+    RunResult result = serving_run(serving, NULL, "fverify", serving_address(serving, "ok/small"), NULL);
+    assert_int_equal(result.exit_status, 0);
+    run_result_free(&result);
+    const char *entry = serving_entry(serving, "small-"),
+               *manifest = test_path(&serving->folder, "%s/dataset.json", strrchr(entry, '/') + 1),
+               *lock = test_path(&serving->folder, "cache/fshard/datasets/%s.lock", strrchr(entry, '/') + 1);
+    char named[1024];
+    (void)snprintf(named, sizeof named, "%s/dataset.json", entry);
+    test_file_write_text(manifest, ""); /* makes its folder */
+    assert_int_equal(rename(named, manifest), 0);
+    const int held = open(lock, O_RDONLY | O_CLOEXEC);
+    assert_int_equal(flock(held, LOCK_SH), 0);
+    serving_forget(serving);
+    const char *arguments[] = {serving_address(serving, "ok/small"), NULL};
+    RunningProgram running = serving_start(serving, NULL, "fverify", arguments);
+    for (int waits = 0; !serving_count(serving, "dataset.json") && waits < 500; waits++)
+        sleep_seconds(0.02);
+    sleep_seconds(0.3);
+    assert_int_equal(rename(manifest, named), 0); /* the other has filled it, and holds it */
+    result = run_wait(&running);
+    assert_int_equal(result.exit_status, 0);
+    assert_contains(result.err, "another process is fetching it; waiting");
+    assert_contains_not(result.err, "fetched ");
+    run_result_free(&result);
+    (void)close(held);
+}
+
 TEST_WITH(test_a_killed_fetch_leaves_whole_files_and_the_next_one_goes_on, serving_setup, serving_teardown,
           Serving *serving)
 {
