@@ -264,6 +264,17 @@ TEST_IN_FOLDER(test_a_run_goes_on_with_its_sets_alone, folder)
     assert_same_file(folder, "whole", "stopped", true);
 }
 
+/* An epoch may have more steps than there are samples. */
+TEST_IN_FOLDER(test_a_run_of_heavy_sets_goes_on, folder)
+{
+    (void)pack_parts(folder);
+    const char *a = test_path(folder, "a"), *b = test_path(folder, "b"),
+               *out = test_path(folder, "heavy/stopped");
+    const char *const first[] = {WEIGHTED, "--set-weights", "6,6", a, b, out, NULL};
+    begin(first);
+    SAYS(0, "checkpoint.safetensors: epoch 0, step 3", WEIGHTED, "--set-weights", "6,6", a, b, out);
+}
+
 /* ---- ranks ---- */
 
 TEST_IN_FOLDER(test_ranks_share_the_sets, folder)

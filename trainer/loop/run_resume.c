@@ -97,7 +97,7 @@ void run_resume_keep_batch(const char *path, TrainOptions *options)
 static RunShape noted_shape(const json_t *notes, const Session *session)
 {
     const RunShape now = run_shape(session);
-    const uint64_t samples = session->plan.train_count;
+    const uint64_t samples = session->plan.pass_count;
     RunShape was = run_shape_noted(notes);
     if (!was.batch && was.ranks == now.ranks)
         was.batch = now.batch;
