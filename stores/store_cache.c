@@ -165,6 +165,16 @@ static FshStatus add_entry(Entries *entries, const StoreCache *cache, const char
     return FSH_OK;
 }
 
+/* Returns whether a name is of an entry, "…-" and 16 hexadecimal digits: a folder that --cache-dir names may
+ * hold other people's X.lock, and X. */
+static bool is_entry_name(const char *name)
+{
+    enum { DIGITS = 16 };
+    const size_t length = strlen(name);
+    return length > DIGITS + 1 && name[length - DIGITS - 1] == '-' &&
+           strspn(name + length - DIGITS, "0123456789abcdef") == DIGITS;
+}
+
 /* Lists all entries but `own`, the longest unused first. */
 static FshStatus list_entries(Entries *entries, const StoreCache *cache, const char *own, FshError *error)
 {
@@ -178,7 +188,7 @@ static FshStatus list_entries(Entries *entries, const StoreCache *cache, const c
         if (name[0] == '.' || !text_has_suffix(name, lock_suffix))
             continue;
         name[strlen(name) - strlen(lock_suffix)] = '\0';
-        if (strcmp(name, own) != 0)
+        if (is_entry_name(name) && strcmp(name, own) != 0)
             status = add_entry(entries, cache, name, error);
     }
     (void)closedir(folder);

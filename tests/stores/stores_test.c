@@ -233,6 +233,11 @@ TEST_WITH(test_the_longest_unused_dataset_makes_room_unless_it_is_in_use, servin
 {
     const char *const names[] = {"a", "b", "c"};
     char lock[512];
+    /* Not a dataset, but what a folder that --cache-dir names may hold beside them. */
+    const char *other_lock = test_path(&serving->folder, "cache/fshard/datasets/other.lock"),
+               *other = test_path(&serving->folder, "cache/fshard/datasets/other/file");
+    test_file_write_text(other, "");
+    test_file_write_text(other_lock, "1000000");
     for (size_t i = 0; i < 3; i++)
         serving_pack(serving, names[i], 20, 64, NULL); /* 300 KB each */
     RunResult result =
@@ -272,6 +277,7 @@ TEST_WITH(test_the_longest_unused_dataset_makes_room_unless_it_is_in_use, servin
     result = run_program_arguments(NULL, "/bin/ls", arguments);
     assert_contains_not(result.out, "a-");
     run_result_free(&result);
+    assert_true(access(other_lock, F_OK) == 0 && access(other, F_OK) == 0);
 }
 
 TEST_WITH(test_processes_of_a_host_fetch_each_file_once, serving_setup, serving_teardown, Serving *serving)
