@@ -78,7 +78,8 @@ static const char *status_name(long status)
     static const struct {
         long status;
         const char *name;
-    } names[] = {{301, "Moved Permanently"},
+    } names[] = {{200, "OK"},
+                 {301, "Moved Permanently"},
                  {307, "Temporary Redirect"},
                  {400, "Bad Request"},
                  {401, "Unauthorized"},
@@ -118,15 +119,16 @@ static bool is_retried(const StoreExchange *exchange)
 static void tell_answer(char *text, size_t text_bytes, const StoreExchange *exchange, uint64_t missing)
 {
     char code[80], message[300];
+    const bool early = is_success(exchange->status) && missing;
     int length = 0;
     if (*exchange->failure)
         length = snprintf(text, text_bytes, "%s", exchange->failure);
-    else if (is_success(exchange->status))
+    else if (early)
         length = snprintf(text, text_bytes, "the answer ended %" PRIu64 " bytes early", missing);
     else
         length = snprintf(text, text_bytes, "the server says %ld %s", exchange->status,
                           status_name(exchange->status));
-    if (*exchange->failure || (size_t)length >= text_bytes || is_success(exchange->status) ||
+    if (*exchange->failure || (size_t)length >= text_bytes || early ||
         !store_xml_text(exchange->text, "Code", code, sizeof code))
         return;
     if (!store_xml_text(exchange->text, "Message", message, sizeof message))
@@ -313,7 +315,7 @@ FshStatus store_get(StoreClient *client, const StoreGet *get, bool *found_ret, F
                 *found_ret = false;
             return FSH_OK;
         }
-        if (get->bytes && getting.got_bytes - counted_bytes >= PROGRESS_BYTES) {
+        if (get->bytes && !get->parts_ret && getting.got_bytes - counted_bytes >= PROGRESS_BYTES) {
             counted_bytes = getting.got_bytes;
             tries.in_vain = 0;
         }

@@ -5,8 +5,8 @@ usage: store_server.py FOLDER LOG [PORT-FILE]
 
 Serves FOLDER at http://127.0.0.1:PORT/FAULT/path, where FAULT is "ok" or the name of a fault below, and writes a line "METHOD path range" for each
 request to LOG. Below /s3/BUCKET it is an S3 server that proves every signature (SigV4; key "testkey", secret "test/secret+key"), with multipart
-uploads; below /gs/BUCKET it wants the bearer token "testtoken". Files fail-uploads and
-slow-uploads in FOLDER have the second part of an upload refused, and every request of one wait. PORT-FILE gets the port once the server listens.
+uploads; below /gs/BUCKET it wants the bearer token "testtoken". Files fail-uploads,
+fail-completions and slow-uploads in FOLDER have the second part of an upload refused, its end fail with status 200, and every request of one wait. PORT-FILE gets the port once the server listens.
 """
 import hashlib
 import hmac
@@ -210,6 +210,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.answer(200, b"", (("ETag", tag),))
         if self.command == "POST":
             listed = re.findall(r"<Part><PartNumber>(\d+)</PartNumber><ETag>([^<]*)</ETag></Part>", body.decode())
+            if os.path.exists(os.path.join(folder, "fail-completions")):  # S3 begins its answer before it knows
+                return self.answer(200, b"<Error><Code>InternalError</Code><Message>Please try again.</Message></Error>")
             parts = uploads.pop(number)
             tags = [(int(n), t.replace("&quot;", '"')) for n, t in listed]
             if tags != [(n, parts[n][0]) for n in sorted(parts)]:

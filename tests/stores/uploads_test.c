@@ -103,6 +103,13 @@ TEST_WITH(test_an_upload_that_fails_is_ended_and_the_next_run_goes_on, serving_s
     assert_int_equal(serving_count(serving, "uploads="), serving_count(serving, "DELETE"));
     assert_false(is_there(serving, "dataset.json"));
     (void)unlink(test_path(&serving->folder, "www/fail-uploads"));
+    test_file_write_text(test_path(&serving->folder, "www/fail-completions"), "");
+    result = send_set(serving, NULL);
+    assert_int_equal(result.exit_status, 1);
+    assert_contains(result.err, "the server says 200 OK (InternalError: Please try again.); tried 3 times");
+    run_result_free(&result);
+    assert_int_equal(serving_count(serving, "uploads="), serving_count(serving, "DELETE"));
+    (void)unlink(test_path(&serving->folder, "www/fail-completions"));
     result = send_set(serving, NULL);
     if (result.exit_status)
         fail_msg("%s", result.err);
