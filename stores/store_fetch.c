@@ -307,7 +307,9 @@ static FshStatus finish_file(Fetching *fetching, size_t index, int thread, FshEr
     for (int times = 1; !status && !right; times++) {
         FshError found = {0};
         status = prove_file(fetching, file, path, &right, &found);
-        if (status || (!right && times == TIMES_MAX)) {
+        if (status)
+            return fsh_error_set(error, status, "%s", found.message);
+        if (!right && times == TIMES_MAX) {
             (void)unlink(path);
             return fsh_error_set(error, found.status,
                                  "%s/%s: %s; fetched %d times: the copy there is damaged, or is not of its "

@@ -59,32 +59,21 @@ static FshStatus out_of_memory(FshError *error)
 
 /* ---- one file ---- */
 
-/* Proves a shard by its footer: what would be sent is what was packed. Fills what else is said of it. */
-static FshStatus prove_shard(const FileMapping *mapping, ShardView *shard, FshError *error)
+/* Reads header and footer of a packed shard, which stay when its records are gone. */
+static FshStatus read_shard(const FileMapping *mapping, ShardView *shard, FshError *error)
 {
     bool torn = false;
     FshStatus status = fsh_shard_parse_header(shard, mapping->bytes, mapping->length, error);
-    if (!status)
-        status = fsh_shard_parse_footer(shard, &torn, error);
-    if (status)
-        return status;
+    return status ? status : fsh_shard_parse_footer(shard, &torn, error);
+}
+
+/* Proves a shard by its footer: what would be sent is what was packed. */
+static FshStatus prove_shard(const FileMapping *mapping, const ShardView *shard, FshError *error)
+{
     const FshHash128 hash = fsh_hash_bytes(mapping->bytes, (size_t)shard->footer_offset);
     return fsh_hash_equal(&hash, &shard->hash)
                ? FSH_OK
                : fsh_error_set(error, FSH_ERR_CORRUPT, "its bytes were changed since it was packed");
-}
-
-/* Reads from the shard's footer, where its records may be gone, what tells it from every other. */
-static FshStatus identify_shard(const FileMapping *mapping, char text[FSH_HASH_TEXT_BYTES], FshError *error)
-{
-    ShardView shard = {0};
-    bool torn = false;
-    FshStatus status = fsh_shard_parse_header(&shard, mapping->bytes, mapping->length, error);
-    if (!status)
-        status = fsh_shard_parse_footer(&shard, &torn, error);
-    if (!status)
-        fsh_hash_format(&shard.hash, text);
-    return status;
 }
 
 /* Gives the room of the records back to the disk. Where the file system cannot do that, they stay. */
@@ -126,6 +115,8 @@ static FshStatus remove_old_manifest(StoreUpload *upload, FshError *error)
     if (!status)
         status = store_send(&client, "DELETE", FSH_MANIFEST_NAME, "", NULL, 0, NULL, error);
     store_client_close(&client);
+    if (status == FSH_ERR_NOT_FOUND) /* a try has removed it, and its answer was lost */
+        status = FSH_OK;
     upload->old_is_gone = !status;
     return status;
 }
@@ -153,23 +144,21 @@ static FshStatus send_shard(StoreUpload *upload, const char *name, FshError *err
         status = file_map(path, &mapping, error);
     if (status)
         return status;
-    status = identify_shard(&mapping, identity, error);
-    if (!status && !is_sent(upload, mark, identity, &mapping, name)) {
+    status = read_shard(&mapping, &shard, error);
+    fsh_hash_format(&shard.hash, identity);
+    const bool sent = !status && is_sent(upload, mark, identity, &mapping, name);
+    if (!status && !sent)
         status = prove_shard(&mapping, &shard, error);
-        if (status)
-            (void)fsh_error_prepend(error, "%s: remove %s and pack again", path, upload->base);
-        if (!status)
-            status = remove_old_manifest(upload, error);
+    if (status)
+        (void)fsh_error_prepend(error, "%s: remove %s and pack again", path, upload->base);
+    if (!status && !sent) {
+        status = remove_old_manifest(upload, error);
         if (!status)
             status = store_multipart_send(&upload->site, &upload->patience, path, name, id_path, error);
         if (!status) /* before the records go */
             status = file_write_atomic(mark, identity, strlen(identity), true, true, error);
         upload->sent_files += !status;
         upload->sent_bytes += status ? 0 : mapping.length;
-    } else if (!status) {
-        status = fsh_shard_parse_header(&shard, mapping.bytes, mapping.length, error);
-        bool torn = false;
-        status = status ? status : fsh_shard_parse_footer(&shard, &torn, error);
     }
     if (!status)
         drop_records(path, &shard);

@@ -14,7 +14,7 @@
  * WAITING_MAX + 2 shards and of the indexes, and a packing that was stopped goes on after the shards that
  * were sent. dataset.json is sent last: readers see no dataset, or all of it.
  *
- * In the folder PATH/.uploads/NAME-NUMBER/ of the cache lie shards/, what is packed; FILE.sent, for a file
+ * In the folder PATH/.uploads/NUMBER/ of the cache lie shards/, what is packed; FILE.sent, for a file
  * that was sent: its number; and FILE.upload: the id of a multipart upload under way. One that a killed
  * process has left there is ended by the next (AbortMultipartUpload), for its parts cost money.
  *
@@ -29,9 +29,8 @@ typedef struct StoreUpload StoreUpload;
 
 /* Begins, or goes on with, an upload to an address; makes the folder to pack into. force: a dataset that is
  * there is replaced: its dataset.json goes when the first new file is sent. FSH_ERR_USAGE: an address that is
- * not of s3:// or gs://. FSH_ERR_EXISTS: a dataset is there, without force;
- * another process of this host packs for the address. Fails as store_open. On failure
- * *upload is NULL. */
+ * not of s3:// or gs://. FSH_ERR_EXISTS: a dataset is there, without force; another process of this host
+ * packs for the address. Fails as store_open. On failure *upload is NULL. */
 FshStatus store_upload_open(StoreUpload **upload, const char *address, bool force,
                             const StoreOptions *options, FshError *error);
 /* Returns the folder to pack into. */
