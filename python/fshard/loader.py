@@ -52,11 +52,13 @@ def _count(name: str, value: Any, least: int, most: int = 2**31) -> int:
     return number
 
 
-def _close(library: Any, handle: c_void_p, process: int, lent: dict[int, Any]) -> None:
-    """Ends the threads, which a forked child has not; then the memory that was lent may go."""
+def _close(library: Any, handle: c_void_p, process: int, lock: Any, lent: dict[int, Any]) -> None:
+    """Ends the threads, which a forked child has not; then the memory that was lent may go. Waits for a thread that is
+    in the library; in a forked child there is none that would let go of the lock."""
     if os.getpid() == process:
-        library.fsh_loader_close(byref(handle))
-        lent.clear()
+        with lock:
+            library.fsh_loader_close(byref(handle))
+            lent.clear()
 
 
 def _references(arrays: list[np.ndarray], place: int) -> int:
@@ -240,13 +242,17 @@ class Loader:
         self._lent: Dict[int, Any] = {}  # by address: what the library writes to
         self._spare: list[Any] = []
         self._process = os.getpid()
-        self._finalizer = weakref.finalize(self, _close, self._library, self._handle, self._process, self._lent)
-        self._lock = threading.Lock()
+        # Of a call into the library. Reentrant: a signal's handler may close the loader, between two bytecodes of it.
+        self._lock = threading.RLock()
+        self._finalizer = weakref.finalize(
+            self, _close, self._library, self._handle, self._process, self._lock, self._lent
+        )
         self._started = False
         self._iteration = 0
         self._next = (0, 0)
         self.problems: list[str] = []
-        info = self._library.fsh_loader_info(self._handle).contents
+        # A copy, for the library's goes when the loader is closed.
+        info = native.Info.from_buffer_copy(self._library.fsh_loader_info(self._handle).contents)
         self._info = info
         self._pool = _Pool((1 + info.pairs) * (info.ring + 4))
         self.kind = "pairs" if info.pairs else "classes"
@@ -280,8 +286,7 @@ class Loader:
     def close(self) -> None:
         """Ends the threads. Batches stay their holders'. Also done when the loader is collected, and at exit."""
         if self._finalizer:
-            with self._lock:
-                self._finalizer()
+            self._finalizer()
 
     def __enter__(self) -> Loader:
         return self
@@ -293,6 +298,7 @@ class Loader:
         self._check()
         epoch, step = self._next
         with self._lock:
+            self._check()
             self._iteration += 1
             if not self._started:
                 self._lend_all()
@@ -301,11 +307,14 @@ class Loader:
         self._next = (epoch + 1, 0)
         return self._batches(self._iteration)
 
-    def _check(self) -> None:
+    def _check(self, iteration: int | None = None) -> None:
+        """Raises RuntimeError where the loader cannot be used, or not by this iteration."""
         if os.getpid() != self._process:
             raise RuntimeError("a loader has threads, which a forked process does not have: open it there")
         if not self._finalizer.alive:
             raise RuntimeError("the loader is closed")
+        if iteration not in (None, self._iteration):
+            raise RuntimeError("another iteration over the loader has begun")
 
     # ---- batches ----
 
@@ -333,7 +342,8 @@ class Loader:
 
     def _fetch(self, iteration: int) -> Any:
         """The next batch; None after the last. Returns between two waits to Python, which then sees Ctrl-C."""
-        info = self._info
+        self._check(iteration)
+        info, told = self._info, len(self.problems)
         batch, error = native.Batch(), native.Error()
         # An exception between here and the end (Ctrl-C) leaves what was lent in _lent: never written to by two.
         fresh = self._lend()
@@ -351,12 +361,12 @@ class Loader:
         failed = 0
         while batch.state == native.WAIT and not failed:
             with self._lock:
-                self._check()
-                if iteration != self._iteration:
-                    raise RuntimeError("another iteration over the loader has begun")
+                self._check(iteration)
                 arguments = self._handle, byref(fresh), _WAIT_SECONDS, byref(batch), byref(error)
                 failed = self._library.fsh_loader_next(*arguments)
-        self._tell_problems()
+                self._check(iteration)  # a signal's handler may have closed it
+                self._note_problems()
+        self._tell_problems(told)
         if failed or batch.state == native.END:
             for address in filter(None, (fresh.images, fresh.target)):
                 self._spare.append(self._lent.pop(address))
@@ -382,11 +392,15 @@ class Loader:
         ctypes.memmove(self._address(memory), address, count)
         return memory
 
-    def _tell_problems(self) -> None:
+    def _note_problems(self) -> None:
+        """Takes the messages of the library. Called with the lock held."""
         message = ctypes.create_string_buffer(1024) if self._skips else None
         while message and self._library.fsh_loader_problem(self._handle, len(self.problems), message, len(message)):
             self.problems.append(message.value.decode(errors="replace"))
-            warnings.warn(f"left out: {self.problems[-1]}", RuntimeWarning, stacklevel=4)
+
+    def _tell_problems(self, told: int) -> None:
+        for problem in self.problems[told:]:
+            warnings.warn(f"left out: {problem}", RuntimeWarning, stacklevel=4)
 
     def __repr__(self) -> str:
         what = f"batches of {self.batch_size}, " + (f"{self.size} pixels" if self.size else "whole images")

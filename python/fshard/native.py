@@ -103,12 +103,17 @@ def library() -> Any:
             "Debian's libfshard-loader0, or name the file in FSHARD_LOADER",
             "missing library",
         ) from None
-    for name, (result, *arguments) in _SIGNATURES.items():
-        function = getattr(loaded, name)
-        function.restype, function.argtypes = result, arguments
+    # The version first: another one's library may be without functions of this one.
+    try:
+        loaded.fsh_loader_version.restype = c_char_p
+    except AttributeError:
+        raise FshardError(f"{path}: is no libfshard_loader", "missing library") from None
     version = loaded.fsh_loader_version().decode()
     if version != __version__:
         raise FshardError(f"{path}: is of fshard {version}, this package of {__version__}", "missing library")
+    for name, (result, *arguments) in _SIGNATURES.items():
+        function = getattr(loaded, name)
+        function.restype, function.argtypes = result, arguments
     loaded.fsh_loader_outlive_read_errors()
     return loaded
 
@@ -122,23 +127,29 @@ def available() -> bool:
     return True
 
 
-class _Decoder(threading.local):
-    """A decoder of each thread."""
+class _Decoder:
+    """A decoder of one thread."""
 
     def __init__(self) -> None:
         self.handle = c_void_p()
+        self._close = library().fsh_decoder_close
         error = Error()
         if library().fsh_decoder_open(byref(self.handle), byref(error)):
             raise error.exception()
 
     def __del__(self) -> None:
         if self.handle:
-            library().fsh_decoder_close(byref(self.handle))
+            self._close(byref(self.handle))
 
 
-@functools.lru_cache(None)
+_of_thread = threading.local()  # .decoder: goes with its thread
+
+
 def _decoder() -> _Decoder:
-    return _Decoder()
+    if not hasattr(_of_thread, "decoder"):
+        _of_thread.decoder = _Decoder()
+    found: _Decoder = _of_thread.decoder
+    return found
 
 
 def decode(data: Any, shape: tuple[int, int, int]) -> np.ndarray:

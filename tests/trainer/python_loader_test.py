@@ -258,6 +258,51 @@ class Life(unittest.TestCase):
             iter(train)
         train.close()  # again
 
+    def test_a_closed_loader_is_known_and_gives_nothing_more(self):
+        train = loader()
+        told, epoch = repr(train), iter(train)
+        next(epoch)
+        train.close()
+        gc.collect()
+        self.assertEqual((len(train), repr(train)), (6, told))
+        with self.assertRaisesRegex(RuntimeError, "closed"):
+            next(epoch)
+        self.assertEqual(train._lent, {})
+
+    def test_a_signal_may_close_it_while_it_waits(self):
+        with loader(size=512, workers=1, batch_size=50, ahead=1) as slow:
+            old = signal.signal(signal.SIGALRM, lambda *_: slow.close())
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
+            try:
+                with self.assertRaisesRegex(RuntimeError, "closed"):
+                    for _ in range(1000):
+                        for _ in slow:
+                            pass
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                signal.signal(signal.SIGALRM, old)
+
+    def test_another_thread_may_close_it_and_so_may_the_end_of_the_program(self):
+        code = (
+            "import sys, threading, time; from fshard.loader import Loader\n"
+            "l = Loader(sys.argv[1], batch_size=50, size=512, workers=1, ahead=1, on_error='skip')\n"
+            "def read():\n"
+            "    try:\n"
+            "        while True:\n"
+            "            for batch in l: pass\n"
+            "    except RuntimeError as error: print(error, flush=True)\n"
+            "threading.Thread(target=read, daemon=True).start(); time.sleep(0.2)\n"
+            "if sys.argv[2] == 'close': l.close(); time.sleep(0.5)"
+        )
+        for way in "close", "leave":
+            for _ in range(3):
+                run = subprocess.run(
+                    [sys.executable, "-c", code, SET, way], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60
+                )
+                self.assertEqual(run.returncode, 0, run.stderr.decode())
+                if way == "close":
+                    self.assertEqual(run.stdout, b"the loader is closed\n")
+
     def test_ctrl_c_ends_it_and_it_can_go_on(self):
         code = (
             "import os, signal, sys, threading; from fshard.loader import Loader\n"
@@ -394,6 +439,10 @@ class Problems(unittest.TestCase):
         run = subprocess.run([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.assertEqual(run.stdout, b"False\n")
         self.assertIn(b"the native loader is not here", run.stderr)
+        environment["FSHARD_LOADER"] = "libc.so.6"
+        run = subprocess.run([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.assertEqual(run.stdout, b"False\n")
+        self.assertIn(b"libc.so.6: is no libfshard_loader", run.stderr)
 
 
 class Decoding(unittest.TestCase):
@@ -416,6 +465,13 @@ class Decoding(unittest.TestCase):
                 thread.start()
             for thread in threads:
                 thread.join()
+            closed = mock.Mock(wraps=native.library().fsh_decoder_close)
+            with mock.patch.object(native.library(), "fsh_decoder_close", closed):
+                thread = threading.Thread(target=fshard.decode, args=(field,))
+                thread.start()
+                thread.join()
+                gc.collect()
+            self.assertEqual(closed.call_count, 1)  # a decoder goes with its thread
             field.data = stored[:-5]
             with self.assertRaisesRegex(fshard.FshardError, "a.ppm: "):
                 fshard.decode(field)
