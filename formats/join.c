@@ -9,9 +9,9 @@
 #include "formats/manifest.h"
 #include "formats/names.h"
 
-/* The memory that a member's records lie in, to find the member by the data of a field. */
+/* Where the memory begins that a member's records lie in, to find the member by the data of a field. */
 typedef struct Span {
-    uintptr_t begin, end;
+    uintptr_t begin;
     size_t member;
 } Span;
 
@@ -408,9 +408,8 @@ static FshStatus list_spans(FshDataset *made, FshError *error)
             while (member + 1 < joined->count && file->first >= files->member_ends[member])
                 member++;
             for (size_t m = 0; m < fsh_split_file_mapping_count(file); m++) {
-                const FileMapping *mapping = fsh_split_file_mapping(file, m);
-                const uintptr_t begin = (uintptr_t)mapping->bytes;
-                joined->spans[joined->span_count++] = (Span){begin, begin + mapping->length, member};
+                const uintptr_t begin = (uintptr_t)fsh_split_file_mapping(file, m)->bytes;
+                joined->spans[joined->span_count++] = (Span){begin, member};
             }
         }
     }

@@ -230,7 +230,7 @@ void run_report_close(RunReport **report_ret)
 
 static void scalar(RunReport *report, const char *group, const char *name, uint64_t step, double value)
 {
-    char tag[96];
+    char tag[PATH_MAX + 64];
     FshError error = {0};
     if (!report->board)
         return;
@@ -263,8 +263,8 @@ static void metrics_of_sets(RunReport *report, const char *group, uint64_t step,
 {
     const TrainingSets *sets = &report->session->data.sets;
     for (size_t i = 0; i < sets->count && sets->count > 1; i++) {
-        char name[80];
-        (void)snprintf(name, sizeof name, "%s/%.70s", group, sets->names[i]);
+        char name[PATH_MAX + 32];
+        (void)snprintf(name, sizeof name, "%s/%s", group, sets->names[i]);
         if (values[i].count)
             metrics(report, name, step, &values[i]);
     }
