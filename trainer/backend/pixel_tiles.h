@@ -224,7 +224,7 @@ typedef struct PixelTaps {
     uint32_t output; /* of the axis */
     uint32_t length; /* of its weights */
     uint32_t place;  /* where the first pixel lies, in words */
-    uint32_t none;   /* a multiple of 16 bytes is read at a time */
+    uint32_t padding; /* 0: to a multiple of 16 bytes, of which each read has 16 */
 } PixelTaps;
 
 FSH_HOST_DEVICE static inline void pixel_tile_find(const PixelAxis *axis, uint32_t output, uint32_t place,
@@ -233,7 +233,7 @@ FSH_HOST_DEVICE static inline void pixel_tile_find(const PixelAxis *axis, uint32
     found->output = output;
     found->length = axis->length[output];
     found->place = place;
-    found->none = 0;
+    found->padding = 0;
     for (uint32_t k = 0; k < PIXEL_TILE_TAPS; k++)
         found->weights[k] = k < found->length ? axis->weights[k * axis->outputs + output] : 0;
 }
