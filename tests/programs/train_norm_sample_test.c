@@ -75,6 +75,7 @@ TEST_IN_FOLDER(test_what_makes_no_sense_is_refused, folder)
     REFUSED(2, "norm-sample", no, CONV8, "--norm-sample", "0", shards);
     test_folder_remove(folder);
     test_folder_make(folder);
-    REFUSED(2, "--norm-sample: does nothing here; it is for networks with batch norms", no, "--device", "cpu",
-            "--model", "unet", "--norm-sample", "2", make_set(folder, &pairs));
+    REFUSED(2, "--norm-sample: does nothing here; it is for networks with batch norms",
+            test_path(folder, "no"), "--device", "cpu", "--model", "unet", "--norm-sample", "2",
+            make_set(folder, &pairs));
 }
