@@ -201,12 +201,14 @@ static FshStatus fetch_part(Fetching *fetching, const FetchPart *part, int threa
 {
     const FetchFile *file = &fetching->files[part->file];
     char path[PATH_MAX];
+    bool hidden = false;
     PartSink sink = {.fetching = fetching, .first = part->first, .descriptor = -1};
     const StoreGet get = {.name = file->name,
                           .first = part->first,
                           .bytes = part->bytes,
                           .file_bytes = file->info ? file->info->bytes : 0,
                           .optional = !file->info,
+                          .hidden_ret = &hidden,
                           .sink = write_part,
                           .context = &sink};
     FshStatus status = temporary_path(fetching, part->file, path, error);

@@ -310,7 +310,9 @@ FshStatus store_get(StoreClient *client, const StoreGet *get, bool *found_ret, F
                 *get->parts_ret = exchange.status == 206;
             return FSH_OK;
         }
-        if (get->optional && (exchange.status == 404 || exchange.status == 403)) {
+        if (get->optional && (exchange.status == 404 || (exchange.status == 403 && get->hidden_ret))) {
+            if (get->hidden_ret)
+                *get->hidden_ret = exchange.status == 403;
             if (found_ret)
                 *found_ret = false;
             return FSH_OK;

@@ -50,7 +50,10 @@ typedef struct StoreGet {
     /* Gets whether the server gives parts of files; then `bytes` is only a bound, of all of a file. May be
      * NULL. */
     bool *parts_ret;
-    bool optional; /* where there is none, or it may not be read, that is no failure */
+    bool optional; /* where there is none, that is no failure */
+    /* Gets whether an optional file may not be read, which is no failure then either: to keys that may not
+     * list, S3 says that of what is not there, too. May be NULL. */
+    bool *hidden_ret;
     StoreSink *sink;
     void *context;
 } StoreGet;

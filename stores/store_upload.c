@@ -256,12 +256,23 @@ static FshStatus take_old(void *context, uint64_t position, const void *bytes, s
 static FshStatus find_old(StoreUpload *upload, bool force, FshError *error)
 {
     StoreClient client = {0};
-    const StoreGet get = {.name = FSH_MANIFEST_NAME, .optional = true, .sink = take_old, .context = upload};
+    bool hidden = false;
+    const StoreGet get = {.name = FSH_MANIFEST_NAME,
+                          .optional = true,
+                          .hidden_ret = &hidden,
+                          .sink = take_old,
+                          .context = upload};
     bool found = false;
     FshStatus status = store_client_open(&client, &upload->site, &upload->patience, error);
     if (!status)
         status = store_get(&client, &get, &found, error);
     store_client_close(&client);
+    if (!status && hidden && !force)
+        return fsh_error_set(
+            error, FSH_ERR_SYSTEM,
+            "%s: the server does not tell these keys whether a dataset is there (403 "
+            "Forbidden); let them read and list, or use --force, which replaces what is there",
+            upload->site.url.text);
     if (!status && found && !force)
         return fsh_error_set(error, FSH_ERR_EXISTS, "%s: a dataset is there already; --force replaces it",
                              upload->site.url.text);

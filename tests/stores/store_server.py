@@ -6,7 +6,8 @@ usage: store_server.py FOLDER LOG [PORT-FILE]
 Serves FOLDER at http://127.0.0.1:PORT/FAULT/path, where FAULT is "ok" or the name of a fault below, and writes a line "METHOD path range" for each
 request to LOG. Below /s3/BUCKET it is an S3 server that proves every signature (SigV4; key "testkey", secret "test/secret+key"), with multipart
 uploads; below /gs/BUCKET it wants the bearer token "testtoken". Files fail-uploads,
-fail-completions and slow-uploads in FOLDER have the second part of an upload refused, its end fail with status 200, and every request of one wait. PORT-FILE gets the port once the server listens.
+fail-completions and slow-uploads in FOLDER have the second part of an upload refused, its end fail with status 200, and every request of one wait;
+hidden-files: what is not there is 403, as to keys that may not list. PORT-FILE gets the port once the server listens.
 """
 import hashlib
 import hmac
@@ -173,6 +174,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         path = os.path.join(folder, bucket, urllib.parse.unquote(key))
         query = dict(urllib.parse.parse_qsl(self.path.partition("?")[2], keep_blank_values=True))
         if self.command == "GET":
+            if os.path.exists(os.path.join(folder, "hidden-files")) and not os.path.exists(path):  # keys that may not list
+                return self.fail(403, "AccessDenied", "Access Denied")
             return self.give_file(path)
         return self.take_upload(path, query)
 

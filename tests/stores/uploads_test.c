@@ -117,6 +117,23 @@ TEST_WITH(test_an_upload_that_fails_is_ended_and_the_next_run_goes_on, serving_s
     assert_int_equal(check_sent(serving), 3);
 }
 
+TEST_WITH(test_a_dataset_that_may_be_hidden_is_replaced_by_force_alone, serving_setup, serving_teardown,
+          Serving *serving)
+{
+    pack_set(serving);
+    test_file_write_text(test_path(&serving->folder, "www/hidden-files"), "");
+    RunResult result = send_set(serving, NULL);
+    assert_int_equal(result.exit_status, 1);
+    assert_contains(result.err, "the server does not tell these keys whether a dataset is there");
+    run_result_free(&result);
+    assert_int_equal(serving_count(serving, "PUT"), 0);
+    result = send_set(serving, "--force");
+    if (result.exit_status)
+        fail_msg("%s", result.err);
+    run_result_free(&result);
+    assert_int_equal(check_sent(serving), 3);
+}
+
 /* Returns the bytes that the files below a folder take on the disk. */
 static uint64_t disk_bytes(const char *folder)
 {
