@@ -341,6 +341,37 @@ TEST_IN_FOLDER(test_what_is_damaged_is_told_by_every_update_and_packed_once_it_i
     assert_same_samples(packed, test_path(folder, "anew"));
 }
 
+TEST_IN_FOLDER(test_a_file_that_is_still_damaged_changes_no_byte, folder)
+{
+    const char *const dry[] = {"--dry-run", NULL};
+    const char *source = test_path(folder, "photos"), *packed = test_path(folder, "packed");
+    make_classes(source);
+    test_file_write(test_path(folder, "photos/ant/bad.jpg"), "x\n", 2);
+    run_forget(pack(1, NULL, NULL, source, packed));
+    run_ok("/bin/cp", "-a", packed, test_path(folder, "first"), NULL);
+    for (int again = 0; again < 2; again++) {
+        RunResult result = pack(1, NULL, "--update", source, packed);
+        assert_contains(result.err, "ant/bad.jpg");
+        assert_contains(result.err, "0 new, 0 changed, 0 vanished, 90 as they were; nothing to do");
+        run_result_free(&result);
+        assert_null(test_tree_difference(packed, test_path(folder, "first")));
+    }
+    /* A second one, whose shard has no other sample, adds no shard beside what else is to be done. */
+    test_file_truncate(test_path(folder, "photos/cat/7.jpg"), -300);
+    run_forget(pack(1, NULL, "--update", source, packed));
+    assert_int_equal(test_count_files(packed), 3); /* manifest, a shard, its sources */
+    run_ok("fverify", "--decode", packed, NULL);
+    /* Where nothing is left, the dataset stays. */
+    const char *lost = test_path(folder, "lost"), *one = test_path(folder, "one");
+    source_class(lost, "ant", 1);
+    source_class(lost, "bee", 1);
+    pack_ok(NULL, NULL, lost, one);
+    test_file_write(test_path(folder, "lost/ant/0.jpg"), "x\n", 2);
+    test_file_write(test_path(folder, "lost/bee/0.jpg"), "x\n", 2);
+    assert_refused(folder, NULL, "--update", lost, one, 1, "none of its 2 samples can be packed");
+    pack_ok(dry, "--update", lost, one);
+}
+
 TEST_IN_FOLDER(test_a_shard_that_has_lost_much_is_packed_again, folder)
 {
     const char *const json[] = {"--json", NULL};

@@ -53,10 +53,16 @@ static bool has_same_classes(const Update *update, const PackPlan *plan)
     return same;
 }
 
+bool update_is_same(const Update *update, const PackPlan *plan)
+{
+    const UpdateCounts *counts = &update->counts;
+    return counts->changed == 0 && counts->vanished == 0 && counts->moved == 0 &&
+           has_same_classes(update, plan);
+}
+
 /* Finds out what differs between the folder, whose samples are found, and the dataset. */
 static FshStatus compare_all(Update *update, PackPlan *plan, FshError *error)
 {
-    UpdateCounts *counts = &update->counts;
     FshStatus status = update_open_old(update, error);
     if (!status)
         status = update_find_ours(update, error);
@@ -70,8 +76,7 @@ static FshStatus compare_all(Update *update, PackPlan *plan, FshError *error)
         status = update_classes(update, plan, error);
     if (!status)
         status = take_base(update, error);
-    counts->is_same = !status && plan->split.sample_count == 0 && counts->vanished == 0 &&
-                      counts->moved == 0 && has_same_classes(update, plan);
+    update->counts.is_same = !status && plan->split.sample_count == 0 && update_is_same(update, plan);
     return status;
 }
 

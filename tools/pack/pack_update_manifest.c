@@ -266,7 +266,7 @@ static FshStatus make_splits(Update *update, const PackPlan *plan, const FshMani
     FshStatus status = labels && manifest->splits ? FSH_OK : out_of_memory(update, error);
     for (uint32_t index = 0; index < PACK_SPLITS && !status; index++) {
         FshSplitInfo *own = find_split(fresh, index), *split = &manifest->splits[manifest->split_count];
-        bool any = own != NULL;
+        bool any = own && own->file_count;
         for (size_t i = 0; i < update->file_count && !any; i++)
             any = update->files[i].split == index && update->files[i].live_count;
         if (!any)

@@ -42,6 +42,9 @@ FshStatus update_old_sources(const Update *update, const OldRecord *record, Sour
 /* Finds what is unchanged, and leaves the rest in the plan. (pack_update_compare.c) */
 FshStatus update_compare(Update *update, PackPlan *plan, FshError *error);
 
+/* Returns whether the dataset, but for what the plan would add, is to stay as it is. (pack_update.c) */
+bool update_is_same(const Update *update, const PackPlan *plan);
+
 /* Gives the plan the classes that the dataset has afterwards, and its samples their labels.
  * (pack_update_classes.c) */
 FshStatus update_classes(Update *update, PackPlan *plan, FshError *error);

@@ -2,6 +2,7 @@
  * removes what nobody needs any more. */
 #include <dirent.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -173,6 +174,23 @@ static FshStatus change_over(Update *update, const FshManifest *fresh, const Fsh
 
 /* ---- the run ---- */
 
+/* Takes the shards out of a manifest of which every sample was left out. */
+static void drop_empty(FshManifest *fresh)
+{
+    for (size_t i = 0; i < fresh->split_count; i++) {
+        FshSplitInfo *split = &fresh->splits[i];
+        size_t kept = 0;
+        for (size_t j = 0; j < split->file_count; j++) {
+            const FshFileInfo info = split->files[j];
+            if (info.sample_count)
+                split->files[kept++] = info;
+            else
+                free(info.name);
+        }
+        split->file_count = kept;
+    }
+}
+
 /* Packs what differs: *fresh_ret gets the manifest of the new shards. */
 static FshStatus pack_fresh(Update *update, const PackPlan *plan, PackLeftOut left_out, void *context,
                             PackResult *result, FshManifest *fresh_ret, FshError *error)
@@ -183,6 +201,7 @@ static FshStatus pack_fresh(Update *update, const PackPlan *plan, PackLeftOut le
     if (plan->split.sample_count && !update->wanted.dry_run) {
         status = pack_run(plan, left_out, context, result, error);
         *fresh_ret = result->manifest;
+        drop_empty(fresh_ret);
     } else {
         status = blueprint_make(&blueprint, plan, error);
         *fresh_ret = blueprint.manifest;
@@ -209,6 +228,29 @@ static void describe(PackResult *result)
     }
 }
 
+/* Judges once more, now that the samples are read: all that seemed new may be damaged, as it was before, and
+ * then the dataset stays the same. */
+static void judge_left_out(Update *update, const PackPlan *plan, const PackResult *result)
+{
+    UpdateCounts *counts = &update->counts;
+    if (plan->split.sample_count && result->left_out.count == plan->split.sample_count &&
+        counts->added == plan->split.sample_count && update_is_same(update, plan)) {
+        counts->added = 0;
+        counts->is_same = true;
+    }
+}
+
+/* Refuses an update that would leave no sample, and removes what it has made. */
+static FshStatus refuse_empty(const Update *update, FshError *error)
+{
+    const FshStatus status = contents_remove_update(update->base.folder, error);
+    return status
+               ? status
+               : fsh_error_set(error, FSH_ERR_CORRUPT,
+                               "%s: none of its %" PRIu64 " samples can be packed; %s is as it was",
+                               update->options->source, update->planned_count, update->options->destination);
+}
+
 /* Counts in a dry run's manifest the samples that would be packed. */
 static void count_planned(const PackPlan *plan, FshManifest *manifest)
 {
@@ -233,10 +275,14 @@ FshStatus update_run(Update *update, const PackPlan *plan, PackLeftOut left_out,
     UpdateCounts *counts = &update->counts;
     FshStatus status = pack_fresh(update, plan, left_out, context, result, &fresh, error);
     if (!status)
+        judge_left_out(update, plan, result);
+    if (!status)
         status = update_manifest(update, plan, &fresh, plan->notes.left_out.count + result->left_out.count,
                                  &result->manifest, error);
     if (!status && update->wanted.dry_run)
         count_planned(plan, &result->manifest);
+    if (!status && !update->wanted.dry_run && !counts->is_same && result->manifest.split_count == 0)
+        status = refuse_empty(update, error);
     /* What is the same is left as it is, to the last byte. */
     if (!status && !counts->is_same && !update->wanted.dry_run)
         status = change_over(update, &fresh, &result->manifest, error);
