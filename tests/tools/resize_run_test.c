@@ -96,7 +96,7 @@ TEST_IN_FOLDER(test_destination_of_others_is_refused_without_force, folder)
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
     RunResult result = run_expecting(1, "fresize", in, out, NULL);
     assert_contains(result.err, "is not empty");
-    assert_contains(result.err, "--force");
+    assert_null(strstr(result.err, "--force")); /* nobody is led to replace what is not ours */
     run_result_free(&result);
     char *kept = test_file_read(test_path(folder, "out/000.jpg"), NULL);
     assert_string_equal(kept, "mine, too");
@@ -111,6 +111,39 @@ TEST_IN_FOLDER(test_destination_of_others_is_refused_without_force, folder)
     result = run_expecting(1, "fresize", in, test_path(folder, "file"), NULL);
     assert_contains(result.err, "file");
     run_result_free(&result);
+}
+
+TEST_IN_FOLDER(test_swapped_names_never_replace_the_originals, folder)
+{
+    const char *in = test_path(folder, "in"), *out = test_path(folder, "out"),
+               *tar = test_path(folder, "out.tar"), *before = test_path(folder, "before");
+    write_many(folder, "in/a", 2, 60);
+    write_many(folder, "in/b", 2, 60);
+    run_ok("fresize", "--max-size=20", in, out, NULL);
+    run_ok("fresize", "--max-size=20", in, tar, NULL);
+    run_ok("/bin/cp", "-a", in, before, NULL);
+    const struct {
+        const char *source, *destination;
+    } swapped[] = {{out, in},
+                   {test_path(folder, "out/a"), test_path(folder, "in/a")},
+                   {test_path(folder, "out/../out"), test_path(folder, "in/new")},
+                   {tar, in}};
+    for (size_t i = 0; i < sizeof swapped / sizeof *swapped; i++) {
+        for (int dry = 0; dry < 2; dry++) {
+            RunResult result = run_expecting(2, "fresize", "--force", dry ? "-n" : "-v", swapped[i].source,
+                                             swapped[i].destination, NULL);
+            assert_contains(result.err, "was made from it, and its images would replace the originals");
+            run_result_free(&result);
+        }
+        assert_null(test_tree_difference(in, before));
+    }
+    RunResult result = run_expecting(2, "fresize", out, in, NULL);
+    assert_null(strstr(result.err, "--force"));
+    run_result_free(&result);
+    /* What is made from what was made is fine, and so is the other order of names. */
+    run_ok("fresize", "--max-size=10", out, test_path(folder, "smaller"), NULL);
+    run_ok("fresize", "--max-size=20", "--force", in, out, NULL);
+    assert_null(test_tree_difference(in, before));
 }
 
 TEST_IN_FOLDER(test_other_recipe_is_refused_and_force_does_all_anew, folder)

@@ -48,7 +48,8 @@ typedef struct ResizeState {
 FshStatus resize_state_place(ResizeState *state, const char *destination, FshError *error);
 
 /* Looks only: fills folder, is_tar, resume, fresh, finished. What is known of a tar that is gone, finished or
- * not, binds nothing: it is made from the beginning. FSH_ERR_USAGE: destination and source lie in each other.
+ * not, binds nothing: it is made from the beginning. FSH_ERR_USAGE: destination and source lie in each other,
+ * or the source was made from the destination by an earlier run.
  * FSH_ERR_EXISTS: the destination is a file, or a tar that is not known to be finished; or it holds files and
  * no state, or another recipe's or source's, and force is not set. */
 FshStatus resize_state_check(ResizeState *state, const ResizeOptions *options, FshError *error);

@@ -47,6 +47,35 @@ static FshStatus refuse_places_in_each_other(ResizeState *state, const ResizeOpt
     return status;
 }
 
+/* Refuses to write into what the source was made from, forced or not: the swapped names of a run would have its
+ * originals replaced by what came of them. The memory of the source, a tar, or a folder or one above it, says
+ * what that was. */
+static FshStatus refuse_originals(const ResizeState *state, const ResizeOptions *options, FshError *error)
+{
+    char made[PATH_MAX], to[PATH_MAX];
+    bool harms = false;
+    FshStatus status = recipe_resolve(options->destination, to, error);
+    (void)snprintf(made, sizeof made, "%s", state->source);
+    while (!status && made[0] && !harms) {
+        ResizeState theirs = {.locks = {-1, -1}};
+        json_t *recipe = NULL;
+        /* A damaged one knows nothing that would hold this run up. */
+        if (!resize_state_place(&theirs, made, NULL) &&
+            !recipe_read_json(&theirs, RECIPE_NAME, &recipe, NULL)) {
+            const char *original = json_string_value(json_object_get(recipe, "source"));
+            harms = original && path_lies_in(to, original);
+        }
+        json_decref(recipe);
+        if (!harms)
+            *strrchr(made, '/') = '\0';
+    }
+    return harms ? fsh_error_set(error, FSH_ERR_USAGE,
+                                 "%s: %s was made from it, and its images would replace the originals; SRC "
+                                 "comes first, then DST",
+                                 options->destination, made)
+                 : status;
+}
+
 FshStatus resize_state_refuse_report(const ResizeOptions *options, FshError *error)
 {
     ResizeState state = {.locks = {-1, -1}};
@@ -79,9 +108,10 @@ static FshStatus refuse_foreign(ResizeState *state, const ResizeOptions *options
     }
     status = is_folder_empty(destination, &state->fresh, error);
     if (!status && !state->fresh && !options->force)
-        status = fsh_error_set(error, FSH_ERR_EXISTS,
-                               "%s: is not empty; take another destination, or --force to write into it",
-                               destination);
+        status = fsh_error_set(
+            error, FSH_ERR_EXISTS,
+            "%s: is not empty, and fresize has not made what it holds; take another destination",
+            destination);
     return status;
 }
 
@@ -123,8 +153,7 @@ static FshStatus look_at_tar(ResizeState *state, const ResizeOptions *options, c
     state->resume = recipe && (state->finished || under_way);
     if (is_there && !recipe)
         return fsh_error_set(error, FSH_ERR_EXISTS,
-                             "%s: exists already, and fresize has not made it; take another name, or --force "
-                             "to write it anew",
+                             "%s: exists already, and fresize has not made it; take another name",
                              options->destination);
     if (is_there && !state->finished)
         return fsh_error_set(
@@ -180,6 +209,8 @@ FshStatus state_look(ResizeState *state, const ResizeOptions *options, FshError 
     FshStatus status = resize_state_place(state, options->destination, error);
     if (!status)
         status = refuse_places_in_each_other(state, options, error);
+    if (!status)
+        status = refuse_originals(state, options, error);
     if (!status)
         status = refuse_links(state, error);
     if (!status)
