@@ -553,6 +553,31 @@ TEST_IN_FOLDER(test_what_cannot_be_updated_is_refused_and_left_as_it_was, folder
                    "as datasets of earlier versions of fpack do not");
 }
 
+TEST_IN_FOLDER(test_an_option_that_is_missing_is_named_as_it_is_given, folder)
+{
+    const char *const split[] = {"--split", "0.2", NULL}, *const split_more[] = {"--split", "0.3", NULL};
+    const char *const chosen[] = {"--split", "0.2", "--seed", "3", NULL};
+    const char *const dedupe[] = {"--dedupe", NULL}, *const unchecked[] = {"--no-check", NULL};
+    const char *source = test_path(folder, "photos"), *packed = test_path(folder, "packed"),
+               *once = test_path(folder, "once");
+    make_classes(source);
+    pack_ok(split, NULL, source, packed);
+    assert_refused(folder, NULL, "--update", source, packed, 1,
+                   "packed with --split 0.2, which is missing here");
+    assert_refused(folder, split_more, "--update", source, packed, 1, "--split: ");
+    assert_refused(folder, split_more, "--update", source, packed, 1,
+                   "packed with 0.2, and this run says 0.3");
+    assert_refused(folder, chosen, "--update", source, packed, 1, "packed with 0, and this run says 3");
+    pack_ok(dedupe, NULL, source, once);
+    assert_refused(folder, NULL, "--update", source, once, 1, "packed with --dedupe, which is missing here");
+    run_ok("/bin/rm", "-r", once, NULL);
+    pack_ok(NULL, NULL, source, once);
+    assert_refused(folder, split, "--update", source, once, 1, "--split: ");
+    assert_refused(folder, split, "--update", source, once, 1, "was packed without it; leave it out");
+    assert_refused(folder, unchecked, "--update", source, once, 1,
+                   "packed with true, and this run says false");
+}
+
 TEST_IN_FOLDER(test_the_manifest_of_an_updated_dataset_cannot_be_made_again, folder)
 {
     const char *source = test_path(folder, "photos"), *packed = test_path(folder, "packed");

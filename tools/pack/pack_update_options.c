@@ -1,4 +1,5 @@
 /* pack_update_options.c - an update packs as the dataset was packed: what its provenance says. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,42 +21,82 @@ static bool is_listed(const char *const *list, const char *name)
     return *list != NULL;
 }
 
+/* Returns a value as it is given to its option: "0.2", "raw"; "" for a flag. NULL: out of memory. */
+static char *spell(const json_t *value)
+{
+    char *text = json_is_true(value)     ? strdup("")
+                 : json_is_string(value) ? strdup(json_string_value(value))
+                                         : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    double number = 0;
+    if (text && json_is_real(value) && sscanf(text, "%lf", &number) == 1) { /* 0.20000000000000001 */
+        free(text);
+        if (asprintf(&text, "%g", number) < 0)
+            text = NULL;
+    }
+    return text;
+}
+
+/* Refuses an option that was given then and is not now, or the other way round, or with another value. */
 static FshStatus refuse_option(const Update *update, const char *name, const json_t *then, const json_t *now,
                                FshError *error)
 {
     char option[64];
-    char *old = then ? json_dumps(then, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
-    char *new = now ? json_dumps(now, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
+    const char *folder = update->options->destination;
+    char *old = then ? spell(then) : NULL, *new = now ? spell(now) : NULL;
+    FshStatus status;
     (void)snprintf(option, sizeof option, "%s", name);
     for (char *at = option; *at; at++)
         *at = *at == '_' ? '-' : *at;
-    const FshStatus status = fsh_error_set(
-        error, FSH_ERR_MISMATCH,
-        "--%s: %s was packed with %s, and this run says %s; give the same (its " FSH_MANIFEST_NAME
-        " has all of them, under provenance), or pack it anew, with --force",
-        option, update->options->destination, old ? old : "its default", new ? new : "its default");
+    if ((then && !old) || (now && !new))
+        status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", folder);
+    else if (!then)
+        status = fsh_error_set(error, FSH_ERR_MISMATCH,
+                               "--%s: %s was packed without it; leave it out, or pack it anew, with --force",
+                               option, folder);
+    else if (!now)
+        status = fsh_error_set(
+            error, FSH_ERR_MISMATCH,
+            "--%s: %s was packed with --%s%s%s, which is missing here; give it too (its " FSH_MANIFEST_NAME
+            " has all options, under provenance), or pack it anew, with "
+            "--force",
+            option, folder, option, old[0] ? " " : "", old);
+    else
+        status = fsh_error_set(
+            error, FSH_ERR_MISMATCH,
+            "--%s: %s was packed with %s, and this run says %s; give the same (its " FSH_MANIFEST_NAME
+            " has all options, under provenance), or pack it anew, with "
+            "--force",
+            option, folder, old[0] ? old : "true", new[0] ? new : "true");
     free(old);
     free(new);
     return status;
+}
+
+/* Returns whether the option of this name may differ. */
+static bool is_free(const Update *update, const char *name)
+{
+    return is_listed(free_options, name) || (update->several && is_listed(folder_options, name));
 }
 
 /* Compares two objects of options. Each of their members must be equal. */
 static FshStatus compare_options(const Update *update, json_t *then, json_t *now, FshError *error)
 {
     json_t *const objects[] = {then, now};
-    const char *name = NULL;
+    const char *name = NULL, *differs = NULL;
     json_t *value = NULL;
     for (size_t i = 0; i < 2; i++) {
         json_object_foreach(objects[i], name, value)
         {
             const json_t *old = json_object_get(then, name), *new = json_object_get(now, name);
-            if (is_listed(free_options, name) || (update->several && is_listed(folder_options, name)) ||
-                (old && new &&json_equal(old, new)))
-                continue;
-            return refuse_option(update, name, old, new, error);
+            const bool same = old && new &&json_equal(old, new);
+            /* A seed is there only with what it is of, which then is what to tell of. */
+            if (!same && !is_free(update, name) && (!differs || strcmp(differs, "seed") == 0))
+                differs = name;
         }
     }
-    return FSH_OK;
+    return differs ? refuse_option(update, differs, json_object_get(then, differs),
+                                   json_object_get(now, differs), error)
+                   : FSH_OK;
 }
 
 /* Compares how images are made smaller on the way in; what fresize did before is the folder's own. */
