@@ -514,6 +514,25 @@ TEST_IN_FOLDER(test_append_adds_the_samples_of_another_folder, folder)
     assert_refused(folder, NULL, "--update", both, packed, 1, "holds samples of several folders");
 }
 
+TEST_IN_FOLDER(test_append_speaks_of_the_dataset_that_it_adds_to, folder)
+{
+    const char *const split[] = {"--split", "0.2", NULL};
+    const char *more = test_path(folder, "more"), *packed = test_path(folder, "packed");
+    make_classes(test_path(folder, "photos"));
+    pack_ok(split, NULL, test_path(folder, "photos"), packed);
+    run_ok("/bin/cp", "-a", packed, test_path(folder, "other"), NULL);
+    source_class(more, "zebra", 10);
+    RunResult result = pack(0, NULL, "--append", more, packed);
+    assert_null(strstr(result.err, "the only class")); /* of five */
+    assert_contains(result.err, "none of its samples goes to val");
+    assert_contains(result.err, "was packed with --split 0.2");
+    run_result_free(&result);
+    result = pack(0, split, "--append", more, test_path(folder, "other"));
+    assert_null(strstr(result.err, "warning"));
+    run_result_free(&result);
+    assert_int_equal(packed_count(test_path(folder, "other"), "val"), packed_count(packed, "val") + 2);
+}
+
 /* ---- refusals ---- */
 
 TEST_IN_FOLDER(test_what_cannot_be_updated_is_refused_and_left_as_it_was, folder)
@@ -551,6 +570,19 @@ TEST_IN_FOLDER(test_what_cannot_be_updated_is_refused_and_left_as_it_was, folder
     remove_file(sources);
     assert_refused(folder, NULL, "--update", source, packed, 1,
                    "as datasets of earlier versions of fpack do not");
+}
+
+TEST_IN_FOLDER(test_a_finished_dataset_is_refused_with_both_ways_out, folder)
+{
+    const char *const lmdb[] = {"--format", "lmdb", NULL};
+    const char *source = test_path(folder, "photos"), *packed = test_path(folder, "packed");
+    make_classes(source);
+    pack_ok(NULL, NULL, source, packed);
+    assert_refused(folder, NULL, NULL, source, packed, 1,
+                   "fpack --update packs what has changed in its source, --force replaces it");
+    pack_ok(lmdb, NULL, source, test_path(folder, "lmdb")); /* which cannot be updated */
+    assert_refused(folder, lmdb, NULL, source, test_path(folder, "lmdb"), 1,
+                   "holds a finished dataset; --force replaces it");
 }
 
 TEST_IN_FOLDER(test_an_option_that_is_missing_is_named_as_it_is_given, folder)

@@ -13,6 +13,7 @@
 
 #include "common/file.h"
 #include "common/paired_names.h"
+#include "common/path.h"
 #include "common/folder_list.h"
 #include "tools/job/labels.h"
 #include "tools/pack/pack_names.h"
@@ -318,6 +319,17 @@ static FshStatus collect_classes(const PackKeyed *keyed, Layout *layout, FshErro
     return status;
 }
 
+/* Returns whether something in the folder, relative to the source, could not be read: nobody knows then what
+ * it holds. */
+static bool is_unread(const PackKeyed *keyed, const char *folder)
+{
+    const NoteList *list = &keyed->found->notes->left_out;
+    bool unread = false;
+    for (size_t i = 0; i < list->count && !unread; i++)
+        unread = list->items[i].status == FSH_ERR_SYSTEM && path_lies_in(list->items[i].path, folder);
+    return unread;
+}
+
 /* Warns of what is odd, once the images are counted. */
 static FshStatus warn_layout(PackKeyed *keyed, const Layout *layout, FshError *error)
 {
@@ -335,17 +347,15 @@ static FshStatus warn_layout(PackKeyed *keyed, const Layout *layout, FshError *e
             if (layout->class_counts[i * class_count + c] || !names_find(&root->classes, name, NULL))
                 continue;
             (void)snprintf(path, sizeof path, "%s%s%s", root->name, separator, name);
-            status = notes_addf(&keyed->found->notes->warnings, FSH_OK, error, path,
-                                "a class folder without images; kept as class %zu with no sample", c);
+            if (!is_unread(keyed, path))
+                status = notes_addf(&keyed->found->notes->warnings, FSH_OK, error, path,
+                                    "a class folder without images; kept as class %zu with no sample", c);
         }
     }
     if (!status && layout->outside_count)
         status = notes_addf(&keyed->found->notes->warnings, FSH_OK, error, layout->outside_example,
                             "%llu images such as this one lie outside train, val and test; left alone",
                             (unsigned long long)layout->outside_count);
-    if (!status && class_count == 1)
-        status = notes_add(&keyed->found->notes->warnings, FSH_OK, layout->classes.names[0],
-                           "the only class: there is nothing for a classifier to tell apart", error);
     return status;
 }
 

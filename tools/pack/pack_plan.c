@@ -30,10 +30,21 @@ FshStatus pack_plan_find(PackPlan *plan, const PackOptions *options, FshError *e
     return status ? status : pack_check_container(&plan->split, error);
 }
 
+/* Warns of a dataset of one class: here, where an update has added the classes that are there. */
+static FshStatus warn_only_class(PackPlan *plan, FshError *error)
+{
+    return plan->keyed.class_count == 1
+               ? notes_add(&plan->notes.warnings, FSH_OK, plan->keyed.class_names[0],
+                           "the only class: there is nothing for a classifier to tell apart", error)
+               : FSH_OK;
+}
+
 FshStatus pack_plan_place(PackPlan *plan, const PackBase *base, FshError *error)
 {
     plan->base = base;
-    FshStatus status = pack_store(&plan->split, base, &plan->stored, error);
+    FshStatus status = warn_only_class(plan, error);
+    if (!status)
+        status = pack_store(&plan->split, base, &plan->stored, error);
     return status ? status : pack_cut(plan, error);
 }
 

@@ -155,7 +155,21 @@ static FshStatus compare_shape(const Update *update, const PackPlan *plan, FshEr
     return FSH_OK;
 }
 
-FshStatus update_check_options(const Update *update, const PackPlan *plan, FshError *error)
+/* Warns where a folder, one of several, gives nothing to a val split that was made by --split: each folder has
+ * its own share. */
+static FshStatus warn_split(const Update *update, PackPlan *plan, const json_t *then, FshError *error)
+{
+    const json_t *split = json_object_get(then, "split");
+    if (!update->several || !split || plan->split.ranges[PACK_VAL].sample_count || !plan->split.sample_count)
+        return FSH_OK;
+    return notes_addf(
+        &plan->notes.warnings, FSH_OK, error, update->options->source,
+        "none of its samples goes to val; %s was packed with --split %g: give it too, if a share "
+        "of them shall",
+        update->options->destination, json_number_value(split));
+}
+
+FshStatus update_check_options(const Update *update, PackPlan *plan, FshError *error)
 {
     FshStatus status = compare_shape(update, plan, error);
     if (status)
@@ -173,6 +187,8 @@ FshStatus update_check_options(const Update *update, const PackPlan *plan, FshEr
         status = compare_options(update, then, now, error);
     if (!status)
         status = compare_recipe(update, provenance, error);
+    if (!status)
+        status = warn_split(update, plan, then, error);
     json_decref(provenance);
     json_decref(now);
     return status;

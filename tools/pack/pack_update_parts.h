@@ -52,8 +52,9 @@ FshStatus update_classes(Update *update, PackPlan *plan, FshError *error);
  * out of memory. */
 int32_t *update_map_classes(const FshManifest *manifest, const PackKeyed *keyed);
 
-/* Compares the options with those that the dataset was packed with. (pack_update_options.c) */
-FshStatus update_check_options(const Update *update, const PackPlan *plan, FshError *error);
+/* Compares the options with those that the dataset was packed with, and warns of what another folder should
+ * have had too. (pack_update_options.c) */
+FshStatus update_check_options(const Update *update, PackPlan *plan, FshError *error);
 /* Makes provenance of the updated dataset. The text is the caller's. */
 FshStatus update_provenance(const Update *update, const PackPlan *plan, uint64_t left_out_count,
                             const PixelStatistics *sums, char **text_ret, FshError *error);
