@@ -2,6 +2,7 @@
  * it. */
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "common/file.h"
@@ -73,6 +74,21 @@ TEST_IN_FOLDER(test_folders_that_cannot_be_listed_leave_the_dataset_unfinished, 
         char rule[64];
         (void)snprintf(rule, sizeof rule, "%s:%s:%d", failures[i].end, failures[i].what, failures[i].number);
         expect_unfinished(folder, rule, failures[i].end[1] == 'c' ? "cat" : "dog");
+    }
+}
+
+TEST_IN_FOLDER(test_a_class_folder_that_cannot_be_listed_is_not_called_empty, folder)
+{
+    const char *source = make_source(folder);
+    source_class(source, "owl", 3);
+    run_ok("/bin/mkdir", test_path(folder, "photos/ant"), NULL);
+    for (int skips = 0; skips < 2; skips++) {
+        RunResult result = pack("/owl:open:13", skips ? "skip" : "stop", source, test_path(folder, "shards"));
+        assert_int_equal(result.exit_status, 1);
+        assert_contains(result.err, "ant: a class folder without images");
+        assert_contains(result.err, "owl: ");
+        assert_null(strstr(result.err, "owl: a class folder without images"));
+        run_result_free(&result);
     }
 }
 

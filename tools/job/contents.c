@@ -11,6 +11,7 @@
 #include "common/file.h"
 #include "common/folder_list.h"
 #include "common/json_text.h"
+#include "common/text.h"
 #include "formats/fshard.h"
 #include "formats/manifest_lock.h"
 #include "formats/source_list.h"
@@ -292,6 +293,7 @@ static FshStatus look_at_entry(const char *path, const char *name, void *context
         if (file_is_folder(path))
             return look_at_lmdb(contents, path, name, listed, error);
         ours = listed || is_output(path, name);
+        contents->shards = contents->shards || text_has_suffix(name, ".fshard");
     }
     if (!ours)
         set_foreign(contents, "", name);

@@ -23,6 +23,7 @@ typedef struct Contents {
     bool finished;          /* dataset.json */
     bool unfinished;        /* the mark, or outputs without a manifest */
     bool outputs;           /* at least one shard or LMDB */
+    bool shards;            /* at least one shard */
     char id[33];            /* what the mark says; "" when it says nothing */
     char foreign[PATH_MAX]; /* a file that is not fpack's, relative to the folder, or "" */
 } Contents;

@@ -31,8 +31,9 @@ static FshStatus judge(const char *folder, const Contents *contents, const char 
                              "%s: holds files that are not fpack's (%s); choose an empty or a new folder",
                              folder, contents->foreign);
     if (contents->finished && !force)
-        return fsh_error_set(error, FSH_ERR_EXISTS, "%s: holds a finished dataset; --force replaces it",
-                             folder);
+        return fsh_error_set(error, FSH_ERR_EXISTS, "%s: holds a finished dataset; %s--force replaces it",
+                             folder,
+                             contents->shards ? "fpack --update packs what has changed in its source, " : "");
     if (contents->unfinished && !force && strcmp(contents->id, id) != 0 &&
         (contents->id[0] || contents->outputs))
         return fsh_error_set(error, FSH_ERR_EXISTS,
