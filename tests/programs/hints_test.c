@@ -75,6 +75,8 @@ TEST(test_options_of_packers_are_answered)
         {"fpack", "--format webdataset a b", "tar is WebDataset"},
         {"fpack", "--format=beton a b", "nothing writes FFCV's"},
         {"fpack", "--store smart a b", "auto is it"},
+        {"fpack", "--store yuv a b", "yuv420 is the name"},
+        {"fpack", "--store planes a b", "yuv420 stores a JPEG's planes"},
         {"fpack", "--number_sample_per_shard 10000 a b", "--shard-size SIZE cuts by bytes"},
         {"fpack", "--compress_probability 0.5 a b", "--store auto --budget"},
         {"fpack", "--crop-size 480 a b", "ftrain takes random crops"},

@@ -230,6 +230,36 @@ TEST_IN_FOLDER(test_yuv420_holds_planes_without_loss, folder)
     run_result_free(&result);
 }
 
+TEST_IN_FOLDER(test_yuv420_tells_what_it_stored_raw, folder)
+{
+    const char *source = make_source(folder), *planes = test_path(folder, "planes");
+    const char *drawings = test_path(folder, "drawings"), *packed = test_path(folder, "packed");
+    RunResult result = run_expecting(0, "fpack", "--store", "yuv420", source, planes, NULL);
+    assert_contains(result.err, "fpack: yuv420: 81 images as planes (");
+    assert_null(strstr(result.err, " raw ("));
+    run_result_free(&result);
+    source_png(test_path(folder, "drawings/a/drawing.png"), 30, 20, 3, 6);
+    source_png(test_path(folder, "drawings/b/gray.png"), 30, 20, 1, 7);
+    result = run_expecting(0, "fpack", "--json", "--store", "yuv420", drawings, packed, NULL);
+    assert_contains(result.err, "yuv420: 1 image as planes (");
+    assert_contains(result.err, "; 1 raw (1.76 KiB): in colour, and no JPEG whose planes could be kept");
+    json_t *object = json_of(result.out);
+    const json_t *told = json_object_get(object, "yuv420");
+    assert_int_equal(json_integer_value(json_object_get(told, "raw")), 1);
+    assert_int_equal(json_integer_value(json_object_get(told, "raw_bytes")), 30 * 20 * 3);
+    assert_int_equal(json_integer_value(json_object_get(told, "planes")), 1);
+    json_decref(object);
+    run_result_free(&result);
+    /* Parts keep what they counted for who joins them. */
+    run_ok("fpack", "--store", "yuv420", "--part", "1/1", drawings, test_path(folder, "parts"), NULL);
+    result = run_expecting(0, "fpack", "--merge", test_path(folder, "parts"), NULL);
+    assert_contains(result.err, "yuv420: 1 image as planes (");
+    run_result_free(&result);
+    result = run_expecting(0, "fpack", "--store", "raw", drawings, test_path(folder, "raw"), NULL);
+    assert_null(strstr(result.err, "yuv420"));
+    run_result_free(&result);
+}
+
 TEST_IN_FOLDER(test_jpeg_encodes_again_at_the_quality_asked_for, folder)
 {
     const char *source = make_source(folder);

@@ -257,6 +257,7 @@ static FshStatus deliver_sample(Run *run, const PackSample *sample, const WorkRe
             run->output.class_counts[sample->label]++;
         run->output.source_bytes += work_result->source_bytes;
         stats_merge(&run->output.statistics, &work_result->statistics);
+        stored_add_planes(&run->output.planes, &work_result->planes);
         if (!status && fsh_container_has(run->plan->found.options->container, FSH_HAS_SOURCES))
             status = add_source(run, sample, work_result, error);
     }
@@ -556,6 +557,7 @@ FshStatus pack_result_add(PackResult *result, const OutputResult *output, FshErr
     result->sample_count += output->info.sample_count;
     result->written_bytes += output->info.bytes;
     result->source_bytes += output->source_bytes;
+    stored_add_planes(&result->planes, &output->planes);
     for (size_t i = 0; i < output->left_out.count && !status; i++) {
         const Note *note = &output->left_out.items[i];
         status = notes_add(&result->left_out, note->status, note->path, note->reason, error);

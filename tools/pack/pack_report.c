@@ -117,6 +117,23 @@ static void print_chosen(FILE *stream, const PackChosen *chosen)
                   progress_format_bytes(copy_bytes, sizeof copy_bytes, chosen->copy_bytes));
 }
 
+/* Prints "fpack: yuv420: 800 images as planes (1.2 GiB); 200 raw (20 MiB), which hold none", if any are so. */
+static void print_planes(FILE *stream, const PackPlanes *planes)
+{
+    char count[32], bytes[32];
+    if (planes->planes_count + planes->raw_count == 0)
+        return;
+    (void)fprintf(stream, "fpack: yuv420: %s image%s as planes (%s)",
+                  progress_format_count(count, sizeof count, planes->planes_count),
+                  planes->planes_count == 1 ? "" : "s",
+                  progress_format_bytes(bytes, sizeof bytes, planes->planes_bytes));
+    if (planes->raw_count)
+        (void)fprintf(stream, "; %s raw (%s): in colour, and no JPEG whose planes could be kept",
+                      progress_format_count(count, sizeof count, planes->raw_count),
+                      progress_format_bytes(bytes, sizeof bytes, planes->raw_bytes));
+    (void)fputc('\n', stream);
+}
+
 /* Prints "fpack: --dedupe: left out 12 of train, 3 of val". */
 static void print_duplicates(FILE *stream, const uint64_t *duplicates)
 {
@@ -184,6 +201,7 @@ void report_print(FILE *stream, const Report *report)
         print_update(stream, report->update, report->dry_run);
     if (report->chosen)
         print_chosen(stream, report->chosen);
+    print_planes(stream, &result->planes);
     if (report->duplicates)
         print_duplicates(stream, report->duplicates);
     if (result->kept_output_count)
@@ -284,6 +302,13 @@ FshStatus report_print_json(FILE *stream, const Report *report, FshError *error)
             json_pack("{s:I, s:I, s:I, s:I}", "raw", (json_int_t)report->chosen->raw_count, "raw_bytes",
                       (json_int_t)report->chosen->raw_bytes, "copy", (json_int_t)report->chosen->copy_count,
                       "copy_bytes", (json_int_t)report->chosen->copy_bytes));
+    if (!failed && result->planes.planes_count + result->planes.raw_count)
+        failed |= json_object_set_new(object, "yuv420",
+                                      json_pack("{s:I, s:I, s:I, s:I}", "planes",
+                                                (json_int_t)result->planes.planes_count, "planes_bytes",
+                                                (json_int_t)result->planes.planes_bytes, "raw",
+                                                (json_int_t)result->planes.raw_count, "raw_bytes",
+                                                (json_int_t)result->planes.raw_bytes));
     if (!failed && !report->dry_run) {
         const double seconds = result->seconds > 1e-6 ? result->seconds : 1e-6;
         json_t *numbers = json_pack(

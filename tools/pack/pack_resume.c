@@ -80,6 +80,12 @@ FshStatus resume_save(const PackPlan *plan, const PackOutput *output, const char
                                (json_int_t)result->info.bytes, "source_bytes",
                                (json_int_t)result->source_bytes, "class_counts", counts, "left_out", left_out,
                                "statistics", stats_to_json(&result->statistics));
+    if (object && result->planes.planes_count + result->planes.raw_count)
+        failed |= json_object_set_new(object, "planes",
+                                      json_pack("[I, I, I, I]", (json_int_t)result->planes.planes_count,
+                                                (json_int_t)result->planes.planes_bytes,
+                                                (json_int_t)result->planes.raw_count,
+                                                (json_int_t)result->planes.raw_bytes));
     if (object && !failed)
         status = seal_write(path, object, JSON_COMPACT, error);
     json_decref(object);
@@ -165,6 +171,12 @@ static FshStatus parse(size_t class_count, const json_t *object, OutputResult *r
         !count_from_json(json_object_get(object, "bytes"), &result->info.bytes) ||
         !count_from_json(json_object_get(object, "source_bytes"), &result->source_bytes))
         return FSH_OK;
+    const json_t *planes = json_object_get(object, "planes");
+    uint64_t *const numbers[] = {&result->planes.planes_count, &result->planes.planes_bytes,
+                                 &result->planes.raw_count, &result->planes.raw_bytes};
+    for (size_t i = 0; planes && i < sizeof numbers / sizeof *numbers; i++)
+        if (!count_from_json(json_array_get(planes, i), numbers[i]))
+            return FSH_OK;
     result->class_counts = calloc(class_count + 1, sizeof *result->class_counts);
     if (!result->class_counts)
         return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", result->info.name);

@@ -17,6 +17,7 @@ typedef struct OutputResult {
     uint64_t *class_counts; /* class_count entries; owned */
     uint64_t source_bytes;  /* read from the source for it */
     PixelStatistics statistics;
+    PackPlanes planes; /* --store yuv420 */
     NoteList left_out;
     Buffer sources; /* fsh_sources_add's rows, of an output that is being made */
 } OutputResult;

@@ -129,6 +129,10 @@ const OptionForeign settings_store_hints[] = {
     {"smart", "auto is it, with --raw-under or --budget"},
     {"proportion", "auto is it, with --budget"},
     {"jpg", "jpeg is the name"},
+    {"yuv", "yuv420 is the name"},
+    {"yuv444", "yuv420 keeps the planes of 4:4:4 too"},
+    {"y4m", "yuv420 stores planes as Y4M files"},
+    {"planes", "yuv420 stores a JPEG's planes"},
     {"gzip", "zstd compresses without loss"},
     {"lz4", "zstd compresses without loss"},
     {NULL, NULL}};

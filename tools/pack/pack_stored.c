@@ -11,6 +11,14 @@
 
 const char *const pack_store_names[] = {"copy", "jpeg", "raw", "zstd", "auto", "yuv420", NULL};
 
+void stored_add_planes(PackPlanes *planes, const PackPlanes *more)
+{
+    planes->planes_count += more->planes_count;
+    planes->planes_bytes += more->planes_bytes;
+    planes->raw_count += more->raw_count;
+    planes->raw_bytes += more->raw_bytes;
+}
+
 PackStore stored_as(const PackStored *stored, const PackSample *sample)
 {
     const PackOptions *options = stored->found->options;

@@ -16,6 +16,14 @@ typedef struct PackChosen {
     uint64_t raw_count, raw_bytes, copy_count, copy_bytes;
 } PackChosen;
 
+/* What --store yuv420 stored: images as planes, and those that have none as raw pixels. */
+typedef struct PackPlanes {
+    uint64_t planes_count, planes_bytes, raw_count, raw_bytes;
+} PackPlanes;
+
+/* Adds what another has counted. */
+void stored_add_planes(PackPlanes *planes, const PackPlanes *more);
+
 /* Stored bytes are about numerator / denominator times the planned ones. */
 typedef struct StoredShare {
     uint64_t numerator, denominator;

@@ -237,6 +237,14 @@ static FshStatus take_bytes(Worker *worker, const PackStored *stored, const Pack
                     : intake_take(&worker->intake, stored->found, sample, field, taken, failure);
 }
 
+/* Counts an image of --store yuv420. */
+static void count_planes(PackPlanes *planes, const FshField *description)
+{
+    const bool is_raw = description->codec == FSH_CODEC_RAW;
+    *(is_raw ? &planes->raw_count : &planes->planes_count) += 1;
+    *(is_raw ? &planes->raw_bytes : &planes->planes_bytes) += description->bytes;
+}
+
 /* Takes one field and looks at it as closely as the options ask; fills description's field. */
 static FshStatus take_field(Worker *worker, const PackStored *stored, const PackSample *sample, size_t field,
                             bool sum_pixels, const Buffer *room, FshSample *descriptions, WorkResult *result,
@@ -263,6 +271,8 @@ static FshStatus take_field(Worker *worker, const PackStored *stored, const Pack
     if (whole && sum_pixels)
         stats_add_pixels(&result->statistics, &worker->images[field]);
     stats_add_size(&result->statistics, description->width, description->height, description->channels);
+    if (store == PACK_STORE_YUV420)
+        count_planes(&result->planes, description);
     result->taken[field].hash = taken.source_hash;
     result->taken[field].width = description->width;
     result->taken[field].height = description->height;
@@ -306,6 +316,7 @@ static FshStatus leave_out(const PackFound *found, const PackSample *sample, siz
     result->failed_field = field;
     (void)snprintf(result->reason, sizeof result->reason, "%s", failure->message);
     result->statistics = (PixelStatistics){0};
+    result->planes = (PackPlanes){0};
     return FSH_OK;
 }
 
@@ -320,6 +331,7 @@ FshStatus work_describe(Worker *worker, const PackStored *stored, const PackSamp
     result->source_bytes = 0;
     result->record_bytes = 0;
     result->statistics = (PixelStatistics){0};
+    result->planes = (PackPlanes){0};
     stored_describe(stored, sample, description);
 
     size_t field = 0;

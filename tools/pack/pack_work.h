@@ -38,6 +38,7 @@ typedef struct WorkResult {
         uint8_t channels;
     } taken[FSH_FIELDS_MAX];
     PixelStatistics statistics; /* sizes; pixels too where they were asked for and decoded */
+    PackPlanes planes;          /* --store yuv420 */
 } WorkResult;
 
 /* Appends the record to records and fills *result. sum_pixels: add the pixels to the statistics. A sample
