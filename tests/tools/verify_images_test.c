@@ -234,6 +234,8 @@ TEST_IN_FOLDER(test_sides_that_do_not_look_alike_are_suspicious, folder)
         make_pair(folder, i, i, i);
     run_ok("fpack", "--pairs", "blurry:sharp", pairs, packed, NULL);
     RunResult result = run_expecting(0, "fverify", "--pairs", packed, NULL);
+    assert_contains(result.out, "; images were decoded small, for the pairs (in full: --decode);");
+    assert_null(strstr(result.out, "not decoded"));
     assert_contains(result.out, "4 compared: likeness 1.000 at least, 1.000 on average; none suspicious");
     run_result_free(&result);
     /* A side that is turned upside down is another picture. */

@@ -180,8 +180,9 @@ static void print_missing(FILE *stream, const VerifyReport *report, const char *
         return;
     (void)fputs("  source   ", stream);
     program_print_text(stream, folder);
-    (void)fprintf(stream, " has %s images that are in no record:",
-                  progress_format_count(count, sizeof count, report->missing.count));
+    (void)fprintf(stream, " has %s image%s in no record:",
+                  progress_format_count(count, sizeof count, report->missing.count),
+                  report->missing.count == 1 ? " that is" : "s that are");
     for (size_t i = 0; i < MISSING_NAMES && report->missing.names[i]; i++) {
         (void)fputc(' ', stream);
         program_print_text(stream, report->missing.names[i]);
@@ -250,7 +251,7 @@ static void print_heading(FILE *stream, const VerifyReport *report)
 const char *verify_claim(char *text, size_t text_bytes, const VerifyReport *report,
                          const VerifyOptions *options)
 {
-    char decoded[64] = "; images were not decoded (--decode does)", compared[64] = "", part[64] = "",
+    char decoded[96] = "; images were not decoded (--decode does)", compared[64] = "", part[64] = "",
          count[32];
     const char *proved = options->level == VERIFY_QUICK ? "headers, indexes and checksums of files"
                                                         : "checksums of files and records";
@@ -260,6 +261,9 @@ const char *verify_claim(char *text, size_t text_bytes, const VerifyReport *repo
     if (options->level == VERIFY_DECODE)
         (void)snprintf(decoded, sizeof decoded, ", %s images decoded",
                        progress_format_count(count, sizeof count, report->decoded_count));
+    else if (report->pair_count)
+        (void)snprintf(decoded, sizeof decoded,
+                       "; images were decoded small, for the pairs (in full: --decode)");
     if (options->against)
         (void)snprintf(compared, sizeof compared, "; %s compared with their sources",
                        progress_format_count(count, sizeof count, report->compared_count));
