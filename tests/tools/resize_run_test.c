@@ -321,6 +321,17 @@ TEST_IN_FOLDER(test_full_disk_stops_with_the_path_and_tears_nothing, folder)
     assert_int_equal(result.exit_status, 1);
     assert_contains(result.err, out);
     assert_contains(result.err, "No space left on device");
+    assert_contains(result.err, "with more room, the same command goes on from here");
+    run_result_free(&result);
+    /* How many files are left is told where it is known: always in a part, which has counted them. */
+    const char *const part[] = {"--max-size=100", "-j1", "--part=1/1", in, test_path(folder, "part"), NULL};
+    result = run_program_arguments(&(RunOptions){.limit_disk = true, .disk_bytes = 40000}, "fresize", part);
+    assert_int_equal(result.exit_status, 1);
+    const char *left = strstr(result.err, "stopped before the end, ");
+    assert_non_null(left);
+    /* The last one was looked at, and found no room. */
+    const int count = left ? atoi(left + strlen("stopped before the end, ")) : 0;
+    assert_in_range(count, 1, 39 - count_outputs(test_path(folder, "part")) + 1);
     run_result_free(&result);
     uint64_t written = count_outputs(out);
     assert_in_range(written, 1, 39);
@@ -329,7 +340,9 @@ TEST_IN_FOLDER(test_full_disk_stops_with_the_path_and_tears_nothing, folder)
         if (access(path, F_OK) == 0)
             assert_image(path, IMAGE_JPEG, 100, 100, 3);
     }
-    run_ok("fresize", "--max-size=100", in, out, NULL);
+    result = run_expecting(0, "fresize", "--max-size=100", in, out, NULL);
+    assert_null(strstr(result.err, "stopped"));
+    run_result_free(&result);
     assert_int_equal(count_outputs(out), 40);
     /* not even the state fits */
     const char *const nothing[] = {in, test_path(folder, "none"), NULL};

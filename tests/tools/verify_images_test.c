@@ -139,6 +139,9 @@ TEST_IN_FOLDER(test_images_that_no_record_holds_are_told, folder)
     assert_contains_not(result.out, "in no record");
     run_result_free(&result);
     source_jpeg(test_path(folder, "photos/dog/new.jpg"), 40, 30, 3, 50);
+    result = against(0, photos, packed);
+    assert_contains(result.out, " has 1 image that is in no record: dog/new.jpg\n");
+    run_result_free(&result);
     source_jpeg(test_path(folder, "photos/cat/new.JPEG"), 40, 30, 3, 51);
     test_file_write_text(test_path(folder, "photos/notes.txt"), "no image");
     result = against(0, photos, packed);

@@ -125,6 +125,31 @@ static FshStatus check(const ProgramContext *context, const ResizeOptions *optio
 
 /* ---- resizing ---- */
 
+/* Adds to the error of a run that was stopped what comes of the same command. */
+static void say_what_goes_on(const ResizeOptions *options, FshError *error)
+{
+    const FshStatus status = error->status;
+    const bool has_old_tar =
+        options->force && resize_state_is_tar(options->destination) && file_exists(options->destination);
+    const char *forced = options->force ? " without --force" : "";
+    char reason[sizeof error->message];
+    if (options->dry_run || (status != FSH_ERR_INTERRUPTED && status != FSH_ERR_NO_SPACE))
+        return;
+    (void)snprintf(reason, sizeof reason, "%s", error->message);
+    if (status == FSH_ERR_INTERRUPTED && has_old_tar)
+        (void)fsh_error_set(error, status, "interrupted; %s is as it was, and the same command begins anew",
+                            options->destination);
+    else if (status == FSH_ERR_INTERRUPTED)
+        (void)fsh_error_set(error, status, "interrupted; the same command%s goes on from here", forced);
+    else if (has_old_tar)
+        (void)fsh_error_set(error, status,
+                            "%s; %s is as it was: with more room, the same command begins anew", reason,
+                            options->destination);
+    else
+        (void)fsh_error_set(error, status, "%s; with more room, the same command%s goes on from here", reason,
+                            forced);
+}
+
 static FshStatus resize(const ProgramContext *context, const ResizeOptions *options, bool *partial_ret,
                         FshError *error)
 {
@@ -141,14 +166,8 @@ static FshStatus resize(const ProgramContext *context, const ResizeOptions *opti
             resize_summary_print_json(stdout, &summary, options->dry_run, status ? NULL : error);
         status = status ? status : printed;
     }
-    const bool has_old_tar =
-        options->force && resize_state_is_tar(options->destination) && file_exists(options->destination);
-    if (status == FSH_ERR_INTERRUPTED && has_old_tar && !options->dry_run)
-        (void)fsh_error_set(error, status, "interrupted; %s is as it was, and the same command begins anew",
-                            options->destination);
-    else if (status == FSH_ERR_INTERRUPTED && !options->dry_run)
-        (void)fsh_error_set(error, status, "interrupted; the same command%s goes on from here",
-                            options->force ? " without --force" : "");
+    if (status)
+        say_what_goes_on(options, error);
     *partial_ret = summary.outcome_counts[RESIZE_OUTCOME_FAILED] > 0;
     return status;
 }

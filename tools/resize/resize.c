@@ -401,6 +401,11 @@ static FshStatus run_images(Run *run, FshError *error)
     atomic_store(&run->stopped, true);
     if (run->counting)
         (void)pthread_join(run->counter, NULL);
+    if (status) {
+        const uint64_t total = run->progress.total, done = run->progress.done;
+        run->summary->stopped = true;
+        run->summary->files_left = total > done ? total - done : 0;
+    }
     progress_finish(&run->progress);
     return status;
 }

@@ -293,6 +293,11 @@ static void print_summary(FILE *stream, const char *program, const ResizeSummary
                       tenses[dry_run && i < RESIZE_OUTCOME_DONE_BEFORE], outcome_names[i]);
         separator = ", ";
     }
+    if (summary->stopped)
+        (void)fputs("; stopped before the end", stream);
+    if (summary->files_left)
+        (void)fprintf(stream, ", %" PRIu64 " file%s not looked at", summary->files_left,
+                      plural(summary->files_left));
     if (dry_run) {
         (void)fprintf(stream, "\n%s: headers read only, nothing written\n", program);
     } else {
