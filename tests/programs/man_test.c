@@ -146,6 +146,25 @@ static bool is_reference_to_ours(const char *line)
     return false;
 }
 
+/* A macro takes the quotes off an argument that begins with one; \(dq is one that is shown. */
+TEST(test_quotes_in_macros_are_shown)
+{
+    static const char *const shown[] = {".Bl ", ".Sh ", ".Ss ", ".It ", NULL};
+    for (size_t i = 0; i < sizeof pages / sizeof *pages; i++) {
+        char path[4096];
+        (void)snprintf(path, sizeof path, "%s/man/%s", getenv("FSHARD_SOURCE"), pages[i]);
+        char *text = test_file_read(path, NULL);
+        for (char *rest = text, *line = strsep(&rest, "\n"); line; line = strsep(&rest, "\n")) {
+            bool is_layout = line[0] != '.' || line[1] < 'A' || line[1] > 'Z';
+            for (size_t name = 0; shown[name]; name++)
+                is_layout = is_layout || strncmp(line, shown[name], 4) == 0;
+            if (!is_layout && strstr(line, " \""))
+                fail_msg("%s: quotes are lost: %s", pages[i], line);
+        }
+        free(text);
+    }
+}
+
 TEST_IN_FOLDER(test_pages_are_clean_under_mandoc_lint, folder)
 {
     size_t complaints = 0;
