@@ -117,7 +117,7 @@ static void print_chosen(FILE *stream, const PackChosen *chosen)
                   progress_format_bytes(copy_bytes, sizeof copy_bytes, chosen->copy_bytes));
 }
 
-/* Prints "fpack: yuv420: 800 images as planes (1.2 GiB); 200 raw (20 MiB), which hold none", if any are so. */
+/* Prints "fpack: yuv420: 800 images as planes (1.2 GiB); 200 raw (20 MiB): …", if any are so. */
 static void print_planes(FILE *stream, const PackPlanes *planes)
 {
     char count[32], bytes[32];

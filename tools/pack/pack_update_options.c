@@ -155,8 +155,8 @@ static FshStatus compare_shape(const Update *update, const PackPlan *plan, FshEr
     return FSH_OK;
 }
 
-/* Warns where a folder, one of several, gives nothing to a val split that was made by --split: each folder has
- * its own share. */
+/* Warns where a folder, one of several, gives nothing to a val split that was made by --split: each folder
+ * has its own share. */
 static FshStatus warn_split(const Update *update, PackPlan *plan, const json_t *then, FshError *error)
 {
     const json_t *split = json_object_get(then, "split");

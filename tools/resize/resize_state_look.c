@@ -47,9 +47,9 @@ static FshStatus refuse_places_in_each_other(ResizeState *state, const ResizeOpt
     return status;
 }
 
-/* Refuses to write into what the source was made from, forced or not: the swapped names of a run would have its
- * originals replaced by what came of them. The memory of the source, a tar, or a folder or one above it, says
- * what that was. */
+/* Refuses to write into what the source was made from, forced or not: the swapped names of a run would have
+ * its originals replaced by what came of them. The memory of the source, a tar, or a folder or one above it,
+ * says what that was. */
 static FshStatus refuse_originals(const ResizeState *state, const ResizeOptions *options, FshError *error)
 {
     char made[PATH_MAX], to[PATH_MAX];
