@@ -114,6 +114,37 @@ TEST_IN_FOLDER(test_weights_are_evaluated_on_the_chosen_samples, folder)
     free(table);
 }
 
+/* A network of some of the classes is evaluated on the samples of these, as the options of its run choose
+ * them; samples of the others are refused. */
+TEST_IN_FOLDER(test_a_run_on_some_classes_is_evaluated_as_it_was_trained, folder)
+{
+    const char *shards = pack_colours(folder, 8, 2), *list = test_path(folder, "list.txt"),
+               *csv = test_path(folder, "table.csv"), *notes = test_path(folder, "some/args.json");
+    char where[400];
+    test_file_write_text(list, "red\nblue\n"); /* stored as blue, green, red */
+    (void)snprintf(where, sizeof where, "class in %s", list);
+    TRAINED(SHORT, "--where", where, shards, test_path(folder, "some"));
+    const double trained = summary_number(test_path(folder, "some"), 1, "eval_top1");
+    for (int i = 0; i < 2; i++) {
+        RunResult result = TRAIN(0, "--evaluate", "--json", "--weights", LEARNT("some"),
+                                 i ? "--where" : "--config", i ? where : notes, shards);
+        json_t *object = read_json(result.out);
+        assert_int_equal((int)number_of(object, "samples"), 4);
+        assert_true(number_of(object, "top1") > trained - 0.01 && number_of(object, "top1") < trained + 0.01);
+        json_decref(object);
+        assert_contains(result.err, "classes: 2, found by their names among the 2 of the weights");
+        run_result_free(&result);
+    }
+    TRAINED("--weights", LEARNT("some"), "--export", csv, "--where", where, shards);
+    char *table = test_file_read(csv, NULL);
+    assert_contains_not(table, "green");
+    assert_int_equal(count_lines(table), 1 + 4);
+    free(table);
+    SAYS(1, "1 of its 3 classes is not among the 2 of ", "--evaluate", "--weights", LEARNT("some"), shards);
+    SAYS(1, "'green'; the weights alone know none; leave them out with --where \"class in FILE\"",
+         "--evaluate", "--weights", LEARNT("some"), "--where", "class != red", shards);
+}
+
 /* ---- going on ---- */
 
 /* Runs until the first checkpoint and kills it. */

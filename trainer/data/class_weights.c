@@ -10,18 +10,6 @@ static const double weight_max = 1e6;
 static const char *const options[] = {
     [CLASS_WEIGHTS] = "--class-weights", [POSITIVE_WEIGHTS] = "--pos-weight"};
 
-/* Counts the samples of each class in the training split; of several labels one for each. */
-static void count_classes(uint64_t *counts, const TrainingData *data)
-{
-    const SampleLabels *labels = training_data_labels(data, true);
-    if (labels)
-        sample_labels_count(labels, counts);
-    for (uint64_t i = 0; i < data->train->sample_count && !labels; i++) {
-        const int64_t label = fsh_sample_label(data->train, i);
-        counts[data->label_places ? data->label_places[label] : label]++;
-    }
-}
-
 /* Sets the weights to one divided by each class's number of samples, in such a measure that the mean over the
  * samples is 1. */
 static void balance_classes(float *weights, const uint64_t *counts, const TrainingData *data)
@@ -104,7 +92,7 @@ FshStatus class_weights_make(float **weights_ret, ClassWeighing weighing, const 
     if (!weights || !counts)
         status = fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for the weights of %zu classes", count);
     else if (balanced)
-        count_classes(counts, data);
+        training_data_count(data, true, counts);
     else if (weighing == CLASS_WEIGHTS || !read_one_weight(weights, text, count))
         status = read_weights(weights, options[weighing], text, data, error);
     if (!status && balanced && weighing == CLASS_WEIGHTS)

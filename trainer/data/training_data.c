@@ -288,6 +288,19 @@ const SampleLabels *training_data_labels(const TrainingData *data, bool training
     return training_labels_of(&data->labels, training);
 }
 
+void training_data_count(const TrainingData *data, bool training, uint64_t *counts)
+{
+    const SampleLabels *labels = training_data_labels(data, training);
+    const FshSplit *split = training ? data->train : data->evaluation;
+    if (labels)
+        sample_labels_count(labels, counts);
+    for (uint64_t i = 0; split && i < split->sample_count && !labels; i++) {
+        const int64_t label = fsh_sample_label(split, i);
+        if (label >= 0 && (uint64_t)label < data->own_class_count)
+            counts[label]++;
+    }
+}
+
 size_t training_data_row_width(const TrainingData *data)
 {
     return data->kind == FSH_KIND_CLASSES && data->label_kind != LABELS_ONE ? (size_t)data->class_count : 0;

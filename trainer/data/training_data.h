@@ -50,7 +50,7 @@ typedef struct TrainingData {
     char **display_names;  /* [class_count]: how each is shown, "tench (n01440764)"; owned; NULL before
                              training_data_name_classes */
     /* of own_class_names among class_names; borrowed; NULL: the same classes in the same order, as
-     * training_data_open leaves it */
+     * training_data_open leaves it; -1: not among them, and no sample has it */
     const int32_t *label_places;
     float
         *class_weights; /* [class_count]: how much each counts in the loss (class_weights.h); owned; NULL: all
@@ -86,6 +86,10 @@ void training_data_take_images(TrainingData *data, FshDataset *images, FshKind k
 /* Returns the labels of the split that is trained on, or evaluated, where they stand beside the dataset;
  * NULL: they are the records' own. */
 const SampleLabels *training_data_labels(const TrainingData *data, bool training);
+/* Adds the samples of each of the dataset's own classes to counts, [own_class_count], of the split that is
+ * trained on, or evaluated; of several labels one for each class of a sample, of numbers and without that
+ * split none. */
+void training_data_count(const TrainingData *data, bool training, uint64_t *counts);
 /* Returns the width of the rows of targets that the samples have: the network's outputs; 0: they have labels,
  * or are pairs. */
 size_t training_data_row_width(const TrainingData *data);

@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "trainer/data/image_source.h"
@@ -115,16 +116,28 @@ static FshStatus check_kind(const Session *session, const TrainOptions *options,
                                                    : "and --labels names a file of others");
 }
 
-static FshStatus refuse_unknown(const Session *session, const TrainOptions *options,
-                                const ClassNames *dataset, FshError *error)
+/* Refuses classes of the dataset that the weights do not know, if a sample to evaluate on has one. Others do
+ * no harm: --where has left none of their samples, or the split has none. */
+static FshStatus check_unknown(const Session *session, const TrainOptions *options, const ClassNames *dataset,
+                               FshError *error)
 {
+    const ClassMap *classes = &session->classes;
     char difference[2 * NAMES_BYTES + 64];
+    uint64_t *counts = calloc(classes->count + 1, sizeof *counts), samples = 0;
+    if (!counts)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for %zu classes", classes->count);
+    training_data_count(&session->data, false, counts);
+    for (size_t i = 0; i < classes->count; i++)
+        samples += classes->places[i] < 0 ? counts[i] : 0;
+    free(counts);
+    if (!samples && session->data.label_kind != LABELS_NUMBERS)
+        return FSH_OK;
     return fsh_error_set(
         error, FSH_ERR_MISMATCH,
-        "%s: %zu of its %zu classes %s not among the %zu of %s: %s; rename the classes, or train for "
-        "these: ftrain --weights FILE SHARDS OUTPUT",
-        fsh_path(session->data.dataset), session->classes.missing, dataset->count,
-        session->classes.missing == 1 ? "is" : "are", session->origin.classes.count, options->weights,
+        "%s: %zu of its %zu classes %s not among the %zu of %s: %s; leave them out with --where \"class in "
+        "FILE\", rename the classes, or train for these: ftrain --weights FILE SHARDS OUTPUT",
+        fsh_path(session->data.dataset), classes->missing, dataset->count,
+        classes->missing == 1 ? "is" : "are", session->origin.classes.count, options->weights,
         list_difference(dataset, &session->origin.classes, difference, sizeof difference));
 }
 
@@ -145,7 +158,7 @@ FshStatus session_map_classes(Session *session, const TrainOptions *options, Ses
     if (status)
         status = fsh_error_prepend(error, "%s", options->weights);
     else if (use == SESSION_EVALUATE && session->classes.missing)
-        status = refuse_unknown(session, options, &dataset, error);
+        status = check_unknown(session, options, &dataset, error);
     if (!status && use == SESSION_EVALUATE && !session->classes.same) {
         data->class_count = (int64_t)weights->count;
         data->class_names = weights->names;
@@ -226,7 +239,7 @@ static void describe_classes(Session *session)
                      session->kept_head);
     else if (!classes->same)
         console_line(&session->console, "classes: %zu, found by their names among the %zu of the weights",
-                     classes->count, known);
+                     classes->count - classes->missing, known);
     class_names_free(&dataset);
 }
 

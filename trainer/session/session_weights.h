@@ -2,9 +2,9 @@
  * they know.
  *
  * Classes are matched by name. Evaluation numbers classes as the weights do: the dataset's labels are mapped,
- * and the dataset may have fewer classes than the weights, but no unknown ones. Training numbers them as the
- * dataset does: the rows of the last layer are mapped, or the layer begins anew if a class is new to the
- * weights.
+ * and the dataset may have fewer classes than the weights, and unknown ones if no sample to evaluate on has
+ * them. Training numbers them as the dataset does: the rows of the last layer are mapped, or the layer begins
+ * anew if a class is new to the weights.
  *
  * Called by session.c; what needs no session, by others. Threads: one. */
 #ifndef FSHARD_TRAINER_SESSION_SESSION_WEIGHTS_H
@@ -30,7 +30,7 @@ FshStatus session_take_images(Session *session, const TrainOptions *options, con
                               FshError *error);
 
 /* Fills session->classes from session->origin, once the dataset is open; for SESSION_EVALUATE also numbers
- * the dataset's classes as the network does (session->data). FSH_ERR_MISMATCH: the dataset to evaluate has
+ * the dataset's classes as the network does (session->data). FSH_ERR_MISMATCH: samples to evaluate on have
  * classes that the weights do not know. */
 FshStatus session_map_classes(Session *session, const TrainOptions *options, SessionUse use, FshError *error);
 
