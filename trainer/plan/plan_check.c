@@ -76,6 +76,11 @@ static bool has_no_part(const Facts *f)
     return !(f->options->image.crop_pct > 0);
 }
 
+static bool takes_resize(const Facts *f)
+{
+    return !has_no_part(f) || plan_takes_resize(f->options);
+}
+
 static bool is_step(const Facts *f)
 {
     return has_schedule(f, SCHEDULE_STEP);
@@ -338,6 +343,7 @@ static const struct Rule {
     {AT(training.epochs), has_epochs, "runs without --iters"},
     {AT(training.val_interval), has_interval, "runs without --val-every"},
     {AT(image.val_resize_size), has_no_part, "evaluation without --crop-pct"},
+    {AT(image.val_resize_size), takes_resize, "the recipe's own crop"},
     {AT(schedule.lr_power), is_polynomial, "--lr-scheduler polynomial"},
     {AT(schedule.lr_flat), is_flat_cosine, "--lr-scheduler flat-cosine"},
     {AT(schedule.lr_min), has_end, "--lr-scheduler cosine, linear, polynomial, flat-cosine and plateau"},

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "trainer/report/image_metrics.h"
+#include "trainer/plan/recipe.h"
 #include "trainer/plan/train_plan.h"
 
 enum {
@@ -140,12 +141,20 @@ static FshStatus resize_of_part(const TrainOptions *options, uint32_t crop, uint
     return FSH_OK;
 }
 
+bool plan_takes_resize(const TrainOptions *options)
+{
+    const ImageOptions *image = &options->image;
+    const void *crop = image->val_crop_size ? &image->val_crop_size : &image->train_crop_size;
+    const bool crop_given = train_given(options, crop) && !recipe_gives(options, crop);
+    return !(crop_given && recipe_gives(options, &image->val_resize_size));
+}
+
 static FshStatus plan_class_sizes(TrainPlan *plan, const TrainOptions *options, const TrainingData *data,
                                   FshError *error)
 {
     uint32_t train_crop = plan->progression.to;
     uint32_t crop = options->image.val_crop_size ? (uint32_t)options->image.val_crop_size : train_crop;
-    uint32_t resize = (uint32_t)options->image.val_resize_size;
+    uint32_t resize = plan_takes_resize(options) ? (uint32_t)options->image.val_resize_size : 0;
     if (!crop)
         crop = resize ? minimum_u32(resize, choose_crop(data)) : choose_crop(data);
     if (!train_crop)

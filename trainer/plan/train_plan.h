@@ -182,6 +182,9 @@ void plan_batches_ahead(TrainPlan *plan, const TrainingData *data);
 FshStatus plan_batch(TrainPlan *plan, const TrainOptions *options, const TrainingData *data, FshError *error);
 FshStatus plan_images(TrainPlan *plan, const TrainOptions *options, const TrainingData *data,
                       FshError *error);
+/* Returns whether --val-resize-size counts: not a recipe's whose crop has given way to one of the user's, for
+ * the two belong together. */
+bool plan_takes_resize(const TrainOptions *options);
 void plan_precision(TrainPlan *plan, const TrainOptions *options);
 FshStatus plan_length(TrainPlan *plan, const TrainOptions *options, FshError *error);
 FshStatus plan_training(TrainPlan *plan, const TrainOptions *options, FshError *error);
