@@ -98,6 +98,8 @@ TEST_IN_FOLDER(test_labels_that_do_not_fit_are_told, folder)
     REFUSED(1, "other.csv: has no label for 46 of 48 records: 'class02/000002', ", none, CONV8, "--labels",
             other, shards);
     REFUSED(1, "1 of its 3 lines have no record: 'nobody'", none, CONV8, "--labels", other, shards);
+    REFUSED(1, "--where \"key in FILE\" takes the records of a list alone", none, CONV8, "--labels", other,
+            shards);
     REFUSED(1, "other.csv: cannot open", none, CONV8, "--labels", labels, "--val-labels",
             test_path(folder, "no/other.csv"), shards);
     REFUSED(2, "--label-names: does nothing here; it is for --labels", none, CONV8, "--label-names", other,
@@ -109,6 +111,40 @@ TEST_IN_FOLDER(test_labels_that_do_not_fit_are_told, folder)
     dataset_make(test_path(folder, "pairs"), &train_negatives);
     REFUSED(1, "holds pairs of images, which have no labels", none, "--labels", labels,
             test_path(folder, "pairs"));
+}
+
+/* Labels and lists of keys may be of some records alone; those of the split that only training reads are
+ * told as such in an evaluation. */
+TEST_IN_FOLDER(test_a_part_of_the_records_is_labelled_and_chosen, folder)
+{
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out"),
+               *labels = write_labels(folder, "some.csv", "", own_class),
+               *keys = test_path(folder, "keys.txt");
+    char where[400], list[1000] = "", *text = test_file_read(labels, NULL);
+    (void)snprintf(where, sizeof where, "key in %s", keys);
+    for (unsigned i = 0; i < 36; i++)
+        (void)snprintf(list + strlen(list), sizeof list - strlen(list), "class%02u/%06u\n", i % 4, i);
+    test_file_write_text(keys, list);
+    char *last_four = strstr(text, "train/class00/000036"), *val = strstr(text, "val/");
+    memmove(last_four, val, strlen(val) + 1);
+    test_file_write_text(labels, text);
+    free(text);
+    RunResult result = TRAIN(0, CONV8, "--epochs", "1", "--batch-size", "4", "--labels", labels, "--where",
+                             where, shards, out);
+    assert_contains(result.err, "chosen: 36 of 40 samples of train");
+    assert_contains_not(result.err, "no sample's key");
+    assert_contains_not(result.err, "of no record here");
+    run_result_free(&result);
+    result = TRAIN(0, "--evaluate", "--weights", test_path(folder, "out/last.safetensors"), "--labels",
+                   labels, "--where", where, shards);
+    static const char other[] = "; not looked at: the other samples, of train\n";
+    for (int i = 0; i < 2; i++) {
+        const char *told = strstr(result.err, i ? "of no record here" : "no sample's key");
+        assert_non_null(told);
+        told = strchr(told, '\n') + 1;
+        assert_memory_equal(told - strlen(other), other, strlen(other));
+    }
+    run_result_free(&result);
 }
 
 /* ---- several ---- */

@@ -84,8 +84,8 @@ static FshStatus refuse_unlabelled(const TrainingLabels *labels, FshError *error
     const LabelFit *fit = &labels->fit;
     return fsh_error_set(error, FSH_ERR_MISMATCH,
                          "%s: has no label for %llu of %llu records: %s%s; %llu of its %llu lines have no "
-                         "record%s%s; keys are "
-                         "paths below the split's folder",
+                         "record%s%s; keys are paths below the split's folder; --where \"key in FILE\" takes "
+                         "the records of a list alone",
                          labels->path, (unsigned long long)fit->without, (unsigned long long)fit->records,
                          fit->first_without, fit->without > LABEL_KEYS_TOLD ? ", …" : "",
                          (unsigned long long)fit->unused, (unsigned long long)fit->rows,

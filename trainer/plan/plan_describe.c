@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "trainer/graph/muon.h"
 #include "trainer/plan/recipe.h"
@@ -89,8 +90,23 @@ static void tell_sets(const Teller *teller, const TrainingData *data)
     }
 }
 
-static void tell_labels(const Teller *teller, const TrainingLabels *labels)
+/* Adds that the dataset has other splits than those in hand, whose samples a file of keys may mean. */
+static void say_other_splits(Line *line, const TrainingData *data)
 {
+    const FshManifest *manifest = fsh_manifest(data->dataset);
+    size_t count = 0;
+    for (size_t i = 0; i < manifest->split_count; i++) {
+        const char *name = manifest->splits[i].name;
+        const bool open = (data->train && strcmp(data->train->info->name, name) == 0) ||
+                          (data->evaluation && strcmp(data->evaluation->info->name, name) == 0);
+        if (!open)
+            say(line, "%s%s", count++ ? ", " : "; not looked at: the other samples, of ", name);
+    }
+}
+
+static void tell_labels(const Teller *teller, const TrainingData *data)
+{
+    const TrainingLabels *labels = &data->labels;
     const LabelFit *fit = &labels->fit;
     Line line = {0};
     if (!labels->path)
@@ -102,6 +118,7 @@ static void tell_labels(const Teller *teller, const TrainingLabels *labels)
         return;
     say(&line, "labels: %" PRIu64 " of %" PRIu64 " lines are of no record here: %s%s", fit->unused, fit->rows,
         fit->first_unused, fit->unused > LABEL_KEYS_TOLD ? ", …" : "");
+    say_other_splits(&line, data);
     tell(teller, &line);
 }
 
@@ -196,6 +213,7 @@ static void tell_choice(const Teller *teller, const TrainPlan *plan, const Train
     }
     if (choice->unmet[0]) {
         say(&line, "chosen: %s", choice->unmet);
+        say_other_splits(&line, data);
         tell(teller, &line);
     }
 }
@@ -442,7 +460,7 @@ void plan_describe(const TrainPlan *plan, const TrainingData *data,
     recipe_describe(plan, print, context);
     tell_dataset(&teller, plan, data);
     tell_sets(&teller, data);
-    tell_labels(&teller, &data->labels);
+    tell_labels(&teller, data);
     tell_splits(&teller, plan, data);
     tell_choice(&teller, plan, data);
     if (data->train)
