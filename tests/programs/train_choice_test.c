@@ -206,7 +206,7 @@ TEST_IN_FOLDER(test_ranks_choose_alike, folder)
     RANKS_TRAINED(2, CHOSEN, "--batch-size", "3", "--resume", "auto", shards, out);
     assert_true(weights_distance(LEARNT("one"), LEARNT("stopped")) < 2e-6);
     result = RANKS(2, 1, CHOSEN, "--batch-size", "3", "--seed", "3", "--resume", "auto", shards, out);
-    assert_contains(result.of[0].err, "the run had other options: --seed 3 (was 0)");
+    assert_contains(result.of[0].err, "the run had other options: --seed 3 (was 0, the default)");
     free_ranks(&result);
 }
 

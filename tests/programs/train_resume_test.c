@@ -240,9 +240,12 @@ TEST_IN_FOLDER(test_other_options_are_listed, folder)
                              "--resume", "auto", shards, out);
     assert_contains(result.err, "out/checkpoint.safetensors: the run had other options: ");
     assert_contains(result.err, "--epochs 3 (was 2)");
-    assert_contains(result.err, "--lr 0.25 (was 0)");
-    assert_contains(result.err, "--mixup-alpha 0.5 (was 0)");
+    assert_contains(result.err, "--lr 0.25 (was 0, the default)");
+    assert_contains(result.err, "--mixup-alpha 0.5 (was 0, the default)");
     assert_contains_not(result.err, "--seed");
+    const char *last = test_path(folder, "out/last.safetensors"), *way = strstr(result.err, "--weights ");
+    assert_non_null(way); /* the way on that it names is one */
+    assert_memory_equal(way + strlen("--weights "), last, strlen(last));
     run_result_free(&result);
     /* How it is shown and how fast it is made may change. */
     TRAINED("--model", "conv8", "--epochs", "2", "--log-interval", "1", "--workers", "2", "--val-batch-size",

@@ -257,18 +257,24 @@ static FshStatus check_options(const char *path, const Session *session, const T
 {
     static const DifferenceWords words = {"--", " ", " (was ", ")", true};
     const TrainOptions defaults = train_options_default();
-    char differences[700] = "";
+    const char *slash = strrchr(path, '/');
+    char differences[700] = "", last[PATH_MAX];
     json_t *now = deciding_options(options), *plain = deciding_options(&defaults),
            *before = now ? comparable_options(notes, now, session) : NULL;
     FshStatus status =
         now && plain && before ? FSH_OK : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
     if (!status)
         deciding_differences(now, before, plain, &words, differences, sizeof differences);
+    (void)snprintf(last, sizeof last, " %.*s/last.safetensors", slash ? (int)(slash - path) : 1,
+                   slash ? path : ".");
+    if (!file_exists(last + 1))
+        last[0] = '\0';
     if (differences[0])
-        status = fsh_error_set(
-            error, FSH_ERR_MISMATCH,
-            "%s: the run had other options: %s; give the same, or begin a new run with --weights", path,
-            differences);
+        status =
+            fsh_error_set(error, FSH_ERR_MISMATCH,
+                          "%s: the run had other options: %s; give the same, or begin a new run in another "
+                          "folder from what this one has learnt: --weights%s",
+                          path, differences, last);
     json_decref(plain);
     json_decref(before);
     json_decref(now);

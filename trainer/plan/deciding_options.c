@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/options_config.h"
 
@@ -28,8 +29,9 @@ json_t *deciding_options_of_ranks(const TrainOptions *options)
     return values_of(options, true);
 }
 
-/* Writes a value as the command line would have it: 0.5, cosine, true; "not given" for null. Returns text. */
-static const char *value_text(const json_t *value, char *text, size_t text_bytes)
+/* Writes a value as the command line would have it: 0.5, cosine, true; "not given" for null; with ", the
+ * default" where it is that (plain: NULL where it is not known). Returns text. */
+static const char *value_text(const json_t *value, const json_t *plain, char *text, size_t text_bytes)
 {
     char *other = NULL;
     if (!value || json_is_null(value))
@@ -42,6 +44,9 @@ static const char *value_text(const json_t *value, char *text, size_t text_bytes
         (void)snprintf(text, text_bytes, "%s",
                        (other = json_dumps(value, JSON_ENCODE_ANY)) ? other : "out of memory");
     free(other);
+    const size_t length = strlen(text);
+    if (value && !json_is_null(value) && plain && json_equal(value, plain))
+        (void)snprintf(text + length, text_bytes - length, ", the default");
     return text;
 }
 
@@ -56,14 +61,14 @@ void deciding_differences(const json_t *now, const json_t *before, const json_t 
     {
         char name[64], is[240], was[240];
         const json_t *known = json_object_get(before, member);
-        const json_t *old = known ? known : json_object_get(plain, member);
+        const json_t *usual = json_object_get(plain, member), *old = known ? known : usual;
         if (json_equal(value, old) || length >= text_bytes)
             continue;
         (void)snprintf(name, sizeof name, "%s", member);
         for (char *at = name; *at && words->dashes; at++)
             *at = *at == '_' ? '-' : *at;
         length += (size_t)snprintf(text + length, text_bytes - length, "%s%s%s%s%s%s%s%s", length ? ", " : "",
-                                   words->before, name, words->is, value_text(value, is, sizeof is),
-                                   words->was, value_text(old, was, sizeof was), words->after);
+                                   words->before, name, words->is, value_text(value, usual, is, sizeof is),
+                                   words->was, value_text(old, usual, was, sizeof was), words->after);
     }
 }

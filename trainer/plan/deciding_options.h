@@ -26,7 +26,8 @@ typedef struct DifferenceWords {
 } DifferenceWords;
 
 /* Writes the members of `now` that differ in `before`, separated by ", ", to text; "" if none does. What
- * does not fit is cut off. plain: the values that members have which `before` lacks, or NULL. */
+ * does not fit is cut off. plain: the defaults, which members have that `before` lacks and which are told as
+ * such, or NULL. */
 void deciding_differences(const json_t *now, const json_t *before, const json_t *plain,
                           const DifferenceWords *words, char *text, size_t text_bytes);
 
