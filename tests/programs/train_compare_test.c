@@ -63,6 +63,28 @@ TEST_IN_FOLDER(test_runs_of_several_seeds_are_one_group, folder)
     free(text);
 }
 
+/* Of equals the one with the least loss is the best, wherever it stands. */
+TEST_IN_FOLDER(test_equal_runs_are_told_apart_by_loss, folder)
+{
+    const char *shards = make_set(folder, &train_plain), *page = test_path(folder, "page.html");
+    const char *const runs[] = {test_path(folder, "a"), test_path(folder, "b")};
+    const char *const rates[] = {"0.00001", "0.001"};
+    size_t least = 0;
+    for (size_t i = 0; i < 2; i++) {
+        TRAINED("--model", "conv8", "--epochs", "1", "--lr", rates[i], shards, runs[i]);
+        assert_true(summary_number(runs[i], 0, "eval_top1") == summary_number(runs[0], 0, "eval_top1"));
+        if (summary_number(runs[i], 0, "eval_loss") < summary_number(runs[least], 0, "eval_loss"))
+            least = i;
+    }
+    RunResult result = TRAIN(0, "--compare", "--output", page, runs[0], runs[1]);
+    const char *line =
+        strstr(result.out, test_path(folder, "lr %g", atof(rates[least])) + strlen(folder->path) + 1);
+    assert_int_equal(count_of(result.out, "  *\n"), 1);
+    assert_non_null(line);
+    assert_memory_equal(strchr(line, '\n') - 3, "  *", 3);
+    run_result_free(&result);
+}
+
 TEST_IN_FOLDER(test_what_cannot_be_compared_is_said, folder)
 {
     const char *colours = pack_colours(folder, 24, 4), *classes = test_path(folder, "classes");

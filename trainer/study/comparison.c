@@ -164,15 +164,22 @@ static void measure_groups(Comparison *comparison)
         }
 }
 
+/* Returns whether the first group is better: by its metric and, where that is the same, by its loss. */
+static bool is_better(const Comparison *comparison, const StudyGroup *group, const StudyGroup *other)
+{
+    const double own = group->of[MEASURE_BEST].mean, theirs = other->of[MEASURE_BEST].mean;
+    const double own_loss = group->of[MEASURE_LOSS].mean, their_loss = other->of[MEASURE_LOSS].mean;
+    if (own == theirs)
+        return own_loss < their_loss || (isfinite(own_loss) && !isfinite(their_loss));
+    return comparison_task(comparison)->rises ? own > theirs : own < theirs;
+}
+
 bool comparison_is_best(const Comparison *comparison, const StudyGroup *group)
 {
-    const double own = group->of[MEASURE_BEST].mean;
-    for (size_t g = 0; g < comparison->group_count; g++) {
-        const double other = comparison->groups[g].of[MEASURE_BEST].mean;
-        if (comparison_task(comparison)->rises ? other > own : other < own)
+    for (size_t g = 0; g < comparison->group_count; g++)
+        if (is_better(comparison, &comparison->groups[g], group))
             return false;
-    }
-    return isfinite(own) && comparison->group_count > 1 && !comparison->mixed_tasks;
+    return isfinite(group->of[MEASURE_BEST].mean) && comparison->group_count > 1 && !comparison->mixed_tasks;
 }
 
 /* ---- what differs ---- */
