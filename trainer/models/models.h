@@ -100,6 +100,9 @@ const Model *model_at(size_t index);
 const Model *model_find(const char *name);
 /* Writes the names, "conv8, resnet18", to buffer for messages. Returns buffer. */
 const char *model_names(char *buffer, size_t buffer_bytes);
+/* Writes those that may have been meant by a name of none to buffer, "resnet9 or resnet18": with the fewest
+ * wrong letters, of three at most, whatever the case; "" if there are none. Returns buffer. */
+const char *model_names_near(const char *name, char *buffer, size_t buffer_bytes);
 
 /* Returns option `index` of all networks, each listed once, in the order of the networks; NULL: past the
  * last. */

@@ -7,10 +7,15 @@ FshStatus plan_model(const TrainOptions *options, FshKind kind, const Model **mo
     char names[512];
     const char *name = options->model ? options->model : kind == FSH_KIND_PAIRS ? "unet" : "resnet18";
     *model_ret = model_find(name);
-    if (!*model_ret)
-        return fsh_error_set(error, FSH_ERR_USAGE, "--model: '%s' is none of the networks: %s", name,
-                             model_names(names, sizeof names));
-    return FSH_OK;
+    if (*model_ret)
+        return FSH_OK;
+    return *model_names_near(name, names, sizeof names)
+               ? fsh_error_set(error, FSH_ERR_USAGE,
+                               "--model: '%s' is none of the networks; did you mean %s? --list-models lists "
+                               "them all",
+                               name, names)
+               : fsh_error_set(error, FSH_ERR_USAGE, "--model: '%s' is none of the networks: %s", name,
+                               model_names(names, sizeof names));
 }
 
 /* ---- batches and steps ---- */
