@@ -58,9 +58,9 @@ def decode(field: Field, channels: int | None = None) -> np.ndarray:
     if field.codec == "raw":
         raw = field.array()
         return _pixels(Image.fromarray(raw[..., 0] if field.channels == 1 else raw), channels)
-    where = field.source or field.codec
+    where, data = field.source or field.codec, field.data  # whose own errors are not Pillow's
     try:
-        with Image.open(io.BytesIO(field.data)) as opened:
+        with Image.open(io.BytesIO(data)) as opened:
             image = ImageOps.exif_transpose(opened)
             if image.mode.startswith("I"):  # 16-bit gray, which convert would clip
                 image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))

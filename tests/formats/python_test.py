@@ -839,6 +839,16 @@ class Compression(Case):
                 sample.fields["image"].data
         self.assertEqual(caught.exception.status, "missing module")
 
+    @needs("PIL")
+    def test_what_cannot_be_decompressed_is_not_said_to_be_a_damaged_image(self):
+        make_compressed(self.path("d"), "shards", "dictionary")
+        with mock.patch.object(compression, "_find", lambda dictionary: None):
+            field = fshard.Dataset(self.path("d"))["train"][0].fields["image"]
+            field.codec = "jpeg"  # those are raw, which are not decoded
+            with self.assertRaisesRegex(fshard.FshardError, "pip install zstandard") as caught:
+                fshard.decode(field)
+        self.assertEqual(caught.exception.status, "missing module")
+
     def test_frames_are_measured_as_the_standard_says(self):
         modules = dict(self.modules())
         if "zstandard" not in modules:
