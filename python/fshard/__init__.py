@@ -29,14 +29,24 @@ fields; Python from 3.14 on does them itself), google-crc32c or crc32c and xxhas
 name those in use).
 """
 
-from .checksum import IMPLEMENTATION as CRC32C
-from .checksum import crc32c
-from .decode import decode
-from .errors import FshardError
-from .manifest import FileInfo, Manifest, SplitInfo, Statistics
-from .reader import Dataset, Split
-from .record import Field, Sample
-from .xxh3 import IMPLEMENTATION as XXH3
+import sys
+
+try:
+    from .checksum import IMPLEMENTATION as CRC32C
+    from .checksum import crc32c
+    from .decode import decode
+    from .errors import FshardError
+    from .manifest import FileInfo, Manifest, SplitInfo, Statistics
+    from .reader import Dataset, Split
+    from .record import Field, Sample
+    from .xxh3 import IMPLEMENTATION as XXH3
+except ModuleNotFoundError as error:
+    if error.name != "numpy":
+        raise
+    message = "fshard: NumPy is needed: pip install numpy, or Debian's python3-numpy"
+    if sys.argv[0] == "-m":  # python -m fshard, which is being found: its user reads no traceback
+        sys.exit(message)
+    raise ModuleNotFoundError(message, name=error.name) from None
 
 __version__ = "0.1.0"
 __all__ = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from dataclasses import dataclass, field
 from typing import Any
@@ -361,8 +362,8 @@ def _check(manifest: Manifest) -> None:
     _check_statistics(manifest.statistics)
 
 
-def parse(data: bytes) -> Manifest:
-    """The bytes of dataset.json. FshardError, without a place."""
+def parse(data: bytes, folder: str = ".") -> Manifest:
+    """The bytes of dataset.json. folder: where it lies, for messages. FshardError, without a place."""
     try:
         members = strict_json.loads(data)
     except ValueError as error:
@@ -380,7 +381,8 @@ def parse(data: bytes) -> Manifest:
     files_id = strict_json.text(members, "files_id") if version != VERSION_WITHOUT_CHECKSUM else id_
     if container in OTHER_CONTAINERS:
         raise FshardError(
-            f'container "{container}" is not read by this package; fpack packs it again as shards', "unsupported"
+            f'container "{container}" is not read by this package; `fpack {folder} shards/` makes shards of it',
+            "unsupported",
         )
     if container not in SUFFIXES:
         raise FshardError(f'container "{container}" is unknown to this version', "unsupported")
@@ -426,6 +428,6 @@ def load(path: str) -> Manifest:
     if len(data) > BYTES_MAX:
         raise FshardError(f"{path}: {len(data)} bytes or more, and at most {BYTES_MAX} are read", file=path)
     try:
-        return parse(data)
+        return parse(data, os.path.dirname(path) or ".")
     except FshardError as error:
         raise error.at(path, path) from None

@@ -294,7 +294,8 @@ class Reading(Case):
             ("text", "unsupported", "text: is neither a shard, nor an LMDB, nor a dataset.json"),
             ("nothing", "unsupported", "nothing: is neither a shard"),
             ("d", "not found", "d/train-00001-of-00003.fshard: cannot open: No such file or directory"),
-            ("tars", "unsupported", 'container "tar" is not read by this package; fpack packs it again as shards'),
+            ("tars", "unsupported", 'container "tar" is not read by this package; `fpack '),
+            ("tars", "unsupported", f"`fpack {self.path('tars')} shards/` makes shards of it"),
         ):
             found = read_all(self.path(name))
             self.assertEqual(found[0], status)
@@ -1105,6 +1106,19 @@ class Program(Case):
         done = subprocess.run(command, stdout=subprocess.PIPE, encoding="utf-8")
         self.assertEqual(done.returncode, 0)
         self.assertIn("3 classes", done.stdout)
+
+    def test_without_numpy_it_says_what_to_install(self):
+        os.mkdir(self.path("none"))
+        with open(self.path("none", "numpy.py"), "w") as stream:  # as where there is none
+            stream.write('raise ModuleNotFoundError("No module named \'numpy\'", name="numpy")\n')
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join((self.path("none"), os.environ["PYTHONPATH"]))}
+        for command in (["-m", "fshard", "shards"], ["-c", "import fshard"]):
+            done = subprocess.run(
+                [sys.executable, *command], stderr=subprocess.PIPE, encoding="utf-8", env=environment
+            )
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("fshard: NumPy is needed: pip install numpy", done.stderr)
+            self.assertEqual("Traceback" in done.stderr, command[0] == "-c")
 
 
 class Packaging(Case):
