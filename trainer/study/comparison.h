@@ -65,7 +65,8 @@ void comparison_close(Comparison **comparison_ret);
 
 /* Returns the run's number of this measure; NaN if it has none. */
 double comparison_measure(const StudyRun *run, Measure measure);
-/* Returns whether the group has the best mean of those that can be compared and, of equals, the least loss. */
+/* Returns whether the group has the best mean of those that can be compared and, of equal ones, the least
+ * loss. */
 bool comparison_is_best(const Comparison *comparison, const StudyGroup *group);
 /* Returns what the runs are measured by: the first one's task. */
 const StudyTask *comparison_task(const Comparison *comparison);
