@@ -10,6 +10,24 @@ static const double weight_max = 1e6;
 static const char *const options[] = {
     [CLASS_WEIGHTS] = "--class-weights", [POSITIVE_WEIGHTS] = "--pos-weight"};
 
+/* Counts the training samples of each of the network's classes, [class_count]. */
+static FshStatus count_classes(uint64_t *counts, const TrainingData *data, FshError *error)
+{
+    if (!data->label_places || training_data_labels(data, true)) {
+        training_data_count(data, true, counts);
+        return FSH_OK;
+    }
+    uint64_t *own = calloc(data->own_class_count + 1, sizeof *own);
+    if (!own)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for the counts of classes");
+    training_data_count(data, true, own);
+    for (size_t c = 0; c < data->own_class_count; c++)
+        if (data->label_places[c] >= 0)
+            counts[data->label_places[c]] += own[c];
+    free(own);
+    return FSH_OK;
+}
+
 /* Sets the weights to one divided by each class's number of samples, in such a measure that the mean over the
  * samples is 1. */
 static void balance_classes(float *weights, const uint64_t *counts, const TrainingData *data)
@@ -92,7 +110,7 @@ FshStatus class_weights_make(float **weights_ret, ClassWeighing weighing, const 
     if (!weights || !counts)
         status = fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for the weights of %zu classes", count);
     else if (balanced)
-        training_data_count(data, true, counts);
+        status = count_classes(counts, data, error);
     else if (weighing == CLASS_WEIGHTS || !read_one_weight(weights, text, count))
         status = read_weights(weights, options[weighing], text, data, error);
     if (!status && balanced && weighing == CLASS_WEIGHTS)
