@@ -221,9 +221,9 @@ FSH_HOST_DEVICE static inline uint32_t pixel_tile_taps(uint32_t part, uint32_t r
 /* What an output is made from: the first PIXEL_TILE_TAPS weights, 0 beyond its last. */
 typedef struct PixelTaps {
     int32_t weights[PIXEL_TILE_TAPS];
-    uint32_t output; /* of the axis */
-    uint32_t length; /* of its weights */
-    uint32_t place;  /* where the first pixel lies, in words */
+    uint32_t output;  /* of the axis */
+    uint32_t length;  /* of its weights */
+    uint32_t place;   /* where the first pixel lies, in words */
     uint32_t padding; /* 0: to a multiple of 16 bytes, of which each read has 16 */
 } PixelTaps;
 
