@@ -354,12 +354,11 @@ FshStatus safetensors_open(Safetensors **file, const char *path, FshError *error
         memcpy(&header_bytes, made->mapping.bytes, LENGTH_BYTES);
     if (made->mapping.length < LENGTH_BYTES + 2 || header_bytes > SAFETENSORS_HEADER_MAX_BYTES ||
         header_bytes > made->mapping.length - LENGTH_BYTES || made->mapping.bytes[LENGTH_BYTES] != '{') {
-        status =
-            fsh_error_set(error, FSH_ERR_CORRUPT,
-                          is_pickled(&made->mapping) ? "%s: a file of torch.save; convert it: "
-                                                       "python3 -m fshard.convert FILE OUT.safetensors"
-                                                     : "%s: not a safetensors file, or cut short",
-                          path);
+        status = fsh_error_set(error, FSH_ERR_CORRUPT,
+                               is_pickled(&made->mapping) ? "%s: a file of torch.save; convert it: "
+                                                            "python3 -m fshard.convert FILE OUT.safetensors"
+                                                          : "%s: not a safetensors file, or cut short",
+                               path);
         goto done;
     }
     status = read_header(made, path, header_bytes, error);

@@ -52,8 +52,10 @@ bool launch_whole(const Attention<T> &a, int64_t samples, cudaStream_t stream)
     if (cudaGetDevice(&device) != cudaSuccess ||
         cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) != cudaSuccess ||
         bytes > (size_t)most ||
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most) != cudaSuccess)
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most) != cudaSuccess) {
+        (void)cudaGetLastError(); /* not that of the launch that comes in its place */
         return false;
+    }
     const int warps = groups < whole_warps_most ? groups : whole_warps_most;
     Attention<T> whole = a;
     whole.blocks = 1;
