@@ -147,18 +147,6 @@ TEST_IN_FOLDER(test_a_run_on_some_classes_is_evaluated_as_it_was_trained, folder
 
 /* ---- going on ---- */
 
-/* Runs until the first checkpoint and kills it. */
-static void begin(const char *const *arguments)
-{
-    const RunOptions stops = {.stop_at = "stopped/checkpoint.safetensors"};
-    RunningProgram running = run_start(&stops, "ftrain", arguments);
-    run_wait_until_stopped(&running);
-    run_go_on(&running, SIGKILL);
-    RunResult result = run_wait(&running);
-    assert_int_equal(result.exit_status, 128 + SIGKILL);
-    run_result_free(&result);
-}
-
 TEST_IN_FOLDER(test_a_run_goes_on_with_its_choice_alone, folder)
 {
     const char *shards = pack_colours(folder, 8, 2), *out = test_path(folder, "stopped"),
@@ -169,7 +157,7 @@ TEST_IN_FOLDER(test_a_run_goes_on_with_its_choice_alone, folder)
         "auto"
     const char *const first[] = {LIMITED, "--classes", list, "--limit", "70%", shards, out, NULL};
     TRAINED(LIMITED, "--classes", list, "--limit", "70%", shards, test_path(folder, "whole"));
-    begin(first);
+    kill_train(first);
     SAYS(1, "the run had other options: --limit 60% (was 70%)", LIMITED, "--classes", list, "--limit", "60%",
          shards, out);
     SAYS(1, "the run had other options: --limit not given (was 70%)", LIMITED, "--classes", list, shards,
@@ -202,7 +190,7 @@ TEST_IN_FOLDER(test_ranks_choose_alike, folder)
     const char *const first[] = {
         "--jobs", "1",    "--device", "cpu", CHOSEN, "--batch-size", "6", "--checkpoint-interval",
         "2",      shards, out,        NULL};
-    begin(first);
+    kill_train(first);
     RANKS_TRAINED(2, CHOSEN, "--batch-size", "3", "--resume", "auto", shards, out);
     assert_true(weights_distance(LEARNT("one"), LEARNT("stopped")) < 2e-6);
     result = RANKS(2, 1, CHOSEN, "--batch-size", "3", "--seed", "3", "--resume", "auto", shards, out);

@@ -109,13 +109,8 @@ TEST_IN_FOLDER(test_a_run_of_iterations_goes_on_bit_for_bit, folder)
         "--grad-accum-steps", "2", "--aug-repeats", "2", "--lr", "0.003"
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "stopped");
     const char *const first[] = {RUN, "--checkpoint-interval", "7", shards, out, NULL};
-    const RunOptions stops = {.stop_at = "stopped/checkpoint.safetensors"};
     TRAINED(RUN, shards, test_path(folder, "whole"));
-    RunningProgram running = run_start(&stops, "ftrain", first);
-    run_wait_until_stopped(&running);
-    run_go_on(&running, SIGUSR1);
-    RunResult result = run_wait(&running);
-    assert_int_equal(result.exit_status, 75);
+    RunResult result = stop_train("stopped/checkpoint.safetensors", SIGUSR1, 75, first);
     assert_contains(result.err, "interrupted in iteration ");
     run_result_free(&result);
     SAYS(0, "checkpoint.safetensors: iteration ", RUN, "--resume", "auto", shards, out);

@@ -59,14 +59,6 @@ TEST_IN_FOLDER(test_it_samples_each_batch_of_an_update_and_of_each_rank, folder)
 
 TEST_IN_FOLDER(test_what_makes_no_sense_is_refused, folder)
 {
-    DatasetSpec pairs = {.codec = FSH_CODEC_RAW,
-                         .width = 16,
-                         .height = 16,
-                         .channels = 3,
-                         .class_count = 2,
-                         .train_count = 4,
-                         .shard_count = 1,
-                         .kind = FSH_KIND_PAIRS};
     const char *no = test_path(folder, "no"), *shards = make_set(folder, &train_plain);
     REFUSED(2,
             "--norm-sample: there is no one image in 16 in a batch of 8; give 8 or less, or a larger "
@@ -77,5 +69,5 @@ TEST_IN_FOLDER(test_what_makes_no_sense_is_refused, folder)
     test_folder_make(folder);
     REFUSED(2, "--norm-sample: does nothing here; it is for networks with batch norms",
             test_path(folder, "no"), "--device", "cpu", "--model", "unet", "--norm-sample", "2",
-            make_set(folder, &pairs));
+            make_set(folder, &train_few_pairs));
 }

@@ -83,12 +83,8 @@ TEST_IN_FOLDER(test_a_run_with_frozen_layers_goes_on_bit_for_bit, folder)
     const char *before = train_whole(folder), *set = test_path(folder, "set");
     const char *whole = test_path(folder, "a"), *stopped = test_path(folder, "b");
     const char *const first[] = {PARTS, "--checkpoint-interval", "2", set, stopped, NULL};
-    const RunOptions stops = {.stop_at = "b/checkpoint.safetensors"};
     TRAINED(PARTS, set, whole);
-    RunningProgram running = run_start(&stops, "ftrain", first);
-    run_wait_until_stopped(&running);
-    run_go_on(&running, SIGKILL);
-    RunResult killed = run_wait(&running);
+    RunResult killed = stop_train("b/checkpoint.safetensors", SIGKILL, 128 + SIGKILL, first);
     run_result_free(&killed);
     TRAINED(PARTS, "--resume", "auto", set, stopped);
     expect_moved(before, test_path(folder, "b/last.safetensors"), "model.1.weight", false);

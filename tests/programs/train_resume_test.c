@@ -41,13 +41,8 @@ static void stop_within_an_epoch(TestFolder *folder, int signal_number, int exit
     const char *out = test_path(folder, "stopped");
     const char *const first[] = {RICH, "--checkpoint-interval", "3", shards, out, NULL};
     const char *const second[] = {RICH, "--resume", "auto", shards, out, NULL};
-    const RunOptions stops = {.stop_at = "stopped/checkpoint.safetensors"};
     TRAINED(RICH, shards, test_path(folder, "whole"));
-    RunningProgram running = run_start(&stops, "ftrain", first);
-    run_wait_until_stopped(&running);
-    run_go_on(&running, signal_number);
-    RunResult result = run_wait(&running);
-    assert_int_equal(result.exit_status, exit_status);
+    RunResult result = stop_train("stopped/checkpoint.safetensors", signal_number, exit_status, first);
     run_result_free(&result);
     result = run_program_arguments(NULL, "ftrain", second);
     if (result.exit_status != 0)

@@ -229,17 +229,6 @@ TEST_IN_FOLDER(test_choices_and_labels_are_of_all_sets, folder)
 
 /* ---- going on ---- */
 
-static void begin(const char *const *arguments)
-{
-    const RunOptions stops = {.stop_at = "stopped/checkpoint.safetensors"};
-    RunningProgram running = run_start(&stops, "ftrain", arguments);
-    run_wait_until_stopped(&running);
-    run_go_on(&running, SIGKILL);
-    RunResult result = run_wait(&running);
-    assert_int_equal(result.exit_status, 128 + SIGKILL);
-    run_result_free(&result);
-}
-
 TEST_IN_FOLDER(test_a_run_goes_on_with_its_sets_alone, folder)
 {
     const char *both = pack_parts(folder), *a = test_path(folder, "a"), *b = test_path(folder, "b"),
@@ -249,7 +238,7 @@ TEST_IN_FOLDER(test_a_run_goes_on_with_its_sets_alone, folder)
         "auto"
     const char *const first[] = {WEIGHTED, "--set-weights", "0.5,1.5", a, b, out, NULL};
     TRAINED(WEIGHTED, "--set-weights", "0.5,1.5", a, b, test_path(folder, "whole"));
-    begin(first);
+    kill_train(first);
     SAYS(1, "the run had other options: --set-weights 1,1.5 (was 0.5,1.5)", WEIGHTED, "--set-weights",
          "1,1.5", a, b, out);
     SAYS(1, "the run had other options: --set-weights not given (was 0.5,1.5)", WEIGHTED, a, b, out);
@@ -271,7 +260,7 @@ TEST_IN_FOLDER(test_a_run_of_heavy_sets_goes_on, folder)
     const char *a = test_path(folder, "a"), *b = test_path(folder, "b"),
                *out = test_path(folder, "heavy/stopped");
     const char *const first[] = {WEIGHTED, "--set-weights", "6,6", a, b, out, NULL};
-    begin(first);
+    kill_train(first);
     SAYS(0, "checkpoint.safetensors: epoch 0, step 3", WEIGHTED, "--set-weights", "6,6", a, b, out);
 }
 

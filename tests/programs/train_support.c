@@ -1,6 +1,7 @@
 #include "tests/programs/train_support.h"
 
 #include <stdio.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,6 +78,15 @@ const DatasetSpec train_negatives = {.codec = FSH_CODEC_RAW,
                                      .kind = FSH_KIND_PAIRS,
                                      .grow = 6};
 
+const DatasetSpec train_few_pairs = {.codec = FSH_CODEC_RAW,
+                                     .width = 16,
+                                     .height = 16,
+                                     .channels = 3,
+                                     .class_count = 2,
+                                     .train_count = 4,
+                                     .shard_count = 1,
+                                     .kind = FSH_KIND_PAIRS};
+
 const char *make_set(TestFolder *folder, const DatasetSpec *spec)
 {
     const char *path = test_path(folder, "set");
@@ -121,6 +131,23 @@ RunResult expect_train(int exit_status, const RunOptions *options, const char *c
     if (result.exit_status != exit_status)
         fail_msg("exit status %d, not %d\n%s%s", result.exit_status, exit_status, result.out, result.err);
     return result;
+}
+
+RunResult stop_train(const char *stop_at, int signal_number, int exit_status, const char *const *arguments)
+{
+    const RunOptions stops = {.stop_at = stop_at};
+    RunningProgram running = run_start(&stops, "ftrain", arguments);
+    run_wait_until_stopped(&running);
+    run_go_on(&running, signal_number);
+    RunResult result = run_wait(&running);
+    assert_int_equal(result.exit_status, exit_status);
+    return result;
+}
+
+void kill_train(const char *const *arguments)
+{
+    RunResult result = stop_train("stopped/checkpoint.safetensors", SIGKILL, 128 + SIGKILL, arguments);
+    run_result_free(&result);
 }
 
 void expect_refusal(int exit_status, const char *part, const char *output, const char *const *arguments)

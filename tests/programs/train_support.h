@@ -32,6 +32,8 @@ extern const DatasetSpec train_plain;
 /* Pairs whose target is the negative of the input: easy to learn, and the input is far from it. Sizes differ
  * in evaluation. */
 extern const DatasetSpec train_negatives;
+/* Four pairs of 16 x 16 pixels, none to evaluate on: for networks without norms. */
+extern const DatasetSpec train_few_pairs;
 /* Makes FOLDER/set and returns its path. */
 const char *make_set(TestFolder *folder, const DatasetSpec *spec);
 
@@ -45,6 +47,11 @@ void spoil_sample(TestFolder *folder, const char *split_name, uint64_t index);
 RunResult expect_train(int exit_status, const RunOptions *options, const char *const *arguments);
 
 #define TRAIN(exit_status, ...) expect_train((exit_status), NULL, (const char *const[]){__VA_ARGS__, NULL})
+/* Runs ftrain with the arguments, sends it the signal when it has written the file stop_at (RunOptions), and
+ * fails if it does not end with exit_status. */
+RunResult stop_train(const char *stop_at, int signal_number, int exit_status, const char *const *arguments);
+/* Kills ftrain at its first checkpoint in FOLDER/stopped. */
+void kill_train(const char *const *arguments);
 /* Runs ftrain and looks at nothing but its exit status, which must be 0. */
 #define TRAINED(...)                                                                                         \
     do {                                                                                                     \

@@ -35,15 +35,7 @@ TEST_IN_FOLDER(test_the_log_tells_whose_batch_norms_see, folder)
 
 TEST_IN_FOLDER(test_a_network_without_batch_norms_has_nothing_to_sync, folder)
 {
-    const DatasetSpec pairs = {.codec = FSH_CODEC_RAW,
-                               .width = 16,
-                               .height = 16,
-                               .channels = 3,
-                               .class_count = 2,
-                               .train_count = 4,
-                               .shard_count = 1,
-                               .kind = FSH_KIND_PAIRS};
-    const char *shards = make_set(folder, &pairs);
+    const char *shards = make_set(folder, &train_few_pairs);
     REFUSED(2, "--sync-bn: does nothing here; it is for networks with batch norms", test_path(folder, "no"),
             "--device", "cpu", "--model", "unet", "--sync-bn", shards);
 }

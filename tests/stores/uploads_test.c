@@ -19,15 +19,34 @@ static RunResult send_set(Serving *serving, const char *more)
                        test_path(&serving->folder, "images-set"), "s3://bucket/set", more, NULL);
 }
 
+static size_t check_sent(Serving *serving)
+{
+    return serving_check_shards(serving, test_path(&serving->folder, "www/bucket/set"), "set");
+}
+
+/* Sends the set and asserts that it is there. */
+static void send_whole(Serving *serving, const char *more)
+{
+    RunResult result = send_set(serving, more);
+    if (result.exit_status)
+        fail_msg("%s", result.err);
+    run_result_free(&result);
+    assert_int_equal(check_sent(serving), 3);
+}
+
+/* Sends the set, and asserts that it fails and says `part`. */
+static void send_in_vain(Serving *serving, const char *part)
+{
+    RunResult result = send_set(serving, NULL);
+    assert_int_equal(result.exit_status, 1);
+    assert_contains(result.err, part);
+    run_result_free(&result);
+}
+
 static void pack_set(Serving *serving)
 {
     const char *const more[] = {"--no-check", "--shard-size", "25M", NULL};
     serving_pack(serving, "set", 14, 1024, more); /* 42 MB in 2 shards of two parts each, and one of val */
-}
-
-static size_t check_sent(Serving *serving)
-{
-    return serving_check_shards(serving, test_path(&serving->folder, "www/bucket/set"), "set");
 }
 
 static bool is_there(Serving *serving, const char *name)
@@ -71,23 +90,16 @@ TEST_WITH(test_a_dataset_that_is_there_is_replaced_by_force_alone, serving_setup
 {
     pack_set(serving);
     test_file_write_text(test_path(&serving->folder, "www/bucket/set/dataset.json"), "{}");
-    RunResult result = send_set(serving, NULL);
-    assert_int_equal(result.exit_status, 1);
-    assert_contains(result.err, "a dataset is there already; --force replaces it");
-    run_result_free(&result);
+    send_in_vain(serving, "a dataset is there already; --force replaces it");
     assert_int_equal(serving_count(serving, "PUT"), 0);
     (void)unlink(test_path(&serving->folder, "www/bucket/set/dataset.json"));
-    result = serving_run(serving, keys, "fpack", "--no-check", test_path(&serving->folder, "images-set"),
-                         "s3://bucket/set", NULL);
+    RunResult result = serving_run(serving, keys, "fpack", "--no-check",
+                                   test_path(&serving->folder, "images-set"), "s3://bucket/set", NULL);
     assert_int_equal(result.exit_status, 0);
     run_result_free(&result);
     assert_true(is_there(serving, "train-00000-of-00001.fshard"));
-    result = send_set(serving, "--force");
-    if (result.exit_status)
-        fail_msg("%s", result.err);
-    run_result_free(&result);
+    send_whole(serving, "--force");
     assert_false(is_there(serving, "train-00000-of-00001.fshard"));
-    assert_int_equal(check_sent(serving), 3);
 }
 
 TEST_WITH(test_an_upload_that_fails_is_ended_and_the_next_run_goes_on, serving_setup, serving_teardown,
@@ -104,17 +116,10 @@ TEST_WITH(test_an_upload_that_fails_is_ended_and_the_next_run_goes_on, serving_s
     assert_false(is_there(serving, "dataset.json"));
     (void)unlink(test_path(&serving->folder, "www/fail-uploads"));
     test_file_write_text(test_path(&serving->folder, "www/fail-completions"), "");
-    result = send_set(serving, NULL);
-    assert_int_equal(result.exit_status, 1);
-    assert_contains(result.err, "the server says 200 OK (InternalError: Please try again.); tried 3 times");
-    run_result_free(&result);
+    send_in_vain(serving, "the server says 200 OK (InternalError: Please try again.); tried 3 times");
     assert_int_equal(serving_count(serving, "uploads="), serving_count(serving, "DELETE"));
     (void)unlink(test_path(&serving->folder, "www/fail-completions"));
-    result = send_set(serving, NULL);
-    if (result.exit_status)
-        fail_msg("%s", result.err);
-    run_result_free(&result);
-    assert_int_equal(check_sent(serving), 3);
+    send_whole(serving, NULL);
 }
 
 TEST_WITH(test_a_dataset_that_may_be_hidden_is_replaced_by_force_alone, serving_setup, serving_teardown,
@@ -122,16 +127,9 @@ TEST_WITH(test_a_dataset_that_may_be_hidden_is_replaced_by_force_alone, serving_
 {
     pack_set(serving);
     test_file_write_text(test_path(&serving->folder, "www/hidden-files"), "");
-    RunResult result = send_set(serving, NULL);
-    assert_int_equal(result.exit_status, 1);
-    assert_contains(result.err, "the server does not tell these keys whether a dataset is there");
-    run_result_free(&result);
+    send_in_vain(serving, "the server does not tell these keys whether a dataset is there");
     assert_int_equal(serving_count(serving, "PUT"), 0);
-    result = send_set(serving, "--force");
-    if (result.exit_status)
-        fail_msg("%s", result.err);
-    run_result_free(&result);
-    assert_int_equal(check_sent(serving), 3);
+    send_whole(serving, "--force");
 }
 
 /* Returns the bytes that the files below a folder take on the disk. */

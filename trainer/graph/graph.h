@@ -60,7 +60,6 @@ void graph_set_sync_norms(Graph *graph, bool sync);
  *   dbias = sum g,  dweight = sum g x^,
  *   dx = weight * inverse_deviation * (g - [in S] (dbias + x^ dweight) / n),
  *
- *
  * where the sums are over all pixels, since all are normalised by these statistics, and only those in S move
  * them. */
 void graph_set_norm_sample(Graph *graph, int sample);
