@@ -48,10 +48,8 @@ bool launch_whole(const Attention<T> &a, int64_t samples, cudaStream_t stream)
     const int groups = (a.tokens + own_rows - 1) / own_rows, rows = groups * own_rows;
     const size_t bytes = WholeHead<T, Channels>::bytes(rows);
     const auto kernel = attend_whole_backward<T, Channels>;
-    int device = 0, most = 0;
-    if (cudaGetDevice(&device) != cudaSuccess ||
-        cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) != cudaSuccess ||
-        bytes > (size_t)most ||
+    const int most = shared_bytes_most((const void *)kernel);
+    if (bytes > (size_t)most ||
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most) != cudaSuccess) {
         (void)cudaGetLastError(); /* not that of the launch that comes in its place */
         return false;

@@ -69,6 +69,18 @@ template <typename T> T *data_of(const DeviceTensor *tensor)
     return static_cast<T *>(tensor->data);
 }
 
+/* Returns the most bytes of dynamic shared memory that the card allows a block of the kernel, once
+ * cudaFuncSetAttribute has asked for them; 0 where that cannot be found out. */
+inline int shared_bytes_most(const void *kernel)
+{
+    int device = 0, most = 0;
+    cudaFuncAttributes attributes = {};
+    if (cudaGetDevice(&device) != cudaSuccess || cudaFuncGetAttributes(&attributes, kernel) != cudaSuccess ||
+        cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) != cudaSuccess)
+        return 0;
+    return most - (int)attributes.sharedSizeBytes;
+}
+
 /* Returns whether the tensor is float32 or absent. */
 inline bool is_f32(const DeviceTensor *tensor)
 {

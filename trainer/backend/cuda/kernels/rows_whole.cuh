@@ -289,12 +289,7 @@ template <typename T> bool is_whole(const DeviceTensor *x, Deal *d)
  * belongs to the kernel, for all its launches). Returns false if the card has too little. */
 inline bool stage(const void *kernel, const Deal &d, int vectors, Stages *staged, size_t *bytes)
 {
-    int device = 0, most = 0;
-    cudaFuncAttributes attributes = {};
-    if (cudaGetDevice(&device) != cudaSuccess || cudaFuncGetAttributes(&attributes, kernel) != cudaSuccess ||
-        cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) != cudaSuccess)
-        return false;
-    most -= (int)attributes.sharedSizeBytes;
+    const int most = shared_bytes_most(kernel);
     const int64_t chunk_line = (int64_t)stages * vectors * d.threads_x * d.threads_y * 16;
     const int64_t lines = (d.lines + d.blocks_y - 1) / d.blocks_y, wanted = (lines + stages - 1) / stages;
     const int64_t room = most / chunk_line;
