@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -257,13 +258,39 @@ static FshStatus check_learnt(const Training *training, const Epoch *epoch, cons
                          split->info->name);
 }
 
-/* Returns the digest of the order of the pass in which the epoch's steps end. */
-static uint64_t order_digest(const Training *training)
+/* The digest of an epoch's order, summed up by a thread beside the steps: 50,000 samples take 14 ms. */
+typedef struct OrderDigest {
+    Sampler sampler; /* a copy: the loader may give way to another within the epoch */
+    uint64_t pass, value;
+    pthread_t thread;
+    bool started;
+} OrderDigest;
+
+static void *sum_order(void *context)
+{
+    OrderDigest *digest = context;
+    digest->value = sampler_order_digest(&digest->sampler, digest->pass);
+    return NULL;
+}
+
+/* Begins the digest of the pass in which the epoch's steps end. */
+static void start_order_digest(OrderDigest *digest, const Training *training)
 {
     const Session *session = &training->session;
     const uint64_t done = plan_steps_before(&session->plan, training->state.epoch + 1);
-    return sampler_order_digest(loader_sampler(session->train),
-                                (done - 1) / loader_step_count(session->train));
+    *digest = (OrderDigest){.sampler = *loader_sampler(session->train),
+                            .pass = (done - 1) / loader_step_count(session->train)};
+    digest->started = pthread_create(&digest->thread, NULL, sum_order, digest) == 0;
+}
+
+/* Returns the digest; waits for it. */
+static uint64_t end_order_digest(OrderDigest *digest)
+{
+    if (digest->started)
+        (void)pthread_join(digest->thread, NULL);
+    else
+        (void)sum_order(digest);
+    return digest->value;
 }
 
 static FshStatus run_epoch(Training *training, FshError *error)
@@ -273,7 +300,10 @@ static FshStatus run_epoch(Training *training, FshError *error)
     /* If all steps were done before the run was resumed for the evaluation: the rate of the last of them. */
     const uint64_t last = state->step ? state->steps_done - 1 : state->steps_done;
     Epoch epoch = {.learning_rate = training_learning_rate(training, last), .gradient_norm = NAN};
+    OrderDigest order;
+    start_order_digest(&order, training);
     FshStatus status = training_steps(training, &epoch, error);
+    const uint64_t order_digest = end_order_digest(&order);
     Metrics total = state->metrics;
     if (!status)
         status = ranks_sum_metrics(session->communicator, &total, error);
@@ -295,7 +325,7 @@ static FshStatus run_epoch(Training *training, FshError *error)
         .step_seconds = state->epoch_seconds,
         .loader_wait_seconds = state->epoch_wait_seconds,
         .image_size = plan_edge(&session->plan, state->epoch),
-        .order_digest = order_digest(training),
+        .order_digest = order_digest,
         .iteration = plan_iterations(&session->plan, plan_steps_before(&session->plan, state->epoch + 1)),
         .iterations = plan_iterations(&session->plan, session->plan.total_steps),
     };
