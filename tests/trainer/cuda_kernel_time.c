@@ -114,7 +114,7 @@ static NormTensors norm_tensors(const Case *c)
                          &c->vectors[INVERSE]};
 }
 
-static const NormActivation relu = {true, 0};
+static const NormActivation relu = {OP_RELU, 0};
 
 static cudaError_t apply(Case *c)
 {

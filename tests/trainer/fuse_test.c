@@ -39,7 +39,7 @@ TEST(test_fusion_leaves_alone_what_is_needed_elsewhere)
     assert_int_equal(graph_check(graph, NULL), FSH_OK);
     assert_int_equal(count_ops(graph, OP_RELU), 3);
     assert_int_equal(count_ops(graph, OP_ADD), 3);
-    assert_true(graph_node(graph, (NodeId)graph_node_count(graph) - 1)->as.norm.relu);
+    assert_int_equal(graph_node(graph, (NodeId)graph_node_count(graph) - 1)->as.norm.activation, OP_RELU);
     graph_free(&graph);
 }
 
@@ -57,6 +57,34 @@ TEST(test_fusions_can_be_chosen)
         assert_int_equal(count_ops(graph, OP_ADD), !(fusions & (FUSE_NORM_ADD_RELU | FUSE_NORM_ADD)));
         graph_free(&graph);
     }
+}
+
+/* Not where the norm's result is read twice, is kept, or is added to before. */
+TEST(test_functions_of_one_value_join_the_norm)
+{
+    static const struct {
+        OpKind op;
+        TensorId (*append)(Graph *graph, TensorId x);
+    } functions[] = {{OP_GELU, graph_gelu}, {OP_SILU, graph_silu}, {OP_MISH, graph_mish}};
+    const BatchNorm norm = {.training = true};
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
+        for (int way = 0; way < 5; way++) {
+            Graph *graph = graph_new();
+            TensorId x = graph_batch_norm(graph, "norm", start(graph, 2, 4, 3), &norm);
+            const TensorId y = functions[i].append(graph, way == 3 ? graph_add(graph, x, x) : x);
+            if (way == 1)
+                graph_add(graph, x, y);
+            if (way == 2)
+                graph_keep(graph, x, "normalised");
+            graph_fuse(graph, way == 4 ? FUSE_NORM_RELU : FUSE_ALL);
+            assert_int_equal(graph_check(graph, NULL), FSH_OK);
+            assert_int_equal(count_ops(graph, functions[i].op), way != 0);
+            const Node *maker = graph_node(graph, graph_tensor(graph, y)->producer);
+            assert_int_equal(maker->op, way ? functions[i].op : OP_BATCH_NORM);
+            if (way == 0)
+                assert_int_equal(maker->as.norm.activation, functions[i].op);
+            graph_free(&graph);
+        }
 }
 
 /* Returns the first norm of this name. */
@@ -169,9 +197,9 @@ TEST(test_convolutions_in_f16_make_the_sums_of_the_norm)
         }
 }
 
-/* Returns how many sums of gradients fusion leaves in the graph of a norm, with or without activation, whose
- * result is read `readers` times. */
-static int gradient_sums_left(bool relu, int readers, bool keeps)
+/* Returns how many sums of gradients fusion leaves in the graph of a norm, with OP_RELU, OP_GELU or, for 0,
+ * without activation, whose result is read `readers` times. */
+static int gradient_sums_left(OpKind activation, int readers, bool keeps)
 {
     const BatchNorm norm = {.training = true};
     Graph *graph = graph_new();
@@ -179,7 +207,7 @@ static int gradient_sums_left(bool relu, int readers, bool keeps)
     TensorId x =
         graph_conv2d(graph, "a", start(graph, 2, 4, 3), &(Conv2d){.channels = 4, .kernel = 1, .stride = 1});
     x = graph_batch_norm(graph, "norm", x, &norm);
-    x = relu ? graph_relu(graph, x) : x;
+    x = activation == OP_RELU ? graph_relu(graph, x) : activation == OP_GELU ? graph_gelu(graph, x) : x;
     TensorId sum = TENSOR_NONE;
     for (int i = 0; i < readers; i++) {
         char name[16];
@@ -189,7 +217,7 @@ static int gradient_sums_left(bool relu, int readers, bool keeps)
     }
     sum = graph_linear(graph, "fc", graph_global_avg_pool(graph, sum), 3, false);
     TensorId loss = graph_softmax_cross_entropy(graph, sum, label, TENSOR_NONE, TENSOR_NONE, 0);
-    graph_fuse(graph, FUSE_NORM_RELU);
+    graph_fuse(graph, FUSE_NORM_RELU | FUSE_NORM_FUNCTION);
     graph_differentiate(graph, loss);
     for (size_t t = 0; keeps && t < graph_tensor_count(graph); t++) {
         const Tensor *tensor = graph_tensor(graph, (TensorId)t);
@@ -205,11 +233,14 @@ static int gradient_sums_left(bool relu, int readers, bool keeps)
 
 TEST(test_sums_of_gradients_join_the_norm)
 {
-    assert_int_equal(gradient_sums_left(true, 1, false), 0);
-    assert_int_equal(gradient_sums_left(true, 2, false), 0);
-    assert_int_equal(gradient_sums_left(false, 2, false), 0);
-    assert_int_equal(gradient_sums_left(true, 3, false), 1);
-    assert_int_equal(gradient_sums_left(true, 2, true), 1);
+    static const OpKind activations[] = {OP_RELU, OP_GELU};
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(gradient_sums_left(activations[i], 1, false), 0);
+        assert_int_equal(gradient_sums_left(activations[i], 2, false), 0);
+        assert_int_equal(gradient_sums_left(activations[i], 3, false), 1);
+        assert_int_equal(gradient_sums_left(activations[i], 2, true), 1);
+    }
+    assert_int_equal(gradient_sums_left(0, 2, false), 0);
 }
 
 TEST(test_fusing_is_refused_at_the_wrong_time)
@@ -292,9 +323,10 @@ TEST(test_fusions_are_left_out_by_their_whole_names)
     assert_ok(fusions_leave_out(&fusions, "norm-add-relu,gradient-add", "cpu", &error), &error);
     assert_int_equal(fusions, FUSE_ALL & ~(FUSE_NORM_ADD_RELU | FUSE_GRADIENT_ADD));
     assert_ok(fusions_leave_out(&fusions, NULL, "cpu", &error), &error);
-    assert_ok(
-        fusions_leave_out(&fusions, "norm-relu,norm-add,bias-norm,conv-bias-relu,linear-add", "cpu", &error),
-        &error);
+    assert_ok(fusions_leave_out(&fusions,
+                                "norm-relu,norm-add,bias-norm,conv-bias-relu,linear-add,norm-function", "cpu",
+                                &error),
+              &error);
     assert_int_equal(fusions, FUSE_NONE);
     fusions = FUSE_NORM_RELU | FUSE_NORM_ADD;
     assert_int_equal(fusions_leave_out(&fusions, "norm-add,pad-add", "cpu", &error), FSH_ERR_USAGE);

@@ -36,6 +36,10 @@ Graph *fusion_graph(unsigned fusions, DataType type)
                   x); /* no activation; its gradient goes two ways */
     y = conv3x3(graph, "conv4", graph_batch_norm(graph, "bn5", x, &norm), 21, false);
     x = graph_add(graph, graph_batch_norm(graph, "bn6", y, &norm), graph_zero_pad(graph, x, SIZE, SIZE, 21));
+    x = graph_gelu(graph, graph_batch_norm(graph, "bn9", conv3x3(graph, "conv8", x, 18, false), &norm));
+    y = graph_batch_norm(graph, "bn10", conv3x3(graph, "conv9", x, 18, false), &norm); /* x is read twice */
+    x = graph_mish(graph, graph_add(graph, y, x));
+    x = graph_silu(graph, graph_batch_norm(graph, "bn11", x, &norm));
     x = graph_batch_norm(graph, "bn7", conv3x3(graph, "conv5", x, 9, false), &norm);
     x = graph_global_avg_pool(graph, graph_leaky_relu(graph, x, 0.3F));
     y = graph_leaky_relu(graph, conv3x3(graph, "conv6", pixels, 14, true), 0.25F); /* beside all that */

@@ -454,7 +454,7 @@ TEST(test_norms_are_fused_with_what_follows)
     for (size_t i = 0; i < graph_node_count(graph); i++) {
         const Node *node = graph_node(graph, (NodeId)i);
         if (node->op == OP_BATCH_NORM) {
-            fused += node->as.norm.relu;
+            fused += node->as.norm.activation == OP_RELU;
             with_addend += node->inputs[5] != TENSOR_NONE;
         }
     }

@@ -106,20 +106,35 @@ static float *f32_output(const Bench *bench, int i)
 
 const Size kernel_sizes[] = {{1, 1}, {70, 3}, {33, 64}, {32, 96}, {65, 70}, {70, 200}, {7, 17}, {3, 128}};
 
-static NormForward forward_of(const Bench *b, int flags)
+enum {
+    FORWARD_FLAGS = 8,
+    BACKWARD_FLAGS = 16,
+    FUNCTIONS = 3
+}; /* functions: by the numbers after the flags */
+
+/* Returns the activation of norms with these flags, of which there are `count`. */
+static OpKind activation_of(int flags, int count)
 {
+    static const OpKind functions[FUNCTIONS] = {OP_GELU, OP_SILU, OP_MISH};
+    return flags >= count ? functions[flags - count] : flags & 2 ? OP_RELU : 0;
+}
+
+static NormForward forward_of(const Bench *b, int number)
+{
+    const int flags = number < FORWARD_FLAGS ? number : 0;
     return (NormForward){.x = input(b, 0, 0),
                          .addend = flags & 1 ? input(b, 1, 0) : NULL,
                          .y = kernel_output(b, 0, 0),
                          .mean = b->in[2],
                          .scale = b->in[3],
                          .bias = b->in[4],
-                         .relu = flags & 2,
+                         .activation = activation_of(number, FORWARD_FLAGS),
                          .slope = flags & 4 ? 0.2F : 0};
 }
 
-static NormBackward backward_of(const Bench *b, int flags)
+static NormBackward backward_of(const Bench *b, int number)
 {
+    const int flags = number < BACKWARD_FLAGS ? number : 8;
     return (NormBackward){.dy = input(b, 5, 0),
                           .x = input(b, 0, 0),
                           .y = flags & 1 ? input(b, 1, 0) : NULL,
@@ -128,7 +143,7 @@ static NormBackward backward_of(const Bench *b, int flags)
                           .mean = b->in[2],
                           .scale = b->in[3],
                           .bias = b->in[4],
-                          .relu = flags & 2,
+                          .activation = activation_of(number, BACKWARD_FLAGS),
                           .slope = flags & 4 ? 0.2F : 0,
                           .from_g = b->in[6],
                           .from_x = b->in[7],
@@ -444,9 +459,9 @@ const Kernel kernels[] = {
     {"relu", run_relu, 2, false, false},
     {"relu_backward", run_relu_backward, 2, false, false},
     {"norm_sums", run_norm_sums, 1, false, false},
-    {"norm_forward", run_norm_forward, 8, false, false},
-    {"norm_backward_sums", run_norm_backward_sums, 16, false, false},
-    {"norm_backward_apply", run_norm_backward_apply, 16, false, false},
+    {"norm_forward", run_norm_forward, FORWARD_FLAGS + FUNCTIONS, false, false},
+    {"norm_backward_sums", run_norm_backward_sums, BACKWARD_FLAGS + FUNCTIONS, false, false},
+    {"norm_backward_apply", run_norm_backward_apply, BACKWARD_FLAGS, false, false},
     {"max_pool", run_max_pool, 4, true, false},
     {"max_pool_backward", run_max_pool_backward, 4, true, false},
     {"avg_pool", run_avg_pool, 4, true, false},

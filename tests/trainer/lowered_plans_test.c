@@ -190,16 +190,17 @@ static char phase_of(const Graph *graph, NodeId id)
 static Line line_of(const Program *program, NodeId id)
 {
     const Node *node = graph_node(program->graph, id);
-    const bool relu =
-        (node->op == OP_CONV2D && node->as.conv.relu) ||
-        ((node->op == OP_BATCH_NORM || node->op == OP_BATCH_NORM_BACKWARD) && node->as.norm.relu);
+    const bool is_norm = node->op == OP_BATCH_NORM || node->op == OP_BATCH_NORM_BACKWARD;
+    const OpKind activation = is_norm                                       ? node->as.norm.activation
+                              : node->op == OP_CONV2D && node->as.conv.relu ? OP_RELU
+                                                                            : 0;
     Line line = {malloc(LINE_BYTES), malloc(LINE_BYTES)};
     assert_true(line.text && line.key);
     memset(line.text, 0, LINE_BYTES);
     FILE *stream = fmemopen(line.text, LINE_BYTES, "w");
     assert_non_null(stream);
-    (void)fprintf(stream, "%c %s %s%s", phase_of(program->graph, id), *node->name ? node->name : "-",
-                  op_name(node->op), relu ? "+relu" : "");
+    (void)fprintf(stream, "%c %s %s%s%s", phase_of(program->graph, id), *node->name ? node->name : "-",
+                  op_name(node->op), activation ? "+" : "", activation ? op_name(activation) : "");
     write_operands(stream, program->graph, node->inputs, node->input_count);
     (void)fputs(" >", stream);
     write_operands(stream, program->graph, node->outputs, node->output_count);

@@ -2,7 +2,16 @@
 
 static TensorId activated(Graph *graph, const OpOptions *options, TensorId x)
 {
-    return options->relu ? graph_leaky_relu(graph, x, options->slope) : x;
+    switch (options->function) {
+    case OP_GELU:
+        return graph_gelu(graph, x);
+    case OP_SILU:
+        return graph_silu(graph, x);
+    case OP_MISH:
+        return graph_mish(graph, x);
+    default:
+        return options->relu ? graph_leaky_relu(graph, x, options->slope) : x;
+    }
 }
 
 TensorId build_conv2d(Graph *graph, const OpOptions *options, TensorId x, TensorId other)

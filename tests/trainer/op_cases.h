@@ -16,11 +16,12 @@ typedef struct OpOptions {
     Conv2d conv; /* linear layers: channels and bias */
     Pool2d pool; /* reflection pads: padding */
     BatchNorm norm;
-    int64_t box[3]; /* zero pad and crop: by how much the height, width and channels change */
-    int64_t factor; /* shuffles */
-    int64_t heads;  /* attention */
-    bool relu;      /* an activation follows: slope is its own */
-    float slope;    /* of the activation; the factor of a scale */
+    int64_t box[3];  /* zero pad and crop: by how much the height, width and channels change */
+    int64_t factor;  /* shuffles */
+    int64_t heads;   /* attention */
+    bool relu;       /* an activation follows: slope is its own */
+    float slope;     /* of the activation; the factor of a scale */
+    OpKind function; /* OP_GELU, OP_SILU or OP_MISH, which follows; 0: none */
 } OpOptions;
 
 typedef struct OpCase {

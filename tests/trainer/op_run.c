@@ -214,7 +214,7 @@ static bool has_relu(const Graph *graph)
 {
     for (size_t n = 0; n < graph_node_count(graph); n++) {
         const Node *node = graph_node(graph, (NodeId)n);
-        if (node->op == OP_RELU || (node->op == OP_BATCH_NORM && node->as.norm.relu) ||
+        if (node->op == OP_RELU || (node->op == OP_BATCH_NORM && node->as.norm.activation == OP_RELU) ||
             (node->op == OP_CONV2D && node->as.conv.relu))
             return true;
     }

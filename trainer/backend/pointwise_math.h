@@ -1,7 +1,8 @@
 /* pointwise_math.h - ops that are a function of one value, y = f(x), written once for the CPU and CUDA.
  *
  * To add one: its kind and its _BACKWARD in graph_ops.h, with a builder; their rows in op_pointwise.c; here a
- * line of the list, the function and its slope. Both backends make their loops and rows from the list.
+ * line of the list, the function and its slope. Both backends make their loops and rows from the list. For
+ * one that becomes part of a batch norm, its kind in activation_behind of fuse.c, too.
  *
  * What a function keeps: f(0) = 0, because narrow tensors on the device are padded with zeros (the
  * sigmoid, whose builder takes f32 alone, is the exception); NaN yields NaN; no branch and no call of
@@ -15,8 +16,10 @@
 
 #include "common/philox.h" /* FSH_HOST_DEVICE */
 
-/* X(KIND, function): OP_KIND is y = function(x), and OP_KIND_BACKWARD dx = dy * function_slope(x). */
-#define POINTWISE_FUNCTIONS(X) X(GELU, gelu) X(SILU, silu) X(MISH, mish) X(SIGMOID, pointwise_sigmoid)
+/* X(KIND, function): OP_KIND is y = function(x), and OP_KIND_BACKWARD dx = dy * function_slope(x). The first
+ * may become part of a batch norm (FUSE_NORM_FUNCTION). */
+#define POINTWISE_ACTIVATIONS(X) X(GELU, gelu) X(SILU, silu) X(MISH, mish)
+#define POINTWISE_FUNCTIONS(X)   POINTWISE_ACTIVATIONS(X) X(SIGMOID, pointwise_sigmoid)
 
 /* ---- shared ---- */
 

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const fusion_names[] = {"norm-relu",       "norm-add-relu", "norm-add", "bias-norm",
-                                    "conv-statistics", "gradient-add",  "pad-add",  "conv-bias-relu",
-                                    "images-again",    "linear-add",    NULL};
+const char *const fusion_names[] = {"norm-relu",       "norm-add-relu", "norm-add",      "bias-norm",
+                                    "conv-statistics", "gradient-add",  "pad-add",       "conv-bias-relu",
+                                    "images-again",    "linear-add",    "norm-function", NULL};
 
 /* Returns the bit of a name of this length; 0: there is none. */
 static unsigned find_fusion(const char *name, size_t length)
@@ -151,44 +151,55 @@ static void fuse_linears(Graph *graph, const GraphUses *uses)
 /* ---- batch norm and what follows it ---- */
 
 /* Puts the batch norm in the place of the last node of its pattern, so that all it reads is made before it.
- * The nodes before it become empty and are removed at the end of the pass. Either of add and relu may be
- * NULL. */
-static void fuse_norm(Graph *graph, Node *norm, Node *add, Node *relu)
+ * The nodes before it become empty and are removed at the end of the pass. Either of add and activation may
+ * be NULL. */
+static void fuse_norm(Graph *graph, Node *norm, Node *add, Node *activation)
 {
-    Node fused = *norm, *last = relu ? relu : add;
+    Node fused = *norm, *last = activation ? activation : add;
     if (add)
         fused.inputs[NORM_ADDEND] =
             add->inputs[ADD_A] == norm->outputs[NORM_Y] ? add->inputs[ADD_B] : add->inputs[ADD_A];
-    if (relu) {
-        fused.as.norm.relu = true;
-        fused.as.norm.slope = relu->as.relu.slope;
+    if (activation) {
+        fused.as.norm.activation = activation->op;
+        fused.as.norm.slope = activation->op == OP_RELU ? activation->as.relu.slope : 0;
     }
     forget(graph, norm);
-    if (add && relu)
+    if (add && activation)
         forget(graph, add);
     fused.outputs[0] = last->outputs[0];
     graph_empty_node(norm);
-    if (add && relu)
+    if (add && activation)
         graph_empty_node(add);
     *last = fused;
+}
+
+/* Returns the activation right behind a norm that the fusions allow to become part of it; else NULL. */
+static Node *activation_behind(const Graph *graph, const GraphUses *uses, const Node *norm, unsigned fusions)
+{
+    static const OpKind functions[] = {OP_GELU, OP_SILU, OP_MISH};
+    Node *found = fusions & FUSE_NORM_RELU ? only_consumer(graph, uses, norm->outputs[0], OP_RELU) : NULL;
+    for (size_t i = 0; i < sizeof functions / sizeof *functions && !found; i++)
+        if (fusions & FUSE_NORM_FUNCTION)
+            found = only_consumer(graph, uses, norm->outputs[0], functions[i]);
+    return found;
 }
 
 static void fuse_norms(Graph *graph, const GraphUses *uses, unsigned fusions)
 {
     for (size_t i = 0; i < graph->node_count; i++) {
         Node *norm = &graph->nodes[i];
-        if (norm->op != OP_BATCH_NORM || norm->as.norm.relu || norm->inputs[NORM_ADDEND] != TENSOR_NONE ||
-            !norm->output_count)
+        if (norm->op != OP_BATCH_NORM || norm->as.norm.activation ||
+            norm->inputs[NORM_ADDEND] != TENSOR_NONE || !norm->output_count)
             continue;
-        Node *relu = only_consumer(graph, uses, norm->outputs[0], OP_RELU);
-        if (relu && (fusions & FUSE_NORM_RELU)) {
-            fuse_norm(graph, norm, NULL, relu);
+        Node *activation = activation_behind(graph, uses, norm, fusions);
+        if (activation) {
+            fuse_norm(graph, norm, NULL, activation);
             continue;
         }
         Node *add = only_consumer(graph, uses, norm->outputs[0], OP_ADD);
         if (!add)
             continue;
-        relu = only_consumer(graph, uses, add->outputs[0], OP_RELU);
+        Node *relu = only_consumer(graph, uses, add->outputs[0], OP_RELU);
         if (relu && (fusions & FUSE_NORM_ADD_RELU))
             fuse_norm(graph, norm, add, relu);
         else if (fusions & FUSE_NORM_ADD)
@@ -212,7 +223,7 @@ static void add_without_padding(Graph *graph, const GraphUses *uses)
         Node *norm = &graph->nodes[i];
         const TensorId addend =
             norm->op == OP_BATCH_NORM && norm->output_count ? norm->inputs[NORM_ADDEND] : TENSOR_NONE;
-        if (addend == TENSOR_NONE || norm->as.norm.relu || uses->counts[addend] != 1 ||
+        if (addend == TENSOR_NONE || norm->as.norm.activation || uses->counts[addend] != 1 ||
             graph->tensors[addend].tensor.keep || graph->tensors[addend].tensor.producer == NODE_NONE)
             continue;
         Node *pad = &graph->nodes[graph->tensors[addend].tensor.producer];

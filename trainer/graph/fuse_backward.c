@@ -11,7 +11,7 @@ static bool take_in_sum(Graph *graph, const GraphUses *uses, Node *add, Node *ba
     const bool has_g = backward->outputs[NORM_BACK_G] != TENSOR_NONE;
     /* Others that read the sum get it from the backward node, if that does not change it on the way and
      * stands before them. */
-    if (graph->tensors[sum].tensor.keep || (uses->counts[sum] > 1 && (has_g || backward->as.norm.relu)))
+    if (graph->tensors[sum].tensor.keep || (uses->counts[sum] > 1 && (has_g || backward->as.norm.activation)))
         return false;
     for (const Node *other = add + 1; other < backward; other++)
         for (int k = 0; k < other->input_count; k++)
@@ -22,7 +22,7 @@ static bool take_in_sum(Graph *graph, const GraphUses *uses, Node *add, Node *ba
     if (!has_g)
         backward->outputs[NORM_BACK_G] = sum;
     /* No node makes the sum any more, or the sum is what came through the activation. */
-    if (has_g || backward->as.norm.relu) {
+    if (has_g || backward->as.norm.activation) {
         const TensorId of = graph->tensors[sum].tensor.of;
         if (of != TENSOR_NONE && graph->tensors[of].gradient == sum)
             graph->tensors[of].gradient = TENSOR_NONE;
@@ -51,7 +51,7 @@ static void add_before_cropping(Graph *graph, const GraphUses *uses)
     for (size_t i = 0; i < graph->node_count; i++) {
         Node *backward = &graph->nodes[i];
         if (backward->op != OP_BATCH_NORM_BACKWARD || backward->inputs[NORM_BACK_DY2] == TENSOR_NONE ||
-            backward->as.norm.relu)
+            backward->as.norm.activation)
             continue;
         static const int sides[2] = {NORM_BACK_DY2, NORM_BACK_DY};
         for (int k = 0; k < 2; k++) {

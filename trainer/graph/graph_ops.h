@@ -29,8 +29,9 @@ typedef enum OpKind {
     OP_BATCH_NORM,
     /* (dy, x, weight, bias, mean, inverse_deviation, y?, dy2?) -> dx?, dweight, dbias, g?, dlayer_bias?. y is
      * there when there was an addend and an activation: it tells where that was on. Without one, x tells. g:
-     * dy + dy2 through the activation, the gradient of the addend. dlayer_bias is 0. dy2 may have more
-     * channels than x with FUSE_PAD_ADD. */
+     * dy + dy2 through the activation, the gradient of the addend; it is there with any other activation than
+     * OP_RELU, too, whose slope takes longer to compute twice than g to store. dlayer_bias is 0. dy2 may have
+     * more channels than x with FUSE_PAD_ADD. */
     OP_BATCH_NORM_BACKWARD,
     OP_RELU,          /* (x) -> y; leaky where slope != 0 */
     OP_RELU_BACKWARD, /* (dy, y) -> dx */
@@ -300,8 +301,10 @@ typedef struct Node {
         } conv;
         struct {
             BatchNorm options;
-            bool relu;   /* an activation is part of the node (graph_fuse) */
-            float slope; /* of the activation */
+            /* The op that is part of the node (graph_fuse): OP_RELU, or without an addend OP_GELU, OP_SILU,
+             * OP_MISH; 0: none. */
+            OpKind activation;
+            float slope; /* of OP_RELU */
         } norm;
         struct {
             float slope;

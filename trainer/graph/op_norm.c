@@ -103,10 +103,22 @@ static void batch_norm_infer(Graph *graph, Node *node)
     }
 }
 
+/* Gives node `at` of the graph, the backward node of a norm with the result y, a place for g that is no
+ * gradient of anything. */
+static void store_g(Graph *graph, size_t at, TensorId y)
+{
+    const Tensor like = *graph_tensor(graph, y); /* a copy: graph_output moves the table */
+    graph_output(graph, &graph->nodes[at], NORM_BACK_G, like.type, like.rank, like.shape);
+    if (!graph->failure.status)
+        graph->tensors[graph->nodes[at].outputs[NORM_BACK_G]].tensor.producer = (NodeId)at;
+}
+
 static void batch_norm_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
 {
     const TensorId addend = node->inputs[NORM_ADDEND];
-    const bool gated_by_y = addend != TENSOR_NONE && node->as.norm.relu;
+    const OpKind activation = node->as.norm.activation;
+    const bool gated_by_y = addend != TENSOR_NONE && activation;
+    const size_t at = graph->node_count;
     Node backward = {.op = OP_BATCH_NORM_BACKWARD,
                      .inputs = {[NORM_BACK_DY] = output_gradient,
                                 [NORM_BACK_X] = node->inputs[NORM_X],
@@ -124,6 +136,8 @@ static void batch_norm_differentiate(Graph *graph, const Node *node, TensorId ou
                             [NORM_BACK_G] = gated_by_y ? addend : TENSOR_NONE,
                             [NORM_BACK_DLAYER_BIAS] = node->inputs[NORM_LAYER_BIAS]};
     graph_append_backward(graph, node, &backward, of, 5);
+    if (activation && activation != OP_RELU && graph->node_count > at)
+        store_g(graph, at, node->outputs[NORM_Y]);
     if (addend == TENSOR_NONE || gated_by_y)
         return;
     const Tensor *y = graph_tensor(graph, node->outputs[NORM_Y]);

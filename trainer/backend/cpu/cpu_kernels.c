@@ -167,14 +167,19 @@ static void norm_sums(const void *values, const float *shift, int64_t rows, int6
     }
 }
 
-static inline float activate(float value, bool is_relu, float slope)
+static inline float activate(float value, OpKind activation, float slope)
 {
-    return !is_relu || !(value < 0) ? value : slope == 0 ? 0 : slope * value;
+#define RETURN(KIND, function)                                                                               \
+    if (activation == OP_##KIND)                                                                             \
+        return function(value);
+    POINTWISE_ACTIVATIONS(RETURN)
+#undef RETURN
+    return activation != OP_RELU || !(value < 0) ? value : slope == 0 ? 0 : slope * value;
 }
 
-/* Computes rows of the norm. The flags are constants at each call, so that no loop has a branch. */
+/* Computes rows of the norm. What follows width is constant at each call, so that no loop has a branch. */
 static inline void norm_forward_rows(const NormForward *norm, int64_t first, int64_t rows, int64_t width,
-                                     bool has_addend, bool is_relu, bool is_leaky)
+                                     bool has_addend, OpKind activation, bool is_leaky)
 {
     const float *mean = norm->mean, *scale = norm->scale, *bias = norm->bias;
     const float slope = is_leaky ? norm->slope : 0;
@@ -187,7 +192,7 @@ static inline void norm_forward_rows(const NormForward *norm, int64_t first, int
             float value = (load(x[c]) - mean[c]) * scale[c] + bias[c];
             if (has_addend)
                 value += load(addend[c]);
-            y[c] = store(activate(value, is_relu, slope));
+            y[c] = store(activate(value, activation, slope));
         }
     }
 }
@@ -195,28 +200,47 @@ static inline void norm_forward_rows(const NormForward *norm, int64_t first, int
 static void norm_forward(const NormForward *norm, int64_t first, int64_t rows, int64_t width)
 {
     const bool is_leaky = norm->slope != 0;
-    if (norm->addend && !norm->relu)
-        norm_forward_rows(norm, first, rows, width, true, false, false);
-    else if (norm->addend && !is_leaky)
-        norm_forward_rows(norm, first, rows, width, true, true, false);
-    else if (norm->addend)
-        norm_forward_rows(norm, first, rows, width, true, true, true);
-    else if (!norm->relu)
-        norm_forward_rows(norm, first, rows, width, false, false, false);
-    else if (!is_leaky)
-        norm_forward_rows(norm, first, rows, width, false, true, false);
-    else
-        norm_forward_rows(norm, first, rows, width, false, true, true);
+#define CASE(KIND, function)                                                                                 \
+    case OP_##KIND:                                                                                          \
+        norm_forward_rows(norm, first, rows, width, false, OP_##KIND, false);                                \
+        break;
+    switch (norm->activation) {
+        POINTWISE_ACTIVATIONS(CASE)
+    case OP_RELU:
+        if (norm->addend && !is_leaky)
+            norm_forward_rows(norm, first, rows, width, true, OP_RELU, false);
+        else if (norm->addend)
+            norm_forward_rows(norm, first, rows, width, true, OP_RELU, true);
+        else if (!is_leaky)
+            norm_forward_rows(norm, first, rows, width, false, OP_RELU, false);
+        else
+            norm_forward_rows(norm, first, rows, width, false, OP_RELU, true);
+        break;
+    default: /* none */
+        if (norm->addend)
+            norm_forward_rows(norm, first, rows, width, true, (OpKind)0, false);
+        else
+            norm_forward_rows(norm, first, rows, width, false, (OpKind)0, false);
+        break;
+    }
+#undef CASE
 }
 
-/* Where the gradient through the activation comes from. */
-enum { GATE_NONE, GATE_X, GATE_Y };
+/* How the gradient passes the activation: OP_RELU by the norm's result, made of x again, or by y; the others
+ * by their slope at the norm's result. */
+enum { GATE_NONE, GATE_X, GATE_Y, GATE_FUNCTION };
+#define GATE_OF(kind) (GATE_FUNCTION + (int)(kind))
 
 static inline float gated(int gate, float dy, float x_minus_mean, float y, float scale, float bias,
                           float slope)
 {
-    const float value = gate == GATE_X ? x_minus_mean * scale + bias : y;
+    const float value = gate == GATE_Y ? y : x_minus_mean * scale + bias;
     const float off = slope * dy;
+#define RETURN(KIND, function)                                                                               \
+    if (gate == GATE_OF(OP_##KIND))                                                                          \
+        return dy * function##_slope(value);
+    POINTWISE_ACTIVATIONS(RETURN)
+#undef RETURN
     return gate == GATE_NONE || value > 0 ? dy : off;
 }
 
@@ -260,9 +284,23 @@ static inline void norm_backward_sums_gated(const NormBackward *norm, int64_t fi
         norm_backward_sums_rows(norm, first, rows, width, block, sums, gate, false, false);
 }
 
+/* The same with a function of one value, whose g always has a place. */
+static inline void norm_backward_sums_function(const NormBackward *norm, int64_t first, int64_t rows,
+                                               int64_t width, float *block, double *sums, int gate)
+{
+    if (norm->dy2)
+        norm_backward_sums_rows(norm, first, rows, width, block, sums, gate, true, true);
+    else
+        norm_backward_sums_rows(norm, first, rows, width, block, sums, gate, true, false);
+}
+
 static int gate_of(const NormBackward *norm)
 {
-    return !norm->relu ? GATE_NONE : norm->y ? GATE_Y : GATE_X;
+    if (!norm->activation)
+        return GATE_NONE;
+    if (norm->activation != OP_RELU)
+        return GATE_OF(norm->activation);
+    return norm->y ? GATE_Y : GATE_X;
 }
 
 static void norm_backward_sums(const NormBackward *norm, int64_t first, int64_t rows, int64_t width,
@@ -275,8 +313,16 @@ static void norm_backward_sums(const NormBackward *norm, int64_t first, int64_t 
     case GATE_X:
         norm_backward_sums_gated(norm, first, rows, width, block, sums, GATE_X);
         break;
-    default:
+    case GATE_Y:
         norm_backward_sums_gated(norm, first, rows, width, block, sums, GATE_Y);
+        break;
+#define CASE(KIND, function)                                                                                 \
+    case GATE_OF(OP_##KIND):                                                                                 \
+        norm_backward_sums_function(norm, first, rows, width, block, sums, GATE_OF(OP_##KIND));              \
+        break;
+        POINTWISE_ACTIVATIONS(CASE)
+#undef CASE
+    default: /* graph_fuse puts no other activation there */
         break;
     }
 }

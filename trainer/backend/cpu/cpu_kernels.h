@@ -30,22 +30,24 @@ typedef struct NormForward {
     const void *addend;               /* [rows, width] or NULL */
     void *y;                          /* [rows, width]; may be x or addend */
     const float *mean, *scale, *bias; /* [width] */
-    bool relu;
-    float slope;
+    OpKind activation;                /* as.norm.activation of the node */
+    float slope;                      /* of OP_RELU */
 } NormForward;
 
-/* g = dy where the activation was on, slope * dy where it was off. It was on where y > 0, or, without y,
- * where (x - mean) * scale + bias > 0. */
+/* With OP_RELU, g = dy where the activation was on, slope * dy where it was off. It was on where y > 0, or,
+ * without y, where (x - mean) * scale + bias > 0. With another activation, g is dy times its slope at (x -
+ * mean) * scale + bias. */
 typedef struct NormBackward {
     const void *dy, *x; /* [rows, width] */
     const void *dy2;    /* [rows, width] or NULL: added to dy; with it g has a place */
     const void *y;      /* [rows, width] or NULL */
-    /* [rows, width] or NULL: where the first pass leaves g, and the second finds it; may be dy, dy2 or y */
+    /* [rows, width] or, without activation or with OP_RELU, NULL: where the first pass leaves g, and the
+     * second finds it; may be dy, dy2 or y */
     void *g;
     void *dx;                         /* [rows, width], of the second pass; may be any of the others but g */
     const float *mean, *scale, *bias; /* [width] */
-    bool relu;
-    float slope;
+    OpKind activation;                /* as.norm.activation of the node */
+    float slope;                      /* of OP_RELU */
     /* Second pass: dx = from_g * g + from_x * (x - mean) + constant, [width] each. */
     const float *from_g, *from_x, *constant;
 } NormBackward;

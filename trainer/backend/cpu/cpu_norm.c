@@ -307,7 +307,7 @@ static NormForward forward_arguments(const CpuStep *step, int64_t offset)
                          .mean = coefficient(step, MEAN),
                          .scale = coefficient(step, SCALE),
                          .bias = coefficient(step, BIAS),
-                         .relu = step->node->as.norm.relu,
+                         .activation = step->node->as.norm.activation,
                          .slope = step->node->as.norm.slope};
 }
 
@@ -356,7 +356,7 @@ static NormBackward backward_arguments(const CpuStep *step, int64_t offset)
                           .mean = coefficient(step, MEAN),
                           .scale = coefficient(step, SCALE),
                           .bias = coefficient(step, BIAS),
-                          .relu = step->node->as.norm.relu,
+                          .activation = step->node->as.norm.activation,
                           .slope = step->node->as.norm.slope,
                           .from_g = coefficient(step, FROM_G),
                           .from_x = coefficient(step, FROM_X),

@@ -29,7 +29,7 @@ Norm norm_of(const NormTensors *tensors, const NormActivation *activation)
     norm.bias = data_of<float>(tensors->bias);
     norm.mean = data_of<float>(tensors->mean);
     norm.inverse_deviation = data_of<float>(tensors->inverse_deviation);
-    norm.slope = activation->relu ? activation->slope : 1;
+    norm.slope = activation->op == OP_RELU ? activation->slope : 1;
     return norm;
 }
 
@@ -82,11 +82,36 @@ unsigned blocks_for(int64_t threads)
     return (unsigned)((threads + block_threads - 1) / block_threads);
 }
 
-template <typename T, Addend kind, bool HasSums>
-Apply<T, kind, HasSums> apply_of(const NormTensors *tensors, const NormActivation *activation,
-                                 const DeviceTensor *addend, const DeviceTensor *y, const SumsOfX &sums)
+template <OpKind op> using IsOp = std::integral_constant<OpKind, op>;
+
+/* Calls body with the activation as a type: IsOp<OP_RELU> without one, too (Norm.slope). Returns false where
+ * it is none that a norm has. */
+template <typename Body> bool with_activation(const NormActivation *activation, Body body)
 {
-    Apply<T, kind, HasSums> map = {};
+#define CASE(KIND, function)                                                                                 \
+    case OP_##KIND:                                                                                          \
+        return body(IsOp<OP_##KIND>{});
+    switch (activation->op) {
+        POINTWISE_ACTIVATIONS(CASE)
+    case 0:
+    case OP_RELU:
+        return body(IsOp<OP_RELU>{});
+    default:
+        return false;
+    }
+#undef CASE
+}
+
+bool is_function(const NormActivation *activation)
+{
+    return activation->op != 0 && activation->op != OP_RELU;
+}
+
+template <typename T, Addend kind, OpKind op, bool HasSums>
+Apply<T, kind, op, HasSums> apply_of(const NormTensors *tensors, const NormActivation *activation,
+                                     const DeviceTensor *addend, const DeviceTensor *y, const SumsOfX &sums)
+{
+    Apply<T, kind, op, HasSums> map = {};
     map.norm = norm_of(tensors, activation);
     map.x = data_of<T>(tensors->x);
     map.addend = maybe_data<T>(addend);
@@ -97,11 +122,12 @@ Apply<T, kind, HasSums> apply_of(const NormTensors *tensors, const NormActivatio
     return map;
 }
 
-template <typename T, Addend kind, bool HasSums>
-void apply(const NormTensors *tensors, const NormActivation *activation, const DeviceTensor *addend,
+template <typename T, Addend kind, OpKind op, bool HasSums>
+bool apply(const NormTensors *tensors, const NormActivation *activation, const DeviceTensor *addend,
            const DeviceTensor *y, const SumsOfX &sums, cudaStream_t stream)
 {
-    run_map<T, 4>(apply_of<T, kind, HasSums>(tensors, activation, addend, y, sums), y, stream);
+    run_map<T, 4>(apply_of<T, kind, op, HasSums>(tensors, activation, addend, y, sums), y, stream);
+    return true;
 }
 
 /* Returns whether a kernel can exchange the sums of x's channels with peers. */
@@ -111,12 +137,12 @@ bool peers_fit(const DeviceTensor *x)
 }
 
 /* Returns false, and does nothing, where peers are given and there is no one launch. */
-template <typename T, Addend kind>
+template <typename T, Addend kind, OpKind op>
 bool forward(const NormTensors *tensors, const NormRunning *running, const NormActivation *activation,
              const DeviceTensor *addend, const DeviceTensor *y, void *scratch, cudaStream_t stream)
 {
     const MomentsTerm<T> term = {data_of<T>(tensors->x)};
-    const auto map = apply_of<T, kind, false>(tensors, activation, addend, y, SumsOfX{});
+    const auto map = apply_of<T, kind, op, false>(tensors, activation, addend, y, SumsOfX{});
     const Moments moments = moments_of(tensors, running);
     if (running->sampled_rows) {
         const DeviceTensor sampled = first_rows(tensors->x, running->sampled_rows);
@@ -128,25 +154,29 @@ bool forward(const NormTensors *tensors, const NormRunning *running, const NormA
     }
     if (running->peers)
         return peers_fit(tensors->x) &&
-               run_whole<T>(ForwardPass<T, kind, true>{term, map, moments, {*running->peers}}, tensors->x,
+               run_whole<T>(ForwardPass<T, kind, op, true>{term, map, moments, {*running->peers}}, tensors->x,
                             scratch, stream);
-    if (run_whole<T>(ForwardPass<T, kind, false>{term, map, moments, {}}, tensors->x, scratch, stream))
+    if (run_whole<T>(ForwardPass<T, kind, op, false>{term, map, moments, {}}, tensors->x, scratch, stream))
         return true;
     sum_rows<T>(term, FinishMoments<T>{data_of<T>(tensors->x), moments}, tensors->x, scratch, stream);
     run_map<T, 4>(map, y, stream);
     return true;
 }
 
+/* Returns false, and does nothing, where the activation is none that there is. */
 template <typename T, bool HasSums>
-void apply(const NormTensors *tensors, const NormActivation *activation, const DeviceTensor *addend,
+bool apply(const NormTensors *tensors, const NormActivation *activation, const DeviceTensor *addend,
            const DeviceTensor *y, const SumsOfX &sums, cudaStream_t stream)
 {
     if (!addend)
-        apply<T, Addend::none, HasSums>(tensors, activation, addend, y, sums, stream);
-    else if (device_tensor_channels(addend) == device_tensor_channels(y))
-        apply<T, Addend::like_x, HasSums>(tensors, activation, addend, y, sums, stream);
-    else
-        apply<T, Addend::narrower, HasSums>(tensors, activation, addend, y, sums, stream);
+        return with_activation(activation, [&](auto op) {
+            return apply<T, Addend::none, op.value, HasSums>(tensors, activation, addend, y, sums, stream);
+        });
+    if (is_function(activation))
+        return false;
+    if (device_tensor_channels(addend) == device_tensor_channels(y))
+        return apply<T, Addend::like_x, OP_RELU, HasSums>(tensors, activation, addend, y, sums, stream);
+    return apply<T, Addend::narrower, OP_RELU, HasSums>(tensors, activation, addend, y, sums, stream);
 }
 
 template <typename T, Gate gate>
@@ -201,11 +231,11 @@ Pass backward_pass(const NormGradient *gradient, const NormTensors *tensors, con
 }
 
 /* The same where the statistics are of the first rows: the sums, with dx of the others, and dx of these. */
-template <typename T, Gate gate, Second second, bool Stores>
+template <typename T, Gate gate, OpKind op, Second second, bool Stores>
 void sampled_backward(const NormGradient *gradient, const NormTensors *tensors, const Norm &norm,
                       void *scratch, cudaStream_t stream)
 {
-    using Term = BackwardTerm<T, gate, second, Stores, true>;
+    using Term = BackwardTerm<T, gate, op, second, Stores, true>;
     const DeviceTensor sampled = first_rows(tensors->x, gradient->sampled_rows);
     if (gradient->part != NORM_GRADIENT_X)
         sum_rows<T>(backward_term<Term, T>(gradient, tensors, norm), finish_of(gradient, norm), tensors->x,
@@ -216,22 +246,22 @@ void sampled_backward(const NormGradient *gradient, const NormTensors *tensors, 
 }
 
 /* Returns as forward does. */
-template <typename T, Gate gate, Second second, bool Stores>
+template <typename T, Gate gate, OpKind op, Second second, bool Stores>
 bool backward(const NormGradient *gradient, const NormTensors *tensors, const Norm &norm, void *scratch,
               cudaStream_t stream)
 {
     if (gradient->sampled_rows && gradient->dx) {
         if (!gradient->peers)
-            sampled_backward<T, gate, second, Stores>(gradient, tensors, norm, scratch, stream);
+            sampled_backward<T, gate, op, second, Stores>(gradient, tensors, norm, scratch, stream);
         return !gradient->peers;
     }
     if (gradient->peers) {
-        using Synced = BackwardPass<T, gate, second, Stores, true>;
+        using Synced = BackwardPass<T, gate, op, second, Stores, true>;
         Synced synced = backward_pass<Synced, T>(gradient, tensors, norm);
         synced.peers = {*gradient->peers};
         return gradient->dx && peers_fit(tensors->x) && run_whole<T>(synced, tensors->x, scratch, stream);
     }
-    using Pass = BackwardPass<T, gate, second, Stores, false>;
+    using Pass = BackwardPass<T, gate, op, second, Stores, false>;
     const Pass pass = backward_pass<Pass, T>(gradient, tensors, norm);
     const NormGradientPart part = gradient->part;
     if (part == NORM_GRADIENT_ALL && gradient->dx && run_whole<T>(pass, tensors->x, scratch, stream))
@@ -243,17 +273,35 @@ bool backward(const NormGradient *gradient, const NormTensors *tensors, const No
     return true;
 }
 
+/* Returns whether the second part of dy has more channels than x. */
+bool is_wider(const NormGradient *gradient, const NormTensors *tensors)
+{
+    return gradient->dy2 && device_tensor_channels(gradient->dy2) != device_tensor_channels(tensors->x);
+}
+
 template <typename T, Gate gate>
 bool backward(const NormGradient *gradient, const NormTensors *tensors, const Norm &norm, void *scratch,
               cudaStream_t stream)
 {
-    if (gradient->dy2 && device_tensor_channels(gradient->dy2) != device_tensor_channels(tensors->x))
-        return backward<T, gate, Second::wider, true>(gradient, tensors, norm, scratch, stream);
+    if (is_wider(gradient, tensors))
+        return backward<T, gate, OP_RELU, Second::wider, true>(gradient, tensors, norm, scratch, stream);
     if (gradient->dy2)
-        return backward<T, gate, Second::like_x, true>(gradient, tensors, norm, scratch, stream);
+        return backward<T, gate, OP_RELU, Second::like_x, true>(gradient, tensors, norm, scratch, stream);
     if (gradient->g)
-        return backward<T, gate, Second::none, true>(gradient, tensors, norm, scratch, stream);
-    return backward<T, gate, Second::none, false>(gradient, tensors, norm, scratch, stream);
+        return backward<T, gate, OP_RELU, Second::none, true>(gradient, tensors, norm, scratch, stream);
+    return backward<T, gate, OP_RELU, Second::none, false>(gradient, tensors, norm, scratch, stream);
+}
+
+/* The same through a function of one value. Returns false, too, for operands that graph_fuse gives none. */
+template <typename T, OpKind op>
+bool function_backward(const NormGradient *gradient, const NormTensors *tensors, const Norm &norm,
+                       void *scratch, cudaStream_t stream)
+{
+    if (!gradient->g || gradient->y || is_wider(gradient, tensors))
+        return false;
+    if (gradient->dy2)
+        return backward<T, Gate::x, op, Second::like_x, true>(gradient, tensors, norm, scratch, stream);
+    return backward<T, Gate::x, op, Second::none, true>(gradient, tensors, norm, scratch, stream);
 }
 
 } // namespace
@@ -342,11 +390,18 @@ extern "C" cudaError_t kernel_batch_norm_forward(const NormTensors *tensors, con
     const cudaError_t code = with_storage(y, [&](auto zero) {
         using T = decltype(zero);
         if (!addend)
-            done = forward<T, Addend::none>(tensors, running, activation, addend, y, scratch, stream);
+            done = with_activation(activation, [&](auto op) {
+                return forward<T, Addend::none, op.value>(tensors, running, activation, addend, y, scratch,
+                                                          stream);
+            });
+        else if (is_function(activation))
+            done = false;
         else if (device_tensor_channels(addend) == device_tensor_channels(y))
-            done = forward<T, Addend::like_x>(tensors, running, activation, addend, y, scratch, stream);
+            done =
+                forward<T, Addend::like_x, OP_RELU>(tensors, running, activation, addend, y, scratch, stream);
         else
-            done = forward<T, Addend::narrower>(tensors, running, activation, addend, y, scratch, stream);
+            done = forward<T, Addend::narrower, OP_RELU>(tensors, running, activation, addend, y, scratch,
+                                                         stream);
     });
     return done ? code : cudaErrorNotSupported;
 }
@@ -357,10 +412,12 @@ extern "C" cudaError_t kernel_batch_norm_apply(const NormTensors *tensors, const
 {
     if (!all_f32({tensors->weight, tensors->bias, tensors->mean, tensors->inverse_deviation}))
         return cudaErrorNotSupported;
-    return with_storage(y, [&](auto zero) {
+    bool done = true;
+    const cudaError_t code = with_storage(y, [&](auto zero) {
         using T = decltype(zero);
-        apply<T, false>(tensors, activation, addend, y, SumsOfX{}, stream);
+        done = apply<T, false>(tensors, activation, addend, y, SumsOfX{}, stream);
     });
+    return done ? code : cudaErrorNotSupported;
 }
 
 extern "C" cudaError_t kernel_batch_norm_apply_sums(const NormTensors *tensors, const NormRunning *running,
@@ -377,10 +434,12 @@ extern "C" cudaError_t kernel_batch_norm_apply_sums(const NormTensors *tensors, 
     const float *sum = data_of<float>(sums);
     const SumsOfX sums_of_x = {sum, sum + sums->pitch, (int)device_tensor_channels(x),
                                moments_of(tensors, running)};
-    return with_storage(y, [&](auto zero) {
+    bool done = true;
+    const cudaError_t code = with_storage(y, [&](auto zero) {
         using T = decltype(zero);
-        apply<T, true>(tensors, activation, addend, y, sums_of_x, stream);
+        done = apply<T, true>(tensors, activation, addend, y, sums_of_x, stream);
     });
+    return done ? code : cudaErrorNotSupported;
 }
 
 extern "C" cudaError_t kernel_batch_norm_means(const DeviceTensor *x, int64_t sampled_rows, double *means,
@@ -418,7 +477,11 @@ extern "C" cudaError_t kernel_batch_norm_backward(const NormGradient *gradient, 
     bool done = true;
     const cudaError_t code = with_storage(gradient->dy, [&](auto zero) {
         using T = decltype(zero);
-        if (gradient->y && activation->relu)
+        if (is_function(activation))
+            done = with_activation(activation, [&](auto op) {
+                return function_backward<T, op.value>(gradient, tensors, norm, scratch, stream);
+            });
+        else if (gradient->y && activation->op == OP_RELU)
             done = backward<T, Gate::y>(gradient, tensors, norm, scratch, stream);
         else
             done = backward<T, Gate::x>(gradient, tensors, norm, scratch, stream);

@@ -5,6 +5,8 @@
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_BATCH_NORM_PASSES_CUH
 
 #include "trainer/backend/cuda/kernels/rows.cuh"
+#include "trainer/backend/pointwise_math.h"
+#include "trainer/graph/graph_ops.h"
 
 namespace fshard
 {
@@ -184,11 +186,34 @@ static __global__ void running_statistics_kernel(const float *running_mean, cons
 
 /* ---- forward ---- */
 
-/* What apply and backward need to know of the channels. slope: 1 without activation. */
+/* What apply and backward need to know of the channels. slope: that of OP_RELU; 1 without activation, for
+ * which OP_RELU stands, too. */
 struct Norm {
     const float *weight, *bias, *mean, *inverse_deviation;
     float slope;
 };
+
+/* Returns what an activation makes of the norm's result. */
+template <OpKind activation> __device__ inline float activated(float value, float slope)
+{
+#define RETURN(KIND, function)                                                                               \
+    if constexpr (activation == OP_##KIND)                                                                   \
+        return function(value);
+    POINTWISE_ACTIVATIONS(RETURN)
+#undef RETURN
+    return value > 0 ? value : slope * value;
+}
+
+/* Returns the gradient of the norm's result. For OP_RELU the activation's result does in place of `value`. */
+template <OpKind activation> __device__ inline float gated(float gradient, float value, float slope)
+{
+#define RETURN(KIND, function)                                                                               \
+    if constexpr (activation == OP_##KIND)                                                                   \
+        return gradient * function##_slope(value);
+    POINTWISE_ACTIVATIONS(RETURN)
+#undef RETURN
+    return value > 0 ? gradient : slope * gradient;
+}
 
 /* Writes the norm of a channel as x * scale + shift. Forward and backward use the same bits, so that they
  * agree where the activation is on. */
@@ -270,7 +295,7 @@ template <int Width> struct FromSums {
 /* narrower: it has fewer channels than x; the missing ones add 0. */
 enum class Addend { none, like_x, narrower };
 
-template <typename T, Addend kind, bool HasSums> struct Apply {
+template <typename T, Addend kind, OpKind activation, bool HasSums> struct Apply {
     Norm norm;
     const T *x, *addend;
     int addend_pitch, addend_channels;
@@ -318,7 +343,7 @@ template <typename T, Addend kind, bool HasSums> struct Apply {
             float value = columns.affine.of(values[k], k);
             if constexpr (kind != Addend::none)
                 value += addends[k];
-            values[k] = value > 0 ? value : norm.slope * value;
+            values[k] = activated<activation>(value, norm.slope);
         }
         put(y + i, values);
     }
@@ -358,7 +383,7 @@ template <typename T> struct AddBias {
 
 /* ---- backward ---- */
 
-/* The tensor that tells where the activation was on. */
+/* The tensor that tells where the activation was on, or where its slope is taken. */
 enum class Gate { x, y };
 
 /* The second part of dy. wider: it has more channels than x, which are ignored. */
@@ -367,7 +392,8 @@ enum class Second { none, like_x, wider };
 /* Terms g and g * (x - mean), with g = (dy + dy2) through the activation. With Stores, g is also written to
  * term.g; it stays in the row in any case. With Sampled, dx of the elements from dx_from on, of rows that the
  * statistics are not of, is written too. */
-template <typename T, Gate gate, Second second, bool Stores, bool Sampled = false> struct BackwardTerm {
+template <typename T, Gate gate, OpKind activation, Second second, bool Stores, bool Sampled = false>
+struct BackwardTerm {
     static constexpr int sums = 2, unroll = second != Second::none || gate == Gate::y ? 2 : 4, resident = 2;
     Norm norm;
     const T *dy, *dy2, *x, *y;
@@ -423,7 +449,7 @@ template <typename T, Gate gate, Second second, bool Stores, bool Sampled = fals
             if constexpr (second == Second::wider)
                 gradients[k] += k < columns.channels ? more[k] : 0;
             const float result = gate == Gate::y ? results[k] : columns.affine.of(values[k], k);
-            gradients[k] = result > 0 ? gradients[k] : norm.slope * gradients[k];
+            gradients[k] = gated<activation>(gradients[k], result, norm.slope);
             sum[0][k] += gradients[k];
             sum[1][k] = fmaf(gradients[k], values[k] - columns.mean[k], sum[1][k]);
         }
@@ -469,6 +495,7 @@ __device__ inline void gradient_of(float scale, float mean, float inverse, float
     *constant = (float)(spread * (double)dbias - slope * (double)mean);
 }
 
+/* Of an activation that is not OP_RELU, g is stored by the sums (BackwardTerm), so none is left to pass. */
 template <typename T, Gate gate> struct Backward {
     Norm norm;
     const T *dy, *x, *y;
@@ -518,7 +545,7 @@ template <typename T, Gate gate> struct Backward {
 #pragma unroll
         for (int k = 0; k < Width; k++) {
             const float result = gate == Gate::y ? results[k] : columns.affine.of(values[k], k);
-            const float g = result > 0 ? gradients[k] : norm.slope * gradients[k];
+            const float g = gated<OP_RELU>(gradients[k], result, norm.slope);
             gradients[k] =
                 fmaf(columns.affine.scale[k], g, fmaf(columns.from_x[k], values[k], columns.constant[k]));
         }

@@ -30,13 +30,14 @@ template <> struct PeersOf<false> {
     }
 };
 
-template <typename T, Addend kind, bool Synced> struct ForwardPass {
+template <typename T, Addend kind, OpKind activation, bool Synced> struct ForwardPass {
     using Piece = Raw<T, vector_width<T>>;
     static constexpr int mapped = kind == Addend::none ? 1 : 2, vectors = mapped;
     static constexpr bool fits = sizeof(T) == 2 || kind != Addend::narrower; /* rows must be whole vectors */
     static constexpr bool alike_on_ranks = Synced;
+    using Map = Apply<T, kind, activation, false>;
     MomentsTerm<T> term;
-    Apply<T, kind, false> map;
+    Map map;
     Moments moments;
     PeersOf<Synced> peers;
     __device__ const T *source(int v, const Spot &at, bool) const
@@ -58,7 +59,7 @@ template <typename T, Addend kind, bool Synced> struct ForwardPass {
     }
     __device__ auto map_row(const Piece *slot, int stride) const
     {
-        typename Apply<T, kind, false>::template Row<vector_width<T>> row;
+        typename Map::template Row<vector_width<T>> row;
         row.x = slot[0];
         if constexpr (kind != Addend::none)
             row.addend = slot[stride];
@@ -105,11 +106,12 @@ template <typename T, Addend kind, bool Synced> struct ForwardPass {
     template <int Channels> __device__ auto map_columns(const Kept<Channels> &kept, int k) const
     {
         const Affine<vector_width<T>> affine(kept.scale + k, kept.shift + k);
-        return typename Apply<T, kind, false>::template Columns<vector_width<T>>(affine);
+        return typename Map::template Columns<vector_width<T>>(affine);
     }
 };
 
-template <typename T, Gate gate, Second second, bool Stores, bool Synced> struct BackwardPass {
+template <typename T, Gate gate, OpKind activation, Second second, bool Stores, bool Synced>
+struct BackwardPass {
     /* The g that was stored has passed the activation. */
     static constexpr Gate map_gate = Stores ? Gate::x : gate;
     using Piece = Raw<T, vector_width<T>>;
@@ -118,7 +120,8 @@ template <typename T, Gate gate, Second second, bool Stores, bool Synced> struct
                          vectors = with_y + (second != Second::none ? 1 : 0);
     static constexpr bool fits = sizeof(T) == 2 || second != Second::wider; /* rows must be whole vectors */
     static constexpr bool alike_on_ranks = Synced;
-    BackwardTerm<T, gate, second, Stores> term;
+    using Term = BackwardTerm<T, gate, activation, second, Stores>;
+    Term term;
     Backward<T, map_gate> map;
     FinishBackward finish_first;
     PeersOf<Synced> peers;
@@ -134,7 +137,7 @@ template <typename T, Gate gate, Second second, bool Stores, bool Synced> struct
     }
     __device__ auto term_row(const Piece *slot, int stride) const
     {
-        typename BackwardTerm<T, gate, second, Stores>::template Row<vector_width<T>> row;
+        typename Term::template Row<vector_width<T>> row;
         row.dy = slot[0];
         row.x = slot[stride];
         if constexpr (gate == Gate::y)
@@ -178,8 +181,7 @@ template <typename T, Gate gate, Second second, bool Stores, bool Synced> struct
     template <int Channels> __device__ auto term_columns(const Kept<Channels> &kept, int k, int c) const
     {
         const Affine<vector_width<T>> affine(kept.scale + k, kept.shift + k);
-        return typename BackwardTerm<T, gate, second, Stores>::template Columns<vector_width<T>>(
-            kept.mean + k, affine, term.channels - c);
+        return typename Term::template Columns<vector_width<T>>(kept.mean + k, affine, term.channels - c);
     }
     template <int Channels>
     __device__ void finish(Kept<Channels> &kept, const Early &early, int k, int c, const double *sums, bool,

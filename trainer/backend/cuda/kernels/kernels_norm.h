@@ -5,6 +5,7 @@
 
 #include "trainer/backend/cuda/kernels/kernels.h"
 #include "trainer/backend/cuda/kernels/kernels_peers.h"
+#include "trainer/graph/graph.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -28,10 +29,11 @@ typedef struct NormTensors {
     const DeviceTensor *mean,
         *inverse_deviation; /* [C] f32: written by running, forward and apply_sums, read by the others */
 } NormTensors;
-/* The activation that was fused into the norm, if any. */
+/* The activation that was fused into the norm, if any: what the node has as as.norm.activation. Functions
+ * below return cudaErrorNotSupported for an op that is none of these. */
 typedef struct NormActivation {
-    bool relu;
-    float slope; /* for values that are not above 0 */
+    OpKind op;   /* OP_RELU, or without an addend OP_GELU, OP_SILU, OP_MISH; 0: none */
+    float slope; /* of OP_RELU, for values that are not above 0 */
 } NormActivation;
 
 /* Statistics over all batches, and how a batch changes them. */
@@ -107,8 +109,8 @@ typedef struct NormGradient {
         *y; /* the result if there was an addend, since x alone does not tell where the activation was on;
              * else NULL */
     const DeviceTensor *dx; /* or NULL; may be x, y, dy, or a dy2 of as many channels */
-    const DeviceTensor
-        *g; /* or NULL; also the gradient of the addend; may be y, dy, or a dy2 of as many channels */
+    const DeviceTensor *g;  /* NULL only without activation or with OP_RELU; also the gradient of the addend;
+                            * may be y, dy, or a dy2 of as many channels */
     const DeviceTensor *dweight, *dbias;
     const DeviceTensor *zero; /* [C] f32 or NULL: set to zeros, the gradient of NormRunning.bias */
     bool batch_statistics;

@@ -67,7 +67,7 @@ static FshStatus exchange(const Step *step, cudaStream_t stream, FshError *error
 
 static NormActivation norm_activation(const Step *step)
 {
-    return (NormActivation){step->node->as.norm.relu, step->node->as.norm.slope};
+    return (NormActivation){step->node->as.norm.activation, step->node->as.norm.slope};
 }
 
 static FshStatus batch_norm_prepare(const CudaProgram *program, Step *step, FshError *error)
