@@ -118,7 +118,7 @@ static void pointwise(OpKind op, const void *values, void *result, int64_t count
 {
     const Value *x = values;
     Value *y = result;
-#define LOOP(KIND, function)                                                                                 \
+#define LOOP(KIND, function, narrow)                                                                         \
     if (op == OP_##KIND) {                                                                                   \
         _Pragma("omp simd") for (int64_t i = 0; i < count; i++) y[i] = store(function(load(x[i])));          \
     }
@@ -131,7 +131,7 @@ static void pointwise_backward(OpKind op, const void *gradient, const void *valu
 {
     const Value *dy = gradient, *x = values;
     Value *dx = result;
-#define LOOP(KIND, function)                                                                                 \
+#define LOOP(KIND, function, narrow)                                                                         \
     if (op == OP_##KIND##_BACKWARD) {                                                                        \
         _Pragma("omp simd") for (int64_t i = 0; i < count; i++) dx[i] =                                      \
             store(load(dy[i]) * function##_slope(load(x[i])));                                               \
@@ -169,7 +169,7 @@ static void norm_sums(const void *values, const float *shift, int64_t rows, int6
 
 static inline float activate(float value, OpKind activation, float slope)
 {
-#define RETURN(KIND, function)                                                                               \
+#define RETURN(KIND, function, narrow)                                                                       \
     if (activation == OP_##KIND)                                                                             \
         return function(value);
     POINTWISE_ACTIVATIONS(RETURN)
@@ -200,7 +200,7 @@ static inline void norm_forward_rows(const NormForward *norm, int64_t first, int
 static void norm_forward(const NormForward *norm, int64_t first, int64_t rows, int64_t width)
 {
     const bool is_leaky = norm->slope != 0;
-#define CASE(KIND, function)                                                                                 \
+#define CASE(KIND, function, narrow)                                                                         \
     case OP_##KIND:                                                                                          \
         norm_forward_rows(norm, first, rows, width, false, OP_##KIND, false);                                \
         break;
@@ -236,7 +236,7 @@ static inline float gated(int gate, float dy, float x_minus_mean, float y, float
 {
     const float value = gate == GATE_Y ? y : x_minus_mean * scale + bias;
     const float off = slope * dy;
-#define RETURN(KIND, function)                                                                               \
+#define RETURN(KIND, function, narrow)                                                                       \
     if (gate == GATE_OF(OP_##KIND))                                                                          \
         return dy * function##_slope(value);
     POINTWISE_ACTIVATIONS(RETURN)
@@ -316,7 +316,7 @@ static void norm_backward_sums(const NormBackward *norm, int64_t first, int64_t 
     case GATE_Y:
         norm_backward_sums_gated(norm, first, rows, width, block, sums, GATE_Y);
         break;
-#define CASE(KIND, function)                                                                                 \
+#define CASE(KIND, function, narrow)                                                                         \
     case GATE_OF(OP_##KIND):                                                                                 \
         norm_backward_sums_function(norm, first, rows, width, block, sums, GATE_OF(OP_##KIND));              \
         break;

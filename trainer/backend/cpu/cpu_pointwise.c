@@ -6,7 +6,7 @@
 #include "trainer/backend/pointwise_math.h"
 
 /* graph_ops.h's order, by which op_pointwise.c finds the gradient of a function. */
-#define IS_FOLLOWED(KIND, function)                                                                          \
+#define IS_FOLLOWED(KIND, function, narrow)                                                                  \
     _Static_assert((int)OP_##KIND##_BACKWARD == (int)OP_##KIND + 1, "a _BACKWARD follows its op");
 POINTWISE_FUNCTIONS(IS_FOLLOWED)
 #undef IS_FOLLOWED
@@ -207,7 +207,7 @@ static FshStatus flatten_backward_run(CpuStep *step, FshError *error)
     return FSH_OK;
 }
 
-#define POINTWISE_ROWS(KIND, function)                                                                       \
+#define POINTWISE_ROWS(KIND, function, narrow)                                                               \
     {OP_##KIND, .run = pointwise_run}, {OP_##KIND##_BACKWARD, .run = pointwise_backward_run},
 
 const CpuOp cpu_ops_pointwise[] = {

@@ -88,7 +88,7 @@ template <OpKind op> using IsOp = std::integral_constant<OpKind, op>;
  * it is none that a norm has. */
 template <typename Body> bool with_activation(const NormActivation *activation, Body body)
 {
-#define CASE(KIND, function)                                                                                 \
+#define CASE(KIND, function, narrow)                                                                         \
     case OP_##KIND:                                                                                          \
         return body(IsOp<OP_##KIND>{});
     switch (activation->op) {

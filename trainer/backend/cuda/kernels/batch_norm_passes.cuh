@@ -193,23 +193,24 @@ struct Norm {
     float slope;
 };
 
-/* Returns what an activation makes of the norm's result. */
-template <OpKind activation> __device__ inline float activated(float value, float slope)
+/* Returns what an activation makes of the norm's result, for a T. */
+template <typename T, OpKind activation> __device__ inline float activated(float value, float slope)
 {
-#define RETURN(KIND, function)                                                                               \
+#define RETURN(KIND, function, narrow)                                                                       \
     if constexpr (activation == OP_##KIND)                                                                   \
-        return function(value);
+        return sizeof(T) == 2 ? narrow(value) : function(value);
     POINTWISE_ACTIVATIONS(RETURN)
 #undef RETURN
     return value > 0 ? value : slope * value;
 }
 
 /* Returns the gradient of the norm's result. For OP_RELU the activation's result does in place of `value`. */
-template <OpKind activation> __device__ inline float gated(float gradient, float value, float slope)
+template <typename T, OpKind activation>
+__device__ inline float gated(float gradient, float value, float slope)
 {
-#define RETURN(KIND, function)                                                                               \
+#define RETURN(KIND, function, narrow)                                                                       \
     if constexpr (activation == OP_##KIND)                                                                   \
-        return gradient * function##_slope(value);
+        return gradient * (sizeof(T) == 2 ? narrow##_slope(value) : function##_slope(value));
     POINTWISE_ACTIVATIONS(RETURN)
 #undef RETURN
     return value > 0 ? gradient : slope * gradient;
@@ -343,7 +344,7 @@ template <typename T, Addend kind, OpKind activation, bool HasSums> struct Apply
             float value = columns.affine.of(values[k], k);
             if constexpr (kind != Addend::none)
                 value += addends[k];
-            values[k] = activated<activation>(value, norm.slope);
+            values[k] = activated<T, activation>(value, norm.slope);
         }
         put(y + i, values);
     }
@@ -449,7 +450,7 @@ struct BackwardTerm {
             if constexpr (second == Second::wider)
                 gradients[k] += k < columns.channels ? more[k] : 0;
             const float result = gate == Gate::y ? results[k] : columns.affine.of(values[k], k);
-            gradients[k] = gated<activation>(gradients[k], result, norm.slope);
+            gradients[k] = gated<T, activation>(gradients[k], result, norm.slope);
             sum[0][k] += gradients[k];
             sum[1][k] = fmaf(gradients[k], values[k] - columns.mean[k], sum[1][k]);
         }
@@ -545,7 +546,7 @@ template <typename T, Gate gate> struct Backward {
 #pragma unroll
         for (int k = 0; k < Width; k++) {
             const float result = gate == Gate::y ? results[k] : columns.affine.of(values[k], k);
-            const float g = gated<OP_RELU>(gradients[k], result, norm.slope);
+            const float g = gated<T, OP_RELU>(gradients[k], result, norm.slope);
             gradients[k] =
                 fmaf(columns.affine.scale[k], g, fmaf(columns.from_x[k], values[k], columns.constant[k]));
         }

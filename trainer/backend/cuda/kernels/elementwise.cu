@@ -482,9 +482,10 @@ extern "C" cudaError_t kernel_relu_backward(const DeviceTensor *dy, const Device
 extern "C" cudaError_t kernel_pointwise(OpKind op, const DeviceTensor *x, const DeviceTensor *y,
                                         cudaStream_t stream)
 {
-#define CASE(KIND, function)                                                                                 \
+#define CASE(KIND, function, narrow)                                                                         \
     case OP_##KIND:                                                                                          \
-        return map<false>(x, x, y, Pointwise<function>{}, stream);
+        return element_is_narrow(y->element) ? map<false>(x, x, y, Pointwise<narrow>{}, stream)              \
+                                             : map<false>(x, x, y, Pointwise<function>{}, stream);
     switch (op) {
         POINTWISE_FUNCTIONS(CASE)
     default:
@@ -496,9 +497,11 @@ extern "C" cudaError_t kernel_pointwise(OpKind op, const DeviceTensor *x, const 
 extern "C" cudaError_t kernel_pointwise_backward(OpKind op, const DeviceTensor *dy, const DeviceTensor *x,
                                                  const DeviceTensor *dx, cudaStream_t stream)
 {
-#define CASE(KIND, function)                                                                                 \
+#define CASE(KIND, function, narrow)                                                                         \
     case OP_##KIND##_BACKWARD:                                                                               \
-        return map<true>(dy, x, dx, PointwiseBackward<function##_slope>{}, stream);
+        return element_is_narrow(dx->element)                                                                \
+                   ? map<true>(dy, x, dx, PointwiseBackward<narrow##_slope>{}, stream)                       \
+                   : map<true>(dy, x, dx, PointwiseBackward<function##_slope>{}, stream);
     switch (op) {
         POINTWISE_FUNCTIONS(CASE)
     default:

@@ -63,7 +63,7 @@ static FshStatus flatten_backward(const Step *step, cudaStream_t stream, FshErro
     return CUDA_TRY(kernel_flatten_backward(in(step, 0), out(step, 0), stream), error);
 }
 
-#define POINTWISE_ROWS(KIND, function)                                                                       \
+#define POINTWISE_ROWS(KIND, function, narrow)                                                               \
     {OP_##KIND, {.enqueue = pointwise}}, {OP_##KIND##_BACKWARD, {.enqueue = pointwise_backward}},
 
 const LoweringRow lowering_pointwise[] = {
