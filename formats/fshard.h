@@ -373,7 +373,7 @@ FSH_API FshStatus fsh_sample_check_read(const FshSplit *split, const FshSample *
 FSH_API const char *fsh_sample_where(const FshSplit *split, uint64_t index, char *buffer,
                                      size_t buffer_bytes);
 
-/* Returns the bytes of all records of the split. */
+/* Returns the bytes of all records of the split; of a damaged file no more than the file has. */
 FSH_API uint64_t fsh_split_bytes(const FshSplit *split);
 
 /* Returns the dataset's dictionary, borrowed, for whoever packs its records again; *bytes_ret is its length,

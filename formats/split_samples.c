@@ -189,15 +189,29 @@ static uint64_t record_bytes(const SplitFile *file, uint64_t record)
     return fsh_split_file_index_row(file, record, &row, NULL) ? 0 : row.record_bytes;
 }
 
+/* Returns what records of a file are counted as: `bytes`, and no more than the file has where it was opened
+ * without a look at all of them, for nobody knows then that none lies over another. */
+static uint64_t counted_bytes(const SplitFile *file, uint64_t bytes)
+{
+    const uint64_t most = file->rows ? UINT64_MAX : fsh_split_file_bytes(file);
+    return bytes < most ? bytes : most;
+}
+
 static uint64_t chosen_bytes(const FshSplit *split)
 {
-    uint64_t bytes = 0;
+    const SplitFile *file = NULL;
+    uint64_t bytes = 0, own = 0; /* of files before, of this one */
     for (uint64_t i = 0; i < split->sample_count; i++) {
         uint64_t record = 0;
-        const SplitFile *file = fsh_split_find(split, i, &record);
-        bytes += record_bytes(file, record);
+        const SplitFile *next = fsh_split_find(split, i, &record);
+        if (file && next != file) {
+            bytes += counted_bytes(file, own);
+            own = 0;
+        }
+        file = next;
+        own += record_bytes(file, record);
     }
-    return bytes;
+    return file ? bytes + counted_bytes(file, own) : 0;
 }
 
 uint64_t fsh_split_bytes(const FshSplit *split)
@@ -213,9 +227,10 @@ uint64_t fsh_split_bytes(const FshSplit *split)
             bytes += last.offset + last.record_bytes - first.offset;
             continue;
         }
-        for (uint64_t j = 0; j < file->record_count; j++) {
-            bytes += record_bytes(file, j);
-        }
+        uint64_t own = 0;
+        for (uint64_t j = 0; j < file->record_count; j++)
+            own += record_bytes(file, j);
+        bytes += counted_bytes(file, own);
     }
     return bytes;
 }

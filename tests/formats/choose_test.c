@@ -1,7 +1,9 @@
 /* Some samples and some classes of an open dataset, in every container. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/file.h"
+#include "common/bytes.h"
 #include "tests/formats/samples.h"
 
 enum { TRAIN = 60, VAL = 9 };
@@ -140,5 +142,51 @@ TEST_IN_FOLDER(test_what_is_no_choice_is_refused, folder)
     assert_ok(fsh_open(&dataset, test_path(folder, "set-0"), &error), &error);
     assert_int_equal(fsh_set_classes(dataset, (const size_t[]){SAMPLES_CLASS_COUNT}, 1, &error),
                      FSH_ERR_USAGE);
+    fsh_close(&dataset);
+}
+
+/* ---- records over each other ---- */
+
+/* Makes every value of an LMDB that has pages of its own end with the file. Returns how many there are. */
+static size_t stretch_values(uint8_t *bytes, size_t length)
+{
+    enum { PAGE = 4096, LEAF = 2, IN_OVERFLOW = 1 };
+    size_t count = 0;
+    for (size_t page = 2 * PAGE; page < length; page += PAGE) {
+        if (load_le16(bytes + page + 10) != LEAF || load_le64(bytes + page) != page / PAGE)
+            continue;
+        for (unsigned i = 16; i < load_le16(bytes + page + 12); i += 2) {
+            uint8_t *node = bytes + page + load_le16(bytes + page + i);
+            if (load_le16(node + 4) != IN_OVERFLOW)
+                continue;
+            const uint64_t number = load_le64(node + 8 + load_le16(node + 6));
+            store_le32(node, (uint32_t)(length - number * PAGE - 16));
+            count++;
+        }
+    }
+    return count;
+}
+
+/* Nobody looks at every record of an LMDB that is opened. */
+TEST_IN_FOLDER(test_records_over_each_other_are_no_more_than_their_file, folder)
+{
+    const DatasetPlan plan = {.container = FSH_CONTAINER_LMDB, .train_count = 40, .payload_bytes_max = 20000};
+    const uint64_t samples[] = {0, 2, 3, 5, 6, 9, 11, 14, 15, 17, 21, 25};
+    samples_write_dataset(&plan, folder->path);
+    const char *path = test_path(folder, "train.lmdb/data.mdb");
+    size_t length = 0;
+    uint8_t *bytes = (uint8_t *)test_file_read(path, &length);
+    assert_true(stretch_values(bytes, length) > 10);
+    test_file_write(path, (const char *)bytes, length);
+    free(bytes);
+    FshError error = {0};
+    FshDataset *dataset = NULL;
+    const FshSplit *chosen = NULL;
+    assert_ok(fsh_open(&dataset, folder->path, &error), &error);
+    const FshSplit *all = fsh_split(dataset, "train");
+    assert_int_equal(fsh_split_bytes(all), length);
+    assert_ok(fsh_split_choose(dataset, all, samples, sizeof samples / sizeof *samples, &chosen, &error),
+              &error);
+    assert_int_equal(fsh_split_bytes(chosen), length);
     fsh_close(&dataset);
 }
