@@ -269,6 +269,7 @@ static void render_strip(const PixelImage *image, const PixelTile *tile, uint8_t
     static PixelTaps rows[PIXEL_TILE_HEIGHT];
     assert_true(tile->band > 0 && tile->height <= PIXEL_TILE_ROWS);
     assert_true(tile->columns <= PIXEL_TILE_WIDTH && tile->places <= PIXEL_TILE_WIDTH);
+    memset(across, 0x5A, sizeof across); /* of the strip before, and of none before */
     for (uint32_t thread = 0; thread < THREADS; thread++)
         pixel_tile_find_rows(image, tile, rows, thread, THREADS);
     for (uint32_t first = 0; first < tile->height; first += tile->band) {
@@ -284,6 +285,18 @@ static void render_strip(const PixelImage *image, const PixelTile *tile, uint8_t
         pixel_tile_down(image, tile, rows, across, pixels, thread, THREADS);
 }
 
+/* Renders a tile by strips, as render_tile of pixels.cu does. */
+static void render_tile(const PixelImage *image, uint32_t column, uint32_t columns, uint32_t row,
+                        uint32_t rows, uint32_t strip, uint8_t *pixels)
+{
+    for (uint32_t done = 0; done < rows; done += strip) {
+        const uint32_t left = rows - done;
+        PixelTile tile;
+        pixel_tile_place(image, column, columns, row + done, strip < left ? strip : left, &tile);
+        render_strip(image, &tile, pixels);
+    }
+}
+
 /* Renders an image by tiles; where `each`, and where it cannot be, pixel by pixel. */
 static void render_image(const PixelImage *image, bool each, uint8_t *pixels)
 {
@@ -294,13 +307,11 @@ static void render_image(const PixelImage *image, bool each, uint8_t *pixels)
         for (uint32_t column = 0; column < columns; column++)
             pixel_render(image, column, row,
                          pixels + (size_t)pixel_index(image, column, row) * image->channels);
-    for (uint32_t row = 0; row < rows && strip; row += strip)
+    for (uint32_t row = 0; row < rows && strip; row += PIXEL_TILE_HEIGHT)
         for (uint32_t column = 0; column < columns; column += PIXEL_TILE_WIDTH) {
             const uint32_t right = columns - column, below = rows - row;
-            PixelTile tile;
-            pixel_tile_place(image, column, right < PIXEL_TILE_WIDTH ? right : PIXEL_TILE_WIDTH, row,
-                             below < strip ? below : strip, &tile);
-            render_strip(image, &tile, pixels);
+            render_tile(image, column, right < PIXEL_TILE_WIDTH ? right : PIXEL_TILE_WIDTH, row,
+                        below < PIXEL_TILE_HEIGHT ? below : PIXEL_TILE_HEIGHT, strip, pixels);
         }
 }
 

@@ -97,9 +97,10 @@ __global__ void __launch_bounds__(block_threads, 4) render(PixelJob job)
 {
     const PixelRecipe &recipe = job.recipes[blockIdx.x];
     const uint64_t offset = recipe.offset_bytes[job.side];
+    const bool there = offset != PIXELS_NONE;
     PixelImage image;
     image.recipe = &recipe;
-    image.stored = job.store + offset;
+    image.stored = job.store + (there ? offset : 0);
     asm("" : "+l"(image.stored)); /* one address: else its sum is added up for each load */
     __builtin_assume(__isGlobal(image.stored));
     image.stored_channels = recipe.channels[job.side];
@@ -114,13 +115,13 @@ __global__ void __launch_bounds__(block_threads, 4) render(PixelJob job)
                    rows = pixel_rows(&recipe, job.width, job.height),
                    across = tiles_of(columns, PIXEL_TILE_WIDTH),
                    tiles = across * tiles_of(rows, PIXEL_TILE_HEIGHT),
-                   strip = offset == PIXELS_NONE ? 0 : pixel_tile_rows(&image);
+                   strip = there ? pixel_tile_rows(&image) : 0;
     for (uint32_t tile = blockIdx.y; tile < tiles; tile += gridDim.y) {
         const Region region = region_of(tile, across, columns, rows);
         if (strip)
             render_tile(image, region, strip, target);
         else
-            render_each(job, image, offset != PIXELS_NONE, region, target);
+            render_each(job, image, there, region, target);
     }
 }
 
