@@ -47,33 +47,48 @@ static FshStatus refuse_places_in_each_other(ResizeState *state, const ResizeOpt
     return status;
 }
 
-/* Refuses to write into what the source was made from, forced or not: the swapped names of a run would have
- * its originals replaced by what came of them. The memory of the source, a tar, or a folder or one above it,
- * says what that was. */
-static FshStatus refuse_originals(const ResizeState *state, const ResizeOptions *options, FshError *error)
+/* Looks for what of `to` was made, by one run or several: `path`, or what it was made from in turn. The memory
+ * of a tar, or of a folder or one above it, says what that was. Returns whether there is any; `path` is then
+ * what `to`, or a folder above it, was the source of. */
+static bool find_made_from(const char *to, char path[PATH_MAX], int steps)
 {
-    char made[PATH_MAX], to[PATH_MAX];
-    bool harms = false;
-    FshStatus status = recipe_resolve(options->destination, to, error);
-    (void)snprintf(made, sizeof made, "%s", state->source);
-    while (!status && made[0] && !harms) {
+    bool found = false;
+    while (path[0] && !found) {
         ResizeState theirs = {.locks = {-1, -1}};
         json_t *recipe = NULL;
         /* A damaged one knows nothing that would hold this run up. */
-        if (!resize_state_place(&theirs, made, NULL) &&
+        if (!resize_state_place(&theirs, path, NULL) &&
             !recipe_read_json(&theirs, RECIPE_NAME, &recipe, NULL)) {
             const char *original = json_string_value(json_object_get(recipe, "source"));
-            harms = original && path_lies_in(to, original);
+            char source[PATH_MAX];
+            found = original && path_lies_in(to, original);
+            (void)snprintf(source, sizeof source, "%s", original && original[0] == '/' ? original : "");
+            if (!found && steps > 1 && find_made_from(to, source, steps - 1)) {
+                memcpy(path, source, sizeof source);
+                found = true;
+            }
         }
         json_decref(recipe);
-        if (!harms)
-            *strrchr(made, '/') = '\0';
+        if (!found)
+            *strrchr(path, '/') = '\0';
     }
-    return harms ? fsh_error_set(error, FSH_ERR_USAGE,
-                                 "%s: %s was made from it, and its images would replace the originals; SRC "
-                                 "comes first, then DST",
-                                 options->destination, made)
-                 : status;
+    return found;
+}
+
+/* Refuses to write into what the source was made from, forced or not: the swapped names of a run would have
+ * its originals replaced by what came of them. */
+static FshStatus refuse_originals(const ResizeState *state, const ResizeOptions *options, FshError *error)
+{
+    enum { STEPS_MOST = 8 }; /* more have come from a circle */
+    char made[PATH_MAX], to[PATH_MAX];
+    FshStatus status = recipe_resolve(options->destination, to, error);
+    (void)snprintf(made, sizeof made, "%s", state->source);
+    if (status || !find_made_from(to, made, STEPS_MOST))
+        return status;
+    return fsh_error_set(error, FSH_ERR_USAGE,
+                         "%s: %s was made from it, and its images would replace the originals; SRC comes "
+                         "first, then DST",
+                         options->destination, made);
 }
 
 FshStatus resize_state_refuse_report(const ResizeOptions *options, FshError *error)
