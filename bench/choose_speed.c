@@ -173,7 +173,7 @@ static void measure_join(char **folders, size_t count)
 {
     double joining = 1e9, whole = 1e9, apart = 1e9, plain = 1e9, weighted = 1e9;
     uint64_t samples = 0;
-    FshDataset **members = calloc(count, sizeof *members);
+    FshDataset **members = calloc(count, sizeof(FshDataset *));
     double *weights = calloc(count, sizeof *weights);
     if (!members || !weights)
         die("join", "out of memory");

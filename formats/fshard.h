@@ -394,7 +394,7 @@ FSH_API const void *fsh_dictionary(const FshDataset *dataset, size_t *bytes_ret)
  *
  * FSH_ERR_MISMATCH: a member that comes twice (by its id), or of another kind, other fields or another
  * pair_scale than the first; the message says which. FSH_ERR_UNSUPPORTED: class folders that nobody has
- * packed. FSH_ERR_MEMORY. On failure *joined is NULL. */
+ * packed. FSH_ERR_USAGE: count is 0. FSH_ERR_MEMORY. On failure *joined is NULL. */
 FSH_API FshStatus fsh_join(FshDataset **joined, FshDataset **members, size_t count, FshError *error);
 /* Returns of how many datasets this one was joined; 1: it was not, or is NULL. */
 FSH_API size_t fsh_member_count(const FshDataset *dataset);

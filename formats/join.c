@@ -115,15 +115,17 @@ static bool have_same_classes(const struct Joined *joined)
 static FshStatus unite_names(const struct Joined *joined, const char ***names_ret, size_t *count_ret,
                              FshError *error)
 {
-    size_t all = 0, count = 0;
+    size_t room = 1, all = 0, count = 0;
     for (size_t i = 0; i < joined->count; i++)
-        all += joined->members[i]->manifest.class_count;
-    const char **names = *names_ret = calloc(all + 1, sizeof *names);
+        room += joined->members[i]->manifest.class_count;
+    const char **names = *names_ret = calloc(room, sizeof *names);
     if (!names)
         return out_of_memory(error);
-    for (size_t i = 0, at = 0; i < joined->count; i++)
-        for (size_t k = 0; k < joined->members[i]->manifest.class_count; k++)
-            names[at++] = joined->members[i]->manifest.class_names[k];
+    for (size_t i = 0; i < joined->count; i++) {
+        const FshManifest *own = &joined->members[i]->manifest;
+        for (size_t k = 0; own->class_names && k < own->class_count; k++)
+            names[all++] = own->class_names[k];
+    }
     qsort(names, all, sizeof *names, compare_names);
     for (size_t i = 0; i < all; i++)
         if (!count || strcmp(names[count - 1], names[i]) != 0)
@@ -141,7 +143,7 @@ static FshStatus place_classes(struct Joined *joined, size_t member, const char 
     int32_t *places = joined->labels[member] = calloc(own->class_count + 1, sizeof *places);
     if (!places)
         return out_of_memory(error);
-    for (size_t k = 0; k < own->class_count; k++) {
+    for (size_t k = 0; own->class_names && k < own->class_count; k++) {
         const char *const name = own->class_names[k];
         const char *const *found = bsearch(&name, names, count, sizeof *names, compare_names);
         places[k] = found ? (int32_t)(found - names) : FSH_NO_LABEL;
@@ -208,8 +210,10 @@ static uint64_t measured_images(const FshDataset *member)
 
 static bool are_same(const FshStatistics *a, const FshStatistics *b)
 {
-    return a->channels == b->channels && memcmp(a->mean, b->mean, sizeof a->mean) == 0 &&
-           memcmp(a->standard_deviation, b->standard_deviation, sizeof a->standard_deviation) == 0;
+    bool same = a->channels == b->channels;
+    for (size_t c = 0; c < FSH_CHANNELS_MAX; c++)
+        same &= a->mean[c] == b->mean[c] && a->standard_deviation[c] == b->standard_deviation[c];
+    return same;
 }
 
 static uint32_t least(uint32_t a, uint32_t b)
@@ -357,13 +361,14 @@ static FshStatus join_split(FshDataset *made, size_t split, const char *name, Fs
 static FshStatus join_splits(FshDataset *made, FshError *error)
 {
     struct Joined *joined = made->joined;
-    size_t most_splits = 0;
+    size_t most_splits = 1; /* one more, so that it is never none */
+    made->manifest.split_count = 0;
     for (size_t i = 0; i < joined->count; i++)
         most_splits += joined->members[i]->manifest.split_count;
     made->manifest.splits = calloc(most_splits, sizeof *made->manifest.splits);
     made->splits = calloc(most_splits, sizeof *made->splits);
     made->split_files = calloc(most_splits, sizeof *made->split_files);
-    joined->ends = calloc(most_splits * joined->count, sizeof *joined->ends);
+    joined->ends = calloc(most_splits * joined->count + 1, sizeof *joined->ends);
     if (!made->manifest.splits || !made->splits || !made->split_files || !joined->ends)
         return out_of_memory(error);
     FshStatus status = FSH_OK;
@@ -493,9 +498,13 @@ static FshStatus make(FshDataset *made, FshError *error)
 
 FshStatus fsh_join(FshDataset **joined_ret, FshDataset **members, size_t count, FshError *error)
 {
+    if (!count) {
+        *joined_ret = NULL;
+        return fsh_error_set(error, FSH_ERR_USAGE, "no dataset: several as one are at least one");
+    }
     FshDataset *made = *joined_ret = calloc(1, sizeof *made);
     struct Joined *joined = calloc(1, sizeof *joined);
-    FshDataset **own = calloc(count + 1, sizeof *own);
+    FshDataset **own = calloc(count + 1, sizeof(FshDataset *));
     const bool room = made && joined && own;
     for (size_t i = 0; i < count; i++) {
         if (room)

@@ -73,7 +73,7 @@ FshStatus planes_read_jpeg(ImageDecoder *decoder, uint8_t *to, FshError *error)
         at[i] = to;
         to += (size_t)planes[i].width * planes[i].height;
     }
-    uint8_t *memory = malloc(room_bytes);
+    uint8_t *memory = malloc(room_bytes + 1); /* never of no bytes */
     if (!memory)
         return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for rows of %zu bytes", room_bytes);
     uint8_t *next = memory;

@@ -137,17 +137,17 @@ typedef enum Place { BEFORE_PALETTE, AFTER_PALETTE, BEFORE_PIXELS, ANYWHERE } Pl
 static const struct {
     const char type[5];
     Place place;
-    bool (*is_known)(const PngChunks *chunks, const Chunk *chunk);
     unsigned most;
+    bool (*is_known)(const PngChunks *chunks, const Chunk *chunk);
 } kinds[] = {
-    {"gAMA", BEFORE_PALETTE, gamma_is_known, 1},
-    {"cHRM", BEFORE_PALETTE, primaries_are_known, 1},
-    {"sRGB", BEFORE_PALETTE, intent_is_known, 1},
-    {"sBIT", BEFORE_PALETTE, bits_are_known, 1},
-    {"bKGD", AFTER_PALETTE, background_is_known, 1},
-    {"pHYs", BEFORE_PIXELS, density_is_known, 1},
-    {"tIME", ANYWHERE, time_is_known, 1},
-    {"tEXt", ANYWHERE, text_is_known, TEXTS_MAX},
+    {"gAMA", BEFORE_PALETTE, 1, gamma_is_known},
+    {"cHRM", BEFORE_PALETTE, 1, primaries_are_known},
+    {"sRGB", BEFORE_PALETTE, 1, intent_is_known},
+    {"sBIT", BEFORE_PALETTE, 1, bits_are_known},
+    {"bKGD", AFTER_PALETTE, 1, background_is_known},
+    {"pHYs", BEFORE_PIXELS, 1, density_is_known},
+    {"tIME", ANYWHERE, 1, time_is_known},
+    {"tEXt", ANYWHERE, TEXTS_MAX, text_is_known},
 };
 enum { KINDS_COUNT = sizeof kinds / sizeof kinds[0] };
 

@@ -25,12 +25,9 @@ static inline uint8_t average(uint8_t left, uint8_t above)
  * for which there is none. */
 static PngFilter without_above(PngFilter filter)
 {
-    static const PngFilter same[] = {[PNG_FILTER_NONE] = PNG_FILTER_NONE,
-                                     [PNG_FILTER_SUB] = PNG_FILTER_SUB,
-                                     [PNG_FILTER_UP] = PNG_FILTER_NONE,
-                                     [PNG_FILTER_AVERAGE] = PNG_FILTER_AVERAGE,
-                                     [PNG_FILTER_PAETH] = PNG_FILTER_SUB};
-    return same[filter];
+    if (filter == PNG_FILTER_PAETH)
+        return PNG_FILTER_SUB;
+    return filter == PNG_FILTER_UP ? PNG_FILTER_NONE : filter;
 }
 
 /* ---- undoing ---- */
@@ -106,7 +103,7 @@ static inline void unfilter_pixels(PngFilter filter, const uint8_t *row, const u
             left = _mm_add_epi8(_mm_sub_epi8(_mm_avg_epu8(left, up), odd), load_pixel(row + i, pixel_bytes));
             store_pixel(to + i, left, pixel_bytes);
         }
-    } else {
+    } else if (filter == PNG_FILTER_PAETH) {
         for (size_t i = 0; i < length; i += pixel_bytes) {
             const __m128i up = _mm_unpacklo_epi8(load_pixel(above + i, pixel_bytes), zero);
             const __m128i rise = _mm_sub_epi16(up, corner), run = _mm_sub_epi16(left, corner);

@@ -264,7 +264,7 @@ static void hide(char *text, const char *secret)
     enum { SHORTEST = 6 }; /* a shorter one would hit words */
     const size_t length = strlen(secret);
     for (char *at = text; length >= SHORTEST && (at = strstr(at, secret));) {
-        memcpy(at, "***", 3);
+        memset(at, '*', 3);
         memmove(at + 3, at + length, strlen(at + length) + 1);
     }
 }

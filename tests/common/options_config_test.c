@@ -309,11 +309,13 @@ TEST_IN_FOLDER(test_what_was_left_open_stays_open, folder)
 static void assert_in_use(const Fixture *f, const char *names)
 {
     char text[256] = "";
+    size_t length = 0;
     const char *name;
     json_t *value;
     json_object_foreach(json_object_get(f->arguments.preset, "options"), name, value)
     {
-        (void)strcat(strcat(text, *text ? " " : ""), name);
+        length += (size_t)snprintf(text + length, sizeof text - length, "%s%s", length ? " " : "", name);
+        assert_in_range(length, 1, sizeof text - 1);
     }
     assert_string_equal(text, names);
 }

@@ -54,6 +54,14 @@ TEST_IN_FOLDER(test_every_container_is_joined, folder)
     assert_null(joined);
 }
 
+TEST(test_none_are_not_joined)
+{
+    FshDataset *members[] = {NULL}, *joined = NULL;
+    FshError error = {0};
+    assert_int_equal(fsh_join(&joined, members, 0, &error), FSH_ERR_USAGE);
+    assert_null(joined);
+}
+
 TEST_IN_FOLDER(test_what_cannot_be_joined_is_closed, folder)
 {
     static const DatasetPlan pairs = {

@@ -13,8 +13,8 @@ typedef enum MakeColours { MAKE_GRAY, MAKE_RGB, MAKE_CMYK, MAKE_YCCK } MakeColou
 typedef struct MakeJpeg {
     uint32_t width, height;
     MakeColours colours;
-    const uint8_t *pixels; /* width * height * (1, 3 or 4) bytes; CMYK as Adobe stores it: 255 is no ink */
     int quality;           /* 0: 95 */
+    const uint8_t *pixels; /* width * height * (1, 3 or 4) bytes; CMYK as Adobe stores it: 255 is no ink */
     int across, down;      /* luma's sampling factors, RGB; 0: 2 */
     bool progressive, arithmetic;
     bool scan_bomb;      /* gray only: more than 500 scans */

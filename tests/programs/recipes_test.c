@@ -84,8 +84,8 @@ TEST(test_the_page_has_every_recipe_and_no_other)
         const char *at = strstr(page, head), *end = at ? strstr(at + 1, ".It Cm ") : NULL;
         if (!at)
             fail_msg("ftrain-recipes(7) has no %s", text_of(recipe, "name"));
-        const char *summary = strstr(at, text_of(recipe, "summary"));
-        const char *source = strstr(at, text_of(recipe, "source"));
+        const char *summary = at ? strstr(at, text_of(recipe, "summary")) : NULL;
+        const char *source = at ? strstr(at, text_of(recipe, "source")) : NULL;
         if (!summary || !source || (end && (summary > end || source > end)))
             fail_msg("ftrain-recipes(7) does not say of %s what --list-recipes says",
                      text_of(recipe, "name"));

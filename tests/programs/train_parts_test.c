@@ -37,7 +37,7 @@ static void expect_moved(const char *before, const char *after, const char *name
 {
     Safetensors *files[2] = {NULL, NULL};
     FshError error = {0};
-    size_t counts[2];
+    size_t counts[2] = {0, 0};
     assert_int_equal(safetensors_open(&files[0], before, &error), FSH_OK);
     assert_int_equal(safetensors_open(&files[1], after, &error), FSH_OK);
     float *a = read_values(files[0], name, &counts[0]), *b = read_values(files[1], name, &counts[1]);

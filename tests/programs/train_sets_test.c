@@ -48,7 +48,7 @@ static char *last_order(TestFolder *folder, const char *run)
     for (char *next = strstr(text, "\"order_digest\":"); next; next = strstr(next + 1, "\"order_digest\":"))
         at = next;
     assert_non_null(at);
-    char *digest = strndup(at, 33);
+    char *digest = at ? strndup(at, 33) : NULL;
     free(text);
     return digest;
 }

@@ -81,7 +81,7 @@ TEST_IN_FOLDER(test_a_hard_link_may_have_content, folder)
     const char *path = tar_write_small(folder, "a.tar");
     uint8_t *bytes = (uint8_t *)test_file_read(path, &length);
     bytes[156] = '1';
-    memcpy(bytes + 157, "target", 6);
+    memcpy(bytes + 157, "target", sizeof "target");
     tar_sign_header(bytes);
     test_file_write(path, bytes, length);
     const char *expected = "a: is a hard link to target\nb/b (6)\nc (5000)\n0 hidden\n";

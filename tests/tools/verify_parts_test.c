@@ -75,7 +75,7 @@ TEST_IN_FOLDER(test_parts_are_together_all_files, folder)
 TEST_IN_FOLDER(test_what_is_wrong_is_told_by_its_part_alone, folder)
 {
     const char *packed = make_dataset(folder);
-    char *names[64];
+    char *names[64] = {NULL};
     size_t count = 0;
     FshDataset *dataset = packed_open(packed);
     const FshManifest *manifest = fsh_manifest(dataset);

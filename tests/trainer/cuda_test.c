@@ -351,8 +351,8 @@ CUDA_TEST(test_a_copy_keeps_what_the_state_held)
         count += state_holds(graph_tensor(graph, (TensorId)t)->role)
                      ? (size_t)tensor_count(graph_tensor(graph, (TensorId)t))
                      : 0;
-    Reading live = {side.state, graph, malloc(count * sizeof(float)), {0}}, copied = live;
-    copied.values = malloc(count * sizeof(float));
+    Reading live = {side.state, graph, calloc(count + 1, sizeof(float)), {0}}, copied = live;
+    copied.values = calloc(count + 1, sizeof(float));
     for (int i = 0; i < 3; i++)
         assert_ok(program_run(side.program, &error), &error);
     assert_ok(state_copy_new(&copied.state, side.state, &error), &error);

@@ -311,7 +311,8 @@ TEST_IN_FOLDER(test_jitter_and_noise_leave_the_target_alone, folder)
     enum { STEPS = 3 };
     Place *plain = calloc((size_t)STEPS * BATCH, sizeof *plain),
           *other = calloc((size_t)STEPS * BATCH, sizeof *other);
-    assert_true(plain && other);
+    assert_non_null(plain);
+    assert_non_null(other);
     record(options, 2, 1, STEPS, plain);
     for (int round = 0; round < 2; round++) {
         options.augmentation.jitter = round ? (ColourJitter){0} : (ColourJitter){.brightness = 0.5};

@@ -435,7 +435,8 @@ static void paint(uint8_t *pixels, int64_t height, int64_t width, uint32_t seed)
 {
     for (int64_t i = 0; i < height * width * 3; i++) {
         seed = seed * 1664525 + 1013904223;
-        const double wave = sin((double)(i / 3 % width) * 0.4) * 40 + cos((double)(i / 3 / width) * 0.3) * 30;
+        const int64_t x = i / 3 % width, y = i / 3 / width;
+        const double wave = sin((double)x * 0.4) * 40 + cos((double)y * 0.3) * 30;
         pixels[i] = (uint8_t)(110 + wave + (double)(i % 3) * 9 + (double)(seed >> 27));
     }
 }

@@ -168,7 +168,7 @@ TEST(test_ranks_of_a_job_share_its_name_and_jobs_do_not)
 #define OMPI_HOSTS(rank, local)                                                                              \
     "OMPI_COMM_WORLD_RANK=" rank, "OMPI_COMM_WORLD_SIZE=4", "OMPI_COMM_WORLD_LOCAL_RANK=" local,             \
         "OMPI_COMM_WORLD_LOCAL_SIZE=2", "PMIX_NAMESPACE=12"
-#define PET(rank) "PET_NNODES=2", "PET_NODE_RANK=" rank, "PET_MASTER_ADDR=job-0", "PET_MASTER_PORT=23456"
+#define PET "PET_NNODES=2", "PET_NODE_RANK=1", "PET_MASTER_ADDR=job-0", "PET_MASTER_PORT=23456"
 
 enum { ANY_PORT = 0 };
 
@@ -269,8 +269,8 @@ static const struct HostCase {
      NULL},
     {{"RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=a", "MASTER_PORT=9"}, 1, 2, 0, 1, "a", 9, "a launcher", NULL},
 
-    {{PET("1"), "PET_NPROC_PER_NODE=4"}, 1, 2, 0, 1, "job-0", 23456, "a PyTorch job", "4"},
-    {{PET("1"), "PET_NPROC_PER_NODE=auto"}, 1, 2, 0, 1, "job-0", 23456, "a PyTorch job", "all"},
+    {{PET, "PET_NPROC_PER_NODE=4"}, 1, 2, 0, 1, "job-0", 23456, "a PyTorch job", "4"},
+    {{PET, "PET_NPROC_PER_NODE=auto"}, 1, 2, 0, 1, "job-0", 23456, "a PyTorch job", "all"},
     {{"PET_NNODES=2:2", "PET_NODE_RANK=1", "PET_MASTER_ADDR=a", "PET_MASTER_PORT=5"},
      1,
      2,
@@ -280,11 +280,11 @@ static const struct HostCase {
      5,
      "a PyTorch job",
      NULL},
-    {{PET("1"), "PET_NPROC_PER_NODE=1"}, 1, 2, 0, 1, "job-0", 23456, "a PyTorch job", NULL},
+    {{PET, "PET_NPROC_PER_NODE=1"}, 1, 2, 0, 1, "job-0", 23456, "a PyTorch job", NULL},
     {{"PET_NNODES=1", "PET_NPROC_PER_NODE=2"}, 0, 1, 0, 1, "", 0, NULL, "2"},
     {{"PET_NPROC_PER_NODE=2"}, 0, 1, 0, 1, "", 0, NULL, "2"},
     /* the training operator's first version gives each pod a rank too */
-    {{PET("1"), "PET_NPROC_PER_NODE=4", "RANK=1", "WORLD_SIZE=8", "MASTER_ADDR=b", "MASTER_PORT=1"},
+    {{PET, "PET_NPROC_PER_NODE=4", "RANK=1", "WORLD_SIZE=8", "MASTER_ADDR=b", "MASTER_PORT=1"},
      1,
      2,
      0,
@@ -294,7 +294,7 @@ static const struct HostCase {
      "a PyTorch job",
      "4"},
     /* torchrun has read them already */
-    {{PET("1"), "PET_NPROC_PER_NODE=2", TORCHRUN("3", "4", "1", "2")},
+    {{PET, "PET_NPROC_PER_NODE=2", TORCHRUN("3", "4", "1", "2")},
      3,
      4,
      1,
@@ -380,7 +380,7 @@ static const struct BadHosts {
     {{"--world-size=2", "--rank=0:1"}, {"--rank is '0:1', and should be a number"}},
     {{"PET_NNODES=2"}, {"PET_NODE_RANK is not set, though PET_NNODES is"}},
     {{"PET_NNODES=2", "PET_NODE_RANK=1"}, {"PET_MASTER_ADDR is not set"}},
-    {{PET("1"), "PET_NPROC_PER_NODE=cpu"}, {"PET_NPROC_PER_NODE is 'cpu'", "a number"}},
+    {{PET, "PET_NPROC_PER_NODE=cpu"}, {"PET_NPROC_PER_NODE is 'cpu'", "a number"}},
 };
 
 TEST(test_contradictions_between_hosts_are_refused_by_name)

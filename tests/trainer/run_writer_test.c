@@ -7,8 +7,8 @@
 #include "trainer/loop/run_writer.h"
 
 typedef struct Job {
-    int number;
     atomic_int *turn; /* the number of the job that must run next */
+    int number;
     bool fails, seen;
 } Job;
 

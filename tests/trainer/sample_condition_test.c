@@ -161,17 +161,24 @@ TEST(test_what_cannot_be_read_is_shown)
                                               "stands: class = äöü >>>und key = x");
 }
 
+/* Appends `piece` to the text `count` times. */
+static void append(char *text, size_t text_bytes, const char *piece, int count)
+{
+    size_t length = strlen(text);
+    for (int i = 0; i < count; i++)
+        length += (size_t)snprintf(text + length, text_bytes - length, "%s", piece);
+    assert_in_range(length, 1, text_bytes - 1);
+}
+
 /* A long text is shown around the place, in whole characters. */
 TEST(test_a_long_condition_is_shown_around_the_place)
 {
-    char text[4096] = "";
+    char text[4096] = "", longer[40000] = "";
     SampleCondition *condition = NULL;
     FshError error = {0};
-    for (int i = 0; i < 60; i++)
-        strcat(text, "key = äöü or ");
-    strcat(text, "key ? x");
-    for (int i = 0; i < 60; i++)
-        strcat(text, " or key = ßßß");
+    append(text, sizeof text, "key = äöü or ", 60);
+    append(text, sizeof text, "key ? x", 1);
+    append(text, sizeof text, " or key = ßßß", 60);
     assert_int_equal(sample_condition_parse(&condition, text, &error), FSH_ERR_USAGE);
     assert_contains(error.message, "column 785, where '?' stands: …");
     assert_contains(error.message, ">>>? x or key");
@@ -180,14 +187,10 @@ TEST(test_a_long_condition_is_shown_around_the_place)
         text[i] = '(';
     assert_int_equal(sample_condition_parse(&condition, text, &error), FSH_ERR_USAGE);
     assert_contains(error.message, "nested too deeply");
-    memset(text, 0, sizeof text);
-    char *longer = calloc(1, 40000);
-    for (int i = 0; i < 1200; i++)
-        strcat(longer, "key = x or ");
-    strcat(longer, "key = x");
+    append(longer, sizeof longer, "key = x or ", 1200);
+    append(longer, sizeof longer, "key = x", 1);
     assert_int_equal(sample_condition_parse(&condition, longer, &error), FSH_ERR_USAGE);
     assert_contains(error.message, "too long");
-    free(longer);
 }
 
 static void expect_unprepared(const char *text, size_t count, const char *part)

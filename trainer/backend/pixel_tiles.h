@@ -62,7 +62,7 @@ FSH_HOST_DEVICE static inline uint32_t pixel_tile_rows(const PixelImage *image)
                 one = pixel_tile_span(recipe->part_height, recipe->resized_height, 1),
                 rows = ((float)PIXEL_TILE_ROWS - none) / (one - none);
     if (!pixel_is_resampled(recipe) || rows < 1 ||
-        pixel_tile_span(recipe->part_width, recipe->resized_width, PIXEL_TILE_WIDTH) > PIXEL_TILE_STAGED / 2)
+        2 * pixel_tile_span(recipe->part_width, recipe->resized_width, PIXEL_TILE_WIDTH) > PIXEL_TILE_STAGED)
         return 0;
     const uint32_t most = rows < PIXEL_TILE_HEIGHT ? (uint32_t)rows : (uint32_t)PIXEL_TILE_HEIGHT,
                    strips = (PIXEL_TILE_HEIGHT + most - 1) / most;

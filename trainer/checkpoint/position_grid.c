@@ -57,7 +57,7 @@ FshStatus position_grid_resample(const Tensor *parameter, int64_t edge, const fl
 {
     const int64_t channels = parameter->shape[2], height = parameter->grid_height,
                   width = parameter->grid_width, others = rows_without_pixel(parameter) * channels;
-    float *narrowed = malloc((size_t)(edge * width * channels) * sizeof *narrowed);
+    float *narrowed = calloc((size_t)(edge * width * channels) + 1, sizeof *narrowed);
     if (!narrowed)
         return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for %s", parameter->name);
     memcpy(values, stored, (size_t)others * sizeof *values);

@@ -59,7 +59,7 @@ static FshStatus make(SetOrder *order, const FshSplit *split, FshError *error)
 FshStatus set_order_weighted(SetOrder *order, const FshSplit *split, const double *weights, FshError *error)
 {
     FshStatus status = make(order, split, error);
-    for (size_t i = 0; i < order->count; i++)
+    for (size_t i = 0; i < order->count && !status; i++)
         order->places[i + 1] = order->places[i] + set_draws(weights[i], set_samples(split, i));
     return status;
 }
@@ -67,7 +67,7 @@ FshStatus set_order_weighted(SetOrder *order, const FshSplit *split, const doubl
 FshStatus set_order_apart(SetOrder *order, const FshSplit *split, uint64_t total_batch, FshError *error)
 {
     FshStatus status = make(order, split, error);
-    for (size_t i = 0; i < order->count; i++)
+    for (size_t i = 0; i < order->count && !status; i++)
         order->places[i + 1] = order->places[i] + total_batch * steps_of(set_samples(split, i), total_batch);
     return status;
 }

@@ -375,7 +375,7 @@ static FshStatus open_dataset(TrainingData *data, const TrainingDataSource *sour
     const size_t count = source->more_count + 1;
     if (count == 1)
         return fsh_open(&data->dataset, source->path, error);
-    FshDataset **members = calloc(count, sizeof *members);
+    FshDataset **members = calloc(count, sizeof(FshDataset *));
     FshStatus status = members ? open_members(members, source, labelled, error)
                                : fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for %zu sets", count);
     if (!status)

@@ -75,19 +75,20 @@ FshStatus training_sets_name(TrainingSets *sets, const FshDataset *dataset, FshE
     *sets = (TrainingSets){.count = count, .names = calloc(count, sizeof *sets->names)};
     for (size_t i = 0; i < count && whole && sets->names; i++)
         whole = (paths[i] = copy_path(fsh_path(fsh_member(dataset, i)))) != NULL;
+    whole &= sets->names != NULL;
     for (size_t i = 0; i < count && whole; i++)
         for (size_t k = 0; k < i; k++) {
             const char *a = strrchr(paths[i], '/'), *b = strrchr(paths[k], '/');
             unique &= strcmp(a ? a + 1 : paths[i], b ? b + 1 : paths[k]) != 0;
         }
-    for (size_t i = 0; i < count && whole && sets->names; i++) {
+    for (size_t i = 0; i < count && whole; i++) {
         const char *slash = unique ? strrchr(paths[i], '/') : NULL;
         whole = (sets->names[i] = strdup(slash && slash[1] ? slash + 1 : paths[i])) != NULL;
     }
     for (size_t i = 0; i < count && paths; i++)
         free(paths[i]);
     free(paths);
-    return whole && sets->names ? FSH_OK : out_of_memory(count, error);
+    return whole ? FSH_OK : out_of_memory(count, error);
 }
 
 /* ---- weights ---- */

@@ -43,10 +43,10 @@ typedef struct OpRow {
     int64_t (*bytes)(const Graph *graph, const Node *node);
     /* For each output the inputs whose bytes it may take (node_may_overwrite), bit 1 << input each. */
     uint8_t overwrites[NODE_OUTPUTS_MAX];
-    /* Returns true where overwrites hold for the shapes of this node; NULL: for all shapes. */
-    bool (*overwrites_if)(const Graph *graph, const Node *node);
     /* A backward op: bit 1 << output where it may be absent. Other outputs are made where any is wanted. */
     uint8_t optional;
+    /* Returns true where overwrites hold for the shapes of this node; NULL: for all shapes. */
+    bool (*overwrites_if)(const Graph *graph, const Node *node);
 } OpRow;
 
 /* The op table: the rows of each op_*.c file; each list ends with a row without a name. */

@@ -98,8 +98,10 @@ typedef struct MuonRule {
  * NAME.unperturbed), "scaler.scale" and "scaler.tracker" (updates since it changed; with loss scaling). */
 typedef struct Optimizer {
     OptimizerKind kind;
-    TensorId learning_rate;       /* an input [1] f32, written before each run */
-    TensorId momentum_of_run;     /* likewise, with cycles_momentum: in place of momentum, or beta1 */
+    TensorId learning_rate;   /* an input [1] f32, written before each run */
+    TensorId momentum_of_run; /* likewise, with cycles_momentum: in place of momentum, or beta1 */
+    bool nesterov;            /* sgd, sgdw, lars */
+    bool ema_warmup, loss_scaling, cycles_momentum;
     double momentum;              /* sgd, sgdw, lars */
     double beta1, beta2, epsilon; /* of the others */
     double trust_coefficient;     /* lars */
@@ -119,8 +121,6 @@ typedef struct Optimizer {
      * graph_loss_scale. */
     double scale_init, scale_growth, scale_backoff;
     int64_t scale_interval;
-    bool nesterov; /* sgd, sgdw, lars */
-    bool ema_warmup, loss_scaling, cycles_momentum;
     MuonRule muon; /* muon */
 } Optimizer;
 
@@ -207,8 +207,8 @@ OPTIMIZER_MATH void nadam_numbers(const Optimizer *o, double learning_rate, doub
 {
     const double now = nadam_momentum(o, t), next = nadam_momentum(o, t + 1);
     double product = 1;
-    for (double i = 1; i <= t && product > 1e-20; i++)
-        product *= nadam_momentum(o, i);
+    for (uint64_t i = 1; (double)i <= t && product > 1e-20; i++)
+        product *= nadam_momentum(o, (double)i);
     numbers->rate = learning_rate;
     numbers->of_m = next / (1 - product * next);
     numbers->of_g = (1 - now) / (1 - product);

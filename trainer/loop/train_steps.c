@@ -145,10 +145,10 @@ static FshStatus check_loss(Training *training, const StepNote *note, const Step
 
 /* Returns the learning rate of a step, which is that of the first of its update; a plateau schedule takes
  * over where the warm-up ends. */
-double training_learning_rate(const Training *training, uint64_t number)
+double training_learning_rate(const Training *training, uint64_t steps_done)
 {
     const TrainPlan *plan = &training->session.plan;
-    const uint64_t step = number - number % run_shape(&training->session).accumulation;
+    const uint64_t step = steps_done - steps_done % run_shape(&training->session).accumulation;
     const bool warm = step >= plan->schedule.warmup_steps;
     return plan_uses_plateau(plan) && warm ? training->state.plateau.rate
                                            : schedule_at(&plan->schedule, step);

@@ -123,8 +123,10 @@ static void add_row(const ModelImage *image, int64_t y, int64_t first, int64_t e
     const int64_t channels = image->channels, size = patch_size(channels);
     const int64_t half = channels * WHITENING_KERNEL; /* values of a row of a patch */
     for (int64_t x = first; x < end; x++) {
-        for (int64_t i = 0; i < size; i++)
-            patch[i] = image->pixels[((y + i / half) * image->width + x) * channels + i % half];
+        for (int64_t i = 0; i < size; i++) {
+            const int64_t row = y + i / half;
+            patch[i] = image->pixels[(row * image->width + x) * channels + i % half];
+        }
         for (int i = 0; i < PATCH_MAX; i++) {
             values[i] += patch[i];
             for (int k = 0; k < PATCH_MAX; k++)

@@ -17,7 +17,7 @@ static const Model *const files[] = {conv8_models,   toynet_models,     resnet9_
 
 const Model *model_at(size_t index)
 {
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
         for (const Model *model = files[i]; model->name; model++)
             if (index-- == 0)
                 return model;

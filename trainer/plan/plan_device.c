@@ -84,7 +84,7 @@ static const DataType types[] = {[AMP_OFF] = DATA_F32, [AMP_BF16] = DATA_BF16, [
 const char *plan_amp_name(DataType type)
 {
     int amp = 0;
-    while (types[amp] != type)
+    while (amp < AMP_FP16 && types[amp] != type)
         amp++;
     return train_amp_name(amp);
 }

@@ -37,7 +37,10 @@ typedef struct Progression {
 } Progression;
 
 /* plan_make writes the parts in this order; each may read those above. session.c then writes recipe.mean and
- * .deviation (those of weights that are evaluated), and plan_fusions recipe.fusions. */
+ * .deviation (those of weights that are evaluated), and plan_fusions recipe.fusions.
+ *
+ * Ordered by who writes it: there is only one, so its padding does not matter. */
+/* NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding) */
 typedef struct TrainPlan {
     /* plan_make itself, first: model, device, rank, counts, seed, threads, cores, workers, workers_most,
      * skip_bad; then plan_source: cache, source, cache_follows */

@@ -120,19 +120,19 @@ void metrics_set(Metrics *metrics, Metric metric, double value)
 const char *metrics_tell(const Metrics *metrics, int64_t classes, char *text, size_t text_bytes)
 {
     static const struct {
-        Metric metric;
         const char *name, *unit;
+        Metric metric;
         int digits;
-    } shown[] = {{METRIC_TOP1, "top-1", " %", 2},
-                 {METRIC_TOP5, "top-5", " %", 2},
-                 {METRIC_PSNR, "PSNR", " dB", 2},
-                 {METRIC_SSIM, "SSIM", "", 4},
-                 {METRIC_INPUT_PSNR, "input", " dB", 2},
-                 {METRIC_MAP, "mAP", " %", 2},
-                 {METRIC_F1, "F1", " %", 2},
-                 {METRIC_F1_MICRO, "micro F1", " %", 2},
-                 {METRIC_MAE, "MAE", "", 4},
-                 {METRIC_RMSE, "RMSE", "", 4}};
+    } shown[] = {{"top-1", " %", METRIC_TOP1, 2},
+                 {"top-5", " %", METRIC_TOP5, 2},
+                 {"PSNR", " dB", METRIC_PSNR, 2},
+                 {"SSIM", "", METRIC_SSIM, 4},
+                 {"input", " dB", METRIC_INPUT_PSNR, 2},
+                 {"mAP", " %", METRIC_MAP, 2},
+                 {"F1", " %", METRIC_F1, 2},
+                 {"micro F1", " %", METRIC_F1_MICRO, 2},
+                 {"MAE", "", METRIC_MAE, 4},
+                 {"RMSE", "", METRIC_RMSE, 4}};
     size_t length = 0;
     text[0] = '\0';
     for (size_t i = 0; i < sizeof shown / sizeof *shown && length < text_bytes; i++)

@@ -68,11 +68,11 @@ static double *make_numbers(Curves *curves, size_t count)
 static void add_line(Curves *curves, const Comparison *comparison, const size_t *runs, size_t count,
                      const ChartSeries *look, const char *column, const TimeUnit *unit)
 {
-    size_t rows = count ? SIZE_MAX : 0, taken = 0;
+    size_t rows = 0, taken = 0;
     for (size_t i = 0; i < count; i++) {
         const StudyRun *run = &comparison->runs[runs[i]];
         const size_t own = study_run_column(run, column) ? run->history.epochs.row_count : 0;
-        rows = own < rows ? own : rows;
+        rows = i && rows < own ? rows : own;
     }
     double *x = make_numbers(curves, rows), *y = make_numbers(curves, rows);
     for (size_t row = 0; row < rows && x && y; row++) {

@@ -59,6 +59,7 @@ static FshStatus split_values(SweepAxis *axis, char *text, FshError *error)
     size_t most = 1;
     for (const char *at = text; *at; at++)
         most += *at == ',';
+    axis->count = 0;
     axis->values = calloc(most, sizeof *axis->values);
     if (!axis->values)
         return fsh_error_set(error, FSH_ERR_MEMORY, "--sweep: out of memory");

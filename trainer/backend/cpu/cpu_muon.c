@@ -93,7 +93,7 @@ static FshStatus add_matrix(CpuMuon *muon, const CpuVariable *variable, const Te
     muon->gram_bytes = most(muon->gram_bytes, whole_lines(side * side * sizeof(float)));
     const DnnPrimitive *primitives[] = {matrix->gather, matrix->scatter, matrix->gram, matrix->square,
                                         matrix->next};
-    for (size_t i = 0; i < sizeof primitives / sizeof *primitives; i++)
+    for (size_t i = 0; i < sizeof primitives / sizeof primitives[0]; i++)
         muon->own_bytes = most(muon->own_bytes, dnn_primitive_scratch_bytes(primitives[i]));
     return FSH_OK;
 }
@@ -150,7 +150,7 @@ FshStatus cpu_muon_bind_scratch(CpuMuon *muon, char *scratch, FshError *error)
         const Matrix *matrix = &muon->matrices[k];
         DnnPrimitive *primitives[] = {matrix->gather, matrix->scatter, matrix->gram, matrix->square,
                                       matrix->next};
-        for (size_t i = 0; i < sizeof primitives / sizeof *primitives && !status; i++)
+        for (size_t i = 0; i < sizeof primitives / sizeof primitives[0] && !status; i++)
             status = dnn_primitive_set_scratch(primitives[i], own, error);
     }
     return status;

@@ -133,7 +133,7 @@ static FshStatus make_groups(MuonPlan *plan, const Draft *draft, cublasLtHandle_
         plan->gram_bytes = most(plan->gram_bytes, aligned(count * side * side * BF16_BYTES));
         status = make_products(own, cublas_lt, error);
         const MatmulPlan *products[] = {own->gram, own->square, own->next};
-        for (size_t k = 0; k < sizeof products / sizeof *products && !status; k++)
+        for (size_t k = 0; k < sizeof products / sizeof products[0] && !status; k++)
             plan->workspace_bytes = most(plan->workspace_bytes, matmul_plan_workspace_bytes(products[k]));
     }
     return status;
@@ -169,7 +169,7 @@ static FshStatus place_slabs(MuonPlan *plan, const Draft *draft, const int32_t *
     for (int64_t i = 0; i < draft->count; i++)
         total += slabs_of(&plan->groups[draft->group_of[i]].group);
     const size_t bytes = (size_t)total * sizeof *plan->slabs;
-    MuonSlab *slabs = malloc(bytes);
+    MuonSlab *slabs = malloc(bytes + 1); /* never of no bytes */
     if (!slabs)
         return fsh_error_set(error, FSH_ERR_MEMORY, "no memory for Muon's %lld slabs", (long long)total);
     for (int64_t i = 0; i < draft->count; i++) {

@@ -82,7 +82,7 @@ static int64_t find_group(MuonGroup *groups, int64_t *group_count, int64_t rows,
 
 int64_t muon_groups_make(const int64_t (*shapes)[2], int64_t count, MuonGroup *groups, int64_t *group_of)
 {
-    int64_t group_count = 0, pair[2];
+    int64_t group_count = 0, pair[2] = {0, 0};
     for (int64_t i = 0; i < count; i++) {
         group_of[i] = find_group(groups, &group_count, shapes[i][0], shapes[i][1]);
         groups[group_of[i]].count++;

@@ -187,17 +187,17 @@ FshStatus cuda_state_copy_new(State **copy_ret, State *state, FshError *error)
     return status;
 }
 
-FshStatus cuda_state_copy_take(State *base, State *state, FshError *error)
+FshStatus cuda_state_copy_take(State *copy, State *state, FshError *error)
 {
     const CudaState *from = (const CudaState *)state;
-    CudaState *copy = (CudaState *)base;
+    CudaState *to = (CudaState *)copy;
     cudaStream_t stream = stream_of(state);
     FshStatus status = CUDA_TRY(
-        cudaMemcpyAsync(copy->memory, from->memory, from->memory_bytes, cudaMemcpyDeviceToDevice, stream),
+        cudaMemcpyAsync(to->memory, from->memory, from->memory_bytes, cudaMemcpyDeviceToDevice, stream),
         error);
     if (!status)
-        status = CUDA_TRY(cudaEventRecord(copy->taken, stream), error);
-    return status ? status : CUDA_TRY(cudaStreamWaitEvent(copy->reader, copy->taken, 0), error);
+        status = CUDA_TRY(cudaEventRecord(to->taken, stream), error);
+    return status ? status : CUDA_TRY(cudaStreamWaitEvent(to->reader, to->taken, 0), error);
 }
 
 FshStatus cuda_state_runs(State *state, int64_t *runs_ret, FshError *error)
