@@ -1,4 +1,5 @@
-/* Each man page lists exactly the options of its program's table, and is clean under mandoc's lint. */
+/* Each man page lists exactly the options of its program's table, with a paragraph and every choice of each;
+ * speaks of no option that is not there; and is clean under mandoc's lint. */
 #include "tests/support/support.h"
 
 #include <stdio.h>
@@ -6,6 +7,7 @@
 #include <string.h>
 
 enum { NAMES_MAX = 256, NAME_BYTES = 64 };
+#define WORD_BYTES "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 
 /* A set of option names: "max-size" for --max-size, "j" for -j. */
 typedef struct Names {
@@ -127,9 +129,164 @@ TEST(test_ftrain_1_lists_the_options_of_ftrain)
     check_program("ftrain");
 }
 
+/* ---- what a page says of each option ---- */
+
+static const char *const programs[] = {"fresize", "fpack", "fverify", "ftrain"};
+enum { PROGRAM_COUNT = sizeof programs / sizeof programs[0] };
+
+static char *read_page(const char *page)
+{
+    char path[512];
+    (void)snprintf(path, sizeof path, "%s/man/%s", getenv("FSHARD_SOURCE"), page);
+    return test_file_read(path, NULL);
+}
+
+static const char *next_line(const char *line)
+{
+    const char *end = strchr(line, '\n');
+    return end ? end + 1 : line + strlen(line);
+}
+
+static bool is_item(const char *line)
+{
+    return strncmp(line, ".It Fl ", 7) == 0;
+}
+
+/* Finds the next item at or after `at`: a line ".It Fl …" and its paragraph. *body_ret is where that begins,
+ * *end_ret where it ends, lists within it included. Returns the item; NULL where there is no more. */
+static const char *next_item(const char *at, const char **body_ret, const char **end_ret)
+{
+    while (*at && !is_item(at))
+        at = next_line(at);
+    const char *line = *body_ret = next_line(at);
+    for (int lists = 0; *line; line = next_line(line)) {
+        if (!lists && (is_item(line) || !strncmp(line, ".El", 3)))
+            break;
+        lists += !strncmp(line, ".Bl", 3);
+        lists -= !strncmp(line, ".El", 3);
+    }
+    *end_ret = line;
+    return *at ? at : NULL;
+}
+
+TEST(test_each_option_has_a_paragraph)
+{
+    for (size_t i = 0; i < PROGRAM_COUNT; i++) {
+        char name[40];
+        (void)snprintf(name, sizeof name, "%s.1", programs[i]);
+        char *page = read_page(name);
+        const char *body, *end;
+        for (const char *item = page; (item = next_item(item, &body, &end)); item = end)
+            if (end - body < 10)
+                fail_msg("%s says nothing of %.*s", name, (int)(body - item), item);
+        free(page);
+    }
+}
+
+/* Returns whether text has the word; letters, digits, _ and - make words. */
+static bool has_word(const char *text, const char *end, const char *word, size_t length)
+{
+    for (const char *at = text; at + length < end; at++)
+        if (!strncmp(at, word, length) && (at == text || !strchr(WORD_BYTES, at[-1])) &&
+            !strchr(WORD_BYTES, at[length]))
+            return true;
+    return false;
+}
+
+/* Returns whether the item of the option ("-amp") names the choice, or an item that it refers to by ".Fl". */
+static bool names_choice(const char *page, const char *option, const char *choice, size_t length, bool refers)
+{
+    const char *body, *end;
+    for (const char *item = page; (item = next_item(item, &body, &end)); item = end) {
+        if (!has_word(item, body, option, strlen(option)))
+            continue;
+        if (has_word(item, end, choice, length))
+            return true;
+        for (const char *line = body; refers && line < end; line = next_line(line)) {
+            char other[NAME_BYTES];
+            if (sscanf(line, ".Fl %63[a-z0-9-]", other) == 1 &&
+                names_choice(page, other, choice, length, false))
+                return true;
+        }
+    }
+    return false;
+}
+
+/* A program that is given a choice that it does not have says which there are. */
+TEST(test_each_choice_of_an_option_is_named)
+{
+    static const char words[] = " is not one of: ";
+    size_t lists = 0, missing = 0;
+    for (size_t i = 0; i < PROGRAM_COUNT; i++) {
+        char name[40], option[NAME_BYTES + 2];
+        (void)snprintf(name, sizeof name, "%s.1", programs[i]);
+        char *page = read_page(name);
+        const Names names = names_of_program(programs[i]);
+        for (size_t n = 0; n < names.count; n++) {
+            (void)snprintf(option, sizeof option, "--%s", names.name[n]);
+            if (strlen(option) < 4) /* a letter */
+                continue;
+            RunResult result = run_program(NULL, programs[i], option, "@", "a", "b", NULL);
+            const char *choice = strstr(result.err, words);
+            lists += choice != NULL;
+            for (choice = choice ? choice + sizeof words - 1 : ""; *choice && !strchr(";\n", *choice);) {
+                const size_t length = strcspn(choice, ",;\n");
+                if (!names_choice(page, option + 1, choice, length, true)) {
+                    print_error("man/%s does not name '%.*s' at %s\n", name, (int)length, choice, option);
+                    missing++;
+                }
+                choice += length;
+                choice += strspn(choice, ", ");
+            }
+            run_result_free(&result);
+        }
+        free(page);
+    }
+    assert_true(lists > 30);
+    assert_int_equal(missing, 0);
+}
+
 static const char *const pages[] = {"fpack.1",   "fresize.1", "ftrain.1",
                                     "fverify.1", "fshard.5",  "ftrain-recipes.7"};
 enum { PAGE_COUNT = sizeof pages / sizeof pages[0] };
+
+/* Returns whether a program knows the option: by its own name, or by an older spelling of it. */
+static bool is_known(const Names *names, const char *option)
+{
+    char dashed[NAME_BYTES + 2];
+    for (size_t i = 0; i < PROGRAM_COUNT; i++)
+        if (names_have(&names[i], option))
+            return true;
+    (void)snprintf(dashed, sizeof dashed, "--%s", option);
+    RunResult result = run_program(NULL, "ftrain", dashed, NULL);
+    const bool known = !strstr(result.err, "no such option");
+    run_result_free(&result);
+    return known;
+}
+
+TEST(test_options_that_pages_speak_of_are_there)
+{
+    Names names[PROGRAM_COUNT];
+    size_t seen = 0;
+    for (size_t i = 0; i < PROGRAM_COUNT; i++)
+        names[i] = names_of_program(programs[i]);
+    for (size_t i = 0; i < PAGE_COUNT; i++) {
+        char *page = read_page(pages[i]);
+        for (const char *line = page; *line; line = next_line(line)) {
+            const char *end = next_line(line);
+            for (const char *at = line; *line == '.' && (at = strstr(at, "Fl -")) && at < end; at++) {
+                char option[NAME_BYTES];
+                if (sscanf(at, "Fl -%63[a-z0-9-]", option) != 1)
+                    continue;
+                seen++;
+                if (!is_known(names, option))
+                    fail_msg("%s speaks of --%s, which no program takes", pages[i], option);
+            }
+        }
+        free(page);
+    }
+    assert_true(seen > 500);
+}
 
 /* Returns whether the line is a complaint about a reference to one of our pages. mandoc looks for the targets
  * of .Xr among the installed pages alone; ours lie beside the page. */

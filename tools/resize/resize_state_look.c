@@ -47,9 +47,8 @@ static FshStatus refuse_places_in_each_other(ResizeState *state, const ResizeOpt
     return status;
 }
 
-/* Looks for what of `to` was made, by one run or several: `path`, or what it was made from in turn. The memory
- * of a tar, or of a folder or one above it, says what that was. Returns whether there is any; `path` is then
- * what `to`, or a folder above it, was the source of. */
+/* Returns whether `path` was made from `to`, by one run or several: each folder, one above it or a tar has a
+ * memory that says what it was made from. `path` becomes the one of them that `to` was the source of. */
 static bool find_made_from(const char *to, char path[PATH_MAX], int steps)
 {
     bool found = false;
