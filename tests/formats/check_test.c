@@ -52,14 +52,6 @@ static const char *make(TestFolder *folder)
     return folder->path;
 }
 
-static void copy_file(const char *from, const char *to)
-{
-    size_t length = 0;
-    char *bytes = test_file_read(from, &length);
-    test_file_write(to, bytes, length);
-    free(bytes);
-}
-
 /* Returns the byte offset of the first place in the file that holds `bytes`. */
 static int64_t find_bytes(const char *path, const void *bytes, size_t length)
 {
@@ -233,7 +225,7 @@ TEST_IN_FOLDER(test_missing_truncated_and_left_over_files_are_named, folder)
     const char *path = make(folder);
     FshError error = {0};
     FshDataset *dataset = NULL;
-    copy_file(test_path(folder, TRAIN(0)), test_path(folder, "old-00000-of-00001.fshard"));
+    test_file_copy(test_path(folder, TRAIN(0)), test_path(folder, "old-00000-of-00001.fshard"));
     assert_int_equal(unlink(test_path(folder, TRAIN(0))), 0);
     assert_int_equal(fsh_open(&dataset, path, &error), FSH_ERR_NOT_FOUND);
     assert_contains(error.message, TRAIN(0));
@@ -267,7 +259,7 @@ TEST_IN_FOLDER(test_a_shard_copied_over_another_is_named, folder)
 {
     const char *path = folder->path;
     samples_write_dataset(&(DatasetPlan){.train_count = 120, .shard_count = 3}, path);
-    copy_file(test_path(folder, TRAIN(0)), test_path(folder, TRAIN(2)));
+    test_file_copy(test_path(folder, TRAIN(0)), test_path(folder, TRAIN(2)));
     Problems problems = check(path, FSH_CHECK_QUICK);
     assert_int_equal(problems.count, 2);
     assert_contains(problems.text, TRAIN(2) "|-1|||is shard 0 of 3 by its header, not 2 of 3");
@@ -290,7 +282,7 @@ TEST_IN_FOLDER(test_a_shard_of_another_dataset_or_split_is_named, folder)
     assert_ok(fsh_writer_open(&writer, test_path(folder, TRAIN(1)), &options, &error), &error);
     assert_ok(fsh_writer_finish(writer, NULL, &error), &error);
     fsh_writer_close(&writer);
-    copy_file(test_path(folder, TRAIN(0)), test_path(folder, "val-00000-of-00001.fshard"));
+    test_file_copy(test_path(folder, TRAIN(0)), test_path(folder, "val-00000-of-00001.fshard"));
     Problems problems = check(path, FSH_CHECK_QUICK);
     assert_contains(problems.text, TRAIN(1) "|-1|||belongs to another dataset: id ffffffff");
     assert_contains(problems.text, "val-00000-of-00001.fshard|-1|||belongs to split train, not val");

@@ -80,6 +80,17 @@ static void patch_header(uint8_t *header, size_t at, const void *field, size_t b
     (void)snprintf((char *)header + 148, 8, "%06o", sum);
 }
 
+/* Asserts with what a tar, which it frees, is refused. row: of the test's table, for messages. */
+static void expect_refusal(TestTar *tar, TestFolder *folder, size_t row, FshStatus expected,
+                           const char *words, FshError *error)
+{
+    FshDataset *dataset = NULL;
+    const FshStatus status = fsh_open(&dataset, test_tar_save(tar, folder, "hostile.tar"), error);
+    if (status != expected)
+        fail_msg("row %zu gives %d: %s", row, status, error->message);
+    assert_contains(error->message, words);
+}
+
 TEST_IN_FOLDER(test_hostile_headers_are_refused, folder)
 {
     static const struct {
@@ -102,12 +113,7 @@ TEST_IN_FOLDER(test_hostile_headers_are_refused, folder)
         FshError error = {0};
         test_tar_add_text(&tar, "000.jpg", JPEG);
         patch_header(tar.bytes.bytes, rows[i].at, rows[i].field, rows[i].bytes);
-        const char *path = test_tar_save(&tar, folder, "hostile.tar");
-        FshDataset *dataset = NULL;
-        FshStatus status = fsh_open(&dataset, path, &error);
-        if (status != rows[i].status)
-            fail_msg("row %zu gives %d: %s", i, status, error.message);
-        assert_contains(error.message, rows[i].part);
+        expect_refusal(&tar, folder, i, rows[i].status, rows[i].part, &error);
         assert_contains(error.message, "byte ");
     }
 }
@@ -133,12 +139,7 @@ TEST_IN_FOLDER(test_a_pax_header_is_checked, folder)
         test_tar_add_text(&tar, "header", rows[i].records);
         patch_header(tar.bytes.bytes, 156, "x", 1);
         test_tar_add_text(&tar, "000.jpg", JPEG);
-        const char *path = test_tar_save(&tar, folder, "hostile.tar");
-        FshDataset *dataset = NULL;
-        FshStatus status = fsh_open(&dataset, path, &error);
-        if (status != rows[i].status)
-            fail_msg("row %zu gives %d: %s", i, status, error.message);
-        assert_contains(error.message, rows[i].part);
+        expect_refusal(&tar, folder, i, rows[i].status, rows[i].part, &error);
     }
 }
 

@@ -12,17 +12,28 @@
 
 static const char *const small_shards[] = {"--shard-size", "16K", NULL};
 
+/* Asserts that fverify of an address ends as expected. environment: NULL, or more of it. told: NULL, or what
+ * it says. */
+static void expect_verify(Serving *serving, const char *const *environment, const char *address,
+                          int exit_status, const char *told)
+{
+    RunResult result = serving_run(serving, environment, "fverify", address, NULL);
+    if (result.exit_status != exit_status)
+        fail_msg("%s: exit status %d: %s", address, result.exit_status, result.err);
+    if (told)
+        assert_contains(result.err, told);
+    run_result_free(&result);
+}
+
 TEST_WITH(test_a_dataset_is_fetched_once_and_then_found_in_the_cache, serving_setup, serving_teardown,
           Serving *serving)
 {
     serving_pack(serving, "small", 40, 32, small_shards);
-    RunResult result = serving_run(serving, NULL, "fverify", serving_address(serving, "ok/small"), NULL);
-    assert_int_equal(result.exit_status, 0);
-    assert_contains(result.err, "fetched ");
-    run_result_free(&result);
+    expect_verify(serving, NULL, serving_address(serving, "ok/small"), 0, "fetched ");
     assert_in_range(serving_check_shards(serving, serving_entry(serving, "small-"), "small"), 4, 40);
     serving_forget(serving);
-    result = serving_run(serving, NULL, "fverify", serving_address(serving, "ok/small/dataset.json"), NULL);
+    RunResult result =
+        serving_run(serving, NULL, "fverify", serving_address(serving, "ok/small/dataset.json"), NULL);
     assert_int_equal(result.exit_status, 0);
     assert_string_equal(result.err, "");
     run_result_free(&result);
@@ -33,9 +44,7 @@ TEST_WITH(test_a_dataset_is_fetched_once_and_then_found_in_the_cache, serving_se
 TEST_WITH(test_a_large_file_comes_in_parts, serving_setup, serving_teardown, Serving *serving)
 {
     serving_pack(serving, "large", 12, 1024, NULL);
-    RunResult result = serving_run(serving, NULL, "fverify", serving_address(serving, "ok/large"), NULL);
-    assert_int_equal(result.exit_status, 0);
-    run_result_free(&result);
+    expect_verify(serving, NULL, serving_address(serving, "ok/large"), 0, NULL);
     assert_int_equal(serving_count(serving, "train-00000-of-00001.fshard bytes="), 3);
     assert_int_equal(serving_count(serving, "bytes=16777216-33554431"), 1);
     assert_int_equal(serving_check_shards(serving, serving_entry(serving, "large-"), "large"), 2);
@@ -54,10 +63,7 @@ TEST_WITH(test_tars_and_lmdbs_are_fetched_with_what_stands_beside_them, serving_
     assert_string_equal(strstr(result.err, "ERROR") ? result.err : "", "");
     assert_int_equal(result.exit_status, 0);
     run_result_free(&result);
-    result = serving_run(serving, NULL, "fverify", serving_address(serving, "ok/sides"), NULL);
-    assert_int_equal(result.exit_status, 1);
-    assert_contains(result.err, "are not read from servers");
-    run_result_free(&result);
+    expect_verify(serving, NULL, serving_address(serving, "ok/sides"), 1, "are not read from servers");
 }
 
 /* A fault of the server, and what comes of it with two retries. */
@@ -138,15 +144,10 @@ TEST_WITH(test_nobody_there_is_told, serving_setup, serving_teardown, Serving *s
     assert_contains(result.err, "Failed to connect");
     assert_contains(result.err, "tried 2 times");
     run_result_free(&result);
-    result = serving_run(serving, NULL, "fverify", serving_address(serving, "ok/missing"), NULL);
-    assert_int_equal(result.exit_status, 1);
-    assert_contains(result.err, "/ok/missing/dataset.json: the server says 404 Not Found");
-    run_result_free(&result);
+    expect_verify(serving, NULL, serving_address(serving, "ok/missing"), 1,
+                  "/ok/missing/dataset.json: the server says 404 Not Found");
     test_file_write_text(test_path(&serving->folder, "www/page/dataset.json"), "<html>log in</html>");
-    result = serving_run(serving, NULL, "fverify", serving_address(serving, "ok/page"), NULL);
-    assert_int_equal(result.exit_status, 1);
-    assert_contains(result.err, "/ok/page/dataset.json: line 1");
-    run_result_free(&result);
+    expect_verify(serving, NULL, serving_address(serving, "ok/page"), 1, "/ok/page/dataset.json: line 1");
 }
 
 /* ---- credentials ---- */
@@ -200,10 +201,8 @@ TEST_WITH(test_public_buckets_need_no_credentials_and_a_wrong_region_is_told, se
           Serving *serving)
 {
     serving_pack(serving, "public", 20, 16, NULL);
-    RunResult result = serving_run(serving, NULL, "fverify", "s3://public/", NULL);
-    assert_int_equal(result.exit_status, 0);
-    run_result_free(&result);
-    result = serving_run(serving, NULL, "fverify", "s3://elsewhere/set", NULL);
+    expect_verify(serving, NULL, "s3://public/", 0, NULL);
+    RunResult result = serving_run(serving, NULL, "fverify", "s3://elsewhere/set", NULL);
     assert_int_equal(result.exit_status, 1);
     assert_contains(result.err, "301 Moved Permanently");
     assert_contains(result.err, "set AWS_REGION=eu-central-1");
@@ -215,10 +214,8 @@ TEST_WITH(test_google_is_asked_with_a_token, serving_setup, serving_teardown, Se
     const char *const token[] = {"GOOGLE_OAUTH_ACCESS_TOKEN=testtoken", NULL};
     const char *const wrong[] = {"GOOGLE_OAUTH_ACCESS_TOKEN=hunter2hunter2", NULL};
     serving_pack(serving, "bucket/set", 20, 16, NULL);
-    RunResult result = serving_run(serving, token, "fverify", "gs://bucket/set", NULL);
-    assert_int_equal(result.exit_status, 0);
-    run_result_free(&result);
-    result = serving_run(serving, wrong, "fverify", "gs://bucket/set", NULL);
+    expect_verify(serving, token, "gs://bucket/set", 0, NULL);
+    RunResult result = serving_run(serving, wrong, "fverify", "gs://bucket/set", NULL);
     assert_int_equal(result.exit_status, 1);
     assert_contains(result.err, "401 Unauthorized");
     assert_contains(result.err, "the credentials of GOOGLE_OAUTH_ACCESS_TOKEN");
@@ -305,9 +302,7 @@ TEST_WITH(test_who_would_fill_an_entry_shares_what_another_has_filled, serving_s
           Serving *serving)
 {
     serving_pack(serving, "small", 20, 32, NULL);
-    RunResult result = serving_run(serving, NULL, "fverify", serving_address(serving, "ok/small"), NULL);
-    assert_int_equal(result.exit_status, 0);
-    run_result_free(&result);
+    expect_verify(serving, NULL, serving_address(serving, "ok/small"), 0, NULL);
     const char *entry = serving_entry(serving, "small-"),
                *manifest = test_path(&serving->folder, "%s/dataset.json", strrchr(entry, '/') + 1),
                *lock = test_path(&serving->folder, "cache/fshard/datasets/%s.lock", strrchr(entry, '/') + 1);
@@ -324,7 +319,7 @@ TEST_WITH(test_who_would_fill_an_entry_shares_what_another_has_filled, serving_s
         sleep_seconds(0.02);
     sleep_seconds(0.3);
     assert_int_equal(rename(manifest, named), 0); /* the other has filled it, and holds it */
-    result = run_wait(&running);
+    RunResult result = run_wait(&running);
     assert_int_equal(result.exit_status, 0);
     assert_contains(result.err, "another process is fetching it; waiting");
     assert_contains_not(result.err, "fetched ");
@@ -350,9 +345,7 @@ TEST_WITH(test_a_killed_fetch_leaves_whole_files_and_the_next_one_goes_on, servi
     const char *entry = serving_entry(serving, "small-");
     const size_t before = serving_check_shards(serving, entry, "small");
     serving_forget(serving);
-    RunResult result = serving_run(serving, NULL, "fverify", arguments[0], NULL);
-    assert_int_equal(result.exit_status, 0);
-    run_result_free(&result);
+    expect_verify(serving, NULL, arguments[0], 0, NULL);
     const size_t all = serving_check_shards(serving, entry, "small");
     assert_int_equal(serving_count(serving, ".fshard"), all - before);
     assert_int_equal(test_count_files(entry), all + 1); /* and the manifest */

@@ -54,6 +54,8 @@ void test_file_write_text(const char *path, const char *text);
  * be NULL. */
 char *test_file_read(const char *path, size_t *length_ret);
 uint64_t test_file_size(const char *path);
+/* Writes a copy of a file, as test_file_write does. */
+void test_file_copy(const char *from, const char *to);
 /* Inverts all bits of a byte; a negative offset counts from the end. */
 void test_file_flip_byte(const char *path, int64_t offset);
 /* Cuts the file to that length; a negative one counts from the end: -1 cuts off the last byte. */

@@ -148,6 +148,14 @@ char *test_file_read(const char *path, size_t *length_ret)
     return (char *)buffer.bytes;
 }
 
+void test_file_copy(const char *from, const char *to)
+{
+    size_t length = 0;
+    char *bytes = test_file_read(from, &length);
+    test_file_write(to, bytes, length);
+    free(bytes);
+}
+
 uint64_t test_file_size(const char *path)
 {
     struct stat status;

@@ -342,14 +342,6 @@ TEST_IN_FOLDER(test_a_list_of_classes_that_is_none_is_refused, folder)
 
 /* ---- --dedupe ---- */
 
-static void copy(const char *from, const char *to)
-{
-    size_t length = 0;
-    char *bytes = test_file_read(from, &length);
-    test_file_write(to, bytes, length);
-    free(bytes);
-}
-
 TEST_IN_FOLDER(test_the_first_of_equal_images_stays, folder)
 {
     const char *packed = test_path(folder, "shards"), *report = test_path(folder, "twice.jsonl");
@@ -358,12 +350,12 @@ TEST_IN_FOLDER(test_the_first_of_equal_images_stays, folder)
     source_class(test_path(folder, "set/val"), "fish", 1);
     source_class(test_path(folder, "set/train"), "fish", 0);
     source_jpeg(test_path(folder, "set/train/fish/0.jpg"), 50, 50, 3, 9);
-    copy(test_path(folder, "set/train/cat/1.jpg"), test_path(folder, "set/train/cat/again.png"));
-    copy(test_path(folder, "set/train/cat/1.jpg"), test_path(folder, "set/train/dog/cat.jpg"));
-    copy(test_path(folder, "set/train/dog/0.jpg"), test_path(folder, "set/val/dog/0.jpg"));
-    copy(test_path(folder, "set/val/fish/0.jpg"), test_path(folder, "set/test/fish/0.jpg"));
+    test_file_copy(test_path(folder, "set/train/cat/1.jpg"), test_path(folder, "set/train/cat/again.png"));
+    test_file_copy(test_path(folder, "set/train/cat/1.jpg"), test_path(folder, "set/train/dog/cat.jpg"));
+    test_file_copy(test_path(folder, "set/train/dog/0.jpg"), test_path(folder, "set/val/dog/0.jpg"));
+    test_file_copy(test_path(folder, "set/val/fish/0.jpg"), test_path(folder, "set/test/fish/0.jpg"));
     /* The same size and another content. */
-    copy(test_path(folder, "set/train/dog/1.jpg"), test_path(folder, "set/train/dog/like.jpg"));
+    test_file_copy(test_path(folder, "set/train/dog/1.jpg"), test_path(folder, "set/train/dog/like.jpg"));
     size_t length = 0;
     char *bytes = test_file_read(test_path(folder, "set/train/dog/like.jpg"), &length);
     bytes[length - 3] ^= 1;
@@ -408,8 +400,8 @@ TEST_IN_FOLDER(test_a_split_of_duplicates_alone_is_refused, folder)
     source_two_classes(test_path(folder, "set/train"));
     source_class(test_path(folder, "set/val"), "cat", 0);
     source_class(test_path(folder, "set/val"), "dog", 0);
-    copy(test_path(folder, "set/train/cat/0.jpg"), test_path(folder, "set/val/cat/0.jpg"));
-    copy(test_path(folder, "set/train/dog/0.jpg"), test_path(folder, "set/val/dog/0.jpg"));
+    test_file_copy(test_path(folder, "set/train/cat/0.jpg"), test_path(folder, "set/val/cat/0.jpg"));
+    test_file_copy(test_path(folder, "set/train/dog/0.jpg"), test_path(folder, "set/val/dog/0.jpg"));
     RunResult result = run_expecting(1, "fpack", "--dedupe", test_path(folder, "set"), packed, NULL);
     assert_contains(result.err, "val/cat/0.jpg: has the same content as train/cat/0.jpg; left out");
     assert_contains(result.err, "set: --dedupe leaves nothing of val: all of its 2 samples");

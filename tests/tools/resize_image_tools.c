@@ -30,16 +30,6 @@ int resize_tools_teardown(void **state)
     return 0;
 }
 
-void need_libvips(void)
-{
-    const ImagePlugin *plugin = NULL;
-    FshError error = {0};
-    if (image_plugin_load(&plugin, &error)) {
-        print_message("skipped: %s\n", error.message);
-        skip();
-    }
-}
-
 /* ---- files ---- */
 
 void take_jpeg(ResizeTools *tools, MakeJpeg options)

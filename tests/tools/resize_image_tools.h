@@ -4,6 +4,7 @@
 #define FSHARD_TESTS_TOOLS_RESIZE_IMAGE_TOOLS_H
 
 #include "imaging/decode.h"
+#include "tests/imaging/decode_tools.h"
 #include "tests/imaging/make_images.h"
 #include "tests/support/support.h"
 #include "imaging/shrink.h"
@@ -26,9 +27,6 @@ extern const ShrinkRecipe resize_usual_recipe;
 /* Sets *state to a ResizeTools *, with the usual recipe. */
 int resize_tools_setup(void **state);
 int resize_tools_teardown(void **state);
-
-/* Skips the test, with a message, where the plugin is not there. */
-void need_libvips(void);
 
 /* Each fills tools->file: with a JPEG (of a smooth picture unless pixels are given), a smooth RGB PNG, a
  * smooth picture in one of our formats, or these bytes. */

@@ -9,14 +9,6 @@
 
 /* ---- overlap ---- */
 
-static void copy_file(const char *from, const char *to)
-{
-    size_t length = 0;
-    char *bytes = test_file_read(from, &length);
-    test_file_write(to, bytes, length);
-    free(bytes);
-}
-
 TEST_IN_FOLDER(test_an_image_in_two_splits_is_listed_with_both_places, folder)
 {
     const char *photos = test_path(folder, "photos"), *packed = test_path(folder, "packed");
@@ -26,9 +18,10 @@ TEST_IN_FOLDER(test_an_image_in_two_splits_is_listed_with_both_places, folder)
     source_class(test_path(folder, "photos/test"), "cat", 1);
     run_ok("fpack", photos, packed, NULL);
     run_ok("fverify", packed, NULL);
-    copy_file(test_path(folder, "photos/train/cat/2.jpg"), test_path(folder, "photos/val/dog/new.jpg"));
-    copy_file(test_path(folder, "photos/val/dog/0.jpg"), test_path(folder, "photos/test/cat/9.jpg"));
-    copy_file(test_path(folder, "photos/train/cat/0.jpg"), test_path(folder, "photos/train/cat/again.jpg"));
+    test_file_copy(test_path(folder, "photos/train/cat/2.jpg"), test_path(folder, "photos/val/dog/new.jpg"));
+    test_file_copy(test_path(folder, "photos/val/dog/0.jpg"), test_path(folder, "photos/test/cat/9.jpg"));
+    test_file_copy(test_path(folder, "photos/train/cat/0.jpg"),
+                   test_path(folder, "photos/train/cat/again.jpg"));
     run_ok("fpack", "--force", photos, packed, NULL);
     for (size_t i = 0; i < 2; i++) {
         RunResult result = run_expecting(1, "fverify", jobs[i], packed, NULL);
@@ -56,7 +49,7 @@ TEST_IN_FOLDER(test_overlap_is_found_where_val_is_the_larger, folder)
     const char *photos = test_path(folder, "photos"), *packed = test_path(folder, "packed");
     source_class(test_path(folder, "photos/train"), "cat", 2);
     source_class(test_path(folder, "photos/val"), "cat", 9);
-    copy_file(test_path(folder, "photos/train/cat/1.jpg"), test_path(folder, "photos/val/cat/x.jpg"));
+    test_file_copy(test_path(folder, "photos/train/cat/1.jpg"), test_path(folder, "photos/val/cat/x.jpg"));
     run_ok("fpack", photos, packed, NULL);
     RunResult result = run_expecting(1, "fverify", packed, NULL);
     assert_contains(result.out,
@@ -70,9 +63,9 @@ TEST_IN_FOLDER(test_samples_that_repeat_others_of_their_split_are_counted, folde
 {
     const char *photos = test_path(folder, "photos"), *packed = test_path(folder, "packed");
     source_two_classes(photos);
-    copy_file(test_path(folder, "photos/cat/1.jpg"), test_path(folder, "photos/cat/a.jpg"));
-    copy_file(test_path(folder, "photos/cat/1.jpg"), test_path(folder, "photos/dog/b.jpg"));
-    copy_file(test_path(folder, "photos/dog/0.jpg"), test_path(folder, "photos/dog/c.jpg"));
+    test_file_copy(test_path(folder, "photos/cat/1.jpg"), test_path(folder, "photos/cat/a.jpg"));
+    test_file_copy(test_path(folder, "photos/cat/1.jpg"), test_path(folder, "photos/dog/b.jpg"));
+    test_file_copy(test_path(folder, "photos/dog/0.jpg"), test_path(folder, "photos/dog/c.jpg"));
     static const char *const formats[] = {"shards", "lmdb", "tar"};
     for (size_t i = 0; i < 3; i++) {
         run_ok("fpack", "--force", "--format", formats[i], photos, packed, NULL);
@@ -190,7 +183,7 @@ TEST_IN_FOLDER(test_images_encoded_again_are_compared_by_encoding_the_source, fo
     RunResult result = against(0, photos, packed);
     assert_contains(result.out, "3 compared with their sources");
     run_result_free(&result);
-    copy_file(test_path(folder, "photos/cat/1.ppm"), test_path(folder, "photos/cat/2.ppm"));
+    test_file_copy(test_path(folder, "photos/cat/1.ppm"), test_path(folder, "photos/cat/2.ppm"));
     result = against(1, photos, packed);
     assert_contains(result.out, "record 2, key cat/2, source cat/2.ppm: is not what its source in ");
     assert_contains(result.out, "1 problem;");

@@ -76,6 +76,23 @@ TEST_IN_FOLDER(test_pack_then_extract_gives_identical_files, folder)
     expect_round_trip(folder, pairs, sides);
 }
 
+/* Packs extracted images again, and asserts that their records hold the bytes that those of `raw` do. */
+static void expect_same_pixels(const char *raw, const char *extracted, const char *again, uint64_t count)
+{
+    run_ok("fpack", "--store", "raw", extracted, again, NULL);
+    FshDataset *first = packed_open(raw), *second = packed_open(again);
+    for (uint64_t i = 0; i < count; i++) {
+        FshSample a, b;
+        assert_ok(fsh_sample_get(fsh_split(first, "train"), i, &a, NULL), NULL);
+        assert_ok(fsh_sample_get(fsh_split(second, "train"), i, &b, NULL), NULL);
+        assert_int_equal(a.fields[0].width, b.fields[0].width);
+        assert_int_equal(a.fields[0].bytes, b.fields[0].bytes);
+        assert_memory_equal(a.fields[0].data, b.fields[0].data, a.fields[0].bytes);
+    }
+    fsh_close(&first);
+    fsh_close(&second);
+}
+
 TEST_IN_FOLDER(test_raw_pixels_become_png, folder)
 {
     if (!png_is_supported())
@@ -87,18 +104,7 @@ TEST_IN_FOLDER(test_raw_pixels_become_png, folder)
     run_ok("fverify", "--extract", out, raw, NULL);
     assert_int_equal(test_count_files(out), 5);
     assert_int_equal(access(test_path(folder, "out/cat/0.png"), R_OK), 0);
-    /* The pixels are the same: packed again, the records hold the same bytes. */
-    run_ok("fpack", "--store", "raw", out, again, NULL);
-    FshDataset *first = packed_open(raw), *second = packed_open(again);
-    for (uint64_t i = 0; i < 5; i++) {
-        FshSample a, b;
-        assert_ok(fsh_sample_get(fsh_split(first, "train"), i, &a, NULL), NULL);
-        assert_ok(fsh_sample_get(fsh_split(second, "train"), i, &b, NULL), NULL);
-        assert_int_equal(a.fields[0].bytes, b.fields[0].bytes);
-        assert_memory_equal(a.fields[0].data, b.fields[0].data, a.fields[0].bytes);
-    }
-    fsh_close(&first);
-    fsh_close(&second);
+    expect_same_pixels(raw, out, again, 5);
 }
 
 TEST_IN_FOLDER(test_raw_pixels_of_one_name_keep_their_extension, folder)
@@ -115,18 +121,7 @@ TEST_IN_FOLDER(test_raw_pixels_of_one_name_keep_their_extension, folder)
     assert_int_equal(access(test_path(folder, "out/cat/x.jpg.png"), R_OK), 0);
     assert_int_equal(access(test_path(folder, "out/cat/x.png"), R_OK), 0);
     assert_int_equal(access(test_path(folder, "out/cat/y.png"), R_OK), 0);
-    /* Each is what it was. */
-    run_ok("fpack", "--store", "raw", out, test_path(folder, "again"), NULL);
-    FshDataset *first = packed_open(raw), *second = packed_open(test_path(folder, "again"));
-    for (uint64_t i = 0; i < 3; i++) {
-        FshSample a, b;
-        assert_ok(fsh_sample_get(fsh_split(first, "train"), i, &a, NULL), NULL);
-        assert_ok(fsh_sample_get(fsh_split(second, "train"), i, &b, NULL), NULL);
-        assert_int_equal(a.fields[0].width, b.fields[0].width);
-        assert_memory_equal(a.fields[0].data, b.fields[0].data, a.fields[0].bytes);
-    }
-    fsh_close(&first);
-    fsh_close(&second);
+    expect_same_pixels(raw, out, test_path(folder, "again"), 3);
 }
 
 TEST_IN_FOLDER(test_extract_never_overwrites, folder)

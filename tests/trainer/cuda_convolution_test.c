@@ -54,26 +54,33 @@ static Graph *activated_graph(const Conv2d *options, const int64_t image[4], Dat
     return graph;
 }
 
+/* Starts a side, runs the graph on an image of its own making, and reads `count` values of y. */
+static void run_on_image(Side *side, Backend *backend, Graph *graph, float *values, size_t count)
+{
+    FshError error = {0};
+    const TensorId x = graph_find(graph, "x"), y = graph_find(graph, "y");
+    const size_t pixels = (size_t)tensor_count(graph_tensor(graph, x));
+    float *image = malloc(pixels * sizeof *image);
+    assert_non_null(image);
+    for (size_t i = 0; i < pixels; i++)
+        image[i] = (float)((i * 2654435761U) % 1024) / 512 - 0.75F;
+    side_start(side, backend, graph, &comparison);
+    assert_ok(program_write(side->program, x, image, pixels * sizeof *image, &error), &error);
+    assert_ok(program_run(side->program, &error), &error);
+    assert_ok(program_read(side->program, y, values, count * sizeof *values, &error), &error);
+    free(image);
+}
+
 /* Returns how the convolution was computed; good until the next call. */
 static const char *run_activated(Graph *graph, float *values, size_t count)
 {
     static char plan[160];
-    FshError error = {0};
     Side side;
-    const TensorId x = graph_find(graph, "x"), y = graph_find(graph, "y");
-    const size_t pixels = (size_t)tensor_count(graph_tensor(graph, x));
-    float *image = malloc(pixels * sizeof *image);
-    for (size_t i = 0; i < pixels; i++)
-        image[i] = (float)((i * 2654435761U) % 1024) / 512 - 0.75F;
-    side_start(&side, backends[CUDA_TIMED], graph, &comparison);
-    assert_ok(program_write(side.program, x, image, pixels * sizeof *image, &error), &error);
-    assert_ok(program_run(side.program, &error), &error);
-    assert_ok(program_read(side.program, y, values, count * sizeof *values, &error), &error);
+    run_on_image(&side, backends[CUDA_TIMED], graph, values, count);
     const char *told = program_node_plan(side.program, 1);
     (void)snprintf(plan, sizeof plan, "%s", told ? told : "");
     side_end(&side);
     graph_free(&graph);
-    free(image);
     return plan;
 }
 
@@ -161,21 +168,12 @@ static void run_normed(Backend *backend, Graph *graph, float *values, size_t cou
 {
     FshError error = {0};
     Side side;
-    const TensorId x = graph_find(graph, "x"), y = graph_find(graph, "y");
-    const size_t pixels = (size_t)tensor_count(graph_tensor(graph, x));
-    float *image = malloc(pixels * sizeof *image);
-    for (size_t i = 0; i < pixels; i++)
-        image[i] = (float)((i * 2654435761U) % 1024) / 512 - 0.75F;
-    side_start(&side, backend, graph, &comparison);
-    assert_ok(program_write(side.program, x, image, pixels * sizeof *image, &error), &error);
-    assert_ok(program_run(side.program, &error), &error);
-    assert_ok(program_read(side.program, y, values, count * sizeof *values, &error), &error);
+    run_on_image(&side, backend, graph, values, count);
     assert_ok(state_read(side.state, "norm.running_mean", values + count, (size_t)channels, &error), &error);
     assert_ok(state_read(side.state, "norm.running_var", values + count + channels, (size_t)channels, &error),
               &error);
     side_end(&side);
     graph_free(&graph);
-    free(image);
 }
 
 /* Compares the results with sums and those without. c: image, channels in and out, kernel, stride. */

@@ -160,3 +160,21 @@ double golden_error(const json_t *summary, const float *values, size_t count)
     const double worst = fmax(of_samples, fmax(of_norm, of_sum));
     return isfinite(square) && isfinite(worst) ? worst : INFINITY;
 }
+
+void golden_compare_cases(const char *name, size_t least, double tolerance, GoldenCaseError case_error,
+                          const void *context)
+{
+    json_t *document = golden_load(name), *c;
+    double worst = 0;
+    size_t i;
+    json_array_foreach(json_object_get(document, "cases"), i, c)
+    {
+        const double relative = case_error(document, c, context);
+        print_message("  %-62s %.1e\n", golden_text(c, "name"), relative);
+        worst = fmax(worst, relative);
+    }
+    json_decref(document);
+    assert_true(i >= least);
+    if (!(worst < tolerance))
+        fail_msg("worst relative error %.2e, allowed %.0e", worst, tolerance);
+}

@@ -38,4 +38,11 @@ void golden_generate_bytes(const json_t *spec, uint8_t *values);
  * finite. */
 double golden_error(const json_t *summary, const float *values, size_t count);
 
+/* Returns the worst relative error of a case of a file; document: the file; context: the caller's. */
+typedef double (*GoldenCaseError)(json_t *document, json_t *c, const void *context);
+/* Prints the worst relative error of each case of a file. Fails the running test where one is not below
+ * tolerance, or where there are fewer than `least` cases. */
+void golden_compare_cases(const char *name, size_t least, double tolerance, GoldenCaseError case_error,
+                          const void *context);
+
 #endif

@@ -10,13 +10,25 @@
 
 enum { BATCH = 3, SIZE = 12 };
 
+/* Ends a graph: the loss of five classes, kept and fused, and the nodes of the gradient. */
+static void end_in_classes(Graph *graph, TensorId x, TensorId label)
+{
+    FshError error = {0};
+    TensorId loss = graph_softmax_cross_entropy(graph, graph_linear(graph, "fc", x, 5, true), label,
+                                                TENSOR_NONE, TENSOR_NONE, 0.2F);
+    graph_keep(graph, loss, "loss");
+    graph_fuse(graph, FUSE_ALL);
+    graph_differentiate(graph, loss);
+    graph_fuse_backward(graph, FUSE_ALL);
+    test_check(graph_check(graph, &error), &error);
+}
+
 /* Returns a graph of every op of the classifiers that has a gradient; x is used twice. Activations are smooth
  * but for max pool and a leaky ReLU. */
 static Graph *every_op(bool training)
 {
     const double mean[3] = {0.5, 0.5, 0.5}, deviation[3] = {0.25, 0.25, 0.25};
     const BatchNorm norm = {.training = training};
-    FshError error = {0};
     Graph *graph = graph_new();
     assert_non_null(graph);
     TensorId image = graph_input(graph, "image", DATA_U8, 4, (int64_t[]){BATCH, SIZE, SIZE, 3});
@@ -36,13 +48,7 @@ static Graph *every_op(bool training)
     TensorId wide = graph_linear(graph, "wide", graph_flatten(graph, x), 5, false);
     TensorId mean_pooled = graph_linear(graph, "pooled", graph_global_avg_pool(graph, x), 5, false);
     TensorId logits = graph_batch_norm(graph, "bn3", graph_add(graph, wide, mean_pooled), &norm);
-    TensorId loss = graph_softmax_cross_entropy(graph, graph_linear(graph, "fc", logits, 5, true), label,
-                                                TENSOR_NONE, TENSOR_NONE, 0.2F);
-    graph_keep(graph, loss, "loss");
-    graph_fuse(graph, FUSE_ALL);
-    graph_differentiate(graph, loss);
-    graph_fuse_backward(graph, FUSE_ALL);
-    test_check(graph_check(graph, &error), &error);
+    end_in_classes(graph, logits, label);
     return graph;
 }
 
@@ -52,7 +58,6 @@ static Graph *every_restoration_op(bool training)
 {
     const double mean[3] = {0.5, 0.5, 0.5}, deviation[3] = {0.25, 0.25, 0.25};
     const Initializer ones = {INIT_ONES, 0};
-    FshError error = {0};
     (void)training; /* no batch statistics here */
     Graph *graph = graph_new();
     assert_non_null(graph);
@@ -80,14 +85,7 @@ static Graph *every_restoration_op(bool training)
     y = graph_concat(graph, graph_pixel_shuffle(graph, y, 2), graph_crop(graph, x, SIZE - 2, SIZE - 2));
     y = graph_scale(graph, graph_crop(graph, y, 7, 9), 20); /* so that gradients are not small */
     y = graph_add(graph, graph_gelu(graph, y), graph_silu(graph, y));
-    TensorId loss = graph_softmax_cross_entropy(
-        graph, graph_linear(graph, "fc", graph_global_avg_pool(graph, y), 5, true), label, TENSOR_NONE,
-        TENSOR_NONE, 0.2F);
-    graph_keep(graph, loss, "loss");
-    graph_fuse(graph, FUSE_ALL);
-    graph_differentiate(graph, loss);
-    graph_fuse_backward(graph, FUSE_ALL);
-    test_check(graph_check(graph, &error), &error);
+    end_in_classes(graph, graph_global_avg_pool(graph, y), label);
     return graph;
 }
 

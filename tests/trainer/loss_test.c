@@ -118,8 +118,10 @@ static void write_specs(const Loss *loss, json_t *specs, const char *const *name
     }
 }
 
-static double case_error(json_t *c)
+static double case_error(json_t *document, json_t *c, const void *context)
 {
+    (void)document;
+    (void)context;
     static const char *const names[][3] = {{"x", "dy"}, {"x", "target", "dy"}, {"x", "targets", "dy"}};
     enum { OF_CLASSES, OF_IMAGES, OF_ROWS };
     const LossKind kind = kind_of(golden_text(c, "loss"));
@@ -168,32 +170,14 @@ static double case_error(json_t *c)
     return worst;
 }
 
-/* Compares all cases of a file, `least` of them or more. */
-static void compare_cases(const char *name, size_t least)
-{
-    json_t *document = golden_load(name), *c;
-    double worst = 0;
-    size_t i;
-    json_array_foreach(json_object_get(document, "cases"), i, c)
-    {
-        const double relative = case_error(c);
-        print_message("  %-50s %.1e\n", golden_text(c, "name"), relative);
-        worst = fmax(worst, relative);
-    }
-    assert_true(i >= least);
-    json_decref(document);
-    if (!(worst < TOLERANCE))
-        fail_msg("worst relative error %.2e, allowed %.0e", worst, TOLERANCE);
-}
-
 TEST(test_losses_agree_with_pytorch)
 {
-    compare_cases("losses.json", 41);
+    golden_compare_cases("losses.json", 41, TOLERANCE, case_error, NULL);
 }
 
 TEST(test_losses_of_rows_of_targets_agree_with_pytorch)
 {
-    compare_cases("target_losses.json", 21);
+    golden_compare_cases("target_losses.json", 21, TOLERANCE, case_error, NULL);
 }
 
 /* ---- what is left out ---- */

@@ -91,12 +91,13 @@ static Graph *golden_graph(json_t *c, bool fuse)
     return graph;
 }
 
-/* Returns the worst relative error of a case. */
-static double golden_case_error(json_t *c, bool fuse)
+/* Returns the worst relative error of a case. fuse: bool *. */
+static double golden_case_error(json_t *document, json_t *c, const void *fuse)
 {
+    (void)document;
     const char *name = golden_text(c, "name");
     FshError error = {0};
-    Graph *graph = golden_graph(c, fuse);
+    Graph *graph = golden_graph(c, *(const bool *)fuse);
     Side side;
     side_start(&side, comparison.theirs, graph, &comparison);
     golden_write_generated(side.state, side.program, json_object_get(c, "inputs"));
@@ -109,31 +110,14 @@ static double golden_case_error(json_t *c, bool fuse)
     return worst;
 }
 
-static void ops_agree_with_pytorch(bool fuse)
-{
-    json_t *document = golden_load("layers.json"), *c;
-    double worst = 0;
-    size_t i;
-    json_array_foreach(json_object_get(document, "cases"), i, c)
-    {
-        const double relative = golden_case_error(c, fuse);
-        print_message("  %-62s %.1e\n", golden_text(c, "name"), relative);
-        worst = fmax(worst, relative);
-    }
-    assert_true(i > 80);
-    json_decref(document);
-    if (!(worst < GOLDEN_TOLERANCE))
-        fail_msg("worst relative error %.2e, allowed %.0e", worst, GOLDEN_TOLERANCE);
-}
-
 TEST(test_ops_agree_with_pytorch)
 {
-    ops_agree_with_pytorch(false);
+    golden_compare_cases("layers.json", 81, GOLDEN_TOLERANCE, golden_case_error, &(bool){false});
 }
 
 TEST(test_fused_ops_agree_with_pytorch)
 {
-    ops_agree_with_pytorch(true);
+    golden_compare_cases("layers.json", 81, GOLDEN_TOLERANCE, golden_case_error, &(bool){true});
 }
 
 /* ---- other ways of the CPU's ---- */

@@ -401,12 +401,3 @@ TEST(test_joined_gradients_update_as_accumulated_ones)
     const Optimizer everything = with_everything();
     compare_optimizers(&everything, true);
 }
-
-int test_program_begin(void)
-{
-    int devices = 0;
-    if (cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0)
-        return TEST_RUN;
-    printf("left out: no GPU\n");
-    return TEST_SKIP_ALL;
-}

@@ -173,12 +173,3 @@ TEST(test_too_many_values_are_refused)
                      cudaErrorInvalidValue);
     free_bench(&bench);
 }
-
-int test_program_begin(void)
-{
-    int devices = 0;
-    if (cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0)
-        return TEST_RUN;
-    printf("left out: no GPU\n");
-    return TEST_SKIP_ALL;
-}

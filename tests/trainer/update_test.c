@@ -55,8 +55,9 @@ static double state_error(const Training *training, json_t *summaries, const cha
     return worst;
 }
 
-static double case_error(const json_t *document, const json_t *c)
+static double case_error(json_t *document, json_t *c, const void *context)
 {
+    (void)context;
     const char *name = golden_text(c, "name"), *counter;
     const json_t *o = json_object_get(c, "optimizer");
     const Optimizer optimizer = training_optimizer(o);
@@ -86,41 +87,24 @@ static double case_error(const json_t *document, const json_t *c)
     return worst;
 }
 
-static void assert_cases_agree(const char *file, size_t least)
-{
-    json_t *document = golden_load(file), *c;
-    double worst = 0;
-    size_t i;
-    json_array_foreach(json_object_get(document, "cases"), i, c)
-    {
-        const double relative = case_error(document, c);
-        print_message("  %-50s %.1e\n", golden_text(c, "name"), relative);
-        worst = fmax(worst, relative);
-    }
-    assert_true(i >= least);
-    json_decref(document);
-    if (!(worst < TOLERANCE))
-        fail_msg("worst relative error %.2e, allowed %.0e", worst, TOLERANCE);
-}
-
 TEST(test_updates_agree_with_pytorch)
 {
-    assert_cases_agree("optimizers.json", 20);
+    golden_compare_cases("optimizers.json", 20, TOLERANCE, case_error, NULL);
 }
 
 TEST(test_muon_agrees_with_pytorch_and_timm)
 {
-    assert_cases_agree("muon.json", 5);
+    golden_compare_cases("muon.json", 5, TOLERANCE, case_error, NULL);
 }
 
 TEST(test_sgdw_and_nadam_agree_with_timm_and_pytorch)
 {
-    assert_cases_agree("optimizers_later.json", 8);
+    golden_compare_cases("optimizers_later.json", 8, TOLERANCE, case_error, NULL);
 }
 
 TEST(test_sam_agrees_with_composers_rule_in_pytorch)
 {
-    assert_cases_agree("sam.json", 11);
+    golden_compare_cases("sam.json", 11, TOLERANCE, case_error, NULL);
 }
 
 /* ---- what a checkpoint carries ---- */
