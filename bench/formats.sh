@@ -52,7 +52,7 @@ TIMEFORMAT='%U %S'
 for format in "${sets[@]}"; do
     for target in "$format" jpeg; do
         rm -f "$work"/times.*
-        for round in $(seq "$rounds"); do
+        for _ in $(seq "$rounds"); do
             for name in fresize pillow; do
                 rm -rf "$work/out"
                 times=$({ time "run_$name" "$work/$format" "$work/out" "$target" >/dev/null 2>"$work/log"; } 2>&1) ||

@@ -78,7 +78,7 @@ for row in "${jobs[@]}"; do
     read -r job type steps ways <<<"$row"
     if [ "$what" = test ] || { [ $# -gt 0 ] && ! [[ " $* " == *" $job "* ]]; }; then continue; fi
     ours 1 0 "$job" "$type" "$steps" >/dev/null # plans are made here
-    for round in 1 2; do
+    for _ in 1 2; do
         if [ "$what" != peers ]; then
             alone=0
             for ((gpu = 0; gpu < gpus; gpu++)); do alone=$((alone + $(ours 1 "$gpu" "$job" "$type" "$steps"))); done

@@ -28,14 +28,6 @@ static void assert_manifest_names(const char *packed, const char *expected)
     fsh_close(&dataset);
 }
 
-static char *id_of(const char *packed)
-{
-    json_t *manifest = packed_manifest(packed);
-    char *id = strdup(json_string_value(json_object_get(manifest, "id")));
-    json_decref(manifest);
-    return id;
-}
-
 TEST_IN_FOLDER(test_names_are_stored_beside_ids_and_shown, folder)
 {
     const char *photos = make_sources(folder), *packed = test_path(folder, "packed");
@@ -76,13 +68,13 @@ TEST_IN_FOLDER(test_a_finished_dataset_gets_names_and_keeps_its_id, folder)
     const char *photos = make_sources(folder), *packed = test_path(folder, "packed");
     run_ok("fpack", photos, packed, NULL);
     assert_manifest_names(packed, "none");
-    char *before = id_of(packed);
+    char *before = packed_id(packed);
     RunResult result =
         run_expecting(0, "fverify", "--set-class-names", test_path(folder, "words.txt"), packed, NULL);
     assert_contains(result.out, ": 2 of 2 classes have names\n");
     run_result_free(&result);
     assert_manifest_names(packed, "tench, Tinca tinca|black stork");
-    char *after = id_of(packed);
+    char *after = packed_id(packed);
     assert_string_equal(before, after);
     free(before);
     free(after);

@@ -273,15 +273,6 @@ TEST_IN_FOLDER(test_split_of_a_source_that_has_val_is_refused, folder)
     run_result_free(&result);
 }
 
-/* Returns the id in dataset.json; the caller frees it. */
-static char *id_of(const char *path)
-{
-    json_t *manifest = packed_manifest(path);
-    char *id = strdup(json_string_value(json_object_get(manifest, "id")));
-    json_decref(manifest);
-    return id;
-}
-
 TEST_IN_FOLDER(test_the_id_follows_input_and_options, folder)
 {
     source_two_classes(test_path(folder, "photos"));
@@ -295,7 +286,7 @@ TEST_IN_FOLDER(test_the_id_follows_input_and_options, folder)
     source_jpeg(test_path(folder, "photos/cat/1.jpg"), 50, 30, 3, 1); /* the same name, another size */
     run_ok("fpack", source, test_path(folder, "p4"), NULL);
     for (size_t i = 0; i < 5; i++)
-        ids[i] = id_of(test_path(folder, "p%zu", i));
+        ids[i] = packed_id(test_path(folder, "p%zu", i));
     assert_string_equal(ids[0], ids[1]);
     for (size_t i = 2; i < 5; i++) {
         for (size_t j = 0; j < i; j++)
@@ -352,7 +343,7 @@ TEST_IN_FOLDER(test_other_bytes_of_the_same_sizes_give_another_id, folder)
             RunResult result = run_program_arguments(NULL, "fpack", arguments);
             assert_int_equal(result.exit_status, 0);
             run_result_free(&result);
-            ids[set] = id_of(packed);
+            ids[set] = packed_id(packed);
             FshDataset *dataset = packed_open(packed);
             assert_string_equal(fsh_manifest(dataset)->id, ids[set]);
             fsh_close(&dataset);

@@ -259,3 +259,11 @@ json_t *packed_manifest(const char *path)
     free(text);
     return json;
 }
+
+char *packed_id(const char *path)
+{
+    json_t *manifest = packed_manifest(path);
+    char *id = strdup(json_string_value(json_object_get(manifest, "id")));
+    json_decref(manifest);
+    return id;
+}

@@ -51,5 +51,7 @@ void packed_assert_copies(const char *path, const char *source_root);
 json_t *json_of(const char *text);
 /* Returns the dataset.json of a dataset, parsed; json_decref it. */
 json_t *packed_manifest(const char *path);
+/* Returns the id in dataset.json; the caller frees it. */
+char *packed_id(const char *path);
 
 #endif
