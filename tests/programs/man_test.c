@@ -44,13 +44,24 @@ static void add_dashed_words(Names *names, const char *line)
     }
 }
 
-static Names names_of_program(const char *program)
+/* Returns whether the line ends in what an option takes: "--jobs N". */
+static bool takes_value(const char *line)
+{
+    const char *end = line + strcspn(line, "\n"), *word = end;
+    while (word > line && word[-1] != ' ')
+        word--;
+    return *word != '-';
+}
+
+/* Returns the options of a program; where `valued`, those that take a value. */
+static Names names_of_program(const char *program, bool valued)
 {
     Names names = {.count = 0};
     RunResult result = run_program(NULL, program, "--help-options", NULL);
     assert_int_equal(result.exit_status, 0);
     for (const char *line = result.out; line && *line;) {
-        add_dashed_words(&names, line);
+        if (!valued || takes_value(line))
+            add_dashed_words(&names, line);
         line = strchr(line, '\n');
         line = line ? line + 1 : NULL;
     }
@@ -91,7 +102,7 @@ static void check_program(const char *program)
     char path[512];
     (void)snprintf(path, sizeof path, "%s/man/%s.1", getenv("FSHARD_SOURCE"), program);
     char *page = test_file_read(path, NULL);
-    const Names in_program = names_of_program(program), in_page = names_of_page(page);
+    const Names in_program = names_of_program(program, false), in_page = names_of_page(page);
     free(page);
     size_t missing = 0;
     for (size_t i = 0; i < in_program.count; i++) {
@@ -221,7 +232,7 @@ TEST(test_each_choice_of_an_option_is_named)
         char name[40], option[NAME_BYTES + 2];
         (void)snprintf(name, sizeof name, "%s.1", programs[i]);
         char *page = read_page(name);
-        const Names names = names_of_program(programs[i]);
+        const Names names = names_of_program(programs[i], true);
         for (size_t n = 0; n < names.count; n++) {
             (void)snprintf(option, sizeof option, "--%s", names.name[n]);
             if (strlen(option) < 4) /* a letter */
@@ -269,7 +280,7 @@ TEST(test_options_that_pages_speak_of_are_there)
     Names names[PROGRAM_COUNT];
     size_t seen = 0;
     for (size_t i = 0; i < PROGRAM_COUNT; i++)
-        names[i] = names_of_program(programs[i]);
+        names[i] = names_of_program(programs[i], false);
     for (size_t i = 0; i < PAGE_COUNT; i++) {
         char *page = read_page(pages[i]);
         for (const char *line = page; *line; line = next_line(line)) {
