@@ -8,6 +8,7 @@
 #include "imaging/exif.h"
 #include "imaging/icc.h"
 #include "imaging/jpeg_guard.h"
+#include "imaging/jpeg_huffman.h"
 #include "imaging/jpeg_markers.h"
 
 enum {
@@ -30,7 +31,9 @@ struct JpegDecoder {
     JpegGuard guard;
     struct jpeg_decompress_struct cinfo;
     struct jpeg_progress_mgr progress;
+    JpegHuffman *huffman;
     bool created;
+    bool plain;          /* libjpeg reads the codes: ours gave up */
     Buffer between;      /* rows decoded elsewhere first: STREAMED_ALIGNMENT */
     JpegMarkers markers; /* of the current file, while its bytes are there */
     Buffer exif, xmp;    /* of the current file */
@@ -73,14 +76,17 @@ static void on_progress(j_common_ptr common)
                                   MAX_SCANS));
 }
 
-/* Sets the scale of each plane. libjpeg scales all components alike (subsampled ones less, to spare the
- * upsampling); we want each plane at the scale that its own resampling needs, half as large for colour that
- * ends up subsampled. The scales may be set between the computation of the output's dimensions and the choice
- * of the inverse transforms. Both happen in jpeg_start_decompress, and of what it calls in between, the
- * request for memory is the one function that we may replace: by this. */
+/* Sets who reads the Huffman codes, and the scale of each plane. libjpeg scales all components alike
+ * (subsampled ones less, to spare the upsampling); we want each plane at the scale that its own resampling
+ * needs, half as large for colour that ends up subsampled. The scales may be set between the computation of
+ * the output's dimensions and the choice of the inverse transforms. Both happen in jpeg_start_decompress,
+ * and of what it calls in between, the request for memory is the one function that we may replace: by
+ * this. */
 static void on_realize(j_common_ptr common)
 {
     JpegDecoder *jpeg = common->client_data;
+    if (!jpeg->plain)
+        jpeg_huffman_attach(jpeg->huffman, &jpeg->cinfo);
     for (int i = 0; jpeg->in_planes && i < jpeg->cinfo.num_components; i++) {
         jpeg_component_info *component = &jpeg->cinfo.comp_info[i];
 #if JPEG_LIB_VERSION >= 70
@@ -121,7 +127,9 @@ FshStatus jpeg_decoder_new(JpegDecoder **jpeg_ret, FshError *error)
     jpeg_guard_init(&jpeg->guard);
     jpeg->cinfo.err = &jpeg->guard.manager;
     jpeg->progress.progress_monitor = on_progress;
-    FshStatus status = jpeg_guard(&jpeg->guard, step_create, jpeg, error);
+    FshStatus status = jpeg_huffman_new(&jpeg->huffman, error);
+    if (!status)
+        status = jpeg_guard(&jpeg->guard, step_create, jpeg, error);
     if (status)
         jpeg_decoder_free(&jpeg);
     *jpeg_ret = jpeg;
@@ -133,6 +141,7 @@ void jpeg_decoder_free(JpegDecoder **jpeg)
     if (*jpeg && (*jpeg)->created)
         jpeg_destroy_decompress(&(*jpeg)->cinfo);
     if (*jpeg) {
+        jpeg_huffman_free(&(*jpeg)->huffman);
         buffer_free(&(*jpeg)->profile);
         buffer_free(&(*jpeg)->between);
         buffer_free(&(*jpeg)->exif);
@@ -245,12 +254,48 @@ FshStatus jpeg_decoder_header(JpegDecoder *jpeg, const void *bytes, size_t lengt
     jpeg->bytes = bytes;
     jpeg->length = length;
     jpeg->info = info;
-    jpeg->in_planes = false;
+    jpeg->in_planes = jpeg->plain = false;
     jpeg->markers = (JpegMarkers){0};
     *info = (ImageInfo){.format = IMAGE_JPEG, .orientation = 1};
     jpeg_guard_reset(&jpeg->guard, strict);
     FshStatus status = jpeg_guard(&jpeg->guard, step_header, jpeg, error);
     jpeg->header_waits = !status;
+    if (status)
+        jpeg_abort_decompress(&jpeg->cinfo);
+    return status;
+}
+
+/* Reads the header again, whose findings are kept, for a step that begins anew. */
+static void step_header_again(void *context)
+{
+    JpegDecoder *jpeg = context;
+    jpeg_mem_src(&jpeg->cinfo, jpeg->bytes, jpeg->length);
+    (void)jpeg_read_header(&jpeg->cinfo, TRUE);
+}
+
+/* Begins anew, for libjpeg to read the codes by itself. */
+static FshStatus begin_plain(JpegDecoder *jpeg, FshError *error)
+{
+    const bool strict = jpeg->guard.strict;
+    *error = (FshError){0};
+    jpeg_abort_decompress(&jpeg->cinfo);
+    jpeg->plain = true;
+    jpeg->markers = (JpegMarkers){0};
+    jpeg_guard_reset(&jpeg->guard, false); /* the header has passed */
+    FshStatus status = jpeg_guard(&jpeg->guard, step_header_again, jpeg, error);
+    jpeg->guard.strict = strict;
+    return status;
+}
+
+/* Runs a step that reads the whole image or a part. Codes that are not in order are read by libjpeg. */
+static FshStatus run_step(JpegDecoder *jpeg, void (*step)(void *context), FshError *error)
+{
+    FshStatus status = jpeg_guard(&jpeg->guard, step, jpeg, error);
+    if (status && !jpeg->plain && jpeg_huffman_gave_up(jpeg->huffman)) {
+        status = begin_plain(jpeg, error);
+        if (!status)
+            status = jpeg_guard(&jpeg->guard, step, jpeg, error);
+    }
     if (status)
         jpeg_abort_decompress(&jpeg->cinfo);
     return status;
@@ -376,9 +421,7 @@ static FshStatus read_pixels(JpegDecoder *jpeg, uint32_t channels, uint32_t leas
     jpeg->image = image;
     jpeg->info = info;
     jpeg->header_waits = false;
-    FshStatus status = jpeg_guard(&jpeg->guard, step_pixels, jpeg, error);
-    if (status)
-        jpeg_abort_decompress(&jpeg->cinfo);
+    FshStatus status = run_step(jpeg, step_pixels, error);
     if (jpeg->guard.warnings_count)
         info->quirks |= IMAGE_QUIRK_WARNING;
     return status;
@@ -404,9 +447,7 @@ static void step_check(void *context)
 FshStatus jpeg_decoder_check(JpegDecoder *jpeg, ImageInfo *info, FshError *error)
 {
     jpeg->header_waits = false;
-    FshStatus status = jpeg_guard(&jpeg->guard, step_check, jpeg, error);
-    if (status)
-        jpeg_abort_decompress(&jpeg->cinfo);
+    FshStatus status = run_step(jpeg, step_check, error);
     if (jpeg->guard.warnings_count)
         info->quirks |= IMAGE_QUIRK_WARNING;
     return status;
@@ -507,12 +548,27 @@ static void step_planes_next(void *context)
         (void)jpeg_finish_decompress(cinfo);
 }
 
+/* Decodes the groups up to the current one anew, with libjpeg alone. Those before it are as they were, and
+ * each goes where the current one is to go. */
+static FshStatus planes_again(JpegDecoder *jpeg, FshError *error)
+{
+    const uint32_t current = jpeg->next_group;
+    FshStatus status = begin_plain(jpeg, error);
+    if (!status)
+        status = jpeg_guard(&jpeg->guard, step_planes_start, jpeg, error);
+    for (jpeg->next_group = 0; !status && jpeg->next_group <= current;)
+        status = jpeg_guard(&jpeg->guard, step_planes_next, jpeg, error);
+    return status;
+}
+
 FshStatus jpeg_decoder_planes_next(JpegDecoder *jpeg, uint8_t *const rows[JPEG_PLANES_MAX],
                                    const size_t strides[JPEG_PLANES_MAX], uint32_t *quirks, FshError *error)
 {
     jpeg->group_rows = rows;
     jpeg->group_strides = strides;
     FshStatus status = jpeg_guard(&jpeg->guard, step_planes_next, jpeg, error);
+    if (status && !jpeg->plain && jpeg_huffman_gave_up(jpeg->huffman))
+        status = planes_again(jpeg, error);
     if (status)
         jpeg_abort_decompress(&jpeg->cinfo);
     if (jpeg->guard.warnings_count)

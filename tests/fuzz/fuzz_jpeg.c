@@ -1,9 +1,11 @@
 /* A JPEG: its header and what it carries, its pixels, a part of them, and itself made smaller by planes.
- * libjpeg-turbo does the decoding; what is fuzzed is our way through it. */
+ * libjpeg-turbo does the decoding; what is fuzzed is our way through it, and our reader of Huffman codes:
+ * it gives libjpeg's coefficients or gives up. */
 #include "imaging/decode.h"
 #include "imaging/jpeg_decode.h"
 #include "imaging/jpeg_shrink.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/imaging/jpeg_both.h"
 
 enum { PIXELS_MAX = 1 << 16 };
 
@@ -85,10 +87,29 @@ static void read_part(Tools *tools, const uint8_t *bytes, size_t length)
     fuzz_touch(tools->image.pixels, (size_t)tools->image.width * tools->image.height * tools->image.channels);
 }
 
+/* Reads the coefficients, or at 1/8 the first of each block, with our reader of codes and without. */
+static void read_both_ways(JpegHuffman *huffman, const uint8_t *bytes, size_t length, unsigned eighths)
+{
+    const JpegWanted wanted = {.eighths = eighths, .most_pixels = PIXELS_MAX};
+    JpegReading alone = {0}, ours = {0};
+    jpeg_read_both_ways(&wanted, bytes, length, huffman, &ours);
+    if (ours.attached && !ours.gave_up) {
+        jpeg_read_both_ways(&wanted, bytes, length, NULL, &alone);
+        fuzz_expect(jpeg_readings_equal(&alone, &ours), "codes that are in order are read as by libjpeg");
+    }
+    buffer_free(&alone.values);
+    buffer_free(&ours.values);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 {
     Tools tools = {0};
     FshError error = {0};
+    JpegHuffman *huffman = NULL;
+    expect_ok(jpeg_huffman_new(&huffman, &error), &error);
+    read_both_ways(huffman, bytes, length, 0);
+    read_both_ways(huffman, bytes, length, 1);
+    jpeg_huffman_free(&huffman);
     expect_ok(jpeg_decoder_new(&tools.decoder, &error), &error);
     expect_ok(jpeg_encoder_new(&tools.encoder, &error), &error);
     expect_ok(jpeg_shrinker_new(&tools.shrinker, &error), &error);
