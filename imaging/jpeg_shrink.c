@@ -5,6 +5,7 @@
 
 #include "common/progress.h"
 #include "imaging/resample_axis.h"
+#include "imaging/y4m.h"
 
 enum {
     STRIP_ROWS = 8, /* rows between the two passes: kernels take two or four at once */
@@ -200,13 +201,12 @@ static FshStatus fill_targets(JpegShrinker *shrinker, JpegDecoder *decoder, uint
     return status;
 }
 
-FshStatus jpeg_shrink(JpegShrinker *shrinker, JpegDecoder *decoder, JpegEncoder *encoder,
-                      const JpegShrinkOptions *options, Buffer *out, JpegShrinkReport *report,
-                      FshError *error)
+/* Decodes and resamples all planes; *count_ret: how many. */
+static FshStatus make_planes(JpegShrinker *shrinker, JpegDecoder *decoder, const JpegShrinkOptions *options,
+                             uint32_t *count_ret, JpegShrinkReport *report, double *start_seconds,
+                             FshError *error)
 {
-    *report = (JpegShrinkReport){0};
-    double start_seconds = progress_now_seconds();
-    uint32_t count = jpeg_decoder_planes_count(decoder);
+    uint32_t count = *count_ret = jpeg_decoder_planes_count(decoder);
     if (!count)
         return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
                              "a JPEG without planes of gray or YCbCr cannot be shrunk");
@@ -214,7 +214,6 @@ FshStatus jpeg_shrink(JpegShrinker *shrinker, JpegDecoder *decoder, JpegEncoder 
         return fsh_error_set(error, FSH_ERR_MISMATCH, "cannot shrink a JPEG to %u x %u", options->width,
                              options->height);
     uint32_t eighths[JPEG_PLANES_MAX] = {0};
-    JpegSamples samples[JPEG_PLANES_MAX] = {{0}};
     FshStatus status = FSH_OK;
     for (uint32_t i = 0; !status && i < count; i++) {
         Plane *plane = &shrinker->planes[i];
@@ -224,15 +223,51 @@ FshStatus jpeg_shrink(JpegShrinker *shrinker, JpegDecoder *decoder, JpegEncoder 
         eighths[i] = choose_scale(decoder, i, plane->width, plane->height, options->margin);
         jpeg_decoder_plane(decoder, i, eighths[i], &plane->source);
         status = prepare_plane(shrinker, plane, options, halved, error);
-        samples[i] = (JpegSamples){plane->target.bytes, plane->target_stride_bytes};
     }
-    report->resample_seconds = progress_lap_seconds(&start_seconds);
-    if (!status)
-        status = fill_targets(shrinker, decoder, count, eighths, report, &start_seconds, error);
+    report->resample_seconds = progress_lap_seconds(start_seconds);
+    return status ? status : fill_targets(shrinker, decoder, count, eighths, report, start_seconds, error);
+}
+
+FshStatus jpeg_shrink(JpegShrinker *shrinker, JpegDecoder *decoder, JpegEncoder *encoder,
+                      const JpegShrinkOptions *options, Buffer *out, JpegShrinkReport *report,
+                      FshError *error)
+{
+    *report = (JpegShrinkReport){0};
+    double start_seconds = progress_now_seconds();
+    uint32_t count = 0;
+    FshStatus status = make_planes(shrinker, decoder, options, &count, report, &start_seconds, error);
+    JpegSamples samples[JPEG_PLANES_MAX] = {{0}};
+    for (uint32_t i = 0; i < count; i++)
+        samples[i] = (JpegSamples){shrinker->planes[i].target.bytes, shrinker->planes[i].target_stride_bytes};
     if (!status)
         status =
             jpeg_encoder_encode_planes(encoder, samples, count, options->width, options->height,
                                        options->quality, options->subsampling, options->metadata, out, error);
+    report->encode_seconds = progress_lap_seconds(&start_seconds);
+    return status;
+}
+
+FshStatus jpeg_shrink_planes(JpegShrinker *shrinker, JpegDecoder *decoder, const JpegShrinkOptions *options,
+                             Buffer *out, JpegShrinkReport *report, FshError *error)
+{
+    *report = (JpegShrinkReport){0};
+    double start_seconds = progress_now_seconds();
+    uint32_t count = 0;
+    uint8_t *to = NULL;
+    JpegShrinkOptions expandable = *options;
+    if (!planes_expandable(PLANES_420, options->width, options->height))
+        expandable.subsampling = IMAGE_SUBSAMPLING_444;
+    FshStatus status = make_planes(shrinker, decoder, &expandable, &count, report, &start_seconds, error);
+    const PlanesChroma chroma = count == 1                                        ? PLANES_GRAY
+                                : expandable.subsampling == IMAGE_SUBSAMPLING_420 ? PLANES_420
+                                                                                  : PLANES_444;
+    if (!status)
+        status = y4m_begin(out, chroma, options->width, options->height, &to, error);
+    for (uint32_t i = 0; !status && i < count; i++) {
+        const Plane *plane = &shrinker->planes[i];
+        for (uint32_t y = 0; y < plane->height; y++, to += plane->width)
+            memcpy(to, plane->target.bytes + y * plane->target_stride_bytes, plane->width);
+    }
     report->encode_seconds = progress_lap_seconds(&start_seconds);
     return status;
 }

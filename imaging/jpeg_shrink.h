@@ -66,6 +66,11 @@ FshStatus jpeg_shrink(JpegShrinker *shrinker, JpegDecoder *decoder, JpegEncoder 
                       const JpegShrinkOptions *options, Buffer *out, JpegShrinkReport *report,
                       FshError *error);
 
+/* Does the same, and writes the planes themselves as a Y4M file (y4m.h), not encoded: quality and metadata
+ * are not read. 4:2:0 that is too small to be expanded again (planes_expandable) becomes 4:4:4. */
+FshStatus jpeg_shrink_planes(JpegShrinker *shrinker, JpegDecoder *decoder, const JpegShrinkOptions *options,
+                             Buffer *out, JpegShrinkReport *report, FshError *error);
+
 /* Makes the shrinker use these kernels. For tests. */
 void jpeg_shrinker_use_kernels(JpegShrinker *shrinker, const ResampleKernels *kernels);
 

@@ -89,6 +89,54 @@ FshStatus planes_read_jpeg(ImageDecoder *decoder, uint8_t *to, FshError *error)
     return status;
 }
 
+/* ---- from RGB ---- */
+
+/* Adds the chroma of a pixel to sums. */
+static void add_chroma(const Image *image, uint32_t x, uint32_t y, int sums[2])
+{
+    const uint32_t column = x < image->width ? x : image->width - 1;
+    const uint32_t row = y < image->height ? y : image->height - 1;
+    const uint8_t *pixel = image->pixels + ((size_t)row * image->width + column) * 3;
+    sums[0] += planes_cb_of(pixel[0], pixel[1], pixel[2]);
+    sums[1] += planes_cr_of(pixel[0], pixel[1], pixel[2]);
+}
+
+/* Fills the two chroma planes, halved. */
+static void halve_chroma(const Image *image, uint8_t *to)
+{
+    const uint32_t width = planes_halved(image->width), height = planes_halved(image->height);
+    uint8_t *other = to + (size_t)width * height;
+    for (uint32_t y = 0; y < height; y++) {
+        for (uint32_t x = 0; x < width; x++) {
+            const int bias = x % 2 ? 2 : 1; /* libjpeg's h2v2_downsample rounds so */
+            int sums[2] = {bias, bias};
+            for (uint32_t i = 0; i < 4; i++)
+                add_chroma(image, 2 * x + i % 2, 2 * y + i / 2, sums);
+            *to++ = (uint8_t)(sums[0] >> 2);
+            *other++ = (uint8_t)(sums[1] >> 2);
+        }
+    }
+}
+
+void planes_of_image(const Image *image, PlanesChroma chroma, uint8_t *to)
+{
+    const size_t count = (size_t)image->width * image->height;
+    if (chroma == PLANES_GRAY) {
+        memcpy(to, image->pixels, count);
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        const uint8_t *pixel = image->pixels + 3 * i;
+        to[i] = planes_luma_of(pixel[0], pixel[1], pixel[2]);
+        if (chroma == PLANES_444) {
+            to[count + i] = planes_cb_of(pixel[0], pixel[1], pixel[2]);
+            to[2 * count + i] = planes_cr_of(pixel[0], pixel[1], pixel[2]);
+        }
+    }
+    if (chroma == PLANES_420)
+        halve_chroma(image, to + count);
+}
+
 /* ---- to RGB ---- */
 
 /* The loops below are compiled twice, for any processor and for AVX2. */

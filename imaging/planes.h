@@ -42,6 +42,11 @@ bool planes_of_jpeg(ImageDecoder *decoder, const ImageInfo *info, PlanesChroma *
 /* Decodes the planes of that JPEG to `to`. FSH_ERR_CORRUPT: truncated or damaged; FSH_ERR_MEMORY. */
 FshStatus planes_read_jpeg(ImageDecoder *decoder, uint8_t *to, FshError *error);
 
+/* Fills `to` with the planes of an image, as libjpeg makes them of pixels before it encodes them: a halved
+ * chroma sample is the mean of its four, of which those beyond an edge are the edge's. A gray image has
+ * PLANES_GRAY, one with colours another chroma. */
+void planes_of_image(const Image *image, PlanesChroma chroma, uint8_t *to);
+
 /* Makes the pixels of a part, which must lie in the image: channels 3, RGB; 1, luma alone. FSH_ERR_MEMORY. */
 FshStatus planes_expand(const Planes *planes, const ImagePart *part, uint32_t channels, Image *image,
                         FshError *error);

@@ -62,4 +62,20 @@ FSH_HOST_DEVICE static inline uint32_t planes_blue(int32_t y, int32_t cb)
     return planes_cut_off(y * 65536 + (32768 - 128 * 116130) + 116130 * cb);
 }
 
+/* Return a pixel's luma and chroma (jccolor.c). */
+FSH_HOST_DEVICE static inline uint8_t planes_luma_of(int32_t r, int32_t g, int32_t b)
+{
+    return (uint8_t)((19595 * r + 38470 * g + 7471 * b + 32768) >> 16);
+}
+
+FSH_HOST_DEVICE static inline uint8_t planes_cb_of(int32_t r, int32_t g, int32_t b)
+{
+    return (uint8_t)((32768 * b - 11059 * r - 21709 * g + (128 << 16) + 32767) >> 16);
+}
+
+FSH_HOST_DEVICE static inline uint8_t planes_cr_of(int32_t r, int32_t g, int32_t b)
+{
+    return (uint8_t)((32768 * r - 27439 * g - 5329 * b + (128 << 16) + 32767) >> 16);
+}
+
 #endif

@@ -5,6 +5,7 @@
 #include "common/progress.h"
 #include "imaging/decode.h"
 #include "imaging/jpeg_shrink.h"
+#include "imaging/y4m.h"
 
 /* Scaled decoding must leave at least this many times the wanted edges. Measured on 286 ImageNet photographs
  * at 160 px against Pillow's full decoding: 1 gives 39.9 dB on average and 27.7 at worst, 2 gives 48.9 and
@@ -81,7 +82,8 @@ FshStatus shrink_image_plan(ShrinkWorker *worker, const void *bytes, size_t leng
         status = image_check_size(info, recipe->max_pixels, error);
     if (status)
         return status;
-    if (recipe->format != IMAGE_UNKNOWN)
+    const bool planes = recipe->format == IMAGE_Y4M;
+    if (recipe->format != IMAGE_UNKNOWN && !planes)
         resized->format = recipe->format;
     else if (format == IMAGE_UNKNOWN)
         resized->format = shrink_format_for(info->format);
@@ -100,7 +102,11 @@ FshStatus shrink_image_plan(ShrinkWorker *worker, const void *bytes, size_t leng
     if (resample_fit(width, height, recipe->max_size, recipe->long_edge, &resized->width, &resized->height))
         resized->action = SHRINK_RESIZED;
     else
-        resized->action = changed ? SHRINK_CONVERTED : SHRINK_COPIED;
+        resized->action = changed && !planes ? SHRINK_CONVERTED : SHRINK_COPIED;
+    if (planes && resized->action == SHRINK_COPIED)
+        resized->format = info->format;
+    else if (planes && resized->format != IMAGE_PNG)
+        resized->format = IMAGE_Y4M;
     return FSH_OK;
 }
 
@@ -122,17 +128,17 @@ static ImageDecodeOptions decode_options(const ShrinkRecipe *recipe, const Shrun
     return options;
 }
 
-/* Returns whether jpeg_shrink can do it: from JPEG to a smaller JPEG, upright, colours unchanged. Most
- * photographs are so, and never become RGB. */
+/* Returns whether jpeg_shrink can do it: from JPEG to a smaller JPEG or its planes, upright, colours
+ * unchanged. Most photographs are so, and never become RGB. */
 static bool can_shrink(ShrinkWorker *worker, const ShrinkRecipe *recipe, const ShrunkImage *resized,
                        const ImageDecodeOptions *options)
 {
     const ImageInfo *info = &resized->info;
     bool turned = info->orientation != 1 && !recipe->ignore_orientation;
     bool converted = (info->quirks & IMAGE_QUIRK_ICC) && options->convert_icc;
-    return resized->action == SHRINK_RESIZED && info->format == IMAGE_JPEG && resized->format == IMAGE_JPEG &&
-           !recipe->exact && !turned && !converted &&
-           jpeg_decoder_planes_count(image_decoder_jpeg(worker->decoder)) > 0;
+    return resized->action == SHRINK_RESIZED && info->format == IMAGE_JPEG &&
+           (resized->format == IMAGE_JPEG || resized->format == IMAGE_Y4M) && !recipe->exact && !turned &&
+           !converted && jpeg_decoder_planes_count(image_decoder_jpeg(worker->decoder)) > 0;
 }
 
 /* Makes the JPEG smaller whose header is read, by its planes. */
@@ -156,9 +162,12 @@ static FshStatus shrink(ShrinkWorker *worker, const ShrinkRecipe *recipe,
                                        .subsampling = recipe->subsampling,
                                        .metadata = recipe->keep_metadata ? &metadata : NULL};
     JpegShrinkReport report;
+    JpegDecoder *decoder = image_decoder_jpeg(worker->decoder);
     FshStatus status =
-        jpeg_shrink(worker->shrinker, image_decoder_jpeg(worker->decoder),
-                    image_encoder_jpeg(worker->encoder), &options, &worker->encoded, &report, error);
+        resized->format == IMAGE_Y4M
+            ? jpeg_shrink_planes(worker->shrinker, decoder, &options, &worker->encoded, &report, error)
+            : jpeg_shrink(worker->shrinker, decoder, image_encoder_jpeg(worker->encoder), &options,
+                          &worker->encoded, &report, error);
     resized->info.quirks |= report.quirks;
     resized->decode_seconds += report.decode_seconds;
     resized->resample_seconds = report.resample_seconds;
@@ -228,6 +237,20 @@ static FshStatus make_pixels(ShrinkWorker *worker, const void *bytes, size_t len
     return status;
 }
 
+/* Writes pixels as the planes of a Y4M file. */
+static FshStatus write_planes(const Image *pixels, ImageSubsampling subsampling, Buffer *file,
+                              FshError *error)
+{
+    uint8_t *planes = NULL;
+    const bool halved =
+        subsampling == IMAGE_SUBSAMPLING_420 && planes_expandable(PLANES_420, pixels->width, pixels->height);
+    const PlanesChroma chroma = pixels->channels == 1 ? PLANES_GRAY : halved ? PLANES_420 : PLANES_444;
+    FshStatus status = y4m_begin(file, chroma, pixels->width, pixels->height, &planes, error);
+    if (!status)
+        planes_of_image(pixels, chroma, planes);
+    return status;
+}
+
 FshStatus shrink_image(ShrinkWorker *worker, const void *bytes, size_t length, ImageFormat format,
                        const ShrinkRecipe *recipe, ShrunkImage *resized, FshError *error)
 {
@@ -254,7 +277,9 @@ FshStatus shrink_image(ShrinkWorker *worker, const void *bytes, size_t length, I
                                         .quality = recipe->quality,
                                         .subsampling = recipe->subsampling,
                                         .metadata = recipe->keep_metadata ? &metadata : NULL};
-    status = image_encode(worker->encoder, pixels, &options, &worker->encoded, error);
+    status = resized->format == IMAGE_Y4M
+                 ? write_planes(pixels, recipe->subsampling, &worker->encoded, error)
+                 : image_encode(worker->encoder, pixels, &options, &worker->encoded, error);
     resized->encode_seconds = progress_lap_seconds(&start_seconds);
     resized->bytes = worker->encoded.bytes;
     resized->length = worker->encoded.length;

@@ -21,10 +21,12 @@ typedef struct ShrinkRecipe {
     uint32_t max_size; /* of the short edge, or the long one */
     bool long_edge;
     ResampleFilter filter;
-    /* Format of every file written: JPEG, PNG or WebP; IMAGE_UNKNOWN: keep (shrink_format_for). */
+    /* Format of every file written: JPEG, PNG or WebP; IMAGE_UNKNOWN: keep (shrink_format_for). IMAGE_Y4M:
+     * what keep would make a smaller JPEG or WebP is given as its planes, not encoded, and a small enough
+     * image stays as it is, of whatever format. */
     ImageFormat format;
     int quality;                  /* of JPEG and WebP, 1..100 */
-    ImageSubsampling subsampling; /* of JPEG; WebP has 4:2:0 only */
+    ImageSubsampling subsampling; /* of JPEG and Y4M; WebP has 4:2:0 only */
     bool ignore_orientation;
     bool ignore_icc; /* leave colours as they are, as Pillow does, instead of converting them to sRGB */
     /* Write EXIF, XMP and profile too, and leave colours as they are, since the profile explains them (but
@@ -45,7 +47,7 @@ typedef enum ShrinkAction {
 
 typedef struct ShrunkImage {
     ShrinkAction action;
-    ImageFormat format;     /* of the bytes: JPEG, PNG or WebP */
+    ImageFormat format;     /* of the bytes: JPEG, PNG or WebP; Y4M by that recipe */
     ImageInfo info;         /* of the source; after a failure, as far as it is known */
     uint32_t width, height; /* of the file written */
     const uint8_t *bytes;   /* owned by the worker; SHRINK_COPIED: the source's own */
@@ -75,10 +77,10 @@ uint64_t shrink_most_bytes(const ShrinkRecipe *recipe);
  *
  * format: what the output's name promises. JPEG, PNG or WebP wins over the content, so a PNG called .JPEG
  * becomes a JPEG; IMAGE_UNKNOWN: shrink_format_for of the content. recipe->format, where it is set, wins over
- * both. An image that is small enough is copied byte for byte unless its format, orientation or colours
- * (CMYK) must change. Alpha is composited over white, whatever the format; of an animation the first frame is
- * taken, and a quirk says so. Every image is decoded, also one that is copied, so everything written can be
- * read.
+ * both (but see IMAGE_Y4M). An image that is small enough is copied byte for byte unless its format,
+ * orientation or colours (CMYK) must change. Alpha is composited over white, whatever the format; of an
+ * animation the first frame is taken, and a quirk says so. Every image is decoded, also one that is copied,
+ * so everything written can be read.
  *
  * FSH_ERR_CORRUPT, FSH_ERR_UNSUPPORTED, FSH_ERR_MISMATCH (max_pixels, or an edge too long for WebP) and
  * FSH_ERR_MEMORY concern this image; messages do not name it. */

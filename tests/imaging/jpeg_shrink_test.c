@@ -9,6 +9,7 @@
 
 #include "common/random.h"
 #include "imaging/jpeg_shrink.h"
+#include "imaging/y4m.h"
 #include "tests/imaging/make_images.h"
 #include "tests/support/support.h"
 
@@ -116,14 +117,14 @@ static void make(const Kind *kind, uint32_t width, uint32_t height, Buffer *file
 
 /* ---- planes, as libjpeg decodes them in full ---- */
 
-typedef struct Planes {
+typedef struct DecodedPlanes {
     uint32_t count, width[3], height[3];
     double covered_width[3], covered_height[3];
     size_t stride[3];
     uint8_t *samples[3];
-} Planes;
+} DecodedPlanes;
 
-static void read_planes(const Buffer *file, Planes *planes)
+static void read_planes(const Buffer *file, DecodedPlanes *planes)
 {
     struct jpeg_decompress_struct cinfo;
     struct jpeg_error_mgr errors;
@@ -133,7 +134,7 @@ static void read_planes(const Buffer *file, Planes *planes)
     (void)jpeg_read_header(&cinfo, TRUE);
     cinfo.raw_data_out = TRUE;
     (void)jpeg_start_decompress(&cinfo);
-    *planes = (Planes){.count = (uint32_t)cinfo.num_components};
+    *planes = (DecodedPlanes){.count = (uint32_t)cinfo.num_components};
     JSAMPROW rows[3][32];
     JSAMPARRAY arrays[3] = {rows[0], rows[1], rows[2]};
     for (uint32_t i = 0; i < planes->count; i++) {
@@ -160,7 +161,7 @@ static void read_planes(const Buffer *file, Planes *planes)
     jpeg_destroy_decompress(&cinfo);
 }
 
-static void free_planes(Planes *planes)
+static void free_planes(DecodedPlanes *planes)
 {
     for (uint32_t i = 0; i < planes->count; i++)
         free(planes->samples[i]);
@@ -197,7 +198,7 @@ static double *make_doubles(size_t count)
 
 /* Resamples plane `index` of source to width x height samples that cover the plane's first extent_x x
  * extent_y samples. The caller frees the result. */
-static double *resample_plane(const Planes *source, uint32_t index, uint32_t width, uint32_t height,
+static double *resample_plane(const DecodedPlanes *source, uint32_t index, uint32_t width, uint32_t height,
                               double extent_x, double extent_y)
 {
     uint32_t from_width = source->width[index], from_height = source->height[index];
@@ -238,7 +239,7 @@ static FshStatus shrink(Tools *tools, const JpegShrinkOptions *options)
 static double compare(Tools *tools, const Kind *kind, uint32_t width, uint32_t height,
                       const JpegShrinkOptions *options)
 {
-    Planes source, result;
+    DecodedPlanes source, result;
     make(kind, width, height, &tools->file);
     assert_ok(shrink(tools, options), &tools->error);
     read_planes(&tools->file, &source);
@@ -272,6 +273,40 @@ static double compare(Tools *tools, const Kind *kind, uint32_t width, uint32_t h
     return worst;
 }
 
+/* Shrinks tools->file to planes and returns the largest difference of a sample from the formula's. */
+static double compare_planes(Tools *tools, uint32_t count, const JpegShrinkOptions *options)
+{
+    DecodedPlanes source;
+    Planes result;
+    ImageInfo info;
+    double worst = 0;
+    read_planes(&tools->file, &source);
+    assert_ok(jpeg_decoder_header(tools->decoder, tools->file.bytes, tools->file.length, true, &tools->info,
+                                  &tools->error),
+              &tools->error);
+    assert_ok(jpeg_shrink_planes(tools->shrinker, tools->decoder, options, &tools->out, &tools->report,
+                                 &tools->error),
+              &tools->error);
+    assert_ok(y4m_open(tools->out.bytes, tools->out.length, &info, &result, &tools->error), &tools->error);
+    assert_int_equal(result.chroma, count == 1                                      ? PLANES_GRAY
+                                    : options->subsampling == IMAGE_SUBSAMPLING_420 ? PLANES_420
+                                                                                    : PLANES_444);
+    const uint8_t *sample = result.bytes;
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t divisor = i && result.chroma == PLANES_420 ? 2 : 1;
+        const uint32_t width = (options->width + divisor - 1) / divisor,
+                       height = (options->height + divisor - 1) / divisor;
+        double *expected = resample_plane(&source, i, width, height,
+                                          source.covered_width[i] * width * divisor / options->width,
+                                          source.covered_height[i] * height * divisor / options->height);
+        for (uint32_t k = 0; k < width * height; k++)
+            worst = fmax(worst, fabs(*sample++ - fmin(255, fmax(0, expected[k]))));
+        free(expected);
+    }
+    free_planes(&source);
+    return worst;
+}
+
 static const ImageSubsampling subsamplings[] = {IMAGE_SUBSAMPLING_420, IMAGE_SUBSAMPLING_444};
 
 static void check_kinds(Tools *tools, uint32_t margin, const uint32_t (*sizes)[4], size_t sizes_count,
@@ -300,6 +335,43 @@ TEST_WITH(test_planes_are_resampled_as_the_formula_says, setup, teardown, Tools 
     static const uint32_t sizes[][4] = {{101, 67, 40, 27}, {64, 48, 31, 24}, {33, 90, 32, 88},
                                         {50, 50, 7, 9},    {17, 300, 5, 91}, {300, 8, 111, 3}};
     check_kinds(tools, 0, sizes, sizeof sizes / sizeof sizes[0], 50);
+}
+
+/* Rounded after each of the two passes: at most a level and a little away. */
+TEST_WITH(test_planes_are_given_as_they_are, setup, teardown, Tools *tools)
+{
+    for (size_t k = 0; k < KINDS_COUNT; k++) {
+        for (size_t i = 0; i < 2; i++) {
+            const JpegShrinkOptions options = {
+                .width = 41, .height = 27, .filter = RESAMPLE_LANCZOS, .subsampling = subsamplings[i]};
+            make(&kinds[k], 103, 67, &tools->file);
+            const double worst = compare_planes(tools, kinds[k].channels, &options);
+            if (worst > 1.5)
+                fail_msg("%s, %s: %.2f levels away", kinds[k].name, i ? "444" : "420", worst);
+        }
+    }
+}
+
+/* Chroma of 4:2:0 that libjpeg would repeat in place of upsampling it becomes 4:4:4. */
+TEST_WITH(test_planes_too_small_for_420_are_444, setup, teardown, Tools *tools)
+{
+    static const uint32_t sizes[][2] = {{4, 9}, {9, 1}, {5, 2}};
+    static const PlanesChroma chromas[] = {PLANES_444, PLANES_444, PLANES_420};
+    make(&kinds[4], 90, 90, &tools->file);
+    for (size_t i = 0; i < 3; i++) {
+        const JpegShrinkOptions options = {.width = sizes[i][0], .height = sizes[i][1]};
+        Planes result;
+        ImageInfo info;
+        assert_ok(jpeg_decoder_header(tools->decoder, tools->file.bytes, tools->file.length, true,
+                                      &tools->info, &tools->error),
+                  &tools->error);
+        assert_ok(jpeg_shrink_planes(tools->shrinker, tools->decoder, &options, &tools->out, &tools->report,
+                                     &tools->error),
+                  &tools->error);
+        assert_ok(y4m_open(tools->out.bytes, tools->out.length, &info, &result, &tools->error),
+                  &tools->error);
+        assert_int_equal(result.chroma, chromas[i]);
+    }
 }
 
 /* Decoded at 1/2 to 1/8: another low pass, but of the same picture, in the same place. */

@@ -1,5 +1,6 @@
 /* Planes of JPEGs: the pixels of libjpeg, bit for bit, whatever the part; and the Y4M files that hold
  * them. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -148,5 +149,49 @@ DECODE_TEST(test_damaged_and_foreign_y4ms_are_refused, tools)
                                               &(ImageDecodeOptions){0}, &tools->image, NULL, &tools->error);
         if (status != files[i].status || !strstr(tools->error.message, files[i].says))
             fail_msg("file %zu: %d, \"%s\"", i, (int)status, tools->error.message);
+    }
+}
+
+/* Returns how far a sample is from the mean of T.871's formula (weights, and an offset) over the pixels of
+ * its square of `edge` x `edge`; those beyond the image are its edge's. */
+static double away(const Image *image, uint32_t x, uint32_t y, uint32_t edge, const double weights[4],
+                   uint8_t sample)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < edge * edge; i++) {
+        uint32_t column = x * edge + i % edge, row = y * edge + i / edge;
+        column = column < image->width ? column : image->width - 1;
+        row = row < image->height ? row : image->height - 1;
+        const uint8_t *pixel = image->pixels + ((size_t)row * image->width + column) * 3;
+        sum += weights[0] * pixel[0] + weights[1] * pixel[1] + weights[2] * pixel[2] + weights[3];
+    }
+    return fabs(sample - sum / (edge * edge));
+}
+
+DECODE_TEST(test_planes_of_pixels_are_those_of_the_standard, tools)
+{
+    static const double weights[3][4] = {
+        {0.299, 0.587, 0.114, 0}, {-0.168736, -0.331264, 0.5, 128}, {0.5, -0.418688, -0.081312, 128}};
+    static const PlanesChroma chromas[] = {PLANES_444, PLANES_420};
+    enum { WIDTH = 37, HEIGHT = 23 };
+    uint8_t planes[3 * WIDTH * HEIGHT];
+    Random random;
+    random_start(&random, 871, 0);
+    assert_ok(image_reserve(&tools->image, WIDTH, HEIGHT, 3, &tools->error), &tools->error);
+    for (size_t i = 0; i < (size_t)WIDTH * HEIGHT * 3; i++) /* among them black, white and pure colours */
+        tools->image.pixels[i] =
+            (uint8_t)(random_below(&random, 3) ? random_u32(&random) : random_below(&random, 2) * 255);
+    for (size_t i = 0; i < 2; i++) {
+        planes_of_image(&tools->image, chromas[i], planes);
+        const uint8_t *sample = planes;
+        for (uint32_t plane = 0; plane < 3; plane++) {
+            const uint32_t edge = plane && chromas[i] == PLANES_420 ? 2 : 1;
+            for (uint32_t y = 0; y < (HEIGHT + edge - 1) / edge; y++)
+                for (uint32_t x = 0; x < (WIDTH + edge - 1) / edge;
+                     x++) /* four are rounded, then their mean */
+                    assert_true(away(&tools->image, x, y, edge, weights[plane], *sample++) <=
+                                (edge == 1 ? 0.51 : 1.01));
+        }
+        assert_int_equal(sample - planes, planes_bytes(chromas[i], WIDTH, HEIGHT));
     }
 }

@@ -230,6 +230,41 @@ TEST_IN_FOLDER(test_yuv420_holds_planes_without_loss, folder)
     run_result_free(&result);
 }
 
+/* Without a JPEG between; what is small enough is stored as without --max-size. */
+TEST_IN_FOLDER(test_yuv420_makes_planes_of_smaller_images, folder)
+{
+    const char *photos = test_path(folder, "photos"), *planes = test_path(folder, "planes"),
+               *whole = test_path(folder, "whole"), *again = test_path(folder, "again");
+    source_jpeg(test_path(folder, "photos/a/large.jpg"), 200, 150, 3, 1);
+    source_jpeg(test_path(folder, "photos/a/gray.jpg"), 200, 150, 1, 2);
+    source_jpeg_turned(test_path(folder, "photos/a/turned.jpg"), 200, 150, 6, 3);
+    source_jpeg(test_path(folder, "photos/b/small.jpg"), 40, 30, 3, 4);
+    source_jpeg_turned(test_path(folder, "photos/b/small-turned.jpg"), 40, 30, 6, 5);
+    source_png(test_path(folder, "photos/b/drawing.png"), 100, 80, 3, 6);
+    run_ok("fpack", "--store", "yuv420", "--max-size", "48", photos, planes, NULL);
+    run_ok("fverify", "--decode", "--against", photos, planes, NULL);
+    const Sums sums = sum_up(planes, NULL);
+    assert_int_equal(sums.y4m_count, 4);
+    assert_int_equal(sums.raw_count,
+                     2); /* in colour and no JPEG's planes: the drawing, the small one turned */
+    /* the same from a dataset of whole planes, by their pixels */
+    run_ok("fpack", "--store", "yuv420", photos, whole, NULL);
+    run_ok("fpack", "--store", "yuv420", "--max-size", "48", whole, again, NULL);
+    run_ok("fverify", "--decode", again, NULL);
+    const Sums from_whole = sum_up(again, NULL);
+    assert_int_equal(from_whole.pixel_count, sums.pixel_count);
+    assert_true(fabs(from_whole.sum - sums.sum) < 0.5 * (double)sums.pixel_count);
+    /* another picture is seen */
+    source_jpeg(test_path(folder, "photos/a/large.jpg"), 200, 150, 3, 7);
+    RunResult result = run_expecting(1, "fverify", "--against", photos, planes, NULL);
+    assert_contains(result.out, "is not what its source in");
+    run_result_free(&result);
+    result = run_expecting(2, "fpack", "--store", "yuv420", "--max-size", "48", "--quality", "80", photos,
+                           test_path(folder, "none"), NULL);
+    assert_contains(result.err, "--quality: --store yuv420 keeps planes");
+    run_result_free(&result);
+}
+
 TEST_IN_FOLDER(test_yuv420_tells_what_it_stored_raw, folder)
 {
     const char *source = make_source(folder), *planes = test_path(folder, "planes");

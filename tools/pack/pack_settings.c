@@ -79,7 +79,7 @@ static FshStatus take_recipe(const Settings *settings, ShrinkRecipe *recipe, Fsh
     *recipe = (ShrinkRecipe){.max_size = (uint32_t)settings->max_size,
                              .long_edge = settings->edge == SETTINGS_LONG,
                              .filter = (ResampleFilter)settings->filter,
-                             .format = IMAGE_UNKNOWN,
+                             .format = settings->store == PACK_STORE_YUV420 ? IMAGE_Y4M : IMAGE_UNKNOWN,
                              .quality = (int)settings->quality,
                              .subsampling = IMAGE_SUBSAMPLING_420,
                              .exact = settings->exact,
@@ -104,6 +104,8 @@ static FshStatus take_store(const Settings *settings, PackOptions *options, FshE
         message = "--raw-under and --budget choose between raw and copy: give --store auto too";
     else if (settings->quality_given && !settings->max_size && options->store != PACK_STORE_JPEG)
         message = "--quality: nothing is encoded; give --max-size too, or --store jpeg";
+    else if (settings->quality_given && options->store == PACK_STORE_YUV420)
+        message = "--quality: --store yuv420 keeps planes, also of smaller images, and encodes nothing";
     else if (settings->dictionary &&
              (automatic || options->store == PACK_STORE_RAW || options->store == PACK_STORE_YUV420))
         message =

@@ -46,9 +46,9 @@ static bool read_recipe(const json_t *from, ShrinkRecipe *recipe)
 {
     static const char *const edges[] = {"short", "long", NULL};
     static const char *const subsamplings[] = {"420", "444", NULL};
-    static const char *const formats[] = {"keep", "jpeg", "png", "webp", NULL};
+    static const char *const formats[] = {"keep", "jpeg", "png", "webp", "y4m", NULL};
     static const char *const orients[] = {"apply", "ignore", NULL}, *const iccs[] = {"srgb", "ignore", NULL};
-    static const ImageFormat format_values[] = {IMAGE_UNKNOWN, IMAGE_JPEG, IMAGE_PNG, IMAGE_WEBP};
+    static const ImageFormat format_values[] = {IMAGE_UNKNOWN, IMAGE_JPEG, IMAGE_PNG, IMAGE_WEBP, IMAGE_Y4M};
     const char *edge = NULL, *filter = NULL, *subsampling = NULL, *format = NULL, *orient = NULL, *icc = NULL;
     int max_size = 0, quality = 0, min_size = 0, exact = 0, keep_metadata = 0;
     if (json_unpack((json_t *)from, "{s:i, s:s, s:s, s:i, s:s, s:s, s:i, s:s, s:s, s:b, s:b}", "max_size",
