@@ -16,8 +16,10 @@ static const struct {
     {JERR_CONVERSION_NOTIMPL, FSH_ERR_UNSUPPORTED, "a JPEG in a colour space that cannot be converted"},
     {JERR_EMPTY_IMAGE, FSH_ERR_UNSUPPORTED, "a JPEG without a height in its header (DNL) cannot be read"},
     {JERR_IMAGE_TOO_BIG, FSH_ERR_MISMATCH, "an edge longer than a JPEG can have (65500 pixels)"},
+#if JPEG_LIB_VERSION < 70 /* the others, Ubuntu's among them, have no such message */
     {JERR_ARITH_NOTIMPL, FSH_ERR_UNSUPPORTED,
      "an arithmetic-coded JPEG, which this libjpeg was built without"},
+#endif
 };
 
 /* Warnings about lost or invented pixels. */

@@ -87,6 +87,24 @@ static void read_part(Tools *tools, const uint8_t *bytes, size_t length)
     fuzz_touch(tools->image.pixels, (size_t)tools->image.width * tools->image.height * tools->image.channels);
 }
 
+/* Makes the image smaller as its planes, of 4:4:4. */
+static void read_planes(Tools *tools, const uint8_t *bytes, size_t length)
+{
+    ImageInfo info = {0};
+    JpegShrinkReport report;
+    FshError error = {0};
+    if (jpeg_decoder_header(tools->decoder, bytes, length, true, &info, &error) != FSH_OK ||
+        (uint64_t)info.width * info.height > PIXELS_MAX || !jpeg_decoder_planes_count(tools->decoder))
+        return;
+    const JpegShrinkOptions options = {.width = 1 + info.stored_width / 2,
+                                       .height = 1 + info.stored_height / 2,
+                                       .filter = RESAMPLE_LANCZOS,
+                                       .subsampling = IMAGE_SUBSAMPLING_444};
+    if (jpeg_shrink_planes(tools->shrinker, tools->decoder, &options, &tools->file, &report, &error) ==
+        FSH_OK)
+        fuzz_touch(tools->file.bytes, tools->file.length);
+}
+
 /* Reads the coefficients, or at 1/8 the first of each block, with our reader of codes and without. */
 static void read_both_ways(JpegHuffman *huffman, const uint8_t *bytes, size_t length, unsigned eighths)
 {
@@ -116,6 +134,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
     read_all(&tools, bytes, length, true);
     read_all(&tools, bytes, length, false); /* with the same decoder: one file leaves nothing to the next */
     read_part(&tools, bytes, length);
+    read_planes(&tools, bytes, length);
     jpeg_decoder_free(&tools.decoder);
     jpeg_encoder_free(&tools.encoder);
     jpeg_shrinker_free(&tools.shrinker);

@@ -125,6 +125,11 @@ static void make_of_coefficients(Tools *tools, uint32_t blocks_across, uint32_t 
     cinfo.in_color_space = JCS_GRAYSCALE;
     jpeg_set_defaults(&cinfo);
     cinfo.optimize_coding = optimised;
+#if JPEG_LIB_VERSION >= 70
+    cinfo.jpeg_width = cinfo.image_width;
+    cinfo.jpeg_height = cinfo.image_height;
+    cinfo.min_DCT_h_scaled_size = cinfo.min_DCT_v_scaled_size = DCTSIZE;
+#endif
     jvirt_barray_ptr array = cinfo.mem->request_virt_barray((j_common_ptr)&cinfo, JPOOL_IMAGE, TRUE,
                                                             blocks_across, blocks_down, 1);
     jpeg_write_coefficients(&cinfo, &array);
