@@ -8,6 +8,7 @@
 #include "tests/support/support.h"
 #include "tests/trainer/cuda_support.h"
 #include "tests/trainer/dataset_support.h"
+#include "tests/trainer/operations_support.h"
 #include "tests/trainer/pixels_support.h"
 #include "trainer/data/loader.h"
 
@@ -93,6 +94,41 @@ CUDA_TEST(test_pixels_agree)
         compare_case(&test);
         pixels_case_free(&test);
     }
+}
+
+/* Compares cases of operations with the loader's pixels: small or large crops. */
+static void compare_operations(bool large)
+{
+    OperationsCase test;
+    FshError error = {0};
+    for (unsigned number = 0; operations_case_make(&test, number); number++) {
+        if (test.large == large) {
+            PixelStore *store = NULL;
+            uint8_t *pixels = malloc(test.stored_bytes);
+            assert_non_null(pixels);
+            Reader reader = open_reader(&test.batch);
+            check(pixel_store_new(&store, backends[CUDA], test.stored_bytes, &error), &error);
+            check(pixel_store_put(store, 0, test.stored, test.stored_bytes, &error), &error);
+            check(program_write_pixels(reader.program, reader.inputs[0], store, 0, &test.batch, &error),
+                  &error);
+            check(program_read(reader.program, reader.inputs[0], pixels, test.stored_bytes, &error), &error);
+            operations_case_compare(&test, pixels);
+            pixel_store_free(&store);
+            close_reader(&reader);
+            free(pixels);
+        }
+        operations_case_free(&test);
+    }
+}
+
+CUDA_TEST(test_operations_agree)
+{
+    compare_operations(false);
+}
+
+CUDA_TEST(test_operations_on_crops_of_a_usual_size)
+{
+    compare_operations(true);
 }
 
 /* Returns byte i of a store that tests fill. */
@@ -280,6 +316,7 @@ CUDA_TEST(test_a_split_in_the_gpus_memory_agrees)
                                     .ratio_min = 0.75,
                                     .ratio_max = 1.3333,
                                     .flip_probability = 0.5,
+                                    .auto_augment = {.kind = AUTO_AUGMENT_TA_WIDE},
                                     .jitter = {0.4, 0.4, 0.4, 0.1}},
                                    {.mode = CROP_RANDOM,
                                     .size = RESIDENT_EDGE,
@@ -466,6 +503,14 @@ CUDA_TEST(test_a_recipe_beyond_the_store_is_refused)
     assert_int_equal(program_write_pixels(reader.program, reader.inputs[0], store, 0, &batch, &error),
                      FSH_ERR_MISMATCH);
     assert_int_equal(pixel_store_put(store, 99, &recipe, 2, &error), FSH_ERR_MISMATCH);
+    recipe.planes[0] = false;
+    recipe.channels[0] = 1;
+    PixelOperations operations = {.count = 1, .steps = {{.operation = 999}}};
+    PixelBatch operated = batch;
+    operated.operations = &operations;
+    assert_int_equal(program_write_pixels(reader.program, reader.inputs[0], store, 0, &operated, &error),
+                     FSH_ERR_MISMATCH);
+    assert_non_null(strstr(error.message, "operations that are none"));
     close_reader(&reader);
     pixel_store_free(&store);
 }

@@ -6,14 +6,23 @@
 
 #include "imaging/planes.h"
 #include "tests/support/support.h"
+#include "tests/trainer/operations_support.h"
 #include "trainer/backend/pixel_tiles.h"
 
 /* What is done to colours, besides the jitter. */
-typedef enum Extra { EXTRA_NONE, EXTRA_JITTER, EXTRA_ERASING, EXTRA_NOISE, EXTRA_MIXING, EXTRA_COUNT } Extra;
+typedef enum Extra {
+    EXTRA_NONE,
+    EXTRA_JITTER,
+    EXTRA_ERASING,
+    EXTRA_NOISE,
+    EXTRA_MIXING,
+    EXTRA_OPERATIONS,
+    EXTRA_COUNT
+} Extra;
 
 static const CropMode modes[] = {CROP_RESIZED, CROP_PADDED, CROP_CENTER, CROP_RANDOM};
 static const char *const mode_names[] = {"rrc", "pad", "center", "random"};
-static const char *const extra_names[] = {"plain", "jitter", "erasing", "noise", "mixing"};
+static const char *const extra_names[] = {"plain", "jitter", "erasing", "noise", "mixing", "operations"};
 static const uint32_t sizes[] = {32, 17, 100, 1}; /* within a tile, and of several */
 enum { MODES = 4, SIZES = 4 };
 
@@ -89,6 +98,21 @@ static ImageView stored_view(const PixelsCase *test, const PixelRecipe *recipe, 
                        .channels = recipe->channels[side]};
 }
 
+/* Applies what the policy has drawn. */
+static void apply_operations(const PixelsCase *test, const SampleRecipe *drawn, uint8_t *pixels)
+{
+    ImageCanvas canvas = {.pixels = pixels,
+                          .scratch =
+                              malloc((size_t)test->batch.width * test->batch.height * test->batch.channels),
+                          .width = test->batch.width,
+                          .height = test->batch.height,
+                          .channels = test->batch.channels};
+    assert_non_null(canvas.scratch);
+    memcpy(canvas.fill, fill, sizeof canvas.fill);
+    auto_augment_apply(&drawn->operations, &canvas);
+    free(canvas.scratch);
+}
+
 static void render_expected(PixelsCase *test, const SampleRecipe *drawn, unsigned i, Augmenter *augmenter)
 {
     const PixelRecipe *recipe = &test->recipes[i];
@@ -111,6 +135,7 @@ static void render_expected(PixelsCase *test, const SampleRecipe *drawn, unsigne
         if (side == 1)
             continue;
         SampleRecipe applied = *drawn;
+        apply_operations(test, &applied, target);
         colour_jitter_apply(&applied.colours, target, pixel_count, test->batch.channels);
         if (applied.noise > 0)
             augment_add_noise(target, bytes, applied.noise, &applied.noise_random);
@@ -157,6 +182,14 @@ static Augmentation make_augmentation(CropMode mode, Extra extra, uint32_t size,
         augmentation.jitter = (ColourJitter){0.4, 0.6, 0.9, 0.5};
     if (extra == EXTRA_NOISE)
         augmentation.noise = 20;
+    if (extra == EXTRA_OPERATIONS)
+        augmentation.auto_augment = (AutoAugment){.kind = number % 2 ? AUTO_AUGMENT_RA : AUTO_AUGMENT_RAND,
+                                                  .layers = 3,
+                                                  .probability = 0.8,
+                                                  .magnitude = 9,
+                                                  .magnitude_max = 10,
+                                                  .deviation = 0.5,
+                                                  .ra_magnitude = 17};
     if (extra == EXTRA_ERASING || extra == EXTRA_NOISE)
         augmentation.erasing = (RandomErasing){.probability = 0.9,
                                                .scale_min = 0.1,
@@ -193,6 +226,7 @@ bool pixels_case_make(PixelsCase *test, uint64_t seed, unsigned number)
                                .height = sizes[size],
                                .channels = kind->channels,
                                .recipes = test->recipes,
+                               .operations = extra == EXTRA_OPERATIONS ? test->operations : NULL,
                                .colours = extra == EXTRA_NONE ? NULL : test->colours,
                                .seed = seed};
     memcpy(test->batch.fill, fill, sizeof fill);
@@ -215,10 +249,12 @@ bool pixels_case_make(PixelsCase *test, uint64_t seed, unsigned number)
         memcpy(recipe->offset_bytes, place.offset_bytes, sizeof place.offset_bytes);
         memcpy(recipe->channels, place.channels, sizeof place.channels);
         memcpy(recipe->planes, place.planes, sizeof place.planes);
-        if (place.offset_bytes[0] == PIXELS_NONE)
+        if (place.offset_bytes[0] == PIXELS_NONE) {
             test->colours[i] = (PixelColours){.share = 1};
-        else
+        } else {
+            sample_recipe_operations(&drawn, &test->augmentation, fill, &test->operations[i]);
             sample_recipe_colours(&drawn, &test->augmentation, fill, &test->colours[i]);
+        }
         render_expected(test, &drawn, i, augmenter);
     }
     augmenter_free(&augmenter);
@@ -392,6 +428,8 @@ void pixels_apply(const PixelBatch *batch, const uint8_t *store, unsigned side, 
     const size_t bytes = (size_t)batch->width * batch->height * batch->channels;
     for (uint64_t i = 0; i < batch->count; i++) {
         render_recipe(batch, store, side, i, each, pixels + i * bytes);
+        if (side == 0 && batch->operations)
+            operations_apply(&batch->operations[i], batch, 512, pixels + i * bytes);
         if (side == 0 && batch->colours && batch->recipes[i].offset_bytes[0] != PIXELS_NONE)
             change_colours(batch, &batch->colours[i], pixels + i * bytes);
     }

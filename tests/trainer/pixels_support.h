@@ -16,6 +16,7 @@ typedef struct PixelsCase {
     uint8_t *stored; /* owned */
     uint64_t stored_bytes;
     PixelRecipe recipes[PIXELS_COUNT];
+    PixelOperations operations[PIXELS_COUNT];
     PixelColours colours[PIXELS_COUNT];
     PixelBatch batch;     /* points into this; must not move */
     uint8_t *expected[2]; /* [count, size, size, channels]; owned; the target NULL but for pairs */

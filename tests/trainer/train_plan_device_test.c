@@ -83,15 +83,17 @@ TEST(test_sources_are_alike_where_images_are_decoded_in_full)
 /* What a GPU does not render, or not to the bit. */
 TEST(test_a_gpu_is_left_out_where_its_pixels_are_not_alike)
 {
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 6; i++) {
         Case made = make_case((Facts){160, 3, false, 1000, i == 4});
         made.options.compute.device = DEVICE_CUDA;
         made.options.views.interpolation = i == 1 ? INTERPOLATION_BICUBIC : INTERPOLATION_BILINEAR;
         made.options.views.erasing.probability = i >= 2 && i < 4 ? 0.5 : 0;
         made.options.views.erasing.fill = i == 3 ? ERASING_PIXEL : ERASING_CONST;
         made.options.views.noise = i == 4 ? 0.1 : 0;
+        made.options.views.auto_augment.text = i == 5 ? "3a" : NULL;
         assert_ok(plan_case(&made), &made.error);
-        assert_int_equal(plan_source_is_alike(&made.plan, pixel_source_type("gpu"), 160), i == 0 || i == 2);
+        assert_int_equal(plan_source_is_alike(&made.plan, pixel_source_type("gpu"), 160),
+                         i == 0 || i == 2 || i == 5);
         assert_true(plan_source_is_alike(&made.plan, pixel_source_type("pixels"), 160));
     }
 }

@@ -153,7 +153,7 @@ TEST(test_the_centre_is_the_part_that_was_asked_for)
     assert_contains(pairs.error.message, "it is for classes; pairs are evaluated whole");
 }
 
-TEST(test_operations_are_drawn_in_training_where_the_cpu_renders_crops)
+TEST(test_operations_are_drawn_in_training)
 {
     Case made = make_case((Facts){256, 3, false, 1000, false});
     made.options.views.auto_augment.text = "rand-m6-n3";
@@ -169,12 +169,11 @@ TEST(test_operations_are_drawn_in_training_where_the_cpu_renders_crops)
     give(&made, "ra-magnitude");
     assert_ok(plan_case(&made), &made.error);
     assert_int_equal(made.plan.train_augmentation.auto_augment.ra_magnitude, 12);
-    made.options.compute.device = DEVICE_CUDA;
+    made.options.compute.device = DEVICE_CUDA; /* which applies them, too */
     made.options.data.decode = DECODE_GPU;
-    assert_int_equal(plan_case(&made), FSH_ERR_USAGE);
-    assert_string_equal(made.error.message,
-                        "--decode gpu: a GPU has no operations of --auto-augment yet; use "
-                        "--decode cpu, or leave --auto-augment out");
+    assert_ok(plan_case(&made), &made.error);
+    assert_string_equal(made.plan.source->name, "nvjpeg");
+    assert_int_equal(made.plan.train_augmentation.auto_augment.kind, AUTO_AUGMENT_RA);
 }
 
 TEST(test_gray_images_have_no_colours_to_change)

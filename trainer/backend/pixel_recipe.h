@@ -58,6 +58,32 @@ typedef struct PixelColours {
     uint32_t cut_left, cut_top, cut_right, cut_bottom;
 } PixelColours;
 
+enum { PIXEL_OPERATIONS_MAX = 8 };
+
+/* A box of a length that is no whole number: its pixels, and one more at each end that weighs less. */
+typedef struct PixelBox {
+    int32_t radius;           /* whole pixels each way */
+    uint32_t weight, at_ends; /* in 24 bits */
+} PixelBox;
+
+/* One operation, with what its values are computed from. */
+typedef struct PixelOperation {
+    uint32_t operation; /* ImageOperation (trainer/backend/operation_math.h) */
+    PixelBox box;       /* OPERATION_BLUR */
+    double argument;    /* of those without geometry and blur */
+    /* Of geometry: where the pixel with its middle at x, y comes from is m[0] x + m[1] y + m[2],
+       m[3] x + m[4] y + m[5]. */
+    double affine[6];
+} PixelOperation;
+
+/* One image of a batch: operations on the rendered input, in order, before its colours are changed. */
+typedef struct PixelOperations {
+    uint32_t count;
+    bool bicubic;    /* how geometry takes pixels between pixels; else bilinear */
+    uint8_t fill[4]; /* what comes in from outside */
+    PixelOperation steps[PIXEL_OPERATIONS_MAX];
+} PixelOperations;
+
 /* An image that comes with its batch. */
 typedef struct PixelFile {
     const void *data; /* a JPEG file, or pixels [height, width, channels] */
@@ -70,8 +96,9 @@ typedef struct PixelFile {
 typedef struct PixelBatch {
     uint64_t count; /* images; the input tensor is [count, height, width, channels] */
     uint32_t width, height, channels;
-    const PixelRecipe *recipes;  /* [count] */
-    const PixelColours *colours; /* [count], of side 0; NULL: no colour changes, nothing is mixed */
+    const PixelRecipe *recipes;        /* [count] */
+    const PixelOperations *operations; /* [count], of side 0; NULL: none */
+    const PixelColours *colours;       /* [count], of side 0; NULL: no colour changes, nothing is mixed */
     /* [count] of each side; NULL: pixels lie in the store. Else they come with the batch, take its place,
      * stored_bytes long, and recipes say where in that. */
     const PixelFile *files[2];

@@ -17,6 +17,7 @@
 #define FSHARD_TRAINER_BACKEND_PIXEL_TILES_H
 
 #include "trainer/backend/pixel_math.h"
+#include "trainer/backend/pixel_walk.h"
 
 /* Before a loop that a compiler for GPUs would unroll, though few images come there. */
 #ifdef __CUDA_ARCH__
@@ -119,27 +120,6 @@ FSH_HOST_DEVICE static inline void pixel_tile_place(const PixelImage *image, uin
     tile->width = (right - tile->left + even) & ~even;
     tile->height = (bottom - tile->top + even) & ~even;
     tile->band = PIXEL_TILE_STAGED / tile->width & ~even;
-}
-
-/* The place of a thread's next item in rows of `width`, without a division for each. */
-typedef struct PixelWalk {
-    uint32_t x, y, step_x, step_y, width;
-} PixelWalk;
-
-FSH_HOST_DEVICE static inline PixelWalk pixel_walk(uint32_t width, uint32_t thread, uint32_t threads)
-{
-    const PixelWalk walk = {thread % width, thread / width, threads % width, threads / width, width};
-    return walk;
-}
-
-FSH_HOST_DEVICE static inline void pixel_walk_on(PixelWalk *walk)
-{
-    walk->x += walk->step_x;
-    walk->y += walk->step_y;
-    if (walk->x >= walk->width) {
-        walk->x -= walk->width;
-        walk->y++;
-    }
 }
 
 /* The chroma of the four pixels that a sample of 4:2:0 lies between. */

@@ -1,5 +1,6 @@
 #include "trainer/backend/pixels.h"
 
+#include "trainer/backend/operation_math.h"
 #include "trainer/backend/pixel_math.h"
 
 static FshStatus interface_of(const Backend *backend, const PixelInterface **pixels_ret, FshError *error)
@@ -104,6 +105,19 @@ static bool recipe_fits(const PixelRecipe *recipe, unsigned side, const PixelBat
            (uint64_t)recipe->window_top + taken_height <= recipe->resized_height;
 }
 
+/* Returns whether kernels can do what the operations say: they look nothing up without a check. */
+static bool operations_fit(const PixelOperations *operations, const PixelBatch *batch)
+{
+    bool fit = operations->count <= PIXEL_OPERATIONS_MAX &&
+               (operations->count == 0 || (uint64_t)batch->width * batch->height <= INT32_MAX);
+    for (uint32_t s = 0; s < operations->count && fit; s++) {
+        const PixelOperation *step = &operations->steps[s];
+        fit = step->operation < OPERATION_COUNT && step->box.radius >= 0 &&
+              (uint32_t)step->box.radius <= INT16_MAX;
+    }
+    return fit;
+}
+
 FshStatus program_write_pixels(Program *program, TensorId input, PixelStore *store, unsigned side,
                                const PixelBatch *batch, FshError *error)
 {
@@ -124,6 +138,10 @@ FshStatus program_write_pixels(Program *program, TensorId input, PixelStore *sto
                              (unsigned long long)batch->count, batch->height, batch->width, batch->channels,
                              data_type_name(tensor->type), tensor_shape_text(tensor, shape, sizeof shape));
     }
+    for (uint64_t i = 0; i < batch->count && side == 0 && batch->operations; i++)
+        if (!operations_fit(&batch->operations[i], batch))
+            return fsh_error_set(error, FSH_ERR_MISMATCH, "%s: image %llu has operations that are none",
+                                 tensor->name, (unsigned long long)i);
     for (uint64_t i = 0; i < batch->count; i++)
         if (!recipe_fits(&batch->recipes[i], side, batch,
                          batch->files[side] ? batch->stored_bytes : store->bytes))

@@ -11,7 +11,7 @@
  *
  * Recipes are drawn by trainer/data (pixel_recipe.h) from the same numbers as the CPU's loader draws, and
  * give the same bytes: upsampling the chroma of planes (libjpeg's), cropping, resampling (Pillow's fixed
- * point), mirroring, colour jitter, constant erasing, mixing. Noise, and erasing with noise, go through
+ * point), mirroring, operations of --auto-augment, colour jitter, constant erasing, mixing. Noise, and erasing with noise, go through
  * logarithm and sine of the device's library, and may differ in the last grey level of one value in
  * millions.
  *
@@ -58,7 +58,7 @@ FshStatus pixel_store_put(PixelStore *store, uint64_t offset_bytes, const void *
 /* Renders the batch into the program's input, an u8 tensor [count, height, width, channels]. side: 0 the
  * input, 1 the target of pairs. Recipes are copied. FSH_ERR_CORRUPT: files that the device's decoder refuses
  * (pixel_store_refused); the message names the first one's sample. FSH_ERR_MISMATCH: the tensor is of another
- * shape, or a recipe goes beyond the store. */
+ * shape, a recipe goes beyond the store, or an operation is none. */
 FshStatus program_write_pixels(Program *program, TensorId input, PixelStore *store, unsigned side,
                                const PixelBatch *batch, FshError *error);
 

@@ -30,7 +30,7 @@ typedef enum AutoAugmentKind {
     AUTO_AUGMENT_IMAGENET, /* torchvision's AutoAugment, the same policies */
 } AutoAugmentKind;
 
-enum { AUTO_AUGMENT_LAYERS_MAX = 8 };
+enum { AUTO_AUGMENT_LAYERS_MAX = PIXEL_OPERATIONS_MAX };
 
 /* All zero: none. */
 typedef struct AutoAugment {

@@ -70,6 +70,10 @@ FshStatus batch_slot_make(BatchSlot *slot, const SlotShape *shape, uint32_t widt
         slot->recipes = calloc(shape->batch, sizeof *slot->recipes);
         made = made && slot->recipes;
     }
+    if (shape->operations) {
+        slot->operations = calloc(shape->batch, sizeof *slot->operations);
+        made = made && slot->operations;
+    }
     if (shape->colours) {
         slot->colours = calloc(shape->batch, sizeof *slot->colours);
         made = made && slot->colours;
@@ -105,6 +109,7 @@ void batch_slot_free(BatchSlot *slot)
         free(slot->files[side]);
     }
     free(slot->recipes);
+    free(slot->operations);
     free(slot->colours);
     *slot = (BatchSlot){0};
 }
@@ -144,6 +149,8 @@ void batch_slot_leave_out(BatchSlot *slot, uint64_t place)
         memset(batch_slot_row(slot, place), 0, slot->shape.row_width * sizeof *slot->targets);
     if (slot->recipes)
         slot->recipes[place] = (PixelRecipe){.offset_bytes = {PIXELS_NONE, PIXELS_NONE}};
+    if (slot->operations)
+        slot->operations[place].count = 0;
     if (slot->colours)
         slot->colours[place] = (PixelColours){.share = 1};
     for (int side = 0; side < 2 && sides[side]; side++)
@@ -192,6 +199,8 @@ uint64_t batch_slot_bytes(const BatchSlot *slot)
     each += slot->shape.row_width * sizeof *slot->targets;
     if (slot->recipes)
         each += sizeof *slot->recipes;
+    if (slot->operations)
+        each += sizeof *slot->operations;
     if (slot->colours)
         each += sizeof *slot->colours;
     if (slot->shape.files)

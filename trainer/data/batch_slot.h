@@ -15,11 +15,12 @@ typedef struct SlotShape {
     uint32_t channels;
     bool pairs; /* each image has a target */
     bool mixes;
-    size_t row_width;      /* of the row of targets that each sample has; 0: none */
-    bool recipes, colours; /* recipes in place of pixels; with what changes colours */
-    bool files;            /* of recipes: the images come with the batch */
-    bool lent;             /* pixels and target are the caller's memory, which it puts there */
-    uint8_t fill[4];       /* of places that are left out */
+    size_t row_width;         /* of the row of targets that each sample has; 0: none */
+    bool recipes;             /* in place of pixels; */
+    bool operations, colours; /* with operations, with what changes colours */
+    bool files;               /* of recipes: the images come with the batch */
+    bool lent;                /* pixels and target are the caller's memory, which it puts there */
+    uint8_t fill[4];          /* of places that are left out */
 } SlotShape;
 
 /* Memory that grows. */
@@ -35,6 +36,7 @@ typedef struct BatchSlot {
     uint8_t *pixels, *target;
     size_t pixels_bytes, target_bytes; /* room; shape.lent: that the caller's memory must have */
     PixelRecipe *recipes;              /* [batch]; NULL unless shape.recipes: then there are no pixels */
+    PixelOperations *operations;       /* [batch]; NULL unless shape.operations */
     PixelColours *colours;             /* [batch]; NULL unless shape.colours */
     PixelFile *files[2];               /* [batch] of each side; NULL unless shape.files */
     SlotBytes *kept[2];                /* [batch] copies of files that do not last */

@@ -16,27 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef enum ImageOperation {
-    OPERATION_AUTO_CONTRAST, /* each channel's darkest and brightest value become 0 and 255; no argument */
-    OPERATION_EQUALIZE,      /* each channel's histogram is made even; no argument */
-    OPERATION_INVERT,        /* no argument */
-    OPERATION_ROTATE,        /* by so many degrees, counterclockwise, around the centre */
-    OPERATION_POSTERIZE,     /* so many of the highest bits are kept; 8 and more: all, 0 and less: none */
-    OPERATION_SOLARIZE,      /* values from this one on are inverted */
-    OPERATION_SOLARIZE_ADD,  /* so much, a whole number >= 0, is added to values below 128 */
-    OPERATION_COLOUR,        /* blend with the gray image: 0 is gray, 1 the image */
-    OPERATION_CONTRAST,      /* blend with the mean luma */
-    OPERATION_BRIGHTNESS,    /* blend with black */
-    OPERATION_SHARPNESS,     /* blend with the smoothed image */
-    /* The next four: what lies at x, y comes from x + argument * y; from y + argument * x; from argument
-       pixels further to the right; further down. */
-    OPERATION_SHEAR_X,
-    OPERATION_SHEAR_Y,
-    OPERATION_TRANSLATE_X,
-    OPERATION_TRANSLATE_Y,
-    OPERATION_BLUR, /* ImageFilter.GaussianBlur of this deviation, pixels, > 0: three boxes each way */
-    OPERATION_COUNT
-} ImageOperation;
+#include "trainer/backend/operation_math.h"
 
 /* "AutoContrast", "Equalize", …: timm's names, in enum order. */
 extern const char *const image_operation_names[];
@@ -55,6 +35,10 @@ typedef struct ImageCanvas {
     bool bicubic;           /* how geometry takes pixels between pixels; else bilinear */
     uint8_t fill[4];        /* what comes in from outside, of each channel */
 } ImageCanvas;
+
+/* Sets *planned to what the step's values are computed from, in an image of width x height: what depends on
+ * the processor's library (cosines, roots) is computed here, for a backend too. */
+void image_operation_plan(const ImageStep *step, uint32_t width, uint32_t height, PixelOperation *planned);
 
 /* Applies one operation. */
 void image_operation_apply(const ImageStep *step, const ImageCanvas *canvas);

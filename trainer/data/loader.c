@@ -24,6 +24,7 @@ static FshStatus make_slot(const Loader *loader, LoaderSlot *slot, FshError *err
                        .recipes = loader->source->type->recipes,
                        .files = loader->source->type->files,
                        .lent = options->lends};
+    shape.operations = shape.recipes && sample_recipe_has_operations(&options->augmentation);
     shape.colours = shape.recipes && (shape.mixes || sample_recipe_has_colours(&options->augmentation));
     uint32_t largest = loader_has_whole_images(loader) ? 1 : 0;
     for (size_t i = 0; i < loader->augmentation_count && !loader_has_whole_images(loader); i++)
@@ -33,6 +34,7 @@ static FshStatus make_slot(const Loader *loader, LoaderSlot *slot, FshError *err
     slot->recipes = (PixelBatch){.count = shape.batch,
                                  .channels = shape.channels,
                                  .recipes = slot->memory.recipes,
+                                 .operations = slot->memory.operations,
                                  .colours = slot->memory.colours,
                                  .files = {slot->memory.files[0], slot->memory.files[1]},
                                  .samples = slot->memory.samples,

@@ -22,6 +22,11 @@ static bool has_jitter(const ColourJitter *jitter)
     return jitter->brightness > 0 || jitter->contrast > 0 || jitter->saturation > 0 || jitter->hue > 0;
 }
 
+bool sample_recipe_has_operations(const Augmentation *augmentation)
+{
+    return augmentation->auto_augment.kind != AUTO_AUGMENT_NONE;
+}
+
 bool sample_recipe_has_colours(const Augmentation *augmentation)
 {
     return has_jitter(&augmentation->jitter) || augmentation->noise > 0 ||
@@ -42,7 +47,7 @@ void sample_recipe_draw(SampleRecipe *recipe, const Augmentation *augmentation, 
     augment_plan(augmentation, width, height, &random, &recipe->crop);
     if (augmentation->flip_mode == FLIP_ALTERNATING)
         recipe->crop.flip = is_flipped_half(seed, turn, index);
-    if (augmentation->auto_augment.kind != AUTO_AUGMENT_NONE) {
+    if (sample_recipe_has_operations(augmentation)) {
         random_start(&random, seed, random_stream(sample, STREAM_OPERATIONS));
         auto_augment_draw(&augmentation->auto_augment, augmentation->size, augmentation->size, &random,
                           &recipe->operations);
@@ -100,6 +105,18 @@ static PixelRandom random_place(const Random *random)
     const uint64_t blocks = (uint64_t)random->counter[1] << 32 | random->counter[0];
     return (PixelRandom){.stream = (uint64_t)random->counter[3] << 32 | random->counter[2],
                          .drawn = (uint32_t)(4 * blocks) - (4U - (uint32_t)random->used)};
+}
+
+void sample_recipe_operations(const SampleRecipe *recipe, const Augmentation *augmentation,
+                              const uint8_t fill[4], PixelOperations *operations)
+{
+    const ImageSteps *drawn = &recipe->operations;
+    operations->count = drawn->count;
+    operations->bicubic = augmentation->interpolation != INTERPOLATION_BILINEAR;
+    for (int c = 0; c < 4; c++)
+        operations->fill[c] = drawn->black ? 0 : fill[c];
+    for (unsigned i = 0; i < drawn->count; i++)
+        image_operation_plan(&drawn->steps[i], augmentation->size, augmentation->size, &operations->steps[i]);
 }
 
 void sample_recipe_colours(const SampleRecipe *recipe, const Augmentation *augmentation,

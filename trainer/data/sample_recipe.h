@@ -32,13 +32,18 @@ void sample_recipe_draw(SampleRecipe *recipe, const Augmentation *augmentation, 
 /* Starts the random numbers of a sample's mixing, apart from those of its own augmentation. */
 void sample_mixing_random(uint64_t seed, uint64_t turn, uint64_t index, Random *random);
 
+/* Returns whether the augmentation has operations, so that recipes need sample_recipe_operations. */
+bool sample_recipe_has_operations(const Augmentation *augmentation);
 /* Returns whether the augmentation changes colours, so that recipes need sample_recipe_colours. */
 bool sample_recipe_has_colours(const Augmentation *augmentation);
 
 /* Writes the geometry for a backend that holds the whole image, width x height pixels, in full size. The
- * caller fills in offsets and channels. Operations are for the CPU alone: a plan refuses them elsewhere. */
+ * caller fills in offsets and channels. */
 void sample_recipe_pixels(const SampleRecipe *recipe, const Augmentation *augmentation, uint32_t width,
                           uint32_t height, PixelRecipe *pixels);
+/* Writes the operations for a backend. fill: the mean. */
+void sample_recipe_operations(const SampleRecipe *recipe, const Augmentation *augmentation,
+                              const uint8_t fill[4], PixelOperations *operations);
 /* Writes the colours for a backend, without mixing. fill: the mean. */
 void sample_recipe_colours(const SampleRecipe *recipe, const Augmentation *augmentation,
                            const uint8_t fill[4], PixelColours *colours);

@@ -129,6 +129,8 @@ static FshStatus render(const PixelSource *source, SampleLoader *samples, const 
         recipe->channels[side] = stored ? stored->channels : 0;
         recipe->planes[side] = stored && stored->expands;
     }
+    if (slot->operations)
+        sample_recipe_operations(&drawn, augmentation, view->fill, &slot->operations[place]);
     if (slot->colours)
         sample_recipe_colours(&drawn, augmentation, view->fill, &slot->colours[place]);
     batch_slot_take(slot, place, decoded_split_label(split, sample));

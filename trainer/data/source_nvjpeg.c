@@ -119,6 +119,8 @@ static FshStatus render(const PixelSource *source, SampleLoader *samples, const 
             status = keep(&slot->kept[side][place], file, error);
         recipe->offset_bytes[side] = 0; /* there is one; finish says where */
     }
+    if (!status && slot->operations)
+        sample_recipe_operations(&drawn, augmentation, view->fill, &slot->operations[place]);
     if (!status && slot->colours)
         sample_recipe_colours(&drawn, augmentation, view->fill, &slot->colours[place]);
     if (!status)

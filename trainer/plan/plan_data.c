@@ -132,11 +132,6 @@ static FshStatus check_source(const TrainPlan *plan, const TrainOptions *options
             "%s: a GPU resizes with bilinear interpolation alone; use %s, or --interpolation "
             "bilinear",
             source->option, source->instead);
-    if (source->recipes && options->views.auto_augment.text)
-        return fsh_error_set(
-            error, FSH_ERR_USAGE,
-            "%s: a GPU has no operations of --auto-augment yet; use %s, or leave --auto-augment out",
-            source->option, source->instead);
     if (source->residence == PIXELS_IN_RAM && options->data.drop_caches)
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "%s: no file is read while the loader is measured, so --drop-caches does "
@@ -199,8 +194,7 @@ bool plan_source_is_alike(const TrainPlan *plan, const PixelSourceType *source, 
         return false;
     return !source->recipes ||
            (plan->device == DEVICE_CUDA && train->interpolation == INTERPOLATION_BILINEAR &&
-            train->auto_augment.kind == AUTO_AUGMENT_NONE && !(train->noise > 0) &&
-            !(train->erasing.probability > 0 && train->erasing.fill == ERASING_PIXEL));
+            !(train->noise > 0) && !(train->erasing.probability > 0 && train->erasing.fill == ERASING_PIXEL));
 }
 
 const PixelSourceType *plan_evaluation_source(const TrainPlan *plan)

@@ -226,6 +226,8 @@ static void say_colours(Line *line, const TrainPlan *plan)
         say(line, ", %s", train->auto_augment.text);
     if (train->auto_augment.kind == AUTO_AUGMENT_RA)
         say(line, " of magnitude %lld", (long long)train->auto_augment.ra_magnitude);
+    if (train->auto_augment.kind != AUTO_AUGMENT_NONE && plan->source->recipes)
+        say(line, " on the GPU");
     if (jitter->brightness > 0 || jitter->contrast > 0 || jitter->saturation > 0 || jitter->hue > 0)
         say(line, ", colour jitter %g:%g:%g:%g", jitter->brightness, jitter->contrast, jitter->saturation,
             jitter->hue);

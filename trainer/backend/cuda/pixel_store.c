@@ -42,6 +42,12 @@ typedef struct FilesSlot {
     cudaEvent_t there, used; /* the images are in memory; the batch is made from them */
 } FilesSlot;
 
+/* Memory of the device for the batch in hand. */
+typedef struct WorkMemory {
+    void *memory;
+    uint64_t bytes;
+} WorkMemory;
+
 typedef struct CudaPixelStore {
     PixelStore base;
     int device;
@@ -62,8 +68,9 @@ typedef struct CudaPixelStore {
     uint64_t *list_places;
     bool *list_refused;
     size_t list_capacity;
-    void *axes; /* weights of the batch in hand; batches follow each other on one stream */
-    uint64_t axes_bytes;
+    /* of the batch in hand; batches follow each other on one stream */
+    WorkMemory axes;    /* weights of resampling */
+    WorkMemory scratch; /* of operations */
 } CudaPixelStore;
 
 /* ---- life ---- */
@@ -99,7 +106,8 @@ static void store_free(PixelStore *store)
     free(freed->list);
     free(freed->list_places);
     free(freed->list_refused);
-    cuda_memory_free(&freed->axes);
+    cuda_memory_free(&freed->axes.memory);
+    cuda_memory_free(&freed->scratch.memory);
     pixel_parts_close(&freed->parts);
     cuda_memory_free(&freed->memory);
     if (freed->condition_made)
@@ -194,8 +202,8 @@ static void store_memory(const PixelStore *base, MemoryUse *use)
         images = larger(images, store->files[i].bytes);
         pinned = larger(pinned, store->files[i].pinned_bytes);
     }
-    use->bytes[MEMORY_PIXELS] +=
-        store->own.bytes + RING_COUNT * recipes + FILES_COUNT * images + store->axes_bytes;
+    use->bytes[MEMORY_PIXELS] += store->own.bytes + RING_COUNT * recipes + FILES_COUNT * images +
+                                 store->axes.bytes + store->scratch.bytes;
     use->bytes[MEMORY_PINNED] +=
         (uint64_t)STAGE_COUNT * STAGE_BYTES + RING_COUNT * recipes + FILES_COUNT * pinned;
 }
@@ -266,8 +274,6 @@ static FshStatus store_put(PixelStore *base, uint64_t offset_bytes, const void *
     give_stage(store, stage);
     return status ? fsh_error_prepend(error, "cuda: pixels") : FSH_OK;
 }
-
-/* ---- batches ---- */
 
 /* ---- images that come with their batch ---- */
 
@@ -447,21 +453,20 @@ static FshStatus reserve_slot(RingSlot *slot, uint64_t bytes, FshError *error)
     return status;
 }
 
-/* Makes room for the weights of a batch, a quarter more than asked for: images differ in size, so batches
- * differ in weights, and soon none asks again. */
-static FshStatus reserve_axes(CudaPixelStore *store, uint64_t bytes, FshError *error)
+/* Makes room for the work on a batch, a quarter more than asked for: images differ in size, so batches differ
+ * in weights, and soon none asks again. what: the memory's name, for the message. */
+static FshStatus reserve_work(const CudaPixelStore *store, WorkMemory *work, uint64_t bytes, const char *what,
+                              FshError *error)
 {
-    if (store->axes_bytes >= bytes)
+    if (work->bytes >= bytes)
         return FSH_OK;
     const uint64_t taken = bytes + bytes / 4;
     FshStatus status = CUDA_TRY(cudaStreamSynchronize(((CudaBackend *)store->base.backend)->stream), error);
     if (status)
         return status;
-    cuda_memory_free(&store->axes);
-    store->axes_bytes = 0;
-    status = cuda_memory_new(&store->axes, taken, "weights of resampling", error);
-    if (!status)
-        store->axes_bytes = taken;
+    cuda_memory_free(&work->memory);
+    status = cuda_memory_new(&work->memory, taken, what, error);
+    work->bytes = status ? 0 : taken;
     return status;
 }
 
@@ -480,26 +485,55 @@ static uint32_t taps_of(const PixelBatch *batch, unsigned side)
     return (uint32_t)most;
 }
 
-/* Sends the recipes of a side, with the colours where asked for: side 0 has them. */
-static FshStatus send_recipes(const CudaPixelStore *store, RingSlot *slot, const PixelBatch *batch,
-                              bool colours, PixelJob *job, cudaStream_t stream, FshError *error)
+/* Copies `bytes` behind what lies in the slot, *used_bytes of it. Returns where the device will find them. */
+static const void *append(const RingSlot *slot, uint64_t *used_bytes, const void *data, uint64_t bytes)
 {
+    const uint64_t at = *used_bytes;
+    memcpy((char *)slot->pinned + at, data, bytes);
+    *used_bytes += bytes;
+    return (const char *)slot->memory + at;
+}
+
+/* Sends the recipes of a side; side 0 has the batch's operations and colours with them. All are made of
+ * 64-bit words, so that each begins where it may. */
+static FshStatus send_recipes(const CudaPixelStore *store, RingSlot *slot, const PixelBatch *batch,
+                              PixelJob *job, cudaStream_t stream, FshError *error)
+{
+    const bool operates = job->side == 0 && batch->operations, colours = job->side == 0 && batch->colours;
     const uint64_t recipe_bytes = batch->count * sizeof *batch->recipes,
+                   operation_bytes = operates ? batch->count * sizeof *batch->operations : 0,
                    colours_bytes = colours ? batch->count * sizeof *batch->colours : 0;
+    uint64_t used_bytes = 0;
     FshStatus status = CUDA_TRY(cudaEventSynchronize(slot->used), error);
     if (!status)
-        status = reserve_slot(slot, recipe_bytes + colours_bytes, error);
+        status = reserve_slot(slot, recipe_bytes + operation_bytes + colours_bytes, error);
     if (status)
         return status;
-    memcpy(slot->pinned, batch->recipes, recipe_bytes);
+    job->recipes = append(slot, &used_bytes, batch->recipes, recipe_bytes);
     pixel_parts_find(&store->parts, slot->pinned, batch->count, job->side);
+    if (operates)
+        job->operations = append(slot, &used_bytes, batch->operations, operation_bytes);
     if (colours)
-        memcpy((char *)slot->pinned + recipe_bytes, batch->colours, colours_bytes);
-    job->recipes = slot->memory;
-    job->colours = colours ? (const PixelColours *)((const char *)slot->memory + recipe_bytes) : NULL;
-    return CUDA_TRY(cudaMemcpyAsync(slot->memory, slot->pinned, recipe_bytes + colours_bytes,
-                                    cudaMemcpyHostToDevice, stream),
+        job->colours = append(slot, &used_bytes, batch->colours, colours_bytes);
+    return CUDA_TRY(cudaMemcpyAsync(slot->memory, slot->pinned, used_bytes, cudaMemcpyHostToDevice, stream),
                     error);
+}
+
+/* Makes room for what the kernels need besides: weights, and images beside those in work. */
+static FshStatus reserve_job(CudaPixelStore *store, const PixelBatch *batch, PixelJob *job, FshError *error)
+{
+    const uint64_t image_bytes = (uint64_t)batch->width * batch->height * batch->channels,
+                   axis_bytes = pixel_axis_words(job->outputs, job->taps) * sizeof *job->axes;
+    FshStatus status = FSH_OK;
+    if (job->taps)
+        status =
+            reserve_work(store, &store->axes, 2 * batch->count * axis_bytes, "weights of resampling", error);
+    if (!status && job->side == 0 && batch->operations)
+        status = reserve_work(store, &store->scratch, pixels_operation_images(batch->count) * image_bytes,
+                              "images beside those that operations change", error);
+    job->axes = store->axes.memory;
+    job->scratch = store->scratch.memory;
+    return status;
 }
 
 static FshStatus make_batch(const PixelJob *job, cudaStream_t stream, FshError *error)
@@ -507,6 +541,8 @@ static FshStatus make_batch(const PixelJob *job, cudaStream_t stream, FshError *
     FshStatus status = CUDA_TRY(pixels_fill_axes(job, stream), error);
     if (!status)
         status = CUDA_TRY(pixels_render(job, stream), error);
+    if (!status && job->operations)
+        status = CUDA_TRY(pixels_operate(job, stream), error);
     if (!status && job->colours)
         status = CUDA_TRY(pixels_change_colours(job, stream), error);
     if (!status && job->colours)
@@ -533,17 +569,14 @@ static FshStatus write_pixels(Program *program, TensorId input, PixelStore *base
                     .side = side};
     memcpy(job.erased_deviation, batch->erased_deviation, sizeof job.erased_deviation);
     memcpy(job.fill, batch->fill, sizeof job.fill);
-    const uint64_t axes_bytes =
-        job.taps ? 2 * batch->count * pixel_axis_words(job.outputs, job.taps) * sizeof *job.axes : 0;
     FilesSlot *files = NULL;
-    FshStatus status = reserve_axes(store, axes_bytes, error);
-    job.axes = store->axes;
+    FshStatus status = reserve_job(store, batch, &job, error);
     if (!status && batch->files[side]) {
         status = bring_files(store, batch, side, &files, stream, error);
         job.store = files->memory;
     }
     if (!status)
-        status = send_recipes(store, slot, batch, side == 0 && batch->colours, &job, stream, error);
+        status = send_recipes(store, slot, batch, &job, stream, error);
     if (!status)
         status = make_batch(&job, stream, error);
     if (!status)

@@ -1,9 +1,9 @@
 /* kernels_pixels.h - makes a batch of u8 pixels from recipes (pixels.h). Rules: kernels.h; arithmetic of a
  * pixel: pixel_math.h.
  *
- *   pixels_fill_axes(&job, stream); pixels_render(&job, stream);          // in this order
- *   pixels_change_colours(&job, stream); pixels_mix(&job, stream); // if the batch wants
- * them */
+ *   pixels_fill_axes(&job, stream); pixels_render(&job, stream); // in this order
+ *   pixels_operate(&job, stream);                                // if the batch wants operations,
+ *   pixels_change_colours(&job, stream); pixels_mix(&job, stream); // and if it wants these */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_KERNELS_PIXELS_H
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_KERNELS_PIXELS_H
 
@@ -19,8 +19,10 @@ typedef struct PixelJob {
     uint8_t *target;      /* [count, height, width, channels] */
     const uint8_t *store; /* PixelRecipe.offset_bytes count from here */
     const PixelRecipe *recipes;
-    const PixelColours *colours; /* NULL: none */
-    uint32_t *axes;              /* [count][2] of pixel_axis_words(outputs, taps) */
+    const PixelOperations *operations; /* NULL: none */
+    const PixelColours *colours;       /* NULL: none */
+    uint8_t *scratch; /* of operations: [pixels_operation_images(count), height, width, channels] */
+    uint32_t *axes;   /* [count][2] of pixel_axis_words(outputs, taps) */
     uint64_t count, seed;
     uint32_t width, height, channels;
     uint32_t outputs; /* the larger of width and height */
@@ -31,9 +33,13 @@ typedef struct PixelJob {
 } PixelJob;
 
 /* Computes the weights of all images that are resampled; does nothing if job->taps is 0. */
-/* Renders the pixels of all images. */
 cudaError_t pixels_fill_axes(const PixelJob *job, cudaStream_t stream);
+/* Renders the pixels of all images. */
 cudaError_t pixels_render(const PixelJob *job, cudaStream_t stream);
+/* Applies the operations of all images (operations.cu). */
+cudaError_t pixels_operate(const PixelJob *job, cudaStream_t stream);
+/* Returns how many images of `count` pixels_operate works on at a time. */
+uint64_t pixels_operation_images(uint64_t count);
 /* Applies jitter, noise and erasing. */
 cudaError_t pixels_change_colours(const PixelJob *job, cudaStream_t stream);
 /* Mixes image 2i with image 2i + 1. */

@@ -1,0 +1,57 @@
+/* operations.cu - compiled with --fmad=false: operation_math.h gives the CPU's bytes only if no product and
+ * sum are fused. */
+#include "trainer/backend/cuda/kernels/kernels_pixels.h"
+
+#include "trainer/backend/pixel_operations.h"
+
+namespace fshard
+{
+
+constexpr int operation_threads = 512; /* 64 registers each: two blocks to a multiprocessor */
+/* Blocks of a launch, each with memory for one image. Two for each multiprocessor of the cards with most; and
+ * of small crops both memories stay in the cache. */
+constexpr uint64_t operation_blocks_most = 296;
+
+/* Applies the operations of an image; a block takes one after the other. */
+__global__ void __launch_bounds__(operation_threads, 2) operate(PixelJob job)
+{
+    __shared__ PixelOperationShared shared;
+    const uint64_t image_bytes = (uint64_t)job.width * job.height * job.channels;
+    for (uint64_t i = blockIdx.x; i < job.count; i += gridDim.x) {
+        const PixelOperations &operations = job.operations[i];
+        uint8_t *pixels = job.target + i * image_bytes;
+        PixelOperationImage image = {
+            pixels,
+            job.scratch + blockIdx.x * image_bytes,
+            job.width,
+            job.height,
+            job.channels,
+            operations.bicubic,
+            {operations.fill[0], operations.fill[1], operations.fill[2], operations.fill[3]}};
+        for (uint32_t s = 0; s < operations.count; s++) {
+            const PixelOperation step = operations.steps[s];
+            for (uint32_t phase = 0; phase < pixel_operation_phases(&step); phase++) {
+                pixel_operation_work(&step, phase, &image, &shared, threadIdx.x, blockDim.x);
+                pixel_operation_turn(&step, &image);
+                __syncthreads();
+            }
+        }
+        pixel_operation_end(&image, pixels, threadIdx.x, blockDim.x);
+        __syncthreads(); /* the next image takes the memory beside this one's */
+    }
+}
+
+} // namespace fshard
+
+using namespace fshard;
+
+uint64_t pixels_operation_images(uint64_t count)
+{
+    return count < operation_blocks_most ? count : operation_blocks_most;
+}
+
+cudaError_t pixels_operate(const PixelJob *job, cudaStream_t stream)
+{
+    operate<<<(unsigned)pixels_operation_images(job->count), operation_threads, 0, stream>>>(*job);
+    return cudaGetLastError();
+}
