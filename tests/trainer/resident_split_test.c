@@ -9,68 +9,11 @@
 
 #include "tests/support/support.h"
 #include "tests/trainer/dataset_support.h"
+#include "tests/trainer/fake_store.h"
 #include "tests/trainer/pixels_support.h"
 #include "trainer/data/loader.h"
 
 enum { EDGE = 24, BATCH = 16 };
-
-/* ---- a backend whose memory is ours ---- */
-
-typedef struct FakeStore {
-    PixelStore base;
-    uint8_t *pixels;
-} FakeStore;
-
-static uint64_t free_bytes = UINT64_C(1) << 40;
-
-static FshStatus fake_new(PixelStore **store, Backend *backend, uint64_t bytes, FshError *error)
-{
-    (void)error;
-    FakeStore *made = calloc(1, sizeof *made);
-    assert_non_null(made);
-    made->base = (PixelStore){.backend = backend, .bytes = bytes};
-    made->pixels = malloc(bytes + 1);
-    assert_non_null(made->pixels);
-    *store = &made->base;
-    return FSH_OK;
-}
-
-static void fake_free(PixelStore *store)
-{
-    free(((FakeStore *)store)->pixels);
-    free(store);
-}
-
-static FshStatus fake_put(PixelStore *store, uint64_t offset, const void *pixels, size_t bytes,
-                          FshError *error)
-{
-    (void)error;
-    memcpy(((FakeStore *)store)->pixels + offset, pixels, bytes);
-    return FSH_OK;
-}
-
-static FshStatus fake_memory(Backend *backend, uint64_t *bytes, FshError *error)
-{
-    (void)backend;
-    (void)error;
-    *bytes = free_bytes;
-    return FSH_OK;
-}
-
-static FshStatus fake_decodes(Backend *backend, FshError *error)
-{
-    (void)backend;
-    (void)error;
-    return FSH_OK;
-}
-
-static const PixelInterface fake_pixels = {.store_new = fake_new,
-                                           .store_free = fake_free,
-                                           .store_put = fake_put,
-                                           .decodes = fake_decodes,
-                                           .free_memory = fake_memory};
-static const BackendInterface fake_interface = {.device = "fake", .pixels = &fake_pixels};
-static Backend fake = {.interface = &fake_interface};
 
 /* ---- datasets ---- */
 
@@ -113,7 +56,7 @@ static PixelSourceOptions options_of(const FshSplit *split, FshKind kind, uint32
         .samples = {.split = split, .kind = kind, .target_field = kind == FSH_KIND_PAIRS},
         .channels = channels,
         .threads = 3,
-        .backend = &fake};
+        .backend = &fake_backend};
 }
 
 static PixelSource *open_source(const char *name, const PixelSourceOptions *options)
@@ -168,7 +111,7 @@ static void compare_batches(const Batch *plain, const Batch *drawn, uint32_t cha
     compare_samples(plain, drawn, sides);
     uint8_t *brought = drawn->recipes->files[0] ? pixels_bring_files(drawn->recipes) : NULL;
     for (unsigned side = 0; side < sides; side++) {
-        pixels_apply(drawn->recipes, brought ? brought : ((FakeStore *)drawn->store)->pixels, side, false,
+        pixels_apply(drawn->recipes, brought ? brought : fake_store_pixels(drawn->store), side, false,
                      pixels);
         assert_memory_equal(pixels, side ? plain->target : plain->pixels, BATCH * bytes);
     }
@@ -308,6 +251,25 @@ TEST(test_gray_images_for_a_network_of_colours)
     DatasetSpec spec = raw_spec;
     spec.channels = 1;
     compare_loaders(&spec, &(LoaderOptions){.augmentation = rrc_view});
+}
+
+TEST(test_operations_of_every_policy)
+{
+    static const char *const policies[] = {"ra",       "ta_wide", "imagenet",
+                                           "original", "3a",      "rand-m9-n3-p0.8-mstd0.5-inc1"};
+    const uint32_t sizes[] = {16, 23, 24};
+    for (size_t i = 0; i < sizeof policies / sizeof *policies; i++) {
+        LoaderOptions options = {.augmentation = rrc_view, .epoch_sizes = sizes, .epoch_size_count = i % 4};
+        AutoAugment *policy = &options.augmentation.auto_augment;
+        FshError error = {0};
+        *policy = auto_augment_default();
+        assert_ok(auto_augment_parse(policies[i], policy, &error), &error);
+        if (i % 2 == 0) {
+            options.mixing = (Mixing){.mixup_alpha = 0.8, .probability = 0.8};
+            options.augmentation.jitter = (ColourJitter){0.3, 0.3, 0.3, 0};
+        }
+        compare_loaders(&raw_spec, &options);
+    }
 }
 
 TEST(test_colours_and_mixing)
@@ -577,9 +539,9 @@ TEST(test_what_does_not_fit_is_told_before_it_is_loaded)
     const PixelSourceOptions options = options_of(split, FSH_KIND_CLASSES, 3);
     PixelSource *source = open_source("gpu", &options);
     assert_int_equal(pixel_source_measure(source, &error), FSH_OK);
-    free_bytes = 1000;
+    fake_free_bytes = 1000;
     assert_int_equal(pixel_source_load(source, &error), FSH_ERR_MEMORY);
-    free_bytes = UINT64_C(1) << 40;
+    fake_free_bytes = UINT64_C(1) << 40;
     assert_non_null(strstr(error.message, "--cache gpu"));
     assert_non_null(strstr(error.message, "'train'"));
     assert_null(source->store);

@@ -11,9 +11,9 @@
  *
  * Recipes are drawn by trainer/data (pixel_recipe.h) from the same numbers as the CPU's loader draws, and
  * give the same bytes: upsampling the chroma of planes (libjpeg's), cropping, resampling (Pillow's fixed
- * point), mirroring, operations of --auto-augment, colour jitter, constant erasing, mixing. Noise, and erasing with noise, go through
- * logarithm and sine of the device's library, and may differ in the last grey level of one value in
- * millions.
+ * point), mirroring, operations of --auto-augment, colour jitter, constant erasing, mixing. Noise, and
+ * erasing with noise, go through logarithm and sine of the device's library, and may differ in the last grey
+ * level of one value in millions.
  *
  * Threads: pixel_store_put any; all else the thread that drives the backend. */
 #ifndef FSHARD_TRAINER_BACKEND_PIXELS_H
