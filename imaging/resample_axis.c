@@ -25,14 +25,8 @@ static void fill_bilinear(double first, double centre, double step, uint32_t cou
 
 static void fill_bicubic(double first, double centre, double step, uint32_t count, double *values)
 {
-    static const double a = -0.5;
-    for (uint32_t k = 0; k < count; k++) {
-        double x = fabs((k + first - centre + 0.5) * step);
-        if (x < 1.0)
-            values[k] = ((a + 2.0) * x - (a + 3.0)) * x * x + 1;
-        else
-            values[k] = x < 2.0 ? (((x - 5) * x + 8) * x - 4) * a : 0.0;
-    }
+    for (uint32_t k = 0; k < count; k++)
+        values[k] = resample_cubic(first, centre, step, k);
 }
 
 /* Fills Lanczos weights: sinc(x) sinc(x / 3) = sin(pi x) sin(pi x / 3) * 3 / (pi x)^2 on -3 <= x < 3. Two

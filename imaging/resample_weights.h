@@ -73,6 +73,15 @@ FSH_HOST_DEVICE static inline double resample_triangle(double first, double cent
     return x < 1.0 ? 1.0 - x : 0.0;
 }
 
+/* Returns the cubic filter, whose a is -0.5, at source pixel first + k. */
+FSH_HOST_DEVICE static inline double resample_cubic(double first, double centre, double step, uint32_t k)
+{
+    const double a = -0.5, x = fabs((k + first - centre + 0.5) * step);
+    if (x < 1.0)
+        return ((a + 2.0) * x - (a + 3.0)) * x * x + 1;
+    return x < 2.0 ? (((x - 5) * x + 8) * x - 4) * a : 0.0;
+}
+
 /* Returns value / sum as a weight in fixed point. */
 FSH_HOST_DEVICE static inline int32_t resample_fixed(double value, double sum)
 {

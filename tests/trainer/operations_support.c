@@ -90,6 +90,7 @@ static void make_image(OperationsCase *test, uint64_t i, bool bicubic, uint8_t *
                                      .width = batch->width,
                                      .height = batch->height,
                                      .channels = {(uint8_t)batch->channels, 0},
+                                     .bicubic = bicubic,
                                      .part_width = batch->width,
                                      .part_height = batch->height,
                                      .resized_width = batch->width,
@@ -97,7 +98,7 @@ static void make_image(OperationsCase *test, uint64_t i, bool bicubic, uint8_t *
     draw_image(batch, i, test->stored + i * bytes);
     memcpy(canvas.pixels, test->stored + i * bytes, bytes);
     auto_augment_apply(&steps, &canvas);
-    *operations = (PixelOperations){.count = steps.count, .bicubic = bicubic};
+    *operations = (PixelOperations){.count = steps.count};
     if (!steps.black)
         memcpy(operations->fill, fill, sizeof fill);
     for (unsigned s = 0; s < steps.count; s++)
@@ -160,9 +161,9 @@ void operations_case_compare(const OperationsCase *test, const uint8_t *pixels)
 
 /* ---- what the kernel does ---- */
 
-void operations_apply(const PixelOperations *operations, const PixelBatch *batch, uint32_t threads,
-                      uint8_t *pixels)
+void operations_apply(const PixelBatch *batch, uint64_t i, uint32_t threads, uint8_t *pixels)
 {
+    const PixelOperations *operations = &batch->operations[i];
     const size_t bytes = (size_t)batch->width * batch->height * batch->channels;
     uint8_t *scratch = malloc(bytes);
     PixelOperationShared shared;
@@ -172,7 +173,7 @@ void operations_apply(const PixelOperations *operations, const PixelBatch *batch
                                  .width = batch->width,
                                  .height = batch->height,
                                  .channels = batch->channels,
-                                 .bicubic = operations->bicubic};
+                                 .bicubic = batch->recipes[i].bicubic};
     memcpy(image.fill, operations->fill, sizeof image.fill);
     memset(scratch, 0xA5, bytes); /* what an earlier image has left */
     memset(&shared, 0xA5, sizeof shared);

@@ -25,8 +25,8 @@ void operations_case_free(OperationsCase *test);
 /* Fails the test where pixels are not what is expected. */
 void operations_case_compare(const OperationsCase *test, const uint8_t *pixels);
 
-/* Operates on an image of the batch, by loops that do what a kernel's block of so many threads does. */
-void operations_apply(const PixelOperations *operations, const PixelBatch *batch, uint32_t threads,
-                      uint8_t *pixels);
+/* Operates on the pixels of image i of the batch, by loops that do what a kernel's block of so many threads
+ * does. */
+void operations_apply(const PixelBatch *batch, uint64_t i, uint32_t threads, uint8_t *pixels);
 
 #endif

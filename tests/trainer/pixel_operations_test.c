@@ -20,7 +20,7 @@ TEST(test_a_block_of_threads_gives_the_loaders_bytes)
         for (size_t t = 0; t < sizeof threads / sizeof *threads; t++) {
             memcpy(pixels, test.stored, test.stored_bytes);
             for (uint64_t i = 0; i < test.batch.count; i++)
-                operations_apply(&test.operations[i], &test.batch, threads[t], pixels + i * bytes);
+                operations_apply(&test.batch, i, threads[t], pixels + i * bytes);
             operations_case_compare(&test, pixels);
         }
         free(pixels);
@@ -33,12 +33,14 @@ TEST(test_sums_of_luma_do_not_run_over)
     enum { EDGE = 4200, LEVEL = 251 };
     const PixelOperations operations = {.count = 1,
                                         .steps = {{.operation = OPERATION_CONTRAST, .argument = 0}}};
-    const PixelBatch batch = {.width = EDGE, .height = EDGE, .channels = 1};
+    const PixelRecipe recipe = {.bicubic = false};
+    const PixelBatch batch = {
+        .width = EDGE, .height = EDGE, .channels = 1, .recipes = &recipe, .operations = &operations};
     uint8_t *pixels = malloc((size_t)EDGE * EDGE);
     size_t others = 0;
     assert_non_null(pixels);
     memset(pixels, LEVEL, (size_t)EDGE * EDGE); /* a thread alone sums up more than 32 bits hold */
-    operations_apply(&operations, &batch, 1, pixels);
+    operations_apply(&batch, 0, 1, pixels);
     for (size_t i = 0; i < (size_t)EDGE * EDGE; i++)
         others += pixels[i] != LEVEL;
     assert_int_equal(others, 0);

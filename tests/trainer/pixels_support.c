@@ -106,7 +106,8 @@ static void apply_operations(const PixelsCase *test, const SampleRecipe *drawn, 
                               malloc((size_t)test->batch.width * test->batch.height * test->batch.channels),
                           .width = test->batch.width,
                           .height = test->batch.height,
-                          .channels = test->batch.channels};
+                          .channels = test->batch.channels,
+                          .bicubic = test->augmentation.interpolation == INTERPOLATION_BICUBIC};
     assert_non_null(canvas.scratch);
     memcpy(canvas.fill, fill, sizeof canvas.fill);
     auto_augment_apply(&drawn->operations, &canvas);
@@ -166,6 +167,7 @@ static Augmentation make_augmentation(CropMode mode, Extra extra, uint32_t size,
 {
     Augmentation augmentation = {
         .mode = mode,
+        .interpolation = number % 5 < 2 ? INTERPOLATION_BICUBIC : INTERPOLATION_BILINEAR,
         .size = size,
         .channels = channels,
         .resize = size + size / 7,
@@ -212,12 +214,13 @@ bool pixels_case_make(PixelsCase *test, uint64_t seed, unsigned number)
     if (chosen >= sizeof kinds / sizeof *kinds)
         return false;
     const Kind *kind = &kinds[chosen];
-    (void)snprintf(test->name, sizeof test->name, "case %u: %s, %s, %u pixels, %u channels of %u%s", number,
-                   mode_names[mode], extra_names[extra], sizes[size], kind->channels, kind->stored[0],
-                   kind->planes[0] ? ", planes" : "");
     Random random;
     random_start(&random, seed, number);
     test->augmentation = make_augmentation(modes[mode], (Extra)extra, sizes[size], kind->channels, number);
+    (void)snprintf(test->name, sizeof test->name, "case %u: %s, %s, %s, %u pixels, %u channels of %u%s",
+                   number, mode_names[mode], interpolation_names[test->augmentation.interpolation],
+                   extra_names[extra], sizes[size], kind->channels, kind->stored[0],
+                   kind->planes[0] ? ", planes" : "");
     test->sides = modes[mode] == CROP_RANDOM ? 2 : 1;
     test->exact = extra != EXTRA_NOISE;
     test->stored = draw_images(test, &random, modes[mode] == CROP_RANDOM ? sizes[size] : 1, kind);
@@ -291,10 +294,10 @@ void pixels_case_compare(const PixelsCase *test, unsigned side, const uint8_t *p
 
 /* ---- what the kernels do ---- */
 
-static void fill_axis(const PixelAxis *axis, uint32_t part, uint32_t resized, uint32_t window)
+static void fill_axis(const PixelAxis *axis, uint32_t part, uint32_t resized, uint32_t window, bool bicubic)
 {
     for (uint32_t i = 0; i < axis->outputs; i++)
-        pixel_axis_fill(axis, part, resized, window, i);
+        pixel_axis_fill(axis, part, resized, window, bicubic, i);
 }
 
 /* Renders a tile's strip: each of its functions by one thread after the other. */
@@ -368,12 +371,13 @@ static void render_recipe(const PixelBatch *batch, const uint8_t *store, unsigne
     PixelAxis axes[2];
     uint32_t *words[2];
     for (int a = 0; a < 2; a++) {
-        words[a] = malloc(pixel_axis_words(outputs[a], (uint32_t)pixel_taps(parts[a], resized[a])) *
-                          sizeof(uint32_t));
+        words[a] =
+            malloc(pixel_axis_words(outputs[a], (uint32_t)pixel_taps(parts[a], resized[a], recipe->bicubic)) *
+                   sizeof(uint32_t));
         assert_non_null(words[a]);
         axes[a] = pixel_axis_at(words[a], outputs[a]);
         if (pixel_is_resampled(recipe))
-            fill_axis(&axes[a], parts[a], resized[a], windows[a]);
+            fill_axis(&axes[a], parts[a], resized[a], windows[a], recipe->bicubic);
     }
     render_image(&(PixelImage){.recipe = recipe,
                                .stored = store + recipe->offset_bytes[side],
@@ -429,7 +433,7 @@ void pixels_apply(const PixelBatch *batch, const uint8_t *store, unsigned side, 
     for (uint64_t i = 0; i < batch->count; i++) {
         render_recipe(batch, store, side, i, each, pixels + i * bytes);
         if (side == 0 && batch->operations)
-            operations_apply(&batch->operations[i], batch, 512, pixels + i * bytes);
+            operations_apply(batch, i, 512, pixels + i * bytes);
         if (side == 0 && batch->colours && batch->recipes[i].offset_bytes[0] != PIXELS_NONE)
             change_colours(batch, &batch->colours[i], pixels + i * bytes);
     }

@@ -262,6 +262,7 @@ TEST(test_operations_of_every_policy)
         LoaderOptions options = {.augmentation = rrc_view, .epoch_sizes = sizes, .epoch_size_count = i % 4};
         AutoAugment *policy = &options.augmentation.auto_augment;
         FshError error = {0};
+        options.augmentation.interpolation = i % 3 == 2 ? INTERPOLATION_BICUBIC : INTERPOLATION_BILINEAR;
         *policy = auto_augment_default();
         assert_ok(auto_augment_parse(policies[i], policy, &error), &error);
         if (i % 2 == 0) {

@@ -86,7 +86,9 @@ TEST(test_a_gpu_is_left_out_where_its_pixels_are_not_alike)
     for (int i = 0; i < 6; i++) {
         Case made = make_case((Facts){160, 3, false, 1000, i == 4});
         made.options.compute.device = DEVICE_CUDA;
-        made.options.views.interpolation = i == 1 ? INTERPOLATION_BICUBIC : INTERPOLATION_BILINEAR;
+        made.options.views.interpolation = i == 1   ? INTERPOLATION_LANCZOS
+                                           : i == 5 ? INTERPOLATION_BICUBIC
+                                                    : INTERPOLATION_BILINEAR;
         made.options.views.erasing.probability = i >= 2 && i < 4 ? 0.5 : 0;
         made.options.views.erasing.fill = i == 3 ? ERASING_PIXEL : ERASING_CONST;
         made.options.views.noise = i == 4 ? 0.1 : 0;

@@ -102,7 +102,7 @@ TEST(test_padding_shows_the_mean)
     assert_memory_equal(made.plan.fill, expected, sizeof expected);
 }
 
-TEST(test_crops_are_resized_as_asked_where_the_cpu_renders_them)
+TEST(test_crops_are_resized_as_asked)
 {
     Case made = make_case((Facts){256, 3, false, 1000, false});
     assert_ok(plan_case(&made), &made.error);
@@ -114,10 +114,12 @@ TEST(test_crops_are_resized_as_asked_where_the_cpu_renders_them)
     assert_int_equal(made.plan.evaluation_augmentation.interpolation, INTERPOLATION_BICUBIC);
     made.options.compute.device = DEVICE_CUDA;
     made.options.data.decode = DECODE_GPU;
+    assert_ok(plan_case(&made), &made.error);
+    made.options.views.interpolation = INTERPOLATION_LANCZOS;
     assert_int_equal(plan_case(&made), FSH_ERR_USAGE);
     assert_string_equal(made.error.message,
-                        "--decode gpu: a GPU resizes with bilinear interpolation alone; use --decode cpu, or "
-                        "--interpolation bilinear");
+                        "--decode gpu: a GPU does not resize with Lanczos weights; use --decode cpu, or "
+                        "--interpolation bilinear or bicubic");
     Case pairs = make_case((Facts){256, 3, false, 1000, true});
     give(&pairs, "interpolation");
     assert_int_equal(plan_case(&pairs), FSH_ERR_USAGE);

@@ -82,26 +82,40 @@ FSH_HOST_DEVICE static inline PixelAxis pixel_axis_at(uint32_t *words, uint32_t 
     return axis;
 }
 
-/* Returns how many weights an output needs at most where `part` pixels are resized to `resized`. */
-FSH_HOST_DEVICE static inline uint64_t pixel_taps(uint32_t part, uint32_t resized)
+/* Returns the scale of an axis where `part` pixels are resized to `resized`. */
+FSH_HOST_DEVICE static inline ResampleScale pixel_scale(uint32_t part, uint32_t resized, bool bicubic)
 {
-    const ResampleScale scale = resample_scale(0, (float)part, part, resized, 1.0);
+    return resample_scale(0, (float)part, part, resized, bicubic ? 2.0 : 1.0);
+}
+
+/* Returns how many weights an output needs at most. */
+FSH_HOST_DEVICE static inline uint64_t pixel_taps(uint32_t part, uint32_t resized, bool bicubic)
+{
+    const ResampleScale scale = pixel_scale(part, resized, bicubic);
     return resample_taps_max(&scale);
+}
+
+/* Returns weight k of a span, before it is divided by their sum. */
+FSH_HOST_DEVICE static inline double pixel_weight(const ResampleScale *scale, const ResampleSpan *span,
+                                                  bool bicubic, uint32_t k)
+{
+    return bicubic ? resample_cubic((double)span->first, span->centre, scale->step, k)
+                   : resample_triangle((double)span->first, span->centre, scale->step, k);
 }
 
 /* Computes the weights of output i of the window, on an axis where `part` pixels are resized to `resized`. */
 FSH_HOST_DEVICE static inline void pixel_axis_fill(const PixelAxis *axis, uint32_t part, uint32_t resized,
-                                                   uint32_t window, uint32_t i)
+                                                   uint32_t window, bool bicubic, uint32_t i)
 {
-    const ResampleScale scale = resample_scale(0, (float)part, part, resized, 1.0);
+    const ResampleScale scale = pixel_scale(part, resized, bicubic);
     const ResampleSpan span = resample_span(&scale, window + i);
     double sum = 0.0;
     for (uint32_t k = 0; k < span.length; k++)
-        sum += resample_triangle((double)span.first, span.centre, scale.step, k);
+        sum += pixel_weight(&scale, &span, bicubic, k);
     axis->first[i] = span.first;
     axis->length[i] = span.length;
     for (uint32_t k = 0; k < span.length; k++) {
-        double value = resample_triangle((double)span.first, span.centre, scale.step, k);
+        double value = pixel_weight(&scale, &span, bicubic, k);
         if (sum == 0.0)
             value = k == 0 ? 1.0 : value;
         axis->weights[(size_t)k * axis->outputs + i] = resample_fixed(value, sum == 0.0 ? 1.0 : sum);

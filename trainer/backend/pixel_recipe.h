@@ -25,8 +25,9 @@ typedef struct PixelRecipe {
     /* Within the part, which pixels outside have no influence on … */
     bool flip; /* left to right */
     bool vertical_flip, transpose;
+    bool bicubic; /* how pixels between pixels are made, in resampling and in operations; else bilinear */
     uint32_t part_left, part_top, part_width, part_height;
-    /* … resampled to this size (bilinear, antialiased; equal: taken as it is), the window that begins here is
+    /* … resampled to this size (antialiased; equal: taken as it is), the window that begins here is
      * taken … */
     uint32_t resized_width, resized_height, window_left, window_top;
     /* … moved by these, edges mirrored; then flipped, then upside down, then rows for columns. */
@@ -79,7 +80,6 @@ typedef struct PixelOperation {
 /* One image of a batch: operations on the rendered input, in order, before its colours are changed. */
 typedef struct PixelOperations {
     uint32_t count;
-    bool bicubic;    /* how geometry takes pixels between pixels; else bilinear */
     uint8_t fill[4]; /* what comes in from outside */
     PixelOperation steps[PIXEL_OPERATIONS_MAX];
 } PixelOperations;

@@ -49,9 +49,10 @@ typedef struct PixelTile {
 } PixelTile;
 
 /* Returns how many stored pixels are at least as many as n outputs in a row are made from. */
-FSH_HOST_DEVICE static inline float pixel_tile_span(uint32_t part, uint32_t resized, uint32_t n)
+FSH_HOST_DEVICE static inline float pixel_tile_span(uint32_t part, uint32_t resized, bool bicubic, uint32_t n)
 {
-    const float scale = (float)part / (float)resized, reach = scale < 1 ? 1 : scale;
+    const float scale = (float)part / (float)resized,
+                reach = (bicubic ? 2.0F : 1.0F) * (scale < 1 ? 1 : scale);
     return (float)n * scale + 2 * reach + 6; /* 2: whole pixels at both ends; 2: even; 2: in doubt */
 }
 
@@ -59,11 +60,13 @@ FSH_HOST_DEVICE static inline float pixel_tile_span(uint32_t part, uint32_t resi
 FSH_HOST_DEVICE static inline uint32_t pixel_tile_rows(const PixelImage *image)
 {
     const PixelRecipe *recipe = image->recipe;
-    const float none = pixel_tile_span(recipe->part_height, recipe->resized_height, 0),
-                one = pixel_tile_span(recipe->part_height, recipe->resized_height, 1),
+    const bool bicubic = recipe->bicubic;
+    const float none = pixel_tile_span(recipe->part_height, recipe->resized_height, bicubic, 0),
+                one = pixel_tile_span(recipe->part_height, recipe->resized_height, bicubic, 1),
                 rows = ((float)PIXEL_TILE_ROWS - none) / (one - none);
     if (!pixel_is_resampled(recipe) || rows < 1 ||
-        2 * pixel_tile_span(recipe->part_width, recipe->resized_width, PIXEL_TILE_WIDTH) > PIXEL_TILE_STAGED)
+        2 * pixel_tile_span(recipe->part_width, recipe->resized_width, bicubic, PIXEL_TILE_WIDTH) >
+            PIXEL_TILE_STAGED)
         return 0;
     const uint32_t most = rows < PIXEL_TILE_HEIGHT ? (uint32_t)rows : (uint32_t)PIXEL_TILE_HEIGHT,
                    strips = (PIXEL_TILE_HEIGHT + most - 1) / most;
@@ -192,7 +195,7 @@ FSH_HOST_DEVICE static inline void pixel_tile_stage(const PixelImage *image, con
             pixel_at(image, tile->left + walk.x, tile->top + first + walk.y);
 }
 
-/* Returns how many weights, 2 to PIXEL_TILE_TAPS, nearly all outputs have at most. */
+/* Returns how many weights, 2 to PIXEL_TILE_TAPS, nearly all outputs of bilinear resampling have at most. */
 FSH_HOST_DEVICE static inline uint32_t pixel_tile_taps(uint32_t part, uint32_t resized)
 {
     return part <= resized ? 2 : 2 * part <= 3 * resized ? 3 : PIXEL_TILE_TAPS;
@@ -231,11 +234,11 @@ FSH_HOST_DEVICE static inline void pixel_tile_find_rows(const PixelImage *image,
     }
 }
 
-/* Returns the pixel of the taps from pixels that lie `stride` words apart. Callers pass channels, taps and
- * stride as constants. */
+/* Returns the pixel of the taps from pixels that lie `stride` words apart. Callers pass channels, taps,
+ * bicubic and stride as constants. */
 FSH_HOST_DEVICE static inline uint32_t pixel_tile_sum(const PixelAxis *axis, const PixelTaps *found,
-                                                      uint32_t channels, uint32_t taps, const uint32_t *from,
-                                                      uint32_t stride)
+                                                      uint32_t channels, uint32_t taps, bool bicubic,
+                                                      const uint32_t *from, uint32_t stride)
 {
     PixelSums sums = pixel_sums();
     for (uint32_t k = 0; k < taps; k++)
@@ -243,14 +246,15 @@ FSH_HOST_DEVICE static inline uint32_t pixel_tile_sum(const PixelAxis *axis, con
     PIXEL_ROLLED
     for (uint32_t k = taps; k < found->length; k++)
         pixel_add(&sums, channels, from[k * stride], axis->weights[k * axis->outputs + found->output]);
-    return pixel_rounded(&sums, channels, true);
+    return pixel_rounded(&sums, channels, !bicubic);
 }
 
-/* Callers pass channels and taps as constants. */
+/* Callers pass channels, taps and bicubic as constants. */
 FSH_HOST_DEVICE static inline void pixel_tile_across_of(const PixelImage *image, const PixelTile *tile,
-                                                        uint32_t channels, uint32_t taps, uint32_t first,
-                                                        uint32_t count, const uint32_t *staged,
-                                                        uint32_t *across, uint32_t thread, uint32_t threads)
+                                                        uint32_t channels, uint32_t taps, bool bicubic,
+                                                        uint32_t first, uint32_t count,
+                                                        const uint32_t *staged, uint32_t *across,
+                                                        uint32_t thread, uint32_t threads)
 {
     const uint32_t x = thread % PIXEL_TILE_WIDTH, place = tile->place + x;
     if (x >= tile->places)
@@ -260,7 +264,7 @@ FSH_HOST_DEVICE static inline void pixel_tile_across_of(const PixelImage *image,
                     image->recipe->part_left + image->columns.first[place] - tile->left, &found);
     for (uint32_t row = thread / PIXEL_TILE_WIDTH; row < count; row += threads / PIXEL_TILE_WIDTH)
         across[(first + row) * PIXEL_TILE_WIDTH + x] = pixel_tile_sum(
-            &image->columns, &found, channels, taps, staged + row * tile->width + found.place, 1);
+            &image->columns, &found, channels, taps, bicubic, staged + row * tile->width + found.place, 1);
 }
 
 /* Resamples what was staged: to rows first, first + 1, … of across, [PIXEL_TILE_ROWS, PIXEL_TILE_WIDTH], a
@@ -270,21 +274,26 @@ FSH_HOST_DEVICE static inline void pixel_tile_across(const PixelImage *image, co
                                                      uint32_t *across, uint32_t thread, uint32_t threads)
 {
     const uint32_t taps = pixel_tile_taps(image->recipe->part_width, image->recipe->resized_width);
-    if (image->stored_channels == 1)
-        pixel_tile_across_of(image, tile, 1, 2, first, count, staged, across, thread, threads);
+    const bool gray = image->stored_channels == 1;
+    if (image->recipe->bicubic && gray)
+        pixel_tile_across_of(image, tile, 1, 4, true, first, count, staged, across, thread, threads);
+    else if (image->recipe->bicubic)
+        pixel_tile_across_of(image, tile, 3, 4, true, first, count, staged, across, thread, threads);
+    else if (gray)
+        pixel_tile_across_of(image, tile, 1, 2, false, first, count, staged, across, thread, threads);
     else if (taps == 2)
-        pixel_tile_across_of(image, tile, 3, 2, first, count, staged, across, thread, threads);
+        pixel_tile_across_of(image, tile, 3, 2, false, first, count, staged, across, thread, threads);
     else if (taps == 3)
-        pixel_tile_across_of(image, tile, 3, 3, first, count, staged, across, thread, threads);
+        pixel_tile_across_of(image, tile, 3, 3, false, first, count, staged, across, thread, threads);
     else
-        pixel_tile_across_of(image, tile, 3, 4, first, count, staged, across, thread, threads);
+        pixel_tile_across_of(image, tile, 3, 4, false, first, count, staged, across, thread, threads);
 }
 
-/* Callers pass channels and taps as constants. */
+/* Callers pass channels, taps and bicubic as constants. */
 FSH_HOST_DEVICE static inline void pixel_tile_down_of(const PixelImage *image, const PixelTile *tile,
-                                                      uint32_t channels, uint32_t taps, const PixelTaps *rows,
-                                                      const uint32_t *across, uint8_t *target,
-                                                      uint32_t thread, uint32_t threads)
+                                                      uint32_t channels, uint32_t taps, bool bicubic,
+                                                      const PixelTaps *rows, const uint32_t *across,
+                                                      uint8_t *target, uint32_t thread, uint32_t threads)
 {
     const PixelRecipe *recipe = image->recipe;
     const uint32_t x = thread % PIXEL_TILE_WIDTH;
@@ -300,7 +309,8 @@ FSH_HOST_DEVICE static inline void pixel_tile_down_of(const PixelImage *image, c
          i += threads / PIXEL_TILE_WIDTH, to += next) {
         const PixelTaps found = rows[i];
         pixel_take(image,
-                   pixel_tile_sum(&image->rows, &found, channels, taps, from + found.place, PIXEL_TILE_WIDTH),
+                   pixel_tile_sum(&image->rows, &found, channels, taps, bicubic, from + found.place,
+                                  PIXEL_TILE_WIDTH),
                    to);
     }
 }
@@ -312,14 +322,19 @@ FSH_HOST_DEVICE static inline void pixel_tile_down(const PixelImage *image, cons
                                                    uint8_t *target, uint32_t thread, uint32_t threads)
 {
     const uint32_t taps = pixel_tile_taps(image->recipe->part_height, image->recipe->resized_height);
-    if (image->stored_channels == 1)
-        pixel_tile_down_of(image, tile, 1, 2, rows, across, target, thread, threads);
+    const bool gray = image->stored_channels == 1;
+    if (image->recipe->bicubic && gray)
+        pixel_tile_down_of(image, tile, 1, 4, true, rows, across, target, thread, threads);
+    else if (image->recipe->bicubic)
+        pixel_tile_down_of(image, tile, 3, 4, true, rows, across, target, thread, threads);
+    else if (gray)
+        pixel_tile_down_of(image, tile, 1, 2, false, rows, across, target, thread, threads);
     else if (taps == 2)
-        pixel_tile_down_of(image, tile, 3, 2, rows, across, target, thread, threads);
+        pixel_tile_down_of(image, tile, 3, 2, false, rows, across, target, thread, threads);
     else if (taps == 3)
-        pixel_tile_down_of(image, tile, 3, 3, rows, across, target, thread, threads);
+        pixel_tile_down_of(image, tile, 3, 3, false, rows, across, target, thread, threads);
     else
-        pixel_tile_down_of(image, tile, 3, 4, rows, across, target, thread, threads);
+        pixel_tile_down_of(image, tile, 3, 4, false, rows, across, target, thread, threads);
 }
 
 #endif

@@ -78,6 +78,7 @@ void sample_recipe_pixels(const SampleRecipe *recipe, const Augmentation *augmen
         .flip = crop->flip,
         .vertical_flip = crop->vertical_flip,
         .transpose = crop->transpose,
+        .bicubic = augmentation->interpolation == INTERPOLATION_BICUBIC,
         .part_width = width,
         .part_height = height,
         .resized_width = crop->resized_width,
@@ -112,7 +113,6 @@ void sample_recipe_operations(const SampleRecipe *recipe, const Augmentation *au
 {
     const ImageSteps *drawn = &recipe->operations;
     operations->count = drawn->count;
-    operations->bicubic = augmentation->interpolation != INTERPOLATION_BILINEAR;
     for (int c = 0; c < 4; c++)
         operations->fill[c] = drawn->black ? 0 : fill[c];
     for (unsigned i = 0; i < drawn->count; i++)

@@ -126,12 +126,11 @@ static FshStatus check_source(const TrainPlan *plan, const TrainOptions *options
     if (source->gpu_work && options->data.bench_loader)
         return fsh_error_set(error, FSH_ERR_USAGE, "%s: leaves --bench-loader nothing to measure; use %s",
                              source->option, source->instead);
-    if (source->recipes && options->views.interpolation != INTERPOLATION_BILINEAR)
-        return fsh_error_set(
-            error, FSH_ERR_USAGE,
-            "%s: a GPU resizes with bilinear interpolation alone; use %s, or --interpolation "
-            "bilinear",
-            source->option, source->instead);
+    if (source->recipes && options->views.interpolation == INTERPOLATION_LANCZOS)
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "%s: a GPU does not resize with Lanczos weights; use %s, or --interpolation "
+                             "bilinear or bicubic",
+                             source->option, source->instead);
     if (source->residence == PIXELS_IN_RAM && options->data.drop_caches)
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "%s: no file is read while the loader is measured, so --drop-caches does "
@@ -193,7 +192,7 @@ bool plan_source_is_alike(const TrainPlan *plan, const PixelSourceType *source, 
     if (!decodes_in_full(plan, short_edge))
         return false;
     return !source->recipes ||
-           (plan->device == DEVICE_CUDA && train->interpolation == INTERPOLATION_BILINEAR &&
+           (plan->device == DEVICE_CUDA && train->interpolation != INTERPOLATION_LANCZOS &&
             !(train->noise > 0) && !(train->erasing.probability > 0 && train->erasing.fill == ERASING_PIXEL));
 }
 

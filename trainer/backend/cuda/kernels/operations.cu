@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(operation_threads, 2) operate(PixelJob job)
             job.width,
             job.height,
             job.channels,
-            operations.bicubic,
+            job.recipes[i].bicubic,
             {operations.fill[0], operations.fill[1], operations.fill[2], operations.fill[3]}};
         for (uint32_t s = 0; s < operations.count; s++) {
             const PixelOperation step = operations.steps[s];
