@@ -24,7 +24,7 @@ static const CropMode modes[] = {CROP_RESIZED, CROP_PADDED, CROP_CENTER, CROP_RA
 static const char *const mode_names[] = {"rrc", "pad", "center", "random"};
 static const char *const extra_names[] = {"plain", "jitter", "erasing", "noise", "mixing", "operations"};
 static const uint32_t sizes[] = {32, 17, 100, 1}; /* within a tile, and of several */
-enum { MODES = 4, SIZES = 4 };
+enum { MODES = 4, SIZES = 4, HARD = 3 /* the image whose pixels are black or white */ };
 
 static const uint8_t fill[4] = {120, 7, 255, 0};
 
@@ -76,6 +76,12 @@ static uint8_t *draw_images(PixelsCase *test, Random *random, uint32_t least, co
     /* smooth enough that means and hues differ from image to image, rough enough that every weight counts */
     for (uint64_t i = 0; i < test->stored_bytes; i++)
         stored[i] = (uint8_t)((random_u32(random) & 127) + (i / 999 % 129));
+    /* one black and white: sums with weights below 0 go beyond both ends */
+    for (unsigned side = 0; side < test->sides; side++)
+        for (uint64_t i = 0; i < stored_bytes(&test->recipes[HARD], side); i++) {
+            uint8_t *value = stored + test->recipes[HARD].offset_bytes[side] + i;
+            *value = *value & 1 ? 255 : 0;
+        }
     return stored;
 }
 
