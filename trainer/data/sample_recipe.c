@@ -40,6 +40,7 @@ void sample_recipe_draw(SampleRecipe *recipe, const Augmentation *augmentation, 
     const bool whole = augmentation->mode == CROP_WHOLE;
     Random random;
     recipe->operations.count = 0;
+    recipe->operations.black = false;
     recipe->colours.count = 0;
     recipe->noise = 0;
     recipe->erased = (ErasingPlan){0};
