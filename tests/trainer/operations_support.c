@@ -130,7 +130,11 @@ bool operations_case_make(OperationsCase *test, unsigned number)
     test->expected = malloc(test->stored_bytes);
     test->recipes = calloc(count, sizeof *test->recipes);
     test->operations = calloc(count, sizeof *test->operations);
-    assert_true(scratch && test->stored && test->expected && test->recipes && test->operations);
+    assert_non_null(scratch);
+    assert_non_null(test->stored);
+    assert_non_null(test->expected);
+    assert_non_null(test->recipes);
+    assert_non_null(test->operations);
     for (uint64_t i = 0; i < count; i++)
         make_image(test, i, bicubic, scratch);
     free(scratch);
