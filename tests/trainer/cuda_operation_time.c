@@ -80,6 +80,7 @@ static double time_device(Bench *bench, bool bicubic)
                           .recipes = bench->recipes,
                           .operations = bench->operations,
                           .scratch = bench->beside,
+                          .scratch_images = pixels_operation_images(COUNT),
                           .count = COUNT,
                           .width = EDGE,
                           .height = EDGE,

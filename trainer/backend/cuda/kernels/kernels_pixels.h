@@ -21,8 +21,9 @@ typedef struct PixelJob {
     const PixelRecipe *recipes;
     const PixelOperations *operations; /* NULL: none */
     const PixelColours *colours;       /* NULL: none */
-    uint8_t *scratch; /* of operations: [pixels_operation_images(count), height, width, channels] */
-    uint32_t *axes;   /* [count][2] of pixel_axis_words(outputs, taps) */
+    uint8_t *scratch;                  /* of operations: [scratch_images, height, width, channels] */
+    uint64_t scratch_images;           /* of operations: pixels_operation_images(count) */
+    uint32_t *axes;                    /* [count][2] of pixel_axis_words(outputs, taps) */
     uint64_t count, seed;
     uint32_t width, height, channels;
     uint32_t outputs; /* the larger of width and height */
@@ -38,7 +39,7 @@ cudaError_t pixels_fill_axes(const PixelJob *job, cudaStream_t stream);
 cudaError_t pixels_render(const PixelJob *job, cudaStream_t stream);
 /* Applies the operations of all images (operations.cu). */
 cudaError_t pixels_operate(const PixelJob *job, cudaStream_t stream);
-/* Returns how many images of `count` pixels_operate works on at a time. */
+/* Returns how many images of `count` pixels_operate works on at a time on this device. */
 uint64_t pixels_operation_images(uint64_t count);
 /* Applies jitter, noise and erasing. */
 cudaError_t pixels_change_colours(const PixelJob *job, cudaStream_t stream);

@@ -7,13 +7,10 @@
 namespace fshard
 {
 
-constexpr int operation_threads = 512; /* 64 registers each: two blocks to a multiprocessor */
-/* Blocks of a launch, each with memory for one image. Two for each multiprocessor of the cards with most; and
- * of small crops both memories stay in the cache. */
-constexpr uint64_t operation_blocks_most = 296;
+constexpr int operation_threads = 512, operation_blocks = 2; /* of a multiprocessor: 64 registers each */
 
 /* Applies the operations of an image; a block takes one after the other. */
-__global__ void __launch_bounds__(operation_threads, 2) operate(PixelJob job)
+__global__ void __launch_bounds__(operation_threads, operation_blocks) operate(PixelJob job)
 {
     __shared__ PixelOperationShared shared;
     const uint64_t image_bytes = (uint64_t)job.width * job.height * job.channels;
@@ -47,11 +44,17 @@ using namespace fshard;
 
 uint64_t pixels_operation_images(uint64_t count)
 {
-    return count < operation_blocks_most ? count : operation_blocks_most;
+    /* as many blocks as run side by side: memory beside the images stays small, and near the cache's size */
+    int device = 0, multiprocessors = 0;
+    if (cudaGetDevice(&device) != cudaSuccess ||
+        cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device) != cudaSuccess)
+        return count;
+    const uint64_t blocks = (uint64_t)multiprocessors * operation_blocks;
+    return count < blocks ? count : blocks;
 }
 
 cudaError_t pixels_operate(const PixelJob *job, cudaStream_t stream)
 {
-    operate<<<(unsigned)pixels_operation_images(job->count), operation_threads, 0, stream>>>(*job);
+    operate<<<(unsigned)job->scratch_images, operation_threads, 0, stream>>>(*job);
     return cudaGetLastError();
 }
