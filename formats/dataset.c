@@ -575,6 +575,16 @@ const char *fsh_path(const FshDataset *dataset)
     return dataset->path;
 }
 
+FshStatus fsh_set_path(FshDataset *dataset, const char *path, FshError *error)
+{
+    char *copy = strdup(path);
+    if (!copy)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
+    free(dataset->path);
+    dataset->path = copy;
+    return FSH_OK;
+}
+
 const FshSplit *fsh_split(const FshDataset *dataset, const char *name)
 {
     for (size_t i = 0; i < dataset->manifest.split_count; i++) {

@@ -340,6 +340,9 @@ FSH_API const FshManifest *fsh_manifest(const FshDataset *dataset);
  * are. names: class_count strings of malloc, of which the dataset frees each, and their array. */
 FSH_API void fsh_set_class_display_names(FshDataset *dataset, char **names);
 FSH_API const char *fsh_path(const FshDataset *dataset);
+/* Has fsh_path and messages call a dataset something else than the path it was opened by: the address that it
+ * was fetched from. FSH_ERR_MEMORY: it keeps its name. */
+FSH_API FshStatus fsh_set_path(FshDataset *dataset, const char *path, FshError *error);
 /* Returns the split of this name, or NULL if there is no such split. */
 FSH_API const FshSplit *fsh_split(const FshDataset *dataset, const char *name);
 

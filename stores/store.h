@@ -1,4 +1,4 @@
-/* store.h - datasets on web servers and in object stores, as folders of this machine.
+/* store.h - datasets and tars on web servers and in object stores, as folders and files of this machine.
  *
  *   StoreOptions options = store_options_default();      // and STORE_ROWS(&options) in the option table
  *   StoreFolder folder = STORE_FOLDER_NONE;
@@ -8,10 +8,12 @@
  *   }
  *   store_close(&folder);
  *
- * An address names the folder of a finished dataset, with its dataset.json. All files that this lists are
+ * An address names the folder of a finished dataset, with its dataset.json; or a tar, or several of one
+ * folder in the spelling of webdataset, "s3://bucket/set/train-{000..099}.tar" (store_files.h). All files are
  * fetched into a folder of the cache before store_open returns, in parts of 16 MiB over 16 connections at a
- * time, and each gets its name when it is whole: its length and its checksum are those of the manifest. What
- * is there already is not fetched again; dataset.json is read anew at each start.
+ * time, and each gets its name when it is whole: its length and its checksum are those of the manifest, or
+ * all its parts have the length and the ETag that the server told. What is there already is not fetched again;
+ * dataset.json is read anew, and the server asked for lengths and ETags, at each start.
  *
  * The cache (--cache-dir) holds a folder and a lock for each dataset that was fetched:
  *
@@ -69,17 +71,17 @@ bool store_is_address(const char *text);
 /* Refuses options that are not at their defaults where no address is given. FSH_ERR_USAGE. */
 FshStatus store_options_check(const StoreOptions *options, bool has_address, FshError *error);
 
-/* A dataset in the cache, which stays there while it is held. */
+/* A dataset, or tars, in the cache, which stay there while they are held. */
 typedef struct StoreFolder {
-    char path[PATH_MAX];
-    int lock; /* -1: none is held */
+    char path[PATH_MAX]; /* of the folder, or of the one tar */
+    int lock;            /* -1: none is held */
 } StoreFolder;
 #define STORE_FOLDER_NONE                                                                                    \
     {                                                                                                        \
         .lock = -1                                                                                           \
     }
 
-/* Brings the dataset at an address into the cache, or finds it there. A child process of fork holds it too.
+/* Brings what an address names into the cache, or finds it there. A child process of fork holds it too.
  * FSH_ERR_USAGE: the address, or the cache's folder is not to be had. FSH_ERR_NOT_FOUND: nothing is there.
  * FSH_ERR_CORRUPT: a manifest that is damaged, or a file that is not what the manifest lists, three times.
  * FSH_ERR_NO_SPACE: more than --cache-size, or than the disk has. FSH_ERR_UNSUPPORTED: the plugin with
@@ -88,5 +90,8 @@ typedef struct StoreFolder {
 FshStatus store_open(StoreFolder *folder, const char *address, const StoreOptions *options, FshError *error);
 /* Lets others remove it. Safe twice, and on STORE_FOLDER_NONE. */
 void store_close(StoreFolder *folder);
+
+/* Puts an address into a message in the place of the path that stands for it here. */
+void store_name_error(FshError *error, const char *path, const char *address);
 
 #endif

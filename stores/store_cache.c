@@ -21,10 +21,10 @@
 
 static const char lock_suffix[] = ".lock", room_name[] = ".room.lock";
 
-FshStatus store_cache_open(StoreCache *cache, const char *folder, uint64_t most_bytes, FshError *error)
+FshStatus store_cache_find(StoreCache *cache, const char *folder, FshError *error)
 {
     char own[PATH_MAX];
-    *cache = (StoreCache){.most_bytes = most_bytes};
+    *cache = (StoreCache){0};
     if (!folder && !cache_folder_find(own, sizeof own))
         return fsh_error_set(
             error, FSH_ERR_USAGE,
@@ -33,9 +33,16 @@ FshStatus store_cache_open(StoreCache *cache, const char *folder, uint64_t most_
                               : file_join(cache->folder, sizeof cache->folder, own, "datasets", error);
     for (size_t length = strlen(cache->folder); length > 1 && cache->folder[length - 1] == '/';)
         cache->folder[--length] = '\0';
-    if (!status)
-        status = file_make_folders(cache->folder, error);
     return status ? fsh_error_prepend(error, "--cache-dir") : FSH_OK;
+}
+
+FshStatus store_cache_open(StoreCache *cache, const char *folder, uint64_t most_bytes, FshError *error)
+{
+    FshStatus status = store_cache_find(cache, folder, error);
+    cache->most_bytes = most_bytes;
+    if (!status && file_make_folders(cache->folder, error))
+        status = fsh_error_prepend(error, "--cache-dir");
+    return status;
 }
 
 /* ---- locks ---- */

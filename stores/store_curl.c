@@ -104,6 +104,13 @@ static bool judge(StoreConnection *connection)
     StoreExchange *exchange = connection->exchange;
     curl_off_t length = -1;
     char text[200];
+    if (exchange->wanted_etag && *exchange->wanted_etag && *exchange->etag &&
+        strcmp(exchange->wanted_etag, exchange->etag) != 0) {
+        exchange->changed = true;
+        (void)snprintf(exchange->failure, sizeof exchange->failure,
+                       "it was replaced there while it was fetched");
+        return false;
+    }
     if (exchange->status == 200 && exchange->range_bytes && !exchange->whole_is_fine)
         return refuse(exchange, "the server sends the whole file, and a part was asked for");
     if (exchange->status == 200 && exchange->told_bytes == UINT64_MAX &&
@@ -114,9 +121,10 @@ static bool judge(StoreConnection *connection)
         return refuse(exchange, "the server sends another part than was asked for");
     if (exchange->file_bytes && exchange->told_bytes != UINT64_MAX &&
         exchange->told_bytes != exchange->file_bytes) {
-        (void)snprintf(text, sizeof text,
-                       "the server says that it has %" PRIu64 " bytes, and the manifest lists %" PRIu64,
-                       exchange->told_bytes, exchange->file_bytes);
+        (void)snprintf(text, sizeof text, "the server says that it has %" PRIu64 " bytes, and %s %" PRIu64,
+                       exchange->told_bytes,
+                       exchange->wanted_etag && *exchange->wanted_etag ? "it said" : "the manifest lists",
+                       exchange->file_bytes);
         return refuse(exchange, text);
     }
     return true;
@@ -138,7 +146,8 @@ static size_t take_body(char *bytes, size_t size, size_t count, void *context)
     if (!connection->judged && !judge(connection))
         return 0;
     connection->judged = true;
-    const uint64_t wanted = exchange->range_bytes ? exchange->range_bytes : exchange->file_bytes;
+    const bool whole = exchange->status == 200 && exchange->whole_is_fine;
+    const uint64_t wanted = exchange->range_bytes && !whole ? exchange->range_bytes : exchange->file_bytes;
     if (wanted && connection->sunk_bytes + length > wanted)
         return refuse(exchange, "the server sends more bytes than were asked for"), 0;
     if (!exchange->sink(exchange->context, bytes, length)) {
@@ -318,7 +327,8 @@ static void perform(StoreConnection *connection, StoreExchange *exchange)
     const CURLcode code = curl_easy_perform(connection->curl);
     (void)curl_easy_getinfo(connection->curl, CURLINFO_RESPONSE_CODE, &exchange->status);
     exchange->finished = code == CURLE_OK;
-    const bool ours = connection->sink_failed || connection->stopped || exchange->unasked;
+    const bool ours =
+        connection->sink_failed || connection->stopped || exchange->unasked || exchange->changed;
     if (code != CURLE_OK && !ours) {
         const char *why = *connection->error ? connection->error : curl_easy_strerror(code);
         exchange->transient = connection->stalled || is_transient(code);

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,15 +14,12 @@
 #include "common/file.h"
 #include "common/interrupt.h"
 #include "common/pool.h"
-#include "formats/container.h"
 #include "formats/names.h"
-#include "formats/shard.h"
 #include "formats/xxh3.h"
 
-/* A file of the dataset. */
+/* A file on its way. */
 typedef struct FetchFile {
-    char name[FSH_FILE_NAME_BYTES + 32]; /* below site and folder */
-    const FshFileInfo *info; /* NULL: it stands beside others, is not proved, and need not be there */
+    const StoreFile *file;
     bool missing;
     _Atomic uint64_t parts_left;
 } FetchFile;
@@ -34,7 +32,6 @@ typedef struct FetchPart {
 
 typedef struct Fetching {
     const StoreFetch *fetch;
-    const Container *container;
     FetchFile *files;
     size_t file_count;
     FetchPart *parts;
@@ -53,57 +50,23 @@ static FshStatus out_of_memory(FshError *error)
 
 /* ---- which files ---- */
 
-static FshStatus add_file(Fetching *fetching, const FshFileInfo *info, const char *name, const char *suffix,
-                          FshError *error)
-{
-    FetchFile *file = &fetching->files[fetching->file_count];
-    char path[PATH_MAX];
-    struct stat state;
-    if ((size_t)snprintf(file->name, sizeof file->name, "%s%s", name, suffix) >= sizeof file->name)
-        return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "%s: the name is too long", name);
-    FshStatus status = file_join(path, sizeof path, fetching->fetch->folder, file->name, error);
-    if (status)
-        return status;
-    file->info = info;
-    file->missing = stat(path, &state) != 0 || (info && (uint64_t)state.st_size != info->bytes);
-    fetching->file_count++;
-    return FSH_OK;
-}
-
-/* Lists the files of the manifest and what stands beside them. */
+/* Looks which of the files are missing. */
 static FshStatus list_files(Fetching *fetching, const StoreFetch *fetch, FshError *error)
 {
-    const FshManifest *manifest = fetch->manifest;
-    const Container *container = fsh_container_find(manifest->container);
-    size_t most = 0;
+    const StoreFiles *files = fetch->files;
     FshStatus status = FSH_OK;
-    *fetching = (Fetching){.fetch = fetch, .container = container};
-    if (!container || container_has(container, CONTAINER_SIDES))
-        return fsh_error_set(
-            error, FSH_ERR_UNSUPPORTED,
-            "%s: is of %s, which are not read from servers; pack it as shards, or copy it here",
-            fetch->site->url.text, fsh_container_noun(manifest->container, 2));
-    for (size_t i = 0; i < manifest->split_count; i++)
-        most += 2 * manifest->splits[i].file_count + 1;
-    fetching->files = calloc(most ? most : 1, sizeof *fetching->files);
+    *fetching = (Fetching){.fetch = fetch, .file_count = files->count};
+    fetching->files = calloc(files->count + 1, sizeof *fetching->files);
     if (!fetching->files)
         return out_of_memory(error);
-    for (size_t i = 0; i < manifest->split_count && !status; i++) {
-        const FshSplitInfo *split = &manifest->splits[i];
-        for (size_t j = 0; j < split->file_count && !status; j++) {
-            char data[64] = "";
-            if (container->data_name)
-                (void)snprintf(data, sizeof data, "/%s", container->data_name);
-            status = add_file(fetching, &split->files[j], split->files[j].name, data, error);
-            if (!status && container->index_suffix) {
-                const size_t stem = strlen(split->files[j].name) - strlen(container->suffix);
-                char name[FSH_FILE_NAME_BYTES];
-                (void)snprintf(name, sizeof name, "%.*s", (int)stem, split->files[j].name);
-                status = add_file(fetching, NULL, name, container->index_suffix, error);
-            }
-        }
-        if (!status && container->list_suffix)
-            status = add_file(fetching, NULL, split->name, container->list_suffix, error);
+    for (size_t i = 0; i < files->count && !status; i++) {
+        const StoreFile *file = &files->items[i];
+        char path[PATH_MAX];
+        struct stat state;
+        status = file_join(path, sizeof path, fetch->folder, file->name, error);
+        fetching->files[i].file = file;
+        fetching->files[i].missing = !status && (stat(path, &state) != 0 ||
+                                                 (!file->optional && (uint64_t)state.st_size != file->bytes));
     }
     return status;
 }
@@ -116,12 +79,12 @@ FshStatus store_fetch_look(const StoreFetch *fetch, size_t *missing_ret, uint64_
     *missing_ret = 0;
     *have_ret = *bytes_ret = 0;
     for (size_t i = 0; i < fetching.file_count && !status; i++) {
-        const FetchFile *file = &fetching.files[i];
-        if (!file->info)
+        const StoreFile *file = fetching.files[i].file;
+        if (file->optional)
             continue;
-        *bytes_ret += file->info->bytes;
-        *missing_ret += file->missing;
-        *have_ret += file->missing ? 0 : file->info->bytes;
+        *bytes_ret += file->bytes;
+        *missing_ret += fetching.files[i].missing;
+        *have_ret += fetching.files[i].missing ? 0 : file->bytes;
     }
     free(fetching.files);
     return status;
@@ -131,7 +94,7 @@ FshStatus store_fetch_look(const StoreFetch *fetch, size_t *missing_ret, uint64_
 static FshStatus cut_parts(Fetching *fetching, FshError *error)
 {
     size_t count = 0;
-    const bool parts = fetching->fetch->parts;
+    const bool parts = fetching->fetch->files->parts;
     for (int pass = 0; pass < 2; pass++) { /* to count them, then to make them */
         if (pass == 1 && !(fetching->parts = calloc(count ? count : 1, sizeof *fetching->parts)))
             return out_of_memory(error);
@@ -139,7 +102,7 @@ static FshStatus cut_parts(Fetching *fetching, FshError *error)
         count = 0;
         for (size_t i = 0; i < fetching->file_count; i++) {
             FetchFile *file = &fetching->files[i];
-            const uint64_t bytes = file->info ? file->info->bytes : 0;
+            const uint64_t bytes = file->file->bytes;
             const uint64_t step = parts && bytes ? STORE_PART_BYTES : UINT64_MAX;
             uint64_t first = 0, pieces = 0;
             if (!file->missing)
@@ -199,15 +162,16 @@ static FshStatus write_part(void *context, uint64_t position, const void *bytes,
 static FshStatus fetch_part(Fetching *fetching, const FetchPart *part, int thread, bool *found_ret,
                             FshError *error)
 {
-    const FetchFile *file = &fetching->files[part->file];
+    const StoreFile *file = fetching->files[part->file].file;
     char path[PATH_MAX];
     bool hidden = false;
     PartSink sink = {.fetching = fetching, .first = part->first, .descriptor = -1};
     const StoreGet get = {.name = file->name,
                           .first = part->first,
                           .bytes = part->bytes,
-                          .file_bytes = file->info ? file->info->bytes : 0,
-                          .optional = !file->info,
+                          .file_bytes = file->bytes,
+                          .etag = file->etag,
+                          .optional = file->optional,
                           .hidden_ret = &hidden,
                           .sink = write_part,
                           .context = &sink};
@@ -223,24 +187,20 @@ static FshStatus fetch_part(Fetching *fetching, const FetchPart *part, int threa
     return status;
 }
 
-/* Computes the checksum of a file as the manifest has it: of a shard that of all before its footer. */
-static FshStatus hash_file(const Fetching *fetching, const char *path, FshHash128 *hash_ret, FshError *error)
+/* Computes the checksum of a file as the manifest has it. */
+static FshStatus hash_file(const StoreFile *file, const char *path, FshHash128 *hash_ret, FshError *error)
 {
     FileMapping mapping;
     FshStatus status = file_map(path, &mapping, error);
     if (status)
         return status;
-    uint64_t bytes = mapping.length;
-    if (container_has(fetching->container, FSH_HAS_HASH))
-        bytes -= bytes < SHARD_FOOTER_BYTES ? bytes : SHARD_FOOTER_BYTES;
-    *hash_ret = fsh_hash_bytes(mapping.bytes, (size_t)bytes);
+    *hash_ret = fsh_hash_bytes(mapping.bytes, (size_t)(mapping.length - file->unhashed_bytes));
     file_unmap(&mapping);
     return FSH_OK;
 }
 
-/* Proves a file that has come. *right_ret: it is what the manifest lists; else *error says what it is. */
-static FshStatus prove_file(const Fetching *fetching, const FetchFile *file, const char *path,
-                            bool *right_ret, FshError *error)
+/* Proves a file that has come. *right_ret: it is what it must be; else *error says what it is. */
+static FshStatus prove_file(const StoreFile *file, const char *path, bool *right_ret, FshError *error)
 {
     char came[FSH_HASH_TEXT_BYTES], listed[FSH_HASH_TEXT_BYTES];
     FshHash128 hash;
@@ -248,17 +208,18 @@ static FshStatus prove_file(const Fetching *fetching, const FetchFile *file, con
     *right_ret = false;
     if (stat(path, &state) != 0)
         return fsh_error_system(error, errno, "%s", path);
-    if ((uint64_t)state.st_size != file->info->bytes) {
-        (void)fsh_error_set(error, FSH_ERR_CORRUPT, "%jd bytes came, and the manifest lists %" PRIu64,
-                            (intmax_t)state.st_size, file->info->bytes);
+    if ((uint64_t)state.st_size != file->bytes) {
+        (void)fsh_error_set(error, FSH_ERR_CORRUPT, "%jd bytes came, and %s %" PRIu64,
+                            (intmax_t)state.st_size,
+                            file->hashed ? "the manifest lists" : "the server said that it has", file->bytes);
         return FSH_OK;
     }
-    FshStatus status = hash_file(fetching, path, &hash, error);
-    *right_ret = !status && fsh_hash_equal(&hash, &file->info->hash);
+    FshStatus status = file->hashed ? hash_file(file, path, &hash, error) : FSH_OK;
+    *right_ret = !status && (!file->hashed || fsh_hash_equal(&hash, &file->hash));
     if (status || *right_ret)
         return status;
     fsh_hash_format(&hash, came);
-    fsh_hash_format(&file->info->hash, listed);
+    fsh_hash_format(&file->hash, listed);
     (void)fsh_error_set(error, FSH_ERR_CORRUPT,
                         "other bytes came than were packed: their XXH3-128 is %s, and the manifest says %s",
                         came, listed);
@@ -268,12 +229,12 @@ static FshStatus prove_file(const Fetching *fetching, const FetchFile *file, con
 /* Fetches a whole file once more, after bytes that were wrong. */
 static FshStatus fetch_again(Fetching *fetching, size_t index, int thread, const char *path, FshError *error)
 {
-    const FetchFile *file = &fetching->files[index];
-    const bool parts = fetching->fetch->parts;
-    (void)atomic_fetch_sub(&fetching->done_bytes, file->info->bytes);
+    const StoreFile *file = fetching->files[index].file;
+    const bool parts = fetching->fetch->files->parts;
+    (void)atomic_fetch_sub(&fetching->done_bytes, file->bytes);
     FshStatus status = truncate(path, 0) == 0 ? FSH_OK : fsh_error_system(error, errno, "%s", path);
-    for (uint64_t first = 0; !status && first < file->info->bytes;) {
-        const uint64_t left = file->info->bytes - first;
+    for (uint64_t first = 0; !status && first < file->bytes;) {
+        const uint64_t left = file->bytes - first;
         const uint64_t bytes = parts && left > STORE_PART_BYTES ? STORE_PART_BYTES : left;
         const FetchPart part = {.file = index, .first = first, .bytes = parts ? bytes : 0};
         status = fetch_part(fetching, &part, thread, NULL, error);
@@ -283,11 +244,11 @@ static FshStatus fetch_again(Fetching *fetching, size_t index, int thread, const
 }
 
 /* Gives a file that is proved its name: its bytes are on the disk before that. */
-static FshStatus name_file(const Fetching *fetching, const FetchFile *file, const char *from, FshError *error)
+static FshStatus name_file(const Fetching *fetching, const StoreFile *file, const char *from, FshError *error)
 {
     char to[PATH_MAX];
     FshStatus status = file_join(to, sizeof to, fetching->fetch->folder, file->name, error);
-    if (!status && fetching->container->data_name)
+    if (!status && strchr(file->name, '/')) /* an LMDB's, which is a folder */
         status = file_make_parent_folders(to, error);
     const int descriptor = status ? -1 : open(from, O_RDONLY | O_CLOEXEC);
     if (!status && (descriptor < 0 || fdatasync(descriptor) != 0 || rename(from, to) != 0))
@@ -301,22 +262,22 @@ static FshStatus name_file(const Fetching *fetching, const FetchFile *file, cons
 static FshStatus finish_file(Fetching *fetching, size_t index, int thread, FshError *error)
 {
     enum { TIMES_MAX = 3, TOLD_MAX = 5 };
-    const FetchFile *file = &fetching->files[index];
+    const StoreFile *file = fetching->files[index].file;
     Progress *progress = fetching->fetch->patience.progress;
     char path[PATH_MAX];
-    bool right = !file->info;
+    bool right = file->optional;
     FshStatus status = temporary_path(fetching, index, path, error);
     for (int times = 1; !status && !right; times++) {
         FshError found = {0};
-        status = prove_file(fetching, file, path, &right, &found);
+        status = prove_file(file, path, &right, &found);
         if (status)
             return fsh_error_set(error, status, "%s", found.message);
         if (!right && times == TIMES_MAX) {
             (void)unlink(path);
             return fsh_error_set(error, found.status,
-                                 "%s/%s: %s; fetched %d times: the copy there is damaged, or is not of its "
-                                 "dataset.json: upload it again",
-                                 fetching->fetch->site->url.text, file->name, found.message, times);
+                                 "%s/%s: %s; fetched %d times: the copy there is damaged%s: upload it again",
+                                 fetching->fetch->site->url.text, file->name, found.message, times,
+                                 file->hashed ? ", or is not of its dataset.json" : "");
         }
         if (right)
             break;
@@ -327,7 +288,7 @@ static FshStatus finish_file(Fetching *fetching, size_t index, int thread, FshEr
     }
     if (!status)
         status = name_file(fetching, file, path, error);
-    if (!status && progress && file->info)
+    if (!status && progress && !file->optional)
         progress_add(progress, 1, 0, 0);
     return status;
 }

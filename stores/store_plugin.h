@@ -14,6 +14,8 @@
 #define STORE_PLUGIN_FILE   "libfshard-curl.so"
 #define STORE_PLUGIN_SYMBOL "fshard_store_plugin"
 
+enum { STORE_ETAG_BYTES = 160 };
+
 /* A request, and what came of it. */
 typedef struct StoreExchange {
     /* ---- what is asked ---- */
@@ -23,6 +25,7 @@ typedef struct StoreExchange {
     uint64_t range_first, range_bytes; /* GET: a part of the file; range_bytes 0: the whole */
     uint64_t file_bytes;               /* GET: how long the file must be; 0: not known */
     bool whole_is_fine;                /* GET: the whole file may come instead of a part from its beginning */
+    const char *wanted_etag;           /* GET: of the file that is wanted; NULL, "": any */
     const void *body;                  /* PUT, POST; may be NULL with body_bytes 0 */
     size_t body_bytes;
     double stall_seconds;           /* gives up when so long (almost) nothing came */
@@ -33,15 +36,16 @@ typedef struct StoreExchange {
 
     /* ---- what came ---- */
     long status;       /* of HTTP; 0: no answer */
+    bool changed;      /* another ETag than was wanted came: told in failure */
     bool unasked;      /* another part, another length, or more bytes than were asked for: told in failure */
     bool transient;    /* a failure of the network that another try may not meet */
     bool finished;     /* the answer came to its end */
     char failure[320]; /* what went wrong on the way; "": nothing */
-    uint64_t told_bytes;        /* the file's length as the server says; UINT64_MAX: it does not */
-    double retry_after_seconds; /* as the server asks; 0: it does not */
-    char etag[160];             /* with its quotes */
-    char region[64];            /* of the bucket, where S3 tells it */
-    char text[4096];            /* the body of every other answer, cut */
+    uint64_t told_bytes;         /* the file's length as the server says; UINT64_MAX: it does not */
+    double retry_after_seconds;  /* as the server asks; 0: it does not */
+    char etag[STORE_ETAG_BYTES]; /* with its quotes */
+    char region[64];             /* of the bucket, where S3 tells it */
+    char text[4096];             /* the body of every other answer, cut */
 } StoreExchange;
 
 /* A connection, which is kept for the next request; one thread at a time. */

@@ -9,6 +9,8 @@
 #include "common/interrupt.h"
 #include "common/plugin.h"
 #include "common/random.h"
+#include "common/text.h"
+#include "formats/fshard.h"
 
 /* ---- the plugin ---- */
 
@@ -156,8 +158,13 @@ static const char *remedy(const StoreClient *client, const StoreExchange *exchan
                        site->credentials);
     else if (exchange->status == 401 || exchange->status == 403)
         (void)snprintf(text, text_bytes, "; no credentials were found: %s", places[site->url.kind]);
-    else if (exchange->status == 404 && strcmp(exchange->method, "GET") == 0)
-        (void)snprintf(text, text_bytes, "; is this the folder of a dataset, with its dataset.json?");
+    else if (exchange->status == 404 && strcmp(exchange->method, "GET") == 0 &&
+             text_has_suffix(exchange->url, "/" FSH_MANIFEST_NAME))
+        (void)snprintf(text, text_bytes,
+                       "; is this the folder of a dataset, with its dataset.json? A tar's address ends in "
+                       ".tar");
+    else if (exchange->changed)
+        (void)snprintf(text, text_bytes, "; the same command fetches the new one");
     else if (exchange->unasked)
         (void)snprintf(text, text_bytes,
                        "; the copy there is not that of its manifest, or a proxy is between: "
@@ -246,6 +253,7 @@ typedef struct Getting {
     const StoreClient *client;
     const StoreGet *get;
     uint64_t got_bytes; /* of what was asked for */
+    StoreLook *look;    /* is all that is wanted; NULL: the bytes are */
     FshStatus status;   /* of the sink */
     FshError *error;
 } Getting;
@@ -259,6 +267,10 @@ static bool getting_stopped(void *context)
 static bool take_bytes(void *context, const void *bytes, size_t length)
 {
     Getting *getting = context;
+    if (getting->look) { /* one byte comes to its end, and a whole file is stopped */
+        getting->got_bytes += length;
+        return getting->got_bytes <= 1;
+    }
     getting->status =
         getting->get->sink(getting->get->context, getting->got_bytes, bytes, length, getting->error);
     getting->got_bytes += length;
@@ -277,11 +289,12 @@ static bool is_complete(const Getting *getting, const StoreExchange *exchange, u
     return exchange->finished && is_success(exchange->status) && !*missing_ret && !exchange->unasked;
 }
 
-FshStatus store_get(StoreClient *client, const StoreGet *get, bool *found_ret, FshError *error)
+static FshStatus get_or_look(StoreClient *client, const StoreGet *get, StoreLook *look, bool *found_ret,
+                             FshError *error)
 {
     enum { PROGRESS_BYTES = 1 << 20 };
     char url[STORE_URL_BYTES];
-    Getting getting = {.client = client, .get = get, .error = error};
+    Getting getting = {.client = client, .get = get, .look = look, .error = error};
     Tries tries = {.begin_seconds = progress_now_seconds()};
     uint64_t missing = 0, counted_bytes = 0;
     FshStatus status = store_site_url(client->site, get->name, url, error);
@@ -297,6 +310,7 @@ FshStatus store_get(StoreClient *client, const StoreGet *get, bool *found_ret, F
                                   .range_bytes = get->bytes ? get->bytes - getting.got_bytes : 0,
                                   .file_bytes = get->file_bytes,
                                   .whole_is_fine = get->parts_ret != NULL,
+                                  .wanted_etag = get->etag,
                                   .stall_seconds = client->patience.stall_seconds,
                                   .stopped = getting_stopped,
                                   .sink = take_bytes,
@@ -305,6 +319,11 @@ FshStatus store_get(StoreClient *client, const StoreGet *get, bool *found_ret, F
         tries.count++;
         if (getting.status)
             return getting.status;
+        if (look && is_success(exchange.status) && (getting.got_bytes || exchange.finished)) {
+            *look = (StoreLook){.bytes = exchange.told_bytes, .parts = exchange.status == 206};
+            memcpy(look->etag, exchange.etag, sizeof look->etag);
+            return FSH_OK;
+        }
         if (is_complete(&getting, &exchange, &missing)) {
             if (get->parts_ret)
                 *get->parts_ret = exchange.status == 206;
@@ -325,6 +344,18 @@ FshStatus store_get(StoreClient *client, const StoreGet *get, bool *found_ret, F
         status = after_failure(client, &exchange, get->name, missing, &tries, error);
     }
     return status;
+}
+
+FshStatus store_get(StoreClient *client, const StoreGet *get, bool *found_ret, FshError *error)
+{
+    return get_or_look(client, get, NULL, found_ret, error);
+}
+
+FshStatus store_look(StoreClient *client, const char *name, StoreLook *look, FshError *error)
+{
+    bool parts = false;
+    const StoreGet get = {.name = name, .bytes = 1, .parts_ret = &parts};
+    return get_or_look(client, &get, look, NULL, error);
 }
 
 FshStatus store_send(StoreClient *client, const char *method, const char *name, const char *query,

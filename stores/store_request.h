@@ -47,6 +47,7 @@ typedef struct StoreGet {
     const char *name;      /* below the site */
     uint64_t first, bytes; /* a part of the file; bytes 0: the whole, in one answer */
     uint64_t file_bytes;   /* how long it must be; 0: not known */
+    const char *etag;      /* that it must have; NULL, "": any */
     /* Gets whether the server gives parts of files; then `bytes` is only a bound, of all of a file. May be
      * NULL. */
     bool *parts_ret;
@@ -62,6 +63,17 @@ typedef struct StoreGet {
  * FSH_ERR_NOT_FOUND: 404. FSH_ERR_SYSTEM: it is not to be had; the message names the address, what the server
  * said, how often it was tried, and what to do. FSH_ERR_INTERRUPTED; what the sink returned. */
 FshStatus store_get(StoreClient *client, const StoreGet *get, bool *found_ret, FshError *error);
+
+/* What a server says of a file. */
+typedef struct StoreLook {
+    uint64_t bytes; /* UINT64_MAX: it does not say */
+    bool parts;     /* it gives parts of the file */
+    char etag[STORE_ETAG_BYTES];
+} StoreLook;
+
+/* Asks for the first byte of a file, and takes none: it is told as much of it as by HEAD, which some servers
+ * refuse and none explains. Fails as store_get. */
+FshStatus store_look(StoreClient *client, const char *name, StoreLook *look, FshError *error);
 
 /* Sends a request with a query and a body, and waits for the answer; retried in the same way.
  * query: sorted, encoded, each name with its "="; "": none. *exchange_ret (may be NULL) gets the answer, of

@@ -253,7 +253,7 @@ static FshStatus tell_as_rank(FshStatus status, const OptionTable *table, const 
 /* The datasets that lie on servers, as they are kept here: SHARDS, then those beside it. */
 typedef struct FetchedSets {
     StoreFolder *folders;
-    const char **paths; /* of all sets, fetched or not */
+    const char **paths, **names; /* of all sets, fetched or not */
     size_t count;
 } FetchedSets;
 
@@ -268,7 +268,8 @@ static FshStatus fetch_sets(TrainOptions *options, const OptionTable *table, con
         return FSH_OK;
     fetched->folders = calloc(count, sizeof *fetched->folders);
     fetched->paths = calloc(count, sizeof *fetched->paths);
-    if (!fetched->folders || !fetched->paths)
+    fetched->names = calloc(count, sizeof *fetched->names);
+    if (!fetched->folders || !fetched->paths || !fetched->names)
         return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for %zu datasets", count);
     store.speaker = table->speaker ? table->speaker : table->program;
     store.quiet = options->program.quiet || place->local_rank > 0;
@@ -276,13 +277,14 @@ static FshStatus fetch_sets(TrainOptions *options, const OptionTable *table, con
         const size_t i = fetched->count;
         const char *path = i ? options->sets.more.items[i - 1] : options->shards;
         fetched->folders[i] = (StoreFolder)STORE_FOLDER_NONE;
-        fetched->paths[i] = path;
+        fetched->paths[i] = fetched->names[i] = path;
         if (!store_is_address(path))
             continue;
         status = store_open(&fetched->folders[i], path, &store, error);
         fetched->paths[i] = fetched->folders[i].path;
     }
     options->fetched = fetched->paths;
+    options->fetched_names = fetched->names;
     return status;
 }
 
@@ -292,6 +294,7 @@ static void close_fetched(FetchedSets *fetched)
         store_close(&fetched->folders[i]);
     free(fetched->folders);
     free((void *)fetched->paths);
+    free((void *)fetched->names);
     *fetched = (FetchedSets){0};
 }
 

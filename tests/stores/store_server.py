@@ -70,9 +70,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def give_file(self, path, fault="ok", count=1):
         try:
-            length = os.stat(path).st_size
+            state = os.stat(path)
         except OSError:
             return self.fail(404, "NoSuchKey", "The specified key does not exist.")
+        length = state.st_size
         is_manifest = path.endswith("dataset.json")
         first, last, part = self.part_of(length)
         if fault == "no-parts" and part:
@@ -97,6 +98,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 first, last = first + 1, last + 1
         self.send_response(206 if part else 200)
         self.send_header("Content-Length", str(told))
+        self.send_header("ETag", f'"{state.st_mtime_ns:x}-{count if fault == "replaced" else 0}"')
         if part:
             self.send_header("Content-Range", f"bytes {first}-{last}/{total}")
         self.end_headers()
@@ -238,7 +240,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if first == "gs":
             if self.headers.get("Authorization") != "Bearer " + BEARER:
                 return self.fail(401, "AuthenticationRequired", "Authentication required.")
-            return self.give_file(os.path.join(folder, urllib.parse.unquote(rest)))
+            path = os.path.join(folder, urllib.parse.unquote(rest))
+            if self.command != "GET":
+                return self.take_upload(path, dict(urllib.parse.parse_qsl(self.path.partition("?")[2], keep_blank_values=True)))
+            return self.give_file(path)
         return self.give_fault(first, os.path.join(folder, urllib.parse.unquote(rest)))
 
     def do_GET(self):

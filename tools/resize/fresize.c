@@ -1,11 +1,13 @@
-/* fresize - a folder or tar of photographs into another, smaller. The options are here, the work is in
- * resize.h. */
+/* fresize - a folder or tar of photographs into another, smaller; tars may lie on servers. The options are
+ * here, the work is in resize.h. */
 #include <stdio.h>
 #include <string.h>
 
 #include "common/cpu.h"
 #include "common/program.h"
 #include "imaging/decode.h"
+#include "stores/store.h"
+#include "stores/store_put.h"
 #include "tools/job/job.h"
 #include "tools/job/notes.h"
 #include "tools/resize/resize_findings.h"
@@ -19,6 +21,7 @@ typedef struct Settings {
     const char *files_from, *labels, *pairs, *part;
     int64_t max_size, min_size, quality, max_pixels;
     bool exact, force, link, check, keep_metadata, null_separated;
+    StoreOptions store;
     struct {
         bool max_size, edge, min_size, filter, exact, format, quality, subsampling, orient, icc,
             keep_metadata, labels, pairs, part;
@@ -57,6 +60,8 @@ static const OptionForeign foreign[] = {
     {"sampling-factor", "subsampling"},
     {"max-image-area", "max-pixels"},
     {"fail-fast", "on-error fail"},
+    {"retries", "fetch-retries"},
+    {"timeout", "fetch-timeout"},
     {0},
 };
 
@@ -79,9 +84,7 @@ static const OptionForeign answers[] = {
     {"pair-suffix", "fpack has it: make the images of each side smaller by a command of its own"},
     {"pair-scale", "fpack has it: pairs for super-resolution go there as they are"},
     {"output-format", "fpack --format packs; --format here is what images are written as"},
-    {"url-list", "nothing is downloaded"},
-    {"retries", "nothing is downloaded"},
-    {"timeout", "nothing is downloaded"},
+    {"url-list", "no single images are downloaded; SRC may be the address of a tar"},
     {"enable-wandb", "nothing calls Weights & Biases: --report FILE tells every image, --json the sums"},
     {"wandb", "nothing calls Weights & Biases: --report FILE tells every image, --json the sums"},
     {"distributor", "--part I/N does a part on each machine"},
@@ -150,8 +153,9 @@ static void say_what_goes_on(const ResizeOptions *options, FshError *error)
                             forced);
 }
 
-static FshStatus resize(const ProgramContext *context, const ResizeOptions *options, bool *partial_ret,
-                        FshError *error)
+/* put: where a tar goes in the end; NULL: it stays. */
+static FshStatus resize(const ProgramContext *context, const ResizeOptions *options, StorePut *put,
+                        bool *partial_ret, FshError *error)
 {
     const Settings *settings = context->settings;
     NoteTeller notes = {.program = context->table->program, .verbose = settings->program.verbose};
@@ -168,27 +172,43 @@ static FshStatus resize(const ProgramContext *context, const ResizeOptions *opti
     }
     if (status)
         say_what_goes_on(options, error);
+    else if (put && !options->dry_run)
+        status = store_put_finish(put, error);
     *partial_ret = summary.outcome_counts[RESIZE_OUTCOME_FAILED] > 0;
     return status;
 }
 
 /* ---- the options ---- */
 
-/* Refuses a name that asks for a tar of another kind: it would become a folder of this name. */
-static FshStatus check_tar_name(const char *destination, FshError *error)
+/* Returns the length of a name before the end that says it is a tar of another kind; 0: it does not. */
+static size_t other_tar_stem(const char *name)
 {
     static const char *const endings[] = {".tar.gz", ".tgz",     ".tar.bz2", ".tbz",     ".tbz2", ".tar.xz",
                                           ".txz",    ".tar.zst", ".tzst",    ".tar.lz4", ".TAR"};
-    const size_t length = strlen(destination);
+    const size_t length = strlen(name);
     for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
         const size_t ending = strlen(endings[i]);
         const size_t stem = length > ending ? length - ending : 0;
-        if (stem && destination[stem - 1] != '/' && is(destination + stem, endings[i]) &&
-            !file_is_folder(destination))
-            return fsh_error_set(error, FSH_ERR_USAGE, "%s: tars are written uncompressed: name it %.*s.tar",
-                                 destination, (int)stem, destination);
+        if (stem && name[stem - 1] != '/' && is(name + stem, endings[i]))
+            return stem;
     }
-    return FSH_OK;
+    return 0;
+}
+
+/* Returns whether a name is that of a tar, whatever it is compressed with. */
+static bool tar_name_is(const char *name)
+{
+    return resize_state_is_tar(name) || other_tar_stem(name);
+}
+
+/* Refuses a name that asks for a tar of another kind: it would become a folder of this name. */
+static FshStatus check_tar_name(const char *destination, FshError *error)
+{
+    const size_t stem = other_tar_stem(destination);
+    if (!stem || file_is_folder(destination))
+        return FSH_OK;
+    return fsh_error_set(error, FSH_ERR_USAGE, "%s: tars are written uncompressed: name it %.*s.tar",
+                         destination, (int)stem, destination);
 }
 
 /* Refuses options that do not go together. */
@@ -288,6 +308,71 @@ static FshStatus take_destination(Settings *settings, char part_name[PATH_MAX], 
     return status;
 }
 
+/* ---- servers ---- */
+
+/* SRC and DST as they are here, where they are on servers. */
+typedef struct Remote {
+    const char *source, *destination; /* the addresses; NULL: it is not on a server */
+    StoreFolder folder;
+    StorePut *put;
+} Remote;
+
+/* Refuses what is not done to and from servers, and options of servers where none is named. */
+static FshStatus check_addresses(const Settings *settings, FshError *error)
+{
+    const char *source = settings->source, *destination = settings->destination;
+    const bool from = store_is_address(source), to = store_is_address(destination);
+    if (from && !tar_name_is(source))
+        return fsh_error_set(
+            error, FSH_ERR_USAGE,
+            "%s: is no tar; folders of servers are not listed, and an image for each request "
+            "would take days: name a tar, or make a dataset smaller by fpack --max-size",
+            source);
+    if (to && settings->check)
+        return fsh_error_set(error, FSH_ERR_USAGE, "%s: --check looks at what is on this machine; fetch it",
+                             destination);
+    FshStatus status = to ? check_tar_name(destination, error) : FSH_OK;
+    if (!status && to && !resize_state_is_tar(destination))
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "%s: to a server goes a tar, which is one request and not one for each image: "
+                             "name it %s%simages.tar",
+                             destination, destination,
+                             destination[strlen(destination) - 1] == '/' ? "" : "/");
+    return status ? status : store_options_check(&settings->store, from || to, error);
+}
+
+/* Brings a SRC here that is on a server, and finds a place here for a DST that is. */
+static FshStatus open_remote(Remote *remote, Settings *settings, const char *program, FshError *error)
+{
+    StoreOptions *store = &settings->store;
+    FshStatus status = check_addresses(settings, error);
+    store->speaker = program;
+    store->quiet = settings->program.quiet;
+    if (!status && store_is_address(settings->destination)) { /* first, since it may refuse */
+        status = store_put_open(&remote->put, settings->destination, settings->force,
+                                settings->program.dry_run, store, error);
+        remote->destination = settings->destination;
+        settings->destination = remote->put ? store_put_path(remote->put) : NULL;
+    }
+    if (!status && store_is_address(settings->source)) {
+        status = store_open(&remote->folder, settings->source, store, error);
+        remote->source = settings->source;
+        settings->source = remote->folder.path;
+    }
+    return status;
+}
+
+/* Has a message name the addresses, and lets go. */
+static void close_remote(Remote *remote, FshError *error)
+{
+    if (remote->source)
+        store_name_error(error, remote->folder.path, remote->source);
+    if (remote->put)
+        store_name_error(error, store_put_path(remote->put), remote->destination);
+    store_close(&remote->folder);
+    store_put_close(&remote->put);
+}
+
 static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError *error)
 {
     Settings *settings = context->settings;
@@ -295,15 +380,16 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
     json_t *recipe = NULL; /* holds texts of settings */
     char part_name[PATH_MAX];
     ResizeOptions options;
+    Remote remote = {.folder = STORE_FOLDER_NONE};
     FshStatus status = program_take_paths(context, &settings->source, &settings->destination, error);
     if (!status)
         status = take_destination(settings, part_name, error);
+    if (!status)
+        status = open_remote(&remote, settings, context->table->program, error);
     if (!status && settings->check)
         status = recipe_fill_options(context->table->options, settings->destination, &recipe, error);
-    if (status)
-        return status;
     options = options_of(settings);
-    if (settings->pairs)
+    if (!status && settings->pairs)
         status = fill_pairs(settings->pairs, &options.source, error);
     if (!status && settings->part)
         status = part_parse("--part", settings->part, &options.part, error);
@@ -315,7 +401,9 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
         status = labels_load(&labels, settings->labels, error);
     options.source.labels = labels;
     if (!status)
-        status = (settings->check ? check : resize)(context, &options, partial_ret, error);
+        status = settings->check ? check(context, &options, partial_ret, error)
+                                 : resize(context, &options, remote.put, partial_ret, error);
+    close_remote(&remote, error);
     labels_free(&labels);
     json_decref(recipe);
     return status;
@@ -332,6 +420,7 @@ int main(int argc, char **argv)
         .max_size = 256,
         .quality = 90,
         .max_pixels = (int64_t)IMAGE_MAX_PIXELS_DEFAULT,
+        .store = store_options_default(),
     };
     /* clang-format off */
     const Option options[] = {
@@ -409,6 +498,7 @@ int main(int argc, char **argv)
          .argument = "I/N",
          .help = "do the I-th of N parts, equal in bytes, into one DST, or where that is x.tar into "
                  "x-I-of-N.tar; auto: as the job array says, auto/N: where that tells no count"},
+        STORE_ROWS(&settings.store, 0),
         PROGRAM_PATHS(&settings.source, &settings.destination),
         PROGRAM_OPTIONS(&settings.program),
         {0},
@@ -419,7 +509,9 @@ int main(int argc, char **argv)
         .summary =
             "Writes the images of SRC to DST with their SHORT edge at most --max-size pixels, never "
             "enlarged. Same tree, same names; images already small enough are copied byte for byte. SRC is "
-            "a folder or a tar (of tars, as ImageNet's), DST a folder, or a tar if its name ends in .tar.",
+            "a folder or a tar (of tars, as ImageNet's), DST a folder, or a tar if its name ends in .tar. "
+            "Tars may "
+            "lie on servers: https://, s3://, gs://.",
         .usage = "[OPTIONS] SRC DST",
         .options = options,
         .foreign = foreign,
@@ -430,6 +522,7 @@ int main(int argc, char **argv)
             "  fresize --max-size 160 --labels val.txt ILSVRC2012_img_val.tar imagenet160/val\n"
             "  fresize --max-size 160 --exact --icc ignore imagenet/ imagenet160/   # Pillow's pixels\n"
             "  fresize --max-size 256 --pairs blur:sharp GOPRO_Large/ gopro256/\n"
+            "  fresize --max-size 160 s3://bucket/photos.tar s3://bucket/photos160.tar\n"
             "  fresize --part 2/8 --max-size 160 imagenet/ imagenet160/             # on the second of 8 "
             "machines\n"
             "  fresize --check imagenet/ imagenet160/                               # is it all there, and "

@@ -86,10 +86,11 @@ static FshStatus check_page(const VerifySettings *settings, FshError *error)
 }
 
 /* Runs an action on a path, or on an address that was fetched. */
-static FshStatus run_action(const char *path, const VerifySettings *settings, Action action,
+static FshStatus run_action(const char *path, const char *name, const VerifySettings *settings, Action action,
                             const char *target, bool *partial_ret, FshError *error)
 {
     const ActionOptions options = {.path = path,
+                                   .name = name,
                                    .target = target,
                                    .jobs = cpu_jobs(settings->jobs),
                                    .quiet = settings->quiet,
@@ -161,6 +162,8 @@ static FshStatus do_path(const char *path, const VerifySettings *settings, const
 {
     StoreFolder folder = STORE_FOLDER_NONE;
     FshStatus status = FSH_OK;
+    VerifyOptions named = *options;
+    named.name = path;
     if (store_is_address(path)) {
         StoreOptions store = settings->store;
         store.speaker = "fverify";
@@ -169,8 +172,8 @@ static FshStatus do_path(const char *path, const VerifySettings *settings, const
         path = folder.path;
     }
     if (!status)
-        status = action ? run_action(path, settings, action, target, partial_ret, error)
-                        : verify_one(path, settings, options, datasets, partial_ret, error);
+        status = action ? run_action(path, named.name, settings, action, target, partial_ret, error)
+                        : verify_one(path, settings, &named, datasets, partial_ret, error);
     store_close(&folder);
     return status;
 }

@@ -146,7 +146,7 @@ static FshStatus explain_missing(VerifyReport *report, const FshError *failure, 
         reason = "is unfinished: fpack was stopped, or is at work; the same fpack command goes on";
     else if (strncmp(reason, report->path, length) == 0 && strncmp(reason + length, ": ", 2) == 0)
         reason += length + 2;
-    return add_problem(report, failure->status, report->path, reason, error);
+    return add_problem(report, failure->status, report->name, reason, error);
 }
 
 static FshStatus name_classes(FshManifest *manifest, FshError *error)
@@ -504,8 +504,9 @@ FshStatus verify_path(const char *path, const VerifyOptions *options, VerifyRepo
     const double begin = progress_now_seconds();
     uint64_t problem_count = 0;
     FshError failure = {0};
-    *report = (VerifyReport){.path = strdup(path), .part = options->part};
-    if (!report->path)
+    *report = (VerifyReport){
+        .path = strdup(path), .name = strdup(options->name ? options->name : path), .part = options->part};
+    if (!report->path || !report->name)
         return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
     if (options->against && !file_is_folder(options->against))
         return fsh_error_set(error, FSH_ERR_NOT_FOUND, "--against: %s is no folder", options->against);
@@ -541,7 +542,7 @@ FshStatus verify_path(const char *path, const VerifyOptions *options, VerifyRepo
     if (!status && !checked)
         status = is_dataset ? verify_dataset(&verification, error) : verify_opened(&verification, error);
     if (!status && report->opened && options->pairs && report->manifest.kind != FSH_KIND_PAIRS)
-        status = add_problem(report, FSH_ERR_MISMATCH, path,
+        status = add_problem(report, FSH_ERR_MISMATCH, report->name,
                              "--pairs: its samples are single images, there are no pairs to compare", error);
     if (!status && report->opened && options->against && !options->part.count)
         status = missing_images_find(&report->sources, options->against, verification.against.has_recipe,
@@ -553,7 +554,7 @@ FshStatus verify_path(const char *path, const VerifyOptions *options, VerifyRepo
         qsort(report->suspects, report->suspect_count, sizeof *report->suspects, compare_suspects);
     progress_finish(&verification.progress);
     if (status == FSH_ERR_INTERRUPTED)
-        status = fsh_error_set(error, status, "%s: interrupted", path);
+        status = fsh_error_set(error, status, "%s: interrupted", report->name);
     report->seconds = progress_now_seconds() - begin;
     return status;
 }
@@ -584,5 +585,6 @@ void verify_report_free(VerifyReport *report)
     missing_images_free(&report->missing);
     fsh_manifest_free(&report->manifest);
     free(report->path);
+    free(report->name);
     *report = (VerifyReport){0};
 }

@@ -24,6 +24,7 @@ typedef enum VerifyLevel {
 } VerifyLevel;
 
 typedef struct VerifyOptions {
+    const char *name; /* what to call the dataset, such as its address; NULL: its path */
     VerifyLevel level;
     bool overlap;        /* look for content that two splits share (not with VERIFY_QUICK, nor of a part) */
     Part part;           /* of the files of the manifest, as equal in bytes as they allow; {0, 0}: all */
@@ -57,7 +58,7 @@ typedef struct VerifySuspect {
 } VerifySuspect;
 
 typedef struct VerifyReport {
-    char *path;
+    char *path, *name;    /* where it is, and what it is called */
     bool opened;          /* the fields below say something */
     bool from_manifest;   /* not a single file */
     Part part;            /* {0, 0}: all of it was looked at */

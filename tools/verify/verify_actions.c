@@ -92,11 +92,12 @@ static void print_extracted(const ActionOptions *options, const VerifyReport *re
 FshStatus action_extract(const ActionOptions *options, bool *partial_ret, FshError *error)
 {
     FshDataset *dataset = NULL;
-    VerifyReport report = {.path = strdup(options->path)};
+    VerifyReport report = {.path = strdup(options->path), .name = strdup(options->name)};
     ExtractResult result = {0};
     Progress progress;
-    FshStatus status = report.path ? fsh_open(&dataset, options->path, error)
-                                   : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", options->path);
+    FshStatus status = report.path && report.name
+                           ? fsh_open(&dataset, options->path, error)
+                           : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", options->path);
     if (!status)
         status = refuse_inside(fsh_path(dataset), options->target, error);
     if (!status) {
@@ -107,7 +108,7 @@ FshStatus action_extract(const ActionOptions *options, bool *partial_ret, FshErr
     if (!status && options->json)
         status = job_print_json(stdout,
                                 json_pack("{s:s, s:b, s:o, s:o, s:I, s:I, s:o}", "program", "fverify", "ok",
-                                          report.problem_count == 0, "path", json_text(options->path),
+                                          report.problem_count == 0, "path", json_text(options->name),
                                           "folder", json_text(options->target), "files",
                                           (json_int_t)result.file_count, "bytes", (json_int_t)result.bytes,
                                           "problems", verify_problems_to_json(&report)),
@@ -137,7 +138,7 @@ FshStatus action_sheet(const ActionOptions *options, bool *partial_ret, FshError
     if (!status && options->json)
         status = job_print_json(stdout,
                                 json_pack("{s:s, s:b, s:o, s:o, s:I}", "program", "fverify", "ok",
-                                          !*partial_ret, "path", json_text(options->path), "sheet",
+                                          !*partial_ret, "path", json_text(options->name), "sheet",
                                           json_text(options->target), "samples", (json_int_t)thumbs.count),
                                 JSON_SORT_KEYS, error);
     else if (!status && !options->quiet) {
@@ -219,7 +220,7 @@ FshStatus action_repair(const ActionOptions *options, bool *partial_ret, FshErro
                      : job_print_json(
                            stdout,
                            json_pack("{s:s, s:b, s:o, s:o, s:I, s:I, s:I, s:O}", "program", "fverify", "ok",
-                                     report.lost_ranges == 0, "path", json_text(options->path), "repaired",
+                                     report.lost_ranges == 0, "path", json_text(options->name), "repaired",
                                      json_text(options->target), "records", (json_int_t)report.record_count,
                                      "bytes", (json_int_t)report.record_bytes, "lost_bytes",
                                      (json_int_t)report.lost_bytes, "lost", losses.array),
@@ -287,11 +288,11 @@ FshStatus action_name_classes(const ActionOptions *options, bool *partial_ret, F
     if (!status && options->json) {
         status = job_print_json(stdout,
                                 json_pack("{s:s, s:b, s:o, s:I, s:I}", "program", "fverify", "ok", !without,
-                                          "path", json_text(options->path), "classes",
+                                          "path", json_text(options->name), "classes",
                                           (json_int_t)manifest.class_count, "named", (json_int_t)named),
                                 JSON_SORT_KEYS, error);
     } else if (!status && (!options->quiet || without)) {
-        program_print_text(stdout, options->path);
+        program_print_text(stdout, options->name);
         (void)printf(": %zu of %zu classes have names", named, manifest.class_count);
         if (without) {
             (void)printf("; none has, for example, ");

@@ -7,6 +7,7 @@
 
 typedef struct ActionOptions {
     const char *path; /* the dataset, or the shard to repair */
+    const char *name; /* what it is called: path, or the address that it was fetched from */
     /* what is written: the folder, the sheet, the new shard; the file of names; NULL for the list */
     const char *target;
     int jobs;

@@ -131,10 +131,10 @@ static void add_tiles(HtmlPage *page, const VerifyReport *report)
 static void add_heading(HtmlPage *page, const VerifyReport *report, const VerifyOptions *options)
 {
     char count[32], claim[256], title[PATH_MAX + 16];
-    (void)snprintf(title, sizeof title, "fverify: %s", report->path);
+    (void)snprintf(title, sizeof title, "fverify: %s", report->name);
     html_begin(page, title, 0);
     html_add(page, "<h1>");
-    html_add_string(page, report->path);
+    html_add_string(page, report->name);
     html_add(page, "</h1>");
     if (report->opened) {
         const FshManifest *manifest = &report->manifest;

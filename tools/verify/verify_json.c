@@ -131,7 +131,7 @@ json_t *verify_to_json(const VerifyReport *report, const VerifyOptions *options)
 {
     static const char *const levels[] = {
         [VERIFY_QUICK] = "quick", [VERIFY_RECORDS] = "records", [VERIFY_DECODE] = "decode"};
-    json_t *object = json_pack("{s:o, s:b, s:s, s:o, s:o, s:o, s:f}", "path", json_text(report->path), "ok",
+    json_t *object = json_pack("{s:o, s:b, s:s, s:o, s:o, s:o, s:f}", "path", json_text(report->name), "ok",
                                report->problem_count == 0, "level", levels[options->level], "problems",
                                verify_problems_to_json(report), "remarks",
                                problems_to_json(report->remarks, report->remark_count), "splits",

@@ -201,8 +201,8 @@ static void print_name(FILE *stream, const char *before, const char *name, const
 /* Prints "train-00000-of-00002.fshard record 17, key cat/5, source train/cat/5.jpg: …". */
 static void print_problem(FILE *stream, const VerifyReport *report, const VerifyProblem *problem)
 {
-    if (problem->status && strcmp(problem->file, report->path) != 0) /* remarks stand below its heading */
-        print_name(stream, "", report->path, ": ");
+    if (problem->status && strcmp(problem->file, report->name) != 0) /* remarks stand below its heading */
+        print_name(stream, "", report->name, ": ");
     program_print_text(stream, problem->file);
     if (problem->record >= 0)
         (void)fprintf(stream, " record %" PRId64, problem->record);
@@ -235,7 +235,7 @@ void verify_print_problems(FILE *stream, const VerifyReport *report, bool all)
 static void print_heading(FILE *stream, const VerifyReport *report)
 {
     const FshManifest *manifest = &report->manifest;
-    print_name(stream, "", report->path, ": ");
+    print_name(stream, "", report->name, ": ");
     (void)fprintf(stream, "%s, ", fsh_container_name(manifest->container));
     if (manifest->kind == FSH_KIND_CLASSES && !has_labels(report))
         (void)fprintf(stream, "no labels");
@@ -292,7 +292,7 @@ void verify_print(FILE *stream, const VerifyReport *report, const VerifyPrint *p
     uint64_t bytes = 0;
     for (size_t i = 0; report->opened && i < report->manifest.split_count; i++)
         bytes += report->splits[i].bytes;
-    print_name(stream, "", report->path, ": ");
+    print_name(stream, "", report->name, ": ");
     if (report->problem_count)
         (void)fprintf(stream, "%s problem%s",
                       progress_format_count(count, sizeof count, report->problem_count),

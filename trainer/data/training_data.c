@@ -353,13 +353,24 @@ static FshStatus open_splits(TrainingData *data, const TrainingDataSource *sourc
     return status;
 }
 
+/* Opens set i of the source, and gives it its name. */
+static FshStatus open_set(FshDataset **dataset, const TrainingDataSource *source, size_t i, FshError *error)
+{
+    const char *path = i ? source->more_paths[i - 1] : source->path;
+    const FshStatus status = fsh_open(dataset, path, error);
+    if (!source->names || strcmp(source->names[i], path) == 0)
+        return status;
+    return status ? fsh_error_prepend(error, "%s", source->names[i])
+                  : fsh_set_path(*dataset, source->names[i], error);
+}
+
 /* Opens the datasets of the source as members of one, each checked by itself. */
 static FshStatus open_members(FshDataset **members, const TrainingDataSource *source, bool labelled,
                               FshError *error)
 {
     FshStatus status = FSH_OK;
     for (size_t i = 0; i <= source->more_count && !status; i++) {
-        status = fsh_open(&members[i], i ? source->more_paths[i - 1] : source->path, error);
+        status = open_set(&members[i], source, i, error);
         if (!status)
             status = check_kind(members[i], source->kind, false, labelled, error);
     }
@@ -374,7 +385,7 @@ static FshStatus open_dataset(TrainingData *data, const TrainingDataSource *sour
 {
     const size_t count = source->more_count + 1;
     if (count == 1)
-        return fsh_open(&data->dataset, source->path, error);
+        return open_set(&data->dataset, source, 0, error);
     FshDataset **members = calloc(count, sizeof(FshDataset *));
     FshStatus status = members ? open_members(members, source, labelled, error)
                                : fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for %zu sets", count);

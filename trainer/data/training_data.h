@@ -22,6 +22,7 @@ typedef struct TrainingDataSource {
                          fsh_open */
     const char *const *more_paths; /* [more_count]: of others, which are used with it as one; borrowed */
     size_t more_count;
+    const char *const *names;     /* [1 + more_count]: what to call them; NULL: as their paths */
     FshKind kind;                 /* what the network takes; 0: whatever the dataset holds */
     const char *train_split;      /* its name; NULL: none is opened */
     const char *evaluation_split; /* its name; NULL: "val", else "test", else none */

@@ -213,6 +213,7 @@ TrainingDataSource train_options_source(const TrainOptions *options, FshKind kin
                                 .more_paths =
                                     options->fetched ? options->fetched + 1 : options->sets.more.items,
                                 .more_count = options->sets.more.count,
+                                .names = options->fetched_names,
                                 .kind = kind,
                                 .train_split = options->data.train_split,
                                 .evaluation_split = options->data.val_split,

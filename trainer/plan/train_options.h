@@ -78,9 +78,9 @@ typedef struct TrainOptions {
     CheckpointOptions checkpoint;
     StudyOptions study;
 
-    /* Not an option: where `shards` and the sets beside it lie here, if any of them is at an address; or
-     * NULL. */
-    const char *const *fetched;
+    /* Not options: where `shards` and the sets beside it lie here, if any of them is at an address, and what
+     * they are called; or NULL. */
+    const char *const *fetched, *const *fetched_names;
     /* Not an option: whether the user gave a value, by its place in this struct; see train_given. */
     bool given[TRAIN_OPTIONS_BYTES];
     bool typed[TRAIN_OPTIONS_BYTES]; /* the same, on the command line; see train_typed */
