@@ -12,8 +12,8 @@
  * folder in the spelling of webdataset, "s3://bucket/set/train-{000..099}.tar" (store_files.h). All files are
  * fetched into a folder of the cache before store_open returns, in parts of 16 MiB over 16 connections at a
  * time, and each gets its name when it is whole: its length and its checksum are those of the manifest, or
- * all its parts have the length and the ETag that the server told. What is there already is not fetched again;
- * dataset.json is read anew, and the server asked for lengths and ETags, at each start.
+ * all its parts have the length and the ETag that the server told. What is there already is not fetched
+ * again; dataset.json is read anew, and the server asked for lengths and ETags, at each start.
  *
  * The cache (--cache-dir) holds a folder and a lock for each dataset that was fetched:
  *

@@ -204,7 +204,7 @@ static FshStatus list_entries(Entries *entries, const StoreCache *cache, const c
     return status;
 }
 
-/* Removes a folder with files and folders of files, as LMDBs are. */
+/* Removes a folder with files and, depth levels deep, folders, as LMDBs are. */
 static void remove_tree(const char *path, int depth)
 {
     DIR *folder = opendir(path);
@@ -223,7 +223,7 @@ static void remove_tree(const char *path, int depth)
 
 void store_cache_remove(const char *path)
 {
-    remove_tree(path, 1);
+    remove_tree(path, 2);
 }
 
 static void remove_entry(const StoreCache *cache, Entry *entry)

@@ -16,7 +16,8 @@ typedef struct StoreCache {
     uint64_t most_bytes; /* 0: what the disk has left */
 } StoreCache;
 
-/* Fills *cache with where the cache's folder is, or would be, and makes nothing. Fails as store_cache_open. */
+/* Fills *cache with where the cache's folder is, or would be, and makes nothing. FSH_ERR_USAGE: there is none,
+ * and no HOME. */
 FshStatus store_cache_find(StoreCache *cache, const char *folder, FshError *error);
 /* Makes the cache's folder. folder: NULL: that of the user. FSH_ERR_USAGE: there is none, and no HOME. What
  * making a folder may fail with. */
@@ -36,7 +37,7 @@ FshStatus store_cache_lock(const StoreCache *cache, const char *name, bool alone
 FshStatus store_cache_make_room(const StoreCache *cache, const char *name, int lock, uint64_t bytes,
                                 uint64_t have_bytes, unsigned *removed_ret, FshError *error);
 
-/* Removes a folder of files and of folders of files. What cannot be removed stays. */
+/* Removes a folder of files and of folders, two levels deep. What cannot be removed stays. */
 void store_cache_remove(const char *path);
 
 #endif

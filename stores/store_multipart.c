@@ -121,7 +121,22 @@ static bool take_id(Sending *sending, const char *id)
     return store_url_encode_value(sending->query_id, sizeof sending->query_id, id);
 }
 
-/* Begins an upload in parts, and notes its id. */
+/* Ends the upload of the query, and waits not long for it; also after an interrupt. */
+static FshStatus end_upload(const Sending *sending, const StorePatience *patience)
+{
+    StoreClient client = {0};
+    const StorePatience short_one = {.retries = 1,
+                                     .stall_seconds =
+                                         patience->stall_seconds < 10 ? patience->stall_seconds : 10,
+                                     .regardless = true};
+    FshStatus status = store_client_open(&client, sending->site, &short_one, NULL);
+    if (!status)
+        status = store_send(&client, "DELETE", sending->name, sending->query_id, NULL, 0, NULL, NULL);
+    store_client_close(&client);
+    return status == FSH_ERR_NOT_FOUND ? FSH_OK : status;
+}
+
+/* Begins an upload in parts, and notes its id; one whose id cannot be noted is ended again. */
 static FshStatus begin(Sending *sending, StoreClient *client, const char *id_path, FshError *error)
 {
     StoreExchange exchange;
@@ -132,7 +147,10 @@ static FshStatus begin(Sending *sending, StoreClient *client, const char *id_pat
     if (!store_xml_text(exchange.text, "UploadId", id, sizeof id) || !take_id(sending, id))
         return fsh_error_set(error, FSH_ERR_SYSTEM, "%s/%s: the server gives no UploadId",
                              sending->site->url.text, sending->name);
-    return file_write_atomic(id_path, id, strlen(id), true, true, error);
+    status = file_write_atomic(id_path, id, strlen(id), true, true, error);
+    if (status)
+        (void)end_upload(sending, &sending->patience);
+    return status;
 }
 
 static FshStatus send_parts(Sending *sending, StoreClient *client, const char *id_path, FshError *error)
@@ -188,25 +206,16 @@ void store_multipart_abort(const StoreSite *site, const StorePatience *patience,
                            const char *id_path)
 {
     Buffer id = {0};
-    StoreClient client = {0};
     Sending *sending = NULL;
-    /* Also after an interrupt; nobody waits long for it. */
-    const StorePatience short_one = {.retries = 1,
-                                     .stall_seconds =
-                                         patience->stall_seconds < 10 ? patience->stall_seconds : 10,
-                                     .regardless = true};
     if (!file_exists(id_path) || !(sending = calloc(1, sizeof *sending)))
         return;
+    *sending = (Sending){.site = site, .name = name};
     FshStatus status = file_read_most(id_path, ID_BYTES - 1, &id, NULL);
     if (!status)
         status = buffer_append(&id, "", 1, NULL);
-    if (!status && take_id(sending, (const char *)id.bytes)) {
-        status = store_client_open(&client, site, &short_one, NULL);
-        if (!status)
-            status = store_send(&client, "DELETE", name, sending->query_id, NULL, 0, NULL, NULL);
-    }
-    store_client_close(&client);
-    if (!status || status == FSH_ERR_NOT_FOUND) /* else the next one tries again */
+    if (!status && take_id(sending, (const char *)id.bytes))
+        status = end_upload(sending, patience);
+    if (!status) /* else the next one tries again */
         (void)unlink(id_path);
     buffer_free(&id);
     free(sending);

@@ -1,25 +1,25 @@
 #include "stores/store_upload.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/file.h"
-#include "common/folder_lock.h"
+#include "common/text.h"
 #include "common/thread.h"
 #include "formats/manifest.h"
-#include "formats/names.h"
-#include "formats/shard.h"
-#include "formats/xxh3.h"
+#include "formats/container.h"
+#include "formats/lmdb_reader.h"
+#include "stores/store_bring.h"
 #include "stores/store_cache.h"
+#include "stores/store_leftovers.h"
 #include "stores/store_multipart.h"
+#include "stores/store_packed.h"
+#include "stores/store_staging.h"
 
 enum { WAITING_MAX = 2 };
 
@@ -27,14 +27,16 @@ struct StoreUpload {
     StoreSite site;
     StorePatience patience;
     StoreOptions options;
-    char base[PATH_MAX], folder[PATH_MAX];
-    FshManifest old; /* of the dataset that is replaced */
-    Buffer old_text; /* its dataset.json; empty: there is none */
-    FolderLock lock; /* of base: one process at a time packs for an address */
+    StoreUploadOptions how;
+    char folder[PATH_MAX], parts[PATH_MAX];
+    Buffer old_text; /* dataset.json of the dataset that is replaced; empty: there is none */
+    StoreStaging staging;
+    StoreClient bringing; /* of a merge */
     Progress progress;
     _Atomic bool stops;
-    /* Of the sender alone: */
-    bool old_is_gone;
+    /* Of the sender, and when it has ended of store_upload_finish: */
+    bool prepared; /* the place is: what was there is noted, and its manifest gone */
+    StoreLeftovers leftovers;
     uint64_t sent_files, sent_bytes;
     /* Of both, under the mutex: */
     pthread_mutex_t mutex;
@@ -59,110 +61,149 @@ static FshStatus out_of_memory(FshError *error)
 
 /* ---- one file ---- */
 
-/* Reads header and footer of a packed shard, which stay when its records are gone. */
-static FshStatus read_shard(const FileMapping *mapping, ShardView *shard, FshError *error)
+/* Returns whether the file `mark` says that this very file was sent, and it is still there. */
+static bool is_sent(const StoreUpload *upload, const char *mark, const StorePacked *packed, const char *name)
 {
-    bool torn = false;
-    FshStatus status = fsh_shard_parse_header(shard, mapping->bytes, mapping->length, error);
-    return status ? status : fsh_shard_parse_footer(shard, &torn, error);
-}
-
-/* Proves a shard by its footer: what would be sent is what was packed. */
-static FshStatus prove_shard(const FileMapping *mapping, const ShardView *shard, FshError *error)
-{
-    const FshHash128 hash = fsh_hash_bytes(mapping->bytes, (size_t)shard->footer_offset);
-    return fsh_hash_equal(&hash, &shard->hash)
-               ? FSH_OK
-               : fsh_error_set(error, FSH_ERR_CORRUPT, "its bytes were changed since it was packed");
-}
-
-/* Gives the room of the records back to the disk. Where the file system cannot do that, they stay. */
-static void drop_records(const char *path, const ShardView *shard)
-{
-    enum { BLOCK_BYTES = 4096 };
-    const uint64_t first = (shard->header_bytes + BLOCK_BYTES - 1) / BLOCK_BYTES * BLOCK_BYTES;
-    const uint64_t end = shard->index_offset / BLOCK_BYTES * BLOCK_BYTES;
-    const int descriptor = open(path, O_WRONLY | O_CLOEXEC);
-    if (descriptor >= 0 && end > first)
-        (void)fallocate(descriptor, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)first,
-                        (off_t)(end - first));
-    if (descriptor >= 0)
-        (void)close(descriptor);
-}
-
-/* Returns whether the file `mark` says that this very shard was sent, and it is still there. */
-static bool is_sent(const StoreUpload *upload, const char *mark, const char *identity,
-                    const FileMapping *mapping, const char *name)
-{
+    const char *identity = packed->identity;
     StoreClient client = {0};
     Buffer text = {0};
     bool sent = file_exists(mark) && !file_read_most(mark, FSH_HASH_TEXT_BYTES, &text, NULL) &&
                 text.length == strlen(identity) && memcmp(text.bytes, identity, text.length) == 0;
     buffer_free(&text);
     sent = sent && !store_client_open(&client, &upload->site, &upload->patience, NULL) &&
-           store_multipart_is_there(&client, mapping, name);
+           store_multipart_is_there(&client, &packed->mapping, name);
     store_client_close(&client);
     return sent;
 }
 
-/* Takes the manifest of the dataset that is replaced away, before one of its files may change. */
-static FshStatus remove_old_manifest(StoreUpload *upload, FshError *error)
+/* Takes the manifest of the dataset that is replaced away, before one of its files may change; its files are
+ * noted before that. */
+static FshStatus remove_old_manifest(StoreUpload *upload, StoreClient *client, FshError *error)
 {
-    StoreClient client = {0};
-    if (upload->old_is_gone || !upload->old_text.length)
+    FshManifest old = {0};
+    StoreFiles files = {0};
+    FshStatus status = FSH_OK;
+    if (!upload->old_text.length)
         return FSH_OK;
-    FshStatus status = store_client_open(&client, &upload->site, &upload->patience, error);
+    /* One that is damaged lists nothing. */
+    if (!fsh_manifest_parse(&old, (const char *)upload->old_text.bytes, upload->old_text.length, NULL) &&
+        !store_files_of_manifest(&files, &old, upload->site.url.text, NULL))
+        status = store_leftovers_add_files(&upload->leftovers, &files, error);
     if (!status)
-        status = store_send(&client, "DELETE", FSH_MANIFEST_NAME, "", NULL, 0, NULL, error);
-    store_client_close(&client);
+        status = store_leftovers_save(&upload->leftovers, client, error);
+    if (!status)
+        status = store_send(client, "DELETE", FSH_MANIFEST_NAME, "", NULL, 0, NULL, error);
     if (status == FSH_ERR_NOT_FOUND) /* a try has removed it, and its answer was lost */
         status = FSH_OK;
-    upload->old_is_gone = !status;
+    store_files_free(&files);
+    fsh_manifest_free(&old);
     return status;
 }
 
-/* Writes the path of a file that says something of another, BASE/NAME.suffix. */
+static FshStatus take_text(void *context, uint64_t position, const void *bytes, size_t length,
+                           FshError *error)
+{
+    Buffer *text = context;
+    if (position + length > MANIFEST_BYTES_MAX)
+        return fsh_error_set(error, FSH_ERR_EXISTS,
+                             "a file of this name is there that fpack has not written");
+    text->length = (size_t)position;
+    return buffer_append(text, bytes, length, error);
+}
+
+/* Sends the plan of a part, unless another part has. */
+static FshStatus agree_on_plan(const StoreUpload *upload, StoreClient *client, FshError *error)
+{
+    char path[PATH_MAX];
+    Buffer here = {0}, there = {0};
+    bool found = false, hidden = false;
+    const StoreGet get = {.name = upload->how.plan,
+                          .optional = true,
+                          .hidden_ret = &hidden,
+                          .sink = take_text,
+                          .context = &there};
+    FshStatus status = file_join(path, sizeof path, upload->folder, upload->how.plan, error);
+    if (!status)
+        status = file_read(path, &here, error);
+    if (!status)
+        status = store_get(client, &get, &found, error);
+    const bool alike = here.length == there.length && memcmp(here.bytes, there.bytes, here.length) == 0;
+    if (!status && found && !alike && !upload->how.force)
+        status =
+            fsh_error_set(error, FSH_ERR_MISMATCH,
+                          "%s: parts of another packing are there, of other input, options or version of "
+                          "fpack; --force replaces them",
+                          upload->site.url.text);
+    if (!status && !(found && alike))
+        status = store_send(client, "PUT", upload->how.plan, "", here.bytes, here.length, NULL, error);
+    buffer_free(&here);
+    buffer_free(&there);
+    return status;
+}
+
+/* Makes the place ready for a file: once for all, and notes its name where no plan tells it. */
+static FshStatus prepare(StoreUpload *upload, const char *name, FshError *error)
+{
+    StoreClient client = {0};
+    FshStatus status = store_client_open(&client, &upload->site, &upload->patience, error);
+    if (!status)
+        status = store_leftovers_load(&upload->leftovers, &client, error);
+    if (!status && !upload->prepared)
+        status = remove_old_manifest(upload, &client, error);
+    if (!status && !upload->prepared && upload->how.part)
+        status = agree_on_plan(upload, &client, error);
+    upload->prepared = upload->prepared || !status;
+    if (!status && !upload->how.part)
+        status = store_leftovers_add(&upload->leftovers, name, error);
+    if (!status)
+        status = store_leftovers_save(&upload->leftovers, &client, error);
+    store_client_close(&client);
+    return status;
+}
+
+/* Writes the path of a file that says something of another, BASE/NAME.suffix; "_" for "/" in the name. */
 static FshStatus side_path(const StoreUpload *upload, const char *name, const char *suffix,
                            char path[PATH_MAX], FshError *error)
 {
     char file[NAME_MAX + 1];
     (void)snprintf(file, sizeof file, "%.200s.%s", name, suffix);
-    return file_join(path, PATH_MAX, upload->base, file, error);
+    for (char *slash = file; (slash = strchr(slash, '/'));)
+        *slash = '_';
+    return file_join(path, PATH_MAX, upload->staging.base, file, error);
 }
 
-static FshStatus send_shard(StoreUpload *upload, const char *name, FshError *error)
+static FshStatus send_file(StoreUpload *upload, const char *given, FshError *error)
 {
-    char path[PATH_MAX], mark[PATH_MAX], id_path[PATH_MAX], identity[FSH_HASH_TEXT_BYTES];
-    FileMapping mapping = {0};
-    ShardView shard = {0};
-    FshStatus status = file_join(path, sizeof path, upload->folder, name, error);
+    char path[PATH_MAX], mark[PATH_MAX], id_path[PATH_MAX], name[NAME_MAX + 1];
+    StorePacked packed = {0};
+    FshStatus status = file_join(path, sizeof path, upload->folder, given, error);
+    (void)snprintf(name, sizeof name, "%.200s%s", given,
+                   !status && file_is_folder(path) ? "/" LMDB_DATA_NAME : "");
+    if (!status)
+        status = file_join(path, sizeof path, upload->folder, name, error);
     if (!status)
         status = side_path(upload, name, "sent", mark, error);
     if (!status)
         status = side_path(upload, name, "upload", id_path, error);
     if (!status)
-        status = file_map(path, &mapping, error);
-    if (status)
-        return status;
-    status = read_shard(&mapping, &shard, error);
-    fsh_hash_format(&shard.hash, identity);
-    const bool sent = !status && is_sent(upload, mark, identity, &mapping, name);
+        status = store_packed_open(&packed, path, error);
+    const bool sent = !status && is_sent(upload, mark, &packed, name);
     if (!status && !sent)
-        status = prove_shard(&mapping, &shard, error);
-    if (status)
-        (void)fsh_error_prepend(error, "%s: remove %s and pack again", path, upload->base);
+        status = store_packed_prove(&packed, error);
+    if (status == FSH_ERR_CORRUPT)
+        (void)fsh_error_prepend(error, "remove %s and pack again", upload->staging.base);
+    if (!status && !sent)
+        status = prepare(upload, name, error);
     if (!status && !sent) {
-        status = remove_old_manifest(upload, error);
-        if (!status)
-            status = store_multipart_send(&upload->site, &upload->patience, path, name, id_path, error);
+        status = store_multipart_send(&upload->site, &upload->patience, path, name, id_path, error);
         if (!status) /* before the records go */
-            status = file_write_atomic(mark, identity, strlen(identity), true, true, error);
+            status = file_write_atomic(mark, packed.identity, strlen(packed.identity), true, true, error);
         upload->sent_files += !status;
-        upload->sent_bytes += status ? 0 : mapping.length;
+        upload->sent_bytes += status ? 0 : packed.mapping.length;
     }
     if (!status)
-        drop_records(path, &shard);
-    file_unmap(&mapping);
+        store_packed_drop(&packed);
+    store_packed_close(&packed);
     return status;
 }
 
@@ -183,7 +224,7 @@ static void *send_all(void *context)
         (void)pthread_cond_broadcast(&upload->changed);
         (void)pthread_mutex_unlock(&upload->mutex);
         FshError error = {0};
-        const FshStatus status = send_shard(upload, name, &error);
+        const FshStatus status = send_file(upload, name, &error);
         free(name);
         (void)pthread_mutex_lock(&upload->mutex);
         if (status)
@@ -242,31 +283,23 @@ const char *store_upload_folder(const StoreUpload *upload)
     return upload->folder;
 }
 
-static FshStatus take_old(void *context, uint64_t position, const void *bytes, size_t length, FshError *error)
-{
-    StoreUpload *upload = context;
-    if (position + length > MANIFEST_BYTES_MAX)
-        return fsh_error_set(error, FSH_ERR_EXISTS, "%s/%s: is there, and is no manifest",
-                             upload->site.url.text, FSH_MANIFEST_NAME);
-    upload->old_text.length = (size_t)position;
-    return buffer_append(&upload->old_text, bytes, length, error);
-}
-
 /* Looks whether a dataset is there already. */
-static FshStatus find_old(StoreUpload *upload, bool force, FshError *error)
+static FshStatus find_old(StoreUpload *upload, FshError *error)
 {
     StoreClient client = {0};
-    bool hidden = false;
+    bool found = false, hidden = false;
+    const bool force = upload->how.force;
     const StoreGet get = {.name = FSH_MANIFEST_NAME,
                           .optional = true,
                           .hidden_ret = &hidden,
-                          .sink = take_old,
-                          .context = upload};
-    bool found = false;
+                          .sink = take_text,
+                          .context = &upload->old_text};
     FshStatus status = store_client_open(&client, &upload->site, &upload->patience, error);
     if (!status)
         status = store_get(&client, &get, &found, error);
     store_client_close(&client);
+    if (status == FSH_ERR_EXISTS)
+        return fsh_error_prepend(error, "%s/%s", upload->site.url.text, FSH_MANIFEST_NAME);
     if (!status && hidden && !force)
         return fsh_error_set(
             error, FSH_ERR_SYSTEM,
@@ -276,28 +309,24 @@ static FshStatus find_old(StoreUpload *upload, bool force, FshError *error)
     if (!status && found && !force)
         return fsh_error_set(error, FSH_ERR_EXISTS, "%s: a dataset is there already; --force replaces it",
                              upload->site.url.text);
-    if (!status && found) /* one that is damaged lists nothing */
-        (void)fsh_manifest_parse(&upload->old, (const char *)upload->old_text.bytes, upload->old_text.length,
-                                 NULL);
     return status;
 }
 
 /* Names the folders, and makes them. */
 static FshStatus make_folders(StoreUpload *upload, FshError *error)
 {
-    StoreCache cache;
-    char name[NAME_MAX + 1];
-    const char *address = upload->site.url.text;
-    (void)snprintf(name, sizeof name, ".uploads/%016" PRIx64, XXH3_64bits(address, strlen(address)));
-    FshStatus status = store_cache_open(&cache, upload->options.cache_dir, 0, error);
+    char key[2 * STORE_URL_BYTES];
+    const bool look_only = upload->how.look_only;
+    (void)snprintf(key, sizeof key, "%s%s%s", upload->site.url.text, upload->how.part ? "#" : "",
+                   upload->how.part ? upload->how.part : "");
+    FshStatus status = store_staging_open(&upload->staging, key, &upload->options, look_only, error);
     if (!status)
-        status = file_join(upload->base, sizeof upload->base, cache.folder, name, error);
+        status = file_join(upload->folder, sizeof upload->folder, upload->staging.base, "shards", error);
     if (!status)
-        status = file_join(upload->folder, sizeof upload->folder, upload->base, "shards", error);
-    if (!status)
-        status = file_make_folders(upload->base, error);
-    if (!status)
-        status = folder_lock_take(&upload->lock, upload->base, ".lock", "fpack", error);
+        status = file_join(upload->parts, sizeof upload->parts, upload->staging.base, "parts", error);
+    /* A manifest there is of a run that was killed before it was sent (clear_manifest): nothing to look at. */
+    if (!status && look_only && file_exists_in(upload->folder, FSH_MANIFEST_NAME))
+        status = file_join(upload->folder, sizeof upload->folder, upload->staging.base, "dry-run", error);
     return status;
 }
 
@@ -314,7 +343,20 @@ static void clear_manifest(const StoreUpload *upload)
         (void)unlink(path);
 }
 
-FshStatus store_upload_open(StoreUpload **upload_ret, const char *address, bool force,
+static FshStatus start_sender(StoreUpload *upload, FshError *error)
+{
+    const int failed = thread_start(&upload->sender, send_all, upload);
+    upload->started = !failed;
+    return failed ? fsh_error_system(error, failed, "no thread can be started") : FSH_OK;
+}
+
+bool store_upload_takes(FshContainer container)
+{
+    const Container *row = fsh_container_find(container);
+    return row && !container_has(row, CONTAINER_SIDES);
+}
+
+FshStatus store_upload_open(StoreUpload **upload_ret, const char *address, const StoreUploadOptions *how,
                             const StoreOptions *options, FshError *error)
 {
     StoreUpload *upload = calloc(1, sizeof *upload);
@@ -322,7 +364,8 @@ FshStatus store_upload_open(StoreUpload **upload_ret, const char *address, bool 
     if (!upload)
         return out_of_memory(error);
     upload->options = *options;
-    upload->lock = (FolderLock)FOLDER_LOCK_NONE;
+    upload->how = *how;
+    upload->staging.lock = (FolderLock)FOLDER_LOCK_NONE;
     (void)pthread_mutex_init(&upload->mutex, NULL);
     (void)pthread_cond_init(&upload->changed, NULL);
     progress_start(&upload->progress, stderr, "sending", "files", 0, options->quiet);
@@ -337,16 +380,18 @@ FshStatus store_upload_open(StoreUpload **upload_ret, const char *address, bool 
         status = fsh_error_set(error, FSH_ERR_USAGE,
                                "%s: datasets are written to s3:// and gs://, and read from https:// too",
                                upload->site.url.text);
+    if (!status && store_files_are_named(address))
+        status = fsh_error_set(error, FSH_ERR_USAGE,
+                               "%s: is the name of a file; a dataset is several in one folder, and is named "
+                               "by that",
+                               address);
     if (!status)
-        status = find_old(upload, force, error);
+        status = find_old(upload, error);
     if (!status)
         status = make_folders(upload, error);
-    if (!status)
+    if (!status && !how->look_only) {
         clear_manifest(upload);
-    if (!status) {
-        const int failed = thread_start(&upload->sender, send_all, upload);
-        upload->started = !failed;
-        status = failed ? fsh_error_system(error, failed, "no thread can be started") : FSH_OK;
+        status = start_sender(upload, error);
     }
     if (status)
         store_upload_close(&upload);
@@ -354,54 +399,100 @@ FshStatus store_upload_open(StoreUpload **upload_ret, const char *address, bool 
     return status;
 }
 
-static bool lists(const FshManifest *manifest, const char *name)
+/* Sends a file of the folder without a mark. */
+static FshStatus send_once(StoreUpload *upload, const char *name, FshError *error)
 {
-    for (size_t i = 0; i < manifest->split_count; i++)
-        for (size_t j = 0; j < manifest->splits[i].file_count; j++)
-            if (strcmp(manifest->splits[i].files[j].name, name) == 0)
-                return true;
-    return false;
+    char path[PATH_MAX], id_path[PATH_MAX];
+    FshStatus status = file_join(path, sizeof path, upload->folder, name, error);
+    if (!status)
+        status = side_path(upload, name, "upload", id_path, error);
+    return status ? status
+                  : store_multipart_send(&upload->site, &upload->patience, path, name, id_path, error);
 }
 
-/* Removes what the replaced dataset has had and the new one has not. What cannot be removed does no harm. */
-static void remove_old_files(StoreUpload *upload, StoreClient *client, const FshManifest *manifest)
+/* Sends what stands beside the files: indexes and lists of tars. */
+static FshStatus send_besides(StoreUpload *upload, const StoreFiles *files, FshError *error)
 {
-    for (size_t i = 0; i < upload->old.split_count; i++)
-        for (size_t j = 0; j < upload->old.splits[i].file_count; j++) {
-            const char *name = upload->old.splits[i].files[j].name;
-            if (!lists(manifest, name))
-                (void)store_send(client, "DELETE", name, "", NULL, 0, NULL, NULL);
-        }
+    FshStatus status = FSH_OK;
+    for (size_t i = 0; i < files->count && !status; i++)
+        if (files->items[i].optional && file_exists_in(upload->folder, files->items[i].name))
+            status = send_once(upload, files->items[i].name, error);
+    return status;
+}
+
+/* Removes what the replaced dataset has had and stopped runs have sent, but for the files of the new one.
+ * What cannot be removed does no harm. */
+static void remove_leftovers(StoreUpload *upload, const StoreFiles *files)
+{
+    StoreClient client = {0};
+    FshStatus status = store_client_open(&client, &upload->site, &upload->patience, NULL);
+    if (!status)
+        status = store_leftovers_load(&upload->leftovers, &client, NULL);
+    if (!status)
+        store_leftovers_remove(&upload->leftovers, &client, files);
+    store_client_close(&client);
+}
+
+static void tell_sent(StoreUpload *upload, const char *and)
+{
+    char size[32];
+    progress_format_bytes(size, sizeof size, upload->sent_bytes);
+    if (!upload->options.quiet)
+        progress_note(&upload->progress, "%s: %s: sent %" PRIu64 " files, %s%s", upload->options.speaker,
+                      upload->site.url.text, upload->sent_files, size, and);
 }
 
 FshStatus store_upload_finish(StoreUpload *upload, const FshManifest *manifest, FshError *error)
 {
-    StoreClient client = {0};
-    char path[PATH_MAX], id_path[PATH_MAX], size[32];
+    StoreFiles files = {0};
     FshStatus status = end_sender(upload, error);
     if (!status)
-        status = file_join(path, sizeof path, upload->folder, FSH_MANIFEST_NAME, error);
+        status = store_files_of_manifest(&files, manifest, upload->site.url.text, error);
     if (!status)
-        status = side_path(upload, FSH_MANIFEST_NAME, "upload", id_path, error);
+        status = send_besides(upload, &files, error);
     if (!status)
-        status =
-            store_multipart_send(&upload->site, &upload->patience, path, FSH_MANIFEST_NAME, id_path, error);
-    if (status)
-        return status;
-    if (!store_client_open(&client, &upload->site, &upload->patience, NULL))
-        remove_old_files(upload, &client, manifest);
-    store_client_close(&client);
-    progress_format_bytes(size, sizeof size, upload->sent_bytes);
-    if (!upload->options.quiet)
-        progress_note(&upload->progress, "%s: %s: sent %" PRIu64 " files, %s, and %s",
-                      upload->options.speaker, upload->site.url.text, upload->sent_files, size,
-                      FSH_MANIFEST_NAME);
-    return FSH_OK;
+        status = send_once(upload, FSH_MANIFEST_NAME, error);
+    if (!status) {
+        remove_leftovers(upload, &files);
+        tell_sent(upload, ", and " FSH_MANIFEST_NAME);
+    }
+    store_files_free(&files);
+    return status;
+}
+
+FshStatus store_upload_finish_part(StoreUpload *upload, FshError *error)
+{
+    const FshStatus status = end_sender(upload, error);
+    if (!status)
+        tell_sent(upload, "");
+    return status;
+}
+
+FshStatus store_upload_bring(StoreUpload *upload, const char *name, bool *found_ret, FshError *error)
+{
+    char path[PATH_MAX];
+    FshStatus status = file_make_folders(upload->parts, error);
+    if (!status)
+        status = file_join(path, sizeof path, upload->parts, name, error);
+    if (!status && !upload->bringing.connection)
+        status = store_client_open(&upload->bringing, &upload->site, &upload->patience, error);
+    if (!status)
+        status = store_bring(&upload->bringing, name, path, found_ret, error);
+    if (!status && *found_ret && !text_has_suffix(name, ".fshard"))
+        status = store_leftovers_load(&upload->leftovers, &upload->bringing, error);
+    if (!status && *found_ret && !text_has_suffix(name, ".fshard"))
+        status = store_leftovers_add(&upload->leftovers, name, error);
+    return status;
+}
+
+const char *store_upload_parts(const StoreUpload *upload)
+{
+    return upload->parts;
 }
 
 void store_upload_clear(StoreUpload *upload)
 {
-    store_cache_remove(upload->base);
+    store_staging_clear(&upload->staging);
 }
 
 void store_upload_close(StoreUpload **upload_ref)
@@ -414,9 +505,11 @@ void store_upload_close(StoreUpload **upload_ref)
     while (upload->waiting_count)
         free(upload->waiting[--upload->waiting_count]);
     progress_finish(&upload->progress);
-    folder_lock_release(&upload->lock);
-    (void)rmdir(upload->base); /* where nothing was packed */
-    fsh_manifest_free(&upload->old);
+    store_client_close(&upload->bringing);
+    if (upload->failure.status == FSH_ERR_MISMATCH) /* nothing was sent of it, and nothing will be */
+        store_staging_clear(&upload->staging);
+    store_staging_close(&upload->staging);
+    store_leftovers_free(&upload->leftovers);
     buffer_free(&upload->old_text);
     store_site_forget(&upload->site);
     (void)pthread_cond_destroy(&upload->changed);

@@ -7,8 +7,10 @@ Serves FOLDER at http://127.0.0.1:PORT/FAULT/path, where FAULT is "ok" or the na
 request to LOG. Below /s3/BUCKET it is an S3 server that proves every signature (SigV4; key "testkey", secret "test/secret+key"), with multipart
 uploads; below /gs/BUCKET it wants the bearer token "testtoken". Files fail-uploads,
 fail-completions and slow-uploads in FOLDER have the second part of an upload refused, its end fail with status 200, and every request of one wait;
+fail-manifest: dataset.json is not taken; spoil-uploads: when an upload begins, folders are made that the file lists;
 hidden-files: what is not there is 403, as to keys that may not list. PORT-FILE gets the port once the server listens.
 """
+import glob
 import hashlib
 import hmac
 import http.server
@@ -194,6 +196,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.command == "POST" and "uploads" in query:
             number = f"upload/{next(numbers)}+x"
             uploads[number] = {}
+            if os.path.exists(os.path.join(folder, "spoil-uploads")):  # its id cannot be noted
+                with open(os.path.join(folder, "spoil-uploads"), encoding="utf-8") as file:
+                    for pattern in file.read().split():
+                        for base in glob.glob(os.path.dirname(pattern)):
+                            os.makedirs(os.path.join(base, os.path.basename(pattern), "x"), exist_ok=True)
             return self.answer(200, f"<InitiateMultipartUploadResult><UploadId>{number}</UploadId></InitiateMultipartUploadResult>".encode())
         number = query.get("uploadId")
         if number is not None and number not in uploads:
@@ -225,6 +232,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             if "train-00001" in path:  # the answer gets lost
                 self.save(path, body)
                 return self.cut()
+        if path.endswith("/dataset.json") and os.path.exists(os.path.join(folder, "fail-manifest")):
+            return self.fail(403, "AccessDenied", "Access Denied")
         self.save(path, body)
         return self.answer(200, b"<CompleteMultipartUploadResult></CompleteMultipartUploadResult>", (("ETag", '"x"'),))
 

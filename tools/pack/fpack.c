@@ -14,10 +14,10 @@
 #include "common/progress.h"
 #include "imaging/decode.h"
 #include "stores/store.h"
-#include "stores/store_upload.h"
 #include "tools/job/destination.h"
 #include "tools/job/job.h"
 #include "tools/pack/pack_merge.h"
+#include "tools/pack/pack_remote.h"
 #include "tools/pack/pack_report.h"
 #include "tools/pack/pack_repair_manifest.h"
 #include "tools/pack/pack_settings.h"
@@ -31,6 +31,18 @@ static void print_warnings(const Settings *settings, const NoteList *warnings)
 {
     for (size_t i = 0; i < warnings->count && !settings->program.quiet; i++)
         note_print(stderr, "fpack: warning", warnings->items[i].path, warnings->items[i].reason, "\n");
+}
+
+/* Refuses addresses where folders are wanted. */
+static FshStatus check_folders(const char *const *paths, size_t count, const char *mode, FshError *error)
+{
+    for (size_t i = 0; i < count; i++)
+        if (store_is_address(paths[i]))
+            return fsh_error_set(error, FSH_ERR_USAGE,
+                                 "%s: --%s works on folders of this machine; copy it here, and upload what "
+                                 "comes of it",
+                                 paths[i], mode);
+    return FSH_OK;
 }
 
 /* Runs "--merge DST PART…", or "--merge --dst DST PART…". */
@@ -47,14 +59,27 @@ static FshStatus merge(const ProgramContext *context, FshError *error)
                                "--merge DST [PART...]");
     if (status)
         return status;
-    const MergeOptions options = {.destination = taken ? arguments->items[0] : settings->destination,
-                                  .parts = arguments->items + taken,
-                                  .part_count = arguments->count - taken,
-                                  .force = settings->force,
-                                  .dry_run = settings->program.dry_run};
-    status = merge_run(&options, &result, error);
+    MergeOptions options = {.destination = taken ? arguments->items[0] : settings->destination,
+                            .parts = arguments->items + taken,
+                            .part_count = arguments->count - taken,
+                            .force = settings->force,
+                            .dry_run = settings->program.dry_run};
+    const char *destination = options.destination, *brought = NULL;
+    PackRemote remote = PACK_REMOTE_NONE;
+    status = check_folders(arguments->items + taken, arguments->count - taken, "merge", error);
+    if (!status && store_is_address(destination)) {
+        status = remote_open_merge(&remote, settings, context->table->program, destination, &options, error);
+        brought = status ? NULL : store_upload_parts(remote.upload);
+        options.parts = &brought;
+        options.part_count = 1;
+    } else if (!status) {
+        status = store_options_check(&settings->remote, false, error);
+    }
+    if (!status)
+        status = merge_run(&options, &result, error);
+    remote_close(&remote, !status, error);
     const Report report = {
-        .destination = options.destination, .result = &result, .merged = true, .dry_run = options.dry_run};
+        .destination = destination, .result = &result, .merged = true, .dry_run = options.dry_run};
     if (!status && !settings->program.quiet)
         report_print(stderr, &report);
     if (!status && settings->program.json)
@@ -111,6 +136,8 @@ static FshStatus repair(const ProgramContext *context, bool *partial_ret, FshErr
     const Settings *settings = context->settings;
     const OptionArguments *arguments = context->arguments;
     FshStatus status = settings_take_repair(context, error);
+    if (!status)
+        status = check_folders(arguments->items, arguments->count, "repair-manifest", error);
     if (!status && arguments->count + (settings->destination != NULL) != 1)
         status = fsh_error_set(error, FSH_ERR_USAGE,
                                "--repair-manifest takes one folder, that of the dataset; usage: fpack "
@@ -205,103 +232,25 @@ static FshStatus pack(const ProgramContext *context, PackOptions *options, const
     return status;
 }
 
-/* Refuses what is not done to and from servers, and options of servers where none is named. */
-static FshStatus check_addresses(const ProgramContext *context, const PackOptions *options, FshError *error)
-{
-    const Settings *settings = context->settings;
-    const bool from = store_is_address(options->source), to = store_is_address(options->destination);
-    const char *address = from ? options->source : options->destination;
-    const bool sealed = fsh_container_has(options->container, FSH_HAS_HASH);
-    if ((from || to) && (settings->update || settings->append))
-        return fsh_error_set(error, FSH_ERR_USAGE, "%s: --update and --append are of folders of this machine",
-                             address);
-    if (to && options->part.count)
-        return fsh_error_set(error, FSH_ERR_USAGE,
-                             "%s: parts are packed into a folder that all machines see; merge them, and "
-                             "pack or copy the whole to the server",
-                             address);
-    if (to && !sealed)
-        return fsh_error_set(error, FSH_ERR_USAGE,
-                             "%s: only shards are sent as they are packed (--format shards); pack anything "
-                             "else here, and copy the folder",
-                             options->destination);
-    return store_options_check(&settings->remote, from || to, error);
-}
-
-/* Fetches a source that is on a server. */
-static FshStatus fetch_source(const StoreOptions *store, PackOptions *options, StoreFolder *folder,
-                              FshError *error)
-{
-    if (!store_is_address(options->source))
-        return FSH_OK;
-    const FshStatus status = store_open(folder, options->source, store, error);
-    options->address = options->source;
-    options->source = folder->path;
-    return status;
-}
-
-static FshStatus send_file(void *context, const char *name, FshError *error)
-{
-    return store_upload_file(context, name, error);
-}
-
-static FshStatus send_manifest(void *context, const FshManifest *manifest, FshError *error)
-{
-    return store_upload_finish(context, manifest, error);
-}
-
 /* Packs from and to folders of this machine and servers. */
 static FshStatus fetch_pack_and_send(const ProgramContext *context, bool *partial_ret, FshError *error)
 {
-    const Settings *settings = context->settings;
-    StoreOptions store = settings->remote;
-    StoreFolder folder = STORE_FOLDER_NONE;
-    StoreUpload *upload = NULL;
+    PackRemote remote = PACK_REMOTE_NONE;
     PackOptions options;
-    store.speaker = context->table->program;
-    store.quiet = settings->program.quiet;
     FshStatus status = settings_take(context, &options, error);
-    const char *destination = options.destination;
     if (!status)
-        status = check_addresses(context, &options, error);
-    if (!status && store_is_address(destination)) { /* first, since it may refuse */
-        status = store_upload_open(&upload, destination, settings->force, &store, error);
-        options.destination = upload ? store_upload_folder(upload) : NULL;
-    }
+        status = remote_open(&remote, context->settings, context->table->program, &options, error);
     if (!status)
-        status = fetch_source(&store, &options, &folder, error);
-    const PackTaker taker = {.file = send_file, .manifest = send_manifest, .context = upload};
-    options.taker = upload && !settings->program.dry_run ? &taker : NULL;
-    if (!status)
-        status = pack(context, &options, destination, partial_ret, error);
-    if (!status && options.taker)
-        store_upload_clear(upload);
-    store_upload_close(&upload);
-    store_close(&folder);
+        status = pack(context, &options, remote.destination, partial_ret, error);
+    remote_close(&remote, !status && options.taker, error);
     return status;
-}
-
-/* Refuses addresses among the arguments of --merge and --repair-manifest. */
-static FshStatus check_folders(const ProgramContext *context, const char *mode, FshError *error)
-{
-    for (size_t i = 0; i < context->arguments->count; i++)
-        if (store_is_address(context->arguments->items[i]))
-            return fsh_error_set(error, FSH_ERR_USAGE,
-                                 "%s: --%s works on folders of this machine; copy it here, and upload what "
-                                 "comes of it",
-                                 context->arguments->items[i], mode);
-    return FSH_OK;
 }
 
 static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError *error)
 {
     const Settings *settings = context->settings;
-    const char *mode = settings->merge ? "merge" : settings->repair_manifest ? "repair-manifest" : NULL;
     if (settings->merge && settings->repair_manifest)
         return fsh_error_set(error, FSH_ERR_USAGE, "--merge and --repair-manifest: one at a time");
-    FshStatus status = mode ? check_folders(context, mode, error) : FSH_OK;
-    if (status)
-        return status;
     if (settings->repair_manifest)
         return repair(context, partial_ret, error);
     return settings->merge ? merge(context, error) : fetch_pack_and_send(context, partial_ret, error);

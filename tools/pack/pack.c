@@ -195,11 +195,26 @@ static FshStatus save_sources(const Run *run, FshError *error)
     return status;
 }
 
-/* Gives a finished file to whoever takes them. */
+/* Gives a finished file to whoever takes them; of a part also what the merge needs of it, last what says that
+ * it is finished. */
 static FshStatus hand_over(const Run *run, const char *name, FshError *error)
 {
-    const PackTaker *taker = run->plan->found.options->taker;
-    return taker ? taker->file(taker->context, name, error) : FSH_OK;
+    const PackOptions *options = run->plan->found.options;
+    const PackTaker *taker = options->taker;
+    char sources[NAME_MAX + sizeof "." FSH_SOURCES_SUFFIX], progress[NAME_MAX + sizeof "..json"];
+    FshStatus status = taker ? taker->file(taker->context, name, error) : FSH_OK;
+    if (status || !taker || !options->part.count)
+        return status;
+    (void)fsh_sources_name(sources, sizeof sources, name);
+    (void)resume_name(progress, sizeof progress, name);
+    if (file_exists_in(run->destination.folder, sources))
+        status = taker->file(taker->context, sources, error);
+    if (!status && !file_exists_in(run->destination.folder, progress))
+        status = fsh_error_set(error, FSH_ERR_UNSUPPORTED,
+                               "%s: a path that was left out is no UTF-8, so that no merge could tell it; "
+                               "rename it, or pack without --part",
+                               name);
+    return status ? status : taker->file(taker->context, progress, error);
 }
 
 static FshStatus finish_output(Run *run, FshError *error)
@@ -420,7 +435,13 @@ static FshStatus finish(Run *run, FshError *error)
                              "with them, --on-error skip finishes without them",
                              run->plan->found.options->destination, run->all_unread_count,
                              run->all_unread_count == 1 ? "" : "s");
-    if (run->plan->found.options->part.count || run->plan->base) {
+    const PackOptions *options = run->plan->found.options;
+    if (options->part.count || run->plan->base) {
+        const FshStatus status = options->taker && options->part.count
+                                     ? options->taker->part(options->taker->context, error)
+                                     : FSH_OK;
+        if (status)
+            return status;
         run->result->manifest = run->blueprint.manifest;
         run->blueprint.manifest = (FshManifest){0};
         return destination_leave_part(&run->destination, error);

@@ -284,7 +284,7 @@ static FshStatus merge_folders(Merge *merge, FshError *error)
                                "%s: all samples of all parts were left out; nothing to merge",
                                options->destination);
     if (!status)
-        status = pack_finish(&merge->blueprint, &merge->destination, NULL, merge->result, error);
+        status = pack_finish(&merge->blueprint, &merge->destination, options->taker, merge->result, error);
     destination_close(&merge->destination);
     return status;
 }

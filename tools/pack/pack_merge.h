@@ -18,8 +18,9 @@ typedef struct MergeOptions {
     const char *destination;
     const char *const *parts; /* folders; the destination itself is always looked into */
     size_t part_count;
-    bool force;   /* replace the finished dataset in destination */
-    bool dry_run; /* only say whether all is there */
+    bool force;             /* replace the finished dataset in destination */
+    bool dry_run;           /* only say whether all is there */
+    const PackTaker *taker; /* of the manifest; NULL: it stays where it is */
 } MergeOptions;
 
 /* Merges the parts into the dataset, and fills *result. FSH_ERR_NOT_FOUND: no parts, or not all of them; what

@@ -27,6 +27,8 @@ typedef struct PackTaker {
     FshStatus (*file)(void *context, const char *name, FshError *error);
     /* Takes the manifest, when it and all files are written; what is left of the run is to let go. */
     FshStatus (*manifest)(void *context, const FshManifest *manifest, FshError *error);
+    /* Takes the end of a part, whose files have all been given. */
+    FshStatus (*part)(void *context, FshError *error);
     void *context;
 } PackTaker;
 

@@ -232,8 +232,9 @@ static FshStatus refuse_others(const ProgramContext *context, const char *mode, 
 
 FshStatus settings_take_merge(const ProgramContext *context, FshError *error)
 {
-    static const char *const allowed[] = {"merge", "force",   "dst",  "jobs", "dry-run",
-                                          "quiet", "verbose", "json", NULL};
+    static const char *const allowed[] = {"merge",     "force",         "dst",           "jobs",
+                                          "dry-run",   "quiet",         "verbose",       "json",
+                                          "cache-dir", "fetch-retries", "fetch-timeout", NULL};
     return refuse_others(context, "merge", allowed, "was decided when the parts were packed", error);
 }
 
