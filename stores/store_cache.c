@@ -125,7 +125,8 @@ FshStatus store_cache_lock(const StoreCache *cache, const char *name, bool alone
 /* An entry of the cache. */
 typedef struct Entry {
     char name[NAME_MAX + 1];
-    uint64_t bytes; /* that it has, or is about to have */
+    uint64_t bytes;         /* that it has or, while it is fetched, is about to have */
+    uint64_t missing_bytes; /* of them, that are not on the disk yet */
     int64_t used_ns;
     int lock; /* held alone, to be removed; else -1 */
 } Entry;
@@ -149,6 +150,42 @@ static uint64_t read_bytes(int descriptor)
     return length > 0 ? strtoull(text, NULL, 10) : 0;
 }
 
+/* Returns the bytes that the files of an entry take on the disk. */
+static uint64_t disk_bytes(const char *path, int depth)
+{
+    enum { BLOCK_BYTES = 512 };
+    uint64_t bytes = 0;
+    DIR *folder = opendir(path);
+    for (const struct dirent *file; folder && (file = readdir(folder));) {
+        char inside[PATH_MAX];
+        struct stat state;
+        if (strcmp(file->d_name, ".") == 0 || strcmp(file->d_name, "..") == 0 ||
+            fstatat(dirfd(folder), file->d_name, &state, AT_SYMLINK_NOFOLLOW) != 0)
+            continue;
+        if (!S_ISDIR(state.st_mode))
+            bytes += (uint64_t)state.st_blocks * BLOCK_BYTES;
+        else if (depth > 0 && !file_join(inside, sizeof inside, path, file->d_name, NULL))
+            bytes += disk_bytes(inside, depth - 1);
+    }
+    if (folder)
+        (void)closedir(folder);
+    return bytes;
+}
+
+/* Fills in what an entry takes. One that nobody fetches takes what is on the disk: a process that was stopped
+ * has left less than it wanted. */
+static void weigh_entry(Entry *entry, const StoreCache *cache, int descriptor)
+{
+    char path[PATH_MAX];
+    const bool fetched = flock(descriptor, LOCK_SH | LOCK_NB) != 0;
+    const uint64_t noted = read_bytes(descriptor);
+    uint64_t here = 0;
+    if (!file_join(path, sizeof path, cache->folder, entry->name, NULL))
+        here = disk_bytes(path, 1);
+    entry->bytes = fetched || here > noted ? noted : here;
+    entry->missing_bytes = fetched && noted > here ? noted - here : 0;
+}
+
 static FshStatus add_entry(Entries *entries, const StoreCache *cache, const char *name, FshError *error)
 {
     char path[PATH_MAX];
@@ -166,8 +203,9 @@ static FshStatus add_entry(Entries *entries, const StoreCache *cache, const char
     }
     entries->items = grown;
     Entry *entry = &grown[entries->count++];
-    *entry = (Entry){.bytes = read_bytes(descriptor), .used_ns = file_time_ns(state.st_mtim), .lock = -1};
+    *entry = (Entry){.used_ns = file_time_ns(state.st_mtim), .lock = -1};
     (void)snprintf(entry->name, sizeof entry->name, "%s", name);
+    weigh_entry(entry, cache, descriptor);
     (void)close(descriptor);
     return FSH_OK;
 }
@@ -250,8 +288,9 @@ static bool hold_entry(const StoreCache *cache, Entry *entry)
     return false;
 }
 
-/* Returns how many bytes the cache may have in all. used: by all other entries. */
-static uint64_t find_bound(const StoreCache *cache, uint64_t used, uint64_t have)
+/* Returns how many bytes the cache may have in all. on_disk: of all other entries, have: of this one. What
+ * others that are fetched are about to have counts as used, and is not on the disk. */
+static uint64_t find_bound(const StoreCache *cache, uint64_t on_disk, uint64_t have)
 {
     static const uint64_t kept_most = (uint64_t)10 << 30; /* of the disk, for others */
     struct statvfs disk;
@@ -262,7 +301,7 @@ static uint64_t find_bound(const StoreCache *cache, uint64_t used, uint64_t have
     const uint64_t total = (uint64_t)disk.f_blocks * disk.f_frsize,
                    free_bytes = (uint64_t)disk.f_bavail * disk.f_frsize;
     const uint64_t kept = total / 20 < kept_most ? total / 20 : kept_most;
-    return used + have + (free_bytes > kept ? free_bytes - kept : 0);
+    return on_disk + have + (free_bytes > kept ? free_bytes - kept : 0);
 }
 
 static FshStatus fail_for_room(const StoreCache *cache, uint64_t bytes, uint64_t bound, uint64_t held,
@@ -285,16 +324,18 @@ FshStatus store_cache_make_room(const StoreCache *cache, const char *name, int l
     char path[PATH_MAX], text[32];
     Entries entries = {0};
     int room = -1;
-    uint64_t used = 0, goes = 0;
+    uint64_t used = 0, goes = 0, missing = 0;
     *removed_ret = 0;
     FshStatus status = file_join(path, sizeof path, cache->folder, room_name, error);
     if (!status)
         status = lock_path(path, LOCK_EX, NULL, NULL, &room, error);
     if (!status)
         status = list_entries(&entries, cache, name, error);
-    for (size_t i = 0; i < entries.count; i++)
+    for (size_t i = 0; i < entries.count; i++) {
         used += entries.items[i].bytes;
-    const uint64_t bound = status ? 0 : find_bound(cache, used, have_bytes);
+        missing += entries.items[i].missing_bytes;
+    }
+    const uint64_t bound = status ? 0 : find_bound(cache, used - missing, have_bytes);
     for (size_t i = 0; !status && i < entries.count && (bytes > bound || used - goes > bound - bytes); i++)
         if (hold_entry(cache, &entries.items[i]))
             goes += entries.items[i].bytes;

@@ -16,8 +16,8 @@ typedef struct StoreCache {
     uint64_t most_bytes; /* 0: what the disk has left */
 } StoreCache;
 
-/* Fills *cache with where the cache's folder is, or would be, and makes nothing. FSH_ERR_USAGE: there is none,
- * and no HOME. */
+/* Fills *cache with where the cache's folder is, or would be, and makes nothing. FSH_ERR_USAGE: there is
+ * none, and no HOME. */
 FshStatus store_cache_find(StoreCache *cache, const char *folder, FshError *error);
 /* Makes the cache's folder. folder: NULL: that of the user. FSH_ERR_USAGE: there is none, and no HOME. What
  * making a folder may fail with. */

@@ -1,12 +1,10 @@
 #include "stores/store_site.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/file.h"
-#include "common/text.h"
+#include "stores/store_aws.h"
 
 static const char *variable(const char *name)
 {
@@ -21,91 +19,6 @@ static FshStatus take(char *place, size_t place_bytes, const char *value, const 
         return FSH_OK;
     *place = '\0';
     return fsh_error_set(error, FSH_ERR_USAGE, "%s: is too long, or has several lines", what);
-}
-
-/* ---- ~/.aws ---- */
-
-typedef struct AwsProfile {
-    char key[256], secret[512], token[STORE_SECRET_BYTES], region[64];
-    bool found;
-} AwsProfile;
-
-/* Returns whether a line of length bytes is the heading of the profile: "[NAME]", "[profile NAME]". */
-static bool is_heading(const char *line, size_t length, const char *name)
-{
-    char heading[320];
-    const int plain = snprintf(heading, sizeof heading, "[%s]", name);
-    if (text_is_same(line, length, heading, (size_t)plain))
-        return true;
-    const int with_word = snprintf(heading, sizeof heading, "[profile %s]", name);
-    return text_is_same(line, length, heading, (size_t)with_word);
-}
-
-/* Copies the value of a line "key = value" into its place, if it is one that counts and has none yet. */
-static void take_line(AwsProfile *profile, const char *line, const char *end)
-{
-    const struct {
-        const char *name;
-        char *place;
-        size_t bytes;
-    } values[] = {{"aws_access_key_id", profile->key, sizeof profile->key},
-                  {"aws_secret_access_key", profile->secret, sizeof profile->secret},
-                  {"aws_session_token", profile->token, sizeof profile->token},
-                  {"region", profile->region, sizeof profile->region}};
-    const char *equals = memchr(line, '=', (size_t)(end - line));
-    if (!equals)
-        return;
-    const char *name_end = equals, *value = text_skip_blanks(equals + 1, end);
-    while (name_end > line && text_is_blank(name_end[-1]))
-        name_end--;
-    while (end > value && text_is_blank(end[-1]))
-        end--;
-    for (size_t i = 0; i < sizeof values / sizeof *values; i++)
-        if (text_is_same(line, (size_t)(name_end - line), values[i].name, strlen(values[i].name)) &&
-            !*values[i].place && (size_t)(end - value) < values[i].bytes)
-            memcpy(values[i].place, value, (size_t)(end - value)); /* the rest is zeros */
-}
-
-/* Reads one of the two files. One that is not there says nothing. */
-static FshStatus read_aws_file(AwsProfile *profile, const char *name, const char *path_variable,
-                               const char *usual, FshError *error)
-{
-    enum { AWS_FILE_BYTES_MAX = 1 << 20 };
-    char path[PATH_MAX] = "";
-    Buffer text = {0};
-    const char *home = variable("HOME"), *given = variable(path_variable);
-    if (given)
-        (void)snprintf(path, sizeof path, "%s", given);
-    else if (home)
-        (void)file_join(path, sizeof path, home, usual, NULL);
-    if (!*path || !file_exists(path))
-        return FSH_OK;
-    FshStatus status = file_read_most(path, AWS_FILE_BYTES_MAX, &text, error);
-    bool ours = false;
-    for (size_t at = 0; !status && at < text.length;) {
-        const char *line = (const char *)text.bytes + at;
-        const char *newline = memchr(line, '\n', text.length - at);
-        const char *end = newline ? newline : (const char *)text.bytes + text.length;
-        at += (size_t)(end - line) + 1;
-        while (end > line && text_is_blank(end[-1]))
-            end--;
-        if (end > line && *line == '[') {
-            ours = is_heading(line, (size_t)(end - line), name);
-            profile->found = profile->found || ours;
-        } else if (ours && end > line && *line != '#' && *line != ';' && !text_is_blank(*line)) {
-            take_line(profile, line, end);
-        }
-    }
-    if (text.bytes)
-        explicit_bzero(text.bytes, text.length);
-    buffer_free(&text);
-    return status;
-}
-
-static FshStatus read_aws_profile(AwsProfile *profile, const char *name, FshError *error)
-{
-    FshStatus status = read_aws_file(profile, name, "AWS_SHARED_CREDENTIALS_FILE", ".aws/credentials", error);
-    return status ? status : read_aws_file(profile, name, "AWS_CONFIG_FILE", ".aws/config", error);
 }
 
 /* ---- keys ---- */
@@ -140,7 +53,9 @@ static FshStatus find_aws_keys(StoreSite *site, FshError *error)
     const char *region = variable("AWS_REGION"), *token = variable("AWS_SESSION_TOKEN");
     const bool from_variables = key || secret;
     region = region ? region : variable("AWS_DEFAULT_REGION");
-    FshStatus status = read_aws_profile(&profile, name ? name : "default", error);
+    FshStatus status = aws_profile_read(&profile, name ? name : "default", from_variables ? NULL : error);
+    if (from_variables) /* the files could tell no more than the region */
+        status = FSH_OK;
     if (!status && name && !profile.found && !from_variables)
         status = fsh_error_set(error, FSH_ERR_NOT_FOUND,
                                "%s: AWS_PROFILE is '%s', and neither ~/.aws/credentials nor ~/.aws/config "

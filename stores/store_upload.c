@@ -324,7 +324,7 @@ static FshStatus make_folders(StoreUpload *upload, FshError *error)
         status = file_join(upload->folder, sizeof upload->folder, upload->staging.base, "shards", error);
     if (!status)
         status = file_join(upload->parts, sizeof upload->parts, upload->staging.base, "parts", error);
-    /* A manifest there is of a run that was killed before it was sent (clear_manifest): nothing to look at. */
+    /* A manifest there is of a run that was killed before it was sent (clear_manifest). */
     if (!status && look_only && file_exists_in(upload->folder, FSH_MANIFEST_NAME))
         status = file_join(upload->folder, sizeof upload->folder, upload->staging.base, "dry-run", error);
     return status;

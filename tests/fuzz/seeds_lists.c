@@ -240,8 +240,27 @@ static void write_tensors(const char *root)
     }
 }
 
+static void write_stores(const char *root)
+{
+    static const struct {
+        const char *name, *text;
+    } files[] = {
+        {"error", "<?xml version=\"1.0\"?>\n<Error><Code>AccessDenied</Code><Message>Access Denied</Message>"
+                  "<RequestId>1</RequestId></Error>"},
+        {"upload", "<InitiateMultipartUploadResult><Bucket>b</Bucket><UploadId>a/b+c==</UploadId>"
+                   "</InitiateMultipartUploadResult>"},
+        {"credentials", "[default]\naws_access_key_id = other\n\n[lab]\naws_access_key_id=testkey\r\n"
+                        "aws_secret_access_key = test/secret+key\naws_session_token=t\n"},
+        {"config", "# ours\n[profile lab]\nregion = eu-north-1\ns3 =\n  max_concurrent_requests = 20\n[x]\n"},
+        {"sent", "train-00000-of-00002.fshard\ntrain.lmdb/data.mdb\n../x\n/etc/passwd\n\nval.tar\n"},
+    };
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
+        seed_write(root, "stores", files[i].name, files[i].text, strlen(files[i].text));
+}
+
 void seeds_lists(const char *root)
 {
+    write_stores(root);
     write_labels(root);
     write_label_files(root);
     write_conditions(root);

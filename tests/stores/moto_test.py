@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """fpack, fverify and ftrain against another's S3 server: moto's, which proves signatures as IAM does.
 
-usage: moto_test.py FPACK FVERIFY
+usage: moto_test.py FPACK FVERIFY FRESIZE
 
 Exit status 77: moto is not installed.
 """
@@ -20,7 +20,7 @@ except ImportError as error:
     print("left out:", error)
     sys.exit(77)
 
-fpack, fverify = sys.argv[1:3]
+fpack, fverify, fresize = sys.argv[1:4]
 os.environ.update(AWS_ACCESS_KEY_ID="testing", AWS_SECRET_ACCESS_KEY="testing", AWS_DEFAULT_REGION="us-east-1", no_proxy="*")
 
 
@@ -81,6 +81,30 @@ with tempfile.TemporaryDirectory() as folder:
             assert body == file.read(), name
         assert ("-" in sent["ETag"]) == (len(body) > 16 << 20), (name, sent["ETag"])  # multipart has "-N"
     assert not client.list_multipart_uploads(Bucket="bucket").get("Uploads")
+
+    # Parts of two hosts, each with a cache of its own, merged by a third.
+    for part in ("1/2", "2/2"):
+        cache = {"XDG_CACHE_HOME": os.path.join(folder, "cache-" + part[0])}
+        run(fpack, "--no-check", "--shard-size", "30M", "--part", part, images, "s3://bucket/parts", environment={**good, **cache})
+    run(fpack, "--merge", "s3://bucket/parts", environment=good)
+    names = [item["Key"] for item in client.list_objects_v2(Bucket="bucket", Prefix="parts/")["Contents"]]
+    assert sorted(names) == ["parts/" + name for name in here], names
+    for name in here:
+        with open(os.path.join(folder, "here", name), "rb") as file:
+            assert client.get_object(Bucket="bucket", Key="parts/" + name)["Body"].read() == file.read(), name
+
+    # A tar from one key to another.
+    subprocess.run(["tar", "-cf", os.path.join(folder, "photos.tar"), "-C", images, "."], check=True)
+    client.upload_file(os.path.join(folder, "photos.tar"), "bucket", "tars/photos.tar")
+    print(run(fresize, "--max-size", "1000", "s3://bucket/tars/photos.tar", "s3://bucket/tars/small.tar", environment=good))
+    run(fresize, "-q", "--max-size", "1000", os.path.join(folder, "photos.tar"), os.path.join(folder, "small.tar"))
+    sent = client.get_object(Bucket="bucket", Key="tars/small.tar")
+    with open(os.path.join(folder, "small.tar"), "rb") as file:
+        assert sent["Body"].read() == file.read()
+    assert "-" in sent["ETag"], sent["ETag"]
+    assert not client.list_multipart_uploads(Bucket="bucket").get("Uploads")
+    told = run(fresize, "--max-size", "1000", "s3://bucket/tars/photos.tar", "s3://bucket/tars/other.tar", environment=wrong, status=1)
+    assert "403 Forbidden" in told and "x" * 40 not in told, told
     try:
         boto3.client("s3", endpoint_url=endpoint, aws_access_key_id=key["AccessKeyId"], aws_secret_access_key="x" * 40).list_objects_v2(Bucket="bucket")
         raise AssertionError("the server proves no signatures")

@@ -29,11 +29,15 @@ TEST_WITH(test_a_dataset_is_fetched_once_and_then_found_in_the_cache, serving_se
           Serving *serving)
 {
     serving_pack(serving, "small", 40, 32, small_shards);
-    expect_verify(serving, NULL, serving_address(serving, "ok/small"), 0, "fetched ");
+    RunResult result = serving_run(serving, NULL, "fverify", serving_address(serving, "ok/small"), NULL);
+    assert_int_equal(result.exit_status, 0);
+    assert_contains(result.err, "fetched ");
+    assert_contains(result.out, serving_address(serving, "ok/small: ok"));
+    assert_contains_not(result.out, "fshard/datasets"); /* it is called by its address */
+    run_result_free(&result);
     assert_in_range(serving_check_shards(serving, serving_entry(serving, "small-"), "small"), 4, 40);
     serving_forget(serving);
-    RunResult result =
-        serving_run(serving, NULL, "fverify", serving_address(serving, "ok/small/dataset.json"), NULL);
+    result = serving_run(serving, NULL, "fverify", serving_address(serving, "ok/small/dataset.json"), NULL);
     assert_int_equal(result.exit_status, 0);
     assert_string_equal(result.err, "");
     run_result_free(&result);
@@ -159,6 +163,10 @@ TEST_WITH(test_s3_is_asked_with_signatures, serving_setup, serving_teardown, Ser
                                  "AWS_SESSION_TOKEN=test/session+token", "AWS_REGION=eu-west-3", NULL};
     const char *const wrong[] = {"AWS_ACCESS_KEY_ID=testkey", "AWS_SECRET_ACCESS_KEY=hunter2hunter2", NULL};
     const char *const half[] = {"AWS_ACCESS_KEY_ID=testkey", NULL};
+    /* What the files say is not needed, and they cannot be read. */
+    const char *const folder[] = {"AWS_ACCESS_KEY_ID=testkey", "AWS_SECRET_ACCESS_KEY=test/secret+key",
+                                  "AWS_SHARED_CREDENTIALS_FILE=/", "AWS_CONFIG_FILE=/", NULL};
+    const char *const no_file[] = {"AWS_SHARED_CREDENTIALS_FILE=/", NULL};
     const char *const profile[] = {"AWS_PROFILE=lab", NULL}, *const no_profile[] = {"AWS_PROFILE=nobody",
                                                                                     NULL};
     const char *const none[] = {NULL};
@@ -173,7 +181,9 @@ TEST_WITH(test_s3_is_asked_with_signatures, serving_setup, serving_teardown, Ser
                  {wrong, 1,
                   "403 Forbidden (SignatureDoesNotMatch: The request was refused.); asked with the "
                   "credentials of AWS_ACCESS_KEY_ID"},
+                 {folder, 0, ""},
                  {half, 1, "AWS_ACCESS_KEY_ID has a key without the other half"},
+                 {no_file, 1, "/: "},
                  {no_profile, 1, "AWS_PROFILE is 'nobody'"},
                  {none, 1, "no credentials were found: set AWS_ACCESS_KEY_ID"}};
     serving_pack(serving, "bucket/my set", 20, 16, NULL);
@@ -277,6 +287,26 @@ TEST_WITH(test_the_longest_unused_dataset_makes_room_unless_it_is_in_use, servin
     assert_true(access(other_lock, F_OK) == 0 && access(other, F_OK) == 0);
 }
 
+/* What others fetch at the same time is not on the disk yet, and will be. */
+TEST_WITH(test_what_others_are_about_to_fetch_counts, serving_setup, serving_teardown, Serving *serving)
+{
+    const char *lock = test_path(&serving->folder, "cache/fshard/datasets/other-0123456789abcdef.lock");
+    serving_pack(serving, "small", 20, 32, NULL);
+    test_file_write_text(lock, "1000000000000000\n");
+    const int held = open(lock, O_RDONLY | O_CLOEXEC);
+    assert_int_equal(flock(held, LOCK_EX), 0);
+    RunResult result = serving_run(serving, NULL, "fverify", serving_address(serving, "ok/small"), NULL);
+    assert_int_equal(result.exit_status, 1);
+    assert_contains(result.err, "give a larger disk as --cache-dir");
+    run_result_free(&result);
+    (void)close(held); /* it was killed, and has left nothing */
+    result = serving_run(serving, NULL, "fverify", serving_address(serving, "ok/small"), NULL);
+    if (result.exit_status)
+        fail_msg("%s", result.err);
+    run_result_free(&result);
+    assert_int_equal(access(lock, F_OK), 0); /* and need not make room */
+}
+
 TEST_WITH(test_processes_of_a_host_fetch_each_file_once, serving_setup, serving_teardown, Serving *serving)
 {
     enum { PROCESSES = 4 };
@@ -333,17 +363,21 @@ TEST_WITH(test_a_killed_fetch_leaves_whole_files_and_the_next_one_goes_on, servi
     const char *const shards[] = {"--shard-size", "600K", NULL};
     serving_pack(serving, "small", 60, 256, shards); /* 12 MB */
     const char *arguments[] = {serving_address(serving, "slow/small"), NULL};
-    static const double seconds[] = {0.2, 0.4,
-                                     1.0}; /* 16 files come side by side in 0.8 s, then the others */
+    /* 16 files come side by side: when the 20th is asked for, some of them are whole. */
+    static const size_t requests[] = {1, 8, 20};
     for (size_t i = 0; i < 3; i++) {
+        serving_forget(serving);
         RunningProgram running = serving_start(serving, NULL, "fverify", arguments);
-        sleep_seconds(seconds[i]);
+        for (int waits = 0; serving_count(serving, ".fshard") < requests[i] && waits < 3000; waits++)
+            sleep_seconds(0.01);
+        assert_in_range(serving_count(serving, ".fshard"), requests[i], 99);
         (void)kill(running.process, SIGKILL);
         RunResult result = run_wait(&running);
         run_result_free(&result);
     }
     const char *entry = serving_entry(serving, "small-");
     const size_t before = serving_check_shards(serving, entry, "small");
+    assert_in_range(before, 1, 30);
     serving_forget(serving);
     expect_verify(serving, NULL, arguments[0], 0, NULL);
     const size_t all = serving_check_shards(serving, entry, "small");
@@ -381,6 +415,11 @@ TEST_WITH(test_ftrain_trains_on_a_dataset_of_a_server, serving_setup, serving_te
                                    "--device", "cpu", "--batch-size", "8", "--gpus", "2", NULL);
     if (result.exit_status)
         fail_msg("%s", result.err);
+    assert_contains_not(result.out, "fshard/datasets"); /* it is called by its address */
+    run_result_free(&result);
+    const char *entries[] = {"-r", "-l", "fshard/datasets", run, NULL};
+    result = run_program_arguments(NULL, "/bin/grep", entries);
+    assert_string_equal(result.out, "");
     run_result_free(&result);
     assert_int_equal(serving_count(serving, "train-00000"), 1);
     const char *search[] = {"-r", "-e", "secret+key", "-e", "testkey", run, NULL};

@@ -1,0 +1,27 @@
+/* store_aws.h - a profile of ~/.aws/credentials and ~/.aws/config, the files of Amazon's tools.
+ *
+ * Threads: any that do not change the environment. */
+#ifndef FSHARD_STORES_STORE_AWS_H
+#define FSHARD_STORES_STORE_AWS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "common/error.h"
+#include "stores/store_site.h"
+
+/* What is read of a profile. It holds secrets: overwrite it when it is done with. */
+typedef struct AwsProfile {
+    char key[256], secret[512], token[STORE_SECRET_BYTES], region[64]; /* "": not given */
+    bool found;                                                        /* there is a profile of this name */
+} AwsProfile;
+
+/* Reads a profile out of the text of one of the files. What the profile has already stays. */
+void aws_profile_parse(AwsProfile *profile, const char *text, size_t length, const char *name);
+
+/* Reads a profile from both files: those that AWS_SHARED_CREDENTIALS_FILE and AWS_CONFIG_FILE name, or the
+ * usual ones. One that is not there says nothing. What reading a file may fail with; then the profile has
+ * what was read before. */
+FshStatus aws_profile_read(AwsProfile *profile, const char *name, FshError *error);
+
+#endif
