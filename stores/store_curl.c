@@ -237,7 +237,19 @@ static bool add_header(struct curl_slist **headers, const char *name, const char
     return longer != NULL;
 }
 
-static bool set_credentials(CURL *curl, const StoreSite *site, struct curl_slist **headers)
+/* Appends lines. Returns false without memory. */
+static bool add_lines(struct curl_slist **headers, const char *const *lines)
+{
+    for (size_t i = 0; lines && lines[i]; i++) {
+        struct curl_slist *longer = curl_slist_append(*headers, lines[i]);
+        if (!longer)
+            return false;
+        *headers = longer;
+    }
+    return true;
+}
+
+static bool set_credentials(CURL *curl, const StoreSite *site, bool direct, struct curl_slist **headers)
 {
     bool done = true;
     if (*site->signing) {
@@ -249,7 +261,7 @@ static bool set_credentials(CURL *curl, const StoreSite *site, struct curl_slist
     } else if (*site->bearer) {
         (void)curl_easy_setopt(curl, CURLOPT_HTTPAUTH, CURLAUTH_BEARER);
         (void)curl_easy_setopt(curl, CURLOPT_XOAUTH2_BEARER, site->bearer);
-    } else if (site->url.kind == STORE_HTTP) {
+    } else if (site->url.kind == STORE_HTTP && !direct) {
         (void)curl_easy_setopt(curl, CURLOPT_NETRC, (long)CURL_NETRC_OPTIONAL);
     }
     return done;
@@ -274,7 +286,8 @@ static void set_method(StoreConnection *connection, const StoreExchange *exchang
         (void)curl_easy_setopt(curl, CURLOPT_POST, 1L);
         (void)curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)exchange->body_bytes);
         (void)curl_easy_setopt(curl, CURLOPT_POSTFIELDS, exchange->body ? exchange->body : "");
-        (void)add_header(headers, "Content-Type", "application/xml");
+        if (!exchange->headers)
+            (void)add_header(headers, "Content-Type", "application/xml");
     } else if (strcmp(exchange->method, "GET") != 0) {
         (void)curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, exchange->method);
     } else if (exchange->range_bytes) {
@@ -287,7 +300,9 @@ static void set_method(StoreConnection *connection, const StoreExchange *exchang
 static void set_rest(StoreConnection *connection, const StoreExchange *exchange)
 {
     CURL *curl = connection->curl;
-    const bool plain = exchange->site->url.kind == STORE_HTTP;
+    const bool plain = exchange->site->url.kind == STORE_HTTP && !exchange->direct;
+    if (exchange->direct)
+        (void)curl_easy_setopt(curl, CURLOPT_PROXY, "");
     const bool secure = strncmp(exchange->url, "https:", 6) == 0;
     (void)curl_easy_setopt(curl, CURLOPT_URL, exchange->url);
     (void)curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, connection->error);
@@ -317,7 +332,8 @@ static void perform(StoreConnection *connection, StoreExchange *exchange)
     *connection = (StoreConnection){.curl = connection->curl, .exchange = exchange};
     exchange->told_bytes = UINT64_MAX;
     curl_easy_reset(connection->curl); /* keeps the connection */
-    if (!set_credentials(connection->curl, exchange->site, &headers)) {
+    if (!set_credentials(connection->curl, exchange->site, exchange->direct, &headers) ||
+        !add_lines(&headers, exchange->headers)) {
         (void)snprintf(exchange->failure, sizeof exchange->failure, "out of memory");
         goto done;
     }

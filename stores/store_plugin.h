@@ -28,6 +28,8 @@ typedef struct StoreExchange {
     const char *wanted_etag;           /* GET: of the file that is wanted; NULL, "": any */
     const void *body;                  /* PUT, POST; may be NULL with body_bytes 0 */
     size_t body_bytes;
+    const char *const *headers;     /* more lines of the request, NULL after the last; NULL: none */
+    bool direct;                    /* neither a proxy nor a redirection is followed, nor ~/.netrc read */
     double stall_seconds;           /* gives up when so long (almost) nothing came */
     bool (*stopped)(void *context); /* asked now and then: whether to give up */
     /* Takes the body of a GET that was answered as asked. Returns false: it cannot, give up. */
@@ -45,7 +47,7 @@ typedef struct StoreExchange {
     double retry_after_seconds;  /* as the server asks; 0: it does not */
     char etag[STORE_ETAG_BYTES]; /* with its quotes */
     char region[64];             /* of the bucket, where S3 tells it */
-    char text[4096];             /* the body of every other answer, cut */
+    char text[16384];            /* the body of every other answer, cut */
 } StoreExchange;
 
 /* A connection, which is kept for the next request; one thread at a time. */

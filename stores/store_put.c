@@ -92,6 +92,8 @@ FshStatus store_put_finish(StorePut *put, FshError *error)
     const uint64_t bytes = mapping.length;
     file_unmap(&mapping);
     if (!status)
+        status = store_site_renew(&put->site, error);
+    if (!status)
         status = file_join(id_path, sizeof id_path, put->staging.base, ".upload", error);
     if (!status)
         status = store_multipart_send(&put->site, &put->patience, put->path, name, id_path, error);

@@ -3,8 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "stores/store_aws.h"
+#include "stores/store_lent.h"
 
 static const char *variable(const char *name)
 {
@@ -45,8 +47,23 @@ static FshStatus take_keys(StoreSite *site, const char *key, const char *secret,
     return status;
 }
 
+/* Takes what was lent, if anything was, and overwrites it. */
+static FshStatus take_lent(StoreSite *site, StoreLent *lent, FshError *error)
+{
+    FshStatus status = FSH_OK;
+    if (lent->found) {
+        (void)snprintf(site->credentials, sizeof site->credentials, "%s", lent->from);
+        site->end_seconds = lent->end_seconds;
+        status = *lent->key ? take_keys(site, lent->key, lent->secret, lent->token, error)
+                            : take(site->bearer, sizeof site->bearer, lent->token, lent->from, error);
+    }
+    explicit_bzero(lent, sizeof *lent);
+    return status;
+}
+
 static FshStatus find_aws_keys(StoreSite *site, FshError *error)
 {
+    StoreLent lent = {0};
     AwsProfile profile = {0};
     const char *name = variable("AWS_PROFILE");
     const char *key = variable("AWS_ACCESS_KEY_ID"), *secret = variable("AWS_SECRET_ACCESS_KEY");
@@ -70,7 +87,13 @@ static FshStatus find_aws_keys(StoreSite *site, FshError *error)
         secret = *profile.secret ? profile.secret : NULL;
         token = *profile.token ? profile.token : NULL;
     }
-    if (!status && (key || secret)) {
+    if (!status && !from_variables && !name) /* as Amazon's tools have it, before the files */
+        status = store_lent_by_identity(&lent, site->region, error);
+    if (!status && !lent.found && !key && !secret)
+        status = store_lent_by_host(&lent, error);
+    if (!status && lent.found) {
+        status = take_lent(site, &lent, error);
+    } else if (!status && (key || secret)) {
         if (from_variables)
             (void)snprintf(site->credentials, sizeof site->credentials, "AWS_ACCESS_KEY_ID");
         else
@@ -91,8 +114,11 @@ static FshStatus find_google_keys(StoreSite *site, FshError *error)
         (void)snprintf(site->credentials, sizeof site->credentials, "GS_ACCESS_KEY_ID");
         return take_keys(site, key, secret, NULL, error);
     }
-    if (!bearer)
-        return FSH_OK;
+    if (!bearer) {
+        StoreLent lent;
+        const FshStatus status = store_lent_by_google(&lent, error);
+        return status ? status : take_lent(site, &lent, error);
+    }
     (void)snprintf(site->credentials, sizeof site->credentials, "GOOGLE_OAUTH_ACCESS_TOKEN");
     return take(site->bearer, sizeof site->bearer, bearer, "GOOGLE_OAUTH_ACCESS_TOKEN", error);
 }
@@ -163,6 +189,19 @@ FshStatus store_site_find(StoreSite *site, const char *address, FshError *error)
         status = google ? find_google_base(site, error) : find_aws_base(site, error);
     if (!status && *site->url.prefix)
         status = append(site, site->url.prefix, error);
+    return status;
+}
+
+FshStatus store_site_renew(StoreSite *site, FshError *error)
+{
+    enum { MARGIN_SECONDS = 900 };
+    StoreSite fresh;
+    if (!site->end_seconds || (int64_t)time(NULL) + MARGIN_SECONDS < site->end_seconds)
+        return FSH_OK;
+    const FshStatus status = store_site_find(&fresh, site->url.text, error);
+    if (!status)
+        *site = fresh;
+    store_site_forget(&fresh);
     return status;
 }
 

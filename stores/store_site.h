@@ -1,20 +1,25 @@
 /* store_site.h - where an address leads, and with which credentials: those of the servers' usual environment
  * and files.
  *
- *   s3://   AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN; else the profile AWS_PROFILE
- *           (default) in ~/.aws/credentials and ~/.aws/config, or the files that AWS_SHARED_CREDENTIALS_FILE
- *           and AWS_CONFIG_FILE name. AWS_REGION, AWS_DEFAULT_REGION, the profile's region, us-east-1.
+ *   s3://   AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN; else, unless AWS_PROFILE names a
+ *           profile, a web identity; the profile AWS_PROFILE (default) in ~/.aws/credentials and
+ *           ~/.aws/config, or the files that AWS_SHARED_CREDENTIALS_FILE and AWS_CONFIG_FILE name; the role
+ *           of a container or a machine (store_lent.h). AWS_REGION, AWS_DEFAULT_REGION, the profile's region,
+ *           us-east-1.
  *           AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL: another server, by path instead of by host.
- *   gs://   GS_ACCESS_KEY_ID and GS_SECRET_ACCESS_KEY (HMAC keys), or GOOGLE_OAUTH_ACCESS_TOKEN.
+ *   gs://   GS_ACCESS_KEY_ID and GS_SECRET_ACCESS_KEY (HMAC keys), or GOOGLE_OAUTH_ACCESS_TOKEN; else the
+ *           service account of a machine (store_lent.h).
  *           STORAGE_EMULATOR_HOST: another server.
  *   https:// ~/.netrc, which libcurl reads.
- * Where nothing is found, requests are not signed, as public buckets allow. Roles of machines, containers and
- * web identities, single sign-on and credential processes are not read; docs/network-storage.md has the
- * command that makes environment variables of them.
+ * Where nothing is found, requests are not signed, as public buckets allow. Single sign-on, credential
+ * processes and key files of service accounts are not read; docs/network-storage.md has the commands that
+ * make environment variables of them.
  *
  * Threads: any that do not change the environment. */
 #ifndef FSHARD_STORES_STORE_SITE_H
 #define FSHARD_STORES_STORE_SITE_H
+
+#include <stdint.h>
 
 #include "stores/store_url.h"
 
@@ -31,11 +36,16 @@ typedef struct StoreSite {
     char bearer[STORE_SECRET_BYTES];        /* OAuth 2; "" */
     char credentials[256]; /* where they are from, for messages: "AWS_ACCESS_KEY_ID"; "": nowhere */
     char region[64];       /* s3 */
+    int64_t end_seconds;   /* until when the credentials are good, since 1970; 0: it is not known */
 } StoreSite;
 
 /* Fills *site for an address. FSH_ERR_USAGE: the address, or an endpoint that is none. FSH_ERR_NOT_FOUND: the
  * profile that AWS_PROFILE names is in no file; half of a pair of keys. What reading a file may fail with. */
 FshStatus store_site_find(StoreSite *site, const char *address, FshError *error);
+
+/* Asks for credentials again where those that were lent end within a quarter of an hour. Nobody may use the
+ * site meanwhile. Fails as store_site_find; the site is then as it was. */
+FshStatus store_site_renew(StoreSite *site, FshError *error);
 
 /* Writes the URL of a file below the site: base, "/", name. name "": the base itself. FSH_ERR_USAGE: too
  * long. */

@@ -176,7 +176,9 @@ static FshStatus send_file(StoreUpload *upload, const char *given, FshError *err
 {
     char path[PATH_MAX], mark[PATH_MAX], id_path[PATH_MAX], name[NAME_MAX + 1];
     StorePacked packed = {0};
-    FshStatus status = file_join(path, sizeof path, upload->folder, given, error);
+    FshStatus status = store_site_renew(&upload->site, error);
+    if (!status)
+        status = file_join(path, sizeof path, upload->folder, given, error);
     (void)snprintf(name, sizeof name, "%.200s%s", given,
                    !status && file_is_folder(path) ? "/" LMDB_DATA_NAME : "");
     if (!status)
@@ -446,6 +448,8 @@ FshStatus store_upload_finish(StoreUpload *upload, const FshManifest *manifest, 
 {
     StoreFiles files = {0};
     FshStatus status = end_sender(upload, error);
+    if (!status)
+        status = store_site_renew(&upload->site, error);
     if (!status)
         status = store_files_of_manifest(&files, manifest, upload->site.url.text, error);
     if (!status)

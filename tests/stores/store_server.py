@@ -8,6 +8,7 @@ request to LOG. Below /s3/BUCKET it is an S3 server that proves every signature 
 uploads; below /gs/BUCKET it wants the bearer token "testtoken". Files fail-uploads,
 fail-completions and slow-uploads in FOLDER have the second part of an upload refused, its end fail with status 200, and every request of one wait;
 fail-manifest: dataset.json is not taken; spoil-uploads: when an upload begins, folders are made that the file lists;
+short-lives: what is lent below /lend ends in a minute;
 hidden-files: what is not there is 403, as to keys that may not list. PORT-FILE gets the port once the server listens.
 """
 import glob
@@ -23,6 +24,7 @@ import threading
 import time
 import urllib.parse
 
+LENT = "lent-by/this+server"  # a token of a machine, container or web identity
 KEY, SECRET, TOKEN, BEARER = "testkey", "test/secret+key", "test/session+token", "testtoken"
 lock = threading.Lock()
 counts = {}  # how often a path was asked for with a fault
@@ -237,6 +239,34 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.save(path, body)
         return self.answer(200, b"<CompleteMultipartUploadResult></CompleteMultipartUploadResult>", (("ETag", '"x"'),))
 
+    # ---- credentials ----
+
+    def lend(self, path):
+        """Answers as IMDSv2, ECS, STS and Google's metadata server do, where what they want is there."""
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
+        end = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + lifetime()))
+        keys = f'{{"AccessKeyId": "{KEY}", "SecretAccessKey": "{SECRET}", "Token": "{TOKEN}", "Expiration": "{end}"}}'.encode()
+        role = "latest/meta-data/iam/security-credentials/"
+        if path == "imds/latest/api/token":
+            right = self.command == "PUT" and self.headers.get("X-aws-ec2-metadata-token-ttl-seconds")
+            return self.answer(200, LENT.encode()) if right else self.answer(400)
+        if path.startswith("imds/" + role):
+            if self.headers.get("X-aws-ec2-metadata-token") != LENT:
+                return self.answer(401)
+            return self.answer(200, keys if path.endswith("/packer") else b"packer")
+        if path == "container":
+            return self.answer(200, keys) if self.headers.get("Authorization") == LENT else self.answer(401)
+        if path == "sts/":
+            query = dict(urllib.parse.parse_qsl(body))
+            if query.get("WebIdentityToken") != LENT or query.get("RoleArn") != "arn:aws:iam::1:role/packer":
+                return self.fail(400, "InvalidIdentityToken", "The web identity token is not valid.")
+            return self.answer(200, (f"<AssumeRoleWithWebIdentityResponse><Credentials><AccessKeyId>{KEY}</AccessKeyId><SecretAccessKey>{SECRET}"
+                                     f"</SecretAccessKey><SessionToken>{TOKEN}</SessionToken><Expiration>{end}</Expiration></Credentials>"
+                                     "</AssumeRoleWithWebIdentityResponse>").encode())
+        if path == "computeMetadata/v1/instance/service-accounts/default/token" and self.headers.get("Metadata-Flavor") == "Google":
+            return self.answer(200, f'{{"access_token": "{BEARER}", "expires_in": {lifetime()}, "token_type": "Bearer"}}'.encode())
+        return self.answer(404)
+
     # ---- requests ----
 
     def handle_request(self):
@@ -244,6 +274,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         with lock, open(log, "a", encoding="utf-8") as file:
             file.write(f"{self.command} {self.path} {self.headers.get('Range', '')}\n")
         first, _, rest = path[1:].partition("/")
+        if first in ("lend", "computeMetadata"):
+            return self.lend(rest if first == "lend" else path[1:])
         if first == "s3":
             return self.give_s3(rest)
         if first == "gs":
@@ -262,6 +294,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.close_connection = True
 
     do_PUT = do_POST = do_DELETE = do_GET
+
+
+def lifetime():
+    """Returns for how many seconds credentials are lent."""
+    return 60 if os.path.exists(os.path.join(folder, "short-lives")) else 3600
 
 
 class Server(http.server.ThreadingHTTPServer):
