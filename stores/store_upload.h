@@ -64,7 +64,8 @@ FshStatus store_upload_finish(StoreUpload *upload, const FshManifest *manifest, 
 FshStatus store_upload_finish_part(StoreUpload *upload, FshError *error);
 
 /* Brings a file that a part has sent into store_upload_parts(upload), a shard without its records.
- * *found_ret: it is there. What is no shard goes from the server when the manifest was sent. Fails as store_bring. */
+ * *found_ret: it is there. What is no shard goes from the server when the manifest was sent. Fails as
+ * store_bring. */
 FshStatus store_upload_bring(StoreUpload *upload, const char *name, bool *found_ret, FshError *error);
 const char *store_upload_parts(const StoreUpload *upload);
 

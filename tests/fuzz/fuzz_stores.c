@@ -1,4 +1,4 @@
-/* What stores/ reads of others: answers of servers in XML, the files of ~/.aws, and the note of what was sent. */
+/* What stores/ reads of others: answers of servers in XML, the files of ~/.aws, the note of what was sent. */
 #include <stdlib.h>
 #include <string.h>
 
