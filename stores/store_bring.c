@@ -97,8 +97,18 @@ static FshStatus bring_skeleton(StoreClient *client, const char *name, BringSink
                                      : status;
 }
 
-FshStatus store_bring(StoreClient *client, const char *name, const char *path, bool *found_ret,
-                      FshError *error)
+/* Fetches a small file whole. */
+static FshStatus bring_whole(StoreClient *client, const char *name, BringSink *sink, bool *found_ret,
+                             FshError *error)
+{
+    const StoreGet get = {.name = name, .optional = true, .sink = write_bytes, .context = sink};
+    sink->first = 0;
+    return store_get(client, &get, found_ret, error);
+}
+
+/* Fetches of a shard what opens it. */
+static FshStatus bring_shard(StoreClient *client, const char *name, BringSink *sink, bool *found_ret,
+                             FshError *error)
 {
     StoreLook look;
     FshError failure = {0};
@@ -108,15 +118,22 @@ FshStatus store_bring(StoreClient *client, const char *name, const char *path, b
         return FSH_OK;
     if (status)
         return fsh_error_set(error, status, "%s", failure.message);
+    return look.parts ? bring_skeleton(client, name, sink, &look, error)
+                      : bring_range(client, name, sink, &look, 0, look.bytes, error);
+}
+
+FshStatus store_bring(StoreClient *client, const char *name, const char *path, bool *found_ret,
+                      FshError *error)
+{
     BringSink sink = {.path = path, .descriptor = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)};
+    *found_ret = false;
     if (sink.descriptor < 0)
         return fsh_error_system(error, errno, "%s: cannot be made", path);
-    status = text_has_suffix(name, ".fshard") && look.parts
-                 ? bring_skeleton(client, name, &sink, &look, error)
-                 : bring_range(client, name, &sink, &look, 0, look.bytes, error);
+    FshStatus status = text_has_suffix(name, ".fshard") ? bring_shard(client, name, &sink, found_ret, error)
+                                                        : bring_whole(client, name, &sink, found_ret, error);
     if (close(sink.descriptor) != 0 && !status)
         status = fsh_error_system(error, errno, "%s: cannot be written", path);
-    if (status)
+    if (status || !*found_ret)
         (void)unlink(path);
     return status;
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/file.h"
+#include "common/pool.h"
 #include "common/text.h"
 #include "common/thread.h"
 #include "formats/manifest.h"
@@ -31,7 +32,6 @@ struct StoreUpload {
     char folder[PATH_MAX], parts[PATH_MAX];
     Buffer old_text; /* dataset.json of the dataset that is replaced; empty: there is none */
     StoreStaging staging;
-    StoreClient bringing; /* of a merge */
     Progress progress;
     _Atomic bool stops;
     /* Of the sender, and when it has ended of store_upload_finish: */
@@ -472,20 +472,46 @@ FshStatus store_upload_finish_part(StoreUpload *upload, FshError *error)
     return status;
 }
 
-FshStatus store_upload_bring(StoreUpload *upload, const char *name, bool *found_ret, FshError *error)
+enum { BRINGING_CONNECTIONS = 8 };
+
+typedef struct Bringing {
+    const StoreUpload *upload;
+    char *const *names;
+    bool *found;
+    StoreClient clients[BRINGING_CONNECTIONS];
+} Bringing;
+
+static FshStatus bring_one(uint64_t item, int thread, void *context, FshError *error)
 {
+    Bringing *bringing = context;
+    const StoreUpload *upload = bringing->upload;
+    StoreClient *client = &bringing->clients[thread];
     char path[PATH_MAX];
+    FshStatus status = file_join(path, sizeof path, upload->parts, bringing->names[item], error);
+    if (!status && !client->connection)
+        status = store_client_open(client, &upload->site, &upload->patience, error);
+    return status ? status : store_bring(client, bringing->names[item], path, &bringing->found[item], error);
+}
+
+FshStatus store_upload_bring(StoreUpload *upload, char *const *names, size_t count, bool *found,
+                             FshError *error)
+{
+    Bringing bringing = {.upload = upload, .names = names, .found = found};
+    StoreClient client = {0};
+    const int jobs = count < BRINGING_CONNECTIONS ? (int)count : BRINGING_CONNECTIONS;
     FshStatus status = file_make_folders(upload->parts, error);
+    if (!status && jobs)
+        status = pool_run(jobs, count, bring_one, &bringing, error);
+    for (size_t i = 0; i < BRINGING_CONNECTIONS; i++)
+        store_client_close(&bringing.clients[i]);
     if (!status)
-        status = file_join(path, sizeof path, upload->parts, name, error);
-    if (!status && !upload->bringing.connection)
-        status = store_client_open(&upload->bringing, &upload->site, &upload->patience, error);
+        status = store_client_open(&client, &upload->site, &upload->patience, error);
     if (!status)
-        status = store_bring(&upload->bringing, name, path, found_ret, error);
-    if (!status && *found_ret && !text_has_suffix(name, ".fshard"))
-        status = store_leftovers_load(&upload->leftovers, &upload->bringing, error);
-    if (!status && *found_ret && !text_has_suffix(name, ".fshard"))
-        status = store_leftovers_add(&upload->leftovers, name, error);
+        status = store_leftovers_load(&upload->leftovers, &client, error);
+    for (size_t i = 0; i < count && !status; i++)
+        if (found[i] && !text_has_suffix(names[i], ".fshard"))
+            status = store_leftovers_add(&upload->leftovers, names[i], error);
+    store_client_close(&client);
     return status;
 }
 
@@ -509,7 +535,6 @@ void store_upload_close(StoreUpload **upload_ref)
     while (upload->waiting_count)
         free(upload->waiting[--upload->waiting_count]);
     progress_finish(&upload->progress);
-    store_client_close(&upload->bringing);
     if (upload->failure.status == FSH_ERR_MISMATCH) /* nothing was sent of it, and nothing will be */
         store_staging_clear(&upload->staging);
     store_staging_close(&upload->staging);

@@ -63,10 +63,11 @@ FshStatus store_upload_finish(StoreUpload *upload, const FshManifest *manifest, 
 /* Ends a part: waits until all its files are there. Fails as store_upload_file. */
 FshStatus store_upload_finish_part(StoreUpload *upload, FshError *error);
 
-/* Brings a file that a part has sent into store_upload_parts(upload), a shard without its records.
- * *found_ret: it is there. What is no shard goes from the server when the manifest was sent. Fails as
- * store_bring. */
-FshStatus store_upload_bring(StoreUpload *upload, const char *name, bool *found_ret, FshError *error);
+/* Brings files that parts have sent into store_upload_parts(upload), several side by side, shards without
+ * their records. found [count]: whether each is there. What is no shard goes from the server when the
+ * manifest was sent. Fails as store_bring. */
+FshStatus store_upload_bring(StoreUpload *upload, char *const *names, size_t count, bool *found,
+                             FshError *error);
 const char *store_upload_parts(const StoreUpload *upload);
 
 /* Removes the folder, after store_upload_finish, when nobody writes into it any more. */

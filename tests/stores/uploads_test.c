@@ -298,14 +298,14 @@ TEST_WITH(test_parts_of_many_hosts_are_merged_where_they_lie, serving_setup, ser
           Serving *serving)
 {
     static const char *const parts[] = {"1/3", "2/3", "3/3"};
-    const char *const more[] = {"--no-check", "--shard-size", "500K", NULL};
+    const char *const more[] = {"--no-check", "--shard-size", "1M", NULL};
     serving_pack(serving, "set", 40, 256, more); /* 8 MB in some 16 shards */
     RunResult result = merge_parts(serving, NULL);
     assert_int_equal(result.exit_status, 1);
     assert_contains(result.err, "s3://bucket/set: no parts are there; fpack --part I/N");
     run_result_free(&result);
     for (size_t i = 0; i < 2; i++) {
-        result = send_part(serving, parts[i], "500K");
+        result = send_part(serving, parts[i], "1M");
         if (result.exit_status)
             fail_msg("%s", result.err);
         assert_contains_not(result.err, "secret");
@@ -318,11 +318,11 @@ TEST_WITH(test_parts_of_many_hosts_are_merged_where_they_lie, serving_setup, ser
     assert_contains(result.err, "pack again part 3 of 3 (fpack --part 3/3");
     assert_contains_not(result.err, ".uploads");
     run_result_free(&result);
-    result = send_part(serving, "3/3", "600K");
+    result = send_part(serving, "3/3", "2M");
     assert_int_equal(result.exit_status, 1);
     assert_contains(result.err, "parts of another packing are there");
     run_result_free(&result);
-    result = send_part(serving, "3/3", "500K");
+    result = send_part(serving, "3/3", "1M");
     assert_int_equal(result.exit_status, 0);
     run_result_free(&result);
     result = merge_parts(serving, "--dry-run");
@@ -344,7 +344,7 @@ TEST_WITH(test_parts_of_many_hosts_are_merged_where_they_lie, serving_setup, ser
                                             test_path(&serving->folder, "www/bucket/set"));
     if (difference)
         fail_msg("%s", difference);
-    result = send_part(serving, "1/3", "500K");
+    result = send_part(serving, "1/3", "1M");
     assert_int_equal(result.exit_status, 1);
     assert_contains(result.err, "a dataset is there already");
     run_result_free(&result);
@@ -356,10 +356,10 @@ TEST_WITH(test_parts_of_many_hosts_are_merged_where_they_lie, serving_setup, ser
 TEST_WITH(test_a_shard_of_a_part_that_was_changed_there_is_not_merged, serving_setup, serving_teardown,
           Serving *serving)
 {
-    const char *const more[] = {"--no-check", "--shard-size", "500K", NULL};
+    const char *const more[] = {"--no-check", "--shard-size", "1M", NULL};
     serving_pack(serving, "set", 20, 256, more);
     for (size_t i = 0; i < 2; i++) {
-        RunResult result = send_part(serving, i ? "2/2" : "1/2", "500K");
+        RunResult result = send_part(serving, i ? "2/2" : "1/2", "1M");
         assert_int_equal(result.exit_status, 0);
         run_result_free(&result);
     }

@@ -2,6 +2,7 @@
 #include "tools/pack/pack_remote.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "formats/source_list.h"
@@ -91,36 +92,67 @@ FshStatus remote_open(PackRemote *remote, const Settings *settings, const char *
 
 /* ---- merging ---- */
 
-/* Brings what the merge needs of an output, if it is there. */
-static FshStatus bring_output(PackRemote *remote, const char *name, FshError *error)
+/* Writes the name of what is brought of an output. */
+typedef const char *(*NameOf)(char *buffer, size_t buffer_bytes, const char *output);
+
+static const char *own_name(char *buffer, size_t buffer_bytes, const char *output)
 {
-    char sources[NAME_MAX + sizeof "." FSH_SOURCES_SUFFIX], progress[NAME_MAX + sizeof "..json"];
-    bool found = false;
-    FshStatus status =
-        store_upload_bring(remote->upload, resume_name(progress, sizeof progress, name), &found, error);
-    if (!status && found)
-        status = store_upload_bring(remote->upload, fsh_sources_name(sources, sizeof sources, name), &found,
-                                    error);
-    if (!status && found)
-        status = store_upload_bring(remote->upload, name, &found, error);
+    (void)snprintf(buffer, buffer_bytes, "%s", output);
+    return buffer;
+}
+
+/* Brings what is there of those outputs that are wanted; the others are not wanted any more. */
+static FshStatus bring_of_outputs(PackRemote *remote, const Blueprint *blueprint, NameOf name_of,
+                                  bool *wanted, FshError *error)
+{
+    const size_t most = blueprint->output_count + 1;
+    char **names = calloc(most, sizeof *names);
+    size_t *outputs = calloc(most, sizeof *outputs), count = 0;
+    bool *found = calloc(most, sizeof *found), whole = names && outputs && found;
+    for (size_t i = 0; i < blueprint->output_count && whole; i++) {
+        char name[NAME_MAX + 64];
+        FshSplitInfo *split = NULL;
+        if (!wanted[i])
+            continue;
+        outputs[count] = i;
+        names[count] = strdup(name_of(name, sizeof name, blueprint_output(blueprint, i, &split)->name));
+        whole = names[count++] != NULL;
+    }
+    FshStatus status = whole ? store_upload_bring(remote->upload, names, count, found, error)
+                             : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", remote->destination);
+    for (size_t i = 0; i < count; i++) {
+        wanted[outputs[i]] = found[i];
+        free(names[i]);
+    }
+    free(names);
+    free(outputs);
+    free(found);
     return status;
 }
 
+/* Brings the plan, and of each output what says that it is finished, what it was made of, and itself. */
 static FshStatus bring_parts(PackRemote *remote, FshError *error)
 {
+    static const NameOf names[] = {resume_name, fsh_sources_name, own_name};
     Blueprint blueprint = {0};
-    bool found = false;
-    FshStatus status = store_upload_bring(remote->upload, CONTENTS_BLUEPRINT_NAME, &found, error);
+    bool found = false, *wanted = NULL;
+    char *plan = strdup(CONTENTS_BLUEPRINT_NAME);
+    FshStatus status = plan ? store_upload_bring(remote->upload, &plan, 1, &found, error)
+                            : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", remote->destination);
     if (!status && !found)
         status = fsh_error_set(error, FSH_ERR_NOT_FOUND,
                                "%s: no parts are there; fpack --part I/N SRC %s packs them",
                                remote->destination, remote->destination);
     if (!status)
         status = blueprint_load(&blueprint, store_upload_parts(remote->upload), error);
-    for (size_t i = 0; i < blueprint.output_count && !status; i++) {
-        FshSplitInfo *split = NULL;
-        status = bring_output(remote, blueprint_output(&blueprint, i, &split)->name, error);
-    }
+    if (!status && !(wanted = malloc(blueprint.output_count + 1)))
+        status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", remote->destination);
+    if (!status)
+        memset(wanted, true, blueprint.output_count);
+    for (size_t i = 0; i < sizeof names / sizeof *names && !status; i++)
+        status = bring_of_outputs(remote, &blueprint, names[i], wanted, error);
+    free(wanted);
+    free(plan);
     blueprint_free(&blueprint);
     return status;
 }
