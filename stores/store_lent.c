@@ -125,6 +125,24 @@ static FshStatus read_line(const char *path, char *text, size_t text_bytes, FshE
     return status;
 }
 
+/* Writes what STS is asked. Returns false if it does not fit. */
+static bool write_request(char *body, size_t body_bytes, const char *role, const char *session,
+                          const char *token)
+{
+    const struct {
+        const char *name, *value;
+    } fields[] = {{"RoleArn", role}, {"RoleSessionName", session}, {"WebIdentityToken", token}};
+    (void)snprintf(body, body_bytes, "Action=AssumeRoleWithWebIdentity&Version=2011-06-15");
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        const size_t length = strlen(body);
+        if ((size_t)snprintf(body + length, body_bytes - length, "&%s=", fields[i].name) >=
+                body_bytes - length ||
+            !store_url_encode_value(body, body_bytes, fields[i].value))
+            return false;
+    }
+    return true;
+}
+
 FshStatus store_lent_by_identity(StoreLent *lent, const char *region, FshError *error)
 {
     enum { BODY_BYTES = 4 * STORE_SECRET_BYTES };
@@ -144,15 +162,8 @@ FshStatus store_lent_by_identity(StoreLent *lent, const char *region, FshError *
     char *body = calloc(1, BODY_BYTES);
     FshStatus status = body ? read_line(file, token, sizeof token, error)
                             : fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");
-    if (!status) {
-        (void)snprintf(body, BODY_BYTES, "Action=AssumeRoleWithWebIdentity&Version=2011-06-15&RoleArn=");
-        const bool fits =
-            store_url_encode_value(body, BODY_BYTES - 64, role) && strcat(body, "&RoleSessionName=") &&
-            store_url_encode_value(body, BODY_BYTES - 64, session ? session : "fshard") &&
-            strcat(body, "&WebIdentityToken=") && store_url_encode_value(body, BODY_BYTES, token);
-        if (!fits)
-            status = fsh_error_set(error, FSH_ERR_USAGE, "%s: the token is too long", from);
-    }
+    if (!status && !write_request(body, BODY_BYTES, role, session ? session : "fshard", token))
+        status = fsh_error_set(error, FSH_ERR_USAGE, "%s: the token is too long", from);
     const Question question = {.method = "POST",
                                .url = url,
                                .headers = {"Content-Type: application/x-www-form-urlencoded"},

@@ -165,6 +165,9 @@ static const char *remedy(const StoreClient *client, const StoreExchange *exchan
                        ".tar");
     else if (exchange->changed)
         (void)snprintf(text, text_bytes, "; the same command fetches the new one");
+    else if (exchange->unasked &&
+             (!exchange->file_bytes || (exchange->wanted_etag && *exchange->wanted_etag)))
+        (void)snprintf(text, text_bytes, "; the server is wrong about it, or a proxy is between");
     else if (exchange->unasked)
         (void)snprintf(text, text_bytes,
                        "; the copy there is not that of its manifest, or a proxy is between: "

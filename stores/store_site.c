@@ -142,7 +142,8 @@ static FshStatus append(StoreSite *site, const char *text, FshError *error)
 {
     const size_t length = strlen(site->base);
     if (length + 2 < sizeof site->base) {
-        memcpy(site->base + length, "/", 2);
+        site->base[length] = '/';
+        site->base[length + 1] = '\0';
         if (store_url_encode(site->base, sizeof site->base, text))
             return FSH_OK;
     }

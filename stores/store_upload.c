@@ -127,7 +127,8 @@ static FshStatus agree_on_plan(const StoreUpload *upload, StoreClient *client, F
         status = file_read(path, &here, error);
     if (!status)
         status = store_get(client, &get, &found, error);
-    const bool alike = here.length == there.length && memcmp(here.bytes, there.bytes, here.length) == 0;
+    const bool alike =
+        here.length && here.length == there.length && memcmp(here.bytes, there.bytes, here.length) == 0;
     if (!status && found && !alike && !upload->how.force)
         status =
             fsh_error_set(error, FSH_ERR_MISMATCH,

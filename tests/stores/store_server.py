@@ -9,6 +9,7 @@ uploads; below /gs/BUCKET it wants the bearer token "testtoken". Files fail-uplo
 fail-completions and slow-uploads in FOLDER have the second part of an upload refused, its end fail with status 200, and every request of one wait;
 fail-manifest: dataset.json is not taken; spoil-uploads: when an upload begins, folders are made that the file lists;
 short-lives: what is lent below /lend ends in a minute;
+held-after: below /held so many files are given, and the others are waited for;
 hidden-files: what is not there is 403, as to keys that may not list. PORT-FILE gets the port once the server listens.
 """
 import glob
@@ -128,6 +129,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
             key = (fault, path)
             counts[key] = count = counts.get(key, 0) + 1
         is_manifest = path.endswith("dataset.json")
+        if fault == "held" and not is_manifest:
+            with lock, open(os.path.join(folder, "held-after"), encoding="utf-8") as file:
+                counts["held"] = number = counts.get("held", 0) + 1
+                holds = number > int(file.read())
+            if holds:
+                time.sleep(100)
+                return self.cut()
         if fault in ("503", "429") or (fault in ("503-twice", "503-after") and count <= 2):
             headers = (("Retry-After", "1"),) if fault == "503-after" else ()
             return self.fail(int(fault[:3]), "SlowDown", "Please reduce your request rate.", headers)

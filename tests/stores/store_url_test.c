@@ -46,6 +46,9 @@ static void check_base(const char *address, const char *base, const char *signin
 TEST(test_buckets_lead_to_their_servers)
 {
     (void)setenv("HOME", "/nonexistent", 1);
+    (void)setenv("AWS_EC2_METADATA_DISABLED", "true", 1);
+    (void)unsetenv("AWS_ACCESS_KEY_ID");
+    (void)unsetenv("AWS_SECRET_ACCESS_KEY");
     (void)unsetenv("AWS_PROFILE");
     (void)unsetenv("AWS_REGION");
     (void)unsetenv("AWS_ENDPOINT_URL");

@@ -204,6 +204,8 @@ TEST_WITH(test_what_a_killed_replacement_leaves_goes_with_the_next, serving_setu
     const size_t before = test_count_files(test_path(&serving->folder, "www/bucket/set"));
     assert_in_range(before, 6, 99);
     test_file_write_text(test_path(&serving->folder, "www/slow-uploads"), "");
+    test_file_write_text(test_path(&serving->folder, "www/fail-manifest"),
+                         ""); /* however late it is killed */
     test_file_write_text(test_path(&serving->folder, "www/bucket/set/another.fshard"), "not of fpack");
     const char *arguments[] = {
         "--no-check",      "--force", "--shard-size", "15M", test_path(&serving->folder, "images-set"),
@@ -214,10 +216,9 @@ TEST_WITH(test_what_a_killed_replacement_leaves_goes_with_the_next, serving_setu
     assert_false(is_there(serving, "dataset.json"));
     assert_true(is_there(serving, ".fpack-sent"));
     (void)unlink(test_path(&serving->folder, "www/slow-uploads"));
+    (void)unlink(test_path(&serving->folder, "www/fail-manifest"));
     /* From another host, which has nothing of it. */
-    const char *const elsewhere[] = {"AWS_ACCESS_KEY_ID=testkey", "AWS_SECRET_ACCESS_KEY=test/secret+key",
-                                     NULL};
-    result = serving_run(serving, elsewhere, "fpack", "--no-check", "--shard-size", "25M", "--cache-dir",
+    result = serving_run(serving, keys, "fpack", "--no-check", "--shard-size", "25M", "--cache-dir",
                          test_path(&serving->folder, "other-host"), test_path(&serving->folder, "images-set"),
                          "s3://bucket/set", NULL);
     if (result.exit_status)

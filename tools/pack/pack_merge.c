@@ -221,10 +221,11 @@ static FshStatus refuse_missing(const Merge *merge, const Missing *missing, FshE
                ? status
                : fsh_error_set(error, FSH_ERR_NOT_FOUND,
                                "%s: %zu of %zu files are missing, the first is %s: pack again part %s of %u "
-                               "(fpack --part %u/%u ...), or name the folders that have them",
+                               "(fpack --part %u/%u ...)%s",
                                merge->options->destination, missing->count, merge->blueprint.output_count,
                                missing->first, parts, merge->blueprint.part_count, first,
-                               merge->blueprint.part_count);
+                               merge->blueprint.part_count,
+                               merge->options->taker ? "" : ", or name the folders that have them");
 }
 
 static FshStatus take_outputs(Merge *merge, const char *folder, FshError *error)

@@ -9,6 +9,7 @@
 #include "common/json_text.h"
 #include "common/program.h"
 #include "common/progress.h"
+#include "stores/store.h"
 #include "tools/job/job.h"
 
 static json_t *note_to_json(const Note *note)
@@ -213,7 +214,10 @@ void report_print(FILE *stream, const Report *report)
     if (report->part.count && !report->dry_run) {
         (void)fputs("fpack: when all parts are packed: fpack --merge ", stream);
         program_print_text(stream, report->destination);
-        (void)fputs(", followed by the folders of parts that lie elsewhere\n", stream);
+        (void)fputs(store_is_address(report->destination)
+                        ? "\n"
+                        : ", followed by the folders of parts that lie elsewhere\n",
+                    stream);
     }
 }
 
