@@ -364,8 +364,8 @@ TEST_WITH(test_a_killed_fetch_leaves_whole_files_and_the_next_one_goes_on, servi
     serving_pack(serving, "small", 60, 256, shards); /* 12 MB in some 30 */
     const char *arguments[] = {serving_address(serving, "held/small"), NULL};
     const char *held = test_path(&serving->folder, "www/held-after");
-    /* 16 files come side by side. Who has one that is whole asks for the next: after 21 requests five are. Then
-     * none. */
+    /* 16 files come side by side. Who has one that is whole asks for the next: after 21 requests five are.
+     * Then none. */
     static const struct {
         const char *given;
         size_t requests;
