@@ -195,7 +195,7 @@ int main(int argument_count, char **arguments)
     FshError error = {0};
     LoaderBenchReport report = {0};
     double seconds = strtod(arguments[6], NULL);
-    Rate loader = {0}, whole = {0}, scaled = {0}, pixels = {0}, copies = {0};
+    Rate loader = {0}, process = {0}, whole = {0}, scaled = {0}, pixels = {0}, copies = {0};
     bool cold = argument_count > 7 && strcmp(arguments[7], "cold") == 0;
     if (training_data_open(&data, &(TrainingDataSource){.path = arguments[1], .train_split = "train"},
                            &error))
@@ -225,6 +225,8 @@ int main(int argument_count, char **arguments)
         loader_bench_tell(&report, print_line, NULL);
         const LoaderStatistics *work = &report.warm.work;
         keep_best(&loader, (double)report.warm.samples, report.warm.seconds, work->cpu_seconds);
+        keep_best(&process, (double)report.warm.samples, report.warm.seconds,
+                  report.warm.process_cpu_seconds);
         keep_best(&pixels, (double)work->samples.pixel_bytes / 1e6, report.warm.seconds, work->cpu_seconds);
         keep_best(&copies, report.memory_bytes_per_second / 1e6, 1,
                   report.memory_bytes_per_second / report.memory_bytes_per_cpu_second);
@@ -235,6 +237,7 @@ int main(int argument_count, char **arguments)
         options.drop_caches = false;
     }
     print_rates("images", &loader, false);
+    print_rates("process_images", &process, false);
     print_rates("libjpeg_whole", &whole, false);
     print_rates("libjpeg_scaled", &scaled, false);
     print_rates("pixels_mb", &pixels, false);

@@ -13,7 +13,10 @@ fshard.torch.Loader is the same with tensors.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import math
+import mmap
 import operator
 import os
 import sys
@@ -65,10 +68,16 @@ def _references(arrays: list[np.ndarray], place: int) -> int:
     return sys.getrefcount(arrays[place])
 
 
+def _part_of(memory: Any, begin: int, count: int) -> np.ndarray:
+    """An array over a part of memory. Views of it keep it alive, and not that memory alone: so whether it is in use can
+    be told by its references."""
+    return np.frombuffer(memoryview(memory)[begin : begin + count], np.uint8)
+
+
 def _count_references() -> tuple[int, bool]:
     """(what _references says of an array that only the list holds, whether a view of it changes that). Interpreters differ
     in what they count, and one without the GIL cannot tell."""
-    arrays = [np.empty(2, np.uint8)]
+    arrays = [_part_of(bytearray(4), 0, 2)]
     alone = _references(arrays, 0)
     view = arrays[0][1:].view(np.int8).reshape(1, 1)
     told = _references(arrays, 0) == alone + 1
@@ -80,27 +89,45 @@ def _count_references() -> tuple[int, bool]:
 _ALONE, _CAN_TELL = _count_references()
 
 
+def _aligned_bytes(count: int) -> np.ndarray:
+    array = np.empty(count + _ALIGNMENT, np.uint8)
+    skip = -array.ctypes.data % _ALIGNMENT
+    return array[skip : skip + count]
+
+
 class _Pool:
     """Arrays of one size, aligned. One whose views are all gone is given out again: its pages are there already, which new
-    ones would have to be made for at every batch."""
+    ones would have to be made for at every batch. They are parts of one mapping, so that batches of less than 2 MiB lie in
+    large pages too. At most `most` are kept; who holds more has them in memory of their own."""
 
-    def __init__(self, most: int):
+    def __init__(self, count: int, most: int):
+        self._count = count
+        self._stride = -(-count // _ALIGNMENT) * _ALIGNMENT
         self._most = most if _CAN_TELL else 0
         self._arrays: list[np.ndarray] = []
+        self._next = 0  # the one that was given out longest ago, as a rule the first to be free
+        self._mapping: Any = None
 
-    def take(self, count: int) -> np.ndarray:
-        for place in range(len(self._arrays)):
-            if _references(self._arrays, place) == _ALONE:
-                return self._aligned(self._arrays[place], count)
-        array = np.empty(count + _ALIGNMENT, np.uint8)
-        if len(self._arrays) < self._most:
-            self._arrays.append(array)
-        return self._aligned(array, count)
+    def take(self) -> np.ndarray:
+        arrays = self._arrays
+        for _ in range(len(arrays)):
+            place = self._next
+            self._next = (place + 1) % len(arrays)
+            if _references(arrays, place) == _ALONE:
+                return arrays[place][:]
+        if len(arrays) == self._most:
+            return _aligned_bytes(self._count)
+        if self._mapping is None:
+            self._mapping = self._map(self._stride * self._most)
+        arrays.append(_part_of(self._mapping, self._stride * len(arrays), self._count))
+        return arrays[-1][:]
 
     @staticmethod
-    def _aligned(array: np.ndarray, count: int) -> np.ndarray:
-        skip = -array.ctypes.data % _ALIGNMENT
-        return array[skip : skip + count]
+    def _map(count: int) -> mmap.mmap:
+        mapping = mmap.mmap(-1, max(count, 1), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        with contextlib.suppress(AttributeError, OSError):  # a system without large pages
+            mapping.madvise(mmap.MADV_HUGEPAGE)
+        return mapping
 
 
 class Loader:
@@ -122,7 +149,8 @@ class Loader:
     dtype: "uint8", or "float32", "float16": in 0..1, normalized if asked for.
     normalize: True: by the mean and deviation that ftrain uses; or (mean, deviation), each a number for every channel.
     channels_last: (N, H, W, C); else (N, C, H, W).
-    on_error: "stop" raises at a sample that cannot be used; "skip" leaves it out, warns, and adds it to problems.
+    on_error: "stop" raises at a sample that cannot be used; "skip" leaves it out, warns, and adds it to problems, which
+        has the first 1,000; problem_count has all.
     indices: a third item: the samples' indices in the split as chosen, int64.
     ahead: batches made before they are asked for; None: chosen.
 
@@ -200,18 +228,18 @@ class Loader:
 
     def _take(self, count: int) -> Any:
         """Memory of so many bytes, as a flat array of uint8, aligned."""
-        return _Pool(0).take(count)
+        return _aligned_bytes(count)
 
     def _take_images(self) -> Any:
         """Memory of one side of a batch."""
-        return self._pool.take(self._info.image_bytes)
+        return self._pool.take()
 
     def _address(self, memory: Any) -> int:
         return int(memory.ctypes.data)
 
     def _shaped(self, memory: Any, dtype: str, shape: tuple[int, ...]) -> Any:
         """The beginning of flat memory as an array of that shape."""
-        count = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        count = math.prod(shape) * np.dtype(dtype).itemsize
         return memory[:count].view(dtype).reshape(shape)
 
     def _images(self, memory: Any, batch: native.Batch) -> Any:
@@ -251,10 +279,11 @@ class Loader:
         self._iteration = 0
         self._next = (0, 0)
         self.problems: list[str] = []
+        self.problem_count = 0  # different samples that were left out; those above 1,000 are not in problems
         # A copy, for the library's goes when the loader is closed.
         info = native.Info.from_buffer_copy(self._library.fsh_loader_info(self._handle).contents)
         self._info = info
-        self._pool = _Pool((1 + info.pairs) * (info.ring + 4))
+        self._pool = _Pool(info.image_bytes, (1 + info.pairs) * (info.ring + 4))
         self.kind = "pairs" if info.pairs else "classes"
         self.batch_size = info.batch
         self.channels = info.channels
@@ -334,17 +363,18 @@ class Loader:
             self._library.fsh_loader_lend(self._handle, slot, byref(memory))
 
     def _batches(self, iteration: int) -> Iterator[Any]:
+        batch, error = native.Batch(), native.Error()
         while True:
-            batch = self._fetch(iteration)
-            if batch is None:
+            items = self._fetch(iteration, batch, error)
+            if items is None:
                 return
-            yield batch
+            yield items
 
-    def _fetch(self, iteration: int) -> Any:
+    def _fetch(self, iteration: int, batch: native.Batch, error: native.Error) -> Any:
         """The next batch; None after the last. Returns between two waits to Python, which then sees Ctrl-C."""
         self._check(iteration)
         info, told = self._info, len(self.problems)
-        batch, error = native.Batch(), native.Error()
+        unnamed = self.problem_count - told
         # An exception between here and the end (Ctrl-C) leaves what was lent in _lent: never written to by two.
         fresh = self._lend()
         labels = rows = samples = None
@@ -365,8 +395,9 @@ class Loader:
                 arguments = self._handle, byref(fresh), _WAIT_SECONDS, byref(batch), byref(error)
                 failed = self._library.fsh_loader_next(*arguments)
                 self._check(iteration)  # a signal's handler may have closed it
-                self._note_problems()
-        self._tell_problems(told)
+                if self._skips:
+                    self._note_problems()
+        self._tell_problems(told, unnamed)
         if failed or batch.state == native.END:
             for address in filter(None, (fresh.images, fresh.target)):
                 self._spare.append(self._lent.pop(address))
@@ -394,13 +425,18 @@ class Loader:
 
     def _note_problems(self) -> None:
         """Takes the messages of the library. Called with the lock held."""
-        message = ctypes.create_string_buffer(1024) if self._skips else None
-        while message and self._library.fsh_loader_problem(self._handle, len(self.problems), message, len(message)):
+        message = ctypes.create_string_buffer(1024)
+        while self._library.fsh_loader_problem(self._handle, len(self.problems), message, len(message)):
             self.problems.append(message.value.decode(errors="replace"))
+        self.problem_count = int(self._library.fsh_loader_problem_count(self._handle))
 
-    def _tell_problems(self, told: int) -> None:
+    def _tell_problems(self, told: int, unnamed: int) -> None:
+        """Warns of the problems from `told` on, and once of those that are not named, of which `unnamed` were known."""
         for problem in self.problems[told:]:
             warnings.warn(f"left out: {problem}", RuntimeWarning, stacklevel=4)
+        if not unnamed and self.problem_count > len(self.problems):
+            text = f"left out: more than {len(self.problems)} samples; problem_count has how many"
+            warnings.warn(text, RuntimeWarning, stacklevel=4)
 
     def __repr__(self) -> str:
         what = f"batches of {self.batch_size}, " + (f"{self.size} pixels" if self.size else "whole images")

@@ -81,6 +81,7 @@ _SIGNATURES = {
     "fsh_loader_start": (None, c_void_p, c_uint64, c_uint64),
     "fsh_loader_next": (c_int, c_void_p, POINTER(Memory), c_double, POINTER(Batch), POINTER(Error)),
     "fsh_loader_problem": (c_int, c_void_p, c_uint64, c_char_p, c_size_t),
+    "fsh_loader_problem_count": (c_uint64, c_void_p),
     "fsh_decoder_open": (c_int, POINTER(c_void_p), POINTER(Error)),
     "fsh_decoder_close": (None, POINTER(c_void_p)),
     "fsh_decoder_decode": (

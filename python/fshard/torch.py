@@ -23,6 +23,7 @@ a host share one copy of the pages.
 from __future__ import annotations
 
 import functools
+import math
 import os
 from typing import Any, Callable
 
@@ -165,10 +166,9 @@ class Loader(loader.Loader):
 
     def _shaped(self, memory: Any, dtype: str, shape: tuple[int, ...]) -> Any:
         wanted = _TENSOR_TYPES[dtype]
-        count = _BYTES.get(wanted, 1)
-        for length in shape:
-            count *= length
-        return memory[:count].view(wanted).view(shape)
+        count = _BYTES.get(wanted, 1) * math.prod(shape)
+        part = memory if count == len(memory) else memory[:count]
+        return (part if wanted is torch.uint8 else part.view(wanted)).view(shape)
 
     def _images(self, memory: Any, batch: Any) -> Any:
         images = super()._images(memory, batch)

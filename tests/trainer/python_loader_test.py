@@ -420,6 +420,35 @@ class Problems(unittest.TestCase):
             self.assertEqual([str(warning.message) for warning in caught], [f"left out: {evaluation.problems[0]}"])
             self.assertIn("record 5", evaluation.problems[0])
 
+    def test_more_problems_than_have_names_are_counted(self):
+        many, count = os.path.join(FOLDER, "many"), 1205
+        for i in range(count):
+            os.makedirs(f"{many}/val/class{i % 2}", exist_ok=True)
+            with open(f"{many}/val/class{i % 2}/{i:04}.ppm", "wb") as stream:
+                stream.write(b"P6 4 4 255\n" + i.to_bytes(2, "little") * 24)
+        subprocess.run([FPACK, "-q", "--store", "raw", "many", "many-set"], check=True, cwd=FOLDER)
+        split = fshard.Dataset(os.path.join(FOLDER, "many-set"))["val"]
+        path = os.path.join(FOLDER, "many-set", split.info.files[0].name)
+        with open(path, "rb") as stream:
+            whole = stream.read()
+        pixels = [split[i].fields["image"].array().tobytes() for i in range(count)]
+        broken, at = bytearray(whole), 0
+        for i in range(5, count):  # stored in this order
+            at = whole.index(pixels[i], at)
+            broken[at] ^= 255
+        with open(path, "wb") as stream:
+            stream.write(broken)
+        with Loader(os.path.join(FOLDER, "many-set"), "val", 100, 4, on_error="skip", workers=2) as evaluation:
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                for _ in range(2):
+                    self.assertEqual(sum(len(labels) for _, labels in evaluation), 5)
+        self.assertEqual(evaluation.problem_count, count - 5)
+        self.assertEqual(len(evaluation.problems), 1000)
+        told = [str(warning.message) for warning in caught]
+        self.assertEqual(told[:1000], [f"left out: {problem}" for problem in evaluation.problems])
+        self.assertEqual(told[1000:], ["left out: more than 1000 samples; problem_count has how many"])
+
     def test_a_file_that_is_cut_short_is_a_failure(self):
         cut = os.path.join(FOLDER, "cut")
         shutil.copytree(SET, cut)

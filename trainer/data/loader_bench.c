@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "common/interrupt.h"
 #include "common/progress.h"
@@ -82,6 +83,16 @@ static void subtract(LoaderStatistics *statistics, const LoaderStatistics *befor
     statistics->page_reads -= before->page_reads;
 }
 
+/* Returns the seconds that all threads of the process have spent on cores. */
+static double process_cpu_seconds(void)
+{
+    struct rusage usage;
+    if (getrusage(RUSAGE_SELF, &usage))
+        return 0;
+    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+           (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
+}
+
 /* Takes batches until the time is over, and at least one. *steps is how many there are before they come again
  * (a whole epoch is followed by the next one), and becomes the number of different ones that were taken. */
 static FshStatus run_pass(Loader *loader, const FshSplit *split, double seconds, uint64_t *steps,
@@ -92,6 +103,7 @@ static FshStatus run_pass(Loader *loader, const FshSplit *split, double seconds,
     *pass = (LoaderBenchPass){0};
     FshStatus status = fsh_split_residency(split, &pass->residency, error);
     loader_statistics(loader, &before);
+    const double cpu_begin = process_cpu_seconds();
     double begin = progress_now_seconds();
     uint64_t round = *steps < loader_step_count(loader) ? *steps : UINT64_MAX / 2;
     do {
@@ -107,6 +119,7 @@ static FshStatus run_pass(Loader *loader, const FshSplit *split, double seconds,
         pass->seconds = progress_now_seconds() - begin;
         taken++;
     } while (!status && pass->seconds < seconds);
+    pass->process_cpu_seconds = process_cpu_seconds() - cpu_begin;
     loader_statistics(loader, &pass->work);
     subtract(&pass->work, &before);
     *steps = taken < *steps ? taken : *steps;

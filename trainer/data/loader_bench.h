@@ -28,6 +28,7 @@ typedef struct LoaderBenchPass {
     FshResidency residency; /* of the split, before the pass */
     LoaderBottleneck bottleneck;
     SampleStage longest_stage;
+    double process_cpu_seconds; /* of all threads: the workers' and the one that takes the batches */
 } LoaderBenchPass;
 
 typedef struct LoaderBenchReport {

@@ -376,3 +376,8 @@ int fsh_loader_problem(FshLoader *loader, uint64_t number, char *message, size_t
 {
     return loader_problem(loader->loader, number, message, message_bytes);
 }
+
+uint64_t fsh_loader_problem_count(FshLoader *loader)
+{
+    return loader_problem_count(loader->loader);
+}

@@ -164,6 +164,9 @@ FSH_API FshStatus fsh_loader_next(FshLoader *loader, const FshLoaderMemory *fres
 /* Copies the message of problem `number` and returns 1; returns 0 if there are no more so far. A problem is a
  * sample that was skipped, named once. */
 FSH_API int fsh_loader_problem(FshLoader *loader, uint64_t number, char *message, size_t message_bytes);
+/* Returns how many different samples were skipped so far: also those above 1,000, whose messages are not
+ * kept. */
+FSH_API uint64_t fsh_loader_problem_count(FshLoader *loader);
 
 /* Image files to pixels, as the loader decodes them. One decoder per thread. */
 typedef struct FshDecoder FshDecoder;
