@@ -1,6 +1,7 @@
 /* ftrain from outside: several datasets in one run. */
 #include "tests/programs/ranks_support.h"
 
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -107,9 +108,10 @@ TEST_IN_FOLDER(test_sets_are_evaluated_apart_as_alone, folder)
     (void)pack_parts(folder);
     const char *const sets[] = {test_path(folder, "a"), test_path(folder, "b")};
     const char *out = test_path(folder, "out");
-    RunResult trained = TRAIN(0, SHORT, "--device", "cpu", "--model-ema", sets[0], sets[1], out);
+    RunResult trained = TRAIN(0, SHORT, "--device", "cpu", "--json", "--model-ema", sets[0], sets[1], out);
     assert_contains(trained.err, " * a  Acc@1 ");
     assert_contains(trained.err, " * EMA b  Acc@1 ");
+    json_t *ended = read_json(trained.out);
     run_result_free(&trained);
     json_t *together = evaluate(LEARNT("out"), sets, 2);
     const json_t *parts = json_object_get(together, "sets");
@@ -123,6 +125,15 @@ TEST_IN_FOLDER(test_sets_are_evaluated_apart_as_alone, folder)
         assert_true(number_of(part, "loss") == number_of(alone, "loss"));
         assert_true(number_of(part, "top1") == number_of(alone, "top1"));
         assert_null(json_object_get(alone, "sets"));
+        /* the report of the training's end has the best weights' */
+        json_t *best = evaluate(test_path(folder, "out/model_best.safetensors"), &sets[i], 1);
+        const json_t *told = json_array_get(json_object_get(ended, "sets"), i);
+        assert_string_equal(json_string_value(json_object_get(told, "name")), i ? "b" : "a");
+        assert_true(number_of(told, "best_top1") == number_of(best, "top1"));
+        const double average =
+            summary_number(out, (int)number_of(ended, "best_ema_epoch"), i ? "ema_top1/b" : "ema_top1/a");
+        assert_true(fabs(number_of(told, "best_ema_top1") - average) < 1e-3);
+        json_decref(best);
         /* training has written the same down */
         const double noted = summary_number(out, 1, i ? "eval_loss/b" : "eval_loss/a");
         assert_true(noted > number_of(alone, "loss") * 0.99999 && noted < number_of(alone, "loss") * 1.00001);
@@ -132,6 +143,7 @@ TEST_IN_FOLDER(test_sets_are_evaluated_apart_as_alone, folder)
     }
     assert_true(loss > number_of(together, "loss") * 0.99999 && loss < number_of(together, "loss") * 1.00001);
     json_decref(together);
+    json_decref(ended);
 
     json_t *notes = read_json_file(test_path(folder, "out/args.json"));
     const json_t *noted = json_array_get(json_object_get(json_object_get(notes, "chosen"), "sets"), 1);
@@ -206,6 +218,54 @@ TEST_IN_FOLDER(test_several_labels_are_measured_apart, folder)
     }
     assert_true(maps[0] != number_of(together, "map") || maps[1] != number_of(together, "map"));
     json_decref(together);
+}
+
+/* Writes FOLDER/name.csv with a line for each sample of two sets of 6 and 3 images of each of `classes`: its
+ * class, in set b so many classes on. sets: with the set before the key; else there is a line for both. */
+static const char *write_set_labels(TestFolder *folder, const char *name, const char *const classes[COLOURS],
+                                    int turn, bool sets)
+{
+    char text[8192] = "key,label\n";
+    size_t length = strlen(text);
+    for (int set = 0; set < (sets ? PARTS : 1); set++)
+        for (int i = 0; i < COLOURS * 9; i++) {
+            const int c = i / 9, number = i % 9;
+            length += (size_t)snprintf(text + length, sizeof text - length, "%s%s/%s/%03d.jpg,%s\n",
+                                       !sets ? ""
+                                       : set ? "b/"
+                                             : "a/",
+                                       number < 6 ? "train" : "val", classes[c], number % 6,
+                                       classes[(c + set * turn) % COLOURS]);
+        }
+    const char *path = test_path(folder, "%s.csv", name);
+    test_file_write_text(path, text);
+    return path;
+}
+
+TEST_IN_FOLDER(test_a_line_may_name_its_set, folder)
+{
+    /* the same keys in both sets, of other images */
+    static const char *const classes[COLOURS] = {"red", "green", "blue"}, *const turned[COLOURS] = {
+                                                                              "green", "blue", "red"};
+    (void)pack_named(folder, classes, 6, 3);
+    if (rename(test_path(folder, "shards"), test_path(folder, "a")))
+        fail_msg("rename");
+    (void)pack_named(folder, turned, 6, 3);
+    if (rename(test_path(folder, "shards"), test_path(folder, "b")))
+        fail_msg("rename");
+    const char *a = test_path(folder, "a"), *b = test_path(folder, "b");
+    const char *same = write_set_labels(folder, "same", classes, 0, true),
+               *other = write_set_labels(folder, "other", classes, 1, true);
+    TRAINED(SHORT, a, b, test_path(folder, "records"));
+    TRAINED(SHORT, "--labels", same, a, b, test_path(folder, "file"));
+    assert_same_file(folder, "records", "file", true);
+    TRAINED(SHORT, "--labels", other, a, b, test_path(folder, "other"));
+    assert_true(weights_distance(LEARNT("other"), LEARNT("records")) > 0);
+    /* of one of them alone, the lines of the other have no record */
+    SAYS(0, "labels: 27 of 54 lines are of no record here: 'a/train/red/000.jpg'", CONV8, "--dry-run",
+         "--labels", same, b);
+    REFUSED(1, "of sets that train together, with the set's name before all", test_path(folder, "no"), CONV8,
+            "--labels", write_set_labels(folder, "plain", classes, 0, false), a, b);
 }
 
 /* A choice is made of the union, and weights are of what is left of each set. */

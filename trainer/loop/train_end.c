@@ -4,10 +4,12 @@
 
 #include <inttypes.h>
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 
 #include "common/file.h"
 #include "common/json_text.h"
+#include "trainer/report/run_history.h"
 #include "trainer/report/verdict.h"
 #include "trainer/session/describe.h"
 #include "trainer/session/ranks_weights.h"
@@ -193,7 +195,52 @@ static void set_best(json_t *object, const char *prefix, const BestEpoch *best)
     }
 }
 
-FshStatus training_print_json(const Training *training, uint64_t skipped, FshError *error)
+/* Sets what a set's evaluation gave in an epoch, "best_top1", from the rows of metrics.jsonl. */
+static void set_best_of_set(json_t *object, const RunTable *epochs, const char *group, const char *prefix,
+                            const char *set, const BestEpoch *best)
+{
+    const double *numbers = run_table_column(epochs, "epoch");
+    for (int i = METRIC_TOP1; i < METRIC_COUNT; i++) {
+        char name[PATH_MAX + 64];
+        (void)snprintf(name, sizeof name, "%s%s/%s", group, metric_names[i], set);
+        const double *values = run_table_column(epochs, name);
+        for (size_t row = 0; row < epochs->row_count && values && numbers; row++) {
+            if (numbers[row] != (double)best->epoch || isnan(values[row]))
+                continue;
+            (void)snprintf(name, sizeof name, "best_%s%s", prefix, metric_names[i]);
+            (void)json_object_set_new(object, name, json_real(values[row]));
+        }
+    }
+}
+
+/* Returns what the evaluation of each set alone gave in the best epochs. They may be of a part of the run
+ * before it was resumed: so they come from metrics.jsonl. */
+static json_t *best_of_sets(Training *training)
+{
+    const TrainingSets *sets = &training->session.data.sets;
+    const RunState *state = &training->state;
+    char path[PATH_MAX];
+    FshError error = {0};
+    RunHistory history = {0};
+    json_t *array = json_array();
+    FshStatus status = file_join(path, sizeof path, training->record.folder, record_metrics_name, &error);
+    status = status ? status : run_history_read(&history, path, &error);
+    if (status)
+        console_warning(&training->session.console, "the sets' metrics are not in the report: %s",
+                        error.message);
+    for (size_t i = 0; i < sets->count && array; i++) {
+        json_t *object = json_pack("{s:o}", "name", json_text(sets->names[i]));
+        if (object && state->best.any)
+            set_best_of_set(object, &history.epochs, "eval_", "", sets->names[i], &state->best);
+        if (object && state->best_average.any)
+            set_best_of_set(object, &history.epochs, "ema_", "ema_", sets->names[i], &state->best_average);
+        (void)json_array_append_new(array, object);
+    }
+    run_history_free(&history);
+    return array;
+}
+
+FshStatus training_print_json(Training *training, uint64_t skipped, FshError *error)
 {
     const RunState *state = &training->state;
     json_t *object = json_pack(
@@ -211,6 +258,8 @@ FshStatus training_print_json(const Training *training, uint64_t skipped, FshErr
         set_best(object, "", &state->best);
     if (object && state->best_average.any)
         set_best(object, "ema_", &state->best_average);
+    if (object && training->session.data.sets.count > 1 && state->best.any)
+        (void)json_object_set_new(object, "sets", best_of_sets(training));
     return describe_print_json(object, error);
 }
 

@@ -117,7 +117,7 @@ void training_say_verdict(const Training *training, char *text, size_t text_byte
 /* Print the result on stdout: as lines, with the verdict if asked for, and as JSON. skipped: samples that
  * could not be read, of all ranks. FSH_ERR_MEMORY. */
 void training_print_result(const Training *training, bool verdict);
-FshStatus training_print_json(const Training *training, uint64_t skipped, FshError *error);
+FshStatus training_print_json(Training *training, uint64_t skipped, FshError *error);
 /* Warns of everything that is missing and that the user would count on. Returns true if something is. */
 bool training_tell_losses(Training *training, uint64_t skipped);
 
