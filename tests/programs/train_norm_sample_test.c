@@ -65,6 +65,10 @@ TEST_IN_FOLDER(test_what_makes_no_sense_is_refused, folder)
             "--batch-size",
             no, CONV8, "--batch-size", "8", "--norm-sample", "16", shards);
     REFUSED(2, "norm-sample", no, CONV8, "--norm-sample", "0", shards);
+    REFUSED(2, "--norm-sample: with --on-error skip an image that is left out", no, CONV8, "--batch-size",
+            "8", "--norm-sample", "4", "--on-error", "skip", shards);
+    TRAINED(CONV8, "--batch-size", "8", "--norm-sample", "1", "--on-error", "skip", shards,
+            test_path(folder, "all"));
     test_folder_remove(folder);
     test_folder_make(folder);
     REFUSED(2, "--norm-sample: does nothing here; it is for networks with batch norms",

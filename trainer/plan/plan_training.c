@@ -286,7 +286,14 @@ static FshStatus plan_norms(TrainPlan *plan, const TrainOptions *options, FshErr
     plan->sync_bn = options->training.sync_bn;
     plan->recipe.sync_norms = options->training.sync_bn && plan->world_size > 1;
     plan->recipe.norm_sample = (int)sample;
-    if (!plan->model->batch_norm || !plan->train_count || sample <= plan->train_spec.batch)
+    if (!plan->model->batch_norm || !plan->train_count)
+        return FSH_OK;
+    if (sample > 1 && options->data.on_error == TRAIN_SKIP)
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "--norm-sample: with --on-error skip an image that is left out, which has one "
+                             "colour, would count among the few that the statistics are of; give --on-error "
+                             "stop, or take --norm-sample away");
+    if (sample <= plan->train_spec.batch)
         return FSH_OK;
     return fsh_error_set(error, FSH_ERR_USAGE,
                          "--norm-sample: there is no one image in %lld in a batch of %lld; give %lld or "
