@@ -130,7 +130,7 @@ TEST_IN_FOLDER(test_lines_that_cannot_be_read_are_named, folder)
 
 static void expect_line(const LabelFile *file, const char *split, const char *key, uint64_t line)
 {
-    const LabelRow *row = label_file_find(file, split, key, strlen(key));
+    const LabelRow *row = label_file_find(file, NULL, split, key, strlen(key));
     if ((row ? row->line : 0) != line)
         fail_msg("%s/%s: line %d, not %d", split, key, row ? (int)row->line : 0, (int)line);
 }
@@ -157,6 +157,38 @@ TEST_IN_FOLDER(test_records_find_their_lines, folder)
     expect_line(&file, "train", "v1.5", 8);
     expect_line(&file, "train", "v1", 0);
     expect_line(&file, "train", "cat/10", 0);
+    label_file_free(&file);
+}
+
+TEST_IN_FOLDER(test_a_set_before_a_key_tells_sets_apart, folder)
+{
+    static const struct {
+        const char *set, *split, *key;
+        uint64_t line; /* 0: it has none */
+    } cases[] = {
+        {"a", "train", "cat/1", 1},    {"b", "train", "cat/1", 2},      {"b", "val", "cat/1", 2},
+        {"a", "train", "cat/2", 3},    {"b", "train", "cat/2", 4},      {"b", "val", "cat/2", 5},
+        {"a", "train", "dog/3", 6},    {"c", "train", "dog/3", 7},      {"data/b", "test", "cat/4", 8},
+        {"b", "val", "cat/4", 9},      {NULL, "val", "cat/4", 9},       {NULL, "train", "b/cat/1", 2},
+        {"train", "val", "cat/5", 11}, {"train", "train", "cat/5", 10},
+    };
+    FshError error = {0};
+    LabelFile file;
+    assert_ok(read_as(folder,
+                      "cat/1.png,a\nb/cat/1.png,b\na/cat/2,c\nb/train/cat/2.jpg,d\nb/val/cat/2.jpg,e\na/3,f\n"
+                      "3,g\ndata/b/cat/4,h\nval/cat/4,i\ntrain/cat/5,j\nval/cat/5,k\n",
+                      &(LabelFileOptions){.kind = -1}, &file, &error),
+              &error);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const LabelRow *row =
+            label_file_find(&file, cases[i].set, cases[i].split, cases[i].key, strlen(cases[i].key));
+        if ((row ? row->line : 0) != cases[i].line)
+            fail_msg("%s: %s/%s: line %d, not %d", cases[i].set ? cases[i].set : "-", cases[i].split,
+                     cases[i].key, row ? (int)row->line : 0, (int)cases[i].line);
+    }
+    assert_true(label_file_has_folder(&file, "b"));
+    assert_true(label_file_has_folder(&file, "data/b"));
+    assert_false(label_file_has_folder(&file, "ca"));
     label_file_free(&file);
 }
 

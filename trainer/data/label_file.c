@@ -1,6 +1,7 @@
 #include "trainer/data/label_file.h"
 
 #include <ctype.h>
+#include <limits.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -359,24 +360,59 @@ static const LabelRow *find_key(const LabelFile *file, const char *key, size_t b
     return row || stem == bytes ? row : find_stem(file, key, stem, key, bytes);
 }
 
-const LabelRow *label_file_find(const LabelFile *file, const char *split, const char *key, size_t key_bytes)
+/* Finds the row of a key that has a folder before it. */
+static const LabelRow *find_in(const LabelFile *file, const char *folder, const char *key, size_t key_bytes)
 {
-    const LabelRow *row = find_key(file, key, key_bytes);
-    char path[512];
-    if (row)
-        return row;
-    const size_t split_bytes = strlen(split);
-    if (split_bytes + 1 + key_bytes <= sizeof path) {
-        /* NOLINTNEXTLINE(bugprone-not-null-terminated-result): a key has its length */
-        memcpy(path, split, split_bytes);
-        path[split_bytes] = '/';
-        memcpy(path + split_bytes + 1, key, key_bytes);
-        row = find_key(file, path, split_bytes + 1 + key_bytes);
-    }
+    char path[PATH_MAX];
+    const size_t folder_bytes = strlen(folder);
+    if (folder_bytes + 1 + key_bytes > sizeof path)
+        return NULL;
+    /* NOLINTNEXTLINE(bugprone-not-null-terminated-result): a key has its length */
+    memcpy(path, folder, folder_bytes);
+    path[folder_bytes] = '/';
+    memcpy(path + folder_bytes + 1, key, key_bytes);
+    return find_key(file, path, folder_bytes + 1 + key_bytes);
+}
+
+/* Finds the row of a record by its key with folders before it, the set's name among them: the most exact one
+ * that there is. So folders of splits win over a set that is called as one. */
+static const LabelRow *find_of_set(const LabelFile *file, const char *set, const char *split, const char *key,
+                                   size_t key_bytes)
+{
+    char folder[PATH_MAX];
+    const LabelRow *row = NULL;
+    if ((size_t)snprintf(folder, sizeof folder, "%s/%s", set, split) < sizeof folder)
+        row = find_in(file, folder, key, key_bytes);
+    if (!row)
+        row = find_in(file, split, key, key_bytes);
+    return row ? row : find_in(file, set, key, key_bytes);
+}
+
+const LabelRow *label_file_find(const LabelFile *file, const char *set, const char *split, const char *key,
+                                size_t key_bytes)
+{
     size_t name = key_bytes;
     while (name > 0 && key[name - 1] != '/')
         name--;
+    const LabelRow *row = set ? find_of_set(file, set, split, key, key_bytes) : NULL;
+    if (!row)
+        row = find_key(file, key, key_bytes);
+    if (!row)
+        row = find_in(file, split, key, key_bytes);
+    if (!row && name && set)
+        row = find_in(file, set, key + name, key_bytes - name);
     return row || !name ? row : find_key(file, key + name, key_bytes - name);
+}
+
+bool label_file_has_folder(const LabelFile *file, const char *folder)
+{
+    const size_t bytes = strlen(folder);
+    for (uint64_t i = 0; i < file->row_count; i++) {
+        const char *key = key_of(file, &file->rows[i]);
+        if (file->rows[i].key_bytes > bytes && key[bytes] == '/' && memcmp(key, folder, bytes) == 0)
+            return true;
+    }
+    return false;
 }
 
 /* ---- reading ---- */

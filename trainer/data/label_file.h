@@ -3,7 +3,7 @@
  *   LabelFile file;
  *   label_file_read(&file, "labels.csv", &options, &error);
  *   label_files_settle(&file, 1, NULL, &names, &error);              // classes get their numbers
- *   const LabelRow *row = label_file_find(&file, "val", "cat/17", 6);
+ *   const LabelRow *row = label_file_find(&file, NULL, "val", "cat/17", 6);
  *   label_file_free(&file);
  *
  * CSV (RFC 4180; tabs in place of commas, or blanks where there is neither). The first column is the key of a
@@ -20,9 +20,9 @@
  * "label", "labels", "class", "classes", "target" or "targets": a text, a number, or a list of them. Numbers
  * in "target" and "targets" are LABELS_NUMBERS.
  *
- * A key is a record's key, or the path of its file: "./" and an extension may be there, a split's folder, or
- * nothing but the name. Empty lines, and lines that begin with #, are passed over. CRLF and a byte order mark
- * are fine.
+ * A key is a record's key, or the path of its file: "./" and an extension may be there, a split's folder, the
+ * name of its set before that, or nothing but the name. Empty lines, and lines that begin with #, are passed
+ * over. CRLF and a byte order mark are fine.
  *
  * Threads: constant once settled. */
 #ifndef FSHARD_TRAINER_DATA_LABEL_FILE_H
@@ -91,8 +91,14 @@ FshStatus label_files_settle(LabelFile *files, size_t count, const char *list, L
 void label_names_free(LabelNames *names);
 
 /* Returns the row of a record, NULL if there is none: that of key, else of split/key, else of the key's name
- * alone; of each the whole first, then without the extension, where only one row fits. */
-const LabelRow *label_file_find(const LabelFile *file, const char *split, const char *key, size_t key_bytes);
+ * alone; of each the whole first, then without the extension, where only one row fits. set: the name of the
+ * record's set, which may stand before all. Then set/split/key comes first, split/key, set/key, key, and
+ * set/name before the name alone; NULL: no key has it. */
+const LabelRow *label_file_find(const LabelFile *file, const char *set, const char *split, const char *key,
+                                size_t key_bytes);
+
+/* Returns whether a key of the file begins with folder/. */
+bool label_file_has_folder(const LabelFile *file, const char *folder);
 
 /* Returns whether a column or member of this name holds keys, in any case, blanks, _ and - aside. */
 bool label_file_is_key_name(const char *name, size_t bytes);

@@ -52,6 +52,14 @@ static void take_row(SampleLabels *labels, uint64_t sample, const LabelFile *fil
     }
 }
 
+/* Returns the set's name as keys have it before them; NULL: none has. */
+static const char *set_folder(const LabelFile *file, const char *set)
+{
+    while (strncmp(set, "./", 2) == 0) /* as in the file's keys */
+        set += 2;
+    return label_file_has_folder(file, set) ? set : NULL;
+}
+
 /* Marks the row of a record. FSH_ERR_MISMATCH: another record has it. */
 static FshStatus use_row(const FshSplit *split, const FshSample *sample, const LabelFile *file,
                          const LabelRow *row, uint8_t *used, FshError *error)
@@ -63,28 +71,34 @@ static FshStatus use_row(const FshSplit *split, const FshSample *sample, const L
         return fsh_error_set(
             error, FSH_ERR_MISMATCH,
             "%s:%llu: its key is that of %s/%.*s and of another record; write whole keys, with the split's "
-            "folder, or give evaluation a file of its own (--val-labels); sets that train together need keys "
-            "that differ",
+            "folder, or give evaluation a file of its own (--val-labels); of sets that train together, with "
+            "the "
+            "set's name before all",
             file->path, (unsigned long long)row->line, split->info->name, (int)sample->key_bytes,
             sample->key);
     *byte |= bit;
     return FSH_OK;
 }
 
-FshStatus sample_labels_make(SampleLabels *labels, const FshSplit *split, const LabelFile *file, size_t width,
-                             uint8_t *used, LabelFit *fit, FshError *error)
+FshStatus sample_labels_make(SampleLabels *labels, const FshSplit *split, char *const *sets,
+                             const LabelFile *file, size_t width, uint8_t *used, LabelFit *fit,
+                             FshError *error)
 {
     enum { AHEAD = 16 };
     *labels = (SampleLabels){.kind = file->kind, .sample_count = split->sample_count, .width = width};
     FshStatus status = take_memory(labels, file, error);
+    size_t set = 0;
+    const char *folder = set_folder(file, sets[0]);
     for (uint64_t i = 0; i < split->sample_count && !status; i++) {
         FshSample sample;
+        while (i >= fsh_split_member_end(split, set))
+            folder = set_folder(file, sets[++set]);
         if (i + AHEAD < split->sample_count)
             fsh_sample_prefetch(split, i + AHEAD, false);
         status = fsh_sample_get(split, i, &sample, error);
         if (status)
             break;
-        const LabelRow *row = label_file_find(file, split->info->name, sample.key, sample.key_bytes);
+        const LabelRow *row = label_file_find(file, folder, split->info->name, sample.key, sample.key_bytes);
         if (row)
             status = use_row(split, &sample, file, row, used, error);
         else

@@ -28,11 +28,13 @@ typedef struct LabelFit {
 } LabelFit;
 
 /* Looks up every sample of a split in a file that is settled, with `width` classes or numbers. used: a bit
- * for each row, set where a record has it; a row that has one already is refused. fit: added to.
+ * for each row, set where a record has it; a row that has one already is refused. sets: the names of the
+ * datasets that the split was joined of (fsh_join), or of the one. fit: added to.
  * FSH_ERR_MISMATCH: two records have one row. FSH_ERR_MEMORY; what fsh_sample_get returns. On failure
  * nothing is held. */
-FshStatus sample_labels_make(SampleLabels *labels, const FshSplit *split, const LabelFile *file, size_t width,
-                             uint8_t *used, LabelFit *fit, FshError *error);
+FshStatus sample_labels_make(SampleLabels *labels, const FshSplit *split, char *const *sets,
+                             const LabelFile *file, size_t width, uint8_t *used, LabelFit *fit,
+                             FshError *error);
 /* Counts the rows of the file that no record has. */
 void sample_labels_end_fit(const LabelFile *file, const uint8_t *used, LabelFit *fit);
 /* Frees everything and zeroes the struct; a zeroed one is fine. */

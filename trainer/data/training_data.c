@@ -309,7 +309,8 @@ size_t training_data_row_width(const TrainingData *data)
 /* Takes the labels that stand beside the dataset, and their classes in place of its own. */
 static FshStatus take_labels(TrainingData *data, const LabelSources *sources, FshError *error)
 {
-    FshStatus status = training_labels_read(&data->labels, sources, data->train, data->evaluation, error);
+    FshStatus status =
+        training_labels_read(&data->labels, sources, data->train, data->evaluation, data->sets.names, error);
     if (status)
         return status;
     const LabelNames *names = &data->labels.names;

@@ -93,7 +93,7 @@ static FshStatus refuse_unlabelled(const TrainingLabels *labels, FshError *error
 }
 
 FshStatus training_labels_read(TrainingLabels *labels, const LabelSources *sources, const FshSplit *train,
-                               const FshSplit *evaluation, FshError *error)
+                               const FshSplit *evaluation, char *const *sets, FshError *error)
 {
     const FshSplit *const splits[] = {train, evaluation};
     SampleLabels *made[] = {&labels->train, &labels->evaluation};
@@ -109,7 +109,7 @@ FshStatus training_labels_read(TrainingLabels *labels, const LabelSources *sourc
         if (same)
             memset(reading.used[file], 0, reading.files[file].row_count / 8 + 1);
         if (splits[i])
-            status = sample_labels_make(made[i], splits[i], &reading.files[file], labels->names.count,
+            status = sample_labels_make(made[i], splits[i], sets, &reading.files[file], labels->names.count,
                                         reading.used[file], &labels->fit, error);
     }
     for (size_t i = 0; i < reading.count && !status; i++)

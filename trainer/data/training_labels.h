@@ -25,12 +25,13 @@ typedef struct TrainingLabels {
     char digest[33]; /* of the files and the list, in hexadecimal digits */
 } TrainingLabels;
 
-/* Reads the files and gives every sample of the splits its label; either split may be NULL, not both.
+/* Reads the files and gives every sample of the splits its label; either split may be NULL, not both. sets:
+ * the names of the datasets that the splits were joined of, or of the one.
  * FSH_ERR_MISMATCH: records without a label (the first of them are named, and all counted), a class that
  * evaluation has and training has not; what label_file_read, label_files_settle and sample_labels_make
  * return. On failure nothing is held. */
 FshStatus training_labels_read(TrainingLabels *labels, const LabelSources *sources, const FshSplit *train,
-                               const FshSplit *evaluation, FshError *error);
+                               const FshSplit *evaluation, char *const *sets, FshError *error);
 /* Frees everything and zeroes the struct; a zeroed one is fine. */
 void training_labels_free(TrainingLabels *labels);
 
