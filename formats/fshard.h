@@ -152,7 +152,13 @@ FSH_API bool fsh_container_from_name(const char *text, FshContainer *container_r
 typedef enum FshKind {
     FSH_KIND_CLASSES = 1, /* one field "image" and a label */
     FSH_KIND_PAIRS = 2,   /* two or more fields of equal geometry, no label */
+    /* an image and its mask, of equal size: a PNG whose values (palette indices, or gray of 1, 2, 4 or 8
+     * bits) are the classes of its pixels, and are kept as they are; FSH_MASK_IGNORED is no class */
+    FSH_KIND_MASKS = 3,
 } FshKind;
+enum { FSH_MASK_FIELD = 1, FSH_MASK_IGNORED = 255 };
+/* Returns whether a field of a dataset of this kind is a mask, which is never decoded to colours. */
+FSH_API bool fsh_is_mask(FshKind kind, size_t field);
 
 typedef struct FshField {
     const void *data; /* what is stored, bytes long; borrowed */
@@ -215,6 +221,9 @@ typedef struct FshStatistics {
     uint32_t width_min, width_max, height_min, height_max; /* over all splits */
     double mean[FSH_CHANNELS_MAX];                         /* in 0..1 */
     double standard_deviation[FSH_CHANNELS_MAX];
+    /* of masks: one more than the largest value of a pixel that is not FSH_MASK_IGNORED, over all splits; 0:
+     * not measured, or no masks */
+    uint32_t mask_classes;
 } FshStatistics;
 
 /* Names a dictionary; bytes 0: there is none. */

@@ -65,6 +65,14 @@ static FshStatus check_fields(const FshDataset *member, const FshDataset *first,
                          member->path, has, first->path, had);
 }
 
+/* Returns what a dataset of this kind holds, for messages. */
+static const char *kind_text(FshKind kind)
+{
+    return kind == FSH_KIND_CLASSES ? "classes"
+           : kind == FSH_KIND_PAIRS ? "pairs of images"
+                                    : "images and masks";
+}
+
 static FshStatus check_member(FshDataset *const *members, size_t index, FshError *error)
 {
     const FshDataset *member = members[index], *first = members[0];
@@ -82,8 +90,7 @@ static FshStatus check_member(FshDataset *const *members, size_t index, FshError
     if (own->kind != first->manifest.kind)
         return fsh_error_set(error, FSH_ERR_MISMATCH,
                              "%s: holds %s, and %s %s; sets of one run are of one kind", member->path,
-                             own->kind == FSH_KIND_PAIRS ? "pairs of images" : "classes", first->path,
-                             first->manifest.kind == FSH_KIND_PAIRS ? "pairs of images" : "classes");
+                             kind_text(own->kind), first->path, kind_text(first->manifest.kind));
     if (own->pair_scale != first->manifest.pair_scale && own->kind == FSH_KIND_PAIRS)
         return fsh_error_set(error, FSH_ERR_MISMATCH,
                              "%s: its targets are %u times as large as its inputs, those of %s %u times",
@@ -241,6 +248,7 @@ static void join_statistics(const struct Joined *joined, FshStatistics *statisti
         statistics->height_min = least(statistics->height_min, own->height_min);
         statistics->width_max = most(statistics->width_max, own->width_max);
         statistics->height_max = most(statistics->height_max, own->height_max);
+        statistics->mask_classes = most(statistics->mask_classes, own->mask_classes);
     }
     if (same)
         return;

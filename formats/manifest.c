@@ -167,6 +167,9 @@ FshStatus fsh_manifest_check(const FshManifest *manifest, FshStatus status, FshE
         (manifest->kind != FSH_KIND_PAIRS || manifest->pair_scale > FSH_PAIR_SCALE_MAX))
         failure = fsh_error_set(error, status, "pair_scale %" PRIu32 ": of pairs, at most %d",
                                 manifest->pair_scale, FSH_PAIR_SCALE_MAX);
+    if (!failure && manifest->statistics.mask_classes && manifest->kind != FSH_KIND_MASKS)
+        failure = fsh_error_set(error, status, "statistics.mask_classes is %" PRIu32 " in a dataset of %s",
+                                manifest->statistics.mask_classes, fsh_kind_name(manifest->kind));
     return failure ? failure : check_statistics(&manifest->statistics, status, error);
 }
 

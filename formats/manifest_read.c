@@ -156,6 +156,13 @@ static FshStatus parse_statistics(FshStatistics *statistics, const json_t *objec
         status = parse_reals(object, "mean", statistics->channels, statistics->mean, error);
     if (!status)
         status = parse_reals(object, "std", statistics->channels, statistics->standard_deviation, error);
+    uint64_t classes = 0;
+    if (!status && json_object_get(object, "mask_classes"))
+        status = fsh_json_count(object, "mask_classes", &classes, error);
+    if (!status && classes > FSH_MASK_IGNORED)
+        status = fsh_error_set(error, FSH_ERR_CORRUPT, "\"mask_classes\" is %" PRIu64 "; at most %d", classes,
+                               FSH_MASK_IGNORED);
+    statistics->mask_classes = status ? 0 : (uint32_t)classes;
     return status;
 }
 

@@ -74,11 +74,18 @@ static json_t *reals_to_json(const double *reals, uint32_t count)
 
 static json_t *statistics_to_json(const FshStatistics *statistics)
 {
-    return json_pack("{s:I, s:[I, I], s:[I, I], s:o, s:o}", "channels", (json_int_t)statistics->channels,
-                     "width", (json_int_t)statistics->width_min, (json_int_t)statistics->width_max, "height",
-                     (json_int_t)statistics->height_min, (json_int_t)statistics->height_max, "mean",
-                     reals_to_json(statistics->mean, statistics->channels), "std",
-                     reals_to_json(statistics->standard_deviation, statistics->channels));
+    json_t *object =
+        json_pack("{s:I, s:[I, I], s:[I, I], s:o, s:o}", "channels", (json_int_t)statistics->channels,
+                  "width", (json_int_t)statistics->width_min, (json_int_t)statistics->width_max, "height",
+                  (json_int_t)statistics->height_min, (json_int_t)statistics->height_max, "mean",
+                  reals_to_json(statistics->mean, statistics->channels), "std",
+                  reals_to_json(statistics->standard_deviation, statistics->channels));
+    if (object && statistics->mask_classes &&
+        json_object_set_new(object, "mask_classes", json_integer((json_int_t)statistics->mask_classes))) {
+        json_decref(object);
+        object = NULL;
+    }
+    return object;
 }
 
 static json_t *manifest_to_json(const FshManifest *manifest, json_t *provenance)

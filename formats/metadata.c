@@ -26,6 +26,9 @@ static FshStatus check_shape(const Metadata *metadata, FshStatus status, FshErro
         return fsh_error_set(error, status,
                              "kind pairs needs two or more fields and no classes, not %zu and %zu",
                              metadata->field_count, metadata->class_count);
+    if (metadata->kind == FSH_KIND_MASKS && (metadata->field_count != 2 || metadata->class_count != 0))
+        return fsh_error_set(error, status, "kind masks needs two fields and no classes, not %zu and %zu",
+                             metadata->field_count, metadata->class_count);
     if (metadata->field_count > FSH_FIELDS_MAX)
         return fsh_error_set(error, status, "%zu fields; at most %d are possible", metadata->field_count,
                              FSH_FIELDS_MAX);
@@ -44,7 +47,7 @@ FshStatus fsh_metadata_make(Metadata *metadata, const FshManifest *manifest, con
                            .dictionary = manifest->dictionary};
     FshStatus status = FSH_OK;
     if (!split || (field_count && !field_names) || (class_count && !class_names) ||
-        (manifest->kind != FSH_KIND_CLASSES && manifest->kind != FSH_KIND_PAIRS)) {
+        manifest->kind < FSH_KIND_CLASSES || manifest->kind > FSH_KIND_MASKS) {
         status = fsh_error_set(error, FSH_ERR_USAGE, "split, kind, fields or classes are not given");
         goto done;
     }

@@ -16,7 +16,7 @@ static const struct {
 };
 
 /* Indexed by FshKind. */
-static const char *const kind_names[] = {NULL, "classes", "pairs"};
+static const char *const kind_names[] = {NULL, "classes", "pairs", "masks"};
 
 static const char lower_digits[] = "0123456789abcdef";
 
@@ -102,13 +102,18 @@ const char *fsh_kind_name(FshKind kind)
 
 bool fsh_kind_from_name(const char *text, FshKind *kind_ret)
 {
-    for (int i = FSH_KIND_CLASSES; i <= FSH_KIND_PAIRS; i++) {
+    for (int i = FSH_KIND_CLASSES; i <= FSH_KIND_MASKS; i++) {
         if (strcmp(text, kind_names[i]) == 0) {
             *kind_ret = (FshKind)i;
             return true;
         }
     }
     return false;
+}
+
+bool fsh_is_mask(FshKind kind, size_t field)
+{
+    return kind == FSH_KIND_MASKS && field == FSH_MASK_FIELD;
 }
 
 void fsh_hash_format(const FshHash128 *hash, char text[FSH_HASH_TEXT_BYTES])

@@ -406,9 +406,9 @@ FshStatus fsh_record_fits(const FshSample *sample, const Metadata *metadata, Fsh
     if (sample->field_count != metadata->field_count)
         return fsh_error_set(error, FSH_ERR_MISMATCH, "%u fields in a dataset of %zu", sample->field_count,
                              metadata->field_count);
-    if (metadata->kind == FSH_KIND_PAIRS && sample->label != FSH_NO_LABEL)
-        return fsh_error_set(error, FSH_ERR_MISMATCH, "label %" PRId64 " in a dataset of pairs",
-                             sample->label);
+    if (metadata->kind != FSH_KIND_CLASSES && sample->label != FSH_NO_LABEL)
+        return fsh_error_set(error, FSH_ERR_MISMATCH, "label %" PRId64 " in a dataset of %s", sample->label,
+                             fsh_kind_name(metadata->kind));
     if (metadata->kind == FSH_KIND_CLASSES && sample->label >= (int64_t)metadata->class_count)
         return fsh_error_set(error, FSH_ERR_MISMATCH,
                              "label %" PRId64 " is out of range: there are %zu classes", sample->label,

@@ -11,6 +11,7 @@
 #include "imaging/icc.h"
 #include "imaging/image_plugin.h"
 #include "imaging/jpeg_decode.h"
+#include "imaging/mask_decode.h"
 #include "imaging/orient.h"
 #include "imaging/png_decode.h"
 #include "imaging/pnm_decode.h"
@@ -19,6 +20,7 @@
 struct ImageDecoder {
     JpegDecoder *jpeg;
     PngDecoder *png;
+    MaskDecoder *masks;        /* NULL before the first mask */
     PngReader png_reader;      /* who reads the PNG whose header was read last */
     const ImagePlugin *plugin; /* loaded when an image first needs it; NULL before */
     Planes planes;             /* of a Y4M whose header was read last */
@@ -50,6 +52,7 @@ void image_decoder_free(ImageDecoder **decoder)
         return;
     jpeg_decoder_free(&(*decoder)->jpeg);
     png_decoder_free(&(*decoder)->png);
+    mask_decoder_free(&(*decoder)->masks);
     image_free(&(*decoder)->scratch);
     free((*decoder)->conversion);
     buffer_free(&(*decoder)->conversion_profile);
@@ -274,6 +277,15 @@ FshStatus image_decode_part(ImageDecoder *decoder, const void *bytes, size_t len
     whole.least_width = whole.least_height =
         0; /* a mirrored image has its fraction of a pixel at the other end */
     return decode_whole(decoder, bytes, length, &whole, image, &info, error);
+}
+
+FshStatus image_decode_mask(ImageDecoder *decoder, const void *bytes, size_t length, uint64_t max_pixels,
+                            Image *image, FshError *error)
+{
+    FshStatus status = decoder->masks ? FSH_OK : mask_decoder_new(&decoder->masks, error);
+    return status ? status
+                  : mask_decode(decoder->masks, bytes, length,
+                                max_pixels ? max_pixels : IMAGE_MAX_PIXELS_DEFAULT, image, error);
 }
 
 /* Sets *conversion to the prepared conversion of this profile: the last file's if the profile is the same,

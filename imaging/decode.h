@@ -86,6 +86,14 @@ FshStatus image_decode_part(ImageDecoder *decoder, const void *bytes, size_t len
                             const ImageDecodeOptions *options, uint32_t width, uint32_t height,
                             const ImagePart *part, Image *image, ImagePlace *place, FshError *error);
 
+/* Decodes an index image, the mask of a segmentation, into image: one channel of the file's own values,
+ * which are never looked up in a palette, scaled or colour-managed (mask_decode.h). FSH_ERR_UNSUPPORTED:
+ * it is none: not a PNG, or one with colours, alpha or 16 bits, or turned by EXIF. FSH_ERR_CORRUPT;
+ * FSH_ERR_MISMATCH: more than max_pixels (0: IMAGE_MAX_PIXELS_DEFAULT); FSH_ERR_MEMORY. Messages do not
+ * name the file. */
+FshStatus image_decode_mask(ImageDecoder *decoder, const void *bytes, size_t length, uint64_t max_pixels,
+                            Image *image, FshError *error);
+
 /* Fills metadata with the blocks of the last image that image_decode decoded with keep_metadata: of JPEG,
  * PNG, WebP and HEIF all; of TIFF the profile and XMP, but not the camera's own tags. The blocks fit the
  * decoded pixels. EXIF and XMP say orientation 1 unless ignore_orientation was set (in HEIF always: its

@@ -8,27 +8,18 @@
 #include "common/bytes.h"
 
 enum {
-    SIGNATURE_BYTES = 8,
     CHUNK_BYTES = 12, /* length, type, checksum */
     IHDR_BYTES = 13,
-    EDGE_MAX = 1000000, /* libpng's own limit */
-    TEXTS_MAX = 8,      /* libvips warns from 21 on */
+    TEXTS_MAX = 8, /* libvips warns from 21 on */
     TEXT_BYTES_MAX = 1 << 20,
 };
-
-typedef struct Chunk {
-    const uint8_t *type, *data;
-    size_t length;
-    size_t next; /* offset of the chunk after it */
-} Chunk;
 
 static bool is_letter(uint8_t byte)
 {
     return (byte | 0x20) >= 'a' && (byte | 0x20) <= 'z';
 }
 
-/* Reads the chunk at `at`. Returns whether it is whole, its type letters, and its checksum right. */
-static bool read_chunk(const uint8_t *bytes, size_t length, size_t at, Chunk *chunk)
+bool png_chunk_read(const uint8_t *bytes, size_t length, size_t at, PngChunk *chunk)
 {
     if (length < CHUNK_BYTES || at > length - CHUNK_BYTES)
         return false;
@@ -45,7 +36,7 @@ static bool read_chunk(const uint8_t *bytes, size_t length, size_t at, Chunk *ch
     return libdeflate_crc32(0, chunk->type, chunk->length + 4) == load_be32(bytes + chunk->next - 4);
 }
 
-static bool is_chunk(const Chunk *chunk, const char *type)
+bool png_chunk_is(const PngChunk *chunk, const char *type)
 {
     return memcmp(chunk->type, type, 4) == 0;
 }
@@ -60,13 +51,13 @@ unsigned png_samples_count(PngColour colour)
 /* ---- chunks that change no pixel: each returns whether libpng takes it without a word ---- */
 
 /* Gamma and colours are taken if they are those of sRGB, with which they cannot contradict each other. */
-static bool gamma_is_known(const PngChunks *chunks, const Chunk *chunk)
+static bool gamma_is_known(const PngChunks *chunks, const PngChunk *chunk)
 {
     (void)chunks;
     return chunk->length == 4 && load_be32(chunk->data) == 45455;
 }
 
-static bool primaries_are_known(const PngChunks *chunks, const Chunk *chunk)
+static bool primaries_are_known(const PngChunks *chunks, const PngChunk *chunk)
 {
     static const uint32_t srgb[] = {31270, 32900, 64000, 33000, 30000, 60000, 15000, 6000};
     (void)chunks;
@@ -79,13 +70,13 @@ static bool primaries_are_known(const PngChunks *chunks, const Chunk *chunk)
     return true;
 }
 
-static bool intent_is_known(const PngChunks *chunks, const Chunk *chunk)
+static bool intent_is_known(const PngChunks *chunks, const PngChunk *chunk)
 {
     (void)chunks;
     return chunk->length == 1 && chunk->data[0] < 4;
 }
 
-static bool bits_are_known(const PngChunks *chunks, const Chunk *chunk)
+static bool bits_are_known(const PngChunks *chunks, const PngChunk *chunk)
 {
     const bool palette = chunks->colour == PNG_PALETTE;
     if (chunk->length != (palette ? 3 : png_samples_count(chunks->colour)))
@@ -97,7 +88,7 @@ static bool bits_are_known(const PngChunks *chunks, const Chunk *chunk)
     return true;
 }
 
-static bool background_is_known(const PngChunks *chunks, const Chunk *chunk)
+static bool background_is_known(const PngChunks *chunks, const PngChunk *chunk)
 {
     if (chunks->colour == PNG_PALETTE)
         return chunk->length == 1 && chunk->data[0] < chunks->palette_count;
@@ -110,13 +101,13 @@ static bool background_is_known(const PngChunks *chunks, const Chunk *chunk)
     return true;
 }
 
-static bool density_is_known(const PngChunks *chunks, const Chunk *chunk)
+static bool density_is_known(const PngChunks *chunks, const PngChunk *chunk)
 {
     (void)chunks;
     return chunk->length == 9;
 }
 
-static bool time_is_known(const PngChunks *chunks, const Chunk *chunk)
+static bool time_is_known(const PngChunks *chunks, const PngChunk *chunk)
 {
     const uint8_t *data = chunk->data; /* year (2 bytes), month, day, hour, minute, second */
     (void)chunks;
@@ -125,7 +116,7 @@ static bool time_is_known(const PngChunks *chunks, const Chunk *chunk)
 }
 
 /* XMP may stand in a text too. */
-static bool text_is_known(const PngChunks *chunks, const Chunk *chunk)
+static bool text_is_known(const PngChunks *chunks, const PngChunk *chunk)
 {
     (void)chunks;
     const uint8_t *end = memchr(chunk->data, 0, chunk->length < 80 ? chunk->length : 80);
@@ -138,7 +129,7 @@ static const struct {
     const char type[5];
     Place place;
     unsigned most;
-    bool (*is_known)(const PngChunks *chunks, const Chunk *chunk);
+    bool (*is_known)(const PngChunks *chunks, const PngChunk *chunk);
 } kinds[] = {
     {"gAMA", BEFORE_PALETTE, 1, gamma_is_known},
     {"cHRM", BEFORE_PALETTE, 1, primaries_are_known},
@@ -153,11 +144,11 @@ enum { KINDS_COUNT = sizeof kinds / sizeof kinds[0] };
 
 /* Returns whether libpng takes the chunk without a word. counts: how many of each kind there were so far.
  * after_pixels: it stands behind them. */
-static bool is_known(const PngChunks *chunks, const Chunk *chunk, bool after_pixels,
+static bool is_known(const PngChunks *chunks, const PngChunk *chunk, bool after_pixels,
                      unsigned counts[KINDS_COUNT])
 {
     for (size_t i = 0; i < KINDS_COUNT; i++) {
-        if (!is_chunk(chunk, kinds[i].type))
+        if (!png_chunk_is(chunk, kinds[i].type))
             continue;
         if ((after_pixels && kinds[i].place != ANYWHERE) ||
             (kinds[i].place == BEFORE_PALETTE && chunks->palette_count) || counts[i]++ == kinds[i].most)
@@ -169,7 +160,7 @@ static bool is_known(const PngChunks *chunks, const Chunk *chunk, bool after_pix
 
 /* ---- chunks on which pixels depend ---- */
 
-static bool read_ihdr(const Chunk *chunk, PngChunks *chunks)
+static bool read_ihdr(const PngChunk *chunk, PngChunks *chunks)
 {
     /* for each colour type, the bit depths as bits */
     static const uint32_t depths[] = {[PNG_GRAY] = 1u << 1 | 1u << 2 | 1u << 4 | 1u << 8 | 1u << 16,
@@ -177,19 +168,19 @@ static bool read_ihdr(const Chunk *chunk, PngChunks *chunks)
                                       [PNG_PALETTE] = 1u << 1 | 1u << 2 | 1u << 4 | 1u << 8,
                                       [PNG_GRAY_ALPHA] = 1u << 8 | 1u << 16,
                                       [PNG_RGB_ALPHA] = 1u << 8 | 1u << 16};
-    if (!is_chunk(chunk, "IHDR") || chunk->length != IHDR_BYTES)
+    if (!png_chunk_is(chunk, "IHDR") || chunk->length != IHDR_BYTES)
         return false;
     const uint8_t *data = chunk->data;
     chunks->width = load_be32(data);
     chunks->height = load_be32(data + 4);
     chunks->bit_depth = data[8];
     chunks->colour = (PngColour)data[9];
-    return chunks->width >= 1 && chunks->width <= EDGE_MAX && chunks->height >= 1 &&
-           chunks->height <= EDGE_MAX && data[9] <= PNG_RGB_ALPHA && data[8] <= 16 &&
+    return chunks->width >= 1 && chunks->width <= PNG_EDGE_MAX && chunks->height >= 1 &&
+           chunks->height <= PNG_EDGE_MAX && data[9] <= PNG_RGB_ALPHA && data[8] <= 16 &&
            (depths[data[9]] >> data[8] & 1) != 0 && data[10] == 0 && data[11] == 0 && data[12] == 0;
 }
 
-static bool read_palette(const Chunk *chunk, PngChunks *chunks)
+static bool read_palette(const PngChunk *chunk, PngChunks *chunks)
 {
     const size_t most = chunks->colour == PNG_PALETTE ? (size_t)1 << chunks->bit_depth : 256;
     if (!(chunks->colour & PNG_RGB) || chunks->palette_count || chunks->alpha_count || chunk->length == 0 ||
@@ -200,7 +191,7 @@ static bool read_palette(const Chunk *chunk, PngChunks *chunks)
     return true;
 }
 
-static bool read_transparency(const Chunk *chunk, PngChunks *chunks)
+static bool read_transparency(const PngChunk *chunk, PngChunks *chunks)
 {
     if (chunks->colour != PNG_PALETTE || chunks->alpha_count || chunk->length == 0 ||
         chunk->length > chunks->palette_count)
@@ -212,29 +203,29 @@ static bool read_transparency(const Chunk *chunk, PngChunks *chunks)
 
 /* Returns whether a chunk of this type may change pixels or how they are read: its name begins with a
  * capital, or it is tRNS. */
-static bool is_vital(const Chunk *chunk)
+static bool is_vital(const PngChunk *chunk)
 {
-    return !(chunk->type[0] & 0x20) || is_chunk(chunk, "tRNS");
+    return !(chunk->type[0] & 0x20) || png_chunk_is(chunk, "tRNS");
 }
 
 void png_chunks_read(const uint8_t *bytes, size_t length, PngChunks *chunks)
 {
     unsigned counts[KINDS_COUNT] = {0};
-    Chunk chunk;
+    PngChunk chunk;
     *chunks = (PngChunks){.reader = PNG_BY_LIBVIPS};
-    if (!read_chunk(bytes, length, SIGNATURE_BYTES, &chunk) || !read_ihdr(&chunk, chunks))
+    if (!png_chunk_read(bytes, length, PNG_SIGNATURE_BYTES, &chunk) || !read_ihdr(&chunk, chunks))
         return;
     PngReader reader = PNG_WHOLLY_HERE;
     size_t at = chunk.next;
     for (;; at = chunk.next) {
-        const bool sound = read_chunk(bytes, length, at, &chunk);
+        const bool sound = png_chunk_read(bytes, length, at, &chunk);
         if (!sound)
             return;
-        if (is_chunk(&chunk, "IDAT"))
+        if (png_chunk_is(&chunk, "IDAT"))
             break;
         if (is_vital(&chunk)) {
-            if (!(is_chunk(&chunk, "PLTE") && read_palette(&chunk, chunks)) &&
-                !(is_chunk(&chunk, "tRNS") && read_transparency(&chunk, chunks)))
+            if (!(png_chunk_is(&chunk, "PLTE") && read_palette(&chunk, chunks)) &&
+                !(png_chunk_is(&chunk, "tRNS") && read_transparency(&chunk, chunks)))
                 return;
         } else if (!is_known(chunks, &chunk, false, counts)) {
             reader = PNG_PIXELS_HERE;
@@ -250,13 +241,14 @@ FshStatus png_chunks_pixels(const uint8_t *bytes, size_t length, const PngChunks
                             const uint8_t **stream_ret, size_t *length_ret, FshError *error)
 {
     unsigned counts[KINDS_COUNT] = {0};
-    Chunk chunk;
+    PngChunk chunk;
     const uint8_t *only = NULL;
     bool whole = false;
     size_t at = chunks->pixels_at;
     *stream_ret = NULL;
     room->length = 0;
-    for (size_t parts = 0; read_chunk(bytes, length, at, &chunk) && is_chunk(&chunk, "IDAT"); parts++) {
+    for (size_t parts = 0; png_chunk_read(bytes, length, at, &chunk) && png_chunk_is(&chunk, "IDAT");
+         parts++) {
         at = chunk.next;
         if (parts == 0) {
             only = chunk.data;
@@ -270,8 +262,8 @@ FshStatus png_chunks_pixels(const uint8_t *bytes, size_t length, const PngChunks
             return status;
         only = NULL;
     }
-    for (; !whole && read_chunk(bytes, length, at, &chunk); at = chunk.next) {
-        whole = is_chunk(&chunk, "IEND") && chunk.length == 0;
+    for (; !whole && png_chunk_read(bytes, length, at, &chunk); at = chunk.next) {
+        whole = png_chunk_is(&chunk, "IEND") && chunk.length == 0;
         if (!whole && !is_known(chunks, &chunk, true, counts))
             return FSH_OK;
     }

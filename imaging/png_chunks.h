@@ -9,6 +9,7 @@
 #ifndef FSHARD_IMAGING_PNG_CHUNKS_H
 #define FSHARD_IMAGING_PNG_CHUNKS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -40,6 +41,19 @@ typedef struct PngChunks {
     size_t alpha_count;
     size_t pixels_at; /* offset of the first IDAT chunk */
 } PngChunks;
+
+/* A chunk of a file. */
+typedef struct PngChunk {
+    const uint8_t *type, *data; /* type: 4 bytes */
+    size_t length;
+    size_t next; /* offset of the chunk after it */
+} PngChunk;
+enum { PNG_SIGNATURE_BYTES = 8, PNG_EDGE_MAX = 1000000 /* libpng's own limit */ };
+
+/* Reads the chunk at `at`. Returns whether it is whole, its type letters, and its checksum right. */
+bool png_chunk_read(const uint8_t *bytes, size_t length, size_t at, PngChunk *chunk);
+/* Returns whether the chunk is of this type, "IDAT" say. */
+bool png_chunk_is(const PngChunk *chunk, const char *type);
 
 /* Reads the chunks before the pixels and fills chunks, which points into bytes. Where reader is
  * PNG_BY_LIBVIPS, nothing else in it holds. */

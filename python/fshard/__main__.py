@@ -36,7 +36,7 @@ def _summary(dataset: Dataset) -> dict[str, Any]:
 
 
 def _print_summary(dataset: Dataset, summary: dict[str, Any]) -> None:
-    what = f"{len(dataset.classes)} classes" if dataset.kind == "classes" else f"pairs {':'.join(dataset.fields)}"
+    what = f"{len(dataset.classes)} classes" if dataset.kind == "classes" else f"{dataset.kind} {':'.join(dataset.fields)}"
     print(f"{dataset.path}: {dataset.container}, {what}, id {dataset.id}")
     print(f"  {'split':<10} {'files':>8} {'samples':>12} {'MiB':>12}   first sample")
     for split in summary["splits"]:

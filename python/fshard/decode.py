@@ -9,7 +9,7 @@ import numpy as np
 
 from . import native
 from .errors import FshardError
-from .record import Field
+from .record import Field, Payload
 from .y4m import y4m_pixels
 
 if TYPE_CHECKING:
@@ -23,6 +23,39 @@ def _pixels(image: Image.Image, channels: int) -> np.ndarray:
     return pixels.reshape(*pixels.shape[:2], channels)
 
 
+def _mask(data: Payload) -> np.ndarray:
+    """The values of an index PNG, by Pillow, which scales gray of 1, 2 and 4 bits to 255."""
+    from PIL import Image
+
+    depth, colour = bytes(data[24:26])
+    if bytes(data[:8]) != b"\x89PNG\r\n\x1a\n" or colour not in (0, 3) or depth > 8:
+        raise ValueError("a mask is a PNG of a palette or of gray of 1 to 8 bits")
+    with Image.open(io.BytesIO(data)) as image:
+        if colour == 0 and depth == 1:
+            return np.array(image.convert("1")).astype(np.uint8)
+        values = np.array(image)
+    return values // (255 // ((1 << depth) - 1)) if colour == 0 else values
+
+
+def _decode_mask(field: Field) -> np.ndarray:
+    shape, where, data = field.shape[:2], field.source or field.codec, field.data
+    if native.available():
+        try:
+            return native.decode_mask(data, shape)
+        except FshardError as error:
+            raise error.at(where) from None
+    try:
+        values = _mask(data)
+    except ImportError:
+        text = "decoding a mask takes Pillow: pip install pillow, or Debian's python3-pil"
+        raise FshardError(text, "missing module") from None
+    except Exception as error:  # Pillow raises what it likes
+        raise FshardError(f"{where}: cannot decode: {error}") from error
+    if values.shape != shape:
+        raise FshardError(f"{where}: decodes to {values.shape}, its record says {shape}")
+    return values
+
+
 def decode(field: Field, channels: int | None = None) -> np.ndarray:
     """The pixels of a field as (height, width, channels) uint8, turned as the EXIF orientation says.
 
@@ -33,9 +66,16 @@ def decode(field: Field, channels: int | None = None) -> np.ndarray:
     are rounded to 8. Without it, for alpha channels, for converting raw pixels, and for formats that it would need a
     plugin for, Pillow decodes: alpha is dropped, of 16 bits the upper ones stay.
 
+    A mask (field.mask) is decoded to its values, (height, width) uint8, exactly as they stand in its PNG: palette
+    indices, or gray of 1 to 8 bits. channels must be None then.
+
     FshardError: neither is installed (status "missing module"), the bytes cannot be decoded, or are of another size than
     the record says.
     """
+    if field.mask:
+        if channels is not None:
+            raise ValueError(f"{field.source or field.codec}: a mask has values, and no channels to choose")
+        return _decode_mask(field)
     channels = channels or field.channels
     if field.codec == "raw" and channels == field.channels:
         return field.array()

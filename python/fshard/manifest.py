@@ -23,7 +23,8 @@ BYTES_MAX = 64 << 20
 REMEDY = "fpack --repair-manifest makes it again from the files of its folder"
 SUFFIXES = {"shards": ".fshard", "lmdb": ".lmdb"}
 OTHER_CONTAINERS = ("tar", "basicsr")  # those that fpack writes and whose own readers are the field's
-KINDS = ("classes", "pairs")
+KINDS = ("classes", "pairs", "masks")
+MASK_FIELD, MASK_IGNORED = 1, 255  # of kind masks: the second field, and the value that is no class
 
 _REMOVED = re.compile(r"(?:0|[1-9][0-9]*)(?:-[1-9][0-9]*)?(?:,[1-9][0-9]*(?:-[1-9][0-9]*)?)*\Z")
 _SPLIT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")
@@ -57,6 +58,8 @@ def _check_shape(id_: str, split: str, kind: str, fields: tuple[str, ...], class
         raise FshardError(
             f"kind pairs needs two or more fields and no classes, not {len(fields)} and {len(classes)}"
         )
+    if kind == "masks" and (len(fields) != 2 or classes):
+        raise FshardError(f"kind masks needs two fields and no classes, not {len(fields)} and {len(classes)}")
     if len(fields) > FIELDS_MAX:
         raise FshardError(f"{len(fields)} fields; at most {FIELDS_MAX} are possible")
 
@@ -128,7 +131,7 @@ class FileInfo:
 
 @dataclass(frozen=True)
 class SplitInfo:
-    """class_counts: samples of each class; empty for pairs."""
+    """class_counts: samples of each class; empty for pairs and masks."""
 
     name: str
     samples: int
@@ -139,13 +142,15 @@ class SplitInfo:
 @dataclass(frozen=True)
 class Statistics:
     """Of the decoded images. width, height: least and greatest; mean, std: one number for each channel, in 0..1.
-    channels 0: nothing was measured."""
+    channels 0: nothing was measured. mask_classes: of masks, one more than the largest value that is a class, over all
+    splits; 0: not measured, or no masks."""
 
     channels: int = 0
     width: tuple[int, int] = (0, 0)
     height: tuple[int, int] = (0, 0)
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
+    mask_classes: int = 0
 
 
 @dataclass(frozen=True)
@@ -239,9 +244,12 @@ def _parse_statistics(members: dict[str, Any]) -> Statistics:
             raise FshardError(f'"channels" is {channels}')
         width, height = _parse_range(members, "width"), _parse_range(members, "height")
         mean, std = (_parse_reals(members, key, channels) for key in ("mean", "std"))
+        classes = strict_json.count(members, "mask_classes") if "mask_classes" in members else 0
+        if classes > MASK_IGNORED:
+            raise FshardError(f'"mask_classes" is {classes}; at most {MASK_IGNORED}')
     except FshardError as error:
         raise error.at("statistics") from None
-    return Statistics(channels, width, height, mean, std)
+    return Statistics(channels, width, height, mean, std, classes)
 
 
 def _check_split(container: str, split: SplitInfo) -> None:
@@ -359,6 +367,9 @@ def _check(manifest: Manifest) -> None:
             raise FshardError(f'file "{file.name}" is of an update, in a dataset without updates')
         if manifest.updates and (manifest.container != "shards" or file.samples + count >= 1 << 32):
             raise FshardError(f'file "{file.name}": {file.samples} samples and {count} removed ones')
+    if manifest.statistics.mask_classes and manifest.kind != "masks":
+        what = f"statistics.mask_classes is {manifest.statistics.mask_classes}"
+        raise FshardError(f"{what} in a dataset of {manifest.kind}")
     _check_statistics(manifest.statistics)
 
 

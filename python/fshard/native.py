@@ -87,6 +87,9 @@ _SIGNATURES = {
     "fsh_decoder_decode": (
         c_int, c_void_p, c_void_p, c_size_t, c_uint32, c_uint32, c_uint32, c_void_p, POINTER(Error),
     ),
+    "fsh_decoder_decode_mask": (
+        c_int, c_void_p, c_void_p, c_size_t, c_uint32, c_uint32, c_void_p, POINTER(Error),
+    ),
 }  # fmt: skip
 
 
@@ -166,4 +169,18 @@ def decode(data: Any, shape: tuple[int, int, int]) -> np.ndarray:
     return pixels
 
 
-__all__ = ["BATCH", "END", "WAIT", "Batch", "Config", "Error", "Info", "Memory", "Option", "available", "decode", "library"]
+def decode_mask(data: Any, shape: tuple[int, int]) -> np.ndarray:
+    """A mask to its values, (height, width) uint8. FshardError: it is no index PNG of that size, or damaged."""
+    stored = np.frombuffer(data, np.uint8)
+    values = np.empty(shape, np.uint8)
+    error = Error()
+    arguments = stored.ctypes.data, stored.size, shape[1], shape[0], values.ctypes.data
+    if library().fsh_decoder_decode_mask(_decoder().handle, *arguments, byref(error)):
+        raise error.exception()
+    return values
+
+
+__all__ = [
+    "BATCH", "END", "WAIT", "Batch", "Config", "Error", "Info", "Memory", "Option", "available", "decode", "decode_mask",
+    "library",
+]  # fmt: skip

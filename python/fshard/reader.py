@@ -14,7 +14,7 @@ import numpy as np
 from . import lmdb, manifest as manifests, record
 from .compression import Unpacker
 from .errors import FshardError
-from .manifest import FileInfo, Manifest, Metadata, SplitInfo
+from .manifest import MASK_FIELD, FileInfo, Manifest, Metadata, SplitInfo
 from .mapping import map_file
 from .record import Payload, Sample
 from .shard import Shard, is_shard
@@ -86,6 +86,8 @@ class Split:
                     f"{count} fields and label {label} in a dataset of {len(self._fields)} fields and "
                     f"{self._class_count} classes"
                 )
+            if self.dataset.kind == "masks":
+                fields[self._fields[MASK_FIELD]].mask = True
             if self._verify:
                 self._check_record(file, offset, length, key)
         except FshardError as error:
@@ -161,8 +163,8 @@ class Dataset:
     path: a dataset's folder, its dataset.json, a .fshard file, an .lmdb folder or its data.mdb; told apart by content.
     verify: check the CRC32C of every record that is read (those of headers, footers and indexes are always checked).
 
-    id: 32 hexadecimal digits, of what the files hold. container: "shards" or "lmdb". kind: "classes" or "pairs". fields: names. classes:
-    names; label n is classes[n]; empty for pairs. manifest: all of dataset.json; of a single file, what it says itself.
+    id: 32 hexadecimal digits, of what the files hold. container: "shards" or "lmdb". kind: "classes",
+    "pairs" or "masks". fields: names. classes: names; label n is classes[n]; empty for pairs and masks. manifest: all of dataset.json; of a single file, what it says itself.
 
     Raises FshardError: nothing there, a file that is missing, torn, damaged or of another dataset, a later version.
 

@@ -45,10 +45,12 @@ class Field:
     codec: "raw" for pixels, else the kind of image file ("jpeg", "png", ...; "other" if it is none of fshard(5)'s).
     height, width, channels: of the decoded image as it is displayed, after the orientation of its EXIF data.
     source: path of the original file, relative to the folder that was packed; None if it was not kept.
+    mask: whether its values are the classes of pixels, which fshard.decode gives as they are: (height, width).
     """
 
     __slots__ = (
-        "stored", "codec", "height", "width", "channels", "source", "compression", "unpacked_bytes", "_data", "_origin",
+        "stored", "codec", "height", "width", "channels", "source", "compression", "unpacked_bytes", "mask", "_data",
+        "_origin",
     )  # fmt: skip
 
     def __init__(
@@ -69,6 +71,7 @@ class Field:
         self.width = width
         self.channels = channels
         self.source = source
+        self.mask = False
         if unpacked_bytes:
             self.compression = "zstd"
             self.unpacked_bytes = unpacked_bytes

@@ -40,10 +40,13 @@ Transform = Callable[[Any], Any]
 
 
 def to_tensor(field: Field, channels: int | None = None) -> torch.Tensor:
-    """The decoded pixels as (channels, height, width) uint8, contiguous and the caller's own.
+    """The decoded pixels as (channels, height, width) uint8, contiguous and the caller's own; of a mask its values,
+    (height, width), whatever channels says.
 
     channels and FshardError: see fshard.decode.
     """
+    if field.mask:
+        return torch.from_numpy(decode(field))
     return torch.from_numpy(np.array(decode(field, channels).transpose(2, 0, 1), order="C"))
 
 
@@ -54,6 +57,7 @@ class FshardDataset(torch.utils.data.Dataset):
         for none, or what target_transform makes of it.
     kind pairs: dataset[i] is {field name: (C, H, W) uint8}, or what transform makes of that dict, so that one random
         crop can serve all sides of a pair.
+    kind masks: the same, where the mask is (H, W): the classes of its pixels, 255 for none.
 
     C is the same for all, so that they can be stacked: 1 if every image of the dataset is gray, as its manifest says,
     else 3, as ftrain has them; gray images among colour ones become colour, and alpha goes.
@@ -79,8 +83,9 @@ class FshardDataset(torch.utils.data.Dataset):
         self.target_transform = target_transform
         dataset = Dataset(path, verify)
         self.load = load or functools.partial(to_tensor, channels=1 if dataset.statistics.channels == 1 else 3)
-        if dataset.kind == "pairs" and target_transform is not None:
-            raise ValueError(f"{dataset.path}: pairs have no target: target_transform is for datasets of classes")
+        if dataset.kind != "classes" and target_transform is not None:
+            text = f"{dataset.kind} have no target: target_transform is for datasets of classes"
+            raise ValueError(f"{dataset.path}: {text}")
         self.kind = dataset.kind
         self.fields = dataset.fields
         self.classes = list(dataset.classes)
@@ -93,7 +98,7 @@ class FshardDataset(torch.utils.data.Dataset):
 
     def __getitem__(self, index: int) -> Any:
         sample = self._split[index]
-        if self.kind == "pairs":
+        if self.kind != "classes":
             sides = {name: self.load(field) for name, field in sample.fields.items()}
             return self.transform(sides) if self.transform else sides
         image = self.load(sample.fields[self.fields[0]])

@@ -70,6 +70,45 @@ void source_png(const char *path, uint32_t width, uint32_t height, uint32_t chan
     write_buffer(path, &file);
 }
 
+void source_mask(const char *path, uint32_t width, uint32_t height, const uint8_t *values, bool palette)
+{
+    Buffer file = {0};
+    uint8_t colours[256 * 3];
+    for (size_t i = 0; i < sizeof colours; i++)
+        colours[i] = (uint8_t)(i * 37);
+    make_png(&(MakePng){.width = width,
+                        .height = height,
+                        .bit_depth = 8,
+                        .colour_type = palette ? 3 : 0,
+                        .rows = values,
+                        .palette = palette ? colours : NULL,
+                        .palette_count = palette ? 256 : 0},
+             &file);
+    write_buffer(path, &file);
+}
+
+void source_masked(const char *root, const char *images, const char *masks, const char *name, uint32_t width,
+                   uint32_t height, uint8_t most)
+{
+    char path[512];
+    uint32_t seed = 17;
+    uint8_t *values = calloc(width, height);
+    assert_non_null(values);
+    for (uint32_t y = 0; y < height; y++)
+        for (uint32_t x = 0; x < width; x++)
+            values[y * width + x] = x == 0                                                               ? 255
+                                    : x > width / 4 && x < width / 2 && y > height / 4 && y < height / 2 ? 1
+                                                                                                         : 0;
+    values[width * height - 1] = most;
+    for (const char *at = name; *at; at++)
+        seed = seed * 33 + (unsigned char)*at;
+    (void)snprintf(path, sizeof path, "%s/%s/%s.jpg", root, images, name);
+    source_jpeg(path, width, height, 3, seed);
+    (void)snprintf(path, sizeof path, "%s/%s/%s.png", root, masks, name);
+    source_mask(path, width, height, values, seed % 2);
+    free(values);
+}
+
 bool png_is_supported(void)
 {
     const ImagePlugin *plugin = NULL;

@@ -14,6 +14,12 @@ void source_jpeg(const char *path, uint32_t width, uint32_t height, uint32_t cha
 void source_jpeg_turned(const char *path, uint32_t width, uint32_t height, uint8_t orientation,
                         uint32_t seed);
 void source_png(const char *path, uint32_t width, uint32_t height, uint32_t channels, uint32_t seed);
+/* Writes a mask: a PNG of these values [height, width], of a palette or of gray. */
+void source_mask(const char *path, uint32_t width, uint32_t height, const uint8_t *values, bool palette);
+/* Writes an image and its mask, IMAGES/NAME.jpg and MASKS/NAME.png: value 1 in a rectangle of value 0, an
+ * edge of 255, and `most` in a corner. */
+void source_masked(const char *root, const char *images, const char *masks, const char *name, uint32_t width,
+                   uint32_t height, uint8_t most);
 /* Returns whether this build can read and write PNG (libvips is there); if not, says so: PNG tests skip. */
 bool png_is_supported(void);
 

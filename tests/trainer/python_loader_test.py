@@ -486,7 +486,7 @@ class Decoding(unittest.TestCase):
         with self.assertRaises(fshard.FshardError) as caught:
             native.decode(stored[:-5], (EDGE, EDGE, 3))
         self.assertEqual(caught.exception.status, "corrupt")
-        field = mock.Mock(codec="pnm", data=stored, channels=3, shape=(EDGE, EDGE, 3), source="a.ppm")
+        field = mock.Mock(codec="pnm", data=stored, channels=3, shape=(EDGE, EDGE, 3), source="a.ppm", mask=False)
         with mock.patch.dict(sys.modules, {"PIL": None}):
             np.testing.assert_array_equal(fshard.decode(field), pixels)
             threads = [threading.Thread(target=lambda: [fshard.decode(field) for _ in range(50)]) for _ in range(4)]

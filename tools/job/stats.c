@@ -51,6 +51,19 @@ void stats_add_pixels(PixelStatistics *statistics, const Image *image)
     sums->pixel_count += pixel_count;
 }
 
+void stats_add_mask(PixelStatistics *statistics, const Image *mask, bool *ignored_ret)
+{
+    const uint64_t count = (uint64_t)mask->width * mask->height;
+    uint32_t classes = 0;
+    for (uint64_t i = 0; i < count; i++) {
+        const uint32_t wanted = mask->pixels[i] == FSH_MASK_IGNORED ? 0 : mask->pixels[i] + 1u;
+        classes = wanted > classes ? wanted : classes;
+    }
+    *ignored_ret = classes == 0;
+    if (classes > statistics->mask_classes)
+        statistics->mask_classes = classes;
+}
+
 static void merge_sums(PixelSums *total, const PixelSums *part)
 {
     total->pixel_count += part->pixel_count;
@@ -96,6 +109,8 @@ void stats_take_sizes(PixelStatistics *total, const PixelStatistics *other)
 
 void stats_merge_sizes(PixelStatistics *total, const PixelStatistics *part)
 {
+    if (part->mask_classes > total->mask_classes)
+        total->mask_classes = part->mask_classes;
     if (part->image_count == 0)
         return;
     if (total->image_count == 0 || part->width_min < total->width_min)
@@ -118,6 +133,7 @@ FshStatistics stats_finish(const PixelStatistics *statistics)
         .width_max = statistics->width_max,
         .height_min = statistics->height_min,
         .height_max = statistics->height_max,
+        .mask_classes = statistics->mask_classes,
     };
     const PixelSums *gray = &statistics->gray, *rgb = &statistics->rgb;
     const uint64_t pixel_count = gray->pixel_count + rgb->pixel_count;
@@ -195,11 +211,17 @@ static bool sums_from_json(const json_t *array, PixelSums *sums)
 
 json_t *stats_to_json(const PixelStatistics *statistics)
 {
-    return json_pack("{s:o, s:o, s:[I, I, I, I, I, I]}", "gray", sums_to_json(&statistics->gray), "rgb",
-                     sums_to_json(&statistics->rgb), "sizes", (json_int_t)statistics->image_count,
-                     (json_int_t)statistics->rgb_count, (json_int_t)statistics->width_min,
-                     (json_int_t)statistics->width_max, (json_int_t)statistics->height_min,
-                     (json_int_t)statistics->height_max);
+    json_t *object = json_pack("{s:o, s:o, s:[I, I, I, I, I, I]}", "gray", sums_to_json(&statistics->gray),
+                               "rgb", sums_to_json(&statistics->rgb), "sizes",
+                               (json_int_t)statistics->image_count, (json_int_t)statistics->rgb_count,
+                               (json_int_t)statistics->width_min, (json_int_t)statistics->width_max,
+                               (json_int_t)statistics->height_min, (json_int_t)statistics->height_max);
+    if (object && statistics->mask_classes &&
+        json_object_set_new(object, "mask_classes", json_integer((json_int_t)statistics->mask_classes))) {
+        json_decref(object);
+        object = NULL;
+    }
+    return object;
 }
 
 bool stats_from_json(const json_t *object, PixelStatistics *statistics)
@@ -226,6 +248,11 @@ bool stats_from_json(const json_t *object, PixelStatistics *statistics)
         if (numbers[i] > UINT32_MAX)
             return false;
     }
+    const json_t *classes = json_object_get(object, "mask_classes");
+    if (classes && (!json_is_integer(classes) || json_integer_value(classes) < 1 ||
+                    json_integer_value(classes) > FSH_MASK_IGNORED))
+        return false;
+    statistics->mask_classes = (uint32_t)json_integer_value(classes);
     return statistics->rgb_count <= statistics->image_count &&
            statistics->width_min <= statistics->width_max && statistics->height_min <= statistics->height_max;
 }

@@ -27,6 +27,7 @@ typedef struct PixelStatistics {
     PixelSums gray, rgb;
     uint64_t image_count, rgb_count; /* images noted, and how many of them are not gray */
     uint32_t width_min, width_max, height_min, height_max; /* 0 while image_count is 0 */
+    uint32_t mask_classes;                                 /* as FshStatistics'; goes with the sizes */
 } PixelStatistics;
 
 /* Notes an image's size and channels (1 or 3), not its pixels. */
@@ -34,6 +35,10 @@ void stats_add_size(PixelStatistics *statistics, uint32_t width, uint32_t height
 
 /* Adds an image's pixels (1 or 3 channels) to the sums, not its size. */
 void stats_add_pixels(PixelStatistics *statistics, const Image *image);
+
+/* Notes the classes of a mask's values, [height, width] of one channel; *ignored_ret: all of them are
+ * FSH_MASK_IGNORED. */
+void stats_add_mask(PixelStatistics *statistics, const Image *mask, bool *ignored_ret);
 
 /* Adds part to total. */
 void stats_merge(PixelStatistics *total, const PixelStatistics *part);

@@ -115,11 +115,28 @@ static FshStatus refuse_field(const PackFound *found, const FshManifest *manifes
 static FshStatus take_fields(PackFound *found, const FshManifest *manifest, FshError *error)
 {
     const PackOptions *options = found->options;
-    found->kind = manifest->kind;
+    const bool has_masks = manifest->kind == FSH_KIND_MASKS;
+    found->kind = options->masks ? FSH_KIND_MASKS : manifest->kind;
     found->from.field_count = manifest->field_count;
-    if (options->field_count && manifest->kind != FSH_KIND_PAIRS)
+    if (options->field_count && manifest->kind == FSH_KIND_CLASSES)
+        return fsh_error_set(error, FSH_ERR_USAGE, "--%s: %s is a dataset of classes, which holds no pairs",
+                             options->masks ? "masks" : "pairs", found->root);
+    if (options->masks && manifest->pair_scale > 1)
+        return fsh_error_set(error, FSH_ERR_USAGE, "--masks: the sides of %s differ by a factor of %u",
+                             found->root, (unsigned)manifest->pair_scale);
+    if (has_masks && options->field_count &&
+        (!options->masks || strcmp(options->field_names[0], manifest->field_names[0]) != 0))
+        return fsh_error_set(error, FSH_ERR_USAGE, "--%s: %s holds images and masks; give --masks %s:%s",
+                             options->masks ? "masks" : "pairs", found->root, manifest->field_names[0],
+                             manifest->field_names[1]);
+    if (has_masks && options->resize.max_size)
         return fsh_error_set(error, FSH_ERR_USAGE,
-                             "--pairs: %s is a dataset of classes, which holds no pairs", found->root);
+                             "--max-size: %s holds masks, which are stored as they are; leave it out",
+                             found->root);
+    if (has_masks && !fsh_container_has(options->container, FSH_HAS_METADATA))
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "%s: holds masks; only --format shards and lmdb note that a field is one",
+                             found->root);
     found->field_count = options->field_count ? options->field_count : manifest->field_count;
     for (size_t i = 0; i < found->field_count; i++) {
         size_t field = options->field_count ? 0 : i;

@@ -267,7 +267,9 @@ FshStatus pack_find(PackFound *found, const PackOptions *options, PackNotes *not
                          .notes = notes,
                          .file_most_bytes = shrink_most_bytes(&limits),
                          .folder = -1,
-                         .kind = options->field_count ? FSH_KIND_PAIRS : FSH_KIND_CLASSES,
+                         .kind = options->masks         ? FSH_KIND_MASKS
+                                 : options->field_count ? FSH_KIND_PAIRS
+                                                        : FSH_KIND_CLASSES,
                          .field_count = options->field_count ? options->field_count : 1,
                          .pair_scale = options->pair_scale,
                          .field_names = {"image"}};

@@ -15,10 +15,11 @@ typedef struct Measurer {
     Image image;
 } Measurer;
 
-/* Adds a field's size to the statistics, by decoding where the record does not tell it, and with sums_pixels
- * its pixels. FSH_ERR_CORRUPT, FSH_ERR_MEMORY, … as unpacking and decoding fail. */
-FshStatus measure_field(Measurer *measurer, const FshSplit *split, const FshField *field, bool sums_pixels,
-                        PixelStatistics *statistics, FshError *error);
+/* Adds the size of field `index` of a sample to the statistics, by decoding where the record does not
+ * tell it, and with sums_pixels its pixels; of a mask its classes, and never pixels. FSH_ERR_CORRUPT,
+ * FSH_ERR_MEMORY, … as unpacking and decoding fail. */
+FshStatus measure_field(Measurer *measurer, const FshSplit *split, const FshSample *sample, unsigned index,
+                        bool sums_pixels, PixelStatistics *statistics, FshError *error);
 /* Frees what the measurer holds, and empties it. */
 void measurer_free(Measurer *measurer);
 

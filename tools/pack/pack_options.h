@@ -44,6 +44,7 @@ typedef struct PackOptions {
     uint64_t dictionary_bytes;             /* what a dictionary may take at most; 0: none */
     char field_names[FSH_FIELDS_MAX][256]; /* the side folders */
     size_t field_count;                    /* 0: class folders */
+    bool masks;                            /* the second of two sides holds masks (FSH_KIND_MASKS) */
     /* sides with folders of their own: source, the folder that all of them lie in; "": none */
     char root[PATH_MAX];
     char side_folders[FSH_FIELDS_MAX][PATH_MAX]; /* these folders, below root */

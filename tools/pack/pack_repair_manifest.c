@@ -42,8 +42,8 @@ static FshStatus work(uint64_t item, int thread, void *slot, void *context, FshE
     sample.index = item; /* of one that cannot be told, too */
     (void)snprintf(own->key, sizeof own->key, "%.*s", (int)sample.key_bytes, sample.key ? sample.key : "");
     for (unsigned i = 0; i < sample.field_count && !status; i++)
-        status = measure_field(&repair->threads[thread], repair->split, &sample.fields[i],
-                               repair->sums_pixels, &own->statistics, &own->failure);
+        status = measure_field(&repair->threads[thread], repair->split, &sample, i, repair->sums_pixels,
+                               &own->statistics, &own->failure);
     /* What the disk cannot read says nothing of the images: no mean is made of the others. */
     if (fsh_sample_check_read(repair->split, &sample, &own->failure))
         status = FSH_ERR_SYSTEM;

@@ -79,6 +79,9 @@ static void print_kind(FILE *stream, const FshManifest *manifest)
         (void)fputs(field ? ":" : "", stream);
         program_print_text(stream, manifest->field_names[field]);
     }
+    if (manifest->statistics.mask_classes)
+        (void)fprintf(stream, ", masks of %u class%s", (unsigned)manifest->statistics.mask_classes,
+                      manifest->statistics.mask_classes == 1 ? "" : "es");
 }
 
 static uint64_t left_out_count(const Report *report)

@@ -18,7 +18,7 @@ static FshStatus check_usage(const Settings *settings, const PackOptions *option
 {
     const char *one = NULL, *other = NULL;
     if (options->field_count) {
-        one = "--pairs and --fields";
+        one = options->masks ? "--masks" : "--pairs and --fields";
         other = options->labels        ? "--labels"
                 : options->files_from  ? "--files-from"
                 : options->classes     ? "--classes"
@@ -39,6 +39,15 @@ static FshStatus check_usage(const Settings *settings, const PackOptions *option
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "--pair-scale: --max-size makes each image smaller by its own factor; leave out "
                              "one of them");
+    if (options->masks && (options->pair_scale > 1 || options->resize.max_size))
+        return fsh_error_set(error, FSH_ERR_USAGE, "--masks: %s; leave out %s",
+                             options->pair_scale > 1
+                                 ? "an image and its mask are of one size"
+                                 : "masks are stored as they are, and ftrain resizes them",
+                             options->pair_scale > 1 ? "--pair-scale" : "--max-size");
+    if (options->masks && !fsh_container_has(options->container, FSH_HAS_METADATA))
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "--masks: only --format shards and lmdb note that a field is a mask");
     if (settings->seed_given && !options->limit && !(options->val_fraction > 0))
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "--seed: says which samples --split and --limit choose; give one of them (the "

@@ -12,7 +12,7 @@
 typedef struct Settings {
     ProgramOptions program;
     StoreOptions remote; /* of a dataset on a server */
-    const char *source, *destination, *pairs, *fields, *report;
+    const char *source, *destination, *pairs, *fields, *masks, *report;
     const char *files_from, *labels, *classes, *class_names;
     /* Indices of choices: SettingsFormat, SettingsLayout, PackStore, SettingsEdge, ResampleFilter,
      * SettingsOnError. */

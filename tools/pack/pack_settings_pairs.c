@@ -1,5 +1,5 @@
-/* pack_settings_pairs.c - what --pairs, --fields and --pair-suffix name: the sides' folders below SRC, or
- * folders anywhere.
+/* pack_settings_pairs.c - what --pairs, --fields, --masks and --pair-suffix name: the sides' folders
+ * below SRC, or folders anywhere.
  *
  *   blur:sharp                    folders of these names below SRC, at any depth
  *   lq=/a/LR:gt=/b/HR             two folders anywhere; SRC is left out: it is the folder that both lie in
@@ -34,15 +34,32 @@ static FshStatus find_pairs(const char *text, const char **sides_ret, FshError *
                                "--pairs: '%s' is neither A:B nor one of gopro, nafnet, basicsr", text);
 }
 
+/* Returns the option that names the sides. */
+static const char *sides_option(const Settings *settings)
+{
+    return settings->pairs ? "--pairs" : settings->masks ? "--masks" : "--fields";
+}
+
+/* Returns what it names; NULL: it is not given. */
+static const char *sides_text(const Settings *settings)
+{
+    return settings->pairs ? settings->pairs : settings->masks ? settings->masks : settings->fields;
+}
+
 /* Takes folders that are named below SRC. */
 static FshStatus take_names(const Settings *settings, PackOptions *options, FshError *error)
 {
     FshStatus status = FSH_OK;
-    const char *sides = NULL;
+    const char *sides = settings->masks;
     if (settings->pairs)
         status = find_pairs(settings->pairs, &sides, error);
+    if (settings->masks && !strchr(settings->masks, ':'))
+        status = fsh_error_set(error, FSH_ERR_USAGE,
+                               "--masks: '%s' is not A:B, the folder of the images and that of their masks",
+                               settings->masks);
     if (sides && !status)
-        status = options_split_colon("--pairs", sides, options->field_names, 2, &options->field_count, error);
+        status = options_split_colon(sides_option(settings), sides, options->field_names, 2,
+                                     &options->field_count, error);
     if (settings->fields)
         status = options_split_colon("--fields", settings->fields, options->field_names, FSH_FIELDS_MAX,
                                      &options->field_count, error);
@@ -51,7 +68,7 @@ static FshStatus take_names(const Settings *settings, PackOptions *options, FshE
             status = fsh_error_set(error, FSH_ERR_USAGE,
                                    "%s: '%s' is a path; give the name of the folder alone, or "
                                    "lq=/a/LR:gt=/b/HR for folders anywhere",
-                                   settings->pairs ? "--pairs" : "--fields", options->field_names[field]);
+                                   sides_option(settings), options->field_names[field]);
     }
     return status;
 }
@@ -84,7 +101,7 @@ static FshStatus add_folder(PackOptions *options, const char *what, const char *
         if (strcmp(options->field_names[i], name) == 0)
             return fsh_error_set(error, FSH_ERR_USAGE, "%s: '%s' is given twice", what, name);
     }
-    if (field == FSH_FIELDS_MAX || (field == 2 && strcmp(what, "--pairs") == 0))
+    if (field == FSH_FIELDS_MAX || (field == 2 && strcmp(what, "--fields") != 0))
         return fsh_error_set(error, FSH_ERR_USAGE, "%s: '%s' is one side too many", what, name);
     if (strchr(name, '/'))
         return fsh_error_set(error, FSH_ERR_USAGE, "%s: '%s' is a path, and no name of a side", what, name);
@@ -149,8 +166,7 @@ static FshStatus take_folders(const ProgramContext *context, PackOptions *option
                               FshError *error)
 {
     const Settings *settings = context->settings;
-    const char *what = settings->pairs ? "--pairs" : "--fields";
-    const char *text = settings->pairs ? settings->pairs : settings->fields;
+    const char *what = sides_option(settings), *text = sides_text(settings);
     char name[256], folder[PATH_MAX];
     FshStatus status = FSH_OK;
     *used_ret = 0;
@@ -194,7 +210,8 @@ static FshStatus take_suffixes(const Settings *settings, PackOptions *options, F
             field++;
         if (!status && field == options->field_count)
             status = fsh_error_set(error, FSH_ERR_USAGE,
-                                   "--pair-suffix: '%s' is no side; --pairs or --fields names them", name);
+                                   "--pair-suffix: '%s' is no side; --pairs, --masks or --fields names them",
+                                   name);
         else if (!status && (strlen(suffix) >= sizeof options->side_suffixes[field] || strchr(suffix, '/')))
             status = fsh_error_set(error, FSH_ERR_USAGE,
                                    "--pair-suffix: '%s' is no end of a name; 1 to %zu bytes without /",
@@ -226,10 +243,11 @@ FshStatus settings_take_pairs(const ProgramContext *context, PackOptions *option
                               FshError *error)
 {
     const Settings *settings = context->settings;
-    const char *text = settings->pairs ? settings->pairs : settings->fields;
+    const char *text = sides_text(settings);
     *used_ret = 0;
-    if (settings->pairs && settings->fields)
-        return fsh_error_set(error, FSH_ERR_USAGE, "--pairs and --fields: give one of them");
+    if (!!settings->pairs + !!settings->fields + !!settings->masks > 1)
+        return fsh_error_set(error, FSH_ERR_USAGE, "--pairs, --fields and --masks: give one of them");
+    options->masks = settings->masks != NULL;
     FshStatus status = text && strchr(text, '=') ? take_folders(context, options, used_ret, error)
                                                  : take_names(settings, options, error);
     if (!status)

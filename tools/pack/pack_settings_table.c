@@ -39,6 +39,10 @@ void settings_rows(Settings *settings, Option rows[SETTINGS_ROWS])
                  "anywhere, without SRC"},
         {.name = "fields", .kind = OPTION_TEXT, .value = &settings->fields, .argument = "A:B:C",
          .help = "as --pairs, with two to eight images a sample"},
+        {.name = "masks", .kind = OPTION_TEXT, .value = &settings->masks, .argument = "A:B",
+         .help = "as --pairs, for segmentation: images of A, and PNGs of B whose values (palette indices, or "
+                 "gray of 1 to 8 bits) are the classes of their pixels, 255 for none; masks are stored byte "
+                 "for byte"},
         {.name = "pair-suffix", .kind = OPTION_TEXT, .value = &settings->pair_suffix, .argument = "A=END",
          .help = "names of side A end in END, which is no part of what must be equal: lq=x2 pairs "
                  "0001x2.png with 0001.png; A=END:B=END for both sides"},

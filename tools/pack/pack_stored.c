@@ -115,6 +115,8 @@ static FshStatus probe_one(uint64_t number, int thread, void *context, FshError 
     const size_t field = number % stored->found->field_count;
     ImageInfo info = {0};
     FshError failure = {0};
+    if (fsh_is_mask(stored->found->kind, field)) /* stored as it is */
+        return FSH_OK;
     if (!own->decoder) {
         FshStatus made = image_decoder_new(&own->decoder, error);
         if (made)
@@ -165,11 +167,14 @@ static FshStatus probe_raw(PackStored *stored, uint64_t *payload_bytes, FshError
         if (job.channels[i] > 1)
             stored->raw_channels = 3;
     }
-    for (uint64_t i = 0; i < count; i++)
-        payload_bytes[stored->split->samples[i / stored->found->field_count]
-                          .items[i % stored->found->field_count]] =
-            options->store == PACK_STORE_YUV420 ? about_planes_bytes(job.pixels[i], job.channels[i])
-                                                : job.pixels[i] * stored->raw_channels;
+    for (uint64_t i = 0; i < count; i++) {
+        const PackSample *sample = &stored->split->samples[i / stored->found->field_count];
+        const size_t field = i % stored->found->field_count;
+        payload_bytes[sample->items[field]] =
+            fsh_is_mask(stored->found->kind, field) ? sample_source(stored->found, sample, field).bytes
+            : options->store == PACK_STORE_YUV420   ? about_planes_bytes(job.pixels[i], job.channels[i])
+                                                    : job.pixels[i] * stored->raw_channels;
+    }
 done:
     for (int thread = 0; job.threads && thread < options->jobs; thread++) {
         image_decoder_free(&job.threads[thread].decoder);
@@ -207,7 +212,8 @@ static uint64_t raw_record_bytes(const PackStored *stored, const PackSample *sam
     stored_describe(stored, sample, &description);
     for (size_t field = 0; field < stored->found->field_count; field++) {
         const uint64_t bytes = payload_bytes[sample->items[field]];
-        if (bytes == 0 || (options->raw_under && bytes > options->raw_under))
+        const bool mask = fsh_is_mask(stored->found->kind, field);
+        if (bytes == 0 || (options->raw_under && bytes > options->raw_under && !mask))
             return 0;
         description.fields[field].bytes = (size_t)bytes;
     }

@@ -36,8 +36,8 @@ static FshStatus measure_one(uint64_t item, int thread, void *slot, void *contex
     *statistics = (PixelStatistics){0};
     FshStatus status = fsh_sample_get(leaving->split, leaving->samples[item], &sample, error);
     for (unsigned i = 0; i < sample.field_count && !status; i++)
-        status = measure_field(&leaving->measurers[thread], leaving->split, &sample.fields[i], true,
-                               statistics, error);
+        status =
+            measure_field(&leaving->measurers[thread], leaving->split, &sample, i, true, statistics, error);
     if (!status)
         status = fsh_sample_check_read(leaving->split, &sample, error);
     return status;
@@ -135,6 +135,9 @@ static FshStatus add_sizes(const Update *update, PixelStatistics *sizes, FshErro
             stats_merge_sizes(sizes, &file->statistics);
             continue;
         }
+        /* Which of its masks had the most classes is not noted: as many as all of them had stay possible. */
+        if (file->live_count && file->statistics.mask_classes > sizes->mask_classes)
+            sizes->mask_classes = file->statistics.mask_classes;
         for (uint64_t n = 0; n < file->record_count && file->live_count && !status; n++) {
             const OldRecord *record = &update->records[file->first_record + n];
             SourceRecord sources;

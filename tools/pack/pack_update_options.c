@@ -140,11 +140,15 @@ static FshStatus compare_shape(const Update *update, const PackPlan *plan, FshEr
                              fsh_container_noun(manifest->container, 2));
     if (!same)
         return fsh_error_set(error, FSH_ERR_MISMATCH,
-                             "%s: holds %s, and this run would pack %s: give the same --pairs or --fields as "
-                             "when it was packed, or none if there were none",
+                             "%s: holds %s, and this run would pack %s: give the same --pairs, --masks or "
+                             "--fields as when it was packed, or none if there were none",
                              folder,
-                             manifest->kind == FSH_KIND_PAIRS ? "pairs of fields of its own" : "classes",
-                             found->kind == FSH_KIND_PAIRS ? "other pairs" : "classes");
+                             manifest->kind == FSH_KIND_PAIRS   ? "pairs of fields of its own"
+                             : manifest->kind == FSH_KIND_MASKS ? "images and masks"
+                                                                : "classes",
+                             found->kind == FSH_KIND_PAIRS   ? "other pairs"
+                             : found->kind == FSH_KIND_MASKS ? "other images and masks"
+                                                             : "classes");
     if (scale != (found->pair_scale ? found->pair_scale : 1))
         return fsh_error_set(error, FSH_ERR_MISMATCH, "--pair-scale: %s was packed with %u", folder,
                              (unsigned)scale);

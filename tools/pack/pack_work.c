@@ -195,6 +195,43 @@ static FshStatus take_whole(Worker *worker, const PackStored *stored, PackStore 
     return status;
 }
 
+/* Takes a mask as it is, whatever --store says, and looks at all of its values. */
+static FshStatus take_mask(Worker *worker, const PackOptions *options, const IntakeBytes *taken, size_t field,
+                           FshField *description, PixelStatistics *statistics, FshError *failure)
+{
+    Image *mask = &worker->images[field];
+    bool ignored = false;
+    if (taken->is_raw)
+        return fsh_error_set(failure, FSH_ERR_UNSUPPORTED,
+                             "raw pixels are no mask, which is a PNG whose values are classes");
+    FshStatus status =
+        image_decode_mask(worker->decoder, taken->data, taken->bytes, options->max_pixels, mask, failure);
+    if (status)
+        return status;
+    const ImageInfo info = {.width = mask->width, .height = mask->height, .channels = 1};
+    describe(description, FSH_CODEC_PNG, &info, taken->data, taken->bytes);
+    stats_add_mask(statistics, mask, &ignored);
+    return ignored
+               ? fsh_error_set(failure, FSH_ERR_MISMATCH,
+                               "every pixel of the mask is %d, which is no class: there is nothing to learn",
+                               FSH_MASK_IGNORED)
+               : FSH_OK;
+}
+
+/* Refuses an image that its EXIF orientation turns: whether its mask was drawn before or after nobody can
+ * tell. */
+static FshStatus check_upright(Worker *worker, const IntakeBytes *taken, FshError *failure)
+{
+    ImageInfo info = {0};
+    if (taken->is_raw || image_probe(worker->decoder, taken->data, taken->bytes, &info, NULL) ||
+        info.orientation == 1)
+        return FSH_OK;
+    return fsh_error_set(failure, FSH_ERR_MISMATCH,
+                         "is turned by its EXIF orientation (%u), and its mask may be of the image before or "
+                         "after: write the image upright, as its mask shows it",
+                         (unsigned)info.orientation);
+}
+
 /* Takes an image by its header, without a look at the pixels. */
 static FshStatus take_header(Worker *worker, const PackOptions *options, const IntakeBytes *taken,
                              FshField *description, FshError *failure)
@@ -232,7 +269,8 @@ static FshStatus take_bytes(Worker *worker, const PackStored *stored, const Pack
                             const Buffer *place, IntakeBytes *taken, FshError *failure)
 {
     const bool as_it_is =
-        stored_as(stored, sample) == PACK_STORE_COPY && !stored->found->options->resize.max_size;
+        fsh_is_mask(stored->found->kind, field) ||
+        (stored_as(stored, sample) == PACK_STORE_COPY && !stored->found->options->resize.max_size);
     return as_it_is ? intake_original(&worker->intake, stored->found, sample, field, place, taken, failure)
                     : intake_take(&worker->intake, stored->found, sample, field, taken, failure);
 }
@@ -252,11 +290,12 @@ static FshStatus take_field(Worker *worker, const PackStored *stored, const Pack
 {
     const PackOptions *options = stored->found->options;
     const PackStore store = stored_as(stored, sample);
-    const bool whole = store != PACK_STORE_COPY || options->check;
+    const bool mask = fsh_is_mask(stored->found->kind, field);
+    const bool whole = !mask && (store != PACK_STORE_COPY || options->check);
     const Buffer place = place_of(room, descriptions, field);
     FshField *description = &descriptions->fields[field];
     IntakeBytes taken = {0};
-    if (place.bytes && store == PACK_STORE_RAW)
+    if (place.bytes && store == PACK_STORE_RAW && !mask)
         image_lend(&worker->images[field], place.bytes, place.capacity);
     else if (worker->images[field].lent)
         image_free(&worker->images[field]); /* another sample's place */
@@ -264,14 +303,19 @@ static FshStatus take_field(Worker *worker, const PackStored *stored, const Pack
     if (status)
         return status;
     result->source_bytes += taken.source_bytes;
-    status = whole ? take_whole(worker, stored, store, &taken, field, sum_pixels, description, failure)
-                   : take_header(worker, options, &taken, description, failure);
+    if (stored->found->kind == FSH_KIND_MASKS && !mask)
+        status = check_upright(worker, &taken, failure);
+    if (status)
+        return status;
+    status = mask    ? take_mask(worker, options, &taken, field, description, &result->statistics, failure)
+             : whole ? take_whole(worker, stored, store, &taken, field, sum_pixels, description, failure)
+                     : take_header(worker, options, &taken, description, failure);
     if (status)
         return status;
     if (whole && sum_pixels)
         stats_add_pixels(&result->statistics, &worker->images[field]);
     stats_add_size(&result->statistics, description->width, description->height, description->channels);
-    if (store == PACK_STORE_YUV420)
+    if (store == PACK_STORE_YUV420 && !mask)
         count_planes(&result->planes, description);
     result->taken[field].hash = taken.source_hash;
     result->taken[field].width = description->width;

@@ -543,7 +543,10 @@ FshStatus verify_path(const char *path, const VerifyOptions *options, VerifyRepo
         status = is_dataset ? verify_dataset(&verification, error) : verify_opened(&verification, error);
     if (!status && report->opened && options->pairs && report->manifest.kind != FSH_KIND_PAIRS)
         status = add_problem(report, FSH_ERR_MISMATCH, report->name,
-                             "--pairs: its samples are single images, there are no pairs to compare", error);
+                             report->manifest.kind == FSH_KIND_MASKS
+                                 ? "--pairs: compares images that show the same, and a mask shows classes"
+                                 : "--pairs: its samples are single images, there are no pairs to compare",
+                             error);
     if (!status && report->opened && options->against && !options->part.count)
         status = missing_images_find(&report->sources, options->against, verification.against.has_recipe,
                                      options->jobs, &report->missing, error);

@@ -261,7 +261,8 @@ static FshStatus load_classes(const char *path, FshManifest *manifest, char fold
     if (!status)
         status = fsh_manifest_load(manifest, folder, error);
     if (!status && manifest->kind != FSH_KIND_CLASSES)
-        status = fsh_error_set(error, FSH_ERR_MISMATCH, "%s: holds pairs, which have no classes", path);
+        status = fsh_error_set(error, FSH_ERR_MISMATCH, "%s: holds %s, which have no classes", path,
+                               manifest->kind == FSH_KIND_PAIRS ? "pairs" : "masks");
     return status;
 }
 

@@ -195,13 +195,13 @@ static FshStatus encodes_to(const Against *against, AgainstReader *reader, const
 /* Compares the field with an image file (the source's, or made of it). *same_ret: the field is what the file
  * became. */
 static FshStatus compare_bytes(const Against *against, AgainstReader *reader, const FshField *field,
-                               const void *data, size_t bytes, const void *file, size_t file_bytes,
-                               bool *same_ret, FshError *error)
+                               const void *data, size_t bytes, bool exact, const void *file,
+                               size_t file_bytes, bool *same_ret, FshError *error)
 {
     const bool raw =
         field->codec == FSH_CODEC_RAW || field->codec == FSH_CODEC_Y4M; /* for their pixels count */
     *same_ret = !raw && bytes == file_bytes && memcmp(data, file, bytes) == 0;
-    if (*same_ret || (!raw && !against->encoded_again))
+    if (*same_ret || exact || (!raw && !against->encoded_again))
         return FSH_OK;
     FshStatus status = FSH_OK;
     if (!raw && field->codec == FSH_CODEC_JPEG && against->quality)
@@ -221,7 +221,7 @@ static FshStatus compare_bytes(const Against *against, AgainstReader *reader, co
 }
 
 FshStatus against_compare(const Against *against, AgainstReader *reader, const FshField *field,
-                          const void *data, size_t bytes, FshError *error)
+                          const void *data, size_t bytes, bool exact, FshError *error)
 {
     char name[PATH_MAX];
     if (field->source_bytes == 0)
@@ -234,14 +234,14 @@ FshStatus against_compare(const Against *against, AgainstReader *reader, const F
     bool same = false;
     FshStatus status = read_source(against, reader, name, error);
     if (!status)
-        status = compare_bytes(against, reader, field, data, bytes, reader->file.bytes, reader->file.length,
-                               &same, error);
+        status = compare_bytes(against, reader, field, data, bytes, exact, reader->file.bytes,
+                               reader->file.length, &same, error);
     if (!status && !same && against->has_recipe) {
         ShrunkImage resized = {0};
         status = resize_file(against, reader, name, &resized, error);
         if (!status)
-            status = compare_bytes(against, reader, field, data, bytes, resized.bytes, resized.length, &same,
-                                   error);
+            status = compare_bytes(against, reader, field, data, bytes, exact, resized.bytes, resized.length,
+                                   &same, error);
     }
     if (status == FSH_OK && !same)
         status =

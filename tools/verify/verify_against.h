@@ -34,10 +34,11 @@ typedef struct AgainstReader {
 
 void against_reader_free(AgainstReader *reader);
 
-/* Compares a field with its source. data: the field's bytes, unpacked. FSH_ERR_MISMATCH, FSH_ERR_NOT_FOUND
- * and others tell what is different; FSH_ERR_MEMORY. */
+/* Compares a field with its source. data: the field's bytes, unpacked. exact: they must be the source's
+ * own, as a mask's are, whatever was encoded again. FSH_ERR_MISMATCH, FSH_ERR_NOT_FOUND and others tell
+ * what is different; FSH_ERR_MEMORY. */
 FshStatus against_compare(const Against *against, AgainstReader *reader, const FshField *field,
-                          const void *data, size_t bytes, FshError *error);
+                          const void *data, size_t bytes, bool exact, FshError *error);
 
 /* Returns whether a path is like "a/b.jpg": relative, without empty parts, "." and ".."; a record's source
  * may be anything. */

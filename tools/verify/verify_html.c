@@ -139,7 +139,9 @@ static void add_heading(HtmlPage *page, const VerifyReport *report, const Verify
     if (report->opened) {
         const FshManifest *manifest = &report->manifest;
         html_add(page, "<p class=\"sub\">%s%s", fsh_container_name(manifest->container),
-                 manifest->kind == FSH_KIND_PAIRS ? " of pairs" : "");
+                 manifest->kind == FSH_KIND_PAIRS   ? " of pairs"
+                 : manifest->kind == FSH_KIND_MASKS ? " of images and masks"
+                                                    : "");
         if (manifest->id[0]) /* containers of others have none */
             html_add(page, ", id %s", manifest->id);
         html_add(page, "; %s.</p>", verify_claim(claim, sizeof claim, report, options));

@@ -45,6 +45,14 @@ FshStatus pixel_reader_decode(PixelReader *reader, const FshField *field, const 
                   : image_decode(reader->decoder, data, bytes, &options, &reader->decoded, info_ret, error);
 }
 
+FshStatus pixel_reader_mask(PixelReader *reader, const void *data, size_t bytes, uint64_t max_pixels,
+                            FshError *error)
+{
+    FshStatus status = reader->decoder ? FSH_OK : image_decoder_new(&reader->decoder, error);
+    return status ? status
+                  : image_decode_mask(reader->decoder, data, bytes, max_pixels, &reader->decoded, error);
+}
+
 FshStatus pixel_reader_shrink(PixelReader *reader, uint32_t edge, bool stretch, Image *thumbnail,
                               FshError *error)
 {

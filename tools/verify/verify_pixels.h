@@ -27,6 +27,10 @@ FshStatus pixel_reader_bytes(PixelReader *reader, const FshSplit *split, const F
 FshStatus pixel_reader_decode(PixelReader *reader, const FshField *field, const void *data, size_t bytes,
                               uint32_t least_edge, ImageInfo *info_ret, FshError *error);
 
+/* Decodes a mask to reader->decoded: its values, of one channel. Fails as image_decode_mask. */
+FshStatus pixel_reader_mask(PixelReader *reader, const void *data, size_t bytes, uint64_t max_pixels,
+                            FshError *error);
+
 /* Makes of reader->decoded the whole image in a box of edge x edge pixels: as large as fits, never enlarged;
  * with stretch exactly that size, its proportions given up. */
 FshStatus pixel_reader_shrink(PixelReader *reader, uint32_t edge, bool stretch, Image *thumbnail,

@@ -208,20 +208,54 @@ static FshStatus decode_field(PixelReader *reader, const FshManifest *manifest, 
     return FSH_OK;
 }
 
+/* Decodes a mask, and checks that its record tells its size and that no value is above those that
+ * dataset.json tells. */
+static FshStatus check_mask(PixelReader *reader, const FshManifest *manifest, const FshField *field,
+                            const void *data, size_t bytes, PixelStatistics *statistics, FshError *failure)
+{
+    const uint32_t said = manifest->statistics.mask_classes;
+    bool ignored = false;
+    if (field->codec != FSH_CODEC_PNG || field->channels != 1)
+        return fsh_error_set(failure, FSH_ERR_MISMATCH,
+                             "a mask is a PNG of one channel; its record says %s of %u",
+                             fsh_codec_name(field->codec), (unsigned)field->channels);
+    FshStatus status =
+        pixel_reader_mask(reader, data, bytes, (uint64_t)field->width * field->height, failure);
+    if (status)
+        return status;
+    if (reader->decoded.width != field->width || reader->decoded.height != field->height)
+        return fsh_error_set(failure, FSH_ERR_MISMATCH,
+                             "the mask is %" PRIu32 "x%" PRIu32 ", its record says %" PRIu32 "x%" PRIu32,
+                             reader->decoded.width, reader->decoded.height, field->width, field->height);
+    PixelStatistics own = {0};
+    stats_add_mask(&own, &reader->decoded, &ignored);
+    if (said && own.mask_classes > said)
+        return fsh_error_set(failure, FSH_ERR_MISMATCH,
+                             "the mask has a value of %" PRIu32 ", and %s tells %" PRIu32
+                             " classes; fpack --repair-manifest counts them again",
+                             own.mask_classes - 1, FSH_MANIFEST_NAME, said);
+    stats_merge(statistics, &own);
+    return FSH_OK;
+}
+
 /* Checks what needs the field's bytes, unpacked. */
 static FshStatus check_contents(const RecordsJob *job, VerifyThread *own, unsigned index,
                                 RecordFindings *found)
 {
     FshField *field = &found->sample.fields[index];
     PixelReader *reader = &own->reader.pixels;
-    const bool thumbnail = job->options->pairs && found->sample.field_count > 1;
+    const bool thumbnail = job->options->pairs && job->manifest->kind == FSH_KIND_PAIRS;
     const bool decode = job->options->level >= VERIFY_DECODE;
     const void *data = NULL;
     size_t bytes = 0;
     if (!thumbnail && !decode && !job->against)
         return FSH_OK;
     FshStatus status = pixel_reader_bytes(reader, job->split, field, &data, &bytes, &found->failure);
-    if (!status && decode) {
+    if (!status && decode && fsh_is_mask(job->manifest->kind, index)) {
+        status = check_mask(reader, &job->report->manifest, field, data, bytes, &found->statistics,
+                            &found->failure);
+        found->decoded_count += !status;
+    } else if (!status && decode) {
         status = decode_field(reader, job->manifest, field, data, bytes, &found->failure);
         found->decoded_count += !status;
         if (!status && job->sums_pixels)
@@ -241,7 +275,8 @@ static FshStatus check_contents(const RecordsJob *job, VerifyThread *own, unsign
         }
     }
     if (!status && job->against) {
-        status = against_compare(job->against, &own->reader, field, data, bytes, &found->failure);
+        status = against_compare(job->against, &own->reader, field, data, bytes,
+                                 fsh_is_mask(job->manifest->kind, index), &found->failure);
         found->compared_count += !status;
     }
     return status;

@@ -241,8 +241,11 @@ static void print_heading(FILE *stream, const VerifyReport *report)
         (void)fprintf(stream, "no labels");
     else if (manifest->kind == FSH_KIND_CLASSES)
         (void)fprintf(stream, "%zu class%s", manifest->class_count, manifest->class_count == 1 ? "" : "es");
+    else if (manifest->kind == FSH_KIND_MASKS && manifest->statistics.mask_classes)
+        (void)fprintf(stream, "images and masks of %u class%s", (unsigned)manifest->statistics.mask_classes,
+                      manifest->statistics.mask_classes == 1 ? "" : "es");
     else
-        (void)fprintf(stream, "pairs");
+        (void)fprintf(stream, "%s", manifest->kind == FSH_KIND_MASKS ? "images and masks" : "pairs");
     if (manifest->id[0]) /* containers of others have none */
         (void)fprintf(stream, ", id %s", manifest->id);
     (void)fputc('\n', stream);

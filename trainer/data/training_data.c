@@ -62,28 +62,47 @@ static FshStatus check_pairs(const FshManifest *manifest, const char *path, FshE
     return FSH_OK;
 }
 
+/* Checks that the number of classes is known: masks are not read for it. */
+static FshStatus check_masks(const FshManifest *manifest, const char *path, bool trains, FshError *error)
+{
+    const uint32_t classes = manifest->statistics.mask_classes;
+    if (!classes)
+        return fsh_error_set(error, FSH_ERR_MISMATCH,
+                             "%s: does not tell how many classes its masks have; give the folder that fpack "
+                             "made, with its %s",
+                             path, FSH_MANIFEST_NAME);
+    if (trains && classes < 2)
+        return fsh_error_set(error, FSH_ERR_MISMATCH,
+                             "%s: its masks have the value 0 alone; a network needs two classes", path);
+    return FSH_OK;
+}
+
+/* What a dataset of each kind holds, who takes it, and how it is packed. */
+static const struct {
+    const char *holds, *network, *packing;
+} kinds[] = {
+    [FSH_KIND_CLASSES] = {"classes", "a classifier", "class folders (fpack SRC DST)"},
+    [FSH_KIND_PAIRS] = {"pairs of images", "a restoration network",
+                        "pairs (fpack --pairs INPUT:TARGET SRC DST)"},
+    [FSH_KIND_MASKS] = {"images and masks", "a segmentation network",
+                        "images and masks (fpack --masks IMAGES:MASKS SRC DST)"},
+};
+
 static FshStatus check_kind(const FshDataset *dataset, FshKind kind, bool trains, bool labelled,
                             FshError *error)
 {
     const FshManifest *manifest = fsh_manifest(dataset);
     const char *path = fsh_path(dataset);
-    if (kind == FSH_KIND_CLASSES && manifest->kind != kind)
-        return fsh_error_set(
-            error, FSH_ERR_MISMATCH,
-            "%s: holds pairs of images, not classes; pack class folders (fpack SRC DST) to train a "
-            "classifier",
-            path);
-    if (kind == FSH_KIND_PAIRS && manifest->kind != kind)
-        return fsh_error_set(error, FSH_ERR_MISMATCH,
-                             "%s: holds classes, not pairs of images; pack pairs (fpack --pairs INPUT:TARGET "
-                             "SRC DST) to train a "
-                             "restoration network",
-                             path);
-    if (manifest->kind == FSH_KIND_PAIRS && labelled)
-        return fsh_error_set(error, FSH_ERR_MISMATCH,
-                             "--labels: %s holds pairs of images, which have no labels", path);
-    return manifest->kind == FSH_KIND_PAIRS ? check_pairs(manifest, path, error)
-                                            : check_classes(manifest, path, trains, labelled, error);
+    if (kind && manifest->kind != kind)
+        return fsh_error_set(error, FSH_ERR_MISMATCH, "%s: holds %s, not %s; pack %s to train %s", path,
+                             kinds[manifest->kind].holds, kinds[kind].holds, kinds[kind].packing,
+                             kinds[kind].network);
+    if (manifest->kind != FSH_KIND_CLASSES && labelled)
+        return fsh_error_set(error, FSH_ERR_MISMATCH, "--labels: %s holds %s, which have no labels", path,
+                             kinds[manifest->kind].holds);
+    return manifest->kind == FSH_KIND_PAIRS   ? check_pairs(manifest, path, error)
+           : manifest->kind == FSH_KIND_MASKS ? check_masks(manifest, path, trains, error)
+                                              : check_classes(manifest, path, trains, labelled, error);
 }
 
 static FshStatus find_split(const FshDataset *dataset, const char *name, const FshSplit **split_ret,

@@ -49,3 +49,17 @@ FshStatus fsh_decoder_decode(FshDecoder *decoder, const void *bytes, size_t leng
     memcpy(pixels, image->pixels, (size_t)width * height * channels);
     return FSH_OK;
 }
+
+FshStatus fsh_decoder_decode_mask(FshDecoder *decoder, const void *bytes, size_t length, uint32_t width,
+                                  uint32_t height, uint8_t *values, FshError *error)
+{
+    Image *image = &decoder->image;
+    FshStatus status = image_decode_mask(decoder->decoder, bytes, length, 0, image, error);
+    if (status)
+        return status;
+    if (image->width != width || image->height != height)
+        return fsh_error_set(error, FSH_ERR_MISMATCH, "decodes to %u x %u values, its record says %u x %u",
+                             image->height, image->width, height, width);
+    memcpy(values, image->pixels, (size_t)width * height);
+    return FSH_OK;
+}

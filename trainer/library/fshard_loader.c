@@ -54,6 +54,11 @@ static FshStatus open_data(FshLoader *loader, const FshLoaderConfig *config, Fsh
         source.evaluation_split = config->split;
     }
     FshStatus status = training_data_open(&loader->data, &source, error);
+    if (!status && loader->data.kind == FSH_KIND_MASKS)
+        status = fsh_error_set(error, FSH_ERR_UNSUPPORTED,
+                               "%s: holds images and masks, of which the native loader makes no batches; "
+                               "fshard.torch.FshardDataset gives them to a DataLoader",
+                               config->shards);
     const uint64_t samples = !status && loader->data.train ? loader->data.train->sample_count : 0;
     if (!status && config->keep_last && samples && config->batch > samples)
         options->training.batch_size = (int64_t)samples;

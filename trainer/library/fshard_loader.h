@@ -181,6 +181,11 @@ FSH_API void fsh_decoder_close(FshDecoder **decoder);
 FSH_API FshStatus fsh_decoder_decode(FshDecoder *decoder, const void *bytes, size_t length, uint32_t width,
                                      uint32_t height, uint32_t channels, uint8_t *pixels, FshError *error);
 
+/* Decodes a mask, an index PNG of width x height, into values [height, width], exactly as they stand in it.
+ * Fails as fsh_decoder_decode; FSH_ERR_UNSUPPORTED: it is none. */
+FSH_API FshStatus fsh_decoder_decode_mask(FshDecoder *decoder, const void *bytes, size_t length,
+                                          uint32_t width, uint32_t height, uint8_t *values, FshError *error);
+
 #ifdef __cplusplus
 }
 #endif
