@@ -311,6 +311,8 @@ TEST(test_every_op_has_a_row)
                                     OP_TARGET_LOSS_BACKWARD,
                                     OP_PIXEL_LOSS,
                                     OP_PIXEL_LOSS_BACKWARD,
+                                    OP_MASK_LOSS,
+                                    OP_MASK_LOSS_BACKWARD,
                                     OP_UPDATE};
     bool found[OP_KIND_COUNT] = {false};
     OpCase c;

@@ -105,6 +105,10 @@ typedef enum OpKind {
     OP_TARGET_LOSS_BACKWARD, /* (dloss, x, targets, valid, weights?, positive_weights?) -> dx */
     OP_PIXEL_LOSS,          /* (prediction, target [N, H, W, C], valid [N]?) -> loss [1], squared error [N] */
     OP_PIXEL_LOSS_BACKWARD, /* (dloss, prediction, target, squared error, valid?) -> dprediction */
+    /* (logits [N, H, W, K], mask u8 [N, H, W, 1], valid [N]?) -> loss [1], classes u8 [N, H, W, 1], sums
+     * [N, 3] */
+    OP_MASK_LOSS,
+    OP_MASK_LOSS_BACKWARD, /* (dloss, logits, mask, sums, valid?) -> dlogits */
     /* (learning_rate, step, micro?, scale?, tracker?, loss?, momentum?, perturbed?) -> gradient_norm,
      * updated; all [1]. Writes every parameter that has a gradient, all tensors of TENSOR_OPTIMIZER, and
      * step, micro, scale, tracker, perturbed in place: see Optimizer. */
@@ -213,6 +217,18 @@ enum {
     PIXEL_LOSS_BACK_ERRORS,
     PIXEL_LOSS_BACK_VALID
 };
+enum { MASK_LOSS_LOGITS, MASK_LOSS_MASK, MASK_LOSS_VALID };
+enum { MASK_LOSS_LOSS, MASK_LOSS_CLASSES, MASK_LOSS_SUMS };
+enum {
+    MASK_LOSS_BACK_DLOSS,
+    MASK_LOSS_BACK_LOGITS,
+    MASK_LOSS_BACK_MASK,
+    MASK_LOSS_BACK_SUMS,
+    MASK_LOSS_BACK_VALID
+};
+/* The numbers of an image in the sums: of the losses of its pixels, of its pixels that count, and of those
+ * whose class is the mask's. */
+enum { MASK_SUM_LOSS, MASK_SUM_PIXELS, MASK_SUM_RIGHT, MASK_SUMS };
 enum {
     UPDATE_LEARNING_RATE,
     UPDATE_STEP,
@@ -339,6 +355,9 @@ typedef struct Node {
         struct {
             LossKind kind;
         } pixel_loss;
+        struct {
+            float smoothing;
+        } mask_loss;
         Optimizer update;
     } as;
 } Node;
@@ -471,5 +490,17 @@ TensorId graph_target_loss(Graph *graph, TensorId x, const RowTargetsOf *targets
 TensorId graph_pixel_loss(Graph *graph, TensorId prediction, TensorId target, TensorId valid, LossKind kind);
 /* Returns the squared error [N] that belongs to a loss of graph_pixel_loss. */
 TensorId graph_pixel_loss_error(Graph *graph, TensorId loss);
+
+enum { GRAPH_MASK_IGNORED = 255 }; /* a value of masks that is no class: the pixel does not count */
+/* Returns the cross-entropy [1] of the pixels of images: of logits [N, H, W, K], K at most 255, with the
+ * classes of mask [N, H, W, 1] u8; the mean over all pixels that count, of images weighted by valid [N] f32
+ * (TENSOR_NONE: 1; 0 leaves a padded image out). 0 where no pixel counts. Targets are smoothed as in
+ * graph_class_loss. PyTorch's CrossEntropyLoss(ignore_index=255, label_smoothing=smoothing). */
+TensorId graph_mask_loss(Graph *graph, TensorId logits, TensorId mask, TensorId valid, float smoothing);
+/* Return what else the node of a graph_mask_loss has made: of each pixel the class with the highest logit
+ * (the lower one of equals; NaN is below every number), [N, H, W, 1] u8; and [N, 3] f32, MASK_SUM_LOSS
+ * and so on. */
+TensorId graph_mask_loss_classes(Graph *graph, TensorId loss);
+TensorId graph_mask_loss_sums(Graph *graph, TensorId loss);
 
 #endif

@@ -239,6 +239,84 @@ static void pixel_loss_differentiate(Graph *graph, const Node *node, TensorId ou
     graph_append_backward(graph, node, &backward, &node->inputs[0], 1);
 }
 
+/* ---- masks ---- */
+
+TensorId graph_mask_loss(Graph *graph, TensorId logits, TensorId mask, TensorId valid, float smoothing)
+{
+    logits = as_f32(graph, logits);
+    const Tensor *scores = graph_operand(graph, logits), *classes = graph_operand(graph, mask);
+    const Tensor *weights = optional_operand(graph, valid);
+    char left[96], right[96];
+    if (!scores || !classes || (valid != TENSOR_NONE && !weights))
+        return TENSOR_NONE;
+    if (scores->rank != 4 || classes->rank != 4 || classes->type != DATA_U8 || classes->shape[3] != 1 ||
+        scores->shape[0] != classes->shape[0] || scores->shape[1] != classes->shape[1] ||
+        scores->shape[2] != classes->shape[2] || scores->shape[3] > GRAPH_MASK_IGNORED)
+        return graph_fail(
+            graph, FSH_ERR_MISMATCH,
+            "%s: cross-entropy of pixels needs logits [N, H, W, K], K at most %d, and a mask u8 "
+            "[N, H, W, 1], not [%s] and %s [%s]",
+            scores->name, GRAPH_MASK_IGNORED, tensor_shape_text(scores, left, sizeof left),
+            data_type_name(classes->type), tensor_shape_text(classes, right, sizeof right));
+    if (!is_beside(scores, weights, DATA_F32))
+        return graph_fail(graph, FSH_ERR_MISMATCH,
+                          "%s: cross-entropy of pixels needs f32 weights [N] of the images, not %s [%s]",
+                          scores->name, data_type_name(weights->type),
+                          tensor_shape_text(weights, left, sizeof left));
+    if (!(smoothing >= 0 && smoothing < 1))
+        return graph_fail(graph, FSH_ERR_USAGE, "%s: label smoothing %g; it must be at least 0 and below 1",
+                          scores->name, (double)smoothing);
+    Node node = {.op = OP_MASK_LOSS,
+                 .inputs = {logits, mask, valid},
+                 .input_count = 3,
+                 .as.mask_loss.smoothing = smoothing};
+    node_name_after(&node, scores);
+    return graph_append(graph, &node);
+}
+
+/* Returns an output of the node that made a loss of masks. */
+static TensorId mask_loss_output(Graph *graph, TensorId loss, int output)
+{
+    const Tensor *tensor = graph_operand(graph, loss);
+    if (!tensor)
+        return TENSOR_NONE;
+    if (tensor->producer == NODE_NONE || graph->nodes[tensor->producer].op != OP_MASK_LOSS)
+        return graph_fail(graph, FSH_ERR_USAGE, "%s: no loss of masks made it", tensor->name);
+    return graph->nodes[tensor->producer].outputs[output];
+}
+
+TensorId graph_mask_loss_classes(Graph *graph, TensorId loss)
+{
+    return mask_loss_output(graph, loss, MASK_LOSS_CLASSES);
+}
+
+TensorId graph_mask_loss_sums(Graph *graph, TensorId loss)
+{
+    return mask_loss_output(graph, loss, MASK_LOSS_SUMS);
+}
+
+static void mask_loss_infer(Graph *graph, Node *node)
+{
+    const Tensor *mask = graph_tensor(graph, node->inputs[MASK_LOSS_MASK]);
+    const int64_t shape[] = {mask->shape[0], mask->shape[1], mask->shape[2], 1};
+    graph_output(graph, node, MASK_LOSS_LOSS, DATA_F32, 1, (int64_t[]){1});
+    graph_output(graph, node, MASK_LOSS_CLASSES, DATA_U8, 4, shape);
+    graph_output(graph, node, MASK_LOSS_SUMS, DATA_F32, 2, (int64_t[]){shape[0], MASK_SUMS});
+}
+
+static void mask_loss_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
+{
+    Node backward = {.op = OP_MASK_LOSS_BACKWARD,
+                     .inputs = {[MASK_LOSS_BACK_DLOSS] = output_gradient,
+                                [MASK_LOSS_BACK_LOGITS] = node->inputs[MASK_LOSS_LOGITS],
+                                [MASK_LOSS_BACK_MASK] = node->inputs[MASK_LOSS_MASK],
+                                [MASK_LOSS_BACK_SUMS] = node->outputs[MASK_LOSS_SUMS],
+                                [MASK_LOSS_BACK_VALID] = node->inputs[MASK_LOSS_VALID]},
+                     .input_count = 5,
+                     .as.mask_loss = node->as.mask_loss};
+    graph_append_backward(graph, node, &backward, &node->inputs[MASK_LOSS_LOGITS], 1);
+}
+
 const OpRow op_rows_loss[] = {
     {.op = OP_SOFTMAX_CROSS_ENTROPY,
      .name = "softmax_cross_entropy",
@@ -266,5 +344,10 @@ const OpRow op_rows_loss[] = {
     {.op = OP_PIXEL_LOSS_BACKWARD,
      .name = "pixel_loss_backward",
      .overwrites = {1 << PIXEL_LOSS_BACK_PREDICTION | 1 << PIXEL_LOSS_BACK_TARGET}},
+    {.op = OP_MASK_LOSS,
+     .name = "mask_loss",
+     .infer = mask_loss_infer,
+     .differentiate = mask_loss_differentiate},
+    {.op = OP_MASK_LOSS_BACKWARD, .name = "mask_loss_backward", .overwrites = {1 << MASK_LOSS_BACK_LOGITS}},
     {.name = NULL},
 };

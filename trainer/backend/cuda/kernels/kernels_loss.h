@@ -1,5 +1,5 @@
-/* kernels_loss.h - losses (loss.cu, target_loss.cu, pixel_loss.cu). All tensors except labels are float32.
- * Rules: kernels.h.
+/* kernels_loss.h - losses (loss.cu, target_loss.cu, pixel_loss.cu, mask_loss.cu). All tensors except
+ * labels and masks are float32. Rules: kernels.h.
  *
  * arrivals: one number in device memory, 0 before the first call; each call leaves it 0. Calls that may
  * overlap need one each. */
@@ -70,6 +70,25 @@ cudaError_t kernel_pixel_loss(const PixelImages *images, const DeviceTensor *los
 cudaError_t kernel_pixel_loss_backward(const PixelImages *images, const DeviceTensor *dloss,
                                        const DeviceTensor *errors, const DeviceTensor *dprediction,
                                        cudaStream_t stream);
+
+/* The operands of graph_mask_loss: logits [N, H, W, K]; mask u8 [N, H, W, 1], whose values are classes or
+ * GRAPH_MASK_IGNORED (program_write refuses others; where they come nonetheless, the pixel does not count);
+ * valid [N], or NULL. */
+typedef struct MaskImages {
+    const DeviceTensor *logits, *mask, *valid;
+    double smoothing;
+} MaskImages;
+
+uint64_t kernel_mask_loss_scratch_bytes(const DeviceTensor *mask);
+/* Computes loss [1], classes u8 [N, H, W, 1] and sums [N, 3]. One launch; reads 4 K + 1 and writes 1 byte for
+ * a pixel. */
+cudaError_t kernel_mask_loss(const MaskImages *images, const DeviceTensor *loss, const DeviceTensor *classes,
+                             const DeviceTensor *sums, void *scratch, unsigned *arrivals,
+                             cudaStream_t stream);
+/* Computes the gradient; reads 4 K + 1 and writes 4 K bytes for a pixel. dlogits may be logits. */
+cudaError_t kernel_mask_loss_backward(const MaskImages *images, const DeviceTensor *dloss,
+                                      const DeviceTensor *sums, const DeviceTensor *dlogits,
+                                      cudaStream_t stream);
 
 #ifdef __cplusplus
 }

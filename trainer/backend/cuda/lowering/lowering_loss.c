@@ -115,6 +115,33 @@ static FshStatus pixel_loss_backward(const Step *step, cudaStream_t stream, FshE
                     error);
 }
 
+/* ---- masks ---- */
+
+static FshStatus mask_loss_prepare(const CudaProgram *program, Step *step, FshError *error)
+{
+    want_scratch(step, kernel_mask_loss_scratch_bytes(in(step, MASK_LOSS_MASK)));
+    return own_arrivals(program, step, error);
+}
+
+static FshStatus mask_loss(const Step *step, cudaStream_t stream, FshError *error)
+{
+    const MaskImages images = {in(step, MASK_LOSS_LOGITS), in(step, MASK_LOSS_MASK),
+                               maybe_in(step, MASK_LOSS_VALID), (double)step->node->as.mask_loss.smoothing};
+    return CUDA_TRY(kernel_mask_loss(&images, out(step, MASK_LOSS_LOSS), out(step, MASK_LOSS_CLASSES),
+                                     out(step, MASK_LOSS_SUMS), step->scratch, step->plan, stream),
+                    error);
+}
+
+static FshStatus mask_loss_backward(const Step *step, cudaStream_t stream, FshError *error)
+{
+    const MaskImages images = {in(step, MASK_LOSS_BACK_LOGITS), in(step, MASK_LOSS_BACK_MASK),
+                               maybe_in(step, MASK_LOSS_BACK_VALID),
+                               (double)step->node->as.mask_loss.smoothing};
+    return CUDA_TRY(kernel_mask_loss_backward(&images, in(step, MASK_LOSS_BACK_DLOSS),
+                                              in(step, MASK_LOSS_BACK_SUMS), out(step, 0), stream),
+                    error);
+}
+
 const LoweringRow lowering_loss[] = {
     {OP_SOFTMAX_CROSS_ENTROPY, {.prepare = class_loss_prepare, .enqueue = class_loss}},
     {OP_SOFTMAX_CROSS_ENTROPY_BACKWARD, {.enqueue = class_loss_backward}},
@@ -124,5 +151,7 @@ const LoweringRow lowering_loss[] = {
     {OP_TARGET_LOSS_BACKWARD, {.enqueue = target_loss_backward}},
     {OP_PIXEL_LOSS, {.prepare = pixel_loss_prepare, .enqueue = pixel_loss}},
     {OP_PIXEL_LOSS_BACKWARD, {.enqueue = pixel_loss_backward}},
+    {OP_MASK_LOSS, {.prepare = mask_loss_prepare, .enqueue = mask_loss}},
+    {OP_MASK_LOSS_BACKWARD, {.enqueue = mask_loss_backward}},
     {OP_KIND_COUNT, {NULL}},
 };

@@ -6,7 +6,8 @@
 #include "common/cpu.h"
 #include "trainer/backend/cuda/device/memory_advice.h"
 
-/* Returns the number of classes that labels choose from; 0 for an input that is no label. */
+/* Returns the number of classes that labels, or the values of masks, choose from; 0 for an input that is
+ * neither. */
 static int64_t classes_of(const Graph *graph, TensorId input)
 {
     for (size_t n = 0; n < graph_node_count(graph); n++) {
@@ -14,6 +15,8 @@ static int64_t classes_of(const Graph *graph, TensorId input)
         if ((node->op == OP_SOFTMAX_CROSS_ENTROPY || node->op == OP_BINARY_CROSS_ENTROPY) &&
             (node->inputs[CLASS_LOSS_LABELS] == input || node->inputs[CLASS_LOSS_LABELS_MIXED] == input))
             return graph_tensor(graph, node->inputs[CLASS_LOSS_LOGITS])->shape[1];
+        if (node->op == OP_MASK_LOSS && node->inputs[MASK_LOSS_MASK] == input)
+            return graph_tensor(graph, node->inputs[MASK_LOSS_LOGITS])->shape[3];
     }
     return 0;
 }
@@ -120,6 +123,17 @@ static FshStatus check_labels(const int64_t *labels, size_t count, int64_t class
     return FSH_OK;
 }
 
+static FshStatus check_masks(const uint8_t *masks, size_t count, int64_t classes, size_t image_pixels,
+                             FshError *error)
+{
+    for (size_t i = 0; i < count; i++)
+        if (masks[i] >= classes && masks[i] != GRAPH_MASK_IGNORED)
+            return fsh_error_set(error, FSH_ERR_MISMATCH,
+                                 "value %d in the mask of sample %zu; there are %lld classes", masks[i],
+                                 i / image_pixels, (long long)classes);
+    return FSH_OK;
+}
+
 FshStatus program_inputs_write(ProgramInputs *inputs, const Graph *graph, TensorId id, const void *values,
                                size_t bytes, FshError *error)
 {
@@ -127,7 +141,10 @@ FshStatus program_inputs_write(ProgramInputs *inputs, const Graph *graph, Tensor
     FshStatus status = FSH_OK;
     while (input->tensor != id) /* program_write has seen that it is one */
         input++;
-    if (input->classes)
+    const Tensor *tensor = graph_tensor(graph, id);
+    if (input->classes && tensor->type == DATA_U8)
+        status = check_masks(values, bytes, input->classes, bytes / (size_t)tensor->shape[0], error);
+    else if (input->classes)
         status = check_labels(values, bytes / sizeof(int64_t), input->classes, error);
     if (!status && !inputs->any_written)
         status = CUDA_TRY(cudaEventSynchronize(inputs->copied[inputs->next]), error);
