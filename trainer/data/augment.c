@@ -123,6 +123,22 @@ static void plan_center(const Augmentation *augmentation, uint32_t width, uint32
                               fmin((top + size) * scale_y, height)};
 }
 
+/* Draws a factor for both edges, then a window of the resized image, which may be smaller than the crop. */
+static void plan_scaled(const Augmentation *augmentation, uint32_t width, uint32_t height, Random *random,
+                        CropPlan *plan)
+{
+    const double factor = between(random, augmentation->scale_min, augmentation->scale_max);
+    const uint32_t size = augmentation->size, resized_width = (uint32_t)fmax(1, nearbyint(width * factor)),
+                   resized_height = (uint32_t)fmax(1, nearbyint(height * factor));
+    const uint32_t window_width = resized_width < size ? resized_width : size,
+                   window_height = resized_height < size ? resized_height : size;
+    const uint32_t top = random_below(random, resized_height - window_height + 1);
+    const uint32_t left = random_below(random, resized_width - window_width + 1);
+    plan->resized_width = resized_width;
+    plan->resized_height = resized_height;
+    plan->window = (ResampleWindow){left, top, window_width, window_height};
+}
+
 static ResampleBox plan_random(const Augmentation *augmentation, uint32_t width, uint32_t height,
                                Random *random)
 {
@@ -139,6 +155,8 @@ void augment_plan(const Augmentation *augmentation, uint32_t width, uint32_t hei
         plan->box = plan_resized(augmentation, width, height, random);
     else if (augmentation->mode == CROP_RANDOM)
         plan->box = plan_random(augmentation, width, height, random);
+    else if (augmentation->mode == CROP_SCALED)
+        plan_scaled(augmentation, width, height, random, plan);
     else if (augmentation->mode != CROP_WHOLE)
         plan_center(augmentation, width, height, plan);
     if (augmentation->mode == CROP_PADDED) {
@@ -285,8 +303,8 @@ static bool is_whole(double value)
 static bool needs_no_resampling(const Augmentation *augmentation, const ResampleBox *box)
 {
     return augmentation->mode == CROP_WHOLE ||
-           (box->right - box->left == augmentation->size && box->bottom - box->top == augmentation->size &&
-            is_whole(box->left) && is_whole(box->top));
+           (augmentation->mode != CROP_SCALED && box->right - box->left == augmentation->size &&
+            box->bottom - box->top == augmentation->size && is_whole(box->left) && is_whole(box->top));
 }
 
 bool augment_copies(const Augmentation *augmentation, const CropPlan *plan)
@@ -349,6 +367,76 @@ static void convert_channels(const uint8_t *source, size_t count, uint32_t sourc
     }
 }
 
+/* Renders a window of the resized image, and fills what it leaves of the crop at the right and below. */
+static FshStatus render_scaled(Augmenter *augmenter, const Augmentation *augmentation, const CropPlan *plan,
+                               const ImageView *image, uint8_t *target, FshError *error)
+{
+    const ResampleWindow *window = &plan->window;
+    const uint32_t size = augmentation->size, channels = augmentation->channels;
+    FshStatus status =
+        image_reserve(&augmenter->centre, window->width, window->height, image->channels, error);
+    if (!status)
+        status = resample_view(augmenter->resampler, image, NULL, plan->resized_width, plan->resized_height,
+                               filters[augmentation->interpolation], window, plan->flip,
+                               augmenter->centre.pixels, error);
+    for (uint32_t y = 0; y < size && !status; y++, target += (size_t)size * channels) {
+        const uint32_t inside = y < window->height ? window->width : 0;
+        const uint8_t *row = augmenter->centre.pixels + (size_t)y * window->width * image->channels;
+        if (image->channels == channels && inside)
+            memcpy(target, row, (size_t)inside * channels);
+        else
+            convert_channels(row, inside, image->channels, target, channels);
+        for (size_t i = (size_t)inside * channels; i < (size_t)size * channels; i++)
+            target[i] = augmentation->fill[i % channels];
+    }
+    return status;
+}
+
+/* Where the pixels of a resized row or column lie in that of the mask: Pillow's NEAREST, which adds up the
+ * places of their centres. */
+typedef struct Nearest {
+    double place, step;
+    uint32_t last;
+} Nearest;
+
+/* Begins at pixel `first` of `to`, made of `from`. */
+static Nearest nearest_from(uint32_t from, uint32_t to, uint32_t first)
+{
+    Nearest nearest = {.step = (double)from / to, .last = from - 1};
+    nearest.place = nearest.step * 0.5;
+    for (uint32_t i = 0; i < first; i++)
+        nearest.place += nearest.step;
+    return nearest;
+}
+
+/* Returns the place of the pixel, and goes on to the next one. */
+static uint32_t nearest_next(Nearest *nearest)
+{
+    const double place = nearest->place;
+    nearest->place += nearest->step;
+    return place < nearest->last ? (uint32_t)place : nearest->last;
+}
+
+void augment_render_mask(const Augmentation *augmentation, const CropPlan *plan, const ImageView *mask,
+                         uint8_t outside, uint8_t *target)
+{
+    const bool whole = augmentation->mode == CROP_WHOLE;
+    const ResampleWindow all = {0, 0, mask->width, mask->height}, *window = whole ? &all : &plan->window;
+    const uint32_t width = whole ? mask->width : augmentation->size,
+                   height = whole ? mask->height : augmentation->size;
+    const Nearest columns =
+        nearest_from(mask->width, whole ? mask->width : plan->resized_width, window->left);
+    Nearest rows = nearest_from(mask->height, whole ? mask->height : plan->resized_height, window->top);
+    for (uint32_t y = 0; y < height; y++, target += width) {
+        const uint32_t inside = y < window->height ? window->width : 0;
+        const uint8_t *row = mask->pixels + (inside ? nearest_next(&rows) : 0) * mask->stride_bytes;
+        Nearest at = columns;
+        for (uint32_t x = 0; x < inside; x++)
+            target[plan->flip ? inside - 1 - x : x] = row[nearest_next(&at)];
+        memset(target + inside, outside, width - inside);
+    }
+}
+
 FshStatus augment_render(Augmenter *augmenter, const Augmentation *augmentation, const CropPlan *plan,
                          const ImageView *image, const ImagePlace *place, uint8_t *target, FshError *error)
 {
@@ -356,6 +444,8 @@ FshStatus augment_render(Augmenter *augmenter, const Augmentation *augmentation,
     ResampleBox box = {plan->box.left * scale - place->left, plan->box.top * scale - place->top,
                        fmin(plan->box.right * scale - place->left, image->width),
                        fmin(plan->box.bottom * scale - place->top, image->height)};
+    if (augmentation->mode == CROP_SCALED)
+        return render_scaled(augmenter, augmentation, plan, image, target, error);
     if (image->channels == augmentation->channels)
         return render(augmenter, augmentation, plan, image, box, target, error);
     bool whole = augmentation->mode == CROP_WHOLE;

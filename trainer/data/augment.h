@@ -39,8 +39,12 @@ typedef enum CropMode {
     /* Pairs: size x size pixels from anywhere, as they are: nothing is resized, for that would change what
      * is to be undone. */
     CROP_RANDOM = CROP_MODE_COUNT,
-    /* Pairs: the whole image in its own size, for evaluation. */
+    /* Pairs and masks: the whole image in its own size, for evaluation. */
     CROP_WHOLE,
+    /* Masks: the image resized by a factor of its own size, then a crop from anywhere; where the resized
+     * image is smaller than the crop, it is padded at the right and below. torchvision's segmentation
+     * reference: RandomResize, RandomHorizontalFlip, RandomCrop. */
+    CROP_SCALED,
 } CropMode;
 
 /* "rrc", "pad", "center", NULL: in enum order, for the option table. */
@@ -68,7 +72,7 @@ typedef struct Augmentation {
     uint32_t channels; /* of the result: 1 or 3; gray becomes r = g = b, colour becomes luma (ITU-R 601) */
     uint32_t resize;   /* CROP_PADDED, CROP_CENTER: what the short edge becomes first; >= size */
     uint32_t padding;  /* CROP_PADDED: pixels, less than size */
-    double scale_min, scale_max; /* CROP_RESIZED: part of the area */
+    double scale_min, scale_max; /* CROP_RESIZED: part of the area; CROP_SCALED: factor of both edges */
     double ratio_min, ratio_max; /* CROP_RESIZED: width / height */
     FlipMode flip_mode;          /* FLIP_ALTERNATING: classes only; sample_recipe.h decides */
     double flip_probability;     /* FLIP_RANDOM: mirrored left to right */
@@ -79,14 +83,15 @@ typedef struct Augmentation {
     ColourJitter jitter;      /* of what goes into the network: in pairs of the input alone */
     double noise; /* of what goes in: normal, of a deviation drawn from 0 up to this, in grey levels */
     RandomErasing erasing; /* classes only */
+    uint8_t fill[4];       /* CROP_SCALED: of what lies outside of the image, `channels` values */
 } Augmentation;
 
 /* What becomes of one image. */
 typedef struct CropPlan {
     /* In pixels of the image as it is stored, within its edges; whole pixels but in the next two modes. */
     ResampleBox box;
-    /* CROP_PADDED, CROP_CENTER: the image becomes so large, and this part of it is taken: what box stands
-     * for, exactly. */
+    /* CROP_PADDED, CROP_CENTER, CROP_SCALED: the image becomes so large, and this part of it is taken:
+     * what box stands for, exactly. */
     uint32_t resized_width, resized_height;
     ResampleWindow window;
     int32_t shift_x, shift_y;      /* then moved by these, edges mirrored */
@@ -128,6 +133,12 @@ void augmenter_free(Augmenter **augmenter);
  * as they are; else with the interpolation. FSH_ERR_MEMORY. */
 FshStatus augment_render(Augmenter *augmenter, const Augmentation *augmentation, const CropPlan *plan,
                          const ImageView *image, const ImagePlace *place, uint8_t *target, FshError *error);
+
+/* Renders the same plan (CROP_SCALED, CROP_WHOLE) from a whole mask of one channel, [height, width] of
+ * values, to target [size, size]; CROP_WHOLE: [height, width]. Each pixel takes the value of the one that
+ * its centre lies in, as Pillow's NEAREST; outside of the image `outside` stands. */
+void augment_render_mask(const Augmentation *augmentation, const CropPlan *plan, const ImageView *mask,
+                         uint8_t outside, uint8_t *target);
 
 /* Returns whether augment_render only copies pixels, of a full-size image with the result's channels. */
 bool augment_copies(const Augmentation *augmentation, const CropPlan *plan);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/fshard.h"
 #include "trainer/data/sample_recipe.h"
 
 enum { ALIGNMENT = 64, NO_LABEL = -1 };
@@ -36,13 +37,14 @@ FshStatus batch_slot_resize(BatchSlot *slot, uint32_t width, uint32_t height, Fs
                              (unsigned long long)slot->shape.batch, width, height);
     if (slot->shape.recipes)
         bytes = 0;
+    const size_t of_targets = slot->shape.masks ? bytes / slot->shape.channels : bytes;
     if (slot->shape.lent && bytes > slot->pixels_bytes) { /* batch_slot_make, before memory is lent */
         slot->pixels_bytes = bytes;
-        slot->target_bytes = slot->shape.pairs ? bytes : 0;
+        slot->target_bytes = slot->shape.pairs ? of_targets : 0;
     }
     FshStatus status = reserve_pixels(&slot->pixels, &slot->pixels_bytes, bytes, error);
     if (!status && slot->shape.pairs)
-        status = reserve_pixels(&slot->target, &slot->target_bytes, bytes, error);
+        status = reserve_pixels(&slot->target, &slot->target_bytes, of_targets, error);
     slot->width = status ? 0 : width;
     slot->height = status ? 0 : height;
     return status;
@@ -119,6 +121,12 @@ static size_t image_bytes(const BatchSlot *slot)
     return (size_t)slot->width * slot->height * slot->shape.channels;
 }
 
+/* Returns the bytes of the target of an image. */
+static size_t target_bytes(const BatchSlot *slot)
+{
+    return slot->shape.masks ? (size_t)slot->width * slot->height : image_bytes(slot);
+}
+
 uint8_t *batch_slot_pixels(const BatchSlot *slot, uint64_t place)
 {
     return slot->pixels ? slot->pixels + place * image_bytes(slot) : NULL;
@@ -126,7 +134,7 @@ uint8_t *batch_slot_pixels(const BatchSlot *slot, uint64_t place)
 
 uint8_t *batch_slot_target(const BatchSlot *slot, uint64_t place)
 {
-    return slot->target ? slot->target + place * image_bytes(slot) : NULL;
+    return slot->target ? slot->target + place * target_bytes(slot) : NULL;
 }
 
 float *batch_slot_row(const BatchSlot *slot, uint64_t place)
@@ -153,7 +161,9 @@ void batch_slot_leave_out(BatchSlot *slot, uint64_t place)
         slot->operations[place].count = 0;
     if (slot->colours)
         slot->colours[place] = (PixelColours){.share = 1};
-    for (int side = 0; side < 2 && sides[side]; side++)
+    if (slot->shape.masks && sides[1])
+        memset(sides[1], FSH_MASK_IGNORED, target_bytes(slot));
+    for (int side = 0; side < (slot->shape.masks ? 1 : 2) && sides[side]; side++)
         for (size_t i = 0; i < image_bytes(slot); i++)
             sides[side][i] = slot->shape.fill[i % slot->shape.channels];
 }

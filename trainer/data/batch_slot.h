@@ -13,7 +13,8 @@
 typedef struct SlotShape {
     uint64_t batch; /* places */
     uint32_t channels;
-    bool pairs; /* each image has a target */
+    bool pairs; /* each image has a target, */
+    bool masks; /* which is a mask of one channel */
     bool mixes;
     size_t row_width;         /* of the row of targets that each sample has; 0: none */
     bool recipes;             /* in place of pixels; */
@@ -32,7 +33,8 @@ typedef struct SlotBytes {
 typedef struct BatchSlot {
     SlotShape shape;
     uint32_t width, height; /* of each image; no more than reserved */
-    /* [batch, height, width, channels]; target: NULL but for pairs. shape.lent: not owned, NULL at first */
+    /* [batch, height, width, channels]; target: NULL but for pairs, of masks one channel. shape.lent: not
+     * owned, NULL at first */
     uint8_t *pixels, *target;
     size_t pixels_bytes, target_bytes; /* room; shape.lent: that the caller's memory must have */
     PixelRecipe *recipes;              /* [batch]; NULL unless shape.recipes: then there are no pixels */

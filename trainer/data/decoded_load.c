@@ -278,7 +278,7 @@ FshStatus decoded_split_measure(DecodedSplit *split, const PixelSourceOptions *o
     Task task = {.split = split, .options = options};
     *split = (DecodedSplit){.form = form,
                             .sample_count = options->samples.split->sample_count,
-                            .sides = options->samples.kind == FSH_KIND_PAIRS ? 2 : 1,
+                            .sides = options->samples.kind != FSH_KIND_CLASSES ? 2 : 1,
                             .team = options->team};
     FshStatus status = open_tables(split, options, error);
     if (!status)

@@ -52,7 +52,7 @@ bool image_source_is_packed(const char *path, FshKind kind)
     const FshContainer container = opened ? fsh_manifest(dataset)->container : 0;
     const bool members = fsh_container_has(container, FSH_HAS_MEMBERS);
     const bool files = fsh_container_has(container, FSH_HAS_FILES);
-    const bool fits = opened && fsh_manifest(dataset)->kind == kind && kind == FSH_KIND_PAIRS;
+    const bool fits = opened && fsh_manifest(dataset)->kind == kind && kind != FSH_KIND_CLASSES;
     fsh_close(&dataset);
     if (opened && !files && (fits || folder || !members))
         return true;

@@ -19,6 +19,7 @@ static FshStatus make_slot(const Loader *loader, LoaderSlot *slot, FshError *err
     SlotShape shape = {.batch = options->batch,
                        .channels = options->augmentation.channels,
                        .pairs = loader_has_pairs(loader) && !options->inputs_alone,
+                       .masks = options->kind == FSH_KIND_MASKS,
                        .mixes = mixing_is_on(&options->mixing),
                        .row_width = options->row_width,
                        .recipes = loader->source->type->recipes,
@@ -51,6 +52,7 @@ static FshStatus make_samples(const Loader *loader, SampleLoader **samples, FshE
                              .kind = loader->options.kind,
                              .input_field = loader->options.input_field,
                              .target_field = loader->options.target_field,
+                             .mask_classes = loader->options.mask_classes,
                              .label_places = loader->options.label_places,
                              .labels = loader->options.labels,
                              .inputs_alone = loader->options.inputs_alone,
@@ -122,7 +124,12 @@ static FshStatus check_options(const Loader *loader, FshError *error)
 {
     const LoaderOptions *options = &loader->options;
     bool pairs = loader_has_pairs(loader), whole = loader_has_whole_images(loader);
-    bool mode_of_pairs = whole || options->augmentation.mode == CROP_RANDOM;
+    const bool masks = options->kind == FSH_KIND_MASKS;
+    bool mode_of_pairs = whole || options->augmentation.mode == (masks ? CROP_SCALED : CROP_RANDOM);
+    if (masks && !mode_of_pairs)
+        return fsh_error_set(error, FSH_ERR_USAGE, "masks are resized and cropped, or taken whole");
+    if (masks && loader->source->type->recipes)
+        return fsh_error_set(error, FSH_ERR_USAGE, "masks are not made on the device");
     if (pairs != mode_of_pairs)
         return fsh_error_set(error, FSH_ERR_USAGE,
                              pairs ? "pairs are cropped as they are, or taken whole, but not resized"
@@ -131,7 +138,8 @@ static FshStatus check_options(const Loader *loader, FshError *error)
         return fsh_error_set(error, FSH_ERR_USAGE, "images without labels and targets teach nothing");
     if (pairs && (mixing_is_on(&options->mixing) || options->augmentation.erasing.probability > 0))
         return fsh_error_set(error, FSH_ERR_USAGE,
-                             "mixup, cutmix and random erasing are for classes, not for pairs");
+                             "mixup, cutmix and random erasing are for classes, not for %s",
+                             masks ? "masks" : "pairs");
     if (whole && !loader->source->type->whole)
         return fsh_error_set(error, FSH_ERR_USAGE, "whole images are not made on the device");
     if (whole && options->batch != 1)

@@ -43,13 +43,14 @@ typedef struct LoaderOptions {
     const FshSplit *split; /* borrowed, outlives the loader; not empty; of classes: every sample labelled,
                               but for inputs_alone */
     FshKind kind;          /* 0: FSH_KIND_CLASSES */
-    unsigned input_field, target_field; /* of pairs: TrainingData has them; classes: 0 */
+    unsigned input_field, target_field; /* of pairs and masks: TrainingData has them; classes: 0 */
+    uint32_t mask_classes;              /* of masks: SampleOptions' */
     const int32_t *label_places;        /* as TrainingData's; borrowed, outlives the loader */
     const SampleLabels *labels;         /* of the split, in place of its records'; borrowed; NULL: none */
     size_t row_width;                   /* of rows of targets: the network's outputs; 0: labels */
     bool inputs_alone;                  /* no sample has a label or a target: evaluation alone */
-    Augmentation augmentation;          /* pairs: CROP_RANDOM or CROP_WHOLE */
-    Mixing mixing;                      /* classes; wants an even batch */
+    Augmentation augmentation; /* pairs: CROP_RANDOM or CROP_WHOLE; masks: CROP_SCALED or CROP_WHOLE */
+    Mixing mixing;             /* classes; wants an even batch */
     /* The crop's edge in epoch e is epoch_sizes[e], after the last one epoch_sizes[epoch_size_count
      * - 1], the rest of the augmentation scaled with it; NULL and 0: augmentation.size in all. Copied. */
     const uint32_t *epoch_sizes;
@@ -90,13 +91,16 @@ typedef struct Batch {
     /* of each image: the crop's edge in this epoch; CROP_WHOLE: the image's own, 0 if it was skipped */
     uint32_t height, width;
     const uint8_t *pixels; /* [batch, height, width, channels] u8, 64-byte aligned; recipes: NULL */
-    const uint8_t *target; /* pairs: the same for what shall come out; classes, inputs_alone, recipes: NULL */
+    /* pairs: the same for what shall come out; masks: [batch, height, width, 1]; classes, inputs_alone,
+     * recipes: NULL */
+    const uint8_t *target;
     /* of sources that leave the pixels to a backend: what pixels and target are to be made from, with store;
      * else NULL */
     const PixelBatch *recipes;
     PixelStore *store;
-    const int64_t *labels; /* [batch]; -1: padding, or a skipped sample; pairs, rows of targets: NULL */
-    const float *targets;  /* [batch, row_width] rows of targets, mixed where the images are; else NULL */
+    const int64_t
+        *labels;          /* [batch]; -1: padding, or a skipped sample; pairs, masks, rows of targets: NULL */
+    const float *targets; /* [batch, row_width] rows of targets, mixed where the images are; else NULL */
     /* With mixing, else NULL: the label of the sample at place p ^ 1, and the share of the image (0..1) that
      * is labels'. What is not mixed has its own label in both, and share 1. */
     const int64_t *labels_mixed; /* [batch] */

@@ -82,9 +82,10 @@ static inline bool loader_has_whole_images(const Loader *loader)
     return loader->options.augmentation.mode == CROP_WHOLE;
 }
 
+/* Returns whether each image has another side: it is a pair, or has a mask. */
 static inline bool loader_has_pairs(const Loader *loader)
 {
-    return loader->options.kind == FSH_KIND_PAIRS;
+    return loader->options.kind != FSH_KIND_CLASSES;
 }
 
 static inline const Augmentation *loader_augmentation(const Loader *loader, uint64_t epoch)

@@ -57,7 +57,7 @@ FshStatus sample_loader_new(SampleLoader **loader, const SampleOptions *options,
         return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for a loader");
     made->options = *options;
     made->checksums = checksums;
-    made->sides = options->kind == FSH_KIND_PAIRS && !options->inputs_alone ? 2 : 1;
+    made->sides = options->kind != FSH_KIND_CLASSES && !options->inputs_alone ? 2 : 1;
     FshStatus status = image_decoder_new(&made->decoder, error);
     if (!status)
         status = augmenter_new(&made->augmenter, error);
@@ -221,7 +221,7 @@ static FshStatus check_label(const SampleLoader *loader, FshError *error)
 {
     int64_t label = loader->sample.label,
             class_count = (int64_t)fsh_manifest(loader->options.split->dataset)->class_count;
-    if (loader->options.kind == FSH_KIND_PAIRS || loader->options.inputs_alone || loader->options.labels ||
+    if (loader->options.kind != FSH_KIND_CLASSES || loader->options.inputs_alone || loader->options.labels ||
         (label >= 0 && label < class_count))
         return FSH_OK;
     return fsh_error_set(error, FSH_ERR_MISMATCH, "label %lld, but the dataset has %lld classes",
@@ -338,6 +338,60 @@ static FshStatus expand_field(SampleLoader *loader, unsigned side, const Augment
     return status;
 }
 
+static bool is_mask(const SampleLoader *loader, unsigned side)
+{
+    return side == 1 && loader->options.kind == FSH_KIND_MASKS;
+}
+
+/* Refuses a mask with a value that is no class: a network has no output for it. */
+static FshStatus check_values(const SampleLoader *loader, const ImageView *mask, FshError *error)
+{
+    const uint8_t classes = (uint8_t)loader->options.mask_classes;
+    for (uint32_t y = 0; y < mask->height; y++) {
+        const uint8_t *row = mask->pixels + y * mask->stride_bytes;
+        bool bad = false;
+        for (uint32_t x = 0; x < mask->width; x++)
+            bad |= row[x] >= classes && row[x] != FSH_MASK_IGNORED;
+        for (uint32_t x = 0; x < mask->width && bad; x++)
+            if (row[x] >= classes && row[x] != FSH_MASK_IGNORED)
+                return fsh_error_set(error, FSH_ERR_MISMATCH,
+                                     "its mask has the value %u at column %u of row %u, and there are %u "
+                                     "classes, 0 to %u; 255 is none",
+                                     row[x], x, y, classes, classes - 1U);
+    }
+    return FSH_OK;
+}
+
+/* Decodes the whole mask; one that is decoded already was checked then. */
+static FshStatus decode_mask(SampleLoader *loader, unsigned side, ImageView *view, FshError *error)
+{
+    const FshField *field = &loader->fields[side];
+    Image *image = &loader->image;
+    if (field->codec == FSH_CODEC_RAW && !loader->has_record)
+        return raw_view(field, view, error);
+    FshStatus status = image_decode_mask(loader->decoder, field->data, field->bytes,
+                                         (uint64_t)field->width * field->height, image, error);
+    if (!status && (image->width != field->width || image->height != field->height))
+        status = fsh_error_set(error, FSH_ERR_MISMATCH,
+                               "its mask is %u x %u pixels, not %u x %u as its record says", image->width,
+                               image->height, field->width, field->height);
+    *view = image_view(image);
+    return status ? status : check_values(loader, view, error);
+}
+
+static FshStatus render_mask(SampleLoader *loader, unsigned side, const Augmentation *augmentation,
+                             const CropPlan *plan, uint8_t *values, FshError *error)
+{
+    ImageView view;
+    FshStatus status = decode_mask(loader, side, &view, error);
+    sample_loader_stage(loader, SAMPLE_DECODE);
+    if (!status)
+        augment_render_mask(augmentation, plan, &view, FSH_MASK_IGNORED, values);
+    sample_loader_stage(loader, SAMPLE_AUGMENT);
+    loader->statistics.images++;
+    return status;
+}
+
 static FshStatus decode_field(SampleLoader *loader, unsigned side, const Augmentation *augmentation,
                               const CropPlan *plan, ImageView *view, ImagePlace *place, FshError *error)
 {
@@ -359,6 +413,8 @@ static FshStatus render_side(SampleLoader *loader, unsigned side, const Augmenta
     const FshField *field = &loader->fields[side];
     ImageView view;
     ImagePlace place = {.eighths = 8};
+    if (is_mask(loader, side))
+        return render_mask(loader, side, augmentation, plan, pixels, error);
     bool raw = field->codec == FSH_CODEC_RAW && !loader->expand[side];
     FshStatus status = raw ? raw_view(field, &view, error)
                        : loader->expand[side]
@@ -377,7 +433,7 @@ static FshStatus render_side(SampleLoader *loader, unsigned side, const Augmenta
 uint8_t sample_loader_channels(const SampleLoader *loader, unsigned side, uint32_t decoded)
 {
     const FshField *field = &loader->fields[side];
-    return field->codec == FSH_CODEC_RAW ? field->channels : (uint8_t)decoded;
+    return is_mask(loader, side) ? 1 : field->codec == FSH_CODEC_RAW ? field->channels : (uint8_t)decoded;
 }
 
 FshStatus sample_loader_image(SampleLoader *loader, unsigned side, uint32_t decoded, ImageView *view,
@@ -387,7 +443,8 @@ FshStatus sample_loader_image(SampleLoader *loader, unsigned side, uint32_t deco
     const Augmentation whole = {.mode = CROP_WHOLE, .channels = decoded};
     const CropPlan all = {.box = {0, 0, field->width, field->height}};
     ImagePlace place;
-    FshStatus status = field->codec == FSH_CODEC_RAW
+    FshStatus status = is_mask(loader, side) ? decode_mask(loader, side, view, error)
+                       : field->codec == FSH_CODEC_RAW
                            ? raw_view(field, view, error)
                            : decode_field(loader, side, &whole, &all, view, &place, error);
     if (!status && field->codec == FSH_CODEC_RAW && loader->has_record)
@@ -497,6 +554,7 @@ FshStatus sample_loader_render(SampleLoader *loader, const Augmentation *augment
     if (status)
         return status;
     change_colours(loader, augmentation, &recipe, width, height, pixels);
-    loader->statistics.pixel_bytes += (uint64_t)width * height * augmentation->channels * loader->sides;
+    const uint64_t target_channels = loader->sides == 1 ? 0 : is_mask(loader, 1) ? 1 : augmentation->channels;
+    loader->statistics.pixel_bytes += (uint64_t)width * height * (augmentation->channels + target_channels);
     return FSH_OK;
 }

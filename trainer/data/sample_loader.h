@@ -4,9 +4,10 @@
  *   sample_loader_open(loader, turn, index, &info, &error);     // its label and its size
  *   sample_loader_render(loader, &augmentation, pixels, target, &error);
  *
- * Records are read in place from the mapping; raw pixels are cropped, resampled and flipped from there, into
- * the batch. What comes out follows from (seed, turn, index) alone. Both sides of a pair get the same
- * geometry; jitter and noise touch the input alone.
+ * Records are read in place from the mapping; raw pixels are cropped, resampled and flipped from there,
+ * into the batch. What comes out follows from (seed, turn, index) alone. Both sides of a pair get the
+ * same geometry; jitter and noise touch the input alone. A mask is resized by the nearest pixel, and its
+ * values are checked.
  *
  * Threads: one SampleLoader per thread; SampleChecksums are shared. */
 #ifndef FSHARD_TRAINER_DATA_SAMPLE_LOADER_H
@@ -32,7 +33,8 @@ void sample_checksums_free(SampleChecksums *checksums);
 typedef struct SampleOptions {
     const FshSplit *split; /* borrowed */
     FshKind kind;
-    unsigned input_field, target_field; /* of pairs; classes: 0 */
+    unsigned input_field, target_field; /* of pairs and masks; classes: 0 */
+    uint32_t mask_classes;              /* of masks: their values are below, or FSH_MASK_IGNORED */
     const SampleLabels *labels;         /* of the split, in place of the records'; borrowed; NULL: none */
     const int32_t *label_places; /* of the dataset's classes among the network's; borrowed; NULL: the same */
     bool inputs_alone;           /* samples have neither label nor target: images that nobody has packed */
@@ -59,7 +61,7 @@ typedef struct SampleStatistics {
 } SampleStatistics;
 
 typedef struct SampleInfo {
-    int64_t label;          /* pairs, inputs_alone, rows of targets: FSH_NO_LABEL */
+    int64_t label;          /* pairs, masks, inputs_alone, rows of targets: FSH_NO_LABEL */
     uint32_t width, height; /* pixels, both sides */
 } SampleInfo;
 
@@ -95,13 +97,13 @@ void sample_loader_open_decoded(SampleLoader *loader, uint64_t turn, uint64_t in
                                 const SampleImage *images);
 
 /* Renders the sample that was opened last. pixels: [size, size, channels], or the sample's own size
- * (CROP_WHOLE); target: the same for the other side of a pair; classes: not used. Messages as above;
- * FSH_ERR_MISMATCH for a crop larger than the images of a pair. */
+ * (CROP_WHOLE); target: the same for the other side of a pair, of a mask in one channel; classes: not
+ * used. Messages as above; FSH_ERR_MISMATCH for a crop larger than the images of a pair. */
 FshStatus sample_loader_render(SampleLoader *loader, const Augmentation *augmentation, uint8_t *pixels,
                                uint8_t *target, FshError *error);
 
-/* Returns the channels of a side of that sample: those of raw pixels as they are stored; else `decoded`, what
- * it is decoded to. */
+/* Returns the channels of a side of that sample: those of raw pixels as they are stored, 1 of a mask; else
+ * `decoded`, what it is decoded to. */
 uint8_t sample_loader_channels(const SampleLoader *loader, unsigned side, uint32_t decoded);
 /* Decodes a side of that sample whole, in full size, in sample_loader_channels. *view points into the
  * mapping, or into the loader until its next call. Messages as above. */

@@ -258,14 +258,34 @@ static bool has_statistics(const FshStatistics *statistics)
     return false;
 }
 
+/* Names the classes of masks by their values. FSH_ERR_MEMORY. */
+static FshStatus name_mask_classes(TrainingData *data, FshError *error)
+{
+    const size_t count = (size_t)data->class_count;
+    data->mask_names = calloc(count + 1, sizeof *data->mask_names);
+    data->own_class_count = data->mask_names ? count : 0;
+    for (size_t i = 0; i < count && data->mask_names; i++) {
+        char name[24];
+        (void)snprintf(name, sizeof name, "%zu", i);
+        data->mask_names[i] = strdup(name);
+        if (!data->mask_names[i])
+            return fsh_error_set(error, FSH_ERR_MEMORY, "no memory for the names of classes");
+    }
+    data->class_names = data->own_class_names = data->mask_names;
+    return data->mask_names ? FSH_OK
+                            : fsh_error_set(error, FSH_ERR_MEMORY, "no memory for the names of classes");
+}
+
 static void take_fields(TrainingData *data)
 {
     const FshManifest *manifest = fsh_manifest(data->dataset);
     data->kind = manifest->kind;
-    data->class_count = data->kind == FSH_KIND_CLASSES ? (int64_t)manifest->class_count : 0;
+    data->class_count = data->kind == FSH_KIND_CLASSES ? (int64_t)manifest->class_count
+                        : data->kind == FSH_KIND_MASKS ? (int64_t)manifest->statistics.mask_classes
+                                                       : 0;
     data->class_names = data->own_class_names = manifest->class_names;
     data->own_class_count = (size_t)data->class_count;
-    data->target_field = data->kind == FSH_KIND_PAIRS ? (unsigned)manifest->field_count - 1 : 0;
+    data->target_field = data->kind != FSH_KIND_CLASSES ? (unsigned)manifest->field_count - 1 : 0;
     data->input_name = manifest->field_names[data->input_field];
     data->target_name = manifest->field_names[data->target_field];
     const FshStatistics *statistics = &manifest->statistics;
@@ -391,6 +411,11 @@ static FshStatus open_members(FshDataset **members, const TrainingDataSource *so
     FshStatus status = FSH_OK;
     for (size_t i = 0; i <= source->more_count && !status; i++) {
         status = open_set(&members[i], source, i, error);
+        if (!status && fsh_manifest(members[i])->kind == FSH_KIND_MASKS)
+            status = fsh_error_set(error, FSH_ERR_UNSUPPORTED,
+                                   "%s: holds images and masks, of which a run takes one set; fpack --append "
+                                   "makes one of several",
+                                   fsh_path(members[i]));
         if (!status)
             status = check_kind(members[i], source->kind, false, labelled, error);
     }
@@ -430,6 +455,8 @@ FshStatus training_data_open(TrainingData *data, const TrainingDataSource *sourc
         status = open_splits(data, source, error);
     if (!status)
         take_fields(data);
+    if (!status && data->kind == FSH_KIND_MASKS)
+        status = name_mask_classes(data, error);
     const bool classes = data->kind == FSH_KIND_CLASSES;
     if (!status && classes)
         status = labelled ? take_labels(data, source->labels, error) : check_labels(data, error);
@@ -515,6 +542,7 @@ FshStatus training_data_name_classes(TrainingData *data, FshError *error)
 void training_data_close(TrainingData *data)
 {
     display_names_free(data->display_names, (size_t)data->class_count);
+    display_names_free(data->mask_names, data->own_class_count);
     free(data->class_weights);
     free(data->positive_weights);
     training_labels_free(&data->labels);

@@ -5,7 +5,8 @@
  *   // data.train, data.evaluation; a pair's input is field data.input_field, its target data.target_field
  *   training_data_close(&data);
  *
- * Classes: one image and a label. Pairs: the first field goes in, the last is what shall come out.
+ * Classes: one image and a label. Pairs: the first field goes in, the last is what shall come out. Masks: an
+ * image and the classes of its pixels.
  *
  * Threads: constant once opened. */
 #ifndef FSHARD_TRAINER_DATA_TRAINING_DATA_H
@@ -40,9 +41,11 @@ typedef struct TrainingData {
     const FshSplit *train;      /* NULL where none was asked for */
     const FshSplit *evaluation; /* NULL: the dataset has none */
     /* classes: at least 2, to evaluate 1, and of several labels 1; of numbers how many a sample has;
-     * pairs: 0 */
+     * pairs: 0; masks: one more than the largest value */
     int64_t class_count;
-    char *const *class_names; /* [class_count], in the order of the network's logits; borrowed */
+    /* [class_count], in the order of the network's logits; of masks "0", "1", …; borrowed */
+    char *const *class_names;
+    char **mask_names; /* those of masks, own_class_count of them; owned */
     /* The dataset's own, or those of its labels, whatever the network's are; borrowed. */
     char *const *own_class_names;
     size_t own_class_count;
@@ -80,8 +83,8 @@ typedef struct TrainingData {
  * training_labels_read fail with. On failure nothing is held. */
 FshStatus training_data_open(TrainingData *data, const TrainingDataSource *source, FshError *error);
 /* Takes over images that nobody has packed (image_source.h), their split as the one to evaluate: of
- * class_count classes (FSH_KIND_CLASSES), or inputs of pairs, with so many channels. Mean and deviation are
- * ImageNet's. */
+ * class_count classes (FSH_KIND_CLASSES, FSH_KIND_MASKS), or inputs of pairs, with so many channels. Mean
+ * and deviation are ImageNet's. */
 void training_data_take_images(TrainingData *data, FshDataset *images, FshKind kind, int64_t class_count,
                                uint32_t channels);
 /* Returns the labels of the split that is trained on, or evaluated, where they stand beside the dataset;

@@ -32,7 +32,8 @@ typedef struct Prediction {
     ImageSource source;
     Progress progress;
     WeightsOrigin origin;
-    bool restores;
+    bool restores; /* writes an image for each: a restored one, or, */
+    bool masks;    /* a mask */
     uint64_t done, bad, existing;
     double seconds;
     /* For restorers. */
@@ -60,9 +61,8 @@ FshStatus predict_images_wanted(const TrainOptions *options, bool *wanted_ret, F
     if (!status && !model && options->model)
         status = plan_model(options, 0, &model, error);
     weights_origin_free(&origin);
-    const bool restores = model && model->task == TASK_RESTORATION;
-    *wanted_ret =
-        !status && !image_source_is_packed(options->shards, restores ? FSH_KIND_PAIRS : FSH_KIND_CLASSES);
+    const FshKind kind = model ? plan_kind_of(model) : FSH_KIND_CLASSES;
+    *wanted_ret = !status && !image_source_is_packed(options->shards, kind);
     return status;
 }
 
@@ -87,9 +87,15 @@ static FshStatus check_options(const Prediction *prediction, FshError *error)
         return fsh_error_set(error, FSH_ERR_USAGE, "--predict-format: '%s' is for networks that %s",
                              predict_format_name(options->inference.format),
                              images ? "restore images" : "tell classes apart");
+    if (prediction->masks && is_format(prediction, PREDICT_JPEG))
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "--predict-format: jpeg changes the values of masks, which are png");
+    if (prediction->masks && tiles)
+        return fsh_error_set(error, FSH_ERR_USAGE, "%s: the masks of images are made whole", tiles);
     if (prediction->restores && options->inference.export_path)
         return fsh_error_set(error, FSH_ERR_USAGE,
-                             "--export: images without targets give no table; --predict DIR restores them");
+                             "--export: images without targets give no table; --predict DIR %s",
+                             prediction->masks ? "writes their masks" : "restores them");
     if (!prediction->restores && tiles)
         return fsh_error_set(error, FSH_ERR_USAGE, "%s: is for networks that restore images", tiles);
     return FSH_OK;
@@ -328,7 +334,8 @@ static FshStatus run(Prediction *prediction, FshError *error)
     const uint64_t steps = session->plan.evaluation_steps;
     FshStatus status = FSH_OK;
     const double start = progress_now_seconds();
-    progress_start(&prediction->progress, stderr, prediction->restores ? "restoring" : "predicting", "images",
+    const bool restores = prediction->restores && !prediction->masks;
+    progress_start(&prediction->progress, stderr, restores ? "restoring" : "predicting", "images",
                    session->data.evaluation->sample_count, prediction->options.program.quiet);
     loader_start(session->evaluation, 0, steps);
     for (uint64_t step = 0; step < steps && !status; step++) {
@@ -370,9 +377,10 @@ static FshStatus print_json(const Prediction *prediction, FshError *error)
     json_t *object = json_pack(
         "{s:o, s:o, s:I, s:I, s:I, s:I, s:f, s:f}", "weights", json_text(options->weights), "output",
         json_text(options->inference.predict ? options->inference.predict : options->inference.export_path),
-        "images", (json_int_t)prediction->source.image_count, prediction->restores ? "restored" : "predicted",
-        (json_int_t)prediction->done, "existing", (json_int_t)prediction->existing, "left_out",
-        (json_int_t)prediction->bad, "seconds", prediction->seconds, "images_per_second", rate(prediction));
+        "images", (json_int_t)prediction->source.image_count,
+        prediction->restores && !prediction->masks ? "restored" : "predicted", (json_int_t)prediction->done,
+        "existing", (json_int_t)prediction->existing, "left_out", (json_int_t)prediction->bad, "seconds",
+        prediction->seconds, "images_per_second", rate(prediction));
     if (object && !prediction->restores)
         (void)json_object_set_new(object, "table", json_text(prediction->classes.table_path));
     if (object && prediction->classes.only)
@@ -391,7 +399,10 @@ static void print_text(const Prediction *prediction)
         (void)fputc('\n', stdout);
     }
     (void)printf("%" PRIu64 " image%s %s%s%s", prediction->done, prediction->done == 1 ? "" : "s",
-                 prediction->restores ? "restored into " : "predicted, a row for each in ", into,
+                 prediction->masks      ? "predicted, masks in "
+                 : prediction->restores ? "restored into "
+                                        : "predicted, a row for each in ",
+                 into,
                  options->inference.predict && options->inference.export_path ? ", and in that of --export"
                                                                               : "");
     if (prediction->existing)
@@ -445,10 +456,11 @@ FshStatus predict_images(const TrainOptions *options, bool *partial_ret, FshErro
     FshStatus status = session_weights_model(options, &prediction.origin, &model, error);
     if (status)
         goto done;
-    prediction.restores = model->task == TASK_RESTORATION;
-    prediction.format = is_format(&prediction, PREDICT_PNG)    ? IMAGE_PNG
-                        : is_format(&prediction, PREDICT_JPEG) ? IMAGE_JPEG
-                                                               : IMAGE_UNKNOWN;
+    prediction.restores = model->task != TASK_CLASSIFICATION;
+    prediction.masks = model->task == TASK_SEGMENTATION;
+    prediction.format = prediction.masks || is_format(&prediction, PREDICT_PNG) ? IMAGE_PNG
+                        : is_format(&prediction, PREDICT_JPEG)                  ? IMAGE_JPEG
+                                                                                : IMAGE_UNKNOWN;
     status = check_options(&prediction, error);
     if (!status && !prediction.restores)
         status = class_prediction_name(&prediction.classes, options, model, &prediction.origin, error);

@@ -26,6 +26,7 @@ struct Restorer {
     uint32_t multiple;  /* sides and tile positions are multiples of this, since the network halves images */
     double pixels_most; /* that fit into memory at a time; lowered when the device runs out */
     uint32_t tile;      /* of the last image */
+    bool masks;         /* what is made of images are masks, whole */
     Buffer canvas, piece;
 };
 
@@ -64,6 +65,8 @@ static uint32_t find_overlap(const Restorer *restorer, uint32_t tile)
 /* Returns the edge of the largest tiles that fit; 0: the whole image fits. */
 static uint32_t choose_tile(const Restorer *restorer, const Batch *batch)
 {
+    if (restorer->masks)
+        return 0;
     if (restorer->options.tile)
         return round_up(restorer->options.tile, restorer->multiple);
     if ((double)batch->width * batch->height <= restorer->pixels_most)
@@ -77,7 +80,7 @@ static FshStatus run(Restorer *restorer, const Batch *batch, const uint8_t **pix
     Evaluated evaluated = {0};
     FshStatus status =
         network_evaluate(&restorer->session->network, NETWORK_TRAINED, batch, &metrics, &evaluated, error);
-    *pixels_ret = evaluated.restored;
+    *pixels_ret = restorer->masks ? evaluated.classes : evaluated.restored;
     return status;
 }
 
@@ -131,7 +134,8 @@ static FshStatus restore(Restorer *restorer, const Batch *batch, const uint8_t *
                                        : run_tiles(restorer, batch, edge, pixels_ret, &failure);
         const double pixels = whole ? (double)batch->width * batch->height : (double)edge * edge;
         const double least = tile_edge_least(restorer->multiple);
-        if (status != FSH_ERR_MEMORY || restorer->options.tile || pixels <= least * least) {
+        if (status != FSH_ERR_MEMORY || restorer->masks || restorer->options.tile ||
+            pixels <= least * least) {
             if (error)
                 *error = failure;
             return status;
@@ -162,6 +166,7 @@ FshStatus restorer_new(Restorer **restorer_ret, Session *session, const RestoreO
         return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for restoring images");
     restorer->session = session;
     restorer->options = *options;
+    restorer->masks = plan_is_masks(&session->plan);
     restorer->multiple = session->plan.model->multiple(&session->plan.evaluation_spec);
     const uint32_t tile = round_up(options->tile, restorer->multiple), overlap = find_overlap(restorer, tile);
     FshStatus status = FSH_OK;
@@ -193,7 +198,7 @@ FshStatus restorer_add(Restorer *restorer, const char *path, const Batch *batch,
         status = file_join(into, sizeof into, restorer->options.folder, target, error);
     if (status)
         return status;
-    const uint32_t channels = restorer->session->data.channels;
+    const uint32_t channels = restorer->masks ? 1 : restorer->session->data.channels;
     const ImageView view = {.pixels = pixels,
                             .stride_bytes = (size_t)batch->width * channels,
                             .width = batch->width,

@@ -83,13 +83,14 @@ static FshStatus check_packed(const TrainOptions *options, const Session *sessio
                                                           : NULL;
     if (alone)
         return fsh_error_set(error, FSH_ERR_USAGE,
-                             "%s: %s is a dataset, whose pairs are restored whole; give a folder of images",
+                             "%s: %s is a dataset, whose images are taken whole; give a folder of images",
                              alone, options->shards);
     if (format == OPTION_AUTO || format == PREDICT_CSV || format == (classes ? PREDICT_JSONL : PREDICT_PNG))
         return FSH_OK;
     return fsh_error_set(error, FSH_ERR_USAGE, "--predict-format: of a dataset, %s",
-                         classes ? "classes are told as csv or jsonl"
-                                 : "restored pairs are png, and their table is csv");
+                         classes                         ? "classes are told as csv or jsonl"
+                         : plan_is_masks(&session->plan) ? "masks are png, and their table is csv"
+                                                         : "restored pairs are png, and their table is csv");
 }
 
 FshStatus train_evaluate(const TrainOptions *options, bool *partial_ret, FshError *error)

@@ -71,8 +71,8 @@ static FshStatus write_class(Predictor *predictor, const Batch *batch, const Eva
 
 /* ---- pairs ---- */
 
-/* Writes the path of an image to `path`. Keys may be hostile: FSH_ERR_UNSUPPORTED if one names a place
- * outside the folder. */
+/* Writes the path of an image, KEY.WHAT.png or, where what is "", KEY.png, to `path`. Keys may be
+ * hostile: FSH_ERR_UNSUPPORTED if one names a place outside the folder. */
 static FshStatus image_path(const Predictor *predictor, const char *key, const char *what, char *path,
                             size_t path_bytes, FshError *error)
 {
@@ -80,16 +80,15 @@ static FshStatus image_path(const Predictor *predictor, const char *key, const c
     if (!*key || *key == '/' || path_goes_up(key))
         return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "%s: '%s' is no name for a file in it",
                              predictor->folder, key);
-    if ((size_t)snprintf(name, sizeof name, "%s.%s.png", key, what) >= sizeof name)
+    if ((size_t)snprintf(name, sizeof name, "%s%s%s.png", key, *what ? "." : "", what) >= sizeof name)
         return fsh_error_set(error, FSH_ERR_MEMORY, "%s: path is too long", key);
     return file_join(path, path_bytes, predictor->folder, name, error);
 }
 
 static FshStatus write_image(Predictor *predictor, const char *key, const char *what, const uint8_t *pixels,
-                             const Batch *batch, FshError *error)
+                             const Batch *batch, uint32_t channels, FshError *error)
 {
     char path[PATH_MAX];
-    const uint32_t channels = predictor->session->data.channels;
     const ImageEncodeOptions options = {.format = IMAGE_PNG};
     FshStatus status = image_path(predictor, key, what, path, sizeof path, error);
     if (!status)
@@ -109,6 +108,7 @@ static FshStatus write_image(Predictor *predictor, const char *key, const char *
 static FshStatus write_pair(Predictor *predictor, const Batch *batch, const Evaluated *evaluated,
                             FshError *error)
 {
+    const uint32_t channels = predictor->session->data.channels;
     size_t key_bytes = 0;
     const char *key = session_key(predictor->session->data.evaluation, batch->samples[0], &key_bytes);
     char *name = text_copy(key, key_bytes);
@@ -116,9 +116,9 @@ static FshStatus write_pair(Predictor *predictor, const Batch *batch, const Eval
         return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");
     FshStatus status = FSH_OK;
     if (predictor->folder) {
-        status = write_image(predictor, name, "restored", evaluated->restored, batch, error);
+        status = write_image(predictor, name, "restored", evaluated->restored, batch, channels, error);
         if (!status)
-            status = write_image(predictor, name, "input", batch->pixels, batch, error);
+            status = write_image(predictor, name, "input", batch->pixels, batch, channels, error);
     }
     if (!status)
         status = csv_append_text(&predictor->row, key, key_bytes, error);
@@ -130,12 +130,43 @@ static FshStatus write_pair(Predictor *predictor, const Batch *batch, const Eval
     return status ? status : write_row(predictor, error);
 }
 
+/* ---- masks ---- */
+
+/* Writes the mask that the network makes of an image, KEY.png, whose values are the classes, and its row. */
+static FshStatus write_mask(Predictor *predictor, const Batch *batch, const Evaluated *evaluated,
+                            FshError *error)
+{
+    const size_t pixels = (size_t)batch->width * batch->height;
+    size_t key_bytes = 0;
+    uint64_t counted = 0, right = 0;
+    const char *key = session_key(predictor->session->data.evaluation, batch->samples[0], &key_bytes);
+    char *name = text_copy(key, key_bytes);
+    if (!name)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");
+    for (size_t i = 0; i < pixels; i++) {
+        counted += batch->target[i] != FSH_MASK_IGNORED;
+        right += batch->target[i] == evaluated->classes[i];
+    }
+    FshStatus status = FSH_OK;
+    if (predictor->folder)
+        status = write_image(predictor, name, "", evaluated->classes, batch, 1, error);
+    if (!status)
+        status = csv_append_text(&predictor->row, key, key_bytes, error);
+    predictor->classes.formulas += csv_is_formula(key, key_bytes);
+    if (!status)
+        status = add(predictor, error, ",%" PRIu64 ",%" PRIu64 "\n", counted, right);
+    free(name);
+    return status ? status : write_row(predictor, error);
+}
+
 FshStatus predictor_visit(void *context, const Batch *batch, const Evaluated *evaluated, FshError *error)
 {
     Predictor *predictor = context;
     FshStatus status = FSH_OK;
     if (plan_is_pairs(&predictor->session->plan))
         return write_pair(predictor, batch, evaluated, error);
+    if (plan_is_masks(&predictor->session->plan))
+        return write_mask(predictor, batch, evaluated, error);
     for (int64_t i = 0; !status && i < predictor->session->plan.evaluation_spec.batch; i++)
         if (batch->valid[i] > 0)
             status = write_class(predictor, batch, evaluated, i, error);
@@ -192,6 +223,8 @@ FshStatus predictor_new(Predictor **predictor_ret, const Session *session, const
     if (!status)
         status = plan_is_pairs(&predictor->session->plan)
                      ? add(predictor, error, "key,psnr,ssim,input_psnr\n")
+                 : plan_is_masks(&predictor->session->plan)
+                     ? add(predictor, error, "key,pixels,correct\n")
                      : class_rows_head(&predictor->classes, &predictor->row, error);
     if (!status)
         status = write_row(predictor, error);

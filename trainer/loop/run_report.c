@@ -97,7 +97,7 @@ static void list_run(RunReport *report)
     list_sets(list, &session->data);
     add_fact(list, "training samples", "%" PRIu64, plan->train_count);
     add_fact(list, "evaluation samples", "%" PRIu64, plan->evaluation_count);
-    if (!plan_is_pairs(&report->session->plan))
+    if (!plan_is_pairs(plan))
         add_fact(list, "classes", "%lld", (long long)session->data.class_count);
     add_fact(list, "image size", "%u px", plan->train_augmentation.size);
     add_fact(list, "batch", "%lld", (long long)plan->train_spec.batch);
@@ -208,7 +208,7 @@ FshStatus run_report_open(RunReport **report_ret, Session *session, const Record
                                    state->steps_done ? state->steps_done + 1 : 0, &written),
                   &written);
     bool warned = false;
-    if (!plan_is_pairs(&report->session->plan))
+    if (!plan_has_targets(&report->session->plan))
         warn_once(report, &warned, write_config(report, &written), &written);
     return FSH_OK;
 }
@@ -339,8 +339,10 @@ void run_report_batch(RunReport *report, const Batch *batch)
     if (batch->recipes)
         show_rendered(report, batch);
     for (size_t i = 0; i < count && i < SHOWN_IMAGES && !batch->recipes; i++) {
+        /* Classes are no colours: masks are not shown. */
+        const uint8_t *targets = plan_is_masks(&report->session->plan) ? NULL : batch->target;
         const ImageView input = view_of(batch->pixels, batch, channels, i),
-                        target = view_of(batch->target, batch, channels, i);
+                        target = view_of(targets, batch, channels, i);
         show_sample(report, i, &input, &target);
     }
 }
@@ -401,7 +403,8 @@ SessionVisitor run_report_visitor(RunReport *report)
     if (!report)
         return (SessionVisitor){NULL, NULL};
     const Session *session = report->session;
-    if (training_data_row_width(&session->data)) /* examples are of classes and pairs */
+    /* examples are of classes and pairs */
+    if (training_data_row_width(&session->data) || plan_is_masks(&session->plan))
         return (SessionVisitor){NULL, NULL};
     const FindingsOptions options = {.pairs = plan_is_pairs(&report->session->plan),
                                      .classes = (uint64_t)session->data.class_count,
@@ -539,7 +542,8 @@ void run_report_epoch(RunReport *report, const EpochReport *epoch, uint64_t step
         metrics_of_sets(report, "ema", steps_done, epoch->set_average);
     if (epoch->evaluated) /* otherwise they are from an earlier epoch */
         show_examples(report, steps_done);
-    if (epoch->evaluated && plan_is_classes(&report->session->plan))
+    if (epoch->evaluated &&
+        (plan_is_classes(&report->session->plan) || plan_is_masks(&report->session->plan)))
         warn_once(report, &report->warned_classes, write_classes(report, &error), &error);
     (void)snprintf(report->verdict, sizeof report->verdict, "%s", verdict);
     if (report->html && page_age(report) >= 20 * report->page_seconds) /* short epochs do not get a page

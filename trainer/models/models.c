@@ -75,7 +75,7 @@ const char *model_names_near(const char *name, char *buffer, size_t buffer_bytes
 /* Refuses what the network does not take: a size, or an option of another network. */
 static FshStatus check_spec(const Model *model, const ModelSpec *spec, FshError *error)
 {
-    const bool classes = model->task == TASK_CLASSIFICATION;
+    const bool classes = model->task != TASK_RESTORATION;
     if (spec->batch < 1 || spec->height < 1 || spec->width < 1 || (classes && spec->classes < 1) ||
         (spec->channels != 1 && spec->channels != 3))
         return fsh_error_set(
@@ -160,6 +160,20 @@ static TensorId build_restoration(Graph *graph, const Model *model, const ModelS
     return loss;
 }
 
+/* Builds the graph of a segmentation. "logits" come to be kept where they are what is asked for (export). */
+static TensorId build_segmentation(Graph *graph, const Model *model, const ModelSpec *spec,
+                                   const ModelRecipe *recipe, TensorId image)
+{
+    TensorId mask =
+        graph_input(graph, "target", DATA_U8, 4, (int64_t[]){spec->batch, spec->height, spec->width, 1});
+    TensorId valid = graph_input(graph, "valid", DATA_F32, 1, &spec->batch);
+    TensorId logits = build_logits(graph, model, spec, recipe, image);
+    TensorId loss = graph_mask_loss(graph, logits, mask, valid, spec->training ? recipe->label_smoothing : 0);
+    graph_keep(graph, graph_mask_loss_classes(graph, loss), "classes");
+    graph_keep(graph, graph_mask_loss_sums(graph, loss), "sums");
+    return loss;
+}
+
 FshStatus model_graph(const Model *model, const ModelSpec *spec, const ModelRecipe *recipe, Graph **graph_ret,
                       FshError *error)
 {
@@ -174,9 +188,10 @@ FshStatus model_graph(const Model *model, const ModelSpec *spec, const ModelReci
     graph_set_norm_sample(graph, spec->training ? recipe->norm_sample : 0);
     TensorId image = graph_input(graph, "image", DATA_U8, 4,
                                  (int64_t[]){spec->batch, spec->height, spec->width, spec->channels});
-    TensorId loss = model->task == TASK_RESTORATION ? build_restoration(graph, model, spec, recipe, image)
-                    : recipe->rows                  ? build_rows(graph, model, spec, recipe, image)
-                                                    : build_classification(graph, model, spec, recipe, image);
+    TensorId loss = model->task == TASK_RESTORATION    ? build_restoration(graph, model, spec, recipe, image)
+                    : model->task == TASK_SEGMENTATION ? build_segmentation(graph, model, spec, recipe, image)
+                    : recipe->rows                     ? build_rows(graph, model, spec, recipe, image)
+                                   : build_classification(graph, model, spec, recipe, image);
     graph_keep(graph, loss, "loss");
     if (spec->training)
         parameter_rules_apply(graph, &recipe->rules, model->blocks);

@@ -16,6 +16,7 @@
 typedef enum TaskKind {
     TASK_CLASSIFICATION, /* a class */
     TASK_RESTORATION,    /* the restored image; its datasets hold pairs */
+    TASK_SEGMENTATION,   /* a class of each pixel; its datasets hold images and masks */
 } TaskKind;
 
 enum { MODEL_OPTIONS_MAX = 32 };
@@ -43,7 +44,7 @@ typedef struct ModelSpec {
     int64_t batch;         /* per rank */
     int64_t height, width; /* of the pixels that the network sees */
     int64_t channels;      /* 1 or 3 */
-    int64_t classes;       /* classification */
+    int64_t classes;       /* classification and segmentation */
     bool training;         /* batch statistics in the norms */
     ModelValues options;   /* a value for an option that the network lacks is refused */
 } ModelSpec;
@@ -82,7 +83,8 @@ typedef struct Model {
     TaskKind task;
     bool batch_norm; /* the network has batch norms */
     /* Builds the network. Classification: from x, normalised pixels [batch, height, width, channels] f32, to
-     * logits [batch, classes]. Restoration: from x, pixels in 0..1, to the restored image of the same shape.
+     * logits [batch, classes]; segmentation: to logits [batch, height, width, classes]. Restoration: from x,
+     * pixels in 0..1, to the restored image of the same shape.
      * Options and sizes that do not fit fail the graph. */
     TensorId (*build)(Graph *graph, TensorId x, const ModelSpec *spec);
     const ModelOption *const *options; /* ends with NULL; NULL: no options */
@@ -90,7 +92,8 @@ typedef struct Model {
      * NULL. */
     const char *const *blocks;
     const ModelFirstWeight *first_weight; /* NULL: all parameters are drawn */
-    /* Restoration: returns the number whose multiples the network can halve at every level. */
+    /* Restoration and segmentation: returns the number whose multiples the network can halve at every
+     * level. */
     uint32_t (*multiple)(const ModelSpec *spec);
 } Model;
 
@@ -127,11 +130,12 @@ void model_read_shape(const json_t *object, ModelValues *values);
 void model_take_shape(ModelValues *values, const ModelValues *shape);
 
 /* Parts of training and evaluation around a network. Inputs: "image" u8; of classes "label" i64 and, with
- * mixes, "label_mixed" i64 and "mix" f32, or with rows "targets" f32 [batch, classes] and "valid" f32; with
- * weighs_classes "class_weights" and with weighs_positives "positive_weights" f32 [classes]; of pairs
- * "target" u8 and "valid" f32; with spec->training "learning_rate" and, with optimizer.cycles_momentum,
- * "momentum". Outputs: "logits", or "restored" and each
- * image's mean squared "error"; "loss"; with spec->training those of graph_update. */
+ * mixes, "label_mixed" i64 and "mix" f32, or with rows "targets" f32 [batch, classes] and "valid" f32;
+ * with weighs_classes "class_weights" and with weighs_positives "positive_weights" f32 [classes]; of
+ * pairs and masks "target" u8 and "valid" f32; with spec->training "learning_rate" and, with
+ * optimizer.cycles_momentum, "momentum". Outputs: "logits", or "restored" and each image's mean squared
+ * "error", or of masks "classes" u8 [batch, height, width, 1] and "sums" f32 [batch, MASK_SUMS]; "loss";
+ * with spec->training those of graph_update. */
 typedef struct ModelRecipe {
     double mean[4], deviation[4]; /* of pixels at full scale 0..1; for restoration 0 and 1 */
     LossKind loss;

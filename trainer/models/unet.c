@@ -1,7 +1,12 @@
-/* unet.c - a U-Net (Ronneberger et al. 2015) that adds to its input: four levels of pairs of padded 3x3
+/* unet.c - a U-Net (Ronneberger et al. 2015): four levels of pairs of padded 3x3
  * convolutions with leaky ReLU 0.2; channels are doubled by 2x2/2 convolutions downwards, and halved by 1x1
- * convolutions with pixel shuffle upwards; each level's own result is concatenated with what comes up. The
- * last convolution begins as zero, so that training starts from the input itself. Any size: images are padded
+ * convolutions with pixel shuffle upwards; each level's own result is concatenated with what comes up.
+ *
+ *   unet                 adds to its input: the last convolution begins as zero, so that training starts from
+ *                        the input itself
+ *   unet_segmentation    makes logits of each pixel
+ *
+ * Any size: images are padded
  * with zeros to a multiple of 8, and cropped. */
 #include "trainer/models/networks.h"
 
@@ -39,7 +44,10 @@ static TensorId up(Graph *graph, const char *name, TensorId x, int64_t channels)
     return graph_pixel_shuffle(graph, x, 2);
 }
 
-static TensorId build(Graph *graph, TensorId x, const ModelSpec *spec)
+/* Adds the network up to its last convolution, which makes `channels` values of each pixel. x is padded to a
+ * multiple of the edge that can be halved at every level, and *x_ret is what it was padded to. */
+static TensorId body(Graph *graph, TensorId x, const ModelSpec *spec, int64_t channels_of_pixel,
+                     TensorId *x_ret)
 {
     const int64_t edge = UNSHUFFLE << DOWNS;
     const int64_t height = (spec->height + edge - 1) / edge * edge;
@@ -51,7 +59,7 @@ static TensorId build(Graph *graph, TensorId x, const ModelSpec *spec)
         return graph_refuse(graph, "width %" PRId64 "; it must be 1 to %d", channels, (int)BASE_CHANNELS_MAX);
     if (height != spec->height || width != spec->width)
         x = graph_zero_pad(graph, x, height, width, spec->channels);
-    const TensorId input = x;
+    *x_ret = x;
     x = graph_pixel_unshuffle(graph, x, UNSHUFFLE);
     for (int i = 0; i < DOWNS; i++) {
         (void)snprintf(name, sizeof name, "encoders.%d", i);
@@ -70,16 +78,34 @@ static TensorId build(Graph *graph, TensorId x, const ModelSpec *spec)
         x = pair(graph, name, x, channels);
     }
     x = graph_conv2d(graph, "ending", x,
-                     &(Conv2d){.channels = spec->channels * UNSHUFFLE * UNSHUFFLE,
+                     &(Conv2d){.channels = channels_of_pixel * UNSHUFFLE * UNSHUFFLE,
                                .kernel = 3,
                                .stride = 1,
                                .padding = 1,
                                .bias = true});
+    return graph_pixel_shuffle(graph, x, UNSHUFFLE);
+}
+
+/* Cuts what was made of a padded image down to the image's own size. */
+static TensorId cut(Graph *graph, TensorId y, const ModelSpec *spec)
+{
+    const int64_t edge = UNSHUFFLE << DOWNS;
+    return spec->height % edge || spec->width % edge ? graph_crop(graph, y, spec->height, spec->width) : y;
+}
+
+static TensorId build(Graph *graph, TensorId x, const ModelSpec *spec)
+{
+    TensorId input = TENSOR_NONE;
+    TensorId added = body(graph, x, spec, spec->channels, &input);
     graph_set_initializer(graph, "ending.weight", (Initializer){INIT_ZEROS, 0});
     graph_set_initializer(graph, "ending.bias", (Initializer){INIT_ZEROS, 0});
-    x = graph_add(graph, graph_pixel_shuffle(graph, x, UNSHUFFLE), input);
-    return height == spec->height && width == spec->width ? x
-                                                          : graph_crop(graph, x, spec->height, spec->width);
+    return cut(graph, graph_add(graph, added, input), spec);
+}
+
+static TensorId build_segmentation(Graph *graph, TensorId x, const ModelSpec *spec)
+{
+    TensorId input = TENSOR_NONE;
+    return cut(graph, body(graph, x, spec, spec->classes, &input), spec);
 }
 
 static uint32_t multiple(const ModelSpec *spec)
@@ -96,6 +122,14 @@ const Model unet_models[] = {
      .task = TASK_RESTORATION,
      .batch_norm = false,
      .build = build,
+     .blocks = block_names,
+     .multiple = multiple,
+     .options = options},
+    {.name = "unet_segmentation",
+     .summary = "the same U-Net with logits of each pixel, for images and masks",
+     .task = TASK_SEGMENTATION,
+     .batch_norm = false,
+     .build = build_segmentation,
      .blocks = block_names,
      .multiple = multiple,
      .options = options},

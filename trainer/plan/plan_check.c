@@ -16,14 +16,35 @@ static bool is_pairs(const Facts *f)
     return plan_is_pairs(f->plan);
 }
 
+static bool is_masks(const Facts *f)
+{
+    return plan_is_masks(f->plan);
+}
+
+/* Returns whether the network tells something of whole images: classes or numbers. */
 static bool is_classes(const Facts *f)
 {
+    return !plan_has_targets(f->plan);
+}
+
+static bool is_resized(const Facts *f)
+{
     return !is_pairs(f);
+}
+
+static bool has_no_masks(const Facts *f)
+{
+    return !is_masks(f);
 }
 
 static bool tells_classes(const Facts *f)
 {
     return plan_is_classes(f->plan);
+}
+
+static bool smooths(const Facts *f)
+{
+    return tells_classes(f) || is_masks(f);
 }
 
 static bool is_single_label(const Facts *f)
@@ -245,6 +266,11 @@ static bool is_resized_crop(const Facts *f)
     return is_random(f) && f->plan->train_augmentation.mode == CROP_RESIZED;
 }
 
+static bool is_scaled(const Facts *f)
+{
+    return is_resized_crop(f) || (is_random(f) && is_masks(f));
+}
+
 static bool is_padded(const Facts *f)
 {
     return is_random(f) && f->plan->train_augmentation.mode == CROP_PADDED;
@@ -388,7 +414,7 @@ static const struct Rule {
     {AT(training.norm_sample), has_batch_norms, "networks with batch norms"},
     {AT(schedule.early_stop_min_delta), stops_early, "--early-stop-patience"},
     {AT(schedule.early_stop_metric), stops_early, "--early-stop-patience"},
-    {AT(training.label_smoothing), tells_classes, "classes"},
+    {AT(training.label_smoothing), smooths, "classes and masks"},
     {AT(training.bce_target_thresh), is_bce, "--loss bce"},
     {AT(training.bce_sum), is_bce, "--loss bce"},
     {AT(training.class_weights), tells_classes, "classes"},
@@ -399,10 +425,11 @@ static const struct Rule {
     {AT(data.labels.names), has_labels, "--labels"},
     {AT(data.labels.kind), has_labels, "--labels"},
     {AT(image.train_crop_mode), is_random_classes, "classes, and not with --no-aug"},
-    {AT(image.scale), is_resized_crop, "random resized crops (--train-crop-mode rrc), and not with --no-aug"},
+    {AT(image.scale), is_scaled,
+     "random resized crops (--train-crop-mode rrc) and masks, and not with --no-aug"},
     {AT(image.ratio), is_resized_crop, "random resized crops (--train-crop-mode rrc), and not with --no-aug"},
     {AT(image.crop_padding), is_padded, "padded crops (--train-crop-mode pad), and not with --no-aug"},
-    {AT(views.interpolation), is_classes, "classes; pairs are not resized"},
+    {AT(views.interpolation), is_resized, "classes and masks; pairs are not resized"},
     {AT(views.flip_mode), is_random_classes, "classes, and not with --no-aug"},
     {AT(views.flip_probability), flips_by_chance,
      "random views, and not with --no-aug or --flip alternating"},
@@ -422,13 +449,14 @@ static const struct Rule {
     {AT(sets.weights), shuffles, "--sampler shuffle; balanced draws by class, whatever the set"},
     {AT(sampling.kind), is_single_label, "classes, where each image has one"},
     {AT(sampling.repeats), is_random, "random views, and not with --no-aug"},
-    {AT(training.batch_size), has_batches, "training and classes; pairs are evaluated one by one"},
-    {AT(image.train_crop_size), has_batches, "training and classes; pairs are evaluated whole"},
-    {AT(image.progressive), has_batches, "training and classes; pairs are evaluated whole"},
-    {AT(image.val_resize_size), is_classes, "classes; pairs are evaluated whole"},
-    {AT(image.crop_pct), is_classes, "classes; pairs are evaluated whole"},
-    {AT(image.val_crop_size), is_classes, "classes; pairs are evaluated whole"},
-    {AT(training.val_batch_size), is_classes, "classes; pairs are evaluated one by one"},
+    {AT(training.batch_size), has_batches, "training and classes; pairs and masks are evaluated one by one"},
+    {AT(image.train_crop_size), has_batches, "training and classes; pairs and masks are evaluated whole"},
+    {AT(image.progressive), has_batches, "training and classes; pairs and masks are evaluated whole"},
+    {AT(image.val_resize_size), is_classes, "classes; pairs and masks are evaluated whole"},
+    {AT(image.crop_pct), is_classes, "classes; pairs and masks are evaluated whole"},
+    {AT(image.val_crop_size), is_classes, "classes; pairs and masks are evaluated whole"},
+    {AT(training.val_batch_size), is_classes, "classes; pairs and masks are evaluated one by one"},
+    {AT(image.flip_tta), has_no_masks, "classes and pairs"},
     {AT(image.crop_border), is_pairs, "pairs"},
     {AT(image.y_channel), is_pairs, "pairs"},
     /* Without an evaluation split the weights' file still has the evaluation sizes. */

@@ -109,8 +109,9 @@ void plan_batches_ahead(TrainPlan *plan, const TrainingData *data)
         MOST = 16,
         RING_BYTES = 128 << 20,
     };
-    const uint64_t size = plan->train_augmentation.size, sides = plan_is_pairs(plan) ? 2 : 1,
-                   bytes = (uint64_t)plan->train_spec.batch * size * size * data->channels * sides,
+    const uint64_t size = plan->train_augmentation.size,
+                   channels = data->channels * (plan_is_pairs(plan) ? 2U : 1U) + plan_is_masks(plan),
+                   bytes = (uint64_t)plan->train_spec.batch * size * size * channels,
                    room = bytes && plan->device == DEVICE_CUDA ? RING_BYTES / bytes : 0;
     plan->batches_ahead = size <= SMALL_EDGE ? LEAST_SMALL : LEAST;
     if (room > plan->batches_ahead)
@@ -136,6 +137,9 @@ static FshStatus check_source(const TrainPlan *plan, const TrainOptions *options
                              "%s: no file is read while the loader is measured, so --drop-caches does "
                              "nothing; give one of the two",
                              source->option);
+    if (source->recipes && plan_is_masks(plan))
+        return fsh_error_set(error, FSH_ERR_USAGE, "%s: a GPU makes no masks; use %s", source->option,
+                             source->instead);
     if (source->gpu_work && plan->device != DEVICE_CUDA)
         return fsh_error_set(error, FSH_ERR_USAGE, "%s: %s, and the device is %s; use --device cuda, or %s",
                              source->option, source->gpu_work, train_device_name(plan->device),
@@ -192,7 +196,7 @@ bool plan_source_is_alike(const TrainPlan *plan, const PixelSourceType *source, 
     if (!decodes_in_full(plan, short_edge))
         return false;
     return !source->recipes ||
-           (plan->device == DEVICE_CUDA && train->interpolation != INTERPOLATION_LANCZOS &&
+           (plan->device == DEVICE_CUDA && !plan_is_masks(plan) && train->interpolation != INTERPOLATION_LANCZOS &&
             !(train->noise > 0) && !(train->erasing.probability > 0 && train->erasing.fill == ERASING_PIXEL));
 }
 

@@ -45,6 +45,9 @@ static void tell_dataset(const Teller *teller, const TrainPlan *plan, const Trai
     say(&line, "dataset: %s, ", fsh_path(data->dataset));
     if (plan_is_pairs(plan))
         say(&line, "pairs (%s to %s), ", data->input_name, data->target_name);
+    else if (plan_is_masks(plan) && !data->inputs_alone)
+        say(&line, "images and masks (%s, %s), %lld classes, ", data->input_name, data->target_name,
+            (long long)data->class_count);
     else
         say(&line, "%zu %s, ", data->inputs_alone ? (size_t)data->class_count : data->own_class_count,
             data->label_kind != LABELS_NUMBERS ? "classes"
@@ -254,7 +257,7 @@ static void tell_enlarged(const Teller *teller, const TrainPlan *plan, const Tra
 {
     const uint32_t edge = plan->edge_count ? plan->edges[plan->edge_count - 1] : 0;
     Line line = {0};
-    if (plan_is_pairs(plan) || !data->short_edge || edge <= data->short_edge)
+    if (plan_has_targets(plan) || !data->short_edge || edge <= data->short_edge)
         return;
     say(&line,
         "the images are smaller than the crop of %u pixels, and are enlarged: pack them with a short edge of "
@@ -281,6 +284,8 @@ static void tell_views(const Teller *teller, const TrainPlan *plan, const Traini
         say(&line, ", moved by up to %u pixels", train->padding);
     else if (train->mode == CROP_RANDOM)
         say(&line, ", cropped as they are");
+    else if (train->mode == CROP_SCALED)
+        say(&line, ", resized by %g to %g, cropped or padded", train->scale_min, train->scale_max);
     else
         say(&line, ", centre crop");
     say_interpolation(&line, train);
@@ -317,6 +322,8 @@ static void tell_evaluation(const Teller *teller, const TrainPlan *plan)
         say(&line, "evaluation: whole images, PSNR and SSIM on %s", plan->y_channel ? "luma" : "RGB");
         if (plan->crop_border)
             say(&line, " without %u pixels at the edges", plan->crop_border);
+    } else if (plan_is_masks(plan)) {
+        say(&line, "evaluation: whole images, mean IoU over all pixels of the split but those of 255");
     } else {
         say(&line, "evaluation: short edge to %u, centre %u pixels", evaluation->resize, evaluation->size);
         say_interpolation(&line, evaluation);

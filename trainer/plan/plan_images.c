@@ -16,8 +16,9 @@ enum {
                            * off too much */
     PAIR_CROP = 128,      /* for pairs, if the images are large enough */
     PAIR_CROP_STEP = 16,
-    RESIZE_LARGEST = 4096, /* short edge before the crop: as --val-resize-size */
-    SMALL_STEP = 8,        /* of a progression that begins below CROP_USED_WHOLE */
+    MASK_CROP_LARGEST = 480, /* for masks: torchvision's */
+    RESIZE_LARGEST = 4096,   /* short edge before the crop: as --val-resize-size */
+    SMALL_STEP = 8,          /* of a progression that begins below CROP_USED_WHOLE */
 };
 
 ImageOptions image_options_default(void)
@@ -214,6 +215,22 @@ static FshStatus plan_pair_sizes(TrainPlan *plan, const TrainOptions *options, c
     return data->train ? training_data_check_crop(data, data->train, crop, error) : FSH_OK;
 }
 
+/* Decides the sizes of images with masks, which are resized by chance, cropped or padded to one size, and
+ * evaluated whole. */
+static void plan_mask_sizes(TrainPlan *plan, const TrainingData *data)
+{
+    const uint32_t edge = data->short_edge ? data->short_edge : 1;
+    Augmentation *train = &plan->train_augmentation;
+    train->mode = CROP_SCALED;
+    train->scale_min = train->scale_max = 1;
+    train->size = plan->progression.to     ? plan->progression.to
+                  : edge > CROP_USED_WHOLE ? minimum_u32(edge / CROP_STEP * CROP_STEP, MASK_CROP_LARGEST)
+                                           : edge;
+    for (uint32_t c = 0; c < data->channels; c++)
+        train->fill[c] = (uint8_t)lround(fmin(1, fmax(0, data->mean[c])) * 255);
+    plan->evaluation_augmentation.mode = CROP_WHOLE;
+}
+
 /* ---- sizes over the epochs ---- */
 
 uint32_t plan_edge(const TrainPlan *plan, uint64_t epoch)
@@ -369,14 +386,25 @@ static void plan_pair_chance(TrainPlan *plan, const TrainOptions *options)
     train->noise = options->views.noise;
 }
 
+static FshStatus plan_mask_chance(TrainPlan *plan, const TrainOptions *options, FshError *error)
+{
+    Augmentation *train = &plan->train_augmentation;
+    train->flip_probability = options->views.flip_probability;
+    return train_options_range("scale",
+                               train_given(options, &options->image.scale) ? options->image.scale : "0.5:2",
+                               0.05, 20, &train->scale_min, &train->scale_max, error);
+}
+
 FshStatus plan_images(TrainPlan *plan, const TrainOptions *options, const TrainingData *data, FshError *error)
 {
-    const bool pairs = plan_is_pairs(plan);
+    const bool pairs = plan_is_pairs(plan), masks = plan_is_masks(plan);
     plan->train_augmentation = augmentation_without_chance(&options->views);
     plan->train_augmentation.channels = data->channels;
     plan->evaluation_augmentation = plan->train_augmentation;
     FshStatus status = plan_progression(plan, options, error);
-    if (!status)
+    if (!status && masks)
+        plan_mask_sizes(plan, data);
+    else if (!status)
         status = pairs ? plan_pair_sizes(plan, options, data, error)
                        : plan_class_sizes(plan, options, data, error);
     if (status)
@@ -385,7 +413,7 @@ FshStatus plan_images(TrainPlan *plan, const TrainOptions *options, const Traini
         plan->progression.from = plan->progression.to = plan->train_augmentation.size;
     plan->flip_tta = options->image.flip_tta;
     plan->shift_tta = (uint32_t)options->image.shift_tta;
-    if (!pairs && plan->shift_tta >= plan->evaluation_augmentation.size)
+    if (!pairs && !masks && plan->shift_tta >= plan->evaluation_augmentation.size)
         return fsh_error_set(error, FSH_ERR_USAGE, "--shift-tta: images of %u pixels cannot be moved by %u",
                              plan->evaluation_augmentation.size, plan->shift_tta);
     plan->crop_border = (uint32_t)options->image.crop_border;
@@ -399,8 +427,9 @@ FshStatus plan_images(TrainPlan *plan, const TrainOptions *options, const Traini
     if (pairs)
         plan_pair_chance(plan, options);
     else
-        status = plan_class_chance(plan, options, data, error);
-    if (!status && !pairs)
+        status =
+            masks ? plan_mask_chance(plan, options, error) : plan_class_chance(plan, options, data, error);
+    if (!status && !pairs && !masks)
         status = plan_operations(&plan->train_augmentation, options, error);
     if (!status)
         status = plan_jitter(&plan->train_augmentation, options, error);

@@ -26,6 +26,7 @@ FshStatus plan_loader_options(const TrainPlan *plan, const TrainingData *data, b
         .kind = data->kind,
         .input_field = data->input_field,
         .target_field = data->target_field,
+        .mask_classes = data->kind == FSH_KIND_MASKS ? (uint32_t)data->class_count : 0,
         .label_places = data->label_places,
         .labels = training_data_labels(data, training),
         .row_width = training_data_row_width(data),

@@ -96,7 +96,7 @@ static OptimizerKind choose_optimizer(const TrainPlan *plan, const TrainOptions 
     const UpdateOptions *own = &options->update;
     if (own->optimizer != OPTION_AUTO)
         return (OptimizerKind)own->optimizer;
-    return plan_is_pairs(plan) ? OPTIMIZER_ADAMW : OPTIMIZER_SGD;
+    return plan_has_targets(plan) ? OPTIMIZER_ADAMW : OPTIMIZER_SGD;
 }
 
 /* Returns the options with the defaults of a kind where the user gave none. */

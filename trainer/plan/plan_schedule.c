@@ -13,10 +13,11 @@ enum { EPOCHS_MAX = 1000000 };
 
 /* What can be watched, in the order of Metric. */
 static const char *const metric_choices[] = {"loss", "top1",     "top5", "psnr", "ssim", "map",
-                                             "f1",   "f1_micro", "mae",  "rmse", NULL};
+                                             "f1",   "f1_micro", "mae",  "rmse", "miou", "pixel_accuracy",
+                                             NULL};
 static const Metric metrics_of_choices[] = {METRIC_LOSS, METRIC_TOP1, METRIC_TOP5, METRIC_PSNR,
                                             METRIC_SSIM, METRIC_MAP,  METRIC_F1,   METRIC_F1_MICRO,
-                                            METRIC_MAE,  METRIC_RMSE};
+                                            METRIC_MAE,  METRIC_RMSE, METRIC_MIOU, METRIC_PIXEL_ACCURACY};
 static const char *const schedule_unit_choices[] = {"step", "epoch", NULL};
 static const char *const threshold_mode_choices[] = {"rel", "abs", NULL};
 
@@ -302,19 +303,20 @@ FshStatus plan_schedule(TrainPlan *plan, const TrainOptions *options, FshError *
 
 /* ---- watched metrics ---- */
 
-/* Returns what a metric is measured on: classes, several labels, numbers, pairs, from 0. */
+/* Returns what a metric is measured on: classes, several labels, numbers, pairs, masks, from 0. */
 static size_t metric_group(Metric metric)
 {
     return metric == METRIC_MAP || metric == METRIC_F1 || metric == METRIC_F1_MICRO ? 1
            : metric == METRIC_MAE || metric == METRIC_RMSE                          ? 2
            : metric == METRIC_PSNR || metric == METRIC_SSIM                         ? 3
+           : metric == METRIC_MIOU || metric == METRIC_PIXEL_ACCURACY               ? 4
                                                                                     : 0;
 }
 
 static FshStatus find_metric(const TrainPlan *plan, const char *option, int metric, Metric *metric_ret,
                              FshError *error)
 {
-    static const char *const held[] = {"classes", "several labels", "numbers", "pairs"};
+    static const char *const held[] = {"classes", "several labels", "numbers", "pairs", "masks"};
     const size_t own = metric_group(plan->main_metric);
     *metric_ret = metric == OPTION_AUTO ? plan->main_metric : metrics_of_choices[metric];
     if (*metric_ret == METRIC_LOSS || metric_group(*metric_ret) == own)
@@ -327,6 +329,7 @@ FshStatus plan_watch(TrainPlan *plan, const TrainOptions *options, FshError *err
 {
     const ScheduleOptions *own = &options->schedule;
     plan->main_metric = plan_is_pairs(plan)                  ? METRIC_PSNR
+                        : plan_is_masks(plan)                ? METRIC_MIOU
                         : plan->label_kind == LABELS_MANY    ? METRIC_MAP
                         : plan->label_kind == LABELS_NUMBERS ? METRIC_MAE
                                                              : METRIC_TOP1;

@@ -138,14 +138,14 @@ static FshStatus share_batch(const TrainOptions *options, const void *option, in
 
 uint64_t plan_usual_batch(const TrainPlan *plan)
 {
-    return plan_is_pairs(plan) ? BATCH_OF_PAIRS : BATCH_DEFAULT;
+    return plan_has_targets(plan) ? BATCH_OF_PAIRS : BATCH_DEFAULT;
 }
 
 /* Returns how many images a rank takes in a step where nobody says it: with --parallel dp its share of what
  * one process would take. A run that goes on keeps its own, where there are as many ranks. */
 static uint64_t choose_batch(TrainPlan *plan, const TrainOptions *options)
 {
-    const uint64_t usual = plan_usual_batch(plan), least = plan_is_pairs(plan) ? 1 : BATCH_LEAST,
+    const uint64_t usual = plan_usual_batch(plan), least = plan_has_targets(plan) ? 1 : BATCH_LEAST,
                    sharing = plan->divides_batch ? plan->world_size : 1;
     const uint64_t samples = plan->pass_count / (plan->world_size / sharing);
     uint64_t batch = options->device_batch > usual ? options->device_batch : usual;
@@ -166,7 +166,7 @@ static uint64_t choose_batch(TrainPlan *plan, const TrainOptions *options)
 
 FshStatus plan_batch(TrainPlan *plan, const TrainOptions *options, const TrainingData *data, FshError *error)
 {
-    const bool pairs = plan_is_pairs(plan);
+    const bool pairs = plan_has_targets(plan);
     const uint64_t ranks = plan->world_size, share = plan->pass_count / ranks; /* of each rank */
     uint64_t batch = 0, evaluation_batch = 0;
     FshStatus status = share_batch(options, &options->training.batch_size, options->training.batch_size,
@@ -215,7 +215,7 @@ FshStatus plan_batch(TrainPlan *plan, const TrainOptions *options, const Trainin
 static uint64_t plan_evaluation_interval(const TrainPlan *plan, const TrainOptions *options)
 {
     const bool counts = plan_uses_plateau(plan) || options->schedule.early_stop_patience > 0;
-    const bool chosen_later = plan_is_pairs(plan) && !counts;
+    const bool chosen_later = plan_has_targets(plan) && !counts;
     if (options->training.val_every)
         return 1;
     return options->training.val_interval ? (uint64_t)options->training.val_interval : chosen_later ? 0 : 1;
@@ -233,6 +233,7 @@ static const struct {
     [LABELS_MANY] = {"several labels", {LOSS_BCE}, 1},
     [LABELS_NUMBERS] = {"numbers", {LOSS_MSE, LOSS_L1, LOSS_HUBER}, 3},
     [LABEL_KIND_COUNT] = {"pairs", {LOSS_CHARBONNIER, LOSS_L1, LOSS_MSE, LOSS_PSNR}, 4},
+    [LABEL_KIND_COUNT + 1] = {"masks", {LOSS_CROSS_ENTROPY}, 1},
 };
 
 static bool is_loss_of(size_t row, LossKind loss)
@@ -247,7 +248,9 @@ static bool is_loss_of(size_t row, LossKind loss)
  * for. */
 static FshStatus choose_loss(TrainPlan *plan, const TrainOptions *options, FshError *error)
 {
-    const size_t row = plan_is_pairs(plan) ? LABEL_KIND_COUNT : (size_t)plan->label_kind;
+    const size_t row = plan_is_pairs(plan)   ? LABEL_KIND_COUNT
+                       : plan_is_masks(plan) ? LABEL_KIND_COUNT + 1
+                                             : (size_t)plan->label_kind;
     const bool chosen = options->training.loss == OPTION_AUTO;
     size_t other = 0;
     plan->recipe.loss = chosen ? taught[row].losses[0] : (LossKind)options->training.loss;
@@ -263,8 +266,9 @@ static FshStatus choose_loss(TrainPlan *plan, const TrainOptions *options, FshEr
 
 static FshStatus plan_loss(TrainPlan *plan, const TrainOptions *options, FshError *error)
 {
-    const bool smooths = plan_is_classes(plan) && (plan->label_kind == LABELS_ONE ||
-                                                   train_given(options, &options->training.label_smoothing));
+    const bool given = train_given(options, &options->training.label_smoothing);
+    const bool smooths =
+        plan_is_masks(plan) ? given : plan_is_classes(plan) && (plan->label_kind == LABELS_ONE || given);
     FshStatus status = choose_loss(plan, options, error);
     if (status)
         return status;
@@ -274,7 +278,8 @@ static FshStatus plan_loss(TrainPlan *plan, const TrainOptions *options, FshErro
     plan->recipe.bce_sums = options->training.bce_sum;
     plan->recipe.weighs_classes = plan->class_weights != NULL;
     plan->recipe.weighs_positives = plan->positive_weights != NULL;
-    plan->recipe.mixes = !plan_is_pairs(plan) && options->image.augment && options->mixing.probability > 0 &&
+    plan->recipe.mixes = !plan_has_targets(plan) && options->image.augment &&
+                         options->mixing.probability > 0 &&
                          (options->mixing.mixup_alpha > 0 || options->mixing.cutmix_alpha > 0);
     return FSH_OK;
 }

@@ -5,7 +5,10 @@
 FshStatus plan_model(const TrainOptions *options, FshKind kind, const Model **model_ret, FshError *error)
 {
     char names[512];
-    const char *name = options->model ? options->model : kind == FSH_KIND_PAIRS ? "unet" : "resnet18";
+    const char *name = options->model           ? options->model
+                       : kind == FSH_KIND_PAIRS ? "unet"
+                       : kind == FSH_KIND_MASKS ? "unet_segmentation"
+                                                : "resnet18";
     *model_ret = model_find(name);
     if (*model_ret)
         return FSH_OK;
@@ -35,9 +38,27 @@ bool plan_is_pairs(const TrainPlan *plan)
     return plan->model->task == TASK_RESTORATION;
 }
 
+bool plan_is_masks(const TrainPlan *plan)
+{
+    return plan->model->task == TASK_SEGMENTATION;
+}
+
 bool plan_is_classes(const TrainPlan *plan)
 {
-    return !plan_is_pairs(plan) && plan->label_kind != LABELS_NUMBERS;
+    return plan->model->task == TASK_CLASSIFICATION && plan->label_kind != LABELS_NUMBERS;
+}
+
+bool plan_has_targets(const TrainPlan *plan)
+{
+    return plan->model->task != TASK_CLASSIFICATION;
+}
+
+FshKind plan_kind_of(const Model *model)
+{
+    static const FshKind kinds[] = {[TASK_CLASSIFICATION] = FSH_KIND_CLASSES,
+                                    [TASK_RESTORATION] = FSH_KIND_PAIRS,
+                                    [TASK_SEGMENTATION] = FSH_KIND_MASKS};
+    return kinds[model->task];
 }
 
 /* ---- the network ---- */
@@ -57,7 +78,7 @@ static void plan_network(TrainPlan *plan, const TrainOptions *options, const Tra
     plan->train_spec.height = plan->train_spec.width = plan->train_augmentation.size;
     plan->evaluation_spec.height = plan->evaluation_spec.width = plan->evaluation_augmentation.size;
     const bool pairs = plan_is_pairs(plan);
-    if (pairs) { /* the largest size, so that the memory shown is enough */
+    if (plan_has_targets(plan)) { /* the largest size, so that the memory shown is enough */
         const int64_t crop = plan->train_augmentation.size;
         plan->evaluation_spec.height = data->height_max ? data->height_max : crop;
         plan->evaluation_spec.width = data->width_max ? data->width_max : crop;

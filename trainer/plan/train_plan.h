@@ -139,8 +139,16 @@ FshStatus plan_fusions(TrainPlan *plan, const TrainOptions *options, unsigned th
 const char *plan_amp_name(DataType type);
 /* Returns whether the network restores images, so that its dataset holds pairs. */
 bool plan_is_pairs(const TrainPlan *plan);
-/* Returns whether the network tells classes, one or several; else it restores images, or tells numbers. */
+/* Returns whether the network tells the class of each pixel, so that its dataset holds masks. */
+bool plan_is_masks(const TrainPlan *plan);
+/* Returns whether the network tells classes of images, one or several; else it restores images, tells
+ * those of pixels, or numbers. */
 bool plan_is_classes(const TrainPlan *plan);
+/* Returns whether an image's target is as large as the image, a restored one or a mask: it is evaluated
+ * whole. */
+bool plan_has_targets(const TrainPlan *plan);
+/* Returns the kind of dataset that the network takes. */
+FshKind plan_kind_of(const Model *model);
 /* Returns whether the learning rate follows measures (plateau.h) after the warm-up. */
 bool plan_uses_plateau(const TrainPlan *plan);
 /* Returns the batch that is chosen for one process where neither device nor set says otherwise. */

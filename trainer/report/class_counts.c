@@ -9,6 +9,7 @@
 #include "common/csv.h"
 #include "common/file.h"
 #include "common/json_text.h"
+#include "trainer/graph/graph.h"
 
 /* ---- counting ---- */
 
@@ -57,6 +58,57 @@ FshStatus class_counts_add(ClassCounts *counts, int64_t label, int64_t predictio
     return FSH_OK;
 }
 
+FshStatus class_counts_add_mask(ClassCounts *counts, const uint8_t *mask, const uint8_t *predictions,
+                                size_t pixel_count, FshError *error)
+{
+    enum { VALUES = 256 };
+    uint64_t *pairs = calloc((size_t)VALUES * VALUES, sizeof *pairs);
+    FshStatus status = pairs ? FSH_OK : fsh_error_set(error, FSH_ERR_MEMORY, "out of memory to count pixels");
+    for (size_t i = 0; i < pixel_count && !status; i++)
+        pairs[(size_t)mask[i] * VALUES + predictions[i]]++;
+    for (size_t value = 0; value < VALUES && !status; value++)
+        for (size_t taken = 0; taken < VALUES && !status; taken++) {
+            const uint64_t count = pairs[value * VALUES + taken];
+            if (!count || value == GRAPH_MASK_IGNORED)
+                continue;
+            if (value >= counts->classes || taken >= counts->classes) {
+                status = fsh_error_set(error, FSH_ERR_MISMATCH,
+                                       "a mask has the value %zu, and %zu was predicted: not among %" PRIu64
+                                       " classes",
+                                       value, taken, counts->classes);
+                continue;
+            }
+            counts->samples[value] += count;
+            counts->taken[taken] += count;
+            counts->right[value] += value == taken ? count : 0;
+            counts->confusion[value * counts->classes + taken] += count; /* of at most 255 classes */
+        }
+    free(pairs);
+    return status;
+}
+
+double class_counts_mean_iou(const ClassCounts *counts)
+{
+    double sum = 0;
+    uint64_t there = 0;
+    for (uint64_t i = 0; i < counts->classes; i++) {
+        const double iou = class_counts_row(counts, i).iou;
+        sum += isnan(iou) ? 0 : iou;
+        there += !isnan(iou);
+    }
+    return there ? sum / (double)there : NAN;
+}
+
+double class_counts_accuracy(const ClassCounts *counts)
+{
+    uint64_t samples = 0, right = 0;
+    for (uint64_t i = 0; i < counts->classes; i++) {
+        samples += counts->samples[i];
+        right += counts->right[i];
+    }
+    return samples ? 100 * (double)right / (double)samples : NAN;
+}
+
 int64_t class_of_logits(const float *logits, uint64_t classes)
 {
     uint64_t best = 0;
@@ -86,6 +138,9 @@ ClassRow class_counts_row(const ClassCounts *counts, uint64_t label)
     row.precision = row.taken ? 100 * (double)row.right / (double)row.taken : NAN;
     /* 2 right / (samples + taken): 0, not unknown, for a class that no sample was taken for */
     row.f1 = row.samples ? 200 * (double)row.right / (double)(row.samples + row.taken) : NAN;
+    row.iou = row.samples + row.taken
+                  ? 100 * (double)row.right / (double)(row.samples + row.taken - row.right)
+                  : NAN;
     for (uint64_t i = 0; counts->confusion && i < counts->classes; i++) {
         const uint64_t count = counts->confusion[label * counts->classes + i];
         if (i == label || count <= row.confused_count)
@@ -129,8 +184,12 @@ static FshStatus append_row(Buffer *text, const ClassCounts *counts, const char 
         status = buffer_append_text(text, ",", error);
     if (!status && row.confused_with >= 0)
         status = append_name(text, names, (uint64_t)row.confused_with, error);
-    (void)snprintf(cells, sizeof cells, ",%" PRIu64 "\n", row.confused_count);
-    return status ? status : buffer_append_text(text, cells, error);
+    (void)snprintf(cells, sizeof cells, ",%" PRIu64, row.confused_count);
+    if (!status)
+        status = buffer_append_text(text, cells, error);
+    if (!status && counts->pixels)
+        status = csv_append_number(text, row.iou, 6, error);
+    return status ? status : buffer_append_text(text, "\n", error);
 }
 
 FshStatus class_table_write(const ClassCounts *counts, const char *const *names, const char *path,
@@ -138,8 +197,10 @@ FshStatus class_table_write(const ClassCounts *counts, const char *const *names,
 {
     Buffer text = {0};
     FshStatus status = buffer_append_text(
-        &text, "index,class,samples,correct,predicted,recall,precision,f1,confused_with,confused_count\n",
+        &text, "index,class,samples,correct,predicted,recall,precision,f1,confused_with,confused_count",
         error);
+    if (!status)
+        status = buffer_append_text(&text, counts->pixels ? ",iou\n" : "\n", error);
     for (uint64_t i = 0; i < counts->classes && !status; i++)
         status = append_row(&text, counts, names, i, error);
     if (!status)
@@ -166,6 +227,8 @@ json_t *class_table_json(const ClassCounts *counts, const char *const *names)
             (json_int_t)row.right, "predicted", (json_int_t)row.taken, "recall", json_number(row.recall),
             "precision", json_number(row.precision), "f1", json_number(row.f1), "confused_with",
             name_json(names, row.confused_with), "confused_count", (json_int_t)row.confused_count);
+        if (object && counts->pixels)
+            (void)json_object_set_new(object, "iou", json_number(row.iou));
         if (!object || json_array_append_new(array, object)) {
             json_decref(array);
             array = NULL;

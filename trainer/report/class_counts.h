@@ -1,5 +1,5 @@
-/* class_counts.h - counts of an evaluation for each class: its samples, how many were predicted right, and
- * which class was predicted instead.
+/* class_counts.h - counts of an evaluation for each class: its samples, how many were predicted right,
+ * and which class was predicted instead.
  *
  *   ClassCounts counts = {0};
  *   if (!class_counts_reset(&counts, 10, &error))
@@ -8,8 +8,9 @@
  *   status = class_table_write(&counts, names, "run1/per_class.csv", &error);
  *   class_counts_free(&counts);
  *
- * Terms are scikit-learn's: recall is the share of a class's samples that were predicted right; precision is
- * the share of the predictions of a class that were right; f1 is their harmonic mean. Threads: one. */
+ * Terms are scikit-learn's: recall is the share of a class's samples that were predicted right; precision
+ * is the share of the predictions of a class that were right; f1 is their harmonic mean; iou (Jaccard's
+ * index) the share of both, the class's samples and predictions, that was right. Threads: one. */
 #ifndef FSHARD_TRAINER_REPORT_CLASS_COUNTS_H
 #define FSHARD_TRAINER_REPORT_CLASS_COUNTS_H
 
@@ -34,6 +35,7 @@ typedef struct ClassCounts {
     /* [classes][classes]: samples of the first class that were predicted as the second; NULL above
      * CONFUSION_CLASSES_MAX */
     uint64_t *confusion;
+    bool pixels; /* what is counted are the pixels of masks: tables have their IoU; set by the caller */
 } ClassCounts;
 
 /* Sets all counts to 0; keeps the memory if the number of classes is the same. FSH_ERR_MEMORY. */
@@ -43,6 +45,16 @@ void class_counts_free(ClassCounts *counts);
 /* Counts one sample. Ignores a label of -1 (no label). FSH_ERR_MISMATCH: label or prediction is not a
  * class. */
 FshStatus class_counts_add(ClassCounts *counts, int64_t label, int64_t prediction, FshError *error);
+
+/* Counts the pixels of a mask by class and prediction; those of GRAPH_MASK_IGNORED do not count.
+ * FSH_ERR_MISMATCH: a value or a prediction is not a class. */
+FshStatus class_counts_add_mask(ClassCounts *counts, const uint8_t *mask, const uint8_t *predictions,
+                                size_t pixel_count, FshError *error);
+/* Returns the mean over the classes that occur, in masks or predictions, of their IoU, in percent; NaN
+ * where none does. */
+double class_counts_mean_iou(const ClassCounts *counts);
+/* Returns the share of what was counted that was predicted right, in percent; NaN where nothing was. */
+double class_counts_accuracy(const ClassCounts *counts);
 
 /* Returns the class of the highest logit; among equal ones the lower class, as in metrics.h; NaN is below
  * every number. */
@@ -54,6 +66,7 @@ bool class_counts_any(const ClassCounts *counts);
 typedef struct ClassRow {
     uint64_t samples, right, taken;
     double recall, precision, f1; /* percent; NaN where it is undefined: no samples, or never predicted */
+    double iou; /* percent: right / (samples + taken - right); NaN where the class does not occur */
     /* the class most often predicted for its samples when wrong; -1: none, or not known */
     int64_t confused_with;
     uint64_t confused_count;

@@ -202,9 +202,9 @@ void console_evaluating(Console *console, uint64_t step, uint64_t steps)
 
 void console_evaluated(Console *console, const char *what, const Metrics *metrics, const char *note)
 {
-    static const Metric order[] = {METRIC_TOP1,       METRIC_TOP5, METRIC_PSNR, METRIC_SSIM,
-                                   METRIC_INPUT_PSNR, METRIC_MAP,  METRIC_F1,   METRIC_F1_MICRO,
-                                   METRIC_MAE,        METRIC_RMSE, METRIC_LOSS};
+    static const Metric order[] = {
+        METRIC_TOP1,     METRIC_TOP5, METRIC_PSNR, METRIC_SSIM, METRIC_INPUT_PSNR,     METRIC_MAP, METRIC_F1,
+        METRIC_F1_MICRO, METRIC_MAE,  METRIC_RMSE, METRIC_MIOU, METRIC_PIXEL_ACCURACY, METRIC_LOSS};
     char text[256] = "";
     size_t length = 0;
     for (size_t i = 0; i < sizeof order / sizeof *order; i++)

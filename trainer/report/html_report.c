@@ -99,10 +99,13 @@ static const struct {
     {"eval_f1", "F1", "%.2f"},
     {"eval_mae", "MAE", "%.4g"},
     {"eval_rmse", "RMSE", "%.4g"},
+    {"eval_miou", "mIoU", "%.2f"},
+    {"eval_pixel_accuracy", "pixel accuracy", "%.2f"},
     {"ema_top1", "EMA top-1", "%.2f"},
     {"ema_psnr", "EMA PSNR", "%.3f"},
     {"ema_map", "EMA mAP", "%.2f"},
     {"ema_mae", "EMA MAE", "%.4g"},
+    {"ema_miou", "EMA mIoU", "%.2f"},
     {"lr", "learning rate", "%.3g"},
     {"images_per_second", "images/s", "%.0f"},
 };
@@ -113,7 +116,7 @@ static const struct {
 } metric_rows[] = {
     {"top1", "top-1", "%.2f %%"}, {"top5", "top-5", "%.2f %%"}, {"psnr", "PSNR", "%.2f dB"},
     {"ssim", "SSIM", "%.4f"},     {"loss", "loss", "%.4g"},     {"map", "mAP", "%.2f %%"},
-    {"mae", "MAE", "%.4g"},
+    {"mae", "MAE", "%.4g"},       {"miou", "mIoU", "%.2f %%"},
 };
 
 static const double *column_of(const HtmlReport *report, const char *prefix, const char *name)

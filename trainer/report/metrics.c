@@ -4,10 +4,14 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *const metric_names[METRIC_COUNT] = {"loss", "top1", "top5",     "psnr", "ssim", "input_psnr",
-                                                "map",  "f1",   "f1_micro", "mae",  "rmse"};
-const char *const metric_titles[METRIC_COUNT] = {"Loss", "Acc@1", "Acc@5",    "PSNR", "SSIM", "input PSNR",
-                                                 "mAP",  "F1",    "micro F1", "MAE",  "RMSE"};
+#include "trainer/graph/graph.h"
+
+const char *const metric_names[METRIC_COUNT] = {
+    "loss", "top1",     "top5", "psnr", "ssim", "input_psnr",    "map",
+    "f1",   "f1_micro", "mae",  "rmse", "miou", "pixel_accuracy"};
+const char *const metric_titles[METRIC_COUNT] = {"Loss",       "Acc@1", "Acc@5", "PSNR",     "SSIM",
+                                                 "input PSNR", "mAP",   "F1",    "micro F1", "MAE",
+                                                 "RMSE",       "mIoU",  "PixAcc"};
 
 bool metric_rises(Metric metric)
 {
@@ -77,6 +81,23 @@ void metrics_add_errors(Metrics *metrics, const float *errors, const float *vali
     metrics_add_value(metrics, METRIC_LOSS, count ? mean_loss * (double)count : 0);
 }
 
+void metrics_add_masks(Metrics *metrics, const float *sums, const float *valid, uint64_t batch,
+                       double mean_loss)
+{
+    uint64_t count = 0;
+    double pixels = 0, right = 0;
+    for (uint64_t i = 0; i < batch; i++) {
+        if (!(valid[i] > 0))
+            continue;
+        pixels += (double)sums[i * MASK_SUMS + MASK_SUM_PIXELS];
+        right += (double)sums[i * MASK_SUMS + MASK_SUM_RIGHT];
+        count++;
+    }
+    metrics_count(metrics, count);
+    metrics_add_value(metrics, METRIC_PIXEL_ACCURACY, pixels > 0 ? right / pixels * (double)count : 0);
+    metrics_add_value(metrics, METRIC_LOSS, count ? mean_loss * (double)count : 0);
+}
+
 void metrics_add_loss(Metrics *metrics, const float *valid, uint64_t batch, double mean_loss)
 {
     uint64_t count = 0;
@@ -107,7 +128,8 @@ void metrics_add_numbers(Metrics *metrics, const float *outputs, const float *ta
 static double scale_of(Metric metric)
 {
     const bool percent = metric == METRIC_TOP1 || metric == METRIC_TOP5 || metric == METRIC_MAP ||
-                         metric == METRIC_F1 || metric == METRIC_F1_MICRO;
+                         metric == METRIC_F1 || metric == METRIC_F1_MICRO || metric == METRIC_MIOU ||
+                         metric == METRIC_PIXEL_ACCURACY;
     return percent ? 100 : 1;
 }
 
@@ -132,7 +154,9 @@ const char *metrics_tell(const Metrics *metrics, int64_t classes, char *text, si
                  {"F1", " %", METRIC_F1, 2},
                  {"micro F1", " %", METRIC_F1_MICRO, 2},
                  {"MAE", "", METRIC_MAE, 4},
-                 {"RMSE", "", METRIC_RMSE, 4}};
+                 {"RMSE", "", METRIC_RMSE, 4},
+                 {"mIoU", " %", METRIC_MIOU, 2},
+                 {"pixel accuracy", " %", METRIC_PIXEL_ACCURACY, 2}};
     size_t length = 0;
     text[0] = '\0';
     for (size_t i = 0; i < sizeof shown / sizeof *shown && length < text_bytes; i++)

@@ -3,8 +3,9 @@
  * One list serves every kind of target: classes have loss, top-1, top-5; pairs have loss, PSNR and, in
  * evaluation, SSIM and the PSNR of the unrestored input. Samples of several labels have loss and, in
  * evaluation, mean average precision and F1 (label_scores.h); numbers have loss and, in evaluation, mean
- * absolute error and the root of the mean squared error. Values are percent for top-1, top-5, mAP and F1,
- * dB for PSNR, and of numbers what they are in. */
+ * absolute error and the root of the mean squared error. Masks have loss, pixel accuracy and, in
+ * evaluation, mean IoU (class_counts.h). Values are percent for top-1, top-5, mAP, F1, mean IoU and pixel
+ * accuracy, dB for PSNR, and of numbers what they are in. */
 #ifndef FSHARD_TRAINER_REPORT_METRICS_H
 #define FSHARD_TRAINER_REPORT_METRICS_H
 
@@ -24,6 +25,8 @@ typedef enum Metric {
     METRIC_F1_MICRO,
     METRIC_MAE,
     METRIC_RMSE,
+    METRIC_MIOU,
+    METRIC_PIXEL_ACCURACY,
     METRIC_COUNT
 } Metric;
 
@@ -31,7 +34,7 @@ typedef enum Metric {
 #define METRIC_PSNR_MOST 100.0
 
 /* Names in files and options: "loss", "top1", "top5", "psnr", "ssim", "input_psnr", "map", "f1",
- * "f1_micro", "mae", "rmse". */
+ * "f1_micro", "mae", "rmse", "miou", "pixel_accuracy". */
 extern const char *const metric_names[METRIC_COUNT];
 /* Titles in the log, as the peers write them: "Loss", "Acc@1", …. */
 extern const char *const metric_titles[METRIC_COUNT];
@@ -65,6 +68,10 @@ void metrics_add_loss(Metrics *metrics, const float *valid, uint64_t batch, doub
  * the mean over its numbers. */
 void metrics_add_numbers(Metrics *metrics, const float *outputs, const float *targets, const float *valid,
                          uint64_t batch, uint64_t width);
+/* Adds one batch of masks in training. sums [batch, MASK_SUMS]: graph_mask_loss_sums'; valid [batch];
+ * mean_loss: over the pixels that count. */
+void metrics_add_masks(Metrics *metrics, const float *sums, const float *valid, uint64_t batch,
+                       double mean_loss);
 /* Sets a metric to a value that was measured over all samples, which must be counted. */
 void metrics_set(Metrics *metrics, Metric metric, double value);
 /* Adds one value of one image. The caller counts images with metrics_count. */

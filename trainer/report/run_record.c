@@ -276,6 +276,8 @@ static Columns columns_of(const RecordShape *shape)
         return (Columns){{METRIC_PSNR, METRIC_SSIM}, 2};
     case METRIC_MAP:
         return (Columns){{METRIC_MAP, METRIC_F1}, 2};
+    case METRIC_MIOU:
+        return (Columns){{METRIC_MIOU, METRIC_PIXEL_ACCURACY}, 2};
     case METRIC_MAE:
         return (Columns){{METRIC_MAE, METRIC_RMSE}, 2};
     default:

@@ -43,7 +43,7 @@ static int set_options(json_t *object, const TrainOptions *options)
 
 static json_t *view_json(const Augmentation *view)
 {
-    static const char *const unnamed[] = {"random", "whole"};
+    static const char *const unnamed[] = {"random", "whole", "scaled"};
     const bool named = view->mode < CROP_MODE_COUNT;
     json_t *object = json_pack("{s:s, s:i, s:i}", "crop_mode",
                                named ? crop_mode_names[view->mode] : unnamed[view->mode - CROP_MODE_COUNT],
@@ -52,6 +52,9 @@ static json_t *view_json(const Augmentation *view)
         (void)json_object_update_new(object,
                                      json_pack("{s:[f, f], s:[f, f]}", "scale", view->scale_min,
                                                view->scale_max, "ratio", view->ratio_min, view->ratio_max));
+    else if (view->mode == CROP_SCALED)
+        (void)json_object_update_new(object,
+                                     json_pack("{s:[f, f]}", "scale", view->scale_min, view->scale_max));
     else if (named)
         (void)json_object_set_new(object, "resize", json_integer(view->resize));
     if (view->mode == CROP_PADDED)
@@ -360,7 +363,7 @@ FshStatus describe_run(const TrainOptions *options, FshError *error)
 /* A column of the list: the images that networks are made for. */
 typedef struct ListedSize {
     int64_t edge, channels, classes;
-    FshKind kind; /* 0: both */
+    FshKind kind; /* 0: any */
 } ListedSize;
 
 typedef struct ListedCost {
@@ -378,7 +381,7 @@ static ListedCost cost_of(const Model *model, const ListedSize *size)
     const ModelRecipe recipe = {.deviation = {1, 1, 1, 1},
                                 .loss = model->task == TASK_RESTORATION ? LOSS_MSE : LOSS_CROSS_ENTROPY};
     Graph *graph = NULL;
-    if (size->kind && (size->kind == FSH_KIND_PAIRS) != (model->task == TASK_RESTORATION))
+    if (size->kind && size->kind != plan_kind_of(model))
         return (ListedCost){0};
     if (model_graph(model, &spec, &recipe, &graph, NULL) != FSH_OK)
         return (ListedCost){0};

@@ -9,8 +9,11 @@
 
 /* ---- programs ---- */
 
-static FshStatus find_tensors(NetworkProgram *part, bool classes, bool rows, FshError *error)
+static FshStatus find_tensors(NetworkProgram *part, TaskKind task, bool rows, FshError *error)
 {
+    static const char *const outputs[] = {
+        [TASK_CLASSIFICATION] = "logits", [TASK_RESTORATION] = "restored", [TASK_SEGMENTATION] = "classes"};
+    const bool classes = task == TASK_CLASSIFICATION;
     const struct {
         const char *name;
         TensorId *tensor;
@@ -27,9 +30,9 @@ static FshStatus find_tensors(NetworkProgram *part, bool classes, bool rows, Fsh
         {"valid", &part->valid, !classes || rows},
         {"learning_rate", &part->learning_rate, part->spec.training},
         {"momentum", &part->momentum, false},
-        {classes ? "logits" : "restored", &part->output, true},
+        {outputs[task], &part->output, true},
         {"loss", &part->loss, true},
-        {"error", &part->error, !classes},
+        {task == TASK_SEGMENTATION ? "sums" : "error", &part->error, !classes},
         {"gradient_norm", &part->gradient_norm, false},
         {"updated", &part->updated, false},
     };
@@ -55,13 +58,13 @@ static FshStatus build_graph(NetworkProgram *part, const TrainPlan *plan, const 
     if (status)
         return fsh_error_prepend(error, "images of %lld x %lld pixels", (long long)spec->width,
                                  (long long)spec->height);
-    const bool classes = plan->model->task == TASK_CLASSIFICATION;
-    status = find_tensors(part, classes, plan->recipe.rows, error);
+    status = find_tensors(part, plan->model->task, plan->recipe.rows, error);
     if (status)
         return status;
     if (spec->training)
         return FSH_OK;
-    part->host_output = malloc(output_count(part) * sizeof *part->host_output);
+    part->host_output =
+        malloc(output_count(part) * data_type_bytes(graph_tensor(part->graph, part->output)->type));
     if (!part->host_output)
         return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for what a batch of %lld gives",
                              (long long)spec->batch);
@@ -370,6 +373,15 @@ static FshStatus add_pairs(const Network *network, NetworkProgram *part, const B
     return status;
 }
 
+/* Adds the loss of the images of masks; what their pixels tell, the session counts. */
+static void add_masks(const NetworkProgram *part, const Batch *batch, double loss, Metrics *metrics,
+                      Evaluated *evaluated)
+{
+    evaluated->classes = part->host_output;
+    if (batch->target)
+        metrics_add_loss(metrics, batch->valid, (uint64_t)part->spec.batch, loss);
+}
+
 static void add_rows(const Network *network, const NetworkProgram *part, const Batch *batch, double loss,
                      Metrics *metrics)
 {
@@ -393,8 +405,10 @@ FshStatus network_evaluate(Network *network, NetworkWeights weights, const Batch
         status = network_run_views(network, part, batch, &loss, error);
     if (status)
         return status;
-    result->output = part->host_output;
-    if (part->label != TENSOR_NONE)
+    result->output = plan_is_masks(network->plan) ? NULL : part->host_output;
+    if (plan_is_masks(network->plan))
+        add_masks(part, batch, (double)loss, metrics, result);
+    else if (part->label != TENSOR_NONE)
         metrics_add_classes(metrics, part->host_output, batch->labels, (uint64_t)part->spec.batch,
                             (uint64_t)part->spec.classes, (double)loss);
     else if (part->targets != TENSOR_NONE)

@@ -2,8 +2,9 @@
  * they share.
  *
  * A program is made for one image size. Training has a program for each edge that the plan schedules, all
- * made at once, so that lack of memory shows before the first step. Evaluation of classes has one program.
- * Pairs are evaluated whole: their programs are made as sizes come, and the most recently used are kept.
+ * made at once, so that lack of memory shows before the first step. Evaluation of classes has one
+ * program. Pairs and masks are evaluated whole: their programs are made as sizes come, and the most
+ * recently used are kept.
  *
  * With an average of the weights (EMA) there is a second State, for evaluation alone.
  *
@@ -25,10 +26,12 @@ typedef struct NetworkProgram {
     TensorId image, label, label_mixed, mix, targets, target, valid; /* inputs */
     TensorId class_weights, positive_weights;                        /* inputs of training */
     TensorId learning_rate, momentum; /* inputs; momentum: where a schedule moves it */
-    TensorId output;      /* "logits" [batch, classes]; "restored" [batch, height, width, channels] */
-    TensorId loss, error; /* error: [batch], pairs only */
+    /* "logits" [batch, classes]; "restored" [batch, height, width, channels]; "classes" u8 [batch, height,
+     * width, 1] */
+    TensorId output;
+    TensorId loss, error; /* error: of pairs [batch], of masks "sums" [batch, MASK_SUMS]; else none */
     TensorId gradient_norm, updated;
-    float *host_output;     /* like output, written by each evaluation; NULL in training */
+    void *host_output;      /* like output, written by each evaluation; NULL in training */
     uint64_t used;          /* Network.clock of the last evaluation with it */
     uint64_t measured_runs; /* runs that program_profile has measured; counted by network_begin_step */
     MemoryUse foreseen;     /* set by network_foresee, without a program: State and program */
@@ -45,7 +48,7 @@ typedef struct NetworkStep {
     uint64_t run;    /* the number that part->program gave it, the last one if it has two */
     bool perturbs;   /* it has two runs (Network.perturbs) */
     int64_t *labels; /* [batch], classes only; owned */
-    float *valid;    /* [batch], pairs and rows of targets; owned */
+    float *valid;    /* [batch], pairs, masks and rows of targets; owned */
 } NetworkStep;
 
 /* The fields up to `average` are set by network_open, except where noted. */
@@ -134,8 +137,9 @@ void network_program_memory(const Network *network, const NetworkProgram *part, 
 
 /* The results of evaluating a batch; valid until the next call. */
 typedef struct Evaluated {
-    const float *output;           /* as NetworkProgram.output; the mean over the plan's views */
+    const float *output;           /* as NetworkProgram.output; the mean over the plan's views; masks: NULL */
     const uint8_t *restored;       /* pairs: the output in bytes, [batch, height, width, channels] */
+    const uint8_t *classes;        /* masks: of each pixel, [batch, height, width] */
     double psnr, ssim, input_psnr; /* pairs: of the image; 0 if the batch has no targets */
 } Evaluated;
 

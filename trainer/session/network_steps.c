@@ -101,8 +101,28 @@ static FshStatus write_recipes(NetworkProgram *part, const Batch *batch, FshErro
     return status;
 }
 
+/* Writes masks of nothing for images that have none. */
+static FshStatus write_no_masks(NetworkProgram *part, FshError *error)
+{
+    const size_t count = (size_t)tensor_count(graph_tensor(part->graph, part->target));
+    uint8_t *values = malloc(count + 1);
+    if (!values)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for a batch without masks");
+    memset(values, GRAPH_MASK_IGNORED, count);
+    FshStatus status = write_input(part, part->target, values, error);
+    free(values);
+    return status;
+}
+
 FshStatus network_write_batch(NetworkProgram *part, const Batch *batch, FshError *error)
 {
+    const bool masks =
+        part->target != TENSOR_NONE && graph_tensor(part->graph, part->output)->type == DATA_U8;
+    if (masks && !batch->target) {
+        FshStatus written = write_no_masks(part, error);
+        if (written)
+            return written;
+    }
     /* Without targets the loss is meaningless, but the tensor must be written. */
     const uint8_t *target = batch->target ? batch->target : batch->pixels;
     const struct {
@@ -114,7 +134,7 @@ FshStatus network_write_batch(NetworkProgram *part, const Batch *batch, FshError
         {part->label_mixed, batch->labels_mixed},
         {part->mix, batch->mix},
         {part->targets, batch->targets},
-        {part->target, target},
+        {masks && !batch->target ? TENSOR_NONE : part->target, target},
         {part->valid, batch->valid},
     };
     FshStatus status = FSH_OK;
@@ -248,6 +268,8 @@ FshStatus network_end_step(Network *network, Metrics *metrics, StepResult *resul
                             loss);
     else if (step->part->targets != TENSOR_NONE)
         metrics_add_loss(metrics, step->valid, count, loss);
+    else if (plan_is_masks(network->plan))
+        metrics_add_masks(metrics, shown[RESULT_OUTPUT], step->valid, count, loss);
     else
         metrics_add_errors(metrics, shown[RESULT_OUTPUT], step->valid, count, loss);
     return FSH_OK;

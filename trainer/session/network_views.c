@@ -30,8 +30,8 @@ static size_t list_views(const TrainPlan *plan, View views[VIEWS_MAX])
 
 static FshStatus read_output(NetworkProgram *part, size_t count, FshError *error)
 {
-    return program_read(part->program, part->output, part->host_output, count * sizeof *part->host_output,
-                        error);
+    const size_t bytes = data_type_bytes(graph_tensor(part->graph, part->output)->type);
+    return program_read(part->program, part->output, part->host_output, count * bytes, error);
 }
 
 /* Runs one batch; sets *loss, and the output in part->host_output. */
@@ -126,10 +126,11 @@ static FshStatus run_view(Network *network, NetworkProgram *part, const View *vi
 static void add_output(const NetworkProgram *part, const View *view, float *sum, size_t outputs)
 {
     const bool images = part->target != TENSOR_NONE;
+    const float *output = part->host_output;
     const size_t channels = (size_t)part->spec.channels, width = (size_t)part->spec.width;
     for (size_t i = 0; i < outputs; i++) {
         const size_t x = i / channels % width, mirrored = i + (width - 1 - 2 * x) * channels;
-        sum[i] += view->weight * part->host_output[images && view->mirrored ? mirrored : i];
+        sum[i] += view->weight * output[images && view->mirrored ? mirrored : i];
     }
 }
 
@@ -154,7 +155,7 @@ FshStatus network_run_views(Network *network, NetworkProgram *part, const Batch 
     if (status || count == 1)
         return status;
     add_output(part, &views[count - 1], network->view_sum, outputs);
-    memcpy(part->host_output, network->view_sum, outputs * sizeof *network->view_sum);
+    memcpy(part->host_output, network->view_sum, outputs * sizeof(float));
     *loss = mean_loss + views[count - 1].weight * *loss;
     return FSH_OK;
 }

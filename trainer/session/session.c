@@ -58,6 +58,7 @@ static FshStatus open_source(Session *session, bool training, SessionUse use, Fs
                                                     .kind = loader.kind,
                                                     .input_field = loader.input_field,
                                                     .target_field = loader.target_field,
+                                                    .mask_classes = loader.mask_classes,
                                                     .label_places = loader.label_places,
                                                     .labels = loader.labels,
                                                     .inputs_alone = loader.inputs_alone},
@@ -99,7 +100,7 @@ static FshStatus wanted_kind(const TrainOptions *options, const Model *named, Fs
             return status;
     }
     if (model)
-        *kind_ret = model->task == TASK_RESTORATION ? FSH_KIND_PAIRS : FSH_KIND_CLASSES;
+        *kind_ret = plan_kind_of(model);
     return FSH_OK;
 }
 

@@ -34,8 +34,8 @@ typedef struct Session {
     uint64_t told_of[2];        /* problems already reported, of train and evaluation: written by
                                 * session_tell_problems */
     uint64_t problems_told;     /* their sum, written likewise */
-    /* Of the last session_evaluate, over all ranks, which writes them: of classes, and of several labels;
-     * else empty. */
+    /* Of the last session_evaluate, over all ranks, which writes them: of classes, of the pixels of
+     * masks, and of several labels; else empty. */
     ClassCounts class_counts;
     LabelScores label_scores;
     /* Of the last session_evaluate of each weights, over all ranks, which writes them: [data.sets.count], of

@@ -33,6 +33,11 @@ static FshStatus reset_counts(Session *session, FshError *error)
     const uint64_t classes = (uint64_t)plan->evaluation_spec.classes;
     if (plan_is_pairs(plan) || plan->label_kind == LABELS_NUMBERS)
         return FSH_OK;
+    if (plan_is_masks(plan)) {
+        FshStatus status = class_counts_reset(&session->class_counts, classes, error);
+        session->class_counts.pixels = true;
+        return status;
+    }
     return plan->label_kind == LABELS_MANY
                ? label_scores_reset(&session->label_scores, plan->evaluation_count, classes, error)
                : class_counts_reset(&session->class_counts, classes, error);
@@ -43,6 +48,20 @@ static void set_label_metrics(const LabelScores *scores, Metrics *metrics)
     metrics_set(metrics, METRIC_MAP, scores->mean_average_precision);
     metrics_set(metrics, METRIC_F1, scores->f1);
     metrics_set(metrics, METRIC_F1_MICRO, scores->f1_micro);
+}
+
+/* Sets what the pixels of all masks are measured by. */
+static FshStatus set_mask_metrics(const Session *session, Metrics *sets, Metrics *metrics, FshError *error)
+{
+    if (!class_counts_any(&session->class_counts))
+        return fsh_error_set(
+            error, FSH_ERR_MISMATCH,
+            "%s: no pixel of the masks of split '%s' has a class: there is nothing to measure",
+            fsh_path(session->data.dataset), session->data.evaluation->info->name);
+    metrics_set(metrics, METRIC_MIOU, class_counts_mean_iou(&session->class_counts));
+    metrics_set(metrics, METRIC_PIXEL_ACCURACY, class_counts_accuracy(&session->class_counts));
+    sets[0] = *metrics;
+    return FSH_OK;
 }
 
 /* Measures the several labels of each set. */
@@ -77,6 +96,8 @@ static FshStatus finish_counts(Session *session, Metrics *sets, Metrics *metrics
         status = label_scores_measure(scores, error);
     if (!status && scores->word_count)
         set_label_metrics(scores, metrics);
+    if (!status && plan_is_masks(&session->plan))
+        status = set_mask_metrics(session, sets, metrics, error);
     return status;
 }
 
@@ -112,12 +133,16 @@ static FshStatus sum_sets(Session *session, Metrics *sets, Metrics *metrics, Fsh
     return status;
 }
 
-/* Counts the samples of a batch by class and prediction. */
+/* Counts the samples of a batch, or their pixels, by class and prediction. */
 static FshStatus count_classes(Session *session, const Batch *batch, const Evaluated *evaluated,
                                FshError *error)
 {
     const uint64_t classes = session->class_counts.classes;
+    const size_t pixels = (size_t)batch->width * batch->height;
     FshStatus status = FSH_OK;
+    if (plan_is_masks(&session->plan)) /* whole images come one to a batch */
+        return class_counts_add_mask(&session->class_counts, batch->target, evaluated->classes, pixels,
+                                     error);
     for (int64_t i = 0; i < session->plan.evaluation_spec.batch && classes && !status; i++) {
         if (batch->labels[i] >= 0)
             status =

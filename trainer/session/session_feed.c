@@ -73,9 +73,11 @@ static double step_seconds(const SessionFeed *feed, const Session *session, doub
 static uint64_t estimate_bytes(const Session *session)
 {
     const TrainingData *data = &session->data;
-    const uint64_t edge = data->short_edge, sides = data->kind == FSH_KIND_PAIRS ? 2 : 1,
+    const uint64_t edge = data->short_edge,
+                   channels = data->channels * (data->kind == FSH_KIND_PAIRS ? 2U : 1U) +
+                              (data->kind == FSH_KIND_MASKS),
                    pixels = data->uniform ? edge * edge : edge * edge * 4 / 3;
-    return (session->plan.train_count + session->plan.evaluation_count) * pixels * data->channels * sides;
+    return (session->plan.train_count + session->plan.evaluation_count) * pixels * channels;
 }
 
 /* Returns those that they have as planes: what cameras and fresize write is 4:2:0. */
@@ -91,7 +93,7 @@ static void add_work(const SessionFeed *feed, Session *session, const FeedMoment
 {
     LoaderStatistics made;
     loader_statistics(session->train, &made);
-    const double sides = session->data.kind == FSH_KIND_PAIRS ? 2 : 1,
+    const double sides = session->data.kind != FSH_KIND_CLASSES ? 2 : 1,
                  samples = (double)(made.samples.images - feed->made.samples.images) / sides,
                  loading = made.cpu_seconds - feed->made.cpu_seconds;
     double all = 0, changing = 0;

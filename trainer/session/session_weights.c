@@ -61,12 +61,11 @@ FshStatus session_take_images(Session *session, const TrainOptions *options, con
         status = weights_class_count(options->weights, *model_ret, origin, &class_count, error);
     if (status)
         return status;
-    const bool restores = (*model_ret)->task == TASK_RESTORATION;
-    training_data_take_images(&session->data, options->images->dataset,
-                              restores ? FSH_KIND_PAIRS : FSH_KIND_CLASSES, (int64_t)class_count,
-                              origin->normalised ? origin->channels : COLOURS);
+    const bool classifies = (*model_ret)->task == TASK_CLASSIFICATION;
+    training_data_take_images(&session->data, options->images->dataset, plan_kind_of(*model_ret),
+                              (int64_t)class_count, origin->normalised ? origin->channels : COLOURS);
     options->images->dataset = NULL;
-    session->data.label_kind = restores ? LABELS_ONE : session_label_kind(origin);
+    session->data.label_kind = classifies ? session_label_kind(origin) : LABELS_ONE;
     if (origin->classes.count)
         session->data.class_names = origin->classes.names;
     return FSH_OK;
@@ -141,12 +140,31 @@ static FshStatus check_unknown(const Session *session, const TrainOptions *optio
         list_difference(dataset, &session->origin.classes, difference, sizeof difference));
 }
 
+/* Takes the classes of the weights for masks, if those that are evaluated have no others. */
+static FshStatus take_mask_classes(Session *session, const TrainOptions *options, FshError *error)
+{
+    const ClassNames *weights = &session->origin.classes;
+    TrainingData *data = &session->data;
+    if (!weights->count || data->inputs_alone)
+        return FSH_OK;
+    if ((size_t)data->class_count > weights->count)
+        return fsh_error_set(error, FSH_ERR_MISMATCH,
+                             "%s: its masks have values up to %lld, and %s know %zu classes, 0 to %zu",
+                             fsh_path(data->dataset), (long long)data->class_count - 1, options->weights,
+                             weights->count, weights->count - 1);
+    data->class_count = (int64_t)weights->count;
+    data->class_names = weights->names;
+    return FSH_OK;
+}
+
 FshStatus session_map_classes(Session *session, const TrainOptions *options, SessionUse use, FshError *error)
 {
     const ClassNames *weights = &session->origin.classes;
     TrainingData *data = &session->data;
     ClassNames dataset = {0};
     session->weights = options->weights;
+    if (data->kind == FSH_KIND_MASKS && use == SESSION_EVALUATE)
+        return take_mask_classes(session, options, error);
     if (data->kind != FSH_KIND_CLASSES || data->inputs_alone)
         return FSH_OK;
     FshStatus status = use == SESSION_EVALUATE ? check_kind(session, options, error) : FSH_OK;

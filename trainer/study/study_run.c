@@ -96,10 +96,9 @@ const double *study_run_column(const StudyRun *run, const char *name)
 }
 
 static const StudyTask tasks[] = {
-    {"top1", "top-1", "eval_top1", true},
-    {"psnr", "PSNR", "train_psnr", true},
-    {"map", "mAP", "eval_map", true},
-    {"mae", "MAE", "eval_mae", false},
+    {"top1", "top-1", "eval_top1", true}, {"psnr", "PSNR", "train_psnr", true},
+    {"map", "mAP", "eval_map", true},     {"mae", "MAE", "eval_mae", false},
+    {"miou", "mIoU", "eval_miou", true},
 };
 
 static const StudyTask *find_task(const StudyRun *run)
