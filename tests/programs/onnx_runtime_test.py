@@ -35,6 +35,7 @@ SHAPES = [
     (64, "simplevit_tiny_patch16", ["global-pool=token"]),
     (48, "nafnet", ["width=8", "encoder-blocks=1,2", "decoder-blocks=1,1"]),
     (48, "unet", ["width=8"]),
+    (48, "unet_segmentation", ["width=8"]),
 ]
 
 
@@ -61,6 +62,10 @@ def check_metadata(name, model, task, edge):
     for key, wanted in (("mean", MEAN), ("std", STD)):
         if numpy.abs(numpy.array(metadata[key].split(","), float) - wanted[:channels]).max() > 1e-6:
             fail(name, "%s is %s" % (key, metadata[key]))
+    if task == "segmentation":
+        if "val_crop_size" in metadata or "val_resize_size" in metadata:
+            fail(name, "there is a size in %s" % metadata)
+        return
     if (metadata["val_crop_size"], metadata["val_resize_size"], metadata["interpolation"]) != (str(edge), str(edge + 8), "bicubic"):
         fail(name, "the view of evaluation is not in %s" % metadata)
 
@@ -68,8 +73,12 @@ def check_metadata(name, model, task, edge):
 def check_values(name, model, task, channels, edge):
     """One input and one output, with the sides that are left open."""
     sides = lambda value: [side.dim_param or side.dim_value for side in value.type.tensor_type.shape.dim]
-    image = ["batch", channels, "height", "width"] if task == "restoration" else ["batch", channels, edge, edge]
-    output = image if task == "restoration" else ["batch", len(CLASSES)]
+    image = ["batch", channels, edge, edge] if task == "classification" else ["batch", channels, "height", "width"]
+    output = {
+        "classification": ["batch", len(CLASSES)],
+        "restoration": image,
+        "segmentation": ["batch", len(CLASSES), "height", "width"],
+    }[task]
     given = [(value.name, sides(value)) for value in list(model.graph.input) + list(model.graph.output)]
     wanted = [("input", image), ("restored" if task == "restoration" else "logits", output)]
     if given != wanted:
@@ -80,10 +89,11 @@ def read(folder, i, task, channels, batch, height, width):
     pixels = numpy.fromfile(os.path.join(folder, "%d.pixels" % i), "u1").reshape(batch, height, width, channels)
     output = numpy.fromfile(os.path.join(folder, "%d.output" % i), "f4")
     image = pixels.astype("f4") / numpy.float32(255)
-    if task == "classification":
+    if task != "restoration":
         image = (image - numpy.array(MEAN[:channels], "f4")) / numpy.array(STD[:channels], "f4")
+    if task == "classification":
         return image.transpose(0, 3, 1, 2), output.reshape(batch, len(CLASSES))
-    return image.transpose(0, 3, 1, 2), output.reshape(batch, height, width, channels).transpose(0, 3, 1, 2)
+    return image.transpose(0, 3, 1, 2), output.reshape(batch, height, width, -1).transpose(0, 3, 1, 2)
 
 
 def compare(ftrain, write_network, name, edge, channels, options):

@@ -4,10 +4,10 @@
  *
  *   weights.safetensors   as ftrain writes them
  *   0.pixels, 1.pixels    uint8 [batch, height, width, channels]
- *   0.output, 1.output    float32 [batch, classes], or [batch, height, width, channels]
+ *   0.output, 1.output    float32 [batch, classes], or [batch, height, width, channels or classes]
  *
- * and prints "task batch height width batch height width". Restorers get two sizes, which are no multiples of
- * theirs. */
+ * and prints "task batch height width batch height width". Networks that answer for pixels get two sizes,
+ * which are no multiples of theirs. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -126,28 +126,32 @@ int main(int argc, char **argv)
         (void)fprintf(stderr, "usage: write_network FOLDER EDGE CHANNELS MODEL [OPTION=VALUE...]\n");
         return 2;
     }
-    const bool restores = model->task == TASK_RESTORATION;
+    static const char *const tasks[] = {[TASK_CLASSIFICATION] = "classification",
+                                        [TASK_RESTORATION] = "restoration",
+                                        [TASK_SEGMENTATION] = "segmentation"};
+    const bool restores = model->task == TASK_RESTORATION, pixels = model->task != TASK_CLASSIFICATION;
     const int64_t edge = strtoll(argv[2], NULL, 10);
     ModelSpec spec = {.channels = strtoll(argv[3], NULL, 10), .classes = restores ? 0 : CLASSES};
     for (int i = 5; i < argc; i++)
         set_option(&spec, argv[i]);
     ModelRecipe recipe = {.mean = {0.485, 0.456, 0.406},
                           .deviation = {0.229, 0.224, 0.225},
-                          .loss = restores ? LOSS_L1 : LOSS_CROSS_ENTROPY};
+                          .loss = restores ? LOSS_L1 : LOSS_CROSS_ENTROPY,
+                          .keeps_logits = true};
     for (int c = 0; restores && c < 4; c++) {
         recipe.mean[c] = 0;
         recipe.deviation[c] = 1;
     }
     const ModelSpec sizes[BATCHES] = {
-        {.batch = 1, .height = restores ? edge + 5 : edge, .width = restores ? edge - 9 : edge},
-        {.batch = 3, .height = restores ? edge - 1 : edge, .width = restores ? 2 * edge : edge}};
+        {.batch = 1, .height = pixels ? edge + 5 : edge, .width = pixels ? edge - 9 : edge},
+        {.batch = 3, .height = pixels ? edge - 1 : edge, .width = pixels ? 2 * edge : edge}};
     char path[4096];
     Graph *graphs[BATCHES] = {NULL};
     Backend *backend = NULL;
     State *state = NULL;
     FshError error = {0};
     check(backend_open(&backend, "cpu", &(BackendOptions){.threads = 1}, &error), &error);
-    (void)printf("%s", restores ? "restoration" : "classification");
+    (void)printf("%s", tasks[model->task]);
     for (int i = 0; i < BATCHES; i++) {
         spec.batch = sizes[i].batch;
         spec.height = sizes[i].height;
@@ -163,9 +167,9 @@ int main(int argc, char **argv)
     (void)putchar('\n');
     WeightsInfo info = {.model = model->name,
                         .spec = &spec,
-                        .crop = restores ? 0 : (uint32_t)edge,
-                        .resize = restores ? 0 : (uint32_t)edge + 8,
-                        .interpolation = restores ? NULL : "bicubic",
+                        .crop = pixels ? 0 : (uint32_t)edge,
+                        .resize = pixels ? 0 : (uint32_t)edge + 8,
+                        .interpolation = pixels ? NULL : "bicubic",
                         .dataset_id = "made up",
                         .channels = (uint32_t)spec.channels,
                         .class_names = class_names,

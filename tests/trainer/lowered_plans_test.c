@@ -110,6 +110,7 @@ static const Case cases[] = {
     {"simplevit_tiny_patch16", BF16, false, 4, 64, 3, 10, 0, NULL, NULL},
     {"simplevit_small_patch16", BF16, false, 4, 64, 3, 10, 0, NULL, NULL},
     {"unet", ALL, false, 2, 64, 3, 0, 0, NULL, NULL},
+    {"unet_segmentation", ALL, false, 2, 64, 3, 10, 0, NULL, NULL},
     {"nafnet", ALL, false, 2, 64, 3, 0, 0, "1,2", "1,1"},
 };
 

@@ -123,7 +123,7 @@ TEST(test_crops_are_resized_as_asked)
     Case pairs = make_case((Facts){256, 3, false, 1000, true});
     give(&pairs, "interpolation");
     assert_int_equal(plan_case(&pairs), FSH_ERR_USAGE);
-    assert_contains(pairs.error.message, "it is for classes; pairs are not resized");
+    assert_contains(pairs.error.message, "it is for classes and masks; pairs are not resized");
 }
 
 TEST(test_the_centre_is_the_part_that_was_asked_for)
@@ -152,7 +152,7 @@ TEST(test_the_centre_is_the_part_that_was_asked_for)
     pairs.options.image.crop_pct = 0.9;
     give(&pairs, "crop-pct");
     assert_int_equal(plan_case(&pairs), FSH_ERR_USAGE);
-    assert_contains(pairs.error.message, "it is for classes; pairs are evaluated whole");
+    assert_contains(pairs.error.message, "it is for classes; pairs and masks are evaluated whole");
 }
 
 TEST(test_operations_are_drawn_in_training)

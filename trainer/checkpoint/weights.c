@@ -243,7 +243,7 @@ static FshStatus build_graph(const Model *model, const WeightsOrigin *origin, Gr
                       .height = EDGE,
                       .width = EDGE,
                       .channels = origin->channels == 1 ? 1 : 3,
-                      .classes = model->task == TASK_CLASSIFICATION ? CLASSES : 0};
+                      .classes = model->task != TASK_RESTORATION ? CLASSES : 0};
     if (model == origin->model)
         spec.options = origin->options;
     const ModelRecipe recipe = {.deviation = {1, 1, 1, 1}};
@@ -256,8 +256,14 @@ FshStatus weights_class_count(const char *path, const Model *model, const Weight
     Safetensors *file = NULL;
     Graph *graph = NULL;
     *class_count_ret = origin->classes.count;
-    if (model->task != TASK_CLASSIFICATION || origin->classes.count)
+    if (model->task == TASK_RESTORATION || origin->classes.count)
         return FSH_OK;
+    if (model->task == TASK_SEGMENTATION)
+        return fsh_error_set(
+            error, FSH_ERR_MISMATCH,
+            "%s: does not name the classes of its masks (class_names), as weights of %s that "
+            "ftrain writes do",
+            path, model->name);
     FshStatus status = build_graph(model, origin, &graph, error);
     if (!status)
         status = safetensors_open(&file, path, error);

@@ -21,7 +21,7 @@ typedef struct OnnxExport {
     Safetensors *weights;
     Graph *graph;
     OnnxWire wire;
-    char input[160], output[96]; /* what goes in and comes out, for people */
+    char input[160], output[128]; /* what goes in and comes out, for people */
 } OnnxExport;
 
 static bool restores(const OnnxExport *export)
@@ -29,17 +29,23 @@ static bool restores(const OnnxExport *export)
     return export->model->task == TASK_RESTORATION;
 }
 
+/* Returns whether images of any size go in, as an answer for each pixel comes out. */
+static bool takes_any_size(const OnnxExport *export)
+{
+    return export->model->task != TASK_CLASSIFICATION;
+}
+
 /* ---- the network ---- */
 
-/* Decides the size of the images: any for those that are restored, else that of --val-crop-size or of the
+/* Decides the size of the images: any where pixels are the answer, else that of --val-crop-size or of the
  * weights. */
 static FshStatus choose_size(OnnxExport *export, FshError *error)
 {
     const int64_t given = export->options->image.val_crop_size;
     const int64_t named = export->origin.crop <= EDGE_MAX ? export->origin.crop : 0;
-    const int64_t edge = restores(export) ? 1 : given ? given : named;
+    const int64_t edge = takes_any_size(export) ? 1 : given ? given : named;
     export->spec.height = export->spec.width = edge;
-    if (restores(export) && given)
+    if (takes_any_size(export) && given)
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "--val-crop-size: %s takes images of any size; leave it out",
                              export->model->name);
@@ -77,6 +83,7 @@ static FshStatus build(OnnxExport *export, FshError *error)
     const char *path = export->options->weights;
     const ModelRecipe recipe = {.deviation = {1, 1, 1, 1},
                                 .loss = restores(export) ? LOSS_L1 : LOSS_CROSS_ENTROPY,
+                                .keeps_logits = true,
                                 .fusions = FUSE_NONE};
     FshStatus status = model_graph(export->model, &export->spec, &recipe, &export->graph, error);
     if (!status)
@@ -108,8 +115,10 @@ static void describe(OnnxExport *export)
     }
     (void)snprintf(export->input, sizeof export->input,
                    "%s, (pixel / 255 - mean) / std, with mean and std of the metadata", colours);
-    (void)snprintf(export->output, sizeof export->output,
-                   "a number for each class, in the order of class_names; softmax makes probabilities");
+    (void)snprintf(export->output, sizeof export->output, "%s; softmax makes probabilities",
+                   takes_any_size(export)
+                       ? "a number for each class of each pixel, classes in the order of class_names"
+                       : "a number for each class, in the order of class_names");
 }
 
 static void add_number(OnnxWire *wire, const char *key, int64_t number)
@@ -133,7 +142,7 @@ static void write_metadata(OnnxExport *export)
     }
     if (origin->metric_name)
         onnx_metadata(wire, origin->metric_name, safetensors_metadata(export->weights, origin->metric_name));
-    if (restores(export))
+    if (takes_any_size(export))
         return;
     add_number(wire, "val_crop_size", export->spec.height);
     if (origin->crop == export->spec.height && origin->resize)
@@ -148,7 +157,7 @@ static FshStatus write_file(OnnxExport *export, FshError *error)
     const OnnxNetwork network = {.name = export->model->name,
                                  .graph = export->graph,
                                  .output = restores(export) ? "restored" : "logits",
-                                 .any_size = restores(export),
+                                 .any_size = takes_any_size(export),
                                  .about_input = export->input,
                                  .about_output = export->output,
                                  .read = read_weight,
@@ -175,10 +184,10 @@ static FshStatus print_json(const OnnxExport *export, FshError *error)
                   "output", json_text(export->options->inference.export_onnx), "model", export->model->name,
                   "opset", ONNX_OPSET, "parameters", (json_int_t)graph_parameter_count(export->graph),
                   "bytes", (json_int_t) export->wire.bytes.length, "channels", (json_int_t)spec->channels);
-    if (object && !restores(export)) {
+    if (object && !takes_any_size(export))
         (void)json_object_set_new(object, "val_crop_size", json_integer((json_int_t)spec->height));
+    if (object && !restores(export))
         (void)json_object_set_new(object, "classes", json_integer((json_int_t)spec->classes));
-    }
     return describe_print_json(object, error);
 }
 
@@ -186,13 +195,15 @@ static void print_text(const OnnxExport *export)
 {
     const ModelSpec *spec = &export->spec;
     program_print_text(stdout, export->options->inference.export_onnx);
-    if (restores(export))
+    if (takes_any_size(export))
         (void)printf(": %s, input [batch, %" PRId64 ", height, width] of any size", export->model->name,
                      spec->channels);
     else
         (void)printf(": %s, input [batch, %" PRId64 ", %" PRId64 ", %" PRId64 "], logits [batch, %" PRId64
                      "]",
                      export->model->name, spec->channels, spec->height, spec->width, spec->classes);
+    if (takes_any_size(export) && !restores(export))
+        (void)printf(", logits [batch, %" PRId64 ", height, width]", spec->classes);
     (void)printf("; opset %d, %.1f MiB\n", ONNX_OPSET, (double)export->wire.bytes.length / (1 << 20));
     if (!restores(export) && !export->origin.normalised)
         (void)printf("the weights name neither mean nor std: programs must know how to normalise\n");

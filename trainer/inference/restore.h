@@ -1,5 +1,5 @@
-/* restore.h - restores images with a network, whole or in tiles, and writes them to files; or their masks, whole,
- * as gray PNGs whose values are the classes.
+/* restore.h - restores images with a network, whole or in tiles, and writes them to files; or their masks,
+ * whole, as gray PNGs whose values are the classes.
  *
  *   restorer_new(&restorer, &session, &options, &error);
  *   for each batch of the loader (one image): restorer_add(restorer, "a/b.jpg", batch, &error);

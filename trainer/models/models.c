@@ -160,7 +160,7 @@ static TensorId build_restoration(Graph *graph, const Model *model, const ModelS
     return loss;
 }
 
-/* Builds the graph of a segmentation. "logits" come to be kept where they are what is asked for (export). */
+/* Builds the graph of a segmentation. */
 static TensorId build_segmentation(Graph *graph, const Model *model, const ModelSpec *spec,
                                    const ModelRecipe *recipe, TensorId image)
 {
@@ -171,6 +171,8 @@ static TensorId build_segmentation(Graph *graph, const Model *model, const Model
     TensorId loss = graph_mask_loss(graph, logits, mask, valid, spec->training ? recipe->label_smoothing : 0);
     graph_keep(graph, graph_mask_loss_classes(graph, loss), "classes");
     graph_keep(graph, graph_mask_loss_sums(graph, loss), "sums");
+    if (recipe->keeps_logits)
+        graph_keep(graph, logits, "logits");
     return loss;
 }
 

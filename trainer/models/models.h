@@ -134,8 +134,8 @@ void model_take_shape(ModelValues *values, const ModelValues *shape);
  * with weighs_classes "class_weights" and with weighs_positives "positive_weights" f32 [classes]; of
  * pairs and masks "target" u8 and "valid" f32; with spec->training "learning_rate" and, with
  * optimizer.cycles_momentum, "momentum". Outputs: "logits", or "restored" and each image's mean squared
- * "error", or of masks "classes" u8 [batch, height, width, 1] and "sums" f32 [batch, MASK_SUMS]; "loss";
- * with spec->training those of graph_update. */
+ * "error", or of masks "classes" u8 [batch, height, width, 1], "sums" f32 [batch, MASK_SUMS] and, with
+ * keeps_logits, "logits"; "loss"; with spec->training those of graph_update. */
 typedef struct ModelRecipe {
     double mean[4], deviation[4]; /* of pixels at full scale 0..1; for restoration 0 and 1 */
     LossKind loss;
@@ -147,6 +147,7 @@ typedef struct ModelRecipe {
     bool mixes;            /* training only: each sample has two labels; of rows the host mixes them */
     bool weighs_classes;   /* training only: see graph_class_loss */
     bool weighs_positives; /* of rows, training only: see graph_target_loss */
+    bool keeps_logits;     /* of masks: "logits" are an output too, many bytes that training never reads */
     bool sync_norms;       /* training only: see graph_set_sync_norms */
     int norm_sample;       /* training only: see graph_set_norm_sample */
     unsigned fusions;      /* GraphFusion bits that the backend has (backend_fusions); 0: FUSE_ALL */
