@@ -54,8 +54,8 @@ size_t image_options_rows(ImageOptions *o, Option *rows)
          .help = "short edge that images get before evaluation; 0: from the dataset"},
         {.name = "val-crop-size", .kind = OPTION_INTEGER, .value = &o->val_crop_size, .argument = "PX",
          .maximum = EDGE_MAX, .uses = USE_ANY | USE_ONNX,
-         .help = "edge of the centre square that is evaluated; 0: as in training; pairs are evaluated "
-                 "whole"},
+         .help = "edge of the centre square that is evaluated; 0: as in training; pairs and masks are "
+                 "evaluated whole"},
         {.name = "crop-pct", .kind = OPTION_REAL, .value = &o->crop_pct, .argument = "X", .maximum = 1,
          .help = "part of the short edge that the centre square of evaluation is, in place of "
                  "--val-resize-size; 0: from the dataset"},
@@ -67,7 +67,8 @@ size_t image_options_rows(ImageOptions *o, Option *rows)
         {.name = "scale", .kind = OPTION_TEXT, .value = &o->scale, .argument = "MIN:MAX",
          .alias = "rrc-scale",
          .uses = USE_SAMPLES,
-         .help = "for rrc: part of the image's area"},
+         .help = "for rrc: part of the image's area; for masks: factor by which images are resized, 0.5:2 unless "
+                 "given"},
         {.name = "ratio", .kind = OPTION_TEXT, .value = &o->ratio, .argument = "MIN:MAX",
          .alias = "rrc-ratio",
          .uses = USE_SAMPLES,

@@ -32,7 +32,7 @@ size_t update_options_rows(UpdateOptions *o, Option *rows)
         {.name = "opt", .kind = OPTION_CHOICE, .value = &o->optimizer, .argument = "NAME",
          .alias = "optimizer",
          .choices = optimizer_names, .has_auto = true, .hints = train_optimizer_hints,
-         .help = "the optimizer; auto: sgd, or adamw for pairs"},
+         .help = "the optimizer; auto: sgd, or adamw for pairs and masks"},
         {.name = "momentum", .kind = OPTION_REAL, .value = &o->momentum, .argument = "X", .maximum = 0.9999,
          .help = "of sgd, sgdw and lars, and of muon's matrices; 0.9, 0.95 with muon, unless given"},
         {.name = "nesterov", .kind = OPTION_FLAG, .value = &o->nesterov,

@@ -45,7 +45,7 @@ size_t training_options_rows(TrainingOptions *o, Option *rows)
         {.name = "batch-size", .letter = 'b', .kind = OPTION_INTEGER, .value = &o->batch_size,
          .argument = "N",
          .maximum = BATCH_MAX,
-         .help = "images in a step; 0: 64 (16 for pairs), fewer where the split is small; on a GPU as many "
+         .help = "images in a step; 0: 64 (16 for pairs and masks), fewer where the split is small; on a GPU as many "
                  "as it needs to reach 90 % of its best rate with the network"},
         {.name = "val-batch-size", .kind = OPTION_INTEGER, .value = &o->val_batch_size, .argument = "N",
          .maximum = BATCH_MAX,
@@ -54,8 +54,8 @@ size_t training_options_rows(TrainingOptions *o, Option *rows)
         {.name = "val-interval", .kind = OPTION_INTEGER, .value = &o->val_interval, .argument = "N",
          .maximum = EPOCHS_MAX,
          .uses = USE_LEARN,
-         .help = "epochs between two evaluations; the last epoch is always evaluated; 0: 1, or, for pairs, "
-                 "as many as keep "
+         .help = "epochs between two evaluations; the last epoch is always evaluated; 0: 1, or, for pairs "
+                 "and masks, as many as keep "
                  "evaluation under a fifth of the time"},
         {.name = "val-every", .kind = OPTION_INTEGER, .value = &o->val_every, .argument = "N",
          .maximum = 1e12, .alias = "val-freq",
@@ -68,7 +68,8 @@ size_t training_options_rows(TrainingOptions *o, Option *rows)
         {.name = "loss", .kind = OPTION_CHOICE, .value = &o->loss, .argument = "NAME",
          .choices = loss_names, .has_auto = true, .hints = train_loss_hints,
          .uses = USE_LEARN | USE_EVALUATE | USE_PREDICT,
-         .help = "auto: cross-entropy, for several labels bce, for numbers mse, for pairs charbonnier"},
+         .help = "auto: cross-entropy, of masks that of pixels, for several labels bce, for numbers mse, for "
+                 "pairs charbonnier"},
         {.name = "bce-target-thresh", .kind = OPTION_REAL, .value = &o->bce_target_thresh, .argument = "X",
          .maximum = 1,
          .uses = USE_LEARN,

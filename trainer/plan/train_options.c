@@ -8,10 +8,10 @@
 #include "trainer/plan/recipe.h"
 #include "trainer/plan/train_hints.h"
 
-static const char summary[] =
-    "Train a network on a dataset that fpack made, classes or pairs of images, or evaluate one. Every "
-    "default is meant "
-    "to work: the size of the images, the number of classes and how to normalise them come from the dataset.";
+static const char summary[] = "Train a network on a dataset that fpack made, classes, pairs of images, or "
+                              "images and masks, or evaluate "
+                              "one. Every default is meant to work: the size of the images, the number of "
+                              "classes and how to normalise them come from the dataset.";
 
 static const char usage[] = "[OPTIONS] SHARDS... [OUTPUT]";
 
@@ -20,6 +20,7 @@ static const char examples[] =
     "  ftrain --model resnet9 --amp bf16 --epochs 10 cifar10/ out/\n"
     "  ftrain --gpus all --model resnet50 shards/ out/       on every GPU of this machine\n"
     "  ftrain --model unet pairs/ out/                       blurry and sharp: PSNR, SSIM\n"
+    "  ftrain masks/ out/                                    a class for each pixel: mean IoU\n"
     "  ftrain --dry-run shards/                              the network, its memory, the steps, the time\n"
     "  ftrain --set-weights 1,0.5 shards/ more/ out/         two datasets, half of the second in an epoch\n"
     "  ftrain --resume auto shards/ out/                     go on, or begin\n"
@@ -119,7 +120,8 @@ static size_t network_rows(TrainOptions *o, Option *rows)
     const Option own[] = {
         {.name = "model", .letter = 'm', .kind = OPTION_TEXT, .value = &o->model, .argument = "NAME",
          .alias = "arch", .group = "Network", .suggest = suggest_model, .uses = USE_ANY | USE_ONNX,
-         .help = "the network; see --list-models; resnet18, or unet for pairs, unless given; --evaluate "
+         .help = "the network; see --list-models; resnet18, unet for pairs or unet_segmentation for masks, "
+                 "unless given; --evaluate "
                  "takes the one that the weights name"},
         {.name = "list-models", .kind = OPTION_FLAG, .value = &o->list_models,
          .marks = OPTION_FREE | OPTION_NOT_IN_FILE, .uses = USE_LIST,
