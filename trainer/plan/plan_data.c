@@ -195,9 +195,9 @@ bool plan_source_is_alike(const TrainPlan *plan, const PixelSourceType *source, 
     const Augmentation *train = &plan->train_augmentation;
     if (!decodes_in_full(plan, short_edge))
         return false;
-    return !source->recipes ||
-           (plan->device == DEVICE_CUDA && !plan_is_masks(plan) && train->interpolation != INTERPOLATION_LANCZOS &&
-            !(train->noise > 0) && !(train->erasing.probability > 0 && train->erasing.fill == ERASING_PIXEL));
+    return !source->recipes || (plan->device == DEVICE_CUDA && !plan_is_masks(plan) &&
+                                train->interpolation != INTERPOLATION_LANCZOS && !(train->noise > 0) &&
+                                !(train->erasing.probability > 0 && train->erasing.fill == ERASING_PIXEL));
 }
 
 const PixelSourceType *plan_evaluation_source(const TrainPlan *plan)
