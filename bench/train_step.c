@@ -191,15 +191,16 @@ static FshStatus make(Job *job, FshError *error)
     return status ? status : program_new(&job->program, job->state, job->graph, error);
 }
 
-/* Fills the tensor with synthetic values: bytes spread over all values; labels over three classes, which
- * every network has; ones. */
+/* Fills the tensor with synthetic values: bytes spread over all values; labels and masks over three classes,
+ * which every network has; ones. */
 static void make_up(const Tensor *tensor, void *values)
 {
     const int64_t count = tensor_count(tensor);
+    const bool mask = strcmp(tensor->name, "target") == 0 && tensor->shape[3] == 1;
     for (int64_t i = 0; i < count; i++)
         switch (tensor->type) {
         case DATA_U8:
-            ((uint8_t *)values)[i] = (uint8_t)((uint64_t)i * 2654435761U >> 13);
+            ((uint8_t *)values)[i] = (uint8_t)(mask ? (uint64_t)i % 3 : (uint64_t)i * 2654435761U >> 13);
             break;
         case DATA_I64:
             ((int64_t *)values)[i] = i % 3;
