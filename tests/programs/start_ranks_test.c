@@ -156,9 +156,8 @@ TEST_IN_FOLDER(test_a_total_batch_that_cannot_be_shared_is_refused, folder)
     REFUSED(2, "--val-batch-size: 1 is the total (--parallel dp), and there are 2 ranks; give 2", out,
             TWO_RANKS, "--parallel", "dp", "--batch-size", "8", "--val-batch-size", "1", shards);
     dataset_make(test_path(folder, "pairs"), &train_negatives);
-    REFUSED(2, "--val-batch-size: does nothing here; it is for classes; pairs are evaluated one by one", out,
-            TWO_RANKS, "--parallel", "dp", "--batch-size", "8", "--val-batch-size", "3",
-            test_path(folder, "pairs"));
+    REFUSED(2, "it is for classes; pairs and masks are evaluated one by one", out, TWO_RANKS, "--parallel",
+            "dp", "--batch-size", "8", "--val-batch-size", "3", test_path(folder, "pairs"));
     REFUSED(2, "--parallel: dp shares a batch between ranks, and there is one", out, "--parallel", "dp",
             "--batch-size", "8", shards);
 }
