@@ -425,10 +425,12 @@ class Loader:
 
     def _note_problems(self) -> None:
         """Takes the messages of the library. Called with the lock held."""
+        # Counted first: of a problem between the two calls there is a message, and none is taken for one without.
+        count = int(self._library.fsh_loader_problem_count(self._handle))
         message = ctypes.create_string_buffer(1024)
         while self._library.fsh_loader_problem(self._handle, len(self.problems), message, len(message)):
             self.problems.append(message.value.decode(errors="replace"))
-        self.problem_count = int(self._library.fsh_loader_problem_count(self._handle))
+        self.problem_count = max(count, len(self.problems))
 
     def _tell_problems(self, told: int, unnamed: int) -> None:
         """Warns of the problems from `told` on, and once of those that are not named, of which `unnamed` were known."""

@@ -449,6 +449,18 @@ class Problems(unittest.TestCase):
         self.assertEqual(told[:1000], [f"left out: {problem}" for problem in evaluation.problems])
         self.assertEqual(told[1000:], ["left out: more than 1000 samples; problem_count has how many"])
 
+    def test_a_problem_that_comes_while_they_are_taken_has_its_name_later(self):
+        late = []
+        library = mock.Mock()
+        library.fsh_loader_problem = lambda *_: late.append(1)  # no more; and then there is one
+        library.fsh_loader_problem_count = lambda *_: len(late)
+        with loader(split="val", on_error="skip") as evaluation, warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            with mock.patch.object(evaluation, "_library", library):
+                evaluation._note_problems()
+            evaluation._tell_problems(0, 0)
+        self.assertEqual((len(late), evaluation.problem_count, caught), (1, 0, []))
+
     def test_a_file_that_is_cut_short_is_a_failure(self):
         cut = os.path.join(FOLDER, "cut")
         shutil.copytree(SET, cut)
