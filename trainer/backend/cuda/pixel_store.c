@@ -526,7 +526,8 @@ static FshStatus reserve_job(CudaPixelStore *store, const PixelBatch *batch, Pix
                    axis_bytes = pixel_axis_words(job->outputs, job->taps) * sizeof *job->axes;
     FshStatus status = FSH_OK;
     if (job->taps)
-        status = reserve_work(store, &store->axes, 2 * batch->count * axis_bytes, "weights", error);
+        status =
+            reserve_work(store, &store->axes, 2 * batch->count * axis_bytes, "weights of resampling", error);
     if (!status && job->side == 0 && batch->operations) {
         job->scratch_images = pixels_operation_images(batch->count);
         status = reserve_work(store, &store->scratch, job->scratch_images * image_bytes,
