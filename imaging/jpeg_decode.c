@@ -277,7 +277,8 @@ static void step_header_again(void *context)
 static FshStatus begin_plain(JpegDecoder *jpeg, FshError *error)
 {
     const bool strict = jpeg->guard.strict;
-    *error = (FshError){0};
+    if (error)
+        *error = (FshError){0};
     jpeg_abort_decompress(&jpeg->cinfo);
     jpeg->plain = true;
     jpeg->markers = (JpegMarkers){0};

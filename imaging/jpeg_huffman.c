@@ -391,6 +391,10 @@ static void on_start_pass(j_decompress_ptr cinfo)
     JpegHuffman *huffman = (JpegHuffman *)(void *)cinfo->entropy;
     cinfo->entropy = huffman->replaced;
     cinfo->entropy->start_pass(cinfo);
+    /* A lossless JPEG, which libjpeg-turbo 3 reads, has none. No AC table of its was looked at, and its module
+     * is another. */
+    if (!cinfo->cur_comp_info[0]->quant_table)
+        return;
     JpegGuard *guard = guard_of(cinfo);
     if (buffer_reserve(&huffman->codes, cinfo->src->bytes_in_buffer + PADDING_BYTES, guard->error))
         jpeg_guard_fail(guard, FSH_ERR_MEMORY);
