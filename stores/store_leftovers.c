@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/lmdb_reader.h"
+
 enum { LEFTOVERS_BYTES_MAX = 64 << 20 };
 
 static FshStatus take_names(void *context, uint64_t position, const void *bytes, size_t length,
@@ -34,6 +36,15 @@ FshStatus store_leftovers_load(StoreLeftovers *leftovers, StoreClient *client, F
     return status;
 }
 
+/* Returns whether a name is of a file that fpack sends: in the folder itself, or an LMDB's data. Whoever may
+ * write the list shall not have other folders' files removed by it. */
+static bool is_packed_name(const char *name)
+{
+    const char *slash = strchr(name, '/');
+    return name != slash && (!slash || strcmp(slash + 1, LMDB_DATA_NAME) == 0) && !strstr(name, "..") &&
+           strcmp(name, FSH_MANIFEST_NAME) != 0;
+}
+
 /* Takes the next line; *at: where it begins, and then the next. Returns false at the end, or where a name is
  * none of a file here. */
 static bool next_name(const StoreLeftovers *leftovers, size_t *at, char *name, size_t name_bytes)
@@ -47,7 +58,7 @@ static bool next_name(const StoreLeftovers *leftovers, size_t *at, char *name, s
             continue;
         memcpy(name, line, length);
         name[length] = '\0';
-        if (name[0] != '/' && !strstr(name, "..") && strcmp(name, FSH_MANIFEST_NAME) != 0)
+        if (is_packed_name(name))
             return true;
     }
     return false;
