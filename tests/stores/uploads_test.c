@@ -354,6 +354,51 @@ TEST_WITH(test_parts_of_many_hosts_are_merged_where_they_lie, serving_setup, ser
     run_result_free(&result);
 }
 
+TEST_WITH(test_a_dry_merge_keeps_what_a_stopped_packing_has_left, serving_setup, serving_teardown,
+          Serving *serving)
+{
+    const char *uploads = test_path(&serving->folder, "cache/fshard/datasets/.uploads");
+    const char *refusal = test_path(&serving->folder, "www/fail-manifest");
+    serving_pack(serving, "set", 8, 64, NULL);
+    for (size_t i = 0; i < 2; i++) {
+        RunResult result = send_part(serving, i ? "2/2" : "1/2", "1M");
+        assert_int_equal(result.exit_status, 0);
+        run_result_free(&result);
+    }
+    test_file_write_text(refusal, "");
+    RunResult result = serving_run(serving, keys, "fpack", "--no-check", "--shard-size", "1M",
+                                   test_path(&serving->folder, "images-set"), "s3://bucket/set", NULL);
+    assert_int_equal(result.exit_status, 1);
+    run_result_free(&result);
+    const size_t left = test_count_files(uploads);
+    assert_true(left > 0);
+    result = merge_parts(serving, "--dry-run");
+    if (result.exit_status)
+        fail_msg("%s", result.err);
+    run_result_free(&result);
+    assert_in_range(test_count_files(uploads), left, SIZE_MAX);
+}
+
+/* Whoever may write the list of what is to be removed cannot have another folder's files removed by it. */
+TEST_WITH(test_nothing_of_other_folders_is_removed, serving_setup, serving_teardown, Serving *serving)
+{
+    static const char *const others[] = {"other/train.fshard", "other/dataset.json"};
+    serving_pack(serving, "set", 8, 64, NULL);
+    test_file_write_text(test_path(&serving->folder, "www/bucket/set/.fpack-sent"),
+                         "old.fshard\nother/train.fshard\nother/dataset.json\n../x/other\n");
+    test_file_write_text(test_path(&serving->folder, "www/bucket/set/old.fshard"), "x");
+    for (size_t i = 0; i < 2; i++)
+        test_file_write_text(test_path(&serving->folder, "www/bucket/set/%s", others[i]), "x");
+    RunResult result = serving_run(serving, keys, "fpack", "--no-check",
+                                   test_path(&serving->folder, "images-set"), "s3://bucket/set", NULL);
+    if (result.exit_status)
+        fail_msg("%s", result.err);
+    run_result_free(&result);
+    assert_false(is_there(serving, "old.fshard"));
+    for (size_t i = 0; i < 2; i++)
+        assert_true(is_there(serving, others[i]));
+}
+
 TEST_WITH(test_a_shard_of_a_part_that_was_changed_there_is_not_merged, serving_setup, serving_teardown,
           Serving *serving)
 {

@@ -77,7 +77,7 @@ static FshStatus merge(const ProgramContext *context, FshError *error)
     }
     if (!status)
         status = merge_run(&options, &result, error);
-    remote_close(&remote, !status, error);
+    remote_close(&remote, !status && !options.dry_run, error);
     const Report report = {
         .destination = destination, .result = &result, .merged = true, .dry_run = options.dry_run};
     if (!status && !settings->program.quiet)
