@@ -301,7 +301,7 @@ static void set_rest(StoreConnection *connection, const StoreExchange *exchange)
 {
     CURL *curl = connection->curl;
     const bool plain = exchange->site->url.kind == STORE_HTTP && !exchange->direct;
-    if (exchange->direct)
+    if (exchange->direct && !exchange->by_proxy)
         (void)curl_easy_setopt(curl, CURLOPT_PROXY, "");
     const bool secure = strncmp(exchange->url, "https:", 6) == 0;
     (void)curl_easy_setopt(curl, CURLOPT_URL, exchange->url);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <time.h>
 
 #include "common/file.h"
@@ -23,6 +24,7 @@ typedef struct Question {
     const char *method, *url;
     const char *headers[3]; /* lines; NULL at the end */
     const char *body;       /* NULL: none */
+    bool by_proxy;          /* of the environment, if there is one: who is asked is no neighbour */
 } Question;
 
 /* Asks, up to three times where nobody answers; the answer is in *exchange, and its text may be secret. Fails
@@ -42,6 +44,7 @@ static FshStatus ask(const Question *question, StoreExchange *exchange, FshError
                                     .site = &site,
                                     .headers = question->headers,
                                     .direct = true,
+                                    .by_proxy = question->by_proxy,
                                     .body = question->body,
                                     .body_bytes = question->body ? strlen(question->body) : 0,
                                     .stall_seconds = stall_seconds};
@@ -54,24 +57,28 @@ static FshStatus ask(const Question *question, StoreExchange *exchange, FshError
     return status;
 }
 
+static const char aws_remedy[] = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, where they are set, are taken "
+                                 "instead";
+
 static bool is_answered(const StoreExchange *exchange)
 {
     return exchange->finished && exchange->status == 200;
 }
 
-/* Fails with what came instead of credentials, but for its text, which may be secret. */
-static FshStatus refuse(const StoreExchange *exchange, const char *from, FshError *error)
+/* Fails with what came instead of credentials, but for its text, which may be secret; remedy: what to do. */
+static FshStatus refuse(const StoreExchange *exchange, const char *from, const char *remedy, FshError *error)
 {
     char code[80] = "", message[300] = "";
     if (!exchange->finished)
-        return fsh_error_set(error, FSH_ERR_SYSTEM, "%s: no credentials come: %s", from, exchange->failure);
+        return fsh_error_set(error, FSH_ERR_SYSTEM, "%s: no credentials come: %s; %s", from,
+                             exchange->failure, remedy);
     if (exchange->status == 200)
-        return fsh_error_set(error, FSH_ERR_SYSTEM, "%s: what comes are no credentials", from);
+        return fsh_error_set(error, FSH_ERR_SYSTEM, "%s: what comes are no credentials; %s", from, remedy);
     (void)store_xml_text(exchange->text, "Code", code, sizeof code);
     (void)store_xml_text(exchange->text, "Message", message, sizeof message);
-    return fsh_error_set(error, FSH_ERR_SYSTEM, "%s: no credentials come: the server says %ld%s%s%s%s%s",
+    return fsh_error_set(error, FSH_ERR_SYSTEM, "%s: no credentials come: the server says %ld%s%s%s%s%s; %s",
                          from, exchange->status, *code ? " (" : "", code, *message ? ": " : "", message,
-                         *code ? ")" : "");
+                         *code ? ")" : "", remedy);
 }
 
 /* ---- answers ---- */
@@ -167,7 +174,8 @@ FshStatus store_lent_by_identity(StoreLent *lent, const char *region, FshError *
     const Question question = {.method = "POST",
                                .url = url,
                                .headers = {"Content-Type: application/x-www-form-urlencoded"},
-                               .body = body};
+                               .body = body,
+                               .by_proxy = true};
     if (!status)
         status = ask(&question, &exchange, error);
     if (!status) {
@@ -178,7 +186,7 @@ FshStatus store_lent_by_identity(StoreLent *lent, const char *region, FshError *
         if (store_xml_text(exchange.text, "Expiration", end, sizeof end))
             lent->end_seconds = read_time(end);
         (void)snprintf(lent->from, sizeof lent->from, "AWS_ROLE_ARN");
-        status = lent->found ? FSH_OK : refuse(&exchange, from, error);
+        status = lent->found ? FSH_OK : refuse(&exchange, from, aws_remedy, error);
     }
     if (body)
         explicit_bzero(body, BODY_BYTES);
@@ -221,7 +229,7 @@ static FshStatus ask_container(StoreLent *lent, const char *url, const char *fro
     if (!status)
         status = ask(&question, &exchange, error);
     if (!status && !(is_answered(&exchange) && take_json_keys(lent, exchange.text)))
-        status = refuse(&exchange, from, error);
+        status = refuse(&exchange, from, aws_remedy, error);
     (void)snprintf(lent->from, sizeof lent->from, "%s", from);
     explicit_bzero(read, sizeof read);
     explicit_bzero(header, sizeof header);
@@ -244,7 +252,8 @@ static bool sys_says(const char *path, const char *text)
 
 static FshStatus ask_machine(StoreLent *lent, const char *endpoint, FshError *error)
 {
-    static const char from[] = "the role of this EC2 instance";
+    static const char from[] = "the role of this EC2 instance",
+                      remedy[] = "AWS_EC2_METADATA_DISABLED=true goes on without it";
     char url[STORE_URL_BYTES], token[STORE_SECRET_BYTES], header[STORE_SECRET_BYTES + 64], role[256];
     StoreExchange exchange;
     const Question first = {
@@ -255,7 +264,7 @@ static FshStatus ask_machine(StoreLent *lent, const char *endpoint, FshError *er
     if (status)
         return status;
     if (!is_answered(&exchange) || !take(token, sizeof token, exchange.text))
-        return refuse(&exchange, from, error);
+        return refuse(&exchange, from, remedy, error);
     (void)snprintf(header, sizeof header, "X-aws-ec2-metadata-token: %s", token);
     (void)snprintf(url, sizeof url, "%s/latest/meta-data/iam/security-credentials/", endpoint);
     status = ask(&next, &exchange, error);
@@ -263,12 +272,12 @@ static FshStatus ask_machine(StoreLent *lent, const char *endpoint, FshError *er
         return status;
     exchange.text[strcspn(exchange.text, "\r\n")] = '\0';
     if (!is_answered(&exchange) || !take(role, sizeof role, exchange.text) || strpbrk(role, "/?#"))
-        return refuse(&exchange, from, error);
+        return refuse(&exchange, from, remedy, error);
     const size_t length = strlen(url);
     (void)snprintf(url + length, sizeof url - length, "%s", role);
     status = ask(&next, &exchange, error);
     if (!status && !(is_answered(&exchange) && take_json_keys(lent, exchange.text)))
-        status = refuse(&exchange, from, error);
+        status = refuse(&exchange, from, remedy, error);
     (void)snprintf(lent->from, sizeof lent->from, "%s", from);
     explicit_bzero(exchange.text, sizeof exchange.text);
     explicit_bzero(token, sizeof token);
@@ -293,7 +302,7 @@ FshStatus store_lent_by_host(StoreLent *lent, FshError *error)
         return fsh_error_set(error, FSH_ERR_USAGE, "%s: is neither https:// nor of this host", full_name);
     if (full)
         return ask_container(lent, full, full_name, error);
-    if (disabled && strcmp(disabled, "true") == 0)
+    if (disabled && strcasecmp(disabled, "true") == 0)
         return FSH_OK;
     if (!endpoint &&
         (sys_says("/sys/class/dmi/id/sys_vendor", "Amazon EC2") || sys_says("/sys/hypervisor/uuid", "ec2")))
@@ -326,7 +335,8 @@ FshStatus store_lent_by_google(StoreLent *lent, FshError *error)
     (void)snprintf(lent->from, sizeof lent->from, "%s", from);
     json_decref(object);
     if (!lent->found)
-        status = refuse(&exchange, from, error);
+        status =
+            refuse(&exchange, from, "GOOGLE_OAUTH_ACCESS_TOKEN, where it is set, is taken instead", error);
     explicit_bzero(exchange.text, sizeof exchange.text);
     return status;
 }

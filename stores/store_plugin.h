@@ -30,6 +30,7 @@ typedef struct StoreExchange {
     size_t body_bytes;
     const char *const *headers;     /* more lines of the request, NULL after the last; NULL: none */
     bool direct;                    /* neither a proxy nor a redirection is followed, nor ~/.netrc read */
+    bool by_proxy;                  /* a proxy of the environment is, though */
     double stall_seconds;           /* gives up when so long (almost) nothing came */
     bool (*stopped)(void *context); /* asked now and then: whether to give up */
     /* Takes the body of a GET that was answered as asked. Returns false: it cannot, give up. */

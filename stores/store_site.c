@@ -199,11 +199,15 @@ FshStatus store_site_renew(StoreSite *site, FshError *error)
     StoreSite fresh;
     if (!site->end_seconds || (int64_t)time(NULL) + MARGIN_SECONDS < site->end_seconds)
         return FSH_OK;
-    const FshStatus status = store_site_find(&fresh, site->url.text, error);
+    FshError failure = {0};
+    const FshStatus status = store_site_find(&fresh, site->url.text, &failure);
     if (!status)
         *site = fresh;
     store_site_forget(&fresh);
-    return status;
+    /* Whoever lends them may answer again before those in hand end. */
+    return status && (int64_t)time(NULL) >= site->end_seconds
+               ? fsh_error_set(error, status, "%s", failure.message)
+               : FSH_OK;
 }
 
 FshStatus store_site_url(const StoreSite *site, const char *name, char url[STORE_URL_BYTES], FshError *error)

@@ -44,7 +44,8 @@ typedef struct StoreSite {
 FshStatus store_site_find(StoreSite *site, const char *address, FshError *error);
 
 /* Asks for credentials again where those that were lent end within a quarter of an hour. Nobody may use the
- * site meanwhile. Fails as store_site_find; the site is then as it was. */
+ * site meanwhile. Where that fails the site is as it was, which is a failure, store_site_find's, only when
+ * they have ended. */
 FshStatus store_site_renew(StoreSite *site, FshError *error);
 
 /* Writes the URL of a file below the site: base, "/", name. name "": the base itself. FSH_ERR_USAGE: too

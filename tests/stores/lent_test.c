@@ -45,6 +45,9 @@ TEST_WITH(test_roles_lend_keys_for_s3, serving_setup, serving_teardown, Serving 
         {{container, "AWS_CONTAINER_AUTHORIZATION_TOKEN=hunter2hunter2"},
          "AWS_CONTAINER_CREDENTIALS_FULL_URI: no credentials come: the server says 401",
          1},
+        {{server_variable(serving, "AWS_EC2_METADATA_SERVICE_ENDPOINT", "lend/none")},
+         "the server says 404; AWS_EC2_METADATA_DISABLED=true goes on without it",
+         1},
         {{identity, "AWS_ROLE_ARN=arn:aws:iam::1:role/other", sts},
          "the server says 400 (InvalidIdentityToken: The web identity token is not valid.)",
          1},
@@ -65,6 +68,28 @@ TEST_WITH(test_roles_lend_keys_for_s3, serving_setup, serving_teardown, Serving 
     }
     /* The token of a web identity is in no URL, which servers write into their logs. */
     assert_int_equal(serving_count(serving, "lent-by"), 0);
+}
+
+/* STS is on the internet, which a cluster may reach by a proxy alone; the machine's own servers are not. */
+TEST_WITH(test_sts_is_asked_by_the_proxy, serving_setup, serving_teardown, Serving *serving)
+{
+    const char *file = test_path(&serving->folder, "token");
+    char identity[512];
+    test_file_write_text(file, "lent-by/this+server\n");
+    (void)snprintf(identity, sizeof identity, "AWS_WEB_IDENTITY_TOKEN_FILE=%s", file);
+    const char *const environment[] = {identity,
+                                       "AWS_ROLE_ARN=arn:aws:iam::1:role/packer",
+                                       "AWS_ENDPOINT_URL_STS=http://sts.test/lend/sts",
+                                       server_variable(serving, "http_proxy", ""),
+                                       "no_proxy=127.0.0.1",
+                                       NULL};
+    serving_pack(serving, "bucket/set", 20, 16, NULL);
+    RunResult result = serving_run(serving, environment, "fverify", "s3://bucket/set", NULL);
+    if (result.exit_status)
+        fail_msg("%s", result.err);
+    assert_no_secret(&result);
+    run_result_free(&result);
+    assert_int_equal(serving_count(serving, "POST http://sts.test/lend/sts/"), 1);
 }
 
 TEST_WITH(test_a_machine_lends_a_token_for_google, serving_setup, serving_teardown, Serving *serving)
@@ -103,4 +128,22 @@ TEST_WITH(test_keys_that_end_soon_are_renewed_before_each_file, serving_setup, s
             serving, test_path(&serving->folder, i ? "www/bucket/b" : "www/bucket/a"), "set");
         assert_int_equal(serving_count(serving, "/lend/imds/latest/api/token"), i ? shards + 2 : 1);
     }
+}
+
+/* Who lends may be away for a while; what was lent is good until its end. */
+TEST_WITH(test_keys_that_cannot_be_renewed_are_good_until_their_end, serving_setup, serving_teardown,
+          Serving *serving)
+{
+    const char *const environment[] = {
+        server_variable(serving, "AWS_EC2_METADATA_SERVICE_ENDPOINT", "lend/imds"), NULL};
+    serving_pack(serving, "set", 8, 64, NULL);
+    test_file_write_text(test_path(&serving->folder, "www/short-lives"), "");
+    test_file_write_text(test_path(&serving->folder, "www/lends-once"), "");
+    serving_forget(serving);
+    RunResult result = serving_run(serving, environment, "fpack", "--no-check",
+                                   test_path(&serving->folder, "images-set"), "s3://bucket/a", NULL);
+    if (result.exit_status)
+        fail_msg("%s", result.err);
+    run_result_free(&result);
+    assert_true(serving_count(serving, "/lend/imds/latest/api/token") > 1);
 }

@@ -8,7 +8,7 @@ request to LOG. Below /s3/BUCKET it is an S3 server that proves every signature 
 uploads; below /gs/BUCKET it wants the bearer token "testtoken". Files fail-uploads,
 fail-completions and slow-uploads in FOLDER have the second part of an upload refused, its end fail with status 200, and every request of one wait;
 fail-manifest: dataset.json is not taken; spoil-uploads: when an upload begins, folders are made that the file lists;
-short-lives: what is lent below /lend ends in a minute;
+short-lives: what is lent below /lend ends in a minute; lends-once: a machine's role is lent once;
 held-after: below /held so many files are given, and the others are waited for;
 hidden-files: what is not there is 403, as to keys that may not list. PORT-FILE gets the port once the server listens.
 """
@@ -256,6 +256,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         keys = f'{{"AccessKeyId": "{KEY}", "SecretAccessKey": "{SECRET}", "Token": "{TOKEN}", "Expiration": "{end}"}}'.encode()
         role = "latest/meta-data/iam/security-credentials/"
         if path == "imds/latest/api/token":
+            with lock:
+                counts["lent"] = counts.get("lent", 0) + 1
+                if counts["lent"] > 1 and os.path.exists(os.path.join(folder, "lends-once")):
+                    return self.answer(503)
             right = self.command == "PUT" and self.headers.get("X-aws-ec2-metadata-token-ttl-seconds")
             return self.answer(200, LENT.encode()) if right else self.answer(400)
         if path.startswith("imds/" + role):
@@ -279,6 +283,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def handle_request(self):
         path = self.path.partition("?")[0]
+        if path.startswith("http://sts.test/"):  # as a proxy is asked
+            path = path[len("http://sts.test"):]
         with lock, open(log, "a", encoding="utf-8") as file:
             file.write(f"{self.command} {self.path} {self.headers.get('Range', '')}\n")
         first, _, rest = path[1:].partition("/")
