@@ -117,6 +117,36 @@ FshStatus store_files_split(StoreFiles *files, const char *address, char folder[
     return status;
 }
 
+/* Finds the folder of an address, and the files where it names some. */
+static bool find_place(const char *address, StoreFiles *files, char folder[STORE_URL_BYTES])
+{
+    StoreUrl url;
+    *files = (StoreFiles){0};
+    if (store_files_are_named(address))
+        return store_files_split(files, address, folder, NULL) == FSH_OK;
+    if (!store_url_is(address) || store_url_parse(&url, address, NULL))
+        return false;
+    (void)snprintf(folder, STORE_URL_BYTES, "%s", url.text);
+    return true;
+}
+
+bool store_files_meet(const char *from, const char *to)
+{
+    char from_folder[STORE_URL_BYTES], to_folder[STORE_URL_BYTES];
+    StoreFiles from_files = {0}, to_files = {0};
+    bool meet = find_place(from, &from_files, from_folder) && find_place(to, &to_files, to_folder) &&
+                strcmp(from_folder, to_folder) == 0;
+    if (meet && from_files.count && to_files.count) {
+        meet = false;
+        for (size_t i = 0; i < from_files.count; i++)
+            for (size_t j = 0; j < to_files.count; j++)
+                meet = meet || compare_names(&from_files.items[i], &to_files.items[j]) == 0;
+    }
+    store_files_free(&from_files);
+    store_files_free(&to_files);
+    return meet;
+}
+
 /* ---- what the server says of them ---- */
 
 typedef struct Looking {

@@ -174,13 +174,16 @@ TEST_WITH(test_what_fresize_does_not_do_with_servers_is_refused, serving_setup, 
 {
     static const struct {
         const char *arguments[4], *told;
-    } cases[] = {{{"s3://bucket/photos", "/tmp/x"}, "is no tar; folders of servers are not listed"},
-                 {{"/tmp", "s3://bucket/photos"}, "name it s3://bucket/photos/images.tar"},
-                 {{"/tmp", "s3://bucket/photos.tar.gz"}, "tars are written uncompressed"},
-                 {{"/tmp", "http://host/photos.tar"}, "files are written to s3:// and gs://"},
-                 {{"--check", "/tmp", "s3://bucket/photos.tar"}, "--check looks at what is on this machine"},
-                 {{"--fetch-retries", "1", "/tmp", "/tmp/x"}, "--fetch-retries: is of datasets on servers"},
-                 {{"https://me:hunter2hunter2@host/x.tar", "/tmp/x"}, "~/.netrc"}};
+    } cases[] = {
+        {{"s3://bucket/photos", "/tmp/x"}, "is no tar; folders of servers are not listed"},
+        {{"/tmp", "s3://bucket/photos"}, "name it s3://bucket/photos/images.tar"},
+        {{"/tmp", "s3://bucket/photos.tar.gz"}, "tars are written uncompressed"},
+        {{"/tmp", "http://host/photos.tar"}, "files are written to s3:// and gs://"},
+        {{"--check", "/tmp", "s3://bucket/photos.tar"}, "--check looks at what is on this machine"},
+        {{"--force", "s3://bucket/x.tar", "s3://bucket/x.tar"}, "s3://bucket/x.tar: is the source too"},
+        {{"--force", "gs://a/b/x-{0..9}.tar", "gs://a/b/x-7.tar"}, "gs://a/b/x-7.tar: is the source"},
+        {{"--fetch-retries", "1", "/tmp", "/tmp/x"}, "--fetch-retries: is of datasets on servers"},
+        {{"https://me:hunter2hunter2@host/x.tar", "/tmp/x"}, "~/.netrc"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *const *arguments = cases[i].arguments;
         RunResult result = serving_run(serving, keys, "fresize", arguments[0], arguments[1], arguments[2],

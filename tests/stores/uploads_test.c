@@ -431,6 +431,8 @@ TEST_WITH(test_what_is_not_done_in_buckets_is_refused, serving_setup, serving_te
         {{"--update", "/tmp", "s3://bucket/set"}, "--update and --append change a dataset in its folder"},
         {{"--append", "/tmp", "s3://bucket/set"}, "--update and --append change a dataset in its folder"},
         {{"--format", "lmdb", "--part=1/2", "/tmp", "s3://bucket/set"}, "parts of shards alone"},
+        {{"--force", "s3://bucket/set", "s3://bucket/set/"}, "is where the source lies too"},
+        {{"--force", "s3://bucket/set/x-{0..9}.tar", "s3://bucket/set"}, "is where the source lies too"},
         {{"/tmp", "s3://bucket/set.tar"}, "is the name of a file; a dataset is several"},
         {{"/tmp", "https://host/set"}, "datasets are written to s3:// and gs://"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "formats/source_list.h"
+#include "stores/store_files.h"
 #include "tools/job/contents.h"
 
 static StoreOptions store_options(const Settings *settings, const char *program)
@@ -27,6 +28,11 @@ static FshStatus check_addresses(const Settings *settings, const PackOptions *op
                              "%s: --update and --append change a dataset in its folder; change the copy of "
                              "this machine, and pack that to the server",
                              from ? options->source : options->destination);
+    if (from && to && store_files_meet(options->source, options->destination))
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "%s: is where the source lies too, whose files would be replaced; name another "
+                             "folder",
+                             options->destination);
     if (to && !store_upload_takes(options->container))
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "%s: BasicSR's LMDBs are packed into a folder; copy that there",

@@ -7,6 +7,7 @@
 #include "common/program.h"
 #include "imaging/decode.h"
 #include "stores/store.h"
+#include "stores/store_files.h"
 #include "stores/store_put.h"
 #include "tools/job/job.h"
 #include "tools/job/notes.h"
@@ -328,6 +329,11 @@ static FshStatus check_addresses(const Settings *settings, FshError *error)
             "%s: is no tar; folders of servers are not listed, and an image for each request "
             "would take days: name a tar, or make a dataset smaller by fpack --max-size",
             source);
+    if (from && to && store_files_meet(source, destination))
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "%s: is the source too, and its images would be replaced by what comes of them; "
+                             "name another tar",
+                             destination);
     if (to && settings->check)
         return fsh_error_set(error, FSH_ERR_USAGE, "%s: --check looks at what is on this machine; fetch it",
                              destination);
