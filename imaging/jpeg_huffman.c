@@ -391,8 +391,8 @@ static void on_start_pass(j_decompress_ptr cinfo)
     JpegHuffman *huffman = (JpegHuffman *)(void *)cinfo->entropy;
     cinfo->entropy = huffman->replaced;
     cinfo->entropy->start_pass(cinfo);
-    /* A lossless JPEG, which libjpeg-turbo 3 reads, has none. No AC table of its was looked at, and its module
-     * is another. */
+    /* A lossless JPEG, which libjpeg-turbo 3 reads, has none. libjpeg has proved no AC table of it, and its
+     * module is another. */
     if (!cinfo->cur_comp_info[0]->quant_table)
         return;
     JpegGuard *guard = guard_of(cinfo);

@@ -41,8 +41,8 @@ bool store_files_are_named(const char *address);
 FshStatus store_files_split(StoreFiles *files, const char *address, char folder[STORE_URL_BYTES],
                             FshError *error);
 
-/* Returns whether what is written to `to` could replace what is read from `from`: both are one dataset or have
- * a file in common, or files are read from the folder that `to` is. false: one of them is no address. */
+/* Returns whether what is written to `to` could replace what is read from `from`: both are one dataset or
+ * have a file in common, or files are read from the folder that `to` is. false: one of them is no address. */
 bool store_files_meet(const char *from, const char *to);
 
 /* Asks the server for length and ETag of each. Fails as store_get. */
