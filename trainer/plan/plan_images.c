@@ -67,8 +67,8 @@ size_t image_options_rows(ImageOptions *o, Option *rows)
         {.name = "scale", .kind = OPTION_TEXT, .value = &o->scale, .argument = "MIN:MAX",
          .alias = "rrc-scale",
          .uses = USE_SAMPLES,
-         .help = "for rrc: part of the image's area; for masks: factor by which images are resized, 0.5:2 unless "
-                 "given"},
+         .help = "for rrc: part of the image's area; for masks: factor by which images are resized, 0.5:2 "
+                 "unless given"},
         {.name = "ratio", .kind = OPTION_TEXT, .value = &o->ratio, .argument = "MIN:MAX",
          .alias = "rrc-ratio",
          .uses = USE_SAMPLES,

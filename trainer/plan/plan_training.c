@@ -45,8 +45,8 @@ size_t training_options_rows(TrainingOptions *o, Option *rows)
         {.name = "batch-size", .letter = 'b', .kind = OPTION_INTEGER, .value = &o->batch_size,
          .argument = "N",
          .maximum = BATCH_MAX,
-         .help = "images in a step; 0: 64 (16 for pairs and masks), fewer where the split is small; on a GPU as many "
-                 "as it needs to reach 90 % of its best rate with the network"},
+         .help = "images in a step; 0: 64 (16 for pairs and masks), fewer where the split is small; on a GPU "
+                 "as many as it needs to reach 90 % of its best rate with the network"},
         {.name = "val-batch-size", .kind = OPTION_INTEGER, .value = &o->val_batch_size, .argument = "N",
          .maximum = BATCH_MAX,
          .marks = OPTION_FREE | OPTION_ALIKE, .uses = USE_NETWORK,
