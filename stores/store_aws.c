@@ -29,7 +29,18 @@ static void take_line(AwsProfile *profile, const char *line, const char *end)
     } values[] = {{"aws_access_key_id", profile->key, sizeof profile->key},
                   {"aws_secret_access_key", profile->secret, sizeof profile->secret},
                   {"aws_session_token", profile->token, sizeof profile->token},
-                  {"region", profile->region, sizeof profile->region}};
+                  {"region", profile->region, sizeof profile->region},
+                  {"role_arn", profile->role, sizeof profile->role},
+                  {"source_profile", profile->source_profile, sizeof profile->source_profile},
+                  {"credential_source", profile->credential_source, sizeof profile->credential_source},
+                  {"web_identity_token_file", profile->identity_file, sizeof profile->identity_file},
+                  {"role_session_name", profile->session, sizeof profile->session},
+                  {"external_id", profile->external_id, sizeof profile->external_id},
+                  {"duration_seconds", profile->duration, sizeof profile->duration},
+                  {"mfa_serial", profile->mfa, sizeof profile->mfa},
+                  {"credential_process", profile->process, sizeof profile->process},
+                  {"sso_session", profile->sso, sizeof profile->sso},
+                  {"sso_start_url", profile->sso, sizeof profile->sso}};
     const char *equals = memchr(line, '=', (size_t)(end - line));
     if (!equals)
         return;
@@ -38,10 +49,15 @@ static void take_line(AwsProfile *profile, const char *line, const char *end)
         name_end--;
     while (end > value && text_is_blank(end[-1]))
         end--;
-    for (size_t i = 0; i < sizeof values / sizeof *values; i++)
-        if (text_is_same(line, (size_t)(name_end - line), values[i].name, strlen(values[i].name)) &&
-            !*values[i].place && (size_t)(end - value) < values[i].bytes)
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        if (!text_is_same(line, (size_t)(name_end - line), values[i].name, strlen(values[i].name)) ||
+            *values[i].place)
+            continue;
+        if ((size_t)(end - value) < values[i].bytes)
             memcpy(values[i].place, value, (size_t)(end - value)); /* the rest is zeros */
+        else
+            profile->too_long = values[i].name;
+    }
 }
 
 void aws_profile_parse(AwsProfile *profile, const char *text, size_t length, const char *name)
@@ -91,5 +107,8 @@ FshStatus aws_profile_read(AwsProfile *profile, const char *name, FshError *erro
         read_file(profile, name, "AWS_SHARED_CREDENTIALS_FILE", ".aws/credentials", error);
     const FshStatus config =
         read_file(profile, name, "AWS_CONFIG_FILE", ".aws/config", status ? NULL : error);
+    if (!status && !config && profile->too_long)
+        return fsh_error_set(error, FSH_ERR_USAGE, "profile '%.200s' of ~/.aws: its %s is too long", name,
+                             profile->too_long);
     return status ? status : config;
 }

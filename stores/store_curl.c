@@ -11,6 +11,7 @@
 #include <strings.h>
 #include <time.h>
 
+#include "common/text.h"
 #include "stores/store_plugin.h"
 
 struct StoreConnection {
@@ -255,7 +256,8 @@ static bool set_credentials(CURL *curl, const StoreSite *site, bool direct, stru
     if (*site->signing) {
         (void)curl_easy_setopt(curl, CURLOPT_AWS_SIGV4, site->signing);
         (void)curl_easy_setopt(curl, CURLOPT_USERPWD, site->user_password);
-        done = add_header(headers, "x-amz-content-sha256", "UNSIGNED-PAYLOAD");
+        if (text_has_suffix(site->signing, ":s3")) /* alone takes a body that is not signed */
+            done = add_header(headers, "x-amz-content-sha256", "UNSIGNED-PAYLOAD");
         if (done && *site->session_token)
             done = add_header(headers, "x-amz-security-token", site->session_token);
     } else if (*site->bearer) {

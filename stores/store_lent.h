@@ -26,16 +26,30 @@ typedef struct StoreLent {
     bool found;
     char key[256], secret[512];     /* Amazon's */
     char token[STORE_SECRET_BYTES]; /* Amazon's session token, Google's access token */
-    char from[64];                  /* who lends it, for messages */
+    char from[256];                 /* who lends it, for messages */
     int64_t end_seconds;            /* until when, since 1970; 0: it is not told */
 } StoreLent;
 
-/* Asks for a web identity's keys; found is false where the environment has none. FSH_ERR_SYSTEM: nobody
- * answers as they should; the message has no secret. */
-FshStatus store_lent_by_identity(StoreLent *lent, const char *region, FshError *error);
-/* Asks for those of a container, else of a machine. Fails likewise. */
-FshStatus store_lent_by_host(StoreLent *lent, FshError *error);
-/* Asks for Google's token of a machine. Fails likewise. */
+/* Who asks STS with a token of somebody else's. */
+typedef struct StoreIdentity {
+    const char *file;        /* has the token */
+    const char *role;        /* ARN */
+    const char *session;     /* NULL: "fshard" */
+    const char *from;        /* what names the file, for messages */
+    const char *credentials; /* what the keys are called in messages */
+} StoreIdentity;
+
+/* Asks for a web identity's keys. FSH_ERR_SYSTEM: nobody answers as they should; the message has no secret.
+ * FSH_ERR_USAGE: the token is too long. What reading the file may fail with. */
+FshStatus store_lent_by_identity(StoreLent *lent, const StoreIdentity *identity, const char *region,
+                                 FshError *error);
+/* Asks for those of the environment's web identity; found is false where it has none. Fails likewise. */
+FshStatus store_lent_by_environment(StoreLent *lent, const char *region, FshError *error);
+/* Asks for those of a container; found is false where this is none. Fails likewise. */
+FshStatus store_lent_by_container(StoreLent *lent, FshError *error);
+/* Asks for those of an EC2 instance; found is false where this is none, or has none. Fails likewise. */
+FshStatus store_lent_by_machine(StoreLent *lent, FshError *error);
+/* Asks for Google's token of a machine; found is false where this is none. Fails likewise. */
 FshStatus store_lent_by_google(StoreLent *lent, FshError *error);
 
 #endif

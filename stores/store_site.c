@@ -1,18 +1,13 @@
 #include "stores/store_site.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "stores/store_ask.h"
 #include "stores/store_aws.h"
-#include "stores/store_lent.h"
-
-static const char *variable(const char *name)
-{
-    const char *value = getenv(name);
-    return value && *value ? value : NULL;
-}
+#include "stores/store_google.h"
+#include "stores/store_profile.h"
 
 /* Copies a value that may be too long for its place. FSH_ERR_USAGE. */
 static FshStatus take(char *place, size_t place_bytes, const char *value, const char *what, FshError *error)
@@ -51,55 +46,57 @@ static FshStatus take_keys(StoreSite *site, const char *key, const char *secret,
 static FshStatus take_lent(StoreSite *site, StoreLent *lent, FshError *error)
 {
     FshStatus status = FSH_OK;
+    const char *key = *lent->key ? lent->key : NULL, *secret = *lent->secret ? lent->secret : NULL;
     if (lent->found) {
-        (void)snprintf(site->credentials, sizeof site->credentials, "%s", lent->from);
+        memcpy(site->credentials, lent->from, sizeof site->credentials);
         site->end_seconds = lent->end_seconds;
-        status = *lent->key ? take_keys(site, lent->key, lent->secret, lent->token, error)
-                            : take(site->bearer, sizeof site->bearer, lent->token, lent->from, error);
+        status = key || secret ? take_keys(site, key, secret, *lent->token ? lent->token : NULL, error)
+                               : take(site->bearer, sizeof site->bearer, lent->token, lent->from, error);
     }
     explicit_bzero(lent, sizeof *lent);
     return status;
 }
 
-static FshStatus find_aws_keys(StoreSite *site, FshError *error)
+/* Finds the keys that are not in variables, as Amazon's tools look for them. */
+static FshStatus find_lent_keys(StoreSite *site, const AwsProfile *profile, FshError *error)
 {
     StoreLent lent = {0};
+    const char *name = store_variable("AWS_PROFILE");
+    if (name && !profile->found)
+        return fsh_error_set(error, FSH_ERR_NOT_FOUND,
+                             "%s: AWS_PROFILE is '%s', and neither ~/.aws/credentials nor ~/.aws/config "
+                             "has a profile of this name",
+                             site->url.text, name);
+    FshStatus status = name ? FSH_OK : store_lent_by_environment(&lent, site->region, error);
+    if (!status && !lent.found)
+        status = store_lent_by_profile(&lent, name ? name : "default", profile, site->region, error);
+    if (!status && !lent.found)
+        status = store_lent_by_container(&lent, error);
+    if (!status && !lent.found)
+        status = store_lent_by_machine(&lent, error);
+    return status ? status : take_lent(site, &lent, error);
+}
+
+static FshStatus find_aws_keys(StoreSite *site, FshError *error)
+{
     AwsProfile profile = {0};
-    const char *name = variable("AWS_PROFILE");
-    const char *key = variable("AWS_ACCESS_KEY_ID"), *secret = variable("AWS_SECRET_ACCESS_KEY");
-    const char *region = variable("AWS_REGION"), *token = variable("AWS_SESSION_TOKEN");
+    const char *name = store_variable("AWS_PROFILE");
+    const char *key = store_variable("AWS_ACCESS_KEY_ID"), *secret = store_variable("AWS_SECRET_ACCESS_KEY");
+    const char *region = store_variable("AWS_REGION"), *token = store_variable("AWS_SESSION_TOKEN");
     const bool from_variables = key || secret;
-    region = region ? region : variable("AWS_DEFAULT_REGION");
+    region = region ? region : store_variable("AWS_DEFAULT_REGION");
     FshStatus status = aws_profile_read(&profile, name ? name : "default", from_variables ? NULL : error);
     if (from_variables) /* the files could tell no more than the region */
         status = FSH_OK;
-    if (!status && name && !profile.found && !from_variables)
-        status = fsh_error_set(error, FSH_ERR_NOT_FOUND,
-                               "%s: AWS_PROFILE is '%s', and neither ~/.aws/credentials nor ~/.aws/config "
-                               "has a profile of this name",
-                               site->url.text, name);
     if (!region)
         region = *profile.region ? profile.region : "us-east-1";
     if (!status)
         status = take(site->region, sizeof site->region, region, "AWS_REGION", error);
-    if (!from_variables) {
-        key = *profile.key ? profile.key : NULL;
-        secret = *profile.secret ? profile.secret : NULL;
-        token = *profile.token ? profile.token : NULL;
-    }
-    if (!status && !from_variables && !name) /* as Amazon's tools have it, before the files */
-        status = store_lent_by_identity(&lent, site->region, error);
-    if (!status && !lent.found && !key && !secret)
-        status = store_lent_by_host(&lent, error);
-    if (!status && lent.found) {
-        status = take_lent(site, &lent, error);
-    } else if (!status && (key || secret)) {
-        if (from_variables)
-            (void)snprintf(site->credentials, sizeof site->credentials, "AWS_ACCESS_KEY_ID");
-        else
-            (void)snprintf(site->credentials, sizeof site->credentials, "profile '%.200s' of ~/.aws",
-                           name ? name : "default");
+    if (!status && from_variables) {
+        (void)snprintf(site->credentials, sizeof site->credentials, "AWS_ACCESS_KEY_ID");
         status = take_keys(site, key, secret, token, error);
+    } else if (!status) {
+        status = find_lent_keys(site, &profile, error);
     }
     explicit_bzero(&profile, sizeof profile);
     return status;
@@ -107,8 +104,8 @@ static FshStatus find_aws_keys(StoreSite *site, FshError *error)
 
 static FshStatus find_google_keys(StoreSite *site, FshError *error)
 {
-    const char *key = variable("GS_ACCESS_KEY_ID"), *secret = variable("GS_SECRET_ACCESS_KEY");
-    const char *bearer = variable("GOOGLE_OAUTH_ACCESS_TOKEN");
+    const char *key = store_variable("GS_ACCESS_KEY_ID"), *secret = store_variable("GS_SECRET_ACCESS_KEY");
+    const char *bearer = store_variable("GOOGLE_OAUTH_ACCESS_TOKEN");
     (void)snprintf(site->region, sizeof site->region, "auto");
     if (key || secret) {
         (void)snprintf(site->credentials, sizeof site->credentials, "GS_ACCESS_KEY_ID");
@@ -116,7 +113,9 @@ static FshStatus find_google_keys(StoreSite *site, FshError *error)
     }
     if (!bearer) {
         StoreLent lent;
-        const FshStatus status = store_lent_by_google(&lent, error);
+        FshStatus status = store_lent_by_google_user(&lent, error);
+        if (!status && !lent.found)
+            status = store_lent_by_google(&lent, error);
         return status ? status : take_lent(site, &lent, error);
     }
     (void)snprintf(site->credentials, sizeof site->credentials, "GOOGLE_OAUTH_ACCESS_TOKEN");
@@ -155,8 +154,8 @@ static FshStatus find_aws_base(StoreSite *site, FshError *error)
     const char *const names[] = {"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"};
     const char *bucket = site->url.bucket;
     for (size_t i = 0; i < 2; i++)
-        if (variable(names[i])) {
-            FshStatus status = take_endpoint(site, names[i], variable(names[i]), error);
+        if (store_variable(names[i])) {
+            FshStatus status = take_endpoint(site, names[i], store_variable(names[i]), error);
             return status ? status : append(site, bucket, error);
         }
     /* A certificate for *.s3.REGION.amazonaws.com is for names without further dots. */
@@ -170,7 +169,7 @@ static FshStatus find_aws_base(StoreSite *site, FshError *error)
 
 static FshStatus find_google_base(StoreSite *site, FshError *error)
 {
-    const char *emulator = variable("STORAGE_EMULATOR_HOST");
+    const char *emulator = store_variable("STORAGE_EMULATOR_HOST");
     FshStatus status = take_endpoint(site, "STORAGE_EMULATOR_HOST",
                                      emulator ? emulator : "https://storage.googleapis.com", error);
     return status ? status : append(site, site->url.bucket, error);

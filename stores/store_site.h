@@ -2,18 +2,17 @@
  * and files.
  *
  *   s3://   AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN; else, unless AWS_PROFILE names a
- *           profile, a web identity; the profile AWS_PROFILE (default) in ~/.aws/credentials and
- *           ~/.aws/config, or the files that AWS_SHARED_CREDENTIALS_FILE and AWS_CONFIG_FILE name; the role
- *           of a container or a machine (store_lent.h). AWS_REGION, AWS_DEFAULT_REGION, the profile's region,
- *           us-east-1.
+ *           profile, a web identity; what the profile AWS_PROFILE (default) in ~/.aws/credentials and
+ *           ~/.aws/config, or the files that AWS_SHARED_CREDENTIALS_FILE and AWS_CONFIG_FILE name, leads to
+ *           (store_profile.h); the role of a container or a machine (store_lent.h).
+ *           AWS_REGION, AWS_DEFAULT_REGION, the profile's region, us-east-1.
  *           AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL: another server, by path instead of by host.
- *   gs://   GS_ACCESS_KEY_ID and GS_SECRET_ACCESS_KEY (HMAC keys), or GOOGLE_OAUTH_ACCESS_TOKEN; else the
- *           service account of a machine (store_lent.h).
- *           STORAGE_EMULATOR_HOST: another server.
+ *   gs://   GS_ACCESS_KEY_ID and GS_SECRET_ACCESS_KEY (HMAC keys), or GOOGLE_OAUTH_ACCESS_TOKEN; else
+ *           application default credentials (store_google.h), the service account of a machine
+ *           (store_lent.h). STORAGE_EMULATOR_HOST: another server.
  *   https:// ~/.netrc, which libcurl reads.
- * Where nothing is found, requests are not signed, as public buckets allow. Single sign-on, credential
- * processes and key files of service accounts are not read; docs/network-storage.md has the commands that
- * make environment variables of them.
+ * Where nothing is found, requests are not signed, as public buckets allow. Single sign-on and key files of
+ * service accounts are refused with the commands that are of use instead.
  *
  * Threads: any that do not change the environment. */
 #ifndef FSHARD_STORES_STORE_SITE_H

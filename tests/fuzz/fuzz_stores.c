@@ -1,9 +1,12 @@
-/* What stores/ reads of others: answers of servers in XML, the files of ~/.aws, the note of what was sent. */
+/* What stores/ reads of others: answers of servers in XML, the files of ~/.aws and the commands in them, what
+ * such a command prints, Google's credentials, the note of what was sent. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "stores/store_aws.h"
+#include "stores/store_google.h"
 #include "stores/store_leftovers.h"
+#include "stores/store_process.h"
 #include "tests/fuzz/fuzz.h"
 
 static void read_xml(const char *text)
@@ -24,14 +27,50 @@ static void read_profile(const uint8_t *bytes, size_t length)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         AwsProfile profile = {0};
         aws_profile_parse(&profile, (const char *)bytes, length, names[i]);
-        fuzz_expect(memchr(profile.key, '\0', sizeof profile.key) &&
-                        memchr(profile.secret, '\0', sizeof profile.secret) &&
-                        memchr(profile.token, '\0', sizeof profile.token) &&
-                        memchr(profile.region, '\0', sizeof profile.region),
-                    "every value ends");
-        fuzz_expect(profile.found || !(*profile.key || *profile.secret || *profile.token || *profile.region),
-                    "values are of a profile that is there");
+        const struct {
+            const char *text;
+            size_t bytes;
+        } values[] = {{profile.key, sizeof profile.key},
+                      {profile.secret, sizeof profile.secret},
+                      {profile.token, sizeof profile.token},
+                      {profile.region, sizeof profile.region},
+                      {profile.role, sizeof profile.role},
+                      {profile.source_profile, sizeof profile.source_profile},
+                      {profile.credential_source, sizeof profile.credential_source},
+                      {profile.identity_file, sizeof profile.identity_file},
+                      {profile.session, sizeof profile.session},
+                      {profile.external_id, sizeof profile.external_id},
+                      {profile.duration, sizeof profile.duration},
+                      {profile.mfa, sizeof profile.mfa},
+                      {profile.process, sizeof profile.process},
+                      {profile.sso, sizeof profile.sso}};
+        for (size_t k = 0; k < sizeof values / sizeof *values; k++) {
+            fuzz_expect(memchr(values[k].text, '\0', values[k].bytes) != NULL, "every value ends");
+            fuzz_expect(profile.found || !*values[k].text, "values are of a profile that is there");
+        }
     }
+}
+
+/* Splits a text as credential_process is; in place. */
+static void split_command(char *text)
+{
+    char *arguments[8];
+    const size_t length = strlen(text), count = store_process_split(text, arguments, 8);
+    fuzz_expect(count < 8 && (!count || !arguments[count]), "NULL ends the arguments");
+    for (size_t i = 0; i < count; i++)
+        fuzz_expect(arguments[i] >= text && arguments[i] + strlen(arguments[i]) <= text + length,
+                    "an argument lies in the command");
+}
+
+static void read_json(const uint8_t *bytes, size_t length)
+{
+    StoreLent lent;
+    GoogleUser user = {0};
+    FshError error = {0};
+    if (!store_process_parse(&lent, (const char *)bytes, length, "profile", &error))
+        fuzz_expect(lent.found && *lent.key && *lent.secret, "a program's keys are a pair");
+    if (!google_user_parse(&user, (const char *)bytes, length, "file", &error))
+        fuzz_expect(*user.client && *user.client_secret && *user.refresh_token, "nothing of a user is empty");
 }
 
 static void read_leftovers(const uint8_t *bytes, size_t length)
@@ -57,7 +96,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
     memcpy(text, bytes, length);
     text[length] = '\0';
     read_xml(text);
+    split_command(text);
     free(text);
+    read_json(bytes, length);
     read_profile(bytes, length);
     read_leftovers(bytes, length);
     return 0;

@@ -252,6 +252,14 @@ static void write_stores(const char *root)
         {"credentials", "[default]\naws_access_key_id = other\n\n[lab]\naws_access_key_id=testkey\r\n"
                         "aws_secret_access_key = test/secret+key\naws_session_token=t\n"},
         {"config", "# ours\n[profile lab]\nregion = eu-north-1\ns3 =\n  max_concurrent_requests = 20\n[x]\n"},
+        {"role", "[profile lab]\nrole_arn = arn:aws:iam::1:role/x\nsource_profile = lab\nexternal_id = a=b\n"
+                 "role_session_name = me\nduration_seconds = 900\nmfa_serial = x\nsso_session = y\n"
+                 "credential_source = EcsContainer\nweb_identity_token_file = /t\n"
+                 "credential_process = \"a b\" 'c' d\\ e\n"},
+        {"process", "{\"Version\": 1, \"AccessKeyId\": \"testkey\", \"SecretAccessKey\": \"s\", "
+                    "\"SessionToken\": \"t\", \"Expiration\": \"2099-01-01T00:00:00.5+01:00\"}"},
+        {"google", "{\"type\": \"authorized_user\", \"client_id\": \"c\", \"client_secret\": \"s\", "
+                   "\"refresh_token\": \"1//r\"}"},
         {"sent", "train-00000-of-00002.fshard\ntrain.lmdb/data.mdb\n../x\n/etc/passwd\n\nval.tar\n"},
     };
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)

@@ -8,6 +8,7 @@ request to LOG. Below /s3/BUCKET it is an S3 server that proves every signature 
 uploads; below /gs/BUCKET it wants the bearer token "testtoken". Files fail-uploads,
 fail-completions and slow-uploads in FOLDER have the second part of an upload refused, its end fail with status 200, and every request of one wait;
 fail-manifest: dataset.json is not taken; spoil-uploads: when an upload begins, folders are made that the file lists;
+below /lend it lends credentials as STS, Google and machines do;
 short-lives: what is lent below /lend ends in a minute; lends-once: a machine's role is lent once;
 held-after: below /held so many files are given, and the others are waited for;
 hidden-files: what is not there is 403, as to keys that may not list. PORT-FILE gets the port once the server listens.
@@ -27,6 +28,7 @@ import urllib.parse
 
 LENT = "lent-by/this+server"  # a token of a machine, container or web identity
 KEY, SECRET, TOKEN, BEARER = "testkey", "test/secret+key", "test/session+token", "testtoken"
+SOURCE_KEY, MIDDLE_KEY, SOURCE_SECRET = "sourcekey", "middlekey", "source/secret+key"  # may assume roles, and not read
 lock = threading.Lock()
 counts = {}  # how often a path was asked for with a fault
 uploads = {}
@@ -151,30 +153,32 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     # ---- S3 ----
 
-    def wrong_signature(self):
-        """Returns what is wrong with the signature of this request, None: nothing."""
-        match = re.fullmatch(r"AWS4-HMAC-SHA256 Credential=([^/]+)/(\d{8})/([^/]+)/s3/aws4_request, ?SignedHeaders=([^,]+), ?Signature=(\w+)",
+    def wrong_signature(self, service="s3", body=None, pairs_of_keys=None):
+        """Returns what is wrong with the signature of this request, None: nothing. body: is signed, as all services but S3 want it."""
+        known = pairs_of_keys or {KEY: (SECRET, TOKEN)}
+        match = re.fullmatch(rf"AWS4-HMAC-SHA256 Credential=([^/]+)/(\d{{8}})/([^/]+)/{service}/aws4_request, ?SignedHeaders=([^,]+), ?Signature=(\w+)",
                              self.headers.get("Authorization", ""))
-        if not match or match[1] != KEY:
+        if not match or match[1] not in known:
             return "AccessDenied" if not match else "InvalidAccessKeyId"
         _, date, region, signed, signature = match.groups()
         path, _, query = self.path.partition("?")
         pairs = sorted(urllib.parse.parse_qsl(query, keep_blank_values=True))
         query = "&".join(f"{urllib.parse.quote(k, safe='-_.~')}={urllib.parse.quote(v, safe='-_.~')}" for k, v in pairs)
         headers = "".join(f"{name}:{' '.join((self.headers.get(name) or '').split())}\n" for name in signed.split(";"))
-        body_hash = self.headers.get("x-amz-content-sha256")
+        secret, right_token = known[match[1]]
+        body_hash = self.headers.get("x-amz-content-sha256") if body is None else hashlib.sha256(body.encode()).hexdigest()
         if any(name not in self.headers for name in signed.split(";")):
             return "SignatureDoesNotMatch"
-        if not body_hash or "host" not in signed or "x-amz-content-sha256" not in signed:
+        if not body_hash or "host" not in signed or (body is None and "x-amz-content-sha256" not in signed):
             return "SignatureDoesNotMatch"
         request = "\n".join([self.command, path, query, headers, signed, body_hash])
-        scope = f"{date}/{region}/s3/aws4_request"
+        scope = f"{date}/{region}/{service}/aws4_request"
         text = "\n".join(["AWS4-HMAC-SHA256", self.headers.get("x-amz-date", ""), scope, hashlib.sha256(request.encode()).hexdigest()])
-        key = sign(sign(sign(sign(("AWS4" + SECRET).encode(), date), region), "s3"), "aws4_request")
+        key = sign(sign(sign(sign(("AWS4" + secret).encode(), date), region), service), "aws4_request")
         if hmac.new(key, text.encode(), hashlib.sha256).hexdigest() != signature:
             return "SignatureDoesNotMatch"
         token = self.headers.get("x-amz-security-token")
-        if token is not None and (token != TOKEN or "x-amz-security-token" not in signed):
+        if token is not None and (token != right_token or "x-amz-security-token" not in signed):
             return "InvalidToken"
         return None
 
@@ -270,14 +274,32 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.answer(200, keys) if self.headers.get("Authorization") == LENT else self.answer(401)
         if path == "sts/":
             query = dict(urllib.parse.parse_qsl(body))
+            if query.get("Action") == "AssumeRole":
+                return self.assume_role(query, body, end)
             if query.get("WebIdentityToken") != LENT or query.get("RoleArn") != "arn:aws:iam::1:role/packer":
                 return self.fail(400, "InvalidIdentityToken", "The web identity token is not valid.")
-            return self.answer(200, (f"<AssumeRoleWithWebIdentityResponse><Credentials><AccessKeyId>{KEY}</AccessKeyId><SecretAccessKey>{SECRET}"
-                                     f"</SecretAccessKey><SessionToken>{TOKEN}</SessionToken><Expiration>{end}</Expiration></Credentials>"
-                                     "</AssumeRoleWithWebIdentityResponse>").encode())
+            return self.answer(200, keys_of_role(KEY, SECRET, TOKEN, end))
+        if path == "google/token":
+            query = dict(urllib.parse.parse_qsl(body))
+            if query != {"grant_type": "refresh_token", "client_id": "client.id", "client_secret": "client/secret+x", "refresh_token": "1//refresh+x"}:
+                return self.answer(400, b'{"error": "invalid_grant", "error_description": "Bad: ' + body.encode() + b'"}')
+            return self.answer(200, f'{{"access_token": "{BEARER}", "expires_in": {lifetime()}, "token_type": "Bearer"}}'.encode())
         if path == "computeMetadata/v1/instance/service-accounts/default/token" and self.headers.get("Metadata-Flavor") == "Google":
             return self.answer(200, f'{{"access_token": "{BEARER}", "expires_in": {lifetime()}, "token_type": "Bearer"}}'.encode())
         return self.answer(404)
+
+    def assume_role(self, query, body, end):
+        """Lends the role "middle" to the keys of a source, and the role "packer" to them and to "middle", to whom it asks for as it is written."""
+        wrong = self.wrong_signature("sts", body, {SOURCE_KEY: (SOURCE_SECRET, TOKEN), MIDDLE_KEY: (SOURCE_SECRET, TOKEN), KEY: (SECRET, TOKEN)})
+        if wrong:  # STS tells all that was to be signed
+            return self.fail(403, wrong, "It should have been x-amz-security-token:" + (self.headers.get("x-amz-security-token") or ""))
+        role = query.get("RoleArn", "").rpartition("/")[2]
+        if role == "middle":
+            return self.answer(200, keys_of_role(MIDDLE_KEY, SOURCE_SECRET, TOKEN, end))
+        wanted = {"RoleSessionName": "a.run", "ExternalId": "an=id/+", "DurationSeconds": "1800"}
+        if role != "packer" or any(query.get(name) != value for name, value in wanted.items()):
+            return self.fail(403, "AccessDenied", "The role may not be assumed.")
+        return self.answer(200, keys_of_role(KEY, SECRET, TOKEN, end))
 
     # ---- requests ----
 
@@ -308,6 +330,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.close_connection = True
 
     do_PUT = do_POST = do_DELETE = do_GET
+
+
+def keys_of_role(key, secret, token, end):
+    """Returns an answer of STS."""
+    return (f"<Response><Credentials><AccessKeyId>{key}</AccessKeyId><SecretAccessKey>{secret}</SecretAccessKey><SessionToken>{token}</SessionToken>"
+            f"<Expiration>{end}</Expiration></Credentials></Response>").encode()
 
 
 def lifetime():

@@ -1,0 +1,179 @@
+#include "stores/store_ask.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/file.h"
+#include "common/text.h"
+
+const char *store_variable(const char *name)
+{
+    const char *value = getenv(name);
+    return value && *value ? value : NULL;
+}
+
+/* ---- asking ---- */
+
+FshStatus store_ask(const StoreQuestion *question, StoreExchange *exchange, FshError *error)
+{
+    enum { TRIES = 3 };
+    static const double stall_seconds = 3;
+    const StoreSite nobody = {.url.kind = STORE_HTTP};
+    const StoreSite *site = question->site ? question->site : &nobody;
+    const StorePatience patience = {0};
+    StoreClient client = {0};
+    FshStatus status = store_client_open(&client, site, &patience, error);
+    for (int i = 0; i < TRIES && !status; i++) {
+        const struct timespec nap = {.tv_nsec = 200000000};
+        *exchange = (StoreExchange){.method = question->method,
+                                    .url = question->url,
+                                    .site = site,
+                                    .headers = question->headers,
+                                    .direct = true,
+                                    .by_proxy = question->by_proxy,
+                                    .body = question->body,
+                                    .body_bytes = question->body ? strlen(question->body) : 0,
+                                    .stall_seconds = stall_seconds};
+        client.plugin->perform(client.connection, exchange);
+        if (exchange->finished && exchange->status != 429 && exchange->status < 500)
+            break;
+        (void)nanosleep(&nap, NULL);
+    }
+    store_client_close(&client);
+    return status;
+}
+
+const char store_aws_remedy[] = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, where they are set, are taken "
+                                "instead";
+
+bool store_is_answered(const StoreExchange *exchange)
+{
+    return exchange->finished && exchange->status == 200;
+}
+
+FshStatus store_refuse(const StoreExchange *exchange, const char *from, const char *remedy, FshError *error)
+{
+    char code[80] = "", message[300] = "";
+    if (!exchange->finished)
+        return fsh_error_set(error, FSH_ERR_SYSTEM, "%s: no credentials come: %s; %s", from,
+                             exchange->failure, remedy);
+    if (exchange->status == 200)
+        return fsh_error_set(error, FSH_ERR_SYSTEM, "%s: what comes are no credentials; %s", from, remedy);
+    (void)store_xml_text(exchange->text, "Code", code, sizeof code);
+    (void)store_xml_text(exchange->text, "Message", message, sizeof message);
+    return fsh_error_set(error, FSH_ERR_SYSTEM, "%s: no credentials come: the server says %ld%s%s%s%s%s; %s",
+                         from, exchange->status, *code ? " (" : "", code, *message ? ": " : "", message,
+                         *code ? ")" : "", remedy);
+}
+
+/* ---- answers ---- */
+
+bool store_take(char *place, size_t place_bytes, const char *text)
+{
+    if (!text || !*text || strlen(text) >= place_bytes || strpbrk(text, "\r\n"))
+        return false;
+    memcpy(place, text, strlen(text) + 1);
+    return true;
+}
+
+int64_t store_read_time(const char *text)
+{
+    struct tm time = {0};
+    int hours = 0, minutes = 0;
+    char sign = '+';
+    const char *end = text ? strptime(text, "%Y-%m-%dT%H:%M:%S", &time) : NULL;
+    if (!end)
+        return 0;
+    end += *end == '.' ? 1 + strspn(end + 1, "0123456789") : 0;
+    if (*end && *end != 'Z' && sscanf(end, "%c%2d:%2d", &sign, &hours, &minutes) < 2)
+        return 0;
+    const int64_t ahead = ((int64_t)hours * 60 + minutes) * 60;
+    return (int64_t)timegm(&time) - (sign == '-' ? -ahead : ahead);
+}
+
+bool store_take_json_keys(StoreLent *lent, const char *text, const char *token_name)
+{
+    json_t *object = json_loads(text, 0, NULL);
+    lent->found =
+        store_take(lent->key, sizeof lent->key, json_string_value(json_object_get(object, "AccessKeyId"))) &&
+        store_take(lent->secret, sizeof lent->secret,
+                   json_string_value(json_object_get(object, "SecretAccessKey"))) &&
+        store_take(lent->token, sizeof lent->token, json_string_value(json_object_get(object, token_name)));
+    lent->end_seconds = store_read_time(json_string_value(json_object_get(object, "Expiration")));
+    json_decref(object);
+    return lent->found;
+}
+
+bool store_take_xml_keys(StoreLent *lent, const char *text)
+{
+    char end[64] = "";
+    lent->found = store_xml_text(text, "AccessKeyId", lent->key, sizeof lent->key) &&
+                  store_xml_text(text, "SecretAccessKey", lent->secret, sizeof lent->secret) &&
+                  store_xml_text(text, "SessionToken", lent->token, sizeof lent->token);
+    if (store_xml_text(text, "Expiration", end, sizeof end))
+        lent->end_seconds = store_read_time(end);
+    return lent->found;
+}
+
+bool store_take_google_token(StoreLent *lent, const char *text)
+{
+    json_t *object = json_loads(text, 0, NULL);
+    const json_int_t seconds = json_integer_value(json_object_get(object, "expires_in"));
+    lent->found = store_take(lent->token, sizeof lent->token,
+                             json_string_value(json_object_get(object, "access_token")));
+    lent->end_seconds = seconds > 0 ? (int64_t)time(NULL) + (int64_t)seconds : 0;
+    json_decref(object);
+    return lent->found;
+}
+
+FshStatus store_read_line(const char *path, char *text, size_t text_bytes, FshError *error)
+{
+    Buffer file = {0};
+    FshStatus status = file_read_most(path, text_bytes - 1, &file, error);
+    size_t length = status ? 0 : file.length;
+    while (length && text_is_blank((char)file.bytes[length - 1]))
+        length--;
+    memcpy(text, length ? (const char *)file.bytes : "", length);
+    text[length] = '\0';
+    if (file.bytes)
+        explicit_bzero(file.bytes, file.length);
+    buffer_free(&file);
+    return status;
+}
+
+bool store_is_trusted(const char *url)
+{
+    if (strchr(url, '@')) /* what stands before it is no host */
+        return false;
+    static const char *const hosts[] = {"http://127.0.0.1",      "http://localhost", "http://169.254.170.2",
+                                        "http://169.254.170.23", "http://[::1]",     "http://[fd00:ec2::23]"};
+    for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++) {
+        const size_t length = strlen(hosts[i]);
+        if (strncmp(url, hosts[i], length) == 0 && strchr(":/", url[length])) /* or its end */
+            return true;
+    }
+    return strncmp(url, "https://", 8) == 0;
+}
+
+/* ---- questions ---- */
+
+bool store_append_field(char *body, size_t body_bytes, const char *name, const char *value)
+{
+    const size_t length = strlen(body);
+    return (size_t)snprintf(body + length, body_bytes - length, "%s%s=", length ? "&" : "", name) <
+               body_bytes - length &&
+           store_url_encode_value(body, body_bytes, value);
+}
+
+void store_sts_url(char url[STORE_URL_BYTES], const char *region)
+{
+    const char *endpoint = store_variable("AWS_ENDPOINT_URL_STS");
+    endpoint = endpoint ? endpoint : store_variable("AWS_ENDPOINT_URL");
+    if (endpoint)
+        (void)snprintf(url, STORE_URL_BYTES, "%s%s", endpoint, text_has_suffix(endpoint, "/") ? "" : "/");
+    else
+        (void)snprintf(url, STORE_URL_BYTES, "https://sts.%s.amazonaws.com/", region);
+}
