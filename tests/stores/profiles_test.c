@@ -1,6 +1,7 @@
 /* Keys that profiles of ~/.aws lead to (roles, programs), and Google's application default credentials: taken
  * as Amazon's and Google's tools take them, and in no message. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/stores/stores_support.h"
@@ -77,6 +78,7 @@ TEST_WITH(test_profiles_assume_roles, serving_setup, serving_teardown, Serving *
         {"self", "", 0},
         {"machine", "", 0},
         {"container", "", 0},
+        {"identity", "", 0},
         {"source", "asked with the credentials of profile 'source' of ~/.aws", 1},
         {"middle", "asked with the credentials of profile 'middle' of ~/.aws", 1},
         {"denied", "profile 'denied' of ~/.aws: no credentials come: the server says 403 (AccessDenied: ", 1},
@@ -91,9 +93,14 @@ TEST_WITH(test_profiles_assume_roles, serving_setup, serving_teardown, Serving *
         {"sso", "single sign-on is not read; eval \"$(aws configure export-credentials --profile 'sso'", 1},
         {"days", "duration_seconds is '2h', which is no number", 2},
     };
-    char name[64];
+    char name[64], text[sizeof config + 256];
     test_file_write_text(test_path(&serving->folder, "cache/.aws/credentials"), credentials);
-    test_file_write_text(test_path(&serving->folder, "cache/.aws/config"), config);
+    test_file_write_text(test_path(&serving->folder, "token"), "lent-by/this+server\n");
+    (void)snprintf(
+        text, sizeof text,
+        "%s[profile identity]\nrole_arn = arn:aws:iam::1:role/packer\nweb_identity_token_file = %s\n", config,
+        test_path(&serving->folder, "token"));
+    test_file_write_text(test_path(&serving->folder, "cache/.aws/config"), text);
     const char *const environment[] = {
         name,
         server_variable(serving, "AWS_ENDPOINT_URL_STS", "lend/sts"),
@@ -143,6 +150,37 @@ TEST_WITH(test_a_program_prints_keys, serving_setup, serving_teardown, Serving *
     test_file_write_text(test_path(&serving->folder, "cache/.aws/config"),
                          "[default]\ncredential_process = ~/no-such --hunter\n");
     check(serving, "s3://bucket/set", none, 1, "~/no-such: No such file or directory; no shell reads");
+}
+
+/* Keys of a program that end soon are asked for again before each file, as lent ones are. */
+TEST_WITH(test_a_program_is_run_again_when_its_keys_end, serving_setup, serving_teardown, Serving *serving)
+{
+    static const char *const ends[] = {"+1 hour", "+1 minute"};
+    const char *const more[] = {"--no-check", "--shard-size", "500K", NULL};
+    const char *runs = test_path(&serving->folder, "runs");
+    char script[1024];
+    serving_pack(serving, "set", 20, 256, more);
+    for (size_t i = 0; i < 2; i++) {
+        size_t bytes = 0;
+        (void)snprintf(script, sizeof script,
+                       "printf x >> '%s'\n"
+                       "end=$(date -u -d '%s' +%%Y-%%m-%%dT%%H:%%M:%%SZ)\n"
+                       "echo '{\"Version\": 1, \"AccessKeyId\": \"testkey\",'\n"
+                       "echo '\"SecretAccessKey\": \"test/secret+key\", \"Expiration\": \"'$end'\"}'\n",
+                       runs, ends[i]);
+        write_process(serving, "", script);
+        test_file_write_text(runs, "");
+        RunResult result = serving_run(serving, NULL, "fpack", "--no-check", "--shard-size", "500K",
+                                       test_path(&serving->folder, "images-set"),
+                                       i ? "s3://bucket/b" : "s3://bucket/a", NULL);
+        if (result.exit_status)
+            fail_msg("%s", result.err);
+        run_result_free(&result);
+        const size_t shards = serving_check_shards(
+            serving, test_path(&serving->folder, i ? "www/bucket/b" : "www/bucket/a"), "set");
+        free(test_file_read(runs, &bytes));
+        assert_int_equal(bytes, i ? shards + 2 : 1);
+    }
 }
 
 TEST_WITH(test_google_lends_for_a_refresh_token, serving_setup, serving_teardown, Serving *serving)
