@@ -49,8 +49,8 @@ TEST(test_only_keys_of_version_1_are_taken)
         "{\"Version\": 1, \"AccessKeyId\": \"a\"}",
         "{\"Version\": 1, \"AccessKeyId\": \"a\", \"SecretAccessKey\": \"b\\nHost: c\"}",
         "{\"Version\": 1, \"AccessKeyId\": \"a\", \"SecretAccessKey\": \"b\", \"Expiration\": \"soon\"}",
-        "{\"Version\": 1, \"AccessKeyId\": \"a\", \"SecretAccessKey\": \"b\", \"Expiration\": "
-        "\"2001-01-01T00:00:00Z\"}"};
+        "{\"Version\":1,\"AccessKeyId\":\"a\",\"SecretAccessKey\":\"b\",\"Expiration\":\"2001-01-01T00:00:"
+        "00Z\"}"};
     StoreLent lent;
     FshError error = {0};
     assert_ok(store_process_parse(&lent, good, strlen(good), "x", &error), &error);
