@@ -41,6 +41,8 @@ TEST(test_only_keys_of_version_1_are_taken)
 {
     static const char good[] = "{\"Version\": 1, \"AccessKeyId\": \"a\", \"SecretAccessKey\": \"b\", "
                                "\"Expiration\": \"2099-01-01T01:30:00.5+01:30\"}";
+    static const char old[] = "{\"Version\": 1, \"AccessKeyId\": \"a\", \"SecretAccessKey\": \"b\", "
+                              "\"Expiration\": \"2001-01-01T00:00:00Z\"}";
     static const char *const bad[] = {
         "",
         "[]",
@@ -49,8 +51,7 @@ TEST(test_only_keys_of_version_1_are_taken)
         "{\"Version\": 1, \"AccessKeyId\": \"a\"}",
         "{\"Version\": 1, \"AccessKeyId\": \"a\", \"SecretAccessKey\": \"b\\nHost: c\"}",
         "{\"Version\": 1, \"AccessKeyId\": \"a\", \"SecretAccessKey\": \"b\", \"Expiration\": \"soon\"}",
-        "{\"Version\":1,\"AccessKeyId\":\"a\",\"SecretAccessKey\":\"b\",\"Expiration\":\"2001-01-01T00:00:"
-        "00Z\"}"};
+        old};
     StoreLent lent;
     FshError error = {0};
     assert_ok(store_process_parse(&lent, good, strlen(good), "x", &error), &error);
