@@ -306,11 +306,19 @@ TEST_IN_FOLDER(test_interrupt_finishes_what_is_in_hand_and_says_how_to_go_on, fo
     assert_in_range(written, 2, 399);
     for (uint64_t i = 0; i < written; i++) /* in order, no gap, no temporary file */
         assert_image(test_path(folder, "out/%03u.jpg", (unsigned)i), IMAGE_JPEG, 300, 300, 3);
+    const char *smaller = test_path(folder, "smaller");
+    result = run_expecting(0, "fresize", "--max-size=200", out, smaller, NULL);
+    assert_contains(result.err, "the run of fresize that makes SRC has not come to its end");
+    run_result_free(&result);
     const char *const more[] = {"--max-size=300", in, out, NULL};
     json_t *summary = fresize_json(0, more);
     assert_int_equal(json_count(summary, "done_before"), written);
     assert_int_equal(json_count(summary, "resized"), 400 - written);
     json_decref(summary);
+    result = run_expecting(0, "fresize", "--max-size=200", out, smaller, NULL);
+    assert_null(strstr(result.err, "has not come"));
+    run_result_free(&result);
+    assert_int_equal(count_outputs(smaller), 400);
 }
 
 TEST_IN_FOLDER(test_full_disk_stops_with_the_path_and_tears_nothing, folder)

@@ -447,6 +447,7 @@ FshStatus resize_run(const ResizeOptions *options, ResizeOnFailure on_failure, v
         status = resize_state_check(&run.state, options, error);
     if (status)
         goto done;
+    summary->source_unfinished = resize_state_is_unfinished(options->source.path);
     run.job.sorted = resize_source_is_sorted(run.source);
     status = name_claims_new(&run.claims, run.job.sorted, error);
     if (!status)

@@ -54,6 +54,10 @@ FshStatus resize_state_place(ResizeState *state, const char *destination, FshErr
  * no state, or another recipe's or source's, and force is not set. */
 FshStatus resize_state_check(ResizeState *state, const ResizeOptions *options, FshError *error);
 
+/* Returns whether a run of fresize into this folder or tar has not come to its end: as a source it may lack
+ * images that nobody will miss. */
+bool resize_state_is_unfinished(const char *path);
+
 /* Refuses a report in the destination, where it would be taken for what fresize did not write, or in its
  * state. FSH_ERR_USAGE. */
 FshStatus resize_state_refuse_report(const ResizeOptions *options, FshError *error);

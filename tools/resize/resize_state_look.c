@@ -90,6 +90,17 @@ static FshStatus refuse_originals(const ResizeState *state, const ResizeOptions 
                          options->destination, made);
 }
 
+bool resize_state_is_unfinished(const char *path)
+{
+    ResizeState state = {.locks = {-1, -1}};
+    json_t *recipe = NULL;
+    const bool known =
+        !resize_state_place(&state, path, NULL) && !recipe_read_json(&state, RECIPE_NAME, &recipe, NULL);
+    const bool unfinished = known && recipe && !json_is_true(json_object_get(recipe, "complete"));
+    json_decref(recipe);
+    return unfinished;
+}
+
 FshStatus resize_state_refuse_report(const ResizeOptions *options, FshError *error)
 {
     ResizeState state = {.locks = {-1, -1}};
