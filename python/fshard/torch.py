@@ -122,7 +122,7 @@ class Loader(loader.Loader):
     """fshard.loader.Loader with tensors: (images, labels), or (input, target) for pairs.
 
     images: (N, C, H, W) whatever channels_last, which says how they lie in memory (torch.channels_last).
-    dtype: torch.uint8, torch.float32, torch.float16 or torch.bfloat16.
+    dtype: torch.uint8, torch.float32, torch.float16 or torch.bfloat16, or its name.
     pin_memory: True: page-locked, for copies with non_blocking=True; None: where CUDA is there.
     rank, world_size: None: those of torch.distributed if its process group is there when the loader is made, else one
         process. Then no DistributedSampler is needed; set_epoch is as with it.
@@ -155,9 +155,10 @@ class Loader(loader.Loader):
         super().__init__(shards, split, batch_size, size, **places, **others)
 
     def _dtype_name(self, dtype: Any) -> str:
-        if dtype not in _DTYPES:
-            raise ValueError(f"dtype: {dtype!r} is none of {', '.join(map(str, _DTYPES))}")
-        return _DTYPES[dtype]
+        name = dtype if isinstance(dtype, str) else _DTYPES.get(dtype)
+        if name not in _DTYPES.values():
+            raise ValueError(f"dtype: {dtype!r} is none of {', '.join(map(str, _DTYPES))}, nor the name of one")
+        return name
 
     def _take(self, count: int) -> Any:
         return torch.empty(count, dtype=torch.uint8, pin_memory=self.pin_memory)

@@ -555,8 +555,11 @@ class Tensors(unittest.TestCase):
             with loader(seed=4) as arrays:
                 wanted = next(iter(arrays))[0].transpose(0, 3, 1, 2) / 255
             np.testing.assert_allclose(values.float().numpy(), wanted, atol=close)
-        with self.assertRaises(ValueError):
-            TensorLoader(SET, dtype=torch.int64)
+        with TensorLoader(SET, dtype="float16", **given) as tensors:
+            self.assertEqual(next(iter(tensors))[0].dtype, torch.float16)
+        for dtype in (torch.int64, "int64"):
+            with self.assertRaises(ValueError):
+                TensorLoader(SET, dtype=dtype)
         with self.assertRaises(ValueError):
             TensorLoader(SET, rank=0)
 
