@@ -57,3 +57,10 @@ FshStatus image_encode(ImageEncoder *encoder, const Image *image, const ImageEnc
         status = encoder->plugin->encode(image, options, out, error);
     return status ? status : metadata_write_webp(out, image, options->metadata, error);
 }
+
+FshStatus image_encode_mask(ImageEncoder *encoder, const Image *mask, const MaskFormat *format, Buffer *out,
+                            FshError *error)
+{
+    FshStatus status = encoder->png ? FSH_OK : png_encoder_new(&encoder->png, error);
+    return status ? status : png_encoder_encode_mask(encoder->png, mask, format, out, error);
+}

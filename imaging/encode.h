@@ -5,6 +5,7 @@
 #include "common/file.h"
 #include "imaging/image.h"
 #include "imaging/image_metadata.h"
+#include "imaging/mask.h"
 
 typedef struct ImageEncoder ImageEncoder;
 typedef struct JpegEncoder JpegEncoder; /* jpeg_encode.h */
@@ -33,6 +34,11 @@ typedef struct ImageEncodeOptions {
  * without the libvips plugin. FSH_ERR_MEMORY. */
 FshStatus image_encode(ImageEncoder *encoder, const Image *image, const ImageEncodeOptions *options,
                        Buffer *out, FshError *error);
+
+/* Encodes the values of a mask, one channel, as a PNG of this format into out and sets its length
+ * (png_encode.h). FSH_ERR_MISMATCH: a palette without colours. FSH_ERR_MEMORY. */
+FshStatus image_encode_mask(ImageEncoder *encoder, const Image *mask, const MaskFormat *format, Buffer *out,
+                            FshError *error);
 
 /* Returns the JPEG encoder, for jpeg_shrink, which has planes instead of an image. It stays owned by this
  * encoder. */

@@ -32,7 +32,7 @@ static const uint64_t RAW_KEPT = (uint64_t)32 << 20;
 typedef struct MaskHeader {
     uint32_t width, height;
     uint8_t depth; /* bits of a value: 1, 2, 4 or 8 */
-    bool interlaced;
+    bool interlaced, is_palette;
 } MaskHeader;
 
 /* The pixels of one pass: x = x0 + i * dx, y = y0 + j * dy. */
@@ -94,8 +94,11 @@ static FshStatus read_header(const uint8_t *bytes, size_t length, size_t *next_r
         return damaged(error, "it does not begin with a sound IHDR");
     const uint8_t *data = chunk.data;
     const uint8_t depth = data[8], colour = data[9];
-    *header = (MaskHeader){
-        .width = load_be32(data), .height = load_be32(data + 4), .depth = depth, .interlaced = data[12] == 1};
+    *header = (MaskHeader){.width = load_be32(data),
+                           .height = load_be32(data + 4),
+                           .depth = depth,
+                           .interlaced = data[12] == 1,
+                           .is_palette = colour == PNG_PALETTE};
     *next_ret = chunk.next;
     if (colour <= PNG_RGB_ALPHA && colours[colour])
         return refuse(error, colours[colour]);
@@ -201,12 +204,12 @@ static FshStatus read_values(MaskDecoder *masks, const MaskHeader *header, Image
     return sound ? FSH_OK : damaged(error, "its pixels cannot be decompressed");
 }
 
-FshStatus mask_decode(MaskDecoder *masks, const void *bytes, size_t length, uint64_t max_pixels, Image *image,
-                      FshError *error)
+/* Checks that the file is a PNG of values within max_pixels, and reads its header; *next_ret: where the next
+ * chunk begins. */
+static FshStatus open_file(const void *bytes, size_t length, uint64_t max_pixels, size_t *next_ret,
+                           MaskHeader *header, FshError *error)
 {
     const ImageFormat format = image_sniff(bytes, length);
-    MaskHeader header = {0};
-    size_t next = 0;
     char what[96];
     if (length == 0)
         return fsh_error_set(error, FSH_ERR_CORRUPT, "the file is empty");
@@ -216,14 +219,54 @@ FshStatus mask_decode(MaskDecoder *masks, const void *bytes, size_t length, uint
                                             : ": write it as PNG");
         return refuse(error, format == IMAGE_UNKNOWN ? "is no image of a known format" : what);
     }
-    FshStatus status = read_header(bytes, length, &next, &header, error);
-    if (!status && (uint64_t)header.width * header.height > max_pixels)
+    FshStatus status = read_header(bytes, length, next_ret, header, error);
+    if (!status && (uint64_t)header->width * header->height > max_pixels)
         status =
             fsh_error_set(error, FSH_ERR_MISMATCH,
                           "the header claims %" PRIu32 " x %" PRIu32
                           " pixels, more than the limit of %" PRIu64 "; raise --max-pixels if that is true",
-                          header.width, header.height, max_pixels);
+                          header->width, header->height, max_pixels);
+    return status;
+}
+
+FshStatus mask_decode(MaskDecoder *masks, const void *bytes, size_t length, uint64_t max_pixels, Image *image,
+                      FshError *error)
+{
+    MaskHeader header = {0};
+    size_t next = 0;
+    FshStatus status = open_file(bytes, length, max_pixels, &next, &header, error);
     if (!status)
         status = join_stream(masks, bytes, length, next, error);
     return status ? status : read_values(masks, &header, image, error);
+}
+
+FshStatus mask_read_format(const void *bytes, size_t length, uint64_t max_pixels, MaskFormat *format,
+                           uint32_t *width_ret, uint32_t *height_ret, FshError *error)
+{
+    MaskHeader header = {0};
+    PngChunk chunk = {0};
+    bool misread = false;
+    size_t at = 0;
+    FshStatus status = open_file(bytes, length, max_pixels, &at, &header, error);
+    if (status)
+        return status;
+    *format = (MaskFormat){.depth = header.depth, .is_palette = header.is_palette};
+    *width_ret = header.width;
+    *height_ret = header.height;
+    for (;; at = chunk.next) {
+        if (!png_chunk_read(bytes, length, at, &chunk))
+            return damaged(error, "it is cut short, or a chunk's checksum is wrong");
+        if (png_chunk_is(&chunk, "IDAT") || png_chunk_is(&chunk, "IEND"))
+            break;
+        if (png_chunk_is(&chunk, "eXIf") && exif_orientation(chunk.data, chunk.length, &misread) != 1)
+            return refuse(error, "is turned by its EXIF orientation: write it upright");
+        if (png_chunk_is(&chunk, "PLTE")) {
+            format->palette = chunk.data;
+            format->palette_bytes = chunk.length;
+        } else if (png_chunk_is(&chunk, "tRNS")) {
+            format->transparency = chunk.data;
+            format->transparency_bytes = chunk.length;
+        }
+    }
+    return FSH_OK;
 }

@@ -14,6 +14,7 @@
 #define FSHARD_IMAGING_MASK_DECODE_H
 
 #include "imaging/image.h"
+#include "imaging/mask.h"
 
 typedef struct MaskDecoder MaskDecoder;
 
@@ -27,5 +28,10 @@ void mask_decoder_free(MaskDecoder **masks);
  * FSH_ERR_MISMATCH: more than max_pixels; FSH_ERR_MEMORY. Messages do not name the file. */
 FshStatus mask_decode(MaskDecoder *masks, const void *bytes, size_t length, uint64_t max_pixels, Image *image,
                       FshError *error);
+
+/* Reads what the PNG's values are written as, and its size, *width_ret x *height_ret; format points into
+ * bytes. Errors as of mask_decode, but for damaged pixels. */
+FshStatus mask_read_format(const void *bytes, size_t length, uint64_t max_pixels, MaskFormat *format,
+                           uint32_t *width_ret, uint32_t *height_ret, FshError *error);
 
 #endif

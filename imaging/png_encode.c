@@ -122,24 +122,72 @@ static FshStatus compress_pixels(PngEncoder *png, const Image *image, FshError *
     return compress_bytes(png, png->raw.bytes, raw_bytes, error);
 }
 
-FshStatus png_encoder_encode(PngEncoder *png, const Image *image, const ImageMetadata *metadata, Buffer *out,
+/* Packs the values into rows of depth bits a value, unfiltered (PNG third edition, 12.7: filters seldom help
+ * indices), and compresses them into png->stream. */
+static FshStatus compress_values(PngEncoder *png, const Image *mask, unsigned depth, FshError *error)
+{
+    const size_t row_bytes = ((size_t)mask->width * depth + 7) / 8,
+                 raw_bytes = (row_bytes + 1) * mask->height;
+    FshStatus status = buffer_reserve(&png->raw, raw_bytes, error);
+    if (status)
+        return status;
+    memset(png->raw.bytes, 0, raw_bytes);
+    const uint8_t *values = mask->pixels;
+    uint8_t *to = png->raw.bytes + 1;
+    for (uint32_t y = 0; y < mask->height; y++, to += row_bytes + 1, values += mask->width) {
+        for (size_t x = 0; x < mask->width; x++)
+            to[x * depth / 8] |= (uint8_t)(values[x] << (8 - depth - x * depth % 8));
+    }
+    return compress_bytes(png, png->raw.bytes, raw_bytes, error);
+}
+
+/* Begins a file: signature and header. */
+static FshStatus append_head(const Image *image, uint8_t depth, PngColour colour, Buffer *out,
                              FshError *error)
 {
-    uint8_t header[13] = {[8] = 8, [9] = image->channels == 1 ? PNG_GRAY : PNG_RGB};
+    uint8_t header[13] = {[8] = depth, [9] = (uint8_t)colour};
     store_be32(header, image->width);
     store_be32(header + 4, image->height);
     out->length = 0;
     FshStatus status = buffer_append(out, "\x89PNG\r\n\x1a\n", 8, error);
-    if (!status)
-        status = append_chunk(out, "IHDR", header, sizeof header, NULL, 0, error);
-    if (!status && metadata)
-        status = append_metadata(png, metadata, out, error);
-    if (!status)
-        status = compress_pixels(png, image, error);
+    return status ? status : append_chunk(out, "IHDR", header, sizeof header, NULL, 0, error);
+}
+
+/* Ends a file with what is in png->stream. */
+static FshStatus append_stream(const PngEncoder *png, Buffer *out, FshError *error)
+{
+    FshStatus status = FSH_OK;
     for (size_t at = 0; !status && at < png->stream.length; at += IDAT_BYTES_MAX) {
         const size_t rest = png->stream.length - at;
         status = append_chunk(out, "IDAT", NULL, 0, png->stream.bytes + at,
                               rest < IDAT_BYTES_MAX ? rest : IDAT_BYTES_MAX, error);
     }
     return status ? status : append_chunk(out, "IEND", NULL, 0, NULL, 0, error);
+}
+
+FshStatus png_encoder_encode(PngEncoder *png, const Image *image, const ImageMetadata *metadata, Buffer *out,
+                             FshError *error)
+{
+    FshStatus status = append_head(image, 8, image->channels == 1 ? PNG_GRAY : PNG_RGB, out, error);
+    if (!status && metadata)
+        status = append_metadata(png, metadata, out, error);
+    if (!status)
+        status = compress_pixels(png, image, error);
+    return status ? status : append_stream(png, out, error);
+}
+
+FshStatus png_encoder_encode_mask(PngEncoder *png, const Image *mask, const MaskFormat *format, Buffer *out,
+                                  FshError *error)
+{
+    if (format->is_palette && !format->palette_bytes)
+        return fsh_error_set(error, FSH_ERR_MISMATCH, "the mask's palette has no colours");
+    FshStatus status =
+        append_head(mask, format->depth, format->is_palette ? PNG_PALETTE : PNG_GRAY, out, error);
+    if (!status && format->is_palette)
+        status = append_chunk(out, "PLTE", NULL, 0, format->palette, format->palette_bytes, error);
+    if (!status && format->transparency_bytes)
+        status = append_chunk(out, "tRNS", NULL, 0, format->transparency, format->transparency_bytes, error);
+    if (!status)
+        status = compress_values(png, mask, format->depth, error);
+    return status ? status : append_stream(png, out, error);
 }

@@ -10,6 +10,7 @@
 #include "common/file.h"
 #include "imaging/image.h"
 #include "imaging/image_metadata.h"
+#include "imaging/mask.h"
 
 typedef struct PngEncoder PngEncoder;
 
@@ -23,5 +24,10 @@ void png_encoder_free(PngEncoder **png);
  * FSH_ERR_MEMORY. */
 FshStatus png_encoder_encode(PngEncoder *png, const Image *image, const ImageMetadata *metadata, Buffer *out,
                              FshError *error);
+
+/* Writes the values of a mask, one channel, each below 2^depth, as a PNG file of this format to out and sets
+ * its length. FSH_ERR_MISMATCH: a palette without colours. FSH_ERR_MEMORY. */
+FshStatus png_encoder_encode_mask(PngEncoder *png, const Image *mask, const MaskFormat *format, Buffer *out,
+                                  FshError *error);
 
 #endif

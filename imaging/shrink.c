@@ -5,6 +5,8 @@
 #include "common/progress.h"
 #include "imaging/decode.h"
 #include "imaging/jpeg_shrink.h"
+#include "imaging/mask.h"
+#include "imaging/mask_decode.h"
 #include "imaging/y4m.h"
 
 /* Scaled decoding must leave at least this many times the wanted edges. Measured on 286 ImageNet photographs
@@ -280,6 +282,70 @@ FshStatus shrink_image(ShrinkWorker *worker, const void *bytes, size_t length, I
     status = resized->format == IMAGE_Y4M
                  ? write_planes(pixels, recipe->subsampling, &worker->encoded, error)
                  : image_encode(worker->encoder, pixels, &options, &worker->encoded, error);
+    resized->encode_seconds = progress_lap_seconds(&start_seconds);
+    resized->bytes = worker->encoded.bytes;
+    resized->length = worker->encoded.length;
+    return status;
+}
+
+/* ---- masks ---- */
+
+/* Plans as shrink_mask_plan, and sets *format to what the values are written as. */
+static FshStatus plan_mask(const void *bytes, size_t length, const ShrinkRecipe *recipe, MaskFormat *format,
+                           ShrunkImage *resized, FshError *error)
+{
+    const uint64_t most = recipe->max_pixels ? recipe->max_pixels : IMAGE_MAX_PIXELS_DEFAULT;
+    uint32_t width = 0, height = 0;
+    *resized = (ShrunkImage){.format = IMAGE_PNG};
+    FshStatus status = mask_read_format(bytes, length, most, format, &width, &height, error);
+    if (status)
+        return status;
+    resized->info = (ImageInfo){.format = IMAGE_PNG,
+                                .width = width,
+                                .height = height,
+                                .stored_width = width,
+                                .stored_height = height,
+                                .channels = 1,
+                                .orientation = 1};
+    resized->width = width;
+    resized->height = height;
+    if (width < recipe->min_size || height < recipe->min_size)
+        resized->action = SHRINK_TOO_SMALL;
+    else if (resample_fit(width, height, recipe->max_size, recipe->long_edge, &resized->width,
+                          &resized->height))
+        resized->action = SHRINK_RESIZED;
+    else
+        resized->action = SHRINK_COPIED;
+    return FSH_OK;
+}
+
+FshStatus shrink_mask_plan(const void *bytes, size_t length, const ShrinkRecipe *recipe, ShrunkImage *resized,
+                           FshError *error)
+{
+    MaskFormat format;
+    return plan_mask(bytes, length, recipe, &format, resized, error);
+}
+
+FshStatus shrink_mask(ShrinkWorker *worker, const void *bytes, size_t length, const ShrinkRecipe *recipe,
+                      ShrunkImage *resized, FshError *error)
+{
+    MaskFormat format;
+    double start_seconds = progress_now_seconds();
+    FshStatus status = plan_mask(bytes, length, recipe, &format, resized, error);
+    if (status || resized->action == SHRINK_TOO_SMALL)
+        return status;
+    status = image_decode_mask(worker->decoder, bytes, length, recipe->max_pixels, &worker->decoded, error);
+    resized->decode_seconds = progress_lap_seconds(&start_seconds);
+    if (!status && resized->action == SHRINK_COPIED) {
+        resized->bytes = bytes;
+        resized->length = length;
+    }
+    if (status || resized->action == SHRINK_COPIED)
+        return status;
+    status = mask_resize(&worker->decoded, resized->width, resized->height, &worker->resampled, error);
+    resized->resample_seconds = progress_lap_seconds(&start_seconds);
+    if (!status)
+        status = image_encode_mask(worker->encoder, &worker->resampled, &format, &worker->encoded, error);
     resized->encode_seconds = progress_lap_seconds(&start_seconds);
     resized->bytes = worker->encoded.bytes;
     resized->length = worker->encoded.length;

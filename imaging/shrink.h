@@ -91,6 +91,18 @@ FshStatus shrink_image(ShrinkWorker *worker, const void *bytes, size_t length, I
 FshStatus shrink_image_plan(ShrinkWorker *worker, const void *bytes, size_t length, ImageFormat format,
                             const ShrinkRecipe *recipe, ShrunkImage *resized, FshError *error);
 
+/* Makes a mask smaller, a PNG whose values are classes, by the recipe's sizes alone, and fills resized: each
+ * pixel takes the value of the nearest one (mask_resize), palette and transparency stay, and so does gray of
+ * 1, 2, 4 or 8 bits. A mask that is small enough is decoded, and copied byte for byte. Errors as of
+ * image_decode_mask. */
+FshStatus shrink_mask(ShrinkWorker *worker, const void *bytes, size_t length, const ShrinkRecipe *recipe,
+                      ShrunkImage *resized, FshError *error);
+
+/* Fills action, format, info, width and height of resized as shrink_mask would, by what precedes the
+ * values. */
+FshStatus shrink_mask_plan(const void *bytes, size_t length, const ShrinkRecipe *recipe, ShrunkImage *resized,
+                           FshError *error);
+
 /* Returns the recipe as JSON, as it is kept in a destination or a dataset: a new reference, or NULL out of
  * memory. tool: the program that makes the images smaller, "fresize" or "fpack". */
 json_t *shrink_recipe_json(const ShrinkRecipe *recipe, const char *tool);

@@ -19,13 +19,13 @@ typedef struct Settings {
     ProgramOptions program;
     const char *source, *destination, *report;
     int edge, filter, subsampling, format, orient, icc, on_error; /* indices of the choices below */
-    const char *files_from, *labels, *pairs, *part;
+    const char *files_from, *labels, *pairs, *masks, *part;
     int64_t max_size, min_size, quality, max_pixels;
     bool exact, force, link, check, keep_metadata, null_separated;
     StoreOptions store;
     struct {
         bool max_size, edge, min_size, filter, exact, format, quality, subsampling, orient, icc,
-            keep_metadata, labels, pairs, part;
+            keep_metadata, labels, pairs, masks, part;
     } given; /* what of the recipe was on the command line */
 } Settings;
 
@@ -235,8 +235,11 @@ static FshStatus check_usage(const Settings *settings, const ResizeOptions *opti
         return fsh_error_set(
             error, FSH_ERR_USAGE,
             "--part reads the list of --files-from twice, which standard input cannot give; take a file");
-    if (settings->pairs && (settings->labels || settings->files_from))
-        return fsh_error_set(error, FSH_ERR_USAGE, "--pairs goes without %s",
+    if (settings->pairs && settings->masks)
+        return fsh_error_set(error, FSH_ERR_USAGE, "--pairs and --masks: give one of them");
+    if ((settings->pairs || settings->masks) && (settings->labels || settings->files_from))
+        return fsh_error_set(error, FSH_ERR_USAGE, "--%s goes without %s",
+                             settings->masks ? "masks" : "pairs",
                              settings->labels ? "--labels" : "--files-from");
     if (options->link && is_tar)
         return fsh_error_set(error, FSH_ERR_USAGE, "--link needs files to link to, and %s is a tar",
@@ -244,21 +247,23 @@ static FshStatus check_usage(const Settings *settings, const ResizeOptions *opti
     return check_tar_name(options->destination, error);
 }
 
-static FshStatus fill_pairs(const char *text, ResizeSourceOptions *source, FshError *error)
+/* Takes the names of the two sides that an option, --pairs or --masks, gives as text. */
+static FshStatus fill_pairs(const char *option, const char *text, ResizeSourceOptions *source,
+                            FshError *error)
 {
     char parts[2][256];
     size_t count = 0;
     if (strchr(text, '='))
-        return fsh_error_set(
-            error, FSH_ERR_USAGE,
-            "--pairs: '%s': sides lie below one SRC here; make the images of each folder smaller by "
-            "a command of its own, which gives equal sizes to equal sizes, and pack both with fpack "
-            "--pairs A=DST1:B=DST2",
-            text);
-    FshStatus status = options_split_colon("--pairs", text, parts, 2, &count, error);
+        return fsh_error_set(error, FSH_ERR_USAGE, "%s: '%s': sides lie below one SRC here%s", option, text,
+                             source->masks ? "; move or link both folders into one"
+                                           : "; make the images of each folder smaller by "
+                                             "a command of its own, which gives equal sizes to equal sizes, "
+                                             "and pack both with fpack --pairs A=DST1:B=DST2");
+    FshStatus status = options_split_colon(option, text, parts, 2, &count, error);
     for (size_t side = 0; side < 2 && !status; side++) {
         if (strchr(parts[side], '/') || is(parts[side], ".") || is(parts[side], ".."))
-            status = fsh_error_set(error, FSH_ERR_USAGE, "--pairs: '%s' is no name of a folder", parts[side]);
+            status =
+                fsh_error_set(error, FSH_ERR_USAGE, "%s: '%s' is no name of a folder", option, parts[side]);
         memcpy(source->sides[side], parts[side], sizeof source->sides[side]);
     }
     return status;
@@ -270,7 +275,8 @@ static ResizeOptions options_of(const Settings *settings)
         .source = {.path = settings->source,
                    .avoided = settings->destination,
                    .files_from = settings->files_from,
-                   .null_separated = settings->null_separated},
+                   .null_separated = settings->null_separated,
+                   .masks = settings->masks != NULL},
         .destination = settings->destination,
         .labels = settings->labels,
         .report = settings->report,
@@ -395,8 +401,9 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
     if (!status && settings->check)
         status = recipe_fill_options(context->table->options, settings->destination, &recipe, error);
     options = options_of(settings);
-    if (!status && settings->pairs)
-        status = fill_pairs(settings->pairs, &options.source, error);
+    if (!status && (settings->pairs || settings->masks))
+        status = fill_pairs(settings->masks ? "--masks" : "--pairs",
+                            settings->masks ? settings->masks : settings->pairs, &options.source, error);
     if (!status && settings->part)
         status = part_parse("--part", settings->part, &options.part, error);
     if (!status)
@@ -500,6 +507,11 @@ int main(int argc, char **argv)
          .argument = "A:B",
          .help = "images below folders A and B belong together and keep one geometry; a pair that is "
                  "incomplete, of two sizes, or unreadable on one side is left out"},
+        {.name = "masks", .kind = OPTION_TEXT, .value = &settings.masks, .given = &settings.given.masks,
+         .argument = "A:B",
+         .help = "as --pairs, for segmentation: images of A, and PNGs of B whose values (palette indices, or "
+                 "gray of 1 to 8 bits) are classes; masks take the nearest pixel, and keep values and "
+                 "palette"},
         {.name = "part", .kind = OPTION_TEXT, .value = &settings.part, .given = &settings.given.part,
          .argument = "I/N",
          .help = "do the I-th of N parts, equal in bytes, into one DST, or where that is x.tar into "
@@ -528,6 +540,7 @@ int main(int argc, char **argv)
             "  fresize --max-size 160 --labels val.txt ILSVRC2012_img_val.tar imagenet160/val\n"
             "  fresize --max-size 160 --exact --icc ignore imagenet/ imagenet160/   # Pillow's pixels\n"
             "  fresize --max-size 256 --pairs blur:sharp GOPRO_Large/ gopro256/\n"
+            "  fresize --max-size 512 --masks images:labels seg/ seg512/\n"
             "  fresize --max-size 160 s3://bucket/photos.tar s3://bucket/photos160.tar\n"
             "  fresize --part 2/8 --max-size 160 imagenet/ imagenet160/             # on the second of 8 "
             "machines\n"

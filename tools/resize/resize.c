@@ -66,7 +66,8 @@ static FshStatus begin_item(Run *run, ResizeSlot *slot, FshError *error)
     FshStatus status = FSH_OK;
     slot->conflict = slot->done = false;
     slot->results_count = 1;
-    if (resize_result_begin(&run->job, item->path, item->name, result, &unnamed) && !item->reason[0])
+    if (resize_result_begin(&run->job, item->is_second_side, item->path, item->name, result, &unnamed) &&
+        !item->reason[0])
         (void)snprintf(item->reason, sizeof item->reason, "its new name would be too long");
     if (!item->reason[0] && strncmp(result->target, own_folder, sizeof own_folder - 1) == 0)
         (void)snprintf(item->reason, sizeof item->reason,
@@ -204,7 +205,8 @@ static void count_result(Run *run, const ResizeResult *result)
 static bool is_mixed_pair(const ResizeSlot *slot)
 {
     const ResizeResult *results = slot->results;
-    return slot->results_count == 2 && results[0].outcome < RESIZE_OUTCOME_DONE_BEFORE &&
+    return slot->results_count == 2 && !results[1].is_mask &&
+           results[0].outcome < RESIZE_OUTCOME_DONE_BEFORE &&
            results[1].outcome < RESIZE_OUTCOME_DONE_BEFORE &&
            ((results[0].image.info.quirks ^ results[1].image.info.quirks) & IMAGE_QUIRK_GRAY);
 }

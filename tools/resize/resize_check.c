@@ -112,8 +112,9 @@ static FshStatus take_next(Check *check, Slot *slot, bool *wanted_ret, bool *end
     item->content.length = 0; /* of an earlier item */
     slot->bytes_read = 0;
     slot->is_image = image_name_is_image(item->path) || (item->reason[0] && !item->is_outside);
-    status =
-        shrink_name_target(item->name, check->options->recipe.format, slot->target, &slot->format, error);
+    const bool is_mask = resize_source_is_mask(&check->options->source, item->is_second_side);
+    status = shrink_name_target(item->name, is_mask ? IMAGE_UNKNOWN : check->options->recipe.format,
+                                slot->target, &slot->format, error);
     if (!status && !item->reason[0])
         status = find_row(check, slot, error);
     *wanted_ret = check->options->part.count && item->is_second_side
@@ -159,8 +160,11 @@ static bool is_too_small(const Check *check, Thread *thread, const Slot *slot, c
         return false;
     const uint8_t *bytes = item->in_tar ? item->content.bytes : mapping.bytes;
     const size_t length = item->in_tar ? item->content.length : (size_t)mapping.length;
-    FshStatus status = shrink_image_plan(thread->worker, bytes, length, slot->format, &check->options->recipe,
-                                         &image, reason);
+    const ResizeOptions *options = check->options;
+    FshStatus status = resize_source_is_mask(&options->source, item->is_second_side)
+                           ? shrink_mask_plan(bytes, length, &options->recipe, &image, reason)
+                           : shrink_image_plan(thread->worker, bytes, length, slot->format, &options->recipe,
+                                               &image, reason);
     if (file_mapping_check(&mapping, 0, mapping.length, reason))
         status = FSH_ERR_SYSTEM;
     file_unmap(&mapping);

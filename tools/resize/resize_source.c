@@ -61,7 +61,10 @@ static FshStatus open_kind(ResizeSource *source, FshError *error)
                              "%s: is neither a folder nor a tar; name the folder of the images", path);
     if (!is_folder && (pairs || options->files_from))
         return fsh_error_set(error, FSH_ERR_USAGE, "%s: is a tar, and %s takes a folder; unpack it first",
-                             path, pairs ? "--pairs" : "--files-from");
+                             path,
+                             options->masks ? "--masks"
+                             : pairs        ? "--pairs"
+                                            : "--files-from");
     if (!is_folder)
         return tar_reader_open(&source->tar, path, error);
     if (options->files_from)
@@ -218,6 +221,11 @@ static void fill_pair(const ResizeSource *source, ResizeItem *item)
     if (length < 0 || (size_t)length >= sizeof item->partner)
         (void)snprintf(item->reason, sizeof item->reason, "its partner's path would be too long");
     item->is_second_side = side == 1;
+}
+
+bool resize_source_is_mask(const ResizeSourceOptions *options, size_t side)
+{
+    return options->masks && side == 1;
 }
 
 /* ---- the next one ---- */

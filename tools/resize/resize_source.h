@@ -3,7 +3,7 @@
  *   a folder                every file below it, in byte order of the paths, found while the first ones are
  *                           worked on
  *   a folder and a list     the files that the list names, in its order (--files-from)
- *   a folder of pairs       each file of one side together with its partner (--pairs)
+ *   a folder of pairs       each file of one side together with its partner (--pairs, --masks)
  *   a tar                   its files in its order, tars in it as folders (tar_read.h)
  *
  * Threads: one source belongs to one thread at a time. */
@@ -25,6 +25,7 @@ typedef struct ResizeSourceOptions {
     bool null_separated;              /* the list's paths end in NUL instead of newline */
     const Labels *labels;             /* images go to the folder of their label; NULL: none */
     char sides[2][RESIZE_SIDE_BYTES]; /* names of the two sides' folders; "": no pairs */
+    bool masks;                       /* the second side holds masks: PNGs whose values are classes */
 } ResizeSourceOptions;
 
 /* One image, or one pair; kept by the caller and filled anew. */
@@ -55,6 +56,9 @@ bool resize_source_is_tar(const ResizeSourceOptions *options);
 /* Opens a source. FSH_ERR_NOT_FOUND, FSH_ERR_SYSTEM; FSH_ERR_UNSUPPORTED: neither folder nor tar;
  * FSH_ERR_USAGE: pairs, or a list, of a tar. options stay the caller's and must live as long. */
 FshStatus resize_source_open(ResizeSource **source, const ResizeSourceOptions *options, FshError *error);
+
+/* Returns whether a path of this side, 0 or 1, is a mask's. */
+bool resize_source_is_mask(const ResizeSourceOptions *options, size_t side);
 
 /* Fills *item with the next image or pair; *end_ret: there is no more. Failures are the source's as a whole;
  * a file that cannot be read is an item with a reason. */

@@ -87,6 +87,14 @@ static json_t *recipe_json(const ResizeState *state, const ResizeOptions *option
                             /* a folder's parts come together in it; a tar is of one part or of all */
                             "part", state->is_tar && options->part.count ? json_text(part) : json_null(),
                             "complete", complete);
+    /* only where it is so: folders that older versions wrote keep their recipe, and its hash */
+    if (run && options->source.masks) {
+        (void)json_object_set_new(run, "pairs", json_null());
+        if (json_object_set_new(run, "masks", json_text(pairs))) {
+            json_decref(run);
+            run = NULL;
+        }
+    }
     if (!object || !run || json_object_update(object, run)) {
         json_decref(object);
         object = NULL;
@@ -113,7 +121,8 @@ static const char *first_difference(const json_t *ours, const json_t *theirs)
         if (compared && !json_equal(value, json_object_get(theirs, key)))
             return key;
     }
-    return NULL;
+    /* the one key that is there only where it was given */
+    return json_object_get(theirs, "masks") && !json_object_get(ours, "masks") ? "masks" : NULL;
 }
 
 FshStatus recipe_hash(ResizeState *state, const ResizeOptions *options, FshError *error)

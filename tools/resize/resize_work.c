@@ -103,15 +103,18 @@ FshStatus resize_is_done(const ResizeJob *job, const ResizeResult *result, uint6
     return status;
 }
 
-FshStatus resize_result_begin(const ResizeJob *job, const char *path, const char *name, ResizeResult *result,
-                              FshError *error)
+FshStatus resize_result_begin(const ResizeJob *job, size_t side, const char *path, const char *name,
+                              ResizeResult *result, FshError *error)
 {
+    const bool is_mask = resize_source_is_mask(&job->options->source, side);
     Buffer output = result->output;
     output.length = 0;
     if (output.capacity > RESIZE_KEPT_BYTES)
         buffer_free(&output);
-    *result = (ResizeResult){.path = path, .outcome = RESIZE_OUTCOME_FAILED, .output = output};
-    return shrink_name_target(name, job->options->recipe.format, result->target, &result->format, error);
+    *result =
+        (ResizeResult){.path = path, .is_mask = is_mask, .outcome = RESIZE_OUTCOME_FAILED, .output = output};
+    return shrink_name_target(name, is_mask ? IMAGE_UNKNOWN : job->options->recipe.format, result->target,
+                              &result->format, error);
 }
 
 /* ---- one image ---- */
@@ -178,6 +181,20 @@ FshStatus resize_is_image_by_content(const char *path, bool *is_image_ret, FshEr
                : FSH_OK;
 }
 
+/* Makes an image or a mask smaller, or in a dry run looks at its header. */
+static FshStatus shrink(const ResizeJob *job, ShrinkWorker *worker, const uint8_t *bytes, size_t length,
+                        ResizeResult *result)
+{
+    const ShrinkRecipe *recipe = &job->options->recipe;
+    ShrunkImage *image = &result->image;
+    FshError *reason = &result->reason;
+    if (result->is_mask)
+        return job->options->dry_run ? shrink_mask_plan(bytes, length, recipe, image, reason)
+                                     : shrink_mask(worker, bytes, length, recipe, image, reason);
+    return (job->options->dry_run ? shrink_image_plan : shrink_image)(worker, bytes, length, result->format,
+                                                                      recipe, image, reason);
+}
+
 /* Makes bytes an image in result, with the thread's worker of this side. */
 static void make_image(const ResizeJob *job, ResizeThread *thread, size_t side, const uint8_t *bytes,
                        size_t length, ResizeResult *result)
@@ -190,8 +207,7 @@ static void make_image(const ResizeJob *job, ResizeThread *thread, size_t side, 
     };
     ShrunkImage *image = &result->image;
     result->bytes_before = length;
-    FshStatus status = (job->options->dry_run ? shrink_image_plan : shrink_image)(
-        thread->workers[side], bytes, length, result->format, &job->options->recipe, image, &result->reason);
+    FshStatus status = shrink(job, thread->workers[side], bytes, length, result);
     if (job->options->dry_run && file_mapping_check(&thread->mapping, 0, length, &result->reason))
         status = FSH_ERR_SYSTEM;
     thread->stage_seconds[RESIZE_STAGE_DECODING] += image->decode_seconds;
@@ -339,10 +355,23 @@ static FshStatus put(const ResizeJob *job, ResizeThread *thread, const ResizeIte
 
 /* ---- a pair ---- */
 
+/* Fails an image that its EXIF orientation turns: whether its mask was drawn before or after nobody can tell,
+ * and fpack --masks refuses it too. */
+static void check_upright(ResizeResult *result)
+{
+    const unsigned orientation = result->image.info.orientation;
+    if (resize_has_output(result) && orientation > 1)
+        fail_result(result,
+                    fsh_error_set(&result->reason, FSH_ERR_MISMATCH,
+                                  "is turned by its EXIF orientation (%u), and its mask may be of the image "
+                                  "before or after: write the image upright, as its mask shows it",
+                                  orientation));
+}
+
 /* Fails both sides unless both keep the same geometry. */
 static void compare_sides(const ResizeJob *job, ResizeResult results[2])
 {
-    const bool stored = job->options->recipe.ignore_orientation;
+    const bool stored = job->options->recipe.ignore_orientation, masks = job->options->source.masks;
     const ImageInfo *infos[2] = {&results[0].image.info, &results[1].image.info};
     uint32_t sizes[2][2];
     for (size_t side = 0; side < 2; side++) {
@@ -361,14 +390,15 @@ static void compare_sides(const ResizeJob *job, ResizeResult results[2])
         return;
     if (memcmp(sizes[0], sizes[1], sizeof sizes[0]) == 0)
         return;
-    const bool scaled = image_whole_factor(sizes[0][0], sizes[0][1], sizes[1][0], sizes[1][1]) ||
-                        image_whole_factor(sizes[1][0], sizes[1][1], sizes[0][0], sizes[0][1]);
+    const bool scaled = !masks && (image_whole_factor(sizes[0][0], sizes[0][1], sizes[1][0], sizes[1][1]) ||
+                                   image_whole_factor(sizes[1][0], sizes[1][1], sizes[0][0], sizes[0][1]));
     for (size_t side = 0; side < 2; side++)
         fail_result(&results[side],
                     fsh_error_set(
                         &results[side].reason, FSH_ERR_MISMATCH,
-                        "is %u x %u, its partner %.200s %u x %u; a pair must be of one size%s",
-                        sizes[side][0], sizes[side][1], results[!side].path, sizes[!side][0], sizes[!side][1],
+                        "is %u x %u, its partner %.200s %u x %u; %s must be of one size%s", sizes[side][0],
+                        sizes[side][1], results[!side].path, sizes[!side][0], sizes[!side][1],
+                        masks ? "an image and its mask" : "a pair",
                         scaled ? ": pairs for super-resolution go into fpack --pair-scale as they are" : ""));
 }
 
@@ -387,7 +417,7 @@ static FshStatus work_on_pair(const ResizeJob *job, ResizeThread *thread, Resize
     slot->results_count = item->is_second_side ? 0 : 2;
     if (item->is_second_side)
         return FSH_OK;
-    status = resize_result_begin(job, slot->partner, slot->partner, &results[1], &results[0].reason);
+    status = resize_result_begin(job, 1, slot->partner, slot->partner, &results[1], &results[0].reason);
     if (status) {
         slot->results_count = 1;
         fail_result(&results[0], status);
@@ -403,6 +433,8 @@ static FshStatus work_on_pair(const ResizeJob *job, ResizeThread *thread, Resize
         status = prepare(job, thread, done[1], item, true, &results[done[1]], error);
     if (status)
         return status;
+    if (job->options->source.masks)
+        check_upright(&results[0]);
     compare_sides(job, results);
     if (one_done && results[done[1]].outcome != RESIZE_OUTCOME_FAILED)
         results[done[1]].outcome = RESIZE_OUTCOME_DONE_BEFORE;

@@ -24,6 +24,7 @@ typedef struct ResizeResult {
     const char *path;      /* in the source: the item's, or the partner's */
     char target[PATH_MAX]; /* below the destination */
     ImageFormat format;    /* that target's name promises */
+    bool is_mask;          /* the values are classes: only shrink_mask touches it */
     bool is_other;         /* no image, and its name did not say so: nothing to tell */
     ResizeOutcome outcome;
     bool is_unplaced;  /* FAILED, having no side, no partner or no label */
@@ -57,9 +58,10 @@ typedef struct ResizeJob {
     bool sorted; /* the source is in byte order: every name in it is another file's own */
 } ResizeJob;
 
-/* Clears a result for this image. FSH_ERR_MEMORY: its name would be too long. */
-FshStatus resize_result_begin(const ResizeJob *job, const char *path, const char *name, ResizeResult *result,
-                              FshError *error);
+/* Clears a result for the image of this side, 0 where there are none. FSH_ERR_MEMORY: its name would be too
+ * long. */
+FshStatus resize_result_begin(const ResizeJob *job, size_t side, const char *path, const char *name,
+                              ResizeResult *result, FshError *error);
 
 /* Sets *done_ret to whether the output stands there with the size and the time that it was given, made from a
  * source of this size and result's time. FSH_ERR_EXISTS: a tar holds the output, made from another source. */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "imaging/mask.h"
 #include "imaging/mirror.h"
 #include "trainer/backend/pixel_math.h"
 
@@ -392,31 +393,6 @@ static FshStatus render_scaled(Augmenter *augmenter, const Augmentation *augment
     return status;
 }
 
-/* Where the pixels of a resized row or column lie in that of the mask: Pillow's NEAREST, which adds up the
- * places of their centres. */
-typedef struct Nearest {
-    double place, step;
-    uint32_t last;
-} Nearest;
-
-/* Begins at pixel `first` of `to`, made of `from`. */
-static Nearest nearest_from(uint32_t from, uint32_t to, uint32_t first)
-{
-    Nearest nearest = {.step = (double)from / to, .last = from - 1};
-    nearest.place = nearest.step * 0.5;
-    for (uint32_t i = 0; i < first; i++)
-        nearest.place += nearest.step;
-    return nearest;
-}
-
-/* Returns the place of the pixel, and goes on to the next one. */
-static uint32_t nearest_next(Nearest *nearest)
-{
-    const double place = nearest->place;
-    nearest->place += nearest->step;
-    return place < nearest->last ? (uint32_t)place : nearest->last;
-}
-
 void augment_render_mask(const Augmentation *augmentation, const CropPlan *plan, const ImageView *mask,
                          uint8_t outside, uint8_t *target)
 {
@@ -424,15 +400,16 @@ void augment_render_mask(const Augmentation *augmentation, const CropPlan *plan,
     const ResampleWindow all = {0, 0, mask->width, mask->height}, *window = whole ? &all : &plan->window;
     const uint32_t width = whole ? mask->width : augmentation->size,
                    height = whole ? mask->height : augmentation->size;
-    const Nearest columns =
-        nearest_from(mask->width, whole ? mask->width : plan->resized_width, window->left);
-    Nearest rows = nearest_from(mask->height, whole ? mask->height : plan->resized_height, window->top);
+    const MaskNearest columns =
+        mask_nearest_from(mask->width, whole ? mask->width : plan->resized_width, window->left);
+    MaskNearest rows =
+        mask_nearest_from(mask->height, whole ? mask->height : plan->resized_height, window->top);
     for (uint32_t y = 0; y < height; y++, target += width) {
         const uint32_t inside = y < window->height ? window->width : 0;
-        const uint8_t *row = mask->pixels + (inside ? nearest_next(&rows) : 0) * mask->stride_bytes;
-        Nearest at = columns;
+        const uint8_t *row = mask->pixels + (inside ? mask_nearest_next(&rows) : 0) * mask->stride_bytes;
+        MaskNearest at = columns;
         for (uint32_t x = 0; x < inside; x++)
-            target[plan->flip ? inside - 1 - x : x] = row[nearest_next(&at)];
+            target[plan->flip ? inside - 1 - x : x] = row[mask_nearest_next(&at)];
         memset(target + inside, outside, width - inside);
     }
 }

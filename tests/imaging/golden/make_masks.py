@@ -164,4 +164,5 @@ def main():
     print(f"Pillow {PIL.__version__}: {count} cases, {len(body) + 8} bytes")
 
 
-main()
+if __name__ == "__main__":
+    main()
