@@ -159,6 +159,59 @@ TEST_IN_FOLDER(test_what_is_no_mask_is_left_out_with_the_reason, folder)
     buffer_free(&file);
 }
 
+/* Packs two masks of these two values, and returns what fpack printed; free it. */
+static RunResult pack_two_values(TestFolder *folder, const char *name, uint8_t first, uint8_t second)
+{
+    const char *root = test_path(folder, "%s", name);
+    uint8_t values[16];
+    memset(values, first, sizeof values);
+    values[5] = second;
+    for (int i = 0; i < 2; i++) {
+        source_jpeg(test_path(folder, "%s/photos/%d.jpg", name, i), 4, 4, 3, 1);
+        source_mask(test_path(folder, "%s/labels/%d.png", name, i), 4, 4, values, i);
+    }
+    return run_expecting(0, "fpack", "--masks", "photos:labels", root, test_path(folder, "%s-shards", name),
+                         NULL);
+}
+
+TEST_IN_FOLDER(test_values_that_are_no_indices_are_warned_about, folder)
+{
+    RunResult result = pack_two_values(folder, "white", 0, 255);
+    assert_contains(result.err,
+                    "warning: the masks have one class alone, value 0, and ftrain needs two; 255 is no "
+                    "class, and is ignored: where it is what is to be found, write it as 1");
+    run_result_free(&result);
+    result = pack_two_values(folder, "empty", 0, 0);
+    assert_contains(result.err, "warning: the masks have one class alone, value 0, and ftrain needs two\n");
+    run_result_free(&result);
+    result = pack_two_values(folder, "gray", 0, 254);
+    assert_contains(result.err,
+                    "warning: the largest value of the masks is 254, but only 2 values occur (0, 254): "
+                    "they look like the grays of a picture, and not like indices; ftrain would learn "
+                    "255 classes: number the classes 0, 1, 2 and on (255: no class) and pack again");
+    run_result_free(&result);
+    result = pack_two_values(folder, "good", 0, 1);
+    assert_null(strstr(result.err, "warning"));
+    run_result_free(&result);
+    result = pack_two_values(folder, "gap", 0, 3); /* a class that no image has is usual */
+    assert_null(strstr(result.err, "warning"));
+    run_result_free(&result);
+}
+
+TEST_IN_FOLDER(test_sizes_that_differ_by_a_factor_get_no_hint_that_is_refused, folder)
+{
+    static const uint8_t values[40 * 30];
+    const char *root = test_path(folder, "src");
+    source_masked(root, "photos", "labels", "good", 40, 30, 2);
+    source_masked(root, "photos", "labels", "bad", 40, 30, 2);
+    source_mask(test_path(folder, "src/labels/bad.png"), 20, 15, values, true);
+    RunResult result =
+        run_expecting(1, "fpack", "--masks", "photos:labels", root, test_path(folder, "shards"), NULL);
+    assert_contains(result.err, "is 20x15; make the mask of its image's size by the nearest pixel");
+    assert_null(strstr(result.err, "--pair-scale"));
+    run_result_free(&result);
+}
+
 TEST_IN_FOLDER(test_jpeg_masks_and_orphans_are_left_out, folder)
 {
     const char *root = test_path(folder, "src"), *packed = test_path(folder, "shards");

@@ -1,5 +1,5 @@
-/* fresize --masks: an image and its mask in one geometry; values and palette stay, and what is no mask is left
- * out with its pair. */
+/* fresize --masks: an image and its mask in one geometry; values and palette stay, and what is no mask is
+ * left out with its pair. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

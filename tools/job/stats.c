@@ -58,6 +58,7 @@ void stats_add_mask(PixelStatistics *statistics, const Image *mask, bool *ignore
     for (uint64_t i = 0; i < count; i++) {
         const uint32_t wanted = mask->pixels[i] == FSH_MASK_IGNORED ? 0 : mask->pixels[i] + 1u;
         classes = wanted > classes ? wanted : classes;
+        statistics->mask_values[mask->pixels[i] / 64] |= UINT64_C(1) << mask->pixels[i] % 64;
     }
     *ignored_ret = classes == 0;
     if (classes > statistics->mask_classes)
@@ -111,6 +112,8 @@ void stats_merge_sizes(PixelStatistics *total, const PixelStatistics *part)
 {
     if (part->mask_classes > total->mask_classes)
         total->mask_classes = part->mask_classes;
+    for (size_t i = 0; i < sizeof part->mask_values / sizeof part->mask_values[0]; i++)
+        total->mask_values[i] |= part->mask_values[i];
     if (part->image_count == 0)
         return;
     if (total->image_count == 0 || part->width_min < total->width_min)

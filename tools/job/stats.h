@@ -28,6 +28,8 @@ typedef struct PixelStatistics {
     uint64_t image_count, rgb_count; /* images noted, and how many of them are not gray */
     uint32_t width_min, width_max, height_min, height_max; /* 0 while image_count is 0 */
     uint32_t mask_classes;                                 /* as FshStatistics'; goes with the sizes */
+    /* bit v % 64 of word v / 64: masks have the value v; of this run alone, never written as JSON */
+    uint64_t mask_values[4];
 } PixelStatistics;
 
 /* Notes an image's size and channels (1 or 3), not its pixels. */

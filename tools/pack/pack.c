@@ -272,6 +272,8 @@ static FshStatus deliver_sample(Run *run, const PackSample *sample, const WorkRe
             run->output.class_counts[sample->label]++;
         run->output.source_bytes += work_result->source_bytes;
         stats_merge(&run->output.statistics, &work_result->statistics);
+        for (size_t i = 0; i < 4; i++)
+            run->result->mask_values[i] |= work_result->statistics.mask_values[i];
         stored_add_planes(&run->output.planes, &work_result->planes);
         if (!status && fsh_container_has(run->plan->found.options->container, FSH_HAS_SOURCES))
             status = add_source(run, sample, work_result, error);

@@ -21,6 +21,7 @@ typedef struct PackResult {
     size_t first_output, output_count; /* what this run was to do: all of the plan's, or a part */
     size_t kept_output_count;          /* of them finished by an earlier run */
     double seconds;                    /* of the whole run, planning included; the caller fills it in */
+    uint64_t mask_values[4];           /* as PixelStatistics': of the masks that this run looked at */
     PackPlanes planes;                 /* --store yuv420; of an update: of what it packed */
     NoteList left_out;                 /* by the work; the plan has its own list */
 } PackResult;

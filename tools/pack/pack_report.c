@@ -84,6 +84,48 @@ static void print_kind(FILE *stream, const FshManifest *manifest)
                       manifest->statistics.mask_classes == 1 ? "" : "es");
 }
 
+static bool has_value(const PackResult *result, unsigned value)
+{
+    return result->mask_values[value / 64] >> value % 64 & 1;
+}
+
+/* Warns of masks of one class, and of masks whose values look like those of a picture: far fewer values than
+ * the largest one tells. What an earlier run looked at is not known here, so the latter is told only where
+ * this run has looked at all masks. */
+static void warn_of_masks(FILE *stream, const Report *report)
+{
+    enum { SHOWN = 4 };
+    const PackResult *result = report->result;
+    const unsigned classes = result->manifest.statistics.mask_classes;
+    char values[64] = "";
+    unsigned count = 0;
+    size_t length = 0;
+    if (result->manifest.kind != FSH_KIND_MASKS || report->dry_run)
+        return;
+    if (classes == 1)
+        (void)fprintf(
+            stream, "fpack: warning: the masks have one class alone, value 0, and ftrain needs two%s\n",
+            has_value(result, FSH_MASK_IGNORED)
+                ? "; 255 is no class, and is ignored: where it is what is to be found, write it as 1"
+                : "");
+    for (unsigned value = 0; value < FSH_MASK_IGNORED; value++) {
+        if (!has_value(result, value))
+            continue;
+        if (count++ < SHOWN)
+            length +=
+                (size_t)snprintf(values + length, sizeof values - length, "%s%u", length ? ", " : "", value);
+    }
+    if (count == 0 || count * 2 >= classes || result->kept_output_count || report->update)
+        return;
+    (void)fprintf(
+        stream,
+        "fpack: warning: the largest value of the masks is %u, but only %u value%s occur%s (%s%s): they "
+        "look like the grays of a picture, and not like indices; ftrain would learn %u classes: number "
+        "the classes 0, 1, 2 and on (255: no class) and pack again\n",
+        classes - 1, count, count == 1 ? "" : "s", count == 1 ? "s" : "", values, count > SHOWN ? ", …" : "",
+        classes);
+}
+
 static uint64_t left_out_count(const Report *report)
 {
     return report->result->left_out.count + (report->planned_left_out ? report->planned_left_out->count : 0);
@@ -214,6 +256,7 @@ void report_print(FILE *stream, const Report *report)
     if (!report->dry_run && !report->merged)
         print_speed(stream, result);
     print_left_alone(stream, report);
+    warn_of_masks(stream, report);
     if (report->part.count && !report->dry_run) {
         (void)fputs("fpack: when all parts are packed: fpack --merge ", stream);
         program_print_text(stream, report->destination);

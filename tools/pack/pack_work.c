@@ -342,7 +342,10 @@ static FshStatus check_sizes(const PackStored *stored, const FshSample *descript
                 other->source_bytes ? " (" : "", (int)other->source_bytes,
                 other->source_bytes ? other->source : "", other->source_bytes ? ")" : "", other->width,
                 other->height,
-                intake_hint_scale(first->width, first->height, other->width, other->height, false, hint));
+                stored->found->kind == FSH_KIND_MASKS
+                    ? "; make the mask of its image's size by the nearest pixel (Pillow's NEAREST)"
+                    : intake_hint_scale(first->width, first->height, other->width, other->height, false,
+                                        hint));
     }
     return FSH_OK;
 }
