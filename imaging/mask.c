@@ -2,6 +2,16 @@
 
 #include <string.h>
 
+#include "imaging/png_chunks.h"
+
+bool mask_begins(const void *bytes, size_t length)
+{
+    enum { DEPTH_AT = 24, COLOUR_AT = 25 }; /* signature, length and type of IHDR, width, height */
+    const uint8_t *head = bytes;
+    return length >= MASK_HEAD_BYTES && image_sniff(bytes, length) == IMAGE_PNG &&
+           (head[COLOUR_AT] == PNG_PALETTE || (head[COLOUR_AT] == PNG_GRAY && head[DEPTH_AT] <= 8));
+}
+
 void mask_voc_colours(uint8_t colours[MASK_COLOURS_BYTES])
 {
     memset(colours, 0, MASK_COLOURS_BYTES);
@@ -9,6 +19,13 @@ void mask_voc_colours(uint8_t colours[MASK_COLOURS_BYTES])
         for (unsigned bit = 0; bit < 8; bit++)
             colours[value * 3 + bit % 3] |= (uint8_t)((value >> bit & 1) << (7 - bit / 3));
     }
+}
+
+MaskFormat mask_voc_format(uint8_t colours[MASK_COLOURS_BYTES])
+{
+    mask_voc_colours(colours);
+    return (MaskFormat){
+        .depth = 8, .is_palette = true, .palette = colours, .palette_bytes = MASK_COLOURS_BYTES};
 }
 
 FshStatus mask_colour(const Image *mask, const uint8_t colours[MASK_COLOURS_BYTES], Image *image,

@@ -9,7 +9,11 @@
 
 #include "imaging/image.h"
 
-enum { MASK_COLOURS_BYTES = 256 * 3 };
+enum { MASK_COLOURS_BYTES = 256 * 3, MASK_HEAD_BYTES = 26 };
+
+/* Returns whether a file begins as a mask does: a PNG of a palette, or of gray of 1 to 8 bits. Of a photograph
+ * in gray this is true, too. length: MASK_HEAD_BYTES are enough, fewer are none. */
+bool mask_begins(const void *bytes, size_t length);
 
 /* What a PNG of values is written as (PNG third edition, 11.2.2, 11.3.1.1). */
 typedef struct MaskFormat {
@@ -26,6 +30,10 @@ typedef struct MaskFormat {
  * Source: VOClabelcolormap of the VOC development kit (Everingham et al. 2010, "The Pascal Visual Object
  * Classes (VOC) Challenge"). Value 0 is black, 255 (the rim) 224, 224, 192. */
 void mask_voc_colours(uint8_t colours[MASK_COLOURS_BYTES]);
+
+/* Fills colours as mask_voc_colours, and returns the format of a PNG of 8 bits with this palette, which keeps
+ * colours. */
+MaskFormat mask_voc_format(uint8_t colours[MASK_COLOURS_BYTES]);
 
 /* Makes a mask, [height, width] of values, an image of 3 channels in these colours. FSH_ERR_MEMORY. */
 FshStatus mask_colour(const Image *mask, const uint8_t colours[MASK_COLOURS_BYTES], Image *image,

@@ -133,6 +133,36 @@ static void add_overlap(const char *predicted_path, const char *mask_path, Overl
     free(mask);
 }
 
+/* Fails unless a file is a PNG of 8 bits with the first colours of Pascal VOC's own table. */
+static void assert_voc_palette(const char *path)
+{
+    static const uint8_t table[] = {0, 0, 0, 128, 0, 0, 0, 128, 0, 128, 128, 0, 0, 0, 128};
+    enum { DEPTH_AT = 24, COLOUR_AT = 25, PALETTE_AT = 33 };
+    size_t length = 0;
+    char *file = test_file_read(path, &length);
+    assert_true(length > PALETTE_AT + 8 + 768);
+    assert_int_equal(file[DEPTH_AT], 8);
+    assert_int_equal(file[COLOUR_AT], 3);
+    assert_memory_equal(file + PALETTE_AT + 4, "PLTE", 4);
+    assert_memory_equal(file + PALETTE_AT + 8, table, sizeof table);
+    free(file);
+}
+
+/* Folders of images and masks look like two classes: both ways to pack them are named. */
+TEST_IN_FOLDER(test_masks_that_nobody_packed_are_warned_about, folder)
+{
+    static uint8_t pixels[20 * 20 * 3];
+    for (char name = 'a'; name < 'i'; name++) {
+        write_png(test_path(folder, "seg/train/photos/%c.png", name), pixels, 20, 20, 3);
+        write_png(test_path(folder, "seg/train/labels/%c.png", name), pixels, 20, 20, 1);
+    }
+    RunResult result = TRAIN(0, "--dry-run", "--model", "conv8", test_path(folder, "seg"));
+    assert_contains(result.err,
+                    "fpack --pairs labels:photos, for images and the masks of segmentation: fpack "
+                    "--masks photos:labels");
+    run_result_free(&result);
+}
+
 TEST_IN_FOLDER(test_a_network_learns_the_class_of_each_pixel, folder)
 {
     enum { TRAIN_COUNT = 32, VAL_COUNT = 6 };
@@ -161,6 +191,7 @@ TEST_IN_FOLDER(test_a_network_learns_the_class_of_each_pixel, folder)
 
     /* So do the masks that they write, counted here. */
     TRAINED("--weights", weights, "--predict", masks, shards);
+    assert_voc_palette(test_path(folder, "masks/%03d.png", TRAIN_COUNT));
     assert_int_equal(test_count_files(masks), VAL_COUNT + 1);
     Overlap overlaps[3] = {{0, 0}};
     double right = 0, pixels = 0, mean = 0;

@@ -212,6 +212,26 @@ TEST_IN_FOLDER(test_sizes_that_differ_by_a_factor_get_no_hint_that_is_refused, f
     run_result_free(&result);
 }
 
+/* Whichever side's name comes first. */
+TEST_IN_FOLDER(test_masks_packed_as_classes_are_warned_about, folder)
+{
+    for (int i = 0; i < 8; i++) {
+        char name[2] = {(char)('a' + i), '\0'};
+        source_masked(test_path(folder, "x"), "images", "labels", name, 40, 30, 2);
+        source_masked(test_path(folder, "y"), "photos", "labels", name, 40, 30, 2);
+    }
+    RunResult result = run_expecting(0, "fpack", test_path(folder, "x"), test_path(folder, "shards"), NULL);
+    assert_contains(result.err, "--pairs images:labels, for images and the masks of segmentation --masks "
+                                "images:labels");
+    run_result_free(&result);
+    result = run_expecting(0, "fpack", "--update", test_path(folder, "x"), test_path(folder, "shards"), NULL);
+    assert_contains(result.err, "--masks images:labels");
+    run_result_free(&result);
+    result = run_expecting(0, "fpack", test_path(folder, "y"), test_path(folder, "other"), NULL);
+    assert_contains(result.err, "--masks photos:labels");
+    run_result_free(&result);
+}
+
 TEST_IN_FOLDER(test_jpeg_masks_and_orphans_are_left_out, folder)
 {
     const char *root = test_path(folder, "src"), *packed = test_path(folder, "shards");

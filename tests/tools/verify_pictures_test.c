@@ -212,3 +212,35 @@ TEST_IN_FOLDER(test_many_classes_have_a_chart_and_a_table, folder)
     free(classes);
     free(text);
 }
+
+/* Values 1 and 2 are dark red and dark green there, and not two blacks. */
+TEST_IN_FOLDER(test_masks_are_shown_in_colours, folder)
+{
+    enum { EDGE = 20 };
+    const char *sheet = test_path(folder, "sheet.png");
+    uint8_t values[EDGE * EDGE];
+    for (size_t i = 0; i < sizeof values; i++)
+        values[i] = i < sizeof values / 2 ? 1 : 2;
+    source_jpeg(test_path(folder, "in/images/a.jpg"), EDGE, EDGE, 1, 1);
+    source_mask(test_path(folder, "in/labels/a.png"), EDGE, EDGE, values, false);
+    run_ok("fpack", "--masks", "images:labels", test_path(folder, "in"), test_path(folder, "shards"), NULL);
+    run_ok("fverify", "--sheet", sheet, test_path(folder, "shards"), NULL);
+    ImageDecoder *decoder = NULL;
+    Image image = {0};
+    FshError error = {0};
+    size_t length = 0, red = 0, green = 0;
+    char *file = test_file_read(sheet, &length);
+    assert_ok(image_decoder_new(&decoder, &error), &error);
+    assert_ok(image_decode(decoder, file, length, &(ImageDecodeOptions){.channels = 3}, &image, NULL, &error),
+              &error);
+    for (size_t i = 0; i < (size_t)image.width * image.height; i++) {
+        const uint8_t *pixel = image.pixels + i * 3;
+        red += pixel[0] == 128 && pixel[1] == 0 && pixel[2] == 0;
+        green += pixel[0] == 0 && pixel[1] == 128 && pixel[2] == 0;
+    }
+    assert_int_equal(red, EDGE * EDGE / 2);
+    assert_int_equal(green, EDGE * EDGE / 2);
+    free(file);
+    image_free(&image);
+    image_decoder_free(&decoder);
+}

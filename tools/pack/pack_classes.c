@@ -15,6 +15,7 @@
 #include "common/paired_names.h"
 #include "common/path.h"
 #include "common/folder_list.h"
+#include "imaging/mask.h"
 #include "tools/job/labels.h"
 #include "tools/pack/pack_names.h"
 #include "tools/pack/pack_keyed.h"
@@ -371,6 +372,27 @@ static FshStatus warn_sides(PackKeyed *keyed, FshError *error)
                : FSH_OK;
 }
 
+/* Returns whether the first image of a class begins as a mask does. */
+static bool begins_as_mask(const PackKeyed *keyed, int32_t label)
+{
+    char path[PATH_MAX];
+    Buffer head = {0};
+    uint64_t i = 0;
+    while (i < keyed->sample_count && keyed->samples[i].label != label)
+        i++;
+    if (i == keyed->sample_count || !keyed->found->is_image) /* a dataset, or a tar */
+        return false;
+    const PackSource source = sample_source(keyed->found, &keyed->samples[i], 0);
+    if (source.path_bytes >= sizeof path)
+        return false;
+    memcpy(path, source.path, source.path_bytes);
+    path[source.path_bytes] = '\0';
+    const bool is = !source_read_start(keyed->found->folder, path, MASK_HEAD_BYTES, &head, NULL) &&
+                    mask_begins(head.bytes, head.length);
+    buffer_free(&head);
+    return is;
+}
+
 /* Warns of pairs that are packed without --pairs: they look like two classes of the same names. To be called
  * before key_mend, while keys have no extension. */
 static FshStatus warn_pairs(PackKeyed *keyed, const NameList *classes, FshError *error)
@@ -392,10 +414,15 @@ static FshStatus warn_pairs(PackKeyed *keyed, const NameList *classes, FshError 
     free(files);
     if (!paired)
         return warn_sides(keyed, error);
+    const bool masks[2] = {begins_as_mask(keyed, 0), begins_as_mask(keyed, 1)};
+    char hint[2 * NAME_MAX + 64] = "";
+    if (masks[0] != masks[1]) /* both: gray photographs, as likely */
+        (void)snprintf(hint, sizeof hint, ", for images and the masks of segmentation --masks %s:%s",
+                       classes->names[masks[0]], classes->names[!masks[0]]);
     return notes_addf(&keyed->found->notes->warnings, FSH_OK, error, keyed->found->root,
                       "the classes '%s' and '%s' hold files of the same names; for image pairs use "
-                      "--pairs %s:%s",
-                      classes->names[0], classes->names[1], classes->names[0], classes->names[1]);
+                      "--pairs %s:%s%s",
+                      classes->names[0], classes->names[1], classes->names[0], classes->names[1], hint);
 }
 
 /* Refuses images in a folder that should have class folders. */

@@ -3,12 +3,15 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "imaging/mask.h"
+
 void pixel_reader_free(PixelReader *reader)
 {
     image_decoder_free(&reader->decoder);
     resampler_free(&reader->resampler);
     fsh_unpacker_free(&reader->unpacker);
     image_free(&reader->decoded);
+    image_free(&reader->coloured);
 }
 
 FshStatus pixel_reader_bytes(PixelReader *reader, const FshSplit *split, const FshField *field,
@@ -51,6 +54,22 @@ FshStatus pixel_reader_mask(PixelReader *reader, const void *data, size_t bytes,
     FshStatus status = reader->decoder ? FSH_OK : image_decoder_new(&reader->decoder, error);
     return status ? status
                   : image_decode_mask(reader->decoder, data, bytes, max_pixels, &reader->decoded, error);
+}
+
+FshStatus pixel_reader_colour_mask(PixelReader *reader, const void *data, size_t bytes, uint64_t max_pixels,
+                                   FshError *error)
+{
+    uint8_t colours[MASK_COLOURS_BYTES];
+    FshStatus status = pixel_reader_mask(reader, data, bytes, max_pixels, error);
+    mask_voc_colours(colours);
+    if (!status)
+        status = mask_colour(&reader->decoded, colours, &reader->coloured, error);
+    if (status)
+        return status;
+    const Image values = reader->decoded;
+    reader->decoded = reader->coloured;
+    reader->coloured = values;
+    return FSH_OK;
 }
 
 FshStatus pixel_reader_shrink(PixelReader *reader, uint32_t edge, bool stretch, Image *thumbnail,

@@ -12,7 +12,7 @@ typedef struct PixelReader {
     ImageDecoder *decoder;
     Resampler *resampler;
     FshUnpacker *unpacker;
-    Image decoded;
+    Image decoded, coloured; /* coloured: room for the colours of a mask */
 } PixelReader;
 
 void pixel_reader_free(PixelReader *reader);
@@ -30,6 +30,11 @@ FshStatus pixel_reader_decode(PixelReader *reader, const FshField *field, const 
 /* Decodes a mask to reader->decoded: its values, of one channel. Fails as image_decode_mask. */
 FshStatus pixel_reader_mask(PixelReader *reader, const void *data, size_t bytes, uint64_t max_pixels,
                             FshError *error);
+
+/* Decodes a mask to reader->decoded as a picture: each value in its colour of Pascal VOC (imaging/mask.h).
+ * Fails as image_decode_mask. */
+FshStatus pixel_reader_colour_mask(PixelReader *reader, const void *data, size_t bytes, uint64_t max_pixels,
+                                   FshError *error);
 
 /* Makes of reader->decoded the whole image in a box of edge x edge pixels: as large as fits, never enlarged;
  * with stretch exactly that size, its proportions given up. */

@@ -35,7 +35,10 @@ static FshStatus make_field(const ThumbJob *job, PixelReader *reader, Thumb *thu
     const void *data = NULL;
     size_t bytes = 0;
     FshStatus status = pixel_reader_bytes(reader, thumb->split, field, &data, &bytes, failure);
-    if (!status)
+    if (!status && fsh_is_mask(fsh_manifest(thumb->split->dataset)->kind, index))
+        status =
+            pixel_reader_colour_mask(reader, data, bytes, (uint64_t)field->width * field->height, failure);
+    else if (!status)
         status = pixel_reader_decode(reader, field, data, bytes, job->options->with_crops ? 0 : edge, NULL,
                                      failure);
     if (!status && job->options->with_crops)

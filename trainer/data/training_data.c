@@ -463,7 +463,7 @@ FshStatus training_data_open(TrainingData *data, const TrainingDataSource *sourc
     if (!status)
         status = measure_images(data, error);
     if (!status && classes && data->train && !labelled)
-        status = paired_classes_look(data->train, &data->paired_names, error);
+        status = paired_classes_look(data->train, &data->paired_names, &data->mask_class, error);
     if (!status)
         take_statistics(data);
     if (status)

@@ -68,6 +68,7 @@ typedef struct TrainingData {
     double mean[4], standard_deviation[4]; /* of full scale; a deviation is at least one grey level */
     bool inputs_alone;                     /* images that nobody has packed: neither labels nor targets */
     bool paired_names;                     /* most likely pairs, not classes (paired_classes.h) */
+    int mask_class;                        /* paired_names: the class that looks like masks; -1: none */
     bool measured;                         /* they are the dataset's; else ImageNet's, for it has none */
     uint32_t short_edge;                   /* pixels: the median over images taken evenly from the split */
     bool jpegs;                            /* most of those are JPEG files, or their planes */

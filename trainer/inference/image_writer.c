@@ -26,7 +26,7 @@ typedef struct Job {
 } Job;
 
 struct ImageWriter {
-    bool force;
+    bool force, masks;
     Job *jobs;
     size_t job_count;
     pthread_t *threads;
@@ -57,7 +57,13 @@ static FshStatus write_job(const ImageWriter *writer, const Job *job, ImageEncod
     FshStatus status = file_make_parent_folders(job->path, error);
     if (status)
         return status;
-    status = image_encode(encoder, &job->image, &options, bytes, error);
+    if (writer->masks) {
+        uint8_t colours[MASK_COLOURS_BYTES];
+        const MaskFormat format = mask_voc_format(colours);
+        status = image_encode_mask(encoder, &job->image, &format, bytes, error);
+    } else {
+        status = image_encode(encoder, &job->image, &options, bytes, error);
+    }
     return status ? fsh_error_prepend(error, "%s", job->path)
                   : file_write_atomic(job->path, bytes->bytes, bytes->length, writer->force, false, error);
 }
@@ -158,13 +164,14 @@ uint64_t image_writer_count(ImageWriter *writer)
 
 /* ---- opening and closing ---- */
 
-FshStatus image_writer_new(ImageWriter **writer_ret, int threads, bool force, FshError *error)
+FshStatus image_writer_new(ImageWriter **writer_ret, int threads, bool force, bool masks, FshError *error)
 {
     ImageWriter *writer = *writer_ret = calloc(1, sizeof *writer);
     FshStatus status = FSH_OK;
     if (!writer)
         return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for writing images");
     writer->force = force;
+    writer->masks = masks;
     writer->job_count = (size_t)threads + 1;
     writer->jobs = calloc(writer->job_count, sizeof *writer->jobs);
     writer->threads = calloc((size_t)threads, sizeof *writer->threads);

@@ -1,7 +1,7 @@
 /* image_writer.h - encodes and writes images in threads, while the next one is computed.
  *
  *   ImageWriter *writer = NULL;
- *   FshStatus status = image_writer_new(&writer, threads, force, &error);
+ *   FshStatus status = image_writer_new(&writer, threads, force, masks, &error);
  *   while (!status && …) status = image_writer_put(writer, "out/a.png", IMAGE_PNG, &view, &error);
  *   if (!status) status = image_writer_finish(writer, &error);    // all are written now
  *   image_writer_free(&writer);
@@ -15,9 +15,10 @@
 
 typedef struct ImageWriter ImageWriter;
 
-/* Starts the threads. force: replace existing files. FSH_ERR_MEMORY, FSH_ERR_SYSTEM; *writer is NULL then. */
-FshStatus image_writer_new(ImageWriter **writer, int threads, bool force, FshError *error);
-/* Queues an image; copies path and pixels. Writes IMAGE_PNG, or IMAGE_JPEG of quality 95 without subsampling;
+/* Starts the threads. force: replace existing files. masks: what is written are values of masks, of one channel,
+ * as PNGs with the palette of Pascal VOC (imaging/mask.h). FSH_ERR_MEMORY, FSH_ERR_SYSTEM; *writer is NULL then. */
+FshStatus image_writer_new(ImageWriter **writer, int threads, bool force, bool masks, FshError *error);
+/* Queues an image; copies path and pixels. Writes a mask; else IMAGE_PNG, or IMAGE_JPEG of quality 95 without subsampling;
  * makes folders. A failure is that of an earlier image, after which nothing more is written: FSH_ERR_EXISTS,
  * FSH_ERR_NO_SPACE … */
 FshStatus image_writer_put(ImageWriter *writer, const char *path, ImageFormat format, const ImageView *view,

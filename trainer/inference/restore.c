@@ -178,7 +178,8 @@ FshStatus restorer_new(Restorer **restorer_ret, Session *session, const RestoreO
     if (!status)
         status = measure_memory(restorer, error);
     if (!status)
-        status = image_writer_new(&restorer->writer, session->plan.workers, options->force, error);
+        status = image_writer_new(&restorer->writer, session->plan.workers, options->force, restorer->masks,
+                                  error);
     if (status)
         restorer_free(restorer_ret);
     return status;

@@ -98,7 +98,13 @@ static FshStatus write_image(Predictor *predictor, const char *key, const char *
     if (status)
         return status;
     memcpy(predictor->image.pixels, pixels, (size_t)batch->width * batch->height * channels);
-    status = image_encode(predictor->encoder, &predictor->image, &options, &predictor->png, error);
+    if (plan_is_masks(&predictor->session->plan)) {
+        uint8_t colours[MASK_COLOURS_BYTES];
+        const MaskFormat format = mask_voc_format(colours);
+        status = image_encode_mask(predictor->encoder, &predictor->image, &format, &predictor->png, error);
+    } else {
+        status = image_encode(predictor->encoder, &predictor->image, &options, &predictor->png, error);
+    }
     if (status)
         return fsh_error_prepend(error, "%s", path);
     return file_write_atomic(path, predictor->png.bytes, predictor->png.length, predictor->force, false,

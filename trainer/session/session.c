@@ -375,6 +375,23 @@ static void print_plan_line(void *context, const char *line)
     console_line(context, "%s", line);
 }
 
+/* Warns of pairs, or images and masks, that nobody has packed: they look like two classes. */
+static void warn_pairs(Session *session)
+{
+    char *const *names = fsh_manifest(session->data.dataset)->class_names;
+    const int mask = session->data.mask_class;
+    if (mask < 0)
+        console_warning(&session->console,
+                        "the classes '%s' and '%s' hold files of the same names; for image pairs: fpack "
+                        "--pairs %s:%s",
+                        names[0], names[1], names[0], names[1]);
+    else
+        console_warning(&session->console,
+                        "the classes '%s' and '%s' hold files of the same names; for image pairs: fpack "
+                        "--pairs %s:%s, for images and the masks of segmentation: fpack --masks %s:%s",
+                        names[0], names[1], names[0], names[1], names[!mask], names[mask]);
+}
+
 /* Tells how many ranks train, how they were started, and what they share. */
 static void describe_ranks(Session *session)
 {
@@ -419,13 +436,7 @@ void session_describe(Session *session)
                         "(--train-split, --val-split)",
                         session->data.train->info->name);
     if (plan->rank == 0 && session->data.paired_names)
-        console_warning(&session->console,
-                        "the classes '%s' and '%s' hold files of the same names; for image pairs: fpack "
-                        "--pairs %s:%s",
-                        fsh_manifest(session->data.dataset)->class_names[0],
-                        fsh_manifest(session->data.dataset)->class_names[1],
-                        fsh_manifest(session->data.dataset)->class_names[0],
-                        fsh_manifest(session->data.dataset)->class_names[1]);
+        warn_pairs(session);
     console_line(&session->console, "network: %s, %.2f M parameters%s%s, %.3g GFLOP an image forward",
                  plan->model->name, (double)graph_parameter_count(graph) / 1e6, trained, muon,
                  (double)graph_forward_flops(graph) / 1e9 / (double)spec->batch);
