@@ -11,8 +11,8 @@
 
 enum { MASK_COLOURS_BYTES = 256 * 3, MASK_HEAD_BYTES = 26 };
 
-/* Returns whether a file begins as a mask does: a PNG of a palette, or of gray of 1 to 8 bits. Of a photograph
- * in gray this is true, too. length: MASK_HEAD_BYTES are enough, fewer are none. */
+/* Returns whether a file begins as a mask does: a PNG of a palette, or of gray of 1 to 8 bits. Of a
+ * photograph in gray this is true, too. length: MASK_HEAD_BYTES are enough, fewer are none. */
 bool mask_begins(const void *bytes, size_t length);
 
 /* What a PNG of values is written as (PNG third edition, 11.2.2, 11.3.1.1). */

@@ -15,12 +15,13 @@
 
 typedef struct ImageWriter ImageWriter;
 
-/* Starts the threads. force: replace existing files. masks: what is written are values of masks, of one channel,
- * as PNGs with the palette of Pascal VOC (imaging/mask.h). FSH_ERR_MEMORY, FSH_ERR_SYSTEM; *writer is NULL then. */
+/* Starts the threads. force: replace existing files. masks: what is written are values of masks, of one
+ * channel, as PNGs with the palette of Pascal VOC (imaging/mask.h). FSH_ERR_MEMORY, FSH_ERR_SYSTEM; *writer
+ * is NULL then. */
 FshStatus image_writer_new(ImageWriter **writer, int threads, bool force, bool masks, FshError *error);
-/* Queues an image; copies path and pixels. Writes a mask; else IMAGE_PNG, or IMAGE_JPEG of quality 95 without subsampling;
- * makes folders. A failure is that of an earlier image, after which nothing more is written: FSH_ERR_EXISTS,
- * FSH_ERR_NO_SPACE … */
+/* Queues an image; copies path and pixels. Writes a mask; else IMAGE_PNG, or IMAGE_JPEG of quality 95
+ * without subsampling; makes folders. A failure is that of an earlier image, after which nothing more is
+ * written: FSH_ERR_EXISTS, FSH_ERR_NO_SPACE … */
 FshStatus image_writer_put(ImageWriter *writer, const char *path, ImageFormat format, const ImageView *view,
                            FshError *error);
 /* Waits until all images are written. Returns the first failure. */
