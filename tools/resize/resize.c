@@ -211,6 +211,15 @@ static bool is_mixed_pair(const ResizeSlot *slot)
            ((results[0].image.info.quirks ^ results[1].image.info.quirks) & IMAGE_QUIRK_GRAY);
 }
 
+/* Returns whether one side alone of a pair of images looks like a mask, and was not just copied: its values
+ * are mixed then. */
+static bool is_masked_pair(const ResizeSlot *slot)
+{
+    const ResizeResult *results = slot->results;
+    return slot->results_count == 2 && results[0].begins_as_mask != results[1].begins_as_mask &&
+           results[results[1].begins_as_mask].outcome < RESIZE_OUTCOME_COPIED;
+}
+
 /* Notes the rows of the outputs that are there, about once a second; an output in a tar is there when the tar
  * is on disk. */
 static FshStatus commit(Run *run, FshError *error)
@@ -260,6 +269,7 @@ static FshStatus deliver(uint64_t index, void *memory, void *context, FshError *
         run->missed_count += is_missed(run, result);
     }
     run->summary->mixed_pairs_count += is_mixed_pair(slot);
+    run->summary->masked_pairs_count += is_masked_pair(slot);
     if (!status && run->state.ledger &&
         ledger_is_due(run->state.ledger)) /* what it knows, the report tells */
         status = commit(run, error);

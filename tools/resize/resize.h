@@ -43,11 +43,12 @@ typedef struct ResizeSummary {
     uint64_t unread_count;              /* failed, folders too, as the system could not read them */
     uint64_t untold_count;              /* failed, and on_failure was not called: see resize_run */
     uint64_t mixed_pairs_count;         /* pairs of one gray and one coloured side */
-    uint64_t unlinked_count;            /* copied though a link was asked for: the file system refused */
-    bool stopped;                       /* before the end of the source */
-    bool source_unfinished;             /* a run of fresize into the source has not come to its end */
-    uint64_t files_left;                /* of it, then; 0: not known */
-    double seconds;                     /* of the run */
+    uint64_t masked_pairs_count; /* pairs of which one side alone begins as a mask does (imaging/mask.h) */
+    uint64_t unlinked_count;     /* copied though a link was asked for: the file system refused */
+    bool stopped;                /* before the end of the source */
+    bool source_unfinished;      /* a run of fresize into the source has not come to its end */
+    uint64_t files_left;         /* of it, then; 0: not known */
+    double seconds;              /* of the run */
     double stage_seconds[RESIZE_STAGE_COUNT]; /* of all threads together */
 } ResizeSummary;
 

@@ -323,6 +323,12 @@ static void print_summary(FILE *stream, const char *program, const ResizeSummary
     if (summary->mixed_pairs_count)
         (void)fprintf(stream, "%s: %" PRIu64 " pair%s with one side gray and the other in colours\n", program,
                       summary->mixed_pairs_count, plural(summary->mixed_pairs_count));
+    if (summary->masked_pairs_count)
+        (void)fprintf(stream,
+                      "%s: warning: %" PRIu64
+                      " pair%s with a PNG of a palette or of gray on one side alone: if "
+                      "those are masks of segmentation, their values are mixed; --masks A:B keeps them\n",
+                      program, summary->masked_pairs_count, plural(summary->masked_pairs_count));
     if (summary->other_count)
         (void)fprintf(stream, "%s: %" PRIu64 " other file%s left alone\n", program, summary->other_count,
                       plural(summary->other_count));

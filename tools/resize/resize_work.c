@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "common/progress.h"
+#include "imaging/mask.h"
 #include "imaging/shrink_names.h"
 #include "tools/resize/resize_output.h"
 
@@ -207,6 +208,7 @@ static void make_image(const ResizeJob *job, ResizeThread *thread, size_t side, 
     };
     ShrunkImage *image = &result->image;
     result->bytes_before = length;
+    result->begins_as_mask = !result->is_mask && mask_begins(bytes, length);
     FshStatus status = shrink(job, thread->workers[side], bytes, length, result);
     if (job->options->dry_run && file_mapping_check(&thread->mapping, 0, length, &result->reason))
         status = FSH_ERR_SYSTEM;

@@ -24,6 +24,7 @@ typedef struct ResizeResult {
     const char *path;      /* in the source: the item's, or the partner's */
     char target[PATH_MAX]; /* below the destination */
     ImageFormat format;    /* that target's name promises */
+    bool begins_as_mask;   /* of a pair of images: it may be a mask (imaging/mask.h) */
     bool is_mask;          /* the values are classes: only shrink_mask touches it */
     bool is_other;         /* no image, and its name did not say so: nothing to tell */
     ResizeOutcome outcome;
