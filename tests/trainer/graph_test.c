@@ -515,7 +515,7 @@ static void check_plan(const Graph *graph)
     MemoryPlan plan;
     FshError error = {0};
     const size_t count = graph_tensor_count(graph);
-    assert_int_equal(memory_plan_make(graph, packed_bytes, NULL, &plan, &error), FSH_OK);
+    assert_int_equal(memory_plan_make(graph, packed_bytes, NULL, NULL, &plan, &error), FSH_OK);
     assert_true(plan.arena_bytes < plan.unshared_bytes);
     size_t *first = calloc(count, sizeof *first), *last = calloc(count, sizeof *last);
     assert_true(first && last);
@@ -572,8 +572,8 @@ TEST(test_inference_needs_little_memory)
     Graph *train = model_or_fail("resnet18", 8, 64, true),
           *evaluate = model_or_fail("resnet18", 8, 64, false);
     MemoryPlan of_train, of_evaluation;
-    assert_int_equal(memory_plan_make(train, packed_bytes, NULL, &of_train, NULL), FSH_OK);
-    assert_int_equal(memory_plan_make(evaluate, packed_bytes, NULL, &of_evaluation, NULL), FSH_OK);
+    assert_int_equal(memory_plan_make(train, packed_bytes, NULL, NULL, &of_train, NULL), FSH_OK);
+    assert_int_equal(memory_plan_make(evaluate, packed_bytes, NULL, NULL, &of_evaluation, NULL), FSH_OK);
     /* Evaluation holds the first convolution's result and at most two of a quarter of its size; the norm
      * works in place. */
     const uint64_t largest = UINT64_C(8) * 32 * 32 * 64 * 4;

@@ -101,7 +101,7 @@ static void graph_state_memory(const Graph *graph, MemoryUse *use)
 static FshStatus foresee_plainly(const Graph *graph, MemoryUse *use, FshError *error)
 {
     MemoryPlan plan = {0};
-    FshStatus status = memory_plan_make(graph, memory_packed_bytes, NULL, &plan, error);
+    FshStatus status = memory_plan_make(graph, memory_packed_bytes, NULL, NULL, &plan, error);
     if (!status) {
         graph_state_memory(graph, use);
         use->bytes[MEMORY_ACTIVATIONS] += plan.arena_bytes;

@@ -13,11 +13,12 @@ typedef struct Block {
 
 typedef struct Planner {
     const Graph *graph;
-    size_t *last_use; /* [tensor_count] node that touches it last */
-    size_t *block_of; /* [tensor_count] */
-    uint64_t *bytes;  /* [tensor_count] */
-    Block *blocks;    /* [tensor_count] at most */
-    size_t *order;    /* blocks by size */
+    const size_t *ends; /* [node_count] as for memory_plan_make; or NULL */
+    size_t *last_use;   /* [tensor_count] the node with which the last use ends */
+    size_t *block_of;   /* [tensor_count] */
+    uint64_t *bytes;    /* [tensor_count] */
+    Block *blocks;      /* [tensor_count] at most */
+    size_t *order;      /* blocks by size */
     size_t block_count;
 } Planner;
 
@@ -26,18 +27,23 @@ static bool in_arena(const Graph *graph, TensorId id)
     return id != TENSOR_NONE && graph_tensor(graph, id)->role == TENSOR_ACTIVATION;
 }
 
+static void use_until(const Planner *planner, TensorId id, size_t end)
+{
+    if (in_arena(planner->graph, id) && planner->last_use[id] < end)
+        planner->last_use[id] = end;
+}
+
 static void find_last_uses(Planner *planner)
 {
     const Graph *graph = planner->graph;
     const size_t node_count = graph_node_count(graph);
     for (size_t i = 0; i < node_count; i++) {
         const Node *node = graph_node(graph, (NodeId)i);
+        const size_t end = planner->ends ? planner->ends[i] : i;
         for (int k = 0; k < node->output_count; k++)
-            if (in_arena(graph, node->outputs[k]))
-                planner->last_use[node->outputs[k]] = i;
+            use_until(planner, node->outputs[k], end);
         for (int k = 0; k < node->input_count; k++)
-            if (in_arena(graph, node->inputs[k]))
-                planner->last_use[node->inputs[k]] = i;
+            use_until(planner, node->inputs[k], end);
     }
     for (size_t t = 0; t < graph_tensor_count(graph); t++)
         if (in_arena(graph, (TensorId)t) && graph_tensor(graph, (TensorId)t)->keep)
@@ -139,11 +145,12 @@ uint64_t memory_packed_bytes(const Graph *graph, TensorId tensor, void *unused)
 
 FshStatus memory_plan_make(const Graph *graph,
                            uint64_t (*bytes_of)(const Graph *graph, TensorId tensor, void *context),
-                           void *context, MemoryPlan *plan, FshError *error)
+                           void *context, const size_t *ends, MemoryPlan *plan, FshError *error)
 {
     const size_t tensor_total = graph_tensor_count(graph);
     Planner planner = {
         .graph = graph,
+        .ends = ends,
         .last_use = calloc(tensor_total + 1, sizeof *planner.last_use),
         .block_of = calloc(tensor_total + 1, sizeof *planner.block_of),
         .bytes = calloc(tensor_total + 1, sizeof *planner.bytes),

@@ -1,6 +1,6 @@
 /* memory_plan.h - where each activation lies in one arena.
  *
- * Tensors whose lifetimes (first to last node that touches them; a kept one's lasts to the end) do not
+ * Tensors whose lifetimes (first node to the end of the last that touches them; a kept one's lasts) do not
  * overlap share bytes; and an output takes the bytes of an input that dies in the same node where
  * node_may_overwrite allows it. Placed greedily, largest first, at the lowest offset that is free for the
  * whole lifetime (Pisarchyk and Lee, "Efficient memory management for deep neural net inference", 2020,
@@ -22,10 +22,11 @@ typedef struct MemoryPlan {
 /* Returns the bytes of a tensor as the graph has it, packed: a bytes_of. */
 uint64_t memory_packed_bytes(const Graph *graph, TensorId tensor, void *unused);
 
-/* Makes the plan of a graph that is built; the caller frees it. FSH_ERR_MEMORY. */
+/* Makes the plan of a graph that is built; the caller frees it. ends: for each node the one before
+ * which it has ended, or itself (lanes.h); NULL: each ends before the next begins. FSH_ERR_MEMORY. */
 FshStatus memory_plan_make(const Graph *graph,
                            uint64_t (*bytes_of)(const Graph *graph, TensorId tensor, void *context),
-                           void *context, MemoryPlan *plan, FshError *error);
+                           void *context, const size_t *ends, MemoryPlan *plan, FshError *error);
 void memory_plan_free(MemoryPlan *plan);
 
 #endif

@@ -118,7 +118,7 @@ static FshStatus allocate(CpuProgram *program, FshError *error)
     const Graph *graph = program->base.graph;
     CpuState *state = (CpuState *)program->base.state;
     uint64_t input_bytes = 0;
-    FshStatus status = memory_plan_make(graph, memory_packed_bytes, NULL, &program->plan, error);
+    FshStatus status = memory_plan_make(graph, memory_packed_bytes, NULL, NULL, &program->plan, error);
     if (status)
         return status;
     for (size_t i = 0; i < graph_tensor_count(graph); i++)

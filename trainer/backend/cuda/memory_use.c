@@ -5,7 +5,7 @@
 #include "trainer/backend/cuda/lowering/cuda_program.h"
 #include "trainer/backend/cuda/lowering/state.h"
 #include "trainer/backend/cuda/lowering/weight_copies.h"
-#include "trainer/graph/memory_plan.h"
+#include "trainer/graph/lanes.h"
 
 enum { INPUT_COPIES = 2 }; /* program_inputs.h: block and staging, and two pinned ones */
 
@@ -55,9 +55,10 @@ static void add_copies(const Graph *graph, const Node *node, unsigned char *coun
 FshStatus cuda_foresee_memory(const Graph *graph, MemoryUse *use, FshError *error)
 {
     const size_t tensor_total = graph_tensor_count(graph);
+    LanePlan lanes = {0};
     MemoryPlan plan = {0};
     unsigned char *counted = calloc(tensor_total + 1, 1);
-    FshStatus status = counted ? memory_plan_make(graph, room_bytes, NULL, &plan, error)
+    FshStatus status = counted ? lane_plan_choose(graph, room_bytes, NULL, &lanes, &plan, error)
                                : fsh_error_set(error, FSH_ERR_MEMORY, "cuda: no memory for a memory plan");
     for (size_t t = 0; t < tensor_total && !status; t++) {
         const TensorRole role = graph_tensor(graph, (TensorId)t)->role;
@@ -75,6 +76,7 @@ FshStatus cuda_foresee_memory(const Graph *graph, MemoryUse *use, FshError *erro
         add_copies(graph, graph_node(graph, (NodeId)n), counted, use);
     if (!status)
         use->bytes[MEMORY_ACTIVATIONS] += plan.arena_bytes;
+    lane_plan_free(&lanes);
     memory_plan_free(&plan);
     free(counted);
     return status;

@@ -9,7 +9,7 @@
  *   status = cudnn_plan_build(plan, &policy, error);   // engines that satisfy the policy
  *   … the caller finds cudnn_plan_workspace_bytes(plan) …
  *   status = cudnn_pack_new(&pack, plan, (void *[]){x_data, w_data, y_data}, workspace, error);
- *   status = cudnn_plan_run(plan, pack, error);        // on the handle's stream; can be captured
+ *   status = cudnn_plan_run(plan, pack, handle, error); // on the handle's stream; can be captured
  *   cudnn_pack_free(&pack);
  *   cudnn_plan_free(&plan);
  *
@@ -141,7 +141,8 @@ typedef cudnnBackendDescriptor_t CudnnPack;
 FshStatus cudnn_pack_new(CudnnPack *pack, const CudnnPlan *plan, void *const *data, void *workspace,
                          FshError *error);
 void cudnn_pack_free(CudnnPack *pack);
-/* Enqueues the plan: the first candidate, or the chosen one. */
-FshStatus cudnn_plan_run(const CudnnPlan *plan, CudnnPack pack, FshError *error);
+/* Enqueues the plan, the first candidate or the chosen one, on the stream of the handle, which may be another
+ * than the one that it was built with. */
+FshStatus cudnn_plan_run(const CudnnPlan *plan, CudnnPack pack, cudnnHandle_t handle, FshError *error);
 
 #endif

@@ -293,15 +293,9 @@ void cudnn_pack_free(CudnnPack *pack)
     *pack = NULL;
 }
 
-static FshStatus execute(const CudnnPlan *plan, int candidate, CudnnPack pack, FshError *error)
+FshStatus cudnn_plan_run(const CudnnPlan *plan, CudnnPack pack, cudnnHandle_t handle, FshError *error)
 {
-    return CUDNN_TRY(cudnnBackendExecute(plan->device->handle, plan->candidates[candidate].plan, pack),
-                     error);
-}
-
-FshStatus cudnn_plan_run(const CudnnPlan *plan, CudnnPack pack, FshError *error)
-{
-    return execute(plan, 0, pack, error);
+    return CUDNN_TRY(cudnnBackendExecute(handle, plan->candidates[0].plan, pack), error);
 }
 
 /* One candidate as work to be timed. */
@@ -316,7 +310,10 @@ static FshStatus execute_timed(const void *context, cudaStream_t stream, FshErro
 {
     const Timed *timed = context;
     (void)stream;
-    return execute(timed->plan, timed->candidate, timed->pack, error);
+    const CudnnPlan *plan = timed->plan;
+    return CUDNN_TRY(
+        cudnnBackendExecute(plan->device->handle, plan->candidates[timed->candidate].plan, timed->pack),
+        error);
 }
 
 FshStatus cudnn_plan_choose(CudnnPlan *plan, void *const *data, void *workspace, cudaStream_t stream,

@@ -148,6 +148,31 @@ static FshStatus open_plans(CudaBackend *cuda, const BackendOptions *options,
     return status;
 }
 
+/* Makes the two streams and the handles of cuDNN that launch on them. */
+static FshStatus open_streams(CudaBackend *cuda, FshError *error)
+{
+    int lowest = 0, highest = 0;
+    FshStatus status = CUDA_TRY(cudaDeviceGetStreamPriorityRange(&lowest, &highest), error);
+    if (!status)
+        status = CUDA_TRY(cudaStreamCreateWithPriority(&cuda->stream, cudaStreamNonBlocking, highest), error);
+    if (!status)
+        status = CUDA_TRY(cudaStreamCreateWithPriority(&cuda->beside, cudaStreamNonBlocking, lowest), error);
+    if (!status)
+        status = CUDNN_TRY(cudnnCreate(&cuda->cudnn.handle), error);
+    if (!status)
+        status = CUDNN_TRY(cudnnSetStream(cuda->cudnn.handle, cuda->stream), error);
+    if (!status)
+        status = CUDNN_TRY(cudnnCreate(&cuda->cudnn_beside), error);
+    if (!status)
+        status = CUDNN_TRY(cudnnSetStream(cuda->cudnn_beside, cuda->beside), error);
+    return status;
+}
+
+cudnnHandle_t cuda_cudnn_of(const CudaBackend *backend, cudaStream_t stream)
+{
+    return stream == backend->beside ? backend->cudnn_beside : backend->cudnn.handle;
+}
+
 FshStatus cuda_backend_open(Backend **backend, const BackendOptions *options, FshError *error)
 {
     struct cudaDeviceProp properties;
@@ -166,11 +191,7 @@ FshStatus cuda_backend_open(Backend **backend, const BackendOptions *options, Fs
         status = fsh_error_set(error, FSH_ERR_MEMORY, "no memory for the name of the plan cache");
         goto done;
     }
-    if ((status = CUDA_TRY(cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking), error)))
-        goto done;
-    if ((status = CUDNN_TRY(cudnnCreate(&cuda->cudnn.handle), error)))
-        goto done;
-    if ((status = CUDNN_TRY(cudnnSetStream(cuda->cudnn.handle, cuda->stream), error)))
+    if ((status = open_streams(cuda, error)))
         goto done;
     if ((status = CUBLAS_TRY(cublasLtCreate(&cuda->cublas_lt), error)))
         goto done;
@@ -196,10 +217,14 @@ void cuda_backend_close(Backend *backend)
     cudnn_cache_free(&cuda->plans);
     if (cuda->cudnn.handle)
         (void)cudnnDestroy(cuda->cudnn.handle);
+    if (cuda->cudnn_beside)
+        (void)cudnnDestroy(cuda->cudnn_beside);
     if (cuda->cublas_lt)
         (void)cublasLtDestroy(cuda->cublas_lt);
     if (cuda->stream)
         (void)cudaStreamDestroy(cuda->stream);
+    if (cuda->beside)
+        (void)cudaStreamDestroy(cuda->beside);
     free(cuda->plan_cache);
     free(cuda);
 }

@@ -23,8 +23,10 @@ typedef struct CudaBackend {
     Backend base;
     bool benchmark, deterministic, tf32; /* BackendOptions */
     char *plan_cache;                    /* owned; NULL: plans are not kept */
-    cudaStream_t stream;                 /* all work of all programs, in order */
-    CudnnDevice cudnn;
+    cudaStream_t stream;                 /* all work of all programs, in order, but for: */
+    cudaStream_t beside;                 /* what a recorded step does meanwhile, of a lower priority */
+    CudnnDevice cudnn;                   /* launches on stream */
+    cudnnHandle_t cudnn_beside;
     CudnnCache *plans; /* owned; all of cuDNN's */
     cublasLtHandle_t cublas_lt;
     DeviceRanks *ranks; /* left by the plugin (cuda_plugin.c) before it closes the device; NULL: one rank */
@@ -48,6 +50,9 @@ FshStatus cuda_backend_open(Backend **backend, const BackendOptions *options, Fs
 void cuda_backend_close(Backend *backend);
 const char *cuda_backend_warning(const Backend *backend);
 bool cuda_backend_bus_id(const Backend *backend, char text[BACKEND_BUS_ID_MAX]);
+
+/* Returns the handle of cuDNN that launches on the stream, one of the backend's two. */
+cudnnHandle_t cuda_cudnn_of(const CudaBackend *backend, cudaStream_t stream);
 
 /* Allocates device memory, 256-byte aligned, uninitialised. FSH_ERR_MEMORY says what was asked for and what
  * is free. 0 bytes give NULL. */

@@ -1,6 +1,7 @@
 #include "trainer/backend/cuda/lowering/cuda_program.h"
 
 #include "trainer/backend/cuda/lowering/device_ranks.h"
+#include "trainer/backend/cuda/lowering/lane_recorder.h"
 #include "trainer/backend/cuda/lowering/lowering.h"
 
 #include <stdio.h>
@@ -131,7 +132,7 @@ static FshStatus place_tensors(CudaProgram *program, FshError *error)
     if (!status)
         status = check_gradients(program, error);
     if (!status)
-        status = memory_plan_make(graph, arena_bytes_of, program, &plan, error);
+        status = lane_plan_choose(graph, arena_bytes_of, program, &program->lanes, &plan, error);
     const uint64_t fixed_bytes = place_fixed(program, NULL);
     if (!status) {
         program->base.arena_bytes = plan.arena_bytes;
@@ -157,6 +158,7 @@ static FshStatus place_tensors(CudaProgram *program, FshError *error)
 static FshStatus make_steps(CudaProgram *program, FshError *error)
 {
     const Graph *graph = program->base.graph;
+    uint64_t scratch_bytes[2] = {0, 0}; /* of the main lane, beside */
     FshStatus status = FSH_OK;
     for (size_t n = 0; n < graph_node_count(graph) && !status; n++) {
         const Node *node = graph_node(graph, (NodeId)n);
@@ -191,15 +193,19 @@ static FshStatus make_steps(CudaProgram *program, FshError *error)
         }
         if (node->op == OP_UPDATE)
             program->update = step;
-        if (step->scratch_bytes > program->base.scratch_bytes)
-            program->base.scratch_bytes = step->scratch_bytes;
+        uint64_t *most = &scratch_bytes[program->lanes.beside[n]];
+        if (step->scratch_bytes > *most)
+            *most = step->scratch_bytes;
     }
     cudnn_cache_settle(program_backend(program)->plans);
+    scratch_bytes[0] =
+        (scratch_bytes[0] + TENSOR_ALIGNMENT_BYTES - 1) / TENSOR_ALIGNMENT_BYTES * TENSOR_ALIGNMENT_BYTES;
+    program->base.scratch_bytes = scratch_bytes[0] + scratch_bytes[1];
     if (!status)
         status = reserve(program, &program->scratch, program->base.scratch_bytes, "scratch memory", error);
     for (size_t n = 0; n < graph_node_count(graph) && !status; n++) {
         Step *step = &program->steps[n];
-        step->scratch = program->scratch;
+        step->scratch = (char *)program->scratch + (program->lanes.beside[n] ? scratch_bytes[0] : 0);
         const Lowering *lowering = lowering_of(step->node->op);
         if (lowering->bind)
             status = lowering->bind(program, step, error);
@@ -251,10 +257,9 @@ static FshStatus prepare_update(const CudaProgram *program, const Step *update, 
     return status ? status : result_ring_guard(&program->ring, update->node, program->tensors, stream, error);
 }
 
-static FshStatus enqueue_step(const CudaProgram *program, size_t n, FshError *error)
+static FshStatus enqueue_step(const CudaProgram *program, size_t n, cudaStream_t stream, FshError *error)
 {
     const Step *step = &program->steps[n];
-    cudaStream_t stream = program_backend(program)->stream;
     FshStatus status = step->node->op == OP_UPDATE ? prepare_update(program, step, error) : FSH_OK;
     if (!status)
         status = lowering_of(step->node->op)->enqueue(step, stream, error);
@@ -269,6 +274,26 @@ static bool joins_ranks(const CudaProgram *program)
            program->update->node->as.update.accumulation_steps > 1;
 }
 
+/* Enqueues all steps, in their lanes. */
+static FshStatus enqueue_lanes(const CudaProgram *program, FshError *error)
+{
+    const CudaBackend *backend = program_backend(program);
+    const size_t node_count = graph_node_count(program->base.graph);
+    LaneRecorder recorder;
+    FshStatus status =
+        lane_recorder_begin(&recorder, &program->lanes, node_count, backend->stream, backend->beside, error);
+    for (size_t n = 0; n < node_count && !status; n++) {
+        cudaStream_t stream = NULL;
+        status = lane_recorder_enter(&recorder, n, &stream, error);
+        if (!status)
+            status = enqueue_step(program, n, stream, error);
+        if (!status)
+            status = lane_recorder_leave(&recorder, n, error);
+    }
+    FshStatus ended = lane_recorder_end(&recorder, status ? NULL : error);
+    return status ? status : ended;
+}
+
 /* Records the steps of one kind of run as one graph: a run is one launch. Relaxed, since libraries may load a
  * kernel at its first use; one thread drives the backend, so no other thread's call can slip in. */
 static FshStatus record_kind(CudaProgram *program, UpdateRun run, FshError *error)
@@ -280,8 +305,7 @@ static FshStatus record_kind(CudaProgram *program, UpdateRun run, FshError *erro
         return status;
     if (program->update)
         program->update->run = run;
-    for (size_t n = 0; n < graph_node_count(program->base.graph) && !status; n++)
-        status = enqueue_step(program, n, error);
+    status = enqueue_lanes(program, error);
     /* always: it is what gives the stream back */
     cudaError_t ended = cudaStreamEndCapture(stream, &graph);
     if (!status)
@@ -373,6 +397,7 @@ void cuda_program_free(Program *program)
     cuda_memory_free(&cuda->arena);
     cuda_memory_free(&cuda->fixed);
     cuda_memory_free(&cuda->scratch);
+    lane_plan_free(&cuda->lanes);
     free(cuda->tensors);
     free(cuda->steps);
     free(cuda);
@@ -392,7 +417,7 @@ static FshStatus enqueue_named(const CudaProgram *program, size_t n, FshError *e
     const Node *node = program->steps[n].node;
     (void)snprintf(name, sizeof name, "%s %s", node->name, op_name(node->op));
     (void)nvtxRangePushA(name);
-    FshStatus status = enqueue_step(program, n, error);
+    FshStatus status = enqueue_step(program, n, program_backend(program)->stream, error);
     (void)nvtxRangePop();
     return status;
 }

@@ -14,6 +14,7 @@
 #include "trainer/backend/cuda/lowering/program_inputs.h"
 #include "trainer/backend/cuda/lowering/program_results.h"
 #include "trainer/backend/cuda/lowering/tensors.h"
+#include "trainer/graph/lanes.h"
 
 typedef struct Step {
     const Node *node;
@@ -26,7 +27,7 @@ typedef struct Step {
      * or 0; the others are made good before the next run. */
     size_t narrow_known;
     UpdateRun run; /* of OP_UPDATE: of which kind the run is that is being recorded or enqueued */
-    void *scratch; /* that much, shared by all steps */
+    void *scratch; /* that much, shared by all steps of its lane */
     void *plan;    /* what prepare made and enqueue needs (step_own): of the op's own type; may be NULL */
     void (*plan_free)(void *plan);
     char engine[48]; /* for program_node_engine, set by want or prepare; empty: own kernels, "kernel" */
@@ -50,7 +51,8 @@ typedef struct CudaProgram {
     void *arena;           /* activations */
     void *fixed;           /* gradients of parameters */
     GradientBucket gradients[GRADIENT_BUCKETS]; /* in fixed, in this order */
-    void *scratch;
+    void *scratch;                              /* of the main lane's steps, then of those beside */
+    LanePlan lanes;
     ProgramInputs inputs;
     ResultRing ring;
     Step *steps;  /* [graph_node_count] */

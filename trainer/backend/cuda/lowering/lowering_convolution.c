@@ -38,8 +38,8 @@ typedef struct ConvolutionPlan {
     Depthwise depthwise;
     Direct direct;
     bool timed; /* plans are: the backend's benchmark, where it pays */
-    CudnnCache *plans;
-    const CudnnPlan *cudnn; /* of plans; released */
+    CudaBackend *backend;
+    const CudnnPlan *cudnn; /* of the backend's; released */
     CudnnPack pack;         /* owned */
     Epilogue possible;      /* what there may be a plan for */
     bool fused;             /* cudnn does it */
@@ -49,7 +49,7 @@ static void free_plan(void *plan)
 {
     ConvolutionPlan *owned = plan;
     cudnn_pack_free(&owned->pack);
-    cudnn_cache_release(owned->plans, owned->cudnn);
+    cudnn_cache_release(owned->backend->plans, owned->cudnn);
     free(owned);
 }
 
@@ -361,7 +361,7 @@ static FshStatus convolution_want(const CudaProgram *program, Step *step, FshErr
     if (!plan)
         return fsh_error_set(error, FSH_ERR_MEMORY, "no memory for a convolution");
     step_own(step, plan, free_plan);
-    plan->plans = backend->plans;
+    plan->backend = backend;
     plan->convolution = convolution_of(step);
     plan->timed = backend->benchmark && pays_to_time(program, &plan->convolution);
     /* after the convolution, on the same scratch memory */
@@ -446,7 +446,7 @@ static FshStatus run_cudnn(const Step *step, const ConvolutionPlan *plan, cudaSt
         status = CUDA_TRY(
             kernel_fold_weight(in(step, CONV_WEIGHT), &plan->fold, &convolution->weight, stream), error);
     if (!status)
-        status = cudnn_plan_run(plan->cudnn, plan->pack, error);
+        status = cudnn_plan_run(plan->cudnn, plan->pack, cuda_cudnn_of(plan->backend, stream), error);
     if (!status && folded && backward)
         status = CUDA_TRY(
             kernel_unfold_weight(&convolution->weight, &plan->fold, out(step, CONV_WEIGHT_DWEIGHT), stream),

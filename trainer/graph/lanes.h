@@ -1,0 +1,48 @@
+/* lanes.h - which nodes of a training graph may run beside the others, and until when.
+ *
+ * The gradient of a weight is read by the update alone: no other node of the backward pass waits for it. A
+ * backend that can do two things at a time keeps the chain of gradients of images (data gradients, norms) in
+ * the main lane, in the graph's order, and such nodes in a second one, in that order too. Kernels too small
+ * to fill the device fill it together, and what is bound by memory runs beside what is bound by arithmetic.
+ *
+ *   main    norm  data gradient  norm  data gradient  norm  …  update
+ *   beside        weight gradient      weight gradient      …
+ *
+ * A node beside begins once all nodes before it in the graph have ended or lie beside, too. Its memory must
+ * not be taken before it has ended, so the main lane waits for it where the window after the next one begins.
+ *
+ * Threads: nothing is shared. */
+#ifndef FSHARD_TRAINER_GRAPH_LANES_H
+#define FSHARD_TRAINER_GRAPH_LANES_H
+
+#include "trainer/graph/graph.h"
+#include "trainer/graph/memory_plan.h"
+
+typedef struct LanePlan {
+    bool *beside; /* [node_count] true: the node is not of the main lane */
+    /* [node_count] of a node beside: the node of the main lane that waits for it, before which it may still
+     * run (node_count: the end of the run); of one of the main lane: itself */
+    size_t *ends;
+    /* [node_count] of a node of the main lane: how many nodes of the graph, counted from its first, must have
+     * ended before it begins, as far as they lie beside; 0: it waits for none */
+    size_t *waits;
+    size_t beside_count;
+} LanePlan;
+
+/* Divides the nodes of a graph that is built. window: of how many nodes of the main lane; 0: all nodes are of
+ * the main lane. The caller frees the plan. FSH_ERR_MEMORY. */
+FshStatus lane_plan_make(const Graph *graph, size_t window, LanePlan *plan, FshError *error);
+void lane_plan_free(LanePlan *plan);
+
+/* Makes the lanes of a graph and its memory plan together (bytes_of, context: as for memory_plan_make). Nodes
+ * lie beside where that costs at most a fiftieth more memory; else all are of the main lane. The caller frees
+ * both plans. FSH_ERR_MEMORY.
+ *
+ * Where more memory would be needed, norms write over what they read, and such networks gain nothing: on an
+ * H200 resnet50 at 512 lost 1.5 %, resnet18 and toynet won 1 %, where nafnet won 6, conv8 5.5 and pyramidnet
+ * 2.5 % (docs/measurements/2026-11-24-step.md). */
+FshStatus lane_plan_choose(const Graph *graph,
+                           uint64_t (*bytes_of)(const Graph *graph, TensorId tensor, void *context),
+                           void *context, LanePlan *lanes, MemoryPlan *memory, FshError *error);
+
+#endif
