@@ -13,9 +13,9 @@ static Graph *training_graph(const char *name, int64_t batch, int64_t size)
         .batch = batch, .height = size, .width = size, .channels = 3, .classes = 10, .training = true};
     const ModelRecipe recipe = {.mean = {0.5, 0.5, 0.5},
                                 .deviation = {0.25, 0.25, 0.25},
-                                .compute_type = DATA_F32,
+                                .compute_type = DATA_F16,
                                 .loss = model->task == TASK_RESTORATION ? LOSS_PSNR : LOSS_CROSS_ENTROPY,
-                                .fusions = FUSE_ALL | FUSE_IMAGES_AGAIN,
+                                .fusions = FUSE_ALL | FUSE_CONV_STATISTICS | FUSE_PAD_ADD | FUSE_IMAGES_AGAIN,
                                 .optimizer = {.momentum = 0.9}};
     Graph *graph = NULL;
     FshError error = {0};
@@ -129,13 +129,14 @@ TEST(test_without_a_window_all_steps_are_of_one_lane)
     graph_free(&graph);
 }
 
-TEST(test_lanes_are_taken_where_they_cost_little_memory)
+TEST(test_lanes_are_not_taken_where_they_cost_much_memory)
 {
     const struct {
         const char *name;
         int64_t batch, size;
         bool pays;
-    } cases[] = {{"nafnet", 16, 256, true}, {"pyramidnet", 64, 32, true}, {"resnet18", 1024, 160, false}};
+    } cases[] = {
+        {"resnet50", 512, 160, true}, {"airbench94", 2000, 32, true}, {"airbench94", 20000, 32, false}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Graph *graph = training_graph(cases[i].name, cases[i].batch, cases[i].size);
         LanePlan lanes;
@@ -147,7 +148,8 @@ TEST(test_lanes_are_taken_where_they_cost_little_memory)
             fail_msg("%s: %zu steps beside, %llu bytes where %llu are enough", cases[i].name,
                      lanes.beside_count, (unsigned long long)memory.arena_bytes,
                      (unsigned long long)alone.arena_bytes);
-        assert_true(memory.arena_bytes <= alone.arena_bytes + alone.arena_bytes / 50);
+        if (!cases[i].pays)
+            assert_int_equal(memory.arena_bytes, alone.arena_bytes);
         memory_plan_free(&memory);
         memory_plan_free(&alone);
         lane_plan_free(&lanes);
@@ -163,8 +165,11 @@ TEST(test_weight_gradients_lie_beside_and_the_update_waits_for_all)
     FshError error = {0};
     assert_int_equal(lane_plan_make(graph, 4, &lanes, &error), FSH_OK);
     for (size_t n = 0; n < node_count; n++) {
-        const OpKind op = graph_node(graph, (NodeId)n)->op;
-        assert_int_equal(lanes.beside[n], op == OP_CONV2D_BACKWARD_WEIGHT || op == OP_LINEAR_BACKWARD_WEIGHT);
+        const Node *node = graph_node(graph, (NodeId)n);
+        const bool of_weight = node->op == OP_CONV2D_BACKWARD_WEIGHT || node->op == OP_LINEAR_BACKWARD_WEIGHT;
+        const bool is_last = strcmp(node->name, "conv1") == 0; /* only the update comes after it */
+        if (lanes.beside[n] != (of_weight && !is_last))
+            fail_msg("%s, %s: %sbeside", node->name, op_name(node->op), lanes.beside[n] ? "" : "not ");
     }
     assert_int_equal(graph_node(graph, (NodeId)(node_count - 1))->op, OP_UPDATE);
     assert_int_equal(lanes.waits[node_count - 1], node_count - 1);

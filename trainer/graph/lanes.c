@@ -23,13 +23,16 @@ static bool makes_gradients_alone(const Graph *graph, const Node *node)
 }
 
 /* Marks the nodes beside. Images that are made again for the gradient of one weight (FUSE_IMAGES_AGAIN) stay
- * in the main lane: they are bound by memory as what is there, and their memory lives as briefly. */
+ * in the main lane, where their memory lives as briefly as without lanes. */
 static void choose(const Graph *graph, LanePlan *plan)
 {
-    for (size_t n = 0; n < graph_node_count(graph); n++) {
+    bool meanwhile = false; /* the main lane has something to do after the node, but for the update */
+    for (size_t n = graph_node_count(graph); n-- > 0;) {
         const Node *node = graph_node(graph, (NodeId)n);
-        plan->beside[n] = node->op != OP_UPDATE && makes_gradients_alone(graph, node);
+        const bool movable = node->op != OP_UPDATE && makes_gradients_alone(graph, node);
+        plan->beside[n] = movable && meanwhile;
         plan->beside_count += plan->beside[n];
+        meanwhile |= !movable && node->op != OP_UPDATE;
     }
 }
 
@@ -113,7 +116,8 @@ FshStatus lane_plan_choose(const Graph *graph,
     FshStatus status = plan_with(graph, 0, bytes_of, context, lanes, memory, error);
     if (status)
         return status;
-    const uint64_t most = memory->arena_bytes + memory->arena_bytes / DEARER;
+    const uint64_t dearer = memory->arena_bytes / DEARER;
+    const uint64_t most = memory->arena_bytes + (dearer > LANE_BYTES ? dearer : LANE_BYTES);
     status = plan_with(graph, WINDOW, bytes_of, context, &apart, &of_apart, error);
     if (status || of_apart.arena_bytes <= most) {
         lane_plan_free(lanes);

@@ -8,7 +8,7 @@
  *   main    norm  data gradient  norm  data gradient  norm  …  update
  *   beside        weight gradient      weight gradient      …
  *
- * A node beside begins once all nodes before it in the graph have ended or lie beside, too. Its memory must
+ * A gradient after which there is only the update stays in the main lane. A node beside begins once all nodes before it in the graph have ended or lie beside, too. Its memory must
  * not be taken before it has ended, so the main lane waits for it where the window after the next one begins.
  *
  * Threads: nothing is shared. */
@@ -34,13 +34,10 @@ typedef struct LanePlan {
 FshStatus lane_plan_make(const Graph *graph, size_t window, LanePlan *plan, FshError *error);
 void lane_plan_free(LanePlan *plan);
 
-/* Makes the lanes of a graph and its memory plan together (bytes_of, context: as for memory_plan_make). Nodes
- * lie beside where that costs at most a fiftieth more memory; else all are of the main lane. The caller frees
- * both plans. FSH_ERR_MEMORY.
- *
- * Where more memory would be needed, norms write over what they read, and such networks gain nothing: on an
- * H200 resnet50 at 512 lost 1.5 %, resnet18 and toynet won 1 %, where nafnet won 6, conv8 5.5 and pyramidnet
- * 2.5 % (docs/measurements/2026-11-24-step.md). */
+/* Makes the lanes of a graph and its memory plan together (bytes_of, context: as for memory_plan_make). All
+ * nodes are of the main lane where others would cost more than LANE_BYTES and a fiftieth of the memory. The
+ * caller frees both plans. FSH_ERR_MEMORY. */
+enum { LANE_BYTES = 512 << 20 };
 FshStatus lane_plan_choose(const Graph *graph,
                            uint64_t (*bytes_of)(const Graph *graph, TensorId tensor, void *context),
                            void *context, LanePlan *lanes, MemoryPlan *memory, FshError *error);

@@ -274,14 +274,15 @@ static bool joins_ranks(const CudaProgram *program)
            program->update->node->as.update.accumulation_steps > 1;
 }
 
-/* Enqueues all steps, in their lanes. */
-static FshStatus enqueue_lanes(const CudaProgram *program, FshError *error)
+/* Enqueues all steps, those that may lie beside others in their own lane if there are two. */
+static FshStatus enqueue_lanes(const CudaProgram *program, LaneWay way, FshError *error)
 {
     const CudaBackend *backend = program_backend(program);
     const size_t node_count = graph_node_count(program->base.graph);
+    cudaStream_t beside = way == LANES_TWO ? backend->beside : backend->stream;
     LaneRecorder recorder;
     FshStatus status =
-        lane_recorder_begin(&recorder, &program->lanes, node_count, backend->stream, backend->beside, error);
+        lane_recorder_begin(&recorder, &program->lanes, node_count, backend->stream, beside, error);
     for (size_t n = 0; n < node_count && !status; n++) {
         cudaStream_t stream = NULL;
         status = lane_recorder_enter(&recorder, n, &stream, error);
@@ -296,7 +297,7 @@ static FshStatus enqueue_lanes(const CudaProgram *program, FshError *error)
 
 /* Records the steps of one kind of run as one graph: a run is one launch. Relaxed, since libraries may load a
  * kernel at its first use; one thread drives the backend, so no other thread's call can slip in. */
-static FshStatus record_kind(CudaProgram *program, UpdateRun run, FshError *error)
+static FshStatus record_kind(CudaProgram *program, UpdateRun run, LaneWay way, FshError *error)
 {
     cudaStream_t stream = program_backend(program)->stream;
     cudaGraph_t graph = NULL;
@@ -305,17 +306,28 @@ static FshStatus record_kind(CudaProgram *program, UpdateRun run, FshError *erro
         return status;
     if (program->update)
         program->update->run = run;
-    status = enqueue_lanes(program, error);
+    status = enqueue_lanes(program, way, error);
     /* always: it is what gives the stream back */
     cudaError_t ended = cudaStreamEndCapture(stream, &graph);
     if (!status)
         status = cuda_check(ended, "cudaStreamEndCapture(stream, &graph)", error);
     if (!status)
-        status = CUDA_TRY(cudaGraphInstantiate(&program->recorded[run], graph, 0), error);
+        status = CUDA_TRY(cudaGraphInstantiate(&program->recorded[way][run], graph, 0), error);
     if (!status)
-        status = CUDA_TRY(cudaGraphUpload(program->recorded[run], stream), error);
+        status = CUDA_TRY(cudaGraphUpload(program->recorded[way][run], stream), error);
     if (graph)
         (void)cudaGraphDestroy(graph);
+    return status;
+}
+
+static FshStatus record_way(CudaProgram *program, LaneWay way, FshError *error)
+{
+    const bool joins = joins_ranks(program);
+    FshStatus status = record_kind(program, joins ? UPDATE_ACCUMULATES : UPDATE_DECIDES, way, error);
+    if (!status && joins)
+        status = record_kind(program, UPDATE_JOINED, way, error);
+    if (!status && program->update && program->update->node->as.update.sam_rho > 0)
+        status = record_kind(program, UPDATE_PERTURBS, way, error);
     return status;
 }
 
@@ -323,14 +335,12 @@ static FshStatus record(CudaProgram *program, FshError *error)
 {
     /* Once by itself: ranks connect in the first exchange of each kind, which is nothing to record. */
     FshStatus status = program->update ? share_gradients(program, program->update, false, error) : FSH_OK;
-    const bool joins = joins_ranks(program);
     if (!status)
-        status = record_kind(program, joins ? UPDATE_ACCUMULATES : UPDATE_DECIDES, error);
-    if (!status && joins)
-        status = record_kind(program, UPDATE_JOINED, error);
-    if (!status && program->update && program->update->node->as.update.sam_rho > 0)
-        status = record_kind(program, UPDATE_PERTURBS, error);
-    return status;
+        status = record_way(program, LANES_ONE, error);
+    if (status || program->lanes.beside_count == 0)
+        return status;
+    status = record_way(program, LANES_TWO, error);
+    return status ? status : lane_trial_start(&program->trial, error);
 }
 
 FshStatus cuda_program_new(Program **program, State *state, const Graph *graph, FshError *error)
@@ -385,9 +395,10 @@ void cuda_program_free(Program *program)
     if (!cuda)
         return;
     (void)cudaStreamSynchronize(program_backend(cuda)->stream);
-    for (int i = 0; i < UPDATE_RUN_KINDS; i++)
-        if (cuda->recorded[i])
-            (void)cudaGraphExecDestroy(cuda->recorded[i]);
+    for (int i = 0; i < LANE_WAYS * UPDATE_RUN_KINDS; i++)
+        if (cuda->recorded[i / UPDATE_RUN_KINDS][i % UPDATE_RUN_KINDS])
+            (void)cudaGraphExecDestroy(cuda->recorded[i / UPDATE_RUN_KINDS][i % UPDATE_RUN_KINDS]);
+    lane_trial_free(&cuda->trial);
     for (size_t n = 0; cuda->steps && n < graph_node_count(cuda->base.graph); n++)
         if (cuda->steps[n].plan)
             cuda->steps[n].plan_free(cuda->steps[n].plan);
@@ -472,6 +483,16 @@ static FshStatus choose_run(CudaProgram *program, bool perturbs, FshError *error
     return status;
 }
 
+/* Launches the recorded steps. */
+static FshStatus launch(CudaProgram *program, UpdateRun run, FshError *error)
+{
+    cudaStream_t stream = program_backend(program)->stream;
+    FshStatus status = lane_trial_before(&program->trial, stream, error);
+    if (!status)
+        status = CUDA_TRY(cudaGraphLaunch(program->recorded[program->trial.way][run], stream), error);
+    return status ? status : lane_trial_after(&program->trial, stream, error);
+}
+
 FshStatus cuda_program_run(Program *program, bool perturbs, FshError *error)
 {
     CudaProgram *cuda = (CudaProgram *)program;
@@ -485,8 +506,7 @@ FshStatus cuda_program_run(Program *program, bool perturbs, FshError *error)
     if (!status)
         status = program_inputs_send(&cuda->inputs, stream, error);
     if (!status)
-        status = cuda->profiling ? run_measured(cuda, error)
-                                 : CUDA_TRY(cudaGraphLaunch(cuda->recorded[run], stream), error);
+        status = cuda->profiling ? run_measured(cuda, error) : launch(cuda, run, error);
     if (!status && cuda->update && exchanges(cuda->update))
         device_ranks_begun(program_backend(cuda)->ranks);
     if (cuda->update)

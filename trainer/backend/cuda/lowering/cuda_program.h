@@ -11,6 +11,7 @@
 
 #include "trainer/backend/cuda/device/matmul.h"
 #include "trainer/backend/cuda/kernels/kernels_update.h"
+#include "trainer/backend/cuda/lowering/lane_trial.h"
 #include "trainer/backend/cuda/lowering/program_inputs.h"
 #include "trainer/backend/cuda/lowering/program_results.h"
 #include "trainer/backend/cuda/lowering/tensors.h"
@@ -58,8 +59,10 @@ typedef struct CudaProgram {
     Step *steps;  /* [graph_node_count] */
     Step *update; /* that of OP_UPDATE; NULL: the program leaves weights alone */
     /* All steps, by the kind of the run; NULL: there is no run of that kind. Ranks that accumulate have
-     * UPDATE_ACCUMULATES and UPDATE_JOINED, others UPDATE_DECIDES; with sam there is UPDATE_PERTURBS too. */
-    cudaGraphExec_t recorded[UPDATE_RUN_KINDS];
+     * UPDATE_ACCUMULATES and UPDATE_JOINED, others UPDATE_DECIDES; with sam there is UPDATE_PERTURBS too. In
+     * two lanes where some steps may lie beside others. */
+    cudaGraphExec_t recorded[LANE_WAYS][UPDATE_RUN_KINDS];
+    LaneTrial trial;
     bool profiling;
     uint64_t measured_runs;
     double *seconds;    /* [graph_node_count] once profiling was on; else NULL */

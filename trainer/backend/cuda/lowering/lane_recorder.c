@@ -8,7 +8,7 @@ FshStatus lane_recorder_begin(LaneRecorder *recorder, const LanePlan *plan, size
                               cudaStream_t main, cudaStream_t beside, FshError *error)
 {
     *recorder = (LaneRecorder){.plan = plan, .node_count = node_count, .main = main, .beside = beside};
-    if (plan->beside_count == 0)
+    if (plan->beside_count == 0 || main == beside)
         return FSH_OK;
     recorder->ended = calloc(node_count, sizeof *recorder->ended);
     if (!recorder->ended)
@@ -29,7 +29,7 @@ static FshStatus wait_for(const LaneRecorder *recorder, size_t count, FshError *
 /* Makes the lane beside wait for all that has been enqueued in the main lane. */
 static FshStatus follow(LaneRecorder *recorder, FshError *error)
 {
-    if (recorder->fork_is_current)
+    if (recorder->fork_is_current || !recorder->ended)
         return FSH_OK;
     FshStatus status = CUDA_TRY(cudaEventRecord(recorder->fork, recorder->main), error);
     if (!status)
@@ -51,7 +51,7 @@ FshStatus lane_recorder_enter(LaneRecorder *recorder, size_t n, cudaStream_t *st
 
 FshStatus lane_recorder_leave(LaneRecorder *recorder, size_t n, FshError *error)
 {
-    if (!recorder->plan->beside[n])
+    if (!recorder->plan->beside[n] || !recorder->ended)
         return FSH_OK;
     FshStatus status = CUDA_TRY(cudaEventCreateWithFlags(&recorder->ended[n], cudaEventDisableTiming), error);
     return status ? status : CUDA_TRY(cudaEventRecord(recorder->ended[n], recorder->beside), error);

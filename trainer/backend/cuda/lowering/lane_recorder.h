@@ -16,12 +16,13 @@ typedef struct LaneRecorder {
     const LanePlan *plan;
     size_t node_count;
     cudaStream_t main, beside;
-    cudaEvent_t *ended;   /* [node_count] of steps beside; NULL elsewhere */
+    cudaEvent_t *ended;   /* [node_count] of steps beside, NULL elsewhere; NULL: there is one lane */
     cudaEvent_t fork;     /* what has been enqueued in the main lane */
     bool fork_is_current; /* nothing was enqueued in the main lane since the last step beside began */
 } LaneRecorder;
 
-/* Begins while the main stream is being captured. FSH_ERR_MEMORY, FSH_ERR_LIBRARY. */
+/* Begins while the main stream is being captured. beside may be the same stream: then there is one lane.
+ * FSH_ERR_MEMORY, FSH_ERR_LIBRARY. */
 FshStatus lane_recorder_begin(LaneRecorder *recorder, const LanePlan *plan, size_t node_count,
                               cudaStream_t main, cudaStream_t beside, FshError *error);
 /* Sets *stream_ret to the stream of node n, which waits there for all that the node has to wait for. */
