@@ -2,6 +2,8 @@
  * for. */
 #include "trainer/graph/lanes.h"
 
+#include <string.h>
+
 #include "tests/support/support.h"
 #include "trainer/graph/memory_plan.h"
 #include "trainer/models/models.h"
