@@ -184,6 +184,12 @@ TEST_IN_FOLDER(test_a_recipe_that_does_not_fit_is_told, folder)
     SAYS(0, "the images are smaller than the crop of 160 pixels, and are enlarged", "--dry-run", "--recipe",
          "rsb-a3", "--batch-size", "8", colours);
     REFUSED(1, "recipe rsb-a3: ", out, "--recipe", "rsb-a3", "--batch-size", "2", pairs);
+    /* options of another network */
+    SAYS(0, "of these do nothing here: drop-path, zero-init-last, ", "--dry-run", "--recipe", "rsb-a2",
+         "--model", "resnet9", "--batch-size", "8", "--train-crop-size", "32", "--val-crop-size", "32",
+         colours);
+    REFUSED(2, "--drop-path: resnet9 has none", out, "--recipe", "rsb-a2", "--model", "resnet9",
+            "--drop-path", "0.1", "--batch-size", "8", colours);
     REFUSED(2, "--recipe: 'rsb' is none of the recipes: rsb-a3, ", out, "--recipe", "rsb", colours);
 }
 

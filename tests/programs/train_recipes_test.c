@@ -413,6 +413,7 @@ TEST_IN_FOLDER(test_options_that_would_do_nothing_are_refused, folder)
         {"--ra-magnitude", "5", "--auto-augment", "ta_wide"},
         {"--mixup-prob", "0.5"},
         {"--mixup-switch-prob", "0.5", "--mixup-alpha", "0.1"},
+        {"--mixup-mode", "batch"},
         {"--progressive-epochs", "1:2"},
         {"--progressive-step", "4"},
         {"--crop-border", "2"},

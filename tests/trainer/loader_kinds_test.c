@@ -157,6 +157,8 @@ TEST_IN_FOLDER(test_mixed_batches_do_not_depend_on_workers_or_ranks, folder)
     LoaderOptions options = options_of(dataset, &classes_view);
     options.mixing = mixing;
     check_independence(&options);
+    options.mixing.mode = MIXING_BATCH;
+    check_independence(&options);
     fsh_close(&dataset);
 }
 
@@ -250,6 +252,33 @@ TEST_IN_FOLDER(test_mixing_is_between_neighbours, folder)
     }
     assert_true(changed > STEPS * BATCH / 2 && changed < STEPS * BATCH);
     free(plain);
+    free(mixed);
+    fsh_close(&dataset);
+}
+
+/* One share for the images of a step, others in other steps; mixup and CutMix, and steps that are not mixed,
+ * are all among them. */
+TEST_IN_FOLDER(test_a_batch_is_mixed_by_one_draw, folder)
+{
+    enum { STEPS = 60 };
+    FshDataset *dataset = open_dataset(folder, &classes_spec);
+    LoaderOptions options = options_of(dataset, &classes_view);
+    options.mixing = mixing;
+    options.mixing.mode = MIXING_BATCH;
+    Place *mixed = calloc((size_t)STEPS * BATCH, sizeof *mixed);
+    assert_non_null(mixed);
+    record(options, 2, 1, STEPS, mixed);
+    int plain = 0, alike = 0;
+    for (size_t step = 0; step < STEPS; step++) {
+        const Place *first = &mixed[step * BATCH];
+        for (size_t i = 1; i < BATCH; i++)
+            assert_true(first[i].mix == first->mix);
+        plain += first->mix == 1;
+        for (size_t other = 0; other < step; other++)
+            alike += first->mix < 1 && mixed[other * BATCH].mix == first->mix;
+    }
+    assert_true(plain > 0 && plain < STEPS / 2); /* a fifth of the steps */
+    assert_true(alike < STEPS);
     free(mixed);
     fsh_close(&dataset);
 }

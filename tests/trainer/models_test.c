@@ -371,14 +371,19 @@ TEST(test_the_last_norms_of_blocks_begin_at_zero_where_timm_has_them_so)
     static const struct {
         const char *model, *norm;
         int kind;
-    } cases[] = {{"resnet50d", "layer2.1.bn3.weight", INIT_ZEROS},
-                 {"resnet50d", "layer2.1.bn2.weight", INIT_ONES},
-                 {"resnet18d", "layer2.1.bn2.weight", INIT_ZEROS},
-                 {"resnet50", "layer2.1.bn3.weight", INIT_ONES},
-                 {"xresnet50", "5.0.convpath.2.1.weight", INIT_ZEROS},
-                 {"xresnet18", "5.0.convpath.1.1.weight", INIT_ZEROS}};
+        const char *zero_init_last;
+    } cases[] = {{"resnet50d", "layer2.1.bn3.weight", INIT_ZEROS, NULL},
+                 {"resnet50d", "layer2.1.bn2.weight", INIT_ONES, NULL},
+                 {"resnet18d", "layer2.1.bn2.weight", INIT_ZEROS, NULL},
+                 {"resnet50", "layer2.1.bn3.weight", INIT_ONES, NULL},
+                 {"resnet50", "layer2.1.bn3.weight", INIT_ZEROS, "yes"},
+                 {"resnet50", "layer2.1.bn2.weight", INIT_ONES, "yes"},
+                 {"resnet18d", "layer2.1.bn2.weight", INIT_ONES, "no"},
+                 {"xresnet50", "5.0.convpath.2.1.weight", INIT_ZEROS, NULL},
+                 {"xresnet18", "5.0.convpath.1.1.weight", INIT_ZEROS, NULL}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const ModelSpec spec = {.batch = 2, .height = 64, .width = 64, .channels = 3, .classes = 10};
+        ModelSpec spec = {.batch = 2, .height = 64, .width = 64, .channels = 3, .classes = 10};
+        model_value(&spec.options, "zero-init-last")->text = cases[i].zero_init_last;
         Graph *graph = make_or_fail(cases[i].model, &spec);
         assert_int_equal(graph_tensor(graph, graph_find(graph, cases[i].norm))->initializer.kind,
                          cases[i].kind);

@@ -508,7 +508,7 @@ FshStatus loader_decode_refused(Loader *loader, const uint64_t *places, size_t c
     for (size_t i = 0; i < count && !status; i++) {
         status = render_refused(loader, slot, epoch, places[i], single, error);
         if (!status && slot->memory.shape.mixes)
-            loader_mix_pair(loader, &slot->memory, places[i] / 2 * 2);
+            loader_mix_pair(loader, &slot->memory, number, places[i] / 2 * 2);
     }
     finish_recipes(loader, slot);
     slot->batch.valid_count = batch_slot_valid_count(&slot->memory);

@@ -108,8 +108,9 @@ void loader_note_problem(Loader *loader, uint64_t sample, const FshError *error)
 /* Writes the row of targets of the sample at a place; does nothing where there are none, or it was left
  * out. */
 void loader_take_row(const Loader *loader, BatchSlot *memory, uint64_t place);
-/* Mixes places first and first + 1. Recipes may be mixed again: nothing of the first time stays. */
-void loader_mix_pair(const Loader *loader, BatchSlot *memory, uint64_t first);
+/* Mixes places first and first + 1 of the batch with this number. Recipes may be mixed again: nothing of the
+ * first time stays. */
+void loader_mix_pair(const Loader *loader, BatchSlot *memory, uint64_t batch_number, uint64_t first);
 
 /* Notes that so many more workers wait for room, or fewer (-1). Called with the mutex held. */
 void loader_note_waiting(Loader *loader, int more);

@@ -52,19 +52,24 @@ void loader_take_row(const Loader *loader, BatchSlot *memory, uint64_t place)
                           batch_slot_row(memory, place), options->row_width);
 }
 
-void loader_mix_pair(const Loader *loader, BatchSlot *memory, uint64_t first)
+void loader_mix_pair(const Loader *loader, BatchSlot *memory, uint64_t batch_number, uint64_t first)
 {
+    const uint64_t seed = loader->options.seed;
     Random random;
     loader_take_row(loader, memory, first);
     loader_take_row(loader, memory, first + 1);
-    sample_mixing_random(loader->options.seed, memory->turns[first], memory->samples[first], &random);
+    if (loader->options.mixing.mode == MIXING_BATCH) /* the same on all ranks */
+        sample_mixing_random(seed, batch_number / loader->step_count, batch_number % loader->step_count,
+                             &random);
+    else
+        sample_mixing_random(seed, memory->turns[first], memory->samples[first], &random);
     batch_slot_mix(memory, &loader->options.mixing, &random, first);
 }
 
 static void mix_chunk(LoaderWorker *worker, const Chunk *chunk)
 {
     for (uint64_t place = chunk->first; place < chunk->first + chunk->count; place += 2)
-        loader_mix_pair(worker->loader, &chunk->slot->memory, place);
+        loader_mix_pair(worker->loader, &chunk->slot->memory, chunk->batch_number, place);
     sample_loader_stage(worker->samples, SAMPLE_AUGMENT);
 }
 

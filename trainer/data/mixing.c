@@ -98,6 +98,8 @@ void mixing_apply(const MixPlan *plan, uint32_t width, uint32_t height, uint32_t
 
 /* ---- options ---- */
 
+static const char *const mode_choices[] = {"pair", "batch", NULL};
+
 Mixing mixing_default(void)
 {
     return (Mixing){.probability = 1, .switch_probability = 0.5};
@@ -114,10 +116,13 @@ size_t mixing_rows(Mixing *m, Option *rows)
          .maximum = 100, .alias = "cutmix",
          .help = "cutmix with a share drawn from beta(X, X), 1 for one; 0: none"},
         {.name = "mixup-prob", .kind = OPTION_REAL, .value = &m->probability, .argument = "P", .maximum = 1,
-         .help = "probability that a pair of samples is mixed"},
+         .help = "probability that a pair of samples, or a batch, is mixed"},
         {.name = "mixup-switch-prob", .kind = OPTION_REAL, .value = &m->switch_probability, .argument = "P",
          .maximum = 1,
          .help = "with mixup and cutmix: probability that it is cutmix"},
+        {.name = "mixup-mode", .kind = OPTION_CHOICE, .value = &m->mode, .argument = "MODE",
+         .choices = mode_choices,
+         .help = "for whom share, box and which of the two are drawn: each pair, or a whole step"},
     };
     /* clang-format on */
     memcpy(rows, own, sizeof own);

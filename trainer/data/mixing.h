@@ -16,12 +16,17 @@
 #include "common/options.h"
 #include "common/random.h"
 
-/* timm's options: --mixup, --cutmix, --mixup-prob, --mixup-switch-prob. All zero: nothing is mixed. */
+/* For whom a share and a box are drawn. */
+typedef enum MixingMode { MIXING_PAIR, MIXING_BATCH } MixingMode;
+
+/* timm's options: --mixup, --cutmix, --mixup-prob, --mixup-switch-prob, --mixup-mode. All zero: nothing is
+ * mixed. */
 typedef struct Mixing {
     double mixup_alpha,
         cutmix_alpha;          /* of the beta distribution that shares are drawn from; 0: not this one */
-    double probability;        /* that a pair is mixed */
+    double probability;        /* that a pair, or a batch, is mixed */
     double switch_probability; /* where both are given: of CutMix */
+    int mode;                  /* MixingMode */
 } Mixing;
 
 static inline bool mixing_is_on(const Mixing *mixing)

@@ -4,7 +4,7 @@
 
 #include "trainer/models/networks.h"
 
-static bool has_option(const Model *model, const ModelOption *option)
+bool model_has_option(const Model *model, const ModelOption *option)
 {
     for (const ModelOption *const *at = model->options; at && *at; at++)
         if (*at == option)
@@ -16,7 +16,7 @@ static bool has_option(const Model *model, const ModelOption *option)
 static bool was_listed(size_t model_index, const ModelOption *option)
 {
     for (size_t i = 0; i < model_index; i++)
-        if (has_option(model_at(i), option))
+        if (model_has_option(model_at(i), option))
             return true;
     return false;
 }
@@ -79,7 +79,7 @@ static size_t list_owners(const ModelOption *option, char *buffer, size_t buffer
     const Model *model = NULL;
     size_t count = 0, used = 0;
     for (size_t i = 0; (model = model_at(i)); i++) {
-        if (!has_option(model, option))
+        if (!model_has_option(model, option))
             continue;
         if (used < buffer_bytes)
             used +=
@@ -94,7 +94,7 @@ FshStatus model_check_options(const Model *model, const ModelValues *values, Fsh
     const ModelOption *option = NULL;
     for (size_t i = 0; (option = model_option(i)); i++) {
         char owners[512];
-        if (!is_chosen(option, &values->at[i]) || has_option(model, option))
+        if (!is_chosen(option, &values->at[i]) || model_has_option(model, option))
             continue;
         const size_t count = list_owners(option, owners, sizeof owners);
         return fsh_error_set(error, FSH_ERR_USAGE, "--%s: %s has none; %s %s it", option->row.name,

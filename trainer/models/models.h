@@ -110,6 +110,8 @@ const char *model_names_near(const char *name, char *buffer, size_t buffer_bytes
 /* Returns option `index` of all networks, each listed once, in the order of the networks; NULL: past the
  * last. */
 const ModelOption *model_option(size_t index);
+/* Returns whether the network has the option. */
+bool model_has_option(const Model *model, const ModelOption *option);
 /* Return the value of an option of the network, or fallback if it was not set. */
 int64_t model_integer(const ModelSpec *spec, const ModelOption *option, int64_t fallback);
 double model_real(const ModelSpec *spec, const ModelOption *option, double fallback);

@@ -4,7 +4,7 @@
  * average pool, "fc".
  *
  * First weights are timm's, with the last norm of each block at zero; those of resnet18 to resnet101 are
- * torchvision's, with it at one. */
+ * torchvision's, with it at one unless zero-init-last says otherwise. */
 #include "trainer/models/networks.h"
 
 #include <inttypes.h>
@@ -42,9 +42,15 @@ static const ModelOption base_width = {.row = {.name = "base-width",
                                                .maximum = 1024,
                                                .help = "resnet50, resnet101: channels of each group in the "
                                                        "first stage"}};
+static const ModelOption zero_init_last = {.row = {.name = "zero-init-last",
+                                                   .kind = OPTION_TEXT,
+                                                   .argument = "no|yes",
+                                                   .help = "resnet: training begins with the last norm of "
+                                                           "each block at zero, not at one"},
+                                           .trains_only = true};
 static const ModelOption *const options[] = {
-    &stem_type,       &avg_down,    &attn_layer, &model_aa_layer,  &blur_convs,
-    &model_act_layer, &cardinality, &base_width, &model_drop_path, NULL};
+    &stem_type,   &avg_down,   &attn_layer,      &model_aa_layer, &blur_convs, &model_act_layer,
+    &cardinality, &base_width, &model_drop_path, &zero_init_last, NULL};
 
 enum { STAGES = 4, STEM_CHANNELS = 64, BASE_WIDTH = 64, REDUCTION = 16, REDUCED_MULTIPLE = 8 };
 
@@ -52,9 +58,8 @@ enum { STAGES = 4, STEM_CHANNELS = 64, BASE_WIDTH = 64, REDUCTION = 16, REDUCED_
 typedef struct Resnet {
     int blocks[STAGES];
     bool bottleneck;
-    bool ones_last;                                /* the last norm of each block begins at one */
-    const char *stem_type, *avg_down, *attn_layer; /* NULL: the option's first value */
-    int64_t cardinality, base_width;               /* 0: 1 and BASE_WIDTH */
+    const char *stem_type, *avg_down, *attn_layer, *zero_init_last; /* NULL: the option's first value */
+    int64_t cardinality, base_width;                                /* 0: 1 and BASE_WIDTH */
 } Resnet;
 
 /* A network that is being built. */
@@ -63,7 +68,7 @@ typedef struct Net {
     const Resnet *resnet;
     ModelActivation activation;
     int64_t cardinality, base_width;
-    bool deep, average_shortcut, squeeze, blur, blur_convs, training;
+    bool deep, average_shortcut, squeeze, blur, blur_convs, zeros_last, training;
     double last_dropped; /* the probability that the last block is left out */
 } Net;
 
@@ -135,7 +140,7 @@ static TensorId end_of_block(const Net *net, const Block *block, const char *las
                              TensorId input, TensorId seen, int64_t channels)
 {
     char name[GRAPH_NAME_MAX], weight[GRAPH_NAME_MAX];
-    if (!net->resnet->ones_last)
+    if (net->zeros_last)
         graph_set_initializer(net->graph,
                               model_join(weight, model_join(name, block->prefix, last_norm), "weight"),
                               (Initializer){INIT_ZEROS, 0});
@@ -226,6 +231,7 @@ static bool read_options(Net *net, const ModelSpec *spec)
            model_is_chosen(net->graph, spec, &attn_layer, resnet->attn_layer, &net->squeeze) &&
            model_is_chosen(net->graph, spec, &model_aa_layer, NULL, &net->blur) &&
            model_is_chosen(net->graph, spec, &blur_convs, NULL, &net->blur_convs) &&
+           model_is_chosen(net->graph, spec, &zero_init_last, resnet->zero_init_last, &net->zeros_last) &&
            model_activation(net->graph, spec, &net->activation);
 }
 
@@ -257,22 +263,23 @@ static TensorId build(Graph *graph, TensorId x, const ModelSpec *spec, const Res
 #define DEPTH_34  .blocks = {3, 4, 6, 3}
 #define DEPTH_50  .blocks = {3, 4, 6, 3}, .bottleneck = true
 #define DEPTH_101 .blocks = {3, 4, 23, 3}, .bottleneck = true
-#define D         .stem_type = "deep", .avg_down = "yes"
+#define ZEROS     .zero_init_last = "yes"
+#define D         ZEROS, .stem_type = "deep", .avg_down = "yes"
 
 #define BUILDER(name, ...)                                                                                   \
     static TensorId build_##name(Graph *graph, TensorId x, const ModelSpec *spec)                            \
     {                                                                                                        \
         return build(graph, x, spec, &(Resnet){__VA_ARGS__});                                                \
     }
-BUILDER(resnet18, DEPTH_18, .ones_last = true)
-BUILDER(resnet34, DEPTH_34, .ones_last = true)
-BUILDER(resnet50, DEPTH_50, .ones_last = true)
-BUILDER(resnet101, DEPTH_101, .ones_last = true)
+BUILDER(resnet18, DEPTH_18)
+BUILDER(resnet34, DEPTH_34)
+BUILDER(resnet50, DEPTH_50)
+BUILDER(resnet101, DEPTH_101)
 BUILDER(resnet18d, DEPTH_18, D)
 BUILDER(resnet34d, DEPTH_34, D)
 BUILDER(resnet50d, DEPTH_50, D)
-BUILDER(seresnet50, DEPTH_50, .attn_layer = "se")
-BUILDER(resnext50_32x4d, DEPTH_50, .cardinality = 32, .base_width = 4)
+BUILDER(seresnet50, DEPTH_50, ZEROS, .attn_layer = "se")
+BUILDER(resnext50_32x4d, DEPTH_50, ZEROS, .cardinality = 32, .base_width = 4)
 
 static const char *const block_names[] = {"layer#.#", NULL};
 

@@ -445,6 +445,7 @@ static const struct Rule {
     {AT(mixing.cutmix_alpha), is_random_classes, "classes, and not with --no-aug"},
     {AT(mixing.probability), mixes, "--mixup-alpha or --cutmix-alpha"},
     {AT(mixing.switch_probability), mixes_both, "--mixup-alpha and --cutmix-alpha together"},
+    {AT(mixing.mode), mixes, "--mixup-alpha or --cutmix-alpha"},
     {AT(sets.weights), has_sets, "several datasets: ftrain SHARDS MORE OUTPUT"},
     {AT(sets.weights), shuffles, "--sampler shuffle; balanced draws by class, whatever the set"},
     {AT(sampling.kind), is_single_label, "classes, where each image has one"},
@@ -482,6 +483,15 @@ static void note_idle(TrainPlan *plan, const char *name)
                    name);
 }
 
+/* Notes what the recipe gives for options that the network lacks. */
+static void note_foreign(TrainPlan *plan, const TrainOptions *options)
+{
+    const ModelOption *option = NULL;
+    for (size_t i = 0; (option = model_option(i)); i++)
+        if (!model_has_option(plan->model, option) && recipe_gives(options, &options->network.at[i]))
+            note_idle(plan, option->row.name);
+}
+
 FshStatus plan_check(TrainPlan *plan, const TrainOptions *options, FshError *error)
 {
     const Facts facts = {plan, options};
@@ -492,6 +502,7 @@ FshStatus plan_check(TrainPlan *plan, const TrainOptions *options, FshError *err
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "--profile: %lld is more than the %llu steps of all epochs",
                              (long long)options->report.profile, (unsigned long long)steps);
+    note_foreign(plan, options);
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
         const void *option = (const char *)options + rules[i].option;
         const bool counts = trains ? train_given(options, option) : train_typed(options, option);

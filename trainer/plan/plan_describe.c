@@ -242,6 +242,8 @@ static void say_colours(Line *line, const TrainPlan *plan)
         say(line, ", mixup %g", plan->mixing.mixup_alpha);
     if (plan->recipe.mixes && plan->mixing.cutmix_alpha > 0)
         say(line, ", cutmix %g", plan->mixing.cutmix_alpha);
+    if (plan->recipe.mixes && plan->mixing.mode == MIXING_BATCH)
+        say(line, " (one draw for a batch)");
 }
 
 /* Adds the interpolation where it is not the default. */

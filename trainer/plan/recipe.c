@@ -131,6 +131,14 @@ bool recipe_gives(const TrainOptions *options, const void *field)
     return given && json_object_get(given, train_option_name(options, field));
 }
 
+void recipe_leave_out(TrainOptions *options, const Model *model)
+{
+    const ModelOption *option = NULL;
+    for (size_t i = 0; (option = model_option(i)); i++)
+        if (!model_has_option(model, option) && recipe_gives(options, &options->network.at[i]))
+            options->network.at[i] = (ModelValue){0};
+}
+
 void recipe_forget(const TrainOptions *options, const char *option)
 {
     json_t *given = json_object_get(options->preset, "options");

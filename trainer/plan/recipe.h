@@ -38,6 +38,10 @@ FshStatus recipe_list(bool as_json, FILE *stream, FshError *error);
 /* Returns whether the value of the option *field, a member of *options, is that of the recipe. */
 bool recipe_gives(const TrainOptions *options, const void *field);
 
+/* Sets what the recipe gives for options that the network lacks back to the defaults; plan_check has them
+ * told. */
+void recipe_leave_out(TrainOptions *options, const Model *model);
+
 /* Takes an option of this name from the recipe, for it is about to get another value. */
 void recipe_forget(const TrainOptions *options, const char *option);
 

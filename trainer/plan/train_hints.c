@@ -334,7 +334,6 @@ const OptionForeign train_answers[] = {
     {"resplit", "not there: each image is augmented once"},
     {"recount", "one box is erased at most: --random-erase is its probability"},
     {"cutmix-minmax", "--cutmix-alpha draws the share of the box"},
-    {"mixup-mode", "each pair of samples has a share of its own"},
     {"mixup-off-epoch", "mixing goes on to the end of the run"},
     /* machine */
     {"gpu", "CUDA_VISIBLE_DEVICES says which GPU is taken, or --gpus with a list: GPU 2 is --gpus 2,"},

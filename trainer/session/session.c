@@ -12,6 +12,7 @@
 #include "trainer/data/class_weights.h"
 #include "trainer/graph/muon.h"
 #include "trainer/plan/plan_loader.h"
+#include "trainer/plan/recipe.h"
 #include "trainer/session/memory_table.h"
 #include "trainer/session/ranks_alike.h"
 #include "trainer/session/session_alike.h"
@@ -251,8 +252,10 @@ static FshStatus open_data(Session *session, const TrainOptions *options, Sessio
     if (!status && *backend)
         settled.compute.device =
             strcmp((*backend)->interface->device, "cuda") == 0 ? DEVICE_CUDA : DEVICE_CPU;
-    if (!status) /* before the network is built, whose errors begin with the size of the images */
+    if (!status) { /* before the network is built, whose errors begin with the size of the images */
+        recipe_leave_out(&settled, model);
         status = model_check_options(model, &settled.network, error);
+    }
     if (!status)
         status = plan_make(&session->plan, &settled, model, &session->data, error);
     if (session->communicator)
