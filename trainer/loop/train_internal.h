@@ -13,7 +13,8 @@
 /* A step that is under way: what is needed of it when its loss arrives. Written when the step begins. */
 typedef struct StepNote {
     bool runs; /* false: all samples of its batch were skipped */
-    double learning_rate, data_seconds;
+    double learning_rate;
+    double data_seconds, write_seconds; /* of waiting for the batch, and of handing it to the device */
     uint64_t valid_count;
     uint64_t *samples; /* [batch]; owned */
 } StepNote;

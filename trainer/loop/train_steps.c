@@ -189,7 +189,8 @@ static void note_step(Training *training, const Epoch *epoch, const StepNote *no
         training->profile_before_count++;
     }
     state->wait_seconds += note->data_seconds;
-    session_feed_note(&training->feed, state->steps_done - 1, seconds - note->data_seconds);
+    session_feed_note(&training->feed, state->steps_done - 1,
+                      seconds - note->data_seconds - note->write_seconds);
     state->epoch_seconds += seconds;
     state->epoch_wait_seconds += note->data_seconds;
     StepReport report = report_step(training, epoch, step, now, seconds, note->data_seconds);
@@ -282,8 +283,10 @@ static FshStatus take_batch(Training *training, uint64_t number, const Batch **b
     note->learning_rate = training_learning_rate(training, number);
     /* A batch of only skipped samples has no mean loss, but other ranks may wait for this one's gradient. */
     const StepRates rates = {note->learning_rate, momentum_of(training, number)};
+    const double begin = progress_now_seconds();
     if (!status && (batch->valid_count > 0 || session->communicator))
         status = session_write_step(session, batch, &rates, error);
+    note->write_seconds = progress_now_seconds() - begin;
     if (!status) {
         /* fewer, if images that the device refused cannot be decoded here either */
         note->valid_count = batch->valid_count;

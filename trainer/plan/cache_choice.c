@@ -39,9 +39,11 @@ static double pass_seconds(const CacheFacts *facts, double make)
     return samples * (facts->train_seconds + make) * clock_seconds(facts);
 }
 
+/* Returns the seconds in which all images are decoded. */
 static double load_seconds(const CacheFacts *facts)
 {
-    return load_reserve * (double)facts->decoded_samples * facts->make_seconds * clock_seconds(facts);
+    const double decode = facts->make_seconds - facts->change_seconds;
+    return load_reserve * (double)facts->decoded_samples * decode * clock_seconds(facts);
 }
 
 static bool pays(const CacheFacts *facts, double then)
