@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/file.h"
@@ -305,4 +307,53 @@ TEST_IN_FOLDER(test_files_that_are_replaced_count_as_room, folder)
     result = train_with_room(0, 1, arguments);
     assert_contains(result.err, "nothing is left to do");
     run_result_free(&result);
+}
+
+/* ---- epochs that are shorter than the writing of their files ---- */
+
+/* Returns how often a file of this name has appeared in the folder that the descriptor watches. */
+static int count_named(int watch, const char *name)
+{
+    char buffer[1 << 16] __attribute__((aligned(__alignof__(struct inotify_event))));
+    int count = 0;
+    const ssize_t bytes = read(watch, buffer, sizeof buffer); /* at once: all has happened */
+    assert_true(bytes > 0);
+    for (ssize_t at = 0; at < bytes;) {
+        const struct inotify_event *event = (const struct inotify_event *)(buffer + at);
+        count += event->len > 0 && strcmp(event->name, name) == 0;
+        at += (ssize_t)(sizeof *event + event->len);
+    }
+    return count;
+}
+
+/* Of 30 epochs, each of a few milliseconds, whose checkpoint takes a quarter of a second. */
+TEST_IN_FOLDER(test_short_epochs_leave_their_files_to_the_next, folder)
+{
+    static const char *const slow[] = {"FSHARD_STOP_SECONDS=0.25", NULL};
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
+    const RunOptions options = {.stop_at = "out/checkpoint.safetensors", .environment = slow};
+    const char *const arguments[] = {"--jobs", "1",  "--device",       "cpu", "--model", "conv8", "--epochs",
+                                     "30",     "-q", "--val-interval", "30",  shards,    out,     NULL};
+    assert_int_equal(mkdir(out, 0777), 0);
+    const int watch = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+    assert_true(watch >= 0 && inotify_add_watch(watch, out, IN_MOVED_TO) >= 0);
+    RunResult result = expect_train(0, &options, arguments);
+    run_result_free(&result);
+    const int count = count_named(watch, "checkpoint.safetensors");
+    if (count < 2 || count > 20)
+        fail_msg("%d checkpoints in 30 epochs", count);
+    (void)close(watch);
+    /* what is there in the end is the end, as of a run on a fast disk */
+    const char *fast = test_path(folder, "fast");
+    TRAINED("--jobs", "1", "--device", "cpu", "--model", "conv8", "--epochs", "30", "--val-interval", "30",
+            shards, fast);
+    assert_same_file(folder, "out", "fast", true);
+    /* and the checkpoint is that of the end: nothing is left to train */
+    result = TRAIN(0, "--jobs", "1", "--device", "cpu", "--model", "conv8", "--epochs", "30",
+                   "--val-interval", "30", "--resume", "auto", shards, out);
+    assert_contains(result.out, "out/last.safetensors");
+    assert_null(strstr(result.err, "epoch 29 of 30"));
+    assert_null(strstr(result.out, "epoch 29 of 30"));
+    run_result_free(&result);
+    assert_same_file(folder, "out", "fast", true);
 }

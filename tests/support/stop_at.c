@@ -2,7 +2,8 @@
  * build/tests/libfshard-test-stop.so.
  *
  * FSHARD_STOP_AT is the end of that file's path. The process stops once, after the call of rename, renameat2
- * or link. */
+ * or link. With FSHARD_STOP_SECONDS it does not stop: the thread that gives the file its name sleeps for so
+ * long before, each time, as on a slow disk. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -19,11 +20,24 @@
 
 static atomic_flag has_stopped = ATOMIC_FLAG_INIT;
 
-static int stop_behind(int result, const char *path)
+/* Returns whether it is the file that is waited for. */
+static int is_meant(const char *path)
 {
     const char *end = getenv("FSHARD_STOP_AT");
     const size_t length = strlen(path), end_length = end ? strlen(end) : 0;
-    if (result == 0 && end && length >= end_length && strcmp(path + length - end_length, end) == 0 &&
+    return end && length >= end_length && strcmp(path + length - end_length, end) == 0;
+}
+
+static void sleep_before(const char *path)
+{
+    const char *seconds = getenv("FSHARD_STOP_SECONDS");
+    if (seconds && is_meant(path))
+        (void)usleep((useconds_t)(atof(seconds) * 1e6));
+}
+
+static int stop_behind(int result, const char *path)
+{
+    if (result == 0 && !getenv("FSHARD_STOP_SECONDS") && is_meant(path) &&
         !atomic_flag_test_and_set(&has_stopped))
         (void)kill(getpid(), SIGSTOP);
     return result;
@@ -31,6 +45,7 @@ static int stop_behind(int result, const char *path)
 
 REPLACES int renameat2(int from_folder, const char *from, int to_folder, const char *to, unsigned flags)
 {
+    sleep_before(to);
     return stop_behind((int)syscall(SYS_renameat2, from_folder, from, to_folder, to, flags), to);
 }
 

@@ -84,8 +84,8 @@ typedef struct RunOptions {
     bool limit_disk;         /* regular files take disk_bytes in all, then ENOSPC (see enospc.c) */
     uint64_t disk_bytes;
     uint64_t told_free_bytes; /* with limit_disk: what statvfs says is free; 0: the truth */
-    /* the end of a path: when that file gets its name, the program stops itself (see stop_at.c); not with
-     * limit_disk */
+    /* the end of a path: when that file gets its name, the program stops itself, or with FSHARD_STOP_SECONDS
+     * in the environment sleeps (see stop_at.c); not with limit_disk */
     const char *stop_at;
     const char *bad_disk; /* what cannot be read: rules of bad_disk.c; not with the two above */
     const char *cores;    /* "4-7": what the program is told that it may run on; not with the three above */

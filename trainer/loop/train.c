@@ -340,7 +340,11 @@ static FshStatus run_epoch(Training *training, FshError *error)
     report.set_average = session->set_metrics[NETWORK_AVERAGED];
     const Metrics *metrics = report.evaluated ? &report.evaluation : NULL;
     look_at(training, &report);
-    run_files_save_weights(&training->files, RUN_LAST, state, metrics);
+    state->finished = training->stopped_early || state->epoch + 1 == session->plan.epochs;
+    /* Epochs shorter than the writing of their files leave some to the next one. */
+    const bool writes = state->finished || !run_files_would_wait(&training->files);
+    if (writes)
+        run_files_save_weights(&training->files, RUN_LAST, state, metrics);
     run_files_keep(&training->files, state, metrics);
     report.seconds = training_seconds(training);
     FshError record_error = {0};
@@ -354,12 +358,11 @@ static FshStatus run_epoch(Training *training, FshError *error)
     state->step = 0;
     state->metrics = (Metrics){0};
     state->epoch_seconds = state->epoch_wait_seconds = 0;
-    state->finished = training->stopped_early || state->epoch == session->plan.epochs;
     if (state->finished)
         settle_files(training);
     /* If weights could not be saved at the end, resuming saves them: it begins with the evaluation. */
     training_save_checkpoint_at(
-        training, state->finished && run_files_weights_stale(&training->files) ? &learnt : state);
+        training, state->finished && run_files_weights_stale(&training->files) ? &learnt : state, writes);
     return FSH_OK;
 }
 

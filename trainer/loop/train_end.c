@@ -29,20 +29,20 @@ static bool share_accumulated(Training *training)
     return !status;
 }
 
-void training_save_checkpoint_at(Training *training, const RunState *at)
+void training_save_checkpoint_at(Training *training, const RunState *at, bool writes)
 {
     RunState state = *at;
     training->saved = true;
     training->state.seconds = state.seconds = training_seconds(training);
     (void)ranks_sum_metrics(training->session.communicator, &state.metrics,
                             NULL); /* a lost rank is reported by the next exchange */
-    if (share_accumulated(training))
+    if (share_accumulated(training) && writes)
         run_files_save_checkpoint(&training->files, &state);
 }
 
 void training_save_checkpoint(Training *training)
 {
-    training_save_checkpoint_at(training, &training->state);
+    training_save_checkpoint_at(training, &training->state, true);
 }
 
 /* Saves checkpoint and weights. Returns false if the disk would not take them. */

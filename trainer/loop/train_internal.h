@@ -97,9 +97,10 @@ double training_seconds(const Training *training);
 double training_evaluation_left(const Training *training);
 /* Prints a warning if a record could not be written. */
 void training_warn_of(Training *training, FshStatus status, const FshError *error);
-/* Save a checkpoint of the state, or of an earlier one. Every rank calls them. */
+/* Save a checkpoint of the state, or of an earlier one. Every rank calls them. writes false: this rank takes
+ * part in the sums, and writes no file. */
 void training_save_checkpoint(Training *training);
-void training_save_checkpoint_at(Training *training, const RunState *at);
+void training_save_checkpoint_at(Training *training, const RunState *at, bool writes);
 /* Saves checkpoint and weights before an unplanned stop: an unreadable sample is no reason to lose what was
  * learnt. Returns false if the disk would not take them, or if the ranks' weights differ: then nothing is
  * saved, and rank 0 warns. */
