@@ -8,8 +8,9 @@
  *   main    norm  data gradient  norm  data gradient  norm  …  update
  *   beside        weight gradient      weight gradient      …
  *
- * A gradient after which there is only the update stays in the main lane. A node beside begins once all nodes before it in the graph have ended or lie beside, too. Its memory must
- * not be taken before it has ended, so the main lane waits for it where the window after the next one begins.
+ * A gradient after which there is only the update stays in the main lane. A node beside begins once all nodes
+ * before it in the graph have ended or lie beside, too. Its memory must not be taken before it has ended, so
+ * the main lane waits for it where the window after the next one begins.
  *
  * Threads: nothing is shared. */
 #ifndef FSHARD_TRAINER_GRAPH_LANES_H
