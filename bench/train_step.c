@@ -39,7 +39,7 @@
 #include "trainer/checkpoint/weights.h"
 #include "trainer/models/models.h"
 
-enum { WARM_UP = 3, WARM_UP_GPU = 10, ROUNDS_GPU = 5, COUNT_MAX = 1000, PATH_BYTES = 4096 };
+enum { WARM_UP = 3, WARM_UP_GPU = 40, ROUNDS_GPU = 5, COUNT_MAX = 1000, PATH_BYTES = 4096 };
 
 typedef struct Job {
     const Model *model;

@@ -311,13 +311,10 @@ TEST_IN_FOLDER(test_files_that_are_replaced_count_as_room, folder)
 
 /* ---- epochs that are shorter than the writing of their files ---- */
 
-/* Returns how often a file of this name has appeared in the folder that the descriptor watches. */
-static int count_named(int watch, const char *name)
+/* Returns how often a file has got this name, by the events of a folder. */
+static int count_named(const char *buffer, ssize_t bytes, const char *name)
 {
-    char buffer[1 << 16] __attribute__((aligned(__alignof__(struct inotify_event))));
     int count = 0;
-    const ssize_t bytes = read(watch, buffer, sizeof buffer); /* at once: all has happened */
-    assert_true(bytes > 0);
     for (ssize_t at = 0; at < bytes;) {
         const struct inotify_event *event = (const struct inotify_event *)(buffer + at);
         count += event->len > 0 && strcmp(event->name, name) == 0;
@@ -326,20 +323,29 @@ static int count_named(int watch, const char *name)
     return count;
 }
 
-/* Of 30 epochs, each of a few milliseconds, whose checkpoint takes a quarter of a second. */
-TEST_IN_FOLDER(test_short_epochs_leave_their_files_to_the_next, folder)
+/* Runs 30 epochs, each of a few milliseconds, whose checkpoint takes a second. Returns what watches the folder;
+ * the caller closes it. */
+static int train_on_slow_disk(const char *out, const char *const *arguments)
 {
-    static const char *const slow[] = {"FSHARD_STOP_SECONDS=0.25", NULL};
-    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
+    static const char *const slow[] = {"FSHARD_STOP_SECONDS=1", NULL};
     const RunOptions options = {.stop_at = "out/checkpoint.safetensors", .environment = slow};
-    const char *const arguments[] = {"--jobs", "1",  "--device",       "cpu", "--model", "conv8", "--epochs",
-                                     "30",     "-q", "--val-interval", "30",  shards,    out,     NULL};
     assert_int_equal(mkdir(out, 0777), 0);
     const int watch = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
     assert_true(watch >= 0 && inotify_add_watch(watch, out, IN_MOVED_TO) >= 0);
     RunResult result = expect_train(0, &options, arguments);
     run_result_free(&result);
-    const int count = count_named(watch, "checkpoint.safetensors");
+    return watch;
+}
+
+TEST_IN_FOLDER(test_short_epochs_leave_their_files_to_the_next, folder)
+{
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
+    const char *const arguments[] = {"--jobs", "1",  "--device",       "cpu", "--model", "conv8", "--epochs",
+                                     "30",     "-q", "--val-interval", "30",  shards,    out,     NULL};
+    const int watch = train_on_slow_disk(out, arguments);
+    char buffer[1 << 16] __attribute__((aligned(__alignof__(struct inotify_event))));
+    const ssize_t bytes = read(watch, buffer, sizeof buffer); /* at once: all has happened */
+    const int count = count_named(buffer, bytes, "checkpoint.safetensors");
     if (count < 2 || count > 20)
         fail_msg("%d checkpoints in 30 epochs", count);
     (void)close(watch);
@@ -349,11 +355,30 @@ TEST_IN_FOLDER(test_short_epochs_leave_their_files_to_the_next, folder)
             shards, fast);
     assert_same_file(folder, "out", "fast", true);
     /* and the checkpoint is that of the end: nothing is left to train */
-    result = TRAIN(0, "--jobs", "1", "--device", "cpu", "--model", "conv8", "--epochs", "30",
-                   "--val-interval", "30", "--resume", "auto", shards, out);
+    RunResult result = TRAIN(0, "--jobs", "1", "--device", "cpu", "--model", "conv8", "--epochs", "30",
+                             "--val-interval", "30", "--resume", "auto", shards, out);
     assert_contains(result.out, "out/last.safetensors");
     assert_null(strstr(result.err, "epoch 29 of 30"));
     assert_null(strstr(result.out, "epoch 29 of 30"));
     run_result_free(&result);
     assert_same_file(folder, "out", "fast", true);
+}
+
+/* The average of weights is left out with the checkpoint, and holds up none by itself. */
+TEST_IN_FOLDER(test_averages_of_short_epochs_keep_to_the_checkpoints, folder)
+{
+    DatasetSpec spec = train_plain;
+    spec.val_count = 0;
+    const char *shards = make_set(folder, &spec), *out = test_path(folder, "out");
+    const char *const arguments[] = {"--jobs", "1",  "--device",    "cpu",  "--model", "conv8", "--epochs",
+                                     "30",     "-q", "--model-ema", shards, out,       NULL};
+    const int watch = train_on_slow_disk(out, arguments);
+    char buffer[1 << 16] __attribute__((aligned(__alignof__(struct inotify_event))));
+    const ssize_t bytes = read(watch, buffer, sizeof buffer);
+    const int checkpoints = count_named(buffer, bytes, "checkpoint.safetensors"),
+              averages = count_named(buffer, bytes, "model_ema.safetensors");
+    (void)close(watch);
+    /* one checkpoint more stands before the first weights */
+    if (checkpoints > 20 || averages < 1 || abs(checkpoints - averages) > 1)
+        fail_msg("%d checkpoints and %d averages in 30 epochs", checkpoints, averages);
 }

@@ -375,7 +375,7 @@ CUDA_TEST(test_a_copy_keeps_what_the_state_held)
     graph_free(&graph);
 }
 
-/* Of these a program that is not profiled makes some in one lane and some in two (lane_trial.h). */
+/* Of these a program that is not profiled makes some in one lane and some in two (recorded_steps.h). */
 enum { TRAINED_STEPS = 10 };
 
 /* Returns the parameters of a network after TRAINED_STEPS, *count_ret values one after the other; the caller

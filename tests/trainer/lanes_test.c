@@ -8,7 +8,8 @@
 #include "trainer/graph/memory_plan.h"
 #include "trainer/models/models.h"
 
-static Graph *training_graph(const char *name, int64_t batch, int64_t size)
+/* freeze: as --freeze, with norms of several ranks; NULL: nothing is. */
+static Graph *frozen_graph(const char *name, int64_t batch, int64_t size, const char *freeze)
 {
     const Model *model = model_find(name);
     const ModelSpec spec = {
@@ -16,6 +17,8 @@ static Graph *training_graph(const char *name, int64_t batch, int64_t size)
     const ModelRecipe recipe = {.mean = {0.5, 0.5, 0.5},
                                 .deviation = {0.25, 0.25, 0.25},
                                 .compute_type = DATA_F16,
+                                .sync_norms = freeze != NULL,
+                                .rules.freeze = freeze,
                                 .loss = model->task == TASK_RESTORATION ? LOSS_PSNR : LOSS_CROSS_ENTROPY,
                                 .fusions = FUSE_ALL | FUSE_CONV_STATISTICS | FUSE_PAD_ADD | FUSE_IMAGES_AGAIN,
                                 .optimizer = {.momentum = 0.9}};
@@ -24,6 +27,11 @@ static Graph *training_graph(const char *name, int64_t batch, int64_t size)
     if (model_graph(model, &spec, &recipe, &graph, &error))
         fail_msg("%s", error.message);
     return graph;
+}
+
+static Graph *training_graph(const char *name, int64_t batch, int64_t size)
+{
+    return frozen_graph(name, batch, size, NULL);
 }
 
 typedef struct Span {
@@ -114,6 +122,28 @@ TEST(test_steps_that_may_run_together_do_not_meet_in_memory)
             check_lanes(cases[i].name, cases[i].size, windows[w]);
 }
 
+/* In front of frozen layers a norm makes gradients of its own parameters alone, but exchanges sums with other
+ * ranks. */
+TEST(test_norms_are_never_beside)
+{
+    Graph *graph =
+        frozen_graph("resnet18", 4, 64, "conv1.weight,bn1.*,layer1.*,*.conv?.weight,*.downsample.0.weight");
+    LanePlan lanes;
+    FshError error = {0};
+    bool alone = false; /* there is such a norm */
+    assert_int_equal(lane_plan_make(graph, 4, &lanes, &error), FSH_OK);
+    for (size_t n = 0; n < graph_node_count(graph); n++) {
+        const Node *node = graph_node(graph, (NodeId)n);
+        if (node->op != OP_BATCH_NORM_BACKWARD)
+            continue;
+        alone |= node->outputs[NORM_BACK_DX] == TENSOR_NONE;
+        assert_false(lanes.beside[n]);
+    }
+    assert_true(alone);
+    lane_plan_free(&lanes);
+    graph_free(&graph);
+}
+
 TEST(test_without_a_window_all_steps_are_of_one_lane)
 {
     Graph *graph = training_graph("resnet18", 4, 64);
@@ -144,7 +174,8 @@ TEST(test_lanes_are_not_taken_where_they_cost_much_memory)
         LanePlan lanes;
         MemoryPlan memory, alone;
         FshError error = {0};
-        assert_int_equal(lane_plan_choose(graph, memory_packed_bytes, NULL, &lanes, &memory, &error), FSH_OK);
+        assert_int_equal(lane_plan_choose(graph, true, memory_packed_bytes, NULL, &lanes, &memory, &error),
+                         FSH_OK);
         assert_int_equal(memory_plan_make(graph, memory_packed_bytes, NULL, NULL, &alone, &error), FSH_OK);
         if ((lanes.beside_count > 0) != cases[i].pays)
             fail_msg("%s: %zu steps beside, %llu bytes where %llu are enough", cases[i].name,

@@ -7,19 +7,20 @@
 /* Windows of 2 to 60 nodes took the same time within 1 %. DEARER: one part of the memory in so many. */
 enum { WINDOW = 4, DEARER = 50 };
 
-/* Returns whether every output of the node that is there is a parameter's gradient. */
-static bool makes_gradients_alone(const Graph *graph, const Node *node)
+/* Returns whether the node makes gradients of weights or biases and nothing else. Norms may exchange sums with
+ * other ranks, which all do in one order: they are never beside, though those in front of frozen layers make
+ * nothing else, too. */
+static bool is_movable(const Graph *graph, const Node *node)
 {
-    int made = 0;
-    for (int k = 0; k < node->output_count; k++) {
-        if (node->outputs[k] == TENSOR_NONE)
-            continue;
-        if (graph_tensor(graph, node->outputs[k])->role != TENSOR_GRADIENT ||
-            graph_tensor(graph, node->outputs[k])->keep)
+    if (node->op != OP_CONV2D_BACKWARD_WEIGHT && node->op != OP_LINEAR_BACKWARD_WEIGHT &&
+        node->op != OP_BIAS_BACKWARD)
+        return false;
+    for (int k = 0; k < node->output_count; k++)
+        if (node->outputs[k] != TENSOR_NONE &&
+            (graph_tensor(graph, node->outputs[k])->role != TENSOR_GRADIENT ||
+             graph_tensor(graph, node->outputs[k])->keep))
             return false;
-        made++;
-    }
-    return made > 0;
+    return true;
 }
 
 /* Marks the nodes beside. Images that are made again for the gradient of one weight (FUSE_IMAGES_AGAIN) stay
@@ -29,7 +30,7 @@ static void choose(const Graph *graph, LanePlan *plan)
     bool meanwhile = false; /* the main lane has something to do after the node, but for the update */
     for (size_t n = graph_node_count(graph); n-- > 0;) {
         const Node *node = graph_node(graph, (NodeId)n);
-        const bool movable = node->op != OP_UPDATE && makes_gradients_alone(graph, node);
+        const bool movable = is_movable(graph, node);
         plan->beside[n] = movable && meanwhile;
         plan->beside_count += plan->beside[n];
         meanwhile |= !movable && node->op != OP_UPDATE;
@@ -107,26 +108,26 @@ static FshStatus plan_with(const Graph *graph, size_t window,
     return status;
 }
 
-FshStatus lane_plan_choose(const Graph *graph,
+FshStatus lane_plan_choose(const Graph *graph, bool apart,
                            uint64_t (*bytes_of)(const Graph *graph, TensorId tensor, void *context),
                            void *context, LanePlan *lanes, MemoryPlan *memory, FshError *error)
 {
-    LanePlan apart = {0};
-    MemoryPlan of_apart = {0};
+    LanePlan two = {0};
+    MemoryPlan of_two = {0};
     FshStatus status = plan_with(graph, 0, bytes_of, context, lanes, memory, error);
-    if (status)
+    if (status || !apart)
         return status;
     const uint64_t dearer = memory->arena_bytes / DEARER;
     const uint64_t most = memory->arena_bytes + (dearer > LANE_BYTES ? dearer : LANE_BYTES);
-    status = plan_with(graph, WINDOW, bytes_of, context, &apart, &of_apart, error);
-    if (status || of_apart.arena_bytes <= most) {
+    status = plan_with(graph, WINDOW, bytes_of, context, &two, &of_two, error);
+    if (status || of_two.arena_bytes <= most) {
         lane_plan_free(lanes);
         memory_plan_free(memory);
-        *lanes = apart; /* nothing after a failure */
-        *memory = of_apart;
+        *lanes = two; /* nothing after a failure */
+        *memory = of_two;
     } else {
-        lane_plan_free(&apart);
-        memory_plan_free(&of_apart);
+        lane_plan_free(&two);
+        memory_plan_free(&of_two);
     }
     return status;
 }

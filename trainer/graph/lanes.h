@@ -9,8 +9,8 @@
  *   beside        weight gradient      weight gradient      …
  *
  * A gradient after which there is only the update stays in the main lane. A node beside begins once all nodes
- * before it in the graph have ended or lie beside, too. Its memory must not be taken before it has ended, so
- * the main lane waits for it where the window after the next one begins.
+ * before it in the graph have ended or lie beside, too. What it reads must not be written over before it has
+ * ended, so the main lane waits for it where the window after the next one begins.
  *
  * Threads: nothing is shared. */
 #ifndef FSHARD_TRAINER_GRAPH_LANES_H
@@ -36,10 +36,10 @@ FshStatus lane_plan_make(const Graph *graph, size_t window, LanePlan *plan, FshE
 void lane_plan_free(LanePlan *plan);
 
 /* Makes the lanes of a graph and its memory plan together (bytes_of, context: as for memory_plan_make). All
- * nodes are of the main lane where others would cost more than LANE_BYTES and a fiftieth of the memory. The
- * caller frees both plans. FSH_ERR_MEMORY. */
+ * nodes are of the main lane if apart is false, and where others would cost more than LANE_BYTES and a fiftieth
+ * of the memory. The caller frees both plans. FSH_ERR_MEMORY. */
 enum { LANE_BYTES = 512 << 20 };
-FshStatus lane_plan_choose(const Graph *graph,
+FshStatus lane_plan_choose(const Graph *graph, bool apart,
                            uint64_t (*bytes_of)(const Graph *graph, TensorId tensor, void *context),
                            void *context, LanePlan *lanes, MemoryPlan *memory, FshError *error);
 

@@ -1,6 +1,7 @@
 /* memory_plan.h - where each activation lies in one arena.
  *
- * Tensors whose lifetimes (first node to the end of the last that touches them; a kept one's lasts) do not
+ * Tensors whose lifetimes (first node to the end of the last that touches them; a kept one's lasts to
+ * the end) do not
  * overlap share bytes; and an output takes the bytes of an input that dies in the same node where
  * node_may_overwrite allows it. Placed greedily, largest first, at the lowest offset that is free for the
  * whole lifetime (Pisarchyk and Lee, "Efficient memory management for deep neural net inference", 2020,

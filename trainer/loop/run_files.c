@@ -106,8 +106,8 @@ void run_files_settle(RunFiles *files)
 bool run_files_would_wait(const RunFiles *files)
 {
     const RunCopy *copy = &files->trained;
-    return files->writer && copy->taken && copy->changes != state_changes(files->session->network.state) &&
-           run_writer_is_busy(files->writer);
+    return files->writer && files->history == 0 && copy->taken &&
+           copy->changes != state_changes(files->session->network.state) && run_writer_is_busy(files->writer);
 }
 
 /* Returns a copy of the State as it is now. NULL: there is no memory for one, or it could not be taken. */

@@ -158,16 +158,17 @@ static FshStatus choose_interval(Training *training, FshError *error)
     return FSH_OK;
 }
 
-/* Evaluates the weights and their average, if an evaluation is due. */
-static FshStatus evaluate_epoch(Training *training, EpochReport *report, FshError *error)
+/* Evaluates the weights and their average, if an evaluation is due. writes: without evaluation the average is
+ * saved. */
+static FshStatus evaluate_epoch(Training *training, EpochReport *report, bool writes, FshError *error)
 {
     Session *session = &training->session;
     const bool average = session->network.average != NULL;
     const uint64_t next = training->state.epoch + 1;
     const bool due = evaluation_is_due(evaluation_interval(training), next, session->plan.epochs);
-    FshStatus status =
-        average && (due || !session->evaluation) ? network_take_average(&session->network, error) : FSH_OK;
-    if (!status && average && !session->evaluation)
+    const bool saves = average && !session->evaluation && writes;
+    FshStatus status = (average && due) || saves ? network_take_average(&session->network, error) : FSH_OK;
+    if (!status && saves)
         run_files_save_weights(&training->files, RUN_AVERAGE, &training->state, NULL);
     if (status || !session->evaluation || !due)
         return status;
@@ -296,6 +297,17 @@ static uint64_t end_order_digest(OrderDigest *digest)
     return digest->value;
 }
 
+/* Returns whether the epoch in hand saves weights and a checkpoint. Epochs that are shorter than the writing
+ * of their files leave them to a later one, but for the last epoch and those whose weights are looked at. */
+static bool writes_files(const Training *training)
+{
+    const Session *session = &training->session;
+    const uint64_t next = training->state.epoch + 1;
+    const bool evaluates =
+        session->evaluation && evaluation_is_due(evaluation_interval(training), next, session->plan.epochs);
+    return next == session->plan.epochs || evaluates || !run_files_would_wait(&training->files);
+}
+
 static FshStatus run_epoch(Training *training, FshError *error)
 {
     Session *session = &training->session;
@@ -333,7 +345,8 @@ static FshStatus run_epoch(Training *training, FshError *error)
         .iterations = plan_iterations(&session->plan, session->plan.total_steps),
     };
     tell_epoch(training, &report);
-    status = evaluate_epoch(training, &report, error);
+    const bool writes = writes_files(training);
+    status = evaluate_epoch(training, &report, writes, error);
     if (status)
         return status;
     report.set_evaluation = session->set_metrics[NETWORK_TRAINED];
@@ -341,8 +354,6 @@ static FshStatus run_epoch(Training *training, FshError *error)
     const Metrics *metrics = report.evaluated ? &report.evaluation : NULL;
     look_at(training, &report);
     state->finished = training->stopped_early || state->epoch + 1 == session->plan.epochs;
-    /* Epochs shorter than the writing of their files leave some to the next one. */
-    const bool writes = state->finished || !run_files_would_wait(&training->files);
     if (writes)
         run_files_save_weights(&training->files, RUN_LAST, state, metrics);
     run_files_keep(&training->files, state, metrics);

@@ -149,8 +149,10 @@ static void take_worse(RankFacts *facts, const RankFacts *other)
     worse->step_seconds = fmax(worse->step_seconds, its->step_seconds);
     worse->wait_seconds = fmax(worse->wait_seconds, its->wait_seconds);
     worse->train_seconds = fmax(worse->train_seconds, its->train_seconds);
-    worse->make_seconds = fmax(worse->make_seconds, its->make_seconds);
-    worse->change_seconds = fmax(worse->change_seconds, its->change_seconds);
+    if (its->make_seconds > worse->make_seconds) { /* with its part: their difference is used */
+        worse->make_seconds = its->make_seconds;
+        worse->change_seconds = its->change_seconds;
+    }
     worse->cores = its->cores < worse->cores ? its->cores : worse->cores;
     worse->free_ram = its->free_ram < worse->free_ram ? its->free_ram : worse->free_ram;
     worse->free_gpu = its->free_gpu < worse->free_gpu ? its->free_gpu : worse->free_gpu;

@@ -45,7 +45,7 @@ bool session_feed_is_due(const SessionFeed *feed, uint64_t step);
 /* Returns whether no other step may be under way beside this one, for it is measured. */
 bool session_feed_is_alone(const SessionFeed *feed, uint64_t step);
 /* Takes note of the seconds that a step took, without waiting for data and without handing it to the device,
- * which happens beside the step before, or not at all once images lie there. */
+ * which happens beside the step before, or not at all once images lie in a GPU's memory. */
 void session_feed_note(SessionFeed *feed, uint64_t step, double seconds);
 
 /* Measures and decides. If decoding pays, decodes the splits and lets the loaders go on from there; what

@@ -58,7 +58,7 @@ FshStatus cuda_foresee_memory(const Graph *graph, MemoryUse *use, FshError *erro
     LanePlan lanes = {0};
     MemoryPlan plan = {0};
     unsigned char *counted = calloc(tensor_total + 1, 1);
-    FshStatus status = counted ? lane_plan_choose(graph, room_bytes, NULL, &lanes, &plan, error)
+    FshStatus status = counted ? lane_plan_choose(graph, true, room_bytes, NULL, &lanes, &plan, error)
                                : fsh_error_set(error, FSH_ERR_MEMORY, "cuda: no memory for a memory plan");
     for (size_t t = 0; t < tensor_total && !status; t++) {
         const TensorRole role = graph_tensor(graph, (TensorId)t)->role;

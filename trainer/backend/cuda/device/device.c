@@ -151,12 +151,9 @@ static FshStatus open_plans(CudaBackend *cuda, const BackendOptions *options,
 /* Makes the two streams and the handles of cuDNN that launch on them. */
 static FshStatus open_streams(CudaBackend *cuda, FshError *error)
 {
-    int lowest = 0, highest = 0;
-    FshStatus status = CUDA_TRY(cudaDeviceGetStreamPriorityRange(&lowest, &highest), error);
+    FshStatus status = CUDA_TRY(cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking), error);
     if (!status)
-        status = CUDA_TRY(cudaStreamCreateWithPriority(&cuda->stream, cudaStreamNonBlocking, highest), error);
-    if (!status)
-        status = CUDA_TRY(cudaStreamCreateWithPriority(&cuda->beside, cudaStreamNonBlocking, lowest), error);
+        status = CUDA_TRY(cudaStreamCreateWithFlags(&cuda->beside, cudaStreamNonBlocking), error);
     if (!status)
         status = CUDNN_TRY(cudnnCreate(&cuda->cudnn.handle), error);
     if (!status)

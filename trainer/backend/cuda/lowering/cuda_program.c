@@ -121,7 +121,8 @@ static FshStatus reserve(CudaProgram *program, void **memory, uint64_t bytes, co
     return memory_advise_batch(memory_batch_of(program->base.graph), &room, error);
 }
 
-static FshStatus place_tensors(CudaProgram *program, FshError *error)
+/* apart: some steps may lie beside others. */
+static FshStatus place_tensors(CudaProgram *program, bool apart, FshError *error)
 {
     const Graph *graph = program->base.graph;
     MemoryPlan plan = {0};
@@ -132,7 +133,7 @@ static FshStatus place_tensors(CudaProgram *program, FshError *error)
     if (!status)
         status = check_gradients(program, error);
     if (!status)
-        status = lane_plan_choose(graph, arena_bytes_of, program, &program->lanes, &plan, error);
+        status = lane_plan_choose(graph, apart, arena_bytes_of, program, &program->lanes, &plan, error);
     const uint64_t fixed_bytes = place_fixed(program, NULL);
     if (!status) {
         program->base.arena_bytes = plan.arena_bytes;
@@ -205,7 +206,8 @@ static FshStatus make_steps(CudaProgram *program, FshError *error)
         status = reserve(program, &program->scratch, program->base.scratch_bytes, "scratch memory", error);
     for (size_t n = 0; n < graph_node_count(graph) && !status; n++) {
         Step *step = &program->steps[n];
-        step->scratch = (char *)program->scratch + (program->lanes.beside[n] ? scratch_bytes[0] : 0);
+        if (program->scratch)
+            step->scratch = (char *)program->scratch + (program->lanes.beside[n] ? scratch_bytes[0] : 0);
         const Lowering *lowering = lowering_of(step->node->op);
         if (lowering->bind)
             status = lowering->bind(program, step, error);
@@ -309,12 +311,13 @@ static FshStatus record_kind(CudaProgram *program, UpdateRun run, LaneWay way, F
     status = enqueue_lanes(program, way, error);
     /* always: it is what gives the stream back */
     cudaError_t ended = cudaStreamEndCapture(stream, &graph);
+    const FshStatus told = cuda_check(ended, "cudaStreamEndCapture(stream, &graph)", status ? NULL : error);
     if (!status)
-        status = cuda_check(ended, "cudaStreamEndCapture(stream, &graph)", error);
+        status = told;
     if (!status)
-        status = CUDA_TRY(cudaGraphInstantiate(&program->recorded[way][run], graph, 0), error);
+        status = CUDA_TRY(cudaGraphInstantiate(&program->recorded.graphs[way][run], graph, 0), error);
     if (!status)
-        status = CUDA_TRY(cudaGraphUpload(program->recorded[way][run], stream), error);
+        status = CUDA_TRY(cudaGraphUpload(program->recorded.graphs[way][run], stream), error);
     if (graph)
         (void)cudaGraphDestroy(graph);
     return status;
@@ -339,11 +342,17 @@ static FshStatus record(CudaProgram *program, FshError *error)
         status = record_way(program, LANES_ONE, error);
     if (status || program->lanes.beside_count == 0)
         return status;
-    status = record_way(program, LANES_TWO, error);
-    return status ? status : lane_trial_start(&program->trial, error);
+    FshError failed = {0}; /* for want of memory: then there is one lane */
+    if (record_way(program, LANES_TWO, &failed) == FSH_OK)
+        return recorded_steps_try(&program->recorded, error);
+    recorded_steps_drop(&program->recorded, LANES_TWO);
+    return failed.status == FSH_ERR_MEMORY ? FSH_OK
+                                           : fsh_error_set(error, failed.status, "%s", failed.message);
 }
 
-FshStatus cuda_program_new(Program **program, State *state, const Graph *graph, FshError *error)
+/* Makes the program. apart: some of its steps may lie beside others. */
+static FshStatus make_program(Program **program, State *state, const Graph *graph, bool apart,
+                              FshError *error)
 {
     const size_t tensor_total = graph_tensor_count(graph), node_total = graph_node_count(graph);
     FshStatus status = FSH_OK;
@@ -358,10 +367,9 @@ FshStatus cuda_program_new(Program **program, State *state, const Graph *graph, 
         cuda_program_free(cuda ? &cuda->base : NULL);
         return fsh_error_set(error, FSH_ERR_MEMORY, "cuda: no memory for a program of %zu nodes", node_total);
     }
-    program_backend(cuda)->program_count++;
     for (size_t t = 0; t < tensor_total; t++)
         cuda->tensors[t] = device_tensor_describe(graph, (TensorId)t);
-    status = place_tensors(cuda, error);
+    status = place_tensors(cuda, apart, error);
     if (!status)
         status = program_inputs_make(&cuda->inputs, graph, cuda->tensors, cuda->base.arena_bytes, error);
     if (!status)
@@ -376,6 +384,16 @@ FshStatus cuda_program_new(Program **program, State *state, const Graph *graph, 
     }
     *program = &cuda->base;
     return FSH_OK;
+}
+
+FshStatus cuda_program_new(Program **program, State *state, const Graph *graph, FshError *error)
+{
+    FshError failed = {0};
+    ((CudaBackend *)state->backend)->program_count++;
+    FshStatus status = make_program(program, state, graph, true, &failed);
+    if (status == FSH_ERR_MEMORY) /* one lane takes less; nothing has been exchanged with other ranks yet */
+        return make_program(program, state, graph, false, error);
+    return status ? fsh_error_set(error, status, "%s", failed.message) : FSH_OK;
 }
 
 static void free_marks(CudaProgram *program)
@@ -395,10 +413,7 @@ void cuda_program_free(Program *program)
     if (!cuda)
         return;
     (void)cudaStreamSynchronize(program_backend(cuda)->stream);
-    for (int i = 0; i < LANE_WAYS * UPDATE_RUN_KINDS; i++)
-        if (cuda->recorded[i / UPDATE_RUN_KINDS][i % UPDATE_RUN_KINDS])
-            (void)cudaGraphExecDestroy(cuda->recorded[i / UPDATE_RUN_KINDS][i % UPDATE_RUN_KINDS]);
-    lane_trial_free(&cuda->trial);
+    recorded_steps_free(&cuda->recorded);
     for (size_t n = 0; cuda->steps && n < graph_node_count(cuda->base.graph); n++)
         if (cuda->steps[n].plan)
             cuda->steps[n].plan_free(cuda->steps[n].plan);
@@ -483,21 +498,13 @@ static FshStatus choose_run(CudaProgram *program, bool perturbs, FshError *error
     return status;
 }
 
-/* Launches the recorded steps. */
-static FshStatus launch(CudaProgram *program, UpdateRun run, FshError *error)
-{
-    cudaStream_t stream = program_backend(program)->stream;
-    FshStatus status = lane_trial_before(&program->trial, stream, error);
-    if (!status)
-        status = CUDA_TRY(cudaGraphLaunch(program->recorded[program->trial.way][run], stream), error);
-    return status ? status : lane_trial_after(&program->trial, stream, error);
-}
-
 FshStatus cuda_program_run(Program *program, bool perturbs, FshError *error)
 {
     CudaProgram *cuda = (CudaProgram *)program;
     cudaStream_t stream = program_backend(cuda)->stream;
-    FshStatus status = check_ranks(cuda, error);
+    FshStatus status = recorded_steps_turn(&cuda->recorded, error);
+    if (!status)
+        status = check_ranks(cuda, error);
     if (!status)
         status = choose_run(cuda, perturbs, error);
     const UpdateRun run = cuda->update ? cuda->update->run : UPDATE_DECIDES;
@@ -506,7 +513,8 @@ FshStatus cuda_program_run(Program *program, bool perturbs, FshError *error)
     if (!status)
         status = program_inputs_send(&cuda->inputs, stream, error);
     if (!status)
-        status = cuda->profiling ? run_measured(cuda, error) : launch(cuda, run, error);
+        status = cuda->profiling ? run_measured(cuda, error)
+                                 : recorded_steps_launch(&cuda->recorded, run, stream, error);
     if (!status && cuda->update && exchanges(cuda->update))
         device_ranks_begun(program_backend(cuda)->ranks);
     if (cuda->update)

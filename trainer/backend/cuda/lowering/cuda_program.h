@@ -1,4 +1,4 @@
-/* cuda_program.h - a graph lowered to a list of steps, and the list recorded as one CUDA graph.
+/* cuda_program.h - a graph lowered to a list of steps, and the list recorded as CUDA graphs.
  *
  * A step is a node with its tensors' addresses and whatever was prepared for it: a cuDNN plan, a cuBLASLt
  * plan, the optimizer's table. The rows of lowerings (lowering.h) say for each op how to prepare and how to
@@ -11,7 +11,7 @@
 
 #include "trainer/backend/cuda/device/matmul.h"
 #include "trainer/backend/cuda/kernels/kernels_update.h"
-#include "trainer/backend/cuda/lowering/lane_trial.h"
+#include "trainer/backend/cuda/lowering/recorded_steps.h"
 #include "trainer/backend/cuda/lowering/program_inputs.h"
 #include "trainer/backend/cuda/lowering/program_results.h"
 #include "trainer/backend/cuda/lowering/tensors.h"
@@ -58,11 +58,7 @@ typedef struct CudaProgram {
     ResultRing ring;
     Step *steps;  /* [graph_node_count] */
     Step *update; /* that of OP_UPDATE; NULL: the program leaves weights alone */
-    /* All steps, by the kind of the run; NULL: there is no run of that kind. Ranks that accumulate have
-     * UPDATE_ACCUMULATES and UPDATE_JOINED, others UPDATE_DECIDES; with sam there is UPDATE_PERTURBS too. In
-     * two lanes where some steps may lie beside others. */
-    cudaGraphExec_t recorded[LANE_WAYS][UPDATE_RUN_KINDS];
-    LaneTrial trial;
+    RecordedSteps recorded;
     bool profiling;
     uint64_t measured_runs;
     double *seconds;    /* [graph_node_count] once profiling was on; else NULL */
