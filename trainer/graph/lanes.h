@@ -36,8 +36,8 @@ FshStatus lane_plan_make(const Graph *graph, size_t window, LanePlan *plan, FshE
 void lane_plan_free(LanePlan *plan);
 
 /* Makes the lanes of a graph and its memory plan together (bytes_of, context: as for memory_plan_make). All
- * nodes are of the main lane if apart is false, and where others would cost more than LANE_BYTES and a fiftieth
- * of the memory. The caller frees both plans. FSH_ERR_MEMORY. */
+ * nodes are of the main lane if apart is false, and where others would cost more than LANE_BYTES and a
+ * fiftieth of the memory. The caller frees both plans. FSH_ERR_MEMORY. */
 enum { LANE_BYTES = 512 << 20 };
 FshStatus lane_plan_choose(const Graph *graph, bool apart,
                            uint64_t (*bytes_of)(const Graph *graph, TensorId tensor, void *context),

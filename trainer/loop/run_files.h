@@ -55,9 +55,9 @@ void run_files_keep(RunFiles *files, RunState *state, const Metrics *metrics);
 bool run_files_save_diverged(RunFiles *files, const RunState *state, const uint64_t *batch_samples,
                              double loss);
 
-/* Returns whether saving would wait for files of an earlier state, which are still being written: asked before
- * anything of this state is saved. Never where epochs are kept (--checkpoint-hist), which are written at
- * once. */
+/* Returns whether saving would wait for files of an earlier state, which are still being written: asked
+ * before anything of this state is saved. Never where epochs are kept (--checkpoint-hist), which are written
+ * at once. */
 bool run_files_would_wait(const RunFiles *files);
 /* Waits until all is written that was begun, and sets stale_of. */
 void run_files_settle(RunFiles *files);
