@@ -29,9 +29,9 @@ typedef struct GoogleFile {
     char impersonation_url[STORE_URL_BYTES]; /* who gives another account's for that; "": nobody */
 } GoogleFile;
 
-/* Reads the file's text; path: for messages. FSH_ERR_UNSUPPORTED: it is of another type; the message says what
- * to do. FSH_ERR_CORRUPT: it is no such file, lacks something, or has it too long. FSH_ERR_USAGE: it names a
- * server to which no secrets go. No message has a secret. */
+/* Reads the file's text; path: for messages. FSH_ERR_UNSUPPORTED: it is of another type; the message says
+ * what to do. FSH_ERR_CORRUPT: it is no such file, lacks something, or has it too long. FSH_ERR_USAGE: it
+ * names a server to which no secrets go. No message has a secret. */
 FshStatus google_file_parse(GoogleFile *file, const char *text, size_t length, const char *path,
                             FshError *error);
 

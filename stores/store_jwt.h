@@ -19,8 +19,9 @@ typedef struct StoreJwt {
     int64_t now_seconds; /* since 1970: from when it is good, for STORE_JWT_SECONDS */
 } StoreJwt;
 
-/* Writes the token, which is a secret while it is good. FSH_ERR_CORRUPT: the key is none that signs, or a text
- * is not UTF-8. FSH_ERR_USAGE: it does not fit. FSH_ERR_MEMORY; FSH_ERR_UNSUPPORTED: the plugin is not here. */
+/* Writes the token, which is a secret while it is good. FSH_ERR_CORRUPT: the key is none that signs, or a
+ * text is not UTF-8. FSH_ERR_USAGE: it does not fit. FSH_ERR_MEMORY; FSH_ERR_UNSUPPORTED: the plugin is not
+ * here. */
 FshStatus store_jwt_sign(const StoreJwt *jwt, char token[STORE_JWT_BYTES], FshError *error);
 
 #endif

@@ -1,5 +1,5 @@
-/* Buckets that are everybody's are read by those, too, whose credentials are named and not to be had; and what
- * is wrong for good is told soon. */
+/* Buckets that are everybody's are read by those, too, whose credentials are named and not to be had; and
+ * what is wrong for good is told soon. */
 #include <stdio.h>
 #include <string.h>
 

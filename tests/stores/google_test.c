@@ -146,8 +146,8 @@ TEST_WITH(test_a_service_account_signs_for_its_token, serving_setup, serving_tea
                   secrets);
 }
 
-/* The server takes tokens of the scope for writing alone from who writes. A packing takes longer than a token is
- * good for. */
+/* The server takes tokens of the scope for writing alone from who writes. A packing takes longer than a token
+ * is good for. */
 TEST_WITH(test_a_service_account_writes, serving_setup, serving_teardown, Serving *serving)
 {
     char pem[4096];

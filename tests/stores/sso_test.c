@@ -1,5 +1,5 @@
-/* Single sign-on of profiles of ~/.aws, with the tokens that Amazon's command line leaves: no secret is in any
- * message. */
+/* Single sign-on of profiles of ~/.aws, with the tokens that Amazon's command line leaves: no secret is in
+ * any message. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,7 +80,8 @@ TEST_WITH(test_single_sign_on_gives_keys, serving_setup, serving_teardown, Servi
                   "AWS_ENDPOINT_URL_SSO: is neither https:// nor of this host", secrets);
 }
 
-/* A token that has ended is renewed where the file has what that takes, and is written back for other tools. */
+/* A token that has ended is renewed where the file has what that takes, and is written back for other tools.
+ * */
 TEST_WITH(test_a_sign_on_is_renewed, serving_setup, serving_teardown, Serving *serving)
 {
     const char *path = test_path(&serving->folder, OF_SESSION);
