@@ -71,8 +71,7 @@ static const char *remedy(const Asking *asking, const char *description, char *t
         [GOOGLE_USER] = "gcloud auth application-default login writes the file anew",
         [GOOGLE_ACCOUNT] = "gcloud iam service-accounts keys list shows the keys that are good, and keys "
                            "create makes a new one",
-        [GOOGLE_EXTERNAL] = "is the token in the file of its credential_source fresh, and does the pool take "
-                            "it?"};
+        [GOOGLE_EXTERNAL] = "is the token of its credential_source fresh, and does the pool take it?"};
     tell_clock(text, text_bytes, &asking->exchange);
     if (*text && asking->file.kind == GOOGLE_ACCOUNT)
         return text;
@@ -151,16 +150,46 @@ static FshStatus write_account(Asking *asking, const char *url, FshError *error)
     return status;
 }
 
-static FshStatus write_external(Asking *asking, const char *url, FshError *error)
+/* Reads somebody else's token out of its file. */
+static FshStatus read_subject(const Asking *asking, char token[STORE_SECRET_BYTES], FshError *error)
 {
     const GoogleFile *file = &asking->file;
-    char token[STORE_SECRET_BYTES] = "";
     Buffer text = {0};
-    (void)url;
     FshStatus status = file_read_most(file->subject_file, FILE_BYTES_MAX, &text, error);
     if (!status && !google_subject_parse(file, (const char *)text.bytes, text.length, token))
         status = fsh_error_set(error, FSH_ERR_CORRUPT, "%s: has no token as %s says", file->subject_file,
                                asking->path);
+    if (text.bytes)
+        explicit_bzero(text.bytes, text.length);
+    buffer_free(&text);
+    return status;
+}
+
+/* Asks the address of the file for somebody else's token: GitHub's for a job, Azure's for a machine. */
+static FshStatus ask_subject(Asking *asking, char token[STORE_SECRET_BYTES], FshError *error)
+{
+    const GoogleFile *file = &asking->file;
+    StoreQuestion question = {
+        .method = "GET", .url = file->subject_url, .by_proxy = strncmp(file->subject_url, "https:", 6) == 0};
+    for (size_t i = 0; i < GOOGLE_HEADERS_MAX && *file->subject_headers[i]; i++)
+        question.headers[i] = file->subject_headers[i];
+    FshStatus status = store_ask(&question, &asking->exchange, error);
+    if (!status && !(store_is_answered(&asking->exchange) &&
+                     google_subject_parse(file, asking->exchange.text, strlen(asking->exchange.text), token)))
+        status =
+            store_refuse(&asking->exchange, asking->path,
+                         "this is of the url of its credential_source, whose headers may have ended", error);
+    explicit_bzero(asking->exchange.text, sizeof asking->exchange.text);
+    return status;
+}
+
+static FshStatus write_external(Asking *asking, const char *url, FshError *error)
+{
+    const GoogleFile *file = &asking->file;
+    char token[STORE_SECRET_BYTES] = "";
+    (void)url;
+    FshStatus status =
+        *file->subject_url ? ask_subject(asking, token, error) : read_subject(asking, token, error);
     if (!status && !(store_append_field(asking->body, BODY_BYTES, "grant_type",
                                         "urn:ietf:params:oauth:grant-type:token-exchange") &&
                      store_append_field(asking->body, BODY_BYTES, "requested_token_type",
@@ -170,9 +199,6 @@ static FshStatus write_external(Asking *asking, const char *url, FshError *error
                      store_append_field(asking->body, BODY_BYTES, "subject_token_type", file->subject_type) &&
                      store_append_field(asking->body, BODY_BYTES, "subject_token", token)))
         status = does_not_fit(asking, error);
-    if (text.bytes)
-        explicit_bzero(text.bytes, text.length);
-    buffer_free(&text);
     explicit_bzero(token, sizeof token);
     return status;
 }

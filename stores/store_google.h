@@ -3,9 +3,9 @@
  * Their file is the one of GOOGLE_APPLICATION_CREDENTIALS, else application_default_credentials.json in
  * CLOUDSDK_CONFIG or ~/.config/gcloud. A user's refresh token, or what a service account's key has signed
  * (RFC 7523), is given to https://oauth2.googleapis.com/token, or to the token_uri of the key's file;
- * CLOUDSDK_AUTH_TOKEN_HOST, gcloud's own variable, comes before both. A token of somebody else's is given to
- * the token_url of its file (RFC 8693). Where the file names another account, the token that comes asks for
- * that of the other.
+ * CLOUDSDK_AUTH_TOKEN_HOST, gcloud's own variable, comes before both. A token of somebody else's, which is in
+ * another file or at an address, is given to the token_url of its file (RFC 8693). Where the file names
+ * another account, the token that comes asks for that of the other.
  *
  * Threads: any that do not change the environment. */
 #ifndef FSHARD_STORES_STORE_GOOGLE_H

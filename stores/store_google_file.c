@@ -1,6 +1,7 @@
 #include "stores/store_google_file.h"
 
 #include <jansson.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "common/text.h"
@@ -56,6 +57,32 @@ static FshStatus take_account(GoogleFile *file, const json_t *object, const char
                        "gcloud iam service-accounts keys create makes a new one", error);
 }
 
+/* Takes the lines with which an address is asked. Returns false if they are none. */
+static bool take_headers(GoogleFile *file, const json_t *headers)
+{
+    static const char name_bytes[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
+    const char *name = NULL;
+    const json_t *value = NULL;
+    size_t count = 0;
+    json_object_foreach((json_t *)headers, name, value)
+    {
+        const char *text = json_string_value(value);
+        if (!text || count == GOOGLE_HEADERS_MAX || !*name || strspn(name, name_bytes) != strlen(name))
+            return false;
+        char *line = file->subject_headers[count++];
+        if (snprintf(line, STORE_SECRET_BYTES, "%s: %s", name, text) >= STORE_SECRET_BYTES ||
+            strpbrk(line, "\r\n"))
+            return false;
+    }
+    return true;
+}
+
+/* Returns whether an address may be asked for a token: what is trusted, and Azure's machines' own server. */
+static bool is_source(const char *url)
+{
+    return !*url || store_is_trusted(url) || strncmp(url, "http://169.254.169.254/", 23) == 0;
+}
+
 static FshStatus take_external(GoogleFile *file, const json_t *object, const char *path, FshError *error)
 {
     const json_t *source = json_object_get(object, "credential_source");
@@ -65,18 +92,24 @@ static FshStatus take_external(GoogleFile *file, const json_t *object, const cha
                             VALUE("subject_token_type", subject_type, true),
                             VALUE("token_url", token_url, true),
                             VALUE("service_account_impersonation_url", impersonation_url, false)};
-    const Value source_values[] = {VALUE("file", subject_file, true)};
+    const Value file_values[] = {VALUE("file", subject_file, true)};
+    const Value url_values[] = {VALUE("url", subject_url, true)};
+    const bool at_url = json_object_get(source, "url") != NULL;
     const Value format_values[] = {VALUE("subject_token_field_name", subject, true)};
     static const char remedy[] = "gcloud iam workload-identity-pools create-cred-config writes it anew";
     file->kind = GOOGLE_EXTERNAL;
-    if (!json_object_get(source, "file"))
+    if (!at_url && !json_object_get(source, "file"))
         return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
-                             "%s: of workload identity federation, tokens in files are read, and this one's "
-                             "credential_source is none; %s",
+                             "%s: of workload identity federation, tokens in files and at addresses are "
+                             "read, and this one's credential_source is neither; %s",
                              path, token_remedy);
     FshStatus status = take_values(object, values, sizeof values / sizeof *values, path, remedy, error);
     if (!status)
-        status = take_values(source, source_values, 1, path, remedy, error);
+        status = take_values(source, at_url ? url_values : file_values, 1, path, remedy, error);
+    if (!status && at_url && !take_headers(file, json_object_get(source, "headers")))
+        status = fsh_error_set(error, FSH_ERR_CORRUPT,
+                               "%s: the headers of its credential_source are none, or more than %d; %s", path,
+                               GOOGLE_HEADERS_MAX, remedy);
     if (!status && type && strcmp(type, "json") == 0)
         status = take_values(format, format_values, 1, path, remedy, error);
     return status;
@@ -130,8 +163,9 @@ FshStatus google_file_parse(GoogleFile *file, const char *text, size_t length, c
     *file = (GoogleFile){0};
     FshStatus status = take_type(file, object, false, path, error);
     json_decref(object);
-    if (!status && ((*file->token_url && !store_is_trusted(file->token_url)) ||
-                    (*file->impersonation_url && !store_is_trusted(file->impersonation_url))))
+    if (!status &&
+        (!is_source(file->subject_url) || (*file->token_url && !store_is_trusted(file->token_url)) ||
+         (*file->impersonation_url && !store_is_trusted(file->impersonation_url))))
         status = fsh_error_set(error, FSH_ERR_USAGE,
                                "%s: names a server that is neither https:// nor of this host", path);
     return status;

@@ -2,7 +2,8 @@
  *
  *   authorized_user               gcloud auth application-default login: a refresh token
  *   service_account               a key file: signs for an access token itself (store_jwt.h)
- *   external_account              workload identity federation: a token of somebody else's, in a file
+ *   external_account              workload identity federation: a token of somebody else's, in a file or at
+ *                                 an address
  *   impersonated_service_account  one of the first two, which asks for the token of another account
  *
  * Threads: any. */
@@ -15,6 +16,8 @@
 
 #include "stores/store_site.h"
 
+enum { GOOGLE_HEADERS_MAX = 2 };
+
 typedef enum GoogleKind { GOOGLE_USER, GOOGLE_ACCOUNT, GOOGLE_EXTERNAL } GoogleKind;
 
 /* What is read of the file; "": not given. It holds secrets: overwrite it when it is done with. */
@@ -22,9 +25,10 @@ typedef struct GoogleFile {
     GoogleKind kind;
     char client[512], client_secret[512], refresh_token[STORE_SECRET_BYTES]; /* GOOGLE_USER */
     char email[512], key_id[128], key[16384];                                /* GOOGLE_ACCOUNT */
-    char audience[1024], subject_type[256], subject_file[PATH_MAX],
-        subject[128];                        /* GOOGLE_EXTERNAL: subject is
-                                                                    the token's name in JSON; "": it is all */
+    /* GOOGLE_EXTERNAL. Its token is in a file, or what an address answers to these lines. */
+    char audience[1024], subject_type[256], subject_file[PATH_MAX], subject_url[STORE_URL_BYTES];
+    char subject_headers[GOOGLE_HEADERS_MAX][STORE_SECRET_BYTES];
+    char subject[128];                       /* the token's name where that is JSON; "": it is all */
     char token_url[STORE_URL_BYTES];         /* who gives the access token; "": Google's usual server */
     char impersonation_url[STORE_URL_BYTES]; /* who gives another account's for that; "": nobody */
 } GoogleFile;
@@ -35,8 +39,8 @@ typedef struct GoogleFile {
 FshStatus google_file_parse(GoogleFile *file, const char *text, size_t length, const char *path,
                             FshError *error);
 
-/* Reads the token of somebody else's out of its file's text. Returns false if it is not there, or does not
- * fit. */
+/* Reads the token of somebody else's out of its file's text, or what came. Returns false if it is not there,
+ * or does not fit. */
 bool google_subject_parse(const GoogleFile *file, const char *text, size_t length,
                           char token[STORE_SECRET_BYTES]);
 

@@ -78,8 +78,11 @@ static void read_google(const uint8_t *bytes, size_t length)
     FshError error = {0};
     if (!google_file_parse(&file, (const char *)bytes, length, "file", &error)) {
         const bool known = (*file.client && *file.client_secret && *file.refresh_token) ||
-                           (*file.email && *file.key) || (*file.audience && *file.subject_file);
+                           (*file.email && *file.key) ||
+                           (*file.audience && (*file.subject_file || *file.subject_url));
         fuzz_expect(known, "credentials that are read have all that asks for a token");
+        for (size_t i = 0; i < GOOGLE_HEADERS_MAX; i++)
+            fuzz_expect(!strpbrk(file.subject_headers[i], "\r\n"), "a header is one line");
         fuzz_expect(!*file.token_url || strstr(file.token_url, "://"), "a token is asked of a server");
     }
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {

@@ -110,7 +110,7 @@ TEST_WITH(test_google_credentials_that_cannot_be_used_are_told, serving_setup, s
          "\"token_uri\": \"http://elsewhere/\"}",
          "names a server that is neither https:// nor of this host", 2},
         {"{\"type\": \"external_account\", \"credential_source\": {\"environment_id\": \"aws1\"}}",
-         "tokens in files are read, and this one's credential_source is none", 1},
+         "tokens in files and at addresses are read, and this one's credential_source is neither", 1},
         {"{\"type\": \"external_account_authorized_user\"}",
          "of the type 'external_account_authorized_user' are not read", 1},
         {"{\"type\": \"impersonated_service_account\", \"service_account_impersonation_url\": \"https://a\", "
@@ -203,13 +203,13 @@ TEST_WITH(test_a_token_of_others_is_exchanged, serving_setup, serving_teardown, 
     const struct {
         const char *token, *other, *format, *told;
         int exit_status;
-    } cases[] = {{"lent-by/this+server\n", "", "", "fetched ", 0},
-                 {"{\"id\": \"lent-by/this+server\"}", "", json, "", 0},
-                 {"lent-by/this+server\n", other, "", "", 0},
-                 {"hunter2hunter2", "", "",
-                  "(invalid_request); is the token in the file of its credential_source fresh", 1},
-                 {"{\"other\": \"hunter2hunter2\"}", "", json, "token: has no token as ", 1},
-                 {"", "", "", "token: has no token as ", 1}};
+    } cases[] = {
+        {"lent-by/this+server\n", "", "", "fetched ", 0},
+        {"{\"id\": \"lent-by/this+server\"}", "", json, "", 0},
+        {"lent-by/this+server\n", other, "", "", 0},
+        {"hunter2hunter2", "", "", "(invalid_request); is the token of its credential_source fresh", 1},
+        {"{\"other\": \"hunter2hunter2\"}", "", json, "token: has no token as ", 1},
+        {"", "", "", "token: has no token as ", 1}};
     serving_pack(serving, "bucket/set", 20, 16, NULL);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         test_file_write_text(file, cases[i].token);
@@ -219,6 +219,37 @@ TEST_WITH(test_a_token_of_others_is_exchanged, serving_setup, serving_teardown, 
         serving_check(serving, "gs://bucket/set", environment, cases[i].exit_status, cases[i].told, secrets);
     }
     assert_int_equal(serving_count(serving, "/lend/google/impersonate/"), 1);
+}
+
+/* What runs on GitHub or Azure asks an address for its token, by lines that the file has. */
+TEST_WITH(test_a_token_of_others_is_asked_for, serving_setup, serving_teardown, Serving *serving)
+{
+    static const char format[] =
+        "{\"type\": \"external_account\", \"audience\": \"//iam.googleapis.com/pools/lab\", "
+        "\"subject_token_type\": "
+        "\"urn:ietf:params:oauth:token-type:jwt\", \"token_url\": \"%s\", \"credential_source\": {\"url\": "
+        "\"%s\", "
+        "\"headers\": {%s}, \"format\": {\"type\": \"json\", \"subject_token_field_name\": \"value\"}}}";
+    const char *address = serving_address(serving, "lend/google/identity");
+    const struct {
+        const char *url, *headers, *told;
+        int exit_status;
+    } cases[] = {
+        {address, "\"Authorization\": \"bearer refresh+x\", \"X-More\": \"a b\"", "fetched ", 0},
+        {address, "\"Authorization\": \"bearer hunter2hunter2\"",
+         "the server says 403; this is of the url of its credential_source", 1},
+        {address, "\"A\": \"b\\nC: d\"", "the headers of its credential_source are none, or more than 2", 1},
+        {address, "\"A: b\": \"c\"", "the headers of its credential_source are none", 1},
+        {address, "\"A\": \"1\", \"B\": \"2\", \"C\": \"3\"", "or more than 2", 1},
+        {"http://elsewhere/", "", "names a server that is neither https:// nor of this host", 2}};
+    char text[2048];
+    serving_pack(serving, "bucket/set", 20, 16, NULL);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        (void)snprintf(text, sizeof text, format, serving_address(serving, "lend/google/sts"), cases[i].url,
+                       cases[i].headers);
+        const char *const environment[] = {write_credentials(serving, text), NULL};
+        serving_check(serving, "gs://bucket/set", environment, cases[i].exit_status, cases[i].told, secrets);
+    }
 }
 
 /* gcloud auth application-default login --impersonate-service-account */

@@ -71,6 +71,10 @@ def google(folder, path, body, headers, url, now, lifetime, known):
         if query != {"grant_type": "refresh_token", "client_id": "client.id", "client_secret": "client/secret+x", "refresh_token": "1//refresh+x"}:
             return refuse("Bad: " + body)
         return issue(bearer, SCOPES + "devstorage.read_write", now, lifetime)
+    if path == "identity":  # GitHub's, of a job
+        if headers.get("Authorization") != "bearer refresh+x" or headers.get("X-More") != "a b":
+            return 403, {"message": "Bad: " + str(headers.get("Authorization"))}
+        return 200, {"count": 1, "value": lent}
     if path == "sts":
         wanted = {"grant_type": "urn:ietf:params:oauth:grant-type:token-exchange", "requested_token_type": "urn:ietf:params:oauth:token-type:access_token",
                   "audience": "//iam.googleapis.com/pools/lab", "subject_token_type": "urn:ietf:params:oauth:token-type:jwt", "subject_token": lent}
