@@ -8,7 +8,7 @@ option(FSHARD_TESTS "Build the tests" ON)
 set(FSHARD_SANITIZE "" CACHE STRING "Sanitizers, as for -fsanitize= (address,undefined)")
 option(FSHARD_FUZZ "Build the fuzz targets with libFuzzer: needs clang, and FSHARD_SANITIZE" OFF)
 set(FSHARD_VIPS "AUTO" CACHE STRING "libvips plugin for everything but JPEG: ON, OFF, AUTO")
-set(FSHARD_CURL "AUTO" CACHE STRING "libcurl plugin for datasets on servers: ON, OFF, AUTO")
+set(FSHARD_CURL "AUTO" CACHE STRING "plugin of libcurl and OpenSSL for datasets on servers: ON, OFF, AUTO")
 set(FSHARD_CUDA "AUTO" CACHE STRING "CUDA backend: ON, OFF, AUTO (on where nvcc and cuDNN are found)")
 
 set(CMAKE_C_STANDARD 11)

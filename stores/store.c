@@ -126,6 +126,14 @@ static FshStatus look_at_files(Opening *opening, const StorePatience *patience, 
     return status;
 }
 
+/* Says that what comes is everybody's, where credentials are named that are not to be had. */
+static void tell_anonymous(Opening *opening)
+{
+    if (opening->site.why_none && !opening->options->quiet)
+        progress_note(&opening->progress, "%s: %s: is read as anybody may, without credentials: %s",
+                      opening->options->speaker, opening->address, opening->site.why_none_text);
+}
+
 /* Finds out where the address leads, which files it stands for, and what is known of them. */
 static FshStatus find_files(Opening *opening, const StorePatience *patience, FshError *error)
 {
@@ -134,12 +142,15 @@ static FshStatus find_files(Opening *opening, const StorePatience *patience, Fsh
     FshStatus status =
         opening->named ? store_files_split(&opening->files, opening->address, folder, error) : FSH_OK;
     if (!status)
-        status = store_site_find(&opening->site, opening->named ? folder : opening->address, error);
+        status =
+            store_site_find(&opening->site, opening->named ? folder : opening->address, STORE_TO_READ, error);
     if (!status)
         status = store_cache_open(&opening->cache, options->cache_dir, options->cache_bytes, error);
     if (!status)
         status =
             opening->named ? look_at_files(opening, patience, error) : get_manifest(opening, patience, error);
+    if (!status)
+        tell_anonymous(opening);
     return status ? status : name_entry(opening, error);
 }
 

@@ -19,14 +19,14 @@ const char *store_variable(const char *name)
 
 FshStatus store_ask(const StoreQuestion *question, StoreExchange *exchange, FshError *error)
 {
-    enum { TRIES = 3 };
-    static const double stall_seconds = 3;
+    const int tries = question->near ? 2 : 3;
+    const double stall_seconds = question->near ? 1 : 3;
     const StoreSite nobody = {.url.kind = STORE_HTTP};
     const StoreSite *site = question->site ? question->site : &nobody;
     const StorePatience patience = {0};
     StoreClient client = {0};
     FshStatus status = store_client_open(&client, site, &patience, error);
-    for (int i = 0; i < TRIES && !status; i++) {
+    for (int i = 0; i < tries && !status; i++) {
         const struct timespec nap = {.tv_nsec = 200000000};
         *exchange = (StoreExchange){.method = question->method,
                                     .url = question->url,

@@ -18,6 +18,7 @@ typedef struct StoreQuestion {
     const char *body;       /* NULL: none */
     bool by_proxy;          /* of the environment, if there is one: who is asked is no neighbour */
     const StoreSite *site;  /* whose keys sign it; NULL: it is not signed */
+    bool near;              /* who is asked answers at once or never, as Amazon's tools have it */
 } StoreQuestion;
 
 /* What to do instead of asking for Amazon's keys, for messages. */

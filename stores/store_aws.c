@@ -8,14 +8,15 @@
 #include "common/file.h"
 #include "common/text.h"
 
-/* Returns whether a line of length bytes is the heading of the profile: "[NAME]", "[profile NAME]". */
-static bool is_heading(const char *line, size_t length, const char *name)
+/* Returns whether a line of length bytes is the heading of the section: "[WORD NAME]", and of a profile
+ * "[NAME]". */
+static bool is_heading(const char *line, size_t length, const char *word, const char *name)
 {
     char heading[320];
     const int plain = snprintf(heading, sizeof heading, "[%s]", name);
-    if (text_is_same(line, length, heading, (size_t)plain))
+    if (strcmp(word, "profile") == 0 && text_is_same(line, length, heading, (size_t)plain))
         return true;
-    const int with_word = snprintf(heading, sizeof heading, "[profile %s]", name);
+    const int with_word = snprintf(heading, sizeof heading, "[%s %s]", word, name);
     return text_is_same(line, length, heading, (size_t)with_word);
 }
 
@@ -39,8 +40,11 @@ static void take_line(AwsProfile *profile, const char *line, const char *end)
                   {"duration_seconds", profile->duration, sizeof profile->duration},
                   {"mfa_serial", profile->mfa, sizeof profile->mfa},
                   {"credential_process", profile->process, sizeof profile->process},
-                  {"sso_session", profile->sso, sizeof profile->sso},
-                  {"sso_start_url", profile->sso, sizeof profile->sso}};
+                  {"sso_session", profile->sso_session, sizeof profile->sso_session},
+                  {"sso_start_url", profile->sso_start_url, sizeof profile->sso_start_url},
+                  {"sso_region", profile->sso_region, sizeof profile->sso_region},
+                  {"sso_account_id", profile->sso_account, sizeof profile->sso_account},
+                  {"sso_role_name", profile->sso_role, sizeof profile->sso_role}};
     const char *equals = memchr(line, '=', (size_t)(end - line));
     if (!equals)
         return;
@@ -60,7 +64,8 @@ static void take_line(AwsProfile *profile, const char *line, const char *end)
     }
 }
 
-void aws_profile_parse(AwsProfile *profile, const char *text, size_t length, const char *name)
+void aws_profile_parse(AwsProfile *profile, const char *text, size_t length, const char *word,
+                       const char *name)
 {
     bool ours = false;
     for (size_t at = 0; at < length;) {
@@ -71,7 +76,7 @@ void aws_profile_parse(AwsProfile *profile, const char *text, size_t length, con
         while (end > line && text_is_blank(end[-1]))
             end--;
         if (end > line && *line == '[') {
-            ours = is_heading(line, (size_t)(end - line), name);
+            ours = is_heading(line, (size_t)(end - line), word, name);
             profile->found = profile->found || ours;
         } else if (ours && end > line && *line != '#' && *line != ';' && !text_is_blank(*line)) {
             take_line(profile, line, end);
@@ -79,7 +84,7 @@ void aws_profile_parse(AwsProfile *profile, const char *text, size_t length, con
     }
 }
 
-static FshStatus read_file(AwsProfile *profile, const char *name, const char *path_variable,
+static FshStatus read_file(AwsProfile *profile, const char *word, const char *name, const char *path_variable,
                            const char *usual, FshError *error)
 {
     enum { AWS_FILE_BYTES_MAX = 1 << 20 };
@@ -94,7 +99,7 @@ static FshStatus read_file(AwsProfile *profile, const char *name, const char *pa
         return FSH_OK;
     const FshStatus status = file_read_most(path, AWS_FILE_BYTES_MAX, &text, error);
     if (!status)
-        aws_profile_parse(profile, (const char *)text.bytes, text.length, name);
+        aws_profile_parse(profile, (const char *)text.bytes, text.length, word, name);
     if (text.bytes)
         explicit_bzero(text.bytes, text.length);
     buffer_free(&text);
@@ -104,11 +109,21 @@ static FshStatus read_file(AwsProfile *profile, const char *name, const char *pa
 FshStatus aws_profile_read(AwsProfile *profile, const char *name, FshError *error)
 {
     const FshStatus status =
-        read_file(profile, name, "AWS_SHARED_CREDENTIALS_FILE", ".aws/credentials", error);
+        read_file(profile, "profile", name, "AWS_SHARED_CREDENTIALS_FILE", ".aws/credentials", error);
     const FshStatus config =
-        read_file(profile, name, "AWS_CONFIG_FILE", ".aws/config", status ? NULL : error);
+        read_file(profile, "profile", name, "AWS_CONFIG_FILE", ".aws/config", status ? NULL : error);
     if (!status && !config && profile->too_long)
         return fsh_error_set(error, FSH_ERR_USAGE, "profile '%.200s' of ~/.aws: its %s is too long", name,
                              profile->too_long);
     return status ? status : config;
+}
+
+FshStatus aws_session_read(AwsProfile *session, const char *name, FshError *error)
+{
+    const FshStatus status = read_file(session, "sso-session", name, "AWS_CONFIG_FILE", ".aws/config", error);
+    if (!status && session->too_long)
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "sso-session '%.200s' of ~/.aws/config: its %s is too long", name,
+                             session->too_long);
+    return status;
 }

@@ -5,10 +5,12 @@
  * name has its "=", and x-amz-content-sha256 says UNSIGNED-PAYLOAD (curl issues 8810, 11794). */
 #include <curl/curl.h>
 #include <inttypes.h>
+#include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/socket.h>
 #include <time.h>
 
 #include "common/text.h"
@@ -76,6 +78,7 @@ static size_t take_header(char *line, size_t size, size_t count, void *context)
         connection->has_part = false;
         exchange->told_bytes = UINT64_MAX;
         exchange->retry_after_seconds = 0;
+        exchange->date_seconds = 0;
         *exchange->etag = '\0';
     } else if ((value = header_value(line, bytes, "content-range", &length))) {
         copy_value(text, sizeof text, value, length);
@@ -83,6 +86,10 @@ static size_t take_header(char *line, size_t size, size_t count, void *context)
     } else if ((value = header_value(line, bytes, "retry-after", &length))) {
         copy_value(text, sizeof text, value, length);
         exchange->retry_after_seconds = strtod(text, NULL); /* 0 of a date */
+    } else if ((value = header_value(line, bytes, "date", &length))) {
+        copy_value(text, sizeof text, value, length);
+        const time_t seconds = curl_getdate(text, NULL);
+        exchange->date_seconds = seconds > 0 ? seconds : 0;
     } else if ((value = header_value(line, bytes, "etag", &length))) {
         copy_value(exchange->etag, sizeof exchange->etag, value, length);
     } else if ((value = header_value(line, bytes, "x-amz-bucket-region", &length))) {
@@ -227,6 +234,25 @@ static bool is_transient(CURLcode code)
     return true;
 }
 
+/* Returns whether the resolver says for good that the URL's host has no address; libcurl does not tell that
+ * from a resolver that does not answer. */
+static bool is_unknown_host(const char *url)
+{
+    const struct addrinfo wanted = {.ai_socktype = SOCK_STREAM};
+    struct addrinfo *found = NULL;
+    CURLU *parts = curl_url();
+    char *host = NULL;
+    int code = 0;
+    if (parts && curl_url_set(parts, CURLUPART_URL, url, 0) == CURLUE_OK &&
+        curl_url_get(parts, CURLUPART_HOST, &host, 0) == CURLUE_OK)
+        code = getaddrinfo(host, NULL, &wanted, &found);
+    if (found)
+        freeaddrinfo(found);
+    curl_free(host);
+    curl_url_cleanup(parts);
+    return code == EAI_NONAME || code == EAI_NODATA;
+}
+
 /* Appends a header. Returns false without memory. */
 static bool add_header(struct curl_slist **headers, const char *name, const char *value)
 {
@@ -350,6 +376,7 @@ static void perform(StoreConnection *connection, StoreExchange *exchange)
     if (code != CURLE_OK && !ours) {
         const char *why = *connection->error ? connection->error : curl_easy_strerror(code);
         exchange->transient = connection->stalled || is_transient(code);
+        exchange->unknown_host = code == CURLE_COULDNT_RESOLVE_HOST && is_unknown_host(exchange->url);
         if (connection->stalled)
             (void)snprintf(exchange->failure, sizeof exchange->failure,
                            "the connection stalled: less than 1 KiB/s for %.0f s", exchange->stall_seconds);
@@ -385,5 +412,6 @@ static void close_connection(StoreConnection **connection)
     *connection = NULL;
 }
 
-FSH_API const StorePlugin fshard_store_plugin = {STORE_PLUGIN_HERE, .open = open_connection,
-                                                 .perform = perform, .close = close_connection};
+FSH_API const StorePlugin fshard_store_plugin = {
+    STORE_PLUGIN_HERE,         .open = open_connection,        .perform = perform,
+    .close = close_connection, .sign_rs256 = store_sign_rs256, .sha1 = store_sha1};

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +38,11 @@ typedef struct Fetching {
     FetchPart *parts;
     size_t part_count;
     StoreClient clients[STORE_CONNECTIONS]; /* one for each thread */
-    _Atomic bool failed;                    /* the others need not go on */
+    StoreSite *sites;  /* of each of them, and after these the one with the newest credentials; owned */
+    unsigned renewals; /* of those */
+    unsigned seen[STORE_CONNECTIONS]; /* how many of the renewals a thread has */
+    pthread_mutex_t mutex;            /* of the last one of sites, and of renewals */
+    _Atomic bool failed;              /* the others need not go on */
     _Atomic uint64_t done_bytes;
     _Atomic unsigned told; /* how many files with wrong bytes */
     uint64_t missing_bytes;
@@ -301,6 +306,24 @@ static bool others_failed(void *context)
     return atomic_load(&fetching->failed);
 }
 
+/* Gives the thread the credentials that are good now: a large set takes longer than they last. */
+static FshStatus take_site(Fetching *fetching, int thread, FshError *error)
+{
+    FshStatus status = FSH_OK;
+    StoreSite *newest = &fetching->sites[STORE_CONNECTIONS];
+    (void)pthread_mutex_lock(&fetching->mutex);
+    if (store_site_is_aging(newest)) {
+        status = store_site_renew(newest, error);
+        fetching->renewals++;
+    }
+    if (!status && fetching->seen[thread] != fetching->renewals) {
+        fetching->sites[thread] = *newest;
+        fetching->seen[thread] = fetching->renewals;
+    }
+    (void)pthread_mutex_unlock(&fetching->mutex);
+    return status;
+}
+
 static FshStatus work(uint64_t item, int thread, void *context, FshError *error)
 {
     Fetching *fetching = context;
@@ -312,8 +335,10 @@ static FshStatus work(uint64_t item, int thread, void *context, FshError *error)
         StorePatience patience = fetching->fetch->patience;
         patience.stopped = others_failed;
         patience.context = fetching;
-        status = store_client_open(&fetching->clients[thread], fetching->fetch->site, &patience, error);
+        status = store_client_open(&fetching->clients[thread], &fetching->sites[thread], &patience, error);
     }
+    if (!status)
+        status = take_site(fetching, thread, error);
     if (!status)
         status = fetch_part(fetching, part, thread, &found, error);
     if (!status && !found) { /* there is no such file beside the others */
@@ -337,11 +362,20 @@ FshStatus store_fetch_run(const StoreFetch *fetch, FshError *error)
     FshStatus status = list_files(&fetching, fetch, error);
     if (!status)
         status = cut_parts(&fetching, error);
+    if (!status && !(fetching.sites = calloc(STORE_CONNECTIONS + 1, sizeof *fetching.sites)))
+        status = out_of_memory(error);
+    for (size_t i = 0; fetching.sites && i <= STORE_CONNECTIONS; i++)
+        fetching.sites[i] = *fetch->site;
+    (void)pthread_mutex_init(&fetching.mutex, NULL);
     const int jobs = fetching.part_count < STORE_CONNECTIONS ? (int)fetching.part_count : STORE_CONNECTIONS;
     if (!status && jobs)
         status = pool_run(jobs, fetching.part_count, work, &fetching, error);
     for (int i = 0; i < STORE_CONNECTIONS; i++)
         store_client_close(&fetching.clients[i]);
+    for (size_t i = 0; fetching.sites && i <= STORE_CONNECTIONS; i++)
+        store_site_forget(&fetching.sites[i]);
+    (void)pthread_mutex_destroy(&fetching.mutex);
+    free(fetching.sites);
     free(fetching.files);
     free(fetching.parts);
     return status;

@@ -1,5 +1,6 @@
 #include "stores/store_google.h"
 
+#include <inttypes.h>
 #include <jansson.h>
 #include <limits.h>
 #include <stdio.h>
@@ -9,48 +10,21 @@
 
 #include "common/file.h"
 #include "stores/store_ask.h"
+#include "stores/store_google_file.h"
+#include "stores/store_jwt.h"
 
-static const char remedy[] = "GOOGLE_OAUTH_ACCESS_TOKEN, where it is set, is taken instead: "
-                             "export GOOGLE_OAUTH_ACCESS_TOKEN=$(gcloud auth print-access-token)";
+enum { BODY_BYTES = 4 * STORE_SECRET_BYTES, FILE_BYTES_MAX = 1 << 16 };
 
-/* ---- the file ---- */
+/* Credentials, and what is asked with them. */
+typedef struct Asking {
+    GoogleFile file;
+    char path[PATH_MAX]; /* of the file, for messages */
+    const char *scope;   /* of the token that is asked for first */
+    char body[BODY_BYTES];
+    StoreExchange exchange;
+} Asking;
 
-static FshStatus refuse_type(const char *type, const char *path, FshError *error)
-{
-    if (type && strcmp(type, "service_account") == 0)
-        return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
-                             "%s: is the key file of a service account, which is not read; run gcloud auth "
-                             "activate-service-account --key-file=FILE, then export "
-                             "GOOGLE_OAUTH_ACCESS_TOKEN=$(gcloud auth print-access-token)",
-                             path);
-    if (type)
-        return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
-                             "%s: credentials of the type '%.40s' are not read; %s", path, type, remedy);
-    return fsh_error_set(error, FSH_ERR_CORRUPT, "%s: are no credentials of Google's: no type; %s", path,
-                         remedy);
-}
-
-FshStatus google_user_parse(GoogleUser *user, const char *text, size_t length, const char *path,
-                            FshError *error)
-{
-    json_t *object = json_loadb(text, length, 0, NULL);
-    const char *type = json_string_value(json_object_get(object, "type"));
-    FshStatus status = FSH_OK;
-    if (!type || strcmp(type, "authorized_user") != 0)
-        status = refuse_type(type, path, error);
-    else if (!store_take(user->client, sizeof user->client,
-                         json_string_value(json_object_get(object, "client_id"))) ||
-             !store_take(user->client_secret, sizeof user->client_secret,
-                         json_string_value(json_object_get(object, "client_secret"))) ||
-             !store_take(user->refresh_token, sizeof user->refresh_token,
-                         json_string_value(json_object_get(object, "refresh_token"))))
-        status = fsh_error_set(error, FSH_ERR_CORRUPT,
-                               "%s: has not all of client_id, client_secret and refresh_token; gcloud auth "
-                               "application-default login writes it anew",
-                               path);
-    json_decref(object);
-    return status;
-}
+static const char form[] = "Content-Type: application/x-www-form-urlencoded";
 
 /* Finds the file; path "": there is none. */
 static FshStatus find_file(char path[PATH_MAX], FshError *error)
@@ -74,76 +48,243 @@ static FshStatus find_file(char path[PATH_MAX], FshError *error)
     return FSH_OK;
 }
 
-/* ---- the token ---- */
+/* ---- what comes instead of a token ---- */
 
-/* Fails with what came instead of a token: OAuth's code, "invalid_grant". */
-static FshStatus refuse(const StoreExchange *exchange, const char *path, FshError *error)
+/* Writes how far this machine's clock is from the server's, where that is why; "": it is not. */
+static void tell_clock(char *text, size_t text_bytes, const StoreExchange *exchange)
 {
+    enum { ALLOWED_SECONDS = 120 };
+    const int64_t ahead = exchange->date_seconds ? (int64_t)time(NULL) - exchange->date_seconds : 0;
+    *text = '\0';
+    if (ahead > ALLOWED_SECONDS || ahead < -ALLOWED_SECONDS)
+        (void)snprintf(text, text_bytes,
+                       "this machine's clock is %" PRId64
+                       " s %s the server's, and the token that it signs is "
+                       "good by the clock alone: set it",
+                       ahead < 0 ? -ahead : ahead, ahead < 0 ? "behind" : "ahead of");
+}
+
+/* Returns what to do about a refusal. text: room for it. */
+static const char *remedy(const Asking *asking, const char *description, char *text, size_t text_bytes)
+{
+    static const char *const usual[] = {
+        [GOOGLE_USER] = "gcloud auth application-default login writes the file anew",
+        [GOOGLE_ACCOUNT] = "gcloud iam service-accounts keys list shows the keys that are good, and keys "
+                           "create makes a new one",
+        [GOOGLE_EXTERNAL] = "is the token of its credential_source fresh, and does the pool take it?"};
+    tell_clock(text, text_bytes, &asking->exchange);
+    if (*text && asking->file.kind == GOOGLE_ACCOUNT)
+        return text;
+    if (asking->file.kind == GOOGLE_ACCOUNT && description && strstr(description, "ignature"))
+        return "the account does not have this key (any more); gcloud iam service-accounts keys create makes "
+               "a new one";
+    if (asking->file.kind == GOOGLE_ACCOUNT && description && strstr(description, "account not found"))
+        return "there is no such account (any more): is client_email right?";
+    return usual[asking->file.kind];
+}
+
+/* Returns whether a text is an error's code, "invalid_grant", and no secret. */
+static bool is_code(const char *text)
+{
+    return text && strlen(text) < 40 &&
+           strspn(text, "abcdefghijklmnopqrstuvwxyz_ABCDEFGHIJKLMNOPQRSTUVWXYZ") == strlen(text);
+}
+
+/* Fails with OAuth's code, or that of Google's other servers; with nothing else of the answer. */
+static FshStatus refuse(const Asking *asking, FshError *error)
+{
+    const StoreExchange *exchange = &asking->exchange;
     json_t *object = exchange->finished ? json_loads(exchange->text, 0, NULL) : NULL;
-    const char *code = json_string_value(json_object_get(object, "error"));
+    const json_t *told = json_object_get(object, "error");
+    const char *code = json_string_value(json_is_object(told) ? json_object_get(told, "status") : told);
+    const char *description = json_string_value(json_object_get(object, "error_description"));
+    char text[200];
     FshStatus status = FSH_OK;
-    if (code && strspn(code, "abcdefghijklmnopqrstuvwxyz_") == strlen(code) && strlen(code) < 40)
+    if (is_code(code))
         status = fsh_error_set(error, FSH_ERR_SYSTEM,
-                               "%s: no access token comes: the server says %ld (%s); gcloud auth "
-                               "application-default login writes the file anew",
-                               path, exchange->status, code);
+                               "%s: no access token comes: the server says %ld (%s); %s", asking->path,
+                               exchange->status, code, remedy(asking, description, text, sizeof text));
     else
-        status = store_refuse(exchange, path, remedy, error);
+        status = store_refuse(exchange, asking->path, remedy(asking, description, text, sizeof text), error);
     json_decref(object);
     return status;
 }
 
-static FshStatus ask_token(StoreLent *lent, const GoogleUser *user, const char *path, FshError *error)
+/* ---- what is asked ---- */
+
+static FshStatus does_not_fit(const Asking *asking, FshError *error)
 {
-    enum { BODY_BYTES = 4 * STORE_SECRET_BYTES };
-    const char *host = store_variable("CLOUDSDK_AUTH_TOKEN_HOST");
-    StoreExchange exchange = {0};
-    if (host && !store_is_trusted(host))
-        return fsh_error_set(error, FSH_ERR_USAGE,
-                             "CLOUDSDK_AUTH_TOKEN_HOST: is neither https:// nor of this host");
-    char *body = calloc(1, BODY_BYTES);
-    if (!body)
-        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");
-    FshStatus status = FSH_OK;
-    if (!store_append_field(body, BODY_BYTES, "grant_type", "refresh_token") ||
-        !store_append_field(body, BODY_BYTES, "client_id", user->client) ||
-        !store_append_field(body, BODY_BYTES, "client_secret", user->client_secret) ||
-        !store_append_field(body, BODY_BYTES, "refresh_token", user->refresh_token))
-        status = fsh_error_set(error, FSH_ERR_USAGE, "%s: its refresh token is too long", path);
-    const StoreQuestion question = {.method = "POST",
-                                    .url = host ? host : "https://oauth2.googleapis.com/token",
-                                    .headers = {"Content-Type: application/x-www-form-urlencoded"},
-                                    .body = body,
-                                    .by_proxy = true};
-    if (!status)
-        status = store_ask(&question, &exchange, error);
-    if (!status && !(store_is_answered(&exchange) && store_take_google_token(lent, exchange.text)))
-        status = refuse(&exchange, path, error);
-    explicit_bzero(body, BODY_BYTES);
-    free(body);
-    explicit_bzero(exchange.text, sizeof exchange.text);
+    return fsh_error_set(error, FSH_ERR_USAGE, "%s: its values are too long", asking->path);
+}
+
+static FshStatus write_user(Asking *asking, const char *url, FshError *error)
+{
+    const GoogleFile *file = &asking->file;
+    (void)url;
+    return store_append_field(asking->body, BODY_BYTES, "grant_type", "refresh_token") &&
+                   store_append_field(asking->body, BODY_BYTES, "client_id", file->client) &&
+                   store_append_field(asking->body, BODY_BYTES, "client_secret", file->client_secret) &&
+                   store_append_field(asking->body, BODY_BYTES, "refresh_token", file->refresh_token)
+               ? FSH_OK
+               : does_not_fit(asking, error);
+}
+
+static FshStatus write_account(Asking *asking, const char *url, FshError *error)
+{
+    const GoogleFile *file = &asking->file;
+    const StoreJwt jwt = {.issuer = file->email,
+                          .audience = url,
+                          .scope = asking->scope,
+                          .key_id = file->key_id,
+                          .key_pem = file->key,
+                          .now_seconds = (int64_t)time(NULL)};
+    char token[STORE_JWT_BYTES];
+    FshStatus status = store_jwt_sign(&jwt, token, error);
+    if (status)
+        return fsh_error_prepend(error, "%s", asking->path);
+    if (!store_append_field(asking->body, BODY_BYTES, "grant_type",
+                            "urn:ietf:params:oauth:grant-type:jwt-bearer") ||
+        !store_append_field(asking->body, BODY_BYTES, "assertion", token))
+        status = does_not_fit(asking, error);
+    explicit_bzero(token, sizeof token);
     return status;
 }
 
-FshStatus store_lent_by_google_user(StoreLent *lent, FshError *error)
+/* Reads somebody else's token out of its file. */
+static FshStatus read_subject(const Asking *asking, char token[STORE_SECRET_BYTES], FshError *error)
 {
-    enum { FILE_BYTES_MAX = 1 << 16 };
-    char path[PATH_MAX];
-    GoogleUser user = {0};
+    const GoogleFile *file = &asking->file;
     Buffer text = {0};
-    *lent = (StoreLent){0};
-    FshStatus status = find_file(path, error);
-    if (status || !*path)
-        return status;
-    (void)snprintf(lent->from, sizeof lent->from, "%.240s", path);
-    status = file_read_most(path, FILE_BYTES_MAX, &text, error);
-    if (!status)
-        status = google_user_parse(&user, (const char *)text.bytes, text.length, path, error);
-    if (!status)
-        status = ask_token(lent, &user, path, error);
+    FshStatus status = file_read_most(file->subject_file, FILE_BYTES_MAX, &text, error);
+    if (!status && !google_subject_parse(file, (const char *)text.bytes, text.length, token))
+        status = fsh_error_set(error, FSH_ERR_CORRUPT, "%s: has no token as %s says", file->subject_file,
+                               asking->path);
     if (text.bytes)
         explicit_bzero(text.bytes, text.length);
     buffer_free(&text);
-    explicit_bzero(&user, sizeof user);
+    return status;
+}
+
+/* Asks the address of the file for somebody else's token: GitHub's for a job, Azure's for a machine. */
+static FshStatus ask_subject(Asking *asking, char token[STORE_SECRET_BYTES], FshError *error)
+{
+    const GoogleFile *file = &asking->file;
+    StoreQuestion question = {
+        .method = "GET", .url = file->subject_url, .by_proxy = strncmp(file->subject_url, "https:", 6) == 0};
+    for (size_t i = 0; i < GOOGLE_HEADERS_MAX && *file->subject_headers[i]; i++)
+        question.headers[i] = file->subject_headers[i];
+    FshStatus status = store_ask(&question, &asking->exchange, error);
+    if (!status && !(store_is_answered(&asking->exchange) &&
+                     google_subject_parse(file, asking->exchange.text, strlen(asking->exchange.text), token)))
+        status =
+            store_refuse(&asking->exchange, asking->path,
+                         "this is of the url of its credential_source, whose headers may have ended", error);
+    explicit_bzero(asking->exchange.text, sizeof asking->exchange.text);
+    return status;
+}
+
+static FshStatus write_external(Asking *asking, const char *url, FshError *error)
+{
+    const GoogleFile *file = &asking->file;
+    char token[STORE_SECRET_BYTES] = "";
+    (void)url;
+    FshStatus status =
+        *file->subject_url ? ask_subject(asking, token, error) : read_subject(asking, token, error);
+    if (!status && !(store_append_field(asking->body, BODY_BYTES, "grant_type",
+                                        "urn:ietf:params:oauth:grant-type:token-exchange") &&
+                     store_append_field(asking->body, BODY_BYTES, "requested_token_type",
+                                        "urn:ietf:params:oauth:token-type:access_token") &&
+                     store_append_field(asking->body, BODY_BYTES, "audience", file->audience) &&
+                     store_append_field(asking->body, BODY_BYTES, "scope", asking->scope) &&
+                     store_append_field(asking->body, BODY_BYTES, "subject_token_type", file->subject_type) &&
+                     store_append_field(asking->body, BODY_BYTES, "subject_token", token)))
+        status = does_not_fit(asking, error);
+    explicit_bzero(token, sizeof token);
+    return status;
+}
+
+static FshStatus ask_token(Asking *asking, StoreLent *lent, FshError *error)
+{
+    static FshStatus (*const writers[])(Asking * asking, const char *url, FshError *error) = {
+        [GOOGLE_USER] = write_user, [GOOGLE_ACCOUNT] = write_account, [GOOGLE_EXTERNAL] = write_external};
+    const char *host =
+        asking->file.kind == GOOGLE_EXTERNAL ? NULL : store_variable("CLOUDSDK_AUTH_TOKEN_HOST");
+    const char *url =
+        *asking->file.token_url ? asking->file.token_url : "https://oauth2.googleapis.com/token";
+    if (host && !store_is_trusted(host))
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "CLOUDSDK_AUTH_TOKEN_HOST: is neither https:// nor of this host");
+    url = host ? host : url;
+    const StoreQuestion question = {
+        .method = "POST", .url = url, .headers = {form}, .body = asking->body, .by_proxy = true};
+    FshStatus status = writers[asking->file.kind](asking, url, error);
+    if (!status)
+        status = store_ask(&question, &asking->exchange, error);
+    if (!status &&
+        !(store_is_answered(&asking->exchange) && store_take_google_token(lent, asking->exchange.text)))
+        status = refuse(asking, error);
+    return status;
+}
+
+/* Takes another account's token: IAM's generateAccessToken. Returns whether it is there. */
+static bool take_impersonated(StoreLent *lent, const char *text)
+{
+    json_t *object = json_loads(text, 0, NULL);
+    lent->end_seconds = store_read_time(json_string_value(json_object_get(object, "expireTime")));
+    lent->found = store_take(lent->token, sizeof lent->token,
+                             json_string_value(json_object_get(object, "accessToken")));
+    json_decref(object);
+    return lent->found;
+}
+
+/* Asks with the token that has come for that of another account, and puts it into its place. */
+static FshStatus impersonate(Asking *asking, StoreLent *lent, const char *scope, FshError *error)
+{
+    static const char iam_remedy[] = "has who asks the role roles/iam.serviceAccountTokenCreator on the "
+                                     "account of service_account_impersonation_url?";
+    char authorization[STORE_SECRET_BYTES + 64];
+    (void)snprintf(authorization, sizeof authorization, "Authorization: Bearer %s", lent->token);
+    (void)snprintf(asking->body, BODY_BYTES, "{\"scope\": [\"%s\"], \"lifetime\": \"3600s\"}", scope);
+    const StoreQuestion question = {.method = "POST",
+                                    .url = asking->file.impersonation_url,
+                                    .headers = {"Content-Type: application/json", authorization},
+                                    .body = asking->body,
+                                    .by_proxy = true};
+    lent->found = false;
+    FshStatus status = store_ask(&question, &asking->exchange, error);
+    if (!status && !(store_is_answered(&asking->exchange) && take_impersonated(lent, asking->exchange.text)))
+        status = store_refuse(&asking->exchange, asking->path, iam_remedy, error);
+    explicit_bzero(authorization, sizeof authorization);
+    return status;
+}
+
+FshStatus store_lent_by_google_file(StoreLent *lent, bool writes, FshError *error)
+{
+    const char *scope = writes ? "https://www.googleapis.com/auth/devstorage.read_write"
+                               : "https://www.googleapis.com/auth/devstorage.read_only";
+    Buffer text = {0};
+    *lent = (StoreLent){0};
+    Asking *asking = calloc(1, sizeof *asking);
+    if (!asking)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");
+    FshStatus status = find_file(asking->path, error);
+    if (status || !*asking->path)
+        goto done;
+    (void)snprintf(lent->from, sizeof lent->from, "%.240s", asking->path);
+    status = file_read_most(asking->path, FILE_BYTES_MAX, &text, error);
+    if (!status)
+        status = google_file_parse(&asking->file, (const char *)text.bytes, text.length, asking->path, error);
+    asking->scope =
+        *asking->file.impersonation_url ? "https://www.googleapis.com/auth/cloud-platform" : scope;
+    if (!status)
+        status = ask_token(asking, lent, error);
+    if (!status && *asking->file.impersonation_url)
+        status = impersonate(asking, lent, scope, error);
+done:
+    if (text.bytes)
+        explicit_bzero(text.bytes, text.length);
+    buffer_free(&text);
+    explicit_bzero(asking, sizeof *asking);
+    free(asking);
     return status;
 }

@@ -102,18 +102,21 @@ static bool sys_says(const char *path, const char *text)
 static FshStatus ask_machine(StoreLent *lent, const char *endpoint, FshError *error)
 {
     static const char from[] = "the role of this EC2 instance",
-                      remedy[] = "AWS_EC2_METADATA_DISABLED=true goes on without it";
+                      remedy[] = "AWS_EC2_METADATA_DISABLED=true goes on without it",
+                      silent[] = "in a container the instance must allow two hops: aws ec2 "
+                                 "modify-instance-metadata-options --http-put-response-hop-limit 2; "
+                                 "AWS_EC2_METADATA_DISABLED=true goes on without it";
     char url[STORE_URL_BYTES], token[STORE_SECRET_BYTES], header[STORE_SECRET_BYTES + 64], role[256];
     StoreExchange exchange;
     const StoreQuestion first = {
-        .method = "PUT", .url = url, .headers = {"X-aws-ec2-metadata-token-ttl-seconds: 300"}};
-    const StoreQuestion next = {.method = "GET", .url = url, .headers = {header}};
+        .method = "PUT", .url = url, .headers = {"X-aws-ec2-metadata-token-ttl-seconds: 300"}, .near = true};
+    const StoreQuestion next = {.method = "GET", .url = url, .headers = {header}, .near = true};
     (void)snprintf(url, sizeof url, "%s/latest/api/token", endpoint);
     FshStatus status = store_ask(&first, &exchange, error);
     if (status)
         return status;
     if (!store_is_answered(&exchange) || !store_take(token, sizeof token, exchange.text))
-        return store_refuse(&exchange, from, remedy, error);
+        return store_refuse(&exchange, from, exchange.finished ? remedy : silent, error);
     (void)snprintf(header, sizeof header, "X-aws-ec2-metadata-token: %s", token);
     (void)snprintf(url, sizeof url, "%s/latest/meta-data/iam/security-credentials/", endpoint);
     status = store_ask(&next, &exchange, error);

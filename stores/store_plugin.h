@@ -1,6 +1,7 @@
 /* store_plugin.h - the interface between store_request.h and libcurl, whose dependencies (OpenSSL, nghttp2,
  * OpenLDAP, …) would cost each start of a program 4 ms: libfshard-curl.so is loaded at the first address of
- * a server (common/plugin.h says from where). It exports one object, STORE_PLUGIN_SYMBOL.
+ * a server (common/plugin.h says from where). It exports one object, STORE_PLUGIN_SYMBOL, which also has what
+ * credentials need of OpenSSL.
  *
  * Both sides share structs by address, so they must be of one build: FSHARD_VERSION and the sizes of the
  * structs are compared. */
@@ -9,6 +10,7 @@
 
 #include <stdint.h>
 
+#include "stores/store_crypto.h"
 #include "stores/store_site.h"
 
 #define STORE_PLUGIN_FILE   "libfshard-curl.so"
@@ -42,10 +44,12 @@ typedef struct StoreExchange {
     bool changed;      /* another ETag than was wanted came: told in failure */
     bool unasked;      /* another part, another length, or more bytes than were asked for: told in failure */
     bool transient;    /* a failure of the network that another try may not meet */
+    bool unknown_host; /* there is no such name: transient, but hardly */
     bool finished;     /* the answer came to its end */
     char failure[320]; /* what went wrong on the way; "": nothing */
     uint64_t told_bytes;         /* the file's length as the server says; UINT64_MAX: it does not */
     double retry_after_seconds;  /* as the server asks; 0: it does not */
+    int64_t date_seconds;        /* what the server's clock says, since 1970; 0: nothing */
     char etag[STORE_ETAG_BYTES]; /* with its quotes */
     char region[64];             /* of the bucket, where S3 tells it */
     char text[16384];            /* the body of every other answer, cut */
@@ -63,6 +67,10 @@ typedef struct StorePlugin {
     /* Makes one request and fills what came. Fails in the exchange alone. */
     void (*perform)(StoreConnection *connection, StoreExchange *exchange);
     void (*close)(StoreConnection **connection); /* NULL is fine */
+    FshStatus (*sign_rs256)(const char *key_pem, const char *text,
+                            unsigned char signature[STORE_SIGNATURE_BYTES], size_t *length_ret,
+                            FshError *error);                                             /* store_crypto.h */
+    FshStatus (*sha1)(const char *text, char hex[STORE_SHA1_HEX_BYTES], FshError *error); /* the same */
 } StorePlugin;
 
 /* What the side that is compiled has; the functions are left to the plugin. */

@@ -6,6 +6,7 @@
 
 #include "stores/store_ask.h"
 #include "stores/store_process.h"
+#include "stores/store_sso.h"
 
 /* A profile, and the one whose keys its role is asked for with behind it. */
 typedef struct Link {
@@ -40,8 +41,8 @@ static FshStatus take_own(StoreLent *lent, const Link *link, FshError *error)
 {
     const AwsProfile *profile = &link->profile;
     *lent = (StoreLent){0};
-    if (*profile->sso && !has_keys(profile))
-        return refuse_profile(link, "single sign-on is not read", error);
+    if ((*profile->sso_session || *profile->sso_start_url) && !has_keys(profile))
+        return store_lent_by_sso(lent, profile, link->name, error);
     if (!has_keys(profile) && *profile->process)
         return store_lent_by_process(lent, profile->process, link->from, STORE_PROCESS_SECONDS, error);
     lent->found = has_keys(profile);

@@ -4,7 +4,7 @@
  *      which may lead on; with those of credential_source (EcsContainer, Ec2InstanceMetadata); or with
  *      web_identity_token_file. external_id, role_session_name, duration_seconds.
  *   2. aws_access_key_id, aws_secret_access_key, aws_session_token
- *   3. single sign-on, which is not read: an error that says what to do
+ *   3. single sign-on (store_sso.h)
  *   4. credential_process
  *
  * Threads: any that do not change the environment. */
@@ -16,10 +16,10 @@
 #include "stores/store_lent.h"
 
 /* Finds the keys of a profile that was read; found is false where it has none. region: of STS.
- * FSH_ERR_UNSUPPORTED: single sign-on, or a device's code, is wanted; the message says what to do instead.
+ * FSH_ERR_UNSUPPORTED: a device's code is wanted; the message says what to do instead.
  * FSH_ERR_USAGE: the profile contradicts itself, or leads in a circle. FSH_ERR_NOT_FOUND: a profile that it
- * names is not there. FSH_ERR_SYSTEM: nobody lends. What reading a file and store_lent_by_process may fail
- * with. No message has a secret. */
+ * names is not there. FSH_ERR_SYSTEM: nobody lends. What reading a file, store_lent_by_sso and
+ * store_lent_by_process may fail with. No message has a secret. */
 FshStatus store_lent_by_profile(StoreLent *lent, const char *name, const AwsProfile *profile,
                                 const char *region, FshError *error);
 

@@ -60,7 +60,7 @@ FshStatus store_put_open(StorePut **put_ret, const char *address, bool force, bo
     if (!status && put->files.count != 1)
         status = fsh_error_set(error, FSH_ERR_USAGE, "%s: names several files, and one is written", address);
     if (!status)
-        status = store_site_find(&put->site, folder, error);
+        status = store_site_find(&put->site, folder, STORE_TO_WRITE, error);
     if (!status && put->site.url.kind == STORE_HTTP)
         status =
             fsh_error_set(error, FSH_ERR_USAGE,

@@ -24,17 +24,18 @@ static bool is_of_this_build(const StorePlugin *plugin)
            plugin->site_bytes == here.site_bytes && strcmp(plugin->version, here.version) == 0;
 }
 
-static FshStatus load_plugin(const StorePlugin **plugin_ret, FshError *error)
+FshStatus store_plugin_load(const StorePlugin **plugin_ret, FshError *error)
 {
     const void *address = &fshard_store_plugin;
     FshStatus status = FSH_OK;
     if (!address)
         status = plugin_load(STORE_PLUGIN_FILE, STORE_PLUGIN_SYMBOL, &address, error);
     if (status == FSH_ERR_NOT_FOUND)
-        return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
-                             "datasets on servers need libcurl, and " STORE_PLUGIN_FILE
-                             " is not here; install libcurl4-openssl-dev and build again, or name its folder "
-                             "in FSHARD_PLUGINS");
+        return fsh_error_set(
+            error, FSH_ERR_UNSUPPORTED,
+            "datasets on servers need libcurl, and " STORE_PLUGIN_FILE
+            " is not here; install libcurl4-openssl-dev and libssl-dev and build again, or name its folder "
+            "in FSHARD_PLUGINS");
     if (status)
         return fsh_error_prepend(error, "datasets on servers need libcurl (Debian: libcurl4)");
     *plugin_ret = address;
@@ -48,7 +49,7 @@ FshStatus store_client_open(StoreClient *client, const StoreSite *site, const St
                             FshError *error)
 {
     *client = (StoreClient){.site = site, .patience = *patience};
-    FshStatus status = load_plugin(&client->plugin, error);
+    FshStatus status = store_plugin_load(&client->plugin, error);
     return status ? status : client->plugin->open(&client->connection, error);
 }
 
@@ -148,16 +149,29 @@ static const char *remedy(const StoreClient *client, const StoreExchange *exchan
         [STORE_HTTP] = "put the user and password of this host into ~/.netrc",
         [STORE_S3] = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE",
         [STORE_GS] = "set GS_ACCESS_KEY_ID and GS_SECRET_ACCESS_KEY, or GOOGLE_OAUTH_ACCESS_TOKEN"};
+    static const char *const names[] = {
+        [STORE_HTTP] = "is the address spelled right, and can this machine look up names?",
+        [STORE_S3] =
+            "is AWS_REGION right, or AWS_ENDPOINT_URL where it is set, and can this machine look up names?",
+        [STORE_GS] = "is STORAGE_EMULATOR_HOST right where it is set, and can this machine look up names?"};
+    static const char *const anonymous[] = {
+        [STORE_HTTP] = "",
+        [STORE_S3] = " AWS_NO_SIGN_REQUEST=YES reads what is everybody's without them",
+        [STORE_GS] = " GS_NO_SIGN_REQUEST=YES reads what is everybody's without them"};
     *text = '\0';
     if (site->url.kind == STORE_S3 && *exchange->region && strcmp(exchange->region, site->region) != 0 &&
         !is_success(exchange->status))
         (void)snprintf(text, text_bytes, "; the bucket is in %s: set AWS_REGION=%s", exchange->region,
                        exchange->region);
     else if ((exchange->status == 401 || exchange->status == 403) && *site->credentials)
-        (void)snprintf(text, text_bytes, "; asked with the credentials of %.200s: may they do that?",
-                       site->credentials);
+        (void)snprintf(text, text_bytes, "; asked with the credentials of %.200s: may they do that?%s",
+                       site->credentials, site->purpose == STORE_TO_READ ? anonymous[site->url.kind] : "");
+    else if ((exchange->status == 401 || exchange->status == 403) && *site->why_none_text)
+        (void)snprintf(text, text_bytes, ", and there are no credentials: %s", site->why_none_text);
     else if (exchange->status == 401 || exchange->status == 403)
         (void)snprintf(text, text_bytes, "; no credentials were found: %s", places[site->url.kind]);
+    else if (exchange->unknown_host)
+        (void)snprintf(text, text_bytes, "; %s", names[site->url.kind]);
     else if (exchange->status == 404 && strcmp(exchange->method, "GET") == 0 &&
              text_has_suffix(exchange->url, "/" FSH_MANIFEST_NAME))
         (void)snprintf(text, text_bytes,
@@ -218,12 +232,14 @@ typedef struct Tries {
 static FshStatus give_up(const StoreClient *client, const StoreExchange *exchange, const char *name,
                          uint64_t missing, const Tries *tries, FshError *error)
 {
-    char answer[600], help[400], tried[80] = "";
+    char answer[600], help[800], tried[80] = "";
     tell_answer(answer, sizeof answer, exchange, missing);
     if (tries->count > 1)
         (void)snprintf(tried, sizeof tried, "; tried %" PRId64 " times in %.1f s", tries->count,
                        progress_now_seconds() - tries->begin_seconds);
-    const FshStatus status = exchange->status == 404 ? FSH_ERR_NOT_FOUND : FSH_ERR_SYSTEM;
+    FshStatus status = exchange->status == 404 ? FSH_ERR_NOT_FOUND : FSH_ERR_SYSTEM;
+    if (client->site->why_none && (exchange->status == 401 || exchange->status == 403))
+        status = client->site->why_none; /* of all that fails, this is what can be mended */
     (void)fsh_error_set(error, status, "%s%s%s: %s%s%s", client->site->url.text, *name ? "/" : "", name,
                         answer, tried, remedy(client, exchange, help, sizeof help));
     if (error)
@@ -237,7 +253,9 @@ static FshStatus after_failure(const StoreClient *client, const StoreExchange *e
 {
     if (is_stopped(client))
         return fsh_error_set(error, FSH_ERR_INTERRUPTED, "interrupted");
-    if (!is_retried(exchange) || tries->in_vain > client->patience.retries)
+    const int64_t usual = client->patience.retries;
+    const int64_t retries = exchange->unknown_host && usual > 1 ? 1 : usual;
+    if (!is_retried(exchange) || tries->in_vain > retries)
         return give_up(client, exchange, name, missing, tries, error);
     if (client->patience.progress && tries->in_vain >= 3) {
         char answer[600];

@@ -4,7 +4,8 @@
  * What is tried again: no answer, a cut or stalled connection, too few bytes, another part than was asked
  * for, and the answers 408, 425, 429, 500, 502, 503 and 504. A part goes on where it was cut. The n-th wait
  * takes 0.25 s * 2^n, at most 20 s, times a random number from a half to one (so that a hundred hosts do not
- * come back at once), or what the server's Retry-After says, at most 60 s. Tries are counted anew after each
+ * come back at once), or what the server's Retry-After says, at most 60 s. A host that has no address is
+ * looked up once more, and no longer. Tries are counted anew after each
  * MiB that came.
  *
  * Threads: a StoreClient belongs to one thread at a time. */
@@ -31,6 +32,9 @@ typedef struct StoreClient {
     const StorePlugin *plugin;
     StoreConnection *connection;
 } StoreClient;
+
+/* Returns the plugin with libcurl. FSH_ERR_UNSUPPORTED: it is not here. */
+FshStatus store_plugin_load(const StorePlugin **plugin_ret, FshError *error);
 
 /* Opens a client, which borrows site. FSH_ERR_UNSUPPORTED: the plugin is not here. FSH_ERR_MEMORY. */
 FshStatus store_client_open(StoreClient *client, const StoreSite *site, const StorePatience *patience,

@@ -2,12 +2,15 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <time.h>
 
 #include "stores/store_ask.h"
 #include "stores/store_aws.h"
 #include "stores/store_google.h"
 #include "stores/store_profile.h"
+
+enum { RENEWAL_SECONDS = 900 }; /* before their end credentials are asked for again */
 
 /* Copies a value that may be too long for its place. FSH_ERR_USAGE. */
 static FshStatus take(char *place, size_t place_bytes, const char *value, const char *what, FshError *error)
@@ -50,11 +53,30 @@ static FshStatus take_lent(StoreSite *site, StoreLent *lent, FshError *error)
     if (lent->found) {
         memcpy(site->credentials, lent->from, sizeof site->credentials);
         site->end_seconds = lent->end_seconds;
+        site->asked_seconds = (int64_t)time(NULL);
         status = key || secret ? take_keys(site, key, secret, *lent->token ? lent->token : NULL, error)
                                : take(site->bearer, sizeof site->bearer, lent->token, lent->from, error);
     }
     explicit_bzero(lent, sizeof *lent);
     return status;
+}
+
+/* Returns whether a variable that says yes or no says yes. */
+static bool is_set(const char *name)
+{
+    static const char *const yes[] = {"yes", "true", "on", "1"};
+    const char *value = store_variable(name);
+    for (size_t i = 0; value && i < sizeof yes / sizeof *yes; i++)
+        if (strcasecmp(value, yes[i]) == 0)
+            return true;
+    return false;
+}
+
+/* Leaves the site without credentials, as a variable wants it. */
+static FshStatus sign_nothing(StoreSite *site, const char *variable)
+{
+    (void)snprintf(site->why_none_text, sizeof site->why_none_text, "%s is set", variable);
+    return FSH_OK;
 }
 
 /* Finds the keys that are not in variables, as Amazon's tools look for them. */
@@ -90,9 +112,12 @@ static FshStatus find_aws_keys(StoreSite *site, FshError *error)
         status = FSH_OK;
     if (!region)
         region = *profile.region ? profile.region : "us-east-1";
-    if (!status)
-        status = take(site->region, sizeof site->region, region, "AWS_REGION", error);
-    if (!status && from_variables) {
+    const FshStatus taken =
+        take(site->region, sizeof site->region, region, "AWS_REGION", status ? NULL : error);
+    status = status ? status : taken;
+    if (!status && is_set("AWS_NO_SIGN_REQUEST")) {
+        status = sign_nothing(site, "AWS_NO_SIGN_REQUEST");
+    } else if (!status && from_variables) {
         (void)snprintf(site->credentials, sizeof site->credentials, "AWS_ACCESS_KEY_ID");
         status = take_keys(site, key, secret, token, error);
     } else if (!status) {
@@ -107,14 +132,16 @@ static FshStatus find_google_keys(StoreSite *site, FshError *error)
     const char *key = store_variable("GS_ACCESS_KEY_ID"), *secret = store_variable("GS_SECRET_ACCESS_KEY");
     const char *bearer = store_variable("GOOGLE_OAUTH_ACCESS_TOKEN");
     (void)snprintf(site->region, sizeof site->region, "auto");
-    if (key || secret) {
+    if ((key || secret) && !is_set("GS_NO_SIGN_REQUEST")) {
         (void)snprintf(site->credentials, sizeof site->credentials, "GS_ACCESS_KEY_ID");
         return take_keys(site, key, secret, NULL, error);
     }
-    if (!bearer) {
-        StoreLent lent;
-        FshStatus status = store_lent_by_google_user(&lent, error);
-        if (!status && !lent.found)
+    if (!bearer || is_set("GS_NO_SIGN_REQUEST")) {
+        StoreLent lent = {0};
+        FshStatus status = is_set("GS_NO_SIGN_REQUEST")
+                               ? sign_nothing(site, "GS_NO_SIGN_REQUEST")
+                               : store_lent_by_google_file(&lent, site->purpose == STORE_TO_WRITE, error);
+        if (!status && !lent.found && !*site->why_none_text)
             status = store_lent_by_google(&lent, error);
         return status ? status : take_lent(site, &lent, error);
     }
@@ -175,16 +202,35 @@ static FshStatus find_google_base(StoreSite *site, FshError *error)
     return status ? status : append(site, site->url.bucket, error);
 }
 
-FshStatus store_site_find(StoreSite *site, const char *address, FshError *error)
+/* Finds the credentials, and the region. Where reading goes on without those that are not to be had, nothing
+ * of them is left. */
+static FshStatus find_keys(StoreSite *site, FshError *error)
 {
-    *site = (StoreSite){0};
+    FshError failure = {0};
+    FshStatus status =
+        site->url.kind == STORE_GS ? find_google_keys(site, &failure) : find_aws_keys(site, &failure);
+    if (status && site->purpose == STORE_TO_READ && status != FSH_ERR_MEMORY &&
+        status != FSH_ERR_INTERRUPTED && *site->region) {
+        store_site_forget(site);
+        *site->signing = *site->credentials = '\0';
+        site->end_seconds = 0;
+        site->why_none = status;
+        (void)snprintf(site->why_none_text, sizeof site->why_none_text, "%.639s", failure.message);
+        status = FSH_OK;
+    }
+    return status ? fsh_error_set(error, status, "%s", failure.message) : FSH_OK;
+}
+
+FshStatus store_site_find(StoreSite *site, const char *address, StorePurpose purpose, FshError *error)
+{
+    *site = (StoreSite){.purpose = purpose};
     FshStatus status = store_url_parse(&site->url, address, error);
     if (status)
         return status;
     if (site->url.kind == STORE_HTTP) /* is encoded as its author wants it */
         return take(site->base, sizeof site->base, site->url.text, "the address", error);
     const bool google = site->url.kind == STORE_GS;
-    status = google ? find_google_keys(site, error) : find_aws_keys(site, error);
+    status = find_keys(site, error);
     if (!status)
         status = google ? find_google_base(site, error) : find_aws_base(site, error);
     if (!status && *site->url.prefix)
@@ -192,16 +238,26 @@ FshStatus store_site_find(StoreSite *site, const char *address, FshError *error)
     return status;
 }
 
+bool store_site_is_aging(const StoreSite *site)
+{
+    const int64_t now = (int64_t)time(NULL), life = site->end_seconds - site->asked_seconds;
+    return site->end_seconds && now + RENEWAL_SECONDS >= site->end_seconds &&
+           now - site->asked_seconds >= life / 2;
+}
+
 FshStatus store_site_renew(StoreSite *site, FshError *error)
 {
-    enum { MARGIN_SECONDS = 900 };
     StoreSite fresh;
-    if (!site->end_seconds || (int64_t)time(NULL) + MARGIN_SECONDS < site->end_seconds)
+    if (!site->end_seconds || (int64_t)time(NULL) + RENEWAL_SECONDS < site->end_seconds)
         return FSH_OK;
     FshError failure = {0};
-    const FshStatus status = store_site_find(&fresh, site->url.text, &failure);
+    FshStatus status = store_site_find(&fresh, site->url.text, site->purpose, &failure);
+    if (!status && fresh.why_none) /* what was had once is not given up */
+        status = fsh_error_set(&failure, fresh.why_none, "%s", fresh.why_none_text);
     if (!status)
         *site = fresh;
+    else
+        site->asked_seconds = (int64_t)time(NULL); /* of store_site_is_aging: not at once again */
     store_site_forget(&fresh);
     /* Whoever lends them may answer again before those in hand end. */
     return status && (int64_t)time(NULL) >= site->end_seconds

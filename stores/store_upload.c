@@ -378,7 +378,7 @@ FshStatus store_upload_open(StoreUpload **upload_ret, const char *address, const
                                        .context = upload,
                                        .progress = options->quiet ? NULL : &upload->progress,
                                        .speaker = options->speaker};
-    FshStatus status = store_site_find(&upload->site, address, error);
+    FshStatus status = store_site_find(&upload->site, address, STORE_TO_WRITE, error);
     if (!status && upload->site.url.kind == STORE_HTTP)
         status = fsh_error_set(error, FSH_ERR_USAGE,
                                "%s: datasets are written to s3:// and gs://, and read from https:// too",

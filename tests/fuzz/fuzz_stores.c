@@ -1,12 +1,14 @@
-/* What stores/ reads of others: answers of servers in XML, the files of ~/.aws and the commands in them, what
- * such a command prints, Google's credentials, the note of what was sent. */
+/* What stores/ reads of others: answers of servers in XML and JSON, the files of ~/.aws and the commands in
+ * them, what such a command prints, tokens of single sign-on, Google's credentials, the note of what was
+ * sent. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "stores/store_aws.h"
-#include "stores/store_google.h"
+#include "stores/store_google_file.h"
 #include "stores/store_leftovers.h"
 #include "stores/store_process.h"
+#include "stores/store_sso.h"
 #include "tests/fuzz/fuzz.h"
 
 static void read_xml(const char *text)
@@ -23,10 +25,11 @@ static void read_xml(const char *text)
 
 static void read_profile(const uint8_t *bytes, size_t length)
 {
-    static const char *const names[] = {"default", "lab", ""};
+    static const char *const names[] = {"default", "lab", "lab", ""};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         AwsProfile profile = {0};
-        aws_profile_parse(&profile, (const char *)bytes, length, names[i]);
+        aws_profile_parse(&profile, (const char *)bytes, length, i == 2 ? "sso-session" : "profile",
+                          names[i]);
         const struct {
             const char *text;
             size_t bytes;
@@ -43,7 +46,11 @@ static void read_profile(const uint8_t *bytes, size_t length)
                       {profile.duration, sizeof profile.duration},
                       {profile.mfa, sizeof profile.mfa},
                       {profile.process, sizeof profile.process},
-                      {profile.sso, sizeof profile.sso}};
+                      {profile.sso_session, sizeof profile.sso_session},
+                      {profile.sso_start_url, sizeof profile.sso_start_url},
+                      {profile.sso_region, sizeof profile.sso_region},
+                      {profile.sso_account, sizeof profile.sso_account},
+                      {profile.sso_role, sizeof profile.sso_role}};
         for (size_t k = 0; k < sizeof values / sizeof *values; k++) {
             fuzz_expect(memchr(values[k].text, '\0', values[k].bytes) != NULL, "every value ends");
             fuzz_expect(profile.found || !*values[k].text, "values are of a profile that is there");
@@ -62,15 +69,46 @@ static void split_command(char *text)
                     "an argument lies in the command");
 }
 
+/* Google's credentials; the same bytes are the token that they tell of. */
+static void read_google(const uint8_t *bytes, size_t length)
+{
+    static GoogleFile file;
+    static const char *const fields[] = {"", "access_token"};
+    char token[STORE_SECRET_BYTES];
+    FshError error = {0};
+    if (!google_file_parse(&file, (const char *)bytes, length, "file", &error)) {
+        const bool known = (*file.client && *file.client_secret && *file.refresh_token) ||
+                           (*file.email && *file.key) ||
+                           (*file.audience && (*file.subject_file || *file.subject_url));
+        fuzz_expect(known, "credentials that are read have all that asks for a token");
+        for (size_t i = 0; i < GOOGLE_HEADERS_MAX; i++)
+            fuzz_expect(!strpbrk(file.subject_headers[i], "\r\n"), "a header is one line");
+        fuzz_expect(!*file.token_url || strstr(file.token_url, "://"), "a token is asked of a server");
+    }
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        memcpy(file.subject, fields[i], strlen(fields[i]) + 1);
+        if (google_subject_parse(&file, (const char *)bytes, length, token))
+            fuzz_expect(*token && strlen(token) < sizeof token && !strpbrk(token, "\r\n"),
+                        "a token is one line that is not empty");
+    }
+}
+
+static void read_sso(const uint8_t *bytes, size_t length)
+{
+    static SsoToken token;
+    if (sso_token_parse(&token, (const char *)bytes, length))
+        fuzz_expect(*token.access && token.end_seconds, "a token of single sign-on has its end");
+    fuzz_expect(!*token.refresh || (*token.client && *token.client_secret), "what renews it is whole");
+}
+
 static void read_json(const uint8_t *bytes, size_t length)
 {
     StoreLent lent;
-    GoogleUser user = {0};
     FshError error = {0};
     if (!store_process_parse(&lent, (const char *)bytes, length, "profile", &error))
         fuzz_expect(lent.found && *lent.key && *lent.secret, "a program's keys are a pair");
-    if (!google_user_parse(&user, (const char *)bytes, length, "file", &error))
-        fuzz_expect(*user.client && *user.client_secret && *user.refresh_token, "nothing of a user is empty");
+    read_google(bytes, length);
+    read_sso(bytes, length);
 }
 
 static void read_leftovers(const uint8_t *bytes, size_t length)

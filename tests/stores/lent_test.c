@@ -16,13 +16,6 @@ static void assert_no_secret(const RunResult *result)
     }
 }
 
-/* Writes "NAME=http://127.0.0.1:PORT/PATH" and returns it. */
-static const char *server_variable(Serving *serving, const char *name, const char *path)
-{
-    return test_path(&serving->folder, "%s=%s", name, serving_address(serving, path)) +
-           strlen(serving->folder.path) + 1;
-}
-
 TEST_WITH(test_roles_lend_keys_for_s3, serving_setup, serving_teardown, Serving *serving)
 {
     const char *file = test_path(&serving->folder, "token");
@@ -30,9 +23,9 @@ TEST_WITH(test_roles_lend_keys_for_s3, serving_setup, serving_teardown, Serving 
     test_file_write_text(file, "lent-by/this+server\n");
     (void)snprintf(identity, sizeof identity, "AWS_WEB_IDENTITY_TOKEN_FILE=%s", file);
     (void)snprintf(container_file, sizeof container_file, "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE=%s", file);
-    const char *container = server_variable(serving, "AWS_CONTAINER_CREDENTIALS_FULL_URI", "lend/container");
-    const char *machine = server_variable(serving, "AWS_EC2_METADATA_SERVICE_ENDPOINT", "lend/imds");
-    const char *sts = server_variable(serving, "AWS_ENDPOINT_URL_STS", "lend/sts");
+    const char *container = serving_variable(serving, "AWS_CONTAINER_CREDENTIALS_FULL_URI", "lend/container");
+    const char *machine = serving_variable(serving, "AWS_EC2_METADATA_SERVICE_ENDPOINT", "lend/imds");
+    const char *sts = serving_variable(serving, "AWS_ENDPOINT_URL_STS", "lend/sts");
     const struct {
         const char *environment[5], *told;
         int exit_status;
@@ -45,7 +38,7 @@ TEST_WITH(test_roles_lend_keys_for_s3, serving_setup, serving_teardown, Serving 
         {{container, "AWS_CONTAINER_AUTHORIZATION_TOKEN=hunter2hunter2"},
          "AWS_CONTAINER_CREDENTIALS_FULL_URI: no credentials come: the server says 401",
          1},
-        {{server_variable(serving, "AWS_EC2_METADATA_SERVICE_ENDPOINT", "lend/none")},
+        {{serving_variable(serving, "AWS_EC2_METADATA_SERVICE_ENDPOINT", "lend/none")},
          "the server says 404; AWS_EC2_METADATA_DISABLED=true goes on without it",
          1},
         {{identity, "AWS_ROLE_ARN=arn:aws:iam::1:role/other", sts},
@@ -80,7 +73,7 @@ TEST_WITH(test_sts_is_asked_by_the_proxy, serving_setup, serving_teardown, Servi
     const char *const environment[] = {identity,
                                        "AWS_ROLE_ARN=arn:aws:iam::1:role/packer",
                                        "AWS_ENDPOINT_URL_STS=http://sts.test/lend/sts",
-                                       server_variable(serving, "http_proxy", ""),
+                                       serving_variable(serving, "http_proxy", ""),
                                        "no_proxy=127.0.0.1",
                                        NULL};
     serving_pack(serving, "bucket/set", 20, 16, NULL);
@@ -112,7 +105,7 @@ TEST_WITH(test_keys_that_end_soon_are_renewed_before_each_file, serving_setup, s
 {
     const char *const more[] = {"--no-check", "--shard-size", "500K", NULL};
     const char *const environment[] = {
-        server_variable(serving, "AWS_EC2_METADATA_SERVICE_ENDPOINT", "lend/imds"), NULL};
+        serving_variable(serving, "AWS_EC2_METADATA_SERVICE_ENDPOINT", "lend/imds"), NULL};
     serving_pack(serving, "set", 20, 256, more);
     for (size_t i = 0; i < 2; i++) {
         if (i)
@@ -135,7 +128,7 @@ TEST_WITH(test_keys_that_cannot_be_renewed_are_good_until_their_end, serving_set
           Serving *serving)
 {
     const char *const environment[] = {
-        server_variable(serving, "AWS_EC2_METADATA_SERVICE_ENDPOINT", "lend/imds"), NULL};
+        serving_variable(serving, "AWS_EC2_METADATA_SERVICE_ENDPOINT", "lend/imds"), NULL};
     serving_pack(serving, "set", 8, 64, NULL);
     test_file_write_text(test_path(&serving->folder, "www/short-lives"), "");
     test_file_write_text(test_path(&serving->folder, "www/lends-once"), "");

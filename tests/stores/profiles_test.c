@@ -1,34 +1,17 @@
-/* Keys that profiles of ~/.aws lead to (roles, programs), and Google's application default credentials: taken
- * as Amazon's and Google's tools take them, and in no message. */
+/* Keys that profiles of ~/.aws lead to (roles, programs): taken as Amazon's tools take them, and in no
+ * message. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tests/stores/stores_support.h"
 
-static const char *const secrets[] = {"secret+", "session+token", "testtoken", "refresh+x", "hunter2", NULL};
+static const char *const secrets[] = {"secret+", "session+token", "hunter2", NULL};
 
-/* Writes "NAME=http://127.0.0.1:PORT/PATH" and returns it. */
-static const char *server_variable(Serving *serving, const char *name, const char *path)
-{
-    return test_path(&serving->folder, "%s=%s", name, serving_address(serving, path)) +
-           strlen(serving->folder.path) + 1;
-}
-
-/* Runs fverify over a dataset, and expects an exit status, a text on stderr, and no secret. */
 static void check(Serving *serving, const char *address, const char *const *environment, int exit_status,
                   const char *told)
 {
-    RunResult result = serving_run(serving, environment, "fverify", address, NULL);
-    if (result.exit_status != exit_status)
-        fail_msg("%s %s: exit status %d: %s", environment[0], environment[1] ? environment[1] : "",
-                 result.exit_status, result.err);
-    assert_contains(result.err, told);
-    for (const char *const *secret = secrets; *secret; secret++) {
-        assert_contains_not(result.err, *secret);
-        assert_contains_not(result.out, *secret);
-    }
-    run_result_free(&result);
+    serving_check(serving, address, environment, exit_status, told, secrets);
 }
 
 static const char credentials[] = "[source]\n"
@@ -64,7 +47,6 @@ static const char config[] =
     "[profile round]\n" PACKER "source_profile = about\n"
     "[profile about]\n" PACKER "source_profile = round\n"
     "[profile variables]\n" PACKER "credential_source = Environment\n"
-    "[profile sso]\nsso_session = lab\nsso_account_id = 1\nsso_role_name = reader\n"
     "[profile days]\nrole_arn = arn:aws:iam::1:role/packer\nsource_profile = source\nduration_seconds = 2h\n";
 
 TEST_WITH(test_profiles_assume_roles, serving_setup, serving_teardown, Serving *serving)
@@ -90,7 +72,6 @@ TEST_WITH(test_profiles_assume_roles, serving_setup, serving_teardown, Serving *
         {"mfa", "configure export-credentials --profile 'mfa'", 1},
         {"round", "source_profile leads in a circle", 2},
         {"variables", "credential_source is Environment, which has no keys", 1},
-        {"sso", "single sign-on is not read; eval \"$(aws configure export-credentials --profile 'sso'", 1},
         {"days", "duration_seconds is '2h', which is no number", 2},
     };
     char name[64], text[sizeof config + 256];
@@ -103,9 +84,9 @@ TEST_WITH(test_profiles_assume_roles, serving_setup, serving_teardown, Serving *
     test_file_write_text(test_path(&serving->folder, "cache/.aws/config"), text);
     const char *const environment[] = {
         name,
-        server_variable(serving, "AWS_ENDPOINT_URL_STS", "lend/sts"),
-        server_variable(serving, "AWS_EC2_METADATA_SERVICE_ENDPOINT", "lend/imds"),
-        server_variable(serving, "AWS_CONTAINER_CREDENTIALS_FULL_URI", "lend/container"),
+        serving_variable(serving, "AWS_ENDPOINT_URL_STS", "lend/sts"),
+        serving_variable(serving, "AWS_EC2_METADATA_SERVICE_ENDPOINT", "lend/imds"),
+        serving_variable(serving, "AWS_CONTAINER_CREDENTIALS_FULL_URI", "lend/container"),
         "AWS_CONTAINER_AUTHORIZATION_TOKEN=lent-by/this+server",
         "AWS_REGION=eu-west-1",
         NULL};
@@ -181,36 +162,4 @@ TEST_WITH(test_a_program_is_run_again_when_its_keys_end, serving_setup, serving_
         free(test_file_read(runs, &bytes));
         assert_int_equal(bytes, i ? shards + 2 : 1);
     }
-}
-
-TEST_WITH(test_google_lends_for_a_refresh_token, serving_setup, serving_teardown, Serving *serving)
-{
-    static const char user[] = "{\"type\": \"authorized_user\", \"client_id\": \"client.id\", "
-                               "\"client_secret\": \"client/secret+x\", \"refresh_token\": \"%s\"}";
-    char text[512], name[512];
-    const char *usual =
-        test_path(&serving->folder, "cache/.config/gcloud/application_default_credentials.json");
-    const char *given = test_path(&serving->folder, "given.json");
-    const char *server = server_variable(serving, "CLOUDSDK_AUTH_TOKEN_HOST", "lend/google/token");
-    const char *const found[] = {server, NULL}, *const named[] = {server, name, NULL};
-    serving_pack(serving, "bucket/set", 20, 16, NULL);
-    (void)snprintf(text, sizeof text, user, "1//refresh+x");
-    test_file_write_text(usual, text);
-    check(serving, "gs://bucket/set", found, 0, "fetched ");
-    assert_int_equal(serving_count(serving, "POST /lend/google/token"), 1);
-    assert_int_equal(serving_count(serving, "refresh"), 0); /* in no URL */
-    (void)snprintf(name, sizeof name, "GOOGLE_APPLICATION_CREDENTIALS=%s", given);
-    check(serving, "gs://bucket/set", named, 1, "given.json is not there");
-    (void)snprintf(text, sizeof text, user, "hunter2hunter2");
-    test_file_write_text(given, text);
-    check(serving, "gs://bucket/set", named, 1,
-          "given.json: no access token comes: the server says 400 (invalid_grant)");
-    test_file_write_text(given, "{\"type\": \"service_account\", \"private_key\": \"hunter2hunter2\"}");
-    check(serving, "gs://bucket/set", named, 1, "gcloud auth activate-service-account");
-    test_file_write_text(given, "{\"type\": \"external_account\"}");
-    check(serving, "gs://bucket/set", named, 1, "of the type 'external_account' are not read");
-    test_file_write_text(given, "{\"type\": \"authorized_user\", \"refresh_token\": \"hunter2hunter2\"}");
-    check(serving, "gs://bucket/set", named, 1, "has not all of client_id");
-    const char *const unsafe[] = {"CLOUDSDK_AUTH_TOKEN_HOST=http://elsewhere/token", NULL};
-    check(serving, "gs://bucket/set", unsafe, 2, "is neither https:// nor of this host");
 }

@@ -5,11 +5,12 @@ usage: store_server.py FOLDER LOG [PORT-FILE]
 
 Serves FOLDER at http://127.0.0.1:PORT/FAULT/path, where FAULT is "ok" or the name of a fault below, and writes a line "METHOD path range" for each
 request to LOG. Below /s3/BUCKET it is an S3 server that proves every signature (SigV4; key "testkey", secret "test/secret+key"), with multipart
-uploads; below /gs/BUCKET it wants the bearer token "testtoken". Files fail-uploads,
+uploads; below /gs/BUCKET it wants a bearer token ("testtoken", or one that /lend/google has given); GETs of the bucket "public" need neither. Files fail-uploads,
 fail-completions and slow-uploads in FOLDER have the second part of an upload refused, its end fail with status 200, and every request of one wait;
 fail-manifest: dataset.json is not taken; spoil-uploads: when an upload begins, folders are made that the file lists;
 below /lend it lends credentials as STS, Google and machines do;
-short-lives: what is lent below /lend ends in a minute; lends-once: a machine's role is lent once;
+short-lives: what is lent below /lend ends in a minute, or in the seconds that it says; lends-once: a machine's role is lent once; slow-gets: a file of gs
+is given after a second; clock: how many seconds Google's clock is ahead; below /silent nobody answers;
 held-after: below /held so many files are given, and the others are waited for;
 hidden-files: what is not there is 403, as to keys that may not list. PORT-FILE gets the port once the server listens.
 """
@@ -18,6 +19,7 @@ import hashlib
 import hmac
 import http.server
 import itertools
+import json
 import os
 import re
 import socket
@@ -25,6 +27,8 @@ import sys
 import threading
 import time
 import urllib.parse
+
+import store_lenders
 
 LENT = "lent-by/this+server"  # a token of a machine, container or web identity
 KEY, SECRET, TOKEN, BEARER = "testkey", "test/secret+key", "test/session+token", "testtoken"
@@ -45,6 +49,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def log_message(self, *args):
         pass
+
+    def date_time_string(self, timestamp=None):
+        return super().date_time_string(time.time() + store_lenders.offset(folder) if timestamp is None else timestamp)
 
     # ---- answers ----
 
@@ -186,7 +193,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         bucket, _, key = name.partition("/")
         if bucket == "elsewhere":
             return self.fail(301, "PermanentRedirect", "Use the endpoint of the bucket.", (("x-amz-bucket-region", "eu-central-1"),))
-        wrong = None if bucket == "public" and self.command == "GET" else self.wrong_signature()
+        is_public = bucket == "public" and self.command == "GET" and "Authorization" not in self.headers
+        wrong = None if is_public else self.wrong_signature()
         if wrong:
             return self.fail(403, wrong, "The request was refused.")
         path = os.path.join(folder, bucket, urllib.parse.unquote(key))
@@ -279,11 +287,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
             if query.get("WebIdentityToken") != LENT or query.get("RoleArn") != "arn:aws:iam::1:role/packer":
                 return self.fail(400, "InvalidIdentityToken", "The web identity token is not valid.")
             return self.answer(200, keys_of_role(KEY, SECRET, TOKEN, end))
-        if path == "google/token":
-            query = dict(urllib.parse.parse_qsl(body))
-            if query != {"grant_type": "refresh_token", "client_id": "client.id", "client_secret": "client/secret+x", "refresh_token": "1//refresh+x"}:
-                return self.answer(400, b'{"error": "invalid_grant", "error_description": "Bad: ' + body.encode() + b'"}')
-            return self.answer(200, f'{{"access_token": "{BEARER}", "expires_in": {lifetime()}, "token_type": "Bearer"}}'.encode())
+        if path.startswith("google/"):
+            url = f"http://{self.headers['Host']}{self.path}"
+            status, told = store_lenders.google(folder, path[len("google/"):], body, self.headers, url, time.time(), lifetime(), (LENT, BEARER))
+            return self.answer(status, json.dumps(told).encode())
+        if path.startswith(("sso/", "oidc/")):
+            end_ms = int(time.time() + lifetime()) * 1000
+            status, told = store_lenders.sign_on(path, self.path, body, self.headers, end_ms, (KEY, SECRET, TOKEN))
+            return self.answer(status, json.dumps(told).encode())
         if path == "computeMetadata/v1/instance/service-accounts/default/token" and self.headers.get("Metadata-Flavor") == "Google":
             return self.answer(200, f'{{"access_token": "{BEARER}", "expires_in": {lifetime()}, "token_type": "Bearer"}}'.encode())
         return self.answer(404)
@@ -312,11 +323,19 @@ class Handler(http.server.BaseHTTPRequestHandler):
         first, _, rest = path[1:].partition("/")
         if first in ("lend", "computeMetadata"):
             return self.lend(rest if first == "lend" else path[1:])
+        if first == "silent":
+            time.sleep(20)
+            return self.cut()
         if first == "s3":
             return self.give_s3(rest)
         if first == "gs":
-            if self.headers.get("Authorization") != "Bearer " + BEARER:
+            token = self.headers.get("Authorization", "").removeprefix("Bearer ")
+            reads = self.command == "GET"
+            if token != BEARER and not (reads and rest.startswith("public/") and not token) and store_lenders.google_refuses(
+                    token, not reads, time.time(), folder):
                 return self.fail(401, "AuthenticationRequired", "Authentication required.")
+            if os.path.exists(os.path.join(folder, "slow-gets")):
+                time.sleep(1)
             path = os.path.join(folder, urllib.parse.unquote(rest))
             if self.command != "GET":
                 return self.take_upload(path, dict(urllib.parse.parse_qsl(self.path.partition("?")[2], keep_blank_values=True)))
@@ -340,7 +359,11 @@ def keys_of_role(key, secret, token, end):
 
 def lifetime():
     """Returns for how many seconds credentials are lent."""
-    return 60 if os.path.exists(os.path.join(folder, "short-lives")) else 3600
+    try:
+        with open(os.path.join(folder, "short-lives"), encoding="utf-8") as file:
+            return int(file.read() or 60)
+    except FileNotFoundError:
+        return 3600
 
 
 class Server(http.server.ThreadingHTTPServer):

@@ -37,7 +37,7 @@ static void check_base(const char *address, const char *base, const char *signin
 {
     StoreSite site;
     FshError error = {0};
-    assert_ok(store_site_find(&site, address, &error), &error);
+    assert_ok(store_site_find(&site, address, STORE_TO_WRITE, &error), &error);
     assert_string_equal(site.base, base);
     assert_string_equal(site.signing, signing);
     store_site_forget(&site);

@@ -12,7 +12,8 @@
 /* Forgets whatever credentials and servers the user has in the environment. */
 static void forget_environment(void)
 {
-    static const char *const begins[] = {"AWS_", "GS_", "GOOGLE_", "GCE_", "STORAGE_EMULATOR_HOST="};
+    static const char *const begins[] = {"AWS_", "GS_",       "GOOGLE_",
+                                         "GCE_", "CLOUDSDK_", "STORAGE_EMULATOR_HOST="};
     char name[256];
     for (char **at = environ; *at;) {
         bool ours = false;
@@ -118,6 +119,27 @@ RunResult serving_run(Serving *serving, const char *const *environment, const ch
     va_end(rest);
     RunningProgram running = serving_start(serving, environment, program, arguments);
     return run_wait(&running);
+}
+
+const char *serving_variable(Serving *serving, const char *name, const char *path)
+{
+    return variable(serving, name, serving_address(serving, path));
+}
+
+void serving_check(Serving *serving, const char *address, const char *const *environment, int exit_status,
+                   const char *told, const char *const *secrets)
+{
+    RunResult result = serving_run(serving, environment, "fverify", address, NULL);
+    if (result.exit_status != exit_status)
+        fail_msg("%s %s: exit status %d: %s", environment[0],
+                 environment[0] && environment[1] ? environment[1] : "", result.exit_status, result.err);
+    assert_contains(result.err, told);
+    for (const char *const *secret = secrets; *secret; secret++) {
+        assert_contains_not(result.err, *secret);
+        assert_contains_not(result.out, *secret);
+        assert_int_equal(serving_count(serving, *secret), 0); /* in no URL */
+    }
+    run_result_free(&result);
 }
 
 size_t serving_count(Serving *serving, const char *part)

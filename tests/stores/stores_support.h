@@ -37,6 +37,14 @@ RunResult serving_run(Serving *serving, const char *const *environment, const ch
 RunningProgram serving_start(Serving *serving, const char *const *environment, const char *program,
                              const char *const *arguments);
 
+/* Returns "NAME=http://127.0.0.1:PORT/PATH"; it lives until the teardown. */
+const char *serving_variable(Serving *serving, const char *name, const char *path);
+
+/* Runs fverify over an address, and expects an exit status, a text on stderr, and none of the secrets, which
+ * end with NULL, anywhere. */
+void serving_check(Serving *serving, const char *address, const char *const *environment, int exit_status,
+                   const char *told, const char *const *secrets);
+
 /* Counts the requests whose line in the log has this in it. */
 size_t serving_count(Serving *serving, const char *part);
 /* Forgets the requests so far. */
