@@ -1,5 +1,5 @@
-/* pack_folder_keys.c - class folders inside a tar, as fresize and tar make them: the paths of members say split
- * and class, as folders do for pack_classes.c, where no member is a label. */
+/* pack_folder_keys.c - class folders inside a tar, as fresize and tar make them: the paths of members say
+ * split and class, as folders do for pack_classes.c, where no member is a label. */
 #include <stdlib.h>
 #include <string.h>
 
