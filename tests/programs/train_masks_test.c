@@ -229,6 +229,33 @@ TEST_IN_FOLDER(test_a_network_learns_the_class_of_each_pixel, folder)
     }
 }
 
+/* As many classes as have names; weights and tables have the names. */
+TEST_IN_FOLDER(test_classes_of_masks_have_their_names, folder)
+{
+    const char *shards = make_masks(folder, "masked", 6, 2, 0), *out = test_path(folder, "out"),
+               *names = test_path(folder, "names.txt");
+    const char *plain = make_masks(folder, "plain", 6, 2, 0);
+    test_file_write_text(names, "ground\nbox\ndisc\nmoon\n");
+    RunResult result = run_program(NULL, "fverify", "--set-class-names", names, shards, NULL);
+    assert_int_equal(result.exit_status, 0);
+    run_result_free(&result);
+    result = TRAIN(0, NET, "--epochs", "1", shards, out);
+    assert_contains(result.err, "images and masks (photos, labels), 4 classes");
+    run_result_free(&result);
+    char *table = test_file_read(test_path(folder, "out/per_class_best.csv"), NULL);
+    assert_contains(table, "\n0,ground,");
+    assert_contains(table, "\n3,moon,0,");
+    free(table);
+    json_t *evaluated = evaluate(test_path(folder, "out/model_best.safetensors"), plain);
+    const json_t *classes = json_object_get(evaluated, "classes");
+    assert_int_equal(json_array_size(classes), 4);
+    assert_string_equal(json_string_value(json_object_get(json_array_get(classes, 2), "class")), "disc");
+    json_decref(evaluated);
+    /* Named masks are evaluated with weights that know the values, named or not. */
+    TRAINED(NET, "--epochs", "1", plain, test_path(folder, "numbers"));
+    json_decref(evaluate(test_path(folder, "numbers/model_best.safetensors"), shards));
+}
+
 /* Of (seed, options) alone: the number of loader threads, and pixels that were decoded once, change
  * nothing; a run that was stopped goes on as if it had not been. */
 TEST_IN_FOLDER(test_runs_are_the_same_however_they_are_fed, folder)

@@ -5,25 +5,24 @@
 
 #include "tools/pack/pack_keyed.h"
 
-/* Returns the bytes of a key's first folder from `at` on; SIZE_MAX: it lies in none. */
+/* Returns the bytes of a key's first folder from `at` on; 0: it lies in none, or in one without a name. */
 static size_t folder_bytes(const PackSample *sample, size_t at)
 {
     const char *slash = memchr(sample->key + at, '/', sample->key_bytes - at);
-    return slash ? (size_t)(slash - sample->key) - at : SIZE_MAX;
+    return slash ? (size_t)(slash - sample->key) - at : 0;
 }
 
 static bool in_folder(const PackSample *sample, size_t at)
 {
-    return folder_bytes(sample, at) != SIZE_MAX;
+    return folder_bytes(sample, at) > 0;
 }
 
 /* Returns the split whose folder the key has at `at`, with a folder in it; PACK_SPLITS: none. */
 static PackSplitIndex split_at(const PackSample *sample, size_t at)
 {
     const size_t bytes = folder_bytes(sample, at);
-    return bytes != SIZE_MAX && in_folder(sample, at + bytes + 1)
-               ? pack_split_by_name(sample->key + at, bytes)
-               : PACK_SPLITS;
+    return bytes && in_folder(sample, at + bytes + 1) ? pack_split_by_name(sample->key + at, bytes)
+                                                      : PACK_SPLITS;
 }
 
 /* Returns the bytes of the folders that all samples lie in and that are none of splits: tar cf x.tar photos/
@@ -34,7 +33,7 @@ static size_t shared_bytes(const PackKeyed *keyed)
     size_t shared = 0;
     for (;;) {
         const size_t bytes = folder_bytes(first, shared);
-        if (bytes == SIZE_MAX || pack_split_by_name(first->key + shared, bytes) != PACK_SPLITS)
+        if (!bytes || pack_split_by_name(first->key + shared, bytes) != PACK_SPLITS)
             return shared;
         const size_t next = shared + bytes + 1;
         for (uint64_t i = 0; i < keyed->sample_count; i++) {

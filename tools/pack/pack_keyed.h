@@ -31,7 +31,9 @@ typedef struct PackKeyed {
     uint64_t item_count;
     char **class_names; /* byte order, or that of --classes */
     size_t class_count;
-    char **display_names;             /* of the classes, as the manifest has them; NULL: none */
+    char **display_names; /* of the classes, as the manifest has them; NULL: none */
+    char **mask_names;    /* of the values of masks; NULL: none */
+    size_t mask_name_count;
     char *key_storage;                /* keys that are not part of a path */
     NameList made_keys;               /* keys that got a number */
     uint64_t duplicates[PACK_SPLITS]; /* samples that --dedupe left out of each split */
