@@ -420,11 +420,6 @@ static FshStatus open_members(FshDataset **members, const TrainingDataSource *so
     FshStatus status = FSH_OK;
     for (size_t i = 0; i <= source->more_count && !status; i++) {
         status = open_set(&members[i], source, i, error);
-        if (!status && fsh_manifest(members[i])->kind == FSH_KIND_MASKS)
-            status = fsh_error_set(error, FSH_ERR_UNSUPPORTED,
-                                   "%s: holds images and masks, of which a run takes one set; fpack --append "
-                                   "makes one of several",
-                                   fsh_path(members[i]));
         if (!status)
             status = check_kind(members[i], source->kind, false, labelled, error);
     }
