@@ -209,8 +209,9 @@ static FshStatus fill(char **names, size_t count, FshError *error)
     return FSH_OK;
 }
 
-FshStatus display_names_read(const char *path, char *const *ids, size_t count, bool by_place,
-                             char ***names_ret, size_t *named_ret, FshError *error)
+/* Does what display_names_read does; fewer: a list by place may have fewer names than there are ids. */
+static FshStatus read_names(const char *path, char *const *ids, size_t count, bool by_place, bool fewer,
+                            char ***names_ret, size_t *named_ret, FshError *error)
 {
     Buffer text = {0};
     Table table = {0};
@@ -242,7 +243,8 @@ FshStatus display_names_read(const char *path, char *const *ids, size_t count, b
         status = name_by_id(path, &table, ids, count, names, named_ret, error);
     if (!status && !*named_ret && by_place && !is_json)
         status = read_lines(path, lines, lines_bytes, true, &table, error);
-    if (!status && !*named_ret && by_place && table.is_list && table.count == count)
+    if (!status && !*named_ret && by_place && table.is_list &&
+        (table.count == count || (fewer && table.count < count)))
         status = name_by_place(path, &table, names, named_ret, error);
     if (!status && !*named_ret && by_place)
         status = fsh_error_set(
@@ -262,6 +264,61 @@ done:
     }
     *names_ret = names;
     return status;
+}
+
+FshStatus display_names_read(const char *path, char *const *ids, size_t count, bool by_place,
+                             char ***names_ret, size_t *named_ret, FshError *error)
+{
+    return read_names(path, ids, count, by_place, false, names_ret, named_ret, error);
+}
+
+/* Refuses two values of one name. */
+static FshStatus check_differ(const char *path, char *const *names, size_t count, FshError *error)
+{
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < i; k++)
+            if (strcmp(names[i], names[k]) == 0)
+                return fsh_error_set(error, FSH_ERR_CORRUPT,
+                                     "%s: the values %zu and %zu are both called '%s'", path, k, i, names[i]);
+    return FSH_OK;
+}
+
+FshStatus display_names_of_values(const char *path, size_t most, char ***names_ret, size_t *count_ret,
+                                  FshError *error)
+{
+    char numbers[256][4], *ids[256] = {NULL};
+    size_t named = 0, count = 0;
+    most = most > 256 ? 256 : most;
+    for (size_t i = 0; i < most; i++) {
+        (void)snprintf(numbers[i], sizeof numbers[i], "%u", (unsigned)i & 255U);
+        ids[i] = numbers[i];
+    }
+    *count_ret = 0;
+    FshStatus status = read_names(path, ids, most, true, true, names_ret, &named, error);
+    char **names = *names_ret;
+    for (size_t i = 0; i < most && !status; i++)
+        count = names[i][0] ? i + 1 : count;
+    for (size_t i = 0; i < count && !status; i++) {
+        if (names[i][0])
+            continue;
+        free(names[i]);
+        names[i] = strdup(ids[i]);
+        if (!names[i])
+            status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
+    }
+    if (!status)
+        status = check_differ(path, names, count, error);
+    if (status) {
+        display_names_free(names, most);
+        *names_ret = NULL;
+        return status;
+    }
+    for (size_t i = count; i < most; i++) {
+        free(names[i]);
+        names[i] = NULL;
+    }
+    *count_ret = count;
+    return FSH_OK;
 }
 
 void display_names_free(char **names, size_t count)

@@ -24,6 +24,13 @@
 FshStatus display_names_read(const char *path, char *const *ids, size_t count, bool by_place,
                              char ***names_ret, size_t *named_ret, FshError *error);
 
+/* Reads what the values 0, 1, 2 … of masks are called from the file at path: a plain list in their order,
+ * NUMBER NAME tables, or JSON as above. Sets *names_ret to *count_ret names, at most `most`, all different; a
+ * value that the file passes over has its number for a name. Free with display_names_free. As
+ * display_names_read fails. */
+FshStatus display_names_of_values(const char *path, size_t most, char ***names_ret, size_t *count_ret,
+                                  FshError *error);
+
 void display_names_free(char **names, size_t count);
 
 #endif

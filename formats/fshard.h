@@ -250,6 +250,10 @@ typedef struct FshManifest {
     char **
         /* what people call the classes: class_count, "" where it is not known; NULL: none is */
         class_display_names;
+    /* Of masks, what the values 0, 1, 2 … are called, all different; NULL: not told. At most
+     * FSH_MASK_IGNORED, and more or fewer than statistics.mask_classes. */
+    char **mask_names;
+    size_t mask_name_count;
     FshSplitInfo *splits;
     size_t split_count;
     FshDictionaryInfo dictionary; /* what its files carry */

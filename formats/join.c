@@ -73,6 +73,23 @@ static const char *kind_text(FshKind kind)
                                     : "images and masks";
 }
 
+/* Refuses a set whose masks call a value otherwise than an earlier one's do. */
+static FshStatus check_mask_names(FshDataset *const *members, size_t index, FshError *error)
+{
+    const FshManifest *own = &members[index]->manifest;
+    for (size_t i = 0; i < index; i++) {
+        const FshManifest *other = &members[i]->manifest;
+        for (size_t k = 0; k < own->mask_name_count && k < other->mask_name_count; k++)
+            if (strcmp(own->mask_names[k], other->mask_names[k]) != 0)
+                return fsh_error_set(
+                    error, FSH_ERR_MISMATCH,
+                    "%s: its masks call the value %zu '%s', those of %s '%s'; sets of one run "
+                    "need the same",
+                    members[index]->path, k, own->mask_names[k], members[i]->path, other->mask_names[k]);
+    }
+    return FSH_OK;
+}
+
 static FshStatus check_member(FshDataset *const *members, size_t index, FshError *error)
 {
     const FshDataset *member = members[index], *first = members[0];
@@ -96,7 +113,8 @@ static FshStatus check_member(FshDataset *const *members, size_t index, FshError
                              "%s: its targets are %u times as large as its inputs, those of %s %u times",
                              member->path, own->pair_scale ? own->pair_scale : 1, first->path,
                              first->manifest.pair_scale ? first->manifest.pair_scale : 1);
-    return check_fields(member, first, error);
+    const FshStatus status = check_fields(member, first, error);
+    return status ? status : check_mask_names(members, index, error);
 }
 
 /* ---- classes ---- */
@@ -163,6 +181,21 @@ static size_t class_now(const struct Joined *joined, size_t member, size_t class
     return joined->labels[member] ? (size_t)joined->labels[member][class] : class;
 }
 
+/* Takes what the values of masks are called from the member that names most of them. */
+static FshStatus take_mask_names(const struct Joined *joined, FshManifest *manifest, FshError *error)
+{
+    const FshManifest *from = &joined->members[0]->manifest;
+    for (size_t i = 1; i < joined->count; i++)
+        if (joined->members[i]->manifest.mask_name_count > from->mask_name_count)
+            from = &joined->members[i]->manifest;
+    if (!from->mask_names)
+        return FSH_OK;
+    const FshStatus status = fsh_names_copy(&manifest->mask_names, (const char *const *)from->mask_names,
+                                            from->mask_name_count, error);
+    manifest->mask_name_count = status ? 0 : from->mask_name_count;
+    return status;
+}
+
 /* Takes the display name of each class from the first member that has one. */
 static FshStatus take_display_names(const struct Joined *joined, FshManifest *manifest, FshError *error)
 {
@@ -193,7 +226,7 @@ static FshStatus unite_classes(struct Joined *joined, FshManifest *manifest, Fsh
     size_t count = first->class_count;
     const bool same = have_same_classes(joined);
     if (!first->class_names && same)
-        return FSH_OK;
+        return take_mask_names(joined, manifest, error);
     FshStatus status = same ? FSH_OK : unite_names(joined, &names, &count, error);
     for (size_t i = 0; i < joined->count && !same && !status; i++)
         status = place_classes(joined, i, names, count, error);

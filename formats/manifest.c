@@ -170,6 +170,10 @@ FshStatus fsh_manifest_check(const FshManifest *manifest, FshStatus status, FshE
     if (!failure && manifest->statistics.mask_classes && manifest->kind != FSH_KIND_MASKS)
         failure = fsh_error_set(error, status, "statistics.mask_classes is %" PRIu32 " in a dataset of %s",
                                 manifest->statistics.mask_classes, fsh_kind_name(manifest->kind));
+    if (!failure && manifest->mask_name_count &&
+        (manifest->kind != FSH_KIND_MASKS || manifest->mask_name_count > FSH_MASK_IGNORED))
+        failure = fsh_error_set(error, status, "%zu names of mask classes: of masks, at most %d",
+                                manifest->mask_name_count, FSH_MASK_IGNORED);
     return failure ? failure : check_statistics(&manifest->statistics, status, error);
 }
 
@@ -195,6 +199,7 @@ void fsh_manifest_free(FshManifest *manifest)
     fsh_names_free(manifest->field_names, manifest->field_count);
     fsh_names_free(manifest->class_names, manifest->class_count);
     fsh_names_free(manifest->class_display_names, manifest->class_count);
+    fsh_names_free(manifest->mask_names, manifest->mask_name_count);
     free(manifest->provenance_json);
     *manifest = (FshManifest){0};
 }

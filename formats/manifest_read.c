@@ -315,6 +315,9 @@ static FshStatus parse_object(FshManifest *manifest, const json_t *object, const
         status = fsh_json_names(object, "classes", &manifest->class_names, &manifest->class_count, error);
     if (!status)
         status = fsh_manifest_parse_display_names(manifest, object, error);
+    if (!status && json_object_get(object, "mask_class_names"))
+        status = fsh_json_names(object, "mask_class_names", &manifest->mask_names, &manifest->mask_name_count,
+                                error);
     if (!status)
         status = fsh_json_dictionary(object, &manifest->dictionary, error);
     if (!status)

@@ -111,6 +111,10 @@ static json_t *manifest_to_json(const FshManifest *manifest, json_t *provenance)
         failed |= json_object_set_new(
                       object, "class_display_names",
                       fsh_json_from_names(manifest->class_display_names, manifest->class_count)) != 0;
+    if (object && manifest->mask_names)
+        failed |=
+            json_object_set_new(object, "mask_class_names",
+                                fsh_json_from_names(manifest->mask_names, manifest->mask_name_count)) != 0;
     if (object && manifest->pair_scale > 1)
         failed |= json_object_set_new(object, "pair_scale", json_integer(manifest->pair_scale)) != 0;
     if (object && manifest->updates)

@@ -507,6 +507,9 @@ static FshStatus make_manifest(Rebuild *rebuild, FshError *error)
     /* No file tells what people call the classes: a name that was changed is gone, with the others. */
     if (!status && json_array_size(old_member(rebuild, "class_display_names")) == manifest->class_count)
         status = fsh_manifest_parse_display_names(manifest, rebuild->old, error);
+    if (!status && manifest->kind == FSH_KIND_MASKS && old_member(rebuild, "mask_class_names"))
+        status = fsh_json_names(rebuild->old, "mask_class_names", &manifest->mask_names,
+                                &manifest->mask_name_count, error);
     if (!status && manifest->kind == FSH_KIND_PAIRS)
         manifest->pair_scale = find_pair_scale(rebuild);
     if (!status)

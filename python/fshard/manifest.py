@@ -156,7 +156,8 @@ class Statistics:
 @dataclass(frozen=True)
 class Manifest:
     """dataset.json, checked. id: of what the files hold; files_id: what each file says of itself as its dataset's id.
-    dictionary: what its files carry, or None. provenance: how the dataset came about, as it stands there."""
+    dictionary: what its files carry, or None. provenance: how the dataset came about, as it stands there.
+    mask_classes: of masks, what their values 0, 1, 2 … are called, where that is known."""
 
     id: str
     files_id: str
@@ -169,6 +170,7 @@ class Manifest:
     statistics: Statistics = Statistics()
     provenance: dict[str, Any] = field(default_factory=dict)
     updates: int = 0
+    mask_classes: tuple[str, ...] = ()
 
 
 def _parse_removed(text: str) -> tuple[tuple[int, int], ...]:
@@ -370,6 +372,8 @@ def _check(manifest: Manifest) -> None:
     if manifest.statistics.mask_classes and manifest.kind != "masks":
         what = f"statistics.mask_classes is {manifest.statistics.mask_classes}"
         raise FshardError(f"{what} in a dataset of {manifest.kind}")
+    if manifest.mask_classes and (manifest.kind != "masks" or len(manifest.mask_classes) > MASK_IGNORED):
+        raise FshardError(f"{len(manifest.mask_classes)} names of mask classes: of masks, at most {MASK_IGNORED}")
     _check_statistics(manifest.statistics)
 
 
@@ -403,6 +407,7 @@ def parse(data: bytes, folder: str = ".") -> Manifest:
         if not strict_json.HEX_32.match(digits):
             raise FshardError(f'"{name}" is not 32 lower-case hexadecimal digits')
     fields, classes = strict_json.names(members, "fields"), strict_json.names(members, "classes")
+    mask_classes = strict_json.names(members, "mask_class_names") if "mask_class_names" in members else ()
     dictionary = parse_dictionary(members)
     updates = strict_json.count(members, "updates") if version == VERSION_UPDATED else 0
     if version == VERSION_UPDATED and not 1 <= updates <= UPDATES_MAX:
@@ -421,7 +426,7 @@ def parse(data: bytes, folder: str = ".") -> Manifest:
     identity = identify(files_id, tuple(splits))
     manifest = Manifest(
         identity, files_id, container, kind, fields, classes, tuple(splits), dictionary, statistics, provenance,
-        updates,
+        updates, mask_classes,
     )  # fmt: skip
     _check(manifest)
     if version != VERSION_WITHOUT_CHECKSUM and identity != id_:

@@ -57,7 +57,8 @@ class FshardDataset(torch.utils.data.Dataset):
         for none, or what target_transform makes of it.
     kind pairs: dataset[i] is {field name: (C, H, W) uint8}, or what transform makes of that dict, so that one random
         crop can serve all sides of a pair.
-    kind masks: the same, where the mask is (H, W): the classes of its pixels, 255 for none.
+    kind masks: the same, where the mask is (H, W): the classes of its pixels, 255 for none; classes: their names, where
+        the dataset has them.
 
     C is the same for all, so that they can be stacked: 1 if every image of the dataset is gray, as its manifest says,
     else 3, as ftrain has them; gray images among colour ones become colour, and alpha goes.
@@ -88,7 +89,7 @@ class FshardDataset(torch.utils.data.Dataset):
             raise ValueError(f"{dataset.path}: {text}")
         self.kind = dataset.kind
         self.fields = dataset.fields
-        self.classes = list(dataset.classes)
+        self.classes = list(dataset.classes or dataset.manifest.mask_classes)
         self.class_to_idx = {name: i for i, name in enumerate(self.classes)}
         self._split: Split = dataset[split]
         self.targets = self._split.labels()

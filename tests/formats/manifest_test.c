@@ -107,6 +107,8 @@ static const Change changes[] = {
     {"class_display_names", "[\"a\", \"\", 3]", FSH_ERR_CORRUPT,
      "\"class_display_names\": entry 2 is no text"},
     {"class_display_names", "{}", FSH_ERR_CORRUPT, "not a list"},
+    {"mask_class_names", "[\"a\"]", FSH_ERR_CORRUPT, "1 names of mask classes: of masks, at most 255"},
+    {"mask_class_names", "[\"a\", \"a\"]", FSH_ERR_CORRUPT, "\"a\" is there twice"},
     {"splits", "[]", FSH_ERR_CORRUPT, "no splits"},
     {"splits", "null", FSH_ERR_CORRUPT, "splits"},
     {"splits/0", "3", FSH_ERR_CORRUPT, "splits[0]"},

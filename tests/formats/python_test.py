@@ -1019,6 +1019,7 @@ class Torch(Case):
         halved = FshardDataset(self.path("d"), transform=lambda x: x / 2, target_transform=lambda label: label + 100)
         self.assertEqual((halved[16][0].dtype, halved[16][1]), (torch.float32, label + 100))
 
+    @needs("PIL")
     def test_all_images_have_the_channels_of_the_dataset(self):
         from fshard.torch import FshardDataset, to_tensor
 

@@ -229,6 +229,33 @@ TEST_IN_FOLDER(test_a_network_learns_the_class_of_each_pixel, folder)
     }
 }
 
+/* As many classes as have names; weights and tables have the names. */
+TEST_IN_FOLDER(test_classes_of_masks_have_their_names, folder)
+{
+    const char *shards = make_masks(folder, "masked", 6, 2, 0), *out = test_path(folder, "out"),
+               *names = test_path(folder, "names.txt");
+    const char *plain = make_masks(folder, "plain", 6, 2, 0);
+    test_file_write_text(names, "ground\nbox\ndisc\nmoon\n");
+    RunResult result = run_program(NULL, "fverify", "--set-class-names", names, shards, NULL);
+    assert_int_equal(result.exit_status, 0);
+    run_result_free(&result);
+    result = TRAIN(0, NET, "--epochs", "1", shards, out);
+    assert_contains(result.err, "images and masks (photos, labels), 4 classes");
+    run_result_free(&result);
+    char *table = test_file_read(test_path(folder, "out/per_class_best.csv"), NULL);
+    assert_contains(table, "\n0,ground,");
+    assert_contains(table, "\n3,moon,0,");
+    free(table);
+    json_t *evaluated = evaluate(test_path(folder, "out/model_best.safetensors"), plain);
+    const json_t *classes = json_object_get(evaluated, "classes");
+    assert_int_equal(json_array_size(classes), 4);
+    assert_string_equal(json_string_value(json_object_get(json_array_get(classes, 2), "class")), "disc");
+    json_decref(evaluated);
+    /* Named masks are evaluated with weights that know the values, named or not. */
+    TRAINED(NET, "--epochs", "1", plain, test_path(folder, "numbers"));
+    json_decref(evaluate(test_path(folder, "numbers/model_best.safetensors"), shards));
+}
+
 /* Of (seed, options) alone: the number of loader threads, and pixels that were decoded once, change
  * nothing; a run that was stopped goes on as if it had not been. */
 TEST_IN_FOLDER(test_runs_are_the_same_however_they_are_fed, folder)
@@ -334,8 +361,56 @@ TEST_IN_FOLDER(test_what_does_not_go_with_masks_is_refused, folder)
     REFUSED(1,
             "holds pairs of images, not images and masks; pack images and masks (fpack --masks IMAGES:MASKS",
             out, "--model", "unet_segmentation", pairs);
-    const char *other = make_masks(folder, "other", 4, 2, 0);
-    REFUSED(1, "of which a run takes one set; fpack --append makes one of several", out, shards, other);
+}
+
+/* Returns the pixels of all classes that an evaluation counted. */
+static double pixels_of(const json_t *evaluated)
+{
+    const json_t *classes = json_object_get(evaluated, "classes");
+    double sum = 0;
+    for (size_t i = 0; i < json_array_size(classes); i++)
+        sum += number_of(json_array_get(classes, i), "samples");
+    return sum;
+}
+
+/* Several sets train as one; each is measured as by itself, and the total over the pixels of all. */
+TEST_IN_FOLDER(test_sets_of_masks_are_measured_apart_and_together, folder)
+{
+    const char *sets[2] = {make_masks(folder, "one", 6, 2, 0), make_masks(folder, "other", 4, 3, 0)};
+    const char *out = test_path(folder, "out"), *weights = test_path(folder, "out/model_best.safetensors"),
+               *names[2] = {test_path(folder, "names0.txt"), test_path(folder, "names1.txt")};
+    RunResult result = TRAIN(0, NET, "--epochs", "2", sets[0], sets[1], out);
+    assert_contains(result.err, "other: 4 samples of train, 3 of val");
+    run_result_free(&result);
+    result = TRAIN(0, "--evaluate", "--json", "--weights", weights, sets[0], sets[1]);
+    json_t *both = read_json(result.out);
+    run_result_free(&result);
+    const json_t *apart = json_object_get(both, "sets");
+    double right = 0, pixels = 0;
+    for (size_t i = 0; i < 2; i++) {
+        json_t *alone = evaluate(weights, sets[i]);
+        assert_true(number_of(alone, "miou") == number_of(json_array_get(apart, i), "miou"));
+        assert_true(number_of(alone, "pixel_accuracy") ==
+                    number_of(json_array_get(apart, i), "pixel_accuracy"));
+        right += number_of(alone, "pixel_accuracy") * pixels_of(alone);
+        pixels += pixels_of(alone);
+        json_decref(alone);
+    }
+    assert_true(pixels_of(both) == pixels);
+    assert_true(fabs(number_of(both, "pixel_accuracy") - right / pixels) < 1e-5);
+    json_decref(both);
+
+    /* A value has one name in all sets of a run. */
+    test_file_write_text(names[0], "ground\nbox\ndisc\n");
+    test_file_write_text(names[1], "ground\ndisc\nbox\nmoon\n");
+    for (size_t i = 0; i < 2; i++) {
+        result = run_program(NULL, "fverify", "--set-class-names", names[i], sets[i], NULL);
+        assert_int_equal(result.exit_status, 0);
+        run_result_free(&result);
+    }
+    result = TRAIN(1, NET, "--epochs", "1", sets[0], sets[1], test_path(folder, "never"));
+    assert_contains(result.err, "its masks call the value 1 'disc', those of ");
+    run_result_free(&result);
 }
 
 TEST_IN_FOLDER(test_a_dry_run_and_the_list_of_networks_know_masks, folder)

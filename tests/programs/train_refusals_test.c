@@ -223,7 +223,7 @@ TEST_IN_FOLDER(test_an_output_that_exists_is_refused_without_force, folder)
     assert_string_equal(text, "mine");
     free(text);
     assert_true(test_file_size(stale) > 1000);
-    assert_int_equal(test_count_files(out), 8 + REPORT_FILES);
+    assert_int_equal(test_count_files(out), 9 + REPORT_FILES);
 
     result = TRAIN(1, "--model", "conv8", shards, note);
     assert_contains(result.err, "note.txt: is a file");

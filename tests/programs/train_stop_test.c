@@ -138,7 +138,7 @@ static void stop_with(TestFolder *folder, const char *shards, int signal_number,
 
 TEST_IN_FOLDER(test_a_signal_ends_it_with_weights_on_disk, folder)
 {
-    stop_with(folder, make_set(folder, &train_plain), SIGINT, 130, 7 + REPORT_FILES);
+    stop_with(folder, make_set(folder, &train_plain), SIGINT, 130, 8 + REPORT_FILES);
 }
 
 TEST_IN_FOLDER(test_a_signal_ends_training_without_evaluation_too, folder)
@@ -166,7 +166,7 @@ TEST_IN_FOLDER(test_a_full_disk_costs_a_warning_and_not_the_run, folder)
     result = TRAIN(0, "--model", "conv8", "--evaluate", "--weights",
                    test_path(folder, "out/last.safetensors"), shards);
     run_result_free(&result);
-    assert_true(test_count_files(out) <= 7 + REPORT_FILES);
+    assert_true(test_count_files(out) <= 8 + REPORT_FILES);
 }
 
 TEST_IN_FOLDER(test_a_disk_that_is_full_from_the_start_leaves_nothing, folder)

@@ -97,7 +97,7 @@ TEST_IN_FOLDER(test_folders_of_images_are_packed_and_learnt, folder)
     json_t *evaluated = read_json(result.out);
     assert_true(number_of(evaluated, "top1") == top1);
     assert_int_equal((int)number_of(evaluated, "samples"), 63);
-    check_classes(test_path(folder, "out/per_class.csv"), json_object_get(evaluated, "classes"));
+    check_classes(test_path(folder, "out/per_class_best.csv"), json_object_get(evaluated, "classes"));
     json_decref(evaluated);
     char *page = test_file_read(test_path(folder, "out/report.html"), NULL);
     assert_contains(page, "Finished</b>: 8 of 8 epochs");
@@ -113,7 +113,7 @@ TEST_IN_FOLDER(test_folders_of_images_are_packed_and_learnt, folder)
     json_decref(object);
     free(page);
     run_result_free(&result);
-    assert_int_equal(test_count_files(output), 7 + REPORT_FILES); /* four tables, best, last, checkpoint */
+    assert_int_equal(test_count_files(output), 8 + REPORT_FILES); /* five tables, best, last, checkpoint */
 }
 
 TEST_IN_FOLDER(test_resnet18_trains_and_leaves_torchvisions_names, folder)
@@ -305,6 +305,39 @@ TEST_IN_FOLDER(test_weights_are_evaluated_with_their_own_interpolation, folder)
     (void)make_set(folder, &train_plain);
     evaluate_as_trained(folder, "bicubic");
     evaluate_as_trained(folder, "lanczos");
+}
+
+/* Returns the mean recall of a table of classes: the top-1 where all have as many samples. */
+static double mean_recall(const char *path)
+{
+    char *text = test_file_read(path, NULL);
+    double sum = 0, recall = 0;
+    int classes = 0;
+    for (char *line = strchr(text, '\n'); line && line[1]; line = strchr(line + 1, '\n'), classes++) {
+        assert_int_equal(sscanf(line + 1, "%*d,%*[^,],%*d,%*d,%*d,%lf", &recall), 1);
+        sum += recall;
+    }
+    free(text);
+    return sum / classes;
+}
+
+/* Images of noise, of which an epoch more is as likely to be worse. */
+TEST_IN_FOLDER(test_tables_of_classes_are_of_the_best_and_of_the_last_evaluation, folder)
+{
+    DatasetSpec spec = train_plain;
+    spec.val_count = 32;
+    const char *shards = make_set(folder, &spec), *out = test_path(folder, "out");
+    RunResult result = TRAIN(0, "--model", "conv8", "--epochs", "6", "--lr", "0.1", "--lr-scheduler",
+                             "constant", "--model-ema", "--model-ema-decay", "0.5", "--json", shards, out);
+    json_t *object = read_json(result.out);
+    const double best = mean_recall(test_path(folder, "out/per_class_best.csv")),
+                 average = mean_recall(test_path(folder, "out/per_class_ema.csv")),
+                 last = mean_recall(test_path(folder, "out/per_class.csv"));
+    assert_true(fabs(best - number_of(object, "best_top1")) < 1e-3);
+    assert_true(fabs(average - number_of(object, "best_ema_top1")) < 1e-3);
+    assert_true(fabs(last - summary_number(out, 5, "ema_top1")) < 1e-3);
+    json_decref(object);
+    run_result_free(&result);
 }
 
 TEST_IN_FOLDER(test_without_a_val_split_it_trains_and_says_so, folder)

@@ -279,7 +279,7 @@ TEST_IN_FOLDER(test_options_that_would_change_masks_are_refused, folder)
         {"--format", "tar", "only --format shards and lmdb note that a field is a mask"},
         {"--layout", "basicsr", "only --format shards and lmdb note that a field is a mask"},
         {"--pairs", "photos:labels", "--pairs, --fields and --masks: give one of them"},
-        {"--classes", "x", "pairs have no classes"},
+        {"--classes", "x", "classes are values of pixels; leave out --labels, --files-from and --classes"},
     };
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         RunResult result = run_expecting(2, "fpack", "--masks", "photos:labels", refused[i].option,
@@ -352,6 +352,73 @@ TEST_IN_FOLDER(test_update_parts_and_repair_keep_masks, folder)
                        1e-12); /* without the masks' pixels */
     fsh_close(&dataset);
     run_ok("fverify", "--decode", parts, NULL);
+}
+
+static void assert_mask_names(const char *packed, const char *expected)
+{
+    FshDataset *dataset = packed_open(packed);
+    const FshManifest *manifest = fsh_manifest(dataset);
+    char text[1024] = "";
+    for (size_t i = 0; i < manifest->mask_name_count; i++)
+        (void)snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s", i ? "," : "",
+                       manifest->mask_names[i]);
+    fsh_close(&dataset);
+    assert_string_equal(text, expected);
+}
+
+TEST_IN_FOLDER(test_values_of_masks_have_names, folder)
+{
+    make_tree(folder);
+    const char *source = test_path(folder, "src"), *packed = test_path(folder, "shards"),
+               *parts = test_path(folder, "parts"), *list = test_path(folder, "names.txt"),
+               *table = test_path(folder, "table.txt"), *few = test_path(folder, "few.txt"),
+               *twice = test_path(folder, "twice.txt");
+    test_file_write_text(list, "background\naeroplane\nbicycle\nbird\nboat\nbottle\ndining table\n");
+    test_file_write_text(table, "5\tbottle\n0\tbackground\n");
+    test_file_write_text(few, "background\naeroplane\n");
+    test_file_write_text(twice, "background\nbird\nbird\n");
+    static const char all[] = "background,aeroplane,bicycle,bird,boat,bottle,dining table";
+    run_ok("fpack", "--masks", "photos:labels", "--class-names", list, source, packed, NULL);
+    assert_mask_names(packed, all);
+    RunResult result = run_expecting(0, "fverify", "--decode", packed, NULL);
+    assert_contains(result.out, "  masks    0 background, 1 aeroplane, 2 bicycle, 3 bird, ");
+    run_result_free(&result);
+    result = run_expecting(0, "fverify", "--json", packed, NULL);
+    assert_contains(result.out, "\"mask_class_names\":[\"background\",\"aeroplane\",");
+    run_result_free(&result);
+
+    /* They go with the dataset: into another container, through an update, a repair, and parts. */
+    run_ok("fpack", "--format", "lmdb", packed, test_path(folder, "lmdb"), NULL);
+    assert_mask_names(test_path(folder, "lmdb"), all);
+    run_ok("fpack", "--repair-manifest", packed, NULL);
+    assert_mask_names(packed, all);
+    source_masked(source, "train/photos", "train/labels", "e", 40, 30, 3);
+    run_ok("fpack", "--update", "--masks", "photos:labels", "--class-names", list, source, packed, NULL);
+    assert_mask_names(packed, all);
+    for (int part = 1; part <= 2; part++)
+        run_ok("fpack", "--masks", "photos:labels", "--class-names", list, "--part",
+               part == 1 ? "1/2" : "2/2", source, parts, NULL);
+    run_ok("fpack", "--merge", parts, NULL);
+    assert_mask_names(parts, all);
+
+    /* A finished dataset gets others; what a table passes over has its number. */
+    run_ok("fverify", "--set-class-names", table, packed, NULL);
+    assert_mask_names(packed, "background,1,2,3,4,bottle");
+    result = run_expecting(1, "fverify", "--set-class-names", few, packed, NULL);
+    assert_contains(result.out, "2 of 6 classes have names");
+    run_result_free(&result);
+    result = run_expecting(0, "fpack", "--force", "--masks", "photos:labels", "--class-names", few, source,
+                           packed, NULL);
+    assert_contains(result.err, "2 classes have names, and the values of the masks go up to 5");
+    run_result_free(&result);
+    result = run_expecting(1, "fpack", "--force", "--masks", "photos:labels", "--class-names", twice, source,
+                           packed, NULL);
+    assert_contains(result.err, "the values 1 and 2 are both called 'bird'");
+    run_result_free(&result);
+    result = run_expecting(2, "fpack", "--pairs", "photos:labels", "--class-names", list, source,
+                           test_path(folder, "never"), NULL);
+    assert_contains(result.err, "pairs have no classes");
+    run_result_free(&result);
 }
 
 /* A dataset.json that tells fewer classes than its masks have, under a right checksum. */

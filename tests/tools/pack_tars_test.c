@@ -206,31 +206,99 @@ TEST_IN_FOLDER(test_samples_of_a_tar_get_labels_from_a_file, folder)
     }
 }
 
+/* Writes a tar of images of these names, up to NULL. Returns its path. */
+static const char *images_tar(TestFolder *folder, const char *path, const char *const *names)
+{
+    TarWriter *writer = NULL;
+    FshError error = {0};
+    const char *image = test_path(folder, "one.jpg");
+    assert_ok(tar_writer_open(&writer, path, 0, &error), &error);
+    for (unsigned j = 0; names[j]; j++) {
+        size_t length = 0;
+        source_jpeg(image, 60 + j, 40, 3, j);
+        char *bytes = test_file_read(image, &length);
+        assert_ok(tar_writer_add(writer, names[j], bytes, length, 0, NULL, &error), &error);
+        free(bytes);
+    }
+    assert_ok(tar_writer_finish(&writer, &error), &error);
+    return path;
+}
+
+/* As tar and fresize make them of folders. */
+TEST_IN_FOLDER(test_class_folders_in_a_tar_are_classes, folder)
+{
+    static const struct {
+        const char *names[5], *train, *val, *first_class;
+    } cases[] = {
+        {{"cat/x.jpg", "cat/y.jpg", "owl/x.jpg"}, "cat/x 0\ncat/y 0\nowl/x 1\n", NULL, "cat"},
+        {{"train/owl/x.jpg", "train/cat/deep/x.jpg", "valid/cat/x.jpg"},
+         "owl/x 1\ncat/deep/x 0\n",
+         "cat/x 0\n",
+         "cat"},
+        {{"./photos/train/10/x.jpg", "photos/train/9/x.jpg", "photos/val/9/x.jpg"},
+         "10/x 0\n9/x 1\n",
+         "9/x 1\n",
+         "10"}, /* names, in byte order, as those of folders */
+        {{"photos/owl/x.jpg", "photos/cat/x.jpg"}, "owl/x 1\ncat/x 0\n", NULL, "cat"},
+        {{"test/cat/x.jpg", "train/cat/x.jpg"}, "cat/x 0\n", NULL, "cat"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *packed = test_path(folder, "packed%zu", i);
+        run_ok("fpack", images_tar(folder, test_path(folder, "case%zu.tar", i), cases[i].names), packed,
+               NULL);
+        char *list = packed_list(packed, "train");
+        assert_string_equal(list, cases[i].train);
+        free(list);
+        FshDataset *dataset = packed_open(packed);
+        assert_string_equal(fsh_manifest(dataset)->class_names[0], cases[i].first_class);
+        assert_true(!fsh_split(dataset, "val") == !cases[i].val);
+        fsh_close(&dataset);
+        if (cases[i].val) {
+            list = packed_list(packed, "val");
+            assert_string_equal(list, cases[i].val);
+            free(list);
+        }
+        run_ok("fverify", "--decode", packed, NULL);
+    }
+    /* What tar makes of folders is what the folders are. */
+    source_jpeg(test_path(folder, "tree/train/cat/a.jpg"), 40, 30, 3, 1);
+    source_jpeg(test_path(folder, "tree/train/owl/b.jpg"), 41, 30, 3, 2);
+    source_jpeg(test_path(folder, "tree/val/owl/c.jpg"), 42, 30, 3, 3);
+    run_ok("fresize", "--max-size", "20", test_path(folder, "tree"), test_path(folder, "small.tar"), NULL);
+    run_ok("fresize", "--max-size", "20", test_path(folder, "tree"), test_path(folder, "small"), NULL);
+    static const char *const splits[] = {"train", "val"};
+    run_ok("fpack", test_path(folder, "small.tar"), test_path(folder, "from-tar"), NULL);
+    run_ok("fpack", test_path(folder, "small"), test_path(folder, "from-tree"), NULL);
+    for (size_t i = 0; i < 2; i++) {
+        char *one = packed_list(test_path(folder, "from-tar"), splits[i]),
+             *other = packed_list(test_path(folder, "from-tree"), splits[i]);
+        assert_string_equal(one, other);
+        free(one);
+        free(other);
+    }
+}
+
 /* What has neither label nor source, and what has sides of two sizes. */
 TEST_IN_FOLDER(test_what_a_tar_does_not_tell_is_no_part_of_a_message, folder)
 {
-    static const char *const names[][2] = {
-        {"x.jpg", "y.jpg"}, {"cat/x.jpg", "dog/y.jpg"}, {"x.a.jpg", "x.b.jpg"}};
-    static const char *const messages[] = {
-        "and they are no pairs: say with --labels what they are",
-        "and they are no pairs: where they lie in class folders, unpack them",
-        "x: sizes differ: a is 60x40, b is 61x40; left out",
+    static const struct {
+        const char *names[4], *message;
+    } cases[] = {
+        {{"x.jpg", "y.jpg"}, "and they are no pairs: say with --labels what they are"},
+        {{"cat/x.jpg", "y.jpg"},
+         "and they are no pairs: their folders are no CLASS/ or SPLIT/CLASS/ throughout"},
+        {{"cat/x.jpg", "train/cat/y.jpg"},
+         "and they are no pairs: their folders are no CLASS/ or SPLIT/CLASS/ throughout; say with --labels"},
+        {{"x.a.jpg", "x.b.jpg"}, "x: sizes differ: a is 60x40, b is 61x40; left out"},
+        {{"train/cat/x.jpg", "val/cat/x.jpg", "val/dog/x.jpg"}, "class 'dog' of val is missing from train"},
+        {{"train/blurry/x.jpg", "train/sharp/x.jpg"},
+         "its folders look like the sides of pairs, not like classes; unpack it and pack that folder with "
+         "--pairs blurry:sharp"},
     };
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        TarWriter *writer = NULL;
-        FshError error = {0};
-        const char *tar = test_path(folder, "%zu.tar", i), *image = test_path(folder, "one.jpg");
-        assert_ok(tar_writer_open(&writer, tar, 0, &error), &error);
-        for (unsigned j = 0; j < 2; j++) {
-            size_t length = 0;
-            source_jpeg(image, 60 + j, 40, 3, j);
-            char *bytes = test_file_read(image, &length);
-            assert_ok(tar_writer_add(writer, names[i][j], bytes, length, 0, NULL, &error), &error);
-            free(bytes);
-        }
-        assert_ok(tar_writer_finish(&writer, &error), &error);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *tar = images_tar(folder, test_path(folder, "%zu.tar", i), cases[i].names);
         RunResult result = run_expecting(1, "fpack", tar, test_path(folder, "never"), NULL);
-        assert_contains(result.err, messages[i]);
+        assert_contains(result.err, cases[i].message);
         run_result_free(&result);
     }
 }

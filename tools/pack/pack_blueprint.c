@@ -195,6 +195,9 @@ FshStatus blueprint_make(Blueprint *blueprint, const PackPlan *plan, FshError *e
     if (complete && plan->keyed.display_names)
         complete = copy_names(&manifest->class_display_names, &display_count,
                               (const char *const *)plan->keyed.display_names, plan->keyed.class_count);
+    if (complete && plan->keyed.mask_names)
+        complete = copy_names(&manifest->mask_names, &manifest->mask_name_count,
+                              (const char *const *)plan->keyed.mask_names, plan->keyed.mask_name_count);
     for (uint32_t split = 0; split < PACK_SPLITS && complete; split++) {
         size_t file_count = 0;
         for (size_t i = 0; i < plan->output_count; i++)
@@ -364,6 +367,9 @@ FshStatus blueprint_save(const Blueprint *blueprint, const char *folder, FshErro
     if (object && manifest->class_display_names)
         failed |= json_object_set_new(object, "display_names",
                                       names_to_json(manifest->class_display_names, manifest->class_count));
+    if (object && manifest->mask_names)
+        failed |= json_object_set_new(object, "mask_names",
+                                      names_to_json(manifest->mask_names, manifest->mask_name_count));
     FshStatus status =
         object && !failed
             ? file_join(path, sizeof path, folder, CONTENTS_BLUEPRINT_NAME, error)
@@ -445,6 +451,9 @@ static bool from_json(const json_t *object, Blueprint *blueprint)
     if (good && display)
         good = json_array_size(display) == manifest->class_count &&
                names_from_json(display, &manifest->class_display_names, &display_count);
+    const json_t *masks = json_object_get(object, "mask_names");
+    if (good && masks)
+        good = names_from_json(masks, &manifest->mask_names, &manifest->mask_name_count);
     return good && dictionary_from_json(json_object_get(object, "dictionary"), &manifest->dictionary) &&
            splits_from_json(json_object_get(object, "splits"), blueprint) &&
            record_bytes_from_json(json_object_get(object, "record_bytes"), blueprint);

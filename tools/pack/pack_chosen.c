@@ -227,7 +227,7 @@ static FshStatus label_by_number(PackKeyed *keyed, const char *const *texts, uin
     return status;
 }
 
-/* Takes texts as names of classes, in byte order as those of folders. */
+/* Gives samples the classes that texts name, in byte order as those of folders. */
 static FshStatus label_by_name(PackKeyed *keyed, const char *const *texts, NameList *names, FshError *error)
 {
     FshStatus status = FSH_OK;
@@ -246,6 +246,15 @@ static FshStatus label_by_name(PackKeyed *keyed, const char *const *texts, NameL
         (void)names_find(names, texts[i], &label);
         keyed->samples[i].label = (int32_t)label;
     }
+    return status;
+}
+
+FshStatus key_label_by_names(PackKeyed *keyed, const char *const *texts, FshError *error)
+{
+    NameList names = {0};
+    const FshStatus status = label_by_name(keyed, texts, &names, error);
+    keyed->class_names = names.names;
+    keyed->class_count = names.count;
     return status;
 }
 

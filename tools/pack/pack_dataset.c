@@ -356,6 +356,17 @@ static FshStatus take_labels(PackKeyed *keyed, FshError *error)
     return status;
 }
 
+/* Returns whether the samples are of classes and none of them has a label. */
+static bool has_no_label(const PackKeyed *keyed)
+{
+    if (keyed->found->kind != FSH_KIND_CLASSES)
+        return false;
+    for (uint64_t i = 0; i < keyed->sample_count; i++)
+        if (keyed->samples[i].label >= 0)
+            return false;
+    return true;
+}
+
 /* Refuses a dataset of classes in which no sample has a label, as in a tar of images alone, and warns of
  * some. */
 static FshStatus check_labels(PackKeyed *keyed, FshError *error)
@@ -374,7 +385,7 @@ static FshStatus check_labels(PackKeyed *keyed, FshError *error)
                              "--labels what they are",
                              keyed->found->root, (unsigned long long)count,
                              memchr(example->key, '/', example->key_bytes)
-                                 ? "where they lie in class folders, unpack them and pack that folder; else "
+                                 ? "their folders are no CLASS/ or SPLIT/CLASS/ throughout; "
                                  : "");
     return notes_addf(&keyed->found->notes->warnings, FSH_OK, error, keyed->found->root,
                       "%llu samples have no label, %.*s is the first; kept without one",
@@ -384,12 +395,15 @@ static FshStatus check_labels(PackKeyed *keyed, FshError *error)
 FshStatus key_dataset(PackKeyed *keyed, FshError *error)
 {
     const PackOptions *options = keyed->found->options;
+    bool by_folders = false;
     FshStatus status = take_samples(keyed, error);
     if (!status && options->labels)
         status = take_labels(keyed, error);
+    else if (!status && has_no_label(keyed))
+        status = key_label_by_folders(keyed, &by_folders, error);
     if (!status)
         status = check_labels(keyed, error);
-    if (!status && !options->labels)
+    if (!status && !options->labels && !by_folders)
         status = take_classes(keyed, fsh_manifest(keyed->found->from.dataset), error);
     return status ? status : key_mend(keyed, error);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/display_names.h"
+#include "formats/names.h"
 
 /* ---- samples ---- */
 
@@ -142,6 +143,22 @@ static FshStatus keep_display_names(PackKeyed *keyed, FshError *error)
                : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", keyed->found->root);
 }
 
+/* Reads what the values of masks are called: from --class-names, else from the dataset that is packed. */
+static FshStatus name_values(PackKeyed *keyed, FshError *error)
+{
+    const PackFound *found = keyed->found;
+    const FshManifest *from = found->from.dataset ? fsh_manifest(found->from.dataset) : NULL;
+    if (found->options->class_names)
+        return display_names_of_values(found->options->class_names, FSH_MASK_IGNORED, &keyed->mask_names,
+                                       &keyed->mask_name_count, error);
+    if (!from || !from->mask_names)
+        return FSH_OK;
+    FshStatus status = fsh_names_copy(&keyed->mask_names, (const char *const *)from->mask_names,
+                                      from->mask_name_count, error);
+    keyed->mask_name_count = status ? 0 : from->mask_name_count;
+    return status;
+}
+
 /* Reads what people call the classes: from --class-names, else from the dataset that is packed, else from the
  * file that the environment names, which may know none of them. */
 static FshStatus name_classes(PackKeyed *keyed, FshError *error)
@@ -150,6 +167,8 @@ static FshStatus name_classes(PackKeyed *keyed, FshError *error)
     const char *usual = getenv(DISPLAY_NAMES_VARIABLE);
     size_t named = 0;
     FshStatus status = FSH_OK;
+    if (keyed->found->kind == FSH_KIND_MASKS)
+        return name_values(keyed, error);
     if (keyed->found->from.dataset && !options->class_names)
         status = keep_display_names(keyed, error);
     if (status || keyed->display_names || !keyed->class_count)
@@ -205,6 +224,7 @@ void pack_keyed_free(PackKeyed *keyed)
         free(keyed->class_names[i]);
     free(keyed->class_names);
     display_names_free(keyed->display_names, keyed->class_count);
+    fsh_names_free(keyed->mask_names, keyed->mask_name_count);
     free(keyed->samples);
     free(keyed->items);
     free(keyed->key_storage);

@@ -31,7 +31,9 @@ typedef struct PackKeyed {
     uint64_t item_count;
     char **class_names; /* byte order, or that of --classes */
     size_t class_count;
-    char **display_names;             /* of the classes, as the manifest has them; NULL: none */
+    char **display_names; /* of the classes, as the manifest has them; NULL: none */
+    char **mask_names;    /* of the values of masks; NULL: none */
+    size_t mask_name_count;
     char *key_storage;                /* keys that are not part of a path */
     NameList made_keys;               /* keys that got a number */
     uint64_t duplicates[PACK_SPLITS]; /* samples that --dedupe left out of each split */
@@ -96,6 +98,13 @@ FshStatus key_choose_classes(PackKeyed *keyed, FshError *error);
  * order. If all texts are numbers, class i has name i of the file of --classes or, without that file, the
  * name "i". what: the file that the texts come from, for messages. */
 FshStatus key_label_by_texts(PackKeyed *keyed, const char *const *texts, const char *what, FshError *error);
+/* Does so with texts that are names, also where all are numbers. */
+FshStatus key_label_by_names(PackKeyed *keyed, const char *const *texts, FshError *error);
+/* Gives the samples of a tar, none of which has a label, the classes and splits of the folders in their keys,
+ * [SPLIT/]CLASS/NAME, below what folders all of them share, and cuts split and such folders off the keys.
+ * *labelled_ret: whether they lie so. FSH_ERR_MISMATCH: a class that train does not have, or folders called
+ * as sides of pairs. (pack_folder_keys.c) */
+FshStatus key_label_by_folders(PackKeyed *keyed, bool *labelled_ret, FshError *error);
 
 /* Applies --dedupe: fills keyed->duplicates and warns of classes that are empty now. FSH_ERR_MISMATCH: a
  * split is, so training or its measure would be of nothing. */

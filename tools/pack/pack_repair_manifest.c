@@ -114,11 +114,13 @@ static FshStatus save_indexes(const RepairOptions *options, const FshManifest *m
 static bool loses_names(const char *folder, const FshManifest *manifest)
 {
     char path[PATH_MAX];
-    if (manifest->kind != FSH_KIND_CLASSES || manifest->class_display_names ||
+    const bool masks = manifest->kind == FSH_KIND_MASKS;
+    if (manifest->kind == FSH_KIND_PAIRS || manifest->class_display_names || manifest->mask_names ||
         file_join(path, sizeof path, folder, FSH_MANIFEST_NAME, NULL))
         return false;
     json_t *old = json_file_load(path, OLD_MANIFEST_BYTES_MAX);
-    const bool lost = !json_is_object(old) || json_object_get(old, "class_display_names");
+    const bool lost =
+        !json_is_object(old) || json_object_get(old, masks ? "mask_class_names" : "class_display_names");
     json_decref(old);
     return lost;
 }

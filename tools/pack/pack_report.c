@@ -108,6 +108,12 @@ static void warn_of_masks(FILE *stream, const Report *report)
             has_value(result, FSH_MASK_IGNORED)
                 ? "; 255 is no class, and is ignored: where it is what is to be found, write it as 1"
                 : "");
+    if (result->manifest.mask_names && result->manifest.mask_name_count < classes)
+        (void)fprintf(
+            stream,
+            "fpack: warning: %zu classes have names, and the values of the masks go up to %u; those "
+            "without are called by their numbers\n",
+            result->manifest.mask_name_count, classes - 1);
     for (unsigned value = 0; value < FSH_MASK_IGNORED; value++) {
         if (!has_value(result, value))
             continue;

@@ -19,20 +19,23 @@ static FshStatus check_usage(const Settings *settings, const PackOptions *option
     const char *one = NULL, *other = NULL;
     if (options->field_count) {
         one = options->masks ? "--masks" : "--pairs and --fields";
-        other = options->labels        ? "--labels"
-                : options->files_from  ? "--files-from"
-                : options->classes     ? "--classes"
-                : options->class_names ? "--class-names"
-                                       : NULL;
+        other = options->labels                           ? "--labels"
+                : options->files_from                     ? "--files-from"
+                : options->classes                        ? "--classes"
+                : options->class_names && !options->masks ? "--class-names"
+                                                          : NULL;
     } else if (options->labels && options->files_from) {
         one = "--labels";
         other = "--files-from";
     }
     if (other)
         return fsh_error_set(error, FSH_ERR_USAGE, "%s: %s", one,
-                             options->field_count ? "pairs have no classes; leave out --labels, "
-                                                    "--files-from, --classes and --class-names"
-                                                  : "a list of --files-from has labels itself");
+                             options->masks
+                                 ? "classes are values of pixels; leave out --labels, --files-from "
+                                   "and --classes"
+                             : options->field_count ? "pairs have no classes; leave out --labels, "
+                                                      "--files-from, --classes and --class-names"
+                                                    : "a list of --files-from has labels itself");
     if (options->pair_scale > 1 && !options->field_count)
         return fsh_error_set(error, FSH_ERR_USAGE, "--pair-scale: is of pairs; give --pairs LOW:HIGH too");
     if (options->pair_scale > 1 && options->resize.max_size)

@@ -44,7 +44,10 @@ static FshStatus take_base(Update *update, FshError *error)
 static bool has_same_classes(const Update *update, const PackPlan *plan)
 {
     const FshManifest *manifest = update->manifest;
-    bool same = manifest->class_count == plan->keyed.class_count;
+    bool same = manifest->class_count == plan->keyed.class_count &&
+                manifest->mask_name_count == plan->keyed.mask_name_count;
+    for (size_t i = 0; i < manifest->mask_name_count && same; i++)
+        same = strcmp(manifest->mask_names[i], plan->keyed.mask_names[i]) == 0;
     for (size_t i = 0; i < manifest->class_count && same; i++) {
         const char *now = plan->keyed.display_names ? plan->keyed.display_names[i] : "";
         const char *then = manifest->class_display_names ? manifest->class_display_names[i] : "";

@@ -124,6 +124,12 @@ FshStatus update_classes(Update *update, PackPlan *plan, FshError *error)
 {
     const FshManifest *manifest = update->manifest;
     PackKeyed *keyed = &plan->keyed;
+    if (manifest->mask_names && !keyed->mask_names) { /* those that the folder's options do not say */
+        const FshStatus copied = fsh_names_copy(&keyed->mask_names, (const char *const *)manifest->mask_names,
+                                                manifest->mask_name_count, error);
+        keyed->mask_name_count = copied ? 0 : manifest->mask_name_count;
+        return copied;
+    }
     if (manifest->kind != FSH_KIND_CLASSES)
         return FSH_OK;
     NameList list = {0};

@@ -13,6 +13,7 @@
 #include "common/program.h"
 #include "common/progress.h"
 #include "common/text.h"
+#include "formats/names.h"
 #include "tools/job/destination.h"
 #include "tools/job/job.h"
 #include "tools/verify/verify_extract.h"
@@ -243,8 +244,8 @@ FshStatus action_repair(const ActionOptions *options, bool *partial_ret, FshErro
 
 /* ---- names of classes ---- */
 
-/* Fills manifest with that of a finished dataset of classes and folder with its folder, in which nobody else
- * writes until *lock_ret goes to destination_release. */
+/* Fills manifest with that of a finished dataset of classes or masks and folder with its folder, in which
+ * nobody else writes until *lock_ret goes to destination_release. */
 static FshStatus load_classes(const char *path, FshManifest *manifest, char folder[PATH_MAX], int *lock_ret,
                               FshError *error)
 {
@@ -260,41 +261,66 @@ static FshStatus load_classes(const char *path, FshManifest *manifest, char fold
     FshStatus status = destination_hold_dataset(folder, lock_ret, error);
     if (!status)
         status = fsh_manifest_load(manifest, folder, error);
-    if (!status && manifest->kind != FSH_KIND_CLASSES)
-        status = fsh_error_set(error, FSH_ERR_MISMATCH, "%s: holds %s, which have no classes", path,
-                               manifest->kind == FSH_KIND_PAIRS ? "pairs" : "masks");
+    if (!status && manifest->kind == FSH_KIND_PAIRS)
+        status = fsh_error_set(error, FSH_ERR_MISMATCH, "%s: holds pairs, which have no classes", path);
     return status;
+}
+
+/* Gives the manifest the names of its classes. *count_ret: how many those are, *named_ret: with a name;
+ * *without: one that has none. */
+static FshStatus take_names(const char *path, FshManifest *manifest, size_t *count_ret, size_t *named_ret,
+                            const char **without, FshError *error)
+{
+    char **names = NULL;
+    if (manifest->kind == FSH_KIND_MASKS) {
+        size_t count = 0;
+        const FshStatus status = display_names_of_values(path, FSH_MASK_IGNORED, &names, &count, error);
+        if (status)
+            return status;
+        fsh_names_free(manifest->mask_names, manifest->mask_name_count);
+        manifest->mask_names = names;
+        *named_ret = *count_ret = manifest->mask_name_count = count;
+        if (count < manifest->statistics.mask_classes) {
+            *count_ret = manifest->statistics.mask_classes;
+            *without = "the largest value of its masks";
+        }
+        return FSH_OK;
+    }
+    const FshStatus status = display_names_read(path, manifest->class_names, manifest->class_count, true,
+                                                &names, named_ret, error);
+    if (status)
+        return status;
+    display_names_free(manifest->class_display_names, manifest->class_count);
+    manifest->class_display_names = names;
+    *count_ret = manifest->class_count;
+    for (size_t i = 0; i < manifest->class_count && !*without; i++)
+        *without = names[i][0] ? NULL : manifest->class_names[i];
+    return FSH_OK;
 }
 
 FshStatus action_name_classes(const ActionOptions *options, bool *partial_ret, FshError *error)
 {
     FshManifest manifest = {0};
-    char folder[PATH_MAX], **names = NULL;
+    char folder[PATH_MAX];
     const char *without = NULL;
-    size_t named = 0;
+    size_t named = 0, count = 0;
     int lock = -1;
     FshStatus status = load_classes(options->path, &manifest, folder, &lock, error);
     if (!status)
-        status = display_names_read(options->target, manifest.class_names, manifest.class_count, true, &names,
-                                    &named, error);
-    if (!status) {
-        display_names_free(manifest.class_display_names, manifest.class_count);
-        manifest.class_display_names = names;
+        status = take_names(options->target, &manifest, &count, &named, &without, error);
+    if (!status)
         status = fsh_manifest_save(&manifest, folder, true, error);
-    }
     destination_release(folder, lock);
-    for (size_t i = 0; !status && i < manifest.class_count && !without; i++)
-        without = manifest.class_display_names[i][0] ? NULL : manifest.class_names[i];
     *partial_ret = *partial_ret || without;
     if (!status && options->json) {
         status = job_print_json(stdout,
                                 json_pack("{s:s, s:b, s:o, s:I, s:I}", "program", "fverify", "ok", !without,
-                                          "path", json_text(options->name), "classes",
-                                          (json_int_t)manifest.class_count, "named", (json_int_t)named),
+                                          "path", json_text(options->name), "classes", (json_int_t)count,
+                                          "named", (json_int_t)named),
                                 JSON_SORT_KEYS, error);
     } else if (!status && (!options->quiet || without)) {
         program_print_text(stdout, options->name);
-        (void)printf(": %zu of %zu classes have names", named, manifest.class_count);
+        (void)printf(": %zu of %zu classes have names", named, count);
         if (without) {
             (void)printf("; none has, for example, ");
             program_print_text(stdout, without);

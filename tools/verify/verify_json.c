@@ -127,6 +127,19 @@ static json_t *display_names_to_json(const FshManifest *manifest)
     return object;
 }
 
+static json_t *mask_names_to_json(const FshManifest *manifest)
+{
+    json_t *array = json_array();
+    int failed = !array;
+    for (size_t i = 0; i < manifest->mask_name_count && !failed; i++)
+        failed |= json_array_append_new(array, json_text(manifest->mask_names[i]));
+    if (failed) {
+        json_decref(array);
+        return NULL;
+    }
+    return array;
+}
+
 json_t *verify_to_json(const VerifyReport *report, const VerifyOptions *options)
 {
     static const char *const levels[] = {
@@ -143,6 +156,8 @@ json_t *verify_to_json(const VerifyReport *report, const VerifyOptions *options)
                                       json_string(fsh_container_name(report->manifest.container)));
     if (!failed && report->opened && report->manifest.class_display_names)
         failed |= json_object_set_new(object, "class_names", display_names_to_json(&report->manifest));
+    if (!failed && report->opened && report->manifest.mask_names)
+        failed |= json_object_set_new(object, "mask_class_names", mask_names_to_json(&report->manifest));
     if (!failed && report->opened && report->image_count)
         failed |= json_object_set_new(object, "images", images_to_json(report));
     if (!failed && report->part.count)

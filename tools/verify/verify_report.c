@@ -68,10 +68,26 @@ static bool has_labels(const VerifyReport *report)
     return labelled || !any;
 }
 
+/* Prints what the values of masks are called; of many the first. */
+static void print_mask_names(FILE *stream, const FshManifest *manifest, bool all)
+{
+    const size_t count = manifest->mask_name_count,
+                 shown = all || count <= CLASSES_SHOWN ? count : CLASSES_SHOWN;
+    for (size_t i = 0; i < shown; i++) {
+        (void)fprintf(stream, "%s%zu ", i ? ", " : "  masks    ", i);
+        program_print_text(stream, manifest->mask_names[i]);
+    }
+    if (shown < count)
+        (void)fprintf(stream, ", … and %zu more (--verbose lists them)", count - shown);
+    if (count)
+        (void)fputc('\n', stream);
+}
+
 /* Prints the classes: few all, by name; of many the largest and the smallest. */
 static void print_classes(FILE *stream, const VerifyReport *report, bool all)
 {
     const size_t class_count = report->manifest.class_count;
+    print_mask_names(stream, &report->manifest, all);
     if (class_count == 0 || !has_labels(report))
         return;
     (void)fprintf(stream, "  %-*s", CLASS_COLUMN, "class");

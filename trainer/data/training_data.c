@@ -258,16 +258,17 @@ static bool has_statistics(const FshStatistics *statistics)
     return false;
 }
 
-/* Names the classes of masks by their values. FSH_ERR_MEMORY. */
+/* Names the classes of masks as the dataset does, else by their values. FSH_ERR_MEMORY. */
 static FshStatus name_mask_classes(TrainingData *data, FshError *error)
 {
+    const FshManifest *manifest = fsh_manifest(data->dataset);
     const size_t count = (size_t)data->class_count;
     data->mask_names = calloc(count + 1, sizeof *data->mask_names);
     data->own_class_count = data->mask_names ? count : 0;
     for (size_t i = 0; i < count && data->mask_names; i++) {
         char name[24];
         (void)snprintf(name, sizeof name, "%zu", i);
-        data->mask_names[i] = strdup(name);
+        data->mask_names[i] = strdup(i < manifest->mask_name_count ? manifest->mask_names[i] : name);
         if (!data->mask_names[i])
             return fsh_error_set(error, FSH_ERR_MEMORY, "no memory for the names of classes");
     }
@@ -276,12 +277,20 @@ static FshStatus name_mask_classes(TrainingData *data, FshError *error)
                             : fsh_error_set(error, FSH_ERR_MEMORY, "no memory for the names of classes");
 }
 
+/* Returns as many classes as the masks have or, where names tell of more, as have one: another part of the
+ * same data may have them. */
+static int64_t mask_class_count(const FshManifest *manifest)
+{
+    const size_t found = manifest->statistics.mask_classes;
+    return (int64_t)(manifest->mask_name_count > found ? manifest->mask_name_count : found);
+}
+
 static void take_fields(TrainingData *data)
 {
     const FshManifest *manifest = fsh_manifest(data->dataset);
     data->kind = manifest->kind;
     data->class_count = data->kind == FSH_KIND_CLASSES ? (int64_t)manifest->class_count
-                        : data->kind == FSH_KIND_MASKS ? (int64_t)manifest->statistics.mask_classes
+                        : data->kind == FSH_KIND_MASKS ? mask_class_count(manifest)
                                                        : 0;
     data->class_names = data->own_class_names = manifest->class_names;
     data->own_class_count = (size_t)data->class_count;
@@ -411,11 +420,6 @@ static FshStatus open_members(FshDataset **members, const TrainingDataSource *so
     FshStatus status = FSH_OK;
     for (size_t i = 0; i <= source->more_count && !status; i++) {
         status = open_set(&members[i], source, i, error);
-        if (!status && fsh_manifest(members[i])->kind == FSH_KIND_MASKS)
-            status = fsh_error_set(error, FSH_ERR_UNSUPPORTED,
-                                   "%s: holds images and masks, of which a run takes one set; fpack --append "
-                                   "makes one of several",
-                                   fsh_path(members[i]));
         if (!status)
             status = check_kind(members[i], source->kind, false, labelled, error);
     }

@@ -499,12 +499,14 @@ static void write_running(RunReport *report, uint64_t epoch, uint64_t step, doub
     warn_once(report, &report->warned_html, write_page(report, &now, &error), &error);
 }
 
-/* Writes per_class.csv. */
-static FshStatus write_classes(RunReport *report, FshError *error)
+/* Writes the classes of the last evaluation to a file of that name. Of pairs and numbers there are none. */
+static FshStatus write_classes(RunReport *report, const char *name, FshError *error)
 {
     const Session *session = report->session;
     char path[PATH_MAX];
-    FshStatus status = record_path(report->record, path, sizeof path, record_classes_name, error);
+    if (!plan_is_classes(&session->plan) && !plan_is_masks(&session->plan))
+        return FSH_OK;
+    FshStatus status = record_path(report->record, path, sizeof path, name, error);
     const char *const *names = (const char *const *)session->data.display_names;
     if (!status && session->label_scores.word_count)
         return label_scores_write(&session->label_scores, names, path, error);
@@ -526,6 +528,16 @@ static double remaining_after(const RunReport *report, const EpochReport *epoch)
            state->last_evaluation_seconds * (double)evaluations;
 }
 
+void run_report_best(RunReport *report, bool averaged)
+{
+    FshError error = {0};
+    if (report)
+        warn_once(
+            report, &report->warned_classes,
+            write_classes(report, averaged ? record_average_classes_name : record_best_classes_name, &error),
+            &error);
+}
+
 void run_report_epoch(RunReport *report, const EpochReport *epoch, uint64_t steps_done, const char *verdict)
 {
     if (!report)
@@ -542,9 +554,9 @@ void run_report_epoch(RunReport *report, const EpochReport *epoch, uint64_t step
         metrics_of_sets(report, "ema", steps_done, epoch->set_average);
     if (epoch->evaluated) /* otherwise they are from an earlier epoch */
         show_examples(report, steps_done);
-    if (epoch->evaluated &&
-        (plan_is_classes(&report->session->plan) || plan_is_masks(&report->session->plan)))
-        warn_once(report, &report->warned_classes, write_classes(report, &error), &error);
+    if (epoch->evaluated)
+        warn_once(report, &report->warned_classes, write_classes(report, record_classes_name, &error),
+                  &error);
     (void)snprintf(report->verdict, sizeof report->verdict, "%s", verdict);
     if (report->html && page_age(report) >= 20 * report->page_seconds) /* short epochs do not get a page
                                                                         * each */

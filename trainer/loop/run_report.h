@@ -26,6 +26,8 @@ void run_report_step(RunReport *report, const StepReport *step, uint64_t steps_d
 void run_report_batch(RunReport *report, const Batch *batch);
 /* Begins to collect samples of a new evaluation, and returns the visitor for session_evaluate. */
 SessionVisitor run_report_visitor(RunReport *report);
+/* Writes the table of classes of an evaluation that gave the best weights so far; averaged: their average. */
+void run_report_best(RunReport *report, bool averaged);
 /* Shows the end of an epoch, after record_epoch: curves, per_class.csv, and a new page if the last one is old
  * enough. verdict: one sentence. */
 void run_report_epoch(RunReport *report, const EpochReport *epoch, uint64_t steps_done, const char *verdict);

@@ -118,6 +118,8 @@ static FshStatus evaluate_weights(Training *training, NetworkWeights weights, Me
     const bool best =
         averaged ? save_if_best(training, RUN_AVERAGE, metrics, &state->best_average, &state->saved_average)
                  : save_if_best(training, RUN_BEST, metrics, &state->best, &state->saved);
+    if (best)
+        run_report_best(training->report, averaged);
     for (size_t i = 0; i < session->data.sets.count && session->data.sets.count > 1; i++)
         tell_set(session, averaged ? "EMA " : "", i, &session->set_metrics[weights][i]);
     console_evaluated(&session->console, averaged ? "EMA" : "", metrics, best ? " (best)" : "");

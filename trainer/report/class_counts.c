@@ -87,6 +87,12 @@ FshStatus class_counts_add_mask(ClassCounts *counts, const uint8_t *mask, const 
     return status;
 }
 
+void class_counts_merge(ClassCounts *counts, const ClassCounts *part)
+{
+    for (size_t i = 0; i < counts->value_count; i++)
+        counts->values[i] += part->values[i];
+}
+
 double class_counts_mean_iou(const ClassCounts *counts)
 {
     double sum = 0;

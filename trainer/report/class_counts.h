@@ -50,6 +50,8 @@ FshStatus class_counts_add(ClassCounts *counts, int64_t label, int64_t predictio
  * FSH_ERR_MISMATCH: a value or a prediction is not a class. */
 FshStatus class_counts_add_mask(ClassCounts *counts, const uint8_t *mask, const uint8_t *predictions,
                                 size_t pixel_count, FshError *error);
+/* Adds the counts of part, which has as many classes. */
+void class_counts_merge(ClassCounts *counts, const ClassCounts *part);
 /* Returns the mean over the classes that occur, in masks or predictions, of their IoU, in percent; NaN
  * where none does. */
 double class_counts_mean_iou(const ClassCounts *counts);

@@ -28,6 +28,8 @@ static const char arguments_name[] = "args.json";
 static const char summary_name[] = "summary.csv";
 const char record_metrics_name[] = "metrics.jsonl";
 const char record_classes_name[] = "per_class.csv";
+const char record_best_classes_name[] = "per_class_best.csv";
+const char record_average_classes_name[] = "per_class_ema.csv";
 
 /* The files that a run leaves, as patterns of fnmatch(3). */
 static const char *const file_patterns[] = {
@@ -43,6 +45,8 @@ static const char *const file_patterns[] = {
     "summary.csv",
     "metrics.jsonl",
     "per_class.csv",
+    "per_class_best.csv",
+    "per_class_ema.csv",
     "config.json",
     "model.safetensors",
     "report.html",

@@ -99,7 +99,9 @@ extern const char record_last_name[];    /* last.safetensors */
 extern const char record_average_name[]; /* model_ema.safetensors: the averaged weights at their best epoch */
 extern const char record_checkpoint_name[]; /* checkpoint.safetensors */
 extern const char record_metrics_name[];    /* metrics.jsonl */
-extern const char record_classes_name[];    /* per_class.csv */
+extern const char record_classes_name[];    /* per_class.csv: of the last evaluation */
+/* per_class_best.csv, per_class_ema.csv: of the evaluations that model_best and model_ema are of */
+extern const char record_best_classes_name[], record_average_classes_name[];
 /* diverged.safetensors: the state before the step whose loss was not finite */
 extern const char record_diverged_name[];
 extern const char record_profile_name[]; /* PROFILE.txt: times of the layers, with --profile */

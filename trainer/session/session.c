@@ -362,6 +362,9 @@ void session_close(Session *session)
     pixel_source_free(&session->sources[0]);
     pixel_source_free(&session->sources[1]);
     network_close(&session->network);
+    for (size_t i = 0; session->set_counts && i < session->data.sets.count; i++)
+        class_counts_free(&session->set_counts[i]);
+    free(session->set_counts);
     training_data_close(&session->data);
     communicator_close(&session->communicator);
     weights_origin_free(&session->origin);

@@ -37,6 +37,8 @@ typedef struct Session {
     /* Of the last session_evaluate, over all ranks, which writes them: of classes, of the pixels of
      * masks, and of several labels; else empty. */
     ClassCounts class_counts;
+    ClassCounts
+        *set_counts; /* of masks of several sets: those of each, [data.sets.count]; else NULL. Owned. */
     LabelScores label_scores;
     /* Of the last session_evaluate of each weights, over all ranks, which writes them: [data.sets.count], of
      * each set alone; NULL before. Owned. */

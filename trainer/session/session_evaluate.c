@@ -26,6 +26,20 @@ static void note_scores(Session *session, const Batch *batch, const Evaluated *e
                              batch->targets + (uint64_t)i * classes);
 }
 
+/* Forgets the counts of each set of masks, where there are several. */
+static FshStatus reset_set_counts(Session *session, uint64_t classes, FshError *error)
+{
+    const size_t count = session->data.sets.count;
+    FshStatus status = FSH_OK;
+    if (count < 2)
+        return FSH_OK;
+    if (!session->set_counts && !(session->set_counts = calloc(count, sizeof *session->set_counts)))
+        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for the counts of %zu sets", count);
+    for (size_t i = 0; i < count && !status; i++)
+        status = class_counts_reset(&session->set_counts[i], classes, error);
+    return status;
+}
+
 /* Forgets the counts of an earlier evaluation. */
 static FshStatus reset_counts(Session *session, FshError *error)
 {
@@ -36,7 +50,7 @@ static FshStatus reset_counts(Session *session, FshError *error)
     if (plan_is_masks(plan)) {
         FshStatus status = class_counts_reset(&session->class_counts, classes, error);
         session->class_counts.pixels = true;
-        return status;
+        return status ? status : reset_set_counts(session, classes, error);
     }
     return plan->label_kind == LABELS_MANY
                ? label_scores_reset(&session->label_scores, plan->evaluation_count, classes, error)
@@ -50,6 +64,12 @@ static void set_label_metrics(const LabelScores *scores, Metrics *metrics)
     metrics_set(metrics, METRIC_F1_MICRO, scores->f1_micro);
 }
 
+static void set_pixel_metrics(const ClassCounts *counts, Metrics *metrics)
+{
+    metrics_set(metrics, METRIC_MIOU, class_counts_mean_iou(counts));
+    metrics_set(metrics, METRIC_PIXEL_ACCURACY, class_counts_accuracy(counts));
+}
+
 /* Sets what the pixels of all masks are measured by. */
 static FshStatus set_mask_metrics(const Session *session, Metrics *sets, Metrics *metrics, FshError *error)
 {
@@ -58,9 +78,12 @@ static FshStatus set_mask_metrics(const Session *session, Metrics *sets, Metrics
             error, FSH_ERR_MISMATCH,
             "%s: no pixel of the masks of split '%s' has a class: there is nothing to measure",
             fsh_path(session->data.dataset), session->data.evaluation->info->name);
-    metrics_set(metrics, METRIC_MIOU, class_counts_mean_iou(&session->class_counts));
-    metrics_set(metrics, METRIC_PIXEL_ACCURACY, class_counts_accuracy(&session->class_counts));
-    sets[0] = *metrics;
+    set_pixel_metrics(&session->class_counts, metrics);
+    if (!session->set_counts)
+        sets[0] = *metrics;
+    for (size_t i = 0; session->set_counts && i < session->data.sets.count; i++)
+        if (class_counts_any(&session->set_counts[i]))
+            set_pixel_metrics(&session->set_counts[i], &sets[i]);
     return FSH_OK;
 }
 
@@ -85,7 +108,12 @@ static FshStatus finish_counts(Session *session, Metrics *sets, Metrics *metrics
     LabelScores *scores = &session->label_scores;
     Communicator *communicator = session->communicator;
     FshStatus status = FSH_OK;
-    if (communicator && session->class_counts.value_count)
+    for (size_t i = 0; session->set_counts && i < session->data.sets.count; i++)
+        class_counts_merge(&session->class_counts, &session->set_counts[i]);
+    for (size_t i = 0; communicator && session->set_counts && i < session->data.sets.count && !status; i++)
+        status = communicator_sum_u64(communicator, session->set_counts[i].values,
+                                      session->set_counts[i].value_count, error);
+    if (!status && communicator && session->class_counts.value_count)
         status = communicator_sum_u64(communicator, session->class_counts.values,
                                       session->class_counts.value_count, error);
     if (!status && communicator && scores->word_count)
@@ -133,16 +161,16 @@ static FshStatus sum_sets(Session *session, Metrics *sets, Metrics *metrics, Fsh
     return status;
 }
 
-/* Counts the samples of a batch, or their pixels, by class and prediction. */
-static FshStatus count_classes(Session *session, const Batch *batch, const Evaluated *evaluated,
+/* Counts the samples of a batch of a set, or their pixels, by class and prediction. */
+static FshStatus count_classes(Session *session, size_t set, const Batch *batch, const Evaluated *evaluated,
                                FshError *error)
 {
     const uint64_t classes = session->class_counts.classes;
     const size_t pixels = (size_t)batch->width * batch->height;
     FshStatus status = FSH_OK;
     if (plan_is_masks(&session->plan)) /* whole images come one to a batch */
-        return class_counts_add_mask(&session->class_counts, batch->target, evaluated->classes, pixels,
-                                     error);
+        return class_counts_add_mask(session->set_counts ? &session->set_counts[set] : &session->class_counts,
+                                     batch->target, evaluated->classes, pixels, error);
     for (int64_t i = 0; i < session->plan.evaluation_spec.batch && classes && !status; i++) {
         if (batch->labels[i] >= 0)
             status =
@@ -176,7 +204,8 @@ FshStatus session_evaluate(Session *session, NetworkWeights weights, const Sessi
             status = network_evaluate(&session->network, weights, batch, metrics_of_step(session, sets, step),
                                       &evaluated, error);
         if (!status && batch->valid_count)
-            status = count_classes(session, batch, &evaluated, error);
+            status = count_classes(session, (size_t)(metrics_of_step(session, sets, step) - sets), batch,
+                                   &evaluated, error);
         if (!status && batch->valid_count)
             note_scores(session, batch, &evaluated);
         if (!status && batch->valid_count && visitor && visitor->visit)

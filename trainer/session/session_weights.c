@@ -147,11 +147,12 @@ static FshStatus take_mask_classes(Session *session, const TrainOptions *options
     TrainingData *data = &session->data;
     if (!weights->count || data->inputs_alone)
         return FSH_OK;
-    if ((size_t)data->class_count > weights->count)
+    const uint32_t found = fsh_manifest(data->dataset)->statistics.mask_classes;
+    if (found > weights->count)
         return fsh_error_set(error, FSH_ERR_MISMATCH,
-                             "%s: its masks have values up to %lld, and %s know %zu classes, 0 to %zu",
-                             fsh_path(data->dataset), (long long)data->class_count - 1, options->weights,
-                             weights->count, weights->count - 1);
+                             "%s: its masks have values up to %u, and %s know %zu classes, 0 to %zu",
+                             fsh_path(data->dataset), (unsigned)found - 1, options->weights, weights->count,
+                             weights->count - 1);
     data->class_count = (int64_t)weights->count;
     data->class_names = weights->names;
     return FSH_OK;

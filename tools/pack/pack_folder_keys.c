@@ -1,0 +1,139 @@
+/* pack_folder_keys.c - class folders inside a tar, as fresize and tar make them: the paths of members say
+ * split and class, as folders do for pack_classes.c, where no member is a label. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/pack/pack_keyed.h"
+
+/* Returns the bytes of a key's first folder from `at` on; 0: it lies in none, or in one without a name. */
+static size_t folder_bytes(const PackSample *sample, size_t at)
+{
+    const char *slash = memchr(sample->key + at, '/', sample->key_bytes - at);
+    return slash ? (size_t)(slash - sample->key) - at : 0;
+}
+
+static bool in_folder(const PackSample *sample, size_t at)
+{
+    return folder_bytes(sample, at) > 0;
+}
+
+/* Returns the split whose folder the key has at `at`, with a folder in it; PACK_SPLITS: none. */
+static PackSplitIndex split_at(const PackSample *sample, size_t at)
+{
+    const size_t bytes = folder_bytes(sample, at);
+    return bytes && in_folder(sample, at + bytes + 1) ? pack_split_by_name(sample->key + at, bytes)
+                                                      : PACK_SPLITS;
+}
+
+/* Returns the bytes of the folders that all samples lie in and that are none of splits: tar cf x.tar photos/
+ * puts all into photos/. */
+static size_t shared_bytes(const PackKeyed *keyed)
+{
+    const PackSample *first = keyed->samples;
+    size_t shared = 0;
+    for (;;) {
+        const size_t bytes = folder_bytes(first, shared);
+        if (!bytes || pack_split_by_name(first->key + shared, bytes) != PACK_SPLITS)
+            return shared;
+        const size_t next = shared + bytes + 1;
+        for (uint64_t i = 0; i < keyed->sample_count; i++) {
+            const PackSample *sample = &keyed->samples[i];
+            if (sample->key_bytes <= next || memcmp(sample->key, first->key, next) != 0 ||
+                !in_folder(sample, next))
+                return shared;
+        }
+        shared = next;
+    }
+}
+
+/* Refuses classes that train does not have, as of folders, unless --classes chooses. */
+static FshStatus check_train(const PackKeyed *keyed, FshError *error)
+{
+    uint8_t *trained = calloc(keyed->class_count + 1, 1);
+    const PackSample *other = NULL;
+    bool trains = false;
+    if (!trained)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", keyed->found->root);
+    for (uint64_t i = 0; i < keyed->sample_count; i++)
+        if (keyed->samples[i].split == PACK_TRAIN)
+            trained[keyed->samples[i].label] = trains = true;
+    for (uint64_t i = 0; i < keyed->sample_count && !other; i++)
+        other = trained[keyed->samples[i].label] ? NULL : &keyed->samples[i];
+    free(trained);
+    return !trains || !other || keyed->found->options->classes
+               ? FSH_OK
+               : fsh_error_set(
+                     error, FSH_ERR_MISMATCH,
+                     "%s: class '%s' of %s is missing from train; the splits must have the same classes",
+                     keyed->found->root, keyed->class_names[other->label], fsh_split_name(other->split));
+}
+
+static bool has_class(const PackKeyed *keyed, const char *name, size_t bytes)
+{
+    for (size_t i = 0; i < keyed->class_count; i++)
+        if (strlen(keyed->class_names[i]) == bytes && memcmp(keyed->class_names[i], name, bytes) == 0)
+            return true;
+    return false;
+}
+
+/* Refuses classes that are called as the sides of pairs are. */
+static FshStatus check_sides(const PackKeyed *keyed, FshError *error)
+{
+    static const char *const known[] = {"blur:sharp", "blurry:sharp", "input:target", "lq:gt"};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        const size_t first = strcspn(known[i], ":");
+        if (has_class(keyed, known[i], first) &&
+            has_class(keyed, known[i] + first + 1, strlen(known[i]) - first - 1))
+            return fsh_error_set(
+                error, FSH_ERR_MISMATCH,
+                "%s: its folders look like the sides of pairs, not like classes; unpack it and pack "
+                "that folder with --pairs %s",
+                keyed->found->root, known[i]);
+    }
+    return FSH_OK;
+}
+
+FshStatus key_label_by_folders(PackKeyed *keyed, bool *labelled_ret, FshError *error)
+{
+    size_t text_bytes = 0;
+    uint64_t in_splits = 0;
+    const size_t shared = keyed->sample_count ? shared_bytes(keyed) : 0;
+    *labelled_ret = false;
+    for (uint64_t i = 0; i < keyed->sample_count; i++) {
+        if (!in_folder(&keyed->samples[i], shared))
+            return FSH_OK;
+        in_splits += split_at(&keyed->samples[i], shared) != PACK_SPLITS;
+        text_bytes += keyed->samples[i].key_bytes;
+    }
+    if (!keyed->sample_count || (in_splits && in_splits < keyed->sample_count))
+        return FSH_OK;
+    char *storage = malloc(text_bytes), *next = storage;
+    const char **texts = malloc(keyed->sample_count * sizeof *texts);
+    FshStatus status = storage && texts
+                           ? FSH_OK
+                           : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", keyed->found->root);
+    for (uint64_t i = 0; i < keyed->sample_count && !status; i++) {
+        PackSample *sample = &keyed->samples[i];
+        size_t cut = shared;
+        if (in_splits) {
+            sample->split = split_at(sample, shared);
+            cut += folder_bytes(sample, shared) + 1;
+        }
+        const size_t bytes = folder_bytes(sample, cut);
+        texts[i] = memcpy(next, sample->key + cut, bytes);
+        next[bytes] = '\0'; /* in place of the slash: there is room */
+        next += bytes + 1;
+        sample->key += cut; /* as files of class folders are called */
+        sample->key_bytes -= (uint32_t)cut;
+    }
+    if (!status)
+        status = key_label_by_names(keyed, texts, error);
+    if (!status)
+        status = check_sides(keyed, error);
+    if (!status)
+        status = check_train(keyed, error);
+    *labelled_ret = !status;
+    free(texts);
+    free(storage);
+    return status;
+}
