@@ -449,6 +449,47 @@ static void run_layer_norm_backward(const CpuKernels *k, const Bench *b, Size s,
     k->channel->layer_norm_backward(&norm, s.rows / 3, s.rows - s.rows / 3, s.width, b->block, b->sums);
 }
 
+/* ---- depthwise ---- */
+
+enum { TAPS = 3, DEPTH_ROWS = 4, DEPTH_COLUMNS = 6 };
+
+/* Runs a kernel of 3 x 3, padded by one, over images of 4 x 6 of as many channels as the size is wide. */
+static void run_depthwise(const CpuKernels *k, const Bench *b, Size s, int flags)
+{
+    DepthwiseMeeting meetings[2][DEPTH_COLUMNS * TAPS];
+    int32_t counts[2][DEPTH_COLUMNS] = {{0}};
+    const int32_t sizes[2] = {DEPTH_ROWS, DEPTH_COLUMNS};
+    for (int axis = 0; axis < 2; axis++)
+        for (int32_t place = 0; place < sizes[axis]; place++)
+            for (int32_t tap = 0; tap < TAPS; tap++)
+                if (place + tap >= 1 && place + tap <= sizes[axis])
+                    meetings[axis][place * TAPS + counts[axis][place]++] =
+                        (DepthwiseMeeting){tap, place + tap - 1};
+    const DepthwiseShape shape = {.channels = s.width,
+                                  .kernel = TAPS,
+                                  .source_width = DEPTH_COLUMNS,
+                                  .result_width = DEPTH_COLUMNS,
+                                  .rows = {meetings[0], counts[0]},
+                                  .columns = {meetings[1], counts[1]}};
+    const int64_t line = DEPTH_COLUMNS * s.width;
+    if (flags >= 2) {
+        memset(f32_output(b, 0), 0, (size_t)(TAPS * TAPS * s.width) * sizeof(float));
+        memset(f32_output(b, 1), 0, (size_t)s.width * sizeof(float));
+    }
+    for (int64_t row = 0; row < DEPTH_ROWS; row++)
+        if (flags < 2)
+            k->depthwise->gather(&shape, input(b, 0, 0), b->in[3], flags ? b->in[4] : NULL, row,
+                                 kernel_output(b, 0, row * line));
+        else
+            k->depthwise->add_gradient(&shape, input(b, 0, 0), input(b, 1, row * line), row, f32_output(b, 0),
+                                       flags == 3 ? f32_output(b, 1) : NULL);
+}
+
+static void run_depthwise_gradient(const CpuKernels *k, const Bench *b, Size s, int flags)
+{
+    run_depthwise(k, b, s, flags + 2);
+}
+
 const Kernel kernels[] = {
     {"normalize", run_normalize, 1, false, false},
     {"from_f32", run_from_f32, 1, false, false},
@@ -474,6 +515,8 @@ const Kernel kernels[] = {
     {"gate_backward", run_gate_backward, 2, false, false},
     {"layer_norm", run_layer_norm, 1, false, false},
     {"layer_norm_backward", run_layer_norm_backward, 3, false, false},
+    {"depthwise", run_depthwise, 2, true, false},
+    {"depthwise_gradient", run_depthwise_gradient, 2, true, true},
     {"sgd", run_sgd, 4, false, true},
     {"adam", run_adam, 2, false, true},
     {"lamb", run_lamb, 2, false, true},

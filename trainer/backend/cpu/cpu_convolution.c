@@ -63,6 +63,8 @@ static FshStatus convolution_prepare(CpuStep *step, FshError *error)
         geometry = cpu_convolution_geometry(cpu_input(step, 0), cpu_output(step, 0), &node->as.conv.options);
         geometry.relu = node->as.conv.relu && !is_plain_relu(node);
         geometry.slope = node->as.conv.slope;
+        if (cpu_depthwise_wins(&geometry, weight_layout(step, node->inputs[CONV_WEIGHT])))
+            return cpu_depthwise_prepare(step, &geometry, error);
         if (cpu_side_by_side_wins(&geometry))
             return cpu_side_by_side_prepare(step, &geometry, weight_layout(step, node->inputs[CONV_WEIGHT]),
                                             error);
@@ -72,6 +74,8 @@ static FshStatus convolution_prepare(CpuStep *step, FshError *error)
                                            step->inputs[CONV_BIAS], step->outputs[0], error);
     case OP_CONV2D_BACKWARD_DATA:
         geometry = cpu_convolution_geometry(cpu_output(step, 0), cpu_input(step, 0), &node->as.conv.options);
+        if (cpu_depthwise_wins(&geometry, weight_layout(step, node->inputs[CONV_DATA_WEIGHT])))
+            return cpu_depthwise_prepare(step, &geometry, error);
         if (cpu_side_by_side_wins(&geometry))
             return cpu_side_by_side_prepare(step, &geometry,
                                             weight_layout(step, node->inputs[CONV_DATA_WEIGHT]), error);
@@ -81,6 +85,8 @@ static FshStatus convolution_prepare(CpuStep *step, FshError *error)
     default:
         geometry = cpu_convolution_geometry(cpu_input(step, CONV_WEIGHT_X), cpu_input(step, CONV_WEIGHT_DY),
                                             &node->as.conv.options);
+        if (cpu_depthwise_wins(&geometry, weight_layout(step, node->outputs[CONV_WEIGHT_DWEIGHT])))
+            return cpu_depthwise_prepare(step, &geometry, error);
         if (cpu_side_by_side_wins(&geometry))
             return cpu_side_by_side_prepare(step, &geometry,
                                             weight_layout(step, node->outputs[CONV_WEIGHT_DWEIGHT]), error);

@@ -1,10 +1,10 @@
 /* cpu_internal.h - the CPU backend's own objects: what its files share.
  *
  * Files: cpu_backend.c (opening, threads, memory), cpu_state.c (parameters), cpu_program.c (a graph made
- * runnable), cpu_convolution.c, cpu_small_gradient.c, cpu_side_by_side.c, cpu_norm.c, cpu_pointwise.c,
- * cpu_window.c, cpu_box.c, cpu_channel.c, cpu_tokens.c, cpu_loss.c, cpu_loss_pixel.c, cpu_loss_mask.c,
- * cpu_loss_target.c, cpu_update*.c (ops: functions and, at the end of the file, their rows), cpu_muon.c
- * (products of an update), cpu_kernels*.c (loops), onednn*.c (convolution and matrix product).
+ * runnable), cpu_convolution.c, cpu_depthwise.c, cpu_small_gradient.c, cpu_side_by_side.c, cpu_norm.c,
+ * cpu_pointwise.c, cpu_window.c, cpu_box.c, cpu_channel.c, cpu_tokens.c, cpu_loss.c, cpu_loss_pixel.c,
+ * cpu_loss_mask.c, cpu_loss_target.c, cpu_update*.c (ops: functions and, at the end of the file, their rows),
+ * cpu_muon.c (products of an update), cpu_kernels*.c (loops), onednn*.c (convolution and matrix product).
  *
  * Activations are packed NHWC and NC, in f32 or bf16 (DataType of the tensor): an op is one function for both
  * (cpu_read, cpu_write, CpuStep.kernels; kernels_value.h). Results depend on the number of threads (it
@@ -171,6 +171,10 @@ FshStatus cpu_small_gradient_prepare(CpuStep *step, const DnnConvolution *convol
                                      const DnnLayout *weights, FshError *error);
 /* Returns true where a convolution or a gradient of it has a faster way (cpu_side_by_side.c); prepare puts it
  * into step->run. */
+/* Returns true where a convolution or a gradient of it, whose weight is laid out so, has own loops
+ * (cpu_depthwise.c); prepare puts them into step->run. */
+bool cpu_depthwise_wins(const DnnConvolution *convolution, const DnnLayout *weights);
+FshStatus cpu_depthwise_prepare(CpuStep *step, const DnnConvolution *convolution, FshError *error);
 bool cpu_side_by_side_wins(const DnnConvolution *convolution);
 FshStatus cpu_side_by_side_prepare(CpuStep *step, const DnnConvolution *convolution, const DnnLayout *weights,
                                    FshError *error);

@@ -10,6 +10,7 @@
 #include "trainer/backend/pointwise_math.h"
 
 extern const CpuChannelKernels FSHARD_CHANNEL_KERNELS;
+extern const CpuDepthwiseKernels FSHARD_DEPTHWISE_KERNELS;
 
 enum {
     BLOCK_ROWS = 32,    /* summed in float before they join a double: an error of some 1e-7 relative */
@@ -560,5 +561,6 @@ const CpuKernels FSHARD_KERNELS = {
     .row_mean = row_mean,
     .scale = scale_by,
     .channel = &FSHARD_CHANNEL_KERNELS,
+    .depthwise = &FSHARD_DEPTHWISE_KERNELS,
     .update = &FSHARD_UPDATE_KERNELS,
 };

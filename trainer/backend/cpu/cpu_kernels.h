@@ -21,6 +21,7 @@
 #include <stdint.h>
 
 #include "trainer/backend/cpu/cpu_kernels_channel.h"
+#include "trainer/backend/cpu/cpu_kernels_depthwise.h"
 #include "trainer/backend/cpu/cpu_kernels_update.h"
 #include "trainer/graph/graph.h"
 
@@ -109,6 +110,7 @@ typedef struct CpuKernels {
     void (*scale)(const void *x, float factor, void *y, int64_t count);
 
     const CpuChannelKernels *channel;
+    const CpuDepthwiseKernels *depthwise;
     const CpuUpdateKernels *update;
 } CpuKernels;
 

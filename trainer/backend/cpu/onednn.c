@@ -128,6 +128,15 @@ FshStatus dnn_layout_turned(DnnLayout **layout, const DnnLayout *plain, int lead
                                                       from->data_type, strides));
 }
 
+bool dnn_layout_is_by_taps(const DnnLayout *layout)
+{
+    const dnnl_memory_desc_t *own = &layout->description;
+    dnnl_memory_desc_t by_taps;
+    return own->ndims == 5 && own->dims[1] == 1 && own->dims[2] == 1 &&
+           dnnl_memory_desc_init_by_tag(&by_taps, 5, own->dims, dnnl_f32, dnnl_decab) == dnnl_success &&
+           dnnl_memory_desc_equal(own, &by_taps);
+}
+
 void dnn_layout_free(DnnLayout **layout)
 {
     if (!layout)

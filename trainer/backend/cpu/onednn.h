@@ -60,6 +60,8 @@ FshStatus dnn_layout_turned(DnnLayout **layout, const DnnLayout *plain, int lead
  * weight gradient is fast in, too; for bf16, whose forward pass converts anyway, the weight gradient's. */
 FshStatus dnn_layout_convolution(DnnLayout **layout, DnnEngine *engine, const DnnConvolution *convolution,
                                  FshError *error);
+/* Returns whether it is that of a weight in groups of one channel, each tap's channels side by side. */
+bool dnn_layout_is_by_taps(const DnnLayout *layout);
 void dnn_layout_free(DnnLayout **layout);
 uint64_t dnn_layout_bytes(const DnnLayout *layout);
 int dnn_layout_rank(const DnnLayout *layout); /* its dimensions */

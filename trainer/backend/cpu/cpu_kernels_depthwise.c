@@ -1,0 +1,125 @@
+/* Compiled once for each instruction set and type of activations, with FSHARD_DEPTHWISE_KERNELS the name of
+ * its table.
+ *
+ * Channels go in blocks whose sums stay in registers over all taps of a pixel, or over all pixels of a row: a
+ * product reads two values and writes none. */
+#include "trainer/backend/cpu/cpu_kernels_depthwise.h"
+
+#include "trainer/backend/cpu/cpu_kernels_value.h"
+
+#define INLINED static inline __attribute__((always_inline))
+
+enum { WIDE = 32, NARROW = 8 }; /* channels of a block; what is left is taken one by one */
+
+extern const CpuDepthwiseKernels FSHARD_DEPTHWISE_KERNELS;
+
+/* Computes channels 0..width-1 of a row; the pointers are to the first. */
+INLINED void gather_block(const DepthwiseShape *s, const Value *source, const float *weight,
+                          const float *bias, int64_t row, Value *result, const int64_t width)
+{
+    const int64_t channels = s->channels;
+    const DepthwiseMeeting *rows = s->rows.meetings + row * s->kernel;
+    const int64_t row_count = s->rows.counts[row];
+    for (int64_t place = 0; place < s->result_width; place++) {
+        const DepthwiseMeeting *columns = s->columns.meetings + place * s->kernel;
+        const int64_t column_count = s->columns.counts[place];
+        float sum[WIDE];
+        for (int64_t c = 0; c < width; c++)
+            sum[c] = bias ? bias[c] : 0;
+        for (int64_t r = 0; r < row_count; r++)
+            for (int64_t k = 0; k < column_count; k++) {
+                const float *w = weight + (rows[r].tap * s->kernel + columns[k].tap) * channels;
+                const Value *x = source + (rows[r].source * s->source_width + columns[k].source) * channels;
+#pragma omp simd
+                for (int64_t c = 0; c < width; c++)
+                    sum[c] += load(x[c]) * w[c];
+            }
+        for (int64_t c = 0; c < width; c++)
+            result[place * channels + c] = store(sum[c]);
+    }
+}
+
+static void gather(const DepthwiseShape *s, const void *sources, const float *weight, const float *bias,
+                   int64_t row, void *results)
+{
+    const Value *source = sources;
+    Value *result = results;
+    int64_t c = 0;
+    for (; c + WIDE <= s->channels; c += WIDE)
+        gather_block(s, source + c, weight + c, bias ? bias + c : NULL, row, result + c, WIDE);
+    for (; c + NARROW <= s->channels; c += NARROW)
+        gather_block(s, source + c, weight + c, bias ? bias + c : NULL, row, result + c, NARROW);
+    for (; c < s->channels; c++)
+        gather_block(s, source + c, weight + c, bias ? bias + c : NULL, row, result + c, 1);
+}
+
+/* Finds the places of a row of dy whose meeting with a tap of the columns lies in the image: of one
+ * convolution they follow each other, and their sources are a stride apart. */
+typedef struct Run {
+    int64_t first, end, source, stride;
+} Run;
+
+static Run run_of(const DepthwiseShape *s, int32_t tap)
+{
+    Run run = {0};
+    for (int64_t place = 0; place < s->result_width; place++)
+        for (int32_t k = 0; k < s->columns.counts[place]; k++) {
+            const DepthwiseMeeting *meeting = &s->columns.meetings[place * s->kernel + k];
+            if (meeting->tap != tap)
+                continue;
+            if (run.end == 0) {
+                run.first = place;
+                run.source = meeting->source;
+            } else {
+                run.stride = (meeting->source - run.source) / (place - run.first);
+            }
+            run.end = place + 1;
+        }
+    return run;
+}
+
+INLINED void gradient_block(const DepthwiseShape *s, const Run *run, const Value *x, const Value *dy,
+                            float *dweight, const int64_t width)
+{
+    const int64_t channels = s->channels, step = run->stride * channels;
+    const Value *source = x + run->source * channels;
+    float sum[WIDE];
+    for (int64_t c = 0; c < width; c++)
+        sum[c] = 0;
+    for (int64_t place = run->first; place < run->end; place++, source += step) {
+        const Value *gradient = dy + place * channels;
+#pragma omp simd
+        for (int64_t c = 0; c < width; c++)
+            sum[c] += load(gradient[c]) * load(source[c]);
+    }
+    for (int64_t c = 0; c < width; c++)
+        dweight[c] += sum[c];
+}
+
+static void add_gradient(const DepthwiseShape *s, const void *images, const void *gradients, int64_t row,
+                         float *dweight, float *dbias)
+{
+    const Value *x = images, *dy = gradients;
+    const int64_t channels = s->channels;
+    for (int32_t tap = 0; tap < s->kernel; tap++) {
+        const Run run = run_of(s, tap);
+        for (int32_t r = 0; r < s->rows.counts[row]; r++) {
+            const DepthwiseMeeting *meeting = &s->rows.meetings[row * s->kernel + r];
+            const Value *line = x + meeting->source * s->source_width * channels;
+            float *to = dweight + (meeting->tap * s->kernel + tap) * channels;
+            int64_t c = 0;
+            for (; c + WIDE <= channels; c += WIDE)
+                gradient_block(s, &run, line + c, dy + c, to + c, WIDE);
+            for (; c + NARROW <= channels; c += NARROW)
+                gradient_block(s, &run, line + c, dy + c, to + c, NARROW);
+            for (; c < channels; c++)
+                gradient_block(s, &run, line + c, dy + c, to + c, 1);
+        }
+    }
+    for (int64_t place = 0; dbias && place < s->result_width; place++)
+#pragma omp simd
+        for (int64_t c = 0; c < channels; c++)
+            dbias[c] += load(dy[place * channels + c]);
+}
+
+const CpuDepthwiseKernels FSHARD_DEPTHWISE_KERNELS = {.gather = gather, .add_gradient = add_gradient};
