@@ -55,7 +55,7 @@ samples() { sed -n '/"name": "train"/,/}/s/^ *"samples": \([0-9]*\).*/\1/p' "$1/
 
 # pack SET IMAGES: $work/SET/set, JPEG files only (of pairs as they are), as often over, as files of their own, as makes so many.
 pack() {
-    local set=$1 copies copy folder=$work/$1 from=$sets/$1
+    local set=$1 copies copy store=(copy) folder=$work/$1 from=$sets/$1
     [ -e "$folder/set" ] && return
     mkdir -p "$folder"
     if ! [ -e "$from" ]; then
@@ -77,10 +77,9 @@ pack() {
         rm -r "$folder/many"
         return
     fi
-    if ! [ -f "$from/dataset.json" ] || ! grep -q '"jpeg"' "$from/dataset.json"; then
-        "$bin/fpack" -q --store jpeg --quality 95 "$from" "$folder/jpeg"
-        from=$folder/jpeg
-    fi
+    if [ "$set" = mnist ]; then store=(jpeg --quality 95); fi # PNGs
+    "$bin/fpack" -q --store "${store[@]}" "$from" "$folder/jpeg"
+    from=$folder/jpeg
     copies=$((($2 + $(samples "$from") - 1) / $(samples "$from")))
     if [ "$copies" = 1 ]; then
         ln -s "$from" "$folder/set"
@@ -161,7 +160,7 @@ for cores in "${core_counts[@]}"; do
         set_folder=$work/$set/set
         images=$(samples "$set_folder")
         if [ "$batch" -gt $((images / 4)) ]; then batch=$((images / 4)); fi # of a trial
-        steps=$((images / batch)) every=$((images / batch / 16 + 1))
+        steps=$((images / batch)) every=$((images / batch / 40 + 1))
         best_cache=gpu
         if [ "$device" = cpu ]; then best_cache=pixels; fi
         if [ -z "${paced[$model]:-}" ]; then # finds plans, and how fast the device is when it is fed

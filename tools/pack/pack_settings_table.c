@@ -60,7 +60,8 @@ void settings_rows(Settings *settings, Option rows[SETTINGS_ROWS])
                  "0"},
         {.name = "class-names", .kind = OPTION_TEXT, .value = &settings->class_names, .argument = "FILE",
          .help = "what people call the classes, shown beside their own names: ImageNet's words.txt or "
-                 "LOC_synset_mapping.txt, a JSON index, or a list in the order of the classes"},
+                 "LOC_synset_mapping.txt, a JSON index, or a list in the order of the classes; of "
+                 "--masks what their values are called"},
         {.name = "dedupe", .kind = OPTION_FLAG, .value = &settings->dedupe,
          .help = "of images with exactly the same content keep the first, in the order train, val, test"},
         {.name = "split", .kind = OPTION_REAL, .value = &settings->split, .argument = "FRACTION",

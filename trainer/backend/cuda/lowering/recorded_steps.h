@@ -43,8 +43,8 @@ typedef struct RecordedSteps {
 
 /* Begins the trial, once both ways are recorded. FSH_ERR_LIBRARY. */
 FshStatus recorded_steps_try(RecordedSteps *recorded, FshError *error);
-/* Sets the way of the run that comes next. Within the trial it waits for an earlier run; after the trial's last
- * run it decides, and frees the graphs of the way that lost. */
+/* Sets the way of the run that comes next. Within the trial it waits for an earlier run; after the trial's
+ * last run it decides, and frees the graphs of the way that lost. */
 FshStatus recorded_steps_turn(RecordedSteps *recorded, FshError *error);
 /* Launches the steps of a kind of run, that way. */
 FshStatus recorded_steps_launch(RecordedSteps *recorded, UpdateRun run, cudaStream_t stream, FshError *error);
