@@ -17,7 +17,8 @@
  * TYPE: f32, tf32 (on a GPU), bf16 or f16. DEVICE: cpu (the usual) or cuda. FSHARD_BENCH_PLANS: a folder for
  * cuDNN's plans. FSHARD_BENCH_NO_FUSE: fusions to leave out, as --no-fuse. FSHARD_BENCH_SYNC_BN, of any
  * value: --sync-bn. FSHARD_BENCH_NORM_SAMPLE: N of --norm-sample. FSHARD_BENCH_OPT: sgd (the usual, with
- * Nesterov's momentum), adamw or muon (with adamw for the rest). Threads: those that OpenMP is given.
+ * Nesterov's momentum), adamw or muon (with adamw for the rest). FSHARD_BENCH_OPTIONS: the network's own, as
+ * "act-layer=mish self-attention=yes". Threads: those that OpenMP is given.
  *
  * Several processes with the environment of torchrun, mpirun or srun (scripts/device_ranks.sh), or
  * TRAIN_STEP_GPUS=N, which starts them, step together: images_per_second is of all, BATCH of each.
@@ -140,8 +141,36 @@ static int norm_sample(void)
     return sample > 1 ? sample : 1;
 }
 
+/* Sets options of the network, "NAME=VALUE NAME=VALUE", which `text` is cut into and must outlive. */
+static FshStatus set_options(const Model *model, char *text, ModelValues *values, FshError *error)
+{
+    char *rest = NULL;
+    for (char *name = strtok_r(text, " ", &rest); name; name = strtok_r(NULL, " ", &rest)) {
+        char *value = strchr(name, '=');
+        const ModelOption *option = NULL;
+        size_t i = 0;
+        if (value)
+            *value++ = '\0';
+        while ((option = model_option(i)) && strcmp(option->row.name, name) != 0)
+            i++;
+        if (!value || !option)
+            return fsh_error_set(error, FSH_ERR_USAGE,
+                                 "FSHARD_BENCH_OPTIONS: '%s' is no NAME=VALUE of a "
+                                 "network",
+                                 name);
+        if (option->row.kind == OPTION_TEXT)
+            values->at[i].text = value;
+        else if (option->row.kind == OPTION_REAL)
+            values->at[i].real = strtod(value, NULL);
+        else
+            values->at[i].integer = strtoll(value, NULL, 10);
+    }
+    return model_check_options(model, values, error);
+}
+
 static FshStatus make(Job *job, FshError *error)
 {
+    char own_options[PATH_BYTES];
     const bool pairs = job->model->task == TASK_RESTORATION;
     ModelSpec spec = {.batch = job->batch, .height = job->pixels, .width = job->pixels, .training = true};
     ModelRecipe recipe = {.mean = {pairs ? 0 : 0.5, pairs ? 0 : 0.5, pairs ? 0 : 0.5},
@@ -161,6 +190,11 @@ static FshStatus make(Job *job, FshError *error)
         recipe.optimizer.scale_interval = 2000;
     }
     describe_data(job, &spec);
+    (void)snprintf(own_options, sizeof own_options, "%s",
+                   getenv("FSHARD_BENCH_OPTIONS") ? getenv("FSHARD_BENCH_OPTIONS") : "");
+    status = set_options(job->model, own_options, &spec.options, error);
+    if (status)
+        return status;
     const BackendOptions options = {.benchmark = true,
                                     .tf32 = job->tf32,
                                     .plan_cache = getenv("FSHARD_BENCH_PLANS"),

@@ -31,6 +31,8 @@ SHAPES = [
     (64, "resnet18", ["act-layer=mish", "aa-layer=blur"]),
     (64, "resnet18d", ["act-layer=silu"]),
     (64, "seresnet50", ["act-layer=gelu"]),
+    (64, "xse_resnext50", ["act-layer=mish", "aa-layer=blur", "self-attention=yes"]),
+    (72, "xresnet18", ["self-attention=yes"]),
     (64, "vit_tiny_patch16", ["global-pool=avg", "pos-embed=sincos", "layer-scale=0.1"]),
     (64, "simplevit_tiny_patch16", ["global-pool=token"]),
     (48, "nafnet", ["width=8", "encoder-blocks=1,2", "decoder-blocks=1,1"]),

@@ -280,6 +280,39 @@ TEST(test_restoration_layers_refuse_what_does_not_fit)
     assert_failure(graph, FSH_ERR_USAGE, "norm: layer norm with epsilon 0; it must be positive");
 }
 
+TEST(test_self_attention_refuses_what_does_not_fit)
+{
+    Graph *graph = graph_new();
+    TensorId x = graph_input(graph, "x", DATA_F32, 4, (int64_t[]){2, 4, 4, 12});
+    graph_self_attention(graph, "sa", x, graph_spectral_norm(graph, "sa.conv", 12, 12, true));
+    assert_failure(graph, FSH_ERR_MISMATCH, "sa: self-attention needs a multiple of 8 channels, not 12");
+    graph = graph_new();
+    x = graph_input(graph, "x", DATA_F32, 4, (int64_t[]){2, 4, 4, 16});
+    graph_self_attention(graph, "sa", x, graph_spectral_norm(graph, "sa.conv", 16, 8, true));
+    assert_failure(graph, FSH_ERR_MISMATCH,
+                   "sa: self-attention of 16 channels needs a weight [C, C, 1] in f32, not f32 [16 x 8 x 1]");
+    graph = graph_new();
+    graph_spectral_norm(graph, "sa.conv", 0, 8, true);
+    assert_failure(graph, FSH_ERR_USAGE, "sa.conv: spectral norm of a matrix of 0 x 8");
+}
+
+/* u and v move in training alone, as the outputs of their own norm. */
+TEST(test_spectral_norm_moves_its_directions_in_training_alone)
+{
+    for (int training = 0; training < 2; training++) {
+        Graph *graph = graph_new();
+        const TensorId weight = graph_spectral_norm(graph, "layer", 6, 10, training);
+        assert_shape(graph, weight, "6 x 10 x 1");
+        assert_shape(graph, graph_find(graph, "layer.weight_u"), "6");
+        assert_shape(graph, graph_find(graph, "layer.weight_v"), "10");
+        const Node *node = graph_node(graph, graph_tensor(graph, weight)->producer);
+        assert_int_equal(node->output_count, training ? SPECTRAL_NORM_MOVED_V + 1 : SPECTRAL_NORM_SIGMA + 1);
+        if (training)
+            assert_int_equal(node->outputs[SPECTRAL_NORM_MOVED_V], graph_find(graph, "layer.weight_v"));
+        graph_free(&graph);
+    }
+}
+
 TEST(test_names_are_unique)
 {
     const Conv2d conv = {.channels = 4, .kernel = 1, .stride = 1};

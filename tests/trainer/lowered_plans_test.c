@@ -53,9 +53,9 @@ static Backend *backend;
 /* ---- networks ---- */
 
 typedef struct Case {
-    const char *model;
-    unsigned types; /* bits 1 << DataType */
-    bool large;     /* for a GPU alone, in training alone */
+    const char *model; /* its name; with "+OPTION", one that is set to yes */
+    unsigned types;    /* bits 1 << DataType */
+    bool large;        /* for a GPU alone, in training alone */
     int64_t batch, size, channels, classes;
     int64_t depth;
     const char *encoder_blocks, *decoder_blocks;
@@ -85,6 +85,7 @@ static const Case cases[] = {
     {"xresnet18", BF16, false, 8, 64, 3, 20, 0, NULL, NULL},
     {"xresnet50", BF16, false, 8, 64, 3, 20, 0, NULL, NULL},
     {"xse_resnext50", BF16, false, 8, 64, 3, 20, 0, NULL, NULL},
+    {"xse_resnext50+self-attention", F32 | F16, false, 8, 64, 3, 20, 0, NULL, NULL},
     {"pyramidnet", ALL, false, 8, 32, 3, 10, 20, NULL, NULL},
     {"airbench94", ALL, false, 16, 32, 3, 10, 0, NULL, NULL},
     {"airbench94", F16, true, 1000, 32, 3, 10, 0, NULL, NULL},
@@ -116,7 +117,12 @@ static const Case cases[] = {
 
 static Graph *graph_of(const Case *row, DataType type, bool training)
 {
-    const Model *model = model_find(row->model);
+    char name[GRAPH_NAME_MAX];
+    (void)snprintf(name, sizeof name, "%s", row->model);
+    char *option = strchr(name, '+');
+    if (option)
+        *option++ = '\0';
+    const Model *model = model_find(name);
     const bool pairs = model->task == TASK_RESTORATION;
     const double mean = pairs ? 0 : 0.5, deviation = pairs ? 1 : 0.25;
     ModelSpec spec = {.batch = row->batch,
@@ -128,6 +134,8 @@ static Graph *graph_of(const Case *row, DataType type, bool training)
     model_value(&spec.options, "depth")->integer = row->depth;
     model_value(&spec.options, "encoder-blocks")->text = row->encoder_blocks;
     model_value(&spec.options, "decoder-blocks")->text = row->decoder_blocks;
+    if (option)
+        model_value(&spec.options, option)->text = "yes";
     const ModelRecipe recipe = {.mean = {mean, mean, mean},
                                 .deviation = {deviation, deviation, deviation},
                                 .loss = pairs ? LOSS_CHARBONNIER : LOSS_CROSS_ENTROPY,

@@ -361,9 +361,41 @@ TEST(test_values_that_no_resnet_has_are_refused)
     assert_refused("resnet18", &spec, FSH_ERR_USAGE,
                    "resnet18: --stem-type is \"dee\"; it must be plain or deep");
     model_value(&spec.options, "stem-type")->text = NULL;
+    model_value(&spec.options, "self-attention")->text = "maybe";
+    assert_refused("xresnet18", &spec, FSH_ERR_USAGE,
+                   "xresnet18: --self-attention is \"maybe\"; it must be no or yes");
+    model_value(&spec.options, "self-attention")->text = NULL;
     model_value(&spec.options, "act-layer")->text = "swish";
     assert_refused("xresnet18", &spec, FSH_ERR_USAGE,
                    "xresnet18: --act-layer is \"swish\"; it must be relu, silu, gelu or mish");
+}
+
+/* Behind squeeze and excitation where there is that, in the first stage's last block alone. */
+TEST(test_self_attention_is_where_fastai_has_it)
+{
+    static const struct {
+        const char *model, *layer, *shape;
+        int64_t parameters;
+    } cases[] = {{"xresnet18", "4.1.convpath.2", "64 x 64 x 1", 64 * 64 + 1},
+                 {"xresnet50", "4.2.convpath.3", "256 x 256 x 1", 256 * 256 + 1},
+                 {"xse_resnext50", "4.2.convpath.4", "256 x 256 x 1", 256 * 256 + 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ModelSpec spec = {.batch = 2, .height = 64, .width = 64, .channels = 3, .classes = 10};
+        char name[GRAPH_NAME_MAX];
+        Graph *without = make_or_fail(cases[i].model, &spec);
+        model_value(&spec.options, "self-attention")->text = "yes";
+        Graph *with = make_or_fail(cases[i].model, &spec);
+        assert_int_equal(graph_parameter_count(with) - graph_parameter_count(without), cases[i].parameters);
+        (void)snprintf(name, sizeof name, "%s.conv.weight_orig", cases[i].layer);
+        assert_tensor(with, name, cases[i].shape);
+        (void)snprintf(name, sizeof name, "%s.gamma", cases[i].layer);
+        assert_tensor(with, name, "1");
+        assert_int_equal(graph_tensor(with, graph_find(with, name))->initializer.kind, INIT_ZEROS);
+        (void)snprintf(name, sizeof name, "%s.conv.weight_v", cases[i].layer);
+        assert_int_equal(graph_tensor(with, graph_find(with, name))->role, TENSOR_BUFFER);
+        graph_free(&without);
+        graph_free(&with);
+    }
 }
 
 TEST(test_the_last_norms_of_blocks_begin_at_zero_where_timm_has_them_so)

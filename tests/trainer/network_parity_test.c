@@ -186,7 +186,7 @@ static void steps_agree_with_pytorch(void **test_state)
 
 int test_program_begin(void)
 {
-    static char names[][24] = {"conv8",
+    static char names[][32] = {"conv8",
                                "toynet",
                                "resnet9",
                                "resnet18",
@@ -213,6 +213,8 @@ int test_program_begin(void)
                                "resnet18-options",
                                "xresnet18",
                                "xse_resnext50",
+                               "xresnet18-self-attention",
+                               "xse_resnext50-self-attention",
                                "airbench94",
                                "airbench96"};
     enum { COUNT = sizeof names / sizeof *names };

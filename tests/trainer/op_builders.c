@@ -279,6 +279,23 @@ TensorId build_attention(Graph *graph, const OpOptions *options, TensorId x, Ten
     return graph_attention(graph, x, options->heads);
 }
 
+TensorId build_self_attention(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
+{
+    (void)other;
+    const int64_t channels = graph_tensor(graph, x)->shape[3];
+    const TensorId weight =
+        graph_spectral_norm(graph, "layer.conv", channels, channels, options->norm.training);
+    return graph_self_attention(graph, "layer", x, weight);
+}
+
+TensorId build_self_attention_of_frozen_weight(Graph *graph, const OpOptions *options, TensorId x,
+                                               TensorId other)
+{
+    x = build_self_attention(graph, options, x, other);
+    graph_freeze(graph, graph_find(graph, "layer.conv.weight_orig"));
+    return x;
+}
+
 TensorId build_pixel_shuffle(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
 {
     (void)other;

@@ -201,6 +201,13 @@ static const OpCase attentions[] = {
 static const int64_t token_images[][4] = {{1, 1, 1, 8}, {2, 3, 5, 16}, {3, 4, 4, 40}, {2, 7, 7, 192}};
 static const int64_t token_images_large[][4] = {{70, 14, 14, 384}};
 
+/* Fewer pixels than channels and more, tiles that are not full, one pixel. */
+static const int64_t attended_images[][4] = {{1, 1, 1, 8},  {2, 5, 7, 16}, {3, 4, 4, 64},
+                                             {2, 3, 3, 24}, {1, 9, 5, 40}, {4, 8, 8, 72}};
+static const int64_t attended_images_large[][4] = {{5, 32, 32, 256}, {70, 13, 11, 64}};
+/* Above GRADIENT_ELEMENTS_MAX of op_test.c: u and v move with the weight there, and count as constants. */
+static const int64_t attended_images_training[][4] = {{4, 8, 8, 32}, {3, 5, 7, 64}, {2, 9, 8, 40}};
+
 /* ---- the table ---- */
 
 /* clang-format off */
@@ -414,6 +421,13 @@ const OpTest op_tests[] = {
      .shapes = {SHAPES(token_images)}},
     /* shares and slopes are rounded on the way to a product */
     {.name = "attention", .golden = "attention", .build = build_attention, CASES(attentions), .roundings = 3},
+    /* so is what pixels are multiplied by */
+    {.name = "self-attention", .golden = "self_attention", .build = build_self_attention,
+     .shapes = {SHAPES(attended_images)}, .large = SHAPES(attended_images_large), .roundings = 3},
+    {.name = "self-attention in training", .build = build_self_attention, .options.norm.training = true,
+     .shapes = {SHAPES(attended_images_training)}, .roundings = 3},
+    {.name = "self-attention, weight frozen", .build = build_self_attention_of_frozen_weight,
+     .shapes = {SHAPES(attended_images)}, .roundings = 3},
     {.name = "linear of tokens", .golden = "linear_of_tokens", .build = build_linear,
      .options.conv = {.channels = 24, .bias = true}, .shapes = {SHAPES(token_images)}},
     {.name = "shuffle by 2", .golden = "pixel_shuffle", .build = build_pixel_shuffle, .options.factor = 2,

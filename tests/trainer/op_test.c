@@ -112,12 +112,12 @@ static double golden_case_error(json_t *document, json_t *c, const void *fuse)
 
 TEST(test_ops_agree_with_pytorch)
 {
-    golden_compare_cases("layers.json", 81, GOLDEN_TOLERANCE, golden_case_error, &(bool){false});
+    golden_compare_cases("layers.json", 89, GOLDEN_TOLERANCE, golden_case_error, &(bool){false});
 }
 
 TEST(test_fused_ops_agree_with_pytorch)
 {
-    golden_compare_cases("layers.json", 81, GOLDEN_TOLERANCE, golden_case_error, &(bool){true});
+    golden_compare_cases("layers.json", 89, GOLDEN_TOLERANCE, golden_case_error, &(bool){true});
 }
 
 /* ---- other ways of the CPU's ---- */

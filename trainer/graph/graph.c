@@ -531,9 +531,17 @@ int64_t graph_forward_flops(const Graph *graph)
 
 const OpRow *op_row(OpKind op)
 {
-    static const OpRow *const families[] = {
-        op_rows_pointwise, op_rows_convolution, op_rows_norm, op_rows_channel,   op_rows_box,
-        op_rows_tokens,    op_rows_pool,        op_rows_loss, op_rows_optimizer, NULL};
+    static const OpRow *const families[] = {op_rows_pointwise,
+                                            op_rows_convolution,
+                                            op_rows_norm,
+                                            op_rows_channel,
+                                            op_rows_box,
+                                            op_rows_tokens,
+                                            op_rows_self_attention,
+                                            op_rows_pool,
+                                            op_rows_loss,
+                                            op_rows_optimizer,
+                                            NULL};
     for (const OpRow *const *family = families; *family; family++)
         for (const OpRow *row = *family; row->name; row++)
             if (row->op == op)

@@ -51,7 +51,8 @@ typedef struct OpRow {
 
 /* The op table: the rows of each op_*.c file; each list ends with a row without a name. */
 extern const OpRow op_rows_pointwise[], op_rows_convolution[], op_rows_norm[], op_rows_channel[],
-    op_rows_box[], op_rows_tokens[], op_rows_pool[], op_rows_loss[], op_rows_optimizer[];
+    op_rows_box[], op_rows_tokens[], op_rows_self_attention[], op_rows_pool[], op_rows_loss[],
+    op_rows_optimizer[];
 /* Returns the row of an op. */
 const OpRow *op_row(OpKind op);
 

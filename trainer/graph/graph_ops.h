@@ -93,6 +93,15 @@ typedef enum OpKind {
      * exp(product / sqrt(channels of a head)) */
     OP_ATTENTION,
     OP_ATTENTION_BACKWARD, /* (dy, x, y, log_sums) -> dx */
+    /* (weight, u [rows], v [columns]) -> y, sigma [1], and in training the buffers u, v, written in place:
+     * v = weight' u and u = weight v, each divided by its length. y = weight / sigma, sigma = u' weight v. */
+    OP_SPECTRAL_NORM,
+    OP_SPECTRAL_NORM_BACKWARD, /* (dy, y, u, v, sigma) -> dweight */
+    /* (x [N, H, W, C], weight f32 [C, C, 1], gamma f32 [1]) -> y, products f32 [N, C, C]: of each channel
+     * with each other one, summed over the pixels of an image; mixing f32 [N, C, C]: products * weight. y =
+     * x + gamma * (mixing * the channels of each pixel) */
+    OP_SELF_ATTENTION,
+    OP_SELF_ATTENTION_BACKWARD, /* (dy, x, weight, gamma, products, mixing) -> dx?, dweight?, dgamma? */
     /* (logits [N, K], labels i64 [N], labels_mixed i64 [N]?, mix [N]?, weights [K]?) -> loss [1],
      * probabilities [N, K] */
     OP_SOFTMAX_CROSS_ENTROPY,
@@ -183,6 +192,26 @@ enum { TOKENS_X, TOKENS_CLASS, TOKENS_POSITIONS };
 enum { TOKENS_BACK_DX, TOKENS_BACK_DCLASS, TOKENS_BACK_DPOSITIONS };
 enum { ATTENTION_Y, ATTENTION_LOG_SUMS };
 enum { ATTENTION_BACK_DY, ATTENTION_BACK_X, ATTENTION_BACK_Y, ATTENTION_BACK_LOG_SUMS };
+enum { SPECTRAL_NORM_WEIGHT, SPECTRAL_NORM_U, SPECTRAL_NORM_V };
+enum { SPECTRAL_NORM_Y, SPECTRAL_NORM_SIGMA, SPECTRAL_NORM_MOVED_U, SPECTRAL_NORM_MOVED_V };
+enum {
+    SPECTRAL_NORM_BACK_DY,
+    SPECTRAL_NORM_BACK_Y,
+    SPECTRAL_NORM_BACK_U,
+    SPECTRAL_NORM_BACK_V,
+    SPECTRAL_NORM_BACK_SIGMA
+};
+enum { SELF_ATTENTION_X, SELF_ATTENTION_WEIGHT, SELF_ATTENTION_GAMMA };
+enum { SELF_ATTENTION_Y, SELF_ATTENTION_PRODUCTS, SELF_ATTENTION_MIXING };
+enum {
+    SELF_ATTENTION_BACK_DY,
+    SELF_ATTENTION_BACK_X,
+    SELF_ATTENTION_BACK_WEIGHT,
+    SELF_ATTENTION_BACK_GAMMA,
+    SELF_ATTENTION_BACK_PRODUCTS,
+    SELF_ATTENTION_BACK_MIXING
+};
+enum { SELF_ATTENTION_BACK_DX, SELF_ATTENTION_BACK_DWEIGHT, SELF_ATTENTION_BACK_DGAMMA };
 enum { CLASS_LOSS_LOGITS, CLASS_LOSS_LABELS, CLASS_LOSS_LABELS_MIXED, CLASS_LOSS_MIX, CLASS_LOSS_WEIGHTS };
 enum { CLASS_LOSS_LOSS, CLASS_LOSS_PROBABILITIES }; /* OP_SOFTMAX_CROSS_ENTROPY, OP_BINARY_CROSS_ENTROPY */
 enum {
@@ -348,6 +377,9 @@ typedef struct Node {
             int64_t heads;
         } attention;
         struct {
+            bool training; /* u and v move */
+        } spectral_norm;
+        struct {
             float smoothing, threshold;
             bool binarizes, sums;
         } loss;
@@ -440,6 +472,15 @@ float tokens_sine(int64_t row, int64_t column, int64_t c, int64_t channels);
 /* Lets each token of [N, T, 1, 3 C] take from all of its sample, [N, T, 1, C]: multi-head attention (Vaswani
  * et al. 2017) of queries, keys and values, C channels each in this order and divided over the heads. */
 TensorId graph_attention(Graph *graph, TensorId x, int64_t heads);
+/* Divides NAME.weight_orig [rows, columns, 1] by its greatest singular value, as far as the buffers
+ * NAME.weight_u and NAME.weight_v know its directions; in training they come nearer by one step of power
+ * iteration in each run, and are constants to the gradient (Miyato et al. 2018; the weight of a Conv1d under
+ * torch.nn.utils.spectral_norm). */
+TensorId graph_spectral_norm(Graph *graph, const char *name, int64_t rows, int64_t columns, bool training);
+/* Computes x + NAME.gamma * x x' weight x of each image, x as [C, H * W]: fastai's SimpleSelfAttention, as (x
+ * x' weight) x, which no matrix of pixels by pixels and no convolved image is made for. weight [C, C, 1] f32;
+ * C is a multiple of 8. gamma begins as 0. */
+TensorId graph_self_attention(Graph *graph, const char *name, TensorId x, TensorId weight);
 /* Returns the mean [1] of -sum target log softmax(logits) over the samples whose label is not -1 (a padded
  * sample of a last batch). logits [N, K], labels [N] i64. The target is 1 - smoothing at the label, plus
  * smoothing / K everywhere, as PyTorch's label_smoothing. Where labels_mixed is given (mixup, cutmix), the

@@ -1,14 +1,18 @@
 /* fastai's XResNets (fastai/vision/models/xresnet.py), with its names and first weights: a stem of three
  * 3x3 and max pool 3x3/2; four stages of blocks, whose shortcuts are averaged before their 1x1
  * convolution; global average pool, linear layer "11". xse_resnext50 is the network of the Imagenette
- * board's entries, which have --act-layer mish and --aa-layer blur (and self-attention, which is not
- * here). */
+ * board's entries, which have --act-layer mish, --aa-layer blur and --self-attention yes (sa=True). */
 #include "trainer/models/networks.h"
 
 #include <math.h>
 #include <stdio.h>
 
-static const ModelOption *const options[] = {&model_aa_layer, &model_act_layer, NULL};
+static const ModelOption self_attention = {.row = {.name = "self-attention",
+                                                   .kind = OPTION_TEXT,
+                                                   .argument = "no|yes",
+                                                   .help = "xresnet: the last block of the first stage ends "
+                                                           "in self-attention (fastai's sa)"}};
+static const ModelOption *const options[] = {&model_aa_layer, &model_act_layer, &self_attention, NULL};
 
 enum { STAGES = 4, STEM = 3, FIRST_CHANNELS = 64, GROUPS = 32, GROUP_CHANNELS = 4, REDUCTION = 16 };
 
@@ -23,12 +27,13 @@ typedef struct Net {
     Graph *graph;
     const Xresnet *xresnet;
     ModelActivation activation;
-    bool blur, training;
+    bool blur, self_attention, training;
 } Net;
 
 typedef struct Block {
     const char *prefix;       /* "4.0" */
     int64_t channels, stride; /* channels: before the expansion */
+    bool self_attention;      /* its branch ends in it */
 } Block;
 
 /* Gives a layer fastai's first weights: normal by fan_in. */
@@ -93,6 +98,17 @@ static TensorId squeeze(const Net *net, const char *prefix, TensorId x, int64_t 
     return x;
 }
 
+/* Builds fastai's SimpleSelfAttention, layer `number` of a branch. */
+static TensorId attend(const Net *net, const char *prefix, int number, TensorId x, int64_t channels)
+{
+    static const char *const layers[] = {"convpath.2", "convpath.3", "convpath.4"};
+    char name[GRAPH_NAME_MAX], conv[GRAPH_NAME_MAX];
+    model_join(name, prefix, layers[number - 2]);
+    const TensorId weight =
+        graph_spectral_norm(net->graph, model_join(conv, name, "conv"), channels, channels, net->training);
+    return graph_self_attention(net->graph, name, x, weight);
+}
+
 /* Builds the branch of a block; its last norm begins at zero. */
 static TensorId branch(const Net *net, const Block *block, TensorId x, int64_t channels)
 {
@@ -113,7 +129,12 @@ static TensorId branch(const Net *net, const Block *block, TensorId x, int64_t c
     x = conv_norm(net, last, x, (Conv2d){.channels = channels, .kernel = bottleneck ? 1 : 3, .stride = 1});
     graph_set_initializer(net->graph, model_join(weight, model_join(name, last, "1"), "weight"),
                           (Initializer){INIT_ZEROS, 0});
-    return groups ? squeeze(net, block->prefix, x, channels) : x;
+    layer += 2;
+    if (groups) {
+        x = squeeze(net, block->prefix, x, channels);
+        layer++;
+    }
+    return block->self_attention ? attend(net, block->prefix, layer, x, channels) : x;
 }
 
 static TensorId build_block(const Net *net, const Block *block, TensorId input)
@@ -131,6 +152,7 @@ static TensorId build(Graph *graph, TensorId x, const ModelSpec *spec, const Xre
     Net net = {.graph = graph, .xresnet = xresnet, .training = spec->training};
     char prefix[GRAPH_NAME_MAX];
     if (!model_is_chosen(graph, spec, &model_aa_layer, NULL, &net.blur) ||
+        !model_is_chosen(graph, spec, &self_attention, NULL, &net.self_attention) ||
         !model_activation(graph, spec, &net.activation))
         return TENSOR_NONE;
     for (int i = 0; i < STEM; i++)
@@ -140,7 +162,8 @@ static TensorId build(Graph *graph, TensorId x, const ModelSpec *spec, const Xre
     for (int stage = 0; stage < STAGES; stage++)
         for (int i = 0; i < xresnet->blocks[stage]; i++) {
             (void)snprintf(prefix, sizeof prefix, "%d.%d", STEM + 1 + stage, i);
-            const Block block = {prefix, INT64_C(64) << stage, stage && !i ? 2 : 1};
+            const Block block = {prefix, INT64_C(64) << stage, stage && !i ? 2 : 1,
+                                 net.self_attention && !stage && i == xresnet->blocks[stage] - 1};
             x = build_block(&net, &block, x);
         }
     x = graph_linear(graph, "11", graph_global_avg_pool(graph, x), spec->classes, true);

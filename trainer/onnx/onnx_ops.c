@@ -491,6 +491,41 @@ static void write_attention(OnnxGraph *onnx, const Node *node)
     (void)ONNX_PLAIN(onnx, "Reshape", onnx_give(onnx, CHANNELS_LAST), taken, shape);
 }
 
+/* ---- self-attention ---- */
+
+/* Writes the weight as a matrix, divided by u' weight v. */
+static void write_spectral_norm(OnnxGraph *onnx, const Node *node)
+{
+    const Tensor *tensor = operand(onnx, node, SPECTRAL_NORM_WEIGHT);
+    const int64_t rows = tensor->shape[0], columns = tensor_count(tensor) / rows;
+    const char *weight =
+        onnx_weight(onnx, node->inputs[SPECTRAL_NORM_WEIGHT], 2, (int64_t[]){rows, columns}, false);
+    const char *u = weight_as_is(onnx, node->inputs[SPECTRAL_NORM_U]);
+    const char *v = weight_as_is(onnx, node->inputs[SPECTRAL_NORM_V]);
+    const char *sigma = ONNX_PLAIN(onnx, "MatMul", onnx_part(onnx, "weight_v"), weight, v);
+    sigma = ONNX_PLAIN(onnx, "MatMul", onnx_part(onnx, "sigma"), u, sigma);
+    (void)ONNX_PLAIN(onnx, "Div", onnx_give(onnx, CHANNELS_FIRST), weight, sigma);
+}
+
+static void write_self_attention(OnnxGraph *onnx, const Node *node)
+{
+    const int64_t turn[] = {0, 2, 1}, channels = operand(onnx, node, SELF_ATTENTION_X)->shape[3];
+    const char *x = onnx_take(onnx, node->inputs[SELF_ATTENTION_X], CHANNELS_LAST);
+    const char *weight = onnx_take(onnx, node->inputs[SELF_ATTENTION_WEIGHT], CHANNELS_FIRST);
+    const char *gamma = weight_as_is(onnx, node->inputs[SELF_ATTENTION_GAMMA]);
+    const char *shape = onnx_numbers(onnx, (int64_t[]){0, -1, channels}, 3);
+    const char *image = ONNX_PLAIN(onnx, "Shape", onnx_part(onnx, "shape"), x);
+    const char *pixels = ONNX_PLAIN(onnx, "Reshape", onnx_part(onnx, "pixels"), x, shape);
+    const char *turned = onnx_listed(onnx, "Transpose", onnx_part(onnx, "turned"), pixels, "perm", turn, 3);
+    const char *part = ONNX_PLAIN(onnx, "MatMul", onnx_part(onnx, "products"), turned, pixels);
+    part = ONNX_PLAIN(onnx, "MatMul", onnx_part(onnx, "mixing"), part, weight);
+    part = onnx_listed(onnx, "Transpose", onnx_part(onnx, "mixing_turned"), part, "perm", turn, 3);
+    part = ONNX_PLAIN(onnx, "MatMul", onnx_part(onnx, "attended"), pixels, part);
+    part = ONNX_PLAIN(onnx, "Mul", onnx_part(onnx, "scaled"), part, gamma);
+    part = ONNX_PLAIN(onnx, "Reshape", onnx_part(onnx, "image"), part, image);
+    (void)ONNX_PLAIN(onnx, "Add", onnx_give(onnx, CHANNELS_LAST), part, x);
+}
+
 /* ---- the table ---- */
 
 static const OnnxWrite rows[OP_KIND_COUNT] = {
@@ -522,6 +557,8 @@ static const OnnxWrite rows[OP_KIND_COUNT] = {
     [OP_PIXEL_UNSHUFFLE] = write_pixel_unshuffle,
     [OP_TOKENS] = write_tokens,
     [OP_ATTENTION] = write_attention,
+    [OP_SPECTRAL_NORM] = write_spectral_norm,
+    [OP_SELF_ATTENTION] = write_self_attention,
 };
 
 OnnxWrite onnx_row(OpKind op)

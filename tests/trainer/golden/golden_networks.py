@@ -22,6 +22,8 @@ def parameter_spec(name, shape, bias_offset, gain):
     rounding changes gradients by up to 1e-2 (PyTorch's own float32 against its float64, resnet18), which would hide everything else."""
     if name.endswith("running_var") or (len(shape) == 1 and name.endswith("weight")):
         return {"name": name, "shape": list(shape), "offset": 1.0, "scale": 0.25}
+    if name.endswith(".gamma") and len(shape) == 1:  # self-attention's, whose addend is a hundred times x
+        return {"name": name, "shape": list(shape), "offset": 0.0078125, "scale": 0.00390625}
     if name.endswith((".beta", ".gamma")):
         return {"name": name, "shape": list(shape), "offset": 0.5, "scale": 0.25}
     if len(shape) == 1:
@@ -157,8 +159,21 @@ def resnet(blocks, bottleneck):
     return forward
 
 
-def xresnet(blocks, expansion, groups=0, activation=F.relu, max_blur=False):
-    """fastai's vision/models/xresnet.py; groups: with squeeze and excitation, 4 channels to each in the first stage."""
+def self_attention(x, weight, u, v, gamma, training):
+    """fastai's SimpleSelfAttention (fastai/layers.py), whose Conv1d is under torch.nn.utils.spectral_norm: u and v move in training."""
+    matrix = weight.flatten(1)
+    if training:
+        with torch.no_grad():
+            v.copy_(F.normalize(matrix.T @ u, dim=0, eps=1e-12))
+            u.copy_(F.normalize(matrix @ v, dim=0, eps=1e-12))
+    pixels = x.flatten(2)
+    attended = pixels @ pixels.transpose(1, 2) @ F.conv1d(pixels, weight / (u @ (matrix @ v)))
+    return (gamma * attended + pixels).view(x.shape)
+
+
+def xresnet(blocks, expansion, groups=0, activation=F.relu, max_blur=False, sa=False):
+    """fastai's vision/models/xresnet.py; groups: with squeeze and excitation, 4 channels to each in the first stage; sa: with
+    self-attention at the end of that stage."""
     def forward(net, x, classes):
         def layer(name, x, channels, kernel, stride=1, act=True, groups=1):
             x = net.norm(name + ".1", net.conv(name + ".0", x, channels, kernel, stride, kernel // 2, groups=groups))
@@ -185,6 +200,10 @@ def xresnet(blocks, expansion, groups=0, activation=F.relu, max_blur=False):
                 if groups:
                     s = activation(net.conv(p + "convpath.3.layers.1.0", y.mean((2, 3), keepdim=True), math.ceil(out // 16 / 8) * 8, 1, bias=True))
                     y = y * torch.sigmoid(net.conv(p + "convpath.3.layers.2.0", s, out, 1, bias=True))
+                if sa and stage == 0 and block == count - 1:
+                    q = p + f"convpath.{2 + (expansion > 1) + (groups > 0)}"
+                    u, v = (net.get(f"{q}.conv.weight_{n}", (out,), False) for n in "uv")
+                    y = self_attention(y, net.get(q + ".conv.weight_orig", (out, out, 1)), u, v, net.get(q + ".gamma", (1,)), net.training)
                 if stride > 1:
                     x = layer(p + "idpath.1", F.avg_pool2d(x, 2, 2, ceil_mode=True), out, 1, act=False)
                 elif x.shape[1] != out:
@@ -277,7 +296,10 @@ def classification(name, forward, shape, labels, rate, samples=SAMPLES, norm_bia
     with torch.no_grad():
         forward(net, nchw(pixels), classes)  # makes the tensors
     net.training = True
-    optimizer = sgd(net, rate, lambda n: net.tensors[n].dim() > 1 and not n.endswith((".gamma", "_token", "pos_embed")))
+    def decays(n):
+        return net.tensors[n].shape == (1,) or (net.tensors[n].dim() > 1 and not n.endswith((".gamma", "_token", "pos_embed")))
+
+    optimizer = sgd(net, rate, decays)
     losses, first, floors = [], [], {}
     for step in range(STEPS):
         optimizer.zero_grad()
@@ -425,6 +447,11 @@ def steps(names):
         "xresnet18": lambda name: classification(name, xresnet([2, 2, 2, 2], 1), (4, 72, 88, 3), labels, 0.001, 6, norm_bias_offset=2.0),
         "xse_resnext50": lambda name: classification(name, xresnet([3, 4, 6, 3], 4, 32, F.mish, True), (4, 64, 64, 3), labels, 0.001, 6,
                                                      options={"act-layer": "mish", "aa-layer": "blur"}),
+        "xresnet18-self-attention": lambda name: classification(name, xresnet([2, 2, 2, 2], 1, sa=True), (4, 72, 88, 3), labels, 0.0001, 6,
+                                                                norm_bias_offset=2.0, model="xresnet18", options={"self-attention": "yes"}),
+        "xse_resnext50-self-attention": lambda name: classification(name, xresnet([3, 4, 6, 3], 4, 32, F.mish, True, True), (4, 64, 64, 3), labels,
+                                                                    0.00003, 6, model="xse_resnext50",
+                                                                    options={"act-layer": "mish", "aa-layer": "blur", "self-attention": "yes"}),
         "airbench94": lambda name: classification(name, airbench((64, 256, 256), 2, False, 0.4, 1 / 256), (4, 32, 32, 3), labels, 1.0, 16),
         "airbench96": lambda name: classification(name, airbench((128, 384, 512), 3, True, 0.1, 1 / 9), (4, 32, 32, 3), labels, 0.001, 8),
         "unet": lambda name: restoration(name, unet(16), (2, 18, 22, 3), 0.001, 0.001, {"base_channels": 16}, 24),

@@ -153,6 +153,20 @@ def token_cases():
     return cases
 
 
+def self_attention_cases():
+    def case(shape, training):
+        c = shape[3]
+
+        def forward(t):
+            return golden_networks.self_attention(t["x"], t["layer.conv.weight_orig"], t["layer.conv.weight_u"], t["layer.conv.weight_v"], t["layer.gamma"], training)
+
+        parameters = [("layer.conv.weight_orig", (c, c, 1), number((3 / c) ** 0.5), 0.0625), ("layer.gamma", (1,), 0.0, 0.015625)]
+        buffers = [("layer.conv.weight_u", (c,), 0.5, 0.25), ("layer.conv.weight_v", (c,), 0.5, 0.25)]
+        return layer_case(f"self_attention {shape}{', training' if training else ''}", "self_attention", shape, forward, {"training": training}, parameters, buffers)
+
+    return [case(shape, training) for shape in ((2, 5, 7, 16), (3, 4, 4, 64), (1, 1, 1, 8), (2, 9, 8, 24)) for training in (True, False)]
+
+
 def norm_case(name, shape, training, slope=None, addend=False, x=None, frozen=False):
     """frozen: the weight is."""
     channels = shape[-1]
@@ -267,6 +281,7 @@ def layers():
         *box_cases(),
         *channel_cases(),
         *token_cases(),
+        *self_attention_cases(),
         loss_case("", [3, 0, 9, 1, 4], 10, 0.0),
         loss_case("smoothing 0.1", [3, 0, 9, 1, 4], 10, 0.1),
         loss_case("smoothing 0.1, labels left out", [3, -1, 19, 1, -1, -1, 7], 20, 0.1),

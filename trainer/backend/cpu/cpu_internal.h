@@ -2,8 +2,8 @@
  *
  * Files: cpu_backend.c (opening, threads, memory), cpu_state.c (parameters), cpu_program.c (a graph made
  * runnable), cpu_convolution.c, cpu_depthwise.c, cpu_small_gradient.c, cpu_side_by_side.c, cpu_norm.c,
- * cpu_pointwise.c, cpu_window.c, cpu_box.c, cpu_channel.c, cpu_tokens.c, cpu_loss.c, cpu_loss_pixel.c,
- * cpu_loss_mask.c, cpu_loss_target.c, cpu_update*.c (ops: functions and, at the end of the file, their rows),
+ * cpu_pointwise.c, cpu_window.c, cpu_box.c, cpu_channel.c, cpu_tokens.c, cpu_self_attention.c, cpu_loss.c,
+ * cpu_loss_*.c, cpu_update*.c (ops: functions and, at the end of the file, their rows),
  * cpu_muon.c (products of an update), cpu_kernels*.c (loops), onednn*.c (convolution and matrix product).
  *
  * Activations are packed NHWC and NC, in f32 or bf16 (DataType of the tensor): an op is one function for both
@@ -159,8 +159,8 @@ typedef struct CpuOp {
 
 /* The rows of each file that computes ops; each list ends with a row without run. */
 extern const CpuOp cpu_ops_pointwise[], cpu_ops_convolution[], cpu_ops_norm[], cpu_ops_channel[],
-    cpu_ops_box[], cpu_ops_tokens[], cpu_ops_window[], cpu_ops_loss[], cpu_ops_loss_pixel[],
-    cpu_ops_loss_mask[], cpu_ops_loss_target[], cpu_ops_update[];
+    cpu_ops_box[], cpu_ops_tokens[], cpu_ops_self_attention[], cpu_ops_window[], cpu_ops_loss[],
+    cpu_ops_loss_pixel[], cpu_ops_loss_mask[], cpu_ops_loss_target[], cpu_ops_update[];
 
 /* Returns the geometry of a convolution, from the tensors that it reads and writes (cpu_convolution.c). */
 DnnConvolution cpu_convolution_geometry(const Tensor *x, const Tensor *y, const Conv2d *conv);
