@@ -124,7 +124,7 @@ TEST_IN_FOLDER(test_config_wins_over_a_recipe_and_the_command_line_over_both, fo
 TEST_IN_FOLDER(test_a_crop_takes_the_place_of_a_recipes_crop_and_resize, folder)
 {
     const char *colours = pack_colours(folder, 24, 4); /* of 32 pixels */
-#define SIZED "--dry-run", "--recipe", "imagenette-5", "--model", "xresnet18", "--device", "cpu", colours
+#define SIZED "--dry-run", "--recipe", "imagenette-5", "--model", "resnet18", "--device", "cpu", colours
     RunResult result = TRAIN(0, SIZED, "--train-crop-size", "32", "--val-crop-size", "32");
     assert_contains(result.err, "evaluation: short edge to 32, centre 32 pixels");
     assert_contains(result.err, "of these do nothing here: val-resize-size\n");
