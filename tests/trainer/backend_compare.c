@@ -121,7 +121,8 @@ static bool decisions_agree(const Node *node, DataType type, const void *ours, c
     if (type == DATA_U8)
         return memcmp(ours, theirs, count) == 0;
     if (type == DATA_F32 &&
-        (node->op == OP_RELU || (node->op == OP_BATCH_NORM && node->as.norm.activation == OP_RELU) ||
+        (node->op == OP_RELU ||
+         ((node->op == OP_BATCH_NORM || node->op == OP_NORM_GATE) && node->as.norm.activation == OP_RELU) ||
          (node->op == OP_CONV2D && node->as.conv.relu)))
         for (size_t i = 0; i < count; i++)
             if ((a[i] > 0) != (b[i] > 0))

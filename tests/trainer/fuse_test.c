@@ -87,6 +87,49 @@ TEST(test_functions_of_one_value_join_the_norm)
         }
 }
 
+/* With addition from either side and ReLU, with one of them, alone; not where the norm's result is read
+ * elsewhere or kept, where the factors are of another image, or where none are made of a pool. */
+TEST(test_squeeze_and_excitation_joins_the_norm)
+{
+    enum { LEFT, RIGHT, ADD, RELU, ALONE, FOUND, ELSEWHERE = FOUND, KEPT, OTHER, GIVEN, WAYS };
+    const BatchNorm norm = {.training = true};
+    for (int way = 0; way < WAYS; way++) {
+        Graph *graph = graph_new();
+        const TensorId x = graph_conv2d(graph, "conv", start(graph, 2, 4, 3),
+                                        &(Conv2d){.channels = 8, .kernel = 1, .stride = 1});
+        const TensorId n = graph_batch_norm(graph, "norm", x, &norm);
+        TensorId s = graph_global_avg_pool(graph, way == OTHER ? x : n);
+        const TensorId pooled = s;
+        s = graph_sigmoid(graph, graph_linear(graph, "excite", graph_relu(graph, s), 8, true));
+        if (way == GIVEN)
+            s = graph_input(graph, "factors", DATA_F32, 2, (int64_t[]){2, 8});
+        TensorId y = graph_channel_multiply(graph, n, s);
+        if (way != RELU && way != ALONE)
+            y = graph_add(graph, way == LEFT ? x : y, way == LEFT ? y : x);
+        if (way != ADD && way != ALONE)
+            y = graph_leaky_relu(graph, y, 0.25F);
+        if (way == ELSEWHERE)
+            graph_add(graph, n, y);
+        if (way == KEPT)
+            graph_keep(graph, n, "normalised");
+        graph_fuse(graph, FUSE_NORM_GATE);
+        assert_int_equal(graph_check(graph, NULL), FSH_OK);
+        assert_int_equal(count_ops(graph, OP_CHANNEL_MULTIPLY), way >= FOUND);
+        assert_int_equal(count_ops(graph, OP_GLOBAL_AVG_POOL), way >= FOUND);
+        if (way < FOUND) {
+            const Node *gate = graph_node(graph, graph_tensor(graph, y)->producer),
+                       *squeeze = graph_node(graph, graph_tensor(graph, pooled)->producer);
+            assert_int_equal(gate->op, OP_NORM_GATE);
+            assert_int_equal(squeeze->op, OP_NORM_SQUEEZE);
+            assert_int_equal(count_ops(graph, OP_ADD), 0);
+            assert_int_equal(gate->inputs[NORM_GATE_ADDEND], way <= ADD ? x : TENSOR_NONE);
+            assert_int_equal(gate->as.norm.activation, way == ADD || way == ALONE ? 0 : OP_RELU);
+            assert_int_equal(gate->inputs[NORM_GATE_MEAN], squeeze->outputs[NORM_MEAN]);
+        }
+        graph_free(&graph);
+    }
+}
+
 /* Returns the first norm of this name. */
 static const Node *norm_named(const Graph *graph, const char *name)
 {
@@ -323,9 +366,9 @@ TEST(test_fusions_are_left_out_by_their_whole_names)
     assert_ok(fusions_leave_out(&fusions, "norm-add-relu,gradient-add", "cpu", &error), &error);
     assert_int_equal(fusions, FUSE_ALL & ~(FUSE_NORM_ADD_RELU | FUSE_GRADIENT_ADD));
     assert_ok(fusions_leave_out(&fusions, NULL, "cpu", &error), &error);
-    assert_ok(fusions_leave_out(&fusions,
-                                "norm-relu,norm-add,bias-norm,conv-bias-relu,linear-add,norm-function", "cpu",
-                                &error),
+    assert_ok(fusions_leave_out(
+                  &fusions, "norm-relu,norm-add,bias-norm,conv-bias-relu,linear-add,norm-function,norm-gate",
+                  "cpu", &error),
               &error);
     assert_int_equal(fusions, FUSE_NONE);
     fusions = FUSE_NORM_RELU | FUSE_NORM_ADD;

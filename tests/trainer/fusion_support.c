@@ -1,6 +1,7 @@
 #include "tests/trainer/fusion_support.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +15,17 @@ static TensorId conv3x3(Graph *graph, const char *name, TensorId x, int64_t chan
     return graph_conv2d(
         graph, name, x,
         &(Conv2d){.channels = channels, .kernel = 3, .stride = 1, .padding = 1, .bias = bias});
+}
+
+/* Appends squeeze and excitation of x, with the layers NAME_squeeze and NAME_excite. */
+static TensorId squeeze_excite(Graph *graph, const char *name, TensorId x)
+{
+    char first[32], second[32];
+    (void)snprintf(first, sizeof first, "%s_squeeze", name);
+    (void)snprintf(second, sizeof second, "%s_excite", name);
+    TensorId s = graph_linear(graph, first, graph_global_avg_pool(graph, x), 8, true);
+    s = graph_linear(graph, second, graph_silu(graph, s), graph_tensor(graph, x)->shape[3], true);
+    return graph_channel_multiply(graph, x, graph_sigmoid(graph, s));
 }
 
 Graph *fusion_graph(unsigned fusions, DataType type)
@@ -31,6 +43,10 @@ Graph *fusion_graph(unsigned fusions, DataType type)
     x = graph_relu(graph, graph_batch_norm(graph, "bn1", x, &norm)); /* read twice, without an addend */
     TensorId y = graph_batch_norm(graph, "bn2", conv3x3(graph, "conv2", x, 12, false), &norm);
     x = graph_relu(graph, graph_add(graph, y, x)); /* read twice, with one */
+    y = graph_batch_norm(graph, "bn12", conv3x3(graph, "conv10", x, 12, false), &norm);
+    x = graph_relu(graph, graph_add(graph, squeeze_excite(graph, "a", y), x)); /* read twice */
+    y = graph_batch_norm(graph, "bn13", conv3x3(graph, "conv11", x, 12, false), &norm);
+    x = graph_add(graph, x, squeeze_excite(graph, "b", y)); /* no activation; its gradient goes two ways */
     y = conv3x3(graph, "conv3", graph_batch_norm(graph, "bn3", x, &norm), 12, false);
     x = graph_add(graph, graph_batch_norm(graph, "bn4", y, &norm),
                   x); /* no activation; its gradient goes two ways */
@@ -40,6 +56,7 @@ Graph *fusion_graph(unsigned fusions, DataType type)
     y = graph_batch_norm(graph, "bn10", conv3x3(graph, "conv9", x, 18, false), &norm); /* x is read twice */
     x = graph_mish(graph, graph_add(graph, y, x));
     x = graph_silu(graph, graph_batch_norm(graph, "bn11", x, &norm));
+    x = squeeze_excite(graph, "c", graph_batch_norm(graph, "bn14", x, &norm)); /* read once, by conv5 */
     x = graph_batch_norm(graph, "bn7", conv3x3(graph, "conv5", x, 9, false), &norm);
     x = graph_global_avg_pool(graph, graph_leaky_relu(graph, x, 0.3F));
     y = graph_leaky_relu(graph, conv3x3(graph, "conv6", pixels, 14, true), 0.25F); /* beside all that */

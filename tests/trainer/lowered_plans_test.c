@@ -199,7 +199,8 @@ static char phase_of(const Graph *graph, NodeId id)
 static Line line_of(const Program *program, NodeId id)
 {
     const Node *node = graph_node(program->graph, id);
-    const bool is_norm = node->op == OP_BATCH_NORM || node->op == OP_BATCH_NORM_BACKWARD;
+    const bool is_norm = node->op == OP_BATCH_NORM || node->op == OP_BATCH_NORM_BACKWARD ||
+                         node->op == OP_NORM_GATE || node->op == OP_NORM_GATE_BACKWARD;
     const OpKind activation = is_norm                                       ? node->as.norm.activation
                               : node->op == OP_CONV2D && node->as.conv.relu ? OP_RELU
                                                                             : 0;

@@ -95,6 +95,18 @@ TensorId build_add_batch_norm(Graph *graph, const OpOptions *options, TensorId x
     return graph_add(graph, other, graph_batch_norm(graph, "layer", x, &options->norm));
 }
 
+/* Appends a batch norm, squeeze and excitation of it, and what follows a block. */
+TensorId build_norm_squeeze_excite(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
+{
+    TensorId y = graph_batch_norm(graph, "layer", x, &options->norm);
+    TensorId s = graph_linear(graph, "squeeze", graph_global_avg_pool(graph, y), 8, true);
+    s = graph_linear(graph, "excite", graph_silu(graph, s), graph_tensor(graph, x)->shape[3], true);
+    y = graph_channel_multiply(graph, y, graph_sigmoid(graph, s));
+    if (other != TENSOR_NONE)
+        y = graph_add(graph, other, y);
+    return activated(graph, options, y);
+}
+
 TensorId build_layer_norm(Graph *graph, const OpOptions *options, TensorId x, TensorId other)
 {
     TensorId y = graph_layer_norm(graph, "layer", x, options->norm.epsilon);

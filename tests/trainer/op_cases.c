@@ -37,6 +37,12 @@ static const int64_t pointwise_large[][4] = {{6, 257, 259, 20}};
 static const int64_t norm_images[][4] = {{1, 9, 11, 7},    {1, 2, 3, 3},    {5, 17, 13, 12}, {3, 8, 8, 264},
                                          {32, 12, 12, 40}, {2, 5, 5, 2048}, {2, 2, 2, 8},    {64, 8, 8, 286},
                                          {4, 5, 7, 24},    {3, 5, 7, 3},    {4, 5, 6, 64},   {4, 6, 6, 80}};
+/* Images of one strip and of several, of a line and of less, channels that are no whole vectors, several
+ * blocks of channels; and images enough that each is a strip. */
+static const int64_t gated_images[][4] = {{2, 3, 5, 3},    {3, 9, 11, 7},  {2, 1, 2, 8},   {5, 17, 13, 12},
+                                          {4, 5, 7, 24},   {2, 5, 5, 520}, {300, 3, 3, 8}, {3, 8, 8, 264},
+                                          {2, 40, 40, 16}, {4, 6, 6, 80}};
+static const int64_t gated_large[][4] = {{64, 40, 40, 64}, {600, 5, 5, 256}};
 static const int64_t norm_matrices[][4] = {{1024, 512}, {64, 19}, {7, 8}};
 /* Enough rows for every block of a sum to walk over several lines. The first is too large for one launch; of
  * the others, some do not stay in shared memory whole (rows_whole.cuh). */
@@ -318,6 +324,25 @@ const OpTest op_tests[] = {
      .options = {.norm.training = true, .relu = true}, .other = OTHER_NO_GRADIENT,
      .large = SHAPES(many_rows_of_input), .types = OP_NARROW, .roundings = 2},
 
+    {.name = "batch norm, squeeze and excitation", .build = build_norm_squeeze_excite,
+     .options.norm.training = true, .shapes = {SHAPES(gated_images)}, .large = SHAPES(gated_large),
+     .roundings = 3},
+    {.name = "batch norm, squeeze and excitation, relu", .build = build_norm_squeeze_excite,
+     .options = {.norm.training = true, .relu = true}, .shapes = {SHAPES(gated_images)}, .roundings = 3},
+    {.name = "batch norm, squeeze and excitation, add", .build = build_norm_squeeze_excite,
+     .options.norm.training = true, .other = OTHER_X, .shapes = {SHAPES(gated_images)}, .roundings = 3},
+    {.name = "batch norm, squeeze and excitation, add an input, leaky relu",
+     .build = build_norm_squeeze_excite, .options = {.norm.training = true, .relu = true, .slope = 0.25F},
+     .other = OTHER_LIKE_X, .shapes = {SHAPES(gated_images)}, .large = SHAPES(gated_large), .roundings = 3},
+    {.name = "sampled batch norm, squeeze and excitation, add, relu", .build = build_norm_squeeze_excite,
+     .options = {.norm = {.training = true, .sample = 2}, .relu = true}, .other = OTHER_X,
+     .shapes = {SHAPES(gated_images)}, .roundings = 3},
+    {.name = "frozen batch norm, squeeze and excitation, add an input, relu",
+     .build = build_norm_squeeze_excite, .options.relu = true, .other = OTHER_LIKE_X,
+     .shapes = {SHAPES(gated_images)}, .roundings = 3},
+    {.name = "batch norm, squeeze and excitation, add what gets no gradient, relu",
+     .build = build_norm_squeeze_excite, .options = {.norm.training = true, .relu = true},
+     .other = OTHER_NO_GRADIENT, .shapes = {SHAPES(gated_images)}, .roundings = 3},
     {.name = "layer norm", .golden = "layer_norm", .build = build_layer_norm, .options.norm.epsilon = 1e-2,
      .shapes = {SHAPES(small_images), SHAPES(all_channels)}, .large = SHAPES(larger_images), .f32 = 1e-5,
      .between_norms = true},

@@ -320,10 +320,12 @@ TEST(test_every_op_has_a_row)
         found[others[i]] = true;
     for (int row = 0; row < op_test_count; row++)
         if (op_case(&op_tests[row], false, 0, &c) || op_case(&op_tests[row], true, 0, &c)) {
-            Graph *graph = op_graph(&op_tests[row], &c, (OpWay){.type = DATA_BF16});
-            for (size_t n = 0; n < graph_node_count(graph); n++)
-                found[graph_node(graph, (NodeId)n)->op] = true;
-            graph_free(&graph);
+            for (int fused = 0; fused < 2; fused++) {
+                Graph *graph = op_graph(&op_tests[row], &c, (OpWay){.type = DATA_BF16, .fused = fused});
+                for (size_t n = 0; n < graph_node_count(graph); n++)
+                    found[graph_node(graph, (NodeId)n)->op] = true;
+                graph_free(&graph);
+            }
         }
     for (int op = 0; op < OP_KIND_COUNT; op++)
         if (!found[op])

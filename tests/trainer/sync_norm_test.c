@@ -375,7 +375,12 @@ static Graph *smooth_network(const Job *job, int64_t batch)
     TensorId y = graph_batch_norm(graph, "bn2", graph_conv2d(graph, "conv2", x, &conv), &norm);
     x = graph_leaky_relu(graph, graph_add(graph, y, x), 0.999F);
     y = graph_batch_norm(graph, "bn3", graph_conv2d(graph, "conv3", x, &conv), &norm);
-    x = graph_avg_pool(graph, graph_silu(graph, graph_add(graph, y, x)), &(Pool2d){.kernel = 2, .stride = 2});
+    x = graph_silu(graph, graph_add(graph, y, x));
+    y = graph_batch_norm(graph, "bn5", graph_conv2d(graph, "conv4", x, &conv), &norm);
+    TensorId s = graph_linear(graph, "squeeze", graph_global_avg_pool(graph, y), 4, true);
+    s = graph_sigmoid(graph, graph_linear(graph, "excite", graph_silu(graph, s), 8, true));
+    y = graph_add(graph, graph_channel_multiply(graph, y, s), x);
+    x = graph_avg_pool(graph, graph_leaky_relu(graph, y, 0.999F), &(Pool2d){.kernel = 2, .stride = 2});
     x = graph_linear(graph, "wide", graph_flatten(graph, x), 16, true);
     x = graph_silu(graph, graph_batch_norm(graph, "bn4", x, &norm));
     TensorId loss = graph_softmax_cross_entropy(graph, graph_linear(graph, "fc", x, CLASSES, true), label,

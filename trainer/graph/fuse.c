@@ -4,9 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const fusion_names[] = {"norm-relu",       "norm-add-relu", "norm-add",      "bias-norm",
-                                    "conv-statistics", "gradient-add",  "pad-add",       "conv-bias-relu",
-                                    "images-again",    "linear-add",    "norm-function", NULL};
+const char *const fusion_names[] = {
+    "norm-relu", "norm-add-relu",  "norm-add",     "bias-norm",  "conv-statistics", "gradient-add",
+    "pad-add",   "conv-bias-relu", "images-again", "linear-add", "norm-function",   "norm-gate",
+    NULL};
 
 /* Returns the bit of a name of this length; 0: there is none. */
 static unsigned find_fusion(const char *name, size_t length)
@@ -207,6 +208,95 @@ static void fuse_norms(Graph *graph, const GraphUses *uses, unsigned fusions)
     }
 }
 
+/* ---- batch norm, squeeze and excitation, and what follows them ---- */
+
+/* Returns the pool of x that the factors are computed from, through ops of one operand; NULL: none. */
+static Node *squeeze_of(Graph *graph, TensorId factors, TensorId x)
+{
+    NodeId at = graph->tensors[factors].tensor.producer;
+    while (at != NODE_NONE && graph->nodes[at].input_count > 0) {
+        Node *node = &graph->nodes[at];
+        if (node->op == OP_GLOBAL_AVG_POOL)
+            return node->inputs[0] == x ? node : NULL;
+        at = graph->tensors[node->inputs[0]].tensor.producer;
+    }
+    return NULL;
+}
+
+/* Puts the multiplication, with the norm whose result it reads, in the place of the last node of its
+ * pattern. */
+static void fuse_gate(Graph *graph, const GraphUses *uses, const Node *norm, Node *multiply)
+{
+    Node gate = {.op = OP_NORM_GATE,
+                 .inputs = {[NORM_GATE_X] = norm->inputs[NORM_X],
+                            [NORM_GATE_WEIGHT] = norm->inputs[NORM_WEIGHT],
+                            [NORM_GATE_BIAS] = norm->inputs[NORM_BIAS],
+                            [NORM_GATE_MEAN] = norm->outputs[NORM_MEAN],
+                            [NORM_GATE_INVERSE_DEVIATION] = norm->outputs[NORM_INVERSE_DEVIATION],
+                            [NORM_GATE_FACTORS] = multiply->inputs[CHANNEL_FACTORS],
+                            [NORM_GATE_ADDEND] = TENSOR_NONE},
+                 .input_count = NORM_GATE_INPUTS,
+                 .output_count = 1,
+                 .as.norm.options = norm->as.norm.options};
+    Node *last = multiply, *add = only_consumer(graph, uses, multiply->outputs[0], OP_ADD);
+    memcpy(gate.name, norm->name, sizeof gate.name);
+    if (add) {
+        gate.inputs[NORM_GATE_ADDEND] =
+            add->inputs[ADD_A] == multiply->outputs[0] ? add->inputs[ADD_B] : add->inputs[ADD_A];
+        forget(graph, last);
+        graph_empty_node(last);
+        last = add;
+    }
+    Node *relu = only_consumer(graph, uses, last->outputs[0], OP_RELU);
+    if (relu) {
+        gate.as.norm.activation = OP_RELU;
+        gate.as.norm.slope = relu->as.relu.slope;
+        forget(graph, last);
+        graph_empty_node(last);
+        last = relu;
+    }
+    gate.outputs[0] = last->outputs[0];
+    *last = gate;
+}
+
+/* Makes the norm pool its result in place of writing it. */
+static void fuse_squeeze(Graph *graph, size_t at, Node *pool)
+{
+    Node squeeze = graph->nodes[at];
+    const Tensor x = graph->tensors[squeeze.inputs[NORM_X]].tensor; /* a copy: graph_output moves the table */
+    squeeze.op = OP_NORM_SQUEEZE;
+    squeeze.input_count = NORM_RUNNING_VAR + 1;
+    if (!squeeze.as.norm.options.training)
+        squeeze.outputs[NORM_MOVED_MEAN] = squeeze.outputs[NORM_MOVED_VAR] = TENSOR_NONE;
+    graph_output(graph, &squeeze, NORM_IMAGE_MEANS, DATA_F32, 2, (int64_t[]){x.shape[0], x.shape[3]});
+    if (graph->failure.status)
+        return;
+    graph->tensors[squeeze.outputs[NORM_IMAGE_MEANS]].tensor.producer = (NodeId)at;
+    forget(graph, &squeeze);
+    squeeze.outputs[NORM_Y] = pool->outputs[0];
+    graph->tensors[pool->outputs[0]].tensor.producer = (NodeId)at;
+    graph_empty_node(pool);
+    graph->nodes[at] = squeeze;
+}
+
+static void fuse_gates(Graph *graph, const GraphUses *uses)
+{
+    for (size_t i = 0; i < graph->node_count && !graph->failure.status; i++) {
+        Node *multiply = &graph->nodes[i];
+        if (multiply->op != OP_CHANNEL_MULTIPLY)
+            continue;
+        const TensorId x = multiply->inputs[CHANNEL_X];
+        const NodeId at = graph->tensors[x].tensor.producer;
+        Node *pool = squeeze_of(graph, multiply->inputs[CHANNEL_FACTORS], x);
+        if (!pool || at == NODE_NONE || uses->counts[x] != 2 || graph->tensors[x].tensor.keep ||
+            graph->nodes[at].op != OP_BATCH_NORM || graph->nodes[at].as.norm.activation ||
+            graph->nodes[at].inputs[NORM_ADDEND] != TENSOR_NONE)
+            continue;
+        fuse_gate(graph, uses, &graph->nodes[at], multiply);
+        fuse_squeeze(graph, (size_t)at, pool);
+    }
+}
+
 bool graph_pads_channels(const Graph *graph, const Node *box)
 {
     const bool pads = box->op == OP_ZERO_PAD;
@@ -295,6 +385,8 @@ void graph_fuse(Graph *graph, unsigned fusions)
     }
     if (!graph_find_uses(graph, &uses))
         goto done;
+    if (fusions & FUSE_NORM_GATE)
+        fuse_gates(graph, &uses);
     fuse_norms(graph, &uses, fusions);
     if (fusions & FUSE_PAD_ADD)
         add_without_padding(graph, &uses);

@@ -2,13 +2,22 @@
 
 #include <string.h>
 
-/* Lets the backward node of a batch norm add the two gradients that `add` adds for it. The node writes their
+/* Returns which output of a norm's backward node is g; -1: it is none that adds two gradients. */
+static int output_g(const Node *backward)
+{
+    return backward->op == OP_BATCH_NORM_BACKWARD  ? (int)NORM_BACK_G
+           : backward->op == OP_NORM_GATE_BACKWARD ? (int)NORM_GATE_BACK_G
+                                                   : -1;
+}
+
+/* Lets the backward node of a norm add the two gradients that `add` adds for it. The node writes their
  * sum, through the activation, as its output g: with an addend that is the addend's gradient anyhow, without
  * one it becomes the sum's tensor. Returns false where something else needs the sum. */
 static bool take_in_sum(Graph *graph, const GraphUses *uses, Node *add, Node *backward)
 {
     const TensorId sum = add->outputs[0];
-    const bool has_g = backward->outputs[NORM_BACK_G] != TENSOR_NONE;
+    TensorId *g = &backward->outputs[output_g(backward)];
+    const bool has_g = *g != TENSOR_NONE;
     /* Others that read the sum get it from the backward node, if that does not change it on the way and
      * stands before them. */
     if (graph->tensors[sum].tensor.keep || (uses->counts[sum] > 1 && (has_g || backward->as.norm.activation)))
@@ -20,7 +29,7 @@ static bool take_in_sum(Graph *graph, const GraphUses *uses, Node *add, Node *ba
     backward->inputs[NORM_BACK_DY] = add->inputs[ADD_A];
     backward->inputs[NORM_BACK_DY2] = add->inputs[ADD_B];
     if (!has_g)
-        backward->outputs[NORM_BACK_G] = sum;
+        *g = sum;
     /* No node makes the sum any more, or the sum is what came through the activation. */
     if (has_g || backward->as.norm.activation) {
         const TensorId of = graph->tensors[sum].tensor.of;
@@ -37,7 +46,7 @@ static void add_gradients_in_norms(Graph *graph, const GraphUses *uses)
 {
     for (size_t i = 0; i < graph->node_count; i++) {
         Node *backward = &graph->nodes[i];
-        if (backward->op != OP_BATCH_NORM_BACKWARD || backward->inputs[NORM_BACK_DY2] != TENSOR_NONE)
+        if (output_g(backward) < 0 || backward->inputs[NORM_BACK_DY2] != TENSOR_NONE)
             continue;
         const NodeId producer = graph->tensors[backward->inputs[NORM_BACK_DY]].tensor.producer;
         if (producer != NODE_NONE && graph->nodes[producer].op == OP_ADD)

@@ -114,9 +114,12 @@ typedef enum GraphFusion {
     FUSE_LINEAR_ADD = 512, /* linear layer -> add */
     /* Batch norm -> GELU, SiLU or Mish. Backward: the norm's result is computed from x again. */
     FUSE_NORM_FUNCTION = 1024,
+    /* Batch norm -> squeeze and excitation -> add -> ReLU, with or without these two: the normalised image is
+     * not written, neither is what comes through the multiplication and the addition. */
+    FUSE_NORM_GATE = 2048,
     /* The bits that every backend wants: all but FUSE_CONV_STATISTICS, FUSE_PAD_ADD, FUSE_IMAGES_AGAIN. */
     FUSE_ALL = FUSE_NORM_RELU | FUSE_NORM_ADD_RELU | FUSE_NORM_ADD | FUSE_BIAS_NORM | FUSE_GRADIENT_ADD |
-               FUSE_CONV_BIAS_RELU | FUSE_LINEAR_ADD | FUSE_NORM_FUNCTION,
+               FUSE_CONV_BIAS_RELU | FUSE_LINEAR_ADD | FUSE_NORM_FUNCTION | FUSE_NORM_GATE,
     FUSE_NONE = 1 << 30, /* no fusion; for where 0 stands for a default */
 } GraphFusion;
 /* The name of each bit 1 << i: "norm-relu", …; ends with NULL. */

@@ -31,7 +31,8 @@ typedef struct OpRow {
     OpKind op;
     const char *name;
     /* Checks the inputs and attributes of a forward op and creates the outputs by graph_output. node is not
-     * in the graph yet. NULL for backward ops, whose outputs are shaped like what they are the gradients of.
+     * in the graph yet. NULL for backward ops, whose outputs are shaped like what they are the gradients of,
+     * and for those that graph_fuse alone makes.
      * Fails through graph_fail. */
     void (*infer)(Graph *graph, Node *node);
     /* Appends the backward nodes of node, given the gradient of its output 0, through graph_append_backward.

@@ -33,6 +33,22 @@ typedef enum OpKind {
      * OP_RELU, too, whose slope takes longer to compute twice than g to store. dlayer_bias is 0. dy2 may have
      * more channels than x with FUSE_PAD_ADD. */
     OP_BATCH_NORM_BACKWARD,
+    /* These two are what graph_fuse makes of a batch norm whose result n goes to squeeze and excitation
+     * alone; n is never in memory. The first makes what the gate is computed from, the second multiplies by
+     * the gate.
+     * (x [N, H, W, C], weight, bias, running_mean, running_var) -> y [N, C], mean, inverse_deviation,
+     * running_mean, running_var (as OP_BATCH_NORM), image_means f32 [N, C]: of x over the pixels of each
+     * image. y: those of n. */
+    OP_NORM_SQUEEZE,
+    /* (dy [N, C], g, x, weight, mean, inverse_deviation, factors, sums, image_means) -> dx?, dweight, dbias,
+     * both through y and through the OP_NORM_GATE of the same norm, whose backward node made g and sums. */
+    OP_NORM_SQUEEZE_BACKWARD,
+    /* (x, weight, bias, mean, inverse_deviation, factors f32 [N, C], addend?) -> y = activation(n * factors +
+     * addend), n = (x - mean) * inverse_deviation * weight + bias */
+    OP_NORM_GATE,
+    /* (as OP_BATCH_NORM_BACKWARD, y with any activation) -> g?, dfactors, sums f32 [2, N, C]: of g and of g *
+     * (x - mean) over the pixels of each image. g is there unless it is dy. */
+    OP_NORM_GATE_BACKWARD,
     OP_RELU,          /* (x) -> y; leaky where slope != 0 */
     OP_RELU_BACKWARD, /* (dy, y) -> dx */
     /* Functions of one value; a _BACKWARD follows its op. */
@@ -149,7 +165,9 @@ enum {
     NORM_INVERSE_DEVIATION,
     NORM_MOVED_MEAN, /* the buffers running_mean and running_var again */
     NORM_MOVED_VAR,
-    NORM_OUTPUTS
+    NORM_OUTPUTS,
+    NORM_IMAGE_MEANS = NORM_OUTPUTS, /* of OP_NORM_SQUEEZE, whose other operands are OP_BATCH_NORM's */
+    NORM_SQUEEZE_OUTPUTS
 };
 enum {
     NORM_BACK_DY,
@@ -163,6 +181,30 @@ enum {
     NORM_BACK_INPUTS
 };
 enum { NORM_BACK_DX, NORM_BACK_DWEIGHT, NORM_BACK_DBIAS, NORM_BACK_G, NORM_BACK_DLAYER_BIAS };
+enum {
+    NORM_SQUEEZE_BACK_DY,
+    NORM_SQUEEZE_BACK_G,
+    NORM_SQUEEZE_BACK_X,
+    NORM_SQUEEZE_BACK_WEIGHT,
+    NORM_SQUEEZE_BACK_MEAN,
+    NORM_SQUEEZE_BACK_INVERSE_DEVIATION,
+    NORM_SQUEEZE_BACK_FACTORS,
+    NORM_SQUEEZE_BACK_SUMS,
+    NORM_SQUEEZE_BACK_IMAGE_MEANS,
+    NORM_SQUEEZE_BACK_INPUTS
+}; /* its outputs: NORM_BACK_DX, NORM_BACK_DWEIGHT, NORM_BACK_DBIAS */
+enum {
+    NORM_GATE_X,
+    NORM_GATE_WEIGHT,
+    NORM_GATE_BIAS,
+    NORM_GATE_MEAN,
+    NORM_GATE_INVERSE_DEVIATION,
+    NORM_GATE_FACTORS,
+    NORM_GATE_ADDEND,
+    NORM_GATE_INPUTS
+};
+/* of OP_NORM_GATE_BACKWARD, whose inputs are NORM_BACK_DY to NORM_BACK_DY2 */
+enum { NORM_GATE_BACK_G, NORM_GATE_BACK_DFACTORS, NORM_GATE_BACK_SUMS };
 enum { RELU_BACK_DY, RELU_BACK_Y };
 enum { POINTWISE_BACK_DY, POINTWISE_BACK_X }; /* OP_GELU_BACKWARD, OP_SILU_BACKWARD, … */
 enum { ADD_A, ADD_B };
@@ -346,8 +388,8 @@ typedef struct Node {
         } conv;
         struct {
             BatchNorm options;
-            /* The op that is part of the node (graph_fuse): OP_RELU, or without an addend OP_GELU, OP_SILU,
-             * OP_MISH; 0: none. */
+            /* The op that is part of the node (graph_fuse): OP_RELU, or of OP_BATCH_NORM without an addend
+             * OP_GELU, OP_SILU, OP_MISH; 0: none. */
             OpKind activation;
             float slope; /* of OP_RELU */
         } norm;

@@ -15,8 +15,8 @@ typedef int32_t NodeId;
 enum {
     GRAPH_RANK_MAX = 4,
     GRAPH_NAME_MAX = 96,
-    NODE_INPUTS_MAX = 8,
-    NODE_OUTPUTS_MAX = 5,
+    NODE_INPUTS_MAX = 9,
+    NODE_OUTPUTS_MAX = 6,
     GRAPH_CHANNELS_MAX = 4
 };
 

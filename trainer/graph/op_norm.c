@@ -103,14 +103,12 @@ static void batch_norm_infer(Graph *graph, Node *node)
     }
 }
 
-/* Gives node `at` of the graph, the backward node of a norm with the result y, a place for g that is no
- * gradient of anything. */
-static void store_g(Graph *graph, size_t at, TensorId y)
+/* Gives node `at` of the graph, a backward node, an output that is no gradient of anything. */
+static void store_output(Graph *graph, size_t at, int slot, DataType type, int rank, const int64_t *shape)
 {
-    const Tensor like = *graph_tensor(graph, y); /* a copy: graph_output moves the table */
-    graph_output(graph, &graph->nodes[at], NORM_BACK_G, like.type, like.rank, like.shape);
+    graph_output(graph, &graph->nodes[at], slot, type, rank, shape);
     if (!graph->failure.status)
-        graph->tensors[graph->nodes[at].outputs[NORM_BACK_G]].tensor.producer = (NodeId)at;
+        graph->tensors[graph->nodes[at].outputs[slot]].tensor.producer = (NodeId)at;
 }
 
 static void batch_norm_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
@@ -136,8 +134,10 @@ static void batch_norm_differentiate(Graph *graph, const Node *node, TensorId ou
                             [NORM_BACK_G] = gated_by_y ? addend : TENSOR_NONE,
                             [NORM_BACK_DLAYER_BIAS] = node->inputs[NORM_LAYER_BIAS]};
     graph_append_backward(graph, node, &backward, of, 5);
-    if (activation && activation != OP_RELU && graph->node_count > at)
-        store_g(graph, at, node->outputs[NORM_Y]);
+    if (activation && activation != OP_RELU && graph->node_count > at) {
+        const Tensor like = *graph_tensor(graph, node->outputs[NORM_Y]); /* a copy: the table moves */
+        store_output(graph, at, NORM_BACK_G, like.type, like.rank, like.shape);
+    }
     if (addend == TENSOR_NONE || gated_by_y)
         return;
     const Tensor *y = graph_tensor(graph, node->outputs[NORM_Y]);
@@ -145,6 +145,73 @@ static void batch_norm_differentiate(Graph *graph, const Node *node, TensorId ou
         crop_gradient(graph, node, NORM_ADDEND, output_gradient);
     else
         graph_contribute_gradient(graph, addend, output_gradient);
+}
+
+/* ---- squeeze and excitation ---- */
+
+/* Returns the node of this op that reads the tensor as its operand `place`; NULL: none does. */
+static const Node *reader_of(const Graph *graph, OpKind op, int place, TensorId tensor)
+{
+    for (size_t i = 0; i < graph->node_count; i++)
+        if (graph->nodes[i].op == op && graph->nodes[i].inputs[place] == tensor)
+            return &graph->nodes[i];
+    return NULL;
+}
+
+static void norm_gate_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
+{
+    const TensorId addend = node->inputs[NORM_GATE_ADDEND], y = node->outputs[0];
+    const bool gated_by_y = node->as.norm.activation;
+    const size_t at = graph->node_count;
+    const Tensor image = *graph_tensor(graph, y); /* a copy: graph_output moves the table */
+    Node backward = {.op = OP_NORM_GATE_BACKWARD,
+                     .inputs = {[NORM_BACK_DY] = output_gradient,
+                                [NORM_BACK_X] = node->inputs[NORM_GATE_X],
+                                [NORM_BACK_WEIGHT] = node->inputs[NORM_GATE_WEIGHT],
+                                [NORM_BACK_BIAS] = node->inputs[NORM_GATE_BIAS],
+                                [NORM_BACK_MEAN] = node->inputs[NORM_GATE_MEAN],
+                                [NORM_BACK_INVERSE_DEVIATION] = node->inputs[NORM_GATE_INVERSE_DEVIATION],
+                                [NORM_BACK_Y] = gated_by_y ? y : TENSOR_NONE,
+                                [NORM_BACK_DY2] = TENSOR_NONE},
+                     .input_count = NORM_BACK_INPUTS};
+    backward.as.norm = node->as.norm;
+    const TensorId of[3] = {[NORM_GATE_BACK_G] = gated_by_y ? addend : TENSOR_NONE,
+                            [NORM_GATE_BACK_DFACTORS] = node->inputs[NORM_GATE_FACTORS],
+                            [NORM_GATE_BACK_SUMS] = TENSOR_NONE};
+    graph_append_backward(graph, node, &backward, of, 3);
+    if (graph->node_count == at)
+        return;
+    store_output(graph, at, NORM_GATE_BACK_SUMS, DATA_F32, 3, (int64_t[]){2, image.shape[0], image.shape[3]});
+    if (gated_by_y && graph->nodes[at].outputs[NORM_GATE_BACK_G] == TENSOR_NONE)
+        store_output(graph, at, NORM_GATE_BACK_G, image.type, image.rank, image.shape);
+    if (!gated_by_y)
+        graph_contribute_gradient(graph, addend, output_gradient);
+}
+
+static void norm_squeeze_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
+{
+    const TensorId mean = node->outputs[NORM_MEAN];
+    const Node *gate = reader_of(graph, OP_NORM_GATE, NORM_GATE_MEAN, mean),
+               *of_gate = reader_of(graph, OP_NORM_GATE_BACKWARD, NORM_BACK_MEAN, mean);
+    if (!gate || !of_gate)
+        return;
+    const TensorId g = of_gate->outputs[NORM_GATE_BACK_G];
+    Node backward = {.op = OP_NORM_SQUEEZE_BACKWARD,
+                     .inputs = {[NORM_SQUEEZE_BACK_DY] = output_gradient,
+                                [NORM_SQUEEZE_BACK_G] = g != TENSOR_NONE ? g : of_gate->inputs[NORM_BACK_DY],
+                                [NORM_SQUEEZE_BACK_X] = node->inputs[NORM_X],
+                                [NORM_SQUEEZE_BACK_WEIGHT] = node->inputs[NORM_WEIGHT],
+                                [NORM_SQUEEZE_BACK_MEAN] = mean,
+                                [NORM_SQUEEZE_BACK_INVERSE_DEVIATION] = node->outputs[NORM_INVERSE_DEVIATION],
+                                [NORM_SQUEEZE_BACK_FACTORS] = gate->inputs[NORM_GATE_FACTORS],
+                                [NORM_SQUEEZE_BACK_SUMS] = of_gate->outputs[NORM_GATE_BACK_SUMS],
+                                [NORM_SQUEEZE_BACK_IMAGE_MEANS] = node->outputs[NORM_IMAGE_MEANS]},
+                     .input_count = NORM_SQUEEZE_BACK_INPUTS};
+    backward.as.norm = node->as.norm;
+    const TensorId of[3] = {[NORM_BACK_DX] = node->inputs[NORM_X],
+                            [NORM_BACK_DWEIGHT] = node->inputs[NORM_WEIGHT],
+                            [NORM_BACK_DBIAS] = node->inputs[NORM_BIAS]};
+    graph_append_backward(graph, node, &backward, of, 3);
 }
 
 const OpRow op_rows_norm[] = {
@@ -160,5 +227,19 @@ const OpRow op_rows_norm[] = {
      .overwrites = {[NORM_BACK_DX] =
                         1 << NORM_BACK_DY | 1 << NORM_BACK_X | 1 << NORM_BACK_Y | 1 << NORM_BACK_DY2,
                     [NORM_BACK_G] = 1 << NORM_BACK_DY | 1 << NORM_BACK_Y | 1 << NORM_BACK_DY2}},
+    /* Made by graph_fuse alone, which infers their outputs. */
+    {.op = OP_NORM_SQUEEZE, .name = "norm_squeeze", .differentiate = norm_squeeze_differentiate},
+    {.op = OP_NORM_GATE,
+     .name = "norm_gate",
+     .differentiate = norm_gate_differentiate,
+     .overwrites = {1 << NORM_GATE_X | 1 << NORM_GATE_ADDEND}},
+    {.op = OP_NORM_SQUEEZE_BACKWARD,
+     .name = "norm_squeeze_backward",
+     .optional = 1 << NORM_BACK_DX,
+     .overwrites = {[NORM_BACK_DX] = 1 << NORM_SQUEEZE_BACK_G | 1 << NORM_SQUEEZE_BACK_X}},
+    {.op = OP_NORM_GATE_BACKWARD,
+     .name = "norm_gate_backward",
+     .optional = 1 << NORM_GATE_BACK_G,
+     .overwrites = {[NORM_GATE_BACK_G] = 1 << NORM_BACK_DY | 1 << NORM_BACK_Y | 1 << NORM_BACK_DY2}},
     {.name = NULL},
 };

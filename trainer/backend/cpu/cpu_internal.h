@@ -1,7 +1,7 @@
 /* cpu_internal.h - the CPU backend's own objects: what its files share.
  *
  * Files: cpu_backend.c (opening, threads, memory), cpu_state.c (parameters), cpu_program.c (a graph made
- * runnable), cpu_convolution.c, cpu_depthwise.c, cpu_small_gradient.c, cpu_side_by_side.c, cpu_norm.c,
+ * runnable), cpu_convolution.c, cpu_depthwise.c, cpu_small_gradient.c, cpu_side_by_side.c, cpu_norm.c, cpu_norm_gate.c,
  * cpu_pointwise.c, cpu_window.c, cpu_box.c, cpu_channel.c, cpu_tokens.c, cpu_self_attention.c, cpu_loss.c,
  * cpu_loss_*.c, cpu_update*.c (ops: functions and, at the end of the file, their rows),
  * cpu_muon.c (products of an update), cpu_kernels*.c (loops), onednn*.c (convolution and matrix product).
@@ -158,9 +158,9 @@ typedef struct CpuOp {
 } CpuOp;
 
 /* The rows of each file that computes ops; each list ends with a row without run. */
-extern const CpuOp cpu_ops_pointwise[], cpu_ops_convolution[], cpu_ops_norm[], cpu_ops_channel[],
-    cpu_ops_box[], cpu_ops_tokens[], cpu_ops_self_attention[], cpu_ops_window[], cpu_ops_loss[],
-    cpu_ops_loss_pixel[], cpu_ops_loss_mask[], cpu_ops_loss_target[], cpu_ops_update[];
+extern const CpuOp cpu_ops_pointwise[], cpu_ops_convolution[], cpu_ops_norm[], cpu_ops_norm_gate[],
+    cpu_ops_channel[], cpu_ops_box[], cpu_ops_tokens[], cpu_ops_self_attention[], cpu_ops_window[],
+    cpu_ops_loss[], cpu_ops_loss_pixel[], cpu_ops_loss_mask[], cpu_ops_loss_target[], cpu_ops_update[];
 
 /* Returns the geometry of a convolution, from the tensors that it reads and writes (cpu_convolution.c). */
 DnnConvolution cpu_convolution_geometry(const Tensor *x, const Tensor *y, const Conv2d *conv);
@@ -178,6 +178,16 @@ FshStatus cpu_depthwise_prepare(CpuStep *step, const DnnConvolution *convolution
 bool cpu_side_by_side_wins(const DnnConvolution *convolution);
 FshStatus cpu_side_by_side_prepare(CpuStep *step, const DnnConvolution *convolution, const DnnLayout *weights,
                                    FshError *error);
+/* Return, and make numbers of each channel means over, the ranks that the statistics of a norm or of its
+ * backward node are of: `pairs`, first one number of all channels, then the other (cpu_norm.c). */
+uint64_t cpu_norm_ranks(const CpuStep *step);
+FshStatus cpu_norm_average(const CpuStep *step, double *pairs, int64_t channels, FshError *error);
+/* Set mean and inverse deviation of an OP_BATCH_NORM or OP_NORM_SQUEEZE: from mean and variance of so many
+ * pixels of this rank (moments, pairs that become those of all ranks), where the running statistics are
+ * moved, too; and from the running statistics. */
+FshStatus cpu_norm_batch_statistics(CpuStep *step, double *moments, int64_t channels, int64_t pixels,
+                                    FshError *error);
+void cpu_norm_running_statistics(CpuStep *step, int64_t channels);
 /* Computes the part of a convolution's activation that its primitive leaves. */
 void cpu_convolution_activate(CpuStep *step);
 

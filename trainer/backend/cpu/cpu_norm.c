@@ -107,25 +107,22 @@ static double *channel_pairs(const CpuStep *step)
     return (double *)part_vector(step, shape->parts, 0);
 }
 
-/* Returns how many ranks the statistics are of. */
-static uint64_t rank_count(const CpuStep *step)
+uint64_t cpu_norm_ranks(const CpuStep *step)
 {
     const Communicator *communicator = step->program->backend->communicator;
     const bool several = step->node->as.norm.options.sync && communicator;
     return several ? communicator_place(communicator)->world_size : 1;
 }
 
-/* Replaces channel_pairs by their means over the ranks of the statistics. */
-static FshStatus average_pairs(const CpuStep *step, FshError *error)
+FshStatus cpu_norm_average(const CpuStep *step, double *pairs, int64_t channels, FshError *error)
 {
-    const uint64_t ranks = rank_count(step);
-    const size_t count = 2 * (size_t)((const NormShape *)step->plan)->channels;
-    double *values = channel_pairs(step);
+    const uint64_t ranks = cpu_norm_ranks(step);
+    const size_t count = 2 * (size_t)channels;
     if (ranks == 1)
         return FSH_OK;
-    FshStatus status = communicator_sum_f64(step->program->backend->communicator, values, count, error);
+    FshStatus status = communicator_sum_f64(step->program->backend->communicator, pairs, count, error);
     for (size_t i = 0; i < count && !status; i++)
-        values[i] /= (double)ranks;
+        pairs[i] /= (double)ranks;
     return status;
 }
 
@@ -230,35 +227,32 @@ static void find_moments(CpuStep *step)
     }
 }
 
-/* Makes mean and variance in channel_pairs those of the batches of all ranks, which exchange the means of x
- * and of its square. */
-static FshStatus share_moments(const CpuStep *step, FshError *error)
+/* Makes mean and variance of this rank's batch those of the batches of all ranks, which exchange the means of
+ * x and of its square. */
+static FshStatus share_moments(const CpuStep *step, double *mean, int64_t channels, FshError *error)
 {
-    const int64_t channels = ((const NormShape *)step->plan)->channels;
-    double *mean = channel_pairs(step), *variance = mean + channels;
-    if (rank_count(step) == 1)
+    double *variance = mean + channels;
+    if (cpu_norm_ranks(step) == 1)
         return FSH_OK;
     for (int64_t c = 0; c < channels; c++)
         variance[c] += mean[c] * mean[c];
-    FshStatus status = average_pairs(step, error);
+    FshStatus status = cpu_norm_average(step, mean, channels, error);
     for (int64_t c = 0; c < channels && !status; c++)
         variance[c] = fmax(variance[c] - mean[c] * mean[c], 0);
     return status;
 }
 
-/* Computes mean and inverse deviation of the batch, and moves running_* towards its mean and unbiased
- * variance. */
-static FshStatus find_batch_statistics(CpuStep *step, float *mean, float *inverse_deviation, FshError *error)
+FshStatus cpu_norm_batch_statistics(CpuStep *step, double *moments, int64_t channels, int64_t pixels,
+                                    FshError *error)
 {
-    const NormShape *shape = step->plan;
     const BatchNorm *options = &step->node->as.norm.options;
+    float *mean = step->outputs[NORM_MEAN], *inverse_deviation = step->outputs[NORM_INVERSE_DEVIATION];
     float *running_mean = step->outputs[NORM_MOVED_MEAN], *running_var = step->outputs[NORM_MOVED_VAR];
     const float *layer_bias = step->inputs[NORM_LAYER_BIAS];
-    const double count = (double)shape->sampled.pixels * (double)rank_count(step);
-    const double *batch_mean = channel_pairs(step), *variance = batch_mean + shape->channels;
-    find_moments(step);
-    FshStatus status = share_moments(step, error);
-    for (int64_t c = 0; c < shape->channels && !status; c++) {
+    const double count = (double)pixels * (double)cpu_norm_ranks(step);
+    const double *batch_mean = moments, *variance = moments + channels;
+    FshStatus status = share_moments(step, moments, channels, error);
+    for (int64_t c = 0; c < channels && !status; c++) {
         const double unbiased = count > 1 ? variance[c] * count / (count - 1) : variance[c];
         mean[c] = (float)batch_mean[c];
         inverse_deviation[c] = (float)(1 / sqrt(variance[c] + options->epsilon));
@@ -271,12 +265,12 @@ static FshStatus find_batch_statistics(CpuStep *step, float *mean, float *invers
     return status;
 }
 
-static void take_running_statistics(CpuStep *step, float *mean, float *inverse_deviation)
+void cpu_norm_running_statistics(CpuStep *step, int64_t channels)
 {
-    const NormShape *shape = step->plan;
+    float *mean = step->outputs[NORM_MEAN], *inverse_deviation = step->outputs[NORM_INVERSE_DEVIATION];
     const float *running_mean = step->inputs[NORM_RUNNING_MEAN],
                 *running_var = step->inputs[NORM_RUNNING_VAR];
-    for (int64_t c = 0; c < shape->channels; c++) {
+    for (int64_t c = 0; c < channels; c++) {
         mean[c] = running_mean[c];
         inverse_deviation[c] =
             (float)(1 / sqrt((double)running_var[c] + step->node->as.norm.options.epsilon));
@@ -329,15 +323,18 @@ static void forward_part(void *context, int part, int64_t begin, int64_t end)
 static FshStatus batch_norm_run(CpuStep *step, FshError *error)
 {
     const NormShape *shape = step->plan;
-    float *mean = step->outputs[NORM_MEAN], *inverse_deviation = step->outputs[NORM_INVERSE_DEVIATION];
     FshStatus status = FSH_OK;
-    if (step->node->as.norm.options.training)
-        status = find_batch_statistics(step, mean, inverse_deviation, error);
-    else
-        take_running_statistics(step, mean, inverse_deviation);
+    if (step->node->as.norm.options.training) {
+        find_moments(step);
+        status = cpu_norm_batch_statistics(step, channel_pairs(step), shape->channels, shape->sampled.pixels,
+                                           error);
+    } else {
+        cpu_norm_running_statistics(step, shape->channels);
+    }
     if (status)
         return status;
-    set_coefficients(step, mean, inverse_deviation, step->inputs[NORM_WEIGHT], step->inputs[NORM_BIAS]);
+    set_coefficients(step, step->outputs[NORM_MEAN], step->outputs[NORM_INVERSE_DEVIATION],
+                     step->inputs[NORM_WEIGHT], step->inputs[NORM_BIAS]);
     run_over(step, &shape->whole, forward_part);
     return FSH_OK;
 }
@@ -420,7 +417,7 @@ static FshStatus find_backward_sums(CpuStep *step, FshError *error)
         sum_g[c] = total(step, 0, c);
         sum_gx[c] = inverse_deviation ? total(step, 1, c) * (double)inverse_deviation[c] : 0;
     }
-    return average_pairs(step, error);
+    return cpu_norm_average(step, channel_pairs(step), shape->channels, error);
 }
 
 /* Makes dweight, dbias and the coefficients of dx from the sums. */

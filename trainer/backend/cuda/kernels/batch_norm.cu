@@ -12,25 +12,34 @@
  * x, 3. For small images nothing that stays in shared memory is read twice. Where the statistics are of an
  * eighth of the rows, they read an eighth of x; and dx of the other rows is written where the sums are made,
  * so that these rows are read once: 3 and 3/8 in place of 5, and with an addend 5 and 3/8 in place of 7. */
-#include <initializer_list>
-
+#include "trainer/backend/cuda/kernels/batch_norm_operands.cuh"
 #include "trainer/backend/cuda/kernels/batch_norm_whole.cuh"
-#include "trainer/backend/cuda/kernels/kernels_norm.h"
 
 using namespace fshard;
 
 namespace
 {
 
-Norm norm_of(const NormTensors *tensors, const NormActivation *activation)
+/* Makes the batch's statistics of the means of x and of its square, f64 [2, pitch]. */
+__global__ void statistics_kernel(const double *means, const Moments moments, int pitch, int channels)
 {
-    Norm norm = {};
-    norm.weight = data_of<float>(tensors->weight);
-    norm.bias = data_of<float>(tensors->bias);
-    norm.mean = data_of<float>(tensors->mean);
-    norm.inverse_deviation = data_of<float>(tensors->inverse_deviation);
-    norm.slope = activation->op == OP_RELU ? activation->slope : 1;
-    return norm;
+    const int c = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    if (c >= pitch)
+        return;
+    const bool is_channel = c < channels;
+    const double mean = means[c], variance = fmax(means[pitch + c] - mean * mean, 0.0);
+    const float inverse = is_channel ? (float)rsqrt(variance + moments.epsilon) : 0;
+    moments.set(c, moments.before(c, is_channel), mean, variance, inverse, is_channel);
+}
+
+__global__ void running_statistics_kernel(const float *running_mean, const float *running_var, double epsilon,
+                                          int pitch, int channels, float *mean, float *inverse_deviation)
+{
+    const int c = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    if (c >= pitch)
+        return;
+    mean[c] = c < channels ? running_mean[c] : 0;
+    inverse_deviation[c] = c < channels ? (float)(1.0 / sqrt((double)running_var[c] + epsilon)) : 0;
 }
 
 /* Returns the first rows of x; all where rows is 0. */
@@ -43,43 +52,6 @@ DeviceTensor first_rows(const DeviceTensor *x, int64_t rows)
     first.shape[0] = first.rows = rows;
     first.shape[1] = device_tensor_channels(x);
     return first;
-}
-
-Moments moments_of(const NormTensors *tensors, const NormRunning *running)
-{
-    Moments moments = {};
-    const int64_t sampled = running->sampled_rows;
-    const double rows = (double)(sampled ? sampled : device_tensor_rows(tensors->x));
-    const double joint = rows * (double)(running->ranks ? running->ranks : 1);
-    moments.inverse_rows = 1 / rows;
-    moments.unbiasing = joint > 1 ? joint / (joint - 1) : 1;
-    moments.epsilon = running->epsilon;
-    moments.momentum = running->momentum;
-    moments.bias = running->bias ? data_of<float>(running->bias) : nullptr;
-    moments.mean = data_of<float>(tensors->mean);
-    moments.inverse_deviation = data_of<float>(tensors->inverse_deviation);
-    moments.running_mean = data_of<float>(running->mean);
-    moments.running_var = data_of<float>(running->var);
-    return moments;
-}
-
-/* Returns whether all tensors are float32, as parameters and statistics of norms are in every mode. */
-bool all_f32(std::initializer_list<const DeviceTensor *> tensors)
-{
-    for (const DeviceTensor *tensor : tensors)
-        if (tensor && tensor->element != ELEMENT_F32)
-            return false;
-    return true;
-}
-
-template <typename T> T *maybe_data(const DeviceTensor *tensor)
-{
-    return tensor ? data_of<T>(tensor) : nullptr;
-}
-
-unsigned blocks_for(int64_t threads)
-{
-    return (unsigned)((threads + block_threads - 1) / block_threads);
 }
 
 template <OpKind op> using IsOp = std::integral_constant<OpKind, op>;

@@ -1,6 +1,6 @@
-/* batch_norm_passes.cuh - the arithmetic of batch_norm.cu for each element and each channel: terms of sums,
- * what is done with the sums, and maps, in the form that rows.cuh runs over a matrix. batch_norm_whole.cuh
- * combines them. For batch_norm.cu alone. */
+/* batch_norm_passes.cuh - the arithmetic of batch norm for each element and each channel: terms of sums, what
+ * is done with the sums, and maps, in the form that rows.cuh runs over a matrix. batch_norm_whole.cuh
+ * combines them. For batch_norm.cu and norm_gate.cu. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_BATCH_NORM_PASSES_CUH
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_BATCH_NORM_PASSES_CUH
 
@@ -160,29 +160,6 @@ template <typename T> struct FinishMeans {
         square[c] = fmax(sums[1] * inverse_rows - shifted * shifted, 0.0) + exact * exact;
     }
 };
-
-/* Makes the batch's statistics of the means of x and of its square, f64 [2, pitch]. */
-static __global__ void statistics_kernel(const double *means, const Moments moments, int pitch, int channels)
-{
-    const int c = (int)(blockIdx.x * blockDim.x + threadIdx.x);
-    if (c >= pitch)
-        return;
-    const bool is_channel = c < channels;
-    const double mean = means[c], variance = fmax(means[pitch + c] - mean * mean, 0.0);
-    const float inverse = is_channel ? (float)rsqrt(variance + moments.epsilon) : 0;
-    moments.set(c, moments.before(c, is_channel), mean, variance, inverse, is_channel);
-}
-
-static __global__ void running_statistics_kernel(const float *running_mean, const float *running_var,
-                                                 double epsilon, int pitch, int channels, float *mean,
-                                                 float *inverse_deviation)
-{
-    const int c = (int)(blockIdx.x * blockDim.x + threadIdx.x);
-    if (c >= pitch)
-        return;
-    mean[c] = c < channels ? running_mean[c] : 0;
-    inverse_deviation[c] = c < channels ? (float)(1.0 / sqrt((double)running_var[c] + epsilon)) : 0;
-}
 
 /* ---- forward ---- */
 

@@ -239,6 +239,39 @@ void run_map(const Map &map, const DeviceTensor *x, cudaStream_t stream)
 
 /* ---- sums over rows ---- */
 
+/* Joins the sums of a block's rows, and writes one of each channel: partial [Sums, pitch]. All threads of the
+ * block must call it; c: a thread's first channel. */
+template <int Sums, int Width>
+__device__ void leave_partial(const float (&sum)[Sums][Width], unsigned threads_x, unsigned threads_y, int c,
+                              int pitch, float *partial)
+{
+    __shared__ float lanes[Sums][Width][block_threads];
+    const int thread = (int)(threadIdx.y * threads_x + threadIdx.x);
+#pragma unroll
+    for (int s = 0; s < Sums; s++)
+#pragma unroll
+        for (int k = 0; k < Width; k++)
+            lanes[s][k][thread] = sum[s][k];
+    __syncthreads();
+    for (unsigned count = threads_y; count > 1; count = (count + 1) / 2) {
+        const unsigned half = (count + 1) / 2;
+        if (threadIdx.y + half < count)
+#pragma unroll
+            for (int s = 0; s < Sums; s++)
+#pragma unroll
+                for (int k = 0; k < Width; k++)
+                    lanes[s][k][thread] += lanes[s][k][thread + (int)(half * threads_x)];
+        __syncthreads();
+    }
+    if (threadIdx.y > 0 || c >= pitch)
+        return;
+#pragma unroll
+    for (int s = 0; s < Sums; s++)
+#pragma unroll
+        for (int k = 0; k < Width; k++)
+            partial[(int64_t)s * pitch + c + k] = lanes[s][k][thread];
+}
+
 /* Computes sums over rows, from the last line to the first. A Term is a Map that has add(columns, row, i,
  * sums) in place of write, which adds its `sums` terms of each channel; `unroll` rows are in flight in each
  * thread, `resident` blocks on each multiprocessor. Writes one partial sum for each block and channel:
@@ -248,10 +281,8 @@ __global__ void __launch_bounds__(block_threads, Term::resident)
     partial_sums_kernel(const Term term, const Deal d, float *partial)
 {
     constexpr int sums = Term::sums, unroll = Term::unroll;
-    __shared__ float lanes[sums][Width][block_threads];
     const unsigned block = blockIdx.x / d.blocks_x;
     const int c = (int)((blockIdx.x % d.blocks_x) * d.threads_x + threadIdx.x) * Width;
-    const int thread = (int)(threadIdx.y * d.threads_x + threadIdx.x);
     float sum[sums][Width] = {};
     if (c < d.pitch) {
         const typename Term::template Columns<Width> columns(term, c);
@@ -269,49 +300,17 @@ __global__ void __launch_bounds__(block_threads, Term::resident)
                     term.add(columns, rows[u], (row - u * step) * d.pitch + c, sum);
         }
     }
-#pragma unroll
-    for (int s = 0; s < sums; s++)
-#pragma unroll
-        for (int k = 0; k < Width; k++)
-            lanes[s][k][thread] = sum[s][k];
-    __syncthreads();
-    for (unsigned count = d.threads_y; count > 1; count = (count + 1) / 2) {
-        const unsigned half = (count + 1) / 2;
-        if (threadIdx.y + half < count)
-#pragma unroll
-            for (int s = 0; s < sums; s++)
-#pragma unroll
-                for (int k = 0; k < Width; k++)
-                    lanes[s][k][thread] += lanes[s][k][thread + (int)(half * d.threads_x)];
-        __syncthreads();
-    }
-    if (threadIdx.y > 0 || c >= d.pitch)
-        return;
-#pragma unroll
-    for (int s = 0; s < sums; s++)
-#pragma unroll
-        for (int k = 0; k < Width; k++)
-            partial[((int64_t)block * sums + s) * d.pitch + c + k] = lanes[s][k][thread];
+    leave_partial(sum, d.threads_x, d.threads_y, c, d.pitch, partial + (int64_t)block * sums * d.pitch);
 }
 
 constexpr int finish_channels = 16, finish_strips = 32;
 
-/* Joins the partial sums in float64, and calls finish(c, sums, c < channels) for every channel up to the
- * pitch. */
-template <int Sums, typename Finish>
-__global__ void finish_sums_kernel(const float *partial, int partials, int pitch, int channels,
-                                   const Finish finish)
+/* Adds up a block's sums of finish_strips strips of finish_channels channels. Returns true, with the sums, in
+ * the first strip's threads. All threads of the block must call it. */
+template <int Sums> __device__ bool join_strips(double (&sum)[Sums])
 {
     __shared__ double strips[Sums][finish_strips][finish_channels];
-    const int c = (int)(blockIdx.x * finish_channels + threadIdx.x), strip = (int)threadIdx.y;
-    double sum[Sums] = {};
-    if (c < pitch) {
-#pragma unroll 4
-        for (int p = strip; p < partials; p += finish_strips)
-#pragma unroll
-            for (int s = 0; s < Sums; s++)
-                sum[s] += (double)partial[((int64_t)p * Sums + s) * pitch + c];
-    }
+    const int strip = (int)threadIdx.y;
 #pragma unroll
     for (int s = 0; s < Sums; s++)
         strips[s][strip][threadIdx.x] = sum[s];
@@ -323,12 +322,39 @@ __global__ void finish_sums_kernel(const float *partial, int partials, int pitch
                 strips[s][strip][threadIdx.x] += strips[s][strip + half][threadIdx.x];
         __syncthreads();
     }
-    if (strip > 0 || c >= pitch)
-        return;
 #pragma unroll
     for (int s = 0; s < Sums; s++)
         sum[s] = strips[s][0][threadIdx.x];
-    finish(c, sum, c < channels);
+    return strip == 0;
+}
+
+/* Joins the partial sums in float64, and calls finish(c, sums, c < channels) for every channel up to the
+ * pitch. */
+template <int Sums, typename Finish>
+__global__ void finish_sums_kernel(const float *partial, int partials, int pitch, int channels,
+                                   const Finish finish)
+{
+    const int c = (int)(blockIdx.x * finish_channels + threadIdx.x), strip = (int)threadIdx.y;
+    double sum[Sums] = {};
+    if (c < pitch) {
+#pragma unroll 4
+        for (int p = strip; p < partials; p += finish_strips)
+#pragma unroll
+            for (int s = 0; s < Sums; s++)
+                sum[s] += (double)partial[((int64_t)p * Sums + s) * pitch + c];
+    }
+    if (join_strips(sum) && c < pitch)
+        finish(c, sum, c < channels);
+}
+
+/* Launches that for so many partial sums of the channels of x. */
+template <int Sums, typename Finish>
+void finish_sums(const float *partial, int partials, const DeviceTensor *x, const Finish &finish,
+                 cudaStream_t stream)
+{
+    finish_sums_kernel<Sums><<<(unsigned)((x->pitch + finish_channels - 1) / finish_channels),
+                               dim3(finish_channels, finish_strips), 0, stream>>>(
+        partial, partials, (int)x->pitch, (int)device_tensor_channels(x), finish);
 }
 
 template <typename Term> Deal deal_term(const DeviceTensor *x, int width)
@@ -352,9 +378,7 @@ void sum_rows(const Term &term, const Finish &finish, const DeviceTensor *x, voi
     if (width != 1)
         partial_sums_kernel<vector_width<T>, Term>
             <<<d.blocks_x * d.blocks_y, block, 0, stream>>>(term, d, partial);
-    finish_sums_kernel<Term::sums><<<(unsigned)((d.pitch + finish_channels - 1) / finish_channels),
-                                     dim3(finish_channels, finish_strips), 0, stream>>>(
-        partial, (int)d.blocks_y, d.pitch, (int)device_tensor_channels(x), finish);
+    finish_sums<Term::sums>(partial, (int)d.blocks_y, x, finish, stream);
 }
 
 } // namespace fshard

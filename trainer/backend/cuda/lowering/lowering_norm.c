@@ -1,6 +1,6 @@
 #include "trainer/backend/cuda/lowering/lowering.h"
 
-#include "trainer/backend/cuda/kernels/kernels_norm.h"
+#include "trainer/backend/cuda/kernels/kernels_norm_gate.h"
 #include "trainer/backend/cuda/lowering/device_ranks.h"
 
 /* A norm whose statistics are of several ranks exchanges two numbers of each channel in each direction.
@@ -50,10 +50,11 @@ static uint64_t means_bytes(const Step *step)
     return (bytes + TENSOR_ALIGNMENT_BYTES - 1) / TENSOR_ALIGNMENT_BYTES * TENSOR_ALIGNMENT_BYTES;
 }
 
-/* Enqueues the exchange of a norm or of its backward node. */
+/* Enqueues the exchange of a norm or of its backward node; those of squeeze and excitation alike, whose
+ * operands have the same places. */
 static FshStatus exchange(const Step *step, cudaStream_t stream, FshError *error)
 {
-    const bool forward = step->node->op == OP_BATCH_NORM;
+    const bool forward = step->node->op == OP_BATCH_NORM || step->node->op == OP_NORM_SQUEEZE;
     const DeviceTensor *sums = forward ? maybe_in(step, NORM_SUMS) : NULL;
     const RankMean of_sums = {sums ? sums->data : NULL, sums ? 2 * (uint64_t)sums->pitch : 0, RANK_F32};
     const RankMean of_means = {step->scratch, 2 * (uint64_t)in(step, NORM_X)->pitch, RANK_F64};
@@ -147,21 +148,42 @@ static FshStatus from_sums(const Step *step, const NormTensors *tensors, const N
                              error);
 }
 
+/* Return the operands of an OP_BATCH_NORM or OP_NORM_SQUEEZE, and of the backward node of a norm or gate. */
+static NormTensors forward_tensors(const Step *step)
+{
+    return (NormTensors){.x = in(step, NORM_X),
+                         .weight = in(step, NORM_WEIGHT),
+                         .bias = in(step, NORM_BIAS),
+                         .mean = out(step, NORM_MEAN),
+                         .inverse_deviation = out(step, NORM_INVERSE_DEVIATION)};
+}
+
+static NormTensors backward_tensors(const Step *step)
+{
+    return (NormTensors){.x = in(step, NORM_BACK_X),
+                         .weight = in(step, NORM_BACK_WEIGHT),
+                         .bias = in(step, NORM_BACK_BIAS),
+                         .mean = in(step, NORM_BACK_MEAN),
+                         .inverse_deviation = in(step, NORM_BACK_INVERSE_DEVIATION)};
+}
+
+static NormRunning running_of(const Step *step)
+{
+    const BatchNorm *options = &step->node->as.norm.options;
+    return (NormRunning){.mean = in(step, NORM_RUNNING_MEAN),
+                         .var = in(step, NORM_RUNNING_VAR),
+                         .bias = maybe_in(step, NORM_LAYER_BIAS),
+                         .epsilon = options->epsilon,
+                         .momentum = options->momentum,
+                         .sampled_rows = sampled_rows(step, in(step, NORM_X)),
+                         .ranks = device_ranks_count(ranks_of(step))};
+}
+
 static FshStatus batch_norm(const Step *step, cudaStream_t stream, FshError *error)
 {
     const BatchNorm *options = &step->node->as.norm.options;
-    const NormTensors tensors = {.x = in(step, NORM_X),
-                                 .weight = in(step, NORM_WEIGHT),
-                                 .bias = in(step, NORM_BIAS),
-                                 .mean = out(step, NORM_MEAN),
-                                 .inverse_deviation = out(step, NORM_INVERSE_DEVIATION)};
-    const NormRunning running = {.mean = in(step, NORM_RUNNING_MEAN),
-                                 .var = in(step, NORM_RUNNING_VAR),
-                                 .bias = maybe_in(step, NORM_LAYER_BIAS),
-                                 .epsilon = options->epsilon,
-                                 .momentum = options->momentum,
-                                 .sampled_rows = sampled_rows(step, tensors.x),
-                                 .ranks = device_ranks_count(ranks_of(step))};
+    const NormTensors tensors = forward_tensors(step);
+    const NormRunning running = running_of(step);
     if (options->training && maybe_in(step, NORM_SUMS))
         return from_sums(step, &tensors, &running, stream, error);
     if (options->training)
@@ -197,11 +219,7 @@ static FshStatus joint_backward(const Step *step, const NormGradient *gradient, 
 
 static FshStatus batch_norm_backward(const Step *step, cudaStream_t stream, FshError *error)
 {
-    const NormTensors tensors = {.x = in(step, NORM_BACK_X),
-                                 .weight = in(step, NORM_BACK_WEIGHT),
-                                 .bias = in(step, NORM_BACK_BIAS),
-                                 .mean = in(step, NORM_BACK_MEAN),
-                                 .inverse_deviation = in(step, NORM_BACK_INVERSE_DEVIATION)};
+    const NormTensors tensors = backward_tensors(step);
     const NormGradient gradient = {.dy = in(step, NORM_BACK_DY),
                                    .dy2 = maybe_in(step, NORM_BACK_DY2),
                                    .y = maybe_in(step, NORM_BACK_Y),
@@ -217,6 +235,119 @@ static FshStatus batch_norm_backward(const Step *step, cudaStream_t stream, FshE
         return joint_backward(step, &gradient, &tensors, stream, error);
     return CUDA_TRY(kernel_batch_norm_backward(&gradient, &tensors, &activation, step->scratch, stream),
                     error);
+}
+
+/* ---- squeeze and excitation ---- */
+
+static FshStatus norm_squeeze_prepare(const CudaProgram *program, Step *step, FshError *error)
+{
+    (void)error;
+    want_scratch(step, kernel_image_scratch_bytes(in(step, NORM_X)));
+    if (!is_synced(program, step->node))
+        return FSH_OK;
+    step_own(step, program_backend(program)->ranks, leave_to_backend);
+    want_scratch(step, means_bytes(step) + kernel_image_scratch_bytes(in(step, NORM_X)));
+    return FSH_OK;
+}
+
+/* Enqueues mean and inverse deviation of sums that are in scratch; those of all ranks where there are
+ * several. */
+static FshStatus batch_statistics(const Step *step, const NormTensors *tensors, const NormRunning *running,
+                                  const void *sums, cudaStream_t stream, FshError *error)
+{
+    double *means = step->scratch;
+    if (!ranks_of(step))
+        return CUDA_TRY(kernel_image_statistics(tensors, running, sums, stream), error);
+    FshStatus status =
+        CUDA_TRY(kernel_image_means(tensors->x, running->sampled_rows, means, sums, stream), error);
+    if (!status)
+        status = exchange(step, stream, error);
+    return status ? status : CUDA_TRY(kernel_batch_norm_statistics(tensors, running, means, stream), error);
+}
+
+static FshStatus norm_squeeze(const Step *step, cudaStream_t stream, FshError *error)
+{
+    const NormTensors tensors = forward_tensors(step);
+    const NormRunning running = running_of(step);
+    void *sums = (char *)step->scratch + (ranks_of(step) ? means_bytes(step) : 0);
+    FshStatus status = CUDA_TRY(kernel_image_sums(tensors.x, sums, stream), error);
+    if (!status && step->node->as.norm.options.training)
+        status = batch_statistics(step, &tensors, &running, sums, stream, error);
+    else if (!status)
+        status = CUDA_TRY(kernel_batch_norm_running(&tensors, &running, stream), error);
+    return status ? status
+                  : CUDA_TRY(kernel_norm_squeeze(&tensors, out(step, NORM_Y), out(step, NORM_IMAGE_MEANS),
+                                                 sums, stream),
+                             error);
+}
+
+static FshStatus norm_gate(const Step *step, cudaStream_t stream, FshError *error)
+{
+    const NormTensors tensors = {.x = in(step, NORM_GATE_X),
+                                 .weight = in(step, NORM_GATE_WEIGHT),
+                                 .bias = in(step, NORM_GATE_BIAS),
+                                 .mean = in(step, NORM_GATE_MEAN),
+                                 .inverse_deviation = in(step, NORM_GATE_INVERSE_DEVIATION)};
+    const NormActivation activation = norm_activation(step);
+    return CUDA_TRY(kernel_norm_gate(&tensors, &activation, in(step, NORM_GATE_FACTORS),
+                                     maybe_in(step, NORM_GATE_ADDEND), out(step, 0), stream),
+                    error);
+}
+
+static FshStatus norm_gate_backward_prepare(const CudaProgram *program, Step *step, FshError *error)
+{
+    (void)program;
+    (void)error;
+    want_scratch(step, kernel_image_scratch_bytes(in(step, NORM_BACK_X)));
+    return FSH_OK;
+}
+
+static FshStatus norm_gate_backward(const Step *step, cudaStream_t stream, FshError *error)
+{
+    const NormTensors tensors = backward_tensors(step);
+    const NormGradient gradient = {.dy = in(step, NORM_BACK_DY),
+                                   .dy2 = maybe_in(step, NORM_BACK_DY2),
+                                   .y = maybe_in(step, NORM_BACK_Y),
+                                   .g = maybe_out(step, NORM_GATE_BACK_G)};
+    const NormActivation activation = norm_activation(step);
+    return CUDA_TRY(kernel_norm_gate_backward(&gradient, &tensors, &activation,
+                                              out(step, NORM_GATE_BACK_DFACTORS),
+                                              out(step, NORM_GATE_BACK_SUMS), step->scratch, stream),
+                    error);
+}
+
+static FshStatus norm_squeeze_backward_prepare(const CudaProgram *program, Step *step, FshError *error)
+{
+    (void)error;
+    if (is_synced(program, step->node))
+        step_own(step, program_backend(program)->ranks, leave_to_backend);
+    return FSH_OK;
+}
+
+static FshStatus norm_squeeze_backward(const Step *step, cudaStream_t stream, FshError *error)
+{
+    const NormTensors tensors = {.x = in(step, NORM_SQUEEZE_BACK_X),
+                                 .weight = in(step, NORM_SQUEEZE_BACK_WEIGHT),
+                                 .mean = in(step, NORM_SQUEEZE_BACK_MEAN),
+                                 .inverse_deviation = in(step, NORM_SQUEEZE_BACK_INVERSE_DEVIATION)};
+    NormSqueezeGradient gradient = {.dy = in(step, NORM_SQUEEZE_BACK_DY),
+                                    .g = in(step, NORM_SQUEEZE_BACK_G),
+                                    .factors = in(step, NORM_SQUEEZE_BACK_FACTORS),
+                                    .sums = in(step, NORM_SQUEEZE_BACK_SUMS),
+                                    .image_means = in(step, NORM_SQUEEZE_BACK_IMAGE_MEANS),
+                                    .dx = maybe_out(step, NORM_BACK_DX),
+                                    .dweight = out(step, NORM_BACK_DWEIGHT),
+                                    .dbias = out(step, NORM_BACK_DBIAS),
+                                    .batch_statistics = step->node->as.norm.options.training,
+                                    .sampled_rows = sampled_rows(step, tensors.x)};
+    if (!ranks_of(step))
+        return CUDA_TRY(kernel_norm_squeeze_backward(&gradient, &tensors, stream), error);
+    gradient.part = NORM_GRADIENT_SUMS;
+    FshStatus status = CUDA_TRY(kernel_norm_squeeze_backward(&gradient, &tensors, stream), error);
+    if (!status)
+        status = exchange(step, stream, error);
+    gradient.part = NORM_GRADIENT_X;
+    return status ? status : CUDA_TRY(kernel_norm_squeeze_backward(&gradient, &tensors, stream), error);
 }
 
 static FshStatus bias_prepare(const CudaProgram *program, Step *step, FshError *error)
@@ -237,5 +368,10 @@ const LoweringRow lowering_norm[] = {
     {OP_BATCH_NORM, {.prepare = batch_norm_prepare, .bind = batch_norm_bind, .enqueue = batch_norm}},
     {OP_BATCH_NORM_BACKWARD,
      {.prepare = batch_norm_prepare, .bind = batch_norm_bind, .enqueue = batch_norm_backward}},
+    {OP_NORM_SQUEEZE, {.prepare = norm_squeeze_prepare, .bind = batch_norm_bind, .enqueue = norm_squeeze}},
+    {OP_NORM_SQUEEZE_BACKWARD,
+     {.prepare = norm_squeeze_backward_prepare, .bind = batch_norm_bind, .enqueue = norm_squeeze_backward}},
+    {OP_NORM_GATE, {.enqueue = norm_gate}},
+    {OP_NORM_GATE_BACKWARD, {.prepare = norm_gate_backward_prepare, .enqueue = norm_gate_backward}},
     {OP_KIND_COUNT, {NULL}},
 };
