@@ -1,11 +1,11 @@
-/* recorded_steps.h - the steps of a program as CUDA graphs, in one lane and in two (trainer/graph/lanes.h), and
- * which of the two ways a run takes.
+/* recorded_steps.h - the steps of a program as CUDA graphs, in one lane and in two (trainer/graph/lanes.h),
+ * and which of the two ways a run takes.
  *
  * Whether two lanes take less time is found out in the first runs. Both ways compute the same, so the trial
  * costs nothing but the slower way's runs: they take turns in blocks, and the shortest run of each is
  * compared. Which one wins is a matter of the network, its batch and the card: on an H200 lanes won 6 % of
- * nafnet's step, 5 of conv8's, 2.5 of pyramidnet's at 64, and lost 1.5 of resnet50's at 512, which runs at the
- * card's power limit as it is (docs/measurements/2026-11-24-step.md). */
+ * nafnet's step, 5 of conv8's, 2.5 of pyramidnet's at 64, and lost 1.5 of resnet50's at 512, which runs at
+ * the card's power limit as it is (docs/measurements/2026-11-24-step.md). */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_LOWERING_RECORDED_STEPS_H
 #define FSHARD_TRAINER_BACKEND_CUDA_LOWERING_RECORDED_STEPS_H
 
@@ -30,9 +30,9 @@ typedef struct TimedRun {
 
 typedef struct RecordedSteps {
     /* By the kind of the run; NULL: there is no run of that kind. Ranks that accumulate have
-     * UPDATE_ACCUMULATES and UPDATE_JOINED, others UPDATE_DECIDES; with sam there is UPDATE_PERTURBS too. Those
-     * of LANES_TWO are there where some steps may lie beside others, until the trial has decided against
-     * them. */
+     * UPDATE_ACCUMULATES and UPDATE_JOINED, others UPDATE_DECIDES; with sam there is UPDATE_PERTURBS too.
+     * Those of LANES_TWO are there where some steps may lie beside others, until the trial has decided
+     * against them. */
     cudaGraphExec_t graphs[LANE_WAYS][UPDATE_RUN_KINDS];
     LaneWay way;                      /* of the run that comes next, and of all after the trial */
     bool tries;                       /* the trial goes on */
