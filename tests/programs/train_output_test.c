@@ -323,8 +323,8 @@ static int count_named(const char *buffer, ssize_t bytes, const char *name)
     return count;
 }
 
-/* Runs 30 epochs, each of a few milliseconds, whose checkpoint takes a second. Returns what watches the folder;
- * the caller closes it. */
+/* Runs 30 epochs, each of a few milliseconds, whose checkpoint takes a second. Returns what watches the
+ * folder; the caller closes it. */
 static int train_on_slow_disk(const char *out, const char *const *arguments)
 {
     static const char *const slow[] = {"FSHARD_STOP_SECONDS=1", NULL};

@@ -1,9 +1,9 @@
 /* cpu_internal.h - the CPU backend's own objects: what its files share.
  *
  * Files: cpu_backend.c (opening, threads, memory), cpu_state.c (parameters), cpu_program.c (a graph made
- * runnable), cpu_convolution.c, cpu_depthwise.c, cpu_small_gradient.c, cpu_side_by_side.c, cpu_norm.c, cpu_norm_gate.c,
- * cpu_pointwise.c, cpu_window.c, cpu_box.c, cpu_channel.c, cpu_tokens.c, cpu_self_attention.c, cpu_loss.c,
- * cpu_loss_*.c, cpu_update*.c (ops: functions and, at the end of the file, their rows),
+ * runnable), cpu_convolution.c, cpu_depthwise.c, cpu_small_gradient.c, cpu_side_by_side.c, cpu_norm.c,
+ * cpu_norm_gate.c, cpu_pointwise.c, cpu_window.c, cpu_box.c, cpu_channel.c, cpu_tokens.c,
+ * cpu_self_attention.c, cpu_loss*.c, cpu_update*.c (ops: functions and, at the end of the file, their rows),
  * cpu_muon.c (products of an update), cpu_kernels*.c (loops), onednn*.c (convolution and matrix product).
  *
  * Activations are packed NHWC and NC, in f32 or bf16 (DataType of the tensor): an op is one function for both
