@@ -217,6 +217,8 @@ Graph *model(const char *name, int64_t batch, int64_t size, int64_t channels, bo
     const ModelRecipe recipe = {.mean = {0.5, 0.5, 0.5},
                                 .deviation = {0.25, 0.25, 0.25},
                                 .label_smoothing = 0.1F,
+                                .fusions =
+                                    FUSE_ALL & backend_fusions(backends[CUDA]), /* as ftrain has them */
                                 .optimizer = {.momentum = 0.9, .weight_decay = 1e-4}};
     assert_ok(model_graph(model_find(name), &spec, &recipe, &graph, &error), &error);
     return graph;

@@ -130,6 +130,36 @@ TEST(test_squeeze_and_excitation_joins_the_norm)
     }
 }
 
+/* A shortcut is trained though all is frozen that its block's other branch depends on. */
+TEST(test_a_shortcut_beside_a_frozen_gate_keeps_its_gradient)
+{
+    static const char *const frozen[] = {"conv.weight", "norm.weight", "norm.bias", "excite.weight",
+                                         "excite.bias"};
+    const BatchNorm norm = {.training = true};
+    const Conv2d plain = {.channels = 8, .kernel = 1, .stride = 1};
+    const int64_t batch = 2;
+    for (int activated = 0; activated < 2; activated++) {
+        Graph *graph = graph_new();
+        const TensorId x = start(graph, batch, 4, 3),
+                       label = graph_input(graph, "label", DATA_I64, 1, &batch);
+        const TensorId n = graph_batch_norm(graph, "norm", graph_conv2d(graph, "conv", x, &plain), &norm);
+        const TensorId s = graph_linear(graph, "excite", graph_global_avg_pool(graph, n), 8, true);
+        TensorId y = graph_channel_multiply(graph, n, graph_sigmoid(graph, s));
+        y = graph_add(graph, y, graph_conv2d(graph, "shortcut", x, &plain));
+        if (activated)
+            y = graph_relu(graph, y);
+        y = graph_linear(graph, "classes", graph_global_avg_pool(graph, y), 3, false);
+        for (size_t i = 0; i < sizeof frozen / sizeof *frozen; i++)
+            graph_freeze(graph, graph_find(graph, frozen[i]));
+        graph_fuse(graph, FUSE_NORM_GATE);
+        graph_differentiate(graph, graph_softmax_cross_entropy(graph, y, label, TENSOR_NONE, TENSOR_NONE, 0));
+        assert_int_equal(graph_check(graph, NULL), FSH_OK);
+        assert_int_equal(count_ops(graph, OP_NORM_GATE) + count_ops(graph, OP_CHANNEL_MULTIPLY), 1);
+        assert_int_not_equal(graph_gradient(graph, graph_find(graph, "shortcut.weight")), TENSOR_NONE);
+        graph_free(&graph);
+    }
+}
+
 /* Returns the first norm of this name. */
 static const Node *norm_named(const Graph *graph, const char *name)
 {

@@ -179,10 +179,11 @@ static void norm_gate_differentiate(Graph *graph, const Node *node, TensorId out
                             [NORM_GATE_BACK_DFACTORS] = node->inputs[NORM_GATE_FACTORS],
                             [NORM_GATE_BACK_SUMS] = TENSOR_NONE};
     graph_append_backward(graph, node, &backward, of, 3);
-    if (graph->node_count == at)
-        return;
-    store_output(graph, at, NORM_GATE_BACK_SUMS, DATA_F32, 3, (int64_t[]){2, image.shape[0], image.shape[3]});
-    if (gated_by_y && graph->nodes[at].outputs[NORM_GATE_BACK_G] == TENSOR_NONE)
+    const bool appended = graph->node_count > at; /* not where all is frozen that the factors depend on */
+    if (appended)
+        store_output(graph, at, NORM_GATE_BACK_SUMS, DATA_F32, 3,
+                     (int64_t[]){2, image.shape[0], image.shape[3]});
+    if (appended && gated_by_y && graph->nodes[at].outputs[NORM_GATE_BACK_G] == TENSOR_NONE)
         store_output(graph, at, NORM_GATE_BACK_G, image.type, image.rank, image.shape);
     if (!gated_by_y)
         graph_contribute_gradient(graph, addend, output_gradient);

@@ -53,6 +53,14 @@ static FshStatus convolution_run(CpuStep *step, FshError *error)
     return status;
 }
 
+/* Calls depthwise convolutions that oneDNN computes by the name of those that own loops compute: which of the
+ * two does is a matter of the CPU's instructions alone. */
+static void name_engine(CpuStep *step, const DnnConvolution *geometry)
+{
+    if (cpu_is_depthwise(geometry))
+        step->engine = "depthwise";
+}
+
 static FshStatus convolution_prepare(CpuStep *step, FshError *error)
 {
     const Node *node = step->node;
@@ -68,6 +76,7 @@ static FshStatus convolution_prepare(CpuStep *step, FshError *error)
         if (cpu_side_by_side_wins(&geometry))
             return cpu_side_by_side_prepare(step, &geometry, weight_layout(step, node->inputs[CONV_WEIGHT]),
                                             error);
+        name_engine(step, &geometry);
         return dnn_convolution_forward_new(&step->primitive, engine, &geometry,
                                            weight_layout(step, node->inputs[CONV_WEIGHT]),
                                            step->inputs[CONV_X], step->inputs[CONV_WEIGHT],
@@ -79,6 +88,7 @@ static FshStatus convolution_prepare(CpuStep *step, FshError *error)
         if (cpu_side_by_side_wins(&geometry))
             return cpu_side_by_side_prepare(step, &geometry,
                                             weight_layout(step, node->inputs[CONV_DATA_WEIGHT]), error);
+        name_engine(step, &geometry);
         return dnn_convolution_backward_data_new(
             &step->primitive, engine, &geometry, weight_layout(step, node->inputs[CONV_DATA_WEIGHT]),
             step->inputs[CONV_DATA_DY], step->inputs[CONV_DATA_WEIGHT], step->outputs[0], error);
@@ -93,6 +103,7 @@ static FshStatus convolution_prepare(CpuStep *step, FshError *error)
         if (cpu_small_gradient_wins(step, &geometry))
             return cpu_small_gradient_prepare(step, &geometry,
                                               weight_layout(step, node->outputs[CONV_WEIGHT_DWEIGHT]), error);
+        name_engine(step, &geometry);
         return dnn_convolution_backward_weight_new(
             &step->primitive, engine, &geometry, weight_layout(step, node->outputs[CONV_WEIGHT_DWEIGHT]),
             step->inputs[CONV_WEIGHT_DY], step->inputs[CONV_WEIGHT_X], step->outputs[CONV_WEIGHT_DWEIGHT],

@@ -17,10 +17,15 @@ typedef struct DepthwisePlan {
     int32_t *counts;
 } DepthwisePlan;
 
+bool cpu_is_depthwise(const DnnConvolution *c)
+{
+    return c->groups > 1 && c->groups == c->in_channels && c->in_channels == c->out_channels;
+}
+
 bool cpu_depthwise_wins(const DnnConvolution *c, const DnnLayout *weights)
 {
-    return c->groups > 1 && c->groups == c->in_channels && c->in_channels == c->out_channels &&
-           dnn_layout_is_by_taps(weights);
+    /* in bf16 the weight would have to be rounded first; oneDNN, which does so, has loops of its own there */
+    return cpu_is_depthwise(c) && c->type == DATA_F32 && dnn_layout_is_by_taps(weights);
 }
 
 /* Writes what meets along an axis: by places of the output, or, backward, of the input. */

@@ -169,12 +169,14 @@ DnnConvolution cpu_convolution_geometry(const Tensor *x, const Tensor *y, const 
 bool cpu_small_gradient_wins(const CpuStep *step, const DnnConvolution *convolution);
 FshStatus cpu_small_gradient_prepare(CpuStep *step, const DnnConvolution *convolution,
                                      const DnnLayout *weights, FshError *error);
-/* Returns true where a convolution or a gradient of it has a faster way (cpu_side_by_side.c); prepare puts it
- * into step->run. */
-/* Returns true where a convolution or a gradient of it, whose weight is laid out so, has own loops
+/* Returns whether each channel is convolved by itself, once. */
+bool cpu_is_depthwise(const DnnConvolution *convolution);
+/* Returns true where a depthwise convolution or a gradient of it, whose weight is laid out so, has own loops
  * (cpu_depthwise.c); prepare puts them into step->run. */
 bool cpu_depthwise_wins(const DnnConvolution *convolution, const DnnLayout *weights);
 FshStatus cpu_depthwise_prepare(CpuStep *step, const DnnConvolution *convolution, FshError *error);
+/* Returns true where a convolution or a gradient of it has a faster way (cpu_side_by_side.c); prepare puts it
+ * into step->run. */
 bool cpu_side_by_side_wins(const DnnConvolution *convolution);
 FshStatus cpu_side_by_side_prepare(CpuStep *step, const DnnConvolution *convolution, const DnnLayout *weights,
                                    FshError *error);

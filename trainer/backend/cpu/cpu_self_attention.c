@@ -273,6 +273,8 @@ static void self_attention_backward_part(void *context, int part, int64_t begin,
         if (!step->outputs[SELF_ATTENTION_BACK_DX])
             continue;
         of_products.transpose_b = true;
+        /* with a gamma of 0 oneDNN leaves the result as it was on some CPUs, NaN too (2.6, SSE4.1) */
+        memset(dproducts, 0, (size_t)(channels * channels) * sizeof *dproducts);
         multiply(&image, of_products, dmixing, weight, dproducts);
         add_transposed(dproducts, channels);
         float *dx = begin_result(&image, dy);
