@@ -1,8 +1,9 @@
 /* Three training steps of each network, from the same weights on the same batch, against PyTorch in float64
  * (golden/golden_networks.py): losses, results and gradients of the first, all of the state after the last.
  * Prints the worst relative error of each; more than GOLDEN_TOLERANCE fails. `network_parity_test NAME` runs
- * one. A maximum of a pool that a rounding turns over is told apart by its size: in airbench96's second and
- * third step there is one, 2e-3 of a momentum, which any other last place of GELU meets. */
+ * one. A maximum of a pool, or a sign before a ReLU, that a rounding turns over is told apart by its size,
+ * some 1e-3 of a momentum; golden_networks.py says how the batches of pyramidnet and airbench96 were chosen
+ * to have none. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

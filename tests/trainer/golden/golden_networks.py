@@ -412,7 +412,11 @@ def restoration(name, forward, shape, rate, factor, options, samples, gain=6.0):
 
 
 def steps(names):
-    """Writes NAME.json of the cases named, or of all."""
+    """Writes NAME.json of the cases named, or of all.
+
+    Where a value before a ReLU is next to zero, or two next to equal in a max pool, float32 may decide otherwise than float64, and a
+    gradient is off by 1e-3. pyramidnet's and airbench96's shapes, labels and offsets are those of 38 and 28 drawn in which no step has
+    one: every such distance is over 10 times the root mean square of float32's error at its layer."""
     labels = [3, 9, 0, 5]
     cases = {
         "conv8": lambda name: classification(name, conv8, (8, 28, 28, 1), [3, 0, 9, -1, 1, 4, 4, 7], 0.01, norm_bias_offset=0.0),
@@ -422,7 +426,7 @@ def steps(names):
         "resnet34": lambda name: classification(name, resnet([3, 4, 6, 3], False), (4, 64, 64, 3), labels, 0.001, 16),
         "resnet50": lambda name: classification(name, resnet([3, 4, 6, 3], True), (4, 64, 64, 3), labels, 0.001, 16),
         "resnet101": lambda name: classification(name, resnet([3, 4, 23, 3], True), (4, 64, 64, 3), labels, 0.001, 10, norm_bias_offset=2.5),
-        "pyramidnet": lambda name: classification(name, pyramidnet, (4, 16, 16, 3), labels, 0.001, 10),
+        "pyramidnet": lambda name: classification(name, pyramidnet, (4, 8, 8, 3), [5, 6, 0, 3], 0.001, 10, norm_bias_offset=2.0),
         "pyramidnet-38-47": lambda name: classification(name, lambda net, x, k: pyramidnet(net, x, k, 38, 47), (3, 20, 28, 3), [1, -1, 4],
                                                         0.001, 10, model="pyramidnet", options={"depth": 38, "alpha": 47}),
         "convnext_atto": lambda name: classification(name, of_timm(name), (3, 64, 32, 3), [1, -1, 4], 0.001, 8),
@@ -453,7 +457,8 @@ def steps(names):
                                                                     0.00003, 6, model="xse_resnext50",
                                                                     options={"act-layer": "mish", "aa-layer": "blur", "self-attention": "yes"}),
         "airbench94": lambda name: classification(name, airbench((64, 256, 256), 2, False, 0.4, 1 / 256), (4, 32, 32, 3), labels, 1.0, 16),
-        "airbench96": lambda name: classification(name, airbench((128, 384, 512), 3, True, 0.1, 1 / 9), (4, 32, 32, 3), labels, 0.001, 8),
+        "airbench96": lambda name: classification(name, airbench((128, 384, 512), 3, True, 0.1, 1 / 9), (4, 32, 32, 3), [7, 2, 9, 3], 0.001, 8,
+                                                  norm_bias_offset=1.0625),
         "unet": lambda name: restoration(name, unet(16), (2, 18, 22, 3), 0.001, 0.001, {"base_channels": 16}, 24),
         "nafnet": lambda name: restoration(name, nafnet(8, [1, 1, 1, 2], 1, [1, 0, 1, 1]), (2, 20, 30, 3), 0.001, 0.001,
                                            {"base_channels": 8, "encoder_blocks": "1,1,1,2", "middle_blocks": "1",
