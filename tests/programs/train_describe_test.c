@@ -124,3 +124,18 @@ TEST_IN_FOLDER(test_a_dataset_without_mean_and_deviation_gets_imagenets, folder)
     assert_null(strstr(result.err, "normalisation")); /* that of the dataset goes without saying */
     run_result_free(&result);
 }
+
+/* oneDNN leaves undone what falls to threads that OpenMP does not give it. */
+TEST_IN_FOLDER(test_threads_keep_to_the_limit_of_openmp, folder)
+{
+    static const char *const limited[] = {"OMP_THREAD_LIMIT=1", NULL};
+    const char *shards = make_set(folder, &train_plain);
+    const RunOptions options = {.environment = limited};
+    const char *const arguments[] = {"--jobs",     "2",        "--device", "cpu",  "--model",
+                                     "airbench94", "--epochs", "1",        shards, test_path(folder, "out"),
+                                     NULL};
+    RunResult result = expect_train(0, &options, arguments);
+    assert_contains(result.err, ", 1 thread;");
+    assert_contains_not(result.err, "nan");
+    run_result_free(&result);
+}

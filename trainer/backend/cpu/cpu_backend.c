@@ -30,6 +30,10 @@ FshStatus cpu_backend_open(Backend **backend_ret, const BackendOptions *options,
     if (!backend)
         return fsh_error_set(error, FSH_ERR_MEMORY, "cpu: no memory");
     backend->threads = cpu_jobs(options ? options->threads : 0);
+    /* OMP_THREAD_LIMIT: oneDNN divides its work among the threads that are asked for, and leaves undone what
+     * falls to one that is not there */
+    if (backend->threads > omp_get_thread_limit())
+        backend->threads = omp_get_thread_limit();
     backend->kernels = cpu_kernels_choose(DATA_F32);
     backend->kernels_bf16 = cpu_kernels_choose(DATA_BF16);
     FshStatus status = dnn_engine_new(&backend->dnn, error);
