@@ -152,7 +152,7 @@ static void assert_voc_palette(const char *path)
 TEST_IN_FOLDER(test_masks_that_nobody_packed_are_warned_about, folder)
 {
     static uint8_t pixels[20 * 20 * 3];
-    for (char name = 'a'; name < 'i'; name++) {
+    for (int name = 'a'; name < 'i'; name++) {
         write_png(test_path(folder, "seg/train/photos/%c.png", name), pixels, 20, 20, 3);
         write_png(test_path(folder, "seg/train/labels/%c.png", name), pixels, 20, 20, 1);
     }

@@ -101,8 +101,9 @@ static FshStatus plan_with(const Graph *graph, size_t window,
 {
     *memory = (MemoryPlan){0};
     FshStatus status = lane_plan_make(graph, window, lanes, error);
-    if (!status)
-        status = memory_plan_make(graph, bytes_of, context, lanes->ends, memory, error);
+    if (status)
+        return status;
+    status = memory_plan_make(graph, bytes_of, context, lanes->ends, memory, error);
     if (status)
         lane_plan_free(lanes);
     return status;

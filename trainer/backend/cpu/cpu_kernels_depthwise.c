@@ -70,7 +70,7 @@ static Run run_of(const DepthwiseShape *s, int32_t tap)
             if (run.end == 0) {
                 run.first = place;
                 run.source = meeting->source;
-            } else {
+            } else if (place > run.first) {
                 run.stride = (meeting->source - run.source) / (place - run.first);
             }
             run.end = place + 1;

@@ -10,7 +10,7 @@ FshStatus lane_recorder_begin(LaneRecorder *recorder, const LanePlan *plan, size
     *recorder = (LaneRecorder){.plan = plan, .node_count = node_count, .main = main, .beside = beside};
     if (plan->beside_count == 0 || main == beside)
         return FSH_OK;
-    recorder->ended = calloc(node_count, sizeof *recorder->ended);
+    recorder->ended = calloc(node_count, sizeof(cudaEvent_t));
     if (!recorder->ended)
         return fsh_error_set(error, FSH_ERR_MEMORY, "no memory for the events of %zu nodes", node_count);
     return CUDA_TRY(cudaEventCreateWithFlags(&recorder->fork, cudaEventDisableTiming), error);
