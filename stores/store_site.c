@@ -254,6 +254,10 @@ FshStatus store_site_renew(StoreSite *site, FshError *error)
     FshStatus status = store_site_find(&fresh, site->url.text, site->purpose, &failure);
     if (!status && fresh.why_none) /* what was had once is not given up */
         status = fsh_error_set(&failure, fresh.why_none, "%s", fresh.why_none_text);
+    if (!status && !*fresh.credentials)
+        status = fsh_error_set(&failure, FSH_ERR_NOT_FOUND,
+                               "%s: %s gives no credentials any more, and those that it gave have ended",
+                               site->url.text, site->credentials);
     if (!status)
         *site = fresh;
     else
