@@ -1,6 +1,7 @@
 #include "stores/store_ask.h"
 
 #include <jansson.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -124,7 +125,7 @@ bool store_take_google_token(StoreLent *lent, const char *text)
     const json_int_t seconds = json_integer_value(json_object_get(object, "expires_in"));
     lent->found = store_take(lent->token, sizeof lent->token,
                              json_string_value(json_object_get(object, "access_token")));
-    lent->end_seconds = seconds > 0 ? (int64_t)time(NULL) + (int64_t)seconds : 0;
+    lent->end_seconds = seconds > 0 && seconds < INT_MAX ? (int64_t)time(NULL) + (int64_t)seconds : 0;
     json_decref(object);
     return lent->found;
 }
