@@ -161,8 +161,9 @@ static const char *remedy(const StoreClient *client, const StoreExchange *exchan
     *text = '\0';
     if (site->url.kind == STORE_S3 && *exchange->region && strcmp(exchange->region, site->region) != 0 &&
         !is_success(exchange->status))
-        (void)snprintf(text, text_bytes, "; the bucket is in %s: set AWS_REGION=%s", exchange->region,
-                       exchange->region);
+        (void)snprintf(text, text_bytes, "; the bucket is in %s: set AWS_REGION=%s%s%s", exchange->region,
+                       exchange->region, site->why_none ? "; and there are no credentials: " : "",
+                       site->why_none ? site->why_none_text : "");
     else if ((exchange->status == 401 || exchange->status == 403) && *site->credentials)
         (void)snprintf(text, text_bytes, "; asked with the credentials of %.200s: may they do that?%s",
                        site->credentials, site->purpose == STORE_TO_READ ? anonymous[site->url.kind] : "");
@@ -232,7 +233,7 @@ typedef struct Tries {
 static FshStatus give_up(const StoreClient *client, const StoreExchange *exchange, const char *name,
                          uint64_t missing, const Tries *tries, FshError *error)
 {
-    char answer[600], help[800], tried[80] = "";
+    char answer[600], help[900], tried[80] = "";
     tell_answer(answer, sizeof answer, exchange, missing);
     if (tries->count > 1)
         (void)snprintf(tried, sizeof tried, "; tried %" PRId64 " times in %.1f s", tries->count,
