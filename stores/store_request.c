@@ -224,10 +224,20 @@ static double wait_before(const StoreClient *client, int64_t tries, double asked
 
 /* What was tried so far. */
 typedef struct Tries {
-    int64_t count;   /* all of them */
-    int64_t in_vain; /* since something came */
+    int64_t count;         /* all of them */
+    int64_t in_vain;       /* since something came */
+    int64_t unknown_hosts; /* in a row: the last of them */
     double begin_seconds;
 } Tries;
+
+/* Makes a request, and notes what became of it. */
+static void try_once(StoreClient *client, StoreExchange *exchange, Tries *tries)
+{
+    client->plugin->perform(client->connection, exchange);
+    client->answered = client->answered || exchange->status;
+    tries->count++;
+    tries->unknown_hosts = exchange->unknown_host ? tries->unknown_hosts + 1 : 0;
+}
 
 /* Fails for good, with all that is to say. */
 static FshStatus give_up(const StoreClient *client, const StoreExchange *exchange, const char *name,
@@ -254,9 +264,8 @@ static FshStatus after_failure(const StoreClient *client, const StoreExchange *e
 {
     if (is_stopped(client))
         return fsh_error_set(error, FSH_ERR_INTERRUPTED, "interrupted");
-    const int64_t usual = client->patience.retries;
-    const int64_t retries = exchange->unknown_host && usual > 1 ? 1 : usual;
-    if (!is_retried(exchange) || tries->in_vain > retries)
+    const bool misspelt = tries->unknown_hosts > 1 && !client->answered;
+    if (!is_retried(exchange) || misspelt || tries->in_vain > client->patience.retries)
         return give_up(client, exchange, name, missing, tries, error);
     if (client->patience.progress && tries->in_vain >= 3) {
         char answer[600];
@@ -337,8 +346,7 @@ static FshStatus get_or_look(StoreClient *client, const StoreGet *get, StoreLook
                                   .stopped = getting_stopped,
                                   .sink = take_bytes,
                                   .context = &getting};
-        client->plugin->perform(client->connection, &exchange);
-        tries.count++;
+        try_once(client, &exchange, &tries);
         if (getting.status)
             return getting.status;
         if (look && is_success(exchange.status) && (getting.got_bytes || exchange.finished)) {
@@ -403,8 +411,7 @@ FshStatus store_send(StoreClient *client, const char *method, const char *name, 
                                   .stall_seconds = stall_seconds,
                                   .stopped = getting_stopped,
                                   .context = &getting};
-        client->plugin->perform(client->connection, &exchange);
-        tries.count++;
+        try_once(client, &exchange, &tries);
         tries.in_vain++;
         const bool failed = strstr(exchange.text, "<Error>") != NULL; /* S3 may say so with status 200 */
         if (exchange.finished && is_success(exchange.status) && !failed) {

@@ -5,8 +5,8 @@
  * for, and the answers 408, 425, 429, 500, 502, 503 and 504. A part goes on where it was cut. The n-th wait
  * takes 0.25 s * 2^n, at most 20 s, times a random number from a half to one (so that a hundred hosts do not
  * come back at once), or what the server's Retry-After says, at most 60 s. A host that has no address is
- * looked up once more, and no longer. Tries are counted anew after each
- * MiB that came.
+ * looked up once more, and no longer unless the client had an answer before. Tries are counted anew after
+ * each MiB that came.
  *
  * Threads: a StoreClient belongs to one thread at a time. */
 #ifndef FSHARD_STORES_STORE_REQUEST_H
@@ -31,6 +31,7 @@ typedef struct StoreClient {
     StorePatience patience;
     const StorePlugin *plugin;
     StoreConnection *connection;
+    bool answered; /* somebody did, once */
 } StoreClient;
 
 /* Returns the plugin with libcurl. FSH_ERR_UNSUPPORTED: it is not here. */

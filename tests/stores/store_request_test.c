@@ -6,6 +6,76 @@
 #include "stores/store_ask.h"
 #include "tests/support/support.h"
 
+/* ---- a script in libcurl's place ---- */
+
+enum { ANSWERS_MAX = 8 };
+
+static struct {
+    long statuses[ANSWERS_MAX]; /* of HTTP; NO_HOST; 0: the connection breaks */
+    double retry_after_seconds;
+    size_t asked; /* how often */
+} script;
+
+enum { NO_HOST = -1 };
+
+static FshStatus open_script(StoreConnection **connection, FshError *error)
+{
+    (void)error;
+    *connection = NULL;
+    return FSH_OK;
+}
+
+static void perform_script(StoreConnection *connection, StoreExchange *exchange)
+{
+    (void)connection;
+    assert_true(script.asked < ANSWERS_MAX);
+    const long status = script.statuses[script.asked++];
+    exchange->status = status > 0 ? status : 0;
+    exchange->finished = status > 0;
+    exchange->transient = status <= 0;
+    exchange->unknown_host = status == NO_HOST;
+    exchange->told_bytes = UINT64_MAX;
+    exchange->retry_after_seconds = status > 0 && status != 200 ? script.retry_after_seconds : 0;
+}
+
+static void close_script(StoreConnection **connection)
+{
+    *connection = NULL;
+}
+
+const StorePlugin fshard_store_plugin = {STORE_PLUGIN_HERE, .open = open_script, .perform = perform_script,
+                                         .close = close_script};
+
+/* ---- files ---- */
+
+TEST(test_a_host_that_has_answered_may_lack_an_address_for_a_while)
+{
+    const struct {
+        long statuses[ANSWERS_MAX];
+        size_t asked;
+        FshStatus status;
+    } cases[] = {{{NO_HOST, NO_HOST}, 2, FSH_ERR_SYSTEM},
+                 {{NO_HOST, 200}, 2, FSH_OK},
+                 {{0, 0, NO_HOST, 200}, 4, FSH_OK},
+                 {{503, NO_HOST, NO_HOST, 200}, 4, FSH_OK},
+                 {{503, NO_HOST, NO_HOST, NO_HOST, NO_HOST}, 5, FSH_ERR_SYSTEM}};
+    const StoreSite site = {.url = {.kind = STORE_HTTP, .text = "http://host"}, .base = "http://host"};
+    const StorePatience patience = {.retries = 4};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        StoreClient client = {0};
+        FshError error = {0};
+        memset(&script, 0, sizeof script);
+        memcpy(script.statuses, cases[i].statuses, sizeof script.statuses);
+        assert_ok(store_client_open(&client, &site, &patience, &error), &error);
+        const StoreGet get = {.name = "file"};
+        assert_int_equal(store_get(&client, &get, NULL, &error), cases[i].status);
+        assert_int_equal(script.asked, cases[i].asked);
+        store_client_close(&client);
+    }
+}
+
+/* ---- lenders ---- */
+
 TEST(test_a_google_token_has_an_end_that_can_be_counted)
 {
     static const struct {
