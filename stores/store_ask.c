@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "common/file.h"
+#include "common/interrupt.h"
 #include "common/text.h"
 
 const char *store_variable(const char *name)
@@ -18,17 +19,22 @@ const char *store_variable(const char *name)
 
 /* ---- asking ---- */
 
+/* Returns how often a question is asked at most, after what has come of it. A server that is busy is worth
+ * more patience than one that is not there. */
+static int most_tries(const StoreQuestion *question, const StoreExchange *exchange)
+{
+    return question->near ? 2 : exchange->finished ? 4 : 3;
+}
+
 FshStatus store_ask(const StoreQuestion *question, StoreExchange *exchange, FshError *error)
 {
-    const int tries = question->near ? 2 : 3;
-    const double stall_seconds = question->near ? 1 : 3;
+    static const double waits[] = {0.25, 1, 4}, asked_most = 8; /* seconds */
     const StoreSite nobody = {.url.kind = STORE_HTTP};
     const StoreSite *site = question->site ? question->site : &nobody;
     const StorePatience patience = {0};
     StoreClient client = {0};
     FshStatus status = store_client_open(&client, site, &patience, error);
-    for (int i = 0; i < tries && !status; i++) {
-        const struct timespec nap = {.tv_nsec = 200000000};
+    for (int tries = 1; !status; tries++) {
         *exchange = (StoreExchange){.method = question->method,
                                     .url = question->url,
                                     .site = site,
@@ -37,11 +43,15 @@ FshStatus store_ask(const StoreQuestion *question, StoreExchange *exchange, FshE
                                     .by_proxy = question->by_proxy,
                                     .body = question->body,
                                     .body_bytes = question->body ? strlen(question->body) : 0,
-                                    .stall_seconds = stall_seconds};
+                                    .stall_seconds = question->near ? 1 : 3};
         client.plugin->perform(client.connection, exchange);
-        if (exchange->finished && exchange->status != 429 && exchange->status < 500)
+        const bool is_said = exchange->finished && exchange->status != 429 && exchange->status < 500;
+        if (is_said || tries >= most_tries(question, exchange))
             break;
-        (void)nanosleep(&nap, NULL);
+        store_client_wait(&client, waits[tries - 1], question->near ? 0 : exchange->retry_after_seconds,
+                          asked_most);
+        if (interrupt_requested())
+            status = fsh_error_set(error, FSH_ERR_INTERRUPTED, "interrupted");
     }
     store_client_close(&client);
     return status;

@@ -201,25 +201,28 @@ static bool is_stopped(const StoreClient *client)
            (patience->stopped && patience->stopped(patience->context));
 }
 
-/* Waits before try number `tries`. Returns how long, in seconds. */
-static double wait_before(const StoreClient *client, int64_t tries, double asked_seconds)
+void store_client_wait(const StoreClient *client, double seconds, double asked_seconds, double asked_most)
 {
-    enum { ASKED_MAX = 60 };
-    static const double first = 0.25, most = 20;
     const double begin = progress_now_seconds();
     Random random;
     random_start(&random, (uint64_t)getpid(), (uint64_t)(begin * 1e9));
-    double seconds = first;
-    for (int64_t i = 0; i < tries && seconds < most; i++)
-        seconds *= 2;
-    seconds = (seconds < most ? seconds : most) * (1 + (double)random_uniform(&random)) / 2;
+    seconds *= (1 + (double)random_uniform(&random)) / 2;
     if (asked_seconds > seconds)
-        seconds = asked_seconds < ASKED_MAX ? asked_seconds : ASKED_MAX;
+        seconds = asked_seconds < asked_most ? asked_seconds : asked_most;
     while (!is_stopped(client) && progress_now_seconds() - begin < seconds) {
         const struct timespec nap = {.tv_nsec = 20000000};
         (void)nanosleep(&nap, NULL);
     }
-    return seconds;
+}
+
+/* Waits before try number `tries`. */
+static void wait_before(const StoreClient *client, int64_t tries, double asked_seconds)
+{
+    static const double first = 0.25, most = 20, asked_most = 60;
+    double seconds = first;
+    for (int64_t i = 0; i < tries && seconds < most; i++)
+        seconds *= 2;
+    store_client_wait(client, seconds < most ? seconds : most, asked_seconds, asked_most);
 }
 
 /* What was tried so far. */
@@ -275,7 +278,7 @@ static FshStatus after_failure(const StoreClient *client, const StoreExchange *e
                       client->patience.speaker, client->site->url.text, name, answer, tries->in_vain,
                       client->patience.retries);
     }
-    (void)wait_before(client, tries->in_vain - 1, exchange->retry_after_seconds);
+    wait_before(client, tries->in_vain - 1, exchange->retry_after_seconds);
     return is_stopped(client) ? fsh_error_set(error, FSH_ERR_INTERRUPTED, "interrupted") : FSH_OK;
 }
 

@@ -40,6 +40,10 @@ FshStatus store_plugin_load(const StorePlugin **plugin_ret, FshError *error);
 /* Opens a client, which borrows site. FSH_ERR_UNSUPPORTED: the plugin is not here. FSH_ERR_MEMORY. */
 FshStatus store_client_open(StoreClient *client, const StoreSite *site, const StorePatience *patience,
                             FshError *error);
+/* Waits for half of so many seconds to all of them, or as long as a server asked for, at most asked_most.
+ * Ends early where the client is to give up. */
+void store_client_wait(const StoreClient *client, double seconds, double asked_seconds, double asked_most);
+
 /* Safe twice, and on a zeroed client. */
 void store_client_close(StoreClient *client);
 

@@ -94,3 +94,31 @@ TEST(test_a_google_token_has_an_end_that_can_be_counted)
             assert_int_equal(lent.end_seconds, 0);
     }
 }
+
+TEST(test_a_lender_that_is_busy_is_asked_again)
+{
+    const struct {
+        long statuses[ANSWERS_MAX];
+        double retry_after_seconds, at_least_seconds;
+        bool near;
+        size_t asked;
+        long status;
+    } cases[] = {{{503, 200}, 0, 0.1, false, 2, 200},   {{429, 503, 200}, 0, 0.6, false, 3, 200},
+                 {{429, 200}, 1.5, 1.4, false, 2, 200}, {{503, 503, 503, 503}, 0, 2.6, false, 4, 503},
+                 {{403}, 0, 0, false, 1, 403},          {{0, 0, 0}, 0, 0.6, false, 3, 0},
+                 {{503, 503}, 5, 0, true, 2, 503}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const StoreQuestion question = {.method = "GET", .url = "http://lender/", .near = cases[i].near};
+        StoreExchange exchange;
+        FshError error = {0};
+        memset(&script, 0, sizeof script);
+        memcpy(script.statuses, cases[i].statuses, sizeof script.statuses);
+        script.retry_after_seconds = cases[i].retry_after_seconds;
+        const double begin = progress_now_seconds();
+        assert_ok(store_ask(&question, &exchange, &error), &error);
+        assert_int_equal(script.asked, cases[i].asked);
+        assert_int_equal(exchange.status, cases[i].status);
+        assert_true(progress_now_seconds() - begin >= cases[i].at_least_seconds);
+        assert_true(!cases[i].near || progress_now_seconds() - begin < 3);
+    }
+}
