@@ -99,7 +99,8 @@ int64_t store_read_time(const char *text)
     if (!end)
         return 0;
     end += *end == '.' ? 1 + strspn(end + 1, "0123456789") : 0;
-    if (*end && *end != 'Z' && sscanf(end, "%c%2d:%2d", &sign, &hours, &minutes) < 2)
+    if (*end && *end != 'Z' && strcmp(end, "UTC") != 0 &&
+        sscanf(end, "%c%2d:%2d", &sign, &hours, &minutes) < 2)
         return 0;
     const int64_t ahead = ((int64_t)hours * 60 + minutes) * 60;
     return (int64_t)timegm(&time) - (sign == '-' ? -ahead : ahead);

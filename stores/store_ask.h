@@ -57,7 +57,8 @@ bool store_take_xml_keys(StoreLent *lent, const char *text);
 /* Takes Google's access token from JSON. Returns whether it is there. */
 bool store_take_google_token(StoreLent *lent, const char *text);
 
-/* Returns the seconds since 1970 of "2026-11-24T03:00:00Z", or with "+01:00" at its end; 0: it is something
+/* Returns the seconds since 1970 of "2026-11-24T03:00:00Z", or with "UTC" (as older tools of Amazon write it)
+ * or "+01:00" at its end; 0: it is something
  * else. */
 int64_t store_read_time(const char *text);
 

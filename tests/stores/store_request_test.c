@@ -76,6 +76,23 @@ TEST(test_a_host_that_has_answered_may_lack_an_address_for_a_while)
 
 /* ---- lenders ---- */
 
+TEST(test_times_are_read_as_lenders_write_them)
+{
+    static const struct {
+        const char *text;
+        int64_t seconds;
+    } cases[] = {{"2020-06-17T10:02:08Z", 1592388128},
+                 {"2020-06-17T10:02:08UTC", 1592388128},
+                 {"2020-06-17T10:02:08.25Z", 1592388128},
+                 {"2020-06-17T12:02:08+02:00", 1592388128},
+                 {"2020-06-17T08:32:08-01:30", 1592388128},
+                 {"2020-06-17T10:02:08UTX", 0},
+                 {"2020-06-17", 0},
+                 {NULL, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_int_equal(store_read_time(cases[i].text), cases[i].seconds);
+}
+
 TEST(test_a_google_token_has_an_end_that_can_be_counted)
 {
     static const struct {
