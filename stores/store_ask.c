@@ -1,12 +1,14 @@
 #include "stores/store_ask.h"
 
 #include <jansson.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "common/file.h"
+#include "common/interrupt.h"
 #include "common/text.h"
 
 const char *store_variable(const char *name)
@@ -17,17 +19,22 @@ const char *store_variable(const char *name)
 
 /* ---- asking ---- */
 
+/* Returns how often a question is asked at most, after what has come of it. A server that is busy is worth
+ * more patience than one that is not there. */
+static int most_tries(const StoreQuestion *question, const StoreExchange *exchange)
+{
+    return question->near ? 2 : exchange->finished ? 4 : 3;
+}
+
 FshStatus store_ask(const StoreQuestion *question, StoreExchange *exchange, FshError *error)
 {
-    const int tries = question->near ? 2 : 3;
-    const double stall_seconds = question->near ? 1 : 3;
+    static const double waits[] = {0.25, 1, 4}, asked_most = 8; /* seconds */
     const StoreSite nobody = {.url.kind = STORE_HTTP};
     const StoreSite *site = question->site ? question->site : &nobody;
     const StorePatience patience = {0};
     StoreClient client = {0};
     FshStatus status = store_client_open(&client, site, &patience, error);
-    for (int i = 0; i < tries && !status; i++) {
-        const struct timespec nap = {.tv_nsec = 200000000};
+    for (int tries = 1; !status; tries++) {
         *exchange = (StoreExchange){.method = question->method,
                                     .url = question->url,
                                     .site = site,
@@ -36,11 +43,15 @@ FshStatus store_ask(const StoreQuestion *question, StoreExchange *exchange, FshE
                                     .by_proxy = question->by_proxy,
                                     .body = question->body,
                                     .body_bytes = question->body ? strlen(question->body) : 0,
-                                    .stall_seconds = stall_seconds};
+                                    .stall_seconds = question->near ? 1 : 3};
         client.plugin->perform(client.connection, exchange);
-        if (exchange->finished && exchange->status != 429 && exchange->status < 500)
+        const bool is_said = exchange->finished && exchange->status != 429 && exchange->status < 500;
+        if (is_said || tries >= most_tries(question, exchange))
             break;
-        (void)nanosleep(&nap, NULL);
+        store_client_wait(&client, waits[tries - 1], question->near ? 0 : exchange->retry_after_seconds,
+                          asked_most);
+        if (interrupt_requested())
+            status = fsh_error_set(error, FSH_ERR_INTERRUPTED, "interrupted");
     }
     store_client_close(&client);
     return status;
@@ -88,7 +99,8 @@ int64_t store_read_time(const char *text)
     if (!end)
         return 0;
     end += *end == '.' ? 1 + strspn(end + 1, "0123456789") : 0;
-    if (*end && *end != 'Z' && sscanf(end, "%c%2d:%2d", &sign, &hours, &minutes) < 2)
+    if (*end && *end != 'Z' && strcmp(end, "UTC") != 0 &&
+        sscanf(end, "%c%2d:%2d", &sign, &hours, &minutes) < 2)
         return 0;
     const int64_t ahead = ((int64_t)hours * 60 + minutes) * 60;
     return (int64_t)timegm(&time) - (sign == '-' ? -ahead : ahead);
@@ -124,7 +136,7 @@ bool store_take_google_token(StoreLent *lent, const char *text)
     const json_int_t seconds = json_integer_value(json_object_get(object, "expires_in"));
     lent->found = store_take(lent->token, sizeof lent->token,
                              json_string_value(json_object_get(object, "access_token")));
-    lent->end_seconds = seconds > 0 ? (int64_t)time(NULL) + (int64_t)seconds : 0;
+    lent->end_seconds = seconds > 0 && seconds < INT_MAX ? (int64_t)time(NULL) + (int64_t)seconds : 0;
     json_decref(object);
     return lent->found;
 }

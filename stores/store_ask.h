@@ -27,8 +27,10 @@ extern const char store_aws_remedy[];
 /* Returns the value of a variable of the environment; NULL where there is none, or nothing is in it. */
 const char *store_variable(const char *name);
 
-/* Asks, up to three times where nobody answers; the answer is in *exchange, and its text may be secret. Fails
- * only where the plugin is not here. */
+/* Asks, up to three times where nobody answers, and up to four where the answer is 429 or 500 to 599, with
+ * waits of at most 0.25, 1 and 4 s, or of what Retry-After says, at most 8 s; who is near is asked twice at
+ * most. The answer is in *exchange, and its text may be secret. Fails only where the plugin is not here, and
+ * with FSH_ERR_INTERRUPTED. */
 FshStatus store_ask(const StoreQuestion *question, StoreExchange *exchange, FshError *error);
 
 /* Returns whether an answer came that may be credentials. */
@@ -55,7 +57,8 @@ bool store_take_xml_keys(StoreLent *lent, const char *text);
 /* Takes Google's access token from JSON. Returns whether it is there. */
 bool store_take_google_token(StoreLent *lent, const char *text);
 
-/* Returns the seconds since 1970 of "2026-11-24T03:00:00Z", or with "+01:00" at its end; 0: it is something
+/* Returns the seconds since 1970 of "2026-11-24T03:00:00Z", or with "UTC" (as older tools of Amazon write it)
+ * or "+01:00" at its end; 0: it is something
  * else. */
 int64_t store_read_time(const char *text);
 

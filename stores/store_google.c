@@ -141,10 +141,10 @@ static FshStatus write_account(Asking *asking, const char *url, FshError *error)
     char token[STORE_JWT_BYTES];
     FshStatus status = store_jwt_sign(&jwt, token, error);
     if (status)
-        return fsh_error_prepend(error, "%s", asking->path);
-    if (!store_append_field(asking->body, BODY_BYTES, "grant_type",
-                            "urn:ietf:params:oauth:grant-type:jwt-bearer") ||
-        !store_append_field(asking->body, BODY_BYTES, "assertion", token))
+        (void)fsh_error_prepend(error, "%s", asking->path);
+    else if (!store_append_field(asking->body, BODY_BYTES, "grant_type",
+                                 "urn:ietf:params:oauth:grant-type:jwt-bearer") ||
+             !store_append_field(asking->body, BODY_BYTES, "assertion", token))
         status = does_not_fit(asking, error);
     explicit_bzero(token, sizeof token);
     return status;

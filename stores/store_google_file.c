@@ -83,6 +83,17 @@ static bool is_source(const char *url)
     return !*url || store_is_trusted(url) || strncmp(url, "http://169.254.169.254/", 23) == 0;
 }
 
+/* Returns whether the object has a value of one of these names, which end with NULL. */
+static bool has_one(const json_t *object, const char *const *names)
+{
+    for (; *names; names++) {
+        const json_t *value = json_object_get(object, *names);
+        if (value && !json_is_null(value))
+            return true;
+    }
+    return false;
+}
+
 static FshStatus take_external(GoogleFile *file, const json_t *object, const char *path, FshError *error)
 {
     const json_t *source = json_object_get(object, "credential_source");
@@ -97,8 +108,14 @@ static FshStatus take_external(GoogleFile *file, const json_t *object, const cha
     const bool at_url = json_object_get(source, "url") != NULL;
     const Value format_values[] = {VALUE("subject_token_field_name", subject, true)};
     static const char remedy[] = "gcloud iam workload-identity-pools create-cred-config writes it anew";
+    /* Amazon's keys, programs and certificates; the first has a url, too, which gives no token. */
+    static const char *const others[] = {"environment_id", "executable", "certificate", NULL};
+    static const char *const project[] = {"workforce_pool_user_project", NULL};
     file->kind = GOOGLE_EXTERNAL;
-    if (!at_url && !json_object_get(source, "file"))
+    if (has_one(object, project))
+        return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "%s: its %s is not read; %s", path, *project,
+                             token_remedy);
+    if (has_one(source, others) || (!at_url && !json_object_get(source, "file")))
         return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
                              "%s: of workload identity federation, tokens in files and at addresses are "
                              "read, and this one's credential_source is neither; %s",

@@ -161,8 +161,9 @@ static const char *remedy(const StoreClient *client, const StoreExchange *exchan
     *text = '\0';
     if (site->url.kind == STORE_S3 && *exchange->region && strcmp(exchange->region, site->region) != 0 &&
         !is_success(exchange->status))
-        (void)snprintf(text, text_bytes, "; the bucket is in %s: set AWS_REGION=%s", exchange->region,
-                       exchange->region);
+        (void)snprintf(text, text_bytes, "; the bucket is in %s: set AWS_REGION=%s%s%s", exchange->region,
+                       exchange->region, site->why_none ? "; and there are no credentials: " : "",
+                       site->why_none ? site->why_none_text : "");
     else if ((exchange->status == 401 || exchange->status == 403) && *site->credentials)
         (void)snprintf(text, text_bytes, "; asked with the credentials of %.200s: may they do that?%s",
                        site->credentials, site->purpose == STORE_TO_READ ? anonymous[site->url.kind] : "");
@@ -200,39 +201,52 @@ static bool is_stopped(const StoreClient *client)
            (patience->stopped && patience->stopped(patience->context));
 }
 
-/* Waits before try number `tries`. Returns how long, in seconds. */
-static double wait_before(const StoreClient *client, int64_t tries, double asked_seconds)
+void store_client_wait(const StoreClient *client, double seconds, double asked_seconds, double asked_most)
 {
-    enum { ASKED_MAX = 60 };
-    static const double first = 0.25, most = 20;
     const double begin = progress_now_seconds();
     Random random;
     random_start(&random, (uint64_t)getpid(), (uint64_t)(begin * 1e9));
-    double seconds = first;
-    for (int64_t i = 0; i < tries && seconds < most; i++)
-        seconds *= 2;
-    seconds = (seconds < most ? seconds : most) * (1 + (double)random_uniform(&random)) / 2;
+    seconds *= (1 + (double)random_uniform(&random)) / 2;
     if (asked_seconds > seconds)
-        seconds = asked_seconds < ASKED_MAX ? asked_seconds : ASKED_MAX;
+        seconds = asked_seconds < asked_most ? asked_seconds : asked_most;
     while (!is_stopped(client) && progress_now_seconds() - begin < seconds) {
         const struct timespec nap = {.tv_nsec = 20000000};
         (void)nanosleep(&nap, NULL);
     }
-    return seconds;
+}
+
+/* Waits before try number `tries`. */
+static void wait_before(const StoreClient *client, int64_t tries, double asked_seconds)
+{
+    static const double first = 0.25, most = 20, asked_most = 60;
+    double seconds = first;
+    for (int64_t i = 0; i < tries && seconds < most; i++)
+        seconds *= 2;
+    store_client_wait(client, seconds < most ? seconds : most, asked_seconds, asked_most);
 }
 
 /* What was tried so far. */
 typedef struct Tries {
-    int64_t count;   /* all of them */
-    int64_t in_vain; /* since something came */
+    int64_t count;         /* all of them */
+    int64_t in_vain;       /* since something came */
+    int64_t unknown_hosts; /* in a row: the last of them */
     double begin_seconds;
 } Tries;
+
+/* Makes a request, and notes what became of it. */
+static void try_once(StoreClient *client, StoreExchange *exchange, Tries *tries)
+{
+    client->plugin->perform(client->connection, exchange);
+    client->answered = client->answered || exchange->status;
+    tries->count++;
+    tries->unknown_hosts = exchange->unknown_host ? tries->unknown_hosts + 1 : 0;
+}
 
 /* Fails for good, with all that is to say. */
 static FshStatus give_up(const StoreClient *client, const StoreExchange *exchange, const char *name,
                          uint64_t missing, const Tries *tries, FshError *error)
 {
-    char answer[600], help[800], tried[80] = "";
+    char answer[600], help[900], tried[80] = "";
     tell_answer(answer, sizeof answer, exchange, missing);
     if (tries->count > 1)
         (void)snprintf(tried, sizeof tried, "; tried %" PRId64 " times in %.1f s", tries->count,
@@ -253,9 +267,8 @@ static FshStatus after_failure(const StoreClient *client, const StoreExchange *e
 {
     if (is_stopped(client))
         return fsh_error_set(error, FSH_ERR_INTERRUPTED, "interrupted");
-    const int64_t usual = client->patience.retries;
-    const int64_t retries = exchange->unknown_host && usual > 1 ? 1 : usual;
-    if (!is_retried(exchange) || tries->in_vain > retries)
+    const bool misspelt = tries->unknown_hosts > 1 && !client->answered;
+    if (!is_retried(exchange) || misspelt || tries->in_vain > client->patience.retries)
         return give_up(client, exchange, name, missing, tries, error);
     if (client->patience.progress && tries->in_vain >= 3) {
         char answer[600];
@@ -265,7 +278,7 @@ static FshStatus after_failure(const StoreClient *client, const StoreExchange *e
                       client->patience.speaker, client->site->url.text, name, answer, tries->in_vain,
                       client->patience.retries);
     }
-    (void)wait_before(client, tries->in_vain - 1, exchange->retry_after_seconds);
+    wait_before(client, tries->in_vain - 1, exchange->retry_after_seconds);
     return is_stopped(client) ? fsh_error_set(error, FSH_ERR_INTERRUPTED, "interrupted") : FSH_OK;
 }
 
@@ -336,8 +349,7 @@ static FshStatus get_or_look(StoreClient *client, const StoreGet *get, StoreLook
                                   .stopped = getting_stopped,
                                   .sink = take_bytes,
                                   .context = &getting};
-        client->plugin->perform(client->connection, &exchange);
-        tries.count++;
+        try_once(client, &exchange, &tries);
         if (getting.status)
             return getting.status;
         if (look && is_success(exchange.status) && (getting.got_bytes || exchange.finished)) {
@@ -402,8 +414,7 @@ FshStatus store_send(StoreClient *client, const char *method, const char *name, 
                                   .stall_seconds = stall_seconds,
                                   .stopped = getting_stopped,
                                   .context = &getting};
-        client->plugin->perform(client->connection, &exchange);
-        tries.count++;
+        try_once(client, &exchange, &tries);
         tries.in_vain++;
         const bool failed = strstr(exchange.text, "<Error>") != NULL; /* S3 may say so with status 200 */
         if (exchange.finished && is_success(exchange.status) && !failed) {

@@ -5,8 +5,8 @@
  * for, and the answers 408, 425, 429, 500, 502, 503 and 504. A part goes on where it was cut. The n-th wait
  * takes 0.25 s * 2^n, at most 20 s, times a random number from a half to one (so that a hundred hosts do not
  * come back at once), or what the server's Retry-After says, at most 60 s. A host that has no address is
- * looked up once more, and no longer. Tries are counted anew after each
- * MiB that came.
+ * looked up once more, and no longer unless the client had an answer before. Tries are counted anew after
+ * each MiB that came.
  *
  * Threads: a StoreClient belongs to one thread at a time. */
 #ifndef FSHARD_STORES_STORE_REQUEST_H
@@ -31,6 +31,7 @@ typedef struct StoreClient {
     StorePatience patience;
     const StorePlugin *plugin;
     StoreConnection *connection;
+    bool answered; /* somebody did, once */
 } StoreClient;
 
 /* Returns the plugin with libcurl. FSH_ERR_UNSUPPORTED: it is not here. */
@@ -39,6 +40,10 @@ FshStatus store_plugin_load(const StorePlugin **plugin_ret, FshError *error);
 /* Opens a client, which borrows site. FSH_ERR_UNSUPPORTED: the plugin is not here. FSH_ERR_MEMORY. */
 FshStatus store_client_open(StoreClient *client, const StoreSite *site, const StorePatience *patience,
                             FshError *error);
+/* Waits for half of so many seconds to all of them, or as long as a server asked for, at most asked_most.
+ * Ends early where the client is to give up. */
+void store_client_wait(const StoreClient *client, double seconds, double asked_seconds, double asked_most);
+
 /* Safe twice, and on a zeroed client. */
 void store_client_close(StoreClient *client);
 

@@ -45,12 +45,12 @@ static FshStatus take_keys(StoreSite *site, const char *key, const char *secret,
     return status;
 }
 
-/* Takes what was lent, if anything was, and overwrites it. */
-static FshStatus take_lent(StoreSite *site, StoreLent *lent, FshError *error)
+/* Takes what was lent, if anything was and asking did not fail (status), and overwrites it. Fails with
+ * status, too. */
+static FshStatus take_lent(StoreSite *site, StoreLent *lent, FshStatus status, FshError *error)
 {
-    FshStatus status = FSH_OK;
     const char *key = *lent->key ? lent->key : NULL, *secret = *lent->secret ? lent->secret : NULL;
-    if (lent->found) {
+    if (!status && lent->found) {
         memcpy(site->credentials, lent->from, sizeof site->credentials);
         site->end_seconds = lent->end_seconds;
         site->asked_seconds = (int64_t)time(NULL);
@@ -96,7 +96,7 @@ static FshStatus find_lent_keys(StoreSite *site, const AwsProfile *profile, FshE
         status = store_lent_by_container(&lent, error);
     if (!status && !lent.found)
         status = store_lent_by_machine(&lent, error);
-    return status ? status : take_lent(site, &lent, error);
+    return take_lent(site, &lent, status, error);
 }
 
 static FshStatus find_aws_keys(StoreSite *site, FshError *error)
@@ -143,7 +143,7 @@ static FshStatus find_google_keys(StoreSite *site, FshError *error)
                                : store_lent_by_google_file(&lent, site->purpose == STORE_TO_WRITE, error);
         if (!status && !lent.found && !*site->why_none_text)
             status = store_lent_by_google(&lent, error);
-        return status ? status : take_lent(site, &lent, error);
+        return take_lent(site, &lent, status, error);
     }
     (void)snprintf(site->credentials, sizeof site->credentials, "GOOGLE_OAUTH_ACCESS_TOKEN");
     return take(site->bearer, sizeof site->bearer, bearer, "GOOGLE_OAUTH_ACCESS_TOKEN", error);
@@ -254,6 +254,10 @@ FshStatus store_site_renew(StoreSite *site, FshError *error)
     FshStatus status = store_site_find(&fresh, site->url.text, site->purpose, &failure);
     if (!status && fresh.why_none) /* what was had once is not given up */
         status = fsh_error_set(&failure, fresh.why_none, "%s", fresh.why_none_text);
+    if (!status && !*fresh.credentials)
+        status = fsh_error_set(&failure, FSH_ERR_NOT_FOUND,
+                               "%s: %s gives no credentials any more, and those that it gave have ended",
+                               site->url.text, site->credentials);
     if (!status)
         *site = fresh;
     else

@@ -56,8 +56,8 @@ FshStatus store_site_find(StoreSite *site, const char *address, StorePurpose pur
 bool store_site_is_aging(const StoreSite *site);
 
 /* Asks for credentials again where those that were lent end within a quarter of an hour. Nobody may use the
- * site meanwhile. Where that fails the site is as it was, which is a failure, store_site_find's, only when
- * they have ended. */
+ * site meanwhile. Where that fails, or there are none any more, the site is as it was, which is a failure,
+ * store_site_find's or FSH_ERR_NOT_FOUND, only when they have ended. */
 FshStatus store_site_renew(StoreSite *site, FshError *error);
 
 /* Writes the URL of a file below the site: base, "/", name. name "": the base itself. FSH_ERR_USAGE: too

@@ -99,7 +99,8 @@ bool sso_token_parse(SsoToken *token, const char *text, size_t length)
     return found && token->end_seconds;
 }
 
-static FshStatus read_token(SignOn *on, bool *found_ret, FshError *error)
+/* Reads the token's file. *found_ret: whether it is there, and has a token and its end. */
+static FshStatus read_token(const SignOn *on, SsoToken *token, bool *found_ret, FshError *error)
 {
     Buffer text = {0};
     *found_ret = false;
@@ -107,7 +108,7 @@ static FshStatus read_token(SignOn *on, bool *found_ret, FshError *error)
         return FSH_OK;
     const FshStatus status = file_read_most(on->path, FILE_BYTES_MAX, &text, error);
     if (!status)
-        *found_ret = sso_token_parse(&on->token, (const char *)text.bytes, text.length);
+        *found_ret = sso_token_parse(token, (const char *)text.bytes, text.length);
     if (text.bytes)
         explicit_bzero(text.bytes, text.length);
     buffer_free(&text);
@@ -174,6 +175,25 @@ static bool take_fresh(SignOn *on)
     return found;
 }
 
+/* Takes the token that another process has renewed meanwhile: what both had was good but once, and went to
+ * it. It may still be writing. */
+static void take_renewed(SignOn *on)
+{
+    enum { LOOKS = 4 };
+    SsoToken token = {0};
+    bool found = false;
+    for (int i = 0; i < LOOKS && !found; i++) {
+        const struct timespec nap = {.tv_nsec = 100000000};
+        if (i)
+            (void)nanosleep(&nap, NULL);
+        found = read_token(on, &token, &found, NULL) == FSH_OK && found &&
+                token.end_seconds > on->token.end_seconds;
+    }
+    if (found)
+        on->token = token;
+    explicit_bzero(&token, sizeof token);
+}
+
 /* Renews a token that ends soon, where that can be done and kept: a refresh token may be good but once. What
  * does not come leaves it as it is. */
 static FshStatus renew_token(SignOn *on, FshError *error)
@@ -200,8 +220,8 @@ static FshStatus renew_token(SignOn *on, FshError *error)
     FshStatus status = find_server(on, "AWS_ENDPOINT_URL_SSO_OIDC", "oidc", "/token", error);
     if (!status)
         status = store_ask(&question, &on->exchange, error);
-    if (!status && store_is_answered(&on->exchange))
-        (void)take_fresh(on);
+    if (!status && !(store_is_answered(&on->exchange) && take_fresh(on)))
+        take_renewed(on);
     explicit_bzero(body, strlen(body));
     free(body);
     return status;
@@ -275,7 +295,7 @@ FshStatus store_lent_by_sso(StoreLent *lent, const AwsProfile *profile, const ch
     if (!status)
         status = find_file(on, profile->sso_session, error);
     if (!status)
-        status = read_token(on, &found, error);
+        status = read_token(on, &on->token, &found, error);
     if (!status && !found)
         status = refuse_login(on, "nobody has signed in", error);
     if (!status)

@@ -5,7 +5,8 @@
  *
  * The token is in ~/.aws/sso/cache/SHA1.json, SHA1 of the session's name or, in a profile without
  * sso_session, of its sso_start_url. One that ends within five minutes is renewed, and written back for all
- * tools, where the file has what that takes (clientId, clientSecret, refreshToken). AWS_ENDPOINT_URL_SSO and
+ * tools, where the file has what that takes (clientId, clientSecret, refreshToken); if that is refused, the
+ * token counts that another process has left there meanwhile. AWS_ENDPOINT_URL_SSO and
  * AWS_ENDPOINT_URL_SSO_OIDC name other servers than portal.sso.REGION.amazonaws.com and
  * oidc.REGION.amazonaws.com.
  *

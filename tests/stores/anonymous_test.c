@@ -36,6 +36,11 @@ TEST_WITH(test_public_buckets_want_no_credentials, serving_setup, serving_teardo
          "credentials: "
          "s3://bucket/set: AWS_PROFILE is 'nobody'",
          1},
+        {{"AWS_PROFILE=nobody"},
+         "s3://elsewhere/set",
+         "set AWS_REGION=eu-central-1; and there are no credentials: s3://elsewhere/set: AWS_PROFILE is "
+         "'nobody'",
+         1},
         {{file}, "gs://bucket/set", "and there are no credentials: GOOGLE_APPLICATION_CREDENTIALS: ", 1},
         {{"AWS_ACCESS_KEY_ID=other", "AWS_SECRET_ACCESS_KEY=hunter2hunter2"},
          "s3://public/set",

@@ -109,8 +109,14 @@ TEST_WITH(test_google_credentials_that_cannot_be_used_are_told, serving_setup, s
         {"{\"type\": \"service_account\", \"client_email\": \"a\", \"private_key\": \"hunter2hunter2\", "
          "\"token_uri\": \"http://elsewhere/\"}",
          "names a server that is neither https:// nor of this host", 2},
-        {"{\"type\": \"external_account\", \"credential_source\": {\"environment_id\": \"aws1\"}}",
+        {"{\"type\": \"external_account\", \"credential_source\": {\"environment_id\": \"aws1\", "
+         "\"url\": \"http://169.254.169.254/latest/meta-data/iam/security-credentials\"}}",
          "tokens in files and at addresses are read, and this one's credential_source is neither", 1},
+        {"{\"type\": \"external_account\", \"credential_source\": {\"file\": \"/a\", \"executable\": {}}}",
+         "this one's credential_source is neither", 1},
+        {"{\"type\": \"external_account\", \"workforce_pool_user_project\": \"lab\", "
+         "\"credential_source\": {\"file\": \"/a\"}}",
+         "its workforce_pool_user_project is not read", 1},
         {"{\"type\": \"external_account_authorized_user\"}",
          "of the type 'external_account_authorized_user' are not read", 1},
         {"{\"type\": \"impersonated_service_account\", \"service_account_impersonation_url\": \"https://a\", "

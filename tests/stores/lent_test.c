@@ -1,6 +1,7 @@
 /* Credentials that machines, containers and clusters lend: asked for as their servers want it, and in no
  * message. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -139,4 +140,29 @@ TEST_WITH(test_keys_that_cannot_be_renewed_are_good_until_their_end, serving_set
         fail_msg("%s", result.err);
     run_result_free(&result);
     assert_true(serving_count(serving, "/lend/imds/latest/api/token") > 1);
+}
+
+/* A machine whose role is taken away has no credentials, which is no reason to send files unsigned. */
+TEST_WITH(test_a_role_that_is_gone_does_not_make_uploads_anonymous, serving_setup, serving_teardown,
+          Serving *serving)
+{
+    const char *const environment[] = {
+        serving_variable(serving, "AWS_EC2_METADATA_SERVICE_ENDPOINT", "lend/imds"), NULL};
+    static const char *const lives[] = {"60", "-60"}; /* seconds */
+    char times[32];
+    serving_pack(serving, "set", 8, 64, NULL);
+    for (size_t i = 0; i < 2; i++) {
+        test_file_write_text(test_path(&serving->folder, "www/short-lives"), lives[i]);
+        (void)snprintf(times, sizeof times, "%zu", serving_count(serving, "/lend/imds/latest/api/token") + 1);
+        test_file_write_text(test_path(&serving->folder, "www/loses-role"), times);
+        RunResult result = serving_run(serving, environment, "fpack", "--no-check",
+                                       test_path(&serving->folder, "images-set"),
+                                       i ? "s3://bucket/b" : "s3://bucket/a", NULL);
+        if (result.exit_status != (int)i)
+            fail_msg("exit status %d: %s", result.exit_status, result.err);
+        if (i)
+            assert_contains(result.err, "the role of this EC2 instance gives no credentials any more");
+        run_result_free(&result);
+        assert_true(serving_count(serving, "/lend/imds/latest/api/token") > (size_t)strtoul(times, NULL, 10));
+    }
 }

@@ -104,3 +104,22 @@ TEST_WITH(test_a_sign_on_is_renewed, serving_setup, serving_teardown, Serving *s
     test_file_write_text(path, RENEWABLE(OVER, LATER)); /* whose refresh token was used already */
     check(serving, "sso", 1, "the sign-on has ended; aws sso login");
 }
+
+/* Two processes renew the same token, which is good but once. */
+TEST_WITH(test_a_sign_on_that_another_process_has_renewed_is_taken, serving_setup, serving_teardown,
+          Serving *serving)
+{
+    const char *path = test_path(&serving->folder, OF_SESSION);
+    char text[2048];
+    serving_pack(serving, "bucket/set", 20, 16, NULL);
+    test_file_write_text(test_path(&serving->folder, "cache/.aws/config"), config);
+    test_file_write_text(path, RENEWABLE(OVER, LATER));
+    (void)snprintf(text, sizeof text, "%s\n%s", path, TOKEN("sso-access+2", LATER));
+    test_file_write_text(test_path(&serving->folder, "www/renewed-token"), text);
+    check(serving, "sso", 0, "fetched ");
+    assert_int_equal(serving_count(serving, "POST /lend/oidc/token"), 1);
+    (void)snprintf(text, sizeof text, "%s\n%s", path, TOKEN("hunter2hunter2", OVER)); /* no news */
+    test_file_write_text(test_path(&serving->folder, "www/renewed-token"), text);
+    test_file_write_text(path, RENEWABLE(OVER, LATER));
+    check(serving, "sso", 1, "the sign-on has ended; aws sso login");
+}

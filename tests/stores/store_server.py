@@ -9,7 +9,8 @@ uploads; below /gs/BUCKET it wants a bearer token ("testtoken", or one that /len
 fail-completions and slow-uploads in FOLDER have the second part of an upload refused, its end fail with status 200, and every request of one wait;
 fail-manifest: dataset.json is not taken; spoil-uploads: when an upload begins, folders are made that the file lists;
 below /lend it lends credentials as STS, Google and machines do;
-short-lives: what is lent below /lend ends in a minute, or in the seconds that it says; lends-once: a machine's role is lent once; slow-gets: a file of gs
+short-lives: what is lent below /lend ends in a minute, or in the seconds that it says; lends-once: a machine's role is lent once; loses-role: it has one so
+many times; renewed-token: who renews a sign-on is refused, and finds what follows the first line in the file that this names; slow-gets: a file of gs
 is given after a second; clock: how many seconds Google's clock is ahead; below /silent nobody answers;
 held-after: below /held so many files are given, and the others are waited for;
 hidden-files: what is not there is 403, as to keys that may not list. PORT-FILE gets the port once the server listens.
@@ -277,6 +278,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if path.startswith("imds/" + role):
             if self.headers.get("X-aws-ec2-metadata-token") != LENT:
                 return self.answer(401)
+            if counts["lent"] > number_in("loses-role", counts["lent"]):
+                return self.answer(404)
             return self.answer(200, keys if path.endswith("/packer") else b"packer")
         if path == "container":
             return self.answer(200, keys) if self.headers.get("Authorization") == LENT else self.answer(401)
@@ -291,6 +294,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
             url = f"http://{self.headers['Host']}{self.path}"
             status, told = store_lenders.google(folder, path[len("google/"):], body, self.headers, url, time.time(), lifetime(), (LENT, BEARER))
             return self.answer(status, json.dumps(told).encode())
+        if path == "oidc/token" and os.path.exists(os.path.join(folder, "renewed-token")):  # another process was first
+            with open(os.path.join(folder, "renewed-token"), encoding="utf-8") as file:
+                place, text = file.read().split("\n", 1)
+            self.save(place, text.encode())
+            return self.answer(400, b'{"error": "invalid_grant"}')
         if path.startswith(("sso/", "oidc/")):
             end_ms = int(time.time() + lifetime()) * 1000
             status, told = store_lenders.sign_on(path, self.path, body, self.headers, end_ms, (KEY, SECRET, TOKEN))
@@ -357,13 +365,18 @@ def keys_of_role(key, secret, token, end):
             f"<Expiration>{end}</Expiration></Credentials></Response>").encode()
 
 
-def lifetime():
-    """Returns for how many seconds credentials are lent."""
+def number_in(name, otherwise):
+    """Returns the number in a file of the folder; otherwise: where it is not there."""
     try:
-        with open(os.path.join(folder, "short-lives"), encoding="utf-8") as file:
+        with open(os.path.join(folder, name), encoding="utf-8") as file:
             return int(file.read() or 60)
     except FileNotFoundError:
-        return 3600
+        return otherwise
+
+
+def lifetime():
+    """Returns for how many seconds credentials are lent."""
+    return number_in("short-lives", 3600)
 
 
 class Server(http.server.ThreadingHTTPServer):
