@@ -25,6 +25,14 @@ static PackSplitIndex split_at(const PackSample *sample, size_t at)
                                                       : PACK_SPLITS;
 }
 
+/* Returns whether the key's folder at `at` is called as a split and the image lies directly in it. */
+static bool lies_flat(const PackSample *sample, size_t at)
+{
+    const size_t bytes = folder_bytes(sample, at);
+    return bytes && !in_folder(sample, at + bytes + 1) &&
+           pack_split_by_name(sample->key + at, bytes) != PACK_SPLITS;
+}
+
 /* Returns the bytes of the folders that all samples lie in and that are none of splits: tar cf x.tar photos/
  * puts all into photos/. */
 static size_t shared_bytes(const PackKeyed *keyed)
@@ -100,7 +108,7 @@ FshStatus key_label_by_folders(PackKeyed *keyed, bool *labelled_ret, FshError *e
     const size_t shared = keyed->sample_count ? shared_bytes(keyed) : 0;
     *labelled_ret = false;
     for (uint64_t i = 0; i < keyed->sample_count; i++) {
-        if (!in_folder(&keyed->samples[i], shared))
+        if (!in_folder(&keyed->samples[i], shared) || lies_flat(&keyed->samples[i], shared))
             return FSH_OK;
         in_splits += split_at(&keyed->samples[i], shared) != PACK_SPLITS;
         text_bytes += keyed->samples[i].key_bytes;
