@@ -101,6 +101,25 @@ static FshStatus check_sides(const PackKeyed *keyed, FshError *error)
     return FSH_OK;
 }
 
+/* Refuses two folders of one split, val/ and valid/, as of folders. */
+static FshStatus check_spelling(const PackKeyed *keyed, size_t shared, FshError *error)
+{
+    const PackSample *firsts[PACK_SPLITS] = {NULL};
+    for (uint64_t i = 0; i < keyed->sample_count; i++) {
+        const PackSample *sample = &keyed->samples[i];
+        const PackSplitIndex split = split_at(sample, shared);
+        const PackSample *first = firsts[split] ? firsts[split] : sample;
+        const size_t bytes = folder_bytes(sample, shared), first_bytes = folder_bytes(first, shared);
+        firsts[split] = first;
+        if (bytes != first_bytes || memcmp(sample->key + shared, first->key + shared, bytes) != 0)
+            return fsh_error_set(error, FSH_ERR_MISMATCH,
+                                 "%s: both '%.*s' and '%.*s' are there; keep one as the %s split",
+                                 keyed->found->root, (int)first_bytes, first->key + shared, (int)bytes,
+                                 sample->key + shared, fsh_split_name(split));
+    }
+    return FSH_OK;
+}
+
 FshStatus key_label_by_folders(PackKeyed *keyed, bool *labelled_ret, FshError *error)
 {
     size_t text_bytes = 0;
@@ -120,6 +139,8 @@ FshStatus key_label_by_folders(PackKeyed *keyed, bool *labelled_ret, FshError *e
     FshStatus status = storage && texts
                            ? FSH_OK
                            : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", keyed->found->root);
+    if (!status && in_splits)
+        status = check_spelling(keyed, shared, error);
     for (uint64_t i = 0; i < keyed->sample_count && !status; i++) {
         PackSample *sample = &keyed->samples[i];
         size_t cut = shared;
