@@ -421,7 +421,7 @@ TEST_IN_FOLDER(test_values_of_masks_have_names, folder)
     run_result_free(&result);
 }
 
-/* A dataset.json of another hand, without checksums: names that nobody can read are lost, and nothing else. */
+/* A dataset.json without checksums: names that nobody can read are lost, and nothing else. */
 TEST_IN_FOLDER(test_a_repair_goes_on_without_names_that_are_wrong, folder)
 {
     make_tree(folder);
