@@ -44,11 +44,12 @@ static Told read_line(const char *line, size_t bytes, size_t place)
         .id = line, .id_bytes = id_bytes, .name = line + begin, .name_bytes = bytes - begin, .place = place};
 }
 
-/* Reads lines of the form ID NAME, ID<tab>NAME or ID,NAME. whole: each line is a name. */
-static FshStatus read_lines(const char *path, const char *text, size_t bytes, bool whole, Table *table,
-                            FshError *error)
+/* Reads lines of the form ID NAME, ID<tab>NAME or ID,NAME. whole: each line is a name. gapless: an empty line
+ * before the last is an error, for those after it would name others. */
+static FshStatus read_lines(const char *path, const char *text, size_t bytes, bool whole, bool gapless,
+                            Table *table, FshError *error)
 {
-    size_t most = 1, place = 0;
+    size_t most = 1, place = 0, line = 0, gap = 0;
     for (size_t i = 0; i < bytes; i++)
         most += text[i] == '\n';
     free(table->items);
@@ -60,8 +61,16 @@ static FshStatus read_lines(const char *path, const char *text, size_t bytes, bo
         end = line_end ? (size_t)(line_end - text) : bytes;
         Told told = read_line(text + at, end - at, place);
         const size_t length = told.name_bytes + (size_t)(told.name - told.id);
-        if (!length)
+        line++;
+        if (!length) {
+            gap = gap ? gap : line;
             continue;
+        }
+        if (gapless && gap)
+            return fsh_error_set(error, FSH_ERR_CORRUPT,
+                                 "%s: line %zu is empty, and the lines of a list name the values 0, 1, 2, …; "
+                                 "take it away, or write there what the value %zu is called",
+                                 path, gap, gap - 1);
         if (whole)
             told = (Told){.name = told.id, .name_bytes = length, .place = place};
         table->items[table->count++] = told;
@@ -209,7 +218,8 @@ static FshStatus fill(char **names, size_t count, FshError *error)
     return FSH_OK;
 }
 
-/* Does what display_names_read does; fewer: a list by place may have fewer names than there are ids. */
+/* Does what display_names_read does; fewer: a list by place may have fewer names than there are ids,
+ * so that its length does not tell of an empty line in it. */
 static FshStatus read_names(const char *path, char *const *ids, size_t count, bool by_place, bool fewer,
                             char ***names_ret, size_t *named_ret, FshError *error)
 {
@@ -237,12 +247,12 @@ static FshStatus read_names(const char *path, char *const *ids, size_t count, bo
                      ? read_json(path, root, &table, error)
                      : fsh_error_set(error, FSH_ERR_CORRUPT, "%s: line %d: %s", path, where.line, where.text);
     } else {
-        status = read_lines(path, lines, lines_bytes, false, &table, error);
+        status = read_lines(path, lines, lines_bytes, false, false, &table, error);
     }
     if (!status)
         status = name_by_id(path, &table, ids, count, names, named_ret, error);
     if (!status && !*named_ret && by_place && !is_json)
-        status = read_lines(path, lines, lines_bytes, true, &table, error);
+        status = read_lines(path, lines, lines_bytes, true, fewer, &table, error);
     if (!status && !*named_ret && by_place && table.is_list &&
         (table.count == count || (fewer && table.count < count)))
         status = name_by_place(path, &table, names, named_ret, error);

@@ -26,8 +26,8 @@ FshStatus display_names_read(const char *path, char *const *ids, size_t count, b
 
 /* Reads what the values 0, 1, 2 … of masks are called from the file at path: a plain list in their order,
  * NUMBER NAME tables, or JSON as above. Sets *names_ret to *count_ret names, at most `most`, all different; a
- * value that the file passes over has its number for a name. Free with display_names_free. As
- * display_names_read fails. */
+ * value that a table passes over has its number for a name. Free with display_names_free. As
+ * display_names_read fails; FSH_ERR_CORRUPT also of an empty line within a list. */
 FshStatus display_names_of_values(const char *path, size_t most, char ***names_ret, size_t *count_ret,
                                   FshError *error);
 

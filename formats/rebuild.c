@@ -483,6 +483,22 @@ static uint32_t find_pair_scale(const Rebuild *rebuild)
     return 0;
 }
 
+/* Takes the names of the values of masks from the old manifest. They are gone where it has none that are
+ * right: nothing else is lost with them. FSH_ERR_MEMORY. */
+static FshStatus take_mask_names(Rebuild *rebuild, FshError *error)
+{
+    FshManifest *manifest = rebuild->manifest;
+    FshError wrong = {0};
+    const FshStatus status = fsh_json_names(rebuild->old, "mask_class_names", &manifest->mask_names,
+                                            &manifest->mask_name_count, &wrong);
+    if (!status && manifest->mask_name_count > FSH_MASK_IGNORED) {
+        fsh_names_free(manifest->mask_names, manifest->mask_name_count);
+        manifest->mask_names = NULL;
+        manifest->mask_name_count = 0;
+    }
+    return status == FSH_ERR_MEMORY ? out_of_memory(rebuild, error) : FSH_OK;
+}
+
 static FshStatus make_manifest(Rebuild *rebuild, FshError *error)
 {
     FshManifest *manifest = rebuild->manifest;
@@ -508,8 +524,7 @@ static FshStatus make_manifest(Rebuild *rebuild, FshError *error)
     if (!status && json_array_size(old_member(rebuild, "class_display_names")) == manifest->class_count)
         status = fsh_manifest_parse_display_names(manifest, rebuild->old, error);
     if (!status && manifest->kind == FSH_KIND_MASKS && old_member(rebuild, "mask_class_names"))
-        status = fsh_json_names(rebuild->old, "mask_class_names", &manifest->mask_names,
-                                &manifest->mask_name_count, error);
+        status = take_mask_names(rebuild, error);
     if (!status && manifest->kind == FSH_KIND_PAIRS)
         manifest->pair_scale = find_pair_scale(rebuild);
     if (!status)

@@ -102,3 +102,35 @@ TEST_IN_FOLDER(test_by_id_alone_a_list_says_nothing, folder)
                      FSH_ERR_NOT_FOUND);
     assert_null(names);
 }
+
+/* After an empty line of a list all names would be those of the values before. */
+TEST_IN_FOLDER(test_a_list_of_values_has_no_empty_line_within, folder)
+{
+    static const struct {
+        const char *text, *message; /* NULL: it is read */
+    } files[] = {
+        {"a\nb\nc\n\n \n", NULL},
+        {"2 c\n\n0 a\n1 b\n", NULL},
+        {"a\r\n\r\nc\r\n", "line 2 is empty"},
+        {"\na\nb\n", "write there what the value 0 is called"},
+        {"a\nb\n\n\nc\n", "line 3 is empty"},
+    };
+    const char *path = test_path(folder, "names.txt");
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        char **names = NULL;
+        size_t count = 0;
+        FshError error = {0};
+        test_file_write_text(path, files[i].text);
+        const FshStatus status = display_names_of_values(path, 255, &names, &count, &error);
+        if (files[i].message) {
+            assert_int_equal(status, FSH_ERR_CORRUPT);
+            assert_contains(error.message, files[i].message);
+            assert_null(names);
+            continue;
+        }
+        assert_ok(status, &error);
+        assert_int_equal(count, 3);
+        assert_string_equal(names[2], "c");
+        display_names_free(names, count);
+    }
+}

@@ -229,17 +229,23 @@ TEST_IN_FOLDER(test_a_network_learns_the_class_of_each_pixel, folder)
     }
 }
 
+/* Names what the values of masks are called. */
+static void name_masks(TestFolder *folder, const char *shards, const char *text)
+{
+    const char *names = test_path(folder, "names.txt");
+    test_file_write_text(names, text);
+    RunResult result = run_program(NULL, "fverify", "--set-class-names", names, shards, NULL);
+    assert_int_equal(result.exit_status, 0);
+    run_result_free(&result);
+}
+
 /* As many classes as have names; weights and tables have the names. */
 TEST_IN_FOLDER(test_classes_of_masks_have_their_names, folder)
 {
     const char *shards = make_masks(folder, "masked", 6, 2, 0), *out = test_path(folder, "out"),
-               *names = test_path(folder, "names.txt");
-    const char *plain = make_masks(folder, "plain", 6, 2, 0);
-    test_file_write_text(names, "ground\nbox\ndisc\nmoon\n");
-    RunResult result = run_program(NULL, "fverify", "--set-class-names", names, shards, NULL);
-    assert_int_equal(result.exit_status, 0);
-    run_result_free(&result);
-    result = TRAIN(0, NET, "--epochs", "1", shards, out);
+               *plain = make_masks(folder, "plain", 6, 2, 0);
+    name_masks(folder, shards, "ground\nbox\ndisc\nmoon\n");
+    RunResult result = TRAIN(0, NET, "--epochs", "1", shards, out);
     assert_contains(result.err, "images and masks (photos, labels), 4 classes");
     run_result_free(&result);
     char *table = test_file_read(test_path(folder, "out/per_class_best.csv"), NULL);
@@ -254,6 +260,30 @@ TEST_IN_FOLDER(test_classes_of_masks_have_their_names, folder)
     /* Named masks are evaluated with weights that know the values, named or not. */
     TRAINED(NET, "--epochs", "1", plain, test_path(folder, "numbers"));
     json_decref(evaluate(test_path(folder, "numbers/model_best.safetensors"), shards));
+    /* Not so masks that call a value otherwise: IoUs would stand beside wrong names. */
+    const char *weights = test_path(folder, "out/model_best.safetensors");
+    name_masks(folder, plain, "ground\ndisc\nbox\n");
+    SAYS(1, "its masks call the value 1 'disc', and ", "--evaluate", "--weights", weights, plain);
+    name_masks(folder, shards, "ground\ndisc\nbox\nmoon\n");
+    result = TRAIN(0, NET, "--epochs", "1", "--weights", weights, shards, test_path(folder, "tuned"));
+    assert_contains(result.err, "the weights call the value 1 'box', and the masks 'disc'");
+    run_result_free(&result);
+}
+
+/* A run goes on when its masks get names, and not when there are more classes or a value has another name. */
+TEST_IN_FOLDER(test_a_run_goes_on_on_masks_that_have_got_names, folder)
+{
+    const char *shards = make_masks(folder, "masked", 8, 3, 0), *stopped = test_path(folder, "stopped");
+    const char *const first[] = {"--jobs", "1", NET, "--epochs", "4", shards, stopped, NULL};
+    kill_train(first);
+    name_masks(folder, shards, "ground\nbox\ndisc\nmoon\n");
+    SAYS(1, "is of a run on masks of 3 classes, and those of ", "--jobs", "1", NET, "--epochs", "4",
+         "--resume", "auto", shards, stopped);
+    name_masks(folder, shards, "ground\nbox\ndisc\n");
+    TRAINED("--jobs", "1", NET, "--epochs", "4", "--resume", "auto", shards, stopped);
+    name_masks(folder, shards, "ground\ndisc\nbox\n");
+    SAYS(1, "is of a run on masks that called the value 1 'box', and those of ", "--jobs", "1", NET,
+         "--epochs", "4", "--resume", "auto", shards, stopped);
 }
 
 /* Of (seed, options) alone: the number of loader threads, and pixels that were decoded once, change

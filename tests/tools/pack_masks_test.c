@@ -421,6 +421,35 @@ TEST_IN_FOLDER(test_values_of_masks_have_names, folder)
     run_result_free(&result);
 }
 
+/* A dataset.json without checksums: names that nobody can read are lost, and nothing else. */
+TEST_IN_FOLDER(test_a_repair_goes_on_without_names_that_are_wrong, folder)
+{
+    make_tree(folder);
+    const char *packed = test_path(folder, "shards");
+    run_ok("fpack", "--masks", "photos:labels", test_path(folder, "src"), packed, NULL);
+    for (int i = 0; i < 3; i++) {
+        json_t *manifest = packed_manifest(packed), *names = i == 1 ? json_string("a") : json_array();
+        for (int k = 0; k < (i == 0 ? 256 : 2); k++) {
+            char name[8];
+            (void)snprintf(name, sizeof name, "c%d", k);
+            if (i != 1)
+                (void)json_array_append_new(names, i == 2 ? json_string("twice") : json_string(name));
+        }
+        (void)json_object_set_new(manifest, "mask_class_names", names);
+        (void)json_object_del(manifest, "checksum");
+        (void)json_object_set_new(manifest, "version", json_integer(1));
+        char *text = json_dumps(manifest, JSON_INDENT(2));
+        test_file_write_text(test_path(folder, "shards/dataset.json"), text);
+        free(text);
+        json_decref(manifest);
+        RunResult result = run_expecting(0, "fpack", "--repair-manifest", packed, NULL);
+        assert_contains(result.err, "readable names of classes, if the old");
+        run_result_free(&result);
+        assert_mask_names(packed, "");
+        run_ok("fverify", "--decode", packed, NULL);
+    }
+}
+
 /* A dataset.json that tells fewer classes than its masks have, under a right checksum. */
 TEST_IN_FOLDER(test_fverify_tells_a_value_beyond_the_classes, folder)
 {

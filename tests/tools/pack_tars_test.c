@@ -289,8 +289,14 @@ TEST_IN_FOLDER(test_what_a_tar_does_not_tell_is_no_part_of_a_message, folder)
          "and they are no pairs: their folders are no CLASS/ or SPLIT/CLASS/ throughout"},
         {{"cat/x.jpg", "train/cat/y.jpg"},
          "and they are no pairs: their folders are no CLASS/ or SPLIT/CLASS/ throughout; say with --labels"},
+        {{"train/x.jpg", "val/y.jpg"},
+         "and they are no pairs: their folders are no CLASS/ or SPLIT/CLASS/ throughout; say with --labels"},
+        {{"photos/train/x.jpg", "photos/val/y.jpg"},
+         "and they are no pairs: their folders are no CLASS/ or SPLIT/CLASS/ throughout; say with --labels"},
         {{"x.a.jpg", "x.b.jpg"}, "x: sizes differ: a is 60x40, b is 61x40; left out"},
         {{"train/cat/x.jpg", "val/cat/x.jpg", "val/dog/x.jpg"}, "class 'dog' of val is missing from train"},
+        {{"train/cat/x.jpg", "val/cat/x.jpg", "valid/cat/y.jpg"},
+         "both 'val' and 'valid' are there; keep one as the val split"},
         {{"train/blurry/x.jpg", "train/sharp/x.jpg"},
          "its folders look like the sides of pairs, not like classes; unpack it and pack that folder with "
          "--pairs blurry:sharp"},
@@ -301,4 +307,38 @@ TEST_IN_FOLDER(test_what_a_tar_does_not_tell_is_no_part_of_a_message, folder)
         assert_contains(result.err, cases[i].message);
         run_result_free(&result);
     }
+}
+
+/* Folders are asked of tars alone: what fpack has packed tells its classes. */
+TEST_IN_FOLDER(test_a_shard_without_labels_gets_no_classes_of_its_keys, folder)
+{
+    const char *path = test_path(folder, "train-00000-of-00001.fshard"),
+               *image = test_path(folder, "one.jpg");
+    static const char *const keys[] = {"cat/x", "owl/x"}, *const classes[] = {"bee"};
+    FshError error = {0};
+    size_t length = 0;
+    source_jpeg(image, 60, 40, 3, 1);
+    char *bytes = test_file_read(image, &length);
+    FshWriter *writer = shard_writer(path, classes, 1);
+    for (size_t i = 0; i < 2; i++) {
+        const FshSample sample = {
+            .label = FSH_NO_LABEL,
+            .key = keys[i],
+            .key_bytes = strlen(keys[i]),
+            .field_count = 1,
+            .fields = {{.data = bytes,
+                        .bytes = length,
+                        .width = 60,
+                        .height = 40,
+                        .channels = 3,
+                        .codec = FSH_CODEC_JPEG}},
+        };
+        assert_ok(fsh_writer_put(writer, &sample, &error), &error);
+    }
+    assert_ok(fsh_writer_finish(writer, NULL, &error), &error);
+    fsh_writer_close(&writer);
+    free(bytes);
+    RunResult result = run_expecting(1, "fpack", path, test_path(folder, "never"), NULL);
+    assert_contains(result.err, "none of its 2 samples has a label");
+    run_result_free(&result);
 }

@@ -356,10 +356,12 @@ static FshStatus take_labels(PackKeyed *keyed, FshError *error)
     return status;
 }
 
-/* Returns whether the samples are of classes and none of them has a label. */
-static bool has_no_label(const PackKeyed *keyed)
+/* Returns whether the samples are of tars without a manifest and none has a label: their folders may tell. */
+static bool may_have_class_folders(const PackKeyed *keyed)
 {
-    if (keyed->found->kind != FSH_KIND_CLASSES)
+    const FshManifest *manifest = fsh_manifest(keyed->found->from.dataset);
+    if (keyed->found->kind != FSH_KIND_CLASSES || manifest->version ||
+        !fsh_container_has(manifest->container, FSH_HAS_MEMBERS))
         return false;
     for (uint64_t i = 0; i < keyed->sample_count; i++)
         if (keyed->samples[i].label >= 0)
@@ -399,7 +401,7 @@ FshStatus key_dataset(PackKeyed *keyed, FshError *error)
     FshStatus status = take_samples(keyed, error);
     if (!status && options->labels)
         status = take_labels(keyed, error);
-    else if (!status && has_no_label(keyed))
+    else if (!status && may_have_class_folders(keyed))
         status = key_label_by_folders(keyed, &by_folders, error);
     if (!status)
         status = check_labels(keyed, error);

@@ -25,6 +25,14 @@ static PackSplitIndex split_at(const PackSample *sample, size_t at)
                                                       : PACK_SPLITS;
 }
 
+/* Returns whether the key's folder at `at` is called as a split and the image lies directly in it. */
+static bool lies_flat(const PackSample *sample, size_t at)
+{
+    const size_t bytes = folder_bytes(sample, at);
+    return bytes && !in_folder(sample, at + bytes + 1) &&
+           pack_split_by_name(sample->key + at, bytes) != PACK_SPLITS;
+}
+
 /* Returns the bytes of the folders that all samples lie in and that are none of splits: tar cf x.tar photos/
  * puts all into photos/. */
 static size_t shared_bytes(const PackKeyed *keyed)
@@ -93,6 +101,25 @@ static FshStatus check_sides(const PackKeyed *keyed, FshError *error)
     return FSH_OK;
 }
 
+/* Refuses two folders of one split, val/ and valid/, as of folders. */
+static FshStatus check_spelling(const PackKeyed *keyed, size_t shared, FshError *error)
+{
+    const PackSample *firsts[PACK_SPLITS] = {NULL};
+    for (uint64_t i = 0; i < keyed->sample_count; i++) {
+        const PackSample *sample = &keyed->samples[i];
+        const PackSplitIndex split = split_at(sample, shared);
+        const PackSample *first = firsts[split] ? firsts[split] : sample;
+        const size_t bytes = folder_bytes(sample, shared), first_bytes = folder_bytes(first, shared);
+        firsts[split] = first;
+        if (bytes != first_bytes || memcmp(sample->key + shared, first->key + shared, bytes) != 0)
+            return fsh_error_set(error, FSH_ERR_MISMATCH,
+                                 "%s: both '%.*s' and '%.*s' are there; keep one as the %s split",
+                                 keyed->found->root, (int)first_bytes, first->key + shared, (int)bytes,
+                                 sample->key + shared, fsh_split_name(split));
+    }
+    return FSH_OK;
+}
+
 FshStatus key_label_by_folders(PackKeyed *keyed, bool *labelled_ret, FshError *error)
 {
     size_t text_bytes = 0;
@@ -100,7 +127,7 @@ FshStatus key_label_by_folders(PackKeyed *keyed, bool *labelled_ret, FshError *e
     const size_t shared = keyed->sample_count ? shared_bytes(keyed) : 0;
     *labelled_ret = false;
     for (uint64_t i = 0; i < keyed->sample_count; i++) {
-        if (!in_folder(&keyed->samples[i], shared))
+        if (!in_folder(&keyed->samples[i], shared) || lies_flat(&keyed->samples[i], shared))
             return FSH_OK;
         in_splits += split_at(&keyed->samples[i], shared) != PACK_SPLITS;
         text_bytes += keyed->samples[i].key_bytes;
@@ -112,6 +139,8 @@ FshStatus key_label_by_folders(PackKeyed *keyed, bool *labelled_ret, FshError *e
     FshStatus status = storage && texts
                            ? FSH_OK
                            : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", keyed->found->root);
+    if (!status && in_splits)
+        status = check_spelling(keyed, shared, error);
     for (uint64_t i = 0; i < keyed->sample_count && !status; i++) {
         PackSample *sample = &keyed->samples[i];
         size_t cut = shared;

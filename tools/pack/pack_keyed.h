@@ -102,8 +102,9 @@ FshStatus key_label_by_texts(PackKeyed *keyed, const char *const *texts, const c
 FshStatus key_label_by_names(PackKeyed *keyed, const char *const *texts, FshError *error);
 /* Gives the samples of a tar, none of which has a label, the classes and splits of the folders in their keys,
  * [SPLIT/]CLASS/NAME, below what folders all of them share, and cuts split and such folders off the keys.
- * *labelled_ret: whether they lie so. FSH_ERR_MISMATCH: a class that train does not have, or folders called
- * as sides of pairs. (pack_folder_keys.c) */
+ * *labelled_ret: whether they lie so; images directly in a split's folder do not. FSH_ERR_MISMATCH: a class
+ * that train does not have, two folders of one split, or folders called as sides of pairs.
+ * (pack_folder_keys.c) */
 FshStatus key_label_by_folders(PackKeyed *keyed, bool *labelled_ret, FshError *error);
 
 /* Applies --dedupe: fills keyed->duplicates and warns of classes that are empty now. FSH_ERR_MISMATCH: a

@@ -140,6 +140,42 @@ static FshStatus check_unknown(const Session *session, const TrainOptions *optio
         list_difference(dataset, &session->origin.classes, difference, sizeof difference));
 }
 
+/* Returns whether a value of masks has a name: its number is none. */
+static bool is_named(const ClassNames *names, size_t value)
+{
+    char number[24];
+    (void)snprintf(number, sizeof number, "%zu", value);
+    return value < names->count && strcmp(names->names[value], number) != 0;
+}
+
+/* Finds the first value of masks that both lists name, and differently. Returns false if there is none. */
+static bool find_renamed(const ClassNames *a, const ClassNames *b, size_t *value_ret)
+{
+    for (size_t i = 0; i < a->count && i < b->count; i++) {
+        *value_ret = i;
+        if (is_named(a, i) && is_named(b, i) && strcmp(a->names[i], b->names[i]) != 0)
+            return true;
+    }
+    return false;
+}
+
+/* Refuses to measure weights on masks of which a value is called otherwise than theirs. */
+static FshStatus check_mask_names(const Session *session, const TrainOptions *options, FshError *error)
+{
+    const ClassNames *weights = &session->origin.classes;
+    ClassNames dataset = {0};
+    size_t value = 0;
+    FshStatus status = dataset_names(session, &dataset, error);
+    if (!status && find_renamed(&dataset, weights, &value))
+        status = fsh_error_set(error, FSH_ERR_MISMATCH,
+                               "%s: its masks call the value %zu '%s', and %s '%s'; if they mean the same, "
+                               "fverify --set-class-names gives the masks other names",
+                               fsh_path(session->data.dataset), value, dataset.names[value], options->weights,
+                               weights->names[value]);
+    class_names_free(&dataset);
+    return status;
+}
+
 /* Takes the classes of the weights for masks, if those that are evaluated have no others. */
 static FshStatus take_mask_classes(Session *session, const TrainOptions *options, FshError *error)
 {
@@ -147,6 +183,9 @@ static FshStatus take_mask_classes(Session *session, const TrainOptions *options
     TrainingData *data = &session->data;
     if (!weights->count || data->inputs_alone)
         return FSH_OK;
+    const FshStatus status = check_mask_names(session, options, error);
+    if (status)
+        return status;
     const uint32_t found = fsh_manifest(data->dataset)->statistics.mask_classes;
     if (found > weights->count)
         return fsh_error_set(error, FSH_ERR_MISMATCH,
@@ -208,17 +247,42 @@ FshStatus session_load_weights(Session *session, SessionUse use, FshError *error
                                                  : status;
 }
 
+/* Checks that masks have as many classes as a run had, and none of them another name. Names that one of them
+ * lacks do not matter: masks are named when people like. */
+static FshStatus check_masks_of_run(const Session *session, const ClassNames *run, const ClassNames *dataset,
+                                    FshError *error)
+{
+    const char *path = fsh_path(session->data.dataset);
+    size_t value = 0;
+    if (run->count != dataset->count)
+        return fsh_error_set(error, FSH_ERR_MISMATCH,
+                             "is of a run on masks of %zu classes, and those of %s have %zu now, with those "
+                             "that have a name alone; name as many as it began with (fverify "
+                             "--set-class-names), or begin a new run",
+                             run->count, path, dataset->count);
+    if (find_renamed(run, dataset, &value))
+        return fsh_error_set(error, FSH_ERR_MISMATCH,
+                             "is of a run on masks that called the value %zu '%s', and those of %s call it "
+                             "'%s'; give it the name that it had (fverify --set-class-names), or begin a new "
+                             "run",
+                             value, run->names[value], path, dataset->names[value]);
+    return FSH_OK;
+}
+
 FshStatus session_check_classes(const Session *session, const char *path, const char *text, FshError *error)
 {
+    const bool masks = session->data.kind == FSH_KIND_MASKS;
     char ours[NAMES_BYTES], theirs[NAMES_BYTES];
     ClassNames run = {0}, dataset = {0};
     ClassMap map = {0};
     FshStatus status = class_names_parse(&run, text, error);
     if (!status)
         status = dataset_names(session, &dataset, error);
-    if (!status)
+    if (!status && masks)
+        status = check_masks_of_run(session, &run, &dataset, error);
+    else if (!status)
         status = class_map_make(&map, &dataset, &run, error);
-    if (!status && !map.same)
+    if (!status && !masks && !map.same)
         status = fsh_error_set(error, FSH_ERR_MISMATCH,
                                "is of a run on other classes than those of %s, which alone has %s; the run "
                                "alone had %s%s; begin "
@@ -262,6 +326,22 @@ static void describe_classes(Session *session)
     class_names_free(&dataset);
 }
 
+/* Prints the first value of masks that is called otherwise than the weights do: what they have learnt of it
+ * is of another class, which more training mends. */
+static void describe_mask_names(Session *session)
+{
+    const ClassNames *weights = &session->origin.classes;
+    ClassNames dataset = {0};
+    size_t value = 0;
+    if (dataset_names(session, &dataset, NULL) == FSH_OK && find_renamed(&dataset, weights, &value))
+        console_line(
+            &session->console,
+            "classes: the weights call the value %zu '%s', and the masks '%s'; the last layer begins "
+            "as it is",
+            value, weights->names[value], dataset.names[value]);
+    class_names_free(&dataset);
+}
+
 void session_describe_weights(Session *session)
 {
     const WeightsOrigin *origin = &session->origin;
@@ -278,4 +358,6 @@ void session_describe_weights(Session *session)
                  origin->model ? origin->model->name : "of another program", classes, epoch, metric);
     if (session->data.kind == FSH_KIND_CLASSES && !session->data.inputs_alone)
         describe_classes(session);
+    else if (session->data.kind == FSH_KIND_MASKS && !session->data.inputs_alone)
+        describe_mask_names(session);
 }

@@ -31,7 +31,7 @@ FshStatus session_take_images(Session *session, const TrainOptions *options, con
 
 /* Fills session->classes from session->origin, once the dataset is open; for SESSION_EVALUATE also numbers
  * the dataset's classes as the network does (session->data). FSH_ERR_MISMATCH: samples to evaluate on have
- * classes that the weights do not know. */
+ * classes that the weights do not know, or masks call a value otherwise. */
 FshStatus session_map_classes(Session *session, const TrainOptions *options, SessionUse use, FshError *error);
 
 /* Reads --weights into the network. Fails as weights_load does; if they belong to another network the message
@@ -39,7 +39,8 @@ FshStatus session_map_classes(Session *session, const TrainOptions *options, Ses
 FshStatus session_load_weights(Session *session, SessionUse use, FshError *error);
 
 /* Checks that a run's classes, as class_names_text wrote them to path, are those of the dataset in the same
- * order. FSH_ERR_MISMATCH names those that differ; FSH_ERR_CORRUPT. */
+ * order; of masks, as many, and none with two names. FSH_ERR_MISMATCH names those that differ;
+ * FSH_ERR_CORRUPT. */
 FshStatus session_check_classes(const Session *session, const char *path, const char *text, FshError *error);
 
 /* Returns what the outputs of weights are: LABELS_ONE where they say nothing else. */
