@@ -40,6 +40,20 @@ static void remember_signal(int signal_number, siginfo_t *info, void *context)
     }
 }
 
+/* Gives the thread, the process's first, a stack for handlers, unless it has one. Signals to a process go to
+ * its first thread while that does not block them. A handler must not push its frame below the stack pointer:
+ * oneDNN 2.6's matrix products for AVX2 keep it in a buffer of the heap while they run, and the frame would
+ * lie over what is in front of that buffer. */
+static void make_handler_stack(void)
+{
+    enum { HANDLER_STACK_BYTES = 1 << 16 };
+    static char memory[HANDLER_STACK_BYTES] __attribute__((aligned(64)));
+    const stack_t own = {.ss_sp = memory, .ss_size = sizeof memory};
+    stack_t there;
+    if (sigaltstack(NULL, &there) == 0 && (there.ss_flags & SS_DISABLE))
+        (void)sigaltstack(&own, NULL);
+}
+
 static void watch(int signal_number)
 {
     struct sigaction old;
@@ -47,13 +61,15 @@ static void watch(int signal_number)
     if (sigaction(signal_number, NULL, &old) == 0 && old.sa_handler == SIG_IGN)
         return;
     /* SA_RESTART: a write in progress is finished, not failed. */
-    struct sigaction action = {.sa_sigaction = remember_signal, .sa_flags = SA_RESTART | SA_SIGINFO};
+    struct sigaction action = {.sa_sigaction = remember_signal,
+                               .sa_flags = SA_RESTART | SA_SIGINFO | SA_ONSTACK};
     (void)sigemptyset(&action.sa_mask);
     (void)sigaction(signal_number, &action, NULL);
 }
 
 void interrupt_install(void)
 {
+    make_handler_stack();
     watch(SIGINT);
     watch(SIGTERM);
     (void)signal(SIGPIPE, SIG_IGN); /* writing to a closed pipe is then an error of write */

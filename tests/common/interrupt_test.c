@@ -59,3 +59,15 @@ TEST(test_a_second_signal_counts)
     assert_int_equal(end_of(SIGINT, 2), 128 + SIGINT);
     assert_int_equal(end_of(SIGTERM, 2), 2);
 }
+
+/* A frame below the stack pointer would lie over the heap while oneDNN 2.6 multiplies (AVX2). */
+TEST(test_handlers_have_a_stack_of_their_own)
+{
+    struct sigaction action;
+    stack_t stack;
+    interrupt_install();
+    assert_int_equal(sigaction(SIGTERM, NULL, &action), 0);
+    assert_true(action.sa_flags & SA_ONSTACK);
+    assert_int_equal(sigaltstack(NULL, &stack), 0);
+    assert_false(stack.ss_flags & SS_DISABLE);
+}
