@@ -293,6 +293,8 @@ TEST_IN_FOLDER(test_what_a_tar_does_not_tell_is_no_part_of_a_message, folder)
          "and they are no pairs: their folders are no CLASS/ or SPLIT/CLASS/ throughout; say with --labels"},
         {{"photos/train/x.jpg", "photos/val/y.jpg"},
          "and they are no pairs: their folders are no CLASS/ or SPLIT/CLASS/ throughout; say with --labels"},
+        {{"photos/train/cat/x.jpg", "photos/val/cat/y.jpg", "photos/stray.jpg"},
+         "and they are no pairs: their folders are no CLASS/ or SPLIT/CLASS/ throughout; say with --labels"},
         {{"x.a.jpg", "x.b.jpg"}, "x: sizes differ: a is 60x40, b is 61x40; left out"},
         {{"train/cat/x.jpg", "val/cat/x.jpg", "val/dog/x.jpg"}, "class 'dog' of val is missing from train"},
         {{"train/cat/x.jpg", "val/cat/x.jpg", "valid/cat/y.jpg"},

@@ -120,6 +120,23 @@ static FshStatus check_spelling(const PackKeyed *keyed, size_t shared, FshError 
     return FSH_OK;
 }
 
+/* Returns whether all images lie in one folder and some of them in folders of it: then it is no class, but a
+ * stray image lies beside the folders of classes or splits. */
+static bool is_folder_of_folders(const PackKeyed *keyed, size_t shared)
+{
+    const PackSample *first = &keyed->samples[0];
+    const size_t bytes = folder_bytes(first, shared);
+    bool deeper = false;
+    for (uint64_t i = 0; i < keyed->sample_count; i++) {
+        const PackSample *sample = &keyed->samples[i];
+        if (folder_bytes(sample, shared) != bytes ||
+            memcmp(sample->key + shared, first->key + shared, bytes) != 0)
+            return false;
+        deeper |= in_folder(sample, shared + bytes + 1);
+    }
+    return deeper;
+}
+
 FshStatus key_label_by_folders(PackKeyed *keyed, bool *labelled_ret, FshError *error)
 {
     size_t text_bytes = 0;
@@ -132,7 +149,8 @@ FshStatus key_label_by_folders(PackKeyed *keyed, bool *labelled_ret, FshError *e
         in_splits += split_at(&keyed->samples[i], shared) != PACK_SPLITS;
         text_bytes += keyed->samples[i].key_bytes;
     }
-    if (!keyed->sample_count || (in_splits && in_splits < keyed->sample_count))
+    if (!keyed->sample_count || (in_splits && in_splits < keyed->sample_count) ||
+        (!in_splits && is_folder_of_folders(keyed, shared)))
         return FSH_OK;
     char *storage = malloc(text_bytes), *next = storage;
     const char **texts = malloc(keyed->sample_count * sizeof *texts);
