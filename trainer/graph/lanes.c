@@ -23,6 +23,14 @@ static bool is_movable(const Graph *graph, const Node *node)
     return true;
 }
 
+static bool has_movable(const Graph *graph)
+{
+    for (size_t n = 0; n < graph_node_count(graph); n++)
+        if (is_movable(graph, graph_node(graph, (NodeId)n)))
+            return true;
+    return false;
+}
+
 /* Marks the nodes beside. Images that are made again for the gradient of one weight (FUSE_IMAGES_AGAIN) stay
  * in the main lane, where their memory lives as briefly as without lanes. */
 static void choose(const Graph *graph, LanePlan *plan)
@@ -116,7 +124,7 @@ FshStatus lane_plan_choose(const Graph *graph, bool apart,
     LanePlan two = {0};
     MemoryPlan of_two = {0};
     FshStatus status = plan_with(graph, 0, bytes_of, context, lanes, memory, error);
-    if (status || !apart)
+    if (status || !apart || !has_movable(graph))
         return status;
     const uint64_t dearer = memory->arena_bytes / DEARER;
     const uint64_t most = memory->arena_bytes + (dearer > LANE_BYTES ? dearer : LANE_BYTES);

@@ -160,19 +160,26 @@ static FshStatus choose_interval(Training *training, FshError *error)
     return FSH_OK;
 }
 
+/* Returns whether the epoch in hand is evaluated. */
+static bool evaluates_epoch(const Training *training)
+{
+    const Session *session = &training->session;
+    return session->evaluation &&
+           evaluation_is_due(evaluation_interval(training), training->state.epoch + 1, session->plan.epochs);
+}
+
 /* Evaluates the weights and their average, if an evaluation is due. writes: without evaluation the average is
  * saved. */
 static FshStatus evaluate_epoch(Training *training, EpochReport *report, bool writes, FshError *error)
 {
     Session *session = &training->session;
     const bool average = session->network.average != NULL;
-    const uint64_t next = training->state.epoch + 1;
-    const bool due = evaluation_is_due(evaluation_interval(training), next, session->plan.epochs);
+    const bool due = evaluates_epoch(training);
     const bool saves = average && !session->evaluation && writes;
     FshStatus status = (average && due) || saves ? network_take_average(&session->network, error) : FSH_OK;
     if (!status && saves)
         run_files_save_weights(&training->files, RUN_AVERAGE, &training->state, NULL);
-    if (status || !session->evaluation || !due)
+    if (status || !due)
         return status;
     const double before = training->state.evaluation_seconds;
     status = ranks_share_buffers(session->communicator, session->network.state,
@@ -303,11 +310,8 @@ static uint64_t end_order_digest(OrderDigest *digest)
  * of their files leave them to a later one, but for the last epoch and those whose weights are looked at. */
 static bool writes_files(const Training *training)
 {
-    const Session *session = &training->session;
-    const uint64_t next = training->state.epoch + 1;
-    const bool evaluates =
-        session->evaluation && evaluation_is_due(evaluation_interval(training), next, session->plan.epochs);
-    return next == session->plan.epochs || evaluates || !run_files_would_wait(&training->files);
+    const bool is_last = training->state.epoch + 1 == training->session.plan.epochs;
+    return is_last || evaluates_epoch(training) || !run_files_would_wait(&training->files);
 }
 
 static FshStatus run_epoch(Training *training, FshError *error)

@@ -350,8 +350,9 @@ static FshStatus record(CudaProgram *program, FshError *error)
                                            : fsh_error_set(error, failed.status, "%s", failed.message);
 }
 
-/* Makes the program. apart: some of its steps may lie beside others. */
-static FshStatus make_program(Program **program, State *state, const Graph *graph, bool apart,
+/* Makes the program. *apart: some of its steps may lie beside others; then set to whether some do, after a
+ * failure too. */
+static FshStatus make_program(Program **program, State *state, const Graph *graph, bool *apart,
                               FshError *error)
 {
     const size_t tensor_total = graph_tensor_count(graph), node_total = graph_node_count(graph);
@@ -369,7 +370,8 @@ static FshStatus make_program(Program **program, State *state, const Graph *grap
     }
     for (size_t t = 0; t < tensor_total; t++)
         cuda->tensors[t] = device_tensor_describe(graph, (TensorId)t);
-    status = place_tensors(cuda, apart, error);
+    status = place_tensors(cuda, *apart, error);
+    *apart = cuda->lanes.beside_count > 0;
     if (!status)
         status = program_inputs_make(&cuda->inputs, graph, cuda->tensors, cuda->base.arena_bytes, error);
     if (!status)
@@ -389,10 +391,13 @@ static FshStatus make_program(Program **program, State *state, const Graph *grap
 FshStatus cuda_program_new(Program **program, State *state, const Graph *graph, FshError *error)
 {
     FshError failed = {0};
+    bool apart = true;
     ((CudaBackend *)state->backend)->program_count++;
-    FshStatus status = make_program(program, state, graph, true, &failed);
-    if (status == FSH_ERR_MEMORY) /* one lane takes less; nothing has been exchanged with other ranks yet */
-        return make_program(program, state, graph, false, error);
+    FshStatus status = make_program(program, state, graph, &apart, &failed);
+    if (status == FSH_ERR_MEMORY && apart) {
+        apart = false; /* one lane takes less; nothing has been exchanged with other ranks yet */
+        return make_program(program, state, graph, &apart, error);
+    }
     return status ? fsh_error_set(error, status, "%s", failed.message) : FSH_OK;
 }
 
