@@ -157,27 +157,9 @@ TEST_WITH(test_a_service_account_signs_for_its_token, serving_setup, serving_tea
 TEST_WITH(test_a_service_account_writes, serving_setup, serving_teardown, Serving *serving)
 {
     char pem[4096];
-    const char *const more[] = {"--no-check", "--shard-size", "500K", NULL};
     serve_account(serving, pem, sizeof pem);
-    serving_pack(serving, "set", 20, 256, more);
     const char *const environment[] = {write_account(serving, EMAIL, pem), NULL};
-    for (size_t i = 0; i < 2; i++) {
-        if (i)
-            test_file_write_text(test_path(&serving->folder, "www/short-lives"), "60");
-        serving_forget(serving);
-        RunResult result = serving_run(serving, environment, "fpack", "--no-check", "--shard-size", "500K",
-                                       test_path(&serving->folder, "images-set"),
-                                       i ? "gs://bucket/b" : "gs://bucket/a", NULL);
-        if (result.exit_status)
-            fail_msg("%s", result.err);
-        for (const char *const *secret = secrets; *secret; secret++)
-            assert_contains_not(result.err, *secret);
-        run_result_free(&result);
-        const size_t shards = serving_check_shards(
-            serving, test_path(&serving->folder, i ? "www/bucket/b" : "www/bucket/a"), "set");
-        assert_true(shards > 1);
-        assert_int_equal(serving_count(serving, "POST /lend/google/token"), i ? shards + 2 : 1);
-    }
+    serving_pack_twice(serving, environment, "gs", "60", "POST /lend/google/token", secrets);
 }
 
 /* A fetch takes longer than its token is good for. */

@@ -104,24 +104,9 @@ TEST_WITH(test_a_machine_lends_a_token_for_google, serving_setup, serving_teardo
 TEST_WITH(test_keys_that_end_soon_are_renewed_before_each_file, serving_setup, serving_teardown,
           Serving *serving)
 {
-    const char *const more[] = {"--no-check", "--shard-size", "500K", NULL};
     const char *const environment[] = {
         serving_variable(serving, "AWS_EC2_METADATA_SERVICE_ENDPOINT", "lend/imds"), NULL};
-    serving_pack(serving, "set", 20, 256, more);
-    for (size_t i = 0; i < 2; i++) {
-        if (i)
-            test_file_write_text(test_path(&serving->folder, "www/short-lives"), "");
-        serving_forget(serving);
-        RunResult result = serving_run(serving, environment, "fpack", "--no-check", "--shard-size", "500K",
-                                       test_path(&serving->folder, "images-set"),
-                                       i ? "s3://bucket/b" : "s3://bucket/a", NULL);
-        if (result.exit_status)
-            fail_msg("%s", result.err);
-        run_result_free(&result);
-        const size_t shards = serving_check_shards(
-            serving, test_path(&serving->folder, i ? "www/bucket/b" : "www/bucket/a"), "set");
-        assert_int_equal(serving_count(serving, "/lend/imds/latest/api/token"), i ? shards + 2 : 1);
-    }
+    serving_pack_twice(serving, environment, "s3", "", "/lend/imds/latest/api/token", secrets);
 }
 
 /* Who lends may be away for a while; what was lent is good until its end. */

@@ -193,3 +193,28 @@ size_t serving_check_shards(Serving *serving, const char *entry, const char *dat
     (void)closedir(folder);
     return count;
 }
+
+void serving_pack_twice(Serving *serving, const char *const *environment, const char *scheme,
+                        const char *short_lives, const char *asked, const char *const *secrets)
+{
+    const char *const more[] = {"--no-check", "--shard-size", "500K", NULL};
+    serving_pack(serving, "set", 20, 256, more);
+    for (size_t i = 0; i < 2; i++) {
+        char address[64];
+        (void)snprintf(address, sizeof address, "%s://bucket/%c", scheme, i ? 'b' : 'a');
+        if (i)
+            test_file_write_text(test_path(&serving->folder, "www/short-lives"), short_lives);
+        serving_forget(serving);
+        RunResult result = serving_run(serving, environment, "fpack", "--no-check", "--shard-size", "500K",
+                                       test_path(&serving->folder, "images-set"), address, NULL);
+        if (result.exit_status)
+            fail_msg("%s", result.err);
+        for (const char *const *secret = secrets; *secret; secret++)
+            assert_contains_not(result.err, *secret);
+        run_result_free(&result);
+        const size_t shards = serving_check_shards(
+            serving, test_path(&serving->folder, i ? "www/bucket/b" : "www/bucket/a"), "set");
+        assert_true(shards > 1);
+        assert_int_equal(serving_count(serving, asked), i ? shards + 2 : 1);
+    }
+}
