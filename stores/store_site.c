@@ -132,16 +132,16 @@ static FshStatus find_google_keys(StoreSite *site, FshError *error)
     const char *key = store_variable("GS_ACCESS_KEY_ID"), *secret = store_variable("GS_SECRET_ACCESS_KEY");
     const char *bearer = store_variable("GOOGLE_OAUTH_ACCESS_TOKEN");
     (void)snprintf(site->region, sizeof site->region, "auto");
-    if ((key || secret) && !is_set("GS_NO_SIGN_REQUEST")) {
+    if (is_set("GS_NO_SIGN_REQUEST"))
+        return sign_nothing(site, "GS_NO_SIGN_REQUEST");
+    if (key || secret) {
         (void)snprintf(site->credentials, sizeof site->credentials, "GS_ACCESS_KEY_ID");
         return take_keys(site, key, secret, NULL, error);
     }
-    if (!bearer || is_set("GS_NO_SIGN_REQUEST")) {
+    if (!bearer) {
         StoreLent lent = {0};
-        FshStatus status = is_set("GS_NO_SIGN_REQUEST")
-                               ? sign_nothing(site, "GS_NO_SIGN_REQUEST")
-                               : store_lent_by_google_file(&lent, site->purpose == STORE_TO_WRITE, error);
-        if (!status && !lent.found && !*site->why_none_text)
+        FshStatus status = store_lent_by_google_file(&lent, site->purpose == STORE_TO_WRITE, error);
+        if (!status && !lent.found)
             status = store_lent_by_google(&lent, error);
         return take_lent(site, &lent, status, error);
     }

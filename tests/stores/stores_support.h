@@ -56,8 +56,8 @@ const char *serving_entry(Serving *serving, const char *name);
  * many there are. */
 size_t serving_check_shards(Serving *serving, const char *entry, const char *dataset);
 /* Packs www/set's images to SCHEME://bucket/a, and to bucket/b with www/short-lives, by which what the server
- * lends is good for less than a packing takes. Expects the shards of www/set, none of the secrets (NULL at the
- * end) on stderr, and that `asked` is in the log once, or before each file. */
+ * lends is good for less than a packing takes. Expects the shards of www/set, none of the secrets (NULL at
+ * the end) on stderr, and that `asked` is in the log once, or before each file. */
 void serving_pack_twice(Serving *serving, const char *const *environment, const char *scheme,
                         const char *short_lives, const char *asked, const char *const *secrets);
 
