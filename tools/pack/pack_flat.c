@@ -112,19 +112,20 @@ static bool lies_in(const char *path, const char *folder, size_t folder_bytes)
            (before == folder_bytes || slash[-(ptrdiff_t)folder_bytes - 1] == '/');
 }
 
+const char *const usual_sides[] = {"blur:sharp", "blurry:sharp", "input:target", "lq:gt", NULL};
+
 const char *found_hint_sides(const PackFound *found)
 {
-    static const char *const known[] = {"blur:sharp", "blurry:sharp", "input:target", "lq:gt"};
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        const size_t first_bytes = strcspn(known[i], ":");
-        const char *second = known[i] + first_bytes + 1;
+    for (const char *const *known = usual_sides; *known; known++) {
+        const size_t first_bytes = strcspn(*known, ":");
+        const char *second = *known + first_bytes + 1;
         uint64_t first_count = 0, second_count = 0, count = 0, file = 0;
         for (const char *path; (path = next_image(found, &file)); count++) {
-            first_count += lies_in(path, known[i], first_bytes);
+            first_count += lies_in(path, *known, first_bytes);
             second_count += lies_in(path, second, strlen(second));
         }
         if (first_count && second_count && first_count + second_count > count / 2)
-            return known[i];
+            return *known;
     }
     return NULL;
 }

@@ -87,16 +87,15 @@ static bool has_class(const PackKeyed *keyed, const char *name, size_t bytes)
 /* Refuses classes that are called as the sides of pairs are. */
 static FshStatus check_sides(const PackKeyed *keyed, FshError *error)
 {
-    static const char *const known[] = {"blur:sharp", "blurry:sharp", "input:target", "lq:gt"};
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        const size_t first = strcspn(known[i], ":");
-        if (has_class(keyed, known[i], first) &&
-            has_class(keyed, known[i] + first + 1, strlen(known[i]) - first - 1))
+    for (const char *const *known = usual_sides; *known; known++) {
+        const size_t first = strcspn(*known, ":");
+        if (has_class(keyed, *known, first) &&
+            has_class(keyed, *known + first + 1, strlen(*known) - first - 1))
             return fsh_error_set(
                 error, FSH_ERR_MISMATCH,
                 "%s: its folders look like the sides of pairs, not like classes; unpack it and pack "
                 "that folder with --pairs %s",
-                keyed->found->root, known[i]);
+                keyed->found->root, *known);
     }
     return FSH_OK;
 }

@@ -133,6 +133,9 @@ FshStatus find_dataset(PackFound *found, FshError *error);
 
 /* ---- hints (pack_flat.c) ---- */
 
+/* Names that the sides of pairs usually have, as --pairs takes them: "blur:sharp", …; ends with NULL. */
+extern const char *const usual_sides[];
+
 /* Adds to the message of a plan that fails for want of samples, if all images lie in one folder and their
  * names pair up. Returns status. */
 FshStatus found_hint_flat_pairs(const PackFound *found, FshStatus status, FshError *error);
