@@ -465,12 +465,16 @@ static void run_depthwise(const CpuKernels *k, const Bench *b, Size s, int flags
                 if (place + tap >= 1 && place + tap <= sizes[axis])
                     meetings[axis][place * TAPS + counts[axis][place]++] =
                         (DepthwiseMeeting){tap, place + tap - 1};
+    DepthwiseRun runs[TAPS];
     const DepthwiseShape shape = {.channels = s.width,
                                   .kernel = TAPS,
                                   .source_width = DEPTH_COLUMNS,
                                   .result_width = DEPTH_COLUMNS,
                                   .rows = {meetings[0], counts[0]},
-                                  .columns = {meetings[1], counts[1]}};
+                                  .columns = {meetings[1], counts[1]},
+                                  .runs = runs};
+    for (int32_t tap = 0; tap < TAPS; tap++)
+        runs[tap] = cpu_depthwise_run(&shape, tap);
     const int64_t line = DEPTH_COLUMNS * s.width;
     if (flags >= 2) {
         memset(f32_output(b, 0), 0, (size_t)(TAPS * TAPS * s.width) * sizeof(float));

@@ -15,6 +15,7 @@ typedef struct DepthwisePlan {
     int64_t parts; /* of the weight's gradient, each a thread's sum */
     DepthwiseMeeting *meetings;
     int32_t *counts;
+    DepthwiseRun *runs;
 } DepthwisePlan;
 
 bool cpu_is_depthwise(const DnnConvolution *c)
@@ -42,11 +43,31 @@ static void find_meetings(const DnnConvolution *c, int64_t in_size, int64_t out_
         }
 }
 
+DepthwiseRun cpu_depthwise_run(const DepthwiseShape *s, int32_t tap)
+{
+    DepthwiseRun run = {0};
+    for (int64_t place = 0; place < s->result_width; place++)
+        for (int32_t k = 0; k < s->columns.counts[place]; k++) {
+            const DepthwiseMeeting *meeting = &s->columns.meetings[place * s->kernel + k];
+            if (meeting->tap != tap)
+                continue;
+            if (run.end == 0) {
+                run.first = place;
+                run.source = meeting->source;
+            } else if (place > run.first) {
+                run.stride = (meeting->source - run.source) / (place - run.first);
+            }
+            run.end = place + 1;
+        }
+    return run;
+}
+
 static void release(CpuStep *step)
 {
     DepthwisePlan *plan = step->plan;
     free(plan->meetings);
     free(plan->counts);
+    free(plan->runs);
 }
 
 /* Computes rows begin..end of all images. */
@@ -145,7 +166,8 @@ FshStatus cpu_depthwise_prepare(CpuStep *step, const DnnConvolution *c, FshError
     step->release = release;
     plan->meetings = calloc((size_t)((height + width) * c->kernel), sizeof *plan->meetings);
     plan->counts = calloc((size_t)(height + width), sizeof *plan->counts);
-    if (!plan->meetings || !plan->counts)
+    plan->runs = calloc((size_t)c->kernel, sizeof *plan->runs);
+    if (!plan->meetings || !plan->counts || !plan->runs)
         return fsh_error_set(error, FSH_ERR_MEMORY, "cpu: no memory");
     find_meetings(c, c->in_height, c->out_height, backward, plan->meetings, plan->counts);
     find_meetings(c, c->in_width, c->out_width, backward, plan->meetings + height * c->kernel,
@@ -159,7 +181,10 @@ FshStatus cpu_depthwise_prepare(CpuStep *step, const DnnConvolution *c, FshError
                                    .source_width = backward ? c->out_width : c->in_width,
                                    .result_width = width,
                                    .rows = {plan->meetings, plan->counts},
-                                   .columns = {plan->meetings + height * c->kernel, plan->counts + height}};
+                                   .columns = {plan->meetings + height * c->kernel, plan->counts + height},
+                                   .runs = plan->runs};
+    for (int32_t tap = 0; of_weight && tap < c->kernel; tap++)
+        plan->runs[tap] = cpu_depthwise_run(&plan->shape, tap);
     step->engine = "depthwise";
     step->run = of_weight ? run_gradient : run_gather;
     if (of_weight)

@@ -53,32 +53,7 @@ static void gather(const DepthwiseShape *s, const void *sources, const float *we
         gather_block(s, source + c, weight + c, bias ? bias + c : NULL, row, result + c, 1);
 }
 
-/* Finds the places of a row of dy whose meeting with a tap of the columns lies in the image: of one
- * convolution they follow each other, and their sources are a stride apart. */
-typedef struct Run {
-    int64_t first, end, source, stride;
-} Run;
-
-static Run run_of(const DepthwiseShape *s, int32_t tap)
-{
-    Run run = {0};
-    for (int64_t place = 0; place < s->result_width; place++)
-        for (int32_t k = 0; k < s->columns.counts[place]; k++) {
-            const DepthwiseMeeting *meeting = &s->columns.meetings[place * s->kernel + k];
-            if (meeting->tap != tap)
-                continue;
-            if (run.end == 0) {
-                run.first = place;
-                run.source = meeting->source;
-            } else if (place > run.first) {
-                run.stride = (meeting->source - run.source) / (place - run.first);
-            }
-            run.end = place + 1;
-        }
-    return run;
-}
-
-INLINED void gradient_block(const DepthwiseShape *s, const Run *run, const Value *x, const Value *dy,
+INLINED void gradient_block(const DepthwiseShape *s, const DepthwiseRun *run, const Value *x, const Value *dy,
                             float *dweight, const int64_t width)
 {
     const int64_t channels = s->channels, step = run->stride * channels;
@@ -102,18 +77,18 @@ static void add_gradient(const DepthwiseShape *s, const void *images, const void
     const Value *x = images, *dy = gradients;
     const int64_t channels = s->channels;
     for (int32_t tap = 0; tap < s->kernel; tap++) {
-        const Run run = run_of(s, tap);
+        const DepthwiseRun *run = &s->runs[tap];
         for (int32_t r = 0; r < s->rows.counts[row]; r++) {
             const DepthwiseMeeting *meeting = &s->rows.meetings[row * s->kernel + r];
             const Value *line = x + meeting->source * s->source_width * channels;
             float *to = dweight + (meeting->tap * s->kernel + tap) * channels;
             int64_t c = 0;
             for (; c + WIDE <= channels; c += WIDE)
-                gradient_block(s, &run, line + c, dy + c, to + c, WIDE);
+                gradient_block(s, run, line + c, dy + c, to + c, WIDE);
             for (; c + NARROW <= channels; c += NARROW)
-                gradient_block(s, &run, line + c, dy + c, to + c, NARROW);
+                gradient_block(s, run, line + c, dy + c, to + c, NARROW);
             for (; c < channels; c++)
-                gradient_block(s, &run, line + c, dy + c, to + c, 1);
+                gradient_block(s, run, line + c, dy + c, to + c, 1);
         }
     }
     for (int64_t place = 0; dbias && place < s->result_width; place++)

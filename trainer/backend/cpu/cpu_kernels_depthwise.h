@@ -20,10 +20,20 @@ typedef struct DepthwiseAxis {
     const int32_t *counts;
 } DepthwiseAxis;
 
+/* The places first..end of a row of dy whose meeting with a tap of the columns lies in the image: of one
+ * convolution they follow each other, and their sources are a stride apart. */
+typedef struct DepthwiseRun {
+    int64_t first, end, source, stride; /* source: of the first */
+} DepthwiseRun;
+
 typedef struct DepthwiseShape {
     int64_t channels, kernel, source_width, result_width;
     DepthwiseAxis rows, columns; /* by place of the result */
+    const DepthwiseRun *runs;    /* [kernel] for add_gradient */
 } DepthwiseShape;
+
+/* Returns the run of a tap, found in the columns of the shape (cpu_depthwise.c). */
+DepthwiseRun cpu_depthwise_run(const DepthwiseShape *shape, int32_t tap);
 
 typedef struct CpuDepthwiseKernels {
     /* Computes row `row` of an image: result = bias + the sum of weight * source over all meetings. source:
