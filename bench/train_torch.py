@@ -172,7 +172,10 @@ def build(name, pixels):
         make, channels, classes = own[name]
         return make(), channels, classes
     import torchvision
-    return getattr(torchvision.models, name)(), 3, 1000
+    if hasattr(torchvision.models, name) and not name.startswith("convnext"):
+        return getattr(torchvision.models, name)(), 3, 1000
+    import timm
+    return timm.create_model(name, num_classes=1000), 3, 1000
 
 
 def free_memory():

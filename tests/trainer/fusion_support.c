@@ -8,7 +8,7 @@
 #include "tests/support/support.h"
 #include "tests/trainer/network_support.h"
 
-enum { BATCH = 6, SIZE = 12 };
+enum { BATCH = 6, SIZE = 12, FIRST_SEED = 11, NARROW_SEEDS = 6 };
 
 static TensorId conv3x3(Graph *graph, const char *name, TensorId x, int64_t channels, bool bias)
 {
@@ -80,12 +80,12 @@ typedef struct Run {
     Program *program;
 } Run;
 
-static Run run_fused(Backend *backend, DataType type, unsigned fusions)
+static Run run_fused(Backend *backend, DataType type, unsigned fusions, uint64_t seed)
 {
     FshError error = {0};
     Run run = {.graph = fusion_graph(fusions, type)};
     test_check(state_new(&run.state, backend, run.graph, &error), &error);
-    test_check(state_initialize(run.state, 11, &error), &error);
+    test_check(state_initialize(run.state, seed, &error), &error);
     test_check(program_new(&run.program, run.state, run.graph, &error), &error);
     test_check(program_poison(run.program, &error), &error);
     test_write_batch(run.program);
@@ -133,7 +133,8 @@ static void compare_tensor(const Run *ours, const Run *without, const char *name
 
 void compare_fusions(Backend *backend, DataType type, unsigned fusions, double tolerance)
 {
-    Run ours = run_fused(backend, type, fusions), without = run_fused(backend, type, 0);
+    Run ours = run_fused(backend, type, fusions, FIRST_SEED),
+        without = run_fused(backend, type, 0, FIRST_SEED);
     compare_tensor(&ours, &without, "loss", fusions, tolerance);
     for (size_t t = 0; t < graph_tensor_count(without.graph); t++) {
         const Tensor *tensor = graph_tensor(without.graph, (TensorId)t);
@@ -144,8 +145,8 @@ void compare_fusions(Backend *backend, DataType type, unsigned fusions, double t
     end_run(&without);
 }
 
-/* Returns ||difference|| / ||exact|| over all gradients. */
-static double distance_of(const Run *run, const Run *exact)
+/* Returns ||difference||^2 / ||exact||^2 over all gradients. With `tell` prints what each tensor has of it. */
+static double squared_distance(const Run *run, const Run *exact, bool tell)
 {
     double differences = 0, sizes = 0;
     for (size_t t = 0; t < graph_tensor_count(exact->graph); t++) {
@@ -155,27 +156,47 @@ static double distance_of(const Run *run, const Run *exact)
             continue;
         float *a = test_read(run->program, tensor->name, &count),
               *b = test_read(exact->program, tensor->name, NULL);
-        sizes += pow(norm_of(b, count), 2);
+        const double size = pow(norm_of(b, count), 2);
         for (size_t i = 0; i < count; i++)
             a[i] -= b[i];
-        differences += pow(norm_of(a, count), 2);
+        const double difference = pow(norm_of(a, count), 2);
+        if (tell)
+            print_message("    %-28s %.2e of %.2e\n", tensor->name, sqrt(difference), sqrt(size));
+        sizes += size;
+        differences += difference;
         free(a);
         free(b);
     }
-    return sqrt(differences / sizes);
+    return differences / sizes;
 }
 
+/* Over several first weights: a sign that turns over in one of so small networks is a large difference. */
 void compare_narrow_fusions(Backend *backend, DataType type, unsigned fusions)
 {
-    Run exact = run_fused(backend, DATA_F32, 0), without = run_fused(backend, type, 0),
-        ours = run_fused(backend, type, fusions);
-    const double plain = distance_of(&without, &exact), fused = distance_of(&ours, &exact);
-    if (!(fused <= 3 * plain))
-        fail_msg("fusions %u in %s: gradients are %.3f of their size from float32's, without fusions %.3f",
-                 fusions, data_type_name(type), fused, plain);
-    end_run(&exact);
-    end_run(&without);
-    end_run(&ours);
+    double plain[NARROW_SEEDS], fused[NARROW_SEEDS], plain_sum = 0, fused_sum = 0;
+    for (int tell = 0; tell < 2; tell++) {
+        for (int i = 0; i < NARROW_SEEDS; i++) {
+            const uint64_t seed = FIRST_SEED + (uint64_t)i;
+            Run exact = run_fused(backend, DATA_F32, 0, seed), without = run_fused(backend, type, 0, seed),
+                ours = run_fused(backend, type, fusions, seed);
+            plain[i] = squared_distance(&without, &exact, tell);
+            fused[i] = squared_distance(&ours, &exact, tell);
+            end_run(&exact);
+            end_run(&without);
+            end_run(&ours);
+            if (!tell) {
+                plain_sum += plain[i];
+                fused_sum += fused[i];
+            }
+        }
+        if (fused_sum <= 4 * plain_sum)
+            return;
+    }
+    for (int i = 0; i < NARROW_SEEDS; i++)
+        print_message("seed %d: %.4f with the fusions, %.4f without\n", FIRST_SEED + i, sqrt(fused[i]),
+                      sqrt(plain[i]));
+    fail_msg("fusions %u in %s: gradients are %.3f of their size from float32's, without fusions %.3f",
+             fusions, data_type_name(type), sqrt(fused_sum / NARROW_SEEDS), sqrt(plain_sum / NARROW_SEEDS));
 }
 
 enum { LARGE = 2368 }; /* edge of an image of 2^24 elements and some */

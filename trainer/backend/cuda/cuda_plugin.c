@@ -29,8 +29,7 @@ static void close_backend(Backend *backend)
     cuda_backend_close(backend);
 }
 
-/* Without FUSE_NORM_GATE, whose kernels have been compiled and have not run on a GPU yet. */
-enum { FUSIONS = (FUSE_ALL & ~FUSE_NORM_GATE) | FUSE_CONV_STATISTICS | FUSE_PAD_ADD | FUSE_IMAGES_AGAIN };
+enum { FUSIONS = FUSE_ALL | FUSE_CONV_STATISTICS | FUSE_PAD_ADD | FUSE_IMAGES_AGAIN };
 
 static FshStatus foresee(const Graph *graph, unsigned *fusions_ret, MemoryUse *use, FshError *error)
 {
