@@ -1,7 +1,8 @@
-/* depthwise.cu - convolutions with one channel a group. Memory is the bound: each block reads a pixel once
- * from device memory. A block covers 8 rows; a thread computes a strip of pixels for one 16-byte vector of
- * channels and reads its rows from the cache. Products and sums are float32. */
-#include "trainer/backend/cuda/kernels/depthwise_layout.cuh"
+/* depthwise.cu - convolutions with one channel a group. Of 3 x 3 memory is the bound: each block reads a pixel
+ * once from device memory. A block covers 8 rows; a thread computes a strip of pixels for one 16-byte vector
+ * of channels and reads its rows from the cache. 7 x 7 at stride 1: depthwise_strips.cuh. Products and sums
+ * are float32. */
+#include "trainer/backend/cuda/kernels/depthwise_strips.cuh"
 
 using namespace fshard;
 using namespace fshard::depthwise;
@@ -191,6 +192,24 @@ void launch_depthwise(const DeviceTensor *x, const DeviceTensor *weight, const D
         data_of<T>(y), layout);
 }
 
+/* Enqueues the convolution with 7 x 7, or with flipped weights its data gradient. */
+cudaError_t run_strips(const DeviceTensor *x, const DeviceTensor *weight, const DeviceTensor *bias,
+                       int64_t padding, bool flipped, const DeviceTensor *y, cudaStream_t stream)
+{
+    return with_storage(x, [&](auto zero) {
+        using T = decltype(zero);
+        with_strip(y->shape[2], [&](auto width) {
+            constexpr int R = decltype(width)::value;
+            Strips strips = strips_of(x, y, padding, R, false);
+            strips.flipped = flipped;
+            launch_strips<R, T, const T *, const float *, const float *, T *, Strips>(
+                strips_forward_kernel<T, R>, strips, false, stream, data_of<const T>(x),
+                data_of<const float>(weight), bias ? data_of<const float>(bias) : nullptr, data_of<T>(y),
+                strips);
+        });
+    });
+}
+
 template <int K> constexpr int strip_of = K == 3 ? strip_columns_of_3x3 : strip_columns;
 
 } // namespace
@@ -207,6 +226,8 @@ extern "C" cudaError_t kernel_depthwise(const DeviceTensor *x, const DeviceTenso
 {
     if (!fits(x, y, weight, depthwise))
         return cudaErrorNotSupported;
+    if (is_for_strips(depthwise, x))
+        return run_strips(x, weight, bias, depthwise->padding, false, y, stream);
     return with_vectors(x, [&](auto zero, auto width) {
         with_kernel(depthwise->kernel, [&](auto kernel) {
             constexpr int K = decltype(kernel)::value, Width = decltype(width)::value;
@@ -227,6 +248,8 @@ extern "C" cudaError_t kernel_depthwise_backward_data(const DeviceTensor *dy, co
     if (!fits(dy, dx, weight, depthwise))
         return cudaErrorNotSupported;
     const Depthwise turned = {depthwise->kernel, 1, depthwise->kernel - 1 - depthwise->padding};
+    if (is_for_strips(depthwise, dy))
+        return run_strips(dy, weight, nullptr, turned.padding, true, dx, stream);
     return with_vectors(dy, [&](auto zero, auto width) {
         with_kernel(depthwise->kernel, [&](auto kernel) {
             using T = decltype(zero);

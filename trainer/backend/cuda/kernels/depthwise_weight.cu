@@ -1,6 +1,6 @@
 /* depthwise_weight.cu - weight gradients of convolutions with one channel a group: each block sums over a run
  * of rows, and the sums are joined in the order of the blocks. */
-#include "trainer/backend/cuda/kernels/depthwise_layout.cuh"
+#include "trainer/backend/cuda/kernels/depthwise_strips.cuh"
 
 using namespace fshard;
 using namespace fshard::depthwise;
@@ -284,10 +284,65 @@ int64_t walk_weight(const DeviceTensor *dy, const DeviceTensor *x, const Depthwi
     return grid.x;
 }
 
+/* Launches the sums of strips. Returns the number of partial sums. */
+template <typename T>
+int64_t strips_weight(const DeviceTensor *dy, const DeviceTensor *x, const Depthwise *depthwise,
+                      float *partial, cudaStream_t stream)
+{
+    int64_t count = 0;
+    with_strip(dy->shape[2], [&](auto width) {
+        constexpr int R = decltype(width)::value;
+        const Strips strips = strips_of(x, dy, depthwise->padding, R, true);
+        count = strips_grid(strips).x;
+        launch_strips<R, T, const T *, const T *, float *, Strips>(strips_weight_kernel<T, R>, strips, true,
+                                                                   stream, data_of<const T>(dy),
+                                                                   data_of<const T>(x), partial, strips);
+    });
+    return count;
+}
+
+/* Launches the kernel of any size. Returns the number of partial sums. */
+template <typename T, int Width, int K>
+int64_t rows_weight(const DeviceTensor *dy, const DeviceTensor *x, const Depthwise *depthwise, float *partial,
+                    cudaStream_t stream)
+{
+    constexpr int R = strip_columns;
+    Layout layout = layout_of(x, dy, depthwise, Width, K);
+    layout.strips = (layout.out_width + R - 1) / R;
+    const int64_t count = partial_sums_of(layout);
+    const dim3 grid((unsigned)count, slabs_of(layout));
+    const unsigned threads = (unsigned)(layout.lanes * K * layout.tasks);
+    if (depthwise->stride == 1)
+        depthwise_weight_kernel<T, Width, K, 1, R>
+            <<<grid, threads, 0, stream>>>(data_of<const T>(dy), data_of<const T>(x), partial, layout);
+    else
+        depthwise_weight_kernel<T, Width, K, 2, R>
+            <<<grid, threads, 0, stream>>>(data_of<const T>(dy), data_of<const T>(x), partial, layout);
+    return count;
+}
+
+/* Launches what suits the convolution. Returns the number of partial sums. */
+template <typename T, int Width, int K>
+int64_t partial_weight(const DeviceTensor *dy, const DeviceTensor *x, const Depthwise *depthwise,
+                       float *partial, cudaStream_t stream)
+{
+    if constexpr (K == 3)
+        if (is_walked(depthwise))
+            return walk_weight < T, Width == 1 ? 1 : 4 > (dy, x, depthwise, partial, stream);
+    if constexpr (K == strips_kernel)
+        if (is_for_strips(depthwise, dy))
+            return strips_weight<T>(dy, x, depthwise, partial, stream);
+    return rows_weight<T, Width, K>(dy, x, depthwise, partial, stream);
+}
+
 } // namespace
 
 extern "C" uint64_t kernel_depthwise_scratch_bytes(const DeviceTensor *dy, const Depthwise *depthwise)
 {
+    if (is_for_strips(depthwise, dy))
+        return (uint64_t)strips_grid(strips_of(dy, dy, depthwise->padding, strip_width(dy->shape[2]), true))
+                   .x *
+               (strips_taps + 1) * (uint64_t)dy->pitch * sizeof(float);
     if (is_walked(depthwise))
         return (uint64_t)weight_grid(weight_walk(dy, dy, depthwise, walk_width(dy))).x * weight_sums *
                (uint64_t)dy->pitch * sizeof(float);
@@ -307,27 +362,14 @@ extern "C" cudaError_t kernel_depthwise_backward_weight(const DeviceTensor *dy, 
         return cudaErrorNotSupported;
     return with_vectors(dy, [&](auto zero, auto width) {
         with_kernel(depthwise->kernel, [&](auto kernel) {
-            using T = decltype(zero);
-            constexpr int K = decltype(kernel)::value, Width = decltype(width)::value, R = strip_columns;
-            Layout layout = layout_of(x, dy, depthwise, Width, K);
-            layout.strips = (layout.out_width + R - 1) / R;
-            int64_t count = partial_sums_of(layout);
-            const dim3 grid((unsigned)count, slabs_of(layout));
-            const unsigned threads = (unsigned)(layout.lanes * K * layout.tasks);
-            if (is_walked(depthwise))
-                count = walk_weight < T,
-                Width == 1 ? 1 : 4 > (dy, x, depthwise, static_cast<float *>(scratch), stream);
-            else if (depthwise->stride == 1)
-                depthwise_weight_kernel<T, Width, K, 1, R><<<grid, threads, 0, stream>>>(
-                    data_of<const T>(dy), data_of<const T>(x), static_cast<float *>(scratch), layout);
-            else
-                depthwise_weight_kernel<T, Width, K, 2, R><<<grid, threads, 0, stream>>>(
-                    data_of<const T>(dy), data_of<const T>(x), static_cast<float *>(scratch), layout);
-            const int columns = (layout.pitch + join_columns - 1) / join_columns;
+            constexpr int K = decltype(kernel)::value;
+            float *partial = static_cast<float *>(scratch);
+            const int64_t count =
+                partial_weight<decltype(zero), decltype(width)::value, K>(dy, x, depthwise, partial, stream);
+            const int columns = ((int)dy->pitch + join_columns - 1) / join_columns;
             join_kernel<<<dim3((unsigned)columns, K * K + (dbias ? 1 : 0)), dim3(join_columns, join_rows), 0,
-                          stream>>>(static_cast<const float *>(scratch), data_of<float>(dweight),
-                                    dbias ? data_of<float>(dbias) : nullptr, count, K * K, layout.channels,
-                                    layout.pitch);
+                          stream>>>(partial, data_of<float>(dweight), dbias ? data_of<float>(dbias) : nullptr,
+                                    count, K * K, (int)dy->shape[3], (int)dy->pitch);
         });
     });
 }

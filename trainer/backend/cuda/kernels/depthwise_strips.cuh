@@ -1,0 +1,374 @@
+/* depthwise_strips.cuh - depthwise convolutions of 7 x 7 at stride 1, which ConvNeXt has. Arithmetic is their
+ * bound, not memory: 49 products for each value read and written. So a thread has two channels, whose weights
+ * (or sums, of the weight gradient) of all taps stay in registers, and walks down a strip of columns, two rows
+ * at a time: each pixel that it reads serves every output of these rows that it contributes to. The rows that
+ * are read lie in shared memory, zeros beside the image with them, at distances that the compiler knows: a
+ * pixel costs a load and its conversion, and no arithmetic of addresses.
+ *
+ * A block's threads are `lanes` pairs of channels for each of `tasks` neighbouring strips. Its rows are a ring
+ * in shared memory: the next two are on their way while these are computed. */
+#ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_DEPTHWISE_STRIPS_CUH
+#define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_DEPTHWISE_STRIPS_CUH
+
+#include "trainer/backend/cuda/kernels/async_copy.cuh"
+#include "trainer/backend/cuda/kernels/depthwise_layout.cuh"
+
+namespace fshard
+{
+namespace depthwise
+{
+
+constexpr int strips_kernel = 7, strips_taps = strips_kernel * strips_kernel, strips_rows = 2;
+/* Of a multiprocessor; each has up to 168 registers. */
+constexpr int strips_threads = 384;
+constexpr int strips_lanes_max = 64, strips_read = strips_kernel + strips_rows - 1,
+              strips_ring = strips_read + strips_rows, strips_shared_most = 200 << 10;
+
+/* Distance of pixels in shared memory, in elements. */
+constexpr int strips_pixel = 2 * strips_lanes_max;
+
+/* How an image is divided. */
+struct Strips {
+    int64_t steps; /* samples * groups * steps_of_group: of strips_rows rows in `tasks` strips */
+    int in_height, in_width, out_height, out_width, padding, pitch; /* out: the image written, or dy */
+    int channels, lanes, tasks, groups, steps_of_group;
+    int columns;  /* read by a group */
+    bool flipped; /* weights are taken in reverse order */
+};
+
+/* Returns whether the convolution is one that these kernels have: rows of channels in accesses of 16 bytes. */
+inline bool is_for_strips(const Depthwise *depthwise, const DeviceTensor *x)
+{
+    const int whole = x->element == ELEMENT_F32 ? vector_width<float> : vector_width<__half>;
+    return depthwise->kernel == strips_kernel && depthwise->stride == 1 && x->pitch % whole == 0;
+}
+
+/* Returns the width of a strip that costs least for this width of an image: 4, 5 or 7 columns. What a column
+ * of outputs costs beside what each column that is read does, in instructions. */
+inline int strip_width(int64_t out_width)
+{
+    constexpr int widths[] = {4, 5, 7}, of_output = strips_rows * strips_kernel * 2, of_input = 3;
+    int best = 0;
+    int64_t least = 0;
+    for (const int width : widths) {
+        const int64_t cost =
+            (out_width + width - 1) / width * (width * of_output + (width + strips_kernel - 1) * of_input);
+        if (!best || cost < least) {
+            best = width;
+            least = cost;
+        }
+    }
+    return best;
+}
+
+/* Returns the bytes of shared memory of a block. gradients: with two steps' rows of dy. */
+inline int strips_shared_bytes(const Strips &strips, int width, int element_bytes, bool gradients)
+{
+    const int pixels =
+        strips_ring * strips.columns + (gradients ? 2 * strips_rows * strips.tasks * width : 0);
+    const int of_weights = 2 * strips_lanes_max * strips_taps * (int)sizeof(float);
+    const int bytes = pixels * strips_pixel * element_bytes;
+    return bytes > of_weights ? bytes : of_weights;
+}
+
+inline Strips strips_of(const DeviceTensor *in, const DeviceTensor *out, int64_t padding, int width,
+                        bool gradients)
+{
+    const bool narrow = element_is_narrow(in->element);
+    Strips strips = {};
+    strips.in_height = (int)in->shape[1];
+    strips.in_width = (int)in->shape[2];
+    strips.out_height = (int)out->shape[1];
+    strips.out_width = (int)out->shape[2];
+    strips.padding = (int)padding;
+    strips.pitch = (int)in->pitch;
+    strips.channels = (int)in->shape[3];
+    const int pairs = strips.pitch / 2, slabs = (pairs + strips_lanes_max - 1) / strips_lanes_max;
+    strips.lanes = ((pairs + slabs - 1) / slabs + 3) / 4 * 4;
+    const int count = (strips.out_width + width - 1) / width;
+    int tasks = strips_threads / strips.lanes;
+    do { /* strips of nearly equal groups */
+        strips.groups = (count + tasks - 1) / tasks;
+        strips.tasks = (count + strips.groups - 1) / strips.groups;
+        strips.columns = strips.tasks * width + strips_kernel - 1;
+        tasks = strips.tasks - 1;
+    } while (tasks > 0 && strips_shared_bytes(strips, width, narrow ? 2 : 4, gradients) > strips_shared_most);
+    strips.steps_of_group = (strips.out_height + strips_rows - 1) / strips_rows;
+    strips.steps = in->shape[0] * strips.groups * strips.steps_of_group;
+    return strips;
+}
+
+/* Returns the blocks: as many as the card has room for at a time, so that each loads its weights once and
+ * joins its sums once. */
+inline dim3 strips_grid(const Strips &strips)
+{
+    const int64_t slabs = (strips.pitch / 2 + strips.lanes - 1) / strips.lanes,
+                  resident = multiprocessors * (strips_threads / (strips.lanes * strips.tasks));
+    const int64_t wanted = resident / slabs > 0 ? resident / slabs : 1;
+    return dim3((unsigned)(strips.steps < wanted ? strips.steps : wanted), (unsigned)slabs);
+}
+
+/* Calls launch with the width of a strip as a constant. */
+template <typename Launch> void with_strip(int64_t out_width, Launch launch)
+{
+    switch (strip_width(out_width)) {
+    case 4:
+        return launch(std::integral_constant<int, 4>{});
+    case 5:
+        return launch(std::integral_constant<int, 5>{});
+    default:
+        return launch(std::integral_constant<int, 7>{});
+    }
+}
+
+/* Enqueues a kernel of these; what fails is the last error. */
+template <int R, typename T, typename... Arguments>
+void launch_strips(void (*kernel)(Arguments...), const Strips &strips, bool gradients, cudaStream_t stream,
+                   Arguments... arguments)
+{
+    const int bytes = strips_shared_bytes(strips, R, sizeof(T), gradients);
+    if (cudaFuncSetAttribute(reinterpret_cast<const void *>(kernel),
+                             cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) == cudaSuccess)
+        kernel<<<strips_grid(strips), (unsigned)(strips.lanes * strips.tasks), (unsigned)bytes, stream>>>(
+            arguments...);
+}
+
+/* A thread's place in its block, and in copies: the first pixel and the 16 bytes of it that it copies. */
+template <typename T> struct StripThread {
+    static constexpr int vector = vector_width<T>;
+    int lane, task, c;               /* c: its channels are c and c + 1 */
+    int pixel, from_c, to_c, pixels; /* pixels: at a time */
+    __device__ explicit StripThread(const Strips &strips)
+        : lane((int)threadIdx.x % strips.lanes), task((int)threadIdx.x / strips.lanes),
+          c(2 * ((int)blockIdx.y * strips.lanes + lane))
+    {
+        const int vectors = 2 * strips.lanes / vector;
+        pixel = (int)threadIdx.x / vectors;
+        pixels = strips.lanes * strips.tasks / vectors;
+        to_c = (int)threadIdx.x % vectors * vector;
+        from_c = 2 * (int)blockIdx.y * strips.lanes + to_c;
+    }
+};
+
+/* Begins to copy a row's pixels first..first + count to shared memory; zeros beside the image. */
+template <typename T>
+__device__ void copy_row(T *to, const T *image, int64_t sample, int row, int first, int count, int height,
+                         int width, int pitch, const StripThread<T> &thread)
+{
+    const bool inside = row >= 0 && row < height && thread.from_c < pitch;
+    const T *from = image + ((sample * height + row) * width + first) * pitch + thread.from_c;
+    for (int p = thread.pixel; p < count; p += thread.pixels)
+        copy_16(to + p * strips_pixel + thread.to_c,
+                inside && first + p >= 0 && first + p < width ? from + (int64_t)p * pitch : nullptr);
+}
+
+/* A block's steps of one group of strips: from `row` down, two rows at a time. */
+struct StripRun {
+    int64_t sample, end; /* end: the step after the last */
+    int row, column;     /* of the image written, or of dy; the group's first column */
+    __device__ StripRun(int64_t step, int64_t last, int width, const Strips &strips)
+    {
+        const int64_t group = step / strips.steps_of_group;
+        sample = group / strips.groups;
+        row = (int)(step - group * strips.steps_of_group) * strips_rows;
+        column = (int)(group - sample * strips.groups) * strips.tasks * width;
+        end = min((group + 1) * strips.steps_of_group, last);
+    }
+};
+
+/* Begins to copy rows of the ring: row `row` of the image goes to `slot`, and so on. Returns the slot after
+ * them. */
+template <typename T>
+__device__ int copy_rows(T *ring, int slot, const T *x, const StripRun &run, int row, int count,
+                         const Strips &strips, const StripThread<T> &thread)
+{
+    for (int i = 0; i < count; i++) {
+        copy_row(ring + slot * strips.columns * strips_pixel, x, run.sample, row + i,
+                 run.column - strips.padding, strips.columns, strips.in_height, strips.in_width, strips.pitch,
+                 thread);
+        slot = slot + 1 == strips_ring ? 0 : slot + 1;
+    }
+    return slot;
+}
+
+/* Calls use(q, tap, r, pixel) for each product of a thread's pixels with one of two rows of outputs: row q,
+ * column r. first: the slot of the first row of the ring that is read, which is row in_row of the image. */
+template <typename T, int R, typename Use>
+__device__ __forceinline__ void for_products(const T *ring, int first, int in_row, const Strips &strips,
+                                             const StripThread<T> &thread, Use use)
+{
+    constexpr int K = strips_kernel;
+#pragma unroll
+    for (int k = 0; k < strips_read; k++) {
+        if (in_row + k < 0 || in_row + k >= strips.in_height)
+            continue;
+        const int slot = first + k >= strips_ring ? first + k - strips_ring : first + k;
+        const T *from = ring + (slot * strips.columns + thread.task * R) * strips_pixel + 2 * thread.lane;
+#pragma unroll
+        for (int i = 0; i < R + K - 1; i++) {
+            float pixel[2];
+            unpack(fetch<T, 2>(from + i * strips_pixel), pixel);
+#pragma unroll
+            for (int q = 0; q < strips_rows; q++)
+#pragma unroll
+                for (int j = 0; j < K; j++)
+                    if (k - q >= 0 && k - q < K && i - j >= 0 && i - j < R)
+                        use(q, (k - q) * K + j, i - j, pixel);
+        }
+    }
+}
+
+/* Computes y = x * weight + bias; bias may be NULL. With flipped weights it is the data gradient. */
+template <typename T, int R>
+__global__ void __launch_bounds__(strips_threads, 1)
+    strips_forward_kernel(const T *x, const float *weight, const float *bias, T *y,
+                          const __grid_constant__ Strips strips)
+{
+    extern __shared__ __align__(16) unsigned char shared[];
+    T *ring = reinterpret_cast<T *>(shared);
+    float *of_block = reinterpret_cast<float *>(shared);
+    const StripThread<T> thread(strips);
+    const int first = 2 * (int)blockIdx.y * strips.lanes;
+    for (int i = (int)threadIdx.x; i < 2 * strips.lanes * strips_taps; i += (int)blockDim.x)
+        of_block[i] =
+            first + i / strips_taps < strips.channels ? weight[(int64_t)first * strips_taps + i] : 0;
+    __syncthreads();
+    float weights[strips_taps][2], biases[2] = {};
+#pragma unroll
+    for (int tap = 0; tap < strips_taps; tap++)
+#pragma unroll
+        for (int h = 0; h < 2; h++)
+            weights[tap][h] = of_block[(2 * thread.lane + h) * strips_taps +
+                                       (strips.flipped ? strips_taps - 1 - tap : tap)];
+    const bool writes = thread.c < strips.pitch;
+    if (bias && writes)
+        load(bias + thread.c, biases);
+    const int64_t last = strips.steps * (blockIdx.x + 1) / gridDim.x;
+    int64_t step = strips.steps * blockIdx.x / gridDim.x;
+    while (step < last) {
+        StripRun run(step, last, R, strips);
+        __syncthreads(); /* nobody reads what was there */
+        int next = copy_rows(ring, 0, x, run, run.row - strips.padding, strips_read, strips, thread),
+            slot = 0;
+        for (; step < run.end; step++, run.row += strips_rows) {
+            copies_close();
+            copies_wait<0>();
+            __syncthreads();
+            if (step + 1 < run.end)
+                next = copy_rows(ring, next, x, run, run.row - strips.padding + strips_read, strips_rows,
+                                 strips, thread);
+            float sums[strips_rows][R][2];
+#pragma unroll
+            for (int q = 0; q < strips_rows; q++)
+#pragma unroll
+                for (int r = 0; r < R; r++)
+#pragma unroll
+                    for (int h = 0; h < 2; h++)
+                        sums[q][r][h] = biases[h];
+            for_products<T, R>(ring, slot, run.row - strips.padding, strips, thread,
+                               [&](int q, int tap, int r, const float(&pixel)[2]) {
+                                   sums[q][r][0] = fmaf(pixel[0], weights[tap][0], sums[q][r][0]);
+                                   sums[q][r][1] = fmaf(pixel[1], weights[tap][1], sums[q][r][1]);
+                               });
+            slot = slot + strips_rows >= strips_ring ? slot + strips_rows - strips_ring : slot + strips_rows;
+            const int column = run.column + thread.task * R;
+            T *to = y +
+                    ((run.sample * strips.out_height + run.row) * strips.out_width + column) * strips.pitch +
+                    thread.c;
+#pragma unroll
+            for (int q = 0; q < strips_rows; q++)
+#pragma unroll
+                for (int r = 0; r < R; r++)
+                    if (writes && run.row + q < strips.out_height && column + r < strips.out_width)
+                        put(to + ((int64_t)q * strips.out_width + r) * strips.pitch, pack<T, 2>(sums[q][r]));
+        }
+    }
+}
+
+/* Begins to copy two rows of dy. */
+template <typename T>
+__device__ void copy_gradients(T *to, const T *dy, const StripRun &run, int row, int columns,
+                               const Strips &strips, const StripThread<T> &thread)
+{
+    for (int q = 0; q < strips_rows; q++)
+        copy_row(to + q * columns * strips_pixel, dy, run.sample, row + q, run.column, columns,
+                 strips.out_height, strips.out_width, strips.pitch, thread);
+}
+
+/* Computes the sums of dy * x over each block's steps, and after the taps those of dy alone:
+ * partial[block][taps + 1][pitch]. */
+template <typename T, int R>
+__global__ void __launch_bounds__(strips_threads, 1)
+    strips_weight_kernel(const T *dy, const T *x, float *partial, const __grid_constant__ Strips strips)
+{
+    extern __shared__ __align__(16) unsigned char shared[];
+    T *ring = reinterpret_cast<T *>(shared);
+    const StripThread<T> thread(strips);
+    const int columns = strips.tasks * R; /* of dy */
+    T *of_y = ring + strips_ring * strips.columns * strips_pixel;
+    float sums[strips_taps + 1][2];
+#pragma unroll
+    for (int tap = 0; tap <= strips_taps; tap++)
+        clear(sums[tap]);
+    const int64_t last = strips.steps * (blockIdx.x + 1) / gridDim.x;
+    int64_t step = strips.steps * blockIdx.x / gridDim.x;
+    while (step < last) {
+        StripRun run(step, last, R, strips);
+        __syncthreads(); /* nobody reads what was there */
+        int next = copy_rows(ring, 0, x, run, run.row - strips.padding, strips_read, strips, thread),
+            slot = 0;
+        int half = 0;
+        copy_gradients(of_y, dy, run, run.row, columns, strips, thread);
+        for (; step < run.end; step++, run.row += strips_rows) {
+            copies_close();
+            copies_wait<0>();
+            __syncthreads();
+            if (step + 1 < run.end) {
+                next = copy_rows(ring, next, x, run, run.row - strips.padding + strips_read, strips_rows,
+                                 strips, thread);
+                copy_gradients(of_y + (half ^ 1) * strips_rows * columns * strips_pixel, dy, run,
+                               run.row + strips_rows, columns, strips, thread);
+            }
+            float gradients[strips_rows][R][2];
+            const T *from =
+                of_y + (half * strips_rows * columns + thread.task * R) * strips_pixel + 2 * thread.lane;
+#pragma unroll
+            for (int q = 0; q < strips_rows; q++)
+#pragma unroll
+                for (int r = 0; r < R; r++) {
+                    unpack(fetch<T, 2>(from + (q * columns + r) * strips_pixel), gradients[q][r]);
+#pragma unroll
+                    for (int h = 0; h < 2; h++)
+                        sums[strips_taps][h] += gradients[q][r][h];
+                }
+            for_products<T, R>(ring, slot, run.row - strips.padding, strips, thread,
+                               [&](int q, int tap, int r, const float(&pixel)[2]) {
+                                   sums[tap][0] = fmaf(pixel[0], gradients[q][r][0], sums[tap][0]);
+                                   sums[tap][1] = fmaf(pixel[1], gradients[q][r][1], sums[tap][1]);
+                               });
+            slot = slot + strips_rows >= strips_ring ? slot + strips_rows - strips_ring : slot + strips_rows;
+            half ^= 1;
+        }
+    }
+    float2 *joined = reinterpret_cast<float2 *>(shared);
+    const int threads = strips.lanes * strips.tasks;
+#pragma unroll
+    for (int tap = 0; tap <= strips_taps; tap++) {
+        __syncthreads();
+        joined[threadIdx.x] = make_float2(sums[tap][0], sums[tap][1]);
+        __syncthreads();
+        if (thread.task > 0 || thread.c >= strips.pitch)
+            continue;
+        float total[2] = {};
+        for (int t = thread.lane; t < threads; t += strips.lanes) {
+            total[0] += joined[t].x;
+            total[1] += joined[t].y;
+        }
+        store(partial + ((int64_t)blockIdx.x * (strips_taps + 1) + tap) * strips.pitch + thread.c, total);
+    }
+}
+
+} // namespace depthwise
+} // namespace fshard
+
+#endif
