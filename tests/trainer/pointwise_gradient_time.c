@@ -1,0 +1,180 @@
+/* What pointwise_gradient.cu reaches of the memory's speed, at resnet50's shapes (160 px, batch 512, f16). No
+ * test: scripts/device.sh time runs it. Each line: median time of a call, bytes that must cross memory, their
+ * share of 4.2 TB/s; and the time of the norm's sums alone, from a dy in memory, which the call has in it.
+ * Operands rotate through more memory than the cache holds. usage: pointwise_gradient_time */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cuda_runtime_api.h>
+
+#include "trainer/backend/cuda/kernels/kernels_pointwise_gradient.h"
+
+static const double floor_tb_per_second = 4.2;
+enum { DY, X, DY2, Y, G, IMAGES };
+enum { WEIGHT, BIAS, MEAN, INVERSE, DWEIGHT, DBIAS, VECTORS };
+enum { IMAGE_BYTES = 400 << 20, FILTER_BYTES = 4 << 20, CHANNELS_MOST = 2048, TIMES = 30, WARM = 3 };
+
+typedef struct Room {
+    char *images[IMAGES];
+    void *filter, *scratch, *column_scratch;
+    float *vectors;
+    cudaStream_t stream;
+    cudaEvent_t marks[TIMES + 1];
+} Room;
+
+static void check(cudaError_t code, const char *what)
+{
+    if (code == cudaSuccess)
+        return;
+    fprintf(stderr, "pointwise_gradient_time: %s: %s\n", what, cudaGetErrorString(code));
+    exit(1);
+}
+#define CHECK(call) check((call), #call)
+
+/* Fills memory with half-precision numbers of both signs between 1/16 and 2: one random block, repeated. */
+static void fill(void *to, size_t bytes)
+{
+    enum { BLOCK = 4 << 20 };
+    uint16_t *values = malloc(BLOCK);
+    uint32_t random = 1;
+    if (!values)
+        exit(1);
+    for (size_t i = 0; i < BLOCK / sizeof *values; i++) {
+        random = random * 1664525U + 1013904223U;
+        values[i] = (uint16_t)((random >> 16 & 0x8000U) | (0x2C00U + (random >> 17) % 0x1400U));
+    }
+    CHECK(cudaMemcpy(to, values, bytes < BLOCK ? bytes : BLOCK, cudaMemcpyHostToDevice));
+    for (size_t at = BLOCK; at < bytes; at += BLOCK)
+        CHECK(cudaMemcpy((char *)to + at, to, bytes - at < BLOCK ? bytes - at : BLOCK,
+                         cudaMemcpyDeviceToDevice));
+    free(values);
+}
+
+static Room make_room(void)
+{
+    Room room = {0};
+    static float floats[VECTORS * CHANNELS_MOST];
+    for (int i = 0; i < IMAGES; i++) {
+        CHECK(cudaMalloc((void **)&room.images[i], IMAGE_BYTES));
+        fill(room.images[i], IMAGE_BYTES);
+    }
+    CHECK(cudaMalloc(&room.filter, FILTER_BYTES));
+    fill(room.filter, FILTER_BYTES);
+    CHECK(cudaMalloc(&room.scratch, 64 << 20));
+    CHECK(cudaMalloc(&room.column_scratch, 64 << 20));
+    for (int i = 0; i < VECTORS * CHANNELS_MOST; i++)
+        floats[i] = 0.5F + (float)(i % 97) / 97;
+    CHECK(cudaMalloc((void **)&room.vectors, sizeof floats));
+    CHECK(cudaMemcpy(room.vectors, floats, sizeof floats, cudaMemcpyHostToDevice));
+    CHECK(cudaStreamCreate(&room.stream));
+    for (int i = 0; i <= TIMES; i++)
+        CHECK(cudaEventCreate(&room.marks[i]));
+    return room;
+}
+
+typedef struct Shape {
+    int64_t rows, from, channels;
+    bool block_end; /* with dy2 and y */
+} Shape;
+
+static DeviceTensor matrix(void *data, int64_t rows, int64_t channels)
+{
+    return (DeviceTensor){.data = data,
+                          .element = ELEMENT_F16,
+                          .rank = 4,
+                          .shape = {rows, 1, 1, channels},
+                          .pitch = channels,
+                          .rows = rows};
+}
+
+/* Calls the kernel on the turn-th part of the memory; alone: the sums from a dy of x's shape, in g's
+ * place. */
+static cudaError_t call(const Room *room, const Shape *shape, int turn, bool alone)
+{
+    DeviceTensor images[IMAGES], vectors[VECTORS];
+    for (int i = 0; i < IMAGES; i++) {
+        const int64_t channels = i == DY ? shape->from : shape->channels, bytes = shape->rows * channels * 2;
+        const int64_t parts = IMAGE_BYTES / bytes;
+        images[i] = matrix(room->images[i] + turn % parts * bytes, shape->rows, channels);
+    }
+    for (int v = 0; v < VECTORS; v++)
+        vectors[v] = (DeviceTensor){.data = room->vectors + v * CHANNELS_MOST,
+                                    .element = ELEMENT_F32,
+                                    .rank = 1,
+                                    .shape = {shape->channels},
+                                    .pitch = shape->channels,
+                                    .rows = 1};
+    const DeviceTensor filter = matrix(room->filter, shape->from, shape->channels);
+    const NormTensors tensors = {&images[X], &vectors[WEIGHT], &vectors[BIAS], &vectors[MEAN],
+                                 &vectors[INVERSE]};
+    const NormActivation relu = {OP_RELU, 0};
+    NormGradient gradient = {.dy = &images[G],
+                             .dy2 = shape->block_end ? &images[DY2] : NULL,
+                             .y = shape->block_end ? &images[Y] : NULL,
+                             .g = &images[G],
+                             .dweight = &vectors[DWEIGHT],
+                             .dbias = &vectors[DBIAS],
+                             .batch_statistics = true,
+                             .part = NORM_GRADIENT_SUMS};
+    if (!alone)
+        return kernel_pointwise_gradient(&images[DY], &filter, &gradient, &tensors, &relu, room->scratch,
+                                         room->stream);
+    if (!shape->block_end)
+        gradient.g = NULL;
+    return kernel_batch_norm_backward(&gradient, &tensors, &relu, room->column_scratch, room->stream);
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const float first = *(const float *)a, second = *(const float *)b;
+    return (first > second) - (first < second);
+}
+
+/* Returns the median of a call's milliseconds; below 0: it is not supported. The calls are enqueued without a
+ * wait in between, so that the device waits for none. */
+static double time_of(const Room *room, const Shape *shape, bool alone)
+{
+    float ms[TIMES];
+    for (int i = 0; i < WARM + TIMES; i++) {
+        const cudaError_t code = call(room, shape, i, alone);
+        if (code == cudaErrorNotSupported)
+            return -1;
+        CHECK(code);
+        if (i + 1 >= WARM)
+            CHECK(cudaEventRecord(room->marks[i + 1 - WARM], room->stream));
+    }
+    CHECK(cudaStreamSynchronize(room->stream));
+    for (int i = 0; i < TIMES; i++)
+        CHECK(cudaEventElapsedTime(&ms[i], room->marks[i], room->marks[i + 1]));
+    qsort(ms, TIMES, sizeof *ms, by_size);
+    return (double)ms[TIMES / 2];
+}
+
+static void report(const Room *room, const Shape *shape)
+{
+    const double bytes =
+        2 * (double)shape->rows * (double)(shape->from + shape->channels * (shape->block_end ? 4 : 2));
+    const double ms = time_of(room, shape, false), alone = time_of(room, shape, true);
+    printf("%7d x %4d -> %4d%s ", (int)shape->rows, (int)shape->from, (int)shape->channels,
+           shape->block_end ? ", dy2, y" : "        ");
+    if (ms < 0)
+        printf(" not supported");
+    else
+        printf("%8.4f ms %8.1f MB %8.1f GB/s %5.2f", ms, bytes / 1e6, bytes / ms / 1e6,
+               bytes / ms / 1e9 / floor_tb_per_second);
+    printf("   sums alone %8.4f ms\n", alone);
+}
+
+int main(void)
+{
+    static const Shape shapes[] = {
+        {819200, 64, 256, true},   {819200, 128, 256, true},  {204800, 128, 512, true},
+        {204800, 256, 512, true},  {51200, 256, 1024, true},  {51200, 512, 1024, true},
+        {12800, 512, 2048, true},  {819200, 256, 64, false},  {204800, 512, 128, false},
+        {51200, 1024, 256, false}, {12800, 2048, 512, false},
+    };
+    const Room room = make_room();
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        report(&room, &shapes[i]);
+    return 0;
+}
