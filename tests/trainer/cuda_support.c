@@ -29,6 +29,7 @@ static const char *const compared_by[OP_KIND_COUNT] = {
     [OP_CONV2D] = "cuda_op_test",
     [OP_CONV2D_BACKWARD_DATA] = "cuda_op_test",
     [OP_CONV2D_BACKWARD_WEIGHT] = "cuda_op_test",
+    [OP_CONV_NORM_BACKWARD] = "cuda_fusion_test",
     [OP_CROP] = "cuda_op_test",
     [OP_FILL] = "cuda_test",
     [OP_FLATTEN] = "cuda_op_test",

@@ -454,10 +454,61 @@ TEST(test_many_images_are_normalized_again_for_the_weight_gradient)
     assert_int_equal(count_normalized(86, false, FUSE_ALL), 1);
 }
 
+/* Returns how many nodes make a norm's gradient of a convolution's dy where a convolution of this kernel and
+ * stride stands behind a norm and a ReLU. way 1: the ReLU's result is read twice; 2: statistics are of several
+ * ranks; 3: another activation. */
+static size_t count_joined(DataType type, int64_t kernel, int64_t stride, int way, unsigned fusions)
+{
+    const BatchNorm norm = {.training = true, .sync = way == 2};
+    const Conv2d conv = {.channels = 8, .kernel = kernel, .stride = stride, .padding = kernel / 2};
+    Graph *graph = graph_new();
+    graph_set_compute_type(graph, type);
+    TensorId x = graph_conv2d(graph, "first", start(graph, 2, 8, 3), &conv);
+    x = graph_batch_norm(graph, "norm", x, &norm);
+    x = way == 3 ? graph_gelu(graph, x) : graph_relu(graph, x);
+    TensorId y = graph_conv2d(graph, "second", x, &conv);
+    if (way == 1)
+        y = graph_add(graph, graph_conv2d(graph, "third", x, &conv), y);
+    y = graph_cast(graph, graph_global_avg_pool(graph, y), DATA_F32);
+    const TensorId label = graph_input(graph, "label", DATA_I64, 1, (int64_t[]){2});
+    TensorId loss = graph_softmax_cross_entropy(graph, y, label, TENSOR_NONE, TENSOR_NONE, 0);
+    graph_fuse(graph, fusions);
+    graph_differentiate(graph, loss);
+    graph_fuse_backward(graph, fusions);
+    assert_int_equal(graph_check(graph, NULL), FSH_OK);
+    const size_t count = count_ops(graph, OP_CONV_NORM_BACKWARD),
+                 first = count_ops(graph, OP_CONV2D_BACKWARD_DATA);
+    assert_int_equal(count + first, way == 1 ? 2 : 1);
+    for (size_t i = 0; i < graph_node_count(graph); i++) {
+        const Node *node = graph_node(graph, (NodeId)i);
+        if (node->op != OP_CONV_NORM_BACKWARD)
+            continue;
+        assert_int_equal(graph_tensor(graph, node->outputs[NORM_BACK_G])->producer, i);
+        assert_int_equal(node->inputs[NORM_BACK_DY2] != TENSOR_NONE, way == 1);
+    }
+    graph_free(&graph);
+    return count;
+}
+
+TEST(test_data_gradients_of_pointwise_convolutions_join_the_norms_gradient)
+{
+    const unsigned all = FUSE_ALL | FUSE_GRADIENT_CONV;
+    assert_int_equal(count_joined(DATA_F16, 1, 1, 0, all), 1);
+    assert_int_equal(count_joined(DATA_BF16, 1, 1, 0, all), 1);
+    assert_int_equal(count_joined(DATA_F16, 1, 1, 1, all), 1); /* one of the two, to the other's sum */
+    assert_int_equal(count_joined(DATA_F32, 1, 1, 0, all), 0);
+    assert_int_equal(count_joined(DATA_F16, 3, 1, 0, all), 0);
+    assert_int_equal(count_joined(DATA_F16, 1, 2, 0, all), 0);
+    assert_int_equal(count_joined(DATA_F16, 1, 1, 2, all), 0);
+    assert_int_equal(count_joined(DATA_F16, 1, 1, 3, all), 0);
+    assert_int_equal(count_joined(DATA_F16, 1, 1, 0, FUSE_ALL), 0);
+}
+
 TEST(test_every_fusion_has_a_name)
 {
     unsigned known = 0;
     for (int i = 0; fusion_names[i]; i++)
         known |= 1U << i;
-    assert_int_equal(known, FUSE_ALL | FUSE_CONV_STATISTICS | FUSE_PAD_ADD | FUSE_IMAGES_AGAIN);
+    assert_int_equal(known,
+                     FUSE_ALL | FUSE_CONV_STATISTICS | FUSE_PAD_ADD | FUSE_IMAGES_AGAIN | FUSE_GRADIENT_CONV);
 }

@@ -17,6 +17,27 @@ static TensorId conv3x3(Graph *graph, const char *name, TensorId x, int64_t chan
         &(Conv2d){.channels = channels, .kernel = 3, .stride = 1, .padding = 1, .bias = bias});
 }
 
+/* Appends a convolution of 1 x 1 of 64 channels, NAME, and its norm, NAME_norm. */
+static TensorId pointwise(Graph *graph, const char *name, TensorId x)
+{
+    const BatchNorm norm = {.training = true};
+    char of_norm[32];
+    (void)snprintf(of_norm, sizeof of_norm, "%s_norm", name);
+    x = graph_conv2d(graph, name, x, &(Conv2d){.channels = 64, .kernel = 1, .stride = 1});
+    return graph_batch_norm(graph, of_norm, x, &norm);
+}
+
+/* Appends two blocks of convolutions of 1 x 1, whose data gradients meet norms with and without an addend. */
+static TensorId pointwise_blocks(Graph *graph, TensorId x)
+{
+    x = graph_relu(graph, pointwise(graph, "widen", x));
+    for (int block = 0; block < 2; block++) {
+        TensorId y = graph_relu(graph, pointwise(graph, block ? "c" : "a", x));
+        x = graph_relu(graph, graph_add(graph, pointwise(graph, block ? "d" : "b", y), x));
+    }
+    return x;
+}
+
 /* Appends squeeze and excitation of x, with the layers NAME_squeeze and NAME_excite. */
 static TensorId squeeze_excite(Graph *graph, const char *name, TensorId x)
 {
@@ -40,7 +61,9 @@ Graph *fusion_graph(unsigned fusions, DataType type)
     graph_set_compute_type(graph, type);
     const TensorId pixels = graph_normalize(graph, image, mean, deviation);
     TensorId x = conv3x3(graph, "conv1", pixels, 12, true);
-    x = graph_relu(graph, graph_batch_norm(graph, "bn1", x, &norm)); /* read twice, without an addend */
+    x = graph_relu(graph, graph_batch_norm(graph, "bn1", x, &norm));
+    x = conv3x3(graph, "conv12", pointwise_blocks(graph, x), 12, false);
+    x = graph_relu(graph, graph_batch_norm(graph, "bn15", x, &norm)); /* read twice, without an addend */
     TensorId y = graph_batch_norm(graph, "bn2", conv3x3(graph, "conv2", x, 12, false), &norm);
     x = graph_relu(graph, graph_add(graph, y, x)); /* read twice, with one */
     y = graph_batch_norm(graph, "bn12", conv3x3(graph, "conv10", x, 12, false), &norm);

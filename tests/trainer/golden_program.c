@@ -11,11 +11,18 @@ void golden_check(FshStatus status, const char *name, const FshError *error)
         fail_msg("%s: %s", name, error->message);
 }
 
+const char *golden_device(void)
+{
+    const char *device = getenv("FSHARD_GOLDEN_DEVICE");
+    return device ? device : "cpu";
+}
+
 Backend *golden_backend(void)
 {
     FshError error = {0};
     Backend *backend = NULL;
-    golden_check(backend_open(&backend, "cpu", &(BackendOptions){.threads = 2}, &error), "cpu", &error);
+    golden_check(backend_open(&backend, golden_device(), &(BackendOptions){.threads = 2}, &error),
+                 golden_device(), &error);
     return backend;
 }
 

@@ -10,7 +10,9 @@
 #define GOLDEN_TOLERANCE 1e-4
 
 void golden_check(FshStatus status, const char *name, const FshError *error);
-/* Opens the CPU backend with two threads. */
+/* Returns the device that golden files are compared on: FSHARD_GOLDEN_DEVICE, or "cpu". */
+const char *golden_device(void);
+/* Opens its backend, with two threads on the CPU. */
 Backend *golden_backend(void);
 
 void golden_write_input(Program *program, const char *name, const void *values, size_t bytes);

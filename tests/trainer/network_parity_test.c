@@ -1,7 +1,7 @@
 /* Three training steps of each network, from the same weights on the same batch, against PyTorch in float64
  * (golden/golden_networks.py): losses, results and gradients of the first, all of the state after the last.
  * Prints the worst relative error of each; more than GOLDEN_TOLERANCE fails. `network_parity_test NAME` runs
- * one. A maximum of a pool, or a sign before a ReLU, that a rounding turns over is told apart by its size,
+ * one. FSHARD_GOLDEN_DEVICE=cuda: on a GPU, left out where there is none. A maximum of a pool, or a sign before a ReLU, that a rounding turns over is told apart by its size,
  * some 1e-3 of a momentum; golden_networks.py says how the batches of pyramidnet and airbench96 were chosen
  * to have none. */
 #include <math.h>
@@ -50,13 +50,14 @@ static Optimizer optimizer_of(const json_t *document)
                        .nesterov = true};
 }
 
-static Graph *classification_graph(const json_t *document)
+static Graph *classification_graph(const json_t *document, const Backend *backend)
 {
     const json_t *mean = json_object_get(document, "mean"),
                  *deviation = json_object_get(document, "deviation");
     const ModelSpec spec = spec_of(document);
     ModelRecipe recipe = {.label_smoothing = (float)golden_real(document, "smoothing"),
-                          .optimizer = optimizer_of(document)};
+                          .optimizer = optimizer_of(document),
+                          .fusions = backend_fusions(backend)};
     FshError error = {0};
     Graph *graph = NULL;
     for (size_t c = 0; c < json_array_size(mean); c++) {
@@ -70,7 +71,7 @@ static Graph *classification_graph(const json_t *document)
 
 /* Returns the network and its gradient of factor / 2 * ||restored - target||^2; the squares are added up
  * outside. */
-static Graph *restoration_graph(const json_t *document)
+static Graph *restoration_graph(const json_t *document, const Backend *backend)
 {
     static const double zeros[3] = {0}, ones[3] = {1, 1, 1};
     const ModelSpec spec = spec_of(document);
@@ -82,7 +83,7 @@ static Graph *restoration_graph(const json_t *document)
     TensorId x = graph_normalize(graph, graph_input(graph, "image", DATA_U8, 4, shape), zeros, ones);
     TensorId y = model_find(name)->build(graph, x, &spec);
     graph_keep(graph, y, "restored");
-    graph_fuse(graph, FUSE_ALL);
+    graph_fuse(graph, backend_fusions(backend));
     const size_t forward_count = graph_node_count(graph);
     TensorId target = graph_input(graph, "target", DATA_F32, 4, shape);
     TensorId difference = graph_add(graph, y, graph_scale(graph, target, -1));
@@ -156,8 +157,8 @@ static void steps_agree_with_pytorch(void **test_state)
     State *state = NULL;
     Program *program = NULL;
     double of_first = 0, of_loss = 0;
-    Graph *graph =
-        json_object_get(document, "labels") ? classification_graph(document) : restoration_graph(document);
+    Graph *graph = json_object_get(document, "labels") ? classification_graph(document, backend)
+                                                       : restoration_graph(document, backend);
     golden_check(state_new(&state, backend, graph, &error), name, &error);
     golden_check(program_new(&program, state, graph, &error), name, &error);
     golden_check(state_initialize(state, 1, &error), name, &error); /* momentum: zero */
@@ -220,6 +221,13 @@ int test_program_begin(void)
                                "airbench96"};
     enum { COUNT = sizeof names / sizeof *names };
     static TestRecord records[COUNT];
+    FshError error = {0};
+    Backend *backend = NULL;
+    if (backend_open(&backend, golden_device(), &(BackendOptions){0}, &error) == FSH_ERR_UNSUPPORTED) {
+        print_message("left out: %s\n", error.message);
+        return TEST_SKIP_ALL;
+    }
+    backend_close(&backend);
     for (int i = 0; i < COUNT; i++) {
         records[i] = (TestRecord){
             {names[i], steps_agree_with_pytorch, NULL, NULL, names[i]}, __FILE__, __LINE__, NULL};

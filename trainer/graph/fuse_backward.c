@@ -79,6 +79,60 @@ static void add_before_cropping(Graph *graph, const GraphUses *uses)
     }
 }
 
+/* Returns whether the node is the data gradient, in 16 bits, of a convolution of 1 x 1 that visits every pixel. */
+static bool is_pointwise_gradient(const Graph *graph, const Node *node)
+{
+    const Conv2d *conv = &node->as.conv.options;
+    if (node->op != OP_CONV2D_BACKWARD_DATA)
+        return false;
+    const DataType type = graph->tensors[node->outputs[0]].tensor.type;
+    return (type == DATA_F16 || type == DATA_BF16) && conv->kernel == 1 && conv->stride == 1 &&
+           conv->padding == 0 && conv->groups <= 1;
+}
+
+/* Makes one node of a norm's backward node and of `data`, which makes its dy. Where g was not there it becomes
+ * the tensor of that dy. */
+static void join_data_gradient(Graph *graph, Node *data, Node *backward)
+{
+    const TensorId dy = data->outputs[0], of = graph->tensors[dy].tensor.of;
+    const NodeId at = (NodeId)(backward - graph->nodes);
+    const bool has_g = backward->outputs[NORM_BACK_G] != TENSOR_NONE;
+    backward->op = OP_CONV_NORM_BACKWARD;
+    backward->inputs[NORM_BACK_DY] = data->inputs[CONV_DATA_DY];
+    backward->inputs[NORM_BACK_CONV_WEIGHT] = data->inputs[CONV_DATA_WEIGHT];
+    backward->input_count = CONV_NORM_BACK_INPUTS;
+    if (!has_g)
+        backward->outputs[NORM_BACK_G] = dy;
+    if (of != TENSOR_NONE && graph->tensors[of].gradient == dy)
+        graph->tensors[of].gradient = TENSOR_NONE;
+    graph->tensors[dy].tensor.producer = has_g ? NODE_NONE : at;
+    graph_empty_node(data);
+}
+
+static void join_data_gradients(Graph *graph, const GraphUses *uses)
+{
+    for (size_t i = 0; i < graph->node_count; i++) {
+        Node *backward = &graph->nodes[i];
+        const BatchNorm *options = &backward->as.norm.options;
+        if (backward->op != OP_BATCH_NORM_BACKWARD || options->sync || options->sample > 1 ||
+            (backward->as.norm.activation && backward->as.norm.activation != OP_RELU))
+            continue;
+        static const int sides[2] = {NORM_BACK_DY, NORM_BACK_DY2};
+        const int64_t count = tensor_count(&graph->tensors[backward->inputs[NORM_BACK_X]].tensor);
+        for (int k = 0; k < 2; k++) {
+            const TensorId dy = backward->inputs[sides[k]], other = backward->inputs[sides[1 - k]];
+            const NodeId producer = dy != TENSOR_NONE ? graph->tensors[dy].tensor.producer : NODE_NONE;
+            if (producer == NODE_NONE || uses->counts[dy] != 1 || graph->tensors[dy].tensor.keep ||
+                !is_pointwise_gradient(graph, &graph->nodes[producer]) ||
+                (other != TENSOR_NONE && tensor_count(&graph->tensors[other].tensor) != count))
+                continue;
+            backward->inputs[NORM_BACK_DY2] = other;
+            join_data_gradient(graph, &graph->nodes[producer], backward);
+            break;
+        }
+    }
+}
+
 /* Fewer elements are not worth a node. */
 enum { IMAGES_AGAIN_LEAST = 1 << 24 }; /* elements */
 
@@ -147,6 +201,11 @@ void graph_fuse_backward(Graph *graph, unsigned fusions)
     graph_uses_free(&uses);
     if ((fusions & FUSE_PAD_ADD) && !graph->failure.status && graph_find_uses(graph, &uses)) {
         add_before_cropping(graph, &uses);
+        graph_remove_empty_nodes(graph);
+    }
+    graph_uses_free(&uses);
+    if ((fusions & FUSE_GRADIENT_CONV) && !graph->failure.status && graph_find_uses(graph, &uses)) {
+        join_data_gradients(graph, &uses);
         graph_remove_empty_nodes(graph);
     }
     graph_uses_free(&uses);

@@ -117,7 +117,10 @@ typedef enum GraphFusion {
     /* Batch norm -> squeeze and excitation -> add -> ReLU, with or without these two: the normalised image is
      * not written, neither is what comes through the multiplication and the addition. */
     FUSE_NORM_GATE = 2048,
-    /* The bits that every backend wants: all but FUSE_CONV_STATISTICS, FUSE_PAD_ADD, FUSE_IMAGES_AGAIN. */
+    /* Backward, in 16 bits: data gradient of a convolution of 1 x 1 -> batch norm's gradient. */
+    FUSE_GRADIENT_CONV = 4096,
+    /* The bits that every backend wants: all but FUSE_CONV_STATISTICS, FUSE_PAD_ADD, FUSE_IMAGES_AGAIN,
+     * FUSE_GRADIENT_CONV. */
     FUSE_ALL = FUSE_NORM_RELU | FUSE_NORM_ADD_RELU | FUSE_NORM_ADD | FUSE_BIAS_NORM | FUSE_GRADIENT_ADD |
                FUSE_CONV_BIAS_RELU | FUSE_LINEAR_ADD | FUSE_NORM_FUNCTION | FUSE_NORM_GATE,
     FUSE_NONE = 1 << 30, /* no fusion; for where 0 stands for a default */

@@ -33,6 +33,10 @@ typedef enum OpKind {
      * OP_RELU, too, whose slope takes longer to compute twice than g to store. dlayer_bias is 0. dy2 may have
      * more channels than x with FUSE_PAD_ADD. */
     OP_BATCH_NORM_BACKWARD,
+    /* What graph_fuse_backward makes of the data gradient of a convolution of 1 x 1 and the backward node of
+     * the norm in front of it: (as OP_BATCH_NORM_BACKWARD, but dy [.., K] of the convolution's result;
+     * conv_weight [K, C, 1, 1]) -> dx?, dweight, dbias, g, dlayer_bias?. Activation: OP_RELU or none. */
+    OP_CONV_NORM_BACKWARD,
     /* These two are what graph_fuse makes of a batch norm whose result n goes to squeeze and excitation
      * alone; n is never in memory. The first makes what the gate is computed from, the second multiplies by
      * the gate.
@@ -178,7 +182,9 @@ enum {
     NORM_BACK_INVERSE_DEVIATION,
     NORM_BACK_Y,
     NORM_BACK_DY2,
-    NORM_BACK_INPUTS
+    NORM_BACK_INPUTS,
+    NORM_BACK_CONV_WEIGHT = NORM_BACK_INPUTS, /* of OP_CONV_NORM_BACKWARD */
+    CONV_NORM_BACK_INPUTS
 };
 enum { NORM_BACK_DX, NORM_BACK_DWEIGHT, NORM_BACK_DBIAS, NORM_BACK_G, NORM_BACK_DLAYER_BIAS };
 enum {

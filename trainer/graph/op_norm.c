@@ -147,6 +147,14 @@ static void batch_norm_differentiate(Graph *graph, const Node *node, TensorId ou
         graph_contribute_gradient(graph, addend, output_gradient);
 }
 
+/* Returns the operations of the convolution's data gradient. */
+static int64_t conv_norm_backward_flops(const Graph *graph, const Node *node)
+{
+    const Tensor *dy = graph_tensor(graph, node->inputs[NORM_BACK_DY]),
+                 *x = graph_tensor(graph, node->inputs[NORM_BACK_X]);
+    return 2 * tensor_count(dy) * x->shape[x->rank - 1];
+}
+
 /* ---- squeeze and excitation ---- */
 
 /* Returns the node of this op that reads the tensor as its operand `place`; NULL: none does. */
@@ -228,6 +236,11 @@ const OpRow op_rows_norm[] = {
      .overwrites = {[NORM_BACK_DX] =
                         1 << NORM_BACK_DY | 1 << NORM_BACK_X | 1 << NORM_BACK_Y | 1 << NORM_BACK_DY2,
                     [NORM_BACK_G] = 1 << NORM_BACK_DY | 1 << NORM_BACK_Y | 1 << NORM_BACK_DY2}},
+    {.op = OP_CONV_NORM_BACKWARD,
+     .name = "conv_norm_backward",
+     .optional = 1 << NORM_BACK_DX | 1 << NORM_BACK_DLAYER_BIAS,
+     .overwrites = {[NORM_BACK_DX] = 1 << NORM_BACK_X | 1 << NORM_BACK_Y | 1 << NORM_BACK_DY2},
+     .flops = conv_norm_backward_flops},
     /* Made by graph_fuse alone, which infers their outputs. */
     {.op = OP_NORM_SQUEEZE, .name = "norm_squeeze", .differentiate = norm_squeeze_differentiate},
     {.op = OP_NORM_GATE,

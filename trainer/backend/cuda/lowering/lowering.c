@@ -6,6 +6,7 @@ static const LoweringRow *const files[] = {
     lowering_channel,
     lowering_window,
     lowering_norm,
+    lowering_conv_norm,
     lowering_convolution,
     lowering_linear,
     lowering_tokens,

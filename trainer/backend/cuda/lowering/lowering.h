@@ -27,6 +27,7 @@ FshStatus lowering_update_join(const Step *step, cudaStream_t stream, FshError *
 
 /* Each ends with OP_KIND_COUNT. */
 extern const LoweringRow lowering_pointwise[], lowering_channel[], lowering_window[], lowering_norm[],
+    lowering_conv_norm[],
     lowering_convolution[], lowering_linear[], lowering_tokens[], lowering_self_attention[], lowering_loss[],
     lowering_update[];
 

@@ -17,6 +17,8 @@ bool node_is_depthwise(const Graph *graph, const Node *node)
 
 bool node_reads_copy(const Graph *graph, const Node *node, int input)
 {
+    if (node->op == OP_CONV_NORM_BACKWARD)
+        return input == NORM_BACK_CONV_WEIGHT;
     const bool forward = node->op == OP_CONV2D || node->op == OP_LINEAR,
                backward = node->op == OP_CONV2D_BACKWARD_DATA || node->op == OP_LINEAR_BACKWARD_DATA;
     if ((!forward && !backward) || input >= node->input_count || node->inputs[input] == TENSOR_NONE ||

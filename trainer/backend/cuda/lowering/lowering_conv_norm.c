@@ -1,0 +1,219 @@
+/* The backward node of a norm behind which a convolution of 1 x 1 stands. Two ways: cuDNN makes the
+ * convolution's data gradient, and the norm's own passes read it; or one kernel of our own makes the data
+ * gradient and the norm's sums of it, so that a tensor of x's size is neither written nor read. At small
+ * sizes, where a norm's passes are one launch and find their operands in the cache, the first way takes less
+ * time; so both are timed. */
+#include "trainer/backend/cuda/lowering/lowering.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "trainer/backend/cuda/device/stream_time.h"
+#include "trainer/backend/cuda/kernels/kernels_pointwise_gradient.h"
+#include "trainer/backend/cuda/lowering/cudnn_convolution.h"
+
+/* The number changes with the kernels: times of others do not count. */
+#define TIMED_AS "convolution and norm 1: "
+
+static const Epilogue no_epilogue = {EPILOGUE_NONE, {NULL}, 0};
+
+/* What a step keeps. */
+typedef struct ConvNormPlan {
+    CudaBackend *backend;
+    Convolution convolution; /* of which g is the data gradient, as cuDNN makes it */
+    const CudnnPlan *cudnn;  /* of the backend's; released */
+    CudnnPack pack;          /* owned */
+    bool own;                /* our own kernel does it */
+} ConvNormPlan;
+
+static void free_plan(void *plan)
+{
+    ConvNormPlan *owned = plan;
+    cudnn_pack_free(&owned->pack);
+    cudnn_cache_release(owned->backend->plans, owned->cudnn);
+    free(owned);
+}
+
+static NormTensors tensors_of(const Step *step)
+{
+    return (NormTensors){.x = in(step, NORM_BACK_X),
+                         .weight = in(step, NORM_BACK_WEIGHT),
+                         .bias = in(step, NORM_BACK_BIAS),
+                         .mean = in(step, NORM_BACK_MEAN),
+                         .inverse_deviation = in(step, NORM_BACK_INVERSE_DEVIATION)};
+}
+
+/* Returns the gradient of the norm; dy is what g holds. */
+static NormGradient gradient_of(const Step *step)
+{
+    return (NormGradient){.dy = out(step, NORM_BACK_G),
+                          .dy2 = maybe_in(step, NORM_BACK_DY2),
+                          .y = maybe_in(step, NORM_BACK_Y),
+                          .dx = maybe_out(step, NORM_BACK_DX),
+                          .g = out(step, NORM_BACK_G),
+                          .dweight = out(step, NORM_BACK_DWEIGHT),
+                          .dbias = out(step, NORM_BACK_DBIAS),
+                          .zero = maybe_out(step, NORM_BACK_DLAYER_BIAS),
+                          .batch_statistics = step->node->as.norm.options.training};
+}
+
+static NormActivation activation_of(const Step *step)
+{
+    return (NormActivation){step->node->as.norm.activation, step->node->as.norm.slope};
+}
+
+/* Enqueues the norm's passes over the data gradient that g holds. g is the addend's gradient where there was
+ * an addend, or a second part; else nobody reads it, and it stays as it is. */
+static FshStatus enqueue_norm(const Step *step, void *scratch, cudaStream_t stream, FshError *error)
+{
+    const NormTensors tensors = tensors_of(step);
+    const NormActivation activation = activation_of(step);
+    NormGradient gradient = gradient_of(step);
+    if (!gradient.y && !gradient.dy2)
+        gradient.g = NULL;
+    return CUDA_TRY(kernel_batch_norm_backward(&gradient, &tensors, &activation, scratch, stream), error);
+}
+
+/* Enqueues our own kernel, and the pass that makes dx of its g. */
+static FshStatus enqueue_own(const Step *step, void *scratch, cudaStream_t stream, FshError *error)
+{
+    const NormTensors tensors = tensors_of(step);
+    const NormActivation activation = activation_of(step), none = {0};
+    NormGradient gradient = gradient_of(step);
+    FshStatus status =
+        CUDA_TRY(kernel_pointwise_gradient(in(step, NORM_BACK_DY), in(step, NORM_BACK_CONV_WEIGHT), &gradient,
+                                           &tensors, &activation, scratch, stream),
+                 error);
+    if (status || !gradient.dx)
+        return status;
+    gradient.dy2 = gradient.y = gradient.g = NULL;
+    gradient.part = NORM_GRADIENT_X;
+    return CUDA_TRY(kernel_batch_norm_backward(&gradient, &tensors, &none, NULL, stream), error);
+}
+
+/* ---- which way ---- */
+
+typedef struct Timed {
+    const Step *step;
+    FshStatus (*enqueue)(const Step *step, void *scratch, cudaStream_t stream, FshError *error);
+    void *scratch;
+} Timed;
+
+static FshStatus enqueue_timed(const void *context, cudaStream_t stream, FshError *error)
+{
+    const Timed *timed = context;
+    return timed->enqueue(timed->step, timed->scratch, stream, error);
+}
+
+/* Sets the milliseconds of one of the two enqueue functions, measured or remembered. */
+static FshStatus milliseconds_of(CudaBackend *backend, const Step *step, const char *pattern,
+                                 FshStatus (*enqueue)(const Step *step, void *scratch, cudaStream_t stream,
+                                                      FshError *error),
+                                 double *milliseconds_ret, FshError *error)
+{
+    char name[1200];
+    const int length =
+        snprintf(name, sizeof name, TIMED_AS "%s%s%s%s%s", pattern, enqueue == enqueue_own ? " own" : "",
+                 maybe_in(step, NORM_BACK_DY2) ? " dy2" : "", maybe_in(step, NORM_BACK_Y) ? " y" : "",
+                 maybe_out(step, NORM_BACK_DX) ? "" : " no dx");
+    const bool named = length > 0 && (size_t)length < sizeof name;
+    if (named && cudnn_cache_recall(backend->plans, name, milliseconds_ret))
+        return FSH_OK;
+    Timed timed = {step, enqueue, NULL};
+    const StreamWork work = {enqueue_timed, &timed};
+    FshStatus status =
+        cuda_memory_new(&timed.scratch, step->scratch_bytes, "scratch memory to try a gradient in", error);
+    if (!status)
+        status = stream_time(&work, backend->stream, milliseconds_ret, error);
+    if (!status && named)
+        cudnn_cache_remember(backend->plans, name, *milliseconds_ret);
+    cuda_memory_free(&timed.scratch);
+    return status;
+}
+
+/* Returns whether our own kernel is taken: where it fits, and, if plans are timed, takes less time. */
+static bool choose_own(CudaBackend *backend, Step *step, const ConvNormPlan *plan)
+{
+    FshError ignored = {0};
+    double own = 0, norm = 0;
+    const double convolution = cudnn_plan_milliseconds(plan->cudnn);
+    const char *pattern = cudnn_plan_text(plan->cudnn);
+    if (!kernel_pointwise_gradient_fits(in(step, NORM_BACK_DY), in(step, NORM_BACK_CONV_WEIGHT),
+                                        in(step, NORM_BACK_X)))
+        return false;
+    if (!backend->benchmark || convolution <= 0)
+        return true;
+    if (milliseconds_of(backend, step, pattern, enqueue_own, &own, &ignored) ||
+        milliseconds_of(backend, step, pattern, enqueue_norm, &norm, &ignored))
+        return false;
+    (void)snprintf(step->told, sizeof step->told, "own kernel %.3f ms; cuDNN %.3f ms and norm %.3f ms", own,
+                   convolution, norm);
+    return own < convolution + norm;
+}
+
+/* ---- the steps ---- */
+
+static FshStatus conv_norm_want(const CudaProgram *program, Step *step, FshError *error)
+{
+    CudaBackend *backend = program_backend(program);
+    ConvNormPlan *plan = calloc(1, sizeof *plan);
+    if (!plan)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "no memory for a gradient");
+    step_own(step, plan, free_plan);
+    plan->backend = backend;
+    FshStatus status = lowering_narrow_weight(program, step, NORM_BACK_CONV_WEIGHT, error);
+    if (status)
+        return status;
+    plan->convolution = (Convolution){CONVOLUTION_BACKWARD_DATA,
+                                      *out(step, NORM_BACK_G),
+                                      *in(step, NORM_BACK_CONV_WEIGHT),
+                                      *in(step, NORM_BACK_DY),
+                                      {.stride = 1, .padding = 0}};
+    return cudnn_convolution_want(backend, &plan->convolution, &no_epilogue, backend->benchmark, error);
+}
+
+static FshStatus conv_norm_prepare(const CudaProgram *program, Step *step, FshError *error)
+{
+    ConvNormPlan *plan = step->plan;
+    CudaBackend *backend = program_backend(program);
+    char text[80];
+    FshStatus status = cudnn_convolution_get(backend, &plan->convolution, &no_epilogue, backend->benchmark,
+                                             &plan->cudnn, error);
+    if (status)
+        return status;
+    want_scratch(step, kernel_column_scratch_bytes(in(step, NORM_BACK_X)));
+    want_scratch(step, kernel_pointwise_gradient_scratch_bytes(in(step, NORM_BACK_X)));
+    plan->own = choose_own(backend, step, plan);
+    if (!plan->own)
+        want_scratch(step, cudnn_plan_workspace_bytes(plan->cudnn));
+    if (!*step->told)
+        (void)snprintf(step->told, sizeof step->told, "%s%s", plan->own ? "own kernel" : "cuDNN ",
+                       plan->own ? "" : cudnn_plan_describe(plan->cudnn, text, sizeof text));
+    (void)snprintf(step->engine, sizeof step->engine, "%s", plan->own ? "own" : "cudnn norm");
+    return FSH_OK;
+}
+
+static FshStatus conv_norm_bind(const CudaProgram *program, Step *step, FshError *error)
+{
+    (void)program;
+    ConvNormPlan *plan = step->plan;
+    void *addresses[CONVOLUTION_ADDRESSES];
+    if (plan->own)
+        return FSH_OK;
+    cudnn_convolution_addresses(&plan->convolution, &no_epilogue, addresses);
+    return cudnn_pack_new(&plan->pack, plan->cudnn, addresses, step->scratch, error);
+}
+
+static FshStatus conv_norm_backward(const Step *step, cudaStream_t stream, FshError *error)
+{
+    const ConvNormPlan *plan = step->plan;
+    if (plan->own)
+        return enqueue_own(step, step->scratch, stream, error);
+    FshStatus status = cudnn_plan_run(plan->cudnn, plan->pack, cuda_cudnn_of(plan->backend, stream), error);
+    return status ? status : enqueue_norm(step, step->scratch, stream, error);
+}
+
+const LoweringRow lowering_conv_norm[] = {
+    {OP_CONV_NORM_BACKWARD, {conv_norm_want, conv_norm_prepare, conv_norm_bind, conv_norm_backward}},
+    {OP_KIND_COUNT, {NULL}},
+};
