@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tests/support/support.h"
 
@@ -15,6 +16,11 @@ const char *golden_device(void)
 {
     const char *device = getenv("FSHARD_GOLDEN_DEVICE");
     return device ? device : "cpu";
+}
+
+double golden_tolerance(void)
+{
+    return strcmp(golden_device(), "cpu") == 0 ? GOLDEN_TOLERANCE : GOLDEN_TOLERANCE_GPU;
 }
 
 Backend *golden_backend(void)
@@ -97,7 +103,7 @@ double golden_compare(State *state, Program *program, json_t *expected, const ch
         else
             golden_check(state_read(state, tensor_name, values, count, &error), tensor_name, &error);
         const double relative = golden_error(summary, values, count);
-        if (!(relative < GOLDEN_TOLERANCE))
+        if (!(relative < golden_tolerance()))
             print_error("%s: %s: relative error %.2e\n", name, tensor_name, relative);
         worst = fmax(worst, relative);
         free(values);

@@ -6,12 +6,16 @@
 #include "tests/trainer/golden.h"
 #include "trainer/backend/backend.h"
 
-/* How far a result may be from PyTorch's. */
-#define GOLDEN_TOLERANCE 1e-4
+/* How far a result may be from PyTorch's: on the CPU; on a GPU, whose sums run in other orders. PyTorch's own
+ * float32 is off by up to 2.3e-4 where a sum nearly cancels (gamma of xresnet18's self-attention). */
+#define GOLDEN_TOLERANCE     1e-4
+#define GOLDEN_TOLERANCE_GPU 5e-4
 
 void golden_check(FshStatus status, const char *name, const FshError *error);
 /* Returns the device that golden files are compared on: FSHARD_GOLDEN_DEVICE, or "cpu". */
 const char *golden_device(void);
+/* Returns the tolerance there. */
+double golden_tolerance(void);
 /* Opens its backend, with two threads on the CPU. */
 Backend *golden_backend(void);
 

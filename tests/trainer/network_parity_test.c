@@ -1,6 +1,6 @@
 /* Three training steps of each network, from the same weights on the same batch, against PyTorch in float64
  * (golden/golden_networks.py): losses, results and gradients of the first, all of the state after the last.
- * Prints the worst relative error of each; more than GOLDEN_TOLERANCE fails. `network_parity_test NAME` runs
+ * Prints the worst relative error of each; more than golden_tolerance fails. `network_parity_test NAME` runs
  * one. FSHARD_GOLDEN_DEVICE=cuda: on a GPU, left out where there is none. A maximum of a pool, or a sign before a ReLU, that a rounding turns over is told apart by its size,
  * some 1e-3 of a momentum; golden_networks.py says how the batches of pyramidnet and airbench96 were chosen
  * to have none. */
@@ -183,7 +183,8 @@ static void steps_agree_with_pytorch(void **test_state)
     graph_free(&graph);
     backend_close(&backend);
     json_decref(document);
-    assert_true(of_loss < GOLDEN_TOLERANCE && of_first < GOLDEN_TOLERANCE && of_last < GOLDEN_TOLERANCE);
+    const double tolerance = golden_tolerance();
+    assert_true(of_loss < tolerance && of_first < tolerance && of_last < tolerance);
 }
 
 int test_program_begin(void)
