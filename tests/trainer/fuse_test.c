@@ -454,9 +454,9 @@ TEST(test_many_images_are_normalized_again_for_the_weight_gradient)
     assert_int_equal(count_normalized(86, false, FUSE_ALL), 1);
 }
 
-/* Returns how many nodes make a norm's gradient of a convolution's dy where a convolution of this kernel and
- * stride stands behind a norm and a ReLU. way 1: the ReLU's result is read twice; 2: statistics are of several
- * ranks; 3: another activation. */
+/* Returns how many nodes make a norm's gradient of a convolution's dy where a convolution of this kernel
+ * and stride stands behind a norm and a ReLU. way 1: the ReLU's result is read twice; 2: statistics are of
+ * several ranks; 3: another activation. */
 static size_t count_joined(DataType type, int64_t kernel, int64_t stride, int way, unsigned fusions)
 {
     const BatchNorm norm = {.training = true, .sync = way == 2};

@@ -168,7 +168,8 @@ void compare_fusions(Backend *backend, DataType type, unsigned fusions, double t
     end_run(&without);
 }
 
-/* Returns ||difference||^2 / ||exact||^2 over all gradients. With `tell` prints what each tensor has of it. */
+/* Returns ||difference||^2 / ||exact||^2 over all gradients. With `tell` prints what each tensor has of
+ * it. */
 static double squared_distance(const Run *run, const Run *exact, bool tell)
 {
     double differences = 0, sizes = 0;

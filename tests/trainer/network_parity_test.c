@@ -1,9 +1,10 @@
-/* Three training steps of each network, from the same weights on the same batch, against PyTorch in float64
- * (golden/golden_networks.py): losses, results and gradients of the first, all of the state after the last.
- * Prints the worst relative error of each; more than golden_tolerance fails. `network_parity_test NAME` runs
- * one. FSHARD_GOLDEN_DEVICE=cuda: on a GPU, left out where there is none. A maximum of a pool, or a sign before a ReLU, that a rounding turns over is told apart by its size,
- * some 1e-3 of a momentum; golden_networks.py says how the batches of pyramidnet and airbench96 were chosen
- * to have none. */
+/* Three training steps of each network, from the same weights on the same batch, against PyTorch in
+ * float64 (golden/golden_networks.py): losses, results and gradients of the first, all of the state after
+ * the last. Prints the worst relative error of each; more than golden_tolerance fails.
+ * `network_parity_test NAME` runs one. FSHARD_GOLDEN_DEVICE=cuda: on a GPU, left out where there is none.
+ * A maximum of a pool, or a sign before a ReLU, that a rounding turns over is told apart by its size, some
+ * 1e-3 of a momentum; golden_networks.py says how the batches of pyramidnet and airbench96 were chosen to
+ * have none. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -79,7 +79,8 @@ static void add_before_cropping(Graph *graph, const GraphUses *uses)
     }
 }
 
-/* Returns whether the node is the data gradient, in 16 bits, of a convolution of 1 x 1 that visits every pixel. */
+/* Returns whether the node is the data gradient, in 16 bits, of a convolution of 1 x 1 that visits every
+ * pixel. */
 static bool is_pointwise_gradient(const Graph *graph, const Node *node)
 {
     const Conv2d *conv = &node->as.conv.options;
@@ -90,8 +91,8 @@ static bool is_pointwise_gradient(const Graph *graph, const Node *node)
            conv->padding == 0 && conv->groups <= 1;
 }
 
-/* Makes one node of a norm's backward node and of `data`, which makes its dy. Where g was not there it becomes
- * the tensor of that dy. */
+/* Makes one node of a norm's backward node and of `data`, which makes its dy. Where g was not there it
+ * becomes the tensor of that dy. */
 static void join_data_gradient(Graph *graph, Node *data, Node *backward)
 {
     const TensorId dy = data->outputs[0], of = graph->tensors[dy].tensor.of;

@@ -1,7 +1,7 @@
-/* depthwise.cu - convolutions with one channel a group. Of 3 x 3 memory is the bound: each block reads a pixel
- * once from device memory. A block covers 8 rows; a thread computes a strip of pixels for one 16-byte vector
- * of channels and reads its rows from the cache. 7 x 7 at stride 1: depthwise_strips.cuh. Products and sums
- * are float32. */
+/* depthwise.cu - convolutions with one channel a group. Of 3 x 3 memory is the bound: each block reads a
+ * pixel once from device memory. A block covers 8 rows; a thread computes a strip of pixels for one
+ * 16-byte vector of channels and reads its rows from the cache. 7 x 7 at stride 1: depthwise_strips.cuh.
+ * Products and sums are float32. */
 #include "trainer/backend/cuda/kernels/depthwise_strips.cuh"
 
 using namespace fshard;

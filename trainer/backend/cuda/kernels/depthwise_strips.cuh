@@ -1,12 +1,13 @@
-/* depthwise_strips.cuh - depthwise convolutions of 7 x 7 at stride 1, which ConvNeXt has. Arithmetic is their
- * bound, not memory: 49 products for each value read and written. So a thread has two channels, whose weights
- * (or sums, of the weight gradient) of all taps stay in registers, and walks down a strip of columns, two rows
- * at a time: each pixel that it reads serves every output of these rows that it contributes to. The rows that
- * are read lie in shared memory, zeros beside the image with them, at distances that the compiler knows: a
- * pixel costs a load and its conversion, and no arithmetic of addresses.
+/* depthwise_strips.cuh - depthwise convolutions of 7 x 7 at stride 1, which ConvNeXt has. Arithmetic is
+ * their bound, not memory: 49 products for each value read and written. So a thread has two channels,
+ * whose weights (or sums, of the weight gradient) of all taps stay in registers, and walks down a strip of
+ * columns, two rows at a time: each pixel that it reads serves every output of these rows that it
+ * contributes to. The rows that are read lie in shared memory, zeros beside the image with them, at
+ * distances that the compiler knows: a pixel costs a load and its conversion, and no arithmetic of
+ * addresses.
  *
- * A block's threads are `lanes` pairs of channels for each of `tasks` neighbouring strips. Its rows are a ring
- * in shared memory: the next two are on their way while these are computed. */
+ * A block's threads are `lanes` pairs of channels for each of `tasks` neighbouring strips. Its rows are a
+ * ring in shared memory: the next two are on their way while these are computed. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_DEPTHWISE_STRIPS_CUH
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_DEPTHWISE_STRIPS_CUH
 
@@ -36,7 +37,8 @@ struct Strips {
     bool flipped; /* weights are taken in reverse order */
 };
 
-/* Returns whether the convolution is one that these kernels have: rows of channels in accesses of 16 bytes. */
+/* Returns whether the convolution is one that these kernels have: rows of channels in accesses of 16
+ * bytes. */
 inline bool is_for_strips(const Depthwise *depthwise, const DeviceTensor *x)
 {
     const int whole = x->element == ELEMENT_F32 ? vector_width<float> : vector_width<__half>;
