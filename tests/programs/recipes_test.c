@@ -137,6 +137,27 @@ TEST_IN_FOLDER(test_a_crop_takes_the_place_of_a_recipes_crop_and_resize, folder)
     run_result_free(&result);
 }
 
+/* Learned positions are of one size: the recipe's sizes of evaluation follow the size of training. */
+TEST_IN_FOLDER(test_learned_positions_are_evaluated_at_the_size_of_training, folder)
+{
+    const char *colours = pack_colours(folder, 24, 4), *out = test_path(folder, "out");
+#define LEARNED "--recipe", "deit-s", "--model", "deit_tiny_patch16", "--batch-size", "8", colours
+    RunResult result = TRAIN(0, "--dry-run", LEARNED, "--train-crop-size", "32");
+    assert_contains(result.err, "evaluation: short edge to 37, centre 32 pixels as in training "
+                                "(deit_tiny_patch16 learns positions), bicubic\n");
+    assert_contains(result.err, "of these do nothing here: val-crop-size\n");
+    run_result_free(&result);
+    SAYS(0, "evaluation: short edge to 40, centre 32 pixels", "--dry-run", LEARNED, "--train-crop-size", "32",
+         "--val-resize-size", "40");
+    REFUSED(2, "--val-crop-size: 48 pixels, and deit_tiny_patch16 has learned positions", out, LEARNED,
+            "--train-crop-size", "32", "--val-crop-size", "48");
+    SAYS(0, "evaluation: short edge to 256, centre 224 pixels, bicubic", "--dry-run", LEARNED,
+         "--train-crop-size", "32", "--pos-embed", "sincos");
+    /* A recipe whose own two sizes differ is for other networks. */
+    REFUSED(2, "recipe rsb-a3: --val-crop-size: 224 pixels, and vit_tiny_patch16", out, "--recipe", "rsb-a3",
+            "--model", "vit_tiny_patch16", "--batch-size", "8", colours);
+}
+
 TEST_IN_FOLDER(test_a_run_notes_its_recipe_and_is_repeated_from_its_notes, folder)
 {
     const char *shards = make_set(folder, &train_plain), *recipe = test_path(folder, "own.toml");

@@ -328,6 +328,8 @@ static void tell_evaluation(const Teller *teller, const TrainPlan *plan)
         say(&line, "evaluation: whole images, mean IoU over all pixels of the split but those of 255");
     } else {
         say(&line, "evaluation: short edge to %u, centre %u pixels", evaluation->resize, evaluation->size);
+        if (plan->crop_follows)
+            say(&line, " as in training (%s learns positions)", plan->model->name);
         say_interpolation(&line, evaluation);
     }
     if (plan->flip_tta)
