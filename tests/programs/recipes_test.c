@@ -204,6 +204,17 @@ TEST_IN_FOLDER(test_a_recipe_that_does_not_fit_is_told, folder)
             "--recipe", "rsb-a3", colours);
     SAYS(0, "the images are smaller than the crop of 160 pixels, and are enlarged", "--dry-run", "--recipe",
          "rsb-a3", "--batch-size", "8", colours);
+    /* Evaluation is told of by itself where it enlarges them more. */
+    SAYS(
+        0,
+        "the images are smaller than evaluation's short edge of 236 pixels, and are enlarged: pack them with "
+        "a short edge of 236 or more (fresize --max-size), or evaluate at 32 (--val-resize-size, "
+        "--val-crop-size)\n",
+        "--dry-run", "--recipe", "rsb-a3", "--batch-size", "8", "--train-crop-size", "32", colours);
+    RunResult result = TRAIN(0, "--dry-run", "--model", "resnet18", "--train-crop-size", "64", colours);
+    assert_contains(result.err, "the crop of 64 pixels, and are enlarged");
+    assert_contains_not(result.err, "evaluation's short edge of");
+    run_result_free(&result);
     REFUSED(1, "recipe rsb-a3: ", out, "--recipe", "rsb-a3", "--batch-size", "2", pairs);
     /* options of another network */
     SAYS(0, "of these do nothing here: drop-path, zero-init-last, ", "--dry-run", "--recipe", "rsb-a2",
