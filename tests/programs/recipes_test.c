@@ -194,6 +194,26 @@ TEST_IN_FOLDER(test_a_run_notes_its_recipe_and_is_repeated_from_its_notes, folde
          test_path(folder, "d"));
 }
 
+TEST_IN_FOLDER(test_a_recipe_for_weights_of_others_tells_of_random_ones, folder)
+{
+    const char *colours = pack_colours(folder, 24, 4), *out = test_path(folder, "out");
+    const char *own = test_path(folder, "own.toml"), *weights = test_path(folder, "first/last.safetensors");
+    static const char told[] = "is for weights that others have trained, and conv8 begins with random ones: "
+                               "give --weights FILE and the --model that it is of\n";
+    test_file_write_text(own, "model = 'conv8'\nepochs = 1\n[recipe]\nfor-weights = true\n");
+    SAYS(0, "recipe finetune is for weights that others have trained, and resnet18 begins with random ones",
+         "--dry-run", "--recipe", "finetune", "--batch-size", "8", colours);
+    TRAINED("--model", "conv8", "--epochs", "1", colours, test_path(folder, "first"));
+    SAYS(0, told, "--recipe", own, "--resume", "auto", colours, out);
+    RunResult result = TRAIN(0, "--recipe", own, "--resume", "auto", colours, out); /* goes on */
+    assert_contains_not(result.err, "random ones");
+    run_result_free(&result);
+    result = TRAIN(0, "--dry-run", "--recipe", own, "--weights", weights, colours);
+    assert_contains_not(result.err, "random ones");
+    run_result_free(&result);
+    SAYS(0, told, "--dry-run", "--config", test_path(folder, "out/args.json"), colours);
+}
+
 /* ---- what is wrong ---- */
 
 TEST_IN_FOLDER(test_a_recipe_that_does_not_fit_is_told, folder)
@@ -232,7 +252,9 @@ TEST_IN_FOLDER(test_a_file_that_is_no_recipe_is_told, folder)
     static const struct {
         const char *text, *message;
     } cases[] = {
-        {"[recipe]\nsorce = 'a paper'\n", "[recipe] has no 'sorce'; it has summary, source and total-batch"},
+        {"[recipe]\nsorce = 'a paper'\n",
+         "[recipe] has no 'sorce'; it has summary, source, total-batch and for-weights"},
+        {"[recipe]\nfor-weights = 1\n", "for-weights, whether it trains weights of others, is true or false"},
         {"[recipe]\ntotal-batch = 'many'\n", "total-batch, the images of an update, is a whole number"},
         {"[recipe]\nsource = 7\n", "source of [recipe] is a text"},
         {"learningrate = 1\n", "own.toml: --learningrate: no such option"},
