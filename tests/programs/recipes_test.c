@@ -137,6 +137,27 @@ TEST_IN_FOLDER(test_a_crop_takes_the_place_of_a_recipes_crop_and_resize, folder)
     run_result_free(&result);
 }
 
+/* Learned positions are of one size: the recipe's sizes of evaluation follow the size of training. */
+TEST_IN_FOLDER(test_learned_positions_are_evaluated_at_the_size_of_training, folder)
+{
+    const char *colours = pack_colours(folder, 24, 4), *out = test_path(folder, "out");
+#define LEARNED "--recipe", "deit-s", "--model", "deit_tiny_patch16", "--batch-size", "8", colours
+    RunResult result = TRAIN(0, "--dry-run", LEARNED, "--train-crop-size", "32");
+    assert_contains(result.err, "evaluation: short edge to 37, centre 32 pixels as in training "
+                                "(deit_tiny_patch16 learns positions), bicubic\n");
+    assert_contains(result.err, "of these do nothing here: val-crop-size\n");
+    run_result_free(&result);
+    SAYS(0, "evaluation: short edge to 40, centre 32 pixels", "--dry-run", LEARNED, "--train-crop-size", "32",
+         "--val-resize-size", "40");
+    REFUSED(2, "--val-crop-size: 48 pixels, and deit_tiny_patch16 has learned positions", out, LEARNED,
+            "--train-crop-size", "32", "--val-crop-size", "48");
+    SAYS(0, "evaluation: short edge to 256, centre 224 pixels, bicubic", "--dry-run", LEARNED,
+         "--train-crop-size", "32", "--pos-embed", "sincos");
+    /* A recipe whose own two sizes differ is for other networks. */
+    REFUSED(2, "recipe rsb-a3: --val-crop-size: 224 pixels, and vit_tiny_patch16", out, "--recipe", "rsb-a3",
+            "--model", "vit_tiny_patch16", "--batch-size", "8", colours);
+}
+
 TEST_IN_FOLDER(test_a_run_notes_its_recipe_and_is_repeated_from_its_notes, folder)
 {
     const char *shards = make_set(folder, &train_plain), *recipe = test_path(folder, "own.toml");
@@ -173,6 +194,26 @@ TEST_IN_FOLDER(test_a_run_notes_its_recipe_and_is_repeated_from_its_notes, folde
          test_path(folder, "d"));
 }
 
+TEST_IN_FOLDER(test_a_recipe_for_weights_of_others_tells_of_random_ones, folder)
+{
+    const char *colours = pack_colours(folder, 24, 4), *out = test_path(folder, "out");
+    const char *own = test_path(folder, "own.toml"), *weights = test_path(folder, "first/last.safetensors");
+    static const char told[] = "is for weights that others have trained, and conv8 begins with random ones: "
+                               "give --weights FILE and the --model that it is of\n";
+    test_file_write_text(own, "model = 'conv8'\nepochs = 1\n[recipe]\nfor-weights = true\n");
+    SAYS(0, "recipe finetune is for weights that others have trained, and resnet18 begins with random ones",
+         "--dry-run", "--recipe", "finetune", "--batch-size", "8", colours);
+    TRAINED("--model", "conv8", "--epochs", "1", colours, test_path(folder, "first"));
+    SAYS(0, told, "--recipe", own, "--resume", "auto", colours, out);
+    RunResult result = TRAIN(0, "--recipe", own, "--resume", "auto", colours, out); /* goes on */
+    assert_contains_not(result.err, "random ones");
+    run_result_free(&result);
+    result = TRAIN(0, "--dry-run", "--recipe", own, "--weights", weights, colours);
+    assert_contains_not(result.err, "random ones");
+    run_result_free(&result);
+    SAYS(0, told, "--dry-run", "--config", test_path(folder, "out/args.json"), colours);
+}
+
 /* ---- what is wrong ---- */
 
 TEST_IN_FOLDER(test_a_recipe_that_does_not_fit_is_told, folder)
@@ -183,6 +224,17 @@ TEST_IN_FOLDER(test_a_recipe_that_does_not_fit_is_told, folder)
             "--recipe", "rsb-a3", colours);
     SAYS(0, "the images are smaller than the crop of 160 pixels, and are enlarged", "--dry-run", "--recipe",
          "rsb-a3", "--batch-size", "8", colours);
+    /* Evaluation is told of by itself where it enlarges them more. */
+    SAYS(
+        0,
+        "the images are smaller than evaluation's short edge of 236 pixels, and are enlarged: pack them with "
+        "a short edge of 236 or more (fresize --max-size), or evaluate at 32 (--val-resize-size, "
+        "--val-crop-size)\n",
+        "--dry-run", "--recipe", "rsb-a3", "--batch-size", "8", "--train-crop-size", "32", colours);
+    RunResult result = TRAIN(0, "--dry-run", "--model", "resnet18", "--train-crop-size", "64", colours);
+    assert_contains(result.err, "the crop of 64 pixels, and are enlarged");
+    assert_contains_not(result.err, "evaluation's short edge of");
+    run_result_free(&result);
     REFUSED(1, "recipe rsb-a3: ", out, "--recipe", "rsb-a3", "--batch-size", "2", pairs);
     /* options of another network */
     SAYS(0, "of these do nothing here: drop-path, zero-init-last, ", "--dry-run", "--recipe", "rsb-a2",
@@ -200,7 +252,9 @@ TEST_IN_FOLDER(test_a_file_that_is_no_recipe_is_told, folder)
     static const struct {
         const char *text, *message;
     } cases[] = {
-        {"[recipe]\nsorce = 'a paper'\n", "[recipe] has no 'sorce'; it has summary, source and total-batch"},
+        {"[recipe]\nsorce = 'a paper'\n",
+         "[recipe] has no 'sorce'; it has summary, source, total-batch and for-weights"},
+        {"[recipe]\nfor-weights = 1\n", "for-weights, whether it trains weights of others, is true or false"},
         {"[recipe]\ntotal-batch = 'many'\n", "total-batch, the images of an update, is a whole number"},
         {"[recipe]\nsource = 7\n", "source of [recipe] is a text"},
         {"learningrate = 1\n", "own.toml: --learningrate: no such option"},

@@ -37,8 +37,8 @@ TEST_IN_FOLDER(test_runs_of_several_seeds_are_one_group, folder)
     TRAINED(TINY, "--lr", "0.02", shards, test_path(folder, "runs/c"));
     RunResult result = TRAIN(0, "--compare", "--output", page, a, b, test_path(folder, "runs/c"));
     assert_contains(result.out, "best top-1");
-    assert_contains(result.out, "\nlr 0.01      2       2 ");
-    assert_contains(result.out, "\nlr 0.02      1       2 ");
+    assert_contains(result.out, "\nlr 0.01     2       2  ");
+    assert_contains(result.out, "\nlr 0.02     1       2  ");
     assert_contains(result.out, "±: standard deviation over seeds");
     assert_contains(result.err, "page: ");
     run_result_free(&result);
@@ -85,6 +85,67 @@ TEST_IN_FOLDER(test_equal_runs_are_told_apart_by_loss, folder)
     run_result_free(&result);
 }
 
+TEST_IN_FOLDER(test_iterations_are_shown_where_all_runs_count_them, folder)
+{
+    const char *shards = make_set(folder, &train_plain), *page = test_path(folder, "page.html");
+    const char *a = test_path(folder, "a"), *b = test_path(folder, "b"), *c = test_path(folder, "c");
+    TRAINED("--model", "conv8", "--iters", "6", "--val-every", "2", "--lr", "0.01", shards, a);
+    TRAINED("--model", "conv8", "--iters", "6", "--val-every", "2", "--lr", "0.02", shards, b);
+    RunResult result = TRAIN(0, "--compare", "--output", page, a, b);
+    assert_contains(result.out, "\nlr 0.01     1           6  ");
+    run_result_free(&result);
+    char *text = test_file_read(page, NULL);
+    assert_contains(text, "<th class=\"n\">iterations<th class=\"n\">best<th class=\"n\">at iteration<");
+    assert_contains(text, "<td class=\"n\">6 of 6<");
+    assert_contains(text, " at iteration 4<");
+    assert_contains_not(text, "epoch");
+    free(text);
+    result = TRAIN(0, "--compare", "--json", "--force", "--output", page, a, b);
+    json_t *object = read_json(result.out);
+    const json_t *run = json_array_get(json_object_get(group_of(object, 0), "runs"), 0);
+    assert_int_equal((int)number_of(run, "iterations"), 6);
+    assert_int_equal((int)number_of(run, "planned_iterations"), 6);
+    assert_int_equal((int)number_of(run, "epochs"), 3); /* stretches between evaluations */
+    json_decref(object);
+    run_result_free(&result);
+
+    TRAINED(TINY, "--lr", "0.01", shards, c);
+    result = TRAIN(0, "--compare", "--force", "--output", page, a, c);
+    assert_contains(result.out, "  runs  epochs  ");
+    run_result_free(&result);
+    text = test_file_read(page, NULL);
+    assert_contains(text, "<th class=\"n\">at epoch<");
+    free(text);
+}
+
+TEST_IN_FOLDER(test_wide_numbers_do_not_run_together, folder)
+{
+    const char *shards = make_set(folder, &train_plain);
+    static const char *const losses[] = {"54.1391", "106.3067"};
+    for (size_t i = 0; i < 2; i++) {
+        const char *rows = test_path(folder, "runs/%zu/metrics.jsonl", i), *seed = i ? "2" : "1";
+        TRAINED(TINY, "--lr", "0.01", "--seed", seed, shards, test_path(folder, "runs/%zu", i));
+        test_file_write_text(rows, test_path(folder,
+                                             "{\"event\":\"epoch\",\"epoch\":0,\"time\":1.5,\"eval_top1\":25,"
+                                             "\"eval_loss\":%s}\n",
+                                             losses[i]) +
+                                       strlen(folder->path) + 1);
+    }
+    RunResult result =
+        TRAIN(0, "--compare", "--output", test_path(folder, "page.html"), test_path(folder, "runs"));
+    const char *cells = strstr(result.out, "25.00 ± 0.00  25.00 ± 0.00  80.2229 ± 36.8881  1.50 ± 0.00\n");
+    assert_non_null(cells);
+    /* headings end where their columns do */
+    const char *heading = strstr(result.out, "last loss");
+    const char *line = cells;
+    while (line > result.out && line[-1] != '\n')
+        line--;
+    const size_t marks = 3; /* each ± is two bytes */
+    assert_int_equal((size_t)(heading - result.out) + strlen("last loss"),
+                     (size_t)(strstr(line, "36.8881") - line) + strlen("36.8881") - marks);
+    run_result_free(&result);
+}
+
 TEST_IN_FOLDER(test_what_cannot_be_compared_is_said, folder)
 {
     const char *colours = pack_colours(folder, 24, 4), *classes = test_path(folder, "classes");
@@ -122,7 +183,7 @@ TEST_IN_FOLDER(test_options_that_a_run_did_not_know_have_their_defaults, folder)
     json_decref(notes);
     RunResult result = TRAIN(0, "--compare", "--output", test_path(folder, "page.html"), a, b);
     assert_contains_not(result.out, "label-smoothing");
-    assert_contains(result.out, "\na      2       2 ");
+    assert_contains(result.out, "\na     2       2  ");
     run_result_free(&result);
 }
 

@@ -31,7 +31,7 @@ TEST_IN_FOLDER(test_a_sweep_runs_every_combination_with_every_seed, folder)
                              "--seed", "5", TINY, shards, out);
     assert_contains(result.err, "sweep: 8 runs, of which 0 have ended; 1 at a time");
     assert_contains(result.err, "[8/8] lr=0.02,nesterov=false,seed=6: best top-1 ");
-    assert_contains(result.out, "\nnesterov false, lr 0.02      2       2 ");
+    assert_contains(result.out, "\nnesterov false, lr 0.02     2       2  ");
     assert_contains(result.out, "±: standard deviation over seeds");
     run_result_free(&result);
     assert_int_equal(count_names(out), 2 * 8 + 1); /* each with a log, and the page */
@@ -58,7 +58,7 @@ TEST_IN_FOLDER(test_runs_that_have_ended_are_not_run_again, folder)
     assert_contains(result.err, "sweep: 4 runs, of which 2 have ended; 2 at a time");
     assert_contains_not(result.err, "[1/4]");
     assert_contains(result.err, "[2/4] lr=0.01,seed=1: begins");
-    assert_contains(result.out, "\nlr 0.01      2       2 ");
+    assert_contains(result.out, "\nlr 0.01     2       2  ");
     run_result_free(&result);
     assert_int_equal(test_file_size(weights), 6);
     /* The same folders with other options hold other runs. */

@@ -55,6 +55,31 @@ TEST(test_given_sizes_decide_the_others)
     }
 }
 
+TEST(test_learned_positions_are_of_one_size)
+{
+    Case made = make_case((Facts){64, 3, true, 1000, false});
+    made.options.model = "vit_tiny_patch16";
+    made.options.image.train_crop_size = 48;
+    assert_ok(plan_case(&made), &made.error);
+    assert_int_equal(made.plan.evaluation_augmentation.size, 48);
+    made.options.image.val_crop_size = 96;
+    assert_int_equal(plan_case(&made), FSH_ERR_USAGE);
+    assert_string_equal(made.error.message,
+                        "--val-crop-size: 96 pixels, and vit_tiny_patch16 has learned positions for images "
+                        "of 48 x 48 pixels, those of training: use --val-crop-size 48, or --pos-embed "
+                        "sincos");
+    made.only_trains = true; /* its weights are evaluated by another run, which resamples the positions */
+    assert_ok(plan_case(&made), &made.error);
+    made.only_trains = false;
+    made.options.model = "simplevit_tiny_patch16";
+    assert_ok(plan_case(&made), &made.error);
+    made.options.model = "vit_tiny_patch16";
+    made.options.image.train_crop_size = made.options.image.val_crop_size = 0;
+    made.options.image.progressive = "32:64";
+    assert_int_equal(plan_case(&made), FSH_ERR_USAGE);
+    assert_contains(made.error.message, "--progressive: vit_tiny_patch16 has learned positions");
+}
+
 TEST(test_gray_images_are_not_flipped_unless_told)
 {
     Case gray = make_case((Facts){28, 1, true, 1000, false}),

@@ -95,6 +95,9 @@ typedef struct Model {
     /* Restoration and segmentation: returns the number whose multiples the network can halve at every
      * level. */
     uint32_t (*multiple)(const ModelSpec *spec);
+    /* Returns whether it learns the positions of tokens, so that a run trains and evaluates it at one size of
+     * images; NULL: it does not. */
+    bool (*learns_positions)(const ModelSpec *spec);
 } Model;
 
 /* Returns network `index`, in the order of the files in models.c; NULL: past the last. */

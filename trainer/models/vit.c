@@ -11,6 +11,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 static const ModelOption global_pool = {
     .row = {.name = "global-pool",
@@ -95,13 +96,23 @@ static TensorId block(Graph *graph, const Vit *net, const char *prefix, TensorId
     return join(graph, net, prefix, 2, x, middle, dropped);
 }
 
+static const char *usual_positions(const Vit *net)
+{
+    return net->simple ? "sincos" : "learned";
+}
+
+static bool has_learned_positions(const ModelSpec *spec, const Vit *net)
+{
+    return strcmp(model_text(spec, &pos_embed, usual_positions(net)), "learned") == 0;
+}
+
 static TensorId build(Graph *graph, TensorId x, const ModelSpec *spec, Vit net)
 {
     const double last_dropped = spec->training ? model_real(spec, &model_drop_path, 0) : 0;
     char prefix[GRAPH_NAME_MAX];
     net.layer_scale = model_real(spec, &layer_scale, 0);
     if (!model_is_chosen(graph, spec, &global_pool, net.simple ? "avg" : "token", &net.mean) ||
-        !model_is_chosen(graph, spec, &pos_embed, net.simple ? "sincos" : "learned", &net.sines))
+        !model_is_chosen(graph, spec, &pos_embed, usual_positions(&net), &net.sines))
         return TENSOR_NONE;
     if (spec->height % net.patch || spec->width % net.patch)
         return graph_refuse(graph,
@@ -130,6 +141,10 @@ static const char *const block_names[] = {"blocks.#", "<norm", NULL};
     static TensorId build_##name(Graph *graph, TensorId x, const ModelSpec *spec)                            \
     {                                                                                                        \
         return build(graph, x, spec, (Vit){__VA_ARGS__});                                                    \
+    }                                                                                                        \
+    static bool name##_learns_positions(const ModelSpec *spec)                                               \
+    {                                                                                                        \
+        return has_learned_positions(spec, &(Vit){__VA_ARGS__});                                             \
     }
 BUILDER(tiny_patch16, TINY, .patch = 16)
 BUILDER(tiny_patch8, TINY, .patch = 8)
@@ -141,7 +156,7 @@ BUILDER(simple_small_patch16, SMALL, .patch = 16, .simple = true)
 #define ROW(id, builder, text)                                                                               \
     {                                                                                                        \
         .name = #id, .summary = (text), .task = TASK_CLASSIFICATION, .build = build_##builder,               \
-        .options = options, .blocks = block_names                                                            \
+        .options = options, .blocks = block_names, .learns_positions = builder##_learns_positions            \
     }
 const Model vit_models[] = {
     ROW(vit_tiny_patch16, tiny_patch16, "ViT, 5.7 M parameters (timm's vit_tiny_patch16_224 at any size)"),

@@ -102,6 +102,11 @@ static bool takes_resize(const Facts *f)
     return !has_no_part(f) || plan_takes_resize(f->options);
 }
 
+static bool takes_crop(const Facts *f)
+{
+    return !f->plan->crop_follows;
+}
+
 static bool is_step(const Facts *f)
 {
     return has_schedule(f, SCHEDULE_STEP);
@@ -370,6 +375,7 @@ static const struct Rule {
     {AT(training.val_interval), has_interval, "runs without --val-every"},
     {AT(image.val_resize_size), has_no_part, "evaluation without --crop-pct"},
     {AT(image.val_resize_size), takes_resize, "the recipe's own crop"},
+    {AT(image.val_crop_size), takes_crop, "the recipe's own size of training"},
     {AT(schedule.lr_power), is_polynomial, "--lr-scheduler polynomial"},
     {AT(schedule.lr_flat), is_flat_cosine, "--lr-scheduler flat-cosine"},
     {AT(schedule.lr_min), has_end, "--lr-scheduler cosine, linear, polynomial, flat-cosine and plateau"},

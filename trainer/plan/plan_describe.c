@@ -253,20 +253,28 @@ static void say_interpolation(Line *line, const Augmentation *augmentation)
         say(line, ", %s", interpolation_names[augmentation->interpolation]);
 }
 
-/* Tells of images that are smaller than what the network is to see of them: they are enlarged, which costs
- * time and teaches nothing. */
-static void tell_enlarged(const Teller *teller, const TrainPlan *plan, const TrainingData *data)
+/* Returns whether images of that short edge have to be enlarged. */
+static bool enlarges(const TrainPlan *plan, const TrainingData *data, uint32_t edge)
 {
-    const uint32_t edge = plan->edge_count ? plan->edges[plan->edge_count - 1] : 0;
+    return !plan_has_targets(plan) && data->short_edge && edge > data->short_edge;
+}
+
+/* Tells of images that are smaller than what the network is to see of them: they are enlarged, which costs
+ * time and teaches nothing. what: the size that they lack; use: what takes them as they are, by `options`. */
+static void tell_enlarged(const Teller *teller, const TrainingData *data, uint32_t edge, const char *what,
+                          const char *use, const char *options)
+{
     Line line = {0};
-    if (plan_has_targets(plan) || !data->short_edge || edge <= data->short_edge)
-        return;
     say(&line,
-        "the images are smaller than the crop of %u pixels, and are enlarged: pack them with a short edge of "
-        "%u "
-        "or more (fresize --max-size), or train at %u (--train-crop-size)",
-        edge, edge, data->short_edge);
+        "the images are smaller than %s of %u pixels, and are enlarged: pack them with a short edge of %u "
+        "or more (fresize --max-size), or %s at %u (%s)",
+        what, edge, edge, use, data->short_edge, options);
     tell(teller, &line);
+}
+
+static uint32_t largest_edge(const TrainPlan *plan)
+{
+    return plan->edge_count ? plan->edges[plan->edge_count - 1] : 0;
 }
 
 static void tell_views(const Teller *teller, const TrainPlan *plan, const TrainingData *data)
@@ -302,7 +310,8 @@ static void tell_views(const Teller *teller, const TrainPlan *plan, const Traini
             train->transpose_probability);
     say_colours(&line, plan);
     tell(teller, &line);
-    tell_enlarged(teller, plan, data);
+    if (enlarges(plan, data, largest_edge(plan)))
+        tell_enlarged(teller, data, largest_edge(plan), "the crop", "train", "--train-crop-size");
 }
 
 static void say_precision(Line *line, const TrainPlan *plan)
@@ -316,7 +325,7 @@ static void say_precision(Line *line, const TrainPlan *plan)
         say(line, ", deterministic");
 }
 
-static void tell_evaluation(const Teller *teller, const TrainPlan *plan)
+static void tell_evaluation(const Teller *teller, const TrainPlan *plan, const TrainingData *data)
 {
     const Augmentation *evaluation = &plan->evaluation_augmentation;
     Line line = {0};
@@ -328,6 +337,8 @@ static void tell_evaluation(const Teller *teller, const TrainPlan *plan)
         say(&line, "evaluation: whole images, mean IoU over all pixels of the split but those of 255");
     } else {
         say(&line, "evaluation: short edge to %u, centre %u pixels", evaluation->resize, evaluation->size);
+        if (plan->crop_follows)
+            say(&line, " as in training (%s learns positions)", plan->model->name);
         say_interpolation(&line, evaluation);
     }
     if (plan->flip_tta)
@@ -338,6 +349,11 @@ static void tell_evaluation(const Teller *teller, const TrainPlan *plan)
     if (!plan->train_count)
         say_precision(&line, plan);
     tell(teller, &line);
+    /* Files of images have not been looked at; that training enlarges them as much has been told. */
+    if (data->evaluation && !data->inputs_alone && enlarges(plan, data, evaluation->resize) &&
+        evaluation->resize > largest_edge(plan))
+        tell_enlarged(teller, data, evaluation->resize, "evaluation's short edge", "evaluate",
+                      "--val-resize-size, --val-crop-size");
 }
 
 static void say_muon(Line *line, const MuonRule *m)
@@ -478,7 +494,7 @@ void plan_describe(const TrainPlan *plan, const TrainingData *data,
         plan_describe_batch(plan, print, context);
     if (data->train)
         tell_views(&teller, plan, data);
-    tell_evaluation(&teller, plan);
+    tell_evaluation(&teller, plan, data);
     if (data->train)
         tell_training(&teller, plan);
 }

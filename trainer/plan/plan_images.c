@@ -151,17 +151,54 @@ bool plan_takes_resize(const TrainOptions *options)
     return !(crop_given && recipe_gives(options, &image->val_resize_size));
 }
 
+/* Returns whether the crop of evaluation is the recipe's and gives way: the network learns positions at the
+ * user's size of training. */
+static bool crop_gives_way(const TrainPlan *plan, const TrainOptions *options)
+{
+    const ImageOptions *image = &options->image;
+    const bool trains_elsewhere = image->train_crop_size && !recipe_gives(options, &image->train_crop_size);
+    return plan->learns_positions && trains_elsewhere && recipe_gives(options, &image->val_crop_size);
+}
+
+/* Sets the sizes of evaluation that options ask for; 0: they leave it open. Where a recipe's crop gives way,
+ * its short edge changes in proportion. */
+static void take_given_sizes(TrainPlan *plan, const TrainOptions *options, uint32_t *crop_ret,
+                             uint32_t *resize_ret)
+{
+    const ImageOptions *image = &options->image;
+    *crop_ret = image->val_crop_size ? (uint32_t)image->val_crop_size : plan->progression.to;
+    *resize_ret = plan_takes_resize(options) ? (uint32_t)image->val_resize_size : 0;
+    plan->crop_follows = crop_gives_way(plan, options);
+    if (!plan->crop_follows)
+        return;
+    if (recipe_gives(options, &image->val_resize_size))
+        *resize_ret = (uint32_t)lround((double)plan->progression.to * *resize_ret / *crop_ret);
+    *crop_ret = plan->progression.to;
+}
+
+/* Refuses to evaluate positions at another size than that at which they are learned. */
+static FshStatus check_positions(const TrainPlan *plan, uint32_t train_crop, uint32_t crop, FshError *error)
+{
+    if (!plan->learns_positions || crop == train_crop)
+        return FSH_OK;
+    return fsh_error_set(error, FSH_ERR_USAGE,
+                         "--val-crop-size: %u pixels, and %s has learned positions for images of %u x %u "
+                         "pixels, those of training: use --val-crop-size %u, or --pos-embed sincos",
+                         crop, plan->model->name, train_crop, train_crop, train_crop);
+}
+
 static FshStatus plan_class_sizes(TrainPlan *plan, const TrainOptions *options, const TrainingData *data,
                                   FshError *error)
 {
-    uint32_t train_crop = plan->progression.to;
-    uint32_t crop = options->image.val_crop_size ? (uint32_t)options->image.val_crop_size : train_crop;
-    uint32_t resize = plan_takes_resize(options) ? (uint32_t)options->image.val_resize_size : 0;
+    uint32_t train_crop = plan->progression.to, crop = 0, resize = 0;
+    take_given_sizes(plan, options, &crop, &resize);
     if (!crop)
         crop = resize ? minimum_u32(resize, choose_crop(data)) : choose_crop(data);
     if (!train_crop)
         train_crop = crop;
-    FshStatus status = options->image.crop_pct > 0 ? resize_of_part(options, crop, &resize, error) : FSH_OK;
+    FshStatus status = check_positions(plan, train_crop, crop, error);
+    if (!status && options->image.crop_pct > 0)
+        status = resize_of_part(options, crop, &resize, error);
     if (status)
         return status;
     if (!resize)
@@ -256,6 +293,11 @@ static FshStatus plan_progression(TrainPlan *plan, const TrainOptions *options, 
         return FSH_OK;
     if (options->image.train_crop_size)
         return fsh_error_set(error, FSH_ERR_USAGE, "--train-crop-size: --progressive says the sizes already");
+    if (plan->learns_positions)
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "--progressive: %s has learned positions for images of one size: use "
+                             "--train-crop-size, or --pos-embed sincos",
+                             plan->model->name);
     FshStatus status =
         train_options_range("progressive", options->image.progressive, 8, 4096, &from, &to, error);
     if (status)
@@ -402,6 +444,9 @@ FshStatus plan_images(TrainPlan *plan, const TrainOptions *options, const Traini
     plan->train_augmentation = augmentation_without_chance(&options->views);
     plan->train_augmentation.channels = data->channels;
     plan->evaluation_augmentation = plan->train_augmentation;
+    const ModelSpec spec = {.options = options->network};
+    plan->learns_positions = data->train && data->evaluation && plan->model->learns_positions &&
+                             plan->model->learns_positions(&spec);
     FshStatus status = plan_progression(plan, options, error);
     if (!status && masks)
         plan_mask_sizes(plan, data);

@@ -8,7 +8,7 @@
 #include "common/text.h"
 
 static const char name_fact[] = "name", summary_fact[] = "summary", source_fact[] = "source",
-                  batch_fact[] = "total-batch";
+                  batch_fact[] = "total-batch", weights_fact[] = "for-weights";
 
 /* ---- reading ---- */
 
@@ -50,17 +50,23 @@ static FshStatus check_facts(const char *name, const json_t *recipe, FshError *e
     json_object_foreach((json_t *)recipe, fact, value)
     {
         const bool batch = strcmp(fact, batch_fact) == 0;
-        const bool known = batch || strcmp(fact, name_fact) == 0 || strcmp(fact, summary_fact) == 0 ||
-                           strcmp(fact, source_fact) == 0 || strcmp(fact, "options") == 0;
+        const bool weights = strcmp(fact, weights_fact) == 0;
+        const bool known = batch || weights || strcmp(fact, name_fact) == 0 ||
+                           strcmp(fact, summary_fact) == 0 || strcmp(fact, source_fact) == 0 ||
+                           strcmp(fact, "options") == 0;
         if (!known)
+            return fsh_error_set(
+                error, FSH_ERR_USAGE,
+                "%s: [recipe] has no '%s'; it has summary, source, total-batch and for-weights", name, fact);
+        if (weights && !json_is_boolean(value))
             return fsh_error_set(error, FSH_ERR_USAGE,
-                                 "%s: [recipe] has no '%s'; it has summary, source and total-batch", name,
-                                 fact);
+                                 "%s: for-weights, whether it trains weights of others, is true or false",
+                                 name);
         if (batch && (!json_is_integer(value) || json_integer_value(value) < 1))
             return fsh_error_set(error, FSH_ERR_USAGE,
                                  "%s: total-batch, the images of an update, is a whole number from 1 on",
                                  name);
-        if (!batch && strcmp(fact, "options") != 0 && !json_is_string(value))
+        if (!batch && !weights && strcmp(fact, "options") != 0 && !json_is_string(value))
             return fsh_error_set(error, FSH_ERR_USAGE, "%s: %s of [recipe] is a text", name, fact);
     }
     return FSH_OK;
@@ -224,6 +230,19 @@ void recipe_describe(const TrainPlan *plan, void (*print)(void *context, const c
         print(context, line);
     }
     tell_batch(plan, print, context);
+}
+
+void recipe_describe_random(const TrainPlan *plan, void (*print)(void *context, const char *line),
+                            void *context)
+{
+    char line[256];
+    if (!json_is_true(json_object_get(plan->preset, weights_fact)))
+        return;
+    (void)snprintf(line, sizeof line,
+                   "recipe %s is for weights that others have trained, and %s begins with random ones: give "
+                   "--weights FILE and the --model that it is of",
+                   fact_of(plan->preset, name_fact), plan->model->name);
+    print(context, line);
 }
 
 int recipe_record(const TrainOptions *options, json_t *arguments)

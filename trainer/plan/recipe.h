@@ -6,6 +6,7 @@
  *   summary = "resnet50 in 100 epochs at 160 pixels: 76.0 % of ImageNet"
  *   source = "Wightman et al. 2021, arXiv:2110.00476, procedure A3"
  *   total-batch = 2048          # images of an update that its lr is for
+ *   for-weights = false         # whether it trains weights of others: --weights
  *
  * Those of the folder recipes/ are compiled in; trainer/plan/CMakeLists.txt lists them. A recipe is the set
  * of values (OptionTable.preset) that --recipe names: a file of --config and the command line win over it,
@@ -28,8 +29,8 @@ typedef struct RecipeFile {
 extern const RecipeFile recipe_files[];
 
 /* Reads a recipe by its name, or from a file if `name` has a slash or ends in .toml or .json. Sets
- * *recipe_ret to a new object: "name", "summary", "source", "total-batch" as far as the file has them, and
- * "options". FSH_ERR_USAGE: there is none of that name, or the file is none. */
+ * *recipe_ret to a new object: "name", "summary", "source", "total-batch", "for-weights" as far as the
+ * file has them, and "options". FSH_ERR_USAGE: there is none of that name, or the file is none. */
 FshStatus recipe_read(const char *name, json_t **recipe_ret, FshError *error);
 
 /* Prints name, summary and source of each recipe on the stream, or an array of them as JSON. */
@@ -52,6 +53,11 @@ FshStatus recipe_explain(const TrainOptions *options, FshStatus status, FshError
 /* Passes what the recipe is and gives, what of it does nothing here, and whether its learning rate is for
  * another number of images, in a few lines for the log, without line ends; nothing without a recipe. */
 void recipe_describe(const TrainPlan *plan, void (*print)(void *context, const char *line), void *context);
+
+/* Passes a line that says that the recipe is for weights of others, if it is, for a run that begins without
+ * them. */
+void recipe_describe_random(const TrainPlan *plan, void (*print)(void *context, const char *line),
+                            void *context);
 
 /* Sets the member "recipe" of args.json: its facts, and "gives", the names of the options in use, as Python
  * spells them. Does nothing without a recipe. Returns 0 on success. */

@@ -51,7 +51,8 @@ typedef struct TrainPlan {
     ModelSpec train_spec, evaluation_spec;
     ModelRecipe recipe; /* plan_training; mean and deviation: plan_network */
     int device;         /* TrainDevice; OPTION_AUTO if nothing is computed */
-    /* plan_images, from here to edge_count, with flip_tta, shift_tta, crop_border, y_channel */
+    /* plan_images, from here to edge_count, with flip_tta, shift_tta, crop_border, y_channel,
+     * learns_positions, crop_follows */
     Augmentation train_augmentation, evaluation_augmentation;
     Mixing mixing;
     Sampling sampling;
@@ -85,7 +86,9 @@ typedef struct TrainPlan {
     Metric main_metric; /* decides which epoch is "best" */
     bool sync_bn;       /* asked for; recipe.sync_norms: and there are several ranks */
     bool flip_tta, y_channel;
-    uint32_t shift_tta; /* pixels; 0: images are evaluated where they are, alone */
+    bool learns_positions; /* in training and evaluation, so that both have images of one size */
+    bool crop_follows;     /* so that a recipe's crop of evaluation has given way to the user's of training */
+    uint32_t shift_tta;    /* pixels; 0: images are evaluated where they are, alone */
     uint32_t crop_border;
     uint64_t seed;
     int threads;          /* for computing, of this rank */

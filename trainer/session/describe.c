@@ -277,9 +277,12 @@ static void print_steps(const Session *session, const TrainOptions *options)
                      plan_total_batch(plan), plan->train_spec.batch, plan->world_size);
 }
 
-static void warn_of_folder(Session *session, const TrainOptions *options)
+/* Tells what a run that begins by these options would meet. */
+static void describe_begin(Session *session, const TrainOptions *options)
 {
     FshError refusal = {0}; /* a run that writes nothing only warns */
+    if (!options->checkpoint.resume)
+        session_describe_random(session);
     if (options->output && !options->checkpoint.resume &&
         record_check_folder(options->output, options->force, &refusal) != FSH_OK)
         console_warning(&session->console, "%s", refusal.message);
@@ -306,7 +309,7 @@ static FshStatus describe_without_device(const TrainOptions *options, FshError *
         console_warning(&session.console, "%s", without.message);
         console_warning(&session.console, "foreseen without a GPU: scratch memory of its libraries, images "
                                           "that lie there, and the time of a step are not known");
-        warn_of_folder(&session, options);
+        describe_begin(&session, options);
     }
     if (!status && options->program.json) {
         status = describe_print_json(run_json(options, &session, NULL), why);
@@ -334,7 +337,7 @@ FshStatus describe_run(const TrainOptions *options, FshError *error)
     if (status)
         return status;
     session_describe(&session);
-    warn_of_folder(&session, options);
+    describe_begin(&session, options);
     ExpectedTime expected;
     if (session.plan.source->residence != PIXELS_DECODED_AT_USE) /* batches are made from it */
         status = session_cache(&session, error);

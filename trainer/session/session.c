@@ -465,6 +465,12 @@ void session_describe(Session *session)
         console_warning(&session->console, "%s", warning);
 }
 
+void session_describe_random(Session *session)
+{
+    if (!session->weights)
+        recipe_describe_random(&session->plan, print_plan_line, &session->console);
+}
+
 FshStatus session_write_step(Session *session, const Batch *batch, const StepRates *rates, FshError *error)
 {
     FshStatus status = network_write_step(&session->network, batch, rates, error);

@@ -98,6 +98,16 @@ double comparison_measure(const StudyRun *run, Measure measure)
     return values[measure];
 }
 
+const char *comparison_unit(const Comparison *comparison)
+{
+    return comparison->counts_iterations ? "iteration" : "epoch";
+}
+
+uint64_t comparison_length(const Comparison *comparison, const StudyRun *run)
+{
+    return comparison->counts_iterations ? run->iterations : run->epochs;
+}
+
 static bool is_same_text(const char *a, const char *b)
 {
     return strcmp(a ? a : "", b ? b : "") == 0;
@@ -320,6 +330,10 @@ FshStatus comparison_open(Comparison **comparison_ret, const char *const *folder
         return status;
     }
     measure_groups(comparison);
+    comparison->counts_iterations = comparison->run_count > 0;
+    for (size_t i = 0; i < comparison->run_count; i++)
+        comparison->counts_iterations =
+            comparison->counts_iterations && comparison->runs[i].counts_iterations;
     comparison->labelled = true;
     for (size_t g = 0; g < comparison->group_count; g++)
         label_group(comparison, &comparison->groups[g]);

@@ -63,8 +63,8 @@ static double *make_numbers(Curves *curves, size_t count)
     return numbers;
 }
 
-/* Adds a line: the mean of the runs at the epochs at which all of them have the column, against the epoch,
- * counted from 0, or against the time at its end. look: as the line; unsettled: whether its begin is. */
+/* Adds a line: the mean of the runs at the epochs at which all of them have the column, against what the runs
+ * are counted in, or against the time at its end. look: as the line; unsettled: whether its begin is. */
 static void add_line(Curves *curves, const Comparison *comparison, const size_t *runs, size_t count,
                      const ChartSeries *look, const char *column, const TimeUnit *unit)
 {
@@ -79,7 +79,7 @@ static void add_line(Curves *curves, const Comparison *comparison, const size_t 
         double x_sum = 0, y_sum = 0;
         for (size_t i = 0; i < count; i++) {
             const StudyRun *run = &comparison->runs[runs[i]];
-            const double *place = study_run_column(run, unit ? "time" : "epoch");
+            const double *place = study_run_column(run, unit ? "time" : comparison_unit(comparison));
             x_sum += place ? place[row] : (double)row;
             y_sum += study_run_column(run, column)[row];
         }
@@ -116,8 +116,8 @@ static void add_curves(HtmlPage *page, const Comparison *comparison, size_t row,
     }
     const Chart chart = {.title = curve_rows[row].title,
                          .unit = curve_rows[row].unit,
-                         .x_name = unit ? unit->name : "epoch",
-                         .x_low = unit ? 0 : -1,
+                         .x_name = unit ? unit->name : comparison_unit(comparison),
+                         .x_low = unit || comparison->counts_iterations ? 0 : -1,
                          .x_parts = unit != NULL,
                          .series = curves.series,
                          .series_count = curves.count};
@@ -140,8 +140,9 @@ static void add_charts(HtmlPage *page, const Comparison *comparison)
     for (size_t g = 0; g < comparison->group_count; g++)
         repeated = repeated || comparison->groups[g].count > 1;
     html_add(page,
-             "<h2>Curves</h2><p class=\"note\">Epochs count from 0; time is that of training with its "
-             "evaluations.%s%s</p><div class=\"charts\">",
+             "<h2>Curves</h2><p class=\"note\">%sime is that of training with its evaluations.%s%s</p>"
+             "<div class=\"charts\">",
+             comparison->counts_iterations ? "T" : "Epochs count from 0; t",
              repeated ? " Thick: the mean over seeds; thin: each of them." : "",
              comparison->group_count > CURVES_MAX ? " The first groups alone have curves." : "");
     for (size_t row = 0; row < sizeof curve_rows / sizeof *curve_rows; row++) {
@@ -223,22 +224,25 @@ static void add_number(HtmlPage *page, int digits, double value)
 
 static void add_runs(HtmlPage *page, const Comparison *comparison)
 {
+    const char *unit = comparison_unit(comparison);
     html_add(
         page,
         "<h2>Runs</h2><div class=\"wide\"><table class=\"sort\"><thead><tr><th>folder<th class=\"n\">seed"
-        "<th class=\"n\">epochs<th class=\"n\">best<th class=\"n\">at epoch<th class=\"n\">last"
-        "<th class=\"n\">seconds<th>device</thead><tbody>");
+        "<th class=\"n\">%ss<th class=\"n\">best<th class=\"n\">at %s<th class=\"n\">last"
+        "<th class=\"n\">seconds<th>device</thead><tbody>",
+        unit, unit);
     for (size_t i = 0; i < comparison->run_count; i++) {
         const StudyRun *run = &comparison->runs[i];
         const char *device = json_string_value(json_object_get(run->arguments, "device"));
         html_add(page, "<tr>");
         add_cell(page, run->folder, false);
         html_add(page, "<td class=\"n\">%lld<td class=\"n\">%llu", (long long)run->seed,
-                 (unsigned long long)run->epochs);
-        if (run->planned)
+                 (unsigned long long)comparison_length(comparison, run));
+        if (run->planned && run->counts_iterations == comparison->counts_iterations)
             html_add(page, " of %llu", (unsigned long long)run->planned);
         add_number(page, 2, run->result.best);
-        add_number(page, 0, run->result.best_epoch);
+        add_number(page, 0,
+                   comparison->counts_iterations ? run->result.best_iteration : run->result.best_epoch);
         add_number(page, 2, run->result.last);
         add_number(page, 1, run->result.seconds);
         add_cell(page, device ? device : "", false);

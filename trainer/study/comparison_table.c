@@ -44,11 +44,16 @@ const char *comparison_spread_text(const Spread *spread, Measure measure, char *
     return text;
 }
 
+static bool is_unfinished(const StudyRun *run)
+{
+    return (run->counts_iterations ? run->iterations : run->epochs) < run->planned;
+}
+
 const char *comparison_caution(const Comparison *comparison, char *text, size_t text_bytes)
 {
     size_t length = 0, unfinished = 0;
     for (size_t i = 0; i < comparison->run_count; i++)
-        unfinished += comparison->runs[i].epochs < comparison->runs[i].planned;
+        unfinished += is_unfinished(&comparison->runs[i]);
     text[0] = '\0';
     if (comparison->mixed_tasks)
         length += (size_t)snprintf(text, text_bytes,
@@ -61,8 +66,8 @@ const char *comparison_caution(const Comparison *comparison, char *text, size_t 
                              "images. ");
     if (unfinished && length < text_bytes)
         (void)snprintf(text + length, text_bytes - length,
-                       "%zu of %zu runs have fewer epochs than were asked for: they stopped, or go on. ",
-                       unfinished, comparison->run_count);
+                       "%zu of %zu runs have fewer %ss than were asked for: they stopped, or go on. ",
+                       unfinished, comparison->run_count, comparison_unit(comparison));
     length = strlen(text);
     if (length)
         text[length - 1] = '\0'; /* the last blank */
@@ -101,26 +106,66 @@ static int widest_label(const Comparison *comparison)
     return width < NAME_WIDTH_MAX ? width : NAME_WIDTH_MAX;
 }
 
+/* The columns behind the labels; those of measures that no run has are left out. */
+enum { COLUMN_RUNS, COLUMN_LENGTH, COLUMN_MEASURES, COLUMN_COUNT = COLUMN_MEASURES + MEASURE_COUNT };
+
+static bool has_column(const Comparison *comparison, int column)
+{
+    return column < COLUMN_MEASURES || comparison->measured[column - COLUMN_MEASURES];
+}
+
+/* Writes what the column has of a group to text and returns it; of NULL its heading. */
+static const char *cell_text(const Comparison *comparison, const StudyGroup *group, int column,
+                             char text[CELL_BYTES])
+{
+    const Measure measure = (Measure)(column - COLUMN_MEASURES);
+    if (column >= COLUMN_MEASURES)
+        return group ? comparison_spread_text(&group->of[measure], measure, text, CELL_BYTES)
+                     : comparison_title(comparison_task(comparison), measure, text, CELL_BYTES);
+    if (!group)
+        (void)snprintf(text, CELL_BYTES, "%ss", column == COLUMN_RUNS ? "run" : comparison_unit(comparison));
+    else
+        (void)snprintf(text, CELL_BYTES, "%llu",
+                       column == COLUMN_RUNS ? (unsigned long long)group->count
+                                             : (unsigned long long)comparison_length(
+                                                   comparison, &comparison->runs[group->runs[0]]));
+    return text;
+}
+
+static int column_width(const Comparison *comparison, int column)
+{
+    char text[CELL_BYTES];
+    int width = columns_of(cell_text(comparison, NULL, column, text));
+    for (size_t g = 0; g < comparison->group_count; g++) {
+        const int columns = columns_of(cell_text(comparison, &comparison->groups[g], column, text));
+        width = columns > width ? columns : width;
+    }
+    return width;
+}
+
+/* Prints the row of a group without its line end; of NULL the headings. */
+static void print_row(const Comparison *comparison, const StudyGroup *group, const int widths[COLUMN_COUNT],
+                      FILE *stream)
+{
+    char text[CELL_BYTES];
+    print_left(stream, group ? group->label : "", widest_label(comparison));
+    for (int column = 0; column < COLUMN_COUNT; column++)
+        if (has_column(comparison, column)) {
+            (void)fputs("  ", stream);
+            print_right(stream, cell_text(comparison, group, column, text), widths[column]);
+        }
+}
+
 static void print_results(const Comparison *comparison, FILE *stream)
 {
-    const int first = widest_label(comparison), width = 17;
-    char text[CELL_BYTES];
-    print_left(stream, "", first);
-    (void)fprintf(stream, "%7s%8s", "runs", "epochs");
-    for (int m = 0; m < MEASURE_COUNT; m++)
-        if (comparison->measured[m])
-            print_right(stream, comparison_title(comparison_task(comparison), (Measure)m, text, sizeof text),
-                        width);
+    int widths[COLUMN_COUNT];
+    for (int column = 0; column < COLUMN_COUNT; column++)
+        widths[column] = column_width(comparison, column);
+    print_row(comparison, NULL, widths, stream);
     (void)fputc('\n', stream);
     for (size_t g = 0; g < comparison->group_count; g++) {
         const StudyGroup *group = &comparison->groups[g];
-        print_left(stream, group->label, first);
-        (void)fprintf(stream, "%7zu%8llu", group->count,
-                      (unsigned long long)comparison->runs[group->runs[0]].epochs);
-        for (int m = 0; m < MEASURE_COUNT; m++)
-            if (comparison->measured[m])
-                print_right(stream, comparison_spread_text(&group->of[m], (Measure)m, text, sizeof text),
-                            width);
+        print_row(comparison, group, widths, stream);
         (void)fprintf(stream, "%s\n", comparison_is_best(comparison, group) ? "  *" : "");
     }
 }
@@ -168,9 +213,13 @@ void comparison_print(const Comparison *comparison, FILE *stream)
 
 static json_t *run_object(const StudyRun *run)
 {
-    json_t *object = json_pack("{s:o, s:I, s:I, s:I, s:o}", "folder", json_text(run->folder), "seed",
-                               (json_int_t)run->seed, "epochs", (json_int_t)run->epochs, "planned_epochs",
-                               (json_int_t)run->planned, "best_epoch", json_number(run->result.best_epoch));
+    const json_int_t planned = (json_int_t)run->planned;
+    json_t *object = json_pack("{s:o, s:I, s:I, s:I, s:o, s:I, s:I, s:o}", "folder", json_text(run->folder),
+                               "seed", (json_int_t)run->seed, "epochs", (json_int_t)run->epochs,
+                               "planned_epochs", run->counts_iterations ? 0 : planned, "best_epoch",
+                               json_number(run->result.best_epoch), "iterations", (json_int_t)run->iterations,
+                               "planned_iterations", run->counts_iterations ? planned : 0, "best_iteration",
+                               json_number(run->result.best_iteration));
     for (int m = 0; m < MEASURE_COUNT && object; m++)
         if (json_object_set_new(object, measure_rows[m].name,
                                 json_number(comparison_measure(run, (Measure)m)))) {

@@ -62,9 +62,12 @@ static FshStatus take_options(StudyRun *run, FshError *error)
             return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", run->folder);
     }
     run->seed = json_integer_value(json_object_get(run->options, "seed"));
-    const bool by_iterations = json_integer_value(json_object_get(run->options, "iters")) > 0 ||
-                               json_integer_value(json_object_get(run->options, "val_every")) > 0;
-    run->planned = by_iterations ? 0 : (uint64_t)json_integer_value(json_object_get(run->options, "epochs"));
+    const json_int_t iterations = json_integer_value(json_object_get(run->options, "iters"));
+    run->counts_iterations =
+        iterations > 0 || json_integer_value(json_object_get(run->options, "val_every")) > 0;
+    run->planned = run->counts_iterations
+                       ? (uint64_t)iterations
+                       : (uint64_t)json_integer_value(json_object_get(run->options, "epochs"));
     run->dataset = json_string_value(json_object_get(chosen, "dataset_id"));
     run->choice = json_string_value(json_object_get(json_object_get(chosen, "choice"), "val_digest"));
     return complete_options(run->options)
@@ -143,11 +146,14 @@ static void measure(StudyRun *run)
     char column[32], average[32];
     run->task = find_task(run);
     run->epochs = run->history.epochs.row_count;
+    const double iterations = last_value(run, "iteration");
+    run->iterations = run->counts_iterations && iterations > 0 ? (uint64_t)iterations : 0;
     (void)snprintf(column, sizeof column, "eval_%s", run->task->metric);
     (void)snprintf(average, sizeof average, "ema_%s", run->task->metric);
     const size_t best = best_row(run, column);
     run->result = (StudyResult){.best = value_at(run, column, best),
                                 .best_epoch = value_at(run, "epoch", best),
+                                .best_iteration = value_at(run, "iteration", best),
                                 .last = last_value(run, column),
                                 .last_loss = last_value(run, "eval_loss"),
                                 .average = value_at(run, average, best_row(run, average)),

@@ -21,6 +21,7 @@ typedef struct StudyTask {
 /* What a run has reached. NaN: it is not known, for it was never evaluated. */
 typedef struct StudyResult {
     double best, best_epoch; /* of the task's metric */
+    double best_iteration;   /* where the run counts them */
     double last, last_loss;  /* at the last evaluation */
     double average;          /* the best of the averaged weights */
     double seconds;          /* from the beginning of training to the end of the last epoch */
@@ -35,9 +36,10 @@ typedef struct StudyRun {
     const char *dataset; /* the dataset's id; points into arguments */
     const char *choice;  /* digest of what it was evaluated on; NULL: a whole split; points into arguments */
     RunHistory history;
-    const StudyTask *task; /* top-1 where nothing says another */
-    /* planned: 0 for a run that counts iterations, whose epochs are the stretches between evaluations */
-    uint64_t epochs, planned;
+    const StudyTask *task;       /* top-1 where nothing says another */
+    bool counts_iterations;      /* then its epochs are the stretches between evaluations */
+    uint64_t epochs, iterations; /* done; iterations: 0 where they are not counted */
+    uint64_t planned;            /* epochs, or iterations where they are counted; 0: args.json does not say */
     StudyResult result;
 } StudyRun;
 
