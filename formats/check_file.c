@@ -6,6 +6,7 @@
 
 #include "common/file.h"
 #include "common/interrupt.h"
+#include "common/mapped_pages.h"
 #include "common/text.h"
 #include "formats/check.h"
 #include "formats/container.h"
@@ -105,27 +106,12 @@ void fsh_report_empty(void *slot)
  * second-level cache when the CRC comes by. */
 enum { PIECE_BYTES = 512 << 10 };
 
-/* So much of a file is mapped at a time, about: many threads that check large files take no more memory. */
-enum { RELEASE_BYTES = 32 << 20 };
-
 typedef struct Hashing {
-    const SplitFile *file;
     const FileMapping *mapping;
     XXH3_state_t *state;
     uint64_t position;   /* everything before it is hashed */
-    uint64_t touched;    /* bytes, since the file was released */
     FshError unreadable; /* FSH_ERR_SYSTEM: what the disk did not give; then there is no hash */
 } Hashing;
-
-/* Releases the file after every RELEASE_BYTES that were touched. */
-static void note_touched(Hashing *hashing, uint64_t bytes)
-{
-    hashing->touched += bytes;
-    if (hashing->touched < RELEASE_BYTES)
-        return;
-    fsh_split_file_release(hashing->file);
-    hashing->touched = 0;
-}
 
 /* Hashes up to `end`. What cannot be read is passed over; a record that it belongs to reports it. */
 static FshStatus hash_to(Hashing *hashing, uint64_t end, FshError *error)
@@ -136,13 +122,13 @@ static FshStatus hash_to(Hashing *hashing, uint64_t end, FshError *error)
         const uint8_t *bytes = hashing->mapping->bytes + hashing->position;
         if (interrupt_requested())
             return fsh_error_set(error, FSH_ERR_INTERRUPTED, "interrupted");
+        mapped_pages_note(bytes, length);
         const bool first = !hashing->unreadable.status;
         FshStatus status =
             fsh_populate(hashing->mapping, hashing->position, length, first ? &hashing->unreadable : NULL);
         if (!status && XXH3_128bits_update(hashing->state, bytes, length) == XXH_ERROR)
             return fsh_error_set(error, FSH_ERR_LIBRARY, "XXH3 failed");
         hashing->position += length;
-        note_touched(hashing, length);
     }
     return FSH_OK;
 }
@@ -270,8 +256,6 @@ static FshStatus check_records(const FileCheck *check, FileReport *report, const
         status = container_has(check->container, FSH_HAS_METADATA)
                      ? check_record(check, report, metadata, i, error)
                      : check_foreign_record(check, report, i, error);
-        if (hashing->position >= file->hashed_bytes) /* else the hash, which runs ahead, has noted it */
-            note_touched(hashing, fsh_index_row_load(file->rows + i * INDEX_ROW_BYTES).record_bytes);
     }
     return status;
 }
@@ -363,7 +347,7 @@ OpenRequest fsh_check_request(const FileCheck *check)
 FshStatus fsh_check_file(const FileCheck *check, FileReport *report, FshError *error)
 {
     Metadata metadata = {0};
-    Hashing hashing = {.file = &report->file, .mapping = &report->file.mapping};
+    Hashing hashing = {.mapping = &report->file.mapping};
     FshError found = {0};
     fsh_report_empty(report);
     FshStatus status = check->container->check(check, report, &metadata, error);
