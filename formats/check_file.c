@@ -110,6 +110,7 @@ typedef struct Hashing {
     const FileMapping *mapping;
     XXH3_state_t *state;
     uint64_t position;   /* everything before it is hashed */
+    uint64_t end;        /* of what is hashed while the records are checked */
     FshError unreadable; /* FSH_ERR_SYSTEM: what the disk did not give; then there is no hash */
 } Hashing;
 
@@ -242,14 +243,14 @@ static FshStatus check_records(const FileCheck *check, FileReport *report, const
     const SplitFile *file = &report->file;
     FshStatus status = FSH_OK;
     for (uint64_t i = 0; i < file->record_count && !status; i++) {
-        /* In a shard the hash runs ahead of the records, so that each byte comes from the disk once: by a
-         * piece at least, since a record of a kilobyte takes less time than asking for its page. */
-        if (container_has(check->container, FSH_HAS_HASH)) {
+        /* The hash runs ahead of the records, so that each byte comes from the disk once: by a piece at
+         * least, since a record of a kilobyte takes less time than asking for its page. */
+        if (hashing->position < hashing->end) {
             IndexRow row = fsh_index_row_load(file->rows + i * INDEX_ROW_BYTES);
             const uint64_t end = row.offset + row.record_bytes, piece = hashing->position + PIECE_BYTES;
-            const uint64_t ahead = piece < file->hashed_bytes ? piece : file->hashed_bytes;
+            const uint64_t ahead = end > piece ? end : piece;
             if (end > hashing->position)
-                status = hash_to(hashing, end > ahead ? end : ahead, error);
+                status = hash_to(hashing, ahead < hashing->end ? ahead : hashing->end, error);
         }
         if (status || (hashing->unreadable.status && !is_readable(report, i, &status, error)))
             continue;
@@ -282,15 +283,18 @@ static FshStatus check_contents(const FileCheck *check, FileReport *report, cons
         if (!report->keys || (check->with_contents && !report->contents) || (counts && !report->counted))
             return out_of_memory(error);
     }
-    for (size_t i = 0; i < fsh_split_file_mapping_count(file) && !has_hash && !status; i++) {
+    const size_t mapping_count = fsh_split_file_mapping_count(file);
+    if (mapping_count == 1) /* else records lie in several, and all are hashed before */
+        hashing->end = has_hash ? file->hashed_bytes : file->mapping.length;
+    for (size_t i = 0; i < mapping_count && mapping_count > 1 && !status; i++) {
         hashing->mapping = fsh_split_file_mapping(file, i);
         hashing->position = 0;
         status = hash_to(hashing, hashing->mapping->length, error);
     }
     if (every_record && !status)
         status = check_records(check, report, metadata, hashing, error);
-    if (!status && has_hash)
-        status = hash_to(hashing, file->hashed_bytes, error);
+    if (!status)
+        status = hash_to(hashing, hashing->end, error);
     if (!status && hashing->unreadable.status && !every_record)
         status = check_records(check, report, metadata, hashing, error); /* tell which */
     if (status)
