@@ -24,7 +24,7 @@ struct ReadFaults {
 /* State of the process, as the handler is. */
 static _Atomic(ReadFaults *) all;
 static ReadFaults *unused; /* guarded by lock */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
 static atomic_bool any_failed;
 static size_t page_bytes; /* set before the handler is installed */
 static struct sigaction handler_before;
@@ -46,7 +46,7 @@ static void set_range(ReadFaults *faults, uintptr_t begin, uintptr_t end)
 
 ReadFaults *read_faults_add(const void *bytes, size_t length)
 {
-    (void)pthread_mutex_lock(&lock);
+    (void)pthread_rwlock_wrlock(&lock);
     ReadFaults *faults = unused;
     if (faults) {
         unused = faults->next_unused;
@@ -56,7 +56,7 @@ ReadFaults *read_faults_add(const void *bytes, size_t length)
     }
     if (faults)
         set_range(faults, (uintptr_t)bytes, (uintptr_t)bytes + length);
-    (void)pthread_mutex_unlock(&lock);
+    (void)pthread_rwlock_unlock(&lock);
     return faults;
 }
 
@@ -64,7 +64,7 @@ void read_faults_remove(ReadFaults *faults)
 {
     if (!faults)
         return;
-    (void)pthread_mutex_lock(&lock);
+    (void)pthread_rwlock_wrlock(&lock);
     const size_t length = atomic_load(&faults->end) - atomic_load(&faults->begin);
     _Atomic uint64_t *pages = atomic_exchange(&faults->pages, NULL);
     set_range(faults, 0, 0);
@@ -72,7 +72,19 @@ void read_faults_remove(ReadFaults *faults)
         (void)munmap((void *)pages, bitmap_bytes(length, page_bytes));
     faults->next_unused = unused;
     unused = faults;
-    (void)pthread_mutex_unlock(&lock);
+    (void)pthread_rwlock_unlock(&lock);
+}
+
+void read_faults_visit(uintptr_t begin, uintptr_t end, void (*visit)(void *bytes, size_t length))
+{
+    (void)pthread_rwlock_rdlock(&lock);
+    for (ReadFaults *faults = atomic_load(&all); faults; faults = faults->next) {
+        const uintptr_t own_begin = atomic_load(&faults->begin), own_end = atomic_load(&faults->end);
+        const uintptr_t from = own_begin > begin ? own_begin : begin, to = own_end < end ? own_end : end;
+        if (from < to)
+            visit((void *)from, to - from);
+    }
+    (void)pthread_rwlock_unlock(&lock);
 }
 
 bool read_faults_any(void)

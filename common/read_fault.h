@@ -19,6 +19,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* Installs the handler; further calls do nothing. */
 void read_fault_outlive(void);
@@ -30,6 +31,9 @@ typedef struct ReadFaults ReadFaults;
 ReadFaults *read_faults_add(const void *bytes, size_t length);
 /* Forgets a mapping; call it before unmapping. NULL is fine. */
 void read_faults_remove(ReadFaults *faults);
+/* Calls visit for what lies between begin and end of each mapping that is noted; none can be forgotten
+ * meanwhile. */
+void read_faults_visit(uintptr_t begin, uintptr_t end, void (*visit)(void *bytes, size_t length));
 
 /* Returns whether any page of any mapping has failed so far. */
 bool read_faults_any(void);

@@ -6,6 +6,7 @@
 
 #include "common/file.h"
 #include "common/interrupt.h"
+#include "common/mapped_pages.h"
 #include "common/text.h"
 #include "formats/check.h"
 #include "formats/container.h"
@@ -105,27 +106,13 @@ void fsh_report_empty(void *slot)
  * second-level cache when the CRC comes by. */
 enum { PIECE_BYTES = 512 << 10 };
 
-/* So much of a file is mapped at a time, about: many threads that check large files take no more memory. */
-enum { RELEASE_BYTES = 32 << 20 };
-
 typedef struct Hashing {
-    const SplitFile *file;
     const FileMapping *mapping;
     XXH3_state_t *state;
     uint64_t position;   /* everything before it is hashed */
-    uint64_t touched;    /* bytes, since the file was released */
+    uint64_t end;        /* of what is hashed while the records are checked */
     FshError unreadable; /* FSH_ERR_SYSTEM: what the disk did not give; then there is no hash */
 } Hashing;
-
-/* Releases the file after every RELEASE_BYTES that were touched. */
-static void note_touched(Hashing *hashing, uint64_t bytes)
-{
-    hashing->touched += bytes;
-    if (hashing->touched < RELEASE_BYTES)
-        return;
-    fsh_split_file_release(hashing->file);
-    hashing->touched = 0;
-}
 
 /* Hashes up to `end`. What cannot be read is passed over; a record that it belongs to reports it. */
 static FshStatus hash_to(Hashing *hashing, uint64_t end, FshError *error)
@@ -136,13 +123,13 @@ static FshStatus hash_to(Hashing *hashing, uint64_t end, FshError *error)
         const uint8_t *bytes = hashing->mapping->bytes + hashing->position;
         if (interrupt_requested())
             return fsh_error_set(error, FSH_ERR_INTERRUPTED, "interrupted");
+        mapped_pages_note(bytes, length);
         const bool first = !hashing->unreadable.status;
         FshStatus status =
             fsh_populate(hashing->mapping, hashing->position, length, first ? &hashing->unreadable : NULL);
         if (!status && XXH3_128bits_update(hashing->state, bytes, length) == XXH_ERROR)
             return fsh_error_set(error, FSH_ERR_LIBRARY, "XXH3 failed");
         hashing->position += length;
-        note_touched(hashing, length);
     }
     return FSH_OK;
 }
@@ -256,22 +243,20 @@ static FshStatus check_records(const FileCheck *check, FileReport *report, const
     const SplitFile *file = &report->file;
     FshStatus status = FSH_OK;
     for (uint64_t i = 0; i < file->record_count && !status; i++) {
-        /* In a shard the hash runs ahead of the records, so that each byte comes from the disk once: by a
-         * piece at least, since a record of a kilobyte takes less time than asking for its page. */
-        if (container_has(check->container, FSH_HAS_HASH)) {
+        /* The hash runs ahead of the records, so that each byte comes from the disk once: by a piece at
+         * least, since a record of a kilobyte takes less time than asking for its page. */
+        if (hashing->position < hashing->end) {
             IndexRow row = fsh_index_row_load(file->rows + i * INDEX_ROW_BYTES);
             const uint64_t end = row.offset + row.record_bytes, piece = hashing->position + PIECE_BYTES;
-            const uint64_t ahead = piece < file->hashed_bytes ? piece : file->hashed_bytes;
+            const uint64_t ahead = end > piece ? end : piece;
             if (end > hashing->position)
-                status = hash_to(hashing, end > ahead ? end : ahead, error);
+                status = hash_to(hashing, ahead < hashing->end ? ahead : hashing->end, error);
         }
         if (status || (hashing->unreadable.status && !is_readable(report, i, &status, error)))
             continue;
         status = container_has(check->container, FSH_HAS_METADATA)
                      ? check_record(check, report, metadata, i, error)
                      : check_foreign_record(check, report, i, error);
-        if (hashing->position >= file->hashed_bytes) /* else the hash, which runs ahead, has noted it */
-            note_touched(hashing, fsh_index_row_load(file->rows + i * INDEX_ROW_BYTES).record_bytes);
     }
     return status;
 }
@@ -298,15 +283,18 @@ static FshStatus check_contents(const FileCheck *check, FileReport *report, cons
         if (!report->keys || (check->with_contents && !report->contents) || (counts && !report->counted))
             return out_of_memory(error);
     }
-    for (size_t i = 0; i < fsh_split_file_mapping_count(file) && !has_hash && !status; i++) {
+    const size_t mapping_count = fsh_split_file_mapping_count(file);
+    if (mapping_count == 1) /* else records lie in several, and all are hashed before */
+        hashing->end = has_hash ? file->hashed_bytes : file->mapping.length;
+    for (size_t i = 0; i < mapping_count && mapping_count > 1 && !status; i++) {
         hashing->mapping = fsh_split_file_mapping(file, i);
         hashing->position = 0;
         status = hash_to(hashing, hashing->mapping->length, error);
     }
     if (every_record && !status)
         status = check_records(check, report, metadata, hashing, error);
-    if (!status && has_hash)
-        status = hash_to(hashing, file->hashed_bytes, error);
+    if (!status)
+        status = hash_to(hashing, hashing->end, error);
     if (!status && hashing->unreadable.status && !every_record)
         status = check_records(check, report, metadata, hashing, error); /* tell which */
     if (status)
@@ -363,7 +351,7 @@ OpenRequest fsh_check_request(const FileCheck *check)
 FshStatus fsh_check_file(const FileCheck *check, FileReport *report, FshError *error)
 {
     Metadata metadata = {0};
-    Hashing hashing = {.file = &report->file, .mapping = &report->file.mapping};
+    Hashing hashing = {.mapping = &report->file.mapping};
     FshError found = {0};
     fsh_report_empty(report);
     FshStatus status = check->container->check(check, report, &metadata, error);

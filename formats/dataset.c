@@ -121,29 +121,41 @@ static FshStatus make_manifest(FshDataset *dataset, const CollectionFile *list, 
     return status;
 }
 
-/* Makes the id of files without a manifest: of shards from the hashes in their footers, of an LMDB, which has
- * no hash, from the sizes and CRC32Cs that its records tell. */
-static FshStatus identify_alone(FshDataset *dataset, const Container *container, FshError *error)
+/* Writes to sum, 12 bytes, the size and the CRC32C that a record tells of itself. */
+static FshStatus sum_record(const SplitFile *file, uint64_t record, uint8_t *sum, FshError *error)
+{
+    IndexRow row;
+    FshStatus status = fsh_split_file_index_row(file, record, &row, error);
+    /* What is too short is no record: whoever asks for it hears so. */
+    const bool is_record = row.record_bytes >= RECORD_BYTES_MIN;
+    store_le64(sum, row.record_bytes);
+    store_le32(sum + 8, is_record ? fsh_record_crc(file->mapping.bytes + row.offset) : 0);
+    return status;
+}
+
+/* Makes the id of files without a manifest, and counts their labels, in one pass over the records. The id of
+ * shards is of the hashes in their footers, that of an LMDB, which has none, of what its records tell. */
+static FshStatus look_at_records(FshDataset *dataset, const Container *container, FshError *error)
 {
     Buffer sums = {0};
-    const SplitFile *file = &dataset->split_files->files[0];
+    const FshSplit *split = dataset->splits;
+    const bool summed = !container_has(container, FSH_HAS_HASH);
+    const size_t sum_bytes = summed ? (size_t)split->sample_count * 12 : 0;
+    uint64_t *class_counts = dataset->manifest.splits[0].class_counts;
     FshStatus status = fsh_manifest_identify(&dataset->manifest, error);
-    if (status || container_has(container, FSH_HAS_HASH))
-        return status;
-    status = buffer_reserve(&sums, (size_t)file->record_count * 12, error);
-    for (uint64_t i = 0; i < file->record_count && !status; i++) {
-        IndexRow row;
-        uint8_t *at = sums.bytes + i * 12;
-        status = fsh_split_file_index_row(file, i, &row, error);
+    if (!status && summed)
+        status = buffer_reserve(&sums, sum_bytes, error);
+    for (uint64_t i = 0; i < split->sample_count && !status; i++) {
+        const int64_t label = class_counts ? fsh_sample_label(split, i) : FSH_NO_LABEL;
+        if (label >= 0)
+            class_counts[label]++;
+        if (summed)
+            status = sum_record(&split->files->files[0], i, sums.bytes + i * 12, error);
         if (status)
             (void)fsh_error_prepend(error, "%s", dataset->path);
-        /* What is too short is no record: whoever asks for it hears so. */
-        const bool is_record = row.record_bytes >= RECORD_BYTES_MIN;
-        store_le64(at, row.record_bytes);
-        store_le32(at + 8, is_record ? fsh_record_crc(file->mapping.bytes + row.offset) : 0);
     }
-    if (!status)
-        fsh_id_mix(dataset->manifest.id, sums.bytes, (size_t)file->record_count * 12);
+    if (!status && summed)
+        fsh_id_mix(dataset->manifest.id, sums.bytes, sum_bytes);
     buffer_free(&sums);
     return status;
 }
@@ -194,19 +206,12 @@ static FshStatus open_alone(FshDataset *dataset, const CollectionFile *list, siz
     }
     if (!status)
         status = make_manifest(dataset, list, count, container, error);
-    if (!status)
-        status = identify_alone(dataset, container, error);
     if (status)
         return status;
-    FshSplitInfo *split = dataset->manifest.splits;
+    const FshSplitInfo *split = dataset->manifest.splits;
     dataset->splits[0] =
         (FshSplit){.dataset = dataset, .info = split, .sample_count = split->sample_count, .files = files};
-    for (uint64_t i = 0; split->class_counts && i < split->sample_count; i++) {
-        int64_t label = fsh_sample_label(dataset->splits, i);
-        if (label >= 0)
-            split->class_counts[label]++;
-    }
-    return FSH_OK;
+    return look_at_records(dataset, container, error);
 }
 
 /* Splits path into *folder_ret, all before the last part, and name, the last part without slashes at its end.

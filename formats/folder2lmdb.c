@@ -11,6 +11,7 @@
 
 #include "common/file.h"
 #include "common/bytes.h"
+#include "common/mapped_pages.h"
 #include "formats/json_scan.h"
 #include "formats/lmdb_reader.h"
 #include "formats/sample_table.h"
@@ -344,6 +345,7 @@ static FshStatus visit(const LmdbEntry *entry, void *context, FshError *error)
         return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
                              "key \"%.*s\": neither a number nor __keys__ or __len__", (int)entry->key_bytes,
                              entry->key);
+    mapped_pages_note(lmdb->bytes + entry->offset, entry->bytes);
     FshStatus status = fsh_pickle_sample(lmdb->bytes + entry->offset, (size_t)entry->bytes, &found.image_at,
                                          &found.image_bytes, &found.label, error);
     if (status)

@@ -15,6 +15,7 @@
 
 #include "common/file.h"
 #include "common/bytes.h"
+#include "common/mapped_pages.h"
 #include "formats/shard.h"
 
 enum {
@@ -132,6 +133,7 @@ static FshStatus find_page(const LmdbTree *tree, uint64_t number, bool leaf, Pag
     if (number < 2 || number >= tree->page_count)
         return fsh_error_set(error, FSH_ERR_CORRUPT, "page %" PRIu64 " lies outside the file", number);
     const uint8_t *page = tree->bytes + number * tree->page_bytes;
+    mapped_pages_note(page, tree->page_bytes);
     unsigned lower = load_le16(page + AT_LOWER), upper = load_le16(page + AT_UPPER);
     if (load_le64(page + AT_PAGE_NUMBER) != number ||
         load_le16(page + AT_FLAGS) != (leaf ? FLAG_LEAF : FLAG_BRANCH) || lower <= PAGE_HEADER_BYTES ||

@@ -8,6 +8,7 @@
 
 #include "common/bytes.h"
 #include "common/crc32c.h"
+#include "common/mapped_pages.h"
 
 /* Offsets in the header and in a field row; fshard(5). */
 enum {
@@ -341,17 +342,20 @@ static FshStatus parse_aligned(const uint8_t *bytes, uint64_t available, FshSamp
 FshStatus fsh_record_parse(const uint8_t *bytes, uint64_t available, FshRecordForm form, FshSample *sample,
                            RecordHead *head, FshError *error)
 {
+    mapped_pages_note(bytes, available);
     return form == FSH_RECORD_COMPACT ? fsh_compact_parse(bytes, available, sample, head, error)
                                       : parse_aligned(bytes, available, sample, head, error);
 }
 
 uint32_t fsh_record_crc(const uint8_t *bytes)
 {
+    mapped_pages_note(bytes, COMPACT_BYTES_MIN);
     return load_le32(bytes + AT_CRC);
 }
 
 int64_t fsh_record_label(const uint8_t *bytes)
 {
+    mapped_pages_note(bytes, RECORD_BYTES_MIN);
     return (int64_t)load_le64(bytes + AT_LABEL);
 }
 

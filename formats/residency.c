@@ -250,7 +250,9 @@ FshStatus fsh_split_cache(const FshSplit *split, FshCache cache, int jobs, FshEr
 
 /* ---- the opposite ---- */
 
-void fsh_split_file_release(const SplitFile *file)
+/* Takes the pages of the file out of this process's memory: the kernel drops no page that somebody has
+ * mapped. */
+static void release_file(const SplitFile *file)
 {
     for (size_t i = 0; i < fsh_split_file_mapping_count(file); i++) {
         const FileMapping *mapping = fsh_split_file_mapping(file, i);
@@ -277,7 +279,7 @@ void fsh_split_drop(const FshSplit *split)
         struct stat status;
         int length =
             snprintf(path, sizeof path, "%s%s%s", folder, folder[0] ? "/" : "", split->info->files[i].name);
-        fsh_split_file_release(&split->files->files[i]);
+        release_file(&split->files->files[i]);
         if (length < 0 || (size_t)length >= sizeof path || stat(path, &status))
             continue;
         if (S_ISDIR(status.st_mode)) /* an LMDB */

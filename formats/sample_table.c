@@ -8,6 +8,7 @@
 #include "common/text.h"
 #include "common/bytes.h"
 #include "common/crc32c.h"
+#include "common/mapped_pages.h"
 #include "formats/json_scan.h"
 #include "formats/media.h"
 #include "formats/names.h"
@@ -183,6 +184,7 @@ static bool find_note(const SampleTable *table, const FileMapping *side, const S
     if (!row->note_bytes)
         return false;
     const char *text = (const char *)side->bytes + row->note_at;
+    mapped_pages_note(text, row->note_bytes);
     return fsh_note_object(text, row->note_bytes, table->field_names[field], &object) &&
            read_note(object.text, object.bytes, note);
 }
@@ -195,6 +197,7 @@ static FshStatus set_field(const SampleTable *table, const FileMapping *side, co
     NpyArray array;
     Note note;
     const uint8_t *bytes = side->bytes + stored->offset;
+    mapped_pages_note(bytes, stored->bytes);
     if (stored->bytes == 0)
         return fsh_error_set(error, FSH_ERR_CORRUPT, "field \"%s\" is empty", table->field_names[index]);
     *field = (FshField){.data = bytes,

@@ -92,10 +92,6 @@ FshStatus fsh_split_file_check_all_read(const SplitFile *file, FshError *error);
 /* Reads that record into the page cache and maps it, as fsh_populate. */
 FshStatus fsh_split_file_populate(const SplitFile *file, uint64_t record, FshError *error);
 
-/* Takes the pages of the file out of this process's memory: the kernel drops no page that somebody has
- * mapped. They come back when they are touched. (residency.c) */
-void fsh_split_file_release(const SplitFile *file);
-
 /* Makes the index rows of a file whose table is made. FSH_ERR_MEMORY. (table_file.c) */
 FshStatus fsh_table_rows(SplitFile *file, FshError *error);
 

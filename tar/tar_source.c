@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/mapped_pages.h"
 #include "tar/archive_plugin.h"
 
 enum { FIRST_READ_BYTES = 8 << 10, MOST_READ_BYTES = 256 << 10 };
@@ -148,6 +149,8 @@ FshStatus tar_source_at(TarSource *source, uint64_t offset, size_t wanted, const
     const bool there = !status && offset < window_end(source);
     *available_ret = there ? (size_t)(window_end(source) - offset) : 0;
     *bytes_ret = there ? source->window + (offset - source->window_offset) : (const uint8_t *)"";
+    if (source->descriptor < 0 && !source->base) /* in memory: perhaps of a mapping */
+        mapped_pages_note(*bytes_ret, wanted < *available_ret ? wanted : *available_ret);
     return status;
 }
 

@@ -96,6 +96,7 @@ typedef struct RunResult {
     char *out, *err; /* a NUL after the text; owned; free with run_result_free */
     size_t out_bytes, err_bytes;
     double seconds;
+    uint64_t resident_bytes; /* the most that it held in memory at a time, as the system tells */
 } RunResult;
 
 /* Runs $FSHARD_BIN/PROGRAM (or PROGRAM as it is, with a '/' in it) to its end. Arguments are const char *,

@@ -14,6 +14,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -231,10 +232,11 @@ static char *take_output(int descriptor, size_t *length_ret)
 RunResult run_wait(RunningProgram *running)
 {
     RunResult result = {0};
+    struct rusage usage = {0};
     int status = 0;
     bool timed_out = false;
     for (;;) {
-        pid_t ended = waitpid(running->process, &status, WNOHANG);
+        pid_t ended = wait4(running->process, &status, WNOHANG, &usage);
         if (ended == running->process)
             break;
         if (ended < 0 && errno != EINTR)
@@ -248,6 +250,7 @@ RunResult run_wait(RunningProgram *running)
         sleep_seconds(0.001);
     }
     result.seconds = progress_now_seconds() - running->start_seconds;
+    result.resident_bytes = (uint64_t)usage.ru_maxrss * 1024;
     result.exit_status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
     result.out = take_output(running->out, &result.out_bytes);
     result.err = take_output(running->err, &result.err_bytes);

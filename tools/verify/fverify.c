@@ -3,6 +3,7 @@
 
 #include "common/cpu.h"
 #include "common/file.h"
+#include "common/mapped_pages.h"
 #include "common/program.h"
 #include "imaging/decode.h"
 #include "stores/store.h"
@@ -178,6 +179,9 @@ static FshStatus do_path(const char *path, const VerifySettings *settings, const
     return status;
 }
 
+/* What a thread may have in memory of the files that it reads: enough to give pages back seldom. */
+enum { MAPPED_BYTES = 16 << 20 };
+
 static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError *error)
 {
     const VerifySettings *settings = context->settings;
@@ -203,6 +207,7 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
         status = part_parse("--part", settings->part, &options.part, error);
     if (status)
         return status;
+    mapped_pages_bound(MAPPED_BYTES);
     json_t *datasets = json_array();
     for (size_t i = 0; i < context->arguments->count && !status; i++)
         status = do_path(context->arguments->items[i], settings, &options, action, target, datasets,

@@ -77,14 +77,13 @@ static FshStatus keep_counted(const FshFileInfo *info, const uint64_t *class_cou
             verification->counted_capacity = larger;
         }
     }
-    if (file) {
+    if (file)
         *file = (CountedFile){.name = strdup(info->name),
                               .sample_count = info->sample_count,
                               .bytes = info->bytes,
                               .class_counts = calloc(class_count + 1, sizeof *file->class_counts),
                               .class_count = class_count,
                               .tally = *tally};
-    }
     if (!file || !file->name || !file->class_counts ||
         verification->counted_count == verification->counted_capacity) {
         free_counted(file);
@@ -94,6 +93,12 @@ static FshStatus keep_counted(const FshFileInfo *info, const uint64_t *class_cou
     verification->counted[verification->counted_count++] = file;
     progress_add(&verification->progress, info->sample_count, tally->images.bytes.sum, 0);
     return FSH_OK;
+}
+
+static void add_counts(VerifySplit *split, const uint64_t *class_counts, size_t class_count)
+{
+    for (size_t i = 0; i < class_count && split->class_counts && class_counts; i++)
+        split->class_counts[i] += class_counts[i];
 }
 
 /* Adds a file that was counted to its split and to the report. Returns false where it was not: then it is to
@@ -112,8 +117,7 @@ static bool add_counted(Verification *verification, const char *name, VerifySpli
     split->file_count++;
     split->sample_count += file->sample_count;
     split->bytes += file->bytes;
-    for (size_t i = 0; i < class_count && split->class_counts; i++)
-        split->class_counts[i] += file->class_counts[i];
+    add_counts(split, file->class_counts, class_count);
     return true;
 }
 
@@ -251,7 +255,10 @@ static FshStatus verify_file(Verification *verification, size_t index, size_t fi
     split->file_count++;
     split->sample_count += own->sample_count;
     split->bytes += manifest->splits[0].files[0].bytes;
-    count_labels(own, report->manifest.class_count, split->class_counts);
+    if (!report->manifest.updates && manifest->class_count == report->manifest.class_count)
+        add_counts(split, own->info->class_counts, manifest->class_count);
+    else
+        count_labels(own, report->manifest.class_count, split->class_counts);
     status = look_at_records(verification, own, index, error);
     fsh_close(&dataset);
     return status;
