@@ -21,8 +21,8 @@ enum { RUNS_MAX = 16 };
 /* State of the process, as its memory is. */
 static atomic_uint_fast64_t bound_bytes;
 
-/* What this thread has noted since it last gave back. A tree's upper pages, or a piece that is hashed first and
- * parsed then, are in it once. */
+/* What this thread has noted since it last gave back. A tree's upper pages, or a piece that is hashed
+ * first and parsed then, are in it once. */
 static _Thread_local Run runs[RUNS_MAX];
 static _Thread_local size_t run_count, window_count;
 

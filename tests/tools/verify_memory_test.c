@@ -2,8 +2,8 @@
 #include "tests/formats/samples.h"
 #include "tests/tools/sources.h"
 
-/* So much more than on a set of a few records may fverify hold on one of 300 MB or more: two threads' windows,
- * and what it remembers of each record. */
+/* So much more than on a set of a few records may fverify hold on one of 300 MB or more: two threads'
+ * windows, and what it remembers of each record. */
 enum { MORE_BYTES = 100 << 20 };
 
 /* Returns what fverify held in memory; mode: NULL is the default. */

@@ -38,7 +38,8 @@ INLINED void gather_place(const DepthwiseShape *s, const Value *source, const fl
         result[place * channels + c] = store(sum[c]);
 }
 
-/* Returns whether PLACES places from this one on are made of the same taps, each of the source's next place. */
+/* Returns whether PLACES places from this one on are made of the same taps, each of the source's next
+ * place. */
 static bool are_alike(const DepthwiseShape *s, int64_t place)
 {
     const DepthwiseMeeting *columns = s->columns.meetings + place * s->kernel;

@@ -23,7 +23,7 @@ constexpr int strips_kernel = 7, strips_taps = strips_kernel * strips_kernel, st
 /* Of a multiprocessor; each has up to 168 registers. */
 constexpr int strips_threads = 384;
 constexpr int strips_lanes_max = 64, strips_read = strips_kernel + strips_rows - 1,
-              strips_ring = strips_read + strips_rows, strips_shared_most = 200 << 10;
+              strips_ring = strips_read + strips_rows;
 
 /* Distance of pixels in shared memory, in elements. */
 constexpr int strips_pixel = 2 * strips_lanes_max;
@@ -73,6 +73,16 @@ inline int strips_shared_bytes(const Strips &strips, int width, int element_byte
     return bytes > of_weights ? bytes : of_weights;
 }
 
+/* Returns the most bytes of shared memory that a block may have on the current device. */
+inline int strips_shared_most()
+{
+    int device = 0, most = 0;
+    if (cudaGetDevice(&device) != cudaSuccess ||
+        cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) != cudaSuccess)
+        return 48 << 10;
+    return most;
+}
+
 inline Strips strips_of(const DeviceTensor *in, const DeviceTensor *out, int64_t padding, int width,
                         bool gradients)
 {
@@ -88,13 +98,14 @@ inline Strips strips_of(const DeviceTensor *in, const DeviceTensor *out, int64_t
     const int pairs = strips.pitch / 2, slabs = (pairs + strips_lanes_max - 1) / strips_lanes_max;
     strips.lanes = ((pairs + slabs - 1) / slabs + 3) / 4 * 4;
     const int count = (strips.out_width + width - 1) / width;
+    const int most = strips_shared_most();
     int tasks = strips_threads / strips.lanes;
     do { /* strips of nearly equal groups */
         strips.groups = (count + tasks - 1) / tasks;
         strips.tasks = (count + strips.groups - 1) / strips.groups;
         strips.columns = strips.tasks * width + strips_kernel - 1;
         tasks = strips.tasks - 1;
-    } while (tasks > 0 && strips_shared_bytes(strips, width, narrow ? 2 : 4, gradients) > strips_shared_most);
+    } while (tasks > 0 && strips_shared_bytes(strips, width, narrow ? 2 : 4, gradients) > most);
     strips.steps_of_group = (strips.out_height + strips_rows - 1) / strips_rows;
     strips.steps = in->shape[0] * strips.groups * strips.steps_of_group;
     return strips;
