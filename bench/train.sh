@@ -2,7 +2,8 @@
 # The training step on one GPU beside PyTorch's, in turn, in one run: the table of README. Synthetic batches in device memory.
 # usage: ./run bench train [JOB…]     JOB: MODEL:PIXELS:BATCH of the table below, resnet50:160:512 for one; default: all
 # FSHARD_BENCH_PEER=0 leaves PyTorch out; best, the default, runs the ways of the peer that were ever its best in each job (compiling takes
-# minutes); all runs the others too. FSHARD_BENCH_ROUNDS: 2. FSHARD_BENCH_PYTHON: one that has torch [python3].
+# minutes); all runs every way: eager, compiled, compiled with CUDA graphs, the step captured by hand, and captured of the compiled network.
+# FSHARD_BENCH_ROUNDS: 2. FSHARD_BENCH_PYTHON: one that has torch [python3].
 # floor: images/s of a step whose every node runs at the rate of a copy or of a large product (profile.h), and our share of it.
 # GiB: what the step was given (ours: its memory plan; theirs: max_memory_allocated), and all that is gone of the device since its context
 # was made: loaded kernels, workspaces, what an allocator holds.
@@ -10,37 +11,38 @@ set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "$(readlink -f "$0")")/.."
 bin=${FSHARD_BENCH_BIN:-build/bin} python=${FSHARD_BENCH_PYTHON:-python3} rounds=${FSHARD_BENCH_ROUNDS:-2} peer=${FSHARD_BENCH_PEER:-best}
-# model:pixels:batch  our type  steps  the peer's best ways (type.mode, with commas)  its other ways  at least  aim: images/s, or times the peer's
+# model:pixels:batch  our type  steps  the peer's best ways (type.mode, with commas)  at least  aim: images/s, or times the peer's
 jobs=(
-    "resnet50:160:512 f16 30 bf16.compile,bf16.reduce fp16.eager 16000 20000"
-    "resnet50:224:256 f16 30 bf16.compile,bf16.reduce fp16.eager 8000 10000"
-    "resnet18:160:1024 f16 40 bf16.compile,bf16.reduce fp16.eager 45000 55000"
-    "resnet50:160:64 f16 100 bf16.reduce,bf16.compilegraph fp16.eager,bf16.graph 9000 13000"
-    "resnet18:160:64 f16 200 bf16.reduce,bf16.compilegraph fp16.eager,bf16.graph 1.2x 1.5x"
-    "resnet50d:160:512 f16 20 bf16.compile,bf16.reduce fp16.eager 1x 1.2x"
-    "resnet50d:160:64 f16 100 bf16.reduce,bf16.compilegraph fp16.eager,bf16.graph 1x 1.2x"
-    "seresnet50:160:512 f16 20 bf16.compile,bf16.reduce fp16.eager 1x 1.2x"
-    "seresnet50:160:64 f16 100 bf16.reduce,bf16.compilegraph fp16.eager,bf16.graph 1x 1.2x"
-    "resnext50_32x4d:160:512 f16 20 bf16.compile,bf16.reduce fp16.eager 1x 1.2x"
-    "resnext50_32x4d:160:64 f16 100 bf16.reduce,bf16.compilegraph fp16.eager,bf16.graph 1x 1.2x"
-    "vit_small_patch16:160:512 bf16 20 bf16.compile,bf16.reduce bf16.compilegraph,bf16.eager 1x 1.2x"
-    "vit_small_patch16:160:64 bf16 100 bf16.reduce,bf16.compilegraph bf16.compile,bf16.graph 1x 1.2x"
-    "vit_small_patch16:224:256 bf16 20 bf16.compile,bf16.reduce bf16.compilegraph,bf16.eager 1x 1.2x"
-    "vit_tiny_patch16:160:1024 bf16 20 bf16.compile,bf16.reduce bf16.compilegraph,bf16.eager 1x 1.2x"
-    "vit_small_patch8:160:128 bf16 20 bf16.compile,bf16.reduce bf16.compilegraph,bf16.eager 1x 1.2x"
-    "simplevit_small_patch16:160:512 bf16 20 bf16.compile,bf16.reduce bf16.compilegraph,bf16.eager 1x 1.2x"
-    "convnext_atto:160:512 bf16 20 bf16.compile,bf16.reduce bf16.compilegraph,bf16.eager 1x 1.2x"
-    "convnext_atto:160:64 bf16 100 bf16.reduce,bf16.compilegraph bf16.compile,bf16.graph 1x 1.2x"
-    "convnext_tiny:160:256 bf16 20 bf16.compile,bf16.reduce bf16.compilegraph,bf16.eager 1x 1.2x"
-    "convnext_tiny:160:64 bf16 60 bf16.reduce,bf16.compilegraph bf16.compile,bf16.graph 1x 1.2x"
-    "convnextv2_atto:160:256 bf16 20 bf16.compile,bf16.reduce bf16.compilegraph,bf16.eager 1x 1.2x"
-    "resnet18d:160:1024 f16 20 bf16.compile,bf16.reduce fp16.eager 1x 1.2x"
-    "pyramidnet:32:64 f16 50 bf16.reduce,bf16.compilegraph bf16.graph,bf16.eager 6000 10000"
-    "pyramidnet:32:768 f16 10 bf16.reduce,bf16.compile bf16.graph,bf16.eager 9000 14000"
-    "toynet:28:1024 f16 200 bf16.reduce,bf16.compilegraph bf16.compile,bf16.graph 300000 450000"
-    "conv8:28:2048 f16 400 bf16.reduce,bf16.compilegraph fp32.graph,bf16.graph 3000000 6000000"
-    "nafnet:256:16 bf16 20 bf16.reduce,bf16.compilegraph bf16.compile,bf16.graph 1.3x 1.8x"
+    "resnet50:160:512 f16 30 bf16.compile,bf16.reduce 16000 20000"
+    "resnet50:224:256 f16 30 bf16.compile,bf16.reduce 8000 10000"
+    "resnet18:160:1024 f16 40 bf16.compile,bf16.reduce 45000 55000"
+    "resnet50:160:64 f16 100 bf16.reduce,bf16.compilegraph 9000 13000"
+    "resnet18:160:64 f16 200 bf16.reduce,bf16.compilegraph 1.2x 1.5x"
+    "resnet50d:160:512 f16 20 bf16.compile,bf16.reduce 1x 1.2x"
+    "resnet50d:160:64 f16 100 bf16.reduce,bf16.compilegraph 1x 1.2x"
+    "seresnet50:160:512 f16 20 bf16.compile,bf16.reduce 1x 1.2x"
+    "seresnet50:160:64 f16 100 bf16.reduce,bf16.compilegraph 1x 1.2x"
+    "resnext50_32x4d:160:512 f16 20 bf16.compile,bf16.reduce 1x 1.2x"
+    "resnext50_32x4d:160:64 f16 100 bf16.reduce,bf16.compilegraph 1x 1.2x"
+    "vit_small_patch16:160:512 bf16 20 bf16.compile,bf16.reduce 1x 1.2x"
+    "vit_small_patch16:160:64 bf16 100 bf16.reduce,bf16.compilegraph 1x 1.2x"
+    "vit_small_patch16:224:256 bf16 20 bf16.compile,bf16.reduce 1x 1.2x"
+    "vit_tiny_patch16:160:1024 bf16 20 bf16.compile,bf16.reduce 1x 1.2x"
+    "vit_small_patch8:160:128 bf16 20 bf16.compile,bf16.reduce 1x 1.2x"
+    "simplevit_small_patch16:160:512 bf16 20 bf16.compile,bf16.reduce 1x 1.2x"
+    "convnext_atto:160:512 bf16 20 bf16.compile,bf16.reduce 1x 1.2x"
+    "convnext_atto:160:64 bf16 100 bf16.reduce,bf16.compilegraph 1x 1.2x"
+    "convnext_tiny:160:256 bf16 20 bf16.compile,bf16.reduce 1x 1.2x"
+    "convnext_tiny:160:64 bf16 60 bf16.reduce,bf16.compilegraph 1x 1.2x"
+    "convnextv2_atto:160:256 bf16 20 bf16.compile,bf16.reduce 1x 1.2x"
+    "resnet18d:160:1024 f16 20 bf16.compile,bf16.reduce 1x 1.2x"
+    "pyramidnet:32:64 f16 50 bf16.reduce,bf16.compilegraph 6000 10000"
+    "pyramidnet:32:768 f16 10 bf16.reduce,bf16.compile 9000 14000"
+    "toynet:28:1024 f16 200 bf16.reduce,bf16.compilegraph 300000 450000"
+    "conv8:28:2048 f16 400 bf16.reduce,bf16.compilegraph,fp32.graph 3000000 6000000"
+    "nafnet:256:16 bf16 20 bf16.reduce,bf16.compilegraph 1.3x 1.8x"
 )
+every_way="bf16.eager fp16.eager bf16.compile bf16.reduce bf16.graph bf16.compilegraph"
 . bench/jobs.bash
 check_jobs "${jobs[*]%% *}" "$@"
 [ -n "${FSHARD_BENCH_BIN:-}" ] || cmake --build build --target train_step fshard-cuda >/dev/null
@@ -61,7 +63,7 @@ printf '%-18s %-4s %10s %10s %5s %13s   %-12s %10s %13s %6s %15s %15s\n' job typ
     "GiB peak,gone" ratio "at least" aim
 status=0
 for job in "${jobs[@]}"; do
-    read -r name type steps best other least aim <<<"$job"
+    read -r name type steps best least aim <<<"$job"
     IFS=: read -r model pixels batch <<<"$name"
     if [ $# -gt 0 ] && ! [[ " $* " == *" $name "* ]]; then continue; fi
     ours=0 theirs=0 way=- memory=- their_memory=- floor=0
@@ -72,7 +74,7 @@ for job in "${jobs[@]}"; do
             ours=$speed floor=$(field floor_ms <<<"$line") memory="$(field planned_gib <<<"$line") $(field memory_gib <<<"$line")"
         fi
         [ -n "$has_torch" ] || continue
-        for try in ${best//,/ } $([ "$peer" = best ] || echo "${other//,/ }"); do
+        for try in $(if [ "$peer" = all ]; then printf '%s\n' ${best//,/ } $every_way | sort -u; else echo "${best//,/ }"; fi); do
             line=$("$python" bench/train_torch.py "$model" "${try%.*}" "${try#*.}" "$pixels" "$batch" "$steps" 2>/dev/null) || line=
             speed=$(field images_per_second <<<"$line")
             if awk "BEGIN { exit !(${speed:-0} > $theirs) }"; then
