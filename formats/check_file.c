@@ -243,8 +243,9 @@ static FshStatus check_records(const FileCheck *check, FileReport *report, const
     const SplitFile *file = &report->file;
     FshStatus status = FSH_OK;
     for (uint64_t i = 0; i < file->record_count && !status; i++) {
-        /* The hash runs ahead of the records, so that each byte comes from the disk once: by a piece at
-         * least, since a record of a kilobyte takes less time than asking for its page. */
+        /* The hash runs ahead of the records, so that their bytes come from the disk once: by a piece at
+         * least, since a record of a kilobyte takes less time than asking for its page. Of a tar's sample,
+         * whose members may lie apart, it need not reach the end. */
         if (hashing->position < hashing->end) {
             IndexRow row = fsh_index_row_load(file->rows + i * INDEX_ROW_BYTES);
             const uint64_t end = row.offset + row.record_bytes, piece = hashing->position + PIECE_BYTES;

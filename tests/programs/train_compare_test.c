@@ -201,7 +201,7 @@ TEST_IN_FOLDER(test_an_unfinished_run_is_said_to_be_one, folder)
     test_file_write_text(test_path(folder, "b/metrics.jsonl"), rows);
     free(rows);
     RunResult result = TRAIN(0, "--compare", "--output", test_path(folder, "page.html"), a, b);
-    assert_contains(result.out, "1 of 2 runs have fewer epochs than were asked for");
+    assert_contains(result.out, "1 of 2 runs have less training than was asked for");
     run_result_free(&result);
 }
 

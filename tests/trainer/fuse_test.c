@@ -504,6 +504,33 @@ TEST(test_data_gradients_of_pointwise_convolutions_join_the_norms_gradient)
     assert_int_equal(count_joined(DATA_F16, 1, 1, 0, FUSE_ALL), 0);
 }
 
+/* The second part of a norm's gradient may have more channels than the norm (FUSE_PAD_ADD): it stays. */
+TEST(test_wider_data_gradients_stay_beside_the_norms_gradient)
+{
+    enum { SIZE = 8, NARROW = 8, WIDE = 16 };
+    const BatchNorm norm = {.training = true};
+    Graph *graph = graph_new();
+    graph_set_compute_type(graph, DATA_F16);
+    TensorId x = graph_conv2d(graph, "first", start(graph, 2, SIZE, 3),
+                              &(Conv2d){.channels = NARROW, .kernel = 3, .stride = 1, .padding = 1});
+    x = graph_batch_norm(graph, "norm", x, &norm);
+    const TensorId wide = graph_zero_pad(graph, x, SIZE, SIZE, WIDE);
+    TensorId y = graph_add(
+        graph,
+        graph_conv2d(graph, "second", x, &(Conv2d){.channels = WIDE, .kernel = 3, .stride = 1, .padding = 1}),
+        graph_conv2d(graph, "third", wide, &(Conv2d){.channels = WIDE, .kernel = 1, .stride = 1}));
+    y = graph_cast(graph, graph_global_avg_pool(graph, y), DATA_F32);
+    const TensorId label = graph_input(graph, "label", DATA_I64, 1, (int64_t[]){2});
+    const unsigned fusions = FUSE_ALL | FUSE_PAD_ADD | FUSE_GRADIENT_CONV;
+    graph_fuse(graph, fusions);
+    graph_differentiate(graph, graph_softmax_cross_entropy(graph, y, label, TENSOR_NONE, TENSOR_NONE, 0));
+    graph_fuse_backward(graph, fusions);
+    assert_int_equal(graph_check(graph, NULL), FSH_OK);
+    assert_int_equal(count_ops(graph, OP_CONV_NORM_BACKWARD), 0);
+    assert_int_equal(count_ops(graph, OP_CROP), 0); /* the norm's gradient has a wider part */
+    graph_free(&graph);
+}
+
 TEST(test_every_fusion_has_a_name)
 {
     unsigned known = 0;

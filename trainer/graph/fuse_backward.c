@@ -123,7 +123,8 @@ static void join_data_gradients(Graph *graph, const GraphUses *uses)
         for (int k = 0; k < 2; k++) {
             const TensorId dy = backward->inputs[sides[k]], other = backward->inputs[sides[1 - k]];
             const NodeId producer = dy != TENSOR_NONE ? graph->tensors[dy].tensor.producer : NODE_NONE;
-            if (producer == NODE_NONE || uses->counts[dy] != 1 || graph->tensors[dy].tensor.keep ||
+            if (producer == NODE_NONE || tensor_count(&graph->tensors[dy].tensor) != count ||
+                uses->counts[dy] != 1 || graph->tensors[dy].tensor.keep ||
                 !is_pointwise_gradient(graph, &graph->nodes[producer]) ||
                 (other != TENSOR_NONE && tensor_count(&graph->tensors[other].tensor) != count))
                 continue;

@@ -353,7 +353,8 @@ static void tell_evaluation(const Teller *teller, const TrainPlan *plan, const T
     if (data->evaluation && !data->inputs_alone && enlarges(plan, data, evaluation->resize) &&
         evaluation->resize > largest_edge(plan))
         tell_enlarged(teller, data, evaluation->resize, "evaluation's short edge", "evaluate",
-                      "--val-resize-size, --val-crop-size");
+                      plan->model->learns_positions ? "--val-resize-size"
+                                                    : "--val-resize-size, --val-crop-size");
 }
 
 static void say_muon(Line *line, const MuonRule *m)

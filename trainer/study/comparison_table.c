@@ -66,8 +66,8 @@ const char *comparison_caution(const Comparison *comparison, char *text, size_t 
                              "images. ");
     if (unfinished && length < text_bytes)
         (void)snprintf(text + length, text_bytes - length,
-                       "%zu of %zu runs have fewer %ss than were asked for: they stopped, or go on. ",
-                       unfinished, comparison->run_count, comparison_unit(comparison));
+                       "%zu of %zu runs have less training than was asked for: they stopped, or go on. ",
+                       unfinished, comparison->run_count);
     length = strlen(text);
     if (length)
         text[length - 1] = '\0'; /* the last blank */

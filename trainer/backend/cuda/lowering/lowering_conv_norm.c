@@ -15,6 +15,10 @@
 /* The number changes with the kernels: times of others do not count. */
 #define TIMED_AS "convolution and norm 1: "
 
+/* Up to so many channels of dy our own kernel is taken where ways are not timed: with 512 of them cuDNN
+ * and the norm's passes take less time on an H200 (docs/measurements/2026-11-24-step.md). */
+enum { OWN_CHANNELS = 256 };
+
 static const Epilogue no_epilogue = {EPILOGUE_NONE, {NULL}, 0};
 
 /* What a step keeps. */
@@ -134,7 +138,7 @@ static FshStatus milliseconds_of(CudaBackend *backend, const Step *step, const c
 /* Returns whether our own kernel is taken: where it fits, and, if plans are timed, takes less time. */
 static bool choose_own(CudaBackend *backend, Step *step, const ConvNormPlan *plan)
 {
-    FshError ignored = {0};
+    FshError untimed = {0};
     double own = 0, norm = 0;
     const double convolution = cudnn_plan_milliseconds(plan->cudnn);
     const char *pattern = cudnn_plan_text(plan->cudnn);
@@ -142,10 +146,13 @@ static bool choose_own(CudaBackend *backend, Step *step, const ConvNormPlan *pla
                                         in(step, NORM_BACK_X)))
         return false;
     if (!backend->benchmark || convolution <= 0)
-        return true;
-    if (milliseconds_of(backend, step, pattern, enqueue_own, &own, &ignored) ||
-        milliseconds_of(backend, step, pattern, enqueue_norm, &norm, &ignored))
+        return in(step, NORM_BACK_DY)->pitch <= OWN_CHANNELS;
+    if (milliseconds_of(backend, step, pattern, enqueue_own, &own, &untimed) ||
+        milliseconds_of(backend, step, pattern, enqueue_norm, &norm, &untimed)) {
+        (void)snprintf(step->told, sizeof step->told, "cuDNN, since ways could not be timed: %.60s",
+                       untimed.message);
         return false;
+    }
     (void)snprintf(step->told, sizeof step->told, "own kernel %.3f ms; cuDNN %.3f ms and norm %.3f ms", own,
                    convolution, norm);
     return own < convolution + norm;
