@@ -1,0 +1,202 @@
+/* Depthwise convolutions of 7 x 7 at stride 1 (depthwise_strips.cuh), forward, data and weight gradient,
+ * against plain sums in float64 on the CPU: images smaller than the kernel, widths that strips of 4, 5 and
+ * 7 do not divide, channels of one and of several slabs. Needs a GPU; leaves with 77 where there is none. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cuda_runtime_api.h>
+
+#include "common/random.h"
+#include "tests/support/support.h"
+#include "trainer/backend/cuda/kernels/kernels_convolution.h"
+
+enum { KERNEL = 7, TAPS = KERNEL * KERNEL, GUARD = 512 };
+
+static void check(cudaError_t code)
+{
+    if (code != cudaSuccess)
+        fail_msg("%s", cudaGetErrorString(code));
+}
+
+/* A tensor on both sides; on the device GUARD more elements follow, which stay as they are. */
+typedef struct Array {
+    DeviceTensor tensor;
+    size_t count;
+    float *values;
+} Array;
+
+static size_t bytes_of(const Array *a, size_t elements)
+{
+    return elements * (a->tensor.element == ELEMENT_BF16 ? 2 : 4);
+}
+
+/* Draws values that bf16 holds, too. */
+static Array make_array(Random *random, ElementType element, const int64_t shape[4], bool poisoned)
+{
+    Array a = {.tensor = {.element = element,
+                          .rank = 4,
+                          .shape = {shape[0], shape[1], shape[2], shape[3]},
+                          .pitch = shape[3],
+                          .rows = shape[0] * shape[1] * shape[2]},
+               .count = (size_t)(shape[0] * shape[1] * shape[2] * shape[3])};
+    a.values = malloc((a.count + GUARD) * sizeof *a.values);
+    char *stored = malloc(bytes_of(&a, a.count + GUARD));
+    assert_non_null(a.values);
+    assert_non_null(stored);
+    for (size_t i = 0; i < a.count + GUARD; i++) {
+        const float value = poisoned ? 12345 : random_normal(random);
+        uint32_t bits;
+        memcpy(&bits, &value, sizeof bits);
+        bits &= 0xFFFF0000U;
+        memcpy(&a.values[i], &bits, sizeof bits);
+        if (element == ELEMENT_BF16)
+            ((uint16_t *)(void *)stored)[i] = (uint16_t)(bits >> 16);
+        else
+            ((uint32_t *)(void *)stored)[i] = bits;
+    }
+    check(cudaMalloc(&a.tensor.data, bytes_of(&a, a.count + GUARD)));
+    check(cudaMemcpy(a.tensor.data, stored, bytes_of(&a, a.count + GUARD), cudaMemcpyHostToDevice));
+    free(stored);
+    return a;
+}
+
+static void free_array(Array *a)
+{
+    (void)cudaFree(a->tensor.data);
+    free(a->values);
+}
+
+/* Returns what the device holds; the caller frees it. Asserts that the guard is what it was. */
+static float *read_array(const Array *a)
+{
+    char *stored = malloc(bytes_of(a, a->count + GUARD));
+    float *values = malloc((a->count + GUARD) * sizeof *values);
+    assert_non_null(stored);
+    assert_non_null(values);
+    check(cudaMemcpy(stored, a->tensor.data, bytes_of(a, a->count + GUARD), cudaMemcpyDeviceToHost));
+    for (size_t i = 0; i < a->count + GUARD; i++) {
+        const uint32_t bits = a->tensor.element == ELEMENT_BF16
+                                  ? (uint32_t)((uint16_t *)(void *)stored)[i] << 16
+                                  : ((uint32_t *)(void *)stored)[i];
+        memcpy(&values[i], &bits, sizeof bits);
+    }
+    assert_memory_equal(values + a->count, a->values + a->count, GUARD * sizeof *values);
+    free(stored);
+    return values;
+}
+
+/* Of images. */
+typedef struct Shape {
+    int64_t samples, height, width, channels;
+} Shape;
+
+static int64_t place_of(const Shape *s, int64_t n, int64_t y, int64_t x, int64_t c)
+{
+    return ((n * s->height + y) * s->width + x) * s->channels + c;
+}
+
+enum { X, WEIGHT, BIAS, DY, Y, DX, DWEIGHT, DBIAS, ARRAYS };
+
+/* Computes y, dx, dweight and dbias into sums[Y] to sums[DBIAS]. */
+static void compute(const Shape *s, const Array *arrays, double *const *sums)
+{
+    const float *x = arrays[X].values, *weight = arrays[WEIGHT].values, *dy = arrays[DY].values;
+    for (int64_t n = 0; n < s->samples; n++)
+        for (int64_t h = 0; h < s->height; h++)
+            for (int64_t w = 0; w < s->width; w++)
+                for (int64_t c = 0; c < s->channels; c++) {
+                    const int64_t at = place_of(s, n, h, w, c);
+                    sums[Y][at] += (double)arrays[BIAS].values[c];
+                    sums[DBIAS][c] += (double)dy[at];
+                    for (int64_t tap = 0; tap < TAPS; tap++) {
+                        const int64_t row = h + tap / KERNEL - KERNEL / 2,
+                                      column = w + tap % KERNEL - KERNEL / 2;
+                        if (row < 0 || row >= s->height || column < 0 || column >= s->width)
+                            continue;
+                        const int64_t from = place_of(s, n, row, column, c);
+                        sums[Y][at] += (double)x[from] * (double)weight[c * TAPS + tap];
+                        sums[DX][from] += (double)dy[at] * (double)weight[c * TAPS + tap];
+                        sums[DWEIGHT][c * TAPS + tap] += (double)dy[at] * (double)x[from];
+                    }
+                }
+}
+
+static void compare(const Shape *s, const char *name, const Array *a, const double *wanted, double tolerance)
+{
+    float *got = read_array(a);
+    double difference = 0, size = 0;
+    for (size_t i = 0; i < a->count; i++) {
+        difference += pow((double)got[i] - wanted[i], 2);
+        size += wanted[i] * wanted[i];
+    }
+    if (!(sqrt(difference) <= tolerance * sqrt(size)))
+        fail_msg("%lld x %lld x %lld x %lld: %s is off by %.1e", (long long)s->samples, (long long)s->height,
+                 (long long)s->width, (long long)s->channels, name, sqrt(difference / size));
+    free(got);
+}
+
+/* Runs all three twice: the second time makes the same bits. */
+static void run(Array *a, void *scratch)
+{
+    const Depthwise depthwise = {KERNEL, 1, KERNEL / 2};
+    float *first[ARRAYS] = {NULL};
+    for (int time = 0; time < 2; time++) {
+        check(kernel_depthwise(&a[X].tensor, &a[WEIGHT].tensor, &a[BIAS].tensor, &depthwise, &a[Y].tensor,
+                               NULL));
+        check(kernel_depthwise_backward_data(&a[DY].tensor, &a[WEIGHT].tensor, &depthwise, &a[DX].tensor,
+                                             NULL));
+        check(kernel_depthwise_backward_weight(&a[DY].tensor, &a[X].tensor, &depthwise, &a[DWEIGHT].tensor,
+                                               &a[DBIAS].tensor, scratch, NULL));
+        for (int i = Y; i < ARRAYS; i++) {
+            float *values = read_array(&a[i]);
+            if (time)
+                assert_memory_equal(values, first[i], a[i].count * sizeof *values);
+            free(first[i]);
+            first[i] = values;
+        }
+    }
+    for (int i = Y; i < ARRAYS; i++)
+        free(first[i]);
+}
+
+static void compare_shape(const Shape *s, ElementType element)
+{
+    static const char *const names[ARRAYS] = {
+        [Y] = "y", [DX] = "dx", [DWEIGHT] = "dweight", [DBIAS] = "dbias"};
+    const int64_t image[4] = {s->samples, s->height, s->width, s->channels},
+                  weight[4] = {s->channels, KERNEL, KERNEL, 1}, vector[4] = {1, 1, 1, s->channels};
+    const int64_t *shapes[ARRAYS] = {image, weight, vector, image, image, image, weight, vector};
+    const Depthwise depthwise = {KERNEL, 1, KERNEL / 2};
+    double *sums[ARRAYS] = {NULL};
+    Array a[ARRAYS];
+    void *scratch = NULL;
+    Random random;
+    random_start(&random, (uint64_t)s->width, (uint64_t)s->channels);
+    for (int i = 0; i < ARRAYS; i++) {
+        const bool of_weight = shapes[i] != image;
+        a[i] = make_array(&random, of_weight ? ELEMENT_F32 : element, shapes[i], i >= Y);
+        sums[i] = calloc(a[i].count, sizeof *sums[i]);
+        assert_non_null(sums[i]);
+    }
+    check(cudaMalloc(&scratch, kernel_depthwise_scratch_bytes(&a[DY].tensor, &depthwise)));
+    run(a, scratch);
+    compute(s, a, sums);
+    for (int i = Y; i < ARRAYS; i++)
+        compare(s, names[i], &a[i], sums[i], a[i].tensor.element == ELEMENT_BF16 ? 4e-3 : 1e-5);
+    for (int i = 0; i < ARRAYS; i++) {
+        free_array(&a[i]);
+        free(sums[i]);
+    }
+    (void)cudaFree(scratch);
+}
+
+TEST(test_kernels_of_seven_are_right_at_any_size)
+{
+    static const Shape shapes[] = {{1, 1, 1, 136}, {3, 13, 9, 24}, {2, 5, 70, 8},  {2, 12, 12, 96},
+                                   {5, 7, 7, 40},  {2, 4, 5, 768}, {1, 33, 20, 8}, {9, 8, 8, 64}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        compare_shape(&shapes[i], ELEMENT_F32);
+        compare_shape(&shapes[i], ELEMENT_BF16);
+    }
+}
