@@ -330,6 +330,12 @@ TEST_IN_FOLDER(test_pixels_do_not_go_to_basicsr, folder)
     assert_int_equal(access(out, F_OK), -1);
     run_result_free(&result);
     run_ok("fpack", "--layout", "basicsr", "--store", "jpeg", packed, out, NULL);
+    const char *planes = test_path(folder, "planes");
+    run_ok("fpack", "--pairs", "basicsr", "--store", "yuv420", test_path(folder, "src"), planes, NULL);
+    result = run_expecting(1, "fpack", "--layout", "basicsr", planes, test_path(folder, "none"), NULL);
+    assert_contains(result.err, "holds planes (lq/1.jpg), and BasicSR reads image files; give --store jpeg");
+    run_result_free(&result);
+    run_ok("fpack", "--layout", "basicsr", "--store", "jpeg", planes, test_path(folder, "of_planes"), NULL);
     result = run_expecting(2, "fpack", "--layout", "basicsr", "--store", "zstd", packed, out, NULL);
     assert_contains(result.err, "pixels go into --format lmdb, with --store raw or zstd");
     run_result_free(&result);

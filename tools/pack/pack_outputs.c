@@ -181,14 +181,17 @@ static FshStatus refuse_pixels(const PackSplit *split, FshError *error)
         FshSample sample;
         size_t field = 0;
         char name[PATH_MAX];
-        if (found_dataset_sample(split->found, split->samples[i].items[0], &sample, &field, NULL, NULL) ||
-            (sample.fields[field].codec != FSH_CODEC_RAW && sample.fields[field].codec != FSH_CODEC_Y4M))
+        if (found_dataset_sample(split->found, split->samples[i].items[0], &sample, &field, NULL, NULL))
+            continue;
+        const FshCodec codec = sample.fields[field].codec;
+        if (codec != FSH_CODEC_RAW && codec != FSH_CODEC_Y4M)
             continue;
         return fsh_error_set(
             error, FSH_ERR_MISMATCH,
-            "--layout basicsr: %s holds raw pixels (%s), and BasicSR reads image files; give "
+            "--layout basicsr: %s holds %s (%s), and BasicSR reads image files; give "
             "--store jpeg, or use --format lmdb, with --store zstd for small files without loss",
-            split->found->root, sample_source_name(split->found, &split->samples[i], 0, name));
+            split->found->root, codec == FSH_CODEC_Y4M ? "planes" : "raw pixels",
+            sample_source_name(split->found, &split->samples[i], 0, name));
     }
     return FSH_OK;
 }
