@@ -451,47 +451,74 @@ static void run_layer_norm_backward(const CpuKernels *k, const Bench *b, Size s,
 
 /* ---- depthwise ---- */
 
-enum { TAPS = 3, DEPTH_ROWS = 4, DEPTH_COLUMNS = 6 };
+enum { TAPS = 3, DEPTH_ROWS = 4, DEPTH_COLUMNS = 11 };
 
-/* Runs a kernel of 3 x 3, padded by one, over images of 4 x 6 of as many channels as the size is wide. */
-static void run_depthwise(const CpuKernels *k, const Bench *b, Size s, int flags)
-{
+/* A kernel of 3 x 3, padded by one, over images of 4 x 11: of a row's places the second begins as many as are
+ * computed side by side, and those behind them are computed one by one, as the first is. */
+typedef struct DepthwiseCase {
     DepthwiseMeeting meetings[2][DEPTH_COLUMNS * TAPS];
-    int32_t counts[2][DEPTH_COLUMNS] = {{0}};
+    int32_t counts[2][DEPTH_COLUMNS];
+    bool alike[DEPTH_COLUMNS];
+    DepthwiseRun runs[TAPS];
+    DepthwiseShape shape;
+} DepthwiseCase;
+
+static void make_depthwise(DepthwiseCase *c, int64_t channels)
+{
     const int32_t sizes[2] = {DEPTH_ROWS, DEPTH_COLUMNS};
+    memset(c->counts, 0, sizeof c->counts);
     for (int axis = 0; axis < 2; axis++)
         for (int32_t place = 0; place < sizes[axis]; place++)
             for (int32_t tap = 0; tap < TAPS; tap++)
                 if (place + tap >= 1 && place + tap <= sizes[axis])
-                    meetings[axis][place * TAPS + counts[axis][place]++] =
+                    c->meetings[axis][place * TAPS + c->counts[axis][place]++] =
                         (DepthwiseMeeting){tap, place + tap - 1};
-    DepthwiseRun runs[TAPS];
-    const DepthwiseShape shape = {.channels = s.width,
-                                  .kernel = TAPS,
-                                  .source_width = DEPTH_COLUMNS,
-                                  .result_width = DEPTH_COLUMNS,
-                                  .rows = {meetings[0], counts[0]},
-                                  .columns = {meetings[1], counts[1]},
-                                  .runs = runs};
+    c->shape = (DepthwiseShape){.channels = channels,
+                                .kernel = TAPS,
+                                .source_width = DEPTH_COLUMNS,
+                                .result_width = DEPTH_COLUMNS,
+                                .rows = {c->meetings[0], c->counts[0]},
+                                .columns = {c->meetings[1], c->counts[1]},
+                                .alike = c->alike,
+                                .runs = c->runs};
+    for (int64_t place = 0; place < DEPTH_COLUMNS; place++)
+        c->alike[place] = cpu_depthwise_are_alike(&c->shape, place);
     for (int32_t tap = 0; tap < TAPS; tap++)
-        runs[tap] = cpu_depthwise_run(&shape, tap);
-    const int64_t line = DEPTH_COLUMNS * s.width;
-    if (flags >= 2) {
-        memset(f32_output(b, 0), 0, (size_t)(TAPS * TAPS * s.width) * sizeof(float));
-        memset(f32_output(b, 1), 0, (size_t)s.width * sizeof(float));
-    }
+        c->runs[tap] = cpu_depthwise_run(&c->shape, tap);
+}
+
+static void gather_rows(const CpuKernels *k, const Bench *b, const DepthwiseCase *c, bool has_bias)
+{
     for (int64_t row = 0; row < DEPTH_ROWS; row++)
-        if (flags < 2)
-            k->depthwise->gather(&shape, input(b, 0, 0), b->in[3], flags ? b->in[4] : NULL, row,
-                                 kernel_output(b, 0, row * line));
-        else
-            k->depthwise->add_gradient(&shape, input(b, 0, 0), input(b, 1, row * line), row, f32_output(b, 0),
-                                       flags == 3 ? f32_output(b, 1) : NULL);
+        k->depthwise->gather(&c->shape, input(b, 0, 0), b->in[3], has_bias ? b->in[4] : NULL, row,
+                             kernel_output(b, 0, row * DEPTH_COLUMNS * c->shape.channels));
+}
+
+void kernel_gather(const CpuKernels *k, const Bench *b, Size s, int flags)
+{
+    DepthwiseCase c;
+    make_depthwise(&c, s.width);
+    gather_rows(k, b, &c, flags);
+}
+
+void kernel_gather_apart(const CpuKernels *k, const Bench *b, Size s, int flags)
+{
+    DepthwiseCase c;
+    make_depthwise(&c, s.width);
+    assert_true(c.alike[1] && !c.alike[0]);
+    memset(c.alike, 0, sizeof c.alike);
+    gather_rows(k, b, &c, flags);
 }
 
 static void run_depthwise_gradient(const CpuKernels *k, const Bench *b, Size s, int flags)
 {
-    run_depthwise(k, b, s, flags + 2);
+    DepthwiseCase c;
+    make_depthwise(&c, s.width);
+    memset(f32_output(b, 0), 0, (size_t)(TAPS * TAPS * s.width) * sizeof(float));
+    memset(f32_output(b, 1), 0, (size_t)s.width * sizeof(float));
+    for (int64_t row = 0; row < DEPTH_ROWS; row++)
+        k->depthwise->add_gradient(&c.shape, input(b, 0, 0), input(b, 1, row * DEPTH_COLUMNS * s.width), row,
+                                   f32_output(b, 0), flags ? f32_output(b, 1) : NULL);
 }
 
 const Kernel kernels[] = {
@@ -519,7 +546,7 @@ const Kernel kernels[] = {
     {"gate_backward", run_gate_backward, 2, false, false},
     {"layer_norm", run_layer_norm, 1, false, false},
     {"layer_norm_backward", run_layer_norm_backward, 3, false, false},
-    {"depthwise", run_depthwise, 2, true, false},
+    {"depthwise", kernel_gather, 2, true, false},
     {"depthwise_gradient", run_depthwise_gradient, 2, true, true},
     {"sgd", run_sgd, 4, false, true},
     {"adam", run_adam, 2, false, true},

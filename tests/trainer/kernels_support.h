@@ -44,6 +44,9 @@ typedef struct Kernel {
     bool is_window; /* the size's width is channels; its rows do not count */
     bool is_f32;    /* what it writes, whatever the type of activations */
 } Kernel;
+/* Do what the row "depthwise" does: as it does, some places of a row side by side, and each by itself. */
+void kernel_gather(const CpuKernels *k, const Bench *b, Size s, int flags);
+void kernel_gather_apart(const CpuKernels *k, const Bench *b, Size s, int flags);
 extern const Kernel kernels[];
 extern const int kernel_count;
 

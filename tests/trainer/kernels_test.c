@@ -66,6 +66,29 @@ TEST(test_variants_agree_to_the_bit)
         skip(); /* this machine runs the baseline only */
 }
 
+static void compare_gathers(DataType type)
+{
+    Bench wanted = kernel_bench_new(type), got = kernel_bench_new(type);
+    for (int v = 0; cpu_kernels_variant(type, v); v++)
+        for (int i = 0; i < kernel_size_count; i++)
+            for (int flags = 0; flags < 2; flags++) {
+                const CpuKernels *variant = cpu_kernels_variant(type, v);
+                kernel_bench_reset(&wanted);
+                kernel_bench_reset(&got);
+                kernel_gather_apart(variant, &wanted, kernel_sizes[i], flags);
+                kernel_gather(variant, &got, kernel_sizes[i], flags);
+                compare(&wanted, &got, "depthwise, places side by side", variant, kernel_sizes[i], flags);
+            }
+    kernel_bench_free(&wanted);
+    kernel_bench_free(&got);
+}
+
+TEST(test_places_side_by_side_have_the_bits_of_places_alone)
+{
+    compare_gathers(DATA_F32);
+    compare_gathers(DATA_BF16);
+}
+
 /* ---- bf16 ---- */
 
 /* Asserts that outputs of f32, rounded, are those of bf16, and that sums and indices are the same. */

@@ -15,6 +15,7 @@ typedef struct DepthwisePlan {
     int64_t parts; /* of the weight's gradient, each a thread's sum */
     DepthwiseMeeting *meetings;
     int32_t *counts;
+    bool *alike;
     DepthwiseRun *runs;
 } DepthwisePlan;
 
@@ -62,11 +63,29 @@ DepthwiseRun cpu_depthwise_run(const DepthwiseShape *s, int32_t tap)
     return run;
 }
 
+bool cpu_depthwise_are_alike(const DepthwiseShape *s, int64_t place)
+{
+    const DepthwiseMeeting *columns = s->columns.meetings + place * s->kernel;
+    const int32_t count = s->columns.counts[place];
+    if (place + DEPTHWISE_PLACES > s->result_width)
+        return false;
+    for (int64_t p = 1; p < DEPTHWISE_PLACES; p++) {
+        const DepthwiseMeeting *others = columns + p * s->kernel;
+        if (s->columns.counts[place + p] != count)
+            return false;
+        for (int32_t k = 0; k < count; k++)
+            if (others[k].tap != columns[k].tap || others[k].source != columns[k].source + p)
+                return false;
+    }
+    return true;
+}
+
 static void release(CpuStep *step)
 {
     DepthwisePlan *plan = step->plan;
     free(plan->meetings);
     free(plan->counts);
+    free(plan->alike);
     free(plan->runs);
 }
 
@@ -166,8 +185,9 @@ FshStatus cpu_depthwise_prepare(CpuStep *step, const DnnConvolution *c, FshError
     step->release = release;
     plan->meetings = calloc((size_t)((height + width) * c->kernel), sizeof *plan->meetings);
     plan->counts = calloc((size_t)(height + width), sizeof *plan->counts);
+    plan->alike = calloc((size_t)width, sizeof *plan->alike);
     plan->runs = calloc((size_t)c->kernel, sizeof *plan->runs);
-    if (!plan->meetings || !plan->counts || !plan->runs)
+    if (!plan->meetings || !plan->counts || !plan->alike || !plan->runs)
         return fsh_error_set(error, FSH_ERR_MEMORY, "cpu: no memory");
     find_meetings(c, c->in_height, c->out_height, backward, plan->meetings, plan->counts);
     find_meetings(c, c->in_width, c->out_width, backward, plan->meetings + height * c->kernel,
@@ -182,7 +202,10 @@ FshStatus cpu_depthwise_prepare(CpuStep *step, const DnnConvolution *c, FshError
                                    .result_width = width,
                                    .rows = {plan->meetings, plan->counts},
                                    .columns = {plan->meetings + height * c->kernel, plan->counts + height},
+                                   .alike = plan->alike,
                                    .runs = plan->runs};
+    for (int64_t place = 0; !of_weight && place < width; place++)
+        plan->alike[place] = cpu_depthwise_are_alike(&plan->shape, place);
     for (int32_t tap = 0; of_weight && tap < c->kernel; tap++)
         plan->runs[tap] = cpu_depthwise_run(&plan->shape, tap);
     step->engine = "depthwise";

@@ -6,6 +6,7 @@
 #ifndef FSHARD_TRAINER_BACKEND_CPU_CPU_KERNELS_DEPTHWISE_H
 #define FSHARD_TRAINER_BACKEND_CPU_CPU_KERNELS_DEPTHWISE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* A tap of the kernel along one axis, and the place of the source that it meets. */
@@ -26,14 +27,21 @@ typedef struct DepthwiseRun {
     int64_t first, end, source, stride; /* source: of the first */
 } DepthwiseRun;
 
+/* Places of a row that gather computes side by side where they are alike. */
+enum { DEPTHWISE_PLACES = 6 };
+
 typedef struct DepthwiseShape {
     int64_t channels, kernel, source_width, result_width;
     DepthwiseAxis rows, columns; /* by place of the result */
+    const bool *alike;           /* [result_width] for gather: cpu_depthwise_are_alike from there on */
     const DepthwiseRun *runs;    /* [kernel] for add_gradient */
 } DepthwiseShape;
 
 /* Returns the run of a tap, found in the columns of the shape (cpu_depthwise.c). */
 DepthwiseRun cpu_depthwise_run(const DepthwiseShape *shape, int32_t tap);
+/* Returns whether DEPTHWISE_PLACES places of a row from this one on are made of the same taps, each of the
+ * source's next place, as the columns of the shape have it (cpu_depthwise.c). */
+bool cpu_depthwise_are_alike(const DepthwiseShape *shape, int64_t place);
 
 typedef struct CpuDepthwiseKernels {
     /* Computes row `row` of an image: result = bias + the sum of weight * source over all meetings. source:
