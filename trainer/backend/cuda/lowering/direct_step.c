@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "trainer/backend/cuda/lowering/lowering.h"
-#include "trainer/backend/cuda/device/stream_time.h"
+#include "trainer/backend/cuda/lowering/trial.h"
 
 /* The number changes with the kernels: times of others do not count. */
 #define TIMED_AS "direct kernel 5: "
@@ -62,13 +62,12 @@ FshStatus direct_step_run(const Step *step, const Direct *direct, void *scratch,
 typedef struct Timed {
     const Step *step;
     const Direct *direct;
-    void *scratch;
 } Timed;
 
-static FshStatus enqueue_timed(const void *context, cudaStream_t stream, FshError *error)
+static FshStatus enqueue_timed(const void *context, void *scratch, cudaStream_t stream, FshError *error)
 {
     const Timed *timed = context;
-    return direct_step_run(timed->step, timed->direct, timed->scratch, stream, error);
+    return direct_step_run(timed->step, timed->direct, scratch, stream, error);
 }
 
 FshStatus direct_step_milliseconds(CudaBackend *backend, const Step *step, const Direct *direct,
@@ -78,16 +77,7 @@ FshStatus direct_step_milliseconds(CudaBackend *backend, const Step *step, const
     const bool sums = step->node->op == OP_CONV2D && maybe_out(step, CONV_SUMS);
     int length = snprintf(name, sizeof name, TIMED_AS "%s%s", pattern, sums ? "and sums" : "");
     const bool named = length > 0 && (size_t)length < sizeof name;
-    if (named && cudnn_cache_recall(backend->plans, name, milliseconds_ret))
-        return FSH_OK;
-    Timed timed = {step, direct, NULL};
-    const StreamWork work = {enqueue_timed, &timed};
-    FshStatus status = cuda_memory_new(&timed.scratch, direct_step_scratch_bytes(step, direct),
-                                       "scratch memory to try a convolution in", error);
-    if (!status)
-        status = stream_time(&work, backend->stream, milliseconds_ret, error);
-    if (!status && named)
-        cudnn_cache_remember(backend->plans, name, *milliseconds_ret);
-    cuda_memory_free(&timed.scratch);
-    return status;
+    const Timed timed = {step, direct};
+    const Trial trial = {enqueue_timed, &timed, direct_step_scratch_bytes(step, direct)};
+    return trial_milliseconds(backend, named ? name : NULL, &trial, milliseconds_ret, error);
 }

@@ -3,14 +3,14 @@
  * gradient and the norm's sums of it, so that a tensor of x's size is neither written nor read. At small
  * sizes, where a norm's passes are one launch and find their operands in the cache, the first way takes less
  * time; so both are timed. */
-#include "trainer/backend/cuda/lowering/lowering.h"
+#include "trainer/backend/cuda/lowering/norm_step.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "trainer/backend/cuda/device/stream_time.h"
 #include "trainer/backend/cuda/kernels/kernels_pointwise_gradient.h"
 #include "trainer/backend/cuda/lowering/cudnn_convolution.h"
+#include "trainer/backend/cuda/lowering/trial.h"
 
 /* The number changes with the kernels: times of others do not count. */
 #define TIMED_AS "convolution and norm 1: "
@@ -38,52 +38,26 @@ static void free_plan(void *plan)
     free(owned);
 }
 
-static NormTensors tensors_of(const Step *step)
-{
-    return (NormTensors){.x = in(step, NORM_BACK_X),
-                         .weight = in(step, NORM_BACK_WEIGHT),
-                         .bias = in(step, NORM_BACK_BIAS),
-                         .mean = in(step, NORM_BACK_MEAN),
-                         .inverse_deviation = in(step, NORM_BACK_INVERSE_DEVIATION)};
-}
-
-/* Returns the gradient of the norm; dy is what g holds. */
-static NormGradient gradient_of(const Step *step)
-{
-    return (NormGradient){.dy = out(step, NORM_BACK_G),
-                          .dy2 = maybe_in(step, NORM_BACK_DY2),
-                          .y = maybe_in(step, NORM_BACK_Y),
-                          .dx = maybe_out(step, NORM_BACK_DX),
-                          .g = out(step, NORM_BACK_G),
-                          .dweight = out(step, NORM_BACK_DWEIGHT),
-                          .dbias = out(step, NORM_BACK_DBIAS),
-                          .zero = maybe_out(step, NORM_BACK_DLAYER_BIAS),
-                          .batch_statistics = step->node->as.norm.options.training};
-}
-
-static NormActivation activation_of(const Step *step)
-{
-    return (NormActivation){step->node->as.norm.activation, step->node->as.norm.slope};
-}
-
 /* Enqueues the norm's passes over the data gradient that g holds. g is the addend's gradient where there was
  * an addend, or a second part; else nobody reads it, and it stays as it is. */
-static FshStatus enqueue_norm(const Step *step, void *scratch, cudaStream_t stream, FshError *error)
+static FshStatus enqueue_norm(const void *context, void *scratch, cudaStream_t stream, FshError *error)
 {
-    const NormTensors tensors = tensors_of(step);
-    const NormActivation activation = activation_of(step);
-    NormGradient gradient = gradient_of(step);
+    const Step *step = context;
+    const NormTensors tensors = norm_step_backward_tensors(step);
+    const NormActivation activation = norm_step_activation(step);
+    NormGradient gradient = norm_step_gradient(step, out(step, NORM_BACK_G));
     if (!gradient.y && !gradient.dy2)
         gradient.g = NULL;
     return CUDA_TRY(kernel_batch_norm_backward(&gradient, &tensors, &activation, scratch, stream), error);
 }
 
 /* Enqueues our own kernel, and the pass that makes dx of its g. */
-static FshStatus enqueue_own(const Step *step, void *scratch, cudaStream_t stream, FshError *error)
+static FshStatus enqueue_own(const void *context, void *scratch, cudaStream_t stream, FshError *error)
 {
-    const NormTensors tensors = tensors_of(step);
-    const NormActivation activation = activation_of(step), none = {0};
-    NormGradient gradient = gradient_of(step);
+    const Step *step = context;
+    const NormTensors tensors = norm_step_backward_tensors(step);
+    const NormActivation activation = norm_step_activation(step), none = {0};
+    NormGradient gradient = norm_step_gradient(step, out(step, NORM_BACK_G));
     FshStatus status =
         CUDA_TRY(kernel_pointwise_gradient(in(step, NORM_BACK_DY), in(step, NORM_BACK_CONV_WEIGHT), &gradient,
                                            &tensors, &activation, scratch, stream),
@@ -97,42 +71,16 @@ static FshStatus enqueue_own(const Step *step, void *scratch, cudaStream_t strea
 
 /* ---- which way ---- */
 
-typedef struct Timed {
-    const Step *step;
-    FshStatus (*enqueue)(const Step *step, void *scratch, cudaStream_t stream, FshError *error);
-    void *scratch;
-} Timed;
-
-static FshStatus enqueue_timed(const void *context, cudaStream_t stream, FshError *error)
-{
-    const Timed *timed = context;
-    return timed->enqueue(timed->step, timed->scratch, stream, error);
-}
-
-/* Sets the milliseconds of one of the two enqueue functions, measured or remembered. */
-static FshStatus milliseconds_of(CudaBackend *backend, const Step *step, const char *pattern,
-                                 FshStatus (*enqueue)(const Step *step, void *scratch, cudaStream_t stream,
-                                                      FshError *error),
-                                 double *milliseconds_ret, FshError *error)
+/* Sets the milliseconds of one of the two enqueue functions. */
+static FshStatus milliseconds_of(CudaBackend *backend, const Step *step, const char *pattern, const char *way,
+                                 const Trial *trial, double *milliseconds_ret, FshError *error)
 {
     char name[1200];
-    const int length =
-        snprintf(name, sizeof name, TIMED_AS "%s%s%s%s%s", pattern, enqueue == enqueue_own ? " own" : "",
-                 maybe_in(step, NORM_BACK_DY2) ? " dy2" : "", maybe_in(step, NORM_BACK_Y) ? " y" : "",
-                 maybe_out(step, NORM_BACK_DX) ? "" : " no dx");
+    const int length = snprintf(
+        name, sizeof name, TIMED_AS "%s%s%s%s%s", pattern, way, maybe_in(step, NORM_BACK_DY2) ? " dy2" : "",
+        maybe_in(step, NORM_BACK_Y) ? " y" : "", maybe_out(step, NORM_BACK_DX) ? "" : " no dx");
     const bool named = length > 0 && (size_t)length < sizeof name;
-    if (named && cudnn_cache_recall(backend->plans, name, milliseconds_ret))
-        return FSH_OK;
-    Timed timed = {step, enqueue, NULL};
-    const StreamWork work = {enqueue_timed, &timed};
-    FshStatus status =
-        cuda_memory_new(&timed.scratch, step->scratch_bytes, "scratch memory to try a gradient in", error);
-    if (!status)
-        status = stream_time(&work, backend->stream, milliseconds_ret, error);
-    if (!status && named)
-        cudnn_cache_remember(backend->plans, name, *milliseconds_ret);
-    cuda_memory_free(&timed.scratch);
-    return status;
+    return trial_milliseconds(backend, named ? name : NULL, trial, milliseconds_ret, error);
 }
 
 /* Returns whether our own kernel is taken: where it fits, and, if plans are timed, takes less time. */
@@ -147,8 +95,10 @@ static bool choose_own(CudaBackend *backend, Step *step, const ConvNormPlan *pla
         return false;
     if (!backend->benchmark || convolution <= 0)
         return in(step, NORM_BACK_DY)->pitch <= OWN_CHANNELS;
-    if (milliseconds_of(backend, step, pattern, enqueue_own, &own, &untimed) ||
-        milliseconds_of(backend, step, pattern, enqueue_norm, &norm, &untimed)) {
+    const Trial of_own = {enqueue_own, step, step->scratch_bytes},
+                of_norm = {enqueue_norm, step, step->scratch_bytes};
+    if (milliseconds_of(backend, step, pattern, " own", &of_own, &own, &untimed) ||
+        milliseconds_of(backend, step, pattern, "", &of_norm, &norm, &untimed)) {
         (void)snprintf(step->told, sizeof step->told, "cuDNN, since ways could not be timed: %.60s",
                        untimed.message);
         return false;

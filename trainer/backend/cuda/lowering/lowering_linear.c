@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "trainer/backend/cuda/kernels/kernels_norm.h"
-#include "trainer/backend/cuda/device/stream_time.h"
+#include "trainer/backend/cuda/lowering/trial.h"
 #include "trainer/backend/cuda/lowering/weight_copies.h"
 
 /* y [.., out] = x [.., in] weight' + bias + addend, of matrices and images alike.
@@ -24,18 +24,6 @@ static void free_plan(void *plan)
 /* Below so many products of numbers the first proposal is taken untimed. */
 static const double products_timed = 1e9;
 
-/* A way on its trial. */
-typedef struct Trial {
-    const MatmulPlan *plan;
-    MatmulOperands operands;
-} Trial;
-
-static FshStatus enqueue_trial(const void *context, cudaStream_t stream, FshError *error)
-{
-    const Trial *trial = context;
-    return matmul_plan_run(trial->plan, &trial->operands, stream, error);
-}
-
 static MatmulOperands operands_of(const Step *step, void *workspace)
 {
     const bool forward = step->node->op == OP_LINEAR;
@@ -47,24 +35,29 @@ static MatmulOperands operands_of(const Step *step, void *workspace)
                             .workspace = workspace};
 }
 
+/* A way on its trial. */
+typedef struct Way {
+    const Step *step;
+    const MatmulPlan *plan;
+} Way;
+
+static FshStatus enqueue_way(const void *context, void *workspace, cudaStream_t stream, FshError *error)
+{
+    const Way *way = context;
+    const MatmulOperands operands = operands_of(way->step, workspace);
+    return matmul_plan_run(way->plan, &operands, stream, error);
+}
+
 /* Sets *milliseconds_ret to the time of the plan's way: the one that is known, or one that is measured now on
  * the step's tensors. */
 static FshStatus time_of_way(CudaBackend *backend, const Step *step, const MatmulPlan *plan,
                              double *milliseconds_ret, FshError *error)
 {
     char text[256];
-    void *workspace = NULL;
-    if (cudnn_cache_recall(backend->plans, matmul_plan_text(plan, text, sizeof text), milliseconds_ret))
-        return FSH_OK;
-    FshStatus status = cuda_memory_new(&workspace, matmul_plan_workspace_bytes(plan), "a trial", error);
-    const Trial trial = {plan, operands_of(step, workspace)};
-    const StreamWork work = {enqueue_trial, &trial};
-    if (!status)
-        status = stream_time(&work, backend->stream, milliseconds_ret, error);
-    if (!status)
-        cudnn_cache_remember(backend->plans, text, *milliseconds_ret);
-    cuda_memory_free(&workspace);
-    return status;
+    const Way way = {step, plan};
+    const Trial trial = {enqueue_way, &way, matmul_plan_workspace_bytes(plan)};
+    return trial_milliseconds(backend, matmul_plan_text(plan, text, sizeof text), &trial, milliseconds_ret,
+                              error);
 }
 
 /* Takes the fastest of the plan's ways; one that does not run is left out. */

@@ -1,4 +1,4 @@
-#include "trainer/backend/cuda/lowering/lowering.h"
+#include "trainer/backend/cuda/lowering/norm_step.h"
 
 #include "trainer/backend/cuda/kernels/kernels_norm_gate.h"
 #include "trainer/backend/cuda/lowering/device_ranks.h"
@@ -66,7 +66,7 @@ static FshStatus exchange(const Step *step, cudaStream_t stream, FshError *error
     return device_ranks_mean(ranks_of(step), of_gradients, 2, stream, error);
 }
 
-static NormActivation norm_activation(const Step *step)
+NormActivation norm_step_activation(const Step *step)
 {
     return (NormActivation){step->node->as.norm.activation, step->node->as.norm.slope};
 }
@@ -98,7 +98,7 @@ static FshStatus batch_norm_bind(const CudaProgram *program, Step *step, FshErro
 /* Enqueues the norm with mean and inverse deviation that tensors hold by then. */
 static FshStatus apply(const Step *step, const NormTensors *tensors, cudaStream_t stream, FshError *error)
 {
-    const NormActivation activation = norm_activation(step);
+    const NormActivation activation = norm_step_activation(step);
     return CUDA_TRY(
         kernel_batch_norm_apply(tensors, &activation, maybe_in(step, NORM_ADDEND), out(step, NORM_Y), stream),
         error);
@@ -108,7 +108,7 @@ static FshStatus apply(const Step *step, const NormTensors *tensors, cudaStream_
 static cudaError_t forward(const Step *step, const NormTensors *tensors, const NormRunning *running,
                            cudaStream_t stream)
 {
-    const NormActivation activation = norm_activation(step);
+    const NormActivation activation = norm_step_activation(step);
     return kernel_batch_norm_forward(tensors, running, &activation, maybe_in(step, NORM_ADDEND),
                                      out(step, NORM_Y), step->scratch, stream);
 }
@@ -139,7 +139,7 @@ static FshStatus joint_forward(const Step *step, const NormTensors *tensors, con
 static FshStatus from_sums(const Step *step, const NormTensors *tensors, const NormRunning *running,
                            cudaStream_t stream, FshError *error)
 {
-    const NormActivation activation = norm_activation(step);
+    const NormActivation activation = norm_step_activation(step);
     FshStatus status = ranks_of(step) ? exchange(step, stream, error) : FSH_OK;
     return status ? status
                   : CUDA_TRY(kernel_batch_norm_apply_sums(tensors, running, in(step, NORM_SUMS), &activation,
@@ -148,7 +148,7 @@ static FshStatus from_sums(const Step *step, const NormTensors *tensors, const N
                              error);
 }
 
-/* Return the operands of an OP_BATCH_NORM or OP_NORM_SQUEEZE, and of the backward node of a norm or gate. */
+/* Returns the operands of an OP_BATCH_NORM or OP_NORM_SQUEEZE. */
 static NormTensors forward_tensors(const Step *step)
 {
     return (NormTensors){.x = in(step, NORM_X),
@@ -158,7 +158,7 @@ static NormTensors forward_tensors(const Step *step)
                          .inverse_deviation = out(step, NORM_INVERSE_DEVIATION)};
 }
 
-static NormTensors backward_tensors(const Step *step)
+NormTensors norm_step_backward_tensors(const Step *step)
 {
     return (NormTensors){.x = in(step, NORM_BACK_X),
                          .weight = in(step, NORM_BACK_WEIGHT),
@@ -198,7 +198,7 @@ static FshStatus batch_norm(const Step *step, cudaStream_t stream, FshError *err
 static FshStatus joint_backward(const Step *step, const NormGradient *gradient, const NormTensors *tensors,
                                 cudaStream_t stream, FshError *error)
 {
-    const NormActivation activation = norm_activation(step);
+    const NormActivation activation = norm_step_activation(step);
     NormGradient part = *gradient;
     part.peers = device_ranks_boxes(ranks_of(step));
     const cudaError_t whole =
@@ -217,20 +217,25 @@ static FshStatus joint_backward(const Step *step, const NormGradient *gradient, 
                   : CUDA_TRY(kernel_batch_norm_backward(&part, tensors, &activation, NULL, stream), error);
 }
 
+NormGradient norm_step_gradient(const Step *step, const DeviceTensor *dy)
+{
+    return (NormGradient){.dy = dy,
+                          .dy2 = maybe_in(step, NORM_BACK_DY2),
+                          .y = maybe_in(step, NORM_BACK_Y),
+                          .dx = maybe_out(step, NORM_BACK_DX),
+                          .dweight = out(step, NORM_BACK_DWEIGHT),
+                          .dbias = out(step, NORM_BACK_DBIAS),
+                          .g = maybe_out(step, NORM_BACK_G),
+                          .zero = maybe_out(step, NORM_BACK_DLAYER_BIAS),
+                          .batch_statistics = step->node->as.norm.options.training,
+                          .sampled_rows = sampled_rows(step, in(step, NORM_BACK_X))};
+}
+
 static FshStatus batch_norm_backward(const Step *step, cudaStream_t stream, FshError *error)
 {
-    const NormTensors tensors = backward_tensors(step);
-    const NormGradient gradient = {.dy = in(step, NORM_BACK_DY),
-                                   .dy2 = maybe_in(step, NORM_BACK_DY2),
-                                   .y = maybe_in(step, NORM_BACK_Y),
-                                   .dx = maybe_out(step, NORM_BACK_DX),
-                                   .dweight = out(step, NORM_BACK_DWEIGHT),
-                                   .dbias = out(step, NORM_BACK_DBIAS),
-                                   .g = maybe_out(step, NORM_BACK_G),
-                                   .zero = maybe_out(step, NORM_BACK_DLAYER_BIAS),
-                                   .batch_statistics = step->node->as.norm.options.training,
-                                   .sampled_rows = sampled_rows(step, tensors.x)};
-    const NormActivation activation = norm_activation(step);
+    const NormTensors tensors = norm_step_backward_tensors(step);
+    const NormGradient gradient = norm_step_gradient(step, in(step, NORM_BACK_DY));
+    const NormActivation activation = norm_step_activation(step);
     if (ranks_of(step))
         return joint_backward(step, &gradient, &tensors, stream, error);
     return CUDA_TRY(kernel_batch_norm_backward(&gradient, &tensors, &activation, step->scratch, stream),
@@ -288,7 +293,7 @@ static FshStatus norm_gate(const Step *step, cudaStream_t stream, FshError *erro
                                  .bias = in(step, NORM_GATE_BIAS),
                                  .mean = in(step, NORM_GATE_MEAN),
                                  .inverse_deviation = in(step, NORM_GATE_INVERSE_DEVIATION)};
-    const NormActivation activation = norm_activation(step);
+    const NormActivation activation = norm_step_activation(step);
     return CUDA_TRY(kernel_norm_gate(&tensors, &activation, in(step, NORM_GATE_FACTORS),
                                      maybe_in(step, NORM_GATE_ADDEND), out(step, 0), stream),
                     error);
@@ -304,12 +309,12 @@ static FshStatus norm_gate_backward_prepare(const CudaProgram *program, Step *st
 
 static FshStatus norm_gate_backward(const Step *step, cudaStream_t stream, FshError *error)
 {
-    const NormTensors tensors = backward_tensors(step);
+    const NormTensors tensors = norm_step_backward_tensors(step);
     const NormGradient gradient = {.dy = in(step, NORM_BACK_DY),
                                    .dy2 = maybe_in(step, NORM_BACK_DY2),
                                    .y = maybe_in(step, NORM_BACK_Y),
                                    .g = maybe_out(step, NORM_GATE_BACK_G)};
-    const NormActivation activation = norm_activation(step);
+    const NormActivation activation = norm_step_activation(step);
     return CUDA_TRY(kernel_norm_gate_backward(&gradient, &tensors, &activation,
                                               out(step, NORM_GATE_BACK_DFACTORS),
                                               out(step, NORM_GATE_BACK_SUMS), step->scratch, stream),
