@@ -73,18 +73,6 @@ inline int strips_shared_bytes(const Strips &strips, int width, int element_byte
     return bytes > of_weights ? bytes : of_weights;
 }
 
-/* Returns the most bytes of shared memory that a block may have on the current device. */
-inline int strips_shared_most()
-{
-    int device = 0, most = 0;
-    if (cudaGetDevice(&device) != cudaSuccess ||
-        cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) != cudaSuccess) {
-        (void)cudaGetLastError(); /* or the next launch would be blamed for it */
-        return 48 << 10;
-    }
-    return most;
-}
-
 inline Strips strips_of(const DeviceTensor *in, const DeviceTensor *out, int64_t padding, int width,
                         bool gradients)
 {
@@ -100,7 +88,7 @@ inline Strips strips_of(const DeviceTensor *in, const DeviceTensor *out, int64_t
     const int pairs = strips.pitch / 2, slabs = (pairs + strips_lanes_max - 1) / strips_lanes_max;
     strips.lanes = ((pairs + slabs - 1) / slabs + 3) / 4 * 4;
     const int count = (strips.out_width + width - 1) / width;
-    const int most = strips_shared_most();
+    const int most = shared_bytes_most();
     int tasks = strips_threads / strips.lanes;
     do { /* strips of nearly equal groups */
         strips.groups = (count + tasks - 1) / tasks;
@@ -191,6 +179,12 @@ struct StripRun {
     }
 };
 
+/* Returns the slot of the ring that is so far on, less than once around. */
+__device__ inline int ring_slot(int slot)
+{
+    return slot >= strips_ring ? slot - strips_ring : slot;
+}
+
 /* Begins to copy rows of the ring: row `row` of the image goes to `slot`, and so on. Returns the slot after
  * them. */
 template <typename T>
@@ -201,7 +195,7 @@ __device__ int copy_rows(T *ring, int slot, const T *x, const StripRun &run, int
         copy_row(ring + slot * strips.columns * strips_pixel, x, run.sample, row + i,
                  run.column - strips.padding, strips.columns, strips.in_height, strips.in_width, strips.pitch,
                  thread);
-        slot = slot + 1 == strips_ring ? 0 : slot + 1;
+        slot = ring_slot(slot + 1);
     }
     return slot;
 }
@@ -217,7 +211,7 @@ __device__ __forceinline__ void for_products(const T *ring, int first, int in_ro
     for (int k = 0; k < strips_read; k++) {
         if (in_row + k < 0 || in_row + k >= strips.in_height)
             continue;
-        const int slot = first + k >= strips_ring ? first + k - strips_ring : first + k;
+        const int slot = ring_slot(first + k);
         const T *from = ring + (slot * strips.columns + thread.task * R) * strips_pixel + 2 * thread.lane;
 #pragma unroll
         for (int i = 0; i < R + K - 1; i++) {
@@ -285,7 +279,7 @@ __global__ void __launch_bounds__(strips_threads, 1)
                                    sums[q][r][0] = fmaf(pixel[0], weights[tap][0], sums[q][r][0]);
                                    sums[q][r][1] = fmaf(pixel[1], weights[tap][1], sums[q][r][1]);
                                });
-            slot = slot + strips_rows >= strips_ring ? slot + strips_rows - strips_ring : slot + strips_rows;
+            slot = ring_slot(slot + strips_rows);
             const int column = run.column + thread.task * R;
             T *to = y +
                     ((run.sample * strips.out_height + run.row) * strips.out_width + column) * strips.pitch +
@@ -361,7 +355,7 @@ __global__ void __launch_bounds__(strips_threads, 1)
                                    sums[tap][0] = fmaf(pixel[0], gradients[q][r][0], sums[tap][0]);
                                    sums[tap][1] = fmaf(pixel[1], gradients[q][r][1], sums[tap][1]);
                                });
-            slot = slot + strips_rows >= strips_ring ? slot + strips_rows - strips_ring : slot + strips_rows;
+            slot = ring_slot(slot + strips_rows);
             half ^= 1;
         }
     }

@@ -69,14 +69,25 @@ template <typename T> T *data_of(const DeviceTensor *tensor)
     return static_cast<T *>(tensor->data);
 }
 
-/* Returns the most bytes of dynamic shared memory that the card allows a block of the kernel, once
- * cudaFuncSetAttribute has asked for them; 0 where that cannot be found out. */
-inline int shared_bytes_most(const void *kernel)
+/* Returns the most bytes of shared memory that the card allows a block, once cudaFuncSetAttribute has asked
+ * for them; 0 where that cannot be found out. */
+inline int shared_bytes_most()
 {
     int device = 0, most = 0;
+    if (cudaGetDevice(&device) != cudaSuccess ||
+        cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) != cudaSuccess) {
+        (void)cudaGetLastError(); /* or the next launch would be blamed for it */
+        return 0;
+    }
+    return most;
+}
+
+/* Returns how many of them are left to the kernel as dynamic ones; 0 where that cannot be found out. */
+inline int shared_bytes_most(const void *kernel)
+{
+    const int most = shared_bytes_most();
     cudaFuncAttributes attributes = {};
-    if (cudaGetDevice(&device) != cudaSuccess || cudaFuncGetAttributes(&attributes, kernel) != cudaSuccess ||
-        cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) != cudaSuccess)
+    if (most == 0 || cudaFuncGetAttributes(&attributes, kernel) != cudaSuccess)
         return 0;
     return most - (int)attributes.sharedSizeBytes;
 }

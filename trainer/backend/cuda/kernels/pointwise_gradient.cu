@@ -395,8 +395,7 @@ Job<T> job_of(const DeviceTensor *dy, const DeviceTensor *weight, const NormGrad
 extern "C" bool kernel_pointwise_gradient_fits(const DeviceTensor *dy, const DeviceTensor *weight,
                                                const DeviceTensor *x)
 {
-    const bool one =
-        weight->rank == 2 || (weight->rank == 4 && weight->shape[1] == 1 && weight->shape[2] == 1);
+    const bool one = weight->rank == 4 && weight->shape[1] == 1 && weight->shape[2] == 1;
     if (!element_is_narrow(x->element) || dy->element != x->element || weight->element != x->element ||
         !one || weight->shape[0] != device_tensor_channels(dy) ||
         device_tensor_channels(weight) != device_tensor_channels(x) || weight->pitch != x->pitch ||
