@@ -9,15 +9,10 @@
 
 #include "common/random.h"
 #include "tests/support/support.h"
+#include "tests/trainer/gpu_memory.h"
 #include "trainer/backend/cuda/kernels/kernels_convolution.h"
 
 enum { KERNEL = 7, TAPS = KERNEL * KERNEL, GUARD = 512 };
-
-static void check(cudaError_t code)
-{
-    if (code != cudaSuccess)
-        fail_msg("%s", cudaGetErrorString(code));
-}
 
 /* A tensor on both sides; on the device GUARD more elements follow, which stay as they are. */
 typedef struct Array {
@@ -55,8 +50,7 @@ static Array make_array(Random *random, ElementType element, const int64_t shape
         else
             ((uint32_t *)(void *)stored)[i] = bits;
     }
-    check(cudaMalloc(&a.tensor.data, bytes_of(&a, a.count + GUARD)));
-    check(cudaMemcpy(a.tensor.data, stored, bytes_of(&a, a.count + GUARD), cudaMemcpyHostToDevice));
+    a.tensor.data = gpu_copy_of(stored, bytes_of(&a, a.count + GUARD));
     free(stored);
     return a;
 }
@@ -70,19 +64,16 @@ static void free_array(Array *a)
 /* Returns what the device holds; the caller frees it. Asserts that the guard is what it was. */
 static float *read_array(const Array *a)
 {
-    char *stored = malloc(bytes_of(a, a->count + GUARD));
-    float *values = malloc((a->count + GUARD) * sizeof *values);
-    assert_non_null(stored);
-    assert_non_null(values);
-    check(cudaMemcpy(stored, a->tensor.data, bytes_of(a, a->count + GUARD), cudaMemcpyDeviceToHost));
-    for (size_t i = 0; i < a->count + GUARD; i++) {
-        const uint32_t bits = a->tensor.element == ELEMENT_BF16
-                                  ? (uint32_t)((uint16_t *)(void *)stored)[i] << 16
-                                  : ((uint32_t *)(void *)stored)[i];
-        memcpy(&values[i], &bits, sizeof bits);
+    float *values = gpu_read(a->tensor.data, bytes_of(a, a->count + GUARD));
+    if (a->tensor.element == ELEMENT_BF16) {
+        uint16_t *stored = (uint16_t *)(void *)values;
+        values = malloc((a->count + GUARD) * sizeof *values);
+        assert_non_null(values);
+        for (size_t i = 0; i < a->count + GUARD; i++)
+            values[i] = narrow_value(ELEMENT_BF16, stored[i]);
+        free(stored);
     }
     assert_memory_equal(values + a->count, a->values + a->count, GUARD * sizeof *values);
-    free(stored);
     return values;
 }
 
@@ -142,12 +133,12 @@ static void run(Array *a, void *scratch)
     const Depthwise depthwise = {KERNEL, 1, KERNEL / 2};
     float *first[ARRAYS] = {NULL};
     for (int time = 0; time < 2; time++) {
-        check(kernel_depthwise(&a[X].tensor, &a[WEIGHT].tensor, &a[BIAS].tensor, &depthwise, &a[Y].tensor,
-                               NULL));
-        check(kernel_depthwise_backward_data(&a[DY].tensor, &a[WEIGHT].tensor, &depthwise, &a[DX].tensor,
-                                             NULL));
-        check(kernel_depthwise_backward_weight(&a[DY].tensor, &a[X].tensor, &depthwise, &a[DWEIGHT].tensor,
-                                               &a[DBIAS].tensor, scratch, NULL));
+        gpu_check(kernel_depthwise(&a[X].tensor, &a[WEIGHT].tensor, &a[BIAS].tensor, &depthwise, &a[Y].tensor,
+                                   NULL));
+        gpu_check(kernel_depthwise_backward_data(&a[DY].tensor, &a[WEIGHT].tensor, &depthwise, &a[DX].tensor,
+                                                 NULL));
+        gpu_check(kernel_depthwise_backward_weight(&a[DY].tensor, &a[X].tensor, &depthwise,
+                                                   &a[DWEIGHT].tensor, &a[DBIAS].tensor, scratch, NULL));
         for (int i = Y; i < ARRAYS; i++) {
             float *values = read_array(&a[i]);
             if (time)
@@ -179,7 +170,7 @@ static void compare_shape(const Shape *s, ElementType element)
         sums[i] = calloc(a[i].count, sizeof *sums[i]);
         assert_non_null(sums[i]);
     }
-    check(cudaMalloc(&scratch, kernel_depthwise_scratch_bytes(&a[DY].tensor, &depthwise)));
+    gpu_check(cudaMalloc(&scratch, kernel_depthwise_scratch_bytes(&a[DY].tensor, &depthwise)));
     run(a, scratch);
     compute(s, a, sums);
     for (int i = Y; i < ARRAYS; i++)

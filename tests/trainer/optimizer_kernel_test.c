@@ -11,27 +11,9 @@
 
 #include "common/random.h"
 #include "tests/support/support.h"
+#include "tests/trainer/gpu_memory.h"
 #include "trainer/backend/cuda/kernels/kernels_update.h"
 #include "trainer/graph/muon.h"
-
-static void *on_device(const void *values, size_t bytes)
-{
-    void *memory = NULL;
-    assert_int_equal(cudaMalloc(&memory, bytes), cudaSuccess);
-    if (values)
-        assert_int_equal(cudaMemcpy(memory, values, bytes, cudaMemcpyHostToDevice), cudaSuccess);
-    else
-        assert_int_equal(cudaMemset(memory, 0, bytes), cudaSuccess);
-    return memory;
-}
-
-static void *on_host(const void *memory, size_t bytes)
-{
-    void *values = malloc(bytes);
-    assert_non_null(values);
-    assert_int_equal(cudaMemcpy(values, memory, bytes, cudaMemcpyDeviceToHost), cudaSuccess);
-    return values;
-}
 
 /* ---- narrow numbers ---- */
 
@@ -50,31 +32,6 @@ static float rounded(float value, int bits, int least)
 static float rounded_to(ElementType element, float value)
 {
     return element == ELEMENT_BF16 ? rounded(value, 7, -133) : rounded(value, 10, -24);
-}
-
-static float value_of(ElementType element, uint16_t bits)
-{
-    if (element == ELEMENT_BF16) {
-        const uint32_t wide = (uint32_t)bits << 16;
-        float value;
-        memcpy(&value, &wide, sizeof value);
-        return value;
-    }
-    const int exponent = bits >> 10 & 31, mantissa = bits & 1023;
-    const float value =
-        exponent ? ldexpf((float)(1024 + mantissa), exponent - 25) : ldexpf((float)mantissa, -24);
-    return bits & 0x8000 ? -value : value;
-}
-
-/* Returns the bits of a value that either type holds exactly. */
-static uint16_t bits_of(ElementType element, float value)
-{
-    uint32_t wide;
-    memcpy(&wide, &value, sizeof wide);
-    if (element == ELEMENT_BF16 || value == 0)
-        return (uint16_t)(wide >> 16);
-    const uint32_t exponent = (wide >> 23 & 255) - 127 + 15;
-    return (uint16_t)((wide >> 16 & 0x8000) | exponent << 10 | (wide >> 13 & 1023));
 }
 
 /* ---- a table of tensors ---- */
@@ -131,7 +88,7 @@ static void *filled(size_t count, uint16_t value)
     assert_non_null(values);
     for (size_t i = 0; i < count; i++)
         values[i] = value;
-    void *memory = on_device(values, count * sizeof *values);
+    void *memory = gpu_copy_of(values, count * sizeof *values);
     free(values);
     return memory;
 }
@@ -159,7 +116,7 @@ static void add_weights(Updater *updater, int t, UpdatePiece *pieces)
     for (size_t i = 0; i < count_of(t); i++)
         weights[i] = random_normal(&random) * 0.1F;
     *tensor =
-        (UpdateTensor){.values = own(updater, on_device(weights, count_of(t) * sizeof *weights)),
+        (UpdateTensor){.values = own(updater, gpu_copy_of(weights, count_of(t) * sizeof *weights)),
                        .channels = shapes[t].channels,
                        .gradient_element = updater->narrow ? updater->element : ELEMENT_F32,
                        .gradient_pitch = updater->narrow ? pitch_of(shapes[t].channels) : shapes[t].channels,
@@ -172,10 +129,10 @@ static void add_weights(Updater *updater, int t, UpdatePiece *pieces)
     free(weights);
     for (int slot = 0; slot < OPTIMIZER_SLOT_COUNT; slot++)
         if (keeps(&updater->optimizer, slot))
-            tensor->slots[slot] = own(updater, on_device(NULL, count_of(t) * sizeof(float)));
+            tensor->slots[slot] = own(updater, gpu_copy_of(NULL, count_of(t) * sizeof(float)));
     tensor->gradient = updater->gradients[t] =
-        own(updater,
-            updater->narrow ? filled(stored_of(t), pad_mark) : on_device(NULL, count_of(t) * sizeof(float)));
+        own(updater, updater->narrow ? filled(stored_of(t), pad_mark)
+                                     : gpu_copy_of(NULL, count_of(t) * sizeof(float)));
     for (int k = 0; k < COPIES && updater->narrow; k++)
         tensor->copies[k] = own(updater, filled(stored_of(t), pad_mark));
     for (size_t first = 0; first < count_of(t); first += UPDATE_PIECE, tensor->piece_count++) {
@@ -224,15 +181,16 @@ static void updater_start(Updater *updater, const Optimizer *optimizer, bool nar
         add_weights(updater, t, pieces);
     const uint64_t matrix_bytes = add_matrices(updater, slabs);
     if (updater->slab_count > 0)
-        updater->slabs = own(updater, on_device(slabs, (size_t)updater->slab_count * sizeof *updater->slabs));
+        updater->slabs =
+            own(updater, gpu_copy_of(slabs, (size_t)updater->slab_count * sizeof *updater->slabs));
     UpdateTable *table = &updater->table;
     table->parameter_count = TENSORS;
     table->parameter_pieces = table->piece_count;
-    table->tensors = own(updater, on_device(updater->tensors, sizeof updater->tensors));
-    table->pieces = own(updater, on_device(pieces, (size_t)table->piece_count * sizeof *pieces));
-    table->control = own(updater, on_device(NULL, kernel_update_control_bytes(TENSORS)));
-    updater->scratch = own(updater, on_device(NULL, kernel_update_scratch_bytes(table) + matrix_bytes));
-    updater->numbers = own(updater, on_device((float[7]){0.05F, 0, 0, 64, 0, 0, 0}, 7 * sizeof(float)));
+    table->tensors = own(updater, gpu_copy_of(updater->tensors, sizeof updater->tensors));
+    table->pieces = own(updater, gpu_copy_of(pieces, (size_t)table->piece_count * sizeof *pieces));
+    table->control = own(updater, gpu_copy_of(NULL, kernel_update_control_bytes(TENSORS)));
+    updater->scratch = own(updater, gpu_copy_of(NULL, kernel_update_scratch_bytes(table) + matrix_bytes));
+    updater->numbers = own(updater, gpu_copy_of((float[7]){0.05F, 0, 0, 64, 0, 0, 0}, 7 * sizeof(float)));
 }
 
 static void updater_end(Updater *updater)
@@ -248,13 +206,13 @@ static void write_gradients(const Updater *updater, int run)
         const int channels = shapes[t].channels, pitch = updater->tensors[t].gradient_pitch;
         const size_t each = updater->narrow ? sizeof(uint16_t) : sizeof(float),
                      bytes = (size_t)shapes[t].rows * (size_t)pitch * each;
-        unsigned char *values = on_host(updater->tensors[t].gradient, bytes);
+        unsigned char *values = gpu_read(updater->tensors[t].gradient, bytes);
         Random random;
         random_start(&random, (uint64_t)run, (uint64_t)t);
         for (int row = 0; row < shapes[t].rows; row++)
             for (int i = 0; i < channels; i++) {
                 const float value = ((float)random_below(&random, 255) - 127) / 64;
-                const uint16_t bits = bits_of(updater->element, value);
+                const uint16_t bits = narrow_bits(updater->element, value);
                 unsigned char *at = values + ((size_t)row * (size_t)pitch + (size_t)i) * each;
                 memcpy(at, updater->narrow ? (const void *)&bits : (const void *)&value, each);
             }
@@ -294,7 +252,7 @@ static void updater_run(const Updater *updater, int run)
 
 static void assert_same(const void *first, const void *second, size_t bytes)
 {
-    void *ours = on_host(first, bytes), *theirs = on_host(second, bytes);
+    void *ours = gpu_read(first, bytes), *theirs = gpu_read(second, bytes);
     assert_memory_equal(ours, theirs, bytes);
     free(ours);
     free(theirs);
@@ -306,14 +264,15 @@ static void assert_copies_are_rounded_weights(const Updater *updater)
         for (int k = 0; k < COPIES; k++) {
             const UpdateTensor *tensor = &updater->tensors[t];
             const int pitch = tensor->copy_pitch, channels = shapes[t].channels;
-            float *weights = on_host(tensor->values, count_of(t) * sizeof *weights);
-            uint16_t *copy = on_host(tensor->copies[k], stored_of(t) * sizeof *copy);
+            float *weights = gpu_read(tensor->values, count_of(t) * sizeof *weights);
+            uint16_t *copy = gpu_read(tensor->copies[k], stored_of(t) * sizeof *copy);
             for (int row = 0; row < shapes[t].rows; row++)
                 for (int i = 0; i < pitch; i++) {
                     const uint16_t bits = copy[row * pitch + i];
                     const float wanted =
                         i < channels ? rounded_to(tensor->copy_elements[k], weights[row * channels + i]) : 0;
-                    if (i < channels ? value_of(tensor->copy_elements[k], bits) != wanted : bits != pad_mark)
+                    if (i < channels ? narrow_value(tensor->copy_elements[k], bits) != wanted
+                                     : bits != pad_mark)
                         fail_msg("tensor %d, copy %d, row %d, element %d: %04x, not %g", t, k, row, i, bits,
                                  (double)wanted);
                 }
@@ -366,7 +325,7 @@ static void compare_narrow(Optimizer optimizer, ElementType element, bool joins)
                             count_of(t) * sizeof(float));
     }
     assert_copies_are_rounded_weights(&narrow);
-    float *numbers = on_host(narrow.numbers, 7 * sizeof *numbers);
+    float *numbers = gpu_read(narrow.numbers, 7 * sizeof *numbers);
     assert_true(numbers[1] == (optimizer.accumulation_steps > 1 ? 2 : 4)); /* updates were made */
     assert_true(isfinite(numbers[5]) && numbers[5] > 0 && numbers[6] == 1);
     free(numbers);

@@ -8,6 +8,7 @@
 #include <cuda_runtime_api.h>
 
 #include "tests/support/support.h"
+#include "tests/trainer/gpu_memory.h"
 #include "trainer/backend/cuda/kernels/kernels_peers.h"
 
 enum { RANKS_MOST = 4, EXCHANGES = 6 };
@@ -20,51 +21,37 @@ typedef struct Bench {
     int *ends;
 } Bench;
 
-static void check(cudaError_t code)
-{
-    if (code != cudaSuccess)
-        fail_msg("%s", cudaGetErrorString(code));
-}
-
-static void *zeros(size_t bytes)
-{
-    void *memory = NULL;
-    check(cudaMalloc(&memory, bytes));
-    check(cudaMemset(memory, 0, bytes));
-    return memory;
-}
-
 static Bench make_bench(int ranks)
 {
     Bench bench = {.ranks = ranks};
     uint64_t *boxes[RANKS_MOST];
-    check(cudaMallocHost((void **)&bench.ends, sizeof *bench.ends));
+    gpu_check(cudaMallocHost((void **)&bench.ends, sizeof *bench.ends));
     *bench.ends = 0;
     for (int rank = 0; rank < ranks; rank++) {
-        boxes[rank] = zeros(kernel_peer_box_bytes(ranks));
-        bench.values[rank] = zeros(PEER_VALUES_MAX * sizeof(double));
-        check(cudaStreamCreateWithFlags(&bench.streams[rank], cudaStreamNonBlocking));
+        boxes[rank] = gpu_copy_of(NULL, kernel_peer_box_bytes(ranks));
+        bench.values[rank] = gpu_copy_of(NULL, PEER_VALUES_MAX * sizeof(double));
+        gpu_check(cudaStreamCreateWithFlags(&bench.streams[rank], cudaStreamNonBlocking));
         bench.boxes[rank] = (PeerBoxes){.rank = rank,
                                         .ranks = ranks,
                                         .share = 1 / (double)ranks,
-                                        .made = zeros(sizeof(uint32_t)),
+                                        .made = gpu_copy_of(NULL, sizeof(uint32_t)),
                                         .ends = bench.ends};
     }
     for (int rank = 0; rank < ranks; rank++)
         memcpy(bench.boxes[rank].boxes, boxes, sizeof boxes);
-    check(cudaDeviceSynchronize());
+    gpu_check(cudaDeviceSynchronize());
     return bench;
 }
 
 static void free_bench(Bench *bench)
 {
     for (int rank = 0; rank < bench->ranks; rank++) {
-        check(cudaStreamDestroy(bench->streams[rank]));
-        check(cudaFree(bench->boxes[rank].boxes[rank]));
-        check(cudaFree(bench->boxes[rank].made));
-        check(cudaFree(bench->values[rank]));
+        gpu_check(cudaStreamDestroy(bench->streams[rank]));
+        gpu_check(cudaFree(bench->boxes[rank].boxes[rank]));
+        gpu_check(cudaFree(bench->boxes[rank].made));
+        gpu_check(cudaFree(bench->values[rank]));
     }
-    check(cudaFreeHost(bench->ends));
+    gpu_check(cudaFreeHost(bench->ends));
 }
 
 static double value_of(int rank, int exchange, int i)
@@ -87,10 +74,10 @@ static void write_values(const Bench *bench, int rank, int exchange, int count, 
     static float narrow[PEER_VALUES_MAX];
     for (int i = 0; i < count; i++)
         narrow[i] = (float)(wide[i] = value_of(rank, exchange, i));
-    check(cudaMemcpyAsync(bench->values[rank], is_f64 ? (void *)wide : (void *)narrow,
-                          (size_t)count * (is_f64 ? sizeof *wide : sizeof *narrow), cudaMemcpyHostToDevice,
-                          bench->streams[rank]));
-    check(cudaStreamSynchronize(bench->streams[rank]));
+    gpu_check(cudaMemcpyAsync(bench->values[rank], is_f64 ? (void *)wide : (void *)narrow,
+                              (size_t)count * (is_f64 ? sizeof *wide : sizeof *narrow),
+                              cudaMemcpyHostToDevice, bench->streams[rank]));
+    gpu_check(cudaStreamSynchronize(bench->streams[rank]));
 }
 
 /* Asserts that every rank has the mean in the order of the ranks, to the bit. */
@@ -99,8 +86,8 @@ static void expect_means(const Bench *bench, int exchange, int count, bool is_f6
     static double found[PEER_VALUES_MAX];
     const float *narrow = (const float *)found;
     for (int rank = 0; rank < bench->ranks; rank++) {
-        check(cudaStreamSynchronize(bench->streams[rank]));
-        check(cudaMemcpy(found, bench->values[rank], sizeof found, cudaMemcpyDeviceToHost));
+        gpu_check(cudaStreamSynchronize(bench->streams[rank]));
+        gpu_check(cudaMemcpy(found, bench->values[rank], sizeof found, cudaMemcpyDeviceToHost));
         for (int i = 0; i < count; i++) {
             double sum = 0;
             for (int other = 0; other < bench->ranks; other++) {
@@ -128,7 +115,7 @@ TEST(test_all_ranks_have_the_mean_of_every_exchange)
             for (int rank = 0; rank < ranks; rank++) {
                 PeerPiece pieces[2];
                 split(&bench, rank, count, is_f64, pieces);
-                check(kernel_peer_mean(&bench.boxes[rank], pieces, is_f64, bench.streams[rank]));
+                gpu_check(kernel_peer_mean(&bench.boxes[rank], pieces, is_f64, bench.streams[rank]));
             }
             expect_means(&bench, exchange, count, is_f64);
         }
@@ -147,7 +134,7 @@ TEST(test_a_rank_may_be_ahead)
         split(&bench, rank, COUNT, true, pieces);
         for (int i = 0; i < TIMES;
              i++) /* fewer than a stream holds; after the first all have the mean, whose mean is itself */
-            check(kernel_peer_mean(&bench.boxes[rank], pieces, true, bench.streams[rank]));
+            gpu_check(kernel_peer_mean(&bench.boxes[rank], pieces, true, bench.streams[rank]));
     }
     expect_means(&bench, 0, COUNT, true);
     free_bench(&bench);
@@ -157,11 +144,11 @@ TEST(test_what_waits_for_a_lost_rank_is_set_free)
 {
     Bench bench = make_bench(2);
     const PeerPiece pieces[2] = {{bench.values[0], 64}, {NULL, 0}};
-    check(kernel_peer_mean(&bench.boxes[0], pieces, false, bench.streams[0]));
+    gpu_check(kernel_peer_mean(&bench.boxes[0], pieces, false, bench.streams[0]));
     sleep_seconds(0.05);
     assert_int_equal(cudaStreamQuery(bench.streams[0]), cudaErrorNotReady);
     *(volatile int *)bench.ends = 1;
-    check(cudaStreamSynchronize(bench.streams[0]));
+    gpu_check(cudaStreamSynchronize(bench.streams[0]));
     free_bench(&bench);
 }
 

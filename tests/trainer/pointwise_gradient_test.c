@@ -10,32 +10,11 @@
 
 #include "common/random.h"
 #include "tests/support/support.h"
+#include "tests/trainer/gpu_memory.h"
 #include "trainer/backend/cuda/kernels/kernels_pointwise_gradient.h"
 
 enum { GUARD = 512 }; /* elements after a result */
 static const uint16_t poison = 0x7E7E, mark = 0x5A5A;
-
-static void check(cudaError_t code)
-{
-    if (code != cudaSuccess)
-        fail_msg("%s", cudaGetErrorString(code));
-}
-
-static void *on_device(const void *values, size_t bytes)
-{
-    void *memory = NULL;
-    check(cudaMalloc(&memory, bytes));
-    check(cudaMemcpy(memory, values, bytes, cudaMemcpyHostToDevice));
-    return memory;
-}
-
-static void *on_host(const void *memory, size_t bytes)
-{
-    void *values = malloc(bytes);
-    assert_non_null(values);
-    check(cudaMemcpy(values, memory, bytes, cudaMemcpyDeviceToHost));
-    return values;
-}
 
 /* ---- narrow numbers ---- */
 
@@ -43,33 +22,6 @@ static void *on_host(const void *memory, size_t bytes)
 static int digits_of(ElementType element)
 {
     return element == ELEMENT_BF16 ? 7 : 10;
-}
-
-static float value_of(ElementType element, uint16_t bits)
-{
-    if (element == ELEMENT_BF16) {
-        const uint32_t wide = (uint32_t)bits << 16;
-        float value;
-        memcpy(&value, &wide, sizeof value);
-        return value;
-    }
-    const int exponent = bits >> 10 & 31, mantissa = bits & 1023;
-    const float value = exponent == 31 ? NAN
-                        : exponent     ? ldexpf((float)(1024 + mantissa), exponent - 25)
-                                       : ldexpf((float)mantissa, -24);
-    return bits & 0x8000 ? -value : value;
-}
-
-/* Returns the bits of value without the digits that the type does not have. |value| is above 2^-14, or is
- * 0. */
-static uint16_t cut_to(ElementType element, float value)
-{
-    uint32_t wide;
-    memcpy(&wide, &value, sizeof wide);
-    if (element == ELEMENT_BF16 || value == 0)
-        return (uint16_t)(wide >> 16);
-    const uint32_t exponent = (wide >> 23 & 255) - 127 + 15;
-    return (uint16_t)((wide >> 16 & 0x8000) | exponent << 10 | (wide >> 13 & 1023));
 }
 
 /* ---- a case ---- */
@@ -100,12 +52,12 @@ static Matrix make_matrix(const Case *c, Random *random, int rows, int channels,
     assert_non_null(m.values);
     for (size_t i = 0; i < count; i++) {
         const float value = scale * random_normal(random);
-        m.bits[i] = cut_to(c->element, fabsf(value) < 1e-3F ? 0 : value);
-        m.values[i] = value_of(c->element, m.bits[i]);
+        m.bits[i] = narrow_bits(c->element, fabsf(value) < 1e-3F ? 0 : value);
+        m.values[i] = narrow_value(c->element, m.bits[i]);
     }
     for (size_t i = count; i < count + GUARD; i++)
         m.bits[i] = mark;
-    m.tensor = (DeviceTensor){.data = on_device(m.bits, (count + GUARD) * sizeof *m.bits),
+    m.tensor = (DeviceTensor){.data = gpu_copy_of(m.bits, (count + GUARD) * sizeof *m.bits),
                               .element = c->element,
                               .rank = 4,
                               .shape = {rows, 1, 1, channels},
@@ -133,7 +85,7 @@ static Vector make_vector(Random *random, int channels, float middle, float arou
     assert_non_null(v.values);
     for (int i = 0; i < channels; i++)
         v.values[i] = middle + around * (2 * random_uniform(random) - 1);
-    v.tensor = (DeviceTensor){.data = on_device(v.values, (size_t)channels * sizeof *v.values),
+    v.tensor = (DeviceTensor){.data = gpu_copy_of(v.values, (size_t)channels * sizeof *v.values),
                               .element = ELEMENT_F32,
                               .rank = 1,
                               .shape = {channels},
@@ -173,7 +125,7 @@ static void make_operands(const Case *c, Operands *o)
     const size_t count = (size_t)c->rows * (size_t)c->channels;
     for (size_t i = 0; i < count; i++)
         o->m[G].bits[i] = poison;
-    check(
+    gpu_check(
         cudaMemcpy(o->m[G].tensor.data, o->m[G].bits, count * sizeof *o->m[G].bits, cudaMemcpyHostToDevice));
 }
 
@@ -248,7 +200,7 @@ static void compare(const Case *c, const Operands *o, const uint16_t *g, double 
             const double second = c->has_dy2 ? (double)o->m[DY2].values[i] : 0, v = d[n] + second;
             const double wanted = is_on(c, o, i, n) ? v : (double)c->slope * v, all = terms[n] + fabs(second);
             const double distance = (double)o->m[X].values[i] - (double)o->v[MEAN].values[n];
-            const double found = (double)value_of(c->element, g[i]);
+            const double found = (double)narrow_value(c->element, g[i]);
             const double allowed =
                 1.01 * ldexp(fabs(wanted), -digits_of(c->element) - 1) + 2e-6 * all + ldexp(1, -25);
             if (!(fabs(found - wanted) <= allowed))
@@ -259,9 +211,9 @@ static void compare(const Case *c, const Operands *o, const uint16_t *g, double 
             sums[3 * channels + at] += (1e-5 * fabs(wanted) + 1e-6 * all) * fabs(distance);
         }
     }
-    const float *dbias = on_host(o->v[DBIAS].tensor.data, channels * sizeof *dbias),
-                *dweight = on_host(o->v[DWEIGHT].tensor.data, channels * sizeof *dweight),
-                *zero = on_host(o->v[ZERO].tensor.data, channels * sizeof *zero);
+    const float *dbias = gpu_read(o->v[DBIAS].tensor.data, channels * sizeof *dbias),
+                *dweight = gpu_read(o->v[DWEIGHT].tensor.data, channels * sizeof *dweight),
+                *zero = gpu_read(o->v[ZERO].tensor.data, channels * sizeof *zero);
     for (int n = 0; n < c->channels; n++) {
         const size_t at = (size_t)n;
         const double inverse = (double)o->v[INVERSE].values[n];
@@ -287,32 +239,32 @@ static void try(const Case *c)
     const uint64_t scratch_bytes = kernel_pointwise_gradient_scratch_bytes(&o.m[X].tensor);
     double *sums = malloc(6 * (size_t)c->channels * sizeof *sums);
     assert_non_null(sums);
-    check(cudaMalloc(&scratch, scratch_bytes + GUARD));
-    check(cudaMemset(scratch, 0xFF, scratch_bytes + GUARD));
+    gpu_check(cudaMalloc(&scratch, scratch_bytes + GUARD));
+    gpu_check(cudaMemset(scratch, 0xFF, scratch_bytes + GUARD));
     if (!kernel_pointwise_gradient_fits(&o.m[DY].tensor, &o.m[FILTER].tensor, &o.m[X].tensor)) {
         printf("left out: %d -> %d channels, too much shared memory\n", c->from, c->channels);
         assert_int_equal(run(c, &o, scratch), cudaErrorNotSupported);
     } else {
-        check(run(c, &o, scratch));
-        check(cudaDeviceSynchronize());
-        uint16_t *g = on_host(place_of_g(c, &o)->data, bytes);
+        gpu_check(run(c, &o, scratch));
+        gpu_check(cudaDeviceSynchronize());
+        uint16_t *g = gpu_read(place_of_g(c, &o)->data, bytes);
         compare(c, &o, g, sums, sums + 4 * c->channels);
         for (size_t i = count; i < count + GUARD; i++)
             assert_int_equal(g[i], mark);
-        unsigned char *after = on_host((char *)scratch + scratch_bytes, GUARD);
+        unsigned char *after = gpu_read((char *)scratch + scratch_bytes, GUARD);
         for (int i = 0; i < GUARD; i++)
             assert_int_equal(after[i], 0xFF);
         free(after);
         if (c->place == OWN) {
-            check(run(c, &o, scratch));
-            uint16_t *again = on_host(place_of_g(c, &o)->data, bytes);
+            gpu_check(run(c, &o, scratch));
+            uint16_t *again = gpu_read(place_of_g(c, &o)->data, bytes);
             assert_memory_equal(g, again, bytes);
             free(again);
         }
         free(g);
     }
     free(sums);
-    check(cudaFree(scratch));
+    gpu_check(cudaFree(scratch));
     for (int i = 0; i < MATRICES; i++)
         free_matrix(&o.m[i]);
     for (int i = 0; i < VECTORS; i++)
