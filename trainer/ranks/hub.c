@@ -244,11 +244,17 @@ FshStatus hub_open(Hub **hub_ret, const RankPlace *place, const HubOptions *opti
     return status;
 }
 
-/* Lets the thread send what is left, and ends it. */
+/* Lets the thread send what is left, and ends it. A loss of this host that the thread has not seen yet is told
+ * first: else the others would take this rank, which ends because of it, for what was lost. */
 static void end_thread(Hub *hub)
 {
     const struct timespec until = thread_deadline(LEAVE_SECONDS);
+    FshError error = {0};
+    int signal_number = 0;
+    const FshStatus status = look(hub, &signal_number, &error);
     (void)pthread_mutex_lock(&hub->lock);
+    if (status)
+        lose(hub, error.message, signal_number);
     for (size_t i = 0; i < hub->wire_count; i++)
         hub->wires[i].tells_leave = true;
     hub->ends = true;
