@@ -38,3 +38,17 @@ CUDA_TEST(test_images_made_again_give_the_same_bits)
 {
     compare_images_again(backends[CUDA], DATA_F16);
 }
+
+CUDA_TEST(test_signs_gate_as_the_values_do)
+{
+    const unsigned all = backend_fusions(backends[CUDA]);
+    assert_true(all & FUSE_NORM_SIGNS);
+    for (int bf16 = 0; bf16 < 2; bf16++) {
+        const DataType type = bf16 ? DATA_BF16 : DATA_F16;
+        compare_bits_of_fusions(backends[CUDA], type, all, all & ~(unsigned)FUSE_NORM_SIGNS);
+        compare_bits_of_fusions(backends[CUDA], type, all & ~(unsigned)FUSE_GRADIENT_CONV,
+                                all & ~(unsigned)(FUSE_GRADIENT_CONV | FUSE_NORM_SIGNS));
+        compare_bits_of_fusions(backends[CUDA], type, all & ~(unsigned)FUSE_CONV_STATISTICS,
+                                all & ~(unsigned)(FUSE_CONV_STATISTICS | FUSE_NORM_SIGNS));
+    }
+}

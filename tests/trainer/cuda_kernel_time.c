@@ -110,8 +110,11 @@ static void turn(Case *c)
 
 static NormTensors norm_tensors(const Case *c)
 {
-    return (NormTensors){&c->images[X], &c->vectors[WEIGHT], &c->vectors[BIAS], &c->vectors[MEAN],
-                         &c->vectors[INVERSE]};
+    return (NormTensors){.x = &c->images[X],
+                         .weight = &c->vectors[WEIGHT],
+                         .bias = &c->vectors[BIAS],
+                         .mean = &c->vectors[MEAN],
+                         .inverse_deviation = &c->vectors[INVERSE]};
 }
 
 static const NormActivation relu = {OP_RELU, 0};

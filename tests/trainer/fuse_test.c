@@ -536,6 +536,55 @@ TEST(test_every_fusion_has_a_name)
     unsigned known = 0;
     for (int i = 0; fusion_names[i]; i++)
         known |= 1U << i;
-    assert_int_equal(known,
-                     FUSE_ALL | FUSE_CONV_STATISTICS | FUSE_PAD_ADD | FUSE_IMAGES_AGAIN | FUSE_GRADIENT_CONV);
+    assert_int_equal(known, FUSE_ALL | FUSE_CONV_STATISTICS | FUSE_PAD_ADD | FUSE_IMAGES_AGAIN |
+                                FUSE_GRADIENT_CONV | FUSE_NORM_SIGNS);
+}
+
+/* Returns how many norms of a network with an addition behind a norm of so many channels leave signs. Checks
+ * that the norm's gradient reads them, and no value. */
+static size_t count_signs(DataType type, int64_t channels, bool frozen, unsigned fusions)
+{
+    const BatchNorm norm = {.training = true};
+    const Conv2d conv = {.channels = channels, .kernel = 1, .stride = 1};
+    size_t count = 0;
+    Graph *graph = graph_new();
+    graph_set_compute_type(graph, type);
+    const TensorId x = graph_conv2d(graph, "first", start(graph, 2, 8, 3), &conv);
+    TensorId y = graph_batch_norm(graph, "norm", graph_conv2d(graph, "second", x, &conv), &norm);
+    if (frozen)
+        graph_freeze(graph, graph_find(graph, "first.weight"));
+    y = graph_conv2d(graph, "third", graph_relu(graph, graph_add(graph, y, x)), &conv);
+    y = graph_cast(graph, graph_global_avg_pool(graph, y), DATA_F32);
+    const TensorId label = graph_input(graph, "label", DATA_I64, 1, (int64_t[]){2});
+    graph_fuse(graph, fusions);
+    graph_differentiate(graph, graph_softmax_cross_entropy(graph, y, label, TENSOR_NONE, TENSOR_NONE, 0));
+    graph_fuse_backward(graph, fusions);
+    assert_int_equal(graph_check(graph, NULL), FSH_OK);
+    for (size_t i = 0; i < graph_node_count(graph); i++) {
+        const Node *node = graph_node(graph, (NodeId)i);
+        if (node->op != OP_BATCH_NORM_BACKWARD && node->op != OP_CONV_NORM_BACKWARD)
+            continue;
+        const Tensor *read = graph_tensor(graph, node->inputs[NORM_BACK_Y]);
+        const Node *made = graph_node(graph, read->producer);
+        assert_int_equal(made->op, OP_BATCH_NORM);
+        if (read->type != DATA_U8)
+            continue;
+        count++;
+        assert_int_equal(read->shape[3], channels / 8);
+        assert_int_equal(made->outputs[NORM_SIGNS], node->inputs[NORM_BACK_Y]);
+    }
+    graph_free(&graph);
+    return count;
+}
+
+TEST(test_norms_leave_the_signs_that_their_gradients_read)
+{
+    const unsigned all = FUSE_ALL | FUSE_GRADIENT_CONV | FUSE_NORM_SIGNS;
+    assert_int_equal(count_signs(DATA_F16, 16, false, all), 1);
+    assert_int_equal(count_signs(DATA_BF16, 16, false, FUSE_NORM_ADD_RELU | FUSE_NORM_SIGNS), 1);
+    assert_int_equal(count_signs(DATA_F16, 12, false, all), 0);
+    assert_int_equal(count_signs(DATA_F32, 16, false, all), 0);
+    assert_int_equal(count_signs(DATA_F16, 16, true, FUSE_ALL | FUSE_NORM_SIGNS),
+                     0); /* the addend's gradient is not wanted */
+    assert_int_equal(count_signs(DATA_F16, 16, false, FUSE_ALL), 0);
 }

@@ -168,6 +168,29 @@ void compare_fusions(Backend *backend, DataType type, unsigned fusions, double t
     end_run(&without);
 }
 
+void compare_bits_of_fusions(Backend *backend, DataType type, unsigned fusions, unsigned others)
+{
+    Run ours = run_fused(backend, type, fusions, FIRST_SEED),
+        theirs = run_fused(backend, type, others, FIRST_SEED);
+    size_t compared = 0;
+    for (size_t t = 0; t < graph_tensor_count(theirs.graph); t++) {
+        const Tensor *tensor = graph_tensor(theirs.graph, (TensorId)t);
+        size_t count;
+        if (tensor->role != TENSOR_GRADIENT && tensor->role != TENSOR_BUFFER)
+            continue;
+        float *a = test_read(ours.program, tensor->name, &count),
+              *b = test_read(theirs.program, tensor->name, NULL);
+        if (memcmp(a, b, count * sizeof *a) != 0)
+            fail_msg("%s differs with the fusions %u and %u", tensor->name, fusions, others);
+        free(a);
+        free(b);
+        compared++;
+    }
+    assert_true(compared > 0);
+    end_run(&ours);
+    end_run(&theirs);
+}
+
 /* Returns ||difference||^2 / ||exact||^2 over all gradients. With `tell` prints what each tensor has of
  * it. */
 static double squared_distance(const Run *run, const Run *exact, bool tell)

@@ -14,6 +14,10 @@ Graph *fusion_graph(unsigned fusions, DataType type);
  * fusions. */
 void compare_fusions(Backend *backend, DataType type, unsigned fusions, double tolerance);
 
+/* Asserts that all gradients and running statistics have the same bits with the one set of fusions and the
+ * other. */
+void compare_bits_of_fusions(Backend *backend, DataType type, unsigned fusions, unsigned others);
+
 /* Asserts that all gradients together, with `fusions`, are no more than twice as far from the network's in
  * float32 as without any, root mean square over several first weights (bf16 on the CPU: 0.05 of their size
  * without, 0.05 to 0.08 with one). In 16 bits,

@@ -333,6 +333,8 @@ static double tolerance_of(const OpTest *row, OpWay way)
     const double roundings = row->roundings > 0 ? row->roundings : 1;
     if (way.type == DATA_F32)
         return row->f32 > 0 ? row->f32 : 1e-4;
+    if (row->turns)
+        return 0.7 * sqrt(epsilon_of(way.type));
     return roundings * epsilon_of(way.type) * (way.between_norms ? 4 : 1);
 }
 

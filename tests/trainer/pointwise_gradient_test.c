@@ -134,13 +134,18 @@ static const DeviceTensor *place_of_g(const Case *c, const Operands *o)
     return &o->m[c->place == OF_DY2 ? DY2 : c->place == OF_Y ? Y : G].tensor;
 }
 
-static cudaError_t run(const Case *c, const Operands *o, void *scratch)
+/* signs: of y, read in place of it; or NULL. */
+static cudaError_t run(const Case *c, const Operands *o, const DeviceTensor *signs, void *scratch)
 {
-    const NormTensors tensors = {&o->m[X].tensor, &o->v[WEIGHT].tensor, &o->v[BIAS].tensor,
-                                 &o->v[MEAN].tensor, &o->v[INVERSE].tensor};
+    const NormTensors tensors = {.x = &o->m[X].tensor,
+                                 .weight = &o->v[WEIGHT].tensor,
+                                 .bias = &o->v[BIAS].tensor,
+                                 .mean = &o->v[MEAN].tensor,
+                                 .inverse_deviation = &o->v[INVERSE].tensor,
+                                 .signs = signs};
     const NormActivation activation = {c->op, c->slope};
     const NormGradient gradient = {.dy2 = c->has_dy2 ? &o->m[DY2].tensor : NULL,
-                                   .y = c->has_y ? &o->m[Y].tensor : NULL,
+                                   .y = c->has_y && !signs ? &o->m[Y].tensor : NULL,
                                    .g = place_of_g(c, o),
                                    .dweight = &o->v[DWEIGHT].tensor,
                                    .dbias = &o->v[DBIAS].tensor,
@@ -229,6 +234,29 @@ static void compare(const Case *c, const Operands *o, const uint16_t *g, double 
     free((void *)zero);
 }
 
+/* Compares what the kernel makes with the signs of y in place of y to g, which it made with y. */
+static void try_signs(const Case *c, const Operands *o, void *scratch, const uint16_t *g, size_t bytes)
+{
+    const size_t count = (size_t)c->rows * (size_t)c->channels;
+    unsigned char *bits = calloc(count / 8, 1);
+    assert_non_null(bits);
+    for (size_t i = 0; i < count; i++)
+        bits[i / 8] |= (unsigned char)((o->m[Y].values[i] > 0) << i % 8);
+    const DeviceTensor signs = {.data = gpu_copy_of(bits, count / 8),
+                                .element = ELEMENT_U8,
+                                .rank = 4,
+                                .shape = {c->rows, 1, 1, c->channels / 8},
+                                .pitch = c->channels / 8,
+                                .rows = c->rows};
+    gpu_check(cudaMemset(place_of_g(c, o)->data, 0xFF, count * sizeof *g));
+    gpu_check(run(c, o, &signs, scratch));
+    uint16_t *with_signs = gpu_read(place_of_g(c, o)->data, bytes);
+    assert_memory_equal(g, with_signs, bytes);
+    free(with_signs);
+    free(bits);
+    gpu_check(cudaFree(signs.data));
+}
+
 /* Runs twice where g is no operand: the same bits. */
 static void try(const Case *c)
 {
@@ -243,9 +271,9 @@ static void try(const Case *c)
     gpu_check(cudaMemset(scratch, 0xFF, scratch_bytes + GUARD));
     if (!kernel_pointwise_gradient_fits(&o.m[DY].tensor, &o.m[FILTER].tensor, &o.m[X].tensor)) {
         printf("left out: %d -> %d channels, too much shared memory\n", c->from, c->channels);
-        assert_int_equal(run(c, &o, scratch), cudaErrorNotSupported);
+        assert_int_equal(run(c, &o, NULL, scratch), cudaErrorNotSupported);
     } else {
-        gpu_check(run(c, &o, scratch));
+        gpu_check(run(c, &o, NULL, scratch));
         gpu_check(cudaDeviceSynchronize());
         uint16_t *g = gpu_read(place_of_g(c, &o)->data, bytes);
         compare(c, &o, g, sums, sums + 4 * c->channels);
@@ -256,11 +284,13 @@ static void try(const Case *c)
             assert_int_equal(after[i], 0xFF);
         free(after);
         if (c->place == OWN) {
-            gpu_check(run(c, &o, scratch));
+            gpu_check(run(c, &o, NULL, scratch));
             uint16_t *again = gpu_read(place_of_g(c, &o)->data, bytes);
             assert_memory_equal(g, again, bytes);
             free(again);
         }
+        if (c->place == OWN && c->has_y)
+            try_signs(c, &o, scratch, g, bytes);
         free(g);
     }
     free(sums);
@@ -341,7 +371,7 @@ TEST(test_what_does_not_fit_is_refused)
         Operands o;
         make_operands(&c, &o);
         assert_false(kernel_pointwise_gradient_fits(&o.m[DY].tensor, &o.m[FILTER].tensor, &o.m[X].tensor));
-        assert_int_equal(run(&c, &o, NULL), cudaErrorNotSupported);
+        assert_int_equal(run(&c, &o, NULL, NULL), cudaErrorNotSupported);
         for (int i = 0; i < MATRICES; i++)
             free_matrix(&o.m[i]);
         for (int i = 0; i < VECTORS; i++)

@@ -74,7 +74,7 @@ static Room make_room(void)
 
 typedef struct Shape {
     int64_t rows, from, channels;
-    bool block_end; /* with dy2 and y */
+    bool block_end; /* with dy2 and signs */
 } Shape;
 
 static DeviceTensor matrix(void *data, int64_t rows, int64_t channels)
@@ -105,12 +105,22 @@ static cudaError_t call(const Room *room, const Shape *shape, int turn, bool alo
                                     .pitch = shape->channels,
                                     .rows = 1};
     const DeviceTensor filter = matrix(room->filter, shape->from, shape->channels);
-    const NormTensors tensors = {&images[X], &vectors[WEIGHT], &vectors[BIAS], &vectors[MEAN],
-                                 &vectors[INVERSE]};
+    /* bits that are there, whatever they are */
+    const DeviceTensor signs = {.data = images[Y].data,
+                                .element = ELEMENT_U8,
+                                .rank = 4,
+                                .shape = {shape->rows, 1, 1, shape->channels / 8},
+                                .pitch = shape->channels / 8,
+                                .rows = shape->rows};
+    const NormTensors tensors = {.x = &images[X],
+                                 .weight = &vectors[WEIGHT],
+                                 .bias = &vectors[BIAS],
+                                 .mean = &vectors[MEAN],
+                                 .inverse_deviation = &vectors[INVERSE],
+                                 .signs = shape->block_end ? &signs : NULL};
     const NormActivation relu = {OP_RELU, 0};
     NormGradient gradient = {.dy = &images[G],
                              .dy2 = shape->block_end ? &images[DY2] : NULL,
-                             .y = shape->block_end ? &images[Y] : NULL,
                              .g = &images[G],
                              .dweight = &vectors[DWEIGHT],
                              .dbias = &vectors[DBIAS],
@@ -153,10 +163,11 @@ static double time_of(const Room *room, const Shape *shape, bool alone)
 static void report(const Room *room, const Shape *shape)
 {
     const double bytes =
-        2 * (double)shape->rows * (double)(shape->from + shape->channels * (shape->block_end ? 4 : 2));
+        2 * (double)shape->rows *
+        ((double)shape->from + (double)shape->channels * (shape->block_end ? 3 + 1.0 / 16 : 2));
     const double ms = time_of(room, shape, false), alone = time_of(room, shape, true);
     printf("%7d x %4d -> %4d%s ", (int)shape->rows, (int)shape->from, (int)shape->channels,
-           shape->block_end ? ", dy2, y" : "        ");
+           shape->block_end ? ", dy2, signs" : "            ");
     if (ms < 0)
         printf(" not supported");
     else

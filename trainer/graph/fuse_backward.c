@@ -135,6 +135,37 @@ static void join_data_gradients(Graph *graph, const GraphUses *uses)
     }
 }
 
+/* Lets the norm that made y leave the signs of y, and its backward node read them. */
+static void leave_signs(Graph *graph, Node *backward)
+{
+    const TensorId y = backward->inputs[NORM_BACK_Y];
+    const Tensor like = graph->tensors[y].tensor; /* a copy: the table moves */
+    Node *norm = &graph->nodes[like.producer];
+    int64_t shape[GRAPH_RANK_MAX];
+    memcpy(shape, like.shape, sizeof shape);
+    shape[like.rank - 1] /= SIGNS_IN_BYTE;
+    graph_output(graph, norm, NORM_SIGNS, DATA_U8, like.rank, shape);
+    if (graph->failure.status)
+        return;
+    graph->tensors[norm->outputs[NORM_SIGNS]].tensor.producer = like.producer;
+    backward->inputs[NORM_BACK_Y] = norm->outputs[NORM_SIGNS];
+}
+
+static void read_signs_in_norms(Graph *graph)
+{
+    for (size_t i = 0; i < graph->node_count && !graph->failure.status; i++) {
+        Node *backward = &graph->nodes[i];
+        if ((backward->op != OP_BATCH_NORM_BACKWARD && backward->op != OP_CONV_NORM_BACKWARD) ||
+            backward->inputs[NORM_BACK_Y] == TENSOR_NONE || backward->outputs[NORM_BACK_G] == TENSOR_NONE ||
+            backward->as.norm.activation != OP_RELU)
+            continue;
+        const Tensor *y = &graph->tensors[backward->inputs[NORM_BACK_Y]].tensor;
+        if ((y->type == DATA_F16 || y->type == DATA_BF16) && y->shape[y->rank - 1] % SIGNS_IN_BYTE == 0 &&
+            graph->nodes[y->producer].op == OP_BATCH_NORM)
+            leave_signs(graph, backward);
+    }
+}
+
 /* Fewer elements are not worth a node. */
 enum { IMAGES_AGAIN_LEAST = 1 << 24 }; /* elements */
 
@@ -211,6 +242,8 @@ void graph_fuse_backward(Graph *graph, unsigned fusions)
         graph_remove_empty_nodes(graph);
     }
     graph_uses_free(&uses);
+    if ((fusions & FUSE_NORM_SIGNS) && !graph->failure.status)
+        read_signs_in_norms(graph);
     if ((fusions & FUSE_IMAGES_AGAIN) && !graph->failure.status)
         normalize_again(graph);
 }

@@ -119,8 +119,11 @@ typedef enum GraphFusion {
     FUSE_NORM_GATE = 2048,
     /* Backward, in 16 bits: data gradient of a convolution of 1 x 1 -> batch norm's gradient. */
     FUSE_GRADIENT_CONV = 4096,
+    /* Backward, in 16 bits: a batch norm with an addend and a ReLU leaves a bit for each value, which its
+     * gradient reads in place of the value. For channels in multiples of 8. */
+    FUSE_NORM_SIGNS = 8192,
     /* The bits that every backend wants: all but FUSE_CONV_STATISTICS, FUSE_PAD_ADD, FUSE_IMAGES_AGAIN,
-     * FUSE_GRADIENT_CONV. */
+     * FUSE_GRADIENT_CONV, FUSE_NORM_SIGNS. */
     FUSE_ALL = FUSE_NORM_RELU | FUSE_NORM_ADD_RELU | FUSE_NORM_ADD | FUSE_BIAS_NORM | FUSE_GRADIENT_ADD |
                FUSE_CONV_BIAS_RELU | FUSE_LINEAR_ADD | FUSE_NORM_FUNCTION | FUSE_NORM_GATE,
     FUSE_NONE = 1 << 30, /* no fusion; for where 0 stands for a default */

@@ -22,13 +22,15 @@ typedef enum OpKind {
     OP_CONV2D_BACKWARD_WEIGHT, /* (dy, x) -> dweight, dbias? */
     OP_BIAS_BACKWARD,          /* (dy) -> dbias, of a layer whose weight is frozen */
     /* (x, weight, bias, running_mean, running_var, addend?, sums?, layer_bias?) -> y, mean, inverse_deviation
-     * [C], and in training the buffers running_mean, running_var, written in place. mean and
-     * inverse_deviation are what y was made with: y = activation((x - mean) * inverse_deviation * weight +
-     * bias + addend). sums: of OP_CONV2D, of x. layer_bias: of the layer in front, left out there, by which
-     * only running_mean moves. addend may have fewer channels than x with FUSE_PAD_ADD. */
+     * [C], and in training the buffers running_mean, running_var, written in place; signs? u8 [.., C / 8]:
+     * bit c % 8 of value c / 8 is y[.., c] > 0. mean and inverse_deviation are what y was made with: y =
+     * activation((x - mean) * inverse_deviation * weight + bias + addend). sums: of OP_CONV2D, of x.
+     * layer_bias: of the layer in front, left out there, by which only running_mean moves. addend may have
+     * fewer channels than x with FUSE_PAD_ADD. */
     OP_BATCH_NORM,
     /* (dy, x, weight, bias, mean, inverse_deviation, y?, dy2?) -> dx?, dweight, dbias, g?, dlayer_bias?. y is
-     * there when there was an addend and an activation: it tells where that was on. Without one, x tells. g:
+     * there when there was an addend and an activation: it tells where that was on; signs in its place do
+     * too. Without an addend, x tells. g:
      * dy + dy2 through the activation, the gradient of the addend; it is there with any other activation than
      * OP_RELU, too, whose slope takes longer to compute twice than g to store. dlayer_bias is 0. dy2 may have
      * more channels than x with FUSE_PAD_ADD. */
@@ -170,9 +172,11 @@ enum {
     NORM_MOVED_MEAN, /* the buffers running_mean and running_var again */
     NORM_MOVED_VAR,
     NORM_OUTPUTS,
+    NORM_SIGNS = NORM_OUTPUTS,       /* FUSE_NORM_SIGNS */
     NORM_IMAGE_MEANS = NORM_OUTPUTS, /* of OP_NORM_SQUEEZE, whose other operands are OP_BATCH_NORM's */
     NORM_SQUEEZE_OUTPUTS
 };
+enum { SIGNS_IN_BYTE = 8 }; /* of NORM_SIGNS */
 enum {
     NORM_BACK_DY,
     NORM_BACK_X,
@@ -180,7 +184,7 @@ enum {
     NORM_BACK_BIAS,
     NORM_BACK_MEAN,
     NORM_BACK_INVERSE_DEVIATION,
-    NORM_BACK_Y,
+    NORM_BACK_Y, /* or NORM_SIGNS */
     NORM_BACK_DY2,
     NORM_BACK_INPUTS,
     NORM_BACK_CONV_WEIGHT = NORM_BACK_INPUTS, /* of OP_CONV_NORM_BACKWARD */

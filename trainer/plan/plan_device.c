@@ -55,7 +55,8 @@ size_t compute_options_rows(ComputeOptions *o, Option *rows)
          .uses = USE_NETWORK,
          .help = "rewrites of the network to leave out, for measuring: norm-relu, norm-add-relu, "
                  "norm-add, bias-norm, conv-statistics, gradient-add, pad-add, conv-bias-relu, "
-                 "images-again, linear-add, norm-function, norm-gate, gradient-conv"},
+                 "images-again, linear-add, norm-function, norm-gate, gradient-conv, "
+                 "norm-signs"},
     };
     memcpy(rows, own, sizeof own);
     return sizeof own / sizeof *own;

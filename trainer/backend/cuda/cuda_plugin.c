@@ -29,7 +29,10 @@ static void close_backend(Backend *backend)
     cuda_backend_close(backend);
 }
 
-enum { FUSIONS = FUSE_ALL | FUSE_CONV_STATISTICS | FUSE_PAD_ADD | FUSE_IMAGES_AGAIN | FUSE_GRADIENT_CONV };
+enum {
+    FUSIONS = FUSE_ALL | FUSE_CONV_STATISTICS | FUSE_PAD_ADD | FUSE_IMAGES_AGAIN | FUSE_GRADIENT_CONV |
+              FUSE_NORM_SIGNS
+};
 
 static FshStatus foresee(const Graph *graph, unsigned *fusions_ret, MemoryUse *use, FshError *error)
 {

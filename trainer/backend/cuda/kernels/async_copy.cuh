@@ -17,6 +17,13 @@ __device__ inline void copy_16(void *to, const void *from)
         *static_cast<uint4 *>(to) = make_uint4(0, 0, 0, 0);
 }
 
+/* Copies 4 bytes, both ends at a multiple of 4. */
+__device__ inline void copy_4(void *to, const void *from)
+{
+    const unsigned there = (unsigned)__cvta_generic_to_shared(to);
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(there), "l"(from) : "memory");
+}
+
 __device__ inline void copies_close()
 {
     asm volatile("cp.async.commit_group;" ::: "memory");

@@ -9,7 +9,8 @@
  * Bytes moved for large images, in tensors of x's size. Forward: the statistics read 1; apply reads x (and
  * the addend) and writes y, 2 or 3. Backward: the sums read dy and x, 2; dx reads them again and is written,
  * 3. With an addend the sums read dy, x and y and write g, 4 (5 if dy has two parts), and dx needs only g and
- * x, 3. For small images nothing that stays in shared memory is read twice. Where the statistics are of an
+ * x, 3. In 16 bits the norm leaves a bit for each value of y, which the sums read in place of y: 3 and 1/16.
+ * For small images nothing that stays in shared memory is read twice. Where the statistics are of an
  * eighth of the rows, they read an eighth of x; and dx of the other rows is written where the sums are made,
  * so that these rows are read once: 3 and 3/8 in place of 5, and with an addend 5 and 3/8 in place of 7. */
 #include "trainer/backend/cuda/kernels/batch_norm_operands.cuh"
@@ -90,6 +91,7 @@ Apply<T, kind, op, HasSums> apply_of(const NormTensors *tensors, const NormActiv
     map.addend_pitch = addend ? (int)addend->pitch : 0;
     map.addend_channels = addend ? (int)device_tensor_channels(addend) : 0;
     map.y = data_of<T>(y);
+    map.signs = maybe_data<unsigned char>(tensors->signs);
     map.sums = sums;
     return map;
 }
@@ -180,6 +182,7 @@ Term backward_term(const NormGradient *gradient, const NormTensors *tensors, con
     term.channels = (int)device_tensor_channels(tensors->x);
     term.x = data_of<T>(tensors->x);
     term.y = maybe_data<T>(gradient->y);
+    term.signs = maybe_data<unsigned>(tensors->signs);
     term.g = maybe_data<T>(gradient->g);
     term.dx = maybe_data<T>(gradient->dx);
     term.dx_from = gradient->sampled_rows * tensors->x->pitch;
@@ -245,6 +248,13 @@ bool backward(const NormGradient *gradient, const NormTensors *tensors, const No
     return true;
 }
 
+/* Returns whether a norm with this addend can leave signs, or is to leave none. */
+bool leaves_signs(const NormTensors *tensors, const DeviceTensor *addend)
+{
+    return !tensors->signs || (signs_fit(tensors) && addend &&
+                               device_tensor_channels(addend) == device_tensor_channels(tensors->x));
+}
+
 /* Returns whether the second part of dy has more channels than x. */
 bool is_wider(const NormGradient *gradient, const NormTensors *tensors)
 {
@@ -262,6 +272,23 @@ bool backward(const NormGradient *gradient, const NormTensors *tensors, const No
     if (gradient->g)
         return backward<T, gate, OP_RELU, Second::none, true>(gradient, tensors, norm, scratch, stream);
     return backward<T, gate, OP_RELU, Second::none, false>(gradient, tensors, norm, scratch, stream);
+}
+
+/* The same with the signs of a narrow result in place of it. */
+template <typename T>
+bool signs_backward(const NormGradient *gradient, const NormTensors *tensors, const Norm &norm, void *scratch,
+                    cudaStream_t stream)
+{
+    if constexpr (sizeof(T) == 2) {
+        if (!signs_fit(tensors) || !gradient->g || is_wider(gradient, tensors))
+            return false;
+        if (gradient->dy2)
+            return backward<T, Gate::signs, OP_RELU, Second::like_x, true>(gradient, tensors, norm, scratch,
+                                                                           stream);
+        return backward<T, Gate::signs, OP_RELU, Second::none, true>(gradient, tensors, norm, scratch,
+                                                                     stream);
+    }
+    return false;
 }
 
 /* The same through a function of one value. Returns false, too, for operands that graph_fuse gives none. */
@@ -356,7 +383,8 @@ extern "C" cudaError_t kernel_batch_norm_forward(const NormTensors *tensors, con
                                                  const DeviceTensor *y, void *scratch, cudaStream_t stream)
 {
     if (!all_f32({tensors->weight, tensors->bias, tensors->mean, tensors->inverse_deviation, running->mean,
-                  running->var, running->bias}))
+                  running->var, running->bias}) ||
+        !leaves_signs(tensors, addend))
         return cudaErrorNotSupported;
     bool done = true;
     const cudaError_t code = with_storage(y, [&](auto zero) {
@@ -382,7 +410,8 @@ extern "C" cudaError_t kernel_batch_norm_apply(const NormTensors *tensors, const
                                                const DeviceTensor *addend, const DeviceTensor *y,
                                                cudaStream_t stream)
 {
-    if (!all_f32({tensors->weight, tensors->bias, tensors->mean, tensors->inverse_deviation}))
+    if (!all_f32({tensors->weight, tensors->bias, tensors->mean, tensors->inverse_deviation}) ||
+        !leaves_signs(tensors, addend))
         return cudaErrorNotSupported;
     bool done = true;
     const cudaError_t code = with_storage(y, [&](auto zero) {
@@ -401,7 +430,7 @@ extern "C" cudaError_t kernel_batch_norm_apply_sums(const NormTensors *tensors, 
     const DeviceTensor *x = tensors->x;
     if (!all_f32({tensors->weight, tensors->bias, tensors->mean, tensors->inverse_deviation, running->mean,
                   running->var, running->bias, sums}) ||
-        sums->pitch < x->pitch)
+        sums->pitch < x->pitch || !leaves_signs(tensors, addend))
         return cudaErrorNotSupported;
     const float *sum = data_of<float>(sums);
     const SumsOfX sums_of_x = {sum, sum + sums->pitch, (int)device_tensor_channels(x),
@@ -453,6 +482,8 @@ extern "C" cudaError_t kernel_batch_norm_backward(const NormGradient *gradient, 
             done = with_activation(activation, [&](auto op) {
                 return function_backward<T, op.value>(gradient, tensors, norm, scratch, stream);
             });
+        else if (tensors->signs && activation->op == OP_RELU)
+            done = signs_backward<T>(gradient, tensors, norm, scratch, stream);
         else if (gradient->y && activation->op == OP_RELU)
             done = backward<T, Gate::y>(gradient, tensors, norm, scratch, stream);
         else

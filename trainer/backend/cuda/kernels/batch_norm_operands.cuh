@@ -54,6 +54,15 @@ inline bool all_f32(std::initializer_list<const DeviceTensor *> tensors)
     return true;
 }
 
+/* Returns whether the norm of x can have signs: 8 narrow values of a thread are a byte of them. */
+inline bool signs_fit(const NormTensors *tensors)
+{
+    const DeviceTensor *x = tensors->x, *signs = tensors->signs;
+    return element_is_narrow(x->element) && signs->element == ELEMENT_U8 &&
+           x->pitch == device_tensor_channels(x) && signs->pitch * SIGNS_IN_BYTE == x->pitch &&
+           device_tensor_rows(signs) == device_tensor_rows(x);
+}
+
 inline unsigned blocks_for(int64_t threads)
 {
     return (unsigned)((threads + block_threads - 1) / block_threads);

@@ -270,6 +270,38 @@ template <int Width> struct FromSums {
     }
 };
 
+/* ---- signs ---- */
+
+/* Where bits tell which values were above 0: bit i % 32 of word i / 32 is that of value i. Rows have no
+ * padding, and a thread has 8 values, a byte. */
+constexpr int signs_in_word = 32;
+
+/* Returns the bits of narrow values in order, from bit 0 on. */
+template <typename T> __device__ inline unsigned signs_of(const Raw<T, 8> &values)
+{
+    using Pair = std::conditional_t<std::is_same_v<T, __half>, __half2, __nv_bfloat162>;
+    const unsigned zeros = 0;
+    unsigned signs = 0;
+#pragma unroll
+    for (int w = 0; w < 4; w++) {
+        const unsigned above = __hgt2_mask(*reinterpret_cast<const Pair *>(&values.words[w]),
+                                           *reinterpret_cast<const Pair *>(&zeros));
+        signs |= (above & 1U << 2 * w) | (above >> 16 & 2U << 2 * w);
+    }
+    return signs;
+}
+
+/* Makes a number above 0, or 0, of each bit of the word that has the bits of element i and the next ones. */
+template <int Width> __device__ inline void results_of(unsigned word, int64_t i, float (&results)[Width])
+{
+    const unsigned signs = word >> (unsigned)(i % signs_in_word);
+#pragma unroll
+    for (int k = 0; k < Width; k++)
+        results[k] = signs >> k & 1 ? 1.0F : 0.0F;
+}
+
+/* ---- forward ---- */
+
 /* narrower: it has fewer channels than x; the missing ones add 0. */
 enum class Addend { none, like_x, narrower };
 
@@ -278,7 +310,8 @@ template <typename T, Addend kind, OpKind activation, bool HasSums> struct Apply
     const T *x, *addend;
     int addend_pitch, addend_channels;
     T *y;
-    SumsOfX sums; /* with HasSums: norm.mean and norm.inverse_deviation are made from it */
+    unsigned char *signs; /* of y, or NULL; of a narrow y with an addend like x */
+    SumsOfX sums;         /* with HasSums: norm.mean and norm.inverse_deviation are made from it */
     template <int Width> struct Columns {
         Affine<Width> affine;
         __device__ explicit Columns(const Affine<Width> &known) : affine(known)
@@ -323,7 +356,11 @@ template <typename T, Addend kind, OpKind activation, bool HasSums> struct Apply
                 value += addends[k];
             values[k] = activated<T, activation>(value, norm.slope);
         }
-        put(y + i, values);
+        const Raw<T, Width> result = pack<T, Width>(values);
+        put(y + i, result);
+        if constexpr (kind == Addend::like_x && sizeof(T) == 2)
+            if (signs)
+                signs[i / SIGNS_IN_BYTE] = (unsigned char)signs_of<T>(result);
     }
 };
 
@@ -361,8 +398,9 @@ template <typename T> struct AddBias {
 
 /* ---- backward ---- */
 
-/* The tensor that tells where the activation was on, or where its slope is taken. */
-enum class Gate { x, y };
+/* The tensor that tells where the activation was on, or where its slope is taken. signs: of y; with g
+ * stored. */
+enum class Gate { x, y, signs };
 
 /* The second part of dy. wider: it has more channels than x, which are ignored. */
 enum class Second { none, like_x, wider };
@@ -372,9 +410,10 @@ enum class Second { none, like_x, wider };
  * statistics are not of, is written too. */
 template <typename T, Gate gate, OpKind activation, Second second, bool Stores, bool Sampled = false>
 struct BackwardTerm {
-    static constexpr int sums = 2, unroll = second != Second::none || gate == Gate::y ? 2 : 4, resident = 2;
+    static constexpr int sums = 2, unroll = second != Second::none || gate != Gate::x ? 2 : 4, resident = 2;
     Norm norm;
     const T *dy, *dy2, *x, *y;
+    const unsigned *signs;
     int dy2_pitch, channels;
     T *g, *dx; /* dx: with Sampled */
     int64_t dx_from;
@@ -395,6 +434,7 @@ struct BackwardTerm {
     };
     template <int Width> struct Row {
         Raw<T, Width> dy, dy2, x, y;
+        unsigned signs; /* the word with those of the row's values */
         __device__ void read(const BackwardTerm &term, const Spot &at)
         {
             /* With g written, dy and dy2 are not read again. */
@@ -407,6 +447,8 @@ struct BackwardTerm {
                                            at.c);
             if constexpr (gate == Gate::y)
                 y = Stores ? fetch_last<T, Width>(term.y + at.element) : fetch<T, Width>(term.y + at.element);
+            if constexpr (gate == Gate::signs)
+                signs = term.signs[at.element / signs_in_word];
         }
     };
     template <int Width>
@@ -420,13 +462,15 @@ struct BackwardTerm {
             unpack(row.dy2, more);
         if constexpr (gate == Gate::y)
             unpack(row.y, results);
+        if constexpr (gate == Gate::signs)
+            results_of(row.signs, i, results);
 #pragma unroll
         for (int k = 0; k < Width; k++) {
             if constexpr (second == Second::like_x)
                 gradients[k] += more[k];
             if constexpr (second == Second::wider)
                 gradients[k] += k < columns.channels ? more[k] : 0;
-            const float result = gate == Gate::y ? results[k] : columns.affine.of(values[k], k);
+            const float result = gate == Gate::x ? columns.affine.of(values[k], k) : results[k];
             gradients[k] = gated<T, activation>(gradients[k], result, norm.slope);
             sum[0][k] += gradients[k];
             sum[1][k] = fmaf(gradients[k], values[k] - columns.mean[k], sum[1][k]);

@@ -40,13 +40,17 @@ template <typename T, Addend kind, OpKind activation, bool Synced> struct Forwar
     Map map;
     Moments moments;
     PeersOf<Synced> peers;
-    __device__ const T *source(int v, const Spot &at, bool) const
+    __device__ const T *source(int v, const Spot &at) const
     {
         if (v == 0)
             return term.x + at.element;
         if constexpr (kind == Addend::narrower)
             return at.c < map.addend_pitch ? map.addend + at.row * map.addend_pitch + at.c : nullptr;
         return map.addend + at.element;
+    }
+    __device__ void bring(Piece *slot, int v, const Spot &at, bool) const
+    {
+        copy_16(slot, source(v, at));
     }
     __device__ auto term_row(const Piece *slot, int) const
     {
@@ -115,8 +119,8 @@ struct BackwardPass {
     /* The g that was stored has passed the activation. */
     static constexpr Gate map_gate = Stores ? Gate::x : gate;
     using Piece = Raw<T, vector_width<T>>;
-    /* pieces in order: dy (or g), x; y; dy2 */
-    static constexpr int mapped = map_gate == Gate::y ? 3 : 2, with_y = gate == Gate::y ? 3 : 2,
+    /* pieces in order: dy (or g), x; y, or the word of signs; dy2 */
+    static constexpr int mapped = map_gate == Gate::y ? 3 : 2, with_y = gate == Gate::x ? 2 : 3,
                          vectors = with_y + (second != Second::none ? 1 : 0);
     static constexpr bool fits = sizeof(T) == 2 || second != Second::wider; /* rows must be whole vectors */
     static constexpr bool alike_on_ranks = Synced;
@@ -135,6 +139,13 @@ struct BackwardPass {
             return term.dy2 + at.row * term.dy2_pitch + at.c;
         return term.dy2 + at.element;
     }
+    __device__ void bring(Piece *slot, int v, const Spot &at, bool again) const
+    {
+        if (gate == Gate::signs && v == 2)
+            copy_4(slot, term.signs + at.element / signs_in_word);
+        else
+            copy_16(slot, source(v, at, again));
+    }
     __device__ auto term_row(const Piece *slot, int stride) const
     {
         typename Term::template Row<vector_width<T>> row;
@@ -142,6 +153,8 @@ struct BackwardPass {
         row.x = slot[stride];
         if constexpr (gate == Gate::y)
             row.y = slot[2 * stride];
+        if constexpr (gate == Gate::signs)
+            row.signs = slot[2 * stride].words[0];
         if constexpr (second != Second::none)
             row.dy2 = slot[with_y * stride];
         return row;

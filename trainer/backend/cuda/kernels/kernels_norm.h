@@ -28,6 +28,9 @@ typedef struct NormTensors {
     const DeviceTensor *weight, *bias; /* [C] f32 */
     const DeviceTensor *mean,
         *inverse_deviation; /* [C] f32: written by running, forward and apply_sums, read by the others */
+    /* u8 [.., C / 8] or NULL: bit c % 8 of value c / 8 is y[.., c] > 0. Written with a narrow y that has an
+     * addend of as many channels, read in place of NormGradient.y. Rows have no padding. */
+    const DeviceTensor *signs;
 } NormTensors;
 /* The activation that was fused into the norm, if any: what the node has as as.norm.activation. Functions
  * below return cudaErrorNotSupported for an op that is none of these. */
@@ -107,10 +110,10 @@ typedef struct NormGradient {
                               * ignored */
     const DeviceTensor
         *y; /* the result if there was an addend, since x alone does not tell where the activation was on;
-             * else NULL */
+             * else, and where there are signs, NULL */
     const DeviceTensor *dx; /* or NULL; may be x, y, dy, or a dy2 of as many channels */
-    const DeviceTensor *g;  /* NULL only without activation or with OP_RELU; also the gradient of the addend;
-                            * may be y, dy, or a dy2 of as many channels */
+    const DeviceTensor *g;  /* NULL only without activation, or with OP_RELU and no signs; also the gradient
+                            * of the addend; may be y, dy, or a dy2 of as many channels */
     const DeviceTensor *dweight, *dbias;
     const DeviceTensor *zero; /* [C] f32 or NULL: set to zeros, the gradient of NormRunning.bias */
     bool batch_statistics;

@@ -44,6 +44,7 @@ template <int Across> struct Slab {
 
 template <typename T> struct Job {
     const T *dy, *weight, *dy2, *x, *y;
+    const unsigned *signs; /* of y, in place of it */
     T *g;
     Norm norm;
     float *partial; /* [streams * teams, 2, pitch] */
@@ -179,6 +180,7 @@ __device__ void multiply_piece(const unsigned char *piece, int turned, const uin
 /* What a thread reads of a row beside dy. */
 template <typename T, Gate gate, bool Second> struct Operands {
     Raw<T, thread_channels> x, dy2, y;
+    unsigned signs;
     __device__ void read(const Job<T> &job, int64_t i)
     {
         x = fetch<T, thread_channels>(job.x + i);
@@ -186,6 +188,8 @@ template <typename T, Gate gate, bool Second> struct Operands {
             dy2 = fetch_last<T, thread_channels>(job.dy2 + i);
         if constexpr (gate == Gate::y)
             y = fetch_last<T, thread_channels>(job.y + i);
+        if constexpr (gate == Gate::signs)
+            signs = job.signs[i / signs_in_word];
     }
 };
 
@@ -202,6 +206,8 @@ __device__ void finish_row(const Job<T> &job, const Operands<T, gate, Second> &o
         unpack(operands.dy2, more);
     if constexpr (gate == Gate::y) {
         unpack(operands.y, results);
+    } else if constexpr (gate == Gate::signs) {
+        results_of(operands.signs, i, results);
     } else {
         const Affine<thread_channels> affine(constants.scale + channel, constants.shift + channel);
 #pragma unroll
@@ -355,6 +361,9 @@ bool launch(const Job<T> &shape, const DeviceTensor *x, cudaStream_t stream)
 
 template <typename T, int Across> bool launch(const Job<T> &job, const DeviceTensor *x, cudaStream_t stream)
 {
+    if (job.signs)
+        return job.dy2 ? launch<T, Gate::signs, true, Across>(job, x, stream)
+                       : launch<T, Gate::signs, false, Across>(job, x, stream);
     if (job.y)
         return job.dy2 ? launch<T, Gate::y, true, Across>(job, x, stream)
                        : launch<T, Gate::y, false, Across>(job, x, stream);
@@ -381,6 +390,7 @@ Job<T> job_of(const DeviceTensor *dy, const DeviceTensor *weight, const NormGrad
     job.dy2 = maybe_data<T>(gradient->dy2);
     job.x = data_of<T>(tensors->x);
     job.y = activation->op == OP_RELU ? maybe_data<T>(gradient->y) : nullptr;
+    job.signs = activation->op == OP_RELU ? maybe_data<unsigned>(tensors->signs) : nullptr;
     job.g = data_of<T>(gradient->g);
     job.norm = norm_of(tensors, activation);
     job.partial = static_cast<float *>(scratch);
@@ -423,7 +433,7 @@ extern "C" cudaError_t kernel_pointwise_gradient(const DeviceTensor *dy, const D
     const DeviceTensor *x = tensors->x;
     if (!gradient->g || gradient->sampled_rows || gradient->peers ||
         (activation->op != 0 && activation->op != OP_RELU) || !is_image(gradient->dy2, x) ||
-        !is_image(gradient->y, x) || !is_image(gradient->g, x) ||
+        !is_image(gradient->y, x) || !is_image(gradient->g, x) || (tensors->signs && !signs_fit(tensors)) ||
         !all_f32({tensors->weight, tensors->bias, tensors->mean, tensors->inverse_deviation,
                   gradient->dweight, gradient->dbias, gradient->zero}) ||
         !kernel_pointwise_gradient_fits(dy, weight, x))

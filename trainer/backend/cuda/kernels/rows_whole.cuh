@@ -134,7 +134,7 @@ constexpr int stages = 4;
  * - finish(kept, early, k, c, sums, c < channels, first) stores what the map needs.
  * - term_columns(kept, k, c) and map_columns(kept, k) return the Columns of term and map for that channel and
  *   the next ones.
- * - source(v, spot, again) returns the address of piece v, NULL for zeros. Each row has `vectors` pieces for
+ * - bring(slot, v, spot, again) starts the copy of piece v (async_copy.cuh). Each row has `vectors` pieces for
  *   the sums; the first `mapped` are what the map needs, fetched again if they did not stay.
  * - term_row(slot, stride) returns the term's row, piece v being slot[v * stride]; keep_row(row, slot) stores
  *   what the sums changed; map_row(slot, stride) returns the map's row. */
@@ -175,7 +175,7 @@ __global__ void __launch_bounds__(whole_threads, 1)
 #pragma unroll
             for (int v = 0; v < Pass::vectors; v++)
                 if (v < vectors)
-                    copy_16(slot + v * threads, pass.source(v, spot(d, row, c), again));
+                    pass.bring(slot + v * threads, v, spot(d, row, c), again);
     };
 #pragma unroll 1
     for (int chunk = 0; chunk < stages; chunk++) {

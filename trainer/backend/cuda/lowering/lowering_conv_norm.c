@@ -46,7 +46,7 @@ static FshStatus enqueue_norm(const void *context, void *scratch, cudaStream_t s
     const NormTensors tensors = norm_step_backward_tensors(step);
     const NormActivation activation = norm_step_activation(step);
     NormGradient gradient = norm_step_gradient(step, out(step, NORM_BACK_G));
-    if (!gradient.y && !gradient.dy2)
+    if (!gradient.y && !tensors.signs && !gradient.dy2)
         gradient.g = NULL;
     return CUDA_TRY(kernel_batch_norm_backward(&gradient, &tensors, &activation, scratch, stream), error);
 }
@@ -76,9 +76,10 @@ static FshStatus milliseconds_of(CudaBackend *backend, const Step *step, const c
                                  const Trial *trial, double *milliseconds_ret, FshError *error)
 {
     char name[1200];
+    const DeviceTensor *y = maybe_in(step, NORM_BACK_Y);
     const int length = snprintf(
         name, sizeof name, TIMED_AS "%s%s%s%s%s", pattern, way, maybe_in(step, NORM_BACK_DY2) ? " dy2" : "",
-        maybe_in(step, NORM_BACK_Y) ? " y" : "", maybe_out(step, NORM_BACK_DX) ? "" : " no dx");
+        y ? y->element == ELEMENT_U8 ? " signs" : " y" : "", maybe_out(step, NORM_BACK_DX) ? "" : " no dx");
     const bool named = length > 0 && (size_t)length < sizeof name;
     return trial_milliseconds(backend, named ? name : NULL, trial, milliseconds_ret, error);
 }

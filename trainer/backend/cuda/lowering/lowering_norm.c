@@ -155,7 +155,15 @@ static NormTensors forward_tensors(const Step *step)
                          .weight = in(step, NORM_WEIGHT),
                          .bias = in(step, NORM_BIAS),
                          .mean = out(step, NORM_MEAN),
-                         .inverse_deviation = out(step, NORM_INVERSE_DEVIATION)};
+                         .inverse_deviation = out(step, NORM_INVERSE_DEVIATION),
+                         .signs = step->node->op == OP_BATCH_NORM ? maybe_out(step, NORM_SIGNS) : NULL};
+}
+
+/* Returns the operand NORM_BACK_Y if it holds signs, or is to; else NULL. */
+static const DeviceTensor *gate_of(const Step *step, bool signs)
+{
+    const DeviceTensor *y = maybe_in(step, NORM_BACK_Y);
+    return y && (y->element == ELEMENT_U8) == signs ? y : NULL;
 }
 
 NormTensors norm_step_backward_tensors(const Step *step)
@@ -164,7 +172,8 @@ NormTensors norm_step_backward_tensors(const Step *step)
                          .weight = in(step, NORM_BACK_WEIGHT),
                          .bias = in(step, NORM_BACK_BIAS),
                          .mean = in(step, NORM_BACK_MEAN),
-                         .inverse_deviation = in(step, NORM_BACK_INVERSE_DEVIATION)};
+                         .inverse_deviation = in(step, NORM_BACK_INVERSE_DEVIATION),
+                         .signs = gate_of(step, true)};
 }
 
 static NormRunning running_of(const Step *step)
@@ -221,7 +230,7 @@ NormGradient norm_step_gradient(const Step *step, const DeviceTensor *dy)
 {
     return (NormGradient){.dy = dy,
                           .dy2 = maybe_in(step, NORM_BACK_DY2),
-                          .y = maybe_in(step, NORM_BACK_Y),
+                          .y = gate_of(step, false),
                           .dx = maybe_out(step, NORM_BACK_DX),
                           .dweight = out(step, NORM_BACK_DWEIGHT),
                           .dbias = out(step, NORM_BACK_DBIAS),
