@@ -87,10 +87,13 @@ FshStatus dnn_convolution_backward_weight_new(DnnPrimitive **primitive, DnnEngin
                                               const void *dy, const void *x, float *dweight, float *dbias,
                                               FshError *error);
 
-/* Matrices: x [batch, in], weight [out, in], y [batch, out], all plain. */
+/* Matrices: x [batch, in], weight [out, in], y [batch, out], all plain but a weight that says otherwise. */
 typedef struct DnnLinear {
     DataType type; /* of x and y */
     int64_t batch, in, out;
+    /* Of a convolution of 1 x 1 in f32 whose weight this is, borrowed until the maker returns: it, or its
+     * gradient, is converted in scratch. NULL: plain. */
+    const DnnLayout *weights;
 } DnnLinear;
 
 FshStatus dnn_linear_forward_new(DnnPrimitive **primitive, DnnEngine *engine, const DnnLinear *linear,
