@@ -96,13 +96,23 @@ static bool inner_product_wins(const DnnConvolution *c, bool of_weight)
            !rows_collide(c, c->in_channels, of_weight ? c->out_channels : pixels);
 }
 
-static DnnLinear inner_product(const DnnConvolution *c, const DnnLayout *weights)
+/* Makes a gradient of a convolution as an inner product. */
+static FshStatus inner_product_prepare(CpuStep *step, const DnnConvolution *c, const DnnLayout *weights,
+                                       FshError *error)
 {
-    return (DnnLinear){.type = c->type,
-                       .batch = c->batch * c->out_height * c->out_width,
-                       .in = c->in_channels,
-                       .out = c->out_channels,
-                       .weights = weights};
+    DnnEngine *engine = step->program->backend->dnn;
+    const DnnLinear linear = {.type = c->type,
+                              .batch = c->batch * c->out_height * c->out_width,
+                              .in = c->in_channels,
+                              .out = c->out_channels,
+                              .weights = weights};
+    step->engine = "onednn inner-product";
+    if (step->node->op == OP_CONV2D_BACKWARD_DATA)
+        return dnn_linear_backward_data_new(&step->primitive, engine, &linear, step->inputs[CONV_DATA_DY],
+                                            step->inputs[CONV_DATA_WEIGHT], step->outputs[0], error);
+    return dnn_linear_backward_weight_new(&step->primitive, engine, &linear, step->inputs[CONV_WEIGHT_DY],
+                                          step->inputs[CONV_WEIGHT_X], step->outputs[CONV_WEIGHT_DWEIGHT],
+                                          step->outputs[CONV_WEIGHT_DBIAS], error);
 }
 
 /* Calls depthwise convolutions that oneDNN computes by the name of those that own loops compute: which of the
@@ -118,7 +128,6 @@ static FshStatus convolution_prepare(CpuStep *step, FshError *error)
     const Node *node = step->node;
     DnnEngine *engine = step->program->backend->dnn;
     DnnConvolution geometry;
-    DnnLinear linear;
     switch (node->op) {
     case OP_CONV2D:
         geometry = cpu_convolution_geometry(cpu_input(step, 0), cpu_output(step, 0), &node->as.conv.options);
@@ -142,11 +151,9 @@ static FshStatus convolution_prepare(CpuStep *step, FshError *error)
         if (cpu_side_by_side_wins(&geometry))
             return cpu_side_by_side_prepare(step, &geometry,
                                             weight_layout(step, node->inputs[CONV_DATA_WEIGHT]), error);
-        if (inner_product_wins(&geometry, false)) {
-            linear = inner_product(&geometry, weight_layout(step, node->inputs[CONV_DATA_WEIGHT]));
-            return dnn_linear_backward_data_new(&step->primitive, engine, &linear, step->inputs[CONV_DATA_DY],
-                                                step->inputs[CONV_DATA_WEIGHT], step->outputs[0], error);
-        }
+        if (inner_product_wins(&geometry, false))
+            return inner_product_prepare(step, &geometry, weight_layout(step, node->inputs[CONV_DATA_WEIGHT]),
+                                         error);
         name_engine(step, &geometry);
         join_images(&geometry);
         return dnn_convolution_backward_data_new(
@@ -163,12 +170,9 @@ static FshStatus convolution_prepare(CpuStep *step, FshError *error)
         if (cpu_small_gradient_wins(step, &geometry))
             return cpu_small_gradient_prepare(step, &geometry,
                                               weight_layout(step, node->outputs[CONV_WEIGHT_DWEIGHT]), error);
-        if (inner_product_wins(&geometry, true)) {
-            linear = inner_product(&geometry, weight_layout(step, node->outputs[CONV_WEIGHT_DWEIGHT]));
-            return dnn_linear_backward_weight_new(
-                &step->primitive, engine, &linear, step->inputs[CONV_WEIGHT_DY], step->inputs[CONV_WEIGHT_X],
-                step->outputs[CONV_WEIGHT_DWEIGHT], step->outputs[CONV_WEIGHT_DBIAS], error);
-        }
+        if (inner_product_wins(&geometry, true))
+            return inner_product_prepare(step, &geometry,
+                                         weight_layout(step, node->outputs[CONV_WEIGHT_DWEIGHT]), error);
         name_engine(step, &geometry);
         return dnn_convolution_backward_weight_new(
             &step->primitive, engine, &geometry, weight_layout(step, node->outputs[CONV_WEIGHT_DWEIGHT]),
