@@ -128,6 +128,16 @@ FshStatus dnn_layout_turned(DnnLayout **layout, const DnnLayout *plain, int lead
                                                       from->data_type, strides));
 }
 
+FshStatus dnn_layout_by_taps(DnnLayout **layout, const DnnLayout *plain, FshError *error)
+{
+    const dnnl_memory_desc_t *from = &plain->description;
+    *layout = calloc(1, sizeof **layout);
+    if (!*layout)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "cpu: no memory");
+    return DNN_CHECK(dnnl_memory_desc_init_by_tag(&(*layout)->description, from->ndims, from->dims,
+                                                  from->data_type, dnnl_decab));
+}
+
 bool dnn_layout_is_by_taps(const DnnLayout *layout)
 {
     const dnnl_memory_desc_t *own = &layout->description;

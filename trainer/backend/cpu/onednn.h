@@ -60,7 +60,9 @@ FshStatus dnn_layout_turned(DnnLayout **layout, const DnnLayout *plain, int lead
  * weight gradient is fast in, too; for bf16, whose forward pass converts anyway, the weight gradient's. */
 FshStatus dnn_layout_convolution(DnnLayout **layout, DnnEngine *engine, const DnnConvolution *convolution,
                                  FshError *error);
-/* Returns whether it is that of a weight in groups of one channel, each tap's channels side by side. */
+/* Makes the layout of a plain weight in groups of one channel with each tap's channels side by side. */
+FshStatus dnn_layout_by_taps(DnnLayout **layout, const DnnLayout *plain, FshError *error);
+/* Returns whether it is such a layout. */
 bool dnn_layout_is_by_taps(const DnnLayout *layout);
 void dnn_layout_free(DnnLayout **layout);
 uint64_t dnn_layout_bytes(const DnnLayout *layout);
