@@ -155,7 +155,9 @@ static double worst_error(const PixelCase *c, const PixelRun *run, const float *
     for (int i = 0; i < RESULTS; i++) {
         if (run->results[i]) {
             assert_int_equal(run->counts[i], counts[i]);
-            worst = fmax(worst, error_of(run->results[i], sums[i], counts[i]));
+            const double error = error_of(run->results[i], sums[i], counts[i]);
+            if (isnan(error) || error > worst) /* NaN stays */
+                worst = error;
         }
         free(sums[i]);
     }
