@@ -53,6 +53,68 @@ static FshStatus convolution_run(CpuStep *step, FshError *error)
     return status;
 }
 
+/* Returns whether the convolution is a matrix product of all pixels: x [pixels, in], y [pixels, out]. */
+static bool is_product(const DnnConvolution *c)
+{
+    return c->kernel == 1 && c->stride == 1 && c->padding == 0 && c->groups == 1;
+}
+
+/* Makes one image of all that are there, for a product: oneDNN takes the pixels of an image four at a time,
+ * and of nine one remains (16 images of 3 x 3 x 768, to 3072 channels, AVX2: 94 and 108 GFLOP/s). */
+static void join_images(DnnConvolution *c)
+{
+    if (c->type != DATA_F32 || !is_product(c))
+        return;
+    c->in_height = c->out_height = c->batch * c->out_height;
+    c->batch = 1;
+}
+
+/* A product loses where few pixels share the conversion of the weight, or channels fill no vectors. The
+ * gradient of x, which has that conversion either way, wins from more channels on. */
+enum { PIXELS_MIN = 64, CHANNELS_MIN = 24, CHANNELS_MIN_DATA = 96, COLLIDING_VALUES = 512 };
+
+/* Returns whether rows of a product, of m x n results, share few lines of the cache. oneDNN copies the
+ * operands block by block where m and n are long, and else reads them as they lie; rows 2 KiB apart and
+ * multiples of that then drive each other out: half the speed at 4 KiB. */
+static bool rows_collide(const DnnConvolution *c, int64_t m, int64_t n)
+{
+    static const double copies_below = 0.0038; /* oneDNN's */
+    return (c->in_channels % COLLIDING_VALUES == 0 || c->out_channels % COLLIDING_VALUES == 0) &&
+           1 / (double)m + 1 / (double)n >= copies_below;
+}
+
+/* Returns whether a gradient of the convolution goes faster as oneDNN's inner product than as its
+ * convolution; that follows from shapes alone. In f32 and for AVX2, 16 images of 96 px: the weight's gradient
+ * of 96 to 384 channels 66 and 100 GFLOP/s, of 768 to 3072 83 and 104, of x 75 and 98, 71 and 103
+ * (docs/measurements/2026-11-28-cpu-pointwise.md). */
+static bool inner_product_wins(const DnnConvolution *c, bool of_weight)
+{
+    const int64_t pixels = c->batch * c->out_height * c->out_width;
+    const int64_t channels = c->in_channels < c->out_channels ? c->in_channels : c->out_channels;
+    return c->type == DATA_F32 && is_product(c) && pixels >= PIXELS_MIN &&
+           channels >= (of_weight ? CHANNELS_MIN : CHANNELS_MIN_DATA) &&
+           !rows_collide(c, c->in_channels, of_weight ? c->out_channels : pixels);
+}
+
+/* Makes a gradient of a convolution as an inner product. */
+static FshStatus inner_product_prepare(CpuStep *step, const DnnConvolution *c, const DnnLayout *weights,
+                                       FshError *error)
+{
+    DnnEngine *engine = step->program->backend->dnn;
+    const DnnLinear linear = {.type = c->type,
+                              .batch = c->batch * c->out_height * c->out_width,
+                              .in = c->in_channels,
+                              .out = c->out_channels,
+                              .weights = weights};
+    step->engine = "onednn inner-product";
+    if (step->node->op == OP_CONV2D_BACKWARD_DATA)
+        return dnn_linear_backward_data_new(&step->primitive, engine, &linear, step->inputs[CONV_DATA_DY],
+                                            step->inputs[CONV_DATA_WEIGHT], step->outputs[0], error);
+    return dnn_linear_backward_weight_new(&step->primitive, engine, &linear, step->inputs[CONV_WEIGHT_DY],
+                                          step->inputs[CONV_WEIGHT_X], step->outputs[CONV_WEIGHT_DWEIGHT],
+                                          step->outputs[CONV_WEIGHT_DBIAS], error);
+}
+
 /* Calls depthwise convolutions that oneDNN computes by the name of those that own loops compute: which of the
  * two does is a matter of the CPU's instructions alone. */
 static void name_engine(CpuStep *step, const DnnConvolution *geometry)
@@ -77,6 +139,7 @@ static FshStatus convolution_prepare(CpuStep *step, FshError *error)
             return cpu_side_by_side_prepare(step, &geometry, weight_layout(step, node->inputs[CONV_WEIGHT]),
                                             error);
         name_engine(step, &geometry);
+        join_images(&geometry);
         return dnn_convolution_forward_new(&step->primitive, engine, &geometry,
                                            weight_layout(step, node->inputs[CONV_WEIGHT]),
                                            step->inputs[CONV_X], step->inputs[CONV_WEIGHT],
@@ -88,7 +151,11 @@ static FshStatus convolution_prepare(CpuStep *step, FshError *error)
         if (cpu_side_by_side_wins(&geometry))
             return cpu_side_by_side_prepare(step, &geometry,
                                             weight_layout(step, node->inputs[CONV_DATA_WEIGHT]), error);
+        if (inner_product_wins(&geometry, false))
+            return inner_product_prepare(step, &geometry, weight_layout(step, node->inputs[CONV_DATA_WEIGHT]),
+                                         error);
         name_engine(step, &geometry);
+        join_images(&geometry);
         return dnn_convolution_backward_data_new(
             &step->primitive, engine, &geometry, weight_layout(step, node->inputs[CONV_DATA_WEIGHT]),
             step->inputs[CONV_DATA_DY], step->inputs[CONV_DATA_WEIGHT], step->outputs[0], error);
@@ -103,6 +170,9 @@ static FshStatus convolution_prepare(CpuStep *step, FshError *error)
         if (cpu_small_gradient_wins(step, &geometry))
             return cpu_small_gradient_prepare(step, &geometry,
                                               weight_layout(step, node->outputs[CONV_WEIGHT_DWEIGHT]), error);
+        if (inner_product_wins(&geometry, true))
+            return inner_product_prepare(step, &geometry,
+                                         weight_layout(step, node->outputs[CONV_WEIGHT_DWEIGHT]), error);
         name_engine(step, &geometry);
         return dnn_convolution_backward_weight_new(
             &step->primitive, engine, &geometry, weight_layout(step, node->outputs[CONV_WEIGHT_DWEIGHT]),
@@ -120,7 +190,7 @@ static FshStatus linear_prepare(CpuStep *step, FshError *error)
                                                             : cpu_input(step, CONV_WEIGHT_X);
     const Tensor *y = node->op == OP_LINEAR ? cpu_output(step, 0) : cpu_input(step, 0);
     const int64_t in = x->shape[x->rank - 1], out = y->shape[y->rank - 1];
-    const DnnLinear linear = {x->type, tensor_count(x) / in, in, out};
+    const DnnLinear linear = {.type = x->type, .batch = tensor_count(x) / in, .in = in, .out = out};
     switch (node->op) {
     case OP_LINEAR:
         return dnn_linear_forward_new(&step->primitive, engine, &linear, step->inputs[CONV_X],

@@ -6,8 +6,12 @@
 /* Depthwise convolutions and their gradients, by loops over channels side by side (cpu_kernels_depthwise.h).
  *
  * For large kernels on NHWC without AVX-512 oneDNN 2.6 makes a matrix of each channel and multiplies it, 49
- * by 1, which is ten times as slow and more; the weight then lies as the loops here want it, taps, then
- * channels, and nowhere else does it. */
+ * by 1, which is ten times as slow and more; with AVX-512 it has loops, which for 7 x 7 take three times as
+ * long as these (docs/measurements/2026-11-28-cpu-pointwise.md). For 3 x 3 its loops are the faster ones. So
+ * weights of large kernels lie as the loops here want them, taps, then channels; of the others those that
+ * oneDNN would have so. */
+
+enum { KERNEL_MIN = 7 };
 
 typedef struct DepthwisePlan {
     DepthwiseShape shape;
@@ -22,6 +26,11 @@ typedef struct DepthwisePlan {
 bool cpu_is_depthwise(const DnnConvolution *c)
 {
     return c->groups > 1 && c->groups == c->in_channels && c->in_channels == c->out_channels;
+}
+
+bool cpu_depthwise_lays_weight(const DnnConvolution *c)
+{
+    return cpu_is_depthwise(c) && c->type == DATA_F32 && c->kernel >= KERNEL_MIN;
 }
 
 bool cpu_depthwise_wins(const DnnConvolution *c, const DnnLayout *weights)

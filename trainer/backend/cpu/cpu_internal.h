@@ -171,6 +171,8 @@ FshStatus cpu_small_gradient_prepare(CpuStep *step, const DnnConvolution *convol
                                      const DnnLayout *weights, FshError *error);
 /* Returns whether each channel is convolved by itself, once. */
 bool cpu_is_depthwise(const DnnConvolution *convolution);
+/* Returns whether the weight of a convolution is to lie as own loops want it, whatever oneDNN would have. */
+bool cpu_depthwise_lays_weight(const DnnConvolution *convolution);
 /* Returns true where a depthwise convolution or a gradient of it, whose weight is laid out so, has own loops
  * (cpu_depthwise.c); prepare puts them into step->run. */
 bool cpu_depthwise_wins(const DnnConvolution *convolution, const DnnLayout *weights);

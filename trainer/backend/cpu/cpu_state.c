@@ -38,7 +38,9 @@ static FshStatus choose_layout(CpuState *state, CpuVariable *variable, const Gra
         DnnConvolution convolution =
             cpu_convolution_geometry(graph_tensor(graph, node->inputs[0]),
                                      graph_tensor(graph, node->outputs[0]), &node->as.conv.options);
-        status = dnn_layout_convolution(&variable->layout, backend->dnn, &convolution, error);
+        status = cpu_depthwise_lays_weight(&convolution)
+                     ? dnn_layout_by_taps(&variable->layout, variable->plain, error)
+                     : dnn_layout_convolution(&variable->layout, backend->dnn, &convolution, error);
     } else if (!status) {
         status = dnn_layout_plain(&variable->layout, tensor->rank, tensor->shape, error);
     }

@@ -128,6 +128,16 @@ FshStatus dnn_layout_turned(DnnLayout **layout, const DnnLayout *plain, int lead
                                                       from->data_type, strides));
 }
 
+FshStatus dnn_layout_by_taps(DnnLayout **layout, const DnnLayout *plain, FshError *error)
+{
+    const dnnl_memory_desc_t *from = &plain->description;
+    *layout = calloc(1, sizeof **layout);
+    if (!*layout)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "cpu: no memory");
+    return DNN_CHECK(dnnl_memory_desc_init_by_tag(&(*layout)->description, from->ndims, from->dims,
+                                                  from->data_type, dnnl_decab));
+}
+
 bool dnn_layout_is_by_taps(const DnnLayout *layout)
 {
     const dnnl_memory_desc_t *own = &layout->description;
@@ -323,8 +333,8 @@ FshStatus dnn_primitive_run(DnnPrimitive *primitive, FshError *error)
 
 typedef struct LinearDescriptions {
     dnnl_memory_desc_t x, y, bias; /* plain */
-    /* The weight as it is stored, f32 and plain, and as the product reads it: the same for f32, of oneDNN's
-     * choice for bf16. */
+    /* The weight as it is stored, f32, and as the product reads it: plain for f32, of oneDNN's choice for
+     * bf16. */
     dnnl_memory_desc_t stored, weight;
     dnnl_primitive_desc_t forward; /* owned */
 } LinearDescriptions;
@@ -332,16 +342,22 @@ typedef struct LinearDescriptions {
 static FshStatus describe_linear(const DnnEngine *engine, const DnnLinear *linear, bool bias,
                                  LinearDescriptions *d, FshError *error)
 {
-    const dnnl_dims_t x = {linear->batch, linear->in}, weight = {linear->out, linear->in};
+    /* A convolution's weights have an image of one pixel, and so has x then. */
+    const int rank = linear->weights ? 4 : 2;
+    const dnnl_format_tag_t plain = linear->weights ? dnnl_abcd : dnnl_ab;
+    const dnnl_dims_t x = {linear->batch, linear->in, 1, 1}, weight = {linear->out, linear->in, 1, 1};
     const dnnl_dims_t y = {linear->batch, linear->out}, b = {linear->out};
     const dnnl_data_type_t type = dnn_type(linear->type);
-    const dnnl_format_tag_t weight_tag = linear->type == DATA_F32 ? dnnl_ab : dnnl_format_tag_any;
+    const dnnl_format_tag_t weight_tag = linear->type == DATA_F32 ? plain : dnnl_format_tag_any;
     dnnl_inner_product_desc_t operation;
     FshStatus status;
     *d = (LinearDescriptions){0};
-    if ((status = DNN_CHECK(dnnl_memory_desc_init_by_tag(&d->x, 2, x, type, dnnl_ab))) ||
-        (status = DNN_CHECK(dnnl_memory_desc_init_by_tag(&d->stored, 2, weight, dnnl_f32, dnnl_ab))) ||
-        (status = DNN_CHECK(dnnl_memory_desc_init_by_tag(&d->weight, 2, weight, type, weight_tag))) ||
+    if (linear->weights)
+        d->stored = linear->weights->description;
+    else if ((status = DNN_CHECK(dnnl_memory_desc_init_by_tag(&d->stored, rank, weight, dnnl_f32, plain))))
+        return status;
+    if ((status = DNN_CHECK(dnnl_memory_desc_init_by_tag(&d->x, rank, x, type, plain))) ||
+        (status = DNN_CHECK(dnnl_memory_desc_init_by_tag(&d->weight, rank, weight, type, weight_tag))) ||
         (status = DNN_CHECK(dnnl_memory_desc_init_by_tag(&d->bias, 1, b, dnnl_f32, dnnl_a))) ||
         (status = DNN_CHECK(dnnl_memory_desc_init_by_tag(&d->y, 2, y, type, dnnl_ab))) ||
         (status = DNN_CHECK(dnnl_inner_product_forward_desc_init(&operation, dnnl_forward_training, &d->x,
@@ -395,21 +411,25 @@ FshStatus dnn_linear_backward_weight_new(DnnPrimitive **primitive, DnnEngine *en
                                          FshError *error)
 {
     LinearDescriptions d;
+    dnnl_memory_desc_t gradient; /* f32 whatever the type of the weight that the product reads */
     dnnl_inner_product_desc_t operation;
     dnnl_primitive_desc_t description = NULL;
     FshStatus status;
     *primitive = NULL;
-    if ((status = describe_linear(engine, linear, dbias != NULL, &d, error)) ||
-        (status = DNN_CHECK(dnnl_inner_product_backward_weights_desc_init(&operation, &d.x, &d.stored,
+    if ((status = describe_linear(engine, linear, dbias != NULL, &d, error)))
+        goto done;
+    gradient = linear->weights ? d.weight : d.stored;
+    if ((status = DNN_CHECK(dnnl_inner_product_backward_weights_desc_init(&operation, &d.x, &gradient,
                                                                           dbias ? &d.bias : NULL, &d.y))) ||
         (status = DNN_CHECK(dnnl_primitive_desc_create(&description, &operation, engine->attributes,
                                                        engine->engine, d.forward))))
         goto done;
     const Binding bindings[] = {{DNNL_ARG_DIFF_DST, &d.y, dy},
                                 {DNNL_ARG_SRC, &d.x, x},
-                                {DNNL_ARG_DIFF_WEIGHTS, &d.stored, dweight},
                                 {DNNL_ARG_DIFF_BIAS, dbias ? &d.bias : NULL, dbias}};
-    status = dnn_primitive_new(primitive, engine, description, bindings, 4, NULL, error);
+    const WeightBinding of_weight = {
+        {DNNL_ARG_DIFF_WEIGHTS, &d.stored, dweight}, dnnl_query_diff_weights_md, true};
+    status = dnn_primitive_new(primitive, engine, description, bindings, 3, &of_weight, error);
 done:
     (void)dnnl_primitive_desc_destroy(description);
     (void)dnnl_primitive_desc_destroy(d.forward);

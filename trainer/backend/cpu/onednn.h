@@ -60,7 +60,9 @@ FshStatus dnn_layout_turned(DnnLayout **layout, const DnnLayout *plain, int lead
  * weight gradient is fast in, too; for bf16, whose forward pass converts anyway, the weight gradient's. */
 FshStatus dnn_layout_convolution(DnnLayout **layout, DnnEngine *engine, const DnnConvolution *convolution,
                                  FshError *error);
-/* Returns whether it is that of a weight in groups of one channel, each tap's channels side by side. */
+/* Makes the layout of a plain weight in groups of one channel with each tap's channels side by side. */
+FshStatus dnn_layout_by_taps(DnnLayout **layout, const DnnLayout *plain, FshError *error);
+/* Returns whether it is such a layout. */
 bool dnn_layout_is_by_taps(const DnnLayout *layout);
 void dnn_layout_free(DnnLayout **layout);
 uint64_t dnn_layout_bytes(const DnnLayout *layout);
@@ -87,10 +89,13 @@ FshStatus dnn_convolution_backward_weight_new(DnnPrimitive **primitive, DnnEngin
                                               const void *dy, const void *x, float *dweight, float *dbias,
                                               FshError *error);
 
-/* Matrices: x [batch, in], weight [out, in], y [batch, out], all plain. */
+/* Matrices: x [batch, in], weight [out, in], y [batch, out], all plain but a weight that says otherwise. */
 typedef struct DnnLinear {
     DataType type; /* of x and y */
     int64_t batch, in, out;
+    /* Of a convolution of 1 x 1 in f32 whose weight this is, borrowed until the maker returns: it, or its
+     * gradient, is converted in scratch. NULL: plain. */
+    const DnnLayout *weights;
 } DnnLinear;
 
 FshStatus dnn_linear_forward_new(DnnPrimitive **primitive, DnnEngine *engine, const DnnLinear *linear,
