@@ -1,5 +1,6 @@
 """Whole training steps of each network in float64, for network_parity_test.c: the networks again, as their sources have them, with
-weights that are a function of their names. make_golden.py runs it."""
+weights that are a function of their names. make_golden.py runs it, and bench/imagenette_torch.py trains xresnets of it."""
+import functools
 import math
 
 import numpy as np
@@ -213,10 +214,16 @@ def xresnet(blocks, expansion, groups=0, activation=F.relu, max_blur=False, sa=F
     return forward
 
 
+@functools.cache
+def blur_weight(channels, dtype, device):
+    line = torch.tensor([0.25, 0.5, 0.25], dtype=dtype, device=device)
+    return (line[:, None] * line).expand(channels, 1, 3, 3)
+
+
 def blurred(x):
     """[1 2 1] in both directions at every second pixel, reflected at the edges (Zhang 2019)."""
-    line = torch.tensor([0.25, 0.5, 0.25]).double()
-    return F.conv2d(F.pad(x, (1, 1, 1, 1), "reflect"), (line[:, None] * line).expand(x.shape[1], 1, 3, 3), None, 2, 0, 1, x.shape[1])
+    weight = blur_weight(x.shape[1], x.dtype, x.device)
+    return F.conv2d(F.pad(x, (1, 1, 1, 1), "reflect"), weight, None, 2, 0, 1, x.shape[1])
 
 
 def pyramidnet(net, x, classes, depth=110, alpha=270):
