@@ -89,6 +89,9 @@ typedef struct RunOptions {
     const char *stop_at;
     const char *bad_disk; /* what cannot be read: rules of bad_disk.c; not with the two above */
     const char *cores;    /* "4-7": what the program is told that it may run on; not with the three above */
+    /* the program is told that all it reads comes from a disk; what it asks for before its turn is added to
+     * this file (see slow_disk.c); not with the four above */
+    const char *slow_disk;
 } RunOptions;
 
 typedef struct RunResult {

@@ -103,7 +103,8 @@ static void add_preload(Strings *environment, const RunOptions *options)
     } preloads[] = {{options->limit_disk ? bytes : NULL, "FSHARD_ENOSPC", "FSHARD_ENOSPC_BYTES"},
                     {options->stop_at, "FSHARD_STOP", "FSHARD_STOP_AT"},
                     {options->bad_disk, "FSHARD_BAD", "FSHARD_BAD_DISK"},
-                    {options->cores, "FSHARD_CORES_SHIM", "FSHARD_CORES"}};
+                    {options->cores, "FSHARD_CORES_SHIM", "FSHARD_CORES"},
+                    {options->slow_disk, "FSHARD_SLOW", "FSHARD_SLOW_DISK"}};
     Strings more = {0};
     for (size_t i = 0; i < sizeof preloads / sizeof *preloads; i++) {
         const char *library = getenv(preloads[i].library), *asan = getenv("ASAN_OPTIONS");
@@ -112,7 +113,7 @@ static void add_preload(Strings *environment, const RunOptions *options)
         if (!library)
             fail_msg("%s: not set: run the test through ctest", preloads[i].library);
         if (more.count)
-            fail_msg("a run has a full disk, or a bad one, or stops itself, or has other cores");
+            fail_msg("a run has a full disk, a bad or a slow one, or stops itself, or has other cores");
         add_string(&more, "LD_PRELOAD=%s", library);
         add_string(&more, "%s=%s", preloads[i].variable, preloads[i].value);
         if (options->told_free_bytes)

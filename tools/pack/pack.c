@@ -62,12 +62,23 @@ typedef struct Run {
 
 /* ---- work ---- */
 
+/* Asks for the files of the chunk whose turn comes when all jobs have done some more. */
+static void ask_ahead(Run *run, uint64_t item, int thread)
+{
+    const PackFound *found = &run->plan->found;
+    const uint64_t next = item + (uint64_t)found->options->jobs * READ_AHEAD_PLACES;
+    if (next < run->chunk_count)
+        intake_ask(&run->workers[thread].intake, found,
+                   &run->plan->split.samples[run->chunks[next].first_sample], run->chunks[next].count);
+}
+
 static FshStatus work(uint64_t item, int thread, void *slot, void *context, FshError *error)
 {
     Run *run = context;
     ChunkResult *result = slot;
     const Chunk *chunk = &run->chunks[item];
     FshStatus status = FSH_OK;
+    ask_ahead(run, item, thread);
     budget_take(&run->budget, item, chunk->bytes);
     result->records.length = 0;
     for (uint32_t i = 0; i < chunk->count && !status; i++) {

@@ -124,6 +124,16 @@ FshStatus intake_original(Intake *intake, const PackFound *found, const PackSamp
     return status;
 }
 
+void intake_ask(Intake *intake, const PackFound *found, const PackSample *samples, size_t count)
+{
+    if (found->from.dataset || !read_ahead_is_due(&intake->ahead))
+        return;
+    for (size_t i = 0; i < count; i++) {
+        for (size_t field = 0; field < found->field_count; field++)
+            read_ahead_ask(found->folder, found->files.files[samples[i].items[field]].path);
+    }
+}
+
 /* ---- smaller ---- */
 
 /* Sets *format to what the name of the source promises, which is what fresize would write; IMAGE_UNKNOWN

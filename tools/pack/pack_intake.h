@@ -16,6 +16,7 @@
 
 #include "common/file.h"
 #include "imaging/decode.h"
+#include "tools/job/read_ahead.h"
 #include "tools/pack/pack_keyed.h"
 
 typedef struct Intake {
@@ -24,6 +25,7 @@ typedef struct Intake {
     FshUnpacker *unpackers[FSH_FIELDS_MAX]; /* made when a field is compressed */
     uint32_t widths[FSH_FIELDS_MAX], heights[FSH_FIELDS_MAX]; /* before that */
     ShrinkWorker *resizer;                                    /* made when it is needed */
+    ReadAhead ahead;
 } Intake;
 
 void intake_free(Intake *intake);
@@ -50,6 +52,10 @@ FshStatus intake_take(Intake *intake, const PackFound *found, const PackSample *
  * it has room for the file and one byte more. */
 FshStatus intake_original(Intake *intake, const PackFound *found, const PackSample *sample, size_t field,
                           const Buffer *place, IntakeBytes *taken, FshError *error);
+
+/* Asks for the files of samples that will be taken later, where those that this thread takes come from a disk
+ * (read_ahead.h); for nothing where the source is a dataset. Call it once for each place. */
+void intake_ask(Intake *intake, const PackFound *found, const PackSample *samples, size_t count);
 
 /* Checks whether what was read of the sample's record was there, after its bytes were used: FSH_ERR_SYSTEM.
  * Of files nothing is mapped, so nothing can fail. */

@@ -13,6 +13,7 @@
 #include "tools/resize/resize_output.h"
 #include "tools/resize/resize_range.h"
 #include "tools/resize/resize_places.h"
+#include "tools/resize/resize_queue.h"
 #include "tools/resize/resize_report.h"
 #include "tools/resize/resize_work.h"
 
@@ -26,6 +27,7 @@ typedef struct Run {
     ResizeJob job;
     ResizeState state;
     ResizeSource *source;
+    ResizeQueue queue; /* of it */
     NameClaims *claims;
     uint64_t ordinal, begin, end; /* items taken; those of this part */
     uint64_t missed_count;        /* files and folders without which it is not finished */
@@ -86,11 +88,29 @@ static FshStatus take_item(Run *run, ResizeSlot *slot, bool *end_ret, FshError *
     do {
         *end_ret = run->ordinal >= run->end;
         if (!*end_ret)
-            status = resize_source_next(run->source, &slot->item, end_ret, error);
+            status = resize_queue_next(&run->queue, &slot->item, end_ret, error);
         if (!status && !*end_ret)
             status = begin_item(run, slot, error);
     } while (!status && !*end_ret && run->ordinal++ < run->begin);
     return status;
+}
+
+/* Notes which file of a side, if any, of an item to come is to be asked for: one that will be read. */
+static void note_ahead(const ResizeItem *item, const char *path, char ahead[PATH_MAX])
+{
+    const bool is_read = item && !item->reason[0] && item->name[0] && !item->is_second_side;
+    ahead[0] = '\0';
+    if (is_read && image_name_is_image(path))
+        memcpy(ahead, path, strlen(path) + 1);
+}
+
+/* Notes what to ask for while the item that was taken is worked on. */
+static void look_ahead(const Run *run, ResizeSlot *slot)
+{
+    const bool is_in_part = run->end - run->ordinal >= run->queue.places;
+    const ResizeItem *item = is_in_part ? resize_queue_ahead(&run->queue) : NULL;
+    note_ahead(item, item ? item->path : NULL, slot->ahead[0]);
+    note_ahead(item, item ? item->partner : NULL, slot->ahead[1]);
 }
 
 static void show_position(Run *run)
@@ -112,6 +132,8 @@ static FshStatus take(uint64_t index, void *memory, bool *end_ret, void *context
     if (item->content.capacity > RESIZE_KEPT_BYTES)
         buffer_free(&item->content);
     FshStatus status = take_item(run, slot, end_ret, error);
+    if (!status && !*end_ret)
+        look_ahead(run, slot);
     const bool wanted = !status && !*end_ret && !item->reason[0] && !slot->conflict;
     if (wanted && item->in_tar) { /* what is done need not be read */
         result->modified_ns = item->modified_ns;
@@ -397,9 +419,13 @@ static FshStatus run_images(Run *run, FshError *error)
             (resize_source_is_tar(&options->source) || run->state.is_tar ? TAR_SLOTS_PER_JOB : SLOTS_PER_JOB),
         .slot_bytes = sizeof(ResizeSlot),
         .context = run};
+    const bool reads_files = resize_source_is_at_hand(run->source) && !options->dry_run;
     progress_start(&run->progress, stderr, options->dry_run ? "looking" : "resizing", "files", 0,
                    options->quiet);
-    FshStatus status = find_part(run, error);
+    FshStatus status = resize_queue_init(&run->queue, run->source,
+                                         reads_files ? (size_t)options->jobs * READ_AHEAD_PLACES : 0, error);
+    if (!status)
+        status = find_part(run, error);
     if (!status)
         status = start_threads(run, error);
     if (!status)
@@ -487,6 +513,7 @@ done:
     free_threads(&run);
     tar_writer_abandon(&run.tar);
     name_claims_free(&run.claims);
+    resize_queue_free(&run.queue);
     resize_source_close(&run.source);
     resize_state_close(&run.state);
     return status;

@@ -312,6 +312,11 @@ FshStatus resize_source_load(ResizeSource *source, ResizeItem *item, uint64_t mo
 
 /* ---- about the source ---- */
 
+bool resize_source_is_at_hand(const ResizeSource *source)
+{
+    return source->walk || source->list_extent;
+}
+
 bool resize_source_is_sorted(const ResizeSource *source)
 {
     return source->walk && !source->options->labels;

@@ -67,6 +67,9 @@ FshStatus resize_source_next(ResizeSource *source, ResizeItem *item, bool *end_r
  * and the source goes on; what is returned is a failure of memory or the like. */
 FshStatus resize_source_load(ResizeSource *source, ResizeItem *item, uint64_t most, FshError *error);
 
+/* Returns whether items can be found before their turn: not those of a tar, which are loaded in theirs, nor
+ * those of a pipe, which may come one by one. */
+bool resize_source_is_at_hand(const ResizeSource *source);
 /* Returns whether paths come in byte order. */
 bool resize_source_is_sorted(const ResizeSource *source);
 /* Tells how far the source has come: *position_ret out of *extent_ret, which is 0 where it is not known. */

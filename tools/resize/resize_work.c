@@ -1,6 +1,7 @@
 #include "tools/resize/resize_work.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -144,9 +145,20 @@ static bool is_taken_by_source(const ResizeJob *job, ResizeResult *result)
     return true;
 }
 
-/* Reads the content of a file, or its beginning where a header is enough: *bytes_ret, *length_ret of them. */
+/* Asks for a file whose turn comes later, where those that this thread reads come from a disk. */
+static void ask_ahead(const ResizeJob *job, ResizeThread *thread, const char *path)
+{
+    char whole[PATH_MAX];
+    if (path[0] && read_ahead_is_due(&thread->ahead) &&
+        !file_join(whole, sizeof whole, job->options->source.path, path, NULL))
+        read_ahead_ask(AT_FDCWD, whole);
+}
+
+/* Reads the content of a file, or its beginning where a header is enough: *bytes_ret, *length_ret of them.
+ * ahead: the file to ask for before. */
 static FshStatus read_file(const ResizeJob *job, ResizeThread *thread, size_t side, const char *path,
-                           ResizeResult *result, const uint8_t **bytes_ret, size_t *length_ret)
+                           const char *ahead, ResizeResult *result, const uint8_t **bytes_ret,
+                           size_t *length_ret)
 {
     FshStatus status = FSH_OK;
     double begin = progress_now_seconds();
@@ -157,6 +169,7 @@ static FshStatus read_file(const ResizeJob *job, ResizeThread *thread, size_t si
         *length_ret = (size_t)thread->mapping.length;
     } else {
         Buffer *file = &thread->files[side];
+        ask_ahead(job, thread, ahead);
         if (file->capacity > RESIZE_KEPT_BYTES)
             buffer_free(file);
         status = file_read_most(path, shrink_most_bytes(&job->options->recipe), file, &result->reason);
@@ -224,11 +237,14 @@ static void make_image(const ResizeJob *job, ResizeThread *thread, size_t side, 
         result->outcome = outcomes[image->action];
 }
 
-/* Makes an item an image ready to be written; what goes wrong with the image stands in result. anew: also an
- * image that was done before. Returns a failure only of the destination, which ends the run. */
-static FshStatus prepare(const ResizeJob *job, ResizeThread *thread, size_t side, const ResizeItem *item,
-                         bool anew, ResizeResult *result, FshError *error)
+/* Makes a side of a slot's item an image ready to be written; what goes wrong with the image stands in its
+ * result. anew: also an image that was done before. Returns a failure only of the destination, which ends the
+ * run. */
+static FshStatus prepare(const ResizeJob *job, ResizeThread *thread, ResizeSlot *slot, size_t side, bool anew,
+                         FshError *error)
 {
+    const ResizeItem *item = &slot->item;
+    ResizeResult *result = &slot->results[side];
     char path[PATH_MAX], target[PATH_MAX];
     struct stat source;
     bool done = false;
@@ -281,7 +297,7 @@ static FshStatus prepare(const ResizeJob *job, ResizeThread *thread, size_t side
                                  "%s: lies in the folder of its own source, %s; take another "
                                  "destination",
                                  target, path);
-        status = read_file(job, thread, side, path, result, &bytes, &length);
+        status = read_file(job, thread, side, path, slot->ahead[side], result, &bytes, &length);
     }
     if (status)
         fail_reading(result, status);
@@ -427,12 +443,12 @@ static FshStatus work_on_pair(const ResizeJob *job, ResizeThread *thread, Resize
     }
     bool done[2] = {false, false};
     for (size_t side = 0; side < 2 && !status; side++) {
-        status = prepare(job, thread, side, item, false, &results[side], error);
+        status = prepare(job, thread, slot, side, false, error);
         done[side] = results[side].outcome == RESIZE_OUTCOME_DONE_BEFORE;
     }
     const bool one_done = done[0] != done[1]; /* its size is still to be compared */
     if (!status && one_done)
-        status = prepare(job, thread, done[1], item, true, &results[done[1]], error);
+        status = prepare(job, thread, slot, done[1], true, error);
     if (status)
         return status;
     if (job->options->source.masks)
@@ -475,6 +491,6 @@ FshStatus resize_work(const ResizeJob *job, ResizeThread *thread, ResizeSlot *sl
     }
     if (item->partner[0])
         return work_on_pair(job, thread, slot, error);
-    FshStatus status = prepare(job, thread, 0, item, false, result, error);
+    FshStatus status = prepare(job, thread, slot, 0, false, error);
     return status ? status : put(job, thread, item, result, error);
 }

@@ -3,6 +3,7 @@
 #ifndef FSHARD_RESIZE_WORK_H
 #define FSHARD_RESIZE_WORK_H
 
+#include "tools/job/read_ahead.h"
 #include "tools/resize/resize.h"
 #include "tools/resize/resize_state.h"
 
@@ -13,6 +14,7 @@ typedef struct ResizeThread {
     ShrinkWorker *workers[2];
     Buffer files[2];
     FileMapping mapping; /* dry runs: of a file, the header is enough */
+    ReadAhead ahead;
     double stage_seconds[RESIZE_STAGE_COUNT];
 } ResizeThread;
 
@@ -45,7 +47,8 @@ typedef struct ResizeSlot {
     ResizeItem item;
     bool conflict; /* its target was given away before, to owner ("": it is not known to whom) */
     char owner[PATH_MAX];
-    bool done; /* known when it was taken; content was not loaded */
+    bool done;               /* known when it was taken; content was not loaded */
+    char ahead[2][PATH_MAX]; /* what to ask for when a side is read: paths in the source; "": nothing */
     char partner[PATH_MAX];
     ResizeResult results[2];
     size_t results_count; /* 2: a pair; 0: a partner, whose first side brings it along */

@@ -1,0 +1,71 @@
+#include "tools/resize/resize_queue.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+FshStatus resize_queue_init(ResizeQueue *queue, ResizeSource *source, size_t places, FshError *error)
+{
+    *queue = (ResizeQueue){.source = source, .places = places};
+    if (places)
+        queue->items = calloc(places + 1, sizeof *queue->items);
+    return places && !queue->items
+               ? fsh_error_set(error, FSH_ERR_MEMORY, "no memory for the next %zu files", places)
+               : FSH_OK;
+}
+
+void resize_queue_free(ResizeQueue *queue)
+{
+    free(queue->items);
+    *queue = (ResizeQueue){0};
+}
+
+/* Finds the next items until the ring is full, or the source has no more. */
+static void fill(ResizeQueue *queue)
+{
+    while (!queue->ended && queue->count <= queue->places) {
+        ResizeItem *item = &queue->items[(queue->first + queue->count) % (queue->places + 1)];
+        queue->status = resize_source_next(queue->source, item, &queue->ended, &queue->failure);
+        queue->ended = queue->ended || queue->status;
+        queue->count += !queue->ended;
+    }
+}
+
+/* Copies an item, of whose four paths most bytes are not used; content stays that of *to. */
+static void copy_item(ResizeItem *to, const ResizeItem *from)
+{
+    memcpy(to->path, from->path, strlen(from->path) + 1);
+    memcpy(to->name, from->name, strlen(from->name) + 1);
+    memcpy(to->partner, from->partner, strlen(from->partner) + 1);
+    memcpy(to->reason, from->reason, strlen(from->reason) + 1);
+    to->is_second_side = from->is_second_side;
+    to->is_unplaced = from->is_unplaced;
+    to->is_outside = from->is_outside;
+    to->is_unread = from->is_unread;
+    to->in_tar = from->in_tar;
+    to->bytes = from->bytes;
+    to->modified_ns = from->modified_ns;
+}
+
+FshStatus resize_queue_next(ResizeQueue *queue, ResizeItem *item, bool *end_ret, FshError *error)
+{
+    if (!queue->places)
+        return resize_source_next(queue->source, item, end_ret, error);
+    fill(queue);
+    *end_ret = !queue->count && !queue->status;
+    if (!queue->count) {
+        if (queue->status && error)
+            *error = queue->failure;
+        return queue->status;
+    }
+    copy_item(item, &queue->items[queue->first]);
+    queue->first = (queue->first + 1) % (queue->places + 1);
+    queue->count--;
+    return FSH_OK;
+}
+
+const ResizeItem *resize_queue_ahead(const ResizeQueue *queue)
+{
+    return queue->places && queue->count == queue->places
+               ? &queue->items[(queue->first + queue->count - 1) % (queue->places + 1)]
+               : NULL;
+}
