@@ -346,14 +346,26 @@ int64_t op_elements(const OpCase *c)
     return elements;
 }
 
+/* Returns whether this process compares the row: FSHARD_OP_PART=2/5 leaves it rows 2, 7, 12, …, so that several
+ * processes share what takes minutes on a GPU, where each case makes plans. */
+static bool is_our_row(const OpTest *row)
+{
+    const char *text = getenv("FSHARD_OP_PART");
+    unsigned part = 0, parts = 1;
+    if (text && (sscanf(text, "%u/%u", &part, &parts) != 2 || part >= parts))
+        fail_msg("FSHARD_OP_PART is '%s', and not PART/PARTS", text);
+    return (size_t)(row - op_tests) % parts == part;
+}
+
 int compare_ops(Comparison *comparison, Backend *ours, DataType type, OpCases cases)
 {
     char text[160];
     OpCase c;
     int compared = 0;
     for (const OpTest *row = op_tests; row < op_tests + op_test_count; row++)
-        for (int i = 0;
-             (!row->types || row->types >> type & 1) && op_case(row, cases == OP_CASES_LARGE, i, &c); i++) {
+        for (int i = 0; is_our_row(row) && (!row->types || row->types >> type & 1) &&
+                        op_case(row, cases == OP_CASES_LARGE, i, &c);
+             i++) {
             if (cases == OP_CASES_OF_CPU && (row->has_no_cpu_way || op_elements(&c) > CPU_ELEMENTS_MAX))
                 continue;
             const bool can_fuse = is_fused(row, &c);
