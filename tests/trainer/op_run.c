@@ -346,8 +346,8 @@ int64_t op_elements(const OpCase *c)
     return elements;
 }
 
-/* Returns whether this process compares the row: FSHARD_OP_PART=2/5 leaves it rows 2, 7, 12, …, so that several
- * processes share what takes minutes on a GPU, where each case makes plans. */
+/* Returns whether this process compares the row: FSHARD_OP_PART=2/5 leaves it rows 2, 7, 12, …, so that
+ * several processes share what takes minutes on a GPU, where each case makes plans. */
 static bool is_our_row(const OpTest *row)
 {
     const char *text = getenv("FSHARD_OP_PART");

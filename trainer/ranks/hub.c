@@ -244,8 +244,8 @@ FshStatus hub_open(Hub **hub_ret, const RankPlace *place, const HubOptions *opti
     return status;
 }
 
-/* Lets the thread send what is left, and ends it. A loss of this host that the thread has not seen yet is told
- * first: else the others would take this rank, which ends because of it, for what was lost. */
+/* Lets the thread send what is left, and ends it. A loss of this host that the thread has not seen yet is
+ * told first: else the others would take this rank, which ends because of it, for what was lost. */
 static void end_thread(Hub *hub)
 {
     const struct timespec until = thread_deadline(LEAVE_SECONDS);

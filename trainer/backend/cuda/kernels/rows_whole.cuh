@@ -134,8 +134,8 @@ constexpr int stages = 4;
  * - finish(kept, early, k, c, sums, c < channels, first) stores what the map needs.
  * - term_columns(kept, k, c) and map_columns(kept, k) return the Columns of term and map for that channel and
  *   the next ones.
- * - bring(slot, v, spot, again) starts the copy of piece v (async_copy.cuh). Each row has `vectors` pieces for
- *   the sums; the first `mapped` are what the map needs, fetched again if they did not stay.
+ * - bring(slot, v, spot, again) starts the copy of piece v (async_copy.cuh). Each row has `vectors` pieces
+ *   for the sums; the first `mapped` are what the map needs, fetched again if they did not stay.
  * - term_row(slot, stride) returns the term's row, piece v being slot[v * stride]; keep_row(row, slot) stores
  *   what the sums changed; map_row(slot, stride) returns the map's row. */
 template <int Width, typename Pass>
