@@ -77,8 +77,9 @@ typedef struct OpTest {
     bool has_no_cpu_way; /* its cases are the CUDA backend's affair: to the CPU they are all one */
     /* Also between two layer norms, which add up over the padding of narrow images; four roundings more. */
     bool between_norms;
-    /* A ReLU stands behind a sum with a term that was rounded before. Where the sum is nearly 0, rounding turns
-     * the ReLU over: of a share of all values like epsilon, so gradients are off by a share like its root. */
+    /* A ReLU stands behind a sum with a term that was rounded before. Where the sum is nearly 0, rounding
+     * turns the ReLU over: of a share of all values like epsilon, so gradients are off by a share like its
+     * root. */
     bool turns;
 } OpTest;
 
