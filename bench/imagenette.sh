@@ -4,7 +4,7 @@
 # usage: bench/imagenette.sh FOLDER OUT [OPTION…]     FOLDER: train/CLASS/*.jpg, val/CLASS/*.jpg; OUT: a folder for results.jsonl and ftrain.log;
 # OPTION…: of the recipe, for both: --epochs 8, --lr 0.004; those of ftrain alone stand in FTRAIN
 # FSHARD_BENCH_BIN [build/bin], FSHARD_BENCH_PYTHON [python3; with torch, torchvision, Pillow, NumPy]
-# RECIPE [imagenette-5], SEEDS [1 2 3], ATTENTION [no yes]: with and without the layer of --self-attention, ours; PEER_ATTENTION [no]: the peer's,
+# RECIPE [imagenette-5], SEEDS [1 2 3], ATTENTION [no yes]: with and without the layer of --self-attention, ours; PEER_ATTENTION [yes]: the peer's,
 # or empty; MODES [graph]: the peer's --mode; AMP [fp16], PEER_AMP [bf16, which spares it the scaler], EVERY [1]: epochs between evaluations,
 # LIMIT: images of each class, for a try, DEVICE [cuda]; with cpu both compute in float32, MODES is eager
 # Of each run: from_start, seconds from the start of the program to the end of the last evaluation; started, those of them before training: the first
@@ -18,7 +18,7 @@ bin=${FSHARD_BENCH_BIN:-$here/build/bin} python=${FSHARD_BENCH_PYTHON:-python3} 
 amp=${AMP:-fp16} peer_amp=${PEER_AMP:-bf16} cache=gpu
 read -ra seeds <<<"${SEEDS:-1 2 3}"
 read -ra attention <<<"${ATTENTION-no yes}"
-read -ra peer_attention <<<"${PEER_ATTENTION-no}"
+read -ra peer_attention <<<"${PEER_ATTENTION-yes}"
 read -ra modes <<<"${MODES:-graph}"
 read -ra own <<<"${FTRAIN:-}"
 images=$(readlink -f "$1")
@@ -27,12 +27,15 @@ out=$(readlink -f "$2")
 shift 2
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-if [ "$device" = cpu ]; then amp=off peer_amp=off modes=(eager) cache=pixels; fi
+if [ "$device" = cpu ]; then
+    amp=off peer_amp=off modes=(eager) cache=pixels
+    export CUDA_VISIBLE_DEVICES= # the peer takes a GPU where it sees one
+fi
 if [ -n "${LIMIT:-}" ]; then
     for class in "$images"/{train,val}/*/; do
         into=$folder/images/${class#"$images"/}
         mkdir -p "$into"
-        find "$class" -type f | sort | sed "$LIMIT q" | xargs -d '\n' cp -t "$into"
+        find "$class" -type f | sort | awk -v most="$LIMIT" 'NR <= most' | xargs -d '\n' cp -t "$into"
     done
     images=$folder/images
 fi

@@ -177,9 +177,9 @@ class Ranger(torch.optim.Optimizer):
         torch._foreach_add_(factors, self.epsilon)
         torch._foreach_reciprocal_(factors)
         torch._foreach_mul_(factors, adaptive)
+        # alpha takes it to the overload for tensors: without it the host reads the number, which no capture may
+        torch._foreach_add_(factors, plain, alpha=1)
         torch._foreach_addcmul_(self.weights, self.firsts, factors)
-        # a number on the device cannot be added in a capture, only multiplied by
-        torch._foreach_add_(self.weights, torch._foreach_mul(self.firsts, plain))
 
     @torch.no_grad()
     def finish(self):

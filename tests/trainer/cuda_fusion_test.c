@@ -39,12 +39,27 @@ CUDA_TEST(test_images_made_again_give_the_same_bits)
     compare_images_again(backends[CUDA], DATA_F16);
 }
 
+/* Returns how many norms of the network leave signs with these fusions. */
+static size_t count_signs(DataType type, unsigned fusions)
+{
+    size_t count = 0;
+    Graph *graph = fusion_graph(fusions, type);
+    for (size_t n = 0; n < graph_node_count(graph); n++) {
+        const Node *node = graph_node(graph, (NodeId)n);
+        count += node->op == OP_BATCH_NORM && node->outputs[NORM_SIGNS] != TENSOR_NONE;
+    }
+    graph_free(&graph);
+    return count;
+}
+
 CUDA_TEST(test_signs_gate_as_the_values_do)
 {
     const unsigned all = backend_fusions(backends[CUDA]);
     assert_true(all & FUSE_NORM_SIGNS);
     for (int bf16 = 0; bf16 < 2; bf16++) {
         const DataType type = bf16 ? DATA_BF16 : DATA_F16;
+        assert_int_equal(count_signs(type, all), 2); /* of the blocks of 64 channels */
+        assert_int_equal(count_signs(type, all & ~(unsigned)FUSE_NORM_SIGNS), 0);
         compare_bits_of_fusions(backends[CUDA], type, all, all & ~(unsigned)FUSE_NORM_SIGNS);
         compare_bits_of_fusions(backends[CUDA], type, all & ~(unsigned)FUSE_GRADIENT_CONV,
                                 all & ~(unsigned)(FUSE_GRADIENT_CONV | FUSE_NORM_SIGNS));

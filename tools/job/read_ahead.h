@@ -8,8 +8,8 @@
  *       … open, read, work …
  *
  * What is asked for changes nothing but when a file is read: it is opened, read and judged in its turn as
- * ever. The system keeps what it has read in its page cache; a job has READ_AHEAD_PLACES files of at most
- * READ_AHEAD_BYTES there that nobody has read yet.
+ * ever. The system keeps what it has read in its page cache; a job has READ_AHEAD_PLACES places there that
+ * nobody has read yet: of fresize files of at most READ_AHEAD_BYTES, of fpack chunks of several.
  *
  * Whether files come from a disk, the system tells for each thread: how many blocks it had to have read
  * (ru_inblock of getrusage(2)), by reading or by asking. Files that lie in the page cache cost this look and
@@ -36,8 +36,9 @@ typedef struct ReadAhead {
 } ReadAhead;
 
 /* Looks whether this thread's files come from a disk. Returns whether something did before one of its last
- * READ_AHEAD_PLACES looks, this one included; the first look only begins. Call it once for each place that is
- * really read: where places are passed over, as they were done before, nothing is asked for. */
+ * READ_AHEAD_PLACES looks, this one included; the first look only begins. Call it where a place is really
+ * read and there is one to ask for: where places are passed over, as they were done before, nothing is asked
+ * for. */
 bool read_ahead_is_due(ReadAhead *ahead);
 
 /* Has the system begin to read a file, path below the folder's descriptor (AT_FDCWD: as it is), and does not

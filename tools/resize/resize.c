@@ -116,7 +116,7 @@ static void look_ahead(const Run *run, ResizeSlot *slot)
 static void show_position(Run *run)
 {
     uint64_t position = 0, extent = 0;
-    resize_source_position(run->source, &position, &extent);
+    resize_queue_position(&run->queue, &position, &extent);
     if (extent)
         progress_set_position(&run->progress, position, extent);
 }

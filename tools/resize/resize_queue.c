@@ -7,15 +7,15 @@ FshStatus resize_queue_init(ResizeQueue *queue, ResizeSource *source, size_t pla
 {
     *queue = (ResizeQueue){.source = source, .places = places};
     if (places)
-        queue->items = calloc(places + 1, sizeof *queue->items);
-    return places && !queue->items
+        queue->ring = calloc(places + 1, sizeof *queue->ring);
+    return places && !queue->ring
                ? fsh_error_set(error, FSH_ERR_MEMORY, "no memory for the next %zu files", places)
                : FSH_OK;
 }
 
 void resize_queue_free(ResizeQueue *queue)
 {
-    free(queue->items);
+    free(queue->ring);
     *queue = (ResizeQueue){0};
 }
 
@@ -23,14 +23,15 @@ void resize_queue_free(ResizeQueue *queue)
 static void fill(ResizeQueue *queue)
 {
     while (!queue->ended && queue->count <= queue->places) {
-        ResizeItem *item = &queue->items[(queue->first + queue->count) % (queue->places + 1)];
-        queue->status = resize_source_next(queue->source, item, &queue->ended, &queue->failure);
+        ResizePlace *place = &queue->ring[(queue->first + queue->count) % (queue->places + 1)];
+        queue->status = resize_source_next(queue->source, &place->item, &queue->ended, &queue->failure);
+        resize_source_position(queue->source, &place->position, &place->extent);
         queue->ended = queue->ended || queue->status;
         queue->count += !queue->ended;
     }
 }
 
-/* Copies an item, of whose four paths most bytes are not used; content stays that of *to. */
+/* Copies an item, of whose paths most bytes are not used; content stays that of *to. */
 static void copy_item(ResizeItem *to, const ResizeItem *from)
 {
     memcpy(to->path, from->path, strlen(from->path) + 1);
@@ -57,7 +58,10 @@ FshStatus resize_queue_next(ResizeQueue *queue, ResizeItem *item, bool *end_ret,
             *error = queue->failure;
         return queue->status;
     }
-    copy_item(item, &queue->items[queue->first]);
+    const ResizePlace *place = &queue->ring[queue->first];
+    copy_item(item, &place->item);
+    queue->position = place->position;
+    queue->extent = place->extent;
     queue->first = (queue->first + 1) % (queue->places + 1);
     queue->count--;
     return FSH_OK;
@@ -66,6 +70,14 @@ FshStatus resize_queue_next(ResizeQueue *queue, ResizeItem *item, bool *end_ret,
 const ResizeItem *resize_queue_ahead(const ResizeQueue *queue)
 {
     return queue->places && queue->count == queue->places
-               ? &queue->items[(queue->first + queue->count - 1) % (queue->places + 1)]
+               ? &queue->ring[(queue->first + queue->count - 1) % (queue->places + 1)].item
                : NULL;
+}
+
+void resize_queue_position(const ResizeQueue *queue, uint64_t *position_ret, uint64_t *extent_ret)
+{
+    *position_ret = queue->position;
+    *extent_ret = queue->extent;
+    if (!queue->places)
+        resize_source_position(queue->source, position_ret, extent_ret);
 }

@@ -15,13 +15,20 @@
 
 #include "tools/resize/resize_source.h"
 
+/* An item, and how far the source was when it had found it. */
+typedef struct ResizePlace {
+    ResizeItem item;
+    uint64_t position, extent; /* resize_source_position */
+} ResizePlace;
+
 /* With 0 places an item is found in its turn, and is what resize_source_load loads. */
 typedef struct ResizeQueue {
     ResizeSource *source; /* not owned */
     size_t places;
-    ResizeItem *items;   /* [places + 1], a ring; owned; NULL without places */
-    size_t first, count; /* found, and not given yet */
-    bool ended;          /* the source has no more, or failed: status, failure */
+    ResizePlace *ring;         /* [places + 1]; owned; NULL without places */
+    uint64_t position, extent; /* of the item that was given last */
+    size_t first, count;       /* found, and not given yet */
+    bool ended;                /* the source has no more, or failed: status, failure */
     FshStatus status;
     FshError failure;
 } ResizeQueue;
@@ -33,6 +40,9 @@ FshStatus resize_queue_next(ResizeQueue *queue, ResizeItem *item, bool *end_ret,
 /* Returns the item that comes `places` after the one that was given last, until the next call; NULL: there is
  * none, or there are no places. */
 const ResizeItem *resize_queue_ahead(const ResizeQueue *queue);
+/* Tells how far the source had come with the item that was given last, as resize_source_position does:
+ * *position_ret out of *extent_ret. */
+void resize_queue_position(const ResizeQueue *queue, uint64_t *position_ret, uint64_t *extent_ret);
 /* Frees what it holds; a zeroed queue is fine. */
 void resize_queue_free(ResizeQueue *queue);
 

@@ -54,7 +54,8 @@ typedef struct Hub Hub;
  * too. Hosts that wait at the first one end with the status with which it ends. On failure *hub_ret is
  * NULL. */
 FshStatus hub_open(Hub **hub_ret, const RankPlace *place, const HubOptions *options, FshError *error);
-/* Leaves in order, which is no loss until somebody waits for this host, and frees. NULL is fine. */
+/* Tells a loss of this host that the others have not heard of, leaves in order, which is no loss until
+ * somebody waits for this host, and frees. NULL is fine. */
 void hub_close(Hub **hub);
 
 /* Replaces the values by their reduction over the hosts. byte_count is at most HUB_PIECE_BYTES and the same
