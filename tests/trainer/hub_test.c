@@ -199,13 +199,19 @@ TEST(test_what_one_host_has_lost_all_are_told)
 }
 
 /* Does nothing until the loss is told: a long step, or a wait for a GPU. */
-static int work_alone(const RankPlace *place)
+static Hub *wait_for_loss(const RankPlace *place)
 {
-    char name[HOST_RANKS_NAME_MAX];
     options.lose = note_loss;
     Hub *hub = open_hub(place);
     for (int turn = 0; turn < 3000 && !report->lost[0]; turn++)
         sleep_seconds(0.01);
+    return hub;
+}
+
+static int work_alone(const RankPlace *place)
+{
+    char name[HOST_RANKS_NAME_MAX];
+    Hub *hub = wait_for_loss(place);
     const int bad = !report->lost[0] || hub_left(hub, name);
     hub_close(&hub);
     return bad;
@@ -222,6 +228,37 @@ TEST(test_a_host_hears_of_a_loss_while_it_waits_for_nobody)
     (void)rank_process_end(victim);
     assert_int_equal(rank_process_end(alone), 0);
     assert_contains(report->told, "rank 1 of 2 (host ");
+}
+
+/* Leaves as soon as one of its ranks has fallen, before it looked. */
+static int lose_and_leave(const RankPlace *place)
+{
+    options.look = look_at_report;
+    Hub *hub = open_hub(place);
+    const int bad = !hub;
+    sleep_seconds(0.5);
+    report->lost[2] = true;
+    hub_close(&hub);
+    return bad;
+}
+
+static int hear(const RankPlace *place)
+{
+    Hub *hub = wait_for_loss(place);
+    hub_close(&hub);
+    return !report->lost[0];
+}
+
+TEST(test_a_host_that_leaves_tells_first_what_it_has_lost)
+{
+    const uint16_t port = test_free_port();
+    begin();
+    const RankPlace first = host_place(0, 1, 2, port), second = host_place(1, 1, 2, port);
+    const pid_t hearing = rank_process_start(&first, hear),
+                leaving = rank_process_start(&second, lose_and_leave);
+    assert_int_equal(rank_process_end(leaving), 0);
+    assert_int_equal(rank_process_end(hearing), 0);
+    assert_contains(report->told, "rank 5 of 9 has fallen");
 }
 
 /* The second host leaves at once; the first hears of no loss until it waits for it. */
