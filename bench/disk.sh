@@ -7,14 +7,8 @@
 set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "$(readlink -f "$0")")/.."
-die() {
-    printf 'bench: %s\n' "$*" >&2
-    exit 1
-}
-if [ $# -lt 1 ] || [ $# -gt 2 ] || [ ! -d "$1" ]; then
-    echo "usage: ./run bench disk DIR [ROUNDS]" >&2
-    exit 2
-fi
+. bench/folder.bash
+check_folder 2 "$@"
 bin=${FSHARD_BENCH_BIN:-build/bin} before=${FSHARD_BENCH_BEFORE:-} photographs=$(readlink -f "$1") rounds=${2:-3}
 [[ $rounds =~ ^[1-9][0-9]*$ ]] || die "ROUNDS is a whole number from 1"
 [ -n "${FSHARD_BENCH_BIN:-}" ] || cmake --build build --target fresize fpack >/dev/null

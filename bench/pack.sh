@@ -8,14 +8,8 @@
 set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "$(readlink -f "$0")")/.."
-die() {
-    printf 'bench: %s\n' "$*" >&2
-    exit 1
-}
-if [ $# -lt 1 ] || [ $# -gt 2 ] || [ ! -d "$1" ]; then
-    echo "usage: ./run bench pack DIR [ROUNDS]" >&2
-    exit 2
-fi
+. bench/folder.bash
+check_folder 2 "$@"
 bin=${FSHARD_BENCH_BIN:-build/bin} images=$(readlink -f "$1") rounds=${2:-5}
 [[ $rounds =~ ^[1-9][0-9]*$ ]] || die "ROUNDS is a whole number from 1"
 [ -n "${FSHARD_BENCH_BIN:-}" ] || cmake --build build --target fpack pack_floor >/dev/null

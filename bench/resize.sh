@@ -6,14 +6,8 @@
 set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "$(readlink -f "$0")")/.."
-die() {
-    printf 'bench: %s\n' "$*" >&2
-    exit 1
-}
-if [ $# -lt 1 ] || [ $# -gt 3 ] || [ ! -d "$1" ]; then
-    echo "usage: ./run bench resize DIR [SIZE] [ROUNDS]" >&2
-    exit 2
-fi
+. bench/folder.bash
+check_folder 3 "$@"
 bin=${FSHARD_BENCH_BIN:-build/bin}
 photographs=$(readlink -f "$1") size=${2:-160} rounds=${3:-3}
 [[ $size =~ ^[1-9][0-9]*$ && $rounds =~ ^[1-9][0-9]*$ ]] || die "SIZE and ROUNDS are whole numbers from 1"

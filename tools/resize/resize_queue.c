@@ -1,7 +1,6 @@
 #include "tools/resize/resize_queue.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 FshStatus resize_queue_init(ResizeQueue *queue, ResizeSource *source, size_t places, FshError *error)
 {
@@ -31,22 +30,6 @@ static void fill(ResizeQueue *queue)
     }
 }
 
-/* Copies an item, of whose paths most bytes are not used; content stays that of *to. */
-static void copy_item(ResizeItem *to, const ResizeItem *from)
-{
-    memcpy(to->path, from->path, strlen(from->path) + 1);
-    memcpy(to->name, from->name, strlen(from->name) + 1);
-    memcpy(to->partner, from->partner, strlen(from->partner) + 1);
-    memcpy(to->reason, from->reason, strlen(from->reason) + 1);
-    to->is_second_side = from->is_second_side;
-    to->is_unplaced = from->is_unplaced;
-    to->is_outside = from->is_outside;
-    to->is_unread = from->is_unread;
-    to->in_tar = from->in_tar;
-    to->bytes = from->bytes;
-    to->modified_ns = from->modified_ns;
-}
-
 FshStatus resize_queue_next(ResizeQueue *queue, ResizeItem *item, bool *end_ret, FshError *error)
 {
     if (!queue->places)
@@ -59,7 +42,9 @@ FshStatus resize_queue_next(ResizeQueue *queue, ResizeItem *item, bool *end_ret,
         return queue->status;
     }
     const ResizePlace *place = &queue->ring[queue->first];
-    copy_item(item, &place->item);
+    const Buffer content = item->content;
+    *item = place->item;
+    item->content = content;
     queue->position = place->position;
     queue->extent = place->extent;
     queue->first = (queue->first + 1) % (queue->places + 1);

@@ -28,7 +28,7 @@ typedef struct ResizeSourceOptions {
     bool masks;                       /* the second side holds masks: PNGs whose values are classes */
 } ResizeSourceOptions;
 
-/* One image, or one pair; kept by the caller and filled anew. resize_queue.c copies its fields. */
+/* One image, or one pair; kept by the caller and filled anew. */
 typedef struct ResizeItem {
     char path[PATH_MAX]; /* in the source: what messages, report and parts call it */
     /* below the destination, extension as in path; usually path itself; "": it has no label, which matters if

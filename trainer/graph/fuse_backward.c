@@ -87,8 +87,8 @@ static bool is_pointwise_gradient(const Graph *graph, const Node *node)
     if (node->op != OP_CONV2D_BACKWARD_DATA)
         return false;
     const DataType type = graph->tensors[node->outputs[0]].tensor.type;
-    return (type == DATA_F16 || type == DATA_BF16) && conv->kernel == 1 && conv->stride == 1 &&
-           conv->padding == 0 && conv->groups <= 1;
+    return data_type_is_narrow(type) && conv->kernel == 1 && conv->stride == 1 && conv->padding == 0 &&
+           conv->groups <= 1;
 }
 
 /* Makes one node of a norm's backward node and of `data`, which makes its dy. Where g was not there it
@@ -160,7 +160,7 @@ static void read_signs_in_norms(Graph *graph)
             backward->as.norm.activation != OP_RELU)
             continue;
         const Tensor *y = &graph->tensors[backward->inputs[NORM_BACK_Y]].tensor;
-        if ((y->type == DATA_F16 || y->type == DATA_BF16) && y->shape[y->rank - 1] % SIGNS_IN_BYTE == 0 &&
+        if (data_type_is_narrow(y->type) && y->shape[y->rank - 1] % SIGNS_IN_BYTE == 0 &&
             graph->nodes[y->producer].op == OP_BATCH_NORM)
             leave_signs(graph, backward);
     }

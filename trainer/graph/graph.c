@@ -29,7 +29,12 @@ const char *data_type_name(DataType type)
 
 bool data_type_is_float(DataType type)
 {
-    return type == DATA_F32 || type == DATA_BF16 || type == DATA_F16;
+    return type == DATA_F32 || data_type_is_narrow(type);
+}
+
+bool data_type_is_narrow(DataType type)
+{
+    return type == DATA_BF16 || type == DATA_F16;
 }
 
 int64_t tensor_count(const Tensor *tensor)

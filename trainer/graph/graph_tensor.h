@@ -27,6 +27,8 @@ size_t data_type_bytes(DataType type);
 const char *data_type_name(DataType type);
 /* Returns true for f32, bf16 and f16. */
 bool data_type_is_float(DataType type);
+/* Returns whether it is a float type of 16 bits. */
+bool data_type_is_narrow(DataType type);
 
 typedef enum TensorRole {
     TENSOR_INPUT,      /* written from outside before a run: images, labels, learning rate */

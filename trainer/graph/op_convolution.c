@@ -222,7 +222,7 @@ static int64_t backward_weight_flops(const Graph *graph, const Node *node)
 static int64_t product_bytes(const Graph *graph, const Node *node)
 {
     const DataType type = graph_tensor(graph, node->inputs[0])->type;
-    const bool narrow = type == DATA_BF16 || type == DATA_F16;
+    const bool narrow = data_type_is_narrow(type);
     int64_t bytes = 0;
     for (int i = 0; i < node->input_count + node->output_count; i++) {
         const TensorId id = i < node->input_count ? node->inputs[i] : node->outputs[i - node->input_count];

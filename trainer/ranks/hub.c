@@ -68,11 +68,16 @@ static void lose_host(Hub *hub, const HubWire *wire, const char *what, int signa
     lose(hub, text, signal_number);
 }
 
-/* Looks at this host, without the lock. */
-static FshStatus look(Hub *hub, int *signal_ret, FshError *error)
+/* Looks at this host, without the lock; tells what it has lost. */
+static void look(Hub *hub)
 {
-    *signal_ret = 0;
-    return hub->options.look ? hub->options.look(hub->options.context, signal_ret, error) : FSH_OK;
+    FshError error = {0};
+    int signal_number = 0;
+    if (!hub->options.look || !hub->options.look(hub->options.context, &signal_number, &error))
+        return;
+    (void)pthread_mutex_lock(&hub->lock);
+    lose(hub, error.message, signal_number);
+    (void)pthread_mutex_unlock(&hub->lock);
 }
 
 /* ---- the thread ---- */
@@ -168,17 +173,12 @@ static void *run_hub(void *context)
     double looked = 0, served = progress_now_seconds();
     bool goes_on = true;
     while (goes_on) {
-        FshError error = {0};
-        FshStatus status = FSH_OK;
-        int signal_number = 0;
         wait_for_events(hub);
         if (progress_now_seconds() - looked > HUB_LOOK_SECONDS) {
             looked = progress_now_seconds();
-            status = look(hub, &signal_number, &error);
+            look(hub);
         }
         (void)pthread_mutex_lock(&hub->lock);
-        if (status)
-            lose(hub, error.message, signal_number);
         serve(hub, passed_since(hub, &served));
         goes_on = !hub->ends || !all_sent(hub);
         if (!goes_on)
@@ -249,12 +249,8 @@ FshStatus hub_open(Hub **hub_ret, const RankPlace *place, const HubOptions *opti
 static void end_thread(Hub *hub)
 {
     const struct timespec until = thread_deadline(LEAVE_SECONDS);
-    FshError error = {0};
-    int signal_number = 0;
-    const FshStatus status = look(hub, &signal_number, &error);
+    look(hub);
     (void)pthread_mutex_lock(&hub->lock);
-    if (status)
-        lose(hub, error.message, signal_number);
     for (size_t i = 0; i < hub->wire_count; i++)
         hub->wires[i].tells_leave = true;
     hub->ends = true;
@@ -321,16 +317,11 @@ static FshStatus say_lost(const Hub *hub, FshError *error)
 static FshStatus wait_for_change(Hub *hub, FshError *error)
 {
     const struct timespec until = thread_deadline(HUB_LOOK_SECONDS);
-    FshError own = {0};
-    FshStatus status = FSH_OK;
-    int signal_number = 0;
     if (!hub->lost && pthread_cond_timedwait(&hub->changed, &hub->lock, &until) == ETIMEDOUT) {
         (void)pthread_mutex_unlock(&hub->lock);
-        status = look(hub, &signal_number, &own);
+        look(hub);
         (void)pthread_mutex_lock(&hub->lock);
     }
-    if (status)
-        lose(hub, own.message, signal_number);
     return hub->lost ? say_lost(hub, error) : FSH_OK;
 }
 

@@ -96,19 +96,26 @@ void dnn_engine_describe(char *buffer, uint64_t buffer_bytes)
                    version->patch, name);
 }
 
-FshStatus dnn_layout_plain(DnnLayout **layout_ret, int rank, const int64_t *shape, FshError *error)
+/* Makes the layout of a tensor in f32 in the order of the tag. */
+static FshStatus layout_by_tag(DnnLayout **layout_ret, int rank, const dnnl_dim_t *shape,
+                               dnnl_format_tag_t tag, FshError *error)
 {
-    static const dnnl_format_tag_t tags[] = {
-        dnnl_format_tag_undef, dnnl_a, dnnl_ab, dnnl_abc, dnnl_abcd, dnnl_abcde};
     DnnLayout *layout = calloc(1, sizeof *layout);
     *layout_ret = layout;
     if (!layout)
         return fsh_error_set(error, FSH_ERR_MEMORY, "oneDNN: no memory");
     FshStatus status =
-        DNN_CHECK(dnnl_memory_desc_init_by_tag(&layout->description, rank, shape, dnnl_f32, tags[rank]));
+        DNN_CHECK(dnnl_memory_desc_init_by_tag(&layout->description, rank, shape, dnnl_f32, tag));
     if (status)
         dnn_layout_free(layout_ret);
     return status;
+}
+
+FshStatus dnn_layout_plain(DnnLayout **layout_ret, int rank, const int64_t *shape, FshError *error)
+{
+    static const dnnl_format_tag_t tags[] = {
+        dnnl_format_tag_undef, dnnl_a, dnnl_ab, dnnl_abc, dnnl_abcd, dnnl_abcde};
+    return layout_by_tag(layout_ret, rank, shape, tags[rank], error);
 }
 
 FshStatus dnn_layout_turned(DnnLayout **layout, const DnnLayout *plain, int lead, FshError *error)
@@ -130,12 +137,7 @@ FshStatus dnn_layout_turned(DnnLayout **layout, const DnnLayout *plain, int lead
 
 FshStatus dnn_layout_by_taps(DnnLayout **layout, const DnnLayout *plain, FshError *error)
 {
-    const dnnl_memory_desc_t *from = &plain->description;
-    *layout = calloc(1, sizeof **layout);
-    if (!*layout)
-        return fsh_error_set(error, FSH_ERR_MEMORY, "cpu: no memory");
-    return DNN_CHECK(dnnl_memory_desc_init_by_tag(&(*layout)->description, from->ndims, from->dims,
-                                                  from->data_type, dnnl_decab));
+    return layout_by_tag(layout, plain->description.ndims, plain->description.dims, dnnl_decab, error);
 }
 
 bool dnn_layout_is_by_taps(const DnnLayout *layout)
