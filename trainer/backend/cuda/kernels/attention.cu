@@ -176,10 +176,13 @@ cudaError_t clear_padding(const DeviceTensor *tensor, cudaStream_t stream)
         (size_t)(tensor->pitch - channels) * sizeof(__half), (size_t)tensor->rows, stream);
 }
 
-} // namespace
+bool always_fits(const DeviceTensor *, int64_t)
+{
+    return true;
+}
 
-extern "C" cudaError_t kernel_attention(const DeviceTensor *x, int64_t heads, const DeviceTensor *y,
-                                        const DeviceTensor *log_sums, cudaStream_t stream)
+cudaError_t forward(const DeviceTensor *x, int64_t heads, const DeviceTensor *y, const DeviceTensor *log_sums,
+                    cudaStream_t stream)
 {
     const Shape shape = shape_of(x, heads, y->pitch);
     Launch launch;
@@ -195,13 +198,8 @@ extern "C" cudaError_t kernel_attention(const DeviceTensor *x, int64_t heads, co
     });
 }
 
-extern "C" uint64_t kernel_attention_scratch_bytes(const DeviceTensor *log_sums)
-{
-    return (uint64_t)device_tensor_stored(log_sums) * sizeof(float);
-}
-
-extern "C" cudaError_t kernel_attention_backward(const AttentionGradient *gradient, const DeviceTensor *dx,
-                                                 void *scratch, cudaStream_t stream)
+cudaError_t backward(const AttentionGradient *gradient, const DeviceTensor *dx, void *scratch,
+                     cudaStream_t stream)
 {
     const DeviceTensor *x = gradient->x, *dy = gradient->dy, *log_sums = gradient->log_sums;
     const Shape shape = shape_of(x, gradient->heads, dy->pitch);
@@ -219,4 +217,21 @@ extern "C" cudaError_t kernel_attention_backward(const AttentionGradient *gradie
         key_gradients<T><<<launch.blocks, launch.threads, launch.shared_bytes, stream>>>(
             data_of<T>(dy), data_of<T>(x), data_of<float>(log_sums), data_of<T>(dx), means, shape);
     });
+}
+
+} // namespace
+
+extern "C" const AttentionWay attention_plain = {"kernel", always_fits, forward, backward};
+
+extern "C" const AttentionWay *kernel_attention_way(const DeviceTensor *x, int64_t heads)
+{
+    for (const AttentionWay *way : {&attention_warpgroup, &attention_tiles})
+        if (way->fits(x, heads))
+            return way;
+    return &attention_plain;
+}
+
+extern "C" uint64_t kernel_attention_scratch_bytes(const DeviceTensor *log_sums)
+{
+    return (uint64_t)device_tensor_stored(log_sums) * sizeof(float);
 }

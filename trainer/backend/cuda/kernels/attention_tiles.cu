@@ -7,20 +7,13 @@ using namespace fshard;
 namespace
 {
 
-/* Returns what every launch on x has in common, dealt out so that no warp of a block is without rows where
- * that can be. */
-template <typename T> Attention<T> attention_of(const DeviceTensor *x, int64_t heads, unsigned *warps_ret)
+/* Sets the blocks of a head, and *warps_ret to those of a block, so that no warp is without rows where that
+ * can be. */
+template <typename T> void deal(Attention<T> *a, unsigned *warps_ret)
 {
-    Attention<T> a = {};
-    a.x = data_of<T>(x);
-    a.tokens = (int)x->shape[1];
-    a.heads = (int)heads;
-    a.x_pitch = x->pitch;
-    a.factor = 1 / sqrtf((float)(x->shape[3] / 3 / heads));
-    const int groups = (a.tokens + own_rows - 1) / own_rows;
-    a.blocks = (groups + warps_most - 1) / warps_most;
-    *warps_ret = (unsigned)((groups + a.blocks - 1) / a.blocks);
-    return a;
+    const int groups = (a->tokens + own_rows - 1) / own_rows;
+    a->blocks = (groups + warps_most - 1) / warps_most;
+    *warps_ret = (unsigned)((groups + a->blocks - 1) / a->blocks);
 }
 
 /* Calls launch(T{}, std::integral_constant<int, Channels>{}) with the type of x and the channels of a
@@ -61,49 +54,41 @@ bool launch_whole(const Attention<T> &a, int64_t samples, cudaStream_t stream)
     return true;
 }
 
-} // namespace
-
-extern "C" bool kernel_attention_tiles_fit(const DeviceTensor *x, int64_t heads)
+bool fits(const DeviceTensor *x, int64_t heads)
 {
     const int64_t channels = x->shape[3] / 3 / heads;
     return element_is_narrow(x->element) && (channels == 64 || channels == 32);
 }
 
-extern "C" cudaError_t kernel_attention_tiles(const DeviceTensor *x, int64_t heads, const DeviceTensor *y,
-                                              const DeviceTensor *log_sums, cudaStream_t stream)
+cudaError_t forward(const DeviceTensor *x, int64_t heads, const DeviceTensor *y, const DeviceTensor *log_sums,
+                    cudaStream_t stream)
 {
-    if (!kernel_attention_tiles_fit(x, heads))
+    if (!fits(x, heads))
         return cudaErrorNotSupported;
     return with_instance(x, heads, [&](auto zero, auto channels) {
         using T = decltype(zero);
         unsigned warps = 0;
-        Attention<T> a = attention_of<T>(x, heads, &warps);
+        Attention<T> a = attention_of<T>(x, y, heads);
+        deal(&a, &warps);
         a.y = data_of<T>(y);
-        a.y_pitch = y->pitch;
         a.log_sums = data_of<float>(log_sums);
         const unsigned blocks = (unsigned)(x->shape[0] * heads * a.blocks);
         attend_tiles<T, channels.value><<<blocks, warps * 32, 0, stream>>>(a);
     });
 }
 
-extern "C" cudaError_t kernel_attention_tiles_backward(const AttentionGradient *gradient,
-                                                       const DeviceTensor *dx, void *scratch,
-                                                       cudaStream_t stream)
+cudaError_t backward(const AttentionGradient *gradient, const DeviceTensor *dx, void *scratch,
+                     cudaStream_t stream)
 {
     const DeviceTensor *x = gradient->x;
     const int64_t heads = gradient->heads;
-    if (!kernel_attention_tiles_fit(x, heads))
+    if (!fits(x, heads))
         return cudaErrorNotSupported;
     return with_instance(x, heads, [&](auto zero, auto channels) {
         using T = decltype(zero);
         unsigned warps = 0;
-        Attention<T> a = attention_of<T>(x, heads, &warps);
-        a.y = data_of<T>(gradient->y);
-        a.dy = data_of<T>(gradient->dy);
-        a.y_pitch = gradient->dy->pitch;
-        a.log_sums = data_of<float>(gradient->log_sums);
-        a.dx = data_of<T>(dx);
-        a.means = static_cast<float *>(scratch);
+        Attention<T> a = attention_of_gradient<T>(gradient, dx, scratch);
+        deal(&a, &warps);
         if (launch_whole<T, channels.value>(a, x->shape[0], stream))
             return;
         const unsigned blocks = (unsigned)(x->shape[0] * heads * a.blocks);
@@ -111,3 +96,7 @@ extern "C" cudaError_t kernel_attention_tiles_backward(const AttentionGradient *
         attend_tiles_backward<T, channels.value, true><<<blocks, warps * 32, 0, stream>>>(a);
     });
 }
+
+} // namespace
+
+extern "C" const AttentionWay attention_tiles = {"tiles", fits, forward, backward};

@@ -13,98 +13,15 @@
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_ATTENTION_TILES_CUH
 
 #include "trainer/backend/cuda/kernels/async_copy.cuh"
+#include "trainer/backend/cuda/kernels/attention_rows.cuh"
 #include "trainer/backend/cuda/kernels/matrix_units.cuh"
-#include "trainer/backend/cuda/kernels/rows.cuh"
 
 namespace fshard
 {
 
-constexpr int own_rows = 16;  /* of a warp */
 constexpr int tile_rows = 32; /* of the other side */
 constexpr int tile_columns = tile_rows / 8;
 constexpr int warps_most = 8;
-/* Exponentials are powers of two: e^x = 2^(x * to_base_two). */
-constexpr float to_base_two = 1.44269504F, from_base_two = 0.693147181F;
-
-/* What lies where, and what is computed. Pointers are to the first sample's. */
-template <typename T> struct Attention {
-    const T *x; /* [N, T, 1, 3 C] */
-    T *y;       /* [N, T, 1, C]: written forward */
-    float *log_sums;
-    const T *dy;
-    T *dx;
-    float *means;              /* [N, heads, T]: of a query, the mean of its shares' gradients */
-    int tokens, heads, blocks; /* blocks: of a head */
-    int64_t x_pitch, y_pitch;
-    float factor; /* of the products of queries and keys */
-};
-
-/* The rows of one head: its first token's, and their distance. */
-template <typename T> struct HeadRows {
-    const T *first;
-    int64_t pitch;
-};
-
-/* Which rows a warp has. */
-struct Spot16 {
-    int sample, head, row; /* row: the first */
-    int lane, group, quarter;
-};
-
-template <typename T> __device__ Spot16 spot_of_warp(const Attention<T> &a)
-{
-    const int head = (int)blockIdx.x / a.blocks, block = (int)blockIdx.x % a.blocks;
-    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, warps = (int)blockDim.x / 32;
-    return {head / a.heads, head % a.heads, (block * warps + warp) * own_rows, lane, lane / 4, lane % 4};
-}
-
-/* third: 0 for queries, 1 for keys, 2 for values. */
-template <int Channels, typename T>
-__device__ int64_t place_in_x(const Attention<T> &a, const Spot16 &at, int third)
-{
-    return (int64_t)at.sample * a.tokens * a.x_pitch + (third * a.heads + at.head) * Channels;
-}
-
-template <int Channels, typename T> __device__ int64_t place_in_y(const Attention<T> &a, const Spot16 &at)
-{
-    return (int64_t)at.sample * a.tokens * a.y_pitch + at.head * Channels;
-}
-
-/* The warp's rows as the left operand of products, for each 16 channels. */
-template <int Channels> using Own = unsigned[Channels / 16][4];
-/* Sums of 16 rows and eight columns each. */
-template <int Columns> using Sums = float[Columns][4];
-
-template <int Channels, typename T>
-__device__ void read_own(const HeadRows<T> &rows, const Spot16 &at, int tokens, Own<Channels> &own)
-{
-#pragma unroll
-    for (int step = 0; step < Channels / 16; step++)
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            const int row = at.row + at.group + i % 2 * 8, c = step * 16 + at.quarter * 2 + i / 2 * 8;
-            own[step][i] =
-                row < tokens ? *reinterpret_cast<const unsigned *>(rows.first + row * rows.pitch + c) : 0;
-        }
-}
-
-/* Writes factor * sums, to rows that are there. */
-template <int Channels, typename T>
-__device__ void write_own(const Sums<Channels / 8> &sums, const float (&factors)[2], const Spot16 &at,
-                          int tokens, T *first, int64_t pitch)
-{
-#pragma unroll
-    for (int column = 0; column < Channels / 8; column++)
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            const int row = at.row + at.group + half * 8;
-            const float two[2] = {sums[column][half * 2] * factors[half],
-                                  sums[column][half * 2 + 1] * factors[half]};
-            if (row < tokens)
-                *reinterpret_cast<unsigned *>(first + row * pitch + column * 8 + at.quarter * 2) =
-                    pack<T, 2>(two).words[0];
-        }
-}
 
 /* ---- tiles ---- */
 
@@ -176,73 +93,12 @@ __device__ void add_weighted(const float (&weights)[Columns][4], const T *matrix
         if (step * 16 >= rows)
             continue;
         unsigned a[4];
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            const float two[2] = {weights[step * 2 + i / 2][i % 2 * 2],
-                                  weights[step * 2 + i / 2][i % 2 * 2 + 1]};
-            a[i] = pack<T, 2>(two).words[0];
-        }
+        pack_weights<T>(weights, step, a);
         add_weighted_rows<Channels>(a, matrix + step * 16 * Tile<T, Channels>::pitch, at, sums);
     }
 }
 
-/* Returns the sum of a row over the four lanes that hold it, in all of them. */
-__device__ inline float row_sum(float value)
-{
-    value += __shfl_xor_sync(0xFFFFFFFFU, value, 1);
-    return value + __shfl_xor_sync(0xFFFFFFFFU, value, 2);
-}
-
-__device__ inline float row_max(float value)
-{
-    value = fmaxf(value, __shfl_xor_sync(0xFFFFFFFFU, value, 1));
-    return fmaxf(value, __shfl_xor_sync(0xFFFFFFFFU, value, 2));
-}
-
 /* ---- forward ---- */
-
-/* What a lane knows of its two rows: the greatest score so far, in base two, and the sum of the exponentials
- * of its own scores above that. */
-struct Softmax {
-    float greatest[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0};
-};
-
-/* Makes of the products with a tile's keys their exponentials, and scales what was summed before. factor: of
- * the products, to base two. */
-template <int Columns>
-__device__ void add_scores(Sums<tile_columns> &scores, float factor, int keys, const Spot16 &at,
-                           Softmax &softmax, Sums<Columns> &sums)
-{
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-        float greatest = softmax.greatest[half];
-#pragma unroll
-        for (int column = 0; column < tile_columns; column++)
-#pragma unroll
-            for (int i = 0; i < 2; i++) {
-                float &score = scores[column][half * 2 + i];
-                score = column * 8 + at.quarter * 2 + i < keys ? score * factor : -INFINITY;
-                greatest = fmaxf(greatest, score);
-            }
-        greatest = row_max(greatest);
-        const float shrink = exp2f(softmax.greatest[half] - greatest);
-        softmax.greatest[half] = greatest;
-        softmax.sum[half] *= shrink;
-#pragma unroll
-        for (int column = 0; column < tile_columns; column++)
-#pragma unroll
-            for (int i = 0; i < 2; i++) {
-                float &score = scores[column][half * 2 + i];
-                score = exp2f(score - greatest);
-                softmax.sum[half] += score;
-            }
-#pragma unroll
-        for (int column = 0; column < Columns; column++) {
-            sums[column][half * 2] *= shrink;
-            sums[column][half * 2 + 1] *= shrink;
-        }
-    }
-}
 
 template <typename T, int Channels>
 __global__ void __launch_bounds__(warps_most * 32) attend_tiles(Attention<T> a)
@@ -273,54 +129,16 @@ __global__ void __launch_bounds__(warps_most * 32) attend_tiles(Attention<T> a)
         __syncthreads();
         Sums<tile_columns> scores = {};
         add_products<Channels>(own, tile.first, rows, at, scores);
-        add_scores(scores, a.factor * to_base_two, rows, at, softmax, sums);
+        add_scores<true>(scores, a.factor * to_base_two, rows, at, softmax, sums);
         add_weighted<Channels>(scores, tile.second, rows, at, sums);
         __syncthreads(); /* the tile is free for the one after the next */
     }
     float shares[2];
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-        const float sum = row_sum(softmax.sum[half]);
-        const int row = at.row + at.group + half * 8;
-        shares[half] = 1 / sum;
-        if (row < a.tokens && at.quarter == 0)
-            a.log_sums[(int64_t)(at.sample * a.heads + at.head) * a.tokens + row] =
-                (softmax.greatest[half] + log2f(sum)) * from_base_two;
-    }
+    finish_softmax(a, at, softmax, shares);
     write_own<Channels>(sums, shares, at, a.tokens, a.y + place_in_y<Channels>(a, at), a.y_pitch);
 }
 
 /* ---- backward ---- */
-
-/* Returns the sum of the products of what two registers hold. */
-template <typename T> __device__ float product_of_two(unsigned left, unsigned right)
-{
-    Raw<T, 2> a, b;
-    float x[2], y[2];
-    a.words[0] = left;
-    b.words[0] = right;
-    unpack(a, x);
-    unpack(b, y);
-    return fmaf(x[0], y[0], x[1] * y[1]);
-}
-
-/* Sets means of the warp's queries to the sums of dy * y. */
-template <int Channels, typename T>
-__device__ void make_means(const Attention<T> &a, const Spot16 &at, const Own<Channels> &of_dy,
-                           float (&means)[2])
-{
-    Own<Channels> of_y;
-    read_own<Channels>(HeadRows<T>{a.y + place_in_y<Channels>(a, at), a.y_pitch}, at, a.tokens, of_y);
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-        float sum = 0;
-#pragma unroll
-        for (int step = 0; step < Channels / 16; step++)
-            sum += product_of_two<T>(of_dy[step][half], of_y[step][half]) +
-                   product_of_two<T>(of_dy[step][half + 2], of_y[step][half + 2]);
-        means[half] = row_sum(sum);
-    }
-}
 
 /* Computes the gradients of keys and values, of_keys, from a.means, or makes these and the gradients of
  * queries. */
@@ -354,16 +172,8 @@ __global__ void __launch_bounds__(warps_most * 32) attend_tiles_backward(Attenti
     fetch(0);
     read_own<Channels>(of_keys ? keys : queries, at, a.tokens, first);
     read_own<Channels>(of_keys ? values : gradients, at, a.tokens, second);
-    if (!of_keys) {
-        make_means<Channels>(a, at, second, means);
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            const int row = at.row + at.group + half * 8;
-            log_sums[half] = row < a.tokens ? a.log_sums[numbers + row] * to_base_two : INFINITY;
-            if (row < a.tokens && at.quarter == 0)
-                a.means[numbers + row] = means[half];
-        }
-    }
+    if (!of_keys)
+        query_numbers<Channels>(a, at, second, log_sums, means);
     for (int row = 0; row < a.tokens; row += tile_rows) {
         const Tile<T, Channels> &tile = tiles[row / tile_rows % 2];
         const int rows = a.tokens - row < tile_rows ? a.tokens - row : tile_rows;

@@ -34,22 +34,26 @@ typedef struct AttentionGradient {
     int64_t heads;
 } AttentionGradient;
 
-/* Returns the scratch bytes of both gradients below. */
-uint64_t kernel_attention_scratch_bytes(const DeviceTensor *log_sums);
+/* Kernels that compute y [N, T, 1, C] of x [N, T, 1, 3 C], queries, keys and values, and log_sums [N, heads,
+ * T, 1] f32; and dx from dy, with scratch of kernel_attention_scratch_bytes. */
+typedef struct AttentionWay {
+    const char *name;
+    bool (*fits)(const DeviceTensor *x, int64_t heads);
+    cudaError_t (*forward)(const DeviceTensor *x, int64_t heads, const DeviceTensor *y,
+                           const DeviceTensor *log_sums, cudaStream_t stream);
+    cudaError_t (*backward)(const AttentionGradient *gradient, const DeviceTensor *dx, void *scratch,
+                            cudaStream_t stream);
+} AttentionWay;
 
-/* Each computes y [N, T, 1, C] of x [N, T, 1, 3 C], queries, keys and values, and log_sums [N, heads, T, 1]
- * f32; or dx from dy. The first two are the plain version, a warp for each query, then for each key
- * (attention.cu): cudaErrorNotSupported with more than 6,000 tokens. The others, on the matrix units, are for
- * heads of 32 and 64 channels in 16 bits (attention_tiles.cu). */
-cudaError_t kernel_attention(const DeviceTensor *x, int64_t heads, const DeviceTensor *y,
-                             const DeviceTensor *log_sums, cudaStream_t stream);
-cudaError_t kernel_attention_backward(const AttentionGradient *gradient, const DeviceTensor *dx,
-                                      void *scratch, cudaStream_t stream);
-bool kernel_attention_tiles_fit(const DeviceTensor *x, int64_t heads);
-cudaError_t kernel_attention_tiles(const DeviceTensor *x, int64_t heads, const DeviceTensor *y,
-                                   const DeviceTensor *log_sums, cudaStream_t stream);
-cudaError_t kernel_attention_tiles_backward(const AttentionGradient *gradient, const DeviceTensor *dx,
-                                            void *scratch, cudaStream_t stream);
+/* plain: a warp for each query, then for each key (attention.cu), of any type: cudaErrorNotSupported with
+ * more than 6,000 tokens. The others are on the matrix units, in 16 bits. tiles: for heads of 32 and 64
+ * channels (attention_tiles.cu). warpgroup: on Hopper, for up to 4,096 tokens and heads of 64 channels
+ * (attention_warpgroup.cu). */
+extern const AttentionWay attention_plain, attention_tiles, attention_warpgroup;
+
+/* Returns the fastest that fits. */
+const AttentionWay *kernel_attention_way(const DeviceTensor *x, int64_t heads);
+uint64_t kernel_attention_scratch_bytes(const DeviceTensor *log_sums);
 
 #ifdef __cplusplus
 }

@@ -28,15 +28,16 @@ static FshStatus tokens_backward(const Step *step, cudaStream_t stream, FshError
                     error);
 }
 
-/* Names what computes the attention, for program_node_engine. */
+/* ---- attention ---- */
+
 static FshStatus attention_prepare(const CudaProgram *program, Step *step, FshError *error)
 {
     const bool backward = step->node->op == OP_ATTENTION_BACKWARD;
     const DeviceTensor *x = in(step, backward ? ATTENTION_BACK_X : 0);
     (void)program;
     (void)error;
-    if (kernel_attention_tiles_fit(x, step->node->as.attention.heads))
-        (void)snprintf(step->engine, sizeof step->engine, "tiles");
+    (void)snprintf(step->engine, sizeof step->engine, "%s",
+                   kernel_attention_way(x, step->node->as.attention.heads)->name);
     if (backward)
         want_scratch(step, kernel_attention_scratch_bytes(in(step, ATTENTION_BACK_LOG_SUMS)));
     return FSH_OK;
@@ -44,10 +45,10 @@ static FshStatus attention_prepare(const CudaProgram *program, Step *step, FshEr
 
 static FshStatus attention(const Step *step, cudaStream_t stream, FshError *error)
 {
-    const int64_t heads = step->node->as.attention.heads;
     const DeviceTensor *x = in(step, 0);
-    return CUDA_TRY((kernel_attention_tiles_fit(x, heads) ? kernel_attention_tiles : kernel_attention)(
-                        x, heads, out(step, ATTENTION_Y), out(step, ATTENTION_LOG_SUMS), stream),
+    const int64_t heads = step->node->as.attention.heads;
+    return CUDA_TRY(kernel_attention_way(x, heads)->forward(x, heads, out(step, ATTENTION_Y),
+                                                            out(step, ATTENTION_LOG_SUMS), stream),
                     error);
 }
 
@@ -58,9 +59,8 @@ static FshStatus attention_backward(const Step *step, cudaStream_t stream, FshEr
                                         .y = in(step, ATTENTION_BACK_Y),
                                         .log_sums = in(step, ATTENTION_BACK_LOG_SUMS),
                                         .heads = step->node->as.attention.heads};
-    return CUDA_TRY((kernel_attention_tiles_fit(gradient.x, gradient.heads)
-                         ? kernel_attention_tiles_backward
-                         : kernel_attention_backward)(&gradient, out(step, 0), step->scratch, stream),
+    return CUDA_TRY(kernel_attention_way(gradient.x, gradient.heads)
+                        ->backward(&gradient, out(step, 0), step->scratch, stream),
                     error);
 }
 

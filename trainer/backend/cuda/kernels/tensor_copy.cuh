@@ -1,0 +1,127 @@
+/* tensor_copy.cuh - Hopper's copy engine: one thread has a box of a tensor brought to shared memory, or back,
+ * and a barrier in shared memory tells when it is there. For sm_90 and newer. Source: PTX ISA,
+ * "cp.async.bulk.tensor", "mbarrier"; CUDA driver API, "Tensor Map Object Management". */
+#ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_TENSOR_COPY_CUH
+#define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_TENSOR_COPY_CUH
+
+#include <cuda.h>
+#include <cuda_runtime.h>
+
+#include "trainer/backend/cuda/kernels/kernels_common.cuh"
+
+namespace fshard
+{
+
+__device__ inline unsigned shared_address(const void *memory)
+{
+    return (unsigned)__cvta_generic_to_shared(memory);
+}
+
+/* ---- barriers ---- */
+
+/* A barrier goes from phase to phase: each ends when so many threads have arrived, and all bytes that one of
+ * them announced. */
+struct CopyBarrier {
+    unsigned long long state;
+};
+
+__device__ inline void barrier_init(CopyBarrier *barrier, unsigned arrivals)
+{
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals)
+                 : "memory");
+}
+
+/* Lets the copy engine see barriers that this thread has made; __syncthreads shows them to the others. */
+__device__ inline void barriers_to_copies()
+{
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+__device__ inline void barrier_arrive(CopyBarrier *barrier)
+{
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
+}
+
+/* Arrives, and announces bytes. */
+__device__ inline void barrier_expect(CopyBarrier *barrier, unsigned bytes)
+{
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
+                 "r"(bytes)
+                 : "memory");
+}
+
+/* Waits for the end of a phase; parity: 0 for the first, 1 for the second, 0 for the third … */
+__device__ inline void barrier_wait(CopyBarrier *barrier, unsigned parity)
+{
+    unsigned done = 0;
+    while (!done)
+        asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+                     "selp.u32 %0, 1, 0, p;}"
+                     : "=r"(done)
+                     : "r"(shared_address(barrier)), "r"(parity)
+                     : "memory");
+}
+
+/* ---- copies ---- */
+
+/* Begins to bring a box of a tensor of rank 3 to shared memory; what lies beyond the tensor is zeros. x, y,
+ * z: where it begins, the innermost axis first. */
+__device__ inline void copy_box(void *to, const CUtensorMap *map, int x, int y, int z, CopyBarrier *barrier)
+{
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+                 " [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(shared_address(to)),
+                 "l"((unsigned long long)map), "r"(x), "r"(y), "r"(z), "r"(shared_address(barrier))
+                 : "memory");
+}
+
+/* Begins to write a box; what lies beyond the tensor is left out. */
+__device__ inline void write_box(const CUtensorMap *map, int x, int y, int z, const void *from)
+{
+    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%1, %2, %3}], [%4];" ::"l"(
+                     (unsigned long long)map),
+                 "r"(x), "r"(y), "r"(z), "r"(shared_address(from))
+                 : "memory");
+}
+
+/* Waits until shared memory has been read for all boxes that this thread writes. */
+__device__ inline void written_boxes_wait()
+{
+    asm volatile("cp.async.bulk.commit_group;\ncp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+
+/* ---- maps ---- */
+
+/* Describes a narrow tensor [samples, rows, width] to the copy engine, in boxes of box_rows rows of 64
+ * elements, whose vectors lie exchanged (vector_of, warpgroup.cuh). cudaErrorNotSupported: it cannot be. */
+inline cudaError_t make_map(CUtensorMap *map, const DeviceTensor *tensor, int64_t samples, int64_t rows,
+                            unsigned box_rows)
+{
+    static const decltype(&cuTensorMapEncodeTiled) encode = [] {
+        void *function = nullptr;
+        cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+        const cudaError_t status = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function,
+                                                                    12000, cudaEnableDefault, &found);
+        return (decltype(&cuTensorMapEncodeTiled))(status == cudaSuccess &&
+                                                           found == cudaDriverEntryPointSuccess
+                                                       ? function
+                                                       : nullptr);
+    }();
+    const cuuint64_t pitch = (cuuint64_t)tensor->pitch * sizeof(uint16_t);
+    const cuuint64_t sizes[] = {(cuuint64_t)tensor->pitch, (cuuint64_t)rows, (cuuint64_t)samples};
+    const cuuint64_t strides[] = {pitch, pitch * (cuuint64_t)rows};
+    const cuuint32_t box[] = {64, box_rows, 1}, steps[] = {1, 1, 1};
+    if (!encode)
+        return cudaErrorNotSupported;
+    return encode(map,
+                  tensor->element == ELEMENT_F16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+                                                 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+                  3, tensor->data, sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                  CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS
+               ? cudaSuccess
+               : cudaErrorNotSupported;
+}
+
+} // namespace fshard
+
+#endif

@@ -1,0 +1,137 @@
+/* warpgroup.cuh - products on Hopper's matrix units: a warp group, four warps, computes them together, while
+ * its threads go on. For code of sm_90a alone. Source: PTX ISA, "Asynchronous warpgroup level matrix
+ * instructions".
+ *
+ * The right operand lies in shared memory as rows of 64 elements, 128 bytes, whose eight vectors of 16 bytes
+ * are exchanged (vector_of: the 128-byte swizzle), eight rows to each 1,024 bytes, at a multiple of these.
+ * The left one lies there too, or in registers: warp w of the group has its rows 16 w to 16 w + 15, as
+ * fragments of matrix_units.cuh, and so it has of the sums.
+ *
+ * Order: products_begin(), multiply_*() any number of times, products_end(), products_wait(). Between begin
+ * and wait no register of an operand or a sum is touched. */
+#ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_WARPGROUP_CUH
+#define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_WARPGROUP_CUH
+
+#include "trainer/backend/cuda/kernels/kernels_common.cuh"
+
+namespace fshard
+{
+
+constexpr int group_threads = 128;
+constexpr int group_rows = 64; /* of a left operand; and the elements of a row of a right one */
+
+/* Returns where eight elements of a row lie. Source: CUTLASS, "Swizzle<3, 4, 3>"; this is how the copy engine
+ * lays them out with CU_TENSOR_MAP_SWIZZLE_128B. */
+template <typename T> __device__ T *vector_of(T *rows, int row, int vector)
+{
+    return rows + row * group_rows + (vector ^ row % 8) * 8;
+}
+
+/* Describes rows to the matrix units. Source: PTX ISA, "Matrix descriptor". */
+__device__ inline uint64_t rows_descriptor(const void *rows)
+{
+    constexpr uint64_t eight_rows = 1024, swizzle_128 = 1;
+    return ((uint64_t)__cvta_generic_to_shared(rows) & 0x3FFFF) >> 4 | (uint64_t)1 << 16 |
+           eight_rows >> 4 << 32 | swizzle_128 << 62;
+}
+
+/* What is added to a descriptor to go 16 elements along the rows, and 16 rows further. */
+constexpr uint64_t columns_16 = 32 >> 4, rows_16 = 16 * 128 >> 4;
+
+__device__ inline void products_begin()
+{
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+
+__device__ inline void products_end()
+{
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+/* Waits until all but the last `Open` groups of products are computed. */
+template <int Open> __device__ void products_wait()
+{
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Open) : "memory");
+}
+
+/* Keeps the compiler from moving what is done with sums to before the wait that it stands behind. */
+template <int Columns> __device__ void products_of(float (&sums)[Columns][4])
+{
+#pragma unroll
+    for (int column = 0; column < Columns; column++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            asm volatile("" : "+f"(sums[column][i])::"memory");
+}
+
+/* Waits for the other warps of the group, the group-th of its block. */
+__device__ inline void group_meet(int group)
+{
+    asm volatile("bar.sync %0, %1;" ::"r"(group + 1), "n"(group_threads) : "memory");
+}
+
+/* Lets matrix units and copy engine see what this thread has written to shared memory; a barrier follows. */
+__device__ inline void shared_memory_written()
+{
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+/* The sums of eight columns, and of more, as operands of asm. */
+#define SUMS_8(s)  "+f"((s)[0]), "+f"((s)[1]), "+f"((s)[2]), "+f"((s)[3])
+#define SUMS_16(s) SUMS_8((s)[0]), SUMS_8((s)[1])
+#define SUMS_32(s) SUMS_16(s), SUMS_16((s) + 2)
+#define SUMS_48(s) SUMS_32(s), SUMS_16((s) + 4)
+#define SUMS_64(s) SUMS_32(s), SUMS_32((s) + 4)
+#define NAMES_16   "%0,%1,%2,%3,%4,%5,%6,%7"
+#define NAMES_32   NAMES_16 ",%8,%9,%10,%11,%12,%13,%14,%15"
+#define NAMES_48   NAMES_32 ",%16,%17,%18,%19,%20,%21,%22,%23"
+#define NAMES_64   NAMES_48 ",%24,%25,%26,%27,%28,%29,%30,%31"
+
+/* multiply_shared: computes sums [64][columns] (+)= a [64][16] b, both in shared memory: b as [columns][16],
+ * or, b_by_rows, as [16][columns]; a as [64][16], or, a_by_rows, as [16][64]. multiply_own: the same, a in
+ * registers. add: 0: what the sums were does not count. N0 to N6: names of the operands behind the sums. */
+#define PRODUCTS_OF(TYPE, NAME, COLUMNS, N0, N1, N2, N3, N4, N5, N6)                                         \
+    template <int a_by_rows, int b_by_rows>                                                                  \
+    __device__ void multiply_shared(TYPE, float(&sums)[COLUMNS / 8][4], uint64_t a, uint64_t b, int add)     \
+    {                                                                                                        \
+        asm volatile("{.reg .pred p; setp.ne.b32 p, %" N2 ", 0;\n"                                           \
+                     "wgmma.mma_async.sync.aligned.m64n" #COLUMNS "k16.f32." NAME "." NAME                   \
+                     " {" NAMES_##COLUMNS "}, %" N0 ", %" N1 ", p, 1, 1, %" N3 ", %" N4 ";}"                 \
+                     : SUMS_##COLUMNS(sums)                                                                  \
+                     : "l"(a), "l"(b), "r"(add), "n"(a_by_rows), "n"(b_by_rows));                            \
+    }                                                                                                        \
+    template <int b_by_rows>                                                                                 \
+    __device__ void multiply_own(TYPE, float(&sums)[COLUMNS / 8][4], const unsigned(&a)[4], uint64_t b,      \
+                                 int add)                                                                    \
+    {                                                                                                        \
+        asm volatile("{.reg .pred p; setp.ne.b32 p, %" N5 ", 0;\n"                                           \
+                     "wgmma.mma_async.sync.aligned.m64n" #COLUMNS "k16.f32." NAME "." NAME                   \
+                     " {" NAMES_##COLUMNS "}, {%" N0 ",%" N1 ",%" N2 ",%" N3 "}, %" N4 ", p, 1, 1, %" N6     \
+                                          ";}"                                                               \
+                     : SUMS_##COLUMNS(sums)                                                                  \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add), "n"(b_by_rows));        \
+    }
+#define PRODUCTS_OF_TYPE(TYPE, NAME)                                                                         \
+    PRODUCTS_OF(TYPE, NAME, 16, "8", "9", "10", "11", "12", "13", "14")                                      \
+    PRODUCTS_OF(TYPE, NAME, 32, "16", "17", "18", "19", "20", "21", "22")                                    \
+    PRODUCTS_OF(TYPE, NAME, 48, "24", "25", "26", "27", "28", "29", "30")                                    \
+    PRODUCTS_OF(TYPE, NAME, 64, "32", "33", "34", "35", "36", "37", "38")
+
+PRODUCTS_OF_TYPE(__half, "f16")
+PRODUCTS_OF_TYPE(__nv_bfloat16, "bf16")
+
+#undef PRODUCTS_OF_TYPE
+#undef PRODUCTS_OF
+#undef NAMES_16
+#undef NAMES_32
+#undef NAMES_48
+#undef NAMES_64
+#undef SUMS_8
+#undef SUMS_16
+#undef SUMS_32
+#undef SUMS_48
+#undef SUMS_64
+
+} // namespace fshard
+
+#endif
