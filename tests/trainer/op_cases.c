@@ -125,6 +125,18 @@ static bool stems(int i, OpCase *c)
     return channels <= 5;
 }
 
+/* Makes a convolution of patches: images that they cover and such that they do not; up to four channels are
+ * cut into patches on the GPU, five are not. */
+static bool patches(int i, OpCase *c)
+{
+    static const int64_t kernels[] = {4, 8, 16, 5};
+    const int64_t kernel = kernels[i % 4], channels = 1 + i / 4;
+    *c = (OpCase){
+        .x = {2, 2 * kernel + i % 3, 3 * kernel + i % 2, channels},
+        CONV(.channels = 12 + i, .kernel = kernel, .stride = kernel, .padding = 0, .bias = i % 2 == 0)};
+    return channels <= 5;
+}
+
 /* Makes depthwise convolution i: slabs of channels, images smaller and larger than a tile, strips that do not
  * come out even. */
 static bool depthwise(int i, OpCase *c)
@@ -227,6 +239,7 @@ const OpTest op_tests[] = {
     {.name = "convolution of few channels", .build = build_conv2d, .sweep = few_channels, .types = OP_NARROW},
     {.name = "convolution of a stem", .build = build_conv2d, .sweep = stems, .types = OP_NARROW,
      .has_no_cpu_way = true},
+    {.name = "convolution of patches", .build = build_conv2d, .sweep = patches, .types = OP_NARROW},
     {.name = "convolution by channel", .build = build_conv2d, .sweep = depthwise, .types = OP_NARROW},
     {.name = "convolution, relu", .build = build_conv2d_relu, CASES(with_relus), .types = OP_NARROW},
     {.name = "convolution, leaky relu",

@@ -1,5 +1,6 @@
-/* kernels_convolution.h - convolutions for which cuDNN is slow: few channels at stride 2 (stem.cu), groups of
- * few channels (groups.cu), one channel a group (depthwise.cu, depthwise_weight.cu). Rules: kernels.h. */
+/* kernels_convolution.h - convolutions for which cuDNN is slow: few channels at stride 2 (stem.cu), patches
+ * of few channels (patches.cu), groups of few channels (groups.cu), one channel a group (depthwise.cu,
+ * depthwise_weight.cu). Rules: kernels.h. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_KERNELS_CONVOLUTION_H
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_KERNELS_CONVOLUTION_H
 
@@ -39,6 +40,21 @@ cudaError_t kernel_fold_weight(const DeviceTensor *weight, const Fold *fold, con
 /* Does the inverse of kernel_fold_weight, for the gradient. */
 cudaError_t kernel_unfold_weight(const DeviceTensor *folded, const Fold *fold, const DeviceTensor *weight,
                                  cudaStream_t stream);
+
+/* ---- patches of few channels ----
+ *
+ * A convolution whose stride is its kernel, without padding, is the same as one of kernel 1 over images whose
+ * pixels are patches: k * k * C channels, which need no padding where C does. */
+
+/* Computes patches [N, H / k, W / k, k * k * C] of x [N, H, W, C], both narrow; k * k * C is a multiple of
+ * PADDED_CHANNELS. */
+cudaError_t kernel_cut_patches(const DeviceTensor *x, int64_t kernel, const DeviceTensor *patches,
+                               cudaStream_t stream);
+/* Computes flat [O, 1, 1, k * k * C] from weight [O, k, k, C], both narrow and padded in O. */
+cudaError_t kernel_flatten_filter(const DeviceTensor *weight, const DeviceTensor *flat, cudaStream_t stream);
+/* Does the inverse of kernel_flatten_filter, for the gradient. */
+cudaError_t kernel_unflatten_filter(const DeviceTensor *flat, const DeviceTensor *weight,
+                                    cudaStream_t stream);
 
 /* ---- groups of few channels ----
  *

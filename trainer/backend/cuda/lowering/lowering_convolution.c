@@ -14,13 +14,14 @@
 
 /* Stems of smaller kernels than FOLDED_KERNEL_MIN gain less from folding than the pass over the image
  * costs. */
-enum { TIMED_PROGRAMS = 8, FOLDED_KERNEL_MIN = 5 };
+enum { TIMED_PROGRAMS = 8, FOLDED_KERNEL_MIN = 5, PATCH_KERNEL_MIN = 4 };
 /* The time of a kernel that has next to nothing to do, between others of a graph. */
 static const double milliseconds_of_start = 0.003;
 
 typedef enum ConvolutionWay {
     WAY_CUDNN,
     WAY_FOLDED,    /* cuDNN on what kernel_fold_image makes of x */
+    WAY_PATCHES,   /* cuDNN on what kernel_cut_patches makes of x */
     WAY_JOINED,    /* cuDNN on what kernel_join_groups makes of the weight */
     WAY_DEPTHWISE, /* own kernels */
     WAY_DIRECT,    /* own kernels for few channels */
@@ -89,6 +90,16 @@ static bool is_stem(const Step *step, const Convolution *convolution)
            convolution->x.shape[3] <= FOLD_CHANNELS_MAX;
 }
 
+static bool is_of_patches(const Step *step, const Convolution *convolution)
+{
+    const Conv2d *conv = &step->node->as.conv.options;
+    const int64_t channels = convolution->x.shape[3];
+    return element_is_narrow(convolution->x.element) && convolution->kind != CONVOLUTION_BACKWARD_DATA &&
+           conv->groups <= 1 && conv->stride == conv->kernel && conv->padding == 0 &&
+           conv->kernel >= PATCH_KERNEL_MIN && channels <= FOLD_CHANNELS_MAX &&
+           conv->kernel * conv->kernel * channels % PADDED_CHANNELS == 0;
+}
+
 /* Returns a tensor of this type whose channels need no padding. */
 static DeviceTensor loose_tensor(ElementType element, int64_t outermost, int64_t height, int64_t width,
                                  int64_t channels)
@@ -112,6 +123,19 @@ static void fold(ConvolutionPlan *plan, const Conv2d *conv)
     const int64_t channels = taps * FOLDED_CHANNELS;
     convolution->x = loose_tensor(y->element, y->shape[0], y->shape[1] + taps - 1, y->shape[2], channels);
     convolution->weight = loose_tensor(y->element, y->pitch, taps, 1, channels);
+    convolution->shape = (ConvolutionShape){.stride = 1, .padding = 0};
+}
+
+/* Sets the convolution of kernel 1 that cuDNN is to compute in place of one of patches. */
+static void cut_patches(ConvolutionPlan *plan, const Conv2d *conv)
+{
+    Convolution *convolution = &plan->convolution;
+    const DeviceTensor *y = &convolution->y;
+    const int64_t channels = conv->kernel * conv->kernel * convolution->x.shape[3];
+    plan->way = WAY_PATCHES;
+    plan->own_image = plan->own_weight = true;
+    convolution->x = loose_tensor(y->element, y->shape[0], y->shape[1], y->shape[2], channels);
+    convolution->weight = loose_tensor(y->element, y->pitch, 1, 1, channels);
     convolution->shape = (ConvolutionShape){.stride = 1, .padding = 0};
 }
 
@@ -217,9 +241,10 @@ static FshStatus choose_cudnn(CudaBackend *backend, Step *step, ConvolutionPlan 
         return status;
     char text[80];
     (void)snprintf(step->told, sizeof step->told, "%scuDNN %s%s",
-                   plan->way == WAY_FOLDED   ? "folded, "
-                   : plan->way == WAY_JOINED ? "groups joined, "
-                                             : "",
+                   plan->way == WAY_FOLDED    ? "folded, "
+                   : plan->way == WAY_PATCHES ? "patches, "
+                   : plan->way == WAY_JOINED  ? "groups joined, "
+                                              : "",
                    cudnn_plan_describe(plan->cudnn, text, sizeof text),
                    epilogue_names[plan->fused ? plan->possible.kind : EPILOGUE_NONE]);
     want_scratch(step, own_bytes(plan) + cudnn_plan_workspace_bytes(plan->cudnn));
@@ -292,11 +317,9 @@ static Passes passes_left(const Step *step, const ConvolutionPlan *plan)
                                      maybe_out(step, CONV_WEIGHT_DBIAS) && !depthwise};
 }
 
-static const char *const way_names[] = {[WAY_CUDNN] = "cudnn",
-                                        [WAY_FOLDED] = "folded-cudnn",
-                                        [WAY_JOINED] = "joined-cudnn",
-                                        [WAY_DEPTHWISE] = "depthwise",
-                                        [WAY_DIRECT] = "direct"};
+static const char *const way_names[] = {
+    [WAY_CUDNN] = "cudnn",         [WAY_FOLDED] = "folded-cudnn", [WAY_PATCHES] = "patches-cudnn",
+    [WAY_JOINED] = "joined-cudnn", [WAY_DEPTHWISE] = "depthwise", [WAY_DIRECT] = "direct"};
 static const char *const fused_names[] = {[EPILOGUE_NONE] = "",
                                           [EPILOGUE_SUMS] = "+sums",
                                           [EPILOGUE_BIAS] = "+bias",
@@ -387,6 +410,8 @@ static FshStatus convolution_want(const CudaProgram *program, Step *step, FshErr
         want_scratch(step, kernel_column_scratch_bytes(out(step, CONV_Y)));
     if (is_stem(step, &plan->convolution)) {
         fold(plan, conv);
+    } else if (is_of_patches(step, &plan->convolution)) {
+        cut_patches(plan, conv);
     } else if (joined) {
         join_groups(plan, joined);
     } else if (plan->convolution.weight.element != plan->convolution.y.element) {
@@ -429,33 +454,53 @@ static FshStatus convolution_bind(const CudaProgram *program, Step *step, FshErr
                           error);
 }
 
-/* Runs cuDNN, with the passes before and after it that fold a stem or join groups. */
+/* Makes the image and the weight that cuDNN reads in place of the step's. */
+static FshStatus make_operands(const Step *step, const ConvolutionPlan *plan, cudaStream_t stream,
+                               FshError *error)
+{
+    const DeviceTensor *image = &plan->convolution.x, *weight = &plan->convolution.weight;
+    const bool backward = step->node->op == OP_CONV2D_BACKWARD_WEIGHT;
+    const DeviceTensor *x = backward ? in(step, CONV_WEIGHT_X) : in(step, CONV_X);
+    FshStatus status = FSH_OK;
+    if (plan->way == WAY_FOLDED)
+        status = CUDA_TRY(kernel_fold_image(x, &plan->fold, image, stream), error);
+    else if (plan->way == WAY_PATCHES)
+        status = CUDA_TRY(kernel_cut_patches(x, step->node->as.conv.options.kernel, image, stream), error);
+    if (status || backward)
+        return status;
+    if (plan->way == WAY_FOLDED)
+        return CUDA_TRY(kernel_fold_weight(in(step, CONV_WEIGHT), &plan->fold, weight, stream), error);
+    if (plan->way == WAY_PATCHES)
+        return CUDA_TRY(kernel_flatten_filter(in(step, CONV_WEIGHT), weight, stream), error);
+    return plan->way == WAY_JOINED ? groups_join(step, weight, stream, error) : FSH_OK;
+}
+
+/* Makes the step's weight gradient of the one that cuDNN has written. */
+static FshStatus take_gradient(const Step *step, const ConvolutionPlan *plan, cudaStream_t stream,
+                               FshError *error)
+{
+    const DeviceTensor *from = &plan->convolution.weight, *to = out(step, CONV_WEIGHT_DWEIGHT);
+    switch (plan->way) {
+    case WAY_FOLDED:
+        return CUDA_TRY(kernel_unfold_weight(from, &plan->fold, to, stream), error);
+    case WAY_PATCHES:
+        return CUDA_TRY(kernel_unflatten_filter(from, to, stream), error);
+    case WAY_JOINED:
+        return groups_split(step, from, stream, error);
+    default:
+        return plan->own_weight ? CUDA_TRY(kernel_cast(from, to, stream), error) : FSH_OK;
+    }
+}
+
+/* Runs cuDNN, with the passes before and after it. */
 static FshStatus run_cudnn(const Step *step, const ConvolutionPlan *plan, cudaStream_t stream,
                            FshError *error)
 {
-    const Convolution *convolution = &plan->convolution;
-    const bool folded = plan->way == WAY_FOLDED, backward = step->node->op == OP_CONV2D_BACKWARD_WEIGHT;
-    FshStatus status = FSH_OK;
-    if (plan->way == WAY_JOINED && !backward)
-        status = groups_join(step, &convolution->weight, stream, error);
-    if (folded)
-        status = CUDA_TRY(kernel_fold_image(backward ? in(step, CONV_WEIGHT_X) : in(step, CONV_X),
-                                            &plan->fold, &convolution->x, stream),
-                          error);
-    if (!status && folded && !backward)
-        status = CUDA_TRY(
-            kernel_fold_weight(in(step, CONV_WEIGHT), &plan->fold, &convolution->weight, stream), error);
+    FshStatus status = make_operands(step, plan, stream, error);
     if (!status)
         status = cudnn_plan_run(plan->cudnn, plan->pack, cuda_cudnn_of(plan->backend, stream), error);
-    if (!status && folded && backward)
-        status = CUDA_TRY(
-            kernel_unfold_weight(&convolution->weight, &plan->fold, out(step, CONV_WEIGHT_DWEIGHT), stream),
-            error);
-    if (!status && plan->way == WAY_JOINED && backward)
-        status = groups_split(step, &convolution->weight, stream, error);
-    else if (!status && !folded && backward && plan->own_weight)
-        status = CUDA_TRY(kernel_cast(&convolution->weight, out(step, CONV_WEIGHT_DWEIGHT), stream), error);
-    return status;
+    return !status && step->node->op == OP_CONV2D_BACKWARD_WEIGHT ? take_gradient(step, plan, stream, error)
+                                                                  : status;
 }
 
 /* Runs the convolution, then the passes that are left: bias, activation and sums of y, or the bias gradient
