@@ -7,6 +7,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "trainer/backend/cuda/kernels/kernels_channel.h"
 #include "trainer/backend/cuda/kernels/kernels_norm.h"
 #include "trainer/backend/cuda/kernels/kernels_window.h"
 
@@ -24,13 +25,14 @@ enum {
 typedef struct Room {
     char *operands[OPERANDS]; /* operand_bytes each */
     uint64_t operand_bytes;
-    float *vectors; /* VECTORS of channels_most */
+    float *vectors;    /* VECTORS of channels_most */
+    float *numbers[2]; /* of pixels_most */
     void *scratch;
     cudaStream_t stream;
     cudaEvent_t before, after;
 } Room;
 
-enum { channels_most = 4096 };
+enum { channels_most = 4096, pixels_most = 1 << 20 };
 
 static void check(cudaError_t code, const char *what)
 {
@@ -74,7 +76,7 @@ typedef struct Case {
     int64_t n, h, w, c;
     Room *room;
     int turn;
-    DeviceTensor images[OPERANDS], vectors[VECTORS];
+    DeviceTensor images[OPERANDS], vectors[VECTORS], numbers[2]; /* numbers: of each pixel */
 } Case;
 
 enum { X, Y, DY, DY2, G }; /* images; dx takes the place of dy2, unless that is read */
@@ -106,6 +108,8 @@ static void turn(Case *c)
                                        .shape = {c->c},
                                        .pitch = c->c,
                                        .rows = 1};
+    for (int i = 0; i < 2; i++)
+        c->numbers[i] = image(c->room->numbers[i], ELEMENT_F32, c->n, c->h, c->w, 1);
 }
 
 static NormTensors norm_tensors(const Case *c)
@@ -261,6 +265,28 @@ static cudaError_t pad_backward(Case *c)
     return kernel_reflection_pad_backward(&dy, 1, &c->images[X], c->room->stream);
 }
 
+static LayerNormTensors layer_norm_tensors(const Case *c)
+{
+    return (LayerNormTensors){.x = &c->images[X],
+                              .weight = &c->vectors[WEIGHT],
+                              .mean = &c->numbers[0],
+                              .inverse_deviation = &c->numbers[1]};
+}
+
+static cudaError_t layer_norm(Case *c)
+{
+    const LayerNormTensors tensors = layer_norm_tensors(c);
+    return kernel_layer_norm(&tensors, &c->vectors[BIAS], 1e-6F, &c->images[Y], c->room->stream);
+}
+
+static cudaError_t layer_norm_backward(Case *c)
+{
+    const LayerNormTensors tensors = layer_norm_tensors(c);
+    return kernel_layer_norm_backward(&c->images[DY], &tensors, &c->images[DY2], &c->images[Y],
+                                      &c->vectors[DWEIGHT], &c->vectors[DBIAS], c->room->scratch,
+                                      c->room->stream);
+}
+
 /* Prints the best time of a call. passes: bytes that must cross memory, in tensors of the case's size. */
 static void time_calls(const char *name, Case *c, double passes, cudaError_t (*call)(Case *c))
 {
@@ -314,6 +340,18 @@ static void time_norms(Room *room, int64_t n, int64_t size, int64_t channels, bo
     time_calls("backward, 2 adds", &c, 8, backward_add_twice);
 }
 
+/* Those of vision transformers and ConvNeXts. */
+static void time_layer_norms(Room *room)
+{
+    static const int64_t shapes[][2] = {{51712, 384}, {103424, 192}, {51328, 384}, {819200, 40}, {204800, 80},
+                                        {409600, 96}, {102400, 192}, {25600, 384}, {6400, 768}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        Case c = case_of(room, shapes[i][0], 1, shapes[i][1]);
+        time_calls("layer norm", &c, 2, layer_norm);
+        time_calls("layer norm backward, add", &c, 4, layer_norm_backward);
+    }
+}
+
 int main(void)
 {
     Room room = {.operand_bytes = (uint64_t)512 * 80 * 80 * 64 * 2};
@@ -325,8 +363,11 @@ int main(void)
     for (int o = 0; o < OPERANDS; o++)
         CHECK(cudaMalloc((void **)&room.operands[o], room.operand_bytes + PAD_BYTES));
     CHECK(cudaMalloc((void **)&room.vectors, VECTORS * channels_most * sizeof(float)));
+    for (int i = 0; i < 2; i++)
+        CHECK(cudaMalloc((void **)&room.numbers[i], pixels_most * sizeof(float)));
     CHECK(cudaMalloc(&room.scratch, 64 << 20));
     fill(&room);
+    time_layer_norms(&room);
     time_norms(&room, 512, 80, 64, false);
     time_norms(&room, 512, 40, 64, false);
     time_norms(&room, 512, 40, 128, false);

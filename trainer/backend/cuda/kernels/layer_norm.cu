@@ -1,12 +1,15 @@
 /* layer_norm.cu - layer norm over the channels of each pixel, forward and backward.
  *
  * A pixel belongs to a group of 4 to 32 lanes of a warp, each of which holds one to four of its 16-byte
- * vectors. So forward reads x once and writes y once; backward reads dy and x once (and the other parts of
- * dx) and writes dx once; sums over a pixel are shuffles. A lane keeps its channels from pixel to pixel: in
- * backward it adds up its part of dweight and dbias in registers, blocks write partial sums, and a second
- * launch joins them (channel_join). Pixels that do not fit (f32 with channels that are not whole vectors, or
+ * vectors, three where that leaves no lane idle (96, 192, 384, 768 channels). So forward reads x once and
+ * writes y once; backward reads dy and x once (and the other parts of dx) and writes dx once; sums over a
+ * pixel are shuffles. A lane keeps its channels from pixel to pixel: in backward it adds up its part of
+ * dweight and dbias in registers, blocks write partial sums, and a second launch joins them (channel_join).
+ * What is read stays as it is in memory until it is used, and weight and bias lie in shared memory: registers
+ * are for more pixels on their way. Pixels that do not fit (f32 with channels that are not whole vectors, or
  * more channels than the lanes hold) take another path: a warp for each pixel that reads it again for each
- * sum, and channel_tiles for the sums over pixels. */
+ * sum, and channel_tiles for the sums over pixels.
+ */
 #include "trainer/backend/cuda/kernels/channel_tiles.cuh"
 #include "trainer/backend/cuda/kernels/kernels_channel.h"
 
@@ -16,6 +19,14 @@ using namespace fshard;
 
 namespace
 {
+
+constexpr int multiprocessors = 132; /* of an H200; only the speed depends on it */
+
+/* Returns how many blocks of backward a multiprocessor has at once, by their registers. */
+constexpr int backward_resident(int vectors)
+{
+    return vectors == 1 ? 3 : vectors < 4 ? 2 : 1;
+}
 
 template <int Lanes> __device__ float group_sum(float value)
 {
@@ -67,21 +78,23 @@ template <int Width, int Lanes> __device__ int first_channel(int lane, int v)
     return (v * Lanes + lane) * Width;
 }
 
+/* Brings a vector of all channels to shared memory, zeros behind the last; a barrier follows. */
+template <int Count> __device__ void bring_vector(const float *from, int64_t pitch, float (&to)[Count])
+{
+    for (int c = (int)threadIdx.x; c < Count; c += block_threads)
+        to[c] = c < pitch ? from[c] : 0;
+}
+
 template <int Width, int Lanes, int Vectors, int Rows, typename T>
 __global__ void __launch_bounds__(block_threads) layer_norm_kernel(const __grid_constant__ Forward<T> norm)
 {
+    alignas(16) __shared__ float weights[Vectors * Lanes * Width], biases[Vectors * Lanes * Width];
     GroupPlace<Lanes> place;
-    float weight[Vectors][Width] = {}, bias[Vectors][Width] = {};
-#pragma unroll
-    for (int v = 0; v < Vectors; v++) {
-        int c = first_channel<Width, Lanes>(place.lane, v);
-        if (c < norm.pitch) {
-            load(norm.weight + c, weight[v]);
-            load(norm.bias + c, bias[v]);
-        }
-    }
+    bring_vector(norm.weight, norm.pitch, weights);
+    bring_vector(norm.bias, norm.pitch, biases);
+    __syncthreads();
     for (int64_t done = 0; place.warp_row + done < norm.rows; done += Rows * place.rows_apart) {
-        float x[Rows][Vectors][Width] = {};
+        Pack<T, Width> values[Rows][Vectors] = {};
 #pragma unroll
         for (int r = 0; r < Rows; r++) {
             int64_t row = place.row + done + r * place.rows_apart;
@@ -89,7 +102,7 @@ __global__ void __launch_bounds__(block_threads) layer_norm_kernel(const __grid_
             for (int v = 0; v < Vectors; v++) {
                 int c = first_channel<Width, Lanes>(place.lane, v);
                 if (row < norm.rows && c < norm.pitch)
-                    load(norm.x + row * norm.pitch + c, x[r][v]);
+                    values[r][v] = *reinterpret_cast<const Pack<T, Width> *>(norm.x + row * norm.pitch + c);
             }
         }
 #pragma unroll
@@ -100,15 +113,15 @@ __global__ void __launch_bounds__(block_threads) layer_norm_kernel(const __grid_
             for (int v = 0; v < Vectors; v++)
 #pragma unroll
                 for (int k = 0; k < Width; k++)
-                    sum += x[r][v][k];
+                    sum += (float)values[r][v].values[k];
             float mean = group_sum<Lanes>(sum) / (float)norm.channels;
 #pragma unroll
             for (int v = 0; v < Vectors; v++) {
                 int c = first_channel<Width, Lanes>(place.lane, v);
 #pragma unroll
                 for (int k = 0; k < Width; k++) {
-                    x[r][v][k] -= mean;
-                    squares += c + k < norm.channels ? x[r][v][k] * x[r][v][k] : 0;
+                    float x = (float)values[r][v].values[k] - mean;
+                    squares += c + k < norm.channels ? x * x : 0;
                 }
             }
             float variance = group_sum<Lanes>(squares) / (float)norm.channels;
@@ -122,13 +135,16 @@ __global__ void __launch_bounds__(block_threads) layer_norm_kernel(const __grid_
 #pragma unroll
             for (int v = 0; v < Vectors; v++) {
                 int c = first_channel<Width, Lanes>(place.lane, v);
+                float weight[Width], bias[Width], y[Width];
                 if (c >= norm.pitch)
                     continue;
-                    /* weight and bias are 0 in the padding, and so is y */
+                load(weights + c, weight);
+                load(biases + c, bias);
+                /* weight and bias are 0 in the padding, and so is y */
 #pragma unroll
                 for (int k = 0; k < Width; k++)
-                    x[r][v][k] = fmaf(x[r][v][k] * inverse, weight[v][k], bias[v][k]);
-                store(norm.y + row * norm.pitch + c, x[r][v]);
+                    y[k] = fmaf(((float)values[r][v].values[k] - mean) * inverse, weight[k], bias[k]);
+                store(norm.y + row * norm.pitch + c, y);
             }
         }
     }
@@ -164,21 +180,17 @@ __device__ void leave_sums(const float (&values)[Width], int first, int channels
 }
 
 template <int Width, int Lanes, int Vectors, int Rows, typename T>
-__global__ void __launch_bounds__(block_threads, Vectors > 2 ? 1 : 2)
+__global__ void __launch_bounds__(block_threads, backward_resident(Vectors))
     layer_norm_backward_kernel(const __grid_constant__ Backward<T> norm)
 {
+    alignas(16) __shared__ float weights[Vectors * Lanes * Width];
     GroupPlace<Lanes> place;
-    float weight[Vectors][Width] = {}, dweight[Vectors][Width] = {}, dbias[Vectors][Width] = {};
-#pragma unroll
-    for (int v = 0; v < Vectors; v++) {
-        int c = first_channel<Width, Lanes>(place.lane, v);
-        if (c < norm.pitch)
-            load(norm.weight + c, weight[v]);
-    }
+    float dweight[Vectors][Width] = {}, dbias[Vectors][Width] = {};
+    bring_vector(norm.weight, norm.pitch, weights);
+    __syncthreads();
     for (int64_t done = 0; place.warp_row + done < norm.rows; done += Rows * place.rows_apart) {
-        float dy[Rows][Vectors][Width] = {}, x[Rows][Vectors][Width] = {}, means[Rows] = {},
-              inverses[Rows] = {};
-        Pack<T, Width> addends[Rows][Vectors] = {};
+        Pack<T, Width> gradients[Rows][Vectors] = {}, values[Rows][Vectors] = {}, addends[Rows][Vectors] = {};
+        float means[Rows] = {}, inverses[Rows] = {};
 #pragma unroll
         for (int r = 0; r < Rows; r++) {
             int64_t row = place.row + done + r * place.rows_apart;
@@ -189,12 +201,12 @@ __global__ void __launch_bounds__(block_threads, Vectors > 2 ? 1 : 2)
 #pragma unroll
             for (int v = 0; v < Vectors; v++) {
                 int c = first_channel<Width, Lanes>(place.lane, v);
+                int64_t at = row * norm.pitch + c;
                 if (c < norm.pitch) {
-                    load(norm.dy + row * norm.pitch + c, dy[r][v]);
-                    load(norm.x + row * norm.pitch + c, x[r][v]);
+                    gradients[r][v] = *reinterpret_cast<const Pack<T, Width> *>(norm.dy + at);
+                    values[r][v] = *reinterpret_cast<const Pack<T, Width> *>(norm.x + at);
                     if (norm.addend)
-                        addends[r][v] =
-                            *reinterpret_cast<const Pack<T, Width> *>(norm.addend + row * norm.pitch + c);
+                        addends[r][v] = *reinterpret_cast<const Pack<T, Width> *>(norm.addend + at);
                 }
             }
         }
@@ -204,16 +216,19 @@ __global__ void __launch_bounds__(block_threads, Vectors > 2 ? 1 : 2)
             float sum_g = 0, sum_gx = 0;
             /* In the padding dy is 0, and so is its share of the sums. */
 #pragma unroll
-            for (int v = 0; v < Vectors; v++)
+            for (int v = 0; v < Vectors; v++) {
+                float weight[Width];
+                load(weights + first_channel<Width, Lanes>(place.lane, v), weight);
 #pragma unroll
                 for (int k = 0; k < Width; k++) {
-                    x[r][v][k] = (x[r][v][k] - means[r]) * inverses[r];
-                    dweight[v][k] = fmaf(dy[r][v][k], x[r][v][k], dweight[v][k]);
-                    dbias[v][k] += dy[r][v][k];
-                    dy[r][v][k] *= weight[v][k];
-                    sum_g += dy[r][v][k];
-                    sum_gx = fmaf(dy[r][v][k], x[r][v][k], sum_gx);
+                    float dy = (float)gradients[r][v].values[k], g = dy * weight[k];
+                    float x = ((float)values[r][v].values[k] - means[r]) * inverses[r];
+                    dweight[v][k] = fmaf(dy, x, dweight[v][k]);
+                    dbias[v][k] += dy;
+                    sum_g += g;
+                    sum_gx = fmaf(g, x, sum_gx);
                 }
+            }
             if (!norm.dx)
                 continue;
             float mean_g = group_sum<Lanes>(sum_g) / (float)norm.channels;
@@ -221,14 +236,18 @@ __global__ void __launch_bounds__(block_threads, Vectors > 2 ? 1 : 2)
 #pragma unroll
             for (int v = 0; v < Vectors; v++) {
                 int c = first_channel<Width, Lanes>(place.lane, v);
+                float weight[Width], dx[Width];
                 if (row >= norm.rows || c >= norm.pitch)
                     continue;
+                load(weights + c, weight);
 #pragma unroll
                 for (int k = 0; k < Width; k++) {
-                    float value = inverses[r] * (dy[r][v][k] - mean_g - x[r][v][k] * mean_gx);
-                    dy[r][v][k] = c + k < norm.channels ? value + (float)addends[r][v].values[k] : 0;
+                    float g = (float)gradients[r][v].values[k] * weight[k];
+                    float x = ((float)values[r][v].values[k] - means[r]) * inverses[r];
+                    float value = inverses[r] * (g - mean_g - x * mean_gx);
+                    dx[k] = c + k < norm.channels ? value + (float)addends[r][v].values[k] : 0;
                 }
-                store(norm.dx + row * norm.pitch + c, dy[r][v]);
+                store(norm.dx + row * norm.pitch + c, dx);
             }
         }
     }
@@ -376,9 +395,13 @@ template <typename Call> bool with_group(int64_t columns, Call call)
     }
     FSHARD_GROUP(4, 1, 4)
     FSHARD_GROUP(8, 1, 4)
+    FSHARD_GROUP(4, 3, 1)
     FSHARD_GROUP(16, 1, 4)
+    FSHARD_GROUP(8, 3, 1)
     FSHARD_GROUP(32, 1, 4)
+    FSHARD_GROUP(16, 3, 1)
     FSHARD_GROUP(32, 2, 2)
+    FSHARD_GROUP(32, 3, 1)
     FSHARD_GROUP(32, 4, 1)
 #undef FSHARD_GROUP
     return false;
@@ -402,9 +425,10 @@ unsigned group_blocks(int64_t pixels, int lanes, int rows, int64_t most)
     return (unsigned)(blocks < most ? blocks : most);
 }
 
-/* Blocks of backward, which stay resident: two for each multiprocessor of an H200. Only shapes change the
- * division. */
-constexpr int64_t backward_blocks = 264;
+/* Blocks of forward, which bring weight and bias to shared memory first. */
+constexpr int64_t forward_blocks = 8 * multiprocessors;
+/* Blocks of backward stay resident. Only shapes change the division. */
+constexpr int64_t backward_blocks_most = backward_resident(1) * multiprocessors;
 
 bool all_f32(std::initializer_list<const DeviceTensor *> tensors)
 {
@@ -422,7 +446,7 @@ template <int Width, typename T> void forward(const Forward<T> &norm, cudaStream
                 constexpr int Lanes = decltype(lanes)::value, Vectors = decltype(vectors)::value,
                               Rows = decltype(rows)::value;
                 layer_norm_kernel<Width, Lanes, Vectors, Rows>
-                    <<<group_blocks(norm.rows, Lanes, Rows, grid_blocks_max), block_threads, 0, stream>>>(
+                    <<<group_blocks(norm.rows, Lanes, Rows, forward_blocks), block_threads, 0, stream>>>(
                         norm);
             }
         });
@@ -445,7 +469,8 @@ void backward(const Backward<T> &norm, const DeviceTensor *dweight, const Device
                     if constexpr (Width > 1) {
                         constexpr int Lanes = decltype(lanes)::value, Vectors = decltype(vectors)::value,
                                       Rows = Vectors == 1 ? 2 : 1; /* as many as registers allow */
-                        unsigned blocks = group_blocks(norm.rows, Lanes, Rows, backward_blocks);
+                        unsigned blocks = group_blocks(norm.rows, Lanes, Rows,
+                                                       backward_resident(Vectors) * multiprocessors);
                         layer_norm_backward_kernel<Width, Lanes, Vectors, Rows>
                             <<<blocks, block_threads, 0, stream>>>(norm);
                         sums.strips = (int)blocks;
@@ -494,7 +519,8 @@ extern "C" uint64_t kernel_layer_norm_scratch_bytes(const DeviceTensor *x)
 {
     int64_t columns = x->pitch / width_of(x), channels = device_tensor_channels(x);
     int64_t strips = channel_tiles(1, device_tensor_rows(x), columns).strips;
-    return (uint64_t)(2 * channels * (strips > backward_blocks ? strips : backward_blocks)) * sizeof(float);
+    return (uint64_t)(2 * channels * (strips > backward_blocks_most ? strips : backward_blocks_most)) *
+           sizeof(float);
 }
 
 extern "C" cudaError_t kernel_layer_norm_backward(const DeviceTensor *dy, const LayerNormTensors *tensors,
