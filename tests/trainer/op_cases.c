@@ -125,7 +125,7 @@ static bool stems(int i, OpCase *c)
     return channels <= 5;
 }
 
-/* Makes a convolution of patches: images that they cover and such that they do not; up to four channels are
+/* Makes a convolution of patches: images that they cover and such that they do not. Up to four channels are
  * cut into patches on the GPU, five are not. */
 static bool patches(int i, OpCase *c)
 {

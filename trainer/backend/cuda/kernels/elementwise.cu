@@ -299,8 +299,12 @@ __global__ void flatten_kernel(T *image, T *matrix, const FlattenLayout layout)
             reinterpret_cast<Vector *>(tile)[v] = reinterpret_cast<const Vector *>(matrix)[v];
         __syncthreads();
     }
+    /* Threads side by side have pixels side by side, and so elements side by side in the tile, which lie in
+     * different banks; two of them have the two vectors of a sector of memory. */
+    const int pair = across % 2 ? 1 : 2;
     for (int v = thread; v < pixels * across; v += block_threads) {
-        const int pixel = v / across, channel = v % across * row_width;
+        const int pixel = v / pair % pixels;
+        const int channel = (v / (pair * pixels) * pair + v % pair) * row_width;
         Vector *at = reinterpret_cast<Vector *>(image + (int64_t)pixel * layout.pitch + channel);
         Vector vector;
         if (!Backward)

@@ -43,14 +43,16 @@ cudaError_t kernel_unfold_weight(const DeviceTensor *folded, const Fold *fold, c
 
 /* ---- patches of few channels ----
  *
- * A convolution whose stride is its kernel, without padding, is the same as one of kernel 1 over images whose
- * pixels are patches: k * k * C channels, which need no padding where C does. */
+ * A convolution is the same as one of kernel 1 over images whose pixels are patches, what a kernel covers:
+ * k * k * C channels, where C needs no padding, and zeros up to a multiple of PADDED_CHANNELS. */
+typedef struct Patches {
+    int64_t kernel, stride, padding;
+} Patches;
 
-/* Computes patches [N, H / k, W / k, k * k * C] of x [N, H, W, C], both narrow; k * k * C is a multiple of
- * PADDED_CHANNELS. */
-cudaError_t kernel_cut_patches(const DeviceTensor *x, int64_t kernel, const DeviceTensor *patches,
+/* Computes patches [N, h, w, k * k * C and zeros] of x [N, H, W, C], both narrow, with zeros outside x. */
+cudaError_t kernel_cut_patches(const DeviceTensor *x, const Patches *of, const DeviceTensor *patches,
                                cudaStream_t stream);
-/* Computes flat [O, 1, 1, k * k * C] from weight [O, k, k, C], both narrow and padded in O. */
+/* Computes flat [O, 1, 1, k * k * C and zeros] from weight [O, k, k, C], both narrow and padded in O. */
 cudaError_t kernel_flatten_filter(const DeviceTensor *weight, const DeviceTensor *flat, cudaStream_t stream);
 /* Does the inverse of kernel_flatten_filter, for the gradient. */
 cudaError_t kernel_unflatten_filter(const DeviceTensor *flat, const DeviceTensor *weight,

@@ -7,6 +7,7 @@
 #include "trainer/backend/cuda/lowering/cudnn_convolution.h"
 #include "trainer/backend/cuda/lowering/direct_step.h"
 #include "trainer/backend/cuda/lowering/group_step.h"
+#include "trainer/backend/cuda/lowering/patch_step.h"
 #include "trainer/backend/cuda/kernels/kernels_convolution.h"
 #include "trainer/backend/cuda/kernels/kernels_norm.h"
 #include "trainer/backend/cuda/kernels/kernels_pointwise.h"
@@ -14,7 +15,7 @@
 
 /* Stems of smaller kernels than FOLDED_KERNEL_MIN gain less from folding than the pass over the image
  * costs. */
-enum { TIMED_PROGRAMS = 8, FOLDED_KERNEL_MIN = 5, PATCH_KERNEL_MIN = 4 };
+enum { TIMED_PROGRAMS = 8, FOLDED_KERNEL_MIN = 5 };
 /* The time of a kernel that has next to nothing to do, between others of a graph. */
 static const double milliseconds_of_start = 0.003;
 
@@ -36,9 +37,11 @@ typedef struct ConvolutionPlan {
     /* x, the weight lie in the step's scratch memory, in this order; the workspace after them */
     bool own_image, own_weight;
     Fold fold;
+    Patches patches;
     Depthwise depthwise;
     Direct direct;
-    bool timed; /* plans are: the backend's benchmark, where it pays */
+    bool timed;   /* plans are: the backend's benchmark, where it pays */
+    bool may_cut; /* patches are tried */
     CudaBackend *backend;
     const CudnnPlan *cudnn; /* of the backend's; released */
     CudnnPack pack;         /* owned */
@@ -90,27 +93,6 @@ static bool is_stem(const Step *step, const Convolution *convolution)
            convolution->x.shape[3] <= FOLD_CHANNELS_MAX;
 }
 
-static bool is_of_patches(const Step *step, const Convolution *convolution)
-{
-    const Conv2d *conv = &step->node->as.conv.options;
-    const int64_t channels = convolution->x.shape[3];
-    return element_is_narrow(convolution->x.element) && convolution->kind != CONVOLUTION_BACKWARD_DATA &&
-           conv->groups <= 1 && conv->stride == conv->kernel && conv->padding == 0 &&
-           conv->kernel >= PATCH_KERNEL_MIN && channels <= FOLD_CHANNELS_MAX &&
-           conv->kernel * conv->kernel * channels % PADDED_CHANNELS == 0;
-}
-
-/* Returns a tensor of this type whose channels need no padding. */
-static DeviceTensor loose_tensor(ElementType element, int64_t outermost, int64_t height, int64_t width,
-                                 int64_t channels)
-{
-    return (DeviceTensor){.element = element,
-                          .rank = 4,
-                          .shape = {outermost, height, width, channels},
-                          .pitch = channels,
-                          .rows = outermost * height * width};
-}
-
 /* Sets the convolution that cuDNN is to compute in place of the node's. */
 static void fold(ConvolutionPlan *plan, const Conv2d *conv)
 {
@@ -121,22 +103,17 @@ static void fold(ConvolutionPlan *plan, const Conv2d *conv)
     plan->fold = fold_of(conv->kernel, conv->padding);
     const int64_t taps = plan->fold.taps;
     const int64_t channels = taps * FOLDED_CHANNELS;
-    convolution->x = loose_tensor(y->element, y->shape[0], y->shape[1] + taps - 1, y->shape[2], channels);
-    convolution->weight = loose_tensor(y->element, y->pitch, taps, 1, channels);
+    convolution->x =
+        device_tensor_loose(y->element, y->shape[0], y->shape[1] + taps - 1, y->shape[2], channels);
+    convolution->weight = device_tensor_loose(y->element, y->pitch, taps, 1, channels);
     convolution->shape = (ConvolutionShape){.stride = 1, .padding = 0};
 }
 
-/* Sets the convolution of kernel 1 that cuDNN is to compute in place of one of patches. */
-static void cut_patches(ConvolutionPlan *plan, const Conv2d *conv)
+static void cut_patches(const Step *step, ConvolutionPlan *plan)
 {
-    Convolution *convolution = &plan->convolution;
-    const DeviceTensor *y = &convolution->y;
-    const int64_t channels = conv->kernel * conv->kernel * convolution->x.shape[3];
     plan->way = WAY_PATCHES;
     plan->own_image = plan->own_weight = true;
-    convolution->x = loose_tensor(y->element, y->shape[0], y->shape[1], y->shape[2], channels);
-    convolution->weight = loose_tensor(y->element, y->pitch, 1, 1, channels);
-    convolution->shape = (ConvolutionShape){.stride = 1, .padding = 0};
+    plan->patches = patch_step_convolution(step, &plan->convolution);
 }
 
 static void join_groups(ConvolutionPlan *plan, int64_t joined)
@@ -144,8 +121,8 @@ static void join_groups(ConvolutionPlan *plan, int64_t joined)
     const DeviceTensor *weight = &plan->convolution.weight;
     plan->way = WAY_JOINED;
     plan->own_weight = true;
-    plan->convolution.weight = loose_tensor(plan->convolution.y.element, weight->shape[0], weight->shape[1],
-                                            weight->shape[2], joined);
+    plan->convolution.weight = device_tensor_loose(plan->convolution.y.element, weight->shape[0],
+                                                   weight->shape[1], weight->shape[2], joined);
 }
 
 /* ---- cuDNN's plans ---- */
@@ -239,6 +216,13 @@ static FshStatus choose_cudnn(CudaBackend *backend, Step *step, ConvolutionPlan 
     cuda_memory_free(&lent);
     if (status)
         return status;
+    want_scratch(step, own_bytes(plan) + cudnn_plan_workspace_bytes(plan->cudnn));
+    return FSH_OK;
+}
+
+/* Says what cuDNN does, for people. */
+static void tell_cudnn(Step *step, const ConvolutionPlan *plan)
+{
     char text[80];
     (void)snprintf(step->told, sizeof step->told, "%scuDNN %s%s",
                    plan->way == WAY_FOLDED    ? "folded, "
@@ -247,8 +231,41 @@ static FshStatus choose_cudnn(CudaBackend *backend, Step *step, ConvolutionPlan 
                                               : "",
                    cudnn_plan_describe(plan->cudnn, text, sizeof text),
                    epilogue_names[plan->fused ? plan->possible.kind : EPILOGUE_NONE]);
-    want_scratch(step, own_bytes(plan) + cudnn_plan_workspace_bytes(plan->cudnn));
-    return FSH_OK;
+}
+
+/* Returns the milliseconds of cuDNN's plan with the passes that it leaves to do; 0: plans are not timed. */
+static double cudnn_milliseconds(const Step *step, const ConvolutionPlan *plan)
+{
+    const DeviceTensor *y = &plan->convolution.y;
+    const bool forward = step->node->op == OP_CONV2D;
+    double milliseconds = cudnn_plan_milliseconds(plan->cudnn);
+    if (!plan->timed || milliseconds <= 0)
+        return 0;
+    if (forward && maybe_in(step, CONV_BIAS) && !plan->fused)
+        milliseconds += milliseconds_of_pass(y, true);
+    if (forward && maybe_out(step, CONV_SUMS) && !plan->fused)
+        milliseconds += milliseconds_of_pass(y, false);
+    return milliseconds;
+}
+
+/* Takes cuDNN's plan over patches if there is one and it is not slower, or if plans are not timed. */
+static void try_patches(CudaBackend *backend, Step *step, ConvolutionPlan *plan)
+{
+    ConvolutionPlan cut = *plan;
+    FshError ignored = {0};
+    cut.cudnn = NULL;
+    cut.fused = false;
+    cut_patches(step, &cut);
+    if (choose_cudnn(backend, step, &cut, &ignored))
+        return;
+    const double whole = cudnn_milliseconds(step, plan);
+    double of_cut = 0;
+    const bool better = (whole <= 0 || !patch_step_milliseconds(backend, step, &cut.patches,
+                                                                &cut.convolution.x, &of_cut, &ignored)) &&
+                        of_cut + cudnn_milliseconds(step, &cut) <= whole;
+    cudnn_cache_release(backend->plans, better ? plan->cudnn : cut.cudnn);
+    if (better)
+        *plan = cut;
 }
 
 /* ---- or our own kernels for few channels ---- */
@@ -262,26 +279,19 @@ enum { DIRECT_CHANNEL_PAIRS = 256 };
 static bool direct_is_faster(CudaBackend *backend, const Step *step, const ConvolutionPlan *plan,
                              double *milliseconds)
 {
-    const DeviceTensor *y = &plan->convolution.y;
-    const bool forward = step->node->op == OP_CONV2D;
-    double theirs = cudnn_plan_milliseconds(plan->cudnn);
+    const double theirs = cudnn_milliseconds(step, plan);
     FshError ignored = {0};
-    if (!plan->timed || theirs <= 0)
-        return plan->convolution.x.pitch * y->pitch <= DIRECT_CHANNEL_PAIRS;
-    if (direct_step_milliseconds(backend, step, &plan->direct, cudnn_plan_text(plan->cudnn), milliseconds,
-                                 &ignored))
-        return false;
-    if (forward && maybe_in(step, CONV_BIAS) && !plan->fused)
-        theirs += milliseconds_of_pass(y, true);
-    if (forward && maybe_out(step, CONV_SUMS) && !plan->fused)
-        theirs += milliseconds_of_pass(y, false);
-    return *milliseconds < theirs;
+    if (theirs <= 0)
+        return convolution_of(step).x.pitch * plan->convolution.y.pitch <= DIRECT_CHANNEL_PAIRS;
+    return !direct_step_milliseconds(backend, step, &plan->direct, cudnn_plan_text(plan->cudnn), milliseconds,
+                                     &ignored) &&
+           *milliseconds < theirs;
 }
 
 static void try_direct(CudaBackend *backend, Step *step, ConvolutionPlan *plan)
 {
     double milliseconds = 0;
-    if (plan->way != WAY_CUDNN || !direct_step_fits(step, &plan->direct) ||
+    if ((plan->way != WAY_CUDNN && plan->way != WAY_PATCHES) || !direct_step_fits(step, &plan->direct) ||
         !direct_is_faster(backend, step, plan, &milliseconds))
         return;
     plan->way = WAY_DIRECT;
@@ -375,6 +385,17 @@ static void leave_out_sums(const CudaProgram *program, Step *step)
         step->outputs[CONV_SUMS].data = NULL; /* the norm's step looks here */
 }
 
+/* Asks for cuDNN's plans of the convolution as it stands. */
+static FshStatus want_cudnn(const ConvolutionPlan *plan, FshError *error)
+{
+    FshStatus status =
+        cudnn_convolution_want(plan->backend, &plan->convolution, &no_epilogue, plan->timed, error);
+    return !status && plan->possible.kind != EPILOGUE_NONE
+               ? cudnn_convolution_want(plan->backend, &plan->convolution, &plan->possible, plan->timed,
+                                        error)
+               : status;
+}
+
 /* Decides the way, and asks for cuDNN's plans. */
 static FshStatus convolution_want(const CudaProgram *program, Step *step, FshError *error)
 {
@@ -410,8 +431,6 @@ static FshStatus convolution_want(const CudaProgram *program, Step *step, FshErr
         want_scratch(step, kernel_column_scratch_bytes(out(step, CONV_Y)));
     if (is_stem(step, &plan->convolution)) {
         fold(plan, conv);
-    } else if (is_of_patches(step, &plan->convolution)) {
-        cut_patches(plan, conv);
     } else if (joined) {
         join_groups(plan, joined);
     } else if (plan->convolution.weight.element != plan->convolution.y.element) {
@@ -421,9 +440,12 @@ static FshStatus convolution_want(const CudaProgram *program, Step *step, FshErr
     }
     FshStatus status = find_epilogue(program, step, plan, error);
     if (!status)
-        status = cudnn_convolution_want(backend, &plan->convolution, &no_epilogue, plan->timed, error);
-    if (!status && plan->possible.kind != EPILOGUE_NONE)
-        status = cudnn_convolution_want(backend, &plan->convolution, &plan->possible, plan->timed, error);
+        status = want_cudnn(plan, error);
+    if (!status && !is_stem(step, &plan->convolution) && patch_step_fits(step, plan->timed)) {
+        ConvolutionPlan cut = *plan;
+        cut_patches(step, &cut);
+        plan->may_cut = want_cudnn(&cut, NULL) == FSH_OK;
+    }
     return status;
 }
 
@@ -436,6 +458,9 @@ static FshStatus convolution_prepare(const CudaProgram *program, Step *step, Fsh
     FshStatus status = choose_cudnn(backend, step, plan, error);
     if (status)
         return status;
+    if (plan->may_cut)
+        try_patches(backend, step, plan);
+    tell_cudnn(step, plan);
     try_direct(backend, step, plan);
     name_engine(step, plan);
     return FSH_OK;
@@ -459,13 +484,14 @@ static FshStatus make_operands(const Step *step, const ConvolutionPlan *plan, cu
                                FshError *error)
 {
     const DeviceTensor *image = &plan->convolution.x, *weight = &plan->convolution.weight;
-    const bool backward = step->node->op == OP_CONV2D_BACKWARD_WEIGHT;
-    const DeviceTensor *x = backward ? in(step, CONV_WEIGHT_X) : in(step, CONV_X);
     FshStatus status = FSH_OK;
+    const bool backward = step->node->op == OP_CONV2D_BACKWARD_WEIGHT;
     if (plan->way == WAY_FOLDED)
-        status = CUDA_TRY(kernel_fold_image(x, &plan->fold, image, stream), error);
+        status = CUDA_TRY(kernel_fold_image(backward ? in(step, CONV_WEIGHT_X) : in(step, CONV_X),
+                                            &plan->fold, image, stream),
+                          error);
     else if (plan->way == WAY_PATCHES)
-        status = CUDA_TRY(kernel_cut_patches(x, step->node->as.conv.options.kernel, image, stream), error);
+        status = patch_step_image(step, &plan->patches, image, stream, error);
     if (status || backward)
         return status;
     if (plan->way == WAY_FOLDED)

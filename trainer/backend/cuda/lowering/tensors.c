@@ -72,6 +72,16 @@ DeviceTensor device_tensor_describe(const Graph *graph, TensorId id)
     return described;
 }
 
+DeviceTensor device_tensor_loose(ElementType element, int64_t outermost, int64_t height, int64_t width,
+                                 int64_t channels)
+{
+    return (DeviceTensor){.element = element,
+                          .rank = 4,
+                          .shape = {outermost, height, width, channels},
+                          .pitch = channels,
+                          .rows = outermost * height * width};
+}
+
 uint64_t device_tensor_bytes(const DeviceTensor *tensor)
 {
     return (uint64_t)device_tensor_stored(tensor) * element_bytes[tensor->element];

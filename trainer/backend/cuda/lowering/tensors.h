@@ -19,6 +19,9 @@ enum { TENSOR_ALIGNMENT_BYTES = 256 };
 DeviceTensor device_tensor_describe(const Graph *graph, TensorId id);
 /* Describes a narrow copy of an f32 weight: [O, h, w, I] or [O, I], padded in O and I, or a bias [O]. */
 DeviceTensor device_tensor_narrow(const DeviceTensor *weight, ElementType element);
+/* Describes a tensor of this type whose channels have no padding. */
+DeviceTensor device_tensor_loose(ElementType element, int64_t outermost, int64_t height, int64_t width,
+                                 int64_t channels);
 uint64_t device_tensor_bytes(const DeviceTensor *tensor);
 /* Returns device_tensor_bytes, rounded up to TENSOR_ALIGNMENT_BYTES. */
 uint64_t device_tensor_room_bytes(const DeviceTensor *tensor);
