@@ -13,6 +13,7 @@ import time
 import torch
 from torch import nn
 
+from torch_networks import XRESNETS, vit, xresnet
 from torch_resnet9 import resnet9
 
 CLASSES, WARM_UP = 20, 2
@@ -21,14 +22,16 @@ CLASSES, WARM_UP = 20, 2
 def build(name, pixels):
     if name == "resnet9":
         return resnet9(CLASSES)
+    if name in XRESNETS:
+        return xresnet(*XRESNETS[name], CLASSES)
+    if "_patch" in name:
+        return vit(name, pixels, CLASSES)
     import torchvision
 
     if hasattr(torchvision.models, name):
         return getattr(torchvision.models, name)(num_classes=CLASSES)
     import timm
 
-    if "_patch" in name:
-        return timm.create_model(name + "_224", img_size=pixels, num_classes=CLASSES)
     return timm.create_model(name, num_classes=CLASSES)
 
 
