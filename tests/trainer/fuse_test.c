@@ -537,7 +537,7 @@ TEST(test_every_fusion_has_a_name)
     for (int i = 0; fusion_names[i]; i++)
         known |= 1U << i;
     assert_int_equal(known, FUSE_ALL | FUSE_CONV_STATISTICS | FUSE_PAD_ADD | FUSE_IMAGES_AGAIN |
-                                FUSE_GRADIENT_CONV | FUSE_NORM_SIGNS);
+                                FUSE_GRADIENT_CONV | FUSE_NORM_SIGNS | FUSE_FUNCTION_BIAS);
 }
 
 /* Returns how many norms of a network with an addition behind a norm of so many channels leave signs. Checks
@@ -575,6 +575,47 @@ static size_t count_signs(DataType type, int64_t channels, bool frozen, unsigned
     }
     graph_free(&graph);
     return count;
+}
+
+/* Returns how many gradients of functions make bias gradients, in a network of a convolution and a linear
+ * layer, each with a bias and a function behind it, and one without a function. Checks that each bias has
+ * one gradient. */
+static size_t count_sums(DataType type, unsigned fusions)
+{
+    const Conv2d conv = {.channels = 16, .kernel = 3, .stride = 1, .padding = 1, .bias = true};
+    size_t count = 0, biases = 0;
+    Graph *graph = graph_new();
+    graph_set_compute_type(graph, type);
+    TensorId y = graph_gelu(graph, graph_conv2d(graph, "conv", start(graph, 2, 8, 3), &conv));
+    y = graph_conv2d(graph, "plain", y, &conv);
+    y = graph_silu(graph, graph_linear(graph, "linear", graph_global_avg_pool(graph, y), 24, true));
+    y = graph_cast(graph, graph_linear(graph, "last", y, 8, true), DATA_F32);
+    const TensorId label = graph_input(graph, "label", DATA_I64, 1, (int64_t[]){2});
+    graph_differentiate(graph, graph_softmax_cross_entropy(graph, y, label, TENSOR_NONE, TENSOR_NONE, 0));
+    graph_fuse_backward(graph, fusions);
+    assert_int_equal(graph_check(graph, NULL), FSH_OK);
+    for (size_t i = 0; i < graph_node_count(graph); i++) {
+        const Node *node = graph_node(graph, (NodeId)i);
+        const bool function = node->op == OP_GELU_BACKWARD || node->op == OP_SILU_BACKWARD;
+        const bool weight = node->op == OP_CONV2D_BACKWARD_WEIGHT || node->op == OP_LINEAR_BACKWARD_WEIGHT;
+        const int output = function ? (int)POINTWISE_BACK_DBIAS : (int)CONV_WEIGHT_DBIAS;
+        if ((!function && !weight) || node->output_count <= output || node->outputs[output] == TENSOR_NONE)
+            continue;
+        assert_int_equal(graph_tensor(graph, node->outputs[output])->producer, (NodeId)i);
+        biases++;
+        count += function;
+    }
+    assert_int_equal(biases, 4);
+    graph_free(&graph);
+    return count;
+}
+
+TEST(test_gradients_of_functions_make_those_of_biases)
+{
+    assert_int_equal(count_sums(DATA_BF16, FUSE_FUNCTION_BIAS), 2);
+    assert_int_equal(count_sums(DATA_F16, FUSE_FUNCTION_BIAS), 2);
+    assert_int_equal(count_sums(DATA_F32, FUSE_FUNCTION_BIAS), 0);
+    assert_int_equal(count_sums(DATA_BF16, FUSE_ALL), 0);
 }
 
 TEST(test_norms_leave_the_signs_that_their_gradients_read)

@@ -166,6 +166,36 @@ static void read_signs_in_norms(Graph *graph)
     }
 }
 
+/* Returns the node that makes the gradient of a GELU, SiLU or Mish in 16 bits, and no sums of it yet; NULL:
+ * another one makes this tensor, or none. */
+static Node *function_gradient(Graph *graph, TensorId gradient)
+{
+    const Tensor *tensor = &graph->tensors[gradient].tensor;
+    Node *node = tensor->producer != NODE_NONE ? &graph->nodes[tensor->producer] : NULL;
+    const bool is_one = node && (node->op == OP_GELU_BACKWARD || node->op == OP_SILU_BACKWARD ||
+                                 node->op == OP_MISH_BACKWARD);
+    return is_one && data_type_is_narrow(tensor->type) && node->output_count == 1 ? node : NULL;
+}
+
+/* Lets the gradients of functions make those of the biases before them, which the weight gradients made. */
+static void sum_in_function_gradients(Graph *graph)
+{
+    for (size_t i = 0; i < graph->node_count; i++) {
+        Node *weight = &graph->nodes[i];
+        if ((weight->op != OP_CONV2D_BACKWARD_WEIGHT && weight->op != OP_LINEAR_BACKWARD_WEIGHT) ||
+            weight->outputs[CONV_WEIGHT_DBIAS] == TENSOR_NONE)
+            continue;
+        Node *function = function_gradient(graph, weight->inputs[CONV_WEIGHT_DY]);
+        const TensorId sums = weight->outputs[CONV_WEIGHT_DBIAS];
+        if (!function)
+            continue;
+        function->outputs[POINTWISE_BACK_DBIAS] = sums;
+        function->output_count = POINTWISE_BACK_DBIAS + 1;
+        weight->outputs[CONV_WEIGHT_DBIAS] = TENSOR_NONE;
+        graph->tensors[sums].tensor.producer = (NodeId)(function - graph->nodes);
+    }
+}
+
 /* Fewer elements are not worth a node. */
 enum { IMAGES_AGAIN_LEAST = 1 << 24 }; /* elements */
 
@@ -244,6 +274,8 @@ void graph_fuse_backward(Graph *graph, unsigned fusions)
     graph_uses_free(&uses);
     if ((fusions & FUSE_NORM_SIGNS) && !graph->failure.status)
         read_signs_in_norms(graph);
+    if ((fusions & FUSE_FUNCTION_BIAS) && !graph->failure.status)
+        sum_in_function_gradients(graph);
     if ((fusions & FUSE_IMAGES_AGAIN) && !graph->failure.status)
         normalize_again(graph);
 }

@@ -122,8 +122,10 @@ typedef enum GraphFusion {
     /* Backward, in 16 bits: a batch norm with an addend and a ReLU leaves a bit for each value, which its
      * gradient reads in place of the value. For channels in multiples of 8. */
     FUSE_NORM_SIGNS = 8192,
+    /* Backward, in 16 bits: the gradient of a GELU, SiLU or Mish makes the gradient of the bias before it. */
+    FUSE_FUNCTION_BIAS = 16384,
     /* The bits that every backend wants: all but FUSE_CONV_STATISTICS, FUSE_PAD_ADD, FUSE_IMAGES_AGAIN,
-     * FUSE_GRADIENT_CONV, FUSE_NORM_SIGNS. */
+     * FUSE_GRADIENT_CONV, FUSE_NORM_SIGNS, FUSE_FUNCTION_BIAS. */
     FUSE_ALL = FUSE_NORM_RELU | FUSE_NORM_ADD_RELU | FUSE_NORM_ADD | FUSE_BIAS_NORM | FUSE_GRADIENT_ADD |
                FUSE_CONV_BIAS_RELU | FUSE_LINEAR_ADD | FUSE_NORM_FUNCTION | FUSE_NORM_GATE,
     FUSE_NONE = 1 << 30, /* no fusion; for where 0 stands for a default */

@@ -58,7 +58,7 @@ typedef enum OpKind {
     OP_RELU_BACKWARD, /* (dy, y) -> dx */
     /* Functions of one value; a _BACKWARD follows its op. */
     OP_GELU,             /* (x) -> y */
-    OP_GELU_BACKWARD,    /* (dy, x) -> dx */
+    OP_GELU_BACKWARD,    /* (dy, x) -> dx, dbias? */
     OP_SILU,             /* (x) -> y */
     OP_SILU_BACKWARD,    /* (dy, x) -> dx */
     OP_MISH,             /* (x) -> y */
@@ -216,6 +216,7 @@ enum {
 enum { NORM_GATE_BACK_G, NORM_GATE_BACK_DFACTORS, NORM_GATE_BACK_SUMS };
 enum { RELU_BACK_DY, RELU_BACK_Y };
 enum { POINTWISE_BACK_DY, POINTWISE_BACK_X }; /* OP_GELU_BACKWARD, OP_SILU_BACKWARD, … */
+enum { POINTWISE_BACK_DX, POINTWISE_BACK_DBIAS }; /* the second with FUSE_FUNCTION_BIAS: the sums of dx */
 enum { ADD_A, ADD_B };
 enum { MAX_POOL_Y, MAX_POOL_INDEX };
 enum { MAX_POOL_BACK_DY, MAX_POOL_BACK_INDEX };

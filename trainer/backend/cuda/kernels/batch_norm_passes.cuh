@@ -72,14 +72,6 @@ template <typename T> struct MomentsTerm {
     }
 };
 
-struct FinishSum {
-    float *sum;
-    __device__ void operator()(int c, const double *sums, bool) const
-    {
-        sum[c] = (float)sums[0];
-    }
-};
-
 /* What the batch's statistics are written to. The running mean is that of x + bias if the layer before the
  * norm has a bias that was left out. */
 struct Moments {

@@ -2,6 +2,7 @@
  * moved in 16-byte accesses, four floats or eight narrow ones. */
 #include "trainer/backend/cuda/kernels/kernels_common.cuh"
 #include "trainer/backend/cuda/kernels/kernels_pointwise.h"
+#include "trainer/backend/cuda/kernels/pointwise.cuh"
 #include "trainer/backend/pointwise_math.h"
 
 using namespace fshard;
@@ -395,13 +396,6 @@ template <float (*Function)(float)> struct Pointwise {
     __device__ float operator()(float x, float) const
     {
         return Function(x);
-    }
-};
-
-template <float (*Slope)(float)> struct PointwiseBackward {
-    __device__ float operator()(float dy, float x) const
-    {
-        return dy * Slope(x);
     }
 };
 

@@ -1,4 +1,5 @@
-/* kernels_pointwise.h - operations that pass over a tensor once (elementwise.cu). Rules: kernels.h. */
+/* kernels_pointwise.h - operations that pass over a tensor once (elementwise.cu, pointwise_sums.cu). Rules:
+ * kernels.h. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_KERNELS_POINTWISE_H
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_KERNELS_POINTWISE_H
 
@@ -28,6 +29,11 @@ cudaError_t kernel_relu_backward(const DeviceTensor *dy, const DeviceTensor *y, 
 cudaError_t kernel_pointwise(OpKind op, const DeviceTensor *x, const DeviceTensor *y, cudaStream_t stream);
 cudaError_t kernel_pointwise_backward(OpKind op, const DeviceTensor *dy, const DeviceTensor *x,
                                       const DeviceTensor *dx, cudaStream_t stream);
+/* Computes the same, narrow, and sums [C] f32, of dx over all rows, before it is rounded. dx may be dy or x.
+ * scratch: kernel_column_scratch_bytes of dx. */
+cudaError_t kernel_pointwise_backward_sums(OpKind op, const DeviceTensor *dy, const DeviceTensor *x,
+                                           const DeviceTensor *dx, const DeviceTensor *sums, void *scratch,
+                                           cudaStream_t stream);
 cudaError_t kernel_add(const DeviceTensor *a, const DeviceTensor *b, const DeviceTensor *y,
                        cudaStream_t stream);
 /* Reorder [N, H, W, C] to [N, C * H * W] in the order C, H, W; and back, for the gradient. */

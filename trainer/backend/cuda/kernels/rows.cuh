@@ -381,6 +381,15 @@ void sum_rows(const Term &term, const Finish &finish, const DeviceTensor *x, voi
     finish_sums<Term::sums>(partial, (int)d.blocks_y, x, finish, stream);
 }
 
+/* Writes one sum of each channel. */
+struct FinishSum {
+    float *sum;
+    __device__ void operator()(int c, const double *sums, bool) const
+    {
+        sum[c] = (float)sums[0];
+    }
+};
+
 } // namespace fshard
 
 #endif

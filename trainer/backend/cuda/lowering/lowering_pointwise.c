@@ -1,4 +1,5 @@
 #include "trainer/backend/cuda/lowering/lowering.h"
+#include "trainer/backend/cuda/kernels/kernels_norm.h"
 #include "trainer/backend/cuda/kernels/kernels_pointwise.h"
 #include "trainer/backend/pointwise_math.h"
 
@@ -41,11 +42,22 @@ static FshStatus pointwise(const Step *step, cudaStream_t stream, FshError *erro
     return CUDA_TRY(kernel_pointwise(step->node->op, in(step, 0), out(step, 0), stream), error);
 }
 
+static FshStatus pointwise_backward_prepare(const CudaProgram *program, Step *step, FshError *error)
+{
+    (void)program;
+    (void)error;
+    if (maybe_out(step, POINTWISE_BACK_DBIAS))
+        want_scratch(step, kernel_column_scratch_bytes(out(step, POINTWISE_BACK_DX)));
+    return FSH_OK;
+}
+
 static FshStatus pointwise_backward(const Step *step, cudaStream_t stream, FshError *error)
 {
-    return CUDA_TRY(kernel_pointwise_backward(step->node->op, in(step, POINTWISE_BACK_DY),
-                                              in(step, POINTWISE_BACK_X), out(step, 0), stream),
-                    error);
+    const DeviceTensor *dy = in(step, POINTWISE_BACK_DY), *x = in(step, POINTWISE_BACK_X),
+                       *dx = out(step, POINTWISE_BACK_DX), *sums = maybe_out(step, POINTWISE_BACK_DBIAS);
+    const OpKind op = step->node->op;
+    return sums ? CUDA_TRY(kernel_pointwise_backward_sums(op, dy, x, dx, sums, step->scratch, stream), error)
+                : CUDA_TRY(kernel_pointwise_backward(op, dy, x, dx, stream), error);
 }
 
 static FshStatus add(const Step *step, cudaStream_t stream, FshError *error)
@@ -64,7 +76,8 @@ static FshStatus flatten_backward(const Step *step, cudaStream_t stream, FshErro
 }
 
 #define POINTWISE_ROWS(KIND, function, narrow)                                                               \
-    {OP_##KIND, {.enqueue = pointwise}}, {OP_##KIND##_BACKWARD, {.enqueue = pointwise_backward}},
+    {OP_##KIND, {.enqueue = pointwise}},                                                                     \
+        {OP_##KIND##_BACKWARD, {.prepare = pointwise_backward_prepare, .enqueue = pointwise_backward}},
 
 const LoweringRow lowering_pointwise[] = {
     POINTWISE_FUNCTIONS(POINTWISE_ROWS) /* each with its comma */
