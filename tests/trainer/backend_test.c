@@ -218,6 +218,31 @@ TEST(test_program_of_another_network_is_refused)
 
 /* ---- programs ---- */
 
+/* Activations beyond what is free are refused when the program is made: filling them would have the system
+ * end the process. What a program took is free again after it. */
+TEST(test_program_that_memory_does_not_hold_is_refused)
+{
+    Backend *backend = test_backend(1);
+    FshError error = {0};
+    State *state = NULL;
+    Program *program = NULL;
+    Graph *large = test_model("conv8", 1 << 26, 28, true);
+    test_check(state_new(&state, backend, large, &error), &error);
+    assert_int_equal(program_new(&program, state, large, &error), FSH_ERR_MEMORY);
+    assert_contains(error.message, "cpu: activations and gradients take ");
+    assert_contains(error.message, " of memory are free; use a smaller batch or smaller images");
+    assert_null(program);
+    Graph *small = test_model("conv8", 2, 28, true);
+    for (int i = 0; i < 2; i++) {
+        test_check(program_new(&program, state, small, &error), &error);
+        program_free(&program);
+    }
+    graph_free(&small);
+    state_free(&state);
+    graph_free(&large);
+    backend_close(&backend);
+}
+
 TEST(test_program_refuses_wrong_tensors_and_sizes)
 {
     Backend *backend = test_backend(1);

@@ -174,12 +174,27 @@ FshStatus describe_arguments(const TrainOptions *options, const Session *session
 
 /* ---- the network ---- */
 
-static int64_t node_parameters(const Graph *graph, const Node *node)
+static bool is_read_before(const Graph *graph, NodeId id, TensorId tensor)
 {
+    for (NodeId earlier = 0; earlier < id; earlier++)
+        for (int i = 0; i < graph_node(graph, earlier)->input_count; i++)
+            if (graph_node(graph, earlier)->inputs[i] == tensor)
+                return true;
+    return false;
+}
+
+/* Returns how many numbers the parameters are that the node is the first to read: a norm in two nodes has its
+ * own once. */
+static int64_t node_parameters(const Graph *graph, NodeId id)
+{
+    const Node *node = graph_node(graph, id);
     int64_t count = 0;
-    for (int i = 0; i < node->input_count; i++)
-        if (node->inputs[i] != TENSOR_NONE && graph_tensor(graph, node->inputs[i])->role == TENSOR_PARAMETER)
-            count += tensor_count(graph_tensor(graph, node->inputs[i]));
+    for (int i = 0; i < node->input_count; i++) {
+        const TensorId tensor = node->inputs[i];
+        if (tensor != TENSOR_NONE && graph_tensor(graph, tensor)->role == TENSOR_PARAMETER &&
+            !is_read_before(graph, id, tensor))
+            count += tensor_count(graph_tensor(graph, tensor));
+    }
     return count;
 }
 
@@ -189,7 +204,7 @@ static void print_layer(const Graph *graph, NodeId id, double images, FILE *stre
     char shape[96] = "", parameters[24] = "", flops[24] = "";
     if (node->output_count > 0)
         (void)tensor_shape_text(graph_tensor(graph, node->outputs[0]), shape, sizeof shape);
-    int64_t count = node_parameters(graph, node);
+    int64_t count = node_parameters(graph, id);
     if (count)
         (void)snprintf(parameters, sizeof parameters, "%" PRId64, count);
     double mega = (double)graph_node_flops(graph, id) / 1e6 / images;

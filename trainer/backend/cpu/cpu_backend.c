@@ -34,6 +34,7 @@ FshStatus cpu_backend_open(Backend **backend_ret, const BackendOptions *options,
      * falls to one that is not there */
     if (backend->threads > omp_get_thread_limit())
         backend->threads = omp_get_thread_limit();
+    backend->free_bytes = cpu_free_memory_bytes(1);
     backend->kernels = cpu_kernels_choose(DATA_F32);
     backend->kernels_bf16 = cpu_kernels_choose(DATA_BF16);
     FshStatus status = dnn_engine_new(&backend->dnn, error);

@@ -25,6 +25,8 @@ typedef struct CpuBackend {
     const CpuKernels *kernels;         /* for f32 */
     const CpuKernels *kernels_bf16;    /* for activations in bf16 */
     struct Communicator *communicator; /* borrowed; NULL: one rank */
+    /* what could be filled when it was opened, and what its programs will fill of that */
+    uint64_t free_bytes, promised_bytes;
 } CpuBackend;
 
 /* ---- threads and memory (cpu_backend.c) ---- */
@@ -116,7 +118,8 @@ struct CpuProgram {
     const CpuVariable **variables; /* [tensor_count] of what lives in the State; a gradient's parameter's */
     double *seconds;               /* [node_count] of measured runs */
     bool measures, measured;
-    bool perturbs; /* the run under way, in place of an update */
+    bool perturbs;           /* the run under way, in place of an update */
+    uint64_t promised_bytes; /* of the backend's */
 };
 
 /* Return the tensor of the graph that is input or output k of the step; k: a name of graph_ops.h. */

@@ -112,6 +112,25 @@ FshStatus cpu_check_types(const Graph *graph, FshError *error)
 
 /* ---- memory ---- */
 
+/* Takes bytes of what is free, which a page costs only when it is written: a run that does not fit would be
+ * killed in its first step. FSH_ERR_MEMORY: they are not free. */
+static FshStatus promise(CpuProgram *program, uint64_t bytes, FshError *error)
+{
+    CpuBackend *backend = (CpuBackend *)program->base.state->backend;
+    char wanted[32], left[32];
+    const uint64_t taken = backend->promised_bytes;
+    const uint64_t free_bytes = backend->free_bytes > taken ? backend->free_bytes - taken : 0;
+    if (bytes > free_bytes)
+        return fsh_error_set(error, FSH_ERR_MEMORY,
+                             "cpu: activations and gradients take %s, and %s of memory are free; use a "
+                             "smaller batch or smaller images",
+                             progress_format_bytes(wanted, sizeof wanted, bytes),
+                             progress_format_bytes(left, sizeof left, free_bytes));
+    program->promised_bytes = bytes;
+    backend->promised_bytes += bytes;
+    return FSH_OK;
+}
+
 static FshStatus allocate(CpuProgram *program, FshError *error)
 {
     const Graph *graph = program->base.graph;
@@ -126,12 +145,18 @@ static FshStatus allocate(CpuProgram *program, FshError *error)
             input_bytes +=
                 (memory_packed_bytes(graph, (TensorId)i, NULL) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
         }
+    const bool needs_gradients = has_gradients(graph) && !state->gradients;
+    status = promise(program,
+                     input_bytes + program->plan.arena_bytes + (needs_gradients ? state->parameter_bytes : 0),
+                     error);
+    if (status)
+        return status;
     program->inputs = cpu_memory_new(input_bytes);
     program->arena = cpu_memory_new(program->plan.arena_bytes);
     program->base.arena_bytes = program->plan.arena_bytes;
-    if (has_gradients(graph) && !state->gradients)
+    if (needs_gradients)
         state->gradients = cpu_memory_new(state->parameter_bytes);
-    if (!program->inputs || !program->arena || (has_gradients(graph) && !state->gradients)) {
+    if (!program->inputs || !program->arena || (needs_gradients && !state->gradients)) {
         char bytes[32];
         return fsh_error_set(error, FSH_ERR_MEMORY,
                              "cpu: no memory for %s of activations; use a smaller batch",
@@ -264,6 +289,7 @@ void cpu_program_free(Program *base)
     free(program->seconds);
     free(program->input_offsets);
     free(program->variables);
+    ((CpuBackend *)base->state->backend)->promised_bytes -= program->promised_bytes;
     cpu_memory_free(program->inputs);
     cpu_memory_free(program->arena);
     cpu_memory_free(program->scratch);
