@@ -245,8 +245,8 @@ static void try(const AttentionWay *way, const Case *c)
 
 static void try_all(const AttentionWay *way)
 {
-    static const int tokens[] = {1,  5,   15,  16,  17,  31,  32,  33,  48,  49,  63, 64,
-                                 65, 101, 127, 128, 129, 145, 197, 255, 257, 401, 577};
+    static const int tokens[] = {1,   5,   15,  16,  17,  31,  32,  33,  48,  49,  63,  64, 65,
+                                 101, 127, 128, 129, 145, 192, 197, 255, 256, 257, 320, 401};
     for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++)
         for (int bf16 = 0; bf16 < 2; bf16++)
             for (int channels = 32; channels <= 64; channels += 32) {
@@ -265,4 +265,37 @@ TEST(test_tiles_agree_with_float64)
 TEST(test_warpgroups_agree_with_float64)
 {
     try_all(&attention_warpgroup);
+    try(&attention_warpgroup, &(Case){1111, 1, 64, ELEMENT_BF16, 1});
+}
+
+/* Each way refuses what it does not fit, and the fastest that does is taken. */
+TEST(test_what_does_not_fit_is_left_to_others)
+{
+    static const struct {
+        int tokens, channels;
+        bool warpgroup;
+    } cases[] = {{101, 64, true}, {101, 32, false}, {4096, 64, true}, {4097, 64, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const Case c = {cases[i].tokens, 1, cases[i].channels, ELEMENT_F16, 1};
+        Random random;
+        random_start(&random, 7, i);
+        Matrix x = make_matrix(&c, &random, 3 * c.channels, 1, false),
+               y = make_matrix(&c, &random, c.channels, 0, true);
+        const size_t numbers = (size_t)SAMPLES * (size_t)c.tokens;
+        const DeviceTensor log_sums = {.data = gpu_copy_of(NULL, numbers * sizeof(float)),
+                                       .element = ELEMENT_F32,
+                                       .rank = 4,
+                                       .shape = {SAMPLES, 1, c.tokens, 1},
+                                       .pitch = 1,
+                                       .rows = (int64_t)numbers};
+        const bool fits = attention_warpgroup.fits(&x.tensor, 1);
+        assert_true(cases[i].warpgroup || !fits); /* where it is true it takes a Hopper */
+        assert_int_equal(attention_warpgroup.forward(&x.tensor, 1, &y.tensor, &log_sums, NULL),
+                         fits ? cudaSuccess : cudaErrorNotSupported);
+        assert_ptr_equal(kernel_attention_way(&x.tensor, 1), fits ? &attention_warpgroup : &attention_tiles);
+        gpu_check(cudaDeviceSynchronize());
+        gpu_check(cudaFree(log_sums.data));
+        free_matrix(&x);
+        free_matrix(&y);
+    }
 }

@@ -60,9 +60,9 @@ typedef enum OpKind {
     OP_GELU,             /* (x) -> y */
     OP_GELU_BACKWARD,    /* (dy, x) -> dx, dbias? */
     OP_SILU,             /* (x) -> y */
-    OP_SILU_BACKWARD,    /* (dy, x) -> dx */
+    OP_SILU_BACKWARD,    /* (dy, x) -> dx, dbias? */
     OP_MISH,             /* (x) -> y */
-    OP_MISH_BACKWARD,    /* (dy, x) -> dx */
+    OP_MISH_BACKWARD,    /* (dy, x) -> dx, dbias? */
     OP_SIGMOID,          /* (x f32) -> y */
     OP_SIGMOID_BACKWARD, /* (dy, x) -> dx */
     OP_ADD,              /* (a, b) -> y */

@@ -1,7 +1,8 @@
 /* attention_rows.cuh - what the attentions on the matrix units have in common: the rows that a warp owns, in
- * registers, and their softmax. For attention_tiles.cu and attention_groups.cu alone.
+ * registers, and their softmax. For attention_tiles.cu and attention_warpgroup.cu alone.
  *
- * Fragments are those of matrix_units.cuh: of 16 x 8 sums a lane holds rows group and group + 8. */
+ * In FlashAttention's words shares are P, slopes dS, means D (or delta), log_sums L. Fragments are those of
+ * matrix_units.cuh: of 16 x 8 sums a lane holds rows group and group + 8. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_ATTENTION_ROWS_CUH
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_ATTENTION_ROWS_CUH
 

@@ -190,7 +190,7 @@ __global__ void __launch_bounds__(warps_most * 32) attend_tiles_backward(Attenti
                 const int c = column * 8 + at.quarter * 2 + i % 2;
                 const float log_sum = of_keys ? tile.log_sums[c] : log_sums[i / 2];
                 const float mean = of_keys ? tile.means[c] : means[i / 2];
-                const float share = c < rows ? exp2f(fmaf(shares[column][i], factor, -log_sum)) : 0.0F;
+                const float share = c < rows ? power_of_two(fmaf(shares[column][i], factor, -log_sum)) : 0.0F;
                 shares[column][i] = share;
                 slopes[column][i] = share * (slopes[column][i] - mean);
             }

@@ -77,7 +77,7 @@ cudaError_t backward_of(const AttentionGradient *gradient, const DeviceTensor *d
     }
 }
 
-/* Returns whether the card that is in use runs code of sm_90a. */
+/* Returns whether the card that is in use runs code of sm_90a, and the driver makes maps of tensors. */
 bool is_hopper()
 {
     int device = 0, major = 0, minor = 0;
@@ -87,7 +87,7 @@ bool is_hopper()
         cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) == cudaSuccess;
     if (!known)
         (void)cudaGetLastError(); /* or the next launch would be blamed for it */
-    return known && major == 9 && minor == 0;
+    return known && major == 9 && minor == 0 && map_encoder();
 }
 
 bool fits(const DeviceTensor *x, int64_t heads)
@@ -99,6 +99,8 @@ bool fits(const DeviceTensor *x, int64_t heads)
 cudaError_t forward(const DeviceTensor *x, int64_t heads, const DeviceTensor *y, const DeviceTensor *log_sums,
                     cudaStream_t stream)
 {
+    if (!fits(x, heads))
+        return cudaErrorNotSupported;
     return x->element == ELEMENT_F16 ? forward_of<__half>(x, heads, y, log_sums, stream)
                                      : forward_of<__nv_bfloat16>(x, heads, y, log_sums, stream);
 }
@@ -106,6 +108,8 @@ cudaError_t forward(const DeviceTensor *x, int64_t heads, const DeviceTensor *y,
 cudaError_t backward(const AttentionGradient *gradient, const DeviceTensor *dx, void *scratch,
                      cudaStream_t stream)
 {
+    if (!fits(gradient->x, gradient->heads))
+        return cudaErrorNotSupported;
     return gradient->x->element == ELEMENT_F16 ? backward_of<__half>(gradient, dx, scratch, stream)
                                                : backward_of<__nv_bfloat16>(gradient, dx, scratch, stream);
 }

@@ -2,9 +2,10 @@
  * attention_warpgroup.cu alone.
  *
  * What attention_tiles.cuh says of order holds here: a warp group owns 64 rows of a head and meets all rows
- * of the other side, 64 at a time; scores are never in memory, sums of blocks neither; the same input gives
- * the same bits. The copy engine brings rows and takes results; of the last tile the products are only as
- * wide as it is, in steps of 16 rows. */
+ * of the other side, up to 64 at a time; scores are never in memory, sums of blocks neither; the same input
+ * gives the same bits. The copy engine brings rows and takes results; of the last tile the products are only
+ * as wide as it is, in steps of 16 rows.
+ */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_ATTENTION_WARPGROUP_CUH
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_ATTENTION_WARPGROUP_CUH
 
@@ -20,7 +21,8 @@ constexpr int tile_rows = 64;
 constexpr int forward_groups = 2;
 /* Of the pipe: one tile is worked on, the others are on their way. */
 constexpr int forward_stages = 3, backward_stages = 2;
-constexpr int tokens_most = 4096; /* whose numbers fit beside the tiles */
+/* Whose numbers fit beside the tiles; from some 3,300 on two blocks are on a multiprocessor, not three. */
+constexpr int tokens_most = 4096;
 
 /* 64 rows of a matrix, and of two. */
 template <typename T> struct alignas(1024) Rows {
@@ -57,9 +59,9 @@ template <typename T, int Stages> __device__ void open_pipe(Pipe<T, Stages> &pip
     __syncthreads();
 }
 
-/* Calls step(row, pair, whole, columns) for each tile of so many tokens; columns: how many eights of rows are
- * computed; whole: all of them are there. One thread has fetch(row, pair, barrier) begin to bring the rows
- * from `row` on, both matrices. */
+/* Calls step(row, pair, whole, columns) for each tile of so many tokens, once the group's own rows are there.
+ * columns: how many eights of rows are computed; whole: all of them are there. One thread has fetch(row,
+ * pair, barrier) begin to bring the rows from `row` on, both matrices. */
 template <typename T, int Stages, typename Fetch, typename Do>
 __device__ void for_tiles(Pipe<T, Stages> &pipe, int tokens, Fetch fetch, Do step)
 {
@@ -76,8 +78,9 @@ __device__ void for_tiles(Pipe<T, Stages> &pipe, int tokens, Fetch fetch, Do ste
     const auto take = [&](int tile, auto whole, auto columns) {
         const int s = tile % Stages;
         begin(tile + Stages - 1);
+        barrier_wait(&pipe.own, 0);
         barrier_wait(&pipe.full[s], (unsigned)(tile / Stages) % 2);
-        __syncwarp(); /* products are the whole warp's */
+        __syncwarp(); /* lanes may leave a wait one by one; products are the whole warp's */
         step(tile * tile_rows, pipe.tiles[s], whole, columns);
         if (threadIdx.x % 32 == 0)
             barrier_arrive(&pipe.empty[s]);
@@ -202,13 +205,13 @@ __global__ void __launch_bounds__(forward_groups *group_threads, 4 / forward_gro
     for_tiles(shared.pipe, a.tokens, fetch, [&](int row, const Pair<T> &pair, auto whole, auto columns) {
         Sums<columns.value> scores;
         unsigned weights[columns.value / 2][4];
-        barrier_wait(&shared.pipe.own, 0);
         products_begin();
         begin_products(shared.own[group].values, pair.first.values, scores);
         products_wait<0>();
         products_of(scores);
         add_scores<!whole.value>(scores, factor, a.tokens - row, at, softmax, sums);
         as_operand<T>(scores, weights);
+        products_of(sums);
         products_begin();
         begin_weighted(weights, pair.second.values, sums);
         products_wait<0>();
@@ -286,8 +289,7 @@ __global__ void __launch_bounds__(group_threads, 3)
         [&](int row, Pair<T> &pair, CopyBarrier *barrier) { fetch_two(!of_keys, row, pair, barrier); },
         [&](int row, const Pair<T> &pair, auto whole, auto columns) {
             Sums<columns.value> shares, slopes;
-            unsigned weights[columns.value / 2][4], steepness[columns.value / 2][4];
-            barrier_wait(&shared.pipe.own, 0);
+            unsigned weights[columns.value / 2][4], slopes_operand[columns.value / 2][4];
             products_begin();
             begin_products(shared.own.first.values, pair.first.values, shares);
             begin_products(shared.own.second.values, pair.second.values, slopes);
@@ -306,13 +308,15 @@ __global__ void __launch_bounds__(group_threads, 3)
                     share = is_there ? power_of_two(fmaf(share, factor, -log_sum)) : 0.0F;
                     slopes[column][i] = share * (slopes[column][i] - mean);
                 }
-            as_operand<T>(slopes, steepness);
-            products_begin();
-            if (of_keys) {
+            as_operand<T>(slopes, slopes_operand);
+            if (of_keys)
                 as_operand<T>(shares, weights);
+            products_of(of_first);
+            products_of(of_second);
+            products_begin();
+            if (of_keys)
                 begin_weighted(weights, pair.second.values, of_second);
-            }
-            begin_weighted(steepness, pair.first.values, of_first);
+            begin_weighted(slopes_operand, pair.first.values, of_first);
             products_wait<0>();
             products_of(of_first);
             if (of_keys)

@@ -82,7 +82,7 @@ __device__ void meet_queries(const Attention<T> &a, const Spot16 &at, int first,
             *gradients = head.gradients[tile].values + inside * channels;
     const float factor = a.factor * to_base_two;
     Sums<Columns> shares, slopes;
-    unsigned weights[Columns / 2][4], steepness[Columns / 2][4];
+    unsigned weights[Columns / 2][4], slopes_operand[Columns / 2][4];
     products_begin();
     begin_products(head.keys[group].values, queries, shares);
     begin_products(head.values[group].values, gradients, slopes);
@@ -100,10 +100,7 @@ __device__ void meet_queries(const Attention<T> &a, const Spot16 &at, int first,
             slopes[column][i] = share * (slopes[column][i] - head.means[query]);
         }
     as_operand<T>(shares, weights);
-    as_operand<T>(slopes, steepness);
-    products_begin();
-    begin_weighted(weights, gradients, of.values);
-    begin_weighted(steepness, queries, of.keys);
+    as_operand<T>(slopes, slopes_operand);
 #pragma unroll
     for (int step = 0; step < Columns / 2; step++)
 #pragma unroll
@@ -111,8 +108,13 @@ __device__ void meet_queries(const Attention<T> &a, const Spot16 &at, int first,
             const int row = at.row % group_rows + at.group + i % 2 * 8;
             const int column = inside / 8 + step * 2 + i / 2;
             T *place = vector_of(head.slopes[tile % 2][group].values, row, column) + at.quarter * 2;
-            *reinterpret_cast<unsigned *>(place) = steepness[step][i];
+            *reinterpret_cast<unsigned *>(place) = slopes_operand[step][i];
         }
+    products_of(of.values);
+    products_of(of.keys);
+    products_begin();
+    begin_weighted(weights, gradients, of.values);
+    begin_weighted(slopes_operand, queries, of.keys);
     products_wait<0>();
     products_of(of.values);
     products_of(of.keys);
@@ -171,7 +173,7 @@ __global__ void __launch_bounds__(Groups *group_threads, Groups > 2 ? 1 : 4 - Gr
             meet_queries<2>(a, at, first + 32, head, of);
         shared_memory_written();
         __syncthreads(); /* slopes are there; the tile's queries are not read any more */
-        if (group == tile % Groups) {
+        if (group == tile) {
             Sums<channel_columns> sums;
             of_queries(tile, head, sums);
             put_rows(sums, factors, at, head.queries[tile]);

@@ -62,7 +62,8 @@ __device__ void whole_keys(const Attention<T> &a, const WholeHead<T, Channels> &
             for (int i = 0; i < 4; i++) {
                 const bool is_key = at.row + at.group + i / 2 * 8 < a.tokens;
                 const float share =
-                    is_key ? exp2f(fmaf(shares[column][i], factor, -head.log_sums[query + i % 2])) : 0.0F;
+                    is_key ? power_of_two(fmaf(shares[column][i], factor, -head.log_sums[query + i % 2]))
+                           : 0.0F;
                 shares[column][i] = share;
                 slopes[column][i] = share * (slopes[column][i] - head.means[query + i % 2]);
             }

@@ -43,7 +43,7 @@ cudaError_t kernel_unfold_weight(const DeviceTensor *folded, const Fold *fold, c
 
 /* ---- patches of few channels ----
  *
- * A convolution is the same as one of kernel 1 over images whose pixels are patches, what a kernel covers:
+ * (im2col) A convolution is the same as one of kernel 1 over images whose pixels are what a kernel covers:
  * k * k * C channels, where C needs no padding, and zeros up to a multiple of PADDED_CHANNELS. */
 typedef struct Patches {
     int64_t kernel, stride, padding;

@@ -35,7 +35,7 @@ typedef struct AttentionGradient {
 } AttentionGradient;
 
 /* Kernels that compute y [N, T, 1, C] of x [N, T, 1, 3 C], queries, keys and values, and log_sums [N, heads,
- * T, 1] f32; and dx from dy, with scratch of kernel_attention_scratch_bytes. */
+ * T, 1] f32; and dx from dy. Where they do not fit they return cudaErrorNotSupported. */
 typedef struct AttentionWay {
     const char *name;
     bool (*fits)(const DeviceTensor *x, int64_t heads);
@@ -53,6 +53,7 @@ extern const AttentionWay attention_plain, attention_tiles, attention_warpgroup;
 
 /* Returns the fastest that fits. */
 const AttentionWay *kernel_attention_way(const DeviceTensor *x, int64_t heads);
+/* Returns the scratch bytes of every backward. */
 uint64_t kernel_attention_scratch_bytes(const DeviceTensor *log_sums);
 
 #ifdef __cplusplus

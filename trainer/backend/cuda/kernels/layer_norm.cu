@@ -1,8 +1,8 @@
 /* layer_norm.cu - layer norm over the channels of each pixel, forward and backward.
  *
  * A pixel belongs to a group of 4 to 32 lanes of a warp, each of which holds one to four of its 16-byte
- * vectors, three where that leaves no lane idle (96, 192, 384, 768 channels). So forward reads x once and
- * writes y once; backward reads dy and x once (and the other parts of dx) and writes dx once; sums over a
+ * vectors, three where fewer lanes idle by it (none with 96, 192, 384, 768 channels). So forward reads x once
+ * and writes y once; backward reads dy and x once (and the other parts of dx) and writes dx once; sums over a
  * pixel are shuffles. A lane keeps its channels from pixel to pixel: in backward it adds up its part of
  * dweight and dbias in registers, blocks write partial sums, and a second launch joins them (channel_join).
  * What is read stays as it is in memory until it is used, and weight and bias lie in shared memory: registers
@@ -12,6 +12,7 @@
  */
 #include "trainer/backend/cuda/kernels/channel_tiles.cuh"
 #include "trainer/backend/cuda/kernels/kernels_channel.h"
+#include "trainer/backend/cuda/kernels/rows.cuh"
 
 #include <initializer_list>
 
@@ -19,8 +20,6 @@ using namespace fshard;
 
 namespace
 {
-
-constexpr int multiprocessors = 132; /* of an H200; only the speed depends on it */
 
 /* Returns how many blocks of backward a multiprocessor has at once, by their registers. */
 constexpr int backward_resident(int vectors)
@@ -72,6 +71,15 @@ template <int Lanes> struct GroupPlace {
     }
 };
 
+/* Keeps the compiler from holding what was unpacked before until it is unpacked again: in bf16, where that
+ * takes little, it would spill registers for it. */
+template <typename T, int Width> __device__ void stay_packed(Raw<T, Width> &raw)
+{
+#pragma unroll
+    for (unsigned &word : raw.words)
+        asm volatile("" : "+r"(word));
+}
+
 /* Returns the first channel of a lane's vector v: lanes side by side, then their next vectors. */
 template <int Width, int Lanes> __device__ int first_channel(int lane, int v)
 {
@@ -94,7 +102,7 @@ __global__ void __launch_bounds__(block_threads) layer_norm_kernel(const __grid_
     bring_vector(norm.bias, norm.pitch, biases);
     __syncthreads();
     for (int64_t done = 0; place.warp_row + done < norm.rows; done += Rows * place.rows_apart) {
-        Pack<T, Width> values[Rows][Vectors] = {};
+        Raw<T, Width> raw[Rows][Vectors] = {};
 #pragma unroll
         for (int r = 0; r < Rows; r++) {
             int64_t row = place.row + done + r * place.rows_apart;
@@ -102,25 +110,27 @@ __global__ void __launch_bounds__(block_threads) layer_norm_kernel(const __grid_
             for (int v = 0; v < Vectors; v++) {
                 int c = first_channel<Width, Lanes>(place.lane, v);
                 if (row < norm.rows && c < norm.pitch)
-                    values[r][v] = *reinterpret_cast<const Pack<T, Width> *>(norm.x + row * norm.pitch + c);
+                    raw[r][v] = fetch<T, Width>(norm.x + row * norm.pitch + c);
             }
         }
 #pragma unroll
         for (int r = 0; r < Rows; r++) {
             int64_t row = place.row + done + r * place.rows_apart;
-            float sum = 0, squares = 0;
+            float values[Vectors][Width], sum = 0, squares = 0;
 #pragma unroll
-            for (int v = 0; v < Vectors; v++)
+            for (int v = 0; v < Vectors; v++) {
+                unpack(raw[r][v], values[v]);
 #pragma unroll
                 for (int k = 0; k < Width; k++)
-                    sum += (float)values[r][v].values[k];
+                    sum += values[v][k];
+            }
             float mean = group_sum<Lanes>(sum) / (float)norm.channels;
 #pragma unroll
             for (int v = 0; v < Vectors; v++) {
                 int c = first_channel<Width, Lanes>(place.lane, v);
 #pragma unroll
                 for (int k = 0; k < Width; k++) {
-                    float x = (float)values[r][v].values[k] - mean;
+                    float x = values[v][k] - mean;
                     squares += c + k < norm.channels ? x * x : 0;
                 }
             }
@@ -143,8 +153,8 @@ __global__ void __launch_bounds__(block_threads) layer_norm_kernel(const __grid_
                 /* weight and bias are 0 in the padding, and so is y */
 #pragma unroll
                 for (int k = 0; k < Width; k++)
-                    y[k] = fmaf(((float)values[r][v].values[k] - mean) * inverse, weight[k], bias[k]);
-                store(norm.y + row * norm.pitch + c, y);
+                    y[k] = fmaf((values[v][k] - mean) * inverse, weight[k], bias[k]);
+                put(norm.y + row * norm.pitch + c, y);
             }
         }
     }
@@ -189,7 +199,7 @@ __global__ void __launch_bounds__(block_threads, backward_resident(Vectors))
     bring_vector(norm.weight, norm.pitch, weights);
     __syncthreads();
     for (int64_t done = 0; place.warp_row + done < norm.rows; done += Rows * place.rows_apart) {
-        Pack<T, Width> gradients[Rows][Vectors] = {}, values[Rows][Vectors] = {}, addends[Rows][Vectors] = {};
+        Raw<T, Width> gradients[Rows][Vectors] = {}, values[Rows][Vectors] = {}, addends[Rows][Vectors] = {};
         float means[Rows] = {}, inverses[Rows] = {};
 #pragma unroll
         for (int r = 0; r < Rows; r++) {
@@ -203,10 +213,10 @@ __global__ void __launch_bounds__(block_threads, backward_resident(Vectors))
                 int c = first_channel<Width, Lanes>(place.lane, v);
                 int64_t at = row * norm.pitch + c;
                 if (c < norm.pitch) {
-                    gradients[r][v] = *reinterpret_cast<const Pack<T, Width> *>(norm.dy + at);
-                    values[r][v] = *reinterpret_cast<const Pack<T, Width> *>(norm.x + at);
+                    gradients[r][v] = fetch<T, Width>(norm.dy + at);
+                    values[r][v] = fetch<T, Width>(norm.x + at);
                     if (norm.addend)
-                        addends[r][v] = *reinterpret_cast<const Pack<T, Width> *>(norm.addend + at);
+                        addends[r][v] = fetch<T, Width>(norm.addend + at);
                 }
             }
         }
@@ -217,12 +227,13 @@ __global__ void __launch_bounds__(block_threads, backward_resident(Vectors))
             /* In the padding dy is 0, and so is its share of the sums. */
 #pragma unroll
             for (int v = 0; v < Vectors; v++) {
-                float weight[Width];
+                float weight[Width], of_dy[Width], of_x[Width];
                 load(weights + first_channel<Width, Lanes>(place.lane, v), weight);
+                unpack(gradients[r][v], of_dy);
+                unpack(values[r][v], of_x);
 #pragma unroll
                 for (int k = 0; k < Width; k++) {
-                    float dy = (float)gradients[r][v].values[k], g = dy * weight[k];
-                    float x = ((float)values[r][v].values[k] - means[r]) * inverses[r];
+                    float dy = of_dy[k], g = dy * weight[k], x = (of_x[k] - means[r]) * inverses[r];
                     dweight[v][k] = fmaf(dy, x, dweight[v][k]);
                     dbias[v][k] += dy;
                     sum_g += g;
@@ -236,18 +247,22 @@ __global__ void __launch_bounds__(block_threads, backward_resident(Vectors))
 #pragma unroll
             for (int v = 0; v < Vectors; v++) {
                 int c = first_channel<Width, Lanes>(place.lane, v);
-                float weight[Width], dx[Width];
+                float weight[Width], of_dy[Width], of_x[Width], dx[Width];
                 if (row >= norm.rows || c >= norm.pitch)
                     continue;
                 load(weights + c, weight);
+                stay_packed(gradients[r][v]);
+                stay_packed(values[r][v]);
+                unpack(gradients[r][v], of_dy);
+                unpack(values[r][v], of_x);
+                unpack(addends[r][v], dx);
 #pragma unroll
                 for (int k = 0; k < Width; k++) {
-                    float g = (float)gradients[r][v].values[k] * weight[k];
-                    float x = ((float)values[r][v].values[k] - means[r]) * inverses[r];
+                    float g = of_dy[k] * weight[k], x = (of_x[k] - means[r]) * inverses[r];
                     float value = inverses[r] * (g - mean_g - x * mean_gx);
-                    dx[k] = c + k < norm.channels ? value + (float)addends[r][v].values[k] : 0;
+                    dx[k] = c + k < norm.channels ? value + dx[k] : 0;
                 }
-                store(norm.dx + row * norm.pitch + c, dx);
+                put(norm.dx + row * norm.pitch + c, dx);
             }
         }
     }

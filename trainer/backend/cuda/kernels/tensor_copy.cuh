@@ -1,6 +1,6 @@
-/* tensor_copy.cuh - Hopper's copy engine: one thread has a box of a tensor brought to shared memory, or back,
- * and a barrier in shared memory tells when it is there. For sm_90 and newer. Source: PTX ISA,
- * "cp.async.bulk.tensor", "mbarrier"; CUDA driver API, "Tensor Map Object Management". */
+/* tensor_copy.cuh - the Tensor Memory Accelerator (TMA), Hopper's copy engine: one thread has a box of a
+ * tensor brought to shared memory, or back, and a barrier there tells when it is there. For sm_90 and later.
+ * Source: PTX ISA, "cp.async.bulk.tensor", "mbarrier"; CUDA driver API, "Tensor Map Object Management". */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_TENSOR_COPY_CUH
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_TENSOR_COPY_CUH
 
@@ -91,21 +91,35 @@ __device__ inline void written_boxes_wait()
 
 /* ---- maps ---- */
 
+using EncodeTiled = decltype(&cuTensorMapEncodeTiled);
+
+/* Returns the driver's function that makes maps; NULL: it has none. */
+inline EncodeTiled map_encoder()
+{
+    static const EncodeTiled encode = [] {
+        void *function = nullptr;
+        cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+        const char *const name = "cuTensorMapEncodeTiled";
+#if CUDART_VERSION >= 12050
+        const cudaError_t status =
+            cudaGetDriverEntryPointByVersion(name, &function, 12000, cudaEnableDefault, &found);
+#else
+        const cudaError_t status = cudaGetDriverEntryPoint(name, &function, cudaEnableDefault, &found);
+#endif
+        if (status != cudaSuccess)
+            (void)cudaGetLastError(); /* or the next launch would be blamed for it */
+        const bool is_there = status == cudaSuccess && found == cudaDriverEntryPointSuccess;
+        return reinterpret_cast<EncodeTiled>(is_there ? function : nullptr);
+    }();
+    return encode;
+}
+
 /* Describes a narrow tensor [samples, rows, width] to the copy engine, in boxes of box_rows rows of 64
  * elements, whose vectors lie exchanged (vector_of, warpgroup.cuh). cudaErrorNotSupported: it cannot be. */
 inline cudaError_t make_map(CUtensorMap *map, const DeviceTensor *tensor, int64_t samples, int64_t rows,
                             unsigned box_rows)
 {
-    static const decltype(&cuTensorMapEncodeTiled) encode = [] {
-        void *function = nullptr;
-        cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
-        const cudaError_t status = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function,
-                                                                    12000, cudaEnableDefault, &found);
-        return (decltype(&cuTensorMapEncodeTiled))(status == cudaSuccess &&
-                                                           found == cudaDriverEntryPointSuccess
-                                                       ? function
-                                                       : nullptr);
-    }();
+    const EncodeTiled encode = map_encoder();
     const cuuint64_t pitch = (cuuint64_t)tensor->pitch * sizeof(uint16_t);
     const cuuint64_t sizes[] = {(cuuint64_t)tensor->pitch, (cuuint64_t)rows, (cuuint64_t)samples};
     const cuuint64_t strides[] = {pitch, pitch * (cuuint64_t)rows};

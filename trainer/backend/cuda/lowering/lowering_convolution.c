@@ -47,6 +47,8 @@ typedef struct ConvolutionPlan {
     CudnnPack pack;         /* owned */
     Epilogue possible;      /* what there may be a plan for */
     bool fused;             /* cudnn does it */
+    /* of the pass that cuts patches, where ways are timed */
+    double cut_milliseconds;
 } ConvolutionPlan;
 
 static void free_plan(void *plan)
@@ -204,7 +206,7 @@ static const char *const epilogue_names[] = {[EPILOGUE_NONE] = "",
                                              [EPILOGUE_BIAS] = ", with bias",
                                              [EPILOGUE_BIAS_RELU] = ", with bias and ReLU"};
 
-static FshStatus choose_cudnn(CudaBackend *backend, Step *step, ConvolutionPlan *plan, FshError *error)
+static FshStatus choose_cudnn(CudaBackend *backend, ConvolutionPlan *plan, FshError *error)
 {
     void *lent = NULL; /* scratch memory is not there yet, and candidates are timed */
     const bool trial = plan->timed && !cuda_memory_new(&lent, own_bytes(plan), "a trial", error);
@@ -214,10 +216,7 @@ static FshStatus choose_cudnn(CudaBackend *backend, Step *step, ConvolutionPlan 
     if (!status && plan->possible.kind != EPILOGUE_NONE)
         try_epilogue(backend, plan, trial);
     cuda_memory_free(&lent);
-    if (status)
-        return status;
-    want_scratch(step, own_bytes(plan) + cudnn_plan_workspace_bytes(plan->cudnn));
-    return FSH_OK;
+    return status;
 }
 
 /* Says what cuDNN does, for people. */
@@ -233,7 +232,7 @@ static void tell_cudnn(Step *step, const ConvolutionPlan *plan)
                    epilogue_names[plan->fused ? plan->possible.kind : EPILOGUE_NONE]);
 }
 
-/* Returns the milliseconds of cuDNN's plan with the passes that it leaves to do; 0: plans are not timed. */
+/* Returns the milliseconds of cuDNN's plan with the passes before and after it; 0: it was not timed. */
 static double cudnn_milliseconds(const Step *step, const ConvolutionPlan *plan)
 {
     const DeviceTensor *y = &plan->convolution.y;
@@ -241,6 +240,7 @@ static double cudnn_milliseconds(const Step *step, const ConvolutionPlan *plan)
     double milliseconds = cudnn_plan_milliseconds(plan->cudnn);
     if (!plan->timed || milliseconds <= 0)
         return 0;
+    milliseconds += plan->cut_milliseconds;
     if (forward && maybe_in(step, CONV_BIAS) && !plan->fused)
         milliseconds += milliseconds_of_pass(y, true);
     if (forward && maybe_out(step, CONV_SUMS) && !plan->fused)
@@ -248,21 +248,22 @@ static double cudnn_milliseconds(const Step *step, const ConvolutionPlan *plan)
     return milliseconds;
 }
 
-/* Takes cuDNN's plan over patches if there is one and it is not slower, or if plans are not timed. */
+/* Takes cuDNN's plan over patches if there is one and it is faster, or if plans are not timed. */
 static void try_patches(CudaBackend *backend, Step *step, ConvolutionPlan *plan)
 {
     ConvolutionPlan cut = *plan;
     FshError ignored = {0};
+    bool better = !plan->timed;
     cut.cudnn = NULL;
     cut.fused = false;
     cut_patches(step, &cut);
-    if (choose_cudnn(backend, step, &cut, &ignored))
+    if (choose_cudnn(backend, &cut, &ignored))
         return;
-    const double whole = cudnn_milliseconds(step, plan);
-    double of_cut = 0;
-    const bool better = (whole <= 0 || !patch_step_milliseconds(backend, step, &cut.patches,
-                                                                &cut.convolution.x, &of_cut, &ignored)) &&
-                        of_cut + cudnn_milliseconds(step, &cut) <= whole;
+    if (plan->timed && !patch_step_milliseconds(backend, step, &cut.patches, &cut.convolution.x,
+                                                &cut.cut_milliseconds, &ignored)) {
+        const double with = cudnn_milliseconds(step, &cut);
+        better = with > 0 && with < cudnn_milliseconds(step, plan);
+    }
     cudnn_cache_release(backend->plans, better ? plan->cudnn : cut.cudnn);
     if (better)
         *plan = cut;
@@ -294,12 +295,13 @@ static void try_direct(CudaBackend *backend, Step *step, ConvolutionPlan *plan)
     if ((plan->way != WAY_CUDNN && plan->way != WAY_PATCHES) || !direct_step_fits(step, &plan->direct) ||
         !direct_is_faster(backend, step, plan, &milliseconds))
         return;
+    const double theirs = cudnn_milliseconds(step, plan);
     plan->way = WAY_DIRECT;
     plan->fused = false;
     want_scratch(step, direct_step_scratch_bytes(step, &plan->direct));
     if (milliseconds > 0)
         (void)snprintf(step->told, sizeof step->told, "own kernel for few channels, %.3f ms; cuDNN %.3f ms",
-                       milliseconds, cudnn_plan_milliseconds(plan->cudnn));
+                       milliseconds, theirs);
     else
         (void)snprintf(step->told, sizeof step->told, "own kernel for few channels");
 }
@@ -441,7 +443,7 @@ static FshStatus convolution_want(const CudaProgram *program, Step *step, FshErr
     FshStatus status = find_epilogue(program, step, plan, error);
     if (!status)
         status = want_cudnn(plan, error);
-    if (!status && !is_stem(step, &plan->convolution) && patch_step_fits(step, plan->timed)) {
+    if (!status && plan->way == WAY_CUDNN && patch_step_fits(step, plan->timed)) {
         ConvolutionPlan cut = *plan;
         cut_patches(step, &cut);
         plan->may_cut = want_cudnn(&cut, NULL) == FSH_OK;
@@ -455,11 +457,12 @@ static FshStatus convolution_prepare(const CudaProgram *program, Step *step, Fsh
     CudaBackend *backend = program_backend(program);
     if (plan->way == WAY_DEPTHWISE)
         return FSH_OK;
-    FshStatus status = choose_cudnn(backend, step, plan, error);
+    FshStatus status = choose_cudnn(backend, plan, error);
     if (status)
         return status;
     if (plan->may_cut)
         try_patches(backend, step, plan);
+    want_scratch(step, own_bytes(plan) + cudnn_plan_workspace_bytes(plan->cudnn));
     tell_cudnn(step, plan);
     try_direct(backend, step, plan);
     name_engine(step, plan);
