@@ -24,7 +24,7 @@
  * its scratch memory; neither is in the file (the test runs under several instruction sets). A CPU without
  * bf16 leaves those sections unchecked. On a GPU ways are not timed here (BackendOptions.benchmark), since
  * the fastest differs from run to run. Whether a norm takes the sums of a convolution depends on the GPU's
- * size: the file is an H200's. */
+ * size, what computes attention on its generation: the file is an H200's. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

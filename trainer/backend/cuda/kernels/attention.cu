@@ -1,6 +1,7 @@
-/* attention.cu - attention of any shape and type: the reference of attention_tiles.cu, and what there is for
- * float32. A warp has a query (forward, and for its gradient) or a key (for the gradients of key and value);
- * what it knows of all others, a number or two for each, lies in shared memory. See kernels_tokens.h. */
+/* attention.cu - attention of any shape and type, where the matrix units have no kernel for it: float32, and
+ * heads of other sizes than 32 and 64. A warp has a query (forward, and for its gradient) or a key (for the
+ * gradients of key and value); what it knows of all others, a number or two for each, lies in shared memory.
+ * See kernels_tokens.h. */
 #include "trainer/backend/cuda/kernels/kernels_common.cuh"
 #include "trainer/backend/cuda/kernels/kernels_reduce.cuh"
 #include "trainer/backend/cuda/kernels/kernels_tokens.h"
