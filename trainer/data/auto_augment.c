@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "trainer/data/auto_augment_policies.h"
+
 static bool coin(Random *random)
 {
     return random_below(random, 2) == 1;
@@ -123,7 +125,7 @@ enum { RA_BINS = 31, AUTO_BINS = 10 };
 
 static const Space ra_space = {RA_BINS, 0.3, 0, 150.0 / 331.0, 30, 0.9, 4},
                    ta_wide_space = {RA_BINS, 0.99, 32, 0, 135, 0.99, 6},
-                   imagenet_space = {AUTO_BINS, 0.3, 0, 150.0 / 331.0, 30, 0.9, 4};
+                   auto_space = {AUTO_BINS, 0.3, 0, 150.0 / 331.0, 30, 0.9, 4};
 
 /* Returns value `index` of torch.linspace(first, last, bins), in single precision. */
 static double linear_bin(double first, double last, uint32_t bins, uint32_t index)
@@ -195,70 +197,7 @@ static void draw_from_space(const Space *space, uint32_t index, uint32_t width, 
                  space_argument(space, operations[drawn - 1], bin, sign, width, height));
 }
 
-/* ---- the policies of AutoAugment for ImageNet, torchvision's imagenet and timm's original ---- */
-
-typedef struct PolicyStep {
-    ImageOperation operation;
-    double probability;
-    uint32_t magnitude;
-} PolicyStep;
-
-#define POSTERIZE(p, m)                                                                                      \
-    {                                                                                                        \
-        OPERATION_POSTERIZE, p, m                                                                            \
-    }
-#define SOLARIZE(p, m)                                                                                       \
-    {                                                                                                        \
-        OPERATION_SOLARIZE, p, m                                                                             \
-    }
-#define ROTATE(p, m)                                                                                         \
-    {                                                                                                        \
-        OPERATION_ROTATE, p, m                                                                               \
-    }
-#define COLOUR(p, m)                                                                                         \
-    {                                                                                                        \
-        OPERATION_COLOUR, p, m                                                                               \
-    }
-#define CONTRAST(p, m)                                                                                       \
-    {                                                                                                        \
-        OPERATION_CONTRAST, p, m                                                                             \
-    }
-#define SHARPNESS(p, m)                                                                                      \
-    {                                                                                                        \
-        OPERATION_SHARPNESS, p, m                                                                            \
-    }
-#define SHEAR_X(p, m)                                                                                        \
-    {                                                                                                        \
-        OPERATION_SHEAR_X, p, m                                                                              \
-    }
-#define AUTO_CONTRAST(p)                                                                                     \
-    {                                                                                                        \
-        OPERATION_AUTO_CONTRAST, p, 0                                                                        \
-    }
-#define EQUALIZE(p)                                                                                          \
-    {                                                                                                        \
-        OPERATION_EQUALIZE, p, 0                                                                             \
-    }
-#define INVERT(p)                                                                                            \
-    {                                                                                                        \
-        OPERATION_INVERT, p, 0                                                                               \
-    }
-
-static const PolicyStep policies[][2] = {
-    {POSTERIZE(0.4, 8), ROTATE(0.6, 9)}, {SOLARIZE(0.6, 5), AUTO_CONTRAST(0.6)},
-    {EQUALIZE(0.8), EQUALIZE(0.6)},      {POSTERIZE(0.6, 7), POSTERIZE(0.6, 6)},
-    {EQUALIZE(0.4), SOLARIZE(0.2, 4)},   {EQUALIZE(0.4), ROTATE(0.8, 8)},
-    {SOLARIZE(0.6, 3), EQUALIZE(0.6)},   {POSTERIZE(0.8, 5), EQUALIZE(1.0)},
-    {ROTATE(0.2, 3), SOLARIZE(0.6, 8)},  {EQUALIZE(0.6), POSTERIZE(0.4, 6)},
-    {ROTATE(0.8, 8), COLOUR(0.4, 0)},    {ROTATE(0.4, 9), EQUALIZE(0.6)},
-    {EQUALIZE(0.0), EQUALIZE(0.8)},      {INVERT(0.6), EQUALIZE(1.0)},
-    {COLOUR(0.6, 4), CONTRAST(1.0, 8)},  {ROTATE(0.8, 8), COLOUR(1.0, 2)},
-    {COLOUR(0.8, 8), SOLARIZE(0.8, 7)},  {SHARPNESS(0.4, 7), INVERT(0.6)},
-    {SHEAR_X(0.6, 5), EQUALIZE(1.0)},    {COLOUR(0.4, 0), EQUALIZE(0.6)},
-    {EQUALIZE(0.4), SOLARIZE(0.2, 4)},   {SOLARIZE(0.6, 5), AUTO_CONTRAST(0.6)},
-    {INVERT(0.6), EQUALIZE(1.0)},        {COLOUR(0.6, 4), CONTRAST(1.0, 8)},
-    {EQUALIZE(0.8), EQUALIZE(0.6)},
-};
+/* ---- the policies of AutoAugment: torchvision's imagenet, cifar10 and svhn, and timm's original ---- */
 
 /* Draws one of DeiT III's three; its jitter is --color-jitter. */
 static void draw_three(Random *random, ImageSteps *steps)
@@ -282,15 +221,18 @@ static const Level *original_level(ImageOperation operation)
 static void draw_policy(const AutoAugment *policy, uint32_t width, uint32_t height, Random *random,
                         ImageSteps *steps)
 {
-    const PolicyStep *pair = policies[random_below(random, sizeof policies / sizeof *policies)];
-    for (unsigned i = 0; i < 2; i++) {
-        const PolicyStep *step = &pair[i];
+    const PolicyStep(*policies)[POLICY_STEPS] = policy->kind == AUTO_AUGMENT_CIFAR10 ? cifar10_policies
+                                                : policy->kind == AUTO_AUGMENT_SVHN  ? svhn_policies
+                                                                                     : imagenet_policies;
+    const PolicyStep *steps_of_one = policies[random_below(random, POLICIES)];
+    for (unsigned i = 0; i < POLICY_STEPS; i++) {
+        const PolicyStep *step = &steps_of_one[i];
         if (random_uniform_double(random) >= step->probability)
             continue;
         double argument;
-        if (policy->kind == AUTO_AUGMENT_IMAGENET)
-            argument = space_argument(&imagenet_space, step->operation, step->magnitude,
-                                      coin(random) ? -1 : 1, width, height);
+        if (policy->kind >= AUTO_AUGMENT_IMAGENET)
+            argument = space_argument(&auto_space, step->operation, step->magnitude, coin(random) ? -1 : 1,
+                                      width, height);
         else
             argument = level_argument(original_level(step->operation),
                                       draw_level(policy, step->magnitude, random), width, height, random);
@@ -305,7 +247,7 @@ void auto_augment_draw(const AutoAugment *policy, uint32_t width, uint32_t heigh
     steps->black = policy->kind >= AUTO_AUGMENT_RA;
     if (policy->kind == AUTO_AUGMENT_RAND)
         draw_rand(policy, width, height, random, steps);
-    else if (policy->kind == AUTO_AUGMENT_ORIGINAL || policy->kind == AUTO_AUGMENT_IMAGENET)
+    else if (policy->kind == AUTO_AUGMENT_ORIGINAL || policy->kind >= AUTO_AUGMENT_IMAGENET)
         draw_policy(policy, width, height, random, steps);
     else if (policy->kind == AUTO_AUGMENT_THREE)
         draw_three(random, steps);
@@ -377,8 +319,9 @@ static FshStatus find_kind(const char *text, size_t length, AutoAugmentKind *kin
     static const char *const names[] = {
         [AUTO_AUGMENT_RAND] = "rand",       [AUTO_AUGMENT_ORIGINAL] = "original",
         [AUTO_AUGMENT_THREE] = "3a",        [AUTO_AUGMENT_RA] = "ra",
-        [AUTO_AUGMENT_TA_WIDE] = "ta_wide", [AUTO_AUGMENT_IMAGENET] = "imagenet"};
-    for (int kind = AUTO_AUGMENT_RAND; kind <= AUTO_AUGMENT_IMAGENET; kind++) {
+        [AUTO_AUGMENT_TA_WIDE] = "ta_wide", [AUTO_AUGMENT_IMAGENET] = "imagenet",
+        [AUTO_AUGMENT_CIFAR10] = "cifar10", [AUTO_AUGMENT_SVHN] = "svhn"};
+    for (int kind = AUTO_AUGMENT_RAND; kind <= AUTO_AUGMENT_SVHN; kind++) {
         if (strlen(names[kind]) != length || strncmp(text, names[kind], length) != 0)
             continue;
         *kind_ret = (AutoAugmentKind)kind;
@@ -390,8 +333,8 @@ static FshStatus find_kind(const char *text, size_t length, AutoAugmentKind *kin
     }
     return fsh_error_set(
         error, FSH_ERR_USAGE,
-        "--auto-augment: '%.*s' is none of: ra, ta_wide, imagenet (torchvision), original, 3a, rand "
-        "with sections as in rand-m9-mstd0.5-inc1 (timm)",
+        "--auto-augment: '%.*s' is none of: ra, ta_wide, imagenet, cifar10, svhn (torchvision), original, "
+        "3a, rand with sections as in rand-m9-mstd0.5-inc1 (timm)",
         (int)length, text);
 }
 
@@ -433,8 +376,8 @@ size_t auto_augment_rows(AutoAugment *policy, Option *rows)
     const Option own[] = {
         {.name = "auto-augment", .kind = OPTION_TEXT, .value = &policy->text, .argument = "NAME",
          .alias = "aa",
-         .help = "random operations for classes: torchvision's ra, ta_wide or imagenet, timm's original, "
-                 "3a or rand-m9-mstd0.5-inc1"},
+         .help = "random operations for classes: torchvision's ra, ta_wide, imagenet, cifar10 or svhn, "
+                 "timm's original, 3a or rand-m9-mstd0.5-inc1"},
         {.name = "ra-magnitude", .kind = OPTION_INTEGER, .value = &policy->ra_magnitude, .argument = "N",
          .maximum = RA_BINS - 1,
          .help = "for ra: how far each operation goes"},

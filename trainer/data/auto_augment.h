@@ -7,8 +7,8 @@
  *   auto_augment_draw(&policy, width, height, &random, &steps); // no pixels needed
  *   auto_augment_apply(&steps, &canvas);
  *
- * torchvision's: `ra`, `ta_wide`, `imagenet`; black comes in from outside. timm's: `original` and `rand`,
- * with sections, and `3a`; the mean comes in. Draws are held to 10,000 of theirs
+ * torchvision's: `ra`, `ta_wide`, `imagenet`, `cifar10`, `svhn`; black comes in from outside. timm's:
+ * `original` and `rand`, with sections, and `3a`; the mean comes in. Draws are held to 10,000 of theirs
  * (tests/trainer/golden/make_operations.py).
  *
  * Threads: no state. */
@@ -27,7 +27,9 @@ typedef enum AutoAugmentKind {
     AUTO_AUGMENT_THREE,    /* timm's 3-Augment: gray, solarized or blurred */
     AUTO_AUGMENT_RA,       /* torchvision's RandAugment: 14 operations, magnitude 30 is full */
     AUTO_AUGMENT_TA_WIDE,  /* torchvision's TrivialAugmentWide */
-    AUTO_AUGMENT_IMAGENET, /* torchvision's AutoAugment, the same policies */
+    AUTO_AUGMENT_IMAGENET, /* torchvision's AutoAugment, the same policies; and those for two other sets */
+    AUTO_AUGMENT_CIFAR10,
+    AUTO_AUGMENT_SVHN,
 } AutoAugmentKind;
 
 enum { AUTO_AUGMENT_LAYERS_MAX = PIXEL_OPERATIONS_MAX };

@@ -127,7 +127,8 @@ def policies():
         yield text, timm_draws(text)
     yield "ra", vision_draws(vision.RandAugment(**bilinear))
     yield "ta_wide", vision_draws(vision.TrivialAugmentWide(**bilinear))
-    yield "imagenet", vision_draws(vision.AutoAugment(vision.AutoAugmentPolicy.IMAGENET, **bilinear))
+    for policy in vision.AutoAugmentPolicy:
+        yield policy.value, vision_draws(vision.AutoAugment(policy, **bilinear))
 
 
 def summary(text, noted):
