@@ -1,65 +1,7 @@
 #include "imaging/resample_axis.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- filters, written as Pillow writes them: the order of operations decides the last bit ---- */
-
-/* Sets values[k] to the filter at source pixel first + k, for an output centred at `centre`. */
-typedef void FilterFill(double first, double centre, double step, uint32_t count, double *values);
-
-static void fill_box(double first, double centre, double step, uint32_t count, double *values)
-{
-    for (uint32_t k = 0; k < count; k++) {
-        double x = (k + first - centre + 0.5) * step;
-        values[k] = x > -0.5 && x <= 0.5 ? 1.0 : 0.0;
-    }
-}
-
-static void fill_bilinear(double first, double centre, double step, uint32_t count, double *values)
-{
-    for (uint32_t k = 0; k < count; k++)
-        values[k] = resample_triangle(first, centre, step, k);
-}
-
-static void fill_bicubic(double first, double centre, double step, uint32_t count, double *values)
-{
-    for (uint32_t k = 0; k < count; k++)
-        values[k] = resample_cubic(first, centre, step, k);
-}
-
-/* Fills Lanczos weights: sinc(x) sinc(x / 3) = sin(pi x) sin(pi x / 3) * 3 / (pi x)^2 on -3 <= x < 3. Two
- * sines for each weight took 6 % of the time of resizing a photograph. So sin(pi x) is computed from s =
- * sin(pi x / 3) as 3 s - 4 s^3, and s is rotated from weight to weight by a constant angle. The error, some
- * 1e-16 for each step, is far below the weights' 22 bits. */
-static void fill_lanczos(double first, double centre, double step, uint32_t count, double *values)
-{
-    const double third = M_PI / 3;
-    const double angle = third * (first - centre + 0.5) * step;
-    double s = sin(angle), c = cos(angle);
-    const double turn_s = sin(third * step), turn_c = cos(third * step);
-    for (uint32_t k = 0; k < count; k++) {
-        double x = (k + first - centre + 0.5) * step;
-        if (fabs(x) < 1e-5) /* the quotient would magnify the error */
-            values[k] = 1.0;
-        else
-            values[k] = -3.0 <= x && x < 3.0 ? (3 - 4 * s * s) * s * s * 3 / (M_PI * M_PI * x * x) : 0.0;
-        double next = s * turn_c + c * turn_s;
-        c = c * turn_c - s * turn_s;
-        s = next;
-    }
-}
-
-static const struct {
-    FilterFill *fill;
-    double support; /* half the width, in source pixels at scale 1 */
-} filters[] = {
-    [RESAMPLE_BOX] = {fill_box, 0.5},
-    [RESAMPLE_BILINEAR] = {fill_bilinear, 1.0},
-    [RESAMPLE_BICUBIC] = {fill_bicubic, 2.0},
-    [RESAMPLE_LANCZOS] = {fill_lanczos, 3.0},
-};
 
 /* ---- weights ---- */
 
@@ -108,8 +50,8 @@ static FshStatus axis_allocate(ResampleAxis *axis, uint32_t count, size_t stride
 static FshStatus axis_compute(ResampleAxisCache *cache, const ResampleAxisKey *key,
                               const ResampleKernels *kernels, ResampleAxis *axis, FshError *error)
 {
-    const ResampleScale scale = resample_scale(key->begin, key->end, key->source_size, key->target_size,
-                                               filters[key->filter].support);
+    const ResampleScale scale =
+        resample_scale(key->begin, key->end, key->source_size, key->target_size, key->filter);
     size_t most = resample_taps_max(&scale);
     if (most > cache->scratch_count) {
         double *scratch = realloc(cache->scratch, most * sizeof *scratch);
@@ -126,10 +68,12 @@ static FshStatus axis_compute(ResampleAxisCache *cache, const ResampleAxisKey *k
     for (uint32_t output = 0; output < count; output++) {
         uint32_t i = key->mirrored ? count - 1 - output : output;
         const ResampleSpan span = resample_span(&scale, key->first_output + output);
+        ResampleWalk walk = resample_walk(&scale, &span, key->filter);
         double sum = 0.0;
-        filters[key->filter].fill((double)span.first, span.centre, scale.step, span.length, cache->scratch);
-        for (uint32_t k = 0; k < span.length; k++)
+        for (uint32_t k = 0; k < span.length; k++) {
+            cache->scratch[k] = resample_weight(&walk, key->filter, k);
             sum += cache->scratch[k];
+        }
         if (sum == 0.0)
             cache->scratch[0] = sum = 1.0;
         int32_t *weights = axis->weights + (size_t)i * stride;

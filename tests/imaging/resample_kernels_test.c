@@ -1,5 +1,6 @@
 /* Every kernel against the portable one, on random and edge shapes: the same bytes, and none outside the
  * target. `resample_kernels_test time` prints how fast each is. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -158,6 +159,17 @@ TEST(test_small_images_are_read_within_their_bounds)
     image_free(&target);
     resampler_free(&resampler);
     resampler_free(&portable);
+}
+
+TEST(test_angles_are_those_of_the_librarys_sine)
+{
+    enum { STEPS = 10000 };
+    for (int i = -STEPS; i <= STEPS; i++) {
+        const double radians = M_PI * i / STEPS;
+        const ResampleAngle angle = resample_angle(radians);
+        assert_true(fabs(angle.sine - sin(radians)) < 2e-15);
+        assert_true(fabs(angle.cosine - cos(radians)) < 2e-15);
+    }
 }
 
 /* Hostile sizes: an axis here takes 3 MB, the cache of them no more than its limit and those in use. */

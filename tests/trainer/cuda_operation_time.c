@@ -87,7 +87,7 @@ static double time_device(Bench *bench, bool bicubic)
                           .channels = CHANNELS};
     float least = 0;
     for (unsigned i = 0; i < COUNT; i++) {
-        bench->own_recipes[i].bicubic = bicubic;
+        bench->own_recipes[i].filter = bicubic ? RESAMPLE_BICUBIC : RESAMPLE_BILINEAR;
         bench->own_operations[i].count = bench->steps[i].count;
         for (unsigned s = 0; s < bench->steps[i].count; s++)
             image_operation_plan(&bench->steps[i].steps[s], EDGE, EDGE, &bench->own_operations[i].steps[s]);

@@ -308,22 +308,22 @@ static void compare_resident(const FshSplit *split, FshKind kind, const Augmenta
 
 CUDA_TEST(test_a_split_in_the_gpus_memory_agrees)
 {
-    const Augmentation views[2] = {{.mode = CROP_RESIZED,
-                                    .size = RESIDENT_EDGE,
-                                    .channels = 3,
-                                    .scale_min = 0.2,
-                                    .scale_max = 1,
-                                    .ratio_min = 0.75,
-                                    .ratio_max = 1.3333,
-                                    .flip_probability = 0.5,
-                                    .auto_augment = {.kind = AUTO_AUGMENT_TA_WIDE},
-                                    .jitter = {0.4, 0.4, 0.4, 0.1}},
-                                   {.mode = CROP_RANDOM,
-                                    .size = RESIDENT_EDGE,
-                                    .channels = 3,
-                                    .flip_probability = 0.5,
-                                    .vertical_flip_probability = 0.5,
-                                    .transpose_probability = 0.5}};
+    Augmentation views[2] = {{.mode = CROP_RESIZED,
+                              .size = RESIDENT_EDGE,
+                              .channels = 3,
+                              .scale_min = 0.2,
+                              .scale_max = 1,
+                              .ratio_min = 0.75,
+                              .ratio_max = 1.3333,
+                              .flip_probability = 0.5,
+                              .auto_augment = {.kind = AUTO_AUGMENT_TA_WIDE},
+                              .jitter = {0.4, 0.4, 0.4, 0.1}},
+                             {.mode = CROP_RANDOM,
+                              .size = RESIDENT_EDGE,
+                              .channels = 3,
+                              .flip_probability = 0.5,
+                              .vertical_flip_probability = 0.5,
+                              .transpose_probability = 0.5}};
     for (int i = 0; i < 4; i++) { /* raw pixels; JPEG files, which lie as planes */
         const FshKind kind = i % 2 ? FSH_KIND_PAIRS : FSH_KIND_CLASSES;
         const DatasetSpec spec = {.codec = i < 2 ? FSH_CODEC_RAW : FSH_CODEC_JPEG,
@@ -343,7 +343,10 @@ CUDA_TEST(test_a_split_in_the_gpus_memory_agrees)
         const char *path = test_path(&folder, "set");
         dataset_make(path, &spec);
         check(fsh_open(&dataset, path, &error), &error);
-        compare_resident(fsh_split(dataset, "train"), kind, &views[i % 2]);
+        for (int k = INTERPOLATION_BILINEAR; k <= INTERPOLATION_LANCZOS; k++) {
+            views[i % 2].interpolation = (Interpolation)k; /* of pairs, which are not resized, too */
+            compare_resident(fsh_split(dataset, "train"), kind, &views[i % 2]);
+        }
         fsh_close(&dataset);
         test_folder_remove(&folder);
     }
@@ -393,6 +396,7 @@ static void make_files(uint32_t channels, Buffer files[FILES], PixelFile list[FI
                                    .height = height,
                                    .channels = {(uint8_t)channels, 0},
                                    .flip = i % 2,
+                                   .filter = (ResampleFilter)(i % (RESAMPLE_LANCZOS + 1)),
                                    .part_width = width,
                                    .part_height = height,
                                    .resized_width = i % 3 ? 32 : width,

@@ -90,7 +90,7 @@ static void make_image(OperationsCase *test, uint64_t i, bool bicubic, uint8_t *
                                      .width = batch->width,
                                      .height = batch->height,
                                      .channels = {(uint8_t)batch->channels, 0},
-                                     .bicubic = bicubic,
+                                     .filter = bicubic ? RESAMPLE_BICUBIC : RESAMPLE_BILINEAR,
                                      .part_width = batch->width,
                                      .part_height = batch->height,
                                      .resized_width = batch->width,
@@ -177,7 +177,7 @@ void operations_apply(const PixelBatch *batch, uint64_t i, uint32_t threads, uin
                                  .width = batch->width,
                                  .height = batch->height,
                                  .channels = batch->channels,
-                                 .bicubic = batch->recipes[i].bicubic};
+                                 .bicubic = batch->recipes[i].filter != RESAMPLE_BILINEAR};
     memcpy(image.fill, operations->fill, sizeof image.fill);
     memset(scratch, 0xA5, bytes); /* what an earlier image has left */
     memset(&shared, 0xA5, sizeof shared);

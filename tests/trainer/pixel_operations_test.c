@@ -33,7 +33,7 @@ TEST(test_sums_of_luma_do_not_run_over)
     enum { EDGE = 4200, LEVEL = 251 };
     const PixelOperations operations = {.count = 1,
                                         .steps = {{.operation = OPERATION_CONTRAST, .argument = 0}}};
-    const PixelRecipe recipe = {.bicubic = false};
+    const PixelRecipe recipe = {.filter = RESAMPLE_BILINEAR};
     const PixelBatch batch = {
         .width = EDGE, .height = EDGE, .channels = 1, .recipes = &recipe, .operations = &operations};
     uint8_t *pixels = malloc((size_t)EDGE * EDGE);

@@ -113,7 +113,7 @@ static void apply_operations(const PixelsCase *test, const SampleRecipe *drawn, 
                           .width = test->batch.width,
                           .height = test->batch.height,
                           .channels = test->batch.channels,
-                          .bicubic = test->augmentation.interpolation == INTERPOLATION_BICUBIC};
+                          .bicubic = test->augmentation.interpolation != INTERPOLATION_BILINEAR};
     assert_non_null(canvas.scratch);
     memcpy(canvas.fill, fill, sizeof canvas.fill);
     auto_augment_apply(&drawn->operations, &canvas);
@@ -169,11 +169,11 @@ static void mix_expected(PixelsCase *test, Random *random, const Mixing *mixing)
 }
 
 static Augmentation make_augmentation(CropMode mode, Extra extra, uint32_t size, uint32_t channels,
-                                      unsigned number)
+                                      Interpolation interpolation, unsigned number)
 {
     Augmentation augmentation = {
         .mode = mode,
-        .interpolation = number % 5 < 2 ? INTERPOLATION_BICUBIC : INTERPOLATION_BILINEAR,
+        .interpolation = interpolation,
         .size = size,
         .channels = channels,
         .resize = size + size / 7,
@@ -222,7 +222,10 @@ bool pixels_case_make(PixelsCase *test, uint64_t seed, unsigned number)
     const Kind *kind = &kinds[chosen];
     Random random;
     random_start(&random, seed, number);
-    test->augmentation = make_augmentation(modes[mode], (Extra)extra, sizes[size], kind->channels, number);
+    /* 7: a divisor of none of the others, so that each mode, extra, size and kind meets every one */
+    const Interpolation interpolation = (Interpolation)((number + seed) % 7 % (INTERPOLATION_LANCZOS + 1));
+    test->augmentation =
+        make_augmentation(modes[mode], (Extra)extra, sizes[size], kind->channels, interpolation, number);
     (void)snprintf(test->name, sizeof test->name, "case %u: %s, %s, %s, %u pixels, %u channels of %u%s",
                    number, mode_names[mode], interpolation_names[test->augmentation.interpolation],
                    extra_names[extra], sizes[size], kind->channels, kind->stored[0],
@@ -300,10 +303,11 @@ void pixels_case_compare(const PixelsCase *test, unsigned side, const uint8_t *p
 
 /* ---- what the kernels do ---- */
 
-static void fill_axis(const PixelAxis *axis, uint32_t part, uint32_t resized, uint32_t window, bool bicubic)
+static void fill_axis(const PixelAxis *axis, uint32_t part, uint32_t resized, uint32_t window,
+                      ResampleFilter filter)
 {
     for (uint32_t i = 0; i < axis->outputs; i++)
-        pixel_axis_fill(axis, part, resized, window, bicubic, i);
+        pixel_axis_fill(axis, part, resized, window, filter, i);
 }
 
 /* Renders a tile's strip: each of its functions by one thread after the other. */
@@ -378,12 +382,12 @@ static void render_recipe(const PixelBatch *batch, const uint8_t *store, unsigne
     uint32_t *words[2];
     for (int a = 0; a < 2; a++) {
         words[a] =
-            malloc(pixel_axis_words(outputs[a], (uint32_t)pixel_taps(parts[a], resized[a], recipe->bicubic)) *
+            malloc(pixel_axis_words(outputs[a], (uint32_t)pixel_taps(parts[a], resized[a], recipe->filter)) *
                    sizeof(uint32_t));
         assert_non_null(words[a]);
         axes[a] = pixel_axis_at(words[a], outputs[a]);
         if (pixel_is_resampled(recipe))
-            fill_axis(&axes[a], parts[a], resized[a], windows[a], recipe->bicubic);
+            fill_axis(&axes[a], parts[a], resized[a], windows[a], recipe->filter);
     }
     render_image(&(PixelImage){.recipe = recipe,
                                .stored = store + recipe->offset_bytes[side],

@@ -5,8 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "imaging/resample_axis.h"
 #include "tests/support/support.h"
 #include "tests/trainer/pixels_support.h"
+#include "trainer/backend/pixel_math.h"
 
 TEST(test_recipes_give_the_loaders_bytes)
 {
@@ -26,6 +28,53 @@ TEST(test_recipes_give_the_loaders_bytes)
             pixels_case_free(&test);
         }
     }
+}
+
+/* Asserts that a kernel's weights of an axis are the resampler's. */
+static void compare_axis(ResampleAxisCache *cache, uint32_t part, uint32_t resized, uint32_t window,
+                         uint32_t outputs, ResampleFilter filter)
+{
+    const ResampleAxisKey key = {part, resized, 0, (float)part, filter, window, outputs, false};
+    const ResampleAxis *expected = NULL;
+    FshError error = {0};
+    assert_ok(resample_axis_get(cache, &key, &resample_kernels_portable, &expected, &error), &error);
+    const uint64_t taps = pixel_taps(part, resized, filter);
+    uint32_t *words = malloc(pixel_axis_words(outputs, (uint32_t)taps) * sizeof *words);
+    assert_non_null(words);
+    const PixelAxis axis = pixel_axis_at(words, outputs);
+    for (uint32_t i = 0; i < outputs; i++) {
+        pixel_axis_fill(&axis, part, resized, window, filter, i);
+        assert_true(axis.length[i] <= taps);
+        assert_int_equal(axis.first[i], expected->first[i]);
+        assert_int_equal(axis.length[i], expected->length[i]);
+        for (uint32_t k = 0; k < axis.length[i]; k++)
+            if (axis.weights[(size_t)k * outputs + i] != expected->weights[(size_t)i * expected->stride + k])
+                fail_msg("%s, %u to %u, output %u of %u from %u: weight %u is %d, not %d",
+                         resample_filter_names[filter], part, resized, i, outputs, window, k,
+                         axis.weights[(size_t)k * outputs + i],
+                         expected->weights[(size_t)i * expected->stride + k]);
+    }
+    free(words);
+}
+
+TEST(test_axes_have_the_resamplers_weights)
+{
+    static const uint32_t extremes[][2] = {{1, 1}, {1, 300}, {300, 1}, {2, 3}, {65500, 7}, {5000, 224}};
+    ResampleAxisCache cache = {0};
+    Random random;
+    random_start(&random, 5, 0);
+    for (int filter = RESAMPLE_BOX; filter <= RESAMPLE_LANCZOS; filter++) {
+        for (size_t i = 0; i < sizeof extremes / sizeof *extremes; i++)
+            compare_axis(&cache, extremes[i][0], extremes[i][1], 0, extremes[i][1], (ResampleFilter)filter);
+        for (int i = 0; i < 500; i++) {
+            const uint32_t part = 1 + random_below(&random, i % 8 ? 90 : 2000),
+                           resized = 1 + random_below(&random, i % 4 ? part : 300),
+                           window = random_below(&random, resized),
+                           outputs = 1 + random_below(&random, resized - window);
+            compare_axis(&cache, part, resized, window, outputs, (ResampleFilter)filter);
+        }
+    }
+    resample_axis_cache_clear(&cache);
 }
 
 /* ---- the interface on a backend that has none ---- */

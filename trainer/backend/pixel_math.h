@@ -83,39 +83,35 @@ FSH_HOST_DEVICE static inline PixelAxis pixel_axis_at(uint32_t *words, uint32_t 
 }
 
 /* Returns the scale of an axis where `part` pixels are resized to `resized`. */
-FSH_HOST_DEVICE static inline ResampleScale pixel_scale(uint32_t part, uint32_t resized, bool bicubic)
+FSH_HOST_DEVICE static inline ResampleScale pixel_scale(uint32_t part, uint32_t resized,
+                                                        ResampleFilter filter)
 {
-    return resample_scale(0, (float)part, part, resized, bicubic ? 2.0 : 1.0);
+    return resample_scale(0, (float)part, part, resized, filter);
 }
 
 /* Returns how many weights an output needs at most. */
-FSH_HOST_DEVICE static inline uint64_t pixel_taps(uint32_t part, uint32_t resized, bool bicubic)
+FSH_HOST_DEVICE static inline uint64_t pixel_taps(uint32_t part, uint32_t resized, ResampleFilter filter)
 {
-    const ResampleScale scale = pixel_scale(part, resized, bicubic);
+    const ResampleScale scale = pixel_scale(part, resized, filter);
     return resample_taps_max(&scale);
-}
-
-/* Returns weight k of a span, before it is divided by their sum. */
-FSH_HOST_DEVICE static inline double pixel_weight(const ResampleScale *scale, const ResampleSpan *span,
-                                                  bool bicubic, uint32_t k)
-{
-    return bicubic ? resample_cubic((double)span->first, span->centre, scale->step, k)
-                   : resample_triangle((double)span->first, span->centre, scale->step, k);
 }
 
 /* Computes the weights of output i of the window, on an axis where `part` pixels are resized to `resized`. */
 FSH_HOST_DEVICE static inline void pixel_axis_fill(const PixelAxis *axis, uint32_t part, uint32_t resized,
-                                                   uint32_t window, bool bicubic, uint32_t i)
+                                                   uint32_t window, ResampleFilter filter, uint32_t i)
 {
-    const ResampleScale scale = pixel_scale(part, resized, bicubic);
+    const ResampleScale scale = pixel_scale(part, resized, filter);
     const ResampleSpan span = resample_span(&scale, window + i);
+    const ResampleWalk begin = resample_walk(&scale, &span, filter);
+    ResampleWalk walk = begin;
     double sum = 0.0;
     for (uint32_t k = 0; k < span.length; k++)
-        sum += pixel_weight(&scale, &span, bicubic, k);
+        sum += resample_weight(&walk, filter, k);
     axis->first[i] = span.first;
     axis->length[i] = span.length;
+    walk = begin;
     for (uint32_t k = 0; k < span.length; k++) {
-        double value = pixel_weight(&scale, &span, bicubic, k);
+        double value = resample_weight(&walk, filter, k);
         if (sum == 0.0)
             value = k == 0 ? 1.0 : value;
         axis->weights[(size_t)k * axis->outputs + i] = resample_fixed(value, sum == 0.0 ? 1.0 : sum);

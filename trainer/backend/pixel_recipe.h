@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "imaging/resample.h"
+
 /* No image: pixels of the fill. */
 #define PIXELS_NONE UINT64_MAX
 
@@ -25,7 +27,7 @@ typedef struct PixelRecipe {
     /* Within the part, which pixels outside have no influence on … */
     bool flip; /* left to right */
     bool vertical_flip, transpose;
-    bool bicubic; /* how pixels between pixels are made, in resampling and in operations; else bilinear */
+    ResampleFilter filter; /* of resampling; operations take pixels bilinear if it is, else bicubic */
     uint32_t part_left, part_top, part_width, part_height;
     /* … resampled to this size (antialiased; equal: taken as it is), the window that begins here is
      * taken … */

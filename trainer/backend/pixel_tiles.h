@@ -49,10 +49,11 @@ typedef struct PixelTile {
 } PixelTile;
 
 /* Returns how many stored pixels are at least as many as n outputs in a row are made from. */
-FSH_HOST_DEVICE static inline float pixel_tile_span(uint32_t part, uint32_t resized, bool bicubic, uint32_t n)
+FSH_HOST_DEVICE static inline float pixel_tile_span(uint32_t part, uint32_t resized, ResampleFilter filter,
+                                                    uint32_t n)
 {
     const float scale = (float)part / (float)resized,
-                reach = (bicubic ? 2.0F : 1.0F) * (scale < 1 ? 1 : scale);
+                reach = (float)resample_reach(filter) * (scale < 1 ? 1 : scale);
     return (float)n * scale + 2 * reach + 6; /* 2: whole pixels at both ends; 2: even; 2: in doubt */
 }
 
@@ -60,12 +61,12 @@ FSH_HOST_DEVICE static inline float pixel_tile_span(uint32_t part, uint32_t resi
 FSH_HOST_DEVICE static inline uint32_t pixel_tile_rows(const PixelImage *image)
 {
     const PixelRecipe *recipe = image->recipe;
-    const bool bicubic = recipe->bicubic;
-    const float none = pixel_tile_span(recipe->part_height, recipe->resized_height, bicubic, 0),
-                one = pixel_tile_span(recipe->part_height, recipe->resized_height, bicubic, 1),
+    const ResampleFilter filter = recipe->filter;
+    const float none = pixel_tile_span(recipe->part_height, recipe->resized_height, filter, 0),
+                one = pixel_tile_span(recipe->part_height, recipe->resized_height, filter, 1),
                 rows = ((float)PIXEL_TILE_ROWS - none) / (one - none);
     if (!pixel_is_resampled(recipe) || rows < 1 ||
-        2 * pixel_tile_span(recipe->part_width, recipe->resized_width, bicubic, PIXEL_TILE_WIDTH) >
+        2 * pixel_tile_span(recipe->part_width, recipe->resized_width, filter, PIXEL_TILE_WIDTH) >
             PIXEL_TILE_STAGED)
         return 0;
     const uint32_t most = rows < PIXEL_TILE_HEIGHT ? (uint32_t)rows : (uint32_t)PIXEL_TILE_HEIGHT,
@@ -195,6 +196,12 @@ FSH_HOST_DEVICE static inline void pixel_tile_stage(const PixelImage *image, con
             pixel_at(image, tile->left + walk.x, tile->top + first + walk.y);
 }
 
+/* Returns whether some of the filter's weights are below 0. */
+FSH_HOST_DEVICE static inline bool pixel_tile_is_signed(ResampleFilter filter)
+{
+    return filter == RESAMPLE_BICUBIC || filter == RESAMPLE_LANCZOS;
+}
+
 /* Returns how many weights, 2 to PIXEL_TILE_TAPS, nearly all outputs of bilinear resampling have at most. */
 FSH_HOST_DEVICE static inline uint32_t pixel_tile_taps(uint32_t part, uint32_t resized)
 {
@@ -235,9 +242,9 @@ FSH_HOST_DEVICE static inline void pixel_tile_find_rows(const PixelImage *image,
 }
 
 /* Returns the pixel of the taps from pixels that lie `stride` words apart. Callers pass channels, taps,
- * bicubic and stride as constants. */
+ * few (pixel_rounded) and stride as constants. */
 FSH_HOST_DEVICE static inline uint32_t pixel_tile_sum(const PixelAxis *axis, const PixelTaps *found,
-                                                      uint32_t channels, uint32_t taps, bool bicubic,
+                                                      uint32_t channels, uint32_t taps, bool few,
                                                       const uint32_t *from, uint32_t stride)
 {
     PixelSums sums = pixel_sums();
@@ -246,12 +253,12 @@ FSH_HOST_DEVICE static inline uint32_t pixel_tile_sum(const PixelAxis *axis, con
     PIXEL_ROLLED
     for (uint32_t k = taps; k < found->length; k++)
         pixel_add(&sums, channels, from[k * stride], axis->weights[k * axis->outputs + found->output]);
-    return pixel_rounded(&sums, channels, !bicubic);
+    return pixel_rounded(&sums, channels, few);
 }
 
-/* Callers pass channels, taps and bicubic as constants. */
+/* Callers pass channels, taps and few as constants. */
 FSH_HOST_DEVICE static inline void pixel_tile_across_of(const PixelImage *image, const PixelTile *tile,
-                                                        uint32_t channels, uint32_t taps, bool bicubic,
+                                                        uint32_t channels, uint32_t taps, bool few,
                                                         uint32_t first, uint32_t count,
                                                         const uint32_t *staged, uint32_t *across,
                                                         uint32_t thread, uint32_t threads)
@@ -264,7 +271,7 @@ FSH_HOST_DEVICE static inline void pixel_tile_across_of(const PixelImage *image,
                     image->recipe->part_left + image->columns.first[place] - tile->left, &found);
     for (uint32_t row = thread / PIXEL_TILE_WIDTH; row < count; row += threads / PIXEL_TILE_WIDTH)
         across[(first + row) * PIXEL_TILE_WIDTH + x] = pixel_tile_sum(
-            &image->columns, &found, channels, taps, bicubic, staged + row * tile->width + found.place, 1);
+            &image->columns, &found, channels, taps, few, staged + row * tile->width + found.place, 1);
 }
 
 /* Resamples what was staged: to rows first, first + 1, … of across, [PIXEL_TILE_ROWS, PIXEL_TILE_WIDTH], a
@@ -274,24 +281,25 @@ FSH_HOST_DEVICE static inline void pixel_tile_across(const PixelImage *image, co
                                                      uint32_t *across, uint32_t thread, uint32_t threads)
 {
     const uint32_t taps = pixel_tile_taps(image->recipe->part_width, image->recipe->resized_width);
-    const bool gray = image->stored_channels == 1;
-    if (image->recipe->bicubic && gray)
-        pixel_tile_across_of(image, tile, 1, 4, true, first, count, staged, across, thread, threads);
-    else if (image->recipe->bicubic)
-        pixel_tile_across_of(image, tile, 3, 4, true, first, count, staged, across, thread, threads);
-    else if (gray)
-        pixel_tile_across_of(image, tile, 1, 2, false, first, count, staged, across, thread, threads);
-    else if (taps == 2)
-        pixel_tile_across_of(image, tile, 3, 2, false, first, count, staged, across, thread, threads);
-    else if (taps == 3)
-        pixel_tile_across_of(image, tile, 3, 3, false, first, count, staged, across, thread, threads);
-    else
+    const bool gray = image->stored_channels == 1,
+               signed_weights = pixel_tile_is_signed(image->recipe->filter);
+    if (signed_weights && gray)
+        pixel_tile_across_of(image, tile, 1, 4, false, first, count, staged, across, thread, threads);
+    else if (signed_weights)
         pixel_tile_across_of(image, tile, 3, 4, false, first, count, staged, across, thread, threads);
+    else if (gray)
+        pixel_tile_across_of(image, tile, 1, 2, true, first, count, staged, across, thread, threads);
+    else if (taps == 2)
+        pixel_tile_across_of(image, tile, 3, 2, true, first, count, staged, across, thread, threads);
+    else if (taps == 3)
+        pixel_tile_across_of(image, tile, 3, 3, true, first, count, staged, across, thread, threads);
+    else
+        pixel_tile_across_of(image, tile, 3, 4, true, first, count, staged, across, thread, threads);
 }
 
-/* Callers pass channels, taps and bicubic as constants. */
+/* Callers pass channels, taps and few as constants. */
 FSH_HOST_DEVICE static inline void pixel_tile_down_of(const PixelImage *image, const PixelTile *tile,
-                                                      uint32_t channels, uint32_t taps, bool bicubic,
+                                                      uint32_t channels, uint32_t taps, bool few,
                                                       const PixelTaps *rows, const uint32_t *across,
                                                       uint8_t *target, uint32_t thread, uint32_t threads)
 {
@@ -308,10 +316,10 @@ FSH_HOST_DEVICE static inline void pixel_tile_down_of(const PixelImage *image, c
     for (uint32_t i = thread / PIXEL_TILE_WIDTH; i < tile->rows;
          i += threads / PIXEL_TILE_WIDTH, to += next) {
         const PixelTaps found = rows[i];
-        pixel_take(image,
-                   pixel_tile_sum(&image->rows, &found, channels, taps, bicubic, from + found.place,
-                                  PIXEL_TILE_WIDTH),
-                   to);
+        pixel_take(
+            image,
+            pixel_tile_sum(&image->rows, &found, channels, taps, few, from + found.place, PIXEL_TILE_WIDTH),
+            to);
     }
 }
 
@@ -322,19 +330,20 @@ FSH_HOST_DEVICE static inline void pixel_tile_down(const PixelImage *image, cons
                                                    uint8_t *target, uint32_t thread, uint32_t threads)
 {
     const uint32_t taps = pixel_tile_taps(image->recipe->part_height, image->recipe->resized_height);
-    const bool gray = image->stored_channels == 1;
-    if (image->recipe->bicubic && gray)
-        pixel_tile_down_of(image, tile, 1, 4, true, rows, across, target, thread, threads);
-    else if (image->recipe->bicubic)
-        pixel_tile_down_of(image, tile, 3, 4, true, rows, across, target, thread, threads);
-    else if (gray)
-        pixel_tile_down_of(image, tile, 1, 2, false, rows, across, target, thread, threads);
-    else if (taps == 2)
-        pixel_tile_down_of(image, tile, 3, 2, false, rows, across, target, thread, threads);
-    else if (taps == 3)
-        pixel_tile_down_of(image, tile, 3, 3, false, rows, across, target, thread, threads);
-    else
+    const bool gray = image->stored_channels == 1,
+               signed_weights = pixel_tile_is_signed(image->recipe->filter);
+    if (signed_weights && gray)
+        pixel_tile_down_of(image, tile, 1, 4, false, rows, across, target, thread, threads);
+    else if (signed_weights)
         pixel_tile_down_of(image, tile, 3, 4, false, rows, across, target, thread, threads);
+    else if (gray)
+        pixel_tile_down_of(image, tile, 1, 2, true, rows, across, target, thread, threads);
+    else if (taps == 2)
+        pixel_tile_down_of(image, tile, 3, 2, true, rows, across, target, thread, threads);
+    else if (taps == 3)
+        pixel_tile_down_of(image, tile, 3, 3, true, rows, across, target, thread, threads);
+    else
+        pixel_tile_down_of(image, tile, 3, 4, true, rows, across, target, thread, threads);
 }
 
 #endif

@@ -12,7 +12,7 @@ const char *const crop_mode_names[] = {"rrc", "pad", "center", NULL};
 
 const char *const interpolation_names[] = {"bilinear", "bicubic", "lanczos", NULL};
 const char *const flip_mode_names[] = {"random", "alternating", NULL};
-static const ResampleFilter filters[] = {RESAMPLE_BILINEAR, RESAMPLE_BICUBIC, RESAMPLE_LANCZOS};
+const ResampleFilter interpolation_filters[] = {RESAMPLE_BILINEAR, RESAMPLE_BICUBIC, RESAMPLE_LANCZOS};
 
 struct Augmenter {
     Resampler *resampler;
@@ -330,7 +330,7 @@ static FshStatus copy_pixels(Augmenter *augmenter, const Augmentation *augmentat
 static FshStatus render(Augmenter *augmenter, const Augmentation *augmentation, const CropPlan *plan,
                         const ImageView *image, ResampleBox box, uint8_t *target, FshError *error)
 {
-    const ResampleFilter filter = filters[augmentation->interpolation];
+    const ResampleFilter filter = interpolation_filters[augmentation->interpolation];
     uint32_t size = augmentation->size;
     if (needs_no_resampling(augmentation, &box)) {
         const ImageView part = narrow(image, &box);
@@ -378,7 +378,7 @@ static FshStatus render_scaled(Augmenter *augmenter, const Augmentation *augment
         image_reserve(&augmenter->centre, window->width, window->height, image->channels, error);
     if (!status)
         status = resample_view(augmenter->resampler, image, NULL, plan->resized_width, plan->resized_height,
-                               filters[augmentation->interpolation], window, plan->flip,
+                               interpolation_filters[augmentation->interpolation], window, plan->flip,
                                augmenter->centre.pixels, error);
     for (uint32_t y = 0; y < size && !status; y++, target += (size_t)size * channels) {
         const uint32_t inside = y < window->height ? window->width : 0;

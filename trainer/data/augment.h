@@ -56,7 +56,8 @@ typedef enum Interpolation {
     INTERPOLATION_BICUBIC,
     INTERPOLATION_LANCZOS, /* Pillow's, of three lobes; operations, for which Pillow has none, are bicubic */
 } Interpolation;
-extern const char *const interpolation_names[]; /* "bilinear", "bicubic", "lanczos", NULL */
+extern const char *const interpolation_names[];      /* "bilinear", "bicubic", "lanczos", NULL */
+extern const ResampleFilter interpolation_filters[]; /* in enum order */
 
 typedef enum FlipMode {
     FLIP_RANDOM, /* each view is mirrored left to right with a probability */

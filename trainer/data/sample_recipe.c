@@ -79,7 +79,7 @@ void sample_recipe_pixels(const SampleRecipe *recipe, const Augmentation *augmen
         .flip = crop->flip,
         .vertical_flip = crop->vertical_flip,
         .transpose = crop->transpose,
-        .bicubic = augmentation->interpolation == INTERPOLATION_BICUBIC,
+        .filter = interpolation_filters[augmentation->interpolation],
         .part_width = width,
         .part_height = height,
         .resized_width = crop->resized_width,

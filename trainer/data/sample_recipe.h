@@ -38,7 +38,7 @@ bool sample_recipe_has_operations(const Augmentation *augmentation);
 bool sample_recipe_has_colours(const Augmentation *augmentation);
 
 /* Writes the geometry for a backend that holds the whole image, width x height pixels, in full size. The
- * caller fills in offsets and channels. Resampling with Lanczos weights is for the CPU alone. */
+ * caller fills in offsets and channels. */
 void sample_recipe_pixels(const SampleRecipe *recipe, const Augmentation *augmentation, uint32_t width,
                           uint32_t height, PixelRecipe *pixels);
 /* Writes the operations for a backend. fill: the mean. */

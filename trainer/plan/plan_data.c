@@ -127,11 +127,6 @@ static FshStatus check_source(const TrainPlan *plan, const TrainOptions *options
     if (source->gpu_work && options->data.bench_loader)
         return fsh_error_set(error, FSH_ERR_USAGE, "%s: leaves --bench-loader nothing to measure; use %s",
                              source->option, source->instead);
-    if (source->recipes && options->views.interpolation == INTERPOLATION_LANCZOS)
-        return fsh_error_set(error, FSH_ERR_USAGE,
-                             "%s: a GPU does not resize with Lanczos weights; use %s, or --interpolation "
-                             "bilinear or bicubic",
-                             source->option, source->instead);
     if (source->residence == PIXELS_IN_RAM && options->data.drop_caches)
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "%s: no file is read while the loader is measured, so --drop-caches does "
@@ -195,8 +190,7 @@ bool plan_source_is_alike(const TrainPlan *plan, const PixelSourceType *source, 
     const Augmentation *train = &plan->train_augmentation;
     if (!decodes_in_full(plan, short_edge))
         return false;
-    return !source->recipes || (plan->device == DEVICE_CUDA && !plan_is_masks(plan) &&
-                                train->interpolation != INTERPOLATION_LANCZOS && !(train->noise > 0) &&
+    return !source->recipes || (plan->device == DEVICE_CUDA && !plan_is_masks(plan) && !(train->noise > 0) &&
                                 !(train->erasing.probability > 0 && train->erasing.fill == ERASING_PIXEL));
 }
 

@@ -477,8 +477,8 @@ static uint32_t taps_of(const PixelBatch *batch, unsigned side)
         const PixelRecipe *recipe = &batch->recipes[i];
         if (recipe->offset_bytes[side] == PIXELS_NONE || !pixel_is_resampled(recipe))
             continue;
-        const uint64_t across = pixel_taps(recipe->part_width, recipe->resized_width, recipe->bicubic),
-                       down = pixel_taps(recipe->part_height, recipe->resized_height, recipe->bicubic);
+        const uint64_t across = pixel_taps(recipe->part_width, recipe->resized_width, recipe->filter),
+                       down = pixel_taps(recipe->part_height, recipe->resized_height, recipe->filter);
         most = across > most ? across : most;
         most = down > most ? down : most;
     }

@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(operation_threads, operation_blocks) operate(P
             job.width,
             job.height,
             job.channels,
-            job.recipes[i].bicubic,
+            job.recipes[i].filter != RESAMPLE_BILINEAR,
             {operations.fill[0], operations.fill[1], operations.fill[2], operations.fill[3]}};
         for (uint32_t s = 0; s < operations.count; s++) {
             const PixelOperation step = operations.steps[s];

@@ -28,11 +28,10 @@ __global__ void fill_axes(PixelJob job)
                    rows = pixel_rows(&recipe, job.width, job.height);
     if (i < columns) {
         const PixelAxis axis = axis_of(job, blockIdx.x, 0);
-        pixel_axis_fill(&axis, recipe.part_width, recipe.resized_width, recipe.window_left, recipe.bicubic,
-                        i);
+        pixel_axis_fill(&axis, recipe.part_width, recipe.resized_width, recipe.window_left, recipe.filter, i);
     } else if (i - columns < rows) {
         const PixelAxis axis = axis_of(job, blockIdx.x, 1);
-        pixel_axis_fill(&axis, recipe.part_height, recipe.resized_height, recipe.window_top, recipe.bicubic,
+        pixel_axis_fill(&axis, recipe.part_height, recipe.resized_height, recipe.window_top, recipe.filter,
                         i - columns);
     }
 }
