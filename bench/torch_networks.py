@@ -202,6 +202,11 @@ def xresnet(blocks, expansion, groups, classes=1000):
 XRESNETS = {"xresnet18": ([2, 2, 2, 2], 1, 0), "xresnet50": ([3, 4, 6, 3], 4, 0), "xse_resnext50": ([3, 4, 6, 3], 4, 32)}
 
 
+def is_vit(name):
+    """Whether vit makes it."""
+    return "_patch" in name
+
+
 def vit(name, pixels, classes=1000):
     """timm's, with F.scaled_dot_product_attention; a simplevit's positions are fixed, as ours are."""
     import timm
@@ -214,7 +219,7 @@ def vit(name, pixels, classes=1000):
 
 def build(name, pixels):
     """The network, its channels and classes (0: it restores images)."""
-    if "vit_" in name or "deit_" in name:
+    if is_vit(name):
         return vit(name, pixels), 3, 1000
     own = {"toynet": (toynet, 1, 10), "conv8": (conv8, 1, 10), "pyramidnet": (pyramidnet, 3, 10), "resnet9": (lambda: resnet9(10), 3, 10),
            "nafnet": (NafNet, 3, 0), "resnet50d": (resnet50d, 3, 1000), "seresnet50": (seresnet50, 3, 1000)}
