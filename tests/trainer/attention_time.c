@@ -7,21 +7,13 @@
 
 #include <cuda_runtime_api.h>
 
+#include "tests/trainer/gpu_time.h"
 #include "trainer/backend/cuda/kernels/kernels_tokens.h"
 
 static const double card_tflops = 790;
-enum { CHANNELS = 64, TIMES = 30, WARM = 3, TURNS_MOST = 8 };
+enum { CHANNELS = 64, TURNS_MOST = 8 };
 enum { X, Y, DY, DX, TENSORS };
 static const uint64_t rotation_bytes = 400 << 20;
-
-static void check(cudaError_t code, const char *what)
-{
-    if (code == cudaSuccess)
-        return;
-    fprintf(stderr, "attention_time: %s: %s\n", what, cudaGetErrorString(code));
-    exit(1);
-}
-#define CHECK(call) check((call), #call)
 
 typedef struct Shape {
     int64_t samples, tokens, heads;
@@ -36,7 +28,6 @@ typedef struct Room {
     void *scratch;
     int turns;
     cudaStream_t stream;
-    cudaEvent_t marks[TIMES + 1];
 } Room;
 
 /* Makes a tensor of bf16 numbers of both signs between 1/16 and 2. */
@@ -80,8 +71,6 @@ static Room make_room(const Shape *shape)
     CHECK(cudaMalloc(&room.log_sums.data, (size_t)numbers * sizeof(float)));
     CHECK(cudaMalloc(&room.scratch, kernel_attention_scratch_bytes(&room.log_sums)));
     CHECK(cudaStreamCreate(&room.stream));
-    for (int i = 0; i <= TIMES; i++)
-        CHECK(cudaEventCreate(&room.marks[i]));
     return room;
 }
 
@@ -93,43 +82,28 @@ static void free_room(Room *room)
     CHECK(cudaFree(room->log_sums.data));
     CHECK(cudaFree(room->scratch));
     CHECK(cudaStreamDestroy(room->stream));
-    for (int i = 0; i <= TIMES; i++)
-        CHECK(cudaEventDestroy(room->marks[i]));
 }
 
-static cudaError_t call(const AttentionWay *way, const Room *room, const Shape *shape, int turn,
-                        bool backward)
+typedef struct Call {
+    const AttentionWay *way;
+    const Room *room;
+    const Shape *shape;
+    bool backward;
+} Call;
+
+static cudaError_t call(const void *context, int turn)
 {
+    const Call *c = context;
+    const Room *room = c->room;
     const DeviceTensor *tensors = room->tensors[turn % room->turns];
     const AttentionGradient gradient = {.dy = &tensors[DY],
                                         .x = &tensors[X],
                                         .y = &tensors[Y],
                                         .log_sums = &room->log_sums,
-                                        .heads = shape->heads};
-    return backward ? way->backward(&gradient, &tensors[DX], room->scratch, room->stream)
-                    : way->forward(&tensors[X], shape->heads, &tensors[Y], &room->log_sums, room->stream);
-}
-
-static int by_size(const void *a, const void *b)
-{
-    const float first = *(const float *)a, second = *(const float *)b;
-    return (first > second) - (first < second);
-}
-
-/* Returns the median of a call's milliseconds. */
-static double time_of(const AttentionWay *way, const Room *room, const Shape *shape, bool backward)
-{
-    float ms[TIMES];
-    for (int i = 0; i < WARM + TIMES; i++) {
-        CHECK(call(way, room, shape, i, backward));
-        if (i + 1 >= WARM)
-            CHECK(cudaEventRecord(room->marks[i + 1 - WARM], room->stream));
-    }
-    CHECK(cudaStreamSynchronize(room->stream));
-    for (int i = 0; i < TIMES; i++)
-        CHECK(cudaEventElapsedTime(&ms[i], room->marks[i], room->marks[i + 1]));
-    qsort(ms, TIMES, sizeof *ms, by_size);
-    return (double)ms[TIMES / 2];
+                                        .heads = c->shape->heads};
+    return c->backward
+               ? c->way->backward(&gradient, &tensors[DX], room->scratch, room->stream)
+               : c->way->forward(&tensors[X], c->shape->heads, &tensors[Y], &room->log_sums, room->stream);
 }
 
 static void report(const AttentionWay *way, const Room *room, const Shape *shape)
@@ -139,7 +113,8 @@ static void report(const AttentionWay *way, const Room *room, const Shape *shape
         2.0 * (double)(shape->samples * shape->heads * shape->tokens * shape->tokens) * CHANNELS / 1e9;
     printf("%-10s %4d x %4d x %2d", way->name, (int)shape->samples, (int)shape->tokens, (int)shape->heads);
     for (int backward = 0; backward < 2; backward++) {
-        const double ms = time_of(way, room, shape, backward), tflops = product * (backward ? 5 : 2) / ms;
+        const Call c = {way, room, shape, backward != 0};
+        const double ms = gpu_time_median(call, &c, room->stream), tflops = product * (backward ? 5 : 2) / ms;
         printf("   %s %7.4f ms %6.1f TFLOP/s %5.2f", backward ? "backward" : "forward", ms, tflops,
                tflops / card_tflops);
     }

@@ -7,6 +7,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "tests/trainer/gpu_time.h"
 #include "trainer/backend/cuda/kernels/kernels_channel.h"
 #include "trainer/backend/cuda/kernels/kernels_norm.h"
 #include "trainer/backend/cuda/kernels/kernels_window.h"
@@ -33,15 +34,6 @@ typedef struct Room {
 } Room;
 
 enum { channels_most = 4096, pixels_most = 1 << 20 };
-
-static void check(cudaError_t code, const char *what)
-{
-    if (code == cudaSuccess)
-        return;
-    fprintf(stderr, "cuda_kernel_time: %s: %s\n", what, cudaGetErrorString(code));
-    exit(1);
-}
-#define CHECK(call) check((call), #call)
 
 /* Fills the operands with half-precision numbers of both signs between 1/16 and 2, and the vectors with
  * floats between 0.5 and 1.5. */

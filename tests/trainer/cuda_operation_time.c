@@ -10,6 +10,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "tests/trainer/gpu_time.h"
 #include "trainer/backend/cuda/kernels/kernels_pixels.h"
 #include "trainer/data/auto_augment.h"
 
@@ -32,15 +33,6 @@ typedef struct Bench {
     cudaStream_t stream;
     cudaEvent_t before, after;
 } Bench;
-
-static void check(cudaError_t code, const char *what)
-{
-    if (code == cudaSuccess)
-        return;
-    fprintf(stderr, "cuda_operation_time: %s: %s\n", what, cudaGetErrorString(code));
-    exit(1);
-}
-#define CHECK(call) check((call), #call)
 
 /* Fills images with what photographs have: even areas, slopes and noise. */
 static void draw(uint8_t *pixels)

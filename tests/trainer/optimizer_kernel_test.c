@@ -47,7 +47,7 @@ static const uint16_t pad_mark = 0x3C01; /* a number in both types */
 
 static int pitch_of(int channels)
 {
-    return (channels + PADDED_CHANNELS - 1) / PADDED_CHANNELS * PADDED_CHANNELS;
+    return (int)padded_channels(channels);
 }
 
 static size_t count_of(int t)

@@ -57,11 +57,6 @@ static void read_bits(Bits *b)
         assert_int_equal(b->values[b->count + i], mark);
 }
 
-static int64_t padded(int64_t channels)
-{
-    return (channels + PADDED_CHANNELS - 1) / PADDED_CHANNELS * PADDED_CHANNELS;
-}
-
 /* Returns element i of the patch at (row, column) of a sample. */
 static uint16_t patch_element(const Case *c, const Bits *x, int64_t sample, int64_t row, int64_t column,
                               int i)
@@ -78,7 +73,7 @@ static void try_image(const Case *c, Random *random)
 {
     const int64_t rows = (c->height + 2 * c->padding - c->kernel) / c->stride + 1,
                   columns = (c->width + 2 * c->padding - c->kernel) / c->stride + 1,
-                  channels = padded((int64_t)c->kernel * c->kernel * c->channels);
+                  channels = padded_channels((int64_t)c->kernel * c->kernel * c->channels);
     const Patches of = {c->kernel, c->stride, c->padding};
     Bits x = make_bits(random, (int64_t[]){SAMPLES, c->height, c->width, c->channels}, PADDED_CHANNELS,
                        false),
@@ -99,7 +94,7 @@ static void try_image(const Case *c, Random *random)
 static void try_filter(const Case *c, Random *random)
 {
     const int taps = c->kernel * c->kernel;
-    const int64_t flat_channels = padded((int64_t)taps * c->channels);
+    const int64_t flat_channels = padded_channels((int64_t)taps * c->channels);
     const int64_t shape[4] = {OUT, c->kernel, c->kernel, c->channels};
     Bits weight = make_bits(random, shape, PADDED_CHANNELS, true),
          flat = make_bits(NULL, (int64_t[]){OUT, 1, 1, flat_channels}, flat_channels, false),

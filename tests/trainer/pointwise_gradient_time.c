@@ -7,29 +7,20 @@
 
 #include <cuda_runtime_api.h>
 
+#include "tests/trainer/gpu_time.h"
 #include "trainer/backend/cuda/kernels/kernels_pointwise_gradient.h"
 
 static const double floor_tb_per_second = 4.2;
 enum { DY, X, DY2, Y, G, IMAGES };
 enum { WEIGHT, BIAS, MEAN, INVERSE, DWEIGHT, DBIAS, VECTORS };
-enum { IMAGE_BYTES = 400 << 20, FILTER_BYTES = 4 << 20, CHANNELS_MOST = 2048, TIMES = 30, WARM = 3 };
+enum { IMAGE_BYTES = 400 << 20, FILTER_BYTES = 4 << 20, CHANNELS_MOST = 2048 };
 
 typedef struct Room {
     char *images[IMAGES];
     void *filter, *scratch, *column_scratch;
     float *vectors;
     cudaStream_t stream;
-    cudaEvent_t marks[TIMES + 1];
 } Room;
-
-static void check(cudaError_t code, const char *what)
-{
-    if (code == cudaSuccess)
-        return;
-    fprintf(stderr, "pointwise_gradient_time: %s: %s\n", what, cudaGetErrorString(code));
-    exit(1);
-}
-#define CHECK(call) check((call), #call)
 
 /* Fills memory with half-precision numbers of both signs between 1/16 and 2: one random block, repeated. */
 static void fill(void *to, size_t bytes)
@@ -67,8 +58,6 @@ static Room make_room(void)
     CHECK(cudaMalloc((void **)&room.vectors, sizeof floats));
     CHECK(cudaMemcpy(room.vectors, floats, sizeof floats, cudaMemcpyHostToDevice));
     CHECK(cudaStreamCreate(&room.stream));
-    for (int i = 0; i <= TIMES; i++)
-        CHECK(cudaEventCreate(&room.marks[i]));
     return room;
 }
 
@@ -87,10 +76,19 @@ static DeviceTensor matrix(void *data, int64_t rows, int64_t channels)
                           .rows = rows};
 }
 
-/* Calls the kernel on the turn-th part of the memory; alone: the sums from a dy of x's shape, in g's
- * place. */
-static cudaError_t call(const Room *room, const Shape *shape, int turn, bool alone)
+/* What is called: the kernel, or, alone, the sums from a dy of x's shape, in g's place. */
+typedef struct Call {
+    const Room *room;
+    const Shape *shape;
+    bool alone;
+} Call;
+
+/* Makes the call on the turn-th part of the memory. */
+static cudaError_t call(const void *context, int turn)
 {
+    const Call *c = context;
+    const Room *room = c->room;
+    const Shape *shape = c->shape;
     DeviceTensor images[IMAGES], vectors[VECTORS];
     for (int i = 0; i < IMAGES; i++) {
         const int64_t channels = i == DY ? shape->from : shape->channels, bytes = shape->rows * channels * 2;
@@ -126,7 +124,7 @@ static cudaError_t call(const Room *room, const Shape *shape, int turn, bool alo
                              .dbias = &vectors[DBIAS],
                              .batch_statistics = true,
                              .part = NORM_GRADIENT_SUMS};
-    if (!alone)
+    if (!c->alone)
         return kernel_pointwise_gradient(&images[DY], &filter, &gradient, &tensors, &relu, room->scratch,
                                          room->stream);
     if (!shape->block_end)
@@ -134,38 +132,14 @@ static cudaError_t call(const Room *room, const Shape *shape, int turn, bool alo
     return kernel_batch_norm_backward(&gradient, &tensors, &relu, room->column_scratch, room->stream);
 }
 
-static int by_size(const void *a, const void *b)
-{
-    const float first = *(const float *)a, second = *(const float *)b;
-    return (first > second) - (first < second);
-}
-
-/* Returns the median of a call's milliseconds; below 0: it is not supported. The calls are enqueued without a
- * wait in between, so that the device waits for none. */
-static double time_of(const Room *room, const Shape *shape, bool alone)
-{
-    float ms[TIMES];
-    for (int i = 0; i < WARM + TIMES; i++) {
-        const cudaError_t code = call(room, shape, i, alone);
-        if (code == cudaErrorNotSupported)
-            return -1;
-        CHECK(code);
-        if (i + 1 >= WARM)
-            CHECK(cudaEventRecord(room->marks[i + 1 - WARM], room->stream));
-    }
-    CHECK(cudaStreamSynchronize(room->stream));
-    for (int i = 0; i < TIMES; i++)
-        CHECK(cudaEventElapsedTime(&ms[i], room->marks[i], room->marks[i + 1]));
-    qsort(ms, TIMES, sizeof *ms, by_size);
-    return (double)ms[TIMES / 2];
-}
-
 static void report(const Room *room, const Shape *shape)
 {
     const double bytes =
         2 * (double)shape->rows *
         ((double)shape->from + (double)shape->channels * (shape->block_end ? 3 + 1.0 / 16 : 2));
-    const double ms = time_of(room, shape, false), alone = time_of(room, shape, true);
+    const Call joined = {room, shape, false}, sums = {room, shape, true};
+    const double ms = gpu_time_median(call, &joined, room->stream),
+                 alone = gpu_time_median(call, &sums, room->stream);
     printf("%7d x %4d -> %4d%s ", (int)shape->rows, (int)shape->from, (int)shape->channels,
            shape->block_end ? ", dy2, signs" : "            ");
     if (ms < 0)

@@ -21,7 +21,7 @@ typedef struct Case {
 
 static DeviceTensor make_matrix(const Case *c, Random *random)
 {
-    const int pitch = (c->channels + PADDED_CHANNELS - 1) / PADDED_CHANNELS * PADDED_CHANNELS;
+    const int pitch = (int)padded_channels(c->channels);
     const size_t count = (size_t)c->rows * (size_t)pitch;
     uint16_t *bits = calloc(count, sizeof *bits);
     assert_non_null(bits);

@@ -29,11 +29,15 @@ template <typename T> struct Attention {
     float factor; /* of the products of queries and keys */
 };
 
-/* Returns what every launch on x, and on y or its gradient, has in common. */
-template <typename T> Attention<T> attention_of(const DeviceTensor *x, const DeviceTensor *y, int64_t heads)
+/* Returns what a forward launch knows, and every one of the gradient. */
+template <typename T>
+Attention<T> attention_of(const DeviceTensor *x, int64_t heads, const DeviceTensor *y,
+                          const DeviceTensor *log_sums)
 {
     Attention<T> a = {};
     a.x = data_of<T>(x);
+    a.y = data_of<T>(y);
+    a.log_sums = data_of<float>(log_sums);
     a.tokens = (int)x->shape[1];
     a.heads = (int)heads;
     a.x_pitch = x->pitch;
@@ -42,13 +46,12 @@ template <typename T> Attention<T> attention_of(const DeviceTensor *x, const Dev
     return a;
 }
 
+/* The same for the gradient; dy lies as y does. */
 template <typename T>
 Attention<T> attention_of_gradient(const AttentionGradient *gradient, const DeviceTensor *dx, void *means)
 {
-    Attention<T> a = attention_of<T>(gradient->x, gradient->dy, gradient->heads);
-    a.y = data_of<T>(gradient->y);
+    Attention<T> a = attention_of<T>(gradient->x, gradient->heads, gradient->y, gradient->log_sums);
     a.dy = data_of<T>(gradient->dy);
-    a.log_sums = data_of<float>(gradient->log_sums);
     a.dx = data_of<T>(dx);
     a.means = static_cast<float *>(means);
     return a;

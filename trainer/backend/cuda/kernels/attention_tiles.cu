@@ -68,10 +68,8 @@ cudaError_t forward(const DeviceTensor *x, int64_t heads, const DeviceTensor *y,
     return with_instance(x, heads, [&](auto zero, auto channels) {
         using T = decltype(zero);
         unsigned warps = 0;
-        Attention<T> a = attention_of<T>(x, y, heads);
+        Attention<T> a = attention_of<T>(x, heads, y, log_sums);
         deal(&a, &warps);
-        a.y = data_of<T>(y);
-        a.log_sums = data_of<float>(log_sums);
         const unsigned blocks = (unsigned)(x->shape[0] * heads * a.blocks);
         attend_tiles<T, channels.value><<<blocks, warps * 32, 0, stream>>>(a);
     });

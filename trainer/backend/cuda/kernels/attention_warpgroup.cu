@@ -40,8 +40,7 @@ cudaError_t forward_of(const DeviceTensor *x, int64_t heads, const DeviceTensor 
                        const DeviceTensor *log_sums, cudaStream_t stream)
 {
     Maps maps = {};
-    Attention<T> a = attention_of<T>(x, y, heads);
-    a.log_sums = data_of<float>(log_sums);
+    const Attention<T> a = attention_of<T>(x, heads, y, log_sums);
     const cudaError_t status = make_maps(&maps, x, y, nullptr, nullptr);
     return status != cudaSuccess
                ? status

@@ -4,8 +4,7 @@
  * What attention_tiles.cuh says of order holds here: a warp group owns 64 rows of a head and meets all rows
  * of the other side, up to 64 at a time; scores are never in memory, sums of blocks neither; the same input
  * gives the same bits. The copy engine brings rows and takes results; of the last tile the products are only
- * as wide as it is, in steps of 16 rows.
- */
+ * as wide as it is, in steps of 16 rows. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_ATTENTION_WARPGROUP_CUH
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_ATTENTION_WARPGROUP_CUH
 

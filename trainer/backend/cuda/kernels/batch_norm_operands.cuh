@@ -63,11 +63,6 @@ inline bool signs_fit(const NormTensors *tensors)
            device_tensor_rows(signs) == device_tensor_rows(x);
 }
 
-inline unsigned blocks_for(int64_t threads)
-{
-    return (unsigned)((threads + block_threads - 1) / block_threads);
-}
-
 } // namespace fshard
 
 #endif

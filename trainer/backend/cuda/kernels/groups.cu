@@ -51,11 +51,6 @@ GroupPlaces places_of(const DeviceTensor *weight, const DeviceTensor *joined, in
     return places;
 }
 
-unsigned blocks_for(int64_t count)
-{
-    return (unsigned)((count + block_threads - 1) / block_threads);
-}
-
 } // namespace
 
 extern "C" cudaError_t kernel_join_groups(const DeviceTensor *weight, int64_t groups,

@@ -39,6 +39,12 @@ typedef enum ElementType {
 
 enum { PADDED_CHANNELS = 8 };
 
+/* Returns how many channels a narrow tensor of so many has with those that pad them. */
+static inline int64_t padded_channels(int64_t channels)
+{
+    return (channels + PADDED_CHANNELS - 1) / PADDED_CHANNELS * PADDED_CHANNELS;
+}
+
 /* A tensor in device memory. data is 256-byte aligned and owned by the program or the state. */
 typedef struct DeviceTensor {
     void *data;

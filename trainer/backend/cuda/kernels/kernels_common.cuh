@@ -21,6 +21,12 @@ inline unsigned grid_blocks(int64_t threads_wanted)
     return (unsigned)(blocks < grid_blocks_max ? (blocks > 0 ? blocks : 1) : grid_blocks_max);
 }
 
+/* Returns as many blocks as have a thread for each of so many elements: of what is small, as a filter is. */
+inline unsigned blocks_for(int64_t threads)
+{
+    return (unsigned)((threads + block_threads - 1) / block_threads);
+}
+
 /* Width elements that one instruction loads: 16 bytes are four floats or eight narrow elements. */
 template <typename T, int Width> struct alignas(sizeof(T) * Width) Pack {
     T values[Width];

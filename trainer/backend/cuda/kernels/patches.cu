@@ -88,16 +88,19 @@ bool are_alike(const DeviceTensor *a, const DeviceTensor *b)
     return element_is_narrow(a->element) && a->element == b->element;
 }
 
-Filter filter_of(const DeviceTensor *weight, const DeviceTensor *flat, const DeviceTensor *written)
+/* Launches a kernel between a filter and its flat form, with a thread for each element of `to`, one of the
+ * two. */
+cudaError_t run_filter(void (*kernel)(const uint16_t *, uint16_t *, Filter), const DeviceTensor *weight,
+                       const DeviceTensor *flat, const DeviceTensor *from, const DeviceTensor *to,
+                       cudaStream_t stream)
 {
-    return {device_tensor_stored(written), (int)(weight->shape[1] * weight->shape[2]), (int)weight->shape[3],
-            (int)weight->pitch, (int)flat->pitch};
-}
-
-/* Returns enough blocks for a thread for each element of a filter: there are few. */
-unsigned blocks_for(int64_t count)
-{
-    return (unsigned)((count + block_threads - 1) / block_threads);
+    if (!are_alike(weight, flat))
+        return cudaErrorNotSupported;
+    const Filter f = {device_tensor_stored(to), (int)(weight->shape[1] * weight->shape[2]),
+                      (int)weight->shape[3], (int)weight->pitch, (int)flat->pitch};
+    kernel<<<blocks_for(f.count), block_threads, 0, stream>>>(data_of<const uint16_t>(from),
+                                                              data_of<uint16_t>(to), f);
+    return cudaGetLastError();
 }
 
 } // namespace
@@ -129,21 +132,11 @@ extern "C" cudaError_t kernel_cut_patches(const DeviceTensor *x, const Patches *
 extern "C" cudaError_t kernel_flatten_filter(const DeviceTensor *weight, const DeviceTensor *flat,
                                              cudaStream_t stream)
 {
-    if (!are_alike(weight, flat))
-        return cudaErrorNotSupported;
-    const Filter f = filter_of(weight, flat, flat);
-    flatten_filter_kernel<<<blocks_for(f.count), block_threads, 0, stream>>>(data_of<const uint16_t>(weight),
-                                                                             data_of<uint16_t>(flat), f);
-    return cudaGetLastError();
+    return run_filter(flatten_filter_kernel, weight, flat, weight, flat, stream);
 }
 
 extern "C" cudaError_t kernel_unflatten_filter(const DeviceTensor *flat, const DeviceTensor *weight,
                                                cudaStream_t stream)
 {
-    if (!are_alike(weight, flat))
-        return cudaErrorNotSupported;
-    const Filter f = filter_of(weight, flat, weight);
-    unflatten_filter_kernel<<<blocks_for(f.count), block_threads, 0, stream>>>(data_of<const uint16_t>(flat),
-                                                                               data_of<uint16_t>(weight), f);
-    return cudaGetLastError();
+    return run_filter(unflatten_filter_kernel, weight, flat, flat, weight, stream);
 }

@@ -85,12 +85,6 @@ __global__ void unfold_weight_kernel(const uint16_t *folded, uint16_t *weight, i
     weight[i] = channel < FOLD_CHANNELS_MAX ? folded[from] : (uint16_t)0;
 }
 
-/* Returns enough blocks for a thread for each element of a weight: there are few. */
-unsigned blocks_for(int64_t count)
-{
-    return (unsigned)((count + block_threads - 1) / block_threads);
-}
-
 } // namespace
 
 extern "C" cudaError_t kernel_fold_image(const DeviceTensor *x, const Fold *fold, const DeviceTensor *folded,

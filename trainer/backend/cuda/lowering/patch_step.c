@@ -22,8 +22,7 @@ static const DeviceTensor *image_of(const Step *step)
 static int64_t patch_channels(const Step *step)
 {
     const int64_t kernel = step->node->as.conv.options.kernel;
-    const int64_t channels = kernel * kernel * image_of(step)->shape[3];
-    return (channels + PADDED_CHANNELS - 1) / PADDED_CHANNELS * PADDED_CHANNELS;
+    return padded_channels(kernel * kernel * image_of(step)->shape[3]);
 }
 
 bool patch_step_fits(const Step *step, bool timed)

@@ -33,19 +33,14 @@ static ElementType gradient_element(const Graph *graph, TensorId id)
     return node->op == OP_ADD ? gradient_element(graph, node->inputs[0]) : ELEMENT_F32;
 }
 
-static int64_t padded(int64_t channels)
-{
-    return (channels + PADDED_CHANNELS - 1) / PADDED_CHANNELS * PADDED_CHANNELS;
-}
-
 DeviceTensor device_tensor_narrow(const DeviceTensor *weight, ElementType element)
 {
     DeviceTensor narrow = *weight;
     narrow.data = NULL;
     narrow.element = element;
-    narrow.pitch = padded(device_tensor_channels(weight));
+    narrow.pitch = padded_channels(device_tensor_channels(weight));
     if (weight->rank > 1) /* else one row: a bias */
-        narrow.rows = device_tensor_rows(weight) / weight->shape[0] * padded(weight->shape[0]);
+        narrow.rows = device_tensor_rows(weight) / weight->shape[0] * padded_channels(weight->shape[0]);
     return narrow;
 }
 
@@ -63,7 +58,7 @@ DeviceTensor device_tensor_describe(const Graph *graph, TensorId id)
     described.pitch = device_tensor_channels(&described);
     described.rows = device_tensor_rows(&described);
     if (element_is_narrow(described.element))
-        described.pitch = padded(described.pitch);
+        described.pitch = padded_channels(described.pitch);
     else if (tensor->role != TENSOR_PARAMETER && is_weight(graph, tensor)) {
         const ElementType element = gradient_element(graph, id);
         if (element_is_narrow(element))

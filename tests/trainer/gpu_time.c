@@ -1,0 +1,47 @@
+#include "tests/trainer/gpu_time.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { TIMES = 30, WARM = 3 };
+
+void gpu_time_check(cudaError_t code, const char *what)
+{
+    if (code == cudaSuccess)
+        return;
+    fprintf(stderr, "%s: %s: %s\n", program_invocation_short_name, what, cudaGetErrorString(code));
+    exit(1);
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const float first = *(const float *)a, second = *(const float *)b;
+    return (first > second) - (first < second);
+}
+
+double gpu_time_median(cudaError_t (*call)(const void *context, int turn), const void *context,
+                       cudaStream_t stream)
+{
+    cudaEvent_t marks[TIMES + 1];
+    float ms[TIMES];
+    cudaError_t code = cudaSuccess;
+    for (int i = 0; i <= TIMES; i++)
+        CHECK(cudaEventCreate(&marks[i]));
+    for (int i = 0; i < WARM + TIMES && code != cudaErrorNotSupported; i++) {
+        code = call(context, i);
+        if (code != cudaErrorNotSupported)
+            CHECK(code);
+        if (i + 1 >= WARM)
+            CHECK(cudaEventRecord(marks[i + 1 - WARM], stream));
+    }
+    CHECK(cudaStreamSynchronize(stream));
+    for (int i = 0; i < TIMES && code == cudaSuccess; i++)
+        CHECK(cudaEventElapsedTime(&ms[i], marks[i], marks[i + 1]));
+    for (int i = 0; i <= TIMES; i++)
+        CHECK(cudaEventDestroy(marks[i]));
+    if (code != cudaSuccess)
+        return -1;
+    qsort(ms, TIMES, sizeof *ms, by_size);
+    return (double)ms[TIMES / 2];
+}
