@@ -33,6 +33,13 @@ void random_start(Random *random, uint64_t seed, uint64_t stream)
     };
 }
 
+void random_skip(Random *random, uint64_t blocks)
+{
+    const uint64_t counter = ((uint64_t)random->counter[1] << 32 | random->counter[0]) + blocks;
+    random->counter[0] = (uint32_t)counter;
+    random->counter[1] = (uint32_t)(counter >> 32);
+}
+
 uint32_t random_u32(Random *random)
 {
     if (random->used == 4) {

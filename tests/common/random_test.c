@@ -41,6 +41,23 @@ TEST(test_a_sequence_is_philox_over_position_and_stream)
     }
 }
 
+TEST(test_a_part_of_a_sequence_can_be_drawn_alone)
+{
+    enum { BLOCKS = 5 };
+    static const uint64_t before[] = {0, 7, UINT64_C(0xFFFFFFFE)}; /* blocks: the last carries */
+    for (size_t i = 0; i < sizeof before / sizeof *before; i++) {
+        Random whole, part;
+        random_start(&whole, 3, 9);
+        random_skip(&whole, before[i]);
+        random_start(&part, 3, 9);
+        random_skip(&part, before[i] + BLOCKS);
+        for (int k = 0; k < 4 * BLOCKS; k++)
+            (void)random_u32(&whole);
+        for (int k = 0; k < 9; k++)
+            assert_int_equal(random_u32(&whole), random_u32(&part));
+    }
+}
+
 TEST(test_seed_and_stream_choose_the_sequence)
 {
     Random a, b;

@@ -4,9 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/random.h"
+#include "common/cpu.h"
 #include "trainer/backend/backend_plugin.h"
 #include "trainer/backend/host_copy.h"
+#include "trainer/backend/initial_values.h"
 #include "trainer/graph/memory_plan.h"
 
 FshStatus backend_open(Backend **backend, const char *device, const BackendOptions *options, FshError *error)
@@ -155,75 +156,49 @@ void state_memory(const State *state, MemoryUse *use)
         graph_state_memory(state->graph, use);
 }
 
-/* Returns the FNV-1a hash of a name, 64 bits (Fowler, Noll, Vo): each name has a stream of random numbers of
- * its own, whatever the order of the tensors. */
-static uint64_t name_hash(const char *name)
-{
-    uint64_t hash = UINT64_C(0xCBF29CE484222325);
-    for (; *name; name++)
-        hash = (hash ^ (unsigned char)*name) * UINT64_C(0x100000001B3);
-    return hash;
-}
+/* Values of tensors that are drawn together, more only where one tensor has more: 16 MB. */
+enum { DRAWN_TOGETHER = 1 << 22 };
 
-/* Makes filter i of a convolution [out, in, kernel, kernel] pass on channel i, for all channels in. */
-static void pass_channels_on(const Tensor *weight, float *values)
+/* Draws and writes the tensors of a group, whose values fit into memory. */
+static FshStatus draw_group(State *state, InitialValues *group, size_t count, uint64_t seed, float *memory,
+                            FshError *error)
 {
-    const int64_t in = weight->shape[1], area = weight->shape[2] * weight->shape[3], filter = in * area;
-    const int64_t count = in < weight->shape[0] ? in : weight->shape[0];
-    memset(values, 0, (size_t)(count * filter) * sizeof *values);
-    for (int64_t i = 0; i < count; i++)
-        values[i * filter + i * area + area / 2] = 1;
-}
-
-static void draw(const Tensor *tensor, uint64_t seed, float *values, size_t count)
-{
-    const double scale = tensor->initializer.scale;
-    Random random;
-    random_start(&random, seed, name_hash(tensor->name));
-    for (size_t i = 0; i < count; i++)
-        switch (tensor->initializer.kind) {
-        case INIT_ZEROS:
-            values[i] = 0;
-            break;
-        case INIT_ONES:
-            values[i] = 1;
-            break;
-        case INIT_NORMAL:
-            values[i] = (float)(scale * (double)random_normal(&random));
-            break;
-        case INIT_UNIFORM:
-        case INIT_DIRAC:
-            values[i] = (float)(scale * (2 * random_uniform_double(&random) - 1));
-            break;
-        case INIT_CONSTANT:
-            values[i] = (float)scale;
-            break;
-        }
-    if (tensor->initializer.kind == INIT_DIRAC)
-        pass_channels_on(tensor, values);
+    for (size_t i = 0; i < count; i++) {
+        group[i].values = memory;
+        memory += tensor_count(group[i].tensor);
+    }
+    FshStatus status = initial_values_draw(group, count, seed, cpu_count_available(), error);
+    for (size_t i = 0; i < count && !status; i++)
+        status = state_write(state, group[i].tensor->name, group[i].values,
+                             (size_t)tensor_count(group[i].tensor), error);
+    return status;
 }
 
 FshStatus state_initialize(State *state, uint64_t seed, FshError *error)
 {
     const Graph *graph = state->graph;
-    FshStatus status = FSH_OK;
-    size_t most = 0;
-    for (size_t i = 0; i < graph_tensor_count(graph); i++) {
-        const Tensor *tensor = graph_tensor(graph, (TensorId)i);
-        if (state_holds(tensor->role) && (size_t)tensor_count(tensor) > most)
-            most = (size_t)tensor_count(tensor);
-    }
-    float *values = malloc((most + 1) * sizeof *values);
-    if (!values)
-        return fsh_error_set(error, FSH_ERR_MEMORY, "no memory for %zu initial weights", most);
-    for (size_t i = 0; !status && i < graph_tensor_count(graph); i++) {
+    const size_t tensor_most = graph_tensor_count(graph);
+    InitialValues *held = calloc(tensor_most + 1, sizeof *held);
+    size_t count = 0, most = DRAWN_TOGETHER;
+    for (size_t i = 0; held && i < tensor_most; i++) {
         const Tensor *tensor = graph_tensor(graph, (TensorId)i);
         if (!state_holds(tensor->role))
             continue;
-        draw(tensor, seed, values, (size_t)tensor_count(tensor));
-        status = state_write(state, tensor->name, values, (size_t)tensor_count(tensor), error);
+        held[count++].tensor = tensor;
+        most = (size_t)tensor_count(tensor) > most ? (size_t)tensor_count(tensor) : most;
+    }
+    float *values = held ? malloc(most * sizeof *values) : NULL;
+    FshStatus status = FSH_OK;
+    if (!values)
+        status = fsh_error_set(error, FSH_ERR_MEMORY, "no memory for %zu initial weights", most);
+    for (size_t begin = 0, end = 0; begin < count && !status; begin = end) {
+        size_t drawn = 0;
+        while (end < count && drawn + (size_t)tensor_count(held[end].tensor) <= most)
+            drawn += (size_t)tensor_count(held[end++].tensor);
+        status = draw_group(state, held + begin, end - begin, seed, values, error);
     }
     free(values);
+    free(held);
     return status;
 }
 
