@@ -47,7 +47,7 @@ struct CudnnCache {
     int threads;
     cudaStream_t stream; /* of the handles below; NULL: no handles, all build with the device of their plan */
     int cuda_device;
-    /* by thread; handles are made when they are needed, and owned. The first has none. */
+    /* by thread; handles are made when they are needed, and owned */
     CudnnDevice devices[THREADS_MAX];
     size_t *wanted; /* while building: indices of entries */
     CudnnCacheCounts counts;
@@ -257,19 +257,18 @@ static FshStatus make_room(CudnnCache *cache, FshError *error)
     return FSH_OK;
 }
 
-/* Loads the plan of an entry, if there is a file of it. */
-static void take_from_disk(CudnnCache *cache, struct Entry *entry)
+/* Loads the plan of an entry, if there is a file of it. Several threads may, each an entry of its own. */
+static void take_from_disk(const CudnnCache *cache, struct Entry *entry)
 {
     Known known = {0};
     if (!load(cache, entry->key, entry->plan, &known))
         return;
     cudnn_plan_set_known(entry->plan, known.milliseconds, known.engine);
     entry->stage = CHOSEN;
-    cache->counts.loaded++;
 }
 
-/* Sets *entry_ret to the entry of a pattern: one that is there, or a new one, loaded from disk where it can
- * be. Takes *described. */
+/* Sets *entry_ret to the entry of a pattern: one that is there, or a new one that is wanted. Takes *described.
+ */
 static FshStatus enter(CudnnCache *cache, CudnnPlan **described, const CudnnPolicy *policy, bool timed,
                        struct Entry **entry_ret, FshError *error)
 {
@@ -294,7 +293,6 @@ static FshStatus enter(CudnnCache *cache, CudnnPlan **described, const CudnnPoli
         *described = NULL;
         if (!timed)
             entry->policy.candidates = 1;
-        take_from_disk(cache, entry);
     }
     cudnn_plan_free(described);
     if (entry)
@@ -341,8 +339,9 @@ void cudnn_cache_set_threads(CudnnCache *cache, int threads, cudaStream_t stream
 }
 
 /* Builds the plan of an entry. A failure is kept for whoever asks for the plan. */
-static void build_entry(struct Entry *entry)
+static void build_entry(const CudnnCache *cache, struct Entry *entry)
 {
+    (void)cache;
     entry->stage = cudnn_plan_build(entry->plan, &entry->policy, &entry->failure) ? FAILED : BUILT;
 }
 
@@ -358,22 +357,53 @@ static FshStatus thread_device(CudnnCache *cache, int thread, const CudnnDevice 
     return status ? status : CUDNN_TRY(cudnnSetStream(own->handle, cache->stream), error);
 }
 
-static FshStatus build_item(uint64_t item, int thread, void *context, FshError *error)
+typedef void (*EntryWork)(const CudnnCache *cache, struct Entry *entry);
+
+/* What is done to each wanted entry, on several threads. */
+typedef struct EntryJob {
+    CudnnCache *cache;
+    EntryWork work;
+} EntryJob;
+
+static FshStatus work_on_entry(uint64_t item, int thread, void *context, FshError *error)
 {
-    CudnnCache *cache = context;
+    const EntryJob *job = context;
+    CudnnCache *cache = job->cache;
     struct Entry *entry = &cache->entries[cache->wanted[item]];
     const CudnnDevice *device = NULL;
     FshStatus status = FSH_OK;
-    if (cache->stream) /* each thread has a current device */
-        status = CUDA_TRY(cudaSetDevice(cache->cuda_device), error);
-    if (!status && thread > 0 &&
-        cache->stream) { /* without a GPU all share its properties, which nobody writes */
-        status = thread_device(cache, thread, &device, error);
+    if (cache->stream) { /* without a GPU all share its properties, which nobody writes */
+        status = CUDA_TRY(cudaSetDevice(cache->cuda_device), error); /* of each thread */
+        status = status ? status : thread_device(cache, thread, &device, error);
         if (!status)
             cudnn_plan_move(entry->plan, device);
     }
     if (!status)
-        build_entry(entry);
+        job->work(cache, entry);
+    return status;
+}
+
+/* Does the work on the entries that are wanted, on several threads. */
+static FshStatus work_on_wanted(CudnnCache *cache, EntryWork work, FshError *error)
+{
+    EntryJob job = {cache, work};
+    size_t count = 0;
+    cache->wanted = malloc((cache->entry_count + 1) * sizeof *cache->wanted);
+    if (!cache->wanted)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "no memory for %zu cuDNN plans", cache->entry_count);
+    for (size_t i = 0; i < cache->entry_count; i++)
+        if (cache->entries[i].stage == WANTED)
+            cache->wanted[count++] = i;
+    FshStatus status = FSH_OK;
+    if (cache->stream)
+        status = CUDA_TRY(cudaGetDevice(&cache->cuda_device), error);
+    /* a handle costs as much as a few plans */
+    const int most = 1 + (int)(count / PLANS_OF_A_THREAD),
+              jobs = cache->threads < most ? cache->threads : most;
+    if (!status && count > 0)
+        status = pool_run(jobs > 0 ? jobs : 1, count, work_on_entry, &job, error);
+    free(cache->wanted);
+    cache->wanted = NULL;
     return status;
 }
 
@@ -387,15 +417,22 @@ static int open_lock(const CudnnCache *cache)
     return open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 }
 
-/* Takes the plans that are still wanted from the disk. Returns how many it has not found. */
+static size_t count_wanted(const CudnnCache *cache)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < cache->entry_count; i++)
+        count += cache->entries[i].stage == WANTED;
+    return count;
+}
+
+/* Takes the plans that are wanted from the disk. Returns how many it has not found. */
 static size_t take_wanted(CudnnCache *cache)
 {
-    size_t missing = 0;
-    for (size_t i = 0; i < cache->entry_count; i++) {
-        if (cache->entries[i].stage == WANTED)
-            take_from_disk(cache, &cache->entries[i]);
-        missing += cache->entries[i].stage == WANTED;
-    }
+    const size_t before = count_wanted(cache);
+    if (cache->folder && before > 0)
+        (void)work_on_wanted(cache, take_from_disk, NULL); /* what fails is missing, and built */
+    const size_t missing = count_wanted(cache);
+    cache->counts.loaded += before - missing;
     return missing;
 }
 
@@ -415,7 +452,7 @@ static void begin_building(CudnnCache *cache)
     const struct timespec pause = {.tv_nsec = 100000000};
     const double start = progress_now_seconds();
     double missed = start; /* when a plan was missing last */
-    if (cache->lock >= 0 || take_wanted(cache) == 0)
+    if (take_wanted(cache) == 0 || cache->lock >= 0)
         return;
     cache->lock = open_lock(cache);
     bool held = false, waits = cache->lock >= 0;
@@ -436,28 +473,11 @@ static void begin_building(CudnnCache *cache)
 
 FshStatus cudnn_cache_build(CudnnCache *cache, FshError *error)
 {
-    size_t count = 0;
     if (cache->entry_count > cache->kept)
         forget_unused(cache);
     cache->round++;
     begin_building(cache);
-    cache->wanted = malloc((cache->entry_count + 1) * sizeof *cache->wanted);
-    if (!cache->wanted)
-        return fsh_error_set(error, FSH_ERR_MEMORY, "no memory for %zu cuDNN plans", cache->entry_count);
-    for (size_t i = 0; i < cache->entry_count; i++)
-        if (cache->entries[i].stage == WANTED)
-            cache->wanted[count++] = i;
-    FshStatus status = FSH_OK;
-    if (cache->stream)
-        status = CUDA_TRY(cudaGetDevice(&cache->cuda_device), error);
-    /* a handle costs as much as a few plans */
-    const int most = 1 + (int)(count / PLANS_OF_A_THREAD),
-              jobs = cache->threads < most ? cache->threads : most;
-    if (!status && count > 0)
-        status = pool_run(jobs > 0 ? jobs : 1, count, build_item, cache, error);
-    free(cache->wanted);
-    cache->wanted = NULL;
-    return status;
+    return work_on_wanted(cache, build_entry, error);
 }
 
 /* Times the candidates in workspace of its own; where the GPU has not enough of it, those that need the most
@@ -488,8 +508,12 @@ FshStatus cudnn_cache_get(CudnnCache *cache, CudnnPlan **described, const CudnnP
     FshStatus status = enter(cache, described, policy, trial != NULL, &entry, error);
     if (status)
         return status;
+    if (entry->stage == WANTED) {
+        take_from_disk(cache, entry);
+        cache->counts.loaded += entry->stage == CHOSEN;
+    }
     if (entry->stage == WANTED)
-        build_entry(entry);
+        build_entry(cache, entry);
     /* A single candidate is timed, too: its time is compared with those of other ways, and a candidate that
      * does not run is found out. */
     if (entry->stage == BUILT && trial && choose(entry->plan, trial, &entry->failure))
