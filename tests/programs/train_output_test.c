@@ -323,11 +323,11 @@ static int count_named(const char *buffer, ssize_t bytes, const char *name)
     return count;
 }
 
-/* Runs 30 epochs, each of a few milliseconds, whose checkpoint takes a second. Returns what watches the
+/* Trains with epochs of a few milliseconds, whose checkpoint takes a second, or two. Returns what watches the
  * folder; the caller closes it. */
-static int train_on_slow_disk(const char *out, const char *const *arguments)
+static int train_on_slow_disk(const char *out, bool slower, const char *const *arguments)
 {
-    static const char *const slow[] = {"FSHARD_STOP_SECONDS=1", NULL};
+    const char *const slow[] = {slower ? "FSHARD_STOP_SECONDS=2" : "FSHARD_STOP_SECONDS=1", NULL};
     const RunOptions options = {.stop_at = "out/checkpoint.safetensors", .environment = slow};
     assert_int_equal(mkdir(out, 0777), 0);
     const int watch = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
@@ -342,7 +342,7 @@ TEST_IN_FOLDER(test_short_epochs_leave_their_files_to_the_next, folder)
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
     const char *const arguments[] = {"--jobs", "1",  "--device",       "cpu", "--model", "conv8", "--epochs",
                                      "30",     "-q", "--val-interval", "30",  shards,    out,     NULL};
-    const int watch = train_on_slow_disk(out, arguments);
+    const int watch = train_on_slow_disk(out, false, arguments);
     char buffer[1 << 16] __attribute__((aligned(__alignof__(struct inotify_event))));
     const ssize_t bytes = read(watch, buffer, sizeof buffer); /* at once: all has happened */
     const int count = count_named(buffer, bytes, "checkpoint.safetensors");
@@ -364,6 +364,31 @@ TEST_IN_FOLDER(test_short_epochs_leave_their_files_to_the_next, folder)
     assert_same_file(folder, "out", "fast", true);
 }
 
+/* Returns the time of an epoch in summary.csv. */
+static double seconds_at(TestFolder *folder, int epoch)
+{
+    char *table = test_file_read(test_path(folder, "out/summary.csv"), NULL), start[16];
+    (void)snprintf(start, sizeof start, "\n%d,", epoch);
+    const char *row = strstr(table, start);
+    assert_non_null(row);
+    const double seconds = strtod(row + strlen(start), NULL);
+    free(table);
+    return seconds;
+}
+
+/* Epoch 0 gives the disk a checkpoint, the weights and another checkpoint; the best weights of epoch 1 wait for
+ * those of epoch 0, which are behind the first checkpoint, and not for the second, which has its own copy. */
+TEST_IN_FOLDER(test_the_best_weights_do_not_wait_for_an_earlier_checkpoint, folder)
+{
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
+    const char *const arguments[] = {"--jobs",   "1", "--device", "cpu",  "--model", "conv8",
+                                     "--epochs", "2", "-q",       shards, out,       NULL};
+    (void)close(train_on_slow_disk(out, true, arguments));
+    const double seconds = seconds_at(folder, 1);
+    if (seconds < 1.9 || seconds > 3.9)
+        fail_msg("epoch 1 ended after %.1f s", seconds);
+}
+
 /* The average of weights is left out with the checkpoint, and holds up none by itself. */
 TEST_IN_FOLDER(test_averages_of_short_epochs_keep_to_the_checkpoints, folder)
 {
@@ -372,7 +397,7 @@ TEST_IN_FOLDER(test_averages_of_short_epochs_keep_to_the_checkpoints, folder)
     const char *shards = make_set(folder, &spec), *out = test_path(folder, "out");
     const char *const arguments[] = {"--jobs", "1",  "--device",    "cpu",  "--model", "conv8", "--epochs",
                                      "30",     "-q", "--model-ema", shards, out,       NULL};
-    const int watch = train_on_slow_disk(out, arguments);
+    const int watch = train_on_slow_disk(out, false, arguments);
     char buffer[1 << 16] __attribute__((aligned(__alignof__(struct inotify_event))));
     const ssize_t bytes = read(watch, buffer, sizeof buffer);
     const int checkpoints = count_named(buffer, bytes, "checkpoint.safetensors"),

@@ -65,3 +65,25 @@ TEST(test_freeing_waits_for_what_was_given)
     run_writer_free(&writer);
     assert_int_equal(atomic_load(&turn), 3);
 }
+
+TEST(test_one_result_can_be_waited_for)
+{
+    FshError error = {0};
+    RunWriter *writer = NULL;
+    RunWritten written;
+    atomic_int turn = 0;
+    Job jobs[3];
+    assert_int_equal(run_writer_new(&writer, &error), FSH_OK);
+    run_writer_wait_one(writer); /* there is no job: at once */
+    for (int i = 0; i < 3; i++) {
+        jobs[i] = (Job){.number = i, .turn = &turn};
+        assert_int_equal(run_writer_add(writer, write_job, &jobs[i], &error), FSH_OK);
+    }
+    for (int i = 0; i < 3; i++) {
+        run_writer_wait_one(writer);
+        assert_true(run_writer_next(writer, &written));
+        assert_ptr_equal(written.job, &jobs[i]);
+    }
+    assert_false(run_writer_next(writer, &written));
+    run_writer_free(&writer);
+}

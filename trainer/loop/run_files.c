@@ -31,6 +31,7 @@ typedef struct SaveJob {
     RunFile file;
     char path[PATH_MAX];
     State *state;
+    RunCopy *copy; /* which state belongs to; NULL: to the session */
     const Graph *graph;
     WeightsInfo info;
     ModelSpec spec; /* info's */
@@ -55,8 +56,10 @@ void run_files_close(RunFiles *files)
 {
     run_files_settle(files);
     run_writer_free(&files->writer);
-    state_free(&files->trained.state);
-    state_free(&files->averaged.state);
+    for (int i = 0; i < RUN_COPIES; i++) {
+        state_free(&files->trained[i].state);
+        state_free(&files->averaged[i].state);
+    }
     json_decref(files->options);
     *files = (RunFiles){0};
 }
@@ -91,6 +94,8 @@ static void take_results(RunFiles *files)
     RunWritten written;
     while (files->writer && run_writer_next(files->writer, &written)) {
         SaveJob *job = written.job;
+        files->pending[job->file]--;
+        job->copy->jobs--;
         note_result(files, job->file, written.status, &written.error);
         free_job(job);
     }
@@ -103,27 +108,65 @@ void run_files_settle(RunFiles *files)
     take_results(files);
 }
 
-bool run_files_would_wait(const RunFiles *files)
+void run_files_settle_file(RunFiles *files, RunFile file)
 {
-    const RunCopy *copy = &files->trained;
-    return files->writer && files->history == 0 && copy->taken &&
-           copy->changes != state_changes(files->session->network.state) && run_writer_is_busy(files->writer);
+    take_results(files);
+    while (files->pending[file] > 0) {
+        run_writer_wait_one(files->writer);
+        take_results(files);
+    }
+}
+
+/* Returns the copy that has been taken of the State as it is now; NULL: there is none. */
+static RunCopy *find_copy(RunCopy copies[RUN_COPIES], uint64_t changes)
+{
+    for (int i = 0; i < RUN_COPIES; i++)
+        if (copies[i].taken && copies[i].changes == changes)
+            return &copies[i];
+    return NULL;
+}
+
+bool run_files_would_wait(RunFiles *files)
+{
+    if (!files->writer || files->history > 0)
+        return false;
+    take_results(files);
+    bool reads = false;
+    for (int i = 0; i < RUN_COPIES; i++)
+        reads = reads || files->trained[i].jobs > 0;
+    return reads && !find_copy(files->trained, state_changes(files->session->network.state));
+}
+
+/* Returns a copy whose State nobody reads, waiting for one if need be; NULL: there is no memory. */
+static RunCopy *free_copy(RunFiles *files, RunCopy copies[RUN_COPIES], State *state)
+{
+    take_results(files);
+    for (int i = 0; i < RUN_COPIES; i++) {
+        RunCopy *copy = &copies[i];
+        if (!copy->state && !copy->impossible)
+            copy->impossible = state_copy_new(&copy->state, state, NULL) != FSH_OK;
+        if (copy->state && copy->jobs == 0)
+            return copy;
+    }
+    run_files_settle(files);
+    return copies[0].state ? &copies[0] : NULL;
 }
 
 /* Returns a copy of the State as it is now. NULL: there is no memory for one, or it could not be taken. */
-static State *copy_now(RunFiles *files, RunCopy *copy, State *state)
+static RunCopy *copy_now(RunFiles *files, RunCopy copies[RUN_COPIES], State *state)
 {
     const uint64_t changes = state_changes(state);
-    if (!files->writer || copy->impossible)
+    if (!files->writer)
         return NULL;
-    if (copy->taken && copy->changes == changes)
-        return copy->state;
-    if (!copy->state)
-        copy->impossible = state_copy_new(&copy->state, state, NULL) != FSH_OK;
-    run_files_settle(files); /* what is being written reads the copy */
-    copy->taken = copy->state && !state_copy_take(copy->state, state, NULL);
+    RunCopy *copy = find_copy(copies, changes);
+    if (copy)
+        return copy;
+    copy = free_copy(files, copies, state);
+    if (!copy)
+        return NULL;
+    copy->taken = !state_copy_take(copy->state, state, NULL);
     copy->changes = changes;
-    return copy->taken ? copy->state : NULL;
+    return copy->taken ? copy : NULL;
 }
 
 /* Saves a job, which it takes over: from a copy on the writer's thread, or here and now. */
@@ -131,13 +174,17 @@ static void save(RunFiles *files, SaveJob *job)
 {
     FshError error = {0};
     const bool averaged = job->file == RUN_AVERAGE;
-    State *copy = copy_now(files, averaged ? &files->averaged : &files->trained, job->state);
+    RunCopy *copy = copy_now(files, averaged ? files->averaged : files->trained, job->state);
     take_results(files);
     if (copy) {
         State *live = job->state;
-        job->state = copy;
-        if (!run_writer_add(files->writer, write_job, job, NULL))
+        job->state = copy->state;
+        job->copy = copy;
+        if (!run_writer_add(files->writer, write_job, job, NULL)) {
+            files->pending[job->file]++;
+            copy->jobs++;
             return;
+        }
         job->state = live;
     }
     run_files_settle(files); /* files keep their order */

@@ -1,8 +1,9 @@
 /* run_files.h - saves a run's weights and checkpoints.
  *
  * Files are written from a copy of the State, by a thread of their own, while training goes on: the copy
- * takes as much memory as the State, where the State is. The next copy waits until all of the last is
- * written. Where there is no memory for a copy, training waits for each file.
+ * takes as much memory as the State, where the State is. While a copy is still being written, what must be saved
+ * is taken from a second one, if there is memory for it; else training waits for the first. Where there is no
+ * memory for any copy, training waits for each file.
  *
  * A failure to save never stops a run: on a full disk it prints a warning, the previous file stays, and
  * training goes on. Threads: one. */
@@ -18,21 +19,24 @@
 typedef struct RunCopy {
     State *state;     /* owned; NULL: not made yet, or no memory */
     uint64_t changes; /* state_changes of the State then */
+    int jobs;         /* that read it, and are not done */
     bool taken, impossible;
 } RunCopy;
 
+enum { RUN_COPIES = 2 };
+typedef enum RunFile { RUN_LAST, RUN_BEST, RUN_AVERAGE, RUN_CHECKPOINT, RUN_FILE_KINDS } RunFile;
+
 typedef struct RunFiles {
     RunWriter *writer; /* owned; NULL: training waits for each file */
-    RunCopy trained, averaged;
-    Session *session;     /* borrowed */
+    RunCopy trained[RUN_COPIES], averaged[RUN_COPIES];
+    int pending[RUN_FILE_KINDS]; /* jobs that are not done */
+    Session *session;            /* borrowed */
     const Record *record; /* borrowed; NULL (a rank other than 0): nothing is written, and nothing fails */
     json_t *options;      /* options that decide the result, for the checkpoint; owned */
     int64_t history;      /* --checkpoint-hist */
-    bool stale_of[4]; /* by RunFile: the last save failed, so the file on disk is not the newest; written by
-                       * run_files_settle */
+    /* the last save failed, so the file on disk is not the newest; written by the functions that settle */
+    bool stale_of[RUN_FILE_KINDS];
 } RunFiles;
-
-typedef enum RunFile { RUN_LAST, RUN_BEST, RUN_AVERAGE, RUN_CHECKPOINT } RunFile;
 
 /* Prepares saving; borrows session and record. FSH_ERR_MEMORY. */
 FshStatus run_files_open(RunFiles *files, Session *session, const Record *record, const TrainOptions *options,
@@ -58,9 +62,11 @@ bool run_files_save_diverged(RunFiles *files, const RunState *state, const uint6
 /* Returns whether saving would wait for files of an earlier state, which are still being written: asked
  * before anything of this state is saved. Never where epochs are kept (--checkpoint-hist), which are written
  * at once. */
-bool run_files_would_wait(const RunFiles *files);
+bool run_files_would_wait(RunFiles *files);
 /* Waits until all is written that was begun, and sets stale_of. */
 void run_files_settle(RunFiles *files);
+/* Waits until the newest of these files is written, and sets its stale_of; others may still be. */
+void run_files_settle_file(RunFiles *files, RunFile file);
 /* Return, after run_files_settle, whether the newest weights are missing on disk; whether the newest weights
  * or checkpoint are. */
 bool run_files_weights_stale(const RunFiles *files);

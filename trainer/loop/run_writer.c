@@ -113,6 +113,14 @@ void run_writer_wait(RunWriter *writer)
     (void)pthread_mutex_unlock(&writer->mutex);
 }
 
+void run_writer_wait_one(RunWriter *writer)
+{
+    (void)pthread_mutex_lock(&writer->mutex);
+    while (writer->waiting && writer->first == writer->waiting)
+        (void)pthread_cond_wait(&writer->changed, &writer->mutex);
+    (void)pthread_mutex_unlock(&writer->mutex);
+}
+
 bool run_writer_next(RunWriter *writer, RunWritten *written_ret)
 {
     (void)pthread_mutex_lock(&writer->mutex);

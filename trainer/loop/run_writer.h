@@ -31,6 +31,8 @@ FshStatus run_writer_add(RunWriter *writer, RunWrite write, void *job, FshError 
 bool run_writer_is_busy(RunWriter *writer);
 /* Waits until all jobs are done. */
 void run_writer_wait(RunWriter *writer);
+/* Waits until there is a result to take, or no job. */
+void run_writer_wait_one(RunWriter *writer);
 /* Takes the result of the next job that is done, in the order of run_writer_add. Returns false if there is
  * none. */
 bool run_writer_next(RunWriter *writer, RunWritten *written_ret);

@@ -57,16 +57,18 @@ bool training_is_better(const Training *training, const Metrics *metrics, const 
     return !than->any || better || (isnan(other) && !isnan(value));
 }
 
-/* Waits for what is being saved. Where the best weights could not be, makes *saved those on disk again. */
+/* Waits for the file of the best weights. Where they could not be saved, makes *saved those on disk again. */
 static void settle_best(Training *training, RunFile file, BestEpoch *saved)
 {
-    run_files_settle(&training->files);
+    run_files_settle_file(&training->files, file);
     if (training->files.stale_of[file])
         *saved = training->best_before[file];
 }
 
+/* Waits for all that is being saved. */
 static void settle_files(Training *training)
 {
+    run_files_settle(&training->files);
     settle_best(training, RUN_BEST, &training->state.saved);
     settle_best(training, RUN_AVERAGE, &training->state.saved_average);
 }
@@ -308,7 +310,7 @@ static uint64_t end_order_digest(OrderDigest *digest)
 
 /* Returns whether the epoch in hand saves weights and a checkpoint. Epochs that are shorter than the writing
  * of their files leave them to a later one, but for the last epoch and those whose weights are looked at. */
-static bool writes_files(const Training *training)
+static bool writes_files(Training *training)
 {
     const bool is_last = training->state.epoch + 1 == training->session.plan.epochs;
     return is_last || evaluates_epoch(training) || !run_files_would_wait(&training->files);
