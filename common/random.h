@@ -23,8 +23,8 @@ typedef struct Random {
 
 void random_start(Random *random, uint64_t seed, uint64_t stream);
 
-/* Goes on by `blocks` times four numbers of random_u32, which are not drawn: parts of a sequence can be drawn on
- * several threads. Only before the first draw, or behind a multiple of four. */
+/* Goes on by `blocks` times four numbers of random_u32, which are not drawn: parts of a sequence can be drawn
+ * on several threads. Only before the first draw, or behind a multiple of four. */
 void random_skip(Random *random, uint64_t blocks);
 
 /* Returns one stream for a key of two parts, such as (epoch, sample). */

@@ -376,8 +376,9 @@ static double seconds_at(TestFolder *folder, int epoch)
     return seconds;
 }
 
-/* Epoch 0 gives the disk a checkpoint, the weights and another checkpoint; the best weights of epoch 1 wait for
- * those of epoch 0, which are behind the first checkpoint, and not for the second, which has its own copy. */
+/* Epoch 0 gives the disk a checkpoint, the weights and another checkpoint; the best weights of epoch 1 wait
+ * for those of epoch 0, which are behind the first checkpoint, and not for the second, which has its own
+ * copy. */
 TEST_IN_FOLDER(test_the_best_weights_do_not_wait_for_an_earlier_checkpoint, folder)
 {
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");

@@ -1,5 +1,5 @@
-/* The values that tensors begin with: those of the tensor's own stream, one after the other, however many threads
- * draw them. */
+/* The values that tensors begin with: those of the tensor's own stream, one after the other, however many
+ * threads draw them. */
 #include "trainer/backend/initial_values.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* initial_values.h - the values that the tensors of a network begin with, by their initializers.
  *
- * A tensor has a stream of random numbers by its name, whatever the order of the tensors, and a value depends on
- * its place in it alone: so the values are the same on any number of threads. */
+ * A tensor has a stream of random numbers by its name, whatever the order of the tensors, and a value depends
+ * on its place in it alone: so the values are the same on any number of threads. */
 #ifndef FSHARD_TRAINER_BACKEND_INITIAL_VALUES_H
 #define FSHARD_TRAINER_BACKEND_INITIAL_VALUES_H
 

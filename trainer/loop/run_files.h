@@ -1,9 +1,9 @@
 /* run_files.h - saves a run's weights and checkpoints.
  *
  * Files are written from a copy of the State, by a thread of their own, while training goes on: the copy
- * takes as much memory as the State, where the State is. While a copy is still being written, what must be saved
- * is taken from a second one, if there is memory for it; else training waits for the first. Where there is no
- * memory for any copy, training waits for each file.
+ * takes as much memory as the State, where the State is. While a copy is still being written, what must be
+ * saved is taken from a second one, if there is memory for it; else training waits for the first. Where there
+ * is no memory for any copy, training waits for each file.
  *
  * A failure to save never stops a run: on a full disk it prints a warning, the previous file stays, and
  * training goes on. Threads: one. */

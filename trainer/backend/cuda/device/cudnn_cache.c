@@ -267,8 +267,8 @@ static void take_from_disk(const CudnnCache *cache, struct Entry *entry)
     entry->stage = CHOSEN;
 }
 
-/* Sets *entry_ret to the entry of a pattern: one that is there, or a new one that is wanted. Takes *described.
- */
+/* Sets *entry_ret to the entry of a pattern: one that is there, or a new one, which is wanted. Takes
+ * *described. */
 static FshStatus enter(CudnnCache *cache, CudnnPlan **described, const CudnnPolicy *policy, bool timed,
                        struct Entry **entry_ret, FshError *error)
 {

@@ -6,9 +6,9 @@
  *   status = cudnn_cache_get(cache, &described, &policy, &trial, &plan, error);
  *   …                                                // plan is the cache's, good until cudnn_cache_release
  *
- * Plans take long to build, and 2 ms each to load: so they are loaded and built together, cudnn_cache_want for
- * each, cudnn_cache_build on several threads, then cudnn_cache_get as above, which finds them there; trials,
- * which need the GPU for themselves, are made there, one at a time.
+ * Plans take long to build, and 2 ms each to load: so they are loaded and built together, cudnn_cache_want
+ * for each, cudnn_cache_build on several threads, then cudnn_cache_get as above, which finds them there;
+ * trials, which need the GPU for themselves, are made there, one at a time.
  *
  * A plan's key is one line of text: machine (library, driver's build and card), the pattern with its shapes
  * and types, the policy. On disk each plan is a file of its own, FOLDER/HASH-OF-KEY.cudnn: the key, the time
@@ -55,16 +55,16 @@ enum { CUDNN_PLANS_KEPT = 1000, CUDNN_CACHE_WAIT_SECONDS = 180 };
 FshStatus cudnn_cache_new(CudnnCache **cache, const char *machine, const char *folder, size_t kept,
                           FshError *error);
 void cudnn_cache_free(CudnnCache **cache);
-/* Sets the number of threads that load and build, and the stream of the cuDNN handles that they make; without
- * the call there is one thread, with the device of each plan. The current CUDA device must be the one that the plans are
- * for. */
+/* Sets the number of threads that load and build, and the stream of the cuDNN handles that they make;
+ * without the call there is one thread, with the device of each plan. The current CUDA device must be the
+ * one that the plans are for. */
 void cudnn_cache_set_threads(CudnnCache *cache, int threads, cudaStream_t stream);
 /* Notes a plan for cudnn_cache_build to build. Takes *described in any case. timed: whether cudnn_cache_get
  * will bring a trial. */
 FshStatus cudnn_cache_want(CudnnCache *cache, CudnnPlan **described, const CudnnPolicy *policy, bool timed,
                            FshError *error);
-/* Loads what was wanted and builds what is not on disk, or waits for another process that does. cudnn_cache_get tells if a
- * plan could not be built. */
+/* Loads what was wanted and builds what is not on disk, or waits for another process that does.
+ * cudnn_cache_get tells if a plan could not be built. */
 FshStatus cudnn_cache_build(CudnnCache *cache, FshError *error);
 /* Lets other processes go on that wait for plans: those of cudnn_cache_build are timed and on the disk. */
 void cudnn_cache_settle(CudnnCache *cache);
