@@ -256,6 +256,45 @@ TEST(test_gelu_for_16_bits_is_near_enough)
     assert_true(isnan(gelu_narrow(NAN)) && isnan(gelu_narrow_slope(NAN)));
 }
 
+static double silu_exact(double x, double *slope)
+{
+    const double s = 1 / (1 + exp(-x));
+    *slope = s * (1 + x * (1 - s));
+    return x * s;
+}
+
+static double mish_exact(double x, double *slope)
+{
+    const double t = tanh(log1p(exp(x)));
+    *slope = t + x * (1 - t * t) / (1 + exp(-x));
+    return x * t;
+}
+
+/* Against float64; what is beyond -17 rounds to 0 in f16. */
+TEST(test_silu_and_mish_for_16_bits_are_near_enough)
+{
+    static const struct {
+        float (*function)(float), (*slope)(float);
+        double (*exact)(double, double *);
+    } rows[] = {{silu_narrow, silu_narrow_slope, silu_exact}, {mish_narrow, mish_narrow_slope, mish_exact}};
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+        double worst = 0, worst_slope = 0, slope;
+        for (int i = -34000; i <= 34000; i++) {
+            const float x = (float)i * 5e-4F;
+            const double exact = rows[r].exact((double)x, &slope);
+            if (i != 0)
+                worst = fmax(worst, fabs((double)rows[r].function(x) / exact - 1));
+            worst_slope = fmax(worst_slope, fabs((double)rows[r].slope(x) - slope));
+        }
+        print_message("  %.1e of itself, its slope %.1e\n", worst, worst_slope);
+        assert_true(worst < 5e-6 && worst_slope < 3e-6);
+        assert_true(rows[r].function(0) == 0 && rows[r].function(65504) == 65504);
+        assert_true(fabsf(rows[r].function(-65504)) < 1e-30F && fabsf(rows[r].slope(-65504)) < 1e-30F);
+        assert_true(rows[r].slope(65504) == 1);
+        assert_true(isnan(rows[r].function(NAN)) && isnan(rows[r].slope(NAN)));
+    }
+}
+
 /* ---- timing ---- */
 
 static void time_kernels(void)
