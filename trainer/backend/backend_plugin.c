@@ -1,59 +1,31 @@
 #include "trainer/backend/backend_plugin.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "common/plugin.h"
-#include "common/thread.h"
 
 /* Their addresses are 0 unless the program is linked to the backend itself. */
 #pragma weak fshard_cpu_plugin
 #pragma weak fshard_cuda_plugin
 
-/* The driver of a device, which starts while the plugin is loaded: CUDA's takes 0.1 s for it. */
-typedef struct DriverStart {
-    void *library; /* owned */
-    int (*initialize)(unsigned flags);
-    pthread_t thread;
-    bool runs;
-} DriverStart;
-
-static void *initialize_driver(void *context)
+/* Returns FSH_ERR_UNSUPPORTED on a machine without the driver, in a millisecond. */
+static FshStatus find_cuda_driver(FshError *error)
 {
-    const DriverStart *start = context;
-    (void)start->initialize(0); /* what is wrong with it is told by the plugin's own call */
-    return NULL;
-}
-
-/* Begins to start CUDA's driver; finish_driver ends it. Returns FSH_ERR_UNSUPPORTED on a machine without it,
- * in a millisecond. */
-static FshStatus start_cuda_driver(DriverStart *start, FshError *error)
-{
-    start->library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
-    if (!start->library)
+    void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+    if (!driver)
         return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
                              "cuda: no NVIDIA driver on this machine (%s); install it, or use --device cpu",
                              dlerror());
-    void *symbol = dlsym(start->library, "cuInit");
-    memcpy(&start->initialize, &symbol, sizeof symbol);
-    start->runs = symbol && thread_start(&start->thread, initialize_driver, start) == 0;
+    (void)dlclose(driver);
     return FSH_OK;
-}
-
-static void finish_driver(DriverStart *start)
-{
-    if (start->runs)
-        (void)pthread_join(start->thread, NULL);
-    if (start->library)
-        (void)dlclose(start->library);
 }
 
 typedef struct Device {
     const char *name, *file, *symbol;
     const BackendPlugin *inside; /* this program; NULL: it is to be loaded */
-    FshStatus (*start_driver)(DriverStart *start, FshError *error); /* NULL: it has none */
+    FshStatus (*check_machine)(FshError *error);
     const char *missing; /* what to do where there is no such file */
 } Device;
 
@@ -62,7 +34,7 @@ static const Device devices[DEVICE_COUNT] = {
     {"cpu", "libfshard-cpu.so", "fshard_cpu_plugin", &fshard_cpu_plugin, NULL,
      "so nothing can be trained on the CPU; build or install all of fshard, or name its folder in "
      "FSHARD_PLUGINS"},
-    {"cuda", "libfshard-cuda.so", "fshard_cuda_plugin", &fshard_cuda_plugin, start_cuda_driver,
+    {"cuda", "libfshard-cuda.so", "fshard_cuda_plugin", &fshard_cuda_plugin, find_cuda_driver,
      "so this build has no CUDA backend; install the CUDA toolkit (12 or newer) and cuDNN (9.8 or newer) and "
      "build again, name its folder in FSHARD_PLUGINS, or use --device cpu"},
 };
@@ -94,14 +66,11 @@ FshStatus backend_find(const char *device, bool for_use, const BackendInterface 
 {
     char known[64] = "";
     for (int i = 0; i < DEVICE_COUNT; i++) {
+        FshStatus status = FSH_OK;
         if (strcmp(device, devices[i].name) == 0) {
-            DriverStart start = {0};
-            FshStatus status = FSH_OK;
-            if (for_use && devices[i].start_driver)
-                status = devices[i].start_driver(&start, error);
-            status = status ? status : load_plugin(&devices[i], interface_ret, error);
-            finish_driver(&start);
-            return status;
+            if (for_use && devices[i].check_machine)
+                status = devices[i].check_machine(error);
+            return status ? status : load_plugin(&devices[i], interface_ret, error);
         }
         const size_t used = strlen(known);
         (void)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", devices[i].name);
