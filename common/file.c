@@ -457,6 +457,17 @@ FshStatus atomic_file_write(AtomicFile *file, const void *bytes, size_t length, 
     return FSH_OK;
 }
 
+void atomic_file_send(AtomicFile *file)
+{
+    enum { STEP_BYTES = 8 << 20 };
+    const uint64_t waiting = file->offset - file->sent;
+    if (waiting < STEP_BYTES)
+        return;
+    /* a disk that cannot, can at the fsync, which tells */
+    (void)sync_file_range(file->descriptor, (off64_t)file->sent, (off64_t)waiting, SYNC_FILE_RANGE_WRITE);
+    file->sent = file->offset;
+}
+
 FshStatus atomic_file_rewrite(AtomicFile *file, uint64_t offset, const void *bytes, size_t length,
                               FshError *error)
 {

@@ -62,6 +62,7 @@ typedef struct AtomicFile {
     char *path, *temporary_path; /* owned */
     int descriptor;              /* -1 when closed */
     uint64_t offset;             /* bytes written so far by atomic_file_write */
+    uint64_t sent;               /* of them, those that are on their way to the disk */
     bool force;                  /* an existing target may be replaced */
 } AtomicFile;
 
@@ -69,6 +70,9 @@ typedef struct AtomicFile {
  * rename). */
 FshStatus atomic_file_open(AtomicFile *file, const char *path, bool force, FshError *error);
 FshStatus atomic_file_write(AtomicFile *file, const void *bytes, size_t length, FshError *error);
+/* Begins to bring to the disk what has been written, in steps of some megabytes, so that the fsync of
+ * atomic_file_commit has little left to wait for. */
+void atomic_file_send(AtomicFile *file);
 /* Overwrites bytes that atomic_file_write has written, such as a header that is only known at the end. */
 FshStatus atomic_file_rewrite(AtomicFile *file, uint64_t offset, const void *bytes, size_t length,
                               FshError *error);

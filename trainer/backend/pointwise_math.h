@@ -213,8 +213,8 @@ FSH_HOST_DEVICE static inline float mish_slope(float x)
     return parts.n / d + x * sigmoid * (parts.rest / d) * ((d + parts.n) / d);
 }
 
-/* Returns Mish for values that are stored in 16 bits. With divisions it is 70 instructions on a GPU, its slope
- * 120, so that a norm with Mish is bound by them and not by memory; here they are 15 and 20. */
+/* Returns Mish for values that are stored in 16 bits. With divisions a norm with Mish is bound by some 120
+ * instructions an element on a GPU, and not by memory; here they are 15, and 20 for the slope. */
 FSH_HOST_DEVICE static inline float mish_narrow(float x)
 {
     const MishParts parts = mish_parts_of(x, pointwise_fall_narrow(x));
