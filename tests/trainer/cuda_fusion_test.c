@@ -39,6 +39,16 @@ CUDA_TEST(test_images_made_again_give_the_same_bits)
     compare_images_again(backends[CUDA], DATA_F16);
 }
 
+/* Sums of convolutions are left out: cuDNN makes them by atomics. */
+CUDA_TEST(test_stems_give_the_same_bits_of_bytes)
+{
+    const unsigned all = backend_fusions(backends[CUDA]) & ~(unsigned)FUSE_CONV_STATISTICS;
+    assert_true(all & FUSE_NORMALIZE_CONV);
+    for (int bf16 = 0; bf16 < 2; bf16++)
+        compare_bits_of_fusions(backends[CUDA], bf16 ? DATA_BF16 : DATA_F16, all,
+                                all & ~(unsigned)FUSE_NORMALIZE_CONV);
+}
+
 /* Returns how many norms of the network leave signs with these fusions. */
 static size_t count_signs(DataType type, unsigned fusions)
 {

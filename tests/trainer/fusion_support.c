@@ -85,6 +85,10 @@ Graph *fusion_graph(unsigned fusions, DataType type)
     y = graph_leaky_relu(graph, conv3x3(graph, "conv6", pixels, 14, true), 0.25F); /* beside all that */
     y = graph_relu(graph, conv3x3(graph, "conv7", y, 9, true));
     x = graph_add(graph, x, graph_global_avg_pool(graph, y));
+    y = graph_conv2d(graph, "stem", graph_normalize(graph, image, mean, deviation),
+                     &(Conv2d){.channels = 9, .kernel = 7, .stride = 2, .padding = 3});
+    y = graph_relu(graph, graph_batch_norm(graph, "bn16", y, &norm)); /* beside that, too */
+    x = graph_add(graph, x, graph_global_avg_pool(graph, y));
     x = graph_linear(graph, "hidden", graph_linear(graph, "wide", x, 24, false), 20, true);
     x = graph_leaky_relu(graph, graph_batch_norm(graph, "bn8", x, &norm), 0.5F);
     x = graph_cast(graph, graph_linear(graph, "fc", x, TEST_CLASSES, true), DATA_F32);

@@ -65,19 +65,19 @@ enum { F32 = 1 << DATA_F32, BF16 = 1 << DATA_BF16, F16 = 1 << DATA_F16, ALL = F3
 
 /* Each network of the registry. resnet34 and resnet101 repeat the blocks of resnet18 and resnet50, so they
  * are here in one type. On a GPU there are sizes at which other ways are chosen: in the larger resnet50 norms
- * are too large for one launch and take the sums of convolutions; the images of the larger resnet18 are made
+ * are too large for one launch and take the sums of convolutions; the images of the larger resnet18d are made
  * again for the backward pass. */
 static const Case cases[] = {
     {"toynet", ALL, false, 16, 28, 1, 10, 0, NULL, NULL},
     {"conv8", ALL, false, 16, 28, 1, 10, 0, NULL, NULL},
     {"resnet9", ALL, false, 16, 32, 3, 10, 0, NULL, NULL},
     {"resnet18", ALL, false, 8, 64, 3, 20, 0, NULL, NULL},
-    {"resnet18", BF16, true, 112, 224, 3, 1000, 0, NULL, NULL},
     {"resnet34", BF16, false, 8, 64, 3, 20, 0, NULL, NULL},
     {"resnet50", ALL, false, 8, 64, 3, 20, 0, NULL, NULL},
     {"resnet50", F16, true, 64, 160, 3, 1000, 0, NULL, NULL},
     {"resnet101", BF16, false, 8, 64, 3, 20, 0, NULL, NULL},
     {"resnet18d", BF16, false, 8, 64, 3, 20, 0, NULL, NULL},
+    {"resnet18d", BF16, true, 112, 224, 3, 1000, 0, NULL, NULL},
     {"resnet34d", BF16, false, 8, 64, 3, 20, 0, NULL, NULL},
     {"resnet50d", BF16, false, 8, 64, 3, 20, 0, NULL, NULL},
     {"seresnet50", BF16, false, 8, 64, 3, 20, 0, NULL, NULL},

@@ -70,6 +70,23 @@ TEST(test_weights_of_narrow_products_are_narrow)
     graph_free(&graph);
 }
 
+TEST(test_stems_that_read_bytes_move_bytes)
+{
+    const double mean[3] = {0.5, 0.5, 0.5}, deviation[3] = {0.25, 0.25, 0.25};
+    const double pixels = N * EDGE * EDGE, weights = OUT * IN * 49;
+    Graph *graph = graph_new();
+    assert_non_null(graph);
+    graph_set_compute_type(graph, DATA_F16);
+    const TensorId image = graph_input(graph, "image", DATA_U8, 4, (int64_t[]){N, EDGE, EDGE, IN});
+    graph_conv2d(graph, "stem", graph_normalize(graph, image, mean, deviation),
+                 &(Conv2d){.channels = OUT, .kernel = 7, .stride = 2, .padding = 3});
+    graph_fuse(graph, FUSE_NORMALIZE_CONV);
+    assert_ok(graph_check(graph, NULL), NULL);
+    assert_true((double)graph_node_bytes(graph, find_op(graph, OP_CONV2D)) ==
+                pixels * IN + 2 * (weights + pixels / 4 * OUT));
+    graph_free(&graph);
+}
+
 TEST(test_gradients_cost_what_the_product_costs)
 {
     Graph *graph = small_network(DATA_F32);

@@ -4,10 +4,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const fusion_names[] = {"norm-relu",       "norm-add-relu", "norm-add",      "bias-norm",
-                                    "conv-statistics", "gradient-add",  "pad-add",       "conv-bias-relu",
-                                    "images-again",    "linear-add",    "norm-function", "norm-gate",
-                                    "gradient-conv",   "norm-signs",    "function-bias", NULL};
+const char *const fusion_names[] = {"norm-relu",
+                                    "norm-add-relu",
+                                    "norm-add",
+                                    "bias-norm",
+                                    "conv-statistics",
+                                    "gradient-add",
+                                    "pad-add",
+                                    "conv-bias-relu",
+                                    "images-again",
+                                    "linear-add",
+                                    "norm-function",
+                                    "norm-gate",
+                                    "gradient-conv",
+                                    "norm-signs",
+                                    "function-bias",
+                                    "normalize-conv",
+                                    NULL};
 
 /* Returns the bit of a name of this length; 0: there is none. */
 static unsigned find_fusion(const char *name, size_t length)
@@ -109,6 +122,41 @@ static void forget(Graph *graph, const Node *node)
 }
 
 /* ---- convolutions ---- */
+
+/* Returns whether only stems read the images that `normalize` makes, in 16 bits. */
+static bool only_stems_read(const Graph *graph, const GraphUses *uses, const Node *normalize)
+{
+    const TensorId images = normalize->outputs[0];
+    const Tensor *tensor = &graph->tensors[images].tensor;
+    int stems = 0;
+    if (!data_type_is_narrow(tensor->type) || tensor->keep)
+        return false;
+    for (size_t i = 0; i < graph->node_count; i++) {
+        const Node *conv = &graph->nodes[i];
+        stems += conv->op == OP_CONV2D && conv->input_count && conv->inputs[CONV_X] == images &&
+                 conv2d_is_stem(&conv->as.conv.options, tensor->shape[3]);
+    }
+    return stems > 0 && stems == uses->counts[images];
+}
+
+/* Makes stems read the bytes of their images. */
+static void read_bytes_in_stems(Graph *graph, const GraphUses *uses)
+{
+    for (size_t i = 0; i < graph->node_count; i++) {
+        Node *normalize = &graph->nodes[i];
+        if (normalize->op != OP_NORMALIZE || !only_stems_read(graph, uses, normalize))
+            continue;
+        for (size_t k = 0; k < graph->node_count; k++) {
+            Node *conv = &graph->nodes[k];
+            if (conv->op != OP_CONV2D || !conv->input_count || conv->inputs[CONV_X] != normalize->outputs[0])
+                continue;
+            conv->inputs[CONV_X] = normalize->inputs[0];
+            conv->as.conv.pixels = normalize->as.normalize;
+        }
+        forget(graph, normalize);
+        graph_empty_node(normalize);
+    }
+}
 
 static void fuse_convolutions(Graph *graph, const GraphUses *uses)
 {
@@ -394,6 +442,8 @@ void graph_fuse(Graph *graph, unsigned fusions)
         fuse_convolutions(graph, &uses);
     if (fusions & FUSE_LINEAR_ADD)
         fuse_linears(graph, &uses);
+    if (fusions & FUSE_NORMALIZE_CONV)
+        read_bytes_in_stems(graph, &uses);
     graph_remove_empty_nodes(graph);
     graph_uses_free(&uses);
     if (!graph_find_uses(graph, &uses))

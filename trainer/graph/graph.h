@@ -124,8 +124,10 @@ typedef enum GraphFusion {
     FUSE_NORM_SIGNS = 8192,
     /* Backward, in 16 bits: the gradient of a GELU, SiLU or Mish makes the gradient of the bias before it. */
     FUSE_FUNCTION_BIAS = 16384,
+    /* Normalised images that nothing but stems reads, in 16 bits: they read the bytes, in both directions. */
+    FUSE_NORMALIZE_CONV = 32768,
     /* The bits that every backend wants: all but FUSE_CONV_STATISTICS, FUSE_PAD_ADD, FUSE_IMAGES_AGAIN,
-     * FUSE_GRADIENT_CONV, FUSE_NORM_SIGNS, FUSE_FUNCTION_BIAS. */
+     * FUSE_GRADIENT_CONV, FUSE_NORM_SIGNS, FUSE_FUNCTION_BIAS, FUSE_NORMALIZE_CONV. */
     FUSE_ALL = FUSE_NORM_RELU | FUSE_NORM_ADD_RELU | FUSE_NORM_ADD | FUSE_BIAS_NORM | FUSE_GRADIENT_ADD |
                FUSE_CONV_BIAS_RELU | FUSE_LINEAR_ADD | FUSE_NORM_FUNCTION | FUSE_NORM_GATE,
     FUSE_NONE = 1 << 30, /* no fusion; for where 0 stands for a default */
@@ -178,6 +180,9 @@ int64_t graph_forward_flops(const Graph *graph);
  * bytes that it moves. */
 int64_t graph_node_flops(const Graph *graph, NodeId id);
 int64_t graph_node_bytes(const Graph *graph, NodeId id);
+/* Returns the type in which a node of a product computes: that of its first input, or, where this is bytes,
+ * of what it makes of them. */
+DataType graph_product_type(const Graph *graph, const Node *node);
 
 /* Returns the name of an op in the op table: "conv2d", "batch_norm_backward", …. */
 const char *op_name(OpKind op);

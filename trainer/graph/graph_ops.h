@@ -16,7 +16,8 @@ typedef enum OpKind {
     OP_CAST,      /* (x) -> y of another float type */
     OP_NORMALIZE, /* (x u8) -> y */
     /* (x, weight, bias?) -> y, sums? f32 [2, C up to STATISTICS_MULTIPLE]: of y over its pixels, and of its
-     * square. y = activation(x * weight + bias). */
+     * square. y = activation(x * weight + bias). x is u8 with FUSE_NORMALIZE_CONV, and y of the compute type:
+     * pixels that are normalized as OP_NORMALIZE does; so is that of OP_CONV2D_BACKWARD_WEIGHT. */
     OP_CONV2D,
     OP_CONV2D_BACKWARD_DATA,   /* (dy, weight) -> dx */
     OP_CONV2D_BACKWARD_WEIGHT, /* (dy, x) -> dweight, dbias? */
@@ -337,6 +338,15 @@ typedef struct Conv2d {
     } init;
     int64_t groups; /* 0 means 1; channels in and out are divided by it; depthwise: as many as channels */
 } Conv2d;
+/* Returns whether it is a stem, in front of which 16-bit images of so many channels are folded on a GPU
+ * (kernels_convolution.h). Smaller kernels gain less than the pass over the image costs. */
+bool conv2d_is_stem(const Conv2d *conv, int64_t in_channels);
+
+/* How bytes become numbers: y = (x - mean[c]) / deviation[c], of type. */
+typedef struct Normalization {
+    float mean[GRAPH_CHANNELS_MAX], deviation[GRAPH_CHANNELS_MAX]; /* in 0..255 of the bytes */
+    DataType type;
+} Normalization;
 
 typedef struct BatchNorm {
     bool training;            /* batch statistics and update of the running ones; else the running ones */
@@ -384,17 +394,15 @@ typedef struct Node {
         struct {
             float value;
         } fill;
-        struct {
-            float mean[GRAPH_CHANNELS_MAX], deviation[GRAPH_CHANNELS_MAX]; /* in 0..255 of the bytes */
-            DataType type;                                                 /* of y */
-        } normalize;
+        Normalization normalize;
         struct {
             DataType type;
         } cast;
         struct {
             Conv2d options;
-            bool relu;   /* an activation is part of the node (graph_fuse) */
-            float slope; /* of the activation */
+            bool relu;            /* an activation is part of the node (graph_fuse) */
+            float slope;          /* of the activation */
+            Normalization pixels; /* of an x of u8 */
         } conv;
         struct {
             BatchNorm options;

@@ -9,6 +9,13 @@ int64_t window_count(int64_t in, int64_t kernel, int64_t stride, int64_t padding
     return room < 0 ? 0 : room / stride + 1;
 }
 
+bool conv2d_is_stem(const Conv2d *conv, int64_t in_channels)
+{
+    enum { KERNEL_MIN = 5, KERNEL_MAX = 127 }; /* most: of kernel_fold_bytes */
+    return conv->groups <= 1 && conv->stride == 2 && conv->kernel >= KERNEL_MIN &&
+           conv->kernel <= KERNEL_MAX && in_channels <= GRAPH_CHANNELS_MAX;
+}
+
 static Initializer conv_weight_initializer(const Conv2d *conv, int64_t in_channels)
 {
     const double area = (double)(conv->kernel * conv->kernel);
@@ -116,7 +123,7 @@ static void conv2d_differentiate(Graph *graph, const Node *node, TensorId output
     Node weight = {.op = OP_CONV2D_BACKWARD_WEIGHT,
                    .inputs = {output_gradient, node->inputs[CONV_X]},
                    .input_count = 2,
-                   .as.conv.options = node->as.conv.options};
+                   .as.conv = {.options = node->as.conv.options, .pixels = node->as.conv.pixels}};
     append_weight_gradient(graph, node, &weight);
     Node data = {.op = OP_CONV2D_BACKWARD_DATA,
                  .inputs = {output_gradient, node->inputs[CONV_WEIGHT]},
@@ -217,11 +224,17 @@ static int64_t backward_weight_flops(const Graph *graph, const Node *node)
     return product_flops(graph, node->inputs[CONV_WEIGHT_DY], node->outputs[CONV_WEIGHT_DWEIGHT]);
 }
 
+DataType graph_product_type(const Graph *graph, const Node *node)
+{
+    const DataType type = graph_tensor(graph, node->inputs[0])->type;
+    return type == DATA_U8 ? node->as.conv.pixels.type : type;
+}
+
 /* Returns the bytes of all operands. In a product of narrow activations the weight and its gradient count as
  * narrow too, whatever type the graph gives them. */
 static int64_t product_bytes(const Graph *graph, const Node *node)
 {
-    const DataType type = graph_tensor(graph, node->inputs[0])->type;
+    const DataType type = graph_product_type(graph, node);
     const bool narrow = data_type_is_narrow(type);
     int64_t bytes = 0;
     for (int i = 0; i < node->input_count + node->output_count; i++) {

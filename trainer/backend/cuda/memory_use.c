@@ -48,8 +48,7 @@ static void add_copies(const Graph *graph, const Node *node, unsigned char *coun
 {
     for (int i = 1; i < node->input_count; i++)
         if (node_reads_copy(graph, node, i))
-            add_copy(graph, node->inputs[i], device_tensor_describe(graph, node->inputs[0]).element, counted,
-                     use);
+            add_copy(graph, node->inputs[i], element_of_type(graph_product_type(graph, node)), counted, use);
 }
 
 FshStatus cuda_foresee_memory(const Graph *graph, MemoryUse *use, FshError *error)

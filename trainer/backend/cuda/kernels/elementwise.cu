@@ -1,5 +1,6 @@
 /* elementwise.cu - operations that read and write each element once. Memory is the bound, so elements are
  * moved in 16-byte accesses, four floats or eight narrow ones. */
+#include "trainer/backend/cuda/kernels/channel_constants.cuh"
 #include "trainer/backend/cuda/kernels/kernels_common.cuh"
 #include "trainer/backend/cuda/kernels/kernels_pointwise.h"
 #include "trainer/backend/cuda/kernels/pointwise.cuh"
@@ -186,10 +187,6 @@ __global__ void cast_kernel(const From *x, int64_t x_pitch, To *y, int64_t y_pit
     RowVector<To>::write(y + row * y_pitch, channel, channels, values);
 }
 
-struct ChannelConstants {
-    float scale[4], shift[4];
-};
-
 constexpr int normalize_pixels = 1024; /* pixels of a block */
 
 /* Normalises pixels. The block's bytes pass through shared memory: otherwise neither three bytes in nor eight
@@ -212,15 +209,12 @@ __global__ void normalize_kernel(const uint8_t *x, T *y, int64_t pixels, int cha
     __syncthreads();
     if constexpr (sizeof(T) == sizeof(float)) {
         for (int i = thread; i < count; i += block_threads)
-            y[first * channels + i] =
-                (T)((float)bytes[i] * constants.scale[i % channels] + constants.shift[i % channels]);
+            y[first * channels + i] = (T)number_of(bytes[i], constants, i % channels);
     } else {
         for (int p = thread; p < here; p += block_threads) {
-            float values[row_width] = {};
-#pragma unroll
-            for (int c = 0; c < 4; c++)
-                if (c < channels)
-                    values[c] = (float)bytes[p * channels + c] * constants.scale[c] + constants.shift[c];
+            float pixel[pixel_channels];
+            numbers_of(bytes + p * channels, channels, constants, pixel);
+            const float values[row_width] = {pixel[0], pixel[1], pixel[2], pixel[3]};
             store(y + (first + p) * row_width, values);
         }
     }
@@ -450,13 +444,9 @@ extern "C" cudaError_t kernel_normalize(const DeviceTensor *x, const float *mean
                                         const DeviceTensor *y, cudaStream_t stream)
 {
     int64_t channels = device_tensor_channels(x), pixels = x->rows;
-    if (x->element != ELEMENT_U8 || channels > 4)
+    if (x->element != ELEMENT_U8 || channels > pixel_channels)
         return cudaErrorNotSupported;
-    ChannelConstants constants = {};
-    for (int64_t c = 0; c < channels; c++) {
-        constants.scale[c] = (float)(1 / (double)deviation[c]);
-        constants.shift[c] = (float)(-(double)mean[c] / (double)deviation[c]);
-    }
+    const ChannelConstants constants = channel_constants(mean, deviation, channels);
     return with_storage(y, [&](auto zero) {
         using T = decltype(zero);
         normalize_kernel<T>

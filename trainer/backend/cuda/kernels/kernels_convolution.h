@@ -34,6 +34,11 @@ static inline Fold fold_of(int64_t kernel, int64_t padding)
  * one, with zeros outside x. */
 cudaError_t kernel_fold_image(const DeviceTensor *x, const Fold *fold, const DeviceTensor *folded,
                               cudaStream_t stream);
+/* Computes what kernel_normalize and kernel_fold_image make of bytes x [N, H, W, C at most 4], bit for bit:
+ * the zeros outside x are zeros after normalising, too. mean and deviation as kernel_normalize's. Returns
+ * cudaErrorNotSupported for kernels above 127. */
+cudaError_t kernel_fold_bytes(const DeviceTensor *x, const float *mean, const float *deviation,
+                              const Fold *fold, const DeviceTensor *folded, cudaStream_t stream);
 /* Computes folded [O, taps, 1, taps * 16] from weight [O, k, k, at most 4], both narrow and padded in O. */
 cudaError_t kernel_fold_weight(const DeviceTensor *weight, const Fold *fold, const DeviceTensor *folded,
                                cudaStream_t stream);

@@ -6,7 +6,9 @@
  * channels the forward step took 0.75 ms (H200, 160 px, batch 512, 2026-11-21), of which the pass over the
  * image takes about 0.1 by its bytes. So the taps of a row become channels too: 4 x 1 taps of 64, for four
  * times the memory. The image is folded again for the weight gradient: that costs one pass, and keeping it
- * would cost its memory throughout the step. */
+ * would cost its memory throughout the step. Where nothing else reads the image, it is folded from its bytes,
+ * twice, and its normalised copy, of 16 bytes a pixel, is not made. */
+#include "trainer/backend/cuda/kernels/channel_constants.cuh"
 #include "trainer/backend/cuda/kernels/kernels_common.cuh"
 #include "trainer/backend/cuda/kernels/kernels_convolution.h"
 
@@ -44,6 +46,69 @@ __global__ void fold_image_kernel(const uint2 *x, uint4 *folded, int64_t rows, i
             folded[row * vectors + vector] = make_uint4(left.x, left.y, right.x, right.y);
         }
     }
+}
+
+/* From bytes: a block normalises the squares that its pixels need, each once, into shared memory. The two
+ * rows of a square are two elements there, so 8 threads read 128 contiguous bytes. A block has as many pixels
+ * of a row as these squares are enough for. */
+constexpr int fold_squares = 128, fold_taps_most = fold_squares / 2;
+
+struct FoldShape {
+    int64_t rows; /* of folded, of all samples */
+    int height, width, channels, folded_height, folded_width, front, taps;
+};
+
+/* Taps: 0, or what shape.taps is, so that divisions by it are shifts. */
+template <typename T, int Taps>
+__global__ void fold_bytes_kernel(const uint8_t *x, uint4 *folded, const __grid_constant__ FoldShape shape,
+                                  const __grid_constant__ ChannelConstants constants)
+{
+    __shared__ uint4 squares[fold_rows][2 * fold_squares];
+    uint4 *own = squares[threadIdx.y];
+    const int taps = Taps > 0 ? Taps : shape.taps, most = fold_squares - taps + 1;
+    const int first = (int)blockIdx.y * most; /* of the pixels */
+    const int here = shape.folded_width - first < most ? shape.folded_width - first : most;
+    const int64_t row = (int64_t)blockIdx.x * fold_rows + threadIdx.y;
+    const int64_t sample = row / shape.folded_height;
+    const int i = (int)(row - sample * shape.folded_height);
+    for (int n = (int)threadIdx.x; n < 2 * (here + taps - 1) && row < shape.rows; n += fold_columns) {
+        const int from_row = 2 * i + n % 2 - shape.front, from_column = 2 * (first + n / 2) - shape.front;
+        float left[pixel_channels] = {}, right[pixel_channels] = {};
+        if (from_row >= 0 && from_row < shape.height) {
+            const int64_t from = (sample * shape.height + from_row) * shape.width + from_column;
+            if (from_column >= 0 && from_column < shape.width)
+                numbers_of(x + from * shape.channels, shape.channels, constants, left);
+            if (from_column + 1 >= 0 && from_column + 1 < shape.width)
+                numbers_of(x + (from + 1) * shape.channels, shape.channels, constants, right);
+        }
+        T *pixels = reinterpret_cast<T *>(own + n);
+        store(pixels, left);
+        store(pixels + pixel_channels, right);
+    }
+    __syncthreads();
+    if (row >= shape.rows)
+        return;
+    uint4 *to = folded + (row * shape.folded_width + first) * (2 * taps);
+    for (int vector = (int)threadIdx.x; vector < 2 * taps * here; vector += fold_columns) {
+        const int square = vector / 2;
+        to[vector] = own[2 * (square / taps + square % taps) + vector % 2];
+    }
+}
+
+template <typename T>
+void launch_fold_bytes(const DeviceTensor *x, const DeviceTensor *folded, const FoldShape &shape,
+                       const ChannelConstants &constants, cudaStream_t stream)
+{
+    const int most = fold_squares - shape.taps + 1;
+    const dim3 grid((unsigned)((shape.rows + fold_rows - 1) / fold_rows),
+                    (unsigned)((shape.folded_width + most - 1) / most)),
+        block(fold_columns, fold_rows);
+    if (shape.taps == 4)
+        fold_bytes_kernel<T, 4>
+            <<<grid, block, 0, stream>>>(data_of<const uint8_t>(x), data_of<uint4>(folded), shape, constants);
+    else
+        fold_bytes_kernel<T, 0>
+            <<<grid, block, 0, stream>>>(data_of<const uint8_t>(x), data_of<uint4>(folded), shape, constants);
 }
 
 /* Returns the index in the plain weights of element i of the folded ones; -1: it is 0. The plain ones have
@@ -99,6 +164,32 @@ extern "C" cudaError_t kernel_fold_image(const DeviceTensor *x, const Fold *fold
                                   (int)x->shape[2], (int)folded->shape[1], (int)folded->shape[2],
                                   (int)fold->front, (int)fold->taps);
     return cudaGetLastError();
+}
+
+extern "C" cudaError_t kernel_fold_bytes(const DeviceTensor *x, const float *mean, const float *deviation,
+                                         const Fold *fold, const DeviceTensor *folded, cudaStream_t stream)
+{
+    if (x->element != ELEMENT_U8 || x->shape[3] > FOLD_CHANNELS_MAX || fold->taps > fold_taps_most)
+        return cudaErrorNotSupported;
+    const FoldShape shape = {folded->shape[0] * folded->shape[1],
+                             (int)x->shape[1],
+                             (int)x->shape[2],
+                             (int)x->shape[3],
+                             (int)folded->shape[1],
+                             (int)folded->shape[2],
+                             (int)fold->front,
+                             (int)fold->taps};
+    const ChannelConstants constants = channel_constants(mean, deviation, x->shape[3]);
+    switch (folded->element) {
+    case ELEMENT_F16:
+        launch_fold_bytes<__half>(x, folded, shape, constants, stream);
+        return cudaGetLastError();
+    case ELEMENT_BF16:
+        launch_fold_bytes<__nv_bfloat16>(x, folded, shape, constants, stream);
+        return cudaGetLastError();
+    default:
+        return cudaErrorNotSupported;
+    }
 }
 
 extern "C" cudaError_t kernel_fold_weight(const DeviceTensor *weight, const Fold *fold,

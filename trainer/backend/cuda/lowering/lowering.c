@@ -18,10 +18,11 @@ const Lowering *lowering_of(OpKind op)
 
 FshStatus lowering_narrow_weight(const CudaProgram *program, Step *step, int i, FshError *error)
 {
-    const ElementType element = step->inputs[0].element;
+    const Graph *graph = program->base.graph;
+    const ElementType element = element_of_type(graph_product_type(graph, step->node));
     if (!element_is_narrow(element))
         return FSH_OK;
-    const Tensor *weight = graph_tensor(program->base.graph, step->node->inputs[i]);
+    const Tensor *weight = graph_tensor(graph, step->node->inputs[i]);
     const DeviceTensor *narrow = cuda_state_narrow(program->base.state, weight->name, element, error);
     if (!narrow)
         return error ? error->status : FSH_ERR_MEMORY;

@@ -13,15 +13,13 @@
 #include "trainer/backend/cuda/kernels/kernels_pointwise.h"
 #include "trainer/backend/cuda/lowering/weight_copies.h"
 
-/* Stems of smaller kernels than FOLDED_KERNEL_MIN gain less from folding than the pass over the image
- * costs. */
-enum { TIMED_PROGRAMS = 8, FOLDED_KERNEL_MIN = 5 };
+enum { TIMED_PROGRAMS = 8 };
 /* The time of a kernel that has next to nothing to do, between others of a graph. */
 static const double milliseconds_of_start = 0.003;
 
 typedef enum ConvolutionWay {
     WAY_CUDNN,
-    WAY_FOLDED,    /* cuDNN on what kernel_fold_image makes of x */
+    WAY_FOLDED,    /* cuDNN on what kernel_fold_image makes of x, or kernel_fold_bytes of an x of u8 */
     WAY_PATCHES,   /* cuDNN on what kernel_cut_patches makes of x */
     WAY_JOINED,    /* cuDNN on what kernel_join_groups makes of the weight */
     WAY_DEPTHWISE, /* own kernels */
@@ -59,6 +57,17 @@ static void free_plan(void *plan)
     free(owned);
 }
 
+/* Returns how x lies once it is normalised. */
+static DeviceTensor image_of(const DeviceTensor *x, const DeviceTensor *y)
+{
+    DeviceTensor image = *x;
+    if (x->element == ELEMENT_U8) { /* FUSE_NORMALIZE_CONV */
+        image.element = y->element;
+        image.pitch = padded_channels(x->shape[3]);
+    }
+    return image;
+}
+
 static Convolution convolution_of(const Step *step)
 {
     const Conv2d *conv = &step->node->as.conv.options;
@@ -68,11 +77,12 @@ static Convolution convolution_of(const Step *step)
         return (Convolution){CONVOLUTION_BACKWARD_DATA, *out(step, 0), *in(step, CONV_DATA_WEIGHT),
                              *in(step, CONV_DATA_DY), shape};
     case OP_CONV2D_BACKWARD_WEIGHT:
-        return (Convolution){CONVOLUTION_BACKWARD_WEIGHT, *in(step, CONV_WEIGHT_X),
+        return (Convolution){CONVOLUTION_BACKWARD_WEIGHT,
+                             image_of(in(step, CONV_WEIGHT_X), in(step, CONV_WEIGHT_DY)),
                              *out(step, CONV_WEIGHT_DWEIGHT), *in(step, CONV_WEIGHT_DY), shape};
     default:
-        return (Convolution){CONVOLUTION_FORWARD, *in(step, CONV_X), *in(step, CONV_WEIGHT),
-                             *out(step, CONV_Y), shape};
+        return (Convolution){CONVOLUTION_FORWARD, image_of(in(step, CONV_X), out(step, CONV_Y)),
+                             *in(step, CONV_WEIGHT), *out(step, CONV_Y), shape};
     }
 }
 
@@ -89,10 +99,8 @@ static bool groups_fit(const Step *step, const Convolution *convolution)
 
 static bool is_stem(const Step *step, const Convolution *convolution)
 {
-    const Conv2d *conv = &step->node->as.conv.options;
     return element_is_narrow(convolution->x.element) && convolution->kind != CONVOLUTION_BACKWARD_DATA &&
-           conv->groups <= 1 && conv->stride == 2 && conv->kernel >= FOLDED_KERNEL_MIN &&
-           convolution->x.shape[3] <= FOLD_CHANNELS_MAX;
+           conv2d_is_stem(&step->node->as.conv.options, convolution->x.shape[3]);
 }
 
 /* Sets the convolution that cuDNN is to compute in place of the node's. */
@@ -482,6 +490,19 @@ static FshStatus convolution_bind(const CudaProgram *program, Step *step, FshErr
                           error);
 }
 
+static FshStatus fold_image(const Step *step, const ConvolutionPlan *plan, cudaStream_t stream,
+                            FshError *error)
+{
+    const bool backward = step->node->op == OP_CONV2D_BACKWARD_WEIGHT;
+    const DeviceTensor *x = backward ? in(step, CONV_WEIGHT_X) : in(step, CONV_X);
+    const DeviceTensor *image = &plan->convolution.x;
+    const Normalization *pixels = &step->node->as.conv.pixels;
+    return x->element == ELEMENT_U8
+               ? CUDA_TRY(kernel_fold_bytes(x, pixels->mean, pixels->deviation, &plan->fold, image, stream),
+                          error)
+               : CUDA_TRY(kernel_fold_image(x, &plan->fold, image, stream), error);
+}
+
 /* Makes the image and the weight that cuDNN reads in place of the step's. */
 static FshStatus make_operands(const Step *step, const ConvolutionPlan *plan, cudaStream_t stream,
                                FshError *error)
@@ -490,9 +511,7 @@ static FshStatus make_operands(const Step *step, const ConvolutionPlan *plan, cu
     FshStatus status = FSH_OK;
     const bool backward = step->node->op == OP_CONV2D_BACKWARD_WEIGHT;
     if (plan->way == WAY_FOLDED)
-        status = CUDA_TRY(kernel_fold_image(backward ? in(step, CONV_WEIGHT_X) : in(step, CONV_X),
-                                            &plan->fold, image, stream),
-                          error);
+        status = fold_image(step, plan, stream, error);
     else if (plan->way == WAY_PATCHES)
         status = patch_step_image(step, &plan->patches, image, stream, error);
     if (status || backward)

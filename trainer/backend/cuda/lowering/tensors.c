@@ -12,6 +12,11 @@ static const ElementType element_of[] = {[DATA_F32] = ELEMENT_F32,
 static const size_t element_bytes[ELEMENT_TYPE_COUNT] = {
     [ELEMENT_F32] = 4, [ELEMENT_U8] = 1, [ELEMENT_I64] = 8, [ELEMENT_BF16] = 2, [ELEMENT_F16] = 2};
 
+ElementType element_of_type(DataType type)
+{
+    return element_of[type];
+}
+
 /* Returns true for parameters and what is shaped like them. A gradient that is a sum of two is an activation
  * to the graph; `of` tells. */
 static bool is_weight(const Graph *graph, const Tensor *tensor)

@@ -15,6 +15,8 @@
 /* Tensors begin at multiples of this: any vector access and any library is content. */
 enum { TENSOR_ALIGNMENT_BYTES = 256 };
 
+/* Returns how numbers of this type are stored. */
+ElementType element_of_type(DataType type);
 /* Describes a tensor in device memory: everything but the address. */
 DeviceTensor device_tensor_describe(const Graph *graph, TensorId id);
 /* Describes a narrow copy of an f32 weight: [O, h, w, I] or [O, I], padded in O and I, or a bias [O]. */
