@@ -2,8 +2,8 @@
  * place. Used by train.sh and train_cpu.sh.
  *
  * usage: train_step time MODEL TYPE PIXELS BATCH STEPS [DEVICE]
- *            as JSON: the best and the median step, the processor time of the best; on a GPU also the least
- *            that a step could take (the sum over nodes, see profile.h) and memory: planned_gib, what was
+ *            as JSON: the best and the median step, the processor time of the best, the least that a step
+ *            could take (the sum over nodes, see profile.h); on a GPU also memory: planned_gib, what was
  *            planned for the step; memory_gib, all that the device has lost since it was opened, with kernels
  *        train_step profile MODEL TYPE PIXELS BATCH STEPS [DEVICE]
  *            where the time goes, by op and by layer, beside the least that each could take: for every node
@@ -396,7 +396,7 @@ static FshStatus time_steps(Job *job, FshError *error)
         status = read_loss(job, &loss, error);
     const double taken = taken_gib(job);
     double floor_seconds = 0;
-    if (!status && !on_cpu(job) && job->place.rank == 0)
+    if (!status && job->place.rank == 0)
         (void)find_floor(job, &floor_seconds, error); /* 0: there was no room to measure the rates */
     if (status || job->place.rank > 0)
         return status;
@@ -410,9 +410,8 @@ static FshStatus time_steps(Job *job, FshError *error)
     if (norm_sample() > 1)
         printf(", \"norm_sample\": %d", norm_sample());
     if (!on_cpu(job))
-        printf(", \"memory_gib\": %.2f, \"planned_gib\": %.2f, \"floor_ms\": %.3f", taken, planned_gib(job),
-               floor_seconds * 1e3);
-    printf("}\n");
+        printf(", \"memory_gib\": %.2f, \"planned_gib\": %.2f", taken, planned_gib(job));
+    printf(", \"floor_ms\": %.3f}\n", floor_seconds * 1e3);
     return FSH_OK;
 }
 

@@ -95,7 +95,7 @@ unsigned backend_fusions(const Backend *backend);
 /* Rates that a device reaches, measured when asked for; the times of a profile are compared with them. */
 typedef struct BackendRates {
     double bytes_per_second;         /* of a copy within its memory, read and written */
-    double product_flops_per_second; /* of a large product; 0: there is no one rate */
+    double product_flops_per_second; /* of a large product */
 } BackendRates;
 /* Measures the rates of a device and fills *rates; takes memory meanwhile. type: of the products'
  * operands. */

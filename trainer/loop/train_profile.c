@@ -44,14 +44,9 @@ static FshStatus print_profile(const Training *training, NetworkProgram *part, c
                   backend_description(session->network.backend));
     (void)fprintf(
         stream,
-        "A layer's floor is %s its inputs and outputs once through memory at %.0f GB/s (measured: a copy, "
-        "read and written)",
-        rates->product_flops_per_second > 0 ? "the longer of two times:" : "the time of",
-        rates->bytes_per_second / 1e9);
-    if (rates->product_flops_per_second > 0)
-        (void)fprintf(stream, ", its operations at %.1f TFLOP/s (measured: a product of %s)",
-                      rates->product_flops_per_second / 1e12, data_type_name(type));
-    (void)fprintf(stream, ".\n");
+        "A layer's floor is the longer of two times: its inputs and outputs once through memory at %.0f GB/s "
+        "(measured: a copy, read and written), its operations at %.3g TFLOP/s (measured: a product of %s).\n",
+        rates->bytes_per_second / 1e9, rates->product_flops_per_second / 1e12, data_type_name(type));
     if (before > 0)
         (void)fprintf(stream, "Steps that were not measured took %.3f ms, waiting for data included.\n",
                       1e3 * before);

@@ -47,7 +47,7 @@ void cpu_threads_leave(int previous);
 void *cpu_memory_new(uint64_t bytes);
 void cpu_memory_free(void *memory);
 
-/* Measures what this machine's memory moves (cpu_rates.c). */
+/* Measures what this machine reaches (cpu_rates.c). */
 FshStatus cpu_rates(Backend *base, DataType type, BackendRates *rates, FshError *error);
 
 /* ---- state (cpu_state.c) ---- */
