@@ -39,6 +39,20 @@ CUDA_TEST(test_images_made_again_give_the_same_bits)
     compare_images_again(backends[CUDA], DATA_F16);
 }
 
+/* cuDNN may add up the products of the smaller gradient in another order: values in 16 bits may be rounded
+ * the other way. */
+CUDA_TEST(test_shortcuts_of_stride_2_pass_on_the_same_gradients)
+{
+    const unsigned all = backend_fusions(backends[CUDA]) & ~(unsigned)FUSE_CONV_STATISTICS;
+    assert_true(all & FUSE_GRADIENT_STRIDE);
+    for (int bf16 = 0; bf16 < 2; bf16++)
+        for (int way = 0; way < 4; way++) {
+            const unsigned left_out = (way & 1 ? FUSE_GRADIENT_CONV : 0) | (way & 2 ? FUSE_NORM_SIGNS : 0);
+            compare_strided(backends[CUDA], bf16 ? DATA_BF16 : DATA_F16, all & ~left_out,
+                            all & ~(left_out | FUSE_GRADIENT_STRIDE), bf16 ? 0.04 : 0.02);
+        }
+}
+
 /* Sums of convolutions are left out: cuDNN makes them by atomics. */
 CUDA_TEST(test_stems_give_the_same_bits_of_bytes)
 {

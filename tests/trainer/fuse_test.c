@@ -454,68 +454,6 @@ TEST(test_many_images_are_normalized_again_for_the_weight_gradient)
     assert_int_equal(count_normalized(86, false, FUSE_ALL), 1);
 }
 
-/* What reads normalised images: two convolutions, and, with `elsewhere`, a sum of their pixels. */
-typedef struct Stems {
-    DataType type;
-    Conv2d one, other;
-    bool elsewhere, kept;
-} Stems;
-
-/* Returns how often a graph normalises its images. Checks that convolutions and their weight gradients read
- * one tensor, and, where it is the bytes, know their mean. */
-static size_t count_normalized_for(const Stems *of, unsigned fusions)
-{
-    Graph *graph = graph_new();
-    graph_set_compute_type(graph, of->type);
-    const TensorId pixels = start(graph, 2, 16, 3);
-    TensorId x = graph_global_avg_pool(graph, graph_conv2d(graph, "one", pixels, &of->one));
-    x = graph_add(graph, x, graph_global_avg_pool(graph, graph_conv2d(graph, "other", pixels, &of->other)));
-    x = graph_linear(graph, "fc", x, 4, true);
-    if (of->elsewhere)
-        x = graph_add(graph, x, graph_linear(graph, "mean", graph_global_avg_pool(graph, pixels), 4, true));
-    if (of->kept)
-        graph_keep(graph, pixels, "pixels");
-    const TensorId label = graph_input(graph, "label", DATA_I64, 1, (int64_t[]){2});
-    x = graph_cast(graph, x, DATA_F32);
-    graph_fuse(graph, fusions);
-    graph_differentiate(graph, graph_softmax_cross_entropy(graph, x, label, TENSOR_NONE, TENSOR_NONE, 0));
-    graph_fuse_backward(graph, fusions);
-    assert_int_equal(graph_check(graph, NULL), FSH_OK);
-    const size_t count = count_ops(graph, OP_NORMALIZE);
-    assert_int_equal(count_ops(graph, OP_CONV2D_BACKWARD_WEIGHT), 2);
-    for (size_t i = 0; i < graph_node_count(graph); i++) {
-        const Node *node = graph_node(graph, (NodeId)i);
-        const bool backward = node->op == OP_CONV2D_BACKWARD_WEIGHT;
-        if (node->op != OP_CONV2D && !backward)
-            continue;
-        assert_int_equal(node->inputs[backward ? (int)CONV_WEIGHT_X : (int)CONV_X],
-                         count ? pixels : graph_find(graph, "image"));
-        assert_int_equal(graph_product_type(graph, node), of->type);
-        if (count == 0)
-            assert_true(node->as.conv.pixels.mean[1] == 127.5F &&
-                        node->as.conv.pixels.deviation[2] == 63.75F);
-    }
-    graph_free(&graph);
-    return count;
-}
-
-TEST(test_stems_read_the_bytes_of_images_that_nothing_else_reads)
-{
-    const unsigned all = FUSE_ALL | FUSE_NORMALIZE_CONV;
-    const Conv2d seven = {.channels = 8, .kernel = 7, .stride = 2, .padding = 3},
-                 five = {.channels = 8, .kernel = 5, .stride = 2, .padding = 0, .bias = true},
-                 three = {.channels = 8, .kernel = 3, .stride = 2, .padding = 1},
-                 whole = {.channels = 8, .kernel = 7, .stride = 1, .padding = 3};
-    assert_int_equal(count_normalized_for(&(Stems){DATA_F16, seven, five, false, false}, all), 0);
-    assert_int_equal(count_normalized_for(&(Stems){DATA_BF16, five, seven, false, false}, all), 0);
-    assert_int_equal(count_normalized_for(&(Stems){DATA_F32, seven, five, false, false}, all), 1);
-    assert_int_equal(count_normalized_for(&(Stems){DATA_F16, seven, three, false, false}, all), 1);
-    assert_int_equal(count_normalized_for(&(Stems){DATA_F16, whole, seven, false, false}, all), 1);
-    assert_int_equal(count_normalized_for(&(Stems){DATA_F16, seven, five, true, false}, all), 1);
-    assert_int_equal(count_normalized_for(&(Stems){DATA_F16, seven, five, false, true}, all), 1);
-    assert_int_equal(count_normalized_for(&(Stems){DATA_F16, seven, five, false, false}, FUSE_ALL), 1);
-}
-
 /* Returns how many nodes make a norm's gradient of a convolution's dy where a convolution of this kernel
  * and stride stands behind a norm and a ReLU. way 1: the ReLU's result is read twice; 2: statistics are of
  * several ranks; 3: another activation. */
@@ -600,7 +538,7 @@ TEST(test_every_fusion_has_a_name)
         known |= 1U << i;
     assert_int_equal(known, FUSE_ALL | FUSE_CONV_STATISTICS | FUSE_PAD_ADD | FUSE_IMAGES_AGAIN |
                                 FUSE_GRADIENT_CONV | FUSE_NORM_SIGNS | FUSE_FUNCTION_BIAS |
-                                FUSE_NORMALIZE_CONV);
+                                FUSE_NORMALIZE_CONV | FUSE_GRADIENT_STRIDE);
 }
 
 /* Returns how many norms of a network with an addition behind a norm of so many channels leave signs. Checks

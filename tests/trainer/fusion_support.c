@@ -101,16 +101,58 @@ Graph *fusion_graph(unsigned fusions, DataType type)
     return graph;
 }
 
+/* Appends a convolution of 3 x 3 or 1 x 1, LAYER.WHICH, and its norm. */
+static TensorId convolved(Graph *graph, const char *layer, const char *which, TensorId x, int64_t kernel,
+                          int64_t stride)
+{
+    char name[32], of_norm[32];
+    (void)snprintf(name, sizeof name, "%s.%s", layer, which);
+    (void)snprintf(of_norm, sizeof of_norm, "%s.%s_norm", layer, which);
+    const Conv2d conv = {.channels = 64, .kernel = kernel, .stride = stride, .padding = kernel / 2};
+    return graph_batch_norm(graph, of_norm, graph_conv2d(graph, name, x, &conv),
+                            &(BatchNorm){.training = true});
+}
+
+/* Returns a network of three blocks with shortcuts of stride 2. Images of 12 pixels become 6, 3 and 2. The
+ * second block's first convolution is one of 1 x 1. */
+static Graph *strided_graph(unsigned fusions, DataType type)
+{
+    const double mean[3] = {0.5, 0.5, 0.5}, deviation[3] = {0.25, 0.25, 0.25};
+    static const char *const layers[] = {"a", "b", "c"};
+    FshError error = {0};
+    Graph *graph = graph_new();
+    assert_non_null(graph);
+    TensorId image = graph_input(graph, "image", DATA_U8, 4, (int64_t[]){BATCH, SIZE, SIZE, 3});
+    TensorId label = graph_input(graph, "label", DATA_I64, 1, (int64_t[]){BATCH});
+    graph_set_compute_type(graph, type);
+    TensorId x = graph_normalize(graph, image, mean, deviation);
+    x = graph_relu(graph, convolved(graph, "first", "conv", x, 3, 1));
+    for (int i = 0; i < 3; i++) {
+        TensorId y = graph_relu(graph, convolved(graph, layers[i], "conv1", x, i == 1 ? 1 : 3, 1));
+        y = convolved(graph, layers[i], "conv2", y, 3, 2);
+        x = graph_relu(graph, graph_add(graph, y, convolved(graph, layers[i], "shortcut", x, 1, 2)));
+    }
+    x = graph_linear(graph, "fc", graph_global_avg_pool(graph, x), TEST_CLASSES, true);
+    TensorId loss = graph_softmax_cross_entropy(graph, graph_cast(graph, x, DATA_F32), label, TENSOR_NONE,
+                                                TENSOR_NONE, 0.1F);
+    graph_keep(graph, loss, "loss");
+    graph_fuse(graph, fusions);
+    graph_differentiate(graph, loss);
+    graph_fuse_backward(graph, fusions);
+    test_check(graph_check(graph, &error), &error);
+    return graph;
+}
+
 typedef struct Run {
     Graph *graph;
     State *state;
     Program *program;
 } Run;
 
-static Run run_fused(Backend *backend, DataType type, unsigned fusions, uint64_t seed)
+static Run run_of(Backend *backend, Graph *graph, uint64_t seed)
 {
     FshError error = {0};
-    Run run = {.graph = fusion_graph(fusions, type)};
+    Run run = {.graph = graph};
     test_check(state_new(&run.state, backend, run.graph, &error), &error);
     test_check(state_initialize(run.state, seed, &error), &error);
     test_check(program_new(&run.program, run.state, run.graph, &error), &error);
@@ -118,6 +160,11 @@ static Run run_fused(Backend *backend, DataType type, unsigned fusions, uint64_t
     test_write_batch(run.program);
     test_run(run.program);
     return run;
+}
+
+static Run run_fused(Backend *backend, DataType type, unsigned fusions, uint64_t seed)
+{
+    return run_of(backend, fusion_graph(fusions, type), seed);
 }
 
 static void end_run(Run *run)
@@ -158,18 +205,31 @@ static void compare_tensor(const Run *ours, const Run *without, const char *name
     free(b);
 }
 
+/* Compares two runs, and ends them. */
+static void compare_runs(Run *ours, Run *without, unsigned fusions, double tolerance)
+{
+    compare_tensor(ours, without, "loss", fusions, tolerance);
+    for (size_t t = 0; t < graph_tensor_count(without->graph); t++) {
+        const Tensor *tensor = graph_tensor(without->graph, (TensorId)t);
+        if (tensor->role == TENSOR_GRADIENT || tensor->role == TENSOR_BUFFER)
+            compare_tensor(ours, without, tensor->name, fusions, tolerance);
+    }
+    end_run(ours);
+    end_run(without);
+}
+
 void compare_fusions(Backend *backend, DataType type, unsigned fusions, double tolerance)
 {
     Run ours = run_fused(backend, type, fusions, FIRST_SEED),
         without = run_fused(backend, type, 0, FIRST_SEED);
-    compare_tensor(&ours, &without, "loss", fusions, tolerance);
-    for (size_t t = 0; t < graph_tensor_count(without.graph); t++) {
-        const Tensor *tensor = graph_tensor(without.graph, (TensorId)t);
-        if (tensor->role == TENSOR_GRADIENT || tensor->role == TENSOR_BUFFER)
-            compare_tensor(&ours, &without, tensor->name, fusions, tolerance);
-    }
-    end_run(&ours);
-    end_run(&without);
+    compare_runs(&ours, &without, fusions, tolerance);
+}
+
+void compare_strided(Backend *backend, DataType type, unsigned fusions, unsigned others, double tolerance)
+{
+    Run ours = run_of(backend, strided_graph(fusions, type), FIRST_SEED),
+        without = run_of(backend, strided_graph(others, type), FIRST_SEED);
+    compare_runs(&ours, &without, fusions, tolerance);
 }
 
 void compare_bits_of_fusions(Backend *backend, DataType type, unsigned fusions, unsigned others)

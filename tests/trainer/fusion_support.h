@@ -18,6 +18,10 @@ void compare_fusions(Backend *backend, DataType type, unsigned fusions, double t
  * other. */
 void compare_bits_of_fusions(Backend *backend, DataType type, unsigned fusions, unsigned others);
 
+/* Compares the same of a network whose shortcuts are convolutions of 1 x 1 and stride 2, over images of even
+ * and odd sizes, with the one set of fusions and the other. */
+void compare_strided(Backend *backend, DataType type, unsigned fusions, unsigned others, double tolerance);
+
 /* Asserts that all gradients together, with `fusions`, are no more than twice as far from the network's in
  * float32 as without any, root mean square over several first weights (bf16 on the CPU: 0.05 of their size
  * without, 0.05 to 0.08 with one). In 16 bits,

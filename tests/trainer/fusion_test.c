@@ -18,6 +18,13 @@ TEST(test_each_fusion_changes_no_result)
     backend_close(&backend);
 }
 
+TEST(test_fusions_change_nothing_around_shortcuts)
+{
+    Backend *backend = test_backend(1);
+    compare_strided(backend, DATA_F32, FUSE_ALL, 0, 1e-4);
+    backend_close(&backend);
+}
+
 /* Alone where another would have changed the pattern first. */
 TEST(test_gradient_sums_join_fused_norms)
 {

@@ -135,6 +135,60 @@ static void join_data_gradients(Graph *graph, const GraphUses *uses)
     }
 }
 
+/* Returns whether the node is the data gradient, in 16 bits, of a convolution of 1 x 1 that visits every
+ * second row and column, from the first on. */
+static bool is_strided_gradient(const Graph *graph, const Node *node)
+{
+    const Conv2d *conv = &node->as.conv.options;
+    return node->op == OP_CONV2D_BACKWARD_DATA &&
+           data_type_is_narrow(graph->tensors[node->outputs[0]].tensor.type) && conv->kernel == 1 &&
+           conv->stride == 2 && conv->padding == 0 && conv->groups <= 1;
+}
+
+/* Makes `data` the gradient of the pixels that its convolution visits: that of a convolution of stride 1. */
+static void leave_out_zeros(Graph *graph, Node *data)
+{
+    const TensorId dx = data->outputs[0];
+    const Tensor *dy = &graph->tensors[data->inputs[CONV_DATA_DY]].tensor;
+    Tensor *tensor = &graph->tensors[dx].tensor;
+    tensor->shape[1] = dy->shape[1];
+    tensor->shape[2] = dy->shape[2];
+    data->as.conv.options.stride = 1;
+    if (tensor->of != TENSOR_NONE && graph->tensors[tensor->of].gradient == dx)
+        graph->tensors[tensor->of].gradient = TENSOR_NONE;
+}
+
+/* Makes the backward nodes of norms add second parts that have no zeros between their pixels. */
+static void add_strided_gradients(Graph *graph, const GraphUses *uses)
+{
+    for (size_t i = 0; i < graph->node_count; i++) {
+        Node *backward = &graph->nodes[i];
+        const bool joined = backward->op == OP_CONV_NORM_BACKWARD;
+        if ((backward->op != OP_BATCH_NORM_BACKWARD && !joined) ||
+            backward->inputs[NORM_BACK_DY2] == TENSOR_NONE ||
+            (backward->as.norm.activation && backward->as.norm.activation != OP_RELU))
+            continue;
+        const Tensor *x = &graph->tensors[backward->inputs[NORM_BACK_X]].tensor;
+        const int64_t count = tensor_count(x);
+        static const int sides[2] = {NORM_BACK_DY2, NORM_BACK_DY};
+        for (int k = 0; k < (joined ? 1 : 2); k++) {
+            const TensorId part = backward->inputs[sides[k]], other = backward->inputs[sides[1 - k]];
+            const NodeId producer = graph->tensors[part].tensor.producer;
+            if (producer == NODE_NONE || uses->counts[part] != 1 || graph->tensors[part].tensor.keep ||
+                !is_strided_gradient(graph, &graph->nodes[producer]) ||
+                tensor_count(&graph->tensors[part].tensor) != count ||
+                (!joined && tensor_count(&graph->tensors[other].tensor) != count) ||
+                count / x->shape[x->rank - 1] > INT32_MAX)
+                continue;
+            if (k == 1)
+                backward->inputs[NORM_BACK_DY] = other;
+            backward->inputs[NORM_BACK_DY2] = part;
+            leave_out_zeros(graph, &graph->nodes[producer]);
+            break;
+        }
+    }
+}
+
 /* Lets the norm that made y leave the signs of y, and its backward node read them. */
 static void leave_signs(Graph *graph, Node *backward)
 {
@@ -271,6 +325,9 @@ void graph_fuse_backward(Graph *graph, unsigned fusions)
         join_data_gradients(graph, &uses);
         graph_remove_empty_nodes(graph);
     }
+    graph_uses_free(&uses);
+    if ((fusions & FUSE_GRADIENT_STRIDE) && !graph->failure.status && graph_find_uses(graph, &uses))
+        add_strided_gradients(graph, &uses);
     graph_uses_free(&uses);
     if ((fusions & FUSE_NORM_SIGNS) && !graph->failure.status)
         read_signs_in_norms(graph);

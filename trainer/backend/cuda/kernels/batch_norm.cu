@@ -8,8 +8,9 @@
  *
  * Bytes moved for large images, in tensors of x's size. Forward: the statistics read 1; apply reads x (and
  * the addend) and writes y, 2 or 3. Backward: the sums read dy and x, 2; dx reads them again and is written,
- * 3. With an addend the sums read dy, x and y and write g, 4 (5 if dy has two parts), and dx needs only g and
- * x, 3. In 16 bits the norm leaves a bit for each value of y, which the sums read in place of y: 3 and 1/16.
+ * 3. With an addend the sums read dy, x and y and write g, 4 (5 if dy has two parts, 4 1/4 if the second has
+ * every second row and column alone), and dx needs only g and x, 3. In 16 bits the norm leaves a bit for each
+ * value of y, which the sums read in place of y: 3 and 1/16.
  * For small images nothing that stays in shared memory is read twice. Where the statistics are of an
  * eighth of the rows, they read an eighth of x; and dx of the other rows is written where the sums are made,
  * so that these rows are read once: 3 and 3/8 in place of 5, and with an addend 5 and 3/8 in place of 7. */
@@ -186,6 +187,8 @@ Term backward_term(const NormGradient *gradient, const NormTensors *tensors, con
     term.g = maybe_data<T>(gradient->g);
     term.dx = maybe_data<T>(gradient->dx);
     term.dx_from = gradient->sampled_rows * tensors->x->pitch;
+    if constexpr (std::is_same_v<decltype(term.places), StridedRows>)
+        term.places = strided_rows(tensors->x);
     return term;
 }
 
@@ -261,10 +264,24 @@ bool is_wider(const NormGradient *gradient, const NormTensors *tensors)
     return gradient->dy2 && device_tensor_channels(gradient->dy2) != device_tensor_channels(tensors->x);
 }
 
+/* The same where dy2 has every second row and column of x. Returns false, too, where it does not fit. */
+template <typename T, Gate gate>
+bool strided_backward(const NormGradient *gradient, const NormTensors *tensors, const Norm &norm,
+                      void *scratch, cudaStream_t stream)
+{
+    if constexpr (sizeof(T) == 2)
+        if (strided_fits(gradient->dy2, tensors->x))
+            return backward<T, gate, OP_RELU, Second::strided, true>(gradient, tensors, norm, scratch,
+                                                                     stream);
+    return false;
+}
+
 template <typename T, Gate gate>
 bool backward(const NormGradient *gradient, const NormTensors *tensors, const Norm &norm, void *scratch,
               cudaStream_t stream)
 {
+    if (is_strided(gradient->dy2, tensors->x))
+        return strided_backward<T, gate>(gradient, tensors, norm, scratch, stream);
     if (is_wider(gradient, tensors))
         return backward<T, gate, OP_RELU, Second::wider, true>(gradient, tensors, norm, scratch, stream);
     if (gradient->dy2)
@@ -282,6 +299,8 @@ bool signs_backward(const NormGradient *gradient, const NormTensors *tensors, co
     if constexpr (sizeof(T) == 2) {
         if (!signs_fit(tensors) || !gradient->g || is_wider(gradient, tensors))
             return false;
+        if (is_strided(gradient->dy2, tensors->x))
+            return strided_backward<T, Gate::signs>(gradient, tensors, norm, scratch, stream);
         if (gradient->dy2)
             return backward<T, Gate::signs, OP_RELU, Second::like_x, true>(gradient, tensors, norm, scratch,
                                                                            stream);
@@ -296,7 +315,7 @@ template <typename T, OpKind op>
 bool function_backward(const NormGradient *gradient, const NormTensors *tensors, const Norm &norm,
                        void *scratch, cudaStream_t stream)
 {
-    if (!gradient->g || gradient->y || is_wider(gradient, tensors))
+    if (!gradient->g || gradient->y || is_wider(gradient, tensors) || is_strided(gradient->dy2, tensors->x))
         return false;
     if (gradient->dy2)
         return backward<T, Gate::x, op, Second::like_x, true>(gradient, tensors, norm, scratch, stream);

@@ -5,6 +5,7 @@
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_BATCH_NORM_PASSES_CUH
 
 #include "trainer/backend/cuda/kernels/rows.cuh"
+#include "trainer/backend/cuda/kernels/strided_rows.cuh"
 #include "trainer/backend/pointwise_math.h"
 #include "trainer/graph/graph_ops.h"
 
@@ -394,8 +395,9 @@ template <typename T> struct AddBias {
  * stored. */
 enum class Gate { x, y, signs };
 
-/* The second part of dy. wider: it has more channels than x, which are ignored. */
-enum class Second { none, like_x, wider };
+/* The second part of dy. wider: it has more channels than x, which are ignored. strided: it has every second
+ * row and column; it adds 0 elsewhere. */
+enum class Second { none, like_x, wider, strided };
 
 /* Terms g and g * (x - mean), with g = (dy + dy2) through the activation. With Stores, g is also written to
  * term.g; it stays in the row in any case. With Sampled, dx of the elements from dx_from on, of rows that the
@@ -403,12 +405,21 @@ enum class Second { none, like_x, wider };
 template <typename T, Gate gate, OpKind activation, Second second, bool Stores, bool Sampled = false>
 struct BackwardTerm {
     static constexpr int sums = 2, unroll = second != Second::none || gate != Gate::x ? 2 : 4, resident = 2;
+    struct EveryRow {
+    };
     Norm norm;
     const T *dy, *dy2, *x, *y;
     const unsigned *signs;
     int dy2_pitch, channels;
     T *g, *dx; /* dx: with Sampled */
     int64_t dx_from;
+    std::conditional_t<second == Second::strided, StridedRows, EveryRow> places; /* of dy2 */
+    /* Returns where a strided dy2 has the values of a spot; NULL: it has none. */
+    __device__ const T *strided(const Spot &at) const
+    {
+        const int row = places.of(at.row);
+        return row < 0 ? nullptr : dy2 + (int64_t)row * dy2_pitch + at.c;
+    }
     template <int Width> struct Columns {
         float mean[Width];
         Affine<Width> affine;
@@ -437,6 +448,10 @@ struct BackwardTerm {
             if constexpr (second == Second::wider)
                 dy2 = fetch_part<T, Width>(term.dy2 + at.row * term.dy2_pitch, term.dy2_pitch, term.channels,
                                            at.c);
+            if constexpr (second == Second::strided) {
+                const T *from = term.strided(at);
+                dy2 = from ? fetch_last<T, Width>(from) : Raw<T, Width>{};
+            }
             if constexpr (gate == Gate::y)
                 y = Stores ? fetch_last<T, Width>(term.y + at.element) : fetch<T, Width>(term.y + at.element);
             if constexpr (gate == Gate::signs)
@@ -458,7 +473,7 @@ struct BackwardTerm {
             results_of(row.signs, i, results);
 #pragma unroll
         for (int k = 0; k < Width; k++) {
-            if constexpr (second == Second::like_x)
+            if constexpr (second == Second::like_x || second == Second::strided)
                 gradients[k] += more[k];
             if constexpr (second == Second::wider)
                 gradients[k] += k < columns.channels ? more[k] : 0;

@@ -137,6 +137,8 @@ struct BackwardPass {
             return (v == 1 ? term.x : term.y) + at.element;
         if constexpr (second == Second::wider)
             return term.dy2 + at.row * term.dy2_pitch + at.c;
+        if constexpr (second == Second::strided)
+            return term.strided(at);
         return term.dy2 + at.element;
     }
     __device__ void bring(Piece *slot, int v, const Spot &at, bool again) const

@@ -106,8 +106,10 @@ typedef enum NormGradientPart { NORM_GRADIENT_ALL, NORM_GRADIENT_SUMS, NORM_GRAD
  * is their number. dx of the others needs no sums, so the launch that makes these writes it too. */
 typedef struct NormGradient {
     const DeviceTensor *dy;
-    const DeviceTensor *dy2; /* or NULL; with it g must not be NULL; channels that x does not have are
-                              * ignored */
+    /* or NULL; with it g must not be NULL; channels that x does not have are ignored. In 16 bits, with as
+     * many channels and OP_RELU or no activation, it may have every second row and column alone of x [N, H,
+     * W, C], from the first on: [N, (H + 1) / 2, (W + 1) / 2, C]; it adds 0 to the others. */
+    const DeviceTensor *dy2;
     const DeviceTensor
         *y; /* the result if there was an addend, since x alone does not tell where the activation was on;
              * else, and where there are signs, NULL */

@@ -22,9 +22,9 @@ uint64_t kernel_pointwise_gradient_scratch_bytes(const DeviceTensor *x);
 /* Computes d = dy * weight, the gradient of the convolution's input, and does with it what
  * kernel_batch_norm_backward does in NORM_GRADIENT_SUMS with gradient->dy = d: writes g, dweight, dbias and
  * zero. d is not rounded to the narrow type in between, and is not stored. Of gradient, dy and dx are not
- * read, and g must not be NULL; it may be y or dy2, but not x or dy. Returns cudaErrorNotSupported for
- * operands that do not fit, a dy2 of other channels than x, sampled rows, peers, and activations other than
- * OP_RELU. */
+ * read, and g must not be NULL; it may be y or a dy2 of x's shape, but not x or dy. Returns
+ * cudaErrorNotSupported for operands that do not fit, a dy2 of other channels than x, sampled rows, peers,
+ * and activations other than OP_RELU. */
 cudaError_t kernel_pointwise_gradient(const DeviceTensor *dy, const DeviceTensor *weight,
                                       const NormGradient *gradient, const NormTensors *tensors,
                                       const NormActivation *activation, void *scratch, cudaStream_t stream);

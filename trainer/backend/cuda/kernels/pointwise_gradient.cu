@@ -45,6 +45,8 @@ template <int Across> struct Slab {
 template <typename T> struct Job {
     const T *dy, *weight, *dy2, *x, *y;
     const unsigned *signs; /* of y, in place of it */
+    bool strided;          /* dy2 is, and these are its rows */
+    StridedRows places;
     T *g;
     Norm norm;
     float *partial; /* [streams * teams, 2, pitch] */
@@ -178,14 +180,21 @@ __device__ void multiply_piece(const unsigned char *piece, int turned, const uin
 /* ---- what becomes of d ---- */
 
 /* What a thread reads of a row beside dy. */
-template <typename T, Gate gate, bool Second> struct Operands {
+template <typename T, Gate gate, Second second> struct Operands {
     Raw<T, thread_channels> x, dy2, y;
     unsigned signs;
-    __device__ void read(const Job<T> &job, int64_t i)
+    /* i: the element, of this row */
+    __device__ void read(const Job<T> &job, int64_t row, int64_t i)
     {
         x = fetch<T, thread_channels>(job.x + i);
-        if constexpr (Second)
+        if constexpr (second == Second::like_x)
             dy2 = fetch_last<T, thread_channels>(job.dy2 + i);
+        if constexpr (second == Second::strided) {
+            const int there = job.places.of(row);
+            dy2 = Raw<T, thread_channels>{};
+            if (there >= 0)
+                dy2 = fetch_last<T, thread_channels>(job.dy2 + i - (row - there) * job.pitch);
+        }
         if constexpr (gate == Gate::y)
             y = fetch_last<T, thread_channels>(job.y + i);
         if constexpr (gate == Gate::signs)
@@ -194,15 +203,15 @@ template <typename T, Gate gate, bool Second> struct Operands {
 };
 
 /* Makes g of d, writes it to element i, and adds to the sums of g and of g * (x - mean). */
-template <typename T, Gate gate, bool Second, int Channels>
-__device__ void finish_row(const Job<T> &job, const Operands<T, gate, Second> &operands,
+template <typename T, Gate gate, Second second, int Channels>
+__device__ void finish_row(const Job<T> &job, const Operands<T, gate, second> &operands,
                            const Constants<Channels> &constants, int channel, int64_t i,
                            float (&gradients)[thread_channels], float (&sum)[2][thread_channels])
 {
     float values[thread_channels], more[thread_channels], results[thread_channels], mean[thread_channels];
     unpack(operands.x, values);
     load(constants.mean + channel, mean);
-    if constexpr (Second)
+    if constexpr (second != Second::none)
         unpack(operands.dy2, more);
     if constexpr (gate == Gate::y) {
         unpack(operands.y, results);
@@ -216,7 +225,7 @@ __device__ void finish_row(const Job<T> &job, const Operands<T, gate, Second> &o
     }
 #pragma unroll
     for (int k = 0; k < thread_channels; k++) {
-        if constexpr (Second)
+        if constexpr (second != Second::none)
             gradients[k] += more[k];
         gradients[k] = gated<T, OP_RELU>(gradients[k], results[k], job.norm.slope);
         sum[0][k] += gradients[k];
@@ -242,7 +251,7 @@ __device__ inline void leave_sums(float (&sum)[2][thread_channels], float *parti
     }
 }
 
-template <typename T, Gate gate, bool Second, int Across>
+template <typename T, Gate gate, Second second, int Across>
 __global__ void __launch_bounds__(threads, 1) pointwise_gradient_kernel(const __grid_constant__ Job<T> job)
 {
     using S = Slab<Across>;
@@ -261,12 +270,12 @@ __global__ void __launch_bounds__(threads, 1) pointwise_gradient_kernel(const __
     Next next = {last, 0};
     for (int slot = 0; slot < S::depth - 1; slot++)
         copy_piece<T, Across>(job, &next, stride, thread, ring + slot * piece_bytes);
-    Operands<T, gate, Second> operands[thread_rows] = {};
+    Operands<T, gate, second> operands[thread_rows] = {};
     int64_t row = last * tile_rows + group, i = row * job.pitch + slab * S::channels + channel;
 #pragma unroll
     for (int u = 0; u < thread_rows; u++)
         if (last >= 0 && row + 8 * u < job.rows)
-            operands[u].read(job, i + 8 * u * job.pitch);
+            operands[u].read(job, row + 8 * u, i + 8 * u * job.pitch);
     stage_weights<T, Across>(job, slab * S::channels, weights);
     stage_constants(job.norm, slab * S::channels, constants);
     __syncthreads();
@@ -302,7 +311,7 @@ __global__ void __launch_bounds__(threads, 1) pointwise_gradient_kernel(const __
             break;
 #pragma unroll
         for (int u = 0; u < thread_rows; u++)
-            operands[u].read(job, i + 8 * u * job.pitch);
+            operands[u].read(job, row + 8 * u, i + 8 * u * job.pitch);
     }
     leave_sums(sum, job.partial + (int64_t)part * 2 * job.pitch + slab * S::channels + channel, job.pitch);
 }
@@ -342,10 +351,10 @@ bool is_image(const DeviceTensor *tensor, const DeviceTensor *x)
 }
 
 /* Returns false if the card has too little shared memory. */
-template <typename T, Gate gate, bool Second, int Across>
+template <typename T, Gate gate, Second second, int Across>
 bool launch(const Job<T> &shape, const DeviceTensor *x, cudaStream_t stream)
 {
-    const auto kernel = pointwise_gradient_kernel<T, gate, Second, Across>;
+    const auto kernel = pointwise_gradient_kernel<T, gate, second, Across>;
     const int64_t bytes = shared_bytes<Across>(shape.from);
     Job<T> job = shape;
     job.slabs = (int)slabs_of<Across>(x);
@@ -359,16 +368,19 @@ bool launch(const Job<T> &shape, const DeviceTensor *x, cudaStream_t stream)
     return true;
 }
 
+template <typename T, Gate gate, int Across>
+bool launch(const Job<T> &job, const DeviceTensor *x, cudaStream_t stream)
+{
+    return !job.dy2      ? launch<T, gate, Second::none, Across>(job, x, stream)
+           : job.strided ? launch<T, gate, Second::strided, Across>(job, x, stream)
+                         : launch<T, gate, Second::like_x, Across>(job, x, stream);
+}
+
 template <typename T, int Across> bool launch(const Job<T> &job, const DeviceTensor *x, cudaStream_t stream)
 {
-    if (job.signs)
-        return job.dy2 ? launch<T, Gate::signs, true, Across>(job, x, stream)
-                       : launch<T, Gate::signs, false, Across>(job, x, stream);
-    if (job.y)
-        return job.dy2 ? launch<T, Gate::y, true, Across>(job, x, stream)
-                       : launch<T, Gate::y, false, Across>(job, x, stream);
-    return job.dy2 ? launch<T, Gate::x, true, Across>(job, x, stream)
-                   : launch<T, Gate::x, false, Across>(job, x, stream);
+    return job.signs ? launch<T, Gate::signs, Across>(job, x, stream)
+           : job.y   ? launch<T, Gate::y, Across>(job, x, stream)
+                     : launch<T, Gate::x, Across>(job, x, stream);
 }
 
 template <int Across, typename T>
@@ -391,6 +403,9 @@ Job<T> job_of(const DeviceTensor *dy, const DeviceTensor *weight, const NormGrad
     job.x = data_of<T>(tensors->x);
     job.y = activation->op == OP_RELU ? maybe_data<T>(gradient->y) : nullptr;
     job.signs = activation->op == OP_RELU ? maybe_data<unsigned>(tensors->signs) : nullptr;
+    job.strided = is_strided(gradient->dy2, tensors->x);
+    if (job.strided)
+        job.places = strided_rows(tensors->x);
     job.g = data_of<T>(gradient->g);
     job.norm = norm_of(tensors, activation);
     job.partial = static_cast<float *>(scratch);
@@ -412,7 +427,7 @@ extern "C" bool kernel_pointwise_gradient_fits(const DeviceTensor *dy, const Dev
         device_tensor_channels(dy) != dy->pitch || dy->pitch % piece_channels != 0 ||
         device_tensor_rows(dy) != device_tensor_rows(x) || device_tensor_rows(x) < 1)
         return false;
-    const void *kernel = (const void *)pointwise_gradient_kernel<__half, Gate::y, true, 4>;
+    const void *kernel = (const void *)pointwise_gradient_kernel<__half, Gate::y, Second::like_x, 4>;
     if (is_slab<4>(dy->pitch, x))
         return shared_bytes<4>(dy->pitch) <= shared_bytes_most(kernel);
     return is_slab<2>(dy->pitch, x) && shared_bytes<2>(dy->pitch) <= shared_bytes_most(kernel);
@@ -432,7 +447,8 @@ extern "C" cudaError_t kernel_pointwise_gradient(const DeviceTensor *dy, const D
 {
     const DeviceTensor *x = tensors->x;
     if (!gradient->g || gradient->sampled_rows || gradient->peers ||
-        (activation->op != 0 && activation->op != OP_RELU) || !is_image(gradient->dy2, x) ||
+        (activation->op != 0 && activation->op != OP_RELU) ||
+        !(is_strided(gradient->dy2, x) ? strided_fits(gradient->dy2, x) : is_image(gradient->dy2, x)) ||
         !is_image(gradient->y, x) || !is_image(gradient->g, x) || (tensors->signs && !signs_fit(tensors)) ||
         !all_f32({tensors->weight, tensors->bias, tensors->mean, tensors->inverse_deviation,
                   gradient->dweight, gradient->dbias, gradient->zero}) ||

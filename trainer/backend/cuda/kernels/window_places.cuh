@@ -6,6 +6,7 @@
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_WINDOW_PLACES_CUH
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_WINDOW_PLACES_CUH
 
+#include "trainer/backend/cuda/kernels/divider.cuh"
 #include "trainer/backend/cuda/kernels/kernels_window.h"
 #include "trainer/backend/cuda/kernels/rows.cuh"
 
@@ -13,22 +14,6 @@ namespace fshard
 {
 namespace window
 {
-
-/* Division of numbers below 2^31 by a constant divisor, as a multiplication (Granlund and Montgomery
- * 1994). */
-struct Divider {
-    unsigned divisor, factor, shift;
-    explicit Divider(int d) : divisor((unsigned)d), factor(0), shift(0)
-    {
-        while ((1ULL << shift) < divisor)
-            shift++;
-        factor = (unsigned)((((1ULL << shift) - divisor) << 32) / divisor + 1);
-    }
-    __device__ unsigned quotient(unsigned n) const
-    {
-        return (__umulhi(n, factor) + n) >> shift;
-    }
-};
 
 /* The work of a launch: `vectors` of 16 bytes (or single floats) for each of height x width places of each
  * image. */

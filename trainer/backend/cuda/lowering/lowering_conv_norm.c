@@ -76,10 +76,14 @@ static FshStatus milliseconds_of(CudaBackend *backend, const Step *step, const c
                                  const Trial *trial, double *milliseconds_ret, FshError *error)
 {
     char name[1200];
-    const DeviceTensor *y = maybe_in(step, NORM_BACK_Y);
-    const int length = snprintf(
-        name, sizeof name, TIMED_AS "%s%s%s%s%s", pattern, way, maybe_in(step, NORM_BACK_DY2) ? " dy2" : "",
-        y ? y->element == ELEMENT_U8 ? " signs" : " y" : "", maybe_out(step, NORM_BACK_DX) ? "" : " no dx");
+    const DeviceTensor *y = maybe_in(step, NORM_BACK_Y), *dy2 = maybe_in(step, NORM_BACK_DY2);
+    const bool whole = dy2 && device_tensor_rows(dy2) == device_tensor_rows(in(step, NORM_BACK_X));
+    const int length = snprintf(name, sizeof name, TIMED_AS "%s%s%s%s%s", pattern, way,
+                                whole ? " dy2"
+                                : dy2 ? " strided dy2"
+                                      : "",
+                                y ? y->element == ELEMENT_U8 ? " signs" : " y" : "",
+                                maybe_out(step, NORM_BACK_DX) ? "" : " no dx");
     const bool named = length > 0 && (size_t)length < sizeof name;
     return trial_milliseconds(backend, named ? name : NULL, trial, milliseconds_ret, error);
 }

@@ -1,0 +1,211 @@
+/* Rewrites of the graph that GPUs alone have, in 16 bits: each finds its pattern, and leaves alone what it
+ * must. The others are in fuse_test. That results stay is in cuda_fusion_test. */
+#include "trainer/graph/graph.h"
+
+#include "tests/support/support.h"
+
+/* Appends a normalised image. */
+static TensorId start(Graph *graph, int64_t batch, int64_t size)
+{
+    static const double mean[3] = {0.5, 0.5, 0.5}, deviation[3] = {0.25, 0.25, 0.25};
+    return graph_normalize(graph, graph_input(graph, "image", DATA_U8, 4, (int64_t[]){batch, size, size, 3}),
+                           mean, deviation);
+}
+
+static size_t count_ops(const Graph *graph, OpKind op)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < graph_node_count(graph); i++)
+        count += graph_node(graph, (NodeId)i)->op == op;
+    return count;
+}
+
+/* Fuses and differentiates the cross-entropy of the logits, of 2 samples. */
+static void finish(Graph *graph, TensorId logits, unsigned fusions)
+{
+    const TensorId label = graph_input(graph, "label", DATA_I64, 1, (int64_t[]){2});
+    const TensorId loss = graph_softmax_cross_entropy(graph, graph_cast(graph, logits, DATA_F32), label,
+                                                      TENSOR_NONE, TENSOR_NONE, 0);
+    graph_fuse(graph, fusions);
+    graph_differentiate(graph, loss);
+    graph_fuse_backward(graph, fusions);
+    assert_int_equal(graph_check(graph, NULL), FSH_OK);
+}
+
+/* What reads normalised images: two convolutions, and, with `elsewhere`, a sum of their pixels. */
+typedef struct Stems {
+    DataType type;
+    Conv2d one, other;
+    bool elsewhere, kept;
+} Stems;
+
+/* Returns how often a graph normalises its images. Checks that convolutions and their weight gradients read
+ * one tensor, and, where it is the bytes, know their mean. */
+static size_t count_normalized_for(const Stems *of, unsigned fusions)
+{
+    Graph *graph = graph_new();
+    graph_set_compute_type(graph, of->type);
+    const TensorId pixels = start(graph, 2, 16);
+    TensorId x = graph_global_avg_pool(graph, graph_conv2d(graph, "one", pixels, &of->one));
+    x = graph_add(graph, x, graph_global_avg_pool(graph, graph_conv2d(graph, "other", pixels, &of->other)));
+    x = graph_linear(graph, "fc", x, 4, true);
+    if (of->elsewhere)
+        x = graph_add(graph, x, graph_linear(graph, "mean", graph_global_avg_pool(graph, pixels), 4, true));
+    if (of->kept)
+        graph_keep(graph, pixels, "pixels");
+    finish(graph, x, fusions);
+    const size_t count = count_ops(graph, OP_NORMALIZE);
+    assert_int_equal(count_ops(graph, OP_CONV2D_BACKWARD_WEIGHT), 2);
+    for (size_t i = 0; i < graph_node_count(graph); i++) {
+        const Node *node = graph_node(graph, (NodeId)i);
+        const bool backward = node->op == OP_CONV2D_BACKWARD_WEIGHT;
+        if (node->op != OP_CONV2D && !backward)
+            continue;
+        assert_int_equal(node->inputs[backward ? (int)CONV_WEIGHT_X : (int)CONV_X],
+                         count ? pixels : graph_find(graph, "image"));
+        assert_int_equal(graph_product_type(graph, node), of->type);
+        if (count == 0)
+            assert_true(node->as.conv.pixels.mean[1] == 127.5F &&
+                        node->as.conv.pixels.deviation[2] == 63.75F);
+    }
+    graph_free(&graph);
+    return count;
+}
+
+TEST(test_stems_read_the_bytes_of_images_that_nothing_else_reads)
+{
+    const unsigned all = FUSE_ALL | FUSE_NORMALIZE_CONV;
+    const Conv2d seven = {.channels = 8, .kernel = 7, .stride = 2, .padding = 3},
+                 five = {.channels = 8, .kernel = 5, .stride = 2, .padding = 0, .bias = true},
+                 three = {.channels = 8, .kernel = 3, .stride = 2, .padding = 1},
+                 whole = {.channels = 8, .kernel = 7, .stride = 1, .padding = 3};
+    assert_int_equal(count_normalized_for(&(Stems){DATA_F16, seven, five, false, false}, all), 0);
+    assert_int_equal(count_normalized_for(&(Stems){DATA_BF16, five, seven, false, false}, all), 0);
+    assert_int_equal(count_normalized_for(&(Stems){DATA_F32, seven, five, false, false}, all), 1);
+    assert_int_equal(count_normalized_for(&(Stems){DATA_F16, seven, three, false, false}, all), 1);
+    assert_int_equal(count_normalized_for(&(Stems){DATA_F16, whole, seven, false, false}, all), 1);
+    assert_int_equal(count_normalized_for(&(Stems){DATA_F16, seven, five, true, false}, all), 1);
+    assert_int_equal(count_normalized_for(&(Stems){DATA_F16, seven, five, false, true}, all), 1);
+    assert_int_equal(count_normalized_for(&(Stems){DATA_F16, seven, five, false, false}, FUSE_ALL), 1);
+}
+
+/* A block behind a norm and its activation: a convolution of `kernel`, one of stride 2, and a shortcut
+ * around them. */
+typedef struct Block {
+    DataType type;
+    int64_t size, kernel;
+    Conv2d shortcut;
+    bool last;     /* the shortcut is appended after the convolutions */
+    int reads;     /* 3: the norm's result is read once more, 1: by the shortcut alone */
+    bool function; /* the activation is a GELU */
+} Block;
+
+static TensorId norm_of(Graph *graph, const char *name, TensorId x)
+{
+    return graph_batch_norm(graph, name, x, &(BatchNorm){.training = true});
+}
+
+static TensorId around(Graph *graph, const Block *of, TensorId x)
+{
+    return norm_of(graph, "shortcut_norm", graph_conv2d(graph, "shortcut", x, &of->shortcut));
+}
+
+static TensorId block_of(Graph *graph, const Block *of)
+{
+    const Conv2d start_of = {.channels = 16, .kernel = 3, .stride = 1, .padding = 1};
+    const Conv2d first = {.channels = 16, .kernel = of->kernel, .stride = 1, .padding = of->kernel / 2};
+    const Conv2d second = {.channels = 16, .kernel = 3, .stride = 2, .padding = 1};
+    TensorId x = norm_of(graph, "norm", graph_conv2d(graph, "start", start(graph, 2, of->size), &start_of));
+    x = of->function ? graph_gelu(graph, x) : graph_relu(graph, x);
+    TensorId y = of->last ? TENSOR_NONE : around(graph, of, x);
+    if (of->reads > 1) {
+        TensorId z = graph_relu(graph, norm_of(graph, "first_norm", graph_conv2d(graph, "first", x, &first)));
+        z = norm_of(graph, "second_norm", graph_conv2d(graph, "second", z, &second));
+        y = graph_add(graph, z, of->last ? around(graph, of, x) : y);
+    }
+    y = graph_global_avg_pool(graph, graph_relu(graph, y));
+    if (of->reads > 2)
+        y = graph_add(graph, y, graph_global_avg_pool(graph, x));
+    return graph_linear(graph, "fc", y, 4, true);
+}
+
+/* Returns how many gradients of norms have a second part of every second row and column. Checks that these
+ * come from convolutions of stride 1. */
+static size_t count_strided(const Block *of, unsigned fusions)
+{
+    size_t count = 0;
+    Graph *graph = graph_new();
+    graph_set_compute_type(graph, of->type);
+    finish(graph, block_of(graph, of), fusions);
+    for (size_t i = 0; i < graph_node_count(graph); i++) {
+        const Node *node = graph_node(graph, (NodeId)i);
+        if ((node->op != OP_BATCH_NORM_BACKWARD && node->op != OP_CONV_NORM_BACKWARD) ||
+            node->inputs[NORM_BACK_DY2] == TENSOR_NONE)
+            continue;
+        const Tensor *x = graph_tensor(graph, node->inputs[NORM_BACK_X]),
+                     *dy = graph_tensor(graph, node->inputs[NORM_BACK_DY]),
+                     *dy2 = graph_tensor(graph, node->inputs[NORM_BACK_DY2]);
+        assert_int_equal(dy->shape[1], x->shape[1]);
+        if (dy2->shape[1] == x->shape[1])
+            continue;
+        const Node *data = graph_node(graph, dy2->producer);
+        assert_int_equal(dy2->shape[1], (of->size + 1) / 2);
+        assert_int_equal(dy2->shape[2], (of->size + 1) / 2);
+        assert_int_equal(dy2->shape[3], 16);
+        assert_int_equal(data->op, OP_CONV2D_BACKWARD_DATA);
+        assert_int_equal(data->as.conv.options.stride, 1);
+        assert_int_equal(graph_node_flops(graph, dy2->producer),
+                         2 * 2 * dy2->shape[1] * dy2->shape[2] * 16 * 16);
+        count++;
+    }
+    graph_free(&graph);
+    return count;
+}
+
+TEST(test_shortcuts_of_stride_2_pass_on_the_pixels_that_they_read)
+{
+    const unsigned all = FUSE_ALL | FUSE_GRADIENT_CONV | FUSE_NORM_SIGNS | FUSE_GRADIENT_STRIDE;
+    const Conv2d shortcut = {.channels = 16, .kernel = 1, .stride = 2};
+    Block of = {.type = DATA_F16, .size = 8, .kernel = 3, .shortcut = shortcut, .reads = 2};
+    for (of.size = 2; of.size <= 9; of.size++)
+        for (of.kernel = 1; of.kernel <= 3; of.kernel += 2) {
+            of.type = of.size % 2 ? DATA_BF16 : DATA_F16;
+            of.last = of.size % 4 > 1;
+            assert_int_equal(count_strided(&of, all), 1);
+            assert_int_equal(count_strided(&of, all & ~(unsigned)FUSE_GRADIENT_CONV), 1);
+            assert_int_equal(count_strided(&of, all & ~(unsigned)FUSE_GRADIENT_STRIDE), 0);
+            assert_int_equal(count_strided(&of, all & ~(unsigned)FUSE_GRADIENT_ADD), 0);
+        }
+}
+
+TEST(test_other_gradients_keep_their_zeros)
+{
+    const unsigned all = FUSE_ALL | FUSE_GRADIENT_CONV | FUSE_NORM_SIGNS | FUSE_GRADIENT_STRIDE;
+    const Conv2d shortcut = {.channels = 16, .kernel = 1, .stride = 2};
+    const Block plain = {.type = DATA_F16, .size = 8, .kernel = 1, .shortcut = shortcut, .reads = 2};
+    Block of = plain;
+    of.type = DATA_F32;
+    assert_int_equal(count_strided(&of, all), 0);
+    of = plain;
+    of.function = true; /* no kernel of theirs adds it */
+    assert_int_equal(count_strided(&of, all), 0);
+    of = plain;
+    of.shortcut.groups = 2;
+    assert_int_equal(count_strided(&of, all), 0);
+    of = plain;
+    of.reads = 1; /* nothing is added */
+    assert_int_equal(count_strided(&of, all), 0);
+    of = plain;
+    of.shortcut.kernel = 3;
+    of.shortcut.padding = 1;
+    assert_int_equal(count_strided(&of, all), 0);
+    of = plain;
+    of.size = 1; /* there are no other pixels */
+    assert_int_equal(count_strided(&of, all), 0);
+    of = plain;
+    of.reads = 3; /* a sum of three, whose last part it is, or not */
+    of.kernel = 3;
+    assert_int_equal(count_strided(&of, all), 1);
+    of.last = true;
+    assert_int_equal(count_strided(&of, all), 0);
+}
