@@ -2,6 +2,7 @@
  * threads draw them. */
 #include "trainer/backend/initial_values.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

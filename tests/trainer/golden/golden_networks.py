@@ -418,24 +418,25 @@ def restoration(name, forward, shape, rate, factor, options, samples, gain=6.0):
                            "after": summaries_after(net, optimizer, {}, samples)})
 
 
-def steps(names):
-    """Writes NAME.json of the cases named, or of all.
+def cases():
+    """Of each NAME.json what writes it.
 
     Where a value before a ReLU is next to zero, or two next to equal in a max pool, float32 may decide otherwise than float64, and a
-    gradient is off by 1e-3. pyramidnet's, airbench96's and resnet50d's shapes, labels and offsets are those of 38, 28 and 7 drawn in which no step has
-    one: every such distance is over 9 times the root mean square of float32's error at its layer."""
+    gradient is off by 1e-3. Shapes, labels and offsets of toynet, resnet9, 18, 34, 50 and 50d, the pyramidnets and airbench96 are those of 7 to 120 drawn
+    in which no step has one: every such distance is over 8 times the root mean square of float32's error at its layer (decision_margins.py)."""
     labels = [3, 9, 0, 5]
-    cases = {
+    return {
         "conv8": lambda name: classification(name, conv8, (8, 28, 28, 1), [3, 0, 9, -1, 1, 4, 4, 7], 0.01, norm_bias_offset=0.0),
-        "toynet": lambda name: classification(name, toynet, (8, 28, 28, 1), [3, 0, -1, 7, 2, 9, 5, 1], 0.001, 32, norm_bias_offset=2.5),
-        "resnet9": lambda name: classification(name, resnet9, (4, 32, 32, 3), labels, 0.01),
-        "resnet18": lambda name: classification(name, resnet([2, 2, 2, 2], False), (4, 64, 64, 3), labels, 0.001),
-        "resnet34": lambda name: classification(name, resnet([3, 4, 6, 3], False), (4, 64, 64, 3), labels, 0.001, 16),
-        "resnet50": lambda name: classification(name, resnet([3, 4, 6, 3], True), (4, 64, 64, 3), labels, 0.001, 16),
+        "toynet": lambda name: classification(name, toynet, (8, 16, 16, 1), [3, 0, -1, 7, 2, 9, 5, 1], 0.001, 32, norm_bias_offset=2.5),
+        "resnet9": lambda name: classification(name, resnet9, (4, 16, 16, 3), labels, 0.01, norm_bias_offset=2.125),
+        "resnet18": lambda name: classification(name, resnet([2, 2, 2, 2], False), (4, 48, 64, 3), labels, 0.001, norm_bias_offset=2.75),
+        "resnet34": lambda name: classification(name, resnet([3, 4, 6, 3], False), (4, 64, 64, 3), labels, 0.001, 16, norm_bias_offset=1.875),
+        "resnet50": lambda name: classification(name, resnet([3, 4, 6, 3], True), (4, 48, 64, 3), labels, 0.001, 16, norm_bias_offset=3.5),
         "resnet101": lambda name: classification(name, resnet([3, 4, 23, 3], True), (4, 64, 64, 3), labels, 0.001, 10, norm_bias_offset=2.5),
         "pyramidnet": lambda name: classification(name, pyramidnet, (4, 8, 8, 3), [5, 6, 0, 3], 0.001, 10, norm_bias_offset=2.0),
         "pyramidnet-38-47": lambda name: classification(name, lambda net, x, k: pyramidnet(net, x, k, 38, 47), (3, 20, 28, 3), [1, -1, 4],
-                                                        0.001, 10, model="pyramidnet", options={"depth": 38, "alpha": 47}),
+                                                        0.001, 10, norm_bias_offset=1.875, model="pyramidnet",
+                                                        options={"depth": 38, "alpha": 47}),
         "convnext_atto": lambda name: classification(name, of_timm(name), (3, 64, 32, 3), [1, -1, 4], 0.001, 8),
         "convnextv2_atto": lambda name: classification(name, of_timm(name), (3, 64, 32, 3), [1, -1, 4], 0.001, 8),
         "vit_tiny_patch16": lambda name: classification(name, of_timm("vit_tiny_patch16_224", img_size=(64, 48)), (3, 64, 48, 3), [1, -1, 4], 0.001, 8),
@@ -471,6 +472,10 @@ def steps(names):
                                            {"base_channels": 8, "encoder_blocks": "1,1,1,2", "middle_blocks": "1",
                                             "decoder_blocks": "1,0,1,1"}, 24, gain=3.0),
     }
-    for name, make in cases.items():
+
+
+def steps(names):
+    """Writes NAME.json of the cases named, or of all."""
+    for name, make in cases().items():
         if not names or name in names:
             make(name)

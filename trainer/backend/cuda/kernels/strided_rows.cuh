@@ -1,5 +1,5 @@
-/* strided_rows.cuh - images of every second row and column of others, from the first on. For batch_norm.cu and
- * pointwise_gradient.cu. */
+/* strided_rows.cuh - images of every second row and column of others, from the first on. For batch_norm.cu
+ * and pointwise_gradient.cu. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_STRIDED_ROWS_CUH
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_STRIDED_ROWS_CUH
 
