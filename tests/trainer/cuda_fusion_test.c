@@ -13,31 +13,6 @@ CUDA_TEST(test_fusions_change_no_result_agree)
     compare_fusions(backends[CUDA], DATA_F32, FUSE_GRADIENT_ADD | FUSE_PAD_ADD, 1e-4);
     compare_fusions(backends[CUDA], DATA_F32, FUSE_ALL, 1e-4);
     compare_fusions(backends[CUDA], DATA_F32, FUSE_ALL | FUSE_PAD_ADD, 1e-4);
-    compare_fusions(backends[CUDA], DATA_F32, FUSE_EXCITATION, 1e-4);
-    compare_fusions(backends[CUDA], DATA_F32, FUSE_ALL | FUSE_EXCITATION, 1e-4);
-}
-
-/* Returns how many nodes of this kind the network has with these fusions. */
-static size_t count_nodes(DataType type, unsigned fusions, OpKind op)
-{
-    size_t count = 0;
-    Graph *graph = fusion_graph(fusions, type);
-    for (size_t n = 0; n < graph_node_count(graph); n++)
-        count += graph_node(graph, (NodeId)n)->op == op;
-    graph_free(&graph);
-    return count;
-}
-
-CUDA_TEST(test_the_network_has_layers_of_excitation_agree)
-{
-    const unsigned all = backend_fusions(backends[CUDA]);
-    for (int bf16 = 0; bf16 < 2; bf16++) {
-        const DataType type = bf16 ? DATA_BF16 : DATA_F16;
-        assert_true(count_nodes(type, all, OP_EXCITE) > 0);
-        assert_int_equal(count_nodes(type, all, OP_EXCITE_BACKWARD_WEIGHT),
-                         count_nodes(type, all, OP_EXCITE));
-        assert_int_equal(count_nodes(type, all & ~(unsigned)FUSE_EXCITATION, OP_EXCITE), 0);
-    }
 }
 
 CUDA_TEST(test_fusions_change_little_of_narrow_results_agree)

@@ -203,7 +203,6 @@ static Line line_of(const Program *program, NodeId id)
                          node->op == OP_CONV_NORM_BACKWARD || node->op == OP_NORM_GATE ||
                          node->op == OP_NORM_GATE_BACKWARD;
     const OpKind activation = is_norm                                       ? node->as.norm.activation
-                              : node->op == OP_EXCITE                       ? node->as.excite.activation
                               : node->op == OP_CONV2D && node->as.conv.relu ? OP_RELU
                                                                             : 0;
     Line line = {malloc(LINE_BYTES), malloc(LINE_BYTES)};

@@ -314,9 +314,6 @@ TEST(test_every_op_has_a_row)
                                     OP_MASK_LOSS,
                                     OP_MASK_LOSS_BACKWARD,
                                     OP_CONV_NORM_BACKWARD,
-                                    OP_EXCITE,
-                                    OP_EXCITE_BACKWARD,
-                                    OP_EXCITE_BACKWARD_WEIGHT,
                                     OP_UPDATE};
     bool found[OP_KIND_COUNT] = {false};
     OpCase c;

@@ -4,25 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const fusion_names[] = {"norm-relu",
-                                    "norm-add-relu",
-                                    "norm-add",
-                                    "bias-norm",
-                                    "conv-statistics",
-                                    "gradient-add",
-                                    "pad-add",
-                                    "conv-bias-relu",
-                                    "images-again",
-                                    "linear-add",
-                                    "norm-function",
-                                    "norm-gate",
-                                    "gradient-conv",
-                                    "norm-signs",
-                                    "function-bias",
-                                    "normalize-conv",
-                                    "gradient-stride",
-                                    "excitation",
-                                    NULL};
+const char *const fusion_names[] = {
+    "norm-relu",     "norm-add-relu",  "norm-add",      "bias-norm",      "conv-statistics", "gradient-add",
+    "pad-add",       "conv-bias-relu", "images-again",  "linear-add",     "norm-function",   "norm-gate",
+    "gradient-conv", "norm-signs",     "function-bias", "normalize-conv", "gradient-stride", NULL};
 
 /* Returns the bit of a name of this length; 0: there is none. */
 static unsigned find_fusion(const char *name, size_t length)
@@ -46,7 +31,7 @@ static const char *fusions_text(unsigned fusions, char *buffer, size_t buffer_by
 
 FshStatus fusions_leave_out(unsigned *fusions, const char *names, const char *device, FshError *error)
 {
-    char known[320];
+    char known[256];
     const unsigned there = *fusions;
     for (const char *at = names; at && *at;) {
         const size_t length = strcspn(at, ",");
@@ -196,90 +181,6 @@ static void fuse_linears(Graph *graph, const GraphUses *uses)
         fused.outputs[0] = add->outputs[0];
         graph_empty_node(linear);
         *add = fused;
-    }
-}
-
-/* ---- the layers of squeeze and excitation ---- */
-
-/* Sizes up to which one launch for both layers and their activations takes less time than a product each, in
- * a library that is best at large ones, and a pass for each activation. 2^25 multiply-adds a layer are 1024
- * channels at a batch of 512, or 2048 at 128: on an H200 about 5 us forward by the arithmetic of excite.cu,
- * beside 25 to 30 us. Twice as many again are no gain that is sure. The channels and hidden ones are those
- * for which a row of each fits in 48 KiB of shared memory. */
-enum { EXCITE_PRODUCTS_MOST = 1 << 25, EXCITE_CHANNELS_MOST = 8192, EXCITE_HIDDEN_MOST = 256 };
-
-/* Returns whether the node is a linear layer of a matrix, with a bias and without an addend. */
-static bool is_plain_layer(const Graph *graph, const Node *node)
-{
-    return node && node->op == OP_LINEAR && node->output_count && node->inputs[CONV_BIAS] != TENSOR_NONE &&
-           node->inputs[LINEAR_ADDEND] == TENSOR_NONE &&
-           graph->tensors[node->inputs[CONV_X]].tensor.rank == 2;
-}
-
-/* Returns the activation behind a layer that may be part of OP_EXCITE; NULL: there is none. */
-static Node *excite_activation(const Graph *graph, const GraphUses *uses, const Node *layer)
-{
-    static const OpKind functions[] = {OP_RELU, OP_GELU, OP_SILU, OP_MISH};
-    Node *found = NULL;
-    for (size_t i = 0; i < sizeof functions / sizeof *functions && !found; i++)
-        found = only_consumer(graph, uses, layer->outputs[0], functions[i]);
-    return found && (found->op != OP_RELU || found->as.relu.slope == 0) ? found : NULL;
-}
-
-/* Returns whether one launch is the faster way, and can make the gradients: where x has none, those of the
- * weights alone are left to the layers. */
-static bool excite_pays(const Graph *graph, const Node *first, const Node *second)
-{
-    const TensorRecord *x = &graph->tensors[first->inputs[CONV_X]], *y = &graph->tensors[second->outputs[0]];
-    const int64_t hidden = graph->tensors[first->outputs[0]].tensor.shape[1];
-    return x->tensor.shape[1] == y->tensor.shape[1] && x->tensor.shape[1] <= EXCITE_CHANNELS_MOST &&
-           hidden <= EXCITE_HIDDEN_MOST && tensor_count(&x->tensor) <= EXCITE_PRODUCTS_MOST / hidden &&
-           (x->needs_gradient || !y->needs_gradient);
-}
-
-/* Puts both layers and their activations in the place of the sigmoid. between: the nodes from the first layer
- * to the one before the sigmoid. */
-static void fuse_excite(Graph *graph, Node *const *between, size_t between_count, Node *sigmoid)
-{
-    const Node *first = between[0], *activation = between[1], *second = between[2];
-    const size_t at = (size_t)(sigmoid - graph->nodes);
-    const Tensor sums = graph->tensors[first->outputs[0]].tensor; /* a copy: the table moves */
-    Node excite = {.op = OP_EXCITE,
-                   .inputs = {[EXCITE_X] = first->inputs[CONV_X],
-                              [EXCITE_WEIGHT1] = first->inputs[CONV_WEIGHT],
-                              [EXCITE_BIAS1] = first->inputs[CONV_BIAS],
-                              [EXCITE_WEIGHT2] = second->inputs[CONV_WEIGHT],
-                              [EXCITE_BIAS2] = second->inputs[CONV_BIAS]},
-                   .outputs = {[EXCITE_GATES] = sigmoid->outputs[0]},
-                   .input_count = EXCITE_INPUTS,
-                   .output_count = EXCITE_GATES + 1,
-                   .as.excite.activation = activation->op};
-    memcpy(excite.name, first->name, sizeof excite.name);
-    for (size_t i = 0; i < between_count; i++) {
-        forget(graph, between[i]);
-        graph_empty_node(between[i]);
-    }
-    *sigmoid = excite;
-    graph_store_output(graph, at, EXCITE_SUMS, sums.type, sums.rank, sums.shape);
-    graph_store_output(graph, at, EXCITE_HIDDEN, sums.type, sums.rank, sums.shape);
-}
-
-static void fuse_excites(Graph *graph, const GraphUses *uses)
-{
-    for (size_t i = 0; i < graph->node_count && !graph->failure.status; i++) {
-        enum { FIRST, ACTIVATION, SECOND, CAST, BETWEEN };
-        Node *between[BETWEEN] = {[FIRST] = &graph->nodes[i]};
-        if (!is_plain_layer(graph, between[FIRST]) ||
-            !(between[ACTIVATION] = excite_activation(graph, uses, between[FIRST])))
-            continue;
-        between[SECOND] = only_consumer(graph, uses, between[ACTIVATION]->outputs[0], OP_LINEAR);
-        if (!is_plain_layer(graph, between[SECOND]) || !excite_pays(graph, between[FIRST], between[SECOND]))
-            continue;
-        between[CAST] = only_consumer(graph, uses, between[SECOND]->outputs[0], OP_CAST);
-        const size_t count = between[CAST] ? BETWEEN : CAST;
-        Node *sigmoid = only_consumer(graph, uses, between[count - 1]->outputs[0], OP_SIGMOID);
-        if (sigmoid)
-            fuse_excite(graph, between, count, sigmoid);
     }
 }
 
@@ -521,8 +422,6 @@ void graph_fuse(Graph *graph, unsigned fusions)
         goto done;
     if (fusions & FUSE_NORM_GATE)
         fuse_gates(graph, &uses);
-    if (fusions & FUSE_EXCITATION)
-        fuse_excites(graph, &uses);
     fuse_norms(graph, &uses, fusions);
     if (fusions & FUSE_PAD_ADD)
         add_without_padding(graph, &uses);

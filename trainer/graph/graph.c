@@ -315,13 +315,6 @@ void graph_output(Graph *graph, Node *node, int slot, DataType type, int rank, c
         node->output_count = slot + 1;
 }
 
-void graph_store_output(Graph *graph, size_t at, int slot, DataType type, int rank, const int64_t *shape)
-{
-    graph_output(graph, &graph->nodes[at], slot, type, rank, shape);
-    if (!graph->failure.status)
-        graph->tensors[graph->nodes[at].outputs[slot]].tensor.producer = (NodeId)at;
-}
-
 /* Appends a node whose outputs exist. Returns false after a failure. */
 static bool push_node(Graph *graph, const Node *node)
 {
@@ -535,20 +528,25 @@ int64_t graph_node_bytes(const Graph *graph, NodeId id)
 int64_t graph_forward_flops(const Graph *graph)
 {
     int64_t flops = 0;
-    for (size_t i = 0; i < graph->node_count; i++) {
-        const OpRow *row = op_row(graph->nodes[i].op); /* of a backward op: neither */
-        if ((row->infer || row->differentiate) && row->op != OP_UPDATE)
+    for (size_t i = 0; i < graph->node_count; i++)
+        if (op_row(graph->nodes[i].op)->infer && graph->nodes[i].op != OP_UPDATE) /* backward ops have none */
             flops += graph_node_flops(graph, (NodeId)i);
-    }
     return flops;
 }
 
 const OpRow *op_row(OpKind op)
 {
-    static const OpRow *const families[] = {op_rows_pointwise, op_rows_convolution,    op_rows_excite,
-                                            op_rows_norm,      op_rows_channel,        op_rows_box,
-                                            op_rows_tokens,    op_rows_self_attention, op_rows_pool,
-                                            op_rows_loss,      op_rows_optimizer,      NULL};
+    static const OpRow *const families[] = {op_rows_pointwise,
+                                            op_rows_convolution,
+                                            op_rows_norm,
+                                            op_rows_channel,
+                                            op_rows_box,
+                                            op_rows_tokens,
+                                            op_rows_self_attention,
+                                            op_rows_pool,
+                                            op_rows_loss,
+                                            op_rows_optimizer,
+                                            NULL};
     for (const OpRow *const *family = families; *family; family++)
         for (const OpRow *row = *family; row->name; row++)
             if (row->op == op)

@@ -51,9 +51,9 @@ typedef struct OpRow {
 } OpRow;
 
 /* The op table: the rows of each op_*.c file; each list ends with a row without a name. */
-extern const OpRow op_rows_pointwise[], op_rows_convolution[], op_rows_excite[], op_rows_norm[],
-    op_rows_channel[], op_rows_box[], op_rows_tokens[], op_rows_self_attention[], op_rows_pool[],
-    op_rows_loss[], op_rows_optimizer[];
+extern const OpRow op_rows_pointwise[], op_rows_convolution[], op_rows_norm[], op_rows_channel[],
+    op_rows_box[], op_rows_tokens[], op_rows_self_attention[], op_rows_pool[], op_rows_loss[],
+    op_rows_optimizer[];
 /* Returns the row of an op. */
 const OpRow *op_row(OpKind op);
 
@@ -66,9 +66,6 @@ void same_shape_infer(Graph *graph, Node *node);
 int64_t window_count(int64_t in, int64_t kernel, int64_t stride, int64_t padding);
 /* Returns the bytes of all operands that the node has. */
 int64_t node_operand_bytes(const Graph *graph, const Node *node);
-/* Returns the same of a node whose input 0 is an activation of a product: where that is narrow, weights and
- * their gradients count as narrow too, whatever type the graph gives them. */
-int64_t node_product_bytes(const Graph *graph, const Node *node);
 /* Appends the gradient of input k, an image whose channels were added to the first of the result's. */
 void crop_gradient(Graph *graph, const Node *node, int k, TensorId output_gradient);
 
@@ -95,9 +92,6 @@ TensorId graph_counter(Graph *graph, const char *name, double initial);
 extern const char loss_scale_name[]; /* "scaler.scale" */
 /* Adds an activation and makes it output `slot`: for infer. */
 void graph_output(Graph *graph, Node *node, int slot, DataType type, int rank, const int64_t *shape);
-
-/* Gives node `at` of the graph an activation as output `slot`. */
-void graph_store_output(Graph *graph, size_t at, int slot, DataType type, int rank, const int64_t *shape);
 
 /* Infers the outputs of node, appends it and returns output 0. node->name must be set. */
 TensorId graph_append(Graph *graph, Node *node);

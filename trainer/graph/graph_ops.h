@@ -57,16 +57,8 @@ typedef enum OpKind {
     /* (as OP_BATCH_NORM_BACKWARD, y with any activation) -> g?, dfactors, sums f32 [2, N, C]: of g and of g *
      * (x - mean) over the pixels of each image. g is there unless it is dy. */
     OP_NORM_GATE_BACKWARD,
-    /* These three are what graph_fuse makes of the layers between squeeze and gate; logits: the sigmoid's x.
-     * (x [N, C], weight1 [H, C], bias1, weight2 [C, H], bias2) -> gates f32 [N, C], sums [N, H], hidden
-     * [N, H]: sums = x weight1' + bias1, hidden = activation(sums), gates = sigmoid(hidden weight2' +
-     * bias2) */
-    OP_EXCITE,
-    /* (sums, dgates, gates, weight1, weight2) -> dx, dsums [N, H], dlogits [N, C] */
-    OP_EXCITE_BACKWARD,
-    OP_EXCITE_BACKWARD_WEIGHT, /* (dsums, x, dlogits, hidden) -> dweight1?, dbias1?, dweight2?, dbias2? */
-    OP_RELU,                   /* (x) -> y; leaky where slope != 0 */
-    OP_RELU_BACKWARD,          /* (dy, y) -> dx */
+    OP_RELU,          /* (x) -> y; leaky where slope != 0 */
+    OP_RELU_BACKWARD, /* (dy, y) -> dx */
     /* Functions of one value; a _BACKWARD follows its op. */
     OP_GELU,             /* (x) -> y */
     OP_GELU_BACKWARD,    /* (dy, x) -> dx, dbias? */
@@ -225,25 +217,6 @@ enum {
 };
 /* of OP_NORM_GATE_BACKWARD, whose inputs are NORM_BACK_DY to NORM_BACK_DY2 */
 enum { NORM_GATE_BACK_G, NORM_GATE_BACK_DFACTORS, NORM_GATE_BACK_SUMS };
-enum { EXCITE_X, EXCITE_WEIGHT1, EXCITE_BIAS1, EXCITE_WEIGHT2, EXCITE_BIAS2, EXCITE_INPUTS };
-enum { EXCITE_GATES, EXCITE_SUMS, EXCITE_HIDDEN };
-enum {
-    EXCITE_BACK_SUMS,
-    EXCITE_BACK_DGATES,
-    EXCITE_BACK_GATES,
-    EXCITE_BACK_WEIGHT1,
-    EXCITE_BACK_WEIGHT2,
-    EXCITE_BACK_INPUTS
-};
-enum { EXCITE_BACK_DX, EXCITE_BACK_DSUMS, EXCITE_BACK_DLOGITS, EXCITE_BACK_OUTPUTS };
-enum {
-    EXCITE_WEIGHT_DSUMS,
-    EXCITE_WEIGHT_X,
-    EXCITE_WEIGHT_DLOGITS,
-    EXCITE_WEIGHT_HIDDEN,
-    EXCITE_WEIGHT_INPUTS
-};
-enum { EXCITE_DWEIGHT1, EXCITE_DBIAS1, EXCITE_DWEIGHT2, EXCITE_DBIAS2, EXCITE_WEIGHT_OUTPUTS };
 enum { RELU_BACK_DY, RELU_BACK_Y };
 enum { POINTWISE_BACK_DY, POINTWISE_BACK_X };     /* OP_GELU_BACKWARD, OP_SILU_BACKWARD, … */
 enum { POINTWISE_BACK_DX, POINTWISE_BACK_DBIAS }; /* the second with FUSE_FUNCTION_BIAS: the sums of dx */
@@ -421,9 +394,6 @@ typedef struct Node {
             OpKind activation;
             float slope; /* of OP_RELU */
         } norm;
-        struct {
-            OpKind activation; /* OP_RELU, OP_GELU, OP_SILU or OP_MISH */
-        } excite;
         struct {
             float slope;
         } relu;

@@ -62,7 +62,7 @@ int64_t muon_parameter_count(const Graph *graph)
 
 static bool is_layer(const Node *node)
 {
-    return node->op == OP_CONV2D || node->op == OP_LINEAR || node->op == OP_EXCITE;
+    return node->op == OP_CONV2D || node->op == OP_LINEAR;
 }
 
 /* Marks each tensor that a layer stands before. */
@@ -100,13 +100,6 @@ static bool has_shape(const Tensor *weight)
     return weight->shape[1] > 1 && least >= SIDE_MIN && most <= least * ASPECT_MAX;
 }
 
-/* Marks the weight of a hidden layer if Muon moves one of its shape. */
-static void mark(Graph *graph, TensorId id)
-{
-    TensorRecord *weight = &graph->tensors[id];
-    weight->tensor.muon = weight->gradient != TENSOR_NONE && has_shape(&weight->tensor);
-}
-
 void muon_mark(Graph *graph, const MuonRule *rule)
 {
     bool *after = calloc(2 * graph->tensor_count, sizeof *after), *before = after + graph->tensor_count;
@@ -118,15 +111,10 @@ void muon_mark(Graph *graph, const MuonRule *rule)
     find_before(graph, before);
     for (size_t n = 0; n < graph->node_count; n++) {
         const Node *node = &graph->nodes[n];
-        if (!is_layer(node))
+        if (!is_layer(node) || !after[node->inputs[CONV_X]] || !before[node->outputs[CONV_Y]])
             continue;
-        /* OP_EXCITE is two layers, each of which has the other on one side. */
-        const bool is_pair = node->op == OP_EXCITE, stands_after = after[node->inputs[0]],
-                   stands_before = before[node->outputs[0]];
-        if (stands_after && (stands_before || is_pair))
-            mark(graph, node->inputs[is_pair ? (int)EXCITE_WEIGHT1 : (int)CONV_WEIGHT]);
-        if (is_pair && stands_before)
-            mark(graph, node->inputs[EXCITE_WEIGHT2]);
+        TensorRecord *weight = &graph->tensors[node->inputs[CONV_WEIGHT]];
+        weight->tensor.muon = weight->gradient != TENSOR_NONE && has_shape(&weight->tensor);
     }
     for (size_t t = 0; t < graph->tensor_count; t++) {
         Tensor *tensor = &graph->tensors[t].tensor;

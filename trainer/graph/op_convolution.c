@@ -230,7 +230,9 @@ DataType graph_product_type(const Graph *graph, const Node *node)
     return type == DATA_U8 ? node->as.conv.pixels.type : type;
 }
 
-int64_t node_product_bytes(const Graph *graph, const Node *node)
+/* Returns the bytes of all operands. In a product of narrow activations the weight and its gradient count as
+ * narrow too, whatever type the graph gives them. */
+static int64_t product_bytes(const Graph *graph, const Node *node)
 {
     const DataType type = graph_product_type(graph, node);
     const bool narrow = data_type_is_narrow(type);
@@ -252,31 +254,31 @@ const OpRow op_rows_convolution[] = {
      .infer = conv2d_infer,
      .differentiate = conv2d_differentiate,
      .flops = forward_flops,
-     .bytes = node_product_bytes},
+     .bytes = product_bytes},
     {.op = OP_CONV2D_BACKWARD_DATA,
      .name = "conv2d_backward_data",
      .flops = backward_data_flops,
-     .bytes = node_product_bytes},
+     .bytes = product_bytes},
     {.op = OP_CONV2D_BACKWARD_WEIGHT,
      .name = "conv2d_backward_weight",
      .optional = 1 << CONV_WEIGHT_DBIAS,
      .flops = backward_weight_flops,
-     .bytes = node_product_bytes},
+     .bytes = product_bytes},
     {.op = OP_BIAS_BACKWARD, .name = "bias_backward"},
     {.op = OP_LINEAR,
      .name = "linear",
      .infer = linear_infer,
      .differentiate = linear_differentiate,
      .flops = forward_flops,
-     .bytes = node_product_bytes},
+     .bytes = product_bytes},
     {.op = OP_LINEAR_BACKWARD_DATA,
      .name = "linear_backward_data",
      .flops = backward_data_flops,
-     .bytes = node_product_bytes},
+     .bytes = product_bytes},
     {.op = OP_LINEAR_BACKWARD_WEIGHT,
      .name = "linear_backward_weight",
      .optional = 1 << CONV_WEIGHT_DBIAS,
      .flops = backward_weight_flops,
-     .bytes = node_product_bytes},
+     .bytes = product_bytes},
     {.name = NULL},
 };

@@ -103,6 +103,14 @@ static void batch_norm_infer(Graph *graph, Node *node)
     }
 }
 
+/* Gives node `at` of the graph, a backward node, an output that is no gradient of anything. */
+static void store_output(Graph *graph, size_t at, int slot, DataType type, int rank, const int64_t *shape)
+{
+    graph_output(graph, &graph->nodes[at], slot, type, rank, shape);
+    if (!graph->failure.status)
+        graph->tensors[graph->nodes[at].outputs[slot]].tensor.producer = (NodeId)at;
+}
+
 static void batch_norm_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
 {
     const TensorId addend = node->inputs[NORM_ADDEND];
@@ -128,7 +136,7 @@ static void batch_norm_differentiate(Graph *graph, const Node *node, TensorId ou
     graph_append_backward(graph, node, &backward, of, 5);
     if (activation && activation != OP_RELU && graph->node_count > at) {
         const Tensor like = *graph_tensor(graph, node->outputs[NORM_Y]); /* a copy: the table moves */
-        graph_store_output(graph, at, NORM_BACK_G, like.type, like.rank, like.shape);
+        store_output(graph, at, NORM_BACK_G, like.type, like.rank, like.shape);
     }
     if (addend == TENSOR_NONE || gated_by_y)
         return;
@@ -181,10 +189,10 @@ static void norm_gate_differentiate(Graph *graph, const Node *node, TensorId out
     graph_append_backward(graph, node, &backward, of, 3);
     const bool appended = graph->node_count > at; /* not where all is frozen that the factors depend on */
     if (appended)
-        graph_store_output(graph, at, NORM_GATE_BACK_SUMS, DATA_F32, 3,
-                           (int64_t[]){2, image.shape[0], image.shape[3]});
+        store_output(graph, at, NORM_GATE_BACK_SUMS, DATA_F32, 3,
+                     (int64_t[]){2, image.shape[0], image.shape[3]});
     if (appended && gated_by_y && graph->nodes[at].outputs[NORM_GATE_BACK_G] == TENSOR_NONE)
-        graph_store_output(graph, at, NORM_GATE_BACK_G, image.type, image.rank, image.shape);
+        store_output(graph, at, NORM_GATE_BACK_G, image.type, image.rank, image.shape);
     if (!gated_by_y)
         graph_contribute_gradient(graph, addend, output_gradient);
 }

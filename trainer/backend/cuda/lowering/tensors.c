@@ -25,21 +25,6 @@ static bool is_weight(const Graph *graph, const Tensor *tensor)
            (tensor->of != TENSOR_NONE && graph_tensor(graph, tensor->of)->role == TENSOR_PARAMETER);
 }
 
-/* Returns whether the node makes this gradient, of a weight, as a product, in the type of its operands. */
-static bool is_product(const Node *node, TensorId gradient)
-{
-    switch (node->op) {
-    case OP_CONV2D_BACKWARD_WEIGHT:
-        return node->as.conv.options.groups <= 1 && node->outputs[CONV_WEIGHT_DWEIGHT] == gradient;
-    case OP_LINEAR_BACKWARD_WEIGHT:
-        return node->outputs[CONV_WEIGHT_DWEIGHT] == gradient;
-    case OP_EXCITE_BACKWARD_WEIGHT:
-        return node->outputs[EXCITE_DWEIGHT1] == gradient || node->outputs[EXCITE_DWEIGHT2] == gradient;
-    default:
-        return false;
-    }
-}
-
 /* Returns the type in which the gradient of a weight lies: that in which it is computed. */
 static ElementType gradient_element(const Graph *graph, TensorId id)
 {
@@ -47,7 +32,8 @@ static ElementType gradient_element(const Graph *graph, TensorId id)
     if (tensor->producer == NODE_NONE)
         return ELEMENT_F32;
     const Node *node = graph_node(graph, tensor->producer);
-    if (is_product(node, id))
+    const bool convolution = node->op == OP_CONV2D_BACKWARD_WEIGHT && node->as.conv.options.groups <= 1;
+    if ((convolution || node->op == OP_LINEAR_BACKWARD_WEIGHT) && node->outputs[0] == id)
         return element_of[graph_tensor(graph, node->inputs[0])->type];
     return node->op == OP_ADD ? gradient_element(graph, node->inputs[0]) : ELEMENT_F32;
 }

@@ -19,10 +19,6 @@ bool node_reads_copy(const Graph *graph, const Node *node, int input)
 {
     if (node->op == OP_CONV_NORM_BACKWARD)
         return input == NORM_BACK_CONV_WEIGHT;
-    if (node->op == OP_EXCITE)
-        return input == EXCITE_WEIGHT1 || input == EXCITE_WEIGHT2;
-    if (node->op == OP_EXCITE_BACKWARD)
-        return input == EXCITE_BACK_WEIGHT1 || input == EXCITE_BACK_WEIGHT2;
     const bool forward = node->op == OP_CONV2D || node->op == OP_LINEAR,
                backward = node->op == OP_CONV2D_BACKWARD_DATA || node->op == OP_LINEAR_BACKWARD_DATA;
     if ((!forward && !backward) || input >= node->input_count || node->inputs[input] == TENSOR_NONE ||
