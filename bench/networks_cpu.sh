@@ -3,7 +3,7 @@
 # usage: bench/networks_cpu.sh TYPE [MODEL:PIXELS:BATCH…]     TYPE: f32 or bf16
 # FSHARD_BENCH_BIN [build/bin], FSHARD_BENCH_PYTHON [python3; with torch, torchvision, timm], ROUNDS [2], STEPS [3], LAYOUTS
 # [channels_last,default; compiled too, which takes minutes]: of PyTorch, the faster counts. Threads: as many as cores it may use (taskset).
-# floor: of a step whose every node runs at the rate of a copy or of a large product (profile.h), as measured; what fits a cache can be faster.
+# floor: by the clock, of a step whose every node runs at the rate of a copy or of a large product (profile.h), as measured; what fits a cache can be faster.
 set -euo pipefail
 export LC_ALL=C
 [ $# -ge 1 ] || { sed -n 's/^# usage: /usage: /p' "$0" >&2; exit 2; }
@@ -41,6 +41,6 @@ clock = min(best[layout, "best_ms"] for layout in layouts)
 ours = best["ours", "processor_ms"], best["ours", "best_ms"]
 print(f"| {sys.argv[2]} | {sys.argv[3]} | {sys.argv[4]} | {ours[0]:.0f} | {ours[1]:.0f} | {best[peer, 'processor_ms']:.0f} | {clock:.0f} | {peer} | "
       f"{best[peer, 'processor_ms'] / ours[0]:.2f} | {clock / ours[1]:.2f} | {best['ours', 'floor_ms']:.0f} | "
-      f"{100 * best['ours', 'floor_ms'] / ours[0]:.0f} % |", flush=True)
+      f"{100 * best['ours', 'floor_ms'] / ours[1]:.0f} % |", flush=True)
 PYTHON
 done

@@ -4,12 +4,15 @@
 
 #include <pthread.h>
 #include <malloc.h>
+#include <signal.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/interrupt.h"
 #include "tests/support/support.h"
 #include "tests/trainer/network_support.h"
+#include "trainer/backend/initial_values.h"
 
 /* ---- opening ---- */
 
@@ -33,6 +36,34 @@ TEST(test_description_names_library_and_threads)
 }
 
 /* ---- state ---- */
+
+/* resnet18 has more numbers than are drawn together. */
+TEST(test_a_state_begins_with_the_values_of_each_tensor)
+{
+    enum { SEED = 11 };
+    Backend *backend = test_backend(3);
+    TestNetwork network = test_network(backend, "resnet18", 2, 64);
+    FshError error = {0};
+    test_check(state_initialize(network.state, SEED, &error), &error);
+    for (size_t i = 0; i < graph_tensor_count(network.graph); i++) {
+        const Tensor *tensor = graph_tensor(network.graph, (TensorId)i);
+        if (!state_holds(tensor->role))
+            continue;
+        const size_t count = (size_t)tensor_count(tensor);
+        const InitialValues alone = {tensor, malloc(count * sizeof(float))};
+        assert_non_null(alone.values);
+        test_check(initial_values_draw(&alone, 1, SEED, 1, &error), &error);
+        float *read = test_read(network.program, tensor->name, NULL);
+        assert_memory_equal(read, alone.values, count * sizeof *read);
+        free(alone.values);
+        free(read);
+    }
+    interrupt_simulate(SIGINT);
+    assert_int_equal(state_initialize(network.state, SEED, &error), FSH_ERR_INTERRUPTED);
+    interrupt_simulate(0);
+    test_network_free(&network);
+    backend_close(&backend);
+}
 
 TEST(test_state_gives_back_what_was_written)
 {

@@ -15,7 +15,10 @@ FshStatus backend_open(Backend **backend, const char *device, const BackendOptio
     const BackendInterface *interface = NULL;
     *backend = NULL;
     FshStatus status = backend_find(device, true, &interface, error);
-    return status ? status : interface->open(backend, options, error);
+    status = status ? status : interface->open(backend, options, error);
+    if (!status)
+        (*backend)->threads = cpu_jobs(options->threads);
+    return status;
 }
 
 FshStatus backend_device_count(const char *device, int *count_ret, FshError *error)
@@ -167,7 +170,7 @@ static FshStatus draw_group(State *state, InitialValues *group, size_t count, ui
         group[i].values = memory;
         memory += tensor_count(group[i].tensor);
     }
-    FshStatus status = initial_values_draw(group, count, seed, cpu_count_available(), error);
+    FshStatus status = initial_values_draw(group, count, seed, state->backend->threads, error);
     for (size_t i = 0; i < count && !status; i++)
         status = state_write(state, group[i].tensor->name, group[i].values,
                              (size_t)tensor_count(group[i].tensor), error);

@@ -260,6 +260,7 @@ typedef struct BackendInterface {
 /* What every backend's objects begin with. */
 struct Backend {
     const BackendInterface *interface;
+    int threads; /* of the host, that it may take: BackendOptions; left by backend_open */
     char description[224];
 };
 struct State {

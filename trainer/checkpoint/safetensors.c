@@ -584,7 +584,8 @@ FshStatus safetensors_write(const char *path, const SafetensorsTensor *tensors, 
         memcpy(checksums + i * (DIGITS + 1), checksum, DIGITS);
         if (!status)
             status = atomic_file_write(&file, values, bytes, error);
-        atomic_file_send(&file);
+        if (!status)
+            atomic_file_send(&file);
     }
     if (!status)
         status = seal_header(&file, text, error);

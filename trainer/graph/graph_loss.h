@@ -61,8 +61,7 @@ typedef struct RowTargetsOf {
  *
  *   LOSS_BCE   -(p t log s(x) + (1 - t) log(1 - s(x))), s the sigmoid, p the positive weight, as PyTorch's
  *              BCEWithLogitsLoss; t is target (1 - smoothing) + smoothing / 2, as Keras has it for several
- * labels,
- *              and then, where it binarizes, 1 above the threshold and else 0
+ *              labels, and then, where it binarizes, 1 above the threshold and else 0
  *   LOSS_MSE d^2;  LOSS_L1 |d|;  LOSS_HUBER d^2 / 2 up to |d| = 1, from there |d| - 1 / 2;  d = x - target */
 TensorId graph_target_loss(Graph *graph, TensorId x, const RowTargetsOf *targets);
 /* Returns the mean [1] over images [N, H, W, C] f32, each weighted by valid [N] f32 (TENSOR_NONE: 1; 0 leaves

@@ -10,8 +10,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/cpu.h"
 #include "common/file.h"
 #include "common/json_text.h"
+#include "trainer/backend/pixels.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/plan/deciding_options.h"
 #include "trainer/loop/run_resume.h"
@@ -126,7 +128,7 @@ static RunCopy *find_copy(RunCopy copies[RUN_COPIES], uint64_t changes)
     return NULL;
 }
 
-bool run_files_would_wait(RunFiles *files)
+bool run_files_is_behind(RunFiles *files)
 {
     if (!files->writer || files->history > 0)
         return false;
@@ -137,19 +139,36 @@ bool run_files_would_wait(RunFiles *files)
     return reads && !find_copy(files->trained, state_changes(files->session->network.state));
 }
 
+/* Returns whether a further copy of the State takes at most half of the memory that is free. */
+static bool has_room(const RunFiles *files, const State *state)
+{
+    MemoryUse use = {0};
+    uint64_t free_bytes = 0;
+    state_memory(state, &use);
+    if (backend_free_memory(files->session->network.backend, &free_bytes, NULL)) /* the CPU */
+        free_bytes = cpu_free_memory_bytes(1);
+    return memory_total(&use) <= free_bytes / 2;
+}
+
 /* Returns a copy whose State nobody reads, waiting for one if need be; NULL: there is no memory. */
 static RunCopy *free_copy(RunFiles *files, RunCopy copies[RUN_COPIES], State *state)
 {
-    take_results(files);
-    for (int i = 0; i < RUN_COPIES; i++) {
-        RunCopy *copy = &copies[i];
-        if (!copy->state && !copy->impossible)
-            copy->impossible = state_copy_new(&copy->state, state, NULL) != FSH_OK;
-        if (copy->state && copy->jobs == 0)
-            return copy;
+    for (;;) {
+        bool any = false;
+        take_results(files);
+        for (int i = 0; i < RUN_COPIES; i++) {
+            RunCopy *copy = &copies[i];
+            if (!copy->state && !copy->impossible)
+                copy->impossible =
+                    (i > 0 && !has_room(files, state)) || state_copy_new(&copy->state, state, NULL);
+            if (copy->state && copy->jobs == 0)
+                return copy;
+            any = any || copy->state;
+        }
+        if (!any)
+            return NULL;
+        run_writer_wait_one(files->writer);
     }
-    run_files_settle(files);
-    return copies[0].state ? &copies[0] : NULL;
 }
 
 /* Returns a copy of the State as it is now. NULL: there is no memory for one, or it could not be taken. */

@@ -2,8 +2,8 @@
  *
  * Files are written from a copy of the State, by a thread of their own, while training goes on: the copy
  * takes as much memory as the State, where the State is. While a copy is still being written, what must be
- * saved is taken from a second one, if there is memory for it; else training waits for the first. Where there
- * is no memory for any copy, training waits for each file.
+ * saved is taken from a second one, if that takes at most half of the memory that is free then; else training
+ * waits for the first. Where there is no memory for any copy, training waits for each file.
  *
  * A failure to save never stops a run: on a full disk it prints a warning, the previous file stays, and
  * training goes on. Threads: one. */
@@ -59,10 +59,9 @@ void run_files_keep(RunFiles *files, RunState *state, const Metrics *metrics);
 bool run_files_save_diverged(RunFiles *files, const RunState *state, const uint64_t *batch_samples,
                              double loss);
 
-/* Returns whether saving would wait for files of an earlier state, which are still being written: asked
- * before anything of this state is saved. Never where epochs are kept (--checkpoint-hist), which are written
- * at once. */
-bool run_files_would_wait(RunFiles *files);
+/* Returns whether files of an earlier state are still being written: asked before anything of this state is
+ * saved. Never where epochs are kept (--checkpoint-hist), which are written at once. */
+bool run_files_is_behind(RunFiles *files);
 /* Waits until all is written that was begun, and sets stale_of. */
 void run_files_settle(RunFiles *files);
 /* Waits until the newest of these files is written, and sets its stale_of; others may still be. */

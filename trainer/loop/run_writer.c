@@ -97,14 +97,6 @@ FshStatus run_writer_add(RunWriter *writer, RunWrite write, void *job, FshError 
     return FSH_OK;
 }
 
-bool run_writer_is_busy(RunWriter *writer)
-{
-    (void)pthread_mutex_lock(&writer->mutex);
-    const bool busy = writer->waiting != NULL;
-    (void)pthread_mutex_unlock(&writer->mutex);
-    return busy;
-}
-
 void run_writer_wait(RunWriter *writer)
 {
     (void)pthread_mutex_lock(&writer->mutex);

@@ -27,8 +27,6 @@ FshStatus run_writer_new(RunWriter **writer_ret, FshError *error);
 void run_writer_free(RunWriter **writer);
 /* Appends a job, which the writer borrows until run_writer_next returns it. FSH_ERR_MEMORY: it was not. */
 FshStatus run_writer_add(RunWriter *writer, RunWrite write, void *job, FshError *error);
-/* Returns whether a job is not done yet. */
-bool run_writer_is_busy(RunWriter *writer);
 /* Waits until all jobs are done. */
 void run_writer_wait(RunWriter *writer);
 /* Waits until there is a result to take, or no job. */

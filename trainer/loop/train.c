@@ -313,7 +313,7 @@ static uint64_t end_order_digest(OrderDigest *digest)
 static bool writes_files(Training *training)
 {
     const bool is_last = training->state.epoch + 1 == training->session.plan.epochs;
-    return is_last || evaluates_epoch(training) || !run_files_would_wait(&training->files);
+    return is_last || evaluates_epoch(training) || !run_files_is_behind(&training->files);
 }
 
 static FshStatus run_epoch(Training *training, FshError *error)

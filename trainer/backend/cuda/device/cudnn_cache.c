@@ -14,6 +14,7 @@
 
 #include <xxhash.h>
 
+#include "common/interrupt.h"
 #include "common/pool.h"
 #include "common/progress.h"
 #include "common/text.h"
@@ -339,7 +340,7 @@ void cudnn_cache_set_threads(CudnnCache *cache, int threads, cudaStream_t stream
 }
 
 /* Builds the plan of an entry. A failure is kept for whoever asks for the plan. */
-static void build_entry(const CudnnCache *cache, struct Entry *entry)
+static void build_entry(const CudnnCache *cache, struct Entry *entry) /* an EntryWork */
 {
     (void)cache;
     entry->stage = cudnn_plan_build(entry->plan, &entry->policy, &entry->failure) ? FAILED : BUILT;
@@ -463,7 +464,8 @@ static void begin_building(CudnnCache *cache)
         missing = take_wanted(cache); /* after the lock: what another one has made is there */
         const double now = progress_now_seconds();
         missed = missing > 0 ? now : missed;
-        waits = others && now - start < CUDNN_CACHE_WAIT_SECONDS && now - missed < times_seconds;
+        waits = others && !interrupt_requested() && now - start < CUDNN_CACHE_WAIT_SECONDS &&
+                now - missed < times_seconds;
         if (waits)
             (void)nanosleep(&pause, NULL);
     }
