@@ -14,14 +14,14 @@ enum { TENSORS = 7, SEED = 5 };
 /* The FNV-1a hash of "conv.weight", 64 bits: the stream of the tensor of that name. */
 static const uint64_t conv_weight_hash = UINT64_C(0x796F8DF88F56D987);
 
-static Tensor tensor_of(const char *name, int kind, double scale, int64_t out, int64_t in, int64_t kernel)
+static void describe(Tensor *tensor, const char *name, int kind, double scale, int64_t out, int64_t in,
+                     int64_t kernel)
 {
-    Tensor tensor = {.rank = 4, .shape = {out, in, kernel, kernel}, .initializer = {kind, scale}};
-    (void)snprintf(tensor.name, sizeof tensor.name, "%s", name);
-    return tensor;
+    *tensor = (Tensor){.rank = 4, .shape = {out, in, kernel, kernel}, .initializer = {kind, scale}};
+    (void)snprintf(tensor->name, sizeof tensor->name, "%s", name);
 }
 
-static void draw(const Tensor tensors[TENSORS], int jobs, InitialValues values[TENSORS])
+static void draw(const Tensor *tensors, int jobs, InitialValues values[TENSORS])
 {
     FshError error = {0};
     for (int i = 0; i < TENSORS; i++) {
@@ -33,15 +33,16 @@ static void draw(const Tensor tensors[TENSORS], int jobs, InitialValues values[T
 
 TEST(test_any_number_of_threads_draws_the_stream_of_each_tensor)
 {
-    const Tensor tensors[TENSORS] = {
-        tensor_of("conv.weight", INIT_NORMAL, 0.5, 200, 67, 3), /* four parts, the last of odd length */
-        tensor_of("empty", INIT_ONES, 0, 0, 1, 1),
-        tensor_of("fc.weight", INIT_UNIFORM, 0.25, 300, 333, 1),
-        tensor_of("bn.weight", INIT_ONES, 0, 64, 1, 1),
-        tensor_of("bn.bias", INIT_ZEROS, 0, 65, 1, 1),
-        tensor_of("scale", INIT_CONSTANT, 1e-6, 40000, 1, 1),
-        tensor_of("dirac", INIT_DIRAC, 0.125, 130, 64, 3),
-    };
+    Tensor *tensors = calloc(TENSORS, sizeof *tensors);
+    assert_non_null(tensors);
+    /* four parts, the last of odd length */
+    describe(&tensors[0], "conv.weight", INIT_NORMAL, 0.5, 200, 67, 3);
+    describe(&tensors[1], "empty", INIT_ONES, 0, 0, 1, 1);
+    describe(&tensors[2], "fc.weight", INIT_UNIFORM, 0.25, 300, 333, 1);
+    describe(&tensors[3], "bn.weight", INIT_ONES, 0, 64, 1, 1);
+    describe(&tensors[4], "bn.bias", INIT_ZEROS, 0, 65, 1, 1);
+    describe(&tensors[5], "scale", INIT_CONSTANT, 1e-6, 40000, 1, 1);
+    describe(&tensors[6], "dirac", INIT_DIRAC, 0.125, 130, 64, 3);
     InitialValues first[TENSORS], values[TENSORS];
     draw(tensors, 1, first);
     static const int jobs[] = {2, 5, 16};
@@ -70,4 +71,5 @@ TEST(test_any_number_of_threads_draws_the_stream_of_each_tensor)
     assert_true(first[6].values[100 * filter + 7] != 0);
     for (int i = 0; i < TENSORS; i++)
         free(first[i].values);
+    free(tensors);
 }
