@@ -128,7 +128,8 @@ static void make_vectors(const Case *c, Operands *o, Random *random)
 static void make_operands(const Case *c, Operands *o)
 {
     Random random;
-    random_start(&random, (uint64_t)(c->images * c->height * c->width), (uint64_t)c->channels);
+    random_start(&random, (uint64_t)c->images * (uint64_t)c->height * (uint64_t)c->width,
+                 (uint64_t)c->channels);
     const DeviceTensor whole = image_of(c->element, c->images, c->height, c->width, c->channels);
     for (int i = 0; i < MATRICES; i++)
         o->m[i] = whole;
