@@ -3,22 +3,7 @@
 #include "trainer/graph/graph.h"
 
 #include "tests/support/support.h"
-
-/* Appends a normalised image. */
-static TensorId start(Graph *graph, int64_t batch, int64_t size)
-{
-    static const double mean[3] = {0.5, 0.5, 0.5}, deviation[3] = {0.25, 0.25, 0.25};
-    return graph_normalize(graph, graph_input(graph, "image", DATA_U8, 4, (int64_t[]){batch, size, size, 3}),
-                           mean, deviation);
-}
-
-static size_t count_ops(const Graph *graph, OpKind op)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < graph_node_count(graph); i++)
-        count += graph_node(graph, (NodeId)i)->op == op;
-    return count;
-}
+#include "tests/trainer/graph_support.h"
 
 /* Fuses and differentiates the cross-entropy of the logits, of 2 samples. */
 static void finish(Graph *graph, TensorId logits, unsigned fusions)
@@ -45,7 +30,7 @@ static size_t count_normalized_for(const Stems *of, unsigned fusions)
 {
     Graph *graph = graph_new();
     graph_set_compute_type(graph, of->type);
-    const TensorId pixels = start(graph, 2, 16);
+    const TensorId pixels = test_image(graph, 2, 16, 3);
     TensorId x = graph_global_avg_pool(graph, graph_conv2d(graph, "one", pixels, &of->one));
     x = graph_add(graph, x, graph_global_avg_pool(graph, graph_conv2d(graph, "other", pixels, &of->other)));
     x = graph_linear(graph, "fc", x, 4, true);
@@ -54,8 +39,8 @@ static size_t count_normalized_for(const Stems *of, unsigned fusions)
     if (of->kept)
         graph_keep(graph, pixels, "pixels");
     finish(graph, x, fusions);
-    const size_t count = count_ops(graph, OP_NORMALIZE);
-    assert_int_equal(count_ops(graph, OP_CONV2D_BACKWARD_WEIGHT), 2);
+    const size_t count = test_count_ops(graph, OP_NORMALIZE);
+    assert_int_equal(test_count_ops(graph, OP_CONV2D_BACKWARD_WEIGHT), 2);
     for (size_t i = 0; i < graph_node_count(graph); i++) {
         const Node *node = graph_node(graph, (NodeId)i);
         const bool backward = node->op == OP_CONV2D_BACKWARD_WEIGHT;
@@ -115,7 +100,8 @@ static TensorId block_of(Graph *graph, const Block *of)
     const Conv2d start_of = {.channels = 16, .kernel = 3, .stride = 1, .padding = 1};
     const Conv2d first = {.channels = 16, .kernel = of->kernel, .stride = 1, .padding = of->kernel / 2};
     const Conv2d second = {.channels = 16, .kernel = 3, .stride = 2, .padding = 1};
-    TensorId x = norm_of(graph, "norm", graph_conv2d(graph, "start", start(graph, 2, of->size), &start_of));
+    TensorId x =
+        norm_of(graph, "norm", graph_conv2d(graph, "start", test_image(graph, 2, of->size, 3), &start_of));
     x = of->function ? graph_gelu(graph, x) : graph_relu(graph, x);
     TensorId y = of->last ? TENSOR_NONE : around(graph, of, x);
     if (of->reads > 1) {

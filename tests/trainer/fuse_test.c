@@ -6,29 +6,13 @@
 #include <string.h>
 
 #include "tests/support/support.h"
-
-/* Appends a normalised image. */
-static TensorId start(Graph *graph, int64_t batch, int64_t size, int64_t channels)
-{
-    static const double mean[3] = {0.5, 0.5, 0.5}, deviation[3] = {0.25, 0.25, 0.25};
-    return graph_normalize(graph,
-                           graph_input(graph, "image", DATA_U8, 4, (int64_t[]){batch, size, size, channels}),
-                           mean, deviation);
-}
-
-static size_t count_ops(const Graph *graph, OpKind op)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < graph_node_count(graph); i++)
-        count += graph_node(graph, (NodeId)i)->op == op;
-    return count;
-}
+#include "tests/trainer/graph_support.h"
 
 TEST(test_fusion_leaves_alone_what_is_needed_elsewhere)
 {
     const BatchNorm norm = {.training = true};
     Graph *graph = graph_new();
-    TensorId x = start(graph, 2, 4, 3), kept = graph_batch_norm(graph, "kept", x, &norm);
+    TensorId x = test_image(graph, 2, 4, 3), kept = graph_batch_norm(graph, "kept", x, &norm);
     graph_keep(graph, kept, "normalised");
     TensorId used_twice = graph_batch_norm(graph, "twice", graph_relu(graph, kept), &norm);
     TensorId sum = graph_add(graph, graph_relu(graph, used_twice), used_twice);
@@ -37,8 +21,8 @@ TEST(test_fusion_leaves_alone_what_is_needed_elsewhere)
     graph_relu(graph, graph_batch_norm(graph, "alone", sum, &norm));
     graph_fuse(graph, FUSE_ALL);
     assert_int_equal(graph_check(graph, NULL), FSH_OK);
-    assert_int_equal(count_ops(graph, OP_RELU), 3);
-    assert_int_equal(count_ops(graph, OP_ADD), 3);
+    assert_int_equal(test_count_ops(graph, OP_RELU), 3);
+    assert_int_equal(test_count_ops(graph, OP_ADD), 3);
     assert_int_equal(graph_node(graph, (NodeId)graph_node_count(graph) - 1)->as.norm.activation, OP_RELU);
     graph_free(&graph);
 }
@@ -48,13 +32,13 @@ TEST(test_fusions_can_be_chosen)
     for (unsigned fusions = 0; fusions < FUSE_BIAS_NORM; fusions++) {
         const BatchNorm norm = {.training = true};
         Graph *graph = graph_new();
-        TensorId x = start(graph, 2, 4, 3);
+        TensorId x = test_image(graph, 2, 4, 3);
         TensorId y = graph_relu(graph, graph_batch_norm(graph, "a", x, &norm));
         graph_relu(graph, graph_add(graph, y, graph_batch_norm(graph, "b", y, &norm)));
         graph_fuse(graph, fusions);
-        assert_int_equal(count_ops(graph, OP_RELU),
+        assert_int_equal(test_count_ops(graph, OP_RELU),
                          !(fusions & FUSE_NORM_RELU) + !(fusions & FUSE_NORM_ADD_RELU));
-        assert_int_equal(count_ops(graph, OP_ADD), !(fusions & (FUSE_NORM_ADD_RELU | FUSE_NORM_ADD)));
+        assert_int_equal(test_count_ops(graph, OP_ADD), !(fusions & (FUSE_NORM_ADD_RELU | FUSE_NORM_ADD)));
         graph_free(&graph);
     }
 }
@@ -70,7 +54,7 @@ TEST(test_functions_of_one_value_join_the_norm)
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
         for (int way = 0; way < 5; way++) {
             Graph *graph = graph_new();
-            TensorId x = graph_batch_norm(graph, "norm", start(graph, 2, 4, 3), &norm);
+            TensorId x = graph_batch_norm(graph, "norm", test_image(graph, 2, 4, 3), &norm);
             const TensorId y = functions[i].append(graph, way == 3 ? graph_add(graph, x, x) : x);
             if (way == 1)
                 graph_add(graph, x, y);
@@ -78,7 +62,7 @@ TEST(test_functions_of_one_value_join_the_norm)
                 graph_keep(graph, x, "normalised");
             graph_fuse(graph, way == 4 ? FUSE_NORM_RELU : FUSE_ALL);
             assert_int_equal(graph_check(graph, NULL), FSH_OK);
-            assert_int_equal(count_ops(graph, functions[i].op), way != 0);
+            assert_int_equal(test_count_ops(graph, functions[i].op), way != 0);
             const Node *maker = graph_node(graph, graph_tensor(graph, y)->producer);
             assert_int_equal(maker->op, way ? functions[i].op : OP_BATCH_NORM);
             if (way == 0)
@@ -95,7 +79,7 @@ TEST(test_squeeze_and_excitation_joins_the_norm)
     const BatchNorm norm = {.training = true};
     for (int way = 0; way < WAYS; way++) {
         Graph *graph = graph_new();
-        const TensorId x = graph_conv2d(graph, "conv", start(graph, 2, 4, 3),
+        const TensorId x = graph_conv2d(graph, "conv", test_image(graph, 2, 4, 3),
                                         &(Conv2d){.channels = 8, .kernel = 1, .stride = 1});
         const TensorId n = graph_batch_norm(graph, "norm", x, &norm);
         TensorId s = graph_global_avg_pool(graph, way == OTHER ? x : n);
@@ -114,14 +98,14 @@ TEST(test_squeeze_and_excitation_joins_the_norm)
             graph_keep(graph, n, "normalised");
         graph_fuse(graph, FUSE_NORM_GATE);
         assert_int_equal(graph_check(graph, NULL), FSH_OK);
-        assert_int_equal(count_ops(graph, OP_CHANNEL_MULTIPLY), way >= FOUND);
-        assert_int_equal(count_ops(graph, OP_GLOBAL_AVG_POOL), way >= FOUND);
+        assert_int_equal(test_count_ops(graph, OP_CHANNEL_MULTIPLY), way >= FOUND);
+        assert_int_equal(test_count_ops(graph, OP_GLOBAL_AVG_POOL), way >= FOUND);
         if (way < FOUND) {
             const Node *gate = graph_node(graph, graph_tensor(graph, y)->producer),
                        *squeeze = graph_node(graph, graph_tensor(graph, pooled)->producer);
             assert_int_equal(gate->op, OP_NORM_GATE);
             assert_int_equal(squeeze->op, OP_NORM_SQUEEZE);
-            assert_int_equal(count_ops(graph, OP_ADD), 0);
+            assert_int_equal(test_count_ops(graph, OP_ADD), 0);
             assert_int_equal(gate->inputs[NORM_GATE_ADDEND], way <= ADD ? x : TENSOR_NONE);
             assert_int_equal(gate->as.norm.activation, way == ADD || way == ALONE ? 0 : OP_RELU);
             assert_int_equal(gate->inputs[NORM_GATE_MEAN], squeeze->outputs[NORM_MEAN]);
@@ -140,7 +124,7 @@ TEST(test_a_shortcut_beside_a_frozen_gate_keeps_its_gradient)
     const int64_t batch = 2;
     for (int activated = 0; activated < 2; activated++) {
         Graph *graph = graph_new();
-        const TensorId x = start(graph, batch, 4, 3),
+        const TensorId x = test_image(graph, batch, 4, 3),
                        label = graph_input(graph, "label", DATA_I64, 1, &batch);
         const TensorId n = graph_batch_norm(graph, "norm", graph_conv2d(graph, "conv", x, &plain), &norm);
         const TensorId s = graph_linear(graph, "excite", graph_global_avg_pool(graph, n), 8, true);
@@ -154,7 +138,7 @@ TEST(test_a_shortcut_beside_a_frozen_gate_keeps_its_gradient)
         graph_fuse(graph, FUSE_NORM_GATE);
         graph_differentiate(graph, graph_softmax_cross_entropy(graph, y, label, TENSOR_NONE, TENSOR_NONE, 0));
         assert_int_equal(graph_check(graph, NULL), FSH_OK);
-        assert_int_equal(count_ops(graph, OP_NORM_GATE) + count_ops(graph, OP_CHANNEL_MULTIPLY), 1);
+        assert_int_equal(test_count_ops(graph, OP_NORM_GATE) + test_count_ops(graph, OP_CHANNEL_MULTIPLY), 1);
         assert_int_not_equal(graph_gradient(graph, graph_find(graph, "shortcut.weight")), TENSOR_NONE);
         graph_free(&graph);
     }
@@ -177,7 +161,7 @@ TEST(test_a_bias_moves_into_the_norm_behind_it)
     const BatchNorm trains = {.training = true}, frozen = {.training = false};
     const Conv2d with_bias = {.channels = 4, .kernel = 1, .stride = 1, .bias = true};
     Graph *graph = graph_new();
-    TensorId x = start(graph, 2, 4, 3);
+    TensorId x = test_image(graph, 2, 4, 3);
     x = graph_batch_norm(graph, "moves", graph_conv2d(graph, "a", x, &with_bias), &trains);
     x = graph_batch_norm(graph, "stays", graph_conv2d(graph, "b", x, &with_bias), &frozen);
     TensorId kept = graph_conv2d(graph, "c", x, &with_bias);
@@ -217,7 +201,7 @@ TEST(test_a_relu_joins_a_convolution_with_a_bias)
         Graph *graph = graph_new();
         graph_set_compute_type(graph, DATA_F16);
         const Conv2d options = {.channels = 4, .kernel = 1, .stride = 1, .bias = cases[i].bias};
-        TensorId conv = graph_conv2d(graph, "a", start(graph, 2, 4, 3), &options);
+        TensorId conv = graph_conv2d(graph, "a", test_image(graph, 2, 4, 3), &options);
         if (cases[i].keep)
             graph_keep(graph, conv, "looked at");
         TensorId x = graph_leaky_relu(graph, conv, cases[i].slope);
@@ -229,7 +213,7 @@ TEST(test_a_relu_joins_a_convolution_with_a_bias)
         const Node *node = graph_node(graph, 1), *norm = norm_named(graph, "norm");
         assert_int_equal(node->op, OP_CONV2D);
         assert_int_equal(node->as.conv.relu, cases[i].joins);
-        assert_int_equal(count_ops(graph, OP_RELU), !cases[i].joins);
+        assert_int_equal(test_count_ops(graph, OP_RELU), !cases[i].joins);
         if (cases[i].joins) {
             assert_true(node->as.conv.slope == cases[i].slope);
             assert_int_equal(node->outputs[0], read);
@@ -250,7 +234,7 @@ TEST(test_convolutions_in_f16_make_the_sums_of_the_norm)
         for (int bias = 0; bias < 2; bias++) {
             Graph *graph = graph_new();
             graph_set_compute_type(graph, types[i]);
-            TensorId x = start(graph, 2, 4, 3);
+            TensorId x = test_image(graph, 2, 4, 3);
             x = graph_conv2d(graph, "a", x,
                              &(Conv2d){.channels = 13, .kernel = 1, .stride = 1, .bias = bias});
             graph_batch_norm(graph, "norm", x, &(BatchNorm){.training = true});
@@ -277,8 +261,8 @@ static int gradient_sums_left(OpKind activation, int readers, bool keeps)
     const BatchNorm norm = {.training = true};
     Graph *graph = graph_new();
     TensorId label = graph_input(graph, "label", DATA_I64, 1, (int64_t[]){2});
-    TensorId x =
-        graph_conv2d(graph, "a", start(graph, 2, 4, 3), &(Conv2d){.channels = 4, .kernel = 1, .stride = 1});
+    TensorId x = graph_conv2d(graph, "a", test_image(graph, 2, 4, 3),
+                              &(Conv2d){.channels = 4, .kernel = 1, .stride = 1});
     x = graph_batch_norm(graph, "norm", x, &norm);
     x = activation == OP_RELU ? graph_relu(graph, x) : activation == OP_GELU ? graph_gelu(graph, x) : x;
     TensorId sum = TENSOR_NONE;
@@ -299,7 +283,7 @@ static int gradient_sums_left(OpKind activation, int readers, bool keeps)
     }
     graph_fuse_backward(graph, FUSE_GRADIENT_ADD);
     assert_int_equal(graph_check(graph, NULL), FSH_OK);
-    const int left = count_ops(graph, OP_ADD);
+    const int left = test_count_ops(graph, OP_ADD);
     graph_free(&graph);
     return left;
 }
@@ -319,7 +303,7 @@ TEST(test_sums_of_gradients_join_the_norm)
 TEST(test_fusing_is_refused_at_the_wrong_time)
 {
     Graph *graph = graph_new();
-    start(graph, 2, 4, 3);
+    test_image(graph, 2, 4, 3);
     graph_fuse_backward(graph, FUSE_ALL);
     assert_int_equal(graph_check(graph, NULL), FSH_ERR_USAGE);
     graph_free(&graph);
@@ -342,7 +326,7 @@ TEST(test_padding_of_channels_is_part_of_the_sum)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Graph *graph = graph_new();
         TensorId label = graph_input(graph, "label", DATA_I64, 1, (int64_t[]){2});
-        TensorId x = graph_batch_norm(graph, "before", start(graph, 2, 4, 3), &norm);
+        TensorId x = graph_batch_norm(graph, "before", test_image(graph, 2, 4, 3), &norm);
         x = cases[i].relu_before ? graph_relu(graph, x) : x;
         TensorId y = graph_batch_norm(graph, "behind", x, &norm);
         y = graph_conv2d(
@@ -356,13 +340,13 @@ TEST(test_padding_of_channels_is_part_of_the_sum)
         y = cases[i].relu ? graph_relu(graph, y) : y;
         y = graph_linear(graph, "fc", graph_flatten(graph, y), 3, true);
         TensorId loss = graph_softmax_cross_entropy(graph, y, label, TENSOR_NONE, TENSOR_NONE, 0);
-        const size_t crops = count_ops(graph, OP_CROP);
+        const size_t crops = test_count_ops(graph, OP_CROP);
         graph_fuse(graph, FUSE_ALL | FUSE_PAD_ADD);
-        assert_int_equal(count_ops(graph, OP_ZERO_PAD), cases[i].pads);
+        assert_int_equal(test_count_ops(graph, OP_ZERO_PAD), cases[i].pads);
         graph_differentiate(graph, loss);
         graph_fuse_backward(graph, FUSE_ALL | FUSE_PAD_ADD);
         assert_int_equal(graph_check(graph, NULL), FSH_OK);
-        assert_int_equal(count_ops(graph, OP_CROP) - crops, cases[i].crops);
+        assert_int_equal(test_count_ops(graph, OP_CROP) - crops, cases[i].crops);
         graph_free(&graph);
     }
 }
@@ -380,7 +364,7 @@ TEST(test_linear_layers_are_fused_with_what_is_added_to_them)
             sum = graph_add(graph, graph_gelu(graph, sum), y);
         graph_fuse(graph, FUSE_LINEAR_ADD);
         assert_int_equal(graph_check(graph, NULL), FSH_OK);
-        assert_int_equal(count_ops(graph, OP_ADD), is_read_twice ? 2 : 0);
+        assert_int_equal(test_count_ops(graph, OP_ADD), is_read_twice ? 2 : 0);
         const Node *linear = graph_node(graph, graph_tensor(graph, is_read_twice ? y : sum)->producer);
         assert_int_equal(linear->op, OP_LINEAR);
         assert_int_equal(linear->inputs[LINEAR_ADDEND], is_read_twice ? TENSOR_NONE : x);
@@ -463,7 +447,7 @@ static size_t count_joined(DataType type, int64_t kernel, int64_t stride, int wa
     const Conv2d conv = {.channels = 8, .kernel = kernel, .stride = stride, .padding = kernel / 2};
     Graph *graph = graph_new();
     graph_set_compute_type(graph, type);
-    TensorId x = graph_conv2d(graph, "first", start(graph, 2, 8, 3), &conv);
+    TensorId x = graph_conv2d(graph, "first", test_image(graph, 2, 8, 3), &conv);
     x = graph_batch_norm(graph, "norm", x, &norm);
     x = way == 3 ? graph_gelu(graph, x) : graph_relu(graph, x);
     TensorId y = graph_conv2d(graph, "second", x, &conv);
@@ -476,8 +460,8 @@ static size_t count_joined(DataType type, int64_t kernel, int64_t stride, int wa
     graph_differentiate(graph, loss);
     graph_fuse_backward(graph, fusions);
     assert_int_equal(graph_check(graph, NULL), FSH_OK);
-    const size_t count = count_ops(graph, OP_CONV_NORM_BACKWARD),
-                 first = count_ops(graph, OP_CONV2D_BACKWARD_DATA);
+    const size_t count = test_count_ops(graph, OP_CONV_NORM_BACKWARD),
+                 first = test_count_ops(graph, OP_CONV2D_BACKWARD_DATA);
     assert_int_equal(count + first, way == 1 ? 2 : 1);
     for (size_t i = 0; i < graph_node_count(graph); i++) {
         const Node *node = graph_node(graph, (NodeId)i);
@@ -511,7 +495,7 @@ TEST(test_wider_data_gradients_stay_beside_the_norms_gradient)
     const BatchNorm norm = {.training = true};
     Graph *graph = graph_new();
     graph_set_compute_type(graph, DATA_F16);
-    TensorId x = graph_conv2d(graph, "first", start(graph, 2, SIZE, 3),
+    TensorId x = graph_conv2d(graph, "first", test_image(graph, 2, SIZE, 3),
                               &(Conv2d){.channels = NARROW, .kernel = 3, .stride = 1, .padding = 1});
     x = graph_batch_norm(graph, "norm", x, &norm);
     const TensorId wide = graph_zero_pad(graph, x, SIZE, SIZE, WIDE);
@@ -526,8 +510,8 @@ TEST(test_wider_data_gradients_stay_beside_the_norms_gradient)
     graph_differentiate(graph, graph_softmax_cross_entropy(graph, y, label, TENSOR_NONE, TENSOR_NONE, 0));
     graph_fuse_backward(graph, fusions);
     assert_int_equal(graph_check(graph, NULL), FSH_OK);
-    assert_int_equal(count_ops(graph, OP_CONV_NORM_BACKWARD), 0);
-    assert_int_equal(count_ops(graph, OP_CROP), 0); /* the norm's gradient has a wider part */
+    assert_int_equal(test_count_ops(graph, OP_CONV_NORM_BACKWARD), 0);
+    assert_int_equal(test_count_ops(graph, OP_CROP), 0); /* the norm's gradient has a wider part */
     graph_free(&graph);
 }
 
@@ -550,7 +534,7 @@ static size_t count_signs(DataType type, int64_t channels, bool frozen, unsigned
     size_t count = 0;
     Graph *graph = graph_new();
     graph_set_compute_type(graph, type);
-    const TensorId x = graph_conv2d(graph, "first", start(graph, 2, 8, 3), &conv);
+    const TensorId x = graph_conv2d(graph, "first", test_image(graph, 2, 8, 3), &conv);
     TensorId y = graph_batch_norm(graph, "norm", graph_conv2d(graph, "second", x, &conv), &norm);
     if (frozen)
         graph_freeze(graph, graph_find(graph, "first.weight"));
@@ -587,7 +571,7 @@ static size_t count_sums(DataType type, unsigned fusions)
     size_t count = 0, biases = 0;
     Graph *graph = graph_new();
     graph_set_compute_type(graph, type);
-    TensorId y = graph_gelu(graph, graph_conv2d(graph, "conv", start(graph, 2, 8, 3), &conv));
+    TensorId y = graph_gelu(graph, graph_conv2d(graph, "conv", test_image(graph, 2, 8, 3), &conv));
     y = graph_conv2d(graph, "plain", y, &conv);
     y = graph_silu(graph, graph_linear(graph, "linear", graph_global_avg_pool(graph, y), 24, true));
     y = graph_cast(graph, graph_linear(graph, "last", y, 8, true), DATA_F32);

@@ -49,17 +49,51 @@ static TensorId squeeze_excite(Graph *graph, const char *name, TensorId x)
     return graph_channel_multiply(graph, x, graph_sigmoid(graph, s));
 }
 
+/* A network of images, as far as tests have appended to it, and the inputs that it begins with. */
+typedef struct Begun {
+    Graph *graph;
+    TensorId image, label;
+} Begun;
+
+/* Begins a network that computes in the type. */
+static Begun begin(DataType type)
+{
+    Begun begun = {.graph = graph_new()};
+    assert_non_null(begun.graph);
+    begun.image = graph_input(begun.graph, "image", DATA_U8, 4, (int64_t[]){BATCH, SIZE, SIZE, 3});
+    begun.label = graph_input(begun.graph, "label", DATA_I64, 1, (int64_t[]){BATCH});
+    graph_set_compute_type(begun.graph, type);
+    return begun;
+}
+
+/* Appends the normalised image. */
+static TensorId normalized(const Begun *begun)
+{
+    static const double mean[3] = {0.5, 0.5, 0.5}, deviation[3] = {0.25, 0.25, 0.25};
+    return graph_normalize(begun->graph, begun->image, mean, deviation);
+}
+
+/* Appends the layer of classes, the loss and its gradients. Returns the graph. */
+static Graph *finish(const Begun *begun, TensorId features, unsigned fusions)
+{
+    Graph *graph = begun->graph;
+    FshError error = {0};
+    TensorId x = graph_cast(graph, graph_linear(graph, "fc", features, TEST_CLASSES, true), DATA_F32);
+    TensorId loss = graph_softmax_cross_entropy(graph, x, begun->label, TENSOR_NONE, TENSOR_NONE, 0.1F);
+    graph_keep(graph, loss, "loss");
+    graph_fuse(graph, fusions);
+    graph_differentiate(graph, loss);
+    graph_fuse_backward(graph, fusions);
+    test_check(graph_check(graph, &error), &error);
+    return graph;
+}
+
 Graph *fusion_graph(unsigned fusions, DataType type)
 {
-    const double mean[3] = {0.5, 0.5, 0.5}, deviation[3] = {0.25, 0.25, 0.25};
     const BatchNorm norm = {.training = true};
-    FshError error = {0};
-    Graph *graph = graph_new();
-    assert_non_null(graph);
-    TensorId image = graph_input(graph, "image", DATA_U8, 4, (int64_t[]){BATCH, SIZE, SIZE, 3});
-    TensorId label = graph_input(graph, "label", DATA_I64, 1, (int64_t[]){BATCH});
-    graph_set_compute_type(graph, type);
-    const TensorId pixels = graph_normalize(graph, image, mean, deviation);
+    const Begun begun = begin(type);
+    Graph *graph = begun.graph;
+    const TensorId pixels = normalized(&begun);
     TensorId x = conv3x3(graph, "conv1", pixels, 12, true);
     x = graph_relu(graph, graph_batch_norm(graph, "bn1", x, &norm));
     x = conv3x3(graph, "conv12", pointwise_blocks(graph, x), 12, false);
@@ -85,20 +119,13 @@ Graph *fusion_graph(unsigned fusions, DataType type)
     y = graph_leaky_relu(graph, conv3x3(graph, "conv6", pixels, 14, true), 0.25F); /* beside all that */
     y = graph_relu(graph, conv3x3(graph, "conv7", y, 9, true));
     x = graph_add(graph, x, graph_global_avg_pool(graph, y));
-    y = graph_conv2d(graph, "stem", graph_normalize(graph, image, mean, deviation),
+    y = graph_conv2d(graph, "stem", normalized(&begun),
                      &(Conv2d){.channels = 9, .kernel = 7, .stride = 2, .padding = 3});
     y = graph_relu(graph, graph_batch_norm(graph, "bn16", y, &norm)); /* beside that, too */
     x = graph_add(graph, x, graph_global_avg_pool(graph, y));
     x = graph_linear(graph, "hidden", graph_linear(graph, "wide", x, 24, false), 20, true);
     x = graph_leaky_relu(graph, graph_batch_norm(graph, "bn8", x, &norm), 0.5F);
-    x = graph_cast(graph, graph_linear(graph, "fc", x, TEST_CLASSES, true), DATA_F32);
-    TensorId loss = graph_softmax_cross_entropy(graph, x, label, TENSOR_NONE, TENSOR_NONE, 0.1F);
-    graph_keep(graph, loss, "loss");
-    graph_fuse(graph, fusions);
-    graph_differentiate(graph, loss);
-    graph_fuse_backward(graph, fusions);
-    test_check(graph_check(graph, &error), &error);
-    return graph;
+    return finish(&begun, x, fusions);
 }
 
 /* Appends a convolution of 3 x 3 or 1 x 1, LAYER.WHICH, and its norm. */
@@ -117,30 +144,16 @@ static TensorId convolved(Graph *graph, const char *layer, const char *which, Te
  * second block's first convolution is one of 1 x 1. */
 static Graph *strided_graph(unsigned fusions, DataType type)
 {
-    const double mean[3] = {0.5, 0.5, 0.5}, deviation[3] = {0.25, 0.25, 0.25};
     static const char *const layers[] = {"a", "b", "c"};
-    FshError error = {0};
-    Graph *graph = graph_new();
-    assert_non_null(graph);
-    TensorId image = graph_input(graph, "image", DATA_U8, 4, (int64_t[]){BATCH, SIZE, SIZE, 3});
-    TensorId label = graph_input(graph, "label", DATA_I64, 1, (int64_t[]){BATCH});
-    graph_set_compute_type(graph, type);
-    TensorId x = graph_normalize(graph, image, mean, deviation);
-    x = graph_relu(graph, convolved(graph, "first", "conv", x, 3, 1));
+    const Begun begun = begin(type);
+    Graph *graph = begun.graph;
+    TensorId x = graph_relu(graph, convolved(graph, "first", "conv", normalized(&begun), 3, 1));
     for (int i = 0; i < 3; i++) {
         TensorId y = graph_relu(graph, convolved(graph, layers[i], "conv1", x, i == 1 ? 1 : 3, 1));
         y = convolved(graph, layers[i], "conv2", y, 3, 2);
         x = graph_relu(graph, graph_add(graph, y, convolved(graph, layers[i], "shortcut", x, 1, 2)));
     }
-    x = graph_linear(graph, "fc", graph_global_avg_pool(graph, x), TEST_CLASSES, true);
-    TensorId loss = graph_softmax_cross_entropy(graph, graph_cast(graph, x, DATA_F32), label, TENSOR_NONE,
-                                                TENSOR_NONE, 0.1F);
-    graph_keep(graph, loss, "loss");
-    graph_fuse(graph, fusions);
-    graph_differentiate(graph, loss);
-    graph_fuse_backward(graph, fusions);
-    test_check(graph_check(graph, &error), &error);
-    return graph;
+    return finish(&begun, graph_global_avg_pool(graph, x), fusions);
 }
 
 typedef struct Run {

@@ -21,6 +21,17 @@ void *gpu_copy_of(const void *values, size_t bytes)
     return memory;
 }
 
+void *gpu_filled(size_t count, uint16_t value)
+{
+    uint16_t *values = malloc(count * sizeof *values);
+    assert_non_null(values);
+    for (size_t i = 0; i < count; i++)
+        values[i] = value;
+    void *memory = gpu_copy_of(values, count * sizeof *values);
+    free(values);
+    return memory;
+}
+
 void *gpu_read(const void *memory, size_t bytes)
 {
     void *values = malloc(bytes);

@@ -6,20 +6,13 @@
 #include <string.h>
 
 #include "tests/support/support.h"
+#include "tests/trainer/graph_support.h"
 #include "trainer/graph/memory_plan.h"
 #include "trainer/models/models.h"
-
-static const double mean[3] = {0.5, 0.5, 0.5}, deviation[3] = {0.25, 0.25, 0.25};
 
 static TensorId image_input(Graph *graph, int64_t batch, int64_t size, int64_t channels)
 {
     return graph_input(graph, "image", DATA_U8, 4, (int64_t[]){batch, size, size, channels});
-}
-
-/* Appends a normalised image. */
-static TensorId start(Graph *graph, int64_t batch, int64_t size, int64_t channels)
-{
-    return graph_normalize(graph, image_input(graph, batch, size, channels), mean, deviation);
 }
 
 static void assert_shape(const Graph *graph, TensorId id, const char *wanted)
@@ -78,7 +71,7 @@ TEST(test_every_op_has_a_row)
 TEST(test_shapes_follow_pytorch)
 {
     Graph *graph = graph_new();
-    TensorId x = start(graph, 2, 65, 3);
+    TensorId x = test_image(graph, 2, 65, 3);
     x = graph_conv2d(graph, "conv", x, &(Conv2d){.channels = 8, .kernel = 7, .stride = 2, .padding = 3});
     assert_shape(graph, x, "2 x 33 x 33 x 8");
     assert_shape(graph, graph_find(graph, "conv.weight"), "8 x 3 x 7 x 7");
@@ -152,21 +145,22 @@ TEST(test_models_are_found_by_name)
 TEST(test_kernel_that_does_not_fit_names_layer_and_shapes)
 {
     Graph *graph = graph_new();
-    graph_conv2d(graph, "layer3.0.conv1", start(graph, 2, 1, 3),
+    graph_conv2d(graph, "layer3.0.conv1", test_image(graph, 2, 1, 3),
                  &(Conv2d){.channels = 8, .kernel = 3, .stride = 1});
     assert_failure(graph, FSH_ERR_MISMATCH,
                    "layer3.0.conv1: kernel 3 with padding 0 does not fit a 1 x 1 input; use larger images");
     graph = graph_new(); /* one pixel short, and a stride that would round it away */
-    graph_conv2d(graph, "conv", start(graph, 2, 2, 3), &(Conv2d){.channels = 8, .kernel = 3, .stride = 2});
+    graph_conv2d(graph, "conv", test_image(graph, 2, 2, 3),
+                 &(Conv2d){.channels = 8, .kernel = 3, .stride = 2});
     assert_failure(graph, FSH_ERR_MISMATCH,
                    "conv: kernel 3 with padding 0 does not fit a 2 x 2 input; use larger images");
     graph = graph_new();
-    graph_max_pool(graph, start(graph, 2, 2, 3), &(Pool2d){.kernel = 5, .stride = 1, .padding = 1});
+    graph_max_pool(graph, test_image(graph, 2, 2, 3), &(Pool2d){.kernel = 5, .stride = 1, .padding = 1});
     assert_failure(
         graph, FSH_ERR_MISMATCH,
         "image.normalize.max_pool: kernel 5 with padding 1 does not fit a 2 x 2 input; use larger images");
     graph = graph_new();
-    graph_reflection_pad(graph, start(graph, 2, 2, 3), 2);
+    graph_reflection_pad(graph, test_image(graph, 2, 2, 3), 2);
     assert_failure(graph, FSH_ERR_MISMATCH,
                    "image.normalize.reflection_pad: a reflection pad of 2 does not fit a 2 x 2 input; use "
                    "larger images");
@@ -175,7 +169,7 @@ TEST(test_kernel_that_does_not_fit_names_layer_and_shapes)
 TEST(test_first_failure_stays)
 {
     Graph *graph = graph_new();
-    TensorId x = start(graph, 2, 8, 3);
+    TensorId x = test_image(graph, 2, 8, 3);
     x = graph_conv2d(graph, "a", x, &(Conv2d){.channels = 0, .kernel = 3, .stride = 1});
     assert_int_equal(x, TENSOR_NONE);
     x = graph_batch_norm(graph, "b", x, &(BatchNorm){.training = true});
@@ -188,7 +182,7 @@ TEST(test_first_failure_stays)
 TEST(test_wrong_operands_are_refused)
 {
     Graph *graph = graph_new();
-    graph_add(graph, start(graph, 2, 8, 3), graph_input(graph, "other", DATA_F32, 2, (int64_t[]){2, 8}));
+    graph_add(graph, test_image(graph, 2, 8, 3), graph_input(graph, "other", DATA_F32, 2, (int64_t[]){2, 8}));
     assert_failure(
         graph, FSH_ERR_MISMATCH,
         "image.normalize.add: add needs two float tensors of one shape, not f32 [2 x 8 x 8 x 3] and "
@@ -203,10 +197,10 @@ TEST(test_wrong_operands_are_refused)
     assert_failure(graph, FSH_ERR_MISMATCH,
                    "conv: conv2d needs a float image [N, H, W, C], not u8 [2 x 8 x 8 x 3]");
     graph = graph_new();
-    graph_batch_norm(
-        graph, "bn",
-        graph_conv2d(graph, "c", start(graph, 1, 1, 3), &(Conv2d){.channels = 4, .kernel = 1, .stride = 1}),
-        &(BatchNorm){.training = true});
+    graph_batch_norm(graph, "bn",
+                     graph_conv2d(graph, "c", test_image(graph, 1, 1, 3),
+                                  &(Conv2d){.channels = 4, .kernel = 1, .stride = 1}),
+                     &(BatchNorm){.training = true});
     assert_failure(
         graph, FSH_ERR_MISMATCH,
         "bn: batch norm in training needs more than one value for each channel, not [1 x 1 x 1 x 4]; use a "
@@ -219,64 +213,64 @@ TEST(test_wrong_operands_are_refused)
         graph, FSH_ERR_MISMATCH,
         "x: cross-entropy needs f32 logits [N, K] and i64 labels [N], not f32 [4 x 10] and i64 [5]");
     graph = graph_new();
-    graph_leaky_relu(graph, start(graph, 1, 2, 3), -0.1F);
+    graph_leaky_relu(graph, test_image(graph, 1, 2, 3), -0.1F);
     assert_failure(graph, FSH_ERR_USAGE,
                    "image.normalize: leaky ReLU with slope -0.1; it must not be negative");
     graph = graph_new();
-    graph_max_pool(graph, start(graph, 1, 20, 3), &(Pool2d){.kernel = 16, .stride = 1});
+    graph_max_pool(graph, test_image(graph, 1, 20, 3), &(Pool2d){.kernel = 16, .stride = 1});
     assert_failure(graph, FSH_ERR_UNSUPPORTED, "image.normalize: max pool with kernel 16; at most 15");
 }
 
 TEST(test_restoration_layers_refuse_what_does_not_fit)
 {
     Graph *graph = graph_new();
-    graph_crop(graph, start(graph, 2, 8, 3), 8, 9);
+    graph_crop(graph, test_image(graph, 2, 8, 3), 8, 9);
     assert_failure(graph, FSH_ERR_MISMATCH,
                    "image.normalize: crop of [2 x 8 x 8 x 3] to 8 x 9 x 3; it must not grow");
     graph = graph_new();
-    graph_zero_pad(graph, start(graph, 2, 8, 3), 8, 8, 2);
+    graph_zero_pad(graph, test_image(graph, 2, 8, 3), 8, 8, 2);
     assert_failure(graph, FSH_ERR_MISMATCH,
                    "image.normalize: zero_pad of [2 x 8 x 8 x 3] to 8 x 8 x 2; it must not shrink");
     graph = graph_new();
-    TensorId x = start(graph, 2, 8, 3);
+    TensorId x = test_image(graph, 2, 8, 3);
     graph_concat(graph, x, graph_crop(graph, x, 7, 8));
     assert_failure(
         graph, FSH_ERR_MISMATCH,
         "image.normalize: concat needs two images of one size, not [2 x 8 x 8 x 3] and [2 x 7 x 8 x "
         "3]");
     graph = graph_new();
-    graph_gate(graph, start(graph, 2, 8, 3));
+    graph_gate(graph, test_image(graph, 2, 8, 3));
     assert_failure(graph, FSH_ERR_MISMATCH,
                    "image.normalize: a gate needs an even number of channels, not [2 x 8 x 8 x 3]");
     graph = graph_new();
-    graph_pixel_shuffle(graph, start(graph, 2, 8, 3), 2);
+    graph_pixel_shuffle(graph, test_image(graph, 2, 8, 3), 2);
     assert_failure(graph, FSH_ERR_MISMATCH,
                    "image.normalize: pixel_shuffle by 2 does not divide [2 x 8 x 8 x 3]");
     graph = graph_new();
-    graph_pixel_unshuffle(graph, start(graph, 2, 8, 3), 3);
+    graph_pixel_unshuffle(graph, test_image(graph, 2, 8, 3), 3);
     assert_failure(graph, FSH_ERR_MISMATCH,
                    "image.normalize: pixel_unshuffle by 3 does not divide [2 x 8 x 8 x 3]");
     graph = graph_new();
-    x = start(graph, 2, 8, 3);
+    x = test_image(graph, 2, 8, 3);
     graph_channel_multiply(graph, x, graph_input(graph, "s", DATA_F32, 2, (int64_t[]){2, 4}));
     assert_failure(
         graph, FSH_ERR_MISMATCH,
         "image.normalize: channel multiply needs an image [N, H, W, C] and a matrix [N, C], not [2 x "
         "8 x 8 x 3] and f32 [2 x 4]");
     graph = graph_new();
-    x = start(graph, 2, 8, 3);
+    x = test_image(graph, 2, 8, 3);
     graph_channel_scale(graph, "block", "beta", x, graph_crop(graph, x, 4, 4));
     assert_failure(graph, FSH_ERR_MISMATCH,
                    "block: channel scale needs two images of one shape, not [2 x 8 x 8 x 3] and [2 x 4 x 4 x "
                    "3]");
     graph = graph_new();
-    graph_conv2d(graph, "conv", start(graph, 2, 8, 3),
+    graph_conv2d(graph, "conv", test_image(graph, 2, 8, 3),
                  &(Conv2d){.channels = 4, .kernel = 1, .stride = 1, .groups = 2});
     assert_failure(
         graph, FSH_ERR_USAGE,
         "conv: conv2d in 2 groups of 3 channels in and 4 out; both must be multiples of the groups");
     graph = graph_new();
-    graph_layer_norm(graph, "norm", start(graph, 2, 8, 3), 0);
+    graph_layer_norm(graph, "norm", test_image(graph, 2, 8, 3), 0);
     assert_failure(graph, FSH_ERR_USAGE, "norm: layer norm with epsilon 0; it must be positive");
 }
 
@@ -317,13 +311,13 @@ TEST(test_names_are_unique)
 {
     const Conv2d conv = {.channels = 4, .kernel = 1, .stride = 1};
     Graph *graph = graph_new();
-    graph_conv2d(graph, "conv", graph_conv2d(graph, "conv", start(graph, 1, 2, 3), &conv), &conv);
+    graph_conv2d(graph, "conv", graph_conv2d(graph, "conv", test_image(graph, 1, 2, 3), &conv), &conv);
     assert_failure(graph, FSH_ERR_USAGE, "conv.weight: the graph has a tensor of this name already");
     graph = graph_new();
     char name[200];
     memset(name, 'a', sizeof name);
     name[sizeof name - 1] = '\0';
-    graph_conv2d(graph, name, start(graph, 1, 2, 3), &conv);
+    graph_conv2d(graph, name, test_image(graph, 1, 2, 3), &conv);
     FshError error = {0};
     assert_int_equal(graph_check(graph, &error), FSH_ERR_USAGE);
     assert_contains(error.message, "a name of more than 95 bytes");
@@ -362,7 +356,7 @@ TEST(test_models_refuse_images_that_are_too_small)
 TEST(test_only_a_trained_number_is_differentiated)
 {
     Graph *graph = graph_new();
-    TensorId x = graph_conv2d(graph, "conv", start(graph, 2, 4, 3),
+    TensorId x = graph_conv2d(graph, "conv", test_image(graph, 2, 4, 3),
                               &(Conv2d){.channels = 4, .kernel = 1, .stride = 1});
     graph_differentiate(graph, x);
     assert_failure(
@@ -375,14 +369,6 @@ TEST(test_only_a_trained_number_is_differentiated)
 }
 
 /* ---- gradients and fusion ---- */
-
-static size_t count_ops(const Graph *graph, OpKind op)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < graph_node_count(graph); i++)
-        count += graph_node(graph, (NodeId)i)->op == op;
-    return count;
-}
 
 TEST(test_every_parameter_gets_a_gradient_like_it)
 {
@@ -402,8 +388,8 @@ TEST(test_every_parameter_gets_a_gradient_like_it)
     }
     assert_int_equal(parameters, 62);
     /* Pixels need no gradient, so the first convolution passes none back. */
-    assert_int_equal(count_ops(graph, OP_CONV2D_BACKWARD_DATA), count_ops(graph, OP_CONV2D) - 1);
-    assert_int_equal(count_ops(graph, OP_CONV2D_BACKWARD_WEIGHT), count_ops(graph, OP_CONV2D));
+    assert_int_equal(test_count_ops(graph, OP_CONV2D_BACKWARD_DATA), test_count_ops(graph, OP_CONV2D) - 1);
+    assert_int_equal(test_count_ops(graph, OP_CONV2D_BACKWARD_WEIGHT), test_count_ops(graph, OP_CONV2D));
     graph_free(&graph);
 }
 
@@ -421,8 +407,8 @@ TEST(test_frozen_parameters_have_no_gradient_and_no_state)
         assert_int_equal(tensor->frozen, is_weight && (norm || strcmp(tensor->name, "whiten.weight") == 0));
         assert_int_equal(graph_gradient(graph, (TensorId)i) == TENSOR_NONE, tensor->frozen);
     }
-    assert_int_equal(count_ops(graph, OP_BIAS_BACKWARD), 1);
-    assert_int_equal(count_ops(graph, OP_CONV2D_BACKWARD_WEIGHT), count_ops(graph, OP_CONV2D) - 1);
+    assert_int_equal(test_count_ops(graph, OP_BIAS_BACKWARD), 1);
+    assert_int_equal(test_count_ops(graph, OP_CONV2D_BACKWARD_WEIGHT), test_count_ops(graph, OP_CONV2D) - 1);
     assert_int_equal(graph_find(graph, "whiten.weight.momentum_buffer"), TENSOR_NONE);
     graph_free(&graph);
 }
@@ -438,9 +424,9 @@ TEST(test_nothing_is_passed_back_to_frozen_layers)
     x = graph_global_avg_pool(graph, graph_conv2d(graph, "second", x, &conv));
     graph_freeze(graph, graph_find(graph, "first.weight"));
     graph_differentiate(graph, graph_softmax_cross_entropy(graph, x, labels, TENSOR_NONE, TENSOR_NONE, 0));
-    assert_int_equal(count_ops(graph, OP_CONV2D_BACKWARD_WEIGHT), 1);
-    assert_int_equal(count_ops(graph, OP_CONV2D_BACKWARD_DATA), 0);
-    assert_int_equal(count_ops(graph, OP_RELU_BACKWARD), 0);
+    assert_int_equal(test_count_ops(graph, OP_CONV2D_BACKWARD_WEIGHT), 1);
+    assert_int_equal(test_count_ops(graph, OP_CONV2D_BACKWARD_DATA), 0);
+    assert_int_equal(test_count_ops(graph, OP_RELU_BACKWARD), 0);
     graph_free(&graph);
 }
 
@@ -450,14 +436,14 @@ TEST(test_a_branchs_gradient_goes_through_its_layer_norm)
     FshError error = {0};
     Graph *graph = graph_new();
     TensorId label = graph_input(graph, "label", DATA_I64, 1, (int64_t[]){2});
-    TensorId x = graph_conv2d(graph, "conv", start(graph, 2, 4, 3),
+    TensorId x = graph_conv2d(graph, "conv", test_image(graph, 2, 4, 3),
                               &(Conv2d){.channels = 5, .kernel = 1, .stride = 1});
     TensorId y = graph_add(graph, graph_layer_norm(graph, "norm", x, 1e-6), x);
     TensorId loss = graph_softmax_cross_entropy(graph, graph_global_avg_pool(graph, y), label, TENSOR_NONE,
                                                 TENSOR_NONE, 0);
     graph_differentiate(graph, loss);
     assert_ok(graph_check(graph, &error), &error);
-    assert_int_equal(count_ops(graph, OP_ADD), 1);
+    assert_int_equal(test_count_ops(graph, OP_ADD), 1);
     const TensorId dx = graph_gradient(graph, x);
     const Node *backward = graph_node(graph, graph_tensor(graph, dx)->producer);
     assert_int_equal(backward->op, OP_LAYER_NORM_BACKWARD);
@@ -491,11 +477,11 @@ TEST(test_norms_are_fused_with_what_follows)
             with_addend += node->inputs[5] != TENSOR_NONE;
         }
     }
-    assert_int_equal(count_ops(graph, OP_BATCH_NORM), 20);
+    assert_int_equal(test_count_ops(graph, OP_BATCH_NORM), 20);
     assert_int_equal(fused, 17);
     assert_int_equal(with_addend, 8);
-    assert_int_equal(count_ops(graph, OP_RELU), 0);
-    assert_int_equal(count_ops(graph, OP_RELU_BACKWARD), 0);
+    assert_int_equal(test_count_ops(graph, OP_RELU), 0);
+    assert_int_equal(test_count_ops(graph, OP_RELU_BACKWARD), 0);
     graph_free(&graph);
 }
 

@@ -306,13 +306,23 @@ TEST(test_data_gradients_joined_with_norms)
         try_shape(shapes[s][0], shapes[s][1], shapes[s][2], shapes[s][3], shapes[s][4], 0);
 }
 
-static void refuse(const Case *c, const DeviceTensor *shape)
+/* Asserts that norms of two images of 8 x 8 x 64 refuse a second gradient of this shape. from, op: of Case.
+ */
+static void refuse(int from, OpKind op, const DeviceTensor *shape)
 {
+    const Case c = {.images = 2,
+                    .height = 8,
+                    .width = 8,
+                    .channels = 64,
+                    .from = from,
+                    .element = ELEMENT_F16,
+                    .gate = OF_X,
+                    .op = op};
     Operands o;
-    make_operands(c, &o);
+    make_operands(&c, &o);
     DeviceTensor part = *shape;
     part.data = o.m[WHOLE].data;
-    assert_int_equal(run(c, &o, &part), cudaErrorNotSupported);
+    assert_int_equal(run(&c, &o, &part), cudaErrorNotSupported);
     free_operands(&o);
 }
 
@@ -322,25 +332,10 @@ TEST(test_what_does_not_fit_is_refused)
         {2, 3, 4, 64}, {2, 4, 3, 64}, {1, 4, 4, 64}, {2, 4, 4, 56}, {2, 4, 8, 64}};
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (int from = 0; from <= 64; from += 64) {
-            const Case c = {.images = 2,
-                            .height = 8,
-                            .width = 8,
-                            .channels = 64,
-                            .from = from,
-                            .element = ELEMENT_F16,
-                            .gate = OF_X,
-                            .op = OP_RELU};
             const DeviceTensor shape =
                 image_of(ELEMENT_F16, shapes[s][0], shapes[s][1], shapes[s][2], shapes[s][3]);
-            refuse(&c, &shape);
+            refuse(from, OP_RELU, &shape);
         }
-    const Case function = {.images = 2,
-                           .height = 8,
-                           .width = 8,
-                           .channels = 64,
-                           .element = ELEMENT_F16,
-                           .gate = OF_X,
-                           .op = OP_GELU};
     const DeviceTensor part = image_of(ELEMENT_F16, 2, 4, 4, 64);
-    refuse(&function, &part);
+    refuse(0, OP_GELU, &part);
 }

@@ -82,17 +82,6 @@ static void *own(Updater *updater, void *memory)
     return updater->owned[updater->owned_count++] = memory;
 }
 
-static void *filled(size_t count, uint16_t value)
-{
-    uint16_t *values = malloc(count * sizeof *values);
-    assert_non_null(values);
-    for (size_t i = 0; i < count; i++)
-        values[i] = value;
-    void *memory = gpu_copy_of(values, count * sizeof *values);
-    free(values);
-    return memory;
-}
-
 static bool keeps(const Optimizer *o, int slot)
 {
     const OptimizerKind rule = muon_rest_kind(o);
@@ -131,10 +120,10 @@ static void add_weights(Updater *updater, int t, UpdatePiece *pieces)
         if (keeps(&updater->optimizer, slot))
             tensor->slots[slot] = own(updater, gpu_copy_of(NULL, count_of(t) * sizeof(float)));
     tensor->gradient = updater->gradients[t] =
-        own(updater, updater->narrow ? filled(stored_of(t), pad_mark)
+        own(updater, updater->narrow ? gpu_filled(stored_of(t), pad_mark)
                                      : gpu_copy_of(NULL, count_of(t) * sizeof(float)));
     for (int k = 0; k < COPIES && updater->narrow; k++)
-        tensor->copies[k] = own(updater, filled(stored_of(t), pad_mark));
+        tensor->copies[k] = own(updater, gpu_filled(stored_of(t), pad_mark));
     for (size_t first = 0; first < count_of(t); first += UPDATE_PIECE, tensor->piece_count++) {
         const size_t rest = count_of(t) - first, channels = (size_t)shapes[t].channels;
         assert_true(updater->table.piece_count < PIECES_MAX);

@@ -31,14 +31,7 @@ static DeviceTensor tensor_of(ElementType element, const int64_t shape[4], int64
 /* Returns memory for the tensor, full of marks, with more of them behind it. */
 static void *marks_for(const DeviceTensor *tensor)
 {
-    const size_t count = (size_t)device_tensor_stored(tensor) + GUARD;
-    uint16_t *marks = malloc(count * sizeof *marks);
-    assert_non_null(marks);
-    for (size_t i = 0; i < count; i++)
-        marks[i] = mark;
-    void *memory = gpu_copy_of(marks, count * sizeof *marks);
-    free(marks);
-    return memory;
+    return gpu_filled((size_t)device_tensor_stored(tensor) + GUARD, mark);
 }
 
 /* Compares with the normalised image: row i and pixel j of `folded` have squares j to j + taps - 1. */

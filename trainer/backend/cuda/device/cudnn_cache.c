@@ -47,10 +47,8 @@ struct CudnnCache {
     uint64_t round; /* cudnn_cache_build so far */
     int threads;
     cudaStream_t stream; /* of the handles below; NULL: no handles, all build with the device of their plan */
-    int cuda_device;
     /* by thread; handles are made when they are needed, and owned */
     CudnnDevice devices[THREADS_MAX];
-    size_t *wanted; /* while building: indices of entries */
     CudnnCacheCounts counts;
     FshError warning; /* status 0: none */
     int lock;         /* a descriptor, while this process times plans of the folder; -1: it does not */
@@ -364,17 +362,19 @@ typedef void (*EntryWork)(const CudnnCache *cache, struct Entry *entry);
 typedef struct EntryJob {
     CudnnCache *cache;
     EntryWork work;
+    size_t *wanted; /* owned: indices of entries */
+    int cuda_device;
 } EntryJob;
 
 static FshStatus work_on_entry(uint64_t item, int thread, void *context, FshError *error)
 {
     const EntryJob *job = context;
     CudnnCache *cache = job->cache;
-    struct Entry *entry = &cache->entries[cache->wanted[item]];
+    struct Entry *entry = &cache->entries[job->wanted[item]];
     const CudnnDevice *device = NULL;
     FshStatus status = FSH_OK;
     if (cache->stream) { /* without a GPU all share its properties, which nobody writes */
-        status = CUDA_TRY(cudaSetDevice(cache->cuda_device), error); /* of each thread */
+        status = CUDA_TRY(cudaSetDevice(job->cuda_device), error); /* of each thread */
         status = status ? status : thread_device(cache, thread, &device, error);
         if (!status)
             cudnn_plan_move(entry->plan, device);
@@ -387,24 +387,23 @@ static FshStatus work_on_entry(uint64_t item, int thread, void *context, FshErro
 /* Does the work on the entries that are wanted, on several threads. */
 static FshStatus work_on_wanted(CudnnCache *cache, EntryWork work, FshError *error)
 {
-    EntryJob job = {cache, work};
+    EntryJob job = {.cache = cache, .work = work};
     size_t count = 0;
-    cache->wanted = malloc((cache->entry_count + 1) * sizeof *cache->wanted);
-    if (!cache->wanted)
+    job.wanted = malloc((cache->entry_count + 1) * sizeof *job.wanted);
+    if (!job.wanted)
         return fsh_error_set(error, FSH_ERR_MEMORY, "no memory for %zu cuDNN plans", cache->entry_count);
     for (size_t i = 0; i < cache->entry_count; i++)
         if (cache->entries[i].stage == WANTED)
-            cache->wanted[count++] = i;
+            job.wanted[count++] = i;
     FshStatus status = FSH_OK;
     if (cache->stream)
-        status = CUDA_TRY(cudaGetDevice(&cache->cuda_device), error);
+        status = CUDA_TRY(cudaGetDevice(&job.cuda_device), error);
     /* a handle costs as much as a few plans */
     const int most = 1 + (int)(count / PLANS_OF_A_THREAD),
               jobs = cache->threads < most ? cache->threads : most;
     if (!status && count > 0)
         status = pool_run(jobs > 0 ? jobs : 1, count, work_on_entry, &job, error);
-    free(cache->wanted);
-    cache->wanted = NULL;
+    free(job.wanted);
     return status;
 }
 

@@ -1,0 +1,12 @@
+/* graph_support.h - for tests of rewrites of graphs, without a backend. */
+#ifndef FSHARD_TESTS_TRAINER_GRAPH_SUPPORT_H
+#define FSHARD_TESTS_TRAINER_GRAPH_SUPPORT_H
+
+#include "trainer/graph/graph.h"
+
+/* Appends a normalised image, "image", of size x size pixels. */
+TensorId test_image(Graph *graph, int64_t batch, int64_t size, int64_t channels);
+/* Returns how many nodes have the op. */
+size_t test_count_ops(const Graph *graph, OpKind op);
+
+#endif
